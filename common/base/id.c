@@ -1,0 +1,125 @@
+#include "common/base/id.h"
+
+#include <sodium.h>
+
+static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
+
+size_t mob_base32_encode(const uint8_t *bytes, size_t length, char *out) {
+    size_t n = 0;
+    uint32_t bits = 0;
+    unsigned held = 0;
+    for (size_t i = 0; i < length; i++) {
+        bits = bits << 8 | bytes[i];
+        held += 8;
+        while (held >= 5) {
+            held -= 5;
+            out[n++] = alphabet[bits >> held & 31];
+        }
+    }
+    if (held > 0)
+        out[n++] = alphabet[bits << (5 - held) & 31];
+    out[n] = '\0';
+    return n;
+}
+
+static int digit_of(char c) {
+    if (c >= 'a' && c <= 'z')
+        return c - 'a';
+    if (c >= '2' && c <= '7')
+        return c - '2' + 26;
+    return -1;
+}
+
+enum mob_status mob_base32_decode(const char *text, size_t text_length, uint8_t *out, size_t length) {
+    uint8_t bytes[64];
+    if (length > sizeof bytes || text_length != (length * 8 + 4) / 5)
+        return MOB_INVALID;
+    uint32_t bits = 0;
+    unsigned held = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < text_length; i++) {
+        int digit = digit_of(text[i]);
+        if (digit < 0)
+            return MOB_INVALID;
+        bits = bits << 5 | (uint32_t)digit;
+        held += 5;
+        if (held >= 8 && n < length) {
+            held -= 8;
+            bytes[n++] = (uint8_t)(bits >> held);
+        }
+    }
+    /* one text for one id: the padding bits must be zero */
+    if (held > 0 && (bits & ((1u << held) - 1)) != 0)
+        return MOB_INVALID;
+    memcpy(out, bytes, length);
+    return MOB_OK;
+}
+
+static char *format(const char *prefix, const void *id, size_t length, char *out) {
+    size_t n = strlen(prefix);
+    memcpy(out, prefix, n);
+    mob_base32_encode(id, length, out + n);
+    return out;
+}
+
+static enum mob_status parse(const char *prefix, const char *text, void *out, size_t length) {
+    size_t n = strlen(prefix);
+    if (strncmp(text, prefix, n) != 0)
+        return MOB_INVALID;
+    return mob_base32_decode(text + n, strnlen(text + n, MOB_ID_TEXT_MAX), out, length);
+}
+
+char *mob_task_id_format(struct mob_task_id id, char *out) { return format("task_", &id, sizeof id, out); }
+char *mob_object_id_format(struct mob_object_id id, char *out) { return format("obj_", &id, sizeof id, out); }
+char *mob_actor_id_format(struct mob_actor_id id, char *out) { return format("actor_", &id, sizeof id, out); }
+char *mob_job_id_format(struct mob_job_id id, char *out) { return format("job_", &id, sizeof id, out); }
+char *mob_function_id_format(struct mob_function_id id, char *out) { return format("fn_", &id, sizeof id, out); }
+
+enum mob_status mob_task_id_parse(const char *text, struct mob_task_id *out) {
+    return parse("task_", text, out, sizeof *out);
+}
+enum mob_status mob_object_id_parse(const char *text, struct mob_object_id *out) {
+    return parse("obj_", text, out, sizeof *out);
+}
+enum mob_status mob_actor_id_parse(const char *text, struct mob_actor_id *out) {
+    return parse("actor_", text, out, sizeof *out);
+}
+enum mob_status mob_job_id_parse(const char *text, struct mob_job_id *out) {
+    return parse("job_", text, out, sizeof *out);
+}
+enum mob_status mob_function_id_parse(const char *text, struct mob_function_id *out) {
+    return parse("fn_", text, out, sizeof *out);
+}
+
+struct mob_stream mob_stream_of_children(struct mob_task_id parent, uint32_t generation, uint32_t continuation) {
+    struct {
+        struct mob_task_id parent;
+        uint32_t generation, continuation;
+    } in = {parent, generation, continuation};
+    uint8_t digest[crypto_generichash_BYTES_MIN];
+    struct mob_stream stream;
+    crypto_generichash(digest, sizeof digest, (const uint8_t *)&in, sizeof in, NULL, 0);
+    memcpy(stream.b, digest, sizeof stream.b);
+    return stream;
+}
+
+struct mob_task_id mob_root_id_random(void) {
+    struct mob_task_id id = {.index = 0};
+    randombytes_buf(id.stream.b, sizeof id.stream.b);
+    return id;
+}
+
+struct mob_task_id mob_root_id_keyed(const uint8_t secret[32], const char *ns, const char *principal,
+                                     const char *key) {
+    struct mob_task_id id = {.index = 0};
+    uint8_t digest[crypto_generichash_BYTES_MIN];
+    crypto_generichash_state state;
+    crypto_generichash_init(&state, secret, 32, sizeof digest);
+    /* the terminators separate the parts, so ("a","bc") and ("ab","c") differ */
+    crypto_generichash_update(&state, (const uint8_t *)ns, strlen(ns) + 1);
+    crypto_generichash_update(&state, (const uint8_t *)principal, strlen(principal) + 1);
+    crypto_generichash_update(&state, (const uint8_t *)key, strlen(key) + 1);
+    crypto_generichash_final(&state, digest, sizeof digest);
+    memcpy(id.stream.b, digest, sizeof id.stream.b);
+    return id;
+}
