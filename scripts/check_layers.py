@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Refuses includes that are not an edge of the architecture.
+
+An include is written from the root, so each one names the layer it reaches. MAY_INCLUDE says which folders each folder may
+reach, LIBRARY_OWNERS who may see which library, PURE which folders must stay without clocks, sockets and threads.
+
+    check_layers.py [ROOT]      prints file:line: reason, exit status 1 when there is any
+"""
+import re
+import sys
+from pathlib import Path
+
+BASE = ["common/base"]
+WIRE = BASE + ["common/wire"]
+CLIENT = WIRE + ["sdk/c", "gcs/client"]  # what a program outside of the node stands on
+ANYTHING = None
+
+# folder: what it may include besides itself. The longest folder that holds a file decides. Arrows point down only.
+MAY_INCLUDE = {
+    "common/base": [],
+    "common/wire": BASE,
+    "gcs/chain": WIRE,
+    "gcs/client": WIRE,
+    "gcs/shard": WIRE + ["gcs/chain"],
+    "gcs/flush": WIRE,
+    "gcs/master": WIRE + ["gcs/chain", "gcs/client"],
+    "runtime/store": WIRE,
+    "runtime/sched": WIRE,
+    "runtime/actor": WIRE,
+    "runtime/xfer": WIRE + ["runtime/store"],
+    "sdk/c": WIRE + ["gcs/client", "runtime/store"],
+    "runtime/worker": CLIENT + ["runtime/store"],
+    "runtime/scheduler": WIRE + ["gcs/client", "runtime/sched"],
+    "runtime/node": CLIENT + ["runtime/store", "runtime/sched", "runtime/actor", "runtime/xfer", "runtime/worker"],
+    # Every front makes the one struct request and the router reads it; its header is in server/ itself.
+    "server/edge": BASE + ["server/request.h"],
+    "server/h1": BASE + ["server/request.h"],
+    "server/h2": BASE + ["server/request.h"],
+    "server/ws": BASE + ["server/request.h"],
+    "server/auth": CLIENT + ["server/request.h"],
+    "server/events": CLIENT + ["server/request.h"],
+    "server/serve": CLIENT + ["server/request.h"],
+    "server/api": CLIENT + ["server/request.h", "server/auth", "server/events", "server/serve"],
+    "server": CLIENT + ["server"],
+    "cli": WIRE + ["gcs/client", "sdk/c"],
+    # Outside of the walls: the public C API and nothing else.
+    "examples": [],
+    "rl": [],
+    "modules": [],
+    "tests": ANYTHING,
+    "bench": ANYTHING,
+}
+
+PUBLIC_HEADERS = "mobula/"  # <mobula/mobula.h>, found in sdk/c/include
+PUBLIC_USERS = ["sdk/c", "runtime/worker", "runtime/node", "server", "cli", "examples", "rl", "modules", "tests", "bench"]
+
+# library's header: the only folders that see it.
+LIBRARY_OWNERS = {
+    "hiredis": ["gcs/shard"],
+    "microhttpd.h": ["server/h1"],
+    "nghttp2": ["server/h2"],
+    "libwebsockets": ["server/ws"],
+    "openssl": ["server/edge"],
+    "libpq": ["gcs/flush", "gcs/master"],
+    "sodium": ["common/base", "server/auth"],
+    "xxhash": ["common/base"],
+    "lz4": ["common/wire"],
+    "uv.h": ["runtime/node", "runtime/scheduler", "gcs/shard", "gcs/master", "server", "cli"],
+    "jansson.h": ["server", "cli"],
+}
+OWNERS_EXEMPT = ["tests", "bench"]
+
+# (state, event) -> actions: the simulator brings the clock, the network and the disk.
+PURE = ["common/wire", "gcs/chain", "runtime/sched", "runtime/actor"]
+IMPURE_HEADERS = re.compile(
+    r"^(uv\.h|pthread\.h|threads\.h|time\.h|unistd\.h|fcntl\.h|poll\.h|signal\.h|netdb\.h"
+    r"|sys/(socket|epoll|eventfd|time|timerfd|mman|wait|un|syscall)\.h|netinet/.*|arpa/.*)$"
+)
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+ANY_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b.*$", re.MULTILINE)
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+SKIPPED = {"build", ".git", "reference", "node_modules"}
+
+
+def without_comments(text):
+    """Comments become blanks, line by line, so that line numbers stay. (// inside a string is no include.)"""
+    return COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), text)
+
+
+def within(path, folder):
+    return path == folder or path.startswith(folder + "/")
+
+
+def layer_of(path):
+    """The longest folder of the table that holds path, or None."""
+    holders = [folder for folder in MAY_INCLUDE if within(path, folder)]
+    return max(holders, key=len) if holders else None
+
+
+def quoted_problem(root, path, layer, target):
+    if target.startswith(PUBLIC_HEADERS):
+        return f'"{target}" is public: write <{target}>'
+    if "/" not in target or ".." in target.split("/") or not (root / target).is_file():
+        return f'"{target}" is not a file written from the root'
+    allowed = MAY_INCLUDE[layer]
+    if allowed is ANYTHING or layer_of(target) == layer:
+        return None
+    # "server" names the folder's own parts, but an entry for a part does not open its parent.
+    if any(within(target, entry) for entry in allowed):
+        return None
+    return f"{layer} may not include {layer_of(target) or target} (it may: {', '.join(allowed) or 'only <mobula/mobula.h>'})"
+
+
+def system_problem(path, layer, target):
+    if target.startswith(PUBLIC_HEADERS):
+        if not any(within(path, user) for user in PUBLIC_USERS):
+            return f"{layer} lies below <{target}>"
+        return None
+    if layer in PURE and IMPURE_HEADERS.match(target):
+        return f"{layer} is a pure core: no <{target}>"
+    if any(within(path, folder) for folder in OWNERS_EXEMPT):
+        return None
+    for library, owners in LIBRARY_OWNERS.items():
+        named = target == library or target.startswith((library + "/", library + "-", library + ".", library + "_"))
+        if named and not any(within(path, owner) for owner in owners):
+            return f"only {', '.join(owners)} may see <{target}>"
+    return None
+
+
+def file_problems(root, path):
+    """Yields (line, reason) of one file; path is relative to root, with slashes."""
+    layer = layer_of(path)
+    if layer is None:
+        yield 1, "no layer holds this file: give its folder a row in scripts/check_layers.py"
+        return
+    text = without_comments((root / path).read_text(encoding="utf-8", errors="replace"))
+    for line in ANY_INCLUDE.finditer(text):
+        number = text.count("\n", 0, line.start()) + 1
+        include = INCLUDE.match(line.group())
+        if include is None:
+            yield number, "an include that names no header cannot be checked"
+            continue
+        quoted, system = include.groups()
+        problem = quoted_problem(root, path, layer, quoted) if quoted else system_problem(path, layer, system)
+        if problem:
+            yield number, problem
+
+
+def source_files(root):
+    for path in sorted(root.rglob("*.[ch]")):
+        relative = path.relative_to(root)
+        if path.is_file() and not SKIPPED.intersection(relative.parts):
+            yield relative.as_posix()
+
+
+def main(arguments):
+    root = Path(arguments[1]) if len(arguments) > 1 else Path(__file__).resolve().parent.parent
+    files, problems = 0, 0
+    for path in source_files(root):
+        files += 1
+        for line, reason in file_problems(root, path):
+            print(f"{path}:{line}: {reason}")
+            problems += 1
+    print(f"{files} files, {problems} includes against the layers")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv))
