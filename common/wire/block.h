@@ -70,7 +70,7 @@ struct mob_entry_edge {
     uint32_t incarnation;
     uint32_t reason; /* SKIP: enum mob_status */
 };
-enum mob_actor_event { MOB_ACTOR_STARTED = 1, MOB_ACTOR_DIED = 2, MOB_ACTOR_CHECKPOINT = 3, MOB_ACTOR_ENDED = 4 };
+enum mob_actor_event { MOB_ACTOR_EV_STARTED = 1, MOB_ACTOR_EV_DIED = 2, MOB_ACTOR_EV_CHECKPOINT = 3, MOB_ACTOR_EV_ENDED = 4 };
 struct mob_entry_actor {
     struct mob_actor_id actor;
     uint32_t incarnation;
