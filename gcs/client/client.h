@@ -1,0 +1,229 @@
+/* Client of the control store (GCS.md): node logs, keys and values, look-ups and subscriptions over one
+ * socket.
+ *
+ * A `struct mob_gcs` is one client of one shard. It belongs to one thread; nothing here locks. It never
+ * blocks (but see client_sync.h): the owner adds mob_gcs_fd() to its loop for EPOLLIN once, and calls
+ * mob_gcs_step() when that is readable, when the time that the last step returned has come, and at the end of
+ * each pass that submitted something. All callbacks run inside mob_gcs_step(), on its caller's stack, never
+ * before the submitting call returned, each operation's exactly once. A callback may submit; it must not
+ * destroy the client.
+ *
+ *   mob_gcs_create(&(struct mob_gcs_options){.socket_path = path}, &gcs);
+ *   mob_gcs_log_open(gcs, incarnation, 0, &(struct mob_gcs_log_events){acked, released, sealed, self}, &log);
+ *   block->base.bytes = ...; block->base.length = n;
+ *   mob_gcs_log_append(log, &block->base);          // in order; keeps the block until released()
+ *   next = mob_gcs_step(gcs, mob_now());
+ *
+ * Exactly once: a write carries (client, request). The client keeps each until it is durable as the member is
+ * configured, reconnects with back-off for ever, and sends what is missing again under the same numbers. So a
+ * write fails only with an answer (MOB_CONFLICT, MOB_SEALED, MOB_GCS_FULL, ...), never because a process in
+ * between died. Limits: MOB_GCS_LOGS_MAX logs, MOB_GCS_OPS_MAX operations submitted and unanswered,
+ * `keep_bytes_max` of blocks.
+ */
+#ifndef MOB_GCS_CLIENT_CLIENT_H
+#define MOB_GCS_CLIENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "common/wire/gcs_msg.h"
+
+#define MOB_GCS_LOGS_MAX 16u
+#define MOB_GCS_OPS_MAX 4096u
+#define MOB_GCS_SUBS_MAX 8u
+#define MOB_GCS_KEEP_BYTES_DEFAULT (256u << 20) /* two seconds of 20,000 blocks of 6 KiB */
+
+struct mob_gcs;
+struct mob_gcs_log;
+struct mob_gcs_sub;
+
+struct mob_gcs_options {
+    const char *socket_path; /* copies; at most 107 bytes */
+    struct mob_cluster_id cluster; /* zero = whichever answers */
+    uint32_t shard;
+    size_t keep_bytes_max; /* 0 = MOB_GCS_KEEP_BYTES_DEFAULT */
+    /* Connection went up (MOB_OK) or down (MOB_UNAVAILABLE, MOB_DENIED, MOB_VERSION: the reason); may be
+     * NULL. Between the two everything submitted waits; nothing is lost. */
+    void (*on_link)(void *arg, enum mob_status status);
+    void *arg;
+};
+
+/* MOB_INVALID (path too long), MOB_NO_MEMORY, MOB_IO. Connects in the first step. Gives (free with
+ * mob_gcs_destroy). */
+MOB_MUST_USE enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out);
+/* Drops what is outstanding without callbacks, except released() for each kept block. NULL is fine. */
+void mob_gcs_destroy(struct mob_gcs *gcs);
+/* Stable over reconnections; readable = call step. Stays the client's. */
+int mob_gcs_fd(const struct mob_gcs *gcs);
+/* Connects, sends, receives, calls back. `now_ns` as mob_now(). Returns when to call again at the latest. */
+int64_t mob_gcs_step(struct mob_gcs *gcs, int64_t now_ns);
+/* Waits in poll() and steps until `*done` or the deadline: for tools and tests. MOB_TIMEOUT. */
+MOB_MUST_USE enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns);
+bool mob_gcs_connected(const struct mob_gcs *gcs);
+/* Where the member stands, as far as this client knows. */
+struct mob_gcs_position {
+    uint64_t epoch, committed, durable; /* chain sequence numbers */
+    bool pressure; /* soft memory cap passed: reject roots with MOB_GCS_FULL (429) */
+    uint64_t memory_bytes, memory_soft_bytes, memory_hard_bytes;
+};
+void mob_gcs_position(const struct mob_gcs *gcs, struct mob_gcs_position *out);
+
+/* ---- answers ---- */
+
+/* Everything an operation can answer; what does not apply is zero. Borrowed: valid during the callback. */
+struct mob_gcs_answer {
+    enum mob_status status;
+    uint64_t version; /* of the key after a put or delete; on MOB_CONFLICT the present one (0 = absent) */
+    uint64_t seq; /* chain position of the write; of a read: all committed up to here is in it */
+    uint64_t
+        number; /* mob_gcs_node_register: the incarnation; mob_gcs_log_seal: blocks in the log (the cut) */
+    const struct mob_gcs_kv *kvs;
+    uint32_t kv_count;
+    const struct mob_gcs_block_row *blocks;
+    uint32_t block_count;
+    const struct mob_gcs_incarnation *incarnations;
+    uint32_t incarnation_count;
+    const struct mob_gcs_stats *stats;
+    uint64_t next; /* pages: hand it to the next call; 0 = this was the last page */
+};
+/* `arg` is the submitter's. */
+typedef void mob_gcs_done_fn(void *arg, const struct mob_gcs_answer *answer);
+
+/* ---- node logs (the lineage) ---- */
+
+/* Embed it in your block. The client keeps it, and `bytes`, from append to released(). */
+struct mob_gcs_block {
+    const void *bytes; /* one block of common/wire/block.h, at most MOB_BLOCK_BYTES_MAX */
+    uint32_t length;
+    uint32_t zero;
+    uint64_t number; /* out: its place in the log, from 0; equals the block header's sequence */
+    /* private */
+    struct mob_gcs_block *next;
+    uint64_t seq;
+};
+struct mob_gcs_log_events {
+    /* Every block below `count` is committed (effects may leave the node). Cumulative, growing. */
+    void (*acked)(void *arg, uint64_t count);
+    /* This block is durable (or the client is being destroyed): the memory is yours again. In order. */
+    void (*released)(void *arg, struct mob_gcs_block *block);
+    /* The log is sealed, or was refused: `cut` blocks of it stand and no more will. Last event but
+     * released(). */
+    void (*sealed)(void *arg, enum mob_status why, uint64_t cut);
+    void *arg;
+};
+/* `incarnation` from mob_gcs_node_register, `first_number` 0 unless a log is carried on. MOB_QUEUE_FULL.
+ * Gives (until destroy). */
+MOB_MUST_USE enum mob_status mob_gcs_log_open(struct mob_gcs *gcs, uint64_t incarnation,
+    uint64_t first_number, const struct mob_gcs_log_events *events, struct mob_gcs_log **log_out);
+/* Appends the next block; keeps it. MOB_QUEUE_FULL: keep_bytes_max is used up, wait for released().
+ * MOB_SEALED. MOB_TOO_LARGE. The block's header must have cluster, incarnation and sequence right: the member
+ * refuses it else. */
+MOB_MUST_USE enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct mob_gcs_block *block);
+/* Blocks appended, acknowledged, durable: counts, so also the next number of each. */
+void mob_gcs_log_counts(
+    const struct mob_gcs_log *log, uint64_t *appended, uint64_t *acked, uint64_t *durable);
+
+/* ---- control operations. All asynchronous; MOB_QUEUE_FULL at MOB_GCS_OPS_MAX, MOB_TOO_LARGE; done may be
+ * NULL ---- */
+
+/* A new incarnation of the node `name` (answer.number), live from now on. */
+MOB_MUST_USE enum mob_status mob_gcs_node_register(
+    struct mob_gcs *gcs, const char *name, mob_gcs_done_fn *done, void *arg);
+/* Ends an incarnation's log: nothing is accepted any more; answer.number = the cut. Sealing twice is MOB_OK
+ * too. */
+MOB_MUST_USE enum mob_status mob_gcs_log_seal(
+    struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg);
+/* Recovery of a sealed incarnation is complete (each unfinished task of it has a live owner in a later log).
+ */
+MOB_MUST_USE enum mob_status mob_gcs_log_recovered(
+    struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg);
+/* answer.incarnations: every incarnation with id > after, oldest first, at most MOB_GCS_ROWS_MAX;
+ * answer.next. */
+MOB_MUST_USE enum mob_status mob_gcs_incarnations(
+    struct mob_gcs *gcs, uint64_t after, mob_gcs_done_fn *done, void *arg);
+/* Drops blocks of a job: all, or (finished_only) those whose groups have no unfinished task and whose newest
+ * time is before `before_wall_ns` (INT64_MAX = any). answer.number = blocks dropped. */
+MOB_MUST_USE enum mob_status mob_gcs_job_drop(struct mob_gcs *gcs, struct mob_job_id job, bool finished_only,
+    int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg);
+
+/* ---- keys and values: functions, modules, actors, jobs, endpoints, names, checkpoints, ... ---- */
+
+#define MOB_GCS_ANY_VERSION UINT64_MAX
+struct mob_gcs_put {
+    enum mob_gcs_table table;
+    const void *key; /* copies */
+    uint32_t key_length; /* 1 to MOB_GCS_KEY_MAX */
+    const void *value; /* copies */
+    uint32_t value_length; /* at most MOB_GCS_VALUE_MAX */
+    uint64_t if_version; /* 0 = only when absent, MOB_GCS_ANY_VERSION = always, else only when it is this */
+};
+/* Compare and set. Versions are chain positions, so they only grow, over deletion too. MOB_CONFLICT says the
+ * present version. */
+MOB_MUST_USE enum mob_status mob_gcs_put(
+    struct mob_gcs *gcs, const struct mob_gcs_put *put, mob_gcs_done_fn *done, void *arg);
+/* Same conditions; value is ignored. MOB_NOT_FOUND when absent and if_version is MOB_GCS_ANY_VERSION. */
+MOB_MUST_USE enum mob_status mob_gcs_delete(
+    struct mob_gcs *gcs, const struct mob_gcs_put *del, mob_gcs_done_fn *done, void *arg);
+/* answer.kvs[0], or MOB_NOT_FOUND. */
+MOB_MUST_USE enum mob_status mob_gcs_get(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, mob_gcs_done_fn *done, void *arg);
+struct mob_gcs_list {
+    enum mob_gcs_table table;
+    const void *prefix; /* copies; may be empty */
+    uint32_t prefix_length;
+    const void *after; /* the last key of the page before, or empty; copies */
+    uint32_t after_length;
+    uint32_t limit; /* 0 = MOB_GCS_ROWS_MAX */
+};
+/* Keys in byte order; answer.next is nonzero when there are more: list again after the last key. */
+MOB_MUST_USE enum mob_status mob_gcs_list(
+    struct mob_gcs *gcs, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg);
+
+/* ---- reading lineage. Rows are whole blocks; the caller decodes. A page ends at MOB_GCS_ROWS_MAX rows or 1
+ * MiB ---- */
+
+/* Blocks that hold something of a group (mob_zone_group), oldest first; `position` 0, then answer.next. */
+MOB_MUST_USE enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mob_stream stream,
+    uint32_t group, uint64_t position, mob_gcs_done_fn *done, void *arg);
+struct mob_gcs_scan {
+    struct mob_job_id job; /* zero = any */
+    struct mob_function_id function; /* zero = any; may also give blocks without it, never misses one */
+    int64_t from_wall_ns, to_wall_ns; /* blocks whose times meet [from, to); 0, 0 = any */
+    bool failed; /* only blocks with a failed completion */
+    bool newest_first;
+    uint32_t limit; /* rows; 0 = MOB_GCS_ROWS_MAX */
+    uint64_t position; /* 0 = from the (newest or oldest) end; then answer.next */
+};
+MOB_MUST_USE enum mob_status mob_gcs_scan(
+    struct mob_gcs *gcs, const struct mob_gcs_scan *scan, mob_gcs_done_fn *done, void *arg);
+/* Recovery: blocks, of whatever incarnation, that hold a group in which incarnation's log has specs and which
+ * has more specs than final completions. Oldest first, each once over all pages. */
+MOB_MUST_USE enum mob_status mob_gcs_unfinished(
+    struct mob_gcs *gcs, uint64_t incarnation, uint64_t position, mob_gcs_done_fn *done, void *arg);
+/* One incarnation's blocks from `number` on. answer.next = the number to go on with, 0 at the end. */
+MOB_MUST_USE enum mob_status mob_gcs_log_read(
+    struct mob_gcs *gcs, uint64_t incarnation, uint64_t number, mob_gcs_done_fn *done, void *arg);
+/* answer.stats */
+MOB_MUST_USE enum mob_status mob_gcs_stats(struct mob_gcs *gcs, mob_gcs_done_fn *done, void *arg);
+
+/* ---- subscription: each block once, in commit order, over reconnections ---- */
+
+struct mob_gcs_sub_events {
+    /* Borrowed during the call. row->seq is the position to resume after. */
+    void (*block)(void *arg, const struct mob_gcs_block_row *row);
+    /* What is between `after` and `next` (exclusive) cannot be given (dropped, or lost with durability=no):
+     * read the present state again. The stream goes on with next. */
+    void (*resync)(void *arg, uint64_t after, uint64_t next);
+    void *arg;
+};
+/* From the first block behind `after_seq`; MOB_GCS_NEWEST = only new ones. MOB_QUEUE_FULL. Gives (close). */
+#define MOB_GCS_NEWEST UINT64_MAX
+MOB_MUST_USE enum mob_status mob_gcs_subscribe(struct mob_gcs *gcs, uint64_t after_seq,
+    const struct mob_gcs_sub_events *events, struct mob_gcs_sub **sub_out);
+/* No callback of it runs after this. May be called from one. */
+void mob_gcs_unsubscribe(struct mob_gcs_sub *sub);
+
+#endif

@@ -1,0 +1,55 @@
+/* Blocking calls on a client of the control store, for tools, tests and start-up code.
+ *
+ * Each submits one operation and steps the client until it is answered or the deadline passes; callbacks of
+ * other operations of the same client run meanwhile. Same thread rule as client.h. MOB_TIMEOUT leaves the
+ * operation in flight: a write may still happen. Returned rows are copies: free with mob_gcs_result_destroy.
+ */
+#ifndef MOB_GCS_CLIENT_CLIENT_SYNC_H
+#define MOB_GCS_CLIENT_CLIENT_SYNC_H
+
+#include "gcs/client/client.h"
+
+/* A copy of an answer with all it points to. */
+struct mob_gcs_result;
+const struct mob_gcs_answer *mob_gcs_result_answer(const struct mob_gcs_result *result);
+void mob_gcs_result_destroy(struct mob_gcs_result *result);
+
+/* Submit with `mob_gcs_sync_done` as callback and the address of a zeroed struct mob_gcs_sync as its
+ * argument:
+ *
+ *   struct mob_gcs_sync sync = {0};
+ *   mob_gcs_get(gcs, MOB_GCS_JOBS, key, length, mob_gcs_sync_done, &sync);
+ *   status = mob_gcs_sync_wait(gcs, &sync, deadline, &result);
+ */
+struct mob_gcs_sync {
+    bool done;
+    struct mob_gcs_result *result;
+};
+void mob_gcs_sync_done(void *arg, const struct mob_gcs_answer *answer);
+/* The answer's status, or MOB_TIMEOUT, MOB_NO_MEMORY. `result_out` (may be NULL) is written whenever there
+ * was an answer, error or not. After MOB_TIMEOUT `sync` is still referenced: destroy the client, or wait
+ * again. */
+MOB_MUST_USE enum mob_status mob_gcs_sync_wait(
+    struct mob_gcs *gcs, struct mob_gcs_sync *sync, int64_t deadline_ns, struct mob_gcs_result **result_out);
+
+/* The common ones. */
+MOB_MUST_USE enum mob_status mob_gcs_put_wait(
+    struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out);
+MOB_MUST_USE enum mob_status mob_gcs_get_wait(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, int64_t deadline_ns, struct mob_gcs_result **result_out);
+MOB_MUST_USE enum mob_status mob_gcs_node_register_wait(
+    struct mob_gcs *gcs, const char *name, int64_t deadline_ns, uint64_t *incarnation_out);
+MOB_MUST_USE enum mob_status mob_gcs_log_seal_wait(
+    struct mob_gcs *gcs, uint64_t incarnation, int64_t deadline_ns, uint64_t *cut_out);
+
+/* Byte strings larger than one value (module files, checkpoints), cut into values under key ++ u32 number;
+ * the piece with the length is written last, so a blob that can be read is whole. At most MOB_GCS_BLOB_MAX.
+ * MOB_EXISTS when it is there. */
+#define MOB_GCS_BLOB_MAX (64u << 20)
+MOB_MUST_USE enum mob_status mob_gcs_blob_put(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, const void *bytes, size_t length, int64_t deadline_ns);
+/* Gives (free with free()). */
+MOB_MUST_USE enum mob_status mob_gcs_blob_get(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, int64_t deadline_ns, uint8_t **bytes_out, size_t *length_out);
+
+#endif
