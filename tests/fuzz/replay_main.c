@@ -1,7 +1,8 @@
 /*
- * Replays a corpus through a fuzz target without libFuzzer, so that every build and every compiler runs the inputs that once
- * mattered: replay CORPUS... where each argument is a file or a folder. Each input is given whole, and, when it is small, cut
- * at every length: in a buffer of exactly that size, so that the address sanitizer sees one byte too many.
+ * Replays a corpus through a fuzz target without libFuzzer, so that every build and every compiler runs the
+ * inputs that once mattered: replay CORPUS... where each argument is a file or a folder. Each input is given
+ * whole and, when it is small, cut at every length: in a buffer of exactly that size, so that the address
+ * sanitizer sees one byte too many.
  */
 #include <dirent.h>
 #include <errno.h>
