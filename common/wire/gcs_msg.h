@@ -69,4 +69,168 @@ struct mob_gcs_stats {
     uint64_t collecting; /* 1 while a restarted member waits for its clients */
 };
 
+/* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
+ * MOB_TRUNCATED or MOB_CORRUPT. What follows a head is the frame's body ---- */
+
+#define MOB_GCS_HEAD_MAX 1280u
+#define MOB_GCS_PROTOCOL 1u
+/* Replies kept for each client of keys and values, and so the most it may have unanswered. */
+#define MOB_GCS_WINDOW 64u
+/* Blocks a log may have unanswered. */
+#define MOB_GCS_LOG_WINDOW 64u
+/* Client ids: logs are incarnations (small numbers), others have this bit and are random. */
+#define MOB_GCS_CLIENT_BIT (1ull << 63)
+
+struct mob_gcs_hello {
+    uint16_t protocol_min, protocol_max;
+    struct mob_cluster_id cluster; /* zero = any */
+};
+struct mob_gcs_welcome {
+    uint16_t protocol;
+    uint8_t collecting; /* 1: attach, send again what is kept, then wait */
+    uint8_t durability; /* enum mob_gcs_durability */
+    uint32_t reason; /* enum mob_status: MOB_OK, or why the link is refused */
+    struct mob_cluster_id cluster;
+    uint64_t committed, durable;
+};
+struct mob_gcs_attach {
+    uint64_t answered; /* last request whose reply this client has had */
+    uint64_t kept; /* first request it still keeps; answered + 1 when none */
+};
+struct mob_gcs_attached {
+    uint64_t last; /* last request in the tables */
+    uint32_t status; /* MOB_OK, MOB_SEALED or MOB_EXPIRED */
+    uint32_t zero;
+};
+
+enum mob_gcs_op {
+    MOB_GCS_OP_APPEND = 1, /* from = incarnation, request = block number + 1; body = block */
+    MOB_GCS_OP_PUT = 2, /* key then value in the body */
+    MOB_GCS_OP_DELETE = 3, /* key in the body */
+    MOB_GCS_OP_REGISTER = 4, /* node name in the body */
+    MOB_GCS_OP_SEAL = 5,
+    MOB_GCS_OP_RECOVERED = 6,
+    MOB_GCS_OP_JOB_DROP = 7,
+    MOB_GCS_OP_EXPIRE = 8, /* only members make these two */
+    MOB_GCS_OP_LOSS = 9,
+    MOB_GCS_OPS
+};
+/* An ordered operation. `old_*`: its answer, when it was given before a restart (old_seq != 0) and is sent
+ * again. */
+struct mob_gcs_request {
+    uint64_t request;
+    uint8_t op; /* enum mob_gcs_op */
+    uint8_t table; /* PUT, DELETE */
+    uint8_t finished_only; /* JOB_DROP */
+    uint8_t zero;
+    uint32_t key_length; /* PUT, DELETE: the rest of the body is the value */
+    uint64_t if_version; /* PUT, DELETE */
+    uint64_t target; /* SEAL, RECOVERED: incarnation; EXPIRE: client */
+    struct mob_job_id job; /* JOB_DROP */
+    uint32_t old_status;
+    int64_t before_wall_ns;
+    uint64_t old_seq, old_version, old_number;
+};
+/* `count` requests from `request` on, with consecutive seqs, all MOB_OK when count > 1. */
+struct mob_gcs_reply {
+    uint64_t request;
+    uint32_t count;
+    uint32_t status; /* enum mob_status */
+    uint64_t seq; /* of `request` */
+    uint64_t version, number, next;
+    uint64_t durable;
+};
+struct mob_gcs_durable {
+    uint64_t committed, durable;
+    uint64_t memory_bytes, soft_bytes, hard_bytes;
+};
+struct mob_gcs_nack {
+    uint64_t epoch;
+    uint32_t reason; /* enum mob_status */
+    uint32_t members;
+};
+
+enum mob_gcs_query {
+    MOB_GCS_Q_GET = 1, /* body = key */
+    MOB_GCS_Q_LIST = 2, /* body = prefix then after */
+    MOB_GCS_Q_GROUP = 3,
+    MOB_GCS_Q_SCAN = 4,
+    MOB_GCS_Q_UNFINISHED = 5,
+    MOB_GCS_Q_LOG = 6,
+    MOB_GCS_Q_INCARNATIONS = 7,
+    MOB_GCS_Q_STATS = 8,
+    MOB_GCS_QUERIES
+};
+struct mob_gcs_get {
+    uint64_t tag; /* comes back in MOB_GCS_ROWS */
+    uint8_t query; /* enum mob_gcs_query */
+    uint8_t table;
+    uint8_t failed, newest_first;
+    uint32_t limit;
+    uint32_t prefix_length; /* LIST */
+    uint32_t group; /* GROUP */
+    struct mob_stream stream;
+    struct mob_job_id job;
+    struct mob_function_id function;
+    int64_t from_wall_ns, to_wall_ns;
+    uint64_t incarnation; /* UNFINISHED, LOG; INCARNATIONS: after */
+    uint64_t position;
+};
+enum mob_gcs_rows_kind {
+    MOB_GCS_ROWS_NONE = 0,
+    MOB_GCS_ROWS_KV = 1,
+    MOB_GCS_ROWS_BLOCKS = 2,
+    MOB_GCS_ROWS_INCARNATIONS = 3,
+    MOB_GCS_ROWS_STATS = 4
+};
+struct mob_gcs_rows {
+    uint64_t tag;
+    uint32_t status;
+    uint32_t kind; /* enum mob_gcs_rows_kind */
+    uint32_t count;
+    uint32_t zero;
+    uint64_t seq, next;
+};
+struct mob_gcs_sub_head {
+    uint64_t tag;
+    uint64_t after; /* SUB: after this seq; RESYNC: what is behind it ... */
+    uint64_t next; /* RESYNC: ... and before this is not given */
+};
+
+/* Each head is a struct of fixed-width integers without holes, so its bytes are its encoding. */
+#define MOB_GCS_HEADS(X) \
+    X(hello, 20) \
+    X(welcome, 40) \
+    X(attach, 16) X(attached, 16) X(request, 80) X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) \
+        X(rows, 40) X(sub_head, 24)
+#define MOB_GCS_HEAD_SIZE(name, n) _Static_assert(sizeof(struct mob_gcs_##name) == (n), "head layout");
+MOB_GCS_HEADS(MOB_GCS_HEAD_SIZE)
+#undef MOB_GCS_HEAD_SIZE
+/* mob_gcs_NAME_decode(head, length, &out): MOB_TRUNCATED unless the length is exact. */
+#define MOB_GCS_HEAD_DECODE(name, n) \
+    MOB_MUST_USE static inline enum mob_status mob_gcs_##name##_decode( \
+        const uint8_t *head, uint32_t length, struct mob_gcs_##name *out) \
+    { \
+        if (length != (n)) \
+            return MOB_TRUNCATED; \
+        memcpy(out, head, (n)); \
+        return MOB_OK; \
+    }
+MOB_GCS_HEADS(MOB_GCS_HEAD_DECODE)
+#undef MOB_GCS_HEAD_DECODE
+
+/* ---- rows in the body of MOB_GCS_ROWS ---- */
+
+/* u32 key | u32 value length | u64 version | key | value */
+#define MOB_GCS_KV_ROW_HEAD 16u
+/* u64 seq | u64 incarnation | u64 number | u32 length | u32 zero | bytes; the body of MOB_GCS_BLOCK is one */
+#define MOB_GCS_BLOCK_ROW_HEAD 32u
+void mob_gcs_kv_row_encode(const struct mob_gcs_kv *kv, uint8_t out[MOB_GCS_KV_ROW_HEAD]);
+void mob_gcs_block_row_encode(const struct mob_gcs_block_row *row, uint8_t out[MOB_GCS_BLOCK_ROW_HEAD]);
+MOB_MUST_USE enum mob_status mob_gcs_kv_row_decode(struct mob_reader *r, struct mob_gcs_kv *out);
+MOB_MUST_USE enum mob_status mob_gcs_block_row_decode(struct mob_reader *r, struct mob_gcs_block_row *out);
+/* Rows of the other kinds are their structs. The name of an incarnation is terminated. */
+MOB_MUST_USE enum mob_status mob_gcs_incarnation_decode(
+    struct mob_reader *r, struct mob_gcs_incarnation *out);
+
 #endif

@@ -1,0 +1,81 @@
+#include "common/wire/gcs_frame.h"
+
+#include "common/base/bytes.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+
+static uint32_t frame_crc(const uint8_t header[32], const uint8_t *head, uint32_t head_bytes,
+    const uint8_t *body, uint32_t body_bytes)
+{
+    uint8_t all[40];
+    struct mob_writer w = mob_writer_of(all, sizeof all);
+    mob_write_bytes(&w, header, 32);
+    mob_write_u32(&w, mob_crc32c(head, head_bytes));
+    mob_write_u32(&w, mob_crc32c(body, body_bytes));
+    return mob_crc32c(all, sizeof all);
+}
+
+void mob_gcs_frame_encode(const struct mob_gcs_frame *frame, uint8_t header_out[MOB_GCS_FRAME_HEADER_BYTES])
+{
+    MOB_ASSERT(frame->head_bytes <= MOB_GCS_FRAME_HEAD_MAX);
+    struct mob_writer w = mob_writer_of(header_out, MOB_GCS_FRAME_HEADER_BYTES);
+    mob_write_u32(&w, MOB_GCS_FRAME_MAGIC);
+    mob_write_u8(&w, MOB_GCS_FRAME_VERSION);
+    mob_write_u8(&w, frame->type);
+    mob_write_u16(&w, (uint16_t)frame->head_bytes);
+    mob_write_u32(&w, frame->head_bytes + frame->body_bytes);
+    mob_write_u32(&w, frame->shard);
+    mob_write_u64(&w, frame->epoch);
+    mob_write_u64(&w, frame->from);
+    mob_write_u32(&w, frame_crc(header_out, frame->head, frame->head_bytes, frame->body, frame->body_bytes));
+    mob_write_u32(&w, 0);
+}
+
+enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32_t length_max,
+    struct mob_gcs_frame *frame_out, size_t *used_out)
+{
+    if (length < MOB_GCS_FRAME_HEADER_BYTES) {
+        *used_out = MOB_GCS_FRAME_HEADER_BYTES;
+        return MOB_AGAIN;
+    }
+    struct mob_reader r = mob_reader_of(bytes, MOB_GCS_FRAME_HEADER_BYTES);
+    uint32_t magic = mob_read_u32(&r);
+    uint8_t version = mob_read_u8(&r);
+    struct mob_gcs_frame f = {.type = mob_read_u8(&r)};
+    f.head_bytes = mob_read_u16(&r);
+    uint32_t payload_bytes = mob_read_u32(&r);
+    f.shard = mob_read_u32(&r);
+    f.epoch = mob_read_u64(&r);
+    f.from = mob_read_u64(&r);
+    uint32_t crc = mob_read_u32(&r), zero = mob_read_u32(&r);
+    if (magic != MOB_GCS_FRAME_MAGIC)
+        return MOB_CORRUPT;
+    if (version != MOB_GCS_FRAME_VERSION) {
+        MOB_LOG_WARN("gcs", "frame_version", "got=%u known=%u", version, MOB_GCS_FRAME_VERSION);
+        return MOB_VERSION;
+    }
+    if (f.type == 0 || f.type >= MOB_GCS_FRAME_TYPES || zero != 0)
+        return MOB_CORRUPT;
+    if (payload_bytes > length_max)
+        return MOB_TOO_LARGE;
+    if (f.head_bytes > payload_bytes || f.head_bytes > MOB_GCS_FRAME_HEAD_MAX)
+        return MOB_CORRUPT;
+    *used_out = (size_t)MOB_GCS_FRAME_HEADER_BYTES + payload_bytes;
+    if (length < *used_out)
+        return MOB_AGAIN;
+    f.head = bytes + MOB_GCS_FRAME_HEADER_BYTES;
+    f.body = f.head + f.head_bytes;
+    f.body_bytes = payload_bytes - f.head_bytes;
+    if (crc != frame_crc(bytes, f.head, f.head_bytes, f.body, f.body_bytes))
+        return MOB_CORRUPT;
+    *frame_out = f;
+    return MOB_OK;
+}
+
+const char *mob_gcs_frame_name(uint8_t type)
+{
+    static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "HELLO", "WELCOME", "ATTACH", "ATTACHED",
+        "PUT", "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
+        "RESYNC", "BYE"};
+    return type < MOB_GCS_FRAME_TYPES ? names[type] : names[0];
+}

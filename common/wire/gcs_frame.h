@@ -1,0 +1,68 @@
+/* Frames of the control store's links (GCS.md "Protocol"): client to member, later member to member.
+ *
+ *   u32 magic "MGCF" | u8 version | u8 type | u16 head bytes | u32 payload bytes | u32 shard | u64 epoch |
+ * u64 from | u32 crc32c | u32 zero | payload
+ *
+ * The payload is a head of fixed fields and a body (a block, a value, rows), so that neither is copied to be
+ * sent. The crc is that of the 32 bytes before it, then the head's crc, then the body's. Decoding checks
+ * magic, version, lengths and crc before anybody looks at the payload. Pure.
+ */
+#ifndef MOB_COMMON_WIRE_GCS_FRAME_H
+#define MOB_COMMON_WIRE_GCS_FRAME_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+#define MOB_GCS_FRAME_MAGIC 0x4643474du /* "MGCF" */
+#define MOB_GCS_FRAME_VERSION 1u
+#define MOB_GCS_FRAME_HEADER_BYTES 40u
+#define MOB_GCS_FRAME_HEAD_MAX 4096u
+#define MOB_GCS_FRAME_CHAIN_MAX (1u << 20) /* payload on a link between members */
+#define MOB_GCS_FRAME_CLIENT_MAX (4u << 20) /* payload on a client's link */
+
+/* Numbers are on the wire: append only. C = from a client, M = from a member. */
+enum mob_gcs_frame_type {
+    MOB_GCS_HELLO = 1, /* C: opens the link */
+    MOB_GCS_WELCOME = 2, /* M: its answer */
+    MOB_GCS_ATTACH = 3, /* C: I am this client (or log) and keep requests from here on */
+    MOB_GCS_ATTACHED = 4, /* M: last request that is in the tables */
+    MOB_GCS_PUT = 5, /* C: an ordered operation */
+    MOB_GCS_REPLY = 6, /* M: one, or a run of, committed requests */
+    MOB_GCS_DURABLE = 7, /* M: durable grew; memory figures */
+    MOB_GCS_NACK = 8, /* M: not in this epoch; the configuration */
+    MOB_GCS_GAP = 9, /* M: requests are missing after `last` */
+    MOB_GCS_EXPIRED = 10, /* M: this client or log takes nothing any more */
+    MOB_GCS_RESENT = 11, /* C: all that was above ATTACHED has been sent */
+    MOB_GCS_GET = 12, /* C: a read */
+    MOB_GCS_ROWS = 13, /* M: its answer */
+    MOB_GCS_SUB = 14, /* C: stream of committed blocks after a position */
+    MOB_GCS_UNSUB = 15, /* C */
+    MOB_GCS_BLOCK = 16, /* M: one block of a stream */
+    MOB_GCS_RESYNC = 17, /* M: a hole in a stream */
+    MOB_GCS_BYE = 18, /* C: this client ends cleanly and may be forgotten */
+    MOB_GCS_FRAME_TYPES
+};
+
+struct mob_gcs_frame {
+    uint8_t type; /* enum mob_gcs_frame_type */
+    uint32_t shard;
+    uint64_t epoch;
+    uint64_t from; /* client id, or log incarnation; 0 from a member */
+    uint32_t head_bytes, body_bytes;
+    const uint8_t *head, *body; /* decode: into the input */
+};
+
+/* Writes the header; whoever sends it sends head and body behind it. head_bytes is at most
+ * MOB_GCS_FRAME_HEAD_MAX. */
+void mob_gcs_frame_encode(const struct mob_gcs_frame *frame, uint8_t header_out[MOB_GCS_FRAME_HEADER_BYTES]);
+/* One frame at the start of `bytes`. MOB_OK: `*used_out` bytes of it. MOB_AGAIN: more input is needed, at
+ * least
+ * `*used_out` bytes in all. MOB_CORRUPT (magic, type, crc), MOB_VERSION, MOB_TOO_LARGE (`length_max`): close
+ * the link. */
+MOB_MUST_USE enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32_t length_max,
+    struct mob_gcs_frame *frame_out, size_t *used_out);
+const char *mob_gcs_frame_name(uint8_t type);
+
+#endif

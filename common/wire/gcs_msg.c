@@ -1,0 +1,57 @@
+#include "common/wire/gcs_msg.h"
+
+void mob_gcs_kv_row_encode(const struct mob_gcs_kv *kv, uint8_t out[MOB_GCS_KV_ROW_HEAD])
+{
+    struct mob_writer w = mob_writer_of(out, MOB_GCS_KV_ROW_HEAD);
+    mob_write_u32(&w, kv->key_length);
+    mob_write_u32(&w, kv->value_length);
+    mob_write_u64(&w, kv->version);
+}
+
+void mob_gcs_block_row_encode(const struct mob_gcs_block_row *row, uint8_t out[MOB_GCS_BLOCK_ROW_HEAD])
+{
+    struct mob_writer w = mob_writer_of(out, MOB_GCS_BLOCK_ROW_HEAD);
+    mob_write_u64(&w, row->seq);
+    mob_write_u64(&w, row->incarnation);
+    mob_write_u64(&w, row->number);
+    mob_write_u32(&w, row->length);
+    mob_write_u32(&w, 0);
+}
+
+enum mob_status mob_gcs_kv_row_decode(struct mob_reader *r, struct mob_gcs_kv *out)
+{
+    struct mob_gcs_kv kv = {.key_length = mob_read_u32(r)};
+    kv.value_length = mob_read_u32(r);
+    kv.version = mob_read_u64(r);
+    kv.key = mob_read_bytes(r, kv.key_length);
+    kv.value = mob_read_bytes(r, kv.value_length);
+    if (!mob_reader_ok(r))
+        return MOB_TRUNCATED;
+    *out = kv;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_block_row_decode(struct mob_reader *r, struct mob_gcs_block_row *out)
+{
+    struct mob_gcs_block_row row = {.seq = mob_read_u64(r)};
+    row.incarnation = mob_read_u64(r);
+    row.number = mob_read_u64(r);
+    row.length = mob_read_u32(r);
+    row.zero = mob_read_u32(r);
+    row.bytes = mob_read_bytes(r, row.length);
+    if (!mob_reader_ok(r))
+        return MOB_TRUNCATED;
+    *out = row;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_incarnation_decode(struct mob_reader *r, struct mob_gcs_incarnation *out)
+{
+    struct mob_gcs_incarnation row;
+    mob_read_into(r, &row, sizeof row);
+    if (!mob_reader_ok(r))
+        return MOB_TRUNCATED;
+    row.name[MOB_GCS_NAME_MAX] = 0;
+    *out = row;
+    return MOB_OK;
+}
