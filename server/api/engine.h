@@ -1,0 +1,291 @@
+/* What the HTTP routes ask of the runtime: one asynchronous operation at a time, never a blocking call.
+ *
+ *   struct mob_engine_op *op = mob_engine_op_create(MOB_ENGINE_SUBMIT, done, request);
+ *   op->submit.function = strdup("arith.add"); op->submit.arguments = json_incref(args);
+ *   mob_engine_post(engine, op);                  // takes op; `done(op)` comes later, exactly once
+ *
+ * The production engine (engine_runtime.c) is a client of the runtime through sdk/c and gcs/client: one thread owns both
+ * connections, an eventfd mailbox carries operations to it, and it wakes once for a batch. Tests of the HTTP layer have
+ * a fake engine. An engine that has lost the runtime answers MOB_UNAVAILABLE and reconnects by itself.
+ *
+ * Threads: mob_engine_post and mob_engine_ready from any; callbacks run in the engine's thread and must not block.
+ * Ownership: post takes the op; the callback `done` takes it back and frees it with mob_engine_op_destroy. All strings
+ * and JSON in an op are the op's own. JSON values passed in belong to the op alone (jansson's counters are not atomic
+ * in all builds), so build them for it.
+ * Limits: MOB_ENGINE_QUEUE_MAX operations in the mailbox, then MOB_QUEUE_FULL at once.
+ */
+#ifndef MOB_SERVER_API_ENGINE_H
+#define MOB_SERVER_API_ENGINE_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "server/http/text.h"
+
+/* 16,384 requests in flight, each at most one op in the mailbox, twice for slack. */
+#define MOB_ENGINE_QUEUE_MAX 32768
+#define MOB_ENGINE_BATCH_MAX 1000
+#define MOB_ENGINE_RETURNS_MAX 65536
+#define MOB_ENGINE_WAIT_IDS_MAX 10000
+
+enum mob_engine_verb {
+    MOB_ENGINE_SUBMIT,        /* submit */
+    MOB_ENGINE_BATCH,         /* batch */
+    MOB_ENGINE_OBJECT_GET,    /* object: state, and value if ready; waits until `wait_deadline_ns` for ready */
+    MOB_ENGINE_OBJECT_WAIT,   /* wait */
+    MOB_ENGINE_OBJECT_PUT,    /* put: done when the GCS has acknowledged it */
+    MOB_ENGINE_OBJECT_DELETE, /* id */
+    MOB_ENGINE_TASK_CANCEL,   /* id */
+    MOB_ENGINE_ACTOR_DELETE,  /* id */
+    MOB_ENGINE_FUNCTION_PUT,  /* upload */
+    MOB_ENGINE_JOB_OPEN,      /* job */
+    MOB_ENGINE_JOB_END,       /* id */
+    MOB_ENGINE_ENDPOINT_PUT,  /* endpoint */
+    MOB_ENGINE_ENDPOINT_DELETE,
+    MOB_ENGINE_INFER,         /* infer: a read-only actor call; its bodies never enter the GCS */
+    /* The rest answer with JSON text in op->json: the item itself, or {"items":[..],"next_cursor":..,..} */
+    MOB_ENGINE_DESCRIBE, /* query: one item of a kind by id or name */
+    MOB_ENGINE_LIST,     /* query */
+    MOB_ENGINE_WHY,      /* query.id: why this task waits */
+    MOB_ENGINE_LINEAGE,  /* query: tree of producers, depth-bounded, paged */
+    MOB_ENGINE_TIMELINE, /* query: Chrome trace JSON */
+    MOB_ENGINE_LOGS,     /* query: bytes of a task's or actor's log from query.offset, in op->json */
+    MOB_ENGINE_CLUSTER   /* resources total and free */
+};
+
+enum mob_engine_kind {
+    MOB_KIND_TASK,
+    MOB_KIND_OBJECT,
+    MOB_KIND_ACTOR,
+    MOB_KIND_FUNCTION,
+    MOB_KIND_JOB,
+    MOB_KIND_NODE,
+    MOB_KIND_ENDPOINT
+};
+
+/* A failed operation, or a failed task. Strings may be NULL. */
+struct mob_engine_error {
+    enum mob_status status;
+    char *detail;     /* one sentence with the numbers in it */
+    char *pointer;    /* JSON pointer into the request body, for 422 */
+    char *cause_json; /* {"kind","message","traceback","task_id","node_id","cause":{..}} of a remote error */
+    unsigned retry_after_s;
+};
+
+/* Options of a task or of an actor's creation; zero means default. Quantities in 1/10000. */
+struct mob_engine_resource {
+    char *name;
+    uint64_t amount;
+};
+struct mob_engine_options {
+    char *name;
+    char *idempotency_key;
+    char *actor_name;          /* actor creation: claim this name */
+    bool return_existing;      /* actor creation: if_exists=return */
+    bool detached;
+    uint32_t num_returns;      /* 0: as the signature says */
+    int32_t max_retries;       /* meaningful if has_max_retries */
+    bool has_max_retries, retry_on_error;
+    int32_t max_restarts;
+    bool has_max_restarts;
+    int32_t priority;
+    int64_t deadline_wall_us;  /* 0: none */
+    struct mob_engine_resource *resources;
+    size_t resource_count;
+    struct mob_job_id job;     /* zero: the namespace's standing job */
+    bool has_job;
+    uint8_t trace_id[16];      /* W3C trace context, zero: none */
+    uint8_t trace_span[8];
+};
+
+enum mob_engine_object_state {
+    MOB_OBJECT_PENDING,
+    MOB_OBJECT_READY,
+    MOB_OBJECT_FAILED,
+    MOB_OBJECT_EVICTED,
+    MOB_OBJECT_RECONSTRUCTING,
+    MOB_OBJECT_LOST
+};
+const char *mob_engine_object_state_name(enum mob_engine_object_state state);
+
+/* A committed value. The payload is borrowed until `release(release_cls)`, which may run in any thread; NULL release: it
+ * lives in the op. */
+struct mob_engine_value {
+    enum mob_engine_object_state state;
+    const char *type;       /* "i64", "utf8", "tensor", ...; static */
+    const char *media_type; /* of the raw payload; static */
+    const void *payload;
+    size_t size;
+    uint64_t hash_lo, hash_hi; /* XXH3-128 of the payload, the ETag */
+    void (*release)(void *cls);
+    void *release_cls;
+    char *json; /* the value as JSON when it has such a form and was asked for, else NULL */
+};
+
+struct mob_engine_op;
+
+enum mob_engine_call { MOB_CALL_TASK, MOB_CALL_ACTOR_CREATE, MOB_CALL_ACTOR_METHOD };
+
+struct mob_engine_submit {
+    enum mob_engine_call call;
+    char *function;              /* "module.name[@hash]", an actor class, or a method's name */
+    struct mob_actor_id actor;   /* of a method call */
+    json_t *arguments;           /* array; {"$object": "obj_.."} is an object id */
+    struct mob_engine_options options;
+    bool wait;                   /* `done` only after the result, not after the acknowledgement */
+    /* Set before `acknowledged` is called, then read-only. */
+    void (*acknowledged)(struct mob_engine_op *op); /* may be NULL; the GCS has the spec; before `done` */
+    struct mob_task_id task;
+    uint32_t return_count;
+    bool existed;                /* a named actor that was there already */
+    struct mob_engine_value value; /* with `wait`: of the first return */
+};
+
+/* One function with rows of arguments, or items of their own. */
+struct mob_engine_batch {
+    char *function;   /* with rows */
+    json_t *rows;     /* array of argument arrays, or NULL */
+    json_t *items;    /* array of {function, arguments, options}, or NULL */
+    struct mob_engine_options options;
+    /* results in order; `errors` is NULL when all were accepted */
+    size_t count;
+    struct mob_task_id *tasks;
+    uint32_t *return_counts;
+    struct mob_engine_error *errors;
+};
+
+struct mob_engine_object {
+    struct mob_object_id id;
+    int64_t wait_deadline_ns; /* 0: no waiting */
+    bool want_json, want_payload;
+    struct mob_engine_value value;
+};
+
+struct mob_engine_wait {
+    struct mob_object_id *ids;
+    size_t count, num_returns;
+    int64_t deadline_ns;
+    bool *ready; /* filled by the engine */
+};
+
+struct mob_engine_put {
+    char *type;          /* value type: "bytes", "json", "table", "tensor", "pickle5", "utf8" */
+    const void *payload; /* borrowed from the parked request until done */
+    size_t size;
+    char *idempotency_key;
+    bool has_job;
+    struct mob_job_id job;
+    struct mob_object_id id; /* out */
+};
+
+struct mob_engine_upload {
+    char *name;
+    const void *bytes; /* borrowed from the parked request until done */
+    size_t size;
+    bool created;      /* out: false if that hash was there */
+};
+
+struct mob_engine_job {
+    char *name, *metadata_json;
+    bool detached;
+    struct mob_job_id id; /* out */
+};
+
+struct mob_engine_endpoint {
+    char *name, *actor_class;
+    json_t *arguments;
+    json_t *config; /* max_batch_size, max_queue_delay_us, inputs, outputs */
+};
+
+/* One call of an endpoint's actor: a JSON head, then the tensors' bytes back to back, both ways (serve.h says how). */
+struct mob_engine_infer {
+    char *endpoint;
+    const void *input; /* one tensor [rows, width] in native byte order */
+    size_t input_size;
+    uint32_t rows, width;
+    struct mob_engine_value output;
+};
+
+struct mob_engine_query {
+    enum mob_engine_kind kind;
+    char *id;       /* text form or name */
+    char *filter, *sort, *cursor;
+    uint32_t limit, depth;
+    uint64_t offset;
+    int64_t from_us, to_us;
+    bool follow;
+    uint64_t total; /* out: size of a log */
+    bool ended;     /* out: the log will not grow */
+};
+
+struct mob_engine_op {
+    struct mob_engine_op *next; /* the mailbox's */
+    enum mob_engine_verb verb;
+    void (*done)(struct mob_engine_op *op);
+    void *context;
+    _Atomic bool abandoned; /* nobody waits any more; the engine may finish it early with MOB_CANCELLED */
+    char ns[64], principal[64];
+    struct mob_engine_error error; /* status MOB_OK on success */
+    struct mob_text json;
+    union {
+        struct mob_engine_submit submit;
+        struct mob_engine_batch batch;
+        struct mob_engine_object object;
+        struct mob_engine_wait wait;
+        struct mob_engine_put put;
+        struct mob_engine_upload upload;
+        struct mob_engine_job job;
+        struct mob_engine_endpoint endpoint;
+        struct mob_engine_infer infer;
+        struct mob_engine_query query;
+    };
+};
+
+/* Events as they become committed, in order of each log. `subject` is a task, actor, object or node in text form; `data`
+ * is a JSON object or NULL. All borrowed. */
+struct mob_engine_event {
+    const char *type; /* task.state, task.progress, actor.state, node.state, log, custom types of functions */
+    const char *subject, *job, *function, *data;
+    int64_t time_us;
+    uint64_t log, sequence; /* which log, and where in it */
+};
+
+struct mob_engine;
+struct mob_engine_ops {
+    void (*post)(struct mob_engine *engine, struct mob_engine_op *op);
+    bool (*ready)(struct mob_engine *engine);
+    void (*stop)(struct mob_engine *engine); /* answers all, joins its thread, frees itself */
+};
+/* Implementations embed this as their first member. */
+struct mob_engine {
+    const struct mob_engine_ops *ops;
+    /* Committed events go here, in the engine's thread; set before start, may be NULL. */
+    void (*on_event)(void *cls, const struct mob_engine_event *event);
+    /* Per-task events cost a decode of each block, so they flow only while this is above zero. */
+    _Atomic int task_event_watchers;
+    void *on_event_cls;
+};
+
+static inline void mob_engine_post(struct mob_engine *engine, struct mob_engine_op *op) {
+    engine->ops->post(engine, op);
+}
+/* Connected to a node and to the GCS. Any thread. */
+static inline bool mob_engine_ready(struct mob_engine *engine) {
+    return engine->ops->ready(engine);
+}
+
+struct mob_engine_op *mob_engine_op_create(enum mob_engine_verb verb, void (*done)(struct mob_engine_op *),
+    void *context);
+void mob_engine_op_destroy(struct mob_engine_op *op);
+/* Sets the error; formats the detail. Pointer may be NULL. First error wins. */
+void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void mob_engine_error_fini(struct mob_engine_error *error);
+void mob_engine_options_fini(struct mob_engine_options *options);
+
+#endif
