@@ -48,8 +48,30 @@ enum mob_in_record {
     MOB_IN_CANCEL = 5,  /* task id: asked to stop */
     MOB_IN_OUTCOME = 6, /* struct mob_out_outcome | payload: precedes the MOB_IN_SPEC of a replay */
     MOB_IN_STOP = 7,    /* finish what runs, then leave */
-    MOB_IN_ACKED = 8    /* u64 log position: everything this client published before ticket is committed */
+    MOB_IN_ACKED = 8,   /* u64 log position: everything this client published before ticket is committed */
+    MOB_IN_FUNCTION = 9, /* struct mob_in_function | name text: precedes the first spec that needs it */
+    MOB_IN_MISSED = 10,  /* the ring was full: notices were left out; MOB_OUT_WATCH again what you still wait for */
+    MOB_IN_REVOKED = 11  /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
 };
+/* Rules between node and worker:
+ *  - Specs in the inbound ring run in order. A worker that publishes MOB_OUT_BLOCKED drops every spec it has not started
+ *    and every one it reads until the matching MOB_IN_REVOKED: the node gives them to others. After the task that
+ *    blocked is done it takes what comes behind the marker.
+ *  - A client gets MOB_IN_READY for every return of what it submitted itself (workers: as soon as it is there; drivers:
+ *    committed), without asking. For any other object it publishes MOB_OUT_WATCH. */
+struct mob_in_function {
+    struct mob_function_id function;
+    struct mob_module_hash module;
+};
+/* Body of MOB_IN_SPEC before the spec head. */
+struct mob_in_spec {
+    uint64_t position;    /* of an actor call */
+    uint32_t incarnation; /* of the actor */
+    uint32_t flags;       /* MOB_IN_SPEC_* */
+};
+#define MOB_IN_SPEC_REPLAY 1u  /* logged outcomes came before it */
+#define MOB_IN_SPEC_LOOK_UP 2u /* not a first attempt under first attempts: children may be known already */
+#define MOB_IN_SPEC_RESTORE 4u /* actor: argument 0 is the checkpoint, run the restore hook */
 
 struct mob_out_put {
     struct mob_object_id id;
