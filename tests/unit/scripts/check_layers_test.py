@@ -1,7 +1,7 @@
 """scripts/check_layers.py: what it refuses, what it lets through, and that its own table is a hierarchy."""
+import contextlib
 import importlib.util
-import subprocess
-import sys
+import io
 import tempfile
 import unittest
 from pathlib import Path
@@ -28,8 +28,9 @@ class CheckLayers(unittest.TestCase):
             for path, text in {**TREE, **files}.items():
                 (Path(root) / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(root) / path).write_text(text)
-            done = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
-            return done.returncode, done.stdout + done.stderr
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                status = check_layers.main(["check_layers", root])
+            return status, output.getvalue()
 
     def assert_refused(self, path, text, *words):
         status, output = self.run_on({path: text})

@@ -1,11 +1,16 @@
 """scripts/check_segment_stores.py: the stores it refuses, and those it lets through."""
-import subprocess
-import sys
+import contextlib
+import importlib.util
+import io
 import tempfile
 import unittest
 from pathlib import Path
 
 SCRIPT = Path(__file__).resolve().parents[3] / "scripts" / "check_segment_stores.py"
+spec = importlib.util.spec_from_file_location("check_segment_stores", SCRIPT)
+check_segment_stores = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(check_segment_stores)
+
 WRAPPER = "runtime/store/segment_access.h"
 HEADER = """
 struct mob_seg_entry { uint64_t state; uint32_t list[4]; struct mob_seg_link { uint32_t next; } link; };
@@ -24,8 +29,9 @@ class CheckSegmentStores(unittest.TestCase):
             for path, text in {"runtime/store/segment.h": HEADER, **files}.items():
                 (Path(root) / path).parent.mkdir(parents=True, exist_ok=True)
                 (Path(root) / path).write_text(text)
-            done = subprocess.run([sys.executable, SCRIPT, root], capture_output=True, text=True)
-            return done.returncode, done.stdout + done.stderr
+            with contextlib.redirect_stdout(io.StringIO()) as output:
+                status = check_segment_stores.main(["check_segment_stores", root])
+            return status, output.getvalue()
 
     def refused(self, body, path="runtime/store/a.c", **more):
         status, output = self.run_on({path: function(body, **more)})
