@@ -9,6 +9,7 @@
 #ifndef MOB_COMMON_WIRE_VALUE_H
 #define MOB_COMMON_WIRE_VALUE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -87,6 +88,9 @@ void mob_value_hash(void *buffer);
 MOB_MUST_USE enum mob_status mob_value_open(const void *buffer, uint64_t size, struct mob_value_view *out);
 /* Whether the stored hash (if any) matches. */
 MOB_MUST_USE enum mob_status mob_value_verify(const void *buffer, uint64_t size);
+/* Whether a value of `type` may have that many bytes: i64 and f64 8, bool 1, null 0, handles their ids. False also for
+ * MOB_TYPE_NONE and for types that this version does not know. */
+bool mob_value_small_ok(unsigned type, uint64_t payload_bytes);
 /* Name as in signatures and JSON: "i64", "utf8", ... */
 const char *mob_value_type_name(enum mob_value_type type);
 
