@@ -1,0 +1,179 @@
+/* What each operation means: first resolved against the tables into absolute values, then applied. */
+#include "gcs/chain/chain_internal.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+static enum mob_status condition(uint64_t if_version, bool found, uint64_t present)
+{
+    if (if_version == UINT64_MAX)
+        return MOB_OK;
+    return if_version == (found ? present : 0) ? MOB_OK : MOB_CONFLICT;
+}
+
+static void resolve_key(
+    const struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry)
+{
+    struct mob_state_key now;
+    bool found = mob_state_get(c->options.state, entry->table, put->body, entry->key_length, &now);
+    enum mob_status status = condition(put->request.if_version, found, found ? now.version : 0);
+    if (status == MOB_OK && entry->op == MOB_GCS_OP_DELETE && !found)
+        status = MOB_NOT_FOUND;
+    if (status == MOB_OK && put->full && entry->op == MOB_GCS_OP_PUT)
+        status = MOB_GCS_FULL;
+    entry->status = status;
+    entry->version = status == MOB_OK ? seq : found ? now.version : 0;
+}
+
+static enum mob_status resolve_drop(
+    struct mob_chain *c, const struct mob_chain_put *put, struct mob_chain_entry *entry)
+{
+    entry->drops = malloc(MOB_CHAIN_DROP_MAX * sizeof *entry->drops);
+    if (entry->drops == NULL)
+        return MOB_NO_MEMORY;
+    bool more = false;
+    size_t n = c->options.drop(c->options.drop_arg, &put->request, entry->drops, MOB_CHAIN_DROP_MAX, &more);
+    MOB_ASSERT(n <= MOB_CHAIN_DROP_MAX);
+    entry->number = entry->drop_count = n;
+    entry->next = more;
+    return MOB_OK;
+}
+
+static void resolve_log(const struct mob_chain *c, struct mob_chain_entry *entry)
+{
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, entry->target);
+    entry->status = log == NULL ? MOB_NOT_FOUND : MOB_OK;
+    if (log == NULL)
+        return;
+    if (entry->op == MOB_GCS_OP_RECOVERED && log->state == MOB_GCS_LIVE)
+        entry->status = MOB_CONFLICT;
+    entry->number = log->blocks;
+}
+
+enum mob_status mob_chain_resolve(
+    struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry)
+{
+    entry->status = MOB_OK;
+    switch ((enum mob_gcs_op)entry->op) {
+    case MOB_GCS_OP_APPEND:
+        entry->number = entry->request - 1;
+        break;
+    case MOB_GCS_OP_PUT:
+    case MOB_GCS_OP_DELETE:
+        resolve_key(c, put, seq, entry);
+        break;
+    case MOB_GCS_OP_REGISTER:
+        entry->number = mob_state_incarnation_last(c->options.state) + 1;
+        break;
+    case MOB_GCS_OP_SEAL:
+    case MOB_GCS_OP_RECOVERED:
+        resolve_log(c, entry);
+        break;
+    case MOB_GCS_OP_JOB_DROP:
+        return resolve_drop(c, put, entry);
+    case MOB_GCS_OP_EXPIRE:
+    case MOB_GCS_OP_LOSS:
+        break;
+    case MOB_GCS_OPS:
+        return MOB_INVALID;
+    default:
+        return MOB_INVALID;
+    }
+    /* An operation that was answered before a restart has the effect that it had then. */
+    if (put->request.old_seq != 0) {
+        entry->status = put->request.old_status;
+        entry->version = put->request.old_version;
+        entry->number = put->request.old_number;
+    }
+    return MOB_OK;
+}
+
+static enum mob_status apply_register(struct mob_chain *c, const struct mob_chain_entry *entry)
+{
+    struct mob_gcs_incarnation row = {.id = entry->number, .state = MOB_GCS_LIVE};
+    memcpy(
+        row.name, entry->body, entry->body_bytes < MOB_GCS_NAME_MAX ? entry->body_bytes : MOB_GCS_NAME_MAX);
+    if (row.id <= mob_state_incarnation_last(c->options.state))
+        return MOB_CONFLICT;
+    struct mob_chain_client *client;
+    enum mob_status status = mob_chain_clients_add(&c->clients, row.id, &client);
+    if (status == MOB_OK)
+        status = mob_state_register(c->options.state, &row);
+    return status;
+}
+
+static enum mob_status apply_log(struct mob_chain *c, const struct mob_chain_entry *entry)
+{
+    struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, entry->target);
+    if (log == NULL)
+        return MOB_OK;
+    if (entry->op == MOB_GCS_OP_RECOVERED) {
+        log->state = MOB_GCS_RECOVERED;
+    } else if (log->state == MOB_GCS_LIVE) {
+        log->state = MOB_GCS_SEALED;
+        mob_chain_clients_remove(&c->clients, entry->target);
+    }
+    return MOB_OK;
+}
+
+enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entry *entry)
+{
+    if (entry->status != MOB_OK)
+        return MOB_OK;
+    struct mob_state *state = c->options.state;
+    switch ((enum mob_gcs_op)entry->op) {
+    case MOB_GCS_OP_APPEND: {
+        struct mob_gcs_incarnation *log = mob_state_incarnation(state, entry->client);
+        MOB_ASSERT(log != NULL && log->state == MOB_GCS_LIVE);
+        log->blocks = entry->request;
+        return MOB_OK;
+    }
+    case MOB_GCS_OP_PUT:
+    case MOB_GCS_OP_LOSS: {
+        struct mob_gcs_kv kv = {.key = entry->body,
+            .key_length = entry->key_length,
+            .value = entry->body + entry->key_length,
+            .value_length = entry->body_bytes - entry->key_length,
+            .version = entry->version};
+        return mob_state_set(state, entry->table, &kv);
+    }
+    case MOB_GCS_OP_DELETE:
+        mob_state_remove(state, entry->table, entry->body, entry->key_length);
+        return MOB_OK;
+    case MOB_GCS_OP_REGISTER:
+        return apply_register(c, entry);
+    case MOB_GCS_OP_SEAL:
+    case MOB_GCS_OP_RECOVERED:
+        return apply_log(c, entry);
+    case MOB_GCS_OP_EXPIRE:
+        mob_chain_clients_remove(&c->clients, entry->target);
+        return MOB_OK;
+    case MOB_GCS_OP_JOB_DROP: /* the rows are the owner's: it drops them at the STORE */
+    case MOB_GCS_OPS:
+    default:
+        return MOB_OK;
+    }
+}
+
+enum mob_status mob_chain_append_loss(struct mob_chain *c, uint64_t seq, const char *text)
+{
+    size_t length = strlen(text);
+    uint8_t *body = malloc(8 + length);
+    if (body == NULL)
+        return MOB_NO_MEMORY;
+    for (int i = 0; i < 8; i++) /* big-endian, so that LIST gives them in order */
+        body[i] = (uint8_t)(seq >> (56 - 8 * i));
+    memcpy(body + 8, text, length);
+    struct mob_chain_entry entry = {.op = MOB_GCS_OP_LOSS,
+        .table = MOB_GCS_LOSSES,
+        .body = body,
+        .key_length = 8,
+        .body_bytes = (uint32_t)(8 + length),
+        .version = seq,
+        .own_body = true};
+    enum mob_status status = mob_chain_append(c, &entry, seq);
+    if (status != MOB_OK)
+        free(body);
+    return status;
+}

@@ -1,0 +1,278 @@
+#include "gcs/chain/state.h"
+
+#include <stdlib.h>
+
+#include "common/base/hash.h"
+#include "common/base/log.h"
+
+/* Keys are in a skip list: ordered pages for LIST, logarithmic changes, one allocation a key. Heights come
+ * from a hash of the key, so that equal contents give equal structures on every member. */
+#define LEVELS 16
+
+struct node {
+    uint64_t version;
+    uint8_t *value;
+    uint32_t length, value_length;
+    uint32_t height;
+    uint32_t zero;
+    struct node *next[]; /* height of them, then the key's bytes */
+};
+
+struct mob_state {
+    struct node *head;
+    size_t keys, bytes;
+    struct mob_gcs_incarnation *incarnations; /* by id */
+    size_t incarnation_count, incarnation_capacity;
+};
+
+static uint8_t *node_key(const struct node *n)
+{
+    return (uint8_t *)(uintptr_t)&n->next[n->height];
+}
+
+static size_t node_size(uint32_t height, uint32_t length)
+{
+    return sizeof(struct node) + height * sizeof(struct node *) + length;
+}
+
+static int compare(const struct node *n, const uint8_t *key, uint32_t length)
+{
+    uint32_t common = n->length < length ? n->length : length;
+    int order = memcmp(node_key(n), key, common);
+    return order != 0 ? order : (n->length > length) - (n->length < length);
+}
+
+struct mob_state *mob_state_create(void)
+{
+    struct mob_state *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return NULL;
+    s->head = calloc(1, node_size(LEVELS, 0));
+    if (s->head == NULL) {
+        free(s);
+        return NULL;
+    }
+    s->head->height = LEVELS;
+    return s;
+}
+
+static void node_free(struct node *n)
+{
+    free(n->value);
+    free(n);
+}
+
+void mob_state_destroy(struct mob_state *s)
+{
+    if (s == NULL)
+        return;
+    for (struct node *n = s->head, *next; n != NULL; n = next) {
+        next = n->next[0];
+        node_free(n);
+    }
+    free(s->incarnations);
+    free(s);
+}
+
+size_t mob_state_keys(const struct mob_state *s)
+{
+    return s->keys;
+}
+
+size_t mob_state_incarnations(const struct mob_state *s)
+{
+    return s->incarnation_count;
+}
+
+size_t mob_state_bytes(const struct mob_state *s)
+{
+    return s->bytes + s->incarnation_capacity * sizeof *s->incarnations;
+}
+
+/* The last node below the key on each level. */
+static void find_before(
+    const struct mob_state *s, const uint8_t *key, uint32_t length, struct node *before[LEVELS])
+{
+    struct node *n = s->head;
+    for (int level = LEVELS - 1; level >= 0; level--) {
+        while (n->next[level] != NULL && compare(n->next[level], key, length) < 0)
+            n = n->next[level];
+        before[level] = n;
+    }
+}
+
+/* "table byte ++ key" on the caller's stack. */
+struct full_key {
+    uint8_t bytes[1 + MOB_GCS_KEY_MAX];
+    uint32_t length;
+};
+
+static void full_key_init(struct full_key *full, uint8_t table, const uint8_t *key, uint32_t length)
+{
+    MOB_ASSERT(length <= MOB_GCS_KEY_MAX);
+    full->bytes[0] = table;
+    if (length > 0)
+        memcpy(full->bytes + 1, key, length);
+    full->length = length + 1;
+}
+
+static void view(const struct node *n, struct mob_state_key *out)
+{
+    *out = (struct mob_state_key){.version = n->version,
+        .bytes = node_key(n),
+        .length = n->length,
+        .value_length = n->value_length,
+        .value = n->value};
+}
+
+static struct node *find(const struct mob_state *s, const struct full_key *full)
+{
+    struct node *before[LEVELS];
+    find_before(s, full->bytes, full->length, before);
+    struct node *n = before[0]->next[0];
+    return n != NULL && compare(n, full->bytes, full->length) == 0 ? n : NULL;
+}
+
+bool mob_state_get(
+    const struct mob_state *s, uint8_t table, const uint8_t *key, uint32_t length, struct mob_state_key *out)
+{
+    struct full_key full;
+    full_key_init(&full, table, key, length);
+    struct node *n = find(s, &full);
+    if (n != NULL)
+        view(n, out);
+    return n != NULL;
+}
+
+bool mob_state_next(const struct mob_state *s, uint8_t table, const uint8_t *prefix, uint32_t prefix_length,
+    const uint8_t *after, uint32_t after_length, struct mob_state_key *out)
+{
+    struct full_key full, start;
+    full_key_init(&full, table, prefix, prefix_length);
+    full_key_init(&start, table, after, after_length);
+    bool from_after = after_length > 0;
+    struct node *before[LEVELS];
+    find_before(s, from_after ? start.bytes : full.bytes, from_after ? start.length : full.length, before);
+    struct node *n = before[0]->next[0];
+    if (n != NULL && from_after && compare(n, start.bytes, start.length) == 0)
+        n = n->next[0];
+    if (n == NULL || n->length < full.length || memcmp(node_key(n), full.bytes, full.length) != 0)
+        return false;
+    view(n, out);
+    return true;
+}
+
+static uint32_t height_of(const struct full_key *full)
+{
+    uint64_t h = mob_hash64(full->bytes, full->length) | 1ull << (2 * (LEVELS - 1));
+    return 1u + (uint32_t)__builtin_ctzll(h) / 2u; /* one in four goes a level up */
+}
+
+static enum mob_status node_set_value(struct mob_state *s, struct node *n, const struct mob_gcs_kv *kv)
+{
+    uint8_t *value = NULL;
+    if (kv->value_length <= MOB_STATE_INLINE_MAX) {
+        value = malloc(kv->value_length + 1u);
+        if (value == NULL)
+            return MOB_NO_MEMORY;
+        if (kv->value_length > 0)
+            memcpy(value, kv->value, kv->value_length);
+        s->bytes += kv->value_length + 1u;
+    }
+    if (n->value != NULL)
+        s->bytes -= n->value_length + 1u;
+    free(n->value);
+    n->value = value;
+    n->value_length = kv->value_length;
+    n->version = kv->version;
+    return MOB_OK;
+}
+
+enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct mob_gcs_kv *kv)
+{
+    struct full_key full;
+    full_key_init(&full, table, kv->key, kv->key_length);
+    struct node *before[LEVELS];
+    find_before(s, full.bytes, full.length, before);
+    struct node *n = before[0]->next[0];
+    if (n != NULL && compare(n, full.bytes, full.length) == 0)
+        return node_set_value(s, n, kv);
+    if (s->keys >= MOB_STATE_KEYS_MAX)
+        return MOB_GCS_FULL;
+    uint32_t height = height_of(&full);
+    n = calloc(1, node_size(height, full.length));
+    if (n == NULL)
+        return MOB_NO_MEMORY;
+    n->height = height;
+    n->length = full.length;
+    memcpy(node_key(n), full.bytes, full.length);
+    enum mob_status status = node_set_value(s, n, kv);
+    if (status != MOB_OK) {
+        free(n);
+        return status;
+    }
+    for (uint32_t level = 0; level < height; level++) {
+        n->next[level] = before[level]->next[level];
+        before[level]->next[level] = n;
+    }
+    s->keys++;
+    s->bytes += node_size(height, full.length);
+    return MOB_OK;
+}
+
+void mob_state_remove(struct mob_state *s, uint8_t table, const uint8_t *key, uint32_t length)
+{
+    struct full_key full;
+    full_key_init(&full, table, key, length);
+    struct node *before[LEVELS];
+    find_before(s, full.bytes, full.length, before);
+    struct node *n = before[0]->next[0];
+    if (n == NULL || compare(n, full.bytes, full.length) != 0)
+        return;
+    for (uint32_t level = 0; level < n->height; level++)
+        before[level]->next[level] = n->next[level];
+    s->keys--;
+    s->bytes -= node_size(n->height, n->length) + (n->value != NULL ? n->value_length + 1u : 0);
+    node_free(n);
+}
+
+struct mob_gcs_incarnation *mob_state_incarnation_next(const struct mob_state *s, uint64_t after)
+{
+    size_t low = 0, high = s->incarnation_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (s->incarnations[middle].id <= after)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < s->incarnation_count ? &s->incarnations[low] : NULL;
+}
+
+struct mob_gcs_incarnation *mob_state_incarnation(const struct mob_state *s, uint64_t id)
+{
+    struct mob_gcs_incarnation *row = id == 0 ? NULL : mob_state_incarnation_next(s, id - 1);
+    return row != NULL && row->id == id ? row : NULL;
+}
+
+uint64_t mob_state_incarnation_last(const struct mob_state *s)
+{
+    return s->incarnation_count == 0 ? 0 : s->incarnations[s->incarnation_count - 1].id;
+}
+
+enum mob_status mob_state_register(struct mob_state *s, const struct mob_gcs_incarnation *row)
+{
+    MOB_ASSERT(row->id > mob_state_incarnation_last(s));
+    if (s->incarnation_count >= MOB_STATE_INCARNATIONS_MAX)
+        return MOB_GCS_FULL;
+    if (s->incarnation_count == s->incarnation_capacity) {
+        size_t capacity = s->incarnation_capacity == 0 ? 16 : s->incarnation_capacity * 2;
+        struct mob_gcs_incarnation *grown = realloc(s->incarnations, capacity * sizeof *grown);
+        if (grown == NULL)
+            return MOB_NO_MEMORY;
+        s->incarnations = grown;
+        s->incarnation_capacity = capacity;
+    }
+    s->incarnations[s->incarnation_count++] = *row;
+    return MOB_OK;
+}
