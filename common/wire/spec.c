@@ -230,7 +230,12 @@ void mob_tail_add_value(
 
 void mob_tail_add_ref(struct mob_tail_builder *b, struct mob_object_id id)
 {
-    add_arg(b, (struct arg_head){ARG_REF, MOB_TYPE_NONE, 0, sizeof id}, &id);
+    mob_tail_add_typed_ref(b, MOB_TYPE_NONE, id);
+}
+
+void mob_tail_add_typed_ref(struct mob_tail_builder *b, enum mob_value_type type, struct mob_object_id id)
+{
+    add_arg(b, (struct arg_head){ARG_REF, (uint8_t)type, 0, sizeof id}, &id);
 }
 
 void mob_tail_add_ext(struct mob_tail_builder *b, uint16_t tag, const void *payload, uint32_t bytes)

@@ -119,6 +119,8 @@ struct mob_tail_builder {
 void mob_tail_begin(struct mob_tail_builder *b, void *buffer, uint32_t capacity);
 void mob_tail_add_value(struct mob_tail_builder *b, enum mob_value_type type, const void *payload, uint32_t bytes);
 void mob_tail_add_ref(struct mob_tail_builder *b, struct mob_object_id id);
+/* With the type that the object is known to have. */
+void mob_tail_add_typed_ref(struct mob_tail_builder *b, enum mob_value_type type, struct mob_object_id id);
 void mob_tail_add_ext(struct mob_tail_builder *b, uint16_t tag, const void *payload, uint32_t bytes);
 /* Bytes used; 0 when it did not fit. */
 uint32_t mob_tail_end(struct mob_tail_builder *b);
