@@ -1,0 +1,66 @@
+/* A member's index over the blocks it stores: by group, by job, by incarnation and number, by commit
+ * position.
+ *
+ * Built from each block's header and zone map while the block is applied, and again from the store after a
+ * restart; entries are never decoded. It holds no block bytes: about 80 bytes a block and 60 a group of 256
+ * tasks. A slot is named by an ordinal, in commit order; ordinals live as long as the process. One owner, no
+ * locks. Out of memory ends the process (MOB_ASSERT): an index with a hole would lose tasks.
+ */
+#ifndef MOB_GCS_SHARD_INDEX_H
+#define MOB_GCS_SHARD_INDEX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/wire/block.h"
+
+#define MOB_INDEX_NONE UINT32_MAX
+
+struct mob_index;
+struct mob_index_slot {
+    uint64_t seq, incarnation, number;
+    int64_t time_min_ns, time_max_ns; /* wall clock */
+    uint64_t functions; /* Bloom filter of 64 bits, 2 a function; all ones when they were too many */
+    uint32_t length; /* of the block; 0 = dropped */
+    uint32_t failed; /* failed completions */
+    uint32_t job; /* row of the job table */
+    uint32_t job_older; /* the job's block before this one */
+};
+
+struct mob_index *mob_index_create(void);
+void mob_index_destroy(struct mob_index *ix);
+/* The next block in commit order. */
+void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const struct mob_block_header *header,
+    const struct mob_zone_map *zone);
+/* Forgets a block; false when there is none. Its groups go when their last block goes (mob_index_sweep). */
+bool mob_index_drop(struct mob_index *ix, uint64_t seq);
+/* Removes groups and references of dropped blocks; call when many were dropped. O(groups). */
+void mob_index_sweep(struct mob_index *ix);
+
+/* NULL for ordinals out of range and dropped blocks. Borrowed until the next add. */
+const struct mob_index_slot *mob_index_slot(const struct mob_index *ix, uint32_t ordinal);
+uint32_t mob_index_end(const struct mob_index *ix); /* one above the newest ordinal */
+/* The first ordinal whose seq is above `seq`. */
+uint32_t mob_index_after(const struct mob_index *ix, uint64_t seq);
+/* MOB_INDEX_NONE when unknown or dropped. */
+uint32_t mob_index_of_log(const struct mob_index *ix, uint64_t incarnation, uint64_t number);
+/* The first block at or after `number` that is still there. */
+uint32_t mob_index_log_next(const struct mob_index *ix, uint64_t incarnation, uint64_t number);
+/* Up to `max` ordinals above `after` (MOB_INDEX_NONE: from the start) of a group, oldest first; how many. */
+size_t mob_index_group(const struct mob_index *ix, struct mob_stream stream, uint32_t group, uint32_t after,
+    uint32_t *ordinals_out, size_t max);
+/* Newest block of a job, MOB_INDEX_NONE when it has none; go on with job_older. */
+uint32_t mob_index_job_newest(const struct mob_index *ix, struct mob_job_id job);
+struct mob_job_id mob_index_job(const struct mob_index *ix, const struct mob_index_slot *slot);
+uint64_t mob_index_function_bits(struct mob_function_id function);
+/* Ordinals (sorted, gives: free()) of all blocks of groups that have a block of `incarnation` and more specs
+ * than final completions; of every incarnation when it is 0. */
+uint32_t *mob_index_unfinished(const struct mob_index *ix, uint64_t incarnation, size_t *count_out);
+
+struct mob_index_figures {
+    uint64_t blocks, block_bytes, groups, jobs, heap_bytes;
+};
+void mob_index_figures(const struct mob_index *ix, struct mob_index_figures *out);
+
+#endif
