@@ -59,13 +59,13 @@ enum mob_engine_verb {
 };
 
 enum mob_engine_kind {
-    MOB_KIND_TASK,
-    MOB_KIND_OBJECT,
-    MOB_KIND_ACTOR,
-    MOB_KIND_FUNCTION,
-    MOB_KIND_JOB,
-    MOB_KIND_NODE,
-    MOB_KIND_ENDPOINT
+    MOB_ITEM_TASK,
+    MOB_ITEM_OBJECT,
+    MOB_ITEM_ACTOR,
+    MOB_ITEM_FUNCTION,
+    MOB_ITEM_JOB,
+    MOB_ITEM_NODE,
+    MOB_ITEM_ENDPOINT
 };
 
 /* A failed operation, or a failed task. Strings may be NULL. */
@@ -94,22 +94,23 @@ struct mob_engine_options {
     int32_t max_restarts;
     bool has_max_restarts;
     int32_t priority;
-    int64_t deadline_wall_us;  /* 0: none */
+    int64_t timeout_ms, delay_ms; /* from now; 0: none */
+    bool deterministic;
+    uint32_t checkpoint_every;    /* actor creation */
     struct mob_engine_resource *resources;
     size_t resource_count;
     struct mob_job_id job;     /* zero: the namespace's standing job */
     bool has_job;
-    uint8_t trace_id[16];      /* W3C trace context, zero: none */
-    uint8_t trace_span[8];
+    char traceparent[56];      /* W3C trace context, "": none */
 };
 
 enum mob_engine_object_state {
-    MOB_OBJECT_PENDING,
-    MOB_OBJECT_READY,
-    MOB_OBJECT_FAILED,
-    MOB_OBJECT_EVICTED,
-    MOB_OBJECT_RECONSTRUCTING,
-    MOB_OBJECT_LOST
+    MOB_OBJ_PENDING,
+    MOB_OBJ_READY,
+    MOB_OBJ_FAILED,
+    MOB_OBJ_EVICTED,
+    MOB_OBJ_RECONSTRUCTING,
+    MOB_OBJ_LOST
 };
 const char *mob_engine_object_state_name(enum mob_engine_object_state state);
 
@@ -128,6 +129,7 @@ struct mob_engine_value {
 };
 
 struct mob_engine_op;
+struct mob_http_request;
 
 enum mob_engine_call { MOB_CALL_TASK, MOB_CALL_ACTOR_CREATE, MOB_CALL_ACTOR_METHOD };
 
@@ -137,13 +139,14 @@ struct mob_engine_submit {
     struct mob_actor_id actor;   /* of a method call */
     json_t *arguments;           /* array; {"$object": "obj_.."} is an object id */
     struct mob_engine_options options;
-    bool wait;                   /* `done` only after the result, not after the acknowledgement */
-    /* Set before `acknowledged` is called, then read-only. */
-    void (*acknowledged)(struct mob_engine_op *op); /* may be NULL; the GCS has the spec; before `done` */
+    int64_t wait_deadline_ns;    /* 0: done when the GCS has acknowledged the spec. Else done when the result is
+                                    there, or then, with value.state MOB_OBJ_PENDING */
+    /* out */
+    bool accepted;               /* acknowledged: an error is the task's own, not the submission's */
     struct mob_task_id task;
     uint32_t return_count;
     bool existed;                /* a named actor that was there already */
-    struct mob_engine_value value; /* with `wait`: of the first return */
+    struct mob_engine_value value; /* when it waited: of the first return, as JSON if it has that form */
 };
 
 /* One function with rows of arguments, or items of their own. */
@@ -218,7 +221,7 @@ struct mob_engine_query {
     uint32_t limit, depth;
     uint64_t offset;
     int64_t from_us, to_us;
-    bool follow;
+    bool follow, force;
     uint64_t total; /* out: size of a log */
     bool ended;     /* out: the log will not grow */
 };
@@ -228,6 +231,8 @@ struct mob_engine_op {
     enum mob_engine_verb verb;
     void (*done)(struct mob_engine_op *op);
     void *context;
+    void (*answer)(struct mob_http_request *request, struct mob_engine_op *op); /* the route's, used by `done` */
+    bool answers_errors; /* `answer` runs for a failed op too */
     _Atomic bool abandoned; /* nobody waits any more; the engine may finish it early with MOB_CANCELLED */
     char ns[64], principal[64];
     struct mob_engine_error error; /* status MOB_OK on success */

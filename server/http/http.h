@@ -60,6 +60,8 @@ enum mob_http_state {
 struct mob_http_request;
 struct mob_http_park_list;
 struct mob_http_stream;
+struct mob_principal;
+struct mob_route;
 
 /* What a front lets the common code do. */
 struct mob_http_front_ops {
@@ -97,10 +99,12 @@ struct mob_http_request {
     uint16_t peer_port;
 
     /* set by the service */
+    void *service; /* the service's own context */
     const struct mob_principal *principal;
-    const void *route;
+    const struct mob_route *route;
     void *state; /* of the route */
     void (*state_free)(void *state);
+    void *idempotency; /* the key this request holds */
     char request_id[MOB_HTTP_REQUEST_ID_MAX];
     char *segment_values[MOB_HTTP_SEGMENTS_MAX]; /* decoded parameters of the path pattern, inside `segment_memory` */
     char *segment_memory;

@@ -1,0 +1,348 @@
+#include "server/api/api.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/idempotency.h"
+#include "server/api/metrics.h"
+#include "server/api/problem.h"
+
+/* --- answering --- */
+
+void mob_api_send(struct mob_http_request *request)
+{
+    struct mob_api *api = mob_api_of(request);
+    mob_idempotency_finish(api->idempotency, request, mob_now());
+    mob_http_reply_header(request, "Request-Id", request->request_id);
+    mob_http_reply_header(request, "X-Content-Type-Options", "nosniff");
+    mob_http_send(request);
+}
+
+void mob_api_fail(struct mob_http_request *request, enum mob_status status, const char *format, ...)
+{
+    char detail[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(detail, sizeof detail, format, arguments);
+    va_end(arguments);
+    mob_problem_reply(request, &(struct mob_problem){.status = status, .detail = detail});
+    mob_api_send(request);
+}
+
+void mob_api_send_text(struct mob_http_request *request, int status, const char *type, struct mob_text *text)
+{
+    size_t length = 0;
+    char *body = mob_text_take(text, &length);
+    mob_http_reply_take(request, status, type, body, length);
+    mob_api_send(request);
+}
+
+/* --- before the handler --- */
+
+static bool request_id_ok(const char *text)
+{
+    size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.");
+    return length > 0 && length < MOB_HTTP_REQUEST_ID_MAX && text[length] == 0;
+}
+
+static void name_request(struct mob_api *api, struct mob_http_request *request)
+{
+    const char *given = mob_http_header(request, "Request-Id");
+    if (given && request_id_ok(given)) {
+        snprintf(request->request_id, sizeof request->request_id, "%s", given);
+        return;
+    }
+    uint64_t n = atomic_fetch_add_explicit(&api->next_request, 1, memory_order_relaxed);
+    static const char digits[] = "0123456789abcdef";
+    char *out = request->request_id;
+    memcpy(out, "req-", 4);
+    for (int i = 0; i < 8; i++)
+        out[4 + i] = digits[api->request_prefix >> (4 * i) & 15];
+    for (int i = 0; i < 12; i++)
+        out[12 + i] = digits[n >> (4 * (11 - i)) & 15];
+    out[24] = 0;
+}
+
+static void reject(struct mob_http_request *request, enum mob_status status, const char *detail)
+{
+    mob_problem_reply(request, &(struct mob_problem){.status = status, .detail = detail});
+    mob_api_send(request);
+}
+
+static bool check_key(struct mob_api *api, struct mob_http_request *request, enum mob_role role)
+{
+    enum mob_status status = mob_auth_check(api->parts.auth, request, role);
+    if (status == MOB_OK)
+        return true;
+    char detail[96];
+    if (status == MOB_DENIED)
+        snprintf(detail, sizeof detail, "this key lacks the role %s", mob_role_name(role));
+    else
+        snprintf(detail, sizeof detail, "send Authorization: Bearer mob_sk_...");
+    mob_problem_reply(request, &(struct mob_problem){.status = status, .detail = detail});
+    if (status == MOB_UNAUTHENTICATED)
+        mob_http_reply_header(request, "WWW-Authenticate", "Bearer realm=\"mobula\"");
+    mob_api_send(request);
+    return false;
+}
+
+static bool check_body_head(struct mob_http_request *request, const struct mob_route *route)
+{
+    request->body_limit = route->body_max;
+    if (request->content_length != UINT64_MAX && request->content_length > route->body_max) {
+        char detail[128];
+        snprintf(detail, sizeof detail, "the body has %llu bytes, this route takes %zu",
+            (unsigned long long)request->content_length, route->body_max);
+        reject(request, MOB_TOO_LARGE, detail);
+        return false;
+    }
+    if (route->media && request->content_length > 0 &&
+        !mob_http_media_is(mob_http_header(request, "Content-Type"), route->media)) {
+        mob_problem_replyf(request, MOB_UNSUPPORTED_MEDIA, "this route takes %s", route->media);
+        mob_http_reply_header(request, "Accept", route->media);
+        mob_api_send(request);
+        return false;
+    }
+    return true;
+}
+
+static void begin(void *cls, struct mob_http_request *request)
+{
+    struct mob_api *api = cls;
+    request->service = api;
+    name_request(api, request);
+    const struct mob_route *route = NULL;
+    char allow[64];
+    enum mob_status found = mob_route_find(request, &route, allow, sizeof allow);
+    if ((!route || !(route->flags & MOB_ROUTE_NO_HOST)) && !mob_auth_host_ok(api->parts.auth, request)) {
+        reject(request, MOB_MISDIRECTED, "this Host is not served here");
+        return;
+    }
+    /* The key comes before 404 and 405: without one, nobody learns what exists. */
+    if (!check_key(api, request, route ? route->role : MOB_ROLE_READ))
+        return;
+    if (found == MOB_METHOD_NOT_ALLOWED) {
+        mob_problem_replyf(request, found, "%s takes %s", request->path, allow);
+        mob_http_reply_header(request, "Allow", allow);
+        mob_api_send(request);
+        return;
+    }
+    if (found != MOB_OK) {
+        reject(request, found, found == MOB_NOT_FOUND ? "no such path" : "the path does not decode");
+        return;
+    }
+    request->route = route;
+    if (route->method != MOB_HTTP_GET && !mob_auth_origin_ok(api->parts.auth, request)) {
+        reject(request, MOB_DENIED, "a page of another origin may not change state here");
+        return;
+    }
+    check_body_head(request, route);
+}
+
+static void handle(void *cls, struct mob_http_request *request)
+{
+    struct mob_api *api = cls;
+    if ((request->route->flags & MOB_ROUTE_CREATES) &&
+        !mob_idempotency_begin(api->idempotency, request, request->principal->key_id, mob_now())) {
+        mob_api_send(request);
+        return;
+    }
+    request->route->handle(api, request);
+}
+
+static void finished(void *cls, const struct mob_http_request *request)
+{
+    struct mob_api *api = cls;
+    size_t route = request->route ? mob_route_index(request->route) : mob_route_count();
+    mob_metrics_request(api->metrics, route, request->reply.status, mob_now() - request->started_ns);
+}
+
+struct mob_http_service mob_api_service(struct mob_api *api)
+{
+    return (struct mob_http_service){api, begin, handle, finished};
+}
+
+/* --- operations of the engine --- */
+
+struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engine_verb verb)
+{
+    struct mob_engine_op *op = mob_engine_op_create(verb, NULL, request);
+    if (!op) {
+        mob_api_fail(request, MOB_NO_MEMORY, "out of memory");
+        return NULL;
+    }
+    snprintf(op->ns, sizeof op->ns, "%s", request->principal->ns);
+    snprintf(op->principal, sizeof op->principal, "%s", request->principal->key_id);
+    return op;
+}
+
+static void build(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    if (op->error.status != MOB_OK && !op->answers_errors)
+        mob_problem_reply_error(request, &op->error);
+    else
+        op->answer(request, op);
+}
+
+/* A client that left may come back with its Idempotency-Key and must find the outcome. */
+static void remember(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    build(request, op);
+    mob_idempotency_finish(mob_api_of(request)->idempotency, request, mob_now());
+    mob_http_reply_reset(request);
+}
+
+static void done(struct mob_engine_op *op)
+{
+    struct mob_http_request *request = op->context;
+    if (mob_http_claim(request)) {
+        build(request, op);
+        mob_api_send(request);
+    } else if (request->idempotency && mob_http_is_gone(request)) {
+        remember(request, op);
+    }
+    mob_engine_op_destroy(op);
+    mob_http_release(request);
+}
+
+static void outcome_unknown(struct mob_http_request *request)
+{
+    mob_api_fail(request, MOB_UNAVAILABLE, "the runtime did not answer in time; the outcome is not known");
+}
+
+void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
+    void (*answer)(struct mob_http_request *request, struct mob_engine_op *op), int64_t deadline_ns,
+    void (*on_timeout)(struct mob_http_request *request))
+{
+    op->answer = answer;
+    op->done = done;
+    op->context = request;
+    struct mob_engine *engine = mob_api_of(request)->parts.engine;
+    mob_http_park(request, deadline_ns ? deadline_ns : mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC),
+        on_timeout ? on_timeout : outcome_unknown);
+    mob_engine_post(engine, op);
+}
+
+void mob_api_answer_json(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    size_t length = 0;
+    char *body = mob_text_take(&op->json, &length);
+    mob_http_reply_take(request, 200, "application/json", body, length);
+}
+
+void mob_api_answer_accepted(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    (void)op;
+    mob_http_reply(request, 202, "application/json", "{\"accepted\":true}\n", 18);
+}
+
+/* --- parameters --- */
+
+bool mob_api_wait_query(struct mob_http_request *request, double *seconds_out)
+{
+    char text[32];
+    *seconds_out = -1;
+    enum mob_status status = mob_http_query(request, "wait", text, sizeof text);
+    if (status == MOB_NOT_FOUND)
+        return true;
+    char *end = NULL;
+    double seconds = status == MOB_OK ? strtod(text, &end) : -1;
+    if (status != MOB_OK || end == text || *end || !(seconds >= 0) || seconds > 1e9) {
+        mob_api_fail(request, MOB_BAD_REQUEST, "wait must be a number of seconds");
+        return false;
+    }
+    *seconds_out = seconds > MOB_API_WAIT_MAX_S ? MOB_API_WAIT_MAX_S : seconds;
+    return true;
+}
+
+double mob_api_prefer_wait(const struct mob_http_request *request)
+{
+    const char *prefer = mob_http_header(request, "Prefer");
+    for (const char *at = prefer; at && *at;) {
+        at += strspn(at, ", \t");
+        if (strncasecmp(at, "wait=", 5) == 0) {
+            char *end;
+            double seconds = strtod(at + 5, &end);
+            if (end > at + 5 && seconds >= 0)
+                return seconds > MOB_API_WAIT_MAX_S ? MOB_API_WAIT_MAX_S : seconds;
+        }
+        at += strcspn(at, ",");
+    }
+    return -1;
+}
+
+bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max, int64_t absent,
+    int64_t *out)
+{
+    char text[32];
+    enum mob_status status = mob_http_query(request, name, text, sizeof text);
+    *out = absent;
+    if (status == MOB_NOT_FOUND)
+        return true;
+    char *end = text;
+    long long value = status == MOB_OK ? strtoll(text, &end, 10) : 0;
+    if (status != MOB_OK || end == text || *end || value < min || value > max) {
+        mob_api_fail(request, MOB_BAD_REQUEST, "%s must be an integer from %lld to %lld", name, (long long)min,
+            (long long)max);
+        return false;
+    }
+    *out = value;
+    return true;
+}
+
+bool mob_api_query_only(struct mob_http_request *request, const char *names)
+{
+    for (const char *at = request->query; *at;) {
+        size_t length = strcspn(at, "&"), name_length = strcspn(at, "=&");
+        const char *name = names;
+        while (*name && (strlen(name) != name_length || memcmp(name, at, name_length) != 0))
+            name += strlen(name) + 1;
+        if (!*name && length > 0) {
+            mob_api_fail(request, MOB_BAD_REQUEST, "unknown query parameter %.*s", (int)name_length, at);
+            return false;
+        }
+        at += length;
+        at += *at == '&';
+    }
+    return true;
+}
+
+/* --- life --- */
+
+enum mob_status mob_api_create(const struct mob_api_parts *parts, struct mob_api **api_out)
+{
+    struct mob_api *api = calloc(1, sizeof *api);
+    if (!api)
+        return MOB_NO_MEMORY;
+    api->parts = *parts;
+    struct mob_task_id random = mob_root_id_random();
+    memcpy(&api->request_prefix, &random, sizeof api->request_prefix);
+    enum mob_status status = mob_idempotency_create(parts->idempotency_entries_max, &api->idempotency);
+    if (status == MOB_OK)
+        status = mob_metrics_create(mob_route_count(), &api->metrics);
+    if (status != MOB_OK) {
+        mob_api_destroy(api);
+        return status;
+    }
+    *api_out = api;
+    return MOB_OK;
+}
+
+void mob_api_destroy(struct mob_api *api)
+{
+    if (!api)
+        return;
+    mob_idempotency_destroy(api->idempotency);
+    mob_metrics_destroy(api->metrics);
+    free(api);
+}
+
+void mob_api_drain(struct mob_api *api)
+{
+    atomic_store(&api->draining, true);
+}

@@ -1,0 +1,223 @@
+#include "server/api/body.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/api/problem.h"
+
+/* Nesting of the text, strings left out; wrong for malformed text, which the parser refuses anyway. */
+static bool too_deep(const char *text, size_t length)
+{
+    unsigned depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > MOB_BODY_DEPTH_MAX)
+                return true;
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_t capacity)
+{
+    if (too_deep(text, length)) {
+        snprintf(message_out, capacity, "nested deeper than %d", MOB_BODY_DEPTH_MAX);
+        return NULL;
+    }
+    json_error_t error;
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    if (!root)
+        snprintf(message_out, capacity, "%s at line %d, column %d", error.text, error.line, error.column);
+    return root;
+}
+
+bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool may_be_absent)
+{
+    *body = (struct mob_body){.request = request};
+    if (request->body_length == 0 && may_be_absent) {
+        body->root = json_object();
+        return body->root != NULL;
+    }
+    char message[256];
+    body->root = mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
+    if (!body->root) {
+        mob_problem_replyf(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
+        mob_http_send(request);
+        return false;
+    }
+    if (!json_is_object(body->root)) {
+        mob_body_error(body, "", NULL, "must be an object");
+        return mob_body_ok(body);
+    }
+    return true;
+}
+
+void mob_body_close(struct mob_body *body)
+{
+    json_decref(body->root);
+    body->root = NULL;
+    mob_text_fini(&body->errors);
+}
+
+bool mob_body_ok(struct mob_body *body)
+{
+    if (body->error_count == 0)
+        return true;
+    mob_text_putc(&body->errors, ']');
+    size_t length = 0;
+    char *errors = mob_text_take(&body->errors, &length);
+    mob_problem_reply(body->request,
+        &(struct mob_problem){.status = MOB_INVALID, .detail = "the body does not fit", .errors_json = errors});
+    free(errors);
+    mob_http_send(body->request);
+    mob_body_close(body);
+    return false;
+}
+
+/* Pointer of a field: "~" and "/" in names are escaped (RFC 6901). */
+static void write_pointer(struct mob_text *text, const char *prefix, const char *field)
+{
+    struct mob_text pointer = {0};
+    mob_text_puts(&pointer, prefix);
+    if (field) {
+        mob_text_putc(&pointer, '/');
+        for (const char *c = field; *c; c++) {
+            if (*c == '~')
+                mob_text_puts(&pointer, "~0");
+            else if (*c == '/')
+                mob_text_puts(&pointer, "~1");
+            else
+                mob_text_putc(&pointer, *c);
+        }
+    }
+    mob_text_json_string(text, pointer.bytes ? pointer.bytes : "", pointer.length);
+    mob_text_fini(&pointer);
+}
+
+void mob_body_error(struct mob_body *body, const char *prefix, const char *field, const char *format, ...)
+{
+    if (body->error_count++ >= MOB_BODY_ERRORS_MAX)
+        return;
+    char message[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    mob_text_puts(&body->errors, body->error_count == 1 ? "[{\"pointer\":" : ",{\"pointer\":");
+    write_pointer(&body->errors, prefix, field);
+    mob_text_puts(&body->errors, ",\"message\":");
+    mob_text_json_cstring(&body->errors, message);
+    mob_text_putc(&body->errors, '}');
+}
+
+void mob_body_fields(struct mob_body *body, const json_t *object, const char *prefix, const char *names)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)object, key, value)
+    {
+        const char *name = names;
+        while (*name && strcmp(name, key) != 0)
+            name += strlen(name) + 1;
+        if (!*name)
+            mob_body_error(body, prefix, key, "unknown field");
+    }
+}
+
+static json_t *field_of(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
+    enum mob_body_need need)
+{
+    json_t *value = json_object_get(object, field);
+    if (value && json_is_null(value) && need == MOB_BODY_OPTIONAL)
+        return NULL;
+    if (!value && need == MOB_BODY_REQUIRED)
+        mob_body_error(body, prefix, field, "is required");
+    return value;
+}
+
+const char *mob_body_string(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
+    enum mob_body_need need, size_t length_max)
+{
+    json_t *value = field_of(body, object, prefix, field, need);
+    if (!value)
+        return NULL;
+    if (!json_is_string(value)) {
+        mob_body_error(body, prefix, field, "must be a string");
+        return NULL;
+    }
+    if (json_string_length(value) > length_max || json_string_length(value) == 0) {
+        mob_body_error(body, prefix, field, "must have 1 to %zu bytes", length_max);
+        return NULL;
+    }
+    if (strlen(json_string_value(value)) != json_string_length(value)) {
+        mob_body_error(body, prefix, field, "must not hold a NUL");
+        return NULL;
+    }
+    return json_string_value(value);
+}
+
+int64_t mob_body_int(struct mob_body *body, const json_t *object, const char *prefix, const char *field, int64_t min,
+    int64_t max, int64_t absent)
+{
+    json_t *value = field_of(body, object, prefix, field, MOB_BODY_OPTIONAL);
+    if (!value)
+        return absent;
+    if (!json_is_integer(value) || json_integer_value(value) < min || json_integer_value(value) > max) {
+        mob_body_error(body, prefix, field, "must be an integer from %lld to %lld", (long long)min, (long long)max);
+        return absent;
+    }
+    return json_integer_value(value);
+}
+
+bool mob_body_bool(struct mob_body *body, const json_t *object, const char *prefix, const char *field, bool absent)
+{
+    json_t *value = field_of(body, object, prefix, field, MOB_BODY_OPTIONAL);
+    if (!value)
+        return absent;
+    if (!json_is_boolean(value)) {
+        mob_body_error(body, prefix, field, "must be true or false");
+        return absent;
+    }
+    return json_is_true(value);
+}
+
+json_t *mob_body_array(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
+    enum mob_body_need need, size_t count_max)
+{
+    json_t *value = field_of(body, object, prefix, field, need);
+    if (!value)
+        return NULL;
+    if (!json_is_array(value)) {
+        mob_body_error(body, prefix, field, "must be an array");
+        return NULL;
+    }
+    if (json_array_size(value) > count_max) {
+        mob_body_error(body, prefix, field, "must have at most %zu items", count_max);
+        return NULL;
+    }
+    return value;
+}
+
+json_t *mob_body_object(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
+    enum mob_body_need need)
+{
+    json_t *value = field_of(body, object, prefix, field, need);
+    if (value && !json_is_object(value)) {
+        mob_body_error(body, prefix, field, "must be an object");
+        return NULL;
+    }
+    return value;
+}

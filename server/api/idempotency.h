@@ -1,0 +1,35 @@
+/* Idempotency-Key: one outcome for each (principal, method, path, key) for 24 hours.
+ *
+ * The first request with a key runs; while it runs, others get 409 + Retry-After; afterwards they get the same answer
+ * again with `Idempotent-Replayed: true`. Another body under a known key is 422. Answers that say "try again" are not
+ * kept. Keys live in this gateway's memory: a gateway that restarts forgets them.
+ * Limits: entries_max keys, MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full table
+ * refuses new keys (503), since dropping an old one would break its promise. Thread-safe.
+ */
+#ifndef MOB_SERVER_API_IDEMPOTENCY_H
+#define MOB_SERVER_API_IDEMPOTENCY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "server/http/http.h"
+
+#define MOB_IDEMPOTENCY_ENTRIES_DEFAULT 65536
+#define MOB_IDEMPOTENCY_BODY_MAX (256u << 10)
+#define MOB_IDEMPOTENCY_BYTES_MAX (64u << 20)
+#define MOB_IDEMPOTENCY_KEY_MAX 255
+#define MOB_IDEMPOTENCY_LIFE_S (24 * 3600)
+
+struct mob_idempotency;
+MOB_MUST_USE enum mob_status mob_idempotency_create(size_t entries_max, struct mob_idempotency **table_out);
+void mob_idempotency_destroy(struct mob_idempotency *table);
+/* Before the handler, with the whole body there. True: run it (and the request holds the key until _finish). False: the
+ * reply has been built: replayed, or 409, 422, 503. `now_ns` monotonic. */
+bool mob_idempotency_begin(struct mob_idempotency *table, struct mob_http_request *request, const char *principal,
+    int64_t now_ns);
+/* With the reply built. Does nothing for a request that holds no key. */
+void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_request *request, int64_t now_ns);
+size_t mob_idempotency_count(struct mob_idempotency *table);
+
+#endif

@@ -1,0 +1,372 @@
+/* /api/v1/objects: put, state, bytes, wait, lineage, delete. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/base/clock.h"
+#include "server/api/api.h"
+#include "server/api/body.h"
+#include "server/api/problem.h"
+#include "server/api/range.h"
+
+static bool object_of(struct mob_http_request *request, struct mob_object_id *id_out)
+{
+    if (mob_object_id_parse(request->segment_values[0], id_out) == MOB_OK)
+        return true;
+    mob_api_fail(request, MOB_NOT_FOUND, "no such object");
+    return false;
+}
+
+/* --- state --- */
+
+static void answer_state(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    const struct mob_engine_value *value = &op->object.value;
+    char id[MOB_ID_TEXT_MAX], task[MOB_ID_TEXT_MAX];
+    mob_object_id_format(op->object.id, id);
+    mob_task_id_format(op->object.id.task, task);
+    struct mob_text t = {0};
+    /* The caller's mistake is a problem; the object's own failure is its state. */
+    if (op->error.status == MOB_NOT_FOUND || (op->error.status != MOB_OK && value->state != MOB_OBJ_FAILED &&
+        value->state != MOB_OBJ_LOST)) {
+        mob_problem_reply_error(request, &op->error);
+        return;
+    }
+    mob_text_printf(&t, "{\"id\":\"%s\",\"task\":\"%s\",\"state\":\"%s\"", id, task,
+        mob_engine_object_state_name(value->state));
+    if (value->state == MOB_OBJ_READY || value->state == MOB_OBJ_EVICTED) {
+        mob_text_printf(&t, ",\"type\":\"%s\",\"size\":%zu", value->type ? value->type : "bytes", value->size);
+        if (value->hash_lo | value->hash_hi)
+            mob_text_printf(&t, ",\"hash\":\"%016llx%016llx\"", (unsigned long long)value->hash_hi,
+                (unsigned long long)value->hash_lo);
+        if (value->json) {
+            mob_text_puts(&t, ",\"value\":");
+            mob_text_puts(&t, value->json);
+        }
+    }
+    if (op->error.status != MOB_OK) {
+        mob_text_puts(&t, ",\"error\":");
+        mob_problem_write(&t, &op->error);
+    }
+    mob_text_puts(&t, "}\n");
+    size_t length = 0;
+    char *body = mob_text_take(&t, &length);
+    mob_http_reply_take(request, 200, "application/json", body, length);
+}
+
+void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    double wait;
+    struct mob_object_id id;
+    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) || !object_of(request, &id))
+        return;
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_GET);
+    if (!op)
+        return;
+    op->object.id = id;
+    op->object.want_json = true;
+    op->answers_errors = true;
+    int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
+    op->object.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
+    mob_api_run(request, op, answer_state, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+}
+
+/* --- bytes --- */
+
+/* What the request's headers said, kept because they are gone when the value comes. */
+struct data_request {
+    char range[128], if_range[64], if_none_match[128];
+    bool has_range, has_if_range, has_if_none_match;
+};
+
+static void keep_header(const struct mob_http_request *request, const char *name, char *out, size_t capacity,
+    bool *present_out)
+{
+    const char *value = mob_http_header(request, name);
+    *present_out = value != NULL && strlen(value) < capacity;
+    if (*present_out)
+        snprintf(out, capacity, "%s", value);
+}
+
+static void reply_not_ready(struct mob_http_request *request, const struct mob_engine_value *value)
+{
+    static const enum mob_status statuses[] = {
+        [MOB_OBJ_PENDING] = MOB_NOT_READY,
+        [MOB_OBJ_READY] = MOB_OK,
+        [MOB_OBJ_FAILED] = MOB_TASK_FAILED,
+        [MOB_OBJ_EVICTED] = MOB_NOT_READY,
+        [MOB_OBJ_RECONSTRUCTING] = MOB_NOT_READY,
+        [MOB_OBJ_LOST] = MOB_OBJECT_LOST,
+    };
+    mob_problem_replyf(request, statuses[value->state], "the object is %s",
+        mob_engine_object_state_name(value->state));
+}
+
+/* The bytes go out of the segment itself; the pin is dropped when they have left. */
+struct pin {
+    void (*release)(void *cls);
+    void *cls;
+};
+
+static void drop_pin(void *cls)
+{
+    struct pin *pin = cls;
+    pin->release(pin->cls);
+    free(pin);
+}
+
+static void reply_bytes(struct mob_http_request *request, int status, struct mob_engine_value *value,
+    struct mob_range range)
+{
+    const char *bytes = (const char *)value->payload + range.first;
+    struct pin *pin = value->release ? malloc(sizeof *pin) : NULL;
+    if (!pin) {
+        mob_http_reply(request, status, value->media_type, bytes, range.length);
+        return;
+    }
+    *pin = (struct pin){value->release, value->release_cls};
+    value->release = NULL;
+    mob_http_reply_borrow(request, status, value->media_type, bytes, range.length, drop_pin, pin);
+}
+
+static void answer_data(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    struct mob_engine_value *value = &op->object.value;
+    const struct data_request *asked = request->state;
+    if (op->error.status != MOB_OK) {
+        mob_problem_reply_error(request, &op->error);
+        return;
+    }
+    if (value->state != MOB_OBJ_READY) {
+        reply_not_ready(request, value);
+        return;
+    }
+    char etag[40];
+    snprintf(etag, sizeof etag, "\"%016llx%016llx\"", (unsigned long long)value->hash_hi,
+        (unsigned long long)value->hash_lo);
+    struct mob_range range = {0, value->size};
+    int status = 200;
+    if (asked->has_if_none_match && mob_etag_listed(asked->if_none_match, etag)) {
+        status = 304;
+        range.length = 0;
+    } else if (asked->has_range && (!asked->has_if_range || strcmp(asked->if_range, etag) == 0)) {
+        enum mob_range_result result = mob_range_parse(asked->range, value->size, &range);
+        if (result == MOB_RANGE_OUTSIDE) {
+            mob_problem_replyf(request, MOB_RANGE, "the object has %zu bytes", value->size);
+            mob_http_reply_headerf(request, "Content-Range", "bytes */%zu", value->size);
+            return;
+        }
+        status = result == MOB_RANGE_PART ? 206 : 200;
+    }
+    mob_http_reply_header(request, "ETag", etag);
+    mob_http_reply_header(request, "Accept-Ranges", "bytes");
+    mob_http_reply_header(request, "Cache-Control", "private, immutable, max-age=31536000");
+    mob_http_reply_headerf(request, "Mobula-Type", "%s", value->type);
+    if (status == 206)
+        mob_http_reply_headerf(request, "Content-Range", "bytes %zu-%zu/%zu", range.first,
+            range.first + range.length - 1, value->size);
+    reply_bytes(request, status, value, range);
+}
+
+void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    double wait;
+    struct mob_object_id id;
+    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) || !object_of(request, &id))
+        return;
+    struct data_request *asked = calloc(1, sizeof *asked);
+    struct mob_engine_op *op = asked ? mob_api_op(request, MOB_ENGINE_OBJECT_GET) : NULL;
+    if (!op) {
+        free(asked);
+        return;
+    }
+    keep_header(request, "Range", asked->range, sizeof asked->range, &asked->has_range);
+    keep_header(request, "If-Range", asked->if_range, sizeof asked->if_range, &asked->has_if_range);
+    keep_header(request, "If-None-Match", asked->if_none_match, sizeof asked->if_none_match,
+        &asked->has_if_none_match);
+    request->state = asked;
+    request->state_free = free;
+    op->object.id = id;
+    op->object.want_payload = true;
+    int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
+    op->object.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
+    mob_api_run(request, op, answer_data, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+}
+
+/* --- wait --- */
+
+static void write_ids(struct mob_text *t, const struct mob_engine_wait *wait, bool ready)
+{
+    bool first = true;
+    for (size_t i = 0; i < wait->count; i++) {
+        if (wait->ready[i] != ready)
+            continue;
+        char id[MOB_ID_TEXT_MAX];
+        mob_object_id_format(wait->ids[i], id);
+        mob_text_puts(t, first ? "\"" : ",\"");
+        mob_text_puts(t, id);
+        mob_text_putc(t, '"');
+        first = false;
+    }
+}
+
+static void answer_wait(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    struct mob_text t = {0};
+    mob_text_puts(&t, "{\"ready\":[");
+    write_ids(&t, &op->wait, true);
+    mob_text_puts(&t, "],\"pending\":[");
+    write_ids(&t, &op->wait, false);
+    mob_text_puts(&t, "]}\n");
+    size_t length = 0;
+    char *body = mob_text_take(&t, &length);
+    mob_http_reply_take(request, 200, "application/json", body, length);
+}
+
+static void read_ids(struct mob_body *body, const json_t *ids, struct mob_engine_wait *wait)
+{
+    wait->count = json_array_size(ids);
+    wait->ids = calloc(wait->count + 1, sizeof *wait->ids);
+    wait->ready = calloc(wait->count + 1, sizeof *wait->ready);
+    if (wait->count == 0)
+        mob_body_error(body, "", "ids", "must not be empty");
+    for (size_t i = 0; wait->ids && i < wait->count; i++) {
+        const char *text = json_string_value(json_array_get(ids, i));
+        if (text && mob_object_id_parse(text, &wait->ids[i]) == MOB_OK)
+            continue;
+        char at[32];
+        snprintf(at, sizeof at, "/ids/%zu", i);
+        mob_body_error(body, at, NULL, "is not an object id");
+    }
+}
+
+void mob_api_object_wait(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    struct mob_body body;
+    if (!mob_body_open(&body, request, false))
+        return;
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_WAIT);
+    if (!op) {
+        mob_body_close(&body);
+        return;
+    }
+    mob_body_fields(&body, body.root, "", "ids\0num_returns\0timeout_ms\0");
+    const json_t *ids = mob_body_array(&body, body.root, "", "ids", MOB_BODY_REQUIRED, MOB_ENGINE_WAIT_IDS_MAX);
+    read_ids(&body, ids, &op->wait);
+    int64_t count_max = op->wait.count > 0 ? (int64_t)op->wait.count : 1;
+    op->wait.num_returns = (size_t)mob_body_int(&body, body.root, "", "num_returns", 1, count_max, 1);
+    int64_t timeout_ms = mob_body_int(&body, body.root, "", "timeout_ms", 0, MOB_API_WAIT_MAX_S * 1000, 0);
+    bool memory = op->wait.ids && op->wait.ready;
+    if (!memory)
+        mob_body_error(&body, "", "ids", "out of memory");
+    if (!mob_body_ok(&body)) {
+        mob_engine_op_destroy(op);
+        return;
+    }
+    mob_body_close(&body);
+    op->wait.deadline_ns = mob_deadline_after(timeout_ms * MOB_MS);
+    mob_api_run(request, op, answer_wait, mob_deadline_after(timeout_ms * MOB_MS + MOB_API_OP_TIMEOUT_S * MOB_SEC),
+        NULL);
+}
+
+/* --- put, delete, lineage --- */
+
+static const struct {
+    const char *media, *type;
+} put_types[] = {
+    {"application/octet-stream", "bytes"},
+    {"application/json", "json"},
+    {"text/plain", "utf8"},
+    {"application/vnd.apache.arrow.stream", "table"},
+    {"application/x-npy", "npy"},
+    {"application/vnd.mobula.pickle5", "pickle5"},
+};
+
+static void answer_put(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    char id[MOB_ID_TEXT_MAX];
+    mob_object_id_format(op->put.id, id);
+    mob_http_reply_headerf(request, "Location", "/api/v1/objects/%s", id);
+    struct mob_text t = {0};
+    mob_text_printf(&t, "{\"id\":\"%s\",\"state\":\"ready\",\"size\":%zu}\n", id, op->put.size);
+    size_t length = 0;
+    char *body = mob_text_take(&t, &length);
+    mob_http_reply_take(request, 201, "application/json", body, length);
+}
+
+/* JSON is checked here, because whoever reads the object later trusts that it is JSON. */
+static bool check_json(struct mob_http_request *request)
+{
+    char message[256];
+    json_t *root = mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
+    if (!root)
+        mob_api_fail(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
+    json_decref(root);
+    return root != NULL;
+}
+
+void mob_api_object_put(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    const char *media = mob_http_header(request, "Content-Type");
+    const char *type = media ? NULL : "bytes";
+    for (size_t i = 0; !type && i < sizeof put_types / sizeof *put_types; i++)
+        if (mob_http_media_is(media, put_types[i].media))
+            type = put_types[i].type;
+    if (!type) {
+        mob_api_fail(request, MOB_UNSUPPORTED_MEDIA,
+            "takes application/octet-stream, application/json, text/plain, application/vnd.apache.arrow.stream, "
+            "application/x-npy and application/vnd.mobula.pickle5");
+        return;
+    }
+    if (strcmp(type, "json") == 0 && !check_json(request))
+        return;
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_PUT);
+    if (!op)
+        return;
+    op->put.type = strdup(type);
+    op->put.payload = request->body ? request->body : "";
+    op->put.size = request->body_length;
+    mob_api_run(request, op, answer_put, 0, NULL);
+}
+
+void mob_api_object_delete(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    struct mob_object_id id;
+    struct mob_engine_op *op = object_of(request, &id) ? mob_api_op(request, MOB_ENGINE_OBJECT_DELETE) : NULL;
+    if (!op)
+        return;
+    op->query.id = strdup(request->segment_values[0]);
+    mob_api_run(request, op, mob_api_answer_accepted, 0, NULL);
+}
+
+void mob_api_object_lineage(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    struct mob_object_id id;
+    int64_t depth, limit;
+    char cursor[256] = "";
+    if (!mob_api_query_only(request, "depth\0limit\0cursor\0") ||
+        !mob_api_query_int(request, "depth", 1, 1000, 8, &depth) ||
+        !mob_api_query_int(request, "limit", 1, MOB_API_LIST_MAX, MOB_API_LIST_DEFAULT, &limit) ||
+        !object_of(request, &id))
+        return;
+    if (mob_http_query(request, "cursor", cursor, sizeof cursor) == MOB_INVALID) {
+        mob_api_fail(request, MOB_EXPIRED, "the cursor is not one of ours");
+        return;
+    }
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_LINEAGE);
+    if (!op)
+        return;
+    op->query.kind = MOB_ITEM_OBJECT;
+    op->query.id = strdup(request->segment_values[0]);
+    op->query.depth = (uint32_t)depth;
+    op->query.limit = (uint32_t)limit;
+    op->query.cursor = *cursor ? strdup(cursor) : NULL;
+    mob_api_run(request, op, mob_api_answer_json, 0, NULL);
+}

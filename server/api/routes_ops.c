@@ -1,0 +1,47 @@
+/* Health, metrics and the description of the API itself. */
+#include <string.h>
+
+#include "server/api/api.h"
+#include "server/api/metrics.h"
+#include "server/api/openapi.h"
+
+void mob_api_livez(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    mob_http_reply(request, 200, "text/plain; charset=utf-8", "ok\n", 3);
+    mob_api_send(request);
+}
+
+void mob_api_readyz(struct mob_api *api, struct mob_http_request *request)
+{
+    if (atomic_load(&api->draining) || !mob_engine_ready(api->parts.engine)) {
+        mob_api_fail(request, MOB_UNAVAILABLE,
+            atomic_load(&api->draining) ? "shutting down" : "not connected to the runtime");
+        return;
+    }
+    mob_http_reply(request, 200, "text/plain; charset=utf-8", "ready\n", 6);
+    mob_api_send(request);
+}
+
+void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
+{
+    struct mob_text t = {0};
+    mob_metrics_write(api->metrics, &t);
+    const struct mob_api_parts *parts = &api->parts;
+    if (parts->connections)
+        mob_text_printf(&t, "# TYPE mobula_http_connections gauge\nmobula_http_connections %u\n",
+            parts->connections(parts->front_cls));
+    if (parts->parked)
+        mob_text_printf(&t, "# TYPE mobula_http_parked gauge\nmobula_http_parked %zu\n",
+            parts->parked(parts->front_cls));
+    mob_text_printf(&t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n",
+        mob_engine_ready(parts->engine));
+    mob_api_send_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", &t);
+}
+
+void mob_api_openapi(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    mob_http_reply_borrow(request, 200, "application/yaml", mob_openapi_yaml, mob_openapi_yaml_length, NULL, NULL);
+    mob_api_send(request);
+}

@@ -1,0 +1,141 @@
+#include "server/api/submit.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "server/api/api.h"
+#include "server/api/metrics.h"
+#include "server/api/problem.h"
+
+#define RETURNS_STREAM 0xffffu
+/* A task with thousands of returns answers with the first of them; ids of the rest follow from the task's id. */
+#define RETURNS_SHOWN_MAX 1000u
+
+void mob_submit_write_returns(struct mob_text *t, struct mob_task_id task, uint32_t count)
+{
+    uint32_t shown = count == RETURNS_STREAM ? 1 : count > RETURNS_SHOWN_MAX ? RETURNS_SHOWN_MAX : count;
+    for (uint32_t i = 0; i < shown; i++) {
+        char id[MOB_ID_TEXT_MAX];
+        mob_object_id_format(mob_object_of(task, i), id);
+        mob_text_puts(t, i > 0 ? ",\"" : "\"");
+        mob_text_puts(t, id);
+        mob_text_putc(t, '"');
+    }
+}
+
+static void write_ids(struct mob_text *t, const struct mob_engine_submit *s)
+{
+    char id[MOB_ID_TEXT_MAX];
+    mob_task_id_format(s->task, id);
+    mob_text_puts(t, "{\"id\":\"");
+    if (s->call == MOB_CALL_ACTOR_CREATE) {
+        char actor[MOB_ID_TEXT_MAX];
+        mob_actor_id_format((struct mob_actor_id){s->task}, actor);
+        mob_text_puts(t, actor);
+        mob_text_puts(t, "\",\"task\":\"");
+    }
+    mob_text_puts(t, id);
+    mob_text_puts(t, "\",\"returns\":[");
+    mob_submit_write_returns(t, s->task, s->return_count);
+    mob_text_putc(t, ']');
+}
+
+static void reply_text(struct mob_http_request *request, int status, struct mob_text *t)
+{
+    size_t length = 0;
+    char *body = mob_text_take(t, &length);
+    mob_http_reply_take(request, status, "application/json", body, length);
+}
+
+static void add_location(struct mob_http_request *request, const struct mob_engine_submit *s)
+{
+    char id[MOB_ID_TEXT_MAX];
+    if (s->call == MOB_CALL_ACTOR_CREATE)
+        mob_actor_id_format((struct mob_actor_id){s->task}, id);
+    else
+        mob_task_id_format(s->task, id);
+    mob_http_reply_headerf(request, "Location", "/api/v1/%s/%s",
+        s->call == MOB_CALL_ACTOR_CREATE ? "actors" : "tasks", id);
+}
+
+/* How long the client asked to wait, in seconds, negative if it did not; the headers are gone by the time of the answer. */
+struct submission {
+    double wait_s;
+};
+
+static void add_preference(struct mob_http_request *request)
+{
+    const struct submission *submission = request->state;
+    if (submission->wait_s >= 0)
+        mob_http_reply_headerf(request, "Preference-Applied", "wait=%g", submission->wait_s);
+}
+
+/* Acknowledged, not finished. */
+static void reply_accepted(struct mob_http_request *request, const struct mob_engine_submit *s)
+{
+    struct mob_text t = {0};
+    write_ids(&t, s);
+    mob_text_puts(&t, s->existed ? ",\"state\":\"submitted\",\"existed\":true}\n" : ",\"state\":\"submitted\"}\n");
+    add_location(request, s);
+    add_preference(request);
+    reply_text(request, s->call == MOB_CALL_ACTOR_CREATE ? (s->existed ? 200 : 201) : 202, &t);
+}
+
+/* Finished in time. A task that failed is an answer, not an error of this request. */
+static void reply_finished(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    struct mob_text t = {0};
+    write_ids(&t, &op->submit);
+    if (op->error.status != MOB_OK) {
+        mob_text_puts(&t, ",\"state\":\"failed\",\"error\":");
+        mob_problem_write(&t, &op->error);
+    } else if (op->submit.value.json) {
+        mob_text_puts(&t, ",\"state\":\"finished\",\"result\":");
+        mob_text_puts(&t, op->submit.value.json);
+    } else {
+        /* Too large, or a type without a JSON form: its bytes are at /objects/{id}/data. */
+        mob_text_printf(&t, ",\"state\":\"finished\",\"type\":\"%s\",\"size\":%zu", op->submit.value.type,
+            op->submit.value.size);
+    }
+    mob_text_puts(&t, "}\n");
+    add_location(request, &op->submit);
+    add_preference(request);
+    reply_text(request, op->submit.call == MOB_CALL_ACTOR_CREATE ? 201 : 200, &t);
+}
+
+static void answer(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    if (!op->submit.accepted) {
+        mob_problem_reply_error(request, &op->error);
+        return;
+    }
+    mob_metrics_tasks(mob_api_of(request)->metrics, 1);
+    bool finished = op->error.status != MOB_OK || op->submit.value.state != MOB_OBJ_PENDING;
+    if (finished && op->submit.wait_deadline_ns)
+        reply_finished(request, op);
+    else
+        reply_accepted(request, &op->submit);
+}
+
+void mob_submit_run(struct mob_body *body, struct mob_engine_op *op)
+{
+    struct mob_http_request *request = body->request;
+    if (!mob_body_ok(body)) {
+        mob_engine_op_destroy(op);
+        return;
+    }
+    mob_body_close(body);
+    struct submission *submission = malloc(sizeof *submission);
+    if (!submission) {
+        mob_engine_op_destroy(op);
+        mob_api_fail(request, MOB_NO_MEMORY, "out of memory");
+        return;
+    }
+    submission->wait_s = mob_api_prefer_wait(request);
+    request->state = submission;
+    request->state_free = free;
+    int64_t wait_ns = submission->wait_s > 0 ? (int64_t)(submission->wait_s * 1e9) : 0;
+    op->submit.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
+    op->answers_errors = true;
+    mob_api_run(request, op, answer, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+}
