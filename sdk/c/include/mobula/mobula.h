@@ -76,13 +76,13 @@ MOB_API MOB_MUST_USE enum mob_status mob_flush(struct mob_client *client, int64_
 
 /* ------------------------------------------------------------------------------------------------ arguments */
 
-enum mob_dtype { /* of tensors */
-    MOB_F32 = 1, MOB_F64 = 2, MOB_I8 = 3, MOB_I16 = 4, MOB_I32 = 5, MOB_I64 = 6, MOB_U8 = 7, MOB_U16 = 8, MOB_U32 = 9,
-    MOB_U64 = 10, MOB_BOOL8 = 11, MOB_F16 = 12, MOB_BF16 = 13
+enum mob_tensor_dtype { /* of tensors; the numbers of common/wire/tensor.h */
+    MOB_BOOL8 = 1, MOB_U8 = 2, MOB_U16 = 3, MOB_U32 = 4, MOB_U64 = 5, MOB_I8 = 6, MOB_I16 = 7, MOB_I32 = 8, MOB_I64 = 9,
+    MOB_F16 = 10, MOB_BF16 = 11, MOB_F32 = 12, MOB_F64 = 13
 };
-#define MOB_TENSOR_DIMS_MAX 8
+#define MOB_TENSOR_DIMS_MAX 8u
 struct mob_tensor {
-    enum mob_dtype dtype;
+    enum mob_tensor_dtype dtype;
     int32_t dims;
     int64_t shape[MOB_TENSOR_DIMS_MAX];
     const void *data; /* row-major, contiguous */
