@@ -19,6 +19,7 @@ ANYTHING = None
 # folder: what it may include besides itself. The longest folder that holds a file decides. Arrows point down only.
 MAY_INCLUDE = {
     "common/base": [],
+    "common/settings": BASE,
     "common/wire": BASE,
     "gcs/chain": WIRE,
     "gcs/client": WIRE,
@@ -44,7 +45,8 @@ MAY_INCLUDE = {
     "server/serve": CLIENT + ["server/http"],
     "server/api": CLIENT + ["server/http", "server/auth", "server/events", "server/serve"],
     "server": CLIENT + [f"server/{part}" for part in SERVER_PARTS],
-    "cli": WIRE + ["gcs/client", "sdk/c"],
+    # The supervisor writes Redis' configuration, which is gcs/shard's to know.
+    "cli": WIRE + ["common/settings", "gcs/client", "gcs/shard/redis_conf.h", "sdk/c"],
     # Outside of the walls: the public C API and nothing else.
     "examples": [],
     "rl": [],

@@ -1,0 +1,198 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/cluster_state.h"
+#include "cli/supervisor.h"
+#include "common/base/clock.h"
+
+/* A large control store reads its file first; whoever waits this long is told how to go on looking. */
+enum { READY_WAIT_MS = 60000, RUNNING_POLL_MS = 10 };
+
+static const char notice_ready[] = "ready";
+static const char notice_exists[] = "exists"; /* another supervisor has the directory */
+
+static void print_where(const struct cli_call *call)
+{
+    char path[STATE_PATH_MAX], address[64];
+    if (state_read_line(state_path(cli_directory(call), STATE_ADDRESS_NAME, path), address, sizeof address) !=
+        MOB_OK)
+        address[0] = '\0';
+    state_path(cli_directory(call), STATE_TOKEN_NAME, path);
+    if (call->format == CLI_NAME)
+        printf("%s\n", address);
+    else if (call->format == CLI_TABLE)
+        printf("gateway  http://%s\ntoken    %s\n", address, path);
+    else
+        printf("{\"address\":\"%s\",\"token_file\":\"%s\"}\n", address, path);
+    fflush(stdout);
+}
+
+/* Somebody runs in the directory already: that is fine, once it is ready. */
+static enum cli_exit join_running(const struct cli_call *call)
+{
+    int64_t deadline_ns = mob_now() + READY_WAIT_MS * MOB_MS;
+    do {
+        static struct cluster_state state;
+        if (cluster_state_read(cli_directory(call), &state) == MOB_OK && strcmp(state.state, "ready") == 0) {
+            cli_say("it runs already in %s", cli_directory(call));
+            print_where(call);
+            return CLI_OK;
+        }
+        if (state_dir_supervisor(cli_directory(call)) == 0) {
+            cli_say("the supervisor of %s has just ended; try again", cli_directory(call));
+            return CLI_CONFLICT;
+        }
+        poll(NULL, 0, RUNNING_POLL_MS);
+    } while (mob_now() < deadline_ns);
+    cli_say("it runs already in %s, but is not ready; see mobula status", cli_directory(call));
+    return CLI_TIMEOUT;
+}
+
+/* Cleans, runs and cleans. The lock is held by being open. */
+static enum cli_exit supervise(const struct cli_call *call, const struct supervisor_options *options)
+{
+    char path[STATE_PATH_MAX];
+    cluster_end_leftovers(cli_directory(call));
+    state_dir_clean(cli_directory(call));
+    enum mob_status status = supervisor_run(options);
+    state_dir_clean(cli_directory(call));
+    unlink(state_path(cli_directory(call), STATE_PID_NAME, path));
+    return status == MOB_OK ? CLI_OK : CLI_FAILED;
+}
+
+static void print_notice(void *arg, const char *text)
+{
+    if (strcmp(text, notice_ready) == 0)
+        print_where(arg);
+    else
+        cli_say("%s", text);
+}
+
+static enum cli_exit stay(struct cli_call *call)
+{
+    char error[STATE_ERROR_MAX];
+    int lock;
+    enum mob_status status = state_dir_lock(cli_directory(call), &lock, error);
+    if (status == MOB_EXISTS)
+        return join_running(call);
+    if (status != MOB_OK) {
+        cli_say("%s", error);
+        return CLI_FAILED;
+    }
+    struct supervisor_options options = {.settings = &call->settings, .notice = print_notice, .arg = call};
+    return supervise(call, &options);
+}
+
+static void send_notice(void *arg, const char *text)
+{
+    int *fd = arg;
+    ssize_t written = write(*fd, text, strlen(text));
+    (void)written; /* whoever started us may have gone */
+    close(*fd);
+    *fd = -1;
+}
+
+/* The background process: its own session, its log in a file, nothing of the terminal left. */
+_Noreturn static void detached(struct cli_call *call, int notice_fd)
+{
+    char error[STATE_ERROR_MAX], path[STATE_PATH_MAX];
+    struct log_file log;
+    int lock, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    setsid();
+    enum mob_status status = state_dir_lock(cli_directory(call), &lock, error);
+    if (status != MOB_OK) {
+        send_notice(&notice_fd, status == MOB_EXISTS ? notice_exists : error);
+        exit(CLI_FAILED);
+    }
+    status = log_file_open(&log, state_path(cli_directory(call), STATE_LOGS_NAME "/supervisor.log", path),
+        (uint64_t)mob_setting_number(&call->settings, MOB_SETTING_LOG_FILE_BYTES),
+        (uint32_t)mob_setting_number(&call->settings, MOB_SETTING_LOG_FILES));
+    if (status != MOB_OK || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(log.fd, 2) < 0) {
+        send_notice(&notice_fd, "cannot write its log");
+        exit(CLI_FAILED);
+    }
+    close(log.fd);
+    log.fd = STDERR_FILENO;
+    if (chdir("/") != 0) /* so that no file system is held */
+        exit(CLI_FAILED);
+    struct supervisor_options options = {
+        .settings = &call->settings, .notice = send_notice, .arg = &notice_fd, .own_log = &log};
+    exit((int)supervise(call, &options));
+}
+
+/* Reads the background process' notice: one text, then the end of the file. */
+static enum cli_exit await_notice(const struct cli_call *call, int fd)
+{
+    char text[SUPERVISOR_NOTICE_MAX];
+    size_t length = 0;
+    int64_t deadline_ns = mob_now() + READY_WAIT_MS * MOB_MS;
+    for (;;) {
+        struct pollfd readable = {.fd = fd, .events = POLLIN};
+        int64_t left_ms = (deadline_ns - mob_now()) / MOB_MS;
+        if (left_ms <= 0 || poll(&readable, 1, (int)left_ms) == 0) {
+            cli_say("not ready after %d s, and still starting; see mobula status", READY_WAIT_MS / 1000);
+            return CLI_TIMEOUT;
+        }
+        ssize_t got = read(fd, text + length, sizeof text - 1 - length);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            break;
+        length += (size_t)got;
+    }
+    text[length] = '\0';
+    if (strcmp(text, notice_ready) == 0) {
+        print_where(call);
+        return CLI_OK;
+    }
+    if (strcmp(text, notice_exists) == 0)
+        return join_running(call);
+    if (length == 0)
+        snprintf(text, sizeof text, "the supervisor has died; see %.400s/logs/supervisor.log",
+            cli_directory(call));
+    cli_say("%s", text);
+    return CLI_FAILED;
+}
+
+static enum cli_exit detach(struct cli_call *call)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        cli_say("no pipe: %s", strerror(errno));
+        return CLI_FAILED;
+    }
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        close(ends[0]);
+        detached(call, ends[1]);
+    }
+    close(ends[1]);
+    if (pid < 0) {
+        cli_say("no process: %s", strerror(errno));
+        return CLI_FAILED;
+    }
+    return await_notice(call, ends[0]);
+}
+
+enum cli_exit cmd_up(struct cli_call *call)
+{
+    char error[STATE_ERROR_MAX];
+    if (cli_option(call, "detach") && cli_option(call, "foreground")) {
+        cli_say("--detach and --foreground exclude each other");
+        return CLI_USAGE;
+    }
+    if (state_dir_supervisor(cli_directory(call)) != 0)
+        return join_running(call);
+    if (state_dir_prepare(cli_directory(call), error) != MOB_OK) {
+        cli_say("%s", error);
+        return CLI_FAILED;
+    }
+    return cli_option(call, "detach") ? detach(call) : stay(call);
+}

@@ -1,0 +1,190 @@
+#include "cli/state_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/id.h"
+
+char *state_path(const char *directory, const char *name, char *out)
+{
+    snprintf(out, STATE_PATH_MAX, "%s/%s", directory, name);
+    return out;
+}
+
+enum mob_status state_read_line(const char *path, char *out, size_t capacity)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? MOB_NOT_FOUND : errno == EACCES ? MOB_DENIED : MOB_IO;
+    ssize_t length = read(fd, out, capacity);
+    close(fd);
+    if (length < 0)
+        return MOB_IO;
+    char *newline = memchr(out, '\n', (size_t)length);
+    if (newline)
+        length = newline - out;
+    if ((size_t)length >= capacity)
+        return MOB_TOO_LARGE;
+    out[length] = '\0';
+    return MOB_OK;
+}
+
+enum mob_status state_write(const char *path, const char *text, size_t length)
+{
+    char temporary[STATE_PATH_MAX + 8];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return MOB_IO;
+    bool written = write(fd, text, length) == (ssize_t)length;
+    close(fd);
+    if (!written || rename(temporary, path) != 0) {
+        unlink(temporary);
+        return MOB_IO;
+    }
+    return MOB_OK;
+}
+
+uint64_t state_start_time(pid_t pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    if (state_read_line(path, text, sizeof text) != MOB_OK)
+        return 0;
+    char *after_name = strrchr(text, ')'); /* the name may hold anything */
+    char state;
+    uint64_t started;
+    if (!after_name ||
+        sscanf(after_name + 1,
+            " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64, &state,
+            &started) != 2)
+        return 0;
+    return state == 'Z' || state == 'X' ? 0 : started;
+}
+
+/* Makes a directory, with those above it, that only we may look into. */
+static enum mob_status make_private_dir(const char *path, char error[STATE_ERROR_MAX])
+{
+    char part[STATE_PATH_MAX];
+    snprintf(part, sizeof part, "%s", path);
+    for (char *slash = strchr(part + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(part, 0755) != 0 && errno != EEXIST && errno != EROFS && errno != EACCES)
+            break;
+        *slash = '/';
+    }
+    struct stat st;
+    if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+        snprintf(error, STATE_ERROR_MAX, "cannot make %s: %s", path, strerror(errno));
+        return MOB_IO;
+    }
+    if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        snprintf(error, STATE_ERROR_MAX, "%s is not a directory", path);
+        return MOB_IO;
+    }
+    if (st.st_uid != geteuid()) {
+        snprintf(error, STATE_ERROR_MAX, "%s belongs to user %u, and we are %u", path, st.st_uid, geteuid());
+        return MOB_DENIED;
+    }
+    if ((st.st_mode & 077) != 0 && chmod(path, 0700) != 0) {
+        snprintf(error, STATE_ERROR_MAX, "cannot make %s private: %s", path, strerror(errno));
+        return MOB_IO;
+    }
+    return MOB_OK;
+}
+
+/* Random bytes as text, made once. */
+static enum mob_status make_once(
+    const char *directory, const char *name, size_t length, char error[STATE_ERROR_MAX])
+{
+    char path[STATE_PATH_MAX], text[2 * 32 + 2];
+    state_path(directory, name, path);
+    if (access(path, F_OK) == 0)
+        return MOB_OK;
+    uint8_t bytes[32];
+    if (getrandom(bytes, length, 0) != (ssize_t)length) {
+        snprintf(error, STATE_ERROR_MAX, "no random bytes: %s", strerror(errno));
+        return MOB_IO;
+    }
+    for (size_t i = 0; i < length; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    text[2 * length] = '\n';
+    if (state_write(path, text, 2 * length + 1) == MOB_OK)
+        return MOB_OK;
+    snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
+    return MOB_IO;
+}
+
+enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_MAX])
+{
+    if (strlen(directory) > STATE_DIR_LENGTH_MAX) {
+        snprintf(error, STATE_ERROR_MAX, "%s is too long for the sockets inside of it: at most %zu bytes",
+            directory, (size_t)STATE_DIR_LENGTH_MAX);
+        return MOB_TOO_LARGE;
+    }
+    static const char *const folders[] = {"", "/" STATE_GCS_DIR_NAME, "/" STATE_LOGS_NAME};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        char path[STATE_PATH_MAX];
+        snprintf(path, sizeof path, "%s%s", directory, folders[i]);
+        enum mob_status status = make_private_dir(path, error);
+        if (status != MOB_OK)
+            return status;
+    }
+    enum mob_status status = make_once(directory, "cluster-id", sizeof(struct mob_cluster_id), error);
+    return status == MOB_OK ? make_once(directory, "cluster-secret", 32, error) : status;
+}
+
+void state_dir_clean(const char *directory)
+{
+    static const char *const names[] = {STATE_ADDRESS_NAME, "node.sock", STATE_GCS_SOCKET_NAME,
+        STATE_GCS_DIR_NAME "/redis.sock", STATE_STATUS_NAME};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        char path[STATE_PATH_MAX];
+        unlink(state_path(directory, names[i], path));
+    }
+}
+
+enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX])
+{
+    char path[STATE_PATH_MAX], text[64];
+    int fd = open(state_path(directory, STATE_PID_NAME, path), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        snprintf(error, STATE_ERROR_MAX, "cannot open %s: %s", path, strerror(errno));
+        return MOB_IO;
+    }
+    struct stat held, there;
+    /* The one before us may have removed the file between our open and our lock: then it is nobody's. */
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || fstat(fd, &held) != 0 || stat(path, &there) != 0 ||
+        held.st_ino != there.st_ino) {
+        snprintf(error, STATE_ERROR_MAX, "a supervisor runs in %s already", directory);
+        close(fd);
+        return MOB_EXISTS;
+    }
+    int length = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), state_start_time(getpid()));
+    if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) {
+        snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
+        close(fd);
+        return MOB_IO;
+    }
+    *fd_out = fd;
+    return MOB_OK;
+}
+
+pid_t state_dir_supervisor(const char *directory)
+{
+    char path[STATE_PATH_MAX], text[64];
+    int pid;
+    uint64_t started;
+    if (state_read_line(state_path(directory, STATE_PID_NAME, path), text, sizeof text) != MOB_OK)
+        return 0;
+    if (sscanf(text, "%d %" SCNu64, &pid, &started) != 2 || pid <= 0)
+        return 0;
+    return started != 0 && state_start_time(pid) == started ? pid : 0;
+}

@@ -1,0 +1,59 @@
+/* The state directory of a private cluster: which file is what, its making, and who runs in it.
+ *
+ *   DIR/mobula.conf                      settings, if the user wrote any
+ *   DIR/cluster-id, cluster-secret       made once (secret: 32 random bytes in hex, 0600)
+ *   DIR/token                            API key, made by the gateway (0600)
+ *   DIR/supervisor.pid                   `pid starttime`, locked (flock) by the supervisor for as long as it
+ * lives DIR/supervisor.json                  what it supervises, replaced at each change DIR/gateway.addr,
+ * node.sock, gcs.sock   made by each daemon when it is ready DIR/gcs/                             Redis:
+ * configuration, socket, append-only file DIR/logs/NAME.log                    one for each process
+ *
+ * All 0700 or 0600. Functions with an `error` buffer write one sentence into it when they fail. One thread.
+ */
+#ifndef MOB_CLI_STATE_DIR_H
+#define MOB_CLI_STATE_DIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/status.h"
+
+#define STATE_PATH_MAX 512
+#define STATE_ERROR_MAX 640
+/* A unix socket's path has 107 bytes; the longest name in the directory is gcs/redis.sock. */
+#define STATE_DIR_LENGTH_MAX (107u - sizeof "/gcs/redis.sock")
+
+#define STATE_PID_NAME "supervisor.pid"
+#define STATE_STATUS_NAME "supervisor.json"
+#define STATE_ADDRESS_NAME "gateway.addr"
+#define STATE_TOKEN_NAME "token"
+#define STATE_GCS_SOCKET_NAME "gcs.sock"
+#define STATE_GCS_DIR_NAME "gcs"
+#define STATE_LOGS_NAME "logs"
+
+/* DIR/NAME into `out` (STATE_PATH_MAX bytes); cut if too long, which state_dir_prepare has excluded. Returns
+ * `out`. */
+char *state_path(const char *directory, const char *name, char *out);
+
+/* Makes the directory with all that is made once. MOB_DENIED: it is not ours; MOB_TOO_LARGE: path; MOB_IO. */
+MOB_MUST_USE enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_MAX]);
+/* Removes sockets and addresses that a dead cluster left. Only for the holder of the lock. */
+void state_dir_clean(const char *directory);
+
+/* Becomes the supervisor of this directory: writes and locks the pid file. The lock ends with the descriptor.
+ * MOB_EXISTS: somebody holds it. MOB_IO. */
+MOB_MUST_USE enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX]);
+/* Is a supervisor alive there? Its pid, checked by start time, or 0: none, or a stale file. */
+pid_t state_dir_supervisor(const char *directory);
+
+/* Reads a small file as one line of text, without its newline. MOB_NOT_FOUND, MOB_TOO_LARGE, MOB_IO. */
+MOB_MUST_USE enum mob_status state_read_line(const char *path, char *out, size_t capacity);
+/* Replaces a file by rename, so that a reader sees the old or the new. */
+MOB_MUST_USE enum mob_status state_write(const char *path, const char *text, size_t length);
+/* Start time of a process in clock ticks since boot, 0 if there is none (or it is a zombie). With the pid it
+ * names a process for ever. */
+uint64_t state_start_time(pid_t pid);
+
+#endif

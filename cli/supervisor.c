@@ -1,0 +1,412 @@
+#include "cli/supervisor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+/* While somebody is not ready: first often, since a start takes some 100 ms, then at leisure. */
+enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
+#define WATCH_FAST_NS (3 * MOB_SEC)
+
+/* Patience with a graceful stop, in order of supervised; together below 2 s. */
+static const uint64_t patience_ms[SUPERVISED_COUNT] = {350, 350, 800, 400};
+
+static void set_state(struct process *process, enum process_state state);
+static void start(struct process *process);
+static void stop_next(struct supervisor *supervisor);
+static void watch(struct supervisor *supervisor);
+
+/* ---- states ---- */
+
+static bool legal(enum process_state from, enum process_state to)
+{
+    static const unsigned next[] = {
+        [PROCESS_DOWN] = 1u << PROCESS_STARTING | 1u << PROCESS_SEALING,
+        [PROCESS_SEALING] = 1u << PROCESS_STARTING | 1u << PROCESS_DOWN | 1u << PROCESS_WAITING,
+        [PROCESS_STARTING] =
+            1u << PROCESS_READY | 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
+        [PROCESS_READY] = 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
+        [PROCESS_WAITING] = 1u << PROCESS_STARTING | 1u << PROCESS_SEALING | 1u << PROCESS_DOWN,
+        [PROCESS_STOPPING] = 1u << PROCESS_DOWN,
+    };
+    return (next[from] & 1u << to) != 0;
+}
+
+static void set_state(struct process *process, enum process_state state)
+{
+    MOB_ASSERT(legal(process->state, state));
+    MOB_LOG_DEBUG("supervisor", "state", "process=%s from=%s to=%s", process_name(process->which),
+        process_state_name(process->state), process_state_name(state));
+    process->state = state;
+}
+
+static void give_up(struct supervisor *supervisor, const struct process *process)
+{
+    if (supervisor->stopping)
+        return;
+    supervisor->failed = true;
+    MOB_LOG_ERROR("supervisor", "gave_up", "process=%s deaths=%u", process_name(process->which),
+        process->unready_deaths);
+    supervisor_notify(supervisor, "%s does not start (%s): %s; its log is %s", process_name(process->which),
+        process->last_exit, process->last_line, process->log.path);
+    stop_next(supervisor);
+}
+
+/* ---- starting ---- */
+
+static void on_pause_over(uv_timer_t *timer)
+{
+    start(timer->data);
+}
+
+static void wait_and_start(struct process *process)
+{
+    uint32_t pause_ms = backoff_after_death(&process->backoff, mob_now() - process->started_ns);
+    set_state(process, PROCESS_WAITING);
+    MOB_LOG_WARN("supervisor", "restarting", "process=%s in_ms=%u restarts=%u", process_name(process->which),
+        pause_ms, process->starts);
+    uv_timer_start(&process->timer, on_pause_over, pause_ms, 0);
+}
+
+static void launch(struct process *process)
+{
+    set_state(process, PROCESS_STARTING);
+    /* A gateway keeps its address, so that clients find it again, unless somebody else has taken it
+     * meanwhile. */
+    if (process->which == SUPERVISED_GATEWAY && process->unready_deaths >= SUPERVISOR_ADDRESS_FAILURES)
+        snprintf(process->supervisor->listen, sizeof process->supervisor->listen, "%s",
+            mob_setting_text(process->supervisor->settings, MOB_SETTING_LISTEN));
+    if (process_spawn(process) != MOB_OK) {
+        snprintf(process->last_exit, sizeof process->last_exit, "not started");
+        process->started_ns = mob_now();
+        wait_and_start(process);
+        return;
+    }
+    MOB_LOG_INFO(
+        "supervisor", "started", "process=%s pid=%d", process_name(process->which), (int)process->pid);
+    watch(process->supervisor);
+}
+
+static void on_sealed(struct node_seal *seal)
+{
+    struct supervisor *supervisor = (struct supervisor *)((char *)seal - offsetof(struct supervisor, seal));
+    struct process *node = &supervisor->processes[SUPERVISED_NODE];
+    MOB_LOG_INFO("supervisor", "node_logs_sealed", "incarnations=%u", seal->sealed_count);
+    if (node->state == PROCESS_SEALING && !supervisor->stopping) {
+        launch(node);
+        supervisor_write_status(supervisor);
+    }
+}
+
+/* A node may leave an incarnation behind only if the control store has been there before. */
+static bool has_history(const struct supervisor *supervisor)
+{
+    char path[STATE_PATH_MAX];
+    return supervisor->processes[SUPERVISED_NODE].starts > 0 ||
+        access(state_path(supervisor->directory, STATE_GCS_DIR_NAME "/appendonlydir", path), F_OK) == 0;
+}
+
+static void start(struct process *process)
+{
+    struct supervisor *supervisor = process->supervisor;
+    char path[STATE_PATH_MAX];
+    if (process->which != SUPERVISED_NODE || !has_history(supervisor)) {
+        launch(process);
+    } else {
+        set_state(process, PROCESS_SEALING);
+        if (!node_seal_start(&supervisor->seal, &supervisor->loop,
+                state_path(supervisor->directory, STATE_GCS_SOCKET_NAME, path), on_sealed)) {
+            snprintf(
+                process->last_line, sizeof process->last_line, "its log cannot be sealed: out of memory");
+            process->started_ns = mob_now();
+            wait_and_start(process);
+        }
+    }
+    supervisor_write_status(supervisor);
+}
+
+/* ---- readiness ---- */
+
+static void became_ready(struct process *process)
+{
+    struct supervisor *supervisor = process->supervisor;
+    char path[STATE_PATH_MAX], address[sizeof supervisor->listen];
+    set_state(process, PROCESS_READY);
+    process->unready_deaths = 0;
+    MOB_LOG_INFO("supervisor", "ready", "process=%s pid=%d after_ms=%lld", process_name(process->which),
+        (int)process->pid, (long long)((mob_now() - process->started_ns) / MOB_MS));
+    if (process->which == SUPERVISED_GATEWAY &&
+        state_read_line(
+            state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) == MOB_OK)
+        strcpy(supervisor->listen, address);
+}
+
+static bool all_ready(const struct supervisor *supervisor)
+{
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        if (supervisor->processes[i].state != PROCESS_READY)
+            return false;
+    return true;
+}
+
+static void look(struct supervisor *supervisor);
+
+static void on_probed(struct ready_probe *probe, bool ready)
+{
+    struct supervisor *supervisor = probe->arg;
+    struct process *gateway = &supervisor->processes[SUPERVISED_GATEWAY];
+    if (!ready || gateway->state != PROCESS_STARTING)
+        return;
+    became_ready(gateway);
+    look(supervisor);
+}
+
+static void look(struct supervisor *supervisor)
+{
+    bool changed = supervisor->processes[SUPERVISED_GATEWAY].state == PROCESS_READY && !supervisor->was_ready;
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        struct process *process = &supervisor->processes[i];
+        char path[STATE_PATH_MAX], address[64];
+        if (process->state != PROCESS_STARTING || !process_made_its_file(process))
+            continue;
+        if (process->which != SUPERVISED_GATEWAY) {
+            became_ready(process);
+            changed = true;
+        } else if (!supervisor->probe.busy &&
+            state_read_line(state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address,
+                sizeof address) == MOB_OK) {
+            ready_probe_start(&supervisor->probe, &supervisor->loop, address, on_probed);
+        }
+    }
+    if (all_ready(supervisor)) {
+        uv_timer_stop(&supervisor->watch);
+        changed = true;
+        if (!supervisor->was_ready)
+            MOB_LOG_INFO("supervisor", "cluster_ready", "address=%s after_ms=%lld", supervisor->listen,
+                (long long)((mob_wall_now() - supervisor->started_wall_ns) / MOB_MS));
+        supervisor->was_ready = true;
+    }
+    if (changed)
+        supervisor_write_status(supervisor);
+    if (all_ready(supervisor))
+        supervisor_notify(supervisor, "ready");
+}
+
+static void on_watch(uv_timer_t *timer)
+{
+    struct supervisor *supervisor = timer->data;
+    look(supervisor);
+    if (uv_is_active((uv_handle_t *)timer) && uv_timer_get_repeat(timer) == WATCH_FAST_MS &&
+        mob_now() - supervisor->watch_since_ns > WATCH_FAST_NS)
+        uv_timer_start(timer, on_watch, WATCH_SLOW_MS, WATCH_SLOW_MS);
+}
+
+static void watch(struct supervisor *supervisor)
+{
+    supervisor->watch_since_ns = mob_now();
+    uv_timer_start(&supervisor->watch, on_watch, WATCH_FAST_MS, WATCH_FAST_MS);
+}
+
+/* ---- the end of a process ---- */
+
+static void on_patience_over(uv_timer_t *timer)
+{
+    struct process *process = timer->data;
+    MOB_LOG_WARN("supervisor", "killed", "process=%s pid=%d why=\"did not stop in time\"",
+        process_name(process->which), (int)process->pid);
+    kill(-process->pid, SIGKILL);
+}
+
+static void stop_next(struct supervisor *supervisor)
+{
+    supervisor->stopping = true;
+    uv_timer_stop(&supervisor->watch);
+    node_seal_stop(&supervisor->seal);
+    for (int i = SUPERVISED_COUNT; i-- > 0;) {
+        struct process *process = &supervisor->processes[i];
+        uv_timer_stop(&process->timer);
+        if (process->state == PROCESS_DOWN)
+            continue;
+        if (process->pid == 0) {
+            set_state(process, PROCESS_DOWN);
+            continue;
+        }
+        set_state(process, PROCESS_STOPPING);
+        kill(process->pid, SIGTERM);
+        uv_timer_start(&process->timer, on_patience_over, patience_ms[i], 0);
+        supervisor_write_status(supervisor);
+        return;
+    }
+    MOB_LOG_INFO("supervisor", "stopped", "pid=%d", (int)getpid());
+    uv_stop(&supervisor->loop);
+}
+
+static void describe_exit(struct process *process, const siginfo_t *info)
+{
+    if (info->si_code == CLD_EXITED)
+        snprintf(process->last_exit, sizeof process->last_exit, "exit status %d", info->si_status);
+    else
+        snprintf(process->last_exit, sizeof process->last_exit, "signal %d (%s)", info->si_status,
+            sigabbrev_np(info->si_status) ? sigabbrev_np(info->si_status) : "?");
+}
+
+static void ended(struct process *process, const siginfo_t *info)
+{
+    struct supervisor *supervisor = process->supervisor;
+    describe_exit(process, info);
+    uv_timer_stop(&process->timer);
+    process->pid = 0;
+    if (process->state == PROCESS_STOPPING) {
+        MOB_LOG_INFO(
+            "supervisor", "ended", "process=%s %s", process_name(process->which), process->last_exit);
+        set_state(process, PROCESS_DOWN);
+        stop_next(supervisor);
+        return;
+    }
+    MOB_LOG_ERROR("supervisor", "died", "process=%s how=\"%s\" lived_ms=%lld last_line=\"%s\"",
+        process_name(process->which), process->last_exit,
+        (long long)((mob_now() - process->started_ns) / MOB_MS), process->last_line);
+    if (supervisor->stopping) {
+        set_state(process, PROCESS_DOWN);
+        return;
+    }
+    if (process->state == PROCESS_STARTING)
+        process->unready_deaths++;
+    process_remove_its_file(process);
+    wait_and_start(process);
+    supervisor_write_status(supervisor);
+    if (!supervisor->was_ready && process->unready_deaths >= SUPERVISOR_FAILURES_MAX)
+        give_up(supervisor, process);
+}
+
+static void on_child(uv_signal_t *handle, int number)
+{
+    struct supervisor *supervisor = handle->data;
+    siginfo_t info = {0};
+    (void)number;
+    /* Looked at first and taken after: while it is a zombie its number, and its group's, are nobody else's.
+     */
+    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+        pid_t pid = info.si_pid;
+        for (int i = 0; i < SUPERVISED_COUNT; i++)
+            if (supervisor->processes[i].pid == pid)
+                kill(-pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        for (int i = 0; i < SUPERVISED_COUNT; i++) {
+            if (supervisor->processes[i].pid != pid)
+                continue;
+            ended(&supervisor->processes[i], &info);
+            break;
+        }
+        info.si_pid = 0;
+    }
+}
+
+static void on_stop(uv_signal_t *handle, int number)
+{
+    struct supervisor *supervisor = handle->data;
+    if (supervisor->stopping)
+        return;
+    MOB_LOG_INFO("supervisor", "stopping", "signal=%d", number);
+    supervisor_notify(supervisor, "stopped by a signal");
+    stop_next(supervisor);
+}
+
+/* ---- life ---- */
+
+static enum mob_status find_binaries(struct supervisor *supervisor)
+{
+    char path[STATE_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", supervisor->binaries, sizeof supervisor->binaries - 1);
+    if (length <= 0)
+        return MOB_IO;
+    supervisor->binaries[length] = '\0';
+    *strrchr(supervisor->binaries, '/') = '\0';
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        if (process_find_binary(supervisor, (enum supervised)i, path))
+            continue;
+        MOB_LOG_ERROR("supervisor", "no_program", "path=%s", path);
+        supervisor_notify(supervisor, "there is no program %s", path);
+        return MOB_NOT_FOUND;
+    }
+    return MOB_OK;
+}
+
+static void ignore_signal(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+}
+
+static enum mob_status prepare(struct supervisor *supervisor, const struct supervisor_options *options)
+{
+    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+    static const uv_signal_cb handlers[] = {on_child, on_stop, on_stop, ignore_signal};
+    if (find_binaries(supervisor) != MOB_OK || uv_loop_init(&supervisor->loop) != 0)
+        return MOB_UNAVAILABLE;
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        uv_signal_init(&supervisor->loop, &supervisor->signals[i]);
+        supervisor->signals[i].data = supervisor;
+        /* a terminal that closes ends a supervisor in the foreground, and not one in the background */
+        uv_signal_start(&supervisor->signals[i],
+            numbers[i] == SIGHUP && !options->own_log ? on_stop : handlers[i], numbers[i]);
+    }
+    uv_timer_init(&supervisor->loop, &supervisor->watch);
+    supervisor->watch.data = supervisor;
+    supervisor->probe.arg = supervisor;
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        struct process *process = &supervisor->processes[i];
+        process->supervisor = supervisor;
+        process->which = (enum supervised)i;
+        uv_timer_init(&supervisor->loop, &process->timer);
+        process->timer.data = process;
+        if (process_log_open(process) != MOB_OK)
+            return MOB_IO;
+    }
+    /* Thousands of parked connections each hold a descriptor; the children inherit this. */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    setenv("MOBULA_LOG", mob_setting_text(supervisor->settings, MOB_SETTING_LOG), 1);
+    return MOB_OK;
+}
+
+enum mob_status supervisor_run(const struct supervisor_options *options)
+{
+    struct supervisor *supervisor = calloc(1, sizeof *supervisor);
+    if (!supervisor)
+        return MOB_NO_MEMORY;
+    supervisor->settings = options->settings;
+    supervisor->directory = mob_setting_text(options->settings, MOB_SETTING_DIR);
+    supervisor->notice = options->notice;
+    supervisor->notice_arg = options->arg;
+    supervisor->started_wall_ns = mob_wall_now();
+    snprintf(supervisor->listen, sizeof supervisor->listen, "%s",
+        mob_setting_text(options->settings, MOB_SETTING_LISTEN));
+    supervisor->own_log = options->own_log ? *options->own_log : (struct log_file){.fd = -1};
+    enum mob_status status = prepare(supervisor, options);
+    if (status != MOB_OK) {
+        supervisor_notify(supervisor, "%s", mob_status_text(status));
+        return status; /* the process ends with this */
+    }
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        start(&supervisor->processes[i]);
+    uv_run(&supervisor->loop, UV_RUN_DEFAULT);
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        process_log_close(&supervisor->processes[i]);
+    status = supervisor->failed ? MOB_UNAVAILABLE : MOB_OK;
+    /* The loop's handles are closed by the end of the process, which is next. */
+    return status;
+}

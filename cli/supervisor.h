@@ -1,0 +1,114 @@
+/* The supervisor of a private cluster: starts its processes, keeps them running, stops them in order.
+ *
+ * One thread, one libuv loop, no timer while everything is ready. Each process is in one of the states below;
+ * what may follow what is in supervisor.c. It dies with its children: they have SIGKILL as their death
+ * signal, and a group each. When mobula-node has ended, its log is sealed (node_seal.h) before it is started
+ * again, so no two incarnations of one node are ever live. Order of stopping: gateway, node, control store,
+ * Redis; each has its time, then it is killed, which loses nothing that was acknowledged. All functions are
+ * for the thread of the loop.
+ */
+#ifndef MOB_CLI_SUPERVISOR_H
+#define MOB_CLI_SUPERVISOR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "cli/backoff.h"
+#include "cli/log_file.h"
+#include "cli/node_seal.h"
+#include "cli/ready_probe.h"
+#include "cli/state_dir.h"
+#include "common/settings/settings.h"
+
+/* In the order in which they are started; stopped in the opposite order. */
+enum supervised { SUPERVISED_REDIS, SUPERVISED_GCS, SUPERVISED_NODE, SUPERVISED_GATEWAY, SUPERVISED_COUNT };
+
+enum process_state {
+    PROCESS_DOWN, /* not started yet, or stopped for good */
+    PROCESS_SEALING, /* the node: the log of its last incarnation is being sealed */
+    PROCESS_STARTING, /* runs, not ready */
+    PROCESS_READY,
+    PROCESS_WAITING, /* died; starts again when its pause is over */
+    PROCESS_STOPPING
+};
+
+#define SUPERVISED_LINE_MAX 256 /* of the last log line that is kept to say why something died */
+#define SUPERVISOR_FAILURES_MAX 5 /* unready deaths that end an `up` that was never ready */
+#define SUPERVISOR_ADDRESS_FAILURES \
+    2 /* unready deaths after which the gateway gives up the address that it had */
+#define SUPERVISOR_READ_MAX 16384
+#define SUPERVISOR_NOTICE_MAX 1024
+
+struct supervisor;
+struct process {
+    struct supervisor *supervisor;
+    enum supervised which;
+    enum process_state state;
+    pid_t pid; /* 0 = does not run */
+    uint64_t start_time; /* of the pid: state_start_time */
+    uint32_t starts; /* restarts = starts - 1 */
+    uint32_t unready_deaths; /* in a row, without being ready in between */
+    int64_t started_ns, started_wall_ns;
+    struct backoff backoff;
+    uv_timer_t timer; /* pause before a start, or patience with a stop */
+    uv_pipe_t output; /* stdout and stderr of each that is started; one pipe for all of them */
+    int output_fd; /* its writing end; -1 = no pipe */
+    struct log_file log;
+    char last_line[SUPERVISED_LINE_MAX];
+    char last_exit[64]; /* "exit status 1", "signal 9" */
+};
+
+struct supervisor {
+    uv_loop_t loop;
+    const struct mob_settings *settings;
+    const char *directory;
+    char binaries[STATE_PATH_MAX - 32]; /* where this executable and the daemons are */
+    char listen[64]; /* once the gateway has an address, it keeps it over restarts */
+    struct process processes[SUPERVISED_COUNT];
+    uv_signal_t signals[4];
+    uv_timer_t watch; /* looks who is ready; runs only while somebody is not */
+    int64_t watch_since_ns;
+    struct node_seal seal;
+    struct ready_probe probe;
+    struct log_file own_log; /* of a detached supervisor: its stderr */
+    int64_t started_wall_ns;
+    bool was_ready, stopping, failed;
+    void (*notice)(void *arg, const char *text); /* NULL once it was called */
+    void *notice_arg;
+    char read_buffer[SUPERVISOR_READ_MAX];
+};
+
+struct supervisor_options {
+    const struct mob_settings *settings; /* keeps */
+    void (*notice)(void *arg, const char *text); /* once: "ready", or a sentence about why not */
+    void *arg;
+    const struct log_file *own_log; /* copies; where stderr goes when detached; NULL = a terminal */
+};
+
+/* Runs until told to stop (SIGTERM, SIGINT) or until the cluster cannot be started. The directory is prepared
+ * and locked. MOB_OK after a stop; MOB_UNAVAILABLE when it never became ready. Blocks. */
+MOB_MUST_USE enum mob_status supervisor_run(const struct supervisor_options *options);
+
+/* ---- between supervisor*.c ---- */
+const char *process_name(enum supervised which);
+const char *process_state_name(enum process_state state);
+/* supervisor_spawn.c: forks and executes; MOB_IO when there is no process. */
+MOB_MUST_USE enum mob_status process_spawn(struct process *process);
+/* Whether what it makes when it is ready is there. */
+bool process_made_its_file(const struct process *process);
+void process_remove_its_file(const struct process *process);
+/* Where `name` would be executed from; false if nowhere. */
+bool process_find_binary(
+    const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX]);
+/* supervisor_log.c */
+MOB_MUST_USE enum mob_status process_log_open(struct process *process);
+void process_log_close(struct process *process);
+/* Writes DIR/supervisor.json. */
+void supervisor_write_status(struct supervisor *supervisor);
+/* To whoever started us, if he has not been told yet. */
+void supervisor_notify(struct supervisor *supervisor, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

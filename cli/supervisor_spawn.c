@@ -1,0 +1,194 @@
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/supervisor.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+/* binary; what it makes when it is ready */
+static const struct {
+    const char *name, *binary, *made;
+} programs[SUPERVISED_COUNT] = {
+    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_GCS_DIR_NAME "/redis.sock"},
+    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME},
+    [SUPERVISED_NODE] = {"node", "mobula-node", "node.sock"},
+    [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME},
+};
+
+enum { ARGUMENTS_MAX = 40, ARGUMENT_BYTES_MAX = 8192 };
+
+/* argv of fixed bounds. */
+struct arguments {
+    char *items[ARGUMENTS_MAX + 1];
+    int count;
+    char bytes[ARGUMENT_BYTES_MAX];
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void add(struct arguments *arguments, const char *format, ...)
+{
+    MOB_ASSERT(arguments->count < ARGUMENTS_MAX);
+    char *at = arguments->bytes + arguments->used;
+    size_t left = sizeof arguments->bytes - arguments->used;
+    va_list list;
+    va_start(list, format);
+    int length = vsnprintf(at, left, format, list);
+    va_end(list);
+    MOB_ASSERT(length >= 0 && (size_t)length < left); /* the bounds of the settings add up to less */
+    arguments->items[arguments->count++] = at;
+    arguments->items[arguments->count] = NULL;
+    arguments->used += (size_t)length + 1;
+}
+
+/* --name value, from the table. */
+static void add_setting(struct arguments *arguments, const struct mob_settings *settings, enum mob_setting id)
+{
+    add(arguments, "--%s", mob_setting_row(id)->name);
+    add(arguments, "%s", mob_setting_text(settings, id));
+}
+
+static void add_path(struct arguments *arguments, const char *flag, const char *directory, const char *name)
+{
+    add(arguments, "%s", flag);
+    add(arguments, "%s/%s", directory, name);
+}
+
+static void redis_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+{
+    add(arguments, "%s/" STATE_GCS_DIR_NAME "/redis.conf", supervisor->directory);
+}
+
+static void gcs_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+{
+    const char *directory = supervisor->directory;
+    add_path(arguments, "--socket", directory, STATE_GCS_SOCKET_NAME);
+    add_path(arguments, "--redis", directory, STATE_GCS_DIR_NAME "/redis.sock");
+    add_path(arguments, "--redis-dir", directory, STATE_GCS_DIR_NAME);
+    add(arguments, "--redis-user");
+    add(arguments, "mobula");
+    add_path(arguments, "--redis-password-file", directory, STATE_GCS_DIR_NAME "/redis.pass");
+}
+
+static void node_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+{
+    static const enum mob_setting passed[] = {MOB_SETTING_DIR, MOB_SETTING_SLOTS, MOB_SETTING_SEGMENT_BYTES,
+        MOB_SETTING_SPILL_DIR, MOB_SETTING_SPILL_QUOTA_BYTES, MOB_SETTING_BLOCKED_MAX,
+        MOB_SETTING_IDLE_REAP_MS};
+    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
+        add_setting(arguments, supervisor->settings, passed[i]);
+    if (mob_setting_text(supervisor->settings, MOB_SETTING_RESOURCES)[0] != '\0')
+        add_setting(arguments, supervisor->settings, MOB_SETTING_RESOURCES);
+    add_path(arguments, "--gcs-socket", supervisor->directory, STATE_GCS_SOCKET_NAME);
+    add_path(arguments, "--worker-binary", supervisor->binaries, "mobula-worker");
+}
+
+static void gateway_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+{
+    const char *directory = supervisor->directory;
+    add_setting(arguments, supervisor->settings, MOB_SETTING_DIR);
+    add(arguments, "--listen");
+    add(arguments, "%s", supervisor->listen);
+    add_path(arguments, "--node-socket", directory, "node.sock");
+    add_path(arguments, "--gcs-socket", directory, STATE_GCS_SOCKET_NAME);
+    add_path(arguments, "--token-file", directory, STATE_TOKEN_NAME);
+}
+
+const char *process_name(enum supervised which)
+{
+    return programs[which].name;
+}
+
+bool process_made_its_file(const struct process *process)
+{
+    char path[STATE_PATH_MAX];
+    struct stat st;
+    return stat(state_path(process->supervisor->directory, programs[process->which].made, path), &st) == 0 &&
+        (S_ISSOCK(st.st_mode) || st.st_size > 0);
+}
+
+void process_remove_its_file(const struct process *process)
+{
+    char path[STATE_PATH_MAX];
+    unlink(state_path(process->supervisor->directory, programs[process->which].made, path));
+}
+
+bool process_find_binary(
+    const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX])
+{
+    const char *binary = programs[which].binary;
+    if (which != SUPERVISED_REDIS) {
+        snprintf(path, STATE_PATH_MAX, "%s/%s", supervisor->binaries, binary);
+        return access(path, X_OK) == 0;
+    }
+    const char *at = getenv("PATH");
+    for (at = at ? at : "/usr/local/bin:/usr/bin:/bin"; at;
+         at = strchr(at, ':') ? strchr(at, ':') + 1 : NULL) {
+        size_t length = strcspn(at, ":");
+        snprintf(path, STATE_PATH_MAX, "%.*s/%s", (int)length, at, binary);
+        if (length > 0 && access(path, X_OK) == 0)
+            return true;
+    }
+    snprintf(path, STATE_PATH_MAX, "%s", binary);
+    return false;
+}
+
+/* In the child, between fork and exec: only async-signal-safe calls. */
+_Noreturn static void become(const char *path, char *const *argv, int output, pid_t parent)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    for (int number = 1; number < 32; number++)
+        signal(number, SIG_DFL);
+    setpgid(0, 0);
+    /* The parent may have died before this line: then nobody would send the signal. */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (getppid() != parent || null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0)
+        _exit(127);
+    close_range(3, ~0u, 0);
+    execv(path, argv);
+    static const char text[] = "cannot be executed\n";
+    ssize_t written = write(2, text, sizeof text - 1);
+    (void)written;
+    _exit(127);
+}
+
+enum mob_status process_spawn(struct process *process)
+{
+    struct supervisor *supervisor = process->supervisor;
+    char path[STATE_PATH_MAX];
+    struct arguments arguments = {.count = 0};
+    static void (*const fill[SUPERVISED_COUNT])(const struct supervisor *, struct arguments *) = {
+        [SUPERVISED_REDIS] = redis_arguments,
+        [SUPERVISED_GCS] = gcs_arguments,
+        [SUPERVISED_NODE] = node_arguments,
+        [SUPERVISED_GATEWAY] = gateway_arguments,
+    };
+    if (!process_find_binary(supervisor, process->which, path)) {
+        snprintf(process->last_line, sizeof process->last_line, "%.200s is not there", path);
+        return MOB_IO;
+    }
+    add(&arguments, "%s", path);
+    fill[process->which](supervisor, &arguments);
+    process_remove_its_file(process);
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0)
+        become(path, arguments.items, process->output_fd, parent);
+    if (pid < 0)
+        return MOB_IO;
+    setpgid(pid, pid); /* here too: whoever comes first */
+    process->pid = pid;
+    process->start_time = state_start_time(pid);
+    process->starts++;
+    process->started_ns = mob_now();
+    process->started_wall_ns = mob_wall_now();
+    return MOB_OK;
+}

@@ -1,0 +1,47 @@
+/* Every setting there is, once: the file, the environment, the flags and `mobula config` are all made from
+ * this table.
+ *
+ * A name is also its flag (--segment-bytes) and its variable (MOBULA_SEGMENT_BYTES). Defaults are texts, read
+ * like any other; those in <angle brackets> are worked out by settings.c from the machine or from other
+ * settings. Numbers carry their unit last in their name. Appending a row is all that a new setting needs.
+ */
+#ifndef MOB_COMMON_SETTINGS_SETTINGS_TABLE_H
+#define MOB_COMMON_SETTINGS_SETTINGS_TABLE_H
+
+#define MOB_KIB 1024ll
+#define MOB_MIB (1024 * MOB_KIB)
+#define MOB_GIB (1024 * MOB_MIB)
+#define MOB_TIB (1024 * MOB_GIB)
+
+/* X(ID, name, type, default, minimum, maximum, unit or choices, users, help) */
+#define MOB_SETTINGS_TABLE(X) \
+    X(DIR, "dir", PATH, "<home>/.mobula", 0, 0, "", ALL, "state directory of the cluster") \
+    X(LISTEN, "listen", TEXT, "127.0.0.1:0", 0, 0, "address:port", UP | GATEWAY, \
+        "where the gateway listens; port 0 takes a free one") \
+    X(SLOTS, "slots", NUMBER, "<cpus>", 1, 1024, "", UP | NODE, "tasks that run at once") \
+    X(RESOURCES, "resources", TEXT, "", 0, 0, "NAME=AMOUNT,...", UP | NODE, \
+        "what the node offers besides one CPU a slot, as GPU=2,camera=1") \
+    X(SEGMENT_BYTES, "segment-bytes", BYTES, "<30% of memory>", 8 * MOB_MIB, 64 * MOB_TIB, "", UP | NODE, \
+        "shared memory that holds the objects") \
+    X(SPILL_DIR, "spill-dir", PATH, "<dir>/spill", 0, 0, "", UP | NODE, \
+        "where objects go when memory is full") \
+    X(SPILL_QUOTA_BYTES, "spill-quota-bytes", BYTES, "16GiB", 0, 64 * MOB_TIB, "", UP | NODE, \
+        "most that the spill directory may hold; 0 = do not spill") \
+    X(BLOCKED_MAX, "blocked-max", NUMBER, "2048", 1, 65536, "", UP | NODE, \
+        "workers that may wait in get at once") \
+    X(IDLE_REAP_MS, "idle-reap-ms", MILLISECONDS, "60s", 10, 86400000, "", UP | NODE, \
+        "a worker that was idle for this long ends") \
+    X(GCS_DURABILITY, "gcs-durability", CHOICE, "everysec", 0, 0, "everysec|always|no", UP | GCS, \
+        "when an acknowledged write is on disk") \
+    X(GCS_SOFT_BYTES, "gcs-soft-bytes", BYTES, "<12% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
+        "control store memory at which new root tasks are refused (429)") \
+    X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
+        "control store memory at which everything new is refused") \
+    X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY, \
+        "how long lineage stays after its job ended") \
+    X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \
+    X(LOG_FILE_BYTES, "log-file-bytes", BYTES, "4MiB", 4 * MOB_KIB, MOB_GIB, "", UP, \
+        "size at which a process' log file is rotated") \
+    X(LOG_FILES, "log-files", NUMBER, "3", 1, 100, "", UP, "log files kept for each process")
+
+#endif
