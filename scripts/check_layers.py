@@ -46,7 +46,7 @@ MAY_INCLUDE = {
     "server/api": CLIENT + ["server/http", "server/auth", "server/events", "server/serve"],
     "server": CLIENT + [f"server/{part}" for part in SERVER_PARTS],
     # The supervisor writes Redis' configuration, which is gcs/shard's to know.
-    "cli": WIRE + ["common/settings", "gcs/client", "gcs/shard/redis_conf.h", "sdk/c"],
+    "cli": WIRE + ["common/settings", "gcs/client", "gcs/shard", "sdk/c"],
     # Outside of the walls: the public C API and nothing else.
     "examples": [],
     "rl": [],
