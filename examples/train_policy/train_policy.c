@@ -345,13 +345,14 @@ static enum mob_status train_policy(struct mob_call *call)
 MOB_MODULE("train_policy",
     MOB_FUNCTION("create_policy", create_policy, "i64 seed -> " POLICY),
     MOB_FUNCTION("update_policy", update_policy, POLICY " policy, " ROLLOUT "... rollouts -> " POLICY),
-    MOB_FUNCTION("train_policy", train_policy, "i64 seed, i64? iterations -> " POLICY ", json"),
-    {.name = "Simulator", .main = simulator_create, .signature = "i64 seed, i64 index",
+    MOB_FUNCTION("train_policy", train_policy, "i64 seed, i64? iterations -> (" POLICY " policy, json summary)"),
+    {.name = "Simulator", .main = simulator_create, .signature = "i64 seed, i64 index -> ()",
      .methods = MOB_METHODS(
          MOB_METHOD("rollout", rollout, POLICY " policy, i64 num_steps -> " ROLLOUT),
          MOB_METHOD("evaluate", evaluate, POLICY " policy, i64 episodes -> f64")),
      .destroy = free, .checkpoint = simulator_checkpoint, .restore = simulator_restore},
-    MOB_ACTOR_CLASS("CartpolePolicy", serve_create, POLICY " policy", free,
-        {.name = "infer", .main = infer, .signature = "tensor<f32>[n,4] observation -> tensor<f32>[n,2]",
+    MOB_ACTOR_CLASS("CartpolePolicy", serve_create, POLICY " policy -> ()", free,
+        {.name = "infer", .main = infer,
+         .signature = "tensor<f32>[n,4] observation -> tensor<f32>[n,2] probabilities",
          .flags = MOB_METHOD_READ_ONLY}))
 /* clang-format on */
