@@ -1,9 +1,10 @@
-/* The node's shared segment: clients, rings, doorbells, object table, arena (ARCHITECTURE "The node's shared segment").
+/* The node's shared segment: clients, rings, doorbells, object table, arena (ARCHITECTURE "The node's shared
+ * segment").
  *
- * One memfd per node. The node creates it (mob_store_create) and is the only one that evicts, spills, frees and cleans
- * up; clients (workers, drivers, the gateway) map it (mob_store_attach) and create, seal, get and release local objects
- * themselves, without a message to anyone. A client may die at any instruction and may write any bytes anywhere: the
- * node copies, range-checks, then uses, and never waits for a client.
+ * One memfd per node. The node creates it (mob_store_create) and is the only one that evicts, spills, frees
+ * and cleans up; clients (workers, drivers, the gateway) map it (mob_store_attach) and create, seal, get and
+ * release local objects themselves, without a message to anyone. A client may die at any instruction and may
+ * write any bytes anywhere: the node copies, range-checks, then uses, and never waits for a client.
  *
  * Thread rules: a `struct mob_store` (node side) and a `struct mob_store_client` belong to one thread each.
  */
@@ -14,16 +15,16 @@
 
 #define MOB_SEGMENT_VERSION 1
 #define MOB_STORE_CLIENTS_MAX 4094u
-#define MOB_OBJECT_INLINE_MAX 16u /* values up to this size live inside the 64-byte table entry (tune it) */
+#define MOB_OBJECT_INLINE_MAX 24u /* values up to this size live inside the 64-byte table entry */
 
-struct mob_store;        /* node side */
+struct mob_store; /* node side */
 struct mob_store_client; /* client side */
 
 struct mob_store_options {
     size_t struct_size;
-    uint64_t segment_bytes;  /* 0 = 30 % of memory */
+    uint64_t segment_bytes; /* 0 = 30 % of memory */
     uint32_t object_entries; /* table capacity, power of two; 0 = derived from segment_bytes */
-    const char *spill_dir;   /* NULL = no spilling */
+    const char *spill_dir; /* NULL = no spilling */
     uint64_t spill_quota_bytes;
     uint64_t incarnation;
     struct mob_cluster_id cluster;
@@ -31,41 +32,52 @@ struct mob_store_options {
 };
 
 /* ---- node side: life ---- */
-MOB_MUST_USE enum mob_status mob_store_create(const struct mob_store_options *options, struct mob_store **store_out);
+MOB_MUST_USE enum mob_status mob_store_create(
+    const struct mob_store_options *options, struct mob_store **store_out);
 void mob_store_destroy(struct mob_store *store);
-int mob_store_memfd(const struct mob_store *store);   /* pass to clients (SCM_RIGHTS); sealed against shrinking */
-int mob_store_eventfd(const struct mob_store *store); /* clients write it only after the node announced sleep */
+int mob_store_memfd(
+    const struct mob_store *store); /* pass to clients (SCM_RIGHTS); sealed against shrinking */
+int mob_store_eventfd(
+    const struct mob_store *store); /* clients write it only after the node announced sleep */
 
 /* ---- node side: clients ---- */
 enum mob_client_kind { MOB_CLIENT_WORKER = 1, MOB_CLIENT_DRIVER = 2, MOB_CLIENT_GATEWAY = 3 };
 struct mob_client_options {
     enum mob_client_kind kind;
-    uint32_t out_ring_bytes, in_ring_bytes; /* powers of two; 0 = 64 KiB for workers, 4 MiB for others */
-    uint32_t pins_max;                      /* 0 = 256 for workers, 4096 for others */
+    /* Powers of two. A record takes at most half of its ring, so that it fits at any position. 0 = out 256
+     * KiB and in 128 KiB for workers (out then holds the largest record), 4 MiB for others. */
+    uint32_t out_ring_bytes, in_ring_bytes;
+    uint32_t pins_max; /* 0 = 256 for workers, 4096 for others */
 };
-/* Reserve a slot and its rings; `slot_out` goes to the client, which attaches with it. MOB_QUEUE_FULL, MOB_STORE_FULL. */
-MOB_MUST_USE enum mob_status mob_store_client_open(struct mob_store *store, const struct mob_client_options *options,
-                                                   uint32_t *slot_out);
-/* After the client's process has ended and its outbound ring was drained by mob_store_next: abort its unsealed
- * objects, drop its pins, take back its slabs and rings. Objects named in published completions must have been sealed
- * before (mob_store_seal_published). Idempotent per slot. */
+/* Reserve a slot and its rings; `slot_out` goes to the client, which attaches with it. MOB_QUEUE_FULL,
+ * MOB_STORE_FULL. */
+MOB_MUST_USE enum mob_status mob_store_client_open(
+    struct mob_store *store, const struct mob_client_options *options, uint32_t *slot_out);
+/* The client's process has ended: its ring joins the next pass whether or not it got to say so. */
+void mob_store_client_ended(struct mob_store *store, uint32_t slot);
+/* After the client's process has ended (mob_store_client_ended) and its outbound ring was drained by
+ * mob_store_next: abort its unsealed objects, drop its pins, take back its slabs and rings. Objects named in
+ * published completions must have been sealed before (mob_store_seal_published). Idempotent per slot. */
 void mob_store_client_close(struct mob_store *store, uint32_t slot);
 
 /* ---- node side: the pass (tickets) ---- */
 /* Start a pass: reads the ticket counter, then notices which rings have news. */
 void mob_store_pass_begin(struct mob_store *store);
-/* Next outbound record with a ticket at or below the pass' counter, in ticket order over all rings. The record is
- * copied or range-checked; `record_out` (header) and `body_out` stay valid until the next call. false = none left.
- * A ring whose bytes do not parse is reported once through *damaged_slot_out (else UINT32_MAX): end that client. */
+/* Next outbound record with a ticket at or below the pass' counter, in ticket order over all rings. The
+ * record is copied or range-checked; `record_out` (header) and `body_out` stay valid until the next call.
+ * false = none left. A ring whose bytes do not parse is reported once through *damaged_slot_out (else
+ * UINT32_MAX), with true or false as the other rings have it: end that client. */
 bool mob_store_next(struct mob_store *store, uint32_t *slot_out, struct mob_record *record_out,
-                    const uint8_t **body_out, uint32_t *damaged_slot_out);
-/* Release ring space up to the last record taken from it. Workers: at once, at the end of a pass. Drivers: their slots
- * stay until the log position that holds them is acknowledged; the node then calls mob_store_ack. */
+    const uint8_t **body_out, uint32_t *damaged_slot_out);
+/* Release ring space up to the last record taken from it. Workers: at once, at the end of a pass. Drivers:
+ * their slots stay until the log position that holds them is acknowledged; the node then calls mob_store_ack.
+ */
 void mob_store_pass_end(struct mob_store *store);
 /* Ring position behind the last record taken from `slot`; note it per log block, give it to mob_store_ack. */
 uint64_t mob_store_taken(const struct mob_store *store, uint32_t slot);
 void mob_store_ack(struct mob_store *store, uint32_t slot, uint64_t position);
-/* Is there anything unread? Cheap. Used for the sleep protocol: announce, check again, sleep on the eventfd. */
+/* Is there anything unread? Cheap. Used for the sleep protocol: announce, check again, sleep on the eventfd.
+ */
 bool mob_store_has_news(struct mob_store *store);
 void mob_store_announce_sleep(struct mob_store *store);
 void mob_store_announce_awake(struct mob_store *store);
@@ -74,10 +86,16 @@ void mob_store_announce_awake(struct mob_store *store);
 /* Room in the client's inbound ring for a body of this size? */
 bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_bytes);
 /* Reserve, fill `body` in place, then flush publishes everything reserved and wakes the client if it sleeps.
- * NULL = no room now (the node keeps the notice; a driver that does not read stops being served, nobody else). */
-void *mob_store_in_reserve(struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux,
-                           uint32_t body_bytes);
+ * NULL = no room now (the node keeps the notice; a driver that does not read stops being served, nobody
+ * else). */
+void *mob_store_in_reserve(
+    struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
 void mob_store_in_flush(struct mob_store *store, uint32_t slot);
+/* The client wrote an impossible cursor; its rings are no longer served. End it. */
+bool mob_store_client_damaged(const struct mob_store *store, uint32_t slot);
+/* Words that only the node writes, or that only grow, were changed by a client: end all clients, start a
+ * fresh segment. */
+bool mob_store_damaged(const struct mob_store *store);
 
 /* ---- node side: objects ---- */
 struct mob_object_info {
@@ -87,99 +105,125 @@ struct mob_object_info {
     struct mob_hash128 hash;
     uint32_t slot_owner; /* client slot that made it */
 };
-bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, struct mob_object_info *info_out);
-/* Borrow the bytes of a sealed object for as long as the pass lasts (node thread is the only evictor). Restores from
- * spill if needed only when `restore`. MOB_NOT_FOUND, MOB_NOT_READY. */
-MOB_MUST_USE enum mob_status mob_store_object_bytes(struct mob_store *store, struct mob_object_id id, bool restore,
-                                                    enum mob_value_type *type_out, const uint8_t **bytes_out,
-                                                    uint64_t *size_out);
-/* The node makes an object itself (results restored from the GCS, error values, HTTP puts through it). EXISTS if there. */
+bool mob_store_object_info(
+    struct mob_store *store, struct mob_object_id id, struct mob_object_info *info_out);
+/* Borrow the bytes of a sealed object for as long as the pass lasts (node thread is the only evictor).
+ * Restores from spill if needed only when `restore`. MOB_NOT_FOUND, MOB_NOT_READY. */
+MOB_MUST_USE enum mob_status mob_store_object_bytes(struct mob_store *store, struct mob_object_id id,
+    bool restore, enum mob_value_type *type_out, const uint8_t **bytes_out, uint64_t *size_out);
+/* The node makes an object itself (results restored from the GCS, error values, HTTP puts through it). EXISTS
+ * if there. */
 MOB_MUST_USE enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_id id,
-                                                  enum mob_value_type type, bool small, const void *bytes,
-                                                  uint64_t size);
+    enum mob_value_type type, bool small, const void *bytes, uint64_t size);
 /* Seal what a dead or slow worker published in a completion (either side may; compare-and-set). */
 enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id);
-/* The object's lineage is acknowledged: may now be evicted (small: dropped; large: spilled before it is dropped unless
- * `remakeable`). Cheap hint per object; called for each acknowledged result. */
+/* The object's lineage is acknowledged: may now be evicted (small: dropped; large: spilled before it is
+ * dropped unless `remakeable`). Cheap hint per object; called for each acknowledged result. */
 void mob_store_object_committed(struct mob_store *store, struct mob_object_id id, bool remakeable);
-void mob_store_object_keep(struct mob_store *store, struct mob_object_id id, bool keep); /* no eviction while kept */
+void mob_store_object_keep(
+    struct mob_store *store, struct mob_object_id id, bool keep); /* no eviction while kept */
 enum mob_status mob_store_object_delete(struct mob_store *store, struct mob_object_id id); /* when unpinned */
-/* Make room: evict LRU, then spill. *free_out = bytes that can be allocated in one piece now. Typed MOB_STORE_FULL or
- * MOB_DISK_FULL. */
+/* Make room: evict LRU, then spill. *free_out = bytes that can be allocated in one piece now. Typed
+ * MOB_STORE_FULL or MOB_DISK_FULL. */
 MOB_MUST_USE enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uint64_t *free_out);
-/* Background work in small steps (sweep of committed released entries when the table passes its fill mark, spill
- * writes, hashes of large objects); call when a pass has time. Returns whether more is left. */
+/* Hash the content of a sealed full object later, in steps of mob_store_maintain (values over 1 MiB, whose
+ * creator did not). The hash also goes into the value's header. MOB_NOT_FOUND, MOB_NOT_READY, MOB_QUEUE_FULL.
+ */
+MOB_MUST_USE enum mob_status mob_store_hash_later(struct mob_store *store, struct mob_object_id id);
+/* Results of the above, each once. false = none now. */
+bool mob_store_next_hash(struct mob_store *store, struct mob_object_id *id_out, struct mob_hash128 *hash_out);
+/* Background work in small steps (sweep of committed released entries when the table passes its fill mark,
+ * spill writes, hashes of large objects); call when a pass has time. Returns whether more is left. */
 bool mob_store_maintain(struct mob_store *store, int64_t budget_ns);
 
 struct mob_store_stats {
-    uint64_t segment_bytes, warm_bytes, arena_used_bytes, arena_free_bytes, object_entries, objects, objects_inline;
+    uint64_t segment_bytes, warm_bytes, arena_used_bytes, arena_free_bytes, object_entries, objects,
+        objects_inline;
     uint64_t spilled_objects, spilled_bytes, spill_quota_bytes, evictions, restores, pins;
     uint32_t clients;
 };
 void mob_store_stats(struct mob_store *store, struct mob_store_stats *stats_out);
-/* Invariants over the whole segment (tests, and after a client died): no leaked pin, block, entry, ring slot. Returns
- * NULL or a description of the first violation (static buffer). */
+/* The numbers behind the last MOB_STORE_FULL or MOB_DISK_FULL, for the error's text. */
+struct mob_store_full {
+    uint64_t needed_bytes, arena_bytes, free_bytes, largest_free_bytes, pinned_bytes, spilled_bytes,
+        spill_quota_bytes;
+    uint32_t entries, entries_used;
+};
+void mob_store_full_details(struct mob_store *store, struct mob_store_full *details_out);
+/* Invariants over the whole segment, while its clients rest (tests, and after a client died): no leaked pin,
+ * block, entry, ring slot. Returns NULL or a description of the first violation (static buffer). */
 const char *mob_store_check(struct mob_store *store);
 
 /* ---- client side ---- */
 /* Map the segment. `slot` from the node. MOB_VERSION names both versions. */
-MOB_MUST_USE enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct mob_store_client **out);
+MOB_MUST_USE enum mob_status mob_store_attach(
+    int memfd, int eventfd, uint32_t slot, struct mob_store_client **out);
 void mob_store_detach(struct mob_store_client *client);
 uint64_t mob_store_client_incarnation(const struct mob_store_client *client);
 
-/* Publish one outbound record (ticket taken inside, eventfd written if the node announced sleep). The body may be given
- * in up to three pieces. MOB_AGAIN = ring full: wait on the doorbell, try again. */
+/* Publish one outbound record (ticket taken inside, eventfd written if the node announced sleep). The body
+ * may be given in up to three pieces. MOB_AGAIN = ring full: wait on the doorbell, try again. */
 struct mob_piece {
     const void *bytes;
     uint32_t length;
 };
 MOB_MUST_USE enum mob_status mob_store_publish(struct mob_store_client *client, uint8_t type, uint8_t flags,
-                                               uint16_t aux, const struct mob_piece *pieces, int piece_count);
-/* Faster form: reserve in place, then commit. Exactly one reservation at a time. */
+    uint16_t aux, const struct mob_piece *pieces, int piece_count);
+/* Faster form: reserve in place, then commit. Exactly one reservation at a time. NULL: ring full. */
 void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes);
-void mob_store_out_commit(struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux,
-                          uint32_t body_bytes);
-/* Ring positions of what was published and what the node has acknowledged (drivers resend the rest elsewhere). */
+void mob_store_out_commit(
+    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
+/* A batch: as commit, but nothing is visible yet; flush gives all staged records one ticket and publishes
+ * them. A commit flushes what is staged with it. Never hold staged records while waiting. */
+void mob_store_out_stage(
+    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
+void mob_store_out_flush(struct mob_store_client *client);
+/* Ring positions of what was published and what the node has acknowledged (drivers resend the rest
+ * elsewhere). */
 uint64_t mob_store_out_published(const struct mob_store_client *client);
 uint64_t mob_store_out_acked(const struct mob_store_client *client);
 /* Walk own unacknowledged records (after the node died); *at starts at mob_store_out_acked(). */
-bool mob_store_out_unacked(struct mob_store_client *client, uint64_t *at, struct mob_record *record_out,
-                           const uint8_t **body_out);
+bool mob_store_out_unacked(
+    struct mob_store_client *client, uint64_t *at, struct mob_record *record_out, const uint8_t **body_out);
 
 /* Next inbound record; the body stays valid until mob_store_in_pop. NULL = none now. */
 const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out);
 void mob_store_in_pop(struct mob_store_client *client);
-/* Release consumed space later than pop: pop advances a private cursor, release publishes it to the node. A worker
- * releases a task's record only after its completion is published. */
+/* Release consumed space later than pop: pop advances a private cursor, release publishes it to the node. A
+ * worker releases a task's record only after its completion is published. */
 void mob_store_in_release(struct mob_store_client *client);
-/* Poll, about 20 sched_yield, announce, futex on the doorbell; until an inbound record or ring space comes or the
- * monotonic deadline passes. MOB_OK, MOB_TIMEOUT. `node_alive` is polled each 100 ms at most while asleep (NULL ok);
- * when it gives false: MOB_UNAVAILABLE. */
-enum mob_status mob_store_sleep(struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *),
-                                void *arg);
+/* Poll, about 20 sched_yield, announce, futex on the doorbell; until an inbound record or ring space comes or
+ * the monotonic deadline passes. MOB_OK, MOB_TIMEOUT. `node_alive` is polled each 100 ms at most while asleep
+ * (NULL ok); when it gives false: MOB_UNAVAILABLE. */
+enum mob_status mob_store_sleep(
+    struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg);
+/* The same, but inbound records wake it only when `records` of them are there unread: whoever waits for many
+ * results is not woken for each (O(1) a completion). */
+enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
+    bool (*node_alive)(void *), void *arg);
 
-/* Objects. create -> fill -> publish what explains it -> seal. Small values (<= MOB_OBJECT_INLINE_MAX) go into the
- * entry: put_small does create + fill, still unsealed. MOB_EXISTS: someone made it already (fine for replays).
- * MOB_STORE_FULL with *needed*: ask the node (MOB_REQ_SPACE), then try again. */
+/* Objects. create -> fill -> publish what explains it -> seal. Small values (<= MOB_OBJECT_INLINE_MAX) go
+ * into the entry: put_small does create + fill, still unsealed. MOB_EXISTS: someone made it already (fine for
+ * replays). MOB_STORE_FULL: ask the node (MOB_REQ_SPACE), then try again. */
 struct mob_object_ref {
     uint32_t entry;
     uint32_t generation;
+    uint32_t journal; /* of a pin: its slot in the client's journal */
 };
 MOB_MUST_USE enum mob_status mob_store_put_small(struct mob_store_client *client, struct mob_object_id id,
-                                                 enum mob_value_type type, const void *payload, uint32_t bytes,
-                                                 struct mob_object_ref *ref_out);
+    enum mob_value_type type, const void *payload, uint32_t bytes, struct mob_object_ref *ref_out);
 /* `size` bytes for a full value (header included), 64-byte aligned. */
 MOB_MUST_USE enum mob_status mob_store_object_create(struct mob_store_client *client, struct mob_object_id id,
-                                                     uint64_t size, struct mob_object_ref *ref_out, void **bytes_out);
+    uint64_t size, struct mob_object_ref *ref_out, void **bytes_out);
 void mob_store_object_abort(struct mob_store_client *client, struct mob_object_ref ref);
 enum mob_status mob_store_object_seal(struct mob_store_client *client, struct mob_object_ref ref);
-/* Small: copied into `small` (MOB_OBJECT_INLINE_MAX bytes), pin_out->entry = UINT32_MAX. Full: pinned; `*bytes_out` is
- * valid until mob_store_object_release. MOB_NOT_FOUND (never made here, evicted or spilled: MOB_REQ_FETCH), MOB_NOT_READY
- * (exists, not sealed), MOB_QUEUE_FULL (too many pins). With `committed_only` an uncommitted object is MOB_NOT_READY. */
+/* Small: copied into `small` (MOB_OBJECT_INLINE_MAX bytes), pin_out->entry = UINT32_MAX. Full: pinned;
+ * `*bytes_out` is valid until mob_store_object_release. MOB_NOT_FOUND (never made here, evicted or spilled:
+ * MOB_REQ_FETCH), MOB_NOT_READY (exists, not sealed), MOB_QUEUE_FULL (too many pins). With `committed_only`
+ * an uncommitted object is MOB_NOT_READY. */
 MOB_MUST_USE enum mob_status mob_store_object_get(struct mob_store_client *client, struct mob_object_id id,
-                                                  bool committed_only, enum mob_value_type *type_out, void *small,
-                                                  const void **bytes_out, uint64_t *size_out,
-                                                  struct mob_object_ref *pin_out);
+    bool committed_only, enum mob_value_type *type_out, void *small, const void **bytes_out,
+    uint64_t *size_out, struct mob_object_ref *pin_out);
 void mob_store_object_release(struct mob_store_client *client, struct mob_object_ref pin);
 
 #endif

@@ -1,0 +1,280 @@
+/* Client side: mapping the segment, and the rings. */
+#include "runtime/store/store_internal.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+
+static enum mob_status check_header(const struct mob_seg_header *header, uint64_t bytes)
+{
+    if (header->magic != MOB_SEGMENT_MAGIC) {
+        MOB_LOG_ERROR("store", "not_a_segment", "magic=%llx", (unsigned long long)header->magic);
+        return MOB_CORRUPT;
+    }
+    if (header->version != MOB_SEGMENT_VERSION) {
+        MOB_LOG_ERROR(
+            "store", "segment_version", "segment=%u supported=%u", header->version, MOB_SEGMENT_VERSION);
+        return MOB_VERSION;
+    }
+    return header->segment_bytes == bytes ? MOB_OK : MOB_CORRUPT;
+}
+
+static bool inside(const struct mob_view *view, uint64_t offset, uint64_t bytes)
+{
+    return offset >= view->arena_offset && offset <= view->bytes && bytes <= view->bytes - offset;
+}
+
+static bool power_of_two(uint32_t n)
+{
+    return n != 0 && (n & (n - 1)) == 0;
+}
+
+/* Take the slot's numbers out of the segment, once, checked. */
+static enum mob_status open_slot(struct mob_store_client *client)
+{
+    struct mob_seg_client *shared = client->shared;
+    const struct mob_view *view = &client->view;
+    uint32_t out_bytes = MOB_SEG_LOAD(&shared->out_bytes), in_bytes = MOB_SEG_LOAD(&shared->in_bytes);
+    uint64_t out_offset = MOB_SEG_LOAD(&shared->out_offset), in_offset = MOB_SEG_LOAD(&shared->in_offset);
+    uint64_t pins_offset = MOB_SEG_LOAD(&shared->pins_offset);
+    client->pins_max = MOB_SEG_LOAD(&shared->pins_max);
+    if (MOB_SEG_LOAD(&shared->kind) == 0 || !power_of_two(out_bytes) || !power_of_two(in_bytes) ||
+        !inside(view, out_offset, out_bytes) || !inside(view, in_offset, in_bytes) ||
+        !inside(view, pins_offset, (uint64_t)client->pins_max * sizeof(struct mob_seg_pin)))
+        return MOB_INVALID;
+    client->pins = (struct mob_seg_pin *)(view->base + pins_offset);
+    uint64_t out_head = MOB_SEG_LOAD(&shared->out_head);
+    client->out = (struct mob_ring_writer){
+        .bytes = view->base + out_offset,
+        .size = out_bytes,
+        .head = out_head,
+        .flushed = out_head,
+        .released = MOB_SEG_LOAD(&shared->out_released),
+    };
+    client->staged_from = out_head;
+    client->in = (struct mob_ring_reader){
+        .bytes = view->base + in_offset,
+        .size = in_bytes,
+        .taken = MOB_SEG_LOAD(&shared->in_released),
+    };
+    client->in.head = client->in.taken;
+    client->pin_stack = malloc(((size_t)client->pins_max + 1) * sizeof *client->pin_stack);
+    if (!client->pin_stack)
+        return MOB_NO_MEMORY;
+    for (uint32_t i = 0; i < client->pins_max; i++)
+        client->pin_stack[i] = client->pins_max - 1 - i; /* slot 0 on top */
+    client->pins_free = client->pins_max;
+    return MOB_OK;
+}
+
+enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct mob_store_client **out)
+{
+    struct stat stat;
+    if (fstat(memfd, &stat) != 0 || stat.st_size < (off_t)sizeof(struct mob_seg_header))
+        return MOB_INVALID;
+    uint64_t bytes = (uint64_t)stat.st_size;
+    struct mob_store_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return MOB_NO_MEMORY;
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    enum mob_status status = MOB_NO_MEMORY;
+    if (base == MAP_FAILED)
+        goto err_free;
+    const struct mob_seg_header *header = base;
+    status = check_header(header, bytes);
+    if (status != MOB_OK)
+        goto err_unmap;
+    status = MOB_CORRUPT;
+    if (!mob_view_layout(&client->view, base, bytes, header->clients_max, header->entries) ||
+        client->view.units != header->units)
+        goto err_unmap;
+    status = MOB_INVALID;
+    if (slot >= client->view.clients_max)
+        goto err_unmap;
+    client->slot = slot;
+    client->eventfd = eventfd;
+    client->incarnation = header->incarnation;
+    client->shared = &client->view.clients[slot];
+    status = open_slot(client);
+    if (status != MOB_OK)
+        goto err_unmap;
+    mob_arena_user_init(&client->arena, &client->view, slot, client->shared);
+    client->table = (struct mob_table_user){.view = &client->view, .arena = &client->arena, .owner = slot};
+    *out = client;
+    return MOB_OK;
+err_unmap:
+    munmap(base, bytes);
+err_free:
+    free(client);
+    return status;
+}
+
+void mob_store_detach(struct mob_store_client *client)
+{
+    if (!client)
+        return;
+    mob_arena_user_fini(&client->arena);
+    munmap(client->view.base, client->view.bytes);
+    free(client->pin_stack);
+    free(client);
+}
+
+uint64_t mob_store_client_incarnation(const struct mob_store_client *client)
+{
+    return client->incarnation;
+}
+
+/* ---- outbound ---- */
+
+static void publish_to(struct mob_store_client *client, uint64_t head)
+{
+    client->out.flushed = head;
+    client->staged_from = head;
+    struct mob_seg_header *header = client->view.header;
+    /* The exchange orders the cursor before both looks below: pass.c and doorbell.c say why that is enough.
+     */
+    MOB_SEG_XCHG(&client->shared->out_head, head);
+    uint64_t bit = 1ull << (client->slot % 64);
+    if ((MOB_SEG_LOAD_SC(&header->dirty[client->slot / 64]) & bit) == 0)
+        MOB_SEG_OR(&header->dirty[client->slot / 64], bit);
+    if (MOB_SEG_LOAD_SC(&header->node_sleeps) != 0 && MOB_SEG_XCHG(&header->node_sleeps, 0) == 1) {
+        uint64_t one = 1;
+        ssize_t n = write(client->eventfd, &one, sizeof one);
+        (void)n; /* its counter is full: then it is awake already */
+    }
+}
+
+static uint64_t take_ticket(struct mob_store_client *client)
+{
+    return MOB_SEG_ADD(&client->view.header->ticket, 1) + 1;
+}
+
+void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes)
+{
+    void *body = mob_ring_reserve(&client->out, &client->shared->out_released, body_bytes);
+    if (!body)
+        client->want_space = true;
+    return body;
+}
+
+void mob_store_out_stage(
+    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
+{
+    mob_ring_commit(&client->out, type, flags, aux, body_bytes, 0);
+}
+
+/* Staged records get the ticket that was taken when the last of them was complete. */
+static void stamp_staged(struct mob_store_client *client, uint64_t end, uint64_t ticket)
+{
+    const struct mob_ring_writer *ring = &client->out;
+    for (uint64_t at = client->staged_from; at < end;) {
+        uint8_t *header = ring->bytes + (at & (ring->size - 1));
+        uint32_t bytes;
+        memcpy(&bytes, header + offsetof(struct mob_record, bytes), sizeof bytes);
+        uint8_t type;
+        memcpy(&type, header + offsetof(struct mob_record, type), sizeof type);
+        if (bytes < 8 || bytes > end - at)
+            return; /* somebody wrote into our ring; the node will find it damaged */
+        if (type != MOB_REC_PAD)
+            MOB_SEG_COPY(header + offsetof(struct mob_record, ticket), &ticket, sizeof ticket);
+        at += bytes;
+    }
+}
+
+void mob_store_out_flush(struct mob_store_client *client)
+{
+    if (client->staged_from == client->out.head)
+        return;
+    stamp_staged(client, client->out.head, take_ticket(client));
+    publish_to(client, client->out.head);
+}
+
+void mob_store_out_commit(
+    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
+{
+    if (client->staged_from != client->out.head) {
+        mob_store_out_stage(client, type, flags, aux, body_bytes);
+        mob_store_out_flush(client);
+        return;
+    }
+    /* The body is complete; only now the ticket. */
+    mob_ring_commit(&client->out, type, flags, aux, body_bytes, take_ticket(client));
+    publish_to(client, client->out.head);
+}
+
+enum mob_status mob_store_publish(struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux,
+    const struct mob_piece *pieces, int piece_count)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < piece_count; i++)
+        bytes += pieces[i].length;
+    if (bytes + sizeof(struct mob_record) > MOB_RECORD_MAX ||
+        bytes + sizeof(struct mob_record) > client->out.size / 2)
+        return MOB_TOO_LARGE;
+    uint8_t *body = mob_store_out_reserve(client, (uint32_t)bytes);
+    if (!body)
+        return MOB_AGAIN;
+    for (int i = 0; i < piece_count; i++) {
+        if (pieces[i].length > 0)
+            MOB_SEG_COPY(body, pieces[i].bytes, pieces[i].length);
+        body += pieces[i].length;
+    }
+    mob_store_out_commit(client, type, flags, aux, (uint32_t)bytes);
+    return MOB_OK;
+}
+
+uint64_t mob_store_out_published(const struct mob_store_client *client)
+{
+    return client->out.flushed;
+}
+
+uint64_t mob_store_out_acked(const struct mob_store_client *client)
+{
+    return MOB_SEG_LOAD(&client->shared->out_released);
+}
+
+bool mob_store_out_unacked(
+    struct mob_store_client *client, uint64_t *at, struct mob_record *record_out, const uint8_t **body_out)
+{
+    struct mob_ring_reader reader = {
+        .bytes = client->out.bytes, .size = client->out.size, .taken = *at, .head = client->out.flushed};
+    if (*at > reader.head || reader.head - *at > reader.size ||
+        mob_ring_peek(&reader, record_out) != MOB_RING_RECORD)
+        return false;
+    *body_out = reader.bytes + (reader.taken & (reader.size - 1)) + sizeof(struct mob_record);
+    *at = reader.taken + record_out->bytes;
+    return true;
+}
+
+/* ---- inbound ---- */
+
+const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out)
+{
+    struct mob_ring_reader *ring = &client->in;
+    if (ring->taken == ring->head) {
+        uint64_t head = MOB_SEG_LOAD(&client->shared->in_head);
+        if (head < ring->head || head - ring->taken > ring->size || head % 8 != 0)
+            return NULL;
+        ring->head = head;
+    }
+    if (mob_ring_peek(ring, record_out) != MOB_RING_RECORD)
+        return NULL;
+    return ring->bytes + (ring->taken & (ring->size - 1)) + sizeof(struct mob_record);
+}
+
+void mob_store_in_pop(struct mob_store_client *client)
+{
+    struct mob_record record;
+    if (mob_ring_peek(&client->in, &record) != MOB_RING_RECORD)
+        return;
+    client->in.taken += record.bytes;
+    client->in_popped++;
+}
+
+void mob_store_in_release(struct mob_store_client *client)
+{
+    MOB_SEG_STORE(&client->shared->in_released, client->in.taken);
+}

@@ -1,0 +1,116 @@
+/* Sleeping without lost wake-ups.
+ *
+ * Both directions are the same argument. The sleeper stores "asleep", then looks at the news once more, then
+ * sleeps; the other side stores the news, then looks at "asleep". All four are sequentially consistent, so in
+ * their single total order either the sleeper's second look comes after the news (it does not sleep), or the
+ * news come after that look, so after "asleep" was stored, and the other side sees it and wakes. Between the
+ * sleeper's look and the moment it really sleeps, the wake-up is kept: the node's by the eventfd's counter, a
+ * client's by the futex word, which the waker changes and which the sleeper read before it announced.
+ *
+ * Who wakes resets "asleep", so of many wakers one pays for the system call.
+ */
+#include "runtime/store/store_internal.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+enum { YIELDS = 20 };
+static const int64_t alive_check_ns = 100 * MOB_MS;
+
+void mob_bell_ring(struct mob_seg_client *client, uint32_t kinds)
+{
+    uint32_t asleep = MOB_SEG_LOAD_SC(&client->asleep) & kinds;
+    if (asleep == 0)
+        return;
+    if (asleep == MOB_ASLEEP_RECORDS && MOB_SEG_LOAD(&client->posted) < MOB_SEG_LOAD(&client->wake_at))
+        return;
+    if (MOB_SEG_XCHG(&client->asleep, 0) == 0)
+        return;
+    MOB_SEG_ADD(&client->bell, 1);
+    syscall(SYS_futex, &client->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
+static void futex_wait(struct mob_seg_client *client, uint32_t seen, int64_t timeout_ns)
+{
+    struct timespec timeout = {.tv_sec = timeout_ns / MOB_SEC, .tv_nsec = timeout_ns % MOB_SEC};
+    syscall(SYS_futex, &client->bell, FUTEX_WAIT, seen, &timeout, NULL, 0);
+}
+
+static bool has_news(struct mob_store_client *client, uint64_t records)
+{
+    struct mob_seg_client *shared = client->shared;
+    if (client->want_space && MOB_SEG_LOAD_SC(&shared->out_released) != client->out.released) {
+        client->want_space = false;
+        return true;
+    }
+    if (MOB_SEG_LOAD_SC(&shared->in_head) == client->in.taken)
+        return false;
+    return records <= 1 || MOB_SEG_LOAD(&shared->posted) - client->in_popped >= records;
+}
+
+enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
+    bool (*node_alive)(void *), void *arg)
+{
+    struct mob_seg_client *shared = client->shared;
+    for (int i = 0; i < YIELDS; i++) {
+        if (has_news(client, records))
+            return MOB_OK;
+        sched_yield();
+    }
+    for (;;) {
+        uint32_t seen = MOB_SEG_LOAD(&shared->bell);
+        uint32_t kinds = MOB_ASLEEP_RECORDS | (client->want_space ? MOB_ASLEEP_SPACE : 0u);
+        MOB_SEG_STORE(&shared->wake_at, records <= 1 ? 0 : client->in_popped + records);
+        MOB_SEG_XCHG(&shared->asleep, kinds);
+        int64_t left = 0;
+        bool news = has_news(client, records);
+        if (!news) {
+            left = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
+            if (left > 0)
+                futex_wait(shared, seen, left < alive_check_ns ? left : alive_check_ns);
+        }
+        MOB_SEG_STORE(&shared->asleep, 0);
+        if (news || has_news(client, records))
+            return MOB_OK;
+        if (left <= 0 || (deadline_ns != INT64_MAX && mob_now() >= deadline_ns))
+            return MOB_TIMEOUT;
+        if (node_alive && !node_alive(arg))
+            return MOB_UNAVAILABLE;
+    }
+}
+
+enum mob_status mob_store_sleep(
+    struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg)
+{
+    return mob_store_sleep_for(client, 1, deadline_ns, node_alive, arg);
+}
+
+/* ---- node side ---- */
+
+bool mob_store_has_news(struct mob_store *store)
+{
+    uint32_t words = (store->clients_top + 63) / 64;
+    for (uint32_t i = 0; i < words; i++)
+        if (store->pending[i] != 0 || MOB_SEG_LOAD_SC(&store->view.header->dirty[i]) != 0)
+            return true;
+    return false;
+}
+
+void mob_store_announce_sleep(struct mob_store *store)
+{
+    MOB_SEG_XCHG(&store->view.header->node_sleeps, 1);
+}
+
+void mob_store_announce_awake(struct mob_store *store)
+{
+    if (MOB_SEG_XCHG(&store->view.header->node_sleeps, 0) == 1)
+        return;
+    uint64_t wakes; /* a client reset it and wrote, or is about to: then the next sleep ends early, once */
+    ssize_t n = read(store->eventfd, &wakes, sizeof wakes);
+    (void)n;
+}

@@ -1,0 +1,346 @@
+/* Making room: the sweep of committed small objects, and eviction of large ones, oldest first.
+ *
+ * A full object goes in three steps: its tag becomes EVICT_*, all pin journals are looked through
+ * (client_object.c says why no pin is missed), and what is pinned gets its tag back. Many victims share one
+ * look. Inline objects are copied by their readers, who look again afterwards, so they just go.
+ */
+#include "runtime/store/store_internal.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+enum { BATCH = 256, SWEEP_STEP = 1024, CANDIDATES = 2048 };
+
+struct batch {
+    uint32_t index[BATCH];
+    uint32_t count;
+};
+
+void mob_epoch_advance(struct mob_store *store)
+{
+    store->commits_in_epoch = 0;
+    store->epoch++;
+    MOB_SEG_STORE_RELAXED(&store->view.header->epoch, store->epoch);
+}
+
+static bool is_evicting(uint32_t tag)
+{
+    return mob_tag_state(tag) == MOB_TAG_EVICT_SEALED || mob_tag_state(tag) == MOB_TAG_EVICT_COMMITTED;
+}
+
+void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag)
+{
+    uint32_t state = mob_tag_state(tag);
+    if ((state == MOB_TAG_COMMITTED || state == MOB_TAG_EVICT_COMMITTED) && store->committed > 0)
+        store->committed--;
+    store->entry_flags[entry_index] = 0;
+    if (!mob_tag_is_inline(tag))
+        mob_arena_free(&store->view, entry_index);
+    MOB_SEG_STORE(&store->view.tags[entry_index].v, 0);
+}
+
+static bool mark_victim(struct mob_store *store, uint32_t index)
+{
+    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[index].v), state = mob_tag_state(tag);
+    if (state != MOB_TAG_SEALED && state != MOB_TAG_COMMITTED)
+        return false;
+    return MOB_SEG_CAS(&store->view.tags[index].v, &tag, mob_tag_with(tag, (enum mob_tag_state)(state + 2)));
+}
+
+/* Calls visit for each entry that stands in the journal of a live client. */
+static void each_pin(
+    const struct mob_store *store, void (*visit)(const struct mob_store *, uint32_t, void *), void *arg)
+{
+    for (uint32_t slot = 0; slot < store->clients_top; slot++) {
+        const struct mob_node_client *client = &store->clients[slot];
+        if (!client->open)
+            continue;
+        uint32_t top = MOB_SEG_LOAD_SC(&client->shared->pins_top);
+        top = top > client->pins_max ? client->pins_max : top;
+        for (uint32_t i = 0; i < top; i++) {
+            uint64_t pin = MOB_SEG_LOAD_SC(&client->pins[i].v);
+            uint32_t index = (uint32_t)pin - 1;
+            if (pin != 0 && index < store->view.entries)
+                visit(store, index, arg);
+        }
+    }
+}
+
+static void revert_if_victim(const struct mob_store *store, uint32_t index, void *arg)
+{
+    (void)arg;
+    struct mob_seg_word *word = &store->view.tags[index];
+    uint32_t tag = MOB_SEG_LOAD(&word->v);
+    if (is_evicting(tag))
+        MOB_SEG_CAS(&word->v, &tag, mob_tag_with(tag, (enum mob_tag_state)(mob_tag_state(tag) - 2)));
+}
+
+static uint32_t evict_batch(struct mob_store *store, struct batch *batch)
+{
+    if (batch->count == 0)
+        return 0;
+    each_pin(store, revert_if_victim, NULL);
+    uint32_t dropped = 0;
+    for (uint32_t i = 0; i < batch->count; i++) {
+        uint32_t tag = MOB_SEG_LOAD(&store->view.tags[batch->index[i]].v);
+        if (!is_evicting(tag))
+            continue;
+        mob_entry_drop(store, batch->index[i], tag);
+        dropped++;
+    }
+    batch->count = 0;
+    store->evictions += dropped;
+    return dropped;
+}
+
+bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index)
+{
+    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[entry_index].v);
+    if (mob_tag_is_inline(tag)) {
+        mob_entry_drop(store, entry_index, tag);
+        return true;
+    }
+    struct batch batch = {.count = 1, .index = {entry_index}};
+    return mark_victim(store, entry_index) && evict_batch(store, &batch) == 1;
+}
+
+static void count_one(const struct mob_store *store, uint32_t index, void *arg)
+{
+    (void)store;
+    (void)index;
+    ++*(uint64_t *)arg;
+}
+
+uint64_t mob_pins_count(const struct mob_store *store)
+{
+    uint64_t pins = 0;
+    each_pin(store, count_one, &pins);
+    return pins;
+}
+
+static void count_bytes(const struct mob_store *store, uint32_t index, void *arg)
+{
+    *(uint64_t *)arg += MOB_SEG_LOAD_RELAXED(&store->view.table[index].value[0]);
+}
+
+uint64_t mob_pins_bytes(const struct mob_store *store)
+{
+    uint64_t bytes = 0;
+    each_pin(store, count_bytes, &bytes);
+    return bytes;
+}
+
+/* ---- the sweep ---- */
+
+/* Committed, not kept, not used for `min_age` ages, and droppable without a trace: inline or remakeable. */
+static void sweep_tags(
+    struct mob_store *store, uint32_t from, uint32_t count, uint32_t min_age, struct batch *batch)
+{
+    const struct mob_view *view = &store->view;
+    for (uint32_t i = from; i < from + count; i++)
+        if (mob_tag_state(MOB_SEG_LOAD_RELAXED(&view->tags[i].v)) == MOB_TAG_COMMITTED)
+            __builtin_prefetch(&view->table[i]);
+    for (uint32_t i = from; i < from + count; i++) {
+        uint32_t tag = MOB_SEG_LOAD(&view->tags[i].v);
+        if (mob_tag_state(tag) != MOB_TAG_COMMITTED || (store->entry_flags[i] & MOB_NODE_KEEP))
+            continue;
+        if (store->epoch - MOB_SEG_LOAD_RELAXED(&view->table[i].used_epoch) < min_age)
+            continue;
+        if (mob_tag_is_inline(tag)) {
+            if (MOB_SEG_CAS(&view->tags[i].v, &tag, 0)) {
+                store->entry_flags[i] = 0;
+                store->committed -= store->committed > 0;
+                store->evictions++;
+            }
+        } else if ((store->entry_flags[i] & MOB_NODE_REMAKEABLE) && mark_victim(store, i)) {
+            batch->index[batch->count++] = i;
+            if (batch->count == BATCH)
+                evict_batch(store, batch);
+        }
+    }
+}
+
+bool mob_sweep_step(struct mob_store *store, uint32_t tags)
+{
+    const struct mob_view *view = &store->view;
+    if (store->committed > view->entries / 8 * 3)
+        store->sweeping = true;
+    if (!store->sweeping)
+        return false;
+    struct batch batch = {.count = 0};
+    for (uint32_t done = 0; done < tags; done += 64) {
+        sweep_tags(store, store->hand, 64, store->sweep_age, &batch);
+        store->hand = (store->hand + 64) & (view->entries - 1);
+        if (store->hand == 0) {
+            /* A whole turn was not enough: take younger ones, down to those just used. */
+            store->sweep_age = store->sweep_age > 0 ? store->sweep_age - 1 : 0;
+            store->sweep_turns++;
+        }
+    }
+    evict_batch(store, &batch);
+    if (store->committed < view->entries / 4 || store->sweep_turns > 4) {
+        store->sweeping = false;
+        store->sweep_age = 2;
+        store->sweep_turns = 0;
+    }
+    return store->sweeping;
+}
+
+bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
+{
+    int64_t end = 0;
+    for (;;) {
+        bool more = mob_sweep_step(store, SWEEP_STEP);
+        more |= mob_hash_queue_step(store);
+        if (!more)
+            return false;
+        int64_t now = mob_now();
+        end = end == 0 ? now + budget_ns : end;
+        if (now >= end)
+            return true;
+    }
+}
+
+/* ---- room ---- */
+
+struct candidate {
+    uint32_t index, age;
+};
+
+static int older_first(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    return x->age > y->age ? -1 : x->age < y->age ? 1 : x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bool may_go(const struct mob_store *store, uint32_t index, uint32_t tag)
+{
+    uint32_t state = mob_tag_state(tag);
+    if (mob_tag_is_inline(tag) || (state != MOB_TAG_SEALED && state != MOB_TAG_COMMITTED))
+        return false;
+    if (store->entry_flags[index] & MOB_NODE_KEEP)
+        return false;
+    return store->spill || (state == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE));
+}
+
+/* Which objects are pinned now, as a bit each: not worth writing to disk. */
+static void note_pinned(const struct mob_store *store, uint32_t index, void *arg)
+{
+    (void)store;
+    uint64_t *bits = arg;
+    bits[index / 64] |= 1ull << (index % 64);
+}
+
+/* The oldest evictable objects, sorted. A heap is not worth it: this runs when the store is full. */
+static uint32_t collect(struct mob_store *store, struct candidate *out, const uint64_t *not_these)
+{
+    const struct mob_view *view = &store->view;
+    uint32_t count = 0, youngest_kept = 0;
+    for (uint32_t i = 0; i < view->entries; i++) {
+        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->tags[i].v);
+        if (tag == 0 || (not_these[i / 64] >> (i % 64) & 1) || !may_go(store, i, tag))
+            continue;
+        uint32_t age = store->epoch - MOB_SEG_LOAD_RELAXED(&view->table[i].used_epoch);
+        if (count == 2 * CANDIDATES) {
+            qsort(out, count, sizeof *out, older_first);
+            count = CANDIDATES;
+            youngest_kept = out[count - 1].age;
+        }
+        if (age >= youngest_kept)
+            out[count++] = (struct candidate){.index = i, .age = age};
+    }
+    qsort(out, count, sizeof *out, older_first);
+    return count;
+}
+
+/* Spill when its bytes must not be lost, then drop. */
+static enum mob_status evict_one(struct mob_store *store, uint32_t index)
+{
+    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[index].v);
+    bool droppable =
+        mob_tag_state(tag) == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE) != 0;
+    if (!droppable) {
+        enum mob_status status = mob_spill_write(store, index);
+        if (status != MOB_OK)
+            return status;
+    }
+    return mob_evict_unpinned(store, index) ? MOB_OK : MOB_AGAIN;
+}
+
+static bool has_room(struct mob_store *store, uint32_t units)
+{
+    uint32_t free_units;
+    if (mob_extent_largest(&store->view, &free_units) >= units)
+        return true;
+    if (mob_slab_reclaim(store) + mob_slab_trim(&store->arena) == 0)
+        return false;
+    return mob_extent_largest(&store->view, &free_units) >= units;
+}
+
+static enum mob_status make_units(
+    struct mob_store *store, uint32_t units, struct candidate *candidates, uint64_t *tried)
+{
+    each_pin(store, note_pinned, tried);
+    enum mob_status worst = MOB_STORE_FULL;
+    if (has_room(store, units))
+        return MOB_OK;
+    for (;;) {
+        uint32_t count = collect(store, candidates, tried);
+        if (count == 0)
+            return has_room(store, units) ? MOB_OK : worst;
+        for (uint32_t i = 0; i < count; i++) {
+            uint32_t index = candidates[i].index;
+            bool large = MOB_SEG_LOAD_RELAXED(&store->view.table[index].value[0]) > MOB_SLAB_OBJECT_MAX;
+            tried[index / 64] |= 1ull << (index % 64);
+            enum mob_status status = evict_one(store, index);
+            if (status == MOB_DISK_FULL || status == MOB_IO)
+                worst = status;
+            if (status == MOB_OK && (large || i % 64 == 63) && has_room(store, units))
+                return MOB_OK;
+        }
+    }
+}
+
+static enum mob_status make_table_room(struct mob_store *store)
+{
+    uint64_t before = store->evictions;
+    store->sweeping = true;
+    store->sweep_age = 2;
+    for (int i = 0; i < 3 && store->sweeping; i++)
+        mob_sweep_step(store, store->view.entries);
+    return store->evictions > before ? MOB_OK : MOB_STORE_FULL;
+}
+
+enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uint64_t *free_out)
+{
+    const struct mob_view *view = &store->view;
+    uint64_t units = bytes == 0 ? 1 : (bytes - 1) / MOB_UNIT_BYTES + 1;
+    store->needed_bytes = bytes;
+    enum mob_status status = MOB_STORE_FULL;
+    struct candidate *candidates = malloc((2 * CANDIDATES + 1) * sizeof *candidates);
+    uint64_t *tried = calloc(view->entries / 64 + 1, sizeof *tried);
+    if (!candidates || !tried)
+        status = MOB_NO_MEMORY;
+    else if (units <= view->units)
+        status = make_units(store, (uint32_t)units, candidates, tried);
+    free(candidates);
+    free(tried);
+    /* The table may be what is full: a request then came although there is space. */
+    if (bytes == 0 || store->committed > view->entries / 8 * 3) {
+        enum mob_status table = make_table_room(store);
+        status = bytes == 0 ? table : status;
+    }
+    uint32_t free_units;
+    uint64_t largest = mob_extent_largest(view, &free_units);
+    if (status == MOB_OK)
+        *free_out = largest * MOB_UNIT_BYTES;
+    else
+        MOB_LOG_WARN("store", "no_room",
+            "needed=%llu free=%llu largest=%llu arena=%llu pinned=%llu status=%s", (unsigned long long)bytes,
+            (unsigned long long)free_units * MOB_UNIT_BYTES, (unsigned long long)largest * MOB_UNIT_BYTES,
+            (unsigned long long)view->units * MOB_UNIT_BYTES, (unsigned long long)mob_pins_bytes(store),
+            mob_status_code(status));
+    return status;
+}

@@ -1,0 +1,240 @@
+/* The object table: open addressing over a bounded window, no locks, no tombstones.
+ *
+ * An id has a home group of 8 tags and lies in one of the MOB_WINDOW_GROUPS groups from there on. The home
+ * group's word holds how far any entry of that home ever lay (reach: how far a look-up must scan) and a
+ * version that every insertion of that home changes by compare-and-set. Two creators of one id both take a
+ * free tag, but only one of them gets the word from the version that it scanned under; the other scans again,
+ * finds the winner and gives its entry back.
+ */
+#include "runtime/store/store_internal.h"
+
+#define REACH(home_word) ((home_word)&0xffu)
+
+enum { SCAN_RETRIES = 16, CLAIM_RETRIES = 1 << 16 };
+
+struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id)
+{
+    /* Results of siblings come in runs, and so do the returns of one task: runs of 8 share a group. */
+    uint64_t run;
+    uint32_t position;
+    if (id.slot == 0) {
+        run = mob_stream_mix(id.task.stream) + (id.task.index >> 3);
+        position = id.task.index & 7u;
+    } else {
+        run = mob_task_id_mix(id.task) + ((uint64_t)id.slot >> 3) * 0xd6e8feb86659fd93ull;
+        position = id.slot & 7u;
+    }
+    run *= 0xbf58476d1ce4e5b9ull;
+    run ^= run >> 32;
+    run *= 0x94d049bb133111ebull;
+    uint32_t fingerprint = (uint32_t)((run >> 48) + position * 0x1357u) & 0xffffu;
+    return (struct mob_object_key){
+        .group = (uint32_t)(run >> 8) & view->group_mask,
+        .position = position,
+        .fingerprint = fingerprint == 0 ? 1 : fingerprint,
+    };
+}
+
+struct packed_id {
+    uint64_t a, b;
+    uint32_t slot;
+};
+
+static struct packed_id pack(struct mob_object_id id)
+{
+    struct packed_id p = {.slot = id.slot};
+    memcpy(&p.a, &id.task, 8);
+    memcpy(&p.b, (const uint8_t *)&id.task + 8, 8);
+    return p;
+}
+
+struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry)
+{
+    uint64_t words[2] = {MOB_SEG_LOAD(&entry->id_a), MOB_SEG_LOAD(&entry->id_b)};
+    struct mob_object_id id;
+    memcpy(&id.task, words, sizeof words);
+    id.slot = MOB_SEG_LOAD(&entry->id_slot);
+    return id;
+}
+
+/* Whether the entry holds `id` under a tag with that fingerprint; *tag_io follows the tag. Tag and generation
+ * are read again after the id, so an id that was torn by a re-use never matches. */
+static bool entry_holds(
+    const struct mob_view *view, uint32_t index, const struct packed_id *id, uint32_t *tag_io)
+{
+    const struct mob_seg_entry *entry = &view->table[index];
+    for (int i = 0; i < SCAN_RETRIES; i++) {
+        uint32_t generation = MOB_SEG_LOAD(&entry->generation);
+        if (MOB_SEG_LOAD(&entry->id_b) != id->b || MOB_SEG_LOAD(&entry->id_a) != id->a ||
+            MOB_SEG_LOAD(&entry->id_slot) != id->slot)
+            return false;
+        uint32_t tag = MOB_SEG_LOAD(&view->tags[index].v);
+        if (tag == *tag_io && MOB_SEG_LOAD_RELAXED(&entry->generation) == generation)
+            return true;
+        if (((tag ^ *tag_io) & 0xffffu) != 0)
+            return false;
+        *tag_io = tag;
+    }
+    return false; /* only a client that writes at random gets here */
+}
+
+static uint32_t scan(const struct mob_view *view, struct mob_object_key key, const struct packed_id *id,
+    uint32_t reach, bool claimed_too, uint32_t not_this, uint32_t *tag_out)
+{
+    for (uint32_t group = 0; group <= reach && group < MOB_WINDOW_GROUPS; group++) {
+        for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++) {
+            uint32_t index = mob_key_index(view, key, group, i);
+            uint32_t tag = MOB_SEG_LOAD(&view->tags[index].v);
+            if ((tag & 0xffffu) != key.fingerprint || index == not_this)
+                continue;
+            if (!entry_holds(view, index, id, &tag))
+                continue;
+            if (mob_tag_state(tag) == MOB_TAG_CLAIMED && !claimed_too)
+                continue;
+            *tag_out = tag;
+            return index;
+        }
+    }
+    return UINT32_MAX;
+}
+
+uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, uint32_t *tag_out)
+{
+    struct mob_object_key key = mob_object_key(view, id);
+    struct packed_id packed = pack(id);
+    uint32_t home = MOB_SEG_LOAD(&view->home[key.group].v);
+    return scan(view, key, &packed, REACH(home), false, UINT32_MAX, tag_out);
+}
+
+/* Take the free tag nearest to the preferred place. */
+static uint32_t take_free_tag(
+    const struct mob_view *view, struct mob_object_key key, uint32_t owner, uint32_t *distance_out)
+{
+    for (uint32_t group = 0; group < MOB_WINDOW_GROUPS; group++) {
+        for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++) {
+            uint32_t index = mob_key_index(view, key, group, i);
+            uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->tags[index].v);
+            if (tag != 0)
+                continue;
+            /* Without a fingerprint: what the entry still says belongs to the object before. */
+            if (MOB_SEG_CAS(&view->tags[index].v, &tag, MOB_TAG(MOB_TAG_CLAIMED, owner, 0))) {
+                *distance_out = group;
+                return index;
+            }
+        }
+    }
+    return UINT32_MAX;
+}
+
+enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
+    bool is_inline, struct mob_object_ref *ref_out)
+{
+    struct mob_object_key key = mob_object_key(view, id);
+    struct packed_id packed = pack(id);
+    struct mob_seg_word *home = &view->home[key.group];
+    uint32_t home_word = MOB_SEG_LOAD_SC(&home->v);
+    uint32_t tag, distance;
+    if (scan(view, key, &packed, REACH(home_word), true, UINT32_MAX, &tag) != UINT32_MAX)
+        return MOB_EXISTS;
+    uint32_t index = take_free_tag(view, key, owner, &distance);
+    if (index == UINT32_MAX)
+        return MOB_STORE_FULL;
+
+    /* The generation first, and each store a release: who sees anything of the new object sees the new
+     * generation. */
+    struct mob_seg_entry *entry = &view->table[index];
+    uint32_t generation = MOB_SEG_LOAD_RELAXED(&entry->generation) + 1;
+    MOB_SEG_STORE(&entry->generation, generation);
+    MOB_SEG_STORE(&entry->id_a, packed.a);
+    MOB_SEG_STORE(&entry->id_b, packed.b);
+    MOB_SEG_STORE(&entry->id_slot, packed.slot);
+    MOB_SEG_STORE(&entry->used_epoch, MOB_SEG_LOAD_RELAXED(&view->header->epoch));
+    MOB_SEG_STORE(&view->tags[index].v, MOB_TAG(MOB_TAG_CLAIMED, owner, key.fingerprint));
+    for (int i = 0; i < CLAIM_RETRIES; i++) {
+        uint32_t reach = REACH(home_word) > distance ? REACH(home_word) : distance;
+        uint32_t changed = (home_word & ~0xffu) + 0x100u + reach;
+        if (MOB_SEG_CAS(&home->v, &home_word, changed)) {
+            uint32_t state = MOB_TAG_CREATING | (is_inline ? MOB_TAG_INLINE : 0u);
+            MOB_SEG_STORE(&view->tags[index].v, MOB_TAG(state, owner, key.fingerprint));
+            *ref_out =
+                (struct mob_object_ref){.entry = index, .generation = generation, .journal = UINT32_MAX};
+            return MOB_OK;
+        }
+        if (scan(view, key, &packed, REACH(home_word), true, index, &tag) != UINT32_MAX)
+            break;
+    }
+    MOB_SEG_STORE(&view->tags[index].v, 0);
+    return MOB_EXISTS;
+}
+
+bool mob_entry_range(
+    const struct mob_view *view, const struct mob_seg_entry *entry, uint64_t *offset_out, uint64_t *size_out)
+{
+    uint64_t offset = MOB_SEG_LOAD(&entry->offset), size = MOB_SEG_LOAD(&entry->value[0]);
+    if (offset < view->arena_offset || offset >= view->bytes || size > view->bytes - offset ||
+        size < MOB_VALUE_HEADER_BYTES || offset % MOB_VALUE_ALIGN != 0)
+        return false;
+    *offset_out = offset;
+    *size_out = size;
+    return true;
+}
+
+enum mob_status mob_entry_adopt_value(const struct mob_view *view, struct mob_seg_entry *entry)
+{
+    uint64_t offset, size;
+    struct mob_value_view value;
+    if (!mob_entry_range(view, entry, &offset, &size))
+        return MOB_CORRUPT;
+    enum mob_status status = mob_value_open(view->base + offset, size, &value);
+    if (status != MOB_OK)
+        return status;
+    MOB_SEG_STORE(&entry->value[1], value.hash.lo);
+    MOB_SEG_STORE(&entry->value[2], value.hash.hi);
+    MOB_SEG_STORE(&entry->meta, (uint32_t)value.type & 0xffu);
+    return MOB_OK;
+}
+
+enum mob_status mob_table_put_small(const struct mob_table_user *user, struct mob_object_id id,
+    enum mob_value_type type, const void *payload, uint32_t bytes, struct mob_object_ref *ref_out)
+{
+    if (bytes > MOB_OBJECT_INLINE_MAX)
+        return MOB_TOO_LARGE;
+    struct mob_object_ref ref;
+    enum mob_status status = mob_table_claim(user->view, id, user->owner, true, &ref);
+    if (status != MOB_OK)
+        return status;
+    struct mob_seg_entry *entry = &user->view->table[ref.entry];
+    uint64_t words[3] = {0};
+    if (bytes > 0)
+        memcpy(words, payload, bytes);
+    for (uint32_t i = 0; i * 8 < bytes; i++)
+        MOB_SEG_STORE(&entry->value[i], words[i]);
+    MOB_SEG_STORE(&entry->meta, ((uint32_t)type & 0xffu) | bytes << 8);
+    *ref_out = ref;
+    return MOB_OK;
+}
+
+enum mob_status mob_table_create(const struct mob_table_user *user, struct mob_object_id id, uint64_t size,
+    struct mob_object_ref *ref_out, void **bytes_out)
+{
+    if (size < MOB_VALUE_HEADER_BYTES)
+        return MOB_INVALID;
+    struct mob_object_ref ref;
+    enum mob_status status = mob_table_claim(user->view, id, user->owner, false, &ref);
+    if (status != MOB_OK)
+        return status;
+    uint64_t offset = mob_arena_alloc(user->arena, ref.entry, size);
+    if (offset == 0) {
+        mob_table_abort(user->view, ref.entry);
+        return MOB_STORE_FULL;
+    }
+    *ref_out = ref;
+    *bytes_out = user->view->base + offset;
+    return MOB_OK;
+}
+
+void mob_table_abort(const struct mob_view *view, uint32_t entry_index)
+{
+    mob_arena_free(view, entry_index);
+    MOB_SEG_STORE(&view->tags[entry_index].v, 0);
+}

@@ -1,0 +1,240 @@
+/* The node's pass over the outbound rings, in ticket order.
+ *
+ * A client takes a ticket when its record is complete and publishes it after that. The pass reads the ticket
+ * counter first, then the rings, and takes only tickets at or below the counter. What a record depends on was
+ * published before its own ticket was taken, so before the counter was read, so before the rings are looked
+ * at: the pass sees it, too.
+ *
+ * Notice: the client stores its cursor, then its dirty bit if it is not set (both in the total order); the
+ * node takes the bits, then reads the cursors. A client that finds its bit set knows that the node has not
+ * taken it yet, so it will read the cursor later.
+ */
+#include "runtime/store/store_internal.h"
+
+#include "common/base/log.h"
+
+static void mark_damaged(struct mob_store *store, struct mob_node_client *client)
+{
+    if (client->damaged)
+        return;
+    client->damaged = true;
+    store->damages++;
+    uint32_t slot = (uint32_t)(client - store->clients);
+    store->pending[slot / 64] &= ~(1ull << (slot % 64));
+    MOB_LOG_WARN("store", "client_damaged", "slot=%u taken=%llu head=%llu", slot,
+        (unsigned long long)client->out.taken, (unsigned long long)client->out.head);
+}
+
+/* Look at the next record of a ring. true = it belongs to this pass. */
+static bool look(struct mob_store *store, struct mob_node_client *client)
+{
+    uint32_t slot = (uint32_t)(client - store->clients);
+    switch (mob_ring_peek(&client->out, &client->next)) {
+    case MOB_RING_EMPTY:
+        /* Whatever was published after the cursor was read has set the dirty bit again. */
+        store->pending[slot / 64] &= ~(1ull << (slot % 64));
+        return false;
+    case MOB_RING_DAMAGED:
+        mark_damaged(store, client);
+        return false;
+    case MOB_RING_RECORD:
+        break;
+    }
+    client->next_ticket = client->next.ticket;
+    if (client->next_ticket > store->counter) {
+        /* Taken after the counter was read; the next pass reads a higher one. */
+        if (client->waited)
+            mark_damaged(store, client);
+        client->waited = true;
+        return false;
+    }
+    if (client->next_ticket < client->last_ticket) {
+        mark_damaged(store, client);
+        return false;
+    }
+    client->waited = false;
+    return true;
+}
+
+static bool read_head(struct mob_store *store, struct mob_node_client *client)
+{
+    uint64_t head = MOB_SEG_LOAD_SC(&client->shared->out_head);
+    if (head < client->out.head || head - client->out_released > client->out.size || head % 8 != 0) {
+        mark_damaged(store, client);
+        return false;
+    }
+    client->out.head = head;
+    return true;
+}
+
+static void begin_slot(struct mob_store *store, uint32_t slot)
+{
+    struct mob_node_client *client = slot < store->view.clients_max ? &store->clients[slot] : NULL;
+    if (!client || !client->open || client->damaged) {
+        store->pending[slot / 64] &= ~(1ull << (slot % 64));
+        return;
+    }
+    if (read_head(store, client) && look(store, client))
+        store->active[store->active_count++] = slot;
+}
+
+void mob_store_pass_begin(struct mob_store *store)
+{
+    struct mob_seg_header *header = store->view.header;
+    uint64_t counter = MOB_SEG_LOAD_SC(&header->ticket);
+    if (counter < store->counter) {
+        if (!store->damaged)
+            MOB_LOG_ERROR("store", "segment_damaged", "ticket=%llu before=%llu", (unsigned long long)counter,
+                (unsigned long long)store->counter);
+        store->damaged = true;
+        counter = store->counter;
+    }
+    store->counter = counter;
+    store->active_count = 0;
+    store->current = UINT32_MAX;
+    uint32_t words = (store->clients_top + 63) / 64;
+    for (uint32_t i = 0; i < words; i++) {
+        if (MOB_SEG_LOAD_RELAXED(&header->dirty[i]) != 0)
+            store->pending[i] |= MOB_SEG_XCHG(&header->dirty[i], 0);
+        for (uint64_t bits = store->pending[i]; bits != 0; bits &= bits - 1)
+            begin_slot(store, i * 64 + (uint32_t)__builtin_ctzll(bits));
+    }
+}
+
+/* The ring with the smallest ticket, and how far it may go before another one's turn comes. */
+static void choose(struct mob_store *store)
+{
+    uint64_t smallest = UINT64_MAX, second = UINT64_MAX;
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < store->active_count; i++) {
+        uint64_t ticket = store->clients[store->active[i]].next_ticket;
+        if (ticket < smallest) {
+            second = smallest;
+            smallest = ticket;
+            best = i;
+        } else if (ticket < second) {
+            second = ticket;
+        }
+    }
+    store->current = best;
+    store->current_until = second;
+}
+
+static void report_damage(struct mob_store *store, uint32_t *damaged_slot_out)
+{
+    *damaged_slot_out = UINT32_MAX;
+    if (store->damages == 0)
+        return;
+    for (uint32_t slot = 0; slot < store->clients_top; slot++) {
+        struct mob_node_client *client = &store->clients[slot];
+        if (client->open && client->damaged && !client->damage_reported) {
+            client->damage_reported = true;
+            store->damages--;
+            *damaged_slot_out = slot;
+            return;
+        }
+    }
+}
+
+bool mob_store_next(struct mob_store *store, uint32_t *slot_out, struct mob_record *record_out,
+    const uint8_t **body_out, uint32_t *damaged_slot_out)
+{
+    report_damage(store, damaged_slot_out);
+    if (store->active_count == 0)
+        return false;
+    if (store->current == UINT32_MAX ||
+        store->clients[store->active[store->current]].next_ticket > store->current_until)
+        choose(store);
+    uint32_t slot = store->active[store->current];
+    struct mob_node_client *client = &store->clients[slot];
+    *record_out = client->next;
+    /* A copy: a client that goes on writing changes nothing under the decoder's hands. */
+    uint64_t position = client->out.taken & (client->out.size - 1);
+    uint32_t body_bytes = client->next.bytes - (uint32_t)sizeof(struct mob_record);
+    memcpy(store->record, client->out.bytes + position + sizeof(struct mob_record), body_bytes);
+    *body_out = store->record;
+    *slot_out = slot;
+    client->out.taken += client->next.bytes;
+    client->last_ticket = client->next_ticket;
+    if (!client->touched) {
+        client->touched = true;
+        store->touched[store->touched_count++] = slot;
+    }
+    if (!look(store, client)) {
+        store->active[store->current] = store->active[--store->active_count];
+        store->current = UINT32_MAX;
+    }
+    return true;
+}
+
+static void release(struct mob_node_client *client, uint64_t position)
+{
+    if (position <= client->out_released || position > client->out.taken)
+        return;
+    client->out_released = position;
+    MOB_SEG_XCHG(&client->shared->out_released, position);
+    mob_bell_ring(client->shared, MOB_ASLEEP_SPACE);
+}
+
+void mob_store_pass_end(struct mob_store *store)
+{
+    for (uint32_t i = 0; i < store->touched_count; i++) {
+        struct mob_node_client *client = &store->clients[store->touched[i]];
+        if (client->open && client->touched && client->kind == MOB_CLIENT_WORKER)
+            release(client, client->out.taken);
+        client->touched = false;
+    }
+    store->touched_count = 0;
+}
+
+uint64_t mob_store_taken(const struct mob_store *store, uint32_t slot)
+{
+    MOB_ASSERT(slot < store->view.clients_max);
+    return store->clients[slot].out.taken;
+}
+
+void mob_store_ack(struct mob_store *store, uint32_t slot, uint64_t position)
+{
+    MOB_ASSERT(slot < store->view.clients_max);
+    if (store->clients[slot].open)
+        release(&store->clients[slot], position);
+}
+
+/* ---- inbound ---- */
+
+bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_bytes)
+{
+    MOB_ASSERT(slot < store->view.clients_max);
+    struct mob_node_client *client = &store->clients[slot];
+    if (!client->open || client->damaged)
+        return false;
+    /* Reserving writes at most a PAD behind the head; the next reserve does the same again. */
+    return mob_ring_reserve(&client->in, &client->shared->in_released, body_bytes) != NULL;
+}
+
+void *mob_store_in_reserve(
+    struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
+{
+    MOB_ASSERT(slot < store->view.clients_max);
+    struct mob_node_client *client = &store->clients[slot];
+    if (!client->open || client->damaged)
+        return NULL;
+    void *body = mob_ring_reserve(&client->in, &client->shared->in_released, body_bytes);
+    if (!body)
+        return NULL;
+    mob_ring_commit(&client->in, type, flags, aux, body_bytes, 0);
+    client->in_posted++;
+    return body;
+}
+
+void mob_store_in_flush(struct mob_store *store, uint32_t slot)
+{
+    MOB_ASSERT(slot < store->view.clients_max);
+    struct mob_node_client *client = &store->clients[slot];
+    if (!client->open || client->in.flushed == client->in.head)
+        return;
+    client->in.flushed = client->in.head;
+    MOB_SEG_STORE(&client->shared->posted, client->in_posted);
+    MOB_SEG_XCHG(&client->shared->in_head, client->in.head);
+    mob_bell_ring(client->shared, MOB_ASLEEP_RECORDS);
+}

@@ -1,0 +1,64 @@
+#include "runtime/store/store_internal.h"
+
+#include <sys/mman.h>
+
+#include "common/base/bytes.h"
+
+bool mob_view_layout(
+    struct mob_view *view, uint8_t *base, uint64_t bytes, uint32_t clients_max, uint32_t entries)
+{
+    /* Power of two, at least one window: a window then never meets itself. */
+    if (entries < MOB_GROUP_ENTRIES * MOB_WINDOW_GROUPS || (entries & (entries - 1)) != 0)
+        return false;
+    if (clients_max == 0 || clients_max > MOB_STORE_CLIENTS_MAX || entries > 1u << 28)
+        return false;
+    uint64_t at = mob_round_up(sizeof(struct mob_seg_header), 4096);
+    uint64_t clients_at = at;
+    at += mob_round_up((uint64_t)clients_max * sizeof(struct mob_seg_client), 4096);
+    uint64_t home_at = at;
+    at += mob_round_up((uint64_t)entries / MOB_GROUP_ENTRIES * 4, 4096);
+    uint64_t tags_at = at;
+    at += mob_round_up((uint64_t)entries * 4, 4096);
+    uint64_t map_at = at;
+    at += mob_round_up(bytes / MOB_UNIT_BYTES * 4, 4096);
+    uint64_t table_at = at;
+    at += (uint64_t)entries * sizeof(struct mob_seg_entry);
+    uint64_t arena_at = mob_round_up(at, MOB_UNIT_BYTES);
+    if (arena_at + 4 * (uint64_t)MOB_UNIT_BYTES > bytes || bytes / MOB_UNIT_BYTES >= MOB_UNIT_CHUNK_INIT)
+        return false;
+    *view = (struct mob_view){
+        .base = base,
+        .bytes = bytes,
+        .clients_max = clients_max,
+        .entries = entries,
+        .units = (uint32_t)((bytes - arena_at) / MOB_UNIT_BYTES),
+        .group_mask = entries / MOB_GROUP_ENTRIES - 1,
+        .header = (struct mob_seg_header *)base,
+        .clients = (struct mob_seg_client *)(base + clients_at),
+        .home = (struct mob_seg_word *)(base + home_at),
+        .tags = (struct mob_seg_word *)(base + tags_at),
+        .unit_map = (struct mob_seg_word *)(base + map_at),
+        .table = (struct mob_seg_entry *)(base + table_at),
+        .arena_offset = arena_at,
+    };
+    return true;
+}
+
+/* First touch costs 3 us a page, so it is not done on anybody's path: metadata first, then units in the order
+ * in which allocation takes them. Populating changes no byte, so it needs no agreement with whoever already
+ * writes there. */
+void *mob_segment_prefault_main(void *arg)
+{
+    struct mob_prefault *prefault = arg;
+    const struct mob_view *view = prefault->view;
+    const uint64_t step = 64 * (uint64_t)MOB_UNIT_BYTES;
+    for (uint64_t at = 0; at < view->bytes && !MOB_SEG_LOAD(&prefault->stop); at += step) {
+        uint64_t length = view->bytes - at < step ? view->bytes - at : step;
+        if (madvise(view->base + at, length, MADV_POPULATE_WRITE) != 0)
+            break; /* an old kernel, or no memory: pages come when they are used */
+        uint64_t end = at + length;
+        if (end > view->arena_offset)
+            MOB_SEG_STORE(&view->header->warm_units, (uint32_t)((end - view->arena_offset) / MOB_UNIT_BYTES));
+    }
+    return NULL;
+}

@@ -1,0 +1,239 @@
+/* What the files of runtime/store share. Nobody else includes this (tests of the store do). */
+#ifndef MOB_RUNTIME_STORE_STORE_INTERNAL_H
+#define MOB_RUNTIME_STORE_STORE_INTERNAL_H
+
+#include <pthread.h>
+
+#include "runtime/store/segment_layout.h"
+
+/* ---- arena (slab.c, extent.c): used by clients and by the node alike ---- */
+/* Chunks of one user, by class. Private memory; lost with the process, derived again from the unit map by the
+ * node. */
+struct mob_chunk_list {
+    uint32_t *units;
+    uint32_t count, capacity, current;
+    uint32_t announced; /* unit + 1 of the chunk that may be taken from */
+};
+struct mob_arena_user {
+    const struct mob_view *view;
+    uint32_t slot; /* MOB_OWNER_NODE for the node */
+    struct mob_seg_client *shared; /* NULL for the node */
+    struct mob_chunk_list classes[MOB_CLASS_COUNT];
+};
+void mob_arena_user_init(
+    struct mob_arena_user *user, const struct mob_view *view, uint32_t slot, struct mob_seg_client *shared);
+void mob_arena_user_fini(struct mob_arena_user *user);
+/* Space for `size` bytes, named in entry->offset (and value[0] = size) before it is taken. 0 = no space. */
+uint64_t mob_arena_alloc(struct mob_arena_user *user, uint32_t entry_index, uint64_t size);
+/* Give back what entry->offset names and reset it; idempotent, checks every number. By the node, or by the
+ * client that owns a still unsealed object. */
+void mob_arena_free(const struct mob_view *view, uint32_t entry_index);
+/* Give back own chunks without a taken block. Returns how many. */
+uint32_t mob_slab_trim(struct mob_arena_user *user);
+
+uint64_t mob_slab_alloc(struct mob_arena_user *user, struct mob_seg_entry *entry, uint64_t size);
+void mob_slab_free(const struct mob_view *view, uint64_t offset);
+/* Node, after a client ended: its empty chunks become free units, the others orphans. */
+void mob_slab_disown(const struct mob_view *view, uint32_t slot);
+uint32_t mob_slab_class_bytes(uint32_t class_index);
+uint32_t mob_slab_class_blocks(uint32_t class_index);
+bool mob_slab_chunk_empty(const struct mob_view *view, uint32_t unit, uint32_t class_index);
+
+/* First run of `units` free units, marked. UINT32_MAX = none. With an entry the range is noted in it before
+ * each try. */
+uint32_t mob_extent_claim(
+    const struct mob_view *view, uint32_t units, uint32_t mark, struct mob_seg_entry *note);
+/* Free the units of a range that carry `mark`. */
+void mob_extent_free(const struct mob_view *view, uint64_t first_unit, uint64_t units, uint32_t mark);
+uint32_t mob_extent_largest(const struct mob_view *view, uint32_t *free_units_out);
+
+/* ---- object table (object_table.c) ---- */
+struct mob_object_key {
+    uint32_t group; /* home group */
+    uint32_t position; /* preferred place in a group */
+    uint32_t fingerprint;
+};
+struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id);
+static inline uint32_t mob_key_index(
+    const struct mob_view *view, struct mob_object_key key, uint32_t group, uint32_t i)
+{
+    return ((key.group + group) & view->group_mask) * MOB_GROUP_ENTRIES +
+        ((key.position + i) & (MOB_GROUP_ENTRIES - 1));
+}
+/* Entry of a published id (not of one that is only claimed). UINT32_MAX = none. The tag is as it was when it
+ * matched. */
+uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, uint32_t *tag_out);
+/* Take an entry for `id`, as the only one of that id: MOB_OK (tag CREATING), MOB_EXISTS, MOB_STORE_FULL. */
+enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
+    bool is_inline, struct mob_object_ref *ref_out);
+struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry);
+/* Offset and size of a full value, checked against the arena. */
+bool mob_entry_range(
+    const struct mob_view *view, const struct mob_seg_entry *entry, uint64_t *offset_out, uint64_t *size_out);
+/* Check the value's header and move its type and hash into the entry. */
+enum mob_status mob_entry_adopt_value(const struct mob_view *view, struct mob_seg_entry *entry);
+/* The two ways of making an object; used by clients and by the node. */
+struct mob_table_user {
+    const struct mob_view *view;
+    struct mob_arena_user *arena;
+    uint32_t owner;
+};
+enum mob_status mob_table_put_small(const struct mob_table_user *user, struct mob_object_id id,
+    enum mob_value_type type, const void *payload, uint32_t bytes, struct mob_object_ref *ref_out);
+enum mob_status mob_table_create(const struct mob_table_user *user, struct mob_object_id id, uint64_t size,
+    struct mob_object_ref *ref_out, void **bytes_out);
+void mob_table_abort(const struct mob_view *view, uint32_t entry_index);
+
+/* ---- rings (ring.c) ---- */
+/* The writing end, private to its process. */
+struct mob_ring_writer {
+    uint8_t *bytes;
+    uint64_t size;
+    uint64_t head; /* end of what is committed or staged */
+    uint64_t flushed; /* end of what is published */
+    uint64_t released; /* last seen; space before it is free */
+    uint64_t reserved; /* where the reserved record's header goes; differs from head by a PAD */
+};
+/* The reading end. Cursors of the other side are checked; false from peek with *damaged when they cannot be.
+ */
+struct mob_ring_reader {
+    const uint8_t *bytes;
+    uint64_t size;
+    uint64_t taken; /* end of what was consumed */
+    uint64_t head; /* last seen */
+};
+/* `released_at` is read when the space known so far does not do. NULL = full. */
+void *mob_ring_reserve(struct mob_ring_writer *ring, _Atomic uint64_t *released_at, uint32_t body_bytes);
+/* Returns the record's whole size. */
+uint32_t mob_ring_commit(struct mob_ring_writer *ring, uint8_t type, uint8_t flags, uint16_t aux,
+    uint32_t body_bytes, uint64_t ticket);
+enum mob_ring_peek { MOB_RING_EMPTY, MOB_RING_RECORD, MOB_RING_DAMAGED };
+/* Skips PADs; copies and checks the header of the next record below ring->head. */
+enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record *record_out);
+
+/* ---- doorbell (doorbell.c) ---- */
+/* Node: news of these kinds (MOB_ASLEEP_*) were just stored, sequentially consistent. Wakes the client if it
+ * sleeps. */
+void mob_bell_ring(struct mob_seg_client *client, uint32_t kinds);
+
+/* ---- node side ---- */
+struct mob_prefault {
+    const struct mob_view *view;
+    _Atomic uint32_t stop; /* private: same process */
+};
+void *mob_segment_prefault_main(void *arg);
+
+enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2 };
+
+struct mob_node_client {
+    struct mob_seg_client *shared;
+    enum mob_client_kind kind;
+    bool open, damaged, damage_reported, touched;
+    bool waited; /* its next ticket was above the counter in the last pass; it cannot be in this one */
+    uint32_t first_unit, units, pins_max;
+    uint64_t out_released;
+    struct mob_seg_pin *pins;
+    struct mob_ring_reader out;
+    struct mob_ring_writer in;
+    uint64_t in_posted;
+    uint64_t last_ticket, next_ticket;
+    struct mob_record next; /* header at out.taken, while the slot is active */
+};
+
+struct mob_spill; /* spill.c */
+struct mob_hash_queue; /* hash_later.c */
+
+struct mob_store {
+    struct mob_view view;
+    struct mob_store_options options;
+    int memfd, eventfd;
+    bool damaged;
+    struct mob_prefault prefault;
+    pthread_t prefault_thread;
+    bool prefault_runs;
+
+    struct mob_node_client *clients;
+    uint32_t clients_open, clients_top; /* slots at or above were never open */
+
+    /* The pass. */
+    uint64_t counter; /* the pass' limit */
+    uint64_t pending[MOB_DIRTY_WORDS];
+    uint32_t *active; /* slots that have a record at or below the counter */
+    uint32_t active_count, current;
+    uint64_t current_until; /* smallest next ticket of the other active rings */
+    uint32_t damages; /* damaged clients not yet reported */
+    uint32_t *touched; /* slots from which this pass took something */
+    uint32_t touched_count;
+    uint8_t *record; /* private copy of the record in hand */
+
+    /* Objects. */
+    struct mob_arena_user arena;
+    uint8_t *entry_flags; /* MOB_NODE_*, by entry */
+    uint64_t committed; /* entries in state COMMITTED, as counted here */
+    uint64_t commits_in_epoch;
+    uint32_t epoch;
+    uint32_t hand; /* of the sweep */
+    uint32_t sweep_age, sweep_turns;
+    bool sweeping;
+    uint64_t evictions, restores;
+    uint64_t needed_bytes; /* of the last failed request for room */
+    struct mob_spill *spill;
+    struct mob_hash_queue *hashes;
+};
+
+/* evict.c */
+void mob_epoch_advance(struct mob_store *store);
+/* Free what the entry names and the entry itself. */
+void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag);
+/* Drop a sealed object unless somebody has pinned it. */
+bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index);
+bool mob_sweep_step(struct mob_store *store, uint32_t tags); /* multiple of 64; true = more to do */
+uint64_t mob_pins_count(const struct mob_store *store);
+uint64_t mob_pins_bytes(const struct mob_store *store);
+/* slab.c: take empty chunks back from live clients. Returns how many units became free. */
+uint32_t mob_slab_reclaim(struct mob_store *store);
+
+/* node_object.c: as mob_table_create, with one attempt to make room. */
+enum mob_status mob_node_create(struct mob_store *store, struct mob_object_id id, uint64_t size,
+    struct mob_object_ref *ref_out, void **bytes_out);
+
+/* spill.c: files of objects whose bytes left the segment. `spill` NULL = nothing is ever there. */
+enum mob_status mob_spill_create(const char *directory, uint64_t quota_bytes, struct mob_spill **spill_out);
+void mob_spill_destroy(struct mob_spill *spill);
+/* Write the object of a sealed entry, unless its file is there. MOB_DISK_FULL, MOB_IO, MOB_STORE_FULL without
+ * spilling. */
+enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index);
+/* Bring it back. MOB_NOT_FOUND, MOB_CORRUPT (file dropped), MOB_STORE_FULL, MOB_IO. */
+enum mob_status mob_spill_restore(struct mob_store *store, struct mob_object_id id);
+bool mob_spill_info(const struct mob_spill *spill, struct mob_object_id id, struct mob_object_info *info_out);
+void mob_spill_committed(struct mob_spill *spill, struct mob_object_id id, bool remakeable);
+void mob_spill_keep(struct mob_spill *spill, struct mob_object_id id, bool keep);
+bool mob_spill_forget(struct mob_spill *spill, struct mob_object_id id);
+void mob_spill_count(const struct mob_spill *spill, uint64_t *objects_out, uint64_t *bytes_out);
+
+/* hash_later.c */
+enum mob_status mob_hash_queue_create(struct mob_hash_queue **queue_out);
+void mob_hash_queue_destroy(struct mob_hash_queue *queue);
+bool mob_hash_queue_step(struct mob_store *store); /* hash up to 1 MiB; true = more to do */
+
+/* client side */
+struct mob_store_client {
+    struct mob_view view;
+    uint32_t slot;
+    uint64_t incarnation;
+    int eventfd;
+    struct mob_seg_client *shared;
+    struct mob_seg_pin *pins;
+    uint32_t pins_max, pins_free, pins_top;
+    uint32_t *pin_stack; /* free journal slots, last freed on top */
+    struct mob_ring_writer out;
+    struct mob_ring_reader in;
+    uint64_t staged_from;
+    bool want_space;
+    uint64_t in_popped; /* records, for the threshold of sleep_for */
+    uint64_t creates_begun, creates_ended;
+    struct mob_arena_user arena;
+    struct mob_table_user table;
+};
+
+#endif

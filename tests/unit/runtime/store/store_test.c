@@ -1,0 +1,264 @@
+#include "tests/unit/runtime/store/store_support.h"
+
+#include "common/base/clock.h"
+
+static void records_arrive_in_ticket_order_over_all_rings(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct mob_store_client *clients[3];
+    for (int i = 0; i < 3; i++)
+        clients[i] = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    uint32_t published = 0, taken = 0;
+    for (int round = 0; round < 200; round++) {
+        for (int i = 0; i < 7; i++, published++) {
+            struct mob_piece pieces[2] = {{&published, 4}, {&published, 4}};
+            assert_status(
+                MOB_OK, mob_store_publish(clients[published % 3], MOB_OUT_EVENT, 0, (uint16_t)i, pieces, 2));
+        }
+        assert_true(mob_store_has_news(store));
+        mob_store_pass_begin(store);
+        uint32_t slot, damaged;
+        struct mob_record record;
+        const uint8_t *body;
+        while (mob_store_next(store, &slot, &record, &body, &damaged)) {
+            uint32_t n;
+            memcpy(&n, body, 4);
+            assert_int_equal(taken, n);
+            assert_int_equal(MOB_OUT_EVENT, record.type);
+            assert_int_equal(UINT32_MAX, damaged);
+            taken++;
+        }
+        mob_store_pass_end(store);
+        assert_int_equal(published, taken);
+        assert_false(mob_store_has_news(store));
+    }
+    assert_store_ok(store);
+    for (int i = 0; i < 3; i++)
+        mob_store_detach(clients[i]);
+    mob_store_destroy(store);
+}
+
+static void a_batch_has_one_ticket_and_arrives_whole(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    for (int i = 0; i < 5; i++) {
+        memset(mob_store_out_reserve(client, 20), i, 20);
+        mob_store_out_stage(client, MOB_OUT_EVENT, 0, 0, 20);
+    }
+    mob_store_pass_begin(store);
+    uint32_t slot, damaged;
+    struct mob_record record;
+    const uint8_t *body;
+    assert_false(mob_store_next(store, &slot, &record, &body, &damaged));
+    mob_store_out_flush(client);
+    mob_store_pass_begin(store);
+    for (int i = 0; i < 5; i++) {
+        assert_true(mob_store_next(store, &slot, &record, &body, &damaged));
+        assert_int_equal(1, record.ticket);
+        assert_int_equal(i, body[0]);
+    }
+    assert_false(mob_store_next(store, &slot, &record, &body, &damaged));
+    mob_store_pass_end(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void a_drivers_ring_is_freed_by_the_acknowledgement_only(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_DRIVER), from, damaged;
+    struct mob_store_client *client = test_attach(store, slot);
+    uint8_t body[1000] = {1};
+    struct mob_piece piece = {body, sizeof body};
+    int published = 0;
+    while (mob_store_publish(client, MOB_OUT_EVENT, 0, 0, &piece, 1) == MOB_OK)
+        published++;
+    assert_int_equal(8, published);
+    struct mob_record record;
+    const uint8_t *got;
+    mob_store_pass_begin(store);
+    for (int i = 0; i < published; i++)
+        assert_true(mob_store_next(store, &from, &record, &got, &damaged));
+    mob_store_pass_end(store);
+    assert_status(MOB_AGAIN, mob_store_publish(client, MOB_OUT_EVENT, 0, 0, &piece, 1));
+    uint64_t at = mob_store_out_acked(client);
+    int unacked = 0;
+    while (mob_store_out_unacked(client, &at, &record, &got))
+        unacked++;
+    assert_int_equal(published, unacked);
+    mob_store_ack(store, slot, mob_store_taken(store, slot));
+    assert_status(MOB_OK, mob_store_sleep(client, mob_now() + MOB_SEC, NULL, NULL));
+    assert_status(MOB_OK, mob_store_publish(client, MOB_OUT_EVENT, 0, 0, &piece, 1));
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void inbound_records_come_in_order_and_space_comes_back(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER);
+    struct mob_store_client *client = test_attach(store, slot);
+    for (uint32_t round = 0; round < 500; round++) {
+        uint32_t bytes = round % 900;
+        assert_true(mob_store_in_room(store, slot, bytes));
+        uint8_t *body = mob_store_in_reserve(store, slot, MOB_IN_REPLY, 1, 2, bytes);
+        assert_non_null(body);
+        memset(body, (int)round, bytes);
+        struct mob_record record;
+        assert_null(mob_store_in_peek(client, &record));
+        mob_store_in_flush(store, slot);
+        const uint8_t *got = mob_store_in_peek(client, &record);
+        assert_non_null(got);
+        for (uint32_t i = 0; i < bytes; i++)
+            assert_int_equal((uint8_t)round, got[i]);
+        mob_store_in_pop(client);
+        mob_store_in_release(client);
+    }
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void a_sealed_object_is_read_and_an_unsealed_one_is_not(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(8 << 20, NULL, 0);
+    struct mob_store_client *maker = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    struct mob_store_client *reader = test_attach(store, test_open(store, MOB_CLIENT_DRIVER));
+    static const uint64_t sizes[] = {0, 1, 100, 1024, 5000, 21000, 70000, 1000000};
+    for (uint32_t i = 0; i < 8; i++) {
+        struct mob_object_id id = test_id(1, i, 0);
+        struct mob_object_ref ref;
+        assert_status(MOB_NOT_FOUND, test_get(reader, id).status);
+        assert_status(MOB_OK, test_create(maker, id, sizes[i], (uint8_t)(i + 1), &ref));
+        assert_status(MOB_NOT_READY, test_get(reader, id).status);
+        struct mob_object_ref other;
+        assert_status(MOB_EXISTS, test_create(reader, id, sizes[i], 99, &other));
+        assert_status(MOB_OK, mob_store_object_seal(maker, ref));
+        struct test_got got = test_get(reader, id);
+        assert_status(MOB_OK, got.status);
+        assert_int_equal(MOB_TYPE_BYTES, got.type);
+        struct mob_value_view value;
+        assert_status(MOB_OK, mob_value_open(got.bytes, got.size, &value));
+        assert_int_equal(sizes[i], value.payload_bytes);
+        for (uint64_t at = 0; at < sizes[i]; at++)
+            assert_int_equal(i + 1, value.payload[at]);
+        assert_status(MOB_AGAIN, mob_store_object_delete(store, id));
+        mob_store_object_release(reader, got.pin);
+        assert_store_ok(store);
+    }
+    for (uint32_t i = 0; i < 8; i++)
+        assert_status(MOB_OK, mob_store_object_delete(store, test_id(1, i, 0)));
+    assert_store_ok(store);
+    struct mob_store_stats stats;
+    mob_store_stats(store, &stats);
+    assert_int_equal(0, stats.objects);
+    mob_store_detach(maker);
+    mob_store_detach(reader);
+    mob_store_destroy(store);
+}
+
+static void small_values_live_in_the_table(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    for (uint32_t i = 0; i < 300; i++)
+        test_put_i64(client, test_id(2, i, 0), (int64_t)i * 3);
+    for (uint32_t i = 0; i < 300; i++) {
+        struct test_got got = test_get(client, test_id(2, i, 0));
+        assert_status(MOB_OK, got.status);
+        int64_t n;
+        memcpy(&n, got.small, sizeof n);
+        assert_int_equal(i * 3, n);
+        assert_int_equal(8, got.size);
+        assert_int_equal(UINT32_MAX, got.pin.entry);
+    }
+    enum mob_value_type type;
+    uint8_t small[MOB_OBJECT_INLINE_MAX];
+    const void *bytes;
+    uint64_t size;
+    struct mob_object_ref pin;
+    struct mob_object_id id = test_id(2, 5, 0);
+    assert_status(MOB_NOT_READY, mob_store_object_get(client, id, true, &type, small, &bytes, &size, &pin));
+    mob_store_object_committed(store, id, true);
+    assert_status(MOB_OK, mob_store_object_get(client, id, true, &type, small, &bytes, &size, &pin));
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void a_dead_client_leaves_nothing_but_what_it_published(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(8 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER);
+    struct mob_store_client *client = test_attach(store, slot);
+    struct mob_store_client *other = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    struct mob_object_ref ref;
+    test_put(other, test_id(3, 0, 0), 100, 1);
+    assert_status(MOB_OK, test_create(client, test_id(3, 1, 0), 300, 1, &ref));
+    assert_status(MOB_OK, test_create(client, test_id(3, 2, 0), 300000, 1, &ref));
+    assert_status(MOB_OK, test_create(client, test_id(3, 3, 0), 200, 1, &ref)); /* published, not sealed */
+    test_put(client, test_id(3, 4, 0), 200, 1);
+    assert_status(MOB_OK, test_get(client, test_id(3, 0, 0)).status); /* pinned */
+    mob_store_detach(client);
+    assert_status(MOB_AGAIN, mob_store_object_delete(store, test_id(3, 0, 0)));
+    assert_status(MOB_OK, mob_store_seal_published(store, test_id(3, 3, 0)));
+    mob_store_client_ended(store, slot);
+    mob_store_client_close(store, slot);
+    mob_store_client_close(store, slot);
+    assert_store_ok(store);
+    assert_status(MOB_OK, mob_store_object_delete(store, test_id(3, 0, 0)));
+    assert_status(MOB_NOT_FOUND, test_get(other, test_id(3, 1, 0)).status);
+    assert_status(MOB_NOT_FOUND, test_get(other, test_id(3, 2, 0)).status);
+    assert_status(MOB_OK, test_get(other, test_id(3, 3, 0)).status);
+    assert_status(MOB_OK, test_get(other, test_id(3, 4, 0)).status);
+    mob_store_detach(other);
+    mob_store_destroy(store);
+}
+
+static void the_node_makes_and_reads_objects_itself(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    int64_t n = 42;
+    assert_status(MOB_OK, mob_store_object_put(store, test_id(4, 0, 0), MOB_TYPE_I64, true, &n, sizeof n));
+    uint64_t size;
+    void *value = test_value(3000, 9, &size);
+    assert_status(MOB_OK, mob_store_object_put(store, test_id(4, 1, 0), MOB_TYPE_BYTES, false, value, size));
+    assert_status(
+        MOB_EXISTS, mob_store_object_put(store, test_id(4, 1, 0), MOB_TYPE_BYTES, false, value, size));
+    struct test_got got = test_get(client, test_id(4, 1, 0));
+    assert_status(MOB_OK, got.status);
+    assert_memory_equal(value, got.bytes, size);
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    assert_status(MOB_OK, mob_store_object_bytes(store, test_id(4, 0, 0), false, &type, &bytes, &size));
+    assert_int_equal(MOB_TYPE_I64, type);
+    assert_memory_equal(&n, bytes, 8);
+    free(value);
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(records_arrive_in_ticket_order_over_all_rings),
+        cmocka_unit_test(a_batch_has_one_ticket_and_arrives_whole),
+        cmocka_unit_test(a_drivers_ring_is_freed_by_the_acknowledgement_only),
+        cmocka_unit_test(inbound_records_come_in_order_and_space_comes_back),
+        cmocka_unit_test(a_sealed_object_is_read_and_an_unsealed_one_is_not),
+        cmocka_unit_test(small_values_live_in_the_table),
+        cmocka_unit_test(a_dead_client_leaves_nothing_but_what_it_published),
+        cmocka_unit_test(the_node_makes_and_reads_objects_itself),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
