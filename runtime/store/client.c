@@ -35,7 +35,7 @@ static bool power_of_two(uint32_t n)
 /* Take the slot's numbers out of the segment, once, checked. */
 static enum mob_status open_slot(struct mob_store_client *client)
 {
-    struct mob_seg_client *shared = client->shared;
+    struct mob_seg_client *shared = client->seg_client;
     const struct mob_view *view = &client->view;
     uint32_t out_bytes = MOB_SEG_LOAD(&shared->out_bytes), in_bytes = MOB_SEG_LOAD(&shared->in_bytes);
     uint64_t out_offset = MOB_SEG_LOAD(&shared->out_offset), in_offset = MOB_SEG_LOAD(&shared->in_offset);
@@ -45,7 +45,7 @@ static enum mob_status open_slot(struct mob_store_client *client)
         !inside(view, out_offset, out_bytes) || !inside(view, in_offset, in_bytes) ||
         !inside(view, pins_offset, (uint64_t)client->pins_max * sizeof(struct mob_seg_pin)))
         return MOB_INVALID;
-    client->pins = (struct mob_seg_pin *)(view->base + pins_offset);
+    client->seg_pins = (struct mob_seg_pin *)(view->base + pins_offset);
     uint64_t out_head = MOB_SEG_LOAD(&shared->out_head);
     client->out = (struct mob_ring_writer){
         .bytes = view->base + out_offset,
@@ -97,11 +97,11 @@ enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct m
     client->slot = slot;
     client->eventfd = eventfd;
     client->incarnation = header->incarnation;
-    client->shared = &client->view.clients[slot];
+    client->seg_client = &client->view.seg_clients[slot];
     status = open_slot(client);
     if (status != MOB_OK)
         goto err_unmap;
-    mob_arena_user_init(&client->arena, &client->view, slot, client->shared);
+    mob_arena_user_init(&client->arena, &client->view, slot, client->seg_client);
     client->table = (struct mob_table_user){.view = &client->view, .arena = &client->arena, .owner = slot};
     *out = client;
     return MOB_OK;
@@ -133,10 +133,10 @@ static void publish_to(struct mob_store_client *client, uint64_t head)
 {
     client->out.flushed = head;
     client->staged_from = head;
-    struct mob_seg_header *header = client->view.header;
+    struct mob_seg_header *header = client->view.seg_header;
     /* The exchange orders the cursor before both looks below: pass.c and doorbell.c say why that is enough.
      */
-    MOB_SEG_XCHG(&client->shared->out_head, head);
+    MOB_SEG_XCHG(&client->seg_client->out_head, head);
     uint64_t bit = 1ull << (client->slot % 64);
     if ((MOB_SEG_LOAD_SC(&header->dirty[client->slot / 64]) & bit) == 0)
         MOB_SEG_OR(&header->dirty[client->slot / 64], bit);
@@ -149,12 +149,12 @@ static void publish_to(struct mob_store_client *client, uint64_t head)
 
 static uint64_t take_ticket(struct mob_store_client *client)
 {
-    return MOB_SEG_ADD(&client->view.header->ticket, 1) + 1;
+    return MOB_SEG_ADD(&client->view.seg_header->ticket, 1) + 1;
 }
 
 void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes)
 {
-    void *body = mob_ring_reserve(&client->out, &client->shared->out_released, body_bytes);
+    void *body = mob_ring_reserve(&client->out, &client->seg_client->out_released, body_bytes);
     if (!body)
         client->want_space = true;
     return body;
@@ -233,7 +233,7 @@ uint64_t mob_store_out_published(const struct mob_store_client *client)
 
 uint64_t mob_store_out_acked(const struct mob_store_client *client)
 {
-    return MOB_SEG_LOAD(&client->shared->out_released);
+    return MOB_SEG_LOAD(&client->seg_client->out_released);
 }
 
 bool mob_store_out_unacked(
@@ -255,7 +255,7 @@ const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_rec
 {
     struct mob_ring_reader *ring = &client->in;
     if (ring->taken == ring->head) {
-        uint64_t head = MOB_SEG_LOAD(&client->shared->in_head);
+        uint64_t head = MOB_SEG_LOAD(&client->seg_client->in_head);
         if (head < ring->head || head - ring->taken > ring->size || head % 8 != 0)
             return NULL;
         ring->head = head;
@@ -276,5 +276,5 @@ void mob_store_in_pop(struct mob_store_client *client)
 
 void mob_store_in_release(struct mob_store_client *client)
 {
-    MOB_SEG_STORE(&client->shared->in_released, client->in.taken);
+    MOB_SEG_STORE(&client->seg_client->in_released, client->in.taken);
 }

@@ -11,12 +11,12 @@ enum { GET_RETRIES = 64 };
 
 static void begin_create(struct mob_store_client *client)
 {
-    MOB_SEG_STORE(&client->shared->creates_begun, ++client->creates_begun);
+    MOB_SEG_STORE(&client->seg_client->creates_begun, ++client->creates_begun);
 }
 
 static void end_create(struct mob_store_client *client)
 {
-    MOB_SEG_STORE(&client->shared->creates_ended, ++client->creates_ended);
+    MOB_SEG_STORE(&client->seg_client->creates_ended, ++client->creates_ended);
 }
 
 enum mob_status mob_store_put_small(struct mob_store_client *client, struct mob_object_id id,
@@ -43,9 +43,9 @@ enum mob_status mob_store_object_create(struct mob_store_client *client, struct 
 static bool own_creating(const struct mob_store_client *client, struct mob_object_ref ref, uint32_t *tag_out)
 {
     const struct mob_view *view = &client->view;
-    if (ref.entry >= view->entries || MOB_SEG_LOAD(&view->table[ref.entry].generation) != ref.generation)
+    if (ref.entry >= view->entries || MOB_SEG_LOAD(&view->seg_table[ref.entry].generation) != ref.generation)
         return false;
-    uint32_t tag = MOB_SEG_LOAD(&view->tags[ref.entry].v);
+    uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[ref.entry].v);
     *tag_out = tag;
     return mob_tag_state(tag) == MOB_TAG_CREATING && mob_tag_owner(tag) == client->slot;
 }
@@ -55,7 +55,7 @@ void mob_store_object_abort(struct mob_store_client *client, struct mob_object_r
     uint32_t tag;
     /* CLAIMED first: from there the node does not seal it any more. */
     if (own_creating(client, ref, &tag) &&
-        MOB_SEG_CAS(&client->view.tags[ref.entry].v, &tag, mob_tag_with(tag, MOB_TAG_CLAIMED)))
+        MOB_SEG_CAS(&client->view.seg_tags[ref.entry].v, &tag, mob_tag_with(tag, MOB_TAG_CLAIMED)))
         mob_table_abort(&client->view, ref.entry);
     end_create(client);
 }
@@ -68,10 +68,10 @@ enum mob_status mob_store_object_seal(struct mob_store_client *client, struct mo
     /* Otherwise the node has sealed it already, and may even have dropped it since. */
     if (own_creating(client, ref, &tag)) {
         if (!mob_tag_is_inline(tag))
-            status = mob_entry_adopt_value(view, &view->table[ref.entry]);
+            status = mob_entry_adopt_value(view, &view->seg_table[ref.entry]);
         if (status != MOB_OK)
             return status; /* not a value: fix it or abort */
-        MOB_SEG_CAS(&view->tags[ref.entry].v, &tag, mob_tag_with(tag, MOB_TAG_SEALED));
+        MOB_SEG_CAS(&view->seg_tags[ref.entry].v, &tag, mob_tag_with(tag, MOB_TAG_SEALED));
     }
     end_create(client);
     return MOB_OK;
@@ -79,7 +79,7 @@ enum mob_status mob_store_object_seal(struct mob_store_client *client, struct mo
 
 static void note_use(const struct mob_view *view, struct mob_seg_entry *entry)
 {
-    uint32_t epoch = MOB_SEG_LOAD_RELAXED(&view->header->epoch);
+    uint32_t epoch = MOB_SEG_LOAD_RELAXED(&view->seg_header->epoch);
     if (MOB_SEG_LOAD_RELAXED(&entry->used_epoch) != epoch)
         MOB_SEG_STORE_RELAXED(&entry->used_epoch, epoch);
 }
@@ -87,8 +87,8 @@ static void note_use(const struct mob_view *view, struct mob_seg_entry *entry)
 /* Whether the entry is still the object that was found: same generation, and not on its way out. */
 static bool still_there(const struct mob_view *view, uint32_t index, uint32_t generation, uint32_t tag)
 {
-    uint32_t now = MOB_SEG_LOAD_SC(&view->tags[index].v);
-    if (MOB_SEG_LOAD_SC(&view->table[index].generation) != generation)
+    uint32_t now = MOB_SEG_LOAD_SC(&view->seg_tags[index].v);
+    if (MOB_SEG_LOAD_SC(&view->seg_table[index].generation) != generation)
         return false;
     /* SEALED may have become COMMITTED. */
     return (now & 0x8fffffffu) == (tag & 0x8fffffffu) &&
@@ -104,7 +104,7 @@ static bool id_matches(const struct mob_seg_entry *entry, struct mob_object_id i
 static bool get_inline(struct mob_store_client *client, struct mob_object_id id, uint32_t index, uint32_t tag,
     enum mob_value_type *type_out, void *small, uint64_t *size_out)
 {
-    struct mob_seg_entry *entry = &client->view.table[index];
+    struct mob_seg_entry *entry = &client->view.seg_table[index];
     uint32_t generation = MOB_SEG_LOAD(&entry->generation);
     if (!id_matches(entry, id))
         return false;
@@ -124,7 +124,7 @@ static bool get_inline(struct mob_store_client *client, struct mob_object_id id,
 
 static void unpin(struct mob_store_client *client, uint32_t journal)
 {
-    MOB_SEG_STORE(&client->pins[journal].v, 0);
+    MOB_SEG_STORE(&client->seg_pins[journal].v, 0);
     client->pin_stack[client->pins_free++] = journal;
 }
 
@@ -132,14 +132,14 @@ static bool get_pinned(struct mob_store_client *client, struct mob_object_id id,
     enum mob_value_type *type_out, const void **bytes_out, uint64_t *size_out, struct mob_object_ref *pin_out)
 {
     const struct mob_view *view = &client->view;
-    struct mob_seg_entry *entry = &view->table[index];
+    struct mob_seg_entry *entry = &view->seg_table[index];
     uint32_t generation = MOB_SEG_LOAD(&entry->generation);
     uint32_t journal = client->pin_stack[--client->pins_free];
     if (journal >= client->pins_top) {
         client->pins_top = journal + 1;
-        MOB_SEG_STORE(&client->shared->pins_top, client->pins_top);
+        MOB_SEG_STORE(&client->seg_client->pins_top, client->pins_top);
     }
-    MOB_SEG_XCHG(&client->pins[journal].v, (uint64_t)generation << 32 | (index + 1));
+    MOB_SEG_XCHG(&client->seg_pins[journal].v, (uint64_t)generation << 32 | (index + 1));
     uint64_t offset, size;
     if (!id_matches(entry, id) || !mob_entry_range(view, entry, &offset, &size) ||
         !still_there(view, index, generation, tag)) {

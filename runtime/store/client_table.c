@@ -71,21 +71,21 @@ enum mob_status mob_store_client_open(
 
     uint64_t out_offset = view->arena_offset + (uint64_t)first * MOB_UNIT_BYTES;
     uint64_t in_offset = out_offset + out_bytes, pins_offset = in_offset + in_bytes;
-    struct mob_seg_client *shared = &view->clients[slot];
+    struct mob_seg_client *shared = &view->seg_clients[slot];
     struct mob_node_client *client = &store->clients[slot];
     *client = (struct mob_node_client){
-        .shared = shared,
+        .seg_client = shared,
         .kind = options->kind,
         .open = true,
         .first_unit = first,
         .units = units,
         .pins_max = pins_max,
-        .pins = (struct mob_seg_pin *)(view->base + pins_offset),
+        .seg_pins = (struct mob_seg_pin *)(view->base + pins_offset),
         .out = {.bytes = view->base + out_offset, .size = out_bytes},
         .in = {.bytes = view->base + in_offset, .size = in_bytes},
     };
     for (uint32_t i = 0; i < pins_max; i++)
-        MOB_SEG_STORE_RELAXED(&client->pins[i].v, 0);
+        MOB_SEG_STORE_RELAXED(&client->seg_pins[i].v, 0);
     reset_shared(shared);
     MOB_SEG_STORE(&shared->out_offset, out_offset);
     MOB_SEG_STORE(&shared->in_offset, in_offset);
@@ -114,7 +114,7 @@ static void abort_unsealed(struct mob_store *store, uint32_t slot)
 {
     const struct mob_view *view = &store->view;
     for (uint32_t index = 0; index < view->entries; index++) {
-        uint32_t tag = MOB_SEG_LOAD(&view->tags[index].v);
+        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v);
         uint32_t state = mob_tag_state(tag);
         if ((state == MOB_TAG_CLAIMED || state == MOB_TAG_CREATING) && mob_tag_owner(tag) == slot)
             mob_entry_drop(store, index, tag);
@@ -127,7 +127,7 @@ void mob_store_client_close(struct mob_store *store, uint32_t slot)
     struct mob_node_client *client = &store->clients[slot];
     if (!client->open)
         return;
-    struct mob_seg_client *shared = client->shared;
+    struct mob_seg_client *shared = client->seg_client;
     MOB_SEG_STORE(&shared->kind, 0);
     client->open = false; /* from here on its pins do not count */
     if (client->damaged || MOB_SEG_LOAD(&shared->creates_begun) != MOB_SEG_LOAD(&shared->creates_ended))

@@ -43,7 +43,7 @@ static void futex_wait(struct mob_seg_client *client, uint32_t seen, int64_t tim
 
 static bool has_news(struct mob_store_client *client, uint64_t records)
 {
-    struct mob_seg_client *shared = client->shared;
+    struct mob_seg_client *shared = client->seg_client;
     if (client->want_space && MOB_SEG_LOAD_SC(&shared->out_released) != client->out.released) {
         client->want_space = false;
         return true;
@@ -56,7 +56,7 @@ static bool has_news(struct mob_store_client *client, uint64_t records)
 enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
     bool (*node_alive)(void *), void *arg)
 {
-    struct mob_seg_client *shared = client->shared;
+    struct mob_seg_client *shared = client->seg_client;
     for (int i = 0; i < YIELDS; i++) {
         if (has_news(client, records))
             return MOB_OK;
@@ -96,19 +96,19 @@ bool mob_store_has_news(struct mob_store *store)
 {
     uint32_t words = (store->clients_top + 63) / 64;
     for (uint32_t i = 0; i < words; i++)
-        if (store->pending[i] != 0 || MOB_SEG_LOAD_SC(&store->view.header->dirty[i]) != 0)
+        if (store->pending[i] != 0 || MOB_SEG_LOAD_SC(&store->view.seg_header->dirty[i]) != 0)
             return true;
     return false;
 }
 
 void mob_store_announce_sleep(struct mob_store *store)
 {
-    MOB_SEG_XCHG(&store->view.header->node_sleeps, 1);
+    MOB_SEG_XCHG(&store->view.seg_header->node_sleeps, 1);
 }
 
 void mob_store_announce_awake(struct mob_store *store)
 {
-    if (MOB_SEG_XCHG(&store->view.header->node_sleeps, 0) == 1)
+    if (MOB_SEG_XCHG(&store->view.seg_header->node_sleeps, 0) == 1)
         return;
     uint64_t wakes; /* a client reset it and wrote, or is about to: then the next sleep ends early, once */
     ssize_t n = read(store->eventfd, &wakes, sizeof wakes);

@@ -22,7 +22,7 @@ void mob_epoch_advance(struct mob_store *store)
 {
     store->commits_in_epoch = 0;
     store->epoch++;
-    MOB_SEG_STORE_RELAXED(&store->view.header->epoch, store->epoch);
+    MOB_SEG_STORE_RELAXED(&store->view.seg_header->epoch, store->epoch);
 }
 
 static bool is_evicting(uint32_t tag)
@@ -38,15 +38,16 @@ void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag)
     store->entry_flags[entry_index] = 0;
     if (!mob_tag_is_inline(tag))
         mob_arena_free(&store->view, entry_index);
-    MOB_SEG_STORE(&store->view.tags[entry_index].v, 0);
+    MOB_SEG_STORE(&store->view.seg_tags[entry_index].v, 0);
 }
 
 static bool mark_victim(struct mob_store *store, uint32_t index)
 {
-    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[index].v), state = mob_tag_state(tag);
+    uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v), state = mob_tag_state(tag);
     if (state != MOB_TAG_SEALED && state != MOB_TAG_COMMITTED)
         return false;
-    return MOB_SEG_CAS(&store->view.tags[index].v, &tag, mob_tag_with(tag, (enum mob_tag_state)(state + 2)));
+    return MOB_SEG_CAS(
+        &store->view.seg_tags[index].v, &tag, mob_tag_with(tag, (enum mob_tag_state)(state + 2)));
 }
 
 /* Calls visit for each entry that stands in the journal of a live client. */
@@ -57,10 +58,10 @@ static void each_pin(
         const struct mob_node_client *client = &store->clients[slot];
         if (!client->open)
             continue;
-        uint32_t top = MOB_SEG_LOAD_SC(&client->shared->pins_top);
+        uint32_t top = MOB_SEG_LOAD_SC(&client->seg_client->pins_top);
         top = top > client->pins_max ? client->pins_max : top;
         for (uint32_t i = 0; i < top; i++) {
-            uint64_t pin = MOB_SEG_LOAD_SC(&client->pins[i].v);
+            uint64_t pin = MOB_SEG_LOAD_SC(&client->seg_pins[i].v);
             uint32_t index = (uint32_t)pin - 1;
             if (pin != 0 && index < store->view.entries)
                 visit(store, index, arg);
@@ -71,7 +72,7 @@ static void each_pin(
 static void revert_if_victim(const struct mob_store *store, uint32_t index, void *arg)
 {
     (void)arg;
-    struct mob_seg_word *word = &store->view.tags[index];
+    struct mob_seg_word *word = &store->view.seg_tags[index];
     uint32_t tag = MOB_SEG_LOAD(&word->v);
     if (is_evicting(tag))
         MOB_SEG_CAS(&word->v, &tag, mob_tag_with(tag, (enum mob_tag_state)(mob_tag_state(tag) - 2)));
@@ -84,7 +85,7 @@ static uint32_t evict_batch(struct mob_store *store, struct batch *batch)
     each_pin(store, revert_if_victim, NULL);
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
-        uint32_t tag = MOB_SEG_LOAD(&store->view.tags[batch->index[i]].v);
+        uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[batch->index[i]].v);
         if (!is_evicting(tag))
             continue;
         mob_entry_drop(store, batch->index[i], tag);
@@ -97,7 +98,7 @@ static uint32_t evict_batch(struct mob_store *store, struct batch *batch)
 
 bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index)
 {
-    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[entry_index].v);
+    uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[entry_index].v);
     if (mob_tag_is_inline(tag)) {
         mob_entry_drop(store, entry_index, tag);
         return true;
@@ -122,7 +123,7 @@ uint64_t mob_pins_count(const struct mob_store *store)
 
 static void count_bytes(const struct mob_store *store, uint32_t index, void *arg)
 {
-    *(uint64_t *)arg += MOB_SEG_LOAD_RELAXED(&store->view.table[index].value[0]);
+    *(uint64_t *)arg += MOB_SEG_LOAD_RELAXED(&store->view.seg_table[index].value[0]);
 }
 
 uint64_t mob_pins_bytes(const struct mob_store *store)
@@ -140,16 +141,16 @@ static void sweep_tags(
 {
     const struct mob_view *view = &store->view;
     for (uint32_t i = from; i < from + count; i++)
-        if (mob_tag_state(MOB_SEG_LOAD_RELAXED(&view->tags[i].v)) == MOB_TAG_COMMITTED)
-            __builtin_prefetch(&view->table[i]);
+        if (mob_tag_state(MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v)) == MOB_TAG_COMMITTED)
+            __builtin_prefetch(&view->seg_table[i]);
     for (uint32_t i = from; i < from + count; i++) {
-        uint32_t tag = MOB_SEG_LOAD(&view->tags[i].v);
+        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[i].v);
         if (mob_tag_state(tag) != MOB_TAG_COMMITTED || (store->entry_flags[i] & MOB_NODE_KEEP))
             continue;
-        if (store->epoch - MOB_SEG_LOAD_RELAXED(&view->table[i].used_epoch) < min_age)
+        if (store->epoch - MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch) < min_age)
             continue;
         if (mob_tag_is_inline(tag)) {
-            if (MOB_SEG_CAS(&view->tags[i].v, &tag, 0)) {
+            if (MOB_SEG_CAS(&view->seg_tags[i].v, &tag, 0)) {
                 store->entry_flags[i] = 0;
                 store->committed -= store->committed > 0;
                 store->evictions++;
@@ -239,10 +240,10 @@ static uint32_t collect(struct mob_store *store, struct candidate *out, const ui
     const struct mob_view *view = &store->view;
     uint32_t count = 0, youngest_kept = 0;
     for (uint32_t i = 0; i < view->entries; i++) {
-        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->tags[i].v);
+        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v);
         if (tag == 0 || (not_these[i / 64] >> (i % 64) & 1) || !may_go(store, i, tag))
             continue;
-        uint32_t age = store->epoch - MOB_SEG_LOAD_RELAXED(&view->table[i].used_epoch);
+        uint32_t age = store->epoch - MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch);
         if (count == 2 * CANDIDATES) {
             qsort(out, count, sizeof *out, older_first);
             count = CANDIDATES;
@@ -258,7 +259,7 @@ static uint32_t collect(struct mob_store *store, struct candidate *out, const ui
 /* Spill when its bytes must not be lost, then drop. */
 static enum mob_status evict_one(struct mob_store *store, uint32_t index)
 {
-    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[index].v);
+    uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v);
     bool droppable =
         mob_tag_state(tag) == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE) != 0;
     if (!droppable) {
@@ -292,7 +293,7 @@ static enum mob_status make_units(
             return has_room(store, units) ? MOB_OK : worst;
         for (uint32_t i = 0; i < count; i++) {
             uint32_t index = candidates[i].index;
-            bool large = MOB_SEG_LOAD_RELAXED(&store->view.table[index].value[0]) > MOB_SLAB_OBJECT_MAX;
+            bool large = MOB_SEG_LOAD_RELAXED(&store->view.seg_table[index].value[0]) > MOB_SLAB_OBJECT_MAX;
             tried[index / 64] |= 1ull << (index % 64);
             enum mob_status status = evict_one(store, index);
             if (status == MOB_DISK_FULL || status == MOB_IO)

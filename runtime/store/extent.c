@@ -51,7 +51,7 @@ uint32_t mob_extent_claim(
 {
     /* Low addresses first: they are warm. The hint only saves a scan; when it misleads, the scan starts over
      * at 0. */
-    uint32_t hint = MOB_SEG_LOAD_RELAXED(&view->header->free_hint);
+    uint32_t hint = MOB_SEG_LOAD_RELAXED(&view->seg_header->free_hint);
     if (hint >= view->units)
         hint = 0;
     bool clean;
@@ -60,7 +60,7 @@ uint32_t mob_extent_claim(
         first = claim_from(view, 0, units, mark, note, &clean);
     else if (units == 1 && first != UINT32_MAX)
         MOB_SEG_STORE_RELAXED(
-            &view->header->free_hint, first + 1); /* the first free unit at or above the hint */
+            &view->seg_header->free_hint, first + 1); /* the first free unit at or above the hint */
     if (first == UINT32_MAX && note)
         MOB_SEG_STORE(&note->offset, 0);
     return first;
@@ -71,8 +71,8 @@ void mob_extent_free(const struct mob_view *view, uint64_t first_unit, uint64_t 
     for (uint64_t unit = first_unit; unit < first_unit + units && unit < view->units; unit++)
         if (MOB_SEG_LOAD_RELAXED(&view->unit_map[unit].v) == mark)
             MOB_SEG_STORE(&view->unit_map[unit].v, 0);
-    if (MOB_SEG_LOAD_RELAXED(&view->header->free_hint) > first_unit)
-        MOB_SEG_STORE_RELAXED(&view->header->free_hint, (uint32_t)first_unit);
+    if (MOB_SEG_LOAD_RELAXED(&view->seg_header->free_hint) > first_unit)
+        MOB_SEG_STORE_RELAXED(&view->seg_header->free_hint, (uint32_t)first_unit);
 }
 
 uint32_t mob_extent_largest(const struct mob_view *view, uint32_t *free_units_out)
@@ -91,7 +91,7 @@ uint32_t mob_extent_largest(const struct mob_view *view, uint32_t *free_units_ou
 uint64_t mob_arena_alloc(struct mob_arena_user *user, uint32_t entry_index, uint64_t size)
 {
     const struct mob_view *view = user->view;
-    struct mob_seg_entry *entry = &view->table[entry_index];
+    struct mob_seg_entry *entry = &view->seg_table[entry_index];
     MOB_SEG_STORE(&entry->value[0], size);
     if (size <= MOB_SLAB_OBJECT_MAX)
         return mob_slab_alloc(user, entry, size);
@@ -106,7 +106,7 @@ uint64_t mob_arena_alloc(struct mob_arena_user *user, uint32_t entry_index, uint
 
 void mob_arena_free(const struct mob_view *view, uint32_t entry_index)
 {
-    struct mob_seg_entry *entry = &view->table[entry_index];
+    struct mob_seg_entry *entry = &view->seg_table[entry_index];
     uint64_t offset = MOB_SEG_LOAD(&entry->offset), size = MOB_SEG_LOAD(&entry->value[0]);
     if (offset == 0)
         return;

@@ -75,7 +75,7 @@ static void finish(struct mob_store *store, struct job *job, uint8_t *value)
     uint32_t tag;
     uint32_t index = mob_table_find(&store->view, job->id, &tag);
     if (index != UINT32_MAX && !mob_tag_is_inline(tag)) {
-        struct mob_seg_entry *entry = &store->view.table[index];
+        struct mob_seg_entry *entry = &store->view.seg_table[index];
         MOB_SEG_STORE(&entry->value[1], job->hash.lo);
         MOB_SEG_STORE(&entry->value[2], job->hash.hi);
         /* The only bytes of a sealed value that ever change: the hash, then the flag that says it is there.

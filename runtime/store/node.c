@@ -77,7 +77,7 @@ static enum mob_status map_segment(struct mob_store *store, uint64_t bytes, uint
         .entries = entries,
         .units = store->view.units,
     };
-    MOB_SEG_COPY(store->view.header, &header, sizeof header);
+    MOB_SEG_COPY(store->view.seg_header, &header, sizeof header);
     store->sweep_age = 2;
     mob_epoch_advance(store);
     return MOB_OK;
@@ -170,7 +170,7 @@ static void count_objects(const struct mob_view *view, uint64_t *objects_out, ui
 {
     uint64_t objects = 0, inlined = 0;
     for (uint32_t i = 0; i < view->entries; i++) {
-        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->tags[i].v);
+        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v);
         objects += tag != 0;
         inlined += tag != 0 && mob_tag_is_inline(tag);
     }
@@ -183,7 +183,7 @@ void mob_store_stats(struct mob_store *store, struct mob_store_stats *stats_out)
     const struct mob_view *view = &store->view;
     uint32_t free_units;
     mob_extent_largest(view, &free_units);
-    uint32_t warm_units = MOB_SEG_LOAD_RELAXED(&view->header->warm_units);
+    uint32_t warm_units = MOB_SEG_LOAD_RELAXED(&view->seg_header->warm_units);
     *stats_out = (struct mob_store_stats){
         .segment_bytes = view->bytes,
         .warm_bytes = (uint64_t)warm_units * MOB_UNIT_BYTES,

@@ -13,12 +13,12 @@ static enum mob_status seal_entry(struct mob_store *store, uint32_t index, uint3
 {
     const struct mob_view *view = &store->view;
     if (!mob_tag_is_inline(*tag_io)) {
-        enum mob_status status = mob_entry_adopt_value(view, &view->table[index]);
+        enum mob_status status = mob_entry_adopt_value(view, &view->seg_table[index]);
         if (status != MOB_OK)
             return status;
     }
     uint32_t sealed = mob_tag_with(*tag_io, MOB_TAG_SEALED);
-    if (MOB_SEG_CAS(&view->tags[index].v, tag_io, sealed))
+    if (MOB_SEG_CAS(&view->seg_tags[index].v, tag_io, sealed))
         *tag_io = sealed;
     return MOB_OK; /* lost against the client: sealed as well */
 }
@@ -39,7 +39,7 @@ bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, str
     uint32_t index = mob_table_find(view, id, &tag);
     if (index == UINT32_MAX)
         return mob_spill_info(store->spill, id, info_out);
-    const struct mob_seg_entry *entry = &view->table[index];
+    const struct mob_seg_entry *entry = &view->seg_table[index];
     uint32_t state = mob_tag_state(tag), meta = MOB_SEG_LOAD(&entry->meta);
     struct mob_object_info info = {
         .type = (enum mob_value_type)(meta & 0xffu),
@@ -79,10 +79,10 @@ enum mob_status mob_store_object_bytes(struct mob_store *store, struct mob_objec
         return MOB_NOT_FOUND;
     if (mob_tag_state(tag) < MOB_TAG_SEALED)
         return MOB_NOT_READY;
-    struct mob_seg_entry *entry = &view->table[index];
+    struct mob_seg_entry *entry = &view->seg_table[index];
     uint32_t meta = MOB_SEG_LOAD(&entry->meta);
     uint64_t offset, size = meta >> 8;
-    MOB_SEG_STORE_RELAXED(&entry->used_epoch, MOB_SEG_LOAD_RELAXED(&view->header->epoch));
+    MOB_SEG_STORE_RELAXED(&entry->used_epoch, MOB_SEG_LOAD_RELAXED(&view->seg_header->epoch));
     if (mob_tag_is_inline(tag)) {
         *bytes_out = (const uint8_t *)entry->value;
         size = size > MOB_OBJECT_INLINE_MAX ? MOB_OBJECT_INLINE_MAX : size;
@@ -132,7 +132,7 @@ enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_
     }
     if (status != MOB_OK)
         return status;
-    uint32_t tag = MOB_SEG_LOAD(&store->view.tags[ref.entry].v);
+    uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[ref.entry].v);
     status = seal_entry(store, ref.entry, &tag);
     if (status != MOB_OK)
         mob_entry_drop(store, ref.entry, tag);
@@ -146,7 +146,7 @@ static void count_commit(struct mob_store *store, uint32_t index, uint32_t tag)
     store->committed++;
     store->commits_in_epoch++;
     if (!mob_tag_is_inline(tag)) {
-        uint64_t size = MOB_SEG_LOAD_RELAXED(&view->table[index].value[0]);
+        uint64_t size = MOB_SEG_LOAD_RELAXED(&view->seg_table[index].value[0]);
         uint64_t per_entry = (uint64_t)view->units * MOB_UNIT_BYTES / view->entries + 1;
         store->commits_in_epoch += size / per_entry;
     }
@@ -172,7 +172,7 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
         }
         if (state != MOB_TAG_SEALED)
             break;
-        if (MOB_SEG_CAS(&view->tags[index].v, &tag, mob_tag_with(tag, MOB_TAG_COMMITTED))) {
+        if (MOB_SEG_CAS(&view->seg_tags[index].v, &tag, mob_tag_with(tag, MOB_TAG_COMMITTED))) {
             count_commit(store, index, tag);
             break;
         }

@@ -62,13 +62,13 @@ struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry)
 static bool entry_holds(
     const struct mob_view *view, uint32_t index, const struct packed_id *id, uint32_t *tag_io)
 {
-    const struct mob_seg_entry *entry = &view->table[index];
+    const struct mob_seg_entry *entry = &view->seg_table[index];
     for (int i = 0; i < SCAN_RETRIES; i++) {
         uint32_t generation = MOB_SEG_LOAD(&entry->generation);
         if (MOB_SEG_LOAD(&entry->id_b) != id->b || MOB_SEG_LOAD(&entry->id_a) != id->a ||
             MOB_SEG_LOAD(&entry->id_slot) != id->slot)
             return false;
-        uint32_t tag = MOB_SEG_LOAD(&view->tags[index].v);
+        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v);
         if (tag == *tag_io && MOB_SEG_LOAD_RELAXED(&entry->generation) == generation)
             return true;
         if (((tag ^ *tag_io) & 0xffffu) != 0)
@@ -84,7 +84,7 @@ static uint32_t scan(const struct mob_view *view, struct mob_object_key key, con
     for (uint32_t group = 0; group <= reach && group < MOB_WINDOW_GROUPS; group++) {
         for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++) {
             uint32_t index = mob_key_index(view, key, group, i);
-            uint32_t tag = MOB_SEG_LOAD(&view->tags[index].v);
+            uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v);
             if ((tag & 0xffffu) != key.fingerprint || index == not_this)
                 continue;
             if (!entry_holds(view, index, id, &tag))
@@ -102,7 +102,7 @@ uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, ui
 {
     struct mob_object_key key = mob_object_key(view, id);
     struct packed_id packed = pack(id);
-    uint32_t home = MOB_SEG_LOAD(&view->home[key.group].v);
+    uint32_t home = MOB_SEG_LOAD(&view->seg_home[key.group].v);
     return scan(view, key, &packed, REACH(home), false, UINT32_MAX, tag_out);
 }
 
@@ -113,11 +113,11 @@ static uint32_t take_free_tag(
     for (uint32_t group = 0; group < MOB_WINDOW_GROUPS; group++) {
         for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++) {
             uint32_t index = mob_key_index(view, key, group, i);
-            uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->tags[index].v);
+            uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->seg_tags[index].v);
             if (tag != 0)
                 continue;
             /* Without a fingerprint: what the entry still says belongs to the object before. */
-            if (MOB_SEG_CAS(&view->tags[index].v, &tag, MOB_TAG(MOB_TAG_CLAIMED, owner, 0))) {
+            if (MOB_SEG_CAS(&view->seg_tags[index].v, &tag, MOB_TAG(MOB_TAG_CLAIMED, owner, 0))) {
                 *distance_out = group;
                 return index;
             }
@@ -131,7 +131,7 @@ enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_i
 {
     struct mob_object_key key = mob_object_key(view, id);
     struct packed_id packed = pack(id);
-    struct mob_seg_word *home = &view->home[key.group];
+    struct mob_seg_word *home = &view->seg_home[key.group];
     uint32_t home_word = MOB_SEG_LOAD_SC(&home->v);
     uint32_t tag, distance;
     if (scan(view, key, &packed, REACH(home_word), true, UINT32_MAX, &tag) != UINT32_MAX)
@@ -142,20 +142,20 @@ enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_i
 
     /* The generation first, and each store a release: who sees anything of the new object sees the new
      * generation. */
-    struct mob_seg_entry *entry = &view->table[index];
+    struct mob_seg_entry *entry = &view->seg_table[index];
     uint32_t generation = MOB_SEG_LOAD_RELAXED(&entry->generation) + 1;
     MOB_SEG_STORE(&entry->generation, generation);
     MOB_SEG_STORE(&entry->id_a, packed.a);
     MOB_SEG_STORE(&entry->id_b, packed.b);
     MOB_SEG_STORE(&entry->id_slot, packed.slot);
-    MOB_SEG_STORE(&entry->used_epoch, MOB_SEG_LOAD_RELAXED(&view->header->epoch));
-    MOB_SEG_STORE(&view->tags[index].v, MOB_TAG(MOB_TAG_CLAIMED, owner, key.fingerprint));
+    MOB_SEG_STORE(&entry->used_epoch, MOB_SEG_LOAD_RELAXED(&view->seg_header->epoch));
+    MOB_SEG_STORE(&view->seg_tags[index].v, MOB_TAG(MOB_TAG_CLAIMED, owner, key.fingerprint));
     for (int i = 0; i < CLAIM_RETRIES; i++) {
         uint32_t reach = REACH(home_word) > distance ? REACH(home_word) : distance;
         uint32_t changed = (home_word & ~0xffu) + 0x100u + reach;
         if (MOB_SEG_CAS(&home->v, &home_word, changed)) {
             uint32_t state = MOB_TAG_CREATING | (is_inline ? MOB_TAG_INLINE : 0u);
-            MOB_SEG_STORE(&view->tags[index].v, MOB_TAG(state, owner, key.fingerprint));
+            MOB_SEG_STORE(&view->seg_tags[index].v, MOB_TAG(state, owner, key.fingerprint));
             *ref_out =
                 (struct mob_object_ref){.entry = index, .generation = generation, .journal = UINT32_MAX};
             return MOB_OK;
@@ -163,7 +163,7 @@ enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_i
         if (scan(view, key, &packed, REACH(home_word), true, index, &tag) != UINT32_MAX)
             break;
     }
-    MOB_SEG_STORE(&view->tags[index].v, 0);
+    MOB_SEG_STORE(&view->seg_tags[index].v, 0);
     return MOB_EXISTS;
 }
 
@@ -203,7 +203,7 @@ enum mob_status mob_table_put_small(const struct mob_table_user *user, struct mo
     enum mob_status status = mob_table_claim(user->view, id, user->owner, true, &ref);
     if (status != MOB_OK)
         return status;
-    struct mob_seg_entry *entry = &user->view->table[ref.entry];
+    struct mob_seg_entry *entry = &user->view->seg_table[ref.entry];
     uint64_t words[3] = {0};
     if (bytes > 0)
         memcpy(words, payload, bytes);
@@ -236,5 +236,5 @@ enum mob_status mob_table_create(const struct mob_table_user *user, struct mob_o
 void mob_table_abort(const struct mob_view *view, uint32_t entry_index)
 {
     mob_arena_free(view, entry_index);
-    MOB_SEG_STORE(&view->tags[entry_index].v, 0);
+    MOB_SEG_STORE(&view->seg_tags[entry_index].v, 0);
 }

@@ -58,7 +58,7 @@ static bool look(struct mob_store *store, struct mob_node_client *client)
 
 static bool read_head(struct mob_store *store, struct mob_node_client *client)
 {
-    uint64_t head = MOB_SEG_LOAD_SC(&client->shared->out_head);
+    uint64_t head = MOB_SEG_LOAD_SC(&client->seg_client->out_head);
     if (head < client->out.head || head - client->out_released > client->out.size || head % 8 != 0) {
         mark_damaged(store, client);
         return false;
@@ -80,7 +80,7 @@ static void begin_slot(struct mob_store *store, uint32_t slot)
 
 void mob_store_pass_begin(struct mob_store *store)
 {
-    struct mob_seg_header *header = store->view.header;
+    struct mob_seg_header *header = store->view.seg_header;
     uint64_t counter = MOB_SEG_LOAD_SC(&header->ticket);
     if (counter < store->counter) {
         if (!store->damaged)
@@ -172,8 +172,8 @@ static void release(struct mob_node_client *client, uint64_t position)
     if (position <= client->out_released || position > client->out.taken)
         return;
     client->out_released = position;
-    MOB_SEG_XCHG(&client->shared->out_released, position);
-    mob_bell_ring(client->shared, MOB_ASLEEP_SPACE);
+    MOB_SEG_XCHG(&client->seg_client->out_released, position);
+    mob_bell_ring(client->seg_client, MOB_ASLEEP_SPACE);
 }
 
 void mob_store_pass_end(struct mob_store *store)
@@ -209,7 +209,7 @@ bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_byt
     if (!client->open || client->damaged)
         return false;
     /* Reserving writes at most a PAD behind the head; the next reserve does the same again. */
-    return mob_ring_reserve(&client->in, &client->shared->in_released, body_bytes) != NULL;
+    return mob_ring_reserve(&client->in, &client->seg_client->in_released, body_bytes) != NULL;
 }
 
 void *mob_store_in_reserve(
@@ -219,7 +219,7 @@ void *mob_store_in_reserve(
     struct mob_node_client *client = &store->clients[slot];
     if (!client->open || client->damaged)
         return NULL;
-    void *body = mob_ring_reserve(&client->in, &client->shared->in_released, body_bytes);
+    void *body = mob_ring_reserve(&client->in, &client->seg_client->in_released, body_bytes);
     if (!body)
         return NULL;
     mob_ring_commit(&client->in, type, flags, aux, body_bytes, 0);
@@ -234,7 +234,7 @@ void mob_store_in_flush(struct mob_store *store, uint32_t slot)
     if (!client->open || client->in.flushed == client->in.head)
         return;
     client->in.flushed = client->in.head;
-    MOB_SEG_STORE(&client->shared->posted, client->in_posted);
-    MOB_SEG_XCHG(&client->shared->in_head, client->in.head);
-    mob_bell_ring(client->shared, MOB_ASLEEP_RECORDS);
+    MOB_SEG_STORE(&client->seg_client->posted, client->in_posted);
+    MOB_SEG_XCHG(&client->seg_client->in_head, client->in.head);
+    mob_bell_ring(client->seg_client, MOB_ASLEEP_RECORDS);
 }

@@ -33,12 +33,12 @@ bool mob_view_layout(
         .entries = entries,
         .units = (uint32_t)((bytes - arena_at) / MOB_UNIT_BYTES),
         .group_mask = entries / MOB_GROUP_ENTRIES - 1,
-        .header = (struct mob_seg_header *)base,
-        .clients = (struct mob_seg_client *)(base + clients_at),
-        .home = (struct mob_seg_word *)(base + home_at),
-        .tags = (struct mob_seg_word *)(base + tags_at),
+        .seg_header = (struct mob_seg_header *)base,
+        .seg_clients = (struct mob_seg_client *)(base + clients_at),
+        .seg_home = (struct mob_seg_word *)(base + home_at),
+        .seg_tags = (struct mob_seg_word *)(base + tags_at),
         .unit_map = (struct mob_seg_word *)(base + map_at),
-        .table = (struct mob_seg_entry *)(base + table_at),
+        .seg_table = (struct mob_seg_entry *)(base + table_at),
         .arena_offset = arena_at,
     };
     return true;
@@ -58,7 +58,8 @@ void *mob_segment_prefault_main(void *arg)
             break; /* an old kernel, or no memory: pages come when they are used */
         uint64_t end = at + length;
         if (end > view->arena_offset)
-            MOB_SEG_STORE(&view->header->warm_units, (uint32_t)((end - view->arena_offset) / MOB_UNIT_BYTES));
+            MOB_SEG_STORE(
+                &view->seg_header->warm_units, (uint32_t)((end - view->arena_offset) / MOB_UNIT_BYTES));
     }
     return NULL;
 }

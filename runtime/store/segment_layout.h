@@ -30,8 +30,9 @@
 #define MOB_DIRTY_WORDS 64u /* 4096 clients, a bit each */
 #define MOB_OWNER_NODE 0xfffu /* owner of what the node itself makes */
 #define MOB_GROUP_ENTRIES 8u /* neighbours of one stream share a group of tags: half a cache line */
-#define MOB_WINDOW_GROUPS 32u /* how far from its home group an entry may lie; at 5/8 fill 1e-13 need more \
-                               */
+#define MOB_WINDOW_GROUPS \
+    32u /* how far from its home group an entry may lie; at 5/8 fill 1e-13 need more \
+         */
 #define MOB_SLAB_OBJECT_MAX 21760u /* larger ones take whole units */
 #define MOB_CHUNK_HEADER_BYTES 256u
 #define MOB_CLASS_COUNT 23
@@ -163,12 +164,12 @@ struct mob_view {
     uint64_t bytes;
     uint32_t clients_max, entries, units;
     uint32_t group_mask; /* groups - 1 */
-    struct mob_seg_header *header;
-    struct mob_seg_client *clients;
-    struct mob_seg_word *home; /* per group: version 24 | reach 8 */
-    struct mob_seg_word *tags;
+    struct mob_seg_header *seg_header;
+    struct mob_seg_client *seg_clients;
+    struct mob_seg_word *seg_home; /* per group: version 24 | reach 8 */
+    struct mob_seg_word *seg_tags;
     struct mob_seg_word *unit_map;
-    struct mob_seg_entry *table;
+    struct mob_seg_entry *seg_table;
     uint64_t arena_offset;
 };
 

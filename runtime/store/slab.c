@@ -58,7 +58,7 @@ bool mob_slab_chunk_empty(const struct mob_view *view, uint32_t unit, uint32_t c
 void mob_arena_user_init(
     struct mob_arena_user *user, const struct mob_view *view, uint32_t slot, struct mob_seg_client *shared)
 {
-    *user = (struct mob_arena_user){.view = view, .slot = slot, .shared = shared};
+    *user = (struct mob_arena_user){.view = view, .slot = slot, .seg_client = shared};
 }
 
 void mob_arena_user_fini(struct mob_arena_user *user)
@@ -147,8 +147,8 @@ static bool switch_to(struct mob_arena_user *user, uint32_t class_index, uint32_
     uint32_t unit = list->units[at];
     list->current = at;
     list->announced = unit + 1;
-    if (user->shared)
-        MOB_SEG_XCHG(&user->shared->current_chunk[class_index], unit + 1);
+    if (user->seg_client)
+        MOB_SEG_XCHG(&user->seg_client->current_chunk[class_index], unit + 1);
     uint32_t mark = MOB_SEG_LOAD_SC(&user->view->unit_map[unit].v);
     return mark == MOB_UNIT_MARK(MOB_UNIT_CHUNK, class_index, user->slot);
 }
@@ -206,8 +206,8 @@ uint32_t mob_slab_trim(struct mob_arena_user *user)
             uint32_t mark = MOB_UNIT_MARK(MOB_UNIT_CHUNK, class_index, user->slot);
             if (!MOB_SEG_CAS(&view->unit_map[unit].v, &mark, 0))
                 continue; /* the node was faster */
-            if (MOB_SEG_LOAD_RELAXED(&view->header->free_hint) > unit)
-                MOB_SEG_STORE_RELAXED(&view->header->free_hint, unit);
+            if (MOB_SEG_LOAD_RELAXED(&view->seg_header->free_hint) > unit)
+                MOB_SEG_STORE_RELAXED(&view->seg_header->free_hint, unit);
             freed++;
         }
     }
@@ -256,7 +256,7 @@ void mob_slab_disown(const struct mob_view *view, uint32_t slot)
             free_orphan_if_empty(view, unit, orphan);
         }
     }
-    MOB_SEG_STORE_RELAXED(&view->header->free_hint, 0);
+    MOB_SEG_STORE_RELAXED(&view->seg_header->free_hint, 0);
 }
 
 uint32_t mob_slab_reclaim(struct mob_store *store)
@@ -272,7 +272,7 @@ uint32_t mob_slab_reclaim(struct mob_store *store)
         uint32_t orphan = MOB_UNIT_MARK(MOB_UNIT_CHUNK_ORPHAN, class_index, 0);
         if (!MOB_SEG_CAS(&view->unit_map[unit].v, &mark, orphan))
             continue;
-        uint32_t announced = MOB_SEG_LOAD_SC(&view->clients[slot].current_chunk[class_index]);
+        uint32_t announced = MOB_SEG_LOAD_SC(&view->seg_clients[slot].current_chunk[class_index]);
         if (announced == unit + 1) {
             MOB_SEG_CAS(
                 &view->unit_map[unit].v, &orphan, mark); /* fails when it was adopted: its owner will see */
@@ -281,6 +281,6 @@ uint32_t mob_slab_reclaim(struct mob_store *store)
         freed += free_orphan_if_empty(view, unit, orphan);
     }
     if (freed > 0)
-        MOB_SEG_STORE_RELAXED(&view->header->free_hint, 0);
+        MOB_SEG_STORE_RELAXED(&view->seg_header->free_hint, 0);
     return freed;
 }

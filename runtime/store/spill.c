@@ -222,8 +222,8 @@ enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index)
     if (!spill)
         return MOB_STORE_FULL;
     const struct mob_view *view = &store->view;
-    struct mob_seg_entry *entry = &view->table[entry_index];
-    uint32_t tag = MOB_SEG_LOAD(&view->tags[entry_index].v), state = mob_tag_state(tag);
+    struct mob_seg_entry *entry = &view->seg_table[entry_index];
+    uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[entry_index].v), state = mob_tag_state(tag);
     struct mob_object_id id = mob_entry_id(entry);
     uint64_t offset, size;
     if (mob_tag_is_inline(tag) || !mob_entry_range(view, entry, &offset, &size))
@@ -321,10 +321,10 @@ enum mob_status mob_spill_restore(struct mob_store *store, struct mob_object_id 
     char path[PATH_MAX];
     path_of(spill, id, path);
     const struct mob_view *view = &store->view;
-    uint32_t tag = MOB_SEG_LOAD(&view->tags[ref.entry].v);
+    uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[ref.entry].v);
     status = *at ? read_file(path, *at, bytes) : MOB_NOT_FOUND;
     if (status == MOB_OK)
-        status = mob_entry_adopt_value(view, &view->table[ref.entry]);
+        status = mob_entry_adopt_value(view, &view->seg_table[ref.entry]);
     if (status != MOB_OK) {
         mob_entry_drop(store, ref.entry, tag);
         MOB_LOG_ERROR("store", "restore_failed", "path=%s status=%s", path, mob_status_code(status));
@@ -333,15 +333,15 @@ enum mob_status mob_spill_restore(struct mob_store *store, struct mob_object_id 
         return status;
     }
     const struct record *record = *at;
-    struct mob_seg_entry *entry = &view->table[ref.entry];
+    struct mob_seg_entry *entry = &view->seg_table[ref.entry];
     MOB_SEG_STORE(&entry->value[1], record->hash.lo);
     MOB_SEG_STORE(&entry->value[2], record->hash.hi);
     store->entry_flags[ref.entry] =
         (uint8_t)((record->remakeable ? MOB_NODE_REMAKEABLE : 0) | (record->keep ? MOB_NODE_KEEP : 0));
     store->committed += record->committed;
     store->restores++;
-    MOB_SEG_STORE(
-        &view->tags[ref.entry].v, mob_tag_with(tag, record->committed ? MOB_TAG_COMMITTED : MOB_TAG_SEALED));
+    MOB_SEG_STORE(&view->seg_tags[ref.entry].v,
+        mob_tag_with(tag, record->committed ? MOB_TAG_COMMITTED : MOB_TAG_SEALED));
     return MOB_OK;
 }
 

@@ -18,9 +18,9 @@ static const char *check_full(const struct mob_store *store, uint32_t index, uin
 {
     const struct mob_view *view = &store->view;
     uint64_t offset, size;
-    if (!mob_entry_range(view, &view->table[index], &offset, &size))
+    if (!mob_entry_range(view, &view->seg_table[index], &offset, &size))
         return FAIL("entry %u: range offset=%llu", index,
-            (unsigned long long)MOB_SEG_LOAD(&view->table[index].offset));
+            (unsigned long long)MOB_SEG_LOAD(&view->seg_table[index].offset));
     uint64_t in_arena = offset - view->arena_offset;
     uint32_t unit = (uint32_t)(in_arena / MOB_UNIT_BYTES), in_unit = (uint32_t)(in_arena % MOB_UNIT_BYTES);
     if (in_unit == 0) {
@@ -51,8 +51,8 @@ static const char *check_entries(const struct mob_store *store, uint64_t *named,
 {
     const struct mob_view *view = &store->view;
     for (uint32_t index = 0; index < view->entries; index++) {
-        uint32_t tag = MOB_SEG_LOAD(&view->tags[index].v), state = mob_tag_state(tag);
-        const struct mob_seg_entry *entry = &view->table[index];
+        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v), state = mob_tag_state(tag);
+        const struct mob_seg_entry *entry = &view->seg_table[index];
         if (tag == 0) {
             if (MOB_SEG_LOAD(&entry->offset) != 0)
                 return FAIL("free entry %u names an offset", index);
@@ -124,16 +124,16 @@ static const char *check_clients(const struct mob_store *store)
             continue;
         if (client->damaged)
             return FAIL("client %u: damaged", slot);
-        uint64_t head = MOB_SEG_LOAD(&client->shared->out_head);
+        uint64_t head = MOB_SEG_LOAD(&client->seg_client->out_head);
         if (head < client->out.taken || head - client->out_released > client->out.size)
             return FAIL("client %u: outbound cursors", slot);
         for (uint32_t i = 0; i < client->pins_max; i++) {
-            uint64_t pin = MOB_SEG_LOAD(&client->pins[i].v);
+            uint64_t pin = MOB_SEG_LOAD(&client->seg_pins[i].v);
             uint32_t index = (uint32_t)pin - 1;
             if (pin == 0)
                 continue;
-            if (index >= view->entries || MOB_SEG_LOAD(&view->tags[index].v) == 0 ||
-                MOB_SEG_LOAD(&view->table[index].generation) != (uint32_t)(pin >> 32))
+            if (index >= view->entries || MOB_SEG_LOAD(&view->seg_tags[index].v) == 0 ||
+                MOB_SEG_LOAD(&view->seg_table[index].generation) != (uint32_t)(pin >> 32))
                 return FAIL("client %u: pin %u of an object that is gone", slot, i);
         }
     }

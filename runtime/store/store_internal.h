@@ -17,7 +17,7 @@ struct mob_chunk_list {
 struct mob_arena_user {
     const struct mob_view *view;
     uint32_t slot; /* MOB_OWNER_NODE for the node */
-    struct mob_seg_client *shared; /* NULL for the node */
+    struct mob_seg_client *seg_client; /* NULL for the node */
     struct mob_chunk_list classes[MOB_CLASS_COUNT];
 };
 void mob_arena_user_init(
@@ -126,13 +126,13 @@ void *mob_segment_prefault_main(void *arg);
 enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2 };
 
 struct mob_node_client {
-    struct mob_seg_client *shared;
+    struct mob_seg_client *seg_client;
     enum mob_client_kind kind;
     bool open, damaged, damage_reported, touched;
     bool waited; /* its next ticket was above the counter in the last pass; it cannot be in this one */
     uint32_t first_unit, units, pins_max;
     uint64_t out_released;
-    struct mob_seg_pin *pins;
+    struct mob_seg_pin *seg_pins;
     struct mob_ring_reader out;
     struct mob_ring_writer in;
     uint64_t in_posted;
@@ -222,8 +222,8 @@ struct mob_store_client {
     uint32_t slot;
     uint64_t incarnation;
     int eventfd;
-    struct mob_seg_client *shared;
-    struct mob_seg_pin *pins;
+    struct mob_seg_client *seg_client;
+    struct mob_seg_pin *seg_pins;
     uint32_t pins_max, pins_free, pins_top;
     uint32_t *pin_stack; /* free journal slots, last freed on top */
     struct mob_ring_writer out;
