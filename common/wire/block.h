@@ -36,7 +36,7 @@ struct mob_zone_group {
     uint32_t group;      /* index >> 8 */
     uint16_t specs;      /* SPEC entries */
     uint16_t finals;     /* COMPLETION entries with MOB_COMPLETION_FINAL */
-    uint16_t others;     /* puts, yields, edges, outcomes ... whose task is in the group */
+    uint16_t others;     /* puts, yields, outcomes ... of its tasks; edges of its actors */
 };
 struct mob_zone_map {
     int64_t time_min_ns, time_max_ns; /* of completions' finished and specs' submitted; monotonic */
