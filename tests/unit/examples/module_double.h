@@ -304,6 +304,25 @@ enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, stru
     return MOB_OK;
 }
 
+void mob_actor_id(const struct mob_actor *actor, char text_out[MOB_TEXT_ID_MAX])
+{
+    snprintf(text_out, MOB_TEXT_ID_MAX, "actor_%" PRIu64, actor->id);
+}
+
+enum mob_status mob_actor_from_id(
+    struct mob_client *client, const char *actor_id, struct mob_actor **actor_out)
+{
+    for (struct mob_actor *actor = client->first_actor; actor != NULL; actor = actor->next) {
+        char id[MOB_TEXT_ID_MAX];
+        mob_actor_id(actor, id);
+        if (strcmp(id, actor_id) == 0) {
+            *actor_out = actor;
+            return MOB_OK;
+        }
+    }
+    return MOB_NOT_FOUND;
+}
+
 void mob_actor_release(struct mob_actor *actor)
 {
     (void)actor;

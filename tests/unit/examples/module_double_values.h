@@ -55,6 +55,10 @@ struct mob_arg mob_null(void)
 {
     return (struct mob_arg){DOUBLE_NULL, {.i64 = 0}};
 }
+struct mob_arg mob_utf8(const char *text)
+{
+    return (struct mob_arg){DOUBLE_UTF8, {.bytes = {text, strlen(text)}}};
+}
 struct mob_arg mob_json(const char *text)
 {
     return (struct mob_arg){DOUBLE_JSON, {.bytes = {text, strlen(text)}}};
@@ -172,6 +176,12 @@ int64_t mob_arg_i64(struct mob_call *call, size_t i)
 bool mob_arg_is_null(struct mob_call *call, size_t i)
 {
     return i >= call->args.count || call->args.values[i].arg.kind == DOUBLE_NULL;
+}
+const char *mob_arg_utf8(struct mob_call *call, size_t i, size_t *size_out)
+{
+    const struct mob_arg *arg = double_arg(call, i, DOUBLE_UTF8);
+    *size_out = arg->as.bytes.size;
+    return arg->as.bytes.data;
 }
 const void *mob_arg_bytes(struct mob_call *call, size_t i, size_t *size_out)
 {

@@ -1,0 +1,302 @@
+/* The model that is served in the benchmarks: 4 KB of state in, 16 numbers out, through 1024-64-64-16 with
+ * tanh.
+ *
+ *   Mlp(seed)                      random weights; a second argument names a kernel instead of the
+ * processor's best .infer(state[n,1024])        -> [n,16] .kernel()                    which one runs
+ *   Caller(model)                  an actor that calls a model's actor on its node, without HTTP
+ *     .run(rounds, rows, window)   `rounds` calls with [rows,1024] each; what that took, as JSON
+ */
+#include <mobula/mobula.h>
+
+#include <assert.h>
+#include <immintrin.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define STATE_FLOATS 1024
+#define HIDDEN 64
+#define OUTPUTS 16
+#define BATCH_MAX 256 /* rows that go through the layers at once: hidden values stay in the nearest cache */
+#define WINDOW_MAX 64
+#define ROWS_MAX 4096
+
+/* weights[input][output]: what one input is multiplied with lies together. */
+struct mlp_layer {
+    size_t inputs, outputs;
+    bool is_last; /* no tanh */
+    const float *weights, *bias;
+};
+
+/* ------------------------------------------------------------------------------------------------ kernels */
+
+#if defined(__x86_64__)
+
+#define MLP_NAME(x) avx512_##x
+#define MLP_TARGET __attribute__((target("avx512f")))
+#define MLP_VEC __m512
+#define MLP_LANES 16
+#define MLP_SET1 _mm512_set1_ps
+#define MLP_LOAD _mm512_loadu_ps
+#define MLP_STORE _mm512_storeu_ps
+#define MLP_MUL _mm512_mul_ps
+#define MLP_FMA _mm512_fmadd_ps
+#define MLP_DIV _mm512_div_ps
+#define MLP_MIN _mm512_min_ps
+#define MLP_MAX _mm512_max_ps
+#define MLP_ROWS 6 /* 24 sums, 4 weights and a broadcast, of 32 registers */
+#define MLP_COLUMNS 4
+#include "bench/modules/mlp_kernel.h"
+
+#define MLP_NAME(x) avx2_##x
+#define MLP_TARGET __attribute__((target("avx2,fma")))
+#define MLP_VEC __m256
+#define MLP_LANES 8
+#define MLP_SET1 _mm256_set1_ps
+#define MLP_LOAD _mm256_loadu_ps
+#define MLP_STORE _mm256_storeu_ps
+#define MLP_MUL _mm256_mul_ps
+#define MLP_FMA _mm256_fmadd_ps
+#define MLP_DIV _mm256_div_ps
+#define MLP_MIN _mm256_min_ps
+#define MLP_MAX _mm256_max_ps
+#define MLP_ROWS 6 /* 12 sums, 2 weights and a broadcast, of 16 registers */
+#define MLP_COLUMNS 2
+#include "bench/modules/mlp_kernel.h"
+
+#endif
+
+static inline float plain_fma(float a, float b, float c)
+{
+    return a * b + c;
+}
+#define MLP_NAME(x) plain_##x
+#define MLP_TARGET
+#define MLP_VEC float
+#define MLP_LANES 1
+#define MLP_SET1(x) (x)
+#define MLP_LOAD(at) (*(at))
+#define MLP_STORE(at, x) (*(at) = (x))
+#define MLP_MUL(a, b) ((a) * (b))
+#define MLP_FMA plain_fma
+#define MLP_DIV(a, b) ((a) / (b))
+#define MLP_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define MLP_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define MLP_ROWS 1
+#define MLP_COLUMNS 16 /* the compiler makes vectors of them */
+#include "bench/modules/mlp_kernel.h"
+
+typedef void (*layer_function)(const struct mlp_layer *layer, const float *in, float *out, size_t n);
+
+/* The wanted kernel, or the best that this processor has; NULL when it lacks the wanted one. */
+static layer_function choose_kernel(const char *wanted, const char **name_out)
+{
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f") && (wanted == NULL || strcmp(wanted, "avx512") == 0)) {
+        *name_out = "avx512";
+        return avx512_layer;
+    }
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        (wanted == NULL || strcmp(wanted, "avx2") == 0)) {
+        *name_out = "avx2";
+        return avx2_layer;
+    }
+#endif
+    *name_out = "plain";
+    return wanted == NULL || strcmp(wanted, "plain") == 0 ? plain_layer : NULL;
+}
+
+/* ------------------------------------------------------------------------------------------------ the model
+ */
+
+struct mlp {
+    _Alignas(64) float weights1[STATE_FLOATS * HIDDEN];
+    float weights2[HIDDEN * HIDDEN], weights3[HIDDEN * OUTPUTS];
+    float bias1[HIDDEN], bias2[HIDDEN], bias3[OUTPUTS];
+    float hidden1[BATCH_MAX * HIDDEN], hidden2[BATCH_MAX * HIDDEN];
+    layer_function run_layer;
+    const char *kernel;
+};
+_Static_assert(sizeof(struct mlp) % 64 == 0, "aligned_alloc wants it");
+
+/* Uniform numbers from SplitMix64, of the variance that keeps signals at their size from layer to layer. */
+static void fill(float *values, size_t n, size_t inputs, uint64_t *state)
+{
+    const float bound = sqrtf(3.0f / (float)inputs);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t z = *state += 0x9e3779b97f4a7c15u;
+        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+        z ^= z >> 31;
+        values[i] = bound * ((float)(z >> 40) * 0x1p-23f - 1.0f);
+    }
+}
+
+static void infer_batch(struct mlp *mlp, const float *states, float *out, size_t n)
+{
+    const struct mlp_layer layer1 = {STATE_FLOATS, HIDDEN, false, mlp->weights1, mlp->bias1};
+    const struct mlp_layer layer2 = {HIDDEN, HIDDEN, false, mlp->weights2, mlp->bias2};
+    const struct mlp_layer layer3 = {HIDDEN, OUTPUTS, true, mlp->weights3, mlp->bias3};
+    mlp->run_layer(&layer1, states, mlp->hidden1, n);
+    mlp->run_layer(&layer2, mlp->hidden1, mlp->hidden2, n);
+    mlp->run_layer(&layer3, mlp->hidden2, out, n);
+}
+
+static enum mob_status mlp_create(struct mob_call *call)
+{
+    const char *wanted = mob_arg_is_null(call, 1) ? NULL : mob_arg_utf8(call, 1, &(size_t){0});
+    const char *name;
+    layer_function run_layer = choose_kernel(wanted, &name);
+    if (run_layer == NULL)
+        return mob_fail(call, "this processor has no kernel %s", wanted);
+    struct mlp *mlp = aligned_alloc(64, sizeof *mlp);
+    if (mlp == NULL)
+        return MOB_NO_MEMORY;
+    uint64_t random = (uint64_t)mob_arg_i64(call, 0);
+    fill(mlp->weights1, STATE_FLOATS * HIDDEN, STATE_FLOATS, &random);
+    fill(mlp->weights2, HIDDEN * HIDDEN, HIDDEN, &random);
+    fill(mlp->weights3, HIDDEN * OUTPUTS, HIDDEN, &random);
+    fill(mlp->bias1, HIDDEN, STATE_FLOATS, &random);
+    fill(mlp->bias2, HIDDEN, HIDDEN, &random);
+    fill(mlp->bias3, OUTPUTS, HIDDEN, &random);
+    mlp->run_layer = run_layer;
+    mlp->kernel = name;
+    mob_call_set_self(call, mlp);
+    return MOB_OK;
+}
+
+static enum mob_status infer(struct mob_call *call)
+{
+    struct mlp *mlp = mob_call_self(call);
+    const struct mob_tensor states = mob_arg_tensor(call, 0);
+    const size_t n = (size_t)states.shape[0];
+    if (n > ROWS_MAX)
+        return mob_fail(call, "%zu states in one call; at most %d", n, ROWS_MAX);
+    float few[BATCH_MAX * OUTPUTS];
+    float *out = n <= BATCH_MAX ? few : malloc(n * OUTPUTS * sizeof(float));
+    if (out == NULL)
+        return MOB_NO_MEMORY;
+    for (size_t row = 0; row < n; row += BATCH_MAX) {
+        const size_t rows = n - row < BATCH_MAX ? n - row : BATCH_MAX;
+        infer_batch(mlp, (const float *)states.data + row * STATE_FLOATS, out + row * OUTPUTS, rows);
+    }
+    enum mob_status status = mob_return(call, mob_tensor_f32(out, (int64_t)n, OUTPUTS));
+    if (out != few)
+        free(out);
+    return status;
+}
+
+static enum mob_status kernel(struct mob_call *call)
+{
+    const struct mlp *mlp = mob_call_self(call);
+    return mob_return(call, mob_utf8(mlp->kernel));
+}
+
+/* ------------------------------------------------------------------------------------------------ the caller
+ */
+
+struct caller {
+    char model[MOB_TEXT_ID_MAX];
+};
+
+static enum mob_status caller_create(struct mob_call *call)
+{
+    struct mob_actor *model = mob_arg_actor(call, 0);
+    struct caller *caller = model != NULL ? malloc(sizeof *caller) : NULL;
+    if (caller == NULL)
+        return MOB_NO_MEMORY;
+    mob_actor_id(model, caller->model);
+    mob_call_set_self(call, caller);
+    return MOB_OK;
+}
+
+/* What was measured must not be the same on a replay, so this is not mob_clock_ns. */
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static enum mob_status take_answer(struct mob_future *future, int64_t rows, double *sum)
+{
+    struct mob_value *value;
+    struct mob_tensor answer;
+    enum mob_status status = mob_get(future, MOB_FOREVER, &value);
+    if (status != MOB_OK)
+        return status;
+    status = mob_value_tensor(value, &answer);
+    if (status == MOB_OK && (answer.shape[0] != rows || answer.shape[1] != OUTPUTS))
+        status = MOB_TYPE_MISMATCH;
+    if (status == MOB_OK)
+        *sum += (double)((const float *)answer.data)[0];
+    mob_value_release(value);
+    mob_release(future);
+    return status;
+}
+
+/* `window` calls are under way at any time. Each carries states of its own: they are put for it and not
+ * shared. */
+static enum mob_status run_rounds(struct mob_client *client, struct mob_actor *model, float *states,
+    int64_t rounds, int64_t rows, int64_t window, double *sum)
+{
+    struct mob_future *answers[WINDOW_MAX];
+    enum mob_status status = MOB_OK;
+    (void)client;
+    for (int64_t i = 0; i < rounds + window && status == MOB_OK; i++) {
+        if (i >= window)
+            status = take_answer(answers[i % window], rows, sum);
+        if (i < rounds && status == MOB_OK) {
+            states[0] = (float)i;
+            status = mob_actor_call(model, "infer", MOB_ARGS(mob_tensor_f32(states, rows, STATE_FLOATS)),
+                NULL, &answers[i % window]);
+        }
+    }
+    return status;
+}
+
+static enum mob_status run(struct mob_call *call)
+{
+    const struct caller *caller = mob_call_self(call);
+    const int64_t rounds = mob_arg_i64(call, 0), rows = mob_arg_i64(call, 1), window = mob_arg_i64(call, 2);
+    if (rounds < 1 || rows < 1 || rows > ROWS_MAX || window < 1 || window > WINDOW_MAX || window > rounds)
+        return mob_fail(
+            call, "rounds >= 1, rows 1 to %d, window 1 to %d and at most rounds", ROWS_MAX, WINDOW_MAX);
+    struct mob_actor *model;
+    enum mob_status status = mob_actor_from_id(mob_call_client(call), caller->model, &model);
+    if (status != MOB_OK)
+        return status;
+    float *states = malloc((size_t)rows * STATE_FLOATS * sizeof(float));
+    if (states == NULL) {
+        mob_actor_release(model);
+        return MOB_NO_MEMORY;
+    }
+    uint64_t random = 1;
+    fill(states, (size_t)rows * STATE_FLOATS, 3, &random);
+    double sum = 0;
+    const double begin = now_seconds();
+    status = run_rounds(mob_call_client(call), model, states, rounds, rows, window, &sum);
+    const double seconds = now_seconds() - begin;
+    free(states);
+    mob_actor_release(model);
+    if (status != MOB_OK)
+        return status;
+    char text[160];
+    snprintf(text, sizeof text,
+        "{\"states\":%" PRId64 ",\"seconds\":%.6f,\"states_per_s\":%.0f,\"sum\":%.6f}", rounds * rows,
+        seconds, (double)(rounds * rows) / seconds, sum);
+    return mob_return(call, mob_json(text));
+}
+
+/* clang-format off */
+MOB_MODULE("mlp",
+    MOB_ACTOR_CLASS("Mlp", mlp_create, "i64 seed, utf8? kernel -> ()", free,
+        {.name = "infer", .main = infer, .signature = "tensor<f32>[n,1024] state -> tensor<f32>[n,16] output",
+         .flags = MOB_METHOD_READ_ONLY},
+        {.name = "kernel", .main = kernel, .signature = "-> utf8", .flags = MOB_METHOD_READ_ONLY}),
+    MOB_ACTOR_CLASS("Caller", caller_create, "actor model -> ()", free,
+        MOB_METHOD("run", run, "i64 rounds, i64 rows, i64 window -> json")))
+/* clang-format on */
