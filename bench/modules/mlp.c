@@ -240,12 +240,11 @@ static enum mob_status take_answer(struct mob_future *future, int64_t rows, doub
 
 /* `window` calls are under way at any time. Each carries states of its own: they are put for it and not
  * shared. */
-static enum mob_status run_rounds(struct mob_client *client, struct mob_actor *model, float *states,
-    int64_t rounds, int64_t rows, int64_t window, double *sum)
+static enum mob_status run_rounds(
+    struct mob_actor *model, float *states, int64_t rounds, int64_t rows, int64_t window, double *sum)
 {
     struct mob_future *answers[WINDOW_MAX];
     enum mob_status status = MOB_OK;
-    (void)client;
     for (int64_t i = 0; i < rounds + window && status == MOB_OK; i++) {
         if (i >= window)
             status = take_answer(answers[i % window], rows, sum);
@@ -278,7 +277,7 @@ static enum mob_status run(struct mob_call *call)
     fill(states, (size_t)rows * STATE_FLOATS, 3, &random);
     double sum = 0;
     const double begin = now_seconds();
-    status = run_rounds(mob_call_client(call), model, states, rounds, rows, window, &sum);
+    status = run_rounds(model, states, rounds, rows, window, &sum);
     const double seconds = now_seconds() - begin;
     free(states);
     mob_actor_release(model);

@@ -229,6 +229,25 @@ enum mob_status mob_submit(struct mob_client *client, const char *function, stru
     return MOB_OK;
 }
 
+enum mob_status mob_function_find(
+    struct mob_client *client, const char *function, const struct mob_function **function_out)
+{
+    const struct mob_function_entry *f = double_find(client, function);
+    if (f == NULL)
+        return MOB_NOT_FOUND;
+    *function_out = (const struct mob_function *)(const void *)f;
+    return MOB_OK;
+}
+
+enum mob_status mob_submit_function(struct mob_client *client, const struct mob_function *function,
+    struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out)
+{
+    (void)options;
+    const struct mob_function_entry *f = (const void *)function;
+    (void)double_run(client, f->main, f->signature, double_take_args(args), NULL, futures_out);
+    return MOB_OK;
+}
+
 /* ------------------------------------------------------------------------------------------------ actors */
 
 static void double_restart(struct mob_actor *actor)
