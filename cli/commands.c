@@ -19,6 +19,30 @@ const struct cli_command cli_commands[] = {
         cmd_status},
     {"config", "", "every setting, its value, and where that came from", MOB_SETTINGS_UP, 0, 0, {{0}},
         cmd_config},
+    {"submit", "FUNCTION [ARGUMENT...]", "run a task; arguments are JSON, object ids, or else strings",
+        MOB_SETTINGS_CLI, 1, CLI_ARGUMENTS_MAX,
+        {{'w', "wait", NULL, "wait for the result and print it"},
+            {0, "timeout", "SECONDS", "wait at most this long"},
+            {0, "name", "NAME", "a name to show in lists"},
+            {0, "retries", "N", "when its worker dies (default 3, -1 = for ever)"},
+            {0, "resources", "CPU=1,...", "what it needs while it runs"},
+            {0, "job", "JOB", "the job it belongs to"}},
+        cmd_submit},
+    {"get", "TASK|OBJECT...", "wait for a value and print it", MOB_SETTINGS_CLI, 1, CLI_ARGUMENTS_MAX,
+        {{0, "timeout", "SECONDS", "wait at most this long"}}, cmd_get},
+    {"list", "KIND", "tasks, objects, actors, functions, jobs, nodes or endpoints", MOB_SETTINGS_CLI, 1, 1,
+        {{0, "filter", "FILTER", "as state:FAILED AND name:train*"}, {0, "sort", "FIELD", "as -started_at"},
+            {'n', "limit", "N", "at most so many (default 100)"}},
+        cmd_list},
+    {"logs", "TASK|ACTOR", "what it wrote on stdout and stderr", MOB_SETTINGS_CLI, 1, 1,
+        {{'f', "follow", NULL, "go on until it ends"}}, cmd_logs},
+    {"why", "TASK", "why this task waits", MOB_SETTINGS_CLI, 1, 1, {{0}}, cmd_why},
+    {"lineage", "OBJECT", "what made this object, and what made that", MOB_SETTINGS_CLI, 1, 1,
+        {{0, "depth", "N", "levels (default 8)"}}, cmd_lineage},
+    {"timeline", "", "what ran when, as a Chrome trace", MOB_SETTINGS_CLI, 0, 0,
+        {{'o', "output", "FILE", "where to write it (default stdout)"}, {0, "job", "JOB", "only this job"},
+            {'n', "limit", "N", "at most so many events (default 100000)"}},
+        cmd_timeline},
     {.name = NULL},
 };
 
@@ -88,7 +112,8 @@ static void print_options(const struct cli_command *command)
             option->value_name ? " " : "", option->value_name ? option->value_name : "");
         printf("  %-28s %s\n", left, option->help);
     }
-    printf("  %-28s %s\n", "-o, --output FORMAT", "table, json, jsonl or name");
+    if (option_index(command, "output") < 0)
+        printf("  %-28s %s\n", "-o, --output FORMAT", "table, json, jsonl or name");
 }
 
 static void print_settings(unsigned user)
@@ -151,17 +176,19 @@ static int take_option(struct cli_call *call, int argc, char *const *argv, int *
     static const struct cli_option output = {'o', "output", "FORMAT", ""};
     const struct cli_option *option = NULL;
     int at = -1;
-    for (int i = -1; i < CLI_OPTIONS_MAX && !option; i++) {
-        const struct cli_option *candidate = i < 0 ? &output : &call->command->options[i];
-        if (!candidate->name)
-            break;
+    for (int i = 0; i <= CLI_OPTIONS_MAX && !option; i++) {
+        bool own = i < CLI_OPTIONS_MAX && call->command->options[i].name;
+        const struct cli_option *candidate =
+            own ? &call->command->options[i] : &output; /* the command's own win */
         bool by_name = word[1] == '-' && strlen(candidate->name) == length &&
             !strncmp(word + 2, candidate->name, length);
         bool by_letter = word[1] != '-' && length == 1 && candidate->letter == word[1];
         if (by_name || by_letter) {
             option = candidate;
-            at = i;
+            at = own ? i : -1;
         }
+        if (!own)
+            break;
     }
     if (!option)
         return 0;

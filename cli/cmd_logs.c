@@ -1,0 +1,56 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/api_client.h"
+
+enum { FOLLOW_WAIT_S = 20 };
+
+static bool write_bytes(void *arg, const void *bytes, size_t length)
+{
+    (void)arg;
+    return fwrite(bytes, 1, length, stdout) == length;
+}
+
+/* Reads on from `offset` until the log has ended, or, without following, until nothing more is there. */
+static enum cli_exit read_on(struct api *api, const char *kind, const char *id, bool follow)
+{
+    unsigned long long offset = 0;
+    for (;;) {
+        char path[API_PATH_MAX];
+        snprintf(path, sizeof path, API_PREFIX "/%s/%s/logs?offset=%llu", kind, id, offset);
+        if (follow)
+            snprintf(path + strlen(path), sizeof path - strlen(path), "&wait=%d", FOLLOW_WAIT_S);
+        struct http_request request = {
+            .method = "GET", .path = path, .sink = write_bytes, .timeout_ns = 2 * API_TIMEOUT_NS};
+        enum cli_exit exit_code = api_exchange(api, &request, 0);
+        if (exit_code != CLI_OK)
+            return exit_code;
+        const char *next = http_header(&api->response, "Mobula-Log-Next");
+        const char *ended = http_header(&api->response, "Mobula-Log-Ended");
+        unsigned long long after = next ? strtoull(next, NULL, 10) : offset;
+        bool grew = after > offset;
+        offset = after;
+        if (fflush(stdout) != 0)
+            return CLI_FAILED;
+        if (!grew && (!follow || (ended && strcmp(ended, "true") == 0)))
+            return CLI_OK;
+    }
+}
+
+enum cli_exit cmd_logs(struct cli_call *call)
+{
+    static struct api api;
+    char id[API_PATH_MAX / 2];
+    const char *text = call->arguments[0];
+    const char *kind = strncmp(text, "actor_", 6) == 0 ? "actors" : "tasks";
+    if (!http_encode(text, id, sizeof id)) {
+        cli_say("that is no id");
+        return CLI_USAGE;
+    }
+    enum cli_exit exit_code = api_open(call, &api);
+    if (exit_code == CLI_OK)
+        exit_code = read_on(&api, kind, id, cli_option(call, "follow") != NULL);
+    api_close(&api);
+    return exit_code;
+}

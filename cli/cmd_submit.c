@@ -1,0 +1,188 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "cli/futures.h"
+#include "common/base/id.h"
+
+/* An argument is JSON if it reads as JSON, an object id is that object, and all else is a string. */
+static json_t *argument_of(const char *text)
+{
+    struct mob_object_id id;
+    if (mob_object_id_parse(text, &id) == MOB_OK)
+        return json_pack("{s:s}", "$object", text);
+    json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    return value ? value : json_string(text);
+}
+
+/* "CPU=2,GPU=0.5" */
+static json_t *resources_of(const char *text)
+{
+    json_t *resources = json_object();
+    while (*text) {
+        char name[64];
+        size_t length = strcspn(text, "=,");
+        char *end = NULL;
+        double amount = text[length] == '=' ? strtod(text + length + 1, &end) : 0;
+        if (length == 0 || length >= sizeof name || !end || end == text + length + 1 ||
+            (*end != ',' && *end != '\0')) {
+            cli_say("--resources must look like CPU=2,GPU=0.5");
+            json_decref(resources);
+            return NULL;
+        }
+        memcpy(name, text, length);
+        name[length] = '\0';
+        json_object_set_new(resources, name, json_real(amount));
+        text = *end == ',' ? end + 1 : end;
+    }
+    return resources;
+}
+
+static json_t *options_of(const struct cli_call *call)
+{
+    json_t *options = json_object();
+    const char *name = cli_option(call, "name"), *resources = cli_option(call, "resources");
+    long long retries;
+    if (!cli_option_number(call, "retries", 3, -1, 1000000, &retries)) {
+        json_decref(options);
+        return NULL;
+    }
+    if (cli_option(call, "retries"))
+        json_object_set_new(options, "max_retries", json_integer(retries));
+    if (name)
+        json_object_set_new(options, "name", json_string(name));
+    if (resources) {
+        json_t *read = resources_of(resources);
+        if (!read) {
+            json_decref(options);
+            return NULL;
+        }
+        json_object_set_new(options, "resources", read);
+    }
+    return options;
+}
+
+static json_t *body_of(const struct cli_call *call)
+{
+    json_t *options = options_of(call);
+    if (!options)
+        return NULL;
+    json_t *arguments = json_array();
+    for (int i = 1; i < call->count; i++)
+        json_array_append_new(arguments, argument_of(call->arguments[i]));
+    json_t *body = json_pack("{s:s, s:o}", "function", call->arguments[0], "arguments", arguments);
+    if (json_object_size(options) > 0)
+        json_object_set(body, "options", options);
+    json_decref(options);
+    if (cli_option(call, "job"))
+        json_object_set_new(body, "job", json_string(cli_option(call, "job")));
+    return body;
+}
+
+/* What goes with the request: a key of its own, so that it may be sent twice, and how long to wait for the
+ * result. */
+static void headers_of(bool wait, char out[192])
+{
+    uint8_t key[16];
+    if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
+        memset(key, 0, sizeof key);
+    int n = snprintf(out, 192, "Idempotency-Key: cli-");
+    for (size_t i = 0; i < sizeof key; i++)
+        n += snprintf(out + n, 192 - (size_t)n, "%02x", key[i]);
+    n += snprintf(out + n, 192 - (size_t)n, "\r\n");
+    if (wait)
+        snprintf(out + n, 192 - (size_t)n, "Prefer: wait=%d\r\n", API_WAIT_MAX_S);
+}
+
+static void print_submitted(const struct cli_call *call, const json_t *answer)
+{
+    const char *id = json_string_value(json_object_get(answer, "id"));
+    if (call->format == CLI_NAME) {
+        puts(id ? id : "");
+        return;
+    }
+    if (call->format != CLI_TABLE) {
+        api_print_value(call, answer);
+        return;
+    }
+    printf("task     %s\n", id ? id : "-");
+    size_t index;
+    json_t *item;
+    json_array_foreach(json_object_get(answer, "returns"), index, item)
+    {
+        printf("return   %s\n", json_string_value(item));
+    }
+}
+
+/* The answer of a submit that waited: the result, the error, or that it takes longer. */
+static enum cli_exit print_result(
+    const struct cli_call *call, struct api *api, const json_t *answer, int64_t deadline_ns)
+{
+    const char *first = json_string_value(json_array_get(json_object_get(answer, "returns"), 0));
+    const json_t *error = json_object_get(answer, "error"), *result = json_object_get(answer, "result");
+    if (error || (result && call->format != CLI_NAME)) {
+        if (call->format != CLI_TABLE)
+            api_print_value(call, answer);
+        else if (result)
+            api_print_value(call, result);
+        if (error)
+            api_say_error(error);
+        return error ? CLI_FAILED : CLI_OK;
+    }
+    if (first)
+        return futures_print(call, api, first, deadline_ns);
+    cli_say("the task has no return");
+    return CLI_OK;
+}
+
+enum cli_exit cmd_submit(struct cli_call *call)
+{
+    static struct api api;
+    int64_t deadline_ns;
+    bool wait = cli_option(call, "wait") || cli_option(call, "timeout");
+    if (!futures_deadline(call, &deadline_ns))
+        return CLI_USAGE;
+    json_t *body = body_of(call), *answer = NULL;
+    if (!body)
+        return CLI_USAGE;
+    char headers[192];
+    /* with a deadline of its own, the waiting is done by futures_print */
+    headers_of(wait && deadline_ns == INT64_MAX, headers);
+    enum cli_exit exit_code = api_open(call, &api);
+    if (exit_code == CLI_OK)
+        exit_code = api_json(&api, "POST", API_PREFIX "/tasks", headers, body, &answer);
+    if (exit_code == CLI_OK && wait)
+        exit_code = print_result(call, &api, answer, deadline_ns);
+    else if (exit_code == CLI_OK)
+        print_submitted(call, answer);
+    json_decref(answer);
+    json_decref(body);
+    api_close(&api);
+    return exit_code;
+}
+
+enum cli_exit cmd_get(struct cli_call *call)
+{
+    static struct api api;
+    int64_t deadline_ns;
+    if (!futures_deadline(call, &deadline_ns))
+        return CLI_USAGE;
+    enum cli_exit exit_code = api_open(call, &api);
+    for (int i = 0; i < call->count && exit_code == CLI_OK; i++) {
+        struct mob_object_id object;
+        struct mob_task_id task;
+        char id[MOB_ID_TEXT_MAX];
+        if (mob_task_id_parse(call->arguments[i], &task) == MOB_OK) {
+            object = mob_object_of(task, 0);
+        } else if (mob_object_id_parse(call->arguments[i], &object) != MOB_OK) {
+            cli_say("%s is neither a task nor an object id", call->arguments[i]);
+            exit_code = CLI_USAGE;
+            break;
+        }
+        exit_code = futures_print(call, &api, mob_object_id_format(object, id), deadline_ns);
+    }
+    api_close(&api);
+    return exit_code;
+}

@@ -1,0 +1,102 @@
+/* The commands that ask what happened: why, lineage, timeline. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/api_client.h"
+#include "cli/tree.h"
+
+static enum cli_exit ask(
+    struct cli_call *call, struct api *api, const char *kind, const char *question, json_t **out)
+{
+    char id[API_PATH_MAX / 2], path[API_PATH_MAX];
+    if (!http_encode(call->arguments[0], id, sizeof id)) {
+        cli_say("that is no id");
+        return CLI_USAGE;
+    }
+    snprintf(path, sizeof path, API_PREFIX "/%s/%s/%s", kind, id, question);
+    enum cli_exit exit_code = api_open(call, api);
+    return exit_code == CLI_OK ? api_json(api, "GET", path, NULL, NULL, out) : exit_code;
+}
+
+enum cli_exit cmd_why(struct cli_call *call)
+{
+    static struct api api;
+    json_t *answer = NULL;
+    enum cli_exit exit_code = ask(call, &api, "tasks", "why", &answer);
+    if (exit_code == CLI_OK && call->format != CLI_TABLE)
+        api_print_value(call, answer);
+    else if (exit_code == CLI_OK)
+        tree_print_fields(answer, 0);
+    json_decref(answer);
+    api_close(&api);
+    return exit_code;
+}
+
+enum cli_exit cmd_lineage(struct cli_call *call)
+{
+    static struct api api;
+    json_t *answer = NULL;
+    long long depth;
+    char question[64];
+    if (!cli_option_number(call, "depth", 8, 1, TREE_DEPTH_MAX, &depth))
+        return CLI_USAGE;
+    snprintf(question, sizeof question, "lineage?depth=%lld&limit=1000", depth);
+    enum cli_exit exit_code = ask(call, &api, "objects", question, &answer);
+    if (exit_code == CLI_OK && call->format != CLI_TABLE) {
+        api_print_value(call, answer);
+    } else if (exit_code == CLI_OK) {
+        const json_t *root = json_object_get(answer, "tree");
+        tree_print_lineage(root ? root : answer);
+        if (json_is_string(json_object_get(answer, "next_cursor")) ||
+            json_is_true(json_object_get(answer, "truncated")))
+            cli_say("there is more; -o json has the whole answer, --depth goes further");
+    }
+    json_decref(answer);
+    api_close(&api);
+    return exit_code;
+}
+
+struct output {
+    FILE *file;
+};
+
+static bool write_bytes(void *arg, const void *bytes, size_t length)
+{
+    struct output *output = arg;
+    return fwrite(bytes, 1, length, output->file) == length;
+}
+
+enum cli_exit cmd_timeline(struct cli_call *call)
+{
+    static struct api api;
+    const char *path_out = cli_option(call, "output"), *job = cli_option(call, "job");
+    char path[API_PATH_MAX], encoded[API_PATH_MAX / 2] = "";
+    long long limit;
+    if (!cli_option_number(call, "limit", 100000, 1, 1000000, &limit))
+        return CLI_USAGE;
+    if (job && !http_encode(job, encoded, sizeof encoded)) {
+        cli_say("that is no job");
+        return CLI_USAGE;
+    }
+    snprintf(path, sizeof path, API_PREFIX "/timeline?limit=%lld%s%s", limit, job ? "&job=" : "", encoded);
+    enum cli_exit exit_code = api_open(call, &api);
+    if (exit_code != CLI_OK)
+        return exit_code;
+    struct output output = {path_out && strcmp(path_out, "-") != 0 ? fopen(path_out, "we") : stdout};
+    if (!output.file) {
+        cli_say("cannot write %s: %s", path_out, strerror(errno));
+        return CLI_FAILED;
+    }
+    struct http_request request = {
+        .method = "GET", .path = path, .sink = write_bytes, .arg = &output, .timeout_ns = 4 * API_TIMEOUT_NS};
+    exit_code = api_exchange(&api, &request, 0);
+    if (output.file != stdout && fclose(output.file) != 0 && exit_code == CLI_OK) {
+        cli_say("cannot write %s: %s", path_out, strerror(errno));
+        exit_code = CLI_FAILED;
+    }
+    if (exit_code == CLI_OK && output.file != stdout)
+        cli_say("wrote %s; open it in https://ui.perfetto.dev", path_out);
+    api_close(&api);
+    return exit_code;
+}

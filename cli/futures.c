@@ -1,0 +1,102 @@
+#include "cli/futures.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+
+bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out)
+{
+    const char *text = cli_option(call, "timeout");
+    *deadline_ns_out = INT64_MAX;
+    if (!text)
+        return true;
+    char *end;
+    double seconds = strtod(text, &end);
+    if (end == text || *end != '\0' || !(seconds >= 0 && seconds < 1e9)) {
+        cli_say("--timeout is %s, and must be a number of seconds", text);
+        return false;
+    }
+    *deadline_ns_out = mob_deadline_after((int64_t)(seconds * 1e9));
+    return true;
+}
+
+static bool write_bytes(void *arg, const void *bytes, size_t length)
+{
+    (void)arg;
+    return fwrite(bytes, 1, length, stdout) == length;
+}
+
+/* A value without a JSON form, or too large for one: its bytes as they are. */
+static enum cli_exit print_bytes(struct api *api, const char *object_id)
+{
+    char path[API_PATH_MAX];
+    snprintf(path, sizeof path, API_PREFIX "/objects/%s/data", object_id);
+    struct http_request request = {.method = "GET", .path = path, .sink = write_bytes};
+    return api_exchange(api, &request, 0);
+}
+
+static enum cli_exit print_object(
+    const struct cli_call *call, struct api *api, const char *object_id, const json_t *object)
+{
+    const char *state = json_string_value(json_object_get(object, "state"));
+    if (strcmp(state, "ready") != 0 && strcmp(state, "evicted") != 0) {
+        if (call->format != CLI_TABLE)
+            api_print_value(call, object);
+        const json_t *error = json_object_get(object, "error");
+        if (error)
+            api_say_error(error);
+        else
+            cli_say("%s is %s", object_id, state);
+        return CLI_FAILED;
+    }
+    const json_t *value = json_object_get(object, "value");
+    if (call->format == CLI_NAME)
+        puts(object_id);
+    else if (call->format != CLI_TABLE)
+        api_print_value(call, object);
+    else if (value)
+        api_print_value(call, value);
+    else
+        return print_bytes(api, object_id);
+    return CLI_OK;
+}
+
+static bool is_pending(const json_t *object)
+{
+    const char *state = json_string_value(json_object_get(object, "state"));
+    return state && (strcmp(state, "pending") == 0 || strcmp(state, "reconstructing") == 0);
+}
+
+enum cli_exit futures_print(
+    const struct cli_call *call, struct api *api, const char *object_id, int64_t deadline_ns)
+{
+    for (;;) {
+        char path[API_PATH_MAX];
+        int64_t left_ns = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
+        double wait_s = left_ns <= 0              ? 0
+            : left_ns / MOB_SEC >= API_WAIT_MAX_S ? API_WAIT_MAX_S
+                                                  : (double)left_ns / 1e9;
+        snprintf(path, sizeof path, API_PREFIX "/objects/%s?wait=%.3f", object_id, wait_s);
+        json_t *object = NULL;
+        enum cli_exit exit_code = api_json(api, "GET", path, NULL, NULL, &object);
+        if (exit_code != CLI_OK)
+            return exit_code;
+        if (!json_string_value(json_object_get(object, "state"))) {
+            cli_say("the gateway's answer has no state");
+            json_decref(object);
+            return CLI_FAILED;
+        }
+        if (!is_pending(object)) {
+            exit_code = print_object(call, api, object_id, object);
+            json_decref(object);
+            return exit_code;
+        }
+        json_decref(object);
+        if (left_ns <= 0) {
+            cli_say("not ready yet; mobula get %s waits for it", object_id);
+            return CLI_TIMEOUT;
+        }
+    }
+}

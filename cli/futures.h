@@ -1,0 +1,14 @@
+/* Waiting for an object over HTTP, as submit --wait and get do. */
+#ifndef MOB_CLI_FUTURES_H
+#define MOB_CLI_FUTURES_H
+
+#include "cli/api_client.h"
+
+/* The deadline that --timeout SECONDS asks for; INT64_MAX without it. False, after saying so: no number. */
+bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out);
+/* Long-polls until the object is ready or has failed, then prints its value (or its bytes), or says its
+ * error. CLI_TIMEOUT after the deadline, saying how to come back. */
+enum cli_exit futures_print(
+    const struct cli_call *call, struct api *api, const char *object_id, int64_t deadline_ns);
+
+#endif

@@ -1,0 +1,113 @@
+#include "cli/table.h"
+
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CELL_MAX = 72 };
+#define YEAR_2001_US 978307200000000ll /* smaller numbers are durations */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+void table_cell(const char *key, const json_t *value, char *out, size_t capacity)
+{
+    if (!value || json_is_null(value)) {
+        snprintf(out, capacity, "-");
+    } else if (json_is_string(value)) {
+        snprintf(out, capacity, "%s", *json_string_value(value) ? json_string_value(value) : "-");
+    } else if (json_is_integer(value) && ends_with(key, "_us") && json_integer_value(value) > YEAR_2001_US) {
+        time_t seconds = (time_t)(json_integer_value(value) / 1000000);
+        struct tm tm;
+        gmtime_r(&seconds, &tm);
+        char text[32];
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
+        snprintf(out, capacity, "%s", text);
+    } else {
+        char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
+        snprintf(out, capacity, "%s", text ? text : "?");
+        free(text);
+    }
+}
+
+struct columns {
+    const char *keys[TABLE_COLUMNS_MAX];
+    int widths[TABLE_COLUMNS_MAX];
+    int count;
+};
+
+static bool has_column(const struct columns *columns, const char *key)
+{
+    for (int i = 0; i < columns->count; i++)
+        if (strcmp(columns->keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+static void add_column(struct columns *columns, const char *key)
+{
+    if (columns->count < TABLE_COLUMNS_MAX && !has_column(columns, key)) {
+        columns->keys[columns->count] = key;
+        columns->widths[columns->count++] = (int)strlen(key);
+    }
+}
+
+static void find_columns(const json_t *items, const char *const *preferred, struct columns *columns)
+{
+    size_t index;
+    json_t *item, *value;
+    const char *key;
+    for (int i = 0; preferred && preferred[i]; i++) {
+        json_array_foreach(items, index, item)
+        {
+            if (json_object_get(item, preferred[i]))
+                add_column(columns, preferred[i]);
+        }
+    }
+    json_array_foreach(items, index, item)
+    {
+        json_object_foreach(item, key, value)
+        {
+            if (!json_is_object(value) && !json_is_array(value))
+                add_column(columns, key);
+        }
+    }
+}
+
+void table_print(const json_t *items, const char *const *preferred)
+{
+    struct columns columns = {.count = 0};
+    size_t index;
+    json_t *item;
+    char cell[CELL_MAX];
+    find_columns(items, preferred, &columns);
+    json_array_foreach(items, index, item)
+    {
+        for (int i = 0; i < columns.count; i++) {
+            table_cell(columns.keys[i], json_object_get(item, columns.keys[i]), cell, sizeof cell);
+            if ((int)strlen(cell) > columns.widths[i])
+                columns.widths[i] = (int)strlen(cell);
+        }
+    }
+    for (int i = 0; i < columns.count; i++) {
+        snprintf(cell, sizeof cell, "%s", columns.keys[i]);
+        for (char *c = cell; *c; c++)
+            *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c == '_' ? ' ' : *c);
+        printf(
+            i + 1 < columns.count ? "%-*s  " : "%-*s\n", columns.widths[i] * (i + 1 < columns.count), cell);
+    }
+    json_array_foreach(items, index, item)
+    {
+        for (int i = 0; i < columns.count; i++) {
+            table_cell(columns.keys[i], json_object_get(item, columns.keys[i]), cell, sizeof cell);
+            printf(i + 1 < columns.count ? "%-*s  " : "%-*s\n", columns.widths[i] * (i + 1 < columns.count),
+                cell);
+        }
+    }
+}
