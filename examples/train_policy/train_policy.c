@@ -196,6 +196,21 @@ static enum mob_status create_simulators(struct training *t)
     return MOB_OK;
 }
 
+/* Their job may go on for long after the training (over HTTP it is the standing job), so we end them
+ * ourselves. */
+static enum mob_status end_simulators(struct training *t)
+{
+    enum mob_status result = MOB_OK;
+    for (int i = 0; i < TRAINING_SIMULATORS; i++) {
+        if (t->simulators[i] == NULL)
+            continue;
+        enum mob_status status = mob_actor_kill(t->simulators[i], true);
+        result = result == MOB_OK ? status : result;
+        mob_actor_release(t->simulators[i]);
+    }
+    return result;
+}
+
 /* Sum of the plain episodes of a rollout: how good its policy was. */
 static enum mob_status plain_return(struct mob_future *rollout_id, double *sum_out)
 {
@@ -335,6 +350,9 @@ static enum mob_status train_policy(struct mob_call *call)
     }
     if (status == MOB_OK && !evaluated)
         status = evaluate_policy(&t);
+    const enum mob_status ended = end_simulators(&t);
+    if (status == MOB_OK)
+        status = ended;
     return status == MOB_OK ? return_policy(&t) : status;
 }
 

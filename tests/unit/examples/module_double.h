@@ -78,7 +78,7 @@ struct double_event {
 struct mob_client {
     const struct mob_module *modules[DOUBLE_MODULES_MAX];
     size_t module_count;
-    uint64_t tasks, actor_calls, actors, kills;
+    uint64_t tasks, actor_calls, actors, kills, ended;
     uint64_t kill_every; /* set by a test; 0 = never */
     char error[256];
     struct double_event events[DOUBLE_EVENTS_MAX];
@@ -320,6 +320,16 @@ enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, stru
     actor->calls++;
     if (actor->checkpoint_every > 0 && actor->calls % (uint64_t)actor->checkpoint_every == 0)
         double_checkpoint(actor);
+    return MOB_OK;
+}
+
+enum mob_status mob_actor_kill(struct mob_actor *actor, bool no_restart)
+{
+    (void)no_restart;
+    if (actor->entry->destroy != NULL)
+        actor->entry->destroy(actor->instance);
+    actor->instance = NULL;
+    actor->client->ended++;
     return MOB_OK;
 }
 

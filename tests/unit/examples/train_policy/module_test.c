@@ -61,6 +61,7 @@ static void train_policy_solves_cartpole_and_reports_each_iteration(void **state
         assert_memory_equal(r.client->events[i].json, expected, strlen(expected));
     }
     assert_int_equal(r.client->actors, 10);
+    assert_int_equal(r.client->ended, 10);
     double_destroy(r.client);
 }
 
