@@ -57,10 +57,13 @@ struct mob_connect_options {
                                     embedded use; a crash of the node may then make the same future resolve again. */
     bool detached;               /* the job goes on when this session ends */
     int64_t timeout_ns;          /* for connecting; 0 = 10 s */
+    bool gateway;                /* the session of a gateway: may cancel, kill and query any job of the namespace */
 };
 /* Blocks until connected. MOB_UNAVAILABLE when no node answers, MOB_VERSION, MOB_DENIED. */
 MOB_API MOB_MUST_USE enum mob_status mob_connect(const struct mob_connect_options *options,
                                                  struct mob_client **client_out);
+/* Why this thread's last mob_connect failed, one sentence. */
+MOB_API const char *mob_connect_error(void);
 /* Flushes, then leaves. Futures, actors and values of this client are gone. NULL is fine. */
 MOB_API void mob_disconnect(struct mob_client *client);
 /* What went wrong in the last failed call on this client, one sentence; never NULL. Valid until the next call. */
@@ -150,6 +153,7 @@ struct mob_submit_options {
     const char *const *labels;    /* "key=value" */
     size_t label_count;
     const char *traceparent;      /* W3C trace context */
+    uint32_t num_returns;         /* of a function with variadic returns (`-> i64...`): how many; 0 = the fixed ones */
 };
 #define MOB_NO_RETRY (-2)
 

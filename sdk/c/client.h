@@ -1,0 +1,429 @@
+/* Inside of the C API: what the files of sdk/c and the worker (runtime/worker) share. Not installed.
+ *
+ * One struct mob_client serves both sides. A driver owns its session (socket, segment) and may move to
+ * another segment when its node died; a worker's client is the running task's view of the node, and its
+ * `family` is that task. One thread per client; nothing here locks.
+ *
+ * Futures are small on purpose: a driver may hold a million. The future of a child's first return is a
+ * 16-byte slot in a chunk, found from the child index without a hash; every other future (further returns,
+ * puts, foreign ids, stream items) is 48 bytes and sits in a hash map. A chunk is aligned to its size, so a
+ * future finds its client by masking.
+ */
+#ifndef MOB_SDK_C_CLIENT_H
+#define MOB_SDK_C_CLIENT_H
+
+#include <mobula/mobula.h>
+
+#include "common/base/bytes.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/wire/record.h"
+#include "common/wire/session.h"
+#include "runtime/store/store.h"
+#include "sdk/c/function.h"
+
+#define MOB_PENDING_REQUESTS_MAX 4096u
+/* A driver that cannot publish for this long gets MOB_QUEUE_FULL. */
+#define MOB_PUBLISH_PATIENCE_NS (30 * MOB_SEC)
+/* Values of arguments above this are put first and passed by id. */
+#define MOB_ARG_VALUE_INLINE_MAX 1024u
+#define MOB_RELEASE_BATCH 64u
+#define MOB_WAIT_LOGGED_MAX 65536u /* futures of one wait inside a task: its outcome is one record of bits \
+                                    */
+
+/* ------------------------------------------------------------------------------------------------ futures */
+
+enum mob_future_state {
+    MOB_FUTURE_FREE, /* the slot has no handle (never had, or released) */
+    MOB_FUTURE_PENDING,
+    MOB_FUTURE_READY,
+    MOB_FUTURE_FAILED,
+    MOB_FUTURE_STREAM /* of a generator: items have futures of their own */
+};
+enum mob_future_where {
+    MOB_WHERE_SLOT, /* up to 8 bytes, in `as` */
+    MOB_WHERE_BLOCK, /* as.block */
+    MOB_WHERE_STORE, /* look it up by id */
+    MOB_WHERE_OTHER /* in the store under the object id in as.block (tail call) */
+};
+#define MOB_FUTURE_COUNTED 1u /* mob_wait counts it down when it becomes ready */
+#define MOB_FUTURE_WAITED 2u /* as.waiter is a list of waiters */
+#define MOB_FUTURE_WATCHED 4u /* the node was asked, or tells by itself */
+#define MOB_FUTURE_ALIAS 8u /* takes the value of another one (tail call) */
+#define MOB_FUTURE_QUEUED 16u /* ready, and a wait set or a callback has not been given it yet */
+#define MOB_FUTURE_QUEUED_TWICE 32u
+
+struct mob_block { /* a value outside of the store */
+    uint32_t refs;
+    uint32_t bytes;
+    uint8_t payload[];
+};
+struct mob_stream_state {
+    uint32_t next; /* item that mob_stream_next gives next */
+    uint32_t last; /* no item at or above; UINT32_MAX = not known yet */
+    enum mob_status status; /* of the generator when `last` is known */
+};
+struct mob_waiter {
+    struct mob_waiter *next; /* of the same future; later: in the ready queue */
+    struct mob_future *future;
+    struct mob_waitset *set; /* or NULL: */
+    void (*callback)(struct mob_future *, void *); /* or NULL: */
+    struct mob_future *alias; /* gets the same outcome */
+    void *arg;
+};
+struct mob_future {
+    union {
+        int64_t i64;
+        double f64;
+        uint8_t bytes[8];
+        struct mob_block *block;
+        struct mob_waiter *waiter;
+        struct mob_stream_state *stream;
+    } as;
+    uint8_t state; /* enum mob_future_state */
+    uint8_t type; /* enum mob_value_type, when ready */
+    uint8_t where; /* enum mob_future_where */
+    uint8_t flags;
+    uint16_t status; /* enum mob_status, when failed */
+    uint16_t size; /* bytes in `as` */
+};
+_Static_assert(sizeof(struct mob_future) == 16, "a driver holds a million of these");
+
+struct mob_general_future {
+    struct mob_future future;
+    struct mob_object_id id;
+    uint32_t refs;
+    struct mob_general_future *next; /* hash chain, or free list */
+};
+_Static_assert(sizeof(struct mob_general_future) == 48, "size of a general future");
+
+#define MOB_CHUNK_BYTES 16384u
+#define MOB_CHUNK_HEADER_BYTES 64u
+#define MOB_CHUNK_SLOTS ((MOB_CHUNK_BYTES - MOB_CHUNK_HEADER_BYTES) / sizeof(struct mob_future))
+struct mob_chunk {
+    struct mob_client *client;
+    struct mob_family *family; /* NULL: general futures */
+    struct mob_chunk *next; /* free list, or the client's general chunks */
+    uint32_t first; /* child index of slot 0 */
+    uint32_t issued; /* slots handed out so far, from 0 */
+    uint32_t live; /* handles */
+};
+_Static_assert(sizeof(struct mob_chunk) <= MOB_CHUNK_HEADER_BYTES, "chunk header");
+
+/* Children of one (task, generation, continuation). */
+struct mob_family {
+    struct mob_stream stream;
+    bool known; /* stream is computed at the first child: leaves never pay for it */
+    uint32_t base; /* chunk number of chunks[0] */
+    uint32_t chunk_count; /* chunks that exist or existed from `base` */
+    uint32_t capacity;
+    struct mob_chunk **chunks; /* NULL where all handles are gone */
+    uint32_t live; /* chunks not NULL */
+    struct mob_family *older;
+};
+
+static inline struct mob_chunk *mob_chunk_of(const struct mob_future *future)
+{
+    return (struct mob_chunk *)((uintptr_t)future & ~(uintptr_t)(MOB_CHUNK_BYTES - 1));
+}
+static inline struct mob_future *mob_chunk_slot(struct mob_chunk *chunk, uint32_t i)
+{
+    return (struct mob_future *)((uint8_t *)chunk + MOB_CHUNK_HEADER_BYTES) + i;
+}
+static inline struct mob_client *mob_future_client(const struct mob_future *future)
+{
+    return mob_chunk_of(future)->client;
+}
+static inline bool mob_future_settled(const struct mob_future *future)
+{
+    return future->state == MOB_FUTURE_READY || future->state == MOB_FUTURE_FAILED;
+}
+
+/* ------------------------------------------------------------------------------------------------ the client
+ */
+
+struct mob_pending_request {
+    uint32_t request;
+    uint16_t op;
+    bool done;
+    enum mob_status status;
+    uint8_t *payload; /* of the reply; owned */
+    uint32_t payload_bytes;
+    uint8_t *sent; /* what was asked, for the next node when this one dies; owned */
+    uint32_t sent_bytes;
+    void (*callback)(void *, enum mob_status, const char *, size_t);
+    void *arg;
+    struct mob_pending_request *next;
+};
+
+/* Heads of the specs in the outbound ring, so that siblings can be sent again when their spec is gone from
+ * the ring. */
+struct mob_sent_head {
+    uint64_t position;
+    struct mob_spec_head head;
+};
+
+struct mob_old_store { /* the segment of a node that died, mapped for as long as values in it are held */
+    struct mob_store_client *store;
+    uint32_t values;
+    struct mob_old_store *next;
+};
+
+struct mob_client {
+    bool worker; /* else a driver (or the gateway) */
+    bool committed_only;
+    bool resuming;
+    bool pumping;
+    struct mob_store_client *store;
+    int sock, memfd, eventfd;
+
+    /* Whose children these are. */
+    struct mob_task_id parent;
+    uint32_t parent_generation;
+    uint32_t continuation;
+    uint32_t next_child;
+    uint32_t next_put;
+    uint32_t put_continuation;
+    struct mob_family *family;
+    struct mob_job_id job;
+    struct mob_call *call; /* worker: what runs */
+    uint64_t call_epoch; /* counts tasks */
+
+    /* Sibling records repeat this head. */
+    struct mob_spec_head last_head;
+    bool last_head_valid;
+    const struct mob_function
+        *last_plain; /* last_head is this function's with default options, same parent */
+    struct mob_sent_head *sent_heads; /* driver */
+    uint32_t sent_head_count, sent_head_capacity;
+
+    struct mob_chunk *free_chunks;
+    struct mob_chunk *general_chunks;
+    struct mob_general_future *free_general;
+    struct mob_general_future **general; /* hash map */
+    uint32_t general_mask, general_count;
+    void **regions;
+    uint32_t region_count;
+
+    struct mob_waiter *ready_head, **ready_tail; /* callbacks that are due */
+    struct mob_waitset *sets;
+    uint32_t settled; /* futures that became ready, ever (wraps) */
+    uint32_t wait_hits; /* counted down by mob_wait */
+    bool in_callbacks;
+
+    bool rewatch; /* notices were left out: ask again, from this child on */
+    uint32_t rewatch_chunk;
+    struct mob_object_id releases[MOB_RELEASE_BATCH];
+    uint32_t release_count;
+
+    struct mob_pending_request *requests;
+    uint32_t next_request, request_count;
+    uint32_t replies; /* of mob_query_async, whose callbacks are due */
+
+    struct mob_function *functions; /* list; small hash in front */
+    struct mob_function *function_hash[256];
+    struct mob_actor *actors;
+    struct mob_value *free_values, *used_values;
+    struct mob_old_store *old_stores;
+
+    int64_t clock_ns; /* last time read, good for about a microsecond */
+    uint64_t clock_ticks;
+
+    struct mob_event_fd *event_fd;
+    struct mob_inbox_hooks *hooks; /* worker: what to do with records that only workers get */
+    struct mob_session_hello hello;
+    struct mob_session_welcome welcome;
+    char directory[256];
+    char error[512];
+};
+
+/* A worker's part of reading the inbound ring; the sdk calls it for records that are not for futures. */
+struct mob_waitset {
+    struct mob_client *client;
+    struct mob_waitset *next, **previous;
+    uint32_t waiting; /* futures in it that are not ready */
+    struct mob_waiter *ready_head, **ready_tail;
+};
+
+struct mob_inbox_hooks {
+    void (*record)(struct mob_client *client, const struct mob_record *record, const uint8_t *body);
+    void (*blocked)(struct mob_client *client); /* MOB_OUT_BLOCKED is about to be published */
+};
+
+struct mob_value {
+    struct mob_client *client;
+    struct mob_value *next, **previous; /* in used_values */
+    enum mob_value_type type;
+    const uint8_t *payload;
+    uint64_t payload_bytes;
+    struct mob_object_ref pin;
+    bool pinned;
+    struct mob_store_client *store;
+    struct mob_block *block;
+    uint8_t small[MOB_OBJECT_INLINE_MAX < 16 ? 16 : MOB_OBJECT_INLINE_MAX];
+};
+
+/* error.c: writes the sentence and gives the status back. */
+enum mob_status mob_client_fail(struct mob_client *client, enum mob_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* client.c */
+struct mob_client *mob_client_new(void);
+void mob_client_free(struct mob_client *client);
+/* Worker: a new task runs; and has ended (frees what it left behind unless `keep`: an actor may hold
+ * futures). */
+void mob_client_enter(
+    struct mob_client *client, struct mob_task_id task, uint32_t generation, struct mob_job_id job);
+void mob_client_leave(struct mob_client *client, bool keep);
+int64_t mob_client_now(struct mob_client *client);
+
+/* future.c */
+struct mob_future *mob_future_new_child(struct mob_client *client, uint32_t *index_out);
+struct mob_future *mob_future_new_general(struct mob_client *client, struct mob_object_id id, bool hashed);
+struct mob_general_future *mob_future_find_general(struct mob_client *client, struct mob_object_id id);
+struct mob_future *mob_future_find_child(struct mob_client *client, struct mob_task_id task);
+struct mob_object_id mob_future_object(const struct mob_future *future);
+bool mob_family_know(struct mob_client *client);
+void mob_futures_clear(struct mob_client *client);
+void mob_families_retire(struct mob_client *client);
+void mob_futures_free(struct mob_client *client);
+
+/* settle.c: a future becomes ready. */
+void mob_future_settle(struct mob_client *client, struct mob_future *future, enum mob_status status,
+    enum mob_value_type type, const uint8_t *payload, uint64_t size, bool inlined);
+void mob_client_on_ready(struct mob_client *client, const struct mob_in_ready *ready, const uint8_t *payload);
+/* The outcome of a settled future becomes another's. False: out of memory. */
+bool mob_future_copy(struct mob_future *to, const struct mob_future *from);
+void mob_run_callbacks(struct mob_client *client);
+void mob_waiter_fire(struct mob_client *client, struct mob_waiter *waiter);
+void mob_waiter_forget(struct mob_waiter *waiter);
+void mob_ready_forget(struct mob_client *client, const struct mob_future *future);
+void mob_ready_clear(struct mob_client *client);
+enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
+    void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg);
+
+/* inbox.c */
+/* Take what the inbound ring holds; returns the number of records. Never blocks. */
+uint32_t mob_client_pump(struct mob_client *client);
+void mob_client_rewatch(struct mob_client *client);
+
+/* waiting.c: how a client waits for anything. */
+struct mob_waiting {
+    struct mob_client *client;
+    int64_t deadline_ns;
+    uint32_t turns;
+    bool blocked; /* the node was told */
+};
+struct mob_waiting mob_waiting_begin(struct mob_client *client, int64_t timeout_ns);
+/* One turn: read the ring, then poll, yield, or sleep. MOB_OK = look again; MOB_TIMEOUT, MOB_UNAVAILABLE. */
+enum mob_status mob_waiting_turn(struct mob_waiting *waiting);
+void mob_waiting_end(struct mob_waiting *waiting);
+enum mob_status mob_future_await(struct mob_future *future, int64_t timeout_ns);
+/* Is it in the store already? Settles it then. */
+bool mob_future_probe(struct mob_client *client, struct mob_future *future);
+enum mob_status mob_client_watch(struct mob_client *client, struct mob_object_id id);
+/* Ask the node about it, once, unless it tells by itself. */
+enum mob_status mob_future_watch(struct mob_client *client, struct mob_future *future);
+/* Get without logging (mob_get logs time-outs of tasks). */
+enum mob_status mob_get_settled(struct mob_future *future, struct mob_value **value_out);
+
+/* publish.c: the outbound ring. */
+/* Room for a record with this body; waits for it. Commit with mob_client_commit. */
+enum mob_status mob_client_reserve(struct mob_client *client, uint32_t body_bytes, void **body_out);
+void mob_client_commit(struct mob_client *client, uint8_t type, uint16_t aux, uint32_t body_bytes);
+enum mob_status mob_client_publish(struct mob_client *client, uint8_t type, uint16_t aux, const void *a,
+    uint32_t a_bytes, const void *b, uint32_t b_bytes);
+void mob_client_release_id(struct mob_client *client, struct mob_object_id id);
+enum mob_status mob_client_flush_releases(struct mob_client *client);
+
+/* query.c: requests. */
+enum mob_status mob_request_start(struct mob_client *client, enum mob_request_op op, const void *a,
+    uint32_t a_bytes, const void *b, uint32_t b_bytes, struct mob_pending_request **request_out);
+/* Send and wait; the reply's payload is malloc'ed, with a NUL behind it. */
+enum mob_status mob_request(struct mob_client *client, enum mob_request_op op, const void *payload,
+    uint32_t bytes, int64_t timeout_ns, uint8_t **reply_out, uint32_t *reply_bytes_out);
+void mob_client_on_reply(struct mob_client *client, const struct mob_in_reply *reply, const uint8_t *payload);
+void mob_requests_run(struct mob_client *client);
+void mob_requests_free(struct mob_client *client);
+enum mob_status mob_requests_resend(struct mob_client *client);
+bool mob_json_text_field(const char *json, const char *key, char *out, size_t size);
+
+/* connect.c, resume.c */
+enum mob_status mob_session_open(struct mob_client *client, int64_t deadline_ns);
+bool mob_session_alive(void *client);
+enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns);
+void mob_client_note_spec(struct mob_client *client, const struct mob_spec_head *head, uint64_t position);
+
+/* submit.c */
+struct mob_submission {
+    const struct mob_function *function;
+    enum mob_task_kind kind;
+    struct mob_actor_id actor;
+    uint16_t method;
+    uint16_t num_returns;
+    uint32_t caller_seq;
+    int32_t max_retries;
+    uint32_t cpu;
+    uint16_t flags;
+    const struct mob_signature_info *signature;
+    struct mob_args args;
+    const struct mob_submit_options *options;
+    const struct mob_actor_options *actor_options;
+    bool plain; /* everything but the arguments follows from `function` */
+};
+enum mob_status mob_submission_publish(
+    struct mob_client *client, const struct mob_submission *submission, struct mob_future **futures_out);
+
+/* encode.c: one argument or return value as a small or full value. */
+struct mob_encoded {
+    enum mob_value_type type;
+    bool is_ref;
+    struct mob_object_id ref;
+    const void *payload; /* may point into `scratch` or the argument */
+    uint64_t bytes; /* of the whole value */
+    uint8_t scratch[24];
+    const struct mob_tensor *tensor; /* the payload is made by mob_encoded_write */
+    uint64_t tensor_head_bytes;
+};
+enum mob_status mob_encode(const struct mob_arg *arg, struct mob_encoded *out);
+void mob_encoded_write(const struct mob_encoded *value, uint8_t *payload_out);
+
+/* put.c */
+enum mob_status mob_put_encoded(
+    struct mob_client *client, struct mob_object_id id, const struct mob_encoded *value);
+enum mob_status mob_store_room(struct mob_client *client, struct mob_object_id id, uint64_t size,
+    struct mob_object_ref *ref_out, void **bytes_out);
+struct mob_object_id mob_next_put(struct mob_client *client);
+
+/* value.c */
+struct mob_value *mob_value_new(struct mob_client *client);
+enum mob_status mob_value_from_store(
+    struct mob_client *client, struct mob_object_id id, struct mob_value *value);
+enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct mob_tensor *out);
+void mob_values_free(struct mob_client *client);
+
+/* actor.c */
+struct mob_actor *mob_actor_of_id(struct mob_client *client, struct mob_actor_id id);
+struct mob_actor_id mob_actor_identity(const struct mob_actor *actor);
+void mob_actors_next_caller(struct mob_client *client);
+void mob_actors_free(struct mob_client *client);
+
+/* loop.c */
+void mob_event_fd_free(struct mob_client *client);
+void mob_event_fd_arm(struct mob_client *client);
+/* Returns when the helper thread has let go of the segment; the node is dead. */
+void mob_event_fd_quiesce(struct mob_client *client);
+void mob_event_fd_wait(struct mob_client *client, int timeout_ms);
+
+/* outcome.c: logged nondeterminism. True: `payload` was filled from the log of the first run. */
+bool mob_outcome_replay(struct mob_client *client, enum mob_outcome_kind kind, void *payload, uint32_t bytes,
+    uint32_t *bytes_out);
+void mob_outcome_log(
+    struct mob_client *client, enum mob_outcome_kind kind, const void *payload, uint32_t bytes);
+
+static inline bool mob_in_task(const struct mob_client *client)
+{
+    return client->worker && client->call != NULL;
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* The papers' get: wait for a future, then its value or its error. */
+#include "sdk/c/client.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* In a task a time-out is an input like any other: which way it went is logged, and a replay goes the same
+ * way. */
+static enum mob_status await_logged(struct mob_future *future, int64_t timeout_ns)
+{
+    struct mob_client *client = mob_future_client(future);
+    bool finite = timeout_ns >= 0 && timeout_ns != MOB_FOREVER;
+    if (!finite || !mob_in_task(client))
+        return mob_future_await(future, timeout_ns);
+    uint8_t timed_out;
+    uint32_t bytes;
+    if (mob_outcome_replay(client, MOB_OUTCOME_TIMEOUT, &timed_out, 1, &bytes)) {
+        if (timed_out)
+            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+        return mob_future_await(future, MOB_FOREVER);
+    }
+    enum mob_status status = mob_future_await(future, timeout_ns);
+    timed_out = status == MOB_TIMEOUT;
+    mob_outcome_log(client, MOB_OUTCOME_TIMEOUT, &timed_out, 1);
+    return status;
+}
+
+/* The sentence of the first link of the chain of causes. */
+static enum mob_status failed(struct mob_future *future)
+{
+    struct mob_client *client = mob_future_client(future);
+    enum mob_status status = (enum mob_status)future->status;
+    struct mob_error_link link;
+    const uint8_t *payload = future->as.bytes;
+    uint64_t bytes = future->size;
+    if (future->where == MOB_WHERE_BLOCK) {
+        payload = future->as.block->payload;
+        bytes = future->as.block->bytes;
+    }
+    if (future->type == MOB_TYPE_ERROR && future->where != MOB_WHERE_STORE &&
+        future->where != MOB_WHERE_OTHER && mob_error_decode(payload, bytes, &link, 1) > 0 &&
+        link.message_bytes > 0)
+        return mob_client_fail(client, status, "%.*s", (int)link.message_bytes, link.message);
+    return mob_client_fail(client, status, "the task failed: %s", mob_status_text(status));
+}
+
+static enum mob_status from_store(struct mob_future *future, struct mob_value *value)
+{
+    struct mob_client *client = mob_future_client(future);
+    struct mob_object_id id = mob_future_object(future);
+    if (future->where == MOB_WHERE_OTHER)
+        memcpy(&id, future->as.block->payload, sizeof id);
+    enum mob_status status = mob_value_from_store(client, id, value);
+    /* Evicted, spilled or re-made: the node brings it back, and it may go again before we look. */
+    for (int tries = 0; (status == MOB_NOT_FOUND || status == MOB_NOT_READY) && tries < 8; tries++) {
+        status = mob_request(client, MOB_REQ_FETCH, &id, sizeof id, MOB_FOREVER, NULL, NULL);
+        if (status != MOB_OK)
+            return status;
+        status = mob_value_from_store(client, id, value);
+    }
+    if (status == MOB_QUEUE_FULL)
+        return mob_client_fail(client, status, "too many values are held at a time: release some");
+    return status == MOB_OK
+        ? MOB_OK
+        : mob_client_fail(client, status, "the bytes are not there: %s", mob_status_text(status));
+}
+
+enum mob_status mob_get_settled(struct mob_future *future, struct mob_value **value_out)
+{
+    struct mob_client *client = mob_future_client(future);
+    if (future->state == MOB_FUTURE_FAILED)
+        return failed(future);
+    struct mob_value *value = mob_value_new(client);
+    if (value == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    value->type = (enum mob_value_type)future->type;
+    switch ((enum mob_future_where)future->where) {
+    case MOB_WHERE_SLOT:
+        memcpy(value->small, future->as.bytes, sizeof future->as.bytes);
+        value->payload = value->small;
+        value->payload_bytes = future->size;
+        break;
+    case MOB_WHERE_BLOCK:
+        value->block = future->as.block;
+        value->block->refs++;
+        value->payload = value->block->payload;
+        value->payload_bytes = value->block->bytes;
+        break;
+    case MOB_WHERE_STORE:
+    case MOB_WHERE_OTHER: {
+        enum mob_status status = from_store(future, value);
+        if (status != MOB_OK) {
+            mob_value_release(value);
+            return status;
+        }
+        break;
+    }
+    }
+    *value_out = value;
+    return MOB_OK;
+}
+
+enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out)
+{
+    enum mob_status status = await_logged(future, timeout_ns);
+    return status == MOB_OK ? mob_get_settled(future, value_out) : status;
+}
+
+/* The short way for what lies in the slot; anything else goes through a value. */
+static enum mob_status get_scalar(
+    struct mob_future *future, int64_t timeout_ns, enum mob_value_type type, void *out)
+{
+    enum mob_status status = await_logged(future, timeout_ns);
+    if (status != MOB_OK)
+        return status;
+    if (future->state == MOB_FUTURE_READY && future->where == MOB_WHERE_SLOT && future->type == type &&
+        future->size == 8) {
+        memcpy(out, future->as.bytes, 8);
+        return MOB_OK;
+    }
+    struct mob_value *value;
+    status = mob_get_settled(future, &value);
+    if (status != MOB_OK)
+        return status;
+    status = type == MOB_TYPE_I64 ? mob_value_i64(value, out) : mob_value_f64(value, out);
+    mob_value_release(value);
+    return status;
+}
+
+enum mob_status mob_get_i64(struct mob_future *future, int64_t timeout_ns, int64_t *value_out)
+{
+    return get_scalar(future, timeout_ns, MOB_TYPE_I64, value_out);
+}
+
+enum mob_status mob_get_f64(struct mob_future *future, int64_t timeout_ns, double *value_out)
+{
+    return get_scalar(future, timeout_ns, MOB_TYPE_F64, value_out);
+}

@@ -1,0 +1,193 @@
+/* The papers' put, and room in the store. */
+#include "sdk/c/client.h"
+
+#include <stdlib.h>
+
+#define HASH_AT_ONCE_MAX (1u << 20)
+
+struct mob_put_buffer {
+    struct mob_client *client;
+    struct mob_object_id id;
+    struct mob_object_ref ref;
+    void *full;
+    uint64_t full_bytes;
+};
+
+struct mob_object_id mob_next_put(struct mob_client *client)
+{
+    uint32_t counter = client->next_put++;
+    if (counter > MOB_CHILD_INDEX_MAX) { /* goes on under an id that no child gets */
+        client->put_continuation++;
+        client->next_put = 1;
+        counter = 0;
+    }
+    struct mob_task_id owner = client->parent;
+    if (client->put_continuation > 0)
+        owner = (struct mob_task_id){
+            mob_stream_of_children(client->parent, client->parent_generation, client->put_continuation),
+            MOB_CONTINUED_CHILD};
+    return mob_object_of(owner, MOB_SLOT_PUT | counter);
+}
+
+/* Full store: the node makes room (evicts, spills), or says with numbers that there is none. */
+enum mob_status mob_store_room(struct mob_client *client, struct mob_object_id id, uint64_t size,
+    struct mob_object_ref *ref_out, void **bytes_out)
+{
+    for (int tries = 0;; tries++) {
+        enum mob_status status = mob_store_object_create(client->store, id, size, ref_out, bytes_out);
+        if (status != MOB_STORE_FULL || tries == 8)
+            return status == MOB_STORE_FULL
+                ? mob_client_fail(
+                      client, status, "no room for %llu bytes in the store", (unsigned long long)size)
+                : status;
+        status = mob_request(client, MOB_REQ_SPACE, &size, sizeof size, MOB_FOREVER, NULL, NULL);
+        if (status != MOB_OK)
+            return status;
+    }
+}
+
+/* Values up to this size go with the record; a driver's must not be lost with the segment. */
+static uint32_t inline_max(const struct mob_client *client)
+{
+    return client->worker ? MOB_OBJECT_INLINE_MAX : MOB_PUT_INLINE_MAX;
+}
+
+static enum mob_status publish_put(
+    struct mob_client *client, const struct mob_out_put *head, const void *payload)
+{
+    return mob_client_publish(client, MOB_OUT_PUT, 0, head, sizeof *head, payload, head->inline_bytes);
+}
+
+static enum mob_status put_small(
+    struct mob_client *client, struct mob_object_id id, const struct mob_encoded *value)
+{
+    struct mob_object_ref ref;
+    enum mob_status status =
+        mob_store_put_small(client->store, id, value->type, value->payload, (uint32_t)value->bytes, &ref);
+    if (status != MOB_OK && status != MOB_EXISTS && status != MOB_STORE_FULL)
+        return mob_client_fail(client, status, "the value could not be stored: %s", mob_status_text(status));
+    bool made = status == MOB_OK; /* without an entry the record alone carries it */
+    struct mob_out_put head = {.id = id,
+        .type = (uint8_t)value->type,
+        .size = value->bytes,
+        .hash = mob_hash128(value->payload, value->bytes),
+        .inline_bytes = (uint32_t)value->bytes};
+    status = publish_put(client, &head, value->payload);
+    if (status == MOB_OK && made)
+        mob_store_object_seal(client->store, ref);
+    else if (made)
+        mob_store_object_abort(client->store, ref);
+    return status;
+}
+
+/* Publish what explains the object, then seal it. */
+static enum mob_status put_full(struct mob_client *client, struct mob_object_id id, void *full,
+    uint64_t full_bytes, struct mob_object_ref ref)
+{
+    struct mob_value_header header;
+    if (full_bytes <= HASH_AT_ONCE_MAX)
+        mob_value_hash(full);
+    memcpy(&header, full, sizeof header);
+    bool inlined = header.payload_bytes <= inline_max(client);
+    struct mob_out_put head = {.id = id,
+        .type = header.type,
+        .flags = full_bytes > HASH_AT_ONCE_MAX ? MOB_PUT_HASH_LATER : 0,
+        .size = inlined ? header.payload_bytes : full_bytes,
+        .hash = header.hash,
+        .inline_bytes = inlined ? (uint32_t)header.payload_bytes : 0};
+    enum mob_status status = publish_put(client, &head, (uint8_t *)full + header.payload_offset);
+    if (status == MOB_OK)
+        mob_store_object_seal(client->store, ref);
+    else
+        mob_store_object_abort(client->store, ref);
+    return status;
+}
+
+enum mob_status mob_put_encoded(
+    struct mob_client *client, struct mob_object_id id, const struct mob_encoded *value)
+{
+    if (value->bytes <= MOB_OBJECT_INLINE_MAX && value->tensor == NULL)
+        return put_small(client, id, value);
+    uint64_t full_bytes;
+    struct mob_object_ref ref;
+    void *full;
+    enum mob_status status = mob_value_full_size(value->bytes, 0, 0, &full_bytes);
+    if (status == MOB_OK)
+        status = mob_store_room(client, id, full_bytes, &ref, &full);
+    if (status == MOB_EXISTS)
+        return MOB_OK; /* a replay put it before; the node compares the records */
+    if (status != MOB_OK)
+        return status;
+    uint8_t *payload;
+    status = mob_value_init(full, full_bytes, value->type, value->bytes, NULL, 0, NULL, 0, &payload);
+    MOB_ASSERT(status == MOB_OK);
+    mob_encoded_write(value, payload);
+    return put_full(client, id, full, full_bytes, ref);
+}
+
+/* A put is ready from the start; its bytes are in the store. */
+static enum mob_status put_future(struct mob_client *client, struct mob_object_id id,
+    enum mob_value_type type, struct mob_future **future_out)
+{
+    struct mob_future *future = mob_future_new_general(client, id, true);
+    if (future == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    future->state = MOB_FUTURE_READY;
+    future->type = (uint8_t)type;
+    future->where = MOB_WHERE_STORE;
+    *future_out = future;
+    return MOB_OK;
+}
+
+enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct mob_future **future_out)
+{
+    struct mob_encoded encoded;
+    enum mob_status status = mob_encode(&value, &encoded);
+    if (status != MOB_OK || encoded.is_ref)
+        return mob_client_fail(client, MOB_INVALID, "the value cannot be stored");
+    struct mob_object_id id = mob_next_put(client);
+    status = mob_put_encoded(client, id, &encoded);
+    return status == MOB_OK ? put_future(client, id, encoded.type, future_out) : status;
+}
+
+enum mob_status mob_put_begin(
+    struct mob_client *client, size_t size, void **data_out, struct mob_put_buffer **buffer_out)
+{
+    struct mob_put_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    buffer->client = client;
+    buffer->id = mob_next_put(client);
+    enum mob_status status = mob_value_full_size(size, 0, 0, &buffer->full_bytes);
+    if (status == MOB_OK)
+        status = mob_store_room(client, buffer->id, buffer->full_bytes, &buffer->ref, &buffer->full);
+    if (status != MOB_OK) {
+        free(buffer);
+        return status;
+    }
+    uint8_t *payload;
+    status =
+        mob_value_init(buffer->full, buffer->full_bytes, MOB_TYPE_BYTES, size, NULL, 0, NULL, 0, &payload);
+    MOB_ASSERT(status == MOB_OK);
+    *data_out = payload;
+    *buffer_out = buffer;
+    return MOB_OK;
+}
+
+enum mob_status mob_put_finish(struct mob_put_buffer *buffer, struct mob_future **future_out)
+{
+    struct mob_client *client = buffer->client;
+    enum mob_status status = put_full(client, buffer->id, buffer->full, buffer->full_bytes, buffer->ref);
+    if (status == MOB_OK)
+        status = put_future(client, buffer->id, MOB_TYPE_BYTES, future_out);
+    free(buffer);
+    return status;
+}
+
+void mob_put_abort(struct mob_put_buffer *buffer)
+{
+    if (buffer == NULL)
+        return;
+    mob_store_object_abort(buffer->client->store, buffer->ref);
+    free(buffer);
+}

@@ -1,0 +1,208 @@
+/* A driver whose node died goes on with the next one: the old segment is still mapped, and in it is
+ * everything that the node had not acknowledged. It is sent again under the same ids, and the same futures
+ * become ready. */
+#include "sdk/c/client.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- heads of specs, for siblings whose spec was acknowledged before them ---- */
+
+void mob_client_note_spec(struct mob_client *client, const struct mob_spec_head *head, uint64_t position)
+{
+    if (client->worker)
+        return; /* a worker ends with its node */
+    uint64_t acked = mob_store_out_acked(client->store);
+    uint32_t gone = 0; /* all but the last one below `acked`: siblings above it may repeat that one */
+    while (gone + 1 < client->sent_head_count && client->sent_heads[gone + 1].position <= acked)
+        gone++;
+    if (gone > 0) {
+        client->sent_head_count -= gone;
+        memmove(client->sent_heads, client->sent_heads + gone,
+            client->sent_head_count * sizeof *client->sent_heads);
+    }
+    if (client->sent_head_count == client->sent_head_capacity) {
+        uint32_t capacity = client->sent_head_capacity == 0 ? 16 : client->sent_head_capacity * 2;
+        struct mob_sent_head *heads = realloc(client->sent_heads, capacity * sizeof *heads);
+        MOB_ASSERT(heads != NULL);
+        client->sent_heads = heads;
+        client->sent_head_capacity = capacity;
+    }
+    client->sent_heads[client->sent_head_count++] = (struct mob_sent_head){position, *head};
+}
+
+static const struct mob_spec_head *head_before(const struct mob_client *client, uint64_t position)
+{
+    for (uint32_t i = client->sent_head_count; i-- > 0;)
+        if (client->sent_heads[i].position <= position)
+            return &client->sent_heads[i].head;
+    return NULL;
+}
+
+/* ---- sending again ---- */
+
+struct resend {
+    struct mob_client *client;
+    struct mob_store_client *old;
+    struct mob_spec_head head; /* that siblings repeat */
+    bool head_known;
+};
+
+static enum mob_status resend_spec(struct resend *r, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_client *client = r->client;
+    uint32_t at = (uint32_t)sizeof(int64_t);
+    memcpy(&r->head, body + at, sizeof r->head);
+    r->head_known = true;
+    enum mob_status status = mob_client_publish(client, MOB_OUT_SPEC, 0, body, bytes, NULL, 0);
+    if (status == MOB_OK)
+        mob_client_note_spec(client, &r->head, mob_store_out_published(client->store) - bytes);
+    return status;
+}
+
+static enum mob_status resend_sibling(struct resend *r, const uint8_t *body, uint32_t bytes)
+{
+    if (!r->head_known)
+        return mob_client_fail(r->client, MOB_INTERNAL, "a spec that siblings repeat is not known any more");
+    struct mob_spec_head head = r->head;
+    uint8_t fixed[sizeof(int64_t) + sizeof head];
+    memcpy(fixed, body, sizeof(int64_t));
+    memcpy(&head.task.index, body + 8, sizeof head.task.index);
+    memcpy(&head.caller_seq, body + 12, sizeof head.caller_seq);
+    memcpy(fixed + sizeof(int64_t), &head, sizeof head);
+    enum mob_status status =
+        mob_client_publish(r->client, MOB_OUT_SPEC, 0, fixed, sizeof fixed, body + 16, bytes - 16);
+    if (status == MOB_OK)
+        mob_client_note_spec(r->client, &head, mob_store_out_published(r->client->store) - bytes);
+    return status;
+}
+
+/* The bytes move to the new segment; what was already evicted there was acknowledged, and is no longer ours.
+ */
+static enum mob_status resend_put(struct resend *r, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_client *client = r->client;
+    struct mob_out_put head;
+    memcpy(&head, body, sizeof head);
+    uint8_t small[MOB_OBJECT_INLINE_MAX];
+    enum mob_value_type type;
+    const void *value;
+    uint64_t size;
+    struct mob_object_ref pin, ref;
+    bool made = false;
+    if (mob_store_object_get(r->old, head.id, false, &type, small, &value, &size, &pin) == MOB_OK) {
+        void *full;
+        if (pin.entry == UINT32_MAX) {
+            made = mob_store_put_small(client->store, head.id, type, small, (uint32_t)size, &ref) == MOB_OK;
+        } else {
+            made = mob_store_room(client, head.id, size, &ref, &full) == MOB_OK;
+            if (made)
+                memcpy(full, value, size);
+            mob_store_object_release(r->old, pin);
+        }
+    }
+    enum mob_status status = mob_client_publish(client, MOB_OUT_PUT, 0, body, bytes, NULL, 0);
+    if (made && status == MOB_OK)
+        mob_store_object_seal(client->store, ref);
+    else if (made)
+        mob_store_object_abort(client->store, ref);
+    return status;
+}
+
+static enum mob_status resend_one(struct resend *r, const struct mob_record *record, const uint8_t *body)
+{
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    switch ((enum mob_out_record)record->type) {
+    case MOB_OUT_SPEC:
+        return resend_spec(r, body, bytes);
+    case MOB_OUT_SIBLING:
+        return resend_sibling(r, body, bytes);
+    case MOB_OUT_PUT:
+        return resend_put(r, body, bytes);
+    case MOB_OUT_CANCEL:
+    case MOB_OUT_EVENT:
+        return mob_client_publish(r->client, record->type, record->aux, body, bytes, NULL, 0);
+    case MOB_OUT_REQUEST: /* those without a reply are asked again below */
+    case MOB_OUT_WATCH: /* all pending futures are watched again */
+    case MOB_OUT_RELEASE:
+    case MOB_OUT_COMPLETION:
+    case MOB_OUT_YIELD:
+    case MOB_OUT_OUTCOME:
+    case MOB_OUT_BLOCKED:
+    case MOB_OUT_UNBLOCKED:
+    case MOB_OUT_SUSPENDED:
+    default:
+        return MOB_OK;
+    }
+}
+
+static enum mob_status resend_all(struct resend *r)
+{
+    struct mob_client *client = r->client;
+    uint64_t at = mob_store_out_acked(r->old);
+    const struct mob_spec_head *before = head_before(client, at);
+    if (before != NULL) {
+        r->head = *before;
+        r->head_known = true;
+    }
+    client->sent_head_count = 0; /* positions of the old ring */
+    struct mob_record record;
+    const uint8_t *body;
+    while (mob_store_out_unacked(r->old, &at, &record, &body)) {
+        enum mob_status status = resend_one(r, &record, body);
+        if (status != MOB_OK)
+            return status;
+    }
+    enum mob_status status = mob_requests_resend(client);
+    client->rewatch = true;
+    client->rewatch_chunk = 0;
+    return status;
+}
+
+/* Values in the old segment stay readable until they are released. */
+static bool keep_old(struct mob_client *client, struct mob_store_client *store)
+{
+    uint32_t values = 0;
+    for (struct mob_value *value = client->used_values; value != NULL; value = value->next)
+        values += value->pinned && value->store == store;
+    if (values == 0)
+        return false;
+    struct mob_old_store *old = malloc(sizeof *old);
+    MOB_ASSERT(old != NULL);
+    *old = (struct mob_old_store){store, values, client->old_stores};
+    client->old_stores = old;
+    return true;
+}
+
+enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns)
+{
+    if (client->worker)
+        return mob_client_fail(client, MOB_UNAVAILABLE, "the node is gone");
+    if (client->resuming)
+        return mob_client_fail(client, MOB_UNAVAILABLE, "the node died while the session was moved to it");
+    client->resuming = true;
+    MOB_LOG_WARN("sdk", "node_lost", "directory=%s", client->directory);
+    mob_event_fd_quiesce(client);
+    struct mob_store_client *old = client->store;
+    int sock = client->sock, memfd = client->memfd, eventfd = client->eventfd;
+    client->hello.resume_incarnation = mob_store_client_incarnation(old);
+    client->hello.resume_root = client->parent;
+    enum mob_status status = mob_session_open(client, deadline_ns);
+    if (status != MOB_OK) {
+        client->resuming = false;
+        return status;
+    }
+    close(sock);
+    close(memfd);
+    close(eventfd);
+    client->last_head_valid = false;
+    client->last_plain = NULL;
+    struct resend r = {.client = client, .old = old};
+    status = resend_all(&r);
+    if (!keep_old(client, old))
+        mob_store_detach(old);
+    client->resuming = false;
+    MOB_LOG_INFO("sdk", "node_found", "incarnation=%llu status=%s",
+        (unsigned long long)mob_store_client_incarnation(client->store), mob_status_code(status));
+    return status;
+}

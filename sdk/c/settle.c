@@ -1,0 +1,283 @@
+/* A future becomes ready: from a notice, from the store, or from another future. */
+#include "sdk/c/client.h"
+
+#include <stdlib.h>
+
+/* ---- waiters ---- */
+
+enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
+    void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg)
+{
+    struct mob_client *client = mob_future_client(future);
+    struct mob_waiter *waiter = malloc(sizeof *waiter);
+    if (waiter == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    *waiter =
+        (struct mob_waiter){.future = future, .set = set, .callback = callback, .alias = alias, .arg = arg};
+    if (set != NULL)
+        set->waiting++;
+    if (!mob_future_settled(future)) {
+        waiter->next = future->flags & MOB_FUTURE_WAITED ? future->as.waiter : NULL;
+        future->as.waiter = waiter;
+        future->flags |= MOB_FUTURE_WAITED;
+        return MOB_OK;
+    }
+    mob_waiter_fire(client, waiter);
+    return MOB_OK;
+}
+
+void mob_waiter_fire(struct mob_client *client, struct mob_waiter *waiter)
+{
+    struct mob_future *future = waiter->future;
+    waiter->next = NULL;
+    future->flags |= future->flags & MOB_FUTURE_QUEUED ? MOB_FUTURE_QUEUED_TWICE : MOB_FUTURE_QUEUED;
+    if (waiter->set != NULL) {
+        waiter->set->waiting--;
+        *waiter->set->ready_tail = waiter;
+        waiter->set->ready_tail = &waiter->next;
+    } else {
+        *client->ready_tail = waiter;
+        client->ready_tail = &waiter->next;
+    }
+}
+
+void mob_waiter_forget(struct mob_waiter *waiter)
+{
+    if (waiter->set != NULL)
+        waiter->set->waiting--;
+    free(waiter);
+}
+
+/* The entry of one queue that is about this future, if any, forgets it. */
+static void queue_forget(struct mob_waiter *head, const struct mob_future *future)
+{
+    for (struct mob_waiter *w = head; w != NULL; w = w->next)
+        if (w->future == future)
+            w->future = NULL;
+}
+
+void mob_ready_forget(struct mob_client *client, const struct mob_future *future)
+{
+    queue_forget(client->ready_head, future);
+    for (struct mob_waitset *set = client->sets; set != NULL; set = set->next)
+        queue_forget(set->ready_head, future);
+}
+
+static void queue_clear(struct mob_waiter **head, struct mob_waiter ***tail)
+{
+    while (*head != NULL) {
+        struct mob_waiter *w = *head;
+        *head = w->next;
+        free(w);
+    }
+    *tail = head;
+}
+
+void mob_ready_clear(struct mob_client *client)
+{
+    queue_clear(&client->ready_head, &client->ready_tail);
+    for (struct mob_waitset *set = client->sets; set != NULL; set = set->next)
+        queue_clear(&set->ready_head, &set->ready_tail);
+}
+
+void mob_run_callbacks(struct mob_client *client)
+{
+    if (client->ready_head == NULL || client->in_callbacks)
+        return;
+    client->in_callbacks = true;
+    while (client->ready_head != NULL) {
+        struct mob_waiter *waiter = client->ready_head;
+        client->ready_head = waiter->next;
+        if (client->ready_head == NULL)
+            client->ready_tail = &client->ready_head;
+        if (waiter->future != NULL) {
+            waiter->future->flags &= (uint8_t)~MOB_FUTURE_QUEUED;
+            waiter->callback(waiter->future, waiter->arg);
+        }
+        free(waiter);
+    }
+    client->in_callbacks = false;
+}
+
+/* ---- settling ---- */
+
+static struct mob_block *block_of(const uint8_t *payload, uint64_t size)
+{
+    struct mob_block *block = malloc(sizeof *block + size + 1);
+    if (block == NULL)
+        return NULL;
+    block->refs = 1;
+    block->bytes = (uint32_t)size;
+    if (size > 0)
+        memcpy(block->payload, payload, size);
+    block->payload[size] = 0;
+    return block;
+}
+
+/* False: out of memory. */
+bool mob_future_copy(struct mob_future *to, const struct mob_future *from)
+{
+    struct mob_block *block = NULL;
+    struct mob_object_id id;
+    if (from->where == MOB_WHERE_STORE) {
+        id = mob_future_object(from);
+        block = block_of((const uint8_t *)&id, sizeof id);
+        if (block == NULL)
+            return false;
+    }
+    to->as = from->as;
+    to->state = from->state;
+    to->type = from->type;
+    to->where = from->where;
+    to->status = from->status;
+    to->size = from->size;
+    if (block != NULL) {
+        to->as.block = block;
+        to->where = MOB_WHERE_OTHER;
+    } else if (from->where == MOB_WHERE_BLOCK || from->where == MOB_WHERE_OTHER) {
+        from->as.block->refs++;
+    }
+    return true;
+}
+
+static void settle_alias(struct mob_client *client, struct mob_future *alias, struct mob_future *target);
+
+static void fire_all(struct mob_client *client, struct mob_future *future, struct mob_waiter *waiters)
+{
+    client->settled++;
+    if (future->flags & MOB_FUTURE_COUNTED) {
+        future->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
+        client->wait_hits++;
+    }
+    struct mob_waiter *next;
+    for (struct mob_waiter *waiter = waiters; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        struct mob_future *alias = waiter->alias;
+        if (alias == NULL) {
+            mob_waiter_fire(client, waiter);
+            continue;
+        }
+        free(waiter);
+        settle_alias(client, alias, future);
+    }
+}
+
+static void settle_alias(struct mob_client *client, struct mob_future *alias, struct mob_future *target)
+{
+    struct mob_waiter *waiters = alias->flags & MOB_FUTURE_WAITED ? alias->as.waiter : NULL;
+    if (!mob_future_copy(alias, target)) {
+        MOB_LOG_ERROR("sdk", "alias_dropped", "reason=no-memory");
+        return;
+    }
+    alias->flags &= (uint8_t) ~(MOB_FUTURE_WAITED | MOB_FUTURE_ALIAS);
+    fire_all(client, alias, waiters);
+}
+
+/* The future of what a tail call ends in. It stays in the map for as long as the client: several may end in
+ * it. */
+static struct mob_future *tail_target(struct mob_client *client, struct mob_object_id id)
+{
+    struct mob_future *future = id.slot == 0 ? mob_future_find_child(client, id.task) : NULL;
+    if (future != NULL)
+        return future;
+    struct mob_general_future *g = mob_future_find_general(client, id);
+    if (g != NULL) {
+        g->refs++;
+        return &g->future;
+    }
+    future = mob_future_new_general(client, id, true);
+    if (future != NULL && !client->rewatch) { /* not now: this runs while the ring is read */
+        client->rewatch = true;
+        client->rewatch_chunk = UINT32_MAX;
+    }
+    return future;
+}
+
+/* A tail call: this future becomes what another object becomes. */
+static void follow(struct mob_client *client, struct mob_future *future, const uint8_t *payload)
+{
+    struct mob_object_id id;
+    memcpy(&id, payload, sizeof id);
+    struct mob_future *target = tail_target(client, id);
+    if (target == NULL || target == future)
+        return;
+    if (mob_future_settled(target)) {
+        settle_alias(client, future, target);
+        return;
+    }
+    if (mob_future_add_waiter(target, NULL, NULL, future, NULL) == MOB_OK)
+        future->flags |= MOB_FUTURE_ALIAS;
+}
+
+void mob_future_settle(struct mob_client *client, struct mob_future *future, enum mob_status status,
+    enum mob_value_type type, const uint8_t *payload, uint64_t size, bool inlined)
+{
+    if (future->state != MOB_FUTURE_PENDING || future->flags & MOB_FUTURE_ALIAS)
+        return; /* told twice: the first outcome stands */
+    if (status == MOB_OK && type == MOB_TYPE_FUTURE && inlined && size == sizeof(struct mob_object_id)) {
+        follow(client, future, payload);
+        return;
+    }
+    struct mob_waiter *waiters = future->flags & MOB_FUTURE_WAITED ? future->as.waiter : NULL;
+    struct mob_block *block = NULL;
+    if (inlined && size > sizeof future->as.bytes) {
+        block = block_of(payload, size);
+        inlined = block != NULL; /* without memory it is read from the store, where it is as well */
+    }
+    future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
+    future->as.i64 = 0;
+    future->type = (uint8_t)type;
+    future->status = (uint16_t)status;
+    future->where = !inlined ? MOB_WHERE_STORE : block != NULL ? MOB_WHERE_BLOCK : MOB_WHERE_SLOT;
+    if (block != NULL) {
+        future->as.block = block;
+    } else if (inlined) {
+        memcpy(future->as.bytes, payload, size);
+        future->size = (uint16_t)size;
+    }
+    future->state = status == MOB_OK && type != MOB_TYPE_ERROR ? MOB_FUTURE_READY : MOB_FUTURE_FAILED;
+    if (future->state == MOB_FUTURE_FAILED && status == MOB_OK) {
+        struct mob_error_link link;
+        future->status = inlined && mob_error_decode(payload, size, &link, 1) > 0 ? (uint16_t)link.status
+                                                                                  : (uint16_t)MOB_TASK_FAILED;
+    }
+    fire_all(client, future, waiters);
+}
+
+/* ---- notices ---- */
+
+static void stream_notice(struct mob_client *client, struct mob_future *stream,
+    const struct mob_in_ready *ready, const uint8_t *payload)
+{
+    struct mob_stream_state *state = stream->as.stream;
+    if (ready->flags & MOB_READY_LAST) {
+        state->last = ready->id.slot;
+        state->status = (enum mob_status)ready->status;
+        client->settled++;
+        return;
+    }
+    struct mob_general_future *g = mob_future_find_general(client, ready->id);
+    struct mob_future *item = g != NULL ? &g->future : NULL;
+    if (item == NULL && ready->id.slot >= state->next)
+        item = mob_future_new_general(client, ready->id, true);
+    if (item != NULL)
+        mob_future_settle(client, item, (enum mob_status)ready->status, (enum mob_value_type)ready->type,
+            payload, ready->size, ready->inline_bytes == ready->size);
+}
+
+void mob_client_on_ready(struct mob_client *client, const struct mob_in_ready *ready, const uint8_t *payload)
+{
+    bool inlined = ready->inline_bytes == ready->size;
+    struct mob_future *future = mob_future_find_child(client, ready->id.task);
+    if (future != NULL && future->state == MOB_FUTURE_STREAM) {
+        stream_notice(client, future, ready, payload);
+        return;
+    }
+    if (future != NULL && ready->id.slot == 0)
+        mob_future_settle(client, future, (enum mob_status)ready->status, (enum mob_value_type)ready->type,
+            payload, ready->size, inlined);
+    struct mob_general_future *g = mob_future_find_general(client, ready->id);
+    if (g != NULL)
+        mob_future_settle(client, &g->future, (enum mob_status)ready->status,
+            (enum mob_value_type)ready->type, payload, ready->size, inlined);
+}

@@ -1,0 +1,394 @@
+/* Submission: a spec in the outbound ring. A task that differs from the one before it only in arguments and
+ * index is a sibling record: 16 bytes and the arguments. */
+#include "sdk/c/arg_list.h"
+
+#include <stdlib.h>
+
+#define CPU_UNITS 10000.0
+#define EXTS_BYTES_MAX 4096u
+
+/* ---- options ---- */
+
+/* What the caller's version of the struct does not have is zero. */
+static struct mob_submit_options options_of(const struct mob_submit_options *given)
+{
+    struct mob_submit_options options = {0};
+    if (given != NULL)
+        memcpy(&options, given, given->struct_size < sizeof options ? given->struct_size : sizeof options);
+    return options;
+}
+
+static uint32_t cpu_units(double cpus, bool by_default)
+{
+    if (cpus < 0 || (cpus == 0 && !by_default))
+        return 0;
+    return cpus == 0 ? (uint32_t)CPU_UNITS : (uint32_t)(cpus * CPU_UNITS + 0.5);
+}
+
+static int16_t clamp_priority(int priority)
+{
+    return (int16_t)(priority > INT16_MAX ? INT16_MAX : priority < INT16_MIN ? INT16_MIN : priority);
+}
+
+static void head_of(const struct mob_client *client, const struct mob_submission *s,
+    const struct mob_submit_options *options, struct mob_spec_head *head)
+{
+    *head = (struct mob_spec_head){.version = MOB_SPEC_VERSION,
+        .kind = (uint8_t)s->kind,
+        .runtime = MOB_RUNTIME_C,
+        .num_returns = s->num_returns,
+        .flags = (uint16_t)(s->flags | s->function->flags),
+        .task.stream = client->family->stream,
+        .parent = client->parent,
+        .job = client->job,
+        .function = s->function->id,
+        .actor = s->actor,
+        .max_retries = s->max_retries,
+        .priority = clamp_priority(options->priority),
+        .method = s->method,
+        .cpu = s->cpu,
+        .attempt = 1};
+    if (s->kind != MOB_KIND_ACTOR_CREATE)
+        head->max_retries = options->max_retries == 0 ? 3
+            : options->max_retries == MOB_NO_RETRY    ? 0
+                                                      : options->max_retries;
+    if (options->retry_on_error)
+        head->flags |= MOB_SPEC_RETRY_ON_ERROR;
+    if (options->restart_on_divergence)
+        head->flags |= MOB_SPEC_RESTART_ON_DIVERGENCE;
+    if (options->deterministic)
+        head->flags |= MOB_SPEC_DETERMINISTIC;
+    if (options->timeout_ns > 0)
+        head->deadline_wall_ns = mob_wall_now() + options->timeout_ns;
+    if (options->delay_ns > 0)
+        head->not_before_wall_ns = mob_wall_now() + options->delay_ns;
+}
+
+static void add_resources(
+    struct mob_tail_builder *b, const struct mob_resource *resources, size_t count, uint32_t *cpu)
+{
+    for (size_t i = 0; i < count; i++) {
+        uint8_t payload[4 + 256];
+        size_t name_bytes = strlen(resources[i].name);
+        if (strcmp(resources[i].name, "CPU") == 0) {
+            *cpu = cpu_units(resources[i].amount, false);
+            continue;
+        }
+        if (name_bytes > 256) {
+            b->failed = true;
+            return;
+        }
+        double units = resources[i].amount * CPU_UNITS + 0.5;
+        uint32_t amount = units >= UINT32_MAX ? UINT32_MAX : units < 0 ? 0 : (uint32_t)units;
+        memcpy(payload, &amount, sizeof amount);
+        memcpy(payload + sizeof amount, resources[i].name, name_bytes);
+        mob_tail_add_ext(b, MOB_EXT_RESOURCES, payload, (uint32_t)(sizeof amount + name_bytes));
+    }
+}
+
+static void add_label(struct mob_tail_builder *b, const char *label)
+{
+    char payload[512];
+    size_t bytes = strlen(label);
+    const char *equals = strchr(label, '=');
+    if (bytes >= sizeof payload || equals == NULL) {
+        b->failed = true;
+        return;
+    }
+    memcpy(payload, label, bytes);
+    payload[equals - label] = 0;
+    mob_tail_add_ext(b, MOB_EXT_LABEL, payload, (uint32_t)bytes);
+}
+
+static void add_exts(struct mob_tail_builder *b, const struct mob_submission *s,
+    const struct mob_submit_options *options, const struct mob_arg_list *list, uint32_t *cpu)
+{
+    if (list->pages > 0) {
+        uint32_t pages[2] = {list->pages, list->count};
+        mob_tail_add_ext(b, MOB_EXT_ARG_PAGES, pages, sizeof pages);
+    }
+    add_resources(b, options->resources, options->resource_count, cpu);
+    if (options->name != NULL)
+        mob_tail_add_ext(b, MOB_EXT_NAME, options->name, (uint32_t)strlen(options->name));
+    for (size_t i = 0; i < options->label_count; i++)
+        add_label(b, options->labels[i]);
+    if (options->traceparent != NULL)
+        mob_tail_add_ext(
+            b, MOB_EXT_TRACEPARENT, options->traceparent, (uint32_t)strlen(options->traceparent));
+    if (options->backoff_initial_ns > 0 || options->backoff_max_ns > 0) {
+        uint64_t ns[2] = {(uint64_t)options->backoff_initial_ns, (uint64_t)options->backoff_max_ns};
+        uint32_t factor = 2000;
+        uint8_t payload[20];
+        memcpy(payload, ns, sizeof ns);
+        memcpy(payload + sizeof ns, &factor, sizeof factor);
+        mob_tail_add_ext(b, MOB_EXT_BACKOFF, payload, sizeof payload);
+    }
+    const struct mob_actor_options *actor = s->actor_options;
+    if (actor == NULL)
+        return;
+    if (actor->name != NULL)
+        mob_tail_add_ext(b, MOB_EXT_NAME, actor->name, (uint32_t)strlen(actor->name));
+    if (actor->checkpoint_every > 0) {
+        uint32_t every = (uint32_t)actor->checkpoint_every;
+        mob_tail_add_ext(b, MOB_EXT_CHECKPOINT, &every, sizeof every);
+    }
+    add_resources(b, actor->resources, actor->resource_count, cpu);
+}
+
+/* ---- futures of the returns ---- */
+
+/* The newest child's slot goes back: its spec was never published. */
+static void undo_child(struct mob_client *client, struct mob_future *future)
+{
+    struct mob_chunk *chunk = mob_chunk_of(future);
+    future->state = MOB_FUTURE_FREE;
+    chunk->issued--;
+    chunk->live--;
+    client->next_child--;
+}
+
+static enum mob_status futures_of(struct mob_client *client, const struct mob_submission *s,
+    struct mob_future *first, struct mob_future **futures_out)
+{
+    if (s->num_returns == MOB_RETURNS_STREAM) {
+        struct mob_stream_state *stream = calloc(1, sizeof *stream);
+        if (stream == NULL)
+            return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+        stream->last = UINT32_MAX;
+        first->as.stream = stream;
+        first->state = MOB_FUTURE_STREAM;
+    }
+    futures_out[0] = first;
+    if (s->num_returns < 2 || s->num_returns == MOB_RETURNS_STREAM)
+        return MOB_OK;
+    struct mob_task_id task = mob_future_object(first).task;
+    for (uint32_t i = 1; i < s->num_returns; i++) {
+        futures_out[i] = mob_future_new_general(client, mob_object_of(task, i), true);
+        if (futures_out[i] != NULL)
+            continue;
+        while (--i > 0)
+            mob_release(futures_out[i]);
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    }
+    return MOB_OK;
+}
+
+/* ---- the record ---- */
+
+/* A task like the one before it, with a few scalars: the path of tight loops. False = take the general one.
+ */
+static inline bool submit_scalars(struct mob_client *client, const struct mob_submission *s,
+    struct mob_future **future_out, enum mob_status *status_out)
+{
+    const struct mob_signature_info *signature = s->signature;
+    size_t count = s->args.count;
+    if (count == 0 || signature->scalar_count != count || s->num_returns != 1)
+        return false;
+    for (size_t i = 0; i < count; i++)
+        if (s->args.items[i].kind != signature->scalars[i])
+            return false;
+    uint32_t tail_bytes = (uint32_t)(8 + 16 * count), body_bytes = 16 + tail_bytes;
+    uint32_t index;
+    struct mob_future *future = mob_future_new_child(client, &index);
+    if (future == NULL) {
+        *status_out = mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+        return true;
+    }
+    if (client->last_plain != s->function) { /* a continued stream */
+        undo_child(client, future);
+        return false;
+    }
+    void *body;
+    *status_out = mob_client_reserve(client, body_bytes, &body);
+    if (*status_out != MOB_OK) {
+        undo_child(client, future);
+        return true;
+    }
+    if (client->last_plain != s->function) { /* it waited, and the session moved to another node */
+        undo_child(client, future);
+        return false;
+    }
+    uint8_t *at = body;
+    int64_t now = mob_client_now(client);
+    uint64_t index_seq = index; /* caller_seq 0 */
+    uint64_t tail_head = (uint64_t)tail_bytes << 32 | (uint64_t)count;
+    memcpy(at, &now, 8);
+    memcpy(at + 8, &index_seq, 8);
+    memcpy(at + 16, &tail_head, 8);
+    at += 24;
+    for (size_t i = 0; i < count; i++, at += 16) {
+        const struct mob_arg *arg = &s->args.items[i];
+        uint64_t bytes = arg->kind == MOB_TYPE_BOOL ? 1 : 8;
+        uint64_t head = bytes << 32 | (uint64_t)(uint8_t)arg->kind << 8;
+        uint64_t payload = 0;
+        if (arg->kind == MOB_TYPE_BOOL)
+            payload = arg->as.boolean;
+        else
+            memcpy(&payload, &arg->as, 8);
+        memcpy(at, &head, 8);
+        memcpy(at + 8, &payload, 8);
+    }
+    mob_client_commit(client, MOB_OUT_SIBLING, 0, body_bytes);
+    *future_out = future;
+    return true;
+}
+
+/* Head without what siblings differ in. */
+static bool same_head(const struct mob_client *client, const struct mob_spec_head *head)
+{
+    return client->last_head_valid && memcmp(&client->last_head, head, sizeof *head) == 0;
+}
+
+static enum mob_status publish_spec(struct mob_client *client, const struct mob_submission *s,
+    struct mob_spec_head *head, uint32_t index, const uint8_t *tail, uint32_t tail_bytes)
+{
+    void *body;
+    bool sibling;
+    uint32_t body_bytes;
+    do { /* waiting for room may end in another segment, whose node has not seen this head */
+        sibling = same_head(client, head);
+        body_bytes = (sibling ? 16 : 8 + (uint32_t)sizeof *head) + tail_bytes;
+        enum mob_status status = mob_client_reserve(client, body_bytes, &body);
+        if (status != MOB_OK)
+            return status;
+    } while (sibling && !same_head(client, head));
+    struct mob_writer w = mob_writer_of(body, body_bytes);
+    mob_write_i64(&w, mob_client_now(client));
+    if (sibling) {
+        mob_write_u32(&w, index);
+        mob_write_u32(&w, s->caller_seq);
+    } else {
+        client->last_head = *head;
+        client->last_head_valid = true;
+        head->task.index = index;
+        head->caller_seq = s->caller_seq;
+        mob_write_bytes(&w, head, sizeof *head);
+        mob_client_note_spec(client, head, mob_store_out_published(client->store));
+    }
+    mob_write_bytes(&w, tail, tail_bytes);
+    mob_client_commit(client, sibling ? MOB_OUT_SIBLING : MOB_OUT_SPEC, 0, body_bytes);
+    client->last_plain = s->plain ? s->function : NULL;
+    return MOB_OK;
+}
+
+static enum mob_status submit_list(struct mob_client *client, const struct mob_submission *s,
+    const struct mob_submit_options *options, struct mob_arg_list *list, struct mob_future *future,
+    uint32_t index)
+{
+    struct mob_spec_head head;
+    head_of(client, s, options, &head);
+    struct mob_task_id task = {client->family->stream, index};
+    enum mob_status status = mob_arg_list_put_pages(client, list, task);
+    if (status != MOB_OK)
+        return status;
+    _Alignas(8) uint8_t tail[MOB_SPEC_TAIL_MAX];
+    struct mob_tail_builder b;
+    mob_tail_begin(&b, tail, sizeof tail);
+    /* The arguments are in wire form already. */
+    memcpy(b.base + b.used, list->bytes, list->inline_bytes);
+    b.used += list->inline_bytes;
+    b.arg_count = (uint16_t)list->inline_count;
+    add_exts(&b, s, options, list, &head.cpu);
+    uint32_t tail_bytes = mob_tail_end(&b);
+    if (tail_bytes == 0)
+        return mob_client_fail(client, MOB_TOO_LARGE,
+            "names, labels and resources of a task take up to %u bytes", EXTS_BYTES_MAX);
+    (void)future;
+    return publish_spec(client, s, &head, index, tail, tail_bytes);
+}
+
+enum mob_status mob_submission_publish(
+    struct mob_client *client, const struct mob_submission *s, struct mob_future **futures_out)
+{
+    enum mob_status status;
+    if (s->plain && client->last_plain == s->function && submit_scalars(client, s, futures_out, &status))
+        return status;
+    struct mob_submit_options options = options_of(s->options);
+    struct mob_arg_list list;
+    status = mob_arg_list_build(client, s->signature, s->args, &list);
+    if (status != MOB_OK)
+        return status;
+    uint32_t index;
+    struct mob_future *future = mob_future_new_child(client, &index);
+    status = future == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory")
+                            : submit_list(client, s, &options, &list, future, index);
+    mob_arg_list_free(&list);
+    if (status == MOB_OK)
+        return futures_of(client, s, future, futures_out);
+    if (future != NULL)
+        undo_child(client, future);
+    return status;
+}
+
+enum mob_status mob_submit_function(struct mob_client *client, const struct mob_function *function,
+    struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out)
+{
+    if (function->kind == MOB_KIND_ACTOR_CREATE)
+        return mob_client_fail(client, MOB_INVALID,
+            "%s is a class: create an actor of it with mob_actor_create", function->name);
+    struct mob_submission s = {.function = function,
+        .kind = MOB_KIND_TASK,
+        .num_returns = function->signature.num_returns,
+        .cpu = (uint32_t)CPU_UNITS,
+        .signature = &function->signature,
+        .args = args,
+        .options = options,
+        .plain = options == NULL};
+    if (options != NULL) {
+        struct mob_submit_options full = options_of(options);
+        s.cpu = cpu_units(full.cpus, true);
+        if (full.num_returns > 0) {
+            if (!function->signature.parsed.variadic_returns || full.num_returns > MOB_RETURNS_MAX ||
+                full.num_returns < function->signature.parsed.return_count - 1)
+                return mob_client_fail(
+                    client, MOB_INVALID, "%s cannot have %u returns", function->name, full.num_returns);
+            s.num_returns = (uint16_t)full.num_returns;
+        }
+    }
+    return mob_submission_publish(client, &s, futures_out);
+}
+
+enum mob_status mob_submit(struct mob_client *client, const char *function, struct mob_args args,
+    const struct mob_submit_options *options, struct mob_future **futures_out)
+{
+    const struct mob_function *found;
+    enum mob_status status = mob_function_resolve(client, function, &found);
+    return status == MOB_OK ? mob_submit_function(client, found, args, options, futures_out) : status;
+}
+
+enum mob_status mob_cancel(struct mob_future *future, bool force)
+{
+    struct mob_client *client = mob_future_client(future);
+    struct mob_out_cancel cancel = {
+        .task = mob_future_object(future).task, .force = force ? 1 : 0, .recursive = 1};
+    return mob_client_publish(client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0);
+}
+
+/* ---- streams ---- */
+
+enum mob_status mob_stream_next(struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out)
+{
+    struct mob_client *client = mob_future_client(stream);
+    if (stream->state != MOB_FUTURE_STREAM)
+        return mob_client_fail(client, MOB_INVALID, "this future is not a stream");
+    struct mob_stream_state *state = stream->as.stream;
+    struct mob_object_id id = mob_object_of(mob_future_object(stream).task, state->next);
+    mob_client_pump(client);
+    struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
+    enum mob_status status = MOB_OK;
+    struct mob_general_future *item;
+    while (
+        (item = mob_future_find_general(client, id)) == NULL && state->next < state->last && status == MOB_OK)
+        status = mob_waiting_turn(&waiting);
+    mob_waiting_end(&waiting);
+    mob_run_callbacks(client);
+    if (item == NULL && state->next >= state->last)
+        return state->status == MOB_OK ? mob_client_fail(client, MOB_NOT_FOUND, "the stream has ended")
+                                       : mob_client_fail(client, state->status, "the generator failed: %s",
+                                             mob_status_text(state->status));
+    if (item == NULL)
+        return status;
+    state->next++;
+    *item_out = &item->future;
+    return MOB_OK;
+}

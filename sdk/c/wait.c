@@ -1,0 +1,287 @@
+/* The papers' wait, wait sets and callbacks. */
+#include "sdk/c/client.h"
+
+#include <stdlib.h>
+
+/* ---- wait ---- */
+
+static size_t count_ready(
+    struct mob_client *client, struct mob_future *const *futures, size_t n, bool *ready_out)
+{
+    size_t ready = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct mob_future *future = futures[i];
+        bool settled = mob_future_settled(future);
+        if (!settled && client->worker && mob_future_probe(client, future))
+            settled = true;
+        ready_out[i] = settled;
+        ready += settled;
+    }
+    return ready;
+}
+
+/* Marked futures count themselves down when they settle, so a completion costs the same for any n. */
+static enum mob_status wait_for_more(struct mob_client *client, struct mob_future *const *futures, size_t n,
+    size_t missing, int64_t timeout_ns)
+{
+    enum mob_status status = MOB_OK;
+    for (size_t i = 0; i < n && status == MOB_OK; i++) {
+        if (mob_future_settled(futures[i]))
+            continue;
+        futures[i]->flags |= MOB_FUTURE_COUNTED;
+        status = mob_future_watch(client, futures[i]);
+    }
+    client->wait_hits = 0;
+    for (size_t i = 0; i < n; i++) /* a watch may have found it in the store */
+        if (mob_future_settled(futures[i]) && futures[i]->flags & MOB_FUTURE_COUNTED) {
+            futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
+            client->wait_hits++;
+        }
+    struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
+    while (status == MOB_OK && client->wait_hits < missing)
+        status = mob_waiting_turn(&waiting);
+    mob_waiting_end(&waiting);
+    for (size_t i = 0; i < n; i++)
+        futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
+    return status;
+}
+
+/* Outcome of a wait in a task: the ready flags as bits. */
+static bool replay_wait(struct mob_client *client, size_t n, bool *ready_out, size_t *count_out)
+{
+    uint8_t bits[MOB_WAIT_LOGGED_MAX / 8];
+    uint32_t bytes;
+    if (!mob_outcome_replay(client, MOB_OUTCOME_WAIT, bits, sizeof bits, &bytes))
+        return false;
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        ready_out[i] = i / 8 < bytes && (bits[i / 8] >> (i % 8) & 1);
+        count += ready_out[i];
+    }
+    *count_out = count;
+    return true;
+}
+
+static void log_wait(struct mob_client *client, size_t n, const bool *ready)
+{
+    uint8_t bits[MOB_WAIT_LOGGED_MAX / 8];
+    memset(bits, 0, (n + 7) / 8);
+    for (size_t i = 0; i < n; i++)
+        bits[i / 8] |= (uint8_t)(ready[i] << (i % 8));
+    mob_outcome_log(client, MOB_OUTCOME_WAIT, bits, (uint32_t)((n + 7) / 8));
+}
+
+enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, int64_t timeout_ns,
+    bool *ready_out, size_t *count_out)
+{
+    if (n == 0) {
+        *count_out = 0;
+        return MOB_OK;
+    }
+    struct mob_client *client = mob_future_client(futures[0]);
+    if (k > n)
+        return mob_client_fail(client, MOB_INVALID, "cannot wait for %zu of %zu futures", k, n);
+    bool logged = mob_in_task(client);
+    if (logged && n > MOB_WAIT_LOGGED_MAX)
+        return mob_client_fail(
+            client, MOB_TOO_LARGE, "a wait in a task takes at most %u futures", MOB_WAIT_LOGGED_MAX);
+    if (logged && replay_wait(client, n, ready_out, count_out))
+        return MOB_OK;
+    mob_client_pump(client);
+    size_t ready = count_ready(client, futures, n, ready_out);
+    enum mob_status status = MOB_OK;
+    if (ready < k && timeout_ns != 0) {
+        status = wait_for_more(client, futures, n, k - ready, timeout_ns);
+        ready = count_ready(client, futures, n, ready_out);
+    }
+    if (status != MOB_OK && status != MOB_TIMEOUT)
+        return status;
+    if (logged)
+        log_wait(client, n, ready_out);
+    *count_out = ready;
+    mob_run_callbacks(client);
+    return MOB_OK;
+}
+
+bool mob_ready(struct mob_future *future)
+{
+    struct mob_client *client = mob_future_client(future);
+    bool ready = false;
+    size_t count;
+    if (mob_in_task(client) && replay_wait(client, 1, &ready, &count))
+        return ready;
+    if (!mob_future_settled(future)) {
+        mob_client_pump(client);
+        /* A future that cannot be watched now is not ready now; the next call tries again. */
+        if (!mob_future_settled(future) && mob_future_watch(client, future) == MOB_OK && client->worker)
+            mob_future_probe(client, future);
+    }
+    ready = mob_future_settled(future);
+    if (mob_in_task(client))
+        log_wait(client, 1, &ready);
+    return ready;
+}
+
+/* ---- wait sets ---- */
+
+enum mob_status mob_waitset_create(struct mob_client *client, struct mob_waitset **set_out)
+{
+    struct mob_waitset *set = calloc(1, sizeof *set);
+    if (set == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    set->client = client;
+    set->ready_tail = &set->ready_head;
+    set->next = client->sets;
+    set->previous = &client->sets;
+    if (set->next != NULL)
+        set->next->previous = &set->next;
+    client->sets = set;
+    *set_out = set;
+    return MOB_OK;
+}
+
+enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *future)
+{
+    enum mob_status status = mob_future_watch(set->client, future);
+    return status == MOB_OK ? mob_future_add_waiter(future, set, NULL, NULL, NULL) : status;
+}
+
+static struct mob_future *set_take(struct mob_waitset *set)
+{
+    while (set->ready_head != NULL) {
+        struct mob_waiter *waiter = set->ready_head;
+        struct mob_future *future = waiter->future;
+        set->ready_head = waiter->next;
+        if (set->ready_head == NULL)
+            set->ready_tail = &set->ready_head;
+        free(waiter);
+        if (future == NULL)
+            continue; /* released in the meantime */
+        if (!(future->flags & MOB_FUTURE_QUEUED_TWICE))
+            future->flags &= (uint8_t)~MOB_FUTURE_QUEUED;
+        return future;
+    }
+    return NULL;
+}
+
+/* On a replay the set gives its futures in the order of the first run, whatever is ready now. */
+static enum mob_status replay_next(
+    struct mob_waitset *set, struct mob_object_id id, struct mob_future **ready_out)
+{
+    struct mob_client *client = set->client;
+    struct mob_future *future = id.slot == 0 ? mob_future_find_child(client, id.task) : NULL;
+    if (future == NULL) {
+        struct mob_general_future *g = mob_future_find_general(client, id);
+        if (g == NULL)
+            return mob_client_fail(
+                client, MOB_REPLAY_DIVERGED, "the log names a future that this run has not made");
+        future = &g->future;
+    }
+    enum mob_status status = mob_future_await(future, MOB_FOREVER);
+    if (status != MOB_OK)
+        return status;
+    for (struct mob_waiter *w = set->ready_head; w != NULL; w = w->next)
+        if (w->future == future)
+            w->future = NULL;
+    *ready_out = future;
+    return MOB_OK;
+}
+
+static enum mob_status set_wait(struct mob_waitset *set, int64_t timeout_ns, struct mob_future **ready_out)
+{
+    struct mob_client *client = set->client;
+    enum mob_status status = MOB_OK;
+    struct mob_future *future = set_take(set);
+    if (future == NULL)
+        mob_client_pump(client);
+    struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
+    while (future == NULL && (future = set_take(set)) == NULL) {
+        if (set->waiting == 0) {
+            status = mob_client_fail(client, MOB_NOT_FOUND, "the wait set is empty");
+            break;
+        }
+        status = mob_waiting_turn(&waiting);
+        if (status != MOB_OK)
+            break;
+    }
+    mob_waiting_end(&waiting);
+    mob_run_callbacks(client);
+    if (status == MOB_OK)
+        *ready_out = future;
+    return status;
+}
+
+enum mob_status mob_waitset_next(struct mob_waitset *set, int64_t timeout_ns, struct mob_future **ready_out)
+{
+    struct mob_client *client = set->client;
+    if (!mob_in_task(client))
+        return set_wait(set, timeout_ns, ready_out);
+    struct mob_object_id id = {0};
+    uint32_t bytes;
+    if (mob_outcome_replay(client, MOB_OUTCOME_WAIT, &id, sizeof id, &bytes)) {
+        if (bytes == sizeof id)
+            return replay_next(set, id, ready_out);
+        return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+    }
+    enum mob_status status = set_wait(set, timeout_ns, ready_out);
+    if (status == MOB_OK)
+        id = mob_future_object(*ready_out);
+    if (status == MOB_OK || status == MOB_TIMEOUT)
+        mob_outcome_log(client, MOB_OUTCOME_WAIT, &id, status == MOB_OK ? (uint32_t)sizeof id : 0);
+    return status;
+}
+
+static void set_forget(struct mob_waitset *set, struct mob_future *future)
+{
+    if (!(future->flags & MOB_FUTURE_WAITED))
+        return;
+    for (struct mob_waiter **place = &future->as.waiter; *place != NULL;) {
+        struct mob_waiter *waiter = *place;
+        if (waiter->set != set) {
+            place = &waiter->next;
+            continue;
+        }
+        *place = waiter->next;
+        mob_waiter_forget(waiter);
+    }
+    if (future->as.waiter == NULL)
+        future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
+}
+
+static void set_forget_all(struct mob_waitset *set)
+{
+    struct mob_client *client = set->client;
+    for (struct mob_family *family = client->family; set->waiting > 0 && family != NULL;
+         family = family->older)
+        for (uint32_t c = 0; c < family->chunk_count; c++) {
+            struct mob_chunk *chunk = family->chunks[c];
+            for (uint32_t i = 0; chunk != NULL && i < chunk->issued; i++)
+                set_forget(set, mob_chunk_slot(chunk, i));
+        }
+    for (uint32_t i = 0; set->waiting > 0 && client->general_count > 0 && i <= client->general_mask; i++)
+        for (struct mob_general_future *g = client->general[i]; g != NULL; g = g->next)
+            set_forget(set, &g->future);
+}
+
+void mob_waitset_destroy(struct mob_waitset *set)
+{
+    if (set == NULL)
+        return;
+    while (set_take(set) != NULL) {
+    }
+    set_forget_all(set);
+    *set->previous = set->next;
+    if (set->next != NULL)
+        set->next->previous = set->previous;
+    free(set);
+}
+
+/* ---- callbacks ---- */
+
+enum mob_status mob_on_ready(
+    struct mob_future *future, void (*callback)(struct mob_future *, void *), void *arg)
+{
+    struct mob_client *client = mob_future_client(future);
+    enum mob_status status = mob_future_watch(client, future);
+    return status == MOB_OK ? mob_future_add_waiter(future, NULL, callback, NULL, arg) : status;
+}

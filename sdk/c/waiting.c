@@ -1,0 +1,146 @@
+/* How a client waits (LIMITS "Wait policy"): poll, yield, then sleep on the doorbell. A worker gives back its
+ * CPU before it sleeps, so that what it waits for can run in its place. */
+#include "sdk/c/client.h"
+
+#include <sched.h>
+#include <stdlib.h>
+
+#define POLL_TURNS 64u /* about 2 us: results of tasks that run on the other core */
+#define YIELD_TURNS 40u /* lets node and workers run where cores are few */
+
+static void cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
+struct mob_waiting mob_waiting_begin(struct mob_client *client, int64_t timeout_ns)
+{
+    return (struct mob_waiting){
+        .client = client, .deadline_ns = timeout_ns == 0 ? 0 : mob_deadline_after(timeout_ns)};
+}
+
+static enum mob_status give_back_cpu(struct mob_waiting *waiting)
+{
+    struct mob_client *client = waiting->client;
+    if (waiting->blocked || !mob_in_task(client))
+        return MOB_OK;
+    waiting->blocked = true;
+    if (client->hooks != NULL && client->hooks->blocked != NULL)
+        client->hooks->blocked(client);
+    return mob_client_publish(client, MOB_OUT_BLOCKED, 0, &client->parent, sizeof client->parent, NULL, 0);
+}
+
+static enum mob_status sleep_turn(struct mob_waiting *waiting)
+{
+    struct mob_client *client = waiting->client;
+    enum mob_status status = give_back_cpu(waiting);
+    if (status != MOB_OK)
+        return status;
+    status = mob_client_flush_releases(client);
+    if (status != MOB_OK)
+        return status;
+    if (client->event_fd != NULL) {
+        int64_t left = waiting->deadline_ns == INT64_MAX ? 100 * MOB_MS : waiting->deadline_ns - mob_now();
+        if (left <= 0)
+            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+        mob_event_fd_wait(client, (int)((left < 100 * MOB_MS ? left : 100 * MOB_MS) / MOB_MS) + 1);
+        return mob_session_alive(client) ? MOB_OK : mob_client_resume(client, waiting->deadline_ns);
+    }
+    status = mob_store_sleep(client->store, waiting->deadline_ns, mob_session_alive, client);
+    if (status == MOB_UNAVAILABLE)
+        return mob_client_resume(client, waiting->deadline_ns);
+    return status == MOB_OK ? MOB_OK
+                            : mob_client_fail(client, status, "not ready before the time-out has passed");
+}
+
+enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
+{
+    struct mob_client *client = waiting->client;
+    if (mob_client_pump(client) > 0)
+        return MOB_OK;
+    if (waiting->deadline_ns == 0)
+        return mob_client_fail(client, MOB_TIMEOUT, "not ready yet");
+    uint32_t turn = waiting->turns++;
+    if (turn < POLL_TURNS) {
+        cpu_relax();
+        return MOB_OK;
+    }
+    if (turn < POLL_TURNS + YIELD_TURNS && (mob_in_task(client) || waiting->deadline_ns != INT64_MAX)) {
+        if (waiting->deadline_ns != INT64_MAX && mob_now() >= waiting->deadline_ns)
+            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+        sched_yield();
+        return MOB_OK;
+    }
+    return sleep_turn(waiting);
+}
+
+void mob_waiting_end(struct mob_waiting *waiting)
+{
+    struct mob_client *client = waiting->client;
+    if (!waiting->blocked)
+        return;
+    waiting->blocked = false;
+    enum mob_status status =
+        mob_client_publish(client, MOB_OUT_UNBLOCKED, 0, &client->parent, sizeof client->parent, NULL, 0);
+    if (status != MOB_OK)
+        MOB_LOG_ERROR("sdk", "unblocked_not_sent", "status=%s", mob_status_code(status));
+}
+
+bool mob_future_probe(struct mob_client *client, struct mob_future *future)
+{
+    struct mob_object_id id = mob_future_object(future);
+    uint8_t small[MOB_OBJECT_INLINE_MAX];
+    enum mob_value_type type;
+    const void *bytes;
+    uint64_t size;
+    struct mob_object_ref pin;
+    enum mob_status status =
+        mob_store_object_get(client->store, id, client->committed_only, &type, small, &bytes, &size, &pin);
+    if (status != MOB_OK || type == MOB_TYPE_FUTURE) {
+        if (status == MOB_OK && pin.entry != UINT32_MAX)
+            mob_store_object_release(client->store, pin);
+        return false; /* of a tail call the node tells the outcome */
+    }
+    bool inlined = pin.entry == UINT32_MAX;
+    struct mob_value_view view = {.payload = small, .payload_bytes = size};
+    bool error = type == MOB_TYPE_ERROR;
+    if (!inlined && error && mob_value_open(bytes, size, &view) != MOB_OK)
+        view.payload_bytes = 0;
+    mob_future_settle(client, future, MOB_OK, type, view.payload, view.payload_bytes, inlined || error);
+    if (!inlined)
+        mob_store_object_release(client->store, pin);
+    return true;
+}
+
+enum mob_status mob_future_watch(struct mob_client *client, struct mob_future *future)
+{
+    if (future->flags & MOB_FUTURE_WATCHED)
+        return MOB_OK;
+    future->flags |= MOB_FUTURE_WATCHED;
+    if (mob_future_probe(client, future))
+        return MOB_OK;
+    return mob_client_watch(client, mob_future_object(future));
+}
+
+enum mob_status mob_future_await(struct mob_future *future, int64_t timeout_ns)
+{
+    struct mob_client *client = mob_future_client(future);
+    if (mob_future_settled(future))
+        return MOB_OK;
+    if (future->state == MOB_FUTURE_STREAM)
+        return mob_client_fail(client, MOB_INVALID, "this is a stream: take its items with mob_stream_next");
+    mob_client_pump(client);
+    enum mob_status status = mob_future_watch(client, future);
+    struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
+    while (status == MOB_OK && !mob_future_settled(future)) {
+        /* A worker sees a result as soon as it is sealed, before the node has passed it on. */
+        if (client->worker && mob_future_probe(client, future))
+            break;
+        status = mob_waiting_turn(&waiting);
+    }
+    mob_waiting_end(&waiting);
+    mob_run_callbacks(client);
+    return status;
+}
