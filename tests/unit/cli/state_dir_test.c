@@ -1,0 +1,165 @@
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "cli/cluster_state.h"
+#include "cli/state_dir.h"
+
+static char root[64], directory[128], error[STATE_ERROR_MAX];
+
+static int setup(void **state)
+{
+    (void)state;
+    strcpy(root, "/tmp/mobula_state_XXXXXX");
+    assert_non_null(mkdtemp(root));
+    snprintf(directory, sizeof directory, "%s/a/b", root);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    pid_t pid = fork();
+    if (pid == 0)
+        execlp("rm", "rm", "-rf", root, (char *)NULL);
+    return waitpid(pid, NULL, 0) == pid ? 0 : -1;
+}
+
+static mode_t mode_of(const char *name)
+{
+    char path[STATE_PATH_MAX];
+    struct stat st;
+    assert_int_equal(stat(state_path(directory, name, path), &st), 0);
+    return st.st_mode & 0777;
+}
+
+static void it_is_made_private_and_its_secrets_once(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX], first[128], second[128];
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(mode_of(""), 0700);
+    assert_int_equal(mode_of("gcs"), 0700);
+    assert_int_equal(mode_of("logs"), 0700);
+    assert_int_equal(mode_of("cluster-secret"), 0600);
+    assert_int_equal(
+        state_read_line(state_path(directory, "cluster-secret", path), first, sizeof first), MOB_OK);
+    assert_int_equal(strlen(first), 64);
+    assert_int_equal(chmod(directory, 0755), 0);
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(mode_of(""), 0700);
+    assert_int_equal(state_read_line(path, second, sizeof second), MOB_OK);
+    assert_string_equal(first, second);
+}
+
+static void a_path_too_long_for_sockets_is_refused(void **state)
+{
+    (void)state;
+    char longer[200];
+    memset(longer, 'a', sizeof longer - 1);
+    longer[0] = '/';
+    longer[sizeof longer - 1] = '\0';
+    assert_int_equal(state_dir_prepare(longer, error), MOB_TOO_LARGE);
+}
+
+static void one_supervisor_at_a_time(void **state)
+{
+    (void)state;
+    int first, second;
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(state_dir_supervisor(directory), 0);
+    assert_int_equal(state_dir_lock(directory, &first, error), MOB_OK);
+    assert_int_equal(state_dir_supervisor(directory), getpid());
+    assert_int_equal(state_dir_lock(directory, &second, error), MOB_EXISTS);
+    close(first);
+    assert_int_equal(state_dir_lock(directory, &second, error), MOB_OK);
+    close(second);
+}
+
+static void a_pid_file_of_a_dead_or_other_process_is_stale(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX], text[64];
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    state_path(directory, STATE_PID_NAME, path);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)state_start_time(getpid()));
+    assert_int_equal(state_write(path, text, strlen(text)), MOB_OK);
+    assert_int_equal(state_dir_supervisor(directory), 0); /* a zombie runs no more */
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_int_equal(state_dir_supervisor(directory), 0);
+    /* the number was given to another process meanwhile: here, to us */
+    snprintf(
+        text, sizeof text, "%d %llu\n", (int)getpid(), (unsigned long long)state_start_time(getpid()) - 1);
+    assert_int_equal(state_write(path, text, strlen(text)), MOB_OK);
+    assert_int_equal(state_dir_supervisor(directory), 0);
+    assert_int_equal(state_write(path, "rubbish\n", 8), MOB_OK);
+    assert_int_equal(state_dir_supervisor(directory), 0);
+}
+
+static void leftovers_are_ended_and_strangers_are_not(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX], text[512];
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    pid_t pids[2];
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            setpgid(0, 0);
+            for (;;)
+                pause();
+        }
+        setpgid(pids[i], pids[i]);
+    }
+    snprintf(text, sizeof text,
+        "{\"state\":\"ready\",\"processes\":[{\"name\":\"a\",\"pid\":%d,\"start_time\":%llu},{\"name\":\"b\","
+        "\"pid\":%d,"
+        "\"start_time\":%llu}]}",
+        (int)pids[0], (unsigned long long)state_start_time(pids[0]), (int)pids[1],
+        (unsigned long long)state_start_time(pids[1]) + 1);
+    assert_int_equal(state_write(state_path(directory, STATE_STATUS_NAME, path), text, strlen(text)), MOB_OK);
+    cluster_end_leftovers(directory);
+    int status;
+    assert_int_equal(waitpid(pids[0], &status, 0), pids[0]);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(waitpid(pids[1], &status, WNOHANG), 0);
+    kill(pids[1], SIGKILL);
+    assert_int_equal(waitpid(pids[1], &status, 0), pids[1]);
+}
+
+static void a_broken_status_file_is_said_to_be_broken(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX];
+    static struct cluster_state read;
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(cluster_state_read(directory, &read), MOB_NOT_FOUND);
+    assert_int_equal(state_write(state_path(directory, STATE_STATUS_NAME, path), "{\"sta", 5), MOB_OK);
+    assert_int_equal(cluster_state_read(directory, &read), MOB_CORRUPT);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(it_is_made_private_and_its_secrets_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_path_too_long_for_sockets_is_refused, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_supervisor_at_a_time, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_pid_file_of_a_dead_or_other_process_is_stale, setup, teardown),
+        cmocka_unit_test_setup_teardown(leftovers_are_ended_and_strangers_are_not, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_broken_status_file_is_said_to_be_broken, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
