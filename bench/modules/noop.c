@@ -132,6 +132,12 @@ static int compare_i64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static double percentile_us(const int64_t *sorted_ns, int64_t n, int64_t percent)
+{
+    const int64_t above = n * (100 - percent) / 100;
+    return (double)sorted_ns[n - 1 - above] / 1e3;
+}
+
 /* Sorts. */
 static enum mob_status return_latencies(struct mob_call *call, int64_t *latencies_ns, int64_t n)
 {
@@ -143,9 +149,8 @@ static enum mob_status return_latencies(struct mob_call *call, int64_t *latencie
     snprintf(text, sizeof text,
         "{\"n\":%" PRId64
         ",\"mean_us\":%.3f,\"p50_us\":%.3f,\"p90_us\":%.3f,\"p99_us\":%.3f,\"max_us\":%.3f}",
-        n, total / (double)n / 1e3, (double)latencies_ns[n / 2] / 1e3,
-        (double)latencies_ns[n - 1 - n / 10] / 1e3, (double)latencies_ns[n - 1 - n / 100] / 1e3,
-        (double)latencies_ns[n - 1] / 1e3);
+        n, total / (double)n / 1e3, percentile_us(latencies_ns, n, 50), percentile_us(latencies_ns, n, 90),
+        percentile_us(latencies_ns, n, 99), percentile_us(latencies_ns, n, 100));
     return mob_return(call, mob_json(text));
 }
 
