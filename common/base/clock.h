@@ -1,5 +1,5 @@
-/* Clocks. Inside the system time is int64_t nanoseconds of CLOCK_MONOTONIC; wall time only for people and deadlines
- * that cross restarts. Thread-safe.
+/* Clocks. Inside the system time is int64_t nanoseconds of CLOCK_MONOTONIC; wall time only for people and
+ * deadlines that cross restarts. Thread-safe.
  */
 #ifndef MOB_COMMON_BASE_CLOCK_H
 #define MOB_COMMON_BASE_CLOCK_H
@@ -12,17 +12,28 @@
 #define MOB_SEC 1000000000ll
 #define MOB_FOREVER_NS INT64_MAX
 
-static inline int64_t mob_clock_of(clockid_t clock) {
+static inline int64_t mob_clock_of(clockid_t clock)
+{
     struct timespec t;
     clock_gettime(clock, &t);
     return (int64_t)t.tv_sec * MOB_SEC + t.tv_nsec;
 }
 /* Monotonic now: 25 ns here (LIMITS). Shared by all processes of one machine. */
-static inline int64_t mob_now(void) { return mob_clock_of(CLOCK_MONOTONIC); }
-static inline int64_t mob_wall_now(void) { return mob_clock_of(CLOCK_REALTIME); }
-static inline int64_t mob_thread_cpu_now(void) { return mob_clock_of(CLOCK_THREAD_CPUTIME_ID); }
+static inline int64_t mob_now(void)
+{
+    return mob_clock_of(CLOCK_MONOTONIC);
+}
+static inline int64_t mob_wall_now(void)
+{
+    return mob_clock_of(CLOCK_REALTIME);
+}
+static inline int64_t mob_thread_cpu_now(void)
+{
+    return mob_clock_of(CLOCK_THREAD_CPUTIME_ID);
+}
 /* now + timeout without overflow; negative or MOB_FOREVER_NS timeouts mean for ever. */
-static inline int64_t mob_deadline_after(int64_t timeout_ns) {
+static inline int64_t mob_deadline_after(int64_t timeout_ns)
+{
     int64_t now = mob_now();
     return timeout_ns < 0 || timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
 }

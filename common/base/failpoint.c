@@ -23,7 +23,8 @@ bool mob_failpoints_armed;
 static struct failpoint points[FAILPOINTS_MAX];
 static int point_count;
 
-static bool parse_action(const char *text, struct failpoint *out) {
+static bool parse_action(const char *text, struct failpoint *out)
+{
     if (strcmp(text, "kill") == 0)
         out->action = ACTION_KILL;
     else if (strcmp(text, "stop") == 0)
@@ -37,7 +38,8 @@ static bool parse_action(const char *text, struct failpoint *out) {
     return true;
 }
 
-static bool parse_one(char *item, struct failpoint *out) {
+static bool parse_one(char *item, struct failpoint *out)
+{
     char *equals = strchr(item, '=');
     if (!equals || equals == item || (size_t)(equals - item) >= NAME_MAX_BYTES)
         return false;
@@ -54,7 +56,8 @@ static bool parse_one(char *item, struct failpoint *out) {
     return parse_action(equals + 1, out);
 }
 
-bool mob_failpoints_configure(const char *text) {
+bool mob_failpoints_configure(const char *text)
+{
     static struct failpoint parsed[FAILPOINTS_MAX];
     char copy[1024];
     int count = 0;
@@ -74,16 +77,19 @@ bool mob_failpoints_configure(const char *text) {
     return true;
 }
 
-__attribute__((constructor)) static void configure_from_environment(void) {
+__attribute__((constructor)) static void configure_from_environment(void)
+{
     const char *text = getenv("MOBULA_FAILPOINTS");
     if (text && !mob_failpoints_configure(text)) {
-        fprintf(stderr, "MOBULA_FAILPOINTS: cannot parse \"%s\"; expected name=kill|stop|error|delay:<ms>[@n],...\n",
-                text);
+        fprintf(stderr,
+            "MOBULA_FAILPOINTS: cannot parse \"%s\"; expected name=kill|stop|error|delay:<ms>[@n],...\n",
+            text);
         _exit(2);
     }
 }
 
-bool mob_failpoint_hit(const char *name) {
+bool mob_failpoint_hit(const char *name)
+{
     for (int i = 0; i < point_count; i++) {
         struct failpoint *p = &points[i];
         if (strcmp(p->name, name) != 0)

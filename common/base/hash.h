@@ -19,6 +19,9 @@ uint64_t mob_hash64(const void *bytes, size_t length);
 uint32_t mob_crc32c(const void *bytes, size_t length);
 struct mob_module_hash mob_module_hash(const void *bytes, size_t length);
 struct mob_function_id mob_function_id(struct mob_module_hash module, const char *function_name);
-static inline bool mob_hash128_eq(struct mob_hash128 a, struct mob_hash128 b) { return a.lo == b.lo && a.hi == b.hi; }
+static inline bool mob_hash128_eq(struct mob_hash128 a, struct mob_hash128 b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
 
 #endif

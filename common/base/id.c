@@ -4,7 +4,8 @@
 
 static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz234567";
 
-size_t mob_base32_encode(const uint8_t *bytes, size_t length, char *out) {
+size_t mob_base32_encode(const uint8_t *bytes, size_t length, char *out)
+{
     size_t n = 0;
     uint32_t bits = 0;
     unsigned held = 0;
@@ -22,7 +23,8 @@ size_t mob_base32_encode(const uint8_t *bytes, size_t length, char *out) {
     return n;
 }
 
-static int digit_of(char c) {
+static int digit_of(char c)
+{
     if (c >= 'a' && c <= 'z')
         return c - 'a';
     if (c >= '2' && c <= '7')
@@ -30,7 +32,8 @@ static int digit_of(char c) {
     return -1;
 }
 
-enum mob_status mob_base32_decode(const char *text, size_t text_length, uint8_t *out, size_t length) {
+enum mob_status mob_base32_decode(const char *text, size_t text_length, uint8_t *out, size_t length)
+{
     uint8_t bytes[64];
     if (length > sizeof bytes || text_length != (length * 8 + 4) / 5)
         return MOB_INVALID;
@@ -55,43 +58,67 @@ enum mob_status mob_base32_decode(const char *text, size_t text_length, uint8_t 
     return MOB_OK;
 }
 
-static char *format(const char *prefix, const void *id, size_t length, char *out) {
+static char *format(const char *prefix, const void *id, size_t length, char *out)
+{
     size_t n = strlen(prefix);
     memcpy(out, prefix, n);
     mob_base32_encode(id, length, out + n);
     return out;
 }
 
-static enum mob_status parse(const char *prefix, const char *text, void *out, size_t length) {
+static enum mob_status parse(const char *prefix, const char *text, void *out, size_t length)
+{
     size_t n = strlen(prefix);
     if (strncmp(text, prefix, n) != 0)
         return MOB_INVALID;
     return mob_base32_decode(text + n, strnlen(text + n, MOB_ID_TEXT_MAX), out, length);
 }
 
-char *mob_task_id_format(struct mob_task_id id, char *out) { return format("task_", &id, sizeof id, out); }
-char *mob_object_id_format(struct mob_object_id id, char *out) { return format("obj_", &id, sizeof id, out); }
-char *mob_actor_id_format(struct mob_actor_id id, char *out) { return format("actor_", &id, sizeof id, out); }
-char *mob_job_id_format(struct mob_job_id id, char *out) { return format("job_", &id, sizeof id, out); }
-char *mob_function_id_format(struct mob_function_id id, char *out) { return format("fn_", &id, sizeof id, out); }
+char *mob_task_id_format(struct mob_task_id id, char *out)
+{
+    return format("task_", &id, sizeof id, out);
+}
+char *mob_object_id_format(struct mob_object_id id, char *out)
+{
+    return format("obj_", &id, sizeof id, out);
+}
+char *mob_actor_id_format(struct mob_actor_id id, char *out)
+{
+    return format("actor_", &id, sizeof id, out);
+}
+char *mob_job_id_format(struct mob_job_id id, char *out)
+{
+    return format("job_", &id, sizeof id, out);
+}
+char *mob_function_id_format(struct mob_function_id id, char *out)
+{
+    return format("fn_", &id, sizeof id, out);
+}
 
-enum mob_status mob_task_id_parse(const char *text, struct mob_task_id *out) {
+enum mob_status mob_task_id_parse(const char *text, struct mob_task_id *out)
+{
     return parse("task_", text, out, sizeof *out);
 }
-enum mob_status mob_object_id_parse(const char *text, struct mob_object_id *out) {
+enum mob_status mob_object_id_parse(const char *text, struct mob_object_id *out)
+{
     return parse("obj_", text, out, sizeof *out);
 }
-enum mob_status mob_actor_id_parse(const char *text, struct mob_actor_id *out) {
+enum mob_status mob_actor_id_parse(const char *text, struct mob_actor_id *out)
+{
     return parse("actor_", text, out, sizeof *out);
 }
-enum mob_status mob_job_id_parse(const char *text, struct mob_job_id *out) {
+enum mob_status mob_job_id_parse(const char *text, struct mob_job_id *out)
+{
     return parse("job_", text, out, sizeof *out);
 }
-enum mob_status mob_function_id_parse(const char *text, struct mob_function_id *out) {
+enum mob_status mob_function_id_parse(const char *text, struct mob_function_id *out)
+{
     return parse("fn_", text, out, sizeof *out);
 }
 
-struct mob_stream mob_stream_of_children(struct mob_task_id parent, uint32_t generation, uint32_t continuation) {
+struct mob_stream mob_stream_of_children(
+    struct mob_task_id parent, uint32_t generation, uint32_t continuation)
+{
     struct {
         struct mob_task_id parent;
         uint32_t generation, continuation;
@@ -103,14 +130,16 @@ struct mob_stream mob_stream_of_children(struct mob_task_id parent, uint32_t gen
     return stream;
 }
 
-struct mob_task_id mob_root_id_random(void) {
+struct mob_task_id mob_root_id_random(void)
+{
     struct mob_task_id id = {.index = 0};
     randombytes_buf(id.stream.b, sizeof id.stream.b);
     return id;
 }
 
-struct mob_task_id mob_root_id_keyed(const uint8_t secret[32], const char *ns, const char *principal,
-                                     const char *key) {
+struct mob_task_id mob_root_id_keyed(
+    const uint8_t secret[32], const char *ns, const char *principal, const char *key)
+{
     struct mob_task_id id = {.index = 0};
     uint8_t digest[crypto_generichash_BYTES_MIN];
     crypto_generichash_state state;

@@ -1,8 +1,9 @@
 /* Typed identifiers (ARCHITECTURE "Identity").
  *
- * Each id type is its own struct, so the compiler rejects a mix-up. All are plain bytes: copy, compare with the
- * functions here, store anywhere. Byte order of integers inside is little-endian. Text form: prefix + lower-case
- * base32 (RFC 4648 alphabet a-z2-7) without padding. Ids are names, not capabilities. Thread-safe, pure.
+ * Each id type is its own struct, so the compiler rejects a mix-up. All are plain bytes: copy, compare with
+ * the functions here, store anywhere. Byte order of integers inside is little-endian. Text form: prefix +
+ * lower-case base32 (RFC 4648 alphabet a-z2-7) without padding. Ids are names, not capabilities. Thread-safe,
+ * pure.
  */
 #ifndef MOB_COMMON_BASE_ID_H
 #define MOB_COMMON_BASE_ID_H
@@ -49,7 +50,8 @@ struct mob_cluster_id {
     uint8_t b[16];
 };
 
-_Static_assert(sizeof(struct mob_task_id) == 16 && sizeof(struct mob_object_id) == 20, "ids are packed bytes");
+_Static_assert(
+    sizeof(struct mob_task_id) == 16 && sizeof(struct mob_object_id) == 20, "ids are packed bytes");
 
 #define MOB_SLOT_PUT 0x80000000u
 /* Past this index a parent goes on in its continued stream; tests start counters near it. */
@@ -59,28 +61,35 @@ _Static_assert(sizeof(struct mob_task_id) == 16 && sizeof(struct mob_object_id) 
 #define MOB_GROUP_SHIFT 8
 #define MOB_ID_TEXT_MAX 48 /* longest text form with its terminator */
 
-static inline bool mob_stream_eq(struct mob_stream a, struct mob_stream b) {
+static inline bool mob_stream_eq(struct mob_stream a, struct mob_stream b)
+{
     return memcmp(&a, &b, sizeof a) == 0;
 }
-static inline bool mob_task_id_eq(struct mob_task_id a, struct mob_task_id b) {
+static inline bool mob_task_id_eq(struct mob_task_id a, struct mob_task_id b)
+{
     return memcmp(&a, &b, sizeof a) == 0;
 }
-static inline bool mob_object_id_eq(struct mob_object_id a, struct mob_object_id b) {
+static inline bool mob_object_id_eq(struct mob_object_id a, struct mob_object_id b)
+{
     return memcmp(&a, &b, sizeof a) == 0;
 }
-static inline bool mob_actor_id_eq(struct mob_actor_id a, struct mob_actor_id b) {
+static inline bool mob_actor_id_eq(struct mob_actor_id a, struct mob_actor_id b)
+{
     return mob_task_id_eq(a.creation, b.creation);
 }
-static inline bool mob_task_id_is_zero(struct mob_task_id a) {
+static inline bool mob_task_id_is_zero(struct mob_task_id a)
+{
     struct mob_task_id zero = {0};
     return mob_task_id_eq(a, zero);
 }
-static inline struct mob_object_id mob_object_of(struct mob_task_id task, uint32_t slot) {
+static inline struct mob_object_id mob_object_of(struct mob_task_id task, uint32_t slot)
+{
     return (struct mob_object_id){task, slot};
 }
 
 /* 64-bit mix for hash tables; cheap, not for adversarial input beyond one trust domain. */
-static inline uint64_t mob_stream_mix(struct mob_stream s) {
+static inline uint64_t mob_stream_mix(struct mob_stream s)
+{
     uint64_t lo;
     uint32_t hi;
     memcpy(&lo, s.b, 8);
@@ -88,23 +97,25 @@ static inline uint64_t mob_stream_mix(struct mob_stream s) {
     uint64_t x = (lo ^ ((uint64_t)hi << 32 | hi)) * 0x9e3779b97f4a7c15ull;
     return x ^ (x >> 29);
 }
-static inline uint64_t mob_task_id_mix(struct mob_task_id id) {
+static inline uint64_t mob_task_id_mix(struct mob_task_id id)
+{
     uint64_t x = (mob_stream_mix(id.stream) + id.index) * 0xbf58476d1ce4e5b9ull;
     return x ^ (x >> 31);
 }
 
 /* Child stream of (parent, generation): BLAKE2b-96; `continuation` 0 for the first 2^31-1 children. */
-struct mob_stream mob_stream_of_children(struct mob_task_id parent, uint32_t generation, uint32_t continuation);
+struct mob_stream mob_stream_of_children(
+    struct mob_task_id parent, uint32_t generation, uint32_t continuation);
 /* Root id of a driver: random, or keyed (cluster secret, namespace, principal, idempotency key). */
 struct mob_task_id mob_root_id_random(void);
-struct mob_task_id mob_root_id_keyed(const uint8_t secret[32], const char *ns, const char *principal,
-                                     const char *key);
+struct mob_task_id mob_root_id_keyed(
+    const uint8_t secret[32], const char *ns, const char *principal, const char *key);
 
 /* Text forms. `out` has MOB_ID_TEXT_MAX bytes; returns `out`. */
-char *mob_task_id_format(struct mob_task_id id, char *out);     /* task_... */
+char *mob_task_id_format(struct mob_task_id id, char *out); /* task_... */
 char *mob_object_id_format(struct mob_object_id id, char *out); /* obj_...  */
-char *mob_actor_id_format(struct mob_actor_id id, char *out);   /* actor_... */
-char *mob_job_id_format(struct mob_job_id id, char *out);       /* job_... */
+char *mob_actor_id_format(struct mob_actor_id id, char *out); /* actor_... */
+char *mob_job_id_format(struct mob_job_id id, char *out); /* job_... */
 char *mob_function_id_format(struct mob_function_id id, char *out); /* fn_... */
 /* Parsers take exactly one id and nothing behind it. MOB_INVALID otherwise; `out` written only on success. */
 MOB_MUST_USE enum mob_status mob_task_id_parse(const char *text, struct mob_task_id *out);
@@ -113,8 +124,10 @@ MOB_MUST_USE enum mob_status mob_actor_id_parse(const char *text, struct mob_act
 MOB_MUST_USE enum mob_status mob_job_id_parse(const char *text, struct mob_job_id *out);
 MOB_MUST_USE enum mob_status mob_function_id_parse(const char *text, struct mob_function_id *out);
 
-/* Raw base32, used for ids and module hashes. Encode writes 8*n/5 rounded up + NUL. Decode needs exact length. */
+/* Raw base32, used for ids and module hashes. Encode writes 8*n/5 rounded up + NUL. Decode needs exact
+ * length. */
 size_t mob_base32_encode(const uint8_t *bytes, size_t length, char *out);
-MOB_MUST_USE enum mob_status mob_base32_decode(const char *text, size_t text_length, uint8_t *out, size_t length);
+MOB_MUST_USE enum mob_status mob_base32_decode(
+    const char *text, size_t text_length, uint8_t *out, size_t length);
 
 #endif

@@ -1,0 +1,50 @@
+/* Life of an actor: placement, positions of calls, incarnations (GCS.md "Actors, exactly once"). A pure
+ * machine: no clock, memory or I/O. One owner.
+ *
+ *   PENDING --up--> ALIVE --down--> RESTARTING --up--> ALIVE ...      down without restarts left, kill, end
+ * --> DEAD
+ *
+ * A call gets its position when it arrives, in every state but DEAD, and keeps it for ever: positions are the
+ * stateful edges. An incarnation replays what is above its checkpoint before anything new.
+ */
+#ifndef MOB_RUNTIME_ACTOR_LIFE_H
+#define MOB_RUNTIME_ACTOR_LIFE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+
+enum mob_actor_state {
+    MOB_ACTOR_PENDING = 1,
+    MOB_ACTOR_ALIVE = 2,
+    MOB_ACTOR_RESTARTING = 3,
+    MOB_ACTOR_DEAD = 4
+};
+struct mob_actor_life {
+    enum mob_actor_state state;
+    uint32_t incarnation; /* 1 = first; 0 before its first worker */
+    int32_t restarts_left; /* -1 = for ever */
+    uint64_t next_position; /* of the next call that arrives */
+    uint64_t ended; /* calls with an outcome; positions below it all have one */
+    uint64_t checkpoint; /* calls below it are in the newest valid checkpoint */
+    bool has_checkpoint;
+    enum mob_status death; /* why it is DEAD */
+};
+
+void mob_actor_life_init(struct mob_actor_life *life, int32_t max_restarts);
+/* A call arrives: its position. MOB_ACTOR_DIED when it is dead. */
+MOB_MUST_USE enum mob_status mob_actor_life_call(struct mob_actor_life *life, uint64_t *position_out);
+/* The constructor (or restore) ran in a new worker. False = not expected in this state. */
+bool mob_actor_life_up(struct mob_actor_life *life);
+/* A call at `position` ended (committed or skipped). */
+void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position);
+/* Its worker is gone. True = start another incarnation, replay [replay_from, ended). False = it is dead now.
+ */
+bool mob_actor_life_down(struct mob_actor_life *life, uint64_t *replay_from_out);
+/* Killed or ended: no other incarnation follows. */
+void mob_actor_life_end(struct mob_actor_life *life, enum mob_status why);
+void mob_actor_life_checkpointed(struct mob_actor_life *life, uint64_t position);
+const char *mob_actor_state_text(enum mob_actor_state state);
+
+#endif

@@ -1,0 +1,504 @@
+/* Actors on this node: records, names, the order of calls, and what happens when a worker goes. */
+#include "runtime/node/actors.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "gcs/client/client_sync.h"
+#include "runtime/actor/life.h"
+#include "runtime/node/replay.h"
+
+enum { ACTOR_BUCKETS = 4096, NAME_BYTES_MAX = 128, LOAD_SECONDS = 30 };
+
+struct node_actor {
+    struct node_actor *next; /* in its bucket */
+    struct node_actor *by_number; /* chain by scheduler number */
+    struct mob_actor_id id;
+    struct mob_actor_life life;
+    struct node_job *job;
+    struct node_function *class;
+    uint32_t number; /* in the scheduler */
+    struct node_worker *worker;
+    bool detached, restart_pending;
+    char name[NAME_BYTES_MAX];
+    char why[160]; /* last death */
+    struct mob_spec_head head; /* of the creation */
+    uint8_t *tail;
+    uint32_t tail_bytes;
+    uint64_t calls;
+};
+
+struct actor_table {
+    struct node_actor *by_id[ACTOR_BUCKETS];
+    struct node_actor *by_number[ACTOR_BUCKETS];
+    uint32_t count;
+};
+
+struct actor_table *actor_table_create(void)
+{
+    struct actor_table *table = calloc(1, sizeof *table);
+    MOB_ASSERT(table);
+    return table;
+}
+
+void actor_table_destroy(struct actor_table *table)
+{
+    if (!table)
+        return;
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        while (table->by_id[i]) {
+            struct node_actor *next = table->by_id[i]->next;
+            free(table->by_id[i]->tail);
+            free(table->by_id[i]);
+            table->by_id[i] = next;
+        }
+    free(table);
+}
+
+static struct node_actor **bucket_of(struct node *node, struct mob_actor_id id)
+{
+    return &node->actors->by_id[mob_task_id_mix(id.creation) % ACTOR_BUCKETS];
+}
+
+static struct node_actor *find(struct node *node, struct mob_actor_id id)
+{
+    struct node_actor *actor = *bucket_of(node, id);
+    while (actor && !mob_actor_id_eq(actor->id, id))
+        actor = actor->next;
+    return actor;
+}
+
+static struct node_actor *find_number(struct node *node, uint32_t number)
+{
+    struct node_actor *actor = node->actors->by_number[number % ACTOR_BUCKETS];
+    while (actor && actor->number != number)
+        actor = actor->by_number;
+    return actor;
+}
+
+static void log_event(
+    struct node *node, const struct node_actor *actor, enum mob_actor_event event, enum mob_status reason)
+{
+    struct mob_entry_actor entry = {
+        .actor = actor->id,
+        .incarnation = actor->life.incarnation,
+        .event = event,
+        .position = actor->life.next_position,
+        .reason = reason,
+    };
+    lineage_log_job(node->log, actor->job->id, actor->job->ns);
+    lineage_log_other(node->log, MOB_ENTRY_ACTOR, &entry, sizeof entry, NULL, 0);
+}
+
+/* ---- names: rows "namespace NUL name" -> actor id in the GCS ---- */
+
+static uint32_t name_key(const struct node_actor *actor, char key[MOB_GCS_KEY_MAX])
+{
+    return (uint32_t)snprintf(key, MOB_GCS_KEY_MAX, "%s/%s", actor->job->ns, actor->name);
+}
+
+static void name_claimed(void *arg, const struct mob_gcs_answer *answer)
+{
+    (void)arg;
+    if (answer->status != MOB_OK)
+        MOB_LOG_WARN("actors", "name_not_saved", "status=%s", mob_status_code(answer->status));
+}
+
+static void save_name(struct node *node, const struct node_actor *actor, bool take)
+{
+    char key[MOB_GCS_KEY_MAX];
+    struct mob_gcs_put put = {
+        .table = MOB_GCS_NAMES,
+        .key = key,
+        .key_length = name_key(actor, key),
+        .value = &actor->id,
+        .value_length = sizeof actor->id,
+        .if_version = MOB_GCS_ANY_VERSION,
+    };
+    enum mob_status status =
+        take ? mob_gcs_put(node->gcs, &put, name_claimed, node) : mob_gcs_delete(node->gcs, &put, NULL, NULL);
+    if (status != MOB_OK)
+        MOB_LOG_WARN("actors", "name_not_saved", "status=%s", mob_status_code(status));
+}
+
+bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out)
+{
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
+            if (a->name[0] && a->life.state != MOB_ACTOR_DEAD && strcmp(a->name, name) == 0 &&
+                strcmp(a->job->ns, ns) == 0) {
+                *id_out = a->id;
+                return true;
+            }
+    return false;
+}
+
+/* ---- rows in the GCS' ACTORS table: the creation's spec, so that a new incarnation of the node finds it
+ * ---- */
+
+struct actor_row {
+    uint16_t version; /* 1 */
+    uint16_t state;
+    int32_t restarts_left;
+    uint32_t incarnation;
+    uint32_t detached;
+};
+
+static void save(struct node *node, const struct node_actor *actor)
+{
+    uint8_t value[sizeof(struct actor_row) + sizeof actor->head + MOB_SPEC_TAIL_MAX];
+    struct actor_row row = {
+        1, (uint16_t)actor->life.state, actor->life.restarts_left, actor->life.incarnation, actor->detached};
+    memcpy(value, &row, sizeof row);
+    memcpy(value + sizeof row, &actor->head, sizeof actor->head);
+    memcpy(value + sizeof row + sizeof actor->head, actor->tail, actor->tail_bytes);
+    struct mob_gcs_put put = {
+        .table = MOB_GCS_ACTORS,
+        .key = &actor->id,
+        .key_length = sizeof actor->id,
+        .value = value,
+        .value_length = (uint32_t)(sizeof row + sizeof actor->head) + actor->tail_bytes,
+        .if_version = MOB_GCS_ANY_VERSION,
+    };
+    enum mob_status status = actor->life.state == MOB_ACTOR_DEAD ? mob_gcs_delete(node->gcs, &put, NULL, NULL)
+                                                                 : mob_gcs_put(node->gcs, &put, NULL, NULL);
+    if (status != MOB_OK)
+        MOB_LOG_WARN("actors", "not_saved", "status=%s", mob_status_code(status));
+}
+
+static struct node_actor *add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
+    uint32_t tail_bytes, struct node_job *job, struct node_function *class)
+{
+    struct node_actor *actor = calloc(1, sizeof *actor);
+    if (!actor || mob_sched_actor_open(node->sched, &actor->number) != MOB_OK) {
+        free(actor);
+        return NULL;
+    }
+    actor->tail = malloc(tail_bytes);
+    MOB_ASSERT(actor->tail);
+    memcpy(actor->tail, tail, tail_bytes);
+    actor->tail_bytes = tail_bytes;
+    actor->id = (struct mob_actor_id){head->task};
+    actor->head = *head;
+    actor->job = job;
+    actor->class = class;
+    actor->detached = (head->flags & MOB_SPEC_DETACHED) != 0;
+    mob_actor_life_init(&actor->life, head->max_retries);
+    struct mob_ext_view ext;
+    if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext) && ext.payload_bytes < NAME_BYTES_MAX)
+        memcpy(actor->name, ext.payload, ext.payload_bytes);
+    struct node_actor **bucket = bucket_of(node, actor->id);
+    actor->next = *bucket;
+    *bucket = actor;
+    actor->by_number = node->actors->by_number[actor->number % ACTOR_BUCKETS];
+    node->actors->by_number[actor->number % ACTOR_BUCKETS] = actor;
+    node->actors->count++;
+    return actor;
+}
+
+enum mob_status node_actor_create(struct node *node, struct node_task *task)
+{
+    struct mob_spec_head head;
+    uint32_t tail_bytes;
+    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct mob_ext_view ext;
+    char name[NAME_BYTES_MAX] = "";
+    struct mob_actor_id taken;
+    node_task_head(task, &head);
+    if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext)) {
+        if (ext.payload_bytes >= sizeof name)
+            return MOB_TOO_LARGE;
+        memcpy(name, ext.payload, ext.payload_bytes);
+        if (node_actor_by_name(node, task->template->job->ns, name, &taken))
+            return MOB_EXISTS;
+    }
+    task->flags |= TASK_ACTOR_CREATE;
+    if (find(node, (struct mob_actor_id){head.task}))
+        return MOB_OK; /* another incarnation of a known actor */
+    struct node_actor *actor =
+        add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
+    if (!actor)
+        return MOB_QUEUE_FULL;
+    if (name[0])
+        save_name(node, actor, true);
+    save(node, actor);
+    return MOB_OK;
+}
+
+enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
+{
+    struct node_actor *actor = find(node, task->template->head.actor);
+    if (!actor)
+        return MOB_NOT_FOUND;
+    struct node_task_extra *extra = node_task_extra(task);
+    if (task->flags & TASK_ACTOR_CALL)
+        return MOB_OK; /* comes back with the position it has in the log */
+    enum mob_status status = mob_actor_life_call(&actor->life, &extra->position);
+    if (status != MOB_OK)
+        return status;
+    task->flags |= TASK_ACTOR_CALL;
+    extra->incarnation = actor->life.incarnation;
+    actor->calls++;
+    if (!(task->flags & TASK_UNLOGGED)) {
+        struct mob_entry_edge edge = {.actor = actor->id,
+            .task = task->sched.id,
+            .position = extra->position,
+            .incarnation = actor->life.incarnation};
+        lineage_log_other(node->log, MOB_ENTRY_EDGE, &edge, sizeof edge, NULL, 0);
+    }
+    return MOB_OK;
+}
+
+uint32_t node_actor_number(struct node *node, struct mob_actor_id id)
+{
+    struct node_actor *actor = find(node, id);
+    return actor ? actor->number : 0;
+}
+
+void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker)
+{
+    struct node_actor *actor = find(node, (struct mob_actor_id){task->sched.id});
+    if (!actor)
+        return;
+    actor->worker = worker;
+    worker->actor = actor;
+}
+
+static void die(struct node *node, struct node_actor *actor, enum mob_status why)
+{
+    mob_actor_life_end(&actor->life, why);
+    log_event(node, actor, MOB_ACTOR_EV_DIED, why);
+    if (actor->name[0])
+        save_name(node, actor, false);
+    save(node, actor);
+    if (actor->worker) {
+        actor->worker->actor = NULL;
+        actor->worker = NULL;
+    }
+    if (actor->number)
+        mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
+}
+
+static void creation_ended(struct node *node, struct node_task *task, enum mob_status status)
+{
+    struct node_actor *actor = find(node, (struct mob_actor_id){task->sched.id});
+    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
+        return;
+    if (status != MOB_OK) {
+        snprintf(actor->why, sizeof actor->why, "its constructor failed: %s", mob_status_text(status));
+        die(node, actor, status);
+        return;
+    }
+    if (!actor->worker || !mob_actor_life_up(&actor->life))
+        return;
+    log_event(node, actor, MOB_ACTOR_EV_STARTED, MOB_OK);
+    save(node, actor);
+    enum mob_status up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
+    MOB_ASSERT(up == MOB_OK);
+}
+
+void node_actor_task_ended(struct node *node, struct node_task *task, enum mob_status status)
+{
+    if (task->flags & TASK_ACTOR_CREATE) {
+        creation_ended(node, task, status);
+        return;
+    }
+    if (!(task->flags & TASK_ACTOR_CALL))
+        return;
+    struct node_actor *actor = find(node, task->template->head.actor);
+    if (!actor || !task->extra)
+        return;
+    mob_actor_life_ended(&actor->life, task->extra->position);
+    if (status != MOB_OK && status != MOB_TASK_FAILED && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
+        /* no return: replays honour that */
+        struct mob_entry_edge skip = {.actor = actor->id,
+            .task = task->sched.id,
+            .position = task->extra->position,
+            .incarnation = actor->life.incarnation,
+            .reason = (uint32_t)status};
+        lineage_log_job(node->log, actor->job->id, actor->job->ns);
+        lineage_log_other(node->log, MOB_ENTRY_SKIP, &skip, sizeof skip, NULL, 0);
+    }
+}
+
+/* The creation runs again: in a new worker, first of all calls. */
+static void start_again(struct node *node, struct node_actor *actor)
+{
+    struct mob_spec spec = {.head = actor->head, .tail = actor->tail, .tail_bytes = actor->tail_bytes};
+    struct node_task *task;
+    spec.head.attempt = actor->life.incarnation + 1;
+    enum mob_status status = node_resubmit(node, &spec, node->now_ns, TASK_REMAKE, &task);
+    if (status == MOB_OK)
+        node_enter(node, task);
+    else if (status != MOB_EXISTS)
+        die(node, actor, status);
+}
+
+/* What the log holds of it has been read: replays are queued in front, then the creation. */
+void node_actor_replay_ready(
+    struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status)
+{
+    struct node_actor *actor = find(node, id);
+    if (!actor || actor->life.state != MOB_ACTOR_RESTARTING)
+        return;
+    if (status != MOB_OK) {
+        snprintf(actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(status));
+        die(node, actor, status);
+        return;
+    }
+    if (actor->life.next_position < next_position)
+        actor->life.next_position = next_position;
+    start_again(node, actor);
+}
+
+void node_actor_down(struct node *node, uint32_t number, struct node_task *running)
+{
+    struct node_actor *actor = find_number(node, number);
+    uint64_t replay_from;
+    (void)running;
+    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
+        return;
+    if (actor->worker) {
+        actor->worker->actor = NULL;
+        actor->worker = NULL;
+    }
+    if (!mob_actor_life_down(&actor->life, &replay_from)) {
+        snprintf(actor->why, sizeof actor->why, "its worker died and no restarts are left");
+        die(node, actor, MOB_ACTOR_DIED);
+        return;
+    }
+    log_event(node, actor, MOB_ACTOR_EV_DIED, MOB_WORKER_DIED);
+    save(node, actor);
+    node_replay_actor(node, actor->id, replay_from);
+}
+
+enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart)
+{
+    struct node_actor *actor = find(node, id);
+    if (!actor)
+        return MOB_NOT_FOUND;
+    if (actor->life.state == MOB_ACTOR_DEAD)
+        return MOB_FINISHED;
+    struct node_worker *worker = actor->worker;
+    if (no_restart) {
+        snprintf(actor->why, sizeof actor->why, "it was killed");
+        die(node, actor, MOB_ACTOR_DIED);
+    }
+    if (worker)
+        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its actor was killed");
+    return MOB_OK;
+}
+
+static json_t *actor_json(const struct node_actor *actor)
+{
+    char id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
+    return json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:I,s:b,s:s}", "id",
+        mob_actor_id_format(actor->id, id), "class", actor->class ? actor->class->name : "", "name",
+        actor->name, "state", mob_actor_state_text(actor->life.state), "job",
+        mob_job_id_format(actor->job->id, job), "namespace", actor->job->ns, "incarnation",
+        (json_int_t)actor->life.incarnation, "calls", (json_int_t)actor->calls, "next_position",
+        (json_int_t)actor->life.next_position, "restarts_left", (json_int_t)actor->life.restarts_left, "pid",
+        (json_int_t)(actor->worker ? actor->worker->pid : 0), "detached", (int)actor->detached, "why",
+        actor->why);
+}
+
+static char *dump(json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    json_decref(value);
+    return text;
+}
+
+char *node_actor_json(struct node *node, struct mob_actor_id id)
+{
+    struct node_actor *actor = find(node, id);
+    return actor ? dump(actor_json(actor)) : NULL;
+}
+
+char *node_actors_json(struct node *node, const struct node_job *job)
+{
+    json_t *items = json_array();
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
+            if (!job || a->job == job)
+                json_array_append_new(items, actor_json(a));
+    return dump(items);
+}
+
+void node_actors_end_job(struct node *node, const struct node_job *job)
+{
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
+            if (a->job == job && !a->detached && a->life.state != MOB_ACTOR_DEAD)
+                (void)node_actor_kill(node, a->id, true);
+}
+
+/* A row left by an earlier incarnation of this node: the actor restarts and replays its logged calls. */
+static void load_row(struct node *node, const struct mob_gcs_kv *kv)
+{
+    struct actor_row row;
+    struct mob_spec spec;
+    if (kv->value_length < sizeof row)
+        return;
+    memcpy(&row, kv->value, sizeof row);
+    if (row.version != 1 ||
+        mob_spec_open(kv->value + sizeof row, kv->value_length - sizeof row, &spec) != MOB_OK) {
+        MOB_LOG_WARN("actors", "row_skipped", "version=%u known=1", row.version);
+        return;
+    }
+    struct node_job *job = node_job_by_id(node, spec.head.job);
+    struct node_function *class = node_function_by_id(node, spec.head.function);
+    if (!job || (job->state == JOB_ENDED && !row.detached))
+        return;
+    struct node_actor *actor = add(node, &spec.head, spec.tail, spec.tail_bytes, job, class);
+    if (!actor)
+        return;
+    actor->life.incarnation = row.incarnation;
+    actor->life.restarts_left = row.restarts_left;
+    if (row.incarnation == 0)
+        return; /* never was up: its creation is an unfinished task and runs again as one */
+    /* the end of the node is not the actor's fault: no restart is spent on it */
+    actor->life.state = MOB_ACTOR_RESTARTING;
+}
+
+enum mob_status node_actors_load(struct node *node)
+{
+    uint8_t after[MOB_GCS_KEY_MAX];
+    uint32_t after_length = 0;
+    int64_t deadline = mob_deadline_after(LOAD_SECONDS * MOB_SEC);
+    for (bool more = true; more;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        struct mob_gcs_list list = {.table = MOB_GCS_ACTORS, .after = after, .after_length = after_length};
+        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK)
+            return status;
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->kv_count; i++)
+            load_row(node, &answer->kvs[i]);
+        more = answer->next != 0 && answer->kv_count > 0;
+        if (more) {
+            after_length = answer->kvs[answer->kv_count - 1].key_length;
+            memcpy(after, answer->kvs[answer->kv_count - 1].key, after_length);
+        }
+        mob_gcs_result_destroy(result);
+    }
+    return MOB_OK;
+}
+
+uint32_t node_actors_restart_loaded(struct node *node)
+{
+    uint32_t count = 0;
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
+            if (a->life.state == MOB_ACTOR_RESTARTING) {
+                node_replay_actor(node, a->id, 0);
+                count++;
+            }
+    return count;
+}

@@ -1,0 +1,31 @@
+/* Actors as the node sees them: placement, the order of calls, names, restarts (GCS.md "Actors, exactly
+ * once"). The life cycle itself is the pure machine in runtime/actor. Node thread only.
+ */
+#ifndef MOB_RUNTIME_NODE_ACTORS_H
+#define MOB_RUNTIME_NODE_ACTORS_H
+
+#include "runtime/node/node.h"
+
+/* A creation task got its record: makes the actor, claims its name. MOB_EXISTS: the name is taken. */
+MOB_MUST_USE enum mob_status node_actor_create(struct node *node, struct node_task *task);
+/* A call got its record: gives it the next position and logs the stateful edge. MOB_ACTOR_DIED,
+ * MOB_NOT_FOUND, or MOB_AGAIN: the actor is being recovered, the call enters when it is back. */
+MOB_MUST_USE enum mob_status node_actor_enqueue(struct node *node, struct node_task *task);
+/* Scheduler's number of an actor, 0 = none. */
+uint32_t node_actor_number(struct node *node, struct mob_actor_id id);
+/* Creation or call ended for good (before its record goes). */
+void node_actor_task_ended(struct node *node, struct node_task *task, enum mob_status status);
+/* Its creation was dispatched to this worker. */
+void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker);
+/* Decision of the scheduler: its worker is gone. `running` = the call that ran, queued again, or NULL. */
+void node_actor_down(struct node *node, uint32_t number, struct node_task *running);
+enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart);
+bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out);
+/* malloc'ed JSON; NULL = unknown. */
+char *node_actor_json(struct node *node, struct mob_actor_id id);
+char *node_actors_json(struct node *node, const struct node_job *job);
+/* Ends the job's actors that are not detached. */
+void node_actors_end_job(struct node *node, const struct node_job *job);
+enum mob_status node_actors_load(struct node *node);
+
+#endif

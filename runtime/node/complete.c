@@ -1,0 +1,286 @@
+/* How tasks end: completions from workers, failures decided here, generators' items, tail calls. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+
+enum { ERROR_BYTES_MAX = 4096, BODY_BYTES_MAX = 80 * 1024 };
+
+/* Readiness of one return. Small results are in the completion, all are in the store. */
+static struct ready_object ready_of(
+    const struct node_task *task, const struct mob_return_view *r, enum mob_status status)
+{
+    return (struct ready_object){
+        .id = mob_object_of(task->sched.id, r->slot),
+        .status = status,
+        .type = r->type,
+        .remakeable =
+            !(r->flags & MOB_RETURN_STORED) || (task->template->head.flags & MOB_SPEC_DETERMINISTIC),
+        .committed = (task->flags & (TASK_UNLOGGED | TASK_REMAKE)) != 0,
+        .size = r->size,
+        .small = r->flags & MOB_RETURN_STORED ? NULL : r->payload,
+    };
+}
+
+static void announce(struct node *node, const struct node_task *task, const struct ready_object *object)
+{
+    node_object_ready(node, object, task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
+        task->submitter_session);
+}
+
+/* The error stands in every return slot, so that whoever asks for any of them gets it. */
+static void announce_error(
+    struct node *node, struct node_task *task, enum mob_status status, const uint8_t *payload, uint32_t bytes)
+{
+    uint8_t value[ERROR_BYTES_MAX + 256] __attribute__((aligned(64)));
+    uint64_t size;
+    uint8_t *at;
+    if (mob_value_full_size(bytes, 0, 0, &size) != MOB_OK || size > sizeof value ||
+        mob_value_init(value, size, MOB_TYPE_ERROR, bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
+        return;
+    memcpy(at, payload, bytes);
+    mob_value_hash(value);
+    uint32_t slots = task->template->head.num_returns;
+    if (slots == MOB_RETURNS_STREAM || slots == 0)
+        slots = 1;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct mob_return_view r = {
+            .slot = slot, .type = MOB_TYPE_ERROR, .size = size, .flags = MOB_RETURN_STORED};
+        struct ready_object object = ready_of(task, &r, status);
+        enum mob_status put =
+            mob_store_object_put(node->store, object.id, MOB_TYPE_ERROR, false, value, size);
+        if (put != MOB_OK && put != MOB_EXISTS)
+            MOB_LOG_WARN("complete", "error_not_stored", "status=%s", mob_status_code(put));
+        object.remakeable = true; /* it is in the completion */
+        announce(node, task, &object);
+    }
+}
+
+static void fill_times(const struct node_task *task, struct mob_completion_head *head)
+{
+    head->submitted_ns = task->submitted_ns;
+    head->ready_ns = task->submitted_ns + (int64_t)task->ready_us * 1000;
+    head->dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
+    if (task->extra) {
+        head->position = task->extra->position;
+        head->incarnation = task->extra->incarnation;
+    }
+    if (task->flags & TASK_ACTOR_CALL)
+        head->actor = task->template->head.actor;
+}
+
+static void log_completion(
+    struct node *node, struct node_task *task, const struct mob_completion_head *head, const uint8_t *body)
+{
+    if (task->flags & (TASK_UNLOGGED | TASK_REMAKE))
+        return;
+    struct node_job *job = task->template->job;
+    lineage_log_job(node->log, job->id, job->ns);
+    lineage_log_completion(node->log, head, body);
+}
+
+static uint32_t error_body(uint8_t *body, uint32_t capacity, const uint8_t *payload, uint32_t bytes)
+{
+    struct mob_return_view r = {.slot = 0, .type = MOB_TYPE_ERROR, .size = bytes, .payload = payload};
+    return mob_return_encode(body, 0, capacity, &r);
+}
+
+void node_task_fail(struct node *node, struct node_task *task, enum mob_status status, const char *message,
+    const uint8_t *cause, uint32_t cause_bytes, int signal, const char *detail)
+{
+    uint8_t payload[ERROR_BYTES_MAX], body[ERROR_BYTES_MAX + 64];
+    struct mob_error_link link = {
+        .status = status,
+        .task = task->sched.id,
+        .message = message,
+        .message_bytes = (uint32_t)strlen(message),
+        .detail = detail ? detail : "",
+        .detail_bytes = detail ? (uint32_t)strlen(detail) : 0,
+        .signal = signal,
+    };
+    uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, cause, cause_bytes);
+    struct mob_completion_head head = {
+        .version = MOB_COMPLETION_VERSION,
+        .flags = MOB_COMPLETION_FINAL,
+        .status = (uint16_t)status,
+        .return_count = 1,
+        .task = task->sched.id,
+        .attempt = node_task_attempt(task),
+        .generation = task->extra ? task->extra->generation : task->template->head.generation,
+        .finished_ns = node->now_ns,
+    };
+    fill_times(task, &head);
+    head.body_bytes = error_body(body, sizeof body, payload, bytes);
+    log_completion(node, task, &head, body);
+    node->failed++;
+    task->template->job->failed++;
+    node_actor_task_ended(node, task, status);
+    announce_error(node, task, status, payload, bytes);
+    if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
+        MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
+    node_task_destroy(node, task);
+}
+
+/* Too many tasks for another record: the submitter gets the error all the same, and the log says why. */
+void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session,
+    const struct mob_spec_head *spec, enum mob_status status, const char *message)
+{
+    uint8_t payload[512], body[640];
+    struct mob_error_link link = {
+        .status = status, .task = spec->task, .message = message, .message_bytes = (uint32_t)strlen(message)};
+    uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
+    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
+        .flags = MOB_COMPLETION_FINAL,
+        .status = (uint16_t)status,
+        .return_count = 1,
+        .task = spec->task,
+        .attempt = 1,
+        .generation = spec->generation,
+        .finished_ns = node->now_ns};
+    head.body_bytes = error_body(body, sizeof body, payload, bytes);
+    if (!(spec->flags & MOB_SPEC_UNLOGGED))
+        lineage_log_completion(node->log, &head, body);
+    struct ready_object object = {
+        .id = mob_object_of(spec->task, 0), .status = status, .type = MOB_TYPE_ERROR};
+    node_object_ready(node, &object, slot, session);
+    node->failed++;
+}
+
+/* Tail call: the result is what another object becomes; told when that one is ready (alias.c). */
+static bool is_tail_call(const struct mob_return_view *r)
+{
+    return r->type == MOB_TYPE_FUTURE && r->size == sizeof(struct mob_object_id) && r->payload;
+}
+
+static void announce_returns(
+    struct node *node, struct node_task *task, const struct mob_completion *completion)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    while (mob_completion_next(completion, &at, &r)) {
+        if (is_tail_call(&r)) {
+            struct mob_object_id target;
+            memcpy(&target, r.payload, sizeof target);
+            node_alias(node, mob_object_of(task->sched.id, r.slot), target,
+                task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
+                task->submitter_session);
+            continue;
+        }
+        struct ready_object object = ready_of(task, &r, MOB_OK);
+        announce(node, task, &object);
+    }
+    if (task->template->head.num_returns == MOB_RETURNS_STREAM) {
+        /* the end of a generator: no item at or above this slot */
+        struct ready_object end = {.id = mob_object_of(task->sched.id, completion->head.return_count),
+            .type = MOB_TYPE_NONE,
+            .flags = MOB_READY_LAST,
+            .remakeable = true};
+        announce(node, task, &end);
+    }
+}
+
+/* A completion may name objects that its worker, dead by now, had published and not sealed. */
+static void seal_published(struct node *node, const struct mob_completion *completion)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    while (mob_completion_next(completion, &at, &r))
+        (void)mob_store_seal_published(node->store, mob_object_of(completion->head.task, r.slot));
+}
+
+static const uint8_t *error_of(const struct mob_completion *completion, uint32_t *bytes_out)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    while (mob_completion_next(completion, &at, &r))
+        if (r.type == MOB_TYPE_ERROR && r.payload) {
+            *bytes_out = (uint32_t)r.size;
+            return r.payload;
+        }
+    *bytes_out = 0;
+    return NULL;
+}
+
+static void next_attempt(struct node *node, struct node_task *task, bool next_generation)
+{
+    struct node_task_extra *extra = node_task_extra(task);
+    extra->attempt++;
+    if (next_generation)
+        extra->generation++; /* fresh children, and not the stored failure */
+    else
+        task->flags |= TASK_LOOK_UP;
+    node->retried++;
+}
+
+void node_attempt_lost(struct node *node, struct node_task *task)
+{
+    next_attempt(node, task, false);
+}
+
+void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion)
+{
+    struct node_task *task = node_task_find(node, completion->head.task);
+    struct node_worker *worker = client->worker;
+    if (!task || !worker || task->sched.worker != worker->number ||
+        (task->sched.state != MOB_SCHED_DISPATCHED && task->sched.state != MOB_SCHED_BLOCKED) ||
+        completion->head.attempt != node_task_attempt(task)) {
+        node->duplicates++; /* a zombie's: another attempt owns the task now */
+        return;
+    }
+    struct mob_completion full = *completion;
+    enum mob_status status = (enum mob_status)full.head.status;
+    int64_t run_ns = full.head.finished_ns - full.head.started_ns;
+    full.head.worker = worker->number;
+    fill_times(task, &full.head);
+    if (client->closing)
+        seal_published(node, &full);
+    enum mob_sched_after after = mob_sched_finished(node->sched, &task->sched, status, run_ns, node->now_ns);
+    if (after == MOB_SCHED_RETRY) {
+        full.head.flags = MOB_COMPLETION_WILL_RETRY;
+        log_completion(node, task, &full.head, full.body);
+        next_attempt(node, task, true);
+        return;
+    }
+    full.head.flags = MOB_COMPLETION_FINAL;
+    log_completion(node, task, &full.head, full.body);
+    node_actor_task_ended(node, task, status);
+    if (status == MOB_OK) {
+        node->finished++;
+        task->template->job->finished++;
+        announce_returns(node, task, &full);
+    } else {
+        uint32_t bytes;
+        const uint8_t *payload = error_of(&full, &bytes);
+        node->failed++;
+        task->template->job->failed++;
+        announce_error(node, task, status, payload, bytes);
+    }
+    node_task_destroy(node, task);
+}
+
+void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_yield yield;
+    struct mob_completion one = {.head = {.return_count = 1}};
+    struct mob_return_view r;
+    uint32_t at = 0;
+    if (bytes < sizeof yield)
+        return;
+    memcpy(&yield, body, sizeof yield);
+    struct node_task *task = node_task_find(node, yield.task);
+    one.body = body + sizeof yield;
+    one.head.body_bytes = bytes - (uint32_t)sizeof yield;
+    if (!task || !client->worker || task->sched.worker != client->worker->number ||
+        !mob_completion_next(&one, &at, &r) || r.slot != yield.item)
+        return;
+    if (!(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
+        struct node_job *job = task->template->job;
+        lineage_log_job(node->log, job->id, job->ns);
+        lineage_log_other(node->log, MOB_ENTRY_YIELD, &yield, sizeof yield, one.body, one.head.body_bytes);
+    }
+    struct ready_object object = ready_of(task, &r, MOB_OK);
+    announce(node, task, &object);
+}

@@ -1,0 +1,79 @@
+#include "runtime/node/directory.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+struct group_read {
+    struct node *node;
+    struct mob_stream stream;
+    uint32_t group;
+    struct group_reader reader;
+    struct mob_block_decoder *decoder;
+};
+
+static void finish(struct group_read *read, enum mob_status status)
+{
+    struct group_reader reader = read->reader;
+    mob_block_decoder_destroy(read->decoder);
+    free(read);
+    reader.done(reader.arg, status);
+}
+
+static void decode_block(struct group_read *read, const struct mob_gcs_block_row *row)
+{
+    struct mob_block_header header;
+    struct mob_entry entry;
+    static struct mob_zone_map zone; /* 10 KiB: not for the stack; node thread only */
+    enum mob_status status = mob_block_open(read->decoder, row->bytes, row->length, &header, &zone);
+    while (status == MOB_OK && (status = mob_block_next(read->decoder, &entry)) == MOB_OK)
+        read->reader.entry(read->reader.arg, &entry, &header);
+    if (status != MOB_CLOSED)
+        MOB_LOG_ERROR("directory", "block_corrupt", "incarnation=%lu number=%lu status=%s", row->incarnation,
+            row->number, mob_status_code(status));
+}
+
+static void ask(struct group_read *read, uint64_t position);
+
+static void answered(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct group_read *read = arg;
+    if (answer->status != MOB_OK && answer->status != MOB_NOT_FOUND) {
+        finish(read, answer->status);
+        return;
+    }
+    for (uint32_t i = 0; i < answer->block_count; i++)
+        decode_block(read, &answer->blocks[i]);
+    if (answer->next != 0 && answer->block_count > 0)
+        ask(read, answer->next);
+    else
+        finish(read, MOB_OK);
+}
+
+static void ask(struct group_read *read, uint64_t position)
+{
+    enum mob_status status =
+        mob_gcs_group_blocks(read->node->gcs, read->stream, read->group, position, answered, read);
+    if (status != MOB_OK)
+        finish(read, status);
+}
+
+static void start(void *arg)
+{
+    ask(arg, 0);
+}
+
+void node_group_read(
+    struct node *node, struct mob_stream stream, uint32_t group, const struct group_reader *reader)
+{
+    struct group_read *read = calloc(1, sizeof *read);
+    MOB_ASSERT(read);
+    *read = (struct group_read){.node = node, .stream = stream, .group = group, .reader = *reader};
+    read->decoder = mob_block_decoder_create();
+    MOB_ASSERT(read->decoder);
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = start;
+    effect.call.arg = read;
+    node->commit_wanted = true;
+    lineage_log_effect_later(node->log, &effect);
+}

@@ -1,0 +1,21 @@
+/* Reading the lineage back: everything the GCS holds of one group of 256 neighbours (ARCHITECTURE
+ * "Identity").
+ *
+ * A read starts behind what this node has logged so far, so it sees its own entries. Callbacks run on the
+ * node's thread, never before the call returned. Node thread only.
+ */
+#ifndef MOB_RUNTIME_NODE_DIRECTORY_H
+#define MOB_RUNTIME_NODE_DIRECTORY_H
+
+#include "runtime/node/node.h"
+
+struct group_reader {
+    /* Each entry of each block that touches the group, oldest first; also entries of other groups: filter. */
+    void (*entry)(void *arg, const struct mob_entry *entry, const struct mob_block_header *block);
+    void (*done)(void *arg, enum mob_status status);
+    void *arg;
+};
+void node_group_read(
+    struct node *node, struct mob_stream stream, uint32_t group, const struct group_reader *reader);
+
+#endif

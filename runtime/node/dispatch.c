@@ -1,0 +1,171 @@
+/* Carries out what the local scheduler decided. */
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+
+static bool same_but_index(const struct node_template *sent, const struct node_task *task)
+{
+    return sent && sent == task->template;
+}
+
+/* A worker learns a function's module before the first spec that needs it. */
+static bool teach(struct node *node, struct node_client *client, const struct node_function *f)
+{
+    struct node_worker *worker = client->worker;
+    uint32_t byte = f->number >> 3;
+    if (byte < worker->functions_known_bytes && worker->functions_known[byte] >> (f->number & 7) & 1)
+        return true;
+    size_t name = strlen(f->name);
+    struct mob_in_function head = {f->id, f->module};
+    uint8_t *body = node_in_reserve(node, client, MOB_IN_FUNCTION, 0, 0, (uint32_t)(sizeof head + name));
+    if (!body)
+        return false;
+    memcpy(body, &head, sizeof head);
+    memcpy(body + sizeof head, f->name, name);
+    node_worker_knows(worker, f->number);
+    return true;
+}
+
+static bool send_task(struct node *node, struct node_client *client, struct node_task *task)
+{
+    struct node_worker *worker = client->worker;
+    uint32_t tail_bytes;
+    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    uint32_t flags = task->flags & TASK_LOOK_UP ? MOB_IN_SPEC_LOOK_UP : 0;
+    uint64_t position = task->extra ? task->extra->position : 0;
+    if (same_but_index(worker->sent, task) && (!task->extra || (task->flags & TASK_ACTOR_CALL)) &&
+        flags == 0) {
+        uint8_t *body = node_in_reserve(node, client, MOB_IN_SIBLING, 0, 0, 16 + tail_bytes);
+        if (!body)
+            return false;
+        uint32_t seq = task->extra ? task->extra->caller_seq : 0;
+        memcpy(body, &position, 8);
+        memcpy(body + 8, &task->sched.id.index, 4);
+        memcpy(body + 12, &seq, 4);
+        memcpy(body + 16, tail, tail_bytes);
+        return true;
+    }
+    struct mob_in_spec prefix = {position, task->extra ? task->extra->incarnation : 0, flags};
+    struct mob_spec_head head;
+    node_task_head(task, &head);
+    uint8_t *body = node_in_reserve(
+        node, client, MOB_IN_SPEC, 0, 0, (uint32_t)(sizeof prefix + sizeof head) + tail_bytes);
+    if (!body)
+        return false;
+    memcpy(body, &prefix, sizeof prefix);
+    memcpy(body + sizeof prefix, &head, sizeof head);
+    memcpy(body + sizeof prefix + sizeof head, tail, tail_bytes);
+    if (worker->sent)
+        node_template_drop(node, worker->sent);
+    /* a retry's head differs from its siblings': nothing may follow it as a sibling */
+    worker->sent = task->extra && !(task->flags & TASK_ACTOR_CALL) ? NULL : task->template;
+    if (worker->sent)
+        node_template_hold(worker->sent);
+    return true;
+}
+
+bool node_send_task(struct node *node, struct node_client *client, struct node_task *task)
+{
+    return teach(node, client, task->template->function) && send_task(node, client, task);
+}
+
+static void dispatch(struct node *node, struct node_task *task, uint32_t number)
+{
+    struct node_worker *worker = node_worker_at(node, number);
+    MOB_ASSERT(worker);
+    struct node_client *client = node->clients[worker->slot];
+    task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+    if (task->flags & TASK_ACTOR_CREATE)
+        node_actor_placed(node, task, worker);
+    if (task->flags & TASK_LOOK_UP)
+        node_send_behind_outcomes(node, client, task);
+    else if (!node_send_task(node, client, task))
+        node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
+}
+
+static void fail(struct node *node, struct node_task *task, enum mob_status status)
+{
+    char detail[1024] = "";
+    int signal = 0;
+    const char *message = mob_status_text(status);
+    if (status == MOB_WORKER_DIED)
+        message = node_death_notice(node, &signal, detail, sizeof detail);
+    node_task_fail(node, task, status, message, NULL, 0, signal, detail);
+}
+
+/* Retried after its worker died: the attempt is in the log, the same generation goes on. */
+static void retry(struct node *node, struct node_task *task, enum mob_status status)
+{
+    char id[MOB_ID_TEXT_MAX];
+    MOB_LOG_INFO("dispatch", "retry", "task=%s why=%s", mob_task_id_format(task->sched.id, id),
+        mob_status_code(status));
+    struct mob_completion_head head = {
+        .version = MOB_COMPLETION_VERSION,
+        .flags = MOB_COMPLETION_WILL_RETRY,
+        .status = (uint16_t)status,
+        .task = task->sched.id,
+        .attempt = node_task_attempt(task),
+        .submitted_ns = task->submitted_ns,
+        .finished_ns = node->now_ns,
+    };
+    if (!(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
+        lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
+        lineage_log_completion(node->log, &head, (const uint8_t *)"");
+    }
+    node_attempt_lost(node, task);
+}
+
+static void ask_to_stop(struct node *node, struct node_task *task, uint32_t number)
+{
+    struct node_worker *worker = node_worker_at(node, number);
+    if (!worker)
+        return;
+    struct node_client *client = node->clients[worker->slot];
+    uint8_t *body = node_in_reserve(node, client, MOB_IN_CANCEL, 0, 0, sizeof task->sched.id);
+    if (body)
+        memcpy(body, &task->sched.id, sizeof task->sched.id);
+}
+
+static void act(struct node *node, const struct mob_decision *d)
+{
+    struct node_task *task = (struct node_task *)d->task;
+    switch (d->kind) {
+    case MOB_DECIDE_DISPATCH:
+        dispatch(node, task, d->worker);
+        return;
+    case MOB_DECIDE_FAIL:
+        fail(node, task, d->status);
+        return;
+    case MOB_DECIDE_RETRY:
+        retry(node, task, d->status);
+        return;
+    case MOB_DECIDE_STOP:
+        ask_to_stop(node, task, d->worker);
+        return;
+    case MOB_DECIDE_KILL: {
+        struct node_worker *worker = node_worker_at(node, d->worker);
+        if (worker)
+            node_worker_kill(node, worker, d->status, "its task did not stop when asked");
+        return;
+    }
+    case MOB_DECIDE_SPAWN:
+        node_worker_spawn(node, d->count);
+        return;
+    case MOB_DECIDE_REAP:
+        node_worker_reap(node, d->worker);
+        return;
+    case MOB_DECIDE_ACTOR_DOWN:
+        node_actor_down(node, d->actor, task);
+        return;
+    case MOB_DECIDE_FORWARD:
+        MOB_ASSERT(!"one node has nobody to forward to");
+    }
+}
+
+void node_dispatch(struct node *node)
+{
+    struct mob_decision decision;
+    while (mob_sched_next(node->sched, node->now_ns, &decision))
+        act(node, &decision);
+}

@@ -1,0 +1,474 @@
+/* The function table: names to content hashes, kept in the GCS (table FUNCTIONS) and cached here.
+ *
+ * Deploying a module: its bytes (an object) are written to modules/<hash>.so, a separate process loads the
+ * file once and prints what is in it (user code never runs in the node), then every function is registered
+ * under its name and under "name@hash", so that a name means the newest and a pinned one stays.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
+#include "gcs/client/client_sync.h"
+#include "runtime/node/loop_tag.h"
+#include "runtime/node/node.h"
+
+enum {
+    FUNCTION_BUCKETS = 1024,
+    FUNCTIONS_MAX = 65536,
+    DESCRIPTION_MAX = 256 * 1024,
+    DESCRIBE_SECONDS_MAX = 10,
+    LOAD_TIMEOUT_SECONDS = 30
+};
+#define FUNCTION_RECORD_VERSION 1
+
+/* Value of a row in the GCS, then the signature text. */
+struct function_record {
+    uint16_t version;
+    uint16_t kind;
+    uint16_t method_count;
+    uint16_t zero;
+    struct mob_function_id id;
+    struct mob_module_hash module;
+};
+
+/* A deployment on its way. */
+struct deployment {
+    struct deployment *next;
+    pid_t pid;
+    int pipe_fd;
+    int64_t deadline_ns;
+    struct mob_module_hash module;
+    uint32_t slot, session, request;
+    uint32_t puts_waiting;
+    enum mob_status status;
+    struct node *node;
+    size_t used;
+    char text[DESCRIPTION_MAX];
+};
+
+struct function_table {
+    struct node_function *by_id[FUNCTION_BUCKETS];
+    uint32_t count;
+    struct deployment *deployments;
+};
+
+extern char **environ;
+
+struct function_table *function_table_create(void)
+{
+    struct function_table *table = calloc(1, sizeof *table);
+    MOB_ASSERT(table);
+    return table;
+}
+
+void function_table_destroy(struct function_table *table)
+{
+    if (!table)
+        return;
+    for (int i = 0; i < FUNCTION_BUCKETS; i++)
+        while (table->by_id[i]) {
+            struct node_function *next = table->by_id[i]->next;
+            free(table->by_id[i]->name);
+            free(table->by_id[i]->signature);
+            free(table->by_id[i]);
+            table->by_id[i] = next;
+        }
+    free(table);
+}
+
+static struct node_function **bucket_of(struct function_table *table, struct mob_function_id id)
+{
+    uint32_t h;
+    memcpy(&h, id.b, 4); /* a hash already */
+    return &table->by_id[h % FUNCTION_BUCKETS];
+}
+
+struct node_function *node_function_by_id(struct node *node, struct mob_function_id id)
+{
+    struct node_function *f = *bucket_of(node->functions, id);
+    while (f && memcmp(&f->id, &id, sizeof id) != 0)
+        f = f->next;
+    return f;
+}
+
+static bool hash_matches(const struct node_function *f, const char *text)
+{
+    char hash[64];
+    mob_base32_encode(f->module.b, sizeof f->module.b, hash);
+    return strncmp(hash, text, strlen(text)) == 0 && strlen(text) >= 8;
+}
+
+struct node_function *node_function_by_name(struct node *node, const char *name)
+{
+    const char *at = strchr(name, '@');
+    size_t length = at ? (size_t)(at - name) : strlen(name);
+    for (int i = 0; i < FUNCTION_BUCKETS; i++)
+        for (struct node_function *f = node->functions->by_id[i]; f; f = f->next)
+            if (strlen(f->name) == length && memcmp(f->name, name, length) == 0 &&
+                (at ? hash_matches(f, at + 1) : f->newest))
+                return f;
+    return NULL;
+}
+
+static struct node_function *add_function(struct node *node, const char *name, size_t name_length,
+    const struct function_record *record, const char *signature, size_t signature_length, bool newest)
+{
+    struct function_table *table = node->functions;
+    struct node_function *f = node_function_by_id(node, record->id);
+    if (!f) {
+        if (table->count >= FUNCTIONS_MAX)
+            return NULL;
+        f = calloc(1, sizeof *f);
+        MOB_ASSERT(f);
+        f->id = record->id;
+        f->module = record->module;
+        f->name = strndup(name, name_length);
+        f->signature = strndup(signature, signature_length);
+        f->kind = record->kind;
+        f->method_count = record->method_count;
+        f->number = table->count++;
+        struct node_function **bucket = bucket_of(table, f->id);
+        f->next = *bucket;
+        *bucket = f;
+    }
+    if (newest) {
+        for (int i = 0; i < FUNCTION_BUCKETS; i++)
+            for (struct node_function *other = table->by_id[i]; other; other = other->next)
+                if (strcmp(other->name, f->name) == 0)
+                    other->newest = other == f;
+    }
+    return f;
+}
+
+static void load_row(struct node *node, const struct mob_gcs_kv *kv)
+{
+    struct function_record record;
+    if (kv->value_length < sizeof record)
+        return;
+    memcpy(&record, kv->value, sizeof record);
+    if (record.version != FUNCTION_RECORD_VERSION) {
+        MOB_LOG_WARN(
+            "functions", "row_skipped", "version=%u known=%d", record.version, FUNCTION_RECORD_VERSION);
+        return;
+    }
+    const char *name = (const char *)kv->key;
+    const char *at = memchr(name, '@', kv->key_length);
+    size_t name_length = at ? (size_t)(at - name) : kv->key_length;
+    add_function(node, name, name_length, &record, (const char *)kv->value + sizeof record,
+        kv->value_length - sizeof record, at == NULL);
+}
+
+enum mob_status node_functions_load(struct node *node)
+{
+    char after[MOB_GCS_KEY_MAX];
+    uint32_t after_length = 0;
+    int64_t deadline = mob_deadline_after(LOAD_TIMEOUT_SECONDS * MOB_SEC);
+    for (;;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        struct mob_gcs_list list = {.table = MOB_GCS_FUNCTIONS, .after = after, .after_length = after_length};
+        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK)
+            return status;
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->kv_count; i++)
+            load_row(node, &answer->kvs[i]);
+        bool more = answer->next != 0 && answer->kv_count > 0;
+        if (more) {
+            const struct mob_gcs_kv *last = &answer->kvs[answer->kv_count - 1];
+            after_length = last->key_length;
+            memcpy(after, last->key, after_length);
+        }
+        mob_gcs_result_destroy(result);
+        if (!more)
+            return MOB_OK;
+    }
+}
+
+/* ---- deploying ---- */
+
+static void finish(struct deployment *d, enum mob_status status, const char *message)
+{
+    struct node *node = d->node;
+    char hash[64];
+    mob_base32_encode(d->module.b, sizeof d->module.b, hash);
+    json_t *reply =
+        status == MOB_OK ? json_pack("{s:s}", "hash", hash) : json_pack("{s:s}", "error", message);
+    char *text = json_dumps(reply, JSON_COMPACT);
+    node_reply(node, d->slot, d->session, d->request, status, text, (uint32_t)strlen(text));
+    if (status == MOB_OK)
+        MOB_LOG_INFO("functions", "deployed", "module=%s", hash);
+    else
+        MOB_LOG_WARN("functions", "deploy_failed", "module=%s status=%s why=\"%s\"", hash,
+            mob_status_code(status), message);
+    free(text);
+    json_decref(reply);
+    for (struct deployment **at = &node->functions->deployments; *at; at = &(*at)->next)
+        if (*at == d) {
+            *at = d->next;
+            break;
+        }
+    node->deploying--;
+    free(d);
+}
+
+static void put_done(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct deployment *d = arg;
+    if (answer->status != MOB_OK)
+        d->status = answer->status;
+    if (--d->puts_waiting == 0)
+        finish(d, d->status, "the control store refused the function table's rows");
+}
+
+static void put_row(struct deployment *d, const char *key, const void *value, uint32_t bytes)
+{
+    struct mob_gcs_put put = {
+        .table = MOB_GCS_FUNCTIONS,
+        .key = key,
+        .key_length = (uint32_t)strlen(key),
+        .value = value,
+        .value_length = bytes,
+        .if_version = MOB_GCS_ANY_VERSION,
+    };
+    d->puts_waiting++;
+    enum mob_status status = mob_gcs_put(d->node->gcs, &put, put_done, d);
+    if (status != MOB_OK) {
+        d->puts_waiting--;
+        d->status = status;
+    }
+}
+
+static void register_function(struct deployment *d, const char *module, const char *name, uint16_t kind,
+    uint16_t method_count, const char *signature, size_t signature_length)
+{
+    char key[MOB_GCS_KEY_MAX], pinned[MOB_GCS_KEY_MAX + 80], hash[64];
+    if (snprintf(key, sizeof key, "%s.%s", module, name) >= (int)sizeof key - 60) {
+        d->status = MOB_TOO_LARGE;
+        return;
+    }
+    struct function_record record = {.version = FUNCTION_RECORD_VERSION,
+        .kind = kind,
+        .method_count = method_count,
+        .id = mob_function_id(d->module, name),
+        .module = d->module};
+    char *value = malloc(sizeof record + signature_length);
+    MOB_ASSERT(value);
+    memcpy(value, &record, sizeof record);
+    memcpy(value + sizeof record, signature, signature_length);
+    mob_base32_encode(d->module.b, sizeof d->module.b, hash);
+    snprintf(pinned, sizeof pinned, "%s@%s", key, hash);
+    put_row(d, key, value, (uint32_t)(sizeof record + signature_length));
+    put_row(d, pinned, value, (uint32_t)(sizeof record + signature_length));
+    if (!add_function(d->node, key, strlen(key), &record, signature, signature_length, true))
+        d->status = MOB_QUEUE_FULL;
+    free(value);
+}
+
+/* The description: "module NAME", then "function NAME<TAB>SIGNATURE", "class NAME<TAB>SIGNATURE" with its
+ * "method NAME<TAB>SIGNATURE" lines behind it, or "error TEXT". */
+static void register_all(struct deployment *d)
+{
+    char module[128] = "", name[128] = "";
+    char *signature = malloc(d->used + 1);
+    size_t signature_length = 0;
+    uint16_t kind = 0, methods = 0;
+    char *save = NULL;
+    MOB_ASSERT(signature);
+    d->puts_waiting = 1; /* ours, so that no early answer finishes it */
+    for (char *line = strtok_r(d->text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+        char *tab = strchr(line, '\t');
+        if (sscanf(line, "module %127s", module) == 1)
+            continue;
+        if (tab && strncmp(line, "method ", 7) == 0) {
+            *tab = ' ';
+            signature_length += (size_t)sprintf(signature + signature_length, "\n%s", line + 7);
+            methods++;
+            continue;
+        }
+        if (kind)
+            register_function(d, module, name, kind, methods, signature, signature_length);
+        kind = strncmp(line, "class ", 6) == 0 ? MOB_KIND_ACTOR_CREATE : MOB_KIND_TASK;
+        if (!tab || sscanf(line, "%*s %127s", name) != 1) {
+            kind = 0;
+            continue;
+        }
+        signature_length = strlen(tab + 1);
+        memcpy(signature, tab + 1, signature_length);
+        methods = 0;
+    }
+    if (kind)
+        register_function(d, module, name, kind, methods, signature, signature_length);
+    free(signature);
+    if (--d->puts_waiting == 0)
+        finish(d, d->status == MOB_OK ? MOB_INVALID : d->status, "the module has no functions");
+}
+
+/* Output of the describing process arrived, or its end. */
+void node_describe_readable(struct node *node, int fd)
+{
+    struct deployment *d = node->functions->deployments;
+    while (d && d->pipe_fd != fd)
+        d = d->next;
+    if (!d)
+        return;
+    ssize_t n = read(fd, d->text + d->used, sizeof d->text - 1 - d->used);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (n > 0) {
+        d->used += (size_t)n;
+        if (d->used < sizeof d->text - 1)
+            return;
+    }
+    epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+    d->pipe_fd = -1;
+    int wait_status = 0;
+    if (d->used >= sizeof d->text - 1 || n != 0)
+        kill(d->pid, SIGKILL);
+    waitpid(d->pid, &wait_status, 0); /* its end of the pipe is closed: it is ending */
+    d->text[d->used] = '\0';
+    if (WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == 0) {
+        register_all(d);
+        return;
+    }
+    char message[300];
+    if (WIFSIGNALED(wait_status))
+        snprintf(message, sizeof message, "loading the module ended with signal %d", WTERMSIG(wait_status));
+    else
+        snprintf(message, sizeof message, "not a module: %.250s",
+            d->used > 0 ? d->text : "it could not be loaded");
+    finish(d, strstr(message, "ABI") || strstr(message, "machine") ? MOB_ABI_MISMATCH : MOB_INVALID, message);
+}
+
+/* A module whose loading never ends (a constructor that loops) is killed. */
+void node_deployments_tick(struct node *node)
+{
+    for (struct deployment *d = node->functions->deployments; d; d = d->next)
+        if (d->pipe_fd >= 0 && node->now_ns > d->deadline_ns)
+            kill(d->pid, SIGKILL);
+}
+
+static enum mob_status write_module(struct node *node, struct mob_module_hash hash, const void *bytes,
+    uint64_t size, char path[NODE_PATH_MAX + 128])
+{
+    char name[64], temporary[NODE_PATH_MAX + 160];
+    mob_base32_encode(hash.b, sizeof hash.b, name);
+    snprintf(path, NODE_PATH_MAX + 128, "%s/modules", node->options.directory);
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return MOB_IO;
+    snprintf(path, NODE_PATH_MAX + 128, "%s/modules/%s.so", node->options.directory, name);
+    if (access(path, R_OK) == 0)
+        return MOB_OK;
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    int fd = open(temporary, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0500);
+    if (fd < 0)
+        return MOB_IO;
+    const uint8_t *p = bytes;
+    while (size > 0) {
+        ssize_t n = write(fd, p, size);
+        if (n <= 0) {
+            enum mob_status status = errno == ENOSPC ? MOB_DISK_FULL : MOB_IO;
+            close(fd);
+            unlink(temporary);
+            return status;
+        }
+        p += n;
+        size -= (uint64_t)n;
+    }
+    fsync(fd);
+    close(fd);
+    return rename(temporary, path) == 0 ? MOB_OK : MOB_IO;
+}
+
+static enum mob_status start_describing(struct node *node, struct deployment *d, const char *path)
+{
+    int fds[2];
+    if (pipe2(fds, O_CLOEXEC) != 0)
+        return MOB_IO;
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
+    posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    char *argv[] = {node->options.worker_binary, (char *)"--describe", (char *)(uintptr_t)path, NULL};
+    int failed = posix_spawn(&d->pid, node->options.worker_binary, &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(fds[1]);
+    if (failed != 0) {
+        close(fds[0]);
+        return MOB_IO;
+    }
+    fcntl(fds[0], F_SETFL, O_NONBLOCK);
+    d->pipe_fd = fds[0];
+    d->deadline_ns = mob_deadline_after(DESCRIBE_SECONDS_MAX * MOB_SEC);
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(LOOP_DESCRIBE, (uint32_t)fds[0])};
+    epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fds[0], &event);
+    return MOB_OK;
+}
+
+void node_deploy(
+    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes)
+{
+    struct mob_object_id id;
+    enum mob_value_type type;
+    const uint8_t *object;
+    uint64_t size;
+    struct mob_value_view value;
+    char path[NODE_PATH_MAX + 128];
+    struct deployment *d = calloc(1, sizeof *d);
+    MOB_ASSERT(d);
+    *d = (struct deployment){
+        .slot = client->slot, .session = client->session, .request = request, .node = node};
+    d->pipe_fd = -1;
+    d->next = node->functions->deployments;
+    node->functions->deployments = d;
+    node->deploying++;
+    if (bytes != sizeof id) {
+        finish(d, MOB_INVALID, "malformed request");
+        return;
+    }
+    memcpy(&id, payload, sizeof id);
+    enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &object, &size);
+    if (status == MOB_OK)
+        status = mob_value_open(object, size, &value);
+    if (status != MOB_OK || value.type != MOB_TYPE_BYTES) {
+        finish(d, status == MOB_OK ? MOB_TYPE_MISMATCH : status, "the module's bytes are not in the store");
+        return;
+    }
+    d->module = mob_module_hash(value.payload, value.payload_bytes);
+    status = write_module(node, d->module, value.payload, value.payload_bytes, path);
+    if (status == MOB_OK)
+        status = start_describing(node, d, path);
+    if (status != MOB_OK)
+        finish(d, status, "the module could not be written or inspected");
+}
+
+char *node_functions_json(struct node *node)
+{
+    json_t *items = json_array();
+    for (int i = 0; i < FUNCTION_BUCKETS; i++)
+        for (struct node_function *f = node->functions->by_id[i]; f; f = f->next) {
+            char hash[64], id[MOB_ID_TEXT_MAX];
+            mob_base32_encode(f->module.b, sizeof f->module.b, hash);
+            json_array_append_new(items,
+                json_pack("{s:s,s:s,s:s,s:s,s:s,s:b}", "name", f->name, "id",
+                    mob_function_id_format(f->id, id), "module_hash", hash, "kind",
+                    f->kind == MOB_KIND_TASK ? "function" : "class", "signature", f->signature, "newest",
+                    (int)f->newest));
+        }
+    char *text = json_dumps(items, JSON_COMPACT);
+    json_decref(items);
+    return text;
+}

@@ -1,0 +1,290 @@
+/* One outbound record of a client: checked, then handed to what it concerns. Bytes come from shared memory
+ * that the client can write, so every size is checked against the record, and what is kept is copied.
+ */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/node.h"
+
+enum { SPEC_PREFIX = 8, SIBLING_PREFIX = 16 };
+
+static void bad_record(struct node *node, struct node_client *client, const char *what)
+{
+    MOB_LOG_WARN("intake", "bad_record", "slot=%u kind=%u what=\"%s\"", client->slot, client->kind, what);
+    node_client_damaged(node, client);
+}
+
+/* Which job a spec belongs to: the session's own, or for a worker the job of the task that runs. */
+static struct node_job *job_of(
+    struct node *node, struct node_client *client, const struct mob_spec_head *head)
+{
+    if (client->kind == MOB_CLIENT_WORKER || (client->flags & MOB_SESSION_GATEWAY))
+        return node_job_by_id(node, head->job);
+    return client->job;
+}
+
+static bool may_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head)
+{
+    if (client->kind == MOB_CLIENT_WORKER) {
+        struct node_task *parent = node_task_find(node, head->parent);
+        return parent && client->worker && parent->sched.worker == client->worker->number;
+    }
+    return (client->flags & MOB_SESSION_GATEWAY) || mob_task_id_eq(head->parent, client->root);
+}
+
+static void take_spec(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_spec spec;
+    int64_t submitted_ns;
+    if (bytes < SPEC_PREFIX || mob_spec_open(body + SPEC_PREFIX, bytes - SPEC_PREFIX, &spec) != MOB_OK) {
+        bad_record(node, client, "spec");
+        return;
+    }
+    memcpy(&submitted_ns, body, sizeof submitted_ns);
+    struct node_job *job = job_of(node, client, &spec.head);
+    if (!job || !may_submit(node, client, &spec.head)) {
+        bad_record(node, client, "spec of a foreign parent or job");
+        return;
+    }
+    spec.head.job = job->id;
+    spec.head.attempt = 1;
+    struct node_template *template;
+    enum mob_status status = node_template_make(node, &spec.head, spec.tail, job, &template);
+    if (status != MOB_OK) {
+        node_fail_without_record(node, client->slot, client->session, &spec.head, status,
+            "its resources cannot be expressed here");
+        return;
+    }
+    if (client->template)
+        node_template_drop(node, client->template);
+    client->template = template;
+    node_submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes);
+}
+
+static void take_sibling(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    int64_t submitted_ns;
+    uint16_t args;
+    uint32_t tail_bytes;
+    if (!client->template || bytes < SIBLING_PREFIX + 8 ||
+        mob_spec_tail_check(body + SIBLING_PREFIX, bytes - SIBLING_PREFIX, &args) != MOB_OK) {
+        bad_record(node, client, "sibling");
+        return;
+    }
+    memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
+    struct mob_spec_head head = client->template->head;
+    memcpy(&submitted_ns, body, sizeof submitted_ns);
+    memcpy(&head.task.index, body + 8, 4);
+    memcpy(&head.caller_seq, body + 12, 4);
+    node_submit(node, client, &head, client->template, submitted_ns, body + SIBLING_PREFIX, tail_bytes);
+}
+
+static void take_completion(
+    struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_completion completion;
+    if (client->kind != MOB_CLIENT_WORKER || mob_completion_open(body, bytes, &completion) != MOB_OK) {
+        bad_record(node, client, "completion");
+        return;
+    }
+    node_complete(node, client, &completion);
+}
+
+static void take_put(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_put put;
+    if (bytes < sizeof put) {
+        bad_record(node, client, "put");
+        return;
+    }
+    memcpy(&put, body, sizeof put);
+    if (put.inline_bytes > MOB_PUT_INLINE_MAX || put.inline_bytes > bytes - sizeof put) {
+        bad_record(node, client, "put");
+        return;
+    }
+    struct node_job *job = client->job;
+    bool remakeable = put.inline_bytes > 0 || put.size == 0;
+    if (client->kind == MOB_CLIENT_WORKER) {
+        struct node_task *task = node_task_find(node, put.id.task);
+        if (!task && client->worker) { /* an argument page of a child that comes next */
+            struct mob_sched_task *running;
+            if (mob_sched_batch(node->sched, (uint16_t)client->worker->number, &running, 1) > 0)
+                task = (struct node_task *)running;
+        }
+        if (!task)
+            return; /* its task was taken from this worker */
+        job = task->template->job;
+        remakeable = true; /* a replay of the task makes it again */
+        if (task->flags & TASK_UNLOGGED)
+            return;
+    }
+    lineage_log_job(node->log, job->id, job->ns);
+    lineage_log_put(node->log, &put, body + sizeof put);
+    struct ready_object object = {
+        .id = put.id,
+        .type = (enum mob_value_type)put.type,
+        .size = put.size,
+        .remakeable = remakeable,
+        .small = put.inline_bytes == put.size && put.size <= EFFECT_INLINE_MAX ? body + sizeof put : NULL,
+    };
+    /* sealed by its maker after this record; the scheduler may look at it now, so make sure it is */
+    (void)mob_store_seal_published(node->store, put.id);
+    node_object_ready(node, &object, NODE_NOBODY, 0);
+}
+
+static void take_outcome(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_outcome outcome;
+    if (bytes < sizeof outcome) {
+        bad_record(node, client, "outcome");
+        return;
+    }
+    memcpy(&outcome, body, sizeof outcome);
+    struct node_task *task = node_task_find(node, outcome.task);
+    if (outcome.payload_bytes > bytes - sizeof outcome || !task) {
+        if (task)
+            bad_record(node, client, "outcome");
+        return;
+    }
+    if (task->flags & (TASK_UNLOGGED | TASK_REMAKE))
+        return;
+    lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
+    lineage_log_other(
+        node->log, MOB_ENTRY_OUTCOME, &outcome, sizeof outcome, body + sizeof outcome, outcome.payload_bytes);
+}
+
+static void take_event(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_event event;
+    if (bytes < sizeof event) {
+        bad_record(node, client, "event");
+        return;
+    }
+    memcpy(&event, body, sizeof event);
+    struct node_task *task = node_task_find(node, event.task);
+    uint64_t payload = (uint64_t)event.type_bytes + event.json_bytes;
+    if (payload > bytes - sizeof event || !task)
+        return;
+    if (task->flags & TASK_UNLOGGED)
+        return;
+    lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
+    lineage_log_other(
+        node->log, MOB_ENTRY_EVENT, &event, sizeof event, body + sizeof event, (uint32_t)payload);
+}
+
+static void take_blocked(
+    struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes, bool blocked)
+{
+    struct mob_task_id id;
+    if (bytes < sizeof id || !client->worker) {
+        bad_record(node, client, "blocked");
+        return;
+    }
+    memcpy(&id, body, sizeof id);
+    struct node_task *task = node_task_find(node, id);
+    if (!task || task->sched.worker != client->worker->number)
+        task = NULL;
+    if (!blocked) {
+        if (task)
+            mob_sched_unblocked(node->sched, &task->sched, node->now_ns);
+        return;
+    }
+    uint32_t revoked;
+    enum mob_status status =
+        task ? mob_sched_blocked(node->sched, &task->sched, &revoked, node->now_ns) : MOB_NOT_FOUND;
+    /* the worker counts one marker for each BLOCKED it published, whatever came of it */
+    uint8_t *marker = node_in_reserve(node, client, MOB_IN_REVOKED, 0, (uint16_t)status, 0);
+    if (!marker)
+        client->worker->markers_due++;
+    if (status == MOB_TOO_MANY_BLOCKED)
+        node_worker_kill(node, client->worker, status, "the limit of blocked workers is reached");
+}
+
+static void take_cancel(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_cancel cancel;
+    if (bytes < sizeof cancel) {
+        bad_record(node, client, "cancel");
+        return;
+    }
+    memcpy(&cancel, body, sizeof cancel);
+    struct node_task *task = node_task_find(node, cancel.task);
+    if (!task)
+        return; /* finished already: nothing to stop */
+    struct node_job *job = task->template->job;
+    if (client->kind != MOB_CLIENT_WORKER && !(client->flags & MOB_SESSION_GATEWAY) && client->job != job)
+        return;
+    lineage_log_job(node->log, job->id, job->ns);
+    lineage_log_other(node->log, MOB_ENTRY_CANCEL, &cancel, sizeof cancel, NULL, 0);
+    mob_sched_cancel(node->sched, &task->sched, cancel.force != 0, cancel.recursive != 0, node->now_ns);
+}
+
+static void take_watch(struct node *node, struct node_client *client, const struct mob_record *record,
+    const uint8_t *body, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < record->aux && (i + 1) * sizeof(struct mob_object_id) <= bytes; i++) {
+        struct mob_object_id id;
+        memcpy(&id, body + i * sizeof id, sizeof id);
+        node_watch(node, client, id);
+    }
+}
+
+void node_intake(
+    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
+{
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    switch ((enum mob_out_record)record->type) {
+    case MOB_OUT_SIBLING:
+        take_sibling(node, client, body, bytes);
+        return;
+    case MOB_OUT_COMPLETION:
+        take_completion(node, client, body, bytes);
+        return;
+    case MOB_OUT_SPEC:
+        take_spec(node, client, body, bytes);
+        return;
+    case MOB_OUT_PUT:
+        take_put(node, client, body, bytes);
+        return;
+    case MOB_OUT_YIELD:
+        node_yielded(node, client, body, bytes);
+        return;
+    case MOB_OUT_OUTCOME:
+        take_outcome(node, client, body, bytes);
+        return;
+    case MOB_OUT_EVENT:
+        take_event(node, client, body, bytes);
+        return;
+    case MOB_OUT_BLOCKED:
+        take_blocked(node, client, body, bytes, true);
+        return;
+    case MOB_OUT_UNBLOCKED:
+        take_blocked(node, client, body, bytes, false);
+        return;
+    case MOB_OUT_WATCH:
+        take_watch(node, client, record, body, bytes);
+        return;
+    case MOB_OUT_RELEASE:
+        return; /* a hint: eviction is by age here */
+    case MOB_OUT_REQUEST:
+        node_request(node, client, body, bytes);
+        return;
+    case MOB_OUT_CANCEL:
+        take_cancel(node, client, body, bytes);
+        return;
+    case MOB_OUT_SUSPENDED:
+        return;
+    }
+    bad_record(node, client, "unknown type");
+}
+
+void node_client_damaged(struct node *node, struct node_client *client)
+{
+    if (client->worker)
+        node_worker_kill(node, client->worker, MOB_WORKER_DIED, "it damaged its ring");
+    else if (!client->closing) {
+        client->closing = true;
+        node->closing_clients++;
+    }
+}

@@ -1,0 +1,194 @@
+/* Jobs: whom work belongs to, and when it ends. Rows of the GCS' JOBS table, cached here. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "gcs/client/client_sync.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+
+enum { LOAD_SECONDS = 30, DEFAULT_WEIGHT = 100 };
+
+static const char *state_text(enum job_state state)
+{
+    return state == JOB_RUNNING ? "running" : state == JOB_GRACE ? "grace" : "ended";
+}
+
+struct node_job *node_job_by_id(struct node *node, struct mob_job_id id)
+{
+    struct node_job *job = node->last_job;
+    if (job && memcmp(&job->id, &id, sizeof id) == 0)
+        return job;
+    for (job = node->jobs; job; job = job->next)
+        if (memcmp(&job->id, &id, sizeof id) == 0) {
+            node->last_job = job;
+            return job;
+        }
+    return NULL;
+}
+
+static json_t *job_json(const struct node_job *job)
+{
+    char id[MOB_ID_TEXT_MAX], root[MOB_ID_TEXT_MAX];
+    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:s,s:I,s:I,s:I,s:I,s:I}", "id",
+        mob_job_id_format(job->id, id), "namespace", job->ns, "name", job->name, "state",
+        state_text(job->state), "standing", (int)job->standing, "detached", (int)job->detached, "root",
+        mob_task_id_format(job->root, root), "submitted", (json_int_t)job->submitted, "finished",
+        (json_int_t)job->finished, "failed", (json_int_t)job->failed, "started_us",
+        (json_int_t)(job->started_wall_ns / 1000), "ended_us", (json_int_t)(job->ended_wall_ns / 1000));
+}
+
+void node_job_save(struct node *node, struct node_job *job)
+{
+    json_t *row = job_json(job);
+    char *text = json_dumps(row, JSON_COMPACT);
+    struct mob_gcs_put put = {
+        .table = MOB_GCS_JOBS,
+        .key = &job->id,
+        .key_length = sizeof job->id,
+        .value = text,
+        .value_length = (uint32_t)strlen(text),
+        .if_version = MOB_GCS_ANY_VERSION,
+    };
+    enum mob_status status = mob_gcs_put(node->gcs, &put, NULL, NULL);
+    if (status != MOB_OK)
+        MOB_LOG_WARN("jobs", "not_saved", "status=%s", mob_status_code(status));
+    free(text);
+    json_decref(row);
+}
+
+static struct node_job *add_job(struct node *node, const char *ns, const char *name, struct mob_task_id root)
+{
+    struct node_job *job = calloc(1, sizeof *job);
+    uint16_t number;
+    if (!job || mob_sched_job_open(node->sched, DEFAULT_WEIGHT, &number) != MOB_OK) {
+        free(job);
+        return NULL;
+    }
+    job->id = (struct mob_job_id){root.stream};
+    job->root = root;
+    job->state = JOB_RUNNING;
+    job->sched_job = number;
+    snprintf(job->ns, sizeof job->ns, "%s", ns);
+    snprintf(job->name, sizeof job->name, "%s", name);
+    job->next = node->jobs;
+    node->jobs = job;
+    return job;
+}
+
+struct node_job *node_job_open(struct node *node, const char *ns, const char *name, struct mob_task_id root,
+    bool standing, bool detached)
+{
+    struct node_job *job = add_job(node, ns, name, root);
+    if (!job)
+        return NULL;
+    job->standing = standing;
+    job->detached = detached;
+    job->started_wall_ns = mob_wall_now();
+    node_job_save(node, job);
+    return job;
+}
+
+static void cancel_tasks_of(struct node *node, const struct node_job *job)
+{
+    uint32_t at = 0;
+    struct mob_sched_task *task;
+    while ((task = mob_sched_each(node->sched, &at)))
+        if (((struct node_task *)task)->template->job == job)
+            mob_sched_cancel(node->sched, task, false, false, node->now_ns);
+}
+
+void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
+{
+    if (job->state == JOB_ENDED)
+        return;
+    job->state = JOB_ENDED;
+    job->ended_wall_ns = mob_wall_now();
+    MOB_LOG_INFO("jobs", "ended", "name=%s submitted=%lu finished=%lu failed=%lu", job->name, job->submitted,
+        job->finished, job->failed);
+    if (cancel_tasks)
+        cancel_tasks_of(node, job);
+    node_actors_end_job(node, job);
+    node_job_save(node, job);
+}
+
+/* Jobs whose driver did not come back within its grace end. */
+void node_jobs_tick(struct node *node)
+{
+    for (struct node_job *job = node->jobs; job; job = job->next)
+        if (job->state == JOB_GRACE && node->now_ns >= job->grace_until_ns)
+            node_job_end(node, job, true);
+}
+
+static void load_row(struct node *node, const struct mob_gcs_kv *kv)
+{
+    json_t *row = json_loadb((const char *)kv->value, kv->value_length, 0, NULL);
+    const char *ns, *name, *state, *root_text;
+    int standing, detached;
+    json_int_t submitted, finished, failed, started, ended;
+    struct mob_task_id root;
+    if (row &&
+        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns, "name", &name,
+            "state", &state, "root", &root_text, "standing", &standing, "detached", &detached, "submitted",
+            &submitted, "finished", &finished, "failed", &failed, "started_us", &started, "ended_us",
+            &ended) == 0 &&
+        mob_task_id_parse(root_text, &root) == MOB_OK) {
+        struct node_job *job = add_job(node, ns, name, root);
+        if (job) {
+            job->standing = standing;
+            job->detached = detached;
+            job->submitted = (uint64_t)submitted;
+            job->finished = (uint64_t)finished;
+            job->failed = (uint64_t)failed;
+            job->started_wall_ns = started * 1000;
+            job->ended_wall_ns = ended * 1000;
+            job->state = strcmp(state, "ended") == 0 ? JOB_ENDED
+                : standing || detached               ? JOB_RUNNING
+                                                     : JOB_GRACE;
+            job->grace_until_ns = mob_deadline_after(600 * MOB_SEC);
+        }
+    } else {
+        MOB_LOG_WARN("jobs", "row_skipped", "bytes=%u", kv->value_length);
+    }
+    json_decref(row);
+}
+
+enum mob_status node_jobs_load(struct node *node)
+{
+    uint8_t after[MOB_GCS_KEY_MAX];
+    uint32_t after_length = 0;
+    int64_t deadline = mob_deadline_after(LOAD_SECONDS * MOB_SEC);
+    for (;;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        struct mob_gcs_list list = {.table = MOB_GCS_JOBS, .after = after, .after_length = after_length};
+        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK)
+            return status;
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->kv_count; i++)
+            load_row(node, &answer->kvs[i]);
+        bool more = answer->next != 0 && answer->kv_count > 0;
+        if (more) {
+            after_length = answer->kvs[answer->kv_count - 1].key_length;
+            memcpy(after, answer->kvs[answer->kv_count - 1].key, after_length);
+        }
+        mob_gcs_result_destroy(result);
+        if (!more)
+            return MOB_OK;
+    }
+}
+
+char *node_jobs_json(struct node *node)
+{
+    json_t *items = json_array();
+    for (struct node_job *job = node->jobs; job; job = job->next)
+        json_array_append_new(items, job_json(job));
+    char *text = json_dumps(items, JSON_COMPACT);
+    json_decref(items);
+    return text;
+}

@@ -1,0 +1,281 @@
+#include "runtime/node/lineage_log.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+/* A closed block on its way: kept until it is durable. */
+struct log_block {
+    struct mob_gcs_block base;
+    struct log_block *next; /* waiting to be handed to the client */
+    uint8_t bytes[];
+};
+
+struct lineage_log {
+    struct lineage_log_options options;
+    struct mob_block_encoder *encoder;
+    struct mob_gcs_log *gcs_log;
+    struct mob_job_id job;
+    char ns[MOB_NAMESPACE_MAX];
+    bool open; /* the encoder holds entries of block `sequence` */
+    bool sealed;
+    int64_t opened_ns;
+    uint64_t sequence; /* of the open, or else the next, block */
+    uint64_t handed; /* blocks given to the client */
+    uint64_t acked;
+    uint64_t durable;
+    uint64_t entries, bytes;
+    struct log_block *waiting_head, *waiting_tail;
+    struct effect *effects; /* circular, capacity a power of two */
+    uint64_t effect_head, effect_tail, effect_capacity;
+    uint8_t scratch[MOB_BLOCK_BYTES_MAX];
+};
+
+static struct effect *effect_at(struct lineage_log *log, uint64_t i)
+{
+    return &log->effects[i & (log->effect_capacity - 1)];
+}
+
+static void run_due_effects(struct lineage_log *log)
+{
+    while (log->effect_head < log->effect_tail &&
+        (effect_at(log, log->effect_head)->block < log->acked || lineage_log_idle(log))) {
+        struct effect due =
+            *effect_at(log, log->effect_head); /* running it may queue more and move the ring */
+        log->effect_head++;
+        log->options.run_effect(log->options.arg, &due);
+    }
+}
+
+static void on_acked(void *arg, uint64_t count)
+{
+    struct lineage_log *log = arg;
+    MOB_ASSERT(count >= log->acked && count <= log->sequence);
+    log->acked = count;
+    run_due_effects(log);
+}
+
+static void on_released(void *arg, struct mob_gcs_block *block)
+{
+    struct lineage_log *log = arg;
+    log->durable = block->number + 1;
+    free((struct log_block *)block);
+}
+
+static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
+{
+    struct lineage_log *log = arg;
+    MOB_LOG_WARN(
+        "lineage", "sealed", "why=%s cut=%lu appended=%lu", mob_status_code(why), cut, log->sequence);
+    log->sealed = true;
+    log->options.sealed(log->options.arg);
+}
+
+enum mob_status lineage_log_create(const struct lineage_log_options *options, struct lineage_log **out)
+{
+    enum mob_status status = MOB_NO_MEMORY;
+    struct lineage_log *log = calloc(1, sizeof *log);
+    if (!log)
+        return MOB_NO_MEMORY;
+    log->options = *options;
+    log->effect_capacity = 4096;
+    log->effects = malloc(log->effect_capacity * sizeof *log->effects);
+    log->encoder = mob_block_encoder_create();
+    if (!log->effects || !log->encoder)
+        goto err_free;
+    struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, log};
+    status = mob_gcs_log_open(options->gcs, options->incarnation, 0, &events, &log->gcs_log);
+    if (status != MOB_OK)
+        goto err_free;
+    *out = log;
+    return MOB_OK;
+err_free:
+    mob_block_encoder_destroy(log->encoder);
+    free(log->effects);
+    free(log);
+    return status;
+}
+
+void lineage_log_destroy(struct lineage_log *log)
+{
+    if (!log)
+        return;
+    while (log->waiting_head) {
+        struct log_block *next = log->waiting_head->next;
+        free(log->waiting_head);
+        log->waiting_head = next;
+    }
+    mob_block_encoder_destroy(log->encoder);
+    free(log->effects);
+    free(log);
+}
+
+static void hand_over(struct lineage_log *log)
+{
+    while (log->waiting_head && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX) {
+        struct log_block *block = log->waiting_head;
+        enum mob_status status = mob_gcs_log_append(log->gcs_log, &block->base);
+        if (status != MOB_OK) {
+            if (status != MOB_QUEUE_FULL && !log->sealed)
+                MOB_LOG_WARN("lineage", "append_refused", "status=%s", mob_status_code(status));
+            return; /* kept: goes with a later pump */
+        }
+        log->handed++;
+        log->waiting_head = block->next;
+        if (!log->waiting_head)
+            log->waiting_tail = NULL;
+    }
+}
+
+static void close_block(struct lineage_log *log)
+{
+    if (!log->open)
+        return;
+    log->options.before_close(log->options.arg);
+    uint32_t length = mob_block_end(log->encoder, log->scratch);
+    struct log_block *block = malloc(sizeof *block + length);
+    MOB_ASSERT(block); /* unbounded need of memory is excluded by lineage_log_blocked */
+    memcpy(block->bytes, log->scratch, length);
+    block->base = (struct mob_gcs_block){.bytes = block->bytes, .length = length};
+    block->next = NULL;
+    if (log->waiting_tail)
+        log->waiting_tail->next = block;
+    else
+        log->waiting_head = block;
+    log->waiting_tail = block;
+    log->bytes += length;
+    log->sequence++;
+    log->open = false;
+    hand_over(log);
+}
+
+static void open_block(struct lineage_log *log)
+{
+    if (log->open)
+        return;
+    struct mob_block_header header = {
+        .version = MOB_BLOCK_VERSION,
+        .cluster = log->options.cluster,
+        .incarnation = log->options.incarnation,
+        .sequence = log->sequence,
+        .job = log->job,
+        .wall_ns = mob_wall_now(),
+        .mono_ns = mob_now(),
+    };
+    memcpy(header.ns, log->ns, sizeof header.ns);
+    mob_block_begin(log->encoder, &header);
+    log->opened_ns = header.mono_ns;
+    log->open = true;
+}
+
+void lineage_log_job(struct lineage_log *log, struct mob_job_id job, const char *ns)
+{
+    if (memcmp(&job, &log->job, sizeof job) == 0)
+        return;
+    close_block(log);
+    log->job = job;
+    memset(log->ns, 0, sizeof log->ns);
+    strncpy(log->ns, ns, sizeof log->ns - 1);
+}
+
+/* Runs `add` on the open block, or on a fresh one when it does not fit. An entry larger than a block is a
+ * defect. */
+#define APPEND(log, add) \
+    do { \
+        open_block(log); \
+        enum mob_status status_ = (add); \
+        if (status_ == MOB_QUEUE_FULL) { \
+            close_block(log); \
+            open_block(log); \
+            status_ = (add); \
+        } \
+        MOB_ASSERT(status_ == MOB_OK); \
+        (log)->entries++; \
+    } while (0)
+
+void lineage_log_spec(struct lineage_log *log, const struct mob_spec_head *head, const uint8_t *tail,
+    uint32_t tail_bytes, int64_t submitted_ns)
+{
+    APPEND(log, mob_block_add_spec(log->encoder, head, tail, tail_bytes, submitted_ns));
+}
+
+void lineage_log_completion(
+    struct lineage_log *log, const struct mob_completion_head *head, const uint8_t *body)
+{
+    APPEND(log, mob_block_add_completion(log->encoder, head, body));
+}
+
+void lineage_log_put(struct lineage_log *log, const struct mob_out_put *put, const uint8_t *inline_payload)
+{
+    APPEND(log, mob_block_add_put(log->encoder, put, inline_payload));
+}
+
+void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const void *fixed,
+    uint32_t fixed_bytes, const void *payload, uint32_t payload_bytes)
+{
+    APPEND(log, mob_block_add_other(log->encoder, type, fixed, fixed_bytes, payload, payload_bytes));
+}
+
+static void grow_effects(struct lineage_log *log)
+{
+    uint64_t capacity = log->effect_capacity * 2;
+    struct effect *bigger = malloc(capacity * sizeof *bigger);
+    MOB_ASSERT(bigger); /* at most a few effects an entry, entries are bounded by the window */
+    for (uint64_t i = log->effect_head; i < log->effect_tail; i++)
+        bigger[i & (capacity - 1)] = *effect_at(log, i);
+    free(log->effects);
+    log->effects = bigger;
+    log->effect_capacity = capacity;
+}
+
+void lineage_log_effect(struct lineage_log *log, struct effect *effect)
+{
+    if (!log->open && log->acked == log->sequence && log->effect_head == log->effect_tail) {
+        log->options.run_effect(log->options.arg, effect);
+        return;
+    }
+    lineage_log_effect_later(log, effect);
+}
+
+void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
+{
+    if (log->effect_tail - log->effect_head == log->effect_capacity)
+        grow_effects(log);
+    /* behind the open block, or behind the newest closed one; never before block 0 is there */
+    effect->block = log->open ? log->sequence : (log->sequence > 0 ? log->sequence - 1 : 0);
+    *effect_at(log, log->effect_tail++) = *effect;
+}
+
+bool lineage_log_idle(const struct lineage_log *log)
+{
+    return !log->open && log->acked == log->sequence;
+}
+
+bool lineage_log_blocked(const struct lineage_log *log)
+{
+    return log->sequence - log->acked >= 2 * LOG_BLOCKS_IN_FLIGHT_MAX || log->sealed;
+}
+
+int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
+{
+    if (log->open &&
+        (flush || log->acked == log->sequence || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX))
+        close_block(log);
+    hand_over(log);
+    run_due_effects(log);
+    return log->open ? log->opened_ns + LOG_BLOCK_AGE_NS_MAX : INT64_MAX;
+}
+
+void lineage_log_stats(const struct lineage_log *log, struct lineage_log_stats *out)
+{
+    *out = (struct lineage_log_stats){
+        .entries = log->entries,
+        .blocks = log->sequence,
+        .bytes = log->bytes,
+        .acked = log->acked,
+        .durable = log->durable,
+        .in_flight = log->sequence - log->acked,
+        .effects_waiting = log->effect_tail - log->effect_head,
+    };
+}

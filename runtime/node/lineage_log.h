@@ -1,0 +1,90 @@
+/* The node's log: every spec, completion, put, edge and event of this incarnation in ticket order, in blocks
+ * that the GCS acknowledges in order (ARCHITECTURE "A task's way" 3, "Output commit").
+ *
+ * Effects (what leaves the node) are queued behind the block that explains them and run when it, and so each
+ * before it, is acknowledged. A block is sent when it is full, when it is older than a millisecond, or, while
+ * nothing is in flight, at the end of the pass: that is at once for somebody who waits, and batches by itself
+ * under load.
+ *
+ * Node thread only. Bounds: LOG_BLOCKS_MAX blocks unacknowledged, then lineage_log_blocked() is true and the
+ * node takes nothing more from the rings until acknowledgements come.
+ */
+#ifndef MOB_RUNTIME_NODE_LINEAGE_LOG_H
+#define MOB_RUNTIME_NODE_LINEAGE_LOG_H
+
+#include "common/wire/block.h"
+#include "gcs/client/client.h"
+
+#define LOG_BLOCKS_IN_FLIGHT_MAX 32u
+#define LOG_BLOCK_AGE_NS_MAX 1000000 /* 1 ms */
+#define EFFECT_INLINE_MAX 16u
+
+enum effect_kind {
+    EFFECT_READY = 1, /* an object became committed: mark it, and tell the client in `slot` if there is one */
+    EFFECT_RING_ACK = 2, /* everything the client published up to `position` is committed */
+    EFFECT_CALL = 3 /* call back */
+};
+struct effect {
+    uint64_t block; /* runs when acked > block */
+    uint8_t kind; /* enum effect_kind */
+    uint8_t type; /* READY: enum mob_value_type */
+    uint8_t flags; /* READY: MOB_READY_* */
+    uint8_t remakeable;
+    uint16_t status;
+    uint16_t inline_bytes;
+    uint32_t slot; /* client, UINT32_MAX = nobody */
+    uint32_t session; /* generation of the slot, so that a new client in it gets nothing of the old one */
+    union {
+        struct {
+            struct mob_object_id id;
+            uint8_t small[EFFECT_INLINE_MAX];
+            uint64_t size;
+        } ready;
+        uint64_t position;
+        struct {
+            void (*fn)(void *arg);
+            void *arg;
+        } call;
+    };
+};
+
+struct lineage_log;
+struct lineage_log_options {
+    struct mob_gcs *gcs; /* keeps */
+    struct mob_cluster_id cluster;
+    uint64_t incarnation;
+    void (*run_effect)(void *arg, const struct effect *effect);
+    void (*sealed)(void *arg); /* the log was sealed by someone: this incarnation is over */
+    void (*before_close)(void *arg); /* a block is about to close: add its ring acknowledgements */
+    void *arg;
+};
+MOB_MUST_USE enum mob_status lineage_log_create(
+    const struct lineage_log_options *options, struct lineage_log **out);
+void lineage_log_destroy(struct lineage_log *log);
+
+/* The job whose entries follow; closes the open block when it is another one's. */
+void lineage_log_job(struct lineage_log *log, struct mob_job_id job, const char *ns);
+/* Append. A full block is closed and the entry goes to the next one: never fails. */
+void lineage_log_spec(struct lineage_log *log, const struct mob_spec_head *head, const uint8_t *tail,
+    uint32_t tail_bytes, int64_t submitted_ns);
+void lineage_log_completion(
+    struct lineage_log *log, const struct mob_completion_head *head, const uint8_t *body);
+void lineage_log_put(struct lineage_log *log, const struct mob_out_put *put, const uint8_t *inline_payload);
+void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const void *fixed,
+    uint32_t fixed_bytes, const void *payload, uint32_t payload_bytes);
+
+/* Queue an effect behind everything that was appended so far (runs at once when all of it is acknowledged).
+ */
+void lineage_log_effect(struct lineage_log *log, struct effect *effect);
+/* The same, but never from inside this call: at the earliest in the next pump. */
+void lineage_log_effect_later(struct lineage_log *log, struct effect *effect);
+bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing in flight */
+bool lineage_log_blocked(const struct lineage_log *log); /* take nothing more from the rings */
+/* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). */
+int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush);
+struct lineage_log_stats {
+    uint64_t entries, blocks, bytes, acked, durable, in_flight, effects_waiting;
+};
+void lineage_log_stats(const struct lineage_log *log, struct lineage_log_stats *out);
+
+#endif

@@ -1,0 +1,385 @@
+/* The node's loop: one pass after the other while there is work, asleep in epoll when there is none. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sched.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "gcs/client/client_sync.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/loop_tag.h"
+#include "runtime/node/node_run.h"
+
+enum {
+    EVENTS_MAX = 64,
+    YIELDS_BEFORE_SLEEP = 20, /* LIMITS: poll, about 20 sched_yield, announce, sleep */
+    RECORDS_PER_PASS_MAX = 4096, /* so that decisions and acknowledgements are not held up by a flood */
+    POLL_EVERY_PASSES = 16, /* descriptors while busy: an epoll_wait is half a microsecond */
+    GCS_START_SECONDS = 30,
+    STOP_SECONDS_MAX = 2
+};
+#define MAINTAIN_NS 50000
+#define TICK_NS MOB_SEC
+
+static struct mob_stream children_of(void *arg, const struct mob_sched_task *sched_task)
+{
+    const struct node_task *task = (const struct node_task *)sched_task;
+    (void)arg;
+    return mob_stream_of_children(
+        task->sched.id, task->extra ? task->extra->generation : task->template->head.generation, 0);
+}
+
+static void watch_fd(struct node *node, int fd, enum loop_source source)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(source, 0)};
+    if (epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0)
+        MOB_LOG_ERROR("node", "epoll_failed", "source=%d errno=%d", source, errno);
+}
+
+static void on_log_sealed(void *arg)
+{
+    struct node *node = arg;
+    node->sealed = true;
+}
+
+/* "name=amount,..." as the supervisor gives it. */
+static enum mob_status set_resources(struct node *node)
+{
+    char text[NODE_RESOURCES_TEXT_MAX], *save = NULL;
+    snprintf(text, sizeof text, "%s", node->options.resources);
+    for (char *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
+        char *equals = strchr(item, '='), *end = NULL;
+        uint16_t kind;
+        double amount = equals ? strtod(equals + 1, &end) : -1;
+        if (!equals || amount < 0 || *end != '\0') {
+            MOB_LOG_ERROR("node", "bad_resource", "text=\"%s\" expected=name=amount", item);
+            return MOB_INVALID;
+        }
+        enum mob_status status = mob_sched_resource(node->sched, item, (size_t)(equals - item), &kind);
+        if (status != MOB_OK)
+            return status;
+        mob_sched_resource_total(node->sched, kind, (int64_t)(amount * MOB_SCHED_UNIT));
+    }
+    return MOB_OK;
+}
+
+static enum mob_status open_store(struct node *node)
+{
+    struct mob_store_options options = {
+        .struct_size = sizeof options,
+        .segment_bytes = node->options.segment_bytes,
+        .spill_dir = node->options.spill_directory[0] ? node->options.spill_directory : NULL,
+        .spill_quota_bytes = node->options.spill_quota_bytes,
+        .incarnation = node->incarnation,
+        .cluster = node->cluster,
+        .prefault = true,
+    };
+    return mob_store_create(&options, &node->store);
+}
+
+static enum mob_status open_scheduler(struct node *node)
+{
+    struct mob_sched_options options = {
+        .struct_size = sizeof options,
+        .record_bytes = sizeof(struct node_task),
+        .blocked_max = node->options.blocked_max,
+        .cpu = (int64_t)node->options.slots * MOB_SCHED_UNIT,
+        .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) * MOB_SCHED_UNIT,
+        .reap_after_ns = (int64_t)node->options.idle_reap_ms * MOB_MS,
+        .children_of = children_of,
+        .arg = node,
+    };
+    enum mob_status status = mob_sched_create(&options, &node->sched);
+    return status == MOB_OK ? set_resources(node) : status;
+}
+
+static enum mob_status open_log(struct node *node)
+{
+    struct lineage_log_options options = {
+        .gcs = node->gcs,
+        .cluster = node->cluster,
+        .incarnation = node->incarnation,
+        .run_effect = node_run_effect,
+        .sealed = on_log_sealed,
+        .before_close = node_before_block_close,
+        .arg = node,
+    };
+    return lineage_log_create(&options, &node->log);
+}
+
+static enum mob_status join_cluster(struct node *node)
+{
+    struct mob_gcs_options options = {.socket_path = node->options.gcs_socket, .cluster = node->cluster};
+    enum mob_status status = mob_gcs_create(&options, &node->gcs);
+    if (status == MOB_OK)
+        status = mob_gcs_node_register_wait(node->gcs, node->options.name,
+            mob_deadline_after(GCS_START_SECONDS * MOB_SEC), &node->incarnation);
+    return status;
+}
+
+static void make_tables(struct node *node)
+{
+    node->functions = function_table_create();
+    node->watches = watch_table_create();
+    node->aliases = alias_table_create();
+    node->actors = actor_table_create();
+    node->resolver = resolver_create(node);
+    node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
+    MOB_ASSERT(node->resolver && node->flush_slots);
+}
+
+static enum mob_status open_parts(struct node *node)
+{
+    enum mob_status status = join_cluster(node);
+    if (status == MOB_OK)
+        status = open_store(node);
+    if (status == MOB_OK)
+        status = open_scheduler(node);
+    if (status == MOB_OK)
+        status = node_pool_open(node);
+    if (status == MOB_OK)
+        status = open_log(node);
+    if (status == MOB_OK)
+        status = node_functions_load(node);
+    if (status == MOB_OK)
+        status = node_jobs_load(node);
+    if (status == MOB_OK)
+        status = node_actors_load(node);
+    return status;
+}
+
+enum mob_status node_open(struct node *node)
+{
+    sigset_t signals;
+    node->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    node->listen_fd = -1;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    node->signal_fd = signalfd(-1, &signals, SFD_NONBLOCK | SFD_CLOEXEC);
+    signal(SIGPIPE, SIG_IGN);
+    if (node->epoll_fd < 0 || node->signal_fd < 0)
+        return MOB_IO;
+    make_tables(node);
+    node->now_ns = mob_now();
+    enum mob_status status = open_parts(node);
+    if (status != MOB_OK)
+        return status;
+    watch_fd(node, mob_gcs_fd(node->gcs), LOOP_GCS);
+    watch_fd(node, mob_store_eventfd(node->store), LOOP_STORE);
+    watch_fd(node, mob_pool_fd(node->pool), LOOP_POOL);
+    watch_fd(node, node->signal_fd, LOOP_SIGNAL);
+    status = node_recover(node);
+    if (status != MOB_OK)
+        return status;
+    node->ready = true;
+    return node_listen(node);
+}
+
+void node_close(struct node *node)
+{
+    for (uint32_t slot = 0; slot < node->client_top; slot++)
+        if (node->clients[slot])
+            node_client_end(node, node->clients[slot], "the node stops");
+    mob_pool_destroy(node->pool);
+    mob_gcs_destroy(node->gcs);
+    lineage_log_destroy(node->log);
+    mob_sched_destroy(node->sched);
+    mob_store_destroy(node->store);
+    watch_table_destroy(node->watches);
+    alias_table_destroy(node->aliases);
+    actor_table_destroy(node->actors);
+    function_table_destroy(node->functions);
+    resolver_destroy(node->resolver);
+    free(node->flush_slots);
+    free(node->workers);
+    if (node->listen_fd >= 0)
+        close(node->listen_fd);
+    close(node->signal_fd);
+    close(node->epoll_fd);
+}
+
+void node_request_stop(struct node *node)
+{
+    if (node->stopping)
+        return;
+    MOB_LOG_INFO("node", "stopping", "incarnation=%lu", node->incarnation);
+    node->stopping = true;
+    node->stop_deadline_ns = mob_deadline_after(STOP_SECONDS_MAX * MOB_SEC);
+}
+
+static void read_signal(struct node *node)
+{
+    struct signalfd_siginfo info;
+    while (read(node->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        node_request_stop(node);
+}
+
+static void drain_eventfd(int fd)
+{
+    uint64_t count;
+    ssize_t n = read(fd, &count, sizeof count);
+    (void)n; /* only its readiness matters */
+}
+
+static void handle_event(struct node *node, uint64_t tag)
+{
+    uint32_t number = (uint32_t)tag;
+    switch ((enum loop_source)(tag >> 32)) {
+    case LOOP_LISTEN:
+        node_accept(node);
+        return;
+    case LOOP_HELLO:
+        node_hello(node, (int)number);
+        return;
+    case LOOP_SESSION:
+        if (node->clients[number])
+            node_session_readable(node, node->clients[number]);
+        return;
+    case LOOP_POOL:
+        node_pool_step(node);
+        return;
+    case LOOP_STORE:
+        drain_eventfd(mob_store_eventfd(node->store));
+        return;
+    case LOOP_SIGNAL:
+        read_signal(node);
+        return;
+    case LOOP_DESCRIBE:
+        node_describe_readable(node, (int)number);
+        return;
+    case LOOP_GCS:
+        return; /* every pass steps the client */
+    }
+}
+
+static int poll_events(struct node *node, int timeout_ms)
+{
+    struct epoll_event events[EVENTS_MAX];
+    int n = epoll_wait(node->epoll_fd, events, EVENTS_MAX, timeout_ms);
+    node->now_ns = mob_now();
+    for (int i = 0; i < n; i++)
+        handle_event(node, events[i].data.u64);
+    return n;
+}
+
+/* Takes what the clients published, in ticket order. Returns how many records. */
+static uint32_t take_records(struct node *node)
+{
+    uint32_t taken = 0, slot, damaged;
+    struct mob_record record;
+    const uint8_t *body;
+    if (lineage_log_blocked(node->log))
+        return 0; /* backpressure: the rings fill, their owners wait */
+    mob_store_pass_begin(node->store);
+    for (;;) {
+        bool more = mob_store_next(node->store, &slot, &record, &body, &damaged);
+        if (damaged != UINT32_MAX && node->clients[damaged])
+            node_client_damaged(node, node->clients[damaged]);
+        if (!more)
+            break;
+        if (node->clients[slot])
+            node_intake(node, node->clients[slot], &record, body);
+        if (++taken >= RECORDS_PER_PASS_MAX || lineage_log_blocked(node->log))
+            break;
+    }
+    return taken;
+}
+
+static void tick(struct node *node)
+{
+    if (node->now_ns < node->next_tick_ns)
+        return;
+    node->next_tick_ns = node->now_ns + TICK_NS;
+    node_jobs_tick(node);
+    node_deployments_tick(node);
+    node_workers_tick(node);
+}
+
+/* One pass. The order matters: records before decisions, so that a pass sees its own news; the log before the
+ * rings' flush, so that a driver's notice goes out with the pass that got its acknowledgement; rings are
+ * released last. */
+static uint32_t pass(struct node *node)
+{
+    node->now_ns = mob_now();
+    node->passes++;
+    uint32_t taken = take_records(node);
+    node_dispatch(node);
+    node_resolver_start(node);
+    node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
+    node->next_log_ns = lineage_log_pump(node->log, node->now_ns, false);
+    node_dispatch(node); /* what acknowledgements and answers released */
+    node_missed_retry(node);
+    node_flush_rings(node);
+    mob_store_pass_end(node->store);
+    node_sessions_close(node);
+    tick(node);
+    return taken;
+}
+
+static int64_t next_wake(const struct node *node)
+{
+    int64_t at = mob_sched_next_timer(node->sched);
+    at = node->next_gcs_ns < at ? node->next_gcs_ns : at;
+    at = node->next_log_ns < at ? node->next_log_ns : at;
+    if (node->missed_clients > 0 || node->stopping)
+        at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
+    if (node_has_timers(node) && node->next_tick_ns < at)
+        at = node->next_tick_ns;
+    return at;
+}
+
+/* Announce, look again, sleep: a client that publishes after the announcement writes the eventfd. */
+static void sleep_until_news(struct node *node)
+{
+    mob_store_announce_sleep(node->store);
+    if (!mob_store_has_news(node->store) || lineage_log_blocked(node->log)) {
+        int64_t wake = next_wake(node), now = mob_now();
+        int64_t left_ms = wake == INT64_MAX ? -1 : (wake - now + MOB_MS - 1) / MOB_MS;
+        poll_events(node,
+            left_ms > INT32_MAX                    ? INT32_MAX
+                : left_ms < 0 && wake != INT64_MAX ? 0
+                                                   : (int)left_ms);
+    }
+    mob_store_announce_awake(node->store);
+}
+
+static bool stopped(struct node *node)
+{
+    if (node->sealed) {
+        MOB_LOG_ERROR("node", "fenced", "why=\"its log was sealed: another incarnation owns its tasks\"");
+        return true;
+    }
+    if (!node->stopping)
+        return false;
+    bool quiet = lineage_log_idle(node->log) && !mob_store_has_news(node->store);
+    return quiet || node->now_ns > node->stop_deadline_ns;
+}
+
+void node_loop(struct node *node)
+{
+    uint32_t idle = 0;
+    while (!stopped(node)) {
+        if (pass(node) > 0) {
+            idle = 0;
+            if (node->passes % POLL_EVERY_PASSES == 0)
+                poll_events(node, 0);
+            continue;
+        }
+        if (mob_store_maintain(node->store, MAINTAIN_NS))
+            idle = 0;
+        if (++idle < YIELDS_BEFORE_SLEEP) {
+            sched_yield();
+            if (idle % 4 == 1)
+                poll_events(node, 0);
+            continue;
+        }
+        sleep_until_news(node);
+    }
+}

@@ -1,0 +1,388 @@
+/* mobula-node: the process that wires segment, local scheduler, worker pool, lineage log and actors of one
+ * machine.
+ *
+ * One thread, one loop (node.c: node_loop). Each pass takes what the clients published (intake.c), in ticket
+ * order, appends it to the lineage log, feeds the local scheduler, carries out its decisions (dispatch.c),
+ * and tells clients what became ready (notices.c). Everything here is private to runtime/node; all functions
+ * are for the node's thread.
+ */
+#ifndef MOB_RUNTIME_NODE_NODE_H
+#define MOB_RUNTIME_NODE_NODE_H
+
+#include <sys/types.h>
+
+#include "common/wire/record.h"
+#include "common/wire/session.h"
+#include "gcs/client/client.h"
+#include "runtime/node/lineage_log.h"
+#include "runtime/sched/local.h"
+#include "runtime/store/store.h"
+#include "runtime/worker/pool.h"
+
+#define NODE_NOBODY UINT32_MAX
+#define NODE_PATH_MAX 512
+#define NODE_RESOURCES_TEXT_MAX 512
+
+struct node_options {
+    char directory[NODE_PATH_MAX];
+    char gcs_socket[NODE_PATH_MAX];
+    char worker_binary[NODE_PATH_MAX];
+    char spill_directory[NODE_PATH_MAX];
+    char resources[NODE_RESOURCES_TEXT_MAX]; /* "GPU=1,disk=2.5"; CPU comes from `slots` */
+    char name[64];
+    uint64_t segment_bytes, spill_quota_bytes;
+    uint32_t slots, blocked_max, idle_reap_ms;
+};
+
+enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
+struct node_job {
+    struct node_job *next;
+    struct mob_job_id id;
+    char ns[MOB_NAMESPACE_MAX];
+    char name[64];
+    enum job_state state;
+    bool standing, detached;
+    uint16_t sched_job; /* handle in the scheduler */
+    uint32_t sessions; /* drivers connected */
+    uint32_t next_child; /* standing and resumed jobs: first child index not yet used */
+    int64_t grace_until_ns;
+    int64_t started_wall_ns, ended_wall_ns;
+    uint64_t submitted, finished, failed;
+    struct mob_task_id root;
+};
+
+/* A function or actor class that tasks may name. */
+struct node_function {
+    struct node_function *next;
+    struct mob_function_id id;
+    struct mob_module_hash module;
+    char *name; /* "module.function" */
+    char *signature; /* of a class: "constructor\nmethod signature\n..." */
+    uint16_t kind; /* enum mob_task_kind: TASK or ACTOR_CREATE */
+    uint16_t method_count;
+    uint32_t number; /* dense, for the workers' sets of known functions */
+    uint16_t sched_class; /* of run times */
+    bool newest;
+};
+
+/* What siblings share: the head of their specs, kept once. */
+struct node_template {
+    struct mob_spec_head head; /* task.index, attempt, caller_seq: of the first */
+    struct node_function *function;
+    struct node_job *job;
+    uint32_t refs;
+    uint16_t sched_class;
+    uint16_t sched_function;
+    struct node_tail *last_tail; /* of the newest sibling: equal ones share it */
+};
+
+/* A tail that does not fit into its task, or that several share. */
+struct node_tail {
+    uint32_t refs;
+    uint32_t bytes;
+    uint64_t zero;
+    uint8_t data[] __attribute__((aligned(8)));
+};
+
+/* What few tasks have: retries, actor calls. */
+struct node_task_extra {
+    uint32_t attempt, generation, caller_seq, incarnation;
+    uint64_t position; /* of an actor call, from 0 */
+};
+
+#define TASK_TAIL_INLINE 24u
+/* A task that is not finished: 112 bytes. */
+struct node_task {
+    struct mob_sched_task sched; /* first: the scheduler links it */
+    uint32_t submitter_session;
+    struct node_template *template;
+    struct node_task_extra *extra; /* NULL: first attempt, generation 0, no actor call */
+    int64_t submitted_ns;
+    uint32_t ready_us, dispatched_us; /* after submitted_ns; saturating */
+    uint16_t submitter; /* client slot; TASK_NO_SUBMITTER */
+    uint8_t flags; /* TASK_* */
+    uint8_t tail_bytes; /* <= TASK_TAIL_INLINE, or TASK_TAIL_SHARED */
+    union {
+        struct node_tail *shared;
+        uint8_t bytes[TASK_TAIL_INLINE];
+    } tail __attribute__((packed, aligned(4)));
+};
+_Static_assert(sizeof(struct node_task) <= 128, "a queued task is small");
+#define TASK_NO_SUBMITTER UINT16_MAX
+#define TASK_TAIL_SHARED UINT8_MAX
+
+/* Flags of struct node_task. */
+enum {
+    TASK_LOOK_UP = 1, /* not a first attempt under first attempts: its children's ids are looked up first */
+    TASK_REMAKE =
+        2, /* runs again only to make its objects (or an actor) again: the first completion stands */
+    TASK_UNLOGGED = 4,
+    TASK_CANCELLED = 8,
+    TASK_ACTOR_CREATE = 16,
+    TASK_ACTOR_CALL = 32
+};
+
+enum worker_state { WORKER_STARTING = 1, WORKER_READY = 2, WORKER_STOPPING = 3 };
+struct node_actor;
+struct node_worker {
+    uint32_t number; /* handle in scheduler and pool */
+    uint32_t slot;
+    pid_t pid;
+    enum worker_state state;
+    struct node_template *sent; /* head of the last spec record in its inbound ring */
+    uint32_t markers_due; /* MOB_IN_REVOKED that did not fit yet */
+    struct node_task *blocked_task;
+    struct node_actor *actor;
+    uint8_t *functions_known; /* bit set by node_function.number */
+    uint32_t functions_known_bytes;
+    const char *kill_reason; /* we killed it: why */
+    enum mob_status kill_status;
+    int64_t started_ns;
+};
+
+/* A client slot that is in use. */
+struct node_client {
+    uint32_t slot;
+    uint32_t session; /* grows each time the slot is given out */
+    uint16_t kind; /* enum mob_client_kind */
+    uint16_t zero;
+    uint32_t flags; /* enum mob_session_flag */
+    int fd; /* session socket; -1 for workers */
+    pid_t pid;
+    struct node_job *job;
+    struct mob_task_id root;
+    struct node_template *template; /* of this ring's last MOB_OUT_SPEC */
+    uint64_t acked_queued; /* ring position whose acknowledgement is queued or done */
+    bool flush_due, missed, read_local, closing;
+    bool look_up; /* its root was there before: ids may be in the lineage already */
+    struct node_worker *worker;
+};
+
+struct function_table;
+struct watch_table;
+struct actor_table;
+struct resolver;
+
+struct node {
+    struct node_options options;
+    struct mob_cluster_id cluster;
+    uint64_t incarnation;
+    int epoll_fd, listen_fd, signal_fd;
+    struct mob_store *store;
+    struct mob_sched *sched;
+    struct mob_pool *pool;
+    struct mob_gcs *gcs;
+    struct lineage_log *log;
+    struct node_client *clients[MOB_STORE_CLIENTS_MAX + 2];
+    uint32_t sessions_given;
+    uint32_t client_top; /* slots at or above it are not in use */
+    uint32_t closing_clients; /* sockets that ended */
+    uint32_t missed_clients; /* rings that were full */
+    uint8_t secret[32]; /* of the cluster; keys the roots of named drivers */
+    struct node_worker **workers; /* by number */
+    uint32_t worker_capacity, workers_alive;
+    struct {
+        const char *reason;
+        int signal;
+        char message[160], log[1024];
+    } death; /* of the worker whose end is being handled */
+    struct node_job *jobs;
+    struct node_job *last_job; /* last found */
+    struct function_table *functions;
+    struct watch_table *watches;
+    struct alias_table *aliases;
+    struct actor_table *actors;
+    struct resolver *resolver;
+    uint32_t *flush_slots; /* inbound rings with unpublished records */
+    uint32_t flush_count;
+    struct node_task_extra *extra_pool;
+    int64_t now_ns; /* of this pass */
+    bool stopping, sealed, ready;
+    uint32_t deploying;
+    bool commit_wanted; /* somebody waits for the open block */
+    int64_t stop_deadline_ns;
+    int64_t next_gcs_ns, next_log_ns, next_tick_ns;
+    uint64_t passes, submitted, finished, failed, retried, duplicates;
+};
+
+/* node.c */
+void node_request_stop(struct node *node);
+
+/* session.c: drivers and the gateway */
+MOB_MUST_USE enum mob_status node_listen(struct node *node);
+void node_accept(struct node *node);
+void node_hello(struct node *node, int fd);
+void node_session_readable(struct node *node, struct node_client *client);
+void node_client_end(struct node *node, struct node_client *client, const char *why);
+struct node_client *node_client_add(struct node *node, uint32_t slot, enum mob_client_kind kind);
+struct node_client *node_client_at(struct node *node, uint32_t slot);
+/* Same client as when `session` was noted? */
+bool node_client_is(struct node *node, uint32_t slot, uint32_t session);
+void node_sessions_close(struct node *node);
+
+/* intake.c: one outbound record */
+void node_intake(
+    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
+/* A driver's ring gave bytes that do not parse: its session ends. */
+void node_client_damaged(struct node *node, struct node_client *client);
+
+/* task.c: records of unfinished tasks */
+MOB_MUST_USE enum mob_status node_template_make(struct node *node, const struct mob_spec_head *head,
+    const uint8_t *tail, struct node_job *job, struct node_template **out);
+void node_template_hold(struct node_template *template);
+void node_template_drop(struct node *node, struct node_template *template);
+/* NULL = too many tasks. Holds the template. */
+struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,
+    const uint8_t *tail, uint32_t tail_bytes);
+void node_task_destroy(struct node *node, struct node_task *task);
+struct node_task_extra *node_task_extra(struct node_task *task); /* made when it has none */
+uint32_t node_task_attempt(const struct node_task *task);
+const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out);
+void node_task_head(const struct node_task *task, struct mob_spec_head *head_out);
+struct node_task *node_task_find(struct node *node, struct mob_task_id id);
+uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
+
+/* submit.c: a spec enters the node */
+void node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+/* A task whose spec is in the lineage already runs (again): recovery, re-making, restart of an actor. */
+MOB_MUST_USE enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec,
+    int64_t submitted_ns, uint8_t flags, struct node_task **task_out);
+/* The failure of an input, of its worker, or a refusal is its outcome. `cause` = error value it comes from,
+ * or NULL. */
+void node_task_fail(struct node *node, struct node_task *task, enum mob_status status, const char *message,
+    const uint8_t *cause, uint32_t cause_bytes, int signal, const char *detail);
+
+/* A resubmitted task enters: inputs, actor order, scheduler. */
+void node_enter(struct node *node, struct node_task *task);
+/* A spec that no log knows: logged, then entered. */
+void node_submit_new(struct node *node, uint32_t slot, uint32_t session, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session,
+    const struct mob_spec_head *spec, enum mob_status status, const char *message);
+
+/* An object that became ready on this node. `small` is its payload when that is at hand (and small). */
+struct ready_object {
+    struct mob_object_id id;
+    enum mob_status status;
+    enum mob_value_type type;
+    uint8_t flags;
+    bool remakeable, committed;
+    uint64_t size;
+    const uint8_t *small; /* NULL when it is only in the store */
+};
+
+/* alias.c: tail calls. `id` becomes what `target` becomes. */
+void node_alias(struct node *node, struct mob_object_id id, struct mob_object_id target, uint32_t submitter,
+    uint32_t session);
+struct alias_table;
+struct alias_table *alias_table_create(void);
+void alias_table_destroy(struct alias_table *table);
+/* `object` became ready: so do those that stand for it. */
+void node_alias_ready(struct node *node, const struct ready_object *object);
+
+/* complete.c */
+/* An attempt ended with its worker; the scheduler runs the task again. */
+void node_attempt_lost(struct node *node, struct node_task *task);
+void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion);
+void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
+/* Tell dependents, watchers and the submitter (NODE_NOBODY = none). */
+void node_object_ready(
+    struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session);
+
+/* notices.c: MOB_IN_* to clients */
+void node_run_effect(void *node, const struct effect *effect);
+void node_before_block_close(void *node);
+void node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object);
+void node_watch(struct node *node, struct node_client *client, struct mob_object_id id);
+/* As a watch, but answered by a reply: a fetch. */
+void node_watch_request(
+    struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request);
+void node_unwatch_client(struct node *node, struct node_client *client);
+void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
+    const void *payload, uint32_t bytes);
+void node_flush_rings(struct node *node);
+void node_mark_flush(struct node *node, struct node_client *client);
+void *node_in_reserve(
+    struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
+void node_missed_retry(struct node *node);
+struct watch_table *watch_table_create(void);
+void watch_table_destroy(struct watch_table *table);
+
+/* dispatch.c: the scheduler's decisions */
+void node_dispatch(struct node *node);
+/* Into the worker's inbound ring. False = no room. */
+bool node_send_task(struct node *node, struct node_client *client, struct node_task *task);
+
+/* outcomes.c: a task that runs again; sent when its logged outcomes have been read. */
+void node_send_behind_outcomes(struct node *node, struct node_client *client, struct node_task *task);
+
+/* workers.c */
+void node_worker_spawn(struct node *node, uint32_t count);
+void node_pool_step(struct node *node);
+void node_worker_reap(struct node *node, uint32_t number);
+/* Ends it with SIGKILL; the status and reason are those of the task that it ran. */
+void node_worker_kill(
+    struct node *node, struct node_worker *worker, enum mob_status status, const char *reason);
+struct node_worker *node_worker_at(struct node *node, uint32_t number);
+void node_worker_knows(struct node_worker *worker, uint32_t function_number);
+void node_workers_stop(struct node *node);
+/* Markers that did not fit into a worker's ring. */
+void node_workers_tick(struct node *node);
+/* Of the worker whose end is being handled: message, signal and last log lines for its task's error. */
+const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity);
+
+/* functions.c */
+struct function_table *function_table_create(void);
+void function_table_destroy(struct function_table *table);
+struct node_function *node_function_by_id(struct node *node, struct mob_function_id id);
+struct node_function *node_function_by_name(struct node *node, const char *name);
+enum mob_status node_functions_load(struct node *node); /* from the GCS, at start; blocks */
+void node_deploy(
+    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes);
+void node_describe_readable(struct node *node, int fd);
+void node_deployments_tick(struct node *node);
+char *node_functions_json(struct node *node);
+
+/* jobs.c */
+struct node_job *node_job_by_id(struct node *node, struct mob_job_id id);
+struct node_job *node_job_open(struct node *node, const char *ns, const char *name, struct mob_task_id root,
+    bool standing, bool detached);
+void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
+void node_job_save(struct node *node, struct node_job *job);
+void node_jobs_tick(struct node *node);
+enum mob_status node_jobs_load(struct node *node);
+char *node_jobs_json(struct node *node);
+
+/* actors.c */
+struct actor_table *actor_table_create(void);
+void actor_table_destroy(struct actor_table *table);
+
+/* Anything that the once-a-second tick is for? An idle node without it sleeps for ever. */
+bool node_has_timers(const struct node *node);
+MOB_MUST_USE enum mob_status node_pool_open(struct node *node);
+/* Log bytes of a task or actor: answered when they were read. */
+void node_logs(
+    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes);
+
+/* requests.c */
+void node_request(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
+
+/* resolve.c: objects whose bytes are not here: directory look-up, restore, re-making from lineage */
+struct resolver *resolver_create(struct node *node);
+void resolver_destroy(struct resolver *resolver);
+/* Make the object ready here, or fail it; watchers and dependents hear of it through node_object_ready. */
+void node_resolve(struct node *node, struct mob_object_id id);
+/* Its id may be in the lineage already: looked up first, then answered from there or submitted as new. False
+ * = the look-up cannot be queued (out of memory); nothing was done. */
+bool node_resolve_known(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+/* Starts the look-ups that this pass asked for. */
+void node_resolver_start(struct node *node);
+/* Reply to `request` once the object's bytes are in the store (or it cannot be). */
+void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id);
+
+/* recover.c: what earlier incarnations left */
+enum mob_status node_recover(struct node *node);
+
+#endif

@@ -1,0 +1,369 @@
+/* What the node tells its clients: futures that became ready, replies, acknowledgements.
+ *
+ * A ring that has no room never stops the node: the client is marked `missed`, gets one MOB_IN_MISSED when
+ * there is room again, and watches what it still waits for.
+ */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/node.h"
+
+/* Object id -> clients that asked. Chained hash table; an entry a watch. */
+struct watch {
+    struct watch *next;
+    struct mob_object_id id;
+    uint32_t slot;
+    uint32_t session;
+    uint32_t request; /* with is_request: reply to it instead of a notice */
+    bool is_request;
+};
+struct watch_table {
+    struct watch **buckets;
+    uint32_t mask;
+    uint32_t count;
+};
+
+enum { WATCH_BUCKETS_FIRST = 1024 };
+
+struct watch_table *watch_table_create(void)
+{
+    struct watch_table *table = calloc(1, sizeof *table);
+    MOB_ASSERT(table);
+    table->mask = WATCH_BUCKETS_FIRST - 1;
+    table->buckets = calloc(WATCH_BUCKETS_FIRST, sizeof *table->buckets);
+    MOB_ASSERT(table->buckets);
+    return table;
+}
+
+void watch_table_destroy(struct watch_table *table)
+{
+    if (!table)
+        return;
+    for (uint32_t i = 0; i <= table->mask; i++)
+        while (table->buckets[i]) {
+            struct watch *next = table->buckets[i]->next;
+            free(table->buckets[i]);
+            table->buckets[i] = next;
+        }
+    free(table->buckets);
+    free(table);
+}
+
+static struct watch **bucket_of(struct watch_table *table, struct mob_object_id id)
+{
+    return &table->buckets[(mob_task_id_mix(id.task) ^ id.slot) & table->mask];
+}
+
+static void grow(struct watch_table *table)
+{
+    struct watch_table bigger = {.mask = table->mask * 2 + 1, .count = table->count};
+    bigger.buckets = calloc((size_t)bigger.mask + 1, sizeof *bigger.buckets);
+    if (!bigger.buckets)
+        return; /* longer chains, still right */
+    for (uint32_t i = 0; i <= table->mask; i++)
+        while (table->buckets[i]) {
+            struct watch *watch = table->buckets[i];
+            table->buckets[i] = watch->next;
+            struct watch **to = bucket_of(&bigger, watch->id);
+            watch->next = *to;
+            *to = watch;
+        }
+    free(table->buckets);
+    *table = bigger;
+}
+
+static struct watch *add_watch(struct node *node, struct node_client *client, struct mob_object_id id)
+{
+    struct watch_table *table = node->watches;
+    struct watch *watch = malloc(sizeof *watch);
+    MOB_ASSERT(watch);
+    if (table->count > table->mask)
+        grow(table);
+    struct watch **bucket = bucket_of(table, id);
+    *watch = (struct watch){.next = *bucket, .id = id, .slot = client->slot, .session = client->session};
+    *bucket = watch;
+    table->count++;
+    return watch;
+}
+
+void node_watch_request(
+    struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request)
+{
+    struct watch *watch = add_watch(node, client, id);
+    watch->request = request;
+    watch->is_request = true;
+}
+
+void node_unwatch_client(struct node *node, struct node_client *client)
+{
+    struct watch_table *table = node->watches;
+    if (table->count == 0)
+        return;
+    for (uint32_t i = 0; i <= table->mask; i++)
+        for (struct watch **at = &table->buckets[i]; *at;) {
+            struct watch *watch = *at;
+            if (watch->slot == client->slot && watch->session == client->session) {
+                *at = watch->next;
+                free(watch);
+                table->count--;
+            } else {
+                at = &watch->next;
+            }
+        }
+}
+
+void node_mark_flush(struct node *node, struct node_client *client)
+{
+    if (client->flush_due)
+        return;
+    client->flush_due = true;
+    node->flush_slots[node->flush_count++] = client->slot;
+}
+
+void node_flush_rings(struct node *node)
+{
+    for (uint32_t i = 0; i < node->flush_count; i++) {
+        struct node_client *client = node->clients[node->flush_slots[i]];
+        if (!client || !client->flush_due)
+            continue;
+        client->flush_due = false;
+        mob_store_in_flush(node->store, client->slot);
+    }
+    node->flush_count = 0;
+}
+
+void *node_in_reserve(
+    struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes)
+{
+    void *body = mob_store_in_reserve(node->store, client->slot, type, flags, aux, bytes);
+    if (body)
+        node_mark_flush(node, client);
+    return body;
+}
+
+static void note_missed(struct node *node, struct node_client *client)
+{
+    if (!client->missed) {
+        client->missed = true;
+        node->missed_clients++;
+    }
+}
+
+/* Clients whose rings were full: one marker each as soon as there is room. */
+void node_missed_retry(struct node *node)
+{
+    if (node->missed_clients == 0)
+        return;
+    for (uint32_t slot = 0; slot < node->client_top; slot++) {
+        struct node_client *client = node->clients[slot];
+        if (!client || !client->missed)
+            continue;
+        if (node_in_reserve(node, client, MOB_IN_MISSED, 0, 0, 0)) {
+            client->missed = false;
+            node->missed_clients--;
+        }
+    }
+}
+
+void node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object)
+{
+    struct node_client *client = node->clients[slot];
+    if (client->missed)
+        return; /* its ring is full: MOB_IN_MISSED covers this one too */
+    uint32_t inline_bytes = object->small ? (uint32_t)object->size : 0;
+    uint8_t *body = node_in_reserve(
+        node, client, MOB_IN_READY, 0, 0, (uint32_t)sizeof(struct mob_in_ready) + inline_bytes);
+    if (!body) {
+        note_missed(node, client);
+        return;
+    }
+    struct mob_in_ready ready = {
+        .id = object->id,
+        .status = (uint16_t)object->status,
+        .type = (uint8_t)object->type,
+        .flags = object->flags,
+        .size = object->size,
+        .inline_bytes = inline_bytes,
+    };
+    memcpy(body, &ready, sizeof ready);
+    if (inline_bytes > 0)
+        memcpy(body + sizeof ready, object->small, inline_bytes);
+}
+
+void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
+    const void *payload, uint32_t bytes)
+{
+    if (!node_client_is(node, slot, session))
+        return;
+    struct node_client *client = node->clients[slot];
+    if (bytes > MOB_RECORD_MAX - 64) {
+        status = MOB_TOO_LARGE;
+        bytes = 0;
+    }
+    uint8_t *body =
+        node_in_reserve(node, client, MOB_IN_REPLY, 0, 0, (uint32_t)sizeof(struct mob_in_reply) + bytes);
+    if (!body) {
+        /* A client with a full ring and a request open is not reading: give the reply up, it asks again or
+         * goes. */
+        MOB_LOG_WARN("node", "reply_dropped", "slot=%u request=%u", slot, request);
+        return;
+    }
+    struct mob_in_reply reply = {.request = request, .status = (uint16_t)status, .payload_bytes = bytes};
+    memcpy(body, &reply, sizeof reply);
+    if (bytes > 0)
+        memcpy(body + sizeof reply, payload, bytes);
+}
+
+/* The effect that makes an object committed and tells `slot`. */
+static struct effect ready_effect(const struct ready_object *object, uint32_t slot, uint32_t session)
+{
+    struct effect effect = {
+        .kind = EFFECT_READY,
+        .type = (uint8_t)object->type,
+        .flags = object->flags | MOB_READY_COMMITTED,
+        .remakeable = object->remakeable,
+        .status = (uint16_t)object->status,
+        .slot = slot,
+        .session = session,
+    };
+    effect.ready.id = object->id;
+    effect.ready.size = object->size;
+    effect.inline_bytes = UINT16_MAX; /* in the store only */
+    if (object->small && object->size <= EFFECT_INLINE_MAX) {
+        effect.inline_bytes = (uint16_t)object->size;
+        if (object->size > 0)
+            memcpy(effect.ready.small, object->small, object->size);
+    }
+    return effect;
+}
+
+static bool sees_uncommitted(const struct node_client *client)
+{
+    return client->kind == MOB_CLIENT_WORKER || client->read_local;
+}
+
+/* Tell one client: at once when it lives and dies with the node, else when the commit is there. */
+static void tell(struct node *node, uint32_t slot, uint32_t session, const struct ready_object *object)
+{
+    if (!node_client_is(node, slot, session))
+        return;
+    if (object->committed || sees_uncommitted(node->clients[slot])) {
+        node_notice_ready(node, slot, object);
+        return;
+    }
+    struct effect effect = ready_effect(object, slot, session);
+    lineage_log_effect(node->log, &effect);
+}
+
+static void tell_watchers(struct node *node, const struct ready_object *object)
+{
+    struct watch **at = bucket_of(node->watches, object->id);
+    while (*at) {
+        struct watch *watch = *at;
+        if (!mob_object_id_eq(watch->id, object->id)) {
+            at = &watch->next;
+            continue;
+        }
+        *at = watch->next;
+        node->watches->count--;
+        if (watch->is_request)
+            node_reply(node, watch->slot, watch->session, watch->request, object->status, NULL, 0);
+        else
+            tell(node, watch->slot, watch->session, object);
+        free(watch);
+    }
+}
+
+void node_object_ready(
+    struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session)
+{
+    mob_sched_object_ready(node->sched, object->id);
+    bool live = submitter != NODE_NOBODY && node_client_is(node, submitter, session);
+    if (live && sees_uncommitted(node->clients[submitter])) {
+        node_notice_ready(node, submitter, object);
+        live = false;
+    }
+    if (!object->committed) {
+        struct effect effect = ready_effect(object, live ? submitter : NODE_NOBODY, session);
+        lineage_log_effect(node->log, &effect);
+        node->commit_wanted |= live;
+    } else if (live) {
+        node_notice_ready(node, submitter, object);
+    }
+    if (node->watches->count > 0)
+        tell_watchers(node, object);
+    node_alias_ready(node, object);
+}
+
+static void effect_ready(struct node *node, const struct effect *effect)
+{
+    mob_store_object_committed(node->store, effect->ready.id, effect->remakeable);
+    if (effect->slot == NODE_NOBODY || !node_client_is(node, effect->slot, effect->session))
+        return;
+    struct ready_object object = {
+        .id = effect->ready.id,
+        .status = (enum mob_status)effect->status,
+        .type = (enum mob_value_type)effect->type,
+        .flags = effect->flags,
+        .size = effect->ready.size,
+        .small = effect->inline_bytes == UINT16_MAX ? NULL : effect->ready.small,
+    };
+    node_notice_ready(node, effect->slot, &object);
+}
+
+void node_run_effect(void *arg, const struct effect *effect)
+{
+    struct node *node = arg;
+    switch (effect->kind) {
+    case EFFECT_READY:
+        effect_ready(node, effect);
+        break;
+    case EFFECT_RING_ACK:
+        if (node_client_is(node, effect->slot, effect->session))
+            mob_store_ack(node->store, effect->slot, effect->position);
+        break;
+    case EFFECT_CALL:
+        effect->call.fn(effect->call.arg);
+        break;
+    default:
+        MOB_ASSERT(!"effect kind");
+    }
+}
+
+/* Drivers' ring space is theirs until the block that holds their records is acknowledged. */
+void node_before_block_close(void *arg)
+{
+    struct node *node = arg;
+    for (uint32_t slot = 0; slot < node->client_top; slot++) {
+        struct node_client *client = node->clients[slot];
+        if (!client || client->kind == MOB_CLIENT_WORKER)
+            continue;
+        uint64_t taken = mob_store_taken(node->store, slot);
+        if (taken == client->acked_queued)
+            continue;
+        client->acked_queued = taken;
+        struct effect effect = {.kind = EFFECT_RING_ACK, .slot = slot, .session = client->session};
+        effect.position = taken;
+        lineage_log_effect(node->log, &effect);
+    }
+}
+
+void node_watch(struct node *node, struct node_client *client, struct mob_object_id id)
+{
+    struct mob_object_info info;
+    if (mob_store_object_info(node->store, id, &info) && info.sealed) {
+        struct ready_object object = {
+            .id = id,
+            .status = info.type == MOB_TYPE_ERROR ? MOB_TASK_FAILED : MOB_OK,
+            .type = info.type,
+            .size = info.size,
+            .committed = info.committed,
+            .flags = info.committed ? MOB_READY_COMMITTED : 0,
+        };
+        tell(node, client->slot, client->session, &object);
+        return;
+    }
+    add_watch(node, client, id);
+    if (!node_task_find(node, id.task))
+        node_resolve(node, id);
+}

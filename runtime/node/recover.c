@@ -1,0 +1,199 @@
+/* What earlier incarnations of this node left: unfinished tasks run here, actors replay (GCS.md "Node logs
+ * and the cut"). Runs before the node listens, so nobody is served from half of the state.
+ */
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "gcs/client/client_sync.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+#include "runtime/node/replay.h"
+
+enum { RECOVER_SECONDS_MAX = 120 };
+
+/* A task of the cut. Hash table by id; a completion removes. */
+struct left_task {
+    struct left_task *next;
+    struct mob_task_id id;
+    bool finished, cancelled;
+    uint32_t attempt;
+    int64_t submitted_ns;
+    uint32_t tail_bytes;
+    struct mob_spec_head *spec; /* followed by its tail; NULL = only its completion was seen so far */
+};
+struct left_tasks {
+    struct left_task **buckets;
+    uint32_t mask, count;
+    struct mob_block_decoder *decoder;
+};
+
+static struct left_task *left_task(struct left_tasks *left, struct mob_task_id id)
+{
+    struct left_task **bucket = &left->buckets[mob_task_id_mix(id) & left->mask];
+    for (struct left_task *t = *bucket; t; t = t->next)
+        if (mob_task_id_eq(t->id, id))
+            return t;
+    struct left_task *t = calloc(1, sizeof *t);
+    MOB_ASSERT(t);
+    t->id = id;
+    t->next = *bucket;
+    *bucket = t;
+    left->count++;
+    return t;
+}
+
+static void note(struct left_tasks *left, const struct mob_entry *e)
+{
+    if (e->type == MOB_ENTRY_SPEC) {
+        struct left_task *t = left_task(left, e->spec.head.task);
+        if (t->spec)
+            return;
+        t->spec = malloc(sizeof *t->spec + e->spec.tail_bytes);
+        MOB_ASSERT(t->spec);
+        *t->spec = e->spec.head;
+        memcpy(t->spec + 1, e->spec.tail, e->spec.tail_bytes);
+        t->tail_bytes = e->spec.tail_bytes;
+        t->submitted_ns = e->submitted_ns;
+    } else if (e->type == MOB_ENTRY_COMPLETION) {
+        struct left_task *t = left_task(left, e->completion.head.task);
+        t->attempt = e->completion.head.attempt;
+        t->finished |= (e->completion.head.flags & MOB_COMPLETION_FINAL) != 0;
+        /* an attempt that ended in an application error is followed by the next generation */
+        if (t->spec && !t->finished && e->completion.head.status != MOB_WORKER_DIED)
+            t->spec->generation = e->completion.head.generation + 1;
+    } else if (e->type == MOB_ENTRY_CANCEL) {
+        left_task(left, e->cancel.task)->cancelled = true;
+    }
+}
+
+static void note_block(struct left_tasks *left, const struct mob_gcs_block_row *row)
+{
+    static struct mob_zone_map zone;
+    struct mob_block_header header;
+    struct mob_entry entry;
+    enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
+    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK)
+        note(left, &entry);
+    if (status != MOB_CLOSED)
+        MOB_LOG_ERROR(
+            "recover", "block_corrupt", "incarnation=%lu number=%lu", row->incarnation, row->number);
+}
+
+static enum mob_status read_unfinished(
+    struct node *node, struct left_tasks *left, uint64_t incarnation, int64_t deadline)
+{
+    uint64_t position = 0;
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        enum mob_status status =
+            mob_gcs_unfinished(node->gcs, incarnation, position, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK) {
+            mob_gcs_result_destroy(result);
+            return status == MOB_NOT_FOUND ? MOB_OK : status;
+        }
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->block_count; i++)
+            note_block(left, &answer->blocks[i]);
+        position = answer->next;
+        mob_gcs_result_destroy(result);
+    } while (position != 0);
+    return MOB_OK;
+}
+
+/* Earlier logs of this node are sealed (the supervisor did, or we do), then read. */
+static enum mob_status read_earlier(struct node *node, struct left_tasks *left, int64_t deadline)
+{
+    uint64_t after = 0;
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        enum mob_status status = mob_gcs_incarnations(node->gcs, after, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK) {
+            mob_gcs_result_destroy(result);
+            return status;
+        }
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->incarnation_count && status == MOB_OK; i++) {
+            const struct mob_gcs_incarnation *in = &answer->incarnations[i];
+            if (in->id == node->incarnation || strcmp(in->name, node->options.name) != 0)
+                continue;
+            uint64_t cut;
+            if (in->state == MOB_GCS_LIVE)
+                status = mob_gcs_log_seal_wait(node->gcs, in->id, deadline, &cut);
+            if (status == MOB_OK)
+                status = read_unfinished(node, left, in->id, deadline);
+        }
+        after = answer->next;
+        mob_gcs_result_destroy(result);
+        if (status != MOB_OK)
+            return status;
+    } while (after != 0);
+    return MOB_OK;
+}
+
+static bool run_again(struct node *node, struct left_task *t)
+{
+    struct mob_spec spec = {
+        .head = *t->spec, .tail = (const uint8_t *)(t->spec + 1), .tail_bytes = t->tail_bytes};
+    struct node_task *task;
+    spec.head.attempt = (t->attempt > 0 ? t->attempt : 1) + 1;
+    enum mob_status status = node_resubmit(node, &spec, t->submitted_ns, 0, &task);
+    if (status != MOB_OK) {
+        char id[MOB_ID_TEXT_MAX];
+        MOB_LOG_ERROR("recover", "task_left", "task=%s status=%s", mob_task_id_format(t->id, id),
+            mob_status_code(status));
+        return false;
+    }
+    node_enter(node, task);
+    struct mob_sched_task *live = mob_sched_find(node->sched, t->id);
+    if (t->cancelled && live)
+        mob_sched_cancel(node->sched, live, false, false, node->now_ns);
+    return true;
+}
+
+/* Calls of actors come back through their actor's replay, in order of position; everything else at once. */
+static void run_all_again(struct node *node, struct left_tasks *left, uint32_t *count_out)
+{
+    for (uint32_t i = 0; i <= left->mask; i++)
+        for (struct left_task *t = left->buckets[i]; t; t = t->next)
+            if (t->spec && !t->finished && t->spec->kind != MOB_KIND_ACTOR_CALL)
+                *count_out += run_again(node, t);
+}
+
+static void left_fini(struct left_tasks *left)
+{
+    for (uint32_t i = 0; left->buckets && i <= left->mask; i++)
+        while (left->buckets[i]) {
+            struct left_task *next = left->buckets[i]->next;
+            free(left->buckets[i]->spec);
+            free(left->buckets[i]);
+            left->buckets[i] = next;
+        }
+    free(left->buckets);
+    mob_block_decoder_destroy(left->decoder);
+}
+
+enum mob_status node_recover(struct node *node)
+{
+    int64_t started = mob_now(), deadline = mob_deadline_after(RECOVER_SECONDS_MAX * MOB_SEC);
+    struct left_tasks left = {.mask = (1u << 16) - 1};
+    uint32_t tasks = 0, actors = 0;
+    left.buckets = calloc((size_t)left.mask + 1, sizeof *left.buckets);
+    left.decoder = mob_block_decoder_create();
+    MOB_ASSERT(left.buckets && left.decoder);
+    enum mob_status status = read_earlier(node, &left, deadline);
+    if (status == MOB_OK) {
+        run_all_again(node, &left, &tasks);
+        actors = node_actors_restart_loaded(node);
+    }
+    left_fini(&left);
+    MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,
+        actors, (mob_now() - started) / MOB_MS);
+    return status;
+}

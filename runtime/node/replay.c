@@ -1,0 +1,171 @@
+#include "runtime/node/replay.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/directory.h"
+
+/* One edge, and what the lineage holds of its call. */
+struct replay_call {
+    uint64_t position;
+    struct mob_task_id task;
+    bool skipped, finished;
+    uint32_t attempt;
+    struct mob_spec_head *spec; /* followed by its tail */
+    uint32_t tail_bytes;
+    int64_t submitted_ns;
+};
+struct replay {
+    struct node *node;
+    struct mob_actor_id actor;
+    uint64_t from;
+    struct replay_call *calls;
+    uint32_t count, capacity;
+    uint32_t reads; /* groups being read */
+    enum mob_status status;
+};
+
+static void note_edge(struct replay *replay, const struct mob_entry_edge *edge, bool skip)
+{
+    if (!mob_actor_id_eq(edge->actor, replay->actor))
+        return;
+    for (uint32_t i = replay->count; i-- > 0;)
+        if (replay->calls[i].position == edge->position) {
+            replay->calls[i].skipped |= skip;
+            return;
+        } else if (replay->calls[i].position < edge->position) {
+            break; /* edges come in order of position */
+        }
+    if (replay->count == replay->capacity) {
+        replay->capacity = replay->capacity ? replay->capacity * 2 : 64;
+        replay->calls = realloc(replay->calls, replay->capacity * sizeof *replay->calls);
+        MOB_ASSERT(replay->calls);
+    }
+    replay->calls[replay->count++] =
+        (struct replay_call){.position = edge->position, .task = edge->task, .skipped = skip};
+}
+
+static void on_edge(void *arg, const struct mob_entry *e, const struct mob_block_header *block)
+{
+    (void)block;
+    if (e->type == MOB_ENTRY_EDGE || e->type == MOB_ENTRY_SKIP)
+        note_edge(arg, &e->edge, e->type == MOB_ENTRY_SKIP);
+}
+
+static int by_task(const void *a, const void *b)
+{
+    return memcmp(&((const struct replay_call *)a)->task, &((const struct replay_call *)b)->task,
+        sizeof(struct mob_task_id));
+}
+static int by_position(const void *a, const void *b)
+{
+    uint64_t x = ((const struct replay_call *)a)->position, y = ((const struct replay_call *)b)->position;
+    return x < y ? -1 : x > y;
+}
+
+static struct replay_call *find(struct replay *replay, struct mob_task_id task)
+{
+    struct replay_call key = {.task = task};
+    return bsearch(&key, replay->calls, replay->count, sizeof key, by_task);
+}
+
+static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob_block_header *block)
+{
+    struct replay *replay = arg;
+    (void)block;
+    if (e->type == MOB_ENTRY_SPEC) {
+        struct replay_call *call = find(replay, e->spec.head.task);
+        if (!call || call->spec)
+            return;
+        call->spec = malloc(sizeof *call->spec + e->spec.tail_bytes);
+        MOB_ASSERT(call->spec);
+        *call->spec = e->spec.head;
+        memcpy(call->spec + 1, e->spec.tail, e->spec.tail_bytes);
+        call->tail_bytes = e->spec.tail_bytes;
+        call->submitted_ns = e->submitted_ns;
+    } else if (e->type == MOB_ENTRY_COMPLETION && (e->completion.head.flags & MOB_COMPLETION_FINAL)) {
+        struct replay_call *call = find(replay, e->completion.head.task);
+        if (call) {
+            call->finished = true;
+            call->attempt = e->completion.head.attempt;
+        }
+    }
+}
+
+/* At its old position: a finished call as a replay that commits nothing, an unfinished one as itself. */
+static void queue_call(struct node *node, const struct replay_call *call)
+{
+    struct mob_spec spec = {
+        .head = *call->spec, .tail = (const uint8_t *)(call->spec + 1), .tail_bytes = call->tail_bytes};
+    struct node_task *task;
+    spec.head.attempt = call->attempt + 1;
+    uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0));
+    enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, &task);
+    if (status == MOB_EXISTS)
+        return; /* queued here all the time */
+    if (status != MOB_OK) {
+        MOB_LOG_ERROR(
+            "replay", "call_lost", "position=%lu status=%s", call->position, mob_status_code(status));
+        return;
+    }
+    node_task_extra(task)->position = call->position;
+    node_enter(node, task);
+}
+
+static void finish(struct replay *replay)
+{
+    struct node *node = replay->node;
+    uint64_t next = 0;
+    qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
+    for (uint32_t i = 0; i < replay->count; i++) {
+        struct replay_call *call = &replay->calls[i];
+        next = call->position + 1;
+        bool wanted = !call->skipped && (call->position >= replay->from || !call->finished);
+        if (replay->status == MOB_OK && wanted && call->spec)
+            queue_call(node, call);
+        free(call->spec);
+    }
+    MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu status=%s", replay->count, next,
+        mob_status_code(replay->status));
+    node_actor_replay_ready(node, replay->actor, next, replay->status);
+    free(replay->calls);
+    free(replay);
+}
+
+static void on_calls_read(void *arg, enum mob_status status)
+{
+    struct replay *replay = arg;
+    if (status != MOB_OK)
+        replay->status = status;
+    if (--replay->reads == 0)
+        finish(replay);
+}
+
+static void on_edges_read(void *arg, enum mob_status status)
+{
+    struct replay *replay = arg;
+    struct group_reader reader = {on_call_entry, on_calls_read, replay};
+    replay->status = status;
+    replay->reads = 1; /* ours */
+    qsort(replay->calls, replay->count, sizeof *replay->calls, by_task);
+    for (uint32_t i = 0; i < replay->count && status == MOB_OK; i++) {
+        struct mob_task_id task = replay->calls[i].task;
+        uint32_t group = task.index >> MOB_GROUP_SHIFT;
+        /* ids sort by bytes: neighbours of one group need not be adjacent, but most are */
+        if (i > 0 && mob_stream_eq(replay->calls[i - 1].task.stream, task.stream) &&
+            replay->calls[i - 1].task.index >> MOB_GROUP_SHIFT == group)
+            continue;
+        replay->reads++;
+        node_group_read(replay->node, task.stream, group, &reader);
+    }
+    on_calls_read(replay, status);
+}
+
+void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from)
+{
+    struct replay *replay = calloc(1, sizeof *replay);
+    MOB_ASSERT(replay);
+    *replay = (struct replay){.node = node, .actor = id, .from = from};
+    struct group_reader reader = {on_edge, on_edges_read, replay};
+    node_group_read(node, id.creation.stream, id.creation.index >> MOB_GROUP_SHIFT, &reader);
+}

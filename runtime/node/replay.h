@@ -1,0 +1,19 @@
+/* Replay of an actor from the lineage: its stateful edges in order of position (papers, 4.2.3; GCS.md
+ * "Actors"). */
+#ifndef MOB_RUNTIME_NODE_REPLAY_H
+#define MOB_RUNTIME_NODE_REPLAY_H
+
+#include "runtime/node/node.h"
+
+/* Reads the actor's edges and the specs of its calls, queues the finished ones at positions >= `from` as
+ * replays and the unfinished ones that are not queued here behind them, then calls node_actor_replay_ready.
+ */
+void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from);
+
+/* actors.c: the replays are queued; `next_position` is behind the last logged edge. */
+void node_actor_replay_ready(
+    struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status);
+/* actors.c: actors that an earlier incarnation of the node left. Returns how many. */
+uint32_t node_actors_restart_loaded(struct node *node);
+
+#endif

@@ -1,0 +1,395 @@
+/* Control requests of clients: rare, answered from the node's tables. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+
+enum { LIVE_TASKS_MAX = 1000, TEXT_MAX = 512 };
+
+struct request {
+    struct node *node;
+    struct node_client *client;
+    uint32_t number;
+    const uint8_t *payload;
+    uint32_t bytes;
+};
+
+static void reply(const struct request *r, enum mob_status status, const void *payload, uint32_t bytes)
+{
+    node_reply(r->node, r->client->slot, r->client->session, r->number, status, payload, bytes);
+}
+
+static void reply_json(const struct request *r, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    reply(r, MOB_OK, text, (uint32_t)strlen(text));
+    free(text);
+    json_decref(value);
+}
+
+static void reply_text(const struct request *r, char *text, enum mob_status if_null)
+{
+    if (text)
+        reply(r, MOB_OK, text, (uint32_t)strlen(text));
+    else
+        reply(r, if_null, NULL, 0);
+    free(text);
+}
+
+static bool payload_text(const struct request *r, char out[TEXT_MAX])
+{
+    if (r->bytes >= TEXT_MAX)
+        return false;
+    memcpy(out, r->payload, r->bytes);
+    out[r->bytes] = '\0';
+    return true;
+}
+
+static bool payload_task(const struct request *r, struct mob_task_id *out)
+{
+    if (r->bytes < sizeof *out)
+        return false;
+    memcpy(out, r->payload, sizeof *out);
+    return true;
+}
+
+static void function_request(const struct request *r)
+{
+    char name[TEXT_MAX];
+    struct node_function *f = payload_text(r, name) ? node_function_by_name(r->node, name) : NULL;
+    if (!f) {
+        reply(r, MOB_NOT_FOUND, NULL, 0);
+        return;
+    }
+    uint32_t signature = (uint32_t)strlen(f->signature);
+    struct mob_function_info info = {f->id, f->module, f->kind, f->method_count, signature};
+    uint8_t *out = malloc(sizeof info + signature);
+    MOB_ASSERT(out);
+    memcpy(out, &info, sizeof info);
+    memcpy(out + sizeof info, f->signature, signature);
+    reply(r, MOB_OK, out, (uint32_t)sizeof info + signature);
+    free(out);
+}
+
+/* ---- flush: the reply waits for the commit of all that came before ---- */
+
+struct flush {
+    struct node *node;
+    uint32_t slot, session, request;
+};
+
+static void flushed(void *arg)
+{
+    struct flush *flush = arg;
+    node_reply(flush->node, flush->slot, flush->session, flush->request, MOB_OK, NULL, 0);
+    free(flush);
+}
+
+static void flush_request(const struct request *r)
+{
+    struct flush *flush = malloc(sizeof *flush);
+    MOB_ASSERT(flush);
+    *flush = (struct flush){r->node, r->client->slot, r->client->session, r->number};
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = flushed;
+    effect.call.arg = flush;
+    r->node->commit_wanted = true;
+    lineage_log_effect(r->node->log, &effect);
+}
+
+/* ---- why, task, live tasks ---- */
+
+static json_t *why_json(struct node *node, const struct node_task *task)
+{
+    struct mob_why why;
+    char id[MOB_ID_TEXT_MAX];
+    mob_sched_why(node->sched, &task->sched, &why);
+    json_t *out = json_pack("{s:s,s:s,s:b}", "task", mob_task_id_format(task->sched.id, id), "reason",
+        mob_why_text(why.reason), "stopping", (int)why.stopping);
+    if (why.reason == MOB_WHY_INPUTS) {
+        json_t *inputs = json_array();
+        for (uint32_t i = 0; i < why.input_count && i < MOB_SCHED_WHY_INPUTS; i++)
+            json_array_append_new(inputs, json_string(mob_object_id_format(why.inputs[i], id)));
+        json_object_set_new(out, "inputs", inputs);
+        json_object_set_new(out, "input_count", json_integer(why.input_count));
+    } else if (why.reason == MOB_WHY_RESOURCES || why.reason == MOB_WHY_UNSATISFIABLE) {
+        const char *name = mob_sched_resource_name(node->sched, why.resource);
+        json_object_set_new(out, "resource", json_string(name ? name : "?"));
+        json_object_set_new(out, "needed", json_real((double)why.needed / MOB_SCHED_UNIT));
+        json_object_set_new(out, "free", json_real((double)why.free / MOB_SCHED_UNIT));
+        json_object_set_new(out, "total", json_real((double)why.total / MOB_SCHED_UNIT));
+    } else if (why.reason == MOB_WHY_DELAYED) {
+        json_object_set_new(
+            out, "until_us", json_integer((mob_wall_now() + why.until - node->now_ns) / 1000));
+    } else if (why.reason == MOB_WHY_QUEUED || why.reason == MOB_WHY_ACTOR_ORDER ||
+        why.reason == MOB_WHY_BATCH) {
+        json_object_set_new(out, "ahead", json_integer(why.ahead));
+    }
+    if (why.reason == MOB_WHY_RUNNING || why.reason == MOB_WHY_BLOCKED || why.reason == MOB_WHY_BATCH) {
+        json_object_set_new(out, "worker", json_integer(why.worker));
+        json_object_set_new(out, "since_us", json_integer((node->now_ns - why.since) / 1000));
+    }
+    return out;
+}
+
+static const char *state_text(const struct node_task *task)
+{
+    static const char *const texts[] = {"new", "waiting", "delayed", "ready", "running", "blocked", "done"};
+    return texts[task->sched.state];
+}
+
+static json_t *task_json(struct node *node, const struct node_task *task)
+{
+    char id[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
+    const struct mob_spec_head *head = &task->template->head;
+    struct node_function *f = task->template->function;
+    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:I}", "id", mob_task_id_format(task->sched.id, id),
+        "state", state_text(task), "function", f ? f->name : "", "parent",
+        mob_task_id_format(head->parent, parent), "job", mob_job_id_format(head->job, job), "attempt",
+        (int)node_task_attempt(task), "method", head->kind == MOB_KIND_ACTOR_CALL ? (int)head->method : -1,
+        "submitted_us", (json_int_t)((mob_wall_now() + task->submitted_ns - node->now_ns) / 1000));
+    if (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) {
+        struct node_worker *worker = node_worker_at(node, task->sched.worker);
+        json_object_set_new(out, "worker", json_integer(task->sched.worker));
+        json_object_set_new(out, "pid", json_integer(worker ? worker->pid : 0));
+    }
+    return out;
+}
+
+static void task_request(const struct request *r, bool why)
+{
+    struct mob_task_id id;
+    struct node_task *task = payload_task(r, &id) ? node_task_find(r->node, id) : NULL;
+    if (!task)
+        reply(r, MOB_NOT_FOUND, NULL, 0);
+    else
+        reply_json(r, why ? why_json(r->node, task) : task_json(r->node, task));
+}
+
+static void live_tasks(const struct request *r)
+{
+    json_t *items = json_array();
+    uint32_t at = 0, taken = 0;
+    struct mob_sched_task *task;
+    while ((task = mob_sched_each(r->node->sched, &at)) && taken < LIVE_TASKS_MAX) {
+        json_array_append_new(items, task_json(r->node, (struct node_task *)task));
+        if (++taken >= 200) /* a reply is one record: 200 x about 400 bytes */
+            break;
+    }
+    reply_json(r, items);
+}
+
+/* ---- node state ---- */
+
+static json_t *resources_json(struct node *node)
+{
+    json_t *out = json_object();
+    const char *name;
+    for (uint16_t kind = 0; (name = mob_sched_resource_name(node->sched, kind)); kind++) {
+        int64_t total, free_now;
+        mob_sched_resource_get(node->sched, kind, &total, &free_now);
+        if (total == 0)
+            continue;
+        json_object_set_new(out, name,
+            json_pack("{s:f,s:f}", "total", (double)total / MOB_SCHED_UNIT, "free",
+                (double)free_now / MOB_SCHED_UNIT));
+    }
+    return out;
+}
+
+static json_t *store_json(struct node *node)
+{
+    struct mob_store_stats s;
+    mob_store_stats(node->store, &s);
+    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "segment_bytes",
+        (json_int_t)s.segment_bytes, "warm_bytes", (json_int_t)s.warm_bytes, "used_bytes",
+        (json_int_t)s.arena_used_bytes, "free_bytes", (json_int_t)s.arena_free_bytes, "objects",
+        (json_int_t)s.objects, "entries", (json_int_t)s.object_entries, "spilled_objects",
+        (json_int_t)s.spilled_objects, "spilled_bytes", (json_int_t)s.spilled_bytes, "evictions",
+        (json_int_t)s.evictions, "restores", (json_int_t)s.restores, "clients", (int)s.clients);
+}
+
+static void stats_request(const struct request *r)
+{
+    struct node *node = r->node;
+    struct lineage_log_stats log;
+    struct mob_sched_stats s;
+    struct mob_gcs_position gcs;
+    lineage_log_stats(node->log, &log);
+    mob_sched_stats(node->sched, &s);
+    mob_gcs_position(node->gcs, &gcs);
+    json_t *out = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", node->options.name,
+        "incarnation", (json_int_t)node->incarnation, "passes", (json_int_t)node->passes, "submitted",
+        (json_int_t)node->submitted, "finished", (json_int_t)node->finished, "failed",
+        (json_int_t)node->failed, "retried", (json_int_t)node->retried, "duplicates",
+        (json_int_t)node->duplicates, "resources", resources_json(node), "store", store_json(node));
+    json_object_set_new(out, "queue",
+        json_pack("{s:i,s:i,s:i,s:i,s:i,s:i}", "tasks", (int)s.tasks, "waiting",
+            (int)s.by_state[MOB_SCHED_WAITING], "ready", (int)s.by_state[MOB_SCHED_READY], "running",
+            (int)s.by_state[MOB_SCHED_DISPATCHED], "blocked", (int)s.by_state[MOB_SCHED_BLOCKED], "delayed",
+            (int)s.by_state[MOB_SCHED_DELAYED]));
+    json_object_set_new(out, "workers",
+        json_pack("{s:i,s:i,s:i,s:i,s:i}", "all", (int)s.workers, "idle", (int)s.idle, "busy", (int)s.busy,
+            "blocked", (int)s.blocked, "actors", (int)s.actors));
+    json_object_set_new(out, "log",
+        json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "entries", (json_int_t)log.entries, "blocks",
+            (json_int_t)log.blocks, "bytes", (json_int_t)log.bytes, "acked", (json_int_t)log.acked, "durable",
+            (json_int_t)log.durable, "in_flight", (json_int_t)log.in_flight));
+    json_object_set_new(out, "gcs",
+        json_pack("{s:b,s:b,s:I,s:I,s:I}", "connected", (int)mob_gcs_connected(node->gcs), "pressure",
+            (int)gcs.pressure, "memory_bytes", (json_int_t)gcs.memory_bytes, "soft_bytes",
+            (json_int_t)gcs.memory_soft_bytes, "hard_bytes", (json_int_t)gcs.memory_hard_bytes));
+    reply_json(r, out);
+}
+
+/* JSON {"op": "open"|"end"|"list"|"get"|"functions"|"actors", ...} */
+static void job_request(const struct request *r)
+{
+    json_t *in = json_loadb((const char *)r->payload, r->bytes, JSON_REJECT_DUPLICATES, NULL);
+    const char *op = "list", *name = "", *id_text = "", *ns = "default";
+    struct mob_job_id id;
+    struct node_job *job = NULL;
+    if (in)
+        (void)json_unpack(
+            in, "{s?s,s?s,s?s,s?s}", "op", &op, "name", &name, "id", &id_text, "namespace", &ns);
+    if (mob_job_id_parse(id_text, &id) == MOB_OK)
+        job = node_job_by_id(r->node, id);
+    if (strcmp(op, "open") == 0) {
+        job = node_job_open(r->node, ns, name, mob_root_id_random(), false, true);
+        char text[MOB_ID_TEXT_MAX], root[MOB_ID_TEXT_MAX];
+        if (job)
+            reply_json(r,
+                json_pack("{s:s,s:s,s:s}", "id", mob_job_id_format(job->id, text), "root",
+                    mob_task_id_format(job->root, root), "name", job->name));
+        else
+            reply(r, MOB_QUEUE_FULL, NULL, 0);
+    } else if (strcmp(op, "end") == 0) {
+        if (job)
+            node_job_end(r->node, job, true);
+        reply(r, job ? MOB_OK : MOB_NOT_FOUND, "{}", 2);
+    } else if (strcmp(op, "functions") == 0) {
+        reply_text(r, node_functions_json(r->node), MOB_INTERNAL);
+    } else if (strcmp(op, "actors") == 0) {
+        reply_text(r, node_actors_json(r->node, job), MOB_INTERNAL);
+    } else {
+        reply_text(r, node_jobs_json(r->node), MOB_INTERNAL);
+    }
+    json_decref(in);
+}
+
+static void name_request(const struct request *r)
+{
+    char name[TEXT_MAX];
+    struct mob_actor_id id;
+    const char *ns = r->client->job ? r->client->job->ns : "default";
+    if (payload_text(r, name) && node_actor_by_name(r->node, ns, name, &id))
+        reply(r, MOB_OK, &id, sizeof id);
+    else
+        reply(r, MOB_NOT_FOUND, NULL, 0);
+}
+
+static void actor_request(const struct request *r, bool kill)
+{
+    struct mob_actor_id id;
+    uint32_t no_restart = 1;
+    if (!payload_task(r, &id.creation)) {
+        reply(r, MOB_INVALID, NULL, 0);
+        return;
+    }
+    if (!kill) {
+        reply_text(r, node_actor_json(r->node, id), MOB_NOT_FOUND);
+        return;
+    }
+    if (r->bytes >= sizeof id + sizeof no_restart)
+        memcpy(&no_restart, r->payload + sizeof id, sizeof no_restart);
+    reply(r, node_actor_kill(r->node, id, no_restart != 0), "{}", 2);
+}
+
+static void space_request(const struct request *r)
+{
+    uint64_t bytes = 0, free_now = 0;
+    memcpy(&bytes, r->payload, r->bytes < sizeof bytes ? r->bytes : sizeof bytes);
+    enum mob_status status = mob_store_make_room(r->node->store, bytes, &free_now);
+    reply(r, status, &free_now, sizeof free_now);
+}
+
+static void object_request(const struct request *r, bool fetch)
+{
+    struct mob_object_id id;
+    if (r->bytes < sizeof id) {
+        reply(r, MOB_INVALID, NULL, 0);
+        return;
+    }
+    memcpy(&id, r->payload, sizeof id);
+    if (fetch)
+        node_fetch(r->node, r->client, r->number, id);
+    else
+        reply(r, mob_store_object_delete(r->node->store, id), NULL, 0);
+}
+
+void node_request(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_request head;
+    if (bytes < sizeof head) {
+        node_client_damaged(node, client);
+        return;
+    }
+    memcpy(&head, body, sizeof head);
+    if (head.payload_bytes > bytes - sizeof head) {
+        node_client_damaged(node, client);
+        return;
+    }
+    struct request r = {node, client, head.request, body + sizeof head, head.payload_bytes};
+    switch ((enum mob_request_op)head.op) {
+    case MOB_REQ_FUNCTION:
+        function_request(&r);
+        return;
+    case MOB_REQ_DEPLOY:
+        node_deploy(node, client, head.request, r.payload, r.bytes);
+        return;
+    case MOB_REQ_FLUSH:
+        flush_request(&r);
+        return;
+    case MOB_REQ_NAME:
+        name_request(&r);
+        return;
+    case MOB_REQ_ACTOR_KILL:
+        actor_request(&r, true);
+        return;
+    case MOB_REQ_ACTOR_STATE:
+        actor_request(&r, false);
+        return;
+    case MOB_REQ_WHY:
+        task_request(&r, true);
+        return;
+    case MOB_REQ_TASK:
+        task_request(&r, false);
+        return;
+    case MOB_REQ_STATS:
+        stats_request(&r);
+        return;
+    case MOB_REQ_JOB:
+        job_request(&r);
+        return;
+    case MOB_REQ_SPACE:
+        space_request(&r);
+        return;
+    case MOB_REQ_FETCH:
+        object_request(&r, true);
+        return;
+    case MOB_REQ_DELETE:
+        object_request(&r, false);
+        return;
+    case MOB_REQ_LOGS:
+        node_logs(node, client, head.request, r.payload, r.bytes);
+        return;
+    case MOB_REQ_LIVE_TASKS:
+        live_tasks(&r);
+        return;
+    }
+    reply(&r, MOB_INVALID, NULL, 0);
+}

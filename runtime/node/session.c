@@ -1,0 +1,284 @@
+/* Sessions of drivers and the gateway: the unix socket, the handshake, and their end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/loop_tag.h"
+#include "runtime/node/node.h"
+
+enum { LISTEN_BACKLOG = 128, JOB_GRACE_NS_SECONDS = 600 };
+
+enum mob_status node_listen(struct node *node)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int n = snprintf(
+        address.sun_path, sizeof address.sun_path, "%s/" MOB_NODE_SOCKET_NAME, node->options.directory);
+    if (n < 0 || (size_t)n >= sizeof address.sun_path) {
+        MOB_LOG_ERROR("node", "listen_failed", "why=\"path too long for a unix socket\" directory=%s",
+            node->options.directory);
+        return MOB_INVALID;
+    }
+    unlink(address.sun_path);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return MOB_IO;
+    mode_t before = umask(0177); /* 0600 from the first moment */
+    int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
+    umask(before);
+    if (bound != 0 || listen(fd, LISTEN_BACKLOG) != 0) {
+        MOB_LOG_ERROR("node", "listen_failed", "path=%s errno=%d", address.sun_path, errno);
+        close(fd);
+        return MOB_IO;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(LOOP_LISTEN, 0)};
+    epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    node->listen_fd = fd;
+    return MOB_OK;
+}
+
+/* A connection that has not said hello yet is known by its descriptor only. */
+void node_accept(struct node *node)
+{
+    for (;;) {
+        int fd = accept4(node->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0)
+            return;
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(LOOP_HELLO, (uint32_t)fd)};
+        epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event);
+    }
+}
+
+static bool text_ends(const char *text, size_t capacity)
+{
+    return memchr(text, 0, capacity) != NULL;
+}
+
+static enum mob_status check_hello(const struct mob_session_hello *hello, ssize_t bytes, char detail[256])
+{
+    if (bytes < 8 || hello->magic != MOB_SESSION_MAGIC) {
+        snprintf(detail, 256, "not a Mobula client");
+        return MOB_INVALID;
+    }
+    if (hello->version != MOB_SESSION_VERSION) {
+        snprintf(detail, 256, "session version %u, this node speaks %u: use the library of this installation",
+            hello->version, MOB_SESSION_VERSION);
+        return MOB_VERSION;
+    }
+    if (bytes != sizeof *hello || !text_ends(hello->ns, sizeof hello->ns) ||
+        !text_ends(hello->job_name, sizeof hello->job_name) ||
+        !text_ends(hello->idempotency_key, sizeof hello->idempotency_key) ||
+        (hello->kind != MOB_CLIENT_DRIVER && hello->kind != MOB_CLIENT_GATEWAY)) {
+        snprintf(detail, 256, "malformed hello");
+        return MOB_INVALID;
+    }
+    return MOB_OK;
+}
+
+static void send_welcome(int fd, const struct mob_session_welcome *welcome, const int *fds, int fd_count)
+{
+    struct iovec piece = {(void *)(uintptr_t)welcome, sizeof *welcome};
+    union {
+        struct cmsghdr align;
+        char bytes[CMSG_SPACE(2 * sizeof(int))];
+    } control;
+    struct msghdr message = {.msg_iov = &piece, .msg_iovlen = 1};
+    if (fd_count > 0) {
+        memset(&control, 0, sizeof control);
+        message.msg_control = control.bytes;
+        message.msg_controllen = CMSG_SPACE((size_t)fd_count * sizeof(int));
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN((size_t)fd_count * sizeof(int));
+        memcpy(CMSG_DATA(head), fds, (size_t)fd_count * sizeof(int));
+    }
+    if (sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof *welcome)
+        MOB_LOG_WARN("session", "welcome_failed", "fd=%d errno=%d", fd, errno);
+}
+
+static void refuse(struct node *node, int fd, enum mob_status status, const char *detail)
+{
+    struct mob_session_welcome welcome = {
+        .magic = MOB_SESSION_MAGIC, .version = MOB_SESSION_VERSION, .status = (uint16_t)status};
+    snprintf(welcome.detail, sizeof welcome.detail, "%s", detail);
+    send_welcome(fd, &welcome, NULL, 0);
+    epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+    close(fd);
+    MOB_LOG_WARN("session", "refused", "status=%s why=\"%s\"", mob_status_code(status), detail);
+}
+
+static struct node_job *standing_job(struct node *node, const char *ns)
+{
+    for (struct node_job *job = node->jobs; job; job = job->next)
+        if (job->standing && job->state != JOB_ENDED && strcmp(job->ns, ns) == 0)
+            return job;
+    return node_job_open(node, ns, "standing", mob_root_id_random(), true, true);
+}
+
+/* The job that this session works in: a resumed one, the namespace's standing one, a keyed one, or a new one.
+ */
+static struct node_job *job_of(struct node *node, const struct mob_session_hello *hello, bool *known_out)
+{
+    const char *ns = hello->ns[0] ? hello->ns : "default";
+    struct mob_task_id root = hello->resume_root;
+    if (hello->flags & MOB_SESSION_STANDING_JOB)
+        return standing_job(node, ns);
+    if (mob_task_id_is_zero(root))
+        root = hello->idempotency_key[0]
+            ? mob_root_id_keyed(node->secret, ns, "local", hello->idempotency_key)
+            : mob_root_id_random();
+    struct node_job *job = node_job_by_id(node, (struct mob_job_id){root.stream});
+    if (job && strcmp(job->ns, ns) == 0) {
+        job->state = JOB_RUNNING;
+        *known_out = true; /* its driver submits the same ids again: what is known is found, not run twice */
+        return job;
+    }
+    *known_out = hello->resume_incarnation != 0;
+    return node_job_open(node, ns, hello->job_name, root, false, (hello->flags & MOB_SESSION_DETACHED) != 0);
+}
+
+static void welcome_client(struct node *node, int fd, const struct mob_session_hello *hello)
+{
+    if (node->stopping || !node->ready) {
+        refuse(node, fd, MOB_UNAVAILABLE, node->stopping ? "the node is stopping" : "the node is starting");
+        return;
+    }
+    bool known = false;
+    struct node_job *job = job_of(node, hello, &known);
+    struct mob_client_options options = {.kind = (enum mob_client_kind)hello->kind};
+    uint32_t slot;
+    enum mob_status status = job ? mob_store_client_open(node->store, &options, &slot) : MOB_NO_MEMORY;
+    if (status != MOB_OK) {
+        refuse(node, fd, status, "no room for another client in the segment");
+        return;
+    }
+    struct node_client *client = node_client_add(node, slot, (enum mob_client_kind)hello->kind);
+    client->fd = fd;
+    client->pid = (pid_t)hello->pid;
+    client->flags = hello->flags;
+    client->read_local = (hello->flags & MOB_SESSION_READ_LOCAL) != 0;
+    client->job = job;
+    client->root = job->root;
+    client->look_up = known;
+    job->sessions++;
+    struct mob_session_welcome welcome = {
+        .magic = MOB_SESSION_MAGIC,
+        .version = MOB_SESSION_VERSION,
+        .status = MOB_OK,
+        .slot = slot,
+        .incarnation = node->incarnation,
+        .cluster = node->cluster,
+        .job = job->id,
+        .root = job->root,
+        .next_child = job->standing ? job->next_child : 0,
+    };
+    if (job->standing) {
+        /* several sessions share a standing job: each gets a stream of its own, as parallel submitters do */
+        welcome.root = mob_task_id_is_zero(hello->resume_root) ? mob_root_id_random() : hello->resume_root;
+        client->look_up = !mob_task_id_is_zero(hello->resume_root);
+        welcome.next_child = 0;
+        client->root = welcome.root;
+    }
+    int fds[2] = {mob_store_memfd(node->store), mob_store_eventfd(node->store)};
+    struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = loop_tag(LOOP_SESSION, slot)};
+    epoll_ctl(node->epoll_fd, EPOLL_CTL_MOD, fd, &event);
+    send_welcome(fd, &welcome, fds, 2);
+    MOB_LOG_INFO("session", "opened", "slot=%u pid=%u kind=%u ns=%s job=%s", slot, hello->pid, hello->kind,
+        job->ns, job->name);
+}
+
+void node_hello(struct node *node, int fd)
+{
+    struct mob_session_hello hello = {0};
+    char detail[256] = "";
+    ssize_t bytes = recv(fd, &hello, sizeof hello, MSG_DONTWAIT);
+    if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    if (bytes <= 0) {
+        epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+        close(fd);
+        return;
+    }
+    enum mob_status status = check_hello(&hello, bytes, detail);
+    if (status != MOB_OK)
+        refuse(node, fd, status, detail);
+    else
+        welcome_client(node, fd, &hello);
+}
+
+void node_session_readable(struct node *node, struct node_client *client)
+{
+    char byte;
+    ssize_t n = recv(client->fd, &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    client->closing = true;
+    node->closing_clients++;
+}
+
+struct node_client *node_client_add(struct node *node, uint32_t slot, enum mob_client_kind kind)
+{
+    struct node_client *client = calloc(1, sizeof *client);
+    MOB_ASSERT(client && slot <= MOB_STORE_CLIENTS_MAX && !node->clients[slot]);
+    client->slot = slot;
+    client->session = ++node->sessions_given;
+    client->kind = (uint16_t)kind;
+    client->fd = -1;
+    node->clients[slot] = client;
+    if (slot >= node->client_top)
+        node->client_top = slot + 1;
+    return client;
+}
+
+struct node_client *node_client_at(struct node *node, uint32_t slot)
+{
+    return slot <= MOB_STORE_CLIENTS_MAX ? node->clients[slot] : NULL;
+}
+
+bool node_client_is(struct node *node, uint32_t slot, uint32_t session)
+{
+    struct node_client *client = node_client_at(node, slot);
+    return client && client->session == session;
+}
+
+void node_client_end(struct node *node, struct node_client *client, const char *why)
+{
+    struct node_job *job = client->job;
+    MOB_LOG_INFO("session", "ended", "slot=%u pid=%d why=\"%s\"", client->slot, client->pid, why);
+    if (client->fd >= 0) {
+        epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
+        close(client->fd);
+    }
+    node_unwatch_client(node, client);
+    mob_store_client_close(node->store, client->slot);
+    if (client->template)
+        node_template_drop(node, client->template);
+    if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
+        !job->detached && job->state == JOB_RUNNING && !node->stopping) {
+        job->state = JOB_GRACE;
+        job->grace_until_ns = node->now_ns + JOB_GRACE_NS_SECONDS * MOB_SEC;
+    }
+    node->clients[client->slot] = NULL;
+    free(client);
+}
+
+/* Sessions whose sockets ended: what their rings still hold was taken by the pass before this is called. */
+void node_sessions_close(struct node *node)
+{
+    if (node->closing_clients == 0)
+        return;
+    for (uint32_t slot = 0; slot < node->client_top; slot++) {
+        struct node_client *client = node->clients[slot];
+        if (client && client->closing)
+            node_client_end(node, client, "its process closed the session");
+    }
+    node->closing_clients = 0;
+}

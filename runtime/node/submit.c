@@ -1,0 +1,307 @@
+/* A spec enters the node: logged, checked, given to the local scheduler. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+
+enum { MISSING_ON_STACK = 64, ARGS_MAX = 1 << 20 };
+
+/* What the arguments need. `missing` may be allocated; free with missing_fini. */
+struct inputs {
+    struct mob_object_id on_stack[MISSING_ON_STACK];
+    struct mob_object_id *missing;
+    uint32_t count, capacity;
+};
+
+static void inputs_fini(struct inputs *in)
+{
+    if (in->missing != in->on_stack)
+        free(in->missing);
+}
+
+static void add_missing(struct inputs *in, struct mob_object_id id)
+{
+    if (in->count == in->capacity) {
+        uint32_t capacity = in->capacity * 4;
+        struct mob_object_id *bigger = malloc(capacity * sizeof *bigger);
+        MOB_ASSERT(bigger);
+        memcpy(bigger, in->missing, in->count * sizeof *bigger);
+        inputs_fini(in);
+        in->missing = bigger;
+        in->capacity = capacity;
+    }
+    in->missing[in->count++] = id;
+}
+
+static void need(struct node *node, struct inputs *in, struct mob_object_id id)
+{
+    struct mob_object_info info;
+    /* an error is ready too: the worker that opens it fails the task with the chain of causes */
+    if (!mob_store_object_info(node->store, id, &info) || !info.sealed)
+        add_missing(in, id);
+}
+
+/* Arguments that continue in pages: the pages are objects of the submitter, put before the spec. */
+static void need_paged(
+    struct node *node, struct inputs *in, struct mob_task_id task, const struct mob_ext_view *ext)
+{
+    uint32_t pages = 0;
+    memcpy(&pages, ext->payload, ext->payload_bytes >= 4 ? 4 : 0);
+    for (uint32_t p = 0; p < pages && p < MOB_ARG_PAGES_MAX; p++) {
+        struct mob_object_id id = mob_object_of(task, MOB_SLOT_ARG_PAGE | p);
+        enum mob_value_type type;
+        const uint8_t *bytes;
+        uint64_t size;
+        struct mob_value_view value;
+        if (mob_store_object_bytes(node->store, id, true, &type, &bytes, &size) != MOB_OK ||
+            mob_value_open(bytes, size, &value) != MOB_OK) {
+            add_missing(in, id);
+            continue;
+        }
+        uint64_t at = 0;
+        while (at + 8 <= value.payload_bytes) { /* whole args: kind, type, zero, payload_bytes, payload */
+            const uint8_t *arg = value.payload + at;
+            uint32_t bytes_in;
+            memcpy(&bytes_in, arg + 4, 4);
+            uint64_t step = 8 + mob_round_up(bytes_in, 8);
+            if (step > value.payload_bytes - at)
+                break;
+            if (arg[0] == 1 && bytes_in == sizeof(struct mob_object_id)) {
+                struct mob_object_id ref;
+                memcpy(&ref, arg + 8, sizeof ref);
+                need(node, in, ref);
+            }
+            at += step;
+        }
+    }
+}
+
+static void collect_inputs(struct node *node, struct mob_task_id task, const uint8_t *tail, struct inputs *in)
+{
+    struct mob_arg_view arg;
+    struct mob_ext_view ext;
+    in->missing = in->on_stack;
+    in->capacity = MISSING_ON_STACK;
+    in->count = 0;
+    struct mob_tail_iter it = mob_spec_args(tail);
+    while (mob_tail_next_arg(&it, &arg))
+        if (arg.is_ref)
+            need(node, in, arg.ref);
+    while (mob_tail_next_ext(&it, &ext))
+        if (ext.tag == MOB_EXT_ARG_PAGES)
+            need_paged(node, in, task, &ext);
+}
+
+static int64_t to_monotonic(int64_t wall_ns)
+{
+    if (wall_ns == 0)
+        return 0;
+    int64_t at = wall_ns - mob_wall_now() + mob_now();
+    return at > 0 ? at : 1;
+}
+
+static void fill_timing(struct mob_sched_submit *in, const struct mob_spec_head *head, const uint8_t *tail)
+{
+    struct mob_ext_view ext;
+    in->not_before = to_monotonic(head->not_before_wall_ns);
+    in->deadline = to_monotonic(head->deadline_wall_ns);
+    if (mob_spec_find_ext(tail, MOB_EXT_BACKOFF, &ext) && ext.payload_bytes >= 16) {
+        memcpy(&in->backoff_initial_ns, ext.payload, 8);
+        memcpy(&in->backoff_max_ns, ext.payload + 8, 8);
+    }
+}
+
+/* Give a task that has its record to the scheduler. */
+static enum mob_status schedule(struct node *node, struct node_task *task, const struct inputs *inputs)
+{
+    struct node_template *template = task->template;
+    const struct mob_spec_head *head = &template->head;
+    uint32_t tail_bytes;
+    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct mob_sched_submit in = {
+        .id = task->sched.id,
+        .parent = mob_sched_find(node->sched, head->parent),
+        .missing = inputs->missing,
+        .missing_count = inputs->count,
+        .job = template->job->sched_job,
+        .class_id = template->sched_class,
+        .function = template->sched_function,
+        .priority = head->priority,
+        .max_retries = head->kind == MOB_KIND_ACTOR_CREATE ? 0 : head->max_retries,
+    };
+    if (head->flags & MOB_SPEC_RETRY_ON_ERROR)
+        in.flags |= MOB_SCHED_RETRY_ON_ERROR;
+    if (task->flags & TASK_ACTOR_CREATE)
+        in.flags |= MOB_SCHED_ACTOR_CREATE;
+    if (task->flags & TASK_ACTOR_CALL) {
+        in.actor = node_actor_number(node, head->actor);
+        in.flags |= task->flags & TASK_REMAKE ? MOB_SCHED_REPLAY : 0;
+    }
+    if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > TASK_TAIL_INLINE)
+        fill_timing(&in, head, tail);
+    enum mob_status status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
+    if (status != MOB_OK)
+        return status;
+    if (inputs->count == 0)
+        task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+    for (uint32_t i = 0; i < inputs->count; i++)
+        if (!mob_sched_find(node->sched, inputs->missing[i].task))
+            node_resolve(node, inputs->missing[i]);
+    return MOB_OK;
+}
+
+/* A known id that comes again: the same spec is a replay or a resend, another one is an error of its
+ * submitter. */
+static void submitted_again(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    const uint8_t *tail, uint32_t tail_bytes)
+{
+    struct node_task *known = node_task_find(node, head->task);
+    struct mob_spec_head known_head;
+    uint32_t known_bytes;
+    node->duplicates++;
+    if (!known)
+        return;
+    const uint8_t *known_tail = node_task_tail(known, &known_bytes);
+    node_task_head(known, &known_head);
+    known_head.caller_seq = head->caller_seq;
+    known_head.generation = head->generation;
+    struct mob_hash128 a = mob_spec_digest(&known_head, known_tail, known_bytes);
+    struct mob_hash128 b = mob_spec_digest(head, tail, tail_bytes);
+    if (mob_hash128_eq(a, b)) {
+        known->submitter = (uint16_t)client->slot; /* it waits for the result now */
+        known->submitter_session = client->session;
+        return;
+    }
+    char id[MOB_ID_TEXT_MAX];
+    MOB_LOG_WARN("submit", "replay_diverged", "task=%s", mob_task_id_format(head->task, id));
+    struct ready_object object = {.id = mob_object_of(head->task, 0),
+        .status = MOB_REPLAY_DIVERGED,
+        .type = MOB_TYPE_ERROR,
+        .committed = true};
+    node_notice_ready(node, client->slot, &object);
+}
+
+/* Fails before it ran: with its error in the store, the log, and whoever waits. */
+static void refuse(struct node *node, struct node_task *task, enum mob_status status, const char *message)
+{
+    node_task_fail(node, task, status, message, NULL, 0, 0, NULL);
+}
+
+static const char *why_refused(enum mob_status status)
+{
+    switch ((int)status) {
+    case MOB_QUEUE_FULL:
+        return "too many tasks are queued on this node";
+    case MOB_UNSATISFIABLE:
+        return "no node has the resources it asks for";
+    case MOB_NOT_FOUND:
+        return "its actor, job or function is not known here";
+    default:
+        return "the scheduler refused it";
+    }
+}
+
+static void enter(struct node *node, struct node_task *task)
+{
+    struct inputs inputs;
+    uint32_t tail_bytes;
+    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    collect_inputs(node, task->sched.id, tail, &inputs);
+    const struct mob_spec_head *head = &task->template->head;
+    enum mob_status status = MOB_OK;
+    if (!task->template->function)
+        status = MOB_NOT_FOUND;
+    else if (head->kind == MOB_KIND_ACTOR_CREATE)
+        status = node_actor_create(node, task);
+    else if (head->kind == MOB_KIND_ACTOR_CALL)
+        status = node_actor_enqueue(node, task);
+    if (status == MOB_OK)
+        status = schedule(node, task, &inputs);
+    inputs_fini(&inputs);
+    if (status != MOB_OK && status != MOB_AGAIN) /* AGAIN: the actor is being read from the control store */
+        refuse(node, task, status, why_refused(status));
+}
+
+/* Only first attempts under first-attempt ancestors run ahead (ARCHITECTURE "Ownership"). */
+static bool looks_up(struct node *node, const struct node_client *client, const struct mob_spec_head *head)
+{
+    if (client->kind != MOB_CLIENT_WORKER)
+        return client->look_up;
+    struct node_task *parent = node_task_find(node, head->parent);
+    return parent && (parent->flags & TASK_LOOK_UP);
+}
+
+void node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+{
+    if (mob_sched_find(node->sched, head->task)) {
+        submitted_again(node, client, head, tail, tail_bytes);
+        return;
+    }
+    if (looks_up(node, client, head) &&
+        node_resolve_known(node, client, head, template, submitted_ns, tail, tail_bytes))
+        return; /* comes back through node_submit_new when no log knows it */
+    node_submit_new(node, client->slot, client->session, head, template, submitted_ns, tail, tail_bytes);
+}
+
+void node_submit_new(struct node *node, uint32_t slot, uint32_t session, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+{
+    struct node_job *job = template->job;
+    node->submitted++;
+    job->submitted++;
+    if (!(head->flags & MOB_SPEC_UNLOGGED)) {
+        lineage_log_job(node->log, job->id, job->ns);
+        lineage_log_spec(node->log, head, tail, tail_bytes, submitted_ns);
+    }
+    struct node_task *task = node_task_create(node, template, head->task, tail, tail_bytes);
+    if (!task) {
+        node_fail_without_record(node, slot, session, head, MOB_QUEUE_FULL, why_refused(MOB_QUEUE_FULL));
+        return;
+    }
+    task->submitted_ns = submitted_ns;
+    task->submitter = (uint16_t)slot;
+    task->submitter_session = session;
+    if (head->flags & MOB_SPEC_UNLOGGED)
+        task->flags |= TASK_UNLOGGED;
+    if (head->generation != template->head.generation || head->kind == MOB_KIND_ACTOR_CALL) {
+        struct node_task_extra *extra = node_task_extra(task);
+        extra->generation = head->generation;
+        extra->caller_seq = head->caller_seq;
+    }
+    enter(node, task);
+}
+
+enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec, int64_t submitted_ns,
+    uint8_t flags, struct node_task **task_out)
+{
+    struct node_job *job = node_job_by_id(node, spec->head.job);
+    if (!job)
+        return MOB_LINEAGE_GONE;
+    if (mob_sched_find(node->sched, spec->head.task))
+        return MOB_EXISTS;
+    struct node_template *template;
+    enum mob_status status = node_template_make(node, &spec->head, spec->tail, job, &template);
+    if (status != MOB_OK)
+        return status;
+    struct node_task *task = node_task_create(node, template, spec->head.task, spec->tail, spec->tail_bytes);
+    node_template_drop(node, template);
+    if (!task)
+        return MOB_QUEUE_FULL;
+    task->submitted_ns = submitted_ns;
+    task->flags = flags | TASK_LOOK_UP;
+    struct node_task_extra *extra = node_task_extra(task);
+    extra->attempt = spec->head.attempt;
+    extra->generation = spec->head.generation;
+    extra->caller_seq = spec->head.caller_seq;
+    *task_out = task;
+    return MOB_OK;
+}
+
+void node_enter(struct node *node, struct node_task *task)
+{
+    enter(node, task);
+}

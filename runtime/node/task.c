@@ -1,0 +1,176 @@
+/* Records of unfinished tasks: templates that siblings share, tails, and the few extras. */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/node.h"
+
+enum { DEMANDS_MAX = MOB_SCHED_DEMANDS_MAX };
+
+/* Demand set of a spec: CPU from the head, the rest from its extensions. */
+static enum mob_status class_of(
+    struct node *node, const struct mob_spec_head *head, const uint8_t *tail, uint16_t *class_out)
+{
+    struct mob_sched_demand demands[DEMANDS_MAX];
+    uint32_t count = 0;
+    if (head->cpu > 0 && head->kind != MOB_KIND_ACTOR_CALL)
+        demands[count++] = (struct mob_sched_demand){MOB_SCHED_CPU, head->cpu};
+    struct mob_tail_iter it = mob_spec_args(tail);
+    struct mob_arg_view arg;
+    struct mob_ext_view ext;
+    while (mob_tail_next_arg(&it, &arg))
+        continue;
+    while (mob_tail_next_ext(&it, &ext)) {
+        uint32_t amount;
+        if (ext.tag != MOB_EXT_RESOURCES || ext.payload_bytes <= sizeof amount)
+            continue;
+        if (count == DEMANDS_MAX)
+            return MOB_TOO_LARGE;
+        memcpy(&amount, ext.payload, sizeof amount);
+        enum mob_status status = mob_sched_resource(node->sched, (const char *)ext.payload + sizeof amount,
+            ext.payload_bytes - sizeof amount, &demands[count].kind);
+        if (status != MOB_OK)
+            return status;
+        demands[count++].amount = amount;
+    }
+    return mob_sched_class(node->sched, head->runtime, demands, count, class_out);
+}
+
+enum mob_status node_template_make(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
+    struct node_job *job, struct node_template **out)
+{
+    uint16_t class_id;
+    enum mob_status status = class_of(node, head, tail, &class_id);
+    if (status != MOB_OK)
+        return status;
+    struct node_template *template = calloc(1, sizeof *template);
+    if (!template)
+        return MOB_NO_MEMORY;
+    template->head = *head;
+    template->job = job;
+    template->function = node_function_by_id(node, head->function);
+    template->refs = 1;
+    template->sched_class = class_id;
+    template->sched_function = mob_sched_function(node->sched, head->function);
+    *out = template;
+    return MOB_OK;
+}
+
+static void tail_drop(struct node_tail *tail)
+{
+    if (tail && --tail->refs == 0)
+        free(tail);
+}
+
+void node_template_hold(struct node_template *template)
+{
+    template->refs++;
+}
+
+void node_template_drop(struct node *node, struct node_template *template)
+{
+    (void)node;
+    if (--template->refs > 0)
+        return;
+    tail_drop(template->last_tail);
+    free(template);
+}
+
+static bool set_tail(struct node_task *task, const uint8_t *tail, uint32_t bytes)
+{
+    if (bytes <= TASK_TAIL_INLINE) {
+        memcpy(task->tail.bytes, tail, bytes);
+        task->tail_bytes = (uint8_t)bytes;
+        return true;
+    }
+    struct node_template *template = task->template;
+    struct node_tail *shared = template->last_tail;
+    if (!shared || shared->bytes != bytes || memcmp(shared->data, tail, bytes) != 0) {
+        shared = malloc(sizeof *shared + bytes);
+        if (!shared)
+            return false;
+        shared->refs = 1;
+        shared->bytes = bytes;
+        memcpy(shared->data, tail, bytes);
+        tail_drop(template->last_tail);
+        template->last_tail = shared;
+    }
+    shared->refs++;
+    task->tail.shared = shared;
+    task->tail_bytes = TASK_TAIL_SHARED;
+    return true;
+}
+
+struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,
+    const uint8_t *tail, uint32_t tail_bytes)
+{
+    struct node_task *task = mob_sched_task_alloc(node->sched);
+    if (!task)
+        return NULL;
+    task->template = template;
+    if (!set_tail(task, tail, tail_bytes)) {
+        mob_sched_task_free(node->sched, &task->sched);
+        return NULL;
+    }
+    template->refs++;
+    task->sched.id = id;
+    task->submitter = TASK_NO_SUBMITTER;
+    return task;
+}
+
+void node_task_destroy(struct node *node, struct node_task *task)
+{
+    if (task->tail_bytes == TASK_TAIL_SHARED)
+        tail_drop(task->tail.shared);
+    free(task->extra);
+    node_template_drop(node, task->template);
+    mob_sched_task_free(node->sched, &task->sched);
+}
+
+struct node_task_extra *node_task_extra(struct node_task *task)
+{
+    if (!task->extra) {
+        task->extra = calloc(1, sizeof *task->extra);
+        MOB_ASSERT(task->extra);
+        task->extra->attempt = 1;
+        task->extra->generation = task->template->head.generation;
+    }
+    return task->extra;
+}
+
+uint32_t node_task_attempt(const struct node_task *task)
+{
+    return task->extra ? task->extra->attempt : 1;
+}
+
+const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out)
+{
+    if (task->tail_bytes == TASK_TAIL_SHARED) {
+        *bytes_out = task->tail.shared->bytes;
+        return task->tail.shared->data;
+    }
+    *bytes_out = task->tail_bytes;
+    return task->tail.bytes;
+}
+
+void node_task_head(const struct node_task *task, struct mob_spec_head *head_out)
+{
+    *head_out = task->template->head;
+    head_out->task = task->sched.id;
+    head_out->attempt = 1;
+    if (task->extra) {
+        head_out->attempt = task->extra->attempt;
+        head_out->generation = task->extra->generation;
+        head_out->caller_seq = task->extra->caller_seq;
+    }
+}
+
+struct node_task *node_task_find(struct node *node, struct mob_task_id id)
+{
+    return (struct node_task *)mob_sched_find(node->sched, id);
+}
+
+uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns)
+{
+    int64_t us = (to_ns - from_ns) / 1000;
+    return us < 0 ? 0 : us > UINT32_MAX ? UINT32_MAX : (uint32_t)us;
+}

@@ -1,0 +1,275 @@
+/* Workers of this node: started through the pool, given a client slot, watched until their end.
+ *
+ * A worker's end is handled in this order: what its ring still holds is taken (its published completions
+ * count), then the scheduler hears that it is gone (its task runs again), then its slot and all it held in
+ * the segment are taken back.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/node.h"
+
+enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024 };
+
+struct node_worker *node_worker_at(struct node *node, uint32_t number)
+{
+    return number < node->worker_capacity ? node->workers[number] : NULL;
+}
+
+static uint32_t free_number(struct node *node)
+{
+    for (uint32_t i = 0; i < node->worker_capacity; i++)
+        if (!node->workers[i])
+            return i;
+    uint32_t capacity = node->worker_capacity ? node->worker_capacity * 2 : 64;
+    if (capacity > MOB_SCHED_WORKERS_MAX)
+        capacity = MOB_SCHED_WORKERS_MAX;
+    if (node->worker_capacity == capacity)
+        return NODE_NOBODY;
+    struct node_worker **bigger = realloc(node->workers, capacity * sizeof *bigger);
+    if (!bigger)
+        return NODE_NOBODY;
+    memset(bigger + node->worker_capacity, 0, (capacity - node->worker_capacity) * sizeof *bigger);
+    uint32_t number = node->worker_capacity;
+    node->workers = bigger;
+    node->worker_capacity = capacity;
+    return number;
+}
+
+static void worker_free(struct node *node, struct node_worker *worker)
+{
+    node->workers[worker->number] = NULL;
+    node->workers_alive--;
+    if (worker->sent)
+        node_template_drop(node, worker->sent);
+    free(worker->functions_known);
+    free(worker);
+}
+
+static enum mob_status spawn_one(struct node *node)
+{
+    struct mob_client_options options = {.kind = MOB_CLIENT_WORKER};
+    uint32_t number = free_number(node), slot;
+    if (number == NODE_NOBODY)
+        return MOB_QUEUE_FULL;
+    enum mob_status status = mob_store_client_open(node->store, &options, &slot);
+    if (status != MOB_OK)
+        return status;
+    struct node_worker *worker = calloc(1, sizeof *worker);
+    MOB_ASSERT(worker);
+    worker->number = number;
+    worker->slot = slot;
+    worker->state = WORKER_STARTING;
+    worker->started_ns = node->now_ns;
+    node->workers[number] = worker;
+    node->workers_alive++;
+    struct node_client *client = node_client_add(node, slot, MOB_CLIENT_WORKER);
+    client->worker = worker;
+    struct mob_session_welcome welcome = {
+        .magic = MOB_SESSION_MAGIC,
+        .version = MOB_SESSION_VERSION,
+        .status = MOB_OK,
+        .slot = slot,
+        .worker = number,
+        .incarnation = node->incarnation,
+        .cluster = node->cluster,
+    };
+    status = mob_pool_spawn(node->pool, number, &welcome);
+    if (status != MOB_OK) {
+        node_client_end(node, client, "it could not be started");
+        worker_free(node, worker);
+    }
+    return status;
+}
+
+void node_worker_spawn(struct node *node, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        enum mob_status status = node->stopping ? MOB_UNAVAILABLE : spawn_one(node);
+        if (status == MOB_OK)
+            continue;
+        MOB_LOG_WARN("workers", "spawn_failed", "status=%s left=%u", mob_status_code(status), count - i);
+        mob_sched_spawn_failed(node->sched, MOB_RUNTIME_C, count - i, node->now_ns);
+        return;
+    }
+}
+
+void node_worker_reap(struct node *node, uint32_t number)
+{
+    struct node_worker *worker = node_worker_at(node, number);
+    if (!worker || worker->state == WORKER_STOPPING)
+        return;
+    worker->state = WORKER_STOPPING;
+    if (!node_in_reserve(node, node->clients[worker->slot], MOB_IN_STOP, 0, 0, 0))
+        node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
+}
+
+void node_worker_kill(
+    struct node *node, struct node_worker *worker, enum mob_status status, const char *reason)
+{
+    (void)node;
+    if (!worker->kill_reason) {
+        worker->kill_reason = reason;
+        worker->kill_status = status;
+    }
+    if (worker->pid > 0)
+        kill(worker->pid, SIGKILL);
+}
+
+void node_worker_knows(struct node_worker *worker, uint32_t function_number)
+{
+    uint32_t byte = function_number >> 3;
+    if (byte >= worker->functions_known_bytes) {
+        uint32_t bytes = (byte + 64) & ~63u;
+        worker->functions_known = realloc(worker->functions_known, bytes);
+        MOB_ASSERT(worker->functions_known);
+        memset(worker->functions_known + worker->functions_known_bytes, 0,
+            bytes - worker->functions_known_bytes);
+        worker->functions_known_bytes = bytes;
+    }
+    worker->functions_known[byte] |= (uint8_t)(1u << (function_number & 7));
+}
+
+/* Everything that it published counts, so its ring is emptied first. Other clients' records come along in
+ * order. */
+static void drain(struct node *node)
+{
+    uint32_t slot, damaged, taken = 0;
+    struct mob_record record;
+    const uint8_t *body;
+    mob_store_pass_begin(node->store);
+    while (taken++ < DRAIN_RECORDS_MAX && mob_store_next(node->store, &slot, &record, &body, &damaged))
+        if (node->clients[slot])
+            node_intake(node, node->clients[slot], &record, body);
+    mob_store_pass_end(node->store);
+}
+
+static void note_death(
+    struct node *node, const struct node_worker *worker, const struct mob_pool_event *event)
+{
+    int status = event->wait_status;
+    node->death.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (worker->kill_reason)
+        snprintf(node->death.message, sizeof node->death.message, "its worker was killed: %s",
+            worker->kill_reason);
+    else if (WIFSIGNALED(status))
+        snprintf(node->death.message, sizeof node->death.message, "its worker died of signal %d (%s)",
+            WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(node->death.message, sizeof node->death.message, "its worker exited with status %d",
+            WEXITSTATUS(status));
+    size_t n = mob_pool_log_tail(
+        node->pool, worker->number, LOG_TAIL_LINES, node->death.log, sizeof node->death.log);
+    node->death.log[n < sizeof node->death.log ? n : sizeof node->death.log - 1] = '\0';
+}
+
+const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity)
+{
+    *signal_out = node->death.signal;
+    snprintf(detail, capacity, "%s", node->death.log);
+    return node->death.message[0] ? node->death.message : "its worker died";
+}
+
+static void on_exit_of(struct node *node, const struct mob_pool_event *event)
+{
+    struct node_worker *worker = node_worker_at(node, event->worker);
+    if (!worker)
+        return;
+    struct node_client *client = node->clients[worker->slot];
+    bool expected = worker->state == WORKER_STOPPING && WIFEXITED(event->wait_status);
+    client->closing = true; /* its published outputs are sealed by us now */
+    drain(node);
+    note_death(node, worker, event);
+    if (!expected)
+        MOB_LOG_WARN("workers", "died", "worker=%u pid=%d why=\"%s\"", worker->number, worker->pid,
+            node->death.message);
+    if (worker->state == WORKER_STARTING)
+        mob_sched_spawn_failed(node->sched, MOB_RUNTIME_C, 1, node->now_ns);
+    else
+        mob_sched_worker_gone(node->sched, (uint16_t)worker->number, node->now_ns);
+    node_dispatch(node); /* with this death's notice at hand */
+    node_client_end(node, client, expected ? "it was idle" : "it died");
+    worker_free(node, worker);
+}
+
+static void on_start_of(struct node *node, const struct mob_pool_event *event)
+{
+    struct node_worker *worker = node_worker_at(node, event->worker);
+    if (!worker)
+        return;
+    worker->pid = event->pid;
+    worker->state = WORKER_READY;
+    node->clients[worker->slot]->pid = event->pid;
+    enum mob_status status =
+        mob_sched_worker_added(node->sched, (uint16_t)worker->number, MOB_RUNTIME_C, node->now_ns);
+    MOB_ASSERT(status == MOB_OK);
+    if (worker->kill_reason)
+        kill(worker->pid, SIGKILL);
+}
+
+void node_pool_step(struct node *node)
+{
+    struct mob_pool_event event;
+    while (mob_pool_next(node->pool, &event))
+        switch (event.kind) {
+        case MOB_POOL_STARTED:
+            on_start_of(node, &event);
+            break;
+        case MOB_POOL_EXITED:
+            on_exit_of(node, &event);
+            break;
+        case MOB_POOL_FAILED:
+            event.wait_status = 0;
+            on_exit_of(node, &event);
+            break;
+        case MOB_POOL_ZYGOTE_DIED:
+            MOB_LOG_ERROR("workers", "zygote_died", "why=\"workers went with it; the node starts again\"");
+            node->sealed = false;
+            node_request_stop(node);
+            break;
+        }
+}
+
+/* Markers that a full ring had no room for. */
+void node_workers_tick(struct node *node)
+{
+    for (uint32_t i = 0; i < node->worker_capacity; i++) {
+        struct node_worker *worker = node->workers[i];
+        while (worker && worker->markers_due > 0 &&
+            node_in_reserve(node, node->clients[worker->slot], MOB_IN_REVOKED, 0, 0, 0))
+            worker->markers_due--;
+    }
+}
+
+bool node_has_timers(const struct node *node)
+{
+    for (const struct node_job *job = node->jobs; job; job = job->next)
+        if (job->state == JOB_GRACE)
+            return true;
+    return node->deploying > 0;
+}
+
+enum mob_status node_pool_open(struct node *node)
+{
+    struct mob_pool_options options = {
+        .struct_size = sizeof options,
+        .worker_binary = node->options.worker_binary,
+        .directory = node->options.directory,
+        .memfd = mob_store_memfd(node->store),
+        .eventfd = mob_store_eventfd(node->store),
+    };
+    return mob_pool_create(&options, &node->pool);
+}
+
+void node_logs(
+    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes)
+{
+    (void)payload;
+    (void)bytes;
+    node_reply(node, client->slot, client->session, request, MOB_NOT_FOUND, NULL, 0);
+}
