@@ -231,6 +231,11 @@ void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count
  * ACTOR_DOWN follows, its calls go back to the front of its queue. */
 void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now);
 
+/* The worker's inbound ring has no room for this task, told by DISPATCH in this group of decisions: it and
+ * what follows it will be told again after the worker's next completion, or mob_sched_room. */
+void mob_sched_no_room(struct mob_sched *s, const struct mob_sched_task *task);
+void mob_sched_room(struct mob_sched *s, uint16_t worker);
+
 /* ---- actors: calls in order to one worker ---- */
 MOB_MUST_USE enum mob_status mob_sched_actor_open(struct mob_sched *s, uint32_t *actor_out);
 /* Its creation has finished with MOB_OK on this worker (call it before or after mob_sched_finished of the

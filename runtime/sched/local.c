@@ -1,0 +1,400 @@
+/* Life of the scheduler and of its tasks: submission, states, completion, retries. */
+#include <stdlib.h>
+
+#include "runtime/sched/local_inner.h"
+
+static int64_t or_default(int64_t value, int64_t otherwise)
+{
+    return value > 0 ? value : otherwise;
+}
+
+static void options_fill(struct mob_sched_options *o)
+{
+    uint32_t cpus = (uint32_t)((o->cpu + MOB_SCHED_UNIT - 1) / MOB_SCHED_UNIT);
+    cpus = cpus ? cpus : 1;
+    o->tasks_max = o->tasks_max && o->tasks_max < MOB_SCHED_TASKS_MAX ? o->tasks_max : MOB_SCHED_TASKS_MAX;
+    o->running_max = o->running_max ? o->running_max : 16 * cpus;
+    o->blocked_max = o->blocked_max ? o->blocked_max : MOB_SCHED_BLOCKED_MAX_DEFAULT;
+    o->idle_keep = o->idle_keep ? o->idle_keep : cpus;
+    o->batch_ns_max = or_default(o->batch_ns_max, 500 * MOB_US);
+    o->batch_ns_max = o->batch_ns_max < INT32_MAX ? o->batch_ns_max : INT32_MAX;
+    o->wake_worth_ns = or_default(o->wake_worth_ns, 50 * MOB_US);
+    o->reap_after_ns = or_default(o->reap_after_ns, 10 * MOB_SEC);
+    o->kill_grace_ns = or_default(o->kill_grace_ns, 5 * MOB_SEC);
+    o->backoff_initial_ns = or_default(o->backoff_initial_ns, 10 * MOB_MS);
+    o->backoff_max_ns = or_default(o->backoff_max_ns, 10 * MOB_SEC);
+}
+
+static enum mob_status init(struct mob_sched *s)
+{
+    s->stride = (s->options.record_bytes + 3u) & ~3u; /* sizeof holds the alignment already */
+    s->fresh = 1; /* 0 is nil */
+    s->objects.size = sizeof(struct sched_object);
+    s->edges.size = sizeof(struct sched_edge);
+    s->families.size = sizeof(struct sched_family);
+    s->extras.size = sizeof(struct sched_extra);
+    s->active = s->untold = s->following = s->actor_list = SCHED_NIL16;
+    for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++)
+        s->runtimes[i].idle_head = s->runtimes[i].idle_tail = SCHED_NIL16;
+    s->kinds = calloc(MOB_SCHED_RESOURCES_MAX, sizeof *s->kinds);
+    s->workers = calloc(MOB_SCHED_WORKERS_MAX, sizeof *s->workers);
+    if (!s->kinds || !s->workers)
+        return MOB_NO_MEMORY;
+    uint16_t cpu, gpu, memory;
+    if (mob_sched_resource(s, "CPU", 3, &cpu) || mob_sched_resource(s, "GPU", 3, &gpu) ||
+        mob_sched_resource(s, "memory", 6, &memory))
+        return MOB_INTERNAL;
+    assert(cpu == MOB_SCHED_CPU && gpu == MOB_SCHED_GPU && memory == MOB_SCHED_MEMORY);
+    mob_sched_resource_total(s, cpu, s->options.cpu);
+    mob_sched_resource_total(s, gpu, s->options.gpu);
+    mob_sched_resource_total(s, memory, s->options.memory);
+    s->function_count = 1; /* 0 is shared */
+    struct mob_function_id none = {{0}};
+    (void)mob_sched_function(s, none); /* makes the table */
+    if (!s->functions)
+        return MOB_NO_MEMORY;
+    s->functions[0] = (struct sched_function){0};
+    return MOB_OK;
+}
+
+enum mob_status mob_sched_create(const struct mob_sched_options *options, struct mob_sched **sched_out)
+{
+    if (options->struct_size != sizeof *options || options->record_bytes < sizeof(struct mob_sched_task) ||
+        options->record_bytes > 65536 || options->cpu < 0 || options->gpu < 0 || options->memory < 0)
+        return MOB_INVALID;
+    struct mob_sched *s = calloc(1, sizeof *s);
+    if (!s)
+        return MOB_NO_MEMORY;
+    s->options = *options;
+    options_fill(&s->options);
+    enum mob_status status = init(s);
+    if (status) {
+        mob_sched_destroy(s);
+        return status;
+    }
+    *sched_out = s;
+    return MOB_OK;
+}
+
+void mob_sched_destroy(struct mob_sched *s)
+{
+    if (!s)
+        return;
+    for (uint32_t i = 0; i < s->chunk_count; i++)
+        free(s->chunks[i]);
+    free(s->chunks);
+    free(s->ids.slots);
+    free(s->ids.distance);
+    free(s->waits.slots);
+    free(s->waits.distance);
+    free(s->objects.base);
+    free(s->edges.base);
+    free(s->families.base);
+    free(s->extras.base);
+    for (uint32_t i = 0; s->workers && i < MOB_SCHED_WORKERS_MAX; i++)
+        free(s->workers[i].ring);
+    free(s->workers);
+    free(s->actors);
+    free(s->heap);
+    free(s->notes);
+    sched_names_fini(s);
+    free(s);
+}
+
+/* ---- states ---- */
+
+#define BIT(state) (1u << MOB_SCHED_##state)
+static const uint8_t legal[MOB_SCHED_STATE_COUNT] = {
+    [MOB_SCHED_NEW] = BIT(WAITING) | BIT(DELAYED) | BIT(READY),
+    [MOB_SCHED_WAITING] = BIT(READY) | BIT(DISPATCHED) | BIT(DONE),
+    [MOB_SCHED_DELAYED] = BIT(WAITING) | BIT(READY) | BIT(DONE),
+    [MOB_SCHED_READY] = BIT(DISPATCHED) | BIT(WAITING) | BIT(DONE),
+    [MOB_SCHED_DISPATCHED] = BIT(READY) | BIT(WAITING) | BIT(BLOCKED) | BIT(DELAYED) | BIT(DONE),
+    [MOB_SCHED_BLOCKED] = BIT(DISPATCHED),
+    [MOB_SCHED_DONE] = 0,
+};
+#undef BIT
+
+void sched_set_state(struct mob_sched *s, struct mob_sched_task *t, enum mob_sched_state state)
+{
+    assert(legal[t->state] >> state & 1);
+    s->by_state[t->state]--;
+    s->by_state[state]++;
+    t->state = (uint8_t)state;
+}
+
+void sched_become_ready(struct mob_sched *s, struct mob_sched_task *t)
+{
+    sched_set_state(s, t, MOB_SCHED_READY);
+    if (t->marks & MARK_CALL)
+        sched_actor_mark(s, t->lane);
+    else
+        sched_queue_push(s, t);
+}
+
+void sched_unlink_queued(struct mob_sched *s, struct mob_sched_task *t)
+{
+    if (t->marks & MARK_CALL) {
+        if (t->state == MOB_SCHED_READY || t->state == MOB_SCHED_WAITING || t->state == MOB_SCHED_DELAYED)
+            sched_actor_remove(s, t);
+    } else if (t->state == MOB_SCHED_READY) {
+        sched_queue_remove(s, t);
+    }
+    if (!(t->marks & MARK_KIDS))
+        sched_wait_drop(s, t);
+}
+
+static void notes_forget(struct mob_sched *s, uint32_t task)
+{
+    for (uint32_t i = 0; i < s->note_count; i++) {
+        struct sched_note *n = &s->notes[(s->note_head + i) & (s->note_capacity - 1)];
+        if (n->task == task)
+            n->task = 0;
+    }
+}
+
+void sched_note_push(struct mob_sched *s, struct sched_note note)
+{
+    if (s->note_count == s->note_capacity) {
+        uint32_t capacity = s->note_capacity ? 2 * s->note_capacity : 64;
+        struct sched_note *notes = malloc(capacity * sizeof *notes);
+        if (!notes)
+            abort(); /* a decision must not get lost; the system recovers as from any crash */
+        for (uint32_t i = 0; i < s->note_count; i++)
+            notes[i] = s->notes[(s->note_head + i) & (s->note_capacity - 1)];
+        free(s->notes);
+        s->notes = notes;
+        s->note_capacity = capacity;
+        s->note_head = 0;
+    }
+    s->notes[(s->note_head + s->note_count++) & (s->note_capacity - 1)] = note;
+}
+
+void sched_retire(struct mob_sched *s, struct mob_sched_task *t)
+{
+    sched_unlink_queued(s, t);
+    if (t->extra)
+        sched_extra_free(s, t);
+    if (s->note_count)
+        notes_forget(s, t->handle);
+    sched_ids_remove(s, t);
+    if (!(t->marks & MARK_CALL))
+        sched_lane_release(s, t->lane);
+    sched_set_state(s, t, MOB_SCHED_DONE);
+}
+
+/* DONE, and mob_sched_next will say so. */
+void sched_fail(struct mob_sched *s, struct mob_sched_task *t, enum mob_status status)
+{
+    sched_retire(s, t);
+    t->worker = (uint16_t)status;
+    t->next = 0;
+    if (s->failed_tail)
+        task_at(s, s->failed_tail)->next = t->handle;
+    else
+        s->failed_head = t->handle;
+    s->failed_tail = t->handle;
+}
+
+/* ---- submission ---- */
+
+/* Give it to the global scheduler instead? Calls and children of this node's tasks that fit stay. */
+static bool forwards(const struct mob_sched *s, const struct mob_sched_task *t)
+{
+    if (!s->options.may_forward || t->marks & MARK_CALL)
+        return false;
+    const struct sched_lane *l = &s->lanes[t->lane];
+    uint16_t kind;
+    return mob_sched_class_check(s, l->class_id, &kind) ||
+        (s->options.forward_threshold && l->count >= s->options.forward_threshold);
+}
+
+static enum mob_status take_names(
+    struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in)
+{
+    uint16_t kind;
+    if (in->function >= s->function_count)
+        return MOB_NOT_FOUND;
+    t->function = in->function;
+    if (in->actor) {
+        if (in->actor > s->actor_count || !s->actors[in->actor - 1].used)
+            return MOB_NOT_FOUND;
+        t->lane = (uint16_t)(in->actor - 1);
+        t->marks |= MARK_CALL;
+        return MOB_OK;
+    }
+    if (in->class_id < s->class_count && s->options.refuse_unsatisfiable && !s->options.may_forward &&
+        mob_sched_class_check(s, in->class_id, &kind))
+        return MOB_UNSATISFIABLE;
+    return sched_lane_get(
+        s, in->job, in->class_id, in->priority, in->flags & MOB_SCHED_ACTOR_CREATE, &t->lane);
+}
+
+static enum mob_status take_times(
+    struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in, int64_t now)
+{
+    if (!in->deadline && in->not_before <= now && !in->backoff_initial_ns && !in->backoff_max_ns)
+        return MOB_OK;
+    struct sched_extra *e = sched_extra_of(s, t);
+    if (!e)
+        return MOB_NO_MEMORY;
+    e->deadline = in->deadline;
+    e->wake = in->not_before > now ? in->not_before : 0;
+    e->backoff_initial = in->backoff_initial_ns;
+    e->backoff_max = in->backoff_max_ns;
+    return MOB_OK;
+}
+
+static void enter(struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in)
+{
+    const struct mob_sched_task *parent = in->parent;
+    bool running_parent = parent &&
+        (parent->state == MOB_SCHED_DISPATCHED || parent->state == MOB_SCHED_BLOCKED) &&
+        worker_runs(worker_at(s, parent->worker), parent);
+    if (running_parent && (in->parent->waits == 0 || parent->marks & MARK_KIDS)) {
+        in->parent->marks |= MARK_KIDS;
+        if (t->id.index >= parent->waits)
+            in->parent->waits = t->id.index + 1;
+    }
+    if (t->marks & MARK_CALL)
+        sched_actor_append(s, t);
+    if (t->extra) {
+        bool delayed = ((struct sched_extra *)pool_at(&s->extras, t->extra))->wake != 0;
+        sched_extra_schedule(s, t);
+        if (delayed) {
+            sched_set_state(s, t, MOB_SCHED_DELAYED);
+            return;
+        }
+    }
+    if (t->waits) {
+        sched_set_state(s, t, MOB_SCHED_WAITING);
+        sched_follow_at_submit(s, t);
+        return;
+    }
+    s->late_family = 0;
+    if (running_parent && !(t->marks & MARK_CALL)) {
+        sched_set_state(s, t, MOB_SCHED_READY);
+        sched_queue_push_child(s, t, parent);
+    } else {
+        sched_become_ready(s, t);
+    }
+    s->late_family = 0;
+}
+
+enum mob_status mob_sched_submit(
+    struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in, int64_t now)
+{
+    assert(t->state == MOB_SCHED_NEW);
+    s->now = now;
+    t->id = in->id;
+    t->flags = in->flags;
+    t->marks = in->parent ? MARK_NESTED : 0;
+    t->retries_left = (int16_t)(in->max_retries < 0 ? -1
+            : in->max_retries > INT16_MAX           ? INT16_MAX
+                                                    : in->max_retries);
+    t->worker = SCHED_NIL16;
+    enum mob_status status = take_names(s, t, in);
+    if (status)
+        return status;
+    status = take_times(s, t, in, now);
+    if (status)
+        return status;
+    if (in->missing_count)
+        status = sched_wait_add(s, t, in->missing, in->missing_count);
+    if (!status && !sched_ids_add(s, t)) {
+        sched_wait_drop(s, t);
+        status = MOB_NO_MEMORY;
+    }
+    if (status) {
+        if (t->extra)
+            sched_extra_free(s, t);
+        return status;
+    }
+    if (!(t->marks & MARK_CALL))
+        s->lanes[t->lane].refs++;
+    if (forwards(s, t)) {
+        sched_set_state(s, t, MOB_SCHED_WAITING);
+        sched_fail(s, t, MOB_STATUS_COUNT); /* stands for FORWARD */
+        return MOB_OK;
+    }
+    enter(s, t, in);
+    return MOB_OK;
+}
+
+enum mob_status mob_sched_inputs_lost(
+    struct mob_sched *s, struct mob_sched_task *t, const struct mob_object_id *missing, uint32_t count)
+{
+    if (t->state == MOB_SCHED_NEW || t->state == MOB_SCHED_DONE || t->state == MOB_SCHED_BLOCKED ||
+        (t->state == MOB_SCHED_DISPATCHED && worker_runs(worker_at(s, t->worker), t)))
+        return MOB_CONFLICT;
+    if (count == 0)
+        return MOB_OK;
+    bool ready = t->state == MOB_SCHED_READY;
+    if (ready && !(t->marks & MARK_CALL))
+        sched_queue_remove(s, t);
+    if (ready)
+        sched_set_state(s, t, MOB_SCHED_WAITING);
+    enum mob_status status = sched_wait_add(s, t, missing, count);
+    if (status && t->state == MOB_SCHED_WAITING)
+        sched_become_ready(s, t); /* its worker will find the inputs missing, and wait */
+    return status;
+}
+
+/* ---- ends ---- */
+
+bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
+{
+    if (t->retries_left == 0 || t->marks & MARK_STOPPING)
+        return false;
+    if (t->retries_left > 0)
+        t->retries_left--;
+    s->retried++;
+    if (!(t->marks & MARK_KIDS))
+        sched_wait_drop(s, t);
+    t->marks &= (uint8_t)~MARK_KIDS;
+    t->waits = 0;
+    t->worker = SCHED_NIL16;
+    uint32_t failures = t->failures;
+    t->failures = (uint8_t)(failures < 255 ? failures + 1 : 255);
+    sched_set_state(s, t, MOB_SCHED_DELAYED);
+    if (t->marks & MARK_CALL)
+        sched_actor_put_back(s, t);
+    struct sched_extra *e = sched_extra_of(s, t);
+    if (!e) { /* no memory: at once */
+        sched_become_ready(s, t);
+        return true;
+    }
+    int64_t initial = e->backoff_initial ? e->backoff_initial : s->options.backoff_initial_ns;
+    int64_t max = e->backoff_max ? e->backoff_max : s->options.backoff_max_ns;
+    int64_t wait = failures < 32 && initial < max >> failures ? initial << failures : max;
+    e->wake = now + wait;
+    sched_extra_schedule(s, t);
+    return true;
+}
+
+enum mob_sched_after mob_sched_finished(
+    struct mob_sched *s, struct mob_sched_task *t, enum mob_status status, int64_t run_ns, int64_t now)
+{
+    assert(t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED);
+    s->now = now;
+    s->late_family = 0;
+    if (t->state == MOB_SCHED_BLOCKED)
+        mob_sched_unblocked(s, t, now);
+    if (run_ns >= 0)
+        sched_measure(s, t->function, run_ns);
+    sched_worker_remove(s, t, now, status == MOB_OK && t->flags & MOB_SCHED_ACTOR_CREATE);
+    s->finished++;
+    bool again = status == MOB_WORKER_DIED || (status && t->flags & MOB_SCHED_RETRY_ON_ERROR);
+    if (again && sched_retry(s, t, now))
+        return MOB_SCHED_RETRY;
+    sched_retire(s, t);
+    return MOB_SCHED_FINAL;
+}
+
+enum mob_status mob_sched_drop(struct mob_sched *s, struct mob_sched_task *t)
+{
+    if (t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED)
+        return MOB_CONFLICT;
+    sched_retire(s, t);
+    return MOB_OK;
+}

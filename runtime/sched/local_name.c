@@ -1,0 +1,418 @@
+/* Things that are looked up once and then are numbers: resources, demand classes, jobs, lanes, functions. */
+#include <stdlib.h>
+
+#include "runtime/sched/local_inner.h"
+
+void sched_names_fini(struct mob_sched *s)
+{
+    free(s->kinds);
+    free(s->classes);
+    free(s->jobs);
+    free(s->lanes);
+    free(s->lane_slots);
+    free(s->functions);
+    free(s->function_slots);
+}
+
+/* ---- resources ---- */
+
+enum mob_status mob_sched_resource(struct mob_sched *s, const char *name, size_t length, uint16_t *kind_out)
+{
+    if (length == 0 || length >= sizeof s->kinds[0].name || memchr(name, 0, length))
+        return MOB_INVALID;
+    for (uint32_t i = 0; i < s->kind_count; i++)
+        if (!strncmp(s->kinds[i].name, name, length) && !s->kinds[i].name[length]) {
+            *kind_out = (uint16_t)i;
+            return MOB_OK;
+        }
+    if (s->kind_count == MOB_SCHED_RESOURCES_MAX)
+        return MOB_QUEUE_FULL;
+    memcpy(s->kinds[s->kind_count].name, name, length);
+    *kind_out = (uint16_t)s->kind_count++;
+    return MOB_OK;
+}
+
+void mob_sched_resource_total(struct mob_sched *s, uint16_t kind, int64_t total)
+{
+    assert(kind < s->kind_count && total >= 0);
+    s->kinds[kind].total = total;
+    s->dirty = true;
+}
+
+void mob_sched_resource_get(const struct mob_sched *s, uint16_t kind, int64_t *total_out, int64_t *free_out)
+{
+    assert(kind < s->kind_count);
+    *total_out = s->kinds[kind].total;
+    *free_out = s->kinds[kind].total - s->kinds[kind].taken;
+}
+
+const char *mob_sched_resource_name(const struct mob_sched *s, uint16_t kind)
+{
+    return kind < s->kind_count ? s->kinds[kind].name : NULL;
+}
+
+/* ---- classes ---- */
+
+static int demand_by_kind(const void *a, const void *b)
+{
+    const struct mob_sched_demand *x = a, *y = b;
+    return (x->kind > y->kind) - (x->kind < y->kind);
+}
+
+/* Sorted, summed, without zeros. */
+static enum mob_status class_normalize(
+    const struct mob_sched *s, const struct mob_sched_demand *demands, uint32_t count, struct sched_class *c)
+{
+    if (count > MOB_SCHED_DEMANDS_MAX)
+        return MOB_INVALID;
+    struct mob_sched_demand sorted[MOB_SCHED_DEMANDS_MAX];
+    if (count)
+        memcpy(sorted, demands, count * sizeof *demands);
+    qsort(sorted, count, sizeof *sorted, demand_by_kind);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct mob_sched_demand *d = &sorted[i];
+        if (d->kind >= s->kind_count || d->amount < 0 || d->amount > INT64_MAX / 4096)
+            return MOB_INVALID;
+        if (d->amount == 0)
+            continue;
+        if (c->count && c->demands[c->count - 1].kind == d->kind)
+            c->demands[c->count - 1].amount += d->amount;
+        else
+            c->demands[c->count++] = *d;
+        c->mask |= 1ull << d->kind;
+        if (d->kind == MOB_SCHED_CPU)
+            c->cpu = c->demands[c->count - 1].amount;
+    }
+    return MOB_OK;
+}
+
+static bool class_same(const struct sched_class *a, const struct sched_class *b)
+{
+    if (a->runtime != b->runtime || a->count != b->count)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->demands[i].kind != b->demands[i].kind || a->demands[i].amount != b->demands[i].amount)
+            return false;
+    return true;
+}
+
+enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime, const struct mob_sched_demand *demands,
+    uint32_t count, uint16_t *class_out)
+{
+    if (runtime >= MOB_SCHED_RUNTIMES_MAX)
+        return MOB_INVALID;
+    struct sched_class c = {.runtime = runtime, .hungry = SCHED_NIL16};
+    enum mob_status status = class_normalize(s, demands, count, &c);
+    if (status)
+        return status;
+    for (uint32_t i = 0; i < s->class_count; i++)
+        if (class_same(&s->classes[i], &c)) {
+            *class_out = (uint16_t)i;
+            return MOB_OK;
+        }
+    if (s->class_count == MOB_SCHED_CLASSES_MAX)
+        return MOB_QUEUE_FULL;
+    if ((s->class_count & (s->class_count - 1)) == 0) {
+        uint32_t capacity = s->class_count ? 2 * s->class_count : 1;
+        struct sched_class *classes = realloc(s->classes, capacity * sizeof *classes);
+        if (!classes)
+            return MOB_NO_MEMORY;
+        s->classes = classes;
+    }
+    s->classes[s->class_count] = c;
+    *class_out = (uint16_t)s->class_count++;
+    return MOB_OK;
+}
+
+enum mob_status mob_sched_class_check(const struct mob_sched *s, uint16_t class_id, uint16_t *kind_out)
+{
+    assert(class_id < s->class_count);
+    const struct sched_class *c = &s->classes[class_id];
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->demands[i].amount > s->kinds[c->demands[i].kind].total) {
+            *kind_out = c->demands[i].kind;
+            return MOB_UNSATISFIABLE;
+        }
+    return MOB_OK;
+}
+
+bool sched_class_fits(const struct mob_sched *s, const struct sched_class *c)
+{
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct sched_kind *k = &s->kinds[c->demands[i].kind];
+        if (k->total - k->taken < c->demands[i].amount)
+            return false;
+    }
+    return true;
+}
+
+uint32_t sched_class_fit_count(const struct mob_sched *s, const struct sched_class *c)
+{
+    int64_t fit = MOB_SCHED_WORKERS_MAX;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct sched_kind *k = &s->kinds[c->demands[i].kind];
+        int64_t n = (k->total - k->taken) / c->demands[i].amount;
+        fit = n < fit ? n : fit;
+    }
+    return fit > 0 ? (uint32_t)fit : 0;
+}
+
+/* ---- jobs ---- */
+
+enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_t *job_out)
+{
+    if (weight < 1 || weight > 1000)
+        return MOB_INVALID;
+    uint32_t i = 0;
+    while (i < s->job_count && s->jobs[i].used)
+        i++;
+    if (i == MOB_SCHED_JOBS_MAX)
+        return MOB_QUEUE_FULL;
+    if (i == s->job_count) {
+        if ((i & (i - 1)) == 0) {
+            struct sched_job *jobs = realloc(s->jobs, (i ? 2 * i : 1) * sizeof *jobs);
+            if (!jobs)
+                return MOB_NO_MEMORY;
+            s->jobs = jobs;
+        }
+        s->job_count++;
+    }
+    s->jobs[i] = (struct sched_job){.weight = weight,
+        .stride = SCHED_STRIDE / weight,
+        .first = SCHED_NIL16,
+        .last_lane = SCHED_NIL16,
+        .open = true,
+        .used = true};
+    *job_out = (uint16_t)i;
+    return MOB_OK;
+}
+
+/* ---- lanes ---- */
+
+static uint32_t lane_hash(uint16_t job, uint16_t class_id, int16_t priority, bool create)
+{
+    uint64_t key =
+        (uint64_t)job << 40 | (uint64_t)class_id << 24 | (uint64_t)(uint16_t)priority << 1 | create;
+    return (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 32);
+}
+
+static bool lane_is(
+    const struct sched_lane *l, uint16_t job, uint16_t class_id, int16_t priority, bool create)
+{
+    return l->job == job && l->class_id == class_id && l->priority == priority && l->create == create;
+}
+
+static void lane_index(struct mob_sched *s, uint32_t lane)
+{
+    const struct sched_lane *l = &s->lanes[lane];
+    uint32_t i = lane_hash(l->job, l->class_id, l->priority, l->create) & (s->lane_slot_count - 1);
+    while (s->lane_slots[i])
+        i = (i + 1) & (s->lane_slot_count - 1);
+    s->lane_slots[i] = (uint16_t)(lane + 1);
+}
+
+/* Forget lanes without tasks (of one job, or of all), and rebuild the index. */
+static void lanes_sweep(struct mob_sched *s, uint32_t job)
+{
+    memset(s->lane_slots, 0, s->lane_slot_count * sizeof *s->lane_slots);
+    for (uint32_t i = 0; i < s->lane_count; i++) {
+        struct sched_lane *l = &s->lanes[i];
+        if (!l->used)
+            continue;
+        if (l->refs == 0 && (job == UINT32_MAX || l->job == job)) {
+            s->jobs[l->job].lanes--;
+            s->jobs[l->job].last_lane = SCHED_NIL16;
+            l->used = false;
+            l->next = (uint16_t)s->lane_free;
+            s->lane_free = i + 1;
+        } else {
+            lane_index(s, i);
+        }
+    }
+}
+
+static bool lanes_grow(struct mob_sched *s)
+{
+    uint32_t capacity = s->lane_capacity ? 2 * s->lane_capacity : 32;
+    struct sched_lane *lanes = realloc(s->lanes, capacity * sizeof *lanes);
+    if (!lanes)
+        return false;
+    s->lanes = lanes;
+    uint16_t *slots = calloc(2ul * capacity, sizeof *slots);
+    if (!slots)
+        return false;
+    free(s->lane_slots);
+    s->lane_slots = slots;
+    s->lane_slot_count = 2 * capacity;
+    s->lane_capacity = capacity;
+    for (uint32_t i = 0; i < s->lane_count; i++)
+        if (lanes[i].used)
+            lane_index(s, i);
+    return true;
+}
+
+static enum mob_status lane_take(struct mob_sched *s, uint32_t *lane_out)
+{
+    if (!s->lane_free && s->lane_count == s->lane_capacity && s->lane_capacity)
+        lanes_sweep(s, UINT32_MAX);
+    if (s->lane_free) {
+        *lane_out = s->lane_free - 1;
+        s->lane_free = s->lanes[*lane_out].next;
+        return MOB_OK;
+    }
+    if (s->lane_count == s->lane_capacity) {
+        if (s->lane_count >= MOB_SCHED_LANES_MAX - 1)
+            return MOB_QUEUE_FULL;
+        if (!lanes_grow(s))
+            return MOB_NO_MEMORY;
+    }
+    *lane_out = s->lane_count++;
+    return MOB_OK;
+}
+
+enum mob_status sched_lane_get(
+    struct mob_sched *s, uint16_t job, uint16_t class_id, int16_t priority, bool create, uint16_t *lane_out)
+{
+    if (job >= s->job_count || !s->jobs[job].open || class_id >= s->class_count)
+        return MOB_NOT_FOUND;
+    uint16_t last = s->jobs[job].last_lane;
+    if (last != SCHED_NIL16 && lane_is(&s->lanes[last], job, class_id, priority, create)) {
+        *lane_out = last;
+        return MOB_OK;
+    }
+    if (s->lane_slot_count) {
+        uint32_t i = lane_hash(job, class_id, priority, create) & (s->lane_slot_count - 1);
+        for (; s->lane_slots[i]; i = (i + 1) & (s->lane_slot_count - 1)) {
+            uint16_t lane = (uint16_t)(s->lane_slots[i] - 1);
+            if (lane_is(&s->lanes[lane], job, class_id, priority, create)) {
+                *lane_out = s->jobs[job].last_lane = lane;
+                return MOB_OK;
+            }
+        }
+    }
+    uint32_t lane;
+    enum mob_status status = lane_take(s, &lane);
+    if (status)
+        return status;
+    s->lanes[lane] = (struct sched_lane){.job = job,
+        .class_id = class_id,
+        .priority = priority,
+        .create = create,
+        .used = true,
+        .next = SCHED_NIL16,
+        .prev = SCHED_NIL16};
+    lane_index(s, lane);
+    s->jobs[job].lanes++;
+    *lane_out = s->jobs[job].last_lane = (uint16_t)lane;
+    return MOB_OK;
+}
+
+static void job_end(struct mob_sched *s, uint16_t job)
+{
+    if (s->lane_slot_count)
+        lanes_sweep(s, job);
+    if (s->jobs[job].lanes == 0)
+        s->jobs[job].used = false;
+}
+
+void sched_lane_release(struct mob_sched *s, uint16_t lane)
+{
+    struct sched_lane *l = &s->lanes[lane];
+    assert(l->refs);
+    if (--l->refs == 0 && !s->jobs[l->job].open)
+        job_end(s, l->job);
+}
+
+void mob_sched_job_close(struct mob_sched *s, uint16_t job)
+{
+    assert(job < s->job_count && s->jobs[job].open);
+    s->jobs[job].open = false;
+    job_end(s, job);
+}
+
+/* ---- functions ---- */
+
+static bool functions_grow(struct mob_sched *s)
+{
+    uint32_t capacity = s->function_capacity ? 2 * s->function_capacity : 64;
+    struct sched_function *functions = realloc(s->functions, capacity * sizeof *functions);
+    if (!functions)
+        return false;
+    s->functions = functions;
+    uint16_t *slots = calloc(2ul * capacity, sizeof *slots);
+    if (!slots)
+        return false;
+    free(s->function_slots);
+    s->function_slots = slots;
+    s->function_slot_count = 2 * capacity;
+    s->function_capacity = capacity;
+    for (uint32_t i = 1; i < s->function_count; i++) {
+        uint32_t j;
+        memcpy(&j, functions[i].id.b, sizeof j);
+        for (j &= s->function_slot_count - 1; slots[j]; j = (j + 1) & (s->function_slot_count - 1))
+            ;
+        slots[j] = (uint16_t)i;
+    }
+    return true;
+}
+
+uint16_t mob_sched_function(struct mob_sched *s, struct mob_function_id function)
+{
+    uint32_t hash;
+    memcpy(&hash, function.b, sizeof hash); /* ids are hashes already */
+    uint32_t i = 0;
+    if (s->function_slot_count)
+        for (i = hash & (s->function_slot_count - 1); s->function_slots[i];
+             i = (i + 1) & (s->function_slot_count - 1))
+            if (!memcmp(&s->functions[s->function_slots[i]].id, &function, sizeof function))
+                return s->function_slots[i];
+    if (s->function_count == MOB_SCHED_FUNCTIONS_MAX)
+        return 0;
+    if (s->function_count >= s->function_capacity) {
+        if (!functions_grow(s))
+            return 0;
+        for (i = hash & (s->function_slot_count - 1); s->function_slots[i];
+             i = (i + 1) & (s->function_slot_count - 1))
+            ;
+    }
+    s->functions[s->function_count] = (struct sched_function){.id = function};
+    s->function_slots[i] = (uint16_t)s->function_count;
+    return (uint16_t)s->function_count++;
+}
+
+uint32_t sched_estimate(const struct mob_sched *s, uint16_t function)
+{
+    const struct sched_function *f = &s->functions[function];
+    uint64_t estimate = (uint64_t)f->mean_ns + 4ull * f->deviation_ns;
+    if (!f->measured || estimate > (uint64_t)s->options.batch_ns_max)
+        return (uint32_t)s->options.batch_ns_max;
+    return (uint32_t)estimate;
+}
+
+/* As TCP estimates round trips: one long run in thousands makes the next batches short at once, not the mean.
+ */
+void sched_measure(struct mob_sched *s, uint16_t function, int64_t run_ns)
+{
+    struct sched_function *f = &s->functions[function];
+    int64_t run = run_ns < INT32_MAX ? run_ns : INT32_MAX;
+    if (!f->measured) {
+        f->measured = true;
+        f->mean_ns = (uint32_t)run;
+        f->deviation_ns = (uint32_t)run / 2;
+        return;
+    }
+    int64_t error = run - f->mean_ns;
+    int64_t size = error < 0 ? -error : error;
+    f->mean_ns = (uint32_t)(f->mean_ns + error / 8);
+    f->deviation_ns = (uint32_t)(f->deviation_ns + (size - f->deviation_ns) / 4);
+}
+
+bool mob_sched_estimate(
+    const struct mob_sched *s, uint16_t function, int64_t *mean_out, int64_t *deviation_out)
+{
+    if (function >= s->function_count || !s->functions[function].measured)
+        return false;
+    *mean_out = s->functions[function].mean_ns;
+    *deviation_out = s->functions[function].deviation_ns;
+    return true;
+}

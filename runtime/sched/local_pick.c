@@ -1,0 +1,321 @@
+/* Choosing: which lane may give tasks to which worker, and mob_sched_next.
+ *
+ * Two ages keep big demands from starving behind small ones. A lane that has lacked resources for
+ * SCHED_DRAIN_NS stops the refilling of busy workers, so that what they hold comes back. One that has lacked
+ * them for SCHED_STARVE_NS keeps what it lacks for itself: no other lane takes those kinds, unless the sum of
+ * what is stuck (held by actors, or by tasks that are blocked) means that waiting would not help.
+ */
+#include "runtime/sched/local_inner.h"
+
+#define SCHED_DRAIN_NS (5 * MOB_MS)
+
+enum choice { CHOICE_NONE, CHOICE_REFILL, CHOICE_FRESH };
+
+/* Kinds that the lane lacks now; *hopeless_out: waiting for them does not help. */
+static uint64_t lacking(const struct mob_sched *s, const struct sched_class *c, bool *hopeless_out)
+{
+    uint64_t kinds = 0;
+    *hopeless_out = false;
+    for (uint32_t i = 0; i < c->count; i++) {
+        const struct sched_kind *k = &s->kinds[c->demands[i].kind];
+        if (k->total - k->taken < c->demands[i].amount)
+            kinds |= 1ull << c->demands[i].kind;
+        if (k->total - k->stuck < c->demands[i].amount)
+            *hopeless_out = true;
+    }
+    return kinds;
+}
+
+/* Look over all lanes with work: who has been passed over for too long? */
+static void survey(struct mob_sched *s, int64_t now)
+{
+    s->reserved = 0;
+    s->no_refill = false;
+    for (uint16_t job = s->active; job != SCHED_NIL16; job = s->jobs[job].next)
+        for (uint16_t i = s->jobs[job].first; i != SCHED_NIL16; i = s->lanes[i].next) {
+            struct sched_lane *l = &s->lanes[i];
+            const struct sched_class *c = &s->classes[l->class_id];
+            bool hopeless;
+            uint64_t kinds = lacking(s, c, &hopeless);
+            if (!kinds || hopeless) {
+                l->passed_over = 0;
+                continue;
+            }
+            if (!l->passed_over)
+                l->passed_over = now;
+            if (now - l->passed_over >= SCHED_DRAIN_NS && c->hungry == SCHED_NIL16)
+                s->no_refill = true;
+            if (now - l->passed_over >= SCHED_STARVE_NS)
+                s->reserved |= kinds;
+        }
+}
+
+/* A hungry worker of the class that is not stuck in a long task. */
+static uint16_t hungry_worker(struct mob_sched *s, struct sched_class *c)
+{
+    while (c->hungry != SCHED_NIL16) {
+        uint16_t worker = c->hungry;
+        if (!worker_lags(s, worker_at(s, worker)))
+            return worker;
+        sched_hungry_remove(s, worker); /* until it finishes something */
+    }
+    return SCHED_NIL16;
+}
+
+static void want_spawn(
+    struct mob_sched *s, const struct sched_lane *l, const struct sched_class *c, uint64_t work)
+{
+    uint64_t count = l->create ? l->count : work / (uint64_t)s->options.batch_ns_max + 1;
+    uint32_t fit = sched_class_fit_count(s, c);
+    count = count < l->count ? count : l->count;
+    count = count < fit ? count : fit;
+    if (count > s->spawn_want[c->runtime])
+        s->spawn_want[c->runtime] = (uint32_t)count;
+}
+
+static enum choice choose(struct mob_sched *s, const struct sched_lane *l)
+{
+    struct sched_class *c = &s->classes[l->class_id];
+    if (c->mask & s->reserved && !(l->passed_over && s->now - l->passed_over >= SCHED_STARVE_NS))
+        return CHOICE_NONE;
+    uint32_t estimate = sched_estimate(s, sched_queue_peek(s, l)->function);
+    uint64_t work = (uint64_t)estimate * l->count;
+    bool fits = sched_class_fits(s, c);
+    bool idle = s->runtimes[c->runtime].idle > 0;
+    bool cpu_owed = c->cpu && s->kinds[MOB_SCHED_CPU].taken > s->kinds[MOB_SCHED_CPU].total;
+    bool worth_a_wake = work >= (uint64_t)s->options.wake_worth_ns;
+    if (!l->create && !s->no_refill && !cpu_owed && estimate <= s->options.batch_ns_max / 2 &&
+        !(fits && idle && worth_a_wake) && hungry_worker(s, c) != SCHED_NIL16)
+        return CHOICE_REFILL;
+    if (!fits)
+        return CHOICE_NONE;
+    if (idle)
+        return CHOICE_FRESH;
+    want_spawn(s, l, c, work);
+    return CHOICE_NONE;
+}
+
+/* How many tasks of this lane one worker should get. */
+static uint32_t share(
+    const struct mob_sched *s, const struct sched_lane *l, uint32_t estimate, enum choice choice)
+{
+    if (l->create)
+        return 1;
+    const struct sched_class *c = &s->classes[l->class_id];
+    /* Those that are idle, and those that could be started. */
+    uint32_t workers = sched_class_fit_count(s, c) + (choice == CHOICE_REFILL ? c->busy : 0);
+    uint32_t part = workers > 1 ? (l->count + workers - 1) / workers : l->count;
+    uint32_t worth = (uint32_t)(s->options.wake_worth_ns / (estimate ? estimate : 1));
+    part = part > worth ? part : worth;
+    return part ? part : 1;
+}
+
+static void fill(struct mob_sched *s, uint16_t lane, enum choice choice)
+{
+    struct sched_lane *l = &s->lanes[lane];
+    struct sched_class *c = &s->classes[l->class_id];
+    uint32_t estimate = sched_estimate(s, sched_queue_peek(s, l)->function);
+    uint32_t limit = share(s, l, estimate, choice), given = 0;
+    uint16_t worker = choice == CHOICE_REFILL ? c->hungry : s->runtimes[c->runtime].idle_head;
+    if (choice == CHOICE_FRESH)
+        sched_worker_take(s, worker, l->class_id);
+    struct sched_worker *w = worker_at(s, worker);
+    while (given < limit && l->count && worker_load(w) < MOB_SCHED_BATCH_MAX) {
+        struct mob_sched_task *t = sched_queue_peek(s, l);
+        if (worker_load(w) && w->estimate_sum + sched_estimate(s, t->function) > s->options.batch_ns_max)
+            break;
+        sched_queue_remove(s, t);
+        sched_worker_append(s, worker, t);
+        given++;
+    }
+    l->passed_over = 0;
+    struct sched_job *j = &s->jobs[l->job];
+    if (s->virtual_pass < j->pass)
+        s->virtual_pass = j->pass;
+    j->pass += (uint64_t)j->stride * given;
+    if (!l->create)
+        sched_follow_scan(s, worker);
+    sched_hungry_update(s, worker);
+    sched_lane_rotate(s, lane);
+    if (!given) /* no room for even one: ask again when it has finished something */
+        sched_hungry_remove(s, worker);
+}
+
+/* One worker gets work; false: nobody can. */
+static bool fill_one(struct mob_sched *s, int64_t now)
+{
+    memset(s->spawn_want, 0, sizeof s->spawn_want);
+    survey(s, now);
+    uint16_t best = SCHED_NIL16;
+    enum choice best_choice = CHOICE_NONE;
+    uint64_t best_pass = UINT64_MAX;
+    for (uint16_t job = s->active; job != SCHED_NIL16; job = s->jobs[job].next) {
+        if (s->jobs[job].pass >= best_pass)
+            continue;
+        for (uint16_t lane = s->jobs[job].first; lane != SCHED_NIL16; lane = s->lanes[lane].next) {
+            enum choice choice = choose(s, &s->lanes[lane]);
+            if (choice == CHOICE_NONE)
+                continue;
+            best = lane;
+            best_choice = choice;
+            best_pass = s->jobs[job].pass;
+            break;
+        }
+    }
+    if (best == SCHED_NIL16)
+        return false;
+    fill(s, best, best_choice);
+    return true;
+}
+
+void sched_pick(struct mob_sched *s, int64_t now)
+{
+    sched_actors_release(s);
+    while (s->following != SCHED_NIL16) {
+        uint16_t worker = s->following;
+        struct sched_worker *w = worker_at(s, worker);
+        s->following = w->follow_next;
+        sched_follow_scan(s, worker);
+        w->following = false;
+    }
+    while (s->dirty)
+        s->dirty = fill_one(s, now);
+}
+
+/* ---- decisions ---- */
+
+static bool next_note(struct mob_sched *s, struct mob_decision *d)
+{
+    while (s->note_count) {
+        struct sched_note n = s->notes[s->note_head];
+        s->note_head = (s->note_head + 1) & (s->note_capacity - 1);
+        s->note_count--;
+        bool about_task =
+            n.kind == MOB_DECIDE_STOP || n.kind == MOB_DECIDE_KILL || n.kind == MOB_DECIDE_RETRY;
+        if (about_task && !n.task)
+            continue; /* it has ended meanwhile */
+        d->task = n.task ? task_at(s, n.task) : NULL;
+        /* It was taken back from that worker meanwhile. */
+        if ((n.kind == MOB_DECIDE_STOP || n.kind == MOB_DECIDE_KILL) && d->task->worker != n.worker)
+            continue;
+        d->kind = n.kind;
+        d->status = n.status;
+        d->worker = n.worker;
+        d->actor = n.actor;
+        return true;
+    }
+    return false;
+}
+
+static bool next_failed(struct mob_sched *s, struct mob_decision *d)
+{
+    if (!s->failed_head)
+        return false;
+    struct mob_sched_task *t = task_at(s, s->failed_head);
+    s->failed_head = t->next;
+    if (!s->failed_head)
+        s->failed_tail = 0;
+    d->task = t;
+    d->kind = t->worker == MOB_STATUS_COUNT ? MOB_DECIDE_FORWARD : MOB_DECIDE_FAIL;
+    d->status = t->worker == MOB_STATUS_COUNT ? MOB_OK : (enum mob_status)t->worker;
+    t->worker = SCHED_NIL16;
+    return true;
+}
+
+static bool next_dispatch(struct mob_sched *s, struct mob_decision *d)
+{
+    while (s->untold != SCHED_NIL16) {
+        uint16_t worker = s->untold;
+        struct sched_worker *w = worker_at(s, worker);
+        if (w->state == WORKER_NONE || w->told == w->tail || w->no_room) {
+            s->untold = w->untold_next;
+            w->untold = false;
+            continue;
+        }
+        d->kind = MOB_DECIDE_DISPATCH;
+        d->task = task_at(s, worker_place(w, w->told++)->task);
+        d->worker = worker;
+        d->runtime = w->runtime;
+        d->last = w->told == w->tail;
+        return true;
+    }
+    return false;
+}
+
+static bool next_spawn(struct mob_sched *s, int64_t now, struct mob_decision *d)
+{
+    for (uint8_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
+        struct sched_runtime *r = &s->runtimes[i];
+        if (s->spawn_want[i] <= r->starting || now < r->spawn_after)
+            continue;
+        uint32_t count = s->spawn_want[i] - r->starting;
+        uint32_t alive = s->worker_count - s->leaving_count, starting = 0;
+        for (uint32_t k = 0; k < MOB_SCHED_RUNTIMES_MAX; k++)
+            starting += s->runtimes[k].starting;
+        uint32_t running = alive - s->blocked_count - s->actor_worker_count + starting;
+        uint32_t room = running < s->options.running_max ? s->options.running_max - running : 0;
+        uint32_t slots = MOB_SCHED_WORKERS_MAX - 1 - s->worker_count;
+        room = room < slots ? room : slots;
+        count = count < room ? count : room;
+        if (!count)
+            continue;
+        r->starting += count;
+        s->spawned += count;
+        d->kind = MOB_DECIDE_SPAWN;
+        d->count = count;
+        d->runtime = i;
+        return true;
+    }
+    return false;
+}
+
+static bool next_reap(struct mob_sched *s, int64_t now, struct mob_decision *d)
+{
+    for (uint8_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
+        struct sched_runtime *r = &s->runtimes[i];
+        if (r->idle <= s->options.idle_keep ||
+            now - worker_at(s, r->idle_tail)->since < s->options.reap_after_ns)
+            continue;
+        d->kind = MOB_DECIDE_REAP;
+        d->worker = r->idle_tail;
+        d->runtime = i;
+        sched_idle_remove(s, d->worker);
+        worker_at(s, d->worker)->state = WORKER_LEAVING;
+        s->leaving_count++;
+        return true;
+    }
+    return false;
+}
+
+bool mob_sched_next(struct mob_sched *s, int64_t now, struct mob_decision *d)
+{
+    s->now = now;
+    *d = (struct mob_decision){0};
+    if (s->heap_count)
+        sched_timers_run(s, now);
+    /* Ends before new work, so that the node's records are free for it; dispatches in worker order, one wake
+     * each. */
+    if (next_note(s, d) || next_failed(s, d) || next_dispatch(s, d))
+        return true;
+    sched_pick(s, now);
+    return next_dispatch(s, d) || next_spawn(s, now, d) || next_reap(s, now, d);
+}
+
+int64_t mob_sched_next_timer(const struct mob_sched *s)
+{
+    int64_t when = MOB_FOREVER_NS;
+    if (s->heap_count) {
+        const struct sched_extra *e = pool_at(&s->extras, s->heap[0]);
+        when = e->wake && (!e->deadline || e->wake < e->deadline) ? e->wake : e->deadline;
+    }
+    for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
+        const struct sched_runtime *r = &s->runtimes[i];
+        if (r->idle > s->options.idle_keep) {
+            int64_t reap = worker_at(s, r->idle_tail)->since + s->options.reap_after_ns;
+            when = reap < when ? reap : when;
+        }
+        if (s->spawn_want[i] > r->starting && r->spawn_after < when && r->spawn_after > s->now)
+            when = r->spawn_after;
+    }
+    return when;
+}

@@ -1,0 +1,216 @@
+/* Records, pools, and the table from id to record. */
+#include <stdlib.h>
+
+#include "runtime/sched/local_inner.h"
+
+/* ---- records ---- */
+
+static bool chunk_add(struct mob_sched *s)
+{
+    if (s->chunk_count == s->chunk_capacity) {
+        uint32_t capacity = s->chunk_capacity ? 2 * s->chunk_capacity : 16;
+        uint8_t **chunks = realloc(s->chunks, capacity * sizeof *chunks);
+        if (!chunks)
+            return false;
+        s->chunks = chunks;
+        s->chunk_capacity = capacity;
+    }
+    uint8_t *chunk = malloc((size_t)SCHED_CHUNK * s->stride);
+    if (!chunk)
+        return false;
+    s->chunks[s->chunk_count++] = chunk;
+    return true;
+}
+
+void *mob_sched_task_alloc(struct mob_sched *s)
+{
+    if (s->allocated >= s->options.tasks_max)
+        return NULL;
+    uint32_t handle = s->free_head;
+    struct mob_sched_task *t;
+    if (handle) {
+        t = task_at(s, handle);
+        s->free_head = t->next;
+    } else {
+        if (s->fresh >> SCHED_CHUNK_SHIFT == s->chunk_count && !chunk_add(s))
+            return NULL;
+        handle = s->fresh++;
+        t = task_at(s, handle);
+    }
+    memset(t, 0, s->stride);
+    t->handle = handle;
+    s->allocated++;
+    s->by_state[MOB_SCHED_NEW]++;
+    return t;
+}
+
+void mob_sched_task_free(struct mob_sched *s, struct mob_sched_task *t)
+{
+    assert(t->state == MOB_SCHED_NEW || t->state == MOB_SCHED_DONE);
+    s->by_state[t->state]--;
+    t->state = MOB_SCHED_NEW;
+    memset(&t->id, 0, sizeof t->id);
+    t->next = s->free_head;
+    s->free_head = t->handle;
+    s->allocated--;
+}
+
+struct mob_sched_task *mob_sched_task_of(const struct mob_sched *s, uint32_t handle)
+{
+    assert(handle && handle < s->fresh);
+    return task_at(s, handle);
+}
+
+/* ---- pools ---- */
+
+uint32_t sched_pool_take(struct sched_pool *p)
+{
+    uint32_t number = p->free_head;
+    if (number) {
+        memcpy(&p->free_head, pool_at(p, number), sizeof p->free_head);
+    } else {
+        if (p->fresh >= p->capacity) {
+            uint32_t capacity = p->capacity ? p->capacity + p->capacity / 2 : 64;
+            void *base = capacity < EDGE_BIT ? realloc(p->base, (size_t)capacity * p->size) : NULL;
+            if (!base)
+                return 0;
+            p->base = base;
+            p->capacity = capacity;
+            p->fresh = p->fresh ? p->fresh : 1;
+        }
+        number = p->fresh++;
+    }
+    memset(pool_at(p, number), 0, p->size);
+    p->live++;
+    return number;
+}
+
+void sched_pool_give(struct sched_pool *p, uint32_t number)
+{
+    assert(number && p->live);
+    memcpy(pool_at(p, number), &p->free_head, sizeof p->free_head);
+    p->free_head = number;
+    p->live--;
+}
+
+/* ---- maps ---- */
+
+static bool map_resize(
+    const struct mob_sched *s, struct sched_map *m, uint32_t capacity, sched_home_of home_of)
+{
+    struct sched_map bigger = {.capacity = capacity};
+    bigger.slots = malloc(capacity * sizeof *bigger.slots);
+    bigger.distance = calloc(capacity, sizeof *bigger.distance);
+    if (!bigger.slots || !bigger.distance) {
+        free(bigger.slots);
+        free(bigger.distance);
+        return false;
+    }
+    /* Old slots are in the order of their homes, so the new ones are written in order too. */
+    for (uint32_t i = 0; i < m->capacity; i++)
+        if (m->distance[i])
+            sched_map_insert(&bigger, home_of(s, &bigger, m->slots[i]), m->slots[i]);
+    free(m->slots);
+    free(m->distance);
+    *m = bigger;
+    return true;
+}
+
+bool sched_map_reserve(const struct mob_sched *s, struct sched_map *m, sched_home_of home_of)
+{
+    if (m->used < m->capacity / 4 * 3)
+        return true;
+    return map_resize(s, m, m->capacity ? m->capacity + m->capacity / 2 : 64, home_of);
+}
+
+void sched_map_shrink(const struct mob_sched *s, struct sched_map *m, sched_home_of home_of)
+{
+    /* Failure only keeps the memory. */
+    if (m->capacity > 4096 && m->used < m->capacity / 8)
+        (void)map_resize(s, m, m->capacity / 4, home_of);
+}
+
+void sched_map_insert(struct sched_map *m, uint32_t home, uint32_t number)
+{
+    uint32_t i = home, distance = 1;
+    while (m->distance[i] >= distance) {
+        i = map_next(m, i);
+        distance++;
+    }
+    /* From here on everybody moves up by one, to the next hole. */
+    while (m->distance[i]) {
+        uint32_t number_moved = m->slots[i], distance_moved = m->distance[i];
+        assert(distance < UINT16_MAX);
+        m->slots[i] = number;
+        m->distance[i] = (uint16_t)distance;
+        number = number_moved;
+        distance = distance_moved + 1;
+        i = map_next(m, i);
+    }
+    assert(distance < UINT16_MAX);
+    m->slots[i] = number;
+    m->distance[i] = (uint16_t)distance;
+    m->used++;
+}
+
+void sched_map_erase(struct sched_map *m, uint32_t home, uint32_t number)
+{
+    uint32_t i = home;
+    for (uint32_t distance = 1; m->distance[i] != distance || m->slots[i] != number; distance++) {
+        assert(m->distance[i] >= distance); /* it is there */
+        i = map_next(m, i);
+    }
+    for (uint32_t j = map_next(m, i); m->distance[j] > 1; j = map_next(m, j)) {
+        m->slots[i] = m->slots[j];
+        m->distance[i] = (uint16_t)(m->distance[j] - 1);
+        i = j;
+    }
+    m->distance[i] = 0;
+    m->used--;
+}
+
+/* ---- ids ---- */
+
+static uint32_t id_home_of(const struct mob_sched *s, const struct sched_map *m, uint32_t number)
+{
+    return map_home(m, task_at(s, number)->id, 0);
+}
+
+struct mob_sched_task *mob_sched_find(const struct mob_sched *s, struct mob_task_id id)
+{
+    const struct sched_map *m = &s->ids;
+    if (!m->used)
+        return NULL;
+    uint32_t i = map_home(m, id, 0);
+    for (uint32_t distance = 1; m->distance[i] >= distance; distance++) {
+        if (m->distance[i] == distance) {
+            struct mob_sched_task *t = task_at(s, m->slots[i]);
+            if (mob_task_id_eq(t->id, id))
+                return t;
+        }
+        i = map_next(m, i);
+    }
+    return NULL;
+}
+
+bool sched_ids_add(struct mob_sched *s, struct mob_sched_task *t)
+{
+    if (!sched_map_reserve(s, &s->ids, id_home_of))
+        return false;
+    sched_map_insert(&s->ids, map_home(&s->ids, t->id, 0), t->handle);
+    return true;
+}
+
+void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t)
+{
+    sched_map_erase(&s->ids, map_home(&s->ids, t->id, 0), t->handle);
+    sched_map_shrink(s, &s->ids, id_home_of);
+}
+
+struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at)
+{
+    for (; *at < s->ids.capacity; ++*at)
+        if (s->ids.distance[*at])
+            return task_at(s, s->ids.slots[(*at)++]);
+    return NULL;
+}
