@@ -271,10 +271,10 @@ static void double_restart(struct mob_actor *actor)
 
 static void double_checkpoint(struct mob_actor *actor)
 {
-    struct mob_future *future;
+    struct mob_future *future = NULL;
     enum mob_status status = double_run(actor->client, actor->entry->checkpoint, NULL,
         (struct double_args){NULL, 0}, &actor->instance, &future);
-    assert(status == MOB_OK);
+    assert(status == MOB_OK && future != NULL);
     actor->checkpoint = future->value;
     actor->since = NULL;
     actor->since_end = &actor->since;
@@ -305,6 +305,7 @@ enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, stru
     const struct mob_submit_options *options, struct mob_future **futures_out)
 {
     (void)options;
+    assert(actor != NULL);
     const struct mob_method_entry *m = actor->entry->methods;
     while (m->name != NULL && strcmp(m->name, method) != 0)
         m++;

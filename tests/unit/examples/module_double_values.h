@@ -90,6 +90,7 @@ struct mob_arg mob_actor_handle(const struct mob_actor *actor)
 enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out)
 {
     (void)timeout_ns;
+    assert(future != NULL);
     if (future->status == MOB_OK)
         *value_out = future->value;
     return future->status;
@@ -97,11 +98,13 @@ enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mo
 enum mob_status mob_get_i64(struct mob_future *future, int64_t timeout_ns, int64_t *value_out)
 {
     (void)timeout_ns;
+    assert(future != NULL);
     return future->status != MOB_OK ? future->status : mob_value_i64(future->value, value_out);
 }
 enum mob_status mob_get_f64(struct mob_future *future, int64_t timeout_ns, double *value_out)
 {
     (void)timeout_ns;
+    assert(future != NULL);
     return future->status != MOB_OK ? future->status : mob_value_f64(future->value, value_out);
 }
 const char *mob_future_error(struct mob_future *future)
@@ -132,6 +135,7 @@ enum mob_status mob_value_f64(const struct mob_value *value, double *out)
 }
 enum mob_status mob_value_tensor(const struct mob_value *value, struct mob_tensor *out)
 {
+    assert(value != NULL);
     if (value->arg.kind != DOUBLE_TENSOR)
         return MOB_TYPE_MISMATCH;
     *out = value->arg.as.tensor;
@@ -139,6 +143,7 @@ enum mob_status mob_value_tensor(const struct mob_value *value, struct mob_tenso
 }
 enum mob_status mob_value_data(const struct mob_value *value, const void **data_out, size_t *size_out)
 {
+    assert(value != NULL);
     if (value->arg.kind < DOUBLE_UTF8 || value->arg.kind > DOUBLE_BYTES)
         return MOB_TYPE_MISMATCH;
     *data_out = value->arg.as.bytes.data;

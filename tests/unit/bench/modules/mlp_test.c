@@ -64,7 +64,7 @@ static void reference(uint64_t seed, const float *state, double out[OUTPUTS])
 /* NULL when this processor has no such kernel. */
 static struct mob_actor *create(struct mob_client *client, const char *kernel)
 {
-    struct mob_actor *actor;
+    struct mob_actor *actor = NULL;
     enum mob_status status =
         mob_actor_create(client, "mlp.Mlp", MOB_ARGS(mob_i64(9), mob_utf8(kernel)), NULL, &actor);
     return status == MOB_OK ? actor : NULL;
@@ -72,9 +72,9 @@ static struct mob_actor *create(struct mob_client *client, const char *kernel)
 
 static const float *infer(struct mob_actor *actor, const float *in, int64_t n)
 {
-    struct mob_future *future;
-    struct mob_value *value;
-    struct mob_tensor answer;
+    struct mob_future *future = NULL;
+    struct mob_value *value = NULL;
+    struct mob_tensor answer = {0};
     assert_int_equal(
         mob_actor_call(actor, "infer", MOB_ARGS(mob_tensor_f32(in, n, STATE)), NULL, &future), MOB_OK);
     assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_OK);
@@ -135,11 +135,11 @@ static void answer_does_not_depend_on_the_rest_of_the_batch(void **state)
 
 static void an_actor_calls_the_model_with_batches(void **state)
 {
-    struct mob_actor *model, *caller;
-    struct mob_future *future;
-    struct mob_value *value;
-    const void *text;
-    size_t size;
+    struct mob_actor *model = NULL, *caller = NULL;
+    struct mob_future *future = NULL;
+    struct mob_value *value = NULL;
+    const void *text = NULL;
+    size_t size = 0;
     assert_int_equal(
         mob_actor_create(*state, "mlp.Mlp", MOB_ARGS(mob_i64(1), mob_null()), NULL, &model), MOB_OK);
     assert_int_equal(
@@ -148,6 +148,7 @@ static void an_actor_calls_the_model_with_batches(void **state)
         mob_actor_call(caller, "run", MOB_ARGS(mob_i64(50), mob_i64(64), mob_i64(4)), NULL, &future), MOB_OK);
     assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_OK);
     assert_int_equal(mob_value_data(value, &text, &size), MOB_OK);
+    assert(text != NULL && model != NULL);
     assert_non_null(strstr(text, "{\"states\":3200,"));
     assert_int_equal(model->calls, 50);
     assert_int_equal(

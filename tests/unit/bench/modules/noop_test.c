@@ -19,16 +19,16 @@ static int64_t number(struct mob_future *future)
 
 static int64_t run(struct mob_client *client, const char *function, struct mob_args args)
 {
-    struct mob_future *future;
+    struct mob_future *future = NULL;
     assert_int_equal(mob_submit(client, function, args, NULL, &future), MOB_OK);
     return number(future);
 }
 
 static const char *text(struct mob_future *future)
 {
-    struct mob_value *value;
-    const void *data;
-    size_t size;
+    struct mob_value *value = NULL;
+    const void *data = NULL;
+    size_t size = 0;
     assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_OK);
     assert_int_equal(mob_value_data(value, &data, &size), MOB_OK);
     return data;
@@ -68,8 +68,8 @@ static void trees_count_their_leaves(void **state)
 
 static void tree_refuses_a_depth_without_end(void **state)
 {
-    struct mob_future *future;
-    struct mob_value *value;
+    struct mob_future *future = NULL;
+    struct mob_value *value = NULL;
     assert_int_equal(mob_submit(*state, "noop.tree", MOB_ARGS(mob_i64(-1)), NULL, &future), MOB_OK);
     assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_TASK_FAILED);
 }
@@ -84,8 +84,8 @@ static void many_returns_as_many_as_it_is_asked_for(void **state)
 
 static void sync_functions_report_latencies(void **state)
 {
-    struct mob_future *future;
-    struct mob_actor *counter;
+    struct mob_future *future = NULL;
+    struct mob_actor *counter = NULL;
     assert_int_equal(mob_submit(*state, "noop.sync_child", MOB_ARGS(mob_i64(200)), NULL, &future), MOB_OK);
     assert_memory_equal(text(future), "{\"n\":200,\"mean_us\":", 19);
     assert_int_equal(mob_actor_create(*state, "noop.Counter", MOB_NO_ARGS, NULL, &counter), MOB_OK);
@@ -99,7 +99,7 @@ static void counter_counts_and_survives_its_death(void **state)
 {
     struct mob_client *client = *state;
     const struct mob_actor_options options = {.struct_size = sizeof options, .checkpoint_every = 4};
-    struct mob_actor *counter;
+    struct mob_actor *counter = NULL;
     struct mob_future *future = NULL;
     client->kill_every = 3;
     assert_int_equal(mob_actor_create(client, "noop.Counter", MOB_NO_ARGS, &options, &counter), MOB_OK);
@@ -113,7 +113,7 @@ static void counter_counts_and_survives_its_death(void **state)
 
 static void callers_visit_every_actor_in_turn(void **state)
 {
-    struct mob_actor *counters[4];
+    struct mob_actor *counters[4] = {NULL};
     struct mob_arg args[5] = {mob_i64(4 * 700)};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(mob_actor_create(*state, "noop.Counter", MOB_NO_ARGS, NULL, &counters[i]), MOB_OK);

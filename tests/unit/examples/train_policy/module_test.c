@@ -28,17 +28,18 @@ static struct run train_with(int64_t seed, struct mob_arg iterations, uint64_t k
     assert_int_equal(mob_submit(r.client, "train_policy.train_policy", MOB_ARGS(mob_i64(seed), iterations),
                          NULL, r.futures),
         MOB_OK);
-    struct mob_value *value;
-    struct mob_tensor tensor;
+    struct mob_value *value = NULL;
+    struct mob_tensor tensor = {0};
     assert_int_equal(mob_get(r.futures[0], MOB_FOREVER, &value), MOB_OK);
     assert_int_equal(mob_value_tensor(value, &tensor), MOB_OK);
     assert_int_equal(tensor.shape[0], POLICY_WEIGHTS);
+    assert(tensor.data != NULL);
     memcpy(&r.policy, tensor.data, sizeof r.policy);
-    const void *text;
-    size_t size;
+    const void *text = NULL;
+    size_t size = 0;
     assert_int_equal(mob_get(r.futures[1], MOB_FOREVER, &value), MOB_OK);
     assert_int_equal(mob_value_data(value, &text, &size), MOB_OK);
-    uint64_t fingerprint;
+    uint64_t fingerprint = 0;
     assert_int_equal(sscanf(text,
                          "{\"mean_return\":%lf,\"iterations\":%" SCNd64
                          ",\"policy\":\"%*[a-z0-9_]\",\"fingerprint\":\"%" SCNx64 "\"}",
@@ -90,17 +91,17 @@ static void served_policy_answers_a_batch_of_observations(void **state)
 {
     (void)state;
     struct run r = train_with(1, mob_null(), 0);
-    struct mob_actor *actor;
+    struct mob_actor *actor = NULL;
     assert_int_equal(mob_actor_create(r.client, "train_policy.CartpolePolicy",
                          MOB_ARGS(mob_ref(r.futures[0])), NULL, &actor),
         MOB_OK);
     const float observations[3][4] = {{0, 0, 0.1f, 0.5f}, {0, 0, -0.1f, -0.5f}, {0.1f, 0, 0, 0}};
-    struct mob_future *future;
+    struct mob_future *future = NULL;
     assert_int_equal(
         mob_actor_call(actor, "infer", MOB_ARGS(mob_tensor_f32(&observations[0][0], 3, 4)), NULL, &future),
         MOB_OK);
-    struct mob_value *value;
-    struct mob_tensor tensor;
+    struct mob_value *value = NULL;
+    struct mob_tensor tensor = {0};
     assert_int_equal(mob_get(future, MOB_FOREVER, &value), MOB_OK);
     assert_int_equal(mob_value_tensor(value, &tensor), MOB_OK);
     assert_int_equal(tensor.shape[0], 3);
@@ -111,6 +112,7 @@ static void served_policy_answers_a_batch_of_observations(void **state)
         assert_memory_equal((const float *)tensor.data + 2 * i, expected, sizeof expected);
     }
     const float *probabilities = tensor.data;
+    assert(probabilities != NULL);
     assert_true(probabilities[1] > 0.5f); /* falling to the right: push to the right */
     assert_true(probabilities[2] > 0.5f);
     double_destroy(r.client);
@@ -121,8 +123,8 @@ static void rollout_refuses_a_number_of_steps_it_cannot_run(void **state)
     (void)state;
     struct mob_client *client = double_create();
     double_load(client, "train_policy");
-    struct mob_future *policy, *rollout;
-    struct mob_actor *simulator;
+    struct mob_future *policy = NULL, *rollout = NULL;
+    struct mob_actor *simulator = NULL;
     assert_int_equal(
         mob_submit(client, "train_policy.create_policy", MOB_ARGS(mob_i64(1)), NULL, &policy), 0);
     assert_int_equal(mob_actor_create(client, "train_policy.Simulator", MOB_ARGS(mob_i64(1), mob_i64(0)),
@@ -131,7 +133,7 @@ static void rollout_refuses_a_number_of_steps_it_cannot_run(void **state)
     assert_int_equal(
         mob_actor_call(simulator, "rollout", MOB_ARGS(mob_ref(policy), mob_i64(501)), NULL, &rollout),
         MOB_OK);
-    struct mob_value *value;
+    struct mob_value *value = NULL;
     assert_int_equal(mob_get(rollout, MOB_FOREVER, &value), MOB_TASK_FAILED);
     assert_non_null(strstr(mob_future_error(rollout), "num_steps is 501, not 1 to 500"));
     double_destroy(client);
