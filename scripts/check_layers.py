@@ -70,7 +70,7 @@ LIBRARY_OWNERS = {
     "xxhash": ["common/base"],
     "lz4": ["common/wire"],
     "uv.h": ["runtime/node", "runtime/scheduler", "gcs/shard", "gcs/master", "server", "cli"],
-    "jansson.h": ["server", "cli"],
+    "jansson.h": ["server", "cli", "runtime/node"],
 }
 OWNERS_EXEMPT = ["tests", "bench"]
 
