@@ -12,7 +12,9 @@
 #include "common/base/clock.h"
 
 /* A large control store reads its file first; whoever waits this long is told how to go on looking. */
-enum { READY_WAIT_MS = 60000, RUNNING_POLL_MS = 10 };
+enum { READY_WAIT_MS = 60000, RUNNING_POLL_MS = 10, ATTEMPTS_MAX = 50 };
+/* Not an exit code: between our look and our start somebody else has started. */
+#define UP_LOST_RACE ((enum cli_exit)100)
 
 static const char notice_ready[] = "ready";
 static const char notice_exists[] = "exists"; /* another supervisor has the directory */
@@ -33,25 +35,26 @@ static void print_where(const struct cli_call *call)
     fflush(stdout);
 }
 
-/* Somebody runs in the directory already: that is fine, once it is ready. */
-static enum cli_exit join_running(const struct cli_call *call)
+/* Somebody runs in the directory already: that is fine, once it is ready. False: it has ended meanwhile, so
+ * start. */
+static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
 {
+    static struct cluster_state state;
     int64_t deadline_ns = mob_now() + READY_WAIT_MS * MOB_MS;
     do {
-        static struct cluster_state state;
         if (cluster_state_read(cli_directory(call), &state) == MOB_OK && strcmp(state.state, "ready") == 0) {
             cli_say("it runs already in %s", cli_directory(call));
             print_where(call);
-            return CLI_OK;
+            *exit_out = CLI_OK;
+            return true;
         }
-        if (state_dir_supervisor(cli_directory(call)) == 0) {
-            cli_say("the supervisor of %s has just ended; try again", cli_directory(call));
-            return CLI_CONFLICT;
-        }
+        if (state_dir_supervisor(cli_directory(call)) == 0)
+            return false;
         poll(NULL, 0, RUNNING_POLL_MS);
     } while (mob_now() < deadline_ns);
     cli_say("it runs already in %s, but is not ready; see mobula status", cli_directory(call));
-    return CLI_TIMEOUT;
+    *exit_out = CLI_TIMEOUT;
+    return true;
 }
 
 /* Cleans, runs and cleans. The lock is held by being open. */
@@ -80,7 +83,7 @@ static enum cli_exit stay(struct cli_call *call)
     int lock;
     enum mob_status status = state_dir_lock(cli_directory(call), &lock, error);
     if (status == MOB_EXISTS)
-        return join_running(call);
+        return UP_LOST_RACE;
     if (status != MOB_OK) {
         cli_say("%s", error);
         return CLI_FAILED;
@@ -152,7 +155,7 @@ static enum cli_exit await_notice(const struct cli_call *call, int fd)
         return CLI_OK;
     }
     if (strcmp(text, notice_exists) == 0)
-        return join_running(call);
+        return UP_LOST_RACE;
     if (length == 0)
         snprintf(text, sizeof text, "the supervisor has died; see %.400s/logs/supervisor.log",
             cli_directory(call));
@@ -188,11 +191,19 @@ enum cli_exit cmd_up(struct cli_call *call)
         cli_say("--detach and --foreground exclude each other");
         return CLI_USAGE;
     }
-    if (state_dir_supervisor(cli_directory(call)) != 0)
-        return join_running(call);
-    if (state_dir_prepare(cli_directory(call), error) != MOB_OK) {
-        cli_say("%s", error);
-        return CLI_FAILED;
+    for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
+        enum cli_exit exit_code;
+        if (state_dir_supervisor(cli_directory(call)) != 0 && join_running(call, &exit_code))
+            return exit_code;
+        if (state_dir_prepare(cli_directory(call), error) != MOB_OK) {
+            cli_say("%s", error);
+            return CLI_FAILED;
+        }
+        exit_code = cli_option(call, "detach") ? detach(call) : stay(call);
+        if (exit_code != UP_LOST_RACE)
+            return exit_code;
+        poll(NULL, 0, RUNNING_POLL_MS); /* the other one has the lock, and writes its name next */
     }
-    return cli_option(call, "detach") ? detach(call) : stay(call);
+    cli_say("others start and stop in %s all the time", cli_directory(call));
+    return CLI_CONFLICT;
 }

@@ -1,9 +1,11 @@
 /* Ends the logs of a node whose process is gone: asks the control store for the live incarnations and seals
  * each.
  *
- * The supervisor calls this when it has seen the process end and before it starts another; on one machine it
+ * The supervisor does this when it has seen the process end and before it starts another; on one machine it
  * plays the part that the master has in a cluster. Non-blocking, in the caller's loop; while the control
  * store is away it waits.
+ *
+ *   node_seal_start(&seal, loop, "/state/gcs.sock", on_sealed);      // once at a time
  */
 #ifndef MOB_CLI_NODE_SEAL_H
 #define MOB_CLI_NODE_SEAL_H
@@ -12,26 +14,26 @@
 #include <stdint.h>
 #include <uv.h>
 
-#define NODE_SEAL_LIVE_MAX \
-    64 /* incarnations that can be live at once: one for each node that died unsealed */
-
 struct mob_gcs;
+struct mob_gcs_answer;
+
 struct node_seal {
+    struct mob_gcs *gcs; /* NULL = at rest */
     uv_poll_t poll;
     uv_timer_t timer;
-    struct mob_gcs *gcs; /* NULL = at rest */
-    unsigned handles; /* still to be closed */
-    uint64_t live[NODE_SEAL_LIVE_MAX];
-    uint32_t live_count, sealed_count;
-    uint32_t outstanding;
-    bool finished, again, stepping;
+    unsigned closing; /* handles still to be closed */
+    bool finished; /* says the step that runs: end when it returns */
+    bool stopped; /* the caller gave up: no callback */
+    uint32_t outstanding, sealed_count;
+    uint64_t after; /* incarnations up to here are sealed */
+    int64_t look_at_ns; /* after a failure: when to look again; 0 = no such plan */
     void (*done)(struct node_seal *seal);
 };
 
-/* `done` comes once, when nothing is live any more. False: at work already, or out of memory. */
+/* `done` comes once, later, when nothing is live any more. False: at work already, or out of memory. */
 bool node_seal_start(
     struct node_seal *seal, uv_loop_t *loop, const char *gcs_socket, void (*done)(struct node_seal *));
-/* Gives up; `done` does not come. */
+/* Gives up; `done` does not come. Fine at rest. */
 void node_seal_stop(struct node_seal *seal);
 
 #endif

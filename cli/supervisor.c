@@ -17,8 +17,9 @@
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
 #define WATCH_FAST_NS (3 * MOB_SEC)
 
-/* Patience with a graceful stop, in order of supervised; together below 2 s. */
-static const uint64_t patience_ms[SUPERVISED_COUNT] = {350, 350, 800, 400};
+/* Patience with a graceful stop, in order of supervised, and with sealing; together below 2 s. */
+static const uint64_t patience_ms[SUPERVISED_COUNT] = {300, 300, 750, 350};
+enum { SEAL_PATIENCE_MS = 200 };
 
 static void set_state(struct process *process, enum process_state state);
 static void start(struct process *process);
@@ -36,7 +37,7 @@ static bool legal(enum process_state from, enum process_state to)
             1u << PROCESS_READY | 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
         [PROCESS_READY] = 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
         [PROCESS_WAITING] = 1u << PROCESS_STARTING | 1u << PROCESS_SEALING | 1u << PROCESS_DOWN,
-        [PROCESS_STOPPING] = 1u << PROCESS_DOWN,
+        [PROCESS_STOPPING] = 1u << PROCESS_DOWN | 1u << PROCESS_SEALING,
     };
     return (next[from] & 1u << to) != 0;
 }
@@ -56,8 +57,8 @@ static void give_up(struct supervisor *supervisor, const struct process *process
     supervisor->failed = true;
     MOB_LOG_ERROR("supervisor", "gave_up", "process=%s deaths=%u", process_name(process->which),
         process->unready_deaths);
-    supervisor_notify(supervisor, "%s does not start (%s): %s; its log is %s", process_name(process->which),
-        process->last_exit, process->last_line, process->log.path);
+    snprintf(supervisor->failure, sizeof supervisor->failure, "%s does not start (%s): %s; its log is %s",
+        process_name(process->which), process->last_exit, process->last_line, process->log.path);
     stop_next(supervisor);
 }
 
@@ -101,10 +102,27 @@ static void on_sealed(struct node_seal *seal)
     struct supervisor *supervisor = (struct supervisor *)((char *)seal - offsetof(struct supervisor, seal));
     struct process *node = &supervisor->processes[SUPERVISED_NODE];
     MOB_LOG_INFO("supervisor", "node_logs_sealed", "incarnations=%u", seal->sealed_count);
-    if (node->state == PROCESS_SEALING && !supervisor->stopping) {
-        launch(node);
-        supervisor_write_status(supervisor);
+    if (node->state != PROCESS_SEALING)
+        return;
+    if (supervisor->stopping) {
+        uv_timer_stop(&node->timer);
+        set_state(node, PROCESS_DOWN);
+        stop_next(supervisor);
+        return;
     }
+    launch(node);
+    supervisor_write_status(supervisor);
+}
+
+/* For the node: what its last process has logged is closed. False: not now, for want of memory. */
+static bool seal(struct process *node)
+{
+    struct supervisor *supervisor = node->supervisor;
+    char path[STATE_PATH_MAX];
+    set_state(node, PROCESS_SEALING);
+    return supervisor->seal.gcs != NULL || /* at it already */
+        node_seal_start(&supervisor->seal, &supervisor->loop,
+            state_path(supervisor->directory, STATE_GCS_SOCKET_NAME, path), on_sealed);
 }
 
 /* A node may leave an incarnation behind only if the control store has been there before. */
@@ -118,18 +136,12 @@ static bool has_history(const struct supervisor *supervisor)
 static void start(struct process *process)
 {
     struct supervisor *supervisor = process->supervisor;
-    char path[STATE_PATH_MAX];
     if (process->which != SUPERVISED_NODE || !has_history(supervisor)) {
         launch(process);
-    } else {
-        set_state(process, PROCESS_SEALING);
-        if (!node_seal_start(&supervisor->seal, &supervisor->loop,
-                state_path(supervisor->directory, STATE_GCS_SOCKET_NAME, path), on_sealed)) {
-            snprintf(
-                process->last_line, sizeof process->last_line, "its log cannot be sealed: out of memory");
-            process->started_ns = mob_now();
-            wait_and_start(process);
-        }
+    } else if (!seal(process)) {
+        snprintf(process->last_line, sizeof process->last_line, "its log cannot be sealed: out of memory");
+        process->started_ns = mob_now();
+        wait_and_start(process);
     }
     supervisor_write_status(supervisor);
 }
@@ -226,16 +238,37 @@ static void on_patience_over(uv_timer_t *timer)
     kill(-process->pid, SIGKILL);
 }
 
+static void on_seal_patience_over(uv_timer_t *timer)
+{
+    struct process *node = timer->data;
+    MOB_LOG_WARN("supervisor", "not_sealed", "why=\"no answer in time\"");
+    node_seal_stop(&node->supervisor->seal);
+    set_state(node, PROCESS_DOWN);
+    stop_next(node->supervisor);
+}
+
+/* A log that is closed now need not be waited for when the cluster starts again. */
+static bool seal_before_down(struct process *node)
+{
+    if (node->supervisor->processes[SUPERVISED_GCS].state != PROCESS_READY || !seal(node))
+        return false;
+    uv_timer_start(&node->timer, on_seal_patience_over, SEAL_PATIENCE_MS, 0);
+    return true;
+}
+
 static void stop_next(struct supervisor *supervisor)
 {
     supervisor->stopping = true;
     uv_timer_stop(&supervisor->watch);
-    node_seal_stop(&supervisor->seal);
     for (int i = SUPERVISED_COUNT; i-- > 0;) {
         struct process *process = &supervisor->processes[i];
-        uv_timer_stop(&process->timer);
         if (process->state == PROCESS_DOWN)
             continue;
+        uv_timer_stop(&process->timer);
+        if (process->state == PROCESS_SEALING) {
+            uv_timer_start(&process->timer, on_seal_patience_over, SEAL_PATIENCE_MS, 0);
+            return;
+        }
         if (process->pid == 0) {
             set_state(process, PROCESS_DOWN);
             continue;
@@ -268,6 +301,8 @@ static void ended(struct process *process, const siginfo_t *info)
     if (process->state == PROCESS_STOPPING) {
         MOB_LOG_INFO(
             "supervisor", "ended", "process=%s %s", process_name(process->which), process->last_exit);
+        if (process->which == SUPERVISED_NODE && seal_before_down(process))
+            return;
         set_state(process, PROCESS_DOWN);
         stop_next(supervisor);
         return;
@@ -317,7 +352,7 @@ static void on_stop(uv_signal_t *handle, int number)
     if (supervisor->stopping)
         return;
     MOB_LOG_INFO("supervisor", "stopping", "signal=%d", number);
-    supervisor_notify(supervisor, "stopped by a signal");
+    snprintf(supervisor->failure, sizeof supervisor->failure, "stopped by a signal");
     stop_next(supervisor);
 }
 
@@ -406,6 +441,8 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     uv_run(&supervisor->loop, UV_RUN_DEFAULT);
     for (int i = 0; i < SUPERVISED_COUNT; i++)
         process_log_close(&supervisor->processes[i]);
+    /* After the fact, so that whoever hears it can start again at once. */
+    supervisor_notify(supervisor, "%s", supervisor->failure);
     status = supervisor->failed ? MOB_UNAVAILABLE : MOB_OK;
     /* The loop's handles are closed by the end of the process, which is next. */
     return status;

@@ -75,6 +75,7 @@ struct supervisor {
     struct log_file own_log; /* of a detached supervisor: its stderr */
     int64_t started_wall_ns;
     bool was_ready, stopping, failed;
+    char failure[SUPERVISOR_NOTICE_MAX]; /* told when everything has stopped */
     void (*notice)(void *arg, const char *text); /* NULL once it was called */
     void *notice_arg;
     char read_buffer[SUPERVISOR_READ_MAX];
