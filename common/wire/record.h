@@ -1,8 +1,9 @@
 /* Records of the rings between a client (worker, driver, gateway) and its node.
  *
- * Both rings are single-producer single-consumer byte rings (runtime/store/ring.h) of records: this 16-byte header,
- * then the body, padded to 8. A record never wraps (the producer inserts MOB_REC_PAD). Outbound records carry a ticket
- * (causal order across rings); inbound ones carry 0. A consumer copies the header, range-checks, then uses.
+ * Both rings are single-producer single-consumer byte rings (runtime/store/ring.h) of records: this 16-byte
+ * header, then the body, padded to 8. A record never wraps (the producer inserts MOB_REC_PAD). Outbound
+ * records carry a ticket (causal order across rings); inbound ones carry 0. A consumer copies the header,
+ * range-checks, then uses.
  *
  * "-> reply" marks requests that are answered by one MOB_IN_REPLY with the same request number.
  */
@@ -14,7 +15,7 @@
 
 struct mob_record {
     uint32_t bytes; /* whole record with this header and padding; multiple of 8, at least 16 */
-    uint8_t type;   /* enum mob_out_record or mob_in_record */
+    uint8_t type; /* enum mob_out_record or mob_in_record */
     uint8_t flags;
     uint16_t aux; /* meaning depends on the type; else 0 */
     uint64_t ticket;
@@ -24,52 +25,59 @@ _Static_assert(sizeof(struct mob_record) == 16, "record header layout");
 #define MOB_RECORD_MAX (96u * 1024u)
 
 enum mob_out_record {
-    MOB_OUT_SPEC = 1,    /* i64 submitted_ns | spec head (128) | tail */
-    MOB_OUT_SIBLING = 2, /* i64 submitted_ns | u32 index | u32 caller_seq | tail; head = this ring's last MOB_OUT_SPEC */
-    MOB_OUT_PUT = 3,     /* struct mob_out_put, then the inline value (small form payload) if any */
+    MOB_OUT_SPEC = 1, /* i64 submitted_ns | spec head (128) | tail */
+    MOB_OUT_SIBLING =
+        2, /* i64 submitted_ns | u32 index | u32 caller_seq | tail; head = this ring's last MOB_OUT_SPEC */
+    MOB_OUT_PUT = 3, /* struct mob_out_put, then the inline value (small form payload) if any */
     MOB_OUT_COMPLETION = 4, /* struct mob_completion_head | returns */
-    MOB_OUT_YIELD = 5,      /* struct mob_out_yield | one return: one item of a generator */
-    MOB_OUT_OUTCOME = 6,    /* struct mob_out_outcome | payload: logged nondeterminism of a running task */
-    MOB_OUT_EVENT = 7,      /* struct mob_out_event | type text | JSON */
-    MOB_OUT_BLOCKED = 8,    /* task id: the worker waits in get/wait and gives back its CPU */
-    MOB_OUT_UNBLOCKED = 9,  /* task id: it goes on */
-    MOB_OUT_WATCH = 10,     /* n x object id (aux = n): MOB_IN_READY for each once it is ready (for a driver: committed) */
-    MOB_OUT_RELEASE = 11,   /* n x object id (aux = n): hint that this client's handles are gone */
-    MOB_OUT_REQUEST = 12,   /* struct mob_out_request | payload -> reply */
-    MOB_OUT_CANCEL = 13,    /* struct mob_out_cancel */
-    MOB_OUT_SUSPENDED = 14  /* reserved for a worker that runs an awaited task on its own stack: task id | awaited id */
+    MOB_OUT_YIELD = 5, /* struct mob_out_yield | one return: one item of a generator */
+    MOB_OUT_OUTCOME = 6, /* struct mob_out_outcome | payload: logged nondeterminism of a running task */
+    MOB_OUT_EVENT = 7, /* struct mob_out_event | type text | JSON */
+    MOB_OUT_BLOCKED = 8, /* task id: the worker waits in get/wait and gives back its CPU */
+    MOB_OUT_UNBLOCKED = 9, /* task id: it goes on */
+    MOB_OUT_WATCH =
+        10, /* n x object id (aux = n): MOB_IN_READY for each once it is ready (for a driver: committed) */
+    MOB_OUT_RELEASE = 11, /* n x object id (aux = n): hint that this client's handles are gone */
+    MOB_OUT_REQUEST = 12, /* struct mob_out_request | payload -> reply */
+    MOB_OUT_CANCEL = 13, /* struct mob_out_cancel */
+    MOB_OUT_SUSPENDED =
+        14 /* reserved for a worker that runs an awaited task on its own stack: task id | awaited id */
 };
 
 enum mob_in_record {
-    MOB_IN_SPEC = 1,    /* u64 position (actor calls) | u32 incarnation | u32 flags | spec head | tail: run this */
-    MOB_IN_SIBLING = 2, /* u64 position | u32 index | u32 caller_seq | tail; head = this ring's last MOB_IN_SPEC */
-    MOB_IN_READY = 3,   /* struct mob_in_ready | inline payload: a future this client waits for or submitted */
-    MOB_IN_REPLY = 4,   /* struct mob_in_reply | payload */
-    MOB_IN_CANCEL = 5,  /* task id: asked to stop */
+    MOB_IN_SPEC =
+        1, /* u64 position (actor calls) | u32 incarnation | u32 flags | spec head | tail: run this */
+    MOB_IN_SIBLING =
+        2, /* u64 position | u32 index | u32 caller_seq | tail; head = this ring's last MOB_IN_SPEC */
+    MOB_IN_READY = 3, /* struct mob_in_ready | inline payload: a future this client waits for or submitted */
+    MOB_IN_REPLY = 4, /* struct mob_in_reply | payload */
+    MOB_IN_CANCEL = 5, /* task id: asked to stop */
     MOB_IN_OUTCOME = 6, /* struct mob_out_outcome | payload: precedes the MOB_IN_SPEC of a replay */
-    MOB_IN_STOP = 7,    /* finish what runs, then leave */
-    MOB_IN_ACKED = 8,   /* u64 log position: everything this client published before ticket is committed */
+    MOB_IN_STOP = 7, /* finish what runs, then leave */
+    MOB_IN_ACKED = 8, /* u64 log position: everything this client published before ticket is committed */
     MOB_IN_FUNCTION = 9, /* struct mob_in_function | name text: precedes the first spec that needs it */
-    MOB_IN_MISSED = 10,  /* the ring was full: notices were left out; MOB_OUT_WATCH again what you still wait for */
-    MOB_IN_REVOKED = 11  /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
+    MOB_IN_MISSED =
+        10, /* the ring was full: notices were left out; MOB_OUT_WATCH again what you still wait for */
+    MOB_IN_REVOKED =
+        11 /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
 };
 /* Rules between node and worker:
- *  - Specs in the inbound ring run in order. A worker that publishes MOB_OUT_BLOCKED drops every spec it has not started
- *    and every one it reads until the matching MOB_IN_REVOKED: the node gives them to others. After the task that
- *    blocked is done it takes what comes behind the marker.
- *  - A client gets MOB_IN_READY for every return of what it submitted itself (workers: as soon as it is there; drivers:
- *    committed), without asking. For any other object it publishes MOB_OUT_WATCH. */
+ *  - Specs in the inbound ring run in order. A worker that publishes MOB_OUT_BLOCKED drops every spec it has
+ * not started and every one it reads until the matching MOB_IN_REVOKED: the node gives them to others. After
+ * the task that blocked is done it takes what comes behind the marker.
+ *  - A client gets MOB_IN_READY for every return of what it submitted itself (workers: as soon as it is
+ * there; drivers: committed), without asking. For any other object it publishes MOB_OUT_WATCH. */
 struct mob_in_function {
     struct mob_function_id function;
     struct mob_module_hash module;
 };
 /* Body of MOB_IN_SPEC before the spec head. */
 struct mob_in_spec {
-    uint64_t position;    /* of an actor call */
+    uint64_t position; /* of an actor call */
     uint32_t incarnation; /* of the actor */
-    uint32_t flags;       /* MOB_IN_SPEC_* */
+    uint32_t flags; /* MOB_IN_SPEC_* */
 };
-#define MOB_IN_SPEC_REPLAY 1u  /* logged outcomes came before it */
+#define MOB_IN_SPEC_REPLAY 1u /* logged outcomes came before it */
 #define MOB_IN_SPEC_LOOK_UP 2u /* not a first attempt under first attempts: children may be known already */
 #define MOB_IN_SPEC_RESTORE 4u /* actor: argument 0 is the checkpoint, run the restore hook */
 
@@ -91,7 +99,8 @@ struct mob_out_yield {
     uint32_t attempt;
     uint32_t item; /* from 0; object slot of the item */
 };
-/* Kinds of logged outcomes of the API inside a task, in program order (`sequence` from 0 per attempt's generation). */
+/* Kinds of logged outcomes of the API inside a task, in program order (`sequence` from 0 per attempt's
+ * generation). */
 enum mob_outcome_kind {
     MOB_OUTCOME_WAIT = 1,
     MOB_OUTCOME_TIMEOUT = 2,
@@ -114,6 +123,15 @@ struct mob_out_event {
     uint32_t type_bytes;
     uint32_t json_bytes;
 };
+/* An actor's worker takes a checkpoint by itself after every n-th call (MOB_EXT_CHECKPOINT of the creation). A value that
+ * is not inline is the object (task of the call at `position`, MOB_SLOT_CHECKPOINT). */
+struct mob_out_checkpoint {
+    struct mob_actor_id actor;
+    uint64_t position; /* of the last call in it */
+    uint32_t incarnation;
+    uint32_t zero;
+};
+#define MOB_SLOT_CHECKPOINT 0xbfffffffu
 struct mob_out_cancel {
     struct mob_task_id task;
     uint32_t force; /* 1 = kill the worker when it does not stop by itself */
@@ -122,25 +140,26 @@ struct mob_out_cancel {
 
 /* Requests: rare control operations, answered from the node's tables or the GCS. */
 enum mob_request_op {
-    MOB_REQ_FUNCTION = 1,     /* name text, "module.function[@hash]" -> struct mob_function_info ++ signature text */
-    MOB_REQ_DEPLOY = 2,       /* object id of a bytes value with the module file -> JSON */
-    MOB_REQ_FLUSH = 3,        /* -> when everything this client published before is committed */
-    MOB_REQ_NAME = 4,         /* actor name -> actor id */
-    MOB_REQ_ACTOR_KILL = 5,   /* actor id | u32 no_restart */
-    MOB_REQ_ACTOR_STATE = 6,  /* actor id -> JSON */
-    MOB_REQ_WHY = 7,          /* task id -> JSON "why does it wait" */
-    MOB_REQ_TASK = 8,         /* task id -> JSON live state */
-    MOB_REQ_STATS = 9,        /* -> JSON: node, resources, queues, workers, store, log */
-    MOB_REQ_JOB = 10,         /* JSON {op: open|close|list, ...} -> JSON */
-    MOB_REQ_SPACE = 11,       /* u64 bytes needed in the store -> when there is room, or MOB_STORE_FULL */
-    MOB_REQ_FETCH = 12,       /* object id -> when its bytes are in the store (restored or re-made) */
-    MOB_REQ_DELETE = 13,      /* object id -> bytes dropped */
-    MOB_REQ_LOGS = 14,        /* task or actor id text | u64 offset | u32 max -> log bytes */
-    MOB_REQ_LIVE_TASKS = 15   /* JSON filter -> JSON list of tasks not finished */
+    MOB_REQ_FUNCTION =
+        1, /* name text, "module.function[@hash]" -> struct mob_function_info ++ signature text */
+    MOB_REQ_DEPLOY = 2, /* object id of a bytes value with the module file -> JSON */
+    MOB_REQ_FLUSH = 3, /* -> when everything this client published before is committed */
+    MOB_REQ_NAME = 4, /* actor name -> actor id */
+    MOB_REQ_ACTOR_KILL = 5, /* actor id | u32 no_restart */
+    MOB_REQ_ACTOR_STATE = 6, /* actor id -> JSON */
+    MOB_REQ_WHY = 7, /* task id -> JSON "why does it wait" */
+    MOB_REQ_TASK = 8, /* task id -> JSON live state */
+    MOB_REQ_STATS = 9, /* -> JSON: node, resources, queues, workers, store, log */
+    MOB_REQ_JOB = 10, /* JSON {op: open|close|list, ...} -> JSON */
+    MOB_REQ_SPACE = 11, /* u64 bytes needed in the store -> when there is room, or MOB_STORE_FULL */
+    MOB_REQ_FETCH = 12, /* object id -> when its bytes are in the store (restored or re-made) */
+    MOB_REQ_DELETE = 13, /* object id -> bytes dropped */
+    MOB_REQ_LOGS = 14, /* task or actor id text | u64 offset | u32 max -> log bytes */
+    MOB_REQ_LIVE_TASKS = 15 /* JSON filter -> JSON list of tasks not finished */
 };
 struct mob_out_request {
     uint32_t request; /* client's number, unique among its outstanding ones */
-    uint16_t op;      /* enum mob_request_op */
+    uint16_t op; /* enum mob_request_op */
     uint16_t zero;
     uint32_t payload_bytes;
     uint32_t zero2;
@@ -155,17 +174,18 @@ struct mob_in_reply {
 struct mob_function_info {
     struct mob_function_id function;
     struct mob_module_hash module;
-    uint16_t kind;         /* enum mob_task_kind: TASK for a function, ACTOR_CREATE for a class */
+    uint16_t kind; /* enum mob_task_kind: TASK for a function, ACTOR_CREATE for a class */
     uint16_t method_count; /* of a class; the text lists "name signature" per line: first the constructor */
     uint32_t signature_bytes;
 };
 
-/* A future became ready. With inline_bytes == size the payload follows (small form); otherwise look in the store. */
+/* A future became ready. With inline_bytes == size the payload follows (small form); otherwise look in the
+ * store. */
 struct mob_in_ready {
     struct mob_object_id id;
     uint16_t status; /* enum mob_status of the producing task */
-    uint8_t type;    /* enum mob_value_type */
-    uint8_t flags;   /* MOB_READY_* */
+    uint8_t type; /* enum mob_value_type */
+    uint8_t flags; /* MOB_READY_* */
     uint64_t size;
     uint32_t inline_bytes;
     uint32_t zero;
