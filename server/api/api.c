@@ -101,6 +101,11 @@ static bool check_body_head(struct mob_http_request *request, const struct mob_r
         reject(request, MOB_TOO_LARGE, detail);
         return false;
     }
+    const char *encoding = mob_http_header(request, "Content-Encoding");
+    if (encoding && strcasecmp(encoding, "identity") != 0) {
+        reject(request, MOB_UNSUPPORTED_MEDIA, "bodies are taken without Content-Encoding");
+        return false;
+    }
     if (route->media && request->content_length > 0 &&
         !mob_http_media_is(mob_http_header(request, "Content-Type"), route->media)) {
         mob_problem_replyf(request, MOB_UNSUPPORTED_MEDIA, "this route takes %s", route->media);

@@ -26,6 +26,9 @@
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "server/http/text.h"
+#include "server/serve/batch.h"
+#include "server/serve/infer.h"
+#include "server/serve/model.h"
 
 /* 16,384 requests in flight, each at most one op in the mailbox, twice for slack. */
 #define MOB_ENGINE_QUEUE_MAX 32768
@@ -202,16 +205,17 @@ struct mob_engine_job {
 struct mob_engine_endpoint {
     char *name, *actor_class;
     json_t *arguments;
-    json_t *config; /* max_batch_size, max_queue_delay_us, inputs, outputs */
+    uint32_t max_batch_size, max_queue_delay_us; /* 1 and 0: no batching */
+    bool created; /* out */
 };
 
-/* One call of an endpoint's actor: a JSON head, then the tensors' bytes back to back, both ways (serve.h says how). */
+/* One call of a model: its request, parsed (server/serve/infer.h). Calls of a model that wait together run as one batch. */
 struct mob_engine_infer {
-    char *endpoint;
-    const void *input; /* one tensor [rows, width] in native byte order */
-    size_t input_size;
-    uint32_t rows, width;
-    struct mob_engine_value output;
+    struct mob_model *model;            /* held */
+    struct mob_infer_request *request;  /* the op's own */
+    struct mob_batch_entry entry;       /* the batcher's */
+    struct mob_infer_tensor *outputs;   /* out: by the model's output order; data belongs to `result` */
+    struct mob_infer_result *result;    /* out: held; shared by the calls of one batch */
 };
 
 struct mob_engine_query {
@@ -220,7 +224,7 @@ struct mob_engine_query {
     char *filter, *sort, *cursor;
     uint32_t limit, depth;
     uint64_t offset;
-    int64_t from_us, to_us;
+    int64_t from_us, to_us, wait_deadline_ns;
     bool follow, force;
     uint64_t total; /* out: size of a log */
     bool ended;     /* out: the log will not grow */
@@ -251,15 +255,6 @@ struct mob_engine_op {
     };
 };
 
-/* Events as they become committed, in order of each log. `subject` is a task, actor, object or node in text form; `data`
- * is a JSON object or NULL. All borrowed. */
-struct mob_engine_event {
-    const char *type; /* task.state, task.progress, actor.state, node.state, log, custom types of functions */
-    const char *subject, *job, *function, *data;
-    int64_t time_us;
-    uint64_t log, sequence; /* which log, and where in it */
-};
-
 struct mob_engine;
 struct mob_engine_ops {
     void (*post)(struct mob_engine *engine, struct mob_engine_op *op);
@@ -269,11 +264,6 @@ struct mob_engine_ops {
 /* Implementations embed this as their first member. */
 struct mob_engine {
     const struct mob_engine_ops *ops;
-    /* Committed events go here, in the engine's thread; set before start, may be NULL. */
-    void (*on_event)(void *cls, const struct mob_engine_event *event);
-    /* Per-task events cost a decode of each block, so they flow only while this is above zero. */
-    _Atomic int task_event_watchers;
-    void *on_event_cls;
 };
 
 static inline void mob_engine_post(struct mob_engine *engine, struct mob_engine_op *op) {

@@ -123,11 +123,12 @@ void mob_engine_op_destroy(struct mob_engine_op *op)
         free(op->endpoint.name);
         free(op->endpoint.actor_class);
         json_decref(op->endpoint.arguments);
-        json_decref(op->endpoint.config);
         break;
     case MOB_ENGINE_INFER:
-        free(op->infer.endpoint);
-        value_fini(&op->infer.output);
+        mob_infer_request_destroy(op->infer.request);
+        free(op->infer.outputs);
+        mob_infer_result_release(op->infer.result);
+        mob_model_release(op->infer.model);
         break;
     case MOB_ENGINE_OBJECT_DELETE:
     case MOB_ENGINE_TASK_CANCEL:

@@ -65,10 +65,16 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_GET, "/v2/health/live", READ, mob_api_v2_live, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/health/ready", READ, mob_api_v2_ready, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}", READ, mob_api_v2_model, 0, NULL, 0},
+    {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}", READ, mob_api_v2_model, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/ready", READ, mob_api_v2_model_ready, 0, NULL, 0},
+    {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/ready", READ, mob_api_v2_model_ready, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/config", READ, mob_api_v2_config, 0, NULL, 0},
+    {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/config", READ, mob_api_v2_config, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/stats", READ, mob_api_v2_stats, 0, NULL, 0},
+    {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/stats", READ, mob_api_v2_stats, 0, NULL, 0},
     {MOB_HTTP_POST, "/v2/models/{model}/infer", READ, mob_api_v2_infer, MOB_API_INFER_BODY_MAX, NULL, 0},
+    {MOB_HTTP_POST, "/v2/models/{model}/versions/{version}/infer", READ, mob_api_v2_infer, MOB_API_INFER_BODY_MAX,
+        NULL, 0},
     {MOB_HTTP_GET, NULL, MOB_ROLE_NONE, NULL, 0, NULL, 0},
 };
 

@@ -23,6 +23,11 @@ void mob_api_readyz(struct mob_api *api, struct mob_http_request *request)
     mob_api_send(request);
 }
 
+static void write_model(void *cls, struct mob_model *model)
+{
+    mob_model_write_metrics(model, cls);
+}
+
 void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
 {
     struct mob_text t = {0};
@@ -36,6 +41,8 @@ void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
             parts->parked(parts->front_cls));
     mob_text_printf(&t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n",
         mob_engine_ready(parts->engine));
+    if (parts->serve)
+        mob_serve_each(parts->serve, write_model, &t);
     mob_api_send_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", &t);
 }
 

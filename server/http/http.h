@@ -123,6 +123,7 @@ struct mob_http_request {
     bool watched; /* its socket is in the disconnect watch */
     int fd;
     void (*on_timeout)(struct mob_http_request *request);
+    void (*on_gone)(struct mob_http_request *request); /* park thread, after the client left; may be NULL */
 };
 
 /* The router. `begin` sees the head only and may answer (an answer there spares the body); `handle` sees all. */

@@ -122,8 +122,12 @@ static void client_left(struct mob_parker *parker, int fd)
     if (!request)
         return;
     int parked = MOB_HTTP_PARKED;
-    if (atomic_compare_exchange_strong(&request->status, &parked, MOB_HTTP_GONE))
+    if (atomic_compare_exchange_strong(&request->status, &parked, MOB_HTTP_GONE)) {
+        void (*on_gone)(struct mob_http_request *) = request->on_gone;
         request->front->resume(request);
+        if (on_gone)
+            on_gone(request);
+    }
     mob_http_release(request);
 }
 

@@ -92,6 +92,22 @@ void mob_text_f64(struct mob_text *text, double v)
     mob_text_put(text, buffer, (size_t)n);
 }
 
+void mob_text_f32(struct mob_text *text, float v)
+{
+    if (!isfinite(v)) {
+        mob_text_puts(text, "null");
+        return;
+    }
+    char buffer[40];
+    int n = 0;
+    for (int precision = 6; precision <= 9; precision++) {
+        n = snprintf(buffer, sizeof buffer, "%.*g", precision, (double)v);
+        if (strtof(buffer, NULL) == v)
+            break;
+    }
+    mob_text_put(text, buffer, (size_t)n);
+}
+
 /* Length of the valid UTF-8 sequence at p (RFC 3629), 0 if there is none. */
 static size_t utf8_length(const unsigned char *p, size_t left)
 {

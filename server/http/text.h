@@ -42,6 +42,7 @@ void mob_text_u64(struct mob_text *text, uint64_t v);
 void mob_text_i64(struct mob_text *text, int64_t v);
 /* Shortest form that reads back as the same double; NaN and infinities become null, as JSON has none. */
 void mob_text_f64(struct mob_text *text, double v);
+void mob_text_f32(struct mob_text *text, float v);
 /* Quoted and escaped. Bytes that are not UTF-8 become U+FFFD. */
 void mob_text_json_string(struct mob_text *text, const char *bytes, size_t n);
 void mob_text_json_cstring(struct mob_text *text, const char *s);

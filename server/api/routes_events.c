@@ -1,0 +1,98 @@
+/* GET /api/v1/events: long-poll and server-sent events over the hub. */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "server/api/api.h"
+#include "server/events/events.h"
+
+static void send(struct mob_http_request *request)
+{
+    mob_api_send(request);
+}
+
+/* At most one of job, task, function and actor. False: answered with 400. */
+static bool read_key(struct mob_http_request *request, struct mob_event_filter *filter)
+{
+    static const char *const kinds[] = {"task", "job", "function", "actor"};
+    for (size_t i = 0; i < 4; i++) {
+        char value[80];
+        enum mob_status status = mob_http_query(request, kinds[i], value, sizeof value);
+        if (status == MOB_NOT_FOUND)
+            continue;
+        if (status != MOB_OK || !*value || filter->key[0]) {
+            mob_api_fail(request, MOB_BAD_REQUEST, "give one of task, job, function and actor, as an id or name");
+            return false;
+        }
+        snprintf(filter->key, sizeof filter->key, "%s:%s", kinds[i], value);
+    }
+    return true;
+}
+
+static bool read_topics(struct mob_http_request *request, struct mob_event_filter *filter)
+{
+    char topics[MOB_EVENTS_TOPICS_MAX * 32];
+    enum mob_status status = mob_http_query(request, "topics", topics, sizeof topics);
+    if (status == MOB_NOT_FOUND)
+        return true;
+    char *save = NULL;
+    for (char *topic = status == MOB_OK ? strtok_r(topics, ",", &save) : NULL; topic;
+         topic = strtok_r(NULL, ",", &save)) {
+        if (filter->topic_count == MOB_EVENTS_TOPICS_MAX || strlen(topic) >= sizeof filter->topics[0]) {
+            status = MOB_INVALID;
+            break;
+        }
+        snprintf(filter->topics[filter->topic_count++], sizeof filter->topics[0], "%s", topic);
+    }
+    if (status != MOB_OK)
+        mob_api_fail(request, MOB_BAD_REQUEST, "topics takes at most %d type prefixes of at most 31 bytes",
+            MOB_EVENTS_TOPICS_MAX);
+    return status == MOB_OK;
+}
+
+/* ?after=, or Last-Event-ID of a stream that comes back. False: answered with 400. */
+static bool read_after(struct mob_http_request *request, struct mob_event_position *after, bool *present_out)
+{
+    char text[64];
+    const char *last = mob_http_header(request, "Last-Event-ID");
+    enum mob_status status = mob_http_query(request, "after", text, sizeof text);
+    *present_out = status != MOB_NOT_FOUND || last != NULL;
+    if (!*present_out)
+        return true;
+    const char *position = status == MOB_NOT_FOUND ? last : status == MOB_OK ? text : "";
+    if (mob_event_position_parse(position, after) == MOB_OK)
+        return true;
+    mob_api_fail(request, MOB_BAD_REQUEST, "after is not a position that this API gave");
+    return false;
+}
+
+static bool wants_stream(const struct mob_http_request *request)
+{
+    const char *accept = mob_http_header(request, "Accept");
+    return accept && strstr(accept, "text/event-stream") != NULL;
+}
+
+void mob_api_events(struct mob_api *api, struct mob_http_request *request)
+{
+    struct mob_event_filter filter = {0};
+    struct mob_event_position after;
+    bool has_after;
+    double wait;
+    int64_t limit;
+    if (!mob_api_query_only(request, "after\0wait\0topics\0task\0job\0function\0actor\0limit\0") ||
+        !mob_api_wait_query(request, &wait) ||
+        !mob_api_query_int(request, "limit", 1, MOB_EVENTS_POLL_MAX, 100, &limit) || !read_key(request, &filter) ||
+        !read_topics(request, &filter) || !read_after(request, &after, &has_after))
+        return;
+    enum mob_status status;
+    if (wants_stream(request)) {
+        status = mob_events_stream(api->parts.events, request, &filter, has_after ? &after : NULL, send);
+    } else {
+        /* Without ?wait the store still gets a moment to say what it has. */
+        double seconds = wait > 0.25 ? wait : 0.25;
+        status = mob_events_poll(api->parts.events, request, &filter, has_after ? &after : NULL, (unsigned)limit,
+            mob_deadline_after((int64_t)(seconds * 1e9)), send);
+    }
+    if (status != MOB_OK)
+        mob_api_fail(request, status, "too many event readers (%d)", MOB_EVENTS_WATCHERS_MAX);
+}

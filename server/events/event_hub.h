@@ -1,0 +1,73 @@
+/* Inside of the event hub: shared by events.c (its life, source and routes) and event_deliver.c (giving to watchers). All
+ * with the hub's lock held.
+ */
+#ifndef MOB_SERVER_EVENTS_EVENT_HUB_H
+#define MOB_SERVER_EVENTS_EVENT_HUB_H
+
+#include <pthread.h>
+
+#include "server/events/events.h"
+#include "server/http/stream.h"
+#include "server/http/text.h"
+
+#define MOB_EVENTS_BUCKETS 4096 /* of watchers by filter key */
+
+/* A long-poll or a stream that waits. In one bucket by its key, so that an event finds its watchers and no others. */
+struct watcher {
+    struct watcher *next, *prev;
+    struct mob_events *hub;
+    unsigned bucket;
+    struct mob_http_request *request; /* long-poll */
+    struct mob_http_stream *stream;   /* or stream */
+    void (*send)(struct mob_http_request *request);
+    struct mob_event_filter filter;
+    struct mob_event_position cursor; /* the last event it has seen */
+    bool placed;                      /* the cursor is set */
+    bool lagging;                     /* stream: something did not fit */
+    unsigned limit, count;
+    struct mob_text found;      /* long-poll: events that it will be answered with */
+    struct watcher *ready_next; /* in the hub's list of polls that have something */
+};
+
+struct kept {
+    struct mob_event_position position;
+    struct mob_event event; /* its texts are behind it */
+    size_t bytes;
+    char *json;
+};
+
+struct mob_events {
+    pthread_mutex_t lock;
+    struct mob_events_source source;
+    struct watcher *buckets[MOB_EVENTS_BUCKETS];
+    unsigned watchers;
+    struct kept **ring;
+    size_t ring_begin, ring_count, ring_bytes;
+    struct mob_event_position ring_from; /* the ring has all behind this */
+    uint64_t passed;                     /* published up to here; goes back when the source starts again */
+    uint64_t newest;                     /* furthest it has been */
+    struct watcher *ready;
+    bool wanted, started, closed;
+    int64_t idle_since_ns, last_heartbeat_ns;
+};
+
+static inline bool mob_event_before(struct mob_event_position a, struct mob_event_position b) {
+    return a.seq != b.seq ? a.seq < b.seq : a.index < b.index;
+}
+static inline struct mob_event_position mob_event_end_of(uint64_t seq) {
+    return (struct mob_event_position){seq, UINT32_MAX};
+}
+
+/* A copy with its JSON text, one allocation (free with free()). NULL: out of memory. */
+struct kept *mob_event_keep(const struct mob_event *event);
+/* Gives one event if the watcher has not seen it and wants it. False: its reader has left, and it is unlinked. */
+bool mob_event_give(struct watcher *w, const struct kept *kept);
+void mob_event_give_from_ring(struct watcher *w);
+/* Takes the text. False: as above. */
+bool mob_event_write_to_stream(struct watcher *w, struct mob_text *text);
+void mob_event_build_poll_reply(struct watcher *w, bool gap);
+/* Answers if nobody else does; then the watcher is unlinked. */
+void mob_event_answer_poll(struct watcher *w, bool gap);
+void mob_event_unlink(struct watcher *w);
+
+#endif

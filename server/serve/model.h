@@ -1,0 +1,71 @@
+/* Models that the gateway serves: one for each endpoint, made from the signature of its class' `infer` method.
+ *
+ * Inputs and outputs are the method's parameters and returns; their first dimension is the batch when max_batch_size is
+ * above 1. The registry is read by the fronts' threads and changed by the engine's. Models are reference-counted: a call
+ * that runs keeps its model while the endpoint is replaced.
+ * Limits: MOB_MODELS_MAX models, MOB_MODEL_TENSORS_MAX tensors each way.
+ */
+#ifndef MOB_SERVER_SERVE_MODEL_H
+#define MOB_SERVER_SERVE_MODEL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "common/base/status.h"
+#include "common/wire/tensor.h"
+#include "server/http/text.h"
+
+#define MOB_MODELS_MAX 256
+#define MOB_MODEL_TENSORS_MAX 16
+#define MOB_MODEL_NAME_MAX 128
+
+struct mob_tensor_spec {
+    char name[64];
+    enum mob_dtype dtype;
+    uint32_t ndim;
+    int64_t shape[MOB_TENSOR_DIMS_MAX]; /* -1: any */
+};
+
+struct mob_model {
+    _Atomic int references;
+    char name[MOB_MODEL_NAME_MAX], class_name[256];
+    struct mob_tensor_spec inputs[MOB_MODEL_TENSORS_MAX], outputs[MOB_MODEL_TENSORS_MAX];
+    uint32_t input_count, output_count;
+    uint32_t max_batch_size, max_queue_delay_us;
+    _Atomic bool ready;
+    void *engine_data; /* the engine's, freed by engine_free */
+    void (*engine_free)(void *engine_data);
+    /* for /stats and /metrics */
+    _Atomic uint64_t inference_count, execution_count, success_count, success_ns, fail_count, queue_ns, compute_ns;
+    _Atomic int64_t last_inference_ms;
+};
+
+struct mob_serve;
+MOB_MUST_USE enum mob_status mob_serve_create(struct mob_serve **serve_out);
+void mob_serve_destroy(struct mob_serve *serve);
+
+/* From the text of the method's signature. MOB_INVALID: `why_out` (256 bytes) says what a model must have. Gives one
+ * reference. */
+MOB_MUST_USE enum mob_status mob_model_create(const char *name, const char *class_name, const char *signature,
+    uint32_t max_batch_size, uint32_t max_queue_delay_us, struct mob_model **model_out, char *why_out);
+void mob_model_hold(struct mob_model *model);
+void mob_model_release(struct mob_model *model);
+
+/* Takes the reference; replaces a model of that name. MOB_QUEUE_FULL at the limit. */
+MOB_MUST_USE enum mob_status mob_serve_put(struct mob_serve *serve, struct mob_model *model);
+bool mob_serve_remove(struct mob_serve *serve, const char *name);
+/* Held (release with mob_model_release); NULL when there is none. */
+struct mob_model *mob_serve_find(struct mob_serve *serve, const char *name);
+/* Calls back under the lock for each model; the callback must not call the registry. */
+void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_model *model), void *cls);
+
+/* Documents of the inference protocol. */
+void mob_model_write_metadata(const struct mob_model *model, struct mob_text *out);
+void mob_model_write_config(const struct mob_model *model, struct mob_text *out);
+void mob_model_write_stats(const struct mob_model *model, struct mob_text *out);
+/* The same counters under Triton's metric names. */
+void mob_model_write_metrics(const struct mob_model *model, struct mob_text *out);
+void mob_model_count(struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns);
+
+#endif

@@ -1,0 +1,84 @@
+/* A model as documents of the inference protocol, and its counters. */
+#include "server/serve/model.h"
+
+static void write_tensors(const struct mob_tensor_spec *specs, uint32_t count, bool config, struct mob_text *out)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        mob_text_puts(out, i > 0 ? ",{\"name\":" : "{\"name\":");
+        mob_text_json_cstring(out, specs[i].name);
+        mob_text_printf(out, config ? ",\"data_type\":\"TYPE_%s\",\"dims\":[" : ",\"datatype\":\"%s\",\"shape\":[",
+            mob_dtype_v2_name(specs[i].dtype));
+        for (uint32_t d = 0; d < specs[i].ndim; d++)
+            mob_text_printf(out, "%s%lld", d > 0 ? "," : "", (long long)specs[i].shape[d]);
+        mob_text_puts(out, "]}");
+    }
+}
+
+void mob_model_write_metadata(const struct mob_model *model, struct mob_text *out)
+{
+    mob_text_puts(out, "{\"name\":");
+    mob_text_json_cstring(out, model->name);
+    mob_text_puts(out, ",\"versions\":[\"1\"],\"platform\":\"mobula_actor\",\"inputs\":[");
+    write_tensors(model->inputs, model->input_count, false, out);
+    mob_text_puts(out, "],\"outputs\":[");
+    write_tensors(model->outputs, model->output_count, false, out);
+    mob_text_puts(out, "]}\n");
+}
+
+void mob_model_write_config(const struct mob_model *model, struct mob_text *out)
+{
+    mob_text_puts(out, "{\"name\":");
+    mob_text_json_cstring(out, model->name);
+    mob_text_puts(out, ",\"platform\":\"mobula_actor\",\"backend\":\"mobula\",\"class\":");
+    mob_text_json_cstring(out, model->class_name);
+    /* Shapes are written whole, with their batch dimension, so the protocol's implicit one is off. */
+    mob_text_puts(out, ",\"max_batch_size\":0,\"input\":[");
+    write_tensors(model->inputs, model->input_count, true, out);
+    mob_text_puts(out, "],\"output\":[");
+    write_tensors(model->outputs, model->output_count, true, out);
+    mob_text_printf(out,
+        "],\"parameters\":{\"max_batch_size\":{\"string_value\":\"%u\"},"
+        "\"max_queue_delay_us\":{\"string_value\":\"%u\"}}}\n",
+        model->max_batch_size, model->max_queue_delay_us);
+}
+
+static unsigned long long get(const _Atomic uint64_t *counter)
+{
+    return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)counter, memory_order_relaxed);
+}
+
+static void write_duration(struct mob_text *out, const char *name, unsigned long long count, unsigned long long ns)
+{
+    mob_text_printf(out, "\"%s\":{\"count\":%llu,\"ns\":%llu}", name, count, ns);
+}
+
+void mob_model_write_stats(const struct mob_model *model, struct mob_text *out)
+{
+    mob_text_puts(out, "{\"model_stats\":[{\"name\":");
+    mob_text_json_cstring(out, model->name);
+    mob_text_printf(out,
+        ",\"version\":\"1\",\"last_inference\":%lld,\"inference_count\":%llu,\"execution_count\":%llu,"
+        "\"inference_stats\":{",
+        (long long)atomic_load((_Atomic int64_t *)(uintptr_t)&model->last_inference_ms), get(&model->inference_count),
+        get(&model->execution_count));
+    write_duration(out, "success", get(&model->success_count), get(&model->success_ns));
+    mob_text_putc(out, ',');
+    write_duration(out, "fail", get(&model->fail_count), 0);
+    mob_text_putc(out, ',');
+    write_duration(out, "queue", get(&model->execution_count), get(&model->queue_ns));
+    mob_text_putc(out, ',');
+    write_duration(out, "compute_infer", get(&model->execution_count), get(&model->compute_ns));
+    mob_text_puts(out, "}}]}\n");
+}
+
+void mob_model_write_metrics(const struct mob_model *model, struct mob_text *out)
+{
+    static const char *const names[] = {"nv_inference_request_success", "nv_inference_request_failure",
+        "nv_inference_count", "nv_inference_exec_count", "nv_inference_queue_duration_us",
+        "nv_inference_compute_infer_duration_us"};
+    const unsigned long long values[] = {get(&model->success_count), get(&model->fail_count),
+        get(&model->inference_count), get(&model->execution_count), get(&model->queue_ns) / 1000,
+        get(&model->compute_ns) / 1000};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        mob_text_printf(out, "%s{model=\"%s\",version=\"1\"} %llu\n", names[i], model->name, values[i]);
+}
