@@ -12,7 +12,7 @@ static json_t *argument_of(const char *text)
 {
     struct mob_object_id id;
     if (mob_object_id_parse(text, &id) == MOB_OK)
-        return json_pack("{s:s}", "$object", text);
+        return json_pack("{s:s}", "$ref", text);
     json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
     return value ? value : json_string(text);
 }

@@ -64,7 +64,6 @@ static enum cli_exit supervise(const struct cli_call *call, const struct supervi
     cluster_end_leftovers(cli_directory(call));
     state_dir_clean(cli_directory(call));
     enum mob_status status = supervisor_run(options);
-    state_dir_clean(cli_directory(call));
     unlink(state_path(cli_directory(call), STATE_PID_NAME, path));
     return status == MOB_OK ? CLI_OK : CLI_FAILED;
 }

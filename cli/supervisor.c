@@ -370,7 +370,7 @@ static enum mob_status find_binaries(struct supervisor *supervisor)
         if (process_find_binary(supervisor, (enum supervised)i, path))
             continue;
         MOB_LOG_ERROR("supervisor", "no_program", "path=%s", path);
-        supervisor_notify(supervisor, "there is no program %s", path);
+        snprintf(supervisor->failure, sizeof supervisor->failure, "there is no program %s", path);
         return MOB_NOT_FOUND;
     }
     return MOB_OK;
@@ -382,12 +382,11 @@ static void ignore_signal(uv_signal_t *handle, int number)
     (void)number;
 }
 
+/* Signals, logs and limits. What it has opened by the time that it fails is closed by fini. */
 static enum mob_status prepare(struct supervisor *supervisor, const struct supervisor_options *options)
 {
     static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
     static const uv_signal_cb handlers[] = {on_child, on_stop, on_stop, ignore_signal};
-    if (find_binaries(supervisor) != MOB_OK || uv_loop_init(&supervisor->loop) != 0)
-        return MOB_UNAVAILABLE;
     signal(SIGPIPE, SIG_IGN);
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
         uv_signal_init(&supervisor->loop, &supervisor->signals[i]);
@@ -399,6 +398,8 @@ static enum mob_status prepare(struct supervisor *supervisor, const struct super
     uv_timer_init(&supervisor->loop, &supervisor->watch);
     supervisor->watch.data = supervisor;
     supervisor->probe.arg = supervisor;
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        supervisor->processes[i].output_fd = -1;
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
         struct process *process = &supervisor->processes[i];
         process->supervisor = supervisor;
@@ -418,6 +419,26 @@ static enum mob_status prepare(struct supervisor *supervisor, const struct super
     return MOB_OK;
 }
 
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* Everything has stopped, or nothing has been started. */
+static void fini(struct supervisor *supervisor)
+{
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        process_log_close(&supervisor->processes[i]);
+    node_seal_stop(&supervisor->seal);
+    uv_walk(&supervisor->loop, close_handle, NULL);
+    uv_run(&supervisor->loop, UV_RUN_DEFAULT);
+    int status = uv_loop_close(&supervisor->loop);
+    MOB_ASSERT(status == 0);
+    state_dir_clean(supervisor->directory);
+}
+
 enum mob_status supervisor_run(const struct supervisor_options *options)
 {
     struct supervisor *supervisor = calloc(1, sizeof *supervisor);
@@ -431,19 +452,20 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     snprintf(supervisor->listen, sizeof supervisor->listen, "%s",
         mob_setting_text(options->settings, MOB_SETTING_LISTEN));
     supervisor->own_log = options->own_log ? *options->own_log : (struct log_file){.fd = -1};
-    enum mob_status status = prepare(supervisor, options);
-    if (status != MOB_OK) {
-        supervisor_notify(supervisor, "%s", mob_status_text(status));
-        return status; /* the process ends with this */
+    enum mob_status status = find_binaries(supervisor);
+    if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
+        status = prepare(supervisor, options);
+        for (int i = 0; i < SUPERVISED_COUNT && status == MOB_OK; i++)
+            start(&supervisor->processes[i]);
+        if (status == MOB_OK)
+            uv_run(&supervisor->loop, UV_RUN_DEFAULT);
+        fini(supervisor);
     }
-    for (int i = 0; i < SUPERVISED_COUNT; i++)
-        start(&supervisor->processes[i]);
-    uv_run(&supervisor->loop, UV_RUN_DEFAULT);
-    for (int i = 0; i < SUPERVISED_COUNT; i++)
-        process_log_close(&supervisor->processes[i]);
+    if (supervisor->failed)
+        status = MOB_UNAVAILABLE;
     /* After the fact, so that whoever hears it can start again at once. */
-    supervisor_notify(supervisor, "%s", supervisor->failure);
-    status = supervisor->failed ? MOB_UNAVAILABLE : MOB_OK;
-    /* The loop's handles are closed by the end of the process, which is next. */
+    supervisor_notify(
+        supervisor, "%s", supervisor->failure[0] ? supervisor->failure : mob_status_text(status));
+    free(supervisor);
     return status;
 }

@@ -89,7 +89,8 @@ struct supervisor_options {
 };
 
 /* Runs until told to stop (SIGTERM, SIGINT) or until the cluster cannot be started. The directory is prepared
- * and locked. MOB_OK after a stop; MOB_UNAVAILABLE when it never became ready. Blocks. */
+ * and locked, and clean again when this returns. MOB_OK after a stop; MOB_UNAVAILABLE when it never became
+ * ready. Blocks. */
 MOB_MUST_USE enum mob_status supervisor_run(const struct supervisor_options *options);
 
 /* ---- between supervisor*.c ---- */
