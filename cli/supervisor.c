@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "gcs/shard/redis_conf.h"
 
 /* While somebody is not ready: first often, since a start takes some 100 ms, then at leisure. */
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
@@ -382,6 +383,21 @@ static void ignore_signal(uv_signal_t *handle, int number)
     (void)number;
 }
 
+/* What is made for each start, or must be there. */
+static enum mob_status write_configuration(struct supervisor *supervisor)
+{
+    char path[STATE_PATH_MAX];
+    enum mob_status status = state_read_line(state_path(supervisor->directory, "cluster-id", path),
+        supervisor->cluster, sizeof supervisor->cluster);
+    if (status == MOB_OK)
+        status = mob_redis_conf_write(state_path(supervisor->directory, STATE_GCS_DIR_NAME, path));
+    if (status != MOB_OK)
+        snprintf(supervisor->failure, sizeof supervisor->failure, "cannot configure Redis in %s: %s", path,
+            status == MOB_INVALID ? "its configuration takes only plain characters in a path"
+                                  : mob_status_text(status));
+    return status;
+}
+
 /* Signals, logs and limits. What it has opened by the time that it fails is closed by fini. */
 static enum mob_status prepare(struct supervisor *supervisor, const struct supervisor_options *options)
 {
@@ -453,6 +469,8 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
         mob_setting_text(options->settings, MOB_SETTING_LISTEN));
     supervisor->own_log = options->own_log ? *options->own_log : (struct log_file){.fd = -1};
     enum mob_status status = find_binaries(supervisor);
+    if (status == MOB_OK)
+        status = write_configuration(supervisor);
     if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
         status = prepare(supervisor, options);
         for (int i = 0; i < SUPERVISED_COUNT && status == MOB_OK; i++)

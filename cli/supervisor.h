@@ -65,6 +65,7 @@ struct supervisor {
     const struct mob_settings *settings;
     const char *directory;
     char binaries[STATE_PATH_MAX - 32]; /* where this executable and the daemons are */
+    char cluster[40]; /* its id, in hex */
     char listen[64]; /* once the gateway has an address, it keeps it over restarts */
     struct process processes[SUPERVISED_COUNT];
     uv_signal_t signals[4];

@@ -11,12 +11,13 @@
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "gcs/shard/redis_conf.h"
 
 /* binary; what it makes when it is ready */
 static const struct {
     const char *name, *binary, *made;
 } programs[SUPERVISED_COUNT] = {
-    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_GCS_DIR_NAME "/redis.sock"},
+    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_GCS_DIR_NAME "/" MOB_REDIS_SOCKET_NAME},
     [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME},
     [SUPERVISED_NODE] = {"node", "mobula-node", "node.sock"},
     [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME},
@@ -62,7 +63,7 @@ static void add_path(struct arguments *arguments, const char *flag, const char *
 
 static void redis_arguments(const struct supervisor *supervisor, struct arguments *arguments)
 {
-    add(arguments, "%s/" STATE_GCS_DIR_NAME "/redis.conf", supervisor->directory);
+    add(arguments, "%s/" STATE_GCS_DIR_NAME "/" MOB_REDIS_CONF_NAME, supervisor->directory);
 }
 
 static void gcs_arguments(const struct supervisor *supervisor, struct arguments *arguments)
@@ -72,8 +73,19 @@ static void gcs_arguments(const struct supervisor *supervisor, struct arguments 
     add_path(arguments, "--redis", directory, STATE_GCS_DIR_NAME "/redis.sock");
     add_path(arguments, "--redis-dir", directory, STATE_GCS_DIR_NAME);
     add(arguments, "--redis-user");
-    add(arguments, "mobula");
-    add_path(arguments, "--redis-password-file", directory, STATE_GCS_DIR_NAME "/redis.pass");
+    add(arguments, MOB_REDIS_USER);
+    add_path(arguments, "--redis-password-file", directory, STATE_GCS_DIR_NAME "/" MOB_REDIS_PASSWORD_NAME);
+    add(arguments, "--cluster");
+    add(arguments, "%s", supervisor->cluster);
+    static const struct {
+        const char *flag;
+        enum mob_setting setting;
+    } passed[] = {{"--durability", MOB_SETTING_GCS_DURABILITY}, {"--memory-soft", MOB_SETTING_GCS_SOFT_BYTES},
+        {"--memory-hard", MOB_SETTING_GCS_HARD_BYTES}};
+    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
+        add(arguments, "%s", passed[i].flag);
+        add(arguments, "%s", mob_setting_text(supervisor->settings, passed[i].setting));
+    }
 }
 
 static void node_arguments(const struct supervisor *supervisor, struct arguments *arguments)
