@@ -3,6 +3,7 @@ it is ready, and ends on SIGTERM. Its behaviour can be changed by files in the d
 
     fail.NAME     end at once with status 3
     deaf.NAME     do not end on SIGTERM
+    noise.NAME    write as many bytes of log lines first
 """
 import http.server
 import os
@@ -26,13 +27,6 @@ class Ready(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def listen(path):
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen()
-    return listener
-
-
 def main():
     name = sys.argv[1]
     control = os.environ["MOBULA_TEST_CONTROL"]
@@ -40,16 +34,18 @@ def main():
     if os.path.exists(f"{control}/fail.{name}"):
         print(f"{name} was told to fail", file=sys.stderr, flush=True)
         sys.exit(3)
+    if os.path.exists(f"{control}/noise.{name}"):
+        with open(f"{control}/noise.{name}", encoding="ascii") as file:
+            for i in range(int(file.read()) // 100):
+                print(f"noise {i}".ljust(99), flush=True)
     if os.path.exists(f"{control}/deaf.{name}"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    if name == "redis":
-        listener = listen(os.path.dirname(sys.argv[2]) + "/redis.sock")
-    elif name == "gcs":
-        listener = listen(argument("--socket"))
-    elif name == "node":
-        listener = listen(argument("--dir") + "/node.sock")
+    if name == "node":
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(argument("--dir") + "/node.sock")
+        listener.listen()
     else:
         host, port = argument("--listen").rsplit(":", 1)
         server = http.server.HTTPServer((host, int(port)), Ready)

@@ -1,0 +1,256 @@
+"""`mobula up`, `status`, `down` with real Redis and mobula-gcs; node and gateway are stand-ins whose behaviour the test sets.
+
+The real node and gateway have a test of their own (cli_cluster.py): here is what they would not do on demand.
+ctest: timeout=240
+"""
+import contextlib
+import json
+import os
+import pathlib
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
+STANDIN = pathlib.Path(__file__).with_name("lib_cli_standin.py")
+SANITIZED = bool(os.environ.get("MOBULA_SANITIZE"))
+PROCESSES = ["redis", "gcs", "node", "gateway"]
+
+
+class Cluster(unittest.TestCase):
+    def setUp(self):
+        self.root = pathlib.Path(tempfile.mkdtemp(prefix="mobula_cli_"))
+        self.dir = self.root / "state"
+        self.control = self.root / "control"
+        self.bin = self.root / "bin"
+        self.control.mkdir()
+        self.bin.mkdir()
+        # A copy: the supervisor starts what lies beside its own executable.
+        shutil.copy(BIN / "mobula", self.bin)
+        os.symlink(BIN / "mobula-gcs", self.bin / "mobula-gcs")
+        for name in ["node", "gateway"]:
+            self.stand_in(f"mobula-{name}", name)
+        self.environment = {**os.environ, "MOBULA_TEST_CONTROL": str(self.control), "MOBULA_DIR": str(self.dir)}
+
+    def tearDown(self):
+        self.mobula("down")
+        leftovers = self.pids_of_this_test()
+        for pid in leftovers:
+            os.kill(pid, signal.SIGKILL)
+        shutil.rmtree(self.root)
+        self.assertEqual([], leftovers, "processes outlived mobula down")
+
+    def stand_in(self, binary, name):
+        path = self.bin / binary
+        path.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STANDIN}" {name} "$@"\n')
+        path.chmod(0o755)
+
+    def mobula(self, *arguments, code=None):
+        result = subprocess.run([self.bin / "mobula", *arguments], env=self.environment, stdin=subprocess.DEVNULL,
+                                capture_output=True, text=True, timeout=90)
+        if code is not None:
+            self.assertEqual(code, result.returncode, f"mobula {arguments}: {result.stdout}{result.stderr}{self.logs()}")
+        return result
+
+    def logs(self):
+        text = ""
+        for path in sorted(self.dir.glob("logs/*.log")):
+            text += f"\n== {path.name}\n{path.read_text(errors='replace')[-1500:]}"
+        return text
+
+    def status(self):
+        return json.loads(self.mobula("status", "-o", "json").stdout)
+
+    def process(self, name):
+        return next(p for p in self.status()["processes"] if p["name"] == name)
+
+    def wait(self, what, condition, seconds=20):
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            with contextlib.suppress(StopIteration, json.JSONDecodeError):
+                if condition():
+                    return
+            time.sleep(0.02)
+        self.fail(f"{what} did not happen in {seconds} s{self.logs()}")
+
+    def wait_ready(self):
+        self.wait("ready", lambda: self.status()["state"] == "ready")
+
+    def pids_of_this_test(self):
+        """Processes that name our directory in their command line or are the supervisor."""
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            with contextlib.suppress(OSError):
+                line = (entry / "cmdline").read_bytes().decode(errors="replace")
+                executable = os.readlink(entry / "exe")
+                if str(self.dir) in line or executable.startswith(str(self.root)):
+                    found.append(int(entry.name))
+        return found
+
+    def supervisor(self):
+        return int((self.dir / "supervisor.pid").read_text().split()[0])
+
+    # ---- what the user sees
+
+    def test_up_status_down(self):
+        up = self.mobula("up", "--detach", code=0)
+        self.assertIn("http://127.0.0.1:", up.stdout)
+        self.assertIn(f"{self.dir}/token", up.stdout)
+        status = self.status()
+        self.assertEqual("ready", status["state"])
+        self.assertEqual(PROCESSES, [p["name"] for p in status["processes"]])
+        self.assertEqual(["ready"] * 4, [p["state"] for p in status["processes"]])
+        self.assertEqual([0] * 4, [p["restarts"] for p in status["processes"]])
+        self.assertEqual(0o700, stat.S_IMODE(self.dir.stat().st_mode))
+        for name in ["gcs.sock", "gcs/redis.sock", "cluster-secret", "gcs/redis.conf", "gcs/redis.pass"]:
+            self.assertEqual(0, (self.dir / name).stat().st_mode & 0o077, name)
+        began = time.monotonic()
+        self.mobula("down", code=0)
+        self.assertLess(time.monotonic() - began, 2.0)
+        for name in ["gateway.addr", "node.sock", "gcs.sock", "gcs/redis.sock", "supervisor.pid", "supervisor.json"]:
+            self.assertFalse((self.dir / name).exists(), name)
+        self.assertEqual(6, self.mobula("status").returncode)
+        self.mobula("down", code=0)
+
+    def test_second_up_says_so_and_succeeds(self):
+        first = self.mobula("up", "--detach", code=0)
+        second = self.mobula("up", "--detach", code=0)
+        self.assertEqual(first.stdout, second.stdout)
+        self.assertIn("runs already", second.stderr)
+
+    def test_many_at_once_make_one_cluster(self):
+        ups = [subprocess.Popen([self.bin / "mobula", "up", "--detach"], env=self.environment, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True) for _ in range(6)]
+        outputs = {up.communicate(timeout=60)[0] for up in ups}
+        self.assertEqual([0] * 6, [up.returncode for up in ups])
+        self.assertEqual(1, len(outputs), outputs)
+
+    def test_foreground_prints_the_address_and_stops_on_ctrl_c(self):
+        up = subprocess.Popen([self.bin / "mobula", "up"], env=self.environment, stdout=subprocess.PIPE,
+                              stderr=subprocess.DEVNULL, text=True)
+        self.assertIn("http://127.0.0.1:", up.stdout.readline())
+        up.send_signal(signal.SIGINT)
+        self.assertEqual(0, up.wait(timeout=10))
+        up.stdout.close()
+        self.assertEqual(6, self.mobula("status").returncode)
+
+    # ---- what dies
+
+    def test_what_is_killed_comes_back_and_is_reported(self):
+        self.mobula("up", "--detach", code=0)
+        address = self.status()["address"]
+        for name in PROCESSES:
+            os.kill(self.process(name)["pid"], signal.SIGKILL)
+            self.wait(f"restart of {name}", lambda name=name: self.process(name)["restarts"] == 1)
+            self.wait_ready()
+            self.assertIn("signal 9", self.process(name)["last_exit"])
+        self.assertEqual(address, self.status()["address"], "the gateway keeps its address")
+        log = (self.dir / "logs/supervisor.log").read_text()
+        for name in PROCESSES:
+            self.assertIn(f"died process={name} ", log)
+
+    def test_nothing_outlives_a_killed_supervisor(self):
+        self.mobula("up", "--detach", code=0)
+        os.kill(self.supervisor(), signal.SIGKILL)
+        self.wait("the end of all", lambda: self.pids_of_this_test() == [])
+        self.assertTrue((self.dir / "supervisor.pid").exists(), "a stale pid file is what this test is about")
+        self.assertEqual(6, self.mobula("status").returncode)
+        self.mobula("up", "--detach", code=0)
+        self.assertEqual("ready", self.status()["state"])
+
+    def test_a_stale_pid_file_of_a_living_stranger_is_recognised(self):
+        self.dir.mkdir(mode=0o700)
+        (self.dir / "supervisor.pid").write_text(f"{os.getpid()} 1\n")
+        self.assertEqual(6, self.mobula("status").returncode)
+        self.mobula("down", code=0)
+        self.mobula("up", "--detach", code=0)
+
+    def test_what_cannot_start_is_said_and_leaves_nothing(self):
+        (self.control / "fail.gateway").touch()
+        up = self.mobula("up", "--detach", code=1)
+        self.assertIn("gateway does not start (exit status 3): gateway was told to fail", up.stderr)
+        self.assertEqual([], self.pids_of_this_test())
+        (self.control / "fail.gateway").unlink()
+        self.mobula("up", "--detach", code=0)
+
+    def test_a_process_that_fails_later_is_tried_with_growing_pauses(self):
+        self.mobula("up", "--detach", code=0)
+        (self.control / "fail.node").touch()
+        os.kill(self.process("node")["pid"], signal.SIGKILL)
+        self.wait("five tries", lambda: self.process("node")["restarts"] >= 5)
+        status = self.status()
+        self.assertEqual("degraded", status["state"])
+        self.assertIn("node was told to fail", self.mobula("status").stdout)
+        (self.control / "fail.node").unlink()
+        self.wait_ready()
+
+    def test_one_that_does_not_stop_is_killed_in_time(self):
+        (self.control / "deaf.node").touch()
+        self.mobula("up", "--detach", code=0)
+        began = time.monotonic()
+        self.mobula("down", code=0)
+        self.assertLess(time.monotonic() - began, 2.0)
+
+    # ---- what it costs
+
+    def test_an_idle_supervisor_sleeps(self):
+        self.mobula("up", "--detach", code=0)
+        pid = self.supervisor()
+
+        def switches():
+            text = pathlib.Path(f"/proc/{pid}/status").read_text()
+            return int(next(line for line in text.splitlines() if line.startswith("voluntary_ctxt")).split()[1])
+
+        time.sleep(0.3)  # the last log lines of the start
+        before = switches()
+        time.sleep(2)
+        self.assertLessEqual(switches() - before, 2)
+        if not SANITIZED:
+            text = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
+            pss_kb = int(next(line for line in text.splitlines() if line.startswith("Pss:")).split()[1])
+            self.assertLess(pss_kb, 3000)
+
+    def test_logs_are_bounded(self):
+        (self.control / "noise.gateway").write_text("200000")
+        self.mobula("up", "--detach", "--log-file-bytes", "8KiB", "--log-files", "2", code=0)
+        files = sorted((self.dir / "logs").glob("gateway.log*"))
+        self.assertEqual(["gateway.log", "gateway.log.1"], [path.name for path in files])
+        for path in files:
+            self.assertLessEqual(path.stat().st_size, 16384 + 8192)
+        self.assertIn("noise 1999", files[0].read_text())
+
+    # ---- settings
+
+    def test_settings_reach_the_daemons_from_file_environment_and_flags(self):
+        self.dir.mkdir(mode=0o700)
+        (self.dir / "mobula.conf").write_text("slots = 3\nblocked-max = 77\n")
+        self.environment["MOBULA_IDLE_REAP_MS"] = "5s"
+        self.mobula("up", "--detach", "--blocked-max", "78", code=0)
+        line = pathlib.Path(f"/proc/{self.process('node')['pid']}/cmdline").read_text().split("\0")
+        for flag, value in [("--slots", "3"), ("--blocked-max", "78"), ("--idle-reap-ms", "5000")]:
+            self.assertEqual(value, line[line.index(flag) + 1])
+        shown = {s["name"]: s for s in json.loads(self.mobula("config", "-o", "json").stdout)}
+        self.assertEqual((3, "file"), (shown["slots"]["value"], shown["slots"]["source"]))
+        self.assertEqual((77, "file"), (shown["blocked-max"]["value"], shown["blocked-max"]["source"]))
+        self.assertEqual((5000, "environment"), (shown["idle-reap-ms"]["value"], shown["idle-reap-ms"]["source"]))
+        self.assertEqual("default", shown["gcs-durability"]["source"])
+        self.assertIn(f"{self.dir}/mobula.conf:1", self.mobula("config").stdout)
+
+    def test_wrong_settings_are_usage_errors(self):
+        self.assertIn("did you mean --slots", self.mobula("up", "--slot", "3", code=2).stderr)
+        self.dir.mkdir(mode=0o700)
+        (self.dir / "mobula.conf").write_text("\nsegment = 3\n")
+        self.assertIn("mobula.conf:2: unknown setting segment; did you mean segment-bytes?", self.mobula("up", code=2).stderr)
+        self.environment["MOBULA_SLOTS"] = "many"
+        self.assertIn("MOBULA_SLOTS: slots is many", self.mobula("up", code=2).stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
