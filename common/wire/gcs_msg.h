@@ -96,6 +96,7 @@ struct mob_gcs_welcome {
 struct mob_gcs_attach {
     uint64_t answered; /* last request whose reply this client has had */
     uint64_t kept; /* first request it still keeps; answered + 1 when none */
+    uint64_t known; /* 1: attached before, so if the member does not know it, it was expired */
 };
 struct mob_gcs_attached {
     uint64_t last; /* last request in the tables */
@@ -201,8 +202,9 @@ struct mob_gcs_sub_head {
 #define MOB_GCS_HEADS(X) \
     X(hello, 20) \
     X(welcome, 40) \
-    X(attach, 16) X(attached, 16) X(request, 80) X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) \
-        X(rows, 40) X(sub_head, 24)
+    X(attach, 24) \
+    X(attached, 16) \
+    X(request, 80) X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) X(rows, 40) X(sub_head, 24)
 #define MOB_GCS_HEAD_SIZE(name, n) _Static_assert(sizeof(struct mob_gcs_##name) == (n), "head layout");
 MOB_GCS_HEADS(MOB_GCS_HEAD_SIZE)
 #undef MOB_GCS_HEAD_SIZE

@@ -41,7 +41,7 @@ struct mob_chain_entry {
     const uint8_t *body; /* block, or key then value, or node name */
     uint32_t body_bytes, key_length;
     uint64_t target; /* SEAL, RECOVERED: incarnation; EXPIRE: client */
-    uint64_t version; /* reply */
+    uint64_t version; /* reply; SEAL: 1 = recovered already */
     uint64_t number; /* reply; REGISTER: the new incarnation; SEAL: the cut; JOB_DROP: blocks dropped */
     uint64_t next; /* reply of JOB_DROP: 1 = there is more to drop */
     uint64_t *drops; /* JOB_DROP: seqs of the blocks that go */
@@ -138,6 +138,8 @@ MOB_MUST_USE enum mob_status mob_chain_on_store_back(struct mob_chain *c, uint64
  * entries. */
 void mob_chain_collect_begin(struct mob_chain *c);
 bool mob_chain_collecting(const struct mob_chain *c);
+/* After collecting: the last seq whose meaning is the same as before the restart. */
+uint64_t mob_chain_history(const struct mob_chain *c);
 /* The epoch grows by one when anything may have been lost, so that nobody speaks of the old history. */
 MOB_MUST_USE enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns);
 

@@ -11,6 +11,11 @@ void mob_chain_collect_begin(struct mob_chain *c)
     c->collecting = true;
 }
 
+uint64_t mob_chain_history(const struct mob_chain *c)
+{
+    return c->history;
+}
+
 bool mob_chain_collecting(const struct mob_chain *c)
 {
     return c->collecting;
@@ -106,6 +111,7 @@ enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
     MOB_ASSERT(c->collecting);
     c->collecting = false;
     c->epoch++;
+    c->history = c->applied;
     if (c->collected_count > 0)
         qsort(c->collected, c->collected_count, sizeof *c->collected, by_old_order);
     enum mob_status status = MOB_OK;
@@ -114,6 +120,7 @@ enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
         struct mob_chain_put *put = &c->collected[i].put;
         enum mob_status one = status != MOB_OK ? status : put_back(c, put, wall_ns);
         if (one == MOB_OK) {
+            c->history = put->request.old_seq != 0 ? c->applied : c->history;
             back++;
             continue;
         }

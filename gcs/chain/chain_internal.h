@@ -34,6 +34,7 @@ struct mob_chain {
     size_t action_count, action_capacity, action_next;
 
     bool collecting;
+    uint64_t history;
     struct mob_chain_collected *collected;
     size_t collected_count, collected_capacity;
     struct mob_chain_loss *losses;

@@ -48,6 +48,8 @@ static void resolve_log(const struct mob_chain *c, struct mob_chain_entry *entry
         return;
     if (entry->op == MOB_GCS_OP_RECOVERED && log->state == MOB_GCS_LIVE)
         entry->status = MOB_CONFLICT;
+    if (entry->op == MOB_GCS_OP_SEAL)
+        entry->version = log->state == MOB_GCS_RECOVERED; /* sealing again does not undo that */
     entry->number = log->blocks;
 }
 

@@ -98,7 +98,7 @@ typedef void mob_gcs_done_fn(void *arg, const struct mob_gcs_answer *answer);
 struct mob_gcs_block {
     const void *bytes; /* one block of common/wire/block.h, at most MOB_BLOCK_BYTES_MAX */
     uint32_t length;
-    uint32_t zero;
+    uint32_t queued; /* private: times it is in the socket's queue */
     uint64_t number; /* out: its place in the log, from 0; equals the block header's sequence */
     /* private */
     struct mob_gcs_block *next;

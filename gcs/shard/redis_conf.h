@@ -5,6 +5,8 @@
  *   mobula-gcs --socket S --redis DIR/redis.sock --redis-dir DIR --redis-user mobula --redis-password-file
  * DIR/redis.pass
  *
+ * Programs that may not include this run `mobula-gcs --redis-conf DIR`, which is mob_redis_conf_write().
+ *
  * The append-only file is written by Redis before it answers (appendfsync no) and synced by the member
  * itself, which is how the member knows what is durable. Automatic rewrites are off: the member asks for
  * them, at a moment at which everything is synced. Pure text; thread-safe.
@@ -26,7 +28,7 @@
 struct mob_redis_conf {
     const char
         *directory; /* absolute; of sockets, conf, ACL and data; its socket path must fit in 107 bytes */
-    const char *password; /* 32 to 128 characters of [A-Za-z0-9]; only its SHA-256 goes into the ACL file */
+    const char *password; /* 32 to 128 characters of [A-Za-z0-9] */
 };
 /* Write redis.conf text / ACL text with NUL into `out`. MOB_TOO_LARGE when they do not fit (2 KiB and 1 KiB
  * do), MOB_INVALID for a path or password with other characters. */
@@ -37,5 +39,7 @@ MOB_MUST_USE enum mob_status mob_redis_acl_text(
 /* Writes redis.conf, redis.acl and redis.pass (all 0600) into the directory, making a random password unless
  * redis.pass is there already. `conf->password` is ignored. MOB_IO. */
 MOB_MUST_USE enum mob_status mob_redis_conf_write(const char *directory);
+/* First line of a password file. MOB_NOT_FOUND, MOB_IO, MOB_INVALID (empty). */
+MOB_MUST_USE enum mob_status mob_redis_password_read(const char *path, char *out, size_t capacity);
 
 #endif

@@ -233,6 +233,11 @@ struct mob_redis_batch *mob_redis_link_destroy(struct mob_redis_link *link)
     return kept;
 }
 
+struct mob_redis_batch *mob_redis_link_batches(const struct mob_redis_link *link)
+{
+    return link->first;
+}
+
 int mob_redis_fd(const struct mob_redis_link *link)
 {
     return link->fd;
@@ -317,7 +322,7 @@ static enum mob_status write_some(struct mob_redis_link *link)
 static enum mob_status take_reply(struct mob_redis_link *link, redisReply *reply)
 {
     struct mob_redis_batch *b = link->first;
-    if (b == NULL || b == link->unsent)
+    if (b == NULL)
         return MOB_UNAVAILABLE; /* an answer to nothing */
     if (reply->type == REDIS_REPLY_ERROR) {
         MOB_LOG_ERROR("gcs", "redis_error", "error=%s", reply->str);

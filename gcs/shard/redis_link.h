@@ -65,6 +65,8 @@ MOB_MUST_USE enum mob_status mob_redis_connect(
 struct mob_redis_link *mob_redis_link_create(redisContext *context);
 /* Calls done(MOB_UNAVAILABLE) for every batch but kept ones, which are returned as a list to submit again. */
 struct mob_redis_batch *mob_redis_link_destroy(struct mob_redis_link *link);
+/* The first unanswered batch; the others follow by `next`. */
+struct mob_redis_batch *mob_redis_link_batches(const struct mob_redis_link *link);
 int mob_redis_fd(const struct mob_redis_link *link);
 /* Takes. Sent in the next mob_redis_io. */
 void mob_redis_submit(struct mob_redis_link *link, struct mob_redis_batch *batch);

@@ -1,0 +1,404 @@
+#include "gcs/client/client.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "gcs/client/client_internal.h"
+
+#define IN_BYTES (256u << 10)
+#define RECV_LOOPS 16
+#define SOCKET_BUFFER_BYTES (4 << 20)
+
+enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out)
+{
+    struct mob_gcs *g = calloc(1, sizeof *g);
+    if (g == NULL)
+        return MOB_NO_MEMORY;
+    enum mob_status status = MOB_INVALID;
+    size_t length = strlen(options->socket_path);
+    if (length == 0 || length >= sizeof g->path)
+        goto err_free;
+    memcpy(g->path, options->socket_path, length + 1);
+    g->options = *options;
+    g->options.socket_path = g->path;
+    if (g->options.keep_bytes_max == 0)
+        g->options.keep_bytes_max = MOB_GCS_KEEP_BYTES_DEFAULT;
+    status = MOB_NO_MEMORY;
+    g->in_capacity = IN_BYTES;
+    g->in = malloc(g->in_capacity);
+    if (g->in == NULL)
+        goto err_free;
+    status = MOB_IO;
+    g->fd = -1;
+    g->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (g->epoll_fd < 0)
+        goto err_in;
+    g->client = client_id_random();
+    g->next_request = 1;
+    g->position.epoch = 1;
+    g->retry_pause_ns = RETRY_PAUSE_NS;
+    g->told = MOB_UNAVAILABLE;
+    *gcs_out = g;
+    return MOB_OK;
+err_in:
+    free(g->in);
+err_free:
+    free(g);
+    return status;
+}
+
+void mob_gcs_destroy(struct mob_gcs *g)
+{
+    if (g == NULL)
+        return;
+    MOB_ASSERT(!g->in_step);
+    if (g->link == LINK_UP && g->stream.state == STREAM_ATTACHED && g->op_unanswered == 0) {
+        /* Nothing is unknown: the member may forget this client now. */
+        out_frame(g, MOB_GCS_BYE, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+        out_flush(g);
+    }
+    out_reset(g);
+    for (uint32_t i = 0; i < g->log_count; i++)
+        log_destroy(g->logs[i]);
+    ops_destroy(g);
+    reads_destroy(g);
+    if (g->fd >= 0)
+        close(g->fd);
+    close(g->epoll_fd);
+    free(g->in);
+    free(g->text);
+    free(g->pieces);
+    free(g);
+}
+
+int mob_gcs_fd(const struct mob_gcs *g)
+{
+    return g->epoll_fd;
+}
+
+bool mob_gcs_connected(const struct mob_gcs *g)
+{
+    return g->link == LINK_UP;
+}
+
+void mob_gcs_position(const struct mob_gcs *g, struct mob_gcs_position *out)
+{
+    *out = g->position;
+}
+
+/* ---- the link ---- */
+
+static void tell(struct mob_gcs *g, enum mob_status status)
+{
+    if (g->told == status)
+        return;
+    g->told = status;
+    if (g->options.on_link != NULL)
+        g->options.on_link(g->options.arg, status);
+}
+
+static void detach_all(struct mob_gcs *g, int64_t attach_ns)
+{
+    stream_detach(&g->stream, attach_ns);
+    for (uint32_t i = 0; i < g->log_count; i++)
+        stream_detach(&g->logs[i]->stream, attach_ns);
+}
+
+void link_fail(struct mob_gcs *g, enum mob_status why)
+{
+    if (g->link == LINK_DOWN)
+        return;
+    close(g->fd); /* leaves the epoll set by itself */
+    g->fd = -1;
+    g->link = LINK_DOWN;
+    g->want_write = false;
+    g->in_used = 0;
+    out_reset(g);
+    detach_all(g, g->now_ns);
+    reads_down(g);
+    g->retry_ns = g->now_ns + g->retry_pause_ns;
+    tell(g, why);
+}
+
+static void link_open(struct mob_gcs *g)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, g->path, strlen(g->path) + 1);
+    g->retry_ns = g->now_ns + g->retry_pause_ns;
+    g->retry_pause_ns =
+        g->retry_pause_ns * 2 < RETRY_PAUSE_MAX_NS ? g->retry_pause_ns * 2 : RETRY_PAUSE_MAX_NS;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    int size = SOCKET_BUFFER_BYTES;
+    setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    struct epoll_event event = {.events = EPOLLIN};
+    if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
+        epoll_ctl(g->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        close(fd);
+        return;
+    }
+    g->fd = fd;
+    g->link = LINK_HELLO;
+    struct mob_gcs_hello hello = {
+        .protocol_min = MOB_GCS_PROTOCOL, .protocol_max = MOB_GCS_PROTOCOL, .cluster = g->options.cluster};
+    out_frame(g, MOB_GCS_HELLO, g->client, 0, &hello, sizeof hello, NULL, 0, NULL);
+}
+
+static void on_welcome(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_welcome w;
+    if (g->link != LINK_HELLO || mob_gcs_welcome_decode(frame->head, frame->head_bytes, &w) != MOB_OK) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    if (w.reason != MOB_OK) {
+        MOB_LOG_ERROR(
+            "gcs_client", "refused", "socket=%s why=%s", g->path, mob_status_code((enum mob_status)w.reason));
+        g->retry_pause_ns = RETRY_PAUSE_MAX_NS;
+        link_fail(g, (enum mob_status)w.reason);
+        return;
+    }
+    g->link = LINK_UP;
+    g->retry_pause_ns = RETRY_PAUSE_NS;
+    g->collecting = w.collecting != 0;
+    g->position.epoch = frame->epoch;
+    g->position.committed = w.committed;
+    g->position.durable = w.durable;
+    detach_all(g, g->now_ns);
+    tell(g, MOB_OK);
+}
+
+static void on_durable(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_durable d;
+    if (mob_gcs_durable_decode(frame->head, frame->head_bytes, &d) != MOB_OK)
+        return;
+    g->position.committed = d.committed;
+    g->position.durable = d.durable;
+    g->position.memory_bytes = d.memory_bytes;
+    g->position.memory_soft_bytes = d.soft_bytes;
+    g->position.memory_hard_bytes = d.hard_bytes;
+    g->position.pressure = d.memory_bytes > d.soft_bytes;
+}
+
+static void release_durable(struct mob_gcs *g)
+{
+    ops_durable(g);
+    for (uint32_t i = 0; i < g->log_count; i++)
+        log_durable(g->logs[i]);
+}
+
+static void on_reply(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_reply reply;
+    if (mob_gcs_reply_decode(frame->head, frame->head_bytes, &reply) != MOB_OK || reply.count == 0) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    if (reply.durable > g->position.durable)
+        g->position.durable = reply.durable;
+    struct mob_gcs_log *log = frame->from == g->client ? NULL : log_find(g, frame->from);
+    if (frame->from == g->client)
+        ops_reply(g, &reply);
+    else if (log != NULL)
+        log_reply(log, &reply);
+}
+
+/* ATTACHED, GAP, EXPIRED: all say where the member is with one stream. */
+static void on_stream(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_attached a;
+    if (mob_gcs_attached_decode(frame->head, frame->head_bytes, &a) != MOB_OK) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    bool own = frame->from == g->client;
+    struct mob_gcs_log *log = own ? NULL : log_find(g, frame->from);
+    if (!own && log == NULL)
+        return;
+    struct stream *s = own ? &g->stream : &log->stream;
+    if (frame->type == MOB_GCS_GAP) {
+        if (s->state == STREAM_ATTACHED) /* else one GAP was heard already */
+            stream_detach(s, g->now_ns);
+    } else if (frame->type == MOB_GCS_EXPIRED) {
+        if (own && s->state == STREAM_ATTACHED)
+            ops_expired(g);
+        else if (!own)
+            log_expired(log, (enum mob_status)a.status, a.last);
+    } else if (own) {
+        ops_attached(g, &a);
+    } else {
+        log_attached(log, &a);
+    }
+}
+
+/* Another epoch: whoever is attached introduces itself again, and sends what is not answered. */
+static void on_nack(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_nack nack;
+    if (mob_gcs_nack_decode(frame->head, frame->head_bytes, &nack) != MOB_OK)
+        return;
+    g->collecting = false;
+    if (nack.epoch == g->position.epoch)
+        return; /* heard already, from another stream */
+    g->position.epoch = nack.epoch;
+    detach_all(g, g->now_ns);
+}
+
+static void on_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    switch ((enum mob_gcs_frame_type)frame->type) {
+    case MOB_GCS_WELCOME:
+        on_welcome(g, frame);
+        break;
+    case MOB_GCS_REPLY:
+        on_reply(g, frame);
+        break;
+    case MOB_GCS_DURABLE:
+        on_durable(g, frame);
+        break;
+    case MOB_GCS_ATTACHED:
+    case MOB_GCS_GAP:
+    case MOB_GCS_EXPIRED:
+        on_stream(g, frame);
+        break;
+    case MOB_GCS_NACK:
+        on_nack(g, frame);
+        break;
+    case MOB_GCS_ROWS:
+        reads_answer(g, frame);
+        break;
+    case MOB_GCS_BLOCK:
+    case MOB_GCS_RESYNC:
+        subs_frame(g, frame);
+        break;
+    case MOB_GCS_HELLO:
+    case MOB_GCS_ATTACH:
+    case MOB_GCS_PUT:
+    case MOB_GCS_RESENT:
+    case MOB_GCS_GET:
+    case MOB_GCS_SUB:
+    case MOB_GCS_UNSUB:
+    case MOB_GCS_BYE:
+    case MOB_GCS_FRAME_TYPES:
+    default:
+        link_fail(g, MOB_CORRUPT);
+        break;
+    }
+}
+
+static void parse(struct mob_gcs *g)
+{
+    size_t at = 0, need = 0;
+    while (g->link != LINK_DOWN) {
+        struct mob_gcs_frame frame;
+        enum mob_status status =
+            mob_gcs_frame_decode(g->in + at, g->in_used - at, MOB_GCS_FRAME_CLIENT_MAX, &frame, &need);
+        if (status == MOB_AGAIN)
+            break;
+        if (status != MOB_OK) {
+            link_fail(g, status);
+            return;
+        }
+        at += need;
+        on_frame(g, &frame);
+    }
+    if (g->link == LINK_DOWN)
+        return;
+    memmove(g->in, g->in + at, g->in_used - at);
+    g->in_used -= at;
+    if (need > g->in_capacity) {
+        uint8_t *grown = realloc(g->in, need);
+        if (grown == NULL) {
+            link_fail(g, MOB_NO_MEMORY);
+            return;
+        }
+        g->in = grown;
+        g->in_capacity = need;
+    }
+}
+
+static void receive(struct mob_gcs *g)
+{
+    for (int i = 0; i < RECV_LOOPS && g->link != LINK_DOWN; i++) {
+        size_t room = g->in_capacity - g->in_used;
+        ssize_t n = recv(g->fd, g->in + g->in_used, room, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (n <= 0) {
+            link_fail(g, MOB_UNAVAILABLE);
+            return;
+        }
+        g->in_used += (size_t)n;
+        parse(g);
+        if ((size_t)n < room)
+            return;
+    }
+}
+
+static void pump(struct mob_gcs *g)
+{
+    bool more;
+    do {
+        if (g->link == LINK_UP) {
+            ops_pump(g);
+            for (uint32_t i = 0; i < g->log_count; i++)
+                log_pump(g->logs[i]);
+            reads_pump(g);
+            subs_pump(g);
+        }
+        more = out_full(g);
+        out_flush(g);
+    } while (more && g->link == LINK_UP && g->piece_count == 0);
+}
+
+int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
+{
+    MOB_ASSERT(!g->in_step);
+    g->in_step = true;
+    g->now_ns = now_ns;
+    if (g->link == LINK_DOWN && now_ns >= g->retry_ns)
+        link_open(g);
+    receive(g);
+    pump(g);
+    release_durable(g);
+    pump(g); /* what the callbacks submitted */
+    g->in_step = false;
+    subs_reap(g);
+    int64_t next = MOB_FOREVER_NS;
+    if (g->link == LINK_DOWN)
+        next = g->retry_ns;
+    if (g->link == LINK_UP && g->stream.state == STREAM_DETACHED)
+        next = g->stream.attach_ns;
+    for (uint32_t i = 0; i < g->log_count && g->link == LINK_UP; i++)
+        if (g->logs[i]->stream.state == STREAM_DETACHED && !g->logs[i]->sealed &&
+            g->logs[i]->stream.attach_ns < next)
+            next = g->logs[i]->stream.attach_ns;
+    return next;
+}
+
+enum mob_status mob_gcs_run_until(struct mob_gcs *g, const bool *done, int64_t deadline_ns)
+{
+    for (;;) {
+        int64_t now = mob_now();
+        int64_t next = mob_gcs_step(g, now);
+        if (*done)
+            return MOB_OK;
+        now = mob_now();
+        if (now >= deadline_ns)
+            return MOB_TIMEOUT;
+        if (next > deadline_ns)
+            next = deadline_ns;
+        int64_t ms = next <= now ? 0 : (next - now + MOB_MS - 1) / MOB_MS;
+        struct pollfd p = {.fd = g->epoll_fd, .events = POLLIN};
+        poll(&p, 1, ms > 1000 ? 1000 : (int)ms);
+    }
+}

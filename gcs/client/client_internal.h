@@ -1,0 +1,162 @@
+/* The parts of a client: link (client.c), frames out (client_out.c), logs (client_log.c), ordered operations
+ * (client_ops.c), reads and subscriptions (client_read.c). Internal to gcs/client; one thread.
+ */
+#ifndef MOB_GCS_CLIENT_CLIENT_INTERNAL_H
+#define MOB_GCS_CLIENT_CLIENT_INTERNAL_H
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/wire/gcs_frame.h"
+#include "gcs/client/client.h"
+
+#define RETRY_PAUSE_NS (5 * MOB_MS)
+#define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
+#define REFUSED_PAUSE_NS (50 * MOB_MS) /* before a request that met MOB_GCS_FULL is tried again */
+#define OPS_WINDOW (MOB_GCS_WINDOW / 2) /* unanswered; the member remembers twice as many */
+#define OUT_PIECES_MAX 4096u /* above it the pumps wait for the socket */
+
+/* One request stream: this client's, or a log's. */
+enum stream_state {
+    STREAM_DETACHED = 0, /* ATTACH is to be sent at `attach_ns` */
+    STREAM_ATTACHING, /* ATTACHED is awaited */
+    STREAM_ATTACHED
+};
+struct stream {
+    enum stream_state state;
+    int64_t attach_ns;
+    uint64_t last; /* in the member's tables, as ATTACHED said */
+    uint64_t sent; /* newest request ever sent */
+    uint64_t next; /* next request to send on this attachment */
+    bool known; /* was attached before */
+    bool resent; /* RESENT was sent on this attachment */
+};
+
+struct op {
+    struct op *next;
+    struct mob_gcs_request head;
+    uint8_t *body;
+    uint32_t body_bytes;
+    bool answered;
+    uint64_t seq;
+    mob_gcs_done_fn *done;
+    void *arg;
+};
+struct read_op {
+    struct read_op *next;
+    struct mob_gcs_get head;
+    uint8_t *body;
+    uint32_t body_bytes;
+    bool sent;
+    mob_gcs_done_fn *done;
+    void *arg;
+};
+
+struct mob_gcs_log {
+    struct mob_gcs *gcs;
+    uint64_t incarnation;
+    struct mob_gcs_log_events events;
+    struct stream stream; /* request = number + 1 */
+    struct mob_gcs_block *first, *last; /* kept */
+    struct mob_gcs_block *cursor; /* next to send */
+    struct mob_gcs_block *unacked; /* the first that is not acknowledged */
+    uint64_t appended, acked, released;
+    bool sealed, sealed_told;
+    enum mob_status why;
+    uint64_t cut;
+};
+struct mob_gcs_sub {
+    struct mob_gcs *gcs;
+    struct mob_gcs_sub_events events;
+    uint64_t tag, after, epoch;
+    bool sent, newest, closed;
+};
+
+struct out_piece {
+    const uint8_t *ref; /* NULL: in the text */
+    size_t offset, length;
+    struct mob_gcs_block *block; /* whose bytes these are */
+};
+
+enum link_state { LINK_DOWN = 0, LINK_HELLO, LINK_UP };
+struct mob_gcs {
+    struct mob_gcs_options options;
+    char path[108];
+    int epoll_fd, fd;
+    enum link_state link;
+    bool collecting, want_write, in_step, destroyed;
+    enum mob_status told; /* the last status given to on_link */
+    int64_t now_ns, retry_ns, retry_pause_ns;
+    struct mob_gcs_position position;
+
+    uint8_t *in;
+    size_t in_used, in_capacity;
+    uint8_t *text;
+    size_t text_used, text_capacity;
+    struct out_piece *pieces;
+    size_t piece_first, piece_count, piece_capacity;
+    size_t piece_offset; /* written of the first */
+
+    uint64_t client;
+    struct stream stream;
+    uint64_t next_request;
+    struct op *op_first, *op_last;
+    struct op *op_cursor; /* next to send */
+    struct op *op_wait; /* the first that is not answered */
+    uint32_t op_count, op_unanswered; /* unanswered: sent and not answered */
+    struct read_op *read_first, *read_last;
+    uint32_t read_count;
+    uint64_t next_tag;
+
+    struct mob_gcs_log *logs[MOB_GCS_LOGS_MAX];
+    uint32_t log_count;
+    size_t kept_bytes;
+    struct mob_gcs_sub *subs[MOB_GCS_SUBS_MAX];
+    uint32_t sub_count;
+};
+
+/* client.c */
+void link_fail(struct mob_gcs *g, enum mob_status why);
+
+/* client_out.c: queue a frame; head and small bodies are copied, a block's bytes are not */
+void out_frame(struct mob_gcs *g, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch,
+    const void *head, uint32_t head_bytes, const void *body, uint32_t body_bytes,
+    struct mob_gcs_block *block);
+void out_flush(struct mob_gcs *g);
+void out_reset(struct mob_gcs *g);
+static inline bool out_full(const struct mob_gcs *g)
+{
+    return g->piece_count >= OUT_PIECES_MAX;
+}
+
+/* streams (client_ops.c) */
+void stream_detach(struct stream *s, int64_t attach_ns);
+void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_t answered, uint64_t kept);
+
+/* client_ops.c */
+void ops_pump(struct mob_gcs *g);
+void ops_attached(struct mob_gcs *g, const struct mob_gcs_attached *attached);
+void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply);
+void ops_expired(struct mob_gcs *g);
+void ops_durable(struct mob_gcs *g);
+void ops_destroy(struct mob_gcs *g);
+uint64_t client_id_random(void);
+
+/* client_log.c */
+struct mob_gcs_log *log_find(struct mob_gcs *g, uint64_t incarnation);
+void log_pump(struct mob_gcs_log *log);
+void log_attached(struct mob_gcs_log *log, const struct mob_gcs_attached *attached);
+void log_reply(struct mob_gcs_log *log, const struct mob_gcs_reply *reply);
+void log_expired(struct mob_gcs_log *log, enum mob_status why, uint64_t cut);
+void log_durable(struct mob_gcs_log *log);
+void log_destroy(struct mob_gcs_log *log);
+
+/* client_read.c */
+void reads_pump(struct mob_gcs *g);
+void reads_down(struct mob_gcs *g);
+void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame);
+void reads_destroy(struct mob_gcs *g);
+void subs_pump(struct mob_gcs *g);
+void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame);
+void subs_reap(struct mob_gcs *g);
+
+#endif

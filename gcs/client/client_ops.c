@@ -1,0 +1,310 @@
+/* Ordered operations of this client: numbered, in a window, kept until durable. */
+#include "gcs/client/client_internal.h"
+
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "common/wire/block.h"
+
+/* ---- streams ---- */
+
+void stream_detach(struct stream *s, int64_t attach_ns)
+{
+    s->state = STREAM_DETACHED;
+    s->attach_ns = attach_ns;
+}
+
+void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_t answered, uint64_t kept)
+{
+    struct mob_gcs_attach attach = {.answered = answered, .kept = kept, .known = s->known};
+    out_frame(g, MOB_GCS_ATTACH, client, g->position.epoch, &attach, sizeof attach, NULL, 0, NULL);
+    s->state = STREAM_ATTACHING;
+}
+
+uint64_t client_id_random(void)
+{
+    uint64_t id = 0;
+    MOB_ASSERT(getrandom(&id, sizeof id, 0) == sizeof id);
+    return id | MOB_GCS_CLIENT_BIT;
+}
+
+/* ---- submitting ---- */
+
+static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *head, const void *a,
+    uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
+{
+    if (g->op_count + g->read_count >= MOB_GCS_OPS_MAX)
+        return MOB_QUEUE_FULL;
+    struct op *op = calloc(1, sizeof *op);
+    uint8_t *body = malloc((size_t)a_bytes + b_bytes + 1u);
+    if (op == NULL || body == NULL) {
+        free(op);
+        free(body);
+        return MOB_NO_MEMORY;
+    }
+    if (a_bytes > 0)
+        memcpy(body, a, a_bytes);
+    if (b_bytes > 0)
+        memcpy(body + a_bytes, b, b_bytes);
+    op->head = *head;
+    op->head.request = g->next_request++;
+    op->body = body;
+    op->body_bytes = a_bytes + b_bytes;
+    op->done = done;
+    op->arg = arg;
+    if (g->op_last != NULL)
+        g->op_last->next = op;
+    else
+        g->op_first = op;
+    g->op_last = op;
+    if (g->op_cursor == NULL)
+        g->op_cursor = op;
+    if (g->op_wait == NULL)
+        g->op_wait = op;
+    g->op_count++;
+    return MOB_OK;
+}
+
+static enum mob_status submit_key(
+    struct mob_gcs *g, enum mob_gcs_op op, const struct mob_gcs_put *put, mob_gcs_done_fn *done, void *arg)
+{
+    uint32_t value_length = op == MOB_GCS_OP_PUT ? put->value_length : 0;
+    if (put->key_length == 0 || put->table <= 0 || put->table >= MOB_GCS_LOSSES)
+        return MOB_INVALID;
+    if (put->key_length > MOB_GCS_KEY_MAX || value_length > MOB_GCS_VALUE_MAX)
+        return MOB_TOO_LARGE;
+    struct mob_gcs_request head = {.op = (uint8_t)op,
+        .table = (uint8_t)put->table,
+        .key_length = put->key_length,
+        .if_version = put->if_version};
+    return submit(g, &head, put->key, put->key_length, put->value, value_length, done, arg);
+}
+
+enum mob_status mob_gcs_put(
+    struct mob_gcs *g, const struct mob_gcs_put *put, mob_gcs_done_fn *done, void *arg)
+{
+    return submit_key(g, MOB_GCS_OP_PUT, put, done, arg);
+}
+
+enum mob_status mob_gcs_delete(
+    struct mob_gcs *g, const struct mob_gcs_put *del, mob_gcs_done_fn *done, void *arg)
+{
+    return submit_key(g, MOB_GCS_OP_DELETE, del, done, arg);
+}
+
+enum mob_status mob_gcs_node_register(struct mob_gcs *g, const char *name, mob_gcs_done_fn *done, void *arg)
+{
+    size_t length = strlen(name);
+    if (length == 0 || length > MOB_GCS_NAME_MAX)
+        return MOB_INVALID;
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_REGISTER};
+    return submit(g, &head, name, (uint32_t)length, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_log_seal(struct mob_gcs *g, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_SEAL, .target = incarnation};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_log_recovered(
+    struct mob_gcs *g, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_RECOVERED, .target = incarnation};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_job_drop(struct mob_gcs *g, struct mob_job_id job, bool finished_only,
+    int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_JOB_DROP,
+        .job = job,
+        .finished_only = finished_only,
+        .before_wall_ns = before_wall_ns};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+/* ---- sending ---- */
+
+void ops_pump(struct mob_gcs *g)
+{
+    struct stream *s = &g->stream;
+    if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns) {
+        uint64_t kept = g->op_first != NULL ? g->op_first->head.request : g->next_request;
+        uint64_t answered = kept - 1;
+        for (struct op *op = g->op_first; op != NULL && op->answered; op = op->next)
+            answered = op->head.request;
+        stream_attach(g, s, g->client, answered, kept);
+    }
+    if (s->state != STREAM_ATTACHED)
+        return;
+    while (g->op_cursor != NULL && !out_full(g)) {
+        struct op *op = g->op_cursor;
+        bool again = op->head.request <= s->sent;
+        if (!again && g->op_unanswered >= OPS_WINDOW)
+            break;
+        g->op_cursor = op->next;
+        if (op->answered && op->head.request <= s->last)
+            continue;
+        if (!again) {
+            s->sent = op->head.request;
+            g->op_unanswered++;
+        }
+        out_frame(g, MOB_GCS_PUT, g->client, g->position.epoch, &op->head, sizeof op->head, op->body,
+            op->body_bytes, NULL);
+    }
+    bool all_again = g->op_cursor == NULL || g->op_cursor->head.request > s->sent;
+    if (!s->resent && all_again) {
+        s->resent = true;
+        out_frame(g, MOB_GCS_RESENT, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+    }
+}
+
+void ops_attached(struct mob_gcs *g, const struct mob_gcs_attached *attached)
+{
+    struct stream *s = &g->stream;
+    if (s->state != STREAM_ATTACHING)
+        return;
+    if (attached->status != MOB_OK) {
+        ops_expired(g);
+        return;
+    }
+    s->state = STREAM_ATTACHED;
+    s->known = true;
+    s->last = attached->last;
+    s->resent = false;
+    g->op_cursor = g->op_first;
+}
+
+/* ---- answers ---- */
+
+static void op_free(struct op *op)
+{
+    free(op->body);
+    free(op);
+}
+
+static void op_done(struct op *op, const struct mob_gcs_answer *answer)
+{
+    mob_gcs_done_fn *done = op->done;
+    op->done = NULL;
+    if (done != NULL)
+        done(op->arg, answer);
+}
+
+static void unlink_op(struct mob_gcs *g, struct op *op)
+{
+    struct op **link = &g->op_first, *before = NULL;
+    while (*link != op) {
+        before = *link;
+        link = &before->next;
+    }
+    *link = op->next;
+    if (g->op_last == op)
+        g->op_last = before;
+    if (g->op_cursor == op)
+        g->op_cursor = op->next;
+    if (g->op_wait == op)
+        g->op_wait = op->next;
+    g->op_count--;
+}
+
+/* Not taken, and never will be: its number goes to the next, which the member refused too (a gap). */
+static void refuse(struct mob_gcs *g, struct op *op, enum mob_status status)
+{
+    struct op *behind = op->next;
+    unlink_op(g, op);
+    for (; behind != NULL; behind = behind->next)
+        behind->head.request--;
+    g->next_request--;
+    g->stream.sent--;
+    g->op_unanswered--;
+    stream_detach(&g->stream, g->now_ns);
+    struct mob_gcs_answer answer = {.status = status};
+    op_done(op, &answer);
+    op_free(op);
+}
+
+void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply)
+{
+    bool awaited = g->op_wait != NULL && reply->request >= g->op_wait->head.request;
+    struct op *op = awaited ? g->op_wait : g->op_first;
+    while (op != NULL && op->head.request != reply->request)
+        op = op->next;
+    if (op == NULL)
+        return;
+    if (reply->seq == 0) {
+        if (g->stream.state != STREAM_ATTACHED || op->answered)
+            return;
+        bool later = reply->status == MOB_GCS_FULL || reply->status == MOB_QUEUE_FULL ||
+            reply->status == MOB_NO_MEMORY;
+        if (later)
+            stream_detach(&g->stream, g->now_ns + REFUSED_PAUSE_NS);
+        else
+            refuse(g, op, (enum mob_status)reply->status);
+        return;
+    }
+    op->seq = reply->seq;
+    if (op->answered)
+        return;
+    op->answered = true;
+    while (g->op_wait != NULL && g->op_wait->answered)
+        g->op_wait = g->op_wait->next;
+    op->head.old_seq = reply->seq;
+    op->head.old_status = reply->status;
+    op->head.old_version = reply->version;
+    op->head.old_number = reply->number;
+    g->op_unanswered--;
+    struct mob_gcs_answer answer = {.status = (enum mob_status)reply->status,
+        .version = reply->version,
+        .seq = reply->seq,
+        .number = reply->number,
+        .next = reply->next};
+    op_done(op, &answer);
+}
+
+void ops_durable(struct mob_gcs *g)
+{
+    while (g->op_first != NULL && g->op_first->answered && g->op_first->seq <= g->position.durable) {
+        struct op *op = g->op_first;
+        unlink_op(g, op);
+        op_free(op);
+    }
+}
+
+/* The member has forgotten this client (it was away too long): what was sent and not answered is unknown; the
+ * rest goes on under a new id. */
+void ops_expired(struct mob_gcs *g)
+{
+    struct op *unknown = NULL, **tail = &unknown;
+    uint64_t sent = g->stream.sent;
+    while (g->op_first != NULL && g->op_first->head.request <= sent) {
+        struct op *op = g->op_first;
+        unlink_op(g, op);
+        op->next = NULL;
+        *tail = op;
+        tail = &op->next;
+    }
+    MOB_LOG_WARN("gcs_client", "expired", "client=%llx", (unsigned long long)g->client);
+    g->client = client_id_random();
+    g->stream = (struct stream){.attach_ns = g->now_ns};
+    g->next_request = 1;
+    g->op_unanswered = 0;
+    for (struct op *op = g->op_first; op != NULL; op = op->next)
+        op->head.request = g->next_request++;
+    struct mob_gcs_answer answer = {.status = MOB_EXPIRED};
+    for (struct op *op = unknown, *next; op != NULL; op = next) {
+        next = op->next;
+        op_done(op, &answer);
+        op_free(op);
+    }
+}
+
+void ops_destroy(struct mob_gcs *g)
+{
+    for (struct op *op = g->op_first, *next; op != NULL; op = next) {
+        next = op->next;
+        op_free(op);
+    }
+    g->op_first = NULL;
+}

@@ -1,0 +1,318 @@
+/* Reads, sent again after a reconnection until answered; subscriptions, which resume at their position. */
+#include "gcs/client/client_internal.h"
+
+#include <stdlib.h>
+
+static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_get *head, const void *a,
+    uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
+{
+    if (a_bytes > MOB_GCS_KEY_MAX || b_bytes > MOB_GCS_KEY_MAX)
+        return MOB_TOO_LARGE;
+    if (g->op_count + g->read_count >= MOB_GCS_OPS_MAX)
+        return MOB_QUEUE_FULL;
+    struct read_op *op = calloc(1, sizeof *op);
+    uint8_t *body = malloc((size_t)a_bytes + b_bytes + 1u);
+    if (op == NULL || body == NULL) {
+        free(op);
+        free(body);
+        return MOB_NO_MEMORY;
+    }
+    if (a_bytes > 0)
+        memcpy(body, a, a_bytes);
+    if (b_bytes > 0)
+        memcpy(body + a_bytes, b, b_bytes);
+    *op = (struct read_op){
+        .head = *head, .body = body, .body_bytes = a_bytes + b_bytes, .done = done, .arg = arg};
+    op->head.tag = ++g->next_tag;
+    if (g->read_last != NULL)
+        g->read_last->next = op;
+    else
+        g->read_first = op;
+    g->read_last = op;
+    g->read_count++;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_incarnations(struct mob_gcs *g, uint64_t after, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_INCARNATIONS, .incarnation = after};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_get(struct mob_gcs *g, enum mob_gcs_table table, const void *key, uint32_t key_length,
+    mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_GET, .table = (uint8_t)table};
+    return submit(g, &head, key, key_length, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_list(
+    struct mob_gcs *g, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_LIST,
+        .table = (uint8_t)list->table,
+        .limit = list->limit,
+        .prefix_length = list->prefix_length};
+    return submit(g, &head, list->prefix, list->prefix_length, list->after, list->after_length, done, arg);
+}
+
+enum mob_status mob_gcs_group_blocks(struct mob_gcs *g, struct mob_stream stream, uint32_t group,
+    uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {
+        .query = MOB_GCS_Q_GROUP, .stream = stream, .group = group, .position = position};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_scan(
+    struct mob_gcs *g, const struct mob_gcs_scan *scan, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_SCAN,
+        .failed = scan->failed,
+        .newest_first = scan->newest_first,
+        .limit = scan->limit,
+        .job = scan->job,
+        .function = scan->function,
+        .from_wall_ns = scan->from_wall_ns,
+        .to_wall_ns = scan->to_wall_ns,
+        .position = scan->position};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_unfinished(
+    struct mob_gcs *g, uint64_t incarnation, uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {
+        .query = MOB_GCS_Q_UNFINISHED, .incarnation = incarnation, .position = position};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_log_read(
+    struct mob_gcs *g, uint64_t incarnation, uint64_t number, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_LOG, .incarnation = incarnation, .position = number};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+enum mob_status mob_gcs_stats(struct mob_gcs *g, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {.query = MOB_GCS_Q_STATS};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
+void reads_pump(struct mob_gcs *g)
+{
+    if (g->collecting) /* a member that collects answers no reads, and would hold what is behind them */
+        return;
+    for (struct read_op *op = g->read_first; op != NULL && !out_full(g); op = op->next) {
+        if (op->sent)
+            continue;
+        op->sent = true;
+        out_frame(g, MOB_GCS_GET, g->client, g->position.epoch, &op->head, sizeof op->head, op->body,
+            op->body_bytes, NULL);
+    }
+}
+
+void reads_down(struct mob_gcs *g)
+{
+    for (struct read_op *op = g->read_first; op != NULL; op = op->next)
+        op->sent = false;
+    for (uint32_t i = 0; i < g->sub_count; i++)
+        g->subs[i]->sent = false;
+}
+
+/* ---- answers ---- */
+
+union rows {
+    struct mob_gcs_kv kvs[MOB_GCS_ROWS_MAX];
+    struct mob_gcs_block_row blocks[MOB_GCS_ROWS_MAX];
+    struct mob_gcs_incarnation incarnations[MOB_GCS_ROWS_MAX];
+    struct mob_gcs_stats stats;
+};
+
+static enum mob_status decode_rows(
+    const struct mob_gcs_rows *head, struct mob_reader *r, union rows *rows, struct mob_gcs_answer *answer)
+{
+    enum mob_status status = MOB_OK;
+    if (head->count > MOB_GCS_ROWS_MAX)
+        return MOB_TOO_LARGE;
+    switch ((enum mob_gcs_rows_kind)head->kind) {
+    case MOB_GCS_ROWS_NONE:
+        break;
+    case MOB_GCS_ROWS_KV:
+        for (uint32_t i = 0; i < head->count && status == MOB_OK; i++)
+            status = mob_gcs_kv_row_decode(r, &rows->kvs[i]);
+        answer->kvs = rows->kvs;
+        answer->kv_count = head->count;
+        break;
+    case MOB_GCS_ROWS_BLOCKS:
+        for (uint32_t i = 0; i < head->count && status == MOB_OK; i++)
+            status = mob_gcs_block_row_decode(r, &rows->blocks[i]);
+        answer->blocks = rows->blocks;
+        answer->block_count = head->count;
+        break;
+    case MOB_GCS_ROWS_INCARNATIONS:
+        for (uint32_t i = 0; i < head->count && status == MOB_OK; i++)
+            status = mob_gcs_incarnation_decode(r, &rows->incarnations[i]);
+        answer->incarnations = rows->incarnations;
+        answer->incarnation_count = head->count;
+        break;
+    case MOB_GCS_ROWS_STATS:
+        mob_read_into(r, &rows->stats, sizeof rows->stats);
+        status = mob_reader_ok(r) ? MOB_OK : MOB_TRUNCATED;
+        answer->stats = &rows->stats;
+        break;
+    default:
+        return MOB_CORRUPT;
+    }
+    return status;
+}
+
+static struct read_op *take_read(struct mob_gcs *g, uint64_t tag)
+{
+    struct read_op *before = NULL;
+    for (struct read_op **link = &g->read_first; *link != NULL; before = *link, link = &before->next) {
+        struct read_op *op = *link;
+        if (op->head.tag != tag)
+            continue;
+        *link = op->next;
+        if (g->read_last == op)
+            g->read_last = before;
+        g->read_count--;
+        return op;
+    }
+    return NULL;
+}
+
+void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_rows head;
+    if (mob_gcs_rows_decode(frame->head, frame->head_bytes, &head) != MOB_OK) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    struct mob_gcs_answer answer = {
+        .status = (enum mob_status)head.status, .seq = head.seq, .next = head.next};
+    struct mob_reader r = mob_reader_of(frame->body, frame->body_bytes);
+    union rows *rows = malloc(sizeof *rows);
+    enum mob_status status = rows == NULL ? MOB_NO_MEMORY : decode_rows(&head, &r, rows, &answer);
+    if (status != MOB_OK)
+        answer = (struct mob_gcs_answer){.status = status};
+    if (answer.kv_count == 1)
+        answer.version = answer.kvs[0].version;
+    struct read_op *op = take_read(g, head.tag);
+    if (op != NULL) {
+        if (op->done != NULL)
+            op->done(op->arg, &answer);
+        free(op->body);
+        free(op);
+    }
+    free(rows);
+}
+
+void reads_destroy(struct mob_gcs *g)
+{
+    for (struct read_op *op = g->read_first, *next; op != NULL; op = next) {
+        next = op->next;
+        free(op->body);
+        free(op);
+    }
+    for (uint32_t i = 0; i < g->sub_count; i++)
+        free(g->subs[i]);
+}
+
+/* ---- subscriptions ---- */
+
+enum mob_status mob_gcs_subscribe(struct mob_gcs *g, uint64_t after_seq,
+    const struct mob_gcs_sub_events *events, struct mob_gcs_sub **sub_out)
+{
+    if (g->sub_count == MOB_GCS_SUBS_MAX)
+        return MOB_QUEUE_FULL;
+    struct mob_gcs_sub *sub = calloc(1, sizeof *sub);
+    if (sub == NULL)
+        return MOB_NO_MEMORY;
+    *sub = (struct mob_gcs_sub){.gcs = g,
+        .events = *events,
+        .tag = ++g->next_tag,
+        .after = after_seq,
+        .newest = after_seq == MOB_GCS_NEWEST,
+        .epoch = UINT64_MAX};
+    g->subs[g->sub_count++] = sub;
+    *sub_out = sub;
+    return MOB_OK;
+}
+
+void mob_gcs_unsubscribe(struct mob_gcs_sub *sub)
+{
+    if (sub == NULL || sub->closed)
+        return;
+    struct mob_gcs *g = sub->gcs;
+    struct mob_gcs_sub_head head = {.tag = sub->tag};
+    if (sub->sent && g->link == LINK_UP)
+        out_frame(g, MOB_GCS_UNSUB, g->client, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
+    sub->closed = true;
+    if (!g->in_step)
+        subs_reap(g);
+}
+
+void subs_reap(struct mob_gcs *g)
+{
+    for (uint32_t i = g->sub_count; i-- > 0;)
+        if (g->subs[i]->closed) {
+            free(g->subs[i]);
+            g->subs[i] = g->subs[--g->sub_count];
+        }
+}
+
+void subs_pump(struct mob_gcs *g)
+{
+    for (uint32_t i = 0; i < g->sub_count; i++) {
+        struct mob_gcs_sub *sub = g->subs[i];
+        if (sub->sent || sub->closed || g->collecting)
+            continue;
+        sub->sent = true;
+        struct mob_gcs_sub_head head = {.tag = sub->tag, .after = sub->after};
+        out_frame(g, MOB_GCS_SUB, g->client, sub->epoch, &head, sizeof head, NULL, 0, NULL);
+    }
+}
+
+static struct mob_gcs_sub *find_sub(struct mob_gcs *g, uint64_t tag)
+{
+    for (uint32_t i = 0; i < g->sub_count; i++)
+        if (g->subs[i]->tag == tag && !g->subs[i]->closed)
+            return g->subs[i];
+    return NULL;
+}
+
+void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_sub_head head;
+    if (mob_gcs_sub_head_decode(frame->head, frame->head_bytes, &head) != MOB_OK) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    struct mob_gcs_sub *sub = find_sub(g, head.tag);
+    if (sub == NULL)
+        return;
+    sub->epoch = frame->epoch;
+    if (frame->type == MOB_GCS_RESYNC) {
+        bool start = sub->newest;
+        uint64_t before = sub->after;
+        sub->newest = false;
+        sub->after = head.next - 1;
+        if (!start)
+            sub->events.resync(sub->events.arg, before, head.next);
+        return;
+    }
+    struct mob_reader r = mob_reader_of(frame->body, frame->body_bytes);
+    struct mob_gcs_block_row row;
+    if (mob_gcs_block_row_decode(&r, &row) != MOB_OK) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    if (row.seq <= sub->after)
+        return;
+    sub->after = row.seq;
+    sub->newest = false;
+    sub->events.block(sub->events.arg, &row);
+}

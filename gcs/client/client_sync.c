@@ -1,0 +1,285 @@
+#include "gcs/client/client_sync.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+/* ---- copies of answers ---- */
+
+struct mob_gcs_result {
+    struct mob_gcs_answer answer;
+    struct mob_gcs_stats stats;
+    void *rows;
+    uint8_t *bytes;
+};
+
+const struct mob_gcs_answer *mob_gcs_result_answer(const struct mob_gcs_result *result)
+{
+    return &result->answer;
+}
+
+void mob_gcs_result_destroy(struct mob_gcs_result *result)
+{
+    if (result == NULL)
+        return;
+    free(result->rows);
+    free(result->bytes);
+    free(result);
+}
+
+static size_t bytes_of(const struct mob_gcs_answer *a)
+{
+    size_t n = 1;
+    for (uint32_t i = 0; i < a->kv_count; i++)
+        n += (size_t)a->kvs[i].key_length + a->kvs[i].value_length;
+    for (uint32_t i = 0; i < a->block_count; i++)
+        n += a->blocks[i].length;
+    return n;
+}
+
+static const uint8_t *append(uint8_t **at, const uint8_t *bytes, size_t length)
+{
+    uint8_t *copy = *at;
+    if (length > 0)
+        memcpy(copy, bytes, length);
+    *at += length;
+    return copy;
+}
+
+static void copy_rows(struct mob_gcs_result *r, const struct mob_gcs_answer *a)
+{
+    uint8_t *at = r->bytes;
+    struct mob_gcs_kv *kvs = r->rows;
+    struct mob_gcs_block_row *blocks = r->rows;
+    for (uint32_t i = 0; i < a->kv_count; i++) {
+        kvs[i] = a->kvs[i];
+        kvs[i].key = append(&at, a->kvs[i].key, a->kvs[i].key_length);
+        kvs[i].value = append(&at, a->kvs[i].value, a->kvs[i].value_length);
+        r->answer.kvs = kvs;
+    }
+    for (uint32_t i = 0; i < a->block_count; i++) {
+        blocks[i] = a->blocks[i];
+        blocks[i].bytes = append(&at, a->blocks[i].bytes, a->blocks[i].length);
+        r->answer.blocks = blocks;
+    }
+    if (a->incarnation_count > 0) {
+        memcpy(r->rows, a->incarnations, a->incarnation_count * sizeof *a->incarnations);
+        r->answer.incarnations = r->rows;
+    }
+    if (a->stats != NULL) {
+        r->stats = *a->stats;
+        r->answer.stats = &r->stats;
+    }
+}
+
+static struct mob_gcs_result *result_copy(const struct mob_gcs_answer *a)
+{
+    struct mob_gcs_result *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return NULL;
+    r->answer = *a;
+    r->bytes = malloc(bytes_of(a));
+    r->rows = malloc(a->kv_count * sizeof *a->kvs + a->block_count * sizeof *a->blocks +
+        a->incarnation_count * sizeof *a->incarnations + 1);
+    if (r->bytes == NULL || r->rows == NULL) {
+        mob_gcs_result_destroy(r);
+        return NULL;
+    }
+    copy_rows(r, a);
+    return r;
+}
+
+void mob_gcs_sync_done(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct mob_gcs_sync *sync = arg;
+    sync->result = result_copy(answer);
+    sync->done = true;
+}
+
+enum mob_status mob_gcs_sync_wait(
+    struct mob_gcs *gcs, struct mob_gcs_sync *sync, int64_t deadline_ns, struct mob_gcs_result **result_out)
+{
+    enum mob_status status = mob_gcs_run_until(gcs, &sync->done, deadline_ns);
+    if (status != MOB_OK)
+        return status;
+    if (sync->result == NULL)
+        return MOB_NO_MEMORY;
+    status = sync->result->answer.status;
+    if (result_out != NULL)
+        *result_out = sync->result;
+    else
+        mob_gcs_result_destroy(sync->result);
+    sync->result = NULL;
+    return status;
+}
+
+/* A wait whose `sync` is on the heap, so that a late answer after MOB_TIMEOUT finds it: it is leaked then, on
+ * purpose. */
+static enum mob_status wait_for(struct mob_gcs *gcs, enum mob_status submitted, struct mob_gcs_sync *sync,
+    int64_t deadline_ns, struct mob_gcs_result **result_out)
+{
+    enum mob_status status = submitted;
+    if (status == MOB_OK)
+        status = mob_gcs_sync_wait(gcs, sync, deadline_ns, result_out);
+    if (status != MOB_TIMEOUT || sync->done)
+        free(sync);
+    return status;
+}
+
+static struct mob_gcs_sync *sync_create(void)
+{
+    struct mob_gcs_sync *sync = calloc(1, sizeof *sync);
+    MOB_ASSERT(sync != NULL);
+    return sync;
+}
+
+enum mob_status mob_gcs_put_wait(
+    struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out)
+{
+    struct mob_gcs_result *result = NULL;
+    struct mob_gcs_sync *sync = sync_create();
+    enum mob_status status = mob_gcs_put(gcs, put, mob_gcs_sync_done, sync);
+    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    if (result != NULL && version_out != NULL)
+        *version_out = result->answer.version;
+    mob_gcs_result_destroy(result);
+    return status;
+}
+
+enum mob_status mob_gcs_get_wait(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, int64_t deadline_ns, struct mob_gcs_result **result_out)
+{
+    struct mob_gcs_result *result = NULL;
+    struct mob_gcs_sync *sync = sync_create();
+    enum mob_status status = mob_gcs_get(gcs, table, key, key_length, mob_gcs_sync_done, sync);
+    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    if (status == MOB_OK)
+        *result_out = result;
+    else
+        mob_gcs_result_destroy(result);
+    return status;
+}
+
+enum mob_status mob_gcs_node_register_wait(
+    struct mob_gcs *gcs, const char *name, int64_t deadline_ns, uint64_t *incarnation_out)
+{
+    struct mob_gcs_result *result = NULL;
+    struct mob_gcs_sync *sync = sync_create();
+    enum mob_status status = mob_gcs_node_register(gcs, name, mob_gcs_sync_done, sync);
+    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    if (status == MOB_OK)
+        *incarnation_out = result->answer.number;
+    mob_gcs_result_destroy(result);
+    return status;
+}
+
+enum mob_status mob_gcs_log_seal_wait(
+    struct mob_gcs *gcs, uint64_t incarnation, int64_t deadline_ns, uint64_t *cut_out)
+{
+    struct mob_gcs_result *result = NULL;
+    struct mob_gcs_sync *sync = sync_create();
+    enum mob_status status = mob_gcs_log_seal(gcs, incarnation, mob_gcs_sync_done, sync);
+    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    if (status == MOB_OK && cut_out != NULL)
+        *cut_out = result->answer.number;
+    mob_gcs_result_destroy(result);
+    return status;
+}
+
+/* ---- blobs: piece n under key ++ 0x00 ++ big-endian n, the length under the key itself, last ---- */
+
+#define BLOB_PIECE_BYTES (512u << 10)
+
+static uint32_t piece_key(uint8_t out[MOB_GCS_KEY_MAX], const void *key, uint32_t key_length, uint32_t piece)
+{
+    memcpy(out, key, key_length);
+    out[key_length] = 0;
+    for (uint32_t i = 0; i < 4; i++)
+        out[key_length + 1 + i] = (uint8_t)(piece >> (24 - 8 * i));
+    return key_length + 5;
+}
+
+enum mob_status mob_gcs_blob_put(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, const void *bytes, size_t length, int64_t deadline_ns)
+{
+    if (length > MOB_GCS_BLOB_MAX)
+        return MOB_TOO_LARGE;
+    if (key_length == 0 || key_length + 5 > MOB_GCS_KEY_MAX)
+        return MOB_INVALID;
+    struct mob_gcs_result *there = NULL;
+    enum mob_status status = mob_gcs_get_wait(gcs, table, key, key_length, deadline_ns, &there);
+    mob_gcs_result_destroy(there);
+    if (status != MOB_NOT_FOUND)
+        return status == MOB_OK ? MOB_EXISTS : status;
+    for (size_t at = 0, piece = 0; at < length; at += BLOB_PIECE_BYTES, piece++) {
+        uint8_t name[MOB_GCS_KEY_MAX];
+        size_t n = length - at < BLOB_PIECE_BYTES ? length - at : BLOB_PIECE_BYTES;
+        struct mob_gcs_put put = {.table = table,
+            .key = name,
+            .key_length = piece_key(name, key, key_length, (uint32_t)piece),
+            .value = (const uint8_t *)bytes + at,
+            .value_length = (uint32_t)n,
+            .if_version = MOB_GCS_ANY_VERSION};
+        status = mob_gcs_put_wait(gcs, &put, deadline_ns, NULL);
+        if (status != MOB_OK)
+            return status;
+    }
+    uint64_t size = length;
+    struct mob_gcs_put last = {.table = table,
+        .key = key,
+        .key_length = key_length,
+        .value = &size,
+        .value_length = sizeof size,
+        .if_version = 0};
+    status = mob_gcs_put_wait(gcs, &last, deadline_ns, NULL);
+    return status == MOB_CONFLICT ? MOB_EXISTS : status;
+}
+
+static enum mob_status get_piece(struct mob_gcs *gcs, enum mob_gcs_table table, const uint8_t *key,
+    uint32_t key_length, int64_t deadline_ns, uint8_t *out, size_t length)
+{
+    struct mob_gcs_result *piece = NULL;
+    enum mob_status status = mob_gcs_get_wait(gcs, table, key, key_length, deadline_ns, &piece);
+    if (status != MOB_OK)
+        return status == MOB_NOT_FOUND ? MOB_CORRUPT : status;
+    if (piece->answer.kvs[0].value_length == length)
+        memcpy(out, piece->answer.kvs[0].value, length);
+    else
+        status = MOB_CORRUPT;
+    mob_gcs_result_destroy(piece);
+    return status;
+}
+
+enum mob_status mob_gcs_blob_get(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, int64_t deadline_ns, uint8_t **bytes_out, size_t *length_out)
+{
+    if (key_length == 0 || key_length + 5 > MOB_GCS_KEY_MAX)
+        return MOB_INVALID;
+    uint64_t length = UINT64_MAX;
+    struct mob_gcs_result *head = NULL;
+    enum mob_status status = mob_gcs_get_wait(gcs, table, key, key_length, deadline_ns, &head);
+    if (status != MOB_OK)
+        return status;
+    if (head->answer.kvs[0].value_length == sizeof length)
+        memcpy(&length, head->answer.kvs[0].value, sizeof length);
+    mob_gcs_result_destroy(head);
+    if (length > MOB_GCS_BLOB_MAX)
+        return MOB_CORRUPT;
+    uint8_t *bytes = malloc(length + 1);
+    if (bytes == NULL)
+        return MOB_NO_MEMORY;
+    for (size_t at = 0, piece = 0; at < length && status == MOB_OK; at += BLOB_PIECE_BYTES, piece++) {
+        uint8_t name[MOB_GCS_KEY_MAX];
+        uint32_t n = piece_key(name, key, key_length, (uint32_t)piece);
+        size_t want = length - at < BLOB_PIECE_BYTES ? length - at : BLOB_PIECE_BYTES;
+        status = get_piece(gcs, table, name, n, deadline_ns, bytes + at, want);
+    }
+    if (status != MOB_OK) {
+        free(bytes);
+        return status;
+    }
+    *bytes_out = bytes;
+    *length_out = length;
+    return MOB_OK;
+}

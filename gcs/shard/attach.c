@@ -1,0 +1,301 @@
+/* Who the clients are: links, logs, the processes behind them; collecting after a restart; expiry. */
+#include "gcs/shard/shard_internal.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/hash.h"
+
+#define COLLECT_LONGEST_NS (10 * MOB_SEC)
+
+static void boot_of_machine(uint8_t out[16])
+{
+    char text[64] = "";
+    int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text);
+    if (fd >= 0)
+        close(fd);
+    struct mob_hash128 hash = mob_hash128(text, n > 0 ? (size_t)n : 0);
+    memcpy(out, &hash, 16);
+}
+
+bool attach_process_lives(const struct mob_redis_identity *identity)
+{
+    uint8_t boot[16];
+    boot_of_machine(boot);
+    if (memcmp(boot, identity->boot, sizeof boot) != 0)
+        return false;
+    return identity->pid == 0 || conn_process_start(identity->pid) == identity->pid_start;
+}
+
+static struct attached *find(struct mob_shard *sh, uint64_t client)
+{
+    for (size_t i = 0; i < sh->attached_count; i++) {
+        if (sh->attached[i].client != client)
+            continue;
+        if (i > 0) { /* the busy ones come to the front */
+            struct attached up = sh->attached[i];
+            sh->attached[i] = sh->attached[i - 1];
+            sh->attached[i - 1] = up;
+            i--;
+        }
+        return &sh->attached[i];
+    }
+    return NULL;
+}
+
+static struct attached *find_or_add(struct mob_shard *sh, uint64_t client)
+{
+    struct attached *a = find(sh, client);
+    if (a != NULL)
+        return a;
+    if (sh->attached_count == sh->attached_capacity) {
+        size_t capacity = sh->attached_capacity == 0 ? 16 : sh->attached_capacity * 2;
+        struct attached *grown = realloc(sh->attached, capacity * sizeof *grown);
+        if (grown == NULL)
+            return NULL;
+        sh->attached = grown;
+        sh->attached_capacity = capacity;
+    }
+    a = &sh->attached[sh->attached_count++];
+    *a = (struct attached){.client = client, .since_ns = sh->now_ns};
+    return a;
+}
+
+struct conn *attach_conn(struct mob_shard *sh, uint64_t client)
+{
+    struct attached *a = find(sh, client);
+    return a == NULL ? NULL : a->conn;
+}
+
+void attach_forget(struct mob_shard *sh, uint64_t client)
+{
+    struct attached *a = find(sh, client);
+    if (a != NULL)
+        *a = sh->attached[--sh->attached_count];
+}
+
+void attach_gone(struct conn *c)
+{
+    struct mob_shard *sh = c->shard;
+    for (size_t i = 0; i < sh->attached_count; i++)
+        if (sh->attached[i].conn == c) {
+            sh->attached[i].conn = NULL;
+            sh->attached[i].since_ns = sh->now_ns;
+        }
+}
+
+void attach_fini(struct mob_shard *sh)
+{
+    free(sh->attached);
+}
+
+/* ---- frames ---- */
+
+void attach_hello(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct mob_shard *sh = c->shard;
+    struct mob_gcs_hello hello;
+    struct mob_cluster_id any = {0};
+    enum mob_status status = mob_gcs_hello_decode(frame->head, frame->head_bytes, &hello);
+    if (status != MOB_OK || c->open) {
+        conn_close(c, MOB_BAD_REQUEST);
+        return;
+    }
+    enum mob_status reason = MOB_OK;
+    if (hello.protocol_min > MOB_GCS_PROTOCOL || hello.protocol_max < MOB_GCS_PROTOCOL)
+        reason = MOB_VERSION;
+    else if (memcmp(&hello.cluster, &any, sizeof any) != 0 &&
+        memcmp(&sh->options.cluster, &any, sizeof any) != 0 &&
+        memcmp(&hello.cluster, &sh->options.cluster, sizeof any) != 0)
+        reason = MOB_DENIED;
+    else if (frame->shard != sh->options.shard)
+        reason = MOB_MISDIRECTED;
+    struct mob_gcs_welcome welcome = {.protocol = MOB_GCS_PROTOCOL,
+        .collecting = mob_chain_collecting(sh->chain),
+        .durability = (uint8_t)sh->options.durability,
+        .reason = reason,
+        .cluster = sh->options.cluster,
+        .committed = mob_chain_committed(sh->chain),
+        .durable = mob_chain_durable(sh->chain)};
+    conn_send(c, MOB_GCS_WELCOME, 0, &welcome, sizeof welcome);
+    if (reason != MOB_OK) {
+        conn_flush(c);
+        conn_close(c, reason);
+        return;
+    }
+    c->open = true;
+    struct mob_gcs_durable d = {.committed = welcome.committed,
+        .durable = welcome.durable,
+        .memory_bytes = sh->memory_bytes,
+        .soft_bytes = sh->options.soft_bytes,
+        .hard_bytes = sh->options.hard_bytes};
+    conn_send(c, MOB_GCS_DURABLE, 0, &d, sizeof d);
+    c->durable_sent = d.durable;
+}
+
+static void remember(struct conn *c, struct attached *a)
+{
+    struct mob_redis_identity identity = {.pid = c->pid_start == 0 ? 0 : c->pid, .pid_start = c->pid_start};
+    boot_of_machine(identity.boot);
+    a->conn = c;
+    a->answered = false;
+    if (memcmp(&identity, &a->identity, sizeof identity) == 0)
+        return;
+    a->identity = identity;
+    store_identity(c->shard, a);
+}
+
+void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct mob_shard *sh = c->shard;
+    struct mob_gcs_attach head;
+    struct mob_gcs_attached attached;
+    if (mob_gcs_attach_decode(frame->head, frame->head_bytes, &head) != MOB_OK || frame->from == 0 ||
+        head.kept == 0) {
+        conn_close(c, MOB_BAD_REQUEST);
+        return;
+    }
+    struct mob_chain_attach event = {.client = frame->from,
+        .answered = head.answered,
+        .kept = head.kept,
+        .known = head.known != 0,
+        .wall_ns = mob_wall_now()};
+    enum mob_status status = mob_chain_on_attach(sh->chain, &event, &attached);
+    struct attached *a = status == MOB_OK ? find_or_add(sh, frame->from) : NULL;
+    if (a == NULL) {
+        conn_close(c, status != MOB_OK ? status : MOB_NO_MEMORY);
+        return;
+    }
+    if (attached.status == MOB_OK)
+        remember(c, a);
+    else
+        a->conn = c;
+    serve_actions(sh);
+    conn_send(c, MOB_GCS_ATTACHED, frame->from, &attached, sizeof attached);
+}
+
+void attach_resent(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct attached *a = find(c->shard, frame->from);
+    if (a != NULL && a->conn == c)
+        a->answered = true;
+}
+
+void attach_bye(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct mob_shard *sh = c->shard;
+    struct attached *a = find(sh, frame->from);
+    bool expires = a != NULL && a->conn == c && (frame->from & MOB_GCS_CLIENT_BIT) != 0 &&
+        !mob_chain_collecting(sh->chain) && mob_chain_room(sh->chain) > 0;
+    if (!expires)
+        return;
+    if (mob_chain_on_internal(sh->chain, MOB_GCS_OP_EXPIRE, frame->from) == MOB_OK)
+        serve_actions(sh);
+}
+
+/* ---- after a restart ---- */
+
+enum mob_status attach_load(struct mob_shard *sh, uint64_t client, const struct mob_redis_identity *identity)
+{
+    struct attached *a = find_or_add(sh, client);
+    if (a == NULL)
+        return MOB_NO_MEMORY;
+    a->identity = *identity;
+    return MOB_OK;
+}
+
+static void await(void *arg, uint64_t client, uint64_t last)
+{
+    (void)last;
+    struct mob_shard *sh = arg;
+    struct attached *a = find_or_add(sh, client);
+    MOB_ASSERT(a != NULL);
+    struct mob_redis_identity none = {0};
+    a->awaited = memcmp(&none, &a->identity, sizeof none) == 0 || attach_process_lives(&a->identity);
+}
+
+void attach_collect_begin(struct mob_shard *sh)
+{
+    mob_chain_each_client(sh->chain, await, sh);
+    size_t awaited = 0;
+    for (size_t i = 0; i < sh->attached_count; i++)
+        awaited += sh->attached[i].awaited;
+    sh->collect_until_ns = sh->now_ns + sh->options.collect_ns;
+    MOB_LOG_WARN("gcs", "collecting", "clients=%zu awaited=%zu seq=%llu", mob_chain_clients(sh->chain),
+        awaited, (unsigned long long)mob_chain_applied(sh->chain));
+}
+
+/* The history up to here is that of before; positions above belong to an epoch that is over. */
+static void add_base(struct mob_shard *sh)
+{
+    struct mob_redis_meta *m = &sh->store.meta;
+    if (m->base_count == MOB_REDIS_BASES_MAX)
+        memmove(&m->bases[0], &m->bases[1], --m->base_count * sizeof m->bases[0]);
+    m->bases[m->base_count++] =
+        (struct mob_redis_position){mob_chain_epoch(sh->chain), mob_chain_history(sh->chain)};
+}
+
+static void collect_end(struct mob_shard *sh)
+{
+    enum mob_status status = mob_chain_collect_end(sh->chain, mob_wall_now());
+    for (size_t i = 0; i < sh->attached_count && status == MOB_OK; i++) {
+        struct attached *a = &sh->attached[i];
+        if (!a->awaited || a->answered)
+            continue;
+        bool is_log = (a->client & MOB_GCS_CLIENT_BIT) == 0;
+        MOB_LOG_WARN(
+            "gcs", "client_expired", "client=%llx pid=%d", (unsigned long long)a->client, a->identity.pid);
+        status = mob_chain_on_internal(sh->chain, is_log ? MOB_GCS_OP_SEAL : MOB_GCS_OP_EXPIRE, a->client);
+    }
+    if (status != MOB_OK) {
+        sh->failure = status;
+        return;
+    }
+    add_base(sh);
+    store_meta(sh);
+    serve_actions(sh);
+    struct mob_gcs_nack nack = {.epoch = mob_chain_epoch(sh->chain), .reason = MOB_WRONG_EPOCH, .members = 1};
+    for (size_t i = 0; i < sh->attached_count; i++)
+        if (sh->attached[i].conn != NULL)
+            conn_send(sh->attached[i].conn, MOB_GCS_NACK, sh->attached[i].client, &nack, sizeof nack);
+    conns_resume(sh);
+}
+
+static void collect_tick(struct mob_shard *sh)
+{
+    if (sh->now_ns < sh->collect_until_ns)
+        return;
+    bool late = sh->now_ns >= sh->collect_until_ns - sh->options.collect_ns + COLLECT_LONGEST_NS;
+    for (size_t i = 0; i < sh->attached_count; i++) {
+        struct attached *a = &sh->attached[i];
+        bool missing = (a->awaited || a->conn != NULL) && !a->answered;
+        if (missing && !late && (a->conn != NULL || attach_process_lives(&a->identity)))
+            return;
+    }
+    collect_end(sh);
+}
+
+void attach_tick(struct mob_shard *sh)
+{
+    if (mob_chain_collecting(sh->chain)) {
+        collect_tick(sh);
+        return;
+    }
+    if (sh->now_ns < sh->second_ns)
+        return;
+    for (size_t i = 0; i < sh->attached_count; i++) {
+        struct attached *a = &sh->attached[i];
+        bool keys = (a->client & MOB_GCS_CLIENT_BIT) != 0;
+        if (!keys || a->conn != NULL || sh->now_ns < a->since_ns + sh->options.expire_ns ||
+            mob_chain_room(sh->chain) == 0)
+            continue;
+        MOB_LOG_INFO(
+            "gcs", "client_expired", "client=%llx pid=%d", (unsigned long long)a->client, a->identity.pid);
+        if (mob_chain_on_internal(sh->chain, MOB_GCS_OP_EXPIRE, a->client) != MOB_OK)
+            return;
+        serve_actions(sh); /* removes the row */
+        return;
+    }
+}

@@ -1,0 +1,305 @@
+/* Sockets of clients: bytes in chunks, frames out of them, answers into one buffer a connection. */
+#include "gcs/shard/shard_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define RECV_LOOPS 8 /* a connection's share of one pass */
+#define SOCKET_BUFFER_BYTES (4 << 20)
+
+enum mob_status shard_listen(struct mob_shard *sh)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(sh->options.socket_path) >= sizeof address.sun_path)
+        return MOB_INVALID;
+    memcpy(address.sun_path, sh->options.socket_path, strlen(sh->options.socket_path) + 1);
+    unlink(address.sun_path); /* of a member that was killed; the supervisor runs one at a time */
+    sh->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (sh->listen_fd < 0)
+        return MOB_IO;
+    mode_t mask = umask(0177);
+    int bound = bind(sh->listen_fd, (struct sockaddr *)&address, sizeof address);
+    umask(mask);
+    if (bound != 0 || listen(sh->listen_fd, 64) != 0) {
+        MOB_LOG_ERROR("gcs", "listen_failed", "path=%s errno=%d", address.sun_path, errno);
+        return MOB_IO;
+    }
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = sh};
+    return epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, sh->listen_fd, &event) == 0 ? MOB_OK : MOB_IO;
+}
+
+uint64_t conn_process_start(int32_t pid)
+{
+    char path[64], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    char *at = strrchr(text, ')'); /* the name before may hold anything */
+    for (int field = 2; at != NULL && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at == NULL ? 0 : strtoull(at + 1, NULL, 10);
+}
+
+void shard_accept(struct mob_shard *sh)
+{
+    for (;;) {
+        int fd = accept4(sh->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0)
+            return;
+        struct conn *c = sh->conn_count < MOB_SHARD_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
+        if (c == NULL || epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+            MOB_LOG_WARN("gcs", "connection_refused", "connections=%u", sh->conn_count);
+            free(c);
+            close(fd);
+            continue;
+        }
+        struct ucred peer = {0};
+        socklen_t length = sizeof peer;
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length);
+        int size = SOCKET_BUFFER_BYTES;
+        setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+        c->shard = sh;
+        c->fd = fd;
+        c->pid = peer.pid;
+        c->pid_start = conn_process_start(peer.pid);
+        c->next = sh->conns;
+        sh->conns = c;
+        sh->conn_count++;
+    }
+}
+
+void conn_close(struct conn *c, enum mob_status why)
+{
+    if (c->closing)
+        return;
+    if (why != MOB_CLOSED)
+        MOB_LOG_WARN("gcs", "connection_closed", "pid=%d why=%s", c->pid, mob_status_code(why));
+    c->closing = true;
+    attach_gone(c);
+    query_gone(c);
+    subscribe_gone(c);
+    close(c->fd);
+    c->fd = -1;
+}
+
+void conns_reap(struct mob_shard *sh)
+{
+    for (struct conn **link = &sh->conns; *link != NULL;) {
+        struct conn *c = *link;
+        if (!c->closing) {
+            link = &c->next;
+            continue;
+        }
+        *link = c->next;
+        sh->conn_count--;
+        mob_chunk_release(c->in);
+        free(c->out);
+        free(c);
+    }
+}
+
+/* ---- in ---- */
+
+static void want_write(struct conn *c, bool want)
+{
+    if (c->want_write == want || c->closing)
+        return;
+    c->want_write = want;
+    struct epoll_event event = {
+        .events = (c->stalled ? 0u : EPOLLIN) | (want ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(c->shard->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+static void set_stalled(struct conn *c, bool stalled)
+{
+    if (c->stalled == stalled || c->closing)
+        return;
+    c->stalled = stalled;
+    struct epoll_event event = {
+        .events = (stalled ? 0u : EPOLLIN) | (c->want_write ? EPOLLOUT : 0u), .data.ptr = c};
+    epoll_ctl(c->shard->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
+}
+
+/* Parses what is there; `*need_out` bytes are needed for the next frame in all. */
+static enum serve_result parse(struct conn *c, size_t *need_out)
+{
+    *need_out = 0;
+    while (!c->closing && c->in != NULL) {
+        struct mob_gcs_frame frame;
+        enum mob_status status = mob_gcs_frame_decode(
+            c->in->bytes + c->parsed, c->in->used - c->parsed, MOB_GCS_FRAME_CLIENT_MAX, &frame, need_out);
+        if (status == MOB_AGAIN)
+            return SERVE_OK;
+        if (status != MOB_OK) {
+            conn_close(c, status);
+            return SERVE_OK;
+        }
+        if (serve_frame(c, &frame, c->in) == SERVE_STALL)
+            return SERVE_STALL;
+        c->parsed += (uint32_t)*need_out;
+        *need_out = 0;
+    }
+    return SERVE_OK;
+}
+
+/* A chunk with room for the rest of the frame that has begun; what is of it moves along. */
+static bool make_room(struct conn *c, size_t need)
+{
+    uint32_t left = c->in == NULL ? 0 : c->in->used - c->parsed;
+    if (need < MOB_GCS_FRAME_HEADER_BYTES)
+        need = MOB_GCS_FRAME_HEADER_BYTES;
+    if (c->in != NULL && c->in->refs == 1 && left == 0)
+        c->in->used = c->parsed = 0; /* nobody holds it */
+    if (c->in != NULL && c->parsed + need <= c->in->capacity && c->in->used < c->in->capacity)
+        return true;
+    struct mob_chunk *fresh = mob_chunk_create(&c->shard->chunks, (uint32_t)need);
+    if (fresh == NULL)
+        return false;
+    if (left > 0)
+        memcpy(fresh->bytes, c->in->bytes + c->parsed, left);
+    fresh->used = left;
+    mob_chunk_release(c->in);
+    c->in = fresh;
+    c->parsed = 0;
+    return true;
+}
+
+void conn_readable(struct conn *c)
+{
+    size_t need = 0;
+    if (parse(c, &need) == SERVE_STALL) {
+        set_stalled(c, true);
+        return;
+    }
+    for (int i = 0; i < RECV_LOOPS && !c->closing; i++) {
+        if (!make_room(c, need)) {
+            conn_close(c, MOB_NO_MEMORY);
+            return;
+        }
+        size_t room = c->in->capacity - c->in->used;
+        ssize_t n = recv(c->fd, c->in->bytes + c->in->used, room, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return;
+        if (n <= 0) {
+            conn_close(c, MOB_CLOSED);
+            return;
+        }
+        c->in->used += (uint32_t)n;
+        if (parse(c, &need) == SERVE_STALL) {
+            set_stalled(c, true);
+            return;
+        }
+        if ((size_t)n < room)
+            return;
+    }
+}
+
+void conns_resume(struct mob_shard *sh)
+{
+    for (struct conn *c = sh->conns; c != NULL; c = c->next) {
+        if (!c->stalled || c->closing)
+            continue;
+        set_stalled(c, false);
+        conn_readable(c);
+    }
+}
+
+/* ---- out ---- */
+
+size_t conn_out_bytes(const struct conn *c)
+{
+    return c->out_end - c->out_begin;
+}
+
+uint8_t *conn_frame_begin(struct conn *c, uint32_t head_bytes, uint32_t body_bytes_max)
+{
+    if (c->closing)
+        return NULL;
+    size_t need = (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes_max;
+    if (c->out_begin > 0 && c->out_end + need > c->out_capacity) {
+        memmove(c->out, c->out + c->out_begin, conn_out_bytes(c));
+        c->out_end -= c->out_begin;
+        c->out_begin = 0;
+    }
+    if (c->out_end + need > c->out_capacity) {
+        size_t capacity = c->out_capacity == 0 ? 4096 : c->out_capacity;
+        while (capacity < c->out_end + need)
+            capacity *= 2;
+        uint8_t *grown = realloc(c->out, capacity);
+        if (grown == NULL) {
+            conn_close(c, MOB_NO_MEMORY);
+            return NULL;
+        }
+        c->out = grown;
+        c->out_capacity = capacity;
+    }
+    return c->out + c->out_end + MOB_GCS_FRAME_HEADER_BYTES;
+}
+
+void conn_frame_end(
+    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes)
+{
+    uint8_t *header = c->out + c->out_end;
+    struct mob_gcs_frame frame = {.type = (uint8_t)type,
+        .shard = c->shard->options.shard,
+        .epoch = mob_chain_epoch(c->shard->chain),
+        .from = from,
+        .head_bytes = head_bytes,
+        .body_bytes = body_bytes,
+        .head = header + MOB_GCS_FRAME_HEADER_BYTES,
+        .body = header + MOB_GCS_FRAME_HEADER_BYTES + head_bytes};
+    mob_gcs_frame_encode(&frame, header);
+    c->out_end += (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes;
+}
+
+void conn_send(
+    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, const void *head, uint32_t head_bytes)
+{
+    uint8_t *at = conn_frame_begin(c, head_bytes, 0);
+    if (at == NULL)
+        return;
+    if (head_bytes > 0)
+        memcpy(at, head, head_bytes);
+    conn_frame_end(c, type, from, head_bytes, 0);
+}
+
+void conn_flush(struct conn *c)
+{
+    while (!c->closing && conn_out_bytes(c) > 0) {
+        ssize_t n = send(c->fd, c->out + c->out_begin, conn_out_bytes(c), MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            break;
+        if (n < 0) {
+            conn_close(c, MOB_CLOSED);
+            return;
+        }
+        c->out_begin += (size_t)n;
+    }
+    if (conn_out_bytes(c) == 0) {
+        c->out_begin = c->out_end = 0;
+        if (c->out_capacity > (1u << 20)) { /* do not keep what one large answer took */
+            free(c->out);
+            c->out = NULL;
+            c->out_capacity = 0;
+        }
+    }
+    want_write(c, conn_out_bytes(c) > 0);
+}

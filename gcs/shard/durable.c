@@ -1,0 +1,161 @@
+/* When an entry is committed and when it is durable, and the rewriting of the append-only file.
+ *
+ *   everysec  committed when Redis answered; durable when the files were synced after that: each second, or
+ * 32 MiB always    committed and durable when synced; one sync serves all passes that were answered before it
+ * began no        committed and durable when Redis answered
+ */
+#include "gcs/shard/shard_internal.h"
+
+#include "common/base/failpoint.h"
+
+#define REWRITE_MIN_BYTES (64ull << 20)
+#define REWRITE_CHECK_NS (5 * MOB_SEC)
+#define REWRITE_AGAIN_NS (60 * MOB_SEC)
+
+enum mob_status durable_open(struct mob_shard *sh)
+{
+    return mob_aof_sync_create(sh->options.aof_directory, &sh->durable.sync);
+}
+
+void durable_fini(struct mob_shard *sh)
+{
+    mob_aof_sync_destroy(sh->durable.sync);
+}
+
+static void commit(struct mob_shard *sh, uint64_t seq)
+{
+    if (seq > mob_chain_committed(sh->chain))
+        mob_chain_on_stored(sh->chain, seq);
+}
+
+void durable_stored(struct mob_shard *sh, size_t bytes)
+{
+    sh->durable.unsynced_bytes += bytes;
+    switch (sh->options.durability) {
+    case MOB_GCS_ALWAYS:
+        break;
+    case MOB_GCS_NO:
+        commit(sh, sh->store.stored);
+        mob_chain_on_durable(sh->chain, mob_chain_committed(sh->chain));
+        break;
+    case MOB_GCS_EVERYSEC:
+        commit(sh, sh->store.stored);
+        break;
+    }
+}
+
+static void request_sync(struct mob_shard *sh)
+{
+    struct mob_durable *d = &sh->durable;
+    if (d->busy || !mob_aof_sync_request(d->sync, sh->store.stored))
+        return;
+    d->busy = true;
+    d->unsynced_bytes = 0;
+    d->last_ns = sh->now_ns;
+}
+
+void durable_result(struct mob_shard *sh)
+{
+    struct mob_durable *d = &sh->durable;
+    struct mob_aof_sync_result result;
+    if (!mob_aof_sync_result(d->sync, &result))
+        return;
+    d->busy = false;
+    d->syncs++;
+    if (result.status != MOB_OK) {
+        /* What the kernel dropped after a failed sync it will call clean in the next one: believe nothing,
+         * restart. */
+        sh->failure = result.status;
+        return;
+    }
+    (void)MOB_FAILPOINT("gcs.after_sync");
+    d->aof_bytes = result.file_bytes;
+    if (result.seq > d->synced)
+        d->synced = result.seq;
+    if (sh->options.durability == MOB_GCS_ALWAYS)
+        commit(sh, d->synced);
+    if (sh->options.durability != MOB_GCS_NO)
+        mob_chain_on_durable(sh->chain, d->synced);
+}
+
+/* ---- rewriting. Redis starts a new file at its fork; the old one must be whole on disk before, or a power
+ * cut would leave a torn file that is not the last, which Redis refuses to load. So: no pass under way, sync,
+ * ask, go on ---- */
+
+static void rewrite_reply(void *arg, const redisReply *reply, uint32_t index)
+{
+    (void)index;
+    struct mob_shard *sh = arg;
+    MOB_LOG_INFO("gcs", "rewrite", "answer=%s aof_bytes=%llu", reply->str == NULL ? "" : reply->str,
+        (unsigned long long)sh->durable.aof_bytes);
+}
+
+static void rewrite_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
+{
+    (void)batch;
+    struct mob_shard *sh = arg;
+    sh->durable.rewrites += status == MOB_OK;
+    sh->durable.rewrite_check_ns = sh->now_ns + REWRITE_AGAIN_NS;
+    sh->durable.rewrite = REWRITE_NONE;
+    sh->store.hold = false;
+}
+
+static bool worth_rewriting(const struct mob_shard *sh)
+{
+    uint64_t live = sh->store.used_memory; /* about what a rewritten file has */
+    return sh->durable.aof_bytes > REWRITE_MIN_BYTES &&
+        sh->durable.aof_bytes > 2 * live + REWRITE_MIN_BYTES / 2;
+}
+
+static void rewrite_step(struct mob_shard *sh)
+{
+    struct mob_durable *d = &sh->durable;
+    struct mob_store *st = &sh->store;
+    switch (d->rewrite) {
+    case REWRITE_NONE:
+        if (sh->now_ns < d->rewrite_check_ns || st->link == NULL)
+            return;
+        d->rewrite_check_ns = sh->now_ns + REWRITE_CHECK_NS;
+        if (!worth_rewriting(sh))
+            return;
+        st->hold = true;
+        d->rewrite = REWRITE_DRAIN;
+        return;
+    case REWRITE_DRAIN:
+        if (st->passes == 0 && !d->busy) {
+            d->rewrite = REWRITE_SYNC;
+            request_sync(sh);
+        }
+        return;
+    case REWRITE_SYNC:
+        if (d->busy || d->synced < st->stored)
+            return;
+        (void)MOB_FAILPOINT("gcs.before_rewrite");
+        struct mob_redis_batch *b = mob_redis_batch_create();
+        b->arg = sh;
+        b->reply = rewrite_reply;
+        b->done = rewrite_done;
+        mob_redis_command(b, 1);
+        mob_redis_arg(b, "BGREWRITEAOF", 12);
+        mob_redis_submit(st->link, b);
+        d->rewrite = REWRITE_ASK;
+        return;
+    case REWRITE_ASK:
+        return;
+    }
+}
+
+void durable_step(struct mob_shard *sh)
+{
+    struct mob_durable *d = &sh->durable;
+    rewrite_step(sh);
+    if (d->busy || d->synced >= sh->store.stored)
+        return;
+    bool due = sh->options.durability == MOB_GCS_ALWAYS || sh->stopping ||
+        sh->now_ns >= d->last_ns + MOB_SEC ||
+        (sh->options.durability == MOB_GCS_EVERYSEC && d->unsynced_bytes >= SYNC_BYTES);
+    if (due && sh->options.durability != MOB_GCS_NO)
+        request_sync(sh);
+    else if (sh->stopping)
+        request_sync(sh);
+}

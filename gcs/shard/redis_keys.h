@@ -1,0 +1,68 @@
+/* What a member keeps in its Redis, format 1. Big-endian numbers in keys, little-endian structs in values.
+ *
+ *   format          "mobula-gcs 1"; another value is refused
+ *   s               struct mob_redis_position, in every pass
+ *   m               struct mob_redis_meta: of which Redis process, whether it ended cleanly
+ *   b <seq>         struct mob_redis_block, then the block
+ *   k <table> <key> u64 version, then the value
+ *   i <incarnation> struct mob_gcs_incarnation
+ *   c <client>      struct mob_redis_identity
+ *   r <client> <slot>  struct mob_gcs_reply: the replies that are kept for duplicates
+ */
+#ifndef MOB_GCS_SHARD_REDIS_KEYS_H
+#define MOB_GCS_SHARD_REDIS_KEYS_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "common/wire/gcs_msg.h"
+
+#define MOB_REDIS_FORMAT "mobula-gcs 1"
+#define MOB_REDIS_KEY_MAX (2u + MOB_GCS_KEY_MAX)
+#define MOB_REDIS_RUN_ID_BYTES 40
+#define MOB_REDIS_BASES_MAX 16
+
+struct mob_redis_position {
+    uint64_t epoch, seq;
+};
+struct mob_redis_meta {
+    uint32_t clean; /* 1: stopped with everything synced, so nothing can be missing */
+    uint32_t base_count;
+    char run_id[MOB_REDIS_RUN_ID_BYTES]; /* of the Redis process that this member last used */
+    /* Newest epochs and the last seq of the history before each: positions above it belong to what was lost.
+     */
+    struct mob_redis_position bases[MOB_REDIS_BASES_MAX];
+};
+struct mob_redis_block {
+    uint64_t epoch, incarnation, number, zero;
+};
+/* Which process a client was, so that a restarted member does not wait for the dead. */
+struct mob_redis_identity {
+    int32_t pid; /* 0 = unknown */
+    uint32_t zero;
+    uint64_t pid_start;
+    uint8_t boot[16];
+};
+_Static_assert(sizeof(struct mob_redis_position) == 16 && sizeof(struct mob_redis_meta) == 48 + 16 * 16 &&
+        sizeof(struct mob_redis_block) == 32 && sizeof(struct mob_redis_identity) == 32,
+    "stored layouts");
+
+static inline void mob_redis_key_number(uint8_t out[8], uint64_t n)
+{
+    n = __builtin_bswap64(n);
+    memcpy(out, &n, 8);
+}
+static inline uint64_t mob_redis_key_to_number(const uint8_t *bytes)
+{
+    uint64_t n;
+    memcpy(&n, bytes, 8);
+    return __builtin_bswap64(n);
+}
+/* <kind> <number>: 9 bytes. */
+static inline void mob_redis_key(uint8_t out[9], char kind, uint64_t n)
+{
+    out[0] = (uint8_t)kind;
+    mob_redis_key_number(out + 1, n);
+}
+
+#endif

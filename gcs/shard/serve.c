@@ -1,0 +1,337 @@
+/* What a client's frame does, and what the chain's actions do. */
+#include "gcs/shard/shard_internal.h"
+
+#include <stdlib.h>
+
+#include "common/base/failpoint.h"
+
+/* ---- requests ---- */
+
+/* A block must say of itself what the request says of it, or recovery would read another's log. */
+static enum mob_status check_block(struct mob_shard *sh, const struct mob_gcs_frame *frame, uint64_t request)
+{
+    if (frame->body_bytes == 0 || frame->body_bytes > MOB_BLOCK_BYTES_MAX)
+        return MOB_TOO_LARGE;
+    enum mob_status status =
+        mob_block_peek(frame->body, frame->body_bytes, &sh->peeked_header, &sh->peeked_zone);
+    if (status != MOB_OK)
+        return status;
+    const struct mob_block_header *h = &sh->peeked_header;
+    struct mob_cluster_id any = {0};
+    bool foreign = memcmp(&sh->options.cluster, &any, sizeof any) != 0 &&
+        memcmp(&sh->options.cluster, &h->cluster, sizeof any) != 0;
+    if (foreign || h->incarnation != frame->from || h->sequence != request - 1)
+        return MOB_INVALID;
+    sh->peeked = frame->body;
+    return MOB_OK;
+}
+
+static enum mob_status check_request(
+    struct mob_shard *sh, const struct mob_gcs_frame *frame, const struct mob_gcs_request *r)
+{
+    bool is_log = (frame->from & MOB_GCS_CLIENT_BIT) == 0;
+    if (r->request == 0 || is_log != (r->op == MOB_GCS_OP_APPEND))
+        return MOB_INVALID;
+    switch (r->op) {
+    case MOB_GCS_OP_APPEND:
+        return check_block(sh, frame, r->request);
+    case MOB_GCS_OP_PUT:
+    case MOB_GCS_OP_DELETE:
+        if (r->table == 0 || r->table >= MOB_GCS_TABLES || r->table == MOB_GCS_LOSSES || r->key_length == 0)
+            return MOB_INVALID;
+        if (r->key_length > MOB_GCS_KEY_MAX || r->key_length > frame->body_bytes ||
+            frame->body_bytes - r->key_length > MOB_GCS_VALUE_MAX)
+            return MOB_TOO_LARGE;
+        return MOB_OK;
+    case MOB_GCS_OP_REGISTER:
+        return frame->body_bytes == 0 || frame->body_bytes > MOB_GCS_NAME_MAX ? MOB_INVALID : MOB_OK;
+    case MOB_GCS_OP_SEAL:
+    case MOB_GCS_OP_RECOVERED:
+    case MOB_GCS_OP_JOB_DROP:
+        return MOB_OK;
+    default:
+        return MOB_INVALID;
+    }
+}
+
+static void reply_refusal(struct conn *c, uint64_t client, uint64_t request, enum mob_status status)
+{
+    struct mob_gcs_reply reply = {.request = request, .count = 1, .status = status};
+    conn_send(c, MOB_GCS_REPLY, client, &reply, sizeof reply);
+}
+
+static bool has_room(const struct mob_shard *sh)
+{
+    /* Received, not durable. While the link to Redis is down this is what stops the clients. */
+    return mob_chain_room(sh->chain) > 0 && sh->chunks.live_bytes < sh->options.hold_bytes;
+}
+
+static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk)
+{
+    struct mob_shard *sh = c->shard;
+    struct mob_chain_put put = {.epoch = frame->epoch,
+        .client = frame->from,
+        .body = frame->body,
+        .body_bytes = frame->body_bytes,
+        .hold = chunk,
+        .full = sh->full};
+    enum mob_status status = mob_gcs_request_decode(frame->head, frame->head_bytes, &put.request);
+    if (status != MOB_OK || attach_conn(sh, frame->from) != c) {
+        conn_close(c, status != MOB_OK ? status : MOB_INVALID);
+        return SERVE_OK;
+    }
+    if (!has_room(sh))
+        return SERVE_STALL;
+    status = check_request(sh, frame, &put.request);
+    if (status != MOB_OK) {
+        MOB_LOG_WARN("gcs", "request_refused", "client=%llx request=%llu op=%u why=%s",
+            (unsigned long long)frame->from, (unsigned long long)put.request.request, put.request.op,
+            mob_status_code(status));
+        reply_refusal(c, frame->from, put.request.request, status);
+        return SERVE_OK;
+    }
+    status = mob_chain_on_put(sh->chain, &put);
+    if (status == MOB_OK) {
+        mob_chunk_hold(chunk);
+        sh->appends += put.request.op == MOB_GCS_OP_APPEND;
+        sh->append_bytes += put.request.op == MOB_GCS_OP_APPEND ? frame->body_bytes : 0;
+        sh->puts += put.request.op != MOB_GCS_OP_APPEND;
+        sh->memory_bytes += frame->body_bytes; /* until it is measured again */
+        serve_memory(sh);
+    } else if (status != MOB_FINISHED) {
+        reply_refusal(c, frame->from, put.request.request, status);
+    }
+    serve_actions(sh);
+    sh->peeked = NULL; /* the bytes may be another block's tomorrow */
+    return SERVE_OK;
+}
+
+enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk)
+{
+    if (!c->open && frame->type != MOB_GCS_HELLO) {
+        conn_close(c, MOB_BAD_REQUEST);
+        return SERVE_OK;
+    }
+    /* Reads wait while the client does not read, or asks too much at once. */
+    bool is_read = frame->type == MOB_GCS_GET;
+    if (is_read &&
+        (conn_out_bytes(c) > CONN_OUT_MAX || c->queries >= CONN_QUERIES_MAX ||
+            mob_chain_collecting(c->shard->chain)))
+        return SERVE_STALL;
+    switch ((enum mob_gcs_frame_type)frame->type) {
+    case MOB_GCS_HELLO:
+        attach_hello(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_ATTACH:
+        attach_client(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_RESENT:
+        attach_resent(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_BYE:
+        attach_bye(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_PUT:
+        return serve_put(c, frame, chunk);
+    case MOB_GCS_GET:
+        query_serve(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_SUB:
+        subscribe_serve(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_UNSUB:
+        unsubscribe_serve(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_WELCOME:
+    case MOB_GCS_ATTACHED:
+    case MOB_GCS_REPLY:
+    case MOB_GCS_DURABLE:
+    case MOB_GCS_NACK:
+    case MOB_GCS_GAP:
+    case MOB_GCS_EXPIRED:
+    case MOB_GCS_ROWS:
+    case MOB_GCS_BLOCK:
+    case MOB_GCS_RESYNC:
+    case MOB_GCS_FRAME_TYPES:
+    default:
+        conn_close(c, MOB_BAD_REQUEST);
+        return SERVE_OK;
+    }
+}
+
+/* ---- actions ---- */
+
+static void index_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    if (e->status != MOB_OK)
+        return;
+    if (e->op == MOB_GCS_OP_APPEND) {
+        if (e->body != sh->peeked) /* collected earlier: it was checked then */
+            MOB_ASSERT(
+                mob_block_peek(e->body, e->body_bytes, &sh->peeked_header, &sh->peeked_zone) == MOB_OK);
+        mob_index_add(sh->index, e->seq, e->body_bytes, &sh->peeked_header, &sh->peeked_zone);
+        sh->peeked = NULL;
+    } else if (e->op == MOB_GCS_OP_JOB_DROP) {
+        for (size_t i = 0; i < e->drop_count; i++)
+            sh->dropped_since_sweep += mob_index_drop(sh->index, e->drops[i]);
+        if (sh->dropped_since_sweep > 0 &&
+            (e->next == 0 || sh->dropped_since_sweep > 16 * MOB_CHAIN_DROP_MAX)) {
+            mob_index_sweep(sh->index);
+            sh->dropped_since_sweep = 0;
+        }
+    }
+}
+
+static void seal_later(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    if (e->op != MOB_GCS_OP_SEAL || e->status != MOB_OK || sh->seal_count == 16)
+        return; /* a client that misses the notice learns it from its next block */
+    sh->seals[sh->seal_count].incarnation = e->target;
+    sh->seals[sh->seal_count].seq = e->seq;
+    sh->seals[sh->seal_count++].cut = e->number;
+}
+
+static void first_store(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    sh->indexed = e->seq;
+    index_entry(sh, e);
+    seal_later(sh, e);
+    if (e->op == MOB_GCS_OP_EXPIRE)
+        attach_forget(sh, e->target);
+}
+
+static void flush_run(struct conn *c)
+{
+    if (c->run.reply.count == 0)
+        return;
+    c->run.reply.durable = c->durable_sent = mob_chain_durable(c->shard->chain);
+    conn_send(c, MOB_GCS_REPLY, c->run.client, &c->run.reply, sizeof c->run.reply);
+    c->run.reply.count = 0;
+}
+
+/* Acknowledged blocks of one log become one frame. */
+static void send_reply(struct mob_shard *sh, uint64_t client, const struct mob_gcs_reply *reply)
+{
+    struct conn *c = attach_conn(sh, client);
+    if (c == NULL || c->closing)
+        return;
+    struct reply_run *run = &c->run;
+    bool mergeable = (client & MOB_GCS_CLIENT_BIT) == 0 && reply->status == MOB_OK;
+    bool extends = mergeable && run->reply.count > 0 && run->client == client &&
+        reply->request == run->reply.request + run->reply.count &&
+        reply->seq == run->reply.seq + run->reply.count;
+    if (extends) {
+        run->reply.count++;
+        return;
+    }
+    flush_run(c);
+    run->client = client;
+    run->reply = *reply;
+    if (!mergeable)
+        flush_run(c);
+}
+
+void serve_runs(struct mob_shard *sh)
+{
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        flush_run(c);
+}
+
+static void send_other(struct mob_shard *sh, const struct mob_chain_action *a)
+{
+    struct conn *c = attach_conn(sh, a->client);
+    if (c == NULL || c->closing)
+        return;
+    flush_run(c);
+    if (a->type == MOB_CHAIN_NACK) {
+        struct mob_gcs_nack nack = {
+            .epoch = mob_chain_epoch(sh->chain), .reason = MOB_WRONG_EPOCH, .members = 1};
+        conn_send(c, MOB_GCS_NACK, a->client, &nack, sizeof nack);
+        return;
+    }
+    struct mob_gcs_attached last = {.last = a->reply.request, .status = a->reply.status};
+    conn_send(c, a->type == MOB_CHAIN_GAP ? MOB_GCS_GAP : MOB_GCS_EXPIRED, a->client, &last, sizeof last);
+}
+
+void serve_actions(struct mob_shard *sh)
+{
+    struct mob_chain_action action;
+    while (mob_chain_next(sh->chain, &action)) {
+        switch (action.type) {
+        case MOB_CHAIN_STORE:
+            if (action.entry->seq > sh->indexed) /* else it is written again, after Redis came back */
+                first_store(sh, action.entry);
+            store_entry(sh, action.entry);
+            break;
+        case MOB_CHAIN_REPLY:
+            send_reply(sh, action.client, &action.reply);
+            break;
+        case MOB_CHAIN_NACK:
+        case MOB_CHAIN_GAP:
+        case MOB_CHAIN_EXPIRED:
+            send_other(sh, &action);
+            break;
+        case MOB_CHAIN_RELEASE:
+            mob_chunk_release(action.hold);
+            break;
+        }
+    }
+}
+
+static void tell_seals(struct mob_shard *sh)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < sh->seal_count; i++) {
+        if (sh->seals[i].seq > mob_chain_committed(sh->chain)) {
+            sh->seals[kept++] = sh->seals[i];
+            continue;
+        }
+        struct conn *c = attach_conn(sh, sh->seals[i].incarnation);
+        if (c == NULL)
+            continue;
+        flush_run(c);
+        struct mob_gcs_attached last = {.last = sh->seals[i].cut, .status = MOB_SEALED};
+        conn_send(c, MOB_GCS_EXPIRED, sh->seals[i].incarnation, &last, sizeof last);
+        attach_forget(sh, sh->seals[i].incarnation);
+    }
+    sh->seal_count = kept;
+}
+
+static void send_durable(struct mob_shard *sh, struct conn *c)
+{
+    struct mob_gcs_durable d = {.committed = mob_chain_committed(sh->chain),
+        .durable = mob_chain_durable(sh->chain),
+        .memory_bytes = sh->memory_bytes,
+        .soft_bytes = sh->options.soft_bytes,
+        .hard_bytes = sh->options.hard_bytes};
+    c->durable_sent = d.durable;
+    conn_send(c, MOB_GCS_DURABLE, 0, &d, sizeof d);
+}
+
+void serve_committed(struct mob_shard *sh)
+{
+    serve_actions(sh);
+    serve_runs(sh);
+    if (sh->seal_count > 0)
+        tell_seals(sh);
+    queries_committed(sh);
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        if (c->open && c->durable_sent < mob_chain_durable(sh->chain))
+            send_durable(sh, c);
+}
+
+void serve_memory(struct mob_shard *sh)
+{
+    bool pressure = sh->memory_bytes > sh->options.soft_bytes,
+         full = sh->memory_bytes > sh->options.hard_bytes;
+    if (pressure == sh->pressure && full == sh->full)
+        return;
+    MOB_LOG_WARN("gcs", "memory", "bytes=%llu soft=%llu hard=%llu pressure=%d full=%d",
+        (unsigned long long)sh->memory_bytes, (unsigned long long)sh->options.soft_bytes,
+        (unsigned long long)sh->options.hard_bytes, pressure, full);
+    sh->pressure = pressure;
+    sh->full = full;
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        if (c->open)
+            send_durable(sh, c);
+}

@@ -1,0 +1,247 @@
+#include "gcs/shard/shard.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "gcs/shard/shard_internal.h"
+
+#define EVENTS_MAX 64
+#define FIRST_CONNECT_NS (60 * MOB_SEC) /* Redis may be loading a large file */
+#define STOP_NS (10 * MOB_SEC)
+
+/* What JOB_DROP resolves to: the oldest blocks of the job first, so that a client that stops half-way leaves
+ * its newest. */
+static size_t drop_blocks(
+    void *arg, const struct mob_gcs_request *r, uint64_t *seqs_out, size_t max, bool *more_out)
+{
+    struct mob_shard *sh = arg;
+    size_t open_count = 0, found = 0, open_at = 0;
+    uint32_t *open = r->finished_only ? mob_index_unfinished(sh->index, 0, &open_count) : NULL;
+    *more_out = false;
+    for (uint32_t at = 0; at < mob_index_end(sh->index); at++) {
+        const struct mob_index_slot *slot = mob_index_slot(sh->index, at);
+        if (slot == NULL)
+            continue;
+        struct mob_job_id job = mob_index_job(sh->index, slot);
+        if (!mob_stream_eq(job.root, r->job.root))
+            continue;
+        while (open_at < open_count && open[open_at] < at)
+            open_at++;
+        bool unfinished = open_at < open_count && open[open_at] == at;
+        if (r->finished_only && (unfinished || slot->time_max_ns >= r->before_wall_ns))
+            continue;
+        if (found == max) {
+            *more_out = true;
+            break;
+        }
+        seqs_out[found++] = slot->seq;
+    }
+    free(open);
+    return found;
+}
+
+static enum mob_status first_connect(struct mob_shard *sh)
+{
+    int64_t deadline = mob_now() + FIRST_CONNECT_NS;
+    for (;;) {
+        enum mob_status status = store_connect(sh, true);
+        if (status != MOB_UNAVAILABLE || mob_now() > deadline)
+            return status;
+        struct pollfd stop = {
+            .fd = sh->options.stop_fd == NULL ? -1 : *sh->options.stop_fd, .events = POLLIN};
+        if (poll(&stop, 1, 5) > 0)
+            return MOB_CANCELLED;
+    }
+}
+
+static enum mob_status start(struct mob_shard *sh)
+{
+    struct mob_chain_options chain = {.drop = drop_blocks, .drop_arg = sh};
+    sh->now_ns = mob_now();
+    sh->state = mob_state_create();
+    chain.state = sh->state;
+    sh->chain = sh->state == NULL ? NULL : mob_chain_create(&chain);
+    sh->index = mob_index_create();
+    sh->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (sh->chain == NULL || sh->index == NULL || sh->epoll_fd < 0)
+        return MOB_NO_MEMORY;
+    enum mob_status status = first_connect(sh);
+    if (status == MOB_OK)
+        status = durable_open(sh);
+    if (status != MOB_OK)
+        return status;
+    if (mob_chain_collecting(sh->chain))
+        attach_collect_begin(sh);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &sh->durable};
+    if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, mob_aof_sync_fd(sh->durable.sync), &event) != 0)
+        return MOB_IO;
+    event.data.ptr = &sh->stopping;
+    if (sh->options.stop_fd != NULL &&
+        epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, *sh->options.stop_fd, &event) != 0)
+        return MOB_IO;
+    return shard_listen(sh);
+}
+
+static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
+{
+    if (event->data.ptr == sh) {
+        shard_accept(sh);
+    } else if (event->data.ptr == &sh->store) {
+        store_io(sh);
+    } else if (event->data.ptr == &sh->durable) {
+        durable_result(sh);
+    } else if (event->data.ptr == &sh->stopping) {
+        sh->stopping = true;
+    } else {
+        struct conn *c = event->data.ptr;
+        if ((event->events & (EPOLLIN | EPOLLHUP | EPOLLERR)) && !c->closing && !c->stalled)
+            conn_readable(c);
+        else if ((event->events & (EPOLLHUP | EPOLLERR)) && !c->closing)
+            conn_close(c, MOB_CLOSED);
+    }
+}
+
+static void each_second(struct mob_shard *sh)
+{
+    if (sh->now_ns < sh->second_ns)
+        return;
+    sh->second_ns = sh->now_ns + MOB_SEC;
+    struct mallinfo2 heap = mallinfo2();
+    sh->memory_bytes = sh->store.used_memory + heap.uordblks + heap.hblkhd;
+    serve_memory(sh);
+    mob_chunk_pool_trim(&sh->chunks);
+}
+
+/* One line a phase. Reads come first, so that what they bring shares one write to Redis; Redis is asked
+ * before its answers are read again, to keep it busy; answers to clients leave last, one send each. */
+static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
+{
+    sh->now_ns = mob_now();
+    for (int i = 0; i < count; i++)
+        dispatch(sh, &events[i]);
+    attach_tick(sh);
+    store_tick(sh);
+    store_flush(sh);
+    store_io(sh);
+    durable_step(sh);
+    each_second(sh);
+    serve_committed(sh);
+    conns_resume(sh);
+    store_flush(sh);
+    store_io(sh);
+    serve_committed(sh);
+    subscribe_feed(sh);
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        conn_flush(c);
+    conns_reap(sh);
+}
+
+static int wait_ms(const struct mob_shard *sh)
+{
+    int64_t now = mob_now(), at = sh->second_ns;
+    const struct mob_durable *d = &sh->durable;
+    bool unsynced = !d->busy && d->synced < sh->store.stored && sh->options.durability != MOB_GCS_NO;
+    if (unsynced && d->last_ns + MOB_SEC < at)
+        at = d->last_ns + MOB_SEC;
+    if (sh->store.link == NULL && sh->store.retry_ns < at)
+        at = sh->store.retry_ns;
+    if (mob_chain_collecting(sh->chain) && now + 50 * MOB_MS < at)
+        at = now + 50 * MOB_MS;
+    if (d->rewrite != REWRITE_NONE && now + MOB_MS < at)
+        at = now + MOB_MS;
+    return at <= now ? 0 : (int)((at - now + MOB_MS - 1) / MOB_MS);
+}
+
+/* Everything answered, synced, and marked so: the next start need not ask anybody. */
+static void stop(struct mob_shard *sh)
+{
+    int64_t deadline = mob_now() + STOP_NS;
+    struct epoll_event events[EVENTS_MAX];
+    close(sh->listen_fd);
+    sh->listen_fd = -1;
+    bool marked = false;
+    while (sh->failure == MOB_OK && mob_now() < deadline && sh->store.link != NULL &&
+        !mob_chain_collecting(sh->chain)) {
+        pass(sh, events, 0);
+        bool quiet = store_idle(sh) && !sh->durable.busy && sh->durable.synced >= sh->store.stored;
+        if (quiet && marked)
+            break;
+        if (quiet) {
+            sh->store.meta.clean = 1;
+            store_meta(sh);
+            marked = true;
+            store_flush(sh);
+        }
+        int n = epoll_wait(sh->epoll_fd, events, EVENTS_MAX, 5);
+        for (int i = 0; i < n; i++)
+            if (events[i].data.ptr == &sh->durable)
+                durable_result(sh);
+            else if (events[i].data.ptr == &sh->store)
+                store_io(sh);
+    }
+    MOB_LOG_INFO("gcs", "stopped", "clean=%d seq=%llu durable=%llu", marked,
+        (unsigned long long)mob_chain_applied(sh->chain), (unsigned long long)mob_chain_durable(sh->chain));
+}
+
+static void fini(struct mob_shard *sh)
+{
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        conn_close(c, MOB_CLOSED);
+    conns_reap(sh);
+    subscribe_fini(sh);
+    store_fini(sh);
+    queries_fini(sh);
+    durable_fini(sh);
+    attach_fini(sh);
+    mob_chain_destroy(sh->chain);
+    mob_state_destroy(sh->state);
+    mob_index_destroy(sh->index);
+    mob_chunk_pool_fini(&sh->chunks);
+    if (sh->listen_fd > 0) {
+        close(sh->listen_fd);
+        unlink(sh->options.socket_path);
+    }
+    if (sh->epoll_fd > 0)
+        close(sh->epoll_fd);
+}
+
+static void set_defaults(struct mob_shard_options *o)
+{
+    o->soft_bytes = o->soft_bytes == 0 ? MOB_SHARD_SOFT_BYTES_DEFAULT : o->soft_bytes;
+    o->hard_bytes = o->hard_bytes == 0 ? MOB_SHARD_HARD_BYTES_DEFAULT : o->hard_bytes;
+    o->hold_bytes = o->hold_bytes == 0 ? MOB_SHARD_HOLD_BYTES_DEFAULT : o->hold_bytes;
+    o->collect_ns = o->collect_ns == 0 ? 2 * MOB_SEC : o->collect_ns;
+    o->expire_ns = o->expire_ns == 0 ? 60 * MOB_SEC : o->expire_ns;
+}
+
+enum mob_status mob_shard_run(const struct mob_shard_options *options)
+{
+    struct mob_shard *sh = calloc(1, sizeof *sh);
+    if (sh == NULL)
+        return MOB_NO_MEMORY;
+    sh->options = *options;
+    set_defaults(&sh->options);
+    enum mob_status status = start(sh);
+    if (status == MOB_OK)
+        MOB_LOG_INFO("gcs", "serving", "socket=%s epoch=%llu seq=%llu durability=%d", sh->options.socket_path,
+            (unsigned long long)mob_chain_epoch(sh->chain), (unsigned long long)mob_chain_applied(sh->chain),
+            sh->options.durability);
+    struct epoll_event events[EVENTS_MAX];
+    while (status == MOB_OK && sh->failure == MOB_OK && !sh->stopping) {
+        int n = epoll_wait(sh->epoll_fd, events, EVENTS_MAX, wait_ms(sh));
+        if (n < 0 && errno != EINTR)
+            status = MOB_IO;
+        pass(sh, events, n < 0 ? 0 : n);
+    }
+    if (status == MOB_OK && sh->failure == MOB_OK)
+        stop(sh);
+    if (status == MOB_OK)
+        status = sh->failure;
+    fini(sh);
+    free(sh);
+    return status;
+}

@@ -1,0 +1,39 @@
+/* One member of a shard's chain as a process: sockets, the chain's state machine, Redis, index, subscribers.
+ *
+ * mobula-gcs is mob_shard_run() with flags. One loop on the calling thread; a second thread syncs Redis'
+ * files. It listens on a unix socket of mode 0600. Memory is bounded: buffers by `hold_bytes_max`, everything
+ * that lasts by the soft cap (answers carry pressure) and the hard cap (writes get MOB_GCS_FULL).
+ */
+#ifndef MOB_GCS_SHARD_SHARD_H
+#define MOB_GCS_SHARD_SHARD_H
+
+#include <stdint.h>
+
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "common/wire/gcs_msg.h"
+
+#define MOB_SHARD_CONNECTIONS_MAX 1024u
+#define MOB_SHARD_SOFT_BYTES_DEFAULT (768ull << 20)
+#define MOB_SHARD_HARD_BYTES_DEFAULT (1024ull << 20)
+#define MOB_SHARD_HOLD_BYTES_DEFAULT \
+    (192ull << 20) /* received and not yet durable: 1.5 s of 20,000 blocks of 6 KiB */
+
+struct mob_shard_options {
+    const char *socket_path;
+    const char *redis_path;
+    const char *redis_user; /* NULL with no password */
+    const char *redis_password; /* NULL: no AUTH */
+    const char *aof_directory; /* Redis' appenddirname, absolute */
+    struct mob_cluster_id cluster; /* zero = any */
+    uint32_t shard;
+    enum mob_gcs_durability durability;
+    uint64_t soft_bytes, hard_bytes, hold_bytes; /* 0 = default */
+    int64_t collect_ns; /* a restarted member waits at least this for unknown clients; 0 = 2 s */
+    int64_t expire_ns; /* a client of keys and values that is gone for so long is forgotten; 0 = 60 s */
+    const int *stop_fd; /* borrows: readable = sync and return; NULL = for ever */
+};
+/* Blocks until stopped. MOB_OK, or why it cannot go on (logged). */
+MOB_MUST_USE enum mob_status mob_shard_run(const struct mob_shard_options *options);
+
+#endif

@@ -1,0 +1,223 @@
+/* The parts of a running member. Internal to gcs/shard; everything here belongs to the loop's thread.
+ *
+ *   conn.c     sockets of clients: frames in, frames out        serve.c   what a frame does; the chain's
+ * actions store.c    passes of writes to Redis, reconnecting          durable.c syncing, rewriting the
+ * append-only file load.c     tables and index from Redis after a start        attach.c  who the clients are;
+ * collecting; expiry query.c    reads                                            subscribe.c  streams of
+ * blocks
+ */
+#ifndef MOB_GCS_SHARD_SHARD_INTERNAL_H
+#define MOB_GCS_SHARD_SHARD_INTERNAL_H
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/wire/gcs_frame.h"
+#include "gcs/chain/chain.h"
+#include "gcs/shard/aof_sync.h"
+#include "gcs/shard/chunk.h"
+#include "gcs/shard/index.h"
+#include "gcs/shard/redis_keys.h"
+#include "gcs/shard/redis_link.h"
+#include "gcs/shard/shard.h"
+
+#define CONN_OUT_MAX (8u << 20) /* a client that does not read gets nothing more to read */
+#define CONN_QUERIES_MAX 64u /* unanswered reads of one connection */
+#define SUB_OUT_BYTES (512u << 10) /* a stream fills a connection's buffer up to this */
+#define SUBS_MAX 256u
+#define PASS_BYTES_MAX (4u << 20) /* of one batch of writes */
+#define PASSES_MAX 4u /* batches of writes unanswered by Redis */
+#define SYNC_BYTES (32u << 20) /* everysec: earlier than a second when so much is not durable */
+#define PAGE_BYTES (1u << 20) /* of rows in one answer, before the last row */
+
+/* What a log's run of acknowledged blocks has grown to in this pass. */
+struct reply_run {
+    uint64_t client;
+    struct mob_gcs_reply reply; /* count 0 = none */
+};
+
+struct conn {
+    struct mob_shard *shard;
+    struct conn *next;
+    int fd;
+    bool open; /* WELCOME was sent */
+    bool closing; /* freed at the end of the pass */
+    bool stalled; /* frames wait for room */
+    bool want_write;
+    int32_t pid;
+    uint64_t pid_start; /* start time of that process: tells it from a later one with the same pid */
+    struct mob_chunk *in;
+    uint32_t parsed; /* of in->bytes */
+    uint8_t *out;
+    size_t out_begin, out_end, out_capacity;
+    uint32_t queries;
+    struct reply_run run;
+    uint64_t durable_sent;
+};
+
+/* A client or log that the member knows of. */
+struct attached {
+    uint64_t client;
+    struct conn *conn; /* NULL: gone since `since_ns` */
+    int64_t since_ns;
+    struct mob_redis_identity identity;
+    bool answered; /* collecting: has sent all it keeps */
+    bool awaited; /* collecting: from the tables, its process lives */
+};
+
+struct subscription {
+    struct conn *conn;
+    uint64_t tag, after;
+    bool fetching;
+};
+
+struct pass_queue {
+    struct mob_redis_batch *first, *last; /* closed, not submitted */
+};
+
+struct mob_store {
+    struct mob_redis_link *link; /* NULL: down */
+    struct mob_redis_batch *open;
+    struct pass_queue closed;
+    struct mob_redis_batch *kept_reads; /* wait for the next connection */
+    uint32_t open_pairs, open_deletes;
+    uint64_t open_seq;
+    struct mob_gcs_incarnation open_log[16];
+    uint32_t open_logs;
+    uint8_t *deletes; /* length-prefixed keys of the open batch */
+    size_t delete_bytes, delete_capacity;
+    uint32_t passes; /* submitted and unanswered */
+    uint64_t stored; /* newest seq that Redis answered */
+    bool want_write;
+    bool hold; /* no new pass: a rewrite is about to begin */
+    bool broken; /* Redis refused a pass: connect again */
+    int64_t retry_ns, retry_pause_ns;
+    struct mob_redis_meta meta;
+    uint64_t used_memory, restarts;
+};
+
+struct mob_durable {
+    struct mob_aof_sync *sync;
+    bool busy;
+    uint64_t synced, unsynced_bytes, aof_bytes;
+    int64_t last_ns;
+    enum { REWRITE_NONE, REWRITE_DRAIN, REWRITE_SYNC, REWRITE_ASK } rewrite;
+    int64_t rewrite_check_ns;
+    uint64_t syncs, rewrites;
+};
+
+struct query;
+struct mob_shard {
+    struct mob_shard_options options;
+    int epoll_fd, listen_fd;
+    int64_t now_ns;
+    struct mob_chunk_pool chunks;
+    struct mob_state *state;
+    struct mob_chain *chain;
+    struct mob_index *index;
+    struct mob_store store;
+    struct mob_durable durable;
+    struct conn *conns;
+    uint32_t conn_count;
+    struct attached *attached;
+    size_t attached_count, attached_capacity;
+    struct subscription *subs[SUBS_MAX];
+    uint32_t sub_count;
+    struct query *queries; /* unanswered */
+    struct {
+        uint64_t incarnation, seq, cut;
+    } seals[16]; /* told to the log's client once committed */
+    uint32_t seal_count;
+    uint64_t indexed; /* newest seq in the index */
+    uint64_t dropped_since_sweep;
+    /* The block that was checked last: it is indexed without another look. */
+    const uint8_t *peeked;
+    struct mob_block_header peeked_header;
+    struct mob_zone_map peeked_zone;
+    uint32_t *unfinished; /* of the last mob_gcs_unfinished */
+    size_t unfinished_count;
+    uint64_t unfinished_of;
+    int64_t collect_until_ns, second_ns;
+    uint64_t appends, append_bytes, puts, reads, memory_bytes;
+    bool pressure, full, stopping;
+    enum mob_status failure; /* not MOB_OK: the loop ends */
+};
+
+/* conn.c */
+/* Field 22 of /proc/PID/stat; 0 when the process is not to be seen. */
+uint64_t conn_process_start(int32_t pid);
+MOB_MUST_USE enum mob_status shard_listen(struct mob_shard *sh);
+void shard_accept(struct mob_shard *sh);
+void conn_readable(struct conn *c);
+void conn_flush(struct conn *c);
+void conn_close(struct conn *c, enum mob_status why);
+void conns_reap(struct mob_shard *sh);
+/* Space for a frame of at most these bytes behind head; conn_frame_end writes its header. NULL: closing. */
+uint8_t *conn_frame_begin(struct conn *c, uint32_t head_bytes, uint32_t body_bytes_max);
+void conn_frame_end(
+    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes);
+void conn_send(
+    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, const void *head, uint32_t head_bytes);
+size_t conn_out_bytes(const struct conn *c);
+void conns_resume(struct mob_shard *sh); /* those that were stalled */
+
+/* serve.c */
+enum serve_result { SERVE_OK, SERVE_STALL };
+enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk);
+void serve_actions(struct mob_shard *sh);
+void serve_committed(struct mob_shard *sh); /* after the chain's committed or durable grew */
+void serve_runs(struct mob_shard *sh); /* sends what reply runs hold */
+void serve_memory(struct mob_shard *sh);
+
+/* store.c */
+MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
+void store_entry(struct mob_shard *sh, const struct mob_chain_entry *entry);
+void store_identity(struct mob_shard *sh, const struct attached *a);
+void store_forget(struct mob_shard *sh, uint64_t client);
+void store_meta(struct mob_shard *sh);
+void store_flush(struct mob_shard *sh); /* the loop's pass ends: submit */
+void store_io(struct mob_shard *sh);
+void store_tick(struct mob_shard *sh);
+void store_read(struct mob_shard *sh, struct mob_redis_batch *batch);
+bool store_idle(const struct mob_shard *sh);
+void store_fini(struct mob_shard *sh);
+
+/* load.c */
+MOB_MUST_USE enum mob_status load_all(struct mob_shard *sh, redisContext *context);
+
+/* durable.c */
+MOB_MUST_USE enum mob_status durable_open(struct mob_shard *sh);
+void durable_stored(struct mob_shard *sh, size_t bytes);
+void durable_step(struct mob_shard *sh);
+void durable_result(struct mob_shard *sh);
+void durable_fini(struct mob_shard *sh);
+
+/* attach.c */
+void attach_hello(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_client(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_resent(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_bye(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_gone(struct conn *c);
+struct conn *attach_conn(struct mob_shard *sh, uint64_t client);
+MOB_MUST_USE enum mob_status attach_load(
+    struct mob_shard *sh, uint64_t client, const struct mob_redis_identity *identity);
+void attach_collect_begin(struct mob_shard *sh);
+void attach_tick(struct mob_shard *sh);
+/* Is that process still there? Unknown ones are taken to be. */
+bool attach_process_lives(const struct mob_redis_identity *identity);
+void attach_forget(struct mob_shard *sh, uint64_t client);
+void attach_fini(struct mob_shard *sh);
+
+/* query.c */
+void query_serve(struct conn *c, const struct mob_gcs_frame *frame);
+void query_gone(struct conn *c);
+void queries_committed(struct mob_shard *sh);
+void queries_fini(struct mob_shard *sh);
+
+/* subscribe.c */
+void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame);
+void unsubscribe_serve(struct conn *c, const struct mob_gcs_frame *frame);
+void subscribe_gone(struct conn *c);
+void subscribe_feed(struct mob_shard *sh);
+void subscribe_fini(struct mob_shard *sh);
+
+#endif

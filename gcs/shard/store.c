@@ -1,0 +1,568 @@
+/* Passes of writes to Redis. A pass is one MSET (atomic, one command in the append-only file, one answer) of
+ * blocks, keys and the position; with deletions it is MULTI, MSET, UNLINK, EXEC. Passes are pipelined. When
+ * Redis comes back after its death the chain gives what it lacks again.
+ */
+#include "gcs/shard/shard_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "common/base/failpoint.h"
+
+#define RETRY_PAUSE_NS (10 * MOB_MS)
+#define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
+
+/* ---- building a pass ---- */
+
+static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status status);
+static void pass_reply(void *arg, const redisReply *reply, uint32_t index);
+
+static struct mob_redis_batch *open_pass(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    if (st->open == NULL) {
+        st->open = mob_redis_batch_create();
+        st->open->done = pass_done;
+        st->open->reply = pass_reply;
+        st->open->arg = sh;
+        mob_redis_mset_begin(st->open);
+        st->open_pairs = st->open_deletes = st->open_logs = 0;
+        st->delete_bytes = 0;
+    }
+    return st->open;
+}
+
+static void set_pair(
+    struct mob_shard *sh, const void *key, size_t key_length, const void *value, size_t length)
+{
+    struct mob_redis_batch *b = open_pass(sh);
+    mob_redis_arg(b, key, key_length);
+    mob_redis_arg(b, value, length);
+    sh->store.open_pairs++;
+}
+
+static void delete_key(struct mob_shard *sh, const void *key, size_t length)
+{
+    struct mob_store *st = &sh->store;
+    open_pass(sh);
+    uint16_t n = (uint16_t)length;
+    if (st->delete_bytes + sizeof n + length > st->delete_capacity) {
+        st->delete_capacity = st->delete_capacity * 2 + 4096;
+        st->deletes = realloc(st->deletes, st->delete_capacity);
+        MOB_ASSERT(st->deletes != NULL);
+    }
+    memcpy(st->deletes + st->delete_bytes, &n, sizeof n);
+    memcpy(st->deletes + st->delete_bytes + sizeof n, key, length);
+    st->delete_bytes += sizeof n + length;
+    st->open_deletes++;
+}
+
+/* How many blocks each touched log has, once a pass. */
+static void put_logs(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    for (uint32_t i = 0; i < st->open_logs; i++) {
+        uint8_t key[9];
+        mob_redis_key(key, 'i', st->open_log[i].id);
+        set_pair(sh, key, sizeof key, &st->open_log[i], sizeof st->open_log[i]);
+    }
+    st->open_logs = 0;
+}
+
+/* As the entry left it: the tables may be further on when entries are written again. */
+static void touch_log(
+    struct mob_shard *sh, uint64_t incarnation, enum mob_gcs_incarnation_state state, uint64_t blocks)
+{
+    struct mob_store *st = &sh->store;
+    uint32_t i = 0;
+    while (i < st->open_logs && st->open_log[i].id != incarnation)
+        i++;
+    if (i == sizeof st->open_log / sizeof st->open_log[0]) {
+        put_logs(sh);
+        i = 0;
+    }
+    if (i == st->open_logs) {
+        st->open_log[i] = *mob_state_incarnation(sh->state, incarnation); /* for its name */
+        st->open_logs++;
+    }
+    st->open_log[i].state = state;
+    st->open_log[i].blocks = blocks;
+}
+
+static void close_pass(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    struct mob_redis_batch *b = st->open;
+    if (b == NULL)
+        return;
+    put_logs(sh);
+    struct mob_redis_position position = {.epoch = mob_chain_epoch(sh->chain), .seq = st->open_seq};
+    set_pair(sh, "s", 1, &position, sizeof position);
+    mob_redis_mset_end(b, st->open_pairs, st->open_deletes > 0);
+    if (st->open_deletes > 0) {
+        mob_redis_command(b, 1 + st->open_deletes);
+        mob_redis_arg(b, "UNLINK", 6);
+        for (size_t at = 0; at < st->delete_bytes;) {
+            uint16_t n;
+            memcpy(&n, st->deletes + at, sizeof n);
+            mob_redis_arg(b, st->deletes + at + sizeof n, n);
+            at += sizeof n + n;
+        }
+        mob_redis_command(b, 1);
+        mob_redis_arg(b, "EXEC", 4);
+    }
+    b->seq = st->open_seq;
+    st->open = NULL;
+    if (st->closed.last != NULL)
+        st->closed.last->next = b;
+    else
+        st->closed.first = b;
+    st->closed.last = b;
+}
+
+/* A pass sets before it deletes, so a set behind a deletion begins the next. */
+static void before_set(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    if (st->open != NULL && (st->open_deletes > 0 || st->open->bytes > PASS_BYTES_MAX))
+        close_pass(sh);
+}
+
+static void put_block(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    struct mob_redis_block head = {
+        .epoch = mob_chain_epoch(sh->chain), .incarnation = e->client, .number = e->number};
+    uint8_t key[9];
+    mob_redis_key(key, 'b', e->seq);
+    struct mob_redis_batch *b = open_pass(sh);
+    mob_redis_arg(b, key, sizeof key);
+    mob_redis_arg_ref(b, &head, sizeof head, e->body, e->body_bytes);
+    sh->store.open_pairs++;
+    touch_log(sh, e->client, MOB_GCS_LIVE, e->request);
+}
+
+static size_t kv_key(uint8_t out[MOB_REDIS_KEY_MAX], const struct mob_chain_entry *e)
+{
+    out[0] = 'k';
+    out[1] = e->table;
+    memcpy(out + 2, e->body, e->key_length);
+    return 2u + e->key_length;
+}
+
+static void put_effect(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    uint8_t key[MOB_REDIS_KEY_MAX];
+    switch ((enum mob_gcs_op)e->op) {
+    case MOB_GCS_OP_APPEND:
+        put_block(sh, e);
+        break;
+    case MOB_GCS_OP_PUT:
+    case MOB_GCS_OP_LOSS: {
+        struct mob_redis_batch *b = open_pass(sh);
+        mob_redis_arg(b, key, kv_key(key, e));
+        mob_redis_arg_ref(b, &e->version, 8, e->body + e->key_length, e->body_bytes - e->key_length);
+        sh->store.open_pairs++;
+        break;
+    }
+    case MOB_GCS_OP_DELETE:
+        delete_key(sh, key, kv_key(key, e));
+        break;
+    case MOB_GCS_OP_REGISTER:
+        touch_log(sh, e->number, MOB_GCS_LIVE, 0);
+        break;
+    case MOB_GCS_OP_SEAL:
+        touch_log(sh, e->target, e->version != 0 ? MOB_GCS_RECOVERED : MOB_GCS_SEALED, e->number);
+        store_forget(sh, e->target);
+        break;
+    case MOB_GCS_OP_RECOVERED:
+        touch_log(sh, e->target, MOB_GCS_RECOVERED, e->number);
+        break;
+    case MOB_GCS_OP_JOB_DROP:
+        for (size_t i = 0; i < e->drop_count; i++) {
+            mob_redis_key(key, 'b', e->drops[i]);
+            delete_key(sh, key, 9);
+        }
+        break;
+    case MOB_GCS_OP_EXPIRE:
+        store_forget(sh, e->target);
+        break;
+    case MOB_GCS_OPS:
+        break;
+    }
+}
+
+static size_t reply_key(uint8_t out[10], uint64_t client, uint64_t request)
+{
+    mob_redis_key(out, 'r', client);
+    out[9] = (uint8_t)(request % MOB_GCS_WINDOW);
+    return 10;
+}
+
+void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    /* While Redis is away nothing is queued: the chain gives all that it lacks when it is back. */
+    if (sh->store.link == NULL)
+        return;
+    before_set(sh);
+    open_pass(sh);
+    bool keys = (e->client & MOB_GCS_CLIENT_BIT) != 0;
+    if (keys) {
+        struct mob_gcs_reply reply = {.request = e->request,
+            .count = 1,
+            .status = e->status,
+            .seq = e->seq,
+            .version = e->version,
+            .number = e->number,
+            .next = e->next};
+        uint8_t key[10];
+        set_pair(sh, key, reply_key(key, e->client, e->request), &reply, sizeof reply);
+    }
+    if (e->status == MOB_OK)
+        put_effect(sh, e);
+    sh->store.open_seq = e->seq;
+}
+
+void store_identity(struct mob_shard *sh, const struct attached *a)
+{
+    if (sh->store.link == NULL)
+        return;
+    before_set(sh);
+    uint8_t key[9];
+    mob_redis_key(key, 'c', a->client);
+    set_pair(sh, key, sizeof key, &a->identity, sizeof a->identity);
+}
+
+void store_forget(struct mob_shard *sh, uint64_t client)
+{
+    if (sh->store.link == NULL)
+        return;
+    uint8_t key[10];
+    for (uint32_t slot = 0; slot < MOB_GCS_WINDOW && (client & MOB_GCS_CLIENT_BIT) != 0; slot++)
+        delete_key(sh, key, reply_key(key, client, slot));
+    mob_redis_key(key, 'c', client);
+    delete_key(sh, key, 9);
+}
+
+void store_meta(struct mob_shard *sh)
+{
+    before_set(sh);
+    set_pair(sh, "m", 1, &sh->store.meta, sizeof sh->store.meta);
+}
+
+/* ---- passes under way ---- */
+
+static void pass_reply(void *arg, const redisReply *reply, uint32_t index)
+{
+    (void)index;
+    struct mob_shard *sh = arg;
+    /* An EXEC of which a command failed answers an array with the error inside. */
+    for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
+        if (reply->element[i]->type == REDIS_REPLY_ERROR) {
+            MOB_LOG_ERROR("gcs", "redis_exec_failed", "error=%s", reply->element[i]->str);
+            sh->failure = MOB_IO;
+        }
+}
+
+static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
+{
+    struct mob_shard *sh = arg;
+    struct mob_store *st = &sh->store;
+    st->passes--;
+    if (status == MOB_UNAVAILABLE)
+        return;
+    if (status != MOB_OK) {
+        /* Refused (its disk is full, it is out of memory): nothing behind it may count. Connect again, and
+         * retry. */
+        st->retry_ns = sh->now_ns + RETRY_PAUSE_MAX_NS;
+        st->broken = true;
+        return;
+    }
+    (void)MOB_FAILPOINT("gcs.after_exec");
+    if (batch->seq > st->stored)
+        st->stored = batch->seq;
+    durable_stored(sh, batch->bytes);
+}
+
+static void link_down(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    epoll_ctl(sh->epoll_fd, EPOLL_CTL_DEL, mob_redis_fd(st->link), NULL);
+    struct mob_redis_link *link = st->link;
+    st->link = NULL; /* first: a read that was half answered runs again at once */
+    struct mob_redis_batch *kept = mob_redis_link_destroy(link);
+    struct mob_redis_batch **tail = &st->kept_reads;
+    while (*tail != NULL)
+        tail = &(*tail)->next;
+    *tail = kept;
+    mob_redis_batch_destroy(st->open);
+    st->open = NULL;
+    for (struct mob_redis_batch *b = st->closed.first, *next; b != NULL; b = next) {
+        next = b->next;
+        mob_redis_batch_destroy(b);
+    }
+    st->closed = (struct pass_queue){0};
+    MOB_ASSERT(st->passes == 0);
+    st->hold = st->broken = false;
+    st->retry_pause_ns = RETRY_PAUSE_NS;
+    if (st->retry_ns < sh->now_ns)
+        st->retry_ns = sh->now_ns;
+    sh->durable.rewrite = REWRITE_NONE;
+    MOB_LOG_WARN("gcs", "redis_down", "committed=%llu applied=%llu",
+        (unsigned long long)mob_chain_committed(sh->chain), (unsigned long long)mob_chain_applied(sh->chain));
+}
+
+void store_flush(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    if (st->link == NULL || st->hold || st->broken)
+        return;
+    while (st->passes < PASSES_MAX) {
+        if (st->closed.first == NULL)
+            close_pass(sh);
+        struct mob_redis_batch *b = st->closed.first;
+        if (b == NULL)
+            return;
+        st->closed.first = b->next;
+        if (b->next == NULL)
+            st->closed.last = NULL;
+        st->passes++;
+        (void)MOB_FAILPOINT("gcs.before_exec");
+        mob_redis_submit(st->link, b);
+    }
+}
+
+void store_io(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    if (st->link == NULL)
+        return;
+    bool want_write = false;
+    enum mob_status status = mob_redis_io(st->link, &want_write);
+    if (status != MOB_OK || st->broken) {
+        link_down(sh);
+        return;
+    }
+    if (want_write != st->want_write) {
+        st->want_write = want_write;
+        struct epoll_event event = {.events = EPOLLIN | (want_write ? EPOLLOUT : 0u), .data.ptr = st};
+        epoll_ctl(sh->epoll_fd, EPOLL_CTL_MOD, mob_redis_fd(st->link), &event);
+    }
+}
+
+void store_read(struct mob_shard *sh, struct mob_redis_batch *batch)
+{
+    struct mob_store *st = &sh->store;
+    batch->keep = true;
+    if (st->link != NULL) {
+        mob_redis_submit(st->link, batch);
+        return;
+    }
+    batch->next = NULL;
+    struct mob_redis_batch **tail = &st->kept_reads;
+    while (*tail != NULL)
+        tail = &(*tail)->next;
+    *tail = batch;
+}
+
+bool store_idle(const struct mob_shard *sh)
+{
+    const struct mob_store *st = &sh->store;
+    return st->link != NULL && st->passes == 0 && st->open == NULL && st->closed.first == NULL;
+}
+
+/* ---- connecting ---- */
+
+static enum mob_status get_bytes(
+    redisContext *context, const char *key, void *out, size_t length, bool *found)
+{
+    redisReply *reply = redisCommand(context, "GET %s", key);
+    if (reply == NULL)
+        return MOB_UNAVAILABLE;
+    enum mob_status status = MOB_OK;
+    *found = reply->type == REDIS_REPLY_STRING;
+    if (*found && (size_t)reply->len == length)
+        memcpy(out, reply->str, length);
+    else if (reply->type != REDIS_REPLY_NIL)
+        status = MOB_CORRUPT;
+    freeReplyObject(reply);
+    return status;
+}
+
+static enum mob_status check_format(redisContext *context)
+{
+    redisReply *reply = redisCommand(context, "GET format");
+    if (reply == NULL)
+        return MOB_UNAVAILABLE;
+    enum mob_status status = MOB_OK;
+    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, MOB_REDIS_FORMAT) != 0) {
+        MOB_LOG_ERROR("gcs", "format_unknown", "found=\"%s\" known=\"%s\"", reply->str, MOB_REDIS_FORMAT);
+        status = MOB_VERSION;
+    } else if (reply->type == REDIS_REPLY_NIL) {
+        freeReplyObject(reply);
+        reply = redisCommand(context, "SET format %s", MOB_REDIS_FORMAT);
+        status = reply != NULL && reply->type == REDIS_REPLY_STATUS ? MOB_OK : MOB_UNAVAILABLE;
+    }
+    if (reply != NULL)
+        freeReplyObject(reply);
+    return status;
+}
+
+static enum mob_status get_run_id(redisContext *context, char out[MOB_REDIS_RUN_ID_BYTES])
+{
+    redisReply *reply = redisCommand(context, "INFO server");
+    if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
+        if (reply != NULL)
+            freeReplyObject(reply);
+        return MOB_UNAVAILABLE;
+    }
+    const char *at = strstr(reply->str, "run_id:");
+    bool found = at != NULL && strlen(at) >= 7 + MOB_REDIS_RUN_ID_BYTES;
+    if (found)
+        memcpy(out, at + 7, MOB_REDIS_RUN_ID_BYTES);
+    freeReplyObject(reply);
+    return found ? MOB_OK : MOB_CORRUPT;
+}
+
+/* The first connection loads everything; a later one only learns how far Redis is. */
+static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bool first)
+{
+    struct mob_store *st = &sh->store;
+    struct mob_redis_position position = {.epoch = 1};
+    struct mob_redis_meta meta = {0};
+    char run_id[MOB_REDIS_RUN_ID_BYTES];
+    bool found = false, had_meta = false;
+    enum mob_status status = check_format(context);
+    if (status == MOB_OK)
+        status = get_bytes(context, "s", &position, sizeof position, &found);
+    if (status == MOB_OK)
+        status = get_bytes(context, "m", &meta, sizeof meta, &had_meta);
+    if (status == MOB_OK)
+        status = get_run_id(context, run_id);
+    if (status != MOB_OK)
+        return status;
+    bool same_redis = had_meta && memcmp(meta.run_id, run_id, sizeof run_id) == 0;
+    if (first) {
+        mob_chain_load_position(sh->chain, position.epoch, position.seq);
+        st->stored = sh->durable.synced = sh->indexed = position.seq;
+        st->meta = meta;
+        /* Nothing that was answered can be missing: a fresh store, a clean stop, or the Redis that held it
+         * all along. */
+        bool lossless = !found || (had_meta && meta.clean == 1) || same_redis;
+        status = load_all(sh, context);
+        if (status != MOB_OK)
+            return status;
+        if (!lossless)
+            mob_chain_collect_begin(sh->chain);
+    } else {
+        st->restarts += !same_redis;
+        status = mob_chain_on_store_back(sh->chain, position.seq);
+        if (status != MOB_OK) {
+            /* Only the clients can have it: as after a restart of this process, so restart it. */
+            MOB_LOG_ERROR("gcs", "redis_lost_durable", "redis_seq=%llu durable=%llu applied=%llu",
+                (unsigned long long)position.seq, (unsigned long long)mob_chain_durable(sh->chain),
+                (unsigned long long)mob_chain_applied(sh->chain));
+            sh->failure = status;
+            return status;
+        }
+        if (position.seq > st->stored)
+            st->stored = position.seq;
+    }
+    st->meta.clean = 0;
+    memcpy(st->meta.run_id, run_id, sizeof run_id);
+    return MOB_OK;
+}
+
+enum mob_status store_connect(struct mob_shard *sh, bool first)
+{
+    struct mob_store *st = &sh->store;
+    struct mob_redis_options options = {
+        sh->options.redis_path, sh->options.redis_user, sh->options.redis_password};
+    redisContext *context;
+    enum mob_status status = mob_redis_connect(&options, &context);
+    if (status != MOB_OK)
+        return status;
+    status = take_over(sh, context, first);
+    if (status != MOB_OK) {
+        redisFree(context);
+        return status;
+    }
+    st->link = mob_redis_link_create(context);
+    MOB_ASSERT(st->link != NULL);
+    struct epoll_event event = {.events = EPOLLIN, .data.ptr = st};
+    st->want_write = false;
+    if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, mob_redis_fd(st->link), &event) != 0)
+        return MOB_IO;
+    st->open_seq = st->stored;
+    if (!first) {
+        serve_actions(sh); /* the STOREs of all that it lacks */
+        durable_stored(sh, 0); /* what it has and had not answered */
+    }
+    store_meta(sh);
+    for (struct mob_redis_batch *b = st->kept_reads, *next; b != NULL; b = next) {
+        next = b->next;
+        mob_redis_submit(st->link, b);
+    }
+    st->kept_reads = NULL;
+    MOB_LOG_INFO("gcs", "redis_up", "first=%d epoch=%llu seq=%llu applied=%llu", first,
+        (unsigned long long)mob_chain_epoch(sh->chain), (unsigned long long)st->stored,
+        (unsigned long long)mob_chain_applied(sh->chain));
+    return MOB_OK;
+}
+
+/* ---- once a second, and retries ---- */
+
+static void info_reply(void *arg, const redisReply *reply, uint32_t index)
+{
+    (void)index;
+    struct mob_shard *sh = arg;
+    if (reply->type != REDIS_REPLY_STRING)
+        return;
+    const char *at = strstr(reply->str, "used_memory:");
+    if (at != NULL)
+        sh->store.used_memory = strtoull(at + 12, NULL, 10);
+}
+
+static void info_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
+{
+    (void)arg;
+    (void)batch;
+    (void)status;
+}
+
+void store_tick(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    if (st->link == NULL && sh->now_ns >= st->retry_ns) {
+        enum mob_status status = store_connect(sh, false);
+        st->retry_pause_ns *= 2;
+        if (st->retry_pause_ns > RETRY_PAUSE_MAX_NS)
+            st->retry_pause_ns = RETRY_PAUSE_MAX_NS;
+        st->retry_ns = mob_now() + st->retry_pause_ns;
+        if (status == MOB_VERSION || status == MOB_DENIED)
+            sh->failure = status;
+    }
+    if (st->link == NULL || sh->now_ns < sh->second_ns)
+        return;
+    struct mob_redis_batch *info = mob_redis_batch_create();
+    info->arg = sh;
+    info->reply = info_reply;
+    info->done = info_done;
+    mob_redis_command(info, 2);
+    mob_redis_arg(info, "INFO", 4);
+    mob_redis_arg(info, "memory", 6);
+    mob_redis_submit(st->link, info);
+}
+
+void store_fini(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    if (st->link != NULL)
+        link_down(sh);
+    for (struct mob_redis_batch *b = st->kept_reads, *next; b != NULL; b = next) {
+        next = b->next;
+        b->done(b->arg, b, MOB_UNAVAILABLE);
+        mob_redis_batch_destroy(b);
+    }
+    free(st->deletes);
+}
