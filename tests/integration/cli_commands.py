@@ -1,0 +1,211 @@
+"""The commands that talk to a gateway, against a stand-in that answers what the test says: requests, output, exit codes."""
+import http.server
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+MOBULA = pathlib.Path(os.environ["MOBULA_BIN_DIR"]) / "mobula"
+TASK = "task_" + "a" * 26
+OBJECT = "obj_" + "a" * 32
+
+
+class Gateway(http.server.ThreadingHTTPServer):
+    """answers: {(method, path without query): [answer, ...]}; an answer is (status, body, headers); the last one repeats."""
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.answers, self.requests = {}, []
+
+    def on(self, method, path, *answers):
+        self.answers[method, path] = list(answers)
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        path, _, query = self.path.partition("?")
+        self.server.requests.append((self.command, path, query, dict(self.headers), body))
+        answers = self.server.answers.get((self.command, path), [(404, {"code": "not-found", "detail": "no such path"}, {})])
+        status, content, headers = answers.pop(0) if len(answers) > 1 else answers[0]
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    do_GET = do_POST = answer
+
+    def log_message(self, *arguments):
+        pass
+
+
+class Commands(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mobula_cli_"))
+        self.gateway = Gateway()
+        threading.Thread(target=self.gateway.serve_forever, daemon=True).start()
+        (self.dir / "gateway.addr").write_text(f"127.0.0.1:{self.gateway.server_port}\n")
+        (self.dir / "token").write_text("mob_sk_test admin first\n")
+
+    def tearDown(self):
+        self.gateway.shutdown()
+        self.gateway.server_close()
+        shutil.rmtree(self.dir)
+
+    def run_cli(self, *arguments, code=0):
+        result = subprocess.run([MOBULA, *arguments], env={**os.environ, "MOBULA_DIR": str(self.dir)}, capture_output=True,
+                                text=True, timeout=60, stdin=subprocess.DEVNULL)
+        self.assertEqual(code, result.returncode, f"{arguments}: {result.stdout}{result.stderr}")
+        return result
+
+    def last(self):
+        return self.gateway.requests[-1]
+
+    # ---- submit and get
+
+    def test_submit_sends_arguments_by_their_kind(self):
+        self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
+        result = self.run_cli("submit", "m.f", "1", "-2.5", "text", '{"a": [true]}', OBJECT, "--name", "n", "--retries", "0",
+                              "--resources", "CPU=0.5,GPU=1")
+        self.assertEqual(f"task     {TASK}\nreturn   {OBJECT}\n", result.stdout)
+        _, _, _, headers, body = self.last()
+        self.assertEqual("Bearer mob_sk_test", headers["Authorization"])
+        self.assertTrue(headers["Idempotency-Key"].startswith("cli-"))
+        self.assertNotIn("Prefer", headers)
+        self.assertEqual({"function": "m.f", "arguments": [1, -2.5, "text", {"a": [True]}, {"$ref": OBJECT}],
+                          "options": {"name": "n", "max_retries": 0, "resources": {"CPU": 0.5, "GPU": 1.0}}}, json.loads(body))
+        self.assertEqual(f"{TASK}\n", self.run_cli("submit", "m.f", "-o", "name").stdout)
+
+    def test_submit_wait_prints_the_result(self):
+        self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "finished", "result": 3}, {}))
+        self.assertEqual("3\n", self.run_cli("submit", "m.f", "1", "2", "--wait").stdout)
+        self.assertEqual("wait=30", self.last()[3]["Prefer"])
+        self.assertEqual("finished", json.loads(self.run_cli("submit", "m.f", "-w", "-o", "json").stdout)["state"])
+
+    def test_submit_wait_goes_on_when_it_takes_longer(self):
+        self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "pending"}, {}),
+                        (200, {"id": OBJECT, "state": "ready", "value": "done"}, {}))
+        self.assertEqual("done\n", self.run_cli("submit", "m.f", "--wait").stdout)
+        self.assertEqual("wait=30.000", self.last()[2])
+
+    def test_a_failed_task_is_exit_1_with_its_causes(self):
+        error = {"code": "dependency-failed", "detail": "an input failed", "cause": {"code": "task-failed", "message": "no luck",
+                                                                                   "task": TASK}}
+        self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "failed", "error": error}, {}))
+        result = self.run_cli("submit", "m.f", "--wait", code=1)
+        self.assertEqual("", result.stdout)
+        self.assertIn("dependency-failed: an input failed", result.stderr)
+        self.assertIn(f"because task-failed: no luck in {TASK}", result.stderr)
+
+    def test_get_takes_a_task_for_its_first_return(self):
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "ready", "value": {"x": 1}}, {}))
+        self.assertEqual('{"x":1}\n', self.run_cli("get", TASK).stdout)
+        self.assertEqual("ready", json.loads(self.run_cli("get", OBJECT, "-o", "json").stdout)["state"])
+
+    def test_get_of_bytes_writes_them_as_they_are(self):
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "ready", "type": "bytes"}, {}))
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}/data", (200, b"raw" * 100000, {}))
+        self.assertEqual("raw" * 100000, self.run_cli("get", OBJECT).stdout)
+
+    def test_get_ends_with_its_deadline(self):
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "pending"}, {}))
+        result = self.run_cli("get", OBJECT, "--timeout", "0.05", code=7)
+        self.assertIn(f"mobula get {OBJECT}", result.stderr)
+
+    def test_ids_that_are_none_are_usage(self):
+        self.run_cli("get", "nonsense", code=2)
+        self.run_cli("submit", "m.f", "--resources", "CPU", code=2)
+        self.run_cli("list", "things", code=2)
+
+    # ---- lists
+
+    def test_list_follows_pages_and_encodes_the_filter(self):
+        self.gateway.on("GET", "/api/v1/tasks",
+                        (200, {"items": [{"id": "task_1", "state": "FAILED", "zeta": 1}], "next_cursor": "a/b", "truncated": False}, {}),
+                        (200, {"items": [{"id": "task_22", "state": "OK"}], "next_cursor": None, "truncated": False}, {}))
+        result = self.run_cli("list", "tasks", "--filter", "state:FAILED AND name:x*")
+        self.assertEqual("ID       STATE   ZETA\ntask_1   FAILED  1\ntask_22  OK      -\n", result.stdout)
+        self.assertIn("filter=state%3AFAILED%20AND%20name%3Ax%2A", self.gateway.requests[0][2])
+        self.assertIn("cursor=a%2Fb", self.last()[2])
+
+    def test_list_formats(self):
+        page = {"items": [{"id": "a", "n": 1}, {"id": "b", "n": 2}], "next_cursor": "c", "truncated": False}
+        self.gateway.on("GET", "/api/v1/actors", (200, page, {}))
+        self.assertEqual("a\nb\n", self.run_cli("list", "actors", "-n", "2", "-o", "name").stdout)
+        lines = self.run_cli("list", "actor", "-n", "2", "-o", "jsonl").stdout.splitlines()
+        self.assertEqual([1, 2], [json.loads(line)["n"] for line in lines])
+        result = self.run_cli("list", "actors", "-n", "2", "-o", "json")
+        self.assertEqual(2, len(json.loads(result.stdout)))
+        self.assertIn("there are more", result.stderr)
+
+    # ---- logs, why, lineage, timeline
+
+    def test_logs_read_on_until_the_end(self):
+        path = f"/api/v1/tasks/{TASK}/logs"
+        self.gateway.on("GET", path, (200, b"one\n", {"Mobula-Log-Next": "4", "Mobula-Log-Ended": "false"}),
+                        (200, b"two\n", {"Mobula-Log-Next": "8", "Mobula-Log-Ended": "true"}),
+                        (200, b"", {"Mobula-Log-Next": "8", "Mobula-Log-Ended": "true"}))
+        self.assertEqual("one\ntwo\n", self.run_cli("logs", TASK, "-f").stdout)
+        self.assertEqual(["offset=0&wait=20", "offset=4&wait=20", "offset=8&wait=20"], [r[2] for r in self.gateway.requests])
+
+    def test_why_and_lineage_are_readable(self):
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (200, {"state": "waiting", "inputs": [{"id": OBJECT}]}, {}))
+        self.assertIn("waiting", self.run_cli("why", TASK).stdout)
+        tree = {"id": "root", "function": "f", "inputs": [{"id": "left", "inputs": [{"id": "leaf"}]}, {"id": "right"}]}
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}/lineage", (200, tree, {}))
+        self.assertEqual("root  f\n├─ left\n│  └─ leaf\n└─ right\n", self.run_cli("lineage", OBJECT).stdout)
+
+    def test_timeline_goes_to_a_file(self):
+        self.gateway.on("GET", "/api/v1/timeline", (200, {"traceEvents": []}, {}))
+        self.run_cli("timeline", "-o", str(self.dir / "trace.json"))
+        self.assertEqual({"traceEvents": []}, json.loads((self.dir / "trace.json").read_text()))
+
+    # ---- what can go wrong
+
+    def test_exit_codes_of_refusals(self):
+        for status, code, problem in [(401, 4, "unauthenticated"), (403, 4, "denied"), (404, 3, "not-found"), (409, 5, "conflict"),
+                                      (410, 3, "object-lost"), (422, 2, "type-mismatch"), (408, 7, "timeout"), (500, 1, "internal"),
+                                      (409, 1, "task-failed")]:
+            self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (status, {"code": problem, "detail": "words"}, {}))
+            self.assertIn(f"{problem}: words", self.run_cli("why", TASK, code=code).stderr)
+
+    def test_a_problem_names_the_field(self):
+        problem = {"code": "type-mismatch", "detail": "wrong", "errors": [{"pointer": "/arguments/0", "message": "must be i64"}]}
+        self.gateway.on("POST", "/api/v1/tasks", (422, problem, {}))
+        self.assertIn("/arguments/0 must be i64", self.run_cli("submit", "m.f", "x", code=2).stderr)
+
+    def test_nobody_there_is_exit_6(self):
+        self.gateway.shutdown()
+        self.gateway.server_close()
+        self.assertIn("no answer", self.run_cli("why", TASK, code=6).stderr)
+        (self.dir / "gateway.addr").unlink()
+        self.assertIn("mobula up", self.run_cli("why", TASK, code=6).stderr)
+
+    def test_output_that_cannot_be_written_is_a_failure(self):
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "ready", "value": 1}, {}))
+        with open("/dev/full", "w", encoding="ascii") as full:
+            result = subprocess.run([MOBULA, "get", OBJECT], env={**os.environ, "MOBULA_DIR": str(self.dir)}, stdout=full,
+                                    stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual(1, result.returncode)
+
+    @unittest.skipIf(os.environ.get("MOBULA_SANITIZE"), "sanitizers start slowly")
+    def test_it_starts_in_under_20_ms(self):
+        times = []
+        for _ in range(10):
+            began = time.monotonic()
+            subprocess.run([MOBULA, "version"], stdout=subprocess.DEVNULL, check=True)
+            times.append(time.monotonic() - began)
+        self.assertLess(min(times), 0.02)  # the machine may be busy with other things
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
