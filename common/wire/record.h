@@ -92,6 +92,7 @@ struct mob_out_put {
     uint32_t zero2;
 };
 #define MOB_PUT_HASH_LATER 1u /* over 1 MiB: the node computes the hash, as an entry of its own */
+#define MOB_PUT_PROMISE 2u /* no value yet: a put with this id follows from the same client */
 _Static_assert(sizeof(struct mob_out_put) == 56, "put record layout");
 
 struct mob_out_yield {

@@ -103,6 +103,13 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
         bad_record(node, client, "put");
         return;
     }
+    if (put.flags & MOB_PUT_PROMISE) {
+        if (!node_promise_make(node, client, put.id))
+            bad_record(node, client, "promise");
+        return;
+    }
+    if (node->promise_count > 0)
+        node_promise_kept(node, put.id);
     struct node_job *job = client->job;
     bool remakeable = put.inline_bytes > 0 || put.size == 0;
     if (client->kind == MOB_CLIENT_WORKER) {

@@ -158,6 +158,7 @@ struct node_client {
     struct node_worker *worker;
 };
 
+struct node_promise;
 struct function_table;
 struct watch_table;
 struct actor_table;
@@ -191,6 +192,8 @@ struct node {
     struct function_table *functions;
     struct watch_table *watches;
     struct alias_table *aliases;
+    struct node_promise *promises;
+    uint32_t promise_count;
     struct actor_table *actors;
     struct resolver *resolver;
     uint32_t *flush_slots; /* inbound rings with unpublished records */
@@ -280,6 +283,12 @@ struct alias_table *alias_table_create(void);
 void alias_table_destroy(struct alias_table *table);
 /* `object` became ready: so do those that stand for it. */
 void node_alias_ready(struct node *node, const struct ready_object *object);
+
+/* promises.c: puts whose values come later */
+bool node_promise_make(struct node *node, const struct node_client *client, struct mob_object_id id);
+bool node_promised(const struct node *node, struct mob_object_id id);
+void node_promise_kept(struct node *node, struct mob_object_id id);
+void node_promises_broken(struct node *node, const struct node_client *client);
 
 /* complete.c */
 /* An attempt ended with its worker; the scheduler runs the task again. */

@@ -258,6 +258,7 @@ void node_client_end(struct node *node, struct node_client *client, const char *
         close(client->fd);
     }
     node_unwatch_client(node, client);
+    node_promises_broken(node, client);
     mob_store_client_close(node->store, client->slot);
     if (client->template)
         node_template_drop(node, client->template);

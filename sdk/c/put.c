@@ -191,3 +191,37 @@ void mob_put_abort(struct mob_put_buffer *buffer)
     mob_store_object_abort(buffer->client->store, buffer->ref);
     free(buffer);
 }
+
+enum mob_status mob_promise(struct mob_client *client, struct mob_future **future_out)
+{
+    struct mob_object_id id = mob_next_put(client);
+    struct mob_out_put head = {.id = id, .flags = MOB_PUT_PROMISE};
+    struct mob_future *future = mob_future_new_general(client, id, false);
+    if (future == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    enum mob_status status = publish_put(client, &head, NULL);
+    if (status != MOB_OK) {
+        mob_release(future);
+        return status;
+    }
+    *future_out = future;
+    return MOB_OK;
+}
+
+enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value)
+{
+    struct mob_client *client = mob_future_client(future);
+    struct mob_encoded encoded;
+    enum mob_status status = mob_encode(&value, &encoded);
+    if (status != MOB_OK || encoded.is_ref)
+        return mob_client_fail(client, MOB_INVALID, "the value cannot be stored");
+    if (future->state == MOB_FUTURE_READY)
+        return mob_client_fail(client, MOB_FINISHED, "this future has its value already");
+    status = mob_put_encoded(client, mob_future_object(future), &encoded);
+    if (status == MOB_OK) {
+        future->state = MOB_FUTURE_READY;
+        future->type = (uint8_t)encoded.type;
+        future->where = MOB_WHERE_STORE;
+    }
+    return status;
+}

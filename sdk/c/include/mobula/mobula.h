@@ -211,6 +211,10 @@ MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(struct mob_client *clien
  * node; mob_flush waits for it. */
 MOB_API MOB_MUST_USE enum mob_status mob_put(struct mob_client *client, struct mob_arg value,
                                              struct mob_future **future_out);
+/* A future now, its value later: tasks may wait for it before it is there. Only this client can fulfil it, once; when the
+ * session ends without, whoever waits gets MOB_OBJECT_LOST. */
+MOB_API MOB_MUST_USE enum mob_status mob_promise(struct mob_client *client, struct mob_future **future_out);
+MOB_API MOB_MUST_USE enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value);
 /* The same without a copy: write into *data_out, then mob_put_finish (or mob_put_abort). */
 struct mob_put_buffer;
 MOB_API MOB_MUST_USE enum mob_status mob_put_begin(struct mob_client *client, size_t size, void **data_out,
