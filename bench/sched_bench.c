@@ -113,7 +113,7 @@ static double ready_tasks(uint32_t n, uint32_t window)
 {
     struct bench b;
     bench_init(&b);
-    int64_t start = mob_now();
+    int64_t start = mob_thread_cpu_now();
     uint32_t next = 0;
     while (b.finished < n) {
         for (; next < n && next - b.finished < window; next++)
@@ -121,7 +121,7 @@ static double ready_tasks(uint32_t n, uint32_t window)
         decide(&b);
         run_batches(&b);
     }
-    double ns = (double)(mob_now() - start) / n;
+    double ns = (double)(mob_thread_cpu_now() - start) / n;
     mob_sched_destroy(b.s);
     return ns;
 }
@@ -130,7 +130,7 @@ static double chain(uint32_t n, uint32_t window)
 {
     struct bench b;
     bench_init(&b);
-    int64_t start = mob_now();
+    int64_t start = mob_thread_cpu_now();
     uint32_t next = 0;
     while (b.finished < n) {
         for (; next < n && next - b.finished < window; next++) {
@@ -141,7 +141,7 @@ static double chain(uint32_t n, uint32_t window)
         decide(&b);
         run_batches(&b);
     }
-    double ns = (double)(mob_now() - start) / n;
+    double ns = (double)(mob_thread_cpu_now() - start) / n;
     mob_sched_destroy(b.s);
     return ns;
 }
@@ -153,16 +153,16 @@ static double wait_one(uint32_t n, double *bytes_out, double *release_out)
     struct mob_object_id object = {{b.stream, UINT32_MAX}, MOB_SLOT_PUT};
     struct mob_sched_stats before, after;
     mob_sched_stats(b.s, &before);
-    int64_t start = mob_now();
+    int64_t start = mob_thread_cpu_now();
     for (uint32_t i = 0; i < n; i++)
         submit(&b, i, &object, 1);
     mob_sched_stats(b.s, &after);
     *bytes_out = (double)(after.bytes - before.bytes) / n;
-    int64_t release = mob_now();
+    int64_t release = mob_thread_cpu_now();
     (void)mob_sched_object_ready(b.s, object);
-    *release_out = (double)(mob_now() - release) / n;
+    *release_out = (double)(mob_thread_cpu_now() - release) / n;
     drain(&b, n);
-    double ns = (double)(mob_now() - start) / n;
+    double ns = (double)(mob_thread_cpu_now() - start) / n;
     mob_sched_destroy(b.s);
     return ns;
 }
@@ -174,14 +174,14 @@ static double fan_in(uint32_t n)
     struct mob_object_id *inputs = malloc(n * sizeof *inputs);
     if (!inputs)
         must(MOB_NO_MEMORY);
-    int64_t start = mob_now();
+    int64_t start = mob_thread_cpu_now();
     for (uint32_t i = 0; i < n; i++) {
         submit(&b, i, NULL, 0);
         inputs[i] = (struct mob_object_id){{b.stream, i}, 0};
     }
     submit(&b, n, inputs, n);
     drain(&b, n + 1);
-    double ns = (double)(mob_now() - start) / (n + 1);
+    double ns = (double)(mob_thread_cpu_now() - start) / (n + 1);
     free(inputs);
     mob_sched_destroy(b.s);
     return ns;

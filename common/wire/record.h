@@ -41,7 +41,8 @@ enum mob_out_record {
     MOB_OUT_REQUEST = 12, /* struct mob_out_request | payload -> reply */
     MOB_OUT_CANCEL = 13, /* struct mob_out_cancel */
     MOB_OUT_SUSPENDED =
-        14 /* reserved for a worker that runs an awaited task on its own stack: task id | awaited id */
+        14, /* reserved for a worker that runs an awaited task on its own stack: task id | awaited id */
+    MOB_OUT_CHECKPOINT = 15 /* struct mob_out_checkpoint | one return: the actor's state between two calls */
 };
 
 enum mob_in_record {

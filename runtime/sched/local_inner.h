@@ -183,7 +183,7 @@ struct mob_sched {
     /* workers */
     struct sched_worker *workers;
     struct sched_runtime runtimes[MOB_SCHED_RUNTIMES_MAX];
-    uint16_t untold, following;
+    uint16_t untold, untold_tail, following;
     uint32_t worker_count, blocked_count, actor_worker_count, leaving_count;
     uint32_t spawn_want[MOB_SCHED_RUNTIMES_MAX];
     uint64_t reserved; /* kinds kept for lanes that starve */
@@ -218,7 +218,7 @@ void sched_pool_give(struct sched_pool *p, uint32_t number);
 static inline uint32_t map_home(const struct sched_map *m, struct mob_task_id id, uint32_t slot)
 {
     uint64_t x =
-        (mob_stream_mix(id.stream) + (id.index >> 3) + ((uint64_t)slot << 40)) * 0xbf58476d1ce4e5b9ull;
+        (mob_stream_mix(id.stream) + (id.index >> 3) + ((uint64_t)slot << 40)) * 0x9e3779b97f4a7c15ull;
     uint64_t home = ((x >> 32) * m->capacity >> 32) + (id.index & 7);
     return (uint32_t)(home < m->capacity ? home : home - m->capacity);
 }

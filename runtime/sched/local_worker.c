@@ -121,8 +121,12 @@ void sched_untold_mark(struct mob_sched *s, uint16_t worker)
     if (w->untold || w->no_room)
         return;
     w->untold = true;
-    w->untold_next = s->untold;
-    s->untold = worker;
+    w->untold_next = SCHED_NIL16;
+    if (s->untold != SCHED_NIL16)
+        worker_at(s, s->untold_tail)->untold_next = worker;
+    else
+        s->untold = worker;
+    s->untold_tail = worker;
 }
 
 /* ---- batches ---- */

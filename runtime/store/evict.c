@@ -11,7 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-enum { BATCH = 256, SWEEP_STEP = 1024, CANDIDATES = 2048 };
+enum { BATCH = 256, SWEEP_STEP = 1024, SWEEP_STRIDE = 64, SWEEP_AGE = 2, CANDIDATES = 2048 };
 
 struct batch {
     uint32_t index[BATCH];
@@ -163,30 +163,33 @@ static void sweep_tags(
     }
 }
 
+/* A sweep is one whole turn of the hand. Turning it a bit at a time instead would leave the part that it reaches last
+ * twice as full as the mean, and a full window somewhere long before the table is. */
+static void start_turn(struct mob_store *store, uint32_t min_age)
+{
+    store->sweep_left = store->view.entries;
+    store->sweep_age = min_age;
+}
+
 bool mob_sweep_step(struct mob_store *store, uint32_t tags)
 {
     const struct mob_view *view = &store->view;
-    if (store->committed > view->entries / 8 * 3)
-        store->sweeping = true;
-    if (!store->sweeping)
-        return false;
+    if (store->sweep_left == 0) {
+        if (store->committed <= view->entries / 8 * 3)
+            return false;
+        start_turn(store, SWEEP_AGE);
+    }
     struct batch batch = {.count = 0};
-    for (uint32_t done = 0; done < tags; done += 64) {
-        sweep_tags(store, store->hand, 64, store->sweep_age, &batch);
-        store->hand = (store->hand + 64) & (view->entries - 1);
-        if (store->hand == 0) {
-            /* A whole turn was not enough: take younger ones, down to those just used. */
-            store->sweep_age = store->sweep_age > 0 ? store->sweep_age - 1 : 0;
-            store->sweep_turns++;
-        }
+    for (uint32_t done = 0; done < tags && store->sweep_left > 0; done += SWEEP_STRIDE) {
+        sweep_tags(store, store->hand, SWEEP_STRIDE, store->sweep_age, &batch);
+        store->hand = (store->hand + SWEEP_STRIDE) & (view->entries - 1);
+        store->sweep_left -= SWEEP_STRIDE;
     }
     evict_batch(store, &batch);
-    if (store->committed < view->entries / 4 || store->sweep_turns > 4) {
-        store->sweeping = false;
-        store->sweep_age = 2;
-        store->sweep_turns = 0;
-    }
-    return store->sweeping;
+    /* Not enough: take younger ones, down to those just used. What is kept or pinned then stays until it is not. */
+    if (store->sweep_left == 0 && store->sweep_age > 0 && store->committed > view->entries / 16 * 5)
+        start_turn(store, store->sweep_age - 1);
+    return store->sweep_left > 0;
 }
 
 bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
@@ -307,10 +310,13 @@ static enum mob_status make_units(
 static enum mob_status make_table_room(struct mob_store *store)
 {
     uint64_t before = store->evictions;
-    store->sweeping = true;
-    store->sweep_age = 2;
-    for (int i = 0; i < 3 && store->sweeping; i++)
-        mob_sweep_step(store, store->view.entries);
+    for (uint32_t age = SWEEP_AGE; store->evictions == before; age--) {
+        start_turn(store, age);
+        while (store->sweep_left > 0 && mob_sweep_step(store, SWEEP_STEP)) {
+        }
+        if (age == 0)
+            break;
+    }
     return store->evictions > before ? MOB_OK : MOB_STORE_FULL;
 }
 

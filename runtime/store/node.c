@@ -78,7 +78,6 @@ static enum mob_status map_segment(struct mob_store *store, uint64_t bytes, uint
         .units = store->view.units,
     };
     MOB_SEG_COPY(store->view.seg_header, &header, sizeof header);
-    store->sweep_age = 2;
     mob_epoch_advance(store);
     return MOB_OK;
 }

@@ -173,8 +173,8 @@ struct mob_store {
     uint64_t commits_in_epoch;
     uint32_t epoch;
     uint32_t hand; /* of the sweep */
-    uint32_t sweep_age, sweep_turns;
-    bool sweeping;
+    uint32_t sweep_left; /* tags left of the turn it is on */
+    uint32_t sweep_age;
     uint64_t evictions, restores;
     uint64_t needed_bytes; /* of the last failed request for room */
     struct mob_spill *spill;

@@ -1,0 +1,114 @@
+/* The node's side of workers' logs: reading and bounding them. */
+#include "common/base/log.h"
+#include "runtime/worker/pool_internal.h"
+#include "runtime/worker/worker_log.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char *const suffixes[] = {"log", "log.1", "idx", "idx.1"};
+
+void mob_pool_log_ended(struct mob_pool *pool, uint32_t worker)
+{
+    uint32_t *place = &pool->ended[pool->ended_next];
+    if (pool->ended_count == MOB_POOL_OLD_LOGS) {
+        for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
+            char name[MOB_LOG_NAME_MAX];
+            mob_worker_log_name(pool->config.log_dir, *place, suffixes[i], name);
+            unlink(name);
+        }
+    } else {
+        pool->ended_count++;
+    }
+    *place = worker;
+    pool->ended_next = (pool->ended_next + 1) % MOB_POOL_OLD_LOGS;
+}
+
+static int open_log(struct mob_pool *pool, uint32_t worker, const char *suffix)
+{
+    char name[MOB_LOG_NAME_MAX];
+    mob_worker_log_name(pool->config.log_dir, worker, suffix, name);
+    return open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+}
+
+size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines, char *out, size_t size)
+{
+    if (size == 0)
+        return 0;
+    out[0] = 0;
+    int fd = open_log(pool, worker, "log");
+    struct stat st;
+    if (fd < 0)
+        return 0;
+    if (fstat(fd, &st) != 0) {
+        close(fd);
+        return 0;
+    }
+    off_t from = (uint64_t)st.st_size > size - 1 ? st.st_size - (off_t)(size - 1) : 0;
+    ssize_t n = pread(fd, out, size - 1, from);
+    close(fd);
+    if (n <= 0)
+        return 0;
+    size_t begin = (size_t)n;
+    unsigned seen = 0;
+    while (begin > 0 && (out[begin - 1] != '\n' || begin == (size_t)n || ++seen < lines))
+        begin--;
+    memmove(out, out + begin, (size_t)n - begin);
+    out[(size_t)n - begin] = 0;
+    return (size_t)n - begin;
+}
+
+/* One pair of files; adds to what was found before. */
+static void read_pair(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, const char *index_suffix,
+    const char *log_suffix, uint64_t offset, uint8_t *out, size_t size, size_t *got, uint64_t *total)
+{
+    int index_fd = open_log(pool, worker, index_suffix), log_fd = open_log(pool, worker, log_suffix);
+    struct mob_log_index entries[256];
+    ssize_t n;
+    while (index_fd >= 0 && log_fd >= 0 && (n = read(index_fd, entries, sizeof entries)) > 0) {
+        for (size_t i = 0; i < (size_t)n / sizeof entries[0]; i++) {
+            if (!mob_task_id_eq(entries[i].task, task))
+                continue;
+            uint64_t skip = offset > *total ? offset - *total : 0;
+            *total += entries[i].bytes;
+            if (skip >= entries[i].bytes || *got == size)
+                continue;
+            uint64_t want = entries[i].bytes - skip;
+            if (want > size - *got)
+                want = size - *got;
+            ssize_t copied = pread(log_fd, out + *got, want, (off_t)(entries[i].offset + skip));
+            *got += copied > 0 ? (size_t)copied : 0;
+        }
+    }
+    if (index_fd >= 0)
+        close(index_fd);
+    if (log_fd >= 0)
+        close(log_fd);
+}
+
+size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint64_t offset,
+    void *out, size_t size, uint64_t *total_out)
+{
+    size_t got = 0;
+    uint64_t total = 0;
+    read_pair(pool, worker, task, "idx.1", "log.1", offset, out, size, &got, &total);
+    read_pair(pool, worker, task, "idx", "log", offset, out, size, &got, &total);
+    *total_out = total;
+    return got;
+}
+
+void mob_pool_check_logs(struct mob_pool *pool)
+{
+    for (uint32_t i = 0; i < pool->count; i++) {
+        char name[MOB_LOG_NAME_MAX];
+        struct stat st;
+        mob_worker_log_name(pool->config.log_dir, pool->workers[i].number, "log", name);
+        if (stat(name, &st) == 0 && (uint64_t)st.st_size > 4 * pool->config.log_bytes_max &&
+            truncate(name, 0) == 0)
+            MOB_LOG_WARN("pool", "log_cut", "worker=%u bytes=%lld", pool->workers[i].number,
+                (long long)st.st_size);
+    }
+}
