@@ -10,13 +10,15 @@
 
 enum { NAME_BYTES_MAX = 120, ENTRIES_MAX = 4096 };
 
-static int refuse(const char *what, const char *which) {
+static int refuse(const char *what, const char *which)
+{
     printf("%s%s%s\n", what, which ? ": " : "", which ? which : "");
     return 1;
 }
 
 /* Names end up in URLs, keys and lines of text. */
-static bool name_ok(const char *name) {
+static bool name_ok(const char *name)
+{
     size_t n = strlen(name);
     if (n == 0 || n > NAME_BYTES_MAX)
         return false;
@@ -26,7 +28,8 @@ static bool name_ok(const char *name) {
     return true;
 }
 
-static int check_signature(const char *name, const char *text) {
+static int check_signature(const char *name, const char *text)
+{
     static struct mob_signature parsed; /* 5 KiB: not for the stack */
     struct mob_signature_error why = {.message = "missing"};
     if (text && mob_signature_parse(text, strlen(text), &parsed, &why) == MOB_OK)
@@ -35,7 +38,8 @@ static int check_signature(const char *name, const char *text) {
     return 1;
 }
 
-static int check_entry(const char *name, mob_function_main main, const char *signature) {
+static int check_entry(const char *name, mob_function_main main, const char *signature)
+{
     if (!name_ok(name))
         return refuse("a name may have letters, digits, _ and - only", name);
     if (!main)
@@ -43,7 +47,8 @@ static int check_entry(const char *name, mob_function_main main, const char *sig
     return check_signature(name, signature);
 }
 
-static int check_all(const struct mob_module *module) {
+static int check_all(const struct mob_module *module)
+{
     int count = 0;
     if (!module->name || !name_ok(module->name))
         return refuse("the module's name may have letters, digits, _ and - only", module->name);
@@ -59,7 +64,8 @@ static int check_all(const struct mob_module *module) {
     return count > 0 ? 0 : refuse("the module has no functions", NULL);
 }
 
-static void print_all(const struct mob_module *module) {
+static void print_all(const struct mob_module *module)
+{
     printf("module %s\n", module->name);
     for (const struct mob_function_entry *f = module->functions; f->name; f++) {
         printf("%s %s\t%s\n", f->methods ? "class" : "function", f->name, f->signature);
@@ -68,7 +74,8 @@ static void print_all(const struct mob_module *module) {
     }
 }
 
-int mob_worker_describe(const char *path) {
+int mob_worker_describe(const char *path)
+{
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle)
         return refuse("it cannot be loaded", dlerror());
@@ -76,7 +83,8 @@ int mob_worker_describe(const char *path) {
     if (!module)
         return refuse("it has no MOB_MODULE", NULL);
     if (module->abi != MOB_ABI || module->struct_size != sizeof *module) {
-        printf("built for module ABI %u, this is ABI %d: build it again with this mobula.h\n", module->abi, MOB_ABI);
+        printf("built for module ABI %u, this is ABI %d: build it again with this mobula.h\n", module->abi,
+            MOB_ABI);
         return 1;
     }
     if (strcmp(module->machine, MOB_MACHINE) != 0) {

@@ -16,9 +16,10 @@
 
 /* ---- the zygote ---- */
 
-/* A worker's environment is the same wherever the node was started from; what sanitizers and failpoints need passes. */
-static char *const fixed_environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8",
-    "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", NULL};
+/* A worker's environment is the same wherever the node was started from; what sanitizers and failpoints need
+ * passes. */
+static char *const fixed_environment[] = {
+    "PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", NULL};
 static const char *const passed_environment[] = {"MOBULA_FAILPOINTS", "MOBULA_LOG", "ASAN_OPTIONS",
     "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "TZ", "OPENBLAS_CORETYPE", "LD_LIBRARY_PATH"};
 #define PASSED (sizeof passed_environment / sizeof passed_environment[0])
@@ -45,7 +46,8 @@ static enum mob_status spawn_zygote(struct mob_pool *pool, int their_end)
     char parent[16], log_bytes[24], address_space[24], oom[16];
     snprintf(parent, sizeof parent, "%d", (int)getpid());
     snprintf(log_bytes, sizeof log_bytes, "%llu", (unsigned long long)pool->config.log_bytes_max);
-    snprintf(address_space, sizeof address_space, "%llu", (unsigned long long)pool->config.address_space_bytes);
+    snprintf(
+        address_space, sizeof address_space, "%llu", (unsigned long long)pool->config.address_space_bytes);
     snprintf(oom, sizeof oom, "%d", pool->config.oom_score_adj);
     char *const argv[] = {pool->worker_path, "--zygote", parent, pool->config.state_dir, pool->config.log_dir,
         log_bytes, address_space, oom, NULL};
@@ -112,7 +114,7 @@ static void end_zygote(struct mob_pool *pool)
 
 /* ---- life ---- */
 
-static bool beside_own_file(char *out, size_t size)
+bool mob_beside_own_file(char *out, size_t size)
 {
     ssize_t n = readlink("/proc/self/exe", out, size - 1);
     if (n <= 0)
@@ -130,15 +132,15 @@ static enum mob_status configure(struct mob_pool *pool, const struct mob_pool_op
     struct mob_worker_config *config = &pool->config;
     int n = snprintf(config->state_dir, sizeof config->state_dir, "%s", options->state_dir);
     int m = options->log_dir == NULL
-                ? snprintf(config->log_dir, sizeof config->log_dir, "%s/logs", options->state_dir)
-                : snprintf(config->log_dir, sizeof config->log_dir, "%s", options->log_dir);
+        ? snprintf(config->log_dir, sizeof config->log_dir, "%s/logs", options->state_dir)
+        : snprintf(config->log_dir, sizeof config->log_dir, "%s", options->log_dir);
     if (n < 0 || (size_t)n >= sizeof config->state_dir || m < 0 || (size_t)m >= sizeof config->log_dir)
         return MOB_TOO_LARGE;
     if (options->worker_path == NULL) {
-        if (!beside_own_file(pool->worker_path, sizeof pool->worker_path))
+        if (!mob_beside_own_file(pool->worker_path, sizeof pool->worker_path))
             return MOB_NOT_FOUND;
     } else if ((size_t)snprintf(pool->worker_path, sizeof pool->worker_path, "%s", options->worker_path) >=
-               sizeof pool->worker_path) {
+        sizeof pool->worker_path) {
         return MOB_TOO_LARGE;
     }
     if (mkdir(config->log_dir, 0700) != 0 && errno != EEXIST)
@@ -215,8 +217,8 @@ static struct mob_pool_worker *add(struct mob_pool *pool, uint32_t worker)
     return &pool->workers[pool->count++];
 }
 
-enum mob_status mob_pool_start(struct mob_pool *pool, uint32_t worker,
-    const struct mob_session_welcome *welcome, int memfd, int eventfd)
+enum mob_status mob_pool_start(
+    struct mob_pool *pool, uint32_t worker, const struct mob_session_welcome *welcome, int memfd, int eventfd)
 {
     if (pool->zygote == 0) {
         enum mob_status status = start_zygote(pool);

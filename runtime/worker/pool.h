@@ -1,12 +1,13 @@
 /* The node's pool of worker processes.
  *
- * A zygote (`mobula-worker --zygote`) is spawned once and forks the workers, so that a start costs a fork of a small
- * process. Workers die with the zygote, the zygote with the node's thread that made the pool. Nothing here blocks but
- * create and destroy: poll mob_pool_fd for reading, then call mob_pool_step until it gives false. A zygote that died is
- * replaced at the next step, after MOB_POOL_EXITED was given for each of its workers.
+ * A zygote (`mobula-worker --zygote`) is spawned once and forks the workers, so that a start costs a fork of
+ * a small process. Workers die with the zygote, the zygote with the node's thread that made the pool. Nothing
+ * here blocks but create and destroy: poll mob_pool_fd for reading, then call mob_pool_step until it gives
+ * false. A zygote that died is replaced at the next step, after MOB_POOL_EXITED was given for each of its
+ * workers.
  *
- * One thread. Limits: MOB_POOL_WORKERS_MAX workers; a worker's log is two files of `log_bytes_max` at most, and those of
- * the last MOB_POOL_OLD_LOGS workers that ended are kept.
+ * One thread. Limits: MOB_POOL_WORKERS_MAX workers; a worker's log is two files of `log_bytes_max` at most,
+ * and those of the last MOB_POOL_OLD_LOGS workers that ended are kept.
  *
  *   mob_pool_start(pool, 7, &welcome, memfd, eventfd);
  *   while (mob_pool_step(pool, &event)) ...
@@ -23,12 +24,12 @@
 
 struct mob_pool_options {
     size_t struct_size;
-    const char *worker_path;      /* of the executable; NULL = mobula-worker beside this one's file */
-    const char *state_dir;        /* modules/ in it holds the module files */
-    const char *log_dir;          /* NULL = state_dir/logs; made if missing */
-    uint64_t log_bytes_max;       /* of one file; 0 = 1 MiB */
+    const char *worker_path; /* of the executable; NULL = mobula-worker beside this one's file */
+    const char *state_dir; /* modules/ in it holds the module files */
+    const char *log_dir; /* NULL = state_dir/logs; made if missing */
+    uint64_t log_bytes_max; /* of one file; 0 = 1 MiB */
     uint64_t address_space_bytes; /* of a worker beside the segment (RLIMIT_AS); 0 = no limit */
-    int oom_score_adj;            /* 0 = 500: the kernel picks a worker before anything else */
+    int oom_score_adj; /* 0 = 500: the kernel picks a worker before anything else */
 };
 
 struct mob_pool;
@@ -42,14 +43,15 @@ struct mob_pool_event {
 };
 
 /* Spawns the zygote. MOB_NOT_FOUND: no worker executable. MOB_IO. */
-MOB_MUST_USE enum mob_status mob_pool_create(const struct mob_pool_options *options, struct mob_pool **pool_out);
+MOB_MUST_USE enum mob_status mob_pool_create(
+    const struct mob_pool_options *options, struct mob_pool **pool_out);
 /* Ends every worker (SIGKILL) and the zygote. NULL is fine. */
 void mob_pool_destroy(struct mob_pool *pool);
 int mob_pool_fd(const struct mob_pool *pool);
 /* Fork a worker with this number (never used before in this pool) and hand it the welcome and copies of both
  * descriptors. STARTED or EXITED follows. MOB_AGAIN: the zygote is busy, try again after a step. */
 MOB_MUST_USE enum mob_status mob_pool_start(struct mob_pool *pool, uint32_t worker,
-                                            const struct mob_session_welcome *welcome, int memfd, int eventfd);
+    const struct mob_session_welcome *welcome, int memfd, int eventfd);
 bool mob_pool_step(struct mob_pool *pool, struct mob_pool_event *event_out);
 /* Signal a worker's whole process group. MOB_NOT_FOUND: not running. */
 enum mob_status mob_pool_kill(struct mob_pool *pool, uint32_t worker, int signal);
@@ -58,10 +60,10 @@ uint32_t mob_pool_running(const struct mob_pool *pool);
 /* Logs (stdout and stderr of a worker). */
 /* The last `lines` lines, at most `size` - 1 bytes and a NUL; returns the length. */
 size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines, char *out, size_t size);
-/* What one task wrote, from `offset` of it on; returns the bytes copied. *total_out: bytes there are. A worker notes
- * what a task wrote when the task has ended. */
-size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint64_t offset, void *out,
-                         size_t size, uint64_t *total_out);
+/* What one task wrote, from `offset` of it on; returns the bytes copied. *total_out: bytes there are. A
+ * worker notes what a task wrote when the task has ended. */
+size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint64_t offset,
+    void *out, size_t size, uint64_t *total_out);
 /* Cut files that user code filled behind the library's back. Once a second is enough. */
 void mob_pool_check_logs(struct mob_pool *pool);
 

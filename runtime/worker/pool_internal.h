@@ -20,6 +20,8 @@ struct mob_pool {
     uint32_t ended_next, ended_count;
 };
 
+/* Path of mobula-worker in the folder of this process' executable. */
+bool mob_beside_own_file(char *out, size_t size);
 /* A worker ended: its log stays, the log of the one that ended longest ago goes. */
 void mob_pool_log_ended(struct mob_pool *pool, uint32_t worker);
 

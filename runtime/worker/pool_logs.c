@@ -62,8 +62,9 @@ size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines,
 }
 
 /* One pair of files; adds to what was found before. */
-static void read_pair(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, const char *index_suffix,
-    const char *log_suffix, uint64_t offset, uint8_t *out, size_t size, size_t *got, uint64_t *total)
+static void read_pair(struct mob_pool *pool, uint32_t worker, struct mob_task_id task,
+    const char *index_suffix, const char *log_suffix, uint64_t offset, uint8_t *out, size_t size, size_t *got,
+    uint64_t *total)
 {
     int index_fd = open_log(pool, worker, index_suffix), log_fd = open_log(pool, worker, log_suffix);
     struct mob_log_index entries[256];
@@ -108,7 +109,7 @@ void mob_pool_check_logs(struct mob_pool *pool)
         mob_worker_log_name(pool->config.log_dir, pool->workers[i].number, "log", name);
         if (stat(name, &st) == 0 && (uint64_t)st.st_size > 4 * pool->config.log_bytes_max &&
             truncate(name, 0) == 0)
-            MOB_LOG_WARN("pool", "log_cut", "worker=%u bytes=%lld", pool->workers[i].number,
-                (long long)st.st_size);
+            MOB_LOG_WARN(
+                "pool", "log_cut", "worker=%u bytes=%lld", pool->workers[i].number, (long long)st.st_size);
     }
 }

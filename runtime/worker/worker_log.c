@@ -14,7 +14,7 @@ static struct {
     uint32_t worker;
     uint64_t file_max;
     int fd, index_fd;
-    uint64_t base;    /* bytes of the files before this one */
+    uint64_t base; /* bytes of the files before this one */
     uint64_t written; /* base + what is in this file */
 } log_file = {.fd = -1, .index_fd = -1};
 

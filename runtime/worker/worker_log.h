@@ -1,10 +1,11 @@
-/* A worker's log: stdout and stderr of the process, in files that are bounded, and an index from tasks to ranges.
+/* A worker's log: stdout and stderr of the process, in files that are bounded, and an index from tasks to
+ * ranges.
  *
  *   LOG_DIR/worker-7.log    LOG_DIR/worker-7.log.1   the file before it
  *   LOG_DIR/worker-7.idx    LOG_DIR/worker-7.idx.1   struct mob_log_index each
  *
- * stdio writes through functions of ours, which count: whether a task wrote anything costs no system call. What goes
- * around stdio (write(2) in user code) is noticed after tasks of a millisecond and more.
+ * stdio writes through functions of ours, which count: whether a task wrote anything costs no system call.
+ * What goes around stdio (write(2) in user code) is noticed after tasks of a millisecond and more.
  */
 #ifndef MOB_RUNTIME_WORKER_WORKER_LOG_H
 #define MOB_RUNTIME_WORKER_WORKER_LOG_H
@@ -18,7 +19,8 @@ struct mob_log_index {
 };
 #define MOB_LOG_NAME_MAX 320
 /* suffix: "log", "log.1", "idx", "idx.1" */
-void mob_worker_log_name(const char *log_dir, uint32_t worker, const char *suffix, char out[MOB_LOG_NAME_MAX]);
+void mob_worker_log_name(
+    const char *log_dir, uint32_t worker, const char *suffix, char out[MOB_LOG_NAME_MAX]);
 
 /* In the worker, once: opens the files and takes over descriptors 1 and 2 and stdio. */
 MOB_MUST_USE enum mob_status mob_worker_log_open(const struct mob_worker_config *config, uint32_t worker);
@@ -26,8 +28,8 @@ MOB_MUST_USE enum mob_status mob_worker_log_open(const struct mob_worker_config 
 uint64_t mob_worker_log_written(void);
 /* Count what went around stdio (a system call). */
 void mob_worker_log_measure(void);
-/* The task that began when `written` bytes had been written has ended: note its range. Gives its last bytes for the event
- * log; returns their number. */
+/* The task that began when `written` bytes had been written has ended: note its range. Gives its last bytes
+ * for the event log; returns their number. */
 uint32_t mob_worker_log_note(struct mob_task_id task, uint64_t written, char *tail_out, uint32_t size);
 
 #endif

@@ -43,7 +43,8 @@ static void default_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* 0 = /dev/null, 1 and 2 = the zygote's stderr until the log is open, 3 = memfd, 4 = eventfd, nothing else. */
+/* 0 = /dev/null, 1 and 2 = the zygote's stderr until the log is open, 3 = memfd, 4 = eventfd, nothing else.
+ */
 static void only_descriptors(int memfd, int eventfd)
 {
     int high_memfd = fcntl(memfd, F_DUPFD, 10), high_eventfd = fcntl(eventfd, F_DUPFD, 10);
@@ -97,8 +98,8 @@ static void report(const struct mob_zygote_report *r)
         _exit(0);
 }
 
-static void start(const struct mob_worker_config *config, const struct mob_zygote_request *request, int memfd,
-    int eventfd)
+static void start(
+    const struct mob_worker_config *config, const struct mob_zygote_request *request, int memfd, int eventfd)
 {
     pid_t zygote = getpid();
     pid_t pid = child_count < MOB_POOL_WORKERS_MAX ? fork() : -1;

@@ -31,7 +31,7 @@ struct mob_zygote_report {
 /* Serve until the pool's end closes. `parent` is the node's process id. Never returns. */
 _Noreturn void mob_zygote_run(const struct mob_worker_config *config, int parent);
 /* worker.c: a worker's life. Returns its exit status. */
-int mob_worker_run(const struct mob_worker_config *config, const struct mob_session_welcome *welcome, int memfd,
-                   int eventfd);
+int mob_worker_run(const struct mob_worker_config *config, const struct mob_session_welcome *welcome,
+    int memfd, int eventfd);
 
 #endif

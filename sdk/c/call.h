@@ -8,6 +8,7 @@
 struct mob_call_arg {
     enum mob_value_type type;
     bool pinned;
+    bool in_place; /* payload == small */
     const uint8_t *payload;
     uint64_t bytes;
     struct mob_object_ref pin;
@@ -45,6 +46,8 @@ struct mob_call {
     struct mob_call_arg *args;
     uint32_t arg_count, arg_capacity;
     uint32_t pinned_args;
+    struct mob_call_arg *pages; /* argument pages that are held */
+    uint32_t page_count;
 
     struct mob_call_return few_returns[MOB_CALL_RETURNS_FEW];
     struct mob_call_return *returns;
@@ -59,6 +62,9 @@ struct mob_call {
     enum mob_status failure; /* decided by the API; wins over what the function returns */
     bool failed_by_function; /* mob_fail was called */
     bool cancelled;
+    bool checkpoint; /* the checkpoint hook runs */
+    const uint8_t *cause; /* encoded error of an argument */
+    uint32_t cause_bytes;
     char message[MOB_CALL_MESSAGE_MAX];
 
     uint32_t sequence; /* of logged outcomes */
@@ -81,5 +87,8 @@ void mob_call_return_finish(struct mob_call_return *r);
 /* Make one return value of the call's task under `slot`. */
 enum mob_status mob_call_make(
     struct mob_call *call, uint32_t slot, const struct mob_arg *value, struct mob_call_return *out);
+
+/* call_events.c: what the task wrote, as an event of type "log". */
+void mob_call_log_event(struct mob_call *call, const char *text, uint32_t bytes);
 
 #endif

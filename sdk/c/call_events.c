@@ -62,6 +62,17 @@ enum mob_status mob_progress(struct mob_call *call, double fraction, const char 
     return publish(call, "progress", json, mob_now(), 0);
 }
 
+void mob_call_log_event(struct mob_call *call, const char *text, uint32_t bytes)
+{
+    char copy[1025], escaped[7 * 1024], json[8 * 1024];
+    memcpy(copy, text, bytes < 1024 ? bytes : 1024);
+    copy[bytes < 1024 ? bytes : 1024] = 0;
+    escape(copy, escaped, sizeof escaped);
+    snprintf(json, sizeof json, "{\"text\":\"%s\"}", escaped);
+    enum mob_status status = publish(call, "log", json, mob_now(), 0);
+    (void)status; /* the log file has it */
+}
+
 int64_t mob_span_begin(struct mob_call *call)
 {
     (void)call;

@@ -47,7 +47,7 @@ static enum mob_status make_full(struct mob_call *call, uint32_t slot, enum mob_
     enum mob_status status = mob_value_full_size(bytes, 0, actor != NULL, &full_bytes);
     if (status != MOB_OK)
         return status;
-    struct mob_object_id id = mob_object_of(call->head.task, slot);
+    struct mob_object_id id = mob_object_of(call->head.task, call->checkpoint ? MOB_SLOT_CHECKPOINT : slot);
     status = mob_store_room(client, id, full_bytes, &out->ref, &full);
     out->exists = status == MOB_EXISTS;
     if (out->exists) {

@@ -28,8 +28,9 @@
 /* Values of arguments above this are put first and passed by id. */
 #define MOB_ARG_VALUE_INLINE_MAX 1024u
 #define MOB_RELEASE_BATCH 64u
-#define MOB_WAIT_LOGGED_MAX 65536u /* futures of one wait inside a task: its outcome is one record of bits \
-                                    */
+#define MOB_WAIT_LOGGED_MAX \
+    65536u /* futures of one wait inside a task: its outcome is one record of bits \
+            */
 
 /* ------------------------------------------------------------------------------------------------ futures */
 
@@ -230,6 +231,9 @@ struct mob_client {
     uint64_t clock_ticks;
 
     struct mob_event_fd *event_fd;
+    void *owner; /* the worker */
+    uint8_t cause[1024]; /* encoded error of the failed future that was asked for last */
+    uint32_t cause_bytes;
     struct mob_inbox_hooks *hooks; /* worker: what to do with records that only workers get */
     struct mob_session_hello hello;
     struct mob_session_welcome welcome;
@@ -305,6 +309,8 @@ enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_wait
 /* inbox.c */
 /* Take what the inbound ring holds; returns the number of records. Never blocks. */
 uint32_t mob_client_pump(struct mob_client *client);
+/* One record, which the caller has peeked and will pop. */
+void mob_client_take(struct mob_client *client, const struct mob_record *record, const uint8_t *body);
 void mob_client_rewatch(struct mob_client *client);
 
 /* waiting.c: how a client waits for anything. */

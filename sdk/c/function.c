@@ -45,7 +45,9 @@ enum mob_status mob_signature_info_init(
     out->text = strndup(text, length);
     if (out->text == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
-    out->num_returns = out->parsed.stream ? MOB_RETURNS_STREAM : (uint16_t)out->parsed.return_count;
+    /* A task without a declared return still has a future: null, when it has ended. */
+    uint32_t returns = out->parsed.return_count == 0 ? 1 : out->parsed.return_count;
+    out->num_returns = out->parsed.stream ? MOB_RETURNS_STREAM : (uint16_t)returns;
     find_quick_check(out);
     return MOB_OK;
 }

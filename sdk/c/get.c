@@ -37,9 +37,14 @@ static enum mob_status failed(struct mob_future *future)
         payload = future->as.block->payload;
         bytes = future->as.block->bytes;
     }
-    if (future->type == MOB_TYPE_ERROR && future->where != MOB_WHERE_STORE &&
-        future->where != MOB_WHERE_OTHER && mob_error_decode(payload, bytes, &link, 1) > 0 &&
-        link.message_bytes > 0)
+    bool error = future->type == MOB_TYPE_ERROR && future->where != MOB_WHERE_STORE &&
+        future->where != MOB_WHERE_OTHER;
+    client->cause_bytes = 0;
+    if (error && bytes <= sizeof client->cause) { /* a task that gives up for this names it as its cause */
+        memcpy(client->cause, payload, bytes);
+        client->cause_bytes = (uint32_t)bytes;
+    }
+    if (error && mob_error_decode(payload, bytes, &link, 1) > 0 && link.message_bytes > 0)
         return mob_client_fail(client, status, "%.*s", (int)link.message_bytes, link.message);
     return mob_client_fail(client, status, "the task failed: %s", mob_status_text(status));
 }

@@ -5,7 +5,7 @@
 
 #define WATCH_BATCH 1024u
 
-static void take(struct mob_client *client, const struct mob_record *record, const uint8_t *body)
+void mob_client_take(struct mob_client *client, const struct mob_record *record, const uint8_t *body)
 {
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
     switch ((enum mob_in_record)record->type) {
@@ -58,7 +58,7 @@ uint32_t mob_client_pump(struct mob_client *client)
         return 0;
     client->pumping = true;
     while ((body = mob_store_in_peek(client->store, &record)) != NULL) {
-        take(client, &record, body);
+        mob_client_take(client, &record, body);
         mob_store_in_pop(client->store);
         /* A long burst is read while more arrives: give room back in between. */
         if ((++taken & 255) == 0)

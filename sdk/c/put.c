@@ -215,13 +215,10 @@ enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value)
     enum mob_status status = mob_encode(&value, &encoded);
     if (status != MOB_OK || encoded.is_ref)
         return mob_client_fail(client, MOB_INVALID, "the value cannot be stored");
-    if (future->state == MOB_FUTURE_READY)
+    if (mob_future_settled(future))
         return mob_client_fail(client, MOB_FINISHED, "this future has its value already");
     status = mob_put_encoded(client, mob_future_object(future), &encoded);
-    if (status == MOB_OK) {
-        future->state = MOB_FUTURE_READY;
-        future->type = (uint8_t)encoded.type;
-        future->where = MOB_WHERE_STORE;
-    }
+    if (status == MOB_OK)
+        mob_future_settle(client, future, MOB_OK, encoded.type, NULL, 0, false);
     return status;
 }

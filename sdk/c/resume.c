@@ -130,6 +130,7 @@ static enum mob_status resend_one(struct resend *r, const struct mob_record *rec
     case MOB_OUT_OUTCOME:
     case MOB_OUT_BLOCKED:
     case MOB_OUT_UNBLOCKED:
+    case MOB_OUT_CHECKPOINT:
     case MOB_OUT_SUSPENDED:
     default:
         return MOB_OK;

@@ -1,0 +1,282 @@
+/* One task: copy its spec, find the function, load the arguments, run, complete. */
+#include "runtime/worker/worker.h"
+
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "common/base/failpoint.h"
+#include "runtime/worker/worker_log.h"
+
+/* Below this a task's CPU time is its wall time: reading the CPU clock costs more than many tasks. */
+#define CPU_MEASURED_NS (20 * MOB_US)
+#define PEAK_MEASURED_NS MOB_MS
+#define LOG_EVENT_BYTES 1024u
+
+/* ---- before ---- */
+
+static bool take_cancelled(struct mob_worker *worker, struct mob_task_id task)
+{
+    for (uint32_t i = 0; i < worker->cancel_count; i++)
+        if (mob_task_id_eq(worker->cancels[i], task)) {
+            worker->cancels[i] = worker->cancels[--worker->cancel_count];
+            return true;
+        }
+    return false;
+}
+
+/* The outcomes of the run that this one repeats; those of older generations go. */
+static struct mob_logged_outcome *take_outcomes(struct mob_worker *worker, const struct mob_spec_head *head)
+{
+    struct mob_logged_outcome *taken = NULL, **taken_tail = &taken;
+    struct mob_logged_outcome **place = &worker->outcomes;
+    while (*place != NULL) {
+        struct mob_logged_outcome *outcome = *place;
+        if (!mob_task_id_eq(outcome->head.task, head->task) || outcome->head.generation != head->generation) {
+            place = &outcome->next;
+            continue;
+        }
+        *place = outcome->next;
+        outcome->next = NULL;
+        *taken_tail = outcome;
+        taken_tail = &outcome->next;
+    }
+    worker->outcomes_tail = place;
+    return taken;
+}
+
+static bool reset_returns(struct mob_call *call, uint32_t count)
+{
+    if (count > call->return_capacity) {
+        struct mob_call_return *returns = malloc(count * sizeof *returns);
+        if (returns == NULL)
+            return false;
+        if (call->returns != call->few_returns)
+            free(call->returns);
+        call->returns = returns;
+        call->return_capacity = count;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        call->returns[i].type = MOB_TYPE_NONE;
+        call->returns[i].stored = call->returns[i].exists = false;
+    }
+    call->return_count = count;
+    return true;
+}
+
+static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, const struct mob_spec_head *head,
+    const uint8_t *tail, uint32_t tail_bytes)
+{
+    struct mob_call *call = &worker->call;
+    call->head = *head;
+    call->in = *in;
+    call->failure = MOB_OK;
+    call->failed_by_function = false;
+    call->message[0] = 0;
+    call->cause = NULL;
+    call->cause_bytes = 0;
+    call->yielded = 0;
+    call->sequence = 0;
+    call->random_state = 0;
+    call->signature = NULL;
+    call->module = NULL;
+    call->self = NULL;
+    call->cancelled = worker->cancel_count > 0 && take_cancelled(worker, head->task);
+    call->outcomes = in->flags & MOB_IN_SPEC_REPLAY ? take_outcomes(worker, head) : NULL;
+    worker->client->cause_bytes = 0;
+    mob_client_enter(worker->client, head->task, head->generation, head->job);
+    worker->client->call = call;
+    uint16_t arg_count;
+    if (tail_bytes > MOB_SPEC_TAIL_MAX) {
+        mob_call_fail(call, MOB_CORRUPT, "the spec's arguments are too long");
+        return;
+    }
+    /* First a private copy, then checks: user code may hold pointers into it while the ring goes on. */
+    memcpy(worker->tail, tail, tail_bytes);
+    enum mob_status status = mob_spec_tail_check(worker->tail, tail_bytes, &arg_count);
+    if (status != MOB_OK)
+        mob_call_fail(call, status, "the spec's arguments are damaged");
+    call->tail_bytes = tail_bytes;
+    uint32_t returns = head->num_returns == MOB_RETURNS_STREAM ? 0 : head->num_returns;
+    if (!reset_returns(call, returns))
+        mob_call_fail(call, MOB_NO_MEMORY, "no memory for %u returns", returns);
+}
+
+/* ---- which function ---- */
+
+static const struct mob_loaded_function *find_function(struct mob_worker *worker)
+{
+    struct mob_call *call = &worker->call;
+    struct mob_loaded_function *function =
+        mob_module_cache_find(&worker->modules, worker->client, call->head.function);
+    if (function == NULL) {
+        mob_call_fail(call, MOB_NOT_FOUND, "the node named no module for this function");
+        return NULL;
+    }
+    if (function->refused != MOB_OK) {
+        mob_call_fail(call, function->refused, "%s", function->reason);
+        return NULL;
+    }
+    call->module = function->module;
+    call->module_hash = function->hash;
+    return function;
+}
+
+static mob_function_main main_of_create(struct mob_worker *worker, const struct mob_loaded_function *function)
+{
+    struct mob_call *call = &worker->call;
+    struct mob_worker_actor *actor = &worker->actor;
+    if (actor->lives) {
+        mob_call_fail(call, MOB_INTERNAL, "this worker has an actor already");
+        return NULL;
+    }
+    *actor = (struct mob_worker_actor){.id = {call->head.task}, .function = function};
+    struct mob_ext_view ext;
+    if (mob_spec_find_ext(call->tail, MOB_EXT_CHECKPOINT, &ext) && ext.payload_bytes == 4)
+        memcpy(&actor->checkpoint_every, ext.payload, 4);
+    call->self = &actor->instance;
+    if (!(call->in.flags & MOB_IN_SPEC_RESTORE))
+        return function->entry->main;
+    if (function->entry->restore == NULL)
+        mob_call_fail(call, MOB_INVALID, "the class has no restore hook");
+    return function->entry->restore;
+}
+
+static mob_function_main main_of_method(struct mob_worker *worker, const struct mob_loaded_function *function)
+{
+    struct mob_call *call = &worker->call;
+    struct mob_worker_actor *actor = &worker->actor;
+    if (!actor->lives || !mob_actor_id_eq(actor->id, call->head.actor)) {
+        mob_call_fail(call, MOB_ACTOR_DIED, "the actor is not in this worker");
+        return NULL;
+    }
+    if (call->head.method >= function->info->method_count) {
+        mob_call_fail(call, MOB_NOT_FOUND, "the class has no method %u", call->head.method);
+        return NULL;
+    }
+    call->self = &actor->instance;
+    call->signature = &function->info->methods[call->head.method].signature;
+    return function->entry->methods[call->head.method].main;
+}
+
+static mob_function_main choose(struct mob_worker *worker)
+{
+    const struct mob_loaded_function *function = find_function(worker);
+    if (function == NULL)
+        return NULL;
+    worker->call.signature = &function->info->signature;
+    switch ((enum mob_task_kind)worker->call.head.kind) {
+    case MOB_KIND_TASK:
+        if (function->entry->methods == NULL)
+            return function->entry->main;
+        mob_call_fail(&worker->call, MOB_INVALID, "%s is a class", function->name);
+        return NULL;
+    case MOB_KIND_ACTOR_CREATE:
+        return main_of_create(worker, function);
+    case MOB_KIND_ACTOR_CALL:
+        return main_of_method(worker, function);
+    case MOB_KIND_ROOT:
+        break;
+    }
+    mob_call_fail(&worker->call, MOB_INVALID, "a task of kind %u cannot run", worker->call.head.kind);
+    return NULL;
+}
+
+/* ---- the run ---- */
+
+static void run_main(struct mob_worker *worker)
+{
+    struct mob_call *call = &worker->call;
+    mob_function_main run = call->failure == MOB_OK ? choose(worker) : NULL;
+    if (run == NULL)
+        return;
+    if (mob_worker_load_args(worker) == MOB_OK) {
+        enum mob_status status = run(call);
+        if (status != MOB_OK && call->failure == MOB_OK)
+            mob_call_fail(call, status, "%s", mob_client_error(worker->client));
+        if (call->failure == MOB_OK && call->outcomes != NULL)
+            mob_call_fail(call, MOB_REPLAY_DIVERGED, "the first run asked for more than this one");
+        if (call->cancelled && call->failure != MOB_OK)
+            call->failure = MOB_CANCELLED;
+    }
+    if (call->head.kind == MOB_KIND_ACTOR_CREATE)
+        worker->actor.lives = call->failure == MOB_OK;
+}
+
+static void measure(struct mob_worker *worker, struct mob_task_times *times)
+{
+    int64_t wall = times->finished_ns - times->started_ns;
+    times->cpu_ns = wall;
+    if (wall < CPU_MEASURED_NS) {
+        worker->cpu_short_ns += wall;
+        return;
+    }
+    int64_t now = mob_thread_cpu_now();
+    if (worker->cpu_mark_ns > 0) {
+        int64_t cpu = now - worker->cpu_mark_ns - worker->cpu_short_ns;
+        times->cpu_ns = cpu < 0 ? 0 : cpu < wall ? cpu : wall;
+    }
+    worker->cpu_mark_ns = now;
+    worker->cpu_short_ns = 0;
+    if (wall < PEAK_MEASURED_NS)
+        return;
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) == 0)
+        times->peak_kb = (uint32_t)usage.ru_maxrss;
+    mob_worker_log_measure();
+}
+
+/* What the task wrote to stdout and stderr: noted in the index, and its end in the event log. */
+static void note_log(struct mob_worker *worker)
+{
+    uint64_t written = mob_worker_log_written();
+    if (written == worker->log_written)
+        return;
+    char tail[LOG_EVENT_BYTES];
+    uint32_t bytes = mob_worker_log_note(worker->call.head.task, worker->log_written, tail, sizeof tail);
+    worker->log_written = written;
+    mob_call_log_event(&worker->call, tail, bytes);
+}
+
+static void end(struct mob_worker *worker)
+{
+    struct mob_call *call = &worker->call;
+    struct mob_client *client = worker->client;
+    while (call->outcomes != NULL) {
+        struct mob_logged_outcome *outcome = call->outcomes;
+        call->outcomes = outcome->next;
+        free(outcome);
+    }
+    mob_worker_drop_args(worker);
+    client->call = NULL;
+    mob_client_leave(client, worker->actor.lives);
+}
+
+void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
+    const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
+{
+    struct mob_task_times times = {.started_ns = worker->finished_ns != 0 ? worker->finished_ns : mob_now()};
+    if (worker->cpu_mark_ns == 0) {
+        worker->cpu_mark_ns = mob_thread_cpu_now();
+        worker->cpu_short_ns = 0;
+    }
+    prepare(worker, in, head, tail, tail_bytes);
+    if (MOB_FAILPOINT("worker.before_run"))
+        return;
+    run_main(worker);
+    times.finished_ns = mob_now();
+    worker->finished_ns = times.finished_ns;
+    measure(worker, &times);
+    note_log(worker);
+    mob_worker_complete(worker, &times);
+    if (head->kind == MOB_KIND_ACTOR_CALL)
+        mob_worker_checkpoint(worker);
+    end(worker);
+}
+
+void mob_worker_destroy_actor(struct mob_worker *worker)
+{
+    struct mob_worker_actor *actor = &worker->actor;
+    if (actor->lives && actor->function->entry->destroy != NULL)
+        actor->function->entry->destroy(actor->instance);
+    actor->lives = false;
+}

@@ -1,0 +1,322 @@
+#include "runtime/worker/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/failpoint.h"
+#include "runtime/worker/worker_log.h"
+
+#define RELEASE_EVERY 32u
+
+/* ---- the stash ---- */
+
+static bool stash_push(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
+{
+    if (worker->stash_begin == worker->stash_end)
+        worker->stash_begin = worker->stash_end = 0;
+    if (worker->stash_end + record->bytes > worker->stash_capacity) {
+        uint32_t capacity = worker->stash_capacity == 0 ? 1u << 16 : worker->stash_capacity * 2;
+        if (capacity > MOB_STASH_MAX)
+            return false;
+        uint8_t *stash = realloc(worker->stash, capacity);
+        if (stash == NULL)
+            return false;
+        worker->stash = stash;
+        worker->stash_capacity = capacity;
+        return stash_push(worker, record, body);
+    }
+    uint8_t *at = worker->stash + worker->stash_end;
+    memcpy(at, record, sizeof *record);
+    memcpy(at + sizeof *record, body, record->bytes - sizeof *record);
+    worker->stash_end += record->bytes;
+    return true;
+}
+
+/* The head that later siblings repeat is that of the last spec, run or not. */
+static void note_head(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
+{
+    if (record->type != MOB_IN_SPEC ||
+        record->bytes < sizeof *record + sizeof worker->last_in + sizeof worker->last_head)
+        return;
+    memcpy(&worker->last_in, body, sizeof worker->last_in);
+    memcpy(&worker->last_head, body + sizeof worker->last_in, sizeof worker->last_head);
+}
+
+static void stash_forget(struct mob_worker *worker)
+{
+    while (worker->stash_begin < worker->stash_end) {
+        struct mob_record record;
+        memcpy(&record, worker->stash + worker->stash_begin, sizeof record);
+        note_head(worker, &record, worker->stash + worker->stash_begin + sizeof record);
+        worker->stash_begin += record.bytes;
+    }
+    worker->cancel_count = 0;
+}
+
+/* ---- records ---- */
+
+static void run_spec(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
+{
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    const uint32_t fixed = (uint32_t)(sizeof worker->last_in + sizeof worker->last_head);
+    if (record->type == MOB_IN_SPEC) {
+        if (bytes < fixed)
+            return;
+        note_head(worker, record, body);
+        struct mob_spec_head head = worker->last_head;
+        struct mob_in_spec in = worker->last_in;
+        mob_worker_run_task(worker, &in, &head, body + fixed, bytes - fixed);
+        return;
+    }
+    if (bytes < 16)
+        return;
+    struct mob_spec_head head = worker->last_head;
+    struct mob_in_spec in = worker->last_in;
+    memcpy(&in.position, body, 8);
+    memcpy(&head.task.index, body + 8, 4);
+    memcpy(&head.caller_seq, body + 12, 4);
+    mob_worker_run_task(worker, &in, &head, body + 16, bytes - 16);
+}
+
+static void take_outcome(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_outcome head;
+    if (bytes < sizeof head)
+        return;
+    memcpy(&head, body, sizeof head);
+    if (head.payload_bytes > bytes - sizeof head)
+        return;
+    struct mob_logged_outcome *outcome = malloc(sizeof *outcome + head.payload_bytes);
+    MOB_ASSERT(outcome != NULL); /* a replay without its log would be another run */
+    outcome->next = NULL;
+    outcome->head = head;
+    memcpy(outcome->payload, body + sizeof head, head.payload_bytes);
+    *worker->outcomes_tail = outcome;
+    worker->outcomes_tail = &outcome->next;
+}
+
+static void take_function(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_in_function function;
+    if (bytes < sizeof function)
+        return;
+    memcpy(&function, body, sizeof function);
+    const char *name = (const char *)body + sizeof function;
+    enum mob_status status = mob_module_cache_add(
+        &worker->modules, function.function, function.module, name, strnlen(name, bytes - sizeof function));
+    if (status != MOB_OK)
+        MOB_LOG_ERROR("worker", "function_not_kept", "status=%s", mob_status_code(status));
+}
+
+static void take_cancel(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_task_id task;
+    if (bytes < sizeof task)
+        return;
+    memcpy(&task, body, sizeof task);
+    if (worker->client->call != NULL && mob_task_id_eq(worker->call.head.task, task))
+        worker->call.cancelled = true;
+    else if (worker->stash_begin < worker->stash_end && worker->cancel_count < MOB_CANCELS_MAX)
+        worker->cancels[worker->cancel_count++] = task;
+}
+
+/* A value of an argument that the node sent ahead; for futures the client has used it already. */
+static void take_hint(struct mob_worker *worker, const uint8_t *body)
+{
+    struct mob_in_ready ready;
+    memcpy(&ready, body, sizeof ready);
+    if (worker->client->call != NULL || ready.inline_bytes != ready.size || ready.size > MOB_HINT_BYTES ||
+        ready.status != MOB_OK)
+        return;
+    struct mob_hint *hint = &worker->hints[worker->next_hint++ % MOB_HINTS];
+    uint8_t *payload = realloc(hint->payload, ready.size + 1);
+    hint->bytes = 0;
+    hint->type = MOB_TYPE_NONE;
+    if (payload == NULL)
+        return;
+    hint->payload = payload;
+    hint->id = ready.id;
+    hint->type = (enum mob_value_type)ready.type;
+    hint->bytes = (uint32_t)ready.size;
+    memcpy(payload, body + sizeof ready, ready.size);
+}
+
+/* Records that only workers get; called while the ring is read, be it by the loop or by a task that waits. */
+static void take_record(struct mob_client *client, const struct mob_record *record, const uint8_t *body)
+{
+    struct mob_worker *worker = client->owner;
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    switch ((enum mob_in_record)record->type) {
+    case MOB_IN_SPEC:
+    case MOB_IN_SIBLING:
+        if (worker->revokes > 0)
+            note_head(worker, record, body);
+        else if (!stash_push(worker, record, body))
+            MOB_LOG_ERROR("worker", "stash_full", "bytes=%u", worker->stash_end - worker->stash_begin);
+        return;
+    case MOB_IN_REVOKED:
+        worker->revokes -= worker->revokes > 0;
+        return;
+    case MOB_IN_CANCEL:
+        take_cancel(worker, body, bytes);
+        return;
+    case MOB_IN_OUTCOME:
+        take_outcome(worker, body, bytes);
+        return;
+    case MOB_IN_FUNCTION:
+        take_function(worker, body, bytes);
+        return;
+    case MOB_IN_STOP:
+        worker->stopping = true;
+        return;
+    case MOB_IN_READY:
+        take_hint(worker, body);
+        return;
+    case MOB_IN_REPLY:
+    case MOB_IN_ACKED:
+    case MOB_IN_MISSED:
+        return;
+    }
+}
+
+/* MOB_OUT_BLOCKED is about to be published: what has not started goes to others. */
+static void on_blocked(struct mob_client *client)
+{
+    struct mob_worker *worker = client->owner;
+    stash_forget(worker);
+    worker->revokes++;
+}
+
+/* ---- life ---- */
+
+static struct mob_inbox_hooks hooks = {.record = take_record, .blocked = on_blocked};
+
+enum mob_status mob_worker_init(struct mob_worker *worker, const char *state_dir,
+    const struct mob_session_welcome *welcome, int memfd, int eventfd)
+{
+    memset(worker, 0, sizeof *worker);
+    worker->outcomes_tail = &worker->outcomes;
+    worker->number = welcome->worker;
+    snprintf(worker->modules.dir, sizeof worker->modules.dir, "%s/modules", state_dir);
+    struct mob_client *client = mob_client_new();
+    if (client == NULL)
+        return MOB_NO_MEMORY;
+    enum mob_status status = mob_store_attach(memfd, eventfd, welcome->slot, &client->store);
+    if (status != MOB_OK) {
+        mob_client_free(client);
+        return status;
+    }
+    client->worker = true;
+    client->owner = worker;
+    client->hooks = &hooks;
+    client->welcome = *welcome;
+    worker->client = client;
+    worker->call.client = client;
+    worker->call.args = worker->call.few_args;
+    worker->call.arg_capacity = MOB_CALL_ARGS_FEW;
+    worker->call.returns = worker->call.few_returns;
+    worker->call.return_capacity = MOB_CALL_RETURNS_FEW;
+    worker->call.tail = worker->tail;
+    worker->cpu_mark_ns = mob_thread_cpu_now();
+    return MOB_OK;
+}
+
+void mob_worker_fini(struct mob_worker *worker)
+{
+    mob_worker_destroy_actor(worker);
+    for (uint32_t i = 0; i < MOB_HINTS; i++)
+        free(worker->hints[i].payload);
+    while (worker->outcomes != NULL) {
+        struct mob_logged_outcome *outcome = worker->outcomes;
+        worker->outcomes = outcome->next;
+        free(outcome);
+    }
+    free(worker->stash);
+    if (worker->call.args != worker->call.few_args)
+        free(worker->call.args);
+    if (worker->call.returns != worker->call.few_returns)
+        free(worker->call.returns);
+    mob_module_cache_fini(&worker->modules);
+    mob_client_free(worker->client);
+}
+
+static bool step_stash(struct mob_worker *worker)
+{
+    if (worker->stash_begin == worker->stash_end)
+        return false;
+    struct mob_record record;
+    memcpy(&record, worker->stash + worker->stash_begin, sizeof record);
+    /* A copy: the task may push to the stash, which then moves. */
+    uint8_t *body = malloc(record.bytes);
+    MOB_ASSERT(body != NULL);
+    memcpy(body, worker->stash + worker->stash_begin + sizeof record, record.bytes - sizeof record);
+    worker->stash_begin += record.bytes;
+    run_spec(worker, &record, body);
+    free(body);
+    return true;
+}
+
+bool mob_worker_step(struct mob_worker *worker)
+{
+    struct mob_client *client = worker->client;
+    if (step_stash(worker))
+        return true;
+    struct mob_record record;
+    const uint8_t *body = mob_store_in_peek(client->store, &record);
+    if (body == NULL)
+        return false;
+    if ((record.type == MOB_IN_SPEC || record.type == MOB_IN_SIBLING) && worker->revokes == 0) {
+        /* run_task copies the spec before anything else can read the ring. */
+        mob_store_in_pop(client->store);
+        run_spec(worker, &record, body);
+        if (++worker->unreleased >= RELEASE_EVERY) {
+            mob_store_in_release(client->store);
+            worker->unreleased = 0;
+        }
+        return true;
+    }
+    mob_client_take(client, &record, body);
+    mob_store_in_pop(client->store);
+    return true;
+}
+
+void mob_worker_loop(struct mob_worker *worker)
+{
+    struct mob_client *client = worker->client;
+    while (!worker->stopping) {
+        if (mob_worker_step(worker))
+            continue;
+        mob_store_in_release(client->store);
+        worker->unreleased = 0;
+        worker->finished_ns = 0;
+        enum mob_status status = mob_store_sleep(client->store, INT64_MAX, NULL, NULL);
+        (void)status; /* a record, or look again */
+        worker->cpu_mark_ns = 0;
+    }
+    while (mob_worker_step(worker)) { /* what was there before the stop */
+    }
+    mob_store_in_release(client->store);
+}
+
+int mob_worker_run(
+    const struct mob_worker_config *config, const struct mob_session_welcome *welcome, int memfd, int eventfd)
+{
+    enum mob_status status = mob_worker_log_open(config, welcome->worker);
+    if (status != MOB_OK)
+        MOB_LOG_ERROR(
+            "worker", "log_not_open", "worker=%u status=%s", welcome->worker, mob_status_code(status));
+    struct mob_worker *worker = malloc(sizeof *worker);
+    if (worker == NULL)
+        return 1;
+    status = mob_worker_init(worker, config->state_dir, welcome, memfd, eventfd);
+    if (status != MOB_OK) {
+        MOB_LOG_ERROR(
+            "worker", "not_attached", "worker=%u status=%s", welcome->worker, mob_status_code(status));
+        return 1;
+    }
+    mob_worker_loop(worker);
+    mob_worker_fini(worker);
+    free(worker);
+    fflush(NULL);
+    return 0;
+}

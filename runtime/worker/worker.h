@@ -1,0 +1,89 @@
+/* A worker process: one client of the segment that runs what its inbound ring says, in order. Private to
+ * runtime/worker (and its tests, which run one in a thread).
+ *
+ * While a task waits (in get or wait) the ring is read on, because the notice it waits for lies behind specs
+ * that have not started. Those are kept aside in the stash and run later; when the worker gives its CPU back
+ * it forgets them, for the node gives them to others (record.h).
+ */
+#ifndef MOB_RUNTIME_WORKER_WORKER_H
+#define MOB_RUNTIME_WORKER_WORKER_H
+
+#include "runtime/worker/module_cache.h"
+#include "runtime/worker/zygote.h"
+#include "sdk/c/call.h"
+
+#define MOB_HINTS 64u /* values of arguments that the node sent ahead */
+#define MOB_HINT_BYTES 1024u
+#define MOB_STASH_MAX (16u << 20)
+#define MOB_CANCELS_MAX 256u
+
+struct mob_hint {
+    struct mob_object_id id;
+    enum mob_value_type type;
+    uint32_t bytes;
+    uint8_t *payload; /* owned */
+};
+
+struct mob_worker_actor {
+    bool lives;
+    struct mob_actor_id id;
+    void *instance;
+    const struct mob_loaded_function *function;
+    uint32_t checkpoint_every;
+};
+
+struct mob_worker {
+    struct mob_client *client;
+    struct mob_call call;
+    uint32_t number;
+    bool stopping;
+    uint32_t revokes; /* MOB_OUT_BLOCKED without its MOB_IN_REVOKED yet */
+
+    struct mob_spec_head last_head; /* of the ring's last MOB_IN_SPEC that was taken */
+    struct mob_in_spec last_in;
+
+    uint8_t *stash; /* records, in order */
+    uint32_t stash_begin, stash_end, stash_capacity;
+
+    struct mob_module_cache modules;
+    struct mob_worker_actor actor;
+    struct mob_logged_outcome *outcomes; /* for tasks to be repeated, in order of arrival */
+    struct mob_logged_outcome **outcomes_tail;
+    struct mob_hint hints[MOB_HINTS];
+    uint32_t next_hint;
+    struct mob_task_id cancels[MOB_CANCELS_MAX]; /* of tasks in the stash */
+    uint32_t cancel_count;
+
+    int64_t finished_ns; /* of the task before, if this one follows without a pause; else 0 */
+    int64_t cpu_mark_ns; /* thread CPU time, last read */
+    int64_t cpu_short_ns; /* wall time of short tasks since then: their CPU time */
+    uint64_t log_written;
+    uint32_t unreleased; /* records since the ring's space was given back */
+    uint8_t tail[MOB_SPEC_TAIL_MAX + 64];
+};
+
+MOB_MUST_USE enum mob_status mob_worker_init(struct mob_worker *worker, const char *state_dir,
+    const struct mob_session_welcome *welcome, int memfd, int eventfd);
+void mob_worker_fini(struct mob_worker *worker);
+/* Take what is there and run it; false when there was nothing. */
+bool mob_worker_step(struct mob_worker *worker);
+/* Step and sleep until the node says stop. */
+void mob_worker_loop(struct mob_worker *worker);
+
+/* run_task.c */
+void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
+    const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
+void mob_worker_destroy_actor(struct mob_worker *worker);
+/* load_args.c: the arguments of worker->call. MOB_OK or why the task cannot run; the reason is in the call.
+ */
+enum mob_status mob_worker_load_args(struct mob_worker *worker);
+void mob_worker_drop_args(struct mob_worker *worker);
+/* complete.c */
+struct mob_task_times {
+    int64_t started_ns, finished_ns, cpu_ns;
+    uint32_t peak_kb;
+};
+void mob_worker_complete(struct mob_worker *worker, const struct mob_task_times *times);
+void mob_worker_checkpoint(struct mob_worker *worker);
+
+#endif
