@@ -154,6 +154,9 @@ static const uint8_t *get_spec_fields(struct predictors *p, const uint8_t *at, s
     if (mask & SPEC_KIND) {
         h->kind = *at++;
         h->runtime = *at++;
+        if (h->kind < MOB_KIND_TASK || h->kind > MOB_KIND_ROOT || h->runtime < MOB_RUNTIME_C ||
+            h->runtime > MOB_RUNTIME_WS)
+            return NULL;
     }
     if (mask & SPEC_RETURNS)
         at = get_u16(at, &h->num_returns);
@@ -177,7 +180,8 @@ static const uint8_t *get_spec_fields(struct predictors *p, const uint8_t *at, s
         return NULL;
     if (mask & SPEC_FUNCTION)
         at = get_raw(at, &h->function, sizeof h->function);
-    return get_spec_rare_fields(at, mask, h);
+    at = get_spec_rare_fields(at, mask, h);
+    return h->max_retries >= -1 ? at : NULL;
 }
 
 /* One argument into the tail under construction. */
