@@ -1,0 +1,542 @@
+/* ctest: timeout=300
+ *
+ * A client may die at any instruction. A child runs a script of everything that a client does to the segment
+ * and is killed before its first store to it, before its second, and so on to the last; then at random
+ * moments from outside. After each death the node drains what was published, seals it and closes the client:
+ * no leaked pin, block, entry or ring slot, nothing half-made visible, others unharmed. The same store serves
+ * all deaths, so what leaks adds up.
+ *
+ * MOB_CRASH_SEED and MOB_CRASH_KILLS set the random part.
+ */
+#include "tests/unit/runtime/store/store_support.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+enum {
+    SEGMENT_BYTES = 6 << 20,
+    IDS = 4096,
+    OTHERS = 8,
+    VICTIM_STREAM = 1000,
+    SURVIVOR_STREAM = 2000,
+    ORPHAN_SIZE = 16300
+};
+
+/* What an object is follows from its index. */
+enum kind { SMALL, SLAB, LARGE };
+static enum kind kind_of(uint32_t index)
+{
+    return index % 8 < 4 ? SMALL : index % 8 < 7 ? SLAB : LARGE;
+}
+static uint64_t payload_of(uint32_t index)
+{
+    return kind_of(index) == LARGE ? 150000 + index : 40 + index % 60 * 37;
+}
+
+struct world {
+    struct mob_store *store;
+    struct mob_store_client *observer; /* lives in the node's process; reads what is visible */
+    uint32_t observer_slot;
+    uint32_t baseline_free; /* units */
+    bool published[IDS];
+};
+
+static void fail_in_child(const char *what)
+{
+    fprintf(stderr, "child %d: %s\n", (int)getpid(), what);
+    abort();
+}
+#define CHILD_CHECK(x) \
+    do { \
+        if (!(x)) \
+            fail_in_child(#x); \
+    } while (0)
+
+/* ---- what a client does ---- */
+
+static enum mob_status make(
+    struct mob_store_client *client, struct mob_object_id id, struct mob_object_ref *ref_out)
+{
+    uint32_t index = id.task.index;
+    if (kind_of(index) == SMALL) {
+        int64_t n = (int64_t)index * 7;
+        return mob_store_put_small(client, id, MOB_TYPE_I64, &n, sizeof n, ref_out);
+    }
+    uint64_t payload = payload_of(index), size;
+    void *bytes;
+    uint8_t *at;
+    CHILD_CHECK(mob_value_full_size(payload, 0, 0, &size) == MOB_OK);
+    enum mob_status status = mob_store_object_create(client, id, size, ref_out, &bytes);
+    if (status != MOB_OK)
+        return status;
+    CHILD_CHECK(mob_value_init(bytes, size, MOB_TYPE_BYTES, payload, NULL, 0, NULL, 0, &at) == MOB_OK);
+    memset(at, (int)index, payload);
+    return MOB_OK;
+}
+
+static bool publish(struct mob_store_client *client, struct mob_object_id id)
+{
+    struct mob_out_put put = {.id = id};
+    struct mob_piece piece = {&put, sizeof put};
+    return mob_store_publish(client, MOB_OUT_PUT, 0, 0, &piece, 1) == MOB_OK;
+}
+
+static void make_publish_seal(struct mob_store_client *client, struct mob_object_id id)
+{
+    struct mob_object_ref ref;
+    CHILD_CHECK(make(client, id, &ref) == MOB_OK);
+    CHILD_CHECK(publish(client, id));
+    CHILD_CHECK(mob_store_object_seal(client, ref) == MOB_OK);
+}
+
+static void staged_batch(struct mob_store_client *client, uint32_t stream, uint32_t first)
+{
+    struct mob_object_ref refs[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        struct mob_out_put put = {.id = test_id(stream, first + i, 0)};
+        CHILD_CHECK(make(client, put.id, &refs[i]) == MOB_OK);
+        void *body = mob_store_out_reserve(client, sizeof put);
+        CHILD_CHECK(body);
+        memcpy(body, &put, sizeof put);
+        mob_store_out_stage(client, MOB_OUT_PUT, 0, 0, sizeof put);
+    }
+    mob_store_out_flush(client);
+    for (uint32_t i = 0; i < 3; i++)
+        CHILD_CHECK(mob_store_object_seal(client, refs[i]) == MOB_OK);
+}
+
+static void pin_and_release(struct mob_store_client *client)
+{
+    struct test_got got[OTHERS];
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        got[i] = test_get(client, test_id(1, i, 0));
+        CHILD_CHECK(got[i].status == MOB_OK);
+    }
+    for (uint32_t i = 0; i < OTHERS; i += 2)
+        mob_store_object_release(client, got[i].pin);
+    struct test_got again = test_get(client, test_id(1, 5, 0)); /* stays pinned */
+    CHILD_CHECK(again.status == MOB_OK);
+}
+
+static void read_inbound(struct mob_store_client *client)
+{
+    struct mob_record record;
+    for (int i = 0; i < 3; i++) {
+        CHILD_CHECK(mob_store_in_peek(client, &record) != NULL);
+        mob_store_in_pop(client);
+    }
+    mob_store_in_release(client);
+    CHILD_CHECK(mob_store_sleep(client, 0, NULL, NULL) == MOB_TIMEOUT);
+}
+
+/* With no unit left, a chunk that a dead client left half empty does. */
+static void adopt_an_orphan(struct mob_store_client *client)
+{
+    struct mob_object_ref ref;
+    void *bytes;
+    uint32_t index = 200;
+    for (uint64_t size = 1 << 20; size >= MOB_UNIT_BYTES; size /= 4)
+        while (
+            mob_store_object_create(client, test_id(VICTIM_STREAM, index, 0), size, &ref, &bytes) == MOB_OK)
+            index++;
+    CHILD_CHECK(mob_store_object_create(
+                    client, test_id(VICTIM_STREAM, index, 0), ORPHAN_SIZE, &ref, &bytes) == MOB_OK);
+}
+
+/* Everything once, some of it along the rare paths. Fills no ring: nobody drains while it runs. */
+static void script(struct mob_store_client *client)
+{
+    const uint32_t s = VICTIM_STREAM;
+    struct mob_object_ref ref;
+    for (uint32_t i = 0; i < 8; i++)
+        make_publish_seal(client, test_id(s, i, 0));
+    CHILD_CHECK(make(client, test_id(s, 3, 0), &ref) == MOB_EXISTS);
+    for (uint32_t i = 8; i < 16; i++) { /* aborted */
+        CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK);
+        mob_store_object_abort(client, ref);
+    }
+    staged_batch(client, s, 20);
+    pin_and_release(client);
+    read_inbound(client);
+    /* A run of one class until a second chunk is needed, then more than there is. */
+    uint64_t size;
+    void *bytes;
+    CHILD_CHECK(mob_value_full_size(13000, 0, 0, &size) == MOB_OK);
+    for (uint32_t i = 0; i < 7; i++)
+        CHILD_CHECK(mob_store_object_create(client, test_id(s, 100 + i, 1), size, &ref, &bytes) == MOB_OK);
+    mob_store_object_abort(client, ref);
+    CHILD_CHECK(
+        mob_store_object_create(client, test_id(s, 120, 0), 64 << 20, &ref, &bytes) == MOB_STORE_FULL);
+    CHILD_CHECK(mob_store_object_create(client, test_id(s, 121, 0), 5 << 20, &ref, &bytes) == MOB_STORE_FULL);
+    for (uint32_t i = 24; i < 32; i++) /* returns of one task; published, never sealed */
+        CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK && publish(client, test_id(s, i, 0)));
+    for (uint32_t i = 32; i < 40; i++) /* never published */
+        CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK);
+    adopt_an_orphan(client);
+    for (int i = 0; i < 40; i++) { /* round the ring's end */
+        struct mob_out_put put = {.id = test_id(s, 0, 0)};
+        struct mob_piece pieces[2] = {{&put, sizeof put}, {"padding", (uint32_t)i % 8}};
+        CHILD_CHECK(mob_store_publish(client, MOB_OUT_PUT, 0, 0, pieces, 2) == MOB_OK);
+    }
+}
+
+/* ---- what the node does ---- */
+
+static void world_open(struct world *world, struct mob_store *store)
+{
+    *world = (struct world){.store = store};
+    world->observer_slot = test_open(store, MOB_CLIENT_DRIVER);
+    world->observer = test_attach(store, world->observer_slot);
+    for (uint32_t i = 0; i < OTHERS; i++)
+        test_put(world->observer, test_id(1, i, 0), 100 + i * 30000, (uint8_t)i);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER);
+    struct mob_store_client *dead = test_attach(store, slot);
+    test_put(dead, test_id(1, OTHERS, 0), ORPHAN_SIZE - MOB_VALUE_HEADER_BYTES, 1);
+    mob_store_detach(dead);
+    mob_store_client_close(store, slot);
+}
+
+static void pass(struct world *world, uint32_t stream)
+{
+    uint32_t slot, damaged;
+    struct mob_record record;
+    const uint8_t *body;
+    mob_store_pass_begin(world->store);
+    while (mob_store_next(world->store, &slot, &record, &body, &damaged)) {
+        struct mob_out_put put;
+        assert_int_equal(MOB_OUT_PUT, record.type);
+        memcpy(&put, body, sizeof put);
+        enum mob_status status = mob_store_seal_published(world->store, put.id);
+        assert_status(MOB_OK, status);
+        if (mob_object_id_eq(put.id, test_id(stream, put.id.task.index, 0)))
+            world->published[put.id.task.index] = true;
+    }
+    assert_int_equal(UINT32_MAX, damaged);
+    mob_store_pass_end(world->store);
+}
+
+static void expect_content(const struct test_got *got, uint32_t index)
+{
+    if (kind_of(index) == SMALL) {
+        int64_t n;
+        memcpy(&n, got->small, sizeof n);
+        assert_int_equal((int64_t)index * 7, n);
+        return;
+    }
+    struct mob_value_view value;
+    assert_status(MOB_OK, mob_value_open(got->bytes, got->size, &value));
+    assert_int_equal(payload_of(index), value.payload_bytes);
+    for (uint64_t at = 0; at < value.payload_bytes; at += kind_of(index) == LARGE ? 997 : 1)
+        assert_int_equal((uint8_t)index, value.payload[at]);
+}
+
+/* Published ones are there and whole, the others are not there at all. */
+static void expect_visible(struct world *world, uint32_t stream, uint32_t indices)
+{
+    for (uint32_t i = 0; i < indices; i++) {
+        struct test_got got = test_get(world->observer, test_id(stream, i, 0));
+        assert_status(world->published[i] ? MOB_OK : MOB_NOT_FOUND, got.status);
+        if (got.status == MOB_OK) {
+            expect_content(&got, i);
+            mob_store_object_release(world->observer, got.pin);
+        }
+    }
+}
+
+static void expect_others_unharmed(struct world *world)
+{
+    for (uint32_t i = 0; i < OTHERS; i++) {
+        struct test_got got = test_get(world->observer, test_id(1, i, 0));
+        assert_status(MOB_OK, got.status);
+        struct mob_value_view value;
+        assert_status(MOB_OK, mob_value_open(got.bytes, got.size, &value));
+        assert_int_equal(100 + i * 30000, value.payload_bytes);
+        assert_int_equal(i, value.payload[value.payload_bytes - 1]);
+        mob_store_object_release(world->observer, got.pin);
+    }
+    assert_int_equal(0, mob_pins_count(world->store));
+}
+
+static void forget_published(struct world *world, uint32_t stream)
+{
+    for (uint32_t i = 0; i < IDS; i++)
+        if (world->published[i])
+            assert_status(MOB_OK, mob_store_object_delete(world->store, test_id(stream, i, 0)));
+    memset(world->published, 0, sizeof world->published);
+}
+
+static uint32_t free_units(const struct mob_store *store)
+{
+    uint32_t units;
+    mob_extent_largest(&store->view, &units);
+    return units;
+}
+
+static void after_death(struct world *world, uint32_t slot, uint32_t stream, uint32_t indices)
+{
+    mob_store_client_ended(world->store, slot);
+    pass(world, stream);
+    mob_store_client_close(world->store, slot);
+    assert_store_ok(world->store);
+    expect_visible(world, stream, indices);
+    expect_others_unharmed(world);
+    forget_published(world, stream);
+    assert_store_ok(world->store);
+    assert_int_equal(world->baseline_free, free_units(world->store));
+}
+
+static void send_inbound(struct mob_store *store, uint32_t slot)
+{
+    for (int i = 0; i < 3; i++)
+        memset(mob_store_in_reserve(store, slot, MOB_IN_STOP, 0, 0, 100), i, 100);
+    mob_store_in_flush(store, slot);
+}
+
+/* One life: killed before passage n; UINT64_MAX = not at all. Returns whether it was killed. */
+static bool live_and_die(struct world *world, uint64_t n, uint64_t *passages)
+{
+    struct mob_client_options options = {
+        .kind = MOB_CLIENT_WORKER, .out_ring_bytes = 8192, .in_ring_bytes = 4096, .pins_max = 16};
+    uint32_t slot;
+    assert_status(MOB_OK, mob_store_client_open(world->store, &options, &slot));
+    send_inbound(world->store, slot);
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        struct mob_store_client *client;
+        CHILD_CHECK(mob_store_attach(mob_store_memfd(world->store), mob_store_eventfd(world->store), slot,
+                        &client) == MOB_OK);
+        mob_segment_kill_at(n);
+        script(client);
+        *passages = mob_segment_passages();
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(pid, waitpid(pid, &status, 0));
+    bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+    if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
+        fail_msg("passage %llu: child ended with status %x", (unsigned long long)n, status);
+    after_death(world, slot, VICTIM_STREAM, 140);
+    return killed;
+}
+
+static void a_client_may_die_between_any_two_stores(void **state)
+{
+    (void)state;
+    struct world world;
+    world_open(&world, test_store(SEGMENT_BYTES, NULL, 0));
+    world.baseline_free = free_units(world.store);
+    uint64_t *passages = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(passages != MAP_FAILED);
+    assert_false(live_and_die(&world, UINT64_MAX, passages));
+    uint64_t total = *passages;
+    munmap(passages, 4096);
+    if (total == 0) {
+        mob_store_detach(world.observer);
+        mob_store_destroy(world.store);
+        skip(); /* a release build: stores are not counted */
+    }
+    print_message("%llu stores, killed before each\n", (unsigned long long)total);
+    for (uint64_t n = 1; n <= total; n++)
+        assert_true(live_and_die(&world, n, NULL));
+    mob_store_detach(world.observer);
+    mob_store_destroy(world.store);
+}
+
+/* ---- SIGKILL from outside ---- */
+
+struct shared {
+    _Atomic uint32_t started, pause, paused;
+};
+
+static uint32_t random_next(uint64_t *seed)
+{
+    *seed ^= *seed << 13;
+    *seed ^= *seed >> 7;
+    *seed ^= *seed << 17;
+    return (uint32_t)(*seed >> 24);
+}
+
+/* Random operations for ever. The victim makes each index once; the survivor, whose objects are dropped,
+ * again. */
+static void random_life(
+    struct mob_store_client *client, uint32_t stream, uint64_t seed, struct shared *shared)
+{
+    struct test_got held[8];
+    struct mob_object_ref open[8];
+    uint32_t held_count = 0, open_count = 0, next = 0;
+    for (;;) {
+        if (shared && atomic_load(&shared->pause)) {
+            atomic_store(&shared->paused, 1);
+            while (atomic_load(&shared->pause))
+                sched_yield();
+            atomic_store(&shared->paused, 0);
+        }
+        uint32_t dice = random_next(&seed) % 100;
+        struct mob_object_id id = test_id(stream, next % IDS, 0);
+        struct mob_object_ref ref;
+        if (dice < 45 && (shared || next < IDS)) {
+            enum mob_status status = make(client, id, &ref);
+            CHILD_CHECK(status == MOB_OK || status == MOB_STORE_FULL || (shared && status == MOB_EXISTS));
+            next += status != MOB_STORE_FULL;
+            if (status != MOB_OK) {
+                sched_yield();
+            } else if (dice < 30) {
+                while (!publish(client, id))
+                    mob_store_sleep(client, mob_now() + MOB_MS, NULL, NULL);
+                CHILD_CHECK(mob_store_object_seal(client, ref) == MOB_OK);
+            } else if (dice < 38 || open_count == 8) {
+                mob_store_object_abort(client, ref);
+            } else {
+                open[open_count++] = ref;
+            }
+        } else if (dice < 50 && open_count > 0) {
+            mob_store_object_abort(client, open[--open_count]);
+        } else if (dice < 80 && held_count < 8) {
+            held[held_count] = test_get(client, test_id(1, random_next(&seed) % OTHERS, 0));
+            CHILD_CHECK(held[held_count].status == MOB_OK);
+            held_count++;
+        } else if (held_count > 0) {
+            mob_store_object_release(client, held[--held_count].pin);
+        }
+    }
+}
+
+static pid_t start_life(
+    struct world *world, uint32_t slot, uint32_t stream, uint64_t seed, struct shared *shared)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    struct mob_store_client *client;
+    CHILD_CHECK(mob_store_attach(
+                    mob_store_memfd(world->store), mob_store_eventfd(world->store), slot, &client) == MOB_OK);
+    atomic_store(&shared->started, 1);
+    random_life(client, stream, seed, stream == SURVIVOR_STREAM ? shared : NULL);
+    _exit(0);
+}
+
+/* The survivor's objects are committed and dropped as they come; it never finds the store full for long. */
+static void pass_all(struct world *world)
+{
+    uint32_t slot, damaged;
+    struct mob_record record;
+    const uint8_t *body;
+    mob_store_pass_begin(world->store);
+    while (mob_store_next(world->store, &slot, &record, &body, &damaged)) {
+        struct mob_out_put put;
+        memcpy(&put, body, sizeof put);
+        assert_status(MOB_OK, mob_store_seal_published(world->store, put.id));
+        if (mob_object_id_eq(put.id, test_id(VICTIM_STREAM, put.id.task.index, 0))) {
+            world->published[put.id.task.index] = true;
+        } else {
+            mob_store_object_committed(world->store, put.id, true);
+            assert_status(MOB_OK, mob_store_object_delete(world->store, put.id));
+        }
+    }
+    assert_int_equal(UINT32_MAX, damaged);
+    mob_store_pass_end(world->store);
+}
+
+static void pause_survivor(struct world *world, struct shared *shared)
+{
+    atomic_store(&shared->pause, 1);
+    while (!atomic_load(&shared->paused)) {
+        pass_all(world); /* it may wait for ring space */
+        sched_yield();
+    }
+}
+
+static void go_on(struct shared *shared)
+{
+    atomic_store(&shared->pause, 0);
+    while (atomic_load(&shared->paused))
+        sched_yield();
+}
+
+static void kill_one_at_random(struct world *world, struct shared *shared, uint64_t *seed)
+{
+    struct mob_client_options options = {
+        .kind = MOB_CLIENT_WORKER, .out_ring_bytes = 4096, .in_ring_bytes = 4096, .pins_max = 16};
+    uint32_t slot;
+    enum mob_status status = mob_store_client_open(world->store, &options, &slot);
+    assert_status(MOB_OK, status);
+    atomic_store(&shared->started, 0);
+    pid_t pid = start_life(world, slot, VICTIM_STREAM, random_next(seed) | 1u, shared);
+    while (!atomic_load(&shared->started))
+        sched_yield();
+    int64_t end = mob_now() + random_next(seed) % 400 * MOB_US;
+    do {
+        pass_all(world);
+    } while (mob_now() < end);
+    kill(pid, SIGKILL);
+    int how;
+    assert_int_equal(pid, waitpid(pid, &how, 0));
+    assert_true(WIFSIGNALED(how));
+    assert_int_equal(SIGKILL, WTERMSIG(how));
+
+    mob_store_client_ended(world->store, slot);
+    pause_survivor(world, shared);
+    pass_all(world);
+    mob_store_client_close(world->store, slot);
+    assert_store_ok(world->store);
+    expect_visible(world, VICTIM_STREAM, 64);
+    forget_published(world, VICTIM_STREAM);
+    assert_store_ok(world->store);
+    go_on(shared);
+}
+
+static uint64_t setting(const char *name, uint64_t fallback)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 0) : fallback;
+}
+
+static void clients_killed_from_outside_leave_nothing(void **state)
+{
+    (void)state;
+    uint64_t seed = setting("MOB_CRASH_SEED", 0x9e3779b97f4a7c15ull),
+             kills = setting("MOB_CRASH_KILLS", 2000);
+    print_message("seed %llx, %llu kills\n", (unsigned long long)seed, (unsigned long long)kills);
+    struct world world;
+    world_open(&world, test_store(SEGMENT_BYTES * 2, NULL, 0));
+    struct shared *shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(shared != MAP_FAILED);
+    uint32_t survivor_slot = test_open(world.store, MOB_CLIENT_WORKER);
+    pid_t survivor = start_life(&world, survivor_slot, SURVIVOR_STREAM, 77, shared);
+    for (uint64_t i = 0; i < kills; i++)
+        kill_one_at_random(&world, shared, &seed);
+    kill(survivor, SIGKILL);
+    int how;
+    waitpid(survivor, &how, 0);
+    assert_int_equal(SIGKILL, WIFSIGNALED(how) ? WTERMSIG(how) : -1);
+    mob_store_client_ended(world.store, survivor_slot);
+    pass_all(&world);
+    mob_store_client_close(world.store, survivor_slot);
+    assert_store_ok(world.store);
+    expect_others_unharmed(&world);
+    struct mob_store_stats stats;
+    mob_store_stats(world.store, &stats);
+    assert_int_equal(OTHERS + 1, stats.objects);
+    munmap(shared, 4096);
+    mob_store_detach(world.observer);
+    mob_store_destroy(world.store);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_may_die_between_any_two_stores),
+        cmocka_unit_test(clients_killed_from_outside_leave_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
