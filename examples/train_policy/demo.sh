@@ -44,8 +44,8 @@ show_iteration() {
 follow() {
     local task=$1 position=$2 answer type iteration mean_return ended=no
     while [ "$ended" = no ]; do
-        answer=$(api GET "/api/v1/events?task=$task&after=$position&wait=$EVENTS_WAIT_S")
-        position=$(jq -r .position <<<"$answer")
+        answer=$(api GET "/api/v1/events?task=$task&wait=$EVENTS_WAIT_S${position:+&after=$position}")
+        position=$(jq -r '.position // empty' <<<"$answer")
         while read -r type iteration mean_return; do
             case $type in
             iteration) show_iteration "$iteration" "$mean_return" ;;
@@ -62,7 +62,7 @@ api POST "/api/v1/functions" -H 'Content-Type: application/octet-stream' --data-
     jq -r '"  module \(.module), hash \(.hash[0:16])..."'
 
 echo "submit train_policy.train_policy($SEED)"
-position=$(api GET "/api/v1/events?wait=1" | jq -r .position)
+position=$(api GET /api/v1/events | jq -r '.position // empty') # so that no event of the task is missed
 started_us=$(date +%s%6N)
 task=$(post_json /api/v1/tasks "$(jq -cn --argjson seed "$SEED" \
     '{function: "train_policy.train_policy", arguments: [$seed]}')")
