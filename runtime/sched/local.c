@@ -217,7 +217,7 @@ static enum mob_status take_names(
         return MOB_NOT_FOUND;
     t->function = in->function;
     if (in->actor) {
-        if (in->actor > s->actor_count || !s->actors[in->actor - 1].used)
+        if (in->actor > s->actor_count || !s->actors[in->actor - 1].used || s->actors[in->actor - 1].closed)
             return MOB_NOT_FOUND;
         t->lane = (uint16_t)(in->actor - 1);
         t->marks |= MARK_CALL;
