@@ -60,10 +60,14 @@ static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
 /* Cleans, runs and cleans. The lock is held by being open. */
 static enum cli_exit supervise(const struct cli_call *call, const struct supervisor_options *options)
 {
-    char path[STATE_PATH_MAX];
+    char path[STATE_PATH_MAX], error[STATE_ERROR_MAX];
     cluster_end_leftovers(cli_directory(call));
     state_dir_clean(cli_directory(call));
-    enum mob_status status = supervisor_run(options);
+    enum mob_status status = state_dir_init(cli_directory(call), error);
+    if (status != MOB_OK)
+        options->notice(options->arg, error);
+    else
+        status = supervisor_run(options);
     unlink(state_path(cli_directory(call), STATE_PID_NAME, path));
     return status == MOB_OK ? CLI_OK : CLI_FAILED;
 }

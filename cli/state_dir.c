@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/id.h"
+#include "common/base/log.h"
 
 char *state_path(const char *directory, const char *name, char *out)
 {
@@ -36,7 +37,7 @@ enum mob_status state_read_line(const char *path, char *out, size_t capacity)
     return MOB_OK;
 }
 
-enum mob_status state_write(const char *path, const char *text, size_t length)
+enum mob_status state_write(const char *path, const void *text, size_t length)
 {
     char temporary[STATE_PATH_MAX + 8];
     snprintf(temporary, sizeof temporary, "%s.new", path);
@@ -100,26 +101,43 @@ static enum mob_status make_private_dir(const char *path, char error[STATE_ERROR
     return MOB_OK;
 }
 
-/* Random bytes as text, made once. */
+/* Random bytes, made once. */
 static enum mob_status make_once(
     const char *directory, const char *name, size_t length, char error[STATE_ERROR_MAX])
 {
-    char path[STATE_PATH_MAX], text[2 * 32 + 2];
+    char path[STATE_PATH_MAX], bytes[STATE_SECRET_BYTES];
+    struct stat st;
     state_path(directory, name, path);
-    if (access(path, F_OK) == 0)
+    if (stat(path, &st) == 0 && st.st_size == (off_t)length)
         return MOB_OK;
-    uint8_t bytes[32];
-    if (getrandom(bytes, length, 0) != (ssize_t)length) {
-        snprintf(error, STATE_ERROR_MAX, "no random bytes: %s", strerror(errno));
-        return MOB_IO;
-    }
-    for (size_t i = 0; i < length; i++)
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    text[2 * length] = '\n';
-    if (state_write(path, text, 2 * length + 1) == MOB_OK)
+    MOB_ASSERT(length <= sizeof bytes);
+    if (getrandom(bytes, length, 0) == (ssize_t)length && state_write(path, bytes, length) == MOB_OK)
         return MOB_OK;
-    snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
+    snprintf(error, STATE_ERROR_MAX, "cannot make %s: %s", path, strerror(errno));
     return MOB_IO;
+}
+
+/* Another layout of the directory is another program's: it is left alone. */
+static enum mob_status check_version(const char *directory, char error[STATE_ERROR_MAX])
+{
+    char path[STATE_PATH_MAX], text[64];
+    static const char ours[] = STATE_VERSION_TEXT "\n";
+    enum mob_status status = state_read_line(state_path(directory, "version", path), text, sizeof text);
+    if (status == MOB_NOT_FOUND && state_write(path, ours, sizeof ours - 1) == MOB_OK)
+        return MOB_OK;
+    if (status == MOB_OK && strcmp(text, STATE_VERSION_TEXT) == 0)
+        return MOB_OK;
+    snprintf(error, STATE_ERROR_MAX, "%s holds \"%s\", and this program knows \"%s\"", directory,
+        status == MOB_OK ? text : mob_status_text(status), STATE_VERSION_TEXT);
+    return status == MOB_OK ? MOB_VERSION : MOB_IO;
+}
+
+enum mob_status state_dir_init(const char *directory, char error[STATE_ERROR_MAX])
+{
+    enum mob_status status = check_version(directory, error);
+    if (status == MOB_OK)
+        status = make_once(directory, STATE_CLUSTER_ID_NAME, sizeof(struct mob_cluster_id), error);
+    return status == MOB_OK ? make_once(directory, STATE_SECRET_NAME, STATE_SECRET_BYTES, error) : status;
 }
 
 enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_MAX])
@@ -137,8 +155,7 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
         if (status != MOB_OK)
             return status;
     }
-    enum mob_status status = make_once(directory, "cluster-id", sizeof(struct mob_cluster_id), error);
-    return status == MOB_OK ? make_once(directory, "cluster-secret", 32, error) : status;
+    return MOB_OK;
 }
 
 void state_dir_clean(const char *directory)

@@ -1,7 +1,8 @@
 /* The state directory of a private cluster: which file is what, its making, and who runs in it.
  *
  *   DIR/mobula.conf                      settings, if the user wrote any
- *   DIR/cluster-id, cluster-secret       made once (secret: 32 random bytes in hex, 0600)
+ *   DIR/version                          layout of all this
+ *   DIR/cluster-id, cluster-secret       16 and 32 random bytes, made once (0600)
  *   DIR/token                            API key, made by the gateway (0600)
  *   DIR/supervisor.pid                   `pid starttime`, locked (flock) by the supervisor for as long as it
  * lives DIR/supervisor.json                  what it supervises, replaced at each change DIR/gateway.addr,
@@ -25,6 +26,10 @@
 /* A unix socket's path has 107 bytes; the longest name in the directory is gcs/redis.sock. */
 #define STATE_DIR_LENGTH_MAX (107u - sizeof "/gcs/redis.sock")
 
+#define STATE_VERSION_TEXT "mobula state 1"
+#define STATE_SECRET_BYTES 32
+#define STATE_CLUSTER_ID_NAME "cluster-id"
+#define STATE_SECRET_NAME "cluster-secret"
 #define STATE_PID_NAME "supervisor.pid"
 #define STATE_STATUS_NAME "supervisor.json"
 #define STATE_ADDRESS_NAME "gateway.addr"
@@ -37,8 +42,11 @@
  * `out`. */
 char *state_path(const char *directory, const char *name, char *out);
 
-/* Makes the directory with all that is made once. MOB_DENIED: it is not ours; MOB_TOO_LARGE: path; MOB_IO. */
+/* Makes the directories. MOB_DENIED: it is not ours; MOB_TOO_LARGE: path; MOB_IO. */
 MOB_MUST_USE enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_MAX]);
+/* Makes what is made once, or checks it. Only for the holder of the lock. MOB_VERSION: another layout;
+ * MOB_IO. */
+MOB_MUST_USE enum mob_status state_dir_init(const char *directory, char error[STATE_ERROR_MAX]);
 /* Removes sockets and addresses that a dead cluster left. Only for the holder of the lock. */
 void state_dir_clean(const char *directory);
 
@@ -51,7 +59,7 @@ pid_t state_dir_supervisor(const char *directory);
 /* Reads a small file as one line of text, without its newline. MOB_NOT_FOUND, MOB_TOO_LARGE, MOB_IO. */
 MOB_MUST_USE enum mob_status state_read_line(const char *path, char *out, size_t capacity);
 /* Replaces a file by rename, so that a reader sees the old or the new. */
-MOB_MUST_USE enum mob_status state_write(const char *path, const char *text, size_t length);
+MOB_MUST_USE enum mob_status state_write(const char *path, const void *text, size_t length);
 /* Start time of a process in clock ticks since boot, 0 if there is none (or it is a zombie). With the pid it
  * names a process for ever. */
 uint64_t state_start_time(pid_t pid);

@@ -95,6 +95,12 @@ struct supervisor_options {
 MOB_MUST_USE enum mob_status supervisor_run(const struct supervisor_options *options);
 
 /* ---- between supervisor*.c ---- */
+/* supervisor.c */
+void process_start(struct process *process);
+void supervisor_stop(struct supervisor *supervisor, int signal_number);
+/* Takes note of every child that has ended. */
+void supervisor_reap(struct supervisor *supervisor);
+/* supervisor_log.c and supervisor_spawn.c */
 const char *process_name(enum supervised which);
 const char *process_state_name(enum process_state state);
 /* supervisor_spawn.c: forks and executes; MOB_IO when there is no process. */

@@ -27,7 +27,7 @@
         "where objects go when memory is full") \
     X(SPILL_QUOTA_BYTES, "spill-quota-bytes", BYTES, "16GiB", 0, 64 * MOB_TIB, "", UP | NODE, \
         "most that the spill directory may hold; 0 = do not spill") \
-    X(BLOCKED_MAX, "blocked-max", NUMBER, "2048", 1, 65536, "", UP | NODE, \
+    X(BLOCKED_MAX, "blocked-max", NUMBER, "2048", 1, 4000, "", UP | NODE, \
         "workers that may wait in get at once") \
     X(IDLE_REAP_MS, "idle-reap-ms", MILLISECONDS, "60s", 10, 86400000, "", UP | NODE, \
         "a worker that was idle for this long ends") \

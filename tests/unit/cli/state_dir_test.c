@@ -43,23 +43,42 @@ static mode_t mode_of(const char *name)
     return st.st_mode & 0777;
 }
 
+static void read_secret(char out[STATE_SECRET_BYTES])
+{
+    char path[STATE_PATH_MAX];
+    int fd = open(state_path(directory, "cluster-secret", path), O_RDONLY);
+    assert_int_equal(read(fd, out, STATE_SECRET_BYTES), STATE_SECRET_BYTES);
+    close(fd);
+}
+
 static void it_is_made_private_and_its_secrets_once(void **state)
 {
     (void)state;
-    char path[STATE_PATH_MAX], first[128], second[128];
+    char first[STATE_SECRET_BYTES], second[STATE_SECRET_BYTES];
     assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(state_dir_init(directory, error), MOB_OK);
     assert_int_equal(mode_of(""), 0700);
     assert_int_equal(mode_of("gcs"), 0700);
     assert_int_equal(mode_of("logs"), 0700);
     assert_int_equal(mode_of("cluster-secret"), 0600);
-    assert_int_equal(
-        state_read_line(state_path(directory, "cluster-secret", path), first, sizeof first), MOB_OK);
-    assert_int_equal(strlen(first), 64);
+    read_secret(first);
     assert_int_equal(chmod(directory, 0755), 0);
     assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(state_dir_init(directory, error), MOB_OK);
     assert_int_equal(mode_of(""), 0700);
-    assert_int_equal(state_read_line(path, second, sizeof second), MOB_OK);
-    assert_string_equal(first, second);
+    read_secret(second);
+    assert_memory_equal(first, second, sizeof first);
+}
+
+static void another_layout_is_refused_with_both_names(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX];
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(state_write(state_path(directory, "version", path), "mobula state 9\n", 15), MOB_OK);
+    assert_int_equal(state_dir_init(directory, error), MOB_VERSION);
+    assert_non_null(strstr(error, "mobula state 9"));
+    assert_non_null(strstr(error, STATE_VERSION_TEXT));
 }
 
 static void a_path_too_long_for_sockets_is_refused(void **state)
@@ -155,6 +174,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_is_made_private_and_its_secrets_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(another_layout_is_refused_with_both_names, setup, teardown),
         cmocka_unit_test_setup_teardown(a_path_too_long_for_sockets_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(one_supervisor_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(a_pid_file_of_a_dead_or_other_process_is_stale, setup, teardown),

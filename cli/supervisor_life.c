@@ -1,0 +1,161 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "cli/supervisor.h"
+#include "common/base/clock.h"
+#include "common/base/id.h"
+#include "common/base/log.h"
+#include "gcs/shard/redis_conf.h"
+
+static enum mob_status find_binaries(struct supervisor *supervisor)
+{
+    char path[STATE_PATH_MAX];
+    ssize_t length = readlink("/proc/self/exe", supervisor->binaries, sizeof supervisor->binaries - 1);
+    if (length <= 0)
+        return MOB_IO;
+    supervisor->binaries[length] = '\0';
+    *strrchr(supervisor->binaries, '/') = '\0';
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        if (process_find_binary(supervisor, (enum supervised)i, path))
+            continue;
+        MOB_LOG_ERROR("supervisor", "no_program", "path=%s", path);
+        snprintf(supervisor->failure, sizeof supervisor->failure, "there is no program %s", path);
+        return MOB_NOT_FOUND;
+    }
+    return MOB_OK;
+}
+
+static void on_child(uv_signal_t *handle, int number)
+{
+    (void)number;
+    supervisor_reap(handle->data);
+}
+
+static void on_stop(uv_signal_t *handle, int number)
+{
+    supervisor_stop(handle->data, number);
+}
+
+static void ignore_signal(uv_signal_t *handle, int number)
+{
+    (void)handle;
+    (void)number;
+}
+
+/* What is made for each start, or must be there. */
+static enum mob_status write_configuration(struct supervisor *supervisor)
+{
+    char path[STATE_PATH_MAX];
+    uint8_t id[sizeof(struct mob_cluster_id)];
+    FILE *file = fopen(state_path(supervisor->directory, STATE_CLUSTER_ID_NAME, path), "re");
+    size_t length = file ? fread(id, 1, sizeof id, file) : 0;
+    if (file)
+        fclose(file);
+    for (size_t i = 0; i < length; i++)
+        snprintf(supervisor->cluster + 2 * i, 3, "%02x", id[i]);
+    if (length != sizeof id) {
+        snprintf(supervisor->failure, sizeof supervisor->failure, "cannot read %s", path);
+        return MOB_IO;
+    }
+    enum mob_status status =
+        mob_redis_conf_write(state_path(supervisor->directory, STATE_GCS_DIR_NAME, path));
+    if (status != MOB_OK)
+        snprintf(supervisor->failure, sizeof supervisor->failure, "cannot configure Redis in %s: %s", path,
+            status == MOB_INVALID ? "its configuration takes only plain characters in a path"
+                                  : mob_status_text(status));
+    return status;
+}
+
+/* Signals, logs and limits. What it has opened by the time that it fails is closed by fini. */
+static enum mob_status prepare(struct supervisor *supervisor, const struct supervisor_options *options)
+{
+    static const int numbers[] = {SIGCHLD, SIGTERM, SIGINT, SIGHUP};
+    static const uv_signal_cb handlers[] = {on_child, on_stop, on_stop, ignore_signal};
+    signal(SIGPIPE, SIG_IGN);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        uv_signal_init(&supervisor->loop, &supervisor->signals[i]);
+        supervisor->signals[i].data = supervisor;
+        /* a terminal that closes ends a supervisor in the foreground, and not one in the background */
+        uv_signal_start(&supervisor->signals[i],
+            numbers[i] == SIGHUP && !options->own_log ? on_stop : handlers[i], numbers[i]);
+    }
+    uv_timer_init(&supervisor->loop, &supervisor->watch);
+    supervisor->watch.data = supervisor;
+    supervisor->probe.arg = supervisor;
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        supervisor->processes[i].output_fd = -1;
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        struct process *process = &supervisor->processes[i];
+        process->supervisor = supervisor;
+        process->which = (enum supervised)i;
+        uv_timer_init(&supervisor->loop, &process->timer);
+        process->timer.data = process;
+        if (process_log_open(process) != MOB_OK)
+            return MOB_IO;
+    }
+    /* Thousands of parked connections each hold a descriptor; the children inherit this. */
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+    setenv("MOBULA_LOG", mob_setting_text(supervisor->settings, MOB_SETTING_LOG), 1);
+    return MOB_OK;
+}
+
+static void close_handle(uv_handle_t *handle, void *arg)
+{
+    (void)arg;
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* Everything has stopped, or nothing has been started. */
+static void fini(struct supervisor *supervisor)
+{
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        process_log_close(&supervisor->processes[i]);
+    node_seal_stop(&supervisor->seal);
+    uv_walk(&supervisor->loop, close_handle, NULL);
+    uv_run(&supervisor->loop, UV_RUN_DEFAULT);
+    int status = uv_loop_close(&supervisor->loop);
+    MOB_ASSERT(status == 0);
+    state_dir_clean(supervisor->directory);
+}
+
+enum mob_status supervisor_run(const struct supervisor_options *options)
+{
+    struct supervisor *supervisor = calloc(1, sizeof *supervisor);
+    if (!supervisor)
+        return MOB_NO_MEMORY;
+    supervisor->settings = options->settings;
+    supervisor->directory = mob_setting_text(options->settings, MOB_SETTING_DIR);
+    supervisor->notice = options->notice;
+    supervisor->notice_arg = options->arg;
+    supervisor->started_wall_ns = mob_wall_now();
+    snprintf(supervisor->listen, sizeof supervisor->listen, "%s",
+        mob_setting_text(options->settings, MOB_SETTING_LISTEN));
+    supervisor->own_log = options->own_log ? *options->own_log : (struct log_file){.fd = -1};
+    enum mob_status status = find_binaries(supervisor);
+    if (status == MOB_OK)
+        status = write_configuration(supervisor);
+    if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
+        status = prepare(supervisor, options);
+        for (int i = 0; i < SUPERVISED_COUNT && status == MOB_OK; i++)
+            process_start(&supervisor->processes[i]);
+        if (status == MOB_OK)
+            uv_run(&supervisor->loop, UV_RUN_DEFAULT);
+        fini(supervisor);
+    }
+    if (supervisor->failed)
+        status = MOB_UNAVAILABLE;
+    /* After the fact, so that whoever hears it can start again at once. */
+    supervisor_notify(
+        supervisor, "%s", supervisor->failure[0] ? supervisor->failure : mob_status_text(status));
+    free(supervisor);
+    return status;
+}
