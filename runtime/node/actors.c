@@ -502,3 +502,16 @@ uint32_t node_actors_restart_loaded(struct node *node)
             }
     return count;
 }
+
+/* Kept aside until replay from checkpoints is in: a replay from the beginning is right, only longer. */
+void node_actor_checkpoint(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_checkpoint checkpoint;
+    struct node_actor *actor = client->worker ? client->worker->actor : NULL;
+    if (bytes < sizeof checkpoint || !actor)
+        return;
+    memcpy(&checkpoint, body, sizeof checkpoint);
+    if (!mob_actor_id_eq(checkpoint.actor, actor->id))
+        return;
+    (void)node;
+}

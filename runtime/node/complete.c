@@ -233,7 +233,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     struct mob_completion full = *completion;
     enum mob_status status = (enum mob_status)full.head.status;
     int64_t run_ns = full.head.finished_ns - full.head.started_ns;
-    full.head.worker = worker->number;
+    full.head.worker = worker->serial;
     fill_times(task, &full.head);
     if (client->closing)
         seal_published(node, &full);

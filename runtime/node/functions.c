@@ -277,43 +277,87 @@ static void register_function(struct deployment *d, const char *module, const ch
     free(value);
 }
 
-/* The description: "module NAME", then "function NAME<TAB>SIGNATURE", "class NAME<TAB>SIGNATURE" with its
- * "method NAME<TAB>SIGNATURE" lines behind it, or "error TEXT". */
+enum { FIELDS_MAX = 6 };
+
+static int split(char *line, char *fields[FIELDS_MAX])
+{
+    int n = 0;
+    for (char *at = line; at && n < FIELDS_MAX; n++) {
+        fields[n] = at;
+        at = strchr(at, '\t');
+        if (at)
+            *at++ = '\0';
+    }
+    return n;
+}
+
+/* A function or class on its way into the table, with its methods' lines. */
+struct described {
+    char name[160];
+    uint16_t kind, methods;
+    char *signature;
+    size_t length;
+};
+
+static void described_end(struct deployment *d, const char *module, struct described *one)
+{
+    if (one->kind)
+        register_function(d, module, one->name, one->kind, one->methods, one->signature, one->length);
+    one->kind = 0;
+}
+
+static void described_begin(struct described *one, char *fields[FIELDS_MAX], uint16_t kind)
+{
+    one->kind = kind;
+    one->methods = 0;
+    snprintf(one->name, sizeof one->name, "%s", fields[1]);
+    one->length = strlen(fields[3]);
+    memcpy(one->signature, fields[3], one->length);
+}
+
+/* Lines of runtime/worker/inspect.h. A class' signature is its constructor's, then a line "method signature" each. */
 static void register_all(struct deployment *d)
 {
-    char module[128] = "", name[128] = "";
-    char *signature = malloc(d->used + 1);
-    size_t signature_length = 0;
-    uint16_t kind = 0, methods = 0;
-    char *save = NULL;
-    MOB_ASSERT(signature);
+    char module[160] = "", *save = NULL, *fields[FIELDS_MAX];
+    struct described one = {.signature = malloc(d->used + 1)};
+    MOB_ASSERT(one.signature);
     d->puts_waiting = 1; /* ours, so that no early answer finishes it */
     for (char *line = strtok_r(d->text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
-        char *tab = strchr(line, '\t');
-        if (sscanf(line, "module %127s", module) == 1)
-            continue;
-        if (tab && strncmp(line, "method ", 7) == 0) {
-            *tab = ' ';
-            signature_length += (size_t)sprintf(signature + signature_length, "\n%s", line + 7);
-            methods++;
-            continue;
+        int n = split(line, fields);
+        if (n >= 2 && strcmp(fields[0], "module") == 0) {
+            snprintf(module, sizeof module, "%s", fields[1]);
+        } else if (n >= 4 && strcmp(fields[0], "method") == 0 && one.kind) {
+            one.length += (size_t)sprintf(one.signature + one.length, "\n%s %s", fields[1], fields[3]);
+            one.methods++;
+        } else if (n >= 4) {
+            described_end(d, module, &one);
+            bool class = strcmp(fields[0], "class") == 0;
+            described_begin(&one, fields, class ? MOB_KIND_ACTOR_CREATE : MOB_KIND_TASK);
         }
-        if (kind)
-            register_function(d, module, name, kind, methods, signature, signature_length);
-        kind = strncmp(line, "class ", 6) == 0 ? MOB_KIND_ACTOR_CREATE : MOB_KIND_TASK;
-        if (!tab || sscanf(line, "%*s %127s", name) != 1) {
-            kind = 0;
-            continue;
-        }
-        signature_length = strlen(tab + 1);
-        memcpy(signature, tab + 1, signature_length);
-        methods = 0;
     }
-    if (kind)
-        register_function(d, module, name, kind, methods, signature, signature_length);
-    free(signature);
+    described_end(d, module, &one);
+    free(one.signature);
     if (--d->puts_waiting == 0)
         finish(d, d->status == MOB_OK ? MOB_INVALID : d->status, "the module has no functions");
+}
+
+/* "error CODE REASON", or nothing that can be understood. */
+static void finish_refused(struct deployment *d, int wait_status)
+{
+    char message[400], *fields[FIELDS_MAX];
+    if (WIFSIGNALED(wait_status)) {
+        snprintf(message, sizeof message, "loading the module ended with signal %d", WTERMSIG(wait_status));
+        finish(d, MOB_INVALID, message);
+        return;
+    }
+    d->text[strcspn(d->text, "\n")] = '\0';
+    int n = split(d->text, fields);
+    if (n >= 3 && strcmp(fields[0], "error") == 0) {
+        snprintf(message, sizeof message, "%.380s", fields[2]);
+        finish(d, mob_status_from_code(fields[1]), message);
+    } else {
+        finish(d, MOB_INVALID, "the file is not a function module");
+    }
 }
 
 /* Output of the describing process arrived, or its end. */
@@ -344,13 +388,7 @@ void node_describe_readable(struct node *node, int fd)
         register_all(d);
         return;
     }
-    char message[300];
-    if (WIFSIGNALED(wait_status))
-        snprintf(message, sizeof message, "loading the module ended with signal %d", WTERMSIG(wait_status));
-    else
-        snprintf(message, sizeof message, "not a module: %.250s",
-            d->used > 0 ? d->text : "it could not be loaded");
-    finish(d, strstr(message, "ABI") || strstr(message, "machine") ? MOB_ABI_MISMATCH : MOB_INVALID, message);
+    finish_refused(d, wait_status);
 }
 
 /* A module whose loading never ends (a constructor that loops) is killed. */
@@ -402,7 +440,7 @@ static enum mob_status start_describing(struct node *node, struct deployment *d,
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, fds[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    char *argv[] = {node->options.worker_binary, (char *)"--describe", (char *)(uintptr_t)path, NULL};
+    char *argv[] = {node->options.worker_binary, (char *)"--inspect", (char *)(uintptr_t)path, NULL};
     int failed = posix_spawn(&d->pid, node->options.worker_binary, &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
     close(fds[1]);

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "runtime/node/actors.h"
 #include "runtime/node/node.h"
 
 enum { SPEC_PREFIX = 8, SIBLING_PREFIX = 16 };
@@ -279,6 +280,9 @@ void node_intake(
         return;
     case MOB_OUT_CANCEL:
         take_cancel(node, client, body, bytes);
+        return;
+    case MOB_OUT_CHECKPOINT:
+        node_actor_checkpoint(node, client, body, bytes);
         return;
     case MOB_OUT_SUSPENDED:
         return;

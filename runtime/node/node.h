@@ -125,7 +125,8 @@ enum {
 enum worker_state { WORKER_STARTING = 1, WORKER_READY = 2, WORKER_STOPPING = 3 };
 struct node_actor;
 struct node_worker {
-    uint32_t number; /* handle in scheduler and pool */
+    uint32_t number; /* handle in the scheduler; used again */
+    uint32_t serial; /* of the process; never used again */
     uint32_t slot;
     pid_t pid;
     enum worker_state state;
@@ -181,7 +182,8 @@ struct node {
     uint32_t missed_clients; /* rings that were full */
     uint8_t secret[32]; /* of the cluster; keys the roots of named drivers */
     struct node_worker **workers; /* by number */
-    uint32_t worker_capacity, workers_alive;
+    uint32_t worker_capacity, workers_alive, workers_started;
+    uint32_t spawns_due; /* asked for while the zygote was busy */
     struct {
         const char *reason;
         int signal;

@@ -75,11 +75,13 @@ static enum mob_status spawn_one(struct node *node)
         .version = MOB_SESSION_VERSION,
         .status = MOB_OK,
         .slot = slot,
-        .worker = number,
+        .worker = ++node->workers_started,
         .incarnation = node->incarnation,
         .cluster = node->cluster,
     };
-    status = mob_pool_spawn(node->pool, number, &welcome);
+    worker->serial = welcome.worker;
+    status = mob_pool_start(node->pool, worker->serial, &welcome, mob_store_memfd(node->store),
+        mob_store_eventfd(node->store));
     if (status != MOB_OK) {
         node_client_end(node, client, "it could not be started");
         worker_free(node, worker);
@@ -93,6 +95,10 @@ void node_worker_spawn(struct node *node, uint32_t count)
         enum mob_status status = node->stopping ? MOB_UNAVAILABLE : spawn_one(node);
         if (status == MOB_OK)
             continue;
+        if (status == MOB_AGAIN) { /* the zygote has its hands full: when it reports, the rest is asked for */
+            node->spawns_due += count - i;
+            return;
+        }
         MOB_LOG_WARN("workers", "spawn_failed", "status=%s left=%u", mob_status_code(status), count - i);
         mob_sched_spawn_failed(node->sched, MOB_RUNTIME_C, count - i, node->now_ns);
         return;
@@ -164,7 +170,7 @@ static void note_death(
         snprintf(node->death.message, sizeof node->death.message, "its worker exited with status %d",
             WEXITSTATUS(status));
     size_t n = mob_pool_log_tail(
-        node->pool, worker->number, LOG_TAIL_LINES, node->death.log, sizeof node->death.log);
+        node->pool, worker->serial, LOG_TAIL_LINES, node->death.log, sizeof node->death.log);
     node->death.log[n < sizeof node->death.log ? n : sizeof node->death.log - 1] = '\0';
 }
 
@@ -175,9 +181,17 @@ const char *node_death_notice(struct node *node, int *signal_out, char *detail, 
     return node->death.message[0] ? node->death.message : "its worker died";
 }
 
+static struct node_worker *by_serial(struct node *node, uint32_t serial)
+{
+    for (uint32_t i = 0; i < node->worker_capacity; i++)
+        if (node->workers[i] && node->workers[i]->serial == serial)
+            return node->workers[i];
+    return NULL;
+}
+
 static void on_exit_of(struct node *node, const struct mob_pool_event *event)
 {
-    struct node_worker *worker = node_worker_at(node, event->worker);
+    struct node_worker *worker = by_serial(node, event->worker);
     if (!worker)
         return;
     struct node_client *client = node->clients[worker->slot];
@@ -199,7 +213,7 @@ static void on_exit_of(struct node *node, const struct mob_pool_event *event)
 
 static void on_start_of(struct node *node, const struct mob_pool_event *event)
 {
-    struct node_worker *worker = node_worker_at(node, event->worker);
+    struct node_worker *worker = by_serial(node, event->worker);
     if (!worker)
         return;
     worker->pid = event->pid;
@@ -215,7 +229,7 @@ static void on_start_of(struct node *node, const struct mob_pool_event *event)
 void node_pool_step(struct node *node)
 {
     struct mob_pool_event event;
-    while (mob_pool_next(node->pool, &event))
+    while (mob_pool_step(node->pool, &event))
         switch (event.kind) {
         case MOB_POOL_STARTED:
             on_start_of(node, &event);
@@ -223,21 +237,18 @@ void node_pool_step(struct node *node)
         case MOB_POOL_EXITED:
             on_exit_of(node, &event);
             break;
-        case MOB_POOL_FAILED:
-            event.wait_status = 0;
-            on_exit_of(node, &event);
-            break;
-        case MOB_POOL_ZYGOTE_DIED:
-            MOB_LOG_ERROR("workers", "zygote_died", "why=\"workers went with it; the node starts again\"");
-            node->sealed = false;
-            node_request_stop(node);
-            break;
         }
+    if (node->spawns_due > 0) {
+        uint32_t due = node->spawns_due;
+        node->spawns_due = 0;
+        node_worker_spawn(node, due);
+    }
 }
 
-/* Markers that a full ring had no room for. */
+/* Markers that a full ring had no room for; logs that grew too long. */
 void node_workers_tick(struct node *node)
 {
+    mob_pool_check_logs(node->pool);
     for (uint32_t i = 0; i < node->worker_capacity; i++) {
         struct node_worker *worker = node->workers[i];
         while (worker && worker->markers_due > 0 &&
@@ -258,18 +269,29 @@ enum mob_status node_pool_open(struct node *node)
 {
     struct mob_pool_options options = {
         .struct_size = sizeof options,
-        .worker_binary = node->options.worker_binary,
-        .directory = node->options.directory,
-        .memfd = mob_store_memfd(node->store),
-        .eventfd = mob_store_eventfd(node->store),
+        .worker_path = node->options.worker_binary,
+        .state_dir = node->options.directory,
     };
     return mob_pool_create(&options, &node->pool);
 }
 
+/* What a finished task's worker kept of its output: task id | u64 offset | u32 max | u32 worker. */
 void node_logs(
     struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes)
 {
-    (void)payload;
-    (void)bytes;
-    node_reply(node, client->slot, client->session, request, MOB_NOT_FOUND, NULL, 0);
+    struct {
+        struct mob_task_id task;
+        uint64_t offset;
+        uint32_t max, worker;
+    } in;
+    static uint8_t out[LOG_REPLY_MAX];
+    uint64_t total = 0;
+    if (bytes < sizeof in) {
+        node_reply(node, client->slot, client->session, request, MOB_INVALID, NULL, 0);
+        return;
+    }
+    memcpy(&in, payload, sizeof in);
+    size_t max = in.max == 0 || in.max > sizeof out ? sizeof out : in.max;
+    size_t n = mob_pool_log_read(node->pool, in.worker, in.task, in.offset, out, max, &total);
+    node_reply(node, client->slot, client->session, request, MOB_OK, out, (uint32_t)n);
 }
