@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "server/api/api.h"
 #include "server/api/problem.h"
 
 /* Nesting of the text, strings left out; wrong for malformed text, which the parser refuses anyway. */
@@ -38,7 +39,7 @@ json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_
         return NULL;
     }
     json_error_t error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &error);
+    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (!root)
         snprintf(message_out, capacity, "%s at line %d, column %d", error.text, error.line, error.column);
     return root;
@@ -55,7 +56,7 @@ bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool
     body->root = mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
     if (!body->root) {
         mob_problem_replyf(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
-        mob_http_send(request);
+        mob_api_send(request);
         return false;
     }
     if (!json_is_object(body->root)) {
@@ -82,7 +83,7 @@ bool mob_body_ok(struct mob_body *body)
     mob_problem_reply(body->request,
         &(struct mob_problem){.status = MOB_INVALID, .detail = "the body does not fit", .errors_json = errors});
     free(errors);
-    mob_http_send(body->request);
+    mob_api_send(body->request);
     mob_body_close(body);
     return false;
 }
@@ -158,12 +159,10 @@ const char *mob_body_string(struct mob_body *body, const json_t *object, const c
         mob_body_error(body, prefix, field, "must be a string");
         return NULL;
     }
-    if (json_string_length(value) > length_max || json_string_length(value) == 0) {
+    /* The parser refuses NUL inside strings, so strlen is the length. */
+    size_t length = strlen(json_string_value(value));
+    if (length > length_max || length == 0) {
         mob_body_error(body, prefix, field, "must have 1 to %zu bytes", length_max);
-        return NULL;
-    }
-    if (strlen(json_string_value(value)) != json_string_length(value)) {
-        mob_body_error(body, prefix, field, "must not hold a NUL");
         return NULL;
     }
     return json_string_value(value);

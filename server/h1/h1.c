@@ -40,6 +40,8 @@ struct exchange {
     struct mob_http_header inline_headers[INLINE_HEADERS], *headers;
     size_t body_capacity;
     uint64_t discarded;
+    const char *raw_target; /* where the library has it, only to compare addresses */
+    size_t raw_target_length;
     bool begun, queued, suspended, discarding;
 };
 
@@ -105,6 +107,8 @@ static void *on_target(void *cls, const char *target, struct MHD_Connection *mhd
         return NULL;
     }
     exchange->connection = connection;
+    exchange->raw_target = target;
+    exchange->raw_target_length = strlen(target);
     exchange->request->front = &front_ops;
     exchange->request->front_cls = exchange;
     exchange->request->fd = connection->fd;
@@ -123,15 +127,15 @@ struct collect {
 };
 
 /* The library splits the head in place, so behind each value stand the two bytes that ended its line, and then the next
- * name. A line feed alone leaves one byte, a folded line leaves more (or moves the text): that is how lines that the
- * library let through are still seen. */
+ * name. A line feed alone leaves one byte, a folded line leaves more (or moves the text), a NUL cuts a value short: that
+ * is how lines that the library let through are still seen. */
 static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_length,
     const char *value, size_t value_length)
 {
     (void)kind;
     struct collect *c = cls;
     struct exchange *exchange = c->exchange;
-    if (!value || (c->expected && name != c->expected)) {
+    if (!value || name != c->expected) {
         c->refusal = (struct mob_http_refusal){400, "malformed line end in the request head"};
         c->ok = false;
         return MHD_NO;
@@ -157,13 +161,28 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     return MHD_YES;
 }
 
-static bool check_head(struct exchange *exchange, const char *version, struct mob_http_refusal *refusal_out)
+/* Between the last value and the end of the head there are exactly two line ends. */
+static bool head_ends_at(const struct exchange *exchange, const char *method, const char *expected)
 {
-    struct collect collect = {.exchange = exchange, .ok = true};
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(exchange->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const char *begin = exchange->raw_target - strlen(method) - 1;
+    return info && begin + info->header_size == expected + 2;
+}
+
+static bool check_head(struct exchange *exchange, const char *method, const char *version, struct mob_http_refusal *refusal_out)
+{
+    struct collect collect = {.exchange = exchange,
+        .ok = true,
+        .expected = exchange->raw_target + exchange->raw_target_length + 1 + strlen(version) + 2};
     exchange->headers = exchange->inline_headers;
     MHD_get_connection_values_n(exchange->connection->mhd, MHD_HEADER_KIND, collect_header, &collect);
     exchange->request->headers = exchange->headers;
     bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
+    if (collect.ok && !head_ends_at(exchange, method, collect.expected)) {
+        collect.refusal = (struct mob_http_refusal){400, "malformed line end in the request head"};
+        collect.ok = false;
+    }
     bool ok = collect.ok && mob_http_head_finish(&collect.facts, http_1_1, &collect.refusal);
     if (ok && !http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
         collect.refusal = (struct mob_http_refusal){505, "HTTP version"};
@@ -215,7 +234,7 @@ static void begin(struct exchange *exchange, const char *method, const char *ver
     request->method = mob_http_method_of(method);
     fill_peer(request, &exchange->connection->address);
     struct mob_http_refusal refusal;
-    if (!check_head(exchange, version, &refusal)) {
+    if (!check_head(exchange, method, version, &refusal)) {
         refuse_head(request, &refusal);
         return;
     }
@@ -406,9 +425,10 @@ static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
     if (!exchange)
         return;
     const struct mob_http_service *service = &exchange->connection->shard->h1->options.service;
-    MOB_ASSERT(!exchange->suspended || exchange->request->reply.stream);
     if (exchange->request->reply.stream)
         mob_http_stream_detach(exchange->request->reply.stream);
+    else if (exchange->suspended) /* resumed, and the client's end was seen before the handler ran again */
+        mob_park_remove(exchange->request);
     if (exchange->queued)
         service->finished(service->cls, exchange->request);
     set_deadline(exchange->connection, MOB_H1_IDLE_S);

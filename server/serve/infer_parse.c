@@ -101,7 +101,7 @@ static bool put_leaves(const json_t *data, enum mob_dtype dtype, uint8_t **at)
 static bool put_strings(const json_t *data, struct mob_text *out)
 {
     if (json_is_string(data)) {
-        uint32_t n = (uint32_t)json_string_length(data);
+        uint32_t n = (uint32_t)strlen(json_string_value(data)); /* the parser refuses NUL in strings */
         mob_text_put(out, (const char *)&n, sizeof n);
         mob_text_put(out, json_string_value(data), n);
         return !out->failed;
@@ -290,7 +290,7 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
     if (!json_is_object(root))
         return bad(p, MOB_BAD_REQUEST, "the body must be a JSON object");
     const json_t *id = json_object_get(root, "id");
-    if (id && (!json_is_string(id) || json_string_length(id) >= MOB_INFER_ID_MAX))
+    if (id && (!json_is_string(id) || strlen(json_string_value(id)) >= MOB_INFER_ID_MAX))
         return bad(p, MOB_INVALID, "id must be a string shorter than %d bytes", MOB_INFER_ID_MAX);
     if (id)
         snprintf(p->request->id, sizeof p->request->id, "%s", json_string_value(id));
