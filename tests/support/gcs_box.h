@@ -1,0 +1,59 @@
+/* A control store of its own for a test or a bench: redis-server and mobula-gcs in a fresh folder, to be killed at will.
+ * Binaries come from MOBULA_BIN_DIR; redis-server from PATH. Everything ends with the calling process. One thread.
+ */
+#ifndef MOB_TESTS_SUPPORT_GCS_BOX_H
+#define MOB_TESTS_SUPPORT_GCS_BOX_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "gcs/client/client_sync.h"
+
+#define GCS_BOX_ARGS_MAX 16
+
+struct gcs_box {
+    char directory[64]; /* mkdtemp */
+    char socket[96];
+    const char *durability; /* "everysec" */
+    const char *args[GCS_BOX_ARGS_MAX]; /* more flags of mobula-gcs, NULL-terminated */
+    const char *failpoints; /* MOBULA_FAILPOINTS of mobula-gcs, NULL = none */
+    pid_t redis, gcs;
+    uint64_t kills;
+};
+
+/* Writes the configuration; starts nothing. durability NULL = everysec. */
+void gcs_box_init(struct gcs_box *box, const char *durability);
+/* fork and exec; returns when it accepts connections (polled), or fails the test. */
+void gcs_box_start_redis(struct gcs_box *box);
+void gcs_box_start_gcs(struct gcs_box *box);
+/* As before, without waiting that it is ready. */
+void gcs_box_spawn_redis(struct gcs_box *box);
+void gcs_box_spawn_gcs(struct gcs_box *box);
+void gcs_box_start(struct gcs_box *box);
+/* signal, then wait until it is gone; its exit status as wait() gives it. */
+int gcs_box_end(pid_t *pid, int signal);
+/* True when it ended by itself; reaps it. */
+bool gcs_box_ended(pid_t *pid);
+/* Kills both, removes the folder (kept when MOBULA_KEEP is set). */
+void gcs_box_fini(struct gcs_box *box);
+struct mob_gcs *gcs_box_client(struct gcs_box *box);
+/* utime + stime of a process, ns. */
+int64_t gcs_box_cpu_ns(pid_t pid);
+
+/* A block of `tasks` specs and, if `finished`, their completions, of tasks (stream, first_index...). Returns its length. */
+struct gcs_block_spec {
+    uint64_t incarnation, sequence;
+    uint8_t job, stream; /* first bytes of their ids */
+    uint32_t first_index, tasks;
+    bool specs, finals;
+    uint32_t failed; /* of the completions */
+    uint8_t function;
+    int64_t wall_ns; /* 0 = now */
+};
+uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_t capacity);
+struct mob_job_id gcs_block_job(uint8_t job);
+struct mob_stream gcs_block_stream(uint8_t job, uint8_t stream);
+struct mob_function_id gcs_block_function(uint8_t function);
+
+#endif
