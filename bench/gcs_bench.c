@@ -1,9 +1,10 @@
-/* gcs-bench: what the control store takes in, against Redis' own SET on the same kind of socket in the same run.
+/* gcs-bench: what the control store takes in, against Redis' own SET on the same kind of socket in the same
+ * run.
  *
  *   gcs-bench [--seconds N] [--window N] [--bytes N] [--durability everysec|always|no]
  *
- * One log, real blocks of 128 specs and 128 completions (or padded to --bytes), `window` unacknowledged; prints blocks
- * and tasks a second, CPU of each process a block, and memory a task.
+ * One log, real blocks of 128 specs and 128 completions (or padded to --bytes), `window` unacknowledged;
+ * prints blocks and tasks a second, CPU of each process a block, and memory a task.
  */
 #include <hiredis/hiredis.h>
 #include <malloc.h>
@@ -70,7 +71,8 @@ static void stamp(struct run *r, uint8_t *bytes, uint64_t sequence)
     if (stream != NULL)
         memcpy(stream + 2, &sequence, sizeof sequence);
     memcpy(bytes, &front, sizeof front);
-    front.front_crc = mob_crc32c(bytes + BLOCK_CRC_FROM, front.front_bytes - BLOCK_CRC_FROM + front.zone_bytes);
+    front.front_crc =
+        mob_crc32c(bytes + BLOCK_CRC_FROM, front.front_bytes - BLOCK_CRC_FROM + front.zone_bytes);
     memcpy(bytes, &front, sizeof front);
     (void)r;
 }
@@ -184,20 +186,26 @@ int main(int argc, char **argv)
     gcs_box_init(&plain, durability);
     gcs_box_start_redis(&plain);
     gcs_box_init(&box, durability);
-    box.args[0] = "--memory-hard", box.args[1] = "8000000000", box.args[2] = "--memory-soft", box.args[3] = "8000000000";
+    box.args[0] = "--memory-hard", box.args[1] = "8000000000", box.args[2] = "--memory-soft",
+    box.args[3] = "8000000000";
     gcs_box_start(&box);
     r.gcs = gcs_box_client(&box);
     uint64_t incarnation = 0;
     MOB_ASSERT(mob_gcs_node_register_wait(r.gcs, "bench", mob_now() + 10 * MOB_SEC, &incarnation) == MOB_OK);
-    struct gcs_block_spec spec = {.incarnation = incarnation, .job = 1, .stream = 1, .tasks = TASKS_IN_BLOCK,
-        .specs = true, .finals = true};
+    struct gcs_block_spec spec = {.incarnation = incarnation,
+        .job = 1,
+        .stream = 1,
+        .tasks = TASKS_IN_BLOCK,
+        .specs = true,
+        .finals = true};
     r.length = gcs_block_make(&spec, block, MOB_BLOCK_BYTES_MAX);
     r.template_bytes = block;
     double set = redis_set_rate(plain.directory, r.length, window, seconds / 2);
     struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, &r};
     MOB_ASSERT(mob_gcs_log_open(r.gcs, incarnation, 0, &events, &r.log) == MOB_OK);
     struct mob_gcs_stats before = stats_of(r.gcs);
-    int64_t gcs_cpu = gcs_box_cpu_ns(box.gcs), redis_cpu = gcs_box_cpu_ns(box.redis), own_cpu = mob_thread_cpu_now();
+    int64_t gcs_cpu = gcs_box_cpu_ns(box.gcs), redis_cpu = gcs_box_cpu_ns(box.redis),
+            own_cpu = mob_thread_cpu_now();
     int64_t start = mob_now();
     run_load(&r, seconds);
     double took = (double)(mob_now() - start) / 1e9, n = (double)r.acked;
@@ -209,18 +217,22 @@ int main(int argc, char **argv)
     poll(NULL, 0, 2200); /* two measurements of Redis' memory, and the trim of the member's buffers */
     struct mob_gcs_stats after = stats_of(r.gcs);
     double tasks = n * TASKS_IN_BLOCK;
-    double memory = (double)(after.redis_bytes + after.member_bytes) - (double)(before.redis_bytes + before.member_bytes);
-    printf("durability %s, block %u bytes of %u tasks, window %u\n", durability, r.length, TASKS_IN_BLOCK, window);
+    double memory =
+        (double)(after.redis_bytes + after.member_bytes) - (double)(before.redis_bytes + before.member_bytes);
+    printf("durability %s, block %u bytes of %u tasks, window %u\n", durability, r.length, TASKS_IN_BLOCK,
+        window);
     printf("redis SET pipelined    %9.0f /s\n", set);
     printf("blocks acknowledged    %9.0f /s   ratio %.2f   %.2f M finished tasks/s   %.0f MB/s\n", n / took,
         n / took / set, tasks / took / 1e6, n * r.length / took / 1e6);
     printf("all durable after      %9.2f s of %.2f\n", durable, took);
-    printf("cpu a block            client %.2f us, mobula-gcs %.2f us, redis %.2f us; %.2f cores of the store\n",
+    printf(
+        "cpu a block            client %.2f us, mobula-gcs %.2f us, redis %.2f us; %.2f cores of the store\n",
         (double)own_cpu / n / 1e3, (double)gcs_cpu / n / 1e3, (double)redis_cpu / n / 1e3,
         (double)(gcs_cpu + redis_cpu) / 1e9 / took);
     printf("memory a task          %.1f B (redis %.1f, member %.1f), block bytes %.1f\n", memory / tasks,
         (double)(after.redis_bytes - before.redis_bytes) / tasks,
-        ((double)after.member_bytes - (double)before.member_bytes) / tasks, r.length / (double)TASKS_IN_BLOCK);
+        ((double)after.member_bytes - (double)before.member_bytes) / tasks,
+        r.length / (double)TASKS_IN_BLOCK);
     mob_gcs_destroy(r.gcs);
     gcs_box_fini(&box);
     gcs_box_fini(&plain);

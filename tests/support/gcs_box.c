@@ -61,8 +61,8 @@ void gcs_box_init(struct gcs_box *box, const char *durability)
         die("mkdtemp", box->directory);
     snprintf(box->socket, sizeof box->socket, "%s/gcs.sock", box->directory);
     char program[512];
-    char *argv[] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--redis-conf", box->directory,
-        NULL};
+    char *argv[] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--redis-conf",
+        box->directory, NULL};
     pid_t pid = spawn(box, "conf", argv);
     int status = 0;
     if (waitpid(pid, &status, 0) != pid || status != 0)
@@ -80,8 +80,9 @@ void gcs_box_spawn_redis(struct gcs_box *box)
 void gcs_box_spawn_gcs(struct gcs_box *box)
 {
     char program[512];
-    char *argv[8 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--socket",
-        box->socket, "--redis-dir", box->directory, "--durability", (char *)(uintptr_t)box->durability};
+    char *argv[8 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"),
+        "--socket", box->socket, "--redis-dir", box->directory, "--durability",
+        (char *)(uintptr_t)box->durability};
     for (int i = 0; i < GCS_BOX_ARGS_MAX && box->args[i] != NULL; i++)
         argv[7 + i] = (char *)(uintptr_t)box->args[i];
     box->gcs = spawn(box, "gcs", argv);
@@ -178,7 +179,8 @@ int64_t gcs_box_cpu_ns(pid_t pid)
     text[n] = 0;
     char *at = strrchr(text, ')');
     unsigned long long user = 0, system = 0;
-    if (at == NULL || sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
+    if (at == NULL ||
+        sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
         return 0;
     return (int64_t)((user + system) * (unsigned long long)(MOB_SEC / sysconf(_SC_CLK_TCK)));
 }
@@ -200,7 +202,8 @@ struct mob_function_id gcs_block_function(uint8_t function)
     return (struct mob_function_id){{function, (uint8_t)(function * 7), 'f', 'n'}};
 }
 
-static void add_spec(struct mob_block_encoder *e, const struct gcs_block_spec *spec, uint32_t index, int64_t now)
+static void add_spec(
+    struct mob_block_encoder *e, const struct gcs_block_spec *spec, uint32_t index, int64_t now)
 {
     _Alignas(8) uint8_t buffer[256];
     struct mob_tail_builder tail;
@@ -221,12 +224,14 @@ static void add_spec(struct mob_block_encoder *e, const struct gcs_block_spec *s
     MOB_ASSERT(mob_block_add_spec(e, &head, buffer, bytes, now + (int64_t)index * 350) == MOB_OK);
 }
 
-static void add_final(struct mob_block_encoder *e, const struct gcs_block_spec *spec, uint32_t index, int64_t now)
+static void add_final(
+    struct mob_block_encoder *e, const struct gcs_block_spec *spec, uint32_t index, int64_t now)
 {
     uint8_t body[256];
     int64_t value = index;
     bool fails = index - spec->first_index < spec->failed;
-    struct mob_return_view ret = {.type = MOB_TYPE_I64, .size = sizeof value, .payload = (const uint8_t *)&value};
+    struct mob_return_view ret = {
+        .type = MOB_TYPE_I64, .size = sizeof value, .payload = (const uint8_t *)&value};
     uint32_t bytes = mob_return_encode(body, 0, sizeof body, &ret);
     int64_t t = now + (int64_t)index * 350;
     struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,

@@ -1,5 +1,6 @@
-/* A control store of its own for a test or a bench: redis-server and mobula-gcs in a fresh folder, to be killed at will.
- * Binaries come from MOBULA_BIN_DIR; redis-server from PATH. Everything ends with the calling process. One thread.
+/* A control store of its own for a test or a bench: redis-server and mobula-gcs in a fresh folder, to be
+ * killed at will. Binaries come from MOBULA_BIN_DIR; redis-server from PATH. Everything ends with the calling
+ * process. One thread.
  */
 #ifndef MOB_TESTS_SUPPORT_GCS_BOX_H
 #define MOB_TESTS_SUPPORT_GCS_BOX_H
@@ -41,7 +42,8 @@ struct mob_gcs *gcs_box_client(struct gcs_box *box);
 /* utime + stime of a process, ns. */
 int64_t gcs_box_cpu_ns(pid_t pid);
 
-/* A block of `tasks` specs and, if `finished`, their completions, of tasks (stream, first_index...). Returns its length. */
+/* A block of `tasks` specs and, if `finished`, their completions, of tasks (stream, first_index...). Returns
+ * its length. */
 struct gcs_block_spec {
     uint64_t incarnation, sequence;
     uint8_t job, stream; /* first bytes of their ids */
