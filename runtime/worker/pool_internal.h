@@ -14,14 +14,13 @@ struct mob_pool {
     char worker_path[512];
     pid_t zygote; /* 0 = it died and is not replaced yet */
     int fd;
+    int memfd, eventfd; /* the node's */
     struct mob_pool_worker *workers;
     uint32_t count, capacity;
     uint32_t ended[MOB_POOL_OLD_LOGS]; /* whose logs are still there */
     uint32_t ended_next, ended_count;
 };
 
-/* Path of mobula-worker in the folder of this process' executable. */
-bool mob_beside_own_file(char *out, size_t size);
 /* A worker ended: its log stays, the log of the one that ended longest ago goes. */
 void mob_pool_log_ended(struct mob_pool *pool, uint32_t worker);
 

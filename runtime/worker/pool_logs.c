@@ -14,6 +14,14 @@ static const char *const suffixes[] = {"log", "log.1", "idx", "idx.1"};
 void mob_pool_log_ended(struct mob_pool *pool, uint32_t worker)
 {
     uint32_t *place = &pool->ended[pool->ended_next];
+    bool in_use = false; /* numbers are used again */
+    for (uint32_t i = 0; i < pool->count; i++)
+        in_use |= pool->workers[i].number == *place;
+    for (uint32_t i = 0; i < pool->ended_count; i++)
+        if (pool->ended[i] == worker)
+            return;
+    if (pool->ended_count == MOB_POOL_OLD_LOGS && in_use)
+        return;
     if (pool->ended_count == MOB_POOL_OLD_LOGS) {
         for (size_t i = 0; i < sizeof suffixes / sizeof suffixes[0]; i++) {
             char name[MOB_LOG_NAME_MAX];

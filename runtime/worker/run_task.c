@@ -81,7 +81,7 @@ static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, con
     call->module = NULL;
     call->self = NULL;
     call->cancelled = worker->cancel_count > 0 && take_cancelled(worker, head->task);
-    call->outcomes = in->flags & MOB_IN_SPEC_REPLAY ? take_outcomes(worker, head) : NULL;
+    call->outcomes = worker->outcomes != NULL ? take_outcomes(worker, head) : NULL;
     worker->client->cause_bytes = 0;
     mob_client_enter(worker->client, head->task, head->generation, head->job);
     worker->client->call = call;

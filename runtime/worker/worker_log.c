@@ -55,12 +55,14 @@ static void rotate_one(const char *from, const char *to)
     rename(old_name, new_name);
 }
 
-static void rotate(void)
+static bool rotate(void)
 {
     rotate_one("log", "log.1");
     rotate_one("idx", "idx.1");
-    if (open_files())
-        log_file.base = log_file.written;
+    if (!open_files())
+        return false;
+    log_file.base = log_file.written;
+    return true;
 }
 
 static ssize_t cookie_write(void *cookie, const char *bytes, size_t size)
@@ -79,7 +81,7 @@ enum mob_status mob_worker_log_open(const struct mob_worker_config *config, uint
     snprintf(log_file.dir, sizeof log_file.dir, "%s", config->log_dir);
     log_file.worker = worker;
     log_file.file_max = config->log_bytes_max;
-    if (!open_files())
+    if (!rotate()) /* the number may have been another worker's, whose log stays as the older file */
         return MOB_IO;
     cookie_io_functions_t functions = {.write = cookie_write};
     FILE *out = fopencookie(NULL, "w", functions), *err = fopencookie(NULL, "w", functions);

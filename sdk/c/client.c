@@ -87,6 +87,7 @@ void mob_client_free(struct mob_client *client)
     if (client->eventfd >= 0)
         close(client->eventfd);
     free(client->sent_heads);
+    free(client->error_json);
     free(client);
 }
 

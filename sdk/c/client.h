@@ -237,6 +237,7 @@ struct mob_client {
     struct mob_inbox_hooks *hooks; /* worker: what to do with records that only workers get */
     struct mob_session_hello hello;
     struct mob_session_welcome welcome;
+    char *error_json; /* of mob_future_error */
     char directory[256];
     char error[512];
 };

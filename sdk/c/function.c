@@ -116,7 +116,7 @@ static struct mob_function *table_find(
     return NULL;
 }
 
-/* ---- a class' lines: "name signature", first the constructor ---- */
+/* ---- a class' lines: the constructor's signature, then "name signature" of each method ---- */
 
 static enum mob_status method_add(struct mob_client *client, struct mob_function *function, const char *name,
     size_t name_bytes, const char *signature, size_t signature_bytes)
@@ -130,31 +130,34 @@ static enum mob_status method_add(struct mob_client *client, struct mob_function
     return method->name == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory") : MOB_OK;
 }
 
+static const char *line_end_of(const char *text, const char *end)
+{
+    const char *newline = memchr(text, '\n', (size_t)(end - text));
+    return newline == NULL ? end : newline;
+}
+
 static enum mob_status read_class(
     struct mob_client *client, struct mob_function *function, uint16_t count, const char *text, size_t bytes)
 {
-    const char *end = text + bytes;
+    const char *end = text + bytes, *line_end = line_end_of(text, end);
+    if (count > MOB_METHODS_MAX)
+        return mob_client_fail(client, MOB_TOO_LARGE, "%s has %u methods", function->name, count);
     function->methods = calloc((size_t)count + 1, sizeof *function->methods);
-    if (function->methods == NULL || count > MOB_METHODS_MAX)
+    if (function->methods == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory for %u methods", count);
-    bool first = true;
-    while (text < end && (first || function->method_count < count)) {
-        const char *line_end = memchr(text, '\n', (size_t)(end - text));
-        line_end = line_end == NULL ? end : line_end;
+    enum mob_status status =
+        mob_signature_info_init(client, text, (size_t)(line_end - text), &function->signature);
+    while (status == MOB_OK && line_end < end && function->method_count < count) {
+        text = line_end + 1;
+        line_end = line_end_of(text, end);
         const char *blank = memchr(text, ' ', (size_t)(line_end - text));
         if (blank == NULL)
             return mob_client_fail(
                 client, MOB_CORRUPT, "the node's description of %s is damaged", function->name);
-        size_t name_bytes = (size_t)(blank - text), signature_bytes = (size_t)(line_end - blank - 1);
-        enum mob_status status = first
-            ? mob_signature_info_init(client, blank + 1, signature_bytes, &function->signature)
-            : method_add(client, function, text, name_bytes, blank + 1, signature_bytes);
-        if (status != MOB_OK)
-            return status;
-        first = false;
-        text = line_end + (line_end < end);
+        status = method_add(
+            client, function, text, (size_t)(blank - text), blank + 1, (size_t)(line_end - blank - 1));
     }
-    return MOB_OK;
+    return status;
 }
 
 static enum mob_status read_info(

@@ -25,30 +25,6 @@ static enum mob_status await_logged(struct mob_future *future, int64_t timeout_n
     return status;
 }
 
-/* The sentence of the first link of the chain of causes. */
-static enum mob_status failed(struct mob_future *future)
-{
-    struct mob_client *client = mob_future_client(future);
-    enum mob_status status = (enum mob_status)future->status;
-    struct mob_error_link link;
-    const uint8_t *payload = future->as.bytes;
-    uint64_t bytes = future->size;
-    if (future->where == MOB_WHERE_BLOCK) {
-        payload = future->as.block->payload;
-        bytes = future->as.block->bytes;
-    }
-    bool error = future->type == MOB_TYPE_ERROR && future->where != MOB_WHERE_STORE &&
-        future->where != MOB_WHERE_OTHER;
-    client->cause_bytes = 0;
-    if (error && bytes <= sizeof client->cause) { /* a task that gives up for this names it as its cause */
-        memcpy(client->cause, payload, bytes);
-        client->cause_bytes = (uint32_t)bytes;
-    }
-    if (error && mob_error_decode(payload, bytes, &link, 1) > 0 && link.message_bytes > 0)
-        return mob_client_fail(client, status, "%.*s", (int)link.message_bytes, link.message);
-    return mob_client_fail(client, status, "the task failed: %s", mob_status_text(status));
-}
-
 static enum mob_status from_store(struct mob_future *future, struct mob_value *value)
 {
     struct mob_client *client = mob_future_client(future);
@@ -68,6 +44,54 @@ static enum mob_status from_store(struct mob_future *future, struct mob_value *v
     return status == MOB_OK
         ? MOB_OK
         : mob_client_fail(client, status, "the bytes are not there: %s", mob_status_text(status));
+}
+
+/* An error's bytes, wherever they are; NULL when they cannot be had. `value` holds them, and is released by
+ * the caller. */
+static const uint8_t *error_bytes(
+    struct mob_future *future, struct mob_value **value_out, uint64_t *bytes_out)
+{
+    *value_out = NULL;
+    if (future->where == MOB_WHERE_BLOCK) {
+        *bytes_out = future->as.block->bytes;
+        return future->as.block->payload;
+    }
+    struct mob_value *value =
+        future->where == MOB_WHERE_SLOT ? NULL : mob_value_new(mob_future_client(future));
+    if (value == NULL)
+        return NULL;
+    if (from_store(future, value) != MOB_OK || value->type != MOB_TYPE_ERROR) {
+        mob_value_release(value);
+        return NULL;
+    }
+    *value_out = value;
+    *bytes_out = value->payload_bytes;
+    return value->payload;
+}
+
+/* The sentence of the first link of the chain of causes; a task that gives up for it names it as its cause.
+ */
+static enum mob_status failed(struct mob_future *future)
+{
+    struct mob_client *client = mob_future_client(future);
+    struct mob_value *value;
+    uint64_t bytes = 0;
+    const uint8_t *payload = error_bytes(future, &value, &bytes);
+    struct mob_error_link link = {.status = (enum mob_status)future->status};
+    client->cause_bytes = 0;
+    if (payload != NULL && mob_error_decode(payload, bytes, &link, 1) > 0)
+        future->status = (uint16_t)link.status;
+    if (payload != NULL && bytes <= sizeof client->cause) {
+        memcpy(client->cause, payload, bytes);
+        client->cause_bytes = (uint32_t)bytes;
+    }
+    enum mob_status status = (enum mob_status)future->status;
+    if (link.message_bytes > 0)
+        mob_client_fail(client, status, "%.*s", (int)link.message_bytes, link.message);
+    else
+        mob_client_fail(client, status, "the task failed: %s", mob_status_text(status));
+    mob_value_release(value);
+    return status;
 }
 
 enum mob_status mob_get_settled(struct mob_future *future, struct mob_value **value_out)
@@ -140,4 +164,67 @@ enum mob_status mob_get_i64(struct mob_future *future, int64_t timeout_ns, int64
 enum mob_status mob_get_f64(struct mob_future *future, int64_t timeout_ns, double *value_out)
 {
     return get_scalar(future, timeout_ns, MOB_TYPE_F64, value_out);
+}
+
+/* ---- the chain of causes as JSON ---- */
+
+static size_t append(char *out, size_t at, size_t size, const char *text, size_t bytes, bool escape)
+{
+    for (size_t i = 0; i < bytes && at + 8 < size; i++) {
+        uint8_t c = (uint8_t)text[i];
+        if (escape && (c == '"' || c == '\\'))
+            out[at++] = '\\';
+        if (escape && c < 32)
+            at += (size_t)snprintf(out + at, size - at, "\\u%04x", c);
+        else
+            out[at++] = (char)c;
+    }
+    out[at] = 0;
+    return at;
+}
+
+static size_t append_text(char *out, size_t at, size_t size, const char *text)
+{
+    return append(out, at, size, text, strlen(text), false);
+}
+
+static void chain_json(const struct mob_error_link *links, int count, char *out, size_t size)
+{
+    size_t at = 0;
+    char id[MOB_ID_TEXT_MAX], head[128];
+    for (int i = 0; i < count; i++) {
+        snprintf(head, sizeof head, "%s{\"code\":\"%s\",\"task\":\"%s\",\"signal\":%d,\"message\":\"",
+            i == 0 ? "" : ",\"cause\":", mob_status_code(links[i].status),
+            mob_task_id_format(links[i].task, id), links[i].signal);
+        at = append_text(out, at, size, head);
+        at = append(out, at, size, links[i].message, links[i].message_bytes, true);
+        at = append_text(out, at, size, "\",\"log\":\"");
+        at = append(out, at, size, links[i].detail, links[i].detail_bytes, true);
+        at = append_text(out, at, size, "\"");
+    }
+    for (int i = 0; i < count; i++)
+        at = append_text(out, at, size, "}");
+}
+
+const char *mob_future_error(struct mob_future *future)
+{
+    struct mob_client *client = mob_future_client(future);
+    if (future->state != MOB_FUTURE_FAILED)
+        return "{}";
+    enum { JSON_MAX = 32768 }; /* an error has 4 KiB at most; escapes make six bytes of one */
+    if (client->error_json == NULL && (client->error_json = malloc(JSON_MAX)) == NULL)
+        return "{}";
+    struct mob_error_link links[MOB_ERROR_LINKS_MAX];
+    struct mob_value *value;
+    uint64_t bytes = 0;
+    const uint8_t *payload = error_bytes(future, &value, &bytes);
+    int count = payload == NULL ? 0 : mob_error_decode(payload, bytes, links, MOB_ERROR_LINKS_MAX);
+    if (count <= 0) {
+        count = 1;
+        links[0] = (struct mob_error_link){
+            .status = (enum mob_status)future->status, .task = mob_future_object(future).task};
+    }
+    chain_json(links, count, client->error_json, JSON_MAX);
+    mob_value_release(value);
+    return client->error_json;
 }
