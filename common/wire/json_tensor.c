@@ -231,6 +231,10 @@ static enum mob_status from_arrays(struct json_slice array, enum mob_dtype dtype
         return MOB_TYPE_MISMATCH;
     if (dtype == MOB_DTYPE_NONE)
         dtype = natural_dtype(&n);
+    /* BYTES were measured as strings only, so nothing else may be among them */
+    *found_out = "an element of another kind than its dtype";
+    if (dtype == MOB_DTYPE_BYTES && (n.any_number || n.any_bool || n.any_other))
+        return MOB_TYPE_MISMATCH;
     enum mob_status status = data_bytes_of(&n, dtype, &data_bytes);
     if (status == MOB_OK)
         status = make_payload(
@@ -240,10 +244,6 @@ static enum mob_status from_arrays(struct json_slice array, enum mob_dtype dtype
     struct sink s = {dtype, data, NULL};
     uint64_t wanted = n.elements;
     if (shape && (mob_tensor_elements(shape, ndim, &wanted) != MOB_OK || wanted != n.elements))
-        return MOB_TYPE_MISMATCH;
-    *found_out = "an element of another kind than its dtype";
-    /* BYTES were measured as strings only, so nothing else may be among them */
-    if (dtype == MOB_DTYPE_BYTES && (n.any_number || n.any_bool || n.any_other))
         return MOB_TYPE_MISMATCH;
     fill(&s, array);
     if (s.problem) {

@@ -458,9 +458,9 @@ void mob_json_items_begin(struct mob_json_items *it, const char *json, size_t le
 bool mob_json_items_next(struct mob_json_items *it, const char **item_out, size_t *length_out)
 {
     struct json_slice text = {it->at, it->end}, value;
-    json_skip_blanks(&text);
     if (it->failed || it->at == NULL)
         return false;
+    json_skip_blanks(&text);
     if (text.at < text.end && *text.at == ']') {
         text.at++;
         json_skip_blanks(&text);
