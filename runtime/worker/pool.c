@@ -130,16 +130,16 @@ static bool beside_own_file(char *out, size_t size)
 static enum mob_status configure(struct mob_pool *pool, const struct mob_pool_options *options)
 {
     struct mob_worker_config *config = &pool->config;
-    int n = snprintf(config->state_dir, sizeof config->state_dir, "%s", options->directory);
+    int n = snprintf(config->state_dir, sizeof config->state_dir, "%s", options->state_dir);
     int m = options->log_dir == NULL
-        ? snprintf(config->log_dir, sizeof config->log_dir, "%s/logs", options->directory)
+        ? snprintf(config->log_dir, sizeof config->log_dir, "%s/logs", options->state_dir)
         : snprintf(config->log_dir, sizeof config->log_dir, "%s", options->log_dir);
     if (n < 0 || (size_t)n >= sizeof config->state_dir || m < 0 || (size_t)m >= sizeof config->log_dir)
         return MOB_TOO_LARGE;
-    if (options->worker_binary == NULL) {
+    if (options->worker_path == NULL) {
         if (!beside_own_file(pool->worker_path, sizeof pool->worker_path))
             return MOB_NOT_FOUND;
-    } else if ((size_t)snprintf(pool->worker_path, sizeof pool->worker_path, "%s", options->worker_binary) >=
+    } else if ((size_t)snprintf(pool->worker_path, sizeof pool->worker_path, "%s", options->worker_path) >=
         sizeof pool->worker_path) {
         return MOB_TOO_LARGE;
     }
@@ -159,8 +159,6 @@ enum mob_status mob_pool_create(const struct mob_pool_options *given, struct mob
     if (pool == NULL)
         return MOB_NO_MEMORY;
     pool->fd = -1;
-    pool->memfd = options.memfd;
-    pool->eventfd = options.eventfd;
     enum mob_status status = configure(pool, &options);
     if (status == MOB_OK)
         status = start_zygote(pool);
@@ -219,8 +217,8 @@ static struct mob_pool_worker *add(struct mob_pool *pool, uint32_t worker)
     return &pool->workers[pool->count++];
 }
 
-enum mob_status mob_pool_spawn(
-    struct mob_pool *pool, uint32_t worker, const struct mob_session_welcome *welcome)
+enum mob_status mob_pool_start(
+    struct mob_pool *pool, uint32_t worker, const struct mob_session_welcome *welcome, int memfd, int eventfd)
 {
     if (pool->zygote == 0) {
         enum mob_status status = start_zygote(pool);
@@ -229,7 +227,7 @@ enum mob_status mob_pool_spawn(
     }
     struct mob_zygote_request request = {.worker = worker, .welcome = *welcome};
     request.welcome.worker = worker;
-    int fds[2] = {pool->memfd, pool->eventfd};
+    int fds[2] = {memfd, eventfd};
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof fds)];
@@ -263,11 +261,10 @@ static bool step_without_zygote(struct mob_pool *pool, struct mob_pool_event *ev
     }
     enum mob_status status = start_zygote(pool);
     MOB_LOG_WARN("pool", "zygote_replaced", "status=%s", mob_status_code(status));
-    *event_out = (struct mob_pool_event){.kind = MOB_POOL_ZYGOTE_DIED};
-    return status != MOB_OK;
+    return false;
 }
 
-bool mob_pool_next(struct mob_pool *pool, struct mob_pool_event *event_out)
+bool mob_pool_step(struct mob_pool *pool, struct mob_pool_event *event_out)
 {
     struct mob_zygote_report r;
     for (;;) {
@@ -287,7 +284,7 @@ bool mob_pool_next(struct mob_pool *pool, struct mob_pool_event *event_out)
             .wait_status = r.wait_status,
             .max_rss_kb = r.max_rss_kb};
         worker->pid = r.pid;
-        if (r.kind != MOB_POOL_STARTED) {
+        if (r.kind == MOB_POOL_EXITED) {
             *worker = pool->workers[--pool->count];
             mob_pool_log_ended(pool, r.worker);
         }

@@ -9,8 +9,8 @@
  * One thread. Limits: MOB_POOL_WORKERS_MAX workers; a worker's log is two files of `log_bytes_max` at most,
  * and those of the last MOB_POOL_OLD_LOGS workers that ended are kept.
  *
- *   mob_pool_spawn(pool, 7, &welcome);
- *   while (mob_pool_next(pool, &event)) ...
+ *   mob_pool_start(pool, 7, &welcome, memfd, eventfd);
+ *   while (mob_pool_step(pool, &event)) ...
  */
 #ifndef MOB_RUNTIME_WORKER_POOL_H
 #define MOB_RUNTIME_WORKER_POOL_H
@@ -24,22 +24,16 @@
 
 struct mob_pool_options {
     size_t struct_size;
-    const char *worker_binary; /* NULL = mobula-worker beside this process' executable */
-    const char *directory; /* the state directory: modules/ in it holds the module files */
-    int memfd, eventfd; /* of the segment; every worker gets copies */
-    const char *log_dir; /* NULL = directory/logs; made if missing */
+    const char *worker_path; /* of the executable; NULL = mobula-worker beside this one's file */
+    const char *state_dir; /* modules/ in it holds the module files */
+    const char *log_dir; /* NULL = state_dir/logs; made if missing */
     uint64_t log_bytes_max; /* of one file; 0 = 1 MiB */
     uint64_t address_space_bytes; /* of a worker beside the segment (RLIMIT_AS); 0 = no limit */
     int oom_score_adj; /* 0 = 500: the kernel picks a worker before anything else */
 };
 
 struct mob_pool;
-enum mob_pool_event_kind {
-    MOB_POOL_STARTED = 1,
-    MOB_POOL_EXITED = 2,
-    MOB_POOL_FAILED = 3, /* the worker could not be forked */
-    MOB_POOL_ZYGOTE_DIED = 4 /* and no other one could be started: the pool is of no use any more */
-};
+enum mob_pool_event_kind { MOB_POOL_STARTED = 1, MOB_POOL_EXITED = 2 };
 struct mob_pool_event {
     enum mob_pool_event_kind kind;
     uint32_t worker;
@@ -54,12 +48,11 @@ MOB_MUST_USE enum mob_status mob_pool_create(
 /* Ends every worker (SIGKILL) and the zygote. NULL is fine. */
 void mob_pool_destroy(struct mob_pool *pool);
 int mob_pool_fd(const struct mob_pool *pool);
-/* Fork a worker with this number (of none that runs) and hand it the welcome and the segment. STARTED, and
- * EXITED or FAILED, follow. MOB_AGAIN: the zygote is busy or died, try again after mob_pool_next. */
-MOB_MUST_USE enum mob_status mob_pool_spawn(
-    struct mob_pool *pool, uint32_t worker, const struct mob_session_welcome *welcome);
-/* The next thing that happened; false = nothing now. */
-bool mob_pool_next(struct mob_pool *pool, struct mob_pool_event *event_out);
+/* Fork a worker with this number (of no other running worker) and hand it the welcome and copies of both
+ * descriptors. STARTED or EXITED follows. MOB_AGAIN: the zygote is busy, try again after a step. */
+MOB_MUST_USE enum mob_status mob_pool_start(struct mob_pool *pool, uint32_t worker,
+    const struct mob_session_welcome *welcome, int memfd, int eventfd);
+bool mob_pool_step(struct mob_pool *pool, struct mob_pool_event *event_out);
 /* Signal a worker's whole process group. MOB_NOT_FOUND: not running. */
 enum mob_status mob_pool_kill(struct mob_pool *pool, uint32_t worker, int signal);
 uint32_t mob_pool_running(const struct mob_pool *pool);

@@ -14,7 +14,6 @@ struct mob_pool {
     char worker_path[512];
     pid_t zygote; /* 0 = it died and is not replaced yet */
     int fd;
-    int memfd, eventfd; /* the node's */
     struct mob_pool_worker *workers;
     uint32_t count, capacity;
     uint32_t ended[MOB_POOL_OLD_LOGS]; /* whose logs are still there */

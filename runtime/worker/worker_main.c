@@ -1,13 +1,13 @@
 /* mobula-worker: started by the node's pool as the zygote, or by the node to describe a module file.
  *
  *   mobula-worker --zygote PARENT STATE_DIR LOG_DIR LOG_BYTES ADDRESS_SPACE OOM_SCORE_ADJ
- *   mobula-worker --describe FILE     what is in a module, see describe.h
+ *   mobula-worker --inspect FILE      lines on stdout, see inspect.h
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/worker/describe.h"
+#include "runtime/worker/inspect.h"
 #include "runtime/worker/zygote.h"
 
 static int zygote(char **argv)
@@ -25,8 +25,8 @@ int main(int argc, char **argv)
 {
     if (argc == 8 && strcmp(argv[1], "--zygote") == 0)
         return zygote(argv);
-    if (argc == 3 && strcmp(argv[1], "--describe") == 0)
-        return mob_describe_print(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "--inspect") == 0)
+        return mob_inspect_print(argv[2]);
     fprintf(stderr, "mobula-worker is started by mobula-node\n");
     return 2;
 }

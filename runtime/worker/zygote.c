@@ -108,7 +108,8 @@ static void start(
     struct mob_zygote_report r = {.worker = request->worker, .pid = pid};
     if (pid < 0) {
         MOB_LOG_ERROR("zygote", "fork_failed", "worker=%u errno=%d", request->worker, errno);
-        r.kind = MOB_POOL_FAILED;
+        r.kind = MOB_POOL_EXITED;
+        r.wait_status = 1 << 8; /* exit status 1 */
     } else {
         children[child_count++] = (struct child){pid, request->worker};
         r.kind = MOB_POOL_STARTED;

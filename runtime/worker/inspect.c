@@ -1,4 +1,4 @@
-#include "runtime/worker/describe.h"
+#include "runtime/worker/inspect.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -6,9 +6,9 @@
 
 #include "runtime/worker/module_cache.h"
 
-static int refuse(const char *reason)
+static int refuse(enum mob_status status, const char *reason)
 {
-    printf("%s\n", reason);
+    printf("error\t%s\t%s\n", mob_status_code(status), reason);
     return 1;
 }
 
@@ -38,24 +38,26 @@ static int print_entry(const struct mob_function_entry *entry)
     char reason[640];
     if (!printable(entry->name) || entry->main == NULL || !known_signature(entry->signature, &error)) {
         snprintf(reason, sizeof reason, "%.100s: %s", entry->name, error.message);
-        return refuse(reason);
+        return refuse(MOB_INVALID, reason);
     }
     if (entry->methods == NULL) {
-        printf("function %s\t%s\n", entry->name, entry->signature);
+        printf("function\t%s\t%u\t%s\n", entry->name, entry->flags, entry->signature);
         return 0;
     }
-    printf("class %s\t%s\n", entry->name, entry->signature);
+    printf("class\t%s\t%u\t%s\t%s%s%s\n", entry->name, entry->flags, entry->signature,
+        entry->checkpoint == NULL ? "" : "c", entry->restore == NULL ? "" : "r",
+        entry->checkpoint == NULL && entry->restore == NULL ? "-" : "");
     for (const struct mob_method_entry *m = entry->methods; m->name != NULL; m++) {
         if (!printable(m->name) || m->main == NULL || !known_signature(m->signature, &error)) {
             snprintf(reason, sizeof reason, "%.100s.%.100s: %s", entry->name, m->name, error.message);
-            return refuse(reason);
+            return refuse(MOB_INVALID, reason);
         }
-        printf("method %s\t%s\n", m->name, m->signature);
+        printf("method\t%s\t%u\t%s\n", m->name, m->flags, m->signature);
     }
     return 0;
 }
 
-int mob_describe_print(const char *path)
+int mob_inspect_print(const char *path)
 {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
@@ -63,10 +65,10 @@ int mob_describe_print(const char *path)
     char reason[256];
     enum mob_status status = mob_module_open(path, NULL, &module, reason);
     if (status != MOB_OK)
-        return refuse(reason);
+        return refuse(status, reason);
     if (!printable(module->name) || strchr(module->name, '.') != NULL)
-        return refuse("a module's name has no dots and no control characters");
-    printf("module %s\n", module->name);
+        return refuse(MOB_INVALID, "a module's name has no dots and no control characters");
+    printf("module\t%s\t%u\t%s\n", module->name, module->abi, module->machine);
     for (const struct mob_function_entry *entry = module->functions; entry->name != NULL; entry++)
         if (print_entry(entry) != 0)
             return 1;
