@@ -22,7 +22,7 @@ static enum mob_status read_token(const char *directory, char *out, size_t capac
     line[strcspn(line, " \t\r")] = '\0';
     if (strlen(line) >= capacity)
         return MOB_TOO_LARGE;
-    strcpy(out, line);
+    memcpy(out, line, strlen(line) + 1);
     return MOB_OK;
 }
 

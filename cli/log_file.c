@@ -22,7 +22,7 @@ enum mob_status log_file_open(struct log_file *log, const char *path, uint64_t s
     if (strlen(path) >= sizeof log->path - 12) /* room for .n */
         return MOB_TOO_LARGE;
     *log = (struct log_file){.fd = -1, .size_max = size_max, .files = files};
-    strcpy(log->path, path);
+    memcpy(log->path, path, strlen(path) + 1);
     return open_present(log);
 }
 

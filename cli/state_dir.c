@@ -160,8 +160,8 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
 
 void state_dir_clean(const char *directory)
 {
-    static const char *const names[] = {STATE_ADDRESS_NAME, "node.sock", STATE_GCS_SOCKET_NAME,
-        STATE_GCS_DIR_NAME "/redis.sock", STATE_STATUS_NAME};
+    static const char *const names[] = {STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_GCS_SOCKET_NAME,
+        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[STATE_PATH_MAX];
         unlink(state_path(directory, names[i], path));

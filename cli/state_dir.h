@@ -36,6 +36,8 @@
 #define STATE_TOKEN_NAME "token"
 #define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
+#define STATE_REDIS_SOCKET_NAME STATE_GCS_DIR_NAME "/redis.sock"
+#define STATE_NODE_SOCKET_NAME "node.sock"
 #define STATE_LOGS_NAME "logs"
 
 /* DIR/NAME into `out` (STATE_PATH_MAX bytes); cut if too long, which state_dir_prepare has excluded. Returns

@@ -155,7 +155,7 @@ static void became_ready(struct process *process)
     if (process->which == SUPERVISED_GATEWAY &&
         state_read_line(
             state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) == MOB_OK)
-        strcpy(supervisor->listen, address);
+        memcpy(supervisor->listen, address, sizeof address);
 }
 
 static bool all_ready(const struct supervisor *supervisor)

@@ -17,9 +17,9 @@
 static const struct {
     const char *name, *binary, *made;
 } programs[SUPERVISED_COUNT] = {
-    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_GCS_DIR_NAME "/" MOB_REDIS_SOCKET_NAME},
+    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_REDIS_SOCKET_NAME},
     [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME},
-    [SUPERVISED_NODE] = {"node", "mobula-node", "node.sock"},
+    [SUPERVISED_NODE] = {"node", "mobula-node", STATE_NODE_SOCKET_NAME},
     [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME},
 };
 
@@ -107,7 +107,7 @@ static void gateway_arguments(const struct supervisor *supervisor, struct argume
     add_setting(arguments, supervisor->settings, MOB_SETTING_DIR);
     add(arguments, "--listen");
     add(arguments, "%s", supervisor->listen);
-    add_path(arguments, "--node-socket", directory, "node.sock");
+    add_path(arguments, "--node-socket", directory, STATE_NODE_SOCKET_NAME);
     add_path(arguments, "--gcs-socket", directory, STATE_GCS_SOCKET_NAME);
     add_path(arguments, "--token-file", directory, STATE_TOKEN_NAME);
 }

@@ -145,8 +145,8 @@ enum mob_status mob_settings_finish(struct mob_settings *settings)
             snprintf(settings->error, sizeof settings->error, "dir: the path is too long");
             return MOB_INVALID;
         }
-        strcpy(spill->text, dir);
-        strcat(spill->text, "/spill");
+        snprintf(
+            spill->text, sizeof spill->text, "%.*s/spill", (int)(sizeof spill->text - sizeof "/spill"), dir);
     } else if (make_absolute(settings, MOB_SETTING_SPILL_DIR) != MOB_OK) {
         return MOB_INVALID;
     }

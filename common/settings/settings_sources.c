@@ -139,7 +139,7 @@ enum mob_status mob_settings_set(
     struct mob_setting_value *value = &settings->values[id];
     if (source < value->source)
         return MOB_OK;
-    strcpy(value->text, text);
+    memcpy(value->text, text, strlen(text) + 1);
     if (row->type >= MOB_SETTING_TYPE_NUMBER) /* one form, whatever the suffix was */
         snprintf(value->text, sizeof value->text, "%lld", (long long)number);
     value->number = number;
@@ -242,7 +242,7 @@ enum mob_status mob_settings_read_environment(struct mob_settings *settings, cha
             continue;
         const char *bare = *entry + sizeof VARIABLE_PREFIX - 1;
         const char *equals = strchr(bare, '=');
-        char upper[NAME_MAX_BYTES], name[NAME_MAX_BYTES];
+        char upper[NAME_MAX_BYTES], name[NAME_MAX_BYTES] = "";
         if (!equals || (size_t)(equals - bare) >= sizeof upper)
             continue;
         memcpy(upper, bare, (size_t)(equals - bare));
