@@ -36,7 +36,7 @@
 #define STATE_TOKEN_NAME "token"
 #define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
-#define STATE_REDIS_SOCKET_NAME STATE_GCS_DIR_NAME "/redis.sock"
+#define STATE_REDIS_SOCKET_NAME "gcs/redis.sock"
 #define STATE_NODE_SOCKET_NAME "node.sock"
 #define STATE_LOGS_NAME "logs"
 

@@ -70,7 +70,7 @@ static void gcs_arguments(const struct supervisor *supervisor, struct arguments 
 {
     const char *directory = supervisor->directory;
     add_path(arguments, "--socket", directory, STATE_GCS_SOCKET_NAME);
-    add_path(arguments, "--redis", directory, STATE_GCS_DIR_NAME "/redis.sock");
+    add_path(arguments, "--redis", directory, STATE_REDIS_SOCKET_NAME);
     add_path(arguments, "--redis-dir", directory, STATE_GCS_DIR_NAME);
     add(arguments, "--redis-user");
     add(arguments, MOB_REDIS_USER);

@@ -269,10 +269,11 @@ enum mob_status mob_settings_take_flag(struct mob_settings *settings, int argc, 
     const char *flag = argv[*index];
     if (strncmp(flag, "--", 2) != 0)
         return MOB_NOT_FOUND;
-    const char *equals = strchr(flag, '=');
-    size_t length = equals ? (size_t)(equals - flag - 2) : strlen(flag + 2);
+    const char *bare = flag + 2;
+    size_t length = strcspn(bare, "=");
+    const char *equals = bare[length] == '=' ? bare + length : NULL;
     char name[NAME_MAX_BYTES];
-    if (!canonical_name(flag + 2, length, name) || find(name, settings->user) < 0)
+    if (!canonical_name(bare, length, name) || find(name, settings->user) < 0)
         return MOB_NOT_FOUND;
     if (!equals && *index + 1 >= argc) {
         snprintf(settings->error, sizeof settings->error, "--%s needs a value", name);
