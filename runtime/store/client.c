@@ -2,7 +2,6 @@
 #include "runtime/store/store_internal.h"
 
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -79,11 +78,11 @@ enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct m
     struct mob_store_client *client = calloc(1, sizeof *client);
     if (!client)
         return MOB_NO_MEMORY;
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+    uint8_t *base = mob_segment_map(memfd, bytes);
     enum mob_status status = MOB_NO_MEMORY;
-    if (base == MAP_FAILED)
+    if (!base)
         goto err_free;
-    const struct mob_seg_header *header = base;
+    const struct mob_seg_header *header = (const struct mob_seg_header *)base;
     status = check_header(header, bytes);
     if (status != MOB_OK)
         goto err_unmap;
@@ -106,7 +105,7 @@ enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct m
     *out = client;
     return MOB_OK;
 err_unmap:
-    munmap(base, bytes);
+    mob_segment_unmap(base, bytes);
 err_free:
     free(client);
     return status;
@@ -117,7 +116,7 @@ void mob_store_detach(struct mob_store_client *client)
     if (!client)
         return;
     mob_arena_user_fini(&client->arena);
-    munmap(client->view.base, client->view.bytes);
+    mob_segment_unmap(client->view.base, client->view.bytes);
     free(client->pin_stack);
     free(client);
 }

@@ -58,11 +58,11 @@ static enum mob_status open_segment(struct mob_store *store, uint64_t bytes)
 static enum mob_status map_segment(struct mob_store *store, uint64_t bytes, uint32_t entries)
 {
     uint32_t clients_max = clients_for(bytes);
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, store->memfd, 0);
-    if (base == MAP_FAILED)
+    uint8_t *base = mob_segment_map(store->memfd, bytes);
+    if (!base)
         return MOB_NO_MEMORY;
     if (!mob_view_layout(&store->view, base, bytes, clients_max, entries)) {
-        munmap(base, bytes);
+        mob_segment_unmap(base, bytes);
         MOB_LOG_ERROR(
             "store", "segment_too_small", "bytes=%llu entries=%u", (unsigned long long)bytes, entries);
         return MOB_INVALID;
@@ -147,7 +147,7 @@ void mob_store_destroy(struct mob_store *store)
     free(store->active);
     free(store->clients);
     if (store->view.base)
-        munmap(store->view.base, store->view.bytes);
+        mob_segment_unmap(store->view.base, store->view.bytes);
     if (store->eventfd >= 0)
         close(store->eventfd);
     if (store->memfd >= 0)

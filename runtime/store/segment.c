@@ -44,6 +44,26 @@ bool mob_view_layout(
     return true;
 }
 
+enum { GUARD_BYTES = MOB_UNIT_BYTES };
+
+/* Between two unreadable stretches: an offset that slipped through the checks faults instead of reading a neighbour. */
+uint8_t *mob_segment_map(int memfd, uint64_t bytes)
+{
+    uint8_t *reserved = mmap(NULL, bytes + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED)
+        return NULL;
+    void *base = mmap(reserved + GUARD_BYTES, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd, 0);
+    if (base != MAP_FAILED)
+        return base;
+    munmap(reserved, bytes + 2 * GUARD_BYTES);
+    return NULL;
+}
+
+void mob_segment_unmap(uint8_t *base, uint64_t bytes)
+{
+    munmap(base - GUARD_BYTES, bytes + 2 * GUARD_BYTES);
+}
+
 /* First touch costs 3 us a page, so it is not done on anybody's path: metadata first, then units in the order
  * in which allocation takes them. Populating changes no byte, so it needs no agreement with whoever already
  * writes there. */

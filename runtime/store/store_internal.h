@@ -6,6 +6,10 @@
 
 #include "runtime/store/segment_layout.h"
 
+/* segment.c */
+uint8_t *mob_segment_map(int memfd, uint64_t bytes); /* NULL = no memory */
+void mob_segment_unmap(uint8_t *base, uint64_t bytes);
+
 /* ---- arena (slab.c, extent.c): used by clients and by the node alike ---- */
 /* Chunks of one user, by class. Private memory; lost with the process, derived again from the unit map by the
  * node. */
