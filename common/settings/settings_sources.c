@@ -126,7 +126,7 @@ static enum mob_status check_value(
 enum mob_status mob_settings_set(
     struct mob_settings *settings, const char *name, const char *text, enum mob_setting_source source)
 {
-    char canonical[NAME_MAX_BYTES];
+    char canonical[NAME_MAX_BYTES] = "";
     if (!canonical_name(name, strlen(name), canonical))
         return unknown_name(settings, name);
     int id = find(canonical, settings->user);
@@ -194,7 +194,7 @@ static enum mob_status read_line(struct mob_settings *settings, char *line, unsi
     settings->user = user;
     if (status != MOB_OK)
         return status;
-    char canonical[NAME_MAX_BYTES];
+    char canonical[NAME_MAX_BYTES] = "";
     if (canonical_name(name, strlen(name), canonical)) {
         int id = find(canonical, MOB_SETTINGS_ALL);
         if (id >= 0 && settings->values[id].source == MOB_SOURCE_FILE)
@@ -272,7 +272,7 @@ enum mob_status mob_settings_take_flag(struct mob_settings *settings, int argc, 
     const char *bare = flag + 2;
     size_t length = strcspn(bare, "=");
     const char *equals = bare[length] == '=' ? bare + length : NULL;
-    char name[NAME_MAX_BYTES];
+    char name[NAME_MAX_BYTES] = "";
     if (!canonical_name(bare, length, name) || find(name, settings->user) < 0)
         return MOB_NOT_FOUND;
     if (!equals && *index + 1 >= argc) {
