@@ -127,28 +127,45 @@ static bool beside_own_file(char *out, size_t size)
     return true;
 }
 
+/* The zygote runs in another directory. */
+static enum mob_status absolute(const char *path, char *out, size_t size)
+{
+    char *full = realpath(path, NULL);
+    if (full == NULL)
+        return errno == ENOENT ? MOB_NOT_FOUND : MOB_IO;
+    bool fits = strlen(full) < size;
+    if (fits)
+        memcpy(out, full, strlen(full) + 1);
+    free(full);
+    return fits ? MOB_OK : MOB_TOO_LARGE;
+}
+
 static enum mob_status configure(struct mob_pool *pool, const struct mob_pool_options *options)
 {
     struct mob_worker_config *config = &pool->config;
-    int n = snprintf(config->state_dir, sizeof config->state_dir, "%s", options->state_dir);
-    int m = options->log_dir == NULL
-        ? snprintf(config->log_dir, sizeof config->log_dir, "%s/logs", options->state_dir)
-        : snprintf(config->log_dir, sizeof config->log_dir, "%s", options->log_dir);
-    if (n < 0 || (size_t)n >= sizeof config->state_dir || m < 0 || (size_t)m >= sizeof config->log_dir)
-        return MOB_TOO_LARGE;
-    if (options->worker_path == NULL) {
-        if (!beside_own_file(pool->worker_path, sizeof pool->worker_path))
+    char path[512];
+    const char *binary = options->worker_path;
+    if (binary == NULL) {
+        if (!beside_own_file(path, sizeof path))
             return MOB_NOT_FOUND;
-    } else if ((size_t)snprintf(pool->worker_path, sizeof pool->worker_path, "%s", options->worker_path) >=
-        sizeof pool->worker_path) {
-        return MOB_TOO_LARGE;
+        binary = path;
     }
-    if (mkdir(config->log_dir, 0700) != 0 && errno != EEXIST)
+    enum mob_status status = absolute(binary, pool->worker_path, sizeof pool->worker_path);
+    if (status == MOB_OK)
+        status = absolute(options->state_dir, config->state_dir, sizeof config->state_dir);
+    if (status != MOB_OK)
+        return status;
+    const char *log_dir = options->log_dir;
+    if (log_dir == NULL) {
+        snprintf(path, sizeof path, "%s/logs", config->state_dir);
+        log_dir = path;
+    }
+    if (mkdir(log_dir, 0700) != 0 && errno != EEXIST)
         return MOB_IO;
     config->log_bytes_max = options->log_bytes_max == 0 ? 1u << 20 : options->log_bytes_max;
     config->address_space_bytes = options->address_space_bytes;
     config->oom_score_adj = options->oom_score_adj == 0 ? 500 : options->oom_score_adj;
-    return MOB_OK;
+    return absolute(log_dir, config->log_dir, sizeof config->log_dir);
 }
 
 enum mob_status mob_pool_create(const struct mob_pool_options *given, struct mob_pool **pool_out)
