@@ -37,7 +37,8 @@ bool sched_inputs_in_batch(const struct mob_sched *s, const struct mob_sched_tas
 static bool may_follow(
     const struct mob_sched *s, const struct mob_sched_task *t, const struct sched_worker *w)
 {
-    if (t->state != MOB_SCHED_WAITING || t->marks & MARK_CALL || w->state != WORKER_BUSY || w->no_room)
+    if (t->state != MOB_SCHED_WAITING || t->marks & MARK_CALL || w->state != WORKER_BUSY || w->solo ||
+        w->no_room)
         return false;
     const struct sched_lane *l = &s->lanes[t->lane];
     return l->class_id == w->class_id && !l->create && worker_load(w) < MOB_SCHED_BATCH_MAX &&

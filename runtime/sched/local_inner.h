@@ -121,6 +121,7 @@ struct sched_worker {
     uint8_t state, runtime;
     bool holds, holds_cpu, stuck; /* its class's demand; its CPU; counted in sched_kind.stuck */
     bool hungry, untold, following, no_room;
+    bool solo; /* makes an actor: nothing joins that batch */
 };
 struct sched_actor {
     uint32_t head, tail, replay_head, replay_tail, count;
@@ -298,7 +299,7 @@ static inline bool worker_runs(const struct sched_worker *w, const struct mob_sc
 {
     return w->head != w->tail && worker_place(w, w->head)->task == t->handle;
 }
-void sched_worker_take(struct mob_sched *s, uint16_t worker, uint16_t class_id);
+void sched_worker_take(struct mob_sched *s, uint16_t worker, const struct sched_lane *lane);
 void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_task *t);
 /* Take a task out of its worker's batch, at any place; the worker becomes idle, hungry, or (`keeps`) an
  * actor's. */

@@ -118,7 +118,7 @@ static void fill(struct mob_sched *s, uint16_t lane, enum choice choice)
     uint32_t limit = share(s, l, estimate, choice), given = 0;
     uint16_t worker = choice == CHOICE_REFILL ? c->hungry : s->runtimes[c->runtime].idle_head;
     if (choice == CHOICE_FRESH)
-        sched_worker_take(s, worker, l->class_id);
+        sched_worker_take(s, worker, l);
     struct sched_worker *w = worker_at(s, worker);
     while (given < limit && l->count && worker_load(w) < MOB_SCHED_BATCH_MAX) {
         struct mob_sched_task *t = sched_queue_peek(s, l);

@@ -95,8 +95,8 @@ void sched_hungry_remove(struct mob_sched *s, uint16_t worker)
 void sched_hungry_update(struct mob_sched *s, uint16_t worker)
 {
     struct sched_worker *w = worker_at(s, worker);
-    bool hungry = w->state == WORKER_BUSY && worker_load(w) <= MOB_SCHED_BATCH_MAX / 2 && !w->no_room &&
-        w->estimate_sum <= s->options.batch_ns_max / 2;
+    bool hungry = w->state == WORKER_BUSY && !w->solo && worker_load(w) <= MOB_SCHED_BATCH_MAX / 2 &&
+        !w->no_room && w->estimate_sum <= s->options.batch_ns_max / 2;
     if (!hungry) {
         sched_hungry_remove(s, worker);
         return;
@@ -131,16 +131,17 @@ void sched_untold_mark(struct mob_sched *s, uint16_t worker)
 
 /* ---- batches ---- */
 
-void sched_worker_take(struct mob_sched *s, uint16_t worker, uint16_t class_id)
+void sched_worker_take(struct mob_sched *s, uint16_t worker, const struct sched_lane *lane)
 {
     struct sched_worker *w = worker_at(s, worker);
     assert(w->state == WORKER_IDLE && w->head == w->tail);
     sched_idle_remove(s, worker);
     w->state = WORKER_BUSY;
-    w->class_id = class_id;
+    w->class_id = lane->class_id;
+    w->solo = lane->create;
     w->holds = w->holds_cpu = true;
     add_taken(s, w, 1, true, true);
-    s->classes[class_id].busy++;
+    s->classes[w->class_id].busy++;
 }
 
 void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_task *t)
