@@ -28,7 +28,6 @@ struct mob_redis_link {
     struct mob_redis_batch *first, *last, *unsent;
     uint32_t piece; /* of unsent: pieces written */
     size_t piece_offset; /* of that piece */
-    size_t unanswered_bytes;
     uint8_t *input;
 };
 
@@ -243,9 +242,9 @@ int mob_redis_fd(const struct mob_redis_link *link)
     return link->fd;
 }
 
-size_t mob_redis_unanswered_bytes(const struct mob_redis_link *link)
+bool mob_redis_unsent(const struct mob_redis_link *link)
 {
-    return link->unanswered_bytes;
+    return link->unsent != NULL;
 }
 
 void mob_redis_submit(struct mob_redis_link *link, struct mob_redis_batch *batch)
@@ -261,7 +260,6 @@ void mob_redis_submit(struct mob_redis_link *link, struct mob_redis_batch *batch
         link->piece = 0;
         link->piece_offset = 0;
     }
-    link->unanswered_bytes += batch->bytes;
 }
 
 /* ---- writing ---- */
@@ -335,7 +333,6 @@ static enum mob_status take_reply(struct mob_redis_link *link, redisReply *reply
     link->first = b->next;
     if (link->first == NULL)
         link->last = NULL;
-    link->unanswered_bytes -= b->bytes;
     b->done(b->arg, b, b->failed ? MOB_IO : MOB_OK);
     mob_redis_batch_destroy(b);
     return MOB_OK;

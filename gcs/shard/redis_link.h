@@ -70,7 +70,8 @@ struct mob_redis_batch *mob_redis_link_batches(const struct mob_redis_link *link
 int mob_redis_fd(const struct mob_redis_link *link);
 /* Takes. Sent in the next mob_redis_io. */
 void mob_redis_submit(struct mob_redis_link *link, struct mob_redis_batch *batch);
-size_t mob_redis_unanswered_bytes(const struct mob_redis_link *link);
+/* Something was submitted since the last mob_redis_io. */
+bool mob_redis_unsent(const struct mob_redis_link *link);
 /* Writes and reads what it can; callbacks. MOB_UNAVAILABLE: destroy the link and connect again.
  * `*want_write_out`. */
 MOB_MUST_USE enum mob_status mob_redis_io(struct mob_redis_link *link, bool *want_write_out);

@@ -135,6 +135,7 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     store_io(sh);
     serve_committed(sh);
     subscribe_feed(sh);
+    store_io(sh); /* what subscribers and repeated reads asked for */
     for (struct conn *c = sh->conns; c != NULL; c = c->next)
         conn_flush(c);
     conns_reap(sh);
@@ -143,6 +144,8 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
 static int wait_ms(const struct mob_shard *sh)
 {
     int64_t now = mob_now(), at = sh->second_ns;
+    if (sh->store.link != NULL && !sh->store.want_write && mob_redis_unsent(sh->store.link))
+        return 0;
     const struct mob_durable *d = &sh->durable;
     bool unsynced = !d->busy && d->synced < sh->store.stored && sh->options.durability != MOB_GCS_NO;
     if (unsynced && d->last_ns + MOB_SEC < at)
