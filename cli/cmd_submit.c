@@ -7,6 +7,9 @@
 #include "cli/futures.h"
 #include "common/base/id.h"
 
+/* What is done by then needs one request; for the rest, there is an id to come back to. */
+enum { SUBMIT_WAIT_S = 2 };
+
 /* An argument is JSON if it reads as JSON, an object id is that object, and all else is a string. */
 static json_t *argument_of(const char *text)
 {
@@ -93,7 +96,7 @@ static void headers_of(bool wait, char out[192])
         n += snprintf(out + n, 192 - (size_t)n, "%02x", key[i]);
     n += snprintf(out + n, 192 - (size_t)n, "\r\n");
     if (wait)
-        snprintf(out + n, 192 - (size_t)n, "Prefer: wait=%d\r\n", API_WAIT_MAX_S);
+        snprintf(out + n, 192 - (size_t)n, "Prefer: wait=%d\r\n", SUBMIT_WAIT_S);
 }
 
 static void print_submitted(const struct cli_call *call, const json_t *answer)

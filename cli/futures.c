@@ -1,8 +1,10 @@
 #include "cli/futures.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 
@@ -20,6 +22,23 @@ bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out)
     }
     *deadline_ns_out = mob_deadline_after((int64_t)(seconds * 1e9));
     return true;
+}
+
+/* Ctrl-C leaves the work alone, and says how to come back. */
+static char interrupted_text[256];
+
+static void on_interrupt(int number)
+{
+    ssize_t written = write(STDERR_FILENO, interrupted_text, strlen(interrupted_text));
+    (void)written;
+    _exit(128 + number);
+}
+
+static void detach_on_interrupt(const char *object_id)
+{
+    snprintf(interrupted_text, sizeof interrupted_text,
+        "\nmobula: it goes on without you; mobula get %s waits for it\n", object_id);
+    signal(SIGINT, on_interrupt);
 }
 
 static bool write_bytes(void *arg, const void *bytes, size_t length)
@@ -72,6 +91,7 @@ static bool is_pending(const json_t *object)
 enum cli_exit futures_print(
     const struct cli_call *call, struct api *api, const char *object_id, int64_t deadline_ns)
 {
+    detach_on_interrupt(object_id);
     for (;;) {
         char path[API_PATH_MAX];
         int64_t left_ns = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();

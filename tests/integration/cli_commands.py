@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -20,7 +21,7 @@ class Gateway(http.server.ThreadingHTTPServer):
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.answers, self.requests = {}, []
+        self.answers, self.requests, self.arrived = {}, [], None
 
     def on(self, method, path, *answers):
         self.answers[method, path] = list(answers)
@@ -30,6 +31,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def answer(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         path, _, query = self.path.partition("?")
+        if self.server.arrived:
+            self.server.arrived.set()
         self.server.requests.append((self.command, path, query, dict(self.headers), body))
         answers = self.server.answers.get((self.command, path), [(404, {"code": "not-found", "detail": "no such path"}, {})])
         status, content, headers = answers.pop(0) if len(answers) > 1 else answers[0]
@@ -87,7 +90,7 @@ class Commands(unittest.TestCase):
     def test_submit_wait_prints_the_result(self):
         self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "finished", "result": 3}, {}))
         self.assertEqual("3\n", self.run_cli("submit", "m.f", "1", "2", "--wait").stdout)
-        self.assertEqual("wait=30", self.last()[3]["Prefer"])
+        self.assertEqual("wait=2", self.last()[3]["Prefer"])
         self.assertEqual("finished", json.loads(self.run_cli("submit", "m.f", "-w", "-o", "json").stdout)["state"])
 
     def test_submit_wait_goes_on_when_it_takes_longer(self):
@@ -120,6 +123,17 @@ class Commands(unittest.TestCase):
         self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "pending"}, {}))
         result = self.run_cli("get", OBJECT, "--timeout", "0.05", code=7)
         self.assertIn(f"mobula get {OBJECT}", result.stderr)
+
+    def test_ctrl_c_leaves_the_work_and_says_how_to_come_back(self):
+        arrived = threading.Event()
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "pending"}, {}))
+        self.gateway.arrived = arrived
+        get = subprocess.Popen([MOBULA, "get", OBJECT], env={**os.environ, "MOBULA_DIR": str(self.dir)}, stderr=subprocess.PIPE,
+                               text=True)
+        arrived.wait(20)
+        get.send_signal(signal.SIGINT)
+        self.assertIn(f"mobula get {OBJECT}", get.communicate(timeout=20)[1])
+        self.assertEqual(130, get.returncode)
 
     def test_ids_that_are_none_are_usage(self):
         self.run_cli("get", "nonsense", code=2)
