@@ -1,5 +1,5 @@
-/* mobula-bench: `./dev bench [SUITE...] [--json] [--quick]`. Starts a cluster of its own in a fresh directory; exit 0 when
- * everything was measured, whether goals were met or not. */
+/* mobula-bench: `./dev bench [SUITE...] [--json] [--quick]`. Starts a cluster of its own in a fresh
+ * directory; exit 0 when everything was measured, whether goals were met or not. */
 #include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -13,38 +13,48 @@ static const struct suite {
     void (*run)(struct bench *b);
     bool needs_cluster;
 } suites[] = {
-    {"limits", suite_limits, false}, {"core", suite_core, true}, {"store", suite_store, true},
-    {"http", suite_http, true},      {"serve", suite_serve, true},
+    {"limits", suite_limits, false},
+    {"core", suite_core, true},
+    {"store", suite_store, true},
+    {"http", suite_http, true},
+    {"serve", suite_serve, true},
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 
-static int usage(FILE *to, int status) {
-    fprintf(to, "usage: mobula-bench [limits|core|store|http|serve ...] [--json] [--quick]\n"
-                "Without a suite all run. --json: one object a line. --quick: small counts, only to see that it runs.\n");
+static int usage(FILE *to, int status)
+{
+    fprintf(to,
+        "usage: mobula-bench [limits|core|store|http|serve ...] [--json] [--quick]\n"
+        "Without a suite all run. --json: one object a line. --quick: small counts, only to see that it "
+        "runs.\n");
     return status;
 }
 
-static bool find_binaries(struct bench *b) {
+static bool find_binaries(struct bench *b)
+{
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     if (n <= 0)
         return false;
     self[n] = '\0';
     char *directory = dirname(self);
-    if (snprintf(b->options.binaries, sizeof b->options.binaries, "%s", directory) >= (int)sizeof b->options.binaries)
+    if (snprintf(b->options.binaries, sizeof b->options.binaries, "%s", directory) >=
+        (int)sizeof b->options.binaries)
         return false;
     return snprintf(b->options.modules, sizeof b->options.modules, "%s/../modules", b->options.binaries) <
-           (int)sizeof b->options.modules;
+        (int)sizeof b->options.modules;
 }
 
-static const struct suite *suite_named(const char *name) {
+static const struct suite *suite_named(const char *name)
+{
     for (int i = 0; i < SUITES; i++)
         if (strcmp(suites[i].name, name) == 0)
             return &suites[i];
     return NULL;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     static struct bench b;
     bool wanted[SUITES] = {false}, any = false, cluster = false;
     for (int i = 1; i < argc; i++) {

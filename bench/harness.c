@@ -14,19 +14,22 @@
 
 extern char **environ;
 
-int64_t bench_now(void) {
+int64_t bench_now(void)
+{
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-void bench_row(struct bench *b, const struct bench_row *row) {
+void bench_row(struct bench *b, const struct bench_row *row)
+{
     double ratio = row->baseline > 0 ? row->value / row->baseline : 0;
     if (b->options.json) {
         printf("{\"name\":\"%s\",\"value\":%.6g,\"unit\":\"%s\",\"baseline\":%.6g,\"ratio\":%.6g,\"n\":%.0f,"
-               "\"p50_us\":%.4g,\"p99_us\":%.4g,\"against\":\"%s\",\"durability\":\"everysec\",\"commit\":\"%s\"}\n",
-               row->name, row->value, row->unit, row->baseline, ratio, row->n, row->p50_us, row->p99_us,
-               row->against ? row->against : "", row->commit ? row->commit : "");
+               "\"p50_us\":%.4g,\"p99_us\":%.4g,\"against\":\"%s\",\"durability\":\"everysec\",\"commit\":\"%"
+               "s\"}\n",
+            row->name, row->value, row->unit, row->baseline, ratio, row->n, row->p50_us, row->p99_us,
+            row->against ? row->against : "", row->commit ? row->commit : "");
     } else {
         printf("%-22s %14.4g %-8s", row->name, row->value, row->unit);
         if (row->baseline > 0)
@@ -40,17 +43,20 @@ void bench_row(struct bench *b, const struct bench_row *row) {
     fflush(stdout);
 }
 
-void bench_miss(struct bench *b, const char *name, const char *why) {
+void bench_miss(struct bench *b, const char *name, const char *why)
+{
     b->misses++;
     fprintf(stderr, "mobula-bench: %s not measured: %s\n", name, why);
 }
 
-static int compare(const void *a, const void *b) {
+static int compare(const void *a, const void *b)
+{
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-double bench_percentile(double *values, int n, double percent) {
+double bench_percentile(double *values, int n, double percent)
+{
     if (n == 0)
         return 0;
     qsort(values, (size_t)n, sizeof *values, compare);
@@ -58,11 +64,15 @@ double bench_percentile(double *values, int n, double percent) {
     return values[i];
 }
 
-double bench_median(double *values, int n) { return bench_percentile(values, n, 50); }
+double bench_median(double *values, int n)
+{
+    return bench_percentile(values, n, 50);
+}
 
 /* ---- the cluster ---- */
 
-static int run(char *const argv[]) {
+static int run(char *const argv[])
+{
     pid_t pid;
     int status = 0;
     posix_spawn_file_actions_t actions;
@@ -77,7 +87,8 @@ static int run(char *const argv[]) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-static bool read_line(const char *directory, const char *name, char *out, size_t capacity) {
+static bool read_line(const char *directory, const char *name, char *out, size_t capacity)
+{
     char path[512];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *f = fopen(path, "r");
@@ -89,7 +100,8 @@ static bool read_line(const char *directory, const char *name, char *out, size_t
     return ok;
 }
 
-bool bench_cluster_start(struct bench *b, const char *const *extra_flags) {
+bool bench_cluster_start(struct bench *b, const char *const *extra_flags)
+{
     char program[600];
     char *argv[32];
     int n = 0;
@@ -111,10 +123,11 @@ bool bench_cluster_start(struct bench *b, const char *const *extra_flags) {
     }
     b->running = true;
     return read_line(b->directory, "gateway.addr", b->address, sizeof b->address) &&
-           read_line(b->directory, "token", b->token, sizeof b->token);
+        read_line(b->directory, "token", b->token, sizeof b->token);
 }
 
-void bench_cluster_stop(struct bench *b) {
+void bench_cluster_stop(struct bench *b)
+{
     char program[600];
     if (!b->running)
         return;
@@ -127,7 +140,8 @@ void bench_cluster_stop(struct bench *b) {
     b->running = false;
 }
 
-struct mob_client *bench_connect(struct bench *b) {
+struct mob_client *bench_connect(struct bench *b)
+{
     struct mob_connect_options options = {
         .struct_size = sizeof options, .directory = b->directory, .job_name = "bench"};
     struct mob_client *client = NULL;
@@ -137,20 +151,23 @@ struct mob_client *bench_connect(struct bench *b) {
     return client;
 }
 
-bool bench_deploy(struct bench *b, struct mob_client *client, const char *module) {
+bool bench_deploy(struct bench *b, struct mob_client *client, const char *module)
+{
     char path[600];
     snprintf(path, sizeof path, "%s/%s.so", b->options.modules, module);
     enum mob_status status = mob_deploy(client, path, NULL);
     if (status != MOB_OK)
         fprintf(stderr, "mobula-bench: deploying %s: %s (%s)\n", path, mob_status_code(status),
-                mob_client_error(client));
+            mob_client_error(client));
     return status == MOB_OK;
 }
 
 /* ---- what processes use ---- */
 
-/* Does this process belong to the cluster? Its command line names the state directory, or an ancestor's does. */
-static bool command_names(int pid, const char *directory) {
+/* Does this process belong to the cluster? Its command line names the state directory, or an ancestor's does.
+ */
+static bool command_names(int pid, const char *directory)
+{
     char path[64], text[4096];
     snprintf(path, sizeof path, "/proc/%d/cmdline", pid);
     FILE *f = fopen(path, "r");
@@ -165,7 +182,8 @@ static bool command_names(int pid, const char *directory) {
     return strstr(text, directory) != NULL;
 }
 
-static int parent_of(int pid) {
+static int parent_of(int pid)
+{
     char path[64], line[512];
     int parent = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -180,14 +198,16 @@ static int parent_of(int pid) {
     return parent;
 }
 
-static bool in_cluster(int pid, const char *directory) {
+static bool in_cluster(int pid, const char *directory)
+{
     for (int depth = 0; pid > 1 && depth < 6; depth++, pid = parent_of(pid))
         if (pid != getpid() && command_names(pid, directory))
             return true;
     return false;
 }
 
-static double process_pss(int pid) {
+static double process_pss(int pid)
+{
     char path[64], line[512];
     double bytes = 0;
     bool segment = false;
@@ -205,7 +225,8 @@ static double process_pss(int pid) {
     return bytes;
 }
 
-static double process_cpu(int pid) {
+static double process_cpu(int pid)
+{
     char path[64], line[1024];
     unsigned long user = 0, system = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -220,7 +241,8 @@ static double process_cpu(int pid) {
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static double sum_over_cluster(struct bench *b, double (*of)(int pid)) {
+static double sum_over_cluster(struct bench *b, double (*of)(int pid))
+{
     double total = 0;
     DIR *proc = opendir("/proc");
     struct dirent *entry;
@@ -234,13 +256,18 @@ static double sum_over_cluster(struct bench *b, double (*of)(int pid)) {
     return total;
 }
 
-double bench_memory(struct bench *b, bool with_this_process) {
+double bench_memory(struct bench *b, bool with_this_process)
+{
     return sum_over_cluster(b, process_pss) + (with_this_process ? process_pss(getpid()) : 0);
 }
 
-double bench_cpu_seconds(struct bench *b) { return sum_over_cluster(b, process_cpu); }
+double bench_cpu_seconds(struct bench *b)
+{
+    return sum_over_cluster(b, process_cpu);
+}
 
-double bench_stat(struct mob_client *client, const char *path) {
+double bench_stat(struct mob_client *client, const char *path)
+{
     char *text = NULL, copy[128], *save = NULL;
     if (mob_query(client, "stats", "", 5 * 1000000000ll, &text) != MOB_OK)
         return -1;
@@ -256,7 +283,8 @@ double bench_stat(struct mob_client *client, const char *path) {
 
 /* ---- reading back ---- */
 
-void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result) {
+void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result)
+{
     int slot = s->count;
     s->seen++;
     if (s->count == BENCH_SAMPLES) {
@@ -274,13 +302,14 @@ void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int6
     s->items[slot].result = result;
 }
 
-static json_t *get_json(struct bench *b, const char *path) {
+static json_t *get_json(struct bench *b, const char *path)
+{
     static struct http_response response;
     struct http_request request = {.address = b->address,
-                                   .token = b->token,
-                                   .method = "GET",
-                                   .path = path,
-                                   .timeout_ns = 10ll * 1000000000};
+        .token = b->token,
+        .method = "GET",
+        .path = path,
+        .timeout_ns = 10ll * 1000000000};
     json_t *out = NULL;
     if (http_exchange(&request, &response) == MOB_OK && response.status == 200 && response.body)
         out = json_loadb(response.body, response.body_length, 0, NULL);
@@ -288,8 +317,9 @@ static json_t *get_json(struct bench *b, const char *path) {
     return out;
 }
 
-static bool check_one(struct bench *b, const struct bench_sample *sample, long long *worker_out, char *why,
-                      size_t capacity) {
+static bool check_one(
+    struct bench *b, const struct bench_sample *sample, long long *worker_out, char *why, size_t capacity)
+{
     char path[128];
     snprintf(path, sizeof path, "/api/v1/tasks/%s", sample->task);
     json_t *task = get_json(b, path);
@@ -309,14 +339,15 @@ static bool check_one(struct bench *b, const struct bench_sample *sample, long l
     if (!ok) {
         char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
         snprintf(why, capacity, "object %s is %s, expected %lld", sample->object, text ? text : "absent",
-                 (long long)sample->result);
+            (long long)sample->result);
         free(text);
     }
     json_decref(object);
     return ok;
 }
 
-bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min) {
+bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min)
+{
     long long workers[64];
     int worker_count = 0, limit = b->options.quick && s->count > 50 ? 50 : s->count;
     char why[1024];
@@ -333,7 +364,8 @@ bool bench_samples_check(struct bench *b, const char *row, struct bench_samples 
             workers[worker_count++] = worker;
     }
     if (worker_count < workers_min) {
-        snprintf(why, sizeof why, "%d worker processes took part, expected at least %d", worker_count, workers_min);
+        snprintf(why, sizeof why, "%d worker processes took part, expected at least %d", worker_count,
+            workers_min);
         bench_miss(b, row, why);
         return false;
     }

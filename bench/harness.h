@@ -1,7 +1,7 @@
 /* What all suites of mobula-bench share: a cluster of their own, rows of results, checks over HTTP.
  *
- * Every figure stands beside a primitive measured in the same run (`baseline`), because machines differ and are shared.
- * One thread.
+ * Every figure stands beside a primitive measured in the same run (`baseline`), because machines differ and
+ * are shared. One thread.
  */
 #ifndef MOB_BENCH_HARNESS_H
 #define MOB_BENCH_HARNESS_H
@@ -29,9 +29,9 @@ struct bench {
 struct bench_row {
     const char *name, *unit;
     double value, baseline; /* baseline 0 = none */
-    const char *against;    /* what the baseline is */
+    const char *against; /* what the baseline is */
     double n, p50_us, p99_us; /* 0 = does not apply */
-    const char *commit;       /* "committed", "local", "" */
+    const char *commit; /* "committed", "local", "" */
 };
 
 int64_t bench_now(void);
@@ -72,15 +72,15 @@ void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int6
 /* Read each over HTTP and compare argument, result, state, times; at least `workers_min` worker processes. */
 bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min);
 
-#define BENCH_TRY(b, row, expression)                                                                          \
-    do {                                                                                                       \
-        enum mob_status bench_status_ = (expression);                                                          \
-        if (bench_status_ != MOB_OK) {                                                                         \
-            char bench_why_[512];                                                                              \
-            snprintf(bench_why_, sizeof bench_why_, "%s: %s", #expression, mob_status_code(bench_status_));    \
-            bench_miss(b, row, bench_why_);                                                                    \
-            return;                                                                                            \
-        }                                                                                                      \
+#define BENCH_TRY(b, row, expression) \
+    do { \
+        enum mob_status bench_status_ = (expression); \
+        if (bench_status_ != MOB_OK) { \
+            char bench_why_[512]; \
+            snprintf(bench_why_, sizeof bench_why_, "%s: %s", #expression, mob_status_code(bench_status_)); \
+            bench_miss(b, row, bench_why_); \
+            return; \
+        } \
     } while (0)
 
 void suite_limits(struct bench *b);

@@ -1,4 +1,5 @@
-/* Suite core: tasks, actors, lineage, start and idleness. docs/performance.md says what each row does and what bounds it. */
+/* Suite core: tasks, actors, lineage, start and idleness. docs/performance.md says what each row does and
+ * what bounds it. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +17,8 @@ struct window {
     uint64_t submitted, taken;
 };
 
-static enum mob_status take_one(struct window *w, struct bench_samples *samples, int64_t *sum) {
+static enum mob_status take_one(struct window *w, struct bench_samples *samples, int64_t *sum)
+{
     uint64_t i = w->taken % WINDOW;
     int64_t result = 0;
     enum mob_status status = mob_get_i64(w->futures[i], MOB_FOREVER, &result);
@@ -33,7 +35,8 @@ static enum mob_status take_one(struct window *w, struct bench_samples *samples,
 
 /* ---- tasks ---- */
 
-static void tasks_async(struct bench *b, struct mob_client *client) {
+static void tasks_async(struct bench *b, struct mob_client *client)
+{
     static struct window w;
     static struct bench_samples samples;
     const uint64_t count = b->options.quick ? 200000 : 10000000;
@@ -50,7 +53,7 @@ static void tasks_async(struct bench *b, struct mob_client *client) {
             w.arguments[i] = (int64_t)(w.submitted * 7 + 1);
             expected += w.arguments[i];
             BENCH_TRY(b, "tasks_async",
-                      mob_submit_function(client, echo, MOB_ARGS(mob_i64(w.arguments[i])), NULL, &w.futures[i]));
+                mob_submit_function(client, echo, MOB_ARGS(mob_i64(w.arguments[i])), NULL, &w.futures[i]));
             w.submitted++;
         }
         BENCH_TRY(b, "tasks_async", take_one(&w, &samples, &sum));
@@ -64,22 +67,25 @@ static void tasks_async(struct bench *b, struct mob_client *client) {
     double memory_after = bench_stat(client, "gcs.memory_bytes");
     if (!bench_samples_check(b, "tasks_async", &samples, 2))
         return;
-    bench_row(b, &(struct bench_row){.name = "tasks_async",
-                                     .value = (double)count / seconds,
-                                     .unit = "1/s",
-                                     .baseline = b->ring_msgs,
-                                     .against = "ring messages/s",
-                                     .n = (double)count,
-                                     .commit = "committed"});
-    bench_row(b, &(struct bench_row){.name = "lineage_bytes",
-                                     .value = (memory_after - memory_before) / (double)count,
-                                     .unit = "B",
-                                     .n = (double)count,
-                                     .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "tasks_async",
+            .value = (double)count / seconds,
+            .unit = "1/s",
+            .baseline = b->ring_msgs,
+            .against = "ring messages/s",
+            .n = (double)count,
+            .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "lineage_bytes",
+            .value = (memory_after - memory_before) / (double)count,
+            .unit = "B",
+            .n = (double)count,
+            .commit = "committed"});
 }
 
-static void tasks_tree_of(struct bench *b, struct mob_client *client, const char *row, const char *function,
-                          int depth) {
+static void tasks_tree_of(
+    struct bench *b, struct mob_client *client, const char *row, const char *function, int depth)
+{
     struct mob_future *future;
     int64_t leaves = 0, begin = bench_now();
     BENCH_TRY(b, row, mob_submit(client, function, MOB_ARGS(mob_i64(depth)), NULL, &future));
@@ -95,13 +101,21 @@ static void tasks_tree_of(struct bench *b, struct mob_client *client, const char
     }
     if (!bench_samples_check(b, row, &samples, 1))
         return;
-    double tasks = strcmp(row, "tasks_tree") == 0 ? 3.0 * (double)(1ll << depth) - 2 : 2.0 * (double)(1ll << depth) - 1;
-    bench_row(b, &(struct bench_row){.name = row, .value = tasks / seconds, .unit = "1/s", .baseline = b->ring_msgs,
-                                     .against = "ring messages/s", .n = tasks, .commit = "committed"});
+    double tasks =
+        strcmp(row, "tasks_tree") == 0 ? 3.0 * (double)(1ll << depth) - 2 : 2.0 * (double)(1ll << depth) - 1;
+    bench_row(b,
+        &(struct bench_row){.name = row,
+            .value = tasks / seconds,
+            .unit = "1/s",
+            .baseline = b->ring_msgs,
+            .against = "ring messages/s",
+            .n = tasks,
+            .commit = "committed"});
 }
 
 /* A JSON result {"n":..,"p50_us":..,"p99_us":..} of sync_child and sync_actor. */
-static bool latencies(struct mob_future *future, double *n, double *p50, double *p99) {
+static bool latencies(struct mob_future *future, double *n, double *p50, double *p99)
+{
     struct mob_value *value;
     const void *data;
     size_t size;
@@ -112,7 +126,8 @@ static bool latencies(struct mob_future *future, double *n, double *p50, double 
     if (ok) {
         memcpy(text, data, size);
         text[size] = '\0';
-        const char *a = strstr(text, "\"n\":"), *p = strstr(text, "\"p50_us\":"), *q = strstr(text, "\"p99_us\":");
+        const char *a = strstr(text, "\"n\":"), *p = strstr(text, "\"p50_us\":"),
+                   *q = strstr(text, "\"p99_us\":");
         ok = a && p && q;
         if (ok) {
             *n = atof(a + 4);
@@ -124,16 +139,26 @@ static bool latencies(struct mob_future *future, double *n, double *p50, double 
     return ok;
 }
 
-static void sync_row(struct bench *b, const char *row, double n, double p50, double p99, const char *commit) {
-    bench_row(b, &(struct bench_row){.name = row, .value = 1e6 / p50, .unit = "1/s", .baseline = 0, .n = n,
-                                     .p50_us = p50, .p99_us = p99, .commit = commit});
+static void sync_row(struct bench *b, const char *row, double n, double p50, double p99, const char *commit)
+{
+    bench_row(b,
+        &(struct bench_row){.name = row,
+            .value = 1e6 / p50,
+            .unit = "1/s",
+            .baseline = 0,
+            .n = n,
+            .p50_us = p50,
+            .p99_us = p99,
+            .commit = commit});
 }
 
-static void tasks_sync(struct bench *b, struct mob_client *client) {
+static void tasks_sync(struct bench *b, struct mob_client *client)
+{
     struct mob_future *future;
     double n, p50, p99;
     int64_t count = b->options.quick ? 500 : 20000;
-    BENCH_TRY(b, "tasks_sync", mob_submit(client, "noop.sync_child", MOB_ARGS(mob_i64(count)), NULL, &future));
+    BENCH_TRY(
+        b, "tasks_sync", mob_submit(client, "noop.sync_child", MOB_ARGS(mob_i64(count)), NULL, &future));
     if (!latencies(future, &n, &p50, &p99)) {
         bench_miss(b, "tasks_sync", mob_future_error(future));
         return;
@@ -142,7 +167,9 @@ static void tasks_sync(struct bench *b, struct mob_client *client) {
     sync_row(b, "tasks_sync", n, p50, p99, "local");
 }
 
-static void sync_committed(struct bench *b, struct mob_client *client, struct mob_actor *actor, const char *row) {
+static void sync_committed(
+    struct bench *b, struct mob_client *client, struct mob_actor *actor, const char *row)
+{
     int count = b->options.quick ? 200 : 5000;
     double *us = malloc((size_t)count * sizeof *us);
     static struct bench_samples samples;
@@ -151,8 +178,8 @@ static void sync_committed(struct bench *b, struct mob_client *client, struct mo
         struct mob_future *future;
         int64_t result = 0, begin = bench_now();
         BENCH_TRY(b, row,
-                  actor ? mob_actor_call(actor, "inc", MOB_ARGS(mob_i64(1)), NULL, &future)
-                        : mob_submit(client, "noop.echo", MOB_ARGS(mob_i64(i)), NULL, &future));
+            actor ? mob_actor_call(actor, "inc", MOB_ARGS(mob_i64(1)), NULL, &future)
+                  : mob_submit(client, "noop.echo", MOB_ARGS(mob_i64(i)), NULL, &future));
         BENCH_TRY(b, row, mob_get_i64(future, 10 * SECOND, &result));
         us[i] = (double)(bench_now() - begin) / 1e3;
         bench_sample_offer(&samples, future, i, result);
@@ -163,21 +190,23 @@ static void sync_committed(struct bench *b, struct mob_client *client, struct mo
         }
     }
     if (bench_samples_check(b, row, &samples, 1))
-        sync_row(b, row, count, bench_percentile(us, count, 50), bench_percentile(us, count, 99), "committed");
+        sync_row(
+            b, row, count, bench_percentile(us, count, 50), bench_percentile(us, count, 99), "committed");
     free(us);
 }
 
-static void tasks_chain(struct bench *b, struct mob_client *client) {
+static void tasks_chain(struct bench *b, struct mob_client *client)
+{
     int count = b->options.quick ? 20000 : 1000000;
     struct mob_future *before, *next;
     int64_t result = 0, begin = bench_now();
     const struct mob_function *sum;
     BENCH_TRY(b, "tasks_chain", mob_function_find(client, "noop.sum", &sum));
-    BENCH_TRY(b, "tasks_chain",
-              mob_submit_function(client, sum, MOB_ARGS(mob_i64(0), mob_i64(1)), NULL, &before));
+    BENCH_TRY(
+        b, "tasks_chain", mob_submit_function(client, sum, MOB_ARGS(mob_i64(0), mob_i64(1)), NULL, &before));
     for (int i = 1; i < count; i++) {
         BENCH_TRY(b, "tasks_chain",
-                  mob_submit_function(client, sum, MOB_ARGS(mob_ref(before), mob_i64(1)), NULL, &next));
+            mob_submit_function(client, sum, MOB_ARGS(mob_ref(before), mob_i64(1)), NULL, &next));
         mob_release(before);
         before = next;
     }
@@ -188,12 +217,18 @@ static void tasks_chain(struct bench *b, struct mob_client *client) {
         bench_miss(b, "tasks_chain", "the end of the chain is wrong");
         return;
     }
-    bench_row(b, &(struct bench_row){.name = "tasks_chain", .value = count / seconds, .unit = "1/s",
-                                     .baseline = b->ring_msgs, .against = "ring messages/s", .n = count,
-                                     .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "tasks_chain",
+            .value = count / seconds,
+            .unit = "1/s",
+            .baseline = b->ring_msgs,
+            .against = "ring messages/s",
+            .n = count,
+            .commit = "committed"});
 }
 
-static void tasks_queued(struct bench *b, struct mob_client *client) {
+static void tasks_queued(struct bench *b, struct mob_client *client)
+{
     int count = b->options.quick ? 20000 : 1000000;
     struct mob_future **futures = malloc((size_t)count * sizeof *futures), *gate;
     const struct mob_function *echo;
@@ -205,7 +240,8 @@ static void tasks_queued(struct bench *b, struct mob_client *client) {
     double before = bench_memory(b, true);
     int64_t begin = bench_now();
     for (int i = 0; i < count; i++)
-        BENCH_TRY(b, "tasks_queued_1m", mob_submit_function(client, echo, MOB_ARGS(mob_ref(gate)), NULL, &futures[i]));
+        BENCH_TRY(b, "tasks_queued_1m",
+            mob_submit_function(client, echo, MOB_ARGS(mob_ref(gate)), NULL, &futures[i]));
     int64_t submitted = bench_now();
     double after = bench_memory(b, true);
     int64_t resumed = bench_now();
@@ -227,13 +263,19 @@ static void tasks_queued(struct bench *b, struct mob_client *client) {
     }
     if (!bench_samples_check(b, "tasks_queued_1m", &samples, 2))
         return;
-    bench_row(b, &(struct bench_row){.name = "tasks_queued_1m", .value = seconds, .unit = "s", .n = count,
-                                     .commit = "committed"});
-    bench_row(b, &(struct bench_row){.name = "tasks_queued_1m_mem", .value = (after - before) / count, .unit = "B",
-                                     .n = count, .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){
+            .name = "tasks_queued_1m", .value = seconds, .unit = "s", .n = count, .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "tasks_queued_1m_mem",
+            .value = (after - before) / count,
+            .unit = "B",
+            .n = count,
+            .commit = "committed"});
 }
 
-static void fan_in(struct bench *b, struct mob_client *client) {
+static void fan_in(struct bench *b, struct mob_client *client)
+{
     enum { INPUTS = 10000 };
     int rounds = b->options.quick ? 3 : 21;
     double us[32];
@@ -247,8 +289,8 @@ static void fan_in(struct bench *b, struct mob_client *client) {
     for (int r = 0; r < rounds; r++) {
         struct mob_future *future;
         int64_t result = 0, begin = bench_now();
-        BENCH_TRY(b, "fan_in",
-                  mob_submit(client, "noop.sum_many", (struct mob_args){args, INPUTS}, NULL, &future));
+        BENCH_TRY(
+            b, "fan_in", mob_submit(client, "noop.sum_many", (struct mob_args){args, INPUTS}, NULL, &future));
         BENCH_TRY(b, "fan_in", mob_get_i64(future, 60 * SECOND, &result));
         us[r] = (double)(bench_now() - begin) / 1e3;
         mob_release(future);
@@ -260,11 +302,18 @@ static void fan_in(struct bench *b, struct mob_client *client) {
     for (int i = 0; i < INPUTS; i++)
         mob_release(inputs[i]);
     double median = bench_median(us, rounds);
-    bench_row(b, &(struct bench_row){.name = "fan_in", .value = median, .unit = "us", .n = rounds, .p50_us = median,
-                                     .p99_us = bench_percentile(us, rounds, 99), .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "fan_in",
+            .value = median,
+            .unit = "us",
+            .n = rounds,
+            .p50_us = median,
+            .p99_us = bench_percentile(us, rounds, 99),
+            .commit = "committed"});
 }
 
-static void returns(struct bench *b, struct mob_client *client) {
+static void returns(struct bench *b, struct mob_client *client)
+{
     enum { RETURNS = 3000 };
     int rounds = b->options.quick ? 3 : 21;
     double us[32];
@@ -272,7 +321,8 @@ static void returns(struct bench *b, struct mob_client *client) {
     struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = RETURNS};
     for (int r = 0; r < rounds; r++) {
         int64_t begin = bench_now(), sum = 0;
-        BENCH_TRY(b, "returns", mob_submit(client, "noop.many", MOB_ARGS(mob_i64(RETURNS)), &options, futures));
+        BENCH_TRY(
+            b, "returns", mob_submit(client, "noop.many", MOB_ARGS(mob_i64(RETURNS)), &options, futures));
         for (int i = 0; i < RETURNS; i++) {
             int64_t result = 0;
             BENCH_TRY(b, "returns", mob_get_i64(futures[i], 60 * SECOND, &result));
@@ -286,11 +336,18 @@ static void returns(struct bench *b, struct mob_client *client) {
         }
     }
     double median = bench_median(us, rounds);
-    bench_row(b, &(struct bench_row){.name = "returns", .value = median, .unit = "us", .n = rounds, .p50_us = median,
-                                     .p99_us = bench_percentile(us, rounds, 99), .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "returns",
+            .value = median,
+            .unit = "us",
+            .n = rounds,
+            .p50_us = median,
+            .p99_us = bench_percentile(us, rounds, 99),
+            .commit = "committed"});
 }
 
-static void wait_1k(struct bench *b, struct mob_client *client) {
+static void wait_1k(struct bench *b, struct mob_client *client)
+{
     enum { TASKS = 1000 };
     int rounds = b->options.quick ? 5 : 500;
     struct mob_waitset *set;
@@ -318,13 +375,15 @@ static void wait_1k(struct bench *b, struct mob_client *client) {
         bench_miss(b, "wait_1k", "the sum is wrong");
         return;
     }
-    bench_row(b, &(struct bench_row){.name = "wait_1k", .value = rounds / seconds, .unit = "1/s", .n = rounds,
-                                     .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){
+            .name = "wait_1k", .value = rounds / seconds, .unit = "1/s", .n = rounds, .commit = "committed"});
 }
 
 /* ---- actors ---- */
 
-static enum mob_status make_counter(struct mob_client *client, struct mob_actor **out) {
+static enum mob_status make_counter(struct mob_client *client, struct mob_actor **out)
+{
     struct mob_future *created;
     struct mob_value *value;
     enum mob_status status = mob_actor_create(client, "noop.Counter", MOB_NO_ARGS, NULL, out);
@@ -337,12 +396,14 @@ static enum mob_status make_counter(struct mob_client *client, struct mob_actor 
     return status;
 }
 
-static void actor_sync(struct bench *b, struct mob_client *client, struct mob_actor *actor) {
+static void actor_sync(struct bench *b, struct mob_client *client, struct mob_actor *actor)
+{
     struct mob_future *future;
     double n, p50, p99;
     int64_t count = b->options.quick ? 500 : 20000;
     BENCH_TRY(b, "actor_sync",
-              mob_submit(client, "noop.sync_actor", MOB_ARGS(mob_i64(count), mob_actor_handle(actor)), NULL, &future));
+        mob_submit(
+            client, "noop.sync_actor", MOB_ARGS(mob_i64(count), mob_actor_handle(actor)), NULL, &future));
     if (!latencies(future, &n, &p50, &p99)) {
         bench_miss(b, "actor_sync", mob_future_error(future));
         return;
@@ -351,7 +412,8 @@ static void actor_sync(struct bench *b, struct mob_client *client, struct mob_ac
     sync_row(b, "actor_sync", n, p50, p99, "local");
 }
 
-static void actor_async(struct bench *b, struct mob_client *client) {
+static void actor_async(struct bench *b, struct mob_client *client)
+{
     static struct window w;
     struct mob_actor *actor;
     uint64_t count = b->options.quick ? 50000 : 3000000;
@@ -362,7 +424,7 @@ static void actor_async(struct bench *b, struct mob_client *client) {
     while (w.taken < count) {
         while (w.submitted < count && w.submitted - w.taken < WINDOW) {
             BENCH_TRY(b, "actor_async",
-                      mob_actor_call(actor, "inc", MOB_ARGS(mob_i64(1)), NULL, &w.futures[w.submitted % WINDOW]));
+                mob_actor_call(actor, "inc", MOB_ARGS(mob_i64(1)), NULL, &w.futures[w.submitted % WINDOW]));
             w.submitted++;
         }
         sum = 0;
@@ -376,12 +438,18 @@ static void actor_async(struct bench *b, struct mob_client *client) {
     double seconds = (double)(bench_now() - begin) / 1e9;
     BENCH_TRY(b, "actor_async", mob_actor_kill(actor, true));
     mob_actor_release(actor);
-    bench_row(b, &(struct bench_row){.name = "actor_async", .value = (double)count / seconds, .unit = "1/s",
-                                     .baseline = b->ring_msgs, .against = "ring messages/s", .n = (double)count,
-                                     .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "actor_async",
+            .value = (double)count / seconds,
+            .unit = "1/s",
+            .baseline = b->ring_msgs,
+            .against = "ring messages/s",
+            .n = (double)count,
+            .commit = "committed"});
 }
 
-static void actor_n_n(struct bench *b, struct mob_client *client) {
+static void actor_n_n(struct bench *b, struct mob_client *client)
+{
     enum { ACTORS = 32, CALLERS = 4 };
     int64_t calls = b->options.quick ? 10000 : 500000;
     struct mob_actor *actors[ACTORS];
@@ -394,8 +462,8 @@ static void actor_n_n(struct bench *b, struct mob_client *client) {
     }
     int64_t begin = bench_now();
     for (int i = 0; i < CALLERS; i++)
-        BENCH_TRY(b, "actor_n_n", mob_submit(client, "noop.actor_caller", (struct mob_args){args, ACTORS + 1}, NULL,
-                                             &futures[i]));
+        BENCH_TRY(b, "actor_n_n",
+            mob_submit(client, "noop.actor_caller", (struct mob_args){args, ACTORS + 1}, NULL, &futures[i]));
     for (int i = 0; i < CALLERS; i++) {
         int64_t result = 0;
         BENCH_TRY(b, "actor_n_n", mob_get_i64(futures[i], 300 * SECOND, &result));
@@ -417,12 +485,18 @@ static void actor_n_n(struct bench *b, struct mob_client *client) {
         bench_miss(b, "actor_n_n", "calls were lost or doubled");
         return;
     }
-    bench_row(b, &(struct bench_row){.name = "actor_n_n", .value = (double)(calls * CALLERS) / seconds, .unit = "1/s",
-                                     .baseline = b->ring_msgs, .against = "ring messages/s",
-                                     .n = (double)(calls * CALLERS), .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){.name = "actor_n_n",
+            .value = (double)(calls * CALLERS) / seconds,
+            .unit = "1/s",
+            .baseline = b->ring_msgs,
+            .against = "ring messages/s",
+            .n = (double)(calls * CALLERS),
+            .commit = "committed"});
 }
 
-static void actor_create(struct bench *b, struct mob_client *client) {
+static void actor_create(struct bench *b, struct mob_client *client)
+{
     enum { ACTORS = 1000 };
     int count = b->options.quick ? 20 : ACTORS;
     static struct mob_actor *actors[ACTORS];
@@ -430,7 +504,8 @@ static void actor_create(struct bench *b, struct mob_client *client) {
     int64_t begin = bench_now();
     for (int i = 0; i < count; i++) {
         BENCH_TRY(b, "actor_create", mob_actor_create(client, "noop.Counter", MOB_NO_ARGS, NULL, &actors[i]));
-        BENCH_TRY(b, "actor_create", mob_actor_call(actors[i], "ping", MOB_NO_ARGS, NULL, &pings[i]));
+        BENCH_TRY(
+            b, "actor_create", mob_actor_call(actors[i], "ping", MOB_ARGS(mob_i64(i)), NULL, &pings[i]));
     }
     for (int i = 0; i < count; i++) {
         struct mob_value *value;
@@ -443,13 +518,15 @@ static void actor_create(struct bench *b, struct mob_client *client) {
         BENCH_TRY(b, "actor_create", mob_actor_kill(actors[i], true));
         mob_actor_release(actors[i]);
     }
-    bench_row(b, &(struct bench_row){.name = "actor_create", .value = seconds, .unit = "s", .n = count,
-                                     .commit = "committed"});
+    bench_row(b,
+        &(struct bench_row){
+            .name = "actor_create", .value = seconds, .unit = "s", .n = count, .commit = "committed"});
 }
 
 /* ---- the whole cluster ---- */
 
-static void start(struct bench *b) {
+static void start(struct bench *b)
+{
     struct bench fresh = {.options = b->options};
     int64_t begin = bench_now();
     bool ok = bench_cluster_start(&fresh, NULL);
@@ -457,19 +534,21 @@ static void start(struct bench *b) {
     struct mob_future *future;
     int64_t result = 0;
     ok = client && bench_deploy(&fresh, client, "noop") &&
-         mob_submit(client, "noop.echo", MOB_ARGS(mob_i64(5)), NULL, &future) == MOB_OK &&
-         mob_get_i64(future, 30 * SECOND, &result) == MOB_OK && result == 5;
+        mob_submit(client, "noop.echo", MOB_ARGS(mob_i64(5)), NULL, &future) == MOB_OK &&
+        mob_get_i64(future, 30 * SECOND, &result) == MOB_OK && result == 5;
     double seconds = (double)(bench_now() - begin) / 1e9;
     mob_disconnect(client);
     bench_cluster_stop(&fresh);
     if (ok)
-        bench_row(b, &(struct bench_row){.name = "start", .value = seconds, .unit = "s", .n = 1,
-                                         .commit = "committed"});
+        bench_row(b,
+            &(struct bench_row){
+                .name = "start", .value = seconds, .unit = "s", .n = 1, .commit = "committed"});
     else
         bench_miss(b, "start", "no first result");
 }
 
-static void idle(struct bench *b) {
+static void idle(struct bench *b)
+{
     int seconds = b->options.quick ? 2 : 30;
     sleep(b->options.quick ? 1 : 12); /* idle workers are reaped, pages are warm */
     double cpu = bench_cpu_seconds(b);
@@ -477,11 +556,13 @@ static void idle(struct bench *b) {
     sleep((unsigned)seconds);
     double used = bench_cpu_seconds(b) - cpu;
     double elapsed = (double)(bench_now() - begin) / 1e9;
-    bench_row(b, &(struct bench_row){.name = "idle", .value = bench_memory(b, false) / 1e6, .unit = "MB", .n = 1});
+    bench_row(
+        b, &(struct bench_row){.name = "idle", .value = bench_memory(b, false) / 1e6, .unit = "MB", .n = 1});
     bench_row(b, &(struct bench_row){.name = "idle_cpu", .value = 100 * used / elapsed, .unit = "%", .n = 1});
 }
 
-void suite_core(struct bench *b) {
+void suite_core(struct bench *b)
+{
     struct mob_client *client = bench_connect(b);
     struct mob_actor *counter;
     if (!client || !bench_deploy(b, client, "noop")) {

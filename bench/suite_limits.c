@@ -13,7 +13,8 @@
 
 enum { RING_SLOTS = 4096, ROUNDS = 5 };
 
-static void clock_read(struct bench *b) {
+static void clock_read(struct bench *b)
+{
     double ns[ROUNDS];
     for (int r = 0; r < ROUNDS; r++) {
         const int n = 1000000;
@@ -26,7 +27,8 @@ static void clock_read(struct bench *b) {
     bench_row(b, &(struct bench_row){.name = "limit_clock", .value = b->clock_ns, .unit = "ns", .n = ROUNDS});
 }
 
-static void locked_add(struct bench *b) {
+static void locked_add(struct bench *b)
+{
     double ns[ROUNDS];
     static _Atomic uint64_t counter;
     for (int r = 0; r < ROUNDS; r++) {
@@ -37,11 +39,14 @@ static void locked_add(struct bench *b) {
         ns[r] = (double)(bench_now() - begin) / n;
     }
     b->locked_add_ns = bench_median(ns, ROUNDS);
-    bench_row(b, &(struct bench_row){.name = "limit_locked_add", .value = b->locked_add_ns, .unit = "ns", .n = ROUNDS});
+    bench_row(b,
+        &(struct bench_row){
+            .name = "limit_locked_add", .value = b->locked_add_ns, .unit = "ns", .n = ROUNDS});
 }
 
 /* GB/s of one memcpy between two distinct warm buffers. */
-static double copy_rate(size_t bytes, int rounds) {
+static double copy_rate(size_t bytes, int rounds)
+{
     double rates[64];
     char *from = aligned_alloc(4096, bytes), *to = aligned_alloc(4096, bytes);
     if (!from || !to)
@@ -59,21 +64,27 @@ static double copy_rate(size_t bytes, int rounds) {
     return bench_median(rates, rounds);
 }
 
-static void copies(struct bench *b) {
+static void copies(struct bench *b)
+{
     b->memcpy_1m_gbs = copy_rate(1 << 20, 51);
     b->memcpy_100m_gbs = copy_rate(100000000, b->options.quick ? 3 : 11);
-    bench_row(b, &(struct bench_row){.name = "limit_memcpy_1m", .value = b->memcpy_1m_gbs, .unit = "GB/s", .n = 51});
-    bench_row(b, &(struct bench_row){.name = "limit_memcpy_100m", .value = b->memcpy_100m_gbs, .unit = "GB/s", .n = 11});
+    bench_row(b,
+        &(struct bench_row){.name = "limit_memcpy_1m", .value = b->memcpy_1m_gbs, .unit = "GB/s", .n = 51});
+    bench_row(b,
+        &(struct bench_row){
+            .name = "limit_memcpy_100m", .value = b->memcpy_100m_gbs, .unit = "GB/s", .n = 11});
 }
 
-/* Single-producer single-consumer ring in shared memory, 64-byte entries, two processes that yield when stuck. */
+/* Single-producer single-consumer ring in shared memory, 64-byte entries, two processes that yield when
+ * stuck. */
 struct ring {
     _Alignas(64) _Atomic uint64_t head;
     _Alignas(64) _Atomic uint64_t tail;
     _Alignas(64) unsigned char slots[RING_SLOTS][64];
 };
 
-static void produce(struct ring *ring, uint64_t count) {
+static void produce(struct ring *ring, uint64_t count)
+{
     unsigned char entry[64] = {0};
     for (uint64_t i = 0; i < count; i++) {
         while (i - atomic_load_explicit(&ring->head, memory_order_acquire) >= RING_SLOTS)
@@ -84,7 +95,8 @@ static void produce(struct ring *ring, uint64_t count) {
     }
 }
 
-static void consume(struct ring *ring, uint64_t count, uint64_t *sum) {
+static void consume(struct ring *ring, uint64_t count, uint64_t *sum)
+{
     for (uint64_t i = 0; i < count; i++) {
         uint64_t v;
         while (atomic_load_explicit(&ring->tail, memory_order_acquire) <= i)
@@ -95,7 +107,8 @@ static void consume(struct ring *ring, uint64_t count, uint64_t *sum) {
     }
 }
 
-static void ring_rate(struct bench *b) {
+static void ring_rate(struct bench *b)
+{
     const uint64_t count = b->options.quick ? 2000000 : 20000000;
     struct ring *ring = mmap(NULL, sizeof *ring, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (ring == MAP_FAILED)
@@ -117,11 +130,14 @@ static void ring_rate(struct bench *b) {
         return;
     }
     b->ring_msgs = (double)count / seconds;
-    bench_row(b, &(struct bench_row){.name = "limit_ring", .value = b->ring_msgs, .unit = "1/s", .n = (double)count});
+    bench_row(b,
+        &(struct bench_row){.name = "limit_ring", .value = b->ring_msgs, .unit = "1/s", .n = (double)count});
 }
 
-/* One byte there and back between two processes over a unix socket: what a wake across processes costs at least. */
-static void socket_round_trip(struct bench *b) {
+/* One byte there and back between two processes over a unix socket: what a wake across processes costs at
+ * least. */
+static void socket_round_trip(struct bench *b)
+{
     int fds[2];
     enum { N = 5000 };
     static double us[N];
@@ -147,11 +163,17 @@ static void socket_round_trip(struct bench *b) {
     waitpid(child, NULL, 0);
     double p50 = bench_percentile(us, N, 50);
     b->yield_pair_us = p50;
-    bench_row(b, &(struct bench_row){.name = "limit_socket_rtt", .value = p50, .unit = "us", .n = N, .p50_us = p50,
-                                     .p99_us = bench_percentile(us, N, 99)});
+    bench_row(b,
+        &(struct bench_row){.name = "limit_socket_rtt",
+            .value = p50,
+            .unit = "us",
+            .n = N,
+            .p50_us = p50,
+            .p99_us = bench_percentile(us, N, 99)});
 }
 
-void suite_limits(struct bench *b) {
+void suite_limits(struct bench *b)
+{
     clock_read(b);
     locked_add(b);
     copies(b);

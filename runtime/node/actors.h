@@ -27,7 +27,8 @@ char *node_actors_json(struct node *node, const struct node_job *job);
 /* Ends the job's actors that are not detached. */
 void node_actors_end_job(struct node *node, const struct node_job *job);
 /* A worker's MOB_OUT_CHECKPOINT: kept in the CHECKPOINTS table; calls at or below it are not replayed. */
-void node_actor_checkpoint(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
+void node_actor_checkpoint(
+    struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
 enum mob_status node_actors_load(struct node *node);
 
 #endif

@@ -315,7 +315,8 @@ static void described_begin(struct described *one, char *fields[FIELDS_MAX], uin
     memcpy(one->signature, fields[3], one->length);
 }
 
-/* Lines of runtime/worker/inspect.h. A class' signature is its constructor's, then a line "method signature" each. */
+/* Lines of runtime/worker/inspect.h. A class' signature is its constructor's, then a line "method signature"
+ * each. */
 static void register_all(struct deployment *d)
 {
     char module[160] = "", *save = NULL, *fields[FIELDS_MAX];

@@ -1,4 +1,5 @@
-/* Promised puts: objects whose ids are known and whose values come later, from the client that promised them. */
+/* Promised puts: objects whose ids are known and whose values come later, from the client that promised them.
+ */
 #include <stdlib.h>
 
 #include "common/base/log.h"
@@ -12,7 +13,8 @@ struct node_promise {
     uint32_t slot, session;
 };
 
-bool node_promise_make(struct node *node, const struct node_client *client, struct mob_object_id id) {
+bool node_promise_make(struct node *node, const struct node_client *client, struct mob_object_id id)
+{
     if (node->promise_count >= PROMISES_MAX || node_promised(node, id))
         return false;
     struct node_promise *promise = malloc(sizeof *promise);
@@ -23,14 +25,16 @@ bool node_promise_make(struct node *node, const struct node_client *client, stru
     return true;
 }
 
-bool node_promised(const struct node *node, struct mob_object_id id) {
+bool node_promised(const struct node *node, struct mob_object_id id)
+{
     for (const struct node_promise *p = node->promises; p; p = p->next)
         if (mob_object_id_eq(p->id, id))
             return true;
     return false;
 }
 
-void node_promise_kept(struct node *node, struct mob_object_id id) {
+void node_promise_kept(struct node *node, struct mob_object_id id)
+{
     for (struct node_promise **at = &node->promises; *at; at = &(*at)->next)
         if (mob_object_id_eq((*at)->id, id)) {
             struct node_promise *kept = *at;
@@ -42,7 +46,8 @@ void node_promise_kept(struct node *node, struct mob_object_id id) {
 }
 
 /* The client is gone: whoever waits for its promises is told so. */
-void node_promises_broken(struct node *node, const struct node_client *client) {
+void node_promises_broken(struct node *node, const struct node_client *client)
+{
     for (struct node_promise **at = &node->promises; *at;) {
         struct node_promise *p = *at;
         if (p->slot != client->slot || p->session != client->session) {
@@ -52,10 +57,10 @@ void node_promises_broken(struct node *node, const struct node_client *client) {
         *at = p->next;
         node->promise_count--;
         struct ready_object lost = {.id = p->id,
-                                    .status = MOB_OBJECT_LOST,
-                                    .type = MOB_TYPE_ERROR,
-                                    .flags = MOB_READY_COMMITTED,
-                                    .committed = true};
+            .status = MOB_OBJECT_LOST,
+            .type = MOB_TYPE_ERROR,
+            .flags = MOB_READY_COMMITTED,
+            .committed = true};
         free(p);
         node_object_ready(node, &lost, NODE_NOBODY, 0);
         at = &node->promises; /* the list may have changed meanwhile */

@@ -355,6 +355,8 @@ static void add_want(struct lookup *lookup, struct want *want)
 
 void node_resolve(struct node *node, struct mob_object_id id)
 {
+    if (node->promise_count > 0 && node_promised(node, id))
+        return; /* its value comes from the client that promised it */
     struct lookup *lookup = lookup_for(node, id.task);
     for (struct want *w = lookup->wants; w; w = w->next)
         if (!w->is_submit && mob_object_id_eq(w->id, id))

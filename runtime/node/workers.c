@@ -80,8 +80,8 @@ static enum mob_status spawn_one(struct node *node)
         .cluster = node->cluster,
     };
     worker->serial = welcome.worker;
-    status = mob_pool_start(node->pool, worker->serial, &welcome, mob_store_memfd(node->store),
-        mob_store_eventfd(node->store));
+    status = mob_pool_start(
+        node->pool, worker->serial, &welcome, mob_store_memfd(node->store), mob_store_eventfd(node->store));
     if (status != MOB_OK) {
         node_client_end(node, client, "it could not be started");
         worker_free(node, worker);
