@@ -153,6 +153,15 @@ static void notes_forget(struct mob_sched *s, uint32_t task)
     }
 }
 
+void sched_notes_forget_worker(struct mob_sched *s, uint16_t worker)
+{
+    for (uint32_t i = 0; i < s->note_count; i++) {
+        struct sched_note *n = &s->notes[(s->note_head + i) & (s->note_capacity - 1)];
+        if (n->kind == MOB_DECIDE_REAP && n->worker == worker)
+            n->kind = 0;
+    }
+}
+
 void sched_note_push(struct mob_sched *s, struct sched_note note)
 {
     if (s->note_count == s->note_capacity) {
@@ -345,6 +354,8 @@ enum mob_status mob_sched_inputs_lost(
 bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
 {
     if (t->retries_left == 0 || t->marks & MARK_STOPPING)
+        return false;
+    if (t->marks & MARK_CALL && s->actors[t->lane].closed)
         return false;
     if (t->retries_left > 0)
         t->retries_left--;

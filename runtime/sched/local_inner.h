@@ -248,6 +248,8 @@ void sched_unlink_queued(struct mob_sched *s, struct mob_sched_task *t);
 /* An attempt ended badly: DELAYED and true, or false when retries are spent. */
 bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now);
 void sched_note_push(struct mob_sched *s, struct sched_note note);
+/* It has gone: there is nobody to tell to leave, and the number may soon be another's. */
+void sched_notes_forget_worker(struct mob_sched *s, uint16_t worker);
 
 /* ---- waits (local_wait.c) ---- */
 enum mob_status sched_wait_add(

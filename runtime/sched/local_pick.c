@@ -192,8 +192,8 @@ static bool next_note(struct mob_sched *s, struct mob_decision *d)
         s->note_count--;
         bool about_task =
             n.kind == MOB_DECIDE_STOP || n.kind == MOB_DECIDE_KILL || n.kind == MOB_DECIDE_RETRY;
-        if (about_task && !n.task)
-            continue; /* it has ended meanwhile */
+        if (!n.kind || (about_task && !n.task))
+            continue; /* that worker or task has ended meanwhile */
         d->task = n.task ? task_at(s, n.task) : NULL;
         /* It was taken back from that worker meanwhile. */
         if ((n.kind == MOB_DECIDE_STOP || n.kind == MOB_DECIDE_KILL) && d->task->worker != n.worker)

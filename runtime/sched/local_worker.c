@@ -422,6 +422,7 @@ void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
         s->actor_worker_count--;
     if (w->state == WORKER_LEAVING)
         s->leaving_count--;
+    sched_notes_forget_worker(s, worker);
     sched_hungry_remove(s, worker);
     sched_families_detach(s, w);
     release(s, w);
