@@ -124,8 +124,8 @@ void json_add_f64(struct json_out *o, double v)
         if (strtod(text, NULL) == v)
             break;
     }
+    json_add_text(o, text);
     /* so that a whole number stays an f64 on the way back */
     if (!strpbrk(text, ".e"))
-        strcat(text, ".0");
-    json_add_text(o, text);
+        json_add_text(o, ".0");
 }

@@ -8,13 +8,17 @@
 #include "common/wire/json_tensor.h"
 #include "common/wire/json_text.h"
 
-void mob_json_value_fini(struct mob_json_value *v)
+static void reset(struct mob_json_value *v)
 {
-    if (!v)
-        return;
     free(v->heap);
     free(v->contains);
-    *v = (struct mob_json_value){0};
+    memset(v, 0, sizeof *v);
+}
+
+void mob_json_value_fini(struct mob_json_value *v)
+{
+    if (v)
+        reset(v);
 }
 
 /* One conversion: its input, limits and what went wrong. */
@@ -66,7 +70,6 @@ static enum mob_status set_heap(struct conversion *c, enum mob_value_type type, 
 {
     if (bytes > c->most)
         return MOB_TOO_LARGE;
-    free(c->out->heap);
     c->out->heap = malloc(bytes > 0 ? bytes : 1);
     return c->out->heap ? set_payload(c, type, c->out->heap, bytes) : MOB_NO_MEMORY;
 }
@@ -306,11 +309,11 @@ enum mob_status mob_value_from_json(const char *json, size_t length, const struc
     const struct mob_sig_type *type, uint64_t payload_bytes_max, struct mob_json_value *out,
     struct mob_signature_error *error_out)
 {
-    mob_json_value_fini(out);
+    reset(out);
     struct conversion c = {type, payload_bytes_max, out, "something else"};
     enum mob_status status = convert(&c, (struct json_slice){json, json + length});
     if (status != MOB_OK) {
-        mob_json_value_fini(out);
+        reset(out);
         if (error_out)
             describe(&c, signature, status, error_out);
     }

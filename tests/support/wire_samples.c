@@ -22,7 +22,9 @@ bool sample_one_in(struct sample_rng *r, uint32_t n)
 
 uint64_t sample_number(struct sample_rng *r)
 {
-    return sample_one_in(r, 8) ? sample_u64(r) : sample_u64(r) >> (8 * (4 + sample_below(r, 4)));
+    bool any = sample_one_in(r, 8);
+    uint64_t v = sample_u64(r);
+    return any ? v : v >> (8 * (4 + sample_below(r, 4)));
 }
 
 void sample_bytes(struct sample_rng *r, void *out, size_t n)
@@ -30,6 +32,14 @@ void sample_bytes(struct sample_rng *r, void *out, size_t n)
     uint8_t *p = out;
     for (size_t i = 0; i < n; i++)
         p[i] = (uint8_t)sample_u64(r);
+}
+
+static struct mob_hash128 sample_hash(struct sample_rng *r)
+{
+    struct mob_hash128 h;
+    h.lo = sample_u64(r);
+    h.hi = sample_u64(r);
+    return h;
 }
 
 static struct mob_task_id sample_task(struct sample_world *w)
@@ -134,7 +144,8 @@ static void add_random_arg(struct sample_world *w, struct mob_tail_builder *b)
     struct sample_rng *r = &w->rng;
     uint8_t payload[64];
     if (sample_one_in(r, 3)) {
-        struct mob_object_id id = {sample_task(w), (uint32_t)sample_number(r)};
+        struct mob_object_id id = {.task = sample_task(w)};
+        id.slot = (uint32_t)sample_number(r);
         mob_tail_add_typed_ref(b, (enum mob_value_type)sample_below(r, MOB_TYPE_COUNT), id);
         return;
     }
@@ -160,8 +171,10 @@ static uint32_t random_tail(struct sample_world *w, uint8_t *out)
             add_random_arg(w, &b);
         uint8_t text[40];
         memset(text, 'x', sizeof text);
-        for (uint32_t i = 0; i < exts; i++) /* 1000 and up: tags that nobody knows */
-            mob_tail_add_ext(&b, (uint16_t)(1000 + sample_below(r, 2)), text, sample_below(r, sizeof text));
+        for (uint32_t i = 0; i < exts; i++) { /* 1000 and up: tags that nobody knows */
+            uint16_t tag = (uint16_t)(1000 + sample_below(r, 2));
+            mob_tail_add_ext(&b, tag, text, sample_below(r, sizeof text));
+        }
     }
     uint32_t bytes = mob_tail_end(&b);
     if (sample_one_in(r, 40)) /* flags that nobody knows */
@@ -250,7 +263,7 @@ static void random_return(struct sample_world *w, struct sample_entry *out, uint
         view.type = MOB_TYPE_TENSOR;
         view.flags = MOB_RETURN_STORED | (sample_one_in(r, 2) ? MOB_RETURN_HASH_LATER : 0);
         view.size = sample_u64(r);
-        view.hash = (struct mob_hash128){sample_u64(r), sample_u64(r)};
+        view.hash = sample_hash(r);
     } else {
         view.type = sample_one_in(r, 2) ? MOB_TYPE_I64 : sample_one_in(r, 2) ? MOB_TYPE_UTF8 : MOB_TYPE_NULL;
         view.size = view.type == MOB_TYPE_I64 ? 8 : view.type == MOB_TYPE_UTF8 ? sample_below(r, 600) : 0;
@@ -292,13 +305,14 @@ static void sample_put(struct sample_world *w, struct sample_entry *out)
 {
     struct sample_rng *r = &w->rng;
     struct mob_out_put *p = &out->entry.put;
-    *p = (struct mob_out_put){
-        .id = {sample_task(w), MOB_SLOT_PUT | sample_below(r, 1000)}, .type = MOB_TYPE_BYTES};
+    *p = (struct mob_out_put){.type = MOB_TYPE_BYTES};
+    p->id.task = sample_task(w);
+    p->id.slot = MOB_SLOT_PUT | sample_below(r, 1000);
     p->flags = (uint8_t)sample_below(r, 2);
     out->entry.payload = NULL;
     if (sample_one_in(r, 2)) {
         p->size = sample_u64(r);
-        p->hash = (struct mob_hash128){sample_u64(r), sample_u64(r)};
+        p->hash = sample_hash(r);
         return;
     }
     p->size = p->inline_bytes = sample_below(r, 3000);
@@ -314,8 +328,9 @@ static void sample_yield(struct sample_world *w, struct sample_entry *out)
     struct mob_entry *e = &out->entry;
     struct mob_completion one = {.body = out->body};
     uint32_t used = 0, at = 0;
-    e->yield =
-        (struct mob_out_yield){sample_task(w), (uint32_t)sample_number(&w->rng), sample_below(&w->rng, 100)};
+    e->yield.task = sample_task(w);
+    e->yield.attempt = (uint32_t)sample_number(&w->rng);
+    e->yield.item = sample_below(&w->rng, 100);
     random_return(w, out, e->yield.item, &used);
     one.head.body_bytes = used;
     (void)mob_completion_next(&one, &at, &e->ret);
@@ -326,12 +341,13 @@ static void sample_yield(struct sample_world *w, struct sample_entry *out)
 static void sample_edge(struct sample_world *w, struct mob_entry_edge *edge)
 {
     struct sample_rng *r = &w->rng;
-    static struct mob_entry_edge last;
-    if (sample_one_in(r, 4))
-        last = (struct mob_entry_edge){
-            .actor = {sample_task(w)}, .position = sample_number(r), .incarnation = 2};
-    last.position++;
-    *edge = last;
+    if (sample_one_in(r, 4)) {
+        w->edge = (struct mob_entry_edge){.incarnation = 2};
+        w->edge.actor.creation = sample_task(w);
+        w->edge.position = sample_number(r);
+    }
+    w->edge.position++;
+    *edge = w->edge;
     edge->task = sample_task(w);
 }
 
@@ -343,13 +359,15 @@ static void sample_with_payload(struct sample_world *w, struct sample_entry *out
     e->payload_bytes = sample_below(r, 300);
     sample_bytes(r, out->payload, e->payload_bytes);
     if (e->type == MOB_ENTRY_OUTCOME) {
-        e->outcome = (struct mob_out_outcome){
-            .task = sample_task(w), .generation = 1, .sequence = sample_below(r, 99)};
+        e->outcome.task = sample_task(w);
+        e->outcome.generation = 1;
+        e->outcome.sequence = sample_below(r, 99);
         e->outcome.kind = (uint16_t)(1 + sample_below(r, 5));
         e->outcome.payload_bytes = e->payload_bytes;
     } else if (e->type == MOB_ENTRY_EVENT) {
-        e->event = (struct mob_out_event){
-            .task = sample_task(w), .at_ns = tick(w), .span_ns = (int64_t)sample_number(r)};
+        e->event.task = sample_task(w);
+        e->event.at_ns = tick(w);
+        e->event.span_ns = (int64_t)sample_number(r);
         e->event.type_bytes = e->payload_bytes / 3;
         e->event.json_bytes = e->payload_bytes - e->event.type_bytes;
     }
@@ -386,16 +404,20 @@ void sample_any(struct sample_world *w, struct sample_entry *out)
         e->edge.reason = e->type == MOB_ENTRY_SKIP ? sample_below(r, MOB_STATUS_COUNT) : 0;
         break;
     case MOB_ENTRY_ACTOR:
-        e->actor = (struct mob_entry_actor){.actor = {sample_task(w)}, .event = 1 + sample_below(r, 4)};
+        e->actor.actor.creation = sample_task(w);
+        e->actor.event = 1 + sample_below(r, 4);
         e->actor.position = sample_number(r);
         e->actor.incarnation = sample_below(r, 9);
         break;
     case MOB_ENTRY_HASH:
-        e->hash =
-            (struct mob_entry_hash){.id = {sample_task(w), sample_below(r, 9)}, .hash = {sample_u64(r), 5}};
+        e->hash.id.task = sample_task(w);
+        e->hash.id.slot = sample_below(r, 9);
+        e->hash.hash = sample_hash(r);
         break;
     case MOB_ENTRY_CANCEL:
-        e->cancel = (struct mob_out_cancel){sample_task(w), sample_below(r, 2), sample_below(r, 2)};
+        e->cancel.task = sample_task(w);
+        e->cancel.force = sample_below(r, 2);
+        e->cancel.recursive = sample_below(r, 2);
         break;
     }
 }

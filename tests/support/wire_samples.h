@@ -21,6 +21,7 @@ struct sample_world {
     struct sample_rng rng;
     struct mob_spec_head spec;
     struct mob_completion_head completion;
+    struct mob_entry_edge edge;
     uint32_t streams, workers;
     int64_t now;
 };
