@@ -1,0 +1,146 @@
+"""`mobula up` with everything real: a session on the command line, kill -9 of each process under work, restart of the whole.
+
+ctest: timeout=300
+"""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import urllib.request
+
+BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
+MODULES = pathlib.Path(os.environ["MOBULA_MODULE_DIR"])
+SANITIZED = bool(os.environ.get("MOBULA_SANITIZE"))
+PROCESSES = ["redis", "gcs", "node", "gateway"]
+
+
+class Cluster(unittest.TestCase):
+    def setUp(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mobula_cluster_"))
+        self.environment = {**os.environ, "MOBULA_DIR": str(self.dir), "MOBULA_SEGMENT_BYTES": "64MiB"}
+
+    def tearDown(self):
+        self.mobula("down")
+        shutil.rmtree(self.dir)
+
+    def mobula(self, *arguments, code=None):
+        result = subprocess.run([BIN / "mobula", *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
+                                text=True, timeout=120)
+        if code is not None:
+            self.assertEqual(code, result.returncode, f"mobula {arguments}: {result.stdout}{result.stderr}{self.logs()}")
+        return result
+
+    def logs(self):
+        return "".join(f"\n== {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in sorted(self.dir.glob("logs/*.log")))
+
+    def up(self):
+        self.mobula("up", "--detach", code=0)
+
+    def deploy(self, module="quickstart"):
+        address = (self.dir / "gateway.addr").read_text().strip()
+        token = (self.dir / "token").read_text().split()[0]
+        request = urllib.request.Request(f"http://{address}/api/v1/functions", data=(MODULES / f"{module}.so").read_bytes(),
+                                         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def out(self, *arguments, code=0):
+        return self.mobula(*arguments, code=code).stdout.strip()
+
+    def status(self):
+        return json.loads(self.mobula("status", "-o", "json").stdout)
+
+    def process(self, name):
+        return next(p for p in self.status()["processes"] if p["name"] == name)
+
+    def wait_ready(self, name, restarts):
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            if self.process(name)["restarts"] >= restarts and self.status()["state"] == "ready":
+                return
+            time.sleep(0.05)
+        self.fail(f"{name} is not back: {self.status()}{self.logs()}")
+
+    def test_a_session(self):
+        began = time.monotonic()
+        self.up()
+        self.deploy()
+        self.assertEqual("42", self.out("submit", "quickstart.add", "40", "2", "--wait"))
+        took = time.monotonic() - began
+        print(f"up, deploy and first result: {took:.2f} s")
+        if not SANITIZED:
+            self.assertLess(took, 3)  # the goal is 1 s, on a machine that does nothing else
+        answer = json.loads(self.out("submit", "quickstart.add", "1", "2", "-o", "json"))
+        task, first = answer["id"], answer["returns"][0]
+        self.assertEqual("3", self.out("get", first))
+        self.assertEqual("3", self.out("get", task))
+        self.assertEqual("13", self.out("submit", "quickstart.add", first, "10", "--wait"))
+        self.assertIn(task, self.out("list", "tasks", "-o", "name").split())
+        self.assertIn("quickstart.add", self.out("list", "functions"))
+        self.assertNotEqual("", self.out("list", "nodes"))
+        self.assertIn(first, self.out("lineage", first))
+        trace = self.dir / "trace.json"
+        self.mobula("timeline", "-o", str(trace), code=0)
+        self.assertGreater(len(json.loads(trace.read_text())["traceEvents"]), 0)
+        self.assertEqual(2, self.mobula("submit", "quickstart.add", "one", "2").returncode)
+        self.assertEqual(3, self.mobula("submit", "quickstart.no_such_function", "1").returncode)
+
+    def test_why_a_task_waits(self):
+        self.up()
+        self.deploy()
+        pause = json.loads(self.out("submit", "quickstart.pause", "60000", "-o", "json"))
+        waiting = json.loads(self.out("submit", "quickstart.add", pause["returns"][0], "1", "-o", "json"))
+        self.assertIn(pause["returns"][0], self.out("why", waiting["id"], "-o", "json"))
+        self.assertEqual(7, self.mobula("get", waiting["id"], "--timeout", "0.2").returncode)
+
+    def test_every_process_may_be_killed_under_work(self):
+        self.up()
+        self.deploy()
+        for restarts, name in enumerate(PROCESSES * 2):
+            before = [json.loads(self.out("submit", "quickstart.add", str(i), "1", "-o", "json"))["id"] for i in range(5)]
+            os.kill(self.process(name)["pid"], signal.SIGKILL)
+            after = [json.loads(self.out("submit", "quickstart.add", str(i), "2", "-o", "json"))["id"] for i in range(5)]
+            self.assertEqual([str(i + 1) for i in range(5)], [self.out("get", task, "--timeout", "60") for task in before], name)
+            self.assertEqual([str(i + 2) for i in range(5)], [self.out("get", task, "--timeout", "60") for task in after], name)
+            self.wait_ready(name, restarts // len(PROCESSES) + 1)
+
+    def test_a_restart_of_everything_keeps_results_and_runs_the_rest(self):
+        self.up()
+        self.deploy()
+        done = json.loads(self.out("submit", "quickstart.add", "20", "1", "-o", "json"))["returns"][0]
+        self.assertEqual("21", self.out("get", done))
+        unfinished = json.loads(self.out("submit", "quickstart.pause", "300", "-o", "json"))["id"]
+        began = time.monotonic()
+        self.mobula("down", code=0)
+        self.assertLess(time.monotonic() - began, 2)
+        self.up()
+        self.assertEqual("21", self.out("get", done, "--timeout", "60"))
+        self.assertEqual("300", self.out("get", unfinished, "--timeout", "60"))
+        self.assertEqual("5", self.out("submit", "quickstart.add", "2", "3", "--timeout", "60"))
+
+    def test_what_a_graceful_stop_has_sealed_stays_sealed(self):
+        for _ in range(3):
+            self.up()
+            self.mobula("down", code=0)
+        log = (self.dir / "logs/supervisor.log").read_text()
+        sealed = [line.split("incarnation=")[1].split()[0] for line in log.splitlines() if " sealing " in line]
+        self.assertEqual(sorted(set(sealed)), sealed, "an incarnation was live again after it had been sealed")
+        self.assertEqual(3, len(sealed))
+
+    def test_killing_everything_at_once_is_survived(self):
+        self.up()
+        self.deploy()
+        done = json.loads(self.out("submit", "quickstart.add", "20", "2", "-o", "json"))["returns"][0]
+        self.assertEqual("22", self.out("get", done))
+        os.kill(int((self.dir / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)
+        self.up()
+        self.assertEqual("22", self.out("get", done, "--timeout", "60"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
