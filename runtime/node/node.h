@@ -65,12 +65,15 @@ struct node_function {
     bool newest;
 };
 
+#define PARENT_UNKNOWN UINT32_MAX
+#define PARENT_NONE (UINT32_MAX - 1) /* a driver's */
 /* What siblings share: the head of their specs, kept once. */
 struct node_template {
     struct mob_spec_head head; /* task.index, attempt, caller_seq: of the first */
     struct node_function *function;
     struct node_job *job;
     uint32_t refs;
+    uint32_t parent_handle; /* of the parent's task record; checked when used */
     uint16_t sched_class;
     uint16_t sched_function;
     struct node_tail *last_tail; /* of the newest sibling: equal ones share it */
@@ -153,6 +156,8 @@ struct node_client {
     struct node_job *job;
     struct mob_task_id root;
     struct node_template *template; /* of this ring's last MOB_OUT_SPEC */
+    struct mob_stream stream; /* of the newest spec in this ring, and the index that follows it */
+    uint32_t next_index;
     uint64_t acked_queued; /* ring position whose acknowledgement is queued or done */
     bool flush_due, missed, read_local, closing;
     bool look_up; /* its root was there before: ids may be in the lineage already */

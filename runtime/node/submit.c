@@ -114,6 +114,22 @@ static void fill_timing(struct mob_sched_submit *in, const struct mob_spec_head 
     }
 }
 
+/* The running task that submits; NULL for drivers. Siblings come in runs, so the template remembers its handle. */
+static struct node_task *parent_of(struct node *node, struct node_template *template)
+{
+    if (template->parent_handle == PARENT_NONE)
+        return NULL;
+    struct mob_task_id id = template->head.parent;
+    if (template->parent_handle != PARENT_UNKNOWN) {
+        struct mob_sched_task *task = mob_sched_task_of(node->sched, template->parent_handle);
+        if (task && mob_task_id_eq(task->id, id) && task->state != MOB_SCHED_DONE)
+            return (struct node_task *)task;
+    }
+    struct node_task *parent = node_task_find(node, id);
+    template->parent_handle = parent ? parent->sched.handle : PARENT_NONE;
+    return parent;
+}
+
 /* Give a task that has its record to the scheduler. */
 static enum mob_status schedule(struct node *node, struct node_task *task, const struct inputs *inputs)
 {
@@ -121,9 +137,10 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     const struct mob_spec_head *head = &template->head;
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct node_task *parent = parent_of(node, template);
     struct mob_sched_submit in = {
         .id = task->sched.id,
-        .parent = mob_sched_find(node->sched, head->parent),
+        .parent = parent ? &parent->sched : NULL,
         .missing = inputs->missing,
         .missing_count = inputs->count,
         .job = template->job->sched_job,
@@ -225,23 +242,32 @@ static void enter(struct node *node, struct node_task *task)
         refuse(node, task, status, why_refused(status));
 }
 
+/* Ids of one stream come in growing order from their client, so most are new without a look at the table. */
+static bool may_be_known(struct node_client *client, struct mob_task_id id)
+{
+    bool fresh = mob_stream_eq(client->stream, id.stream) && id.index >= client->next_index;
+    client->stream = id.stream;
+    client->next_index = id.index + 1;
+    return !fresh;
+}
+
 /* Only first attempts under first-attempt ancestors run ahead (ARCHITECTURE "Ownership"). */
-static bool looks_up(struct node *node, const struct node_client *client, const struct mob_spec_head *head)
+static bool looks_up(struct node *node, const struct node_client *client, struct node_template *template)
 {
     if (client->kind != MOB_CLIENT_WORKER)
         return client->look_up;
-    struct node_task *parent = node_task_find(node, head->parent);
+    struct node_task *parent = parent_of(node, template);
     return parent && (parent->flags & TASK_LOOK_UP);
 }
 
 void node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
 {
-    if (mob_sched_find(node->sched, head->task)) {
+    if (may_be_known(client, head->task) && mob_sched_find(node->sched, head->task)) {
         submitted_again(node, client, head, tail, tail_bytes);
         return;
     }
-    if (looks_up(node, client, head) &&
+    if (looks_up(node, client, template) &&
         node_resolve_known(node, client, head, template, submitted_ns, tail, tail_bytes))
         return; /* comes back through node_submit_new when no log knows it */
     node_submit_new(node, client->slot, client->session, head, template, submitted_ns, tail, tail_bytes);

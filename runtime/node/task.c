@@ -49,6 +49,7 @@ enum mob_status node_template_make(struct node *node, const struct mob_spec_head
     template->job = job;
     template->function = node_function_by_id(node, head->function);
     template->refs = 1;
+    template->parent_handle = PARENT_UNKNOWN;
     template->sched_class = class_id;
     template->sched_function = mob_sched_function(node->sched, head->function);
     *out = template;
