@@ -64,6 +64,58 @@ static void failed_creation_gives_the_worker_back(void **state)
     fx_close(&fx);
 }
 
+static void nothing_joins_the_creation_of_an_actor(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    fx_measure(&fx);
+    struct mob_sched_task *create = fx_submit(&fx,
+        (struct mob_sched_submit){
+            .class_id = fx.cpu1, .function = fx.quick, .flags = MOB_SCHED_ACTOR_CREATE});
+    fx_decide(&fx);
+    struct mob_object_id out = mob_object_of(create->id, 0);
+    struct mob_sched_task *t =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .function = fx.quick});
+    struct mob_sched_task *follower = fx_submit(&fx,
+        (struct mob_sched_submit){
+            .class_id = fx.cpu1, .function = fx.quick, .missing = &out, .missing_count = 1});
+    fx_decide(&fx);
+    assert_int_equal(t->state, MOB_SCHED_READY);
+    assert_int_equal(follower->state, MOB_SCHED_WAITING);
+    fx_close(&fx);
+}
+
+static void worker_that_has_gone_is_not_told_to_leave(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    mob_sched_actor_close(fx.s, actor_up(&fx), MOB_ACTOR_DIED);
+    mob_sched_worker_gone(fx.s, 0, fx.now);
+    fx_worker(&fx, 0); /* the number is another's */
+    fx_decide(&fx);
+    assert_null(fx_of_kind(&fx, MOB_DECIDE_REAP));
+    fx_close(&fx);
+}
+
+static void running_call_of_a_closed_actor_is_not_retried(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    uint32_t actor = actor_up(&fx);
+    struct mob_sched_task *t = fx_submit(
+        &fx, (struct mob_sched_submit){.actor = actor, .max_retries = -1, .flags = MOB_SCHED_RETRY_ON_ERROR});
+    fx_decide(&fx);
+    mob_sched_actor_close(fx.s, actor, MOB_ACTOR_DIED);
+    assert_int_equal(fx_finish(&fx, t, MOB_TASK_FAILED), MOB_SCHED_FINAL);
+    fx_close(&fx);
+}
+
 static void many_actors_get_a_worker_each(void **state)
 {
     (void)state;
@@ -239,6 +291,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(actor_takes_a_cpu_to_be_placed_and_none_to_live),
         cmocka_unit_test(failed_creation_gives_the_worker_back),
+        cmocka_unit_test(nothing_joins_the_creation_of_an_actor),
+        cmocka_unit_test(worker_that_has_gone_is_not_told_to_leave),
+        cmocka_unit_test(running_call_of_a_closed_actor_is_not_retried),
         cmocka_unit_test(many_actors_get_a_worker_each),
         cmocka_unit_test(calls_keep_their_order_though_a_later_one_is_ready_first),
         cmocka_unit_test(call_that_needs_the_call_before_follows_it),

@@ -1,4 +1,4 @@
-/* Running tasks: batches, followers, blocking, retries, cancel, deadlines, deaths of workers. */
+/* Running tasks: batches, followers, blocking, retries, deaths of workers. */
 #include "sched_fixture.h"
 
 static struct mob_sched_task *quick_task(struct fx *fx)
@@ -412,142 +412,6 @@ static void only_the_running_task_pays_for_its_worker(void **state)
     fx_close(&fx);
 }
 
-/* ---- cancel, times ---- */
-
-static void cancelled_task_leaves_every_queue(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open(&fx);
-    struct mob_object_id never = {{fx_stream(2, 2), 0}, 0}, more[2] = {never, {{fx_stream(2, 2), 1}, 0}};
-    struct mob_sched_task *t[] = {
-        fx_task(&fx),
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .missing = &never, .missing_count = 1}),
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .missing = more, .missing_count = 2}),
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .not_before = fx.now + MOB_SEC}),
-    };
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(mob_sched_cancel(fx.s, t[i], false, true, fx.now), 1);
-    assert_int_equal(fx_decide(&fx), 4);
-    for (int i = 0; i < 4; i++)
-        fx_expect_fail(&fx, t[i], MOB_CANCELLED);
-    assert_false(mob_sched_object_awaited(fx.s, never));
-    assert_int_equal(mob_sched_next_timer(fx.s), MOB_FOREVER_NS);
-    fx_close(&fx);
-}
-
-static void running_task_is_asked_and_then_killed(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open_with(&fx, (struct mob_sched_options){.kill_grace_ns = MOB_SEC});
-    fx_worker(&fx, 0);
-    struct mob_sched_task *t =
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .max_retries = 3});
-    fx_decide(&fx);
-    mob_sched_cancel(fx.s, t, false, false, fx.now);
-    mob_sched_cancel(fx.s, t, false, false, fx.now);
-    assert_int_equal(fx_decide(&fx), 1);
-    assert_int_equal(fx.log[0].kind, MOB_DECIDE_STOP);
-    struct mob_why why;
-    mob_sched_why(fx.s, t, &why);
-    assert_true(why.stopping);
-    fx.now = mob_sched_next_timer(fx.s);
-    assert_int_equal(fx_decide(&fx), 1);
-    assert_int_equal(fx.log[0].kind, MOB_DECIDE_KILL);
-    assert_int_equal(fx.log[0].worker, 0);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
-    fx_decide(&fx);
-    fx_expect_fail(&fx, t, MOB_CANCELLED); /* and no retry */
-    fx_close(&fx);
-}
-
-static void cancel_reaches_children_of_running_tasks(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open(&fx);
-    fx.auto_spawn = true;
-    struct mob_sched_task *root = fx_task(&fx);
-    fx_decide(&fx);
-    struct mob_sched_task *child = fx_child(&fx, root, 0);
-    fx_decide(&fx);
-    struct mob_sched_task *queued = fx_child(&fx, root, 1), *grandchild = fx_child(&fx, child, 5);
-    struct mob_sched_task *stranger = fx_task(&fx);
-    assert_int_equal(mob_sched_cancel(fx.s, root, false, true, fx.now), 4);
-    fx_decide(&fx);
-    fx_expect_fail(&fx, queued, MOB_CANCELLED);
-    fx_expect_fail(&fx, grandchild, MOB_CANCELLED);
-    assert_int_equal(fx_about(&fx, child)->kind, MOB_DECIDE_STOP);
-    assert_int_equal(fx_about(&fx, root)->kind, MOB_DECIDE_STOP);
-    assert_int_equal(stranger->state, MOB_SCHED_READY);
-    fx_close(&fx);
-}
-
-static void task_waits_for_its_time(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    struct mob_object_id input = {{fx_stream(2, 2), 0}, 0};
-    struct mob_sched_task *t = fx_submit(&fx,
-        (struct mob_sched_submit){
-            .class_id = fx.cpu1, .not_before = fx.now + MOB_SEC, .missing = &input, .missing_count = 1});
-    mob_sched_object_ready(fx.s, input);
-    assert_int_equal(fx_decide(&fx), 0);
-    assert_int_equal(mob_sched_next_timer(fx.s), fx.now + MOB_SEC);
-    fx.now += MOB_SEC;
-    fx_decide(&fx);
-    fx_expect_dispatch(&fx, t);
-    fx_close(&fx);
-}
-
-static void passed_deadline_drops_queued_and_stops_running_tasks(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open_with(&fx, (struct mob_sched_options){.cpu = MOB_SCHED_UNIT, .kill_grace_ns = MOB_SEC});
-    fx_worker(&fx, 0);
-    struct mob_sched_submit in = {.class_id = fx.cpu1, .deadline = fx.now + MOB_SEC, .max_retries = 3};
-    struct mob_sched_task *running = fx_submit(&fx, in), *queued = fx_submit(&fx, in);
-    fx_decide(&fx);
-    fx.now = mob_sched_next_timer(fx.s);
-    fx_decide(&fx);
-    fx_expect_fail(&fx, queued, MOB_DEADLINE);
-    assert_int_equal(fx_about(&fx, running)->kind, MOB_DECIDE_STOP);
-    fx.now = mob_sched_next_timer(fx.s);
-    fx_decide(&fx);
-    assert_int_equal(fx.log[0].kind, MOB_DECIDE_KILL);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
-    fx_decide(&fx);
-    fx_expect_fail(&fx, running, MOB_DEADLINE);
-    fx_close(&fx);
-}
-
-static void heap_keeps_order_among_many_times(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open(&fx);
-    uint32_t seed = 12345;
-    int64_t start = fx.now, last = 0;
-    for (int i = 0; i < 500; i++) {
-        seed = seed * 1664525 + 1013904223;
-        struct mob_sched_task *t = fx_submit(&fx,
-            (struct mob_sched_submit){.class_id = fx.cpu1, .not_before = start + 1 + (int64_t)(seed >> 12)});
-        if (i % 3 == 0)
-            mob_sched_cancel(fx.s, t, false, false, fx.now);
-    }
-    fx_decide(&fx);
-    for (int64_t timer; (timer = mob_sched_next_timer(fx.s)) != MOB_FOREVER_NS;) {
-        assert_true(timer > last);
-        last = fx.now = timer;
-        fx_decide(&fx);
-    }
-    fx_close(&fx);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -567,12 +431,6 @@ int main(void)
         cmocka_unit_test(dead_worker_costs_a_retry_and_then_the_task),
         cmocka_unit_test(errors_are_retried_only_when_asked),
         cmocka_unit_test(only_the_running_task_pays_for_its_worker),
-        cmocka_unit_test(cancelled_task_leaves_every_queue),
-        cmocka_unit_test(running_task_is_asked_and_then_killed),
-        cmocka_unit_test(cancel_reaches_children_of_running_tasks),
-        cmocka_unit_test(task_waits_for_its_time),
-        cmocka_unit_test(passed_deadline_drops_queued_and_stops_running_tasks),
-        cmocka_unit_test(heap_keeps_order_among_many_times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

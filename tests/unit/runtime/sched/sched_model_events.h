@@ -1,0 +1,364 @@
+/* Events, told to the real scheduler and to the model. Part of the property test's model. */
+#ifndef MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_EVENTS_H
+#define MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_EVENTS_H
+
+#include "sched_model_decide.h"
+
+static const int64_t initial_backoff = 10 * MOB_MS;
+
+/* ---- what happens ---- */
+
+static int pick_running(struct model *m, enum m_state state)
+{
+    int found = -1;
+    uint32_t seen = 0;
+    for (int w = 0; w < M_WORKERS; w++) {
+        const struct m_worker *x = &m->worker[w];
+        if (x->alive && x->count && m->task[x->batch[0]].state == state && !m->task[x->batch[0]].untold &&
+            m_random(m, ++seen) == 0)
+            found = x->batch[0];
+    }
+    return found;
+}
+
+static void submit(struct model *m, int parent, int actor, bool create)
+{
+    if (m->tasks == M_TASKS)
+        return;
+    int t = m->tasks++;
+    struct m_task *x = &m->task[t];
+    *x = (struct m_task){
+        .parent = parent, .actor = actor, .worker = -1, .create = create, .nested = parent >= 0};
+    int job = (int)m_random(m, (uint32_t)m->jobs), class_id = (int)m_random(m, create ? 2 : M_CLASSES);
+    int priority = m_random(m, 4) ? 0 : (int)m_random(m, 3) - 1;
+    x->id = parent >= 0
+        ? (struct mob_task_id){fx_stream((uint32_t)parent, 1), (uint32_t)m->task[parent].kids++}
+        : (struct mob_task_id){fx_stream(1u << 20, 0), (uint32_t)t};
+    x->lane = actor >= 0 ? -1 : m_lane_of(m, job, class_id, priority, create);
+    struct mob_object_id missing[M_INPUTS];
+    uint32_t inputs = m_random(m, 3) ? 0 : 1 + m_random(m, M_INPUTS);
+    for (uint32_t i = 0; i < inputs; i++) {
+        int producer = (int)m_random(m, (uint32_t)t + 1);
+        if (producer == t || m->task[producer].state == M_DONE || producer == parent)
+            continue; /* nothing to wait for */
+        missing[x->missing] = mob_object_of(m->task[producer].id, m_random(m, 2));
+        m->edge[m->edges].task = t;
+        m->edge[m->edges++].object = missing[x->missing++];
+        M_CHECK(m, m->edges < M_EDGES);
+    }
+    x->retries = m_random(m, 3) ? (int)m_random(m, 3) : -1;
+    x->on_error = m_random(m, 2);
+    x->wake = m_random(m, 8) ? 0 : m->now + 1 + m_random(m, 3000000);
+    x->deadline = m_random(m, 10) ? 0 : m->now + 1 + m_random(m, 20000000);
+    x->rec = mob_sched_task_alloc(m->s);
+    struct mob_sched_submit in = {.id = x->id,
+        .parent = parent >= 0 ? &m->task[parent].rec->sched : NULL,
+        .missing = missing,
+        .missing_count = (uint32_t)x->missing,
+        .job = m->job[job],
+        .class_id = m->class_id[class_id],
+        .function = m->function[m_random(m, 3)],
+        .priority = (int16_t)priority,
+        .actor = actor >= 0 ? (uint32_t)actor + 1 : 0,
+        .flags =
+            (uint8_t)((x->on_error ? MOB_SCHED_RETRY_ON_ERROR : 0) | (create ? MOB_SCHED_ACTOR_CREATE : 0)),
+        .max_retries = x->retries,
+        .not_before = x->wake,
+        .deadline = x->deadline};
+    M_CHECK(m, mob_sched_submit(m->s, &x->rec->sched, &in, m->now) == MOB_OK);
+    if (actor >= 0)
+        m->actor[actor].queue[m->actor[actor].count++] = t;
+    x->several = x->missing > 1;
+    x->state = x->wake ? M_DELAYED : x->missing ? M_WAITING : M_READY;
+    if (x->state != M_READY || actor >= 0)
+        return;
+    m->late_lane = -1;
+    if (parent >= 0)
+        m_push_child(m, t, parent);
+    else
+        m_ready(m, t);
+}
+
+/* In front of its actor's queue; of a closed actor it fails. */
+static void call_put_back(struct model *m, int t)
+{
+    struct m_actor *a = &m->actor[m->task[t].actor];
+    if (!a->open) {
+        m_drop_edges(m, t);
+        expect_fail(m, t, MOB_ACTOR_DIED);
+        return;
+    }
+    memmove(&a->queue[1], &a->queue[0], (size_t)a->count++ * sizeof a->queue[0]);
+    a->queue[0] = t;
+}
+
+static bool model_retries(struct model *m, int t)
+{
+    struct m_task *x = &m->task[t];
+    if (x->retries == 0 || x->stopping)
+        return false;
+    x->retries -= x->retries > 0;
+    m_drop_edges(m, t);
+    int64_t wait = initial_backoff;
+    for (int i = 0; i < x->failures && wait < 10 * MOB_SEC; i++)
+        wait *= 2;
+    x->failures++;
+    x->wake = m->now + (wait < 10 * MOB_SEC ? wait : 10 * MOB_SEC);
+    x->state = M_DELAYED;
+    if (x->actor >= 0)
+        call_put_back(m, t);
+    return true;
+}
+
+static int actor_of_create(const struct model *m, int t)
+{
+    for (int a = 0; a < M_ACTORS; a++)
+        if (m->actor[a].open && m->actor[a].create == t)
+            return a;
+    return -1;
+}
+
+static void finish(struct model *m, int t, enum mob_status status)
+{
+    struct m_task *x = &m->task[t];
+    struct m_worker *w = &m->worker[x->worker];
+    int worker = x->worker;
+    bool again = status && x->on_error && x->retries != 0 && !x->stopping;
+    again = again && (x->actor < 0 || m->actor[x->actor].open);
+    if (status == MOB_OK && m_random(m, 2)) /* results may be told before or after */
+        announce(m, x->id);
+    w->blocked = false;
+    m_take_out(w, 0);
+    bool keeps = x->create && status == MOB_OK;
+    int64_t run = m_random(m, 20) ? 200 + m_random(m, 2000) : m_random(m, 30000000);
+    enum mob_sched_after after =
+        mob_sched_finished(m->s, &x->rec->sched, status, m_random(m, 8) ? run : -1, m->now);
+    M_CHECK(m, (after == MOB_SCHED_RETRY) == again);
+    for (int i = 0; i < w->count; i++) /* whoever was not told is told again now */
+        M_CHECK(m, m->task[w->batch[i]].state == M_OUT);
+    if (keeps) {
+        w->actor_kept = true;
+        int a = actor_of_create(m, t);
+        w->leaving = a < 0; /* it was closed meanwhile */
+        if (a >= 0) {
+            w->actor = a;
+            m->actor[a].worker = worker;
+            M_CHECK(m, mob_sched_actor_up(m->s, (uint32_t)a + 1, (uint16_t)worker) == MOB_OK);
+        }
+    }
+    if (again) {
+        M_CHECK(m, model_retries(m, t));
+        return;
+    }
+    m_drop_edges(m, t);
+    end_task(m, t);
+}
+
+/* Back to the front, in order. `from`: the first that had not started. */
+static void revoke(struct model *m, struct m_worker *w, int from)
+{
+    int group = 0, group_lane = -1;
+    for (int i = w->count - 1; i >= from; i--) {
+        int t = w->batch[i];
+        struct m_task *x = &m->task[t];
+        x->untold = false;
+        x->worker = -1;
+        if (x->stopping) {
+            m_drop_edges(m, t);
+            expect_fail(m, t, x->overdue ? MOB_DEADLINE : MOB_CANCELLED);
+            continue;
+        }
+        x->state = x->missing ? M_WAITING : M_READY;
+        if (x->actor >= 0) {
+            call_put_back(m, t);
+        } else if (!x->missing) {
+            struct m_lane *l = &m->lane[x->lane];
+            int base = m_first_of(l, 0);
+            if (!x->nested) {
+                m_insert(l, base < 0 ? l->count : base, t, 0);
+            } else if (group_lane != x->lane) {
+                group = m_new_group(m, -1);
+                group_lane = x->lane;
+                m_insert(l, 0, t, group);
+            } else {
+                m_insert(l, m_first_of(l, group), t, group);
+            }
+        }
+    }
+    w->count = from;
+}
+
+static void block(struct model *m, int t)
+{
+    struct m_task *x = &m->task[t];
+    struct m_worker *w = &m->worker[x->worker];
+    uint32_t revoked, expected = (uint32_t)w->count - 1;
+    M_CHECK(m, mob_sched_blocked(m->s, &x->rec->sched, &revoked, m->now) == MOB_OK);
+    M_CHECK(m, revoked == expected);
+    revoke(m, w, 1);
+    m_blocked_to_top(m, t);
+    x->state = M_BLOCKED;
+    w->blocked = true;
+}
+
+static void unblock(struct model *m, int t)
+{
+    mob_sched_unblocked(m->s, &m->task[t].rec->sched, m->now);
+    m->task[t].state = M_OUT;
+    m->worker[m->task[t].worker].blocked = false;
+}
+
+static void worker_dies(struct model *m, int worker)
+{
+    struct m_worker *w = &m->worker[worker];
+    mob_sched_worker_gone(m->s, (uint16_t)worker, m->now);
+    int running = w->count && !m->task[w->batch[0]].untold ? w->batch[0] : -1;
+    revoke(m, w, running >= 0);
+    int actor = w->actor;
+    *w = (struct m_worker){.actor = -1};
+    if (actor >= 0)
+        m->actor[actor].worker = -1;
+    if (running >= 0) {
+        struct m_task *x = &m->task[running];
+        x->worker = -1;
+        if (x->stopping) {
+            m_drop_edges(m, running);
+            expect_fail(m, running, x->overdue ? MOB_DEADLINE : MOB_CANCELLED);
+        } else if (x->actor >= 0) {
+            m_drop_edges(m, running);
+            x->state = M_READY;
+            call_put_back(m, running);
+        } else if (!model_retries(m, running)) {
+            m_drop_edges(m, running);
+            expect_fail(m, running, MOB_WORKER_DIED);
+        }
+    }
+    if (actor >= 0 && !m->actor[actor].open)
+        m->actor[actor].closing = false;
+    else if (actor >= 0) { /* it gets a new creation */
+        m->actor[actor].create = m->tasks;
+        if (m->tasks < M_TASKS)
+            submit(m, -1, -1, true);
+    }
+}
+
+static void cancel_model(struct model *m, int t, bool recursive)
+{
+    struct m_task *x = &m->task[t];
+    bool started = x->state == M_OUT || x->state == M_BLOCKED || x->failures;
+    for (int c = 0; recursive && started && c < m->tasks; c++)
+        if (m->task[c].parent == t && m->task[c].state != M_DONE && m->task[c].state != M_FAILING)
+            cancel_model(m, c, true);
+    if (x->state == M_OUT && x->untold) {
+        struct m_worker *w = &m->worker[x->worker];
+        m_take_out(w, m_place(w, t));
+        m_drop_edges(m, t);
+        expect_fail(m, t, MOB_CANCELLED);
+    } else if (x->state == M_OUT || x->state == M_BLOCKED) {
+        x->stopping = true;
+        x->deadline = 0;
+    } else if (x->state == M_WAITING || x->state == M_READY || x->state == M_DELAYED) {
+        queue_remove(m, t);
+        expect_fail(m, t, MOB_CANCELLED);
+    }
+}
+
+static void no_room(struct model *m)
+{
+    int w = (int)m_random(m, M_WORKERS);
+    while (w < M_WORKERS && m->worker[w].count < 2)
+        w++;
+    if (w == M_WORKERS || m->worker[w].blocked || m->worker[w].leaving)
+        return;
+    int from = 1 + (int)m_random(m, (uint32_t)m->worker[w].count - 1);
+    if (m->task[m->worker[w].batch[from]].untold)
+        return;
+    mob_sched_no_room(m->s, &m->task[m->worker[w].batch[from]].rec->sched);
+    for (int i = from; i < m->worker[w].count; i++)
+        m->task[m->worker[w].batch[i]].untold = true;
+}
+
+static void open_actor(struct model *m)
+{
+    int open = 0;
+    for (int a = 0; a < M_ACTORS; a++)
+        open += m->actor[a].open || m->actor[a].closing;
+    if (open >= 3)
+        return;
+    uint32_t number;
+    M_CHECK(m, mob_sched_actor_open(m->s, &number) == MOB_OK && number <= M_ACTORS);
+    struct m_actor *a = &m->actor[number - 1];
+    M_CHECK(m, !a->open && !a->closing);
+    *a = (struct m_actor){.open = true, .worker = -1, .create = m->tasks};
+    submit(m, -1, -1, true);
+}
+
+static void close_actor(struct model *m)
+{
+    int number = (int)m_random(m, 3);
+    struct m_actor *a = &m->actor[number];
+    if (!a->open)
+        return;
+    mob_sched_actor_close(m->s, (uint32_t)number + 1, MOB_ACTOR_DIED);
+    a->open = false;
+    if (a->worker >= 0) {
+        struct m_worker *w = &m->worker[a->worker];
+        a->closing = w->leaving = true;
+        revoke(m, w, w->count && !m->task[w->batch[0]].untold);
+    }
+    while (a->count) {
+        int t = a->queue[0];
+        queue_remove(m, t);
+        expect_fail(m, t, MOB_ACTOR_DIED);
+    }
+}
+
+/* Workers that were told to leave, and have nothing to do any more, leave. */
+static void leave(struct model *m)
+{
+    for (int w = 0; w < M_WORKERS; w++)
+        if (m->worker[w].alive && m->worker[w].leaving && m->worker[w].count == 0)
+            worker_dies(m, w);
+}
+
+static void lose_inputs(struct model *m, int t)
+{
+    struct m_task *x = &m->task[t];
+    if ((x->state != M_READY && x->state != M_WAITING) || m->edges + 2 > M_EDGES)
+        return;
+    struct mob_object_id lost[2];
+    uint32_t count = 1 + m_random(m, 2);
+    for (uint32_t i = 0; i < count; i++)
+        lost[i] = (struct mob_object_id){{fx_stream(1u << 21, 0), m_random(m, 5)}, MOB_SLOT_PUT};
+    /* A list of inputs that grows from one to several is made anew: the first goes behind others that wait
+     * for it. */
+    struct mob_object_id first;
+    if (x->missing == 1 && x->actor < 0 && m_is_missing(m, t, &first, 0) && !x->several) {
+        m_drop_edges(m, t);
+        m->edge[m->edges].task = t;
+        m->edge[m->edges++].object = first;
+        x->missing = 1;
+        x->several = true;
+    }
+    if (x->state == M_READY && x->actor < 0)
+        m_remove(&m->lane[x->lane], m_index(&m->lane[x->lane], t));
+    if (!x->missing)
+        x->several = count > 1;
+    x->state = M_WAITING;
+    for (uint32_t i = 0; i < count; i++, x->missing++) {
+        m->edge[m->edges].task = t;
+        m->edge[m->edges++].object = lost[i];
+    }
+    M_CHECK(m, mob_sched_inputs_lost(m->s, &x->rec->sched, lost, count) == MOB_OK);
+}
+
+static void find_inputs(struct model *m)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        struct mob_object_id object = {{fx_stream(1u << 21, 0), i}, MOB_SLOT_PUT};
+        uint32_t woken = m_object_ready(m, object);
+        M_CHECK(m, mob_sched_object_ready(m->s, object) == woken);
+    }
+}
+
+#endif
