@@ -1,10 +1,10 @@
 /* gcs-bench: what the control store takes in, against Redis' own SET on the same kind of socket in the same
  * run.
  *
- *   gcs-bench [--seconds N] [--window N] [--bytes N] [--durability everysec|always|no]
+ *   gcs-bench [--seconds N] [--window N] [--argument BYTES] [--durability everysec|always|no]
  *
- * One log, real blocks of 128 specs and 128 completions (or padded to --bytes), `window` unacknowledged;
- * prints blocks and tasks a second, CPU of each process a block, and memory a task.
+ * One log, real blocks of 128 specs and 128 completions (one i64 argument each, or so many bytes), `window`
+ * unacknowledged; prints blocks and tasks a second, CPU of each process a block, and memory a task.
  */
 #include <hiredis/hiredis.h>
 #include <malloc.h>
@@ -169,13 +169,15 @@ static void run_load(struct run *r, double seconds)
 int main(int argc, char **argv)
 {
     double seconds = 3;
-    unsigned window = 32;
+    unsigned window = 32, argument = 0;
     const char *durability = "everysec";
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--seconds") == 0)
             seconds = atof(argv[i + 1]);
         else if (strcmp(argv[i], "--window") == 0)
             window = (unsigned)atoi(argv[i + 1]);
+        else if (strcmp(argv[i], "--argument") == 0)
+            argument = (unsigned)atoi(argv[i + 1]);
         else if (strcmp(argv[i], "--durability") == 0)
             durability = argv[i + 1];
     }
@@ -197,7 +199,8 @@ int main(int argc, char **argv)
         .stream = 1,
         .tasks = TASKS_IN_BLOCK,
         .specs = true,
-        .finals = true};
+        .finals = true,
+        .argument_bytes = argument};
     r.length = gcs_block_make(&spec, block, MOB_BLOCK_BYTES_MAX);
     r.template_bytes = block;
     double set = redis_set_rate(plain.directory, r.length, window, seconds / 2);

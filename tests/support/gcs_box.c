@@ -205,11 +205,15 @@ struct mob_function_id gcs_block_function(uint8_t function)
 static void add_spec(
     struct mob_block_encoder *e, const struct gcs_block_spec *spec, uint32_t index, int64_t now)
 {
-    _Alignas(8) uint8_t buffer[256];
+    _Alignas(8) uint8_t buffer[1024];
+    static const uint8_t zeros[512];
     struct mob_tail_builder tail;
     mob_tail_begin(&tail, buffer, sizeof buffer);
     int64_t argument = index;
-    mob_tail_add_value(&tail, MOB_TYPE_I64, &argument, sizeof argument);
+    if (spec->argument_bytes > 0)
+        mob_tail_add_value(&tail, MOB_TYPE_BYTES, zeros, spec->argument_bytes);
+    else
+        mob_tail_add_value(&tail, MOB_TYPE_I64, &argument, sizeof argument);
     uint32_t bytes = mob_tail_end(&tail);
     struct mob_spec_head head = {.version = MOB_SPEC_VERSION,
         .kind = MOB_KIND_TASK,

@@ -51,6 +51,7 @@ struct gcs_block_spec {
     bool specs, finals;
     uint32_t failed; /* of the completions */
     uint8_t function;
+    uint32_t argument_bytes; /* 0 = one i64 */
     int64_t wall_ns; /* 0 = now */
 };
 uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_t capacity);
