@@ -55,14 +55,16 @@ static void fill_completion(
     c->task.index = index;
     c->attempt = 1;
     c->worker = 4000 + worker;
-    int64_t pass = r->submitted[index - index % PASS_TASKS + PASS_TASKS - 1];
+    /* as the node keeps and the worker takes them: whole microseconds after submission; one clock reading
+     * between two tasks of a batch; cpu = wall for what is shorter than a clock of it */
+    int64_t pass = r->submitted[index - index % PASS_TASKS + PASS_TASKS - 1] + 700;
     c->submitted_ns = r->submitted[index];
-    c->ready_ns = c->dispatched_ns = pass + 700;
-    if (*free_at < c->ready_ns)
-        *free_at = c->ready_ns + 20000;
-    c->started_ns = *free_at + 40 + noise(seed, 60);
+    c->ready_ns = c->submitted_ns + (pass - c->submitted_ns) / 1000 * 1000;
+    c->dispatched_ns = c->ready_ns + 3000 + 1000 * (int64_t)(noise(seed, 8) == 0);
+    bool first_of_batch = index % BATCH == 0;
+    c->started_ns = first_of_batch ? (*free_at > pass ? *free_at : pass) + 300 + noise(seed, 900) : *free_at;
     c->finished_ns = c->started_ns + 90 + noise(seed, 120);
-    c->cpu_ns = c->finished_ns - c->started_ns - noise(seed, 20);
+    c->cpu_ns = c->finished_ns - c->started_ns;
     *free_at = c->finished_ns;
     c->body_bytes = 24;
     int64_t value = index;

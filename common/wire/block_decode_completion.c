@@ -51,35 +51,63 @@ static const uint8_t *get_completion_fields(
     return at;
 }
 
-static const uint8_t *get_times(
-    const uint8_t *at, uint8_t bits, uint64_t before[TIMES], uint64_t times[TIMES])
+static const uint8_t *get_odd_times(const uint8_t *at, uint64_t before[TIMES], uint64_t times[TIMES])
 {
-    uint64_t v;
-    if (bits & TIME_ODD) {
-        uint8_t known = *at++;
-        for (int i = 0; i < TIMES; i++) {
-            times[i] = 0;
-            if ((known >> i & 1) == 0)
-                continue;
-            at = get_zigzag(at, &v);
-            times[i] = before[i] += v;
-        }
-        return at;
+    uint8_t known = *at++;
+    for (int i = 0; i < TIMES; i++) {
+        uint64_t v;
+        times[i] = 0;
+        if ((known >> i & 1) == 0)
+            continue;
+        at = get_zigzag(at, &v);
+        times[i] = before[i] += v;
     }
+    return at;
+}
+
+static inline const uint8_t *get_micro(const uint8_t *at, struct worker_context *c, uint64_t times[TIMES])
+{
+    uint64_t first, second;
+    at = get_varint(at, &first);
+    second = first & 3;
+    if (second == 3) {
+        at = get_varint(at, &second);
+        second += 3;
+    }
+    c->ready_us += unzigzag(first >> 2);
+    c->gap_us += unzigzag(second);
+    times[READY] = times[SUBMITTED] + c->ready_us * 1000;
+    times[DISPATCHED] = times[READY] + c->gap_us * 1000;
+    return at;
+}
+
+static inline const uint8_t *get_times(
+    const uint8_t *at, uint8_t bits, struct worker_context *c, uint64_t times[TIMES])
+{
+    uint64_t v, *before = c->times;
+    if (bits & TIME_ODD)
+        return get_odd_times(at, before, times);
     at = get_zigzag(at, &v);
     times[SUBMITTED] = before[SUBMITTED] + v;
-    times[READY] = before[READY];
-    if ((bits & TIME_READY_SAME) == 0) {
-        at = get_zigzag(at, &v);
-        times[READY] += v;
+    if (bits & TIME_MICRO) {
+        at = get_micro(at, c, times);
+    } else {
+        times[READY] = before[READY];
+        times[DISPATCHED] = before[DISPATCHED];
+        if ((bits & TIME_READY_SAME) == 0) {
+            at = get_zigzag(at, &v);
+            times[READY] += v;
+        }
+        if ((bits & TIME_DISPATCHED_SAME) == 0) {
+            at = get_zigzag(at, &v);
+            times[DISPATCHED] = times[READY] + v;
+        }
     }
-    times[DISPATCHED] = before[DISPATCHED];
-    if ((bits & TIME_DISPATCHED_SAME) == 0) {
+    times[STARTED] = before[FINISHED];
+    if ((bits & TIME_STARTED_NEXT) == 0) {
         at = get_zigzag(at, &v);
-        times[DISPATCHED] = times[READY] + v;
+        times[STARTED] += v;
     }
-    at = get_zigzag(at, &v);
-    times[STARTED] = before[FINISHED] + v;
     at = get_zigzag(at, &v);
     times[FINISHED] = times[STARTED] + v;
     memcpy(before, times, TIMES * sizeof *times);
@@ -91,7 +119,7 @@ static const uint8_t *get_clocks(
     const uint8_t *at, uint8_t bits, struct worker_context *c, struct mob_completion_head *h)
 {
     uint64_t times[TIMES], v;
-    at = get_times(at, bits, c->times, times);
+    at = get_times(at, bits, c, times);
     h->submitted_ns = (int64_t)times[SUBMITTED];
     h->ready_ns = (int64_t)times[READY];
     h->dispatched_ns = (int64_t)times[DISPATCHED];
@@ -140,7 +168,7 @@ bool block_decode_completion(struct mob_block_decoder *d, uint8_t first, struct 
 {
     struct predictors *p = &d->p;
     uint8_t bits = *d->at++;
-    if (bits >= TIME_BITS || (first & ENTRY_CONTEXT && !worker_context_of(d)))
+    if (first & ENTRY_CONTEXT && !worker_context_of(d))
         return false;
     struct worker_context *c = &p->workers[p->worker_last];
     uint64_t position_before = c->head.position, mask = 0, v;

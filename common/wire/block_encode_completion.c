@@ -74,9 +74,46 @@ static uint8_t *put_odd_times(uint8_t *at, const uint64_t times[TIMES], uint64_t
     return at;
 }
 
+/* Both offsets as differences to the worker's last ones; mostly one byte: the second one's zigzag in the low
+ * two bits of the first, 3 = it follows. False when the times are finer than microseconds. */
+static inline bool put_micro(uint8_t **at, const uint64_t times[TIMES], struct worker_context *c)
+{
+    uint64_t ready = times[READY] - times[SUBMITTED], gap = times[DISPATCHED] - times[READY];
+    if (ready % 1000 != 0 || gap % 1000 != 0 || ready >= MICRO_OFFSET_MAX || gap >= MICRO_OFFSET_MAX)
+        return false;
+    uint64_t first = zigzag(ready / 1000 - c->ready_us), second = zigzag(gap / 1000 - c->gap_us);
+    c->ready_us = ready / 1000;
+    c->gap_us = gap / 1000;
+    *at = put_varint(*at, first << 2 | (second < 3 ? second : 3));
+    if (second >= 3)
+        *at = put_varint(*at, second - 3);
+    return true;
+}
+
+static inline uint8_t *put_queue_times(
+    uint8_t *at, uint8_t *bits, const uint64_t times[TIMES], struct worker_context *c)
+{
+    const uint64_t *before = c->times;
+    bool ready_same = times[READY] == before[READY],
+         dispatched_same = times[DISPATCHED] == before[DISPATCHED];
+    if (!(ready_same && dispatched_same) && put_micro(&at, times, c)) {
+        *bits |= TIME_MICRO;
+        return at;
+    }
+    if (ready_same)
+        *bits |= TIME_READY_SAME;
+    else
+        at = put_zigzag(at, times[READY] - before[READY]);
+    if (dispatched_same)
+        *bits |= TIME_DISPATCHED_SAME;
+    else
+        at = put_zigzag(at, times[DISPATCHED] - times[READY]);
+    return at;
+}
+
 /* Sets the bits in *bits. Everything relative to what is nearest in time. */
 static inline uint8_t *put_times(
-    uint8_t *at, uint8_t *bits, const struct mob_completion_head *h, uint64_t before[TIMES])
+    uint8_t *at, uint8_t *bits, const struct mob_completion_head *h, struct worker_context *c)
 {
     uint64_t times[TIMES], cpu = (uint64_t)h->cpu_ns;
     times_of(h, times);
@@ -84,20 +121,16 @@ static inline uint8_t *put_times(
     if (__builtin_expect(
             times[0] == 0 || times[1] == 0 || times[2] == 0 || times[3] == 0 || times[4] == 0, 0)) {
         *bits |= TIME_ODD;
-        at = put_odd_times(at, times, before);
+        at = put_odd_times(at, times, c->times);
     } else {
-        at = put_zigzag(at, times[SUBMITTED] - before[SUBMITTED]);
-        if (times[READY] == before[READY])
-            *bits |= TIME_READY_SAME;
+        at = put_zigzag(at, times[SUBMITTED] - c->times[SUBMITTED]);
+        at = put_queue_times(at, bits, times, c);
+        if (times[STARTED] == c->times[FINISHED])
+            *bits |= TIME_STARTED_NEXT;
         else
-            at = put_zigzag(at, times[READY] - before[READY]);
-        if (times[DISPATCHED] == before[DISPATCHED])
-            *bits |= TIME_DISPATCHED_SAME;
-        else
-            at = put_zigzag(at, times[DISPATCHED] - times[READY]);
-        at = put_zigzag(at, times[STARTED] - before[FINISHED]);
+            at = put_zigzag(at, times[STARTED] - c->times[FINISHED]);
         at = put_zigzag(at, run);
-        memcpy(before, times, sizeof times);
+        memcpy(c->times, times, sizeof times);
     }
     if (cpu == run)
         *bits |= TIME_CPU_IS_RUN;
@@ -212,7 +245,7 @@ enum mob_status mob_block_add_completion(
         return status;
     uint8_t *first = e->at, *bits;
     struct worker_context *c = begin(e, h, &bits);
-    uint8_t *at = put_times(e->at, bits, h, c->times);
+    uint8_t *at = put_times(e->at, bits, h, c);
     if (body_is_one_i64(h, body)) {
         uint64_t value = load64(body + 16);
         at = put_zigzag(at, value - c->i64);

@@ -103,8 +103,10 @@ enum time_bits {
     TIME_CPU_IS_RUN = 8, /* cpu = finished - started */
     TIME_CPU_ZERO = 16,
     TIME_ODD = 32, /* some time is unknown (0): a byte says which */
-    TIME_BITS = 64
+    TIME_MICRO = 64, /* ready and dispatched are whole microseconds after submitted, as the node keeps them */
+    TIME_STARTED_NEXT = 128 /* started = the worker's previous finished: it reads the clock once */
 };
+#define MICRO_OFFSET_MAX (1ull << 40) /* larger offsets are not coded as TIME_MICRO */
 enum { SUBMITTED, READY, DISPATCHED, STARTED, FINISHED, TIMES };
 
 /* An inline argument or return in a list: its type, with these flags. */
@@ -123,6 +125,7 @@ struct spec_context {
 struct worker_context {
     struct mob_completion_head head; /* its times are not used */
     uint64_t times[TIMES]; /* last known ones */
+    uint64_t ready_us, gap_us; /* of the last TIME_MICRO: submitted to ready, ready to dispatched */
     uint64_t position_step;
     uint64_t i64;
 };

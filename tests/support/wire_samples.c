@@ -240,7 +240,11 @@ static void random_times(struct sample_world *w, struct mob_completion_head *h)
     h->submitted_ns = w->now - sample_below(r, 100000);
     if (!sample_one_in(r, 3))
         h->ready_ns = h->dispatched_ns = tick(w);
-    h->started_ns = h->finished_ns + sample_below(r, 100);
+    if (sample_one_in(r, 2)) { /* as the node keeps them */
+        h->ready_ns = h->submitted_ns + 1000 * (int64_t)sample_below(r, sample_one_in(r, 5) ? 100000 : 5);
+        h->dispatched_ns = h->ready_ns + 1000 * (int64_t)sample_below(r, sample_one_in(r, 5) ? 100000 : 5);
+    }
+    h->started_ns = h->finished_ns + (sample_one_in(r, 2) ? 0 : sample_below(r, 100));
     h->finished_ns = h->started_ns + sample_below(r, sample_one_in(r, 10) ? 1000000000 : 500);
     for (int i = 0; i < 5; i++) {
         if (sample_one_in(r, 40))
