@@ -1,0 +1,463 @@
+/* The chain's state machine with one member: what it answers, what it keeps, and what a restart gives back. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gcs/chain/chain.h"
+
+#define KV_CLIENT (MOB_GCS_CLIENT_BIT | 7)
+#define SEEN_MAX 100000
+
+static size_t no_drop(void *arg, const struct mob_gcs_request *request, uint64_t *seqs_out, size_t max, bool *more_out)
+{
+    (void)arg;
+    (void)request;
+    (void)seqs_out;
+    (void)max;
+    *more_out = false;
+    return 0;
+}
+
+struct member {
+    struct mob_state *state;
+    struct mob_chain *chain;
+    struct mob_chain_action seen[256];
+    size_t seen_count;
+    uint64_t stored_to_be; /* newest STORE */
+};
+
+static void member_init(struct member *m)
+{
+    *m = (struct member){.state = mob_state_create()};
+    m->chain = mob_chain_create(&(struct mob_chain_options){.state = m->state, .drop = no_drop});
+}
+
+static void member_fini(struct member *m)
+{
+    mob_chain_destroy(m->chain);
+    mob_state_destroy(m->state);
+}
+
+static void drain(struct member *m)
+{
+    m->seen_count = 0;
+    for (struct mob_chain_action a; mob_chain_next(m->chain, &a);) {
+        assert_true(m->seen_count < 256);
+        if (a.type == MOB_CHAIN_STORE)
+            m->stored_to_be = a.entry->seq;
+        m->seen[m->seen_count++] = a;
+    }
+}
+
+static struct mob_gcs_attached attach(struct member *m, uint64_t client, uint64_t answered, uint64_t kept, bool known)
+{
+    struct mob_gcs_attached attached;
+    struct mob_chain_attach event = {.client = client, .answered = answered, .kept = kept, .known = known};
+    assert_int_equal(mob_chain_on_attach(m->chain, &event, &attached), MOB_OK);
+    drain(m);
+    return attached;
+}
+
+static enum mob_status put_key(struct member *m, uint64_t request, const char *key_value, uint64_t if_version)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = KV_CLIENT,
+        .request = {.request = request, .op = MOB_GCS_OP_PUT, .table = MOB_GCS_KV, .key_length = 1,
+            .if_version = if_version},
+        .body = (const uint8_t *)key_value,
+        .body_bytes = (uint32_t)strlen(key_value)};
+    enum mob_status status = mob_chain_on_put(m->chain, &put);
+    drain(m);
+    return status;
+}
+
+static void commit_all(struct member *m)
+{
+    mob_chain_on_stored(m->chain, mob_chain_applied(m->chain));
+    drain(m);
+}
+
+static void a_reply_comes_with_the_commit_and_a_duplicate_gets_the_same(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    assert_int_equal(put_key(&m, 1, "kone", 0), MOB_OK);
+    assert_int_equal(m.seen_count, 1);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_STORE);
+    assert_int_equal(put_key(&m, 1, "kone", 0), MOB_FINISHED); /* in flight: no second answer */
+    assert_int_equal(m.seen_count, 0);
+    commit_all(&m);
+    assert_int_equal(m.seen_count, 1);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_REPLY);
+    struct mob_gcs_reply first = m.seen[0].reply;
+    assert_int_equal(first.status, MOB_OK);
+    assert_int_equal(put_key(&m, 1, "kone", 0), MOB_FINISHED);
+    assert_int_equal(m.seen_count, 1);
+    assert_memory_equal(&m.seen[0].reply, &first, sizeof first);
+    assert_int_equal(mob_chain_applied(m.chain), 1);
+    member_fini(&m);
+}
+
+static void a_condition_is_decided_once(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    put_key(&m, 1, "kone", 0);
+    put_key(&m, 2, "ktwo", 0); /* exists by now */
+    put_key(&m, 3, "kthree", 1);
+    commit_all(&m);
+    assert_int_equal(m.seen_count, 3);
+    assert_int_equal(m.seen[1].reply.status, MOB_CONFLICT);
+    assert_int_equal(m.seen[1].reply.version, 1);
+    assert_int_equal(m.seen[2].reply.status, MOB_OK);
+    assert_int_equal(put_key(&m, 2, "ktwo", 0), MOB_FINISHED);
+    assert_int_equal(m.seen[0].reply.status, MOB_CONFLICT);
+    struct mob_state_key key;
+    assert_true(mob_state_get(m.state, MOB_GCS_KV, (const uint8_t *)"k", 1, &key));
+    assert_int_equal(key.value_length, 5);
+    assert_memory_equal(key.value, "three", 5);
+    member_fini(&m);
+}
+
+static void a_gap_is_said_and_nothing_behind_it_taken(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    put_key(&m, 1, "ka", 0);
+    assert_int_equal(put_key(&m, 3, "kc", UINT64_MAX), MOB_FINISHED);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_GAP);
+    assert_int_equal(m.seen[0].reply.request, 1);
+    assert_int_equal(mob_chain_applied(m.chain), 1);
+    member_fini(&m);
+}
+
+static void another_epoch_is_refused(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    struct mob_chain_put put = {.epoch = 9, .client = KV_CLIENT, .request = {.request = 1, .op = MOB_GCS_OP_PUT}};
+    assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_FINISHED);
+    drain(&m);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_NACK);
+    assert_int_equal(mob_chain_applied(m.chain), 0);
+    member_fini(&m);
+}
+
+static void an_expired_client_is_not_taken_for_a_new_one(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    put_key(&m, 1, "ka", 0);
+    commit_all(&m);
+    assert_int_equal(mob_chain_on_internal(m.chain, MOB_GCS_OP_EXPIRE, KV_CLIENT), MOB_OK);
+    drain(&m);
+    assert_int_equal(put_key(&m, 2, "kb", 0), MOB_FINISHED);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_EXPIRED);
+    assert_int_equal(attach(&m, KV_CLIENT, 1, 2, true).status, MOB_EXPIRED);
+    assert_int_equal(attach(&m, KV_CLIENT, 0, 1, true).status, MOB_EXPIRED);
+    member_fini(&m);
+}
+
+static uint64_t register_log(struct member *m, uint64_t request)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain), .client = KV_CLIENT,
+        .request = {.request = request, .op = MOB_GCS_OP_REGISTER}, .body = (const uint8_t *)"n", .body_bytes = 1};
+    assert_int_equal(mob_chain_on_put(m->chain, &put), MOB_OK);
+    commit_all(m);
+    return m->seen[m->seen_count - 1].reply.number;
+}
+
+static enum mob_status append_block(struct member *m, uint64_t log, uint64_t number, uint64_t old_seq, void *hold)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain), .client = log,
+        .request = {.request = number + 1, .op = MOB_GCS_OP_APPEND, .old_seq = old_seq, .old_number = number},
+        .body = (const uint8_t *)"block", .body_bytes = 5, .hold = hold};
+    enum mob_status status = mob_chain_on_put(m->chain, &put);
+    drain(m);
+    return status;
+}
+
+static void a_sealed_log_takes_nothing_and_tells_its_cut(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    uint64_t log = register_log(&m, 1);
+    attach(&m, log, 0, 1, false);
+    assert_int_equal(append_block(&m, log, 0, 0, NULL), MOB_OK);
+    assert_int_equal(append_block(&m, log, 1, 0, NULL), MOB_OK);
+    assert_int_equal(mob_chain_on_internal(m.chain, MOB_GCS_OP_SEAL, log), MOB_OK);
+    drain(&m);
+    assert_int_equal(append_block(&m, log, 2, 0, NULL), MOB_FINISHED);
+    assert_int_equal(m.seen[0].type, MOB_CHAIN_EXPIRED);
+    assert_int_equal(m.seen[0].reply.status, MOB_SEALED);
+    assert_int_equal(m.seen[0].reply.request, 2);
+    assert_int_equal(register_log(&m, 2), log + 1);
+    member_fini(&m);
+}
+
+static void entries_are_kept_until_durable_and_written_again_when_the_store_lost_them(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    int holds[10];
+    attach(&m, KV_CLIENT, 0, 1, false);
+    uint64_t log = register_log(&m, 1);
+    for (uint64_t i = 0; i < 10; i++)
+        assert_int_equal(append_block(&m, log, i, 0, &holds[i]), MOB_OK);
+    mob_chain_on_stored(m.chain, 6);
+    drain(&m);
+    mob_chain_on_durable(m.chain, 4);
+    drain(&m);
+    assert_int_equal(m.seen_count, 3); /* seq 1 was the registration */
+    assert_ptr_equal(m.seen[2].hold, &holds[2]);
+    assert_int_equal(mob_chain_on_store_back(m.chain, 3), MOB_CORRUPT); /* durable is not there */
+    assert_int_equal(mob_chain_on_store_back(m.chain, 5), MOB_OK);
+    drain(&m);
+    assert_int_equal(m.seen_count, 6);
+    for (size_t i = 0; i < 6; i++)
+        assert_int_equal(m.seen[i].entry->seq, 6 + i);
+    assert_non_null(mob_chain_kept(m.chain, 11));
+    assert_null(mob_chain_kept(m.chain, 4));
+    member_fini(&m);
+}
+
+static void a_full_member_refuses_without_consuming(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    uint64_t log = register_log(&m, 1);
+    struct mob_chain_put put = {.epoch = 1, .client = log, .request = {.request = 1, .op = MOB_GCS_OP_APPEND},
+        .body = (const uint8_t *)"b", .body_bytes = 1, .full = true};
+    assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_GCS_FULL);
+    put.full = false;
+    assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_OK);
+    member_fini(&m);
+}
+
+static void what_is_gone_for_good_is_named_and_its_log_sealed(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    attach(&m, KV_CLIENT, 0, 1, false);
+    uint64_t log = register_log(&m, 1);
+    append_block(&m, log, 0, 0, NULL);
+    struct mob_gcs_attached a = attach(&m, log, 5, 6, true); /* had answers for five, keeps none of them */
+    assert_int_equal(a.status, MOB_SEALED);
+    assert_int_equal(a.last, 1);
+    struct mob_state_key key;
+    assert_true(mob_state_next(m.state, MOB_GCS_LOSSES, NULL, 0, NULL, 0, &key));
+    assert_non_null(memmem(key.value, key.value_length, "\"first_missing\":1,\"missing\":4", 29));
+    member_fini(&m);
+}
+
+/* ---- random schedules over restarts: clients keep what is not durable; each request is in the history once ---- */
+
+static uint64_t rng = 88172645463325252ull;
+static uint64_t random_below(uint64_t n)
+{
+    rng ^= rng << 13;
+    rng ^= rng >> 7;
+    rng ^= rng << 17;
+    return rng % n;
+}
+
+struct item { /* what a client submitted: block `number` of a log */
+    uint64_t seq; /* 0 = not answered */
+};
+struct model {
+    struct member m;
+    uint64_t logs[3], sent[3], answered[3], first_kept[3];
+    struct item items[3][2000];
+    /* the "store": what would survive */
+    struct {
+        uint64_t client, request, seq;
+    } store[SEEN_MAX];
+    size_t stored, durable_count;
+};
+
+static void model_take(struct model *x, bool store)
+{
+    struct mob_chain_action a;
+    while (mob_chain_next(x->m.chain, &a)) {
+        if (a.type == MOB_CHAIN_STORE && store) {
+            assert_true(x->stored < SEEN_MAX);
+            x->store[x->stored].client = a.entry->client;
+            x->store[x->stored].request = a.entry->request;
+            x->store[x->stored++].seq = a.entry->seq;
+        } else if (a.type == MOB_CHAIN_REPLY && a.client < MOB_GCS_CLIENT_BIT) {
+            unsigned l = a.client == x->logs[0] ? 0 : a.client == x->logs[1] ? 1 : 2;
+            struct item *item = &x->items[l][a.reply.request - 1];
+            item->seq = a.reply.seq;
+            if (a.reply.request > x->answered[l])
+                x->answered[l] = a.reply.request;
+        }
+    }
+}
+
+static void model_send(struct model *x, unsigned l, uint64_t request)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(x->m.chain), .client = x->logs[l],
+        .request = {.request = request, .op = MOB_GCS_OP_APPEND, .old_seq = x->items[l][request - 1].seq,
+            .old_number = request - 1},
+        .body = (const uint8_t *)"block", .body_bytes = 5};
+    (void)!mob_chain_on_put(x->m.chain, &put);
+    model_take(x, true);
+}
+
+/* Everything above a random point of what was stored (not below durable) is lost; a new process collects. */
+static void model_restart(struct model *x)
+{
+    size_t keep = x->durable_count + random_below(x->stored - x->durable_count + 1);
+    x->stored = keep;
+    uint64_t seq = keep == 0 ? 0 : x->store[keep - 1].seq, epoch = mob_chain_epoch(x->m.chain);
+    member_fini(&x->m);
+    member_init(&x->m);
+    mob_chain_load_position(x->m.chain, epoch, seq);
+    for (unsigned l = 0; l < 3; l++) {
+        uint64_t last = 0;
+        for (size_t i = 0; i < keep; i++)
+            if (x->store[i].client == x->logs[l])
+                last = x->store[i].request;
+        struct mob_gcs_incarnation row = {.id = x->logs[l], .blocks = last, .state = MOB_GCS_LIVE};
+        assert_int_equal(mob_state_register(x->m.state, &row), MOB_OK);
+        assert_int_equal(mob_chain_load_client(x->m.chain, row.id, last), MOB_OK);
+        for (size_t i = 0; i < keep; i++)
+            if (x->store[i].client == x->logs[l])
+                mob_chain_load_reply(x->m.chain, row.id,
+                    &(struct mob_gcs_reply){.request = x->store[i].request, .count = 1, .seq = x->store[i].seq,
+                        .number = x->store[i].request - 1});
+    }
+    mob_chain_collect_begin(x->m.chain);
+    uint64_t next[3];
+    for (unsigned l = 0; l < 3; l++) {
+        struct mob_chain_attach event = {.client = x->logs[l], .answered = x->answered[l],
+            .kept = x->first_kept[l] + 1, .known = true};
+        struct mob_gcs_attached attached;
+        assert_int_equal(mob_chain_on_attach(x->m.chain, &event, &attached), MOB_OK);
+        assert_int_equal(attached.status, MOB_OK);
+        next[l] = attached.last + 1;
+    }
+    for (bool more = true; more;) { /* the clients' frames interleave */
+        more = false;
+        for (unsigned l = 0; l < 3; l++) {
+            if (next[l] <= x->sent[l] && random_below(3) != 0)
+                model_send(x, l, next[l]++);
+            more = more || next[l] <= x->sent[l];
+        }
+    }
+    assert_int_equal(mob_chain_collect_end(x->m.chain, 0), MOB_OK);
+    model_take(x, true);
+}
+
+static void model_step(struct model *x)
+{
+    unsigned l = (unsigned)random_below(3);
+    uint64_t applied = mob_chain_applied(x->m.chain), committed = mob_chain_committed(x->m.chain);
+    switch (random_below(8)) {
+    case 0:
+    case 1:
+    case 2:
+    case 3:
+        if (x->sent[l] < x->answered[l] + 30 && x->sent[l] < 1990)
+            model_send(x, l, ++x->sent[l]);
+        break;
+    case 4: /* a duplicate of something unanswered */
+        if (x->sent[l] > x->answered[l])
+            model_send(x, l, x->answered[l] + 1 + random_below(x->sent[l] - x->answered[l]));
+        break;
+    case 5:
+        mob_chain_on_stored(x->m.chain, committed + random_below(applied - committed + 1));
+        model_take(x, false);
+        break;
+    case 6: {
+        uint64_t durable = mob_chain_durable(x->m.chain);
+        durable += random_below(mob_chain_committed(x->m.chain) - durable + 1);
+        mob_chain_on_durable(x->m.chain, durable);
+        model_take(x, false);
+        while (x->durable_count < x->stored && x->store[x->durable_count].seq <= durable)
+            x->durable_count++;
+        for (unsigned k = 0; k < 3; k++)
+            while (x->first_kept[k] < x->answered[k] && x->items[k][x->first_kept[k]].seq != 0 &&
+                x->items[k][x->first_kept[k]].seq <= durable)
+                x->first_kept[k]++;
+        break;
+    }
+    default:
+        if (random_below(60) == 0)
+            model_restart(x);
+    }
+}
+
+static void each_request_is_in_the_history_once_over_restarts(void **state)
+{
+    (void)state;
+    static struct model x;
+    for (int run = 0; run < 60; run++) {
+        memset(&x, 0, sizeof x);
+        member_init(&x.m);
+        attach(&x.m, KV_CLIENT, 0, 1, false);
+        mob_chain_load_position(x.m.chain, 1, 0);
+        for (unsigned l = 0; l < 3; l++) {
+            x.logs[l] = l + 1;
+            struct mob_gcs_incarnation row = {.id = l + 1, .state = MOB_GCS_LIVE};
+            assert_int_equal(mob_state_register(x.m.state, &row), MOB_OK);
+            assert_int_equal(mob_chain_load_client(x.m.chain, l + 1, 0), MOB_OK);
+        }
+        for (int i = 0; i < 4000; i++)
+            model_step(&x);
+        mob_chain_on_stored(x.m.chain, mob_chain_applied(x.m.chain));
+        model_take(&x, false);
+        uint64_t expected[3] = {1, 1, 1}, seq = 0;
+        for (size_t i = 0; i < x.stored; i++) {
+            assert_true(x.store[i].seq > seq);
+            seq = x.store[i].seq;
+            if (x.store[i].client == 0)
+                continue;
+            unsigned l = (unsigned)x.store[i].client - 1;
+            assert_int_equal(x.store[i].request, expected[l]);
+            /* Answered with a position: that is where it still is, unless a hole moved it up. */
+            expected[l]++;
+        }
+        for (unsigned l = 0; l < 3; l++)
+            assert_int_equal(expected[l], x.sent[l] + 1);
+        member_fini(&x.m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_reply_comes_with_the_commit_and_a_duplicate_gets_the_same),
+        cmocka_unit_test(a_condition_is_decided_once),
+        cmocka_unit_test(a_gap_is_said_and_nothing_behind_it_taken),
+        cmocka_unit_test(another_epoch_is_refused),
+        cmocka_unit_test(an_expired_client_is_not_taken_for_a_new_one),
+        cmocka_unit_test(a_sealed_log_takes_nothing_and_tells_its_cut),
+        cmocka_unit_test(entries_are_kept_until_durable_and_written_again_when_the_store_lost_them),
+        cmocka_unit_test(a_full_member_refuses_without_consuming),
+        cmocka_unit_test(what_is_gone_for_good_is_named_and_its_log_sealed),
+        cmocka_unit_test(each_request_is_in_the_history_once_over_restarts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
