@@ -12,8 +12,16 @@ struct log_block {
     uint8_t bytes[];
 };
 
+/* Effects at or behind `effect` wait. */
+struct log_hold {
+    struct log_hold *next;
+    uint64_t number, effect;
+};
+
 struct lineage_log {
     struct lineage_log_options options;
+    struct log_hold *holds; /* few, oldest last */
+    uint64_t holds_given;
     struct mob_block_encoder *encoder;
     struct mob_gcs_log *gcs_log;
     struct mob_job_id job;
@@ -37,9 +45,18 @@ static struct effect *effect_at(struct lineage_log *log, uint64_t i)
     return &log->effects[i & (log->effect_capacity - 1)];
 }
 
+/* Index of the first effect that a hold keeps back. */
+static uint64_t first_held(const struct lineage_log *log)
+{
+    uint64_t first = UINT64_MAX;
+    for (const struct log_hold *hold = log->holds; hold; hold = hold->next)
+        first = hold->effect < first ? hold->effect : first;
+    return first;
+}
+
 static void run_due_effects(struct lineage_log *log)
 {
-    while (log->effect_head < log->effect_tail &&
+    while (log->effect_head < log->effect_tail && (!log->holds || log->effect_head < first_held(log)) &&
         (effect_at(log, log->effect_head)->block < log->acked || lineage_log_idle(log))) {
         struct effect due =
             *effect_at(log, log->effect_head); /* running it may queue more and move the ring */
@@ -231,7 +248,7 @@ static void grow_effects(struct lineage_log *log)
 
 void lineage_log_effect(struct lineage_log *log, struct effect *effect)
 {
-    if (!log->open && log->acked == log->sequence && log->effect_head == log->effect_tail) {
+    if (lineage_log_idle(log) && log->effect_head == log->effect_tail && !log->holds) {
         log->options.run_effect(log->options.arg, effect);
         return;
     }
@@ -245,6 +262,27 @@ void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
     /* behind the open block, or behind the newest closed one; never before block 0 is there */
     effect->block = log->open ? log->sequence : (log->sequence > 0 ? log->sequence - 1 : 0);
     *effect_at(log, log->effect_tail++) = *effect;
+}
+
+uint64_t lineage_log_hold(struct lineage_log *log)
+{
+    struct log_hold *hold = malloc(sizeof *hold);
+    MOB_ASSERT(hold);
+    *hold = (struct log_hold){log->holds, ++log->holds_given, log->effect_tail};
+    log->holds = hold;
+    return hold->number;
+}
+
+void lineage_log_release(struct lineage_log *log, uint64_t number)
+{
+    for (struct log_hold **at = &log->holds; *at; at = &(*at)->next)
+        if ((*at)->number == number) {
+            struct log_hold *hold = *at;
+            *at = hold->next;
+            free(hold);
+            break;
+        }
+    run_due_effects(log);
 }
 
 bool lineage_log_idle(const struct lineage_log *log)

@@ -12,6 +12,7 @@ enum loop_source {
     LOOP_POOL = 5,
     LOOP_STORE = 6,
     LOOP_SIGNAL = 7,
+    LOOP_PUTS = 9,
     LOOP_DESCRIBE = 8 /* number = descriptor of a module inspection */
 };
 static inline uint64_t loop_tag(enum loop_source source, uint32_t number)

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/durable_puts.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
 
@@ -145,6 +146,8 @@ static enum mob_status open_parts(struct node *node)
     if (status == MOB_OK)
         status = open_log(node);
     if (status == MOB_OK)
+        status = durable_puts_create(node, &node->puts);
+    if (status == MOB_OK)
         status = node_functions_load(node);
     if (status == MOB_OK)
         status = node_jobs_load(node);
@@ -175,6 +178,7 @@ enum mob_status node_open(struct node *node)
     watch_fd(node, mob_store_eventfd(node->store), LOOP_STORE);
     watch_fd(node, mob_pool_fd(node->pool), LOOP_POOL);
     watch_fd(node, node->signal_fd, LOOP_SIGNAL);
+    watch_fd(node, durable_puts_fd(node->puts), LOOP_PUTS);
     status = node_recover(node);
     if (status != MOB_OK)
         return status;
@@ -187,6 +191,7 @@ void node_close(struct node *node)
     for (uint32_t slot = 0; slot < node->client_top; slot++)
         if (node->clients[slot])
             node_client_end(node, node->clients[slot], "the node stops");
+    durable_puts_destroy(node->puts);
     mob_pool_destroy(node->pool);
     mob_gcs_destroy(node->gcs);
     lineage_log_destroy(node->log);
@@ -253,6 +258,9 @@ static void handle_event(struct node *node, uint64_t tag)
         return;
     case LOOP_DESCRIBE:
         node_describe_readable(node, (int)number);
+        return;
+    case LOOP_PUTS:
+        durable_puts_step(node->puts);
         return;
     case LOOP_GCS:
         return; /* every pass steps the client */

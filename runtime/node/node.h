@@ -168,6 +168,7 @@ struct node_promise;
 struct function_table;
 struct watch_table;
 struct actor_table;
+struct durable_puts;
 struct resolver;
 
 struct node {
@@ -203,6 +204,7 @@ struct node {
     uint32_t promise_count;
     struct actor_table *actors;
     struct resolver *resolver;
+    struct durable_puts *puts;
     uint32_t *flush_slots; /* inbound rings with unpublished records */
     uint32_t flush_count;
     struct node_task_extra *extra_pool;

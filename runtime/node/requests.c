@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/durable_puts.h"
 #include "runtime/node/node.h"
 
 enum { LIVE_TASKS_MAX = 1000, TEXT_MAX = 512 };
@@ -327,8 +328,10 @@ static void object_request(const struct request *r, bool fetch)
     memcpy(&id, r->payload, sizeof id);
     if (fetch)
         node_fetch(r->node, r->client, r->number, id);
-    else
+    else {
+        durable_puts_remove(r->node->puts, id);
         reply(r, mob_store_object_delete(r->node->store, id), NULL, 0);
+    }
 }
 
 void node_request(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/directory.h"
+#include "runtime/node/durable_puts.h"
 #include "runtime/node/node.h"
 
 /* Somebody wants to know one task of a group. */
@@ -233,6 +234,8 @@ static void finish_object(struct node *node, struct want *want)
     } else if (want->put && want->put->inline_bytes == want->put->size) {
         restored(node, want->id, (enum mob_value_type)want->put->type, (const uint8_t *)(want->put + 1),
             want->put->size, NODE_NOBODY, 0);
+    } else if (want->put && durable_puts_restore(node->puts, want->id) == MOB_OK) {
+        ready_committed(node, want->id, MOB_OK, (enum mob_value_type)want->put->type, NODE_NOBODY, 0);
     } else if (want->completion) {
         from_completion(node, want, NODE_NOBODY, 0);
     } else if (want->spec_head) {

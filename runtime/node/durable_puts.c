@@ -1,0 +1,236 @@
+#include "runtime/node/durable_puts.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "runtime/node/node.h"
+
+enum { WRITE_CHUNK_BYTES = 8 << 20 };
+
+/* One object on its way to disk. The thread reads only what stands above the line. */
+struct durable_write {
+    struct durable_write *next;
+    char path[NODE_PATH_MAX + 80];
+    const uint8_t *bytes; /* in the segment; kept from eviction until the write has ended */
+    uint64_t size;
+    enum mob_status status;
+    struct mob_object_id id;
+    uint64_t hold;
+};
+
+struct durable_puts {
+    struct node *node;
+    int event_fd;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool stopping;
+    struct durable_write *queue, **queue_end; /* under lock */
+    struct durable_write *done;               /* under lock */
+};
+
+static void path_of(const struct durable_puts *puts, struct mob_object_id id, char *out, size_t capacity)
+{
+    char text[MOB_ID_TEXT_MAX];
+    snprintf(out, capacity, "%s/objects/%s", puts->node->options.directory, mob_object_id_format(id, text));
+}
+
+static enum mob_status write_bytes(int fd, const uint8_t *bytes, uint64_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, bytes, size < WRITE_CHUNK_BYTES ? size : WRITE_CHUNK_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return errno == ENOSPC || errno == EDQUOT ? MOB_DISK_FULL : MOB_IO;
+        bytes += n;
+        size -= (uint64_t)n;
+    }
+    return MOB_OK;
+}
+
+/* Under its name only when it is whole: a torn file has another one. */
+static enum mob_status write_file(const struct durable_write *w)
+{
+    char temporary[sizeof w->path + 8];
+    snprintf(temporary, sizeof temporary, "%s.new", w->path);
+    int fd = open(temporary, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return errno == ENOSPC ? MOB_DISK_FULL : MOB_IO;
+    enum mob_status status = write_bytes(fd, w->bytes, w->size);
+    if (status == MOB_OK && fdatasync(fd) != 0)
+        status = MOB_IO;
+    close(fd);
+    if (status == MOB_OK && rename(temporary, w->path) != 0)
+        status = MOB_IO;
+    if (status != MOB_OK)
+        unlink(temporary);
+    return status;
+}
+
+static void *writer(void *arg)
+{
+    struct durable_puts *puts = arg;
+    pthread_mutex_lock(&puts->lock);
+    for (;;) {
+        while (!puts->queue && !puts->stopping)
+            pthread_cond_wait(&puts->wake, &puts->lock);
+        struct durable_write *w = puts->queue;
+        if (!w)
+            break;
+        puts->queue = w->next;
+        if (!puts->queue)
+            puts->queue_end = &puts->queue;
+        pthread_mutex_unlock(&puts->lock);
+        w->status = write_file(w);
+        pthread_mutex_lock(&puts->lock);
+        w->next = puts->done;
+        puts->done = w;
+        uint64_t one = 1;
+        ssize_t n = write(puts->event_fd, &one, sizeof one);
+        (void)n; /* a full counter is readable all the same */
+    }
+    pthread_mutex_unlock(&puts->lock);
+    return NULL;
+}
+
+enum mob_status durable_puts_create(struct node *node, struct durable_puts **out)
+{
+    char folder[NODE_PATH_MAX + 16];
+    struct durable_puts *puts = calloc(1, sizeof *puts);
+    if (!puts)
+        return MOB_NO_MEMORY;
+    puts->node = node;
+    puts->queue_end = &puts->queue;
+    snprintf(folder, sizeof folder, "%s/objects", node->options.directory);
+    puts->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    pthread_mutex_init(&puts->lock, NULL);
+    pthread_cond_init(&puts->wake, NULL);
+    if ((mkdir(folder, 0700) != 0 && errno != EEXIST) || puts->event_fd < 0 ||
+        pthread_create(&puts->thread, NULL, writer, puts) != 0) {
+        MOB_LOG_ERROR("puts", "not_started", "folder=%s errno=%d", folder, errno);
+        if (puts->event_fd >= 0)
+            close(puts->event_fd);
+        free(puts);
+        return MOB_IO;
+    }
+    *out = puts;
+    return MOB_OK;
+}
+
+void durable_puts_destroy(struct durable_puts *puts)
+{
+    if (!puts)
+        return;
+    pthread_mutex_lock(&puts->lock);
+    puts->stopping = true;
+    pthread_cond_signal(&puts->wake);
+    pthread_mutex_unlock(&puts->lock);
+    pthread_join(puts->thread, NULL);
+    while (puts->done) {
+        struct durable_write *next = puts->done->next;
+        free(puts->done);
+        puts->done = next;
+    }
+    close(puts->event_fd);
+    free(puts);
+}
+
+int durable_puts_fd(const struct durable_puts *puts)
+{
+    return puts->event_fd;
+}
+
+static void ended(struct durable_puts *puts, struct durable_write *w)
+{
+    struct node *node = puts->node;
+    char id[MOB_ID_TEXT_MAX];
+    mob_store_object_keep(node->store, w->id, false);
+    if (w->status != MOB_OK)
+        /* it stays in memory and is never dropped for lineage; the next end of the node would lose it */
+        MOB_LOG_ERROR("puts", "not_kept", "object=%s bytes=%lu status=%s", mob_object_id_format(w->id, id),
+            w->size, mob_status_code(w->status));
+    else
+        mob_store_object_committed(node->store, w->id, true); /* the file is its other copy */
+    lineage_log_release(node->log, w->hold);
+    free(w);
+}
+
+void durable_puts_step(struct durable_puts *puts)
+{
+    uint64_t count;
+    ssize_t n = read(puts->event_fd, &count, sizeof count);
+    (void)n;
+    pthread_mutex_lock(&puts->lock);
+    struct durable_write *w = puts->done;
+    puts->done = NULL;
+    pthread_mutex_unlock(&puts->lock);
+    while (w) {
+        struct durable_write *next = w->next;
+        ended(puts, w);
+        w = next;
+    }
+}
+
+void durable_puts_write(struct durable_puts *puts, struct mob_object_id id)
+{
+    struct node *node = puts->node;
+    enum mob_value_type type;
+    struct durable_write *w = calloc(1, sizeof *w);
+    MOB_ASSERT(w);
+    w->id = id;
+    mob_store_object_keep(node->store, id, true);
+    if (mob_store_object_bytes(node->store, id, false, &type, &w->bytes, &w->size) != MOB_OK) {
+        mob_store_object_keep(node->store, id, false);
+        free(w);
+        return; /* its maker took it back before it was sealed: nothing to keep */
+    }
+    path_of(puts, id, w->path, sizeof w->path);
+    w->hold = lineage_log_hold(node->log);
+    pthread_mutex_lock(&puts->lock);
+    *puts->queue_end = w;
+    puts->queue_end = &w->next;
+    pthread_cond_signal(&puts->wake);
+    pthread_mutex_unlock(&puts->lock);
+}
+
+enum mob_status durable_puts_restore(struct durable_puts *puts, struct mob_object_id id)
+{
+    char path[NODE_PATH_MAX + 80];
+    struct stat info;
+    struct mob_value_view view;
+    path_of(puts, id, path, sizeof path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return MOB_NOT_FOUND;
+    enum mob_status status = MOB_CORRUPT;
+    void *bytes = MAP_FAILED;
+    if (fstat(fd, &info) == 0 && info.st_size > 0)
+        bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (bytes == MAP_FAILED)
+        return status;
+    status = mob_value_open(bytes, (uint64_t)info.st_size, &view);
+    if (status == MOB_OK)
+        status = mob_value_verify(bytes, (uint64_t)info.st_size);
+    if (status == MOB_OK)
+        status = mob_store_object_put(
+            puts->node->store, id, view.type, false, bytes, (uint64_t)info.st_size);
+    munmap(bytes, (size_t)info.st_size);
+    return status == MOB_EXISTS ? MOB_OK : status;
+}
+
+void durable_puts_remove(struct durable_puts *puts, struct mob_object_id id)
+{
+    char path[NODE_PATH_MAX + 80];
+    path_of(puts, id, path, sizeof path);
+    unlink(path);
+}
