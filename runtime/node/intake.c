@@ -129,7 +129,7 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
             return;
     }
     lineage_log_job(node->log, job->id, job->ns);
-    lineage_log_put(node->log, &put, body + sizeof put);
+    lineage_log_put(node->log, &put, put.inline_bytes > 0 || put.size == 0 ? body + sizeof put : NULL);
     struct ready_object object = {
         .id = put.id,
         .type = (enum mob_value_type)put.type,
