@@ -20,6 +20,7 @@ enum { SEAL_PATIENCE_MS = 200 };
 
 static void set_state(struct process *process, enum process_state state);
 static void stop_next(struct supervisor *supervisor);
+static bool seal_before_down(struct process *node);
 static void watch(struct supervisor *supervisor);
 
 /* ---- states ---- */
@@ -226,12 +227,27 @@ static void watch(struct supervisor *supervisor)
 
 /* ---- the end of a process ---- */
 
+/* A process that was to stop runs no more: go on with the next. */
+static void stopped(struct process *process)
+{
+    MOB_LOG_INFO("supervisor", "ended", "process=%s %s", process_name(process->which), process->last_exit);
+    if (process->which == SUPERVISED_NODE && seal_before_down(process))
+        return;
+    set_state(process, PROCESS_DOWN);
+    stop_next(process->supervisor);
+}
+
+/* Killed, it runs no more, though the kernel may take seconds to free a large segment: that is not waited
+ * for. */
 static void on_patience_over(uv_timer_t *timer)
 {
     struct process *process = timer->data;
     MOB_LOG_WARN("supervisor", "killed", "process=%s pid=%d why=\"did not stop in time\"",
         process_name(process->which), (int)process->pid);
     kill(-process->pid, SIGKILL);
+    snprintf(process->last_exit, sizeof process->last_exit, "killed");
+    process->pid = 0;
+    stopped(process);
 }
 
 static void on_seal_patience_over(uv_timer_t *timer)
@@ -295,12 +311,7 @@ static void ended(struct process *process, const siginfo_t *info)
     uv_timer_stop(&process->timer);
     process->pid = 0;
     if (process->state == PROCESS_STOPPING) {
-        MOB_LOG_INFO(
-            "supervisor", "ended", "process=%s %s", process_name(process->which), process->last_exit);
-        if (process->which == SUPERVISED_NODE && seal_before_down(process))
-            return;
-        set_state(process, PROCESS_DOWN);
-        stop_next(supervisor);
+        stopped(process);
         return;
     }
     MOB_LOG_ERROR("supervisor", "died", "process=%s how=\"%s\" lived_ms=%lld last_line=\"%s\"",
