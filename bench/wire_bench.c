@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/block.h"
+#include "common/wire/json_value.h"
 
 enum { TASKS = 1 << 19, WINDOW = 10000, WORKERS = 2, BATCH = 64, ROUNDS = 7, PASS_TASKS = 128 };
 
@@ -224,6 +225,38 @@ static void print_row(bool json, const char *name, double *values, int n, const 
         printf("%-24s %10.2f %s\n", name, value, unit);
 }
 
+/* Per call, of what every submission passes; the row's number says which. */
+enum { CALL_OPEN, CALL_DIGEST, CALL_SIGNATURE, CALL_JSON, CALLS };
+
+static double call_all(const struct run *r, int what)
+{
+    static const char text[] = "i64 a -> i64", json[] = "123456";
+    uint8_t record[sizeof r->head + 24];
+    struct mob_signature signature;
+    struct mob_json_value value = {0};
+    struct mob_spec spec;
+    MOB_ASSERT(mob_signature_parse(text, sizeof text - 1, &signature, NULL) == MOB_OK);
+    memcpy(record, &r->head, sizeof r->head);
+    int64_t start = mob_now();
+    for (uint32_t i = 0; i < TASKS; i++) {
+        enum mob_status status = MOB_OK;
+        struct mob_hash128 digest = {1, 1};
+        memcpy(record + sizeof r->head, r->tails[i], 24);
+        if (what == CALL_OPEN)
+            status = mob_spec_open(record, sizeof record, &spec);
+        else if (what == CALL_DIGEST)
+            digest = mob_spec_digest(&r->head, r->tails[i], 24);
+        else if (what == CALL_SIGNATURE)
+            status = mob_signature_check_tail(&signature, r->tails[i], true, NULL);
+        else
+            status = mob_value_from_json(
+                json, sizeof json - 1, &signature, &signature.params[0], 4096, &value, NULL);
+        MOB_ASSERT(status == MOB_OK && (digest.lo | digest.hi) != 0);
+    }
+    mob_json_value_fini(&value);
+    return (double)(mob_now() - start) / TASKS;
+}
+
 int main(int argc, char **argv)
 {
     bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
@@ -251,6 +284,14 @@ int main(int argc, char **argv)
     print_row(json, "wire_decode_pair", decode, ROUNDS, "ns", copy[ROUNDS / 2]);
     print_row(json, "wire_peek_block", peek, ROUNDS, "ns", copy[ROUNDS / 2]);
     print_row(json, "wire_bytes_pair", bytes, 1, "bytes", 0);
+    static const char *const names[CALLS] = {
+        "wire_spec_open", "wire_spec_digest", "wire_signature_check", "wire_json_i64"};
+    for (int what = 0; what < CALLS; what++) {
+        double calls[ROUNDS];
+        for (int i = 0; i < ROUNDS; i++)
+            calls[i] = call_all(&r, what);
+        print_row(json, names[what], calls, ROUNDS, "ns", copy[ROUNDS / 2]);
+    }
     mob_block_encoder_destroy(e);
     mob_block_decoder_destroy(d);
     return 0;
