@@ -43,8 +43,10 @@ static enum mob_status add(struct mob_client *client, struct mob_arg_list *list,
     if (at == NULL)
         return mob_client_fail(client, MOB_TOO_LARGE, "the argument list is too long: put what is in it");
     uint8_t *payload = at + sizeof(struct wire_arg);
-    struct mob_arg_view view = {
-        .is_ref = value.is_ref, .type = value.is_ref ? MOB_TYPE_NONE : value.type, .ref = value.ref, .payload = payload};
+    struct mob_arg_view view = {.is_ref = value.is_ref,
+        .type = value.is_ref ? MOB_TYPE_NONE : value.type,
+        .ref = value.ref,
+        .payload = payload};
     struct mob_signature_error error;
     if (value.bytes > MOB_ARG_VALUE_INLINE_MAX) {
         /* Too big for the spec: it is put first, and goes by id. Its type is checked on the bytes at hand. */

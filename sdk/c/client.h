@@ -28,6 +28,7 @@
 /* Values of arguments above this are put first and passed by id. */
 #define MOB_ARG_VALUE_INLINE_MAX 1024u
 #define MOB_RELEASE_BATCH 64u
+#define MOB_TAIL_CALLS_MAX 64 /* behind one id in the store; the node resolves longer chains */
 #define MOB_WAIT_LOGGED_MAX \
     65536u /* futures of one wait inside a task: its outcome is one record of bits \
             */
@@ -404,8 +405,9 @@ struct mob_object_id mob_next_put(struct mob_client *client);
 
 /* value.c */
 struct mob_value *mob_value_new(struct mob_client *client);
+/* Follows tail calls; *id is then the object that holds the bytes, or the one that is missing. */
 enum mob_status mob_value_from_store(
-    struct mob_client *client, struct mob_object_id id, struct mob_value *value);
+    struct mob_client *client, struct mob_object_id *id, struct mob_value *value);
 enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct mob_tensor *out);
 void mob_values_free(struct mob_client *client);
 

@@ -71,7 +71,7 @@ void mob_values_free(struct mob_client *client)
     }
 }
 
-enum mob_status mob_value_from_store(
+static enum mob_status read_object(
     struct mob_client *client, struct mob_object_id id, struct mob_value *value)
 {
     const void *bytes;
@@ -97,6 +97,21 @@ enum mob_status mob_value_from_store(
     value->payload = view.payload;
     value->payload_bytes = view.payload_bytes;
     return MOB_OK;
+}
+
+enum mob_status mob_value_from_store(
+    struct mob_client *client, struct mob_object_id *id, struct mob_value *value)
+{
+    for (int steps = 0; steps < MOB_TAIL_CALLS_MAX; steps++) {
+        enum mob_status status = read_object(client, *id, value);
+        if (status != MOB_OK || value->type != MOB_TYPE_FUTURE || value->payload_bytes != sizeof *id)
+            return status;
+        memcpy(id, value->payload, sizeof *id); /* the result of a tail call is another object */
+        if (value->pinned)
+            mob_store_object_release(client->store, value->pin);
+        value->pinned = false;
+    }
+    return MOB_CYCLE;
 }
 
 enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct mob_tensor *out)

@@ -1,0 +1,576 @@
+/* The public C API against a real node: every call once, and the errors that a user meets first. */
+#include <mobula/mobula.h>
+
+#include <math.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "tests/support/node_box.h"
+
+#define SECONDS 1000000000ll
+#define PATIENCE (10 * SECONDS)
+
+static struct node_box box;
+static struct mob_client *client;
+
+/* Prints what the library says when a call fails. */
+#define OK(call) \
+    do { \
+        enum mob_status status_ = (call); \
+        if (status_ != MOB_OK) \
+            print_error("%s: %s: %s\n", #call, mob_status_code(status_), mob_client_error(client)); \
+        assert_int_equal(status_, MOB_OK); \
+    } while (0)
+#define FAILS(call, expected) assert_string_equal(mob_status_code(call), mob_status_code(expected))
+
+static int set_up(void **state)
+{
+    (void)state;
+    char module[512];
+    const char *modules = getenv("MOBULA_MODULE_DIR");
+    node_box_start(&box, 2);
+    if (mob_connect(NULL, &client) != MOB_OK) {
+        print_error("connect: %s\n", mob_connect_error());
+        return -1;
+    }
+    snprintf(module, sizeof module, "%s/probe.so", modules == NULL ? "build/release/modules" : modules);
+    if (mob_deploy(client, module, NULL) != MOB_OK) {
+        print_error("deploy: %s\n", mob_client_error(client));
+        return -1;
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mob_disconnect(client);
+    node_box_stop(&box);
+    return 0;
+}
+
+static int64_t call_i64(const char *function, struct mob_args args)
+{
+    struct mob_future *future;
+    int64_t v = -1;
+    OK(mob_submit(client, function, args, NULL, &future));
+    OK(mob_get_i64(future, PATIENCE, &v));
+    mob_release(future);
+    return v;
+}
+
+/* ---- values ---- */
+
+static void scalars_come_back(void **state)
+{
+    (void)state;
+    assert_int_equal(call_i64("probe.echo_i64", MOB_ARGS(mob_i64(INT64_MIN))), INT64_MIN);
+    assert_int_equal(call_i64("probe.sum_all", MOB_NO_ARGS), 0);
+    assert_int_equal(call_i64("probe.sum_all", MOB_ARGS(mob_i64(1), mob_i64(2), mob_i64(39))), 42);
+    assert_int_equal(call_i64("probe.optional", MOB_ARGS(mob_i64(5))), 5);
+}
+
+static void texts_and_bytes_of_any_size_come_back(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {
+        0, 1, 8, 9, 23, 24, 25, 1023, 1024, 1025, 4096, 65536, 65537, 1 << 20, 5 << 20};
+    uint8_t *bytes = malloc(5 << 20);
+    for (size_t i = 0; i < 5 << 20; i++)
+        bytes[i] = (uint8_t)(i * 31 >> 3);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct mob_future *future;
+        struct mob_value *value;
+        const void *data;
+        size_t size;
+        OK(mob_submit(client, "probe.echo_bytes", MOB_ARGS(mob_bytes(bytes, sizes[i])), NULL, &future));
+        OK(mob_get(future, PATIENCE, &value));
+        OK(mob_value_data(value, &data, &size));
+        assert_int_equal(size, sizes[i]);
+        assert_memory_equal(data, bytes, size);
+        assert_string_equal(mob_value_type(value), "bytes");
+        mob_value_release(value);
+        mob_release(future);
+    }
+    free(bytes);
+}
+
+static void tensors_are_read_in_place(void **state)
+{
+    (void)state;
+    float x[6] = {1, 2, 3, 4, 5, 6};
+    struct mob_future *future;
+    struct mob_value *value;
+    struct mob_tensor y;
+    OK(mob_submit(client, "probe.scale", MOB_ARGS(mob_tensor_f32(x, 2, 3), mob_f64(0.5)), NULL, &future));
+    OK(mob_get(future, PATIENCE, &value));
+    OK(mob_value_tensor(value, &y));
+    assert_int_equal(y.dims, 2);
+    assert_int_equal(y.shape[1], 3);
+    assert_int_equal(y.dtype, MOB_F32);
+    assert_true(fabsf(((const float *)y.data)[5] - 3.0f) < 1e-6f);
+    mob_value_release(value);
+    mob_release(future);
+}
+
+static void a_result_written_in_place_is_large(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    struct mob_value *value;
+    const void *data;
+    size_t size;
+    OK(mob_submit(client, "probe.big", MOB_ARGS(mob_i64(3000000)), NULL, &future));
+    OK(mob_get(future, PATIENCE, &value));
+    OK(mob_value_data(value, &data, &size));
+    assert_int_equal(size, 3000000);
+    assert_int_equal(((const uint8_t *)data)[2999999], (uint8_t)(2999999 * 7));
+    mob_value_release(value);
+    mob_release(future);
+}
+
+static void puts_are_read_back_and_passed_on(void **state)
+{
+    (void)state;
+    struct mob_future *small, *large, *sum;
+    struct mob_value *value;
+    const void *data;
+    size_t size;
+    char text[10000];
+    memset(text, 'x', sizeof text);
+    OK(mob_put(client, mob_i64(40), &small));
+    OK(mob_put(client, mob_bytes(text, sizeof text), &large));
+    assert_int_equal(call_i64("probe.sum_all", MOB_ARGS(mob_ref(small), mob_i64(2))), 42);
+    OK(mob_submit(client, "probe.echo_bytes", MOB_ARGS(mob_ref(large)), NULL, &sum));
+    OK(mob_get(sum, PATIENCE, &value));
+    OK(mob_value_data(value, &data, &size));
+    assert_int_equal(size, sizeof text);
+    mob_value_release(value);
+    OK(mob_get(large, PATIENCE, &value));
+    OK(mob_value_data(value, &data, &size));
+    assert_memory_equal(data, text, sizeof text);
+    mob_value_release(value);
+    OK(mob_flush(client, PATIENCE));
+    mob_release(small);
+    mob_release(large);
+    mob_release(sum);
+}
+
+static void a_put_without_a_copy(void **state)
+{
+    (void)state;
+    struct mob_put_buffer *buffer;
+    struct mob_future *future;
+    struct mob_value *value;
+    const void *bytes;
+    size_t size;
+    void *data;
+    OK(mob_put_begin(client, 200000, &data, &buffer));
+    memset(data, 7, 200000);
+    OK(mob_put_finish(buffer, &future));
+    OK(mob_get(future, PATIENCE, &value));
+    OK(mob_value_data(value, &bytes, &size));
+    assert_int_equal(size, 200000);
+    assert_int_equal(((const uint8_t *)bytes)[199999], 7);
+    mob_value_release(value);
+    mob_release(future);
+    OK(mob_put_begin(client, 200000, &data, &buffer));
+    mob_put_abort(buffer);
+}
+
+static void a_promise_is_waited_for(void **state)
+{
+    (void)state;
+    struct mob_future *promise, *sum;
+    int64_t v;
+    OK(mob_promise(client, &promise));
+    OK(mob_submit(client, "probe.sum_all", MOB_ARGS(mob_ref(promise), mob_i64(1)), NULL, &sum));
+    FAILS(mob_get_i64(sum, SECONDS / 20, &v), MOB_TIMEOUT);
+    OK(mob_fulfil(promise, mob_i64(9)));
+    OK(mob_get_i64(sum, PATIENCE, &v));
+    assert_int_equal(v, 10);
+    mob_release(promise);
+    mob_release(sum);
+}
+
+static void several_returns_are_several_futures(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    static struct mob_future *futures[N];
+    struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = N};
+    OK(mob_submit(client, "probe.many", MOB_ARGS(mob_i64(N)), &options, futures));
+    for (int64_t i = 0; i < N; i++) {
+        int64_t v;
+        OK(mob_get_i64(futures[i], PATIENCE, &v));
+        assert_int_equal(v, i * i);
+        mob_release(futures[i]);
+    }
+}
+
+static void ten_thousand_references_are_arguments(void **state)
+{
+    (void)state;
+    enum { N = 10000 };
+    static struct mob_future *futures[N];
+    static struct mob_arg args[N];
+    struct mob_future *sum;
+    int64_t v;
+    for (int i = 0; i < N; i++) {
+        OK(mob_put(client, mob_i64(i), &futures[i]));
+        args[i] = mob_ref(futures[i]);
+    }
+    OK(mob_submit(client, "probe.sum_all", (struct mob_args){args, N}, NULL, &sum));
+    OK(mob_get_i64(sum, PATIENCE, &v));
+    assert_int_equal(v, (int64_t)N * (N - 1) / 2);
+    for (int i = 0; i < N; i++)
+        mob_release(futures[i]);
+    mob_release(sum);
+}
+
+static void a_generator_gives_items_one_by_one(void **state)
+{
+    (void)state;
+    struct mob_future *stream, *item;
+    OK(mob_submit(client, "probe.counts", MOB_ARGS(mob_i64(50)), NULL, &stream));
+    for (int64_t i = 0; i < 50; i++) {
+        int64_t v;
+        OK(mob_stream_next(stream, PATIENCE, &item));
+        OK(mob_get_i64(item, PATIENCE, &v));
+        assert_int_equal(v, i * 10);
+        mob_release(item);
+    }
+    FAILS(mob_stream_next(stream, PATIENCE, &item), MOB_NOT_FOUND);
+    mob_release(stream);
+}
+
+/* ---- errors ---- */
+
+static void wrong_arguments_are_named(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    FAILS(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_utf8("x")), NULL, &future), MOB_TYPE_MISMATCH);
+    assert_non_null(strstr(mob_client_error(client), "v"));
+    FAILS(mob_submit(client, "probe.echo_i64", MOB_NO_ARGS, NULL, &future), MOB_TYPE_MISMATCH);
+    FAILS(mob_submit(client, "probe.no_such", MOB_NO_ARGS, NULL, &future), MOB_NOT_FOUND);
+    FAILS(mob_future_from_id(client, "obj_?", &future), MOB_INVALID);
+}
+
+static void a_failed_task_tells_its_reason(void **state)
+{
+    (void)state;
+    struct mob_future *future, *next;
+    int64_t v;
+    OK(mob_submit(client, "probe.fails", MOB_ARGS(mob_i64(7)), NULL, &future));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_TASK_FAILED);
+    assert_string_equal(mob_client_error(client), "asked to fail with 7");
+    assert_non_null(strstr(mob_future_error(future), "\"message\":\"asked to fail with 7\""));
+    OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_ref(future)), NULL, &next));
+    FAILS(mob_get_i64(next, PATIENCE, &v), MOB_DEPENDENCY_FAILED);
+    assert_non_null(strstr(mob_future_error(next), "asked to fail with 7"));
+    mob_release(future);
+    mob_release(next);
+    OK(mob_submit(client, "probe.returns_text", MOB_NO_ARGS, NULL, &future));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_TYPE_MISMATCH);
+    mob_release(future);
+}
+
+static void a_crash_costs_one_worker_and_is_told(void **state)
+{
+    (void)state;
+    struct mob_submit_options once = {.struct_size = sizeof once, .max_retries = MOB_NO_RETRY};
+    struct mob_future *future;
+    int64_t v;
+    OK(mob_submit(client, "probe.crashes", MOB_NO_ARGS, &once, &future));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_WORKER_DIED);
+    const char *error = mob_future_error(future);
+    assert_non_null(strstr(error, "\"signal\":11"));
+    assert_non_null(strstr(error, "about to crash"));
+    mob_release(future);
+    OK(mob_submit(client, "probe.exits", MOB_ARGS(mob_i64(3)), &once, &future));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_WORKER_DIED);
+    mob_release(future);
+    assert_int_equal(call_i64("probe.echo_i64", MOB_ARGS(mob_i64(1))), 1);
+}
+
+static void a_running_task_is_cancelled(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    int64_t v;
+    OK(mob_submit(client, "probe.sleeps", MOB_ARGS(mob_i64(20000)), NULL, &future));
+    FAILS(mob_get_i64(future, SECONDS / 5, &v), MOB_TIMEOUT);
+    assert_false(mob_ready(future));
+    OK(mob_cancel(future, false));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_CANCELLED);
+    mob_release(future);
+}
+
+/* ---- waiting ---- */
+
+static void wait_gives_the_first_of_many(void **state)
+{
+    (void)state;
+    struct mob_future *futures[3];
+    bool ready[3];
+    size_t count;
+    OK(mob_submit(client, "probe.sleeps", MOB_ARGS(mob_i64(2000)), NULL, &futures[0]));
+    OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(1)), NULL, &futures[1]));
+    OK(mob_submit(client, "probe.sleeps", MOB_ARGS(mob_i64(2000)), NULL, &futures[2]));
+    OK(mob_wait(futures, 3, 1, PATIENCE, ready, &count));
+    assert_int_equal(count, 1);
+    assert_true(ready[1]);
+    OK(mob_wait(futures, 3, 3, SECONDS / 20, ready, &count));
+    assert_int_equal(count, 1);
+    OK(mob_cancel(futures[0], true));
+    OK(mob_cancel(futures[2], true));
+    OK(mob_wait(futures, 3, 3, PATIENCE, ready, &count));
+    assert_int_equal(count, 3);
+    for (int i = 0; i < 3; i++)
+        mob_release(futures[i]);
+}
+
+static void a_wait_set_gives_each_future_once(void **state)
+{
+    (void)state;
+    enum { N = 2000 };
+    struct mob_waitset *set;
+    struct mob_future *future;
+    int64_t sum = 0, v;
+    OK(mob_waitset_create(client, &set));
+    for (int i = 0; i < N; i++) {
+        OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(i)), NULL, &future));
+        OK(mob_waitset_add(set, future));
+    }
+    for (int i = 0; i < N; i++) {
+        OK(mob_waitset_next(set, PATIENCE, &future));
+        OK(mob_get_i64(future, 0, &v));
+        sum += v;
+        mob_release(future);
+    }
+    FAILS(mob_waitset_next(set, PATIENCE, &future), MOB_NOT_FOUND);
+    assert_int_equal(sum, (int64_t)N * (N - 1) / 2);
+    mob_waitset_destroy(set);
+}
+
+static void count_ready(struct mob_future *future, void *arg)
+{
+    int64_t v;
+    if (mob_get_i64(future, 0, &v) == MOB_OK)
+        *(int64_t *)arg += v;
+    mob_release(future);
+}
+
+static void an_event_loop_is_woken_by_the_fd(void **state)
+{
+    (void)state;
+    struct mob_client *loop;
+    struct mob_future *future;
+    int64_t sum = 0;
+    assert_int_equal(mob_connect(NULL, &loop), MOB_OK);
+    int fd = mob_client_fd(loop);
+    assert_true(fd >= 0);
+    for (int i = 1; i <= 100; i++) {
+        assert_int_equal(mob_submit(loop, "probe.echo_i64", MOB_ARGS(mob_i64(i)), NULL, &future), MOB_OK);
+        assert_int_equal(mob_on_ready(future, count_ready, &sum), MOB_OK);
+        assert_true(sum < 5050);
+    }
+    while (sum < 5050) {
+        struct pollfd p = {fd, POLLIN, 0};
+        assert_int_equal(poll(&p, 1, 30000), 1);
+        mob_client_step(loop);
+    }
+    assert_int_equal(sum, 5050);
+    mob_disconnect(loop);
+}
+
+/* ---- nested ---- */
+
+static void tasks_submit_tasks(void **state)
+{
+    (void)state;
+    assert_int_equal(call_i64("probe.nested_sum", MOB_ARGS(mob_i64(500))), 500 * 501 / 2);
+    assert_int_equal(call_i64("probe.deep", MOB_ARGS(mob_i64(30))), 31);
+    assert_int_equal(call_i64("probe.tree", MOB_ARGS(mob_i64(8))), 256);
+    assert_int_equal(call_i64("probe.in_any_order", MOB_NO_ARGS), 99 * 100 / 2);
+    assert_true(call_i64("probe.first_of", MOB_ARGS(mob_i64(3))) >= 3);
+    assert_int_equal(call_i64("probe.reports", MOB_NO_ARGS), 1);
+}
+
+static void a_task_may_return_what_it_put(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    struct mob_value *value;
+    const void *data;
+    size_t size;
+    OK(mob_submit(client, "probe.puts_value", MOB_NO_ARGS, NULL, &future));
+    OK(mob_get(future, PATIENCE, &value));
+    OK(mob_value_data(value, &data, &size));
+    assert_int_equal(size, 4096);
+    assert_int_equal(((const char *)data)[4095], 'p');
+    mob_value_release(value);
+    mob_release(future);
+}
+
+static void a_task_knows_its_id(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    struct mob_value *value;
+    const void *data;
+    size_t size;
+    char id[MOB_TEXT_ID_MAX];
+    OK(mob_submit(client, "probe.about", MOB_NO_ARGS, NULL, &future));
+    mob_future_task_id(future, id);
+    OK(mob_get(future, PATIENCE, &value));
+    OK(mob_value_data(value, &data, &size));
+    assert_int_equal(size, strlen(id));
+    assert_memory_equal(data, id, size);
+    mob_value_release(value);
+    mob_release(future);
+}
+
+/* ---- actors ---- */
+
+static void an_actor_keeps_its_state_and_order(void **state)
+{
+    (void)state;
+    struct mob_actor *actor;
+    struct mob_future *futures[200], *sum;
+    int64_t v;
+    OK(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(1000)), NULL, &actor));
+    for (int i = 0; i < 200; i++)
+        OK(mob_actor_call(actor, "add", MOB_ARGS(mob_i64(i)), NULL, &futures[i]));
+    int64_t expected = 1000;
+    for (int i = 0; i < 200; i++) {
+        expected += i;
+        OK(mob_get_i64(futures[i], PATIENCE, &v));
+        assert_int_equal(v, expected);
+        mob_release(futures[i]);
+    }
+    OK(mob_submit(client, "probe.calls_actor", MOB_ARGS(mob_actor_handle(actor), mob_i64(50)), NULL, &sum));
+    OK(mob_get_i64(sum, PATIENCE, &v));
+    assert_int_equal(v, expected + 50);
+    FAILS(mob_actor_call(actor, "no_such", MOB_NO_ARGS, NULL, &sum), MOB_NOT_FOUND);
+    OK(mob_actor_kill(actor, true));
+    mob_actor_release(actor);
+}
+
+static void a_named_actor_is_found(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {.struct_size = sizeof options, .name = "the account"};
+    struct mob_actor *actor, *found;
+    struct mob_future *future, *created;
+    int64_t v;
+    OK(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(5)), &options, &actor));
+    OK(mob_actor_created(actor, &created));
+    struct mob_value *value;
+    OK(mob_get(created, PATIENCE, &value));
+    assert_string_equal(mob_value_type(value), "null");
+    mob_value_release(value);
+    FAILS(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(5)), &options, &found), MOB_EXISTS);
+    OK(mob_actor_find(client, "the account", &found));
+    OK(mob_actor_call(found, "total", MOB_NO_ARGS, NULL, &future));
+    OK(mob_get_i64(future, PATIENCE, &v));
+    assert_int_equal(v, 5);
+    mob_release(future);
+    FAILS(mob_actor_find(client, "nobody", &found), MOB_NOT_FOUND);
+    OK(mob_actor_kill(actor, true));
+}
+
+static void an_actor_comes_back_with_its_state(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {
+        .struct_size = sizeof options, .max_restarts = 3, .checkpoint_every = 3};
+    struct mob_actor *actor;
+    struct mob_future *future;
+    int64_t v;
+    OK(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(0)), &options, &actor));
+    for (int i = 0; i < 10; i++) {
+        OK(mob_actor_call(actor, "add", MOB_ARGS(mob_i64(1)), NULL, &future));
+        OK(mob_get_i64(future, PATIENCE, &v));
+        assert_int_equal(v, i + 1);
+        mob_release(future);
+    }
+    char json[64], id[MOB_TEXT_ID_MAX], *text;
+    mob_actor_id(actor, id);
+    OK(mob_query(client, "actor", id, PATIENCE, &text));
+    const char *pid = strstr(text, "\"pid\":");
+    snprintf(json, sizeof json, "%.20s", pid == NULL ? "" : pid);
+    free(text);
+    int number = 0;
+    if (sscanf(json, "\"pid\":%d", &number) == 1 && number > 1)
+        assert_int_equal(kill(number, SIGKILL), 0);
+    OK(mob_actor_call(actor, "add", MOB_ARGS(mob_i64(1)), NULL, &future));
+    OK(mob_get_i64(future, PATIENCE, &v));
+    assert_int_equal(v, 11);
+    mob_release(future);
+    OK(mob_actor_kill(actor, true));
+}
+
+static void a_failed_constructor_is_told(void **state)
+{
+    (void)state;
+    struct mob_actor *actor;
+    struct mob_future *created;
+    struct mob_value *value;
+    OK(mob_actor_create(client, "probe.Account", MOB_ARGS(mob_i64(-1)), NULL, &actor));
+    OK(mob_actor_created(actor, &created));
+    FAILS(mob_get(created, PATIENCE, &value), MOB_TASK_FAILED);
+    mob_release(created);
+}
+
+/* ---- questions ---- */
+
+static void questions_are_answered(void **state)
+{
+    (void)state;
+    char *json;
+    OK(mob_query(client, "stats", NULL, PATIENCE, &json));
+    assert_int_equal(json[0], '{');
+    free(json);
+    FAILS(mob_query(client, "the weather", NULL, PATIENCE, &json), MOB_NOT_FOUND);
+    FAILS(mob_query(client, "task", "no id", PATIENCE, &json), MOB_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(scalars_come_back),
+        cmocka_unit_test(texts_and_bytes_of_any_size_come_back),
+        cmocka_unit_test(tensors_are_read_in_place),
+        cmocka_unit_test(a_result_written_in_place_is_large),
+        cmocka_unit_test(puts_are_read_back_and_passed_on),
+        cmocka_unit_test(a_put_without_a_copy),
+        cmocka_unit_test(a_promise_is_waited_for),
+        cmocka_unit_test(several_returns_are_several_futures),
+        cmocka_unit_test(ten_thousand_references_are_arguments),
+        cmocka_unit_test(a_generator_gives_items_one_by_one),
+        cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(a_failed_task_tells_its_reason),
+        cmocka_unit_test(a_crash_costs_one_worker_and_is_told),
+        cmocka_unit_test(a_running_task_is_cancelled),
+        cmocka_unit_test(wait_gives_the_first_of_many),
+        cmocka_unit_test(a_wait_set_gives_each_future_once),
+        cmocka_unit_test(an_event_loop_is_woken_by_the_fd),
+        cmocka_unit_test(tasks_submit_tasks),
+        cmocka_unit_test(a_task_may_return_what_it_put),
+        cmocka_unit_test(a_task_knows_its_id),
+        cmocka_unit_test(an_actor_keeps_its_state_and_order),
+        cmocka_unit_test(a_named_actor_is_found),
+        cmocka_unit_test(an_actor_comes_back_with_its_state),
+        cmocka_unit_test(a_failed_constructor_is_told),
+        cmocka_unit_test(questions_are_answered),
+    };
+    return cmocka_run_group_tests_name("sdk_api", tests, set_up, tear_down);
+}
