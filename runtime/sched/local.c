@@ -44,7 +44,7 @@ static enum mob_status init(struct mob_sched *s)
     if (mob_sched_resource(s, "CPU", 3, &cpu) || mob_sched_resource(s, "GPU", 3, &gpu) ||
         mob_sched_resource(s, "memory", 6, &memory))
         return MOB_INTERNAL;
-    assert(cpu == MOB_SCHED_CPU && gpu == MOB_SCHED_GPU && memory == MOB_SCHED_MEMORY);
+    MOB_ASSERT(cpu == MOB_SCHED_CPU && gpu == MOB_SCHED_GPU && memory == MOB_SCHED_MEMORY);
     mob_sched_resource_total(s, cpu, s->options.cpu);
     mob_sched_resource_total(s, gpu, s->options.gpu);
     mob_sched_resource_total(s, memory, s->options.memory);
@@ -117,7 +117,7 @@ static const uint8_t legal[MOB_SCHED_STATE_COUNT] = {
 
 void sched_set_state(struct mob_sched *s, struct mob_sched_task *t, enum mob_sched_state state)
 {
-    assert(legal[t->state] >> state & 1);
+    MOB_ASSERT(legal[t->state] >> state & 1);
     s->by_state[t->state]--;
     s->by_state[state]++;
     t->state = (uint8_t)state;
@@ -181,14 +181,15 @@ void sched_note_push(struct mob_sched *s, struct sched_note note)
 
 void sched_retire(struct mob_sched *s, struct mob_sched_task *t)
 {
-    sched_unlink_queued(s, t);
+    if (t->state != MOB_SCHED_DISPATCHED || (t->waits && !(t->marks & MARK_KIDS)))
+        sched_unlink_queued(s, t);
     if (t->extra)
         sched_extra_free(s, t);
     if (s->note_count)
         notes_forget(s, t->handle);
     sched_ids_remove(s, t);
-    if (!(t->marks & MARK_CALL))
-        sched_lane_release(s, t->lane);
+    if (!(t->marks & MARK_CALL) && --s->lanes[t->lane].refs == 0)
+        sched_lane_unused(s, t->lane);
     sched_set_state(s, t, MOB_SCHED_DONE);
 }
 
@@ -235,6 +236,15 @@ static enum mob_status take_names(
     if (in->class_id < s->class_count && s->options.refuse_unsatisfiable && !s->options.may_forward &&
         mob_sched_class_check(s, in->class_id, &kind))
         return MOB_UNSATISFIABLE;
+    /* Runs of siblings have one lane. */
+    if (in->job < s->job_count && s->jobs[in->job].last_lane != SCHED_NIL16) {
+        const struct sched_lane *l = &s->lanes[s->jobs[in->job].last_lane];
+        if (l->class_id == in->class_id && l->priority == in->priority && s->jobs[in->job].open &&
+            l->create == ((in->flags & MOB_SCHED_ACTOR_CREATE) != 0)) {
+            t->lane = s->jobs[in->job].last_lane;
+            return MOB_OK;
+        }
+    }
     return sched_lane_get(
         s, in->job, in->class_id, in->priority, in->flags & MOB_SCHED_ACTOR_CREATE, &t->lane);
 }
@@ -293,7 +303,7 @@ static void enter(struct mob_sched *s, struct mob_sched_task *t, const struct mo
 enum mob_status mob_sched_submit(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in, int64_t now)
 {
-    assert(t->state == MOB_SCHED_NEW);
+    MOB_ASSERT(t->state == MOB_SCHED_NEW);
     s->now = now;
     t->id = in->id;
     t->flags = in->flags;
@@ -386,7 +396,7 @@ bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
 enum mob_sched_after mob_sched_finished(
     struct mob_sched *s, struct mob_sched_task *t, enum mob_status status, int64_t run_ns, int64_t now)
 {
-    assert(t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED);
+    MOB_ASSERT(t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED);
     s->now = now;
     s->late_family = 0;
     if (t->state == MOB_SCHED_BLOCKED)

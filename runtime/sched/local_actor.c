@@ -154,7 +154,7 @@ enum mob_status mob_sched_actor_up(struct mob_sched *s, uint32_t actor, uint16_t
 static void actor_free(struct mob_sched *s, uint32_t actor)
 {
     struct sched_actor *a = &s->actors[actor - 1];
-    assert(a->count == 0);
+    MOB_ASSERT(a->count == 0);
     a->used = false;
     a->count = s->actor_free;
     s->actor_free = actor;
@@ -176,7 +176,7 @@ void sched_actor_lost_worker(
 
 void mob_sched_actor_close(struct mob_sched *s, uint32_t actor, enum mob_status status)
 {
-    assert(actor && actor <= s->actor_count);
+    MOB_ASSERT(actor && actor <= s->actor_count);
     struct sched_actor *a = &s->actors[actor - 1];
     if (!a->used || a->closed)
         return;

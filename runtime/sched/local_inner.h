@@ -8,7 +8,7 @@
 #ifndef MOB_RUNTIME_SCHED_LOCAL_INNER_H
 #define MOB_RUNTIME_SCHED_LOCAL_INNER_H
 
-#include <assert.h>
+#include "common/base/log.h"
 
 #include "common/base/clock.h"
 #include "runtime/sched/local.h"
@@ -132,6 +132,8 @@ struct sched_actor {
 struct sched_function {
     struct mob_function_id id;
     uint32_t mean_ns, deviation_ns;
+    uint32_t
+        estimate_ns; /* mean + 4 deviations, at most batch_ns_max, which is what not measured ones have */
     bool measured;
 };
 struct sched_note { /* a decision that is not about a DONE task */
@@ -264,12 +266,14 @@ uint32_t sched_edge_next(const struct mob_sched *s, uint32_t ref);
 void sched_names_fini(struct mob_sched *s);
 enum mob_status sched_lane_get(
     struct mob_sched *s, uint16_t job, uint16_t class_id, int16_t priority, bool create, uint16_t *lane_out);
-void sched_lane_release(struct mob_sched *s, uint16_t lane);
+void sched_lane_unused(struct mob_sched *s, uint16_t lane); /* its last task has gone */
 bool sched_class_fits(const struct mob_sched *s, const struct sched_class *c);
 /* How many more workers could hold it now. */
 uint32_t sched_class_fit_count(const struct mob_sched *s, const struct sched_class *c);
-/* In ns, mean + 4 deviations; batch_ns_max when not measured. */
-uint32_t sched_estimate(const struct mob_sched *s, uint16_t function);
+static inline uint32_t sched_estimate(const struct mob_sched *s, uint16_t function)
+{
+    return s->functions[function].estimate_ns;
+}
 void sched_measure(struct mob_sched *s, uint16_t function, int64_t run_ns);
 
 /* ---- queues (local_queue.c) ---- */

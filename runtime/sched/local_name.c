@@ -34,14 +34,14 @@ enum mob_status mob_sched_resource(struct mob_sched *s, const char *name, size_t
 
 void mob_sched_resource_total(struct mob_sched *s, uint16_t kind, int64_t total)
 {
-    assert(kind < s->kind_count && total >= 0);
+    MOB_ASSERT(kind < s->kind_count && total >= 0);
     s->kinds[kind].total = total;
     s->dirty = true;
 }
 
 void mob_sched_resource_get(const struct mob_sched *s, uint16_t kind, int64_t *total_out, int64_t *free_out)
 {
-    assert(kind < s->kind_count);
+    MOB_ASSERT(kind < s->kind_count);
     *total_out = s->kinds[kind].total;
     *free_out = s->kinds[kind].total - s->kinds[kind].taken;
 }
@@ -126,7 +126,7 @@ enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime, const stru
 
 enum mob_status mob_sched_class_check(const struct mob_sched *s, uint16_t class_id, uint16_t *kind_out)
 {
-    assert(class_id < s->class_count);
+    MOB_ASSERT(class_id < s->class_count);
     const struct sched_class *c = &s->classes[class_id];
     for (uint32_t i = 0; i < c->count; i++)
         if (c->demands[i].amount > s->kinds[c->demands[i].kind].total) {
@@ -275,11 +275,6 @@ enum mob_status sched_lane_get(
 {
     if (job >= s->job_count || !s->jobs[job].open || class_id >= s->class_count)
         return MOB_NOT_FOUND;
-    uint16_t last = s->jobs[job].last_lane;
-    if (last != SCHED_NIL16 && lane_is(&s->lanes[last], job, class_id, priority, create)) {
-        *lane_out = last;
-        return MOB_OK;
-    }
     if (s->lane_slot_count) {
         uint32_t i = lane_hash(job, class_id, priority, create) & (s->lane_slot_count - 1);
         for (; s->lane_slots[i]; i = (i + 1) & (s->lane_slot_count - 1)) {
@@ -315,17 +310,16 @@ static void job_end(struct mob_sched *s, uint16_t job)
         s->jobs[job].used = false;
 }
 
-void sched_lane_release(struct mob_sched *s, uint16_t lane)
+void sched_lane_unused(struct mob_sched *s, uint16_t lane)
 {
-    struct sched_lane *l = &s->lanes[lane];
-    assert(l->refs);
-    if (--l->refs == 0 && !s->jobs[l->job].open)
+    const struct sched_lane *l = &s->lanes[lane];
+    if (!s->jobs[l->job].open)
         job_end(s, l->job);
 }
 
 void mob_sched_job_close(struct mob_sched *s, uint16_t job)
 {
-    assert(job < s->job_count && s->jobs[job].open);
+    MOB_ASSERT(job < s->job_count && s->jobs[job].open);
     s->jobs[job].open = false;
     job_end(s, job);
 }
@@ -375,18 +369,10 @@ uint16_t mob_sched_function(struct mob_sched *s, struct mob_function_id function
              i = (i + 1) & (s->function_slot_count - 1))
             ;
     }
-    s->functions[s->function_count] = (struct sched_function){.id = function};
+    s->functions[s->function_count] =
+        (struct sched_function){.id = function, .estimate_ns = (uint32_t)s->options.batch_ns_max};
     s->function_slots[i] = (uint16_t)s->function_count;
     return (uint16_t)s->function_count++;
-}
-
-uint32_t sched_estimate(const struct mob_sched *s, uint16_t function)
-{
-    const struct sched_function *f = &s->functions[function];
-    uint64_t estimate = (uint64_t)f->mean_ns + 4ull * f->deviation_ns;
-    if (!f->measured || estimate > (uint64_t)s->options.batch_ns_max)
-        return (uint32_t)s->options.batch_ns_max;
-    return (uint32_t)estimate;
 }
 
 /* As TCP estimates round trips: one long run in thousands makes the next batches short at once, not the mean.
@@ -395,16 +381,19 @@ void sched_measure(struct mob_sched *s, uint16_t function, int64_t run_ns)
 {
     struct sched_function *f = &s->functions[function];
     int64_t run = run_ns < INT32_MAX ? run_ns : INT32_MAX;
-    if (!f->measured) {
+    if (f->measured) {
+        int64_t error = run - f->mean_ns;
+        int64_t size = error < 0 ? -error : error;
+        f->mean_ns = (uint32_t)(f->mean_ns + error / 8);
+        f->deviation_ns = (uint32_t)(f->deviation_ns + (size - f->deviation_ns) / 4);
+    } else {
         f->measured = true;
         f->mean_ns = (uint32_t)run;
         f->deviation_ns = (uint32_t)run / 2;
-        return;
     }
-    int64_t error = run - f->mean_ns;
-    int64_t size = error < 0 ? -error : error;
-    f->mean_ns = (uint32_t)(f->mean_ns + error / 8);
-    f->deviation_ns = (uint32_t)(f->deviation_ns + (size - f->deviation_ns) / 4);
+    uint64_t estimate = (uint64_t)f->mean_ns + 4ull * f->deviation_ns;
+    uint64_t most = (uint64_t)s->options.batch_ns_max;
+    f->estimate_ns = (uint32_t)(estimate < most ? estimate : most);
 }
 
 bool mob_sched_estimate(

@@ -46,7 +46,7 @@ void *mob_sched_task_alloc(struct mob_sched *s)
 
 void mob_sched_task_free(struct mob_sched *s, struct mob_sched_task *t)
 {
-    assert(t->state == MOB_SCHED_NEW || t->state == MOB_SCHED_DONE);
+    MOB_ASSERT(t->state == MOB_SCHED_NEW || t->state == MOB_SCHED_DONE);
     s->by_state[t->state]--;
     t->state = MOB_SCHED_NEW;
     memset(&t->id, 0, sizeof t->id);
@@ -57,7 +57,7 @@ void mob_sched_task_free(struct mob_sched *s, struct mob_sched_task *t)
 
 struct mob_sched_task *mob_sched_task_of(const struct mob_sched *s, uint32_t handle)
 {
-    assert(handle && handle < s->fresh);
+    MOB_ASSERT(handle && handle < s->fresh);
     return task_at(s, handle);
 }
 
@@ -87,7 +87,7 @@ uint32_t sched_pool_take(struct sched_pool *p)
 
 void sched_pool_give(struct sched_pool *p, uint32_t number)
 {
-    assert(number && p->live);
+    MOB_ASSERT(number && p->live);
     memcpy(pool_at(p, number), &p->free_head, sizeof p->free_head);
     p->free_head = number;
     p->live--;
@@ -140,14 +140,14 @@ void sched_map_insert(struct sched_map *m, uint32_t home, uint32_t number)
     /* From here on everybody moves up by one, to the next hole. */
     while (m->distance[i]) {
         uint32_t number_moved = m->slots[i], distance_moved = m->distance[i];
-        assert(distance < UINT16_MAX);
+        MOB_ASSERT(distance < UINT16_MAX);
         m->slots[i] = number;
         m->distance[i] = (uint16_t)distance;
         number = number_moved;
         distance = distance_moved + 1;
         i = map_next(m, i);
     }
-    assert(distance < UINT16_MAX);
+    MOB_ASSERT(distance < UINT16_MAX);
     m->slots[i] = number;
     m->distance[i] = (uint16_t)distance;
     m->used++;
@@ -157,7 +157,7 @@ void sched_map_erase(struct sched_map *m, uint32_t home, uint32_t number)
 {
     uint32_t i = home;
     for (uint32_t distance = 1; m->distance[i] != distance || m->slots[i] != number; distance++) {
-        assert(m->distance[i] >= distance); /* it is there */
+        MOB_ASSERT(m->distance[i] >= distance); /* it is there */
         i = map_next(m, i);
     }
     for (uint32_t j = map_next(m, i); m->distance[j] > 1; j = map_next(m, j)) {
@@ -204,7 +204,8 @@ bool sched_ids_add(struct mob_sched *s, struct mob_sched_task *t)
 void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t)
 {
     sched_map_erase(&s->ids, map_home(&s->ids, t->id, 0), t->handle);
-    sched_map_shrink(s, &s->ids, id_home_of);
+    if (s->ids.used < s->ids.capacity / 8)
+        sched_map_shrink(s, &s->ids, id_home_of);
 }
 
 struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at)

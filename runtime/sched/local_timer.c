@@ -149,7 +149,7 @@ static void wake_due(struct mob_sched *s, struct mob_sched_task *t)
 {
     extra_at(s, t->extra)->wake = 0;
     extra_settle(s, t);
-    assert(t->state == MOB_SCHED_DELAYED);
+    MOB_ASSERT(t->state == MOB_SCHED_DELAYED);
     s->late_family = 0;
     if (t->waits)
         sched_set_state(s, t, MOB_SCHED_WAITING);

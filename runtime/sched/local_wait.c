@@ -96,7 +96,8 @@ static void object_drop(struct mob_sched *s, uint32_t number)
         s->last_object = 0;
     sched_map_erase(&s->waits, object_home(&s->waits, object_at(s, number)->id), number);
     sched_pool_give(&s->objects, number);
-    sched_map_shrink(s, &s->waits, object_home_of);
+    if (s->waits.used < s->waits.capacity / 8)
+        sched_map_shrink(s, &s->waits, object_home_of);
 }
 
 static void list_append(struct mob_sched *s, uint32_t number, uint32_t ref)
@@ -207,7 +208,7 @@ void sched_wait_drop(struct mob_sched *s, struct mob_sched_task *t)
 
 static void input_came(struct mob_sched *s, struct mob_sched_task *t)
 {
-    assert(t->waits && !(t->marks & MARK_KIDS));
+    MOB_ASSERT(t->waits && !(t->marks & MARK_KIDS));
     if (--t->waits)
         return;
     if (t->marks & MARK_EDGES)

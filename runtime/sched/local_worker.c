@@ -134,7 +134,7 @@ void sched_untold_mark(struct mob_sched *s, uint16_t worker)
 void sched_worker_take(struct mob_sched *s, uint16_t worker, const struct sched_lane *lane)
 {
     struct sched_worker *w = worker_at(s, worker);
-    assert(w->state == WORKER_IDLE && w->head == w->tail);
+    MOB_ASSERT(w->state == WORKER_IDLE && w->head == w->tail);
     sched_idle_remove(s, worker);
     w->state = WORKER_BUSY;
     w->class_id = lane->class_id;
@@ -147,7 +147,7 @@ void sched_worker_take(struct mob_sched *s, uint16_t worker, const struct sched_
 void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_task *t)
 {
     struct sched_worker *w = worker_at(s, worker);
-    assert(worker_load(w) < MOB_SCHED_BATCH_MAX);
+    MOB_ASSERT(worker_load(w) < MOB_SCHED_BATCH_MAX);
     uint32_t estimate = sched_estimate(s, t->function);
     if (w->head == w->tail)
         w->since = s->now;
@@ -165,7 +165,7 @@ static void ring_remove(struct sched_worker *w, const struct mob_sched_task *t)
     uint32_t at = w->head;
     while (worker_place(w, at)->task != t->handle) {
         at++;
-        assert(at != w->tail);
+        MOB_ASSERT(at != w->tail);
     }
     w->estimate_sum -= worker_place(w, at)->estimate_ns;
     if (at == w->head) {
@@ -214,7 +214,8 @@ void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t 
     uint16_t worker = t->worker;
     struct sched_worker *w = worker_at(s, worker);
     if (worker_runs(w, t)) {
-        sched_families_detach(s, w);
+        if (w->families)
+            sched_families_detach(s, w);
         w->since = now;
     }
     ring_remove(w, t);
@@ -227,7 +228,7 @@ void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t 
         run_dry(s, worker, t, now, keeps);
     else if (w->state == WORKER_ACTOR)
         sched_actor_mark(s, w->actor - 1);
-    else
+    else if (worker_load(w) <= MOB_SCHED_BATCH_MAX / 2 && (!w->hungry || w->follow != w->tail))
         sched_hungry_update(s, worker);
 }
 
@@ -273,7 +274,7 @@ void mob_sched_no_room(struct mob_sched *s, const struct mob_sched_task *t)
     do
         at--;
     while (worker_place(w, at)->task != t->handle && at != w->head);
-    assert(worker_place(w, at)->task == t->handle);
+    MOB_ASSERT(worker_place(w, at)->task == t->handle);
     w->told = at;
     w->no_room = true;
     sched_hungry_remove(s, t->worker);
@@ -334,7 +335,7 @@ void mob_sched_unblocked(struct mob_sched *s, struct mob_sched_task *t, int64_t 
         sched_actor_mark(s, w->actor - 1);
         return;
     }
-    assert(w->state == WORKER_BLOCKED);
+    MOB_ASSERT(w->state == WORKER_BLOCKED);
     s->blocked_count--;
     set_stuck(s, w, false);
     w->state = WORKER_BUSY;
@@ -373,7 +374,7 @@ enum mob_status mob_sched_worker_added(struct mob_sched *s, uint16_t worker, uin
 
 void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count, int64_t now)
 {
-    assert(runtime < MOB_SCHED_RUNTIMES_MAX);
+    MOB_ASSERT(runtime < MOB_SCHED_RUNTIMES_MAX);
     struct sched_runtime *r = &s->runtimes[runtime];
     r->starting -= count < r->starting ? count : r->starting;
     uint32_t shift = r->failures < 7 ? r->failures++ : 7;
@@ -408,7 +409,7 @@ static void lost_running(struct mob_sched *s, struct mob_sched_task *t, int64_t 
 void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
 {
     struct sched_worker *w = worker_at(s, worker);
-    assert(worker < MOB_SCHED_WORKERS_MAX && w->state != WORKER_NONE);
+    MOB_ASSERT(worker < MOB_SCHED_WORKERS_MAX && w->state != WORKER_NONE);
     s->now = now;
     s->late_family = 0;
     bool running = w->told != w->head;

@@ -1,4 +1,4 @@
-#include "sched_fixture.h"
+#include "tests/unit/runtime/sched/sched_fixture.h"
 
 /* An actor on worker 0, as the node makes one. */
 static uint32_t actor_up(struct fx *fx)

@@ -3,7 +3,7 @@
  * ctest: timeout=120 */
 #include <stdlib.h>
 
-#include "sched_model_events.h"
+#include "tests/unit/runtime/sched/sched_model_events.h"
 
 #define RUNS 2000
 #define EVENTS 120

@@ -1,5 +1,5 @@
 /* Running tasks: batches, followers, blocking, retries, deaths of workers. */
-#include "sched_fixture.h"
+#include "tests/unit/runtime/sched/sched_fixture.h"
 
 static struct mob_sched_task *quick_task(struct fx *fx)
 {

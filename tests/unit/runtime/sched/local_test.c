@@ -1,4 +1,4 @@
-#include "sched_fixture.h"
+#include "tests/unit/runtime/sched/sched_fixture.h"
 
 static void ready_task_goes_to_an_idle_worker(void **state)
 {

@@ -1,5 +1,5 @@
 /* Cancel, deadlines, and whatever else waits for a time. */
-#include "sched_fixture.h"
+#include "tests/unit/runtime/sched/sched_fixture.h"
 
 static void cancelled_task_leaves_every_queue(void **state)
 {

@@ -5,7 +5,7 @@
 
 #include <stdio.h>
 
-#include "sched_fixture.h"
+#include "tests/unit/runtime/sched/sched_fixture.h"
 
 #define M_TASKS 512
 #define M_EDGES 4096

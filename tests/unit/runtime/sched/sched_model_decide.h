@@ -2,7 +2,7 @@
 #ifndef MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_DECIDE_H
 #define MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_DECIDE_H
 
-#include "sched_model.h"
+#include "tests/unit/runtime/sched/sched_model.h"
 
 /* ---- what was decided ---- */
 

@@ -2,7 +2,7 @@
 #ifndef MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_EVENTS_H
 #define MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_EVENTS_H
 
-#include "sched_model_decide.h"
+#include "tests/unit/runtime/sched/sched_model_decide.h"
 
 static const int64_t initial_backoff = 10 * MOB_MS;
 
