@@ -1,4 +1,5 @@
-/* The chain's state machine with one member: what it answers, what it keeps, and what a restart gives back. */
+/* The chain's state machine with one member: what it answers, what it keeps, and what a restart gives back.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +14,8 @@
 #define KV_CLIENT (MOB_GCS_CLIENT_BIT | 7)
 #define SEEN_MAX 100000
 
-static size_t no_drop(void *arg, const struct mob_gcs_request *request, uint64_t *seqs_out, size_t max, bool *more_out)
+static size_t no_drop(
+    void *arg, const struct mob_gcs_request *request, uint64_t *seqs_out, size_t max, bool *more_out)
 {
     (void)arg;
     (void)request;
@@ -54,7 +56,8 @@ static void drain(struct member *m)
     }
 }
 
-static struct mob_gcs_attached attach(struct member *m, uint64_t client, uint64_t answered, uint64_t kept, bool known)
+static struct mob_gcs_attached attach(
+    struct member *m, uint64_t client, uint64_t answered, uint64_t kept, bool known)
 {
     struct mob_gcs_attached attached;
     struct mob_chain_attach event = {.client = client, .answered = answered, .kept = kept, .known = known};
@@ -67,7 +70,10 @@ static enum mob_status put_key(struct member *m, uint64_t request, const char *k
 {
     struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
         .client = KV_CLIENT,
-        .request = {.request = request, .op = MOB_GCS_OP_PUT, .table = MOB_GCS_KV, .key_length = 1,
+        .request = {.request = request,
+            .op = MOB_GCS_OP_PUT,
+            .table = MOB_GCS_KV,
+            .key_length = 1,
             .if_version = if_version},
         .body = (const uint8_t *)key_value,
         .body_bytes = (uint32_t)strlen(key_value)};
@@ -148,7 +154,8 @@ static void another_epoch_is_refused(void **state)
     struct member m;
     member_init(&m);
     attach(&m, KV_CLIENT, 0, 1, false);
-    struct mob_chain_put put = {.epoch = 9, .client = KV_CLIENT, .request = {.request = 1, .op = MOB_GCS_OP_PUT}};
+    struct mob_chain_put put = {
+        .epoch = 9, .client = KV_CLIENT, .request = {.request = 1, .op = MOB_GCS_OP_PUT}};
     assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_FINISHED);
     drain(&m);
     assert_int_equal(m.seen[0].type, MOB_CHAIN_NACK);
@@ -175,18 +182,25 @@ static void an_expired_client_is_not_taken_for_a_new_one(void **state)
 
 static uint64_t register_log(struct member *m, uint64_t request)
 {
-    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain), .client = KV_CLIENT,
-        .request = {.request = request, .op = MOB_GCS_OP_REGISTER}, .body = (const uint8_t *)"n", .body_bytes = 1};
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = KV_CLIENT,
+        .request = {.request = request, .op = MOB_GCS_OP_REGISTER},
+        .body = (const uint8_t *)"n",
+        .body_bytes = 1};
     assert_int_equal(mob_chain_on_put(m->chain, &put), MOB_OK);
     commit_all(m);
     return m->seen[m->seen_count - 1].reply.number;
 }
 
-static enum mob_status append_block(struct member *m, uint64_t log, uint64_t number, uint64_t old_seq, void *hold)
+static enum mob_status append_block(
+    struct member *m, uint64_t log, uint64_t number, uint64_t old_seq, void *hold)
 {
-    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain), .client = log,
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = log,
         .request = {.request = number + 1, .op = MOB_GCS_OP_APPEND, .old_seq = old_seq, .old_number = number},
-        .body = (const uint8_t *)"block", .body_bytes = 5, .hold = hold};
+        .body = (const uint8_t *)"block",
+        .body_bytes = 5,
+        .hold = hold};
     enum mob_status status = mob_chain_on_put(m->chain, &put);
     drain(m);
     return status;
@@ -246,8 +260,12 @@ static void a_full_member_refuses_without_consuming(void **state)
     member_init(&m);
     attach(&m, KV_CLIENT, 0, 1, false);
     uint64_t log = register_log(&m, 1);
-    struct mob_chain_put put = {.epoch = 1, .client = log, .request = {.request = 1, .op = MOB_GCS_OP_APPEND},
-        .body = (const uint8_t *)"b", .body_bytes = 1, .full = true};
+    struct mob_chain_put put = {.epoch = 1,
+        .client = log,
+        .request = {.request = 1, .op = MOB_GCS_OP_APPEND},
+        .body = (const uint8_t *)"b",
+        .body_bytes = 1,
+        .full = true};
     assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_GCS_FULL);
     put.full = false;
     assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_OK);
@@ -271,7 +289,8 @@ static void what_is_gone_for_good_is_named_and_its_log_sealed(void **state)
     member_fini(&m);
 }
 
-/* ---- random schedules over restarts: clients keep what is not durable; each request is in the history once ---- */
+/* ---- random schedules over restarts: clients keep what is not durable; each request is in the history once
+ * ---- */
 
 static uint64_t rng = 88172645463325252ull;
 static uint64_t random_below(uint64_t n)
@@ -317,10 +336,14 @@ static void model_take(struct model *x, bool store)
 
 static void model_send(struct model *x, unsigned l, uint64_t request)
 {
-    struct mob_chain_put put = {.epoch = mob_chain_epoch(x->m.chain), .client = x->logs[l],
-        .request = {.request = request, .op = MOB_GCS_OP_APPEND, .old_seq = x->items[l][request - 1].seq,
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(x->m.chain),
+        .client = x->logs[l],
+        .request = {.request = request,
+            .op = MOB_GCS_OP_APPEND,
+            .old_seq = x->items[l][request - 1].seq,
             .old_number = request - 1},
-        .body = (const uint8_t *)"block", .body_bytes = 5};
+        .body = (const uint8_t *)"block",
+        .body_bytes = 5};
     (void)!mob_chain_on_put(x->m.chain, &put);
     model_take(x, true);
 }
@@ -345,14 +368,16 @@ static void model_restart(struct model *x)
         for (size_t i = 0; i < keep; i++)
             if (x->store[i].client == x->logs[l])
                 mob_chain_load_reply(x->m.chain, row.id,
-                    &(struct mob_gcs_reply){.request = x->store[i].request, .count = 1, .seq = x->store[i].seq,
+                    &(struct mob_gcs_reply){.request = x->store[i].request,
+                        .count = 1,
+                        .seq = x->store[i].seq,
                         .number = x->store[i].request - 1});
     }
     mob_chain_collect_begin(x->m.chain);
     uint64_t next[3];
     for (unsigned l = 0; l < 3; l++) {
-        struct mob_chain_attach event = {.client = x->logs[l], .answered = x->answered[l],
-            .kept = x->first_kept[l] + 1, .known = true};
+        struct mob_chain_attach event = {
+            .client = x->logs[l], .answered = x->answered[l], .kept = x->first_kept[l] + 1, .known = true};
         struct mob_gcs_attached attached;
         assert_int_equal(mob_chain_on_attach(x->m.chain, &event, &attached), MOB_OK);
         assert_int_equal(attached.status, MOB_OK);

@@ -1,0 +1,97 @@
+/* Frames of the control store's links: decode any bytes, and every message head and row that a frame can
+ * carry. The checksum would keep a fuzzer out, so the input is tried as it is, and again with the right one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_msg.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+
+int LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+    (void)argc;
+    (void)argv;
+    mob_log_threshold = MOB_LOG_LEVEL_ERROR;
+    return 0;
+}
+
+static uint64_t touched;
+static void touch(const uint8_t *bytes, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        touched += bytes[i];
+}
+
+static void rows(const struct mob_gcs_frame *f)
+{
+    struct mob_gcs_kv kv;
+    struct mob_gcs_block_row block;
+    struct mob_gcs_incarnation incarnation;
+    struct mob_reader r = mob_reader_of(f->body, f->body_bytes);
+    while (mob_gcs_kv_row_decode(&r, &kv) == MOB_OK) {
+        touch(kv.key, kv.key_length);
+        touch(kv.value, kv.value_length);
+    }
+    r = mob_reader_of(f->body, f->body_bytes);
+    while (mob_gcs_block_row_decode(&r, &block) == MOB_OK)
+        touch(block.bytes, block.length);
+    r = mob_reader_of(f->body, f->body_bytes);
+    while (mob_gcs_incarnation_decode(&r, &incarnation) == MOB_OK)
+        MOB_ASSERT(memchr(incarnation.name, 0, sizeof incarnation.name) != NULL);
+}
+
+static void heads(const struct mob_gcs_frame *f)
+{
+#define DECODE(name, n) \
+    struct mob_gcs_##name name; \
+    bool name##_good = mob_gcs_##name##_decode(f->head, f->head_bytes, &name) == MOB_OK; \
+    MOB_ASSERT(name##_good == (f->head_bytes == (n))); \
+    if (name##_good) \
+        touch((const uint8_t *)&name, sizeof name);
+    MOB_GCS_HEADS(DECODE)
+#undef DECODE
+}
+
+static void try_frame(const uint8_t *bytes, size_t size)
+{
+    struct mob_gcs_frame f;
+    size_t used = 0;
+    enum mob_status status = mob_gcs_frame_decode(bytes, size, MOB_GCS_FRAME_CLIENT_MAX, &f, &used);
+    if (status == MOB_AGAIN)
+        MOB_ASSERT(used > size);
+    if (status != MOB_OK)
+        return;
+    MOB_ASSERT(used <= size && used == (size_t)MOB_GCS_FRAME_HEADER_BYTES + f.head_bytes + f.body_bytes);
+    MOB_ASSERT(mob_gcs_frame_name(f.type)[0] != '?');
+    uint8_t again[MOB_GCS_FRAME_HEADER_BYTES];
+    mob_gcs_frame_encode(&f, again);
+    MOB_ASSERT(memcmp(again, bytes, sizeof again) == 0);
+    heads(&f);
+    rows(&f);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    try_frame(data, size);
+    if (size < MOB_GCS_FRAME_HEADER_BYTES)
+        return 0;
+    /* The same as a frame: the first bytes choose type and lengths, the rest is payload. */
+    size_t payload = size - MOB_GCS_FRAME_HEADER_BYTES;
+    uint32_t head = (uint32_t)(data[6] | data[7] << 8);
+    struct mob_gcs_frame f = {.type = (uint8_t)(1 + data[5] % (MOB_GCS_FRAME_TYPES - 1)),
+        .head_bytes = head <= payload && head <= MOB_GCS_FRAME_HEAD_MAX ? head : 0};
+    f.body_bytes = (uint32_t)payload - f.head_bytes;
+    f.head = data + MOB_GCS_FRAME_HEADER_BYTES;
+    f.body = f.head + f.head_bytes;
+    uint8_t *copy = malloc(size);
+    MOB_ASSERT(copy != NULL);
+    memcpy(copy, data, size);
+    mob_gcs_frame_encode(&f, copy);
+    try_frame(copy, size);
+    free(copy);
+    return 0;
+}

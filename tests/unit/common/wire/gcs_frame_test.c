@@ -1,0 +1,185 @@
+/* Frames of the control store's links: round trip, refusals, and the bytes of version 1, which must decode
+ * for ever (tests/golden/gcs; MOBULA_GOLDEN_WRITE=1 writes files that are missing and changes none).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_msg.h"
+
+static size_t whole_frame(
+    uint8_t *out, uint8_t type, const void *head, uint32_t head_bytes, const void *body, uint32_t body_bytes)
+{
+    struct mob_gcs_frame f = {.type = type,
+        .shard = 3,
+        .epoch = 0x1122334455667788,
+        .from = 0x8877665544332211,
+        .head_bytes = head_bytes,
+        .body_bytes = body_bytes,
+        .head = head,
+        .body = body};
+    mob_gcs_frame_encode(&f, out);
+    memcpy(out + MOB_GCS_FRAME_HEADER_BYTES, head, head_bytes);
+    memcpy(out + MOB_GCS_FRAME_HEADER_BYTES + head_bytes, body, body_bytes);
+    return (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes;
+}
+
+static void a_frame_comes_back_and_no_prefix_of_it_does(void **state)
+{
+    (void)state;
+    static uint8_t bytes[20000], body[9000];
+    for (size_t i = 0; i < sizeof body; i++)
+        body[i] = (uint8_t)(i * 31);
+    struct mob_gcs_request head = {.request = 5, .op = MOB_GCS_OP_APPEND};
+    size_t n = whole_frame(bytes, MOB_GCS_PUT, &head, sizeof head, body, sizeof body), used = 0;
+    struct mob_gcs_frame f;
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(mob_gcs_frame_decode(bytes, i, MOB_GCS_FRAME_CLIENT_MAX, &f, &used), MOB_AGAIN);
+        assert_true(used > i && used <= n);
+    }
+    assert_int_equal(mob_gcs_frame_decode(bytes, n, MOB_GCS_FRAME_CLIENT_MAX, &f, &used), MOB_OK);
+    assert_int_equal(used, n);
+    assert_int_equal(f.type, MOB_GCS_PUT);
+    assert_int_equal(f.shard, 3);
+    assert_int_equal(f.epoch, 0x1122334455667788);
+    assert_int_equal(f.from, 0x8877665544332211);
+    assert_int_equal(f.head_bytes, sizeof head);
+    assert_memory_equal(f.head, &head, sizeof head);
+    assert_int_equal(f.body_bytes, sizeof body);
+    assert_memory_equal(f.body, body, sizeof body);
+}
+
+static void every_changed_byte_is_noticed(void **state)
+{
+    (void)state;
+    uint8_t bytes[400];
+    size_t n = whole_frame(bytes, MOB_GCS_REPLY, "head", 4, "a body of some bytes", 20), used;
+    struct mob_gcs_frame f;
+    for (size_t i = 0; i < n; i++)
+        for (unsigned bit = 0; bit < 8; bit++) {
+            bytes[i] ^= (uint8_t)(1u << bit);
+            enum mob_status status = mob_gcs_frame_decode(bytes, n, MOB_GCS_FRAME_CLIENT_MAX, &f, &used);
+            if (status == MOB_OK)
+                fail_msg("byte %zu bit %u", i, bit);
+            bytes[i] ^= (uint8_t)(1u << bit);
+        }
+}
+
+static void sizes_and_versions_are_refused_by_name(void **state)
+{
+    (void)state;
+    uint8_t bytes[200];
+    struct mob_gcs_frame f;
+    size_t used, n = whole_frame(bytes, MOB_GCS_HELLO, "head", 4, "body", 4);
+    assert_int_equal(mob_gcs_frame_decode(bytes, n, 7, &f, &used), MOB_TOO_LARGE);
+    bytes[4] = 2;
+    assert_int_equal(mob_gcs_frame_decode(bytes, n, 1000, &f, &used), MOB_VERSION);
+    bytes[4] = 1;
+    bytes[0] = 'X';
+    assert_int_equal(mob_gcs_frame_decode(bytes, n, 1000, &f, &used), MOB_CORRUPT);
+}
+
+static void rows_come_back(void **state)
+{
+    (void)state;
+    uint8_t bytes[400];
+    struct mob_gcs_kv kv = {(const uint8_t *)"key", (const uint8_t *)"value", 3, 5, 42}, kv2;
+    mob_gcs_kv_row_encode(&kv, bytes);
+    memcpy(bytes + MOB_GCS_KV_ROW_HEAD, "keyvalue", 8);
+    struct mob_reader r = mob_reader_of(bytes, MOB_GCS_KV_ROW_HEAD + 8);
+    assert_int_equal(mob_gcs_kv_row_decode(&r, &kv2), MOB_OK);
+    assert_int_equal(kv2.version, 42);
+    assert_memory_equal(kv2.value, "value", 5);
+    for (size_t i = 0; i < MOB_GCS_KV_ROW_HEAD + 8; i++) {
+        r = mob_reader_of(bytes, i);
+        assert_int_equal(mob_gcs_kv_row_decode(&r, &kv2), MOB_TRUNCATED);
+    }
+    struct mob_gcs_block_row row = {.seq = 9, .incarnation = 2, .number = 7, .length = 5}, row2;
+    mob_gcs_block_row_encode(&row, bytes);
+    memcpy(bytes + MOB_GCS_BLOCK_ROW_HEAD, "block", 5);
+    r = mob_reader_of(bytes, MOB_GCS_BLOCK_ROW_HEAD + 5);
+    assert_int_equal(mob_gcs_block_row_decode(&r, &row2), MOB_OK);
+    assert_int_equal(row2.number, 7);
+    assert_memory_equal(row2.bytes, "block", 5);
+}
+
+/* ---- golden files: one frame of each type, with a head whose fields all differ ---- */
+
+static void fill(uint8_t *bytes, size_t n, uint8_t from)
+{
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (uint8_t)(from + i * 7);
+}
+
+static size_t head_size(uint8_t type)
+{
+    static const size_t sizes[MOB_GCS_FRAME_TYPES] = {[MOB_GCS_HELLO] = sizeof(struct mob_gcs_hello),
+        [MOB_GCS_WELCOME] = sizeof(struct mob_gcs_welcome),
+        [MOB_GCS_ATTACH] = sizeof(struct mob_gcs_attach),
+        [MOB_GCS_ATTACHED] = sizeof(struct mob_gcs_attached),
+        [MOB_GCS_PUT] = sizeof(struct mob_gcs_request),
+        [MOB_GCS_REPLY] = sizeof(struct mob_gcs_reply),
+        [MOB_GCS_DURABLE] = sizeof(struct mob_gcs_durable),
+        [MOB_GCS_NACK] = sizeof(struct mob_gcs_nack),
+        [MOB_GCS_GAP] = sizeof(struct mob_gcs_attached),
+        [MOB_GCS_EXPIRED] = sizeof(struct mob_gcs_attached),
+        [MOB_GCS_GET] = sizeof(struct mob_gcs_get),
+        [MOB_GCS_ROWS] = sizeof(struct mob_gcs_rows),
+        [MOB_GCS_SUB] = sizeof(struct mob_gcs_sub_head),
+        [MOB_GCS_UNSUB] = sizeof(struct mob_gcs_sub_head),
+        [MOB_GCS_BLOCK] = sizeof(struct mob_gcs_sub_head),
+        [MOB_GCS_RESYNC] = sizeof(struct mob_gcs_sub_head)};
+    return sizes[type];
+}
+
+static void the_bytes_of_version_1_stay(void **state)
+{
+    (void)state;
+    const char *source = getenv("MOBULA_SOURCE_DIR");
+    char path[4096];
+    uint8_t made[8192], there[8192], head[256], body[64];
+    size_t n = 0;
+    for (uint8_t type = 1; type < MOB_GCS_FRAME_TYPES; type++) {
+        fill(head, sizeof head, type);
+        fill(body, sizeof body, (uint8_t)(type * 3));
+        n += whole_frame(
+            made + n, type, head, (uint32_t)head_size(type), body, type % 3 == 0 ? 0 : sizeof body);
+    }
+    snprintf(path, sizeof path, "%s/tests/golden/gcs/frames_v1.bin", source == NULL ? "." : source);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL && getenv("MOBULA_GOLDEN_WRITE") != NULL) {
+        FILE *out = fopen(path, "wb");
+        assert_non_null(out);
+        assert_int_equal(fwrite(made, 1, n, out), n);
+        fclose(out);
+        file = fopen(path, "rb");
+    }
+    assert_non_null(file);
+    size_t m = fread(there, 1, sizeof there, file);
+    fclose(file);
+    assert_int_equal(m, n);
+    assert_memory_equal(there, made, n);
+    for (size_t at = 0, used; at < m; at += used) {
+        struct mob_gcs_frame f;
+        assert_int_equal(
+            mob_gcs_frame_decode(there + at, m - at, MOB_GCS_FRAME_CLIENT_MAX, &f, &used), MOB_OK);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_frame_comes_back_and_no_prefix_of_it_does),
+        cmocka_unit_test(every_changed_byte_is_noticed),
+        cmocka_unit_test(sizes_and_versions_are_refused_by_name),
+        cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(the_bytes_of_version_1_stay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
