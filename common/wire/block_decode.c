@@ -178,8 +178,8 @@ static const uint8_t *get_spec_fields(struct predictors *p, const uint8_t *at, s
         at = get_u16(at, &h->method);
     if (mask & SPEC_PARENT && !(at = get_task_id(p, at, &h->parent)))
         return NULL;
-    if (mask & SPEC_FUNCTION)
-        at = get_raw(at, &h->function, sizeof h->function);
+    if (mask & SPEC_FUNCTION && !(at = get_function(p, at, &h->function)))
+        return NULL;
     at = get_spec_rare_fields(at, mask, h);
     return h->max_retries >= -1 ? at : NULL;
 }

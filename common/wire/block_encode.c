@@ -170,10 +170,8 @@ static uint8_t *put_spec_fields(struct predictors *p, uint8_t *at, uint32_t mask
         at = put_varint(at, h->method);
     if (mask & SPEC_PARENT)
         at = put_task_id(p, at, h->parent);
-    if (mask & SPEC_FUNCTION) {
-        memcpy(at, &h->function, sizeof h->function);
-        at += sizeof h->function;
-    }
+    if (mask & SPEC_FUNCTION)
+        at = put_function(p, at, &h->function);
     return put_spec_rare_fields(at, mask, h, &c->head);
 }
 

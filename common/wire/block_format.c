@@ -2,7 +2,7 @@
 
 void block_predictors_init(struct predictors *p, const struct mob_block_header *header)
 {
-    p->spec_used = p->worker_used = p->stream_used = p->edge_used = 0;
+    p->spec_used = p->worker_used = p->stream_used = p->function_used = p->edge_used = 0;
     p->spec_last = p->worker_last = 0;
     p->base_ns = p->submitted = (uint64_t)header->mono_ns;
     p->put_slot = MOB_SLOT_PUT;

@@ -8,6 +8,7 @@
  * nothing:
  *  - streams: 64 streams; a task id is (stream slot, or 0x40 | slot ++ 12 bytes), then the index as a
  * difference to the last index coded with that stream;
+ *  - functions: 16 of them, (slot) or (0x40 | slot ++ 16 bytes);
  *  - spec contexts: the last spec of 16 streams;
  *  - worker contexts: the last completion of 64 workers;
  *  - edge contexts: the last position of 64 actors.
@@ -24,6 +25,7 @@ enum {
     WORKER_CONTEXTS = 64,
     EDGE_CONTEXTS = 64,
     STREAM_SLOTS = 64,
+    FUNCTION_SLOTS = 16,
     CONTEXT_I64S = 4,
     CONTEXT_EXT_MAX = 256,
     CONTEXT_NEW = 0x80,
@@ -136,13 +138,14 @@ struct edge_context {
 };
 
 struct predictors {
-    uint64_t spec_used, worker_used, stream_used, edge_used; /* bit per slot */
+    uint64_t spec_used, worker_used, stream_used, function_used, edge_used; /* bit per slot */
     uint32_t spec_last, worker_last;
     uint64_t submitted;
     uint64_t base_ns;
     uint32_t put_slot;
     uint32_t last_index[STREAM_SLOTS];
     struct mob_stream streams[STREAM_SLOTS];
+    struct mob_function_id functions[FUNCTION_SLOTS];
     struct spec_context specs[SPEC_CONTEXTS];
     struct worker_context workers[WORKER_CONTEXTS];
     struct edge_context edges[EDGE_CONTEXTS];
@@ -359,6 +362,37 @@ static inline const uint8_t *get_task_id(struct predictors *p, const uint8_t *at
     at = get_zigzag(at, &difference);
     p->last_index[slot] += (uint32_t)difference;
     *out = (struct mob_task_id){p->streams[slot], p->last_index[slot]};
+    return at;
+}
+
+static inline uint8_t *put_function(struct predictors *p, uint8_t *at, const struct mob_function_id *id)
+{
+    uint32_t slot = id->b[0] % FUNCTION_SLOTS;
+    if ((p->function_used >> slot & 1) != 0 && memcmp(&p->functions[slot], id, sizeof *id) == 0) {
+        *at++ = (uint8_t)slot;
+        return at;
+    }
+    *at++ = (uint8_t)(slot | STREAM_NEW);
+    memcpy(at, id, sizeof *id);
+    p->functions[slot] = *id;
+    p->function_used |= 1ull << slot;
+    return at + sizeof *id;
+}
+/* NULL when corrupt. */
+static inline const uint8_t *get_function(
+    struct predictors *p, const uint8_t *at, struct mob_function_id *out)
+{
+    uint32_t slot = *at++;
+    bool is_new = (slot & STREAM_NEW) != 0;
+    slot &= ~(uint32_t)STREAM_NEW;
+    if (slot >= FUNCTION_SLOTS || (!is_new && (p->function_used >> slot & 1) == 0))
+        return NULL;
+    if (is_new) {
+        memcpy(&p->functions[slot], at, sizeof p->functions[slot]);
+        p->function_used |= 1ull << slot;
+        at += sizeof p->functions[slot];
+    }
+    *out = p->functions[slot];
     return at;
 }
 
