@@ -104,6 +104,18 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
+/* The chain as a list: of a task's record. */
+static void say_causes(const json_t *causes, int depth)
+{
+    size_t index;
+    json_t *cause;
+    json_array_foreach(causes, index, cause)
+    {
+        cli_say("%*sbecause %s: %s in %s", (depth + (int)index) * 2, "", text_of(cause, "code"),
+            text_of(cause, "message"), text_of(cause, "task"));
+    }
+}
+
 void api_say_error(const json_t *error)
 {
     for (int depth = 0; json_is_object(error) && depth < 16; depth++) {
@@ -116,6 +128,7 @@ void api_say_error(const json_t *error)
             *code && *message ? ": " : "", message, *task ? " in " : "", task);
         if (*text_of(error, "log"))
             cli_say("%*sits last lines: %s", depth * 2, "", text_of(error, "log"));
+        say_causes(json_object_get(error, "causes"), depth + 1);
         error = json_object_get(error, "cause");
     }
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/api_client.h"
+#include "cli/lineage_tree.h"
 #include "cli/tree.h"
 
 static enum cli_exit ask(
@@ -46,8 +47,10 @@ enum cli_exit cmd_lineage(struct cli_call *call)
     if (exit_code == CLI_OK && call->format != CLI_TABLE) {
         api_print_value(call, answer);
     } else if (exit_code == CLI_OK) {
-        const json_t *root = json_object_get(answer, "tree");
-        tree_print_lineage(root ? root : answer);
+        json_t *root = lineage_tree(json_object_get(answer, "nodes"));
+        if (root)
+            tree_print_lineage(root);
+        json_decref(root);
         if (json_is_string(json_object_get(answer, "next_cursor")) ||
             json_is_true(json_object_get(answer, "truncated")))
             cli_say("there is more; -o json has the whole answer, --depth goes further");

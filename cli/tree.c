@@ -25,45 +25,37 @@ static struct boxes boxes_of_locale(void)
     return (struct boxes){"|- ", "`- ", "|  "};
 }
 
-static const json_t *children_of(const json_t *node)
+static const char *text_of(const json_t *node, const char *key)
 {
-    static const char *const names[] = {"inputs", "producers", "children", "parents", "arguments"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const json_t *children = json_object_get(node, names[i]);
-        if (json_is_array(children) && json_array_size(children) > 0)
-            return children;
-    }
-    return NULL;
+    const char *text = json_string_value(json_object_get(node, key));
+    return text ? text : "";
 }
 
-/* id, what made it, and what is known about it, in one line. */
+/* What it is, how it stands, and its id, in one line. */
 static void print_line(const json_t *node)
 {
-    static const char *const shown[] = {
-        "id", "object", "task", "function", "method", "name", "kind", "state", "size", "actor", "position"};
-    bool first = true;
-    if (json_is_string(node)) {
-        printf("%s\n", json_string_value(node));
-        return;
-    }
-    for (size_t i = 0; i < sizeof shown / sizeof shown[0]; i++) {
-        const json_t *value = json_object_get(node, shown[i]);
-        char cell[CELL_MAX];
-        if (!value || json_is_null(value) || json_is_object(value) || json_is_array(value))
-            continue;
-        table_cell(shown[i], value, cell, sizeof cell);
-        bool named = strcmp(shown[i], "size") == 0 || strcmp(shown[i], "position") == 0;
-        printf("%s%s%s%s", first ? "" : "  ", named ? shown[i] : "", named ? "=" : "", cell);
-        first = false;
-    }
-    if (json_is_true(json_object_get(node, "seen")) || json_is_true(json_object_get(node, "truncated")))
+    const char *function = text_of(node, "function"), *kind = text_of(node, "kind");
+    if (*text_of(node, "edge"))
+        printf("(state) ");
+    printf("%s", *function ? function : kind);
+    if (*function && *kind && strcmp(kind, "task") != 0)
+        printf("  %s", kind);
+    const json_t *position = json_object_get(node, "position");
+    if (json_integer_value(position) > 0)
+        printf(" %lld", (long long)json_integer_value(position));
+    if (*text_of(node, "state") && strcmp(text_of(node, "state"), "finished") != 0)
+        printf("  %s", text_of(node, "state"));
+    printf("%s%s", *function || *kind ? "  " : "", text_of(node, "task"));
+    if (json_is_true(json_object_get(node, "above")))
+        printf("  (above)");
+    if (json_is_true(json_object_get(node, "further")))
         printf("  ...");
     putchar('\n');
 }
 
 static void print_below(const json_t *node, const struct boxes *boxes, char *prefix, size_t length, int depth)
 {
-    const json_t *children = children_of(node);
+    const json_t *children = json_object_get(node, "children");
     size_t count = json_array_size(children), bar = strlen(boxes->bar);
     if (depth >= TREE_DEPTH_MAX)
         return;

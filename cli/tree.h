@@ -6,8 +6,7 @@
 
 #define TREE_DEPTH_MAX 64
 
-/* Lineage: an object or task with what it was made from in one of the arrays `inputs`, `producers`,
- * `children`. */
+/* A task with what it was made from in `children` (lineage_tree.h). */
 void tree_print_lineage(const json_t *root);
 /* Any JSON object: one line a value, indented. */
 void tree_print_fields(const json_t *object, int depth);

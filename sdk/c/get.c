@@ -31,13 +31,13 @@ static enum mob_status from_store(struct mob_future *future, struct mob_value *v
     struct mob_object_id id = mob_future_object(future);
     if (future->where == MOB_WHERE_OTHER)
         memcpy(&id, future->as.block->payload, sizeof id);
-    enum mob_status status = mob_value_from_store(client, &id, value);
+    enum mob_status status = mob_value_read(client, &id, value);
     /* Evicted, spilled or re-made: the node brings it back, and it may go again before we look. */
     for (int tries = 0; (status == MOB_NOT_FOUND || status == MOB_NOT_READY) && tries < 8; tries++) {
         status = mob_request(client, MOB_REQ_FETCH, &id, sizeof id, MOB_FOREVER, NULL, NULL);
         if (status != MOB_OK)
             return status;
-        status = mob_value_from_store(client, &id, value);
+        status = mob_value_read(client, &id, value);
     }
     if (status == MOB_QUEUE_FULL)
         return mob_client_fail(client, status, "too many values are held at a time: release some");

@@ -174,9 +174,11 @@ class Commands(unittest.TestCase):
     def test_why_and_lineage_are_readable(self):
         self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (200, {"state": "waiting", "inputs": [{"id": OBJECT}]}, {}))
         self.assertIn("waiting", self.run_cli("why", TASK).stdout)
-        tree = {"id": "root", "function": "f", "inputs": [{"id": "left", "inputs": [{"id": "leaf"}]}, {"id": "right"}]}
-        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}/lineage", (200, tree, {}))
-        self.assertEqual("root  f\n├─ left\n│  └─ leaf\n└─ right\n", self.run_cli("lineage", OBJECT).stdout)
+        leaf = "task_" + "a" * 25 + "q"
+        nodes = [{"task": TASK, "depth": 0, "function": "m.f", "kind": "task", "state": "finished", "inputs": ["obj_" + leaf[5:] + "a" * 6]},
+                 {"task": leaf, "depth": 1, "function": "", "kind": "put", "inputs": []}]
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}/lineage", (200, {"object": OBJECT, "nodes": nodes, "next_cursor": None}, {}))
+        self.assertEqual(f"m.f  {TASK}\n└─ put  {leaf}\n", self.run_cli("lineage", OBJECT).stdout)
 
     def test_timeline_goes_to_a_file(self):
         self.gateway.on("GET", "/api/v1/timeline", (200, {"traceEvents": []}, {}))

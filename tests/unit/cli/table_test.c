@@ -71,7 +71,7 @@ static void a_tree_of_any_depth_is_printed_to_its_bound(void **state)
     enum { DEPTH = 200 };
     char text[DEPTH * 24 + 16] = "";
     for (int i = 0; i < DEPTH; i++)
-        strcat(text, "{\"id\":\"x\",\"inputs\":[");
+        strcat(text, "{\"task\":\"x\",\"children\":[");
     for (int i = 0; i < DEPTH; i++)
         strcat(text, "]}");
     catch (text, tree_print_lineage);
