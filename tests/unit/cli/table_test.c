@@ -69,7 +69,7 @@ static void a_tree_of_any_depth_is_printed_to_its_bound(void **state)
 {
     (void)state;
     enum { DEPTH = 200 };
-    char text[DEPTH * 24 + 16] = "";
+    char text[DEPTH * 32 + 16] = "";
     for (int i = 0; i < DEPTH; i++)
         strcat(text, "{\"task\":\"x\",\"children\":[");
     for (int i = 0; i < DEPTH; i++)
