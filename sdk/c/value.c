@@ -99,8 +99,7 @@ static enum mob_status read_object(
     return MOB_OK;
 }
 
-enum mob_status mob_value_from_store(
-    struct mob_client *client, struct mob_object_id *id, struct mob_value *value)
+enum mob_status mob_value_read(struct mob_client *client, struct mob_object_id *id, struct mob_value *value)
 {
     for (int steps = 0; steps < MOB_TAIL_CALLS_MAX; steps++) {
         enum mob_status status = read_object(client, *id, value);
