@@ -1,10 +1,10 @@
 /* Lineage blocks: the node's log, up to 256 entries in ticket order, delta-encoded, with a zone map in front.
  *
- * A block belongs to one namespace and one job, and is immutable. Layout: fixed header (versioned, crc), zone map
- * (uncompressed, so that a GCS member indexes and filters without decoding entries), entries. A spec repeats only what
- * differs from the spec before it; a completion is coded against the spec/completion before it; times are deltas from
- * the block's clock pair. Encoder: one owner, no allocation after init. Decoder: checks everything, never reads
- * outside, scratch inside the struct. Pure.
+ * A block belongs to one namespace and one job, and is immutable. Layout: fixed header (versioned, crc), zone
+ * map (uncompressed, so that a GCS member indexes and filters without decoding entries), entries. A spec
+ * repeats only what differs from the spec before it; a completion is coded against the spec/completion before
+ * it; times are deltas from the block's clock pair. Encoder: one owner, no allocation after init. Decoder:
+ * checks everything, never reads outside, scratch inside the struct. Pure.
  */
 #ifndef MOB_COMMON_WIRE_BLOCK_H
 #define MOB_COMMON_WIRE_BLOCK_H
@@ -23,24 +23,24 @@ struct mob_block_header {
     uint16_t version;
     struct mob_cluster_id cluster;
     uint64_t incarnation; /* of the node */
-    uint64_t sequence;    /* gap-free from 0 within the incarnation */
+    uint64_t sequence; /* gap-free from 0 within the incarnation */
     struct mob_job_id job;
     char ns[MOB_NAMESPACE_MAX]; /* NUL-terminated */
-    int64_t wall_ns, mono_ns;   /* one pair, read together when the block was opened */
+    int64_t wall_ns, mono_ns; /* one pair, read together when the block was opened */
     uint32_t entry_count;
 };
 
 /* What a group (256 neighbours of one stream) has in this block. */
 struct mob_zone_group {
     struct mob_stream stream;
-    uint32_t group;      /* index >> 8 */
-    uint16_t specs;      /* SPEC entries */
-    uint16_t finals;     /* COMPLETION entries with MOB_COMPLETION_FINAL */
-    uint16_t others;     /* puts, yields, outcomes ... of its tasks; edges of its actors */
+    uint32_t group; /* index >> 8 */
+    uint16_t specs; /* SPEC entries */
+    uint16_t finals; /* COMPLETION entries with MOB_COMPLETION_FINAL */
+    uint16_t others; /* puts, yields, outcomes ... of its tasks; edges of its actors */
 };
 struct mob_zone_map {
     int64_t time_min_ns, time_max_ns; /* of completions' finished and specs' submitted; monotonic */
-    int64_t longest_ns;               /* longest started..finished */
+    int64_t longest_ns; /* longest started..finished */
     uint32_t specs, finals, failed, others;
     uint32_t function_count; /* MOB_ZONE_FUNCTIONS_MAX + 1 = more than fit */
     struct mob_function_id functions[MOB_ZONE_FUNCTIONS_MAX];
@@ -55,8 +55,8 @@ enum mob_entry_type {
     MOB_ENTRY_YIELD = 4,
     MOB_ENTRY_OUTCOME = 5,
     MOB_ENTRY_EVENT = 6,
-    MOB_ENTRY_EDGE = 7,  /* stateful edge: actor, incarnation, position, task */
-    MOB_ENTRY_SKIP = 8,  /* an actor position that did not return: reason */
+    MOB_ENTRY_EDGE = 7, /* stateful edge: actor, incarnation, position, task */
+    MOB_ENTRY_SKIP = 8, /* an actor position that did not return: reason */
     MOB_ENTRY_ACTOR = 9, /* actor life: created, restarted, died, checkpoint */
     MOB_ENTRY_HASH = 10, /* content hash of a large object, computed later */
     MOB_ENTRY_CANCEL = 11,
@@ -70,7 +70,12 @@ struct mob_entry_edge {
     uint32_t incarnation;
     uint32_t reason; /* SKIP: enum mob_status */
 };
-enum mob_actor_event { MOB_ACTOR_EV_STARTED = 1, MOB_ACTOR_EV_DIED = 2, MOB_ACTOR_EV_CHECKPOINT = 3, MOB_ACTOR_EV_ENDED = 4 };
+enum mob_actor_event {
+    MOB_ACTOR_EV_STARTED = 1,
+    MOB_ACTOR_EV_DIED = 2,
+    MOB_ACTOR_EV_CHECKPOINT = 3,
+    MOB_ACTOR_EV_ENDED = 4
+};
 struct mob_entry_actor {
     struct mob_actor_id actor;
     uint32_t incarnation;
@@ -85,22 +90,23 @@ struct mob_entry_hash {
     struct mob_hash128 hash;
 };
 
-/* One decoded entry. Pointers are into the block or the decoder's scratch, valid until the next mob_block_next. */
+/* One decoded entry. Pointers are into the block or the decoder's scratch, valid until the next
+ * mob_block_next. */
 struct mob_entry {
     enum mob_entry_type type;
-    int64_t submitted_ns;   /* SPEC */
-    struct mob_spec spec;   /* SPEC */
+    int64_t submitted_ns; /* SPEC */
+    struct mob_spec spec; /* SPEC */
     struct mob_completion completion; /* COMPLETION */
-    struct mob_out_put put;           /* PUT */
-    struct mob_out_yield yield;       /* YIELD; its one return is in `ret` */
+    struct mob_out_put put; /* PUT */
+    struct mob_out_yield yield; /* YIELD; its one return is in `ret` */
     struct mob_return_view ret;
     struct mob_out_outcome outcome; /* OUTCOME */
-    struct mob_out_event event;     /* EVENT: type text then JSON in `payload` */
-    struct mob_entry_edge edge;     /* EDGE, SKIP */
-    struct mob_entry_actor actor;   /* ACTOR */
-    struct mob_entry_hash hash;     /* HASH */
-    struct mob_out_cancel cancel;   /* CANCEL */
-    const uint8_t *payload;         /* PUT inline value, OUTCOME, EVENT, JOB (JSON) */
+    struct mob_out_event event; /* EVENT: type text then JSON in `payload` */
+    struct mob_entry_edge edge; /* EDGE, SKIP */
+    struct mob_entry_actor actor; /* ACTOR */
+    struct mob_entry_hash hash; /* HASH */
+    struct mob_out_cancel cancel; /* CANCEL */
+    const uint8_t *payload; /* PUT inline value, OUTCOME, EVENT, JOB (JSON) */
     uint32_t payload_bytes;
 };
 
@@ -112,29 +118,30 @@ void mob_block_encoder_destroy(struct mob_block_encoder *e);
 void mob_block_begin(struct mob_block_encoder *e, const struct mob_block_header *header);
 uint32_t mob_block_entries(const struct mob_block_encoder *e);
 uint32_t mob_block_bytes(const struct mob_block_encoder *e); /* about what end() will give */
-/* Append; MOB_QUEUE_FULL = does not fit, close this block and add it to the next. Inputs were opened (checked). */
+/* Append; MOB_QUEUE_FULL = does not fit, close this block and add it to the next. Inputs were opened
+ * (checked). */
 MOB_MUST_USE enum mob_status mob_block_add_spec(struct mob_block_encoder *e, const struct mob_spec_head *head,
-                                                const uint8_t *tail, uint32_t tail_bytes, int64_t submitted_ns);
-MOB_MUST_USE enum mob_status mob_block_add_completion(struct mob_block_encoder *e,
-                                                      const struct mob_completion_head *head, const uint8_t *body);
-MOB_MUST_USE enum mob_status mob_block_add_put(struct mob_block_encoder *e, const struct mob_out_put *put,
-                                               const uint8_t *inline_payload);
+    const uint8_t *tail, uint32_t tail_bytes, int64_t submitted_ns);
+MOB_MUST_USE enum mob_status mob_block_add_completion(
+    struct mob_block_encoder *e, const struct mob_completion_head *head, const uint8_t *body);
+MOB_MUST_USE enum mob_status mob_block_add_put(
+    struct mob_block_encoder *e, const struct mob_out_put *put, const uint8_t *inline_payload);
 /* Every other entry type: its fixed struct (as in struct mob_entry) and payload. */
 MOB_MUST_USE enum mob_status mob_block_add_other(struct mob_block_encoder *e, enum mob_entry_type type,
-                                                 const void *fixed, uint32_t fixed_bytes, const uint8_t *payload,
-                                                 uint32_t payload_bytes);
+    const void *fixed, uint32_t fixed_bytes, const uint8_t *payload, uint32_t payload_bytes);
 /* Finish into `out` (capacity >= MOB_BLOCK_BYTES_MAX); returns the bytes written. */
 uint32_t mob_block_end(struct mob_block_encoder *e, uint8_t *out);
 
-/* Header and zone map only: all a GCS member needs. MOB_VERSION (names both in the log), MOB_CORRUPT, MOB_TRUNCATED. */
-MOB_MUST_USE enum mob_status mob_block_peek(const uint8_t *block, size_t length, struct mob_block_header *header_out,
-                                            struct mob_zone_map *zone_out);
+/* Header and zone map only: all a GCS member needs. MOB_VERSION (names both in the log), MOB_CORRUPT,
+ * MOB_TRUNCATED. */
+MOB_MUST_USE enum mob_status mob_block_peek(
+    const uint8_t *block, size_t length, struct mob_block_header *header_out, struct mob_zone_map *zone_out);
 struct mob_block_decoder;
 struct mob_block_decoder *mob_block_decoder_create(void);
 void mob_block_decoder_destroy(struct mob_block_decoder *d);
 /* Borrows `block` until the next open. Checks crc and version. */
 MOB_MUST_USE enum mob_status mob_block_open(struct mob_block_decoder *d, const uint8_t *block, size_t length,
-                                            struct mob_block_header *header_out, struct mob_zone_map *zone_out);
+    struct mob_block_header *header_out, struct mob_zone_map *zone_out);
 /* MOB_OK with an entry, MOB_CLOSED at the end, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_block_next(struct mob_block_decoder *d, struct mob_entry *out);
 

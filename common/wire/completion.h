@@ -3,11 +3,13 @@
  * In a worker's outbound ring and, with the node's times added, as an entry of the lineage log:
  *
  *   struct mob_completion_head (fixed) ++ return_count x return:
- *     u32 slot | u8 type | u8 flags | u16 zero | u64 size | hash128 (only MOB_RETURN_STORED) | inline payload padded to 8
+ *     u32 slot | u8 type | u8 flags | u16 zero | u64 size | hash128 (only MOB_RETURN_STORED) | inline payload
+ * padded to 8
  *
- * An inline return carries its payload (size <= MOB_RESULT_INLINE_MAX); a stored one is a sealed full value in the
- * object table under (task, slot) with this size and hash. A failed task has one return of type MOB_TYPE_ERROR in slot
- * 0 and every other slot reads as the same error. Times are monotonic ns of the machine, 0 = unknown.
+ * An inline return carries its payload (size <= MOB_RESULT_INLINE_MAX); a stored one is a sealed full value
+ * in the object table under (task, slot) with this size and hash. A failed task has one return of type
+ * MOB_TYPE_ERROR in slot 0 and every other slot reads as the same error. Times are monotonic ns of the
+ * machine, 0 = unknown.
  */
 #ifndef MOB_COMMON_WIRE_COMPLETION_H
 #define MOB_COMMON_WIRE_COMPLETION_H
@@ -17,27 +19,27 @@
 #define MOB_COMPLETION_VERSION 1
 
 enum mob_completion_flag {
-    MOB_COMPLETION_FINAL = 1,     /* no further attempt follows: this is the task's outcome */
+    MOB_COMPLETION_FINAL = 1, /* no further attempt follows: this is the task's outcome */
     MOB_COMPLETION_WILL_RETRY = 2 /* an attempt that failed; another follows */
 };
 
 struct mob_completion_head {
     uint16_t version; /* MOB_COMPLETION_VERSION */
-    uint8_t flags;    /* enum mob_completion_flag */
+    uint8_t flags; /* enum mob_completion_flag */
     uint8_t reserved;
     uint16_t status; /* enum mob_status: MOB_OK or why it failed */
     uint16_t return_count;
     struct mob_task_id task;
     uint32_t attempt;
     uint32_t generation;
-    uint32_t worker;  /* worker process id on its node */
+    uint32_t worker; /* worker process id on its node */
     uint32_t peak_kb; /* peak resident memory; 0 = not measured (tasks under 1 ms) */
     int64_t submitted_ns, ready_ns, dispatched_ns, started_ns, finished_ns;
     int64_t cpu_ns;
     struct mob_actor_id actor; /* of an actor call, else zero */
-    uint64_t position;         /* of an actor call: its place in the actor's order (stateful edge) */
-    uint32_t incarnation;      /* of the actor */
-    uint32_t body_bytes;       /* of the returns that follow, multiple of 8 */
+    uint64_t position; /* of an actor call: its place in the actor's order (stateful edge) */
+    uint32_t incarnation; /* of the actor */
+    uint32_t body_bytes; /* of the returns that follow, multiple of 8 */
 };
 _Static_assert(sizeof(struct mob_completion_head) == 120, "completion head layout");
 
@@ -47,22 +49,24 @@ struct mob_return_view {
     uint32_t slot;
     enum mob_value_type type;
     uint8_t flags;
-    uint64_t size;           /* payload bytes if inline, bytes of the full value if stored */
+    uint64_t size; /* payload bytes if inline, bytes of the full value if stored */
     struct mob_hash128 hash; /* stored only */
-    const uint8_t *payload;  /* inline only */
+    const uint8_t *payload; /* inline only */
 };
 struct mob_completion {
     struct mob_completion_head head;
     const uint8_t *body;
 };
 
-MOB_MUST_USE enum mob_status mob_completion_open(const void *bytes, size_t length, struct mob_completion *out);
+MOB_MUST_USE enum mob_status mob_completion_open(
+    const void *bytes, size_t length, struct mob_completion *out);
 /* Walk the returns of an opened completion: start with *at = 0. */
 bool mob_completion_next(const struct mob_completion *c, uint32_t *at, struct mob_return_view *out);
 /* Append one return to `body`, returns the new length or 0 when it does not fit. */
 uint32_t mob_return_encode(uint8_t *body, uint32_t used, uint32_t capacity, const struct mob_return_view *r);
 
-/* Payload of MOB_TYPE_ERROR: status, where, and the chain of causes, newest first (at most 16 links, 4 KiB). */
+/* Payload of MOB_TYPE_ERROR: status, where, and the chain of causes, newest first (at most 16 links, 4 KiB).
+ */
 struct mob_error_link {
     enum mob_status status;
     struct mob_task_id task;
@@ -73,10 +77,11 @@ struct mob_error_link {
     int32_t signal; /* of a dead worker, else 0 */
 };
 #define MOB_ERROR_LINKS_MAX 16
-#define MOB_ERROR_BYTES_MAX 4096u /* an inline return of this type may be larger than MOB_RESULT_INLINE_MAX */
+#define MOB_ERROR_BYTES_MAX 4096u /* an inline return of this type may be larger than MOB_RESULT_INLINE_MAX \
+                                   */
 /* New error value = `link` in front of `cause` (an encoded error value or NULL). Cut to fit `capacity`. */
-uint32_t mob_error_encode(void *out, uint32_t capacity, const struct mob_error_link *link, const void *cause,
-                          uint32_t cause_bytes);
+uint32_t mob_error_encode(
+    void *out, uint32_t capacity, const struct mob_error_link *link, const void *cause, uint32_t cause_bytes);
 /* Fills up to `max` links; returns their number, -1 when corrupt. */
 int mob_error_decode(const void *payload, uint64_t bytes, struct mob_error_link *links_out, int max);
 

@@ -125,8 +125,8 @@ struct mob_out_event {
     uint32_t type_bytes;
     uint32_t json_bytes;
 };
-/* An actor's worker takes a checkpoint by itself after every n-th call (MOB_EXT_CHECKPOINT of the creation). A value that
- * is not inline is the object (task of the call at `position`, MOB_SLOT_CHECKPOINT). */
+/* An actor's worker takes a checkpoint by itself after every n-th call (MOB_EXT_CHECKPOINT of the creation).
+ * A value that is not inline is the object (task of the call at `position`, MOB_SLOT_CHECKPOINT). */
 struct mob_out_checkpoint {
     struct mob_actor_id actor;
     uint64_t position; /* of the last call in it */

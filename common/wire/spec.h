@@ -1,7 +1,8 @@
 /* Task specs (ARCHITECTURE "A task's way").
  *
- * A spec is a 128-byte fixed head ++ a tail (arguments, then tagged extensions). Siblings (same parent, function and
- * options) share the head except `task.index`; rings and lineage blocks exploit that. The tail is 8-aligned:
+ * A spec is a 128-byte fixed head ++ a tail (arguments, then tagged extensions). Siblings (same parent,
+ * function and options) share the head except `task.index`; rings and lineage blocks exploit that. The tail
+ * is 8-aligned:
  *
  *   u16 arg_count | u16 flags | u32 tail_bytes          (tail_bytes counts this word too, multiple of 8)
  *   arg_count x arg:  u8 kind | u8 type | u16 zero | u32 payload_bytes | payload padded to 8
@@ -9,10 +10,10 @@
  *   extensions until the end: u16 tag | u16 zero | u32 payload_bytes | payload padded to 8
  *
  * An argument list over MOB_SPEC_ARGS_INLINE_MAX is cut: the rest is in argument pages, which are puts of the
- * submitting task with ids (task, MOB_SLOT_ARG_PAGE | page) of THIS task, type bytes, <= 64 KiB each, holding whole
- * args in order; the extension MOB_EXT_ARG_PAGES says how many pages and arguments. Unknown extensions are copied
- * unchanged. The digest is derived (mob_spec_digest), never stored: XXH3-128 over what must be equal when a known id
- * comes again: head without attempt, and tail. Pure, thread-safe.
+ * submitting task with ids (task, MOB_SLOT_ARG_PAGE | page) of THIS task, type bytes, <= 64 KiB each, holding
+ * whole args in order; the extension MOB_EXT_ARG_PAGES says how many pages and arguments. Unknown extensions
+ * are copied unchanged. The digest is derived (mob_spec_digest), never stored: XXH3-128 over what must be
+ * equal when a known id comes again: head without attempt, and tail. Pure, thread-safe.
  */
 #ifndef MOB_COMMON_WIRE_SPEC_H
 #define MOB_COMMON_WIRE_SPEC_H
@@ -21,12 +22,17 @@
 
 #define MOB_SPEC_VERSION 1
 #define MOB_SPEC_TAIL_MAX (MOB_SPEC_ARGS_INLINE_MAX + 4096u) /* arguments + extensions */
-#define MOB_SLOT_ARG_PAGE 0xc0000000u                        /* object slots of argument pages */
+#define MOB_SLOT_ARG_PAGE 0xc0000000u /* object slots of argument pages */
 #define MOB_ARG_PAGES_MAX 1024u
 #define MOB_RETURNS_MAX 65534u
 #define MOB_RETURNS_STREAM 0xffffu /* generator: results appear one by one */
 
-enum mob_task_kind { MOB_KIND_TASK = 1, MOB_KIND_ACTOR_CREATE = 2, MOB_KIND_ACTOR_CALL = 3, MOB_KIND_ROOT = 4 };
+enum mob_task_kind {
+    MOB_KIND_TASK = 1,
+    MOB_KIND_ACTOR_CREATE = 2,
+    MOB_KIND_ACTOR_CALL = 3,
+    MOB_KIND_ROOT = 4
+};
 enum mob_runtime_kind { MOB_RUNTIME_C = 1, MOB_RUNTIME_PYTHON = 2, MOB_RUNTIME_WS = 3 };
 enum mob_spec_flag {
     MOB_SPEC_RETRY_ON_ERROR = 1,
@@ -34,13 +40,13 @@ enum mob_spec_flag {
     MOB_SPEC_DETACHED = 4,
     MOB_SPEC_DETERMINISTIC = 8,
     MOB_SPEC_READ_ONLY = 16, /* actor method without a stateful edge */
-    MOB_SPEC_UNLOGGED = 32   /* inference call: no id in the GCS, counters only */
+    MOB_SPEC_UNLOGGED = 32 /* inference call: no id in the GCS, counters only */
 };
 
 struct mob_spec_head {
     uint16_t version; /* MOB_SPEC_VERSION */
-    uint8_t kind;     /* enum mob_task_kind */
-    uint8_t runtime;  /* enum mob_runtime_kind */
+    uint8_t kind; /* enum mob_task_kind */
+    uint8_t runtime; /* enum mob_runtime_kind */
     uint16_t num_returns;
     uint16_t flags; /* enum mob_spec_flag */
     struct mob_task_id task;
@@ -48,28 +54,28 @@ struct mob_spec_head {
     struct mob_job_id job;
     struct mob_function_id function;
     struct mob_actor_id actor; /* calls: the callee; otherwise zero */
-    uint32_t generation;       /* of the task itself: 0, +1 for each retry after an application error */
-    int32_t max_retries;       /* or max_restarts of an actor; -1 = for ever */
-    int16_t priority;          /* higher first; 0 default */
-    uint16_t method;           /* index of the actor method */
-    uint32_t cpu;              /* 1/10000 CPU; others in MOB_EXT_RESOURCES */
-    uint32_t attempt;          /* 1 = first */
-    int64_t deadline_wall_ns;  /* 0 = none */
+    uint32_t generation; /* of the task itself: 0, +1 for each retry after an application error */
+    int32_t max_retries; /* or max_restarts of an actor; -1 = for ever */
+    int16_t priority; /* higher first; 0 default */
+    uint16_t method; /* index of the actor method */
+    uint32_t cpu; /* 1/10000 CPU; others in MOB_EXT_RESOURCES */
+    uint32_t attempt; /* 1 = first */
+    int64_t deadline_wall_ns; /* 0 = none */
     int64_t not_before_wall_ns; /* 0 = at once */
-    uint32_t caller_seq;        /* actor calls: position in this caller's order, from 0 */
-    uint32_t reserved;          /* zero */
+    uint32_t caller_seq; /* actor calls: position in this caller's order, from 0 */
+    uint32_t reserved; /* zero */
 };
 _Static_assert(sizeof(struct mob_spec_head) == 128, "spec head layout");
 
 enum mob_spec_ext {
-    MOB_EXT_RESOURCES = 1,   /* repeated: u32 amount in 1/10000 ++ name bytes */
-    MOB_EXT_LABEL = 2,       /* key NUL value */
+    MOB_EXT_RESOURCES = 1, /* repeated: u32 amount in 1/10000 ++ name bytes */
+    MOB_EXT_LABEL = 2, /* key NUL value */
     MOB_EXT_TRACEPARENT = 3, /* W3C trace context text */
-    MOB_EXT_NAME = 4,        /* display name of a task, registered name of an actor */
-    MOB_EXT_ARG_PAGES = 5,   /* u32 pages ++ u32 total_args */
-    MOB_EXT_BACKOFF = 6,     /* u64 initial ns ++ u64 max ns ++ u32 factor in 1/1000 */
-    MOB_EXT_CHECKPOINT = 7,  /* u32 every n calls */
-    MOB_EXT_CONTAINS = 8     /* object ids mentioned inside inline JSON arguments, 20 bytes each */
+    MOB_EXT_NAME = 4, /* display name of a task, registered name of an actor */
+    MOB_EXT_ARG_PAGES = 5, /* u32 pages ++ u32 total_args */
+    MOB_EXT_BACKOFF = 6, /* u64 initial ns ++ u64 max ns ++ u32 factor in 1/1000 */
+    MOB_EXT_CHECKPOINT = 7, /* u32 every n calls */
+    MOB_EXT_CONTAINS = 8 /* object ids mentioned inside inline JSON arguments, 20 bytes each */
 };
 
 /* A spec in place: the head is copied (aligned), the tail borrowed. */
@@ -98,7 +104,8 @@ struct mob_tail_iter {
 };
 
 /* Check the whole tail once (counts, paddings, sizes, value sizes: i64/f64 8, bool 1). */
-MOB_MUST_USE enum mob_status mob_spec_tail_check(const uint8_t *tail, uint32_t tail_bytes, uint16_t *arg_count_out);
+MOB_MUST_USE enum mob_status mob_spec_tail_check(
+    const uint8_t *tail, uint32_t tail_bytes, uint16_t *arg_count_out);
 /* Head ++ tail as in a ring record or file. MOB_VERSION, MOB_TRUNCATED, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_spec_open(const void *bytes, size_t length, struct mob_spec *out);
 struct mob_tail_iter mob_spec_args(const uint8_t *checked_tail);
@@ -107,7 +114,8 @@ bool mob_tail_next_arg(struct mob_tail_iter *it, struct mob_arg_view *out);
 bool mob_tail_next_ext(struct mob_tail_iter *it, struct mob_ext_view *out);
 /* First extension with this tag; false when absent. */
 bool mob_spec_find_ext(const uint8_t *checked_tail, uint16_t tag, struct mob_ext_view *out);
-struct mob_hash128 mob_spec_digest(const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
+struct mob_hash128 mob_spec_digest(
+    const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
 
 /* Building a tail. `w` over an 8-aligned buffer of MOB_SPEC_TAIL_MAX bytes. Args first, then extensions. */
 struct mob_tail_builder {
@@ -117,7 +125,8 @@ struct mob_tail_builder {
     bool failed, in_exts;
 };
 void mob_tail_begin(struct mob_tail_builder *b, void *buffer, uint32_t capacity);
-void mob_tail_add_value(struct mob_tail_builder *b, enum mob_value_type type, const void *payload, uint32_t bytes);
+void mob_tail_add_value(
+    struct mob_tail_builder *b, enum mob_value_type type, const void *payload, uint32_t bytes);
 void mob_tail_add_ref(struct mob_tail_builder *b, struct mob_object_id id);
 /* With the type that the object is known to have. */
 void mob_tail_add_typed_ref(struct mob_tail_builder *b, enum mob_value_type type, struct mob_object_id id);

@@ -1,9 +1,10 @@
 /* Values: immutable, typed byte strings (ARCHITECTURE "Values").
  *
  * Two forms:
- *  - small: {type, payload} inside specs, completions, ring records and object-table entries; no references inside.
- *  - full: a 64-byte header, a table of the object ids and actor ids inside, then the payload, 64-byte aligned, so
- *    that tensors are read in place. Full values live in the segment, in spill files and in the GCS.
+ *  - small: {type, payload} inside specs, completions, ring records and object-table entries; no references
+ * inside.
+ *  - full: a 64-byte header, a table of the object ids and actor ids inside, then the payload, 64-byte
+ * aligned, so that tensors are read in place. Full values live in the segment, in spill files and in the GCS.
  * Nothing is found by scanning a payload. Pure, thread-safe.
  */
 #ifndef MOB_COMMON_WIRE_VALUE_H
@@ -37,7 +38,7 @@ enum mob_value_type {
     MOB_TYPE_F64 = 6,
     MOB_TYPE_BOOL = 7,
     MOB_TYPE_TENSOR = 8, /* Arrow IPC Tensor message ++ body; see tensor.h */
-    MOB_TYPE_TABLE = 9,  /* Arrow IPC stream */
+    MOB_TYPE_TABLE = 9, /* Arrow IPC stream */
     MOB_TYPE_PICKLE5 = 10,
     MOB_TYPE_ERROR = 11, /* see error_value in completion.h */
     MOB_TYPE_ACTOR = 12, /* an actor handle: 16-byte actor id */
@@ -53,10 +54,10 @@ struct mob_value_header {
     uint8_t flags;
     uint64_t payload_bytes;
     struct mob_hash128 hash; /* XXH3-128 of table ++ payload; zero until MOB_VALUE_HASHED */
-    uint32_t object_refs;    /* ids in the table: object ids (20 B each), then actor ids (16 B each) */
+    uint32_t object_refs; /* ids in the table: object ids (20 B each), then actor ids (16 B each) */
     uint32_t actor_refs;
     uint64_t payload_offset; /* from the header's start; multiple of MOB_VALUE_ALIGN */
-    uint64_t reserved[2];    /* zero */
+    uint64_t reserved[2]; /* zero */
 };
 _Static_assert(sizeof(struct mob_value_header) == MOB_VALUE_HEADER_BYTES, "value header layout");
 #define MOB_VALUE_MAGIC 0x564c424du /* "MBLV" */
@@ -75,21 +76,21 @@ struct mob_value_view {
 };
 
 /* Bytes of a full value with these parts; MOB_TOO_LARGE on overflow. */
-MOB_MUST_USE enum mob_status mob_value_full_size(uint64_t payload_bytes, uint32_t object_refs, uint32_t actor_refs,
-                                                 uint64_t *size_out);
-/* Write header and tables into `buffer` of mob_value_full_size() bytes; `*payload_out` is where the payload goes. */
+MOB_MUST_USE enum mob_status mob_value_full_size(
+    uint64_t payload_bytes, uint32_t object_refs, uint32_t actor_refs, uint64_t *size_out);
+/* Write header and tables into `buffer` of mob_value_full_size() bytes; `*payload_out` is where the payload
+ * goes. */
 MOB_MUST_USE enum mob_status mob_value_init(void *buffer, uint64_t size, enum mob_value_type type,
-                                            uint64_t payload_bytes, const struct mob_object_id *object_refs,
-                                            uint32_t object_ref_count, const struct mob_actor_id *actor_refs,
-                                            uint32_t actor_ref_count, uint8_t **payload_out);
+    uint64_t payload_bytes, const struct mob_object_id *object_refs, uint32_t object_ref_count,
+    const struct mob_actor_id *actor_refs, uint32_t actor_ref_count, uint8_t **payload_out);
 /* Hash table ++ payload into the header. Call once, after the payload is written and before sealing. */
 void mob_value_hash(void *buffer);
 /* Check every field against `size`, then give the view. MOB_CORRUPT, MOB_VERSION, MOB_TRUNCATED. */
 MOB_MUST_USE enum mob_status mob_value_open(const void *buffer, uint64_t size, struct mob_value_view *out);
 /* Whether the stored hash (if any) matches. */
 MOB_MUST_USE enum mob_status mob_value_verify(const void *buffer, uint64_t size);
-/* Whether a value of `type` may have that many bytes: i64 and f64 8, bool 1, null 0, handles their ids. False also for
- * MOB_TYPE_NONE and for types that this version does not know. */
+/* Whether a value of `type` may have that many bytes: i64 and f64 8, bool 1, null 0, handles their ids. False
+ * also for MOB_TYPE_NONE and for types that this version does not know. */
 bool mob_value_small_ok(unsigned type, uint64_t payload_bytes);
 /* Name as in signatures and JSON: "i64", "utf8", ... */
 const char *mob_value_type_name(enum mob_value_type type);
