@@ -106,6 +106,8 @@ static double best(double a, double b)
 
 static void report(const char *name, double value, const char *unit, uint64_t n)
 {
+    if (value == 0)
+        return; /* not asked for */
     printf("{\"name\":\"%s\",\"value\":%.1f,\"unit\":\"%s\",\"n\":%" PRIu64 "}\n", name, value, unit, n);
     fflush(stdout);
 }

@@ -53,7 +53,7 @@ static enum mob_status init(struct mob_sched *s)
     (void)mob_sched_function(s, none); /* makes the table */
     if (!s->functions)
         return MOB_NO_MEMORY;
-    s->functions[0] = (struct sched_function){0};
+    s->functions[0] = (struct sched_function){.estimate_ns = (uint32_t)s->options.batch_ns_max};
     return MOB_OK;
 }
 
@@ -403,6 +403,7 @@ enum mob_sched_after mob_sched_finished(
         mob_sched_unblocked(s, t, now);
     if (run_ns >= 0)
         sched_measure(s, t->function, run_ns);
+    worker_at(s, t->worker)->ended = status ? 0 : t->function;
     sched_worker_remove(s, t, now, status == MOB_OK && t->flags & MOB_SCHED_ACTOR_CREATE);
     s->finished++;
     bool again = status == MOB_WORKER_DIED || (status && t->flags & MOB_SCHED_RETRY_ON_ERROR);

@@ -125,7 +125,8 @@ void mob_sched_task_free(struct mob_sched *s, struct mob_sched_task *task);
 struct mob_sched_task *mob_sched_find(const struct mob_sched *s, struct mob_task_id id);
 /* From a handle that is still allocated. */
 struct mob_sched_task *mob_sched_task_of(const struct mob_sched *s, uint32_t handle);
-/* All submitted tasks, in no order; start with *at = 0, NULL = end. Submit nothing meanwhile. */
+/* All submitted tasks, in no order; start with *at = 0, NULL = end. Meanwhile any of them may end, be
+ * cancelled or freed. */
 struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at);
 
 /* ---- names that are looked up once and then are numbers ---- */
@@ -159,6 +160,10 @@ MOB_MUST_USE enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t we
 void mob_sched_job_close(struct mob_sched *s, uint16_t job);
 /* Number for run time estimates; never fails (0 = shared). */
 uint16_t mob_sched_function(struct mob_sched *s, struct mob_function_id function);
+/* A task of this function returned the future of another task: what needs its results does not follow it from
+ * now on, or its worker would block there. (Found out by itself, one blocked worker later, when nobody
+ * tells.) */
+void mob_sched_function_defers(struct mob_sched *s, uint16_t function);
 
 /* ---- tasks ---- */
 enum mob_sched_flag {

@@ -4,8 +4,8 @@
  * batch finds them when its turn comes. A chain of a million tasks needs one round trip per batch then, not
  * one per task. A follower keeps its place in the lists of what it waits for: if the batch is revoked it
  * waits as before. A worker that takes a follower whose input did not come (its producer is retried, or
- * returned another task's future) blocks, as in get. Only what waits for a first return (slot 0) is found
- * when a batch is filled.
+ * returned another task's future) blocks, as in get; functions that return futures are remembered, and
+ * nothing follows them again. Only what waits for a first return (slot 0) is found when a batch is filled.
  */
 #include "runtime/sched/local_inner.h"
 
@@ -15,7 +15,8 @@ static bool made_in_batch(const struct mob_sched *s, uint32_t object, uint16_t w
     if (o->id.slot & MOB_SLOT_PUT)
         return false;
     const struct mob_sched_task *producer = mob_sched_find(s, o->id.task);
-    return producer && producer->state == MOB_SCHED_DISPATCHED && producer->worker == worker;
+    return producer && producer->state == MOB_SCHED_DISPATCHED && producer->worker == worker &&
+        !s->functions[producer->function].defers;
 }
 
 bool sched_inputs_in_batch(const struct mob_sched *s, const struct mob_sched_task *t, uint16_t worker)

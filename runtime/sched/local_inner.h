@@ -114,6 +114,7 @@ struct sched_worker {
     int64_t estimate_sum, since;
     uint32_t families; /* of the running task */
     uint32_t actor;
+    uint16_t ended; /* function of the task that ended here last, if with success; else 0 */
     uint16_t class_id;
     uint16_t next, prev; /* idle list */
     uint16_t hungry_next, hungry_prev; /* of its class */
@@ -134,7 +135,7 @@ struct sched_function {
     uint32_t mean_ns, deviation_ns;
     uint32_t
         estimate_ns; /* mean + 4 deviations, at most batch_ns_max, which is what not measured ones have */
-    bool measured;
+    bool measured, defers; /* defers: its tasks end before their results are there */
 };
 struct sched_note { /* a decision that is not about a DONE task */
     uint32_t task, actor;

@@ -396,6 +396,12 @@ void sched_measure(struct mob_sched *s, uint16_t function, int64_t run_ns)
     f->estimate_ns = (uint32_t)(estimate < most ? estimate : most);
 }
 
+void mob_sched_function_defers(struct mob_sched *s, uint16_t function)
+{
+    MOB_ASSERT(function < s->function_count);
+    s->functions[function].defers = true;
+}
+
 bool mob_sched_estimate(
     const struct mob_sched *s, uint16_t function, int64_t *mean_out, int64_t *deviation_out)
 {

@@ -210,8 +210,12 @@ void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t)
 
 struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at)
 {
-    for (; *at < s->ids.capacity; ++*at)
-        if (s->ids.distance[*at])
-            return task_at(s, s->ids.slots[(*at)++]);
+    /* By record and not by the table, in which entries move when one goes. */
+    while (++*at < s->fresh) {
+        struct mob_sched_task *t = task_at(s, *at);
+        if (t->state != MOB_SCHED_NEW && t->state != MOB_SCHED_DONE)
+            return t;
+    }
+    --*at;
     return NULL;
 }

@@ -314,6 +314,9 @@ enum mob_status mob_sched_blocked(
     } else if (w->state == WORKER_ACTOR) {
         w->state = WORKER_ACTOR_BLOCKED;
     }
+    /* A follower whose input did not come though the task before it ended well. */
+    if (t->waits && !(t->marks & MARK_KIDS) && w->ended)
+        s->functions[w->ended].defers = true;
     *revoked_out = sched_worker_revoke(s, worker, 1);
     sched_families_to_top(s, w);
     sched_set_state(s, t, MOB_SCHED_BLOCKED);
@@ -363,6 +366,7 @@ enum mob_status mob_sched_worker_added(struct mob_sched *s, uint16_t worker, uin
     w->head = w->tail = w->told = w->follow = 0;
     w->estimate_sum = 0;
     w->actor = 0;
+    w->ended = 0;
     s->worker_count++;
     struct sched_runtime *r = &s->runtimes[runtime];
     if (r->starting)

@@ -184,6 +184,50 @@ static void followers_wait_again_when_their_worker_dies(void **state)
     fx_close(&fx);
 }
 
+static void nothing_follows_a_function_that_returns_futures(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    fx_measure(&fx);
+    for (int round = 0; round < 2; round++) {
+        struct mob_sched_task *a = quick_task(&fx);
+        struct mob_object_id out = mob_object_of(a->id, 0);
+        struct mob_sched_task *b = fx_submit(&fx,
+            (struct mob_sched_submit){
+                .class_id = fx.cpu1, .function = fx.quick, .missing = &out, .missing_count = 1});
+        fx_decide(&fx);
+        assert_int_equal(b->state, round ? MOB_SCHED_WAITING : MOB_SCHED_DISPATCHED);
+        /* a ends, and its result will be another task's. */
+        mob_sched_finished(fx.s, a, MOB_OK, MOB_US, fx.now);
+        uint32_t revoked;
+        if (round == 0) {
+            assert_int_equal(mob_sched_blocked(fx.s, b, &revoked, fx.now), MOB_OK);
+            mob_sched_object_ready(fx.s, out);
+            mob_sched_finished(fx.s, b, MOB_OK, MOB_US, fx.now);
+        }
+    }
+    fx_close(&fx);
+}
+
+static void tasks_may_end_while_all_are_looked_through(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    for (int i = 0; i < 5000; i++)
+        fx_task(&fx);
+    uint32_t at = 0, seen = 0;
+    for (struct mob_sched_task *t; (t = mob_sched_each(fx.s, &at)); seen++)
+        mob_sched_cancel(fx.s, t, false, false, fx.now);
+    assert_int_equal(seen, 5000);
+    struct mob_sched_stats stats;
+    mob_sched_stats(fx.s, &stats);
+    assert_int_equal(stats.tasks, 0);
+    fx_close(&fx);
+}
+
 static void full_ring_is_told_again_later(void **state)
 {
     (void)state;
@@ -423,6 +467,8 @@ int main(void)
         cmocka_unit_test(big_work_is_split_between_workers),
         cmocka_unit_test(chain_flows_through_one_worker_in_batches),
         cmocka_unit_test(followers_wait_again_when_their_worker_dies),
+        cmocka_unit_test(nothing_follows_a_function_that_returns_futures),
+        cmocka_unit_test(tasks_may_end_while_all_are_looked_through),
         cmocka_unit_test(full_ring_is_told_again_later),
         cmocka_unit_test(blocked_task_gives_back_its_cpu_and_its_batch),
         cmocka_unit_test(children_of_a_blocked_task_go_first),
