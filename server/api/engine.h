@@ -133,6 +133,7 @@ struct mob_engine_value {
 
 struct mob_engine_op;
 struct mob_http_request;
+struct flight;
 
 enum mob_engine_call { MOB_CALL_TASK, MOB_CALL_ACTOR_CREATE, MOB_CALL_ACTOR_METHOD };
 
@@ -214,6 +215,7 @@ struct mob_engine_infer {
     struct mob_model *model;            /* held */
     struct mob_infer_request *request;  /* the op's own */
     struct mob_batch_entry entry;       /* the batcher's */
+    struct flight *flight;              /* the engine's */
     struct mob_infer_tensor *outputs;   /* out: by the model's output order; data belongs to `result` */
     struct mob_infer_result *result;    /* out: held; shared by the calls of one batch */
 };

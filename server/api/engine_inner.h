@@ -1,0 +1,188 @@
+/* Inside of the production engine: what its files share. Everything in the engine's thread unless it says otherwise.
+ */
+#ifndef MOB_SERVER_API_ENGINE_INNER_H
+#define MOB_SERVER_API_ENGINE_INNER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <mobula/mobula.h>
+
+#include "common/wire/block.h"
+#include "gcs/client/client.h"
+#include "sdk/c/client.h"
+#include "server/api/engine.h"
+#include "server/api/engine_runtime.h"
+
+#define ENGINE_JOBS_MAX 64
+#define ENGINE_TIMERS_MAX 65536
+/* Results up to this size go into JSON answers; larger ones are read at /objects/{id}/data. */
+#define ENGINE_JSON_VALUE_MAX (256u << 10)
+#define ENGINE_ARGUMENT_BYTES_MAX (64u << 20)
+
+struct engine;
+
+/* An operation on its way through the runtime. */
+struct flight {
+    struct engine *engine;
+    struct mob_engine_op *op;
+    struct mob_client *client;
+    struct flight *all_next, *all_prev; /* of the engine */
+    struct flight *next;      /* of an ack group */
+    struct mob_future *future; /* what it waits for, owned; of a wait: futures */
+    struct mob_future **futures;
+    struct mob_actor *actor;
+    size_t ready_count;
+    int64_t deadline_ns;
+    size_t timer; /* place in the heap + 1; 0: none */
+    void (*on_deadline)(struct flight *flight);
+    unsigned step; /* of multi-step operations */
+    bool acked, ack_wanted;
+};
+
+/* A pinned value that a reply still sends from: comes back from any thread. */
+struct pinned {
+    struct pinned *next;
+    struct engine *engine;
+    struct mob_value *value;
+};
+
+struct ack_group {
+    struct engine *engine;
+    struct flight *first;
+};
+
+struct session {
+    struct mob_job_id job;
+    struct mob_client *client;
+    struct flight *to_ack; /* published since the last request for an acknowledgement */
+    bool in_epoll;
+};
+
+struct function_name {
+    struct function_name *next;
+    struct mob_function_id id;
+    char *name, *signature, *module_hash;
+    bool is_class;
+};
+
+#define ENGINE_KNOWN_ACTORS 1024 /* direct-mapped */
+struct known_actor {
+    struct mob_actor_id id;
+    char class_name[256];
+};
+
+struct engine {
+    struct mob_engine base;
+    struct mob_engine_runtime_options options;
+    pthread_t thread;
+    int epoll_fd, wake_fd;
+    _Atomic(struct mob_engine_op *) inbox;
+    _Atomic(struct pinned *) returned;
+    _Atomic uint32_t queued;
+    _Atomic bool sleeping, stopping, is_ready;
+    _Atomic uint64_t events_wanted; /* after + 1; 0: nothing new asked */
+    _Atomic bool events_unwanted;
+    struct session sessions[ENGINE_JOBS_MAX + 1]; /* the first is the standing job's */
+    size_t session_count;
+    int64_t retry_connect_ns, next_second_ns;
+    struct mob_gcs *gcs;
+    int64_t gcs_next_ns;
+    bool gcs_up;
+    struct flight **timers;
+    size_t timer_count;
+    struct flight *all;
+    size_t flights;
+    struct function_name *functions;
+    int64_t functions_loaded_ns;
+    bool functions_loading, closing;
+    struct mob_gcs_sub *subscription;
+    struct mob_block_decoder *event_decoder, *decoder;
+    struct engine_models *models;
+    struct known_actor actors[ENGINE_KNOWN_ACTORS];
+    uint64_t worked; /* counts what was done, to know when to sleep */
+};
+
+/* engine_runtime.c */
+struct flight *flight_create(struct engine *engine, struct mob_engine_op *op);
+/* Answers its operation and frees it. */
+void flight_done(struct flight *flight);
+void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+void flight_set_deadline(struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight));
+void flight_clear_deadline(struct flight *flight);
+/* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */
+void flight_want_ack(struct flight *flight);
+void engine_watch_session(struct engine *engine, struct session *session);
+struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job);
+/* The error of a call on `client` that failed. */
+void flight_fail_client(struct flight *flight, enum mob_status status, const char *pointer);
+
+/* engine_tasks.c */
+void engine_start_submit(struct flight *flight);
+void engine_start_batch(struct flight *flight);
+void engine_start_cancel(struct flight *flight);
+void engine_start_actor_delete(struct flight *flight);
+void engine_acked(struct flight *flight);
+
+/* engine_objects.c */
+void engine_start_object_get(struct flight *flight);
+void engine_start_object_wait(struct flight *flight);
+void engine_start_object_put(struct flight *flight);
+void engine_start_object_delete(struct flight *flight);
+/* Fills the error of an op from a failed future. */
+void engine_future_error(struct mob_engine_op *op, struct mob_future *future);
+void engine_drop_returned(struct engine *engine);
+/* A value that another thread may read until it gives it back (from any thread). */
+struct pinned *engine_pin(struct engine *engine, struct mob_value *value);
+void engine_give_back(struct pinned *pinned);
+
+/* engine_values.c */
+struct argument_memory; /* what converted arguments borrow from */
+struct argument_memory *argument_memory_create(void);
+void argument_memory_destroy(struct argument_memory *memory);
+/* JSON arguments to values by a signature. The error is set in `error` with the pointer `prefix`/i. */
+enum mob_status engine_arguments(struct mob_client *client, const struct mob_signature *signature, const json_t *array,
+    const char *prefix, struct argument_memory *memory, struct mob_args *out, struct mob_engine_error *error);
+/* JSON text of a value, NULL if it is too large. */
+char *engine_value_json(const struct mob_value *value);
+const char *engine_media_of(enum mob_value_type type);
+enum mob_status engine_npy_to_tensor(const void *bytes, size_t size, struct mob_tensor *out);
+
+/* engine_queries.c: the node's answers, and rows of the control store */
+void engine_start_function_put(struct flight *flight);
+void engine_start_job_open(struct flight *flight);
+void engine_start_job_end(struct flight *flight);
+void engine_start_describe(struct flight *flight);
+void engine_start_list(struct flight *flight);
+void engine_start_why(struct flight *flight);
+void engine_start_logs(struct flight *flight);
+void engine_start_cluster(struct flight *flight);
+void engine_load_functions(struct engine *engine);
+const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
+const struct function_name *engine_function_named(struct engine *engine, const char *name);
+
+/* engine_lineage.c: tasks and objects out of lineage blocks */
+void engine_describe_task(struct flight *flight, struct mob_task_id id);
+void engine_start_lineage(struct flight *flight);
+void engine_list_tasks(struct flight *flight);
+void engine_start_timeline(struct flight *flight);
+
+/* engine_events.c */
+void engine_events_step(struct engine *engine);
+
+/* engine_models.c */
+enum mob_status engine_models_create(struct engine *engine);
+void engine_models_destroy(struct engine *engine);
+void engine_start_endpoint_put(struct flight *flight);
+void engine_start_endpoint_delete(struct flight *flight);
+void engine_start_infer(struct flight *flight);
+/* Lets batches leave; returns when to be called again. */
+int64_t engine_models_step(struct engine *engine, int64_t now_ns);
+void engine_models_connected(struct engine *engine);
+/* Array of all endpoints; a new reference. */
+json_t *engine_models_json(struct engine *engine);
+enum mob_status engine_infer_call(struct mob_actor *actor, struct mob_args arguments, struct mob_future **futures_out);
+void engine_ignore_reply(void *arg, enum mob_status status, const char *text, size_t size);
+
+#endif

@@ -1,0 +1,604 @@
+/* Endpoints: an actor behind each model, and the calls that go to it in batches.
+ *
+ * An endpoint is a row in the control store (class, arguments, options) and a detached named actor `endpoint/NAME`. After
+ * a restart of the gateway the rows are read again and the actor is found by its name, or made again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+
+#define ACTOR_PREFIX "endpoint/"
+#define RETRY_NS MOB_SEC
+
+struct endpoint {
+    struct endpoint *next;
+    char *name, *class_name;
+    json_t *arguments;
+    uint32_t max_batch_size, max_queue_delay_us;
+    struct engine *engine;
+    struct mob_client *client;
+    struct mob_actor *actor;
+    struct mob_future *created;
+    struct mob_model *model;
+    struct mob_batcher batcher;
+    char error[256];
+    bool ready, removed;
+    unsigned running;
+    int64_t retry_ns;
+    struct flight *waiting; /* of PUT: answered when the actor is up */
+};
+
+struct engine_models {
+    struct endpoint *all;
+    bool loaded;
+};
+
+enum mob_status engine_models_create(struct engine *engine)
+{
+    engine->models = calloc(1, sizeof *engine->models);
+    return engine->models ? MOB_OK : MOB_NO_MEMORY;
+}
+
+static void endpoint_free(struct endpoint *e)
+{
+    if (!e->engine->closing) {
+        mob_release(e->created);
+        mob_actor_release(e->actor);
+    }
+    mob_model_release(e->model);
+    json_decref(e->arguments);
+    free(e->name);
+    free(e->class_name);
+    free(e);
+}
+
+static struct mob_engine_op *op_of(struct mob_batch_entry *entry)
+{
+    return (struct mob_engine_op *)((char *)entry - offsetof(struct mob_engine_op, infer.entry));
+}
+
+static void fail_waiting_calls(struct endpoint *e, enum mob_status status, const char *why)
+{
+    for (struct mob_batch_entry *entry = mob_batch_drain(&e->batcher), *next; entry; entry = next) {
+        next = entry->next;
+        struct flight *flight = op_of(entry)->infer.flight;
+        flight_fail(flight, status, NULL, "%s", why);
+    }
+}
+
+void engine_models_destroy(struct engine *engine)
+{
+    if (!engine->models)
+        return;
+    while (engine->models->all) {
+        struct endpoint *e = engine->models->all;
+        engine->models->all = e->next;
+        endpoint_free(e);
+    }
+    free(engine->models);
+    engine->models = NULL;
+}
+
+static struct endpoint *endpoint_named(struct engine *engine, const char *name)
+{
+    struct endpoint *e = engine->models->all;
+    while (e && strcmp(e->name, name) != 0)
+        e = e->next;
+    return e;
+}
+
+static json_t *endpoint_json(const struct endpoint *e)
+{
+    char actor[MOB_TEXT_ID_MAX] = "";
+    if (e->actor)
+        mob_actor_id(e->actor, actor);
+    return json_pack("{s:s,s:s,s:O,s:i,s:i,s:s,s:s,s:s}", "name", e->name, "class", e->class_name, "arguments",
+        e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us", (int)e->max_queue_delay_us,
+        "state", e->ready ? "ready" : e->error[0] ? "failed" : "starting", "actor", actor, "error", e->error);
+}
+
+json_t *engine_models_json(struct engine *engine)
+{
+    json_t *rows = json_array();
+    for (const struct endpoint *e = engine->models->all; e; e = e->next)
+        if (!e->removed)
+            json_array_append_new(rows, endpoint_json(e));
+    return rows;
+}
+
+/* --- making the actor --- */
+
+static void answer_put(struct endpoint *e)
+{
+    struct flight *flight = e->waiting;
+    e->waiting = NULL;
+    if (!flight)
+        return;
+    if (!e->ready) {
+        flight_fail(flight, MOB_INVALID, "/class", "%s", e->error);
+        return;
+    }
+    json_t *row = endpoint_json(e);
+    char *text = json_dumps(row, JSON_COMPACT);
+    json_decref(row);
+    mob_text_puts(&flight->op->json, text ? text : "{}");
+    free(text);
+    flight_done(flight);
+}
+
+static void broken(struct endpoint *e, const char *why)
+{
+    snprintf(e->error, sizeof e->error, "%s", why);
+    e->ready = false;
+    if (e->model)
+        atomic_store(&e->model->ready, false);
+    fail_waiting_calls(e, MOB_UNAVAILABLE, "the model's actor could not be made");
+    answer_put(e);
+}
+
+static void on_created(struct mob_future *future, void *arg)
+{
+    struct endpoint *e = arg;
+    e->engine->worked++;
+    if (future->state == MOB_FUTURE_FAILED) {
+        char message[200];
+        if (!mob_json_text_field(mob_future_error(future), "message", message, sizeof message))
+            snprintf(message, sizeof message, "%s", mob_status_text((enum mob_status)future->status));
+        broken(e, message);
+        return;
+    }
+    e->error[0] = 0;
+    e->ready = true;
+    atomic_store(&e->model->ready, true);
+    MOB_LOG_INFO("models", "ready", "name=%s class=%s", e->name, e->class_name);
+    answer_put(e);
+}
+
+/* Returns the method's signature text; NULL: `e` is broken and says why. */
+static const char *infer_signature(struct endpoint *e, const struct mob_function **class_out)
+{
+    uint16_t index;
+    if (mob_function_resolve(e->client, e->class_name, class_out) != MOB_OK) {
+        broken(e, mob_client_error(e->client));
+        return NULL;
+    }
+    const struct mob_method_info *method =
+        (*class_out)->kind == MOB_KIND_ACTOR_CREATE ? mob_function_method(*class_out, "infer", &index) : NULL;
+    if (!method)
+        broken(e, "the class has no method `infer`");
+    return method ? method->signature.text : NULL;
+}
+
+static bool make_model(struct endpoint *e, const char *signature)
+{
+    char why[256] = "";
+    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us, &e->model, why) !=
+        MOB_OK) {
+        broken(e, why);
+        return false;
+    }
+    e->model->engine_data = e; /* not freed by the model: the endpoint outlives its use here */
+    mob_model_hold(e->model);
+    if (mob_serve_put(e->engine->options.serve, e->model) != MOB_OK) {
+        broken(e, "too many models");
+        return false;
+    }
+    return true;
+}
+
+static void start_actor(struct endpoint *e)
+{
+    const struct mob_function *class;
+    const char *signature = infer_signature(e, &class);
+    if (!signature || (!e->model && !make_model(e, signature)))
+        return;
+    struct argument_memory *memory = argument_memory_create();
+    struct mob_args arguments;
+    struct mob_engine_error error = {0};
+    char name[MOB_MODEL_NAME_MAX + 16];
+    snprintf(name, sizeof name, ACTOR_PREFIX "%s", e->name);
+    struct mob_actor_options options = {.struct_size = sizeof options,
+        .name = name,
+        .return_if_exists = true,
+        .detached = true,
+        .max_restarts = -1};
+    enum mob_status status = engine_arguments(e->client, &class->signature.parsed, e->arguments, "/arguments", memory,
+        &arguments, &error);
+    if (status == MOB_OK)
+        status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
+    if (status == MOB_OK)
+        status = mob_actor_created(e->actor, &e->created);
+    if (status == MOB_OK)
+        status = mob_on_ready(e->created, on_created, e);
+    if (status != MOB_OK)
+        broken(e, error.detail ? error.detail : mob_client_error(e->client));
+    mob_engine_error_fini(&error);
+    argument_memory_destroy(memory);
+}
+
+/* --- PUT and DELETE --- */
+
+static struct endpoint *endpoint_add(struct engine *engine, const char *name, const char *class_name,
+    json_t *arguments, uint32_t max_batch_size, uint32_t max_queue_delay_us)
+{
+    struct endpoint *e = calloc(1, sizeof *e);
+    MOB_ASSERT(e != NULL);
+    e->engine = engine;
+    e->client = engine->sessions[0].client;
+    e->name = strdup(name);
+    e->class_name = strdup(class_name);
+    e->arguments = arguments ? json_incref(arguments) : json_array();
+    e->max_batch_size = max_batch_size;
+    e->max_queue_delay_us = max_queue_delay_us;
+    mob_batch_init(&e->batcher, max_batch_size, max_queue_delay_us);
+    e->next = engine->models->all;
+    engine->models->all = e;
+    return e;
+}
+
+/* The old actor ends; calls that wait are told so. Freed when nothing runs there any more. */
+static void endpoint_remove(struct endpoint *e)
+{
+    struct engine *engine = e->engine;
+    struct {
+        struct mob_actor_id id;
+        uint32_t no_restart;
+    } body = {.no_restart = 1};
+    fail_waiting_calls(e, MOB_UNAVAILABLE, "the model has been replaced");
+    e->removed = true;
+    if (e->actor) {
+        struct mob_pending_request *request = NULL;
+        body.id = mob_actor_identity(e->actor);
+        if (mob_request_start(e->client, MOB_REQ_ACTOR_KILL, &body, sizeof body, NULL, 0, &request) == MOB_OK)
+            request->callback = engine_ignore_reply;
+    }
+    for (struct endpoint **at = &engine->models->all; *at; at = &(*at)->next)
+        if (*at == e) {
+            *at = e->next;
+            break;
+        }
+    if (e->running == 0)
+        endpoint_free(e);
+}
+
+void engine_ignore_reply(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    (void)arg;
+    (void)status;
+    (void)text;
+    (void)size;
+}
+
+static void on_saved(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct flight *flight = arg;
+    if (answer->status != MOB_OK) {
+        flight_fail(flight, answer->status, NULL, "the endpoint could not be saved");
+        return;
+    }
+    struct mob_engine_endpoint *put = &flight->op->endpoint;
+    struct endpoint *old = endpoint_named(flight->engine, put->name);
+    put->created = old == NULL;
+    if (old)
+        endpoint_remove(old);
+    struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments, put->max_batch_size,
+        put->max_queue_delay_us);
+    e->waiting = flight;
+    /* The old actor of that name may take a moment to end. */
+    if (old)
+        e->retry_ns = mob_now() + 50 * MOB_MS;
+    else
+        start_actor(e);
+}
+
+void engine_start_endpoint_put(struct flight *flight)
+{
+    struct mob_engine_endpoint *put = &flight->op->endpoint;
+    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i}", "name", put->name, "class", put->actor_class, "arguments",
+        put->arguments, "max_batch_size", (int)put->max_batch_size, "max_queue_delay_us",
+        (int)put->max_queue_delay_us);
+    char *text = json_dumps(row, JSON_COMPACT);
+    json_decref(row);
+    MOB_ASSERT(text != NULL);
+    struct mob_gcs_put kv = {.table = MOB_GCS_ENDPOINTS,
+        .key = put->name,
+        .key_length = (uint32_t)strlen(put->name),
+        .value = text,
+        .value_length = (uint32_t)strlen(text),
+        .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status = mob_gcs_put(flight->engine->gcs, &kv, on_saved, flight);
+    free(text);
+    if (status != MOB_OK)
+        flight_fail(flight, status, NULL, "the endpoint could not be saved");
+}
+
+static void on_forgotten(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct flight *flight = arg;
+    if (answer->status == MOB_OK)
+        flight_done(flight);
+    else
+        flight_fail(flight, answer->status, NULL, "no such endpoint");
+}
+
+void engine_start_endpoint_delete(struct flight *flight)
+{
+    const char *name = flight->op->query.id;
+    struct endpoint *e = endpoint_named(flight->engine, name);
+    struct mob_gcs_put kv = {.table = MOB_GCS_ENDPOINTS,
+        .key = name,
+        .key_length = (uint32_t)strlen(name),
+        .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status = mob_gcs_delete(flight->engine->gcs, &kv, on_forgotten, flight);
+    if (e) {
+        mob_serve_remove(flight->engine->options.serve, name);
+        endpoint_remove(e);
+    }
+    if (status != MOB_OK)
+        flight_fail(flight, status, NULL, "the control store does not answer");
+}
+
+/* --- endpoints that were there before this gateway --- */
+
+static void on_loaded(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct engine *engine = arg;
+    if (answer->status != MOB_OK || engine->session_count == 0)
+        return;
+    engine->models->loaded = true;
+    for (uint32_t i = 0; i < answer->kv_count; i++) {
+        json_t *row = json_loadb((const char *)answer->kvs[i].value, answer->kvs[i].value_length, 0, NULL);
+        const char *name = json_string_value(json_object_get(row, "name"));
+        const char *class_name = json_string_value(json_object_get(row, "class"));
+        if (name && class_name && !endpoint_named(engine, name))
+            start_actor(endpoint_add(engine, name, class_name, json_object_get(row, "arguments"),
+                (uint32_t)json_integer_value(json_object_get(row, "max_batch_size")),
+                (uint32_t)json_integer_value(json_object_get(row, "max_queue_delay_us"))));
+        json_decref(row);
+    }
+}
+
+void engine_models_connected(struct engine *engine)
+{
+    struct mob_gcs_list list = {.table = MOB_GCS_ENDPOINTS};
+    if (!engine->models->loaded && mob_gcs_list(engine->gcs, &list, on_loaded, engine) != MOB_OK)
+        MOB_LOG_WARN("models", "not_loaded", "reason=busy");
+}
+
+/* --- inference --- */
+
+struct batch_result {
+    struct mob_infer_result base; /* first */
+    struct engine *engine;
+    struct pinned *pins[MOB_MODEL_TENSORS_MAX];
+};
+
+struct batch {
+    struct endpoint *endpoint;
+    struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
+    size_t count;
+    uint64_t rows;
+    int64_t sent_ns;
+    struct mob_future *futures[MOB_MODEL_TENSORS_MAX];
+    size_t ready;
+};
+
+/* Any thread: the values go back to the engine's. */
+static void result_destroy(struct mob_infer_result *base)
+{
+    struct batch_result *result = (struct batch_result *)base;
+    for (size_t i = 0; i < MOB_MODEL_TENSORS_MAX; i++)
+        if (result->pins[i])
+            engine_give_back(result->pins[i]);
+    free(result);
+}
+
+static void batch_end(struct batch *batch)
+{
+    struct endpoint *e = batch->endpoint;
+    for (size_t i = 0; i < MOB_MODEL_TENSORS_MAX; i++)
+        mob_release(batch->futures[i]);
+    mob_batch_ended(&e->batcher);
+    free(batch);
+    if (--e->running == 0 && e->removed)
+        endpoint_free(e);
+}
+
+static void batch_fail(struct batch *batch, enum mob_status status, const char *why)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        flight_fail(op_of(batch->entries[i])->infer.flight, status, NULL, "%s", why);
+    mob_model_count(batch->endpoint->model, false, batch->count, 0, mob_now() - batch->sent_ns);
+    batch_end(batch);
+}
+
+/* Rows [first, first + rows) of an output, in place. */
+static void slice(const struct mob_tensor *whole, uint64_t first, uint64_t rows, bool batched,
+    struct mob_infer_tensor *out)
+{
+    uint64_t elements = 1;
+    *out = (struct mob_infer_tensor){.dtype = (enum mob_dtype)whole->dtype, .ndim = (uint32_t)whole->dims};
+    memcpy(out->shape, whole->shape, sizeof out->shape);
+    for (int32_t d = batched ? 1 : 0; d < whole->dims; d++)
+        elements *= (uint64_t)whole->shape[d];
+    uint64_t bytes = elements * mob_dtype_bytes(out->dtype);
+    out->data = (const uint8_t *)whole->data + (batched ? first * bytes : 0);
+    out->bytes = batched ? rows * bytes : bytes;
+    if (batched)
+        out->shape[0] = (int64_t)rows;
+}
+
+static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, struct batch_result *result)
+{
+    const struct mob_model *model = batch->endpoint->model;
+    int64_t now = mob_now();
+    uint64_t first = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct mob_engine_op *op = op_of(batch->entries[i]);
+        uint64_t rows = batch->entries[i]->rows;
+        op->infer.outputs = calloc(model->output_count, sizeof *op->infer.outputs);
+        MOB_ASSERT(op->infer.outputs != NULL);
+        for (uint32_t k = 0; k < model->output_count; k++)
+            slice(&tensors[k], first, rows, model->max_batch_size > 1, &op->infer.outputs[k]);
+        first += rows;
+        mob_infer_result_hold(&result->base);
+        op->infer.result = &result->base;
+        mob_model_count(batch->endpoint->model, true, rows, batch->sent_ns - batch->entries[i]->since_ns,
+            now - batch->sent_ns);
+        flight_done(op->infer.flight);
+    }
+}
+
+static void batch_ready(struct batch *batch)
+{
+    const struct mob_model *model = batch->endpoint->model;
+    struct mob_tensor tensors[MOB_MODEL_TENSORS_MAX];
+    struct batch_result *result = calloc(1, sizeof *result);
+    MOB_ASSERT(result != NULL);
+    result->base = (struct mob_infer_result){1, result_destroy};
+    result->engine = batch->endpoint->engine;
+    enum mob_status status = MOB_OK;
+    for (uint32_t k = 0; status == MOB_OK && k < model->output_count; k++) {
+        struct mob_value *value = NULL;
+        status = mob_get(batch->futures[k], 0, &value);
+        if (status == MOB_OK) {
+            result->pins[k] = engine_pin(batch->endpoint->engine, value);
+            status = mob_value_tensor(value, &tensors[k]);
+        }
+        if (status == MOB_OK && model->max_batch_size > 1 &&
+            (tensors[k].dims < 1 || (uint64_t)tensors[k].shape[0] != batch->rows))
+            status = MOB_TYPE_MISMATCH;
+    }
+    if (status == MOB_OK) {
+        batch_answer(batch, tensors, result);
+        batch_end(batch);
+    } else {
+        char why[256];
+        snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
+        batch_fail(batch, status, why);
+    }
+    mob_infer_result_release(&result->base);
+}
+
+static void on_output(struct mob_future *future, void *arg)
+{
+    struct batch *batch = arg;
+    (void)future;
+    batch->endpoint->engine->worked++;
+    if (++batch->ready == batch->endpoint->model->output_count)
+        batch_ready(batch);
+}
+
+/* Calls one behind the other in one buffer, per input; a single call goes as it is. */
+static const void *stack(struct batch *batch, uint32_t input, struct mob_tensor *out)
+{
+    const struct mob_infer_tensor *first = &op_of(batch->entries[0])->infer.request->inputs[input];
+    *out = (struct mob_tensor){.dtype = (enum mob_tensor_dtype)first->dtype, .dims = (int32_t)first->ndim};
+    memcpy(out->shape, first->shape, sizeof out->shape);
+    if (batch->count == 1) {
+        out->data = first->data;
+        return NULL;
+    }
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < batch->count; i++)
+        bytes += op_of(batch->entries[i])->infer.request->inputs[input].bytes;
+    uint8_t *all = malloc(bytes + 1), *at = all;
+    MOB_ASSERT(all != NULL);
+    for (size_t i = 0; i < batch->count; i++) {
+        const struct mob_infer_tensor *t = &op_of(batch->entries[i])->infer.request->inputs[input];
+        memcpy(at, t->data, t->bytes);
+        at += t->bytes;
+    }
+    out->shape[0] = (int64_t)batch->rows;
+    out->data = all;
+    return all;
+}
+
+static void send_batch(struct endpoint *e, struct batch *batch)
+{
+    struct mob_arg items[MOB_MODEL_TENSORS_MAX];
+    const void *owned[MOB_MODEL_TENSORS_MAX];
+    for (uint32_t i = 0; i < e->model->input_count; i++) {
+        struct mob_tensor tensor;
+        owned[i] = stack(batch, i, &tensor);
+        items[i] = mob_tensor(tensor);
+    }
+    batch->sent_ns = mob_now();
+    enum mob_status status = engine_infer_call(e->actor, (struct mob_args){items, e->model->input_count},
+        batch->futures);
+    for (uint32_t i = 0; i < e->model->input_count; i++)
+        free((void *)(uintptr_t)owned[i]);
+    for (uint32_t k = 0; status == MOB_OK && k < e->model->output_count; k++)
+        status = mob_on_ready(batch->futures[k], on_output, batch);
+    if (status != MOB_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", mob_client_error(e->client));
+        batch_fail(batch, status, why);
+    }
+}
+
+/* The one place where an inference call meets the runtime. */
+enum mob_status engine_infer_call(struct mob_actor *actor, struct mob_args arguments, struct mob_future **futures_out)
+{
+    return mob_actor_call(actor, "infer", arguments, NULL, futures_out);
+}
+
+static void step_endpoint(struct endpoint *e, int64_t now)
+{
+    while (e->ready) {
+        struct batch *batch = NULL;
+        struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
+        size_t n = mob_batch_take(&e->batcher, now, entries);
+        if (n == 0)
+            return;
+        batch = calloc(1, sizeof *batch);
+        MOB_ASSERT(batch != NULL);
+        batch->endpoint = e;
+        batch->count = n;
+        memcpy(batch->entries, entries, n * sizeof *entries);
+        for (size_t i = 0; i < n; i++)
+            batch->rows += entries[i]->rows;
+        e->running++;
+        e->engine->worked++;
+        send_batch(e, batch);
+    }
+}
+
+int64_t engine_models_step(struct engine *engine, int64_t now)
+{
+    int64_t wake = INT64_MAX;
+    for (struct endpoint *e = engine->models->all, *next; e; e = next) {
+        next = e->next;
+        if (e->retry_ns && now >= e->retry_ns) {
+            e->retry_ns = 0;
+            start_actor(e);
+        }
+        step_endpoint(e, now);
+        int64_t at = e->ready ? mob_batch_deadline(&e->batcher) : INT64_MAX;
+        if (e->retry_ns && e->retry_ns < at)
+            at = e->retry_ns;
+        wake = at < wake ? at : wake;
+    }
+    return wake;
+}
+
+void engine_start_infer(struct flight *flight)
+{
+    struct mob_engine_infer *infer = &flight->op->infer;
+    struct endpoint *e = endpoint_named(flight->engine, infer->model->name);
+    infer->flight = flight;
+    if (!e || e->model != infer->model) {
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "the model has been replaced");
+        return;
+    }
+    if (e->error[0]) {
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "%s", e->error);
+        return;
+    }
+    if (!mob_batch_add(&e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+}

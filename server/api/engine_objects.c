@@ -1,0 +1,345 @@
+/* Objects: state, value, wait, put, delete. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+
+/* An object that the node does not have is looked up in the lineage; so long a plain read waits for that. */
+#define RESOLVE_NS (2 * MOB_SEC)
+#define FETCH_TRIES 8
+
+void engine_future_error(struct mob_engine_op *op, struct mob_future *future)
+{
+    enum mob_status status = (enum mob_status)future->status;
+    const char *json = mob_future_error(future);
+    char message[512];
+    bool known = mob_json_text_field(json, "message", message, sizeof message) && *message;
+    mob_engine_op_fail(op, status == MOB_OK ? MOB_TASK_FAILED : status, NULL, "%s",
+        known ? message : mob_status_text(status));
+    free(op->error.cause_json);
+    op->error.cause_json = strdup(json);
+}
+
+/* --- values that replies send from --- */
+
+void engine_give_back(struct pinned *pinned)
+{
+    struct engine *engine = pinned->engine;
+    struct pinned *head = atomic_load_explicit(&engine->returned, memory_order_relaxed);
+    do
+        pinned->next = head;
+    while (!atomic_compare_exchange_weak(&engine->returned, &head, pinned));
+}
+
+static void give_back(void *cls)
+{
+    engine_give_back(cls);
+}
+
+struct pinned *engine_pin(struct engine *engine, struct mob_value *value)
+{
+    struct pinned *pinned = malloc(sizeof *pinned);
+    MOB_ASSERT(pinned != NULL);
+    *pinned = (struct pinned){NULL, engine, value};
+    return pinned;
+}
+
+void engine_drop_returned(struct engine *engine)
+{
+    if (!atomic_load_explicit(&engine->returned, memory_order_relaxed))
+        return;
+    for (struct pinned *p = atomic_exchange(&engine->returned, NULL), *next; p; p = next) {
+        next = p->next;
+        if (!engine->closing)
+            mob_value_release(p->value);
+        free(p);
+    }
+}
+
+/* Small payloads are copied, so that no pin waits for a slow reader. */
+#define COPY_MAX (64u << 10)
+
+static void free_payload(void *cls)
+{
+    free(cls);
+}
+
+static void give_payload(struct engine *engine, struct mob_value *value, struct mob_engine_value *out)
+{
+    if (value->payload_bytes <= COPY_MAX) {
+        char *copy = malloc(value->payload_bytes + 1);
+        MOB_ASSERT(copy != NULL);
+        memcpy(copy, value->payload, value->payload_bytes);
+        out->payload = copy;
+        out->release = free_payload;
+        out->release_cls = copy;
+        mob_value_release(value);
+        return;
+    }
+    out->payload = value->payload;
+    out->release = give_back;
+    out->release_cls = engine_pin(engine, value);
+}
+
+/* --- get --- */
+
+static void get_value(struct flight *flight);
+
+static void on_fetched(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status == MOB_OK)
+        get_value(flight);
+    else
+        flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+}
+
+static void fetch(struct flight *flight, struct mob_object_id id)
+{
+    struct mob_pending_request *request = NULL;
+    enum mob_status status = flight->step++ < FETCH_TRIES
+        ? mob_request_start(flight->client, MOB_REQ_FETCH, &id, sizeof id, NULL, 0, &request)
+        : MOB_OBJECT_LOST;
+    if (status != MOB_OK) {
+        flight->op->object.value.state = MOB_OBJ_LOST;
+        flight_fail(flight, status, NULL, "the bytes do not stay in the store");
+        return;
+    }
+    request->callback = on_fetched;
+    request->arg = flight;
+}
+
+static void fill_value(struct flight *flight, struct mob_value *value)
+{
+    struct mob_engine_object *object = &flight->op->object;
+    struct mob_engine_value *out = &object->value;
+    out->state = MOB_OBJ_READY;
+    out->type = mob_value_type_name(value->type);
+    out->media_type = engine_media_of(value->type);
+    out->size = value->payload_bytes;
+    if (object->want_json) {
+        out->json = engine_value_json(value);
+        if (value->payload_bytes <= (1u << 20)) {
+            struct mob_hash128 hash = mob_hash128(value->payload, value->payload_bytes);
+            out->hash_lo = hash.lo;
+            out->hash_hi = hash.hi;
+        }
+    } else { /* an id stands for its content, so it is the strong tag */
+        struct mob_hash128 hash = mob_hash128(&object->id, sizeof object->id);
+        out->hash_lo = hash.lo;
+        out->hash_hi = hash.hi;
+    }
+    if (object->want_payload)
+        give_payload(flight->engine, value, out);
+    else
+        mob_value_release(value);
+    flight_done(flight);
+}
+
+/* The future is ready. */
+static void get_value(struct flight *flight)
+{
+    struct mob_future *future = flight->future;
+    struct mob_value *value = NULL;
+    if (future->where == MOB_WHERE_SLOT || future->where == MOB_WHERE_BLOCK) {
+        enum mob_status status = mob_get_settled(future, &value);
+        if (status == MOB_OK)
+            fill_value(flight, value);
+        else
+            flight_fail_client(flight, status, NULL);
+        return;
+    }
+    struct mob_object_id id = mob_future_object(future);
+    if (future->where == MOB_WHERE_OTHER)
+        memcpy(&id, future->as.block->payload, sizeof id);
+    value = mob_value_new(flight->client);
+    MOB_ASSERT(value != NULL);
+    enum mob_status status = mob_value_read(flight->client, &id, value);
+    if (status == MOB_OK) {
+        fill_value(flight, value);
+        return;
+    }
+    mob_value_release(value);
+    if (status == MOB_NOT_FOUND || status == MOB_NOT_READY)
+        fetch(flight, id);
+    else
+        flight_fail(flight, status, NULL, "%s", mob_status_text(status));
+}
+
+static void settled(struct flight *flight)
+{
+    struct mob_engine_value *value = &flight->op->object.value;
+    flight_clear_deadline(flight);
+    if (flight->future->state == MOB_FUTURE_FAILED) {
+        engine_future_error(flight->op, flight->future);
+        enum mob_status status = flight->op->error.status;
+        value->state = status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED
+            ? MOB_OBJ_LOST
+            : MOB_OBJ_FAILED;
+        flight_done(flight);
+        return;
+    }
+    get_value(flight);
+}
+
+static void on_ready(struct mob_future *future, void *arg)
+{
+    (void)future;
+    struct flight *flight = arg;
+    flight->engine->worked++;
+    settled(flight);
+}
+
+static void on_pending(struct flight *flight)
+{
+    flight->op->object.value.state = MOB_OBJ_PENDING;
+    flight_done(flight);
+}
+
+/* The node answers this behind whatever it knew about the object already: still no notice means not ready. */
+static void on_task_state(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    (void)text;
+    (void)size;
+    if (mob_future_settled(flight->future)) {
+        settled(flight);
+        return;
+    }
+    if (status == MOB_OK) {
+        on_pending(flight);
+        return;
+    }
+    /* Neither ready nor running here: it is being looked up in the lineage. */
+    status = mob_on_ready(flight->future, on_ready, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+    else
+        flight_set_deadline(flight, mob_now() + RESOLVE_NS, on_pending);
+}
+
+static void look_once(struct flight *flight)
+{
+    char id[MOB_ID_TEXT_MAX];
+    enum mob_status status = mob_future_watch(flight->client, flight->future);
+    if (status == MOB_OK)
+        status = mob_query_async(flight->client, "task", mob_task_id_format(flight->op->object.id.task, id),
+            on_task_state, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
+void engine_start_object_get(struct flight *flight)
+{
+    char id[MOB_ID_TEXT_MAX];
+    struct mob_engine_object *object = &flight->op->object;
+    enum mob_status status =
+        mob_future_from_id(flight->client, mob_object_id_format(object->id, id), &flight->future);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, NULL);
+        return;
+    }
+    if (mob_future_settled(flight->future)) {
+        settled(flight);
+        return;
+    }
+    if (object->wait_deadline_ns == 0) {
+        look_once(flight);
+        return;
+    }
+    status = mob_on_ready(flight->future, on_ready, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+    else
+        flight_set_deadline(flight, object->wait_deadline_ns, on_pending);
+}
+
+/* --- wait: the first k of n --- */
+
+static void wait_done(struct flight *flight)
+{
+    struct mob_engine_wait *wait = &flight->op->wait;
+    for (size_t i = 0; i < wait->count; i++)
+        wait->ready[i] = mob_future_settled(flight->futures[i]);
+    flight_done(flight);
+}
+
+static void one_ready(struct mob_future *future, void *arg)
+{
+    (void)future;
+    struct flight *flight = arg;
+    flight->engine->worked++;
+    if (++flight->ready_count == flight->op->wait.num_returns)
+        wait_done(flight);
+}
+
+void engine_start_object_wait(struct flight *flight)
+{
+    struct mob_engine_wait *wait = &flight->op->wait;
+    flight->futures = calloc(wait->count + 1, sizeof *flight->futures);
+    MOB_ASSERT(flight->futures != NULL);
+    for (size_t i = 0; i < wait->count; i++) {
+        char id[MOB_ID_TEXT_MAX];
+        enum mob_status status =
+            mob_future_from_id(flight->client, mob_object_id_format(wait->ids[i], id), &flight->futures[i]);
+        if (status == MOB_OK && !mob_future_settled(flight->futures[i]))
+            status = mob_on_ready(flight->futures[i], one_ready, flight);
+        else if (status == MOB_OK)
+            flight->ready_count++;
+        if (status != MOB_OK) {
+            flight_fail_client(flight, status, NULL);
+            return;
+        }
+    }
+    if (flight->ready_count >= wait->num_returns) {
+        wait_done(flight);
+        return;
+    }
+    /* Even without a time-out the node gets the moment it needs to say what is there. */
+    int64_t least = mob_now() + 20 * MOB_MS;
+    flight_set_deadline(flight, wait->deadline_ns > least ? wait->deadline_ns : least, wait_done);
+}
+
+/* --- put and delete --- */
+
+void engine_start_object_put(struct flight *flight)
+{
+    struct mob_engine_put *put = &flight->op->put;
+    struct mob_arg value = mob_bytes(put->payload, put->size);
+    struct mob_tensor tensor;
+    if (strcmp(put->type, "npy") == 0) {
+        if (engine_npy_to_tensor(put->payload, put->size, &tensor) != MOB_OK) {
+            flight_fail(flight, MOB_INVALID, NULL, "not a row-major little-endian .npy of numbers");
+            return;
+        }
+        value = mob_tensor(tensor);
+    }
+    for (int type = MOB_TYPE_BYTES; type < MOB_TYPE_COUNT; type++)
+        if (strcmp(mob_value_type_name((enum mob_value_type)type), put->type) == 0)
+            value.kind = type;
+    enum mob_status status = mob_put(flight->client, value, &flight->future);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+    else
+        flight_want_ack(flight);
+}
+
+static void on_deleted(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    (void)text;
+    (void)size;
+    if (status == MOB_OK)
+        flight_done(flight);
+    else
+        flight_fail(flight, status, NULL, "%s", mob_status_text(status));
+}
+
+void engine_start_object_delete(struct flight *flight)
+{
+    enum mob_status status = mob_query_async(flight->client, "delete", flight->op->query.id, on_deleted, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}

@@ -1,0 +1,459 @@
+/* What the node answers from its tables: functions, jobs, actors, nodes, why, logs, cluster. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/wire/signature.h"
+#include "server/api/engine_inner.h"
+#include "server/api/filter.h"
+
+#define FUNCTIONS_FRESH_NS MOB_SEC
+#define SCHEMA_BYTES 16384u
+
+static void fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size)
+{
+    flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+}
+
+static void dump(struct flight *flight, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    json_decref(value);
+    if (text) {
+        mob_text_puts(&flight->op->json, text);
+        mob_text_putc(&flight->op->json, '\n');
+    }
+    free(text);
+    flight_done(flight);
+}
+
+static void ask(struct flight *flight, const char *what, const char *subject,
+    void (*callback)(void *arg, enum mob_status, const char *json, size_t size))
+{
+    enum mob_status status = mob_query_async(flight->client, what, subject, callback, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
+/* --- names of functions --- */
+
+static char *copy(const json_t *object, const char *field)
+{
+    const char *text = json_string_value(json_object_get(object, field));
+    return strdup(text ? text : "");
+}
+
+static void learn_function(struct engine *engine, const json_t *row)
+{
+    struct mob_function_id id;
+    const char *text = json_string_value(json_object_get(row, "id"));
+    if (!text || mob_function_id_parse(text, &id) != MOB_OK || engine_function_of(engine, id))
+        return;
+    struct function_name *f = calloc(1, sizeof *f);
+    MOB_ASSERT(f != NULL);
+    f->id = id;
+    f->name = copy(row, "name");
+    f->signature = copy(row, "signature");
+    f->module_hash = copy(row, "module_hash");
+    f->is_class = strcmp(json_string_value(json_object_get(row, "kind")) ?: "", "class") == 0;
+    f->next = engine->functions;
+    engine->functions = f;
+}
+
+static void on_functions(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct engine *engine = arg;
+    engine->functions_loading = false;
+    engine->functions_loaded_ns = mob_now();
+    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        learn_function(engine, json_array_get(rows, i));
+    json_decref(rows);
+}
+
+void engine_load_functions(struct engine *engine)
+{
+    if (engine->functions_loading || engine->session_count == 0)
+        return;
+    engine->functions_loading = mob_query_async(engine->sessions[0].client, "job", "{\"op\":\"functions\"}",
+        on_functions, engine) == MOB_OK;
+}
+
+const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id)
+{
+    for (const struct function_name *f = engine->functions; f; f = f->next)
+        if (memcmp(&f->id, &id, sizeof id) == 0)
+            return f;
+    if (mob_now() - engine->functions_loaded_ns > FUNCTIONS_FRESH_NS)
+        engine_load_functions(engine);
+    return NULL;
+}
+
+const struct function_name *engine_function_named(struct engine *engine, const char *name)
+{
+    for (const struct function_name *f = engine->functions; f; f = f->next)
+        if (strcmp(f->name, name) == 0)
+            return f;
+    return NULL;
+}
+
+/* --- deploying --- */
+
+static void on_deployed_functions(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
+    if (!rows) {
+        fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, text, 0);
+        return;
+    }
+    char hash[64];
+    struct mob_module_hash module = mob_module_hash(flight->op->upload.bytes, flight->op->upload.size);
+    mob_base32_encode(module.b, sizeof module.b, hash);
+    json_t *out = json_pack("{s:s,s:[]}", "hash", hash, "functions");
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        learn_function(flight->engine, row);
+        const char *of = json_string_value(json_object_get(row, "module_hash"));
+        if (of && strcmp(of, hash) == 0)
+            json_array_append(json_object_get(out, "functions"), row);
+    }
+    json_decref(rows);
+    dump(flight, out);
+}
+
+static void on_deployed(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status != MOB_OK) {
+        fail_reply(flight, status, text, size);
+        return;
+    }
+    /* Names may mean something newer now. */
+    for (size_t i = 0; i < flight->engine->session_count; i++)
+        for (struct mob_function *f = flight->engine->sessions[i].client->functions; f; f = f->next)
+            f->asked_ns = 0;
+    ask(flight, "job", "{\"op\":\"functions\"}", on_deployed_functions);
+}
+
+void engine_start_function_put(struct flight *flight)
+{
+    struct mob_engine_upload *upload = &flight->op->upload;
+    struct mob_pending_request *request = NULL;
+    char hash[64];
+    struct mob_module_hash module = mob_module_hash(upload->bytes, upload->size);
+    mob_base32_encode(module.b, sizeof module.b, hash);
+    upload->created = true;
+    for (const struct function_name *f = flight->engine->functions; f; f = f->next)
+        if (strcmp(f->module_hash, hash) == 0)
+            upload->created = false;
+    enum mob_status status = mob_put(flight->client, mob_bytes(upload->bytes, upload->size), &flight->future);
+    if (status == MOB_OK) {
+        struct mob_object_id id = mob_future_object(flight->future);
+        status = mob_request_start(flight->client, MOB_REQ_DEPLOY, &id, sizeof id, NULL, 0, &request);
+    }
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, NULL);
+        return;
+    }
+    request->callback = on_deployed;
+    request->arg = flight;
+}
+
+/* --- jobs --- */
+
+static void add_session(struct engine *engine, struct mob_job_id job, struct mob_client *client)
+{
+    engine->sessions[engine->session_count++] = (struct session){.job = job, .client = client};
+}
+
+/* A job over HTTP is a session of its own: its tasks are children of its root. The node answers at once. */
+void engine_start_job_open(struct flight *flight)
+{
+    struct engine *engine = flight->engine;
+    struct mob_engine_job *job = &flight->op->job;
+    if (engine->session_count > ENGINE_JOBS_MAX) {
+        flight_fail(flight, MOB_QUEUE_FULL, NULL, "%d jobs are open here already", ENGINE_JOBS_MAX);
+        return;
+    }
+    struct mob_connect_options options = {.struct_size = sizeof options,
+        .directory = engine->options.directory,
+        .job_name = job->name,
+        .detached = job->detached,
+        .gateway = true,
+        .timeout_ns = 2 * MOB_SEC};
+    struct mob_client *client = NULL;
+    enum mob_status status = mob_connect(&options, &client);
+    char text[MOB_TEXT_ID_MAX];
+    if (status == MOB_OK) {
+        mob_client_job(client, text);
+        status = mob_job_id_parse(text, &job->id);
+    }
+    if (status != MOB_OK) {
+        mob_disconnect(client);
+        flight_fail(flight, status, NULL, "%s", mob_connect_error());
+        return;
+    }
+    add_session(engine, job->id, client);
+    engine_watch_session(engine, &engine->sessions[engine->session_count - 1]);
+    flight_done(flight);
+}
+
+static void on_done(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status == MOB_OK)
+        flight_done(flight);
+    else
+        fail_reply(flight, status, text, size);
+}
+
+void engine_start_job_end(struct flight *flight)
+{
+    char request[128];
+    snprintf(request, sizeof request, "{\"op\":\"end\",\"id\":\"%s\"}", flight->op->query.id);
+    ask(flight, "job", request, on_done);
+}
+
+/* --- lists --- */
+
+/* A page of an array: filter, sort, then the cursor, which is the place in that order. */
+static void send_page(struct flight *flight, json_t *rows)
+{
+    struct mob_engine_query *query = &flight->op->query;
+    struct mob_filter filter;
+    if (mob_filter_parse(query->filter, &filter) != MOB_OK) {
+        json_decref(rows);
+        flight_fail(flight, MOB_BAD_REQUEST, NULL, "a filter is field:value [AND field:value]...");
+        return;
+    }
+    json_t *kept = json_array();
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        if (mob_filter_matches(&filter, json_array_get(rows, i)))
+            json_array_append(kept, json_array_get(rows, i));
+    json_decref(rows);
+    mob_json_sort(kept, query->sort);
+    size_t begin = query->cursor ? strtoull(query->cursor, NULL, 10) : 0, total = json_array_size(kept);
+    json_t *page = json_array();
+    for (size_t i = begin; i < total && i < begin + query->limit; i++)
+        json_array_append(page, json_array_get(kept, i));
+    json_decref(kept);
+    free(query->cursor);
+    query->cursor = NULL;
+    if (begin + query->limit < total && asprintf(&query->cursor, "%zu", begin + query->limit) < 0)
+        query->cursor = NULL;
+    dump(flight, json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page, "next_cursor", query->cursor, "total_estimate",
+                     (json_int_t)total, "truncated", 0, "dropped_before"));
+}
+
+static void on_rows(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
+    if (!rows) {
+        fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, text, 0);
+        return;
+    }
+    if (json_is_object(rows)) { /* the node describes itself */
+        json_t *node = rows;
+        json_object_set_new(node, "id", json_incref(json_object_get(node, "name")));
+        json_object_set_new(node, "state", json_string("live"));
+        rows = json_pack("[o]", node);
+    }
+    send_page(flight, rows);
+}
+
+void engine_start_list(struct flight *flight)
+{
+    switch (flight->op->query.kind) {
+    case MOB_ITEM_TASK:
+    case MOB_ITEM_OBJECT:
+        engine_list_tasks(flight);
+        return;
+    case MOB_ITEM_ACTOR:
+        ask(flight, "job", "{\"op\":\"actors\"}", on_rows);
+        return;
+    case MOB_ITEM_FUNCTION:
+        ask(flight, "job", "{\"op\":\"functions\"}", on_rows);
+        return;
+    case MOB_ITEM_JOB:
+        ask(flight, "job", "{\"op\":\"list\"}", on_rows);
+        return;
+    case MOB_ITEM_NODE:
+        ask(flight, "stats", "", on_rows);
+        return;
+    case MOB_ITEM_ENDPOINT:
+        send_page(flight, engine_models_json(flight->engine));
+        return;
+    }
+}
+
+/* --- one item --- */
+
+static void add_schema(json_t *function)
+{
+    const char *text = json_string_value(json_object_get(function, "signature"));
+    struct mob_signature *signature = malloc(sizeof *signature);
+    char *schema = malloc(SCHEMA_BYTES);
+    if (text && signature && schema && mob_signature_parse(text, strlen(text), signature, NULL) == MOB_OK) {
+        uint32_t n = mob_signature_json_schema(signature, schema, SCHEMA_BYTES);
+        json_t *parsed = n > 0 ? json_loadb(schema, n, 0, NULL) : NULL;
+        if (parsed)
+            json_object_set_new(function, "schema", parsed);
+    }
+    free(signature);
+    free(schema);
+}
+
+/* One row out of a list, by its id or name; of several the newest. */
+static void on_rows_find(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    const char *wanted = flight->op->query.id;
+    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL, *found = NULL;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        json_t *row = json_array_get(rows, i);
+        const char *id = json_string_value(json_object_get(row, "id"));
+        const char *name = json_string_value(json_object_get(row, "name"));
+        bool is = (id && strcmp(id, wanted) == 0) || (name && strcmp(name, wanted) == 0);
+        if (is && (!found || json_is_true(json_object_get(row, "newest"))))
+            found = row;
+    }
+    json_incref(found);
+    json_decref(rows);
+    if (!found) {
+        flight_fail(flight, status == MOB_OK ? MOB_NOT_FOUND : status, NULL, "no such thing: %s", wanted);
+        return;
+    }
+    if (flight->op->query.kind == MOB_ITEM_FUNCTION)
+        add_schema(found);
+    dump(flight, found);
+}
+
+static void on_text(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status != MOB_OK) {
+        fail_reply(flight, status, text, 0);
+        return;
+    }
+    mob_text_put(&flight->op->json, text, size);
+    mob_text_putc(&flight->op->json, '\n');
+    flight_done(flight);
+}
+
+void engine_start_describe(struct flight *flight)
+{
+    struct mob_task_id task;
+    switch (flight->op->query.kind) {
+    case MOB_ITEM_TASK:
+        if (mob_task_id_parse(flight->op->query.id, &task) == MOB_OK)
+            engine_describe_task(flight, task);
+        else
+            flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+        return;
+    case MOB_ITEM_ACTOR:
+        ask(flight, "actor", flight->op->query.id, on_text);
+        return;
+    case MOB_ITEM_FUNCTION:
+        ask(flight, "job", "{\"op\":\"functions\"}", on_rows_find);
+        return;
+    case MOB_ITEM_JOB:
+        ask(flight, "job", "{\"op\":\"list\"}", on_rows_find);
+        return;
+    case MOB_ITEM_ENDPOINT: {
+        json_t *rows = engine_models_json(flight->engine);
+        char *text = json_dumps(rows, JSON_COMPACT);
+        json_decref(rows);
+        on_rows_find(flight, MOB_OK, text, strlen(text));
+        free(text);
+        return;
+    }
+    case MOB_ITEM_OBJECT:
+    case MOB_ITEM_NODE:
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such thing");
+        return;
+    }
+}
+
+/* --- why --- */
+
+static void on_why(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status != MOB_NOT_FOUND) {
+        on_text(arg, status, text, size);
+        return;
+    }
+    /* Not live: then it has finished, or never was. */
+    struct mob_task_id task;
+    if (mob_task_id_parse(flight->op->query.id, &task) == MOB_OK)
+        engine_describe_task(flight, task);
+    else
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+}
+
+void engine_start_why(struct flight *flight)
+{
+    ask(flight, "why", flight->op->query.id, on_why);
+}
+
+/* --- cluster --- */
+
+void engine_start_cluster(struct flight *flight)
+{
+    ask(flight, "stats", "", on_text);
+}
+
+/* --- logs --- */
+
+static void on_log(void *arg, enum mob_status status, const char *text, size_t size);
+
+static void read_log(struct flight *flight)
+{
+    struct {
+        struct mob_task_id task;
+        uint64_t offset;
+        uint32_t max, worker;
+    } body = {.offset = flight->op->query.offset, .max = flight->op->query.limit, .worker = UINT32_MAX};
+    struct mob_actor_id actor;
+    struct mob_pending_request *request = NULL;
+    enum mob_status status = mob_task_id_parse(flight->op->query.id, &body.task);
+    if (status != MOB_OK && mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK) {
+        body.task = actor.creation;
+        status = MOB_OK;
+    }
+    if (status == MOB_OK)
+        status = mob_request_start(flight->client, MOB_REQ_LOGS, &body, sizeof body, NULL, 0, &request);
+    if (status != MOB_OK) {
+        flight_fail(flight, status == MOB_INVALID ? MOB_NOT_FOUND : status, NULL, "no such log");
+        return;
+    }
+    request->callback = on_log;
+    request->arg = flight;
+}
+
+static void on_log(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_engine_query *query = &flight->op->query;
+    if (status != MOB_OK) {
+        fail_reply(flight, status, text, 0);
+        return;
+    }
+    if (size == 0 && query->follow && mob_now() < query->wait_deadline_ns) {
+        flight_set_deadline(flight, mob_now() + 100 * MOB_MS, read_log);
+        return;
+    }
+    mob_text_put(&flight->op->json, text, size);
+    query->total = query->offset + size;
+    query->ended = size == 0;
+    flight_done(flight);
+}
+
+void engine_start_logs(struct flight *flight)
+{
+    read_log(flight);
+}

@@ -1,0 +1,533 @@
+#include "server/api/engine_runtime.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+#include "server/events/events.h"
+
+#define RETRY_CONNECT_NS (100 * MOB_MS)
+#define CONNECT_TIMEOUT_NS (500 * MOB_MS)
+/* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
+#define LOOKS_BEFORE_SLEEP 20
+
+/* --- flights --- */
+
+struct flight *flight_create(struct engine *engine, struct mob_engine_op *op)
+{
+    struct flight *flight = calloc(1, sizeof *flight);
+    MOB_ASSERT(flight != NULL);
+    flight->engine = engine;
+    flight->op = op;
+    flight->all_next = engine->all;
+    if (engine->all)
+        engine->all->all_prev = flight;
+    engine->all = flight;
+    engine->flights++;
+    return flight;
+}
+
+void flight_done(struct flight *flight)
+{
+    flight_clear_deadline(flight);
+    if (flight->future)
+        mob_release(flight->future);
+    if (flight->futures) {
+        for (size_t i = 0; flight->futures[i]; i++)
+            mob_release(flight->futures[i]);
+        free(flight->futures);
+    }
+    mob_actor_release(flight->actor);
+    *(flight->all_prev ? &flight->all_prev->all_next : &flight->engine->all) = flight->all_next;
+    if (flight->all_next)
+        flight->all_next->all_prev = flight->all_prev;
+    flight->engine->flights--;
+    struct mob_engine_op *op = flight->op;
+    free(flight);
+    op->done(op);
+}
+
+void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
+{
+    char detail[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(detail, sizeof detail, format, arguments);
+    va_end(arguments);
+    mob_engine_op_fail(flight->op, status, pointer, "%s", detail);
+    flight_done(flight);
+}
+
+void flight_fail_client(struct flight *flight, enum mob_status status, const char *pointer)
+{
+    mob_engine_op_fail(flight->op, status, pointer, "%s",
+        flight->client ? mob_client_error(flight->client) : mob_status_text(status));
+    flight_done(flight);
+}
+
+/* --- deadlines: a binary heap, each flight knows its place --- */
+
+static void timer_place(struct engine *engine, size_t at, struct flight *flight)
+{
+    engine->timers[at] = flight;
+    flight->timer = at + 1;
+}
+
+static void timer_up(struct engine *engine, size_t at)
+{
+    struct flight *flight = engine->timers[at];
+    while (at > 0 && engine->timers[(at - 1) / 2]->deadline_ns > flight->deadline_ns) {
+        timer_place(engine, at, engine->timers[(at - 1) / 2]);
+        at = (at - 1) / 2;
+    }
+    timer_place(engine, at, flight);
+}
+
+static void timer_down(struct engine *engine, size_t at)
+{
+    struct flight *flight = engine->timers[at];
+    for (size_t child; (child = 2 * at + 1) < engine->timer_count; at = child) {
+        if (child + 1 < engine->timer_count &&
+            engine->timers[child + 1]->deadline_ns < engine->timers[child]->deadline_ns)
+            child++;
+        if (engine->timers[child]->deadline_ns >= flight->deadline_ns)
+            break;
+        timer_place(engine, at, engine->timers[child]);
+    }
+    timer_place(engine, at, flight);
+}
+
+void flight_set_deadline(struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight))
+{
+    struct engine *engine = flight->engine;
+    flight_clear_deadline(flight);
+    flight->on_deadline = on_deadline;
+    flight->deadline_ns = deadline_ns;
+    if (engine->timer_count == ENGINE_TIMERS_MAX)
+        return; /* more than there can be requests; the request's own deadline ends it */
+    timer_place(engine, engine->timer_count, flight);
+    timer_up(engine, engine->timer_count++);
+}
+
+void flight_clear_deadline(struct flight *flight)
+{
+    struct engine *engine = flight->engine;
+    if (flight->timer == 0)
+        return;
+    size_t at = flight->timer - 1;
+    flight->timer = 0;
+    struct flight *last = engine->timers[--engine->timer_count];
+    if (last == flight)
+        return;
+    timer_place(engine, at, last);
+    timer_up(engine, at);
+    timer_down(engine, last->timer - 1);
+}
+
+static void run_deadlines(struct engine *engine, int64_t now)
+{
+    while (engine->timer_count > 0 && engine->timers[0]->deadline_ns <= now) {
+        struct flight *flight = engine->timers[0];
+        flight_clear_deadline(flight);
+        flight->on_deadline(flight);
+        engine->worked++;
+    }
+}
+
+/* --- acknowledgements: one request to the node for all of a round --- */
+
+struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job)
+{
+    if (engine->session_count == 0)
+        return NULL;
+    if (!has_job)
+        return &engine->sessions[0];
+    for (size_t i = 0; i < engine->session_count; i++)
+        if (memcmp(&engine->sessions[i].job, &job, sizeof job) == 0)
+            return &engine->sessions[i];
+    return NULL;
+}
+
+void flight_want_ack(struct flight *flight)
+{
+    struct engine *engine = flight->engine;
+    for (size_t i = 0; i < engine->session_count; i++) {
+        struct session *session = &engine->sessions[i];
+        if (session->client != flight->client)
+            continue;
+        flight->next = session->to_ack;
+        session->to_ack = flight;
+        return;
+    }
+    flight_fail(flight, MOB_CLOSED, NULL, "the session with the runtime has ended");
+}
+
+static void acknowledged(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    (void)text;
+    (void)size;
+    struct ack_group *group = arg;
+    for (struct flight *flight = group->first, *next; flight; flight = next) {
+        next = flight->next;
+        flight->next = NULL;
+        flight->acked = status == MOB_OK;
+        if (status == MOB_OK)
+            engine_acked(flight);
+        else
+            flight_fail(flight, status == MOB_CLOSED ? MOB_UNAVAILABLE : status, NULL,
+                "the acknowledgement did not come; the outcome is not known");
+    }
+    group->engine->worked++;
+    free(group);
+}
+
+static void ask_for_acks(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->session_count; i++) {
+        struct session *session = &engine->sessions[i];
+        if (!session->to_ack)
+            continue;
+        struct ack_group *group = malloc(sizeof *group);
+        MOB_ASSERT(group != NULL);
+        *group = (struct ack_group){engine, session->to_ack};
+        session->to_ack = NULL;
+        struct mob_pending_request *request = NULL;
+        enum mob_status status = mob_request_start(session->client, MOB_REQ_FLUSH, NULL, 0, NULL, 0, &request);
+        if (status != MOB_OK) {
+            acknowledged(group, status, NULL, 0);
+            continue;
+        }
+        request->callback = acknowledged;
+        request->arg = group;
+    }
+}
+
+/* --- the mailbox; any thread --- */
+
+static void ring(struct engine *engine)
+{
+    if (!atomic_exchange(&engine->sleeping, false))
+        return;
+    uint64_t one = 1;
+    ssize_t n = write(engine->wake_fd, &one, sizeof one);
+    (void)n; /* a full counter wakes as well */
+}
+
+static void post(struct mob_engine *base, struct mob_engine_op *op)
+{
+    struct engine *engine = (struct engine *)base;
+    if (atomic_load(&engine->stopping) || atomic_load(&engine->queued) >= MOB_ENGINE_QUEUE_MAX) {
+        mob_engine_op_fail(op, atomic_load(&engine->stopping) ? MOB_UNAVAILABLE : MOB_QUEUE_FULL, NULL,
+            "%u operations wait already", MOB_ENGINE_QUEUE_MAX);
+        op->done(op);
+        return;
+    }
+    atomic_fetch_add(&engine->queued, 1);
+    struct mob_engine_op *head = atomic_load_explicit(&engine->inbox, memory_order_relaxed);
+    do
+        op->next = head;
+    while (!atomic_compare_exchange_weak(&engine->inbox, &head, op));
+    ring(engine);
+}
+
+static bool ready(struct mob_engine *base)
+{
+    return atomic_load(&((struct engine *)base)->is_ready);
+}
+
+static void events_want(struct mob_engine *base, uint64_t after_seq)
+{
+    struct engine *engine = (struct engine *)base;
+    atomic_store(&engine->events_unwanted, false);
+    atomic_store(&engine->events_wanted, after_seq == UINT64_MAX ? UINT64_MAX : after_seq + 1);
+    ring(engine);
+}
+
+static void events_stop(struct mob_engine *base)
+{
+    struct engine *engine = (struct engine *)base;
+    atomic_store(&engine->events_unwanted, true);
+    ring(engine);
+}
+
+/* --- operations --- */
+
+static void start(struct engine *engine, struct mob_engine_op *op)
+{
+    static void (*const starters[])(struct flight *) = {
+        [MOB_ENGINE_SUBMIT] = engine_start_submit,
+        [MOB_ENGINE_BATCH] = engine_start_batch,
+        [MOB_ENGINE_OBJECT_GET] = engine_start_object_get,
+        [MOB_ENGINE_OBJECT_WAIT] = engine_start_object_wait,
+        [MOB_ENGINE_OBJECT_PUT] = engine_start_object_put,
+        [MOB_ENGINE_OBJECT_DELETE] = engine_start_object_delete,
+        [MOB_ENGINE_TASK_CANCEL] = engine_start_cancel,
+        [MOB_ENGINE_ACTOR_DELETE] = engine_start_actor_delete,
+        [MOB_ENGINE_FUNCTION_PUT] = engine_start_function_put,
+        [MOB_ENGINE_JOB_OPEN] = engine_start_job_open,
+        [MOB_ENGINE_JOB_END] = engine_start_job_end,
+        [MOB_ENGINE_ENDPOINT_PUT] = engine_start_endpoint_put,
+        [MOB_ENGINE_ENDPOINT_DELETE] = engine_start_endpoint_delete,
+        [MOB_ENGINE_INFER] = engine_start_infer,
+        [MOB_ENGINE_DESCRIBE] = engine_start_describe,
+        [MOB_ENGINE_LIST] = engine_start_list,
+        [MOB_ENGINE_WHY] = engine_start_why,
+        [MOB_ENGINE_LINEAGE] = engine_start_lineage,
+        [MOB_ENGINE_TIMELINE] = engine_start_timeline,
+        [MOB_ENGINE_LOGS] = engine_start_logs,
+        [MOB_ENGINE_CLUSTER] = engine_start_cluster,
+    };
+    struct flight *flight = flight_create(engine, op);
+    if (engine->session_count == 0 || atomic_load(&engine->stopping)) {
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "not connected to the runtime");
+        return;
+    }
+    flight->client = engine->sessions[0].client;
+    starters[op->verb](flight);
+}
+
+static void take_inbox(struct engine *engine)
+{
+    struct mob_engine_op *newest = atomic_exchange(&engine->inbox, NULL), *oldest = NULL;
+    while (newest) {
+        struct mob_engine_op *next = newest->next;
+        newest->next = oldest;
+        oldest = newest;
+        newest = next;
+    }
+    uint32_t taken = 0;
+    for (struct mob_engine_op *op = oldest, *next; op; op = next) {
+        next = op->next;
+        op->next = NULL;
+        start(engine, op);
+        taken++;
+    }
+    if (taken > 0)
+        atomic_fetch_sub(&engine->queued, taken);
+    engine->worked += taken;
+}
+
+/* --- connections --- */
+
+void engine_watch_session(struct engine *engine, struct session *session)
+{
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = mob_client_fd(session->client)};
+    session->in_epoll = epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) == 0;
+}
+
+static void connect_runtime(struct engine *engine, int64_t now)
+{
+    char path[512];
+    engine->retry_connect_ns = now + RETRY_CONNECT_NS;
+    snprintf(path, sizeof path, "%s/%s", engine->options.directory, MOB_NODE_SOCKET_NAME);
+    if (access(path, F_OK) != 0)
+        return;
+    struct mob_connect_options options = {.struct_size = sizeof options,
+        .directory = engine->options.directory,
+        .job_name = "gateway",
+        .standing_job = true,
+        .gateway = true,
+        .timeout_ns = CONNECT_TIMEOUT_NS};
+    struct session *session = &engine->sessions[0];
+    if (mob_connect(&options, &session->client) != MOB_OK)
+        return;
+    char job[MOB_TEXT_ID_MAX];
+    mob_client_job(session->client, job);
+    if (mob_job_id_parse(job, &session->job) != MOB_OK)
+        memset(&session->job, 0, sizeof session->job);
+    engine->session_count = 1;
+    engine_watch_session(engine, session);
+    MOB_LOG_INFO("engine", "connected", "job=%s", job);
+    engine_load_functions(engine);
+    engine_models_connected(engine);
+}
+
+static void on_gcs_link(void *arg, enum mob_status status)
+{
+    struct engine *engine = arg;
+    engine->gcs_up = status == MOB_OK;
+    engine->worked++;
+    if (engine->gcs_up && engine->session_count > 0)
+        engine_load_functions(engine);
+}
+
+static void each_second(struct engine *engine, int64_t now)
+{
+    engine->next_second_ns = now + MOB_SEC;
+    bool alive = engine->session_count > 0 && mob_session_alive(engine->sessions[0].client);
+    atomic_store(&engine->is_ready, alive && engine->gcs_up);
+    mob_events_tick(engine->options.events, now);
+}
+
+/* --- the loop --- */
+
+static int sleep_ms(const struct engine *engine, int64_t now, int64_t wake)
+{
+    if (engine->timer_count > 0 && engine->timers[0]->deadline_ns < wake)
+        wake = engine->timers[0]->deadline_ns;
+    if (engine->gcs_next_ns < wake)
+        wake = engine->gcs_next_ns;
+    if (engine->session_count == 0 && engine->retry_connect_ns < wake)
+        wake = engine->retry_connect_ns;
+    if (engine->next_second_ns < wake)
+        wake = engine->next_second_ns;
+    return wake <= now ? 0 : (int)((wake - now + MOB_MS - 1) / MOB_MS);
+}
+
+/* One round, in this order: what came in is published, then one acknowledgement is asked for all of it, then what has
+ * become ready is answered. Returns when there is something to do by time. */
+static int64_t round_of(struct engine *engine, int64_t now)
+{
+    take_inbox(engine);
+    int64_t wake = engine_models_step(engine, now);
+    ask_for_acks(engine);
+    for (size_t i = 0; i < engine->session_count; i++)
+        engine->worked += (uint64_t)mob_client_step(engine->sessions[i].client);
+    engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
+    engine_events_step(engine);
+    run_deadlines(engine, now);
+    engine_drop_returned(engine);
+    if (engine->session_count == 0 && now >= engine->retry_connect_ns)
+        connect_runtime(engine, now);
+    if (now >= engine->next_second_ns)
+        each_second(engine, now);
+    return wake;
+}
+
+static void wait_for_work(struct engine *engine, int64_t wake)
+{
+    struct epoll_event events[8];
+    atomic_store(&engine->sleeping, true);
+    int timeout = 0;
+    if (!atomic_load(&engine->inbox) && !atomic_load(&engine->returned) && !atomic_load(&engine->events_wanted))
+        timeout = sleep_ms(engine, mob_now(), wake);
+    int n = epoll_wait(engine->epoll_fd, events, 8, timeout);
+    atomic_store(&engine->sleeping, false);
+    for (int i = 0; i < n; i++) {
+        uint64_t count;
+        if (events[i].data.fd == engine->wake_fd && read(engine->wake_fd, &count, sizeof count) < 0)
+            continue;
+    }
+}
+
+static void *engine_thread(void *argument)
+{
+    struct engine *engine = argument;
+    pthread_setname_np(pthread_self(), "engine");
+    unsigned looks = 0;
+    while (!atomic_load(&engine->stopping)) {
+        uint64_t before = engine->worked;
+        int64_t wake = round_of(engine, mob_now());
+        if (engine->worked != before) {
+            looks = 0;
+        } else if (engine->flights > 0 && looks < LOOKS_BEFORE_SLEEP) {
+            looks++;
+            sched_yield();
+        } else {
+            wait_for_work(engine, wake);
+            looks = 0;
+        }
+    }
+    return NULL;
+}
+
+/* --- life --- */
+
+/* Nothing calls back any more: sessions and control store are dropped without callbacks, so every flight ends here. */
+static void end_all(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->session_count; i++) {
+        for (struct mob_pending_request *r = engine->sessions[i].client->requests; r; r = r->next)
+            if (r->callback == acknowledged) {
+                free(r->arg);
+                r->callback = NULL;
+            }
+    }
+    engine->closing = true;
+    while (engine->all)
+        flight_fail(engine->all, MOB_UNAVAILABLE, NULL, "the gateway is shutting down");
+}
+
+static void stop(struct mob_engine *base)
+{
+    struct engine *engine = (struct engine *)base;
+    atomic_store(&engine->stopping, true);
+    atomic_store(&engine->sleeping, true);
+    ring(engine);
+    pthread_join(engine->thread, NULL);
+    take_inbox(engine); /* answers MOB_UNAVAILABLE */
+    end_all(engine);
+    engine_drop_returned(engine);
+    engine_models_destroy(engine);
+    if (engine->subscription)
+        mob_gcs_unsubscribe(engine->subscription);
+    for (size_t i = engine->session_count; i-- > 0;)
+        mob_disconnect(engine->sessions[i].client);
+    mob_gcs_destroy(engine->gcs);
+    mob_block_decoder_destroy(engine->decoder);
+    mob_block_decoder_destroy(engine->event_decoder);
+    while (engine->functions) {
+        struct function_name *f = engine->functions;
+        engine->functions = f->next;
+        free(f->name);
+        free(f->signature);
+        free(f->module_hash);
+        free(f);
+    }
+    close(engine->wake_fd);
+    close(engine->epoll_fd);
+    free(engine->timers);
+    free(engine);
+}
+
+static const struct mob_engine_ops runtime_ops = {post, ready, events_want, events_stop, stop};
+
+static enum mob_status open_parts(struct engine *engine)
+{
+    engine->timers = calloc(ENGINE_TIMERS_MAX, sizeof *engine->timers);
+    engine->decoder = mob_block_decoder_create();
+    engine->event_decoder = mob_block_decoder_create();
+    if (!engine->timers || !engine->decoder || !engine->event_decoder || engine_models_create(engine) != MOB_OK)
+        return MOB_NO_MEMORY;
+    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (engine->epoll_fd < 0 || engine->wake_fd < 0)
+        return MOB_IO;
+    struct mob_gcs_options options = {.socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};
+    enum mob_status status = mob_gcs_create(&options, &engine->gcs);
+    if (status != MOB_OK)
+        return status;
+    struct epoll_event wake = {.events = EPOLLIN, .data.fd = engine->wake_fd};
+    struct epoll_event gcs = {.events = EPOLLIN, .data.fd = mob_gcs_fd(engine->gcs)};
+    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &wake) < 0 ||
+        epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(engine->gcs), &gcs) < 0)
+        return MOB_IO;
+    return MOB_OK;
+}
+
+enum mob_status mob_engine_runtime_start(const struct mob_engine_runtime_options *options,
+    struct mob_engine **engine_out)
+{
+    struct engine *engine = calloc(1, sizeof *engine);
+    if (!engine)
+        return MOB_NO_MEMORY;
+    engine->base.ops = &runtime_ops;
+    engine->options = *options;
+    enum mob_status status = open_parts(engine);
+    if (status == MOB_OK && pthread_create(&engine->thread, NULL, engine_thread, engine) != 0)
+        status = MOB_IO;
+    if (status != MOB_OK) { /* the gateway ends; there is nothing to undo by hand */
+        MOB_LOG_ERROR("engine", "start_failed", "code=%s", mob_status_code(status));
+        return status;
+    }
+    *engine_out = &engine->base;
+    return MOB_OK;
+}

@@ -1,0 +1,410 @@
+/* Submissions: tasks, batches, actors and their calls; cancel and end. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+
+/* --- options --- */
+
+struct native_options {
+    struct mob_submit_options task;
+    struct mob_actor_options actor;
+    struct mob_resource resources[32];
+    bool plain; /* all default */
+};
+
+static void native(const struct mob_engine_options *in, struct native_options *out)
+{
+    memset(&out->task, 0, sizeof out->task);
+    memset(&out->actor, 0, sizeof out->actor);
+    size_t n = in->resource_count < 32 ? in->resource_count : 32;
+    for (size_t i = 0; i < n; i++)
+        out->resources[i] = (struct mob_resource){in->resources[i].name, (double)in->resources[i].amount / 10000};
+    out->task = (struct mob_submit_options){.struct_size = sizeof out->task,
+        .name = in->name,
+        .resources = out->resources,
+        .resource_count = n,
+        .max_retries = !in->has_max_retries ? 0 : in->max_retries == 0 ? MOB_NO_RETRY : in->max_retries,
+        .retry_on_error = in->retry_on_error,
+        .timeout_ns = in->timeout_ms * MOB_MS,
+        .delay_ns = in->delay_ms * MOB_MS,
+        .priority = in->priority,
+        .deterministic = in->deterministic,
+        .traceparent = in->traceparent[0] ? in->traceparent : NULL,
+        .num_returns = in->num_returns};
+    out->actor = (struct mob_actor_options){.struct_size = sizeof out->actor,
+        .name = in->actor_name,
+        .return_if_exists = in->return_existing,
+        .detached = in->detached,
+        .max_restarts = in->max_restarts,
+        .checkpoint_every = (int)in->checkpoint_every,
+        .resources = out->resources,
+        .resource_count = n};
+    out->plain = !in->name && n == 0 && !in->has_max_retries && !in->retry_on_error && !in->timeout_ms &&
+        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns;
+}
+
+static bool use_session(struct flight *flight, const struct mob_engine_options *options)
+{
+    struct session *session = engine_session(flight->engine, options->has_job, options->job);
+    if (!session) {
+        flight_fail(flight, MOB_NOT_FOUND, "/job", "this job is not open here");
+        return false;
+    }
+    flight->client = session->client;
+    return true;
+}
+
+/* --- one submission --- */
+
+static void take_result(struct flight *flight)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    struct mob_value *value = NULL;
+    submit->accepted = true; /* a driver sees committed results only, so the spec is committed too */
+    if (flight->future->state == MOB_FUTURE_FAILED) {
+        submit->value.state = MOB_OBJ_FAILED;
+        engine_future_error(flight->op, flight->future);
+    } else {
+        submit->value.state = MOB_OBJ_READY;
+        submit->value.type = mob_value_type_name((enum mob_value_type)flight->future->type);
+        bool at_hand = flight->future->where == MOB_WHERE_SLOT || flight->future->where == MOB_WHERE_BLOCK;
+        if (at_hand && mob_get_settled(flight->future, &value) == MOB_OK) {
+            submit->value.json = engine_value_json(value);
+            submit->value.size = value->payload_bytes;
+            mob_value_release(value);
+        } else if (!at_hand && (value = mob_value_new(flight->client)) != NULL) {
+            /* Without a fetch: what is not in memory any more is read as an object. */
+            struct mob_object_id id = mob_future_object(flight->future);
+            if (flight->future->where == MOB_WHERE_OTHER)
+                memcpy(&id, flight->future->as.block->payload, sizeof id);
+            if (mob_value_read(flight->client, &id, value) == MOB_OK) {
+                submit->value.json = engine_value_json(value);
+                submit->value.size = value->payload_bytes;
+            }
+            mob_value_release(value);
+        }
+    }
+    flight_done(flight);
+}
+
+static void on_result(struct mob_future *future, void *arg)
+{
+    (void)future;
+    struct flight *flight = arg;
+    flight->engine->worked++;
+    if (!flight->ack_wanted)
+        take_result(flight);
+}
+
+/* The client does not wait any longer; what it gets is an acknowledgement. */
+static void on_wait_over(struct flight *flight)
+{
+    flight->ack_wanted = true;
+    flight_want_ack(flight);
+}
+
+void engine_acked(struct flight *flight)
+{
+    switch ((int)flight->op->verb) {
+    case MOB_ENGINE_SUBMIT:
+        flight->op->submit.accepted = true;
+        flight->op->submit.value.state = MOB_OBJ_PENDING;
+        break;
+    case MOB_ENGINE_OBJECT_PUT:
+        flight->op->put.id = mob_future_object(flight->future);
+        break;
+    default:
+        break;
+    }
+    flight_done(flight);
+}
+
+/* With futures in hand: wait for the result, or for the acknowledgement. Releases what is not needed. */
+static void follow(struct flight *flight, struct mob_future **futures, uint32_t count)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    flight->future = futures[0];
+    for (uint32_t i = 1; i < count && count != MOB_RETURNS_STREAM; i++)
+        mob_release(futures[i]);
+    submit->task = mob_future_object(flight->future).task;
+    submit->return_count = count;
+    if (submit->wait_deadline_ns == 0 || flight->future->state == MOB_FUTURE_STREAM) {
+        flight->ack_wanted = true;
+        flight_want_ack(flight);
+        return;
+    }
+    enum mob_status status = mob_on_ready(flight->future, on_result, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+    else
+        flight_set_deadline(flight, submit->wait_deadline_ns, on_wait_over);
+}
+
+static uint32_t returns_of(const struct mob_signature_info *signature, const struct mob_submit_options *options)
+{
+    return options->num_returns ? options->num_returns : signature->num_returns ? signature->num_returns : 1;
+}
+
+static void submit_task(struct flight *flight, struct argument_memory *memory, struct native_options *options)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    const struct mob_function *function;
+    enum mob_status status = mob_function_resolve(flight->client, submit->function, &function);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, "/function");
+        return;
+    }
+    struct mob_args arguments;
+    if (engine_arguments(flight->client, &function->signature.parsed, submit->arguments, "/arguments", memory,
+            &arguments, &flight->op->error) != MOB_OK) {
+        flight_done(flight);
+        return;
+    }
+    uint32_t count = returns_of(&function->signature, &options->task);
+    struct mob_future *few[16], **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+    MOB_ASSERT(futures != NULL);
+    status = mob_submit_function(flight->client, function, arguments, options->plain ? NULL : &options->task, futures);
+    if (status == MOB_OK)
+        follow(flight, futures, count);
+    else
+        flight_fail_client(flight, status, status == MOB_TYPE_MISMATCH ? "/arguments" : "/function");
+    if (futures != few)
+        free(futures);
+}
+
+static void create_actor(struct flight *flight, struct argument_memory *memory, struct native_options *options)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    const struct mob_function *function;
+    enum mob_status status = mob_function_resolve(flight->client, submit->function, &function);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, "/class");
+        return;
+    }
+    struct mob_args arguments;
+    if (engine_arguments(flight->client, &function->signature.parsed, submit->arguments, "/arguments", memory,
+            &arguments, &flight->op->error) != MOB_OK) {
+        flight_done(flight);
+        return;
+    }
+    uint32_t children = flight->client->next_child;
+    status = mob_actor_create(flight->client, submit->function, arguments, &options->actor, &flight->actor);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status,
+            status == MOB_EXISTS ? "/options/name" : status == MOB_TYPE_MISMATCH ? "/arguments" : "/class");
+        return;
+    }
+    /* No child was made: the name led to an actor that lives. */
+    submit->existed = children == flight->client->next_child;
+    struct mob_future *created = NULL;
+    status = mob_actor_created(flight->actor, &created);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, NULL);
+        return;
+    }
+    follow(flight, &created, 1);
+}
+
+/* The class of an actor never changes, so it is asked for once; the node answers within microseconds. */
+static enum mob_status class_of(struct flight *flight, const struct mob_function **class_out)
+{
+    struct known_actor *known = &flight->engine->actors[mob_task_id_mix(flight->op->submit.actor.creation) %
+        ENGINE_KNOWN_ACTORS];
+    if (!known->class_name[0] || !mob_actor_id_eq(known->id, flight->op->submit.actor)) {
+        char id[MOB_ID_TEXT_MAX], *json = NULL;
+        mob_actor_id_format(flight->op->submit.actor, id);
+        enum mob_status status = mob_query(flight->client, "actor", id, 5 * MOB_SEC, &json);
+        if (status != MOB_OK)
+            return status;
+        known->id = flight->op->submit.actor;
+        if (!mob_json_text_field(json, "class", known->class_name, sizeof known->class_name))
+            known->class_name[0] = 0;
+        free(json);
+    }
+    return mob_function_resolve(flight->client, known->class_name, class_out);
+}
+
+static void call_actor(struct flight *flight, struct argument_memory *memory, struct native_options *options)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    flight->actor = mob_actor_of_id(flight->client, submit->actor);
+    const struct mob_function *class = NULL;
+    enum mob_status status = flight->actor ? class_of(flight, &class) : MOB_NO_MEMORY;
+    uint16_t index;
+    const struct mob_method_info *method = class ? mob_function_method(class, submit->function, &index) : NULL;
+    if (status != MOB_OK || !method) {
+        if (status != MOB_OK)
+            flight_fail_client(flight, status, NULL);
+        else
+            flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"", class->name, submit->function);
+        return;
+    }
+    struct mob_args arguments;
+    if (engine_arguments(flight->client, &method->signature.parsed, submit->arguments, "/arguments", memory, &arguments,
+            &flight->op->error) != MOB_OK) {
+        flight_done(flight);
+        return;
+    }
+    uint32_t count = returns_of(&method->signature, &options->task);
+    struct mob_future *few[16], **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+    MOB_ASSERT(futures != NULL);
+    status = mob_actor_call(flight->actor, submit->function, arguments, options->plain ? NULL : &options->task, futures);
+    if (status == MOB_OK)
+        follow(flight, futures, count);
+    else
+        flight_fail_client(flight, status, "/arguments");
+    if (futures != few)
+        free(futures);
+}
+
+void engine_start_submit(struct flight *flight)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    struct native_options options;
+    if (!use_session(flight, &submit->options))
+        return;
+    struct argument_memory *memory = argument_memory_create();
+    MOB_ASSERT(memory != NULL);
+    native(&submit->options, &options);
+    switch (submit->call) {
+    case MOB_CALL_TASK:
+        submit_task(flight, memory, &options);
+        break;
+    case MOB_CALL_ACTOR_CREATE:
+        create_actor(flight, memory, &options);
+        break;
+    case MOB_CALL_ACTOR_METHOD:
+        call_actor(flight, memory, &options);
+        break;
+    }
+    argument_memory_destroy(memory);
+}
+
+/* --- batches --- */
+
+static void fail_item(struct mob_engine_batch *batch, size_t i, enum mob_status status, const char *detail)
+{
+    batch->errors[i].status = status;
+    batch->errors[i].detail = strdup(detail);
+}
+
+static enum mob_status submit_item(struct flight *flight, size_t i, const char *name, const json_t *arguments,
+    const char *prefix, struct argument_memory *memory, struct native_options *options)
+{
+    struct mob_engine_batch *batch = &flight->op->batch;
+    const struct mob_function *function;
+    struct mob_args args;
+    enum mob_status status = mob_function_resolve(flight->client, name, &function);
+    if (status != MOB_OK) {
+        fail_item(batch, i, status, mob_client_error(flight->client));
+        return status;
+    }
+    status = engine_arguments(flight->client, &function->signature.parsed, arguments, prefix, memory, &args,
+        &batch->errors[i]);
+    if (status != MOB_OK)
+        return status;
+    uint32_t count = returns_of(&function->signature, &options->task);
+    struct mob_future *few[16], **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+    MOB_ASSERT(futures != NULL);
+    status = mob_submit_function(flight->client, function, args, options->plain ? NULL : &options->task, futures);
+    if (status == MOB_OK) {
+        batch->tasks[i] = mob_future_object(futures[0]).task;
+        batch->return_counts[i] = count;
+        for (uint32_t k = 0; k < (count == MOB_RETURNS_STREAM ? 1 : count); k++)
+            mob_release(futures[k]);
+    } else {
+        fail_item(batch, i, status, mob_client_error(flight->client));
+    }
+    if (futures != few)
+        free(futures);
+    return status;
+}
+
+void engine_start_batch(struct flight *flight)
+{
+    struct mob_engine_batch *batch = &flight->op->batch;
+    struct native_options options;
+    if (!use_session(flight, &batch->options))
+        return;
+    native(&batch->options, &options);
+    batch->count = json_array_size(batch->rows ? batch->rows : batch->items);
+    batch->tasks = calloc(batch->count + 1, sizeof *batch->tasks);
+    batch->return_counts = calloc(batch->count + 1, sizeof *batch->return_counts);
+    batch->errors = calloc(batch->count + 1, sizeof *batch->errors);
+    struct argument_memory *memory = argument_memory_create();
+    MOB_ASSERT(batch->tasks && batch->return_counts && batch->errors && memory);
+    size_t accepted = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        char prefix[48];
+        const json_t *item = batch->items ? json_array_get(batch->items, i) : NULL;
+        const json_t *arguments = item ? json_object_get(item, "arguments") : json_array_get(batch->rows, i);
+        const char *name = item ? json_string_value(json_object_get(item, "function")) : batch->function;
+        snprintf(prefix, sizeof prefix, item ? "/items/%zu/arguments" : "/rows/%zu", i);
+        accepted += submit_item(flight, i, name, arguments, prefix, memory, &options) == MOB_OK;
+    }
+    argument_memory_destroy(memory);
+    if (accepted == 0 && batch->count > 0 && batch->function && batch->errors[0].status == MOB_NOT_FOUND) {
+        flight_fail(flight, MOB_NOT_FOUND, "/function", "%s", batch->errors[0].detail);
+        return;
+    }
+    flight_want_ack(flight);
+}
+
+/* --- cancel and end --- */
+
+static void on_reply(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status == MOB_OK)
+        flight_done(flight);
+    else
+        flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+}
+
+static void on_known_task(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_out_cancel cancel = {.force = flight->op->query.force, .recursive = 1};
+    (void)text;
+    (void)size;
+    if (mob_task_id_parse(flight->op->query.id, &cancel.task) != MOB_OK)
+        status = MOB_INVALID;
+    if (status == MOB_NOT_FOUND)
+        flight_fail(flight, MOB_FINISHED, NULL, "the task is not running or waiting any more");
+    else if (status != MOB_OK)
+        flight_fail(flight, status, NULL, "%s", mob_status_text(status));
+    else if ((status = mob_client_publish(flight->client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0)) !=
+        MOB_OK)
+        flight_fail_client(flight, status, NULL);
+    else
+        flight_want_ack(flight);
+}
+
+void engine_start_cancel(struct flight *flight)
+{
+    enum mob_status status = mob_query_async(flight->client, "task", flight->op->query.id, on_known_task, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
+void engine_start_actor_delete(struct flight *flight)
+{
+    struct {
+        struct mob_actor_id id;
+        uint32_t no_restart;
+    } body = {.no_restart = 1};
+    struct mob_pending_request *request = NULL;
+    enum mob_status status = mob_actor_id_parse(flight->op->query.id, &body.id);
+    if (status == MOB_OK)
+        status = mob_request_start(flight->client, MOB_REQ_ACTOR_KILL, &body, sizeof body, NULL, 0, &request);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, NULL);
+        return;
+    }
+    request->callback = on_reply;
+    request->arg = flight;
+}

@@ -1,0 +1,129 @@
+#include "server/api/filter.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+enum mob_status mob_filter_parse(const char *text, struct mob_filter *out)
+{
+    struct mob_filter filter = {0};
+    const char *at = text ? text : "";
+    while (*(at += strspn(at, " "))) {
+        size_t length = strcspn(at, " ");
+        if (filter.count > 0 && length == 3 && strncasecmp(at, "AND", 3) == 0) {
+            at += 3;
+            at += strspn(at, " ");
+            length = strcspn(at, " ");
+        } else if (filter.count > 0) {
+            return MOB_INVALID;
+        }
+        const char *colon = memchr(at, ':', length);
+        size_t field = colon ? (size_t)(colon - at) : 0, value = colon ? length - field - 1 : 0;
+        if (field == 0 || value == 0 || filter.count == MOB_FILTER_TERMS_MAX ||
+            field >= sizeof filter.terms[0].field || value >= sizeof filter.terms[0].value)
+            return MOB_INVALID;
+        memcpy(filter.terms[filter.count].field, at, field);
+        memcpy(filter.terms[filter.count++].value, colon + 1, value);
+        at += length;
+    }
+    *out = filter;
+    return MOB_OK;
+}
+
+bool mob_glob(const char *pattern, const char *text)
+{
+    const char *star = NULL, *back = NULL;
+    for (;;) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            back = text;
+        } else if (*text && tolower((unsigned char)*pattern) == tolower((unsigned char)*text)) {
+            pattern++;
+            text++;
+        } else if (!*text && !*pattern) {
+            return true;
+        } else if (star && *back) {
+            pattern = star;
+            text = ++back;
+        } else {
+            return false;
+        }
+    }
+}
+
+static bool term_matches(const char *pattern, const json_t *value)
+{
+    char text[64];
+    switch (value ? json_typeof(value) : JSON_NULL) {
+    case JSON_STRING:
+        return mob_glob(pattern, json_string_value(value));
+    case JSON_INTEGER:
+        snprintf(text, sizeof text, "%lld", (long long)json_integer_value(value));
+        return mob_glob(pattern, text);
+    case JSON_REAL:
+        snprintf(text, sizeof text, "%g", json_real_value(value));
+        return mob_glob(pattern, text);
+    case JSON_TRUE:
+        return mob_glob(pattern, "true");
+    case JSON_FALSE:
+        return mob_glob(pattern, "false");
+    case JSON_OBJECT:
+    case JSON_ARRAY:
+    case JSON_NULL:
+        break;
+    }
+    return false;
+}
+
+bool mob_filter_matches(const struct mob_filter *filter, const json_t *item)
+{
+    for (size_t i = 0; i < filter->count; i++)
+        if (!term_matches(filter->terms[i].value, json_object_get(item, filter->terms[i].field)))
+            return false;
+    return true;
+}
+
+/* --- order --- */
+
+struct sortable {
+    json_t *item;
+    const json_t *key;
+    size_t place;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    const struct sortable *x = a, *y = b;
+    int order = 0;
+    if (json_is_number(x->key) && json_is_number(y->key)) {
+        double u = json_number_value(x->key), v = json_number_value(y->key);
+        order = (u > v) - (u < v);
+    } else if (json_is_string(x->key) && json_is_string(y->key)) {
+        order = strcmp(json_string_value(x->key), json_string_value(y->key));
+    } else {
+        order = (x->key != NULL) - (y->key != NULL);
+    }
+    return order ? order : (x->place > y->place) - (x->place < y->place);
+}
+
+void mob_json_sort(json_t *array, const char *order)
+{
+    if (!order || !*order)
+        return;
+    bool down = *order == '-';
+    size_t n = json_array_size(array);
+    struct sortable *items = calloc(n + 1, sizeof *items);
+    if (!items)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        json_t *item = json_array_get(array, i);
+        items[i] = (struct sortable){json_incref(item), json_object_get(item, order + down), i};
+    }
+    qsort(items, n, sizeof *items, by_key);
+    json_array_clear(array);
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, items[down ? n - 1 - i : i].item);
+    free(items);
+}

@@ -1,0 +1,29 @@
+/* Filters and order of lists: `state:FAILED AND name:train*`, `-started_at`. Pure, on JSON objects.
+ */
+#ifndef MOB_SERVER_API_FILTER_H
+#define MOB_SERVER_API_FILTER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/status.h"
+
+#define MOB_FILTER_TERMS_MAX 8
+
+struct mob_filter {
+    struct {
+        char field[32], value[128];
+    } terms[MOB_FILTER_TERMS_MAX];
+    size_t count;
+};
+
+/* NULL or empty text: everything. MOB_INVALID: not `field:value [AND field:value]...`. */
+MOB_MUST_USE enum mob_status mob_filter_parse(const char *text, struct mob_filter *out);
+/* Case does not matter; '*' stands for anything. A field that the item lacks matches nothing. */
+bool mob_filter_matches(const struct mob_filter *filter, const json_t *item);
+bool mob_glob(const char *pattern, const char *text);
+/* Sorts an array of objects by a field, descending with '-'. Stable. */
+void mob_json_sort(json_t *array, const char *order);
+
+#endif

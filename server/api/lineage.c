@@ -1,0 +1,208 @@
+#include "server/api/lineage.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+
+#define BUCKETS 4096
+
+struct wanted {
+    struct mob_stream stream;
+    uint32_t group;
+};
+
+struct lineage_set {
+    struct task_record *buckets[BUCKETS];
+    struct wanted *wanted;
+    size_t wanted_count, wanted_capacity;
+    struct actor_edge *edges;
+    size_t edge_count, edge_capacity;
+};
+
+struct lineage_set *lineage_set_create(void)
+{
+    return calloc(1, sizeof(struct lineage_set));
+}
+
+void lineage_set_destroy(struct lineage_set *set)
+{
+    if (!set)
+        return;
+    for (size_t b = 0; b < BUCKETS; b++) {
+        for (struct task_record *r = set->buckets[b], *next; r; r = next) {
+            next = r->next;
+            free(r->tail);
+            free(r->body);
+            free(r->puts);
+            free(r);
+        }
+    }
+    free(set->wanted);
+    free(set->edges);
+    free(set);
+}
+
+static bool is_wanted(const struct lineage_set *set, struct mob_task_id id)
+{
+    for (size_t i = 0; i < set->wanted_count; i++)
+        if (set->wanted[i].group == id.index >> MOB_GROUP_SHIFT && mob_stream_eq(set->wanted[i].stream, id.stream))
+            return true;
+    return false;
+}
+
+static void *grow(void *array, size_t count, size_t *capacity, size_t size)
+{
+    if (count < *capacity)
+        return array;
+    *capacity = *capacity ? *capacity * 2 : 16;
+    void *grown = realloc(array, *capacity * size);
+    MOB_ASSERT(grown != NULL);
+    return grown;
+}
+
+bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group)
+{
+    if (is_wanted(set, (struct mob_task_id){stream, group << MOB_GROUP_SHIFT}))
+        return false;
+    set->wanted = grow(set->wanted, set->wanted_count, &set->wanted_capacity, sizeof *set->wanted);
+    set->wanted[set->wanted_count++] = (struct wanted){stream, group};
+    return true;
+}
+
+struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_task_id id)
+{
+    struct task_record *r = set->buckets[mob_task_id_mix(id) % BUCKETS];
+    while (r && !mob_task_id_eq(r->id, id))
+        r = r->next;
+    return r;
+}
+
+static struct task_record *record_of(struct lineage_set *set, struct mob_task_id id,
+    const struct mob_block_header *header)
+{
+    struct task_record *r = lineage_set_find(set, id);
+    if (r)
+        return r;
+    r = calloc(1, sizeof *r);
+    MOB_ASSERT(r != NULL);
+    r->id = id;
+    r->job = header->job;
+    struct task_record **bucket = &set->buckets[mob_task_id_mix(id) % BUCKETS];
+    r->next = *bucket;
+    *bucket = r;
+    return r;
+}
+
+static uint8_t *copy_bytes(const uint8_t *bytes, size_t n)
+{
+    uint8_t *copy = malloc(n + 1);
+    MOB_ASSERT(copy != NULL);
+    if (n > 0)
+        memcpy(copy, bytes, n);
+    return copy;
+}
+
+/* The first spec stands; of completions the final one, else the newest. */
+static void take_spec(struct task_record *r, const struct mob_entry *entry, const struct mob_block_header *header)
+{
+    r->wall_minus_mono_ns = header->wall_ns - header->mono_ns;
+    if (r->has_spec && entry->spec.head.attempt <= r->spec.attempt)
+        return;
+    free(r->tail);
+    r->has_spec = true;
+    r->spec = entry->spec.head;
+    r->tail = copy_bytes(entry->spec.tail, entry->spec.tail_bytes);
+    r->tail_bytes = entry->spec.tail_bytes;
+    r->submitted_ns = entry->submitted_ns;
+    r->incarnation = header->incarnation;
+}
+
+static void take_completion(struct task_record *r, const struct mob_entry *entry,
+    const struct mob_block_header *header)
+{
+    const struct mob_completion_head *head = &entry->completion.head;
+    if (r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL) && !(head->flags & MOB_COMPLETION_FINAL))
+        return;
+    free(r->body);
+    r->has_completion = true;
+    r->completion = *head;
+    r->body = copy_bytes(entry->completion.body, head->body_bytes);
+    r->wall_minus_mono_ns = header->wall_ns - header->mono_ns;
+    r->incarnation = header->incarnation;
+}
+
+static void take_put(struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
+{
+    struct task_record *r = record_of(set, entry->put.id.task, header);
+    struct mob_out_put *grown = realloc(r->puts, (r->put_count + 1) * sizeof *grown);
+    MOB_ASSERT(grown != NULL);
+    r->puts = grown;
+    r->puts[r->put_count++] = entry->put;
+}
+
+static void take_edge(struct lineage_set *set, const struct mob_entry *entry)
+{
+    set->edges = grow(set->edges, set->edge_count, &set->edge_capacity, sizeof *set->edges);
+    set->edges[set->edge_count++] =
+        (struct actor_edge){entry->edge.actor, entry->edge.task, entry->edge.position, entry->edge.incarnation};
+}
+
+static void take_entry(struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
+{
+    if (entry->type == MOB_ENTRY_SPEC && is_wanted(set, entry->spec.head.task))
+        take_spec(record_of(set, entry->spec.head.task, header), entry, header);
+    else if (entry->type == MOB_ENTRY_COMPLETION && is_wanted(set, entry->completion.head.task))
+        take_completion(record_of(set, entry->completion.head.task, header), entry, header);
+    else if (entry->type == MOB_ENTRY_PUT && is_wanted(set, entry->put.id.task))
+        take_put(set, entry, header);
+    else if (entry->type == MOB_ENTRY_EDGE && is_wanted(set, entry->edge.actor.creation))
+        take_edge(set, entry);
+}
+
+void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length)
+{
+    struct mob_block_header header;
+    struct mob_zone_map *zone = malloc(sizeof *zone);
+    MOB_ASSERT(zone != NULL);
+    struct mob_entry *entry = malloc(sizeof *entry);
+    MOB_ASSERT(entry != NULL);
+    enum mob_status status = mob_block_open(decoder, bytes, length, &header, zone);
+    while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK)
+        take_entry(set, entry, &header);
+    if (status != MOB_CLOSED)
+        MOB_LOG_WARN("lineage", "block_skipped", "code=%s", mob_status_code(status));
+    free(entry);
+    free(zone);
+}
+
+const struct actor_edge *lineage_set_edge(const struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
+{
+    const struct actor_edge *found = NULL;
+    for (size_t i = 0; i < set->edge_count; i++) {
+        const struct actor_edge *e = &set->edges[i];
+        if (e->position == position && mob_actor_id_eq(e->actor, actor) && (!found || e->incarnation < found->incarnation))
+            found = e;
+    }
+    return found;
+}
+
+void task_record_inputs(const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
+{
+    if (!record->has_spec)
+        return;
+    struct mob_tail_iter it = mob_spec_args(record->tail);
+    struct mob_arg_view arg;
+    while (mob_tail_next_arg(&it, &arg))
+        if (arg.is_ref)
+            each(cls, arg.ref);
+    struct mob_ext_view ext;
+    while (mob_tail_next_ext(&it, &ext)) {
+        for (uint32_t at = 0; ext.tag == MOB_EXT_CONTAINS && at + sizeof(struct mob_object_id) <= ext.payload_bytes;
+             at += sizeof(struct mob_object_id)) {
+            struct mob_object_id id;
+            memcpy(&id, ext.payload + at, sizeof id);
+            each(cls, id);
+        }
+    }
+}

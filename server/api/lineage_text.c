@@ -1,0 +1,198 @@
+/* A task's record as JSON. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/json_value.h"
+#include "server/api/lineage.h"
+
+#define VALUE_JSON_MAX (256u << 10)
+
+const char *task_record_state(const struct task_record *r)
+{
+    if (!r->has_completion || !(r->completion.flags & MOB_COMPLETION_FINAL))
+        return r->has_completion ? "retrying" : "submitted";
+    if (r->completion.status == MOB_OK)
+        return "finished";
+    return r->completion.status == MOB_CANCELLED ? "cancelled" : "failed";
+}
+
+static void write_value(enum mob_value_type type, const uint8_t *payload, uint64_t bytes, struct mob_text *out)
+{
+    char *json = NULL;
+    uint64_t length = 0;
+    if (mob_value_to_json(type, payload, bytes, VALUE_JSON_MAX, &json, &length) == MOB_OK)
+        mob_text_put(out, json, length);
+    else
+        mob_text_puts(out, "null");
+    free(json);
+}
+
+static void write_object_id(struct mob_object_id id, struct mob_text *out)
+{
+    char text[MOB_ID_TEXT_MAX];
+    mob_text_putc(out, '"');
+    mob_text_puts(out, mob_object_id_format(id, text));
+    mob_text_putc(out, '"');
+}
+
+static void write_arguments(const struct task_record *r, struct mob_text *out)
+{
+    struct mob_tail_iter it = mob_spec_args(r->tail);
+    struct mob_arg_view arg;
+    mob_text_puts(out, ",\"arguments\":[");
+    for (bool first = true; mob_tail_next_arg(&it, &arg); first = false) {
+        if (!first)
+            mob_text_putc(out, ',');
+        if (arg.is_ref) {
+            mob_text_puts(out, "{\"$ref\":");
+            write_object_id(arg.ref, out);
+            mob_text_putc(out, '}');
+        } else {
+            write_value(arg.type, arg.payload, arg.payload_bytes, out);
+        }
+    }
+    mob_text_putc(out, ']');
+    struct mob_ext_view ext;
+    if (mob_spec_find_ext(r->tail, MOB_EXT_ARG_PAGES, &ext))
+        mob_text_puts(out, ",\"arguments_truncated\":true");
+    if (mob_spec_find_ext(r->tail, MOB_EXT_NAME, &ext)) {
+        mob_text_puts(out, ",\"name\":");
+        mob_text_json_string(out, (const char *)ext.payload, ext.payload_bytes);
+    }
+    if (mob_spec_find_ext(r->tail, MOB_EXT_TRACEPARENT, &ext)) {
+        mob_text_puts(out, ",\"traceparent\":");
+        mob_text_json_string(out, (const char *)ext.payload, ext.payload_bytes);
+    }
+}
+
+static void write_returns(const struct task_record *r, struct mob_text *out)
+{
+    mob_text_puts(out, ",\"returns\":[");
+    if (r->has_completion) {
+        struct mob_completion completion = {r->completion, r->body};
+        struct mob_return_view ret;
+        uint32_t at = 0;
+        for (bool first = true; mob_completion_next(&completion, &at, &ret); first = false) {
+            mob_text_puts(out, first ? "{\"id\":" : ",{\"id\":");
+            write_object_id(mob_object_of(r->id, ret.slot), out);
+            mob_text_printf(out, ",\"type\":\"%s\",\"size\":%llu", mob_value_type_name(ret.type),
+                (unsigned long long)ret.size);
+            if (!(ret.flags & MOB_RETURN_STORED)) {
+                mob_text_puts(out, ",\"value\":");
+                write_value(ret.type, ret.payload, ret.size, out);
+            } else if (ret.hash.lo | ret.hash.hi) {
+                mob_text_printf(out, ",\"hash\":\"%016llx%016llx\"", (unsigned long long)ret.hash.hi,
+                    (unsigned long long)ret.hash.lo);
+            }
+            mob_text_putc(out, '}');
+        }
+    } else if (r->has_spec) {
+        uint32_t count = r->spec.num_returns == MOB_RETURNS_STREAM ? 0 : r->spec.num_returns;
+        for (uint32_t i = 0; i < count && i < 1000; i++) {
+            mob_text_puts(out, i > 0 ? ",{\"id\":" : "{\"id\":");
+            write_object_id(mob_object_of(r->id, i), out);
+            mob_text_putc(out, '}');
+        }
+    }
+    mob_text_putc(out, ']');
+}
+
+static void write_time(const struct task_record *r, const char *name, int64_t mono_ns, struct mob_text *out)
+{
+    if (mono_ns > 0)
+        mob_text_printf(out, ",\"%s\":%lld", name, (long long)((mono_ns + r->wall_minus_mono_ns) / 1000));
+}
+
+static void write_times(const struct task_record *r, struct mob_text *out)
+{
+    const struct mob_completion_head *c = &r->completion;
+    int64_t submitted = r->has_completion && c->submitted_ns ? c->submitted_ns : r->submitted_ns;
+    write_time(r, "submitted_us", submitted, out);
+    if (!r->has_completion)
+        return;
+    write_time(r, "inputs_ready_us", c->ready_ns, out);
+    write_time(r, "dispatched_us", c->dispatched_ns, out);
+    write_time(r, "started_us", c->started_ns, out);
+    write_time(r, "finished_us", c->finished_ns, out);
+    mob_text_printf(out, ",\"cpu_us\":%lld,\"peak_kb\":%u,\"worker\":%u", (long long)(c->cpu_ns / 1000), c->peak_kb,
+        c->worker);
+}
+
+static void write_error(const struct task_record *r, struct mob_text *out)
+{
+    struct mob_completion completion = {r->completion, r->body};
+    struct mob_return_view ret;
+    uint32_t at = 0;
+    struct mob_error_link links[MOB_ERROR_LINKS_MAX];
+    int count = mob_completion_next(&completion, &at, &ret) && ret.type == MOB_TYPE_ERROR && ret.payload
+        ? mob_error_decode(ret.payload, ret.size, links, MOB_ERROR_LINKS_MAX)
+        : 0;
+    mob_text_printf(out, ",\"error\":{\"code\":\"%s\",\"message\":",
+        mob_status_code((enum mob_status)r->completion.status));
+    if (count > 0)
+        mob_text_json_string(out, links[0].message, links[0].message_bytes);
+    else
+        mob_text_json_cstring(out, mob_status_text((enum mob_status)r->completion.status));
+    mob_text_puts(out, ",\"causes\":[");
+    for (int i = 1; i < count; i++) {
+        char id[MOB_ID_TEXT_MAX];
+        mob_text_printf(out, "%s{\"code\":\"%s\",\"task\":\"%s\",\"message\":", i > 1 ? "," : "",
+            mob_status_code(links[i].status), mob_task_id_format(links[i].task, id));
+        mob_text_json_string(out, links[i].message, links[i].message_bytes);
+        mob_text_putc(out, '}');
+    }
+    mob_text_puts(out, "]}");
+}
+
+void task_record_write_name(const struct task_record *r, const struct lineage_names *names, struct mob_text *out)
+{
+    const char *function = r->has_spec ? names->function(names->cls, r->spec.function) : NULL;
+    char method[128];
+    const char *called = r->has_spec && r->spec.kind == MOB_KIND_ACTOR_CALL
+        ? names->method(names->cls, r->spec.function, r->spec.method, method, sizeof method)
+        : NULL;
+    char name[512];
+    snprintf(name, sizeof name, "%s%s%s", function ? function : "", called ? "." : "", called ? called : "");
+    mob_text_json_cstring(out, name);
+}
+
+static const char *kind_name(const struct task_record *r)
+{
+    switch (r->has_spec ? r->spec.kind : 0) {
+    case MOB_KIND_ACTOR_CREATE:
+        return "actor_create";
+    case MOB_KIND_ACTOR_CALL:
+        return "actor_call";
+    default:
+        return "task";
+    }
+}
+
+void task_record_write(const struct task_record *r, const struct lineage_names *names, const json_t *live,
+    struct mob_text *out)
+{
+    char id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
+    const char *state = live ? json_string_value(json_object_get(live, "state")) : NULL;
+    mob_text_printf(out, "{\"id\":\"%s\",\"state\":\"%s\",\"kind\":\"%s\",\"job\":\"%s\",\"function\":",
+        mob_task_id_format(r->id, id), state && !r->has_completion ? state : task_record_state(r), kind_name(r),
+        mob_job_id_format(r->job, job));
+    task_record_write_name(r, names, out);
+    if (r->has_spec) {
+        mob_text_printf(out, ",\"parent\":\"%s\",\"generation\":%u,\"priority\":%d,\"max_retries\":%d,\"cpus\":%g",
+            mob_task_id_format(r->spec.parent, parent), r->spec.generation, r->spec.priority, r->spec.max_retries,
+            (double)r->spec.cpu / 10000);
+        if (r->spec.kind == MOB_KIND_ACTOR_CALL)
+            mob_text_printf(out, ",\"actor\":\"%s\"", mob_actor_id_format(r->spec.actor, actor));
+        write_arguments(r, out);
+    }
+    mob_text_printf(out, ",\"node\":\"%llu\",\"attempt\":%u", (unsigned long long)r->incarnation,
+        r->has_completion ? r->completion.attempt : r->has_spec ? r->spec.attempt : 1);
+    if (r->has_completion && r->spec.kind == MOB_KIND_ACTOR_CALL)
+        mob_text_printf(out, ",\"position\":%llu,\"incarnation\":%u", (unsigned long long)r->completion.position,
+            r->completion.incarnation);
+    write_times(r, out);
+    write_returns(r, out);
+    if (r->has_completion && r->completion.status != MOB_OK)
+        write_error(r, out);
+    mob_text_putc(out, '}');
+}
