@@ -83,7 +83,7 @@ class Cluster(unittest.TestCase):
         self.assertIn(task, self.out("list", "tasks", "-o", "name").split())
         self.assertIn("quickstart.add", self.out("list", "functions"))
         self.assertNotEqual("", self.out("list", "nodes"))
-        self.assertIn(first, self.out("lineage", first))
+        self.assertIn(f"quickstart.add  {task}", self.out("lineage", first))
         trace = self.dir / "trace.json"
         self.mobula("timeline", "-o", str(trace), code=0)
         self.assertGreater(len(json.loads(trace.read_text())["traceEvents"]), 0)
