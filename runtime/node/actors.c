@@ -8,28 +8,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
-#include "runtime/actor/life.h"
+#include "runtime/node/actor_record.h"
 #include "runtime/node/replay.h"
 
-enum { ACTOR_BUCKETS = 4096, NAME_BYTES_MAX = 128, LOAD_SECONDS = 30 };
-
-struct node_actor {
-    struct node_actor *next; /* in its bucket */
-    struct node_actor *by_number; /* chain by scheduler number */
-    struct mob_actor_id id;
-    struct mob_actor_life life;
-    struct node_job *job;
-    struct node_function *class;
-    uint32_t number; /* in the scheduler */
-    struct node_worker *worker;
-    bool detached, restart_pending;
-    char name[NAME_BYTES_MAX];
-    char why[160]; /* last death */
-    struct mob_spec_head head; /* of the creation */
-    uint8_t *tail;
-    uint32_t tail_bytes;
-    uint64_t calls;
-};
+enum { ACTOR_BUCKETS = 4096, LOAD_SECONDS = 30 };
 
 struct actor_table {
     struct node_actor *by_id[ACTOR_BUCKETS];
@@ -52,6 +34,7 @@ void actor_table_destroy(struct actor_table *table)
         while (table->by_id[i]) {
             struct node_actor *next = table->by_id[i]->next;
             free(table->by_id[i]->tail);
+            free(table->by_id[i]->restore);
             free(table->by_id[i]);
             table->by_id[i] = next;
         }
@@ -63,7 +46,7 @@ static struct node_actor **bucket_of(struct node *node, struct mob_actor_id id)
     return &node->actors->by_id[mob_task_id_mix(id.creation) % ACTOR_BUCKETS];
 }
 
-static struct node_actor *find(struct node *node, struct mob_actor_id id)
+struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id)
 {
     struct node_actor *actor = *bucket_of(node, id);
     while (actor && !mob_actor_id_eq(actor->id, id))
@@ -188,7 +171,7 @@ static struct node_actor *add(struct node *node, const struct mob_spec_head *hea
     actor->detached = (head->flags & MOB_SPEC_DETACHED) != 0;
     mob_actor_life_init(&actor->life, head->max_retries);
     struct mob_ext_view ext;
-    if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext) && ext.payload_bytes < NAME_BYTES_MAX)
+    if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext) && ext.payload_bytes < ACTOR_NAME_MAX)
         memcpy(actor->name, ext.payload, ext.payload_bytes);
     struct node_actor **bucket = bucket_of(node, actor->id);
     actor->next = *bucket;
@@ -205,7 +188,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
     struct mob_ext_view ext;
-    char name[NAME_BYTES_MAX] = "";
+    char name[ACTOR_NAME_MAX] = "";
     struct mob_actor_id taken;
     node_task_head(task, &head);
     if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext)) {
@@ -216,7 +199,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
             return MOB_EXISTS;
     }
     task->flags |= TASK_ACTOR_CREATE;
-    if (find(node, (struct mob_actor_id){head.task}))
+    if (node_actor_find(node, (struct mob_actor_id){head.task}))
         return MOB_OK; /* another incarnation of a known actor */
     struct node_actor *actor =
         add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
@@ -230,7 +213,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
 
 enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
 {
-    struct node_actor *actor = find(node, task->template->head.actor);
+    struct node_actor *actor = node_actor_find(node, task->template->head.actor);
     if (!actor)
         return MOB_NOT_FOUND;
     struct node_task_extra *extra = node_task_extra(task);
@@ -254,13 +237,13 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
 
 uint32_t node_actor_number(struct node *node, struct mob_actor_id id)
 {
-    struct node_actor *actor = find(node, id);
+    struct node_actor *actor = node_actor_find(node, id);
     return actor ? actor->number : 0;
 }
 
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker)
 {
-    struct node_actor *actor = find(node, (struct mob_actor_id){task->sched.id});
+    struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
     if (!actor)
         return;
     actor->worker = worker;
@@ -284,7 +267,7 @@ static void die(struct node *node, struct node_actor *actor, enum mob_status why
 
 static void creation_ended(struct node *node, struct node_task *task, enum mob_status status)
 {
-    struct node_actor *actor = find(node, (struct mob_actor_id){task->sched.id});
+    struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
     if (status != MOB_OK) {
@@ -308,10 +291,12 @@ void node_actor_task_ended(struct node *node, struct node_task *task, enum mob_s
     }
     if (!(task->flags & TASK_ACTOR_CALL))
         return;
-    struct node_actor *actor = find(node, task->template->head.actor);
+    struct node_actor *actor = node_actor_find(node, task->template->head.actor);
     if (!actor || !task->extra)
         return;
     mob_actor_life_ended(&actor->life, task->extra->position);
+    actor->last_call = task->sched.id;
+    actor->last_position = task->extra->position;
     if (status != MOB_OK && status != MOB_TASK_FAILED && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         /* no return: replays honour that */
         struct mob_entry_edge skip = {.actor = actor->id,
@@ -329,8 +314,16 @@ static void start_again(struct node *node, struct node_actor *actor)
 {
     struct mob_spec spec = {.head = actor->head, .tail = actor->tail, .tail_bytes = actor->tail_bytes};
     struct node_task *task;
+    uint32_t restore_bytes = 0;
+    uint8_t *restore_tail = node_checkpoint_tail(node, actor, &restore_bytes);
+    if (restore_tail) {
+        spec.tail = restore_tail;
+        spec.tail_bytes = restore_bytes;
+    }
     spec.head.attempt = actor->life.incarnation + 1;
-    enum mob_status status = node_resubmit(node, &spec, node->now_ns, TASK_REMAKE, &task);
+    enum mob_status status = node_resubmit(
+        node, &spec, node->now_ns, (uint8_t)(TASK_REMAKE | (restore_tail ? TASK_RESTORE : 0)), &task);
+    free(restore_tail);
     if (status == MOB_OK)
         node_enter(node, task);
     else if (status != MOB_EXISTS)
@@ -341,7 +334,7 @@ static void start_again(struct node *node, struct node_actor *actor)
 void node_actor_replay_ready(
     struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status)
 {
-    struct node_actor *actor = find(node, id);
+    struct node_actor *actor = node_actor_find(node, id);
     if (!actor || actor->life.state != MOB_ACTOR_RESTARTING)
         return;
     if (status != MOB_OK) {
@@ -358,7 +351,8 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
 {
     struct node_actor *actor = find_number(node, number);
     uint64_t replay_from;
-    (void)running;
+    if (running)
+        node_attempt_lost(node, running);
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
     if (actor->worker) {
@@ -372,12 +366,12 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
     }
     log_event(node, actor, MOB_ACTOR_EV_DIED, MOB_WORKER_DIED);
     save(node, actor);
-    node_replay_actor(node, actor->id, replay_from);
+    node_actor_restore(node, actor);
 }
 
 enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart)
 {
-    struct node_actor *actor = find(node, id);
+    struct node_actor *actor = node_actor_find(node, id);
     if (!actor)
         return MOB_NOT_FOUND;
     if (actor->life.state == MOB_ACTOR_DEAD)
@@ -414,7 +408,7 @@ static char *dump(json_t *value)
 
 char *node_actor_json(struct node *node, struct mob_actor_id id)
 {
-    struct node_actor *actor = find(node, id);
+    struct node_actor *actor = node_actor_find(node, id);
     return actor ? dump(actor_json(actor)) : NULL;
 }
 
@@ -497,21 +491,8 @@ uint32_t node_actors_restart_loaded(struct node *node)
     for (int i = 0; i < ACTOR_BUCKETS; i++)
         for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
             if (a->life.state == MOB_ACTOR_RESTARTING) {
-                node_replay_actor(node, a->id, 0);
+                node_actor_restore(node, a);
                 count++;
             }
     return count;
-}
-
-/* Kept aside until replay from checkpoints is in: a replay from the beginning is right, only longer. */
-void node_actor_checkpoint(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
-{
-    struct mob_out_checkpoint checkpoint;
-    struct node_actor *actor = client->worker ? client->worker->actor : NULL;
-    if (bytes < sizeof checkpoint || !actor)
-        return;
-    memcpy(&checkpoint, body, sizeof checkpoint);
-    if (!mob_actor_id_eq(checkpoint.actor, actor->id))
-        return;
-    (void)node;
 }

@@ -4,9 +4,11 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/node.h"
 
-static bool same_but_index(const struct node_template *sent, const struct node_task *task)
+/* First attempt of the first generation: its head differs from its siblings' by the index only. */
+static bool is_plain(const struct node_task *task)
 {
-    return sent && sent == task->template;
+    return !task->extra ||
+        (task->extra->attempt == 1 && task->extra->generation == task->template->head.generation);
 }
 
 /* A worker learns a function's module before the first spec that needs it. */
@@ -33,9 +35,10 @@ static bool send_task(struct node *node, struct node_client *client, struct node
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
     uint32_t flags = task->flags & TASK_LOOK_UP ? MOB_IN_SPEC_LOOK_UP : 0;
+    if (task->flags & TASK_RESTORE)
+        flags |= MOB_IN_SPEC_RESTORE;
     uint64_t position = task->extra ? task->extra->position : 0;
-    if (same_but_index(worker->sent, task) && (!task->extra || (task->flags & TASK_ACTOR_CALL)) &&
-        flags == 0) {
+    if (worker->sent == task->template && is_plain(task) && flags == 0) {
         uint8_t *body = node_in_reserve(node, client, MOB_IN_SIBLING, 0, 0, 16 + tail_bytes);
         if (!body)
             return false;
@@ -59,7 +62,7 @@ static bool send_task(struct node *node, struct node_client *client, struct node
     if (worker->sent)
         node_template_drop(node, worker->sent);
     /* a retry's head differs from its siblings': nothing may follow it as a sibling */
-    worker->sent = task->extra && !(task->flags & TASK_ACTOR_CALL) ? NULL : task->template;
+    worker->sent = is_plain(task) ? task->template : NULL;
     if (worker->sent)
         node_template_hold(worker->sent);
     return true;
@@ -78,8 +81,8 @@ static void dispatch(struct node *node, struct node_task *task, uint32_t number)
     task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
     if (task->flags & TASK_ACTOR_CREATE)
         node_actor_placed(node, task, worker);
-    if (task->flags & TASK_LOOK_UP)
-        node_send_behind_outcomes(node, client, task);
+    if (worker->held || (task->flags & (TASK_LOOK_UP | TASK_NO_OUTCOMES)) == TASK_LOOK_UP)
+        node_send_in_order(node, client, task);
     else if (!node_send_task(node, client, task))
         node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
 }

@@ -34,7 +34,7 @@ struct durable_puts {
     pthread_cond_t wake;
     bool stopping;
     struct durable_write *queue, **queue_end; /* under lock */
-    struct durable_write *done;               /* under lock */
+    struct durable_write *done; /* under lock */
 };
 
 static void path_of(const struct durable_puts *puts, struct mob_object_id id, char *out, size_t capacity)
@@ -222,8 +222,7 @@ enum mob_status durable_puts_restore(struct durable_puts *puts, struct mob_objec
     if (status == MOB_OK)
         status = mob_value_verify(bytes, (uint64_t)info.st_size);
     if (status == MOB_OK)
-        status = mob_store_object_put(
-            puts->node->store, id, view.type, false, bytes, (uint64_t)info.st_size);
+        status = mob_store_object_put(puts->node->store, id, view.type, false, bytes, (uint64_t)info.st_size);
     munmap(bytes, (size_t)info.st_size);
     return status == MOB_EXISTS ? MOB_OK : status;
 }

@@ -1,8 +1,10 @@
-/* Large puts of drivers, kept where the end of the node does not lose them (ARCHITECTURE "How long things live").
+/* Large puts of drivers, kept where the end of the node does not lose them (ARCHITECTURE "How long things
+ * live").
  *
- * A put by a driver or over HTTP has no parent whose replay could make it again. Up to MOB_PUT_INLINE_MAX it is in the
- * lineage; a larger one is written to objects/<id> in the state directory by a thread of its own, straight from the
- * segment. Until it is there, no effect logged after it leaves the node (lineage_log_hold). Node thread only.
+ * A put by a driver or over HTTP has no parent whose replay could make it again. Up to MOB_PUT_INLINE_MAX it
+ * is in the lineage; a larger one is written to objects/<id> in the state directory by a thread of its own,
+ * straight from the segment. Until it is there, no effect logged after it leaves the node (lineage_log_hold).
+ * Node thread only.
  */
 #ifndef MOB_RUNTIME_NODE_DURABLE_PUTS_H
 #define MOB_RUNTIME_NODE_DURABLE_PUTS_H

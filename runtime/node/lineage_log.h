@@ -78,7 +78,8 @@ void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const 
 void lineage_log_effect(struct lineage_log *log, struct effect *effect);
 /* The same, but never from inside this call: at the earliest in the next pump. */
 void lineage_log_effect_later(struct lineage_log *log, struct effect *effect);
-/* From here on effects wait until the hold is released, whatever is acknowledged. Holds may be released in any order. */
+/* From here on effects wait until the hold is released, whatever is acknowledged. Holds may be released in
+ * any order. */
 uint64_t lineage_log_hold(struct lineage_log *log);
 void lineage_log_release(struct lineage_log *log, uint64_t hold);
 bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing in flight */

@@ -122,11 +122,14 @@ enum {
     TASK_UNLOGGED = 4,
     TASK_CANCELLED = 8,
     TASK_ACTOR_CREATE = 16,
-    TASK_ACTOR_CALL = 32
+    TASK_ACTOR_CALL = 32,
+    TASK_NO_OUTCOMES = 128, /* the lineage was read: it logged none */
+    TASK_RESTORE = 64 /* an actor's creation from its checkpoint */
 };
 
 enum worker_state { WORKER_STARTING = 1, WORKER_READY = 2, WORKER_STOPPING = 3 };
 struct node_actor;
+struct outcome_read;
 struct node_worker {
     uint32_t number; /* handle in the scheduler; used again */
     uint32_t serial; /* of the process; never used again */
@@ -135,7 +138,7 @@ struct node_worker {
     enum worker_state state;
     struct node_template *sent; /* head of the last spec record in its inbound ring */
     uint32_t markers_due; /* MOB_IN_REVOKED that did not fit yet */
-    struct node_task *blocked_task;
+    struct outcome_read *held, *held_last; /* dispatched, not sent yet */
     struct node_actor *actor;
     uint8_t *functions_known; /* bit set by node_function.number */
     uint32_t functions_known_bytes;
@@ -332,8 +335,10 @@ void node_dispatch(struct node *node);
 /* Into the worker's inbound ring. False = no room. */
 bool node_send_task(struct node *node, struct node_client *client, struct node_task *task);
 
-/* outcomes.c: a task that runs again; sent when its logged outcomes have been read. */
-void node_send_behind_outcomes(struct node *node, struct node_client *client, struct node_task *task);
+/* outcomes.c: a task that runs again is sent behind its logged outcomes, and what is dispatched after it
+ * behind it. */
+void node_send_in_order(struct node *node, struct node_client *client, struct node_task *task);
+void node_worker_abandon_held(struct node_worker *worker);
 
 /* workers.c */
 void node_worker_spawn(struct node *node, uint32_t count);
@@ -395,6 +400,9 @@ void node_resolve(struct node *node, struct mob_object_id id);
  * = the look-up cannot be queued (out of memory); nothing was done. */
 bool node_resolve_known(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+/* A value from its bytes, into the store: in its entry when it is small. MOB_EXISTS, MOB_STORE_FULL. */
+MOB_MUST_USE enum mob_status node_restore_value(struct node *node, struct mob_object_id id,
+    enum mob_value_type type, const uint8_t *payload, uint64_t bytes);
 /* Starts the look-ups that this pass asked for. */
 void node_resolver_start(struct node *node);
 /* Reply to `request` once the object's bytes are in the store (or it cannot be). */

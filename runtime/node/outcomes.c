@@ -12,11 +12,14 @@ struct outcome {
     struct mob_out_outcome head;
     uint8_t payload[];
 };
+/* A task in its worker's order of sending. Those whose outcomes are being read hold up the ones behind them:
+ * calls of an actor must not overtake each other. */
 struct outcome_read {
+    struct outcome_read *behind;
+    bool done, abandoned;
     struct node *node;
     struct mob_task_id task;
     uint32_t generation, attempt, worker;
-    uint32_t worker_session;
     struct outcome *first, **last;
 };
 
@@ -52,21 +55,8 @@ static bool send_outcomes(struct node *node, struct node_client *client, const s
     return true;
 }
 
-static void on_done(void *arg, enum mob_status status)
+static void read_destroy(struct outcome_read *read)
 {
-    struct outcome_read *read = arg;
-    struct node *node = read->node;
-    struct node_task *task = node_task_find(node, read->task);
-    struct node_worker *worker = node_worker_at(node, read->worker);
-    if (task && worker && task->sched.state == MOB_SCHED_DISPATCHED && task->sched.worker == read->worker &&
-        node_task_attempt(task) == read->attempt &&
-        node_client_is(node, worker->slot, read->worker_session)) {
-        struct node_client *client = node->clients[worker->slot];
-        if (status != MOB_OK)
-            MOB_LOG_WARN("outcomes", "unread", "status=%s", mob_status_code(status));
-        if (!send_outcomes(node, client, read) || !node_send_task(node, client, task))
-            node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
-    }
     while (read->first) {
         struct outcome *next = read->first->next;
         free(read->first);
@@ -75,8 +65,48 @@ static void on_done(void *arg, enum mob_status status)
     free(read);
 }
 
-void node_send_behind_outcomes(struct node *node, struct node_client *client, struct node_task *task)
+/* The worker and attempt that the task was to be sent to are still the ones? */
+static struct node_task *still_wanted(struct node *node, const struct outcome_read *read)
 {
+    struct node_task *task = node_task_find(node, read->task);
+    if (!task || task->sched.worker != read->worker || node_task_attempt(task) != read->attempt ||
+        task->sched.state != MOB_SCHED_DISPATCHED)
+        return NULL;
+    return task;
+}
+
+static void send_those_in_order(struct node *node, struct node_worker *worker)
+{
+    struct node_client *client = node->clients[worker->slot];
+    while (worker->held && worker->held->done) {
+        struct outcome_read *read = worker->held;
+        worker->held = read->behind;
+        if (!worker->held)
+            worker->held_last = NULL;
+        struct node_task *task = still_wanted(node, read);
+        if (task && (!send_outcomes(node, client, read) || !node_send_task(node, client, task)))
+            node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
+        read_destroy(read);
+    }
+}
+
+static void on_done(void *arg, enum mob_status status)
+{
+    struct outcome_read *read = arg;
+    struct node *node = read->node;
+    if (status != MOB_OK)
+        MOB_LOG_WARN("outcomes", "unread", "status=%s", mob_status_code(status));
+    read->done = true;
+    struct node_worker *worker = node_worker_at(node, read->worker);
+    if (!read->abandoned && worker)
+        send_those_in_order(node, worker);
+    else
+        read_destroy(read); /* its worker is gone */
+}
+
+void node_send_in_order(struct node *node, struct node_client *client, struct node_task *task)
+{
+    struct node_worker *worker = client->worker;
     struct outcome_read *read = calloc(1, sizeof *read);
     MOB_ASSERT(read);
     *read = (struct outcome_read){
@@ -84,10 +114,31 @@ void node_send_behind_outcomes(struct node *node, struct node_client *client, st
         .task = task->sched.id,
         .generation = task->extra ? task->extra->generation : task->template->head.generation,
         .attempt = node_task_attempt(task),
-        .worker = client->worker->number,
-        .worker_session = client->session,
+        .worker = worker->number,
     };
     read->last = &read->first;
+    if (worker->held_last)
+        worker->held_last->behind = read;
+    else
+        worker->held = read;
+    worker->held_last = read;
+    if ((task->flags & (TASK_LOOK_UP | TASK_NO_OUTCOMES)) != TASK_LOOK_UP) {
+        read->done = true;
+        return; /* only waits for those before it */
+    }
     struct group_reader reader = {on_entry, on_done, read};
     node_group_read(node, task->sched.id.stream, task->sched.id.index >> MOB_GROUP_SHIFT, &reader);
+}
+
+void node_worker_abandon_held(struct node_worker *worker)
+{
+    while (worker->held) {
+        struct outcome_read *read = worker->held;
+        worker->held = read->behind;
+        if (read->done)
+            read_destroy(read);
+        else
+            read->abandoned = true; /* its read ends by itself */
+    }
+    worker->held_last = NULL;
 }

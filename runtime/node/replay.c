@@ -9,7 +9,7 @@
 struct replay_call {
     uint64_t position;
     struct mob_task_id task;
-    bool skipped, finished;
+    bool skipped, finished, outcomes;
     uint32_t attempt;
     struct mob_spec_head *spec; /* followed by its tail */
     uint32_t tail_bytes;
@@ -52,10 +52,13 @@ static void on_edge(void *arg, const struct mob_entry *e, const struct mob_block
         note_edge(arg, &e->edge, e->type == MOB_ENTRY_SKIP);
 }
 
+/* Neighbours next to each other, so that each group is read once. */
 static int by_task(const void *a, const void *b)
 {
-    return memcmp(&((const struct replay_call *)a)->task, &((const struct replay_call *)b)->task,
-        sizeof(struct mob_task_id));
+    const struct mob_task_id *x = &((const struct replay_call *)a)->task,
+                             *y = &((const struct replay_call *)b)->task;
+    int streams = memcmp(&x->stream, &y->stream, sizeof x->stream);
+    return streams ? streams : x->index < y->index ? -1 : x->index > y->index;
 }
 static int by_position(const void *a, const void *b)
 {
@@ -83,6 +86,10 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
         memcpy(call->spec + 1, e->spec.tail, e->spec.tail_bytes);
         call->tail_bytes = e->spec.tail_bytes;
         call->submitted_ns = e->submitted_ns;
+    } else if (e->type == MOB_ENTRY_OUTCOME) {
+        struct replay_call *call = find(replay, e->outcome.task);
+        if (call)
+            call->outcomes = true;
     } else if (e->type == MOB_ENTRY_COMPLETION && (e->completion.head.flags & MOB_COMPLETION_FINAL)) {
         struct replay_call *call = find(replay, e->completion.head.task);
         if (call) {
@@ -99,7 +106,8 @@ static void queue_call(struct node *node, const struct replay_call *call)
         .head = *call->spec, .tail = (const uint8_t *)(call->spec + 1), .tail_bytes = call->tail_bytes};
     struct node_task *task;
     spec.head.attempt = call->attempt + 1;
-    uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0));
+    uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0) |
+        (call->outcomes ? 0 : TASK_NO_OUTCOMES));
     enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, &task);
     if (status == MOB_EXISTS)
         return; /* queued here all the time */
@@ -151,7 +159,6 @@ static void on_edges_read(void *arg, enum mob_status status)
     for (uint32_t i = 0; i < replay->count && status == MOB_OK; i++) {
         struct mob_task_id task = replay->calls[i].task;
         uint32_t group = task.index >> MOB_GROUP_SHIFT;
-        /* ids sort by bytes: neighbours of one group need not be adjacent, but most are */
         if (i > 0 && mob_stream_eq(replay->calls[i - 1].task.stream, task.stream) &&
             replay->calls[i - 1].task.index >> MOB_GROUP_SHIFT == group)
             continue;

@@ -110,7 +110,7 @@ static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_
 }
 
 /* A small or full value from its bytes in the lineage, into the store. */
-static enum mob_status restore(struct node *node, struct mob_object_id id, enum mob_value_type type,
+enum mob_status node_restore_value(struct node *node, struct mob_object_id id, enum mob_value_type type,
     const uint8_t *payload, uint64_t bytes)
 {
     if (bytes <= MOB_OBJECT_INLINE_MAX && type != MOB_TYPE_ERROR)
@@ -153,7 +153,7 @@ static void ready_committed(struct node *node, struct mob_object_id id, enum mob
 static void restored(struct node *node, struct mob_object_id id, enum mob_value_type type,
     const uint8_t *payload, uint64_t bytes, uint32_t slot, uint32_t session)
 {
-    enum mob_status status = restore(node, id, type, payload, bytes);
+    enum mob_status status = node_restore_value(node, id, type, payload, bytes);
     if (status != MOB_OK && status != MOB_EXISTS) {
         ready_committed(node, id, status, MOB_TYPE_ERROR, slot, session);
         return;

@@ -114,7 +114,8 @@ static void fill_timing(struct mob_sched_submit *in, const struct mob_spec_head 
     }
 }
 
-/* The running task that submits; NULL for drivers. Siblings come in runs, so the template remembers its handle. */
+/* The running task that submits; NULL for drivers. Siblings come in runs, so the template remembers its
+ * handle. */
 static struct node_task *parent_of(struct node *node, struct node_template *template)
 {
     if (template->parent_handle == PARENT_NONE)

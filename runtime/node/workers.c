@@ -47,6 +47,7 @@ static void worker_free(struct node *node, struct node_worker *worker)
     node->workers_alive--;
     if (worker->sent)
         node_template_drop(node, worker->sent);
+    node_worker_abandon_held(worker);
     free(worker->functions_known);
     free(worker);
 }

@@ -1,0 +1,45 @@
+/* An actor as this node keeps it; private to actors.c and checkpoint.c. */
+#ifndef MOB_RUNTIME_NODE_ACTOR_RECORD_H
+#define MOB_RUNTIME_NODE_ACTOR_RECORD_H
+
+#include "runtime/actor/life.h"
+#include "runtime/node/node.h"
+
+#define ACTOR_NAME_MAX 128
+
+struct actor_checkpoint {
+    uint64_t position; /* of the last call in it */
+    enum mob_value_type type;
+    uint32_t bytes;
+    uint8_t value[];
+};
+
+struct node_actor {
+    struct node_actor *next; /* in its bucket */
+    struct node_actor *by_number; /* chain by scheduler number */
+    struct mob_actor_id id;
+    struct mob_actor_life life;
+    struct node_job *job;
+    struct node_function *class;
+    uint32_t number; /* in the scheduler */
+    struct node_worker *worker;
+    bool detached, restart_pending;
+    char name[ACTOR_NAME_MAX];
+    char why[160]; /* last death */
+    struct mob_spec_head head; /* of the creation */
+    uint8_t *tail;
+    uint32_t tail_bytes;
+    uint64_t calls;
+    struct mob_task_id last_call; /* newest that ended, at last_position */
+    uint64_t last_position;
+    struct actor_checkpoint *restore; /* read back for the next incarnation */
+};
+
+struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id);
+
+/* checkpoint.c. Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
+void node_actor_restore(struct node *node, struct node_actor *actor);
+/* The creation's tail with the checkpoint as its only argument; malloc'ed, NULL = no checkpoint. */
+uint8_t *node_checkpoint_tail(struct node *node, struct node_actor *actor, uint32_t *bytes_out);
+
+#endif

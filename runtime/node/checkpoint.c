@@ -1,0 +1,170 @@
+/* Checkpoints of actors: kept in the GCS' CHECKPOINTS table under the actor's id, newest only; a torn or
+ * refused one leaves the one before. What a checkpoint covers is not replayed (GCS.md "Actors", 6).
+ */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/actor_record.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/replay.h"
+
+/* Value of a row; the state follows. */
+struct checkpoint_row {
+    uint16_t version; /* 1 */
+    uint16_t type; /* enum mob_value_type */
+    uint32_t bytes;
+    uint64_t position;
+    struct mob_hash128 hash; /* of the state */
+};
+
+/* One on its way to the GCS. */
+struct saving {
+    struct node *node;
+    struct mob_actor_id actor;
+    uint64_t position;
+};
+
+static void saved(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct saving *saving = arg;
+    struct node_actor *actor = node_actor_find(saving->node, saving->actor);
+    if (answer->status != MOB_OK)
+        MOB_LOG_WARN("checkpoint", "refused", "status=%s", mob_status_code(answer->status));
+    else if (actor && actor->life.state != MOB_ACTOR_DEAD)
+        mob_actor_life_checkpointed(&actor->life, saving->position + 1);
+    free(saving);
+}
+
+static void save(struct node *node, const struct mob_out_checkpoint *head, enum mob_value_type type,
+    const void *state, uint64_t bytes)
+{
+    struct checkpoint_row row = {
+        .version = 1, .type = (uint16_t)type, .bytes = (uint32_t)bytes, .position = head->position};
+    if (bytes > MOB_GCS_VALUE_MAX - sizeof row) {
+        MOB_LOG_WARN(
+            "checkpoint", "too_large", "bytes=%lu max=%zu", bytes, (size_t)MOB_GCS_VALUE_MAX - sizeof row);
+        return;
+    }
+    row.hash = mob_hash128(state, bytes);
+    uint8_t *value = malloc(sizeof row + bytes);
+    struct saving *saving = malloc(sizeof *saving);
+    MOB_ASSERT(value && saving);
+    memcpy(value, &row, sizeof row);
+    memcpy(value + sizeof row, state, bytes);
+    *saving = (struct saving){node, head->actor, head->position};
+    struct mob_gcs_put put = {.table = MOB_GCS_CHECKPOINTS,
+        .key = &head->actor,
+        .key_length = sizeof head->actor,
+        .value = value,
+        .value_length = (uint32_t)(sizeof row + bytes),
+        .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status = mob_gcs_put(node->gcs, &put, saved, saving);
+    if (status != MOB_OK) {
+        MOB_LOG_WARN("checkpoint", "not_sent", "status=%s", mob_status_code(status));
+        free(saving);
+    }
+    free(value);
+}
+
+void node_actor_checkpoint(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_out_checkpoint head;
+    struct mob_completion one = {.head = {.return_count = 1}};
+    struct mob_return_view r;
+    uint32_t at = 0;
+    struct node_actor *actor = client->worker ? client->worker->actor : NULL;
+    if (bytes < sizeof head || !actor)
+        return;
+    memcpy(&head, body, sizeof head);
+    one.body = body + sizeof head;
+    one.head.body_bytes = bytes - (uint32_t)sizeof head;
+    if (!mob_actor_id_eq(head.actor, actor->id) || !mob_completion_next(&one, &at, &r))
+        return;
+    if (!(r.flags & MOB_RETURN_STORED)) {
+        save(node, &head, r.type, r.payload, r.size);
+        return;
+    }
+    enum mob_value_type type;
+    const uint8_t *full;
+    uint64_t size;
+    struct mob_value_view view;
+    if (actor->last_position != head.position)
+        return;
+    struct mob_object_id id = mob_object_of(actor->last_call, MOB_SLOT_CHECKPOINT);
+    (void)mob_store_seal_published(node->store, id);
+    if (mob_store_object_bytes(node->store, id, true, &type, &full, &size) == MOB_OK &&
+        mob_value_open(full, size, &view) == MOB_OK)
+        save(node, &head, view.type, view.payload, view.payload_bytes);
+}
+
+static void loaded(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct saving *loading = arg;
+    struct node *node = loading->node;
+    struct node_actor *actor = node_actor_find(node, loading->actor);
+    struct checkpoint_row row;
+    uint64_t from = 0;
+    free(loading);
+    if (!actor)
+        return;
+    free(actor->restore);
+    actor->restore = NULL;
+    if (answer->status == MOB_OK && answer->kv_count == 1 && answer->kvs[0].value_length >= sizeof row) {
+        const uint8_t *value = answer->kvs[0].value;
+        memcpy(&row, value, sizeof row);
+        bool whole = row.version == 1 && row.bytes == answer->kvs[0].value_length - sizeof row &&
+            mob_hash128_eq(row.hash, mob_hash128(value + sizeof row, row.bytes));
+        if (whole) {
+            actor->restore = malloc(sizeof *actor->restore + row.bytes);
+            MOB_ASSERT(actor->restore);
+            *actor->restore =
+                (struct actor_checkpoint){row.position, (enum mob_value_type)row.type, row.bytes};
+            memcpy(actor->restore->value, value + sizeof row, row.bytes);
+            from = row.position + 1;
+        } else {
+            MOB_LOG_ERROR("checkpoint", "unusable", "version=%u bytes=%u why=\"replay from the beginning\"",
+                row.version, answer->kvs[0].value_length);
+        }
+    }
+    node_replay_actor(node, actor->id, from);
+}
+
+void node_actor_restore(struct node *node, struct node_actor *actor)
+{
+    struct saving *loading = malloc(sizeof *loading);
+    MOB_ASSERT(loading);
+    *loading = (struct saving){node, actor->id, 0};
+    enum mob_status status =
+        mob_gcs_get(node->gcs, MOB_GCS_CHECKPOINTS, &actor->id, sizeof actor->id, loaded, loading);
+    if (status != MOB_OK) {
+        free(loading);
+        node_replay_actor(node, actor->id, 0);
+    }
+}
+
+/* A small state travels in the spec; a larger one is an object of the creation. */
+uint8_t *node_checkpoint_tail(struct node *node, struct node_actor *actor, uint32_t *bytes_out)
+{
+    const struct actor_checkpoint *c = actor->restore;
+    struct mob_tail_builder builder;
+    struct mob_ext_view ext;
+    if (!c)
+        return NULL;
+    uint8_t *tail = aligned_alloc(8, MOB_SPEC_TAIL_MAX);
+    MOB_ASSERT(tail);
+    mob_tail_begin(&builder, tail, MOB_SPEC_TAIL_MAX);
+    if (c->bytes <= MOB_RESULT_INLINE_MAX) {
+        mob_tail_add_value(&builder, c->type, c->value, c->bytes);
+    } else {
+        struct mob_object_id id = mob_object_of(actor->id.creation, MOB_SLOT_CHECKPOINT);
+        enum mob_status status = node_restore_value(node, id, c->type, c->value, c->bytes);
+        if (status != MOB_OK && status != MOB_EXISTS)
+            MOB_LOG_WARN("checkpoint", "no_room", "status=%s", mob_status_code(status));
+        mob_tail_add_ref(&builder, id);
+    }
+    if (mob_spec_find_ext(actor->tail, MOB_EXT_CHECKPOINT, &ext))
+        mob_tail_add_ext(&builder, ext.tag, ext.payload, ext.payload_bytes);
+    *bytes_out = mob_tail_end(&builder);
+    MOB_ASSERT(*bytes_out > 0);
+    return tail;
+}
