@@ -1,7 +1,7 @@
 /* Frames of the control store's links (GCS.md "Protocol"): client to member, later member to member.
  *
- *   u32 magic "MGCF" | u8 version | u8 type | u16 head bytes | u32 payload bytes | u32 shard | u64 epoch |
- * u64 from | u32 crc32c | u32 zero | payload
+ *   u32 magic "MGCF" | u8 version | u8 type | u16 head bytes | u32 payload bytes
+ *   u32 shard | u64 epoch | u64 from | u32 crc32c | u32 zero | payload
  *
  * The payload is a head of fixed fields and a body (a block, a value, rows), so that neither is copied to be
  * sent. The crc is that of the 32 bytes before it, then the head's crc, then the body's. Decoding checks

@@ -1,8 +1,8 @@
-/* Rows and bounds of the control store's protocol, shared by gcs/client and gcs/shard: what its messages
- * mean.
+/* The messages of the control store's protocol: what gcs/client and gcs/shard say to each other.
  *
- * Messages travel in frames (gcs_frame.h). Layouts are fixed little-endian, written and read with bytes.h by
- * the functions here. Decoders check every length, never allocate, and point into the input. Pure.
+ * A message is a frame (gcs_frame.h) with one of the heads below; on the one platform that is supported a
+ * head's bytes are those of its struct. Decoders check every length, never allocate, and point into the
+ * input. Pure.
  */
 #ifndef MOB_COMMON_WIRE_GCS_MSG_H
 #define MOB_COMMON_WIRE_GCS_MSG_H

@@ -1,8 +1,9 @@
 /* When an entry is committed and when it is durable, and the rewriting of the append-only file.
  *
- *   everysec  committed when Redis answered; durable when the files were synced after that: each second, or
- * 32 MiB always    committed and durable when synced; one sync serves all passes that were answered before it
- * began no        committed and durable when Redis answered
+ *   everysec  committed when Redis answered;
+ *             durable when the files were synced after that: each second, or each 32 MiB
+ *   always    both when synced; one sync serves all passes that were answered before it began
+ *   no        both when Redis answered
  */
 #include "gcs/shard/shard_internal.h"
 

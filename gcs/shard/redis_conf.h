@@ -1,9 +1,8 @@
 /* The redis.conf and ACL file of a member's private Redis: what the supervisor writes before it starts
  * redis-server, and what mobula-gcs relies on.
  *
- *   redis-server DIR/redis.conf          (listens on DIR/redis.sock, 0600, no TCP; data in DIR/appendonlydir)
- *   mobula-gcs --socket S --redis DIR/redis.sock --redis-dir DIR --redis-user mobula --redis-password-file
- * DIR/redis.pass
+ *   redis-server DIR/redis.conf      (listens on DIR/redis.sock, 0600, no TCP; data in DIR/appendonlydir)
+ *   mobula-gcs --socket S --redis-dir DIR     (finds DIR/redis.sock and DIR/redis.pass)
  *
  * Programs that may not include this run `mobula-gcs --redis-conf DIR`, which is mob_redis_conf_write().
  *

@@ -1,10 +1,14 @@
 /* The parts of a running member. Internal to gcs/shard; everything here belongs to the loop's thread.
  *
- *   conn.c     sockets of clients: frames in, frames out        serve.c   what a frame does; the chain's
- * actions store.c    passes of writes to Redis, reconnecting          durable.c syncing, rewriting the
- * append-only file load.c     tables and index from Redis after a start        attach.c  who the clients are;
- * collecting; expiry query.c    reads                                            subscribe.c  streams of
- * blocks
+ *   conn.c        sockets of clients: frames in, frames out
+ *   serve.c       what a frame does; what the chain's actions do
+ *   attach.c      who the clients are; collecting after a restart; expiry
+ *   store.c       passes of writes to Redis
+ *   store_link.c  the connection to Redis, and going on after its death
+ *   durable.c     syncing and rewriting the append-only file
+ *   load.c        tables and index from Redis after a start
+ *   query.c       reads
+ *   subscribe.c   streams of blocks
  */
 #ifndef MOB_GCS_SHARD_SHARD_INTERNAL_H
 #define MOB_GCS_SHARD_SHARD_INTERNAL_H
@@ -169,16 +173,19 @@ void serve_runs(struct mob_shard *sh); /* sends what reply runs hold */
 void serve_memory(struct mob_shard *sh);
 
 /* store.c */
-MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
 void store_entry(struct mob_shard *sh, const struct mob_chain_entry *entry);
 void store_identity(struct mob_shard *sh, const struct attached *a);
 void store_forget(struct mob_shard *sh, uint64_t client);
 void store_meta(struct mob_shard *sh);
 void store_flush(struct mob_shard *sh); /* the loop's pass ends: submit */
+bool store_idle(const struct mob_shard *sh);
+void store_drop_unsent(struct mob_shard *sh); /* Redis is gone: the chain will give them again */
+
+/* store_link.c */
+MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
 void store_io(struct mob_shard *sh);
 void store_tick(struct mob_shard *sh);
 void store_read(struct mob_shard *sh, struct mob_redis_batch *batch);
-bool store_idle(const struct mob_shard *sh);
 void store_fini(struct mob_shard *sh);
 
 /* load.c */

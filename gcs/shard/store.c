@@ -4,14 +4,11 @@
  */
 #include "gcs/shard/shard_internal.h"
 
-#include <stdio.h>
 #include <stdlib.h>
-#include <sys/epoll.h>
 
 #include "common/base/failpoint.h"
 
-#define RETRY_PAUSE_NS (10 * MOB_MS)
-#define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
+#define REFUSED_PAUSE_NS (500 * MOB_MS) /* before Redis is tried again that refused a pass */
 
 /* ---- building a pass ---- */
 
@@ -274,7 +271,7 @@ static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status 
     if (status != MOB_OK) {
         /* Refused (its disk is full, it is out of memory): nothing behind it may count. Connect again, and
          * retry. */
-        st->retry_ns = sh->now_ns + RETRY_PAUSE_MAX_NS;
+        st->retry_ns = sh->now_ns + REFUSED_PAUSE_NS;
         st->broken = true;
         return;
     }
@@ -282,34 +279,6 @@ static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status 
     if (batch->seq > st->stored)
         st->stored = batch->seq;
     durable_stored(sh, batch->bytes);
-}
-
-static void link_down(struct mob_shard *sh)
-{
-    struct mob_store *st = &sh->store;
-    epoll_ctl(sh->epoll_fd, EPOLL_CTL_DEL, mob_redis_fd(st->link), NULL);
-    struct mob_redis_link *link = st->link;
-    st->link = NULL; /* first: a read that was half answered runs again at once */
-    struct mob_redis_batch *kept = mob_redis_link_destroy(link);
-    struct mob_redis_batch **tail = &st->kept_reads;
-    while (*tail != NULL)
-        tail = &(*tail)->next;
-    *tail = kept;
-    mob_redis_batch_destroy(st->open);
-    st->open = NULL;
-    for (struct mob_redis_batch *b = st->closed.first, *next; b != NULL; b = next) {
-        next = b->next;
-        mob_redis_batch_destroy(b);
-    }
-    st->closed = (struct pass_queue){0};
-    MOB_ASSERT(st->passes == 0);
-    st->hold = st->broken = false;
-    st->retry_pause_ns = RETRY_PAUSE_NS;
-    if (st->retry_ns < sh->now_ns)
-        st->retry_ns = sh->now_ns;
-    sh->durable.rewrite = REWRITE_NONE;
-    MOB_LOG_WARN("gcs", "redis_down", "committed=%llu applied=%llu",
-        (unsigned long long)mob_chain_committed(sh->chain), (unsigned long long)mob_chain_applied(sh->chain));
 }
 
 void store_flush(struct mob_shard *sh)
@@ -332,237 +301,21 @@ void store_flush(struct mob_shard *sh)
     }
 }
 
-void store_io(struct mob_shard *sh)
-{
-    struct mob_store *st = &sh->store;
-    if (st->link == NULL)
-        return;
-    bool want_write = false;
-    enum mob_status status = mob_redis_io(st->link, &want_write);
-    if (status != MOB_OK || st->broken) {
-        link_down(sh);
-        return;
-    }
-    if (want_write != st->want_write) {
-        st->want_write = want_write;
-        struct epoll_event event = {.events = EPOLLIN | (want_write ? EPOLLOUT : 0u), .data.ptr = st};
-        epoll_ctl(sh->epoll_fd, EPOLL_CTL_MOD, mob_redis_fd(st->link), &event);
-    }
-}
-
-void store_read(struct mob_shard *sh, struct mob_redis_batch *batch)
-{
-    struct mob_store *st = &sh->store;
-    batch->keep = true;
-    if (st->link != NULL) {
-        mob_redis_submit(st->link, batch);
-        return;
-    }
-    batch->next = NULL;
-    struct mob_redis_batch **tail = &st->kept_reads;
-    while (*tail != NULL)
-        tail = &(*tail)->next;
-    *tail = batch;
-}
-
 bool store_idle(const struct mob_shard *sh)
 {
     const struct mob_store *st = &sh->store;
     return st->link != NULL && st->passes == 0 && st->open == NULL && st->closed.first == NULL;
 }
 
-/* ---- connecting ---- */
-
-static enum mob_status get_bytes(
-    redisContext *context, const char *key, void *out, size_t length, bool *found)
-{
-    redisReply *reply = redisCommand(context, "GET %s", key);
-    if (reply == NULL)
-        return MOB_UNAVAILABLE;
-    enum mob_status status = MOB_OK;
-    *found = reply->type == REDIS_REPLY_STRING;
-    if (*found && (size_t)reply->len == length)
-        memcpy(out, reply->str, length);
-    else if (reply->type != REDIS_REPLY_NIL)
-        status = MOB_CORRUPT;
-    freeReplyObject(reply);
-    return status;
-}
-
-static enum mob_status check_format(redisContext *context)
-{
-    redisReply *reply = redisCommand(context, "GET format");
-    if (reply == NULL)
-        return MOB_UNAVAILABLE;
-    enum mob_status status = MOB_OK;
-    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, MOB_REDIS_FORMAT) != 0) {
-        MOB_LOG_ERROR("gcs", "format_unknown", "found=\"%s\" known=\"%s\"", reply->str, MOB_REDIS_FORMAT);
-        status = MOB_VERSION;
-    } else if (reply->type == REDIS_REPLY_NIL) {
-        freeReplyObject(reply);
-        reply = redisCommand(context, "SET format %s", MOB_REDIS_FORMAT);
-        status = reply != NULL && reply->type == REDIS_REPLY_STATUS ? MOB_OK : MOB_UNAVAILABLE;
-    }
-    if (reply != NULL)
-        freeReplyObject(reply);
-    return status;
-}
-
-static enum mob_status get_run_id(redisContext *context, char out[MOB_REDIS_RUN_ID_BYTES])
-{
-    redisReply *reply = redisCommand(context, "INFO server");
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
-        if (reply != NULL)
-            freeReplyObject(reply);
-        return MOB_UNAVAILABLE;
-    }
-    const char *at = strstr(reply->str, "run_id:");
-    bool found = at != NULL && strlen(at) >= 7 + MOB_REDIS_RUN_ID_BYTES;
-    if (found)
-        memcpy(out, at + 7, MOB_REDIS_RUN_ID_BYTES);
-    freeReplyObject(reply);
-    return found ? MOB_OK : MOB_CORRUPT;
-}
-
-/* The first connection loads everything; a later one only learns how far Redis is. */
-static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bool first)
+void store_drop_unsent(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
-    struct mob_redis_position position = {.epoch = 1};
-    struct mob_redis_meta meta = {0};
-    char run_id[MOB_REDIS_RUN_ID_BYTES];
-    bool found = false, had_meta = false;
-    enum mob_status status = check_format(context);
-    if (status == MOB_OK)
-        status = get_bytes(context, "s", &position, sizeof position, &found);
-    if (status == MOB_OK)
-        status = get_bytes(context, "m", &meta, sizeof meta, &had_meta);
-    if (status == MOB_OK)
-        status = get_run_id(context, run_id);
-    if (status != MOB_OK)
-        return status;
-    bool same_redis = had_meta && memcmp(meta.run_id, run_id, sizeof run_id) == 0;
-    if (first) {
-        mob_chain_load_position(sh->chain, position.epoch, position.seq);
-        st->stored = sh->durable.synced = sh->indexed = position.seq;
-        st->meta = meta;
-        /* Nothing that was answered can be missing: a fresh store, a clean stop, or the Redis that held it
-         * all along. */
-        bool lossless = !found || (had_meta && meta.clean == 1) || same_redis;
-        status = load_all(sh, context);
-        if (status != MOB_OK)
-            return status;
-        if (!lossless)
-            mob_chain_collect_begin(sh->chain);
-    } else {
-        st->restarts += !same_redis;
-        status = mob_chain_on_store_back(sh->chain, position.seq);
-        if (status != MOB_OK) {
-            /* Only the clients can have it: as after a restart of this process, so restart it. */
-            MOB_LOG_ERROR("gcs", "redis_lost_durable", "redis_seq=%llu durable=%llu applied=%llu",
-                (unsigned long long)position.seq, (unsigned long long)mob_chain_durable(sh->chain),
-                (unsigned long long)mob_chain_applied(sh->chain));
-            sh->failure = status;
-            return status;
-        }
-        if (position.seq > st->stored)
-            st->stored = position.seq;
-    }
-    st->meta.clean = 0;
-    memcpy(st->meta.run_id, run_id, sizeof run_id);
-    return MOB_OK;
-}
-
-enum mob_status store_connect(struct mob_shard *sh, bool first)
-{
-    struct mob_store *st = &sh->store;
-    struct mob_redis_options options = {
-        sh->options.redis_path, sh->options.redis_user, sh->options.redis_password};
-    redisContext *context;
-    enum mob_status status = mob_redis_connect(&options, &context);
-    if (status != MOB_OK)
-        return status;
-    status = take_over(sh, context, first);
-    if (status != MOB_OK) {
-        redisFree(context);
-        return status;
-    }
-    st->link = mob_redis_link_create(context);
-    MOB_ASSERT(st->link != NULL);
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = st};
-    st->want_write = false;
-    if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, mob_redis_fd(st->link), &event) != 0)
-        return MOB_IO;
-    st->open_seq = st->stored;
-    if (!first) {
-        serve_actions(sh); /* the STOREs of all that it lacks */
-        durable_stored(sh, 0); /* what it has and had not answered */
-    }
-    store_meta(sh);
-    for (struct mob_redis_batch *b = st->kept_reads, *next; b != NULL; b = next) {
+    mob_redis_batch_destroy(st->open);
+    st->open = NULL;
+    for (struct mob_redis_batch *b = st->closed.first, *next; b != NULL; b = next) {
         next = b->next;
-        mob_redis_submit(st->link, b);
-    }
-    st->kept_reads = NULL;
-    MOB_LOG_INFO("gcs", "redis_up", "first=%d epoch=%llu seq=%llu applied=%llu", first,
-        (unsigned long long)mob_chain_epoch(sh->chain), (unsigned long long)st->stored,
-        (unsigned long long)mob_chain_applied(sh->chain));
-    return MOB_OK;
-}
-
-/* ---- once a second, and retries ---- */
-
-static void info_reply(void *arg, const redisReply *reply, uint32_t index)
-{
-    (void)index;
-    struct mob_shard *sh = arg;
-    if (reply->type != REDIS_REPLY_STRING)
-        return;
-    const char *at = strstr(reply->str, "used_memory:");
-    if (at != NULL)
-        sh->store.used_memory = strtoull(at + 12, NULL, 10);
-}
-
-static void info_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
-{
-    (void)arg;
-    (void)batch;
-    (void)status;
-}
-
-void store_tick(struct mob_shard *sh)
-{
-    struct mob_store *st = &sh->store;
-    if (st->link == NULL && sh->now_ns >= st->retry_ns) {
-        enum mob_status status = store_connect(sh, false);
-        st->retry_pause_ns *= 2;
-        if (st->retry_pause_ns > RETRY_PAUSE_MAX_NS)
-            st->retry_pause_ns = RETRY_PAUSE_MAX_NS;
-        st->retry_ns = mob_now() + st->retry_pause_ns;
-        if (status == MOB_VERSION || status == MOB_DENIED)
-            sh->failure = status;
-    }
-    if (st->link == NULL || sh->now_ns < sh->second_ns)
-        return;
-    struct mob_redis_batch *info = mob_redis_batch_create();
-    info->arg = sh;
-    info->reply = info_reply;
-    info->done = info_done;
-    mob_redis_command(info, 2);
-    mob_redis_arg(info, "INFO", 4);
-    mob_redis_arg(info, "memory", 6);
-    mob_redis_submit(st->link, info);
-}
-
-void store_fini(struct mob_shard *sh)
-{
-    struct mob_store *st = &sh->store;
-    if (st->link != NULL)
-        link_down(sh);
-    for (struct mob_redis_batch *b = st->kept_reads, *next; b != NULL; b = next) {
-        next = b->next;
-        b->done(b->arg, b, MOB_UNAVAILABLE);
         mob_redis_batch_destroy(b);
     }
-    free(st->deletes);
+    st->closed = (struct pass_queue){0};
+    MOB_ASSERT(st->passes == 0);
 }
