@@ -5,8 +5,11 @@
  *
  *   batch = mob_redis_batch_create();
  *   mob_redis_command(batch, 3);
- *   mob_redis_arg(batch, "SET", 3); mob_redis_arg(batch, key, n); mob_redis_arg_ref(batch, head, h, bytes,
- * length); batch->done = ...; mob_redis_submit(link, batch);
+ *   mob_redis_arg(batch, "SET", 3);
+ *   mob_redis_arg(batch, key, n);
+ *   mob_redis_arg_ref(batch, head, h, bytes, length);
+ *   batch->done = ...;
+ *   mob_redis_submit(link, batch);
  */
 #ifndef MOB_GCS_SHARD_REDIS_LINK_H
 #define MOB_GCS_SHARD_REDIS_LINK_H
