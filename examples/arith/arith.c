@@ -1,4 +1,5 @@
-/* The module of the first lines of <mobula/mobula.h>: arithmetic, a failure, a generator, and a counter with a state. */
+/* The module of the first lines of <mobula/mobula.h>: arithmetic, a failure, a generator, and a counter with
+ * a state. */
 #include <mobula/mobula.h>
 
 #include <stdlib.h>
@@ -64,8 +65,8 @@ static enum mob_status counter_get(struct mob_call *call)
     return mob_return_i64(call, *total);
 }
 
-MOB_MODULE("arith", MOB_FUNCTION("add", add, "i64 a, i64 b -> i64"), MOB_FUNCTION("same", same, "i64 a -> i64"),
-    MOB_FUNCTION("divide", divide, "f64 a, f64 b -> f64"),
+MOB_MODULE("arith", MOB_FUNCTION("add", add, "i64 a, i64 b -> i64"),
+    MOB_FUNCTION("same", same, "i64 a -> i64"), MOB_FUNCTION("divide", divide, "f64 a, f64 b -> f64"),
     MOB_FUNCTION("divmod", divmod, "i64 a, i64 b -> (i64 quotient, i64 remainder)"),
     MOB_FUNCTION("count_to", count_to, "i64 n -> stream i64"),
     MOB_ACTOR_CLASS("Counter", counter_create, "i64 start -> ()", free,

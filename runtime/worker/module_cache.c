@@ -93,10 +93,9 @@ enum mob_status mob_module_open(
     if (status == MOB_OK)
         status = check_elf(fd, reason);
     if (status == MOB_OK) {
-        /* By descriptor: what was checked is what is loaded. */
-        char name[64];
-        snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
-        void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+        /* By path, not by descriptor: the loader knows files by name and would give the first one again. Only
+         * the node writes in that folder, and only whole files under the hash of their content. */
+        void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         const char *error = handle == NULL ? dlerror() : NULL;
         const struct mob_module *module = handle == NULL ? NULL : dlsym(handle, "mob_module_v1");
         if (error != NULL) {
