@@ -295,6 +295,14 @@ bool lineage_log_blocked(const struct lineage_log *log)
     return log->sequence - log->acked >= 2 * LOG_BLOCKS_IN_FLIGHT_MAX || log->sealed;
 }
 
+int64_t lineage_log_next(const struct lineage_log *log)
+{
+    if (log->open)
+        return log->opened_ns + LOG_BLOCK_AGE_NS_MAX;
+    bool due = log->effect_head < log->effect_tail && log->acked == log->sequence && !log->holds;
+    return due ? 0 : INT64_MAX;
+}
+
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
 {
     if (log->open &&
@@ -302,7 +310,7 @@ int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
         close_block(log);
     hand_over(log);
     run_due_effects(log);
-    return log->open ? log->opened_ns + LOG_BLOCK_AGE_NS_MAX : INT64_MAX;
+    return lineage_log_next(log);
 }
 
 void lineage_log_stats(const struct lineage_log *log, struct lineage_log_stats *out)

@@ -86,6 +86,8 @@ bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing i
 bool lineage_log_blocked(const struct lineage_log *log); /* take nothing more from the rings */
 /* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). */
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush);
+/* When the pump has something to do at the latest; 0 = at once. */
+int64_t lineage_log_next(const struct lineage_log *log);
 struct lineage_log_stats {
     uint64_t entries, blocks, bytes, acked, durable, in_flight, effects_waiting;
 };

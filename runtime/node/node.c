@@ -321,7 +321,7 @@ static uint32_t pass(struct node *node)
     node_dispatch(node);
     node_resolver_start(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
-    node->next_log_ns = lineage_log_pump(node->log, node->now_ns, false);
+    lineage_log_pump(node->log, node->now_ns, false);
     node_dispatch(node); /* what acknowledgements and answers released */
     node_missed_retry(node);
     node_flush_rings(node);
@@ -335,7 +335,10 @@ static int64_t next_wake(const struct node *node)
 {
     int64_t at = mob_sched_next_timer(node->sched);
     at = node->next_gcs_ns < at ? node->next_gcs_ns : at;
-    at = node->next_log_ns < at ? node->next_log_ns : at;
+    int64_t log = lineage_log_next(node->log);
+    at = log < at ? log : at;
+    if (node_resolver_waiting(node))
+        at = 0;
     if (node->missed_clients > 0 || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     if (node_has_timers(node) && node->next_tick_ns < at)
@@ -344,18 +347,21 @@ static int64_t next_wake(const struct node *node)
 }
 
 /* Announce, look again, sleep: a client that publishes after the announcement writes the eventfd. */
-static void sleep_until_news(struct node *node)
+/* Returns whether something happened: then the next passes poll for what follows from it. */
+static bool sleep_until_news(struct node *node)
 {
+    bool news = true;
     mob_store_announce_sleep(node->store);
     if (!mob_store_has_news(node->store) || lineage_log_blocked(node->log)) {
         int64_t wake = next_wake(node), now = mob_now();
         int64_t left_ms = wake == INT64_MAX ? -1 : (wake - now + MOB_MS - 1) / MOB_MS;
-        poll_events(node,
-            left_ms > INT32_MAX                    ? INT32_MAX
-                : left_ms < 0 && wake != INT64_MAX ? 0
-                                                   : (int)left_ms);
+        int timeout_ms = left_ms > INT32_MAX ? INT32_MAX : (int)left_ms;
+        if (wake != INT64_MAX && left_ms < 0)
+            timeout_ms = 0;
+        news = poll_events(node, timeout_ms) > 0;
     }
     mob_store_announce_awake(node->store);
+    return news;
 }
 
 static bool stopped(struct node *node)
@@ -388,6 +394,7 @@ void node_loop(struct node *node)
                 poll_events(node, 0);
             continue;
         }
-        sleep_until_news(node);
+        if (sleep_until_news(node))
+            idle = 0;
     }
 }

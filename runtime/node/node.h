@@ -216,7 +216,7 @@ struct node {
     uint32_t deploying;
     bool commit_wanted; /* somebody waits for the open block */
     int64_t stop_deadline_ns;
-    int64_t next_gcs_ns, next_log_ns, next_tick_ns;
+    int64_t next_gcs_ns, next_tick_ns;
     uint64_t passes, submitted, finished, failed, retried, duplicates;
 };
 
@@ -405,6 +405,7 @@ MOB_MUST_USE enum mob_status node_restore_value(struct node *node, struct mob_ob
     enum mob_value_type type, const uint8_t *payload, uint64_t bytes);
 /* Starts the look-ups that this pass asked for. */
 void node_resolver_start(struct node *node);
+bool node_resolver_waiting(const struct node *node);
 /* Reply to `request` once the object's bytes are in the store (or it cannot be). */
 void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id);
 

@@ -348,6 +348,11 @@ void node_resolver_start(struct node *node)
     }
 }
 
+bool node_resolver_waiting(const struct node *node)
+{
+    return node->resolver->lookups && !node->resolver->lookups->started;
+}
+
 static void add_want(struct lookup *lookup, struct want *want)
 {
     struct want **at = &lookup->wants;
