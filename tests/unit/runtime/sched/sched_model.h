@@ -4,6 +4,7 @@
 #define MOB_TESTS_UNIT_RUNTIME_SCHED_MODEL_H
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/unit/runtime/sched/sched_fixture.h"
 
@@ -76,6 +77,7 @@ struct model {
     do { \
         print_error("replay with MOBULA_SEED=%llu\n", (unsigned long long)(m)->seed); \
         fail_msg(__VA_ARGS__); \
+        abort(); /* not reached; the compiler does not know */ \
     } while (0)
 #define M_CHECK(m, condition) \
     do { \
@@ -152,7 +154,7 @@ static inline void m_push_released(struct model *m, int t)
         m_insert(l, l->count, t, 0);
         return;
     }
-    if (m->late_lane != m->task[t].lane) {
+    if (!m->late_group || m->late_lane != m->task[t].lane) {
         m->late_lane = m->task[t].lane;
         m->late_group = m_new_group(m, -1);
         m_insert(l, 0, t, m->late_group);
@@ -223,11 +225,11 @@ static inline uint32_t m_object_ready(struct model *m, struct mob_object_id obje
             m->edge[kept++] = m->edge[i];
     }
     m->edges = kept;
-    m->late_lane = -1;
+    m->late_group = 0;
     for (uint32_t i = 0; i < count; i++)
         if (--m->task[woken[i]].missing == 0 && m->task[woken[i]].state == M_WAITING)
             m_ready(m, woken[i]);
-    m->late_lane = -1;
+    m->late_group = 0;
     return count;
 }
 

@@ -54,7 +54,7 @@ static void expect_fail(struct model *m, int t, enum mob_status status)
 /* Times that have come: at most one, because the test steps from one to the next. */
 static void run_times(struct model *m)
 {
-    m->late_lane = -1;
+    m->late_group = 0;
     for (int t = 0; t < m->tasks; t++) {
         struct m_task *x = &m->task[t];
         bool queued = x->state == M_WAITING || x->state == M_DELAYED || x->state == M_READY;

@@ -34,7 +34,7 @@ static void submit(struct model *m, int parent, int actor, bool create)
     x->id = parent >= 0
         ? (struct mob_task_id){fx_stream((uint32_t)parent, 1), (uint32_t)m->task[parent].kids++}
         : (struct mob_task_id){fx_stream(1u << 20, 0), (uint32_t)t};
-    x->lane = actor >= 0 ? -1 : m_lane_of(m, job, class_id, priority, create);
+    x->lane = actor >= 0 ? 0 : m_lane_of(m, job, class_id, priority, create);
     struct mob_object_id missing[M_INPUTS];
     uint32_t inputs = m_random(m, 3) ? 0 : 1 + m_random(m, M_INPUTS);
     for (uint32_t i = 0; i < inputs; i++) {
@@ -72,7 +72,7 @@ static void submit(struct model *m, int parent, int actor, bool create)
     x->state = x->wake ? M_DELAYED : x->missing ? M_WAITING : M_READY;
     if (x->state != M_READY || actor >= 0)
         return;
-    m->late_lane = -1;
+    m->late_group = 0;
     if (parent >= 0)
         m_push_child(m, t, parent);
     else
