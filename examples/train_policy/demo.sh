@@ -92,8 +92,14 @@ timeline=$STATE_DIR/train_policy.timeline.json
 api GET "/api/v1/timeline?from=$started_us&to=$(date +%s%6N)" >"$timeline"
 echo "timeline: $timeline, $(jq '.traceEvents | length' "$timeline") events; open it in https://ui.perfetto.dev"
 
-echo "lineage of the policy, newest steps first:"
-api GET "/api/v1/objects/$trained/lineage?depth=4" | examples/train_policy/lineage_tree.sh
+# Breadth first, a line for each distance from the policy: what made it, from what, and so on.
+echo "lineage of the policy, three steps back:"
+api GET "/api/v1/objects/$trained/lineage?depth=3" | jq -r '
+    def indent: if . == 0 then "" else ("   " * (. - 1) // "") + "└─ " end;
+    def line: (if length > 1 then "\(length) x " else "" end) + .[0].function
+        + (map(.actor // empty) | unique | if length > 0 then " on \(length) actors" else "" end);
+    .nodes | group_by(.depth)[] | .[0].depth as $depth
+    | "  \($depth | indent)" + ([group_by(.function)[] | line] | reverse | join(", "))'
 echo "the cluster stays up at http://$ADDRESS, its key is in $STATE_DIR/token; ./dev down stops it"
 if jq -en --argjson got "$mean_return" --argjson solved "$SOLVED" '$got < $solved' >/dev/null; then
     echo "not solved: $mean_return is below $SOLVED" >&2
