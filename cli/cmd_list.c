@@ -9,12 +9,12 @@ enum { PAGE_MAX = 1000, LIMIT_DEFAULT = 100, LIMIT_MAX = 1000000 };
 static const struct {
     const char *kind, *columns[8];
 } kinds[] = {
-    {"tasks", {"id", "state", "function", "name", "attempt", "node", "job", NULL}},
+    {"tasks", {"id", "state", "function", "attempt", "worker", "started_us", NULL}},
     {"objects", {"id", "state", "type", "size", "task", NULL}},
-    {"actors", {"id", "state", "class", "name", "incarnation", NULL}},
-    {"functions", {"name", "signature", "kind", "module", NULL}},
-    {"jobs", {"id", "state", "name", NULL}},
-    {"nodes", {"id", "name", "state", NULL}},
+    {"actors", {"id", "state", "class", "name", "incarnation", "pid", NULL}},
+    {"functions", {"name", "kind", "signature", "id", NULL}},
+    {"jobs", {"id", "state", "name", "submitted", "finished", "failed", "started_us", NULL}},
+    {"nodes", {"id", "state", "incarnation", "submitted", "finished", "failed", NULL}},
     {"endpoints", {"name", "state", "class", "actor", NULL}},
 };
 

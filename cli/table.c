@@ -22,6 +22,8 @@ void table_cell(const char *key, const json_t *value, char *out, size_t capacity
         snprintf(out, capacity, "-");
     } else if (json_is_string(value)) {
         snprintf(out, capacity, "%s", *json_string_value(value) ? json_string_value(value) : "-");
+        for (char *c = out; *c; c++)
+            *c = (unsigned char)*c < ' ' ? ' ' : *c; /* one cell, one line */
     } else if (json_is_integer(value) && ends_with(key, "_us") && json_integer_value(value) > YEAR_2001_US) {
         time_t seconds = (time_t)(json_integer_value(value) / 1000000);
         struct tm tm;
@@ -58,18 +60,20 @@ static void add_column(struct columns *columns, const char *key)
     }
 }
 
-static void find_columns(const json_t *items, const char *const *preferred, struct columns *columns)
+static void find_columns(const json_t *items, const char *const *shown, struct columns *columns)
 {
     size_t index;
     json_t *item, *value;
     const char *key;
-    for (int i = 0; preferred && preferred[i]; i++) {
+    for (int i = 0; shown && shown[i]; i++) {
         json_array_foreach(items, index, item)
         {
-            if (json_object_get(item, preferred[i]))
-                add_column(columns, preferred[i]);
+            if (json_object_get(item, shown[i]))
+                add_column(columns, shown[i]);
         }
     }
+    if (columns->count > 0)
+        return;
     json_array_foreach(items, index, item)
     {
         json_object_foreach(item, key, value)
@@ -80,13 +84,33 @@ static void find_columns(const json_t *items, const char *const *preferred, stru
     }
 }
 
-void table_print(const json_t *items, const char *const *preferred)
+/* "started_us" is headed STARTED: its cells are dates. */
+static void heading(const char *key, char out[CELL_MAX])
+{
+    int length = (int)strlen(key);
+    if (ends_with(key, "_us"))
+        length -= 3;
+    snprintf(out, CELL_MAX, "%.*s", length, key);
+    for (char *c = out; *c; c++)
+        *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c == '_' ? ' ' : *c);
+}
+
+/* The last column is not padded. */
+static void print_cell(const struct columns *columns, int i, const char *cell)
+{
+    if (i + 1 < columns->count)
+        printf("%-*s  ", columns->widths[i], cell);
+    else
+        puts(cell);
+}
+
+void table_print(const json_t *items, const char *const *shown)
 {
     struct columns columns = {.count = 0};
     size_t index;
     json_t *item;
     char cell[CELL_MAX];
-    find_columns(items, preferred, &columns);
+    find_columns(items, shown, &columns);
     json_array_foreach(items, index, item)
     {
         for (int i = 0; i < columns.count; i++) {
@@ -96,18 +120,14 @@ void table_print(const json_t *items, const char *const *preferred)
         }
     }
     for (int i = 0; i < columns.count; i++) {
-        snprintf(cell, sizeof cell, "%s", columns.keys[i]);
-        for (char *c = cell; *c; c++)
-            *c = (char)(*c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c == '_' ? ' ' : *c);
-        printf(
-            i + 1 < columns.count ? "%-*s  " : "%-*s\n", columns.widths[i] * (i + 1 < columns.count), cell);
+        heading(columns.keys[i], cell);
+        print_cell(&columns, i, cell);
     }
     json_array_foreach(items, index, item)
     {
         for (int i = 0; i < columns.count; i++) {
             table_cell(columns.keys[i], json_object_get(item, columns.keys[i]), cell, sizeof cell);
-            printf(i + 1 < columns.count ? "%-*s  " : "%-*s\n", columns.widths[i] * (i + 1 < columns.count),
-                cell);
+            print_cell(&columns, i, cell);
         }
     }
 }

@@ -144,10 +144,10 @@ class Commands(unittest.TestCase):
 
     def test_list_follows_pages_and_encodes_the_filter(self):
         self.gateway.on("GET", "/api/v1/tasks",
-                        (200, {"items": [{"id": "task_1", "state": "FAILED", "zeta": 1}], "next_cursor": "a/b", "truncated": False}, {}),
+                        (200, {"items": [{"id": "task_1", "state": "FAILED", "attempt": 1, "zeta": 1}], "next_cursor": "a/b", "truncated": False}, {}),
                         (200, {"items": [{"id": "task_22", "state": "OK"}], "next_cursor": None, "truncated": False}, {}))
         result = self.run_cli("list", "tasks", "--filter", "state:FAILED AND name:x*")
-        self.assertEqual("ID       STATE   ZETA\ntask_1   FAILED  1\ntask_22  OK      -\n", result.stdout)
+        self.assertEqual("ID       STATE   ATTEMPT\ntask_1   FAILED  1\ntask_22  OK      -\n", result.stdout)
         self.assertIn("filter=state%3AFAILED%20AND%20name%3Ax%2A", self.gateway.requests[0][2])
         self.assertIn("cursor=a%2Fb", self.last()[2])
 

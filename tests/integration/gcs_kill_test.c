@@ -428,6 +428,52 @@ static void death_at_each_commit_point_loses_nothing(void **state)
     writer_fini(&w);
 }
 
+/* Blocks of a job are dropped while others come; the file is rewritten at least twice, Redis and member
+ * killed between. */
+static void the_file_is_rewritten_and_the_proof_holds_across_it(void **state)
+{
+    (void)state;
+    struct writer w;
+    writer_init(&w, "everysec");
+    gcs_box_end(&w.box.gcs, SIGTERM);
+    w.box.args[2] = "--rewrite-min";
+    w.box.args[3] = "3000000";
+    gcs_box_start_gcs(&w.box);
+    struct mob_gcs_stats s = {0};
+    uint64_t dropped = 0, largest = 0;
+    for (int64_t deadline = mob_now() + DEADLINE_NS; s.rewrites < 2 && mob_now() < deadline;) {
+        load_for(&w, 1500, DEADLINE_NS);
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        assert_int_equal(
+            mob_gcs_job_drop(w.gcs, gcs_block_job(1), true, INT64_MAX, mob_gcs_sync_done, &sync), MOB_OK);
+        assert_int_equal(mob_gcs_sync_wait(w.gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
+        dropped += mob_gcs_result_answer(result)->number;
+        mob_gcs_result_destroy(result);
+        s = stats_of(w.gcs);
+        largest = s.aof_bytes > largest ? s.aof_bytes : largest;
+    }
+    assert_true(s.rewrites >= 2 && dropped > 0);
+    gcs_box_end(&w.box.redis, SIGKILL);
+    gcs_box_spawn_redis(&w.box);
+    load_for(&w, 300, DEADLINE_NS);
+    gcs_box_end(&w.box.gcs, SIGKILL);
+    gcs_box_end(&w.box.redis, SIGKILL);
+    gcs_box_spawn_redis(&w.box);
+    gcs_box_spawn_gcs(&w.box);
+    load_for(&w, 300, DEADLINE_NS);
+    drain(&w, true);
+    struct mob_gcs *reader = gcs_box_client(&w.box);
+    s = stats_of(reader);
+    assert_int_equal(s.blocks + dropped, w.appended);
+    assert_int_equal(s.losses, 0);
+    check_counter(&w, reader);
+    print_message("dropped=%llu of %llu, largest file %llu\n", (unsigned long long)dropped,
+        (unsigned long long)w.appended, (unsigned long long)largest);
+    mob_gcs_destroy(reader);
+    writer_fini(&w);
+}
+
 int main(void)
 {
     const char *text = getenv("MOBULA_SEED");
@@ -442,6 +488,7 @@ int main(void)
         cmocka_unit_test(a_loss_with_durability_no_is_named_and_the_log_sealed),
         cmocka_unit_test(a_clean_stop_needs_no_collecting),
         cmocka_unit_test(death_at_each_commit_point_loses_nothing),
+        cmocka_unit_test(the_file_is_rewritten_and_the_proof_holds_across_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -156,6 +156,7 @@ static bool fake_get(struct fake_engine *e, struct mob_engine_op *op)
     if (o->state == MOB_OBJ_PENDING)
         return mob_now() >= op->object.wait_deadline_ns;
     if (o->state == MOB_OBJ_FAILED) {
+        v->state = MOB_OBJ_FAILED;
         mob_engine_op_fail(op, MOB_TASK_FAILED, NULL, "it was told to");
         return true;
     }

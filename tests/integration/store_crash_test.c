@@ -447,10 +447,11 @@ static void pass_all(struct world *world)
     mob_store_pass_end(world->store);
 }
 
-static void pause_survivor(struct world *world, struct shared *shared)
+static void pause_survivor(struct world *world, struct shared *shared, pid_t survivor)
 {
     atomic_store(&shared->pause, 1);
     while (!atomic_load(&shared->paused)) {
+        assert_int_equal(0, waitpid(survivor, NULL, WNOHANG)); /* unharmed by the deaths around it */
         pass_all(world); /* it may wait for ring space */
         sched_yield();
     }
@@ -463,7 +464,7 @@ static void go_on(struct shared *shared)
         sched_yield();
 }
 
-static void kill_one_at_random(struct world *world, struct shared *shared, uint64_t *seed)
+static void kill_one_at_random(struct world *world, struct shared *shared, pid_t survivor, uint64_t *seed)
 {
     struct mob_client_options options = {
         .kind = MOB_CLIENT_WORKER, .out_ring_bytes = 4096, .in_ring_bytes = 4096, .pins_max = 16};
@@ -485,7 +486,7 @@ static void kill_one_at_random(struct world *world, struct shared *shared, uint6
     assert_int_equal(SIGKILL, WTERMSIG(how));
 
     mob_store_client_ended(world->store, slot);
-    pause_survivor(world, shared);
+    pause_survivor(world, shared, survivor);
     pass_all(world);
     mob_store_client_close(world->store, slot);
     assert_store_ok(world->store);
@@ -514,7 +515,7 @@ static void clients_killed_from_outside_leave_nothing(void **state)
     uint32_t survivor_slot = test_open(world.store, MOB_CLIENT_WORKER);
     pid_t survivor = start_life(&world, survivor_slot, SURVIVOR_STREAM, 77, shared);
     for (uint64_t i = 0; i < kills; i++)
-        kill_one_at_random(&world, shared, &seed);
+        kill_one_at_random(&world, shared, survivor, &seed);
     kill(survivor, SIGKILL);
     int how;
     waitpid(survivor, &how, 0);

@@ -46,6 +46,8 @@ static pid_t spawn(const struct gcs_box *box, const char *name, char *const argv
     if (getppid() != parent)
         _exit(1);
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (fd < 0)
+        _exit(126);
     dup2(fd, 1);
     dup2(fd, 2);
     setenv("MOBULA_FAILPOINTS", box->failpoints == NULL ? "" : box->failpoints, 1);

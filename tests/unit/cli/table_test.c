@@ -41,8 +41,10 @@ static void print_fields(const json_t *object)
 static void columns_are_as_wide_as_what_is_in_them(void **state)
 {
     (void)state;
-    catch ("[{\"n\":1,\"id\":\"a\"},{\"id\":\"long\",\"state\":\"ok\",\"deep\":{\"x\":1}}]", print_table);
-    assert_string_equal(caught, "ID    STATE  N\na     -      1\nlong  ok     -\n");
+    catch ("[{\"n\":1,\"id\":\"a\"},{\"id\":\"long\",\"state\":\"o\\nk\",\"deep\":{\"x\":1}}]", print_table);
+    assert_string_equal(caught, "ID    STATE\na     -\nlong  o k\n");
+    catch ("[{\"n\":1,\"took_us\":2,\"deep\":{}}]", print_table);
+    assert_string_equal(caught, "N  TOOK\n1  2\n");
 }
 
 static void cells_are_bounded_and_times_readable(void **state)
