@@ -175,9 +175,12 @@ static void settled(struct flight *flight)
     if (flight->future->state == MOB_FUTURE_FAILED) {
         engine_future_error(flight->op, flight->future);
         enum mob_status status = flight->op->error.status;
-        value->state = status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED
+        /* Without an error value it is the node that speaks, not the task: there is no such object, or no more. */
+        bool of_task = flight->future->type == MOB_TYPE_ERROR;
+        value->state = of_task ? MOB_OBJ_FAILED
+            : status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED
             ? MOB_OBJ_LOST
-            : MOB_OBJ_FAILED;
+            : MOB_OBJ_PENDING;
         flight_done(flight);
         return;
     }

@@ -117,8 +117,12 @@ static void on_deployed_functions(void *arg, enum mob_status status, const char 
         json_t *row = json_array_get(rows, i);
         learn_function(flight->engine, row);
         const char *of = json_string_value(json_object_get(row, "module_hash"));
-        if (of && strcmp(of, hash) == 0)
-            json_array_append(json_object_get(out, "functions"), row);
+        if (!of || strcmp(of, hash) != 0)
+            continue;
+        json_array_append(json_object_get(out, "functions"), row);
+        const char *name = json_string_value(json_object_get(row, "name"));
+        if (name && strchr(name, '.'))
+            json_object_set_new(out, "module", json_stringn(name, (size_t)(strchr(name, '.') - name)));
     }
     json_decref(rows);
     dump(flight, out);

@@ -28,8 +28,7 @@ static void answer_state(struct mob_http_request *request, struct mob_engine_op 
     mob_task_id_format(op->object.id.task, task);
     struct mob_text t = {0};
     /* The caller's mistake is a problem; the object's own failure is its state. */
-    if (op->error.status == MOB_NOT_FOUND || (op->error.status != MOB_OK && value->state != MOB_OBJ_FAILED &&
-        value->state != MOB_OBJ_LOST)) {
+    if (op->error.status != MOB_OK && value->state != MOB_OBJ_FAILED && value->state != MOB_OBJ_LOST) {
         mob_problem_reply_error(request, &op->error);
         return;
     }
