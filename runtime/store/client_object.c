@@ -64,14 +64,16 @@ enum mob_status mob_store_object_seal(struct mob_store_client *client, struct mo
 {
     const struct mob_view *view = &client->view;
     uint32_t tag;
-    enum mob_status status = MOB_OK;
-    /* Otherwise the node has sealed it already, and may even have dropped it since. */
+    struct mob_value_view value;
+    /* Once published, the node may seal it, and drop it, at any moment, even while this looks. So nothing is
+     * written to the entry here; what a reader needs to know stands in the value's own header. */
     if (own_creating(client, ref, &tag)) {
-        if (!mob_tag_is_inline(tag))
-            status = mob_entry_adopt_value(view, &view->seg_table[ref.entry]);
-        if (status != MOB_OK)
+        enum mob_status status =
+            mob_tag_is_inline(tag) ? MOB_OK : mob_entry_value(view, &view->seg_table[ref.entry], &value);
+        if (status != MOB_OK && own_creating(client, ref, &tag))
             return status; /* not a value: fix it or abort */
-        MOB_SEG_CAS(&view->seg_tags[ref.entry].v, &tag, mob_tag_with(tag, MOB_TAG_SEALED));
+        if (status == MOB_OK)
+            MOB_SEG_CAS(&view->seg_tags[ref.entry].v, &tag, mob_tag_with(tag, MOB_TAG_SEALED));
     }
     end_create(client);
     return MOB_OK;
@@ -147,7 +149,7 @@ static bool get_pinned(struct mob_store_client *client, struct mob_object_id id,
         return false;
     }
     note_use(view, entry);
-    *type_out = (enum mob_value_type)(MOB_SEG_LOAD(&entry->meta) & 0xffu);
+    *type_out = (enum mob_value_type)view->base[offset + offsetof(struct mob_value_header, type)];
     *bytes_out = view->base + offset;
     *size_out = size;
     *pin_out = (struct mob_object_ref){.entry = index, .generation = generation, .journal = journal};

@@ -163,8 +163,8 @@ static void sweep_tags(
     }
 }
 
-/* A sweep is one whole turn of the hand. Turning it a bit at a time instead would leave the part that it reaches last
- * twice as full as the mean, and a full window somewhere long before the table is. */
+/* A sweep is one whole turn of the hand. Turning it a bit at a time instead would leave the part that it
+ * reaches last twice as full as the mean, and a full window somewhere long before the table is. */
 static void start_turn(struct mob_store *store, uint32_t min_age)
 {
     store->sweep_left = store->view.entries;
@@ -186,7 +186,8 @@ bool mob_sweep_step(struct mob_store *store, uint32_t tags)
         store->sweep_left -= SWEEP_STRIDE;
     }
     evict_batch(store, &batch);
-    /* Not enough: take younger ones, down to those just used. What is kept or pinned then stays until it is not. */
+    /* Not enough: take younger ones, down to those just used. What is kept or pinned then stays until it is
+     * not. */
     if (store->sweep_left == 0 && store->sweep_age > 0 && store->committed > view->entries / 16 * 5)
         start_turn(store, store->sweep_age - 1);
     return store->sweep_left > 0;

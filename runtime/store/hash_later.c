@@ -72,18 +72,10 @@ bool mob_store_next_hash(struct mob_store *store, struct mob_object_id *id_out, 
 static void finish(struct mob_store *store, struct job *job, uint8_t *value)
 {
     struct mob_hash_queue *queue = store->hashes;
-    uint32_t tag;
-    uint32_t index = mob_table_find(&store->view, job->id, &tag);
-    if (index != UINT32_MAX && !mob_tag_is_inline(tag)) {
-        struct mob_seg_entry *entry = &store->view.seg_table[index];
-        MOB_SEG_STORE(&entry->value[1], job->hash.lo);
-        MOB_SEG_STORE(&entry->value[2], job->hash.hi);
-        /* The only bytes of a sealed value that ever change: the hash, then the flag that says it is there.
-         */
-        uint8_t flags = MOB_VALUE_HASHED;
-        MOB_SEG_COPY(value + offsetof(struct mob_value_header, hash), &job->hash, sizeof job->hash);
-        MOB_SEG_COPY(value + offsetof(struct mob_value_header, flags), &flags, 1);
-    }
+    /* The only bytes of a sealed value that ever change: the hash, then the flag that it is there. */
+    uint8_t flags = MOB_VALUE_HASHED;
+    MOB_SEG_COPY(value + offsetof(struct mob_value_header, hash), &job->hash, sizeof job->hash);
+    MOB_SEG_COPY(value + offsetof(struct mob_value_header, flags), &flags, 1);
     queue->done[queue->done_head++ % QUEUE_MAX] = *job;
     queue->waiting_tail++;
     queue->at = 0;

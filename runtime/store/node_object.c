@@ -13,7 +13,8 @@ static enum mob_status seal_entry(struct mob_store *store, uint32_t index, uint3
 {
     const struct mob_view *view = &store->view;
     if (!mob_tag_is_inline(*tag_io)) {
-        enum mob_status status = mob_entry_adopt_value(view, &view->seg_table[index]);
+        struct mob_value_view value;
+        enum mob_status status = mob_entry_value(view, &view->seg_table[index], &value);
         if (status != MOB_OK)
             return status;
     }
@@ -42,7 +43,6 @@ bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, str
     const struct mob_seg_entry *entry = &view->seg_table[index];
     uint32_t state = mob_tag_state(tag), meta = MOB_SEG_LOAD(&entry->meta);
     struct mob_object_info info = {
-        .type = (enum mob_value_type)(meta & 0xffu),
         .inline_value = mob_tag_is_inline(tag),
         .sealed = state >= MOB_TAG_SEALED,
         .committed = state == MOB_TAG_COMMITTED || state == MOB_TAG_EVICT_COMMITTED,
@@ -55,9 +55,14 @@ bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, str
         uint32_t bytes = meta >> 8;
         info.size = bytes > MOB_OBJECT_INLINE_MAX ? MOB_OBJECT_INLINE_MAX : bytes;
         info.hash = mob_hash128(words, info.size);
+        info.type = (enum mob_value_type)(meta & 0xffu);
     } else {
+        struct mob_value_view value;
         info.size = MOB_SEG_LOAD(&entry->value[0]);
-        info.hash = (struct mob_hash128){MOB_SEG_LOAD(&entry->value[1]), MOB_SEG_LOAD(&entry->value[2])};
+        if (info.sealed && mob_entry_value(view, entry, &value) == MOB_OK) {
+            info.type = value.type;
+            info.hash = value.hash;
+        }
     }
     *info_out = info;
     return true;
@@ -85,13 +90,14 @@ enum mob_status mob_store_object_bytes(struct mob_store *store, struct mob_objec
     MOB_SEG_STORE_RELAXED(&entry->used_epoch, MOB_SEG_LOAD_RELAXED(&view->seg_header->epoch));
     if (mob_tag_is_inline(tag)) {
         *bytes_out = (const uint8_t *)entry->value;
+        *type_out = (enum mob_value_type)(meta & 0xffu);
         size = size > MOB_OBJECT_INLINE_MAX ? MOB_OBJECT_INLINE_MAX : size;
     } else {
         if (!mob_entry_range(view, entry, &offset, &size))
             return MOB_CORRUPT;
         *bytes_out = view->base + offset;
+        *type_out = (enum mob_value_type)view->base[offset + offsetof(struct mob_value_header, type)];
     }
-    *type_out = (enum mob_value_type)(meta & 0xffu);
     *size_out = size;
     return MOB_OK;
 }

@@ -8,6 +8,10 @@
  */
 #include "runtime/store/store_internal.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #define REACH(home_word) ((home_word)&0xffu)
 
 enum { SCAN_RETRIES = 16, CLAIM_RETRIES = 1 << 16 };
@@ -78,16 +82,41 @@ static bool entry_holds(
     return false; /* only a client that writes at random gets here */
 }
 
-static uint32_t scan(const struct mob_view *view, struct mob_object_key key, const struct packed_id *id,
-    uint32_t reach, bool claimed_too, uint32_t not_this, uint32_t *tag_out)
+/* Which tags of a group (8, half a line) equal `value` in the bits of `mask`. Only a filter: a hit is loaded
+ * again, as an atomic. Thread sanitizers take a vector load for a race, so they get the plain loop. */
+static inline uint32_t group_matches(const struct mob_seg_word *group, uint32_t value, uint32_t mask)
+{
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+    __m128i wanted = _mm_set1_epi32((int)value), bits = _mm_set1_epi32((int)mask);
+    __m128i low = _mm_load_si128((const __m128i *)group), high = _mm_load_si128((const __m128i *)group + 1);
+    low = _mm_cmpeq_epi32(_mm_and_si128(low, bits), wanted);
+    high = _mm_cmpeq_epi32(_mm_and_si128(high, bits), wanted);
+    return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(low)) |
+        (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(high)) << 4;
+#else
+    uint32_t hits = 0;
+    for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++)
+        hits |= (uint32_t)((MOB_SEG_LOAD_RELAXED(&group[i].v) & mask) == value) << i;
+    return hits;
+#endif
+}
+
+static inline uint32_t group_base(const struct mob_view *view, struct mob_object_key key, uint32_t group)
+{
+    return ((key.group + group) & view->group_mask) * MOB_GROUP_ENTRIES;
+}
+
+static inline uint32_t scan(const struct mob_view *view, struct mob_object_key key,
+    const struct packed_id *id, uint32_t reach, bool claimed_too, uint32_t not_this, uint32_t *tag_out)
 {
     for (uint32_t group = 0; group <= reach && group < MOB_WINDOW_GROUPS; group++) {
-        for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++) {
-            uint32_t index = mob_key_index(view, key, group, i);
+        uint32_t base = group_base(view, key, group);
+        uint32_t hits = group_matches(&view->seg_tags[base], key.fingerprint, 0xffffu);
+        for (; hits != 0; hits &= hits - 1) {
+            uint32_t index = base + (uint32_t)__builtin_ctz(hits);
             uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v);
-            if ((tag & 0xffffu) != key.fingerprint || index == not_this)
-                continue;
-            if (!entry_holds(view, index, id, &tag))
+            if ((tag & 0xffffu) != key.fingerprint || index == not_this ||
+                !entry_holds(view, index, id, &tag))
                 continue;
             if (mob_tag_state(tag) == MOB_TAG_CLAIMED && !claimed_too)
                 continue;
@@ -98,29 +127,49 @@ static uint32_t scan(const struct mob_view *view, struct mob_object_key key, con
     return UINT32_MAX;
 }
 
+/* Whoever comes to the first of a run of siblings soon comes to the next run: fetch what that takes
+ * meanwhile. */
+static inline void prefetch_run(
+    const struct mob_view *view, struct mob_object_id id, struct mob_object_key key)
+{
+    if (key.position != 0)
+        return;
+    if (id.slot == 0)
+        id.task.index += MOB_GROUP_ENTRIES;
+    else
+        id.slot += MOB_GROUP_ENTRIES;
+    uint32_t next = mob_object_key(view, id).group;
+    __builtin_prefetch(&view->seg_home[next], 1);
+    __builtin_prefetch(&view->seg_tags[next * MOB_GROUP_ENTRIES], 1);
+    for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++)
+        __builtin_prefetch(&view->seg_table[next * MOB_GROUP_ENTRIES + i], 1);
+}
+
 uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, uint32_t *tag_out)
 {
     struct mob_object_key key = mob_object_key(view, id);
     struct packed_id packed = pack(id);
+    prefetch_run(view, id, key);
     uint32_t home = MOB_SEG_LOAD(&view->seg_home[key.group].v);
     return scan(view, key, &packed, REACH(home), false, UINT32_MAX, tag_out);
 }
 
-/* Take the free tag nearest to the preferred place. */
+/* Take the free tag nearest to the preferred place. Without a fingerprint: what the entry still says belongs
+ * to the object before. */
 static uint32_t take_free_tag(
     const struct mob_view *view, struct mob_object_key key, uint32_t owner, uint32_t *distance_out)
 {
     for (uint32_t group = 0; group < MOB_WINDOW_GROUPS; group++) {
-        for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++) {
-            uint32_t index = mob_key_index(view, key, group, i);
-            uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->seg_tags[index].v);
-            if (tag != 0)
-                continue;
-            /* Without a fingerprint: what the entry still says belongs to the object before. */
-            if (MOB_SEG_CAS(&view->seg_tags[index].v, &tag, MOB_TAG(MOB_TAG_CLAIMED, owner, 0))) {
+        uint32_t base = group_base(view, key, group);
+        uint32_t hits = group_matches(&view->seg_tags[base], 0, UINT32_MAX);
+        while (hits != 0) {
+            uint32_t at = hits >> key.position & 1u ? key.position : (uint32_t)__builtin_ctz(hits);
+            uint32_t tag = 0;
+            if (MOB_SEG_CAS(&view->seg_tags[base + at].v, &tag, MOB_TAG(MOB_TAG_CLAIMED, owner, 0))) {
                 *distance_out = group;
-                return index;
+                return base + at;
             }
+            hits &= ~(1u << at);
         }
     }
     return UINT32_MAX;
@@ -131,6 +180,7 @@ enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_i
 {
     struct mob_object_key key = mob_object_key(view, id);
     struct packed_id packed = pack(id);
+    prefetch_run(view, id, key);
     struct mob_seg_word *home = &view->seg_home[key.group];
     uint32_t home_word = MOB_SEG_LOAD_SC(&home->v);
     uint32_t tag, distance;
@@ -179,19 +229,13 @@ bool mob_entry_range(
     return true;
 }
 
-enum mob_status mob_entry_adopt_value(const struct mob_view *view, struct mob_seg_entry *entry)
+enum mob_status mob_entry_value(
+    const struct mob_view *view, const struct mob_seg_entry *entry, struct mob_value_view *value_out)
 {
     uint64_t offset, size;
-    struct mob_value_view value;
     if (!mob_entry_range(view, entry, &offset, &size))
         return MOB_CORRUPT;
-    enum mob_status status = mob_value_open(view->base + offset, size, &value);
-    if (status != MOB_OK)
-        return status;
-    MOB_SEG_STORE(&entry->value[1], value.hash.lo);
-    MOB_SEG_STORE(&entry->value[2], value.hash.hi);
-    MOB_SEG_STORE(&entry->meta, (uint32_t)value.type & 0xffu);
-    return MOB_OK;
+    return mob_value_open(view->base + offset, size, value_out);
 }
 
 enum mob_status mob_table_put_small(const struct mob_table_user *user, struct mob_object_id id,

@@ -46,13 +46,16 @@ bool mob_view_layout(
 
 enum { GUARD_BYTES = MOB_UNIT_BYTES };
 
-/* Between two unreadable stretches: an offset that slipped through the checks faults instead of reading a neighbour. */
+/* Between two unreadable stretches: an offset that slipped through the checks faults instead of reading a
+ * neighbour. */
 uint8_t *mob_segment_map(int memfd, uint64_t bytes)
 {
-    uint8_t *reserved = mmap(NULL, bytes + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uint8_t *reserved =
+        mmap(NULL, bytes + 2 * GUARD_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (reserved == MAP_FAILED)
         return NULL;
-    void *base = mmap(reserved + GUARD_BYTES, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd, 0);
+    void *base =
+        mmap(reserved + GUARD_BYTES, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, memfd, 0);
     if (base != MAP_FAILED)
         return base;
     munmap(reserved, bytes + 2 * GUARD_BYTES);

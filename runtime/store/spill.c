@@ -245,11 +245,15 @@ enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index)
     if (!record)
         return MOB_NO_MEMORY;
     const uint8_t *bytes = view->base + offset;
-    uint32_t type = MOB_SEG_LOAD(&entry->meta) & 0xffu;
+    struct mob_value_view value;
+    if (mob_entry_value(view, entry, &value) != MOB_OK) {
+        free(record);
+        return MOB_CORRUPT;
+    }
     struct file_header header = {
         .magic = SPILL_MAGIC,
         .version = SPILL_VERSION,
-        .type = type,
+        .type = (uint32_t)value.type,
         .size = size,
         .checksum = mob_hash128(bytes, size),
         .id = id,
@@ -261,9 +265,9 @@ enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index)
     }
     *record = (struct record){
         .id = id,
-        .type = (enum mob_value_type)type,
+        .type = value.type,
         .size = size,
-        .hash = {MOB_SEG_LOAD(&entry->value[1]), MOB_SEG_LOAD(&entry->value[2])},
+        .hash = value.hash,
         .slot_owner = mob_tag_owner(tag),
         .committed = committed,
         .remakeable = (store->entry_flags[entry_index] & MOB_NODE_REMAKEABLE) != 0,
@@ -323,8 +327,9 @@ enum mob_status mob_spill_restore(struct mob_store *store, struct mob_object_id 
     const struct mob_view *view = &store->view;
     uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[ref.entry].v);
     status = *at ? read_file(path, *at, bytes) : MOB_NOT_FOUND;
+    struct mob_value_view value;
     if (status == MOB_OK)
-        status = mob_entry_adopt_value(view, &view->seg_table[ref.entry]);
+        status = mob_entry_value(view, &view->seg_table[ref.entry], &value);
     if (status != MOB_OK) {
         mob_entry_drop(store, ref.entry, tag);
         MOB_LOG_ERROR("store", "restore_failed", "path=%s status=%s", path, mob_status_code(status));
@@ -333,9 +338,7 @@ enum mob_status mob_spill_restore(struct mob_store *store, struct mob_object_id 
         return status;
     }
     const struct record *record = *at;
-    struct mob_seg_entry *entry = &view->seg_table[ref.entry];
-    MOB_SEG_STORE(&entry->value[1], record->hash.lo);
-    MOB_SEG_STORE(&entry->value[2], record->hash.hi);
+
     store->entry_flags[ref.entry] =
         (uint8_t)((record->remakeable ? MOB_NODE_REMAKEABLE : 0) | (record->keep ? MOB_NODE_KEEP : 0));
     store->committed += record->committed;

@@ -74,8 +74,9 @@ struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry);
 /* Offset and size of a full value, checked against the arena. */
 bool mob_entry_range(
     const struct mob_view *view, const struct mob_seg_entry *entry, uint64_t *offset_out, uint64_t *size_out);
-/* Check the value's header and move its type and hash into the entry. */
-enum mob_status mob_entry_adopt_value(const struct mob_view *view, struct mob_seg_entry *entry);
+/* A checked view of the full value that the entry names. */
+enum mob_status mob_entry_value(
+    const struct mob_view *view, const struct mob_seg_entry *entry, struct mob_value_view *value_out);
 /* The two ways of making an object; used by clients and by the node. */
 struct mob_table_user {
     const struct mob_view *view;
