@@ -1,0 +1,101 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "server/serve/batch.h"
+
+static struct mob_batch_entry calls[16], *taken[MOB_BATCH_CALLS_MAX];
+
+static void idle_replica_gets_a_call_at_once(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 8, 0);
+    assert_true(mob_batch_add(&b, &calls[0], 1, 0, 0));
+    assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+    /* A busy one lets them gather. */
+    for (int i = 1; i < 8; i++)
+        assert_true(mob_batch_add(&b, &calls[i], 1, 0, 0));
+    assert_int_equal(mob_batch_take(&b, 0, taken), 0);
+    mob_batch_ended(&b);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 7);
+    assert_ptr_equal(taken[0], &calls[1]);
+    assert_ptr_equal(taken[6], &calls[7]);
+}
+
+static void full_batch_leaves_behind_a_running_one(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 4, 0);
+    for (int i = 0; i < 10; i++)
+        assert_true(mob_batch_add(&b, &calls[i], 1, 0, 0));
+    assert_int_equal(mob_batch_take(&b, 0, taken), 4);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 4);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 0); /* two in flight */
+    mob_batch_ended(&b);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 0); /* two rows do not fill a batch behind a running one */
+    mob_batch_ended(&b);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 2);
+}
+
+static void delay_waits_for_more_calls(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 4, 100);
+    assert_true(mob_batch_add(&b, &calls[0], 1, 0, 1000));
+    assert_int_equal(mob_batch_deadline(&b), 101000);
+    assert_int_equal(mob_batch_take(&b, 100999, taken), 0);
+    assert_int_equal(mob_batch_take(&b, 101000, taken), 1);
+    assert_true(mob_batch_add(&b, &calls[1], 3, 0, 2000));
+    assert_true(mob_batch_add(&b, &calls[2], 1, 0, 2000));
+    assert_int_equal(mob_batch_take(&b, 2000, taken), 2); /* full: no reason to wait */
+}
+
+static void only_equal_shapes_stack_and_order_is_kept(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 8, 0);
+    assert_true(mob_batch_add(&b, &calls[0], 2, 7, 0));
+    assert_true(mob_batch_add(&b, &calls[1], 2, 7, 0));
+    assert_true(mob_batch_add(&b, &calls[2], 4, 9, 0));
+    assert_true(mob_batch_add(&b, &calls[3], 100, 9, 0)); /* larger than any batch: alone */
+    assert_int_equal(mob_batch_take(&b, 0, taken), 2);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+    assert_ptr_equal(taken[0], &calls[2]);
+    mob_batch_ended(&b);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+    assert_ptr_equal(taken[0], &calls[3]);
+}
+
+static void queue_is_bounded(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    struct mob_batch_entry *many = calloc(MOB_BATCH_QUEUE_MAX + 1, sizeof *many);
+    mob_batch_init(&b, 1, 0);
+    for (int i = 0; i < MOB_BATCH_QUEUE_MAX; i++)
+        assert_true(mob_batch_add(&b, &many[i], 1, 0, 0));
+    assert_false(mob_batch_add(&b, &many[MOB_BATCH_QUEUE_MAX], 1, 0, 0));
+    assert_ptr_equal(mob_batch_drain(&b), &many[0]);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 0);
+    free(many);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(idle_replica_gets_a_call_at_once),
+        cmocka_unit_test(full_batch_leaves_behind_a_running_one),
+        cmocka_unit_test(delay_waits_for_more_calls),
+        cmocka_unit_test(only_equal_shapes_stack_and_order_is_kept),
+        cmocka_unit_test(queue_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
