@@ -226,6 +226,20 @@ enum cli_exit api_json(struct api *api, const char *method, const char *path, co
     return CLI_FAILED;
 }
 
+bool api_object_of(const char *text, char out[MOB_ID_TEXT_MAX])
+{
+    struct mob_object_id object;
+    struct mob_task_id task;
+    if (mob_task_id_parse(text, &task) == MOB_OK) {
+        object = mob_object_of(task, 0);
+    } else if (mob_object_id_parse(text, &object) != MOB_OK) {
+        cli_say("%s is neither a task nor an object id", text);
+        return false;
+    }
+    mob_object_id_format(object, out);
+    return true;
+}
+
 void api_print_value(const struct cli_call *call, const json_t *value)
 {
     if (call->format == CLI_TABLE && json_is_string(value)) {

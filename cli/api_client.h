@@ -9,6 +9,7 @@
 
 #include "cli/cli.h"
 #include "cli/http_client.h"
+#include "common/base/id.h"
 
 #define API_PREFIX "/api/v1"
 #define API_PATH_MAX 1024
@@ -32,6 +33,9 @@ enum cli_exit api_exchange(struct api *api, struct http_request *request, int qu
 /* The same with JSON in (borrows; NULL = none) and out (gives). */
 enum cli_exit api_json(struct api *api, const char *method, const char *path, const char *headers,
     const json_t *body, json_t **out);
+/* The object that `text` names: an object's id, or a task's for its first return. False, after saying so:
+ * neither. */
+bool api_object_of(const char *text, char out[MOB_ID_TEXT_MAX]);
 /* Exit code of an HTTP status. */
 enum cli_exit api_exit_of(int http_status, const char *code);
 /* Writes a failed task's error, with its chain of causes, on stderr. */

@@ -174,17 +174,12 @@ enum cli_exit cmd_get(struct cli_call *call)
         return CLI_USAGE;
     enum cli_exit exit_code = api_open(call, &api);
     for (int i = 0; i < call->count && exit_code == CLI_OK; i++) {
-        struct mob_object_id object;
-        struct mob_task_id task;
         char id[MOB_ID_TEXT_MAX];
-        if (mob_task_id_parse(call->arguments[i], &task) == MOB_OK) {
-            object = mob_object_of(task, 0);
-        } else if (mob_object_id_parse(call->arguments[i], &object) != MOB_OK) {
-            cli_say("%s is neither a task nor an object id", call->arguments[i]);
+        if (!api_object_of(call->arguments[i], id)) {
             exit_code = CLI_USAGE;
             break;
         }
-        exit_code = futures_print(call, &api, mob_object_id_format(object, id), deadline_ns);
+        exit_code = futures_print(call, &api, id, deadline_ns);
     }
     api_close(&api);
     return exit_code;

@@ -7,11 +7,11 @@
 #include "cli/lineage_tree.h"
 #include "cli/tree.h"
 
-static enum cli_exit ask(
-    struct cli_call *call, struct api *api, const char *kind, const char *question, json_t **out)
+static enum cli_exit ask(struct cli_call *call, struct api *api, const char *kind, const char *which,
+    const char *question, json_t **out)
 {
     char id[API_PATH_MAX / 2], path[API_PATH_MAX];
-    if (!http_encode(call->arguments[0], id, sizeof id)) {
+    if (!http_encode(which, id, sizeof id)) {
         cli_say("that is no id");
         return CLI_USAGE;
     }
@@ -24,7 +24,7 @@ enum cli_exit cmd_why(struct cli_call *call)
 {
     static struct api api;
     json_t *answer = NULL;
-    enum cli_exit exit_code = ask(call, &api, "tasks", "why", &answer);
+    enum cli_exit exit_code = ask(call, &api, "tasks", call->arguments[0], "why", &answer);
     if (exit_code == CLI_OK && call->format != CLI_TABLE)
         api_print_value(call, answer);
     else if (exit_code == CLI_OK)
@@ -39,11 +39,13 @@ enum cli_exit cmd_lineage(struct cli_call *call)
     static struct api api;
     json_t *answer = NULL;
     long long depth;
-    char question[64];
+    char question[64], object[MOB_ID_TEXT_MAX];
+    if (!api_object_of(call->arguments[0], object))
+        return CLI_USAGE;
     if (!cli_option_number(call, "depth", 8, 1, TREE_DEPTH_MAX, &depth))
         return CLI_USAGE;
     snprintf(question, sizeof question, "lineage?depth=%lld&limit=1000", depth);
-    enum cli_exit exit_code = ask(call, &api, "objects", question, &answer);
+    enum cli_exit exit_code = ask(call, &api, "objects", object, question, &answer);
     if (exit_code == CLI_OK && call->format != CLI_TABLE) {
         api_print_value(call, answer);
     } else if (exit_code == CLI_OK) {

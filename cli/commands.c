@@ -37,7 +37,7 @@ const struct cli_command cli_commands[] = {
     {"logs", "TASK|ACTOR", "what it wrote on stdout and stderr", MOB_SETTINGS_CLI, 1, 1,
         {{'f', "follow", NULL, "go on until it ends"}}, cmd_logs},
     {"why", "TASK", "why this task waits", MOB_SETTINGS_CLI, 1, 1, {{0}}, cmd_why},
-    {"lineage", "OBJECT", "what made this object, and what made that", MOB_SETTINGS_CLI, 1, 1,
+    {"lineage", "OBJECT|TASK", "what made this object, and what made that", MOB_SETTINGS_CLI, 1, 1,
         {{0, "depth", "N", "levels (default 8)"}}, cmd_lineage},
     {"timeline", "", "what ran when, as a Chrome trace", MOB_SETTINGS_CLI, 0, 0,
         {{'o', "output", "FILE", "where to write it (default stdout)"}, {0, "job", "JOB", "only this job"},

@@ -15,35 +15,45 @@ static bool task_of(const char *object, char out[MOB_ID_TEXT_MAX])
     return true;
 }
 
-/* `known`: task -> its node; `placed`: task -> true once it stands somewhere. */
-static void add_child(json_t *children, const char *task, const json_t *known, json_t *placed, bool stateful)
+struct placing {
+    const json_t *known; /* task -> its node */
+    json_t *placed; /* task -> true once it stands somewhere */
+    json_t *children; /* of the node at hand */
+    json_int_t further; /* children that are not in the list */
+};
+
+static void add_child(struct placing *placing, const char *task, bool stateful)
 {
-    json_t *node = json_object_get(known, task);
-    if (node && !json_object_get(placed, task)) {
-        json_object_set_new(placed, task, json_true());
+    json_t *node = json_object_get(placing->known, task);
+    if (!node) {
+        placing->further++;
+    } else if (json_object_get(placing->placed, task)) {
+        json_array_append_new(placing->children, json_pack("{s:s, s:b}", "task", task, "above", 1));
+    } else {
+        json_object_set_new(placing->placed, task, json_true());
         if (stateful)
             json_object_set_new(node, "edge", json_string("state"));
-        json_array_append(children, node);
-        return;
+        json_array_append(placing->children, node);
     }
-    json_array_append_new(children, json_pack("{s:s, s:b}", "task", task, node ? "above" : "further", 1));
 }
 
 static json_t *children_of(const json_t *node, const json_t *known, json_t *placed)
 {
-    json_t *children = json_array();
+    struct placing placing = {known, placed, json_array(), 0};
     char task[MOB_ID_TEXT_MAX];
     size_t index;
     json_t *input;
     json_array_foreach(json_object_get(node, "inputs"), index, input)
     {
         if (task_of(json_string_value(input), task))
-            add_child(children, task, known, placed, false);
+            add_child(&placing, task, false);
     }
     const char *parent = json_string_value(json_object_get(node, "stateful_parent"));
     if (parent)
-        add_child(children, parent, known, placed, true);
-    return children;
+        add_child(&placing, parent, true);
+    if (placing.further > 0)
+        json_array_append_new(placing.children, json_pack("{s:I}", "further", placing.further));
+    return placing.children;
 }
 
 json_t *lineage_tree(const json_t *nodes)

@@ -6,8 +6,8 @@
 
 /* `nodes`: [{task, depth, function, kind, state, inputs: [object ids], stateful_parent}, ...]. Gives the
  * first one with what it was made from in `children`; each node stands where it was first used, and is an
- * entry with `above` elsewhere. Tasks that are not in the list are entries with `further`. NULL: the list is
- * empty, or out of memory. */
+ * entry with `above` elsewhere. One entry `further` counts a node's inputs that are not in the list. NULL:
+ * the list is empty, or out of memory. */
 json_t *lineage_tree(const json_t *nodes);
 
 #endif

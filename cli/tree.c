@@ -35,6 +35,11 @@ static const char *text_of(const json_t *node, const char *key)
 static void print_line(const json_t *node)
 {
     const char *function = text_of(node, "function"), *kind = text_of(node, "kind");
+    long long further = json_integer_value(json_object_get(node, "further"));
+    if (further > 0) {
+        printf("... %lld further back\n", further);
+        return;
+    }
     if (*text_of(node, "edge"))
         printf("(state) ");
     printf("%s", *function ? function : kind);
@@ -48,8 +53,6 @@ static void print_line(const json_t *node)
     printf("%s%s", *function || *kind ? "  " : "", text_of(node, "task"));
     if (json_is_true(json_object_get(node, "above")))
         printf("  (above)");
-    if (json_is_true(json_object_get(node, "further")))
-        printf("  ...");
     putchar('\n');
 }
 

@@ -1,0 +1,342 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "tests/support/fake_node.h"
+
+static struct fake_node node;
+static struct mob_client *client;
+static const struct mob_function *same;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fake_node_open(&node, MOB_CLIENT_DRIVER, 1u << 20);
+    client = fake_node_driver(&node);
+    same = fake_function(client, "same", "i64 v -> i64");
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_node_close(&node);
+    return 0;
+}
+
+static struct mob_future *submit(int64_t v)
+{
+    struct mob_future *future = NULL;
+    assert_int_equal(mob_submit_function(client, same, MOB_ARGS(mob_i64(v)), NULL, &future), MOB_OK);
+    return future;
+}
+
+static void drain(void)
+{
+    while (fake_node_take(&node)) {
+    }
+}
+
+static int64_t get(struct mob_future *future)
+{
+    int64_t v = -1;
+    assert_int_equal(mob_get_i64(future, 0, &v), MOB_OK);
+    return v;
+}
+
+static void a_notice_settles_the_future_of_its_child(void **state)
+{
+    (void)state;
+    struct mob_future *a = submit(1), *b = submit(2);
+    int64_t v;
+    assert_int_equal(mob_get_i64(b, 0, &v), MOB_TIMEOUT);
+    fake_node_ready_i64(&node, mob_future_object(b), 20);
+    assert_int_equal(get(b), 20);
+    assert_int_equal(mob_get_i64(a, 0, &v), MOB_TIMEOUT);
+    fake_node_ready_i64(&node, mob_future_object(b), 30); /* told twice: the first stands */
+    fake_node_ready_i64(&node, mob_future_object(a), 10);
+    assert_int_equal(get(a), 10);
+    assert_int_equal(get(b), 20);
+}
+
+static void handles_cost_16_bytes_and_come_back(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 40, WINDOW = 2500 };
+    static struct mob_future *futures[WINDOW];
+    uint32_t regions = 0;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < WINDOW; i++) {
+            futures[i] = submit(i);
+            if (i % 500 == 0)
+                drain();
+        }
+        drain();
+        for (int i = 0; i < WINDOW; i++) {
+            fake_node_ready_i64(&node, mob_future_object(futures[i]), i);
+            assert_int_equal(get(futures[i]), i);
+            mob_release(futures[i]);
+        }
+        if (round == 0)
+            regions = client->region_count;
+    }
+    assert_int_equal(client->region_count, regions); /* chunks are used again */
+    assert_int_equal((uint8_t *)(futures[1]) - (uint8_t *)(futures[0]), 16);
+}
+
+static void notices_for_released_futures_are_ignored(void **state)
+{
+    (void)state;
+    struct mob_future *a = submit(1), *b = submit(2);
+    struct mob_object_id id = mob_future_object(a);
+    mob_release(a);
+    fake_node_ready_i64(&node, id, 5);
+    id.task.index = 1000000;
+    fake_node_ready_i64(&node, id, 5);
+    fake_node_ready_i64(&node, mob_future_object(b), 6);
+    assert_int_equal(get(b), 6);
+}
+
+static void larger_results_are_copied_out_of_the_ring(void **state)
+{
+    (void)state;
+    struct mob_future *future = submit(1);
+    struct mob_value *value, *again;
+    const void *data;
+    size_t size;
+    char text[300];
+    memset(text, 'q', sizeof text);
+    fake_node_ready(&node, mob_future_object(future), MOB_OK, MOB_TYPE_UTF8, text, sizeof text);
+    assert_int_equal(mob_get(future, 0, &value), MOB_OK);
+    assert_int_equal(mob_get(future, 0, &again), MOB_OK);
+    mob_release(future); /* the values stay */
+    mob_value_release(again);
+    assert_int_equal(mob_value_data(value, &data, &size), MOB_OK);
+    assert_int_equal(size, sizeof text);
+    assert_memory_equal(data, text, size);
+    mob_value_release(value);
+}
+
+static void an_error_is_told_with_its_causes(void **state)
+{
+    (void)state;
+    struct mob_future *future = submit(1);
+    uint8_t cause[256], error[512];
+    struct mob_error_link inner = {.status = MOB_WORKER_DIED,
+        .message = "killed",
+        .message_bytes = 6,
+        .detail = "last \"line\"\n",
+        .detail_bytes = 12,
+        .signal = 9};
+    struct mob_error_link outer = {
+        .status = MOB_DEPENDENCY_FAILED, .message = "an input", .message_bytes = 8};
+    uint32_t cause_bytes = mob_error_encode(cause, sizeof cause, &inner, NULL, 0);
+    uint32_t bytes = mob_error_encode(error, sizeof error, &outer, cause, cause_bytes);
+    int64_t v;
+    fake_node_ready(&node, mob_future_object(future), MOB_DEPENDENCY_FAILED, MOB_TYPE_ERROR, error, bytes);
+    assert_int_equal(mob_get_i64(future, 0, &v), MOB_DEPENDENCY_FAILED);
+    assert_string_equal(mob_client_error(client), "an input");
+    const char *json = mob_future_error(future);
+    assert_non_null(strstr(json, "\"cause\":{\"code\":\"worker-died\""));
+    assert_non_null(strstr(json, "\"signal\":9"));
+    assert_non_null(strstr(json, "last \\\"line\\\"\\u000a"));
+}
+
+static void a_tail_call_takes_the_other_objects_value(void **state)
+{
+    (void)state;
+    struct mob_future *outer = submit(1), *inner = submit(2);
+    struct mob_object_id other = mob_object_of((struct mob_task_id){.index = 77}, 3);
+    struct mob_object_id id = mob_future_object(inner);
+    fake_node_ready(&node, mob_future_object(outer), MOB_OK, MOB_TYPE_FUTURE, &id, sizeof id);
+    fake_node_ready(&node, mob_future_object(inner), MOB_OK, MOB_TYPE_FUTURE, &other, sizeof other);
+    assert_false(mob_ready(outer));
+    bool watched = false;
+    while (fake_node_take(&node))
+        watched |= node.record.type == MOB_OUT_WATCH && memcmp(node.body, &other, sizeof other) == 0;
+    assert_true(watched);
+    fake_node_ready_i64(&node, other, 99);
+    assert_int_equal(get(outer), 99);
+    assert_int_equal(get(inner), 99);
+}
+
+static void a_foreign_future_is_watched_once(void **state)
+{
+    (void)state;
+    struct mob_object_id id = mob_object_of((struct mob_task_id){.index = 5}, 1);
+    char text[MOB_TEXT_ID_MAX];
+    struct mob_future *a, *b;
+    int64_t v;
+    mob_object_id_format(id, text);
+    assert_int_equal(mob_future_from_id(client, text, &a), MOB_OK);
+    assert_int_equal(mob_future_from_id(client, text, &b), MOB_OK);
+    assert_ptr_equal(a, b);
+    assert_int_equal(mob_get_i64(a, 0, &v), MOB_TIMEOUT);
+    assert_int_equal(mob_get_i64(a, 0, &v), MOB_TIMEOUT);
+    assert_true(fake_node_take(&node));
+    assert_int_equal(node.record.type, MOB_OUT_WATCH);
+    assert_false(fake_node_take(&node));
+    fake_node_ready_i64(&node, id, 8);
+    assert_int_equal(get(b), 8);
+    mob_release(a);
+    assert_int_equal(get(b), 8);
+    mob_release(b);
+    assert_int_equal(client->general_count, 0);
+}
+
+static void missed_notices_are_asked_for_again(void **state)
+{
+    (void)state;
+    struct mob_future *futures[3000];
+    for (int i = 0; i < 3000; i++) {
+        futures[i] = submit(i);
+        if (i % 500 == 0)
+            drain();
+    }
+    drain();
+    fake_node_ready_i64(&node, mob_future_object(futures[7]), 7);
+    fake_node_give(&node, MOB_IN_MISSED, NULL, 0, NULL, 0, NULL, 0);
+    mob_client_pump(client);
+    uint32_t asked = 0;
+    while (fake_node_take(&node)) {
+        assert_int_equal(node.record.type, MOB_OUT_WATCH);
+        asked += node.record.aux;
+    }
+    assert_int_equal(asked, 2999); /* all but the one that is ready */
+}
+
+static void called(struct mob_future *future, void *arg)
+{
+    *(int64_t *)arg += get(future);
+}
+
+static void callbacks_run_in_step_and_not_before(void **state)
+{
+    (void)state;
+    struct mob_future *a = submit(1), *b = submit(2);
+    int64_t sum = 0;
+    fake_node_ready_i64(&node, mob_future_object(a), 1);
+    assert_int_equal(get(a), 1);
+    assert_int_equal(mob_on_ready(a, called, &sum), MOB_OK);
+    assert_int_equal(mob_on_ready(b, called, &sum), MOB_OK);
+    assert_int_equal(sum, 0);
+    assert_int_equal(mob_client_step(client), 0);
+    assert_int_equal(sum, 1);
+    fake_node_ready_i64(&node, mob_future_object(b), 40);
+    assert_int_equal(mob_client_step(client), 1);
+    assert_int_equal(sum, 41);
+}
+
+static void wait_sets_forget_released_futures(void **state)
+{
+    (void)state;
+    struct mob_waitset *set;
+    struct mob_future *futures[4], *ready;
+    assert_int_equal(mob_waitset_create(client, &set), MOB_OK);
+    for (int i = 0; i < 4; i++) {
+        futures[i] = submit(i);
+        assert_int_equal(mob_waitset_add(set, futures[i]), MOB_OK);
+    }
+    fake_node_ready_i64(&node, mob_future_object(futures[2]), 2);
+    fake_node_ready_i64(&node, mob_future_object(futures[0]), 0);
+    mob_client_pump(client);
+    mob_release(futures[2]); /* ready and not taken */
+    mob_release(futures[3]); /* pending */
+    assert_int_equal(mob_waitset_next(set, 0, &ready), MOB_OK);
+    assert_ptr_equal(ready, futures[0]);
+    assert_int_equal(mob_waitset_next(set, 0, &ready), MOB_TIMEOUT);
+    fake_node_ready_i64(&node, mob_future_object(futures[1]), 1);
+    assert_int_equal(mob_waitset_next(set, 0, &ready), MOB_OK);
+    assert_int_equal(mob_waitset_next(set, 0, &ready), MOB_NOT_FOUND);
+    futures[0] = submit(9);
+    assert_int_equal(mob_waitset_add(set, futures[0]), MOB_OK);
+    mob_waitset_destroy(set);
+    fake_node_ready_i64(&node, mob_future_object(futures[0]), 9);
+    assert_int_equal(get(futures[0]), 9);
+}
+
+static void wait_counts_what_is_ready(void **state)
+{
+    (void)state;
+    struct mob_future *futures[10];
+    bool ready[10];
+    size_t count;
+    for (int i = 0; i < 10; i++)
+        futures[i] = submit(i);
+    fake_node_ready_i64(&node, mob_future_object(futures[3]), 3);
+    fake_node_ready_i64(&node, mob_future_object(futures[8]), 8);
+    assert_int_equal(mob_wait(futures, 10, 2, MOB_FOREVER, ready, &count), MOB_OK);
+    assert_int_equal(count, 2);
+    assert_true(ready[3] && ready[8] && !ready[0]);
+    assert_int_equal(mob_wait(futures, 10, 3, 1000, ready, &count), MOB_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(mob_wait(futures, 10, 11, 0, ready, &count), MOB_INVALID);
+}
+
+static void stream_items_wait_for_their_turn(void **state)
+{
+    (void)state;
+    const struct mob_function *f = fake_function(client, "counts", "-> stream i64");
+    struct mob_future *stream, *item;
+    assert_int_equal(mob_submit_function(client, f, MOB_NO_ARGS, NULL, &stream), MOB_OK);
+    struct mob_object_id id = mob_future_object(stream);
+    assert_int_equal(mob_stream_next(stream, 0, &item), MOB_TIMEOUT);
+    for (uint32_t i = 0; i < 3; i++) {
+        id.slot = i;
+        fake_node_ready_i64(&node, id, i * 11);
+    }
+    struct mob_in_ready last = {.id = {id.task, 3}, .flags = MOB_READY_LAST};
+    fake_node_give(&node, MOB_IN_READY, &last, sizeof last, NULL, 0, NULL, 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(mob_stream_next(stream, 0, &item), MOB_OK);
+        assert_int_equal(get(item), i * 11);
+        mob_release(item);
+    }
+    assert_int_equal(mob_stream_next(stream, 0, &item), MOB_NOT_FOUND);
+    mob_release(stream);
+}
+
+static void a_put_is_ready_at_once(void **state)
+{
+    (void)state;
+    struct mob_future *small, *large;
+    struct mob_value *value;
+    struct mob_out_put put;
+    uint8_t bytes[2000] = {7};
+    assert_int_equal(mob_put(client, mob_i64(5), &small), MOB_OK);
+    assert_int_equal(mob_put(client, mob_bytes(bytes, sizeof bytes), &large), MOB_OK);
+    assert_int_equal(get(small), 5);
+    assert_int_equal(mob_get(large, 0, &value), MOB_OK);
+    mob_value_release(value);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_true(fake_node_take(&node));
+        assert_int_equal(node.record.type, MOB_OUT_PUT);
+        memcpy(&put, node.body, sizeof put);
+        assert_int_equal(put.id.slot, MOB_SLOT_PUT | i);
+        assert_int_equal(put.inline_bytes, i == 0 ? 8 : sizeof bytes);
+    }
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_notice_settles_the_future_of_its_child),
+        TEST(handles_cost_16_bytes_and_come_back),
+        TEST(notices_for_released_futures_are_ignored),
+        TEST(larger_results_are_copied_out_of_the_ring),
+        TEST(an_error_is_told_with_its_causes),
+        TEST(a_tail_call_takes_the_other_objects_value),
+        TEST(a_foreign_future_is_watched_once),
+        TEST(missed_notices_are_asked_for_again),
+        TEST(callbacks_run_in_step_and_not_before),
+        TEST(wait_sets_forget_released_futures),
+        TEST(wait_counts_what_is_ready),
+        TEST(stream_items_wait_for_their_turn),
+        TEST(a_put_is_ready_at_once),
+    };
+    return cmocka_run_group_tests_name("sdk/c/future", tests, NULL, NULL);
+}

@@ -1,0 +1,276 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+#include "tests/support/fake_node.h"
+
+static struct fake_node node;
+static struct mob_client *client;
+
+static int set_up(void **state)
+{
+    (void)state;
+    fake_node_open(&node, MOB_CLIENT_DRIVER, 1u << 20);
+    client = fake_node_driver(&node);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fake_node_close(&node);
+    return 0;
+}
+
+static struct mob_future *submit(
+    const struct mob_function *f, struct mob_args args, const struct mob_submit_options *options)
+{
+    struct mob_future *future = NULL;
+    assert_int_equal(mob_submit_function(client, f, args, options, &future), MOB_OK);
+    return future;
+}
+
+/* Head and checked tail of the record taken last, whichever form it has. */
+static struct mob_spec_head head_taken;
+static const uint8_t *tail_taken;
+static uint32_t tail_bytes_taken;
+
+static void take_task(uint8_t type)
+{
+    uint16_t args;
+    assert_true(fake_node_take(&node));
+    assert_int_equal(node.record.type, type);
+    if (type == MOB_OUT_SPEC) {
+        memcpy(&head_taken, node.body + 8, sizeof head_taken);
+        tail_taken = node.body + 8 + sizeof head_taken;
+        tail_bytes_taken = node.bytes - 8 - (uint32_t)sizeof head_taken;
+    } else {
+        memcpy(&head_taken.task.index, node.body + 8, 4);
+        memcpy(&head_taken.caller_seq, node.body + 12, 4);
+        tail_taken = node.body + 16;
+        tail_bytes_taken = node.bytes - 16;
+    }
+    assert_int_equal(mob_spec_tail_check(tail_taken, tail_bytes_taken, &args), MOB_OK);
+}
+
+static void the_second_of_equals_is_a_sibling(void **state)
+{
+    (void)state;
+    const struct mob_function *add = fake_function(client, "add", "i64 a, i64 b -> i64");
+    for (int i = 0; i < 5; i++)
+        submit(add, MOB_ARGS(mob_i64(i), mob_i64(-1)), NULL);
+    for (uint32_t i = 0; i < 5; i++) {
+        struct mob_arg_view arg;
+        int64_t v;
+        take_task(i == 0 ? MOB_OUT_SPEC : MOB_OUT_SIBLING);
+        assert_int_equal(head_taken.task.index, i);
+        struct mob_tail_iter it = mob_spec_args(tail_taken);
+        assert_true(mob_tail_next_arg(&it, &arg));
+        memcpy(&v, arg.payload, sizeof v);
+        assert_int_equal(v, i);
+        assert_true(mob_tail_next_arg(&it, &arg));
+        assert_false(mob_tail_next_arg(&it, &arg));
+    }
+    assert_int_equal(head_taken.attempt, 1);
+    assert_int_equal(head_taken.num_returns, 1);
+    assert_int_equal(head_taken.cpu, 10000);
+    assert_int_equal(head_taken.max_retries, 3);
+}
+
+static void other_options_begin_a_new_spec(void **state)
+{
+    (void)state;
+    const struct mob_function *f = fake_function(client, "f", "-> i64"),
+                              *g = fake_function(client, "g", "-> i64");
+    struct mob_submit_options low = {.struct_size = sizeof low, .priority = -3, .max_retries = MOB_NO_RETRY};
+    submit(f, MOB_NO_ARGS, NULL);
+    submit(f, MOB_NO_ARGS, &low);
+    submit(f, MOB_NO_ARGS, &low);
+    submit(g, MOB_NO_ARGS, &low);
+    submit(f, MOB_NO_ARGS, NULL);
+    take_task(MOB_OUT_SPEC);
+    take_task(MOB_OUT_SPEC);
+    assert_int_equal(head_taken.priority, -3);
+    assert_int_equal(head_taken.max_retries, 0);
+    take_task(MOB_OUT_SIBLING);
+    take_task(MOB_OUT_SPEC);
+    take_task(MOB_OUT_SPEC);
+    assert_int_equal(head_taken.task.index, 4);
+}
+
+static void extensions_are_in_the_tail(void **state)
+{
+    (void)state;
+    const char *labels[] = {"team=rl"};
+    struct mob_resource gpu = {"GPU", 0.5};
+    struct mob_submit_options options = {.struct_size = sizeof options,
+        .name = "shown",
+        .resources = &gpu,
+        .resource_count = 1,
+        .labels = labels,
+        .label_count = 1,
+        .traceparent = "00-ab-cd-01",
+        .cpus = -1};
+    submit(fake_function(client, "f", "-> i64"), MOB_NO_ARGS, &options);
+    take_task(MOB_OUT_SPEC);
+    struct mob_ext_view ext;
+    assert_int_equal(head_taken.cpu, 0);
+    assert_true(mob_spec_find_ext(tail_taken, MOB_EXT_NAME, &ext));
+    assert_memory_equal(ext.payload, "shown", 5);
+    assert_true(mob_spec_find_ext(tail_taken, MOB_EXT_LABEL, &ext));
+    assert_memory_equal(ext.payload, "team\0rl", 7);
+    assert_true(mob_spec_find_ext(tail_taken, MOB_EXT_RESOURCES, &ext));
+    uint32_t amount;
+    memcpy(&amount, ext.payload, 4);
+    assert_int_equal(amount, 5000);
+    assert_memory_equal(ext.payload + 4, "GPU", 3);
+    assert_true(mob_spec_find_ext(tail_taken, MOB_EXT_TRACEPARENT, &ext));
+}
+
+static void an_older_options_struct_is_read_as_far_as_it_goes(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {
+        .struct_size = offsetof(struct mob_submit_options, priority), .max_retries = -1, .priority = 9};
+    submit(fake_function(client, "f", "-> i64"), MOB_NO_ARGS, &options);
+    take_task(MOB_OUT_SPEC);
+    assert_int_equal(head_taken.max_retries, -1);
+    assert_int_equal(head_taken.priority, 0);
+}
+
+static void wrong_arguments_leave_no_trace(void **state)
+{
+    (void)state;
+    const struct mob_function *add = fake_function(client, "add", "i64 first, i64 second -> i64");
+    struct mob_future *future;
+    assert_int_equal(mob_submit_function(client, add, MOB_ARGS(mob_i64(1), mob_utf8("x")), NULL, &future),
+        MOB_TYPE_MISMATCH);
+    assert_non_null(strstr(mob_client_error(client), "second"));
+    assert_int_equal(
+        mob_submit_function(client, add, MOB_ARGS(mob_i64(1)), NULL, &future), MOB_TYPE_MISMATCH);
+    assert_false(fake_node_take(&node));
+    submit(add, MOB_ARGS(mob_i64(1), mob_i64(2)), NULL);
+    take_task(MOB_OUT_SPEC);
+    assert_int_equal(head_taken.task.index, 0);
+}
+
+static void large_values_are_put_and_passed_by_id(void **state)
+{
+    (void)state;
+    uint8_t bytes[5000] = {1, 2, 3};
+    struct mob_arg_view arg;
+    struct mob_out_put put;
+    submit(fake_function(client, "f", "bytes b -> i64"), MOB_ARGS(mob_bytes(bytes, sizeof bytes)), NULL);
+    assert_true(fake_node_take(&node));
+    assert_int_equal(node.record.type, MOB_OUT_PUT);
+    memcpy(&put, node.body, sizeof put);
+    assert_int_equal(put.size, sizeof bytes);
+    assert_int_equal(put.inline_bytes, sizeof bytes);
+    take_task(MOB_OUT_SPEC);
+    struct mob_tail_iter it = mob_spec_args(tail_taken);
+    assert_true(mob_tail_next_arg(&it, &arg));
+    assert_true(arg.is_ref);
+    assert_true(mob_object_id_eq(arg.ref, put.id));
+}
+
+static void long_lists_go_on_in_pages(void **state)
+{
+    (void)state;
+    enum { N = 9000 };
+    static struct mob_arg args[N];
+    struct mob_ext_view ext;
+    uint32_t pages[2], in_pages = 0, count = 0;
+    for (int i = 0; i < N; i++)
+        args[i] = mob_i64(i);
+    submit(fake_function(client, "f", "i64... -> i64"), (struct mob_args){args, N}, NULL);
+    struct mob_object_id page_ids[8];
+    while (fake_node_take(&node) && node.record.type == MOB_OUT_PUT) {
+        struct mob_out_put put;
+        memcpy(&put, node.body, sizeof put);
+        assert_int_equal(put.id.slot, MOB_SLOT_ARG_PAGE | count);
+        page_ids[count++] = put.id;
+        in_pages += (uint32_t)put.size / 16;
+    }
+    uint16_t inline_args;
+    tail_taken = node.body + 8 + sizeof head_taken;
+    memcpy(&head_taken, node.body + 8, sizeof head_taken);
+    assert_int_equal(
+        mob_spec_tail_check(tail_taken, node.bytes - 8 - (uint32_t)sizeof head_taken, &inline_args), MOB_OK);
+    assert_true(mob_spec_find_ext(tail_taken, MOB_EXT_ARG_PAGES, &ext));
+    memcpy(pages, ext.payload, sizeof pages);
+    assert_int_equal(pages[0], count);
+    assert_int_equal(pages[1], N);
+    assert_int_equal(inline_args + in_pages, N);
+    for (uint32_t i = 0; i < count; i++)
+        assert_true(mob_task_id_eq(page_ids[i].task, head_taken.task));
+}
+
+static void counters_go_on_in_a_continued_stream(void **state)
+{
+    (void)state;
+    const struct mob_function *f = fake_function(client, "f", "i64 v -> i64");
+    struct mob_future *futures[4];
+    struct mob_stream first;
+    client->next_child = MOB_CHILD_INDEX_MAX - 1;
+    for (int i = 0; i < 4; i++)
+        futures[i] = submit(f, MOB_ARGS(mob_i64(i)), NULL);
+    take_task(MOB_OUT_SPEC);
+    first = head_taken.task.stream;
+    assert_int_equal(head_taken.task.index, MOB_CHILD_INDEX_MAX - 1);
+    take_task(MOB_OUT_SIBLING);
+    assert_int_equal(head_taken.task.index, MOB_CHILD_INDEX_MAX);
+    take_task(MOB_OUT_SPEC);
+    assert_int_equal(head_taken.task.index, 0);
+    struct mob_stream continued = mob_stream_of_children(client->parent, 0, 1);
+    assert_memory_equal(&head_taken.task.stream, &continued, sizeof continued);
+    take_task(MOB_OUT_SIBLING);
+    for (int i = 0; i < 4; i++) {
+        struct mob_object_id id = mob_future_object(futures[i]);
+        assert_memory_equal(&id.task.stream, i < 2 ? &first : &continued, sizeof first);
+        fake_node_ready_i64(&node, id, 100 + i);
+    }
+    for (int i = 0; i < 4; i++) {
+        int64_t v;
+        assert_int_equal(mob_get_i64(futures[i], 0, &v), MOB_OK);
+        assert_int_equal(v, 100 + i);
+        mob_release(futures[i]);
+    }
+}
+
+static void a_full_ring_is_no_loss(void **state)
+{
+    (void)state;
+    const struct mob_function *f = fake_function(client, "f", "i64 v -> i64");
+    client->event_fd = (struct mob_event_fd *)client; /* of an event loop: must not wait */
+    struct mob_future *future;
+    enum mob_status status;
+    uint32_t submitted = 0, taken = 0;
+    while ((status = mob_submit_function(client, f, MOB_ARGS(mob_i64(1)), NULL, &future)) == MOB_OK)
+        submitted++;
+    assert_int_equal(status, MOB_QUEUE_FULL);
+    while (fake_node_take(&node))
+        taken++;
+    assert_int_equal(taken, submitted);
+    client->event_fd = NULL;
+    future = submit(f, MOB_ARGS(mob_i64(1)), NULL);
+    assert_int_equal(mob_future_object(future).task.index, submitted);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(the_second_of_equals_is_a_sibling, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(other_options_begin_a_new_spec, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(extensions_are_in_the_tail, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_older_options_struct_is_read_as_far_as_it_goes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(wrong_arguments_leave_no_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(large_values_are_put_and_passed_by_id, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(long_lists_go_on_in_pages, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(counters_go_on_in_a_continued_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_ring_is_no_loss, set_up, tear_down),
+    };
+    return cmocka_run_group_tests_name("sdk/c/submit", tests, NULL, NULL);
+}
