@@ -69,6 +69,39 @@ static enum mob_status open_slot(struct mob_store_client *client)
     return MOB_OK;
 }
 
+/* Everything but the mapping. */
+static enum mob_status client_init(struct mob_store_client *client, int eventfd, uint32_t slot)
+{
+    const struct mob_seg_header *header = client->view.seg_header;
+    if (slot >= client->view.clients_max)
+        return MOB_INVALID;
+    client->slot = slot;
+    client->eventfd = eventfd;
+    client->incarnation = header->incarnation;
+    client->seg_client = &client->view.seg_clients[slot];
+    enum mob_status status = open_slot(client);
+    if (status != MOB_OK)
+        return status;
+    mob_arena_user_init(&client->arena, &client->view, slot, client->seg_client);
+    client->table = (struct mob_table_user){.view = &client->view, .arena = &client->arena, .owner = slot};
+    return MOB_OK;
+}
+
+enum mob_status mob_store_attach_inside(struct mob_store *store, uint32_t slot, struct mob_store_client **out)
+{
+    struct mob_store_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return MOB_NO_MEMORY;
+    client->view = store->view;
+    client->shares_mapping = true;
+    enum mob_status status = client_init(client, store->eventfd, slot);
+    if (status == MOB_OK)
+        *out = client;
+    else
+        free(client);
+    return status;
+}
+
 enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct mob_store_client **out)
 {
     struct stat stat;
@@ -90,18 +123,9 @@ enum mob_status mob_store_attach(int memfd, int eventfd, uint32_t slot, struct m
     if (!mob_view_layout(&client->view, base, bytes, header->clients_max, header->entries) ||
         client->view.units != header->units)
         goto err_unmap;
-    status = MOB_INVALID;
-    if (slot >= client->view.clients_max)
-        goto err_unmap;
-    client->slot = slot;
-    client->eventfd = eventfd;
-    client->incarnation = header->incarnation;
-    client->seg_client = &client->view.seg_clients[slot];
-    status = open_slot(client);
+    status = client_init(client, eventfd, slot);
     if (status != MOB_OK)
         goto err_unmap;
-    mob_arena_user_init(&client->arena, &client->view, slot, client->seg_client);
-    client->table = (struct mob_table_user){.view = &client->view, .arena = &client->arena, .owner = slot};
     *out = client;
     return MOB_OK;
 err_unmap:
@@ -116,7 +140,8 @@ void mob_store_detach(struct mob_store_client *client)
     if (!client)
         return;
     mob_arena_user_fini(&client->arena);
-    mob_segment_unmap(client->view.base, client->view.bytes);
+    if (!client->shares_mapping)
+        mob_segment_unmap(client->view.base, client->view.bytes);
     free(client->pin_stack);
     free(client);
 }

@@ -92,6 +92,7 @@ uint64_t mob_arena_alloc(struct mob_arena_user *user, uint32_t entry_index, uint
 {
     const struct mob_view *view = user->view;
     struct mob_seg_entry *entry = &view->seg_table[entry_index];
+    MOB_SEG_STORE(&entry->meta, 0);
     MOB_SEG_STORE(&entry->value[0], size);
     if (size <= MOB_SLAB_OBJECT_MAX)
         return mob_slab_alloc(user, entry, size);

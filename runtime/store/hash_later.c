@@ -69,13 +69,15 @@ bool mob_store_next_hash(struct mob_store *store, struct mob_object_id *id_out, 
     return true;
 }
 
-static void finish(struct mob_store *store, struct job *job, uint8_t *value)
+/* The value itself never changes after its seal, not even its header; the hash stands beside it in the entry.
+ */
+static void finish(struct mob_store *store, struct job *job)
 {
     struct mob_hash_queue *queue = store->hashes;
-    /* The only bytes of a sealed value that ever change: the hash, then the flag that it is there. */
-    uint8_t flags = MOB_VALUE_HASHED;
-    MOB_SEG_COPY(value + offsetof(struct mob_value_header, hash), &job->hash, sizeof job->hash);
-    MOB_SEG_COPY(value + offsetof(struct mob_value_header, flags), &flags, 1);
+    uint32_t tag;
+    uint32_t index = mob_table_find(&store->view, job->id, &tag);
+    if (index != UINT32_MAX && !mob_tag_is_inline(tag))
+        mob_entry_set_hash(&store->view.seg_table[index], job->hash);
     queue->done[queue->done_head++ % QUEUE_MAX] = *job;
     queue->waiting_tail++;
     queue->at = 0;
@@ -116,7 +118,7 @@ bool mob_hash_queue_step(struct mob_store *store)
     if (queue->at == end) {
         XXH128_hash_t hash = XXH3_128bits_digest(queue->state);
         job->hash = (struct mob_hash128){hash.low64, hash.high64};
-        finish(store, job, store->view.base + (bytes - store->view.base));
+        finish(store, job);
     }
     return queue->waiting_head != queue->waiting_tail;
 }

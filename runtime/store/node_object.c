@@ -61,7 +61,7 @@ bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, str
         info.size = MOB_SEG_LOAD(&entry->value[0]);
         if (info.sealed && mob_entry_value(view, entry, &value) == MOB_OK) {
             info.type = value.type;
-            info.hash = value.hash;
+            info.hash = mob_entry_hash(entry, &value);
         }
     }
     *info_out = info;

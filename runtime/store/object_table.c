@@ -238,6 +238,20 @@ enum mob_status mob_entry_value(
     return mob_value_open(view->base + offset, size, value_out);
 }
 
+struct mob_hash128 mob_entry_hash(const struct mob_seg_entry *entry, const struct mob_value_view *value)
+{
+    if (MOB_SEG_LOAD(&entry->meta) != MOB_META_HASHED)
+        return value->hash;
+    return (struct mob_hash128){MOB_SEG_LOAD(&entry->value[1]), MOB_SEG_LOAD(&entry->value[2])};
+}
+
+void mob_entry_set_hash(struct mob_seg_entry *entry, struct mob_hash128 hash)
+{
+    MOB_SEG_STORE(&entry->value[1], hash.lo);
+    MOB_SEG_STORE(&entry->value[2], hash.hi);
+    MOB_SEG_STORE(&entry->meta, MOB_META_HASHED);
+}
+
 enum mob_status mob_table_put_small(const struct mob_table_user *user, struct mob_object_id id,
     enum mob_value_type type, const void *payload, uint32_t bytes, struct mob_object_ref *ref_out)
 {

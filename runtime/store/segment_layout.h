@@ -121,11 +121,14 @@ struct mob_seg_entry {
     _Atomic uint32_t generation; /* changes before anything else does when the entry is taken again */
     _Atomic uint32_t id_slot;
     _Atomic uint64_t id_a, id_b; /* the task id */
-    _Atomic uint32_t meta; /* inline: type | bytes << 8; a full value has its own header */
+    _Atomic uint32_t
+        meta; /* inline: type | bytes << 8; full: MOB_META_HASHED when the node computed its hash */
     _Atomic uint32_t used_epoch;
     _Atomic uint64_t offset; /* of the full value from the segment's start; 0 in free and inline entries */
-    _Atomic uint64_t value[3]; /* inline payload, or {size of the full value, 0, 0} */
+    _Atomic uint64_t value[3]; /* inline payload, or {size of the full value, hash.lo, hash.hi} */
 };
+
+#define MOB_META_HASHED 1u
 
 /* Unit map. 0 = free, 1.. = entry + 1 of a large object, else kind | class << 16 | slot. */
 #define MOB_UNIT_CHUNK_INIT 0x80000000u /* a slab chunk whose header is not written yet */

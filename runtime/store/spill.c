@@ -267,7 +267,7 @@ enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index)
         .id = id,
         .type = value.type,
         .size = size,
-        .hash = value.hash,
+        .hash = mob_entry_hash(entry, &value),
         .slot_owner = mob_tag_owner(tag),
         .committed = committed,
         .remakeable = (store->entry_flags[entry_index] & MOB_NODE_REMAKEABLE) != 0,
@@ -338,7 +338,8 @@ enum mob_status mob_spill_restore(struct mob_store *store, struct mob_object_id 
         return status;
     }
     const struct record *record = *at;
-
+    if (!mob_hash128_eq(record->hash, value.hash))
+        mob_entry_set_hash(&view->seg_table[ref.entry], record->hash);
     store->entry_flags[ref.entry] =
         (uint8_t)((record->remakeable ? MOB_NODE_REMAKEABLE : 0) | (record->keep ? MOB_NODE_KEEP : 0));
     store->committed += record->committed;

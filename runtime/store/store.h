@@ -127,8 +127,8 @@ enum mob_status mob_store_object_delete(struct mob_store *store, struct mob_obje
  * MOB_STORE_FULL or MOB_DISK_FULL. */
 MOB_MUST_USE enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uint64_t *free_out);
 /* Hash the content of a sealed full object later, in steps of mob_store_maintain (values over 1 MiB, whose
- * creator did not). The hash also goes into the value's header. MOB_NOT_FOUND, MOB_NOT_READY, MOB_QUEUE_FULL.
- */
+ * creator did not). mob_store_object_info then gives the hash; the value stays as it was sealed, its header
+ * too. MOB_NOT_FOUND, MOB_NOT_READY, MOB_QUEUE_FULL. */
 MOB_MUST_USE enum mob_status mob_store_hash_later(struct mob_store *store, struct mob_object_id id);
 /* Results of the above, each once. false = none now. */
 bool mob_store_next_hash(struct mob_store *store, struct mob_object_id *id_out, struct mob_hash128 *hash_out);

@@ -77,6 +77,9 @@ bool mob_entry_range(
 /* A checked view of the full value that the entry names. */
 enum mob_status mob_entry_value(
     const struct mob_view *view, const struct mob_seg_entry *entry, struct mob_value_view *value_out);
+/* Its content hash: from its header, or as the node computed it later; zero while unknown. */
+struct mob_hash128 mob_entry_hash(const struct mob_seg_entry *entry, const struct mob_value_view *value);
+void mob_entry_set_hash(struct mob_seg_entry *entry, struct mob_hash128 hash);
 /* The two ways of making an object; used by clients and by the node. */
 struct mob_table_user {
     const struct mob_view *view;
@@ -234,11 +237,17 @@ struct mob_store_client {
     struct mob_ring_writer out;
     struct mob_ring_reader in;
     uint64_t staged_from;
+    bool shares_mapping; /* of the node's process */
     bool want_space;
     uint64_t in_popped; /* records, for the threshold of sleep_for */
     uint64_t creates_begun, creates_ended;
     struct mob_arena_user arena;
     struct mob_table_user table;
 };
+
+/* A client in the node's own process that uses its mapping: for thread sanitizers, which know memory by its
+ * address. */
+enum mob_status mob_store_attach_inside(
+    struct mob_store *store, uint32_t slot, struct mob_store_client **out);
 
 #endif
