@@ -237,7 +237,9 @@ void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count
 void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now);
 
 /* The worker's inbound ring has no room for this task, told by DISPATCH in this group of decisions: it and
- * what follows it will be told again after the worker's next completion, or mob_sched_room. */
+ * what follows it stay that worker's, and are told again after its next completion, or mob_sched_room.
+ * Whoever calls this calls mob_sched_room when the ring has emptied: a worker that was told nothing completes
+ * nothing. */
 void mob_sched_no_room(struct mob_sched *s, const struct mob_sched_task *task);
 void mob_sched_room(struct mob_sched *s, uint16_t worker);
 

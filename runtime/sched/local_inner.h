@@ -22,6 +22,9 @@
 #define SCHED_FOLLOW_SCAN 64u
 /* Missing inputs of a follower that are checked one by one. */
 #define SCHED_FOLLOW_INPUTS 4u
+/* Workers started ahead of the CPUs while actors are made: a creation is short, starting a process is not. 16
+ * x 1 ms of starting hide behind each other; 16 idle processes are what it may cost for nothing. */
+#define SCHED_SPAWN_AHEAD 16u
 #define SCHED_STRIDE (1u << 20)
 #define SCHED_NIL16 0xffffu
 
@@ -189,6 +192,7 @@ struct mob_sched {
     struct sched_runtime runtimes[MOB_SCHED_RUNTIMES_MAX];
     uint16_t untold, untold_tail, following;
     uint32_t worker_count, blocked_count, actor_worker_count, leaving_count;
+    uint32_t creating_count; /* workers that make an actor now */
     uint32_t spawn_want[MOB_SCHED_RUNTIMES_MAX];
     uint64_t reserved; /* kinds kept for lanes that starve */
     bool no_refill; /* a lane waits for what refilled workers would hold on to */

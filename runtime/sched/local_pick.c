@@ -65,12 +65,20 @@ static uint16_t hungry_worker(struct mob_sched *s, struct sched_class *c)
 static void want_spawn(
     struct mob_sched *s, const struct sched_lane *l, const struct sched_class *c, uint64_t work)
 {
-    uint64_t count = l->create ? l->count : work / (uint64_t)s->options.batch_ns_max + 1;
+    uint64_t count = work / (uint64_t)s->options.batch_ns_max + 1;
     uint32_t fit = sched_class_fit_count(s, c);
     count = count < l->count ? count : l->count;
     count = count < fit ? count : fit;
     if (count > s->spawn_want[c->runtime])
         s->spawn_want[c->runtime] = (uint32_t)count;
+}
+
+static void want_spawn_ahead(struct mob_sched *s, const struct sched_lane *l, const struct sched_class *c)
+{
+    uint32_t count = l->count < SCHED_SPAWN_AHEAD ? l->count : SCHED_SPAWN_AHEAD,
+             idle = s->runtimes[c->runtime].idle;
+    if (count > idle && count - idle > s->spawn_want[c->runtime])
+        s->spawn_want[c->runtime] = count - idle;
 }
 
 static enum choice choose(struct mob_sched *s, const struct sched_lane *l)
@@ -87,11 +95,14 @@ static enum choice choose(struct mob_sched *s, const struct sched_lane *l)
     if (!l->create && !s->no_refill && !cpu_owed && estimate <= s->options.batch_ns_max / 2 &&
         !(fits && idle && worth_a_wake) && hungry_worker(s, c) != SCHED_NIL16)
         return CHOICE_REFILL;
+    if (l->create && (fits || s->creating_count))
+        want_spawn_ahead(s, l, c);
     if (!fits)
         return CHOICE_NONE;
     if (idle)
         return CHOICE_FRESH;
-    want_spawn(s, l, c, work);
+    if (!l->create)
+        want_spawn(s, l, c, work);
     return CHOICE_NONE;
 }
 

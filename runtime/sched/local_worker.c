@@ -142,6 +142,14 @@ void sched_worker_take(struct mob_sched *s, uint16_t worker, const struct sched_
     w->holds = w->holds_cpu = true;
     add_taken(s, w, 1, true, true);
     s->classes[w->class_id].busy++;
+    s->creating_count += w->solo;
+}
+
+/* It makes no actor (any more). */
+static void solo_end(struct mob_sched *s, struct sched_worker *w)
+{
+    s->creating_count -= w->solo;
+    w->solo = false;
 }
 
 void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_task *t)
@@ -191,6 +199,7 @@ static void run_dry(
         sched_actor_mark(s, w->actor - 1);
         return;
     }
+    solo_end(s, w);
     if (w->state != WORKER_BUSY)
         return;
     sched_hungry_remove(s, worker);
@@ -427,6 +436,7 @@ void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
         s->actor_worker_count--;
     if (w->state == WORKER_LEAVING)
         s->leaving_count--;
+    solo_end(s, w);
     sched_notes_forget_worker(s, worker);
     sched_hungry_remove(s, worker);
     sched_families_detach(s, w);

@@ -116,6 +116,26 @@ static void running_call_of_a_closed_actor_is_not_retried(void **state)
     fx_close(&fx);
 }
 
+static void workers_are_started_ahead_while_actors_are_made(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    for (int i = 0; i < 100; i++)
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
+    fx_decide(&fx);
+    assert_int_equal(fx_of_kind(&fx, MOB_DECIDE_SPAWN)->count, 16);
+    fx_worker(&fx, 0);
+    fx_worker(&fx, 1);
+    fx_decide(&fx); /* both CPUs make one; 14 workers are on their way */
+    struct mob_decision *spawn = fx_of_kind(&fx, MOB_DECIDE_SPAWN);
+    assert_int_equal(spawn->count, 2);
+    struct mob_sched_stats stats;
+    mob_sched_stats(fx.s, &stats);
+    assert_int_equal(stats.starting, 16);
+    fx_close(&fx);
+}
+
 static void many_actors_get_a_worker_each(void **state)
 {
     (void)state;
@@ -294,6 +314,7 @@ int main(void)
         cmocka_unit_test(nothing_joins_the_creation_of_an_actor),
         cmocka_unit_test(worker_that_has_gone_is_not_told_to_leave),
         cmocka_unit_test(running_call_of_a_closed_actor_is_not_retried),
+        cmocka_unit_test(workers_are_started_ahead_while_actors_are_made),
         cmocka_unit_test(many_actors_get_a_worker_each),
         cmocka_unit_test(calls_keep_their_order_though_a_later_one_is_ready_first),
         cmocka_unit_test(call_that_needs_the_call_before_follows_it),

@@ -179,7 +179,7 @@ static void check_work(struct model *m)
     }
 }
 
-static void on_decision(struct model *m, const struct mob_decision *d, int *fails, int *fail_count)
+static void on_decision(struct model *m, const struct mob_decision *d)
 {
     int t = d->task ? m_of(m, d->task) : -1;
     switch (d->kind) {
@@ -189,7 +189,7 @@ static void on_decision(struct model *m, const struct mob_decision *d, int *fail
     case MOB_DECIDE_FAIL:
         M_CHECK(m, t >= 0 && m->task[t].state == M_FAILING);
         M_CHECK(m, m->task[t].expected == d->status);
-        fails[(*fail_count)++] = t;
+        end_task(m, t); /* while decisions are taken: what waited for it becomes ready */
         return;
     case MOB_DECIDE_RETRY:
         M_CHECK(m, t >= 0 && m->task[t].failures > 0);
@@ -231,22 +231,19 @@ static void worker_dies(struct model *m, int worker);
 
 static void settle(struct model *m)
 {
-    int fails[M_TASKS], fail_count;
     run_times(m);
     do {
         struct mob_decision d;
-        fail_count = m->told_count = m->kills = 0;
+        m->told_count = m->kills = 0;
         for (int w = 0; w < M_WORKERS; w++)
             m->was_idle[w] = m_is_idle(&m->worker[w]);
         while (mob_sched_next(m->s, m->now, &d))
-            on_decision(m, &d, fails, &fail_count);
+            on_decision(m, &d);
         check_order(m);
         check_fresh(m);
-        for (int i = 0; i < fail_count; i++)
-            end_task(m, fails[i]);
         for (int i = 0; i < m->kills; i++)
             worker_dies(m, m->kill[i]);
-    } while (fail_count || m->kills);
+    } while (m->kills);
     for (int t = 0; t < m->tasks; t++)
         M_CHECK(m, m->task[t].state != M_FAILING);
     check_work(m);
