@@ -2,6 +2,7 @@
 # The paper's first program on the running cluster, over HTTP, with curl and jq only: deploy, submit, follow, serve, explain.
 # `./dev up` calls it; it can be called again at any time. An argument is the seed of the training (default 1).
 set -euo pipefail
+export LC_ALL=C.UTF-8 # numbers have points, whatever the user speaks
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 STATE_DIR=${MOBULA_DIR:-$HOME/.mobula}
@@ -30,7 +31,8 @@ post_json() {
 
 # One line for an iteration: on a terminal a bar that grows in place.
 show_iteration() {
-    local iteration=$1 mean_return=$2 filled bar
+    local iteration=$1 mean_return filled bar
+    mean_return=$(printf '%.1f' "$2")
     if [ ! -t 1 ]; then
         echo "  iteration $iteration: mean return $mean_return"
         return
@@ -77,7 +79,7 @@ if [ "$(jq -r .state <<<"$result")" != ready ]; then
     jq . <<<"$result" >&2
     exit 1
 fi
-mean_return=$(jq -r '.value.mean_return * 10 | round / 10 | if floor == . then "\(.).0" else tostring end' <<<"$result")
+mean_return=$(printf '%.1f' "$(jq -r .value.mean_return <<<"$result")")
 trained=$(jq -r .value.policy <<<"$result")
 jq -r '"  \(.value.iterations) iterations, fingerprint of the weights \(.value.fingerprint)"' <<<"$result"
 
