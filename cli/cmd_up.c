@@ -8,11 +8,12 @@
 
 #include "cli/cli.h"
 #include "cli/cluster_state.h"
+#include "cli/http_client.h"
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 
 /* A large control store reads its file first; whoever waits this long is told how to go on looking. */
-enum { READY_WAIT_MS = 60000, RUNNING_POLL_MS = 10, ATTEMPTS_MAX = 50 };
+enum { READY_WAIT_MS = 60000, RUNNING_POLL_MS = 10, READY_ANSWER_MS = 2000, ATTEMPTS_MAX = 50 };
 /* Not an exit code: between our look and our start somebody else has started. */
 #define UP_LOST_RACE ((enum cli_exit)100)
 
@@ -35,6 +36,17 @@ static void print_where(const struct cli_call *call)
     fflush(stdout);
 }
 
+/* Its word alone is not enough: a supervisor that is just being killed has left it behind. */
+static bool gateway_is_ready(const char *address)
+{
+    static struct http_response response;
+    struct http_request request = {
+        .address = address, .method = "GET", .path = "/readyz", .timeout_ns = READY_ANSWER_MS * MOB_MS};
+    bool ready = http_exchange(&request, &response) == MOB_OK && response.status == 200;
+    http_response_fini(&response);
+    return ready;
+}
+
 /* Somebody runs in the directory already: that is fine, once it is ready. False: it has ended meanwhile, so
  * start. */
 static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
@@ -42,7 +54,8 @@ static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
     static struct cluster_state state;
     int64_t deadline_ns = mob_now() + READY_WAIT_MS * MOB_MS;
     do {
-        if (cluster_state_read(cli_directory(call), &state) == MOB_OK && strcmp(state.state, "ready") == 0) {
+        if (cluster_state_read(cli_directory(call), &state) == MOB_OK && strcmp(state.state, "ready") == 0 &&
+            gateway_is_ready(state.address)) {
             cli_say("it runs already in %s", cli_directory(call));
             print_where(call);
             *exit_out = CLI_OK;

@@ -58,13 +58,16 @@ class Cluster(unittest.TestCase):
     def process(self, name):
         return next(p for p in self.status()["processes"] if p["name"] == name)
 
-    def wait_ready(self, name, restarts):
-        deadline = time.monotonic() + 30
+    def wait(self, what, condition, seconds=30):
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            if self.process(name)["restarts"] >= restarts and self.status()["state"] == "ready":
+            if condition():
                 return
             time.sleep(0.05)
-        self.fail(f"{name} is not back: {self.status()}{self.logs()}")
+        self.fail(f"{what} did not come: {self.status()}{self.logs()}")
+
+    def wait_ready(self, name, restarts):
+        self.wait(f"restart of {name}", lambda: self.process(name)["restarts"] >= restarts and self.status()["state"] == "ready")
 
     def test_a_session(self):
         began = time.monotonic()
@@ -137,7 +140,9 @@ class Cluster(unittest.TestCase):
         self.deploy()
         done = json.loads(self.out("submit", "quickstart.add", "20", "2", "-o", "json"))["returns"][0]
         self.assertEqual("22", self.out("get", done))
-        os.kill(int((self.dir / "supervisor.pid").read_text().split()[0]), signal.SIGKILL)
+        supervisor = int((self.dir / "supervisor.pid").read_text().split()[0])
+        os.kill(supervisor, signal.SIGKILL)
+        self.wait("its end", lambda: self.status()["state"] == "down")
         self.up()
         self.assertEqual("22", self.out("get", done, "--timeout", "60"))
 

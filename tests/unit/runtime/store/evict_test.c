@@ -1,0 +1,376 @@
+/* Eviction, spilling, a full store and a full disk. */
+#include "tests/unit/runtime/store/store_support.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+struct rig {
+    char directory[64];
+    struct mob_store *store;
+    struct mob_store_client *client;
+    uint32_t slot;
+};
+
+static struct rig rig_open(uint64_t bytes, uint64_t quota)
+{
+    struct rig rig;
+    snprintf(rig.directory, sizeof rig.directory, "/tmp/mobula_evict_XXXXXX");
+    assert_non_null(mkdtemp(rig.directory));
+    rig.store = test_store(bytes, rig.directory, quota);
+    rig.slot = test_open(rig.store, MOB_CLIENT_WORKER);
+    rig.client = test_attach(rig.store, rig.slot);
+    return rig;
+}
+
+static void rig_close(struct rig *rig)
+{
+    assert_store_ok(rig->store);
+    mob_store_detach(rig->client);
+    mob_store_destroy(rig->store);
+    assert_int_equal(0, rmdir(rig->directory)); /* no file is left */
+}
+
+static void expect_bytes(struct rig *rig, struct mob_object_id id, uint64_t payload, uint8_t fill)
+{
+    struct test_got got = test_get(rig->client, id);
+    assert_status(MOB_OK, got.status);
+    struct mob_value_view value;
+    assert_status(MOB_OK, mob_value_open(got.bytes, got.size, &value));
+    assert_int_equal(payload, value.payload_bytes);
+    assert_int_equal(fill, value.payload[0]);
+    assert_int_equal(fill, value.payload[payload - 1]);
+    mob_store_object_release(rig->client, got.pin);
+}
+
+static bool is_here(struct rig *rig, struct mob_object_id id)
+{
+    uint32_t tag;
+    return mob_table_find(&rig->store->view, id, &tag) != UINT32_MAX;
+}
+
+static void the_least_recently_used_goes_to_disk_and_comes_back(void **state)
+{
+    (void)state;
+    enum { BYTES = 300000, UNITS = 5, COUNT = 6 };
+    struct rig rig = rig_open(4 << 20, 0);
+    uint32_t free_units;
+    uint64_t spare =
+        mob_extent_largest(&rig.store->view, &free_units) - COUNT * UNITS; /* what they leave free */
+    test_put(rig.client, test_id(2, 0, 0), (spare - 1) * MOB_UNIT_BYTES, 1);
+    mob_store_object_keep(rig.store, test_id(2, 0, 0), true);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        test_put(rig.client, test_id(1, i, 0), BYTES, (uint8_t)(i + 1));
+        mob_store_object_committed(rig.store, test_id(1, i, 0), false);
+        mob_epoch_advance(rig.store);
+    }
+    expect_bytes(&rig, test_id(1, 0, 0), BYTES, 1); /* used again: the oldest is now 1 */
+    uint64_t room;
+    assert_status(MOB_OK, mob_store_make_room(rig.store, UNITS * MOB_UNIT_BYTES, &room));
+    assert_true(is_here(&rig, test_id(1, 0, 0)));
+    assert_false(is_here(&rig, test_id(1, 1, 0)));
+    assert_true(is_here(&rig, test_id(1, 5, 0)));
+
+    assert_status(MOB_NOT_FOUND, test_get(rig.client, test_id(1, 1, 0)).status);
+    struct mob_object_info info;
+    assert_true(mob_store_object_info(rig.store, test_id(1, 1, 0), &info));
+    assert_true(info.spilled && info.committed && info.sealed);
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t size;
+    assert_status(
+        MOB_NOT_FOUND, mob_store_object_bytes(rig.store, test_id(1, 1, 0), false, &type, &bytes, &size));
+    assert_status(MOB_OK, mob_store_object_bytes(rig.store, test_id(1, 1, 0), true, &type, &bytes, &size));
+    assert_int_equal(MOB_TYPE_BYTES, type);
+    expect_bytes(&rig, test_id(1, 1, 0), BYTES, 2);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_status(MOB_OK, mob_store_object_delete(rig.store, test_id(1, i, 0)));
+    struct mob_store_stats stats;
+    mob_store_stats(rig.store, &stats);
+    assert_int_equal(0, stats.spilled_objects);
+    assert_int_equal(1, stats.restores);
+    rig_close(&rig);
+}
+
+static void a_full_store_never_loses_what_is_not_remakeable(void **state)
+{
+    (void)state;
+    enum { BYTES = 200000, COUNT = 40 };
+    struct rig rig = rig_open(4 << 20, 0);
+    for (uint32_t i = 0; i < COUNT; i++) { /* 8 MB through 3 MB */
+        struct mob_object_ref ref;
+        enum mob_status status = test_create(rig.client, test_id(1, i, 0), BYTES, (uint8_t)(i + 1), &ref);
+        if (status == MOB_STORE_FULL) {
+            uint64_t room;
+            assert_status(MOB_OK, mob_store_make_room(rig.store, BYTES + 64, &room));
+            status = test_create(rig.client, test_id(1, i, 0), BYTES, (uint8_t)(i + 1), &ref);
+        }
+        assert_status(MOB_OK, status);
+        assert_status(MOB_OK, mob_store_object_seal(rig.client, ref));
+        if (i % 2)
+            mob_store_object_committed(rig.store, test_id(1, i, 0), false);
+    }
+    for (uint32_t i = 0; i < COUNT; i++) {
+        enum mob_value_type type;
+        const uint8_t *bytes;
+        uint64_t size;
+        assert_status(
+            MOB_OK, mob_store_object_bytes(rig.store, test_id(1, i, 0), true, &type, &bytes, &size));
+        expect_bytes(&rig, test_id(1, i, 0), BYTES, (uint8_t)(i + 1));
+        struct mob_object_info info;
+        assert_true(mob_store_object_info(rig.store, test_id(1, i, 0), &info));
+        assert_int_equal(i % 2, info.committed);
+    }
+    rig_close(&rig);
+}
+
+static void a_damaged_spill_file_is_noticed(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    test_put(rig.client, test_id(1, 0, 0), 100000, 7);
+    uint32_t tag, index = mob_table_find(&rig.store->view, test_id(1, 0, 0), &tag);
+    assert_status(MOB_OK, mob_spill_write(rig.store, index));
+    assert_true(mob_evict_unpinned(rig.store, index));
+    DIR *directory = opendir(rig.directory);
+    char path[400] = "";
+    for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
+        if (entry->d_name[0] != '.')
+            snprintf(path, sizeof path, "%s/%s", rig.directory, entry->d_name);
+    closedir(directory);
+    struct stat stat_buffer;
+    assert_int_equal(0, stat(path, &stat_buffer));
+    assert_int_equal(0600, stat_buffer.st_mode & 0777);
+    int fd = open(path, O_WRONLY);
+    assert_int_equal(1, pwrite(fd, "x", 1, 5000));
+    close(fd);
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t size;
+    assert_status(
+        MOB_CORRUPT, mob_store_object_bytes(rig.store, test_id(1, 0, 0), true, &type, &bytes, &size));
+    assert_status(MOB_NOT_FOUND, test_get(rig.client, test_id(1, 0, 0)).status);
+    rig_close(&rig);
+}
+
+static void the_quota_is_kept_and_typed(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 500000);
+    for (uint32_t i = 0; i < 10; i++)
+        test_put(rig.client, test_id(1, i, 0), 200000, (uint8_t)i);
+    uint64_t room;
+    assert_status(MOB_DISK_FULL, mob_store_make_room(rig.store, 3 << 20, &room));
+    struct mob_store_full full;
+    mob_store_full_details(rig.store, &full);
+    assert_int_equal(3 << 20, full.needed_bytes);
+    assert_true(full.spilled_bytes <= 500000 && full.spilled_bytes > 0);
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t size;
+    for (uint32_t i = 0; i < 10; i++) /* nothing was lost */
+        assert_status(
+            MOB_OK, mob_store_object_bytes(rig.store, test_id(1, i, 0), true, &type, &bytes, &size));
+    rig_close(&rig);
+}
+
+static void without_a_disk_only_the_remakeable_goes(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    test_put(client, test_id(1, 0, 0), 1 << 20, 1);
+    test_put(client, test_id(1, 1, 0), 1 << 20, 2);
+    mob_store_object_committed(store, test_id(1, 0, 0), false);
+    mob_store_object_committed(store, test_id(1, 1, 0), true);
+    uint64_t room;
+    assert_status(MOB_STORE_FULL, mob_store_make_room(store, 3 << 20, &room));
+    assert_status(MOB_OK, test_get(client, test_id(1, 0, 0)).status);
+    assert_status(MOB_NOT_FOUND, test_get(client, test_id(1, 1, 0)).status);
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void pinned_and_kept_objects_stay(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        test_put(rig.client, test_id(1, i, 0), 500000, (uint8_t)i);
+        mob_store_object_committed(rig.store, test_id(1, i, 0), true);
+    }
+    struct test_got pinned = test_get(rig.client, test_id(1, 0, 0));
+    mob_store_object_keep(rig.store, test_id(1, 1, 0), true);
+    uint64_t room;
+    assert_status(MOB_STORE_FULL, mob_store_make_room(rig.store, 3 << 20, &room));
+    assert_true(is_here(&rig, test_id(1, 0, 0)));
+    assert_true(is_here(&rig, test_id(1, 1, 0)));
+    assert_false(is_here(&rig, test_id(1, 2, 0)));
+    struct mob_store_full full;
+    mob_store_full_details(rig.store, &full);
+    assert_int_equal(pinned.size, full.pinned_bytes);
+    mob_store_object_release(rig.client, pinned.pin);
+    mob_store_object_keep(rig.store, test_id(1, 1, 0), false);
+    assert_status(MOB_OK, mob_store_make_room(rig.store, 2500000, &room));
+    rig_close(&rig);
+}
+
+/* A disk of 1 MB: a tmpfs in a mount namespace of our own. */
+static void a_full_disk_is_typed_and_nothing_is_lost(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/mobula_disk_XXXXXX";
+    assert_non_null(mkdtemp(directory));
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("tmpfs", directory, "tmpfs", 0, "size=1m") != 0) {
+        rmdir(directory);
+        skip(); /* needs the right to mount */
+    }
+    struct mob_store *store = test_store(4 << 20, directory, 0);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    for (uint32_t i = 0; i < 10; i++)
+        test_put(client, test_id(1, i, 0), 250000, (uint8_t)i);
+    uint64_t room;
+    assert_status(MOB_DISK_FULL, mob_store_make_room(store, 3 << 20, &room));
+    struct mob_store_stats stats;
+    mob_store_stats(store, &stats);
+    assert_int_equal(4, stats.spilled_objects);
+    for (uint32_t i = 0; i < 10; i++) {
+        enum mob_value_type type;
+        const uint8_t *bytes;
+        uint64_t size;
+        assert_status(MOB_OK, mob_store_object_bytes(store, test_id(1, i, 0), true, &type, &bytes, &size));
+        assert_int_equal(i, bytes[size - 1]);
+    }
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+    umount(directory);
+    rmdir(directory);
+}
+
+static void committed_small_objects_are_swept_at_the_fill_mark(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    uint32_t entries = rig.store->view.entries;
+    mob_store_object_keep(rig.store, test_id(9, 0, 0), true); /* not there: no effect */
+    test_put_i64(rig.client, test_id(9, 1, 0), 1);
+    mob_store_object_committed(rig.store, test_id(9, 1, 0), true);
+    mob_store_object_keep(rig.store, test_id(9, 1, 0), true);
+    test_put_i64(rig.client, test_id(9, 2, 0), 1); /* not committed */
+    for (uint32_t i = 0; i < entries * 8; i++) {
+        struct mob_object_id id = test_id(1, i, 0);
+        test_put_i64(rig.client, id, i);
+        mob_store_object_committed(rig.store, id, true);
+        struct test_got got = test_get(rig.client, id); /* the newest is always there */
+        assert_status(MOB_OK, got.status);
+        if (i % 16 == 0)
+            mob_store_maintain(rig.store, MOB_MS);
+    }
+    struct mob_store_stats stats;
+    mob_store_stats(rig.store, &stats);
+    assert_in_range(stats.objects, entries / 16, entries / 8 * 5);
+    assert_true(is_here(&rig, test_id(9, 1, 0)));
+    assert_true(is_here(&rig, test_id(9, 2, 0)));
+    rig_close(&rig);
+}
+
+static void a_table_full_of_kept_objects_is_a_typed_error(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    enum mob_status status = MOB_OK;
+    struct mob_object_ref ref;
+    int64_t n = 0;
+    for (uint32_t i = 0; status == MOB_OK; i++)
+        status = mob_store_put_small(rig.client, test_id(1, i, 0), MOB_TYPE_I64, &n, sizeof n, &ref);
+    assert_status(MOB_STORE_FULL, status);
+    uint64_t room;
+    assert_status(MOB_STORE_FULL, mob_store_make_room(rig.store, 0, &room));
+    struct mob_store_full full;
+    mob_store_full_details(rig.store, &full);
+    assert_true(full.entries_used > full.entries / 2);
+    rig_close(&rig);
+}
+
+static void space_that_a_client_does_not_use_goes_to_another(void **state)
+{
+    (void)state;
+    enum { BYTES = 12900 };
+    struct rig rig = rig_open(5 << 20, 0);
+    struct mob_store_client *other = test_attach(rig.store, test_open(rig.store, MOB_CLIENT_WORKER));
+    uint32_t made = 0;
+    for (struct mob_object_ref ref; test_create(rig.client, test_id(1, made, 0), BYTES, 1, &ref) == MOB_OK;
+         made++)
+        mob_store_object_seal(rig.client, ref);
+    for (uint32_t i = 0; i < made; i++)
+        assert_status(MOB_OK, mob_store_object_delete(rig.store, test_id(1, i, 0)));
+    /* All its chunks are empty, and still its own. The node takes them back, but for the current one. */
+    struct mob_object_ref ref;
+    uint64_t room;
+    assert_status(MOB_STORE_FULL, test_create(other, test_id(2, 0, 0), 1000000, 1, &ref));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, 1000064, &room));
+    assert_status(MOB_OK, test_create(other, test_id(2, 0, 0), 1000000, 1, &ref));
+    assert_status(MOB_OK, test_create(rig.client, test_id(3, 0, 0), BYTES, 1, &ref));
+    assert_store_ok(rig.store);
+    mob_store_detach(other);
+    rig_close(&rig);
+}
+
+static void large_values_are_hashed_later(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(16 << 20, 0);
+    uint64_t size;
+    uint8_t *value = test_value(5000000, 3, &size);
+    struct mob_object_ref ref;
+    void *bytes;
+    assert_status(MOB_OK, mob_store_object_create(rig.client, test_id(1, 0, 0), size, &ref, &bytes));
+    memcpy(bytes, value, size);
+    assert_status(MOB_NOT_READY, mob_store_hash_later(rig.store, test_id(1, 0, 0)));
+    assert_status(MOB_OK, mob_store_object_seal(rig.client, ref));
+    assert_status(MOB_OK, mob_store_hash_later(rig.store, test_id(1, 0, 0)));
+    struct mob_object_id id;
+    struct mob_hash128 hash;
+    assert_false(mob_store_next_hash(rig.store, &id, &hash));
+    int steps = 1;
+    while (mob_store_maintain(rig.store, 0))
+        steps++;
+    assert_in_range(steps, 4, 6); /* a megabyte each */
+    assert_true(mob_store_next_hash(rig.store, &id, &hash));
+    mob_value_hash(value);
+    struct mob_value_view view;
+    assert_status(MOB_OK, mob_value_open(value, size, &view));
+    assert_true(mob_hash128_eq(view.hash, hash));
+    struct mob_object_info info;
+    assert_true(mob_store_object_info(rig.store, test_id(1, 0, 0), &info));
+    assert_true(mob_hash128_eq(view.hash, info.hash));
+    assert_false(mob_store_next_hash(rig.store, &id, &hash));
+    free(value);
+    rig_close(&rig);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_recently_used_goes_to_disk_and_comes_back),
+        cmocka_unit_test(a_full_store_never_loses_what_is_not_remakeable),
+        cmocka_unit_test(a_damaged_spill_file_is_noticed), cmocka_unit_test(the_quota_is_kept_and_typed),
+        cmocka_unit_test(without_a_disk_only_the_remakeable_goes),
+        cmocka_unit_test(pinned_and_kept_objects_stay),
+        cmocka_unit_test(committed_small_objects_are_swept_at_the_fill_mark),
+        cmocka_unit_test(a_table_full_of_kept_objects_is_a_typed_error),
+        cmocka_unit_test(space_that_a_client_does_not_use_goes_to_another),
+        cmocka_unit_test(large_values_are_hashed_later),
+        cmocka_unit_test(a_full_disk_is_typed_and_nothing_is_lost), /* last: it leaves the mount namespace */
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,500 @@
+/* A worker in the test's thread, its node played by hand. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/wire/completion.h"
+#include "runtime/worker/worker.h"
+#include "tests/support/fake_node.h"
+
+/* The module finds the API in this program; nothing else here calls these parts of it. */
+__attribute__((used)) static void *const api_parts[] = {(void *)mob_waitset_create, (void *)mob_event,
+    (void *)mob_actor_call, (void *)mob_put, (void *)mob_submit};
+
+static struct fake_node node;
+static struct mob_worker worker;
+static char directory[64];
+static struct mob_module_hash hash;
+static uint32_t next_index;
+
+static void read_module(uint8_t **bytes_out, size_t *size_out)
+{
+    char path[512];
+    const char *modules = getenv("MOBULA_MODULE_DIR");
+    snprintf(path, sizeof path, "%s/probe.so", modules == NULL ? "build/release/modules" : modules);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    *bytes_out = malloc(8 << 20);
+    *size_out = fread(*bytes_out, 1, 8 << 20, file);
+    fclose(file);
+}
+
+static void install_module(void)
+{
+    uint8_t *bytes;
+    size_t size;
+    char name[64], path[256];
+    read_module(&bytes, &size);
+    hash = mob_module_hash(bytes, size);
+    mob_base32_encode(hash.b, sizeof hash.b, name);
+    snprintf(path, sizeof path, "%s/modules", directory);
+    mkdir(path, 0700);
+    snprintf(path, sizeof path, "%s/modules/%s.so", directory, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    fclose(file);
+    free(bytes);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(directory, sizeof directory, "/tmp/mob-worker-XXXXXX");
+    assert_non_null(mkdtemp(directory));
+    install_module();
+    fake_node_open(&node, MOB_CLIENT_WORKER, 1u << 18);
+    struct mob_session_welcome welcome = {.slot = node.slot, .worker = 4};
+    assert_int_equal(mob_worker_init(&worker, directory, &welcome, mob_store_memfd(node.store),
+                         mob_store_eventfd(node.store)),
+        MOB_OK);
+    next_index = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    char command[128];
+    mob_worker_fini(&worker);
+    fake_node_close(&node);
+    snprintf(command, sizeof command, "rm -rf -- %s", directory);
+    return system(command) == 0 ? 0 : -1;
+}
+
+static struct mob_function_id announce(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    struct mob_in_function f = {mob_function_id(hash, dot + 1), hash};
+    fake_node_give(&node, MOB_IN_FUNCTION, &f, sizeof f, name, strlen(name), NULL, 0);
+    return f.function;
+}
+
+static struct mob_spec_head head_of(const char *name, uint16_t returns)
+{
+    return (struct mob_spec_head){.version = MOB_SPEC_VERSION,
+        .kind = MOB_KIND_TASK,
+        .runtime = MOB_RUNTIME_C,
+        .num_returns = returns,
+        .task = {.stream = {{5}}, .index = next_index++},
+        .function = announce(name),
+        .attempt = 1};
+}
+
+static uint32_t tail_of_i64(uint8_t *tail, int64_t v)
+{
+    struct mob_tail_builder b;
+    mob_tail_begin(&b, tail, 256);
+    mob_tail_add_value(&b, MOB_TYPE_I64, &v, sizeof v);
+    return mob_tail_end(&b);
+}
+
+static void give_spec(const struct mob_in_spec *in, const struct mob_spec_head *head, int64_t argument)
+{
+    _Alignas(8) uint8_t tail[256];
+    uint32_t bytes = tail_of_i64(tail, argument);
+    fake_node_give(&node, MOB_IN_SPEC, in, sizeof *in, head, sizeof *head, tail, bytes);
+}
+
+static void step_all(void)
+{
+    while (mob_worker_step(&worker)) {
+    }
+}
+
+static struct mob_completion completion;
+
+static void take_completion(void)
+{
+    do
+        assert_true(fake_node_take(&node));
+    while (node.record.type != MOB_OUT_COMPLETION);
+    assert_int_equal(mob_completion_open(node.body, node.bytes, &completion), MOB_OK);
+}
+
+static int64_t returned_i64(void)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    int64_t v;
+    assert_true(mob_completion_next(&completion, &at, &r));
+    assert_int_equal(r.type, MOB_TYPE_I64);
+    memcpy(&v, r.payload, sizeof v);
+    return v;
+}
+
+static void assert_failed(enum mob_status status, const char *part_of_message)
+{
+    struct mob_return_view r;
+    struct mob_error_link link;
+    char message[600];
+    uint32_t at = 0;
+    take_completion();
+    assert_int_equal(completion.head.status, status);
+    assert_true(mob_completion_next(&completion, &at, &r));
+    assert_int_equal(r.type, MOB_TYPE_ERROR);
+    assert_true(mob_error_decode(r.payload, r.size, &link, 1) > 0);
+    snprintf(message, sizeof message, "%.*s", (int)link.message_bytes, link.message);
+    assert_int_equal(link.status, status);
+    if (strstr(message, part_of_message) == NULL)
+        assert_string_equal(message, part_of_message);
+}
+
+/* ---- plain tasks ---- */
+
+static void a_task_runs_and_its_result_is_sealed(void **state)
+{
+    (void)state;
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    struct mob_in_spec in = {0};
+    give_spec(&in, &head, 41);
+    step_all();
+    take_completion();
+    assert_int_equal(completion.head.status, MOB_OK);
+    assert_int_equal(completion.head.worker, 4);
+    assert_true(completion.head.finished_ns >= completion.head.started_ns);
+    assert_int_equal(returned_i64(), 41);
+    struct mob_object_info info;
+    assert_true(mob_store_object_info(node.store, mob_object_of(head.task, 0), &info));
+    assert_true(info.sealed);
+    assert_int_equal(info.type, MOB_TYPE_I64);
+}
+
+static void siblings_repeat_the_head(void **state)
+{
+    (void)state;
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    struct mob_in_spec in = {0};
+    give_spec(&in, &head, 0);
+    for (uint32_t i = 1; i < 10; i++) {
+        _Alignas(8) uint8_t tail[256];
+        struct {
+            uint64_t position;
+            uint32_t index, seq;
+        } sibling = {0, head.task.index + i, 0};
+        uint32_t bytes = tail_of_i64(tail, i);
+        fake_node_give(&node, MOB_IN_SIBLING, &sibling, sizeof sibling, tail, bytes, NULL, 0);
+    }
+    step_all();
+    for (uint32_t i = 0; i < 10; i++) {
+        take_completion();
+        assert_int_equal(completion.head.task.index, head.task.index + i);
+        assert_int_equal(returned_i64(), i);
+    }
+}
+
+static void failures_carry_their_reason(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.fails", 1);
+    give_spec(&in, &head, 3);
+    head = head_of("probe.returns_text", 1);
+    give_spec(&in, &head, 3);
+    head = head_of("probe.no_such", 1);
+    give_spec(&in, &head, 3);
+    head = head_of("probe.echo_i64", 1);
+    head.function.b[0] ^= 1;
+    give_spec(&in, &head, 3);
+    step_all();
+    assert_failed(MOB_TASK_FAILED, "asked to fail with 3");
+    assert_failed(MOB_TYPE_MISMATCH, "declared as i64");
+    assert_failed(MOB_NOT_FOUND, "no function no_such");
+    assert_failed(MOB_NOT_FOUND, "no module");
+}
+
+static void a_changed_module_file_is_refused(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    char name[64], path[256];
+    mob_base32_encode(hash.b, sizeof hash.b, name);
+    snprintf(path, sizeof path, "%s/modules/%s.so", directory, name);
+    FILE *file = fopen(path, "ab");
+    fputc(0, file);
+    fclose(file);
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    give_spec(&in, &head, 3);
+    step_all();
+    assert_failed(MOB_CORRUPT, "not what its name says");
+}
+
+static void a_reference_is_read_from_the_store(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    struct mob_object_id id = mob_object_of((struct mob_task_id){.index = 1000}, 0);
+    struct mob_object_id tail_call = mob_object_of((struct mob_task_id){.index = 1001}, 0);
+    int64_t v = 77;
+    assert_int_equal(mob_store_object_put(node.store, id, MOB_TYPE_I64, true, &v, sizeof v), MOB_OK);
+    assert_int_equal(
+        mob_store_object_put(node.store, tail_call, MOB_TYPE_FUTURE, true, &id, sizeof id), MOB_OK);
+    _Alignas(8) uint8_t tail[256];
+    struct mob_tail_builder b;
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_ref(&b, tail_call);
+    uint32_t bytes = mob_tail_end(&b);
+    fake_node_give(&node, MOB_IN_SPEC, &in, sizeof in, &head, sizeof head, tail, bytes);
+    step_all();
+    take_completion();
+    assert_int_equal(returned_i64(), 77);
+}
+
+static void a_value_that_was_sent_ahead_is_used(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_object_id id = mob_object_of((struct mob_task_id){.index = 2000}, 0);
+    fake_node_ready_i64(&node, id, 78); /* it is not in the store */
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    _Alignas(8) uint8_t tail[256];
+    struct mob_tail_builder b;
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_ref(&b, id);
+    uint32_t bytes = mob_tail_end(&b);
+    fake_node_give(&node, MOB_IN_SPEC, &in, sizeof in, &head, sizeof head, tail, bytes);
+    step_all();
+    take_completion();
+    assert_int_equal(returned_i64(), 78);
+}
+
+static void a_stream_publishes_its_items(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.counts", MOB_RETURNS_STREAM);
+    give_spec(&in, &head, 4);
+    step_all();
+    for (uint32_t i = 0; i < 4; i++) {
+        struct mob_out_yield yield;
+        assert_true(fake_node_take(&node));
+        assert_int_equal(node.record.type, MOB_OUT_YIELD);
+        memcpy(&yield, node.body, sizeof yield);
+        assert_int_equal(yield.item, i);
+    }
+    take_completion();
+    assert_int_equal(completion.head.status, MOB_OK);
+}
+
+/* ---- children and waiting ---- */
+
+/* Plays the node while the worker waits inside a task: called by the yield of its waiting loop through a
+ * thread would be another test's matter; here everything it needs is in its ring before it starts. */
+static void results_that_wait_behind_other_specs_are_found(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head parent = head_of("probe.nested_sum", 1), other = head_of("probe.echo_i64", 1);
+    give_spec(&in, &parent, 3);
+    give_spec(&in, &other, 500); /* not started while the parent waits */
+    struct mob_stream stream = mob_stream_of_children(parent.task, 0, 0);
+    for (uint32_t i = 0; i < 3; i++)
+        fake_node_ready_i64(&node, mob_object_of((struct mob_task_id){stream, i}, 0), i + 1);
+    step_all();
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_true(fake_node_take(&node));
+        assert_int_equal(node.record.type, i == 0 ? MOB_OUT_SPEC : MOB_OUT_SIBLING);
+    }
+    take_completion();
+    assert_true(mob_task_id_eq(completion.head.task, parent.task));
+    assert_int_equal(returned_i64(), 6);
+    take_completion();
+    assert_true(mob_task_id_eq(completion.head.task, other.task));
+    assert_int_equal(returned_i64(), 500);
+}
+
+static void specs_before_the_marker_are_dropped(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head parent = head_of("probe.echo_i64", 1), taken_back = head_of("probe.echo_i64", 1);
+    struct mob_spec_head kept = head_of("probe.echo_i64", 1);
+    worker.client->call = &worker.call; /* as if the first were running and blocked */
+    worker.client->hooks->blocked(worker.client);
+    worker.client->call = NULL;
+    give_spec(&in, &parent, 1);
+    give_spec(&in, &taken_back, 2);
+    fake_node_give(&node, MOB_IN_REVOKED, NULL, 0, NULL, 0, NULL, 0);
+    struct {
+        uint64_t position;
+        uint32_t index, seq;
+    } sibling = {0, kept.task.index, 0};
+    _Alignas(8) uint8_t tail[256];
+    uint32_t bytes = tail_of_i64(tail, 3);
+    fake_node_give(&node, MOB_IN_SIBLING, &sibling, sizeof sibling, tail, bytes, NULL, 0);
+    step_all();
+    take_completion();
+    assert_true(mob_task_id_eq(completion.head.task, kept.task));
+    assert_int_equal(returned_i64(), 3);
+    assert_false(fake_node_take(&node));
+}
+
+/* ---- replay ---- */
+
+static void give_outcome(const struct mob_spec_head *head, uint32_t sequence, enum mob_outcome_kind kind,
+    const void *payload, uint32_t bytes)
+{
+    struct mob_out_outcome outcome = {
+        .task = head->task, .sequence = sequence, .kind = (uint16_t)kind, .payload_bytes = bytes};
+    fake_node_give(&node, MOB_IN_OUTCOME, &outcome, sizeof outcome, payload, bytes, NULL, 0);
+}
+
+static void outcomes_are_logged_and_read_back(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.reports", 1);
+    struct mob_out_outcome outcome;
+    uint32_t logged = 0;
+    give_spec(&in, &head, 0);
+    step_all();
+    while (fake_node_take(&node) && node.record.type != MOB_OUT_COMPLETION)
+        if (node.record.type == MOB_OUT_OUTCOME) {
+            memcpy(&outcome, node.body, sizeof outcome);
+            assert_int_equal(outcome.sequence, logged);
+            assert_int_equal(outcome.kind, logged == 0 ? MOB_OUTCOME_CLOCK : MOB_OUTCOME_RANDOM);
+            logged++;
+        }
+    assert_int_equal(logged, 3);
+    /* Again, with a log in which both random numbers are equal: the function then returns 0. */
+    int64_t clock = 1, random = 5;
+    head.attempt = 2;
+    give_outcome(&head, 0, MOB_OUTCOME_CLOCK, &clock, sizeof clock);
+    give_outcome(&head, 1, MOB_OUTCOME_RANDOM, &random, sizeof random);
+    give_outcome(&head, 2, MOB_OUTCOME_RANDOM, &random, sizeof random);
+    give_spec(&in, &head, 0);
+    step_all();
+    uint32_t again = 0;
+    while (fake_node_take(&node) && node.record.type != MOB_OUT_COMPLETION)
+        again += node.record.type == MOB_OUT_OUTCOME;
+    assert_int_equal(again, 0);
+    assert_int_equal(mob_completion_open(node.body, node.bytes, &completion), MOB_OK);
+    assert_int_equal(returned_i64(), 0);
+}
+
+static void another_order_of_outcomes_is_a_divergence(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {.flags = MOB_IN_SPEC_REPLAY};
+    struct mob_spec_head head = head_of("probe.reports", 1);
+    uint8_t bits = 1;
+    give_outcome(&head, 0, MOB_OUTCOME_WAIT, &bits, 1);
+    give_spec(&in, &head, 0);
+    step_all();
+    assert_failed(MOB_REPLAY_DIVERGED, "outcome");
+    head = head_of("probe.echo_i64", 1);
+    give_outcome(&head, 0, MOB_OUTCOME_WAIT, &bits, 1);
+    give_spec(&in, &head, 0);
+    step_all();
+    assert_failed(MOB_REPLAY_DIVERGED, "asked for more");
+}
+
+/* ---- actors ---- */
+
+static struct mob_spec_head call_of(const struct mob_spec_head *create, uint16_t method)
+{
+    struct mob_spec_head head = *create;
+    head.kind = MOB_KIND_ACTOR_CALL;
+    head.actor.creation = create->task;
+    head.task.index = next_index++;
+    head.method = method;
+    return head;
+}
+
+static void an_actor_lives_in_its_worker(void **state)
+{
+    (void)state;
+    struct mob_spec_head create = head_of("probe.Account", 1);
+    struct mob_in_spec in = {0};
+    _Alignas(8) uint8_t tail[256];
+    struct mob_tail_builder b;
+    int64_t start = 100;
+    uint32_t every = 2;
+    create.kind = MOB_KIND_ACTOR_CREATE;
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_value(&b, MOB_TYPE_I64, &start, sizeof start);
+    mob_tail_add_ext(&b, MOB_EXT_CHECKPOINT, &every, sizeof every);
+    uint32_t bytes = mob_tail_end(&b);
+    fake_node_give(&node, MOB_IN_SPEC, &in, sizeof in, &create, sizeof create, tail, bytes);
+    step_all();
+    take_completion();
+    assert_int_equal(completion.head.status, MOB_OK);
+    for (uint64_t position = 0; position < 2; position++) {
+        struct mob_spec_head call = call_of(&create, 0);
+        in.position = position;
+        give_spec(&in, &call, 5);
+    }
+    step_all();
+    take_completion();
+    assert_int_equal(returned_i64(), 105);
+    take_completion();
+    assert_int_equal(returned_i64(), 110);
+    assert_int_equal(completion.head.position, 1);
+    struct mob_out_checkpoint checkpoint;
+    int64_t saved;
+    assert_true(fake_node_take(&node));
+    assert_int_equal(node.record.type, MOB_OUT_CHECKPOINT);
+    memcpy(&checkpoint, node.body, sizeof checkpoint);
+    memcpy(&saved, node.body + sizeof checkpoint + 16, sizeof saved);
+    assert_int_equal(checkpoint.position, 1);
+    assert_int_equal(saved, 110);
+    struct mob_spec_head wrong = call_of(&create, 9);
+    give_spec(&in, &wrong, 5);
+    step_all();
+    assert_failed(MOB_NOT_FOUND, "no method 9");
+}
+
+static void a_restored_actor_goes_on(void **state)
+{
+    (void)state;
+    struct mob_spec_head create = head_of("probe.Account", 1);
+    struct mob_in_spec in = {.flags = MOB_IN_SPEC_RESTORE, .incarnation = 1};
+    create.kind = MOB_KIND_ACTOR_CREATE;
+    give_spec(&in, &create, 110); /* argument 0 is the checkpoint */
+    struct mob_spec_head call = call_of(&create, 1);
+    in = (struct mob_in_spec){.position = 2, .incarnation = 1};
+    give_spec(&in, &call, 0);
+    step_all();
+    take_completion();
+    take_completion();
+    assert_int_equal(returned_i64(), 110);
+    assert_int_equal(completion.head.incarnation, 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_task_runs_and_its_result_is_sealed),
+        TEST(siblings_repeat_the_head),
+        TEST(failures_carry_their_reason),
+        TEST(a_changed_module_file_is_refused),
+        TEST(a_reference_is_read_from_the_store),
+        TEST(a_value_that_was_sent_ahead_is_used),
+        TEST(a_stream_publishes_its_items),
+        TEST(results_that_wait_behind_other_specs_are_found),
+        TEST(specs_before_the_marker_are_dropped),
+        TEST(outcomes_are_logged_and_read_back),
+        TEST(another_order_of_outcomes_is_a_divergence),
+        TEST(an_actor_lives_in_its_worker),
+        TEST(a_restored_actor_goes_on),
+    };
+    return cmocka_run_group_tests_name("runtime/worker", tests, NULL, NULL);
+}
