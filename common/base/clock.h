@@ -4,6 +4,8 @@
 #ifndef MOB_COMMON_BASE_CLOCK_H
 #define MOB_COMMON_BASE_CLOCK_H
 
+#include <sched.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -36,6 +38,16 @@ static inline int64_t mob_deadline_after(int64_t timeout_ns)
 {
     int64_t now = mob_now();
     return timeout_ns < 0 || timeout_ns > INT64_MAX - now ? INT64_MAX : now + timeout_ns;
+}
+
+/* One sched_yield in a polling loop. False: it took so long that others fill the cores, and who goes on
+ * polling only waits for their time slices (3 ms each): sleep instead. */
+#define MOB_YIELD_LONG_NS (100 * MOB_US)
+static inline bool mob_yield_briefly(void)
+{
+    int64_t before = mob_now();
+    sched_yield();
+    return mob_now() - before < MOB_YIELD_LONG_NS;
 }
 
 #endif

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -389,7 +388,8 @@ void node_loop(struct node *node)
         if (mob_store_maintain(node->store, MAINTAIN_NS))
             idle = 0;
         if (++idle < YIELDS_BEFORE_SLEEP) {
-            sched_yield();
+            if (!mob_yield_briefly())
+                idle = YIELDS_BEFORE_SLEEP;
             if (idle % 4 == 1)
                 poll_events(node, 0);
             continue;

@@ -60,7 +60,8 @@ enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t re
     for (int i = 0; i < YIELDS; i++) {
         if (has_news(client, records))
             return MOB_OK;
-        sched_yield();
+        if (!mob_yield_briefly())
+            break;
     }
     for (;;) {
         uint32_t seen = MOB_SEG_LOAD(&shared->bell);

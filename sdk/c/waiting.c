@@ -2,7 +2,6 @@
  * CPU before it sleeps, so that what it waits for can run in its place. */
 #include "sdk/c/client.h"
 
-#include <sched.h>
 #include <stdlib.h>
 
 #define POLL_TURNS 64u /* about 2 us: results of tasks that run on the other core */
@@ -70,7 +69,8 @@ enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
     if (turn < POLL_TURNS + YIELD_TURNS && (mob_in_task(client) || waiting->deadline_ns != INT64_MAX)) {
         if (waiting->deadline_ns != INT64_MAX && mob_now() >= waiting->deadline_ns)
             return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
-        sched_yield();
+        if (!mob_yield_briefly())
+            waiting->turns = POLL_TURNS + YIELD_TURNS;
         return MOB_OK;
     }
     return sleep_turn(waiting);
