@@ -9,9 +9,8 @@
 
 #include "common/base/failpoint.h"
 
-#define REWRITE_MIN_BYTES (64ull << 20)
-#define REWRITE_CHECK_NS (5 * MOB_SEC)
-#define REWRITE_AGAIN_NS (60 * MOB_SEC)
+#define REWRITE_CHECK_NS MOB_SEC
+#define REWRITE_AGAIN_NS (5 * MOB_SEC) /* while the last one may still run */
 
 enum mob_status durable_open(struct mob_shard *sh)
 {
@@ -104,8 +103,8 @@ static void rewrite_done(void *arg, struct mob_redis_batch *batch, enum mob_stat
 static bool worth_rewriting(const struct mob_shard *sh)
 {
     uint64_t live = sh->store.used_memory; /* about what a rewritten file has */
-    return sh->durable.aof_bytes > REWRITE_MIN_BYTES &&
-        sh->durable.aof_bytes > 2 * live + REWRITE_MIN_BYTES / 2;
+    return sh->durable.aof_bytes > sh->options.rewrite_bytes &&
+        sh->durable.aof_bytes > 2 * live + sh->options.rewrite_bytes / 2;
 }
 
 static void rewrite_step(struct mob_shard *sh)

@@ -27,6 +27,7 @@ static const char usage[] =
     "  --shard N               default 0\n"
     "  --memory-soft BYTES     above it answers carry pressure (default 768 MiB)\n"
     "  --memory-hard BYTES     above it writes are refused (default 1 GiB)\n"
+    "  --rewrite-min BYTES     never rewrite a smaller append-only file (default 64 MiB)\n"
     "  --collect-ms N          after a restart that may have lost something, wait so long for clients "
     "(default 2000)\n"
     "  --expire-ms N           forget clients that are gone for so long (default 60000)\n"
@@ -43,6 +44,7 @@ enum {
     OPT_SHARD,
     OPT_SOFT,
     OPT_HARD,
+    OPT_REWRITE,
     OPT_COLLECT,
     OPT_EXPIRE,
     OPT_PARENT,
@@ -56,6 +58,7 @@ static const struct option options[] = {{"socket", required_argument, NULL, OPT_
     {"durability", required_argument, NULL, OPT_DURABILITY},
     {"cluster", required_argument, NULL, OPT_CLUSTER}, {"shard", required_argument, NULL, OPT_SHARD},
     {"memory-soft", required_argument, NULL, OPT_SOFT}, {"memory-hard", required_argument, NULL, OPT_HARD},
+    {"rewrite-min", required_argument, NULL, OPT_REWRITE},
     {"collect-ms", required_argument, NULL, OPT_COLLECT}, {"expire-ms", required_argument, NULL, OPT_EXPIRE},
     {"die-with-parent", no_argument, NULL, OPT_PARENT}, {"redis-conf", required_argument, NULL, OPT_CONF},
     {"help", no_argument, NULL, OPT_HELP}, {NULL, 0, NULL, 0}};
@@ -131,6 +134,8 @@ static bool parse_one(struct arguments *a, int option)
         return parse_number(optarg, UINT64_MAX, &a->shard.soft_bytes);
     case OPT_HARD:
         return parse_number(optarg, UINT64_MAX, &a->shard.hard_bytes);
+    case OPT_REWRITE:
+        return parse_number(optarg, UINT64_MAX, &a->shard.rewrite_bytes);
     case OPT_COLLECT:
         good = parse_number(optarg, 3600000, &n);
         a->shard.collect_ns = (int64_t)n * 1000000;

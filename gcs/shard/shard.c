@@ -44,13 +44,37 @@ static size_t drop_blocks(
     return found;
 }
 
+static enum mob_status tables_create(struct mob_shard *sh)
+{
+    struct mob_chain_options chain = {.drop = drop_blocks, .drop_arg = sh};
+    sh->state = mob_state_create();
+    chain.state = sh->state;
+    sh->chain = sh->state == NULL ? NULL : mob_chain_create(&chain);
+    sh->index = mob_index_create();
+    return sh->chain == NULL || sh->index == NULL ? MOB_NO_MEMORY : MOB_OK;
+}
+
+static void tables_destroy(struct mob_shard *sh)
+{
+    mob_chain_destroy(sh->chain);
+    mob_state_destroy(sh->state);
+    mob_index_destroy(sh->index);
+    sh->chain = NULL;
+    sh->state = NULL;
+    sh->index = NULL;
+    sh->attached_count = 0;
+}
+
 static enum mob_status first_connect(struct mob_shard *sh)
 {
     int64_t deadline = mob_now() + FIRST_CONNECT_NS;
     for (;;) {
-        enum mob_status status = store_connect(sh, true);
+        enum mob_status status = tables_create(sh);
+        if (status == MOB_OK)
+            status = store_connect(sh, true);
         if (status != MOB_UNAVAILABLE || mob_now() > deadline)
             return status;
+        tables_destroy(sh); /* Redis may have died half-way through loading */
         struct pollfd stop = {
             .fd = sh->options.stop_fd == NULL ? -1 : *sh->options.stop_fd, .events = POLLIN};
         if (poll(&stop, 1, 5) > 0)
@@ -60,15 +84,10 @@ static enum mob_status first_connect(struct mob_shard *sh)
 
 static enum mob_status start(struct mob_shard *sh)
 {
-    struct mob_chain_options chain = {.drop = drop_blocks, .drop_arg = sh};
     sh->now_ns = mob_now();
-    sh->state = mob_state_create();
-    chain.state = sh->state;
-    sh->chain = sh->state == NULL ? NULL : mob_chain_create(&chain);
-    sh->index = mob_index_create();
     sh->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (sh->chain == NULL || sh->index == NULL || sh->epoll_fd < 0)
-        return MOB_NO_MEMORY;
+    if (sh->epoll_fd < 0)
+        return MOB_IO;
     enum mob_status status = first_connect(sh);
     if (status == MOB_OK)
         status = durable_open(sh);
@@ -200,9 +219,7 @@ static void fini(struct mob_shard *sh)
     queries_fini(sh);
     durable_fini(sh);
     attach_fini(sh);
-    mob_chain_destroy(sh->chain);
-    mob_state_destroy(sh->state);
-    mob_index_destroy(sh->index);
+    tables_destroy(sh);
     mob_chunk_pool_fini(&sh->chunks);
     if (sh->listen_fd > 0) {
         close(sh->listen_fd);
@@ -217,6 +234,7 @@ static void set_defaults(struct mob_shard_options *o)
     o->soft_bytes = o->soft_bytes == 0 ? MOB_SHARD_SOFT_BYTES_DEFAULT : o->soft_bytes;
     o->hard_bytes = o->hard_bytes == 0 ? MOB_SHARD_HARD_BYTES_DEFAULT : o->hard_bytes;
     o->hold_bytes = o->hold_bytes == 0 ? MOB_SHARD_HOLD_BYTES_DEFAULT : o->hold_bytes;
+    o->rewrite_bytes = o->rewrite_bytes == 0 ? 64ull << 20 : o->rewrite_bytes;
     o->collect_ns = o->collect_ns == 0 ? 2 * MOB_SEC : o->collect_ns;
     o->expire_ns = o->expire_ns == 0 ? 60 * MOB_SEC : o->expire_ns;
 }

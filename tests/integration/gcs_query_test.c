@@ -346,8 +346,9 @@ static void a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked(void **st
         struct mob_task_id group = {gcs_block_stream(1, 3), 0};
         assert_int_equal(count_rows(f, ask_group, &group, n, 64), 0);
         scan.job = gcs_block_job(1);
-        gcs_box_end(&f->box.gcs, SIGKILL);
-        gcs_box_start_gcs(&f->box);
+        gcs_box_end(&f->box.gcs, SIGTERM);
+        gcs_box_end(&f->box.redis, SIGKILL); /* its file must give the deletions back too */
+        gcs_box_start(&f->box);
     }
     append(f, (struct gcs_block_spec){.job = 1, .stream = 9, .tasks = 2, .specs = true});
     wait_acked(f);
