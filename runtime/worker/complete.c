@@ -177,6 +177,7 @@ void mob_worker_checkpoint(struct mob_worker *worker)
     if (!actor->lives || actor->checkpoint_every == 0 || actor->function->entry->checkpoint == NULL ||
         (call->in.position + 1) % actor->checkpoint_every != 0)
         return;
+    call->self = &actor->instance; /* the call itself may have been refused */
     call->checkpoint = true; /* its one return lies under MOB_SLOT_CHECKPOINT */
     call->signature = NULL;
     call->failure = MOB_OK;

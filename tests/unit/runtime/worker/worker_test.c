@@ -15,7 +15,7 @@
 
 /* The module finds the API in this program; nothing else here calls these parts of it. */
 __attribute__((used)) static void *const api_parts[] = {(void *)mob_waitset_create, (void *)mob_event,
-    (void *)mob_actor_call, (void *)mob_put, (void *)mob_submit};
+    (void *)mob_actor_call, (void *)mob_put, (void *)mob_submit, (void *)mob_get_i64, (void *)mob_query};
 
 static struct fake_node node;
 static struct mob_worker worker;
