@@ -164,6 +164,7 @@ static void announce_returns(
         if (is_tail_call(&r)) {
             struct mob_object_id target;
             memcpy(&target, r.payload, sizeof target);
+            mob_sched_function_defers(node->sched, task->template->sched_function);
             node_alias(node, mob_object_of(task->sched.id, r.slot), target,
                 task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
                 task->submitter_session);

@@ -4,6 +4,9 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/node.h"
 
+/* A spec with its arguments and extensions at their largest, and its function. */
+enum { ROOM_BYTES = 16 * 1024 };
+
 /* First attempt of the first generation: its head differs from its siblings' by the index only. */
 static bool is_plain(const struct node_task *task)
 {
@@ -83,8 +86,10 @@ static void dispatch(struct node *node, struct node_task *task, uint32_t number)
         node_actor_placed(node, task, worker);
     if (worker->held || (task->flags & (TASK_LOOK_UP | TASK_NO_OUTCOMES)) == TASK_LOOK_UP)
         node_send_in_order(node, client, task);
-    else if (!node_send_task(node, client, task))
-        node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
+    else if (!node_send_task(node, client, task)) {
+        mob_sched_no_room(node->sched, &task->sched); /* told again when the ring has emptied */
+        node_worker_no_room(node, worker);
+    }
 }
 
 static void fail(struct node *node, struct node_task *task, enum mob_status status)
@@ -166,8 +171,32 @@ static void act(struct node *node, const struct mob_decision *d)
     }
 }
 
+void node_worker_no_room(struct node *node, struct node_worker *worker)
+{
+    if (worker->no_room)
+        return;
+    worker->no_room = true;
+    node->no_room_workers++;
+}
+
+/* Workers whose rings were full: the scheduler tells their tasks again, held ones go on. */
+static void retry_full_rings(struct node *node)
+{
+    for (uint32_t i = 0; i < node->worker_capacity && node->no_room_workers > 0; i++) {
+        struct node_worker *worker = node->workers[i];
+        if (!worker || !worker->no_room || !mob_store_in_room(node->store, worker->slot, ROOM_BYTES))
+            continue;
+        worker->no_room = false;
+        node->no_room_workers--;
+        node_send_held(node, worker);
+        mob_sched_room(node->sched, (uint16_t)worker->number);
+    }
+}
+
 void node_dispatch(struct node *node)
 {
+    if (node->no_room_workers > 0)
+        retry_full_rings(node);
     struct mob_decision decision;
     while (mob_sched_next(node->sched, node->now_ns, &decision))
         act(node, &decision);

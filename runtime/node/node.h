@@ -137,6 +137,7 @@ struct node_worker {
     pid_t pid;
     enum worker_state state;
     struct node_template *sent; /* head of the last spec record in its inbound ring */
+    bool no_room; /* its ring was full */
     uint32_t markers_due; /* MOB_IN_REVOKED that did not fit yet */
     struct outcome_read *held, *held_last; /* dispatched, not sent yet */
     struct node_actor *actor;
@@ -192,6 +193,7 @@ struct node {
     uint8_t secret[32]; /* of the cluster; keys the roots of named drivers */
     struct node_worker **workers; /* by number */
     uint32_t worker_capacity, workers_alive, workers_started;
+    uint32_t no_room_workers;
     uint32_t spawns_due; /* asked for while the zygote was busy */
     struct {
         const char *reason;
@@ -332,12 +334,16 @@ void watch_table_destroy(struct watch_table *table);
 
 /* dispatch.c: the scheduler's decisions */
 void node_dispatch(struct node *node);
+/* Its ring was full: tried again as soon as it has room. */
+void node_worker_no_room(struct node *node, struct node_worker *worker);
 /* Into the worker's inbound ring. False = no room. */
 bool node_send_task(struct node *node, struct node_client *client, struct node_task *task);
 
 /* outcomes.c: a task that runs again is sent behind its logged outcomes, and what is dispatched after it
  * behind it. */
 void node_send_in_order(struct node *node, struct node_client *client, struct node_task *task);
+/* Sends those at the head whose outcomes are there. */
+void node_send_held(struct node *node, struct node_worker *worker);
 void node_worker_abandon_held(struct node_worker *worker);
 
 /* workers.c */

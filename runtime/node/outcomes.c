@@ -42,15 +42,19 @@ static void on_entry(void *arg, const struct mob_entry *e, const struct mob_bloc
     read->last = &o->next;
 }
 
-static bool send_outcomes(struct node *node, struct node_client *client, const struct outcome_read *read)
+/* Those that went are gone from the list, so that a full ring is no reason to send one twice. */
+static bool send_outcomes(struct node *node, struct node_client *client, struct outcome_read *read)
 {
-    for (const struct outcome *o = read->first; o; o = o->next) {
+    while (read->first) {
+        struct outcome *o = read->first;
         uint8_t *body = node_in_reserve(
             node, client, MOB_IN_OUTCOME, 0, 0, (uint32_t)sizeof o->head + o->head.payload_bytes);
         if (!body)
             return false;
         memcpy(body, &o->head, sizeof o->head);
         memcpy(body + sizeof o->head, o->payload, o->head.payload_bytes);
+        read->first = o->next;
+        free(o);
     }
     return true;
 }
@@ -75,17 +79,19 @@ static struct node_task *still_wanted(struct node *node, const struct outcome_re
     return task;
 }
 
-static void send_those_in_order(struct node *node, struct node_worker *worker)
+void node_send_held(struct node *node, struct node_worker *worker)
 {
     struct node_client *client = node->clients[worker->slot];
     while (worker->held && worker->held->done) {
         struct outcome_read *read = worker->held;
+        struct node_task *task = still_wanted(node, read);
+        if (task && (!send_outcomes(node, client, read) || !node_send_task(node, client, task))) {
+            node_worker_no_room(node, worker);
+            return; /* goes on when the ring has emptied */
+        }
         worker->held = read->behind;
         if (!worker->held)
             worker->held_last = NULL;
-        struct node_task *task = still_wanted(node, read);
-        if (task && (!send_outcomes(node, client, read) || !node_send_task(node, client, task)))
-            node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
         read_destroy(read);
     }
 }
@@ -99,7 +105,7 @@ static void on_done(void *arg, enum mob_status status)
     read->done = true;
     struct node_worker *worker = node_worker_at(node, read->worker);
     if (!read->abandoned && worker)
-        send_those_in_order(node, worker);
+        node_send_held(node, worker);
     else
         read_destroy(read); /* its worker is gone */
 }

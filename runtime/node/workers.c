@@ -48,6 +48,7 @@ static void worker_free(struct node *node, struct node_worker *worker)
     if (worker->sent)
         node_template_drop(node, worker->sent);
     node_worker_abandon_held(worker);
+    node->no_room_workers -= worker->no_room;
     free(worker->functions_known);
     free(worker);
 }
