@@ -112,8 +112,8 @@ static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob
     return status == MOB_OK ? mob_edge_start(gateway->edge) : status;
 }
 
-enum mob_status mob_gateway_open(const struct mob_gateway_options *options, mob_engine_maker *make, void *make_cls,
-    struct mob_gateway **gateway_out)
+enum mob_status mob_gateway_open(const struct mob_gateway_options *options, mob_engine_maker *make,
+    void *make_cls, struct mob_gateway **gateway_out)
 {
     struct mob_gateway *gateway = calloc(1, sizeof *gateway);
     if (!gateway)

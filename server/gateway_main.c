@@ -31,7 +31,8 @@ static const char usage[] =
     "                      [--token-file PATH] [--host NAME]...\n"
     "\n"
     "Serves the HTTP API of the cluster in STATE_DIR. PORT 0 takes any free one; the address is written to\n"
-    "STATE_DIR/gateway.addr. Every request but /livez and /readyz needs a key of the token file (0600), which is made\n"
+    "STATE_DIR/gateway.addr. Every request but /livez and /readyz needs a key of the token file (0600), "
+    "which is made\n"
     "with one key if it is not there. --host: one more name under which the gateway may be addressed.\n";
 
 static bool read_options(int argc, char **argv, struct settings *out)
@@ -110,13 +111,15 @@ static void prepare_process(void)
     }
     signal(SIGPIPE, SIG_IGN);
     prctl(PR_SET_DUMPABLE, 0); /* tokens pass through this process */
-    /* Few threads, many small blocks that cross them: a heap for each would hold on to what the others freed. */
+    /* Few threads, many small blocks that cross them: a heap for each would hold on to what the others freed.
+     */
     mallopt(M_ARENA_MAX, 4);
     mallopt(M_TRIM_THRESHOLD, 16 << 20);
     mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }
 
-static enum mob_status make_engine(void *cls, const struct mob_engine_context *context, struct mob_engine **engine_out)
+static enum mob_status make_engine(
+    void *cls, const struct mob_engine_context *context, struct mob_engine **engine_out)
 {
     struct mob_engine_runtime_options *options = cls;
     options->events = context->events;

@@ -281,8 +281,8 @@ double mob_api_prefer_wait(const struct mob_http_request *request)
     return -1;
 }
 
-bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max, int64_t absent,
-    int64_t *out)
+bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max,
+    int64_t absent, int64_t *out)
 {
     char text[32];
     enum mob_status status = mob_http_query(request, name, text, sizeof text);
@@ -292,8 +292,8 @@ bool mob_api_query_int(struct mob_http_request *request, const char *name, int64
     char *end = text;
     long long value = status == MOB_OK ? strtoll(text, &end, 10) : 0;
     if (status != MOB_OK || end == text || *end || value < min || value > max) {
-        mob_api_fail(request, MOB_BAD_REQUEST, "%s must be an integer from %lld to %lld", name, (long long)min,
-            (long long)max);
+        mob_api_fail(request, MOB_BAD_REQUEST, "%s must be an integer from %lld to %lld", name,
+            (long long)min, (long long)max);
         return false;
     }
     *out = value;

@@ -1,13 +1,15 @@
 /* The router: one table of routes, and what every route shares.
  *
- * For each request, before its handler runs: Request-Id, Host allow-list, the route, the key and its role (every route but
- * the two of role NONE; unknown paths too), 404, 405 + Allow, browser checks on state changes, body limit, media type,
- * Idempotency-Key on creating POSTs. Handlers answer with mob_api_send(), at once or from an engine callback.
+ * For each request, before its handler runs: Request-Id, Host allow-list, the route, the key and its role
+ * (every route but the two of role NONE; unknown paths too), 404, 405 + Allow, browser checks on state
+ * changes, body limit, media type, Idempotency-Key on creating POSTs. Handlers answer with mob_api_send(), at
+ * once or from an engine callback.
  *
  *   mob_api_create(&parts, &api);
  *   struct mob_http_service service = mob_api_service(api);    // for the fronts
  *
- * Threads: handlers run in the fronts' threads; mob_api_done in the engine's; everything here is safe from both.
+ * Threads: handlers run in the fronts' threads; mob_api_done in the engine's; everything here is safe from
+ * both.
  */
 #ifndef MOB_SERVER_API_API_H
 #define MOB_SERVER_API_API_H
@@ -39,8 +41,8 @@ struct mob_serve;
 typedef void mob_route_handler(struct mob_api *api, struct mob_http_request *request);
 
 enum mob_route_flag {
-    MOB_ROUTE_CREATES = 1,  /* takes an Idempotency-Key */
-    MOB_ROUTE_NO_HOST = 2   /* answers under any Host: health checks of load balancers */
+    MOB_ROUTE_CREATES = 1, /* takes an Idempotency-Key */
+    MOB_ROUTE_NO_HOST = 2 /* answers under any Host: health checks of load balancers */
 };
 
 struct mob_route {
@@ -57,17 +59,18 @@ struct mob_route {
 extern const struct mob_route mob_routes[];
 size_t mob_route_count(void);
 size_t mob_route_index(const struct mob_route *route);
-/* Matches a raw path. On success *route_out is it, and the decoded parameters are in the request. MOB_NOT_FOUND;
- * MOB_METHOD_NOT_ALLOWED with the allowed methods in `allow_out`; MOB_BAD_REQUEST for a path that does not decode. */
-MOB_MUST_USE enum mob_status mob_route_find(struct mob_http_request *request, const struct mob_route **route_out,
-    char *allow_out, size_t allow_capacity);
+/* Matches a raw path. On success *route_out is it, and the decoded parameters are in the request.
+ * MOB_NOT_FOUND; MOB_METHOD_NOT_ALLOWED with the allowed methods in `allow_out`; MOB_BAD_REQUEST for a path
+ * that does not decode. */
+MOB_MUST_USE enum mob_status mob_route_find(struct mob_http_request *request,
+    const struct mob_route **route_out, char *allow_out, size_t allow_capacity);
 
 struct mob_api_parts {
     struct mob_engine *engine;
     struct mob_auth *auth;
     struct mob_events *events;
     struct mob_serve *serve;
-    size_t (*parked)(void *cls);      /* for metrics; may be NULL */
+    size_t (*parked)(void *cls); /* for metrics; may be NULL */
     unsigned (*connections)(void *cls);
     void *front_cls;
     size_t idempotency_entries_max; /* 0: the default */
@@ -89,7 +92,8 @@ void mob_api_drain(struct mob_api *api);
 
 /* --- for the handlers --- */
 
-static inline struct mob_api *mob_api_of(const struct mob_http_request *request) {
+static inline struct mob_api *mob_api_of(const struct mob_http_request *request)
+{
     return request->service;
 }
 /* Adds the headers of every answer, remembers it for its Idempotency-Key, and sends. */
@@ -98,8 +102,8 @@ void mob_api_send(struct mob_http_request *request);
 void mob_api_fail(struct mob_http_request *request, enum mob_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void mob_api_send_text(struct mob_http_request *request, int status, const char *type, struct mob_text *text);
-/* Parks the request and posts the op, whose `done` claims the request, calls `answer` (or answers the op's error) and
- * sends. At the deadline `on_timeout` (NULL: 503, outcome unknown) runs instead. Takes op. */
+/* Parks the request and posts the op, whose `done` claims the request, calls `answer` (or answers the op's
+ * error) and sends. At the deadline `on_timeout` (NULL: 503, outcome unknown) runs instead. Takes op. */
 void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
     void (*answer)(struct mob_http_request *request, struct mob_engine_op *op), int64_t deadline_ns,
     void (*on_timeout)(struct mob_http_request *request));
@@ -112,22 +116,22 @@ void mob_api_answer_accepted(struct mob_http_request *request, struct mob_engine
 bool mob_api_wait_query(struct mob_http_request *request, double *seconds_out);
 double mob_api_prefer_wait(const struct mob_http_request *request);
 /* A whole number in the query; `absent` when not there. False: answered with 400. */
-bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max, int64_t absent,
-    int64_t *out);
+bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max,
+    int64_t absent, int64_t *out);
 /* Query parameters other than `names` (as in mob_body_fields) are refused. False: answered with 400. */
 bool mob_api_query_only(struct mob_http_request *request, const char *names);
 
 /* The handlers, one file a resource. */
-#define MOB_API_HANDLERS(X)                                                                                    \
-    X(livez) X(readyz) X(metrics) X(openapi)                                                   \
-    X(function_put) X(function_list) X(function_get)                                                           \
-    X(task_submit) X(task_batch) X(task_list) X(task_get) X(task_cancel) X(task_why) X(task_logs)              \
-    X(object_put) X(object_list) X(object_get) X(object_data) X(object_wait) X(object_lineage) X(object_delete) \
-    X(actor_create) X(actor_call) X(actor_list) X(actor_get) X(actor_delete) X(actor_logs)                     \
-    X(job_open) X(job_list) X(job_get) X(job_end)                                                              \
-    X(node_list) X(cluster) X(events) X(timeline)                                                              \
-    X(endpoint_put) X(endpoint_list) X(endpoint_get) X(endpoint_delete)                                        \
-    X(v2_server) X(v2_live) X(v2_ready) X(v2_model) X(v2_model_ready) X(v2_infer) X(v2_config) X(v2_stats)
+#define MOB_API_HANDLERS(X) \
+    X(livez) \
+    X(readyz) X(metrics) X(openapi) X(function_put) X(function_list) X(function_get) X(task_submit) \
+        X(task_batch) X(task_list) X(task_get) X(task_cancel) X(task_why) X(task_logs) X(object_put) \
+            X(object_list) X(object_get) X(object_data) X(object_wait) X(object_lineage) X(object_delete) \
+                X(actor_create) X(actor_call) X(actor_list) X(actor_get) X(actor_delete) X(actor_logs) \
+                    X(job_open) X(job_list) X(job_get) X(job_end) X(node_list) X(cluster) X(events) \
+                        X(timeline) X(endpoint_put) X(endpoint_list) X(endpoint_get) X(endpoint_delete) \
+                            X(v2_server) X(v2_live) X(v2_ready) X(v2_model) X(v2_model_ready) X(v2_infer) \
+                                X(v2_config) X(v2_stats)
 #define MOB_API_DECLARE(name) mob_route_handler mob_api_##name;
 MOB_API_HANDLERS(MOB_API_DECLARE)
 #undef MOB_API_DECLARE

@@ -53,7 +53,8 @@ bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool
         return body->root != NULL;
     }
     char message[256];
-    body->root = mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
+    body->root =
+        mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
     if (!body->root) {
         mob_problem_replyf(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
         mob_api_send(request);
@@ -81,7 +82,8 @@ bool mob_body_ok(struct mob_body *body)
     size_t length = 0;
     char *errors = mob_text_take(&body->errors, &length);
     mob_problem_reply(body->request,
-        &(struct mob_problem){.status = MOB_INVALID, .detail = "the body does not fit", .errors_json = errors});
+        &(struct mob_problem){
+            .status = MOB_INVALID, .detail = "the body does not fit", .errors_json = errors});
     free(errors);
     mob_api_send(body->request);
     mob_body_close(body);
@@ -149,8 +151,8 @@ static json_t *field_of(struct mob_body *body, const json_t *object, const char 
     return value;
 }
 
-const char *mob_body_string(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
-    enum mob_body_need need, size_t length_max)
+const char *mob_body_string(struct mob_body *body, const json_t *object, const char *prefix,
+    const char *field, enum mob_body_need need, size_t length_max)
 {
     json_t *value = field_of(body, object, prefix, field, need);
     if (!value)
@@ -168,20 +170,22 @@ const char *mob_body_string(struct mob_body *body, const json_t *object, const c
     return json_string_value(value);
 }
 
-int64_t mob_body_int(struct mob_body *body, const json_t *object, const char *prefix, const char *field, int64_t min,
-    int64_t max, int64_t absent)
+int64_t mob_body_int(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
+    int64_t min, int64_t max, int64_t absent)
 {
     json_t *value = field_of(body, object, prefix, field, MOB_BODY_OPTIONAL);
     if (!value)
         return absent;
     if (!json_is_integer(value) || json_integer_value(value) < min || json_integer_value(value) > max) {
-        mob_body_error(body, prefix, field, "must be an integer from %lld to %lld", (long long)min, (long long)max);
+        mob_body_error(
+            body, prefix, field, "must be an integer from %lld to %lld", (long long)min, (long long)max);
         return absent;
     }
     return json_integer_value(value);
 }
 
-bool mob_body_bool(struct mob_body *body, const json_t *object, const char *prefix, const char *field, bool absent)
+bool mob_body_bool(
+    struct mob_body *body, const json_t *object, const char *prefix, const char *field, bool absent)
 {
     json_t *value = field_of(body, object, prefix, field, MOB_BODY_OPTIONAL);
     if (!value)

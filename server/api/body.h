@@ -1,5 +1,5 @@
-/* Reading JSON request bodies strictly: duplicates, unknown fields, wrong types and depth over 64 are errors with the
- * pointer of the place. All errors of a body are collected, then answered as one 422.
+/* Reading JSON request bodies strictly: duplicates, unknown fields, wrong types and depth over 64 are errors
+ * with the pointer of the place. All errors of a body are collected, then answered as one 422.
  *
  *   struct mob_body body;
  *   if (!mob_body_open(&body, request)) return;                      // it answered
@@ -32,8 +32,8 @@ struct mob_body {
     unsigned error_count;
 };
 
-/* Parses the request's body, which must be a JSON object. False: answered with 400, 415 or 422. An absent body is an
- * empty object if `may_be_absent`. */
+/* Parses the request's body, which must be a JSON object. False: answered with 400, 415 or 422. An absent
+ * body is an empty object if `may_be_absent`. */
 bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool may_be_absent);
 void mob_body_close(struct mob_body *body);
 /* True: no errors. False: answered with 422 and closed. */
@@ -44,17 +44,19 @@ void mob_body_error(struct mob_body *body, const char *prefix, const char *field
 void mob_body_fields(struct mob_body *body, const json_t *object, const char *prefix, const char *names);
 
 /* Absent optional fields give NULL, or `absent`. `prefix` is the pointer of `object`. */
-const char *mob_body_string(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
-    enum mob_body_need need, size_t length_max);
-int64_t mob_body_int(struct mob_body *body, const json_t *object, const char *prefix, const char *field, int64_t min,
-    int64_t max, int64_t absent);
-bool mob_body_bool(struct mob_body *body, const json_t *object, const char *prefix, const char *field, bool absent);
+const char *mob_body_string(struct mob_body *body, const json_t *object, const char *prefix,
+    const char *field, enum mob_body_need need, size_t length_max);
+int64_t mob_body_int(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
+    int64_t min, int64_t max, int64_t absent);
+bool mob_body_bool(
+    struct mob_body *body, const json_t *object, const char *prefix, const char *field, bool absent);
 json_t *mob_body_array(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
     enum mob_body_need need, size_t count_max);
 json_t *mob_body_object(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
     enum mob_body_need need);
 
-/* Parses any JSON text as strictly. NULL: `message_out` (of capacity) says why. For bodies and their parts. */
+/* Parses any JSON text as strictly. NULL: `message_out` (of capacity) says why. For bodies and their parts.
+ */
 json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_t capacity);
 
 #endif

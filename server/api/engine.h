@@ -4,15 +4,16 @@
  *   op->submit.function = strdup("arith.add"); op->submit.arguments = json_incref(args);
  *   mob_engine_post(engine, op);                  // takes op; `done(op)` comes later, exactly once
  *
- * The production engine (engine_runtime.c) is a client of the runtime through sdk/c and gcs/client: one thread owns both
- * connections, an eventfd mailbox carries operations to it, and it wakes once for a batch. Tests of the HTTP layer have
- * a fake engine. An engine that has lost the runtime answers MOB_UNAVAILABLE and reconnects by itself.
+ * The production engine (engine_runtime.c) is a client of the runtime through sdk/c and gcs/client: one
+ * thread owns both connections, an eventfd mailbox carries operations to it, and it wakes once for a batch.
+ * Tests of the HTTP layer have a fake engine. An engine that has lost the runtime answers MOB_UNAVAILABLE and
+ * reconnects by itself.
  *
- * Threads: mob_engine_post and mob_engine_ready from any; callbacks run in the engine's thread and must not block.
- * Ownership: post takes the op; the callback `done` takes it back and frees it with mob_engine_op_destroy. All strings
- * and JSON in an op are the op's own. JSON values passed in belong to the op alone (jansson's counters are not atomic
- * in all builds), so build them for it.
- * Limits: MOB_ENGINE_QUEUE_MAX operations in the mailbox, then MOB_QUEUE_FULL at once.
+ * Threads: mob_engine_post and mob_engine_ready from any; callbacks run in the engine's thread and must not
+ * block. Ownership: post takes the op; the callback `done` takes it back and frees it with
+ * mob_engine_op_destroy. All strings and JSON in an op are the op's own. JSON values passed in belong to the
+ * op alone (jansson's counters are not atomic in all builds), so build them for it. Limits:
+ * MOB_ENGINE_QUEUE_MAX operations in the mailbox, then MOB_QUEUE_FULL at once.
  */
 #ifndef MOB_SERVER_API_ENGINE_H
 #define MOB_SERVER_API_ENGINE_H
@@ -37,28 +38,28 @@
 #define MOB_ENGINE_WAIT_IDS_MAX 10000
 
 enum mob_engine_verb {
-    MOB_ENGINE_SUBMIT,        /* submit */
-    MOB_ENGINE_BATCH,         /* batch */
-    MOB_ENGINE_OBJECT_GET,    /* object: state, and value if ready; waits until `wait_deadline_ns` for ready */
-    MOB_ENGINE_OBJECT_WAIT,   /* wait */
-    MOB_ENGINE_OBJECT_PUT,    /* put: done when the GCS has acknowledged it */
+    MOB_ENGINE_SUBMIT, /* submit */
+    MOB_ENGINE_BATCH, /* batch */
+    MOB_ENGINE_OBJECT_GET, /* object: state, and value if ready; waits until `wait_deadline_ns` for ready */
+    MOB_ENGINE_OBJECT_WAIT, /* wait */
+    MOB_ENGINE_OBJECT_PUT, /* put: done when the GCS has acknowledged it */
     MOB_ENGINE_OBJECT_DELETE, /* id */
-    MOB_ENGINE_TASK_CANCEL,   /* id */
-    MOB_ENGINE_ACTOR_DELETE,  /* id */
-    MOB_ENGINE_FUNCTION_PUT,  /* upload */
-    MOB_ENGINE_JOB_OPEN,      /* job */
-    MOB_ENGINE_JOB_END,       /* id */
-    MOB_ENGINE_ENDPOINT_PUT,  /* endpoint */
+    MOB_ENGINE_TASK_CANCEL, /* id */
+    MOB_ENGINE_ACTOR_DELETE, /* id */
+    MOB_ENGINE_FUNCTION_PUT, /* upload */
+    MOB_ENGINE_JOB_OPEN, /* job */
+    MOB_ENGINE_JOB_END, /* id */
+    MOB_ENGINE_ENDPOINT_PUT, /* endpoint */
     MOB_ENGINE_ENDPOINT_DELETE,
-    MOB_ENGINE_INFER,         /* infer: a read-only actor call; its bodies never enter the GCS */
+    MOB_ENGINE_INFER, /* infer: a read-only actor call; its bodies never enter the GCS */
     /* The rest answer with JSON text in op->json: the item itself, or {"items":[..],"next_cursor":..,..} */
     MOB_ENGINE_DESCRIBE, /* query: one item of a kind by id or name */
-    MOB_ENGINE_LIST,     /* query */
-    MOB_ENGINE_WHY,      /* query.id: why this task waits */
-    MOB_ENGINE_LINEAGE,  /* query: tree of producers, depth-bounded, paged */
+    MOB_ENGINE_LIST, /* query */
+    MOB_ENGINE_WHY, /* query.id: why this task waits */
+    MOB_ENGINE_LINEAGE, /* query: tree of producers, depth-bounded, paged */
     MOB_ENGINE_TIMELINE, /* query: Chrome trace JSON */
-    MOB_ENGINE_LOGS,     /* query: bytes of a task's or actor's log from query.offset, in op->json */
-    MOB_ENGINE_CLUSTER   /* resources total and free */
+    MOB_ENGINE_LOGS, /* query: bytes of a task's or actor's log from query.offset, in op->json */
+    MOB_ENGINE_CLUSTER /* resources total and free */
 };
 
 enum mob_engine_kind {
@@ -74,8 +75,8 @@ enum mob_engine_kind {
 /* A failed operation, or a failed task. Strings may be NULL. */
 struct mob_engine_error {
     enum mob_status status;
-    char *detail;     /* one sentence with the numbers in it */
-    char *pointer;    /* JSON pointer into the request body, for 422 */
+    char *detail; /* one sentence with the numbers in it */
+    char *pointer; /* JSON pointer into the request body, for 422 */
     char *cause_json; /* {"kind","message","traceback","task_id","node_id","cause":{..}} of a remote error */
     unsigned retry_after_s;
 };
@@ -88,23 +89,23 @@ struct mob_engine_resource {
 struct mob_engine_options {
     char *name;
     char *idempotency_key;
-    char *actor_name;          /* actor creation: claim this name */
-    bool return_existing;      /* actor creation: if_exists=return */
+    char *actor_name; /* actor creation: claim this name */
+    bool return_existing; /* actor creation: if_exists=return */
     bool detached;
-    uint32_t num_returns;      /* 0: as the signature says */
-    int32_t max_retries;       /* meaningful if has_max_retries */
+    uint32_t num_returns; /* 0: as the signature says */
+    int32_t max_retries; /* meaningful if has_max_retries */
     bool has_max_retries, retry_on_error;
     int32_t max_restarts;
     bool has_max_restarts;
     int32_t priority;
     int64_t timeout_ms, delay_ms; /* from now; 0: none */
     bool deterministic;
-    uint32_t checkpoint_every;    /* actor creation */
+    uint32_t checkpoint_every; /* actor creation */
     struct mob_engine_resource *resources;
     size_t resource_count;
-    struct mob_job_id job;     /* zero: the namespace's standing job */
+    struct mob_job_id job; /* zero: the namespace's standing job */
     bool has_job;
-    char traceparent[56];      /* W3C trace context, "": none */
+    char traceparent[56]; /* W3C trace context, "": none */
 };
 
 enum mob_engine_object_state {
@@ -117,11 +118,11 @@ enum mob_engine_object_state {
 };
 const char *mob_engine_object_state_name(enum mob_engine_object_state state);
 
-/* A committed value. The payload is borrowed until `release(release_cls)`, which may run in any thread; NULL release: it
- * lives in the op. */
+/* A committed value. The payload is borrowed until `release(release_cls)`, which may run in any thread; NULL
+ * release: it lives in the op. */
 struct mob_engine_value {
     enum mob_engine_object_state state;
-    const char *type;       /* "i64", "utf8", "tensor", ...; static */
+    const char *type; /* "i64", "utf8", "tensor", ...; static */
     const char *media_type; /* of the raw payload; static */
     const void *payload;
     size_t size;
@@ -139,25 +140,25 @@ enum mob_engine_call { MOB_CALL_TASK, MOB_CALL_ACTOR_CREATE, MOB_CALL_ACTOR_METH
 
 struct mob_engine_submit {
     enum mob_engine_call call;
-    char *function;              /* "module.name[@hash]", an actor class, or a method's name */
-    struct mob_actor_id actor;   /* of a method call */
-    json_t *arguments;           /* array; {"$object": "obj_.."} is an object id */
+    char *function; /* "module.name[@hash]", an actor class, or a method's name */
+    struct mob_actor_id actor; /* of a method call */
+    json_t *arguments; /* array; {"$object": "obj_.."} is an object id */
     struct mob_engine_options options;
-    int64_t wait_deadline_ns;    /* 0: done when the GCS has acknowledged the spec. Else done when the result is
-                                    there, or then, with value.state MOB_OBJ_PENDING */
+    int64_t wait_deadline_ns; /* 0: done when the GCS has acknowledged the spec. Else done when the result is
+                                 there, or then, with value.state MOB_OBJ_PENDING */
     /* out */
-    bool accepted;               /* acknowledged: an error is the task's own, not the submission's */
+    bool accepted; /* acknowledged: an error is the task's own, not the submission's */
     struct mob_task_id task;
     uint32_t return_count;
-    bool existed;                /* a named actor that was there already */
+    bool existed; /* a named actor that was there already */
     struct mob_engine_value value; /* when it waited: of the first return, as JSON if it has that form */
 };
 
 /* One function with rows of arguments, or items of their own. */
 struct mob_engine_batch {
-    char *function;   /* with rows */
-    json_t *rows;     /* array of argument arrays, or NULL */
-    json_t *items;    /* array of {function, arguments, options}, or NULL */
+    char *function; /* with rows */
+    json_t *rows; /* array of argument arrays, or NULL */
+    json_t *items; /* array of {function, arguments, options}, or NULL */
     struct mob_engine_options options;
     /* results in order; `errors` is NULL when all were accepted */
     size_t count;
@@ -181,7 +182,7 @@ struct mob_engine_wait {
 };
 
 struct mob_engine_put {
-    char *type;          /* value type: "bytes", "json", "table", "tensor", "pickle5", "utf8" */
+    char *type; /* value type: "bytes", "json", "table", "tensor", "pickle5", "utf8" */
     const void *payload; /* borrowed from the parked request until done */
     size_t size;
     char *idempotency_key;
@@ -194,7 +195,7 @@ struct mob_engine_upload {
     char *name;
     const void *bytes; /* borrowed from the parked request until done */
     size_t size;
-    bool created;      /* out: false if that hash was there */
+    bool created; /* out: false if that hash was there */
 };
 
 struct mob_engine_job {
@@ -210,26 +211,27 @@ struct mob_engine_endpoint {
     bool created; /* out */
 };
 
-/* One call of a model: its request, parsed (server/serve/infer.h). Calls of a model that wait together run as one batch. */
+/* One call of a model: its request, parsed (server/serve/infer.h). Calls of a model that wait together run as
+ * one batch. */
 struct mob_engine_infer {
-    struct mob_model *model;            /* held */
-    struct mob_infer_request *request;  /* the op's own */
-    struct mob_batch_entry entry;       /* the batcher's */
-    struct flight *flight;              /* the engine's */
-    struct mob_infer_tensor *outputs;   /* out: by the model's output order; data belongs to `result` */
-    struct mob_infer_result *result;    /* out: held; shared by the calls of one batch */
+    struct mob_model *model; /* held */
+    struct mob_infer_request *request; /* the op's own */
+    struct mob_batch_entry entry; /* the batcher's */
+    struct flight *flight; /* the engine's */
+    struct mob_infer_tensor *outputs; /* out: by the model's output order; data belongs to `result` */
+    struct mob_infer_result *result; /* out: held; shared by the calls of one batch */
 };
 
 struct mob_engine_query {
     enum mob_engine_kind kind;
-    char *id;       /* text form or name */
+    char *id; /* text form or name */
     char *filter, *sort, *cursor;
     uint32_t limit, depth;
     uint64_t offset;
     int64_t from_us, to_us, wait_deadline_ns;
     bool follow, force;
     uint64_t total; /* out: size of a log */
-    bool ended;     /* out: the log will not grow */
+    bool ended; /* out: the log will not grow */
 };
 
 struct mob_engine_op {
@@ -237,7 +239,8 @@ struct mob_engine_op {
     enum mob_engine_verb verb;
     void (*done)(struct mob_engine_op *op);
     void *context;
-    void (*answer)(struct mob_http_request *request, struct mob_engine_op *op); /* the route's, used by `done` */
+    void (*answer)(
+        struct mob_http_request *request, struct mob_engine_op *op); /* the route's, used by `done` */
     bool answers_errors; /* `answer` runs for a failed op too */
     _Atomic bool abandoned; /* nobody waits any more; the engine may finish it early with MOB_CANCELLED */
     char ns[64], principal[64];
@@ -271,20 +274,22 @@ struct mob_engine {
     const struct mob_engine_ops *ops;
 };
 
-static inline void mob_engine_post(struct mob_engine *engine, struct mob_engine_op *op) {
+static inline void mob_engine_post(struct mob_engine *engine, struct mob_engine_op *op)
+{
     engine->ops->post(engine, op);
 }
 /* Connected to a node and to the GCS. Any thread. */
-static inline bool mob_engine_ready(struct mob_engine *engine) {
+static inline bool mob_engine_ready(struct mob_engine *engine)
+{
     return engine->ops->ready(engine);
 }
 
-struct mob_engine_op *mob_engine_op_create(enum mob_engine_verb verb, void (*done)(struct mob_engine_op *),
-    void *context);
+struct mob_engine_op *mob_engine_op_create(
+    enum mob_engine_verb verb, void (*done)(struct mob_engine_op *), void *context);
 void mob_engine_op_destroy(struct mob_engine_op *op);
 /* Sets the error; formats the detail. Pointer may be NULL. First error wins. */
-void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer,
+    const char *format, ...) __attribute__((format(printf, 4, 5)));
 void mob_engine_error_fini(struct mob_engine_error *error);
 void mob_engine_options_fini(struct mob_engine_options *options);
 

@@ -7,9 +7,8 @@
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
 
-struct lineage_names engine_names(struct engine *engine);
-
-/* Whom a completion belongs to is only in its spec, which was in an earlier entry: the last few are remembered. */
+/* Whom a completion belongs to is only in its spec, which was in an earlier entry: the last few are
+ * remembered. */
 #define RECENT 65536u
 
 struct recent {
@@ -34,8 +33,8 @@ static struct recent *recent_of(struct mob_task_id task)
     return &table[mob_task_id_mix(task) % RECENT];
 }
 
-static void publish(struct translation *t, struct mob_task_id task, const char *type, int64_t mono_ns, const char *data,
-    bool per_task, const char *subject)
+static void publish(struct translation *t, struct mob_task_id task, const char *type, int64_t mono_ns,
+    const char *data, bool per_task, const char *subject)
 {
     char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
     const struct recent *recent = recent_of(task);
@@ -44,7 +43,8 @@ static void publish(struct translation *t, struct mob_task_id task, const char *
     bool of_actor = known && !mob_task_id_is_zero(recent->actor.creation);
     mob_task_id_format(task, id);
     struct mob_event event = {.position = t->position,
-        .wall_us = ((mono_ns ? mono_ns : t->header->mono_ns) + t->header->wall_ns - t->header->mono_ns) / 1000,
+        .wall_us =
+            ((mono_ns ? mono_ns : t->header->mono_ns) + t->header->wall_ns - t->header->mono_ns) / 1000,
         .type = type,
         .subject = subject ? subject : id,
         .task = id,
@@ -78,8 +78,9 @@ static void on_completion(struct translation *t, const struct mob_entry *entry)
 {
     const struct mob_completion_head *c = &entry->completion.head;
     char data[256];
-    snprintf(data, sizeof data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u,\"duration_us\":%lld}", c->attempt,
-        mob_status_code((enum mob_status)c->status), c->worker, (long long)((c->finished_ns - c->started_ns) / 1000));
+    snprintf(data, sizeof data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u,\"duration_us\":%lld}",
+        c->attempt, mob_status_code((enum mob_status)c->status), c->worker,
+        (long long)((c->finished_ns - c->started_ns) / 1000));
     const char *type = !(c->flags & MOB_COMPLETION_FINAL) ? "task.retrying"
         : c->status == MOB_OK                             ? "task.finished"
         : c->status == MOB_CANCELLED                      ? "task.cancelled"
@@ -102,8 +103,8 @@ static void on_function_event(struct translation *t, const struct mob_entry *ent
 
 static void on_actor(struct translation *t, const struct mob_entry *entry)
 {
-    static const char *const types[] = {"actor.unknown", "actor.started", "actor.died", "actor.checkpoint",
-        "actor.ended"};
+    static const char *const types[] = {
+        "actor.unknown", "actor.started", "actor.died", "actor.checkpoint", "actor.ended"};
     const struct mob_entry_actor *a = &entry->actor;
     char id[MOB_ID_TEXT_MAX], data[128];
     snprintf(data, sizeof data, "{\"incarnation\":%u,\"position\":%llu,\"reason\":\"%s\"}", a->incarnation,

@@ -1,4 +1,5 @@
-/* Inside of the production engine: what its files share. Everything in the engine's thread unless it says otherwise.
+/* Inside of the production engine: what its files share. Everything in the engine's thread unless it says
+ * otherwise.
  */
 #ifndef MOB_SERVER_API_ENGINE_INNER_H
 #define MOB_SERVER_API_ENGINE_INNER_H
@@ -13,6 +14,7 @@
 #include "sdk/c/client.h"
 #include "server/api/engine.h"
 #include "server/api/engine_runtime.h"
+#include "server/api/lineage.h"
 
 #define ENGINE_JOBS_MAX 64
 #define ENGINE_TIMERS_MAX 65536
@@ -28,7 +30,7 @@ struct flight {
     struct mob_engine_op *op;
     struct mob_client *client;
     struct flight *all_next, *all_prev; /* of the engine */
-    struct flight *next;      /* of an ack group */
+    struct flight *next; /* of an ack group */
     struct mob_future *future; /* what it waits for, owned; of a wait: futures */
     struct mob_future **futures;
     struct mob_actor *actor;
@@ -38,6 +40,7 @@ struct flight {
     void (*on_deadline)(struct flight *flight);
     unsigned step; /* of multi-step operations */
     bool acked, ack_wanted;
+    struct batch *batch; /* of an inference call that has left */
 };
 
 /* A pinned value that a reply still sends from: comes back from any thread. */
@@ -45,6 +48,9 @@ struct pinned {
     struct pinned *next;
     struct engine *engine;
     struct mob_value *value;
+    struct mob_client *client; /* `drop`: the object is nobody's any more when the value is let go */
+    struct mob_object_id object;
+    bool drop;
 };
 
 struct ack_group {
@@ -109,7 +115,8 @@ struct flight *flight_create(struct engine *engine, struct mob_engine_op *op);
 void flight_done(struct flight *flight);
 void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-void flight_set_deadline(struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight));
+void flight_set_deadline(
+    struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight));
 void flight_clear_deadline(struct flight *flight);
 /* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */
 void flight_want_ack(struct flight *flight);
@@ -142,8 +149,9 @@ struct argument_memory; /* what converted arguments borrow from */
 struct argument_memory *argument_memory_create(void);
 void argument_memory_destroy(struct argument_memory *memory);
 /* JSON arguments to values by a signature. The error is set in `error` with the pointer `prefix`/i. */
-enum mob_status engine_arguments(struct mob_client *client, const struct mob_signature *signature, const json_t *array,
-    const char *prefix, struct argument_memory *memory, struct mob_args *out, struct mob_engine_error *error);
+enum mob_status engine_arguments(struct mob_client *client, const struct mob_signature *signature,
+    const json_t *array, const char *prefix, struct argument_memory *memory, struct mob_args *out,
+    struct mob_engine_error *error);
 /* JSON text of a value, NULL if it is too large. */
 char *engine_value_json(const struct mob_value *value);
 const char *engine_media_of(enum mob_value_type type);
@@ -162,6 +170,7 @@ void engine_load_functions(struct engine *engine);
 const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
 const struct function_name *engine_function_named(struct engine *engine, const char *name);
 
+struct lineage_names engine_names(struct engine *engine);
 /* engine_lineage.c: tasks and objects out of lineage blocks */
 void engine_describe_task(struct flight *flight, struct mob_task_id id);
 void engine_start_lineage(struct flight *flight);
@@ -182,7 +191,25 @@ int64_t engine_models_step(struct engine *engine, int64_t now_ns);
 void engine_models_connected(struct engine *engine);
 /* Array of all endpoints; a new reference. */
 json_t *engine_models_json(struct engine *engine);
-enum mob_status engine_infer_call(struct mob_actor *actor, struct mob_args arguments, struct mob_future **futures_out);
+
+/* engine_infer.c: one call of a model's actor for a batch of requests. */
+struct engine_infer_call {
+    struct mob_client *client;
+    const struct mob_infer_request *const *requests;
+    size_t request_count;
+    uint32_t tensor_count;
+    uint64_t rows;
+    bool batched;
+    /* its own */
+    struct mob_object_id inputs[MOB_MODEL_TENSORS_MAX];
+    uint32_t input_count;
+    struct mob_future *refs[MOB_MODEL_TENSORS_MAX];
+};
+enum mob_status engine_infer_send(struct engine_infer_call *call, struct mob_actor *actor,
+    const struct mob_function *class, struct mob_future **futures_out);
+/* When the call has ended: its inputs go. */
+void engine_infer_drop(struct engine_infer_call *call);
+void engine_infer_drop_object(struct mob_client *client, struct mob_object_id id);
 void engine_ignore_reply(void *arg, enum mob_status status, const char *text, size_t size);
 
 #endif

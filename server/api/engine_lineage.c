@@ -20,7 +20,8 @@ static const char *function_name(void *cls, struct mob_function_id id)
 }
 
 /* A class' signature text has one line a method, the constructor first: "name signature". */
-static const char *method_name(void *cls, struct mob_function_id id, uint16_t method, char *out, size_t capacity)
+static const char *method_name(
+    void *cls, struct mob_function_id id, uint16_t method, char *out, size_t capacity)
 {
     const struct function_name *f = engine_function_of(cls, id);
     const char *line = f && f->is_class ? f->signature : NULL;
@@ -78,8 +79,8 @@ static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
         lineage_set_block(reading->set, reading->flight->engine->decoder, answer->blocks[i].bytes,
             answer->blocks[i].length);
     if (status == MOB_OK && answer->next != 0)
-        status = mob_gcs_group_blocks(reading->flight->engine->gcs, reading->stream, reading->group, answer->next,
-            on_blocks, reading);
+        status = mob_gcs_group_blocks(
+            reading->flight->engine->gcs, reading->stream, reading->group, answer->next, on_blocks, reading);
     if (status != MOB_OK || answer->next == 0)
         reading->done(reading, status == MOB_NOT_FOUND ? MOB_OK : status);
 }
@@ -98,8 +99,8 @@ static bool read_group(struct reading *reading, struct mob_stream stream, uint32
     return true;
 }
 
-static struct reading *reading_begin(struct flight *flight,
-    void (*done)(struct reading *reading, enum mob_status status))
+static struct reading *reading_begin(
+    struct flight *flight, void (*done)(struct reading *reading, enum mob_status status))
 {
     struct reading *reading = calloc(1, sizeof *reading);
     MOB_ASSERT(reading != NULL);
@@ -205,21 +206,21 @@ static void write_node(struct reading *reading, const struct visit *v, const str
     mob_text_puts(t, ",\"function\":");
     task_record_write_name(record, &names, t);
     mob_text_printf(t, ",\"kind\":\"%s\",\"state\":\"%s\"",
-        record->spec.kind == MOB_KIND_ACTOR_CREATE   ? "actor_create"
+        record->spec.kind == MOB_KIND_ACTOR_CREATE     ? "actor_create"
             : record->spec.kind == MOB_KIND_ACTOR_CALL ? "actor_call"
                                                        : "task",
         task_record_state(record));
     if (record->spec.kind == MOB_KIND_ACTOR_CALL) {
         uint64_t position = record->completion.position;
-        mob_text_printf(t, ",\"actor\":\"%s\",\"position\":%llu", mob_actor_id_format(record->spec.actor, actor),
-            (unsigned long long)position);
+        mob_text_printf(t, ",\"actor\":\"%s\",\"position\":%llu",
+            mob_actor_id_format(record->spec.actor, actor), (unsigned long long)position);
         const struct actor_edge *edge =
             position > 0 ? lineage_set_edge(reading->set, record->spec.actor, position - 1) : NULL;
         if (edge)
             mob_text_printf(t, ",\"stateful_parent\":\"%s\"", mob_task_id_format(edge->task, task));
         else
-            mob_text_printf(t, ",\"stateful_parent\":\"%s\"",
-                mob_task_id_format(record->spec.actor.creation, task));
+            mob_text_printf(
+                t, ",\"stateful_parent\":\"%s\"", mob_task_id_format(record->spec.actor.creation, task));
     }
     mob_text_puts(t, ",\"inputs\":[");
     task_record_inputs(record, list_input, t);

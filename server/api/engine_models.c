@@ -1,7 +1,8 @@
 /* Endpoints: an actor behind each model, and the calls that go to it in batches.
  *
- * An endpoint is a row in the control store (class, arguments, options) and a detached named actor `endpoint/NAME`. After
- * a restart of the gateway the rows are read again and the actor is found by its name, or made again.
+ * An endpoint is a row in the control store (class, arguments, options) and a detached named actor
+ * `endpoint/NAME`. After a restart of the gateway the rows are read again and the actor is found by its name,
+ * or made again.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "server/api/engine_inner.h"
 
 #define ACTOR_PREFIX "endpoint/"
-#define RETRY_NS MOB_SEC
+#define ANSWER_NS (30 * MOB_SEC)
 
 struct endpoint {
     struct endpoint *next;
@@ -23,6 +24,7 @@ struct endpoint {
     struct mob_client *client;
     struct mob_actor *actor;
     struct mob_future *created;
+    const struct mob_function *class;
     struct mob_model *model;
     struct mob_batcher batcher;
     char error[256];
@@ -96,9 +98,13 @@ static json_t *endpoint_json(const struct endpoint *e)
     char actor[MOB_TEXT_ID_MAX] = "";
     if (e->actor)
         mob_actor_id(e->actor, actor);
-    return json_pack("{s:s,s:s,s:O,s:i,s:i,s:s,s:s,s:s}", "name", e->name, "class", e->class_name, "arguments",
-        e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us", (int)e->max_queue_delay_us,
-        "state", e->ready ? "ready" : e->error[0] ? "failed" : "starting", "actor", actor, "error", e->error);
+    return json_pack("{s:s,s:s,s:O,s:i,s:i,s:s,s:s,s:s}", "name", e->name, "class", e->class_name,
+        "arguments", e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
+        (int)e->max_queue_delay_us, "state",
+        e->ready          ? "ready"
+            : e->error[0] ? "failed"
+                          : "starting",
+        "actor", actor, "error", e->error);
 }
 
 json_t *engine_models_json(struct engine *engine)
@@ -176,8 +182,8 @@ static const char *infer_signature(struct endpoint *e, const struct mob_function
 static bool make_model(struct endpoint *e, const char *signature)
 {
     char why[256] = "";
-    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us, &e->model, why) !=
-        MOB_OK) {
+    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us,
+            &e->model, why) != MOB_OK) {
         broken(e, why);
         return false;
     }
@@ -192,8 +198,9 @@ static bool make_model(struct endpoint *e, const char *signature)
 
 static void start_actor(struct endpoint *e)
 {
-    const struct mob_function *class;
+    const struct mob_function *class = NULL;
     const char *signature = infer_signature(e, &class);
+    e->class = class;
     if (!signature || (!e->model && !make_model(e, signature)))
         return;
     struct argument_memory *memory = argument_memory_create();
@@ -206,8 +213,8 @@ static void start_actor(struct endpoint *e)
         .return_if_exists = true,
         .detached = true,
         .max_restarts = -1};
-    enum mob_status status = engine_arguments(e->client, &class->signature.parsed, e->arguments, "/arguments", memory,
-        &arguments, &error);
+    enum mob_status status = engine_arguments(
+        e->client, &class->signature.parsed, e->arguments, "/arguments", memory, &arguments, &error);
     if (status == MOB_OK)
         status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
     if (status == MOB_OK)
@@ -285,8 +292,8 @@ static void on_saved(void *arg, const struct mob_gcs_answer *answer)
     put->created = old == NULL;
     if (old)
         endpoint_remove(old);
-    struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments, put->max_batch_size,
-        put->max_queue_delay_us);
+    struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments,
+        put->max_batch_size, put->max_queue_delay_us);
     e->waiting = flight;
     /* The old actor of that name may take a moment to end. */
     if (old)
@@ -298,8 +305,8 @@ static void on_saved(void *arg, const struct mob_gcs_answer *answer)
 void engine_start_endpoint_put(struct flight *flight)
 {
     struct mob_engine_endpoint *put = &flight->op->endpoint;
-    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i}", "name", put->name, "class", put->actor_class, "arguments",
-        put->arguments, "max_batch_size", (int)put->max_batch_size, "max_queue_delay_us",
+    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i}", "name", put->name, "class", put->actor_class,
+        "arguments", put->arguments, "max_batch_size", (int)put->max_batch_size, "max_queue_delay_us",
         (int)put->max_queue_delay_us);
     char *text = json_dumps(row, JSON_COMPACT);
     json_decref(row);
@@ -373,7 +380,6 @@ void engine_models_connected(struct engine *engine)
 
 struct batch_result {
     struct mob_infer_result base; /* first */
-    struct engine *engine;
     struct pinned *pins[MOB_MODEL_TENSORS_MAX];
 };
 
@@ -383,6 +389,8 @@ struct batch {
     size_t count;
     uint64_t rows;
     int64_t sent_ns;
+    struct engine_infer_call call;
+    const struct mob_infer_request *requests[MOB_BATCH_CALLS_MAX];
     struct mob_future *futures[MOB_MODEL_TENSORS_MAX];
     size_t ready;
 };
@@ -402,6 +410,7 @@ static void batch_end(struct batch *batch)
     struct endpoint *e = batch->endpoint;
     for (size_t i = 0; i < MOB_MODEL_TENSORS_MAX; i++)
         mob_release(batch->futures[i]);
+    engine_infer_drop(&batch->call);
     mob_batch_ended(&e->batcher);
     free(batch);
     if (--e->running == 0 && e->removed)
@@ -417,8 +426,8 @@ static void batch_fail(struct batch *batch, enum mob_status status, const char *
 }
 
 /* Rows [first, first + rows) of an output, in place. */
-static void slice(const struct mob_tensor *whole, uint64_t first, uint64_t rows, bool batched,
-    struct mob_infer_tensor *out)
+static void slice(
+    const struct mob_tensor *whole, uint64_t first, uint64_t rows, bool batched, struct mob_infer_tensor *out)
 {
     uint64_t elements = 1;
     *out = (struct mob_infer_tensor){.dtype = (enum mob_dtype)whole->dtype, .ndim = (uint32_t)whole->dims};
@@ -460,13 +469,15 @@ static void batch_ready(struct batch *batch)
     struct batch_result *result = calloc(1, sizeof *result);
     MOB_ASSERT(result != NULL);
     result->base = (struct mob_infer_result){1, result_destroy};
-    result->engine = batch->endpoint->engine;
     enum mob_status status = MOB_OK;
     for (uint32_t k = 0; status == MOB_OK && k < model->output_count; k++) {
         struct mob_value *value = NULL;
         status = mob_get(batch->futures[k], 0, &value);
         if (status == MOB_OK) {
             result->pins[k] = engine_pin(batch->endpoint->engine, value);
+            result->pins[k]->client = batch->endpoint->client;
+            result->pins[k]->object = mob_future_object(batch->futures[k]);
+            result->pins[k]->drop = batch->futures[k]->where == MOB_WHERE_STORE;
             status = mob_value_tensor(value, &tensors[k]);
         }
         if (status == MOB_OK && model->max_batch_size > 1 &&
@@ -493,58 +504,35 @@ static void on_output(struct mob_future *future, void *arg)
         batch_ready(batch);
 }
 
-/* Calls one behind the other in one buffer, per input; a single call goes as it is. */
-static const void *stack(struct batch *batch, uint32_t input, struct mob_tensor *out)
+static void on_no_answer(struct flight *flight)
 {
-    const struct mob_infer_tensor *first = &op_of(batch->entries[0])->infer.request->inputs[input];
-    *out = (struct mob_tensor){.dtype = (enum mob_tensor_dtype)first->dtype, .dims = (int32_t)first->ndim};
-    memcpy(out->shape, first->shape, sizeof out->shape);
-    if (batch->count == 1) {
-        out->data = first->data;
-        return NULL;
-    }
-    uint64_t bytes = 0;
-    for (size_t i = 0; i < batch->count; i++)
-        bytes += op_of(batch->entries[i])->infer.request->inputs[input].bytes;
-    uint8_t *all = malloc(bytes + 1), *at = all;
-    MOB_ASSERT(all != NULL);
-    for (size_t i = 0; i < batch->count; i++) {
-        const struct mob_infer_tensor *t = &op_of(batch->entries[i])->infer.request->inputs[input];
-        memcpy(at, t->data, t->bytes);
-        at += t->bytes;
-    }
-    out->shape[0] = (int64_t)batch->rows;
-    out->data = all;
-    return all;
+    batch_fail(flight->batch, MOB_UNAVAILABLE, "the model did not answer in time");
 }
 
 static void send_batch(struct endpoint *e, struct batch *batch)
 {
-    struct mob_arg items[MOB_MODEL_TENSORS_MAX];
-    const void *owned[MOB_MODEL_TENSORS_MAX];
-    for (uint32_t i = 0; i < e->model->input_count; i++) {
-        struct mob_tensor tensor;
-        owned[i] = stack(batch, i, &tensor);
-        items[i] = mob_tensor(tensor);
+    for (size_t i = 0; i < batch->count; i++) {
+        batch->requests[i] = op_of(batch->entries[i])->infer.request;
+        op_of(batch->entries[i])->infer.flight->batch = batch;
     }
     batch->sent_ns = mob_now();
-    enum mob_status status = engine_infer_call(e->actor, (struct mob_args){items, e->model->input_count},
-        batch->futures);
-    for (uint32_t i = 0; i < e->model->input_count; i++)
-        free((void *)(uintptr_t)owned[i]);
+    batch->call = (struct engine_infer_call){.client = e->client,
+        .requests = batch->requests,
+        .request_count = batch->count,
+        .tensor_count = e->model->input_count,
+        .rows = batch->rows,
+        .batched = e->model->max_batch_size > 1};
+    enum mob_status status = engine_infer_send(&batch->call, e->actor, e->class, batch->futures);
     for (uint32_t k = 0; status == MOB_OK && k < e->model->output_count; k++)
         status = mob_on_ready(batch->futures[k], on_output, batch);
     if (status != MOB_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", mob_client_error(e->client));
         batch_fail(batch, status, why);
+        return;
     }
-}
-
-/* The one place where an inference call meets the runtime. */
-enum mob_status engine_infer_call(struct mob_actor *actor, struct mob_args arguments, struct mob_future **futures_out)
-{
-    return mob_actor_call(actor, "infer", arguments, NULL, futures_out);
+    /* A node that dies takes the call with it: nobody would ever answer. */
+    flight_set_deadline(op_of(batch->entries[0])->infer.flight, batch->sent_ns + ANSWER_NS, on_no_answer);
 }
 
 static void step_endpoint(struct endpoint *e, int64_t now)
@@ -599,6 +587,8 @@ void engine_start_infer(struct flight *flight)
         flight_fail(flight, MOB_UNAVAILABLE, NULL, "%s", e->error);
         return;
     }
-    if (!mob_batch_add(&e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
-        flight_fail(flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+    if (!mob_batch_add(
+            &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
+        flight_fail(
+            flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
 }

@@ -42,7 +42,7 @@ struct pinned *engine_pin(struct engine *engine, struct mob_value *value)
 {
     struct pinned *pinned = malloc(sizeof *pinned);
     MOB_ASSERT(pinned != NULL);
-    *pinned = (struct pinned){NULL, engine, value};
+    *pinned = (struct pinned){.engine = engine, .value = value};
     return pinned;
 }
 
@@ -52,8 +52,11 @@ void engine_drop_returned(struct engine *engine)
         return;
     for (struct pinned *p = atomic_exchange(&engine->returned, NULL), *next; p; p = next) {
         next = p->next;
-        if (!engine->closing)
+        if (!engine->closing) {
             mob_value_release(p->value);
+            if (p->drop)
+                engine_infer_drop_object(p->client, p->object);
+        }
         free(p);
     }
 }
@@ -93,7 +96,8 @@ static void on_fetched(void *arg, enum mob_status status, const char *text, size
     if (status == MOB_OK)
         get_value(flight);
     else
-        flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+        flight_fail(
+            flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
 }
 
 static void fetch(struct flight *flight, struct mob_object_id id)
@@ -175,7 +179,8 @@ static void settled(struct flight *flight)
     if (flight->future->state == MOB_FUTURE_FAILED) {
         engine_future_error(flight->op, flight->future);
         enum mob_status status = flight->op->error.status;
-        /* Without an error value it is the node that speaks, not the task: there is no such object, or no more. */
+        /* Without an error value it is the node that speaks, not the task: there is no such object, or no
+         * more. */
         bool of_task = flight->future->type == MOB_TYPE_ERROR;
         value->state = of_task ? MOB_OBJ_FAILED
             : status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED
@@ -342,7 +347,8 @@ static void on_deleted(void *arg, enum mob_status status, const char *text, size
 
 void engine_start_object_delete(struct flight *flight)
 {
-    enum mob_status status = mob_query_async(flight->client, "delete", flight->op->query.id, on_deleted, flight);
+    enum mob_status status =
+        mob_query_async(flight->client, "delete", flight->op->query.id, on_deleted, flight);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
 }

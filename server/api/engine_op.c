@@ -10,8 +10,8 @@ const char *mob_engine_object_state_name(enum mob_engine_object_state state)
     return names[state];
 }
 
-struct mob_engine_op *mob_engine_op_create(enum mob_engine_verb verb, void (*done)(struct mob_engine_op *),
-    void *context)
+struct mob_engine_op *mob_engine_op_create(
+    enum mob_engine_verb verb, void (*done)(struct mob_engine_op *), void *context)
 {
     struct mob_engine_op *op = calloc(1, sizeof *op);
     if (!op)
@@ -22,7 +22,8 @@ struct mob_engine_op *mob_engine_op_create(enum mob_engine_verb verb, void (*don
     return op;
 }
 
-void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer, const char *format, ...)
+void mob_engine_op_fail(
+    struct mob_engine_op *op, enum mob_status status, const char *pointer, const char *format, ...)
 {
     if (op->error.status != MOB_OK)
         return;

@@ -78,7 +78,7 @@ void engine_load_functions(struct engine *engine)
     if (engine->functions_loading || engine->session_count == 0)
         return;
     engine->functions_loading = mob_query_async(engine->sessions[0].client, "job", "{\"op\":\"functions\"}",
-        on_functions, engine) == MOB_OK;
+                                    on_functions, engine) == MOB_OK;
 }
 
 const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id)
@@ -248,8 +248,9 @@ static void send_page(struct flight *flight, json_t *rows)
     query->cursor = NULL;
     if (begin + query->limit < total && asprintf(&query->cursor, "%zu", begin + query->limit) < 0)
         query->cursor = NULL;
-    dump(flight, json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page, "next_cursor", query->cursor, "total_estimate",
-                     (json_int_t)total, "truncated", 0, "dropped_before"));
+    dump(flight,
+        json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page, "next_cursor", query->cursor, "total_estimate",
+            (json_int_t)total, "truncated", 0, "dropped_before"));
 }
 
 static void on_rows(void *arg, enum mob_status status, const char *text, size_t size)

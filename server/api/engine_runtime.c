@@ -105,7 +105,8 @@ static void timer_down(struct engine *engine, size_t at)
     timer_place(engine, at, flight);
 }
 
-void flight_set_deadline(struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight))
+void flight_set_deadline(
+    struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight))
 {
     struct engine *engine = flight->engine;
     flight_clear_deadline(flight);
@@ -200,7 +201,8 @@ static void ask_for_acks(struct engine *engine)
         *group = (struct ack_group){engine, session->to_ack};
         session->to_ack = NULL;
         struct mob_pending_request *request = NULL;
-        enum mob_status status = mob_request_start(session->client, MOB_REQ_FLUSH, NULL, 0, NULL, 0, &request);
+        enum mob_status status =
+            mob_request_start(session->client, MOB_REQ_FLUSH, NULL, 0, NULL, 0, &request);
         if (status != MOB_OK) {
             acknowledged(group, status, NULL, 0);
             continue;
@@ -382,8 +384,8 @@ static int sleep_ms(const struct engine *engine, int64_t now, int64_t wake)
     return wake <= now ? 0 : (int)((wake - now + MOB_MS - 1) / MOB_MS);
 }
 
-/* One round, in this order: what came in is published, then one acknowledgement is asked for all of it, then what has
- * become ready is answered. Returns when there is something to do by time. */
+/* One round, in this order: what came in is published, then one acknowledgement is asked for all of it, then
+ * what has become ready is answered. Returns when there is something to do by time. */
 static int64_t round_of(struct engine *engine, int64_t now)
 {
     take_inbox(engine);
@@ -407,7 +409,8 @@ static void wait_for_work(struct engine *engine, int64_t wake)
     struct epoll_event events[8];
     atomic_store(&engine->sleeping, true);
     int timeout = 0;
-    if (!atomic_load(&engine->inbox) && !atomic_load(&engine->returned) && !atomic_load(&engine->events_wanted))
+    if (!atomic_load(&engine->inbox) && !atomic_load(&engine->returned) &&
+        !atomic_load(&engine->events_wanted))
         timeout = sleep_ms(engine, mob_now(), wake);
     int n = epoll_wait(engine->epoll_fd, events, 8, timeout);
     atomic_store(&engine->sleeping, false);
@@ -441,7 +444,8 @@ static void *engine_thread(void *argument)
 
 /* --- life --- */
 
-/* Nothing calls back any more: sessions and control store are dropped without callbacks, so every flight ends here. */
+/* Nothing calls back any more: sessions and control store are dropped without callbacks, so every flight ends
+ * here. */
 static void end_all(struct engine *engine)
 {
     for (size_t i = 0; i < engine->session_count; i++) {
@@ -495,13 +499,15 @@ static enum mob_status open_parts(struct engine *engine)
     engine->timers = calloc(ENGINE_TIMERS_MAX, sizeof *engine->timers);
     engine->decoder = mob_block_decoder_create();
     engine->event_decoder = mob_block_decoder_create();
-    if (!engine->timers || !engine->decoder || !engine->event_decoder || engine_models_create(engine) != MOB_OK)
+    if (!engine->timers || !engine->decoder || !engine->event_decoder ||
+        engine_models_create(engine) != MOB_OK)
         return MOB_NO_MEMORY;
     engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (engine->epoll_fd < 0 || engine->wake_fd < 0)
         return MOB_IO;
-    struct mob_gcs_options options = {.socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};
+    struct mob_gcs_options options = {
+        .socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};
     enum mob_status status = mob_gcs_create(&options, &engine->gcs);
     if (status != MOB_OK)
         return status;
@@ -513,8 +519,8 @@ static enum mob_status open_parts(struct engine *engine)
     return MOB_OK;
 }
 
-enum mob_status mob_engine_runtime_start(const struct mob_engine_runtime_options *options,
-    struct mob_engine **engine_out)
+enum mob_status mob_engine_runtime_start(
+    const struct mob_engine_runtime_options *options, struct mob_engine **engine_out)
 {
     struct engine *engine = calloc(1, sizeof *engine);
     if (!engine)

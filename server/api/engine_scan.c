@@ -1,5 +1,6 @@
-/* Lists of tasks and objects, and the timeline: reads blocks of the control store page by page, newest or oldest first,
- * within a bound of blocks per request; beyond it the answer says truncated and its cursor goes on.
+/* Lists of tasks and objects, and the timeline: reads blocks of the control store page by page, newest or
+ * oldest first, within a bound of blocks per request; beyond it the answer says truncated and its cursor goes
+ * on.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +14,6 @@
 
 #define BLOCKS_MAX 1024u
 #define SEEN_BUCKETS 65536u
-
-struct lineage_names engine_names(struct engine *engine);
 
 /* Where an entry stands: block in commit order, entry in the block. */
 struct place {
@@ -155,8 +154,8 @@ static void add_row(struct scan *scan, json_t *row, struct place place)
         json_decref(row);
         return;
     }
-    /* Blocks come newest first, entries within one oldest first: rows of a block are put in front of each other later,
-     * so each carries its place. */
+    /* Blocks come newest first, entries within one oldest first: rows of a block are put in front of each
+     * other later, so each carries its place. */
     json_object_set_new(row, "_seq", json_integer((json_int_t)place.seq));
     json_object_set_new(row, "_index", json_integer(place.index));
     json_array_append_new(scan->rows, row);
@@ -167,7 +166,8 @@ static int64_t to_wall_us(const struct mob_block_header *header, int64_t mono_ns
     return mono_ns ? (mono_ns + header->wall_ns - header->mono_ns) / 1000 : 0;
 }
 
-static void note_completion(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header)
+static void note_completion(
+    struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     const struct mob_completion_head *c = &entry->completion.head;
     struct seen *s = seen_of(scan, c->task, true);
@@ -199,13 +199,14 @@ static void list_task(struct scan *scan, const struct mob_entry *entry, const st
     struct lineage_names names = engine_names(scan->flight->engine);
     const char *function = names.function(names.cls, head->function);
     char method[128], id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], name[640];
-    const char *called =
-        head->kind == MOB_KIND_ACTOR_CALL ? names.method(names.cls, head->function, head->method, method, sizeof method)
-                                          : NULL;
+    const char *called = head->kind == MOB_KIND_ACTOR_CALL
+        ? names.method(names.cls, head->function, head->method, method, sizeof method)
+        : NULL;
     snprintf(name, sizeof name, "%s%s%s", function ? function : "", called ? "." : "", called ? called : "");
-    json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id", mob_task_id_format(head->task, id), "function", name,
-        "name", name, "job", mob_job_id_format(header->job, job), "parent", mob_task_id_format(head->parent, parent),
-        "submitted_us", (json_int_t)to_wall_us(header, entry->submitted_ns));
+    json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id", mob_task_id_format(head->task, id), "function",
+        name, "name", name, "job", mob_job_id_format(header->job, job), "parent",
+        mob_task_id_format(head->parent, parent), "submitted_us",
+        (json_int_t)to_wall_us(header, entry->submitted_ns));
     if (head->kind == MOB_KIND_ACTOR_CALL) {
         char actor[MOB_ID_TEXT_MAX];
         json_object_set_new(row, "actor", json_string(mob_actor_id_format(head->actor, actor)));
@@ -234,8 +235,8 @@ static void fill_state(struct scan *scan, json_t *row)
         json_object_set_new(row, "code", json_string(mob_status_code((enum mob_status)s->status)));
 }
 
-static void list_object(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header,
-    struct place place)
+static void list_object(struct scan *scan, const struct mob_entry *entry,
+    const struct mob_block_header *header, struct place place)
 {
     char id[MOB_ID_TEXT_MAX], task[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
     mob_job_id_format(header->job, job);
@@ -243,7 +244,8 @@ static void list_object(struct scan *scan, const struct mob_entry *entry, const 
         add_row(scan,
             json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id", mob_object_id_format(entry->put.id, id), "task",
                 mob_task_id_format(entry->put.id.task, task), "job", job, "state", "ready", "type",
-                mob_value_type_name((enum mob_value_type)entry->put.type), "size", (json_int_t)entry->put.size),
+                mob_value_type_name((enum mob_value_type)entry->put.type), "size",
+                (json_int_t)entry->put.size),
             place);
         return;
     }
@@ -256,15 +258,16 @@ static void list_object(struct scan *scan, const struct mob_entry *entry, const 
             json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id",
                 mob_object_id_format(mob_object_of(entry->completion.head.task, ret.slot), id), "task",
                 mob_task_id_format(entry->completion.head.task, task), "job", job, "state",
-                entry->completion.head.status == MOB_OK ? "ready" : "failed", "type", mob_value_type_name(ret.type),
-                "size", (json_int_t)ret.size),
+                entry->completion.head.status == MOB_OK ? "ready" : "failed", "type",
+                mob_value_type_name(ret.type), "size", (json_int_t)ret.size),
             place);
 }
 
 static int newest_first(const void *a, const void *b)
 {
     const json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
-    json_int_t u = json_integer_value(json_object_get(x, "_seq")), v = json_integer_value(json_object_get(y, "_seq"));
+    json_int_t u = json_integer_value(json_object_get(x, "_seq")),
+               v = json_integer_value(json_object_get(y, "_seq"));
     if (u == v) {
         u = json_integer_value(json_object_get(x, "_index"));
         v = json_integer_value(json_object_get(y, "_index"));
@@ -306,8 +309,8 @@ static void finish_list(struct scan *scan)
     }
     mob_json_sort(items, query->sort);
     bool truncated = scan->more && kept < query->limit;
-    json_t *out = json_pack("{s:o,s:s?,s:n,s:b,s:n}", "items", items, "next_cursor", query->cursor, "total_estimate",
-        "truncated", (int)truncated, "dropped_before");
+    json_t *out = json_pack("{s:o,s:s?,s:n,s:b,s:n}", "items", items, "next_cursor", query->cursor,
+        "total_estimate", "truncated", (int)truncated, "dropped_before");
     char *text = json_dumps(out, JSON_COMPACT);
     json_decref(out);
     mob_text_puts(&scan->flight->op->json, text ? text : "{}");
@@ -317,8 +320,8 @@ static void finish_list(struct scan *scan)
 }
 
 /* Enough rows when a page's worth beyond the limit is there: states may still filter some out. */
-static void list_entry(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header,
-    struct place place)
+static void list_entry(struct scan *scan, const struct mob_entry *entry,
+    const struct mob_block_header *header, struct place place)
 {
     if (scan->last_seq != place.seq) { /* a new block begins: everything of the newer ones is known */
         scan->last_seq = place.seq;
@@ -383,10 +386,12 @@ void engine_list_tasks(struct flight *flight)
 static void trace_begin(struct scan *scan, const char *phase, const char *category)
 {
     struct mob_text *t = &scan->flight->op->json;
-    mob_text_printf(t, "%s{\"ph\":\"%s\",\"cat\":\"%s\",\"name\":", scan->items++ > 0 ? ",\n" : "", phase, category);
+    mob_text_printf(
+        t, "%s{\"ph\":\"%s\",\"cat\":\"%s\",\"name\":", scan->items++ > 0 ? ",\n" : "", phase, category);
 }
 
-static void trace_task(struct scan *scan, const struct mob_completion_head *c, const struct mob_block_header *header)
+static void trace_task(
+    struct scan *scan, const struct mob_completion_head *c, const struct mob_block_header *header)
 {
     struct mob_text *t = &scan->flight->op->json;
     int64_t begin = to_wall_us(header, c->started_ns), end = to_wall_us(header, c->finished_ns);
@@ -396,13 +401,16 @@ static void trace_task(struct scan *scan, const struct mob_completion_head *c, c
     struct lineage_names names = engine_names(scan->flight->engine);
     const char *function = s ? names.function(names.cls, s->function) : NULL;
     char method[128], id[MOB_ID_TEXT_MAX], name[640];
-    const char *called =
-        s && s->kind == MOB_KIND_ACTOR_CALL ? names.method(names.cls, s->function, s->method, method, sizeof method) : NULL;
-    snprintf(name, sizeof name, "%s%s%s", function ? function : "task", called ? "." : "", called ? called : "");
+    const char *called = s && s->kind == MOB_KIND_ACTOR_CALL
+        ? names.method(names.cls, s->function, s->method, method, sizeof method)
+        : NULL;
+    snprintf(
+        name, sizeof name, "%s%s%s", function ? function : "task", called ? "." : "", called ? called : "");
     trace_begin(scan, "X", "task");
     mob_text_json_cstring(t, name);
     mob_text_printf(t,
-        ",\"ts\":%lld,\"dur\":%lld,\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\",\"attempt\":%u,\"status\":\"%s\","
+        ",\"ts\":%lld,\"dur\":%lld,\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\",\"attempt\":%u,"
+        "\"status\":\"%s\","
         "\"queued_us\":%lld}}",
         (long long)begin, (long long)(end - begin), (unsigned long long)header->incarnation, c->worker,
         mob_task_id_format(c->task, id), c->attempt, mob_status_code((enum mob_status)c->status),
@@ -410,7 +418,8 @@ static void trace_task(struct scan *scan, const struct mob_completion_head *c, c
     scan->full = scan->items >= scan->limit;
 }
 
-static void trace_event(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header)
+static void trace_event(
+    struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     struct mob_text *t = &scan->flight->op->json;
     const struct mob_out_event *e = &entry->event;
@@ -421,13 +430,14 @@ static void trace_event(struct scan *scan, const struct mob_entry *entry, const 
     char id[MOB_ID_TEXT_MAX];
     trace_begin(scan, e->span_ns > 0 ? "X" : "i", "event");
     mob_text_json_string(t, (const char *)entry->payload, e->type_bytes);
-    mob_text_printf(t, ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\"}}",
-        (long long)at, (long long)(e->span_ns / 1000), (unsigned long long)header->incarnation, s ? s->worker : 0,
-        mob_task_id_format(e->task, id));
+    mob_text_printf(t,
+        ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\"}}",
+        (long long)at, (long long)(e->span_ns / 1000), (unsigned long long)header->incarnation,
+        s ? s->worker : 0, mob_task_id_format(e->task, id));
 }
 
-static void trace_entry(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header,
-    struct place place)
+static void trace_entry(struct scan *scan, const struct mob_entry *entry,
+    const struct mob_block_header *header, struct place place)
 {
     (void)place;
     if (entry->type == MOB_ENTRY_SPEC) {
@@ -444,8 +454,8 @@ static void trace_entry(struct scan *scan, const struct mob_entry *entry, const 
 
 static void finish_trace(struct scan *scan)
 {
-    mob_text_printf(&scan->flight->op->json, "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n",
-        scan->more ? "true" : "false");
+    mob_text_printf(&scan->flight->op->json,
+        "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n", scan->more ? "true" : "false");
     flight_done(scan->flight);
 }
 
@@ -465,7 +475,8 @@ void engine_start_timeline(struct flight *flight)
     }
     if (query->from_us > 0 || query->to_us < INT64_MAX / 1000) {
         scan->request.from_wall_ns = query->from_us * 1000;
-        scan->request.to_wall_ns = query->to_us >= INT64_MAX / 1000 - 1 ? INT64_MAX : (query->to_us + 1) * 1000;
+        scan->request.to_wall_ns =
+            query->to_us >= INT64_MAX / 1000 - 1 ? INT64_MAX : (query->to_us + 1) * 1000;
     }
     mob_text_puts(&flight->op->json, "{\"traceEvents\":[");
     scan_start(scan);

@@ -22,12 +22,15 @@ static void native(const struct mob_engine_options *in, struct native_options *o
     memset(&out->actor, 0, sizeof out->actor);
     size_t n = in->resource_count < 32 ? in->resource_count : 32;
     for (size_t i = 0; i < n; i++)
-        out->resources[i] = (struct mob_resource){in->resources[i].name, (double)in->resources[i].amount / 10000};
+        out->resources[i] =
+            (struct mob_resource){in->resources[i].name, (double)in->resources[i].amount / 10000};
     out->task = (struct mob_submit_options){.struct_size = sizeof out->task,
         .name = in->name,
         .resources = out->resources,
         .resource_count = n,
-        .max_retries = !in->has_max_retries ? 0 : in->max_retries == 0 ? MOB_NO_RETRY : in->max_retries,
+        .max_retries = !in->has_max_retries ? 0
+            : in->max_retries == 0          ? MOB_NO_RETRY
+                                            : in->max_retries,
         .retry_on_error = in->retry_on_error,
         .timeout_ns = in->timeout_ms * MOB_MS,
         .delay_ns = in->delay_ms * MOB_MS,
@@ -144,7 +147,8 @@ static void follow(struct flight *flight, struct mob_future **futures, uint32_t 
         flight_set_deadline(flight, submit->wait_deadline_ns, on_wait_over);
 }
 
-static uint32_t returns_of(const struct mob_signature_info *signature, const struct mob_submit_options *options)
+static uint32_t returns_of(
+    const struct mob_signature_info *signature, const struct mob_submit_options *options)
 {
     return options->num_returns ? options->num_returns : signature->num_returns ? signature->num_returns : 1;
 }
@@ -165,9 +169,11 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
         return;
     }
     uint32_t count = returns_of(&function->signature, &options->task);
-    struct mob_future *few[16], **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+    struct mob_future *few[16],
+        **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
     MOB_ASSERT(futures != NULL);
-    status = mob_submit_function(flight->client, function, arguments, options->plain ? NULL : &options->task, futures);
+    status = mob_submit_function(
+        flight->client, function, arguments, options->plain ? NULL : &options->task, futures);
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
@@ -176,7 +182,8 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
         free(futures);
 }
 
-static void create_actor(struct flight *flight, struct argument_memory *memory, struct native_options *options)
+static void create_actor(
+    struct flight *flight, struct argument_memory *memory, struct native_options *options)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
     const struct mob_function *function;
@@ -195,7 +202,9 @@ static void create_actor(struct flight *flight, struct argument_memory *memory, 
     status = mob_actor_create(flight->client, submit->function, arguments, &options->actor, &flight->actor);
     if (status != MOB_OK) {
         flight_fail_client(flight, status,
-            status == MOB_EXISTS ? "/options/name" : status == MOB_TYPE_MISMATCH ? "/arguments" : "/class");
+            status == MOB_EXISTS              ? "/options/name"
+                : status == MOB_TYPE_MISMATCH ? "/arguments"
+                                              : "/class");
         return;
     }
     /* No child was made: the name led to an actor that lives. */
@@ -212,8 +221,8 @@ static void create_actor(struct flight *flight, struct argument_memory *memory, 
 /* The class of an actor never changes, so it is asked for once; the node answers within microseconds. */
 static enum mob_status class_of(struct flight *flight, const struct mob_function **class_out)
 {
-    struct known_actor *known = &flight->engine->actors[mob_task_id_mix(flight->op->submit.actor.creation) %
-        ENGINE_KNOWN_ACTORS];
+    struct known_actor *known =
+        &flight->engine->actors[mob_task_id_mix(flight->op->submit.actor.creation) % ENGINE_KNOWN_ACTORS];
     if (!known->class_name[0] || !mob_actor_id_eq(known->id, flight->op->submit.actor)) {
         char id[MOB_ID_TEXT_MAX], *json = NULL;
         mob_actor_id_format(flight->op->submit.actor, id);
@@ -235,24 +244,28 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
     const struct mob_function *class = NULL;
     enum mob_status status = flight->actor ? class_of(flight, &class) : MOB_NO_MEMORY;
     uint16_t index;
-    const struct mob_method_info *method = class ? mob_function_method(class, submit->function, &index) : NULL;
+    const struct mob_method_info *method =
+        class ? mob_function_method(class, submit->function, &index) : NULL;
     if (status != MOB_OK || !method) {
         if (status != MOB_OK)
             flight_fail_client(flight, status, NULL);
         else
-            flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"", class->name, submit->function);
+            flight_fail(
+                flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"", class->name, submit->function);
         return;
     }
     struct mob_args arguments;
-    if (engine_arguments(flight->client, &method->signature.parsed, submit->arguments, "/arguments", memory, &arguments,
-            &flight->op->error) != MOB_OK) {
+    if (engine_arguments(flight->client, &method->signature.parsed, submit->arguments, "/arguments", memory,
+            &arguments, &flight->op->error) != MOB_OK) {
         flight_done(flight);
         return;
     }
     uint32_t count = returns_of(&method->signature, &options->task);
-    struct mob_future *few[16], **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+    struct mob_future *few[16],
+        **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
     MOB_ASSERT(futures != NULL);
-    status = mob_actor_call(flight->actor, submit->function, arguments, options->plain ? NULL : &options->task, futures);
+    status = mob_actor_call(
+        flight->actor, submit->function, arguments, options->plain ? NULL : &options->task, futures);
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
@@ -303,14 +316,16 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
         fail_item(batch, i, status, mob_client_error(flight->client));
         return status;
     }
-    status = engine_arguments(flight->client, &function->signature.parsed, arguments, prefix, memory, &args,
-        &batch->errors[i]);
+    status = engine_arguments(
+        flight->client, &function->signature.parsed, arguments, prefix, memory, &args, &batch->errors[i]);
     if (status != MOB_OK)
         return status;
     uint32_t count = returns_of(&function->signature, &options->task);
-    struct mob_future *few[16], **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+    struct mob_future *few[16],
+        **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
     MOB_ASSERT(futures != NULL);
-    status = mob_submit_function(flight->client, function, args, options->plain ? NULL : &options->task, futures);
+    status =
+        mob_submit_function(flight->client, function, args, options->plain ? NULL : &options->task, futures);
     if (status == MOB_OK) {
         batch->tasks[i] = mob_future_object(futures[0]).task;
         batch->return_counts[i] = count;
@@ -362,7 +377,8 @@ static void on_reply(void *arg, enum mob_status status, const char *text, size_t
     if (status == MOB_OK)
         flight_done(flight);
     else
-        flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+        flight_fail(
+            flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
 }
 
 static void on_known_task(void *arg, enum mob_status status, const char *text, size_t size)
@@ -377,8 +393,8 @@ static void on_known_task(void *arg, enum mob_status status, const char *text, s
         flight_fail(flight, MOB_FINISHED, NULL, "the task is not running or waiting any more");
     else if (status != MOB_OK)
         flight_fail(flight, status, NULL, "%s", mob_status_text(status));
-    else if ((status = mob_client_publish(flight->client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0)) !=
-        MOB_OK)
+    else if ((status = mob_client_publish(
+                  flight->client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0)) != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else
         flight_want_ack(flight);
@@ -386,7 +402,8 @@ static void on_known_task(void *arg, enum mob_status status, const char *text, s
 
 void engine_start_cancel(struct flight *flight)
 {
-    enum mob_status status = mob_query_async(flight->client, "task", flight->op->query.id, on_known_task, flight);
+    enum mob_status status =
+        mob_query_async(flight->client, "task", flight->op->query.id, on_known_task, flight);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
 }

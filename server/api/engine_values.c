@@ -123,13 +123,13 @@ static enum mob_status convert(struct mob_client *client, const struct mob_signa
     c->text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
     if (!c->text)
         return MOB_NO_MEMORY;
-    enum mob_status status = mob_value_from_json(c->text, strlen(c->text), signature, type, ENGINE_ARGUMENT_BYTES_MAX,
-        &c->value, error);
+    enum mob_status status = mob_value_from_json(
+        c->text, strlen(c->text), signature, type, ENGINE_ARGUMENT_BYTES_MAX, &c->value, error);
     return status == MOB_OK ? refer(client, c, out) : status;
 }
 
-static void argument_error(struct mob_engine_error *error, enum mob_status status, const char *prefix, size_t index,
-    const char *message)
+static void argument_error(struct mob_engine_error *error, enum mob_status status, const char *prefix,
+    size_t index, const char *message)
 {
     error->status = status == MOB_BAD_REQUEST ? MOB_TYPE_MISMATCH : status;
     if (asprintf(&error->pointer, "%s/%zu", prefix, index) < 0)
@@ -137,8 +137,9 @@ static void argument_error(struct mob_engine_error *error, enum mob_status statu
     error->detail = strdup(*message ? message : mob_status_text(status));
 }
 
-enum mob_status engine_arguments(struct mob_client *client, const struct mob_signature *signature, const json_t *array,
-    const char *prefix, struct argument_memory *memory, struct mob_args *out, struct mob_engine_error *error)
+enum mob_status engine_arguments(struct mob_client *client, const struct mob_signature *signature,
+    const json_t *array, const char *prefix, struct argument_memory *memory, struct mob_args *out,
+    struct mob_engine_error *error)
 {
     size_t count = json_array_size(array);
     drop_converted(memory);
@@ -154,7 +155,8 @@ enum mob_status engine_arguments(struct mob_client *client, const struct mob_sig
         const struct mob_sig_type *type = mob_signature_param(signature, (uint32_t)i);
         if (!type) {
             char message[96];
-            snprintf(message, sizeof message, "the function takes at most %u arguments", signature->param_count);
+            snprintf(
+                message, sizeof message, "the function takes at most %u arguments", signature->param_count);
             argument_error(error, MOB_TYPE_MISMATCH, prefix, i, message);
             return error->status;
         }
@@ -225,9 +227,10 @@ static bool npy_dtype(const char *text, enum mob_dtype *out)
     static const struct {
         const char *text;
         enum mob_dtype dtype;
-    } known[] = {{"<f4", MOB_DTYPE_F32}, {"<f8", MOB_DTYPE_F64}, {"<f2", MOB_DTYPE_F16}, {"<i8", MOB_DTYPE_I64},
-        {"<i4", MOB_DTYPE_I32}, {"<i2", MOB_DTYPE_I16}, {"|i1", MOB_DTYPE_I8}, {"<u8", MOB_DTYPE_U64},
-        {"<u4", MOB_DTYPE_U32}, {"<u2", MOB_DTYPE_U16}, {"|u1", MOB_DTYPE_U8}, {"|b1", MOB_DTYPE_BOOL}};
+    } known[] = {{"<f4", MOB_DTYPE_F32}, {"<f8", MOB_DTYPE_F64}, {"<f2", MOB_DTYPE_F16},
+        {"<i8", MOB_DTYPE_I64}, {"<i4", MOB_DTYPE_I32}, {"<i2", MOB_DTYPE_I16}, {"|i1", MOB_DTYPE_I8},
+        {"<u8", MOB_DTYPE_U64}, {"<u4", MOB_DTYPE_U32}, {"<u2", MOB_DTYPE_U16}, {"|u1", MOB_DTYPE_U8},
+        {"|b1", MOB_DTYPE_BOOL}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strncmp(text, known[i].text, 3) == 0) {
             *out = known[i].dtype;
@@ -267,7 +270,8 @@ enum mob_status engine_npy_to_tensor(const void *bytes, size_t size, struct mob_
     enum mob_dtype dtype;
     uint64_t elements;
     if (!descr || !shape || !strstr(header, "'fortran_order': False") || !npy_dtype(descr + 10, &dtype) ||
-        !npy_shape(shape + 10, out) || mob_tensor_elements(out->shape, (uint32_t)out->dims, &elements) != MOB_OK ||
+        !npy_shape(shape + 10, out) ||
+        mob_tensor_elements(out->shape, (uint32_t)out->dims, &elements) != MOB_OK ||
         elements > (size - begin - length) / mob_dtype_bytes(dtype) ||
         elements * mob_dtype_bytes(dtype) != size - begin - length)
         return MOB_INVALID;

@@ -9,9 +9,9 @@
 #include "server/api/problem.h"
 
 struct entry {
-    struct entry *chain;         /* of its bucket */
+    struct entry *chain; /* of its bucket */
     struct entry *older, *newer; /* by start: expiry takes the oldest */
-    struct mob_hash128 scope;    /* of principal, method, path and key */
+    struct mob_hash128 scope; /* of principal, method, path and key */
     struct mob_module_hash body; /* BLAKE2b-256: another body must not pass for this one */
     bool running;
     int64_t started_ns;
@@ -77,7 +77,8 @@ void mob_idempotency_destroy(struct mob_idempotency *table)
     free(table);
 }
 
-static struct mob_hash128 scope_of(const struct mob_http_request *request, const char *principal, const char *key)
+static struct mob_hash128 scope_of(
+    const struct mob_http_request *request, const char *principal, const char *key)
 {
     struct mob_text text = {0};
     mob_text_put(&text, principal, strlen(principal) + 1);
@@ -109,8 +110,8 @@ static void expire(struct mob_idempotency *table, int64_t now_ns)
         forget(table, table->oldest);
 }
 
-static struct entry *add(struct mob_idempotency *table, struct mob_hash128 scope, struct mob_module_hash body,
-    int64_t now_ns)
+static struct entry *add(
+    struct mob_idempotency *table, struct mob_hash128 scope, struct mob_module_hash body, int64_t now_ns)
 {
     if (table->count == table->entries_max || table->bytes > MOB_IDEMPOTENCY_BYTES_MAX)
         return NULL;
@@ -131,15 +132,15 @@ static struct entry *add(struct mob_idempotency *table, struct mob_hash128 scope
     return entry;
 }
 
-bool mob_idempotency_begin(struct mob_idempotency *table, struct mob_http_request *request, const char *principal,
-    int64_t now_ns)
+bool mob_idempotency_begin(
+    struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns)
 {
     const char *key = mob_http_header(request, "Idempotency-Key");
     if (!key)
         return true;
     if (*key == 0 || strlen(key) > MOB_IDEMPOTENCY_KEY_MAX) {
-        mob_problem_replyf(request, MOB_BAD_REQUEST, "Idempotency-Key must have 1 to %d bytes",
-            MOB_IDEMPOTENCY_KEY_MAX);
+        mob_problem_replyf(
+            request, MOB_BAD_REQUEST, "Idempotency-Key must have 1 to %d bytes", MOB_IDEMPOTENCY_KEY_MAX);
         return false;
     }
     struct mob_hash128 scope = scope_of(request, principal, key);
@@ -155,7 +156,8 @@ bool mob_idempotency_begin(struct mob_idempotency *table, struct mob_http_reques
         request->idempotency = entry;
         run = entry != NULL;
         if (!run)
-            mob_problem_replyf(request, MOB_QUEUE_FULL, "%zu idempotency keys are kept already", table->count);
+            mob_problem_replyf(
+                request, MOB_QUEUE_FULL, "%zu idempotency keys are kept already", table->count);
     } else if (memcmp(&entry->body, &body, sizeof body) != 0) {
         mob_problem_replyf(request, MOB_INVALID, "this Idempotency-Key was used with another body");
     } else if (entry->running) {

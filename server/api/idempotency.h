@@ -1,10 +1,10 @@
 /* Idempotency-Key: one outcome for each (principal, method, path, key) for 24 hours.
  *
- * The first request with a key runs; while it runs, others get 409 + Retry-After; afterwards they get the same answer
- * again with `Idempotent-Replayed: true`. Another body under a known key is 422. Answers that say "try again" are not
- * kept. Keys live in this gateway's memory: a gateway that restarts forgets them.
- * Limits: entries_max keys, MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full table
- * refuses new keys (503), since dropping an old one would break its promise. Thread-safe.
+ * The first request with a key runs; while it runs, others get 409 + Retry-After; afterwards they get the
+ * same answer again with `Idempotent-Replayed: true`. Another body under a known key is 422. Answers that say
+ * "try again" are not kept. Keys live in this gateway's memory: a gateway that restarts forgets them. Limits:
+ * entries_max keys, MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full
+ * table refuses new keys (503), since dropping an old one would break its promise. Thread-safe.
  */
 #ifndef MOB_SERVER_API_IDEMPOTENCY_H
 #define MOB_SERVER_API_IDEMPOTENCY_H
@@ -24,10 +24,10 @@
 struct mob_idempotency;
 MOB_MUST_USE enum mob_status mob_idempotency_create(size_t entries_max, struct mob_idempotency **table_out);
 void mob_idempotency_destroy(struct mob_idempotency *table);
-/* Before the handler, with the whole body there. True: run it (and the request holds the key until _finish). False: the
- * reply has been built: replayed, or 409, 422, 503. `now_ns` monotonic. */
-bool mob_idempotency_begin(struct mob_idempotency *table, struct mob_http_request *request, const char *principal,
-    int64_t now_ns);
+/* Before the handler, with the whole body there. True: run it (and the request holds the key until _finish).
+ * False: the reply has been built: replayed, or 409, 422, 503. `now_ns` monotonic. */
+bool mob_idempotency_begin(
+    struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns);
 /* With the reply built. Does nothing for a request that holds no key. */
 void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_request *request, int64_t now_ns);
 size_t mob_idempotency_count(struct mob_idempotency *table);

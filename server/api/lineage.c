@@ -46,7 +46,8 @@ void lineage_set_destroy(struct lineage_set *set)
 static bool is_wanted(const struct lineage_set *set, struct mob_task_id id)
 {
     for (size_t i = 0; i < set->wanted_count; i++)
-        if (set->wanted[i].group == id.index >> MOB_GROUP_SHIFT && mob_stream_eq(set->wanted[i].stream, id.stream))
+        if (set->wanted[i].group == id.index >> MOB_GROUP_SHIFT &&
+            mob_stream_eq(set->wanted[i].stream, id.stream))
             return true;
     return false;
 }
@@ -78,8 +79,8 @@ struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_t
     return r;
 }
 
-static struct task_record *record_of(struct lineage_set *set, struct mob_task_id id,
-    const struct mob_block_header *header)
+static struct task_record *record_of(
+    struct lineage_set *set, struct mob_task_id id, const struct mob_block_header *header)
 {
     struct task_record *r = lineage_set_find(set, id);
     if (r)
@@ -104,7 +105,8 @@ static uint8_t *copy_bytes(const uint8_t *bytes, size_t n)
 }
 
 /* The first spec stands; of completions the final one, else the newest. */
-static void take_spec(struct task_record *r, const struct mob_entry *entry, const struct mob_block_header *header)
+static void take_spec(
+    struct task_record *r, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     r->wall_minus_mono_ns = header->wall_ns - header->mono_ns;
     if (r->has_spec && entry->spec.head.attempt <= r->spec.attempt)
@@ -118,11 +120,12 @@ static void take_spec(struct task_record *r, const struct mob_entry *entry, cons
     r->incarnation = header->incarnation;
 }
 
-static void take_completion(struct task_record *r, const struct mob_entry *entry,
-    const struct mob_block_header *header)
+static void take_completion(
+    struct task_record *r, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     const struct mob_completion_head *head = &entry->completion.head;
-    if (r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL) && !(head->flags & MOB_COMPLETION_FINAL))
+    if (r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL) &&
+        !(head->flags & MOB_COMPLETION_FINAL))
         return;
     free(r->body);
     r->has_completion = true;
@@ -132,7 +135,8 @@ static void take_completion(struct task_record *r, const struct mob_entry *entry
     r->incarnation = header->incarnation;
 }
 
-static void take_put(struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
+static void take_put(
+    struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     struct task_record *r = record_of(set, entry->put.id.task, header);
     struct mob_out_put *grown = realloc(r->puts, (r->put_count + 1) * sizeof *grown);
@@ -144,11 +148,12 @@ static void take_put(struct lineage_set *set, const struct mob_entry *entry, con
 static void take_edge(struct lineage_set *set, const struct mob_entry *entry)
 {
     set->edges = grow(set->edges, set->edge_count, &set->edge_capacity, sizeof *set->edges);
-    set->edges[set->edge_count++] =
-        (struct actor_edge){entry->edge.actor, entry->edge.task, entry->edge.position, entry->edge.incarnation};
+    set->edges[set->edge_count++] = (struct actor_edge){
+        entry->edge.actor, entry->edge.task, entry->edge.position, entry->edge.incarnation};
 }
 
-static void take_entry(struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
+static void take_entry(
+    struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     if (entry->type == MOB_ENTRY_SPEC && is_wanted(set, entry->spec.head.task))
         take_spec(record_of(set, entry->spec.head.task, header), entry, header);
@@ -160,7 +165,8 @@ static void take_entry(struct lineage_set *set, const struct mob_entry *entry, c
         take_edge(set, entry);
 }
 
-void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length)
+void lineage_set_block(
+    struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length)
 {
     struct mob_block_header header;
     struct mob_zone_map *zone = malloc(sizeof *zone);
@@ -176,18 +182,21 @@ void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decode
     free(zone);
 }
 
-const struct actor_edge *lineage_set_edge(const struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
+const struct actor_edge *lineage_set_edge(
+    const struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
 {
     const struct actor_edge *found = NULL;
     for (size_t i = 0; i < set->edge_count; i++) {
         const struct actor_edge *e = &set->edges[i];
-        if (e->position == position && mob_actor_id_eq(e->actor, actor) && (!found || e->incarnation < found->incarnation))
+        if (e->position == position && mob_actor_id_eq(e->actor, actor) &&
+            (!found || e->incarnation < found->incarnation))
             found = e;
     }
     return found;
 }
 
-void task_record_inputs(const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
+void task_record_inputs(
+    const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
 {
     if (!record->has_spec)
         return;
@@ -198,7 +207,8 @@ void task_record_inputs(const struct task_record *record, void (*each)(void *cls
             each(cls, arg.ref);
     struct mob_ext_view ext;
     while (mob_tail_next_ext(&it, &ext)) {
-        for (uint32_t at = 0; ext.tag == MOB_EXT_CONTAINS && at + sizeof(struct mob_object_id) <= ext.payload_bytes;
+        for (uint32_t at = 0;
+             ext.tag == MOB_EXT_CONTAINS && at + sizeof(struct mob_object_id) <= ext.payload_bytes;
              at += sizeof(struct mob_object_id)) {
             struct mob_object_id id;
             memcpy(&id, ext.payload + at, sizeof id);

@@ -1,7 +1,8 @@
 /* Records of tasks taken out of lineage blocks, a group of 256 neighbours at a time, and their JSON.
  *
- * A lineage_set is what one request has read so far: groups come in by lineage_set_block (a block may hold parts of
- * several; only what belongs to wanted groups is kept), records are found by task id. One thread; freed whole.
+ * A lineage_set is what one request has read so far: groups come in by lineage_set_block (a block may hold
+ * parts of several; only what belongs to wanted groups is kept), records are found by task id. One thread;
+ * freed whole.
  */
 #ifndef MOB_SERVER_API_LINEAGE_H
 #define MOB_SERVER_API_LINEAGE_H
@@ -42,25 +43,30 @@ void lineage_set_destroy(struct lineage_set *set);
 /* False: it was wanted before. */
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group);
 /* Takes what is wanted out of a block. A damaged block is skipped. */
-void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length);
+void lineage_set_block(
+    struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length);
 struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_task_id id);
 /* The call at a position of an actor whose group was wanted; NULL if none is known. */
-const struct actor_edge *lineage_set_edge(const struct lineage_set *set, struct mob_actor_id actor, uint64_t position);
+const struct actor_edge *lineage_set_edge(
+    const struct lineage_set *set, struct mob_actor_id actor, uint64_t position);
 
 /* Names for the text. */
 struct lineage_names {
     void *cls;
-    /* Static for the time of the call; NULL if unknown. `method` is an index for actor calls, else UINT16_MAX. */
+    /* Static for the time of the call; NULL if unknown. `method` is an index for actor calls, else
+     * UINT16_MAX. */
     const char *(*function)(void *cls, struct mob_function_id id);
     const char *(*method)(void *cls, struct mob_function_id id, uint16_t method, char *out, size_t capacity);
 };
 
 const char *task_record_state(const struct task_record *record);
 /* The whole record; `live` (may be NULL) is the node's word about a task that has not finished. */
-void task_record_write(const struct task_record *record, const struct lineage_names *names, const json_t *live,
-    struct mob_text *out);
-void task_record_write_name(const struct task_record *record, const struct lineage_names *names, struct mob_text *out);
+void task_record_write(const struct task_record *record, const struct lineage_names *names,
+    const json_t *live, struct mob_text *out);
+void task_record_write_name(
+    const struct task_record *record, const struct lineage_names *names, struct mob_text *out);
 /* Calls back for every object that the spec's inline arguments refer to. */
-void task_record_inputs(const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls);
+void task_record_inputs(
+    const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls);
 
 #endif

@@ -16,7 +16,8 @@ const char *task_record_state(const struct task_record *r)
     return r->completion.status == MOB_CANCELLED ? "cancelled" : "failed";
 }
 
-static void write_value(enum mob_value_type type, const uint8_t *payload, uint64_t bytes, struct mob_text *out)
+static void write_value(
+    enum mob_value_type type, const uint8_t *payload, uint64_t bytes, struct mob_text *out)
 {
     char *json = NULL;
     uint64_t length = 0;
@@ -114,8 +115,8 @@ static void write_times(const struct task_record *r, struct mob_text *out)
     write_time(r, "dispatched_us", c->dispatched_ns, out);
     write_time(r, "started_us", c->started_ns, out);
     write_time(r, "finished_us", c->finished_ns, out);
-    mob_text_printf(out, ",\"cpu_us\":%lld,\"peak_kb\":%u,\"worker\":%u", (long long)(c->cpu_ns / 1000), c->peak_kb,
-        c->worker);
+    mob_text_printf(out, ",\"cpu_us\":%lld,\"peak_kb\":%u,\"worker\":%u", (long long)(c->cpu_ns / 1000),
+        c->peak_kb, c->worker);
 }
 
 static void write_error(const struct task_record *r, struct mob_text *out)
@@ -127,8 +128,8 @@ static void write_error(const struct task_record *r, struct mob_text *out)
     int count = mob_completion_next(&completion, &at, &ret) && ret.type == MOB_TYPE_ERROR && ret.payload
         ? mob_error_decode(ret.payload, ret.size, links, MOB_ERROR_LINKS_MAX)
         : 0;
-    mob_text_printf(out, ",\"error\":{\"code\":\"%s\",\"message\":",
-        mob_status_code((enum mob_status)r->completion.status));
+    mob_text_printf(out,
+        ",\"error\":{\"code\":\"%s\",\"message\":", mob_status_code((enum mob_status)r->completion.status));
     if (count > 0)
         mob_text_json_string(out, links[0].message, links[0].message_bytes);
     else
@@ -144,7 +145,8 @@ static void write_error(const struct task_record *r, struct mob_text *out)
     mob_text_puts(out, "]}");
 }
 
-void task_record_write_name(const struct task_record *r, const struct lineage_names *names, struct mob_text *out)
+void task_record_write_name(
+    const struct task_record *r, const struct lineage_names *names, struct mob_text *out)
 {
     const char *function = r->has_spec ? names->function(names->cls, r->spec.function) : NULL;
     char method[128];
@@ -168,28 +170,31 @@ static const char *kind_name(const struct task_record *r)
     }
 }
 
-void task_record_write(const struct task_record *r, const struct lineage_names *names, const json_t *live,
-    struct mob_text *out)
+void task_record_write(
+    const struct task_record *r, const struct lineage_names *names, const json_t *live, struct mob_text *out)
 {
     char id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
     const char *state = live ? json_string_value(json_object_get(live, "state")) : NULL;
     mob_text_printf(out, "{\"id\":\"%s\",\"state\":\"%s\",\"kind\":\"%s\",\"job\":\"%s\",\"function\":",
-        mob_task_id_format(r->id, id), state && !r->has_completion ? state : task_record_state(r), kind_name(r),
-        mob_job_id_format(r->job, job));
+        mob_task_id_format(r->id, id), state && !r->has_completion ? state : task_record_state(r),
+        kind_name(r), mob_job_id_format(r->job, job));
     task_record_write_name(r, names, out);
     if (r->has_spec) {
-        mob_text_printf(out, ",\"parent\":\"%s\",\"generation\":%u,\"priority\":%d,\"max_retries\":%d,\"cpus\":%g",
-            mob_task_id_format(r->spec.parent, parent), r->spec.generation, r->spec.priority, r->spec.max_retries,
-            (double)r->spec.cpu / 10000);
+        mob_text_printf(out,
+            ",\"parent\":\"%s\",\"generation\":%u,\"priority\":%d,\"max_retries\":%d,\"cpus\":%g",
+            mob_task_id_format(r->spec.parent, parent), r->spec.generation, r->spec.priority,
+            r->spec.max_retries, (double)r->spec.cpu / 10000);
         if (r->spec.kind == MOB_KIND_ACTOR_CALL)
             mob_text_printf(out, ",\"actor\":\"%s\"", mob_actor_id_format(r->spec.actor, actor));
         write_arguments(r, out);
     }
     mob_text_printf(out, ",\"node\":\"%llu\",\"attempt\":%u", (unsigned long long)r->incarnation,
-        r->has_completion ? r->completion.attempt : r->has_spec ? r->spec.attempt : 1);
+        r->has_completion ? r->completion.attempt
+            : r->has_spec ? r->spec.attempt
+                          : 1);
     if (r->has_completion && r->spec.kind == MOB_KIND_ACTOR_CALL)
-        mob_text_printf(out, ",\"position\":%llu,\"incarnation\":%u", (unsigned long long)r->completion.position,
-            r->completion.incarnation);
+        mob_text_printf(out, ",\"position\":%llu,\"incarnation\":%u",
+            (unsigned long long)r->completion.position, r->completion.incarnation);
     write_times(r, out);
     write_returns(r, out);
     if (r->has_completion && r->completion.status != MOB_OK)

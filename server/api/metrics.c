@@ -62,15 +62,17 @@ void mob_metrics_tasks(struct mob_metrics *metrics, uint64_t submitted)
     add(&metrics->tasks, submitted);
 }
 
-static void write_route(const struct route_metrics *m, const char *method, const char *pattern, struct mob_text *out)
+static void write_route(
+    const struct route_metrics *m, const char *method, const char *pattern, struct mob_text *out)
 {
     uint64_t total = 0;
     for (unsigned c = 1; c < 6; c++) {
         uint64_t n = get(&m->by_class[c]);
         total += n;
         if (n > 0)
-            mob_text_printf(out, "mobula_http_requests_total{method=\"%s\",route=\"%s\",status=\"%uxx\"} %llu\n",
-                method, pattern, c, (unsigned long long)n);
+            mob_text_printf(out,
+                "mobula_http_requests_total{method=\"%s\",route=\"%s\",status=\"%uxx\"} %llu\n", method,
+                pattern, c, (unsigned long long)n);
     }
     if (total == 0)
         return;
@@ -80,21 +82,24 @@ static void write_route(const struct route_metrics *m, const char *method, const
         char bound[32] = "+Inf";
         if (b < BUCKETS - 1)
             snprintf(bound, sizeof bound, "%g", (double)bounds_us[b] / 1e6);
-        mob_text_printf(out, "mobula_http_request_duration_seconds_bucket{method=\"%s\",route=\"%s\",le=\"%s\"} %llu\n",
+        mob_text_printf(out,
+            "mobula_http_request_duration_seconds_bucket{method=\"%s\",route=\"%s\",le=\"%s\"} %llu\n",
             method, pattern, bound, (unsigned long long)below);
     }
-    mob_text_printf(out, "mobula_http_request_duration_seconds_sum{method=\"%s\",route=\"%s\"} %.6f\n", method, pattern,
-        (double)get(&m->duration_us) / 1e6);
-    mob_text_printf(out, "mobula_http_request_duration_seconds_count{method=\"%s\",route=\"%s\"} %llu\n", method,
-        pattern, (unsigned long long)below);
+    mob_text_printf(out, "mobula_http_request_duration_seconds_sum{method=\"%s\",route=\"%s\"} %.6f\n",
+        method, pattern, (double)get(&m->duration_us) / 1e6);
+    mob_text_printf(out, "mobula_http_request_duration_seconds_count{method=\"%s\",route=\"%s\"} %llu\n",
+        method, pattern, (unsigned long long)below);
 }
 
 void mob_metrics_write(const struct mob_metrics *metrics, struct mob_text *out)
 {
-    mob_text_puts(out, "# TYPE mobula_http_requests_total counter\n"
-                       "# TYPE mobula_http_request_duration_seconds histogram\n");
+    mob_text_puts(out,
+        "# TYPE mobula_http_requests_total counter\n"
+        "# TYPE mobula_http_request_duration_seconds histogram\n");
     for (size_t i = 0; i < metrics->routes; i++)
-        write_route(&metrics->of_route[i], mob_http_method_name(mob_routes[i].method), mob_routes[i].pattern, out);
+        write_route(
+            &metrics->of_route[i], mob_http_method_name(mob_routes[i].method), mob_routes[i].pattern, out);
     write_route(&metrics->of_route[metrics->routes], "ANY", "none", out);
     mob_text_printf(out, "# TYPE mobula_tasks_submitted_total counter\nmobula_tasks_submitted_total %llu\n",
         (unsigned long long)get(&metrics->tasks));

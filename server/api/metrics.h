@@ -1,4 +1,5 @@
-/* Counters of the gateway in Prometheus' text format. Thread-safe, no locks: relaxed counters, read while they move.
+/* Counters of the gateway in Prometheus' text format. Thread-safe, no locks: relaxed counters, read while
+ * they move.
  */
 #ifndef MOB_SERVER_API_METRICS_H
 #define MOB_SERVER_API_METRICS_H

@@ -12,7 +12,8 @@ static char *copy(const char *text)
     return text ? strdup(text) : NULL;
 }
 
-static void read_resources(struct mob_body *body, json_t *resources, const char *prefix, struct mob_engine_options *out)
+static void read_resources(
+    struct mob_body *body, json_t *resources, const char *prefix, struct mob_engine_options *out)
 {
     if (!resources)
         return;
@@ -39,14 +40,17 @@ static void read_resources(struct mob_body *body, json_t *resources, const char 
 }
 
 /* Fields by kind; a name that the kind does not have is an unknown field. */
-static const char task_fields[] = "name\0resources\0num_returns\0max_retries\0retry_on_error\0timeout_ms\0delay_ms\0"
-                                  "priority\0deterministic\0";
+static const char task_fields[] =
+    "name\0resources\0num_returns\0max_retries\0retry_on_error\0timeout_ms\0delay_ms\0"
+    "priority\0deterministic\0";
 static const char actor_fields[] = "name\0resources\0max_restarts\0detached\0if_exists\0checkpoint_every\0";
 static const char call_fields[] = "name\0timeout_ms\0priority\0num_returns\0max_retries\0";
 
-static void read_actor(struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
+static void read_actor(
+    struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
 {
-    out->actor_name = copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_OPTIONS_NAME_MAX));
+    out->actor_name =
+        copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_OPTIONS_NAME_MAX));
     const char *exists = mob_body_string(body, options, at, "if_exists", MOB_BODY_OPTIONAL, 8);
     if (exists && strcmp(exists, "fail") != 0 && strcmp(exists, "return") != 0)
         mob_body_error(body, at, "if_exists", "must be fail or return");
@@ -57,7 +61,8 @@ static void read_actor(struct mob_body *body, const json_t *options, const char 
     out->checkpoint_every = (uint32_t)mob_body_int(body, options, at, "checkpoint_every", 0, 1000000000, 0);
 }
 
-static void read_task(struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
+static void read_task(
+    struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
 {
     out->name = copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_OPTIONS_NAME_MAX));
     out->num_returns = (uint32_t)mob_body_int(body, options, at, "num_returns", 1, 65534, 0);
@@ -92,7 +97,8 @@ void mob_options_read(struct mob_body *body, const json_t *object, const char *p
         of == MOB_OPTIONS_OF_TASK        ? task_fields
             : of == MOB_OPTIONS_OF_ACTOR ? actor_fields
                                          : call_fields);
-    read_resources(body, mob_body_object(body, options, at, "resources", MOB_BODY_OPTIONAL), at_resources, out);
+    read_resources(
+        body, mob_body_object(body, options, at, "resources", MOB_BODY_OPTIONAL), at_resources, out);
     if (of == MOB_OPTIONS_OF_ACTOR)
         read_actor(body, options, at, out);
     else

@@ -1,5 +1,5 @@
-/* Errors as application/problem+json (RFC 9457): type, title, status, detail, instance, code, request_id, retryable,
- * errors[{pointer, message}], cause. Under /v2 also "error": "text", as Triton's clients expect.
+/* Errors as application/problem+json (RFC 9457): type, title, status, detail, instance, code, request_id,
+ * retryable, errors[{pointer, message}], cause. Under /v2 also "error": "text", as Triton's clients expect.
  */
 #ifndef MOB_SERVER_API_PROBLEM_H
 #define MOB_SERVER_API_PROBLEM_H
@@ -11,10 +11,10 @@
 struct mob_problem {
     int http; /* 0: as the status says */
     enum mob_status status;
-    const char *detail;      /* may be NULL */
+    const char *detail; /* may be NULL */
     const char *errors_json; /* an array's text, or NULL */
-    const char *cause_json;  /* an object's text, or NULL */
-    unsigned retry_after_s;  /* 0: 1 if retryable */
+    const char *cause_json; /* an object's text, or NULL */
+    unsigned retry_after_s; /* 0: 1 if retryable */
 };
 
 /* Builds the reply; the caller sends it. Drops what was built before. */

@@ -11,7 +11,7 @@ struct mob_range {
 };
 
 enum mob_range_result {
-    MOB_RANGE_WHOLE,  /* malformed, or several parts: the field is ignored, as the standard allows */
+    MOB_RANGE_WHOLE, /* malformed, or several parts: the field is ignored, as the standard allows */
     MOB_RANGE_PART,
     MOB_RANGE_OUTSIDE /* 416 */
 };

@@ -42,8 +42,8 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_GET, V1 "/actors", READ, mob_api_actor_list, 0, NULL, 0},
     {MOB_HTTP_GET, V1 "/actors/{id}", READ, mob_api_actor_get, 0, NULL, 0},
     {MOB_HTTP_DELETE, V1 "/actors/{id}", SUBMIT, mob_api_actor_delete, 0, NULL, 0},
-    {MOB_HTTP_POST, V1 "/actors/{id}/methods/{method}", SUBMIT, mob_api_actor_call, MOB_API_JSON_BODY_MAX, JSON,
-        CREATES},
+    {MOB_HTTP_POST, V1 "/actors/{id}/methods/{method}", SUBMIT, mob_api_actor_call, MOB_API_JSON_BODY_MAX,
+        JSON, CREATES},
     {MOB_HTTP_GET, V1 "/actors/{id}/logs", READ, mob_api_actor_logs, 0, NULL, 0},
 
     {MOB_HTTP_POST, V1 "/jobs", SUBMIT, mob_api_job_open, 65536, JSON, CREATES},
@@ -73,8 +73,8 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_GET, "/v2/models/{model}/stats", READ, mob_api_v2_stats, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/stats", READ, mob_api_v2_stats, 0, NULL, 0},
     {MOB_HTTP_POST, "/v2/models/{model}/infer", READ, mob_api_v2_infer, MOB_API_INFER_BODY_MAX, NULL, 0},
-    {MOB_HTTP_POST, "/v2/models/{model}/versions/{version}/infer", READ, mob_api_v2_infer, MOB_API_INFER_BODY_MAX,
-        NULL, 0},
+    {MOB_HTTP_POST, "/v2/models/{model}/versions/{version}/infer", READ, mob_api_v2_infer,
+        MOB_API_INFER_BODY_MAX, NULL, 0},
     {MOB_HTTP_GET, NULL, MOB_ROLE_NONE, NULL, 0, NULL, 0},
 };
 
@@ -139,7 +139,8 @@ static bool match(const char *pattern, const char *path, struct span *parameters
 }
 
 /* Decoded names go on to look-ups and logs, so what could be read as a path is refused here already. */
-static enum mob_status keep_parameters(struct mob_http_request *request, const struct span *parameters, unsigned count)
+static enum mob_status keep_parameters(
+    struct mob_http_request *request, const struct span *parameters, unsigned count)
 {
     size_t total = 0;
     for (unsigned i = 0; i < count; i++)
@@ -166,8 +167,8 @@ static void allow(enum mob_http_method method, char *out, size_t capacity)
         allow(MOB_HTTP_HEAD, out, capacity);
 }
 
-enum mob_status mob_route_find(struct mob_http_request *request, const struct mob_route **route_out, char *allow_out,
-    size_t allow_capacity)
+enum mob_status mob_route_find(struct mob_http_request *request, const struct mob_route **route_out,
+    char *allow_out, size_t allow_capacity)
 {
     enum mob_http_method method = request->method == MOB_HTTP_HEAD ? MOB_HTTP_GET : request->method;
     allow_out[0] = 0;

@@ -60,7 +60,8 @@ void mob_api_actor_delete(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_actor_id actor;
-    struct mob_engine_op *op = actor_of(request, &actor) ? mob_api_op(request, MOB_ENGINE_ACTOR_DELETE) : NULL;
+    struct mob_engine_op *op =
+        actor_of(request, &actor) ? mob_api_op(request, MOB_ENGINE_ACTOR_DELETE) : NULL;
     if (!op)
         return;
     op->query.id = strdup(request->segment_values[0]);

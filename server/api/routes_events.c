@@ -21,7 +21,8 @@ static bool read_key(struct mob_http_request *request, struct mob_event_filter *
         if (status == MOB_NOT_FOUND)
             continue;
         if (status != MOB_OK || !*value || filter->key[0]) {
-            mob_api_fail(request, MOB_BAD_REQUEST, "give one of task, job, function and actor, as an id or name");
+            mob_api_fail(
+                request, MOB_BAD_REQUEST, "give one of task, job, function and actor, as an id or name");
             return false;
         }
         snprintf(filter->key, sizeof filter->key, "%s:%s", kinds[i], value);
@@ -81,8 +82,9 @@ void mob_api_events(struct mob_api *api, struct mob_http_request *request)
     int64_t limit;
     if (!mob_api_query_only(request, "after\0wait\0topics\0task\0job\0function\0actor\0limit\0") ||
         !mob_api_wait_query(request, &wait) ||
-        !mob_api_query_int(request, "limit", 1, MOB_EVENTS_POLL_MAX, 100, &limit) || !read_key(request, &filter) ||
-        !read_topics(request, &filter) || !read_after(request, &after, &has_after))
+        !mob_api_query_int(request, "limit", 1, MOB_EVENTS_POLL_MAX, 100, &limit) ||
+        !read_key(request, &filter) || !read_topics(request, &filter) ||
+        !read_after(request, &after, &has_after))
         return;
     enum mob_status status;
     if (wants_stream(request)) {
@@ -90,8 +92,8 @@ void mob_api_events(struct mob_api *api, struct mob_http_request *request)
     } else {
         /* Without ?wait the store still gets a moment to say what it has. */
         double seconds = wait > 0.25 ? wait : 0.25;
-        status = mob_events_poll(api->parts.events, request, &filter, has_after ? &after : NULL, (unsigned)limit,
-            mob_deadline_after((int64_t)(seconds * 1e9)), send);
+        status = mob_events_poll(api->parts.events, request, &filter, has_after ? &after : NULL,
+            (unsigned)limit, mob_deadline_after((int64_t)(seconds * 1e9)), send);
     }
     if (status != MOB_OK)
         mob_api_fail(request, status, "too many event readers (%d)", MOB_EVENTS_WATCHERS_MAX);

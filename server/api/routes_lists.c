@@ -1,4 +1,5 @@
-/* Lists and single items of every kind, nodes, cluster, timeline and logs: questions that the engine answers as JSON. */
+/* Lists and single items of every kind, nodes, cluster, timeline and logs: questions that the engine answers
+ * as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,8 @@ static void list(struct mob_http_request *request, enum mob_engine_kind kind)
 
 static void describe(struct mob_http_request *request, enum mob_engine_kind kind)
 {
-    struct mob_engine_op *op = mob_api_query_only(request, "") ? mob_api_op(request, MOB_ENGINE_DESCRIBE) : NULL;
+    struct mob_engine_op *op =
+        mob_api_query_only(request, "") ? mob_api_op(request, MOB_ENGINE_DESCRIBE) : NULL;
     if (!op)
         return;
     op->query.kind = kind;
@@ -88,17 +90,17 @@ static void describe(struct mob_http_request *request, enum mob_engine_kind kind
     mob_api_run(request, op, mob_api_answer_json, 0, NULL);
 }
 
-#define LIST_ROUTE(name, kind)                                                                                 \
-    void mob_api_##name(struct mob_api *api, struct mob_http_request *request)                                 \
-    {                                                                                                          \
-        (void)api;                                                                                             \
-        list(request, kind);                                                                                   \
+#define LIST_ROUTE(name, kind) \
+    void mob_api_##name(struct mob_api *api, struct mob_http_request *request) \
+    { \
+        (void)api; \
+        list(request, kind); \
     }
-#define DESCRIBE_ROUTE(name, kind)                                                                             \
-    void mob_api_##name(struct mob_api *api, struct mob_http_request *request)                                 \
-    {                                                                                                          \
-        (void)api;                                                                                             \
-        describe(request, kind);                                                                               \
+#define DESCRIBE_ROUTE(name, kind) \
+    void mob_api_##name(struct mob_api *api, struct mob_http_request *request) \
+    { \
+        (void)api; \
+        describe(request, kind); \
     }
 LIST_ROUTE(task_list, MOB_ITEM_TASK)
 LIST_ROUTE(object_list, MOB_ITEM_OBJECT)
@@ -115,7 +117,8 @@ DESCRIBE_ROUTE(endpoint_get, MOB_ITEM_ENDPOINT)
 void mob_api_cluster(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
-    struct mob_engine_op *op = mob_api_query_only(request, "") ? mob_api_op(request, MOB_ENGINE_CLUSTER) : NULL;
+    struct mob_engine_op *op =
+        mob_api_query_only(request, "") ? mob_api_op(request, MOB_ENGINE_CLUSTER) : NULL;
     if (op)
         mob_api_run(request, op, mob_api_answer_json, 0, NULL);
 }
@@ -162,8 +165,10 @@ static void answer_log(struct mob_http_request *request, struct mob_engine_op *o
     int status = 200;
     if (state->ranged) {
         if (op->query.offset > op->query.total || (length == 0 && op->query.ended)) {
-            mob_problem_replyf(request, MOB_RANGE, "the log has %llu bytes", (unsigned long long)op->query.total);
-            mob_http_reply_headerf(request, "Content-Range", "bytes */%llu", (unsigned long long)op->query.total);
+            mob_problem_replyf(
+                request, MOB_RANGE, "the log has %llu bytes", (unsigned long long)op->query.total);
+            mob_http_reply_headerf(
+                request, "Content-Range", "bytes */%llu", (unsigned long long)op->query.total);
             return;
         }
         if (length > 0) {
@@ -174,7 +179,8 @@ static void answer_log(struct mob_http_request *request, struct mob_engine_op *o
         }
     }
     mob_http_reply_header(request, "Accept-Ranges", "bytes");
-    mob_http_reply_headerf(request, "Mobula-Log-Next", "%llu", (unsigned long long)(op->query.offset + length));
+    mob_http_reply_headerf(
+        request, "Mobula-Log-Next", "%llu", (unsigned long long)(op->query.offset + length));
     mob_http_reply_header(request, "Mobula-Log-Ended", op->query.ended ? "true" : "false");
     char *body = mob_text_take(&op->json, &length);
     mob_http_reply_take(request, status, "text/plain; charset=utf-8", body, length);

@@ -35,7 +35,8 @@ static void answer_state(struct mob_http_request *request, struct mob_engine_op 
     mob_text_printf(&t, "{\"id\":\"%s\",\"task\":\"%s\",\"state\":\"%s\"", id, task,
         mob_engine_object_state_name(value->state));
     if (value->state == MOB_OBJ_READY || value->state == MOB_OBJ_EVICTED) {
-        mob_text_printf(&t, ",\"type\":\"%s\",\"size\":%zu", value->type ? value->type : "bytes", value->size);
+        mob_text_printf(
+            &t, ",\"type\":\"%s\",\"size\":%zu", value->type ? value->type : "bytes", value->size);
         if (value->hash_lo | value->hash_hi)
             mob_text_printf(&t, ",\"hash\":\"%016llx%016llx\"", (unsigned long long)value->hash_hi,
                 (unsigned long long)value->hash_lo);
@@ -59,7 +60,8 @@ void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     double wait;
     struct mob_object_id id;
-    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) || !object_of(request, &id))
+    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) ||
+        !object_of(request, &id))
         return;
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_GET);
     if (!op)
@@ -69,7 +71,8 @@ void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
     op->answers_errors = true;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->object.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
-    mob_api_run(request, op, answer_state, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+    mob_api_run(
+        request, op, answer_state, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
 }
 
 /* --- bytes --- */
@@ -80,8 +83,8 @@ struct data_request {
     bool has_range, has_if_range, has_if_none_match;
 };
 
-static void keep_header(const struct mob_http_request *request, const char *name, char *out, size_t capacity,
-    bool *present_out)
+static void keep_header(
+    const struct mob_http_request *request, const char *name, char *out, size_t capacity, bool *present_out)
 {
     const char *value = mob_http_header(request, name);
     *present_out = value != NULL && strlen(value) < capacity;
@@ -99,8 +102,8 @@ static void reply_not_ready(struct mob_http_request *request, const struct mob_e
         [MOB_OBJ_RECONSTRUCTING] = MOB_NOT_READY,
         [MOB_OBJ_LOST] = MOB_OBJECT_LOST,
     };
-    mob_problem_replyf(request, statuses[value->state], "the object is %s",
-        mob_engine_object_state_name(value->state));
+    mob_problem_replyf(
+        request, statuses[value->state], "the object is %s", mob_engine_object_state_name(value->state));
 }
 
 /* The bytes go out of the segment itself; the pin is dropped when they have left. */
@@ -116,8 +119,8 @@ static void drop_pin(void *cls)
     free(pin);
 }
 
-static void reply_bytes(struct mob_http_request *request, int status, struct mob_engine_value *value,
-    struct mob_range range)
+static void reply_bytes(
+    struct mob_http_request *request, int status, struct mob_engine_value *value, struct mob_range range)
 {
     const char *bytes = (const char *)value->payload + range.first;
     struct pin *pin = value->release ? malloc(sizeof *pin) : NULL;
@@ -174,7 +177,8 @@ void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     double wait;
     struct mob_object_id id;
-    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) || !object_of(request, &id))
+    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) ||
+        !object_of(request, &id))
         return;
     struct data_request *asked = calloc(1, sizeof *asked);
     struct mob_engine_op *op = asked ? mob_api_op(request, MOB_ENGINE_OBJECT_GET) : NULL;
@@ -254,7 +258,8 @@ void mob_api_object_wait(struct mob_api *api, struct mob_http_request *request)
         return;
     }
     mob_body_fields(&body, body.root, "", "ids\0num_returns\0timeout_ms\0");
-    const json_t *ids = mob_body_array(&body, body.root, "", "ids", MOB_BODY_REQUIRED, MOB_ENGINE_WAIT_IDS_MAX);
+    const json_t *ids =
+        mob_body_array(&body, body.root, "", "ids", MOB_BODY_REQUIRED, MOB_ENGINE_WAIT_IDS_MAX);
     read_ids(&body, ids, &op->wait);
     int64_t count_max = op->wait.count > 0 ? (int64_t)op->wait.count : 1;
     op->wait.num_returns = (size_t)mob_body_int(&body, body.root, "", "num_returns", 1, count_max, 1);
@@ -268,8 +273,8 @@ void mob_api_object_wait(struct mob_api *api, struct mob_http_request *request)
     }
     mob_body_close(&body);
     op->wait.deadline_ns = mob_deadline_after(timeout_ms * MOB_MS);
-    mob_api_run(request, op, answer_wait, mob_deadline_after(timeout_ms * MOB_MS + MOB_API_OP_TIMEOUT_S * MOB_SEC),
-        NULL);
+    mob_api_run(request, op, answer_wait,
+        mob_deadline_after(timeout_ms * MOB_MS + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
 }
 
 /* --- put, delete, lineage --- */
@@ -301,7 +306,8 @@ static void answer_put(struct mob_http_request *request, struct mob_engine_op *o
 static bool check_json(struct mob_http_request *request)
 {
     char message[256];
-    json_t *root = mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
+    json_t *root =
+        mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
     if (!root)
         mob_api_fail(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
     json_decref(root);
@@ -318,7 +324,8 @@ void mob_api_object_put(struct mob_api *api, struct mob_http_request *request)
             type = put_types[i].type;
     if (!type) {
         mob_api_fail(request, MOB_UNSUPPORTED_MEDIA,
-            "takes application/octet-stream, application/json, text/plain, application/vnd.apache.arrow.stream, "
+            "takes application/octet-stream, application/json, text/plain, "
+            "application/vnd.apache.arrow.stream, "
             "application/x-npy and application/vnd.mobula.pickle5");
         return;
     }

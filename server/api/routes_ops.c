@@ -37,10 +37,10 @@ void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
         mob_text_printf(&t, "# TYPE mobula_http_connections gauge\nmobula_http_connections %u\n",
             parts->connections(parts->front_cls));
     if (parts->parked)
-        mob_text_printf(&t, "# TYPE mobula_http_parked gauge\nmobula_http_parked %zu\n",
-            parts->parked(parts->front_cls));
-    mob_text_printf(&t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n",
-        mob_engine_ready(parts->engine));
+        mob_text_printf(
+            &t, "# TYPE mobula_http_parked gauge\nmobula_http_parked %zu\n", parts->parked(parts->front_cls));
+    mob_text_printf(
+        &t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n", mob_engine_ready(parts->engine));
     if (parts->serve)
         mob_serve_each(parts->serve, write_model, &t);
     mob_api_send_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", &t);
@@ -49,6 +49,7 @@ void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
 void mob_api_openapi(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
-    mob_http_reply_borrow(request, 200, "application/yaml", mob_openapi_yaml, mob_openapi_yaml_length, NULL, NULL);
+    mob_http_reply_borrow(
+        request, 200, "application/yaml", mob_openapi_yaml, mob_openapi_yaml_length, NULL, NULL);
     mob_api_send(request);
 }

@@ -70,8 +70,9 @@ void mob_api_endpoint_delete(struct mob_api *api, struct mob_http_request *reque
 void mob_api_v2_server(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
-    static const char body[] = "{\"name\":\"mobula\",\"version\":\"0.1.0\",\"extensions\":[\"binary_tensor_data\","
-                               "\"model_configuration\",\"statistics\"]}\n";
+    static const char body[] =
+        "{\"name\":\"mobula\",\"version\":\"0.1.0\",\"extensions\":[\"binary_tensor_data\","
+        "\"model_configuration\",\"statistics\"]}\n";
     mob_http_reply(request, 200, "application/json", body, sizeof body - 1);
     mob_api_send(request);
 }
@@ -162,8 +163,8 @@ static void answer_infer(struct mob_http_request *request, struct mob_engine_op 
         mob_http_reply_headerf(request, "Inference-Header-Content-Length", "%zu", header_length);
     size_t length = 0;
     char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(request, 200, header_length > 0 ? "application/octet-stream" : "application/json", body,
-        length);
+    mob_http_reply_take(
+        request, 200, header_length > 0 ? "application/octet-stream" : "application/json", body, length);
 }
 
 static bool header_length_of(const struct mob_http_request *request, size_t *out)
@@ -188,16 +189,18 @@ void mob_api_v2_infer(struct mob_api *api, struct mob_http_request *request)
     struct mob_infer_request *infer = NULL;
     enum mob_status status = MOB_BAD_REQUEST;
     if (header_length_of(request, &header_length))
-        status = mob_infer_parse(model, request->body ? request->body : "", request->body_length, header_length,
-            &infer, why);
-    struct mob_engine_op *op = status == MOB_OK ? mob_engine_op_create(MOB_ENGINE_INFER, NULL, request) : NULL;
+        status = mob_infer_parse(
+            model, request->body ? request->body : "", request->body_length, header_length, &infer, why);
+    struct mob_engine_op *op =
+        status == MOB_OK ? mob_engine_op_create(MOB_ENGINE_INFER, NULL, request) : NULL;
     if (!op) {
         mob_infer_request_destroy(infer);
         mob_model_release(model);
         /* Triton's clients take any error but 400 for a broken server. */
-        mob_problem_reply(request, &(struct mob_problem){.http = status == MOB_NO_MEMORY || status == MOB_OK ? 503 : 400,
-            .status = status == MOB_OK ? MOB_NO_MEMORY : status,
-            .detail = why});
+        mob_problem_reply(request,
+            &(struct mob_problem){.http = status == MOB_NO_MEMORY || status == MOB_OK ? 503 : 400,
+                .status = status == MOB_OK ? MOB_NO_MEMORY : status,
+                .detail = why});
         mob_api_send(request);
         return;
     }

@@ -8,7 +8,8 @@
 #include "server/api/problem.h"
 
 #define RETURNS_STREAM 0xffffu
-/* A task with thousands of returns answers with the first of them; ids of the rest follow from the task's id. */
+/* A task with thousands of returns answers with the first of them; ids of the rest follow from the task's id.
+ */
 #define RETURNS_SHOWN_MAX 1000u
 
 void mob_submit_write_returns(struct mob_text *t, struct mob_task_id task, uint32_t count)
@@ -54,11 +55,12 @@ static void add_location(struct mob_http_request *request, const struct mob_engi
         mob_actor_id_format((struct mob_actor_id){s->task}, id);
     else
         mob_task_id_format(s->task, id);
-    mob_http_reply_headerf(request, "Location", "/api/v1/%s/%s",
-        s->call == MOB_CALL_ACTOR_CREATE ? "actors" : "tasks", id);
+    mob_http_reply_headerf(
+        request, "Location", "/api/v1/%s/%s", s->call == MOB_CALL_ACTOR_CREATE ? "actors" : "tasks", id);
 }
 
-/* How long the client asked to wait, in seconds, negative if it did not; the headers are gone by the time of the answer. */
+/* How long the client asked to wait, in seconds, negative if it did not; the headers are gone by the time of
+ * the answer. */
 struct submission {
     double wait_s;
 };
@@ -75,7 +77,8 @@ static void reply_accepted(struct mob_http_request *request, const struct mob_en
 {
     struct mob_text t = {0};
     write_ids(&t, s);
-    mob_text_puts(&t, s->existed ? ",\"state\":\"submitted\",\"existed\":true}\n" : ",\"state\":\"submitted\"}\n");
+    mob_text_puts(
+        &t, s->existed ? ",\"state\":\"submitted\",\"existed\":true}\n" : ",\"state\":\"submitted\"}\n");
     add_location(request, s);
     add_preference(request);
     reply_text(request, s->call == MOB_CALL_ACTOR_CREATE ? (s->existed ? 200 : 201) : 202, &t);

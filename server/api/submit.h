@@ -1,4 +1,5 @@
-/* What POST /tasks, POST /actors and actor calls share: 202 with the ids, or 200 with the result under Prefer: wait.
+/* What POST /tasks, POST /actors and actor calls share: 202 with the ids, or 200 with the result under
+ * Prefer: wait.
  */
 #ifndef MOB_SERVER_API_SUBMIT_H
 #define MOB_SERVER_API_SUBMIT_H

@@ -177,7 +177,8 @@ static const char *bearer(const struct mob_http_request *request)
     return NULL;
 }
 
-enum mob_status mob_auth_check(const struct mob_auth *auth, struct mob_http_request *request, enum mob_role needed)
+enum mob_status mob_auth_check(
+    const struct mob_auth *auth, struct mob_http_request *request, enum mob_role needed)
 {
     if (needed == MOB_ROLE_NONE)
         return MOB_OK;
@@ -186,7 +187,8 @@ enum mob_status mob_auth_check(const struct mob_auth *auth, struct mob_http_requ
     struct mob_token_hash hash;
     if (!token || mob_token_parse(token, strlen(token), id, &hash) != MOB_OK)
         return MOB_UNAUTHENTICATED;
-    /* The id is public, so finding its line may take a time that depends on it; comparing the hash may not. */
+    /* The id is public, so finding its line may take a time that depends on it; comparing the hash may not.
+     */
     const struct key *found = NULL;
     for (size_t i = 0; i < auth->key_count && !found; i++)
         if (strcmp(auth->keys[i].principal.key_id, id) == 0)
@@ -225,7 +227,8 @@ static bool host_allowed(const struct mob_auth *auth, const char *text)
     size_t length = host_length(text);
     if (length == 0)
         return false;
-    if (host_is(text, length, "localhost") || host_is(text, length, "127.0.0.1") || host_is(text, length, "[::1]"))
+    if (host_is(text, length, "localhost") || host_is(text, length, "127.0.0.1") ||
+        host_is(text, length, "[::1]"))
         return true;
     for (size_t i = 0; i < auth->host_count; i++)
         if (host_is(text, length, auth->hosts[i]))

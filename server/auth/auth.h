@@ -1,11 +1,11 @@
 /* Who is asking, and may they: keys, roles, and what a browser could be tricked into.
  *
- *   mob_auth_open("state/token", &auth);                     // makes the file (0600) with one admin token if there is none
- *   status = mob_auth_check(auth, request, MOB_ROLE_SUBMIT); // sets request->principal
+ *   mob_auth_open("state/token", &auth);                     // makes the file (0600) with one admin token if
+ * there is none status = mob_auth_check(auth, request, MOB_ROLE_SUBMIT); // sets request->principal
  *
- * The key file has one line a key: `<token> [role[,role]] [name]`; no roles means all. Only hashes are kept in memory.
- * Threads: open and close once; the rest from any, without locks, since the table never changes after open.
- * Limits: MOB_AUTH_KEYS_MAX keys, MOB_AUTH_HOSTS_MAX extra host names.
+ * The key file has one line a key: `<token> [role[,role]] [name]`; no roles means all. Only hashes are kept
+ * in memory. Threads: open and close once; the rest from any, without locks, since the table never changes
+ * after open. Limits: MOB_AUTH_KEYS_MAX keys, MOB_AUTH_HOSTS_MAX extra host names.
  */
 #ifndef MOB_SERVER_AUTH_AUTH_H
 #define MOB_SERVER_AUTH_AUTH_H
@@ -41,10 +41,10 @@ void mob_auth_close(struct mob_auth *auth);
 /* One more host name (without port) under which we may be addressed. MOB_QUEUE_FULL at the limit. */
 MOB_MUST_USE enum mob_status mob_auth_allow_host(struct mob_auth *auth, const char *host);
 
-/* The key of `Authorization: Bearer` or `X-Mobula-Authorization`. MOB_UNAUTHENTICATED, or MOB_DENIED when its roles do
- * not hold `needed`. Sets request->principal on success. */
-MOB_MUST_USE enum mob_status mob_auth_check(const struct mob_auth *auth, struct mob_http_request *request,
-    enum mob_role needed);
+/* The key of `Authorization: Bearer` or `X-Mobula-Authorization`. MOB_UNAUTHENTICATED, or MOB_DENIED when its
+ * roles do not hold `needed`. Sets request->principal on success. */
+MOB_MUST_USE enum mob_status mob_auth_check(
+    const struct mob_auth *auth, struct mob_http_request *request, enum mob_role needed);
 /* Host is one of ours, against DNS rebinding. */
 bool mob_auth_host_ok(const struct mob_auth *auth, const struct mob_http_request *request);
 /* A state change that a browser sends comes from our own pages. */

@@ -38,7 +38,8 @@ void mob_token_generate(char *out)
     sodium_memzero(text, sizeof text);
 }
 
-enum mob_status mob_token_parse(const char *text, size_t length, char *id_out, struct mob_token_hash *hash_out)
+enum mob_status mob_token_parse(
+    const char *text, size_t length, char *id_out, struct mob_token_hash *hash_out)
 {
     if (length != MOB_TOKEN_LENGTH || memcmp(text, PREFIX, PREFIX_LENGTH) != 0 || text[SECRET_AT - 1] != '_')
         return MOB_UNAUTHENTICATED;
@@ -56,7 +57,8 @@ enum mob_status mob_token_parse(const char *text, size_t length, char *id_out, s
         return MOB_UNAUTHENTICATED;
     memcpy(id_out, text + PREFIX_LENGTH, MOB_TOKEN_ID_LENGTH);
     id_out[MOB_TOKEN_ID_LENGTH] = 0;
-    crypto_generichash(hash_out->b, sizeof hash_out->b, (const unsigned char *)text, MOB_TOKEN_LENGTH, NULL, 0);
+    crypto_generichash(
+        hash_out->b, sizeof hash_out->b, (const unsigned char *)text, MOB_TOKEN_LENGTH, NULL, 0);
     return MOB_OK;
 }
 

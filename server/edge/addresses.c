@@ -38,7 +38,8 @@ static uint32_t home(const struct mob_addresses *table, uint64_t high, uint64_t 
     return (uint32_t)(x >> 32) & (table->capacity - 1);
 }
 
-enum mob_status mob_addresses_init(struct mob_addresses *table, uint32_t connections_max, uint32_t per_address_max)
+enum mob_status mob_addresses_init(
+    struct mob_addresses *table, uint32_t connections_max, uint32_t per_address_max)
 {
     table->capacity = 16;
     while (table->capacity < 2 * connections_max)

@@ -24,8 +24,8 @@
 
 enum guest_state { GUEST_SNIFFING, GUEST_LINGERING };
 
-/* A connection that no front has yet. In one FIFO by deadline: each state has a constant time-out, and a guest that
- * starts to linger moves to the lingerers' FIFO. */
+/* A connection that no front has yet. In one FIFO by deadline: each state has a constant time-out, and a
+ * guest that starts to linger moves to the lingerers' FIFO. */
 struct guest {
     int fd;
     enum guest_state state;
@@ -153,7 +153,8 @@ static void send_problem(int fd, int status, const char *why)
     (void)n;
 }
 
-/* Takes what the client still sends, so that closing does not reset the connection under the answer. True: at its end. */
+/* Takes what the client still sends, so that closing does not reset the connection under the answer. True: at
+ * its end. */
 static bool drain(struct guest *guest)
 {
     char sink[4096];
@@ -183,7 +184,8 @@ static void refuse(struct mob_edge *edge, struct guest *guest, int status, const
 static void hand_over(struct mob_edge *edge, struct guest *guest)
 {
     epoll_ctl(edge->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
-    if (edge->front.adopt(edge->front.cls, guest->fd, (struct sockaddr *)&guest->address, guest->address_length)) {
+    if (edge->front.adopt(
+            edge->front.cls, guest->fd, (struct sockaddr *)&guest->address, guest->address_length)) {
         guest_handed_over(edge, guest);
         return;
     }
@@ -319,8 +321,8 @@ static int wait_ms(const struct mob_edge *edge, int64_t now)
     return ms;
 }
 
-/* Events of one round may name a guest that an earlier one of the round freed: not here, since each event touches its
- * own guest only, and expiry runs after the round. */
+/* Events of one round may name a guest that an earlier one of the round freed: not here, since each event
+ * touches its own guest only, and expiry runs after the round. */
 static void *edge_thread(void *argument)
 {
     struct mob_edge *edge = argument;
@@ -366,8 +368,8 @@ static enum mob_status bind_listen(struct mob_edge *edge)
     setsockopt(edge->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
     if (bind(edge->listen_fd, (struct sockaddr *)&address, length) < 0 || listen(edge->listen_fd, 4096) < 0 ||
         getsockname(edge->listen_fd, (struct sockaddr *)&address, &length) < 0) {
-        MOB_LOG_ERROR("edge", "listen_failed", "host=%s port=%u errno=%d", edge->options.host, edge->options.port,
-            errno);
+        MOB_LOG_ERROR("edge", "listen_failed", "host=%s port=%u errno=%d", edge->options.host,
+            edge->options.port, errno);
         close(edge->listen_fd);
         return MOB_IO;
     }
@@ -375,8 +377,8 @@ static enum mob_status bind_listen(struct mob_edge *edge)
     return MOB_OK;
 }
 
-enum mob_status mob_edge_open(const struct mob_edge_options *options, struct mob_edge_front front,
-    struct mob_edge **edge_out)
+enum mob_status mob_edge_open(
+    const struct mob_edge_options *options, struct mob_edge_front front, struct mob_edge **edge_out)
 {
     struct mob_edge *edge = calloc(1, sizeof *edge);
     if (!edge)
@@ -385,7 +387,8 @@ enum mob_status mob_edge_open(const struct mob_edge_options *options, struct mob
     edge->front = front;
     if (edge->options.sniff_timeout_ms == 0)
         edge->options.sniff_timeout_ms = MOB_EDGE_SNIFF_TIMEOUT_MS;
-    enum mob_status status = mob_addresses_init(&edge->addresses, options->connections_max, options->per_address_max);
+    enum mob_status status =
+        mob_addresses_init(&edge->addresses, options->connections_max, options->per_address_max);
     if (status != MOB_OK)
         goto err_addresses;
     status = bind_listen(edge);

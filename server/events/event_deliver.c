@@ -41,7 +41,8 @@ struct kept *mob_event_keep(const struct mob_event *event)
 {
     struct mob_text json = {0};
     write_json(&json, event);
-    const char *texts[] = {event->type, event->subject, event->task, event->job, event->function, event->actor};
+    const char *texts[] = {
+        event->type, event->subject, event->task, event->job, event->function, event->actor};
     size_t bytes = sizeof(struct kept) + json.length + 1;
     for (size_t i = 0; i < 6; i++)
         bytes += texts[i] ? strlen(texts[i]) + 1 : 1;
@@ -86,7 +87,8 @@ static void write_frame(struct mob_text *t, const struct kept *kept)
 /* False: the reader has left, the watcher is gone. */
 bool mob_event_write_to_stream(struct watcher *w, struct mob_text *t)
 {
-    enum mob_status status = t->failed ? MOB_QUEUE_FULL : mob_http_stream_write(w->stream, t->bytes, t->length);
+    enum mob_status status =
+        t->failed ? MOB_QUEUE_FULL : mob_http_stream_write(w->stream, t->bytes, t->length);
     mob_text_fini(t);
     if (status == MOB_CLOSED) {
         mob_event_unlink(w);
@@ -115,7 +117,8 @@ static bool give_to_stream(struct watcher *w, const struct kept *kept)
 
 bool mob_event_give(struct watcher *w, const struct kept *kept)
 {
-    if (!w->placed || !mob_event_before(w->cursor, kept->position) || !mob_event_matches(&w->filter, &kept->event))
+    if (!w->placed || !mob_event_before(w->cursor, kept->position) ||
+        !mob_event_matches(&w->filter, &kept->event))
         return true;
     if (w->stream)
         return give_to_stream(w, kept);
@@ -170,4 +173,3 @@ void mob_event_give_from_ring(struct watcher *w)
         if (!mob_event_give(w, w->hub->ring[(w->hub->ring_begin + i) % MOB_EVENTS_RING_MAX]))
             return;
 }
-

@@ -1,5 +1,5 @@
-/* Inside of the event hub: shared by events.c (its life, source and routes) and event_deliver.c (giving to watchers). All
- * with the hub's lock held.
+/* Inside of the event hub: shared by events.c (its life, source and routes) and event_deliver.c (giving to
+ * watchers). All with the hub's lock held.
  */
 #ifndef MOB_SERVER_EVENTS_EVENT_HUB_H
 #define MOB_SERVER_EVENTS_EVENT_HUB_H
@@ -12,20 +12,21 @@
 
 #define MOB_EVENTS_BUCKETS 4096 /* of watchers by filter key */
 
-/* A long-poll or a stream that waits. In one bucket by its key, so that an event finds its watchers and no others. */
+/* A long-poll or a stream that waits. In one bucket by its key, so that an event finds its watchers and no
+ * others. */
 struct watcher {
     struct watcher *next, *prev;
     struct mob_events *hub;
     unsigned bucket;
     struct mob_http_request *request; /* long-poll */
-    struct mob_http_stream *stream;   /* or stream */
+    struct mob_http_stream *stream; /* or stream */
     void (*send)(struct mob_http_request *request);
     struct mob_event_filter filter;
     struct mob_event_position cursor; /* the last event it has seen */
-    bool placed;                      /* the cursor is set */
-    bool lagging;                     /* stream: something did not fit */
+    bool placed; /* the cursor is set */
+    bool lagging; /* stream: something did not fit */
     unsigned limit, count;
-    struct mob_text found;      /* long-poll: events that it will be answered with */
+    struct mob_text found; /* long-poll: events that it will be answered with */
     struct watcher *ready_next; /* in the hub's list of polls that have something */
 };
 
@@ -44,23 +45,26 @@ struct mob_events {
     struct kept **ring;
     size_t ring_begin, ring_count, ring_bytes;
     struct mob_event_position ring_from; /* the ring has all behind this */
-    uint64_t passed;                     /* published up to here; goes back when the source starts again */
-    uint64_t newest;                     /* furthest it has been */
+    uint64_t passed; /* published up to here; goes back when the source starts again */
+    uint64_t newest; /* furthest it has been */
     struct watcher *ready;
     bool wanted, started, closed;
     int64_t idle_since_ns, last_heartbeat_ns;
 };
 
-static inline bool mob_event_before(struct mob_event_position a, struct mob_event_position b) {
+static inline bool mob_event_before(struct mob_event_position a, struct mob_event_position b)
+{
     return a.seq != b.seq ? a.seq < b.seq : a.index < b.index;
 }
-static inline struct mob_event_position mob_event_end_of(uint64_t seq) {
+static inline struct mob_event_position mob_event_end_of(uint64_t seq)
+{
     return (struct mob_event_position){seq, UINT32_MAX};
 }
 
 /* A copy with its JSON text, one allocation (free with free()). NULL: out of memory. */
 struct kept *mob_event_keep(const struct mob_event *event);
-/* Gives one event if the watcher has not seen it and wants it. False: its reader has left, and it is unlinked. */
+/* Gives one event if the watcher has not seen it and wants it. False: its reader has left, and it is
+ * unlinked. */
 bool mob_event_give(struct watcher *w, const struct kept *kept);
 void mob_event_give_from_ring(struct watcher *w);
 /* Takes the text. False: as above. */

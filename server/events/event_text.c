@@ -31,7 +31,8 @@ enum mob_status mob_event_position_parse(const char *text, struct mob_event_posi
 static bool key_is(const char *key, const char *kind, const char *id)
 {
     size_t length = strlen(kind);
-    return id && *id && strncmp(key, kind, length) == 0 && key[length] == ':' && strcmp(key + length + 1, id) == 0;
+    return id && *id && strncmp(key, kind, length) == 0 && key[length] == ':' &&
+        strcmp(key + length + 1, id) == 0;
 }
 
 bool mob_event_matches(const struct mob_event_filter *filter, const struct mob_event *event)

@@ -135,7 +135,8 @@ static void give_bucket(struct mob_events *hub, const char *kind, const char *id
     char key[96];
     if (kind && (!id || !*id))
         return;
-    if (snprintf(key, sizeof key, "%s%s%s", kind ? kind : "", kind ? ":" : "", kind ? id : "") >= (int)sizeof key)
+    if (snprintf(key, sizeof key, "%s%s%s", kind ? kind : "", kind ? ":" : "", kind ? id : "") >=
+        (int)sizeof key)
         return;
     for (struct watcher *w = hub->buckets[bucket_of(key)], *next; w; w = next) {
         next = w->next;
@@ -214,7 +215,8 @@ static void heartbeat(struct mob_events *hub)
                 at = mob_event_end_of(hub->passed);
             mob_event_position_format(at, position);
             if (w->placed)
-                mob_text_printf(&t, "id: %s\nevent: bookmark\ndata: {\"position\":\"%s\"}\n\n", position, position);
+                mob_text_printf(
+                    &t, "id: %s\nevent: bookmark\ndata: {\"position\":\"%s\"}\n\n", position, position);
             else
                 mob_text_puts(&t, ": waiting\n\n");
             mob_event_write_to_stream(w, &t);
@@ -241,9 +243,10 @@ void mob_events_tick(struct mob_events *hub, int64_t now_ns)
 
 /* --- routes --- */
 
-/* Lock held. Links a new watcher and places it; what the ring has for it is given at once. NULL: MOB_QUEUE_FULL. */
-static struct watcher *add_watcher(struct mob_events *hub, const struct mob_event_filter *filter,
-    const struct mob_event_position *after)
+/* Lock held. Links a new watcher and places it; what the ring has for it is given at once. NULL:
+ * MOB_QUEUE_FULL. */
+static struct watcher *add_watcher(
+    struct mob_events *hub, const struct mob_event_filter *filter, const struct mob_event_position *after)
 {
     if (hub->closed || hub->watchers == MOB_EVENTS_WATCHERS_MAX)
         return NULL;
@@ -268,8 +271,8 @@ static struct watcher *add_watcher(struct mob_events *hub, const struct mob_even
     return w;
 }
 
-/* Lock held. Gives what the ring has, and sees to it that the source delivers what comes. The ring may begin behind the
- * place the watcher resumes from: then the source starts again from there. */
+/* Lock held. Gives what the ring has, and sees to it that the source delivers what comes. The ring may begin
+ * behind the place the watcher resumes from: then the source starts again from there. */
 static void connect_watcher(struct mob_events *hub, struct watcher *w)
 {
     bool behind = hub->started && mob_event_before(w->cursor, hub->ring_from) && w->placed;

@@ -2,15 +2,15 @@
  *
  *   mob_events_create(&(struct mob_events_source){cls, want}, &hub);
  *   engine thread: mob_events_started(hub, seq); mob_events_publish(hub, &event); mob_events_pass(hub, seq);
- *   a route:       mob_events_poll(hub, request, &filter, after, limit, deadline)   or   mob_events_stream(..)
+ *   a route:       mob_events_poll(hub, request, &filter, after, limit, deadline)   or mob_events_stream(..)
  *
- * A position is a place in the store's commit order (block, entry), opaque text outside. Nothing is decoded while nobody
- * watches: `want` tells the source from where events are wanted, and it delivers from there in order, again from an
- * older place when somebody resumes from one. Recent events stay in a ring for those who come back for more. A reader
- * whose place is gone gets `gap`.
- * Per-task events reach only watchers that filter by job, function, task or actor.
- * Threads: all functions from any; publish, started, pass and gap from one. Callbacks `want` run under the hub's lock and
- * must only post a message. Limits: below; a stream that does not keep up misses events and is told so.
+ * A position is a place in the store's commit order (block, entry), opaque text outside. Nothing is decoded
+ * while nobody watches: `want` tells the source from where events are wanted, and it delivers from there in
+ * order, again from an older place when somebody resumes from one. Recent events stay in a ring for those who
+ * come back for more. A reader whose place is gone gets `gap`. Per-task events reach only watchers that
+ * filter by job, function, task or actor. Threads: all functions from any; publish, started, pass and gap
+ * from one. Callbacks `want` run under the hub's lock and must only post a message. Limits: below; a stream
+ * that does not keep up misses events and is told so.
  */
 #ifndef MOB_SERVER_EVENTS_EVENTS_H
 #define MOB_SERVER_EVENTS_EVENTS_H
@@ -28,21 +28,22 @@
 #define MOB_EVENTS_POSITION_TEXT_MAX 24
 #define MOB_EVENTS_TOPICS_MAX 8
 #define MOB_EVENTS_HEARTBEAT_S 15
-/* With no watcher left the source is told to stop after this: a client between two polls still finds its place. */
+/* With no watcher left the source is told to stop after this: a client between two polls still finds its
+ * place. */
 #define MOB_EVENTS_GRACE_S 60
 
 struct mob_event_position {
-    uint64_t seq;   /* of the block */
+    uint64_t seq; /* of the block */
     uint32_t index; /* of the entry in it */
 };
 
 struct mob_event {
     struct mob_event_position position;
     int64_t wall_us;
-    const char *type;    /* "task.finished", "actor.died", "progress", a function's own */
+    const char *type; /* "task.finished", "actor.died", "progress", a function's own */
     const char *subject; /* id in text form */
     const char *task, *job, *function, *actor; /* for filters; NULL or "" when it has none */
-    const char *data;    /* JSON object, or NULL */
+    const char *data; /* JSON object, or NULL */
     bool per_task;
 };
 
@@ -54,13 +55,15 @@ struct mob_event_filter {
 
 struct mob_events_source {
     void *cls;
-    /* Deliver from behind `after` on; UINT64_MAX: from now on, and say where that is with mob_events_started. */
+    /* Deliver from behind `after` on; UINT64_MAX: from now on, and say where that is with mob_events_started.
+     */
     void (*want)(void *cls, uint64_t after_seq);
     void (*stop)(void *cls);
 };
 
 struct mob_events;
-MOB_MUST_USE enum mob_status mob_events_create(const struct mob_events_source *source, struct mob_events **hub_out);
+MOB_MUST_USE enum mob_status mob_events_create(
+    const struct mob_events_source *source, struct mob_events **hub_out);
 /* Ends all streams; later watchers are refused. Before the fronts stop. */
 void mob_events_close(struct mob_events *hub);
 void mob_events_destroy(struct mob_events *hub);

@@ -29,7 +29,7 @@ struct connection {
     struct sockaddr_storage address;
     int fd;
     _Atomic int64_t deadline_ns;
-    bool expired;      /* shut down by the sweep already */
+    bool expired; /* shut down by the sweep already */
     unsigned requests; /* begun on this connection */
 };
 
@@ -126,11 +126,11 @@ struct collect {
     bool ok;
 };
 
-/* The library splits the head in place, so behind each value stand the two bytes that ended its line, and then the next
- * name. A line feed alone leaves one byte, a folded line leaves more (or moves the text), a NUL cuts a value short: that
- * is how lines that the library let through are still seen. */
-static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_length,
-    const char *value, size_t value_length)
+/* The library splits the head in place, so behind each value stand the two bytes that ended its line, and
+ * then the next name. A line feed alone leaves one byte, a folded line leaves more (or moves the text), a NUL
+ * cuts a value short: that is how lines that the library let through are still seen. */
+static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
+    size_t name_length, const char *value, size_t value_length)
 {
     (void)kind;
     struct collect *c = cls;
@@ -170,7 +170,8 @@ static bool head_ends_at(const struct exchange *exchange, const char *method, co
     return info && begin + info->header_size == expected + 2;
 }
 
-static bool check_head(struct exchange *exchange, const char *method, const char *version, struct mob_http_refusal *refusal_out)
+static bool check_head(
+    struct exchange *exchange, const char *method, const char *version, struct mob_http_refusal *refusal_out)
 {
     struct collect collect = {.exchange = exchange,
         .ok = true,
@@ -238,7 +239,8 @@ static void begin(struct exchange *exchange, const char *method, const char *ver
         refuse_head(request, &refusal);
         return;
     }
-    set_transfer_deadline(exchange->connection, request->content_length == UINT64_MAX ? 0 : request->content_length);
+    set_transfer_deadline(
+        exchange->connection, request->content_length == UINT64_MAX ? 0 : request->content_length);
     service->begin(service->cls, request);
 }
 
@@ -277,14 +279,14 @@ static struct MHD_Response *make_response(struct exchange *exchange)
         return response;
     }
     if (reply->body_free) {
-        struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(reply->body_length,
-            (void *)(uintptr_t)reply->body, reply->body_free, reply->body_cls);
+        struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
+            reply->body_length, (void *)(uintptr_t)reply->body, reply->body_free, reply->body_cls);
         if (response)
             reply->body_free = NULL;
         return response;
     }
-    return MHD_create_response_from_buffer(reply->body_length, (void *)(uintptr_t)reply->body,
-        MHD_RESPMEM_PERSISTENT);
+    return MHD_create_response_from_buffer(
+        reply->body_length, (void *)(uintptr_t)reply->body, MHD_RESPMEM_PERSISTENT);
 }
 
 static enum MHD_Result queue_answer(struct exchange *exchange)
@@ -331,7 +333,8 @@ static bool take_body(struct exchange *exchange, const char *bytes, size_t n)
         size_t capacity = exchange->body_capacity * 2;
         if (capacity < need)
             capacity = need;
-        /* The declared length is a hint for the size of the first piece only: memory follows what really arrives. */
+        /* The declared length is a hint for the size of the first piece only: memory follows what really
+         * arrives. */
         if (request->content_length < 16384 && capacity < request->content_length + 1)
             capacity = request->content_length + 1;
         char *grown = realloc(request->body, capacity);
@@ -414,8 +417,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     return MHD_NO;
 }
 
-static void on_completed(void *cls, struct MHD_Connection *mhd, void **context,
-    enum MHD_RequestTerminationCode reason)
+static void on_completed(
+    void *cls, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode reason)
 {
     (void)cls;
     (void)mhd;
@@ -450,7 +453,8 @@ static void connection_started(struct shard *shard, struct MHD_Connection *mhd, 
     connection->shard = shard;
     connection->mhd = mhd;
     connection->fd = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-    const struct sockaddr *address = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
+    const struct sockaddr *address =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     memcpy(&connection->address, address,
         address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
     set_deadline(connection, MOB_H1_HEAD_S);
@@ -479,8 +483,8 @@ static void connection_closed(struct shard *shard, struct connection *connection
     free(connection);
 }
 
-static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
-    enum MHD_ConnectionNotificationCode code)
+static void on_connection(
+    void *cls, struct MHD_Connection *mhd, void **socket_context, enum MHD_ConnectionNotificationCode code)
 {
     struct shard *shard = cls;
     if (code == MHD_CONNECTION_NOTIFY_STARTED)
@@ -528,17 +532,17 @@ static size_t leave_escaped(void *cls, struct MHD_Connection *mhd, char *text)
 static enum mob_status start_shard(struct shard *shard)
 {
     const struct mob_h1_options *options = &shard->h1->options;
-    /* STRICT_FOR_CLIENT stays 0: its own refusal of a missing Host is doubled on the wire when bytes are pipelined
-     * behind the request; head.c refuses what it would. */
-    shard->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC |
-            MHD_USE_ERROR_LOG,
+    /* STRICT_FOR_CLIENT stays 0: its own refusal of a missing Host is doubled on the wire when bytes are
+     * pipelined behind the request; head.c refuses what it would. */
+    shard->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET |
+            MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
         0, NULL, NULL, on_request, shard, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOB_H1_CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_LIMIT,
-        options->connections_max + 64, MHD_OPTION_STRICT_FOR_CLIENT, 0, MHD_OPTION_CONNECTION_TIMEOUT, 0u,
-        MHD_OPTION_NOTIFY_COMPLETED, on_completed, shard, MHD_OPTION_NOTIFY_CONNECTION, on_connection, shard,
-        MHD_OPTION_URI_LOG_CALLBACK, on_target, shard, MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL,
-        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOB_H1_CONNECTION_MEMORY_BYTES,
+        MHD_OPTION_CONNECTION_LIMIT, options->connections_max + 64, MHD_OPTION_STRICT_FOR_CLIENT, 0,
+        MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, shard,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, shard, MHD_OPTION_URI_LOG_CALLBACK, on_target, shard,
+        MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_END);
     return shard->daemon ? MOB_OK : MOB_IO;
 }
 

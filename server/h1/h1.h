@@ -3,11 +3,11 @@
  *   mob_h1_start(&(struct mob_h1_options){.threads = 2, .service = router, .on_closed = ..}, &h1);
  *   edge front = {h1, mob_h1_adopt};
  *
- * N one-thread daemons without a listen socket; a connection goes to the one with the fewest. The edge has checked the
- * first head of each connection; the heads that follow on it are checked here, before the handler. Every phase of a
- * connection (idle, head, body, answer) has an absolute deadline, kept by us, because the library's time-out only
- * measures inactivity and stops while a connection is suspended.
- * Threads: start, stop and adopt from any; the service's callbacks run in the daemons' threads.
+ * N one-thread daemons without a listen socket; a connection goes to the one with the fewest. The edge has
+ * checked the first head of each connection; the heads that follow on it are checked here, before the
+ * handler. Every phase of a connection (idle, head, body, answer) has an absolute deadline, kept by us,
+ * because the library's time-out only measures inactivity and stops while a connection is suspended. Threads:
+ * start, stop and adopt from any; the service's callbacks run in the daemons' threads.
  */
 #ifndef MOB_SERVER_H1_H1_H
 #define MOB_SERVER_H1_H1_H
@@ -43,8 +43,8 @@ MOB_MUST_USE enum mob_status mob_h1_start(const struct mob_h1_options *options, 
 /* Takes the descriptor. False: not taken. `cls` is the struct mob_h1. */
 bool mob_h1_adopt(void *cls, int fd, const struct sockaddr *address, socklen_t length);
 size_t mob_h1_parked(const struct mob_h1 *h1);
-/* Answers the parked with 503, waits until none is suspended, ends the threads. The edge must have stopped, and every
- * stream must have been ended. NULL is allowed. */
+/* Answers the parked with 503, waits until none is suspended, ends the threads. The edge must have stopped,
+ * and every stream must have been ended. NULL is allowed. */
 void mob_h1_stop(struct mob_h1 *h1);
 
 #endif

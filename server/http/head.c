@@ -46,8 +46,8 @@ static bool parse_length(const char *text, size_t length, uint64_t *out)
     return true;
 }
 
-bool mob_http_head_field(struct mob_http_head_facts *facts, const char *name, size_t name_length, const char *value,
-    size_t value_length, struct mob_http_refusal *out)
+bool mob_http_head_field(struct mob_http_head_facts *facts, const char *name, size_t name_length,
+    const char *value, size_t value_length, struct mob_http_refusal *out)
 {
     if (++facts->fields > MOB_HTTP_HEADERS_MAX)
         return refuse(out, 431, "too many header fields");
@@ -78,7 +78,8 @@ bool mob_http_head_field(struct mob_http_head_facts *facts, const char *name, si
     return true;
 }
 
-bool mob_http_head_finish(const struct mob_http_head_facts *facts, bool http_1_1, struct mob_http_refusal *out)
+bool mob_http_head_finish(
+    const struct mob_http_head_facts *facts, bool http_1_1, struct mob_http_refusal *out)
 {
     if (facts->lengths > 0 && facts->encodings > 0)
         return refuse(out, 400, "both Content-Length and Transfer-Encoding");
@@ -101,7 +102,8 @@ bool mob_http_target_ok(const char *target, size_t length)
     return true;
 }
 
-static bool check_request_line(const char *line, size_t length, bool *http_1_1_out, struct mob_http_refusal *out)
+static bool check_request_line(
+    const char *line, size_t length, bool *http_1_1_out, struct mob_http_refusal *out)
 {
     const char *space = memchr(line, ' ', length);
     if (!space || !is_token(line, (size_t)(space - line)) || space - line > 16)
@@ -119,13 +121,14 @@ static bool check_request_line(const char *line, size_t length, bool *http_1_1_o
     const char *version = end + 1;
     size_t version_length = length - (size_t)(version - line);
     if (version_length != 8 || memcmp(version, "HTTP/1.", 7) != 0 || (version[7] != '0' && version[7] != '1'))
-        return refuse(out, version_length == 8 && memcmp(version, "HTTP/", 5) == 0 ? 505 : 400, "HTTP version");
+        return refuse(
+            out, version_length == 8 && memcmp(version, "HTTP/", 5) == 0 ? 505 : 400, "HTTP version");
     *http_1_1_out = version[7] == '1';
     return true;
 }
 
-static bool check_field_line(struct mob_http_head_facts *facts, const char *line, size_t length,
-    struct mob_http_refusal *out)
+static bool check_field_line(
+    struct mob_http_head_facts *facts, const char *line, size_t length, struct mob_http_refusal *out)
 {
     if (line[0] == ' ' || line[0] == '\t')
         return refuse(out, 400, "folded header line");
@@ -139,8 +142,8 @@ static bool check_field_line(struct mob_http_head_facts *facts, const char *line
 }
 
 /* One line that ends in CRLF; bare CR and bare LF are refusals, not line ends. */
-static enum mob_status next_line(const char *bytes, size_t length, size_t *line_length_out,
-    struct mob_http_refusal *out)
+static enum mob_status next_line(
+    const char *bytes, size_t length, size_t *line_length_out, struct mob_http_refusal *out)
 {
     for (size_t i = 0; i < length; i++) {
         if (bytes[i] == 0) {
@@ -165,8 +168,8 @@ static enum mob_status next_line(const char *bytes, size_t length, size_t *line_
     return MOB_AGAIN;
 }
 
-enum mob_status mob_http_head_check(const char *bytes, size_t length, size_t *length_out,
-    struct mob_http_refusal *refusal_out)
+enum mob_status mob_http_head_check(
+    const char *bytes, size_t length, size_t *length_out, struct mob_http_refusal *refusal_out)
 {
     struct mob_http_head_facts facts = {0};
     struct mob_http_refusal refusal = {0};

@@ -1,7 +1,8 @@
 /* One HTTP request and its answer, whatever library read it from the wire.
  *
- * Each front (server/h1; later h2 and ws) builds a `struct mob_http_request` and gives it to one `struct mob_http_service`,
- * the router. The service answers on the spot, or parks the request and answers later from any thread:
+ * Each front (server/h1; later h2 and ws) builds a `struct mob_http_request` and gives it to one `struct
+ * mob_http_service`, the router. The service answers on the spot, or parks the request and answers later from
+ * any thread:
  *
  *   static void handle(void *cls, struct mob_http_request *r) {
  *       mob_http_park(r, mob_deadline_after(20 * MOB_SEC), on_timeout);  // before any other thread can see r
@@ -12,10 +13,11 @@
  *       mob_http_release(r);
  *   }
  *
- * Who wins mob_http_claim() owns the answer; time-out, disconnect and result race for it and exactly one wins. A parked
- * request holds one reference for its answerer, who releases it whether or not the claim was won.
- * Threads: a request belongs to its front's thread until parked; then to the claimer until mob_http_send(). What the
- * front filled in (method, path, headers, body, peer, principal) never changes after `handle` was called.
+ * Who wins mob_http_claim() owns the answer; time-out, disconnect and result race for it and exactly one
+ * wins. A parked request holds one reference for its answerer, who releases it whether or not the claim was
+ * won. Threads: a request belongs to its front's thread until parked; then to the claimer until
+ * mob_http_send(). What the front filled in (method, path, headers, body, peer, principal) never changes
+ * after `handle` was called.
  */
 #ifndef MOB_SERVER_HTTP_HTTP_H
 #define MOB_SERVER_HTTP_HTTP_H
@@ -49,12 +51,12 @@ struct mob_http_header {
 };
 
 enum mob_http_state {
-    MOB_HTTP_READING,  /* the front still reads it */
+    MOB_HTTP_READING, /* the front still reads it */
     MOB_HTTP_HANDLING, /* the service has it, in the front's thread */
-    MOB_HTTP_PARKED,   /* anyone may claim */
-    MOB_HTTP_CLAIMED,  /* somebody builds the answer */
+    MOB_HTTP_PARKED, /* anyone may claim */
+    MOB_HTTP_CLAIMED, /* somebody builds the answer */
     MOB_HTTP_ANSWERED, /* the front may send it */
-    MOB_HTTP_GONE      /* the client left while parked */
+    MOB_HTTP_GONE /* the client left while parked */
 };
 
 struct mob_http_request;
@@ -69,33 +71,34 @@ struct mob_http_front_ops {
     void (*resume)(struct mob_http_request *request);
 };
 
-/* The answer under construction. Header names and values are copied; the body is taken with its free function. */
+/* The answer under construction. Header names and values are copied; the body is taken with its free
+ * function. */
 struct mob_http_reply {
     int status;
-    bool close;         /* end the connection after it */
-    char *headers;      /* "name\0value\0" pairs, NULL while there are none */
+    bool close; /* end the connection after it */
+    char *headers; /* "name\0value\0" pairs, NULL while there are none */
     size_t headers_length, headers_capacity;
     const void *body;
     size_t body_length;
     void (*body_free)(void *cls);
     void *body_cls;
-    uint64_t length_of_head;         /* Content-Length of a HEAD answer, whose body is not sent */
+    uint64_t length_of_head; /* Content-Length of a HEAD answer, whose body is not sent */
     struct mob_http_stream *stream; /* an endless body instead (server-sent events) */
 };
 
 struct mob_http_request {
     /* the request, as the front read it */
     enum mob_http_method method;
-    char *target;        /* raw, as sent: path[?query]; split in place */
-    const char *path;    /* raw path, still percent-encoded */
-    const char *query;   /* raw query, "" if none */
+    char *target; /* raw, as sent: path[?query]; split in place */
+    const char *path; /* raw path, still percent-encoded */
+    const char *query; /* raw query, "" if none */
     const struct mob_http_header *headers;
     unsigned header_count;
-    char *body;          /* NUL behind it, for parsers that like one */
+    char *body; /* NUL behind it, for parsers that like one */
     size_t body_length, body_limit;
     uint64_t content_length; /* UINT64_MAX: chunked; 0 when there is none */
     bool tls;
-    uint8_t peer[16];    /* IPv6, or v4-mapped */
+    uint8_t peer[16]; /* IPv6, or v4-mapped */
     uint16_t peer_port;
 
     /* set by the service */
@@ -106,7 +109,8 @@ struct mob_http_request {
     void (*state_free)(void *state);
     void *idempotency; /* the key this request holds */
     char request_id[MOB_HTTP_REQUEST_ID_MAX];
-    char *segment_values[MOB_HTTP_SEGMENTS_MAX]; /* decoded parameters of the path pattern, inside `segment_memory` */
+    char *segment_values[MOB_HTTP_SEGMENTS_MAX]; /* decoded parameters of the path pattern, inside
+                                                    `segment_memory` */
     char *segment_memory;
     int64_t started_ns;
 
@@ -126,7 +130,8 @@ struct mob_http_request {
     void (*on_gone)(struct mob_http_request *request); /* park thread, after the client left; may be NULL */
 };
 
-/* The router. `begin` sees the head only and may answer (an answer there spares the body); `handle` sees all. */
+/* The router. `begin` sees the head only and may answer (an answer there spares the body); `handle` sees all.
+ */
 struct mob_http_service {
     void *cls;
     void (*begin)(void *cls, struct mob_http_request *request);
@@ -148,9 +153,10 @@ const char *mob_http_method_name(enum mob_http_method method);
 /* Value of the first header of that name (case ignored), NULL if none. Borrowed from the request. */
 const char *mob_http_header(const struct mob_http_request *request, const char *name);
 /* Decoded value of a query parameter: MOB_OK, MOB_NOT_FOUND, MOB_INVALID (bad escape, too long). */
-MOB_MUST_USE enum mob_status mob_http_query(const struct mob_http_request *request, const char *name, char *out,
-    size_t capacity);
-/* Percent-decodes `length` bytes; refuses NUL, control bytes and truncated escapes. `out` has length + 1 bytes. */
+MOB_MUST_USE enum mob_status mob_http_query(
+    const struct mob_http_request *request, const char *name, char *out, size_t capacity);
+/* Percent-decodes `length` bytes; refuses NUL, control bytes and truncated escapes. `out` has length + 1
+ * bytes. */
 MOB_MUST_USE enum mob_status mob_http_decode(const char *text, size_t length, bool plus_is_space, char *out);
 /* `media` is `type`, parameters ignored, case ignored. NULL is no type. */
 bool mob_http_media_is(const char *media, const char *type);
@@ -166,9 +172,11 @@ void mob_http_reply_header(struct mob_http_request *request, const char *name, c
 void mob_http_reply_headerf(struct mob_http_request *request, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Status and body; copies the bytes. `type` NULL: no Content-Type. */
-void mob_http_reply(struct mob_http_request *request, int status, const char *type, const void *body, size_t length);
+void mob_http_reply(
+    struct mob_http_request *request, int status, const char *type, const void *body, size_t length);
 /* The same, takes a body from malloc. */
-void mob_http_reply_take(struct mob_http_request *request, int status, const char *type, char *body, size_t length);
+void mob_http_reply_take(
+    struct mob_http_request *request, int status, const char *type, char *body, size_t length);
 /* The same, borrows the body until `body_free(cls)`, which runs once, in any thread. */
 void mob_http_reply_borrow(struct mob_http_request *request, int status, const char *type, const void *body,
     size_t length, void (*body_free)(void *cls), void *cls);
@@ -179,9 +187,9 @@ void mob_http_send(struct mob_http_request *request);
 
 /* --- parking --- */
 
-/* Front's thread, inside `handle`, before any other thread can see the request. Takes a reference for the answerer.
- * At the deadline (monotonic) `on_timeout` runs in the park thread as owner of the answer and must send it; it may read
- * only what was fixed before parking, and atomics. */
+/* Front's thread, inside `handle`, before any other thread can see the request. Takes a reference for the
+ * answerer. At the deadline (monotonic) `on_timeout` runs in the park thread as owner of the answer and must
+ * send it; it may read only what was fixed before parking, and atomics. */
 void mob_http_park(struct mob_http_request *request, int64_t deadline_ns,
     void (*on_timeout)(struct mob_http_request *request));
 

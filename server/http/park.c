@@ -142,7 +142,8 @@ static void answer_closing(struct mob_http_request *request)
     mob_http_send(request);
 }
 
-/* Expired requests are claimed under the list's lock and answered after it, since answering may block on the front. */
+/* Expired requests are claimed under the list's lock and answered after it, since answering may block on the
+ * front. */
 static int64_t scan(struct mob_parker *parker, struct mob_http_park_list *list, int64_t now)
 {
     struct mob_http_request *expired[64];
@@ -228,7 +229,8 @@ static void *park_thread(void *argument)
     return NULL;
 }
 
-enum mob_status mob_parker_start(void (*tick)(void *cls, int64_t now_ns), void *cls, struct mob_parker **parker_out)
+enum mob_status mob_parker_start(
+    void (*tick)(void *cls, int64_t now_ns), void *cls, struct mob_parker **parker_out)
 {
     struct mob_parker *parker = calloc(1, sizeof *parker);
     if (!parker)

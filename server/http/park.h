@@ -1,10 +1,10 @@
 /* The park thread: deadlines of parked requests, and clients that leave while parked.
  *
- * A front makes one list for each of its threads; a request goes in and out in that thread only, and the park thread
- * looks through the lists at most every 100 ms, sooner when a nearer deadline was parked. A socket joins the disconnect
- * watch only after it was parked for a second, so that short waits cost no system call. Idle with nothing parked and
- * no connection, it sleeps for ever.
- * Threads: as each function says. Limits: MOB_PARK_LISTS_MAX lists.
+ * A front makes one list for each of its threads; a request goes in and out in that thread only, and the park
+ * thread looks through the lists at most every 100 ms, sooner when a nearer deadline was parked. A socket
+ * joins the disconnect watch only after it was parked for a second, so that short waits cost no system call.
+ * Idle with nothing parked and no connection, it sleeps for ever. Threads: as each function says. Limits:
+ * MOB_PARK_LISTS_MAX lists.
  */
 #ifndef MOB_SERVER_HTTP_PARK_H
 #define MOB_SERVER_HTTP_PARK_H
@@ -19,13 +19,14 @@
 
 struct mob_parker;
 
-/* Starts the thread. `tick(cls, now)` runs in it about once a second while any connection is open (mob_parker_busy) or
- * any request parked: fronts check their connections' deadlines there. */
-MOB_MUST_USE enum mob_status mob_parker_start(void (*tick)(void *cls, int64_t now_ns), void *cls,
-    struct mob_parker **parker_out);
+/* Starts the thread. `tick(cls, now)` runs in it about once a second while any connection is open
+ * (mob_parker_busy) or any request parked: fronts check their connections' deadlines there. */
+MOB_MUST_USE enum mob_status mob_parker_start(
+    void (*tick)(void *cls, int64_t now_ns), void *cls, struct mob_parker **parker_out);
 /* Joins the thread; all lists must be empty. NULL is allowed. */
 void mob_parker_stop(struct mob_parker *parker);
-/* A list of this parker's; before requests arrive. NULL when MOB_PARK_LISTS_MAX is reached. Freed with the parker. */
+/* A list of this parker's; before requests arrive. NULL when MOB_PARK_LISTS_MAX is reached. Freed with the
+ * parker. */
 struct mob_http_park_list *mob_parker_list(struct mob_parker *parker);
 /* Connections exist, so the tick must run. Any thread. */
 void mob_parker_busy(struct mob_parker *parker, int connections_delta);

@@ -105,7 +105,8 @@ enum mob_status mob_http_decode(const char *text, size_t length, bool plus_is_sp
     return MOB_OK;
 }
 
-enum mob_status mob_http_query(const struct mob_http_request *request, const char *name, char *out, size_t capacity)
+enum mob_status mob_http_query(
+    const struct mob_http_request *request, const char *name, char *out, size_t capacity)
 {
     size_t name_length = strlen(name);
     for (const char *at = request->query; *at;) {
@@ -193,7 +194,8 @@ void mob_http_reply_borrow(struct mob_http_request *request, int status, const c
         mob_http_reply_header(request, "Content-Type", type);
 }
 
-void mob_http_reply_take(struct mob_http_request *request, int status, const char *type, char *body, size_t length)
+void mob_http_reply_take(
+    struct mob_http_request *request, int status, const char *type, char *body, size_t length)
 {
     if (!body) {
         mob_http_reply_borrow(request, 503, NULL, "", 0, NULL, NULL);
@@ -202,7 +204,8 @@ void mob_http_reply_take(struct mob_http_request *request, int status, const cha
     mob_http_reply_borrow(request, status, type, body, length, free, body);
 }
 
-void mob_http_reply(struct mob_http_request *request, int status, const char *type, const void *body, size_t length)
+void mob_http_reply(
+    struct mob_http_request *request, int status, const char *type, const void *body, size_t length)
 {
     char *copy = malloc(length + 1);
     if (copy && length > 0)

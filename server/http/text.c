@@ -113,7 +113,10 @@ static size_t utf8_length(const unsigned char *p, size_t left)
 {
     if (p[0] < 0x80)
         return 1;
-    size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2 : (p[0] & 0xf0) == 0xe0 ? 3 : p[0] >= 0xf0 && p[0] <= 0xf4 ? 4 : 0;
+    size_t n = p[0] >= 0xc2 && p[0] <= 0xdf ? 2
+        : (p[0] & 0xf0) == 0xe0             ? 3
+        : p[0] >= 0xf0 && p[0] <= 0xf4      ? 4
+                                            : 0;
     if (n == 0 || left < n)
         return 0;
     for (size_t i = 1; i < n; i++)
@@ -187,7 +190,8 @@ void mob_text_base64(struct mob_text *text, const void *bytes, size_t n)
         return;
     char *out = text->bytes + text->length;
     for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
+        uint32_t v =
+            (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0);
         *out++ = alphabet[v >> 18];
         *out++ = alphabet[v >> 12 & 63];
         *out++ = i + 1 < n ? alphabet[v >> 6 & 63] : '=';

@@ -1,5 +1,5 @@
-/* A growing text buffer for JSON and Prometheus output. Our replies are written, not built as trees: a tree of 1,000
- * ids costs more than the ids.
+/* A growing text buffer for JSON and Prometheus output. Our replies are written, not built as trees: a tree
+ * of 1,000 ids costs more than the ids.
  *
  *   struct mob_text t = {0};
  *   mob_text_puts(&t, "{\"id\":");
@@ -25,16 +25,19 @@ struct mob_text {
 
 /* Room for n more bytes; false when memory ran out. */
 bool mob_text_reserve(struct mob_text *text, size_t n);
-static inline void mob_text_put(struct mob_text *text, const char *bytes, size_t n) {
+static inline void mob_text_put(struct mob_text *text, const char *bytes, size_t n)
+{
     if (text->capacity - text->length < n && !mob_text_reserve(text, n))
         return;
     memcpy(text->bytes + text->length, bytes, n);
     text->length += n;
 }
-static inline void mob_text_puts(struct mob_text *text, const char *s) {
+static inline void mob_text_puts(struct mob_text *text, const char *s)
+{
     mob_text_put(text, s, strlen(s));
 }
-static inline void mob_text_putc(struct mob_text *text, char c) {
+static inline void mob_text_putc(struct mob_text *text, char c)
+{
     mob_text_put(text, &c, 1);
 }
 void mob_text_printf(struct mob_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));

@@ -6,8 +6,8 @@ void mob_batch_init(struct mob_batcher *batcher, uint32_t max_batch_size, uint32
         .max_delay_ns = (int64_t)max_queue_delay_us * 1000};
 }
 
-bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, uint64_t rows, uint64_t shape_hash,
-    int64_t now_ns)
+bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, uint64_t rows,
+    uint64_t shape_hash, int64_t now_ns)
 {
     if (batcher->count == MOB_BATCH_QUEUE_MAX)
         return false;
@@ -30,7 +30,8 @@ static bool may_leave(const struct mob_batcher *batcher, int64_t now_ns)
         return true;
     if (batcher->max_delay_ns > 0)
         return now_ns - batcher->head->since_ns >= batcher->max_delay_ns;
-    /* Without a delay a part of a batch leaves only to an idle replica; behind a running batch it goes on filling. */
+    /* Without a delay a part of a batch leaves only to an idle replica; behind a running batch it goes on
+     * filling. */
     return batcher->in_flight == 0;
 }
 
@@ -42,8 +43,8 @@ size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_ba
     uint64_t rows = 0;
     while (batcher->head && n < MOB_BATCH_CALLS_MAX) {
         struct mob_batch_entry *entry = batcher->head;
-        bool fits = n == 0 || (rows + entry->rows <= batcher->max_batch_size &&
-            entry->shape_hash == entries[0]->shape_hash);
+        bool fits = n == 0 ||
+            (rows + entry->rows <= batcher->max_batch_size && entry->shape_hash == entries[0]->shape_hash);
         if (!fits)
             break;
         entries[n++] = entry;

@@ -1,12 +1,13 @@
 /* Dynamic batching: which waiting calls run together, and when. Pure: no threads, no clock, no runtime.
  *
  *   mob_batch_add(&b, &entry, rows, now);
- *   while ((n = mob_batch_take(&b, now, entries)) > 0) run(entries, n);   // after adds, after a batch ended, at the deadline
- *   mob_batch_ended(&b);
+ *   while ((n = mob_batch_take(&b, now, entries)) > 0) run(entries, n);   // after adds, after a batch ended,
+ * at the deadline mob_batch_ended(&b);
  *
- * A batch leaves when max_batch_size rows wait, or the oldest has waited max_queue_delay, or (delay 0) at once, while
- * fewer than MOB_BATCH_IN_FLIGHT_MAX run. So a busy replica collects by itself and an idle one adds no delay.
- * A call with more rows than max_batch_size runs alone. Order is kept. Limits: MOB_BATCH_QUEUE_MAX waiting calls.
+ * A batch leaves when max_batch_size rows wait, or the oldest has waited max_queue_delay, or (delay 0) at
+ * once, while fewer than MOB_BATCH_IN_FLIGHT_MAX run. So a busy replica collects by itself and an idle one
+ * adds no delay. A call with more rows than max_batch_size runs alone. Order is kept. Limits:
+ * MOB_BATCH_QUEUE_MAX waiting calls.
  */
 #ifndef MOB_SERVER_SERVE_BATCH_H
 #define MOB_SERVER_SERVE_BATCH_H
@@ -37,9 +38,10 @@ struct mob_batcher {
 
 void mob_batch_init(struct mob_batcher *batcher, uint32_t max_batch_size, uint32_t max_queue_delay_us);
 /* False: the queue is full. */
-bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, uint64_t rows, uint64_t shape_hash,
-    int64_t now_ns);
-/* The next batch, oldest first, in `entries` (MOB_BATCH_CALLS_MAX); 0: none may leave yet. Counts as in flight. */
+bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, uint64_t rows,
+    uint64_t shape_hash, int64_t now_ns);
+/* The next batch, oldest first, in `entries` (MOB_BATCH_CALLS_MAX); 0: none may leave yet. Counts as in
+ * flight. */
 size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_batch_entry **entries);
 void mob_batch_ended(struct mob_batcher *batcher);
 /* When to call take again if nothing happens; INT64_MAX: not by time. */

@@ -15,8 +15,8 @@ struct parse {
     char *why;
 };
 
-static enum mob_status __attribute__((format(printf, 3, 4))) bad(struct parse *p, enum mob_status status,
-    const char *format, ...)
+static enum mob_status __attribute__((format(printf, 3, 4)))
+bad(struct parse *p, enum mob_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -114,8 +114,8 @@ static bool put_strings(const json_t *data, struct mob_text *out)
     return true;
 }
 
-static enum mob_status take_json(struct parse *p, const json_t *data, uint64_t elements, struct mob_infer_tensor *t,
-    uint8_t **owned_out, const char *name)
+static enum mob_status take_json(struct parse *p, const json_t *data, uint64_t elements,
+    struct mob_infer_tensor *t, uint8_t **owned_out, const char *name)
 {
     if (count_leaves(data) != elements)
         return bad(p, MOB_INVALID, "input %s: its data has %llu elements, its shape %llu", name,
@@ -159,8 +159,8 @@ static bool bytes_elements_ok(const uint8_t *at, uint64_t bytes, uint64_t elemen
     return bytes == 0;
 }
 
-static enum mob_status take_binary(struct parse *p, const json_t *size, uint64_t elements, struct mob_infer_tensor *t,
-    const char *name)
+static enum mob_status take_binary(
+    struct parse *p, const json_t *size, uint64_t elements, struct mob_infer_tensor *t, const char *name)
 {
     uint64_t left = (uint64_t)(p->blob_end - p->blob);
     if (!json_is_integer(size) || json_integer_value(size) < 0 || (uint64_t)json_integer_value(size) > left)
@@ -171,7 +171,8 @@ static enum mob_status take_binary(struct parse *p, const json_t *size, uint64_t
     bool fits = t->dtype == MOB_DTYPE_BYTES ? bytes_elements_ok(t->data, t->bytes, elements)
                                             : elements <= left / width && t->bytes == elements * width;
     if (!fits)
-        return bad(p, MOB_INVALID, "input %s: %llu bytes do not fit its shape", name, (unsigned long long)t->bytes);
+        return bad(
+            p, MOB_INVALID, "input %s: %llu bytes do not fit its shape", name, (unsigned long long)t->bytes);
     p->blob += t->bytes;
     return MOB_OK;
 }
@@ -227,7 +228,8 @@ static enum mob_status read_input(struct parse *p, const json_t *input)
     const json_t *size = json_object_get(json_object_get(input, "parameters"), "binary_data_size");
     const json_t *data = json_object_get(input, "data");
     if ((size != NULL) == (data != NULL))
-        return bad(p, MOB_INVALID, "input %s: exactly one of data and binary_data_size is needed", spec->name);
+        return bad(
+            p, MOB_INVALID, "input %s: exactly one of data and binary_data_size is needed", spec->name);
     return size ? take_binary(p, size, elements, t, spec->name)
                 : take_json(p, data, elements, t, &p->request->owned[at], spec->name);
 }
@@ -294,9 +296,11 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
         return bad(p, MOB_INVALID, "id must be a string shorter than %d bytes", MOB_INFER_ID_MAX);
     if (id)
         snprintf(p->request->id, sizeof p->request->id, "%s", json_string_value(id));
-    p->binary_default = json_is_true(json_object_get(json_object_get(root, "parameters"), "binary_data_output"));
+    p->binary_default =
+        json_is_true(json_object_get(json_object_get(root, "parameters"), "binary_data_output"));
     const json_t *inputs = json_object_get(root, "inputs");
-    if (!json_is_array(inputs) || json_array_size(inputs) == 0 || json_array_size(inputs) > MOB_MODEL_TENSORS_MAX)
+    if (!json_is_array(inputs) || json_array_size(inputs) == 0 ||
+        json_array_size(inputs) > MOB_MODEL_TENSORS_MAX)
         return bad(p, MOB_INVALID, "inputs must be an array of 1 to %d tensors", MOB_MODEL_TENSORS_MAX);
     enum mob_status status = MOB_OK;
     for (size_t i = 0; status == MOB_OK && i < json_array_size(inputs); i++)
@@ -308,8 +312,8 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
     return status == MOB_OK ? finish(p) : status;
 }
 
-enum mob_status mob_infer_parse(const struct mob_model *model, const char *body, size_t length, size_t header_length,
-    struct mob_infer_request **request_out, char *why_out)
+enum mob_status mob_infer_parse(const struct mob_model *model, const char *body, size_t length,
+    size_t header_length, struct mob_infer_request **request_out, char *why_out)
 {
     struct parse p = {.model = model, .why = why_out};
     size_t json_length = header_length == SIZE_MAX ? length : header_length;

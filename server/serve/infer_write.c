@@ -86,8 +86,8 @@ static void write_data(const struct mob_infer_tensor *t, struct mob_text *out)
     }
 }
 
-static void write_output(const struct mob_tensor_spec *spec, const struct mob_infer_tensor *t, bool binary,
-    struct mob_text *out)
+static void write_output(
+    const struct mob_tensor_spec *spec, const struct mob_infer_tensor *t, bool binary, struct mob_text *out)
 {
     mob_text_puts(out, "{\"name\":");
     mob_text_json_cstring(out, spec->name);

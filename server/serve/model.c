@@ -80,7 +80,8 @@ static enum mob_status read_signature(struct mob_model *model, const char *signa
 static bool can_batch(const struct mob_model *model)
 {
     for (uint32_t i = 0; i < model->input_count; i++)
-        if (model->inputs[i].ndim == 0 || model->inputs[i].shape[0] != -1 || model->inputs[i].dtype == MOB_DTYPE_BYTES)
+        if (model->inputs[i].ndim == 0 || model->inputs[i].shape[0] != -1 ||
+            model->inputs[i].dtype == MOB_DTYPE_BYTES)
             return false;
     for (uint32_t i = 0; i < model->output_count; i++)
         if (model->outputs[i].ndim == 0 || model->outputs[i].shape[0] != -1 ||
@@ -102,7 +103,8 @@ enum mob_status mob_model_create(const char *name, const char *class_name, const
     model->max_queue_delay_us = max_queue_delay_us;
     enum mob_status status = read_signature(model, signature, why_out);
     if (status == MOB_OK && model->max_batch_size > 1 && !can_batch(model)) {
-        snprintf(why_out, 256, "max_batch_size needs tensors whose first dimension is free, as in tensor<f32>[n,4]");
+        snprintf(why_out, 256,
+            "max_batch_size needs tensors whose first dimension is free, as in tensor<f32>[n,4]");
         status = MOB_INVALID;
     }
     if (status != MOB_OK) {
@@ -182,7 +184,8 @@ void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_
     pthread_mutex_unlock(&serve->lock);
 }
 
-void mob_model_count(struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns)
+void mob_model_count(
+    struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns)
 {
     atomic_fetch_add(&model->execution_count, 1);
     atomic_fetch_add(success ? &model->success_count : &model->fail_count, 1);

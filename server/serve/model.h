@@ -1,9 +1,10 @@
-/* Models that the gateway serves: one for each endpoint, made from the signature of its class' `infer` method.
+/* Models that the gateway serves: one for each endpoint, made from the signature of its class' `infer`
+ * method.
  *
- * Inputs and outputs are the method's parameters and returns; their first dimension is the batch when max_batch_size is
- * above 1. The registry is read by the fronts' threads and changed by the engine's. Models are reference-counted: a call
- * that runs keeps its model while the endpoint is replaced.
- * Limits: MOB_MODELS_MAX models, MOB_MODEL_TENSORS_MAX tensors each way.
+ * Inputs and outputs are the method's parameters and returns; their first dimension is the batch when
+ * max_batch_size is above 1. The registry is read by the fronts' threads and changed by the engine's. Models
+ * are reference-counted: a call that runs keeps its model while the endpoint is replaced. Limits:
+ * MOB_MODELS_MAX models, MOB_MODEL_TENSORS_MAX tensors each way.
  */
 #ifndef MOB_SERVER_SERVE_MODEL_H
 #define MOB_SERVER_SERVE_MODEL_H
@@ -37,7 +38,8 @@ struct mob_model {
     void *engine_data; /* the engine's, freed by engine_free */
     void (*engine_free)(void *engine_data);
     /* for /stats and /metrics */
-    _Atomic uint64_t inference_count, execution_count, success_count, success_ns, fail_count, queue_ns, compute_ns;
+    _Atomic uint64_t inference_count, execution_count, success_count, success_ns, fail_count, queue_ns,
+        compute_ns;
     _Atomic int64_t last_inference_ms;
 };
 
@@ -45,8 +47,8 @@ struct mob_serve;
 MOB_MUST_USE enum mob_status mob_serve_create(struct mob_serve **serve_out);
 void mob_serve_destroy(struct mob_serve *serve);
 
-/* From the text of the method's signature. MOB_INVALID: `why_out` (256 bytes) says what a model must have. Gives one
- * reference. */
+/* From the text of the method's signature. MOB_INVALID: `why_out` (256 bytes) says what a model must have.
+ * Gives one reference. */
 MOB_MUST_USE enum mob_status mob_model_create(const char *name, const char *class_name, const char *signature,
     uint32_t max_batch_size, uint32_t max_queue_delay_us, struct mob_model **model_out, char *why_out);
 void mob_model_hold(struct mob_model *model);
@@ -66,6 +68,7 @@ void mob_model_write_config(const struct mob_model *model, struct mob_text *out)
 void mob_model_write_stats(const struct mob_model *model, struct mob_text *out);
 /* The same counters under Triton's metric names. */
 void mob_model_write_metrics(const struct mob_model *model, struct mob_text *out);
-void mob_model_count(struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns);
+void mob_model_count(
+    struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns);
 
 #endif

@@ -1,12 +1,14 @@
 /* A model as documents of the inference protocol, and its counters. */
 #include "server/serve/model.h"
 
-static void write_tensors(const struct mob_tensor_spec *specs, uint32_t count, bool config, struct mob_text *out)
+static void write_tensors(
+    const struct mob_tensor_spec *specs, uint32_t count, bool config, struct mob_text *out)
 {
     for (uint32_t i = 0; i < count; i++) {
         mob_text_puts(out, i > 0 ? ",{\"name\":" : "{\"name\":");
         mob_text_json_cstring(out, specs[i].name);
-        mob_text_printf(out, config ? ",\"data_type\":\"TYPE_%s\",\"dims\":[" : ",\"datatype\":\"%s\",\"shape\":[",
+        mob_text_printf(out,
+            config ? ",\"data_type\":\"TYPE_%s\",\"dims\":[" : ",\"datatype\":\"%s\",\"shape\":[",
             mob_dtype_v2_name(specs[i].dtype));
         for (uint32_t d = 0; d < specs[i].ndim; d++)
             mob_text_printf(out, "%s%lld", d > 0 ? "," : "", (long long)specs[i].shape[d]);
@@ -47,7 +49,8 @@ static unsigned long long get(const _Atomic uint64_t *counter)
     return atomic_load_explicit((_Atomic uint64_t *)(uintptr_t)counter, memory_order_relaxed);
 }
 
-static void write_duration(struct mob_text *out, const char *name, unsigned long long count, unsigned long long ns)
+static void write_duration(
+    struct mob_text *out, const char *name, unsigned long long count, unsigned long long ns)
 {
     mob_text_printf(out, "\"%s\":{\"count\":%llu,\"ns\":%llu}", name, count, ns);
 }
@@ -59,8 +62,8 @@ void mob_model_write_stats(const struct mob_model *model, struct mob_text *out)
     mob_text_printf(out,
         ",\"version\":\"1\",\"last_inference\":%lld,\"inference_count\":%llu,\"execution_count\":%llu,"
         "\"inference_stats\":{",
-        (long long)atomic_load((_Atomic int64_t *)(uintptr_t)&model->last_inference_ms), get(&model->inference_count),
-        get(&model->execution_count));
+        (long long)atomic_load((_Atomic int64_t *)(uintptr_t)&model->last_inference_ms),
+        get(&model->inference_count), get(&model->execution_count));
     write_duration(out, "success", get(&model->success_count), get(&model->success_ns));
     mob_text_putc(out, ',');
     write_duration(out, "fail", get(&model->fail_count), 0);

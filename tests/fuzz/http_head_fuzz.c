@@ -1,4 +1,5 @@
-/* The head check: complete heads are within the input, and what is taken is what the two-step check takes too. */
+/* The head check: complete heads are within the input, and what is taken is what the two-step check takes
+ * too. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (status == MOB_OK) {
         size_t again = 0;
         MOB_ASSERT(length >= 4 && length <= size);
-        MOB_ASSERT(mob_http_head_check((const char *)data, length, &again, &refusal) == MOB_OK && again == length);
+        MOB_ASSERT(
+            mob_http_head_check((const char *)data, length, &again, &refusal) == MOB_OK && again == length);
         MOB_ASSERT(mob_http_head_check((const char *)data, length - 1, &again, &refusal) == MOB_AGAIN);
     }
     if (status == MOB_BAD_REQUEST)

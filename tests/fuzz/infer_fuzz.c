@@ -14,8 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static struct mob_model *model;
     char why[256];
     if (!model)
-        MOB_ASSERT(mob_model_create("m", "a.B", "tensor<f32>[n,2] x, tensor<bytes>[n] s, tensor<i8>[n] b -> tensor<f32>[n,2] y",
-                       1, 0, &model, why) == MOB_OK);
+        MOB_ASSERT(mob_model_create("m", "a.B",
+                       "tensor<f32>[n,2] x, tensor<bytes>[n] s, tensor<i8>[n] b -> tensor<f32>[n,2] y", 1, 0,
+                       &model, why) == MOB_OK);
     if (size < 2)
         return 0;
     uint16_t header;

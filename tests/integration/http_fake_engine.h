@@ -1,7 +1,8 @@
-/* An engine without a runtime, for tests of the HTTP layer: echoes, sleeps, fails and keeps objects in a table.
+/* An engine without a runtime, for tests of the HTTP layer: echoes, sleeps, fails and keeps objects in a
+ * table.
  *
- * Functions: "test.echo" gives its first argument, "test.never" never ends, "test.fail" fails; others do not exist. Every
- * submission is an event of its task. One thread; it exists for one test program.
+ * Functions: "test.echo" gives its first argument, "test.never" never ends, "test.fail" fails; others do not
+ * exist. Every submission is an event of its task. One thread; it exists for one test program.
  */
 #ifndef TESTS_INTEGRATION_HTTP_FAKE_ENGINE_H
 #define TESTS_INTEGRATION_HTTP_FAKE_ENGINE_H
@@ -85,8 +86,8 @@ static void fake_event(struct fake_engine *e, struct mob_task_id task, const cha
     mob_events_pass(e->context.events, e->seq);
 }
 
-static bool fake_accept(struct fake_engine *e, const char *function, struct mob_engine_error *error,
-    struct mob_task_id *task_out)
+static bool fake_accept(
+    struct fake_engine *e, const char *function, struct mob_engine_error *error, struct mob_task_id *task_out)
 {
     if (strncmp(function, "test.", 5) != 0) {
         error->status = MOB_NOT_FOUND;
@@ -103,14 +104,16 @@ static bool fake_submit(struct fake_engine *e, struct mob_engine_op *op)
 {
     struct mob_engine_submit *s = &op->submit;
     if (!s->accepted) {
-        if (!fake_accept(e, s->call == MOB_CALL_ACTOR_METHOD ? "test.echo" : s->function, &op->error, &s->task))
+        if (!fake_accept(
+                e, s->call == MOB_CALL_ACTOR_METHOD ? "test.echo" : s->function, &op->error, &s->task))
             return true;
         s->accepted = true;
         s->return_count = 1;
         fake_event(e, s->task, "task.submitted");
         json_t *argument = json_array_get(s->arguments, 0);
         char *text = argument ? json_dumps(argument, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("null");
-        enum mob_engine_object_state state = strcmp(s->function, "test.never") == 0 ? MOB_OBJ_PENDING : MOB_OBJ_READY;
+        enum mob_engine_object_state state =
+            strcmp(s->function, "test.never") == 0 ? MOB_OBJ_PENDING : MOB_OBJ_READY;
         if (strcmp(s->function, "test.fail") == 0)
             state = MOB_OBJ_FAILED;
         fake_add(e, mob_object_of(s->task, 0), state, text, strlen(text), true);
@@ -229,8 +232,8 @@ static void fake_endpoint(struct fake_engine *e, struct mob_engine_op *op)
     struct mob_model *model;
     char why[256];
     enum mob_status status = mob_model_create(op->endpoint.name, op->endpoint.actor_class,
-        "tensor<f32>[n,2] x -> tensor<f32>[n,2] y", op->endpoint.max_batch_size, op->endpoint.max_queue_delay_us,
-        &model, why);
+        "tensor<f32>[n,2] x -> tensor<f32>[n,2] y", op->endpoint.max_batch_size,
+        op->endpoint.max_queue_delay_us, &model, why);
     if (status == MOB_OK)
         atomic_store(&model->ready, true);
     if (status == MOB_OK)
@@ -255,7 +258,8 @@ static bool fake_step(struct fake_engine *e, struct mob_engine_op *op)
         return fake_wait(e, op);
     case MOB_ENGINE_OBJECT_PUT:
         op->put.id = mob_object_of(fake_task(e), MOB_SLOT_PUT);
-        fake_add(e, op->put.id, MOB_OBJ_READY, op->put.payload, op->put.size, strcmp(op->put.type, "json") == 0);
+        fake_add(
+            e, op->put.id, MOB_OBJ_READY, op->put.payload, op->put.size, strcmp(op->put.type, "json") == 0);
         return true;
     case MOB_ENGINE_JOB_OPEN:
         memset(op->job.id.root.b, 7, 12);
@@ -399,10 +403,11 @@ static void fake_stop(struct mob_engine *engine)
     free(e);
 }
 
-static const struct mob_engine_ops fake_ops = {fake_post, fake_ready, fake_events_want, fake_events_stop, fake_stop};
+static const struct mob_engine_ops fake_ops = {
+    fake_post, fake_ready, fake_events_want, fake_events_stop, fake_stop};
 
-static enum mob_status fake_engine_make(void *cls, const struct mob_engine_context *context,
-    struct mob_engine **engine_out)
+static enum mob_status fake_engine_make(
+    void *cls, const struct mob_engine_context *context, struct mob_engine **engine_out)
 {
     (void)cls;
     struct fake_engine *e = calloc(1, sizeof *e);

@@ -1,4 +1,5 @@
-/* The whole HTTP layer on an engine without a runtime: starts a gateway and runs _http_layer.py against it. */
+/* The whole HTTP layer on an engine without a runtime: starts a gateway and runs _http_layer.py against it.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -10,7 +10,8 @@
 static void filters_match_all_their_terms(void **state)
 {
     (void)state;
-    json_t *item = json_pack("{s:s,s:s,s:i,s:b}", "state", "failed", "name", "train_7", "worker", 3, "standing", 1);
+    json_t *item =
+        json_pack("{s:s,s:s,s:i,s:b}", "state", "failed", "name", "train_7", "worker", 3, "standing", 1);
     static const struct {
         const char *text;
         bool valid, matches;

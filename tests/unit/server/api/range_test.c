@@ -39,7 +39,8 @@ static void ranges_are_cut_to_the_size(void **state)
         struct mob_range range = {0, 0};
         enum mob_range_result result = mob_range_parse(cases[i].text, cases[i].size, &range);
         if (result != cases[i].result || range.first != cases[i].first || range.length != cases[i].length)
-            fail_msg("%s of %zu: %d %zu %zu", cases[i].text, cases[i].size, result, range.first, range.length);
+            fail_msg(
+                "%s of %zu: %d %zu %zu", cases[i].text, cases[i].size, result, range.first, range.length);
     }
 }
 

@@ -55,7 +55,8 @@ static void description_and_table_agree(void **state)
     for (const struct mob_route *route = mob_routes; route->pattern; route++) {
         struct described *d = operations;
         while (d < operations + operation_count &&
-            (strcmp(d->path, route->pattern) != 0 || strcasecmp(d->method, mob_http_method_name(route->method)) != 0))
+            (strcmp(d->path, route->pattern) != 0 ||
+                strcasecmp(d->method, mob_http_method_name(route->method)) != 0))
             d++;
         if (d == operations + operation_count)
             fail_msg("not described: %s %s", mob_http_method_name(route->method), route->pattern);
@@ -63,7 +64,8 @@ static void description_and_table_agree(void **state)
         if (d->open != (route->role == MOB_ROLE_NONE))
             fail_msg("security of %s", route->pattern);
         if (!d->open && strcmp(d->role, mob_role_name(route->role)) != 0)
-            fail_msg("role of %s %s: %s and %s", d->method, route->pattern, d->role, mob_role_name(route->role));
+            fail_msg(
+                "role of %s %s: %s and %s", d->method, route->pattern, d->role, mob_role_name(route->role));
     }
     for (size_t i = 0; i < operation_count; i++)
         if (!operations[i].found)
@@ -82,7 +84,8 @@ static void only_health_answers_without_a_key(void **state)
             assert_int_not_equal(route->role, MOB_ROLE_READ); /* what changes state needs more than reading */
 }
 
-static enum mob_status find(const char *path, enum mob_http_method method, const char **pattern_out, char *first)
+static enum mob_status find(
+    const char *path, enum mob_http_method method, const char **pattern_out, char *first)
 {
     const struct mob_route *route = NULL;
     char allow[64];

@@ -38,7 +38,8 @@ static void counts_survive_any_order_of_leaving(void **state)
     enum { ADDRESSES = 64, CAP = 3 };
     struct mob_addresses table;
     unsigned counts[ADDRESSES] = {0}, seed = 5;
-    assert_int_equal(mob_addresses_init(&table, ADDRESSES, CAP), MOB_OK); /* a crowded table: long probe runs */
+    assert_int_equal(
+        mob_addresses_init(&table, ADDRESSES, CAP), MOB_OK); /* a crowded table: long probe runs */
     for (int i = 0; i < 200000; i++) {
         unsigned which = (unsigned)rand_r(&seed) % ADDRESSES;
         struct sockaddr_in a = v4(0xc0a80000 + which);

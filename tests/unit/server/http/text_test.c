@@ -10,14 +10,14 @@
 
 #include "server/http/text.h"
 
-#define assert_text(expected, ...)                                                                             \
-    do {                                                                                                       \
-        struct mob_text t = {0};                                                                               \
-        size_t n;                                                                                              \
-        __VA_ARGS__;                                                                                           \
-        char *text_ = mob_text_take(&t, &n);                                                                   \
-        assert_string_equal(text_, expected);                                                                  \
-        free(text_);                                                                                           \
+#define assert_text(expected, ...) \
+    do { \
+        struct mob_text t = {0}; \
+        size_t n; \
+        __VA_ARGS__; \
+        char *text_ = mob_text_take(&t, &n); \
+        assert_string_equal(text_, expected); \
+        free(text_); \
     } while (0)
 
 static void numbers_read_back(void **state)
