@@ -199,8 +199,10 @@ struct mob_gcs_scan {
 };
 MOB_MUST_USE enum mob_status mob_gcs_scan(
     struct mob_gcs *gcs, const struct mob_gcs_scan *scan, mob_gcs_done_fn *done, void *arg);
-/* Recovery: blocks, of whatever incarnation, that hold a group in which incarnation's log has specs and which
- * has more specs than final completions. Oldest first, each once over all pages. */
+/* Recovery: all blocks, of whatever incarnation, of every group that has a block of `incarnation` (0 = of
+ * any) and more specs than final completions. Oldest first, each once over all pages. May give groups that
+ * are complete, never misses one, as long as a task's spec is logged at least as often as its final
+ * completion. */
 MOB_MUST_USE enum mob_status mob_gcs_unfinished(
     struct mob_gcs *gcs, uint64_t incarnation, uint64_t position, mob_gcs_done_fn *done, void *arg);
 /* One incarnation's blocks from `number` on. answer.next = the number to go on with, 0 at the end. */

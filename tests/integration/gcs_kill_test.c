@@ -483,7 +483,7 @@ int main(void)
     seed = text == NULL ? 20240611 : strtoull(text, NULL, 10) | 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     signal(SIGPIPE, SIG_IGN);
-    cmocka_set_test_filter(getenv("T"));
+    cmocka_set_test_filter(getenv("MOBULA_TEST"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_is_lost_with_everysec),
         cmocka_unit_test(nothing_is_lost_with_always),
