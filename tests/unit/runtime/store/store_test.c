@@ -1,5 +1,8 @@
 #include "tests/unit/runtime/store/store_support.h"
 
+#include <sched.h>
+#include <unistd.h>
+
 #include "common/base/clock.h"
 
 static void records_arrive_in_ticket_order_over_all_rings(void **state)
@@ -248,6 +251,139 @@ static void the_node_makes_and_reads_objects_itself(void **state)
     mob_store_destroy(store);
 }
 
+/* One pass; notes each damaged slot, which may be reported only once. */
+static uint32_t pass_with_damage(struct mob_store *store, bool *seen)
+{
+    uint32_t slot, damaged, records = 0;
+    struct mob_record record;
+    const uint8_t *body;
+    bool more = true;
+    mob_store_pass_begin(store);
+    while (more) {
+        more = mob_store_next(store, &slot, &record, &body, &damaged);
+        records += more;
+        if (damaged != UINT32_MAX) {
+            assert_true(damaged < 4 && !seen[damaged]);
+            seen[damaged] = true;
+            assert_true(mob_store_client_damaged(store, damaged));
+        }
+    }
+    mob_store_pass_end(store);
+    return records;
+}
+
+static void a_ring_that_does_not_parse_is_reported_once_and_others_go_on(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slots[4];
+    struct mob_store_client *clients[4];
+    for (int i = 0; i < 4; i++) {
+        slots[i] = test_open(store, MOB_CLIENT_WORKER);
+        clients[i] = test_attach(store, slots[i]);
+    }
+    uint8_t body[64] = {0};
+    struct mob_piece piece = {body, sizeof body};
+    for (int i = 0; i < 4; i++)
+        assert_status(MOB_OK, mob_store_publish(clients[i], MOB_OUT_EVENT, 0, 0, &piece, 1));
+    struct mob_record bad = {.bytes = 4096, .type = MOB_OUT_EVENT, .ticket = 1};
+    memcpy(clients[0]->out.bytes, &bad, sizeof bad); /* longer than what is published */
+    MOB_SEG_STORE(&clients[1]->seg_client->out_head, (uint64_t)1 << 40); /* an impossible cursor */
+    bad = (struct mob_record){.bytes = 80, .type = MOB_OUT_EVENT, .ticket = 1000};
+    memcpy(clients[2]->out.bytes, &bad, sizeof bad); /* a ticket that nobody took */
+    bool seen[4] = {false};
+    uint32_t taken = 0;
+    for (int i = 0; i < 6; i++) {
+        taken += pass_with_damage(store, seen);
+        if (i == 0) /* the ticket is not wrong until a second pass */
+            assert_status(MOB_OK, mob_store_publish(clients[3], MOB_OUT_EVENT, 0, 0, &piece, 1));
+    }
+    assert_true(seen[0] && seen[1] && seen[2] && !seen[3]);
+    assert_int_equal(2, taken);
+    for (uint32_t i = 0; i < 3; i++)
+        mob_store_client_close(store, i);
+    assert_false(mob_store_has_news(store));
+    assert_store_ok(store);
+    for (int i = 0; i < 4; i++)
+        mob_store_detach(clients[i]);
+    mob_store_destroy(store);
+}
+
+static void a_ticket_counter_that_goes_back_means_a_damaged_segment(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    MOB_SEG_STORE(&store->view.seg_header->ticket, 10);
+    mob_store_pass_begin(store);
+    assert_false(mob_store_damaged(store));
+    MOB_SEG_STORE(&store->view.seg_header->ticket, 3);
+    mob_store_pass_begin(store);
+    assert_true(mob_store_damaged(store));
+    assert_non_null(mob_store_check(store));
+    mob_store_destroy(store);
+}
+
+static void the_segment_cannot_shrink_and_names_its_version(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER);
+    assert_int_equal(-1, ftruncate(mob_store_memfd(store), 4096));
+    assert_int_equal(-1, ftruncate(mob_store_memfd(store), 1 << 30));
+    struct mob_store_client *client = NULL;
+    assert_status(MOB_INVALID, mob_store_attach(mob_store_memfd(store), -1, slot + 1, &client));
+    assert_status(MOB_INVALID, mob_store_attach(mob_store_memfd(store), -1, 1u << 30, &client));
+    uint32_t version = MOB_SEGMENT_VERSION + 1;
+    memcpy(store->view.base + offsetof(struct mob_seg_header, version), &version, sizeof version);
+    assert_status(MOB_VERSION, mob_store_attach(mob_store_memfd(store), -1, slot, &client));
+    assert_null(client);
+    mob_store_destroy(store);
+}
+
+static void the_segment_is_warmed_in_the_background(void **state)
+{
+    (void)state;
+    struct mob_store_options options = {
+        .struct_size = sizeof options, .segment_bytes = 16 << 20, .prefault = true};
+    struct mob_store *store = NULL;
+    assert_status(MOB_OK, mob_store_create(&options, &store));
+    struct mob_store_stats stats;
+    int64_t end = mob_now() + 20 * MOB_SEC;
+    do {
+        mob_store_stats(store, &stats);
+        sched_yield();
+    } while (stats.warm_bytes < (uint64_t)store->view.units * MOB_UNIT_BYTES && mob_now() < end);
+    assert_int_equal((uint64_t)store->view.units * MOB_UNIT_BYTES, stats.warm_bytes);
+    mob_store_destroy(store);
+}
+
+/* Close to full, siblings, returns of one task and puts all find their places, and look-ups stay exact. */
+static void the_table_holds_mixed_ids_at_its_fill_mark(void **state)
+{
+    (void)state;
+    struct mob_store_options options = {
+        .struct_size = sizeof options, .segment_bytes = 8 << 20, .object_entries = 8192};
+    struct mob_store *store = NULL;
+    assert_status(MOB_OK, mob_store_create(&options, &store));
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    uint32_t fill = 8192 / 8 * 5, third = fill / 3;
+    for (uint32_t i = 0; i < third; i++) {
+        test_put_i64(client, test_id(1, i, 0), i);
+        test_put_i64(client, test_id(2, 7, i), i);
+        test_put_i64(client, test_id(3, i / 4, MOB_SLOT_PUT | (i % 4)), i);
+    }
+    for (uint32_t i = 0; i < third; i++) {
+        assert_status(MOB_OK, test_get(client, test_id(1, i, 0)).status);
+        assert_status(MOB_OK, test_get(client, test_id(2, 7, i)).status);
+        assert_status(MOB_OK, test_get(client, test_id(3, i / 4, MOB_SLOT_PUT | (i % 4))).status);
+        assert_status(MOB_NOT_FOUND, test_get(client, test_id(1, third + i, 0)).status);
+        assert_status(MOB_NOT_FOUND, test_get(client, test_id(4, i, 0)).status);
+    }
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +395,11 @@ int main(void)
         cmocka_unit_test(small_values_live_in_the_table),
         cmocka_unit_test(a_dead_client_leaves_nothing_but_what_it_published),
         cmocka_unit_test(the_node_makes_and_reads_objects_itself),
+        cmocka_unit_test(a_ring_that_does_not_parse_is_reported_once_and_others_go_on),
+        cmocka_unit_test(a_ticket_counter_that_goes_back_means_a_damaged_segment),
+        cmocka_unit_test(the_segment_cannot_shrink_and_names_its_version),
+        cmocka_unit_test(the_segment_is_warmed_in_the_background),
+        cmocka_unit_test(the_table_holds_mixed_ids_at_its_fill_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
