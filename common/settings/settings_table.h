@@ -38,7 +38,7 @@
     X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which everything new is refused") \
     X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY, \
-        "how long lineage stays after its job ended") \
+        "how long lineage stays after its job ended (nothing acts on it yet)") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \
     X(LOG_FILE_BYTES, "log-file-bytes", BYTES, "4MiB", 4 * MOB_KIB, MOB_GIB, "", UP, \
         "size at which a process' log file is rotated") \
