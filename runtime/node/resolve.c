@@ -247,7 +247,7 @@ static void finish_object(struct node *node, struct want *want)
         enum mob_status status = mob_store_object_bytes(node->store, want->id, true, &type, &bytes, &size);
         if (status == MOB_OK)
             ready_committed(node, want->id, MOB_OK, type, NODE_NOBODY, 0);
-        else
+        else if (!node_task_find(node, want->id.task)) /* else submitted meanwhile: it tells by itself */
             ready_committed(
                 node, want->id, want->put ? MOB_OBJECT_LOST : MOB_NOT_FOUND, MOB_TYPE_ERROR, NODE_NOBODY, 0);
     }
