@@ -109,7 +109,7 @@ struct engine {
     uint64_t worked; /* counts what was done, to know when to sleep */
 };
 
-/* engine_runtime.c */
+/* engine_flight.c */
 struct flight *flight_create(struct engine *engine, struct mob_engine_op *op);
 /* Answers its operation and frees it. */
 void flight_done(struct flight *flight);
@@ -118,6 +118,9 @@ void flight_fail(struct flight *flight, enum mob_status status, const char *poin
 void flight_set_deadline(
     struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight));
 void flight_clear_deadline(struct flight *flight);
+void engine_run_deadlines(struct engine *engine, int64_t now);
+
+/* engine_runtime.c */
 /* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */
 void flight_want_ack(struct flight *flight);
 void engine_watch_session(struct engine *engine, struct session *session);
@@ -185,6 +188,7 @@ enum mob_status engine_models_create(struct engine *engine);
 void engine_models_destroy(struct engine *engine);
 void engine_start_endpoint_put(struct flight *flight);
 void engine_start_endpoint_delete(struct flight *flight);
+/* engine_batches.c */
 void engine_start_infer(struct flight *flight);
 /* Lets batches leave; returns when to be called again. */
 int64_t engine_models_step(struct engine *engine, int64_t now_ns);

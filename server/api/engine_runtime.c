@@ -19,130 +19,6 @@
 /* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
 #define LOOKS_BEFORE_SLEEP 20
 
-/* --- flights --- */
-
-struct flight *flight_create(struct engine *engine, struct mob_engine_op *op)
-{
-    struct flight *flight = calloc(1, sizeof *flight);
-    MOB_ASSERT(flight != NULL);
-    flight->engine = engine;
-    flight->op = op;
-    flight->all_next = engine->all;
-    if (engine->all)
-        engine->all->all_prev = flight;
-    engine->all = flight;
-    engine->flights++;
-    return flight;
-}
-
-void flight_done(struct flight *flight)
-{
-    flight_clear_deadline(flight);
-    if (flight->future)
-        mob_release(flight->future);
-    if (flight->futures) {
-        for (size_t i = 0; flight->futures[i]; i++)
-            mob_release(flight->futures[i]);
-        free(flight->futures);
-    }
-    mob_actor_release(flight->actor);
-    *(flight->all_prev ? &flight->all_prev->all_next : &flight->engine->all) = flight->all_next;
-    if (flight->all_next)
-        flight->all_next->all_prev = flight->all_prev;
-    flight->engine->flights--;
-    struct mob_engine_op *op = flight->op;
-    free(flight);
-    op->done(op);
-}
-
-void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
-{
-    char detail[512];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(detail, sizeof detail, format, arguments);
-    va_end(arguments);
-    mob_engine_op_fail(flight->op, status, pointer, "%s", detail);
-    flight_done(flight);
-}
-
-void flight_fail_client(struct flight *flight, enum mob_status status, const char *pointer)
-{
-    mob_engine_op_fail(flight->op, status, pointer, "%s",
-        flight->client ? mob_client_error(flight->client) : mob_status_text(status));
-    flight_done(flight);
-}
-
-/* --- deadlines: a binary heap, each flight knows its place --- */
-
-static void timer_place(struct engine *engine, size_t at, struct flight *flight)
-{
-    engine->timers[at] = flight;
-    flight->timer = at + 1;
-}
-
-static void timer_up(struct engine *engine, size_t at)
-{
-    struct flight *flight = engine->timers[at];
-    while (at > 0 && engine->timers[(at - 1) / 2]->deadline_ns > flight->deadline_ns) {
-        timer_place(engine, at, engine->timers[(at - 1) / 2]);
-        at = (at - 1) / 2;
-    }
-    timer_place(engine, at, flight);
-}
-
-static void timer_down(struct engine *engine, size_t at)
-{
-    struct flight *flight = engine->timers[at];
-    for (size_t child; (child = 2 * at + 1) < engine->timer_count; at = child) {
-        if (child + 1 < engine->timer_count &&
-            engine->timers[child + 1]->deadline_ns < engine->timers[child]->deadline_ns)
-            child++;
-        if (engine->timers[child]->deadline_ns >= flight->deadline_ns)
-            break;
-        timer_place(engine, at, engine->timers[child]);
-    }
-    timer_place(engine, at, flight);
-}
-
-void flight_set_deadline(
-    struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight))
-{
-    struct engine *engine = flight->engine;
-    flight_clear_deadline(flight);
-    flight->on_deadline = on_deadline;
-    flight->deadline_ns = deadline_ns;
-    if (engine->timer_count == ENGINE_TIMERS_MAX)
-        return; /* more than there can be requests; the request's own deadline ends it */
-    timer_place(engine, engine->timer_count, flight);
-    timer_up(engine, engine->timer_count++);
-}
-
-void flight_clear_deadline(struct flight *flight)
-{
-    struct engine *engine = flight->engine;
-    if (flight->timer == 0)
-        return;
-    size_t at = flight->timer - 1;
-    flight->timer = 0;
-    struct flight *last = engine->timers[--engine->timer_count];
-    if (last == flight)
-        return;
-    timer_place(engine, at, last);
-    timer_up(engine, at);
-    timer_down(engine, last->timer - 1);
-}
-
-static void run_deadlines(struct engine *engine, int64_t now)
-{
-    while (engine->timer_count > 0 && engine->timers[0]->deadline_ns <= now) {
-        struct flight *flight = engine->timers[0];
-        flight_clear_deadline(flight);
-        flight->on_deadline(flight);
-        engine->worked++;
-    }
-}
-
 /* --- acknowledgements: one request to the node for all of a round --- */
 
 struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job)
@@ -395,7 +271,7 @@ static int64_t round_of(struct engine *engine, int64_t now)
         engine->worked += (uint64_t)mob_client_step(engine->sessions[i].client);
     engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
     engine_events_step(engine);
-    run_deadlines(engine, now);
+    engine_run_deadlines(engine, now);
     engine_drop_returned(engine);
     if (engine->session_count == 0 && now >= engine->retry_connect_ns)
         connect_runtime(engine, now);

@@ -65,7 +65,10 @@ static void malformed_key_files_are_refused(void **state)
         int fd = mkstemp(path);
         struct mob_auth *auth;
         mob_token_generate(token);
-        dprintf(fd, lines[i], token);
+        FILE *file = fdopen(fd, "w");
+        fprintf(file, "%.*s", (int)strcspn(lines[i], "%"), lines[i]);
+        fprintf(file, "%s%s", strchr(lines[i], '%') ? token : "", strchr(lines[i], '%') ? strchr(lines[i], '%') + 2 : "");
+        fclose(file);
         close(fd);
         assert_int_equal(mob_auth_open(path, &auth), MOB_INVALID);
         unlink(path);

@@ -1,0 +1,226 @@
+/* Batches of inference calls: when they leave, how their answers are cut. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/engine_models.h"
+
+#define ANSWER_NS (30 * MOB_SEC)
+
+struct batch_result {
+    struct mob_infer_result base; /* first */
+    struct pinned *pins[MOB_MODEL_TENSORS_MAX];
+};
+
+struct batch {
+    struct endpoint *endpoint;
+    struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
+    size_t count;
+    uint64_t rows;
+    int64_t sent_ns;
+    struct engine_infer_call call;
+    const struct mob_infer_request *requests[MOB_BATCH_CALLS_MAX];
+    struct mob_future *futures[MOB_MODEL_TENSORS_MAX];
+    size_t ready;
+};
+
+/* Any thread: the values go back to the engine's. */
+static void result_destroy(struct mob_infer_result *base)
+{
+    struct batch_result *result = (struct batch_result *)base;
+    for (size_t i = 0; i < MOB_MODEL_TENSORS_MAX; i++)
+        if (result->pins[i])
+            engine_give_back(result->pins[i]);
+    free(result);
+}
+
+static void batch_end(struct batch *batch)
+{
+    struct endpoint *e = batch->endpoint;
+    for (size_t i = 0; i < MOB_MODEL_TENSORS_MAX; i++)
+        mob_release(batch->futures[i]);
+    engine_infer_drop(&batch->call);
+    mob_batch_ended(&e->batcher);
+    free(batch);
+    if (--e->running == 0 && e->removed)
+        endpoint_free(e);
+}
+
+static void batch_fail(struct batch *batch, enum mob_status status, const char *why)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        flight_fail(engine_op_of(batch->entries[i])->infer.flight, status, NULL, "%s", why);
+    mob_model_count(batch->endpoint->model, false, batch->count, 0, mob_now() - batch->sent_ns);
+    batch_end(batch);
+}
+
+/* Rows [first, first + rows) of an output, in place. */
+static void slice(
+    const struct mob_tensor *whole, uint64_t first, uint64_t rows, bool batched, struct mob_infer_tensor *out)
+{
+    uint64_t elements = 1;
+    *out = (struct mob_infer_tensor){.dtype = (enum mob_dtype)whole->dtype, .ndim = (uint32_t)whole->dims};
+    memcpy(out->shape, whole->shape, sizeof out->shape);
+    for (int32_t d = batched ? 1 : 0; d < whole->dims; d++)
+        elements *= (uint64_t)whole->shape[d];
+    uint64_t bytes = elements * mob_dtype_bytes(out->dtype);
+    out->data = (const uint8_t *)whole->data + (batched ? first * bytes : 0);
+    out->bytes = batched ? rows * bytes : bytes;
+    if (batched)
+        out->shape[0] = (int64_t)rows;
+}
+
+static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, struct batch_result *result)
+{
+    const struct mob_model *model = batch->endpoint->model;
+    int64_t now = mob_now();
+    uint64_t first = 0;
+    for (size_t i = 0; i < batch->count; i++) {
+        struct mob_engine_op *op = engine_op_of(batch->entries[i]);
+        uint64_t rows = batch->entries[i]->rows;
+        op->infer.outputs = calloc(model->output_count, sizeof *op->infer.outputs);
+        MOB_ASSERT(op->infer.outputs != NULL);
+        for (uint32_t k = 0; k < model->output_count; k++)
+            slice(&tensors[k], first, rows, model->max_batch_size > 1, &op->infer.outputs[k]);
+        first += rows;
+        mob_infer_result_hold(&result->base);
+        op->infer.result = &result->base;
+        mob_model_count(batch->endpoint->model, true, rows, batch->sent_ns - batch->entries[i]->since_ns,
+            now - batch->sent_ns);
+        flight_done(op->infer.flight);
+    }
+}
+
+static void batch_ready(struct batch *batch)
+{
+    const struct mob_model *model = batch->endpoint->model;
+    struct mob_tensor tensors[MOB_MODEL_TENSORS_MAX];
+    struct batch_result *result = calloc(1, sizeof *result);
+    MOB_ASSERT(result != NULL);
+    result->base = (struct mob_infer_result){1, result_destroy};
+    enum mob_status status = MOB_OK;
+    for (uint32_t k = 0; status == MOB_OK && k < model->output_count; k++) {
+        struct mob_value *value = NULL;
+        status = mob_get(batch->futures[k], 0, &value);
+        if (status == MOB_OK) {
+            result->pins[k] = engine_pin(batch->endpoint->engine, value);
+            result->pins[k]->client = batch->endpoint->client;
+            result->pins[k]->object = mob_future_object(batch->futures[k]);
+            result->pins[k]->drop = batch->futures[k]->where == MOB_WHERE_STORE;
+            status = mob_value_tensor(value, &tensors[k]);
+        }
+        if (status == MOB_OK && model->max_batch_size > 1 &&
+            (tensors[k].dims < 1 || (uint64_t)tensors[k].shape[0] != batch->rows))
+            status = MOB_TYPE_MISMATCH;
+    }
+    if (status == MOB_OK) {
+        batch_answer(batch, tensors, result);
+        batch_end(batch);
+    } else {
+        char why[256];
+        snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
+        batch_fail(batch, status, why);
+    }
+    mob_infer_result_release(&result->base);
+}
+
+static void on_output(struct mob_future *future, void *arg)
+{
+    struct batch *batch = arg;
+    (void)future;
+    batch->endpoint->engine->worked++;
+    if (++batch->ready == batch->endpoint->model->output_count)
+        batch_ready(batch);
+}
+
+static void on_no_answer(struct flight *flight)
+{
+    batch_fail(flight->batch, MOB_UNAVAILABLE, "the model did not answer in time");
+}
+
+static void send_batch(struct endpoint *e, struct batch *batch)
+{
+    for (size_t i = 0; i < batch->count; i++) {
+        batch->requests[i] = engine_op_of(batch->entries[i])->infer.request;
+        engine_op_of(batch->entries[i])->infer.flight->batch = batch;
+    }
+    batch->sent_ns = mob_now();
+    batch->call = (struct engine_infer_call){.client = e->client,
+        .requests = batch->requests,
+        .request_count = batch->count,
+        .tensor_count = e->model->input_count,
+        .rows = batch->rows,
+        .batched = e->model->max_batch_size > 1};
+    enum mob_status status = engine_infer_send(&batch->call, e->actor, e->class, batch->futures);
+    for (uint32_t k = 0; status == MOB_OK && k < e->model->output_count; k++)
+        status = mob_on_ready(batch->futures[k], on_output, batch);
+    if (status != MOB_OK) {
+        char why[256];
+        snprintf(why, sizeof why, "%s", mob_client_error(e->client));
+        batch_fail(batch, status, why);
+        return;
+    }
+    /* A node that dies takes the call with it: nobody would ever answer. */
+    flight_set_deadline(
+        engine_op_of(batch->entries[0])->infer.flight, batch->sent_ns + ANSWER_NS, on_no_answer);
+}
+
+static void step_endpoint(struct endpoint *e, int64_t now)
+{
+    while (e->ready) {
+        struct batch *batch = NULL;
+        struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
+        size_t n = mob_batch_take(&e->batcher, now, entries);
+        if (n == 0)
+            return;
+        batch = calloc(1, sizeof *batch);
+        MOB_ASSERT(batch != NULL);
+        batch->endpoint = e;
+        batch->count = n;
+        memcpy(batch->entries, entries, n * sizeof *entries);
+        for (size_t i = 0; i < n; i++)
+            batch->rows += entries[i]->rows;
+        e->running++;
+        e->engine->worked++;
+        send_batch(e, batch);
+    }
+}
+
+int64_t engine_models_step(struct engine *engine, int64_t now)
+{
+    int64_t wake = INT64_MAX;
+    for (struct endpoint *e = engine->models->all, *next; e; e = next) {
+        next = e->next;
+        if (e->retry_ns && now >= e->retry_ns) {
+            e->retry_ns = 0;
+            endpoint_start_actor(e);
+        }
+        step_endpoint(e, now);
+        int64_t at = e->ready ? mob_batch_deadline(&e->batcher) : INT64_MAX;
+        if (e->retry_ns && e->retry_ns < at)
+            at = e->retry_ns;
+        wake = at < wake ? at : wake;
+    }
+    return wake;
+}
+
+void engine_start_infer(struct flight *flight)
+{
+    struct mob_engine_infer *infer = &flight->op->infer;
+    struct endpoint *e = endpoint_named(flight->engine, infer->model->name);
+    infer->flight = flight;
+    if (!e || e->model != infer->model) {
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "the model has been replaced");
+        return;
+    }
+    if (e->error[0]) {
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "%s", e->error);
+        return;
+    }
+    if (!mob_batch_add(
+            &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
+        flight_fail(
+            flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+}

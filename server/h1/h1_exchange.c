@@ -1,0 +1,260 @@
+/* One request on a connection: its head, checked; its answer, queued. */
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "server/h1/h1_inner.h"
+#include "server/http/head.h"
+#include "server/http/stream.h"
+
+void h1_set_deadline(struct connection *connection, int64_t seconds)
+{
+    atomic_store_explicit(&connection->deadline_ns, mob_now() + seconds * MOB_SEC, memory_order_relaxed);
+}
+
+void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes)
+{
+    h1_set_deadline(connection, MOB_H1_TRANSFER_BASE_S + (int64_t)(bytes / MOB_H1_TRANSFER_MIN_BYTES_PER_S));
+}
+
+/* --- the front's operations --- */
+
+static void suspend(struct mob_http_request *request)
+{
+    struct exchange *exchange = request->front_cls;
+    atomic_store_explicit(&exchange->connection->deadline_ns, INT64_MAX, memory_order_relaxed);
+    exchange->suspended = true;
+    MHD_suspend_connection(exchange->connection->mhd);
+}
+
+static void resume(struct mob_http_request *request)
+{
+    struct exchange *exchange = request->front_cls;
+    MHD_resume_connection(exchange->connection->mhd);
+}
+
+static const struct mob_http_front_ops front_ops = {suspend, resume};
+
+/* --- reading a request --- */
+
+/* Called by the library with the raw target of each request, before its headers are parsed. */
+void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
+{
+    (void)cls;
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    struct connection *connection = info->socket_context;
+    struct exchange *exchange = calloc(1, sizeof *exchange);
+    if (!exchange)
+        return NULL;
+    exchange->request = mob_http_request_create(target, strlen(target));
+    if (!exchange->request) {
+        free(exchange);
+        return NULL;
+    }
+    exchange->connection = connection;
+    exchange->raw_target = target;
+    exchange->raw_target_length = strlen(target);
+    exchange->request->front = &front_ops;
+    exchange->request->front_cls = exchange;
+    exchange->request->fd = connection->fd;
+    exchange->request->park_list = connection->shard->park_list;
+    connection->requests++;
+    h1_set_deadline(connection, MOB_H1_HEAD_S);
+    return exchange;
+}
+
+struct collect {
+    struct exchange *exchange;
+    struct mob_http_head_facts facts;
+    struct mob_http_refusal refusal;
+    const char *expected; /* where the next name must begin */
+    bool ok;
+};
+
+/* The library splits the head in place, so behind each value stand the two bytes that ended its line, and
+ * then the next name. A line feed alone leaves one byte, a folded line leaves more (or moves the text), a NUL
+ * cuts a value short: that is how lines that the library let through are still seen. */
+static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const char *name,
+    size_t name_length, const char *value, size_t value_length)
+{
+    (void)kind;
+    struct collect *c = cls;
+    struct exchange *exchange = c->exchange;
+    if (!value || name != c->expected) {
+        c->refusal = (struct mob_http_refusal){400, "malformed line end in the request head"};
+        c->ok = false;
+        return MHD_NO;
+    }
+    c->expected = value + value_length + 2;
+    if (!mob_http_head_field(&c->facts, name, name_length, value, value_length, &c->refusal)) {
+        c->ok = false;
+        return MHD_NO;
+    }
+    unsigned n = exchange->request->header_count;
+    if (n == INLINE_HEADERS && exchange->headers == exchange->inline_headers) {
+        struct mob_http_header *grown = calloc(MOB_HTTP_HEADERS_MAX, sizeof *grown);
+        if (!grown) {
+            c->refusal = (struct mob_http_refusal){503, "out of memory"};
+            c->ok = false;
+            return MHD_NO;
+        }
+        memcpy(grown, exchange->inline_headers, sizeof exchange->inline_headers);
+        exchange->headers = grown;
+    }
+    exchange->headers[n] = (struct mob_http_header){name, value};
+    exchange->request->header_count++;
+    return MHD_YES;
+}
+
+/* Between the last value and the end of the head there are exactly two line ends. */
+static bool head_ends_at(const struct exchange *exchange, const char *method, const char *expected)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(exchange->connection->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    const char *begin = exchange->raw_target - strlen(method) - 1;
+    return info && begin + info->header_size == expected + 2;
+}
+
+static bool check_head(
+    struct exchange *exchange, const char *method, const char *version, struct mob_http_refusal *refusal_out)
+{
+    struct collect collect = {.exchange = exchange,
+        .ok = true,
+        .expected = exchange->raw_target + exchange->raw_target_length + 1 + strlen(version) + 2};
+    exchange->headers = exchange->inline_headers;
+    MHD_get_connection_values_n(exchange->connection->mhd, MHD_HEADER_KIND, collect_header, &collect);
+    exchange->request->headers = exchange->headers;
+    bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;
+    if (collect.ok && !head_ends_at(exchange, method, collect.expected)) {
+        collect.refusal = (struct mob_http_refusal){400, "malformed line end in the request head"};
+        collect.ok = false;
+    }
+    bool ok = collect.ok && mob_http_head_finish(&collect.facts, http_1_1, &collect.refusal);
+    if (ok && !http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
+        collect.refusal = (struct mob_http_refusal){505, "HTTP version"};
+        ok = false;
+    }
+    exchange->request->content_length = collect.facts.chunked ? UINT64_MAX : collect.facts.content_length;
+    if (!ok)
+        *refusal_out = collect.refusal;
+    return ok;
+}
+
+void h1_refuse(struct mob_http_request *request, int status, const char *why)
+{
+    char body[256];
+    int n = snprintf(body, sizeof body,
+        "{\"type\":\"about:blank\",\"title\":\"refused\",\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\","
+        "\"retryable\":%s}\n",
+        status,
+        status == 431       ? "headers-too-large"
+            : status == 413 ? "too-large"
+                            : "bad-request",
+        why, status == 503 ? "true" : "false");
+    mob_http_reply(request, status, "application/problem+json", body, (size_t)n);
+    request->reply.close = true;
+    mob_http_send(request);
+}
+
+static void fill_peer(struct mob_http_request *request, const struct sockaddr_storage *address)
+{
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        memcpy(request->peer, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12);
+        memcpy(request->peer + 12, &v4->sin_addr, 4);
+        request->peer_port = ntohs(v4->sin_port);
+    } else if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const void *)address;
+        memcpy(request->peer, &v6->sin6_addr, 16);
+        request->peer_port = ntohs(v6->sin6_port);
+    }
+}
+
+bool h1_answered(const struct mob_http_request *request)
+{
+    return atomic_load_explicit(&request->status, memory_order_acquire) == MOB_HTTP_ANSWERED;
+}
+
+void h1_begin(struct exchange *exchange, const char *method, const char *version)
+{
+    struct mob_http_request *request = exchange->request;
+    const struct mob_http_service *service = &exchange->connection->shard->h1->options.service;
+    exchange->begun = true;
+    request->method = mob_http_method_of(method);
+    fill_peer(request, &exchange->connection->address);
+    struct mob_http_refusal refusal;
+    if (!check_head(exchange, method, version, &refusal)) {
+        h1_refuse(request, refusal.status, refusal.why);
+        return;
+    }
+    h1_set_transfer_deadline(
+        exchange->connection, request->content_length == UINT64_MAX ? 0 : request->content_length);
+    service->begin(service->cls, request);
+}
+
+/* --- sending the answer --- */
+
+static ssize_t read_stream(void *cls, uint64_t position, char *out, size_t capacity)
+{
+    (void)position;
+    struct exchange *exchange = cls;
+    h1_set_transfer_deadline(exchange->connection, 0);
+    long n = mob_http_stream_read(exchange->request->reply.stream, out, capacity);
+    return n < 0 ? MHD_CONTENT_READER_END_OF_STREAM : (ssize_t)n;
+}
+
+static ssize_t read_nothing(void *cls, uint64_t position, char *out, size_t capacity)
+{
+    (void)cls;
+    (void)position;
+    (void)out;
+    (void)capacity;
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static struct MHD_Response *make_response(struct exchange *exchange)
+{
+    struct mob_http_reply *reply = &exchange->request->reply;
+    if (reply->stream)
+        return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_stream, exchange, NULL);
+    if (exchange->request->method == MOB_HTTP_HEAD && reply->length_of_head > 0)
+        return MHD_create_response_from_callback(reply->length_of_head, 1024, read_nothing, NULL, NULL);
+    if (reply->body_free == free) {
+        struct MHD_Response *response =
+            MHD_create_response_from_buffer(reply->body_length, reply->body_cls, MHD_RESPMEM_MUST_FREE);
+        if (response)
+            reply->body_free = NULL;
+        return response;
+    }
+    if (reply->body_free) {
+        struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback_cls(
+            reply->body_length, (void *)(uintptr_t)reply->body, reply->body_free, reply->body_cls);
+        if (response)
+            reply->body_free = NULL;
+        return response;
+    }
+    return MHD_create_response_from_buffer(
+        reply->body_length, (void *)(uintptr_t)reply->body, MHD_RESPMEM_PERSISTENT);
+}
+
+enum MHD_Result h1_queue_answer(struct exchange *exchange)
+{
+    struct mob_http_reply *reply = &exchange->request->reply;
+    struct MHD_Response *response = make_response(exchange);
+    if (!response)
+        return MHD_NO;
+    for (size_t at = 0; at < reply->headers_length;) {
+        const char *name = reply->headers + at;
+        const char *value = name + strlen(name) + 1;
+        MHD_add_response_header(response, name, value);
+        at = (size_t)(value - reply->headers) + strlen(value) + 1;
+    }
+    if (reply->close)
+        MHD_add_response_header(response, "Connection", "close");
+    h1_set_transfer_deadline(exchange->connection, reply->body_length);
+    exchange->queued = true;
+    enum MHD_Result result = MHD_queue_response(exchange->connection->mhd, (unsigned)reply->status, response);
+    MHD_destroy_response(response);
+    return result;
+}

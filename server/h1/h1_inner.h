@@ -1,0 +1,67 @@
+/* Inside of the HTTP/1.1 front: connections (h1.c) and the requests on them (h1_exchange.c). */
+#ifndef MOB_SERVER_H1_H1_INNER_H
+#define MOB_SERVER_H1_H1_INNER_H
+
+#include <microhttpd.h>
+#include <pthread.h>
+
+#include "common/base/clock.h"
+#include "server/h1/h1.h"
+#include "server/http/park.h"
+
+/* Most requests have fewer headers than this; more go to the heap. */
+#define INLINE_HEADERS 12
+
+struct shard;
+
+struct connection {
+    struct connection *next, *prev;
+    struct shard *shard;
+    struct MHD_Connection *mhd;
+    struct sockaddr_storage address;
+    int fd;
+    _Atomic int64_t deadline_ns;
+    bool expired; /* shut down by the sweep already */
+    unsigned requests; /* begun on this connection */
+};
+
+/* One request and what this front needs beside it. */
+struct exchange {
+    struct mob_http_request *request;
+    struct connection *connection;
+    struct mob_http_header inline_headers[INLINE_HEADERS], *headers;
+    size_t body_capacity;
+    uint64_t discarded;
+    const char *raw_target; /* where the library has it, only to compare addresses */
+    size_t raw_target_length;
+    bool begun, queued, suspended, discarding;
+};
+
+struct shard {
+    struct mob_h1 *h1;
+    struct MHD_Daemon *daemon;
+    struct mob_http_park_list *park_list;
+    pthread_mutex_t lock; /* of the list; the sweep holds it while it touches a socket */
+    struct connection *connections;
+    _Atomic unsigned count;
+    _Atomic unsigned streams_waiting;
+};
+
+struct mob_h1 {
+    struct mob_h1_options options;
+    struct mob_parker *parker;
+    struct shard shards[MOB_H1_THREADS_MAX];
+    unsigned shard_count;
+};
+
+void h1_set_deadline(struct connection *connection, int64_t seconds);
+void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes);
+/* Called by the library with the raw target of each request, before its headers are parsed. */
+void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd);
+bool h1_answered(const struct mob_http_request *request);
+void h1_refuse(struct mob_http_request *request, int status, const char *why);
+/* The head is complete: checks it, and lets the service see it. */
+void h1_begin(struct exchange *exchange, const char *method, const char *version);
+enum MHD_Result h1_queue_answer(struct exchange *exchange);
+
+#endif
