@@ -1,4 +1,4 @@
-/* Making room: the sweep of committed small objects, and eviction of large ones, oldest first.
+/* Dropping objects: the batch that looks for pins, and the sweep of committed small ones.
  *
  * A full object goes in three steps: its tag becomes EVICT_*, all pin journals are looked through
  * (client_object.c says why no pin is missed), and what is pinned gets its tag back. Many victims share one
@@ -6,12 +6,9 @@
  */
 #include "runtime/store/store_internal.h"
 
-#include <stdlib.h>
-
 #include "common/base/clock.h"
-#include "common/base/log.h"
 
-enum { BATCH = 256, SWEEP_STEP = 1024, SWEEP_STRIDE = 64, SWEEP_AGE = 2, CANDIDATES = 2048 };
+enum { BATCH = 256, SWEEP_STEP = 1024, SWEEP_STRIDE = 64 };
 
 struct batch {
     uint32_t index[BATCH];
@@ -51,7 +48,7 @@ static bool mark_victim(struct mob_store *store, uint32_t index)
 }
 
 /* Calls visit for each entry that stands in the journal of a live client. */
-static void each_pin(
+void mob_each_pin(
     const struct mob_store *store, void (*visit)(const struct mob_store *, uint32_t, void *), void *arg)
 {
     for (uint32_t slot = 0; slot < store->clients_top; slot++) {
@@ -82,7 +79,7 @@ static uint32_t evict_batch(struct mob_store *store, struct batch *batch)
 {
     if (batch->count == 0)
         return 0;
-    each_pin(store, revert_if_victim, NULL);
+    mob_each_pin(store, revert_if_victim, NULL);
     uint32_t dropped = 0;
     for (uint32_t i = 0; i < batch->count; i++) {
         uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[batch->index[i]].v);
@@ -117,7 +114,7 @@ static void count_one(const struct mob_store *store, uint32_t index, void *arg)
 uint64_t mob_pins_count(const struct mob_store *store)
 {
     uint64_t pins = 0;
-    each_pin(store, count_one, &pins);
+    mob_each_pin(store, count_one, &pins);
     return pins;
 }
 
@@ -129,7 +126,7 @@ static void count_bytes(const struct mob_store *store, uint32_t index, void *arg
 uint64_t mob_pins_bytes(const struct mob_store *store)
 {
     uint64_t bytes = 0;
-    each_pin(store, count_bytes, &bytes);
+    mob_each_pin(store, count_bytes, &bytes);
     return bytes;
 }
 
@@ -175,9 +172,12 @@ bool mob_sweep_step(struct mob_store *store, uint32_t tags)
 {
     const struct mob_view *view = &store->view;
     if (store->sweep_left == 0) {
-        if (store->committed <= view->entries / 8 * 3)
+        if (store->committed < store->sweep_floor)
+            store->sweep_floor = store->committed;
+        uint64_t mark = view->entries / 8 * 3, futile = store->sweep_floor + view->entries / 32;
+        if (store->committed <= (mark > futile ? mark : futile))
             return false;
-        start_turn(store, SWEEP_AGE);
+        start_turn(store, MOB_SWEEP_AGE);
     }
     struct batch batch = {.count = 0};
     for (uint32_t done = 0; done < tags && store->sweep_left > 0; done += SWEEP_STRIDE) {
@@ -186,11 +186,23 @@ bool mob_sweep_step(struct mob_store *store, uint32_t tags)
         store->sweep_left -= SWEEP_STRIDE;
     }
     evict_batch(store, &batch);
-    /* Not enough: take younger ones, down to those just used. What is kept or pinned then stays until it is
-     * not. */
-    if (store->sweep_left == 0 && store->sweep_age > 0 && store->committed > view->entries / 16 * 5)
-        start_turn(store, store->sweep_age - 1);
+    if (store->sweep_left == 0 && store->committed > view->entries / 16 * 5) {
+        /* Not enough: take younger ones, down to those just used. What is kept or pinned then stays; no
+         * further turn before there is more. */
+        if (store->sweep_age > 0)
+            start_turn(store, store->sweep_age - 1);
+        else
+            store->sweep_floor = store->committed;
+    }
     return store->sweep_left > 0;
+}
+
+void mob_sweep_all(struct mob_store *store, uint32_t min_age)
+{
+    struct batch batch = {.count = 0};
+    for (uint32_t at = 0; at < store->view.entries; at += SWEEP_STRIDE)
+        sweep_tags(store, at, SWEEP_STRIDE, min_age, &batch);
+    evict_batch(store, &batch);
 }
 
 bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
@@ -206,149 +218,4 @@ bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
         if (now >= end)
             return true;
     }
-}
-
-/* ---- room ---- */
-
-struct candidate {
-    uint32_t index, age;
-};
-
-static int older_first(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    return x->age > y->age ? -1 : x->age < y->age ? 1 : x->index < y->index ? -1 : x->index > y->index;
-}
-
-static bool may_go(const struct mob_store *store, uint32_t index, uint32_t tag)
-{
-    uint32_t state = mob_tag_state(tag);
-    if (mob_tag_is_inline(tag) || (state != MOB_TAG_SEALED && state != MOB_TAG_COMMITTED))
-        return false;
-    if (store->entry_flags[index] & MOB_NODE_KEEP)
-        return false;
-    return store->spill || (state == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE));
-}
-
-/* Which objects are pinned now, as a bit each: not worth writing to disk. */
-static void note_pinned(const struct mob_store *store, uint32_t index, void *arg)
-{
-    (void)store;
-    uint64_t *bits = arg;
-    bits[index / 64] |= 1ull << (index % 64);
-}
-
-/* The oldest evictable objects, sorted. A heap is not worth it: this runs when the store is full. */
-static uint32_t collect(struct mob_store *store, struct candidate *out, const uint64_t *not_these)
-{
-    const struct mob_view *view = &store->view;
-    uint32_t count = 0, youngest_kept = 0;
-    for (uint32_t i = 0; i < view->entries; i++) {
-        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v);
-        if (tag == 0 || (not_these[i / 64] >> (i % 64) & 1) || !may_go(store, i, tag))
-            continue;
-        uint32_t age = store->epoch - MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch);
-        if (count == 2 * CANDIDATES) {
-            qsort(out, count, sizeof *out, older_first);
-            count = CANDIDATES;
-            youngest_kept = out[count - 1].age;
-        }
-        if (age >= youngest_kept)
-            out[count++] = (struct candidate){.index = i, .age = age};
-    }
-    qsort(out, count, sizeof *out, older_first);
-    return count;
-}
-
-/* Spill when its bytes must not be lost, then drop. */
-static enum mob_status evict_one(struct mob_store *store, uint32_t index)
-{
-    uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v);
-    bool droppable =
-        mob_tag_state(tag) == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE) != 0;
-    if (!droppable) {
-        enum mob_status status = mob_spill_write(store, index);
-        if (status != MOB_OK)
-            return status;
-    }
-    return mob_evict_unpinned(store, index) ? MOB_OK : MOB_AGAIN;
-}
-
-static bool has_room(struct mob_store *store, uint32_t units)
-{
-    uint32_t free_units;
-    if (mob_extent_largest(&store->view, &free_units) >= units)
-        return true;
-    if (mob_slab_reclaim(store) + mob_slab_trim(&store->arena) == 0)
-        return false;
-    return mob_extent_largest(&store->view, &free_units) >= units;
-}
-
-static enum mob_status make_units(
-    struct mob_store *store, uint32_t units, struct candidate *candidates, uint64_t *tried)
-{
-    each_pin(store, note_pinned, tried);
-    enum mob_status worst = MOB_STORE_FULL;
-    if (has_room(store, units))
-        return MOB_OK;
-    for (;;) {
-        uint32_t count = collect(store, candidates, tried);
-        if (count == 0)
-            return has_room(store, units) ? MOB_OK : worst;
-        for (uint32_t i = 0; i < count; i++) {
-            uint32_t index = candidates[i].index;
-            bool large = MOB_SEG_LOAD_RELAXED(&store->view.seg_table[index].value[0]) > MOB_SLAB_OBJECT_MAX;
-            tried[index / 64] |= 1ull << (index % 64);
-            enum mob_status status = evict_one(store, index);
-            if (status == MOB_DISK_FULL || status == MOB_IO)
-                worst = status;
-            if (status == MOB_OK && (large || i % 64 == 63) && has_room(store, units))
-                return MOB_OK;
-        }
-    }
-}
-
-static enum mob_status make_table_room(struct mob_store *store)
-{
-    uint64_t before = store->evictions;
-    for (uint32_t age = SWEEP_AGE; store->evictions == before; age--) {
-        start_turn(store, age);
-        while (store->sweep_left > 0 && mob_sweep_step(store, SWEEP_STEP)) {
-        }
-        if (age == 0)
-            break;
-    }
-    return store->evictions > before ? MOB_OK : MOB_STORE_FULL;
-}
-
-enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uint64_t *free_out)
-{
-    const struct mob_view *view = &store->view;
-    uint64_t units = bytes == 0 ? 1 : (bytes - 1) / MOB_UNIT_BYTES + 1;
-    store->needed_bytes = bytes;
-    enum mob_status status = MOB_STORE_FULL;
-    struct candidate *candidates = malloc((2 * CANDIDATES + 1) * sizeof *candidates);
-    uint64_t *tried = calloc(view->entries / 64 + 1, sizeof *tried);
-    if (!candidates || !tried)
-        status = MOB_NO_MEMORY;
-    else if (units <= view->units)
-        status = make_units(store, (uint32_t)units, candidates, tried);
-    free(candidates);
-    free(tried);
-    /* The table may be what is full: a request then came although there is space. */
-    if (bytes == 0 || store->committed > view->entries / 8 * 3) {
-        enum mob_status table = make_table_room(store);
-        status = bytes == 0 ? table : status;
-    }
-    uint32_t free_units;
-    uint64_t largest = mob_extent_largest(view, &free_units);
-    if (status == MOB_OK)
-        *free_out = largest * MOB_UNIT_BYTES;
-    else
-        MOB_LOG_WARN("store", "no_room",
-            "needed=%llu free=%llu largest=%llu arena=%llu pinned=%llu status=%s", (unsigned long long)bytes,
-            (unsigned long long)free_units * MOB_UNIT_BYTES, (unsigned long long)largest * MOB_UNIT_BYTES,
-            (unsigned long long)view->units * MOB_UNIT_BYTES, (unsigned long long)mob_pins_bytes(store),
-            mob_status_code(status));
-    return status;
 }

@@ -187,7 +187,7 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
         store->entry_flags[index] |= MOB_NODE_REMAKEABLE;
     else
         store->entry_flags[index] &= (uint8_t)~MOB_NODE_REMAKEABLE;
-    if (store->committed > view->entries / 8 * 5)
+    if (store->committed > view->entries / 16 * 7)
         mob_sweep_step(store, 64); /* nobody had time for maintain: each commit pays for a few */
 }
 

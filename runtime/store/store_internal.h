@@ -131,7 +131,7 @@ struct mob_prefault {
 };
 void *mob_segment_prefault_main(void *arg);
 
-enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2 };
+enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2, MOB_SWEEP_AGE = 2 };
 
 struct mob_node_client {
     struct mob_seg_client *seg_client;
@@ -183,6 +183,7 @@ struct mob_store {
     uint32_t hand; /* of the sweep */
     uint32_t sweep_left; /* tags left of the turn it is on */
     uint32_t sweep_age;
+    uint64_t sweep_floor; /* committed ones that the last turns could not drop */
     uint64_t evictions, restores;
     uint64_t needed_bytes; /* of the last failed request for room */
     struct mob_spill *spill;
@@ -196,6 +197,11 @@ void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag)
 /* Drop a sealed object unless somebody has pinned it. */
 bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index);
 bool mob_sweep_step(struct mob_store *store, uint32_t tags); /* multiple of 64; true = more to do */
+/* Calls visit for each entry that stands in the journal of a live client. */
+void mob_each_pin(
+    const struct mob_store *store, void (*visit)(const struct mob_store *, uint32_t, void *), void *arg);
+/* All that was not used for `min_age` ages and may be dropped without a trace. */
+void mob_sweep_all(struct mob_store *store, uint32_t min_age);
 uint64_t mob_pins_count(const struct mob_store *store);
 uint64_t mob_pins_bytes(const struct mob_store *store);
 /* slab.c: take empty chunks back from live clients. Returns how many units became free. */

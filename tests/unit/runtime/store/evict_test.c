@@ -301,6 +301,49 @@ static void a_table_full_of_kept_objects_is_a_typed_error(void **state)
     rig_close(&rig);
 }
 
+static void a_table_full_of_large_ones_spills(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    uint32_t made = 0;
+    enum mob_status status = MOB_OK;
+    for (struct mob_object_ref ref; status == MOB_OK; made += status == MOB_OK) {
+        status = test_create(rig.client, test_id(1, made, 0), 10, (uint8_t)made, &ref);
+        if (status == MOB_OK)
+            assert_status(MOB_OK, mob_store_object_seal(rig.client, ref));
+    }
+    assert_status(MOB_STORE_FULL, status);
+    uint64_t room;
+    assert_status(MOB_OK, mob_store_make_room(rig.store, 74, &room));
+    for (uint32_t i = 0; i < 64; i++)
+        test_put(rig.client, test_id(2, i, 0), 10, 1);
+    for (uint32_t i = 0; i < made; i++) {
+        enum mob_value_type type;
+        const uint8_t *bytes;
+        uint64_t size;
+        assert_status(
+            MOB_OK, mob_store_object_bytes(rig.store, test_id(1, i, 0), true, &type, &bytes, &size));
+        assert_int_equal((uint8_t)i, bytes[MOB_VALUE_HEADER_BYTES]);
+    }
+    rig_close(&rig);
+}
+
+static void a_node_with_nothing_to_drop_comes_to_rest(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    for (uint32_t i = 0; i < rig.store->view.entries / 2; i++) {
+        test_put_i64(rig.client, test_id(1, i, 0), i);
+        mob_store_object_keep(rig.store, test_id(1, i, 0), true);
+        mob_store_object_committed(rig.store, test_id(1, i, 0), true);
+    }
+    for (int i = 0; i < 10; i++)
+        mob_store_maintain(rig.store, MOB_SEC);
+    assert_false(mob_store_maintain(rig.store, 0));
+    assert_int_equal(rig.store->view.entries / 2, rig.store->committed);
+    rig_close(&rig);
+}
+
 static void space_that_a_client_does_not_use_goes_to_another(void **state)
 {
     (void)state;
@@ -368,6 +411,8 @@ int main(void)
         cmocka_unit_test(pinned_and_kept_objects_stay),
         cmocka_unit_test(committed_small_objects_are_swept_at_the_fill_mark),
         cmocka_unit_test(a_table_full_of_kept_objects_is_a_typed_error),
+        cmocka_unit_test(a_table_full_of_large_ones_spills),
+        cmocka_unit_test(a_node_with_nothing_to_drop_comes_to_rest),
         cmocka_unit_test(space_that_a_client_does_not_use_goes_to_another),
         cmocka_unit_test(large_values_are_hashed_later),
         cmocka_unit_test(a_full_disk_is_typed_and_nothing_is_lost), /* last: it leaves the mount namespace */
