@@ -241,7 +241,14 @@ static void take_watch(struct node *node, struct node_client *client, const stru
     }
 }
 
-void node_intake(
+void node_park(struct node *node, struct node_client *client)
+{
+    if (client->parked++ == 0)
+        client->parked_from =
+            client == node->intake_client ? node->intake_from : mob_store_taken(node->store, client->slot);
+}
+
+static void take_record(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
@@ -291,6 +298,16 @@ void node_intake(
         return;
     }
     bad_record(node, client, "unknown type");
+}
+
+void node_intake(
+    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
+{
+    /* A block that this record does not fit into is closed before the record is in one. */
+    node->intake_client = client;
+    node->intake_from = mob_store_taken(node->store, client->slot) - record->bytes;
+    take_record(node, client, record, body);
+    node->intake_client = NULL;
 }
 
 void node_client_damaged(struct node *node, struct node_client *client)

@@ -163,6 +163,8 @@ struct node_client {
     struct mob_stream stream; /* of the newest spec in this ring, and the index that follows it */
     uint32_t next_index;
     uint64_t acked_queued; /* ring position whose acknowledgement is queued or done */
+    uint32_t parked; /* specs taken from the ring that wait for a look-up and are in no block yet */
+    uint64_t parked_from; /* ring position of the first of them */
     bool flush_due, missed, read_local, closing;
     bool look_up; /* its root was there before: ids may be in the lineage already */
     struct node_worker *worker;
@@ -210,6 +212,8 @@ struct node {
     struct actor_table *actors;
     struct resolver *resolver;
     struct durable_puts *puts;
+    struct node_client *intake_client; /* whose record is being taken, */
+    uint64_t intake_from; /* and its ring position: it may be in no block yet */
     uint32_t *flush_slots; /* inbound rings with unpublished records */
     uint32_t flush_count;
     struct node_task_extra *extra_pool;
@@ -238,6 +242,8 @@ bool node_client_is(struct node *node, uint32_t slot, uint32_t session);
 void node_sessions_close(struct node *node);
 
 /* intake.c: one outbound record */
+/* A spec of this client waits for a look-up: what its ring holds from here on is not acknowledged. */
+void node_park(struct node *node, struct node_client *client);
 void node_intake(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
 /* A driver's ring gave bytes that do not parse: its session ends. */

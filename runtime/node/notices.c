@@ -338,8 +338,11 @@ void node_before_block_close(void *arg)
         struct node_client *client = node->clients[slot];
         if (!client || client->kind == MOB_CLIENT_WORKER)
             continue;
-        uint64_t taken = mob_store_taken(node->store, slot);
-        if (taken == client->acked_queued)
+        uint64_t taken =
+            client == node->intake_client ? node->intake_from : mob_store_taken(node->store, slot);
+        if (client->parked > 0 && taken > client->parked_from)
+            taken = client->parked_from;
+        if (taken <= client->acked_queued)
             continue;
         client->acked_queued = taken;
         struct effect effect = {.kind = EFFECT_RING_ACK, .slot = slot, .session = client->session};

@@ -226,6 +226,19 @@ static void from_completion(struct node *node, struct want *want, uint32_t slot,
         remake(node, want, slot, session);
 }
 
+/* A task whose submission is itself being looked up: it will tell who watches it. */
+static bool being_submitted(struct node *node, struct mob_task_id task)
+{
+    for (const struct lookup *lookup = node->resolver->lookups; lookup; lookup = lookup->next) {
+        if (lookup->group != task.index >> MOB_GROUP_SHIFT || !mob_stream_eq(lookup->stream, task.stream))
+            continue;
+        for (const struct want *want = lookup->wants; want; want = want->next)
+            if (want->is_submit && mob_task_id_eq(want->id.task, task))
+                return true;
+    }
+    return false;
+}
+
 static void finish_object(struct node *node, struct want *want)
 {
     struct mob_object_info info;
@@ -247,7 +260,7 @@ static void finish_object(struct node *node, struct want *want)
         enum mob_status status = mob_store_object_bytes(node->store, want->id, true, &type, &bytes, &size);
         if (status == MOB_OK)
             ready_committed(node, want->id, MOB_OK, type, NODE_NOBODY, 0);
-        else if (!node_task_find(node, want->id.task)) /* else submitted meanwhile: it tells by itself */
+        else if (!node_task_find(node, want->id.task) && !being_submitted(node, want->id.task))
             ready_committed(
                 node, want->id, want->put ? MOB_OBJECT_LOST : MOB_NOT_FOUND, MOB_TYPE_ERROR, NODE_NOBODY, 0);
     }
@@ -310,6 +323,8 @@ static void on_done(void *arg, enum mob_status status)
     while (lookup->wants) {
         struct want *want = lookup->wants;
         lookup->wants = want->next;
+        if (want->is_submit && node_client_is(node, want->slot, want->session))
+            node->clients[want->slot]->parked--;
         if (status != MOB_OK)
             ready_committed(node, want->id, status, MOB_TYPE_ERROR, NODE_NOBODY, 0);
         else if (want->is_submit)
@@ -391,6 +406,7 @@ bool node_resolve_known(struct node *node, struct node_client *client, const str
         .tail = copy_two(tail, tail_bytes, NULL, 0),
         .tail_bytes = tail_bytes};
     node_template_hold(template);
+    node_park(node, client);
     add_want(lookup_for(node, head->task), want);
     return true;
 }

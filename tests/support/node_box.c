@@ -76,7 +76,7 @@ static void wait_ready(struct node_box *box)
 
 void node_box_start(struct node_box *box, int slots)
 {
-    *box = (struct node_box){.slots = slots};
+    *box = (struct node_box){.slots = slots, .incarnation = 1};
     gcs_box_init(&box->gcs, NULL);
     gcs_box_start(&box->gcs);
     snprintf(box->directory, sizeof box->directory, "%s/node", box->gcs.directory);
@@ -91,8 +91,28 @@ void node_box_kill(struct node_box *box)
     gcs_box_end(&box->node, SIGKILL);
 }
 
+/* The supervisor's part: the dead incarnation's log ends here. */
+static void seal(struct node_box *box)
+{
+    struct mob_gcs *gcs = gcs_box_client(&box->gcs);
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result = NULL;
+    enum mob_status status = mob_gcs_log_seal(gcs, box->incarnation, mob_gcs_sync_done, &sync);
+    if (status == MOB_OK)
+        status = mob_gcs_sync_wait(gcs, &sync, mob_now() + READY_NS, &result);
+    if (status != MOB_OK) {
+        fprintf(stderr, "node_box: incarnation %llu is not sealed: %s\n",
+            (unsigned long long)box->incarnation, mob_status_code(status));
+        abort();
+    }
+    mob_gcs_result_destroy(result);
+    mob_gcs_destroy(gcs);
+}
+
 void node_box_restart(struct node_box *box)
 {
+    seal(box);
+    box->incarnation++;
     spawn_node(box);
     wait_ready(box);
 }

@@ -10,6 +10,7 @@ struct node_box {
     char directory[96]; /* of the node: $MOBULA_DIR of its clients */
     pid_t node;
     int slots;
+    uint64_t incarnation; /* of the node that runs, or ran last */
 };
 
 /* Starts everything and waits until the node accepts sessions. Aborts on failure, after printing the node's
