@@ -9,16 +9,16 @@
  *   mob_submit(client, "arith.add", MOB_ARGS(mob_i64(1), mob_i64(2)), NULL, &future);
  *   mob_get_i64(future, MOB_FOREVER, &sum);
  *
- * Conventions: every call that can fail returns enum mob_status (0 = MOB_OK); outputs come last and are written only on
- * success; after a failure mob_client_error() gives a sentence that says what to do. Handles are opaque. Options structs
- * start with `struct_size` (= sizeof): zero means default. Times are nanoseconds; a negative time-out or MOB_FOREVER
- * waits for ever. A client and everything made from it belong to one thread; open one client a thread. Values are
- * immutable. Usable from C++.
+ * Conventions: every call that can fail returns enum mob_status (0 = MOB_OK); outputs come last and are
+ * written only on success; after a failure mob_client_error() gives a sentence that says what to do. Handles
+ * are opaque. Options structs start with `struct_size` (= sizeof): zero means default. Times are nanoseconds;
+ * a negative time-out or MOB_FOREVER waits for ever. A client and everything made from it belong to one
+ * thread; open one client a thread. Values are immutable. Usable from C++.
  *
- * Inside a function, mob_call_client(call) is the client of the running task: what it submits is a child of that task
- * (the papers' nested remote functions), and its ids are the same when the task is run again after a crash. What a
- * function does must depend on its arguments and on this API only; for time and randomness use mob_clock_ns() and
- * mob_random(), whose values are logged.
+ * Inside a function, mob_call_client(call) is the client of the running task: what it submits is a child of
+ * that task (the papers' nested remote functions), and its ids are the same when the task is run again after
+ * a crash. What a function does must depend on its arguments and on this API only; for time and randomness
+ * use mob_clock_ns() and mob_random(), whose values are logged.
  */
 #ifndef MOBULA_MOBULA_H
 #define MOBULA_MOBULA_H
@@ -39,49 +39,62 @@ extern "C" {
 
 struct mob_client; /* a driver's session, or a running task's view of the node */
 struct mob_future; /* a value that will exist: one return of one task, or a put */
-struct mob_actor;  /* handle of an actor */
-struct mob_value;  /* bytes of a ready object, read-only, in place in shared memory */
-struct mob_call;   /* the running call, inside a function */
+struct mob_actor; /* handle of an actor */
+struct mob_value; /* bytes of a ready object, read-only, in place in shared memory */
+struct mob_call; /* the running call, inside a function */
 struct mob_waitset;
 
-/* ------------------------------------------------------------------------------------------------ connecting */
+/* ---- connecting ---- */
 
 struct mob_connect_options {
     size_t struct_size;
-    const char *directory;       /* state directory of the cluster; default $MOBULA_DIR, else ~/.mobula */
-    const char *name_space;      /* default "default" */
-    const char *job_name;        /* shown in lists; default the program's name */
-    const char *idempotency_key; /* a driver restarted under the same key finds its futures; NULL = a new job */
-    bool standing_job;           /* join the namespace's standing job instead of opening one (the gateway does) */
-    bool read_local;             /* MOB_READ_LOCAL: get() may return values whose lineage is not acknowledged yet. For
-                                    embedded use; a crash of the node may then make the same future resolve again. */
-    bool detached;               /* the job goes on when this session ends */
-    int64_t timeout_ns;          /* for connecting; 0 = 10 s */
-    bool gateway;                /* the session of a gateway: may cancel, kill and query any job of the namespace */
+    const char *directory; /* state directory of the cluster; default $MOBULA_DIR, else ~/.mobula */
+    const char *name_space; /* default "default" */
+    const char *job_name; /* shown in lists; default the program's name */
+    const char
+        *idempotency_key; /* a driver restarted under the same key finds its futures; NULL = a new job */
+    bool standing_job; /* join the namespace's standing job instead of opening one (the gateway does) */
+    bool read_local; /* MOB_READ_LOCAL: get() may return values whose lineage is not acknowledged yet. For
+                        embedded use; a crash of the node may then make the same future resolve again. */
+    bool detached; /* the job goes on when this session ends */
+    int64_t timeout_ns; /* for connecting; 0 = 10 s */
+    bool gateway; /* the session of a gateway: may cancel, kill and query any job of the namespace */
 };
 /* Blocks until connected. MOB_UNAVAILABLE when no node answers, MOB_VERSION, MOB_DENIED. */
-MOB_API MOB_MUST_USE enum mob_status mob_connect(const struct mob_connect_options *options,
-                                                 struct mob_client **client_out);
+MOB_API MOB_MUST_USE enum mob_status mob_connect(
+    const struct mob_connect_options *options, struct mob_client **client_out);
 /* Why this thread's last mob_connect failed, one sentence. */
 MOB_API const char *mob_connect_error(void);
 /* Flushes, then leaves. Futures, actors and values of this client are gone. NULL is fine. */
 MOB_API void mob_disconnect(struct mob_client *client);
-/* What went wrong in the last failed call on this client, one sentence; never NULL. Valid until the next call. */
+/* What went wrong in the last failed call on this client, one sentence; never NULL. Valid until the next
+ * call. */
 MOB_API const char *mob_client_error(const struct mob_client *client);
 MOB_API void mob_client_job(const struct mob_client *client, char text_out[MOB_TEXT_ID_MAX]);
 
-/* Event-loop form: poll `fd` for reading, then step. step never blocks, runs the on_ready callbacks, and returns how
- * many futures became ready. */
+/* Event-loop form: poll `fd` for reading, then step. step never blocks, runs the on_ready callbacks, and
+ * returns how many futures became ready. */
 MOB_API int mob_client_fd(struct mob_client *client);
 MOB_API int mob_client_step(struct mob_client *client);
 /* Wait until everything submitted and put so far is acknowledged by the GCS. */
 MOB_API MOB_MUST_USE enum mob_status mob_flush(struct mob_client *client, int64_t timeout_ns);
 
-/* ------------------------------------------------------------------------------------------------ arguments */
+/* ---- arguments ---- */
 
 enum mob_tensor_dtype { /* of tensors; the numbers of common/wire/tensor.h */
-    MOB_BOOL8 = 1, MOB_U8 = 2, MOB_U16 = 3, MOB_U32 = 4, MOB_U64 = 5, MOB_I8 = 6, MOB_I16 = 7, MOB_I32 = 8, MOB_I64 = 9,
-    MOB_F16 = 10, MOB_BF16 = 11, MOB_F32 = 12, MOB_F64 = 13
+    MOB_BOOL8 = 1,
+    MOB_U8 = 2,
+    MOB_U16 = 3,
+    MOB_U32 = 4,
+    MOB_U64 = 5,
+    MOB_I8 = 6,
+    MOB_I16 = 7,
+    MOB_I32 = 8,
+    MOB_I64 = 9,
+    MOB_F16 = 10,
+    MOB_BF16 = 11,
+    MOB_F32 = 12,
+    MOB_F64 = 13
 };
 #define MOB_TENSOR_DIMS_MAX 8u
 struct mob_tensor {
@@ -116,7 +129,8 @@ MOB_API struct mob_arg mob_json(const char *text);
 MOB_API struct mob_arg mob_bytes(const void *data, size_t size);
 MOB_API struct mob_arg mob_tensor(struct mob_tensor tensor);
 MOB_API struct mob_arg mob_tensor_f32(const float *data, int64_t rows, int64_t columns); /* columns 0 = 1-D */
-MOB_API struct mob_arg mob_ref(const struct mob_future *future); /* pass by reference: the task waits for it */
+MOB_API struct mob_arg mob_ref(
+    const struct mob_future *future); /* pass by reference: the task waits for it */
 MOB_API struct mob_arg mob_actor_handle(const struct mob_actor *actor);
 
 struct mob_args {
@@ -124,156 +138,166 @@ struct mob_args {
     size_t count;
 };
 #ifndef __cplusplus
-#define MOB_ARGS(...)                                                                                          \
-    ((struct mob_args){(const struct mob_arg[]){__VA_ARGS__},                                                  \
-                       sizeof((const struct mob_arg[]){__VA_ARGS__}) / sizeof(struct mob_arg)})
+#define MOB_ARGS(...) \
+    ((struct mob_args){(const struct mob_arg[]){__VA_ARGS__}, \
+        sizeof((const struct mob_arg[]){__VA_ARGS__}) / sizeof(struct mob_arg)})
 #define MOB_NO_ARGS ((struct mob_args){NULL, 0})
 #endif
 
-/* ------------------------------------------------------------------------------------------------ tasks */
+/* ---- tasks ---- */
 
 struct mob_resource {
     const char *name; /* "CPU", "GPU", "memory" (bytes) or any name the node declares */
-    double amount;    /* fractions down to 1/10000 */
+    double amount; /* fractions down to 1/10000 */
 };
 struct mob_submit_options {
     size_t struct_size;
-    const char *name;             /* display name */
-    double cpus;                  /* 0 = the default (1 for tasks and for placing an actor); negative = none */
+    const char *name; /* display name */
+    double cpus; /* 0 = the default (1 for tasks and for placing an actor); negative = none */
     const struct mob_resource *resources;
     size_t resource_count;
-    int max_retries;              /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none */
-    bool retry_on_error;          /* also when the function returned an error */
+    int max_retries; /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none */
+    bool retry_on_error; /* also when the function returned an error */
     int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 100 ms, 30 s; doubles */
-    int64_t timeout_ns;           /* deadline from now; 0 = none */
-    int64_t delay_ns;             /* not before now + delay */
-    int priority;                 /* higher first within the job */
-    bool deterministic;           /* results may be dropped and re-made from lineage */
+    int64_t timeout_ns; /* deadline from now; 0 = none */
+    int64_t delay_ns; /* not before now + delay */
+    int priority; /* higher first within the job */
+    bool deterministic; /* results may be dropped and re-made from lineage */
     bool restart_on_divergence;
-    const char *const *labels;    /* "key=value" */
+    const char *const *labels; /* "key=value" */
     size_t label_count;
-    const char *traceparent;      /* W3C trace context */
-    uint32_t num_returns;         /* of a function with variadic returns (`-> i64...`): how many; 0 = the fixed ones */
+    const char *traceparent; /* W3C trace context */
+    uint32_t
+        num_returns; /* of a function with variadic returns (`-> i64...`): how many; 0 = the fixed ones */
 };
 #define MOB_NO_RETRY (-2)
 
-/* Submit a task: returns at once. `function` is "module.function", or "module.function@hash" to pin. One future per
- * declared return is written to futures_out[0..n-1] (one for a stream: see mob_stream_next). Arguments are checked
- * against the signature: MOB_TYPE_MISMATCH names the argument. MOB_NOT_FOUND: no such function (deployed?).
- * MOB_GCS_FULL, MOB_QUEUE_FULL: backpressure, try again. */
-MOB_API MOB_MUST_USE enum mob_status mob_submit(struct mob_client *client, const char *function, struct mob_args args,
-                                                const struct mob_submit_options *options,
-                                                struct mob_future **futures_out);
+/* Submit a task: returns at once. `function` is "module.function", or "module.function@hash" to pin. One
+ * future per declared return is written to futures_out[0..n-1] (one for a stream: see mob_stream_next).
+ * Arguments are checked against the signature: MOB_TYPE_MISMATCH names the argument. MOB_NOT_FOUND: no such
+ * function (deployed?). MOB_GCS_FULL, MOB_QUEUE_FULL: backpressure, try again. */
+MOB_API MOB_MUST_USE enum mob_status mob_submit(struct mob_client *client, const char *function,
+    struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out);
 /* A resolved function, to save the look-up by name in a loop. Lives as long as the client. */
 struct mob_function;
-MOB_API MOB_MUST_USE enum mob_status mob_function_find(struct mob_client *client, const char *function,
-                                                       const struct mob_function **function_out);
-MOB_API MOB_MUST_USE enum mob_status mob_submit_function(struct mob_client *client, const struct mob_function *function,
-                                                         struct mob_args args,
-                                                         const struct mob_submit_options *options,
-                                                         struct mob_future **futures_out);
+MOB_API MOB_MUST_USE enum mob_status mob_function_find(
+    struct mob_client *client, const char *function, const struct mob_function **function_out);
+MOB_API MOB_MUST_USE enum mob_status mob_submit_function(struct mob_client *client,
+    const struct mob_function *function, struct mob_args args, const struct mob_submit_options *options,
+    struct mob_future **futures_out);
 MOB_API const char *mob_function_signature(const struct mob_function *function);
-/* Ask a task to stop; `force` kills its worker after 1 s. Children are cancelled too. Its futures become errors. */
+/* Ask a task to stop; `force` kills its worker after 1 s. Children are cancelled too. Its futures become
+ * errors. */
 MOB_API MOB_MUST_USE enum mob_status mob_cancel(struct mob_future *future, bool force);
 
-/* ------------------------------------------------------------------------------------------------ futures */
+/* ---- futures ---- */
 
-/* Waits until ready, then gives the value in place (pinned until mob_value_release). A failed task gives its status
- * (MOB_TASK_FAILED, MOB_WORKER_DIED, MOB_DEPENDENCY_FAILED, MOB_CANCELLED, ...) and no value; the chain of causes is
- * in mob_future_error. MOB_TIMEOUT. A worker that waits here gives back its CPU. */
-MOB_API MOB_MUST_USE enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out);
-MOB_API MOB_MUST_USE enum mob_status mob_get_i64(struct mob_future *future, int64_t timeout_ns, int64_t *value_out);
-MOB_API MOB_MUST_USE enum mob_status mob_get_f64(struct mob_future *future, int64_t timeout_ns, double *value_out);
-/* Error of a failed future as JSON: {"code","message","task","signal","log","cause":{...}}. Valid until release. */
+/* Waits until ready, then gives the value in place (pinned until mob_value_release). A failed task gives its
+ * status (MOB_TASK_FAILED, MOB_WORKER_DIED, MOB_DEPENDENCY_FAILED, MOB_CANCELLED, ...) and no value; the
+ * chain of causes is in mob_future_error. MOB_TIMEOUT. A worker that waits here gives back its CPU. */
+MOB_API MOB_MUST_USE enum mob_status mob_get(
+    struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out);
+MOB_API MOB_MUST_USE enum mob_status mob_get_i64(
+    struct mob_future *future, int64_t timeout_ns, int64_t *value_out);
+MOB_API MOB_MUST_USE enum mob_status mob_get_f64(
+    struct mob_future *future, int64_t timeout_ns, double *value_out);
+/* Error of a failed future as JSON: {"code","message","task","signal","log","cause":{...}}. Valid until
+ * release. */
 MOB_API const char *mob_future_error(struct mob_future *future);
 /* Ready already? Never blocks. */
 MOB_API bool mob_ready(struct mob_future *future);
-/* The papers' wait: the first k of n, or what is ready at the time-out. ready_out[i] is set for each of the n; returns
- * MOB_OK also at the time-out; *count_out says how many are ready. For many waits over the same futures use a waitset. */
+/* The papers' wait: the first k of n, or what is ready at the time-out. ready_out[i] is set for each of the
+ * n; returns MOB_OK also at the time-out; *count_out says how many are ready. For many waits over the same
+ * futures use a waitset. */
 MOB_API MOB_MUST_USE enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k,
-                                              int64_t timeout_ns, bool *ready_out, size_t *count_out);
+    int64_t timeout_ns, bool *ready_out, size_t *count_out);
 /* Wait set: add futures once, then take them as they become ready; O(1) a completion. */
-MOB_API MOB_MUST_USE enum mob_status mob_waitset_create(struct mob_client *client, struct mob_waitset **set_out);
+MOB_API MOB_MUST_USE enum mob_status mob_waitset_create(
+    struct mob_client *client, struct mob_waitset **set_out);
 MOB_API MOB_MUST_USE enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *future);
 MOB_API MOB_MUST_USE enum mob_status mob_waitset_next(struct mob_waitset *set, int64_t timeout_ns,
-                                                      struct mob_future **ready_out); /* MOB_TIMEOUT; MOB_NOT_FOUND: empty */
+    struct mob_future **ready_out); /* MOB_TIMEOUT; MOB_NOT_FOUND: empty */
 MOB_API void mob_waitset_destroy(struct mob_waitset *set);
-/* Called from mob_client_step (or a blocking call) on the client's thread, once, never from inside this call. */
-MOB_API MOB_MUST_USE enum mob_status mob_on_ready(struct mob_future *future,
-                                                  void (*callback)(struct mob_future *, void *), void *arg);
+/* Called from mob_client_step (or a blocking call) on the client's thread, once, never from inside this call.
+ */
+MOB_API MOB_MUST_USE enum mob_status mob_on_ready(
+    struct mob_future *future, void (*callback)(struct mob_future *, void *), void *arg);
 /* Drop the handle: a hint, the object can be asked for again by id. NULL is fine. */
 MOB_API void mob_release(struct mob_future *future);
-MOB_API void mob_future_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]);      /* obj_... */
-MOB_API void mob_future_task_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* task_... */
-MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(struct mob_client *client, const char *object_id,
-                                                        struct mob_future **future_out);
-/* Store a value; returns at once. It is in the GCS (or safe on disk) before anything that depends on it leaves the
- * node; mob_flush waits for it. */
-MOB_API MOB_MUST_USE enum mob_status mob_put(struct mob_client *client, struct mob_arg value,
-                                             struct mob_future **future_out);
-/* A future now, its value later: tasks may wait for it before it is there. Only this client can fulfil it, once; when the
- * session ends without, whoever waits gets MOB_OBJECT_LOST. */
+MOB_API void mob_future_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* obj_... */
+MOB_API void mob_future_task_id(
+    const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* task_... */
+MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(
+    struct mob_client *client, const char *object_id, struct mob_future **future_out);
+/* Store a value; returns at once. It is in the GCS (or safe on disk) before anything that depends on it
+ * leaves the node; mob_flush waits for it. */
+MOB_API MOB_MUST_USE enum mob_status mob_put(
+    struct mob_client *client, struct mob_arg value, struct mob_future **future_out);
+/* A future now, its value later: tasks may wait for it before it is there. Only this client can fulfil it,
+ * once; when the session ends without, whoever waits gets MOB_OBJECT_LOST. */
 MOB_API MOB_MUST_USE enum mob_status mob_promise(struct mob_client *client, struct mob_future **future_out);
 MOB_API MOB_MUST_USE enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value);
 /* The same without a copy: write into *data_out, then mob_put_finish (or mob_put_abort). */
 struct mob_put_buffer;
-MOB_API MOB_MUST_USE enum mob_status mob_put_begin(struct mob_client *client, size_t size, void **data_out,
-                                                   struct mob_put_buffer **buffer_out);
-MOB_API MOB_MUST_USE enum mob_status mob_put_finish(struct mob_put_buffer *buffer, struct mob_future **future_out);
+MOB_API MOB_MUST_USE enum mob_status mob_put_begin(
+    struct mob_client *client, size_t size, void **data_out, struct mob_put_buffer **buffer_out);
+MOB_API MOB_MUST_USE enum mob_status mob_put_finish(
+    struct mob_put_buffer *buffer, struct mob_future **future_out);
 MOB_API void mob_put_abort(struct mob_put_buffer *buffer);
 /* Next item of a generator task's stream; MOB_NOT_FOUND after the last. */
-MOB_API MOB_MUST_USE enum mob_status mob_stream_next(struct mob_future *stream, int64_t timeout_ns,
-                                                     struct mob_future **item_out);
+MOB_API MOB_MUST_USE enum mob_status mob_stream_next(
+    struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out);
 
-/* Values. Accessors give MOB_TYPE_MISMATCH when the value is of another type. Data stays valid until release. */
+/* Values. Accessors give MOB_TYPE_MISMATCH when the value is of another type. Data stays valid until release.
+ */
 MOB_API const char *mob_value_type(const struct mob_value *value); /* "i64", "tensor", ... */
 MOB_API MOB_MUST_USE enum mob_status mob_value_i64(const struct mob_value *value, int64_t *out);
 MOB_API MOB_MUST_USE enum mob_status mob_value_f64(const struct mob_value *value, double *out);
 MOB_API MOB_MUST_USE enum mob_status mob_value_bool(const struct mob_value *value, bool *out);
 MOB_API MOB_MUST_USE enum mob_status mob_value_data(const struct mob_value *value, const void **data_out,
-                                                    size_t *size_out); /* bytes, utf8, json, table, pickle5 */
+    size_t *size_out); /* bytes, utf8, json, table, pickle5 */
 MOB_API MOB_MUST_USE enum mob_status mob_value_tensor(const struct mob_value *value, struct mob_tensor *out);
-MOB_API MOB_MUST_USE enum mob_status mob_value_actor(struct mob_client *client, const struct mob_value *value,
-                                                     struct mob_actor **actor_out);
+MOB_API MOB_MUST_USE enum mob_status mob_value_actor(
+    struct mob_client *client, const struct mob_value *value, struct mob_actor **actor_out);
 MOB_API void mob_value_release(struct mob_value *value);
 
-/* ------------------------------------------------------------------------------------------------ actors */
+/* ---- actors ---- */
 
 struct mob_actor_options {
     size_t struct_size;
-    const char *name;           /* registered in the namespace */
-    bool return_if_exists;      /* with a name: give the living one instead of MOB_EXISTS */
-    bool detached;              /* outlives the job */
-    int max_restarts;           /* 0 = none, -1 = for ever */
-    int checkpoint_every;       /* calls; 0 = never; needs the class' checkpoint/restore hooks */
-    double cpus;                /* to be placed: 0 = 1 */
+    const char *name; /* registered in the namespace */
+    bool return_if_exists; /* with a name: give the living one instead of MOB_EXISTS */
+    bool detached; /* outlives the job */
+    int max_restarts; /* 0 = none, -1 = for ever */
+    int checkpoint_every; /* calls; 0 = never; needs the class' checkpoint/restore hooks */
+    double cpus; /* to be placed: 0 = 1 */
     const struct mob_resource *resources;
     size_t resource_count;
 };
 /* `cls` is "module.Class". Returns at once; creation waits for resources. */
-MOB_API MOB_MUST_USE enum mob_status mob_actor_create(struct mob_client *client, const char *cls, struct mob_args args,
-                                                      const struct mob_actor_options *options,
-                                                      struct mob_actor **actor_out);
+MOB_API MOB_MUST_USE enum mob_status mob_actor_create(struct mob_client *client, const char *cls,
+    struct mob_args args, const struct mob_actor_options *options, struct mob_actor **actor_out);
 /* Calls of one caller run in the order in which they were made. Options: those of a task that make sense. */
-MOB_API MOB_MUST_USE enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, struct mob_args args,
-                                                    const struct mob_submit_options *options,
-                                                    struct mob_future **futures_out);
-MOB_API MOB_MUST_USE enum mob_status mob_actor_find(struct mob_client *client, const char *name,
-                                                    struct mob_actor **actor_out);
-MOB_API MOB_MUST_USE enum mob_status mob_actor_from_id(struct mob_client *client, const char *actor_id,
-                                                       struct mob_actor **actor_out);
+MOB_API MOB_MUST_USE enum mob_status mob_actor_call(struct mob_actor *actor, const char *method,
+    struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out);
+MOB_API MOB_MUST_USE enum mob_status mob_actor_find(
+    struct mob_client *client, const char *name, struct mob_actor **actor_out);
+MOB_API MOB_MUST_USE enum mob_status mob_actor_from_id(
+    struct mob_client *client, const char *actor_id, struct mob_actor **actor_out);
 MOB_API MOB_MUST_USE enum mob_status mob_actor_kill(struct mob_actor *actor, bool no_restart);
 MOB_API void mob_actor_id(const struct mob_actor *actor, char text_out[MOB_TEXT_ID_MAX]);
 /* The future of the creation itself (null value): ready when the constructor has returned. */
-MOB_API MOB_MUST_USE enum mob_status mob_actor_created(struct mob_actor *actor, struct mob_future **future_out);
+MOB_API MOB_MUST_USE enum mob_status mob_actor_created(
+    struct mob_actor *actor, struct mob_future **future_out);
 MOB_API void mob_actor_release(struct mob_actor *actor);
 
-/* ------------------------------------------------------------------------------------------------ inside a function */
+/* ------------------------------------------------------------------------------------------------ inside a
+ * function */
 
 MOB_API struct mob_client *mob_call_client(struct mob_call *call);
 MOB_API size_t mob_arg_count(const struct mob_call *call);
-/* Typed access. The signature was checked at submission; a by-reference argument is its value here. A wrong type or
- * index ends the task with a typed error after it returns; the accessor gives 0 / NULL. */
+/* Typed access. The signature was checked at submission; a by-reference argument is its value here. A wrong
+ * type or index ends the task with a typed error after it returns; the accessor gives 0 / NULL. */
 MOB_API int64_t mob_arg_i64(struct mob_call *call, size_t i);
 MOB_API double mob_arg_f64(struct mob_call *call, size_t i);
 MOB_API bool mob_arg_bool(struct mob_call *call, size_t i);
@@ -282,24 +306,27 @@ MOB_API const char *mob_arg_utf8(struct mob_call *call, size_t i, size_t *size_o
 MOB_API const void *mob_arg_bytes(struct mob_call *call, size_t i, size_t *size_out);
 MOB_API struct mob_tensor mob_arg_tensor(struct mob_call *call, size_t i);
 MOB_API struct mob_actor *mob_arg_actor(struct mob_call *call, size_t i); /* borrowed */
-/* Returns: index 0 unless the signature declares several. Copies. Each returns MOB_OK so that `return mob_return_*` reads well. */
+/* Returns: index 0 unless the signature declares several. Copies. Each returns MOB_OK so that `return
+ * mob_return_*` reads well. */
 MOB_API enum mob_status mob_return_i64(struct mob_call *call, int64_t v);
 MOB_API enum mob_status mob_return_f64(struct mob_call *call, double v);
 MOB_API enum mob_status mob_return(struct mob_call *call, struct mob_arg v);
 MOB_API enum mob_status mob_return_at(struct mob_call *call, size_t index, struct mob_arg v);
-/* Large results without a copy: write into the returned buffer before the function returns. NULL when the store is full. */
+/* Large results without a copy: write into the returned buffer before the function returns. NULL when the
+ * store is full. */
 MOB_API void *mob_return_buffer(struct mob_call *call, size_t index, size_t size);
 /* Tail call: the result is what that future becomes. */
 MOB_API enum mob_status mob_return_future(struct mob_call *call, struct mob_future *future);
 MOB_API enum mob_status mob_yield(struct mob_call *call, struct mob_arg item); /* next item of a `stream T` */
 /* End as an application error with this message. `return mob_fail(call, "no such %s", x);` */
-MOB_API enum mob_status mob_fail(struct mob_call *call, const char *format, ...) __attribute__((format(printf, 2, 3)));
+MOB_API enum mob_status mob_fail(struct mob_call *call, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* About the call. */
 MOB_API void mob_call_task_id(const struct mob_call *call, char text_out[MOB_TEXT_ID_MAX]);
 MOB_API uint32_t mob_call_attempt(const struct mob_call *call);
 MOB_API int64_t mob_call_deadline_ns(const struct mob_call *call); /* wall clock; 0 = none */
 MOB_API bool mob_call_cancelled(struct mob_call *call);
-MOB_API void *mob_call_self(struct mob_call *call);                   /* the actor's instance */
+MOB_API void *mob_call_self(struct mob_call *call); /* the actor's instance */
 MOB_API void mob_call_set_self(struct mob_call *call, void *instance); /* in a constructor or restore hook */
 /* Logged, so that a replay sees the same. */
 MOB_API int64_t mob_clock_ns(struct mob_call *call); /* wall clock */
@@ -310,7 +337,7 @@ MOB_API enum mob_status mob_progress(struct mob_call *call, double fraction, con
 MOB_API int64_t mob_span_begin(struct mob_call *call);
 MOB_API enum mob_status mob_span_end(struct mob_call *call, int64_t begin, const char *name);
 
-/* ------------------------------------------------------------------------------------------------ modules */
+/* ---- modules ---- */
 
 #define MOB_ABI 1
 #if defined(__x86_64__)
@@ -331,11 +358,12 @@ struct mob_method_entry {
 #define MOB_METHOD_READ_ONLY 1u
 struct mob_function_entry {
     const char *name;
-    mob_function_main main;      /* of a class: the constructor */
-    const char *signature;       /* grammar: docs/signatures.md */
+    mob_function_main main; /* of a class: the constructor */
+    const char *signature; /* grammar: docs/signatures.md */
     const struct mob_method_entry *methods; /* NULL for a function; ended by a NULL name */
     void (*destroy)(void *instance);
-    /* Hooks, NULL when absent. checkpoint returns the state with mob_return(); restore finds it as argument 0. */
+    /* Hooks, NULL when absent. checkpoint returns the state with mob_return(); restore finds it as argument
+     * 0. */
     mob_function_main checkpoint;
     mob_function_main restore;
     unsigned flags; /* MOB_FUNCTION_DETERMINISTIC */
@@ -349,36 +377,44 @@ struct mob_module {
     const struct mob_function_entry *functions; /* ended by a NULL name */
 };
 
-#define MOB_FUNCTION(name_, main_, signature_) {.name = (name_), .main = (main_), .signature = (signature_)}
-#define MOB_METHOD(name_, main_, signature_) {.name = (name_), .main = (main_), .signature = (signature_)}
+#define MOB_FUNCTION(name_, main_, signature_) \
+    { \
+        .name = (name_), .main = (main_), .signature = (signature_) \
+    }
+#define MOB_METHOD(name_, main_, signature_) \
+    { \
+        .name = (name_), .main = (main_), .signature = (signature_) \
+    }
 #define MOB_METHODS(...) ((const struct mob_method_entry[]){__VA_ARGS__, {.name = NULL}})
-#define MOB_ACTOR_CLASS(name_, create_, signature_, destroy_, ...)                                             \
-    {.name = (name_), .main = (create_), .signature = (signature_), .methods = MOB_METHODS(__VA_ARGS__),       \
-     .destroy = (destroy_)}
+#define MOB_ACTOR_CLASS(name_, create_, signature_, destroy_, ...) \
+    { \
+        .name = (name_), .main = (create_), .signature = (signature_), .methods = MOB_METHODS(__VA_ARGS__), \
+        .destroy = (destroy_) \
+    }
 /* Define exactly once in a module. */
-#define MOB_MODULE(module_name, ...)                                                                           \
-    static const struct mob_function_entry mob_module_functions_[] = {__VA_ARGS__, {.name = NULL}};            \
-    MOB_API const struct mob_module mob_module_v1 = {MOB_ABI, sizeof(struct mob_module), MOB_MACHINE,          \
-                                                     module_name, mob_module_functions_};
+#define MOB_MODULE(module_name, ...) \
+    static const struct mob_function_entry mob_module_functions_[] = {__VA_ARGS__, {.name = NULL}}; \
+    MOB_API const struct mob_module mob_module_v1 = { \
+        MOB_ABI, sizeof(struct mob_module), MOB_MACHINE, module_name, mob_module_functions_};
 extern MOB_API const struct mob_module mob_module_v1;
 
-/* Deploy a module file: functions are known to the cluster under "module.function" at once. `hash_out` (65 bytes, may be
- * NULL) gets the content hash. Needs the deploy role over HTTP; a local driver has it. MOB_ABI_MISMATCH. */
+/* Deploy a module file: functions are known to the cluster under "module.function" at once. `hash_out` (65
+ * bytes, may be NULL) gets the content hash. Needs the deploy role over HTTP; a local driver has it.
+ * MOB_ABI_MISMATCH. */
 MOB_API MOB_MUST_USE enum mob_status mob_deploy(struct mob_client *client, const char *path, char *hash_out);
-MOB_API MOB_MUST_USE enum mob_status mob_deploy_bytes(struct mob_client *client, const void *bytes, size_t size,
-                                                      char *hash_out);
+MOB_API MOB_MUST_USE enum mob_status mob_deploy_bytes(
+    struct mob_client *client, const void *bytes, size_t size, char *hash_out);
 
-/* ------------------------------------------------------------------------------------------------ operations */
+/* ---- operations ---- */
 
-/* Control questions, answered as JSON text (free with free()): `what` is "stats", "why", "task", "actor", "job",
- * "live-tasks"; `subject` an id, name or JSON filter. For tools and the gateway. */
-MOB_API MOB_MUST_USE enum mob_status mob_query(struct mob_client *client, const char *what, const char *subject,
-                                               int64_t timeout_ns, char **json_out);
+/* Control questions, answered as JSON text (free with free()): `what` is "stats", "why", "task", "actor",
+ * "job", "live-tasks"; `subject` an id, name or JSON filter. For tools and the gateway. */
+MOB_API MOB_MUST_USE enum mob_status mob_query(
+    struct mob_client *client, const char *what, const char *subject, int64_t timeout_ns, char **json_out);
 /* The same without blocking: callback from mob_client_step. */
-MOB_API MOB_MUST_USE enum mob_status mob_query_async(struct mob_client *client, const char *what, const char *subject,
-                                                     void (*callback)(void *arg, enum mob_status, const char *json,
-                                                                      size_t size),
-                                                     void *arg);
+MOB_API MOB_MUST_USE enum mob_status mob_query_async(struct mob_client *client, const char *what,
+    const char *subject, void (*callback)(void *arg, enum mob_status, const char *json, size_t size),
+    void *arg);
 
 #ifdef __cplusplus
 }
