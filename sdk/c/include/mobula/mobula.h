@@ -291,8 +291,7 @@ MOB_API MOB_MUST_USE enum mob_status mob_actor_created(
     struct mob_actor *actor, struct mob_future **future_out);
 MOB_API void mob_actor_release(struct mob_actor *actor);
 
-/* ------------------------------------------------------------------------------------------------ inside a
- * function */
+/* ---- inside a function ---- */
 
 MOB_API struct mob_client *mob_call_client(struct mob_call *call);
 MOB_API size_t mob_arg_count(const struct mob_call *call);
