@@ -22,18 +22,17 @@ struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_obj
     uint64_t run;
     uint32_t position;
     if (id.slot == 0) {
-        run = mob_stream_mix(id.task.stream) + (id.task.index >> 3);
+        run = mob_stream_mix(id.task.stream) + (uint64_t)(id.task.index >> 3) * 0xd6e8feb86659fd93ull;
         position = id.task.index & 7u;
     } else {
-        run = mob_task_id_mix(id.task) + ((uint64_t)id.slot >> 3) * 0xd6e8feb86659fd93ull;
+        run = mob_task_id_mix(id.task) + (uint64_t)(id.slot >> 3) * 0xd6e8feb86659fd93ull + 1;
         position = id.slot & 7u;
     }
-    run *= 0xbf58476d1ce4e5b9ull;
     run ^= run >> 32;
-    run *= 0x94d049bb133111ebull;
-    uint32_t fingerprint = (uint32_t)((run >> 48) + position * 0x1357u) & 0xffffu;
+    run *= 0x94d049bb133111ebull; /* its upper half depends on every bit */
+    uint32_t fingerprint = (uint32_t)((run >> 24) + position * 0x1357u) & 0xffffu;
     return (struct mob_object_key){
-        .group = (uint32_t)(run >> 8) & view->group_mask,
+        .group = (uint32_t)(run >> 36) & view->group_mask,
         .position = position,
         .fingerprint = fingerprint == 0 ? 1 : fingerprint,
     };
@@ -150,6 +149,14 @@ uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, ui
     struct mob_object_key key = mob_object_key(view, id);
     struct packed_id packed = pack(id);
     prefetch_run(view, id, key);
+    /* Most lie where they like to. */
+    uint32_t index = mob_key_index(view, key, 0, 0);
+    uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v);
+    if ((tag & 0xffffu) == key.fingerprint && mob_tag_state(tag) != MOB_TAG_CLAIMED &&
+        entry_holds(view, index, &packed, &tag) && mob_tag_state(tag) != MOB_TAG_CLAIMED) {
+        *tag_out = tag;
+        return index;
+    }
     uint32_t home = MOB_SEG_LOAD(&view->seg_home[key.group].v);
     return scan(view, key, &packed, REACH(home), false, UINT32_MAX, tag_out);
 }
