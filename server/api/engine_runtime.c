@@ -14,7 +14,7 @@
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
 
-#define RETRY_CONNECT_NS (100 * MOB_MS)
+#define RETRY_CONNECT_NS (20 * MOB_MS)
 #define CONNECT_TIMEOUT_NS (500 * MOB_MS)
 /* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
 #define LOOKS_BEFORE_SLEEP 20
@@ -201,6 +201,12 @@ void engine_watch_session(struct engine *engine, struct session *session)
     session->in_epoll = epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) == 0;
 }
 
+static void look_alive(struct engine *engine)
+{
+    bool alive = engine->session_count > 0 && mob_session_alive(engine->sessions[0].client);
+    atomic_store(&engine->is_ready, alive && engine->gcs_up);
+}
+
 static void connect_runtime(struct engine *engine, int64_t now)
 {
     char path[512];
@@ -226,12 +232,14 @@ static void connect_runtime(struct engine *engine, int64_t now)
     MOB_LOG_INFO("engine", "connected", "job=%s", job);
     engine_load_functions(engine);
     engine_models_connected(engine);
+    look_alive(engine);
 }
 
 static void on_gcs_link(void *arg, enum mob_status status)
 {
     struct engine *engine = arg;
     engine->gcs_up = status == MOB_OK;
+    look_alive(engine);
     engine->worked++;
     if (engine->gcs_up && engine->session_count > 0)
         engine_load_functions(engine);
@@ -240,8 +248,7 @@ static void on_gcs_link(void *arg, enum mob_status status)
 static void each_second(struct engine *engine, int64_t now)
 {
     engine->next_second_ns = now + MOB_SEC;
-    bool alive = engine->session_count > 0 && mob_session_alive(engine->sessions[0].client);
-    atomic_store(&engine->is_ready, alive && engine->gcs_up);
+    look_alive(engine);
     mob_events_tick(engine->options.events, now);
 }
 

@@ -29,7 +29,8 @@ static inline void mob_text_put(struct mob_text *text, const char *bytes, size_t
 {
     if (text->capacity - text->length < n && !mob_text_reserve(text, n))
         return;
-    memcpy(text->bytes + text->length, bytes, n);
+    if (n > 0)
+        memcpy(text->bytes + text->length, bytes, n);
     text->length += n;
 }
 static inline void mob_text_puts(struct mob_text *text, const char *s)

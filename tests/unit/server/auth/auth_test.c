@@ -65,11 +65,13 @@ static void malformed_key_files_are_refused(void **state)
         int fd = mkstemp(path);
         struct mob_auth *auth;
         mob_token_generate(token);
+        const char *percent = strchr(lines[i], '%');
         FILE *file = fdopen(fd, "w");
+        assert_non_null(file);
         fprintf(file, "%.*s", (int)strcspn(lines[i], "%"), lines[i]);
-        fprintf(file, "%s%s", strchr(lines[i], '%') ? token : "", strchr(lines[i], '%') ? strchr(lines[i], '%') + 2 : "");
+        if (percent)
+            fprintf(file, "%s%s", token, percent + 2);
         fclose(file);
-        close(fd);
         assert_int_equal(mob_auth_open(path, &auth), MOB_INVALID);
         unlink(path);
     }

@@ -1,0 +1,157 @@
+"""A cluster of its own for HTTP tests: started on a fresh directory, addressed over HTTP, ended with the test.
+
+MOBULA_BIN_DIR and MOBULA_MODULE_DIR say what to run; ctest sets them.
+"""
+import http.client
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+BIN = os.environ.get("MOBULA_BIN_DIR", "build/release/bin")
+MODULES = os.environ.get("MOBULA_MODULE_DIR", "build/release/modules")
+failures = []
+
+
+def check(condition, what, *values):
+    if not condition:
+        failures.append(what)
+        print("FAILED", what, *[repr(v)[:600] for v in values], file=sys.stderr, flush=True)
+    return condition
+
+
+class Cluster:
+    def __init__(self, *options):
+        self.directory = tempfile.mkdtemp(prefix="mobula-http-")
+        self.options = options
+        self.up()
+
+    def up(self):
+        command = [BIN + "/mobula", "up", "--detach", "--dir", self.directory, "--segment-bytes", "256MiB", *self.options]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            print(done.stdout, done.stderr, file=sys.stderr)
+            self.show_logs()
+            sys.exit(1)
+        self.read_address()
+
+    def read_address(self):
+        with open(self.directory + "/gateway.addr", encoding="ascii") as file:
+            self.host, port = file.read().strip().rsplit(":", 1)
+        self.port = int(port)
+        with open(self.directory + "/token", encoding="ascii") as file:
+            self.token = file.read().split()[0]
+
+    def down(self):
+        subprocess.run([BIN + "/mobula", "down", "--dir", self.directory], capture_output=True, timeout=60)
+
+    def end(self):
+        self.down()
+        if failures:
+            self.show_logs()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def show_logs(self):
+        logs = self.directory + "/logs"
+        for name in sorted(os.listdir(logs)) if os.path.isdir(logs) else []:
+            with open(f"{logs}/{name}", encoding="utf-8", errors="replace") as file:
+                print(f"--- {name}", "".join(file.readlines()[-15:]), sep="\n", file=sys.stderr)
+
+    def pid_of(self, program):
+        """Of this cluster's process, found by its directory on its command line."""
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+            except OSError:
+                continue
+            if os.path.basename(words[0]).decode() == program and self.directory.encode() in b" ".join(words):
+                return int(pid)
+        return None
+
+    def kill(self, program):
+        pid = self.pid_of(program)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def connect(self):
+        return http.client.HTTPConnection(self.host, self.port, timeout=70)
+
+    def call(self, method, path, body=None, headers=None, key=True, connection=None):
+        """(status, headers, body bytes)"""
+        headers = dict(headers or {})
+        if key:
+            headers["Authorization"] = "Bearer " + (self.token if key is True else key)
+        if body is not None and not isinstance(body, (bytes, bytearray)):
+            body = json.dumps(body).encode()
+            headers.setdefault("Content-Type", "application/json")
+        c = connection or self.connect()
+        c.request(method, path, body, headers)
+        response = c.getresponse()
+        data = response.read()
+        result = response.status, {k.lower(): v for k, v in response.getheaders()}, data
+        if not connection:
+            c.close()
+        return result
+
+    def json(self, method, path, body=None, headers=None, expect=None, **options):
+        status, head, data = self.call(method, path, body, headers, **options)
+        if expect is not None:
+            check(status == expect, f"{method} {path}: status {status}, wanted {expect}", data)
+        try:
+            return json.loads(data)
+        except ValueError:
+            check(False, f"{method} {path}: not JSON", status, data)
+            return {}
+
+    def deploy(self, name):
+        with open(f"{MODULES}/{name}.so", "rb") as file:
+            data = file.read()
+        status, _, body = self.call("POST", "/api/v1/functions", data, {"Content-Type": "application/octet-stream"})
+        check(status in (200, 201), f"deploy {name}", status, body)
+        return json.loads(body)
+
+    def run(self, function, *arguments, **options):
+        """Submits and waits; the answer."""
+        body = {"function": function, "arguments": list(arguments)}
+        if options:
+            body["options"] = options
+        return self.json("POST", "/api/v1/tasks", body, {"Prefer": "wait=30"})
+
+    def value(self, object_id, wait=30):
+        return self.json("GET", f"/api/v1/objects/{object_id}?wait={wait}")
+
+    def until(self, what, condition, seconds=30):
+        """Polls for what cannot be waited for; the condition's value."""
+        deadline = time.monotonic() + seconds
+        while True:
+            result = condition()
+            if result or time.monotonic() > deadline:
+                check(result, what)
+                return result
+            time.sleep(0.02)
+
+
+def ref(object_id):
+    return {"$ref": object_id}
+
+
+def main(tests, *options):
+    only = sys.argv[1:]
+    cluster = Cluster(*options)
+    try:
+        for name, test in tests.items():
+            if name.startswith("test_") and (not only or any(word in name for word in only)):
+                before = len(failures)
+                try:
+                    test(cluster)
+                except Exception as error:  # a broken answer must not hide the other tests
+                    check(False, f"{name}: {type(error).__name__}: {error}")
+                print("ok" if len(failures) == before else "not ok", name, flush=True)
+    finally:
+        cluster.end()
+    sys.exit(1 if failures else 0)
