@@ -98,6 +98,9 @@ void mob_event_fd_quiesce(struct mob_client *client)
         poll(NULL, 0, 1); /* it looks at the socket ten times a second */
 }
 
+/* Long enough for a node that is there to answer; the only time that a step blocks. */
+#define RESUME_STEP_NS (100 * MOB_MS)
+
 int mob_client_step(struct mob_client *client)
 {
     uint32_t settled = client->settled;
@@ -106,7 +109,7 @@ int mob_client_step(struct mob_client *client)
         uint64_t count;
         ssize_t n = read(e->fd, &count, sizeof count);
         (void)n;
-        if (!mob_session_alive(client) && mob_client_resume(client, mob_now()) != MOB_OK)
+        if (!mob_session_alive(client) && mob_client_resume(client, mob_now() + RESUME_STEP_NS) != MOB_OK)
             MOB_LOG_WARN("sdk", "node_away", "reason=\"%s\"", client->error);
     }
     mob_client_pump(client);

@@ -284,6 +284,8 @@ static int64_t round_of(struct engine *engine, int64_t now)
         connect_runtime(engine, now);
     if (now >= engine->next_second_ns)
         each_second(engine, now);
+    else if (!atomic_load(&engine->is_ready)) /* private: engine */
+        look_alive(engine);
     return wake;
 }
 
