@@ -111,6 +111,7 @@ static void start(
         r.kind = MOB_POOL_EXITED;
         r.wait_status = 1 << 8; /* exit status 1 */
     } else {
+        setpgid(pid, pid); /* here too: whoever hears of it may signal its group at once */
         children[child_count++] = (struct child){pid, request->worker};
         r.kind = MOB_POOL_STARTED;
     }
