@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 
+enum { LOOKS = 8 };
+
 /* Powers of two plus the 64-byte value header, and even divisions of a chunk. */
 static const uint16_t class_bytes[MOB_CLASS_COUNT] = {64, 128, 192, 256, 320, 384, 448, 512, 640, 768, 896,
     1088, 1344, 1600, 2112, 3136, 4160, 5440, 9280, 10880, 13056, 16320, 21760};
@@ -153,38 +155,64 @@ static bool switch_to(struct mob_arena_user *user, uint32_t class_index, uint32_
     return mark == MOB_UNIT_MARK(MOB_UNIT_CHUNK, class_index, user->slot);
 }
 
-static uint64_t take_from_list(struct mob_arena_user *user, uint32_t class_index, struct mob_seg_entry *entry)
+static uint64_t take_from(
+    struct mob_arena_user *user, uint32_t class_index, uint32_t at, struct mob_seg_entry *entry)
 {
     struct mob_chunk_list *list = &user->classes[class_index];
-    for (uint32_t left = list->count; left > 0; left--) {
-        if (list->current >= list->count)
-            list->current = 0;
-        uint32_t at = list->current;
-        if (list->announced != list->units[at] + 1 && !switch_to(user, class_index, at)) {
-            list->units[at] = list->units[--list->count];
-            list->announced = 0;
-            continue;
-        }
-        uint64_t offset = take_block(user->view, list->units[at], class_index, entry);
-        if (offset != 0)
-            return offset;
-        list->current++;
+    uint32_t unit = list->units[at];
+    if (list->announced != unit + 1 && !switch_to(user, class_index, at)) {
+        list->units[at] = list->units[--list->count];
+        list->announced = 0;
+        return 0;
     }
-    return 0;
+    return take_block(user->view, unit, class_index, entry);
+}
+
+static bool has_free_block(const struct mob_view *view, uint32_t unit, uint32_t class_index)
+{
+    const struct mob_seg_chunk *chunk = mob_view_chunk(view, unit);
+    uint32_t blocks = mob_slab_class_blocks(class_index);
+    for (uint32_t word = 0; word * 64 < blocks; word++)
+        if (MOB_SEG_LOAD_RELAXED(&chunk->free_bits[word]) & full_word(blocks, word))
+            return true;
+    return false;
+}
+
+/* From the current chunk, else from the next ones with space, of `looks` that are looked at in turn. A client
+ * that holds a gigabyte of small objects has too many chunks to look at all of them for each new one. */
+static uint64_t take_from_list(
+    struct mob_arena_user *user, uint32_t class_index, uint32_t looks, struct mob_seg_entry *entry)
+{
+    struct mob_chunk_list *list = &user->classes[class_index];
+    uint64_t offset = list->current < list->count ? take_from(user, class_index, list->current, entry) : 0;
+    for (uint32_t i = 0; offset == 0 && i < looks && list->count > 0; i++) {
+        list->probe = list->probe + 1 < list->count ? list->probe + 1 : 0;
+        /* The node may have taken it back, and somebody else may write there: then this reads noise, and
+         * take_from finds that it is not ours. */
+        if (has_free_block(user->view, list->units[list->probe], class_index))
+            offset = take_from(user, class_index, list->probe, entry);
+    }
+    return offset;
 }
 
 uint64_t mob_slab_alloc(struct mob_arena_user *user, struct mob_seg_entry *entry, uint64_t size)
 {
     uint32_t class_index = class_of(size);
-    uint64_t offset = take_from_list(user, class_index, entry);
+    struct mob_chunk_list *list = &user->classes[class_index];
+    uint64_t offset = take_from_list(user, class_index, LOOKS, entry);
     if (offset != 0)
         return offset;
-    if (!chunk_from_free_unit(user, class_index) && !chunk_from_orphans(user, class_index)) {
-        /* Perhaps own chunks of other classes lie empty. */
-        if (mob_slab_trim(user) == 0 || !chunk_from_free_unit(user, class_index))
-            return 0;
-    }
-    return take_from_list(user, class_index, entry);
+    if (chunk_from_free_unit(user, class_index))
+        return take_from(user, class_index, list->count - 1, entry);
+    /* Nothing new: all own chunks, then those that dead clients left, then own chunks of other classes that
+     * lie empty. */
+    offset = take_from_list(user, class_index, list->count, entry);
+    if (offset != 0)
+        return offset;
+    if (!chunk_from_orphans(user, class_index) &&
+        (mob_slab_trim(user) == 0 || !chunk_from_free_unit(user, class_index)))
+        return 0;
+    return take_from(user, class_index, list->count - 1, entry);
 }
 
 uint32_t mob_slab_trim(struct mob_arena_user *user)

@@ -16,6 +16,7 @@ void mob_segment_unmap(uint8_t *base, uint64_t bytes);
 struct mob_chunk_list {
     uint32_t *units;
     uint32_t count, capacity, current;
+    uint32_t probe; /* last one looked at for free blocks */
     uint32_t announced; /* unit + 1 of the chunk that may be taken from */
 };
 struct mob_arena_user {
