@@ -238,21 +238,25 @@ static enum mob_status take_answer(struct mob_future *future, int64_t rows, doub
     return status;
 }
 
-/* `window` calls are under way at any time. Each carries states of its own: they are put for it and not
- * shared. */
-static enum mob_status run_rounds(
-    struct mob_actor *model, float *states, int64_t rounds, int64_t rows, int64_t window, double *sum)
+/* `window` calls are under way at any time. Each carries states of its own: they are put for it, and released
+ * when it is answered, so that the store may use the memory again. */
+static enum mob_status run_rounds(struct mob_client *client, struct mob_actor *model, float *states,
+    int64_t rounds, int64_t rows, int64_t window, double *sum)
 {
-    struct mob_future *answers[WINDOW_MAX];
+    struct mob_future *inputs[WINDOW_MAX], *answers[WINDOW_MAX];
     enum mob_status status = MOB_OK;
     for (int64_t i = 0; i < rounds + window && status == MOB_OK; i++) {
-        if (i >= window)
-            status = take_answer(answers[i % window], rows, sum);
-        if (i < rounds && status == MOB_OK) {
-            states[0] = (float)i;
-            status = mob_actor_call(model, "infer", MOB_ARGS(mob_tensor_f32(states, rows, STATE_FLOATS)),
-                NULL, &answers[i % window]);
+        const int64_t slot = i % window;
+        if (i >= window) {
+            status = take_answer(answers[slot], rows, sum);
+            mob_release(inputs[slot]);
         }
+        if (i >= rounds || status != MOB_OK)
+            continue;
+        states[0] = (float)i;
+        status = mob_put(client, mob_tensor_f32(states, rows, STATE_FLOATS), &inputs[slot]);
+        if (status == MOB_OK)
+            status = mob_actor_call(model, "infer", MOB_ARGS(mob_ref(inputs[slot])), NULL, &answers[slot]);
     }
     return status;
 }
@@ -277,7 +281,7 @@ static enum mob_status run(struct mob_call *call)
     fill(states, (size_t)rows * STATE_FLOATS, 3, &random);
     double sum = 0;
     const double begin = now_seconds();
-    status = run_rounds(model, states, rounds, rows, window, &sum);
+    status = run_rounds(mob_call_client(call), model, states, rounds, rows, window, &sum);
     const double seconds = now_seconds() - begin;
     free(states);
     mob_actor_release(model);

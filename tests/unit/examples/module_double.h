@@ -218,6 +218,15 @@ static enum mob_status double_run(struct mob_client *client, mob_function_main m
     return status;
 }
 
+enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct mob_future **future_out)
+{
+    struct mob_future *future = double_alloc(sizeof *future);
+    *future = (struct mob_future){.client = client, .value = double_alloc(sizeof(struct mob_value))};
+    *future->value = double_value(value);
+    *future_out = future;
+    return MOB_OK;
+}
+
 enum mob_status mob_submit(struct mob_client *client, const char *function, struct mob_args args,
     const struct mob_submit_options *options, struct mob_future **futures_out)
 {
