@@ -9,6 +9,7 @@
 
 #include "common/base/failpoint.h"
 
+#define SLOW_SYNC_NS (2 * MOB_SEC)
 #define REWRITE_CHECK_NS MOB_SEC
 #define REWRITE_AGAIN_NS (5 * MOB_SEC) /* while the last one may still run */
 
@@ -69,6 +70,9 @@ void durable_result(struct mob_shard *sh)
         return;
     }
     (void)MOB_FAILPOINT("gcs.after_sync");
+    if (result.took_ns > SLOW_SYNC_NS)
+        MOB_LOG_WARN("gcs", "sync_slow", "ms=%lld kept_bytes=%zu", (long long)(result.took_ns / MOB_MS),
+            sh->chunks.live_bytes);
     d->aof_bytes = result.file_bytes;
     if (result.seq > d->synced)
         d->synced = result.seq;
@@ -102,7 +106,10 @@ static void rewrite_done(void *arg, struct mob_redis_batch *batch, enum mob_stat
 
 static bool worth_rewriting(const struct mob_shard *sh)
 {
-    uint64_t live = sh->store.used_memory; /* about what a rewritten file has */
+    struct mob_index_figures f;
+    mob_index_figures(sh->index, &f);
+    /* About what a rewritten file has; the measured figure is up to a second old. */
+    uint64_t live = sh->store.used_memory > f.block_bytes ? sh->store.used_memory : f.block_bytes;
     return sh->durable.aof_bytes > sh->options.rewrite_bytes &&
         sh->durable.aof_bytes > 2 * live + sh->options.rewrite_bytes / 2;
 }

@@ -369,10 +369,10 @@ static enum mob_status read_some(struct mob_redis_link *link)
     }
 }
 
-enum mob_status mob_redis_io(struct mob_redis_link *link, bool *want_write_out)
+enum mob_status mob_redis_io(struct mob_redis_link *link, bool readable, bool *want_write_out)
 {
     enum mob_status status = write_some(link);
-    if (status == MOB_OK)
+    if (status == MOB_OK && readable)
         status = read_some(link);
     *want_write_out = link->unsent != NULL;
     return status;

@@ -78,6 +78,6 @@ void mob_redis_submit(struct mob_redis_link *link, struct mob_redis_batch *batch
 bool mob_redis_unsent(const struct mob_redis_link *link);
 /* Writes and reads what it can; callbacks. MOB_UNAVAILABLE: destroy the link and connect again.
  * `*want_write_out`. */
-MOB_MUST_USE enum mob_status mob_redis_io(struct mob_redis_link *link, bool *want_write_out);
+MOB_MUST_USE enum mob_status mob_redis_io(struct mob_redis_link *link, bool readable, bool *want_write_out);
 
 #endif

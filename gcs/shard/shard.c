@@ -110,7 +110,7 @@ static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
     if (event->data.ptr == sh) {
         shard_accept(sh);
     } else if (event->data.ptr == &sh->store) {
-        store_io(sh);
+        store_io(sh, true);
     } else if (event->data.ptr == &sh->durable) {
         durable_result(sh);
     } else if (event->data.ptr == &sh->stopping) {
@@ -145,16 +145,16 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     attach_tick(sh);
     store_tick(sh);
     store_flush(sh);
-    store_io(sh);
+    store_io(sh, false);
     durable_step(sh);
     each_second(sh);
     serve_committed(sh);
     conns_resume(sh);
     store_flush(sh);
-    store_io(sh);
+    store_io(sh, false);
     serve_committed(sh);
     subscribe_feed(sh);
-    store_io(sh); /* what subscribers and repeated reads asked for */
+    store_io(sh, false); /* what subscribers and repeated reads asked for */
     for (struct conn *c = sh->conns; c != NULL; c = c->next)
         conn_flush(c);
     conns_reap(sh);
@@ -203,7 +203,7 @@ static void stop(struct mob_shard *sh)
             if (events[i].data.ptr == &sh->durable)
                 durable_result(sh);
             else if (events[i].data.ptr == &sh->store)
-                store_io(sh);
+                store_io(sh, true);
     }
     MOB_LOG_INFO("gcs", "stopped", "clean=%d seq=%llu durable=%llu", marked,
         (unsigned long long)mob_chain_applied(sh->chain), (unsigned long long)mob_chain_durable(sh->chain));

@@ -183,7 +183,7 @@ void store_drop_unsent(struct mob_shard *sh); /* Redis is gone: the chain will g
 
 /* store_link.c */
 MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
-void store_io(struct mob_shard *sh);
+void store_io(struct mob_shard *sh, bool readable); /* writes; reads only when there is something */
 void store_tick(struct mob_shard *sh);
 void store_read(struct mob_shard *sh, struct mob_redis_batch *batch);
 void store_fini(struct mob_shard *sh);

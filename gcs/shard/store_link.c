@@ -29,13 +29,13 @@ static void link_down(struct mob_shard *sh)
         (unsigned long long)mob_chain_committed(sh->chain), (unsigned long long)mob_chain_applied(sh->chain));
 }
 
-void store_io(struct mob_shard *sh)
+void store_io(struct mob_shard *sh, bool readable)
 {
     struct mob_store *st = &sh->store;
-    if (st->link == NULL)
+    if (st->link == NULL || !(readable || st->broken || mob_redis_unsent(st->link)))
         return;
     bool want_write = false;
-    enum mob_status status = mob_redis_io(st->link, &want_write);
+    enum mob_status status = mob_redis_io(st->link, readable, &want_write);
     if (status != MOB_OK || st->broken) {
         link_down(sh);
         return;
