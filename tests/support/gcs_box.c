@@ -58,7 +58,9 @@ static pid_t spawn(const struct gcs_box *box, const char *name, char *const argv
 void gcs_box_init(struct gcs_box *box, const char *durability)
 {
     *box = (struct gcs_box){.durability = durability == NULL ? "everysec" : durability};
-    snprintf(box->directory, sizeof box->directory, "/tmp/mob-gcs-XXXXXX");
+    const char *place = getenv("TMPDIR"); /* short: sockets lie below it */
+    snprintf(box->directory, sizeof box->directory, "%s/mob-gcs-XXXXXX",
+        place == NULL || strlen(place) > 40 ? "/tmp" : place);
     if (mkdtemp(box->directory) == NULL)
         die("mkdtemp", box->directory);
     snprintf(box->socket, sizeof box->socket, "%s/gcs.sock", box->directory);

@@ -1,5 +1,6 @@
 #include "tests/support/node_box.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -15,9 +16,10 @@
 
 #include "common/base/clock.h"
 
-#define READY_NS (20 * MOB_SEC)
+#define READY_NS (60 * MOB_SEC)
+#define NODE_BOX_ARGS_MAX 16
 
-static void print_log(const struct node_box *box)
+void node_box_print_log(const struct node_box *box)
 {
     char path[128], text[4096];
     snprintf(path, sizeof path, "%s/node.log", box->directory);
@@ -37,8 +39,10 @@ static void spawn_node(struct node_box *box)
     snprintf(worker, sizeof worker, "%s/mobula-worker", binaries == NULL ? "build/release/bin" : binaries);
     snprintf(slots, sizeof slots, "%d", box->slots);
     snprintf(log, sizeof log, "%s/node.log", box->directory);
-    char *argv[] = {program, "--dir", box->directory, "--gcs-socket", box->gcs.socket, "--worker-binary",
-        worker, "--segment-bytes", "268435456", "--slots", slots, NULL};
+    char *argv[12 + NODE_BOX_ARGS_MAX] = {program, "--dir", box->directory, "--gcs-socket", box->gcs.socket,
+        "--worker-binary", worker, "--segment-bytes", "268435456", "--slots", slots, NULL};
+    for (int i = 0; box->args != NULL && box->args[i] != NULL && i < NODE_BOX_ARGS_MAX; i++)
+        argv[11 + i] = (char *)(uintptr_t)box->args[i];
     pid_t parent = getpid();
     box->node = fork();
     if (box->node != 0)
@@ -69,7 +73,7 @@ static void wait_ready(struct node_box *box)
         if (mob_now() < deadline && waitpid(box->node, NULL, WNOHANG) == 0)
             continue;
         fprintf(stderr, "node_box: the node did not start\n");
-        print_log(box);
+        node_box_print_log(box);
         abort();
     }
 }
@@ -117,10 +121,66 @@ void node_box_restart(struct node_box *box)
     wait_ready(box);
 }
 
+void node_box_revive(struct node_box *box)
+{
+    if (box->gcs.redis == 0)
+        gcs_box_start_redis(&box->gcs);
+    if (box->gcs.gcs == 0)
+        gcs_box_start_gcs(&box->gcs);
+    if (box->node == 0)
+        node_box_restart(box);
+}
+
+int64_t node_box_end(struct node_box *box, int *status_out)
+{
+    int64_t begin = mob_now();
+    *status_out = gcs_box_end(&box->node, SIGTERM);
+    return mob_now() - begin;
+}
+
+/* ---- who is below it ---- */
+
+static int children_of(pid_t parent, pid_t *out, int max)
+{
+    int count = 0;
+    DIR *proc = opendir("/proc");
+    for (struct dirent *d; proc != NULL && (d = readdir(proc)) != NULL;) {
+        pid_t pid = (pid_t)atoi(d->d_name);
+        if (pid <= 0)
+            continue;
+        char path[64], text[512];
+        snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+        FILE *file = fopen(path, "r");
+        size_t n = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+        if (file != NULL)
+            fclose(file);
+        text[n] = 0;
+        char *at = strrchr(text, ')'), state;
+        int ppid;
+        if (at != NULL && sscanf(at + 1, " %c %d", &state, &ppid) == 2 && ppid == parent && state != 'Z' &&
+            count < max)
+            out[count++] = pid;
+    }
+    if (proc != NULL)
+        closedir(proc);
+    return count;
+}
+
+int node_box_zygote(const struct node_box *box, pid_t *zygote_out)
+{
+    return box->node > 0 ? children_of(box->node, zygote_out, 1) : 0;
+}
+
+int node_box_workers(const struct node_box *box, pid_t *pids_out, int max)
+{
+    pid_t zygote;
+    return node_box_zygote(box, &zygote) == 1 ? children_of(zygote, pids_out, max) : 0;
+}
+
 void node_box_stop(struct node_box *box)
 {
     if (getenv("MOBULA_SHOW_LOGS") != NULL)
-        print_log(box);
+        node_box_print_log(box);
     gcs_box_end(&box->node, SIGTERM);
     gcs_box_fini(&box->gcs);
 }

@@ -1,0 +1,430 @@
+/* Functions for tests that kill: what they return depends on their arguments only, and chaos_model.h says
+ * what it is. Some leave a line in a file, so that a test can count how often they ran. */
+#include <mobula/mobula.h>
+
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/modules/chaos_model.h"
+
+/* ---- plain ---- */
+
+static enum mob_status mix(struct mob_call *call)
+{
+    int64_t result = mob_arg_i64(call, 0);
+    for (size_t i = 1; i < mob_arg_count(call); i++)
+        result = chaos_mix(result, mob_arg_i64(call, i));
+    return mob_return_i64(call, chaos_mix(result, 1));
+}
+
+static enum mob_status slow(struct mob_call *call)
+{
+    for (int64_t i = 0; i < mob_arg_i64(call, 1) && !mob_call_cancelled(call); i++)
+        usleep(1000);
+    return mob_call_cancelled(call) ? MOB_CANCELLED
+                                    : mob_return_i64(call, chaos_mix(mob_arg_i64(call, 0), 1));
+}
+
+static enum mob_status blob(struct mob_call *call)
+{
+    size_t size = (size_t)mob_arg_i64(call, 1);
+    uint8_t *bytes = mob_return_buffer(call, 0, size);
+    if (bytes != NULL)
+        chaos_fill(mob_arg_i64(call, 0), bytes, size);
+    return MOB_OK;
+}
+
+static enum mob_status stash(struct mob_call *call)
+{
+    struct mob_future *future;
+    size_t size = (size_t)mob_arg_i64(call, 1);
+    uint8_t *bytes = malloc(size);
+    chaos_fill(mob_arg_i64(call, 0), bytes, size);
+    enum mob_status status = mob_put(mob_call_client(call), mob_bytes(bytes, size), &future);
+    free(bytes);
+    return status == MOB_OK ? mob_return_future(call, future) : status;
+}
+
+static enum mob_status digest(struct mob_call *call)
+{
+    size_t size;
+    const void *bytes = mob_arg_bytes(call, 0, &size);
+    return mob_return_i64(call, chaos_digest(bytes, size, mob_arg_i64(call, 1)));
+}
+
+static enum mob_status trip(struct mob_call *call)
+{
+    return mob_fail(call, "tripped at %lld", (long long)mob_arg_i64(call, 0));
+}
+
+/* ---- nested ---- */
+
+static enum mob_status get_all(struct mob_future **futures, int64_t n, int64_t *result)
+{
+    enum mob_status status = MOB_OK;
+    for (int64_t i = 0; i < n && status == MOB_OK; i++) {
+        int64_t v = 0;
+        status = mob_get_i64(futures[i], MOB_FOREVER, &v);
+        *result = chaos_mix(*result, v);
+    }
+    return status;
+}
+
+/* Children, one wait whose outcome is logged, and a child whose argument is drawn: a replay that draws another
+ * one diverges. */
+static enum mob_status nest(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    int64_t seed = mob_arg_i64(call, 0), width = mob_arg_i64(call, 1), depth = mob_arg_i64(call, 2);
+    struct mob_future *futures[64], *drawn;
+    bool ready[64];
+    size_t count;
+    enum mob_status status = MOB_OK;
+    if (width > 64)
+        return mob_fail(call, "too wide");
+    for (int64_t i = 0; i < width && status == MOB_OK; i++)
+        status = depth > 0
+            ? mob_submit(client, "chaos.nest",
+                  MOB_ARGS(mob_i64(chaos_mix(seed, i)), mob_i64(width), mob_i64(depth - 1)), NULL, &futures[i])
+            : mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))), NULL, &futures[i]);
+    if (status == MOB_OK)
+        status = mob_wait(futures, (size_t)width, 1, MOB_FOREVER, ready, &count);
+    int64_t draw = (int64_t)(mob_random(call) >> 1), got = 0, result = chaos_mix(seed, depth);
+    for (int64_t i = 0; i < width; i++) /* which were ready shapes what follows, so a replay must see the same */
+        draw += status == MOB_OK && ready[i] ? i + 1 : 0;
+    if (status == MOB_OK)
+        status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(draw)), NULL, &drawn);
+    if (status == MOB_OK)
+        status = get_all(futures, width, &result);
+    if (status == MOB_OK)
+        status = mob_get_i64(drawn, MOB_FOREVER, &got);
+    if (status == MOB_OK && got != chaos_mix(draw, 1))
+        return mob_fail(call, "a child answered another question");
+    return status == MOB_OK ? mob_return_i64(call, result) : status;
+}
+
+/* ---- leaving traces ---- */
+
+static void leave_line(struct mob_call *call, const char *path, size_t size, const char *what)
+{
+    char name[512], id[MOB_TEXT_ID_MAX], line[640];
+    snprintf(name, sizeof name, "%.*s", (int)size, path);
+    mob_call_task_id(call, id);
+    int n = snprintf(line, sizeof line, "%s %s\n", what, id);
+    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    ssize_t written = write(fd, line, (size_t)n);
+    (void)written;
+    close(fd);
+}
+
+/* A line, then the value. */
+static enum mob_status traced(struct mob_call *call)
+{
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    leave_line(call, path, size, "ran");
+    return mob_return_i64(call, chaos_mix(mob_arg_i64(call, 1), 1));
+}
+
+/* The same with a result too large for the lineage; the second argument is the input's bytes or null. */
+static enum mob_status traced_blob(struct mob_call *call)
+{
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    leave_line(call, path, size, "made");
+    size_t bytes = (size_t)mob_arg_i64(call, 2);
+    int64_t seed = mob_arg_i64(call, 1);
+    if (mob_arg_count(call) > 3) {
+        size_t before_size;
+        const uint8_t *before = mob_arg_bytes(call, 3, &before_size);
+        seed = before == NULL ? -1 : chaos_mix(before[0] + before[before_size - 1], seed);
+    }
+    uint8_t *out = mob_return_buffer(call, 0, bytes);
+    if (out != NULL)
+        chaos_fill(seed, out, bytes);
+    return MOB_OK;
+}
+
+static bool wait_for_file(struct mob_call *call, const char *path)
+{
+    struct stat st;
+    while (stat(path, &st) != 0 && !mob_call_cancelled(call))
+        usleep(1000);
+    return !mob_call_cancelled(call);
+}
+
+/* n traced children, all got; then a line "waits", then it goes on when `gate` exists: a place to be killed at.
+ * Ends with the clock, a draw and a time-out that it read before the gate. */
+static enum mob_status parent(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    size_t path_size, gate_size;
+    const char *path = mob_arg_utf8(call, 0, &path_size), *gate = mob_arg_utf8(call, 1, &gate_size);
+    char path_text[512], gate_text[512];
+    snprintf(path_text, sizeof path_text, "%.*s", (int)path_size, path);
+    snprintf(gate_text, sizeof gate_text, "%.*s", (int)gate_size, gate);
+    int64_t n = mob_arg_i64(call, 2), result = 0, never;
+    struct mob_future *futures[64], *late;
+    enum mob_status status = MOB_OK;
+    for (int64_t i = 0; i < n && i < 64 && status == MOB_OK; i++)
+        status = mob_submit(
+            client, "chaos.traced", MOB_ARGS(mob_utf8(path_text), mob_i64(i)), NULL, &futures[i]);
+    if (status == MOB_OK)
+        status = get_all(futures, n < 64 ? n : 64, &result);
+    if (status == MOB_OK)
+        status = mob_submit(client, "chaos.gated", MOB_ARGS(mob_utf8(gate_text)), NULL, &late);
+    if (status != MOB_OK)
+        return status;
+    enum mob_status timed_out = mob_get_i64(late, 20 * 1000000, &never);
+    int64_t clock = mob_clock_ns(call);
+    uint64_t draw = mob_random(call);
+    char line[128];
+    snprintf(line, sizeof line, "waits clock=%lld draw=%llu get=%s", (long long)clock,
+        (unsigned long long)draw, mob_status_code(timed_out));
+    leave_line(call, path_text, strlen(path_text), line);
+    if (!wait_for_file(call, gate_text))
+        return MOB_CANCELLED;
+    return mob_return_i64(call, result);
+}
+
+/* Runs until the file is there. */
+static enum mob_status gated(struct mob_call *call)
+{
+    size_t size;
+    const char *gate = mob_arg_utf8(call, 0, &size);
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)size, gate);
+    return wait_for_file(call, text) ? mob_return_i64(call, 7) : MOB_CANCELLED;
+}
+
+/* Fails until the n-th line is in the file; each run has a child, which is another one in each generation. */
+static enum mob_status flaky(struct mob_call *call)
+{
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    char text[512], line[256];
+    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    struct mob_future *child;
+    int64_t v = 0;
+    enum mob_status status =
+        mob_submit(mob_call_client(call), "chaos.traced", MOB_ARGS(mob_utf8(text), mob_i64(1)), NULL, &child);
+    if (status == MOB_OK)
+        status = mob_get_i64(child, MOB_FOREVER, &v);
+    if (status != MOB_OK)
+        return status;
+    leave_line(call, text, strlen(text), "tried");
+    int64_t tries = 0;
+    FILE *file = fopen(text, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        tries += strncmp(line, "tried", 5) == 0;
+    if (file != NULL)
+        fclose(file);
+    return tries < mob_arg_i64(call, 1) ? mob_fail(call, "try %lld", (long long)tries)
+                                        : mob_return_i64(call, tries);
+}
+
+/* Each run asks for another child: what a function must not do. */
+static enum mob_status diverges(struct mob_call *call)
+{
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    char text[512];
+    struct stat st = {0};
+    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    (void)stat(text, &st);
+    struct mob_future *child;
+    int64_t v = 0;
+    leave_line(call, text, strlen(text), "diverges");
+    enum mob_status status =
+        mob_submit(mob_call_client(call), "chaos.mix", MOB_ARGS(mob_i64((int64_t)st.st_size)), NULL, &child);
+    if (status == MOB_OK)
+        status = mob_get_i64(child, MOB_FOREVER, &v);
+    if (status != MOB_OK)
+        return status;
+    if (st.st_size == 0) {
+        mob_flush(mob_call_client(call), MOB_FOREVER);
+        raise(SIGKILL);
+    }
+    return mob_return_i64(call, v);
+}
+
+/* ---- dying ---- */
+
+static enum mob_status dies(struct mob_call *call)
+{
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    leave_line(call, path, size, "dies");
+    printf("the last words of a task\n");
+    fflush(stdout);
+    switch (mob_arg_i64(call, 1)) {
+    case 0:
+        raise(SIGSEGV);
+        break;
+    case 1:
+        abort();
+    case 2:
+        exit(3);
+    case 3:
+        raise(SIGKILL);
+        break;
+    case 4:
+        _exit(0);
+    default:
+        break;
+    }
+    return MOB_OK;
+}
+
+static enum mob_status hoards(struct mob_call *call)
+{
+    (void)call;
+    printf("taking all there is\n");
+    fflush(stdout);
+    for (;;) {
+        char *bytes = malloc(64 << 20);
+        if (bytes == NULL)
+            abort();
+        memset(bytes, 1, 64 << 20);
+    }
+}
+
+static enum mob_status stops(struct mob_call *call)
+{
+    raise(SIGSTOP);
+    return mob_return_i64(call, 1);
+}
+
+/* ---- actors ---- */
+
+struct chain {
+    int64_t state;
+};
+
+static enum mob_status chain_open(struct mob_call *call)
+{
+    struct chain *chain = calloc(1, sizeof *chain);
+    chain->state = chaos_mix(mob_arg_i64(call, 0), 0);
+    mob_call_set_self(call, chain);
+    return MOB_OK;
+}
+
+static enum mob_status chain_step(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    chain->state = chaos_mix(chain->state, mob_arg_i64(call, 0));
+    return mob_return_i64(call, chain->state);
+}
+
+/* Order of one caller: its numbers come one after the other, or this fails. */
+static enum mob_status chain_expect(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    if (mob_arg_i64(call, 0) != chain->state + 1)
+        return mob_fail(call, "got %lld after %lld", (long long)mob_arg_i64(call, 0), (long long)chain->state);
+    return mob_return_i64(call, ++chain->state);
+}
+
+static enum mob_status chain_set(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    chain->state = mob_arg_i64(call, 0);
+    return mob_return_i64(call, chain->state);
+}
+
+static enum mob_status chain_poison(struct mob_call *call)
+{
+    printf("swallowing poison\n");
+    fflush(stdout);
+    (void)call;
+    raise(SIGSEGV);
+    return MOB_OK;
+}
+
+static enum mob_status chain_checkpoint(struct mob_call *call)
+{
+    const struct chain *chain = mob_call_self(call);
+    return mob_return_i64(call, chain->state);
+}
+
+static enum mob_status chain_restore(struct mob_call *call)
+{
+    struct chain *chain = calloc(1, sizeof *chain);
+    chain->state = mob_arg_i64(call, 0);
+    mob_call_set_self(call, chain);
+    return MOB_OK;
+}
+
+static const struct mob_method_entry chain_methods[] = {MOB_METHOD("step", chain_step, "i64 v -> i64"),
+    MOB_METHOD("expect", chain_expect, "i64 v -> i64"), MOB_METHOD("set", chain_set, "i64 v -> i64"),
+    MOB_METHOD("poison", chain_poison, "-> i64"), {.name = NULL}};
+
+/* n calls of an actor by one task, in order. */
+static enum mob_status steps(struct mob_call *call)
+{
+    struct mob_actor *actor = mob_arg_actor(call, 0);
+    struct mob_future *future = NULL;
+    int64_t v = 0;
+    enum mob_status status = MOB_OK;
+    for (int64_t i = 0; i < mob_arg_i64(call, 1) && status == MOB_OK; i++) {
+        if (future != NULL)
+            mob_release(future);
+        status = mob_actor_call(actor, "step", MOB_ARGS(mob_i64(i)), NULL, &future);
+    }
+    if (status == MOB_OK && future != NULL)
+        status = mob_get_i64(future, MOB_FOREVER, &v);
+    return status == MOB_OK ? mob_return_i64(call, v) : status;
+}
+
+static enum mob_status counts(struct mob_call *call)
+{
+    for (int64_t i = 0; i < mob_arg_i64(call, 1); i++)
+        if (mob_yield(call, mob_i64(chaos_mix(mob_arg_i64(call, 0), i))) != MOB_OK)
+            return MOB_OK;
+    return MOB_OK;
+}
+
+/* Blocks on a child that waits for the gate. */
+static enum mob_status blocks(struct mob_call *call)
+{
+    size_t size;
+    const char *gate = mob_arg_utf8(call, 0, &size);
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)size, gate);
+    struct mob_future *child;
+    int64_t v = 0;
+    enum mob_status status =
+        mob_submit(mob_call_client(call), "chaos.gated", MOB_ARGS(mob_utf8(text)), NULL, &child);
+    if (status == MOB_OK)
+        status = mob_get_i64(child, MOB_FOREVER, &v);
+    return status == MOB_OK ? mob_return_i64(call, v) : status;
+}
+
+MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
+    MOB_FUNCTION("slow", slow, "i64 seed, i64 ms -> i64"),
+    MOB_FUNCTION("blob", blob, "i64 seed, i64 size -> bytes"),
+    MOB_FUNCTION("stash", stash, "i64 seed, i64 size -> bytes"),
+    MOB_FUNCTION("digest", digest, "bytes v, i64 seed -> i64"), MOB_FUNCTION("trip", trip, "i64 seed -> i64"),
+    MOB_FUNCTION("nest", nest, "i64 seed, i64 width, i64 depth -> i64"),
+    MOB_FUNCTION("traced", traced, "utf8 path, i64 seed -> i64"),
+    MOB_FUNCTION("traced_blob", traced_blob, "utf8 path, i64 seed, i64 size, bytes... -> bytes"),
+    MOB_FUNCTION("parent", parent, "utf8 path, utf8 gate, i64 n -> i64"),
+    MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
+    MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),
+    MOB_FUNCTION("diverges", diverges, "utf8 path -> i64"),
+    MOB_FUNCTION("dies", dies, "utf8 path, i64 how -> i64"), MOB_FUNCTION("hoards", hoards, "-> i64"),
+    MOB_FUNCTION("stops", stops, "-> i64"), MOB_FUNCTION("steps", steps, "actor a, i64 n -> i64"),
+    MOB_FUNCTION("counts", counts, "i64 seed, i64 n -> stream i64"),
+    MOB_FUNCTION("blocks", blocks, "utf8 gate -> i64"),
+    {.name = "Chain",
+        .main = chain_open,
+        .signature = "i64 seed -> ()",
+        .methods = chain_methods,
+        .destroy = free,
+        .checkpoint = chain_checkpoint,
+        .restore = chain_restore})
