@@ -181,8 +181,6 @@ struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engi
         mob_api_fail(request, MOB_NO_MEMORY, "out of memory");
         return NULL;
     }
-    snprintf(op->ns, sizeof op->ns, "%s", request->principal->ns);
-    snprintf(op->principal, sizeof op->principal, "%s", request->principal->key_id);
     return op;
 }
 

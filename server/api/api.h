@@ -107,7 +107,7 @@ void mob_api_send_text(struct mob_http_request *request, int status, const char 
 void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
     void (*answer)(struct mob_http_request *request, struct mob_engine_op *op), int64_t deadline_ns,
     void (*on_timeout)(struct mob_http_request *request));
-/* New op with namespace and principal of the request; NULL: answered with 503. */
+/* New op; NULL: answered with 503. */
 struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engine_verb verb);
 /* Answers with op->json as it is. */
 void mob_api_answer_json(struct mob_http_request *request, struct mob_engine_op *op);
@@ -125,14 +125,14 @@ bool mob_api_query_only(struct mob_http_request *request, const char *names);
 #define MOB_API_HANDLERS(X) \
     X(livez) \
     X(readyz) \
-    X(metrics) X(openapi) X(function_put) X(function_list) X(function_get) X(task_submit) X(task_batch) \
-        X(task_list) X(task_get) X(task_cancel) X(task_why) X(task_logs) X(object_put) X(object_list) \
-            X(object_get) X(object_data) X(object_wait) X(object_lineage) X(object_delete) X(actor_create) \
-                X(actor_call) X(actor_list) X(actor_get) X(actor_delete) X(actor_logs) X(job_open) \
-                    X(job_list) X(job_get) X(job_end) X(node_list) X(cluster) X(events) X(timeline) \
-                        X(endpoint_put) X(endpoint_list) X(endpoint_get) X(endpoint_delete) X(v2_server) \
-                            X(v2_live) X(v2_ready) X(v2_model) X(v2_model_ready) X(v2_infer) X(v2_config) \
-                                X(v2_stats)
+    X(metrics) \
+    X(openapi) X(function_put) X(function_list) X(function_get) X(task_submit) X(task_batch) X(task_list) \
+        X(task_get) X(task_cancel) X(task_why) X(task_logs) X(object_put) X(object_list) X(object_get) \
+            X(object_data) X(object_wait) X(object_lineage) X(object_delete) X(actor_create) X(actor_call) \
+                X(actor_list) X(actor_get) X(actor_delete) X(actor_logs) X(job_open) X(job_list) X(job_get) \
+                    X(job_end) X(node_list) X(cluster) X(events) X(timeline) X(endpoint_put) \
+                        X(endpoint_list) X(endpoint_get) X(endpoint_delete) X(v2_server) X(v2_live) \
+                            X(v2_ready) X(v2_model) X(v2_model_ready) X(v2_infer) X(v2_config) X(v2_stats)
 #define MOB_API_DECLARE(name) mob_route_handler mob_api_##name;
 MOB_API_HANDLERS(MOB_API_DECLARE)
 #undef MOB_API_DECLARE

@@ -243,7 +243,6 @@ struct mob_engine_op {
         struct mob_http_request *request, struct mob_engine_op *op); /* the route's, used by `done` */
     bool answers_errors; /* `answer` runs for a failed op too */
     _Atomic bool abandoned; /* nobody waits any more; the engine may finish it early with MOB_CANCELLED */
-    char ns[64], principal[64];
     struct mob_engine_error error; /* status MOB_OK on success */
     struct mob_text json;
     union {

@@ -22,6 +22,12 @@ void engine_future_error(struct mob_engine_op *op, struct mob_future *future)
     op->error.cause_json = strdup(json);
 }
 
+static bool error_speaks(struct mob_future *future)
+{
+    char message[64];
+    return mob_json_text_field(mob_future_error(future), "message", message, sizeof message) && *message;
+}
+
 /* --- values that replies send from --- */
 
 void engine_give_back(struct pinned *pinned)
@@ -179,9 +185,10 @@ static void settled(struct flight *flight)
     if (flight->future->state == MOB_FUTURE_FAILED) {
         engine_future_error(flight->op, flight->future);
         enum mob_status status = flight->op->error.status;
-        /* Without an error value it is the node that speaks, not the task: there is no such object, or no
-         * more. */
-        bool of_task = flight->future->type == MOB_TYPE_ERROR;
+        /* Without a word about what happened it is the node that speaks, not the task: there is no such
+         * object. */
+        bool of_task = flight->future->type == MOB_TYPE_ERROR &&
+            (status != MOB_NOT_FOUND || error_speaks(flight->future));
         value->state = of_task ? MOB_OBJ_FAILED
             : status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED
             ? MOB_OBJ_LOST

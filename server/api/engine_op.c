@@ -1,4 +1,5 @@
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -10,10 +11,24 @@ const char *mob_engine_object_state_name(enum mob_engine_object_state state)
     return names[state];
 }
 
+/* Ten thousand waits are parked at a time, each with its op: it is no larger than its verb needs. */
+static size_t size_of(enum mob_engine_verb verb)
+{
+    size_t head = offsetof(struct mob_engine_op, submit);
+    switch ((int)verb) {
+    case MOB_ENGINE_OBJECT_GET:
+        return head + sizeof(struct mob_engine_object);
+    case MOB_ENGINE_OBJECT_WAIT:
+        return head + sizeof(struct mob_engine_wait);
+    default:
+        return sizeof(struct mob_engine_op);
+    }
+}
+
 struct mob_engine_op *mob_engine_op_create(
     enum mob_engine_verb verb, void (*done)(struct mob_engine_op *), void *context)
 {
-    struct mob_engine_op *op = calloc(1, sizeof *op);
+    struct mob_engine_op *op = calloc(1, size_of(verb));
     if (!op)
         return NULL;
     op->verb = verb;

@@ -118,7 +118,7 @@ static bool give_to_stream(struct watcher *w, const struct kept *kept)
 bool mob_event_give(struct watcher *w, const struct kept *kept)
 {
     if (!w->placed || !mob_event_before(w->cursor, kept->position) ||
-        !mob_event_matches(&w->filter, &kept->event))
+        !mob_event_matches(w->filter, &kept->event))
         return true;
     if (w->stream)
         return give_to_stream(w, kept);

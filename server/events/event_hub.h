@@ -21,7 +21,7 @@ struct watcher {
     struct mob_http_request *request; /* long-poll */
     struct mob_http_stream *stream; /* or stream */
     void (*send)(struct mob_http_request *request);
-    struct mob_event_filter filter;
+    struct mob_event_filter *filter; /* behind it: only its topics that are used */
     struct mob_event_position cursor; /* the last event it has seen */
     bool placed; /* the cursor is set */
     bool lagging; /* stream: something did not fit */

@@ -140,7 +140,7 @@ static void give_bucket(struct mob_events *hub, const char *kind, const char *id
         return;
     for (struct watcher *w = hub->buckets[bucket_of(key)], *next; w; w = next) {
         next = w->next;
-        if (strcmp(w->filter.key, key) == 0)
+        if (strcmp(w->filter->key, key) == 0)
             mob_event_give(w, kept);
     }
 }
@@ -250,11 +250,14 @@ static struct watcher *add_watcher(
 {
     if (hub->closed || hub->watchers == MOB_EVENTS_WATCHERS_MAX)
         return NULL;
-    struct watcher *w = calloc(1, sizeof *w);
+    size_t filter_bytes =
+        offsetof(struct mob_event_filter, topics) + filter->topic_count * sizeof filter->topics[0];
+    struct watcher *w = calloc(1, sizeof *w + filter_bytes);
     if (!w)
         return NULL;
     w->hub = hub;
-    w->filter = *filter;
+    w->filter = (struct mob_event_filter *)(w + 1);
+    memcpy(w->filter, filter, filter_bytes);
     w->bucket = bucket_of(filter->key);
     w->next = hub->buckets[w->bucket];
     if (w->next)

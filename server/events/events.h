@@ -48,9 +48,9 @@ struct mob_event {
 };
 
 struct mob_event_filter {
+    unsigned topic_count;
     char key[96]; /* "task:task_..", "job:..", "function:..", "actor:.."; "" = only what is not per task */
     char topics[MOB_EVENTS_TOPICS_MAX][32]; /* type prefixes; none = all */
-    unsigned topic_count;
 };
 
 struct mob_events_source {

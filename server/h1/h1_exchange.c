@@ -92,14 +92,16 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
         return MHD_NO;
     }
     unsigned n = exchange->request->header_count;
-    if (n == INLINE_HEADERS && exchange->headers == exchange->inline_headers) {
-        struct mob_http_header *grown = calloc(MOB_HTTP_HEADERS_MAX, sizeof *grown);
+    if (n >= INLINE_HEADERS && (n & (n - 1)) == 0) { /* at 8, 16 and 32 it doubles */
+        bool is_inline = exchange->headers == exchange->inline_headers;
+        struct mob_http_header *grown = realloc(is_inline ? NULL : exchange->headers, 2 * n * sizeof *grown);
         if (!grown) {
             c->refusal = (struct mob_http_refusal){503, "out of memory"};
             c->ok = false;
             return MHD_NO;
         }
-        memcpy(grown, exchange->inline_headers, sizeof exchange->inline_headers);
+        if (is_inline)
+            memcpy(grown, exchange->inline_headers, sizeof exchange->inline_headers);
         exchange->headers = grown;
     }
     exchange->headers[n] = (struct mob_http_header){name, value};
@@ -157,14 +159,14 @@ void h1_refuse(struct mob_http_request *request, int status, const char *why)
     mob_http_send(request);
 }
 
-static void fill_peer(struct mob_http_request *request, const struct sockaddr_storage *address)
+static void fill_peer(struct mob_http_request *request, const struct sockaddr_in6 *address)
 {
-    if (address->ss_family == AF_INET) {
+    if (address->sin6_family == AF_INET) {
         const struct sockaddr_in *v4 = (const void *)address;
         memcpy(request->peer, "\0\0\0\0\0\0\0\0\0\0\xff\xff", 12);
         memcpy(request->peer + 12, &v4->sin_addr, 4);
         request->peer_port = ntohs(v4->sin_port);
-    } else if (address->ss_family == AF_INET6) {
+    } else if (address->sin6_family == AF_INET6) {
         const struct sockaddr_in6 *v6 = (const void *)address;
         memcpy(request->peer, &v6->sin6_addr, 16);
         request->peer_port = ntohs(v6->sin6_port);

@@ -3,6 +3,7 @@
 #define MOB_SERVER_H1_H1_INNER_H
 
 #include <microhttpd.h>
+#include <netinet/in.h>
 #include <pthread.h>
 
 #include "common/base/clock.h"
@@ -10,7 +11,7 @@
 #include "server/http/park.h"
 
 /* Most requests have fewer headers than this; more go to the heap. */
-#define INLINE_HEADERS 12
+#define INLINE_HEADERS 8
 
 struct shard;
 
@@ -18,7 +19,7 @@ struct connection {
     struct connection *next, *prev;
     struct shard *shard;
     struct MHD_Connection *mhd;
-    struct sockaddr_storage address;
+    struct sockaddr_in6 address; /* IPv4 fits too */
     int fd;
     _Atomic int64_t deadline_ns;
     bool expired; /* shut down by the sweep already */
