@@ -92,6 +92,7 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
     }
     status = mob_chain_on_put(sh->chain, &put);
     if (status == MOB_OK) {
+        (void)MOB_FAILPOINT("gcs.after_apply");
         mob_chunk_hold(chunk);
         sh->appends += put.request.op == MOB_GCS_OP_APPEND;
         sh->append_bytes += put.request.op == MOB_GCS_OP_APPEND ? frame->body_bytes : 0;
@@ -311,6 +312,10 @@ static void send_durable(struct mob_shard *sh, struct conn *c)
 void serve_committed(struct mob_shard *sh)
 {
     serve_actions(sh);
+    if (mob_chain_committed(sh->chain) > sh->told_committed) {
+        sh->told_committed = mob_chain_committed(sh->chain);
+        (void)MOB_FAILPOINT("gcs.before_reply");
+    }
     serve_runs(sh);
     if (sh->seal_count > 0)
         tell_seals(sh);

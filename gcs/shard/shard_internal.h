@@ -132,6 +132,7 @@ struct mob_shard {
     } seals[16]; /* told to the log's client once committed */
     uint32_t seal_count;
     uint64_t indexed; /* newest seq in the index */
+    uint64_t told_committed;
     uint64_t dropped_since_sweep;
     /* The block that was checked last: it is indexed without another look. */
     const uint8_t *peeked;

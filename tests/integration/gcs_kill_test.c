@@ -405,7 +405,8 @@ static void death_at_each_commit_point_loses_nothing(void **state)
 {
     (void)state;
     static const char *const points[] = {"gcs.before_exec=kill@7", "gcs.after_exec=kill@7",
-        "gcs.after_sync=kill@2", "gcs.before_exec=kill@1", "gcs.after_exec=kill@1"};
+        "gcs.after_sync=kill@2", "gcs.before_exec=kill@1", "gcs.after_exec=kill@1", "gcs.after_apply=kill@40",
+        "gcs.before_reply=kill@9", "gcs.aof_sync=error@5"};
     struct writer w;
     writer_init(&w, "everysec");
     for (unsigned i = 0; i < sizeof points / sizeof points[0]; i++) {

@@ -540,6 +540,74 @@ static void at_the_hard_cap_writes_are_refused_until_a_job_is_dropped(void **sta
     finish(f);
 }
 
+static uint64_t clients_of(struct fixture *f)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *r = wait_result(f, mob_gcs_stats(f->gcs, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+    uint64_t clients = mob_gcs_result_answer(r)->stats->clients;
+    mob_gcs_result_destroy(r);
+    return clients;
+}
+
+static void a_client_that_was_away_too_long_goes_on_under_another_id(void **state)
+{
+    (void)state;
+    struct fixture *f = start("--expire-ms", "100");
+    struct mob_gcs *away = gcs_box_client(&f->box);
+    uint64_t v1 = 0;
+    struct mob_gcs_put put = put_of("a", "1", 0);
+    assert_int_equal(mob_gcs_put_wait(away, &put, soon(), &v1), MOB_OK);
+    struct mob_gcs_put mine = put_of("b", "1", 0);
+    assert_int_equal(mob_gcs_put_wait(f->gcs, &mine, soon(), NULL), MOB_OK);
+    gcs_box_end(&f->box.gcs, SIGKILL);
+    gcs_box_start_gcs(&f->box);
+    for (int64_t deadline = soon(); clients_of(f) > 1; step(f))
+        assert_true(mob_now() < deadline);
+    put = put_of("a", "2", v1);
+    assert_int_equal(mob_gcs_put_wait(away, &put, soon(), NULL), MOB_OK);
+    assert_int_equal(clients_of(f), 2);
+    mob_gcs_destroy(away); /* says so, and is forgotten at once */
+    for (int64_t deadline = soon(); clients_of(f) > 1; step(f))
+        assert_true(mob_now() < deadline);
+    finish(f);
+}
+
+/* Who does not read its answers is not written for without end, and others do not wait for it. */
+static void a_reader_that_does_not_read_harms_nobody(void **state)
+{
+    (void)state;
+    struct fixture *f = start(NULL, NULL);
+    open_log(f);
+    for (int i = 0; i < 400; i++) {
+        append(f,
+            (struct gcs_block_spec){
+                .job = 1, .stream = (uint8_t)i, .tasks = 100, .specs = true, .finals = true});
+        if (i % 50 == 49)
+            wait_acked(f);
+    }
+    wait_acked(f);
+    struct mob_gcs *deaf = gcs_box_client(&f->box);
+    struct stream_check s = {0};
+    struct mob_gcs_sub *sub = NULL;
+    struct mob_gcs_sub_events events = {on_block, on_resync, &s};
+    assert_int_equal(mob_gcs_subscribe(deaf, 0, &events, &sub), MOB_OK);
+    struct mob_gcs_scan scan = {0};
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(mob_gcs_scan(deaf, &scan, NULL, NULL), MOB_OK);
+    for (int i = 0; i < 3; i++)
+        mob_gcs_step(deaf, mob_now()); /* asks, and then reads no more */
+    for (int i = 0; i < 50; i++) {
+        struct mob_gcs_put put = put_of("k", "v", MOB_GCS_ANY_VERSION);
+        assert_int_equal(mob_gcs_put_wait(f->gcs, &put, soon(), NULL), MOB_OK);
+    }
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *r = wait_result(f, mob_gcs_stats(f->gcs, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+    assert_true(mob_gcs_result_answer(r)->stats->member_bytes < 100u << 20);
+    mob_gcs_result_destroy(r);
+    mob_gcs_destroy(deaf);
+    finish(f);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -552,6 +620,8 @@ int main(void)
         cmocka_unit_test(subscribers_get_each_block_once_over_restarts),
         cmocka_unit_test(a_position_that_was_never_reached_is_a_resync),
         cmocka_unit_test(sealing_is_the_cut),
+        cmocka_unit_test(a_client_that_was_away_too_long_goes_on_under_another_id),
+        cmocka_unit_test(a_reader_that_does_not_read_harms_nobody),
         cmocka_unit_test(a_wrong_block_is_refused_and_nothing_else_harmed),
         cmocka_unit_test(at_the_hard_cap_writes_are_refused_until_a_job_is_dropped),
     };
