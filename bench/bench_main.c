@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < SUITES; i++)
         cluster |= suites[i].needs_cluster && (wanted[i] || !any);
     suite_limits(&b); /* baselines of everything else, so always first */
-    if (cluster && !bench_cluster_start(&b, NULL))
+    if (cluster && !bench_cluster_start(&b))
         return 1;
     for (int i = 0; i < SUITES; i++)
         if (suites[i].needs_cluster && (wanted[i] || !any))

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -9,8 +10,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "cli/http_client.h"
 
 extern char **environ;
 
@@ -21,24 +20,35 @@ int64_t bench_now(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static void print_number(const char *name, double value, bool there)
+{
+    if (there)
+        printf(",\"%s\":%.6g", name, value);
+    else
+        printf(",\"%s\":null", name);
+}
+
 void bench_row(struct bench *b, const struct bench_row *row)
 {
-    double ratio = row->baseline > 0 ? row->value / row->baseline : 0;
+    bool has_baseline = row->baseline > 0;
+    double ratio = has_baseline ? row->value / row->baseline : 0;
     if (b->options.json) {
-        printf("{\"name\":\"%s\",\"value\":%.6g,\"unit\":\"%s\",\"baseline\":%.6g,\"ratio\":%.6g,\"n\":%.0f,"
-               "\"p50_us\":%.4g,\"p99_us\":%.4g,\"against\":\"%s\",\"durability\":\"everysec\",\"commit\":\"%"
-               "s\"}\n",
-            row->name, row->value, row->unit, row->baseline, ratio, row->n, row->p50_us, row->p99_us,
-            row->against ? row->against : "", row->commit ? row->commit : "");
+        printf("{\"name\":\"%s\",\"value\":%.6g,\"unit\":\"%s\"", row->name, row->value, row->unit);
+        print_number("baseline", row->baseline, has_baseline);
+        print_number("ratio", ratio, has_baseline);
+        printf(",\"n\":%.0f", row->n);
+        print_number("p50_us", row->p50_us, row->p50_us > 0);
+        print_number("p99_us", row->p99_us, row->p99_us > 0);
+        printf(",\"against\":\"%s\",\"durability\":\"%s\",\"commit\":\"%s\"%s%s}\n",
+            row->against ? row->against : "", BENCH_DURABILITY, row->commit ? row->commit : "none",
+            row->extra ? "," : "", row->extra ? row->extra : "");
     } else {
-        printf("%-22s %14.4g %-8s", row->name, row->value, row->unit);
-        if (row->baseline > 0)
+        printf("%-22s %12.4g %-8s", row->name, row->value, row->unit);
+        if (has_baseline)
             printf("  %8.3g x %s", ratio, row->against);
         if (row->p50_us > 0)
             printf("  p50 %.3g us p99 %.3g us", row->p50_us, row->p99_us);
-        if (row->n > 0)
-            printf("  n=%.0f", row->n);
-        printf("\n");
+        printf("  n=%.0f%s%s\n", row->n, row->extra ? " " : "", row->extra ? row->extra : "");
     }
     fflush(stdout);
 }
@@ -71,15 +81,53 @@ double bench_median(double *values, int n)
 
 /* ---- the cluster ---- */
 
-static int run(char *const argv[])
+bool bench_find_program(const char *name, char *path_out, size_t capacity)
+{
+    const char *path = getenv("PATH");
+    char copy[4096], *save = NULL;
+    snprintf(copy, sizeof copy, "%s", path ? path : "/usr/local/bin:/usr/bin:/bin");
+    for (char *at = strtok_r(copy, ":", &save); at; at = strtok_r(NULL, ":", &save)) {
+        if ((size_t)snprintf(path_out, capacity, "%s/%s", at, name) < capacity && access(path_out, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void read_all(int fd, char *out, size_t capacity)
+{
+    size_t at = 0;
+    char rest[4096];
+    for (;;) {
+        bool full = at + 1 >= capacity;
+        ssize_t n = read(fd, full ? rest : out + at, full ? sizeof rest : capacity - 1 - at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            break;
+        if (!full)
+            at += (size_t)n;
+    }
+    out[at] = '\0';
+}
+
+int bench_run(char *const argv[], char *out, size_t capacity)
 {
     pid_t pid;
-    int status = 0;
+    int status = 0, ends[2] = {-1, -1};
     posix_spawn_file_actions_t actions;
+    if (out && pipe2(ends, O_CLOEXEC) != 0)
+        return -1;
     posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_adddup2(&actions, STDERR_FILENO, STDOUT_FILENO); /* stdout is for rows */
+    /* our own stdout is for rows */
+    posix_spawn_file_actions_adddup2(&actions, out ? ends[1] : STDERR_FILENO, STDOUT_FILENO);
     int failed = posix_spawn(&pid, argv[0], &actions, NULL, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    if (out) {
+        close(ends[1]);
+        if (!failed)
+            read_all(ends[0], out, capacity);
+        close(ends[0]);
+    }
     if (failed)
         return -1;
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -100,24 +148,33 @@ static bool read_line(const char *directory, const char *name, char *out, size_t
     return ok;
 }
 
-bool bench_cluster_start(struct bench *b, const char *const *extra_flags)
+/* A third of what memory is free, since other programs may need theirs, and at most 4 GiB, which every row
+ * fits into. */
+static unsigned long segment_mib(bool quick)
 {
-    char program[600];
-    char *argv[32];
-    int n = 0;
+    char line[256];
+    unsigned long free_kib = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %lu kB", &free_kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    unsigned long mib = free_kib / 1024 / 3, most = quick ? 1024 : 4096;
+    return mib > most ? most : mib < 256 ? 256 : mib;
+}
+
+bool bench_cluster_start(struct bench *b)
+{
+    char program[600], segment[32];
     snprintf(b->directory, sizeof b->directory, "/tmp/mobula-bench.XXXXXX");
     if (!mkdtemp(b->directory))
         return false;
     snprintf(program, sizeof program, "%s/mobula", b->options.binaries);
-    argv[n++] = program;
-    argv[n++] = (char *)"up";
-    argv[n++] = (char *)"--detach";
-    argv[n++] = (char *)"--dir";
-    argv[n++] = b->directory;
-    for (int i = 0; extra_flags && extra_flags[i] && n < 31; i++)
-        argv[n++] = (char *)(uintptr_t)extra_flags[i];
-    argv[n] = NULL;
-    if (run(argv) != 0) {
+    snprintf(segment, sizeof segment, "%luMiB", segment_mib(b->options.quick));
+    char *argv[] = {program, (char *)"up", (char *)"--detach", (char *)"--dir", b->directory,
+        (char *)"--segment-bytes", segment, (char *)"--gcs-durability", (char *)BENCH_DURABILITY, NULL};
+    if (bench_run(argv, NULL, 0) != 0) {
         fprintf(stderr, "mobula-bench: the cluster did not start; its logs are in %s/logs\n", b->directory);
         return false;
     }
@@ -133,10 +190,10 @@ void bench_cluster_stop(struct bench *b)
         return;
     snprintf(program, sizeof program, "%s/mobula", b->options.binaries);
     char *down[] = {program, (char *)"down", (char *)"--dir", b->directory, NULL};
-    run(down);
+    bench_run(down, NULL, 0);
     char *remove[] = {(char *)"/bin/rm", (char *)"-rf", b->directory, NULL};
     if (strncmp(b->directory, "/tmp/mobula-bench.", 18) == 0 && !getenv("MOBULA_BENCH_KEEP"))
-        run(remove);
+        bench_run(remove, NULL, 0);
     b->running = false;
 }
 
@@ -206,7 +263,7 @@ static bool in_cluster(int pid, const char *directory)
     return false;
 }
 
-static double process_pss(int pid)
+double bench_process_pss(int pid)
 {
     char path[64], line[512];
     double bytes = 0;
@@ -225,7 +282,7 @@ static double process_pss(int pid)
     return bytes;
 }
 
-static double process_cpu(int pid)
+double bench_process_cpu(int pid)
 {
     char path[64], line[1024];
     unsigned long user = 0, system = 0;
@@ -258,12 +315,12 @@ static double sum_over_cluster(struct bench *b, double (*of)(int pid))
 
 double bench_memory(struct bench *b, bool with_this_process)
 {
-    return sum_over_cluster(b, process_pss) + (with_this_process ? process_pss(getpid()) : 0);
+    return sum_over_cluster(b, bench_process_pss) + (with_this_process ? bench_process_pss(getpid()) : 0);
 }
 
 double bench_cpu_seconds(struct bench *b)
 {
-    return sum_over_cluster(b, process_cpu);
+    return sum_over_cluster(b, bench_process_cpu);
 }
 
 double bench_stat(struct mob_client *client, const char *path)
@@ -279,95 +336,4 @@ double bench_stat(struct mob_client *client, const char *path)
     json_decref(root);
     free(text);
     return value;
-}
-
-/* ---- reading back ---- */
-
-void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result)
-{
-    int slot = s->count;
-    s->seen++;
-    if (s->count == BENCH_SAMPLES) {
-        s->random = s->random * 6364136223846793005ull + 1442695040888963407ull;
-        uint64_t at = (s->random >> 33) % s->seen;
-        if (at >= BENCH_SAMPLES)
-            return;
-        slot = (int)at;
-    } else {
-        s->count++;
-    }
-    mob_future_task_id(future, s->items[slot].task);
-    mob_future_id(future, s->items[slot].object);
-    s->items[slot].argument = argument;
-    s->items[slot].result = result;
-}
-
-static json_t *get_json(struct bench *b, const char *path)
-{
-    static struct http_response response;
-    struct http_request request = {.address = b->address,
-        .token = b->token,
-        .method = "GET",
-        .path = path,
-        .timeout_ns = 10ll * 1000000000};
-    json_t *out = NULL;
-    if (http_exchange(&request, &response) == MOB_OK && response.status == 200 && response.body)
-        out = json_loadb(response.body, response.body_length, 0, NULL);
-    http_response_fini(&response);
-    return out;
-}
-
-static bool check_one(
-    struct bench *b, const struct bench_sample *sample, long long *worker_out, char *why, size_t capacity)
-{
-    char path[128];
-    snprintf(path, sizeof path, "/api/v1/tasks/%s", sample->task);
-    json_t *task = get_json(b, path);
-    const char *state = task ? json_string_value(json_object_get(task, "state")) : NULL;
-    json_t *worker = task ? json_object_get(task, "worker") : NULL;
-    *worker_out = worker ? json_integer_value(worker) : -1;
-    bool ok = state && (strcmp(state, "FINISHED") == 0 || strcmp(state, "finished") == 0);
-    if (!ok)
-        snprintf(why, capacity, "task %s reads as %s", sample->task, state ? state : "nothing");
-    json_decref(task);
-    if (!ok)
-        return false;
-    snprintf(path, sizeof path, "/api/v1/objects/%s", sample->object);
-    json_t *object = get_json(b, path);
-    json_t *value = object ? json_object_get(object, "value") : NULL;
-    ok = value && json_is_integer(value) && json_integer_value(value) == sample->result;
-    if (!ok) {
-        char *text = object ? json_dumps(object, JSON_COMPACT) : NULL;
-        snprintf(why, capacity, "object %s is %s, expected %lld", sample->object, text ? text : "absent",
-            (long long)sample->result);
-        free(text);
-    }
-    json_decref(object);
-    return ok;
-}
-
-bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min)
-{
-    long long workers[64];
-    int worker_count = 0, limit = b->options.quick && s->count > 50 ? 50 : s->count;
-    char why[1024];
-    for (int i = 0; i < limit; i++) {
-        long long worker;
-        if (!check_one(b, &s->items[i], &worker, why, sizeof why)) {
-            bench_miss(b, row, why);
-            return false;
-        }
-        int known = 0;
-        while (known < worker_count && workers[known] != worker)
-            known++;
-        if (known == worker_count && worker_count < 64)
-            workers[worker_count++] = worker;
-    }
-    if (worker_count < workers_min) {
-        snprintf(why, sizeof why, "%d worker processes took part, expected at least %d", worker_count,
-            workers_min);
-        bench_miss(b, row, why);
-        return false;
-    }
-    return true;
 }

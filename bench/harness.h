@@ -11,6 +11,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#define BENCH_DURABILITY "everysec"
+
 struct bench_options {
     bool json, quick;
     char binaries[512]; /* build/<preset>/bin */
@@ -22,16 +24,20 @@ struct bench {
     char address[64], token[256];
     bool running;
     int misses; /* rows that could not be measured or whose check failed */
-    /* primitives of this run; 0 = not measured yet */
-    double clock_ns, locked_add_ns, memcpy_1m_gbs, memcpy_100m_gbs, ring_msgs, yield_pair_us, redis_set_us,
-        redis_set_rate;
+    /* Primitives of this run, the baselines; 0 = not measured. */
+    double clock_ns, locked_add_ns, memcpy_1m_gbs, memcpy_100m_gbs, ring_msgs, socket_rtt_us, fork_us;
+    double tcp_gbs, redis_set_us, redis_set_rate, redis_block_tasks, redis_block_bytes, redis_start_s,
+        redis_idle_mb;
+    double http_rate, http_p99_us; /* the gateway's smallest answer, measured when a suite needs it */
 };
 struct bench_row {
     const char *name, *unit;
     double value, baseline; /* baseline 0 = none */
     const char *against; /* what the baseline is */
     double n, p50_us, p99_us; /* 0 = does not apply */
-    const char *commit; /* "committed", "local", "" */
+    const char
+        *commit; /* "committed": counted when the GCS has it; "local": before; "none": nothing to commit */
+    const char *extra; /* more JSON members, without the comma; NULL = none */
 };
 
 int64_t bench_now(void);
@@ -42,35 +48,83 @@ double bench_median(double *values, int n);
 /* Sorts; percent 0..100. */
 double bench_percentile(double *values, int n, double percent);
 
-/* Start a cluster in a fresh directory; false after a message. Extra flags may be NULL. */
-bool bench_cluster_start(struct bench *b, const char *const *extra_flags);
+/* Start a cluster in a fresh directory; false after a message. */
+bool bench_cluster_start(struct bench *b);
 void bench_cluster_stop(struct bench *b);
 struct mob_client *bench_connect(struct bench *b);
 bool bench_deploy(struct bench *b, struct mob_client *client, const char *module);
 
-/* Summed proportional set size of the cluster's processes and this one, without the segment; bytes. */
+/* Proportional set size of one process without the segment, and CPU seconds that it used. */
+double bench_process_pss(int pid);
+double bench_process_cpu(int pid);
+/* Summed over the cluster's processes; `with_this_process` adds the caller. Bytes. */
 double bench_memory(struct bench *b, bool with_this_process);
-/* CPU seconds of the cluster's processes so far. */
 double bench_cpu_seconds(struct bench *b);
-/* Number at `path` ("gcs.memory_bytes") in the node's stats. */
+/* Number at `path` ("gcs.memory_bytes") in the node's stats; -1 when there is none. */
 double bench_stat(struct mob_client *client, const char *path);
 
-/* Tasks that are read back over HTTP after a run: a reservoir of random ones. */
+/* ---- programs: spawned without a shell ---- */
+
+/* Runs to its end; its standard output goes to standard error, or to `out` (NUL-terminated, cut). The exit
+ * status, or -1. */
+int bench_run(char *const argv[], char *out, size_t capacity);
+/* The first of these in PATH; false when it is not installed. */
+bool bench_find_program(const char *name, char *path_out, size_t capacity);
+
+/* ---- load over HTTP (load.c) ---- */
+
+struct bench_load {
+    const char *script; /* Lua for wrk, after the prelude (load.c) */
+    const char *path;
+    int connections, seconds_max;
+};
+struct bench_load_result {
+    double requests, seconds, p50_us, p99_us, failed; /* failed: socket errors, time-outs, status not 2xx */
+    double counted, sum, bad; /* what the script counted */
+};
+/* Runs wrk, one thread. False after a message. The scripts' file of answers is <directory>/answers. */
+bool bench_load(
+    struct bench *b, const char *row, const struct bench_load *load, struct bench_load_result *out);
+/* The gateway's smallest answer under the same load: sets http_rate. */
+void bench_http_baseline(struct bench *b);
+
+/* ---- reading back over HTTP (readback.c) ---- */
+
 #define BENCH_SAMPLES 1000
 struct bench_sample {
     char task[MOB_TEXT_ID_MAX], object[MOB_TEXT_ID_MAX];
     int64_t argument, result;
 };
+/* A reservoir: each task that was offered is in it with the same probability. */
 struct bench_samples {
+    const char *function; /* expected name of each task's function */
+    const char *argument_object; /* the argument is this object by reference; NULL = the number itself */
+    bool many_arguments; /* only their count is compared, with `argument` */
     struct bench_sample items[BENCH_SAMPLES];
     uint64_t seen;
     int count;
     uint64_t random;
+    int workers; /* distinct worker processes, after the check */
+    long long worker_ids[64];
 };
-/* Offer one finished task; kept with the right probability. `future` is still held. */
+void bench_samples_init(struct bench_samples *s, const char *function);
+/* Offer one finished task; `future` is still held. */
 void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result);
-/* Read each over HTTP and compare argument, result, state, times; at least `workers_min` worker processes. */
+void bench_sample_offer_ids(
+    struct bench_samples *s, const char *task, const char *object, int64_t argument, int64_t result);
+/* Read each over HTTP and compare function, argument, result, object, times, worker and lineage; at least
+ * `workers_min` worker processes took part. False after bench_miss. */
 bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min);
+enum bench_result { BENCH_RESULT_ANY, BENCH_RESULT_ECHO, BENCH_RESULT_LEAVES }; /* = argument; = 2^argument */
+/* The same for `wanted` tasks that the list gives under `filter` and that are of the sample's function. */
+bool bench_list_check(struct bench *b, const char *row, const char *filter, struct bench_samples *s,
+    int wanted, enum bench_result expected);
+/* Adds the worker that ran this task. */
+void bench_note_worker(struct bench *b, struct bench_samples *s, const char *task);
+/* Random walks down the tree of noop.tree from its root: each task's depth, leaves, kind and times. */
+bool bench_tree_check(struct bench *b, const char *row, const char *root_object, int depth, int wanted);
+/* A JSON answer of the gateway (free with free()), NULL unless the status is 2xx. */
+char *bench_http(struct bench *b, const char *method, const char *path, const char *body);
 
 #define BENCH_TRY(b, row, expression) \
     do { \
@@ -82,6 +136,10 @@ bool bench_samples_check(struct bench *b, const char *row, struct bench_samples 
             return; \
         } \
     } while (0)
+
+/* Baselines that need sockets and a private redis-server (limits_net.c). */
+void bench_limits_tcp(struct bench *b);
+void bench_limits_redis(struct bench *b);
 
 void suite_limits(struct bench *b);
 void suite_core(struct bench *b);

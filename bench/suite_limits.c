@@ -162,7 +162,7 @@ static void socket_round_trip(struct bench *b)
     close(fds[0]);
     waitpid(child, NULL, 0);
     double p50 = bench_percentile(us, N, 50);
-    b->yield_pair_us = p50;
+    b->socket_rtt_us = p50;
     bench_row(b,
         &(struct bench_row){.name = "limit_socket_rtt",
             .value = p50,
@@ -172,11 +172,120 @@ static void socket_round_trip(struct bench *b)
             .p99_us = bench_percentile(us, N, 99)});
 }
 
+/* ---- processes ---- */
+
+static void forks(struct bench *b)
+{
+    enum { N = 200 };
+    double us[N];
+    for (int i = 0; i < N; i++) {
+        int64_t begin = bench_now();
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        if (child < 0)
+            return;
+        waitpid(child, NULL, 0);
+        us[i] = (double)(bench_now() - begin) / 1e3;
+    }
+    b->fork_us = bench_percentile(us, N, 50);
+    bench_row(b,
+        &(struct bench_row){.name = "limit_fork",
+            .value = b->fork_us,
+            .unit = "us",
+            .n = N,
+            .p50_us = b->fork_us,
+            .p99_us = bench_percentile(us, N, 99)});
+}
+
+/* A sleeper of another process, through a futex-like wake: a byte in a pipe each way. */
+static void pipe_round_trip(struct bench *b)
+{
+    enum { N = 5000 };
+    static double us[N];
+    int there[2], back[2];
+    if (pipe(there) != 0 || pipe(back) != 0)
+        return;
+    pid_t child = fork();
+    if (child == 0) {
+        char byte;
+        close(there[1]);
+        while (read(there[0], &byte, 1) == 1 && write(back[1], &byte, 1) == 1)
+            continue;
+        _exit(0);
+    }
+    close(there[0]);
+    close(back[1]);
+    int done = 0;
+    for (; done < N; done++) {
+        char byte = 'x';
+        int64_t begin = bench_now();
+        if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1)
+            break;
+        us[done] = (double)(bench_now() - begin) / 1e3;
+    }
+    close(there[1]);
+    close(back[0]);
+    waitpid(child, NULL, 0);
+    double p50 = bench_percentile(us, done, 50);
+    bench_row(b,
+        &(struct bench_row){.name = "limit_pipe_rtt",
+            .value = p50,
+            .unit = "us",
+            .n = done,
+            .p50_us = p50,
+            .p99_us = bench_percentile(us, done, 99)});
+}
+
+/* One byte through an eventfd and back out of it, in one thread: what ringing a doorbell costs. */
+static void doorbell(struct bench *b)
+{
+    enum { N = 200000 };
+    int fd = eventfd(0, EFD_CLOEXEC);
+    uint64_t one = 1;
+    if (fd < 0)
+        return;
+    int64_t begin = bench_now();
+    for (int i = 0; i < N; i++)
+        if (write(fd, &one, sizeof one) != sizeof one || read(fd, &one, sizeof one) != sizeof one)
+            break;
+    double ns = (double)(bench_now() - begin) / N;
+    close(fd);
+    bench_row(b, &(struct bench_row){.name = "limit_eventfd", .value = ns, .unit = "ns", .n = N});
+}
+
+/* What the first touch of shared memory costs: the segment is touched ahead for this reason. */
+static void first_touch(struct bench *b)
+{
+    size_t bytes = b->options.quick ? 32u << 20 : 256u << 20;
+    int fd = memfd_create("mobula-bench", MFD_CLOEXEC);
+    char *at = fd >= 0 && ftruncate(fd, (off_t)bytes) == 0
+        ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+        : MAP_FAILED;
+    if (fd >= 0)
+        close(fd);
+    if (at == MAP_FAILED)
+        return;
+    int64_t begin = bench_now();
+    for (size_t i = 0; i < bytes; i += 4096)
+        at[i] = 1;
+    double rate = (double)bytes / (double)(bench_now() - begin);
+    munmap(at, bytes);
+    bench_row(b,
+        &(struct bench_row){.name = "limit_first_touch", .value = rate, .unit = "GB/s", .n = (double)bytes});
+}
+
 void suite_limits(struct bench *b)
 {
     clock_read(b);
     locked_add(b);
     copies(b);
+    first_touch(b);
     ring_rate(b);
+    doorbell(b);
+    pipe_round_trip(b);
     socket_round_trip(b);
+    forks(b);
+    bench_limits_tcp(b);
+    bench_limits_redis(b);
 }

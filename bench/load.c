@@ -1,0 +1,88 @@
+/* Load over HTTP by wrk, one thread, whose requests and answers are a Lua script's. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/harness.h"
+
+/* Before every script: where we are, and what the scripts share. `limit` is how many answers end a run; a
+ * script that has sent enough asks for /livez instead, so that exactly `limit` of its requests are ever made.
+ */
+static const char prelude[] =
+    "local threads = {}\n"
+    "function setup(thread) table.insert(threads, thread) end\n"
+    "counted, sum, bad = 0, 0, 0\n"
+    "function done(summary, latency, requests)\n"
+    "  local t, e = threads[1], summary.errors\n"
+    "  io.write(string.format('RESULT %d %d %d %d %d %.0f %.0f %.0f\\n', summary.requests, "
+    "summary.duration,\n"
+    "    latency:percentile(50), latency:percentile(99), e.connect + e.read + e.write + e.status + "
+    "e.timeout,\n"
+    "    tonumber(t:get('counted')), tonumber(t:get('sum')), tonumber(t:get('bad'))))\n"
+    "end\n";
+
+static bool write_script(struct bench *b, const struct bench_load *load, const char *path)
+{
+    FILE *f = fopen(path, "w");
+    if (!f)
+        return false;
+    fprintf(f, "directory = '%s'\ntoken = '%s'\n%s%s", b->directory, b->token, prelude, load->script);
+    return fclose(f) == 0;
+}
+
+bool bench_load(
+    struct bench *b, const char *row, const struct bench_load *load, struct bench_load_result *out)
+{
+    char program[512], script[320], url[256], connections[32], seconds[32], authorization[320];
+    static char text[65536];
+    if (!bench_find_program("wrk", program, sizeof program)) {
+        bench_miss(b, row, "wrk is not installed");
+        return false;
+    }
+    snprintf(script, sizeof script, "%s/load.lua", b->directory);
+    snprintf(url, sizeof url, "http://%s%s", b->address, load->path);
+    snprintf(connections, sizeof connections, "-c%d", load->connections);
+    snprintf(seconds, sizeof seconds, "-d%ds", load->seconds_max);
+    snprintf(authorization, sizeof authorization, "Authorization: Bearer %s", b->token);
+    if (!write_script(b, load, script)) {
+        bench_miss(b, row, "the load's script cannot be written");
+        return false;
+    }
+    char *argv[] = {program, (char *)"-t1", connections, seconds, (char *)"--timeout", (char *)"30s",
+        (char *)"-H", authorization, (char *)"-s", script, url, NULL};
+    double microseconds = 0;
+    int status = bench_run(argv, text, sizeof text);
+    const char *result = strstr(text, "RESULT ");
+    if (status != 0 || !result ||
+        sscanf(result, "RESULT %lf %lf %lf %lf %lf %lf %lf %lf", &out->requests, &microseconds, &out->p50_us,
+            &out->p99_us, &out->failed, &out->counted, &out->sum, &out->bad) != 8) {
+        fprintf(stderr, "%s", text);
+        bench_miss(b, row, "wrk did not end well");
+        return false;
+    }
+    out->seconds = microseconds / 1e6;
+    if (out->failed > 0 || out->bad > 0) {
+        char why[160];
+        snprintf(why, sizeof why, "of %.0f requests %.0f failed and %.0f had a wrong answer", out->requests,
+            out->failed, out->bad);
+        bench_miss(b, row, why);
+        return false;
+    }
+    return true;
+}
+
+void bench_http_baseline(struct bench *b)
+{
+    const struct bench_load load = {
+        .script = "", .path = "/livez", .connections = 16, .seconds_max = b->options.quick ? 1 : 5};
+    struct bench_load_result result;
+    if (b->http_rate > 0 || !bench_load(b, "limit_http", &load, &result))
+        return;
+    b->http_rate = result.requests / result.seconds;
+    bench_row(b,
+        &(struct bench_row){.name = "limit_http",
+            .value = b->http_rate,
+            .unit = "1/s",
+            .n = result.requests,
+            .p50_us = result.p50_us,
+            .p99_us = result.p99_us});
+}

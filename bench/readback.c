@@ -1,0 +1,400 @@
+/* Reading back over HTTP what a run has made: a task counts only with its own id, spec, object and
+ * completion. */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/harness.h"
+#include "cli/http_client.h"
+
+#define WHY_MAX 1024
+#define QUICK_SAMPLES 50
+#define ANSWER_TIMEOUT_NS (30ll * 1000000000)
+
+char *bench_http(struct bench *b, const char *method, const char *path, const char *body)
+{
+    static struct http_response response;
+    struct http_request request = {.address = b->address,
+        .token = b->token,
+        .method = method,
+        .path = path,
+        .content_type = body ? "application/json" : NULL,
+        .body = body,
+        .body_length = body ? strlen(body) : 0,
+        .timeout_ns = ANSWER_TIMEOUT_NS};
+    char *answer = NULL;
+    if (http_exchange(&request, &response) == MOB_OK && response.status / 100 == 2 && response.body)
+        answer = strdup(response.body);
+    else if (response.body)
+        fprintf(stderr, "mobula-bench: %s %s: %d %.200s\n", method, path, response.status, response.body);
+    http_response_fini(&response);
+    return answer;
+}
+
+static json_t *get_json(struct bench *b, const char *path)
+{
+    char *text = bench_http(b, "GET", path, NULL);
+    json_t *out = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    return out;
+}
+
+/* ---- the sample ---- */
+
+void bench_samples_init(struct bench_samples *s, const char *function)
+{
+    memset(s, 0, sizeof *s);
+    s->function = function;
+    s->random = (uint64_t)bench_now();
+}
+
+static uint64_t next_random(uint64_t *state)
+{
+    *state = *state * 6364136223846793005ull + 1442695040888963407ull;
+    return *state >> 33;
+}
+
+static struct bench_sample *place(struct bench_samples *s)
+{
+    s->seen++;
+    if (s->count < BENCH_SAMPLES)
+        return &s->items[s->count++];
+    uint64_t at = next_random(&s->random) % s->seen;
+    return at < BENCH_SAMPLES ? &s->items[at] : NULL;
+}
+
+void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result)
+{
+    struct bench_sample *item = place(s);
+    if (!item)
+        return;
+    mob_future_task_id(future, item->task);
+    mob_future_id(future, item->object);
+    item->argument = argument;
+    item->result = result;
+}
+
+void bench_sample_offer_ids(
+    struct bench_samples *s, const char *task, const char *object, int64_t argument, int64_t result)
+{
+    struct bench_sample *item = place(s);
+    if (!item)
+        return;
+    snprintf(item->task, sizeof item->task, "%s", task);
+    snprintf(item->object, sizeof item->object, "%s", object);
+    item->argument = argument;
+    item->result = result;
+}
+
+/* ---- one task ---- */
+
+struct finding {
+    char why[WHY_MAX];
+};
+
+__attribute__((format(printf, 3, 4))) static bool wrong(
+    struct finding *f, const json_t *what, const char *format, ...)
+{
+    char *text = what ? json_dumps(what, JSON_COMPACT) : NULL;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(f->why, sizeof f->why, format, args);
+    va_end(args);
+    if (n > 0 && (size_t)n < sizeof f->why)
+        snprintf(f->why + n, sizeof f->why - (size_t)n, ": %s", text ? text : "no answer");
+    free(text);
+    return false;
+}
+
+static const char *text_at(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
+static bool is_number(const json_t *value, int64_t expected)
+{
+    return json_is_integer(value) && json_integer_value(value) == expected;
+}
+
+static bool times_in_order(const json_t *task)
+{
+    static const char *const names[] = {
+        "submitted_us", "inputs_ready_us", "dispatched_us", "started_us", "finished_us"};
+    json_int_t before = 1;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *at = json_object_get(task, names[i]);
+        if (!json_is_integer(at) || json_integer_value(at) < before)
+            return false;
+        before = json_integer_value(at);
+    }
+    return true;
+}
+
+static void note_worker(struct bench_samples *s, const json_t *task)
+{
+    long long id = json_integer_value(json_object_get(task, "worker"));
+    for (int i = 0; i < s->workers; i++)
+        if (s->worker_ids[i] == id)
+            return;
+    if (s->workers < 64)
+        s->worker_ids[s->workers++] = id;
+}
+
+static bool argument_fits(
+    const struct bench_samples *s, const struct bench_sample *sample, const json_t *task)
+{
+    const json_t *arguments = json_object_get(task, "arguments");
+    if (s->many_arguments)
+        return json_array_size(arguments) == (size_t)sample->argument;
+    const json_t *first = json_array_get(arguments, 0);
+    return s->argument_object ? strcmp(text_at(first, "$ref"), s->argument_object) == 0
+                              : is_number(first, sample->argument);
+}
+
+/* State, function, times and worker of any finished task. */
+static bool check_record(struct bench_samples *s, const char *id, const json_t *task, struct finding *f)
+{
+    if (strcmp(text_at(task, "id"), id) != 0 || strcmp(text_at(task, "state"), "finished") != 0)
+        return wrong(f, task, "task %s is not finished", id);
+    if (strcmp(text_at(task, "function"), s->function) != 0)
+        return wrong(f, task, "task %s is not of %s", id, s->function);
+    if (!times_in_order(task))
+        return wrong(f, task, "times of %s are not in order", id);
+    if (!json_is_integer(json_object_get(task, "worker")))
+        return wrong(f, task, "task %s names no worker", id);
+    note_worker(s, task);
+    return true;
+}
+
+static bool check_task(
+    struct bench *b, struct bench_samples *s, const struct bench_sample *sample, struct finding *f)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/api/v1/tasks/%s", sample->task);
+    json_t *task = get_json(b, path);
+    bool ok = check_record(s, sample->task, task, f);
+    if (ok && !argument_fits(s, sample, task))
+        ok = wrong(f, task, "argument of %s is not %lld", sample->task, (long long)sample->argument);
+    bool found = false;
+    size_t i;
+    json_t *each;
+    json_array_foreach(json_object_get(task, "returns"), i, each) found |=
+        strcmp(text_at(each, "id"), sample->object) == 0 &&
+        is_number(json_object_get(each, "value"), sample->result);
+    if (ok && !found)
+        ok = wrong(f, task, "task %s does not return %lld in %s", sample->task, (long long)sample->result,
+            sample->object);
+    json_decref(task);
+    return ok;
+}
+
+static bool check_object(struct bench *b, const struct bench_sample *sample, struct finding *f)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/api/v1/objects/%s", sample->object);
+    json_t *object = get_json(b, path);
+    bool ok = strcmp(text_at(object, "state"), "ready") == 0 &&
+        strcmp(text_at(object, "task"), sample->task) == 0 &&
+        is_number(json_object_get(object, "value"), sample->result);
+    if (!ok)
+        wrong(f, object, "object %s is not %lld of %s", sample->object, (long long)sample->result,
+            sample->task);
+    json_decref(object);
+    return ok;
+}
+
+static bool check_lineage(
+    struct bench *b, const struct bench_samples *s, const struct bench_sample *sample, struct finding *f)
+{
+    char path[160];
+    snprintf(path, sizeof path, "/api/v1/objects/%s/lineage?depth=1&limit=2", sample->object);
+    json_t *lineage = get_json(b, path);
+    const json_t *first = json_array_get(json_object_get(lineage, "nodes"), 0);
+    bool ok = strcmp(text_at(first, "task"), sample->task) == 0 &&
+        strcmp(text_at(first, "function"), s->function) == 0 &&
+        strcmp(text_at(first, "state"), "finished") == 0;
+    if (!ok)
+        wrong(f, lineage, "lineage of %s does not begin with %s", sample->object, sample->task);
+    json_decref(lineage);
+    return ok;
+}
+
+bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min)
+{
+    struct finding f;
+    int limit = b->options.quick && s->count > QUICK_SAMPLES ? QUICK_SAMPLES : s->count;
+    for (int i = 0; i < limit; i++) {
+        const struct bench_sample *sample = &s->items[i];
+        if (!check_task(b, s, sample, &f) || !check_object(b, sample, &f) ||
+            !check_lineage(b, s, sample, &f)) {
+            bench_miss(b, row, f.why);
+            return false;
+        }
+    }
+    if (limit == 0 || s->workers < workers_min) {
+        snprintf(f.why, sizeof f.why, "%d tasks were read back, of %d worker processes; expected at least %d",
+            limit, s->workers, workers_min);
+        bench_miss(b, row, f.why);
+        return false;
+    }
+    return true;
+}
+
+void bench_note_worker(struct bench *b, struct bench_samples *s, const char *id)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/api/v1/tasks/%s", id);
+    json_t *task = get_json(b, path);
+    if (json_is_integer(json_object_get(task, "worker")))
+        note_worker(s, task);
+    json_decref(task);
+}
+
+/* ---- tasks of a list ---- */
+
+static bool result_fits(enum bench_result expected, const struct bench_sample *sample)
+{
+    switch (expected) {
+    case BENCH_RESULT_ANY:
+        return true;
+    case BENCH_RESULT_ECHO:
+        return sample->argument == sample->result;
+    case BENCH_RESULT_LEAVES:
+        return sample->result == 1ll << sample->argument;
+    }
+    return false;
+}
+
+static bool check_listed(
+    struct bench *b, struct bench_samples *s, const char *id, enum bench_result expected, struct finding *f)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/api/v1/tasks/%s", id);
+    json_t *task = get_json(b, path);
+    const json_t *returned = json_array_get(json_object_get(task, "returns"), 0);
+    const json_t *argument = json_array_get(json_object_get(task, "arguments"), 0);
+    bool ok = check_record(s, id, task, f);
+    struct bench_sample sample = {.argument = json_integer_value(argument),
+        .result = json_integer_value(json_object_get(returned, "value"))};
+    snprintf(sample.task, sizeof sample.task, "%s", id);
+    snprintf(sample.object, sizeof sample.object, "%s", text_at(returned, "id"));
+    if (ok && (!json_is_integer(argument) || !json_is_integer(json_object_get(returned, "value"))))
+        ok = wrong(f, task, "task %s has no argument or no result", id);
+    if (ok && !result_fits(expected, &sample))
+        ok = wrong(f, task, "result of %s does not fit its argument", id);
+    json_decref(task);
+    return ok && check_object(b, &sample, f) && check_lineage(b, s, &sample, f);
+}
+
+bool bench_list_check(struct bench *b, const char *row, const char *filter, struct bench_samples *s,
+    int wanted, enum bench_result expected)
+{
+    struct finding f = {"no tasks were listed"};
+    char path[512], cursor[256] = "";
+    int checked = 0;
+    if (b->options.quick && wanted > QUICK_SAMPLES)
+        wanted = QUICK_SAMPLES;
+    for (int page = 0; checked < wanted && page < 100; page++) {
+        snprintf(path, sizeof path, "/api/v1/tasks?limit=200&filter=%s%s%s", filter,
+            cursor[0] ? "&cursor=" : "", cursor);
+        json_t *list = get_json(b, path), *item;
+        size_t i;
+        bool ok = list != NULL;
+        json_array_foreach(json_object_get(list, "items"), i, item)
+        {
+            if (ok && checked < wanted && strcmp(text_at(item, "function"), s->function) == 0)
+                ok = check_listed(b, s, text_at(item, "id"), expected, &f) && ++checked;
+        }
+        snprintf(cursor, sizeof cursor, "%s", text_at(list, "next_cursor"));
+        json_decref(list);
+        if (!ok) {
+            bench_miss(b, row, f.why);
+            return false;
+        }
+        if (!cursor[0])
+            break;
+    }
+    if (checked == wanted)
+        return true;
+    snprintf(f.why, sizeof f.why, "%d tasks of %s were listed, expected %d", checked, filter, wanted);
+    bench_miss(b, row, f.why);
+    return false;
+}
+
+/* ---- a tree ---- */
+
+struct walk {
+    struct bench *b;
+    struct bench_samples *s;
+    struct finding f;
+    char object[MOB_TEXT_ID_MAX];
+    int depth;
+};
+
+static bool read_producer(struct walk *w, json_t **task_out)
+{
+    char path[128];
+    snprintf(path, sizeof path, "/api/v1/objects/%s", w->object);
+    json_t *object = get_json(w->b, path);
+    if (strcmp(text_at(object, "state"), "ready") != 0 ||
+        !is_number(json_object_get(object, "value"), 1ll << w->depth)) {
+        wrong(&w->f, object, "object %s does not have %lld leaves", w->object, 1ll << w->depth);
+        json_decref(object);
+        return false;
+    }
+    snprintf(path, sizeof path, "/api/v1/tasks/%s", text_at(object, "task"));
+    json_decref(object);
+    *task_out = get_json(w->b, path);
+    return check_record(w->s, strrchr(path, '/') + 1, *task_out, &w->f);
+}
+
+/* One tree task, and if it is no leaf the sum whose future it returned; goes on with one of its two inputs.
+ */
+static bool walk_step(struct walk *w, uint64_t random)
+{
+    json_t *task = NULL, *sum = NULL;
+    w->s->function = "noop.tree";
+    bool ok = read_producer(w, &task);
+    if (ok && !is_number(json_array_get(json_object_get(task, "arguments"), 0), w->depth))
+        ok = wrong(&w->f, task, "a task of the tree is not of depth %d", w->depth);
+    if (ok && w->depth > 0) {
+        const json_t *followed =
+            json_object_get(json_array_get(json_object_get(task, "returns"), 0), "value");
+        snprintf(w->object, sizeof w->object, "%s", text_at(followed, "$ref"));
+        w->s->function = "noop.sum";
+        ok = read_producer(w, &sum);
+        if (ok) {
+            const json_t *inputs = json_object_get(sum, "arguments");
+            snprintf(w->object, sizeof w->object, "%s", text_at(json_array_get(inputs, random % 2), "$ref"));
+        }
+    }
+    w->depth--;
+    json_decref(task);
+    json_decref(sum);
+    return ok;
+}
+
+bool bench_tree_check(struct bench *b, const char *row, const char *root_object, int depth, int wanted)
+{
+    static struct bench_samples s;
+    struct walk w = {.b = b, .s = &s};
+    bench_samples_init(&s, "");
+    if (b->options.quick && wanted > QUICK_SAMPLES)
+        wanted = QUICK_SAMPLES;
+    for (int tasks = 0; tasks < wanted;) {
+        snprintf(w.object, sizeof w.object, "%s", root_object);
+        for (w.depth = depth; w.depth >= 0;) {
+            tasks += w.depth > 0 ? 2 : 1;
+            if (!walk_step(&w, next_random(&s.random))) {
+                bench_miss(b, row, w.f.why);
+                return false;
+            }
+        }
+    }
+    if (s.workers >= 2)
+        return true;
+    bench_miss(b, row, "fewer than two worker processes took part");
+    return false;
+}
