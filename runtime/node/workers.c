@@ -14,7 +14,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/node.h"
 
-enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024 };
+enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024, RINGS_BYTES = 256 * 1024 };
 
 struct node_worker *node_worker_at(struct node *node, uint32_t number)
 {
@@ -60,6 +60,9 @@ static enum mob_status spawn_one(struct node *node)
     if (number == NODE_NOBODY)
         return MOB_QUEUE_FULL;
     enum mob_status status = mob_store_client_open(node->store, &options, &slot);
+    uint64_t free_now;
+    if (status == MOB_STORE_FULL && mob_store_make_room(node->store, RINGS_BYTES, &free_now) == MOB_OK)
+        status = mob_store_client_open(node->store, &options, &slot);
     if (status != MOB_OK)
         return status;
     struct node_worker *worker = calloc(1, sizeof *worker);
