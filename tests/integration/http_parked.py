@@ -1,0 +1,91 @@
+"""Ten thousand parked long-polls: what they cost, and that each is woken by its own event.   ctest: timeout=240 serial
+
+Without sanitizers 10,000 must cost under 64 MB; with them the memory is not judged.
+"""
+import os
+import resource
+import selectors
+import socket
+import sys
+import time
+
+from lib_http_cluster import check, main
+
+COUNT = 10000
+MEMORY_MAX = 64_000_000
+V1 = "/api/v1"
+
+
+def memory_of(pid):
+    with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("Pss_Anon:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+class Poll:
+    def __init__(self, c, path):
+        self.socket = socket.create_connection((c.host, c.port))
+        head = f"GET {path} HTTP/1.1\r\nHost: {c.host}\r\nAuthorization: Bearer {c.token}\r\n\r\n"
+        self.socket.sendall(head.encode())
+        self.answer = b""
+
+
+def read_all(polls, seconds):
+    """Reads the answers of all; how many came."""
+    selector = selectors.DefaultSelector()
+    for poll in polls:
+        selector.register(poll.socket, selectors.EVENT_READ, poll)
+    left, deadline = len(polls), time.monotonic() + seconds
+    while left and time.monotonic() < deadline:
+        for key, _ in selector.select(1):
+            poll = key.data
+            poll.answer += poll.socket.recv(65536)
+            if poll.answer.endswith(b"}\n") or not poll.answer:
+                selector.unregister(poll.socket)
+                left -= 1
+    return len(polls) - left
+
+
+def parked(c):
+    for line in c.call("GET", "/metrics")[2].decode().splitlines():
+        if line.startswith("mobula_http_parked "):
+            return int(line.split()[1])
+    return 0
+
+
+def test_parked_polls(c):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    count = min(COUNT, hard - 100)
+    check(count == COUNT, "enough descriptors for the whole test", hard)
+    c.deploy("quickstart")
+    pid = c.pid_of("mobula-gateway")
+    c.run("quickstart.add", 1, 2)
+    tasks = [c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [60000]}) for _ in range(2)]
+    position = c.json("GET", V1 + "/events")["position"]
+    before = memory_of(pid)
+    objects = [Poll(c, f"{V1}/objects/{tasks[i % 2]['returns'][0]}?wait=60") for i in range(count // 2)]
+    events = [Poll(c, f"{V1}/events?after={position}&task={tasks[i % 2]['id']}&wait=60") for i in range(count - count // 2)]
+    c.until("all parked", lambda: parked(c) >= count, 60)
+    cost = memory_of(pid) - before
+    print(f"{count} parked long-polls: {cost / 1e6:.1f} MB, {cost // count} bytes each")
+    if not os.environ.get("MOBULA_SANITIZE"):
+        check(cost < MEMORY_MAX, "memory", cost)
+    begin = time.monotonic()
+    c.call("POST", f"{V1}/tasks/{tasks[0]['id']}:cancel", {"force": True})
+    check(read_all(objects[0::2] + events[0::2], 60) == count // 2, "half is woken by its event")
+    print(f"woken in {time.monotonic() - begin:.2f} s")
+    check(all(b"cancelled" in p.answer for p in objects[0::2]), "with the right answer")
+    check(all(tasks[0]["id"].encode() in p.answer for p in events[0::2]), "with the right events")
+    c.until("the others wait on", lambda: count // 2 <= parked(c) <= count // 2 + 1, 10)
+    for poll in objects[1::2]:
+        poll.socket.close()
+    c.until("who leaves is not kept", lambda: parked(c) <= count // 4 + 1, 30)
+    c.call("POST", f"{V1}/tasks/{tasks[1]['id']}:cancel", {"force": True})
+    check(read_all(events[1::2], 60) == count // 4, "the last quarter")
+
+
+if __name__ == "__main__":
+    main({"test_parked_polls": test_parked_polls})

@@ -1,0 +1,86 @@
+"""What HTTP clients see while processes die: errors that say "try again", then everything goes on.   ctest: timeout=240"""
+import json
+import threading
+import time
+
+from lib_http_cluster import check, main, ref
+
+V1 = "/api/v1"
+
+
+def test_node_is_killed(c):
+    c.deploy("arith")
+    c.deploy("quickstart")
+    before = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [20, 22]}, expect=202)
+    check(c.value(before["returns"][0])["value"] == 42, "before")
+    running = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [1500]}, expect=202)
+    waited = []
+    waiter = threading.Thread(target=lambda: waited.append(c.value(running["returns"][0], 50)))
+    waiter.start()
+    c.kill("mobula-node")
+    check(c.call("GET", "/livez", key=None)[0] == 200, "the gateway lives")
+    c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200)
+    c.until("tasks run", lambda: c.run("arith.add", 1, 2).get("result") == 3)
+    check(c.value(before["returns"][0])["value"] == 42, "a result from before", c.value(before["returns"][0]))
+    waiter.join(60)
+    check(waited and waited[0].get("value") == 1500, "a task that ran", waited)
+
+
+def test_control_store_is_killed(c):
+    c.kill("mobula-gcs")
+    answers = []
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        status, headers, body = c.call("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]}, {"Prefer": "wait=5"})
+        answers.append(status)
+        check(status in (200, 202, 429, 503), "typed", status, body)
+        if status == 200:
+            break
+    check(answers[-1] == 200, "goes on", answers)
+    task = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [3, 4]}, {"Prefer": "wait=10"})
+    check(c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)["returns"][0]["value"] == 7, "lineage is read")
+
+
+def test_gateway_is_killed(c):
+    c.deploy("mlp")
+    c.json("PUT", f"{V1}/endpoints/mlp", {"class": "mlp.Mlp", "arguments": [1], "max_batch_size": 8}, expect=201)
+    infer = {"inputs": [{"name": c.json("GET", "/v2/models/mlp")["inputs"][0]["name"], "shape": [1, 1024], "datatype": "FP32", "data": [0.5] * 1024}]}
+    first = c.json("POST", "/v2/models/mlp/infer", infer, expect=200)
+    slow = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [700]}, expect=202)
+    position = c.json("GET", f"{V1}/events")["position"]
+    c.kill("mobula-gateway")
+
+    def back():
+        try:
+            c.read_address()
+            return c.call("GET", "/readyz", key=None)[0] == 200
+        except (OSError, ValueError):
+            return False
+
+    c.until("the gateway is back", back)
+    check(c.value(slow["returns"][0])["value"] == 700, "its futures are found")
+    c.until("its models are back", lambda: c.call("GET", "/v2/models/mlp/ready")[0] == 200)
+    check(c.json("POST", "/v2/models/mlp/infer", infer, expect=200)["outputs"] == first["outputs"], "same model")
+    types = []
+    for _ in range(20):
+        page = c.json("GET", f"{V1}/events?after={position}&task={slow['id']}&wait=5", expect=200)
+        position, types = page["position"], types + [e["type"] for e in page["events"]]
+        if "task.finished" in types:
+            break
+    check(types.count("task.finished") == 1, "events are resumed", types)
+    check(c.run("arith.add", 5, 6)["result"] == 11, "tasks run")
+
+
+def test_cluster_is_restarted(c):
+    name = json.loads(c.call("POST", V1 + "/objects", b"kept", {"Content-Type": "application/octet-stream"})[2])["id"]
+    task = c.run("arith.add", ref(c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]})["returns"][0]), 4)
+    c.down()
+    c.up()
+    check(c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)["state"] == "finished", "finished tasks are there")
+    check(c.value(task["returns"][0])["value"] == 7, "and their results")
+    check(c.call("GET", f"{V1}/objects/{name}/data?wait=5")[2] == b"kept", "and what was put")
+    check(c.run("arith.add", 1, 1)["result"] == 2, "tasks run")
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
