@@ -247,7 +247,7 @@ static enum mob_status diverges(struct mob_call *call)
     if (status != MOB_OK)
         return status;
     if (st.st_size == 0) {
-        mob_flush(mob_call_client(call), MOB_FOREVER);
+        (void)!mob_flush(mob_call_client(call), MOB_FOREVER);
         raise(SIGKILL);
     }
     return mob_return_i64(call, v);

@@ -11,6 +11,7 @@ struct node_box {
     pid_t node;
     int slots;
     uint64_t incarnation; /* of the node that runs, or ran last */
+    const char *const *args; /* more flags of mobula-node, NULL-terminated; NULL = none */
 };
 
 /* Starts everything and waits until the node accepts sessions. Aborts on failure, after printing the node's

@@ -1,0 +1,326 @@
+/* Random programs (tasks, nested tasks, actor calls, puts, errors, tail calls, large results) under random
+ * kill -9 of the node, its workers and zygote, the control store and its Redis, alone and together: every
+ * result is that of a sequential run. The driver is a process of its own; this one is the supervisor and the
+ * killer.
+ *
+ * MOBULA_CHAOS_SEEDS = how many (default 10), MOBULA_CHAOS_SEED = the first (a failing one is printed).
+ * ctest: timeout=300
+ */
+#include <mobula/mobula.h>
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "tests/modules/chaos_model.h"
+#include "tests/support/node_box.h"
+
+#define SECONDS 1000000000ll
+#define PATIENCE (100 * SECONDS)
+
+enum { NODES_MAX = 400, ACTORS = 3, REFS_MAX = 3, BIG_BYTES = 150000 };
+
+struct random {
+    uint64_t state;
+};
+static uint32_t draw(struct random *r, uint32_t n)
+{
+    r->state = r->state * 6364136223846793005ull + 1442695040888963407ull;
+    return (uint32_t)(r->state >> 33) % n;
+}
+
+/* ---- the driver: a program and its sequential run ---- */
+
+enum kind { MIX, SLOW, NEST, BLOB, STASH, PUT, PUT_LARGE, TRIP, STEP, KINDS };
+static const char *const kind_names[] = {
+    "mix", "slow", "nest", "blob", "stash", "put", "put-large", "trip", "step"};
+struct dag_node {
+    enum kind kind;
+    struct mob_future *future;
+    bool fails;
+    int64_t value;
+};
+struct program {
+    struct random random;
+    struct mob_client *client;
+    struct dag_node nodes[NODES_MAX];
+    int count;
+    struct mob_actor *actors[ACTORS];
+    int64_t actor_state[ACTORS];
+};
+
+static void must(struct program *p, enum mob_status status, const char *what)
+{
+    if (status == MOB_OK)
+        return;
+    fprintf(stderr, "%s: %s: %s\n", what, mob_status_code(status),
+        p->client == NULL ? mob_connect_error() : mob_client_error(p->client));
+    _exit(1);
+}
+
+static void check(struct program *p, int i)
+{
+    struct dag_node *node = &p->nodes[i];
+    int64_t value = 0;
+    enum mob_status status = mob_get_i64(node->future, PATIENCE, &value);
+    bool good = node->fails ? status == MOB_TASK_FAILED || status == MOB_DEPENDENCY_FAILED
+                            : status == MOB_OK && value == node->value;
+    if (good)
+        return;
+    char id[MOB_TEXT_ID_MAX], *why = NULL;
+    mob_future_task_id(node->future, id);
+    fprintf(stderr, "node %d (%s, %s): %s %lld instead of %s %lld: %s\n", i, kind_names[node->kind], id,
+        mob_status_code(status), (long long)value, node->fails ? "failure" : "OK", (long long)node->value,
+        status != MOB_OK && status != MOB_TIMEOUT ? mob_future_error(node->future) : "");
+    if (status == MOB_TIMEOUT && mob_query(p->client, "why", id, 5 * SECONDS, &why) == MOB_OK)
+        fprintf(stderr, "why: %s\n", why);
+    _exit(1);
+}
+
+/* Bytes become an i64 by another task. */
+static void digest_of(struct program *p, struct dag_node *node, struct mob_future *bytes, int64_t seed)
+{
+    static uint8_t model[BIG_BYTES];
+    chaos_fill(seed, model, sizeof model);
+    node->value = chaos_digest(model, sizeof model, seed);
+    must(p,
+        mob_submit(p->client, "chaos.digest", MOB_ARGS(mob_ref(bytes), mob_i64(seed)), NULL, &node->future),
+        "digest");
+    mob_release(bytes);
+}
+
+static void submit_mix(struct program *p, struct dag_node *node, int64_t seed)
+{
+    struct mob_arg args[1 + REFS_MAX] = {mob_i64(seed)};
+    uint32_t refs = p->count == 0 ? 0 : draw(&p->random, REFS_MAX + 1);
+    int64_t value = seed;
+    for (uint32_t i = 0; i < refs; i++) {
+        struct dag_node *input = &p->nodes[draw(&p->random, (uint32_t)p->count)];
+        args[1 + i] = mob_ref(input->future);
+        node->fails |= input->fails;
+        value = chaos_mix(value, input->value);
+    }
+    node->value = chaos_mix(value, 1);
+    must(p, mob_submit(p->client, "chaos.mix", (struct mob_args){args, 1 + refs}, NULL, &node->future), "mix");
+}
+
+static void submit_step(struct program *p, struct dag_node *node, int64_t seed)
+{
+    uint32_t a = draw(&p->random, ACTORS);
+    struct dag_node *input = p->count == 0 ? NULL : &p->nodes[draw(&p->random, (uint32_t)p->count)];
+    struct mob_arg arg = input == NULL ? mob_i64(seed) : mob_ref(input->future);
+    must(p, mob_actor_call(p->actors[a], "step", (struct mob_args){&arg, 1}, NULL, &node->future), "step");
+    node->fails = input != NULL && input->fails;
+    if (!node->fails) /* a call that does not run changes nothing */
+        p->actor_state[a] = chaos_mix(p->actor_state[a], input == NULL ? seed : input->value);
+    node->value = p->actor_state[a];
+}
+
+static void submit_one(struct program *p)
+{
+    struct dag_node *node = &p->nodes[p->count];
+    int64_t seed = (int64_t)draw(&p->random, 1 << 30);
+    static uint8_t bytes[BIG_BYTES];
+    struct mob_future *future;
+    *node = (struct dag_node){.kind = draw(&p->random, 4) == 0 ? MIX : (enum kind)draw(&p->random, KINDS)};
+    switch (node->kind) {
+    case SLOW:
+        node->value = chaos_mix(seed, 1);
+        must(p,
+            mob_submit(p->client, "chaos.slow", MOB_ARGS(mob_i64(seed), mob_i64(draw(&p->random, 40))), NULL,
+                &node->future),
+            "slow");
+        break;
+    case NEST: {
+        int64_t width = 1 + draw(&p->random, 4), depth = draw(&p->random, 3);
+        node->value = chaos_nest(seed, width, depth);
+        must(p,
+            mob_submit(p->client, "chaos.nest", MOB_ARGS(mob_i64(seed), mob_i64(width), mob_i64(depth)), NULL,
+                &node->future),
+            "nest");
+        break;
+    }
+    case BLOB:
+    case STASH:
+        must(p,
+            mob_submit(p->client, node->kind == BLOB ? "chaos.blob" : "chaos.stash",
+                MOB_ARGS(mob_i64(seed), mob_i64(BIG_BYTES)), NULL, &future),
+            "bytes");
+        digest_of(p, node, future, seed);
+        break;
+    case PUT:
+        node->value = seed;
+        must(p, mob_put(p->client, mob_i64(seed), &node->future), "put");
+        break;
+    case PUT_LARGE:
+        chaos_fill(seed, bytes, sizeof bytes);
+        must(p, mob_put(p->client, mob_bytes(bytes, sizeof bytes), &future), "large put");
+        digest_of(p, node, future, seed);
+        break;
+    case TRIP:
+        node->fails = true;
+        must(p, mob_submit(p->client, "chaos.trip", MOB_ARGS(mob_i64(seed)), NULL, &node->future), "trip");
+        break;
+    case STEP:
+        submit_step(p, node, seed);
+        break;
+    case MIX:
+    case KINDS:
+    default:
+        submit_mix(p, node, seed);
+    }
+    p->count++;
+}
+
+static int drive(uint64_t seed, int nodes)
+{
+    static struct program program;
+    struct program *p = &program;
+    p->random.state = seed;
+    /* the node may be dead at this moment */
+    struct mob_connect_options options = {.struct_size = sizeof options, .timeout_ns = PATIENCE};
+    must(p, mob_connect(&options, &p->client), "connect");
+    for (int a = 0; a < ACTORS; a++) {
+        struct mob_actor_options actor = {
+            .struct_size = sizeof actor, .max_restarts = -1, .checkpoint_every = a == 0 ? 0 : 5};
+        must(p, mob_actor_create(p->client, "chaos.Chain", MOB_ARGS(mob_i64(a)), &actor, &p->actors[a]),
+            "actor");
+        p->actor_state[a] = chaos_mix(a, 0);
+    }
+    while (p->count < nodes) {
+        submit_one(p);
+        if (draw(&p->random, 12) == 0)
+            check(p, (int)draw(&p->random, (uint32_t)p->count));
+    }
+    for (int i = 0; i < p->count; i++)
+        check(p, i);
+    mob_disconnect(p->client);
+    return 0;
+}
+
+/* ---- the killer ---- */
+
+static const char *kill_something(struct node_box *box, struct random *r)
+{
+    pid_t pids[64];
+    switch (draw(r, 10)) {
+    case 0:
+    case 1:
+    case 2: {
+        int n = node_box_workers(box, pids, 64);
+        if (n > 0)
+            kill(pids[draw(r, (uint32_t)n)], SIGKILL);
+        return "worker";
+    }
+    case 3:
+        if (node_box_zygote(box, pids) == 1)
+            kill(pids[0], SIGKILL);
+        return "zygote";
+    case 4:
+    case 5:
+        node_box_kill(box);
+        node_box_revive(box);
+        return "node";
+    case 6:
+        gcs_box_end(&box->gcs.gcs, SIGKILL);
+        gcs_box_spawn_gcs(&box->gcs);
+        return "gcs";
+    case 7:
+        gcs_box_end(&box->gcs.redis, SIGKILL);
+        gcs_box_spawn_redis(&box->gcs);
+        return "redis";
+    case 8:
+        gcs_box_end(&box->gcs.gcs, SIGKILL);
+        node_box_kill(box);
+        node_box_revive(box);
+        return "gcs and node";
+    default:
+        node_box_kill(box);
+        gcs_box_end(&box->gcs.gcs, SIGKILL);
+        gcs_box_end(&box->gcs.redis, SIGKILL);
+        node_box_revive(box);
+        return "everything";
+    }
+}
+
+/* What ended by itself is started again, as the supervisor does; a node must not. */
+static bool supervise(struct node_box *box)
+{
+    if (gcs_box_ended(&box->node)) {
+        print_error("the node ended by itself\n");
+        return false;
+    }
+    if (gcs_box_ended(&box->gcs.redis))
+        gcs_box_spawn_redis(&box->gcs);
+    if (gcs_box_ended(&box->gcs.gcs))
+        gcs_box_spawn_gcs(&box->gcs);
+    return true;
+}
+
+static void one_seed(uint64_t seed, int nodes, int kills_max)
+{
+    struct node_box box;
+    struct mob_client *client;
+    char module[512], killed[512] = "";
+    struct random random = {seed * 77 + 5};
+    node_box_start(&box, 2);
+    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
+    assert_int_equal(mob_connect(NULL, &client), MOB_OK);
+    assert_int_equal(mob_deploy(client, module, NULL), MOB_OK);
+    mob_disconnect(client);
+    pid_t parent = getpid(), driver = fork();
+    if (driver == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        _exit(getppid() == parent ? drive(seed, nodes) : 1);
+    }
+    int status = -1, kills = 0;
+    bool alive = true;
+    while (waitpid(driver, &status, WNOHANG) == 0) {
+        poll(NULL, 0, (int)draw(&random, 150));
+        alive = supervise(&box);
+        if (!alive || kills >= kills_max) {
+            if (alive)
+                continue;
+            kill(driver, SIGKILL);
+            continue;
+        }
+        const char *what = kill_something(&box, &random);
+        snprintf(killed + strlen(killed), sizeof killed - strlen(killed), " %s,", what);
+        kills++;
+    }
+    bool good = alive && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    if (!good) {
+        print_error("seed %llu failed (status %d) after%s\n", (unsigned long long)seed, status, killed);
+        if (getenv("MOBULA_SHOW_LOGS") != NULL)
+            node_box_print_log(&box);
+    }
+    node_box_stop(&box);
+    assert_true(good);
+}
+
+static void programs_under_kills_equal_their_sequential_run(void **state)
+{
+    (void)state;
+    const char *seeds = getenv("MOBULA_CHAOS_SEEDS"), *first = getenv("MOBULA_CHAOS_SEED");
+    const char *kills = getenv("MOBULA_CHAOS_KILLS");
+    uint64_t from = first == NULL ? 1 : strtoull(first, NULL, 10);
+    uint64_t count = seeds == NULL ? 10 : strtoull(seeds, NULL, 10);
+    for (uint64_t seed = from; seed < from + count; seed++)
+        one_seed(seed, 150, kills == NULL ? 12 : atoi(kills));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(programs_under_kills_equal_their_sequential_run),
+    };
+    return cmocka_run_group_tests_name("dag_kill", tests, NULL, NULL);
+}
