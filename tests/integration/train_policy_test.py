@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # ctest: timeout=300
 """The main job on a cluster of its own, over HTTP: it learns, its lineage has every step, and kill -9 changes nothing."""
+import http.client
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import subprocess
 import tempfile
 import time
 import unittest
+import urllib.error
 import urllib.request
 
 BIN = pathlib.Path(os.environ.get("MOBULA_BIN_DIR", "build/release/bin"))
@@ -43,8 +45,26 @@ class Cluster:
         if data is not None:
             headers["Content-Type"] = media
         request = urllib.request.Request("http://" + self.address + path, data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as error:
+            raise AssertionError(f"{method} {path}: {error.code} {error.read().decode()}") from error
+
+    def get(self, path):
+        """Asks again while something restarts."""
+        deadline = time.monotonic() + WAIT_S
+        while True:
+            try:
+                return self.call("GET", path)
+            except (OSError, http.client.HTTPException, AssertionError) as error:
+                if isinstance(error, AssertionError) and " 503 " not in str(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+
+    def pid(self, name):
+        processes = json.loads(self.read("supervisor.json"))["processes"]
+        return next(p["pid"] for p in processes if p["name"] == name)
 
     def items(self, path, key):
         """Every page of a list."""
@@ -79,7 +99,7 @@ class Cluster:
         """The summary that train_policy returns."""
         deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            answer = self.call("GET", f"/api/v1/objects/{task['returns'][1]}?wait=20")
+            answer = self.get(f"/api/v1/objects/{task['returns'][1]}?wait=20")
             if answer["state"] == "failed":
                 raise AssertionError(answer)
             if answer["state"] == "ready":
@@ -179,6 +199,20 @@ class TrainPolicyTest(unittest.TestCase):
         restarted = [a for a in self.simulators_of(task) if a["incarnation"] > victim["incarnation"]]
         self.assertEqual([a["id"] for a in restarted], [victim["id"]])
         self.check_lineage(summary)
+
+    def test_kill_9_of_any_other_process_changes_nothing(self):
+        iterations = 60
+        undisturbed = self.cluster.result(self.cluster.submit(4, iterations))
+        for name in ("node", "gcs", "redis", "gateway"):
+            with self.subTest(name):
+                position = self.cluster.position()
+                task = self.cluster.submit(4, iterations)
+                self.cluster.events(task["id"], position,
+                                    lambda e: e["type"] == "iteration" and e["data"]["iteration"] >= 15)
+                os.kill(self.cluster.pid(name), signal.SIGKILL)
+                summary = self.cluster.result(task)
+                self.assertEqual(summary["fingerprint"], undisturbed["fingerprint"])
+                self.check_lineage(summary)
 
     def test_trained_policy_answers_requests(self):
         task = self.cluster.submit(1)
