@@ -274,7 +274,8 @@ static void one_seed(uint64_t seed, int nodes, int kills_max)
     node_box_start(&box, 2);
     snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
     assert_int_equal(mob_connect(NULL, &client), MOB_OK);
-    assert_int_equal(mob_deploy(client, module, NULL), MOB_OK);
+    if (mob_deploy(client, module, NULL) != MOB_OK)
+        fail_msg("%s: %s", module, mob_client_error(client));
     mob_disconnect(client);
     pid_t parent = getpid(), driver = fork();
     if (driver == 0) {

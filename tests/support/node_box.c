@@ -80,6 +80,11 @@ static void wait_ready(struct node_box *box)
 
 void node_box_start(struct node_box *box, int slots)
 {
+    node_box_start_with(box, slots, NULL);
+}
+
+void node_box_start_with(struct node_box *box, int slots, const char *const *args)
+{
     *box = (struct node_box){.slots = slots, .incarnation = 1};
     gcs_box_init(&box->gcs, NULL);
     gcs_box_start(&box->gcs);
