@@ -78,9 +78,10 @@ enum mob_status_scope { MOB_SCOPE_op, MOB_SCOPE_peer, MOB_SCOPE_node };
 #define MOB_MUST_USE __attribute__((warn_unused_result))
 
 /* Stable machine-readable code, as "store-full". Unknown numbers give "unknown". Static storage. */
-const char *mob_status_code(enum mob_status status);
+/* Function modules call these two, too. */
+__attribute__((visibility("default"))) const char *mob_status_code(enum mob_status status);
 /* One English sentence fragment. Static storage. */
-const char *mob_status_text(enum mob_status status);
+__attribute__((visibility("default"))) const char *mob_status_text(enum mob_status status);
 int mob_status_http(enum mob_status status);
 bool mob_status_retryable(enum mob_status status);
 enum mob_status_scope mob_status_scope(enum mob_status status);

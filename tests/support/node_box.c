@@ -85,7 +85,7 @@ void node_box_start(struct node_box *box, int slots)
 
 void node_box_start_with(struct node_box *box, int slots, const char *const *args)
 {
-    *box = (struct node_box){.slots = slots, .incarnation = 1};
+    *box = (struct node_box){.slots = slots, .args = args, .incarnation = 1};
     gcs_box_init(&box->gcs, NULL);
     gcs_box_start(&box->gcs);
     snprintf(box->directory, sizeof box->directory, "%s/node", box->gcs.directory);
