@@ -17,7 +17,7 @@
 #define RETRY_CONNECT_NS (20 * MOB_MS)
 #define CONNECT_TIMEOUT_NS (500 * MOB_MS)
 /* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
-#define LOOKS_BEFORE_SLEEP 20
+#define LOOKS_BEFORE_SLEEP 4
 
 /* --- acknowledgements: one request to the node for all of a round --- */
 

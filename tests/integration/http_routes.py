@@ -120,7 +120,8 @@ def test_objects(c):
     check(c.value(name)["value"]["shape"] == [2, 3], "npy")
     check(c.call("POST", V1 + "/objects", npy[:-1], {"Content-Type": "application/x-npy"})[0] == 422, "cut npy")
     unknown = "obj_" + "a" * 32
-    check(c.json("GET", f"{V1}/objects/{unknown}?wait=1").get("state", "unknown") in ("pending", "lost", "unknown"), "unknown object")
+    check(c.json("GET", f"{V1}/objects/{unknown}?wait=1")["status"] == 404, "unknown object")
+    check(c.json("GET", f"{V1}/objects/{unknown}/data")["status"] == 404, "unknown object's data")
     check(c.call("DELETE", f"{V1}/objects/{name}")[0] in (202, 404), "delete")
 
 
