@@ -375,11 +375,25 @@ static bool stopped(struct node *node)
     return quiet || node->now_ns > node->stop_deadline_ns;
 }
 
+/* A pass sends what the one before queued for the control store, so one that closed a block, or in which
+ * acknowledgements came, is followed by another: asleep, the node would sit on a block that somebody waits
+ * for. */
+static bool log_moved(const struct node *node, struct lineage_log_stats *seen)
+{
+    struct lineage_log_stats now;
+    lineage_log_stats(node->log, &now);
+    bool moved = now.blocks != seen->blocks || now.acked != seen->acked;
+    *seen = now;
+    return moved;
+}
+
 void node_loop(struct node *node)
 {
     uint32_t idle = 0;
+    struct lineage_log_stats log = {0};
     while (!stopped(node)) {
-        if (pass(node) > 0) {
+        bool busy = pass(node) > 0;
+        if (log_moved(node, &log) || busy) {
             idle = 0;
             if (node->passes % POLL_EVERY_PASSES == 0)
                 poll_events(node, 0);
