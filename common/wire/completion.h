@@ -77,8 +77,8 @@ struct mob_error_link {
     int32_t signal; /* of a dead worker, else 0 */
 };
 #define MOB_ERROR_LINKS_MAX 16
-#define MOB_ERROR_BYTES_MAX 4096u /* an inline return of this type may be larger than MOB_RESULT_INLINE_MAX \
-                                   */
+/* An inline return of this type may be larger than MOB_RESULT_INLINE_MAX. */
+#define MOB_ERROR_BYTES_MAX 4096u
 /* New error value = `link` in front of `cause` (an encoded error value or NULL). Cut to fit `capacity`. */
 uint32_t mob_error_encode(
     void *out, uint32_t capacity, const struct mob_error_link *link, const void *cause, uint32_t cause_bytes);

@@ -126,13 +126,50 @@ bool mob_api_query_only(struct mob_http_request *request, const char *names);
     X(livez) \
     X(readyz) \
     X(metrics) \
-    X(openapi) X(function_put) X(function_list) X(function_get) X(task_submit) X(task_batch) X(task_list) \
-        X(task_get) X(task_cancel) X(task_why) X(task_logs) X(object_put) X(object_list) X(object_get) \
-            X(object_data) X(object_wait) X(object_lineage) X(object_delete) X(actor_create) X(actor_call) \
-                X(actor_list) X(actor_get) X(actor_delete) X(actor_logs) X(job_open) X(job_list) X(job_get) \
-                    X(job_end) X(node_list) X(cluster) X(events) X(timeline) X(endpoint_put) \
-                        X(endpoint_list) X(endpoint_get) X(endpoint_delete) X(v2_server) X(v2_live) \
-                            X(v2_ready) X(v2_model) X(v2_model_ready) X(v2_infer) X(v2_config) X(v2_stats)
+    X(openapi) \
+    X(function_put) \
+    X(function_list) \
+    X(function_get) \
+    X(task_submit) \
+    X(task_batch) \
+    X(task_list) \
+    X(task_get) \
+    X(task_cancel) \
+    X(task_why) \
+    X(task_logs) \
+    X(object_put) \
+    X(object_list) \
+    X(object_get) \
+    X(object_data) \
+    X(object_wait) \
+    X(object_lineage) \
+    X(object_delete) \
+    X(actor_create) \
+    X(actor_call) \
+    X(actor_list) \
+    X(actor_get) \
+    X(actor_delete) \
+    X(actor_logs) \
+    X(job_open) \
+    X(job_list) \
+    X(job_get) \
+    X(job_end) \
+    X(node_list) \
+    X(cluster) \
+    X(events) \
+    X(timeline) \
+    X(endpoint_put) \
+    X(endpoint_list) \
+    X(endpoint_get) \
+    X(endpoint_delete) \
+    X(v2_server) \
+    X(v2_live) \
+    X(v2_ready) \
+    X(v2_model) \
+    X(v2_model_ready) \
+    X(v2_infer) \
+    X(v2_config) \
+    X(v2_stats)
 #define MOB_API_DECLARE(name) mob_route_handler mob_api_##name;
 MOB_API_HANDLERS(MOB_API_DECLARE)
 #undef MOB_API_DECLARE
