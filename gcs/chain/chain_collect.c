@@ -93,6 +93,11 @@ static enum mob_status put_back(struct mob_chain *c, struct mob_chain_put *put, 
 enum mob_status mob_chain_name_loss(struct mob_chain *c, const char *text, uint64_t seal)
 {
     if (c->collecting) {
+        for (size_t i = 0; i < c->loss_count; i++)
+            if (seal != 0 && c->losses[i].seal == seal)
+                return MOB_OK;
+        if (c->loss_count >= MOB_CHAIN_CLIENTS_MAX)
+            return MOB_QUEUE_FULL;
         struct mob_chain_loss *grown = realloc(c->losses, (c->loss_count + 1) * sizeof *grown);
         if (grown == NULL)
             return MOB_NO_MEMORY;

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -46,21 +45,19 @@ static bool known(const struct mob_aof_sync *s, const char *name)
 }
 
 /* MOB_AGAIN: it vanished. */
-static enum mob_status sync_file(int dir, const char *name, uint64_t *bytes)
+static enum mob_status sync_file(int dir, const char *name)
 {
     int fd = openat(dir, name, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return errno == ENOENT ? MOB_AGAIN : MOB_IO;
-    struct stat st;
-    bool failed = MOB_FAILPOINT("gcs.aof_sync")
-    || fdatasync(fd) != 0 || fstat(fd, &st) != 0;
-    if (!failed)
-        *bytes += (uint64_t)st.st_size;
+    bool failed = fdatasync(fd) != 0;
+    if (MOB_FAILPOINT("gcs.aof_sync"))
+        failed = true;
     close(fd);
     return failed ? MOB_IO : MOB_OK;
 }
 
-static enum mob_status sync_listing(struct mob_aof_sync *s, DIR *listing, uint64_t *bytes)
+static enum mob_status sync_listing(struct mob_aof_sync *s, DIR *listing)
 {
     int dir = dirfd(listing);
     char names[FILES_MAX][64];
@@ -71,7 +68,7 @@ static enum mob_status sync_listing(struct mob_aof_sync *s, DIR *listing, uint64
             continue;
         if (count == FILES_MAX || strlen(e->d_name) >= sizeof names[0])
             return MOB_IO;
-        enum mob_status status = sync_file(dir, e->d_name, bytes);
+        enum mob_status status = sync_file(dir, e->d_name);
         if (status != MOB_OK)
             return status;
         new_name = new_name || !known(s, e->d_name);
@@ -84,17 +81,15 @@ static enum mob_status sync_listing(struct mob_aof_sync *s, DIR *listing, uint64
     return MOB_OK;
 }
 
-static enum mob_status sync_once(struct mob_aof_sync *s, uint64_t *bytes_out)
+static enum mob_status sync_once(struct mob_aof_sync *s)
 {
     enum mob_status status = MOB_AGAIN;
     for (int i = 0; i < RESCANS_MAX && status == MOB_AGAIN; i++) {
         DIR *listing = opendir(s->directory);
         if (listing == NULL)
             return MOB_IO;
-        uint64_t bytes = 0;
-        status = sync_listing(s, listing, &bytes);
+        status = sync_listing(s, listing);
         closedir(listing);
-        *bytes_out = bytes;
     }
     return status == MOB_AGAIN ? MOB_IO : status;
 }
@@ -111,7 +106,7 @@ static void *sync_thread(void *arg)
         struct mob_aof_sync_result result = {.seq = s->seq};
         pthread_mutex_unlock(&s->lock);
         int64_t start = mob_now();
-        result.status = sync_once(s, &result.file_bytes);
+        result.status = sync_once(s);
         result.took_ns = mob_now() - start;
         if (result.status != MOB_OK)
             MOB_LOG_ERROR("gcs", "aof_sync_failed", "directory=%s errno=%d", s->directory, errno);

@@ -5,7 +5,7 @@
  * done. The thread lists the folder, syncs each base, increment and manifest, and the folder itself when a
  * name is new; a file that vanishes meanwhile was replaced by a rewrite whose result Redis synced before it
  * removed it, and the listing starts again. Owner: one thread, which requests and polls; the syncing thread
- * is inside.
+ * is inside. That Redis did write, and not only answer, is asked before (durable.c).
  */
 #ifndef MOB_GCS_SHARD_AOF_SYNC_H
 #define MOB_GCS_SHARD_AOF_SYNC_H
@@ -28,7 +28,6 @@ bool mob_aof_sync_request(struct mob_aof_sync *s, uint64_t seq);
 struct mob_aof_sync_result {
     enum mob_status status; /* MOB_IO: nothing may be believed any more, not even by trying again */
     uint64_t seq;
-    uint64_t file_bytes; /* of all files */
     int64_t took_ns;
 };
 /* True when there was one. */

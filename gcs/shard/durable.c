@@ -7,8 +7,12 @@
  */
 #include "gcs/shard/shard_internal.h"
 
+#include <stdlib.h>
+
 #include "common/base/failpoint.h"
 
+#define MEASURE_ONLY UINT64_MAX
+#define CANNOT_WRITE_PAUSE_NS (200 * MOB_MS)
 #define SLOW_SYNC_NS (2 * MOB_SEC)
 #define REWRITE_CHECK_NS MOB_SEC
 #define REWRITE_AGAIN_NS (5 * MOB_SEC) /* while the last one may still run */
@@ -45,12 +49,49 @@ void durable_stored(struct mob_shard *sh, size_t bytes)
     }
 }
 
-static void request_sync(struct mob_shard *sh)
+/* Redis answers also when it could not write its file (a full disk), keeps the rest in memory and says so in
+ * INFO. So what was answered before this INFO was sent is in the file if the last write went well when it is
+ * answered. */
+static void on_persistence(void *arg, const redisReply *reply, uint32_t index)
+{
+    (void)index;
+    struct mob_shard *sh = arg;
+    sh->durable.file_is_whole =
+        reply->type == REDIS_REPLY_STRING && strstr(reply->str, "aof_last_write_status:ok") != NULL;
+    const char *size = reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "aof_current_size:") : NULL;
+    if (size != NULL)
+        sh->durable.aof_bytes = strtoull(size + 17, NULL, 10);
+    if (!sh->durable.file_is_whole)
+        MOB_LOG_ERROR("gcs", "redis_cannot_write", "directory=%s durable=%llu", sh->options.aof_directory,
+            (unsigned long long)mob_chain_durable(sh->chain));
+}
+
+static void on_persistence_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
+{
+    struct mob_shard *sh = arg;
+    struct mob_durable *d = &sh->durable;
+    d->last_ns = sh->now_ns;
+    bool sync = status == MOB_OK && d->file_is_whole && batch->seq != MEASURE_ONLY;
+    if (!sync || !mob_aof_sync_request(d->sync, batch->seq))
+        d->busy = false; /* durable_step asks again */
+}
+
+static void request_sync(struct mob_shard *sh, uint64_t seq)
 {
     struct mob_durable *d = &sh->durable;
-    if (d->busy || !mob_aof_sync_request(d->sync, sh->store.stored))
+    if (d->busy || sh->store.link == NULL)
         return;
+    struct mob_redis_batch *b = mob_redis_batch_create();
+    b->arg = sh;
+    b->reply = on_persistence;
+    b->done = on_persistence_done;
+    b->seq = seq;
+    mob_redis_command(b, 2);
+    mob_redis_arg(b, "INFO", 4);
+    mob_redis_arg(b, "persistence", 11);
+    mob_redis_submit(sh->store.link, b);
     d->busy = true;
+    d->file_is_whole = false;
     d->unsynced_bytes = 0;
     d->last_ns = sh->now_ns;
 }
@@ -73,7 +114,6 @@ void durable_result(struct mob_shard *sh)
     if (result.took_ns > SLOW_SYNC_NS)
         MOB_LOG_WARN("gcs", "sync_slow", "ms=%lld kept_bytes=%zu", (long long)(result.took_ns / MOB_MS),
             sh->chunks.live_bytes);
-    d->aof_bytes = result.file_bytes;
     if (result.seq > d->synced)
         d->synced = result.seq;
     if (sh->options.durability == MOB_GCS_ALWAYS)
@@ -123,6 +163,8 @@ static void rewrite_step(struct mob_shard *sh)
         if (sh->now_ns < d->rewrite_check_ns || st->link == NULL)
             return;
         d->rewrite_check_ns = sh->now_ns + REWRITE_CHECK_NS;
+        if (sh->options.durability == MOB_GCS_NO && d->unsynced_bytes > 0)
+            request_sync(sh, MEASURE_ONLY);
         if (!worth_rewriting(sh))
             return;
         st->hold = true;
@@ -131,7 +173,7 @@ static void rewrite_step(struct mob_shard *sh)
     case REWRITE_DRAIN:
         if (st->passes == 0 && !d->busy) {
             d->rewrite = REWRITE_SYNC;
-            request_sync(sh);
+            request_sync(sh, st->stored); /* were it to fail: durable_step asks again */
         }
         return;
     case REWRITE_SYNC:
@@ -158,11 +200,11 @@ void durable_step(struct mob_shard *sh)
     rewrite_step(sh);
     if (d->busy || d->synced >= sh->store.stored)
         return;
-    bool due = sh->options.durability == MOB_GCS_ALWAYS || sh->stopping ||
-        sh->now_ns >= d->last_ns + MOB_SEC ||
-        (sh->options.durability == MOB_GCS_EVERYSEC && d->unsynced_bytes >= SYNC_BYTES);
-    if (due && sh->options.durability != MOB_GCS_NO)
-        request_sync(sh);
-    else if (sh->stopping)
-        request_sync(sh);
+    bool wanted = sh->options.durability != MOB_GCS_NO || sh->stopping || d->rewrite == REWRITE_SYNC;
+    bool at_once = sh->options.durability == MOB_GCS_ALWAYS || sh->stopping || d->rewrite == REWRITE_SYNC ||
+        d->unsynced_bytes >= SYNC_BYTES;
+    /* A file that cannot be written is not asked for in a loop. */
+    int64_t pause = !at_once ? MOB_SEC : d->file_is_whole ? 0 : CANNOT_WRITE_PAUSE_NS;
+    if (wanted && sh->now_ns >= d->last_ns + pause)
+        request_sync(sh, sh->store.stored);
 }

@@ -167,8 +167,10 @@ static int wait_ms(const struct mob_shard *sh)
         return 0;
     const struct mob_durable *d = &sh->durable;
     bool unsynced = !d->busy && d->synced < sh->store.stored && sh->options.durability != MOB_GCS_NO;
-    if (unsynced && d->last_ns + MOB_SEC < at)
-        at = d->last_ns + MOB_SEC;
+    int64_t pause =
+        sh->options.durability == MOB_GCS_ALWAYS ? 200 * MOB_MS : MOB_SEC; /* after a failed write */
+    if (unsynced && d->last_ns + pause < at)
+        at = d->last_ns + pause;
     if (sh->store.link == NULL && sh->store.retry_ns < at)
         at = sh->store.retry_ns;
     if (mob_chain_collecting(sh->chain) && now + 50 * MOB_MS < at)

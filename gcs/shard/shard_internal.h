@@ -101,7 +101,8 @@ struct mob_store {
 
 struct mob_durable {
     struct mob_aof_sync *sync;
-    bool busy;
+    bool busy; /* a sync, or the question before it, is under way */
+    bool file_is_whole;
     uint64_t synced, unsynced_bytes, aof_bytes;
     int64_t last_ns;
     enum { REWRITE_NONE, REWRITE_DRAIN, REWRITE_SYNC, REWRITE_ASK } rewrite;

@@ -64,6 +64,11 @@ void gcs_box_init(struct gcs_box *box, const char *durability)
     if (mkdtemp(box->directory) == NULL)
         die("mkdtemp", box->directory);
     snprintf(box->socket, sizeof box->socket, "%s/gcs.sock", box->directory);
+    gcs_box_configure(box);
+}
+
+void gcs_box_configure(struct gcs_box *box)
+{
     char program[512];
     char *argv[] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--redis-conf",
         box->directory, NULL};

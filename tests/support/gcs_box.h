@@ -25,6 +25,8 @@ struct gcs_box {
 
 /* Writes the configuration; starts nothing. durability NULL = everysec. */
 void gcs_box_init(struct gcs_box *box, const char *durability);
+/* The configuration again, when something was mounted on the folder. */
+void gcs_box_configure(struct gcs_box *box);
 /* fork and exec; returns when it accepts connections (polled), or fails the test. */
 void gcs_box_start_redis(struct gcs_box *box);
 void gcs_box_start_gcs(struct gcs_box *box);
