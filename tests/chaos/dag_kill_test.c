@@ -109,7 +109,8 @@ static void submit_mix(struct program *p, struct dag_node *node, int64_t seed)
         value = chaos_mix(value, input->value);
     }
     node->value = chaos_mix(value, 1);
-    must(p, mob_submit(p->client, "chaos.mix", (struct mob_args){args, 1 + refs}, NULL, &node->future), "mix");
+    must(
+        p, mob_submit(p->client, "chaos.mix", (struct mob_args){args, 1 + refs}, NULL, &node->future), "mix");
 }
 
 static void submit_step(struct program *p, struct dag_node *node, int64_t seed)

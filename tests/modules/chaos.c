@@ -75,8 +75,8 @@ static enum mob_status get_all(struct mob_future **futures, int64_t n, int64_t *
     return status;
 }
 
-/* Children, one wait whose outcome is logged, and a child whose argument is drawn: a replay that draws another
- * one diverges. */
+/* Children, one wait whose outcome is logged, and a child whose argument is drawn: a replay that draws
+ * another one diverges. */
 static enum mob_status nest(struct mob_call *call)
 {
     struct mob_client *client = mob_call_client(call);
@@ -90,12 +90,14 @@ static enum mob_status nest(struct mob_call *call)
     for (int64_t i = 0; i < width && status == MOB_OK; i++)
         status = depth > 0
             ? mob_submit(client, "chaos.nest",
-                  MOB_ARGS(mob_i64(chaos_mix(seed, i)), mob_i64(width), mob_i64(depth - 1)), NULL, &futures[i])
+                  MOB_ARGS(mob_i64(chaos_mix(seed, i)), mob_i64(width), mob_i64(depth - 1)), NULL,
+                  &futures[i])
             : mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))), NULL, &futures[i]);
     if (status == MOB_OK)
         status = mob_wait(futures, (size_t)width, 1, MOB_FOREVER, ready, &count);
     int64_t draw = (int64_t)(mob_random(call) >> 1), got = 0, result = chaos_mix(seed, depth);
-    for (int64_t i = 0; i < width; i++) /* which were ready shapes what follows, so a replay must see the same */
+    for (int64_t i = 0; i < width;
+         i++) /* which were ready shapes what follows, so a replay must see the same */
         draw += status == MOB_OK && ready[i] ? i + 1 : 0;
     if (status == MOB_OK)
         status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(draw)), NULL, &drawn);
@@ -158,8 +160,8 @@ static bool wait_for_file(struct mob_call *call, const char *path)
     return !mob_call_cancelled(call);
 }
 
-/* n traced children, all got; then a line "waits", then it goes on when `gate` exists: a place to be killed at.
- * Ends with the clock, a draw and a time-out that it read before the gate. */
+/* n traced children, all got; then a line "waits", then it goes on when `gate` exists: a place to be killed
+ * at. Ends with the clock, a draw and a time-out that it read before the gate. */
 static enum mob_status parent(struct mob_call *call)
 {
     struct mob_client *client = mob_call_client(call);
@@ -172,8 +174,8 @@ static enum mob_status parent(struct mob_call *call)
     struct mob_future *futures[64], *late;
     enum mob_status status = MOB_OK;
     for (int64_t i = 0; i < n && i < 64 && status == MOB_OK; i++)
-        status = mob_submit(
-            client, "chaos.traced", MOB_ARGS(mob_utf8(path_text), mob_i64(i)), NULL, &futures[i]);
+        status =
+            mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(path_text), mob_i64(i)), NULL, &futures[i]);
     if (status == MOB_OK)
         status = get_all(futures, n < 64 ? n : 64, &result);
     if (status == MOB_OK)
@@ -326,7 +328,8 @@ static enum mob_status chain_expect(struct mob_call *call)
 {
     struct chain *chain = mob_call_self(call);
     if (mob_arg_i64(call, 0) != chain->state + 1)
-        return mob_fail(call, "got %lld after %lld", (long long)mob_arg_i64(call, 0), (long long)chain->state);
+        return mob_fail(
+            call, "got %lld after %lld", (long long)mob_arg_i64(call, 0), (long long)chain->state);
     return mob_return_i64(call, ++chain->state);
 }
 

@@ -34,8 +34,7 @@ static inline int64_t chaos_nest(int64_t seed, int64_t width, int64_t depth)
     int64_t result = chaos_mix(seed, depth);
     for (int64_t i = 0; i < width; i++)
         result = chaos_mix(result,
-            depth > 0 ? chaos_nest(chaos_mix(seed, i), width, depth - 1)
-                      : chaos_mix(chaos_mix(seed, i), 1));
+            depth > 0 ? chaos_nest(chaos_mix(seed, i), width, depth - 1) : chaos_mix(chaos_mix(seed, i), 1));
     return result;
 }
 
