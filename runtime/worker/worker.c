@@ -151,8 +151,9 @@ static void take_record(struct mob_client *client, const struct mob_record *reco
     case MOB_IN_SIBLING:
         if (worker->revokes > 0)
             note_head(worker, record, body);
-        else if (!stash_push(worker, record, body))
-            MOB_LOG_ERROR("worker", "stash_full", "bytes=%u", worker->stash_end - worker->stash_begin);
+        else
+            /* Better a dead worker, whose tasks run elsewhere, than a task that nobody runs. */
+            MOB_ASSERT(stash_push(worker, record, body));
         return;
     case MOB_IN_REVOKED:
         worker->revokes -= worker->revokes > 0;

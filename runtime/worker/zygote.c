@@ -164,6 +164,7 @@ static void reap(int signals)
             .pid = pid,
             .wait_status = status,
             .max_rss_kb = (uint64_t)usage.ru_maxrss};
+        kill(-pid, SIGKILL); /* what user code started and left behind in the worker's group */
         children[i] = children[--child_count];
         report(&r);
     }

@@ -103,7 +103,10 @@ static bool rewatch_chunk(struct mob_client *client, struct mob_chunk *chunk, st
             continue;
         if (batch->count == WATCH_BATCH && !batch_send(client, batch))
             return false;
-        batch->ids[batch->count++] = mob_future_object(future);
+        struct mob_object_id id = mob_future_object(future);
+        if (future->state == MOB_FUTURE_STREAM)
+            id.slot = future->as.stream->next;
+        batch->ids[batch->count++] = id;
     }
     return batch_send(client, batch);
 }

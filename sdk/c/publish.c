@@ -5,7 +5,8 @@
 
 static enum mob_status wait_for_room(struct mob_client *client, uint32_t body_bytes, void **body_out)
 {
-    int64_t deadline = mob_deadline_after(MOB_PUBLISH_PATIENCE_NS);
+    /* A worker has nobody to tell: it waits for as long as its node lives. */
+    int64_t deadline = client->worker ? INT64_MAX : mob_deadline_after(MOB_PUBLISH_PATIENCE_NS);
     if (body_bytes > MOB_RECORD_MAX - sizeof(struct mob_record))
         return mob_client_fail(client, MOB_TOO_LARGE, "a record of %u bytes is over the limit of %u",
             body_bytes, MOB_RECORD_MAX);

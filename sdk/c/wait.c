@@ -81,7 +81,8 @@ enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, 
     struct mob_client *client = mob_future_client(futures[0]);
     if (k > n)
         return mob_client_fail(client, MOB_INVALID, "cannot wait for %zu of %zu futures", k, n);
-    bool logged = mob_in_task(client);
+    /* Waiting for all of them for ever has one outcome only. */
+    bool logged = mob_in_task(client) && (k < n || (timeout_ns >= 0 && timeout_ns != MOB_FOREVER));
     if (logged && n > MOB_WAIT_LOGGED_MAX)
         return mob_client_fail(
             client, MOB_TOO_LARGE, "a wait in a task takes at most %u futures", MOB_WAIT_LOGGED_MAX);

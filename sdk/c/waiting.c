@@ -4,8 +4,8 @@
 
 #include <stdlib.h>
 
-#define POLL_TURNS 64u /* about 2 us: results of tasks that run on the other core */
-#define YIELD_TURNS 40u /* lets node and workers run where cores are few */
+#define POLL_TURNS 128u /* some microseconds: results of tasks that run on the other core */
+#define YIELD_TURNS 60u /* lets node and workers run where cores are few */
 
 static void cpu_relax(void)
 {
