@@ -23,7 +23,7 @@ struct node_actor {
     struct node_function *class;
     uint32_t number; /* in the scheduler */
     struct node_worker *worker;
-    bool detached, restart_pending;
+    bool detached, recovering;
     char name[ACTOR_NAME_MAX];
     char why[160]; /* last death */
     struct mob_spec_head head; /* of the creation */

@@ -17,6 +17,7 @@ struct actor_table {
     struct node_actor *by_id[ACTOR_BUCKETS];
     struct node_actor *by_number[ACTOR_BUCKETS];
     uint32_t count;
+    uint32_t recovering; /* left by an earlier incarnation of the node, their edges not read yet */
 };
 
 struct actor_table *actor_table_create(void)
@@ -335,7 +336,11 @@ void node_actor_replay_ready(
     struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status)
 {
     struct node_actor *actor = node_actor_find(node, id);
-    if (!actor || actor->life.state != MOB_ACTOR_RESTARTING)
+    if (actor && actor->recovering) {
+        actor->recovering = false;
+        node->actors->recovering--;
+    }
+    if (!actor || (actor->life.state != MOB_ACTOR_RESTARTING && actor->life.state != MOB_ACTOR_PENDING))
         return;
     if (status != MOB_OK) {
         snprintf(actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(status));
@@ -344,7 +349,27 @@ void node_actor_replay_ready(
     }
     if (actor->life.next_position < next_position)
         actor->life.next_position = next_position;
-    start_again(node, actor);
+    if (actor->life.state == MOB_ACTOR_RESTARTING)
+        start_again(node, actor); /* a pending one's creation is an unfinished task and runs as one */
+}
+
+int32_t node_actor_restarts_left(struct node *node, const struct node_task *task)
+{
+    const struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
+    return actor ? actor->life.restarts_left : 0;
+}
+
+void node_actor_creation_lost(struct node *node, struct node_task *task)
+{
+    struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
+    if (!actor)
+        return;
+    if (actor->life.restarts_left > 0)
+        actor->life.restarts_left--;
+    if (actor->worker)
+        actor->worker->actor = NULL;
+    actor->worker = NULL;
+    save(node, actor);
 }
 
 void node_actor_down(struct node *node, uint32_t number, struct node_task *running)
@@ -452,10 +477,9 @@ static void load_row(struct node *node, const struct mob_gcs_kv *kv)
         return;
     actor->life.incarnation = row.incarnation;
     actor->life.restarts_left = row.restarts_left;
-    if (row.incarnation == 0)
-        return; /* never was up: its creation is an unfinished task and runs again as one */
     /* the end of the node is not the actor's fault: no restart is spent on it */
-    actor->life.state = MOB_ACTOR_RESTARTING;
+    if (row.incarnation > 0)
+        actor->life.state = MOB_ACTOR_RESTARTING;
 }
 
 enum mob_status node_actors_load(struct node *node)
@@ -485,14 +509,30 @@ enum mob_status node_actors_load(struct node *node)
     return MOB_OK;
 }
 
+/* One that was never up: its creation runs again as an unfinished task, or has just ended and its row does not
+ * say so yet. */
+static void restart_loaded(struct node *node, struct node_actor *actor)
+{
+    if (actor->life.state == MOB_ACTOR_PENDING && !node_task_find(node, actor->id.creation)) {
+        actor->life.state = MOB_ACTOR_RESTARTING;
+        actor->life.incarnation = 1;
+    }
+    if (actor->life.state == MOB_ACTOR_DEAD)
+        return;
+    actor->recovering = true;
+    node->actors->recovering++;
+    node_actor_restore(node, actor);
+}
+
 uint32_t node_actors_restart_loaded(struct node *node)
 {
-    uint32_t count = 0;
     for (int i = 0; i < ACTOR_BUCKETS; i++)
         for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            if (a->life.state == MOB_ACTOR_RESTARTING) {
-                node_actor_restore(node, a);
-                count++;
-            }
-    return count;
+            restart_loaded(node, a);
+    return node->actors->recovering;
+}
+
+uint32_t node_actors_recovering(const struct node *node)
+{
+    return node->actors->recovering;
 }

@@ -17,6 +17,10 @@ uint32_t node_actor_number(struct node *node, struct mob_actor_id id);
 void node_actor_task_ended(struct node *node, struct node_task *task, enum mob_status status);
 /* Its creation was dispatched to this worker. */
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker);
+/* How often its creation may run again when a worker dies of it or under it; -1 = for ever. */
+int32_t node_actor_restarts_left(struct node *node, const struct node_task *task);
+/* The worker died before the constructor returned, and the creation runs again: a restart is spent. */
+void node_actor_creation_lost(struct node *node, struct node_task *task);
 /* Decision of the scheduler: its worker is gone. `running` = the call that ran, queued again, or NULL. */
 void node_actor_down(struct node *node, uint32_t number, struct node_task *running);
 enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart);

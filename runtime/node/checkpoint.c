@@ -17,11 +17,13 @@ struct checkpoint_row {
     struct mob_hash128 hash; /* of the state */
 };
 
-/* One on its way to the GCS. */
+/* One on its way to the GCS, or back. */
 struct saving {
     struct node *node;
     struct mob_actor_id actor;
     uint64_t position;
+    uint32_t bytes;
+    uint8_t value[]; /* row and state */
 };
 
 static void saved(void *arg, const struct mob_gcs_answer *answer)
@@ -32,6 +34,23 @@ static void saved(void *arg, const struct mob_gcs_answer *answer)
         MOB_LOG_WARN("checkpoint", "refused", "status=%s", mob_status_code(answer->status));
     else if (actor && actor->life.state != MOB_ACTOR_DEAD)
         mob_actor_life_checkpointed(&actor->life, saving->position + 1);
+    free(saving);
+}
+
+/* Behind the completions of the calls that it covers: a checkpoint ahead of the log would have them run twice. */
+static void send(void *arg)
+{
+    struct saving *saving = arg;
+    struct mob_gcs_put put = {.table = MOB_GCS_CHECKPOINTS,
+        .key = &saving->actor,
+        .key_length = sizeof saving->actor,
+        .value = saving->value,
+        .value_length = saving->bytes,
+        .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status = mob_gcs_put(saving->node->gcs, &put, saved, saving);
+    if (status == MOB_OK)
+        return;
+    MOB_LOG_WARN("checkpoint", "not_sent", "status=%s", mob_status_code(status));
     free(saving);
 }
 
@@ -46,24 +65,15 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
         return;
     }
     row.hash = mob_hash128(state, bytes);
-    uint8_t *value = malloc(sizeof row + bytes);
-    struct saving *saving = malloc(sizeof *saving);
-    MOB_ASSERT(value && saving);
-    memcpy(value, &row, sizeof row);
-    memcpy(value + sizeof row, state, bytes);
-    *saving = (struct saving){node, head->actor, head->position};
-    struct mob_gcs_put put = {.table = MOB_GCS_CHECKPOINTS,
-        .key = &head->actor,
-        .key_length = sizeof head->actor,
-        .value = value,
-        .value_length = (uint32_t)(sizeof row + bytes),
-        .if_version = MOB_GCS_ANY_VERSION};
-    enum mob_status status = mob_gcs_put(node->gcs, &put, saved, saving);
-    if (status != MOB_OK) {
-        MOB_LOG_WARN("checkpoint", "not_sent", "status=%s", mob_status_code(status));
-        free(saving);
-    }
-    free(value);
+    struct saving *saving = malloc(sizeof *saving + sizeof row + bytes);
+    MOB_ASSERT(saving);
+    *saving = (struct saving){node, head->actor, head->position, (uint32_t)(sizeof row + bytes)};
+    memcpy(saving->value, &row, sizeof row);
+    memcpy(saving->value + sizeof row, state, bytes);
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = send;
+    effect.call.arg = saving;
+    lineage_log_effect(node->log, &effect);
 }
 
 void node_actor_checkpoint(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
@@ -133,7 +143,7 @@ void node_actor_restore(struct node *node, struct node_actor *actor)
 {
     struct saving *loading = malloc(sizeof *loading);
     MOB_ASSERT(loading);
-    *loading = (struct saving){node, actor->id, 0};
+    *loading = (struct saving){node, actor->id, 0, 0};
     enum mob_status status =
         mob_gcs_get(node->gcs, MOB_GCS_CHECKPOINTS, &actor->id, sizeof actor->id, loaded, loading);
     if (status != MOB_OK) {

@@ -122,6 +122,8 @@ static void retry(struct node *node, struct node_task *task, enum mob_status sta
         lineage_log_completion(node->log, &head, (const uint8_t *)"");
     }
     node_attempt_lost(node, task);
+    if (task->flags & TASK_ACTOR_CREATE)
+        node_actor_creation_lost(node, task);
 }
 
 static void ask_to_stop(struct node *node, struct node_task *task, uint32_t number)

@@ -1,6 +1,7 @@
 /* What earlier incarnations of this node left: unfinished tasks run here, actors replay (GCS.md "Node logs
  * and the cut"). Runs before the node listens, so nobody is served from half of the state.
  */
+#include <poll.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -10,7 +11,7 @@
 #include "runtime/node/node.h"
 #include "runtime/node/replay.h"
 
-enum { RECOVER_SECONDS_MAX = 120 };
+enum { RECOVER_SECONDS_MAX = 120, STEP_MS = 2 };
 
 /* A task of the cut. Hash table by id; a completion removes. */
 struct left_task {
@@ -166,6 +167,23 @@ static void run_all_again(struct node *node, struct left_tasks *left, uint32_t *
                 *count_out += run_again(node, t);
 }
 
+/* The edges of all actors, through the loop's own means: their reads wait behind the open log. */
+static enum mob_status read_actors(struct node *node, uint32_t *count_out, int64_t deadline)
+{
+    struct pollfd gcs = {mob_gcs_fd(node->gcs), POLLIN, 0};
+    *count_out = node_actors_restart_loaded(node);
+    while (node_actors_recovering(node) > 0) {
+        node->now_ns = mob_now();
+        if (node->now_ns > deadline)
+            return MOB_TIMEOUT;
+        lineage_log_pump(node->log, node->now_ns, true);
+        mob_gcs_step(node->gcs, node->now_ns);
+        if (node_actors_recovering(node) > 0)
+            poll(&gcs, 1, STEP_MS);
+    }
+    return MOB_OK;
+}
+
 static void left_fini(struct left_tasks *left)
 {
     for (uint32_t i = 0; left->buckets && i <= left->mask; i++)
@@ -190,7 +208,7 @@ enum mob_status node_recover(struct node *node)
     enum mob_status status = read_earlier(node, &left, deadline);
     if (status == MOB_OK) {
         run_all_again(node, &left, &tasks);
-        actors = node_actors_restart_loaded(node);
+        status = read_actors(node, &actors, deadline);
     }
     left_fini(&left);
     MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,

@@ -148,12 +148,14 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         .class_id = template->sched_class,
         .function = template->sched_function,
         .priority = head->priority,
-        .max_retries = head->kind == MOB_KIND_ACTOR_CREATE ? 0 : head->max_retries,
+        .max_retries = head->max_retries,
     };
     if (head->flags & MOB_SPEC_RETRY_ON_ERROR)
         in.flags |= MOB_SCHED_RETRY_ON_ERROR;
-    if (task->flags & TASK_ACTOR_CREATE)
+    if (task->flags & TASK_ACTOR_CREATE) {
         in.flags |= MOB_SCHED_ACTOR_CREATE;
+        in.max_retries = (int16_t)node_actor_restarts_left(node, task);
+    }
     if (task->flags & TASK_ACTOR_CALL) {
         in.actor = node_actor_number(node, head->actor);
         in.flags |= task->flags & TASK_REMAKE ? MOB_SCHED_REPLAY : 0;
