@@ -8,6 +8,7 @@
 #include "common/base/hash.h"
 
 #define COLLECT_LONGEST_NS (10 * MOB_SEC)
+#define NOBODY_NS (100 * MOB_MS)
 
 static void boot_of_machine(uint8_t out[16])
 {
@@ -222,7 +223,11 @@ void attach_collect_begin(struct mob_shard *sh)
     size_t awaited = 0;
     for (size_t i = 0; i < sh->attached_count; i++)
         awaited += sh->attached[i].awaited;
-    sh->collect_until_ns = sh->now_ns + sh->options.collect_ns;
+    /* Clients of this machine that are in no table attached in the last moments, and so live beside one that
+     * is. */
+    int64_t wait = awaited == 0 && sh->options.collect_ns > NOBODY_NS ? NOBODY_NS : sh->options.collect_ns;
+    sh->collect_until_ns = sh->now_ns + wait;
+    sh->collect_late_ns = sh->now_ns + COLLECT_LONGEST_NS;
     MOB_LOG_WARN("gcs", "collecting", "clients=%zu awaited=%zu seq=%llu", mob_chain_clients(sh->chain),
         awaited, (unsigned long long)mob_chain_applied(sh->chain));
 }
@@ -267,7 +272,7 @@ static void collect_tick(struct mob_shard *sh)
 {
     if (sh->now_ns < sh->collect_until_ns)
         return;
-    bool late = sh->now_ns >= sh->collect_until_ns - sh->options.collect_ns + COLLECT_LONGEST_NS;
+    bool late = sh->now_ns >= sh->collect_late_ns;
     for (size_t i = 0; i < sh->attached_count; i++) {
         struct attached *a = &sh->attached[i];
         bool missing = (a->awaited || a->conn != NULL) && !a->answered;

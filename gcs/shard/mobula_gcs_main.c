@@ -29,7 +29,7 @@ static const char usage[] =
     "  --memory-hard BYTES     above it writes are refused (default 1 GiB)\n"
     "  --rewrite-min BYTES     never rewrite a smaller append-only file (default 64 MiB)\n"
     "  --collect-ms N          after a restart that may have lost something, wait so long for clients "
-    "(default 2000)\n"
+    "(default 500)\n"
     "  --expire-ms N           forget clients that are gone for so long (default 60000)\n"
     "  --die-with-parent       end when the process that started this one ends\n";
 

@@ -237,7 +237,7 @@ static void set_defaults(struct mob_shard_options *o)
     o->hard_bytes = o->hard_bytes == 0 ? MOB_SHARD_HARD_BYTES_DEFAULT : o->hard_bytes;
     o->hold_bytes = o->hold_bytes == 0 ? MOB_SHARD_HOLD_BYTES_DEFAULT : o->hold_bytes;
     o->rewrite_bytes = o->rewrite_bytes == 0 ? 64ull << 20 : o->rewrite_bytes;
-    o->collect_ns = o->collect_ns == 0 ? 2 * MOB_SEC : o->collect_ns;
+    o->collect_ns = o->collect_ns == 0 ? 500 * MOB_MS : o->collect_ns;
     o->expire_ns = o->expire_ns == 0 ? 60 * MOB_SEC : o->expire_ns;
 }
 

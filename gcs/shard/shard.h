@@ -31,7 +31,7 @@ struct mob_shard_options {
     uint64_t soft_bytes, hard_bytes, hold_bytes; /* 0 = default */
     uint64_t rewrite_bytes; /* the append-only file is rewritten above this and when it is half garbage; 0 =
                                64 MiB */
-    int64_t collect_ns; /* a restarted member waits at least this for unknown clients; 0 = 2 s */
+    int64_t collect_ns; /* a restarted member waits at least this for unknown clients; 0 = 500 ms */
     int64_t expire_ns; /* a client of keys and values that is gone for so long is forgotten; 0 = 60 s */
     const int *stop_fd; /* borrows: readable = sync and return; NULL = for ever */
 };

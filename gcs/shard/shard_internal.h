@@ -142,7 +142,7 @@ struct mob_shard {
     uint32_t *unfinished; /* of the last mob_gcs_unfinished */
     size_t unfinished_count;
     uint64_t unfinished_of;
-    int64_t collect_until_ns, second_ns;
+    int64_t collect_until_ns, collect_late_ns, second_ns;
     uint64_t appends, append_bytes, puts, reads, memory_bytes;
     bool pressure, full, stopping;
     enum mob_status failure; /* not MOB_OK: the loop ends */

@@ -344,6 +344,38 @@ static void a_node_with_nothing_to_drop_comes_to_rest(void **state)
     rig_close(&rig);
 }
 
+static void what_nobody_wants_goes_as_soon_as_it_may(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    struct mob_object_id id = test_id(1, 0, 0);
+    test_put(rig.client, id, 500000, 1);
+    mob_store_object_unwanted(rig.store, id);
+    assert_true(is_here(&rig, id)); /* not committed: its bytes are the only ones */
+    mob_store_object_keep(rig.store, id, true);
+    mob_store_object_committed(rig.store, id, true);
+    assert_true(is_here(&rig, id)); /* somebody is writing it down */
+    mob_store_object_keep(rig.store, id, false);
+    assert_false(is_here(&rig, id));
+
+    test_put(rig.client, id, 500000, 2); /* a new object does not inherit the hint */
+    mob_store_object_committed(rig.store, id, true);
+    assert_true(is_here(&rig, id));
+    struct test_got pinned = test_get(rig.client, id);
+    mob_store_object_unwanted(rig.store, id);
+    assert_true(is_here(&rig, id)); /* somebody reads it */
+    mob_store_object_release(rig.client, pinned.pin);
+    mob_store_object_unwanted(rig.store, id);
+    assert_false(is_here(&rig, id));
+
+    test_put(rig.client, id, 500000, 3);
+    mob_store_object_committed(rig.store, id, false);
+    mob_store_object_unwanted(rig.store, id);
+    assert_true(is_here(&rig, id)); /* only the disk may have it */
+    mob_store_object_unwanted(rig.store, test_id(9, 9, 9));
+    rig_close(&rig);
+}
+
 static void space_that_a_client_does_not_use_goes_to_another(void **state)
 {
     (void)state;
@@ -413,6 +445,7 @@ int main(void)
         cmocka_unit_test(a_table_full_of_kept_objects_is_a_typed_error),
         cmocka_unit_test(a_table_full_of_large_ones_spills),
         cmocka_unit_test(a_node_with_nothing_to_drop_comes_to_rest),
+        cmocka_unit_test(what_nobody_wants_goes_as_soon_as_it_may),
         cmocka_unit_test(space_that_a_client_does_not_use_goes_to_another),
         cmocka_unit_test(large_values_are_hashed_later),
         cmocka_unit_test(a_full_disk_is_typed_and_nothing_is_lost), /* last: it leaves the mount namespace */
