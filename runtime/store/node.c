@@ -165,18 +165,6 @@ int mob_store_eventfd(const struct mob_store *store)
     return store->eventfd;
 }
 
-static void count_objects(const struct mob_view *view, uint64_t *objects_out, uint64_t *inline_out)
-{
-    uint64_t objects = 0, inlined = 0;
-    for (uint32_t i = 0; i < view->entries; i++) {
-        uint32_t tag = MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v);
-        objects += tag != 0;
-        inlined += tag != 0 && mob_tag_is_inline(tag);
-    }
-    *objects_out = objects;
-    *inline_out = inlined;
-}
-
 void mob_store_stats(struct mob_store *store, struct mob_store_stats *stats_out)
 {
     const struct mob_view *view = &store->view;
@@ -195,7 +183,10 @@ void mob_store_stats(struct mob_store *store, struct mob_store_stats *stats_out)
         .spill_quota_bytes = store->options.spill_quota_bytes,
         .clients = store->clients_open,
     };
-    count_objects(view, &stats_out->objects, &stats_out->objects_inline);
+    uint32_t used, inlined;
+    mob_table_count(view, &used, &inlined);
+    stats_out->objects = used;
+    stats_out->objects_inline = inlined;
     mob_spill_count(store->spill, &stats_out->spilled_objects, &stats_out->spilled_bytes);
 }
 

@@ -160,6 +160,42 @@ static void count_commit(struct mob_store *store, uint32_t index, uint32_t tag)
         mob_epoch_advance(store);
 }
 
+/* Entry of a sealed object; one whose record was published counts as sealed. Notes about an entry are kept
+ * only for these: a client may still abort the others, and the next object there would inherit them. */
+static uint32_t sealed_entry(struct mob_store *store, struct mob_object_id id, uint32_t *tag_out)
+{
+    uint32_t index = mob_table_find(&store->view, id, tag_out);
+    if (index != UINT32_MAX && mob_tag_state(*tag_out) == MOB_TAG_CREATING &&
+        seal_entry(store, index, tag_out) != MOB_OK)
+        return UINT32_MAX;
+    return index;
+}
+
+/* An age that only what nobody wants has. */
+static const uint32_t unwanted_age = 1u << 20;
+
+static void drop_if_unwanted(struct mob_store *store, uint32_t index)
+{
+    uint8_t flags = store->entry_flags[index];
+    uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v);
+    if ((flags & (MOB_NODE_UNWANTED | MOB_NODE_REMAKEABLE | MOB_NODE_KEEP)) ==
+            (MOB_NODE_UNWANTED | MOB_NODE_REMAKEABLE) &&
+        mob_tag_state(tag) == MOB_TAG_COMMITTED)
+        (void)mob_evict_unpinned(store, index); /* pinned: it goes when there is need of room */
+}
+
+void mob_store_object_unwanted(struct mob_store *store, struct mob_object_id id)
+{
+    uint32_t tag;
+    uint32_t index = sealed_entry(store, id, &tag);
+    /* Small ones are swept by age and cost the same either way. */
+    if (index == UINT32_MAX || mob_tag_is_inline(tag))
+        return;
+    MOB_SEG_STORE_RELAXED(&store->view.seg_table[index].used_epoch, store->epoch - unwanted_age);
+    store->entry_flags[index] |= MOB_NODE_UNWANTED;
+    drop_if_unwanted(store, index);
+}
+
 void mob_store_object_committed(struct mob_store *store, struct mob_object_id id, bool remakeable)
 {
     const struct mob_view *view = &store->view;
@@ -187,6 +223,8 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
         store->entry_flags[index] |= MOB_NODE_REMAKEABLE;
     else
         store->entry_flags[index] &= (uint8_t)~MOB_NODE_REMAKEABLE;
+    if (store->entry_flags[index] & MOB_NODE_UNWANTED)
+        drop_if_unwanted(store, index);
     if (store->committed > view->entries / 16 * 7)
         mob_sweep_step(store, 64); /* nobody had time for maintain: each commit pays for a few */
 }
@@ -194,13 +232,15 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
 void mob_store_object_keep(struct mob_store *store, struct mob_object_id id, bool keep)
 {
     uint32_t tag;
-    uint32_t index = mob_table_find(&store->view, id, &tag);
+    uint32_t index = sealed_entry(store, id, &tag);
     if (index == UINT32_MAX)
         mob_spill_keep(store->spill, id, keep);
     else if (keep)
         store->entry_flags[index] |= MOB_NODE_KEEP;
-    else
+    else {
         store->entry_flags[index] &= (uint8_t)~MOB_NODE_KEEP;
+        drop_if_unwanted(store, index);
+    }
 }
 
 enum mob_status mob_store_object_delete(struct mob_store *store, struct mob_object_id id)

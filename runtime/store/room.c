@@ -109,9 +109,8 @@ static enum mob_status make_units(
 
 static uint32_t tags_used(const struct mob_view *view)
 {
-    uint32_t used = 0;
-    for (uint32_t i = 0; i < view->entries; i++)
-        used += MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v) != 0;
+    uint32_t used, inlined;
+    mob_table_count(view, &used, &inlined);
     return used;
 }
 

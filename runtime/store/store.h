@@ -122,6 +122,10 @@ enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_obj
 void mob_store_object_committed(struct mob_store *store, struct mob_object_id id, bool remakeable);
 void mob_store_object_keep(
     struct mob_store *store, struct mob_object_id id, bool keep); /* no eviction while kept */
+/* A hint (MOB_OUT_RELEASE): the last handle of its maker is gone. A committed, remakeable, unpinned full
+ * object is dropped now, an uncommitted one when it is committed, so that its warm memory serves the next;
+ * others become the first to go. */
+void mob_store_object_unwanted(struct mob_store *store, struct mob_object_id id);
 enum mob_status mob_store_object_delete(struct mob_store *store, struct mob_object_id id); /* when unpinned */
 /* Make room: evict LRU, then spill. *free_out = bytes that can be allocated in one piece now. Typed
  * MOB_STORE_FULL or MOB_DISK_FULL. */

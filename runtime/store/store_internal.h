@@ -71,6 +71,7 @@ uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, ui
 /* Take an entry for `id`, as the only one of that id: MOB_OK (tag CREATING), MOB_EXISTS, MOB_STORE_FULL. */
 enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
     bool is_inline, struct mob_object_ref *ref_out);
+void mob_table_count(const struct mob_view *view, uint32_t *used_out, uint32_t *inline_out);
 struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry);
 /* Offset and size of a full value, checked against the arena. */
 bool mob_entry_range(
@@ -132,7 +133,7 @@ struct mob_prefault {
 };
 void *mob_segment_prefault_main(void *arg);
 
-enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2, MOB_SWEEP_AGE = 2 };
+enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2, MOB_NODE_UNWANTED = 4, MOB_SWEEP_AGE = 2 };
 
 struct mob_node_client {
     struct mob_seg_client *seg_client;

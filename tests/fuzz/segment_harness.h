@@ -205,6 +205,9 @@ static inline void harness_object(struct harness *h, uint8_t op, struct mob_obje
     case 10:
         (void)!mob_store_hash_later(h->store, id);
         break;
+    case 12:
+        mob_store_object_unwanted(h->store, id);
+        break;
     case 11:
         mob_store_maintain(h->store, 0);
         (void)mob_store_next_hash(h->store, &id, &hash);
@@ -258,7 +261,7 @@ static inline bool harness_step(struct harness *h, struct mob_reader *in)
         uint32_t at = mob_read_u32(in);
         harness_write(h, arg, at, mob_read_u64(in), how);
     } else if (op < 192) {
-        harness_object(h, (uint8_t)(op % 12), harness_id(arg), (uint8_t)(arg >> 4));
+        harness_object(h, (uint8_t)(op % 13), harness_id(arg), (uint8_t)(arg >> 4));
     } else if (op < 224) {
         harness_honest(h, (uint8_t)(op & 15u), harness_id(arg));
     } else if (op < 240) {
