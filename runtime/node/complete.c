@@ -221,10 +221,20 @@ void node_attempt_lost(struct node *node, struct node_task *task)
     next_attempt(node, task, false);
 }
 
+/* Completions come in the order of the worker's batch, so mostly its first task is the one: no look-up by id. */
+static struct node_task *expected(struct node *node, const struct node_worker *worker, struct mob_task_id id)
+{
+    struct mob_sched_task *first;
+    if (worker && mob_sched_batch(node->sched, (uint16_t)worker->number, &first, 1) > 0 &&
+        mob_task_id_eq(first->id, id))
+        return (struct node_task *)first;
+    return node_task_find(node, id);
+}
+
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion)
 {
-    struct node_task *task = node_task_find(node, completion->head.task);
     struct node_worker *worker = client->worker;
+    struct node_task *task = expected(node, worker, completion->head.task);
     if (!task || !worker || task->sched.worker != worker->number ||
         (task->sched.state != MOB_SCHED_DISPATCHED && task->sched.state != MOB_SCHED_BLOCKED) ||
         completion->head.attempt != node_task_attempt(task)) {
