@@ -158,12 +158,18 @@ static bool run_again(struct node *node, struct left_task *t)
     return true;
 }
 
-/* Calls of actors come back through their actor's replay, in order of position; everything else at once. */
-static void run_all_again(struct node *node, struct left_tasks *left, uint32_t *count_out)
+static bool is_call(const struct left_task *t)
+{
+    return t->spec->kind == MOB_KIND_ACTOR_CALL;
+}
+
+/* Calls of actors come back through their actor's replay, in order of position; everything else at once. What is
+ * left of the calls then has no edge in the log: it never had a position, and gets one now. */
+static void run_all_again(struct node *node, struct left_tasks *left, bool calls, uint32_t *count_out)
 {
     for (uint32_t i = 0; i <= left->mask; i++)
         for (struct left_task *t = left->buckets[i]; t; t = t->next)
-            if (t->spec && !t->finished && t->spec->kind != MOB_KIND_ACTOR_CALL)
+            if (t->spec && !t->finished && is_call(t) == calls && !(calls && node_task_find(node, t->id)))
                 *count_out += run_again(node, t);
 }
 
@@ -207,9 +213,11 @@ enum mob_status node_recover(struct node *node)
     MOB_ASSERT(left.buckets && left.decoder);
     enum mob_status status = read_earlier(node, &left, deadline);
     if (status == MOB_OK) {
-        run_all_again(node, &left, &tasks);
+        run_all_again(node, &left, false, &tasks);
         status = read_actors(node, &actors, deadline);
     }
+    if (status == MOB_OK)
+        run_all_again(node, &left, true, &tasks);
     left_fini(&left);
     MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,
         actors, (mob_now() - started) / MOB_MS);

@@ -277,6 +277,24 @@ static bool same_submission(const struct want *want)
     return mob_hash128_eq(a, b);
 }
 
+/* Logged, and not queued behind its actor's other calls: the node died between its spec and its edge, so it never
+ * had a position. */
+static void call_again(struct node *node, struct want *want)
+{
+    struct mob_spec spec = {.head = *want->spec_head,
+        .tail = (const uint8_t *)(want->spec_head + 1),
+        .tail_bytes = want->spec_tail_bytes};
+    struct node_task *task;
+    enum mob_status status = node_resubmit(node, &spec, want->spec_submitted_ns, 0, &task);
+    if (status != MOB_OK) {
+        ready_committed(node, want->id, status, MOB_TYPE_ERROR, want->slot, want->session);
+        return;
+    }
+    task->submitter = (uint16_t)want->slot;
+    task->submitter_session = want->session;
+    node_enter(node, task);
+}
+
 static void finish_submit(struct node *node, struct want *want)
 {
     struct node_task *live = node_task_find(node, want->id.task);
@@ -301,6 +319,10 @@ static void finish_submit(struct node *node, struct want *want)
         return;
     }
     node->duplicates++;
+    if (!want->completion && want->head.kind == MOB_KIND_ACTOR_CALL) {
+        call_again(node, want);
+        return;
+    }
     uint32_t returns = want->head.num_returns == MOB_RETURNS_STREAM ? 1 : want->head.num_returns;
     for (uint32_t slot = 0; slot < (returns > 0 ? returns : 1); slot++) {
         want->id.slot = slot;

@@ -24,7 +24,7 @@
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
-#define PATIENCE (100 * SECONDS)
+#define PATIENCE ((getenv("MOBULA_CHAOS_PATIENCE") ? atoll(getenv("MOBULA_CHAOS_PATIENCE")) : 100) * SECONDS)
 
 enum { NODES_MAX = 400, ACTORS = 3, REFS_MAX = 3, BIG_BYTES = 150000 };
 
@@ -44,6 +44,8 @@ static const char *const kind_names[] = {
     "mix", "slow", "nest", "blob", "stash", "put", "put-large", "trip", "step"};
 struct dag_node {
     enum kind kind;
+    int actor; /* of a step */
+    int64_t input;
     struct mob_future *future;
     bool fails;
     int64_t value;
@@ -66,6 +68,33 @@ static void must(struct program *p, enum mob_status status, const char *what)
     _exit(1);
 }
 
+/* State of an actor after the steps up to `last`, with step `left_out` left out and `twice` done twice. */
+static int64_t retold(const struct program *p, int last, int left_out, int twice)
+{
+    int64_t state = chaos_mix(p->nodes[last].actor, 0);
+    for (int i = 0; i <= last; i++) {
+        const struct dag_node *node = &p->nodes[i];
+        if (node->kind != STEP || node->actor != p->nodes[last].actor || node->fails || i == left_out)
+            continue;
+        state = chaos_mix(state, node->input);
+        if (i == twice)
+            state = chaos_mix(state, node->input);
+    }
+    return state;
+}
+
+static void explain_step(const struct program *p, int last, int64_t value)
+{
+    for (int i = 0; i <= last; i++) {
+        if (retold(p, last, i, -1) == value)
+            fprintf(stderr, "as if actor %d had not done step %d\n", p->nodes[last].actor, i);
+        if (retold(p, last, -1, i) == value)
+            fprintf(stderr, "as if actor %d had done step %d twice\n", p->nodes[last].actor, i);
+        if (chaos_mix(chaos_mix(p->nodes[last].actor, 0), p->nodes[i].input) == value && p->nodes[i].kind == STEP)
+            fprintf(stderr, "as if actor %d had done step %d only\n", p->nodes[last].actor, i);
+    }
+}
+
 static void check(struct program *p, int i)
 {
     struct dag_node *node = &p->nodes[i];
@@ -80,8 +109,12 @@ static void check(struct program *p, int i)
     fprintf(stderr, "node %d (%s, %s): %s %lld instead of %s %lld: %s\n", i, kind_names[node->kind], id,
         mob_status_code(status), (long long)value, node->fails ? "failure" : "OK", (long long)node->value,
         status != MOB_OK && status != MOB_TIMEOUT ? mob_future_error(node->future) : "");
+    if (status == MOB_OK && node->kind == STEP)
+        explain_step(p, i, value);
     if (status == MOB_TIMEOUT && mob_query(p->client, "why", id, 5 * SECONDS, &why) == MOB_OK)
         fprintf(stderr, "why: %s\n", why);
+    if (status == MOB_TIMEOUT && mob_query(p->client, "stats", NULL, 5 * SECONDS, &why) == MOB_OK)
+        fprintf(stderr, "stats: %s\n", why);
     _exit(1);
 }
 
@@ -120,6 +153,8 @@ static void submit_step(struct program *p, struct dag_node *node, int64_t seed)
     struct mob_arg arg = input == NULL ? mob_i64(seed) : mob_ref(input->future);
     must(p, mob_actor_call(p->actors[a], "step", (struct mob_args){&arg, 1}, NULL, &node->future), "step");
     node->fails = input != NULL && input->fails;
+    node->actor = (int)a;
+    node->input = input == NULL ? seed : input->value;
     if (!node->fails) /* a call that does not run changes nothing */
         p->actor_state[a] = chaos_mix(p->actor_state[a], input == NULL ? seed : input->value);
     node->value = p->actor_state[a];
