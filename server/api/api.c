@@ -137,7 +137,7 @@ static void begin(void *cls, struct mob_http_request *request)
         mob_api_send(request);
         return;
     }
-    if (found != MOB_OK) {
+    if (found != MOB_OK || !route) {
         reject(request, found, found == MOB_NOT_FOUND ? "no such path" : "the path does not decode");
         return;
     }

@@ -80,7 +80,7 @@ static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, 
     for (size_t i = 0; i < batch->count; i++) {
         struct mob_engine_op *op = engine_op_of(batch->entries[i]);
         uint64_t rows = batch->entries[i]->rows;
-        op->infer.outputs = calloc(model->output_count, sizeof *op->infer.outputs);
+        op->infer.outputs = calloc(model->output_count + 1, sizeof *op->infer.outputs);
         MOB_ASSERT(op->infer.outputs != NULL);
         for (uint32_t k = 0; k < model->output_count; k++)
             slice(&tensors[k], first, rows, model->max_batch_size > 1, &op->infer.outputs[k]);
@@ -179,7 +179,7 @@ static void step_endpoint(struct endpoint *e, int64_t now)
         MOB_ASSERT(batch != NULL);
         batch->endpoint = e;
         batch->count = n;
-        memcpy(batch->entries, entries, n * sizeof *entries);
+        memcpy(batch->entries, entries, n * sizeof(struct mob_batch_entry *));
         for (size_t i = 0; i < n; i++)
             batch->rows += entries[i]->rows;
         e->running++;

@@ -293,7 +293,7 @@ static void one_ready(struct mob_future *future, void *arg)
 void engine_start_object_wait(struct flight *flight)
 {
     struct mob_engine_wait *wait = &flight->op->wait;
-    flight->futures = calloc(wait->count + 1, sizeof *flight->futures);
+    flight->futures = calloc(wait->count + 1, sizeof(struct mob_future *));
     MOB_ASSERT(flight->futures != NULL);
     for (size_t i = 0; i < wait->count; i++) {
         char id[MOB_ID_TEXT_MAX];

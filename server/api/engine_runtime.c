@@ -381,7 +381,7 @@ static const struct mob_engine_ops runtime_ops = {post, ready, events_want, even
 
 static enum mob_status open_parts(struct engine *engine)
 {
-    engine->timers = calloc(ENGINE_TIMERS_MAX, sizeof *engine->timers);
+    engine->timers = calloc(ENGINE_TIMERS_MAX, sizeof(struct flight *));
     engine->decoder = mob_block_decoder_create();
     engine->event_decoder = mob_block_decoder_create();
     if (!engine->timers || !engine->decoder || !engine->event_decoder ||
@@ -415,8 +415,9 @@ enum mob_status mob_engine_runtime_start(
     enum mob_status status = open_parts(engine);
     if (status == MOB_OK && pthread_create(&engine->thread, NULL, engine_thread, engine) != 0)
         status = MOB_IO;
-    if (status != MOB_OK) { /* the gateway ends; there is nothing to undo by hand */
+    if (status != MOB_OK) { /* the gateway ends with it; parts that were opened go with the process */
         MOB_LOG_ERROR("engine", "start_failed", "code=%s", mob_status_code(status));
+        free(engine);
         return status;
     }
     *engine_out = &engine->base;

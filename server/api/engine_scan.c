@@ -71,7 +71,7 @@ static struct scan *scan_create(struct flight *flight)
     struct scan *scan = calloc(1, sizeof *scan);
     MOB_ASSERT(scan != NULL);
     scan->flight = flight;
-    scan->seen = calloc(SEEN_BUCKETS, sizeof *scan->seen);
+    scan->seen = calloc(SEEN_BUCKETS, sizeof(struct seen *));
     MOB_ASSERT(scan->seen != NULL);
     scan->after_seq = UINT64_MAX;
     return scan;
@@ -279,11 +279,11 @@ static void finish_list(struct scan *scan)
 {
     struct mob_engine_query *query = &scan->flight->op->query;
     size_t n = json_array_size(scan->rows), kept = 0;
-    json_t **rows = calloc(n + 1, sizeof *rows), *items = json_array(), *last = NULL;
+    json_t **rows = calloc(n + 1, sizeof(json_t *)), *items = json_array(), *last = NULL;
     MOB_ASSERT(rows != NULL);
     for (size_t i = 0; i < n; i++)
         rows[i] = json_array_get(scan->rows, i);
-    qsort(rows, n, sizeof *rows, newest_first);
+    qsort(rows, n, sizeof(json_t *), newest_first);
     struct mob_filter full;
     enum mob_status status = mob_filter_parse(query->filter, &full);
     size_t i = 0;

@@ -170,7 +170,8 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
     }
     uint32_t count = returns_of(&function->signature, &options->task);
     struct mob_future *few[16],
-        **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+        **futures =
+            count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
     status = mob_submit_function(
         flight->client, function, arguments, options->plain ? NULL : &options->task, futures);
@@ -250,8 +251,8 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
         if (status != MOB_OK)
             flight_fail_client(flight, status, NULL);
         else
-            flight_fail(
-                flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"", class->name, submit->function);
+            flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"",
+                class ? class->name : "the actor", submit->function);
         return;
     }
     struct mob_args arguments;
@@ -262,7 +263,8 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
     }
     uint32_t count = returns_of(&method->signature, &options->task);
     struct mob_future *few[16],
-        **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+        **futures =
+            count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
     status = mob_actor_call(
         flight->actor, submit->function, arguments, options->plain ? NULL : &options->task, futures);
@@ -322,7 +324,8 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
         return status;
     uint32_t count = returns_of(&function->signature, &options->task);
     struct mob_future *few[16],
-        **futures = count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof *few);
+        **futures =
+            count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
     status =
         mob_submit_function(flight->client, function, args, options->plain ? NULL : &options->task, futures);

@@ -36,7 +36,7 @@ enum mob_status mob_idempotency_create(size_t entries_max, struct mob_idempotenc
         return MOB_NO_MEMORY;
     table->entries_max = entries_max ? entries_max : MOB_IDEMPOTENCY_ENTRIES_DEFAULT;
     table->bucket_count = 16384;
-    table->buckets = calloc(table->bucket_count, sizeof *table->buckets);
+    table->buckets = calloc(table->bucket_count, sizeof(struct entry *));
     if (!table->buckets) {
         free(table);
         return MOB_NO_MEMORY;

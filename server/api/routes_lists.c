@@ -174,13 +174,12 @@ static void answer_log(struct mob_http_request *request, struct mob_engine_op *o
         if (length > 0) {
             status = 206;
             mob_http_reply_headerf(request, "Content-Range", "bytes %llu-%llu/%llu",
-                (unsigned long long)op->query.offset, (unsigned long long)(op->query.offset + length - 1),
+                (unsigned long long)op->query.offset, (unsigned long long)op->query.offset + length - 1,
                 (unsigned long long)op->query.total);
         }
     }
     mob_http_reply_header(request, "Accept-Ranges", "bytes");
-    mob_http_reply_headerf(
-        request, "Mobula-Log-Next", "%llu", (unsigned long long)(op->query.offset + length));
+    mob_http_reply_headerf(request, "Mobula-Log-Next", "%llu", (unsigned long long)op->query.offset + length);
     mob_http_reply_header(request, "Mobula-Log-Ended", op->query.ended ? "true" : "false");
     char *body = mob_text_take(&op->json, &length);
     mob_http_reply_take(request, status, "text/plain; charset=utf-8", body, length);

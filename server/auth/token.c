@@ -27,7 +27,7 @@ void mob_token_generate(char *out)
     char text[64];
     randombytes_buf(id, sizeof id);
     randombytes_buf(secret, sizeof secret);
-    memcpy(out, PREFIX, PREFIX_LENGTH);
+    memcpy(out, PREFIX, PREFIX_LENGTH + 1);
     mob_base32_encode(id, sizeof id, text);
     memcpy(out + PREFIX_LENGTH, text, MOB_TOKEN_ID_LENGTH);
     out[SECRET_AT - 1] = '_';

@@ -149,7 +149,7 @@ static void send_problem(int fd, int status, const char *why)
     char all[sizeof head + sizeof body];
     memcpy(all, head, (size_t)head_length);
     memcpy(all + head_length, body, (size_t)body_length);
-    ssize_t n = send(fd, all, (size_t)(head_length + body_length), MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = send(fd, all, (size_t)head_length + (size_t)body_length, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)n;
 }
 

@@ -24,7 +24,7 @@ enum mob_status mob_events_create(const struct mob_events_source *source, struct
     struct mob_events *hub = calloc(1, sizeof *hub);
     if (!hub)
         return MOB_NO_MEMORY;
-    hub->ring = calloc(MOB_EVENTS_RING_MAX, sizeof *hub->ring);
+    hub->ring = calloc(MOB_EVENTS_RING_MAX, sizeof(struct kept *));
     if (!hub->ring) {
         free(hub);
         return MOB_NO_MEMORY;

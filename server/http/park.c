@@ -96,10 +96,12 @@ static void watch(struct mob_parker *parker, struct mob_http_request *request)
         size_t capacity = parker->by_fd_capacity ? parker->by_fd_capacity : 1024;
         while (capacity <= fd)
             capacity *= 2;
-        struct mob_http_request **grown = realloc(parker->by_fd, capacity * sizeof *grown);
+        struct mob_http_request **grown =
+            realloc(parker->by_fd, capacity * sizeof(struct mob_http_request *));
         if (!grown)
             goto out; /* not watched: the deadline ends it */
-        memset(grown + parker->by_fd_capacity, 0, (capacity - parker->by_fd_capacity) * sizeof *grown);
+        memset(grown + parker->by_fd_capacity, 0,
+            (capacity - parker->by_fd_capacity) * sizeof(struct mob_http_request *));
         parker->by_fd = grown;
         parker->by_fd_capacity = capacity;
     }

@@ -221,7 +221,7 @@ static enum mob_status read_input(struct parse *p, const json_t *input)
     if (t->dtype != spec->dtype)
         return bad(p, MOB_INVALID, "input %s is %.20s, the model takes %s", spec->name, datatype,
             mob_dtype_v2_name(spec->dtype));
-    uint64_t elements;
+    uint64_t elements = 0;
     enum mob_status status = read_shape(p, json_object_get(input, "shape"), spec, t, &elements);
     if (status != MOB_OK)
         return status;
