@@ -237,6 +237,8 @@ static struct mob_pool_worker *add(struct mob_pool *pool, uint32_t worker)
 enum mob_status mob_pool_start(
     struct mob_pool *pool, uint32_t worker, const struct mob_session_welcome *welcome, int memfd, int eventfd)
 {
+    if (pool->zygote == 0 && pool->count > 0)
+        return MOB_AGAIN; /* the dead zygote's workers are told first: a new one would hide their end */
     if (pool->zygote == 0) {
         enum mob_status status = start_zygote(pool);
         if (status != MOB_OK)
