@@ -62,7 +62,7 @@ struct session {
     struct mob_job_id job;
     struct mob_client *client;
     struct flight *to_ack; /* published since the last request for an acknowledgement */
-    bool in_epoll;
+    bool in_epoll, ended;
 };
 
 struct function_name {

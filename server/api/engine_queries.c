@@ -214,11 +214,23 @@ static void on_done(void *arg, enum mob_status status, const char *text, size_t 
         fail_reply(flight, status, text, size);
 }
 
+static void on_job_ended(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_job_id job;
+    struct session *session = mob_job_id_parse(flight->op->query.id, &job) == MOB_OK
+        ? engine_session(flight->engine, true, job)
+        : NULL;
+    if (status == MOB_OK && session && session != &flight->engine->sessions[0])
+        session->ended = true;
+    on_done(arg, status, text, size);
+}
+
 void engine_start_job_end(struct flight *flight)
 {
     char request[128];
     snprintf(request, sizeof request, "{\"op\":\"end\",\"id\":\"%s\"}", flight->op->query.id);
-    ask(flight, "job", request, on_done);
+    ask(flight, "job", request, on_job_ended);
 }
 
 /* --- lists --- */

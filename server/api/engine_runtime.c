@@ -28,7 +28,7 @@ struct session *engine_session(struct engine *engine, bool has_job, struct mob_j
     if (!has_job)
         return &engine->sessions[0];
     for (size_t i = 0; i < engine->session_count; i++)
-        if (memcmp(&engine->sessions[i].job, &job, sizeof job) == 0)
+        if (!engine->sessions[i].ended && memcmp(&engine->sessions[i].job, &job, sizeof job) == 0)
             return &engine->sessions[i];
     return NULL;
 }
@@ -138,7 +138,7 @@ static void events_stop(struct mob_engine *base)
 
 /* --- operations --- */
 
-static void start(struct engine *engine, struct mob_engine_op *op)
+static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
 {
     static void (*const starters[])(struct flight *) = {
         [MOB_ENGINE_SUBMIT] = engine_start_submit,
@@ -164,7 +164,7 @@ static void start(struct engine *engine, struct mob_engine_op *op)
         [MOB_ENGINE_CLUSTER] = engine_start_cluster,
     };
     struct flight *flight = flight_create(engine, op);
-    if (engine->session_count == 0 || atomic_load(&engine->stopping)) {
+    if (!alive || atomic_load(&engine->stopping)) {
         flight_fail(flight, MOB_UNAVAILABLE, NULL, "not connected to the runtime");
         return;
     }
@@ -182,10 +182,12 @@ static void take_inbox(struct engine *engine)
         newest = next;
     }
     uint32_t taken = 0;
+    /* Some first steps wait for the node's answer, which a dead one does not give. */
+    bool alive = oldest && engine->session_count > 0 && mob_session_alive(engine->sessions[0].client);
     for (struct mob_engine_op *op = oldest, *next; op; op = next) {
         next = op->next;
         op->next = NULL;
-        start(engine, op);
+        start(engine, op, alive);
         taken++;
     }
     if (taken > 0)
@@ -245,8 +247,25 @@ static void on_gcs_link(void *arg, enum mob_status status)
         engine_load_functions(engine);
 }
 
+/* A job that has ended lets its session go when nothing runs there any more. */
+static void drop_ended_sessions(struct engine *engine)
+{
+    for (size_t i = engine->session_count; i-- > 1;) {
+        struct session *session = &engine->sessions[i];
+        bool used = session->to_ack != NULL;
+        for (const struct flight *f = engine->all; f && !used; f = f->all_next)
+            used = f->client == session->client;
+        if (!session->ended || used || session->client->requests)
+            continue;
+        struct mob_client *client = session->client;
+        engine->sessions[i] = engine->sessions[--engine->session_count];
+        mob_client_free(client);
+    }
+}
+
 static void each_second(struct engine *engine, int64_t now)
 {
+    drop_ended_sessions(engine);
     engine->next_second_ns = now + MOB_SEC;
     look_alive(engine);
     mob_events_tick(engine->options.events, now);

@@ -21,7 +21,7 @@ void mob_problem_reply(struct mob_http_request *request, const struct mob_proble
     const char *code = mob_status_code(problem->status);
     const char *detail = problem->detail ? problem->detail : mob_status_text(problem->status);
     struct mob_text t = {0};
-    mob_text_puts(&t, "{\"type\":\"/docs/errors#");
+    mob_text_puts(&t, "{\"type\":\"urn:mobula:error:");
     mob_text_puts(&t, code);
     mob_text_puts(&t, "\",\"title\":");
     mob_text_json_cstring(&t, mob_status_text(problem->status));
@@ -87,7 +87,7 @@ void mob_problem_reply_error(struct mob_http_request *request, const struct mob_
 void mob_problem_write(struct mob_text *t, const struct mob_engine_error *error)
 {
     const char *detail = error->detail ? error->detail : mob_status_text(error->status);
-    mob_text_puts(t, "{\"type\":\"/docs/errors#");
+    mob_text_puts(t, "{\"type\":\"urn:mobula:error:");
     mob_text_puts(t, mob_status_code(error->status));
     mob_text_puts(t, "\",\"title\":");
     mob_text_json_cstring(t, mob_status_text(error->status));

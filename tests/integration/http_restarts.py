@@ -19,6 +19,8 @@ def test_node_is_killed(c):
     waiter.start()
     c.kill("mobula-node")
     check(c.call("GET", "/livez", key=None)[0] == 200, "the gateway lives")
+    status, headers, body = c.call("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]}, {"Prefer": "wait=20"})
+    check(status == 200 or (status == 503 and "retry-after" in headers), "an answer or a typed error", status, body)
     c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200)
     c.until("tasks run", lambda: c.run("arith.add", 1, 2).get("result") == 3)
     check(c.value(before["returns"][0])["value"] == 42, "a result from before", c.value(before["returns"][0]))

@@ -159,6 +159,8 @@ def test_jobs(c):
     check(c.json("GET", f"{V1}/jobs/{job}", expect=200)["name"] == "mine", "described")
     check(any(j["id"] == job for j in c.json("GET", V1 + "/jobs", expect=200)["items"]), "listed")
     check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "ended")
+    ended = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2], "job": job})
+    check(ended["status"] in (404, 409), "job has ended", ended)
     unknown = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2], "job": "job_" + "a" * 20})
     check(unknown["status"] == 404, "unknown job", unknown)
     check(c.json("POST", V1 + "/tasks", {"function": "arith.add", "job": "x"})["status"] == 422, "malformed job")
