@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #define SCAN_COUNT "2000"
-#define GET_AT_ONCE 64u
+#define GET_AT_ONCE 256u
 
 struct number_list {
     uint64_t *items;

@@ -1,5 +1,6 @@
 #include "gcs/shard/redis_conf.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -106,6 +107,18 @@ enum mob_status mob_redis_password_read(const char *path, char *out, size_t capa
     return out[0] == 0 ? MOB_INVALID : MOB_OK;
 }
 
+/* A Redis that is killed while it rewrites its file leaves the half of the new one behind, for ever. */
+static void remove_unfinished_rewrites(const char *directory)
+{
+    DIR *listing = opendir(directory);
+    if (listing == NULL)
+        return;
+    for (struct dirent *e; (e = readdir(listing)) != NULL;)
+        if (strncmp(e->d_name, "temp-rewriteaof-", 16) == 0)
+            unlinkat(dirfd(listing), e->d_name, 0);
+    closedir(listing);
+}
+
 enum mob_status mob_redis_conf_write(const char *directory)
 {
     char path[4096], password[160], text[4096];
@@ -131,6 +144,7 @@ enum mob_status mob_redis_conf_write(const char *directory)
         status = mob_redis_conf_text(&conf, text, sizeof text);
     if (status == MOB_OK)
         status = write_file(directory, MOB_REDIS_CONF_NAME, text);
+    remove_unfinished_rewrites(directory);
     explicit_bzero(password, sizeof password);
     explicit_bzero(text, sizeof text);
     return status;

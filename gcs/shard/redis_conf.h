@@ -36,7 +36,8 @@ MOB_MUST_USE enum mob_status mob_redis_conf_text(
 MOB_MUST_USE enum mob_status mob_redis_acl_text(
     const struct mob_redis_conf *conf, char *out, size_t capacity);
 /* Writes redis.conf, redis.acl and redis.pass (all 0600) into the directory, making a random password unless
- * redis.pass is there already. `conf->password` is ignored. MOB_IO. */
+ * redis.pass is there already. `conf->password` is ignored. Call it while Redis does not run: removes what a
+ * killed one left of an unfinished rewrite. MOB_IO. */
 MOB_MUST_USE enum mob_status mob_redis_conf_write(const char *directory);
 /* First line of a password file. MOB_NOT_FOUND, MOB_IO, MOB_INVALID (empty). */
 MOB_MUST_USE enum mob_status mob_redis_password_read(const char *path, char *out, size_t capacity);
