@@ -6,6 +6,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -93,13 +94,11 @@ static enum mob_status start_zygote(struct mob_pool *pool)
         return status;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    if (pool->fd >= 0) { /* the number stays: the node's loop polls it */
-        dup3(ends[0], pool->fd, O_CLOEXEC);
-        close(ends[0]);
-    } else {
-        pool->fd = ends[0];
-    }
-    return MOB_OK;
+    if (pool->fd >= 0)
+        close(pool->fd);
+    pool->fd = ends[0];
+    struct epoll_event event = {.events = EPOLLIN};
+    return epoll_ctl(pool->poll_fd, EPOLL_CTL_ADD, pool->fd, &event) == 0 ? MOB_OK : MOB_IO;
 }
 
 static void end_zygote(struct mob_pool *pool)
@@ -176,10 +175,12 @@ enum mob_status mob_pool_create(const struct mob_pool_options *given, struct mob
     if (pool == NULL)
         return MOB_NO_MEMORY;
     pool->fd = -1;
-    enum mob_status status = configure(pool, &options);
+    pool->poll_fd = epoll_create1(EPOLL_CLOEXEC);
+    enum mob_status status = pool->poll_fd < 0 ? MOB_IO : configure(pool, &options);
     if (status == MOB_OK)
         status = start_zygote(pool);
     if (status != MOB_OK) {
+        close(pool->poll_fd);
         free(pool);
         return status;
     }
@@ -194,13 +195,14 @@ void mob_pool_destroy(struct mob_pool *pool)
     end_zygote(pool);
     if (pool->fd >= 0)
         close(pool->fd);
+    close(pool->poll_fd);
     free(pool->workers);
     free(pool);
 }
 
 int mob_pool_fd(const struct mob_pool *pool)
 {
-    return pool->fd;
+    return pool->poll_fd;
 }
 
 uint32_t mob_pool_running(const struct mob_pool *pool)

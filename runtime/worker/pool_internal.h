@@ -13,6 +13,7 @@ struct mob_pool {
     struct mob_worker_config config;
     char worker_path[512];
     pid_t zygote; /* 0 = it died and is not replaced yet */
+    int poll_fd; /* of the node's loop; holds `fd`, which is another one for each zygote */
     int fd;
     struct mob_pool_worker *workers;
     uint32_t count, capacity;
