@@ -509,8 +509,8 @@ enum mob_status node_actors_load(struct node *node)
     return MOB_OK;
 }
 
-/* One that was never up: its creation runs again as an unfinished task, or has just ended and its row does not
- * say so yet. */
+/* One that was never up: its creation runs again as an unfinished task, or has just ended and its row does
+ * not say so yet. */
 static void restart_loaded(struct node *node, struct node_actor *actor)
 {
     if (actor->life.state == MOB_ACTOR_PENDING && !node_task_find(node, actor->id.creation)) {

@@ -37,7 +37,8 @@ static void saved(void *arg, const struct mob_gcs_answer *answer)
     free(saving);
 }
 
-/* Behind the completions of the calls that it covers: a checkpoint ahead of the log would have them run twice. */
+/* Behind the completions of the calls that it covers: a checkpoint ahead of the log would have them run
+ * twice. */
 static void send(void *arg)
 {
     struct saving *saving = arg;

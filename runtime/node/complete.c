@@ -149,6 +149,27 @@ void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session
     node->failed++;
 }
 
+void node_refuse_root(struct node *node, struct node_client *client, const struct mob_spec_head *spec,
+    enum mob_status status, const char *message)
+{
+    uint8_t payload[512];
+    struct mob_error_link link = {
+        .status = status, .task = spec->task, .message = message, .message_bytes = (uint32_t)strlen(message)};
+    uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
+    uint32_t slots =
+        spec->num_returns == MOB_RETURNS_STREAM || spec->num_returns == 0 ? 1 : spec->num_returns;
+    for (uint32_t slot = 0; slot < slots; slot++) {
+        struct ready_object object = {.id = mob_object_of(spec->task, slot),
+            .status = status,
+            .type = MOB_TYPE_ERROR,
+            .flags = MOB_READY_COMMITTED,
+            .committed = true,
+            .size = bytes,
+            .small = payload};
+        node_notice_ready(node, client->slot, &object);
+    }
+}
+
 /* Tail call: the result is what another object becomes; told when that one is ready (alias.c). */
 static bool is_tail_call(const struct mob_return_view *r)
 {
@@ -221,7 +242,8 @@ void node_attempt_lost(struct node *node, struct node_task *task)
     next_attempt(node, task, false);
 }
 
-/* Completions come in the order of the worker's batch, so mostly its first task is the one: no look-up by id. */
+/* Completions come in the order of the worker's batch, so mostly its first task is the one: no look-up by id.
+ */
 static struct node_task *expected(struct node *node, const struct node_worker *worker, struct mob_task_id id)
 {
     struct mob_sched_task *first;

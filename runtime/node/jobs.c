@@ -114,6 +114,42 @@ void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
     node_job_save(node, job);
 }
 
+struct deletion {
+    struct node *node;
+    struct mob_job_id job;
+    uint32_t slot, session, request;
+};
+
+static void deleted(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct deletion *d = arg;
+    char text[64];
+    int n = snprintf(text, sizeof text, "{\"blocks\":%lu}", answer->number);
+    if (answer->status == MOB_OK) {
+        struct mob_gcs_put row = {.table = MOB_GCS_JOBS,
+            .key = &d->job,
+            .key_length = sizeof d->job,
+            .if_version = MOB_GCS_ANY_VERSION};
+        enum mob_status status = mob_gcs_delete(d->node->gcs, &row, NULL, NULL);
+        if (status != MOB_OK)
+            MOB_LOG_WARN("jobs", "row_left", "status=%s", mob_status_code(status));
+    }
+    node_reply(d->node, d->slot, d->session, d->request, answer->status, text, (uint32_t)n);
+    free(d);
+}
+
+void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job)
+{
+    struct deletion *d = malloc(sizeof *d);
+    MOB_ASSERT(d);
+    *d = (struct deletion){node, job->id, client->slot, client->session, request};
+    enum mob_status status = mob_gcs_job_drop(node->gcs, job->id, false, INT64_MAX, deleted, d);
+    if (status != MOB_OK) {
+        node_reply(node, client->slot, client->session, request, status, NULL, 0);
+        free(d);
+    }
+}
+
 /* Jobs whose driver did not come back within its grace end. */
 void node_jobs_tick(struct node *node)
 {

@@ -295,6 +295,10 @@ struct ready_object {
     const uint8_t *small; /* NULL when it is only in the store */
 };
 
+/* A root that is not taken at all: only its submitter hears of it. */
+void node_refuse_root(struct node *node, struct node_client *client, const struct mob_spec_head *spec,
+    enum mob_status status, const char *message);
+
 /* alias.c: tail calls. `id` becomes what `target` becomes. */
 void node_alias(struct node *node, struct mob_object_id id, struct mob_object_id target, uint32_t submitter,
     uint32_t session);
@@ -387,6 +391,8 @@ void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
 void node_job_save(struct node *node, struct node_job *job);
 void node_jobs_tick(struct node *node);
 enum mob_status node_jobs_load(struct node *node);
+/* Frees the lineage of a job that has ended; the reply says how many blocks. */
+void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job);
 char *node_jobs_json(struct node *node);
 
 /* actors.c */

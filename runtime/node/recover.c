@@ -163,8 +163,8 @@ static bool is_call(const struct left_task *t)
     return t->spec->kind == MOB_KIND_ACTOR_CALL;
 }
 
-/* Calls of actors come back through their actor's replay, in order of position; everything else at once. What is
- * left of the calls then has no edge in the log: it never had a position, and gets one now. */
+/* Calls of actors come back through their actor's replay, in order of position; everything else at once. What
+ * is left of the calls then has no edge in the log: it never had a position, and gets one now. */
 static void run_all_again(struct node *node, struct left_tasks *left, bool calls, uint32_t *count_out)
 {
     for (uint32_t i = 0; i <= left->mask; i++)

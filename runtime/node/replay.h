@@ -13,8 +13,9 @@ void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from)
 /* actors.c: the replays are queued; `next_position` is behind the last logged edge. */
 void node_actor_replay_ready(
     struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status);
-/* actors.c: actors that an earlier incarnation of the node left, after its unfinished tasks run again. Returns how
- * many. Nothing may call them before the positions that are in the log are known: node_actors_recovering() = 0.
+/* actors.c: actors that an earlier incarnation of the node left, after its unfinished tasks run again.
+ * Returns how many. Nothing may call them before the positions that are in the log are known:
+ * node_actors_recovering() = 0.
  */
 uint32_t node_actors_restart_loaded(struct node *node);
 uint32_t node_actors_recovering(const struct node *node);

@@ -269,6 +269,11 @@ static void job_request(const struct request *r)
         else
             reply(r, MOB_QUEUE_FULL, NULL, 0);
     } else if (strcmp(op, "end") == 0) {
+        if (job && job->state == JOB_ENDED) {
+            node_job_delete(r->node, r->client, r->number, job); /* ended before: its lineage goes */
+            json_decref(in);
+            return;
+        }
         if (job)
             node_job_end(r->node, job, true);
         reply(r, job ? MOB_OK : MOB_NOT_FOUND, "{}", 2);

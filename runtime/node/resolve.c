@@ -277,8 +277,8 @@ static bool same_submission(const struct want *want)
     return mob_hash128_eq(a, b);
 }
 
-/* Logged, and not queued behind its actor's other calls: the node died between its spec and its edge, so it never
- * had a position. */
+/* Logged, and not queued behind its actor's other calls: the node died between its spec and its edge, so it
+ * never had a position. */
 static void call_again(struct node *node, struct want *want)
 {
     struct mob_spec spec = {.head = *want->spec_head,

@@ -263,6 +263,22 @@ static bool looks_up(struct node *node, const struct node_client *client, struct
     return parent && (parent->flags & TASK_LOOK_UP);
 }
 
+/* Roots meet the control store's soft cap; what runs may still submit what it needs to finish. Not logged:
+ * the control store has no room for it, and its submitter may send it again. */
+static bool refused_for_memory(
+    struct node *node, struct node_client *client, const struct mob_spec_head *head)
+{
+    struct mob_gcs_position at;
+    mob_gcs_position(node->gcs, &at);
+    if (!at.pressure)
+        return false;
+    char message[200];
+    snprintf(message, sizeof message, "the control store holds %lu bytes of %lu: end jobs and delete them",
+        at.memory_bytes, at.memory_soft_bytes);
+    node_refuse_root(node, client, head, MOB_GCS_FULL, message);
+    return true;
+}
+
 void node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
 {
@@ -273,6 +289,8 @@ void node_submit(struct node *node, struct node_client *client, const struct mob
     if (looks_up(node, client, template) &&
         node_resolve_known(node, client, head, template, submitted_ns, tail, tail_bytes))
         return; /* comes back through node_submit_new when no log knows it */
+    if (client->kind != MOB_CLIENT_WORKER && refused_for_memory(node, client, head))
+        return;
     node_submit_new(node, client->slot, client->session, head, template, submitted_ns, tail, tail_bytes);
 }
 

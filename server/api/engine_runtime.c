@@ -138,6 +138,25 @@ static void events_stop(struct mob_engine *base)
 
 /* --- operations --- */
 
+/* New work from outside. What runs already goes on, and may submit what it needs to finish. */
+static bool makes_lineage(enum mob_engine_verb verb)
+{
+    return verb == MOB_ENGINE_SUBMIT || verb == MOB_ENGINE_BATCH || verb == MOB_ENGINE_OBJECT_PUT;
+}
+
+static bool refused_for_memory(struct flight *flight)
+{
+    struct mob_gcs_position at;
+    mob_gcs_position(flight->engine->gcs, &at);
+    if (!at.pressure)
+        return false;
+    flight->op->error.retry_after_s = 1;
+    flight_fail(flight, MOB_GCS_FULL, NULL,
+        "the control store holds %llu bytes of %llu: end jobs and delete them, or raise gcs-soft-bytes",
+        (unsigned long long)at.memory_bytes, (unsigned long long)at.memory_soft_bytes);
+    return true;
+}
+
 static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
 {
     static void (*const starters[])(struct flight *) = {
@@ -169,6 +188,8 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
         return;
     }
     flight->client = engine->sessions[0].client;
+    if (makes_lineage(op->verb) && refused_for_memory(flight))
+        return;
     starters[op->verb](flight);
 }
 
