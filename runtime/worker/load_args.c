@@ -11,7 +11,7 @@ static struct mob_call_arg *next_arg(struct mob_call *call)
     if (call->arg_count == call->arg_capacity) {
         uint32_t capacity = call->arg_capacity * 4;
         struct mob_call_arg *args = call->args == call->few_args
-            ? malloc(capacity * sizeof *args)
+            ? calloc(capacity, sizeof *args)
             : realloc(call->args, capacity * sizeof *args);
         if (args == NULL)
             return NULL;

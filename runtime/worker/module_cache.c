@@ -157,7 +157,7 @@ static bool grow(struct mob_module_cache *cache)
 {
     struct mob_module_cache bigger = *cache;
     bigger.capacity = cache->capacity == 0 ? 64 : cache->capacity * 2;
-    bigger.functions = calloc(bigger.capacity, sizeof *bigger.functions);
+    bigger.functions = calloc(bigger.capacity, sizeof(struct mob_loaded_function *));
     if (bigger.functions == NULL)
         return false;
     for (uint32_t i = 0; i < cache->capacity; i++)

@@ -12,6 +12,7 @@ enum mob_status mob_call_fail(struct mob_call *call, enum mob_status status, con
     call->failure = status;
     va_list list;
     va_start(list, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(call->message, sizeof call->message, format, list);
     va_end(list);
     return status;

@@ -269,9 +269,13 @@ struct mob_value {
     uint8_t small[MOB_OBJECT_INLINE_MAX < 16 ? 16 : MOB_OBJECT_INLINE_MAX];
 };
 
-/* error.c: writes the sentence and gives the status back. */
-enum mob_status mob_client_fail(struct mob_client *client, enum mob_status status, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+/* client.c: writes the sentence about a failure; the macro gives the status back. */
+void mob_client_say(struct mob_client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static inline enum mob_status mob_status_of(enum mob_status status)
+{
+    return status;
+}
+#define mob_client_fail(client, status, ...) (mob_client_say((client), __VA_ARGS__), mob_status_of(status))
 
 /* client.c */
 struct mob_client *mob_client_new(void);

@@ -58,7 +58,7 @@ static void function_free(struct mob_function *function)
 {
     if (function == NULL)
         return;
-    for (uint16_t i = 0; i < function->method_count; i++) {
+    for (uint16_t i = 0; function->methods != NULL && i < function->method_count; i++) {
         free(function->methods[i].name);
         free(function->methods[i].signature.text);
     }

@@ -214,7 +214,7 @@ const char *mob_future_error(struct mob_future *future)
     enum { JSON_MAX = 32768 }; /* an error has 4 KiB at most; escapes make six bytes of one */
     if (client->error_json == NULL && (client->error_json = malloc(JSON_MAX)) == NULL)
         return "{}";
-    struct mob_error_link links[MOB_ERROR_LINKS_MAX];
+    struct mob_error_link links[MOB_ERROR_LINKS_MAX] = {0};
     struct mob_value *value;
     uint64_t bytes = 0;
     const uint8_t *payload = error_bytes(future, &value, &bytes);

@@ -26,17 +26,17 @@ struct mob_value *mob_value_new(struct mob_client *client)
 }
 
 /* A segment of a dead node is unmapped with the last value in it. */
-static void old_store_release(struct mob_client *client, struct mob_store_client *store)
+static void old_store_release(struct mob_client *client, const struct mob_store_client *store)
 {
-    for (struct mob_old_store **place = &client->old_stores; *place != NULL; place = &(*place)->next) {
-        struct mob_old_store *old = *place;
-        if (old->store != store || --old->values > 0)
-            continue;
-        *place = old->next;
-        mob_store_detach(old->store);
-        free(old);
+    struct mob_old_store **place = &client->old_stores;
+    while (*place != NULL && (*place)->store != store)
+        place = &(*place)->next;
+    struct mob_old_store *old = *place;
+    if (old == NULL || --old->values > 0)
         return;
-    }
+    *place = old->next;
+    mob_store_detach(old->store);
+    free(old);
 }
 
 void mob_value_release(struct mob_value *value)
@@ -52,6 +52,7 @@ void mob_value_release(struct mob_value *value)
     }
     if (value->block != NULL && --value->block->refs == 0)
         free(value->block);
+    value->block = NULL;
     *value->previous = value->next;
     if (value->next != NULL)
         value->next->previous = value->previous;
