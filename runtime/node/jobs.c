@@ -118,13 +118,18 @@ struct deletion {
     struct node *node;
     struct mob_job_id job;
     uint32_t slot, session, request;
+    uint64_t blocks;
 };
 
 static void deleted(void *arg, const struct mob_gcs_answer *answer)
 {
     struct deletion *d = arg;
     char text[64];
-    int n = snprintf(text, sizeof text, "{\"blocks\":%lu}", answer->number);
+    d->blocks += answer->number;
+    if (answer->status == MOB_OK && answer->next != 0 &&
+        mob_gcs_job_drop(d->node->gcs, d->job, false, INT64_MAX, deleted, d) == MOB_OK)
+        return; /* a page of blocks a time */
+    int n = snprintf(text, sizeof text, "{\"blocks\":%lu}", d->blocks);
     if (answer->status == MOB_OK) {
         struct mob_gcs_put row = {.table = MOB_GCS_JOBS,
             .key = &d->job,
@@ -142,7 +147,8 @@ void node_job_delete(struct node *node, struct node_client *client, uint32_t req
 {
     struct deletion *d = malloc(sizeof *d);
     MOB_ASSERT(d);
-    *d = (struct deletion){node, job->id, client->slot, client->session, request};
+    *d = (struct deletion){node, job->id, client->slot, client->session, request, 0};
+    job->deleted = true;
     enum mob_status status = mob_gcs_job_drop(node->gcs, job->id, false, INT64_MAX, deleted, d);
     if (status != MOB_OK) {
         node_reply(node, client->slot, client->session, request, status, NULL, 0);
@@ -223,7 +229,8 @@ char *node_jobs_json(struct node *node)
 {
     json_t *items = json_array();
     for (struct node_job *job = node->jobs; job; job = job->next)
-        json_array_append_new(items, job_json(job));
+        if (!job->deleted)
+            json_array_append_new(items, job_json(job));
     char *text = json_dumps(items, JSON_COMPACT);
     json_decref(items);
     return text;

@@ -41,7 +41,7 @@ struct node_job {
     char ns[MOB_NAMESPACE_MAX];
     char name[64];
     enum job_state state;
-    bool standing, detached;
+    bool standing, detached, deleted;
     uint16_t sched_job; /* handle in the scheduler */
     uint32_t sessions; /* drivers connected */
     uint32_t next_child; /* standing and resumed jobs: first child index not yet used */

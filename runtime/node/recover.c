@@ -11,7 +11,7 @@
 #include "runtime/node/node.h"
 #include "runtime/node/replay.h"
 
-enum { RECOVER_SECONDS_MAX = 120, STEP_MS = 2 };
+enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2 };
 
 /* A task of the cut. Hash table by id; a completion removes. */
 struct left_task {
@@ -105,8 +105,8 @@ static enum mob_status read_unfinished(
     return MOB_OK;
 }
 
-/* Earlier logs of this node are sealed (the supervisor did, or we do), then read. */
-static enum mob_status read_earlier(struct node *node, struct left_tasks *left, int64_t deadline)
+/* Earlier logs of this node are sealed, if the supervisor did not do it. */
+static enum mob_status seal_earlier(struct node *node, int64_t deadline)
 {
     uint64_t after = 0;
     do {
@@ -122,13 +122,10 @@ static enum mob_status read_earlier(struct node *node, struct left_tasks *left, 
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->incarnation_count && status == MOB_OK; i++) {
             const struct mob_gcs_incarnation *in = &answer->incarnations[i];
-            if (in->id == node->incarnation || strcmp(in->name, node->options.name) != 0)
-                continue;
             uint64_t cut;
-            if (in->state == MOB_GCS_LIVE)
+            if (in->state == MOB_GCS_LIVE && in->id != node->incarnation &&
+                strcmp(in->name, node->options.name) == 0)
                 status = mob_gcs_log_seal_wait(node->gcs, in->id, deadline, &cut);
-            if (status == MOB_OK)
-                status = read_unfinished(node, left, in->id, deadline);
         }
         after = answer->next;
         mob_gcs_result_destroy(result);
@@ -211,7 +208,9 @@ enum mob_status node_recover(struct node *node)
     left.buckets = calloc((size_t)left.mask + 1, sizeof *left.buckets);
     left.decoder = mob_block_decoder_create();
     MOB_ASSERT(left.buckets && left.decoder);
-    enum mob_status status = read_earlier(node, &left, deadline);
+    enum mob_status status = seal_earlier(node, deadline);
+    if (status == MOB_OK)
+        status = read_unfinished(node, &left, ALL_INCARNATIONS, deadline); /* one scan for all of them */
     if (status == MOB_OK) {
         run_all_again(node, &left, false, &tasks);
         status = read_actors(node, &actors, deadline);
