@@ -93,7 +93,8 @@ struct engine {
     size_t session_count;
     int64_t retry_connect_ns, next_second_ns;
     struct mob_gcs *gcs;
-    int64_t gcs_next_ns;
+    int64_t gcs_next_ns, gcs_stepped_ns, alive_checked_ns;
+    bool alive;
     bool gcs_up;
     struct flight **timers;
     size_t timer_count;

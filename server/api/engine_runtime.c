@@ -18,6 +18,9 @@
 #define CONNECT_TIMEOUT_NS (500 * MOB_MS)
 /* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
 #define LOOKS_BEFORE_SLEEP 4
+/* While there is other work the control store is looked at this often. */
+#define GCS_INTERVAL_NS (200 * MOB_US)
+#define ALIVE_INTERVAL_NS MOB_MS
 
 /* --- acknowledgements: one request to the node for all of a round --- */
 
@@ -193,6 +196,16 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
     starters[op->verb](flight);
 }
 
+static bool is_alive(struct engine *engine)
+{
+    int64_t now = mob_now();
+    if (now - engine->alive_checked_ns > ALIVE_INTERVAL_NS) {
+        engine->alive_checked_ns = now;
+        engine->alive = mob_session_alive(engine->sessions[0].client);
+    }
+    return engine->alive;
+}
+
 static void take_inbox(struct engine *engine)
 {
     struct mob_engine_op *newest = atomic_exchange(&engine->inbox, NULL), *oldest = NULL;
@@ -204,7 +217,7 @@ static void take_inbox(struct engine *engine)
     }
     uint32_t taken = 0;
     /* Some first steps wait for the node's answer, which a dead one does not give. */
-    bool alive = oldest && engine->session_count > 0 && mob_session_alive(engine->sessions[0].client);
+    bool alive = oldest && engine->session_count > 0 && is_alive(engine);
     for (struct mob_engine_op *op = oldest, *next; op; op = next) {
         next = op->next;
         op->next = NULL;
@@ -307,6 +320,12 @@ static int sleep_ms(const struct engine *engine, int64_t now, int64_t wake)
     return wake <= now ? 0 : (int)((wake - now + MOB_MS - 1) / MOB_MS);
 }
 
+static void step_gcs(struct engine *engine, int64_t now)
+{
+    engine->gcs_stepped_ns = now;
+    engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
+}
+
 /* One round, in this order: what came in is published, then one acknowledgement is asked for all of it, then
  * what has become ready is answered. Returns when there is something to do by time. */
 static int64_t round_of(struct engine *engine, int64_t now)
@@ -314,9 +333,16 @@ static int64_t round_of(struct engine *engine, int64_t now)
     take_inbox(engine);
     int64_t wake = engine_models_step(engine, now);
     ask_for_acks(engine);
-    for (size_t i = 0; i < engine->session_count; i++)
-        engine->worked += (uint64_t)mob_client_step(engine->sessions[i].client);
-    engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
+    /* Reading the rings costs no system call; a whole step of the clients does, and is for before the sleep.
+     */
+    for (size_t i = 0; i < engine->session_count; i++) {
+        struct mob_client *client = engine->sessions[i].client;
+        engine->worked += mob_client_pump(client);
+        mob_requests_run(client);
+        mob_run_callbacks(client);
+    }
+    if (now - engine->gcs_stepped_ns > GCS_INTERVAL_NS)
+        step_gcs(engine, now);
     engine_events_step(engine);
     engine_run_deadlines(engine, now);
     engine_drop_returned(engine);
@@ -327,6 +353,15 @@ static int64_t round_of(struct engine *engine, int64_t now)
     else if (!atomic_load(&engine->is_ready)) /* private: engine */
         look_alive(engine);
     return wake;
+}
+
+/* Everything that may be put off while there is work: releases go out, the doorbells are armed, the control
+ * store is read and written. */
+static void step_all(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->session_count; i++)
+        engine->worked += (uint64_t)mob_client_step(engine->sessions[i].client);
+    step_gcs(engine, mob_now());
 }
 
 static void wait_for_work(struct engine *engine, int64_t wake)
@@ -360,7 +395,9 @@ static void *engine_thread(void *argument)
             looks++;
             sched_yield();
         } else {
-            wait_for_work(engine, wake);
+            step_all(engine);
+            if (engine->worked == before)
+                wait_for_work(engine, wake);
             looks = 0;
         }
     }
