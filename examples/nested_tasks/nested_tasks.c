@@ -19,7 +19,7 @@ static enum mob_status g(struct mob_call *call)
     struct mob_client *client = mob_call_client(call);
     double target = mob_arg_f64(call, 0), sum = 0;
     size_t n = (size_t)mob_arg_i64(call, 1);
-    struct mob_future **results = calloc(n, sizeof *results);
+    struct mob_future **results = calloc(n, sizeof(struct mob_future *));
     enum mob_status status = results == NULL ? MOB_NO_MEMORY : MOB_OK;
 
     for (size_t i = 0; i < n && status == MOB_OK; i++)

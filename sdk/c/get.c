@@ -147,7 +147,7 @@ static enum mob_status get_scalar(
         memcpy(out, future->as.bytes, 8);
         return MOB_OK;
     }
-    struct mob_value *value;
+    struct mob_value *value = NULL;
     status = mob_get_settled(future, &value);
     if (status != MOB_OK)
         return status;

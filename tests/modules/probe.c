@@ -125,7 +125,7 @@ static enum mob_status nested_sum(struct mob_call *call)
 {
     struct mob_client *client = mob_call_client(call);
     int64_t n = mob_arg_i64(call, 0), sum = 0;
-    struct mob_future **futures = calloc((size_t)n + 1, sizeof *futures);
+    struct mob_future **futures = calloc((size_t)n + 1, sizeof(struct mob_future *));
     enum mob_status status = MOB_OK;
     for (int64_t i = 0; i < n && status == MOB_OK; i++)
         status = mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(i + 1)), NULL, &futures[i]);
