@@ -24,7 +24,11 @@ WAIT_S = 120  # far above what sanitizers make of a second
 class Cluster:
     def __init__(self):
         self.directory = tempfile.mkdtemp(prefix="mobula-train-")
-        self.mobula("up", "--detach", "--slots", "2", "--segment-bytes", "256MiB")
+        try:
+            self.mobula("up", "--detach", "--slots", "2", "--segment-bytes", "256MiB")
+        except Exception:
+            shutil.rmtree(self.directory, ignore_errors=True)
+            raise
         self.address = self.read("gateway.addr").strip()
         self.token = self.read("token").split()[0]
 
@@ -36,8 +40,10 @@ class Cluster:
         subprocess.run(command, check=True, timeout=WAIT_S, stdout=subprocess.DEVNULL)
 
     def close(self):
-        self.mobula("down")
-        shutil.rmtree(self.directory)
+        try:
+            self.mobula("down")
+        finally:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def call(self, method, path, body=None, media="application/json"):
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -115,12 +121,9 @@ class TrainPolicyTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.cluster = Cluster()
+        cls.addClassCleanup(cls.cluster.close)
         module = (MODULES / "train_policy.so").read_bytes()
         cls.cluster.call("POST", "/api/v1/functions", module, "application/octet-stream")
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close()
 
     def simulators_of(self, task):
         """The actors that this run has created: actor ids are the ids of the tasks that create them."""
