@@ -92,7 +92,7 @@ static void node_arguments(const struct supervisor *supervisor, struct arguments
 {
     static const enum mob_setting passed[] = {MOB_SETTING_DIR, MOB_SETTING_SLOTS, MOB_SETTING_SEGMENT_BYTES,
         MOB_SETTING_SPILL_DIR, MOB_SETTING_SPILL_QUOTA_BYTES, MOB_SETTING_BLOCKED_MAX,
-        MOB_SETTING_IDLE_REAP_MS};
+        MOB_SETTING_IDLE_REAP_MS, MOB_SETTING_RETENTION_S};
     for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
         add_setting(arguments, supervisor->settings, passed[i]);
     if (mob_setting_text(supervisor->settings, MOB_SETTING_RESOURCES)[0] != '\0')

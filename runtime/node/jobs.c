@@ -156,6 +156,25 @@ void node_job_delete(struct node *node, struct node_client *client, uint32_t req
     }
 }
 
+/* What aged out is a page at most; the next turn takes the next. */
+void node_jobs_age(struct node *node)
+{
+    if (node->now_ns < node->next_age_ns)
+        return;
+    node->next_age_ns = node->now_ns + NODE_AGE_EVERY_NS;
+    int64_t before = mob_wall_now() - (int64_t)node->options.retention_s * MOB_SEC;
+    for (struct node_job *job = node->jobs; job; job = job->next) {
+        bool ended = job->state == JOB_ENDED && job->ended_wall_ns > 0 && job->ended_wall_ns < before;
+        if (job->deleted || (!ended && !job->standing))
+            continue;
+        /* of an ended job all, of a standing one what is finished and old */
+        enum mob_status status =
+            mob_gcs_job_drop(node->gcs, job->id, !ended, ended ? INT64_MAX : before, NULL, NULL);
+        if (status != MOB_OK)
+            MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
+    }
+}
+
 /* Jobs whose driver did not come back within its grace end. */
 void node_jobs_tick(struct node *node)
 {

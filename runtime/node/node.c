@@ -326,6 +326,7 @@ static uint32_t pass(struct node *node)
     node_flush_rings(node);
     mob_store_pass_end(node->store);
     node_sessions_close(node);
+    node_jobs_age(node);
     tick(node);
     return taken;
 }
@@ -340,6 +341,7 @@ static int64_t next_wake(const struct node *node)
         at = 0;
     if (node->missed_clients > 0 || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
+    at = node->next_age_ns < at ? node->next_age_ns : at;
     if (node_has_timers(node) && node->next_tick_ns < at)
         at = node->next_tick_ns;
     return at;

@@ -31,6 +31,7 @@ struct node_options {
     char resources[NODE_RESOURCES_TEXT_MAX]; /* "GPU=1,disk=2.5"; CPU comes from `slots` */
     char name[64];
     uint64_t segment_bytes, spill_quota_bytes;
+    uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
     uint32_t slots, blocked_max, idle_reap_ms;
 };
 
@@ -222,7 +223,7 @@ struct node {
     uint32_t deploying;
     bool commit_wanted; /* somebody waits for the open block */
     int64_t stop_deadline_ns;
-    int64_t next_gcs_ns, next_tick_ns;
+    int64_t next_gcs_ns, next_tick_ns, next_age_ns;
     uint64_t passes, submitted, finished, failed, retried, duplicates;
 };
 
@@ -390,6 +391,9 @@ struct node_job *node_job_open(struct node *node, const char *ns, const char *na
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
 void node_job_save(struct node *node, struct node_job *job);
 void node_jobs_tick(struct node *node);
+/* Drops lineage that is older than the retention; now and then. */
+void node_jobs_age(struct node *node);
+#define NODE_AGE_EVERY_NS (60 * MOB_SEC)
 enum mob_status node_jobs_load(struct node *node);
 /* Frees the lineage of a job that has ended; the reply says how many blocks. */
 void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job);

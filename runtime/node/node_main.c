@@ -11,7 +11,7 @@
 #include "common/base/log.h"
 #include "runtime/node/node_run.h"
 
-enum { EXIT_USAGE = 2, EXIT_FENCED = 3 };
+enum { EXIT_USAGE = 2, EXIT_FENCED = 3, RETENTION_S_DEFAULT = 24 * 60 * 60 };
 
 static const struct option long_options[] = {
     {"dir", required_argument, NULL, 'd'},
@@ -25,6 +25,7 @@ static const struct option long_options[] = {
     {"blocked-max", required_argument, NULL, 'm'},
     {"idle-reap-ms", required_argument, NULL, 'i'},
     {"name", required_argument, NULL, 'n'},
+    {"retention-s", required_argument, NULL, 't'},
     {NULL, 0, NULL, 0},
 };
 
@@ -60,6 +61,8 @@ static bool take_option(int c, const char *value, struct node_options *o)
         return number(value, UINT64_MAX, &o->spill_quota_bytes);
     case 's':
         return number(value, 4096, &n) && n > 0 && (o->slots = (uint32_t)n, true);
+    case 't':
+        return number(value, INT32_MAX, &o->retention_s);
     case 'm':
         return number(value, 4000, &n) && (o->blocked_max = (uint32_t)n, true);
     case 'i':
@@ -72,7 +75,8 @@ static bool take_option(int c, const char *value, struct node_options *o)
 static bool parse(int argc, char **argv, struct node_options *o)
 {
     int c, which = 0;
-    *o = (struct node_options){.slots = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), .name = "node"};
+    *o = (struct node_options){
+        .slots = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), .name = "node", .retention_s = RETENTION_S_DEFAULT};
     while ((c = getopt_long(argc, argv, "", long_options, &which)) != -1)
         if (c == '?' || !take_option(c, optarg, o)) {
             fprintf(stderr, "mobula-node: bad option %s\n", c == '?' ? "" : long_options[which].name);
@@ -82,7 +86,7 @@ static bool parse(int argc, char **argv, struct node_options *o)
         fprintf(stderr,
             "usage: mobula-node --dir D --gcs-socket P --worker-binary P [--slots N] [--segment-bytes B] "
             "[--spill-dir P] [--spill-quota-bytes B] [--resources NAME=AMOUNT,...] [--blocked-max N] "
-            "[--idle-reap-ms N] [--name NAME]\n");
+            "[--idle-reap-ms N] [--name NAME] [--retention-s N]\n");
         return false;
     }
     return true;

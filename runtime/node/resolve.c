@@ -15,6 +15,7 @@ struct want {
     struct want *next;
     struct mob_object_id id; /* OBJECT wants: which; SUBMIT wants: slot 0 */
     bool is_submit;
+    bool again; /* the lineage was read a second time */
     /* SUBMIT: what was submitted */
     uint32_t slot, session;
     struct mob_spec_head head;
@@ -333,6 +334,25 @@ static void finish_submit(struct node *node, struct want *want)
     }
 }
 
+static struct lookup *lookup_for(struct node *node, struct mob_task_id task);
+static void add_want(struct lookup *lookup, struct want *want);
+
+/* Unfinished in the lineage, and not running here: it ended while the lineage was read. Then it says so now, and
+ * to run it again would be to run it twice. */
+static bool read_again(struct node *node, struct want *want)
+{
+    if (!want->spec_head || want->completion || want->again || node_task_find(node, want->id.task))
+        return false;
+    free(want->spec_head);
+    free(want->put);
+    want->spec_head = NULL;
+    want->put = NULL;
+    want->again = true;
+    want->next = NULL;
+    add_want(lookup_for(node, want->id.task), want);
+    return true;
+}
+
 static void on_done(void *arg, enum mob_status status)
 {
     struct lookup *lookup = arg;
@@ -345,6 +365,8 @@ static void on_done(void *arg, enum mob_status status)
     while (lookup->wants) {
         struct want *want = lookup->wants;
         lookup->wants = want->next;
+        if (status == MOB_OK && read_again(node, want))
+            continue;
         if (want->is_submit && node_client_is(node, want->slot, want->session))
             node->clients[want->slot]->parked--;
         if (status != MOB_OK)
