@@ -1,9 +1,10 @@
-/* Opening a session with a node: one exchange on the node's unix socket (SOCK_SEQPACKET, 0600), then shared memory.
+/* Opening a session with a node: one exchange on the node's unix socket (SOCK_SEQPACKET, 0600), then shared
+ * memory.
  *
- * The client sends mob_session_hello; the node answers mob_session_welcome and, when status is MOB_OK, two descriptors
- * (SCM_RIGHTS): the segment's memfd and the node's eventfd. The socket stays open as the sign of life, both ways: end
- * of file is the end of the peer. Nothing else is ever sent on it. Workers do not connect: the zygote hands them the
- * same welcome.
+ * The client sends mob_session_hello; the node answers mob_session_welcome and, when status is MOB_OK, two
+ * descriptors (SCM_RIGHTS): the segment's memfd and the node's eventfd. The socket stays open as the sign of
+ * life, both ways: end of file is the end of the peer. Nothing else is ever sent on it. Workers do not
+ * connect: the zygote hands them the same welcome.
  */
 #ifndef MOB_COMMON_WIRE_SESSION_H
 #define MOB_COMMON_WIRE_SESSION_H
@@ -16,9 +17,9 @@
 
 enum mob_session_flag {
     MOB_SESSION_STANDING_JOB = 1, /* join the namespace's standing job */
-    MOB_SESSION_READ_LOCAL = 2,   /* MOB_IN_READY before the commit */
-    MOB_SESSION_DETACHED = 4,     /* the job goes on without its driver */
-    MOB_SESSION_GATEWAY = 8       /* may cancel, kill and query any job of the namespace */
+    MOB_SESSION_READ_LOCAL = 2, /* MOB_IN_READY before the commit */
+    MOB_SESSION_DETACHED = 4, /* the job goes on without its driver */
+    MOB_SESSION_GATEWAY = 8 /* may cancel, kill and query any job of the namespace */
 };
 struct mob_session_hello {
     uint32_t magic;
@@ -36,14 +37,14 @@ struct mob_session_welcome {
     uint32_t magic;
     uint16_t version;
     uint16_t status; /* enum mob_status; else `detail` says why */
-    uint32_t slot;   /* in the segment's client table */
+    uint32_t slot; /* in the segment's client table */
     uint32_t worker; /* workers: their number */
     uint64_t incarnation;
     struct mob_cluster_id cluster;
     struct mob_job_id job;
     struct mob_task_id root; /* parent of what this session submits */
-    uint32_t generation;     /* of the root */
-    uint32_t next_child;     /* of a standing or resumed job: first free child index */
+    uint32_t generation; /* of the root */
+    uint32_t next_child; /* of a standing or resumed job: first free child index */
     char detail[256];
 };
 
