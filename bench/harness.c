@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,33 @@ int bench_run(char *const argv[], char *out, size_t capacity)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
+/* ---- being stopped: the cluster goes with us ---- */
+
+static char stop_program[600], stop_directory[256];
+
+static void on_stop(int number)
+{
+    static volatile sig_atomic_t entered;
+    (void)number;
+    if (!entered) {
+        entered = 1;
+        if (stop_directory[0] && fork() == 0) {
+            execl(stop_program, stop_program, "down", "--dir", stop_directory, (char *)NULL);
+            _exit(127);
+        }
+        wait(NULL);
+    }
+    _exit(130);
+}
+
+static void stop_with_us(const char *program, const char *directory)
+{
+    snprintf(stop_program, sizeof stop_program, "%s", program);
+    snprintf(stop_directory, sizeof stop_directory, "%s", directory);
+    signal(SIGINT, on_stop);
+    signal(SIGTERM, on_stop);
+}
+
 static bool read_line(const char *directory, const char *name, char *out, size_t capacity)
 {
     char path[512];
@@ -174,6 +202,7 @@ bool bench_cluster_start(struct bench *b)
     snprintf(segment, sizeof segment, "%luMiB", segment_mib(b->options.quick));
     char *argv[] = {program, (char *)"up", (char *)"--detach", (char *)"--dir", b->directory,
         (char *)"--segment-bytes", segment, (char *)"--gcs-durability", (char *)BENCH_DURABILITY, NULL};
+    stop_with_us(program, b->directory);
     if (bench_run(argv, NULL, 0) != 0) {
         fprintf(stderr, "mobula-bench: the cluster did not start; its logs are in %s/logs\n", b->directory);
         return false;
@@ -208,6 +237,22 @@ struct mob_client *bench_connect(struct bench *b)
     return client;
 }
 
+/* The gateway asks for new functions now and then; until it has these, tasks read back without a name. */
+static bool gateway_knows(struct bench *b, const char *module)
+{
+    char wanted[128];
+    snprintf(wanted, sizeof wanted, "\"%s.", module);
+    for (int i = 0; i < 300; i++) {
+        char *text = bench_http(b, "GET", "/api/v1/functions?limit=1000", NULL);
+        bool known = text && strstr(text, wanted);
+        free(text);
+        if (known)
+            return true;
+        usleep(100000);
+    }
+    return false;
+}
+
 bool bench_deploy(struct bench *b, struct mob_client *client, const char *module)
 {
     char path[600];
@@ -217,6 +262,11 @@ bool bench_deploy(struct bench *b, struct mob_client *client, const char *module
         fprintf(stderr, "mobula-bench: deploying %s: %s (%s)\n", path, mob_status_code(status),
             mob_client_error(client));
     return status == MOB_OK;
+}
+
+bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const char *module)
+{
+    return bench_deploy(b, client, module) && gateway_knows(b, module);
 }
 
 /* ---- what processes use ---- */

@@ -53,6 +53,8 @@ bool bench_cluster_start(struct bench *b);
 void bench_cluster_stop(struct bench *b);
 struct mob_client *bench_connect(struct bench *b);
 bool bench_deploy(struct bench *b, struct mob_client *client, const char *module);
+/* Returns when the gateway knows the module as well. */
+bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const char *module);
 
 /* Proportional set size of one process without the segment, and CPU seconds that it used. */
 double bench_process_pss(int pid);

@@ -102,7 +102,7 @@ __attribute__((format(printf, 3, 4))) static bool wrong(
     int n = vsnprintf(f->why, sizeof f->why, format, args);
     va_end(args);
     if (n > 0 && (size_t)n < sizeof f->why)
-        snprintf(f->why + n, sizeof f->why - (size_t)n, ": %s", text ? text : "no answer");
+        snprintf(f->why + n, sizeof f->why - (size_t)n, ": %.500s", text ? text : "no answer");
     free(text);
     return false;
 }
@@ -146,8 +146,9 @@ static bool argument_fits(
     const struct bench_samples *s, const struct bench_sample *sample, const json_t *task)
 {
     const json_t *arguments = json_object_get(task, "arguments");
-    if (s->many_arguments)
-        return json_array_size(arguments) == (size_t)sample->argument;
+    if (s->many_arguments) /* what is in argument pages is not shown, and the answer says so */
+        return json_array_size(arguments) == (size_t)sample->argument ||
+            (json_array_size(arguments) > 0 && json_is_true(json_object_get(task, "arguments_truncated")));
     const json_t *first = json_array_get(arguments, 0);
     return s->argument_object ? strcmp(text_at(first, "$ref"), s->argument_object) == 0
                               : is_number(first, sample->argument);

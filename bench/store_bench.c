@@ -4,6 +4,7 @@
  *   store-bench [seconds per row, default 0.5]
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,6 +178,79 @@ static void bench_small(void)
     rig_close(&rig);
 }
 
+/* A driver's small puts as they are: client and node on two threads, the node seals, commits a little later,
+ * and sweeps. */
+struct putter {
+    struct rig *rig;
+    int64_t cpu_ns;
+    uint64_t puts;
+};
+
+static void *put_all(void *arg)
+{
+    struct putter *putter = arg;
+    struct mob_store_client *client = putter->rig->client;
+    int64_t end = mob_now() + 2 * row_ns, cpu = mob_thread_cpu_now();
+    for (uint32_t i = 0; (i & 1023u) != 0 || mob_now() < end; i++) {
+        struct mob_out_put put = {
+            .id = {.slot = MOB_SLOT_PUT | i}, .type = MOB_TYPE_I64, .size = 8, .inline_bytes = 8};
+        int64_t n = i;
+        struct mob_object_ref ref;
+        struct mob_piece pieces[2] = {{&put, sizeof put}, {&n, sizeof n}};
+        enum mob_status made = mob_store_put_small(client, put.id, MOB_TYPE_I64, &n, sizeof n, &ref);
+        while (mob_store_publish(client, MOB_OUT_PUT, 0, 0, pieces, 2) != MOB_OK)
+            mob_store_sleep(client, mob_now() + MOB_MS, NULL, NULL);
+        if (made == MOB_OK)
+            mob_store_object_seal(client, ref);
+        putter->puts++;
+    }
+    putter->cpu_ns = mob_thread_cpu_now() - cpu;
+    return NULL;
+}
+
+static uint64_t seal_and_commit(
+    struct mob_store *store, uint32_t slot, struct mob_object_id *later, uint64_t done)
+{
+    enum { LATER = 4096 };
+    uint32_t from, damaged;
+    struct mob_record record;
+    const uint8_t *body;
+    mob_store_pass_begin(store);
+    while (mob_store_next(store, &from, &record, &body, &damaged)) {
+        struct mob_object_id *oldest = &later[done % LATER];
+        if (done >= LATER)
+            mob_store_object_committed(store, *oldest, true);
+        memcpy(oldest, body, sizeof *oldest);
+        mob_store_seal_published(store, *oldest);
+        done++;
+    }
+    mob_store_pass_end(store);
+    mob_store_ack(store, slot, mob_store_taken(store, slot));
+    return done;
+}
+
+static void bench_put_pipeline(void)
+{
+    static struct mob_object_id later[4096];
+    struct rig rig = rig_open(4ull << 30, MOB_CLIENT_DRIVER);
+    struct putter putter = {.rig = &rig};
+    pthread_t thread;
+    int64_t start = mob_now(), cpu = mob_thread_cpu_now();
+    MOB_ASSERT(pthread_create(&thread, NULL, put_all, &putter) == 0);
+    uint64_t done = 0;
+    while (pthread_tryjoin_np(thread, NULL) != 0) {
+        uint64_t before = done;
+        done = seal_and_commit(rig.store, rig.slot, later, done);
+        if (done == before)
+            sched_yield();
+    }
+    cpu = mob_thread_cpu_now() - cpu;
+    row("put_pipeline", "1/s", (double)done * 1e9 / (double)(mob_now() - start), 0);
+    row("put_pipeline_client", "ns", (double)putter.cpu_ns / (double)putter.puts, 0);
+    row("put_pipeline_node", "ns", (double)cpu / (double)done, 0);
+    rig_close(&rig);
+}
+
 static void bench_1k(void)
 {
     struct rig rig = rig_open(1ull << 30, MOB_CLIENT_WORKER);
@@ -283,6 +357,7 @@ int main(int argc, char **argv)
     bench_ring_one_thread();
     bench_ring_two_threads();
     bench_small();
+    bench_put_pipeline();
     bench_1k();
     bench_large();
     return 0;

@@ -312,7 +312,7 @@ static void wait_1k(struct bench *b, struct mob_client *client)
 void suite_core(struct bench *b)
 {
     struct mob_client *client = bench_connect(b);
-    if (!client || !bench_deploy(b, client, "noop")) {
+    if (!client || !bench_deploy_everywhere(b, client, "noop")) {
         bench_miss(b, "core", "the cluster cannot be used");
         mob_disconnect(client);
         return;

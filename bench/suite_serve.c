@@ -226,7 +226,7 @@ void suite_serve(struct bench *b)
 {
     struct mob_client *client = bench_connect(b);
     char actor[MOB_TEXT_ID_MAX];
-    if (!client || !bench_deploy(b, client, "mlp")) {
+    if (!client || !bench_deploy_everywhere(b, client, "mlp")) {
         bench_miss(b, "serve", "the cluster cannot be used");
         mob_disconnect(client);
         return;
