@@ -168,7 +168,6 @@ void engine_start_job_end(struct flight *flight);
 void engine_start_describe(struct flight *flight);
 void engine_start_list(struct flight *flight);
 void engine_start_why(struct flight *flight);
-void engine_start_logs(struct flight *flight);
 void engine_start_cluster(struct flight *flight);
 void engine_load_functions(struct engine *engine);
 const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
@@ -180,6 +179,19 @@ void engine_describe_task(struct flight *flight, struct mob_task_id id);
 void engine_start_lineage(struct flight *flight);
 void engine_list_tasks(struct flight *flight);
 void engine_start_timeline(struct flight *flight);
+
+/* Where the output of a task, or of an actor's construction and its calls in order, was written. `places` is
+ * borrowed; `finished`: nothing will be added. */
+struct output_place {
+    struct mob_task_id task;
+    uint32_t worker;
+};
+void engine_find_output(struct flight *flight, struct mob_task_id task, bool actor,
+    void (*found)(
+        struct flight *flight, const struct output_place *places, size_t count, bool exists, bool finished));
+
+/* engine_logs.c */
+void engine_start_logs(struct flight *flight);
 
 /* engine_events.c */
 void engine_events_step(struct engine *engine);

@@ -51,6 +51,10 @@ struct reading {
     /* of a task */
     struct mob_task_id task;
     json_t *live;
+    /* of an output */
+    bool actor;
+    void (*found)(
+        struct flight *flight, const struct output_place *places, size_t count, bool exists, bool finished);
     /* of a tree */
     struct visit *visits;
     size_t visit_count, visit_capacity, next;
@@ -153,6 +157,54 @@ void engine_describe_task(struct flight *flight, struct mob_task_id id)
         reading_end(reading);
         flight_fail_client(flight, status, NULL);
     }
+}
+
+/* --- where output was written --- */
+
+/* An actor's calls ran in the worker that made it. */
+static size_t places_of(
+    const struct reading *reading, const struct task_record *record, struct output_place **places_out)
+{
+    struct actor_edge *edges = NULL;
+    size_t n =
+        reading->actor ? lineage_set_edges(reading->set, (struct mob_actor_id){reading->task}, &edges) : 0;
+    struct output_place *places = calloc(n + 1, sizeof *places);
+    MOB_ASSERT(places != NULL);
+    places[0] = (struct output_place){reading->task, record->completion.worker};
+    for (size_t i = 0; i < n; i++)
+        places[i + 1] = (struct output_place){edges[i].task, record->completion.worker};
+    free(edges);
+    *places_out = places;
+    return n + 1;
+}
+
+static void output_found(struct reading *reading, enum mob_status status)
+{
+    struct flight *flight = reading->flight;
+    struct task_record *record = lineage_set_find(reading->set, reading->task);
+    if (status != MOB_OK) {
+        flight_fail(flight, status, NULL, "the control store does not answer");
+    } else if (!record || !record->has_completion) {
+        reading->found(flight, NULL, 0, record && record->has_spec, false);
+    } else {
+        struct output_place *places;
+        size_t n = places_of(reading, record, &places);
+        bool final = record->completion.flags & MOB_COMPLETION_FINAL;
+        reading->found(flight, places, n, true, final && !reading->actor);
+        free(places);
+    }
+    reading_end(reading);
+}
+
+void engine_find_output(struct flight *flight, struct mob_task_id task, bool actor,
+    void (*found)(
+        struct flight *flight, const struct output_place *places, size_t count, bool exists, bool finished))
+{
+    struct reading *reading = reading_begin(flight, output_found);
+    reading->task = task;
+    reading->actor = actor;
+    reading->found = found;
+    read_group(reading, task.stream, task.index >> MOB_GROUP_SHIFT);
 }
 
 /* --- the tree of producers --- */

@@ -406,16 +406,16 @@ static void *engine_thread(void *argument)
 
 /* --- life --- */
 
-/* Nothing calls back any more: sessions and control store are dropped without callbacks, so every flight ends
- * here. */
+/* From here on nothing may call back: every flight ends, and what is still asked of the node is forgotten. */
 static void end_all(struct engine *engine)
 {
     for (size_t i = 0; i < engine->session_count; i++) {
-        for (struct mob_pending_request *r = engine->sessions[i].client->requests; r; r = r->next)
-            if (r->callback == acknowledged) {
+        for (struct mob_pending_request *r = engine->sessions[i].client->requests; r; r = r->next) {
+            if (r->callback == acknowledged)
                 free(r->arg);
-                r->callback = NULL;
-            }
+            if (r->callback)
+                r->callback = engine_ignore_reply;
+        }
     }
     engine->closing = true;
     while (engine->all)

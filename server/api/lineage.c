@@ -195,6 +195,26 @@ const struct actor_edge *lineage_set_edge(
     return found;
 }
 
+static int by_position(const void *a, const void *b)
+{
+    const struct actor_edge *x = a, *y = b;
+    return (x->position > y->position) - (x->position < y->position);
+}
+
+size_t lineage_set_edges(
+    const struct lineage_set *set, struct mob_actor_id actor, struct actor_edge **edges_out)
+{
+    struct actor_edge *edges = calloc(set->edge_count + 1, sizeof *edges);
+    size_t n = 0;
+    MOB_ASSERT(edges != NULL);
+    for (size_t i = 0; i < set->edge_count; i++)
+        if (mob_actor_id_eq(set->edges[i].actor, actor))
+            edges[n++] = set->edges[i];
+    qsort(edges, n, sizeof *edges, by_position);
+    *edges_out = edges;
+    return n;
+}
+
 void task_record_inputs(
     const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
 {

@@ -50,6 +50,10 @@ struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_t
 const struct actor_edge *lineage_set_edge(
     const struct lineage_set *set, struct mob_actor_id actor, uint64_t position);
 
+/* All edges of an actor whose group was wanted, by position; their number. Gives (free with free()). */
+size_t lineage_set_edges(
+    const struct lineage_set *set, struct mob_actor_id actor, struct actor_edge **edges_out);
+
 /* Names for the text. */
 struct lineage_names {
     void *cls;

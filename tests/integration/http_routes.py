@@ -190,6 +190,23 @@ def test_lists_and_timeline(c):
     check(b"mobula_http_requests_total" in c.call("GET", "/metrics")[2], "metrics")
 
 
+def test_logs(c):
+    c.deploy("http_talk")
+    task = c.run("http_talk.say", "hello")["id"]
+    path = f"{V1}/tasks/{task}/logs"
+    status, headers, body = c.call("GET", path + "?wait=10")
+    check(status == 200 and body == b"said hello\n" and headers["mobula-log-next"] == "11", "log", status, headers, body)
+    status, headers, body = c.call("GET", path, headers={"Range": "bytes=5-"})
+    check(status == 206 and body == b"hello\n" and headers["content-range"] == "bytes 5-10/11", "range", status, headers)
+    check(c.call("GET", path, headers={"Range": "bytes=11-"})[0] == 416, "behind the end")
+    check(c.call("GET", path + "?offset=9")[2] == b"o\n", "offset")
+    actor = c.json("POST", V1 + "/actors", {"class": "http_talk.Talker"}, expect=201)["id"]
+    for text in ("a", "b"):
+        c.json("POST", f"{V1}/actors/{actor}/methods/say", {"arguments": [text]}, {"Prefer": "wait=10"}, expect=200)
+    check(c.call("GET", f"{V1}/actors/{actor}/logs")[2] == b"made\nsaid a\nsaid b\n", "actor's log", c.call("GET", f"{V1}/actors/{actor}/logs")[2])
+    check(c.call("GET", f"{V1}/tasks/task_{'a' * 26}/logs")[0] == 404, "unknown task")
+
+
 def test_lineage(c):
     a = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]})["returns"][0]
     b = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [ref(a), ref(a)]})["returns"][0]

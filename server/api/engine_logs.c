@@ -1,0 +1,118 @@
+/* What a task or an actor wrote: the node keeps it by worker and task; an actor's log is its construction's
+ * output and then that of its calls, in order.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+
+#define POLL_NS (100 * MOB_MS)
+/* Calls of an actor that one request reads. */
+#define PLACES_MAX 4096u
+
+struct log_reading {
+    struct flight *flight;
+    struct output_place *places;
+    size_t count, next;
+    uint64_t length; /* of all output so far, also of what is before the offset */
+    bool finished;
+};
+
+static void look(struct flight *flight);
+
+static void log_end(struct log_reading *reading)
+{
+    struct flight *flight = reading->flight;
+    struct mob_engine_query *query = &flight->op->query;
+    bool nothing_new = flight->op->json.length == 0 && !reading->finished;
+    query->total = reading->length;
+    query->ended = reading->finished && query->offset + flight->op->json.length >= reading->length;
+    free(reading->places);
+    free(reading);
+    if (nothing_new && query->follow && mob_now() < query->wait_deadline_ns)
+        flight_set_deadline(flight, mob_now() + POLL_NS, look);
+    else
+        flight_done(flight);
+}
+
+static void read_next(struct log_reading *reading);
+
+static void on_log(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct log_reading *reading = arg;
+    struct mob_engine_query *query = &reading->flight->op->query;
+    if (status != MOB_OK)
+        size = 0; /* rotated away */
+    uint64_t begin = reading->length;
+    reading->length += size;
+    if (reading->length > query->offset && reading->flight->op->json.length < query->limit) {
+        size_t skip = begin < query->offset ? (size_t)(query->offset - begin) : 0;
+        size_t room = query->limit - reading->flight->op->json.length, n = size - skip;
+        mob_text_put(&reading->flight->op->json, text + skip, n < room ? n : room);
+    }
+    reading->next++;
+    read_next(reading);
+}
+
+static void read_next(struct log_reading *reading)
+{
+    if (reading->next == reading->count) {
+        log_end(reading);
+        return;
+    }
+    struct {
+        struct mob_task_id task;
+        uint64_t offset;
+        uint32_t max, worker;
+    } body = {.task = reading->places[reading->next].task, .worker = reading->places[reading->next].worker};
+    struct mob_pending_request *request = NULL;
+    struct flight *flight = reading->flight;
+    enum mob_status status =
+        mob_request_start(flight->client, MOB_REQ_LOGS, &body, sizeof body, NULL, 0, &request);
+    if (status != MOB_OK) {
+        free(reading->places);
+        free(reading);
+        flight_fail_client(flight, status, NULL);
+        return;
+    }
+    request->callback = on_log;
+    request->arg = reading;
+}
+
+static void on_found(
+    struct flight *flight, const struct output_place *places, size_t count, bool exists, bool finished)
+{
+    if (!exists) {
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task or actor");
+        return;
+    }
+    struct log_reading *reading = calloc(1, sizeof *reading);
+    MOB_ASSERT(reading != NULL);
+    reading->flight = flight;
+    reading->count = count < PLACES_MAX ? count : PLACES_MAX;
+    reading->finished = finished;
+    reading->places = calloc(reading->count + 1, sizeof *reading->places);
+    MOB_ASSERT(reading->places != NULL);
+    if (reading->count > 0)
+        memcpy(reading->places, places, reading->count * sizeof *places);
+    read_next(reading);
+}
+
+static void look(struct flight *flight)
+{
+    struct mob_task_id task;
+    struct mob_actor_id actor;
+    if (mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK)
+        engine_find_output(flight, actor.creation, true, on_found);
+    else if (mob_task_id_parse(flight->op->query.id, &task) == MOB_OK)
+        engine_find_output(flight, task, false, on_found);
+    else
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such log");
+}
+
+void engine_start_logs(struct flight *flight)
+{
+    look(flight);
+}
