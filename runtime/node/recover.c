@@ -135,6 +135,91 @@ static enum mob_status seal_earlier(struct node *node, int64_t deadline)
     return MOB_OK;
 }
 
+/* ---- what is unfinished for certain ----
+ * The blocks of unfinished groups also hold specs of groups that are finished, whose completions are in other
+ * blocks. So before anything runs, the group of each candidate is read whole. */
+
+struct checked_groups {
+    struct mob_task_id *keys; /* stream and group number; index UINT32_MAX = free */
+    uint32_t mask, count;
+};
+
+static bool first_time(struct checked_groups *checked, struct mob_task_id key)
+{
+    if (checked->count * 2 >= checked->mask) {
+        struct checked_groups bigger = {.mask = checked->mask * 2 + 1023};
+        bigger.mask |= bigger.mask >> 1, bigger.mask |= bigger.mask >> 2, bigger.mask |= bigger.mask >> 4;
+        bigger.mask |= bigger.mask >> 8, bigger.mask |= bigger.mask >> 16; /* a power of two, less one */
+        bigger.keys = malloc(((size_t)bigger.mask + 1) * sizeof *bigger.keys);
+        MOB_ASSERT(bigger.keys);
+        memset(bigger.keys, 0xff, ((size_t)bigger.mask + 1) * sizeof *bigger.keys);
+        for (uint32_t i = 0; checked->keys && i <= checked->mask; i++)
+            if (checked->keys[i].index != UINT32_MAX)
+                first_time(&bigger, checked->keys[i]);
+        free(checked->keys);
+        *checked = bigger;
+    }
+    uint32_t at = (uint32_t)mob_task_id_mix(key) & checked->mask;
+    for (; checked->keys[at].index != UINT32_MAX; at = (at + 1) & checked->mask)
+        if (mob_task_id_eq(checked->keys[at], key))
+            return false;
+    checked->keys[at] = key;
+    checked->count++;
+    return true;
+}
+
+static void note_completions(
+    struct left_tasks *left, const struct mob_gcs_block_row *row, struct mob_task_id group)
+{
+    static struct mob_zone_map zone;
+    struct mob_block_header header;
+    struct mob_entry entry;
+    enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
+    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK)
+        if (entry.type == MOB_ENTRY_COMPLETION &&
+            mob_stream_eq(entry.completion.head.task.stream, group.stream) &&
+            entry.completion.head.task.index >> MOB_GROUP_SHIFT == group.index)
+            note(left, &entry);
+}
+
+static enum mob_status read_group(
+    struct node *node, struct left_tasks *left, struct mob_task_id group, int64_t deadline)
+{
+    uint64_t position = 0;
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        enum mob_status status =
+            mob_gcs_group_blocks(node->gcs, group.stream, group.index, position, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK) {
+            mob_gcs_result_destroy(result);
+            return status;
+        }
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->block_count; i++)
+            note_completions(left, &answer->blocks[i], group);
+        position = answer->next;
+        mob_gcs_result_destroy(result);
+    } while (position != 0);
+    return MOB_OK;
+}
+
+static enum mob_status check_groups(struct node *node, struct left_tasks *left, int64_t deadline)
+{
+    struct checked_groups checked = {0};
+    enum mob_status status = MOB_OK;
+    for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
+        for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next) {
+            struct mob_task_id group = {t->id.stream, t->id.index >> MOB_GROUP_SHIFT};
+            if (t->spec && !t->finished && first_time(&checked, group))
+                status = read_group(node, left, group, deadline);
+        }
+    free(checked.keys);
+    return status;
+}
+
 static bool run_again(struct node *node, struct left_task *t)
 {
     struct mob_spec spec = {
@@ -211,6 +296,8 @@ enum mob_status node_recover(struct node *node)
     enum mob_status status = seal_earlier(node, deadline);
     if (status == MOB_OK)
         status = read_unfinished(node, &left, ALL_INCARNATIONS, deadline); /* one scan for all of them */
+    if (status == MOB_OK)
+        status = check_groups(node, &left, deadline);
     if (status == MOB_OK) {
         run_all_again(node, &left, false, &tasks);
         status = read_actors(node, &actors, deadline);
