@@ -53,7 +53,7 @@ bool bench_cluster_start(struct bench *b);
 void bench_cluster_stop(struct bench *b);
 struct mob_client *bench_connect(struct bench *b);
 bool bench_deploy(struct bench *b, struct mob_client *client, const char *module);
-/* Returns when the gateway knows the module as well. */
+/* Over HTTP too: the gateway then knows the names at once. */
 bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const char *module);
 
 /* Proportional set size of one process without the segment, and CPU seconds that it used. */
@@ -127,6 +127,7 @@ void bench_note_worker(struct bench *b, struct bench_samples *s, const char *tas
 bool bench_tree_check(struct bench *b, const char *row, const char *root_object, int depth, int wanted);
 /* A JSON answer of the gateway (free with free()), NULL unless the status is 2xx. */
 char *bench_http(struct bench *b, const char *method, const char *path, const char *body);
+bool bench_upload(struct bench *b, const char *module_file);
 
 #define BENCH_TRY(b, row, expression) \
     do { \

@@ -12,24 +12,50 @@
 #define QUICK_SAMPLES 50
 #define ANSWER_TIMEOUT_NS (30ll * 1000000000)
 
-char *bench_http(struct bench *b, const char *method, const char *path, const char *body)
+static char *exchange(struct bench *b, struct http_request *request)
 {
     static struct http_response response;
-    struct http_request request = {.address = b->address,
-        .token = b->token,
-        .method = method,
+    char *answer = NULL;
+    request->address = b->address;
+    request->token = b->token;
+    request->timeout_ns = ANSWER_TIMEOUT_NS;
+    if (http_exchange(request, &response) == MOB_OK && response.status / 100 == 2 && response.body)
+        answer = strdup(response.body);
+    else if (response.body)
+        fprintf(stderr, "mobula-bench: %s %s: %d %.200s\n", request->method, request->path, response.status,
+            response.body);
+    http_response_fini(&response);
+    return answer;
+}
+
+char *bench_http(struct bench *b, const char *method, const char *path, const char *body)
+{
+    struct http_request request = {.method = method,
         .path = path,
         .content_type = body ? "application/json" : NULL,
         .body = body,
-        .body_length = body ? strlen(body) : 0,
-        .timeout_ns = ANSWER_TIMEOUT_NS};
-    char *answer = NULL;
-    if (http_exchange(&request, &response) == MOB_OK && response.status / 100 == 2 && response.body)
-        answer = strdup(response.body);
-    else if (response.body)
-        fprintf(stderr, "mobula-bench: %s %s: %d %.200s\n", method, path, response.status, response.body);
-    http_response_fini(&response);
-    return answer;
+        .body_length = body ? strlen(body) : 0};
+    return exchange(b, &request);
+}
+
+bool bench_upload(struct bench *b, const char *file)
+{
+    enum { MODULE_BYTES_MAX = 4 << 20 };
+    FILE *f = fopen(file, "rb");
+    char *bytes = f ? malloc(MODULE_BYTES_MAX) : NULL;
+    size_t n = bytes ? fread(bytes, 1, MODULE_BYTES_MAX, f) : 0;
+    struct http_request request = {.method = "POST",
+        .path = "/api/v1/functions",
+        .content_type = "application/octet-stream",
+        .body = bytes,
+        .body_length = n};
+    char *answer = n > 0 ? exchange(b, &request) : NULL;
+    bool ok = answer != NULL;
+    if (f)
+        fclose(f);
+    free(bytes);
+    free(answer);
+    return ok;
 }
 
 static json_t *get_json(struct bench *b, const char *path)

@@ -28,6 +28,7 @@ static const char task_script[] =
     "function request()\n"
     "  if issued == total then return idle end\n"
     "  issued = issued + 1\n"
+    "  if issued == 1 then first = now() end\n"
     "  return head .. string.format('{\"function\":\"noop.echo\",\"arguments\":[%10d]}', issued)\n"
     "end\n"
     "function response(status, headers, body)\n"
@@ -35,7 +36,7 @@ static const char task_script[] =
     "  if result then\n"
     "    counted, sum = counted + 1, sum + tonumber(result)\n"
     "    if counted % every == 0 then out:write(body, '\\n') end\n"
-    "    if counted == total then out:close(); wrk.thread:stop() end\n"
+    "    if counted == total then out:close(); finish() end\n"
     "  elseif body ~= 'ok\\n' then bad = bad + 1 end\n"
     "end\n";
 
@@ -57,13 +58,14 @@ static const char batch_script[] =
     "function request()\n"
     "  if issued == total then return idle end\n"
     "  issued = issued + 1\n"
+    "  if issued == 1 then first = now() end\n"
     "  return requests[issued]\n"
     "end\n"
     "function response(status, headers, body)\n"
     "  if status == 202 then\n"
     "    counted = counted + 1\n"
     "    out:write(body, '\\n')\n"
-    "    if counted == total then out:close(); wrk.thread:stop() end\n"
+    "    if counted == total then out:close(); finish() end\n"
     "  elseif body ~= 'ok\\n' then bad = bad + 1 end\n"
     "end\n";
 
@@ -163,10 +165,14 @@ static bool take_batch(
         struct mob_future *future;
         int64_t result = 0;
         if (!ok || !task || !object || mob_future_from_id(client, object, &future) != MOB_OK) {
+            fprintf(stderr, "mobula-bench: an item of a batch: %s\n", mob_client_error(client));
             ok = false;
             break;
         }
-        ok = mob_get_i64(future, 30ll * 1000000000, &result) == MOB_OK;
+        enum mob_status status = mob_get_i64(future, 30ll * 1000000000, &result);
+        ok = status == MOB_OK;
+        if (!ok)
+            fprintf(stderr, "mobula-bench: result %s of %s: %s\n", object, task, mob_status_code(status));
         mob_release(future);
         *count += 1;
         *sum += (double)result;
