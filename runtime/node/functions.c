@@ -120,6 +120,16 @@ struct node_function *node_function_by_name(struct node *node, const char *name)
     return NULL;
 }
 
+/* Keys and values of the control store end where their length says, without a terminator. */
+static char *text_copy(const char *text, size_t length)
+{
+    char *copy = malloc(length + 1);
+    MOB_ASSERT(copy);
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return copy;
+}
+
 static struct node_function *add_function(struct node *node, const char *name, size_t name_length,
     const struct function_record *record, const char *signature, size_t signature_length, bool newest)
 {
@@ -132,8 +142,8 @@ static struct node_function *add_function(struct node *node, const char *name, s
         MOB_ASSERT(f);
         f->id = record->id;
         f->module = record->module;
-        f->name = strndup(name, name_length);
-        f->signature = strndup(signature, signature_length);
+        f->name = text_copy(name, name_length);
+        f->signature = text_copy(signature, signature_length);
         f->kind = record->kind;
         f->method_count = record->method_count;
         f->number = table->count++;
