@@ -278,6 +278,22 @@ static bool same_submission(const struct want *want)
     return mob_hash128_eq(a, b);
 }
 
+static void tell_diverged(struct node *node, const struct want *want)
+{
+    char id[MOB_ID_TEXT_MAX];
+    MOB_LOG_WARN("submit", "replay_diverged", "task=%s", mob_task_id_format(want->id.task, id));
+    uint32_t returns = want->head.num_returns == MOB_RETURNS_STREAM ? 1 : want->head.num_returns;
+    for (uint32_t slot = 0; slot < (returns > 0 ? returns : 1); slot++) {
+        struct ready_object object = {.id = mob_object_of(want->id.task, slot),
+            .status = MOB_REPLAY_DIVERGED,
+            .type = MOB_TYPE_ERROR,
+            .flags = MOB_READY_COMMITTED,
+            .committed = true};
+        if (node_client_is(node, want->slot, want->session))
+            node_notice_ready(node, want->slot, &object);
+    }
+}
+
 /* Logged, and not queued behind its actor's other calls: the node died between its spec and its edge, so it
  * never had a position. */
 static void call_again(struct node *node, struct want *want)
@@ -300,13 +316,7 @@ static void finish_submit(struct node *node, struct want *want)
 {
     struct node_task *live = node_task_find(node, want->id.task);
     if (want->spec_head && !same_submission(want)) {
-        struct ready_object object = {.id = want->id,
-            .status = MOB_REPLAY_DIVERGED,
-            .type = MOB_TYPE_ERROR,
-            .flags = MOB_READY_COMMITTED,
-            .committed = true};
-        if (node_client_is(node, want->slot, want->session))
-            node_notice_ready(node, want->slot, &object);
+        tell_diverged(node, want);
         return;
     }
     if (live) {

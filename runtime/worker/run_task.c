@@ -85,6 +85,7 @@ static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, con
     worker->client->cause_bytes = 0;
     mob_client_enter(worker->client, head->task, head->generation, head->job);
     worker->client->call = call;
+    worker->client->look_up = (in->flags & MOB_IN_SPEC_LOOK_UP) != 0;
     uint16_t arg_count;
     if (tail_bytes > MOB_SPEC_TAIL_MAX) {
         mob_call_fail(call, MOB_CORRUPT, "the spec's arguments are too long");

@@ -140,6 +140,8 @@ struct mob_future *mob_future_new_child(struct mob_client *client, uint32_t *ind
     }
     struct mob_future *future = mob_chunk_slot(chunk, chunk->issued++);
     *future = (struct mob_future){.state = MOB_FUTURE_PENDING, .flags = MOB_FUTURE_WATCHED};
+    if (client->look_up)
+        future->flags |= MOB_FUTURE_TOLD;
     chunk->live++;
     client->next_child = index + 1;
     *index_out = index;

@@ -90,6 +90,8 @@ void mob_waiting_end(struct mob_waiting *waiting)
 
 bool mob_future_probe(struct mob_client *client, struct mob_future *future)
 {
+    if (future->flags & MOB_FUTURE_TOLD)
+        return false;
     struct mob_object_id id = mob_future_object(future);
     uint8_t small[MOB_OBJECT_INLINE_MAX];
     enum mob_value_type type;

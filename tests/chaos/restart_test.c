@@ -1,0 +1,460 @@
+/* What a restart finds: of the node, of the whole cluster, of a driver under its key. Results that were in the
+ * dead node's memory only are made again on demand, each task once.
+ * ctest: timeout=300
+ */
+#include <mobula/mobula.h>
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "tests/modules/chaos_model.h"
+#include "tests/support/node_box.h"
+
+#define PATIENCE (100 * MOB_SEC)
+#define OK(call) assert_ok((call), #call, __LINE__)
+
+static struct node_box box;
+static struct mob_client *client;
+static char trace[160], gate[160];
+
+static void assert_ok(enum mob_status status, const char *what, int line)
+{
+    if (status != MOB_OK)
+        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
+            client == NULL ? mob_connect_error() : mob_client_error(client));
+}
+
+static bool sanitized(void)
+{
+    const char *sanitize = getenv("MOBULA_SANITIZE");
+    return sanitize != NULL && *sanitize;
+}
+
+static void connect_with(const char *key)
+{
+    struct mob_connect_options options = {
+        .struct_size = sizeof options, .idempotency_key = key, .timeout_ns = PATIENCE};
+    client = NULL;
+    OK(mob_connect(&options, &client));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    char module[512];
+    node_box_start(&box, 2);
+    box.gcs.args[0] = "--expire-ms";
+    box.gcs.args[1] = "2000";
+    snprintf(trace, sizeof trace, "%s/trace", box.gcs.directory);
+    snprintf(gate, sizeof gate, "%s/gate", box.gcs.directory);
+    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
+    connect_with(NULL);
+    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mob_disconnect(client);
+    node_box_stop(&box);
+    return 0;
+}
+
+static int lines(const char *what)
+{
+    char line[512];
+    int count = 0;
+    FILE *file = fopen(trace, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        count += strncmp(line, what, strlen(what)) == 0;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+static void wait_for_lines(const char *what, int count)
+{
+    for (int64_t deadline = mob_now() + PATIENCE; lines(what) < count; poll(NULL, 0, 2))
+        if (mob_now() > deadline)
+            fail_msg("%d lines \"%s\" instead of %d", lines(what), what, count);
+}
+
+static void open_gate(void)
+{
+    FILE *file = fopen(gate, "w");
+    assert_non_null(file);
+    fclose(file);
+}
+
+static void kill_everything(void)
+{
+    gcs_box_end(&box.gcs.redis, SIGKILL);
+    gcs_box_end(&box.gcs.gcs, SIGKILL);
+    node_box_kill(&box);
+    node_box_revive(&box);
+}
+
+static void kill_node(void)
+{
+    node_box_kill(&box);
+    node_box_revive(&box);
+}
+
+static int64_t get_of(struct mob_future *future)
+{
+    int64_t v = -1;
+    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
+    if (status != MOB_OK)
+        fail_msg("%s: %s", mob_status_code(status), status == MOB_TIMEOUT ? "" : mob_future_error(future));
+    return v;
+}
+
+static void check_bytes(struct mob_future *future, int64_t seed, size_t expected)
+{
+    struct mob_value *value;
+    const void *data;
+    size_t size;
+    enum mob_status status = mob_get(future, PATIENCE, &value);
+    if (status != MOB_OK)
+        fail_msg("%s: %s", mob_status_code(status), status == MOB_TIMEOUT ? "" : mob_future_error(future));
+    OK(mob_value_data(value, &data, &size));
+    assert_int_equal(size, expected);
+    uint8_t *model = malloc(expected);
+    chaos_fill(seed, model, expected);
+    assert_memory_equal(data, model, expected);
+    free(model);
+    mob_value_release(value);
+}
+
+/* ---- everything ---- */
+
+static void finished_and_unfinished_survive_the_whole_cluster(void **state)
+{
+    (void)state;
+    struct mob_future *finished, *failed, *waiting, *dependent, *found;
+    char id[MOB_TEXT_ID_MAX], failed_id[MOB_TEXT_ID_MAX], dependent_id[MOB_TEXT_ID_MAX];
+    int64_t v;
+    OK(mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(trace), mob_i64(5)), NULL, &finished));
+    OK(mob_submit(client, "chaos.trip", MOB_ARGS(mob_i64(5)), NULL, &failed));
+    OK(mob_submit(client, "chaos.gated", MOB_ARGS(mob_utf8(gate)), NULL, &waiting));
+    OK(mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(1), mob_ref(waiting)), NULL, &dependent));
+    mob_future_id(finished, id);
+    mob_future_id(failed, failed_id);
+    mob_future_id(dependent, dependent_id);
+    assert_int_equal(get_of(finished), chaos_mix(5, 1));
+    assert_int_equal(mob_get_i64(failed, PATIENCE, &v), MOB_TASK_FAILED);
+    OK(mob_flush(client, PATIENCE));
+    mob_disconnect(client);
+    kill_everything();
+    connect_with(NULL);
+    OK(mob_future_from_id(client, id, &found));
+    assert_int_equal(get_of(found), chaos_mix(5, 1));
+    assert_int_equal(lines("ran"), 1);
+    OK(mob_future_from_id(client, failed_id, &found));
+    assert_int_equal(mob_get_i64(found, PATIENCE, &v), MOB_TASK_FAILED);
+    OK(mob_future_from_id(client, dependent_id, &found));
+    assert_false(mob_ready(found));
+    open_gate();
+    assert_int_equal(get_of(found), chaos_mix(chaos_mix(1, 7), 1));
+}
+
+/* The spec of a call and its edge may lie in different blocks, a creation may die with its worker before the
+ * constructor returned, a checkpoint may be ahead of the log: all three were wrong once, see dag_kill. */
+static void actor_goes_on_after_the_whole_cluster(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {.struct_size = sizeof options,
+        .name = "chain",
+        .detached = true,
+        .max_restarts = -1,
+        .checkpoint_every = 4};
+    struct mob_actor *actor;
+    struct mob_future *future;
+    int64_t expected = chaos_mix(3, 0);
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(3)), &options, &actor));
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 10; i++) {
+            OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(i)), NULL, &future));
+            expected = chaos_mix(expected, i);
+            assert_int_equal(get_of(future), expected);
+            mob_release(future);
+        }
+        mob_disconnect(client);
+        kill_everything();
+        connect_with(NULL);
+        OK(mob_actor_find(client, "chain", &actor));
+    }
+    OK(mob_actor_kill(actor, true));
+}
+
+/* ---- the driver ---- */
+
+static void driver_under_its_key_finds_its_futures(void **state)
+{
+    (void)state;
+    int before = lines("ran");
+    struct mob_future *futures[20];
+    mob_disconnect(client);
+    for (int run = 0; run < 3; run++) {
+        connect_with("a key");
+        for (int i = 0; i < 20; i++)
+            OK(mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(trace), mob_i64(i)), NULL, &futures[i]));
+        for (int i = 0; i < 20; i++)
+            assert_int_equal(get_of(futures[i]), chaos_mix(i, 1));
+        mob_disconnect(client);
+        if (run == 1)
+            kill_everything();
+    }
+    assert_int_equal(lines("ran") - before, 20);
+    connect_with("a key");
+    struct mob_future *other;
+    int64_t v;
+    OK(mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(trace), mob_i64(77)), NULL, &other));
+    assert_int_equal(mob_get_i64(other, PATIENCE, &v), MOB_REPLAY_DIVERGED);
+    mob_disconnect(client);
+    connect_with(NULL);
+}
+
+/* Killed between two submissions, without a word. */
+static void killed_driver_under_its_key_goes_on(void **state)
+{
+    (void)state;
+    enum { N = 300 };
+    int before = lines("ran");
+    static struct mob_future *futures[N];
+    mob_disconnect(client);
+    for (int run = 0; run < 4; run++) {
+        pid_t driver = fork();
+        if (driver == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            connect_with("another key");
+            for (int i = 0; i < 50 * (run + 1); i++)
+                OK(mob_submit(
+                    client, "chaos.traced", MOB_ARGS(mob_utf8(trace), mob_i64(i)), NULL, &futures[i]));
+            OK(mob_flush(client, PATIENCE));
+            raise(SIGKILL);
+        }
+        int status;
+        assert_int_equal(waitpid(driver, &status, 0), driver);
+        assert_true(WIFSIGNALED(status));
+    }
+    connect_with("another key");
+    for (int i = 0; i < N; i++)
+        OK(mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(trace), mob_i64(i)), NULL, &futures[i]));
+    for (int i = 0; i < N; i++)
+        assert_int_equal(get_of(futures[i]), chaos_mix(i, 1));
+    assert_int_equal(lines("ran") - before, N);
+    mob_disconnect(client);
+    connect_with(NULL);
+}
+
+/* ---- reconstruction ---- */
+
+static void large_put_of_a_driver_survives_the_node(void **state)
+{
+    (void)state;
+    static uint8_t bytes[300000];
+    struct mob_future *put, *digest;
+    chaos_fill(9, bytes, sizeof bytes);
+    OK(mob_put(client, mob_bytes(bytes, sizeof bytes), &put));
+    OK(mob_flush(client, PATIENCE));
+    kill_node();
+    check_bytes(put, 9, sizeof bytes);
+    kill_node();
+    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &digest));
+    assert_int_equal(get_of(digest), chaos_digest(bytes, sizeof bytes, 1));
+    mob_release(put);
+    mob_release(digest);
+}
+
+static void put_that_nobody_waited_for_is_sent_again(void **state)
+{
+    (void)state;
+    static uint8_t bytes[300000];
+    struct mob_future *put, *digest;
+    chaos_fill(11, bytes, sizeof bytes);
+    OK(mob_put(client, mob_bytes(bytes, sizeof bytes), &put));
+    kill_node();
+    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &digest));
+    assert_int_equal(get_of(digest), chaos_digest(bytes, sizeof bytes, 1));
+    mob_release(put);
+    mob_release(digest);
+}
+
+/* A chain of results that are too large for the lineage: the last one is asked for after the node's death. */
+static void lost_results_are_made_again_each_task_once(void **state)
+{
+    (void)state;
+    const int n = sanitized() ? 50 : 300;
+    enum { BYTES = 100000 };
+    int before = lines("made");
+    int64_t seed = 1;
+    struct mob_future *last, *next;
+    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8(trace), mob_i64(1), mob_i64(BYTES)), NULL, &last));
+    for (int i = 1; i < n; i++) {
+        static uint8_t bytes[BYTES];
+        chaos_fill(seed, bytes, BYTES);
+        seed = chaos_mix(bytes[0] + bytes[BYTES - 1], i);
+        OK(mob_submit(client, "chaos.traced_blob",
+            MOB_ARGS(mob_utf8(trace), mob_i64(i), mob_i64(BYTES), mob_ref(last)), NULL, &next));
+        mob_release(last);
+        last = next;
+    }
+    check_bytes(last, seed, BYTES);
+    OK(mob_flush(client, PATIENCE));
+    assert_int_equal(lines("made") - before, n);
+    /* a session of its own: the first one still maps the dead node's memory */
+    char id[MOB_TEXT_ID_MAX];
+    mob_future_id(last, id);
+    mob_disconnect(client);
+    kill_node();
+    connect_with(NULL);
+    OK(mob_future_from_id(client, id, &last));
+    check_bytes(last, seed, BYTES);
+    assert_int_equal(lines("made") - before, 2 * n);
+    check_bytes(last, seed, BYTES);
+    assert_int_equal(lines("made") - before, 2 * n);
+    mob_release(last);
+}
+
+/* The same deep: never by recursion. */
+static void lineage_10000_deep_is_followed(void **state)
+{
+    (void)state;
+    const char *depth = getenv("MOBULA_LINEAGE_DEPTH");
+    const int n = depth != NULL ? atoi(depth) : sanitized() ? 1000 : 10000;
+    struct mob_future *last, *next;
+    int64_t seed = 1;
+    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8("/dev/null"), mob_i64(1), mob_i64(5000)), NULL, &last));
+    uint8_t bytes[5000];
+    for (int i = 1; i < n; i++) {
+        chaos_fill(seed, bytes, sizeof bytes);
+        seed = chaos_mix(bytes[0] + bytes[4999], i);
+        OK(mob_submit(client, "chaos.traced_blob",
+            MOB_ARGS(mob_utf8("/dev/null"), mob_i64(i), mob_i64(5000), mob_ref(last)), NULL, &next));
+        mob_release(last);
+        last = next;
+    }
+    check_bytes(last, seed, 5000);
+    OK(mob_flush(client, PATIENCE));
+    char id[MOB_TEXT_ID_MAX];
+    mob_future_id(last, id);
+    mob_disconnect(client);
+    kill_node();
+    connect_with(NULL);
+    OK(mob_future_from_id(client, id, &last));
+    check_bytes(last, seed, 5000);
+    mob_release(last);
+}
+
+/* ---- replay of a running task ---- */
+
+static void read_lines(const char *what, char out[2][256])
+{
+    int n = 0;
+    FILE *file = fopen(trace, "r");
+    while (file != NULL && n < 2 && fgets(out[n], 256, file) != NULL)
+        n += strncmp(out[n], what, strlen(what)) == 0;
+    if (file != NULL)
+        fclose(file);
+    assert_int_equal(n, 2);
+}
+
+static void replay_finds_children_and_outcomes(void **state)
+{
+    (void)state;
+    pid_t workers[64];
+    struct mob_future *future;
+    unlink(trace);
+    unlink(gate);
+    int64_t expected = 0;
+    for (int i = 0; i < 30; i++)
+        expected = chaos_mix(expected, chaos_mix(i, 1));
+    OK(mob_submit(client, "chaos.parent", MOB_ARGS(mob_utf8(trace), mob_utf8(gate), mob_i64(30)), NULL, &future));
+    wait_for_lines("waits", 1);
+    OK(mob_flush(client, PATIENCE)); /* the line is outside of the system and ran ahead of the log */
+    kill_node();
+    wait_for_lines("waits", 2);
+    char two[2][256];
+    read_lines("waits", two);
+    assert_string_equal(two[0], two[1]); /* clock, draw and the time-out of a get were read back */
+    assert_non_null(strstr(two[0], "get=timeout"));
+    int n = node_box_workers(&box, workers, 64);
+    for (int i = 0; i < n; i++)
+        kill(workers[i], SIGKILL);
+    wait_for_lines("waits", 3);
+    open_gate();
+    assert_int_equal(get_of(future), expected);
+    assert_int_equal(lines("ran"), 30);
+    mob_release(future);
+}
+
+static void replay_that_asks_for_something_else_is_told(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    int64_t v;
+    unlink(trace);
+    OK(mob_submit(client, "chaos.diverges", MOB_ARGS(mob_utf8(trace)), NULL, &future));
+    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
+    if (status != MOB_REPLAY_DIVERGED)
+        fail_msg("%s: %s", mob_status_code(status), status == MOB_OK ? "" : mob_future_error(future));
+    mob_release(future);
+}
+
+static void retry_after_an_error_takes_the_next_generation(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options, .retry_on_error = true, .max_retries = 5};
+    struct mob_future *future;
+    unlink(trace);
+    OK(mob_submit(client, "chaos.flaky", MOB_ARGS(mob_utf8(trace), mob_i64(3)), &options, &future));
+    assert_int_equal(get_of(future), 3);
+    assert_int_equal(lines("tried"), 3);
+    assert_int_equal(lines("ran"), 3); /* a fresh child each */
+    mob_release(future);
+}
+
+static void promise_outlives_the_node(void **state)
+{
+    (void)state;
+    struct mob_future *promise, *waiting;
+    OK(mob_promise(client, &promise));
+    OK(mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(1), mob_ref(promise)), NULL, &waiting));
+    OK(mob_flush(client, PATIENCE));
+    kill_node();
+    OK(mob_fulfil(promise, mob_i64(4)));
+    assert_int_equal(get_of(waiting), chaos_mix(chaos_mix(1, 4), 1));
+    mob_release(promise);
+    mob_release(waiting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(finished_and_unfinished_survive_the_whole_cluster),
+        cmocka_unit_test(actor_goes_on_after_the_whole_cluster),
+        cmocka_unit_test(driver_under_its_key_finds_its_futures),
+        cmocka_unit_test(killed_driver_under_its_key_goes_on),
+        cmocka_unit_test(large_put_of_a_driver_survives_the_node),
+        cmocka_unit_test(put_that_nobody_waited_for_is_sent_again),
+        cmocka_unit_test(lost_results_are_made_again_each_task_once),
+        cmocka_unit_test(lineage_10000_deep_is_followed),
+        cmocka_unit_test(replay_finds_children_and_outcomes),
+        cmocka_unit_test(replay_that_asks_for_something_else_is_told),
+        cmocka_unit_test(retry_after_an_error_takes_the_next_generation),
+        cmocka_unit_test(promise_outlives_the_node),
+    };
+    cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */
+    return cmocka_run_group_tests_name("restart", tests, set_up, tear_down);
+}
