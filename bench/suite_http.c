@@ -117,7 +117,7 @@ static void http_task(struct bench *b)
     }
     bench_samples_init(&samples, "noop.echo");
     sample_tasks(b, &samples);
-    if (bench_samples_check(b, "http_task", &samples, 2))
+    if (bench_samples_check(b, "http_task", &samples, b->options.quick ? 1 : 2))
         bench_row(b,
             &(struct bench_row){.name = "http_task",
                 .value = total / result.seconds,
@@ -190,8 +190,9 @@ static bool take_batches(
     size_t capacity = 0;
     FILE *f = open_answers(b);
     bool ok = f != NULL;
-    while (ok && getline(&line, &capacity, f) > 0)
-        ok = take_batch(client, line, samples, count, sum);
+    for (ssize_t n; ok && (n = getline(&line, &capacity, f)) > 0;)
+        ok = n == 1 ||
+            take_batch(client, line, samples, count, sum); /* an answer ends with a newline of its own */
     free(line);
     if (f)
         fclose(f);
@@ -226,7 +227,7 @@ static void http_batch(struct bench *b, struct mob_client *client)
         bench_miss(b, "http_batch", "the number or the sum of all results is wrong");
         return;
     }
-    if (bench_samples_check(b, "http_batch", &samples, 2))
+    if (bench_samples_check(b, "http_batch", &samples, b->options.quick ? 1 : 2))
         bench_row(b,
             &(struct bench_row){.name = "http_batch",
                 .value = total / ((double)(end - begin) / 1e9),
