@@ -222,6 +222,7 @@ void node_session_readable(struct node *node, struct node_client *client)
         return;
     client->closing = true;
     node->closing_clients++;
+    mob_store_client_ended(node->store, client->slot); /* what it published last is taken by the next pass */
 }
 
 struct node_client *node_client_add(struct node *node, uint32_t slot, enum mob_client_kind kind)

@@ -202,6 +202,7 @@ static void on_exit_of(struct node *node, const struct mob_pool_event *event)
     struct node_client *client = node->clients[worker->slot];
     bool expected = worker->state == WORKER_STOPPING && WIFEXITED(event->wait_status);
     client->closing = true; /* its published outputs are sealed by us now */
+    mob_store_client_ended(node->store, client->slot); /* it may have died between publishing and ringing */
     drain(node);
     note_death(node, worker, event);
     if (!expected)
