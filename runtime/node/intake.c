@@ -248,6 +248,23 @@ void node_park(struct node *node, struct node_client *client)
             client == node->intake_client ? node->intake_from : mob_store_taken(node->store, client->slot);
 }
 
+/* A hint that handles are gone. Results stay until their age comes: somebody else may ask, and making them
+ * again costs a run. A driver's own puts go at once while none of its tasks can need them: their bytes are in
+ * the log or on disk. */
+static void take_release(struct node *node, struct node_client *client, const struct mob_record *record,
+    const uint8_t *body, uint32_t bytes)
+{
+    const struct node_job *job = client->job;
+    if (client->kind == MOB_CLIENT_WORKER || !job || job->submitted != job->finished + job->failed)
+        return;
+    for (uint32_t i = 0; i < record->aux && (i + 1) * sizeof(struct mob_object_id) <= bytes; i++) {
+        struct mob_object_id id;
+        memcpy(&id, body + i * sizeof id, sizeof id);
+        if ((id.slot & MOB_SLOT_PUT) && mob_task_id_eq(id.task, client->root))
+            mob_store_object_unwanted(node->store, id);
+    }
+}
+
 static void take_record(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
@@ -299,23 +316,6 @@ static void take_record(
         return;
     }
     bad_record(node, client, "unknown type");
-}
-
-/* A hint that handles are gone. Results stay until their age comes: somebody else may ask, and making them
- * again costs a run. A driver's own puts go at once while none of its tasks can need them: their bytes are in
- * the log or on disk. */
-static void take_release(struct node *node, struct node_client *client, const struct mob_record *record,
-    const uint8_t *body, uint32_t bytes)
-{
-    const struct node_job *job = client->job;
-    if (client->kind == MOB_CLIENT_WORKER || !job || job->submitted != job->finished + job->failed)
-        return;
-    for (uint32_t i = 0; i < record->aux && (i + 1) * sizeof(struct mob_object_id) <= bytes; i++) {
-        struct mob_object_id id;
-        memcpy(&id, body + i * sizeof id, sizeof id);
-        if ((id.slot & MOB_SLOT_PUT) && mob_task_id_eq(id.task, client->root))
-            mob_store_object_unwanted(node->store, id);
-    }
 }
 
 void node_intake(
