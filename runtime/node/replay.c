@@ -69,6 +69,8 @@ static int by_position(const void *a, const void *b)
 static struct replay_call *find(struct replay *replay, struct mob_task_id task)
 {
     struct replay_call key = {.task = task};
+    if (replay->count == 0)
+        return NULL;
     return bsearch(&key, replay->calls, replay->count, sizeof key, by_task);
 }
 
@@ -124,7 +126,8 @@ static void finish(struct replay *replay)
 {
     struct node *node = replay->node;
     uint64_t next = 0;
-    qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
+    if (replay->count > 0)
+        qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
     for (uint32_t i = 0; i < replay->count; i++) {
         struct replay_call *call = &replay->calls[i];
         next = call->position + 1;
@@ -155,7 +158,8 @@ static void on_edges_read(void *arg, enum mob_status status)
     struct group_reader reader = {on_call_entry, on_calls_read, replay};
     replay->status = status;
     replay->reads = 1; /* ours */
-    qsort(replay->calls, replay->count, sizeof *replay->calls, by_task);
+    if (replay->count > 0)
+        qsort(replay->calls, replay->count, sizeof *replay->calls, by_task);
     for (uint32_t i = 0; i < replay->count && status == MOB_OK; i++) {
         struct mob_task_id task = replay->calls[i].task;
         uint32_t group = task.index >> MOB_GROUP_SHIFT;
