@@ -40,17 +40,6 @@ static void start(struct bench *b)
             .commit = "committed"});
 }
 
-static void wait_warm(struct bench *b)
-{
-    struct mob_client *client = bench_connect(b);
-    for (int i = 0; client && i < 300; i++) {
-        if (bench_stat(client, "store.warm_bytes") >= bench_stat(client, "store.segment_bytes"))
-            break;
-        usleep(100000);
-    }
-    mob_disconnect(client);
-}
-
 static void idle(struct bench *b)
 {
     struct bench fresh = {.options = b->options};
@@ -60,7 +49,9 @@ static void idle(struct bench *b)
         bench_miss(b, "idle", "no cluster");
         return;
     }
-    wait_warm(&fresh);
+    struct mob_client *client = bench_connect(&fresh);
+    bench_wait_warm(client);
+    mob_disconnect(client);
     sleep(b->options.quick ? 1 : 5); /* the session has ended, and the append-only file's second has passed */
     double cpu = bench_cpu_seconds(&fresh);
     int64_t begin = bench_now();

@@ -237,6 +237,15 @@ struct mob_client *bench_connect(struct bench *b)
     return client;
 }
 
+void bench_wait_warm(struct mob_client *client)
+{
+    for (int i = 0; client && i < 600; i++) {
+        if (bench_stat(client, "store.warm_bytes") >= bench_stat(client, "store.segment_bytes") * 0.98)
+            return;
+        usleep(100000);
+    }
+}
+
 bool bench_deploy(struct bench *b, struct mob_client *client, const char *module)
 {
     char path[600];

@@ -52,6 +52,9 @@ double bench_percentile(double *values, int n, double percent);
 bool bench_cluster_start(struct bench *b);
 void bench_cluster_stop(struct bench *b);
 struct mob_client *bench_connect(struct bench *b);
+/* Until the segment's pages have been touched in the background, which takes a core while it lasts; a minute
+ * at most. */
+void bench_wait_warm(struct mob_client *client);
 bool bench_deploy(struct bench *b, struct mob_client *client, const char *module);
 /* Over HTTP too: the gateway then knows the names at once. */
 bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const char *module);
