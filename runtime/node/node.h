@@ -167,6 +167,8 @@ struct node_client {
     uint32_t parked; /* specs taken from the ring that wait for a look-up and are in no block yet */
     uint64_t parked_from; /* ring position of the first of them */
     bool flush_due, missed, read_local, closing;
+    struct kept_reply *replies, **replies_end; /* that its full ring had no room for; empty: NULL */
+    uint32_t replies_bytes;
     bool look_up; /* its root was there before: ids may be in the lineage already */
     struct node_worker *worker;
 };
@@ -340,6 +342,8 @@ void node_mark_flush(struct node *node, struct node_client *client);
 void *node_in_reserve(
     struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
 void node_missed_retry(struct node *node);
+/* What is owed to a client that ends. */
+void node_notices_forget(struct node *node, struct node_client *client);
 struct watch_table *watch_table_create(void);
 void watch_table_destroy(struct watch_table *table);
 

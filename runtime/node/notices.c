@@ -1,7 +1,8 @@
 /* What the node tells its clients: futures that became ready, replies, acknowledgements.
  *
  * A ring that has no room never stops the node: the client is marked `missed`, gets one MOB_IN_MISSED when
- * there is room again, and watches what it still waits for.
+ * there is room again, and watches what it still waits for. Replies are asked for once, so they are kept for
+ * it.
  */
 #include <stdlib.h>
 
@@ -23,7 +24,13 @@ struct watch_table {
     uint32_t count;
 };
 
-enum { WATCH_BUCKETS_FIRST = 1024 };
+enum { WATCH_BUCKETS_FIRST = 1024, REPLIES_KEPT_BYTES_MAX = 16 << 20 };
+
+struct kept_reply {
+    struct kept_reply *next;
+    struct mob_in_reply head;
+    uint8_t payload[];
+};
 
 struct watch_table *watch_table_create(void)
 {
@@ -149,7 +156,59 @@ static void note_missed(struct node *node, struct node_client *client)
     }
 }
 
-/* Clients whose rings were full: one marker each as soon as there is room. */
+static bool put_reply(
+    struct node *node, struct node_client *client, const struct mob_in_reply *head, const void *payload)
+{
+    uint8_t *body =
+        node_in_reserve(node, client, MOB_IN_REPLY, 0, 0, (uint32_t)sizeof *head + head->payload_bytes);
+    if (!body)
+        return false;
+    memcpy(body, head, sizeof *head);
+    if (head->payload_bytes > 0)
+        memcpy(body + sizeof *head, payload, head->payload_bytes);
+    return true;
+}
+
+/* False: more than a client that reads would ever leave. */
+static bool keep_reply(
+    struct node *node, struct node_client *client, const struct mob_in_reply *head, const void *payload)
+{
+    uint32_t bytes = (uint32_t)sizeof(struct kept_reply) + head->payload_bytes;
+    if (client->replies_bytes + bytes > REPLIES_KEPT_BYTES_MAX)
+        return false;
+    struct kept_reply *kept = malloc(bytes);
+    MOB_ASSERT(kept);
+    kept->next = NULL;
+    kept->head = *head;
+    if (head->payload_bytes > 0)
+        memcpy(kept->payload, payload, head->payload_bytes);
+    if (!client->replies)
+        client->replies_end = &client->replies;
+    *client->replies_end = kept;
+    client->replies_end = &kept->next;
+    client->replies_bytes += bytes;
+    note_missed(node, client);
+    return true;
+}
+
+static void drop_first_reply(struct node_client *client)
+{
+    struct kept_reply *kept = client->replies;
+    client->replies_bytes -= (uint32_t)sizeof *kept + kept->head.payload_bytes;
+    client->replies = kept->next;
+    free(kept);
+}
+
+void node_notices_forget(struct node *node, struct node_client *client)
+{
+    while (client->replies)
+        drop_first_reply(client);
+    if (client->missed)
+        node->missed_clients--;
+    client->missed = false;
+}
+
+/* Clients whose rings were full: their replies and one marker each as soon as there is room. */
 void node_missed_retry(struct node *node)
 {
     if (node->missed_clients == 0)
@@ -158,7 +217,9 @@ void node_missed_retry(struct node *node)
         struct node_client *client = node->clients[slot];
         if (!client || !client->missed)
             continue;
-        if (node_in_reserve(node, client, MOB_IN_MISSED, 0, 0, 0)) {
+        while (client->replies && put_reply(node, client, &client->replies->head, client->replies->payload))
+            drop_first_reply(client);
+        if (!client->replies && node_in_reserve(node, client, MOB_IN_MISSED, 0, 0, 0)) {
             client->missed = false;
             node->missed_clients--;
         }
@@ -200,18 +261,11 @@ void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t req
         status = MOB_TOO_LARGE;
         bytes = 0;
     }
-    uint8_t *body =
-        node_in_reserve(node, client, MOB_IN_REPLY, 0, 0, (uint32_t)sizeof(struct mob_in_reply) + bytes);
-    if (!body) {
-        /* A client with a full ring and a request open is not reading: give the reply up, it asks again or
-         * goes. */
-        MOB_LOG_WARN("node", "reply_dropped", "slot=%u request=%u", slot, request);
-        return;
-    }
     struct mob_in_reply reply = {.request = request, .status = (uint16_t)status, .payload_bytes = bytes};
-    memcpy(body, &reply, sizeof reply);
-    if (bytes > 0)
-        memcpy(body + sizeof reply, payload, bytes);
+    if (!client->replies && put_reply(node, client, &reply, payload))
+        return;
+    if (!keep_reply(node, client, &reply, payload))
+        MOB_LOG_WARN("node", "reply_dropped", "slot=%u request=%u", slot, request);
 }
 
 /* The effect that makes an object committed and tells `slot`. */

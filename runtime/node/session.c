@@ -268,6 +268,7 @@ void node_client_end(struct node *node, struct node_client *client, const char *
         job->state = JOB_GRACE;
         job->grace_until_ns = node->now_ns + JOB_GRACE_NS_SECONDS * MOB_SEC;
     }
+    node_notices_forget(node, client);
     node->clients[client->slot] = NULL;
     free(client);
 }
