@@ -192,6 +192,10 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     char name[ACTOR_NAME_MAX] = "";
     struct mob_actor_id taken;
     node_task_head(task, &head);
+    if (node_actor_find(node, (struct mob_actor_id){head.task})) {
+        task->flags |= TASK_ACTOR_CREATE;
+        return MOB_OK; /* another incarnation of a known actor, which has its name already */
+    }
     if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext)) {
         if (ext.payload_bytes >= sizeof name)
             return MOB_TOO_LARGE;
@@ -200,8 +204,6 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
             return MOB_EXISTS;
     }
     task->flags |= TASK_ACTOR_CREATE;
-    if (node_actor_find(node, (struct mob_actor_id){head.task}))
-        return MOB_OK; /* another incarnation of a known actor */
     struct node_actor *actor =
         add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
     if (!actor)
