@@ -317,6 +317,7 @@ void suite_core(struct bench *b)
         mob_disconnect(client);
         return;
     }
+    bench_wait_warm(client);
     tasks_async(b, client);
     bench_core_sync(b, client);
     tasks_chain(b, client);

@@ -248,6 +248,7 @@ void suite_http(struct bench *b)
         mob_disconnect(client);
         return;
     }
+    bench_wait_warm(client);
     bench_http_baseline(b);
     http_task(b);
     http_batch(b, client);

@@ -231,6 +231,7 @@ void suite_serve(struct bench *b)
         mob_disconnect(client);
         return;
     }
+    bench_wait_warm(client);
     bench_http_baseline(b);
     if (deploy_endpoint(b, actor)) {
         serve_http(b, client, "serve_4k", actor, 1);

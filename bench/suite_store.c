@@ -372,9 +372,7 @@ void suite_store(struct bench *b)
         bench_miss(b, "store", "the cluster cannot be used");
         return;
     }
-    for (int i = 0;
-         i < 600 && bench_stat(client, "store.warm_bytes") < bench_stat(client, "store.segment_bytes"); i++)
-        usleep(100000); /* warm pages: what the first touch costs is the kernel's */
+    bench_wait_warm(client);
     put_small(b, client);
     get_small(b, client);
     put_large(b, client);
