@@ -360,6 +360,14 @@ static void pump(struct mob_gcs *g)
     } while (more && g->link == LINK_UP && g->piece_count == 0);
 }
 
+void mob_gcs_send(struct mob_gcs *g)
+{
+    MOB_ASSERT(!g->in_step);
+    g->in_step = true;
+    pump(g);
+    g->in_step = false;
+}
+
 int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 {
     MOB_ASSERT(!g->in_step);
