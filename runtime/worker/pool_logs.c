@@ -42,6 +42,19 @@ static int open_log(struct mob_pool *pool, uint32_t worker, const char *suffix)
     return open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 }
 
+/* Where what ended tasks wrote ends: behind it is only what the task wrote that the worker died in. */
+static off_t end_of_noted(struct mob_pool *pool, uint32_t worker)
+{
+    struct mob_log_index last;
+    int fd = open_log(pool, worker, "idx");
+    off_t end = 0, at = fd < 0 ? 0 : lseek(fd, 0, SEEK_END) / (off_t)sizeof last * (off_t)sizeof last;
+    if (at > 0 && pread(fd, &last, sizeof last, at - (off_t)sizeof last) == (ssize_t)sizeof last)
+        end = (off_t)(last.offset + last.bytes);
+    if (fd >= 0)
+        close(fd);
+    return end;
+}
+
 size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines, char *out, size_t size)
 {
     if (size == 0)
@@ -56,6 +69,9 @@ size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines,
         return 0;
     }
     off_t from = (uint64_t)st.st_size > size - 1 ? st.st_size - (off_t)(size - 1) : 0;
+    off_t noted = end_of_noted(pool, worker);
+    if (from < noted && noted <= st.st_size)
+        from = noted;
     ssize_t n = pread(fd, out, size - 1, from);
     close(fd);
     if (n <= 0)

@@ -66,6 +66,10 @@ static void list(struct mob_http_request *request, enum mob_engine_kind kind)
         mob_api_fail(request, MOB_BAD_REQUEST, "filter, sort or cursor is too long or does not decode");
         return;
     }
+    if (cursor[strspn(cursor, "0123456789.")] != '\0') {
+        mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this API gave");
+        return;
+    }
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_LIST);
     if (!op)
         return;
