@@ -347,8 +347,8 @@ static void finish_submit(struct node *node, struct want *want)
 static struct lookup *lookup_for(struct node *node, struct mob_task_id task);
 static void add_want(struct lookup *lookup, struct want *want);
 
-/* Unfinished in the lineage, and not running here: it ended while the lineage was read. Then it says so now, and
- * to run it again would be to run it twice. */
+/* Unfinished in the lineage, and not running here: it ended while the lineage was read. Then it says so now,
+ * and to run it again would be to run it twice. */
 static bool read_again(struct node *node, struct want *want)
 {
     if (!want->spec_head || want->completion || want->again || node_task_find(node, want->id.task))

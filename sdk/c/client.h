@@ -54,7 +54,8 @@ enum mob_future_where {
 #define MOB_FUTURE_ALIAS 8u /* takes the value of another one (tail call) */
 #define MOB_FUTURE_QUEUED 16u /* ready, and a wait set or a callback has not been given it yet */
 #define MOB_FUTURE_QUEUED_TWICE 32u
-#define MOB_FUTURE_TOLD 64u /* what stands in the store may be another submission's: the node compares and tells */
+#define MOB_FUTURE_TOLD \
+    64u /* what stands in the store may be another submission's: the node compares and tells */
 
 struct mob_block { /* a value outside of the store */
     uint32_t refs;

@@ -90,7 +90,8 @@ static void explain_step(const struct program *p, int last, int64_t value)
             fprintf(stderr, "as if actor %d had not done step %d\n", p->nodes[last].actor, i);
         if (retold(p, last, -1, i) == value)
             fprintf(stderr, "as if actor %d had done step %d twice\n", p->nodes[last].actor, i);
-        if (chaos_mix(chaos_mix(p->nodes[last].actor, 0), p->nodes[i].input) == value && p->nodes[i].kind == STEP)
+        if (chaos_mix(chaos_mix(p->nodes[last].actor, 0), p->nodes[i].input) == value &&
+            p->nodes[i].kind == STEP)
             fprintf(stderr, "as if actor %d had done step %d only\n", p->nodes[last].actor, i);
     }
 }

@@ -1,6 +1,5 @@
-/* What a restart finds: of the node, of the whole cluster, of a driver under its key. Results that were in the
- * dead node's memory only are made again on demand, each task once.
- * ctest: timeout=300
+/* What a restart finds: of the node, of the whole cluster, of a driver under its key. Results that were in
+ * the dead node's memory only are made again on demand, each task once. ctest: timeout=300
  */
 #include <mobula/mobula.h>
 
@@ -300,7 +299,8 @@ static void lost_results_are_made_again_each_task_once(void **state)
     int before = lines("made");
     int64_t seed = 1;
     struct mob_future *last, *next;
-    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8(trace), mob_i64(1), mob_i64(BYTES)), NULL, &last));
+    OK(mob_submit(
+        client, "chaos.traced_blob", MOB_ARGS(mob_utf8(trace), mob_i64(1), mob_i64(BYTES)), NULL, &last));
     for (int i = 1; i < n; i++) {
         static uint8_t bytes[BYTES];
         chaos_fill(seed, bytes, BYTES);
@@ -335,7 +335,8 @@ static void lineage_10000_deep_is_followed(void **state)
     const int n = depth != NULL ? atoi(depth) : sanitized() ? 1000 : 10000;
     struct mob_future *last, *next;
     int64_t seed = 1;
-    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8("/dev/null"), mob_i64(1), mob_i64(5000)), NULL, &last));
+    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8("/dev/null"), mob_i64(1), mob_i64(5000)),
+        NULL, &last));
     uint8_t bytes[5000];
     for (int i = 1; i < n; i++) {
         chaos_fill(seed, bytes, sizeof bytes);
@@ -380,7 +381,8 @@ static void replay_finds_children_and_outcomes(void **state)
     int64_t expected = 0;
     for (int i = 0; i < 30; i++)
         expected = chaos_mix(expected, chaos_mix(i, 1));
-    OK(mob_submit(client, "chaos.parent", MOB_ARGS(mob_utf8(trace), mob_utf8(gate), mob_i64(30)), NULL, &future));
+    OK(mob_submit(
+        client, "chaos.parent", MOB_ARGS(mob_utf8(trace), mob_utf8(gate), mob_i64(30)), NULL, &future));
     wait_for_lines("waits", 1);
     OK(mob_flush(client, PATIENCE)); /* the line is outside of the system and ran ahead of the log */
     kill_node();
@@ -415,7 +417,8 @@ static void replay_that_asks_for_something_else_is_told(void **state)
 static void retry_after_an_error_takes_the_next_generation(void **state)
 {
     (void)state;
-    struct mob_submit_options options = {.struct_size = sizeof options, .retry_on_error = true, .max_retries = 5};
+    struct mob_submit_options options = {
+        .struct_size = sizeof options, .retry_on_error = true, .max_retries = 5};
     struct mob_future *future;
     unlink(trace);
     OK(mob_submit(client, "chaos.flaky", MOB_ARGS(mob_utf8(trace), mob_i64(3)), &options, &future));
