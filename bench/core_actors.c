@@ -118,7 +118,7 @@ static void sync_in_task(struct bench *b, struct mob_client *client, struct mob_
             b, row, filter, &samples, count < BENCH_SAMPLES ? (int)count : BENCH_SAMPLES, BENCH_RESULT_ECHO))
         return;
     bench_note_worker(b, &samples, task);
-    if (samples.workers < 2 && !b->options.quick)
+    if (samples.workers < 2)
         bench_miss(b, row, "parent and children ran in one process");
     else
         sync_row(b, row, n, p50, p99, false);
