@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "runtime/worker/worker_log.h"
 
@@ -196,8 +197,9 @@ static void run_main(struct mob_worker *worker)
             mob_call_fail(call, status, "%s", mob_client_error(worker->client));
         if (call->failure == MOB_OK && call->outcomes != NULL)
             mob_call_fail(call, MOB_REPLAY_DIVERGED, "the first run asked for more than this one");
-        if (call->cancelled && call->failure != MOB_OK)
-            call->failure = MOB_CANCELLED;
+        int64_t deadline = call->head.deadline_wall_ns;
+        if (call->cancelled && call->failure != MOB_OK) /* asked to stop by somebody, or by its deadline */
+            call->failure = deadline != 0 && mob_wall_now() >= deadline ? MOB_DEADLINE : MOB_CANCELLED;
     }
     if (call->head.kind == MOB_KIND_ACTOR_CREATE)
         worker->actor.lives = call->failure == MOB_OK;
