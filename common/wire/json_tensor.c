@@ -31,7 +31,7 @@ static void measure_scalar(struct nest *n, enum json_kind kind, struct json_slic
         n->any_bool = true;
     } else if (kind == JSON_STRING) {
         n->any_string = true;
-        n->string_bytes += 4 + json_string_length(value);
+        n->string_bytes += 4 + json_slice_length(value);
     } else {
         n->any_other = true;
     }
@@ -147,7 +147,7 @@ static void put_scalar(struct sink *s, enum json_kind kind, struct json_slice va
     uint32_t bytes = mob_dtype_bytes(s->dtype);
     bool real = s->dtype >= MOB_DTYPE_F16 && s->dtype <= MOB_DTYPE_F64;
     if (s->dtype == MOB_DTYPE_BYTES && kind == JSON_STRING) {
-        uint32_t length = (uint32_t)json_string_length(value);
+        uint32_t length = (uint32_t)json_slice_length(value);
         memcpy(s->at, &length, 4);
         json_string_decode(value, (char *)s->at + 4);
         bytes = 4 + length;
@@ -290,10 +290,10 @@ static enum mob_status from_object(struct json_slice object, const struct mob_si
     uint32_t ndim;
     char text[16];
     *found_out = "an object without a known dtype";
-    if (json_find(object, "dtype", &name) != JSON_STRING || json_string_length(name) > sizeof text)
+    if (json_find(object, "dtype", &name) != JSON_STRING || json_slice_length(name) > sizeof text)
         return MOB_TYPE_MISMATCH;
     json_string_decode(name, text);
-    enum mob_dtype dtype = mob_dtype_from_name(text, json_string_length(name));
+    enum mob_dtype dtype = mob_dtype_from_name(text, json_slice_length(name));
     if (dtype == MOB_DTYPE_NONE)
         return MOB_TYPE_MISMATCH;
     *found_out = "a tensor of another dtype";

@@ -332,7 +332,7 @@ static size_t decode(struct json_slice string, char *out)
     return n;
 }
 
-size_t json_string_length(struct json_slice string)
+size_t json_slice_length(struct json_slice string)
 {
     return decode(string, NULL);
 }

@@ -43,8 +43,8 @@ enum json_kind json_next(struct json_iter *it, struct json_slice *key_out, struc
 enum json_kind json_find(struct json_slice object, const char *key, struct json_slice *value_out);
 
 /* Length of a checked string when decoded. */
-size_t json_string_length(struct json_slice string);
-/* Decodes a checked string; `out` has json_string_length bytes. */
+size_t json_slice_length(struct json_slice string);
+/* Decodes a checked string; `out` has json_slice_length bytes. */
 void json_string_decode(struct json_slice string, char *out);
 bool json_string_equals(struct json_slice string, const char *text);
 /* A checked number. i64: false when it has a fraction or exponent or is out of range. */

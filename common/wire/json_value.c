@@ -79,7 +79,7 @@ static enum mob_status to_utf8(struct conversion *c, struct json_slice text)
     uint64_t raw = (uint64_t)(text.end - text.at) - 2;
     if (!memchr(text.at, '\\', raw + 1))
         return set_payload(c, MOB_TYPE_UTF8, text.at + 1, raw);
-    enum mob_status status = set_heap(c, MOB_TYPE_UTF8, json_string_length(text));
+    enum mob_status status = set_heap(c, MOB_TYPE_UTF8, json_slice_length(text));
     if (status == MOB_OK)
         json_string_decode(text, (char *)c->out->heap);
     return status;
@@ -131,7 +131,7 @@ static enum mob_status to_actor(struct conversion *c, enum json_kind kind, struc
     struct mob_actor_id id;
     if (kind != JSON_STRING)
         return mismatch(c, kind_names[kind]);
-    size_t n = json_string_length(text);
+    size_t n = json_slice_length(text);
     if (n >= sizeof id_text)
         return mismatch(c, "a string that is no actor id");
     json_string_decode(text, id_text);
@@ -144,7 +144,7 @@ static enum mob_status to_actor(struct conversion *c, enum json_kind kind, struc
 static bool object_id_of(struct json_slice string, struct mob_object_id *out)
 {
     char text[MOB_ID_TEXT_MAX];
-    size_t n = json_string_length(string);
+    size_t n = json_slice_length(string);
     if (n >= sizeof text)
         return false;
     json_string_decode(string, text);
