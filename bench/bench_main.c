@@ -24,9 +24,10 @@ enum { SUITES = sizeof suites / sizeof *suites };
 static int usage(FILE *to, int status)
 {
     fprintf(to,
-        "usage: mobula-bench [limits|core|store|http|serve ...] [--json] [--quick]\n"
+        "usage: mobula-bench [limits|core|store|http|serve ...] [--json] [--quick] [--only=ROW]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that it "
-        "runs.\n");
+        "runs. --only: of suite core, this row and those measured with it.
+");
     return status;
 }
 
@@ -63,6 +64,8 @@ int main(int argc, char **argv)
             b.options.json = true;
         else if (strcmp(argv[i], "--quick") == 0)
             b.options.quick = true;
+        else if (strncmp(argv[i], "--only=", 7) == 0)
+            b.options.only = argv[i] + 7;
         else if (strcmp(argv[i], "--help") == 0)
             return usage(stdout, 0);
         else if (suite)

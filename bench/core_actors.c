@@ -322,7 +322,10 @@ static void actor_create(struct bench *b, struct mob_client *client)
 
 void bench_core_actors(struct bench *b, struct mob_client *client)
 {
-    actor_async(b, client);
-    actor_n_n(b, client);
-    actor_create(b, client);
+    if (bench_wanted(b, "actor_async"))
+        actor_async(b, client);
+    if (bench_wanted(b, "actor_n_n"))
+        actor_n_n(b, client);
+    if (bench_wanted(b, "actor_create"))
+        actor_create(b, client);
 }

@@ -71,6 +71,8 @@ static void idle(struct bench *b)
 
 void bench_core_cluster(struct bench *b)
 {
-    start(b);
-    idle(b);
+    if (bench_wanted(b, "start"))
+        start(b);
+    if (bench_wanted(b, "idle"))
+        idle(b);
 }

@@ -54,6 +54,11 @@ void bench_row(struct bench *b, const struct bench_row *row)
     fflush(stdout);
 }
 
+bool bench_wanted(const struct bench *b, const char *row)
+{
+    return !b->options.only || strcmp(b->options.only, row) == 0;
+}
+
 void bench_miss(struct bench *b, const char *name, const char *why)
 {
     b->misses++;

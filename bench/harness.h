@@ -15,6 +15,7 @@
 
 struct bench_options {
     bool json, quick;
+    const char *only; /* one row of suite core; NULL = all */
     char binaries[512]; /* build/<preset>/bin */
     char modules[512];
 };
@@ -47,6 +48,8 @@ void bench_miss(struct bench *b, const char *name, const char *why);
 double bench_median(double *values, int n);
 /* Sorts; percent 0..100. */
 double bench_percentile(double *values, int n, double percent);
+
+bool bench_wanted(const struct bench *b, const char *row);
 
 /* Start a cluster in a fresh directory; false after a message. */
 bool bench_cluster_start(struct bench *b);
