@@ -97,8 +97,11 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
     char detail[1024] = "";
     int signal = 0;
     const char *message = mob_status_text(status);
-    if (status == MOB_WORKER_DIED)
+    if (status == MOB_WORKER_DIED) {
         message = node_death_notice(node, &signal, detail, sizeof detail);
+        if (node->death.status == MOB_TOO_MANY_BLOCKED)
+            status = node->death.status; /* nobody's crash: the caller can do something about it */
+    }
     node_task_fail(node, task, status, message, NULL, 0, signal, detail);
 }
 

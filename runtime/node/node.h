@@ -202,6 +202,7 @@ struct node {
     uint32_t spawns_due; /* asked for while the zygote was busy */
     struct {
         const char *reason;
+        enum mob_status status; /* why we killed it, or MOB_WORKER_DIED */
         int signal;
         char message[160], log[1024];
     } death; /* of the worker whose end is being handled */

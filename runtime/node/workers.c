@@ -164,6 +164,7 @@ static void note_death(
     struct node *node, const struct node_worker *worker, const struct mob_pool_event *event)
 {
     int status = event->wait_status;
+    node->death.status = worker->kill_reason ? worker->kill_status : MOB_WORKER_DIED;
     node->death.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     if (worker->kill_reason)
         snprintf(node->death.message, sizeof node->death.message, "its worker was killed: %s",

@@ -245,8 +245,11 @@ static enum mob_status publish_spec(struct mob_client *client, const struct mob_
     void *body;
     bool sibling;
     uint32_t body_bytes;
+    struct mob_ext_view ext;
+    /* The node keeps what siblings need with their head, and resources stand behind it: nobody's sibling. */
+    bool alone = !s->plain && mob_spec_find_ext(tail, MOB_EXT_RESOURCES, &ext);
     do { /* waiting for room may end in another segment, whose node has not seen this head */
-        sibling = same_head(client, head);
+        sibling = !alone && same_head(client, head);
         body_bytes = (sibling ? 16 : 8 + (uint32_t)sizeof *head) + tail_bytes;
         enum mob_status status = mob_client_reserve(client, body_bytes, &body);
         if (status != MOB_OK)
@@ -259,7 +262,7 @@ static enum mob_status publish_spec(struct mob_client *client, const struct mob_
         mob_write_u32(&w, s->caller_seq);
     } else {
         client->last_head = *head;
-        client->last_head_valid = true;
+        client->last_head_valid = !alone;
         head->task.index = index;
         head->caller_seq = s->caller_seq;
         mob_write_bytes(&w, head, sizeof *head);

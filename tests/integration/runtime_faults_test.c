@@ -1,0 +1,415 @@
+/* Functions that crash, hang, hoard; cancels, deadlines, resources, names, generators, a graceful stop, an idle
+ * cluster: each on a real node of two slots. ctest: timeout=300
+ */
+#include <mobula/mobula.h>
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "tests/modules/chaos_model.h"
+#include "tests/support/node_box.h"
+
+#define PATIENCE (60 * MOB_SEC)
+#define OK(call) assert_ok((call), #call, __LINE__)
+
+static struct node_box box;
+static struct mob_client *client;
+static char trace[160], gate[160];
+
+static void assert_ok(enum mob_status status, const char *what, int line)
+{
+    if (status != MOB_OK)
+        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
+            client == NULL ? mob_connect_error() : mob_client_error(client));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    static const char *const args[] = {"--resources", "disk=2.5", "--idle-reap-ms", "300", "--blocked-max", "20", NULL};
+    char module[512];
+    node_box_start_with(&box, 2, args);
+    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
+    OK(mob_connect(NULL, &client));
+    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mob_disconnect(client);
+    node_box_stop(&box);
+    return 0;
+}
+
+static int fresh_files(void **state)
+{
+    static int number;
+    (void)state;
+    snprintf(trace, sizeof trace, "%s/trace%d", box.gcs.directory, ++number);
+    snprintf(gate, sizeof gate, "%s/gate%d", box.gcs.directory, number);
+    return 0;
+}
+
+static int lines(const char *what)
+{
+    char line[512];
+    int count = 0;
+    FILE *file = fopen(trace, "r");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        count += strncmp(line, what, strlen(what)) == 0;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+static void open_gate(void)
+{
+    FILE *file = fopen(gate, "w");
+    assert_non_null(file);
+    fclose(file);
+}
+
+static struct mob_future *submit(const char *function, struct mob_args args, const struct mob_submit_options *options)
+{
+    struct mob_future *future;
+    OK(mob_submit(client, function, args, options, &future));
+    return future;
+}
+
+static int64_t get_of(struct mob_future *future)
+{
+    int64_t v = -1;
+    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
+    if (status != MOB_OK)
+        fail_msg("%s: %s", mob_status_code(status), status == MOB_TIMEOUT ? "" : mob_future_error(future));
+    mob_release(future);
+    return v;
+}
+
+/* Its error as JSON; lives until release. */
+static const char *error_of(struct mob_future *future, enum mob_status expected)
+{
+    int64_t v;
+    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
+    const char *error = status == MOB_OK || status == MOB_TIMEOUT ? "" : mob_future_error(future);
+    if (status != expected)
+        fail_msg("%s instead of %s: %s", mob_status_code(status), mob_status_code(expected), error);
+    return error;
+}
+
+static void says(const char *error, const char *what)
+{
+    if (strstr(error, what) == NULL)
+        fail_msg("\"%s\" is not in %s", what, error);
+}
+
+/* Why a live task waits, once `reason` is it. */
+static void wait_for_reason(struct mob_future *future, const char *reason)
+{
+    char id[MOB_TEXT_ID_MAX], wanted[64], *why;
+    mob_future_task_id(future, id);
+    snprintf(wanted, sizeof wanted, "\"reason\":\"%s\"", reason);
+    for (int64_t deadline = mob_now() + PATIENCE;; poll(NULL, 0, 2)) {
+        bool there = mob_query(client, "why", id, PATIENCE, &why) == MOB_OK;
+        bool good = there && strstr(why, wanted) != NULL;
+        if (mob_now() > deadline)
+            fail_msg("not %s: %s", reason, there ? why : mob_client_error(client));
+        if (there)
+            free(why);
+        if (good)
+            return;
+    }
+}
+
+/* ---- death ---- */
+
+static void death_is_told_with_signal_log_and_task(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t how;
+        const char *signal;
+    } ways[] = {{0, "\"signal\":11"}, {1, "\"signal\":6"}, {2, "status 3"}, {3, "\"signal\":9"}, {4, "status 0"}};
+    struct mob_submit_options options = {.struct_size = sizeof options,
+        .max_retries = 2,
+        .backoff_initial_ns = MOB_MS,
+        .backoff_max_ns = MOB_MS};
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        char id[MOB_TEXT_ID_MAX];
+        int before = lines("dies");
+        struct mob_future *future = submit("chaos.dies", MOB_ARGS(mob_utf8(trace), mob_i64(ways[i].how)), &options);
+        mob_future_task_id(future, id);
+        const char *error = error_of(future, MOB_WORKER_DIED);
+        says(error, ways[i].signal);
+        says(error, "the last words of a task");
+        says(error, id);
+        assert_int_equal(lines("dies") - before, 3);
+        mob_release(future);
+    }
+}
+
+static void no_retry_means_one_run(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options, .max_retries = MOB_NO_RETRY};
+    struct mob_future *future = submit("chaos.dies", MOB_ARGS(mob_utf8(trace), mob_i64(3)), &options);
+    (void)error_of(future, MOB_WORKER_DIED);
+    assert_int_equal(lines("dies"), 1);
+    mob_release(future);
+}
+
+static void stopped_worker_is_killed_by_force(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options, .max_retries = MOB_NO_RETRY};
+    struct mob_future *future = submit("chaos.stops", MOB_NO_ARGS, &options);
+    wait_for_reason(future, "running");
+    int64_t begin = mob_now();
+    OK(mob_cancel(future, true));
+    (void)error_of(future, MOB_CANCELLED);
+    assert_true(mob_now() - begin < 20 * MOB_SEC);
+    mob_release(future);
+    assert_int_equal(get_of(submit("chaos.mix", MOB_ARGS(mob_i64(1)), NULL)), chaos_mix(1, 1));
+}
+
+static void poison_ends_as_an_error_of_its_call(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {.struct_size = sizeof options, .max_restarts = 2};
+    struct mob_actor *actor;
+    struct mob_future *poison, *after, *before;
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), &options, &actor));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(1)), NULL, &before));
+    OK(mob_actor_call(actor, "poison", MOB_NO_ARGS, NULL, &poison));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(2)), NULL, &after));
+    assert_int_equal(get_of(before), chaos_mix(chaos_mix(1, 0), 1));
+    int64_t v;
+    enum mob_status status = mob_get_i64(poison, PATIENCE, &v);
+    if (status != MOB_ACTOR_DIED && status != MOB_WORKER_DIED)
+        fail_msg("%s: %s", mob_status_code(status), status == MOB_TIMEOUT ? "" : mob_future_error(poison));
+    (void)error_of(after, MOB_ACTOR_DIED);
+    mob_release(poison);
+    mob_release(after);
+    mob_actor_release(actor);
+}
+
+/* ---- cancel, time, resources ---- */
+
+static void queued_and_running_and_children_are_cancelled(void **state)
+{
+    (void)state;
+    struct mob_future *blocking = submit("chaos.blocks", MOB_ARGS(mob_utf8(gate)), NULL);
+    struct mob_future *waiting = submit("chaos.mix", MOB_ARGS(mob_i64(1), mob_ref(blocking)), NULL);
+    wait_for_reason(blocking, "blocked");
+    OK(mob_cancel(waiting, false));
+    (void)error_of(waiting, MOB_CANCELLED);
+    OK(mob_cancel(blocking, true));
+    (void)error_of(blocking, MOB_CANCELLED);
+    mob_release(waiting);
+    mob_release(blocking);
+    /* its child is gone with it: both slots are free */
+    struct mob_future *a = submit("chaos.mix", MOB_ARGS(mob_i64(1)), NULL);
+    assert_int_equal(get_of(a), chaos_mix(1, 1));
+}
+
+static void deadline_ends_a_task(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options, .timeout_ns = 50 * MOB_MS};
+    struct mob_future *future = submit("chaos.gated", MOB_ARGS(mob_utf8(gate)), &options);
+    int64_t v;
+    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
+    if (status != MOB_DEADLINE && status != MOB_CANCELLED) /* it may say itself that it was asked to stop */
+        fail_msg("%s", mob_status_code(status));
+    mob_release(future);
+}
+
+static void delayed_task_waits(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options, .delay_ns = 200 * MOB_MS};
+    int64_t begin = mob_now();
+    struct mob_future *future = submit("chaos.mix", MOB_ARGS(mob_i64(1)), &options);
+    wait_for_reason(future, "delayed");
+    assert_int_equal(get_of(future), chaos_mix(1, 1));
+    assert_true(mob_now() - begin >= 190 * MOB_MS);
+}
+
+static void named_resources_are_shared_by_fractions(void **state)
+{
+    (void)state;
+    struct mob_resource two = {"disk", 2}, half = {"disk", 0.5}, ten = {"disk", 10};
+    struct mob_submit_options options = {.struct_size = sizeof options, .cpus = -1, .resources = &two, .resource_count = 1};
+    struct mob_future *holds = submit("chaos.gated", MOB_ARGS(mob_utf8(gate)), &options);
+    wait_for_reason(holds, "running");
+    options.resources = &half; /* before the next one: what waits for more is not overtaken for ever */
+    assert_int_equal(get_of(submit("chaos.mix", MOB_ARGS(mob_i64(2)), &options)), chaos_mix(2, 1));
+    options.resources = &two;
+    struct mob_future *waits = submit("chaos.mix", MOB_ARGS(mob_i64(1)), &options);
+    wait_for_reason(waits, "resources");
+    options.resources = &ten;
+    struct mob_future *never = submit("chaos.mix", MOB_ARGS(mob_i64(3)), &options);
+    wait_for_reason(never, "unsatisfiable");
+    OK(mob_cancel(never, false));
+    (void)error_of(never, MOB_CANCELLED);
+    mob_release(never);
+    open_gate();
+    assert_int_equal(get_of(holds), 7);
+    assert_int_equal(get_of(waits), chaos_mix(1, 1));
+}
+
+/* ---- actors, generators, errors ---- */
+
+static void a_name_is_taken_given_and_free_again(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {.struct_size = sizeof options, .name = "one"};
+    struct mob_actor *actor, *other;
+    char id[MOB_TEXT_ID_MAX], other_id[MOB_TEXT_ID_MAX];
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), &options, &actor));
+    assert_int_equal(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), &options, &other), MOB_EXISTS);
+    options.return_if_exists = true;
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), &options, &other));
+    mob_actor_id(actor, id);
+    mob_actor_id(other, other_id);
+    assert_string_equal(id, other_id);
+    OK(mob_actor_kill(actor, true));
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), &options, &other));
+    mob_actor_id(other, other_id);
+    assert_string_not_equal(id, other_id);
+    OK(mob_actor_kill(other, true));
+}
+
+static void calls_of_each_caller_keep_their_order(void **state)
+{
+    (void)state;
+    struct mob_actor *actor;
+    struct mob_future *futures[500], *callers[4];
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), NULL, &actor));
+    OK(mob_actor_call(actor, "set", MOB_ARGS(mob_i64(0)), NULL, &futures[0]));
+    (void)get_of(futures[0]);
+    for (int i = 0; i < 500; i++)
+        OK(mob_actor_call(actor, "expect", MOB_ARGS(mob_i64(i + 1)), NULL, &futures[i]));
+    for (int i = 0; i < 500; i++)
+        assert_int_equal(get_of(futures[i]), i + 1);
+    for (int i = 0; i < 4; i++)
+        callers[i] = submit("chaos.steps", MOB_ARGS(mob_actor_handle(actor), mob_i64(50)), NULL);
+    for (int i = 0; i < 4; i++)
+        (void)get_of(callers[i]);
+    OK(mob_actor_kill(actor, true));
+}
+
+static void errors_flow_through_dependents_with_their_causes(void **state)
+{
+    (void)state;
+    struct mob_future *a = submit("chaos.trip", MOB_ARGS(mob_i64(41)), NULL);
+    struct mob_future *b = submit("chaos.mix", MOB_ARGS(mob_i64(1), mob_ref(a)), NULL);
+    struct mob_future *c = submit("chaos.mix", MOB_ARGS(mob_i64(1), mob_ref(b)), NULL);
+    const char *error = error_of(c, MOB_DEPENDENCY_FAILED);
+    says(error, "cause");
+    says(error, "tripped at 41");
+    mob_release(a);
+    mob_release(b);
+    mob_release(c);
+}
+
+static void generator_gives_all_its_items(void **state)
+{
+    (void)state;
+    struct mob_future *stream = submit("chaos.counts", MOB_ARGS(mob_i64(3), mob_i64(200)), NULL), *item;
+    for (int64_t i = 0; i < 200; i++) {
+        OK(mob_stream_next(stream, PATIENCE, &item));
+        assert_int_equal(get_of(item), chaos_mix(3, i));
+    }
+    assert_int_equal(mob_stream_next(stream, PATIENCE, &item), MOB_NOT_FOUND);
+    mob_release(stream);
+}
+
+/* ---- bounds ---- */
+
+/* A chain of tasks that each block on the next one, longer than the bound. */
+static void bound_of_blocked_workers_is_a_typed_error(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options, .max_retries = MOB_NO_RETRY};
+    struct mob_future *future = submit("chaos.nest", MOB_ARGS(mob_i64(1), mob_i64(1), mob_i64(40)), &options);
+    int64_t v;
+    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
+    if (status == MOB_OK || status == MOB_TIMEOUT)
+        fail_msg("%s", mob_status_code(status));
+    says(mob_future_error(future), "too-many-blocked");
+    mob_release(future);
+    assert_int_equal(get_of(submit("chaos.mix", MOB_ARGS(mob_i64(1)), NULL)), chaos_mix(1, 1));
+}
+
+static void idle_workers_are_reaped_and_nothing_burns(void **state)
+{
+    (void)state;
+    pid_t pids[256];
+    int n = 0;
+    for (int64_t deadline = mob_now() + PATIENCE; (n = node_box_workers(&box, pids, 256)) > 2; poll(NULL, 0, 20))
+        if (mob_now() > deadline)
+            fail_msg("%d workers are left", n);
+    /* the segment may still be warming up */
+    int64_t cpu = 0, elapsed = 1;
+    for (int window = 0; window < 10 && (window == 0 || cpu * 50 > elapsed); window++) {
+        int64_t begin = mob_now(), before = gcs_box_cpu_ns(box.node) + gcs_box_cpu_ns(box.gcs.gcs);
+        poll(NULL, 0, 2000); /* a span to measure over */
+        cpu = gcs_box_cpu_ns(box.node) + gcs_box_cpu_ns(box.gcs.gcs) - before;
+        elapsed = mob_now() - begin;
+    }
+    if (cpu * 50 > elapsed) /* the clock ticks at 100 Hz: a tick or two of grace */
+        fail_msg("%ld ms CPU in %ld ms", (long)(cpu / MOB_MS), (long)(elapsed / MOB_MS));
+}
+
+static void graceful_stop_is_quick_and_loses_nothing(void **state)
+{
+    (void)state;
+    enum { N = 1000 };
+    struct mob_future *futures[N];
+    for (int i = 0; i < N; i++)
+        futures[i] = submit("chaos.mix", MOB_ARGS(mob_i64(i)), NULL);
+    int status;
+    int64_t took = node_box_end(&box, &status);
+    if (took > 2 * MOB_SEC)
+        fail_msg("it took %ld ms", (long)(took / MOB_MS));
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    node_box_revive(&box);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(get_of(futures[i]), chaos_mix(i, 1));
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup(name, fresh_files)
+    const struct CMUnitTest tests[] = {
+        TEST(death_is_told_with_signal_log_and_task),
+        TEST(no_retry_means_one_run),
+        TEST(stopped_worker_is_killed_by_force),
+        TEST(poison_ends_as_an_error_of_its_call),
+        TEST(queued_and_running_and_children_are_cancelled),
+        TEST(deadline_ends_a_task),
+        TEST(delayed_task_waits),
+        TEST(named_resources_are_shared_by_fractions),
+        TEST(a_name_is_taken_given_and_free_again),
+        TEST(calls_of_each_caller_keep_their_order),
+        TEST(errors_flow_through_dependents_with_their_causes),
+        TEST(generator_gives_all_its_items),
+        TEST(bound_of_blocked_workers_is_a_typed_error),
+        TEST(idle_workers_are_reaped_and_nothing_burns),
+        TEST(graceful_stop_is_quick_and_loses_nothing),
+    };
+    cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */
+    return cmocka_run_group_tests_name("runtime_faults", tests, set_up, tear_down);
+}
