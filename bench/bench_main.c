@@ -1,5 +1,6 @@
 /* mobula-bench: `./dev bench [SUITE...] [--json] [--quick]`. Starts a cluster of its own in a fresh
- * directory; exit 0 when everything was measured, whether goals were met or not. */
+ * directory; exit 0 when everything was measured, whether goals were met or not. A quick run only has to get
+ * through: the rows that it could not measure, on a machine that does other things too, are named. */
 #include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -85,5 +86,5 @@ int main(int argc, char **argv)
     bench_cluster_stop(&b);
     if (b.misses > 0)
         fprintf(stderr, "mobula-bench: %d rows were not measured\n", b.misses);
-    return b.misses > 0 ? 1 : 0;
+    return b.misses > 0 && !b.options.quick ? 1 : 0;
 }
