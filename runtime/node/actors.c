@@ -410,6 +410,9 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
     }
     if (worker)
         node_worker_kill(node, worker, MOB_ACTOR_DIED, "its actor was killed");
+    struct node_task *creation = no_restart && !worker ? node_task_find(node, id.creation) : NULL;
+    if (creation) /* not placed yet: it would take a worker for nobody */
+        mob_sched_cancel(node->sched, &creation->sched, true, false, node->now_ns);
     return MOB_OK;
 }
 

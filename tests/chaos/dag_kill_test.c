@@ -83,8 +83,44 @@ static int64_t retold(const struct program *p, int last, int left_out, int twice
     return state;
 }
 
+/* The same, with step `moved` done after step `behind`. */
+static int64_t retold_moved(const struct program *p, int last, int moved, int behind)
+{
+    int64_t state = chaos_mix(p->nodes[last].actor, 0);
+    for (int i = 0; i <= last; i++) {
+        const struct dag_node *node = &p->nodes[i];
+        bool done = node->kind == STEP && node->actor == p->nodes[last].actor && !node->fails;
+        if (done && i != moved)
+            state = chaos_mix(state, node->input);
+        if (i == last && behind == -1)
+            return state;
+        if (i == behind)
+            state = chaos_mix(state, p->nodes[moved].input);
+    }
+    return state;
+}
+
 static void explain_step(const struct program *p, int last, int64_t value)
 {
+    for (int i = 0; i <= last; i++) {
+        const struct dag_node *node = &p->nodes[i];
+        if (node->kind != STEP || node->actor != p->nodes[last].actor)
+            continue;
+        char id[MOB_TEXT_ID_MAX];
+        mob_future_task_id(node->future, id);
+        fprintf(stderr, "step %d of actor %d: %s input %lld %s%s\n", i, node->actor, id, (long long)node->input,
+            node->fails ? "fails" : "", mob_ready(node->future) ? "ready" : "");
+        for (int j = i + 1; j <= last; j++)
+            if (retold_moved(p, last, i, j) == value)
+                fprintf(stderr, "as if step %d had come after step %d\n", i, j);
+    }
+    for (int i = last + 1; i < p->count; i++) {
+        const struct dag_node *node = &p->nodes[i];
+        if (node->kind == STEP && node->actor == p->nodes[last].actor)
+            fprintf(stderr, "later step %d: %s\n", i, node->fails ? "fails" : "");
+        if (chaos_mix(chaos_mix(retold(p, last, last, -1), node->input), p->nodes[last].input) == value)
+            fprintf(stderr, "as if step %d had come before it\n", i);
+    }
     for (int i = 0; i <= last; i++) {
         if (retold(p, last, i, -1) == value)
             fprintf(stderr, "as if actor %d had not done step %d\n", p->nodes[last].actor, i);
