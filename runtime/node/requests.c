@@ -315,12 +315,39 @@ static void actor_request(const struct request *r, bool kill)
     reply(r, node_actor_kill(r->node, id, no_restart != 0), "{}", 2);
 }
 
+/* Room asked for while everything that could go waits for its commit: answered when that is there. */
+struct space {
+    struct flush to;
+    uint64_t bytes;
+};
+
+static void space_after_commit(void *arg)
+{
+    struct space *space = arg;
+    uint64_t free_now = 0;
+    enum mob_status status = mob_store_make_room(space->to.node->store, space->bytes, &free_now);
+    node_reply(space->to.node, space->to.slot, space->to.session, space->to.request, status, &free_now,
+        sizeof free_now);
+    free(space);
+}
+
 static void space_request(const struct request *r)
 {
     uint64_t bytes = 0, free_now = 0;
     memcpy(&bytes, r->payload, r->bytes < sizeof bytes ? r->bytes : sizeof bytes);
     enum mob_status status = mob_store_make_room(r->node->store, bytes, &free_now);
-    reply(r, status, &free_now, sizeof free_now);
+    if (status != MOB_STORE_FULL || lineage_log_idle(r->node->log)) {
+        reply(r, status, &free_now, sizeof free_now);
+        return;
+    }
+    struct space *space = malloc(sizeof *space);
+    MOB_ASSERT(space);
+    *space = (struct space){{r->node, r->client->slot, r->client->session, r->number}, bytes};
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = space_after_commit;
+    effect.call.arg = space;
+    r->node->commit_wanted = true;
+    lineage_log_effect_later(r->node->log, &effect);
 }
 
 static void object_request(const struct request *r, bool fetch)

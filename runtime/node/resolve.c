@@ -111,11 +111,22 @@ static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_
 }
 
 /* A small or full value from its bytes in the lineage, into the store. */
+/* The node's own put, which evicts before it gives up. */
+static enum mob_status put_with_room(struct node *node, struct mob_object_id id, enum mob_value_type type,
+    bool small, const void *bytes, uint64_t size)
+{
+    uint64_t free_now;
+    enum mob_status status = mob_store_object_put(node->store, id, type, small, bytes, size);
+    if (status == MOB_STORE_FULL && mob_store_make_room(node->store, size, &free_now) == MOB_OK)
+        status = mob_store_object_put(node->store, id, type, small, bytes, size);
+    return status;
+}
+
 enum mob_status node_restore_value(struct node *node, struct mob_object_id id, enum mob_value_type type,
     const uint8_t *payload, uint64_t bytes)
 {
     if (bytes <= MOB_OBJECT_INLINE_MAX && type != MOB_TYPE_ERROR)
-        return mob_store_object_put(node->store, id, type, true, payload, bytes);
+        return put_with_room(node, id, type, true, payload, bytes);
     uint64_t size;
     uint8_t *at;
     enum mob_status status = mob_value_full_size(bytes, 0, 0, &size);
@@ -128,7 +139,7 @@ enum mob_status node_restore_value(struct node *node, struct mob_object_id id, e
     if (status == MOB_OK) {
         memcpy(at, payload, bytes);
         mob_value_hash(value);
-        status = mob_store_object_put(node->store, id, type, false, value, size);
+        status = put_with_room(node, id, type, false, value, size);
     }
     free(value);
     return status;
