@@ -92,6 +92,11 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
         if (arg->type != MOB_TYPE_FUTURE || arg->bytes != sizeof id)
             break;
         memcpy(&id, arg->payload, sizeof id); /* the result of a tail call */
+        if (arg->pinned) { /* it came back from the node with a header of its own */
+            mob_store_object_release(worker->client->store, arg->pin);
+            arg->pinned = false;
+            call->pinned_args--;
+        }
     }
     if (arg->type != MOB_TYPE_ERROR)
         return MOB_OK;
