@@ -128,7 +128,7 @@ __attribute__((format(printf, 3, 4))) static bool wrong(
     int n = vsnprintf(f->why, sizeof f->why, format, args);
     va_end(args);
     if (n > 0 && (size_t)n < sizeof f->why)
-        snprintf(f->why + n, sizeof f->why - (size_t)n, ": %.500s", text ? text : "no answer");
+        snprintf(f->why + n, sizeof f->why - (size_t)n, ": %.900s", text ? text : "no answer");
     free(text);
     return false;
 }
