@@ -233,6 +233,8 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
             .task = task->sched.id,
             .position = extra->position,
             .incarnation = actor->life.incarnation};
+        /* a recovered call's spec was not logged just before it */
+        lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
         lineage_log_other(node->log, MOB_ENTRY_EDGE, &edge, sizeof edge, NULL, 0);
     }
     return MOB_OK;
