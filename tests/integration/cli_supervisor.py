@@ -176,6 +176,9 @@ class Cluster(unittest.TestCase):
         (self.control / "fail.gateway").touch()
         up = self.mobula("up", "--detach", code=1)
         self.assertIn("gateway does not start (exit status 3): gateway was told to fail", up.stderr)
+        deadline = time.monotonic() + 20  # what was killed is in /proc until the kernel has freed its memory
+        while self.pids_of_this_test() and time.monotonic() < deadline:
+            time.sleep(0.02)
         self.assertEqual([], self.pids_of_this_test())
         (self.control / "fail.gateway").unlink()
         self.mobula("up", "--detach", code=0)
