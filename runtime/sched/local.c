@@ -3,6 +3,8 @@
 
 #include "runtime/sched/local_inner.h"
 
+enum { FETCH_AHEAD = 4 };
+
 static int64_t or_default(int64_t value, int64_t otherwise)
 {
     return value > 0 ? value : otherwise;
@@ -393,6 +395,24 @@ bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
     return true;
 }
 
+/* A record lies cold from its submission until a worker has room, and again until it has run: thousands of
+ * others come between. So each end of a task fetches one that ends soon, and one that is dispatched soon. */
+static void fetch_next(struct mob_sched *s, const struct sched_worker *w, const struct mob_sched_task *ended)
+{
+    if (worker_load(w) > FETCH_AHEAD)
+        sched_fetch(s, worker_place(w, w->head + FETCH_AHEAD)->task);
+    if (ended->marks & MARK_CALL)
+        return;
+    struct sched_lane *l = &s->lanes[ended->lane];
+    if (l->count == 0)
+        return;
+    uint32_t next = l->fetched ? task_at(s, l->fetched)->next : sched_queue_peek(s, l)->handle;
+    if (next == 0)
+        return;
+    sched_fetch(s, next);
+    l->fetched = next;
+}
+
 enum mob_sched_after mob_sched_finished(
     struct mob_sched *s, struct mob_sched_task *t, enum mob_status status, int64_t run_ns, int64_t now)
 {
@@ -403,7 +423,9 @@ enum mob_sched_after mob_sched_finished(
         mob_sched_unblocked(s, t, now);
     if (run_ns >= 0)
         sched_measure(s, t->function, run_ns);
-    worker_at(s, t->worker)->ended = status ? 0 : t->function;
+    struct sched_worker *w = worker_at(s, t->worker);
+    w->ended = status ? 0 : t->function;
+    fetch_next(s, w, t);
     sched_worker_remove(s, t, now, status == MOB_OK && t->flags & MOB_SCHED_ACTOR_CREATE);
     s->finished++;
     bool again = status == MOB_WORKER_DIED || (status && t->flags & MOB_SCHED_RETRY_ON_ERROR);

@@ -84,6 +84,8 @@ struct sched_lane {
     uint32_t refs, count;
     uint32_t head, tail; /* base FIFO */
     uint32_t top; /* family stack */
+    uint32_t
+        fetched; /* newest queued record that was fetched ahead of its turn, a hint; 0 = begin at the front */
     uint16_t job, class_id;
     uint16_t next, prev; /* in the job's list of lanes with work, by priority */
     int16_t priority;
@@ -215,6 +217,14 @@ static inline struct mob_sched_task *task_at(const struct mob_sched *s, uint32_t
 {
     uint8_t *chunk = s->chunks[handle >> SCHED_CHUNK_SHIFT];
     return (struct mob_sched_task *)(void *)(chunk + (size_t)(handle & (SCHED_CHUNK - 1)) * s->stride);
+}
+/* A record is soon read, and written: have its lines come meanwhile. Any number that was ever given out will
+ * do. */
+static inline void sched_fetch(const struct mob_sched *s, uint32_t handle)
+{
+    const uint8_t *record = (const uint8_t *)task_at(s, handle);
+    __builtin_prefetch(record, 1);
+    __builtin_prefetch(record + 64, 1);
 }
 static inline void *pool_at(const struct sched_pool *p, uint32_t number)
 {

@@ -140,6 +140,7 @@ static void fill(struct mob_sched *s, uint16_t lane, enum choice choice)
         given++;
     }
     l->passed_over = 0;
+    l->fetched = 0;
     struct sched_job *j = &s->jobs[l->job];
     if (s->virtual_pass < j->pass)
         s->virtual_pass = j->pass;

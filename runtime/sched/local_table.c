@@ -15,7 +15,9 @@ static bool chunk_add(struct mob_sched *s)
         s->chunks = chunks;
         s->chunk_capacity = capacity;
     }
-    uint8_t *chunk = malloc((size_t)SCHED_CHUNK * s->stride);
+    /* a record whose size is a number of lines begins with one */
+    size_t bytes = ((size_t)SCHED_CHUNK * s->stride + 63) & ~(size_t)63;
+    uint8_t *chunk = aligned_alloc(64, bytes);
     if (!chunk)
         return false;
     s->chunks[s->chunk_count++] = chunk;
@@ -31,6 +33,8 @@ void *mob_sched_task_alloc(struct mob_sched *s)
     if (handle) {
         t = task_at(s, handle);
         s->free_head = t->next;
+        if (s->free_head)
+            sched_fetch(s, s->free_head); /* the next one that is taken */
     } else {
         if (s->fresh >> SCHED_CHUNK_SHIFT == s->chunk_count && !chunk_add(s))
             return NULL;
