@@ -143,16 +143,24 @@ static const char *state_text(const struct node_task *task)
     return texts[task->sched.state];
 }
 
+static const char *kind_text(uint8_t kind)
+{
+    return kind == MOB_KIND_ACTOR_CREATE ? "actor_create"
+        : kind == MOB_KIND_ACTOR_CALL    ? "actor_call"
+                                         : "task";
+}
+
 static json_t *task_json(struct node *node, const struct node_task *task)
 {
     char id[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
     const struct mob_spec_head *head = &task->template->head;
     struct node_function *f = task->template->function;
-    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:I}", "id", mob_task_id_format(task->sched.id, id),
-        "state", state_text(task), "function", f ? f->name : "", "parent",
-        mob_task_id_format(head->parent, parent), "job", mob_job_id_format(head->job, job), "attempt",
-        (int)node_task_attempt(task), "method", head->kind == MOB_KIND_ACTOR_CALL ? (int)head->method : -1,
-        "submitted_us", (json_int_t)((mob_wall_now() + task->submitted_ns - node->now_ns) / 1000));
+    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:I}", "id",
+        mob_task_id_format(task->sched.id, id), "state", state_text(task), "kind", kind_text(head->kind),
+        "function", f ? f->name : "", "parent", mob_task_id_format(head->parent, parent), "job",
+        mob_job_id_format(head->job, job), "attempt", (int)node_task_attempt(task), "method",
+        head->kind == MOB_KIND_ACTOR_CALL ? (int)head->method : -1, "submitted_us",
+        (json_int_t)((mob_wall_now() + task->submitted_ns - node->now_ns) / 1000));
     if (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) {
         struct node_worker *worker = node_worker_at(node, task->sched.worker);
         json_object_set_new(out, "worker", json_integer(task->sched.worker));

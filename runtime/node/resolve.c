@@ -209,8 +209,28 @@ static void remake(struct node *node, struct want *want, uint32_t slot, uint32_t
     ready_committed(node, want->id, status, MOB_TYPE_ERROR, slot, session);
 }
 
+/* May the task that has ended have made this object? Returns are counted in its spec, puts are in the log. */
+static bool may_be_of(const struct want *want)
+{
+    uint32_t slot = want->id.slot;
+    if (slot == MOB_SLOT_CHECKPOINT || want->completion->status != MOB_OK)
+        return true; /* of a task that failed every return is the error */
+    if (slot & MOB_SLOT_PUT)
+        return want->put != NULL;
+    if (!want->spec_head)
+        return true;
+    uint32_t count = want->spec_head->num_returns;
+    if (count == MOB_RETURNS_STREAM)
+        count = want->completion->return_count;
+    return slot < (count > 0 ? count : 1); /* one that declares none is waited for by its first */
+}
+
 static void from_completion(struct node *node, struct want *want, uint32_t slot, uint32_t session)
 {
+    if (!may_be_of(want)) {
+        ready_committed(node, want->id, MOB_NOT_FOUND, MOB_TYPE_ERROR, slot, session);
+        return;
+    }
     struct mob_completion completion = {*want->completion, (const uint8_t *)(want->completion + 1)};
     struct mob_return_view r;
     uint32_t at = 0;

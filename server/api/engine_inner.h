@@ -173,22 +173,38 @@ void engine_load_functions(struct engine *engine);
 const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
 const struct function_name *engine_function_named(struct engine *engine, const char *name);
 
-struct lineage_names engine_names(struct engine *engine);
-/* engine_lineage.c: tasks and objects out of lineage blocks */
+/* engine_find.c: was this id ever? The node is asked, then the log. `found` is called once, unless the
+ * control store does not answer, which ends the flight; all that it is given is borrowed until it returns. */
+enum engine_known {
+    ENGINE_NEVER,
+    ENGINE_UNFINISHED, /* the node has it, or the log has its spec and no final completion */
+    ENGINE_FINISHED
+};
+enum engine_find_how {
+    ENGINE_FIND_LIVE, /* for what only a live task can: the log is read if the node does not have it */
+    ENGINE_FIND_RECORD
+};
+struct engine_found {
+    enum engine_known known;
+    const json_t *live; /* the node's word; NULL: it does not have it */
+    const struct task_record *record; /* NULL: in no log, or not read */
+    const struct lineage_set *set;
+};
+void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_how how,
+    void (*found)(struct flight *flight, const struct engine_found *found));
+/* Is (or was) this id an actor's creation? */
+bool engine_is_actor(const struct engine_found *found);
 void engine_describe_task(struct flight *flight, struct mob_task_id id);
+/* Of an actor that the node does not know any more: what the log says of it. */
+void engine_describe_ended_actor(struct flight *flight, struct mob_actor_id id);
+
+/* engine_lineage.c */
+struct lineage_names engine_names(struct engine *engine);
 void engine_start_lineage(struct flight *flight);
+
+/* engine_scan.c: lists and the timeline, out of all blocks */
 void engine_list_tasks(struct flight *flight);
 void engine_start_timeline(struct flight *flight);
-
-/* Where the output of a task, or of an actor's construction and its calls in order, was written. `places` is
- * borrowed; `finished`: nothing will be added. */
-struct output_place {
-    struct mob_task_id task;
-    uint32_t worker;
-};
-void engine_find_output(struct flight *flight, struct mob_task_id task, bool actor,
-    void (*found)(
-        struct flight *flight, const struct output_place *places, size_t count, bool exists, bool finished));
 
 /* engine_logs.c */
 void engine_start_logs(struct flight *flight);

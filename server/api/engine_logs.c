@@ -12,6 +12,11 @@
 /* Calls of an actor that one request reads. */
 #define PLACES_MAX 4096u
 
+struct output_place {
+    struct mob_task_id task;
+    uint32_t worker;
+};
+
 struct log_reading {
     struct flight *flight;
     struct output_place *places;
@@ -81,22 +86,47 @@ static void read_next(struct log_reading *reading)
     request->arg = reading;
 }
 
-static void on_found(
-    struct flight *flight, const struct output_place *places, size_t count, bool exists, bool finished)
+/* Where the output of a task, or of an actor's construction and of its calls in order, was written. They all
+ * ran in the worker that made it. */
+static size_t places_of(
+    const struct engine_found *found, struct mob_task_id task, bool actor, struct output_place **places_out)
 {
-    if (!exists) {
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task or actor");
+    const struct task_record *record = found->record;
+    struct actor_edge *edges = NULL;
+    size_t n = actor ? lineage_set_edges(found->set, (struct mob_actor_id){task}, &edges) : 0;
+    struct output_place *places = calloc(n + 1, sizeof *places);
+    MOB_ASSERT(places != NULL);
+    places[0] = (struct output_place){task, record->completion.worker};
+    for (size_t i = 0; i < n; i++)
+        places[i + 1] = (struct output_place){edges[i].task, record->completion.worker};
+    free(edges);
+    *places_out = places;
+    return n + 1;
+}
+
+static void on_found(struct flight *flight, const struct engine_found *found)
+{
+    struct mob_task_id task = {0};
+    struct mob_actor_id actor;
+    bool of_actor = mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK;
+    const struct task_record *record = found->record;
+    if (of_actor)
+        task = actor.creation;
+    else if (mob_task_id_parse(flight->op->query.id, &task) != MOB_OK)
+        MOB_ASSERT(!"an id that was parsed before");
+    if (found->known == ENGINE_NEVER || (of_actor && !engine_is_actor(found))) {
+        flight_fail(flight, MOB_NOT_FOUND, NULL, of_actor ? "no such actor" : "no such task");
         return;
     }
     struct log_reading *reading = calloc(1, sizeof *reading);
     MOB_ASSERT(reading != NULL);
     reading->flight = flight;
-    reading->count = count < PLACES_MAX ? count : PLACES_MAX;
-    reading->finished = finished;
-    reading->places = calloc(reading->count + 1, sizeof *reading->places);
-    MOB_ASSERT(reading->places != NULL);
-    if (reading->count > 0)
-        memcpy(reading->places, places, reading->count * sizeof *places);
+    reading->finished = found->known == ENGINE_FINISHED && !of_actor;
+    /* Which worker has it is known from its completion. */
+    if (record && record->has_completion)
+        reading->count = places_of(found, task, of_actor, &reading->places);
+    if (reading->count > PLACES_MAX)
+        reading->count = PLACES_MAX;
     read_next(reading);
 }
 
@@ -105,9 +135,9 @@ static void look(struct flight *flight)
     struct mob_task_id task;
     struct mob_actor_id actor;
     if (mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK)
-        engine_find_output(flight, actor.creation, true, on_found);
+        engine_find(flight, actor.creation, ENGINE_FIND_RECORD, on_found);
     else if (mob_task_id_parse(flight->op->query.id, &task) == MOB_OK)
-        engine_find_output(flight, task, false, on_found);
+        engine_find(flight, task, ENGINE_FIND_RECORD, on_found);
     else
         flight_fail(flight, MOB_NOT_FOUND, NULL, "no such log");
 }

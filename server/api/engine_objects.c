@@ -1,4 +1,5 @@
 /* Objects: state, value, wait, put, delete. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,10 +23,30 @@ void engine_future_error(struct mob_engine_op *op, struct mob_future *future)
     op->error.cause_json = strdup(json);
 }
 
-static bool error_speaks(struct mob_future *future)
+/* A failure that is the node's answer about the object; the failure of a task has an error value, with words.
+ */
+static bool node_speaks(struct mob_future *future)
 {
     char message[64];
-    return mob_json_text_field(mob_future_error(future), "message", message, sizeof message) && *message;
+    return future->state == MOB_FUTURE_FAILED &&
+        !(mob_json_text_field(mob_future_error(future), "message", message, sizeof message) && *message);
+}
+
+/* The node has nothing of this id, and no log knows it. */
+static bool never_was(struct mob_future *future)
+{
+    return future->state == MOB_FUTURE_FAILED && future->status == MOB_NOT_FOUND && node_speaks(future);
+}
+
+static enum mob_engine_object_state state_of_failed(struct mob_future *future)
+{
+    enum mob_status status = (enum mob_status)future->status;
+    if (!node_speaks(future))
+        return MOB_OBJ_FAILED;
+    if (status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED)
+        return MOB_OBJ_LOST;
+    /* Not now: the control store does not answer, or the store is full. The object is what it was. */
+    return mob_status_retryable(status) ? MOB_OBJ_PENDING : MOB_OBJ_FAILED;
 }
 
 /* --- values that replies send from --- */
@@ -183,16 +204,12 @@ static void settled(struct flight *flight)
     struct mob_engine_value *value = &flight->op->object.value;
     flight_clear_deadline(flight);
     if (flight->future->state == MOB_FUTURE_FAILED) {
+        if (never_was(flight->future)) {
+            flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
+            return;
+        }
         engine_future_error(flight->op, flight->future);
-        enum mob_status status = flight->op->error.status;
-        /* Without a word about what happened it is the node that speaks, not the task: there is no such
-         * object. */
-        bool of_task = flight->future->type == MOB_TYPE_ERROR &&
-            (status != MOB_NOT_FOUND || error_speaks(flight->future));
-        value->state = of_task ? MOB_OBJ_FAILED
-            : status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED
-            ? MOB_OBJ_LOST
-            : MOB_OBJ_PENDING;
+        value->state = state_of_failed(flight->future);
         flight_done(flight);
         return;
     }
@@ -276,17 +293,23 @@ void engine_start_object_get(struct flight *flight)
 static void wait_done(struct flight *flight)
 {
     struct mob_engine_wait *wait = &flight->op->wait;
-    for (size_t i = 0; i < wait->count; i++)
+    for (size_t i = 0; i < wait->count; i++) {
+        if (never_was(flight->futures[i])) {
+            char pointer[32];
+            snprintf(pointer, sizeof pointer, "/ids/%zu", i);
+            flight_fail(flight, MOB_NOT_FOUND, pointer, "no such object");
+            return;
+        }
         wait->ready[i] = mob_future_settled(flight->futures[i]);
+    }
     flight_done(flight);
 }
 
 static void one_ready(struct mob_future *future, void *arg)
 {
-    (void)future;
     struct flight *flight = arg;
     flight->engine->worked++;
-    if (++flight->ready_count == flight->op->wait.num_returns)
+    if (++flight->ready_count == flight->op->wait.num_returns || never_was(future))
         wait_done(flight);
 }
 

@@ -361,9 +361,20 @@ static void on_text(void *arg, enum mob_status status, const char *text, size_t 
     flight_done(flight);
 }
 
+static void on_actor(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_actor_id id;
+    if (status == MOB_NOT_FOUND && mob_actor_id_parse(flight->op->query.id, &id) == MOB_OK)
+        engine_describe_ended_actor(flight, id);
+    else
+        on_text(arg, status, text, size);
+}
+
 void engine_start_describe(struct flight *flight)
 {
     struct mob_task_id task;
+    struct mob_actor_id actor;
     switch (flight->op->query.kind) {
     case MOB_ITEM_TASK:
         if (mob_task_id_parse(flight->op->query.id, &task) == MOB_OK)
@@ -372,7 +383,10 @@ void engine_start_describe(struct flight *flight)
             flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
         return;
     case MOB_ITEM_ACTOR:
-        ask(flight, "actor", flight->op->query.id, on_text);
+        if (mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK)
+            ask(flight, "actor", flight->op->query.id, on_actor);
+        else
+            flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
         return;
     case MOB_ITEM_FUNCTION:
         ask(flight, "job", "{\"op\":\"functions\"}", on_rows_find);

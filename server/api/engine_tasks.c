@@ -384,31 +384,59 @@ static void on_reply(void *arg, enum mob_status status, const char *text, size_t
             flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
 }
 
-static void on_known_task(void *arg, enum mob_status status, const char *text, size_t size)
+static void publish_cancel(struct flight *flight)
 {
-    struct flight *flight = arg;
     struct mob_out_cancel cancel = {.force = flight->op->query.force, .recursive = 1};
-    (void)text;
-    (void)size;
-    if (mob_task_id_parse(flight->op->query.id, &cancel.task) != MOB_OK)
-        status = MOB_INVALID;
-    if (status == MOB_NOT_FOUND)
-        flight_fail(flight, MOB_FINISHED, NULL, "the task is not running or waiting any more");
-    else if (status != MOB_OK)
-        flight_fail(flight, status, NULL, "%s", mob_status_text(status));
-    else if ((status = mob_client_publish(
-                  flight->client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0)) != MOB_OK)
+    enum mob_status status = mob_task_id_parse(flight->op->query.id, &cancel.task);
+    if (status == MOB_OK)
+        status = mob_client_publish(flight->client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0);
+    if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else
         flight_want_ack(flight);
 }
 
+static void on_task_to_cancel(struct flight *flight, const struct engine_found *found)
+{
+    if (found->live)
+        publish_cancel(flight);
+    else if (found->known == ENGINE_NEVER)
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+    else if (found->known == ENGINE_FINISHED)
+        flight_fail(
+            flight, MOB_FINISHED, NULL, "the task has ended: it is %s", task_record_state(found->record));
+    else
+        flight_fail(flight, MOB_AGAIN, NULL, "the task is between two nodes' hands");
+}
+
 void engine_start_cancel(struct flight *flight)
 {
-    enum mob_status status =
-        mob_query_async(flight->client, "task", flight->op->query.id, on_known_task, flight);
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
+    struct mob_task_id id;
+    if (mob_task_id_parse(flight->op->query.id, &id) == MOB_OK)
+        engine_find(flight, id, ENGINE_FIND_LIVE, on_task_to_cancel);
+    else
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+}
+
+/* The node does not know the actor: it ended before the node began, or never was. */
+static void on_actor_to_end(struct flight *flight, const struct engine_found *found)
+{
+    if (engine_is_actor(found))
+        flight_fail(flight, MOB_FINISHED, NULL, "the actor has ended");
+    else
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
+}
+
+static void on_actor_killed(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_actor_id id;
+    if (status == MOB_NOT_FOUND && mob_actor_id_parse(flight->op->query.id, &id) == MOB_OK)
+        engine_find(flight, id.creation, ENGINE_FIND_RECORD, on_actor_to_end);
+    else if (status == MOB_FINISHED)
+        flight_fail(flight, status, NULL, "the actor has ended");
+    else
+        on_reply(arg, status, text, size);
 }
 
 void engine_start_actor_delete(struct flight *flight)
@@ -425,6 +453,6 @@ void engine_start_actor_delete(struct flight *flight)
         flight_fail_client(flight, status, NULL);
         return;
     }
-    request->callback = on_reply;
+    request->callback = on_actor_killed;
     request->arg = flight;
 }

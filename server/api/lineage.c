@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/bytes.h"
 #include "common/base/log.h"
 
 #define BUCKETS 4096
@@ -18,11 +19,26 @@ struct lineage_set {
     size_t wanted_count, wanted_capacity;
     struct actor_edge *edges;
     size_t edge_count, edge_capacity;
+    struct mob_task_id items_of;
+    uint32_t item_first, item_end;
 };
 
 struct lineage_set *lineage_set_create(void)
 {
     return calloc(1, sizeof(struct lineage_set));
+}
+
+static void record_destroy(struct task_record *r)
+{
+    for (size_t i = 0; i < r->put_count; i++)
+        free(r->puts[i].payload);
+    for (size_t i = 0; i < r->item_count; i++)
+        free(r->items[i].payload);
+    free(r->tail);
+    free(r->body);
+    free(r->puts);
+    free(r->items);
+    free(r);
 }
 
 void lineage_set_destroy(struct lineage_set *set)
@@ -32,10 +48,7 @@ void lineage_set_destroy(struct lineage_set *set)
     for (size_t b = 0; b < BUCKETS; b++) {
         for (struct task_record *r = set->buckets[b], *next; r; r = next) {
             next = r->next;
-            free(r->tail);
-            free(r->body);
-            free(r->puts);
-            free(r);
+            record_destroy(r);
         }
     }
     free(set->wanted);
@@ -60,6 +73,13 @@ static void *grow(void *array, size_t count, size_t *capacity, size_t size)
     void *grown = realloc(array, *capacity * size);
     MOB_ASSERT(grown != NULL);
     return grown;
+}
+
+void lineage_set_want_items(struct lineage_set *set, struct mob_task_id task, uint32_t first, uint32_t count)
+{
+    set->items_of = task;
+    set->item_first = first;
+    set->item_end = count > UINT32_MAX - first ? UINT32_MAX : first + count;
 }
 
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group)
@@ -135,14 +155,43 @@ static void take_completion(
     r->incarnation = header->incarnation;
 }
 
+static bool is_argument_page(struct mob_object_id id)
+{
+    return (id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_ARG_PAGE;
+}
+
 static void take_put(
     struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     struct task_record *r = record_of(set, entry->put.id.task, header);
-    struct mob_out_put *grown = realloc(r->puts, (r->put_count + 1) * sizeof *grown);
-    MOB_ASSERT(grown != NULL);
-    r->puts = grown;
-    r->puts[r->put_count++] = entry->put;
+    r->puts = grow(r->puts, r->put_count, &r->put_capacity, sizeof *r->puts);
+    struct lineage_put *put = &r->puts[r->put_count++];
+    *put = (struct lineage_put){.put = entry->put};
+    if (is_argument_page(entry->put.id) && entry->put.inline_bytes > 0)
+        put->payload = copy_bytes(entry->payload, entry->put.inline_bytes);
+}
+
+/* A generator that was run again gives the same items: the first of each stands. */
+static void take_item(
+    struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
+{
+    struct task_record *r = record_of(set, entry->yield.task, header);
+    uint32_t index = entry->yield.item;
+    bool wanted = mob_task_id_eq(set->items_of, r->id) && index >= set->item_first && index < set->item_end;
+    bool again = index < r->items_logged;
+    if (index >= r->items_logged)
+        r->items_logged = index + 1;
+    for (size_t i = 0; wanted && again && i < r->item_count; i++)
+        wanted = r->items[i].index != index;
+    if (!wanted)
+        return;
+    const struct mob_return_view *ret = &entry->ret;
+    r->items = grow(r->items, r->item_count, &r->item_capacity, sizeof *r->items);
+    struct lineage_item *item = &r->items[r->item_count++];
+    *item = (struct lineage_item){
+        .index = index, .type = ret->type, .flags = ret->flags, .size = ret->size, .hash = ret->hash};
+    if (!(ret->flags & MOB_RETURN_STORED))
+        item->payload = copy_bytes(ret->payload, ret->size);
 }
 
 static void take_edge(struct lineage_set *set, const struct mob_entry *entry)
@@ -161,6 +210,8 @@ static void take_entry(
         take_completion(record_of(set, entry->completion.head.task, header), entry, header);
     else if (entry->type == MOB_ENTRY_PUT && is_wanted(set, entry->put.id.task))
         take_put(set, entry, header);
+    else if (entry->type == MOB_ENTRY_YIELD && is_wanted(set, entry->yield.task))
+        take_item(set, entry, header);
     else if (entry->type == MOB_ENTRY_EDGE && is_wanted(set, entry->edge.actor.creation))
         take_edge(set, entry);
 }
@@ -215,16 +266,73 @@ size_t lineage_set_edges(
     return n;
 }
 
-void task_record_inputs(
+/* --- arguments --- */
+
+struct argument_walk task_record_arguments(const struct task_record *record)
+{
+    struct argument_walk walk = {.record = record};
+    struct mob_ext_view ext;
+    if (!record->has_spec)
+        return walk;
+    walk.inline_args = mob_spec_args(record->tail);
+    if (mob_spec_find_ext(record->tail, MOB_EXT_ARG_PAGES, &ext) && ext.payload_bytes >= sizeof walk.pages)
+        memcpy(&walk.pages, ext.payload, sizeof walk.pages);
+    return walk;
+}
+
+static const struct lineage_put *page_of(const struct task_record *record, uint32_t page)
+{
+    for (size_t i = 0; i < record->put_count; i++)
+        if (record->puts[i].put.id.slot == (MOB_SLOT_ARG_PAGE | page) && record->puts[i].payload)
+            return &record->puts[i];
+    return NULL;
+}
+
+/* Pages hold arguments as the spec's tail does: kind, type, u16 zero, u32 bytes, the bytes padded to 8. */
+static bool next_in_page(struct argument_walk *walk, const struct lineage_put *page, struct mob_arg_view *out)
+{
+    enum { HEAD = 8, REFERENCE = 1 };
+    uint32_t bytes, left = page->put.inline_bytes - walk->at;
+    if (walk->at > page->put.inline_bytes || left < HEAD)
+        return false;
+    const uint8_t *arg = page->payload + walk->at;
+    memcpy(&bytes, arg + 4, sizeof bytes);
+    if (bytes > left - HEAD || (arg[0] == REFERENCE && bytes != sizeof out->ref))
+        return false;
+    *out = (struct mob_arg_view){.is_ref = arg[0] == REFERENCE,
+        .type = (enum mob_value_type)arg[1],
+        .payload = arg + HEAD,
+        .payload_bytes = bytes};
+    if (out->is_ref)
+        memcpy(&out->ref, arg + HEAD, sizeof out->ref);
+    walk->at += HEAD + (uint32_t)mob_round_up(bytes, 8);
+    return true;
+}
+
+bool argument_next(struct argument_walk *walk, struct mob_arg_view *out)
+{
+    if (!walk->record->has_spec)
+        return false;
+    if (mob_tail_next_arg(&walk->inline_args, out))
+        return true;
+    while (walk->page < walk->pages) {
+        const struct lineage_put *page = page_of(walk->record, walk->page);
+        if (!page) {
+            walk->missing = true;
+            return false;
+        }
+        if (next_in_page(walk, page, out))
+            return true;
+        walk->page++;
+        walk->at = 0;
+    }
+    return false;
+}
+
+static void mentioned_inputs(
     const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
 {
-    if (!record->has_spec)
-        return;
     struct mob_tail_iter it = mob_spec_args(record->tail);
-    struct mob_arg_view arg;
-    while (mob_tail_next_arg(&it, &arg))
-        if (arg.is_ref)
-            each(cls, arg.ref);
     struct mob_ext_view ext;
     while (mob_tail_next_ext(&it, &ext)) {
         for (uint32_t at = 0;
@@ -235,4 +343,41 @@ void task_record_inputs(
             each(cls, id);
         }
     }
+}
+
+static void returned_futures(
+    const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
+{
+    struct mob_completion completion = {record->completion, record->body};
+    struct mob_return_view ret;
+    uint32_t at = 0;
+    while (record->has_completion && mob_completion_next(&completion, &at, &ret)) {
+        struct mob_object_id id;
+        if (ret.type != MOB_TYPE_FUTURE || !ret.payload || ret.size != sizeof id)
+            continue;
+        memcpy(&id, ret.payload, sizeof id);
+        each(cls, id);
+    }
+}
+
+void task_record_inputs(
+    const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls)
+{
+    if (!record->has_spec)
+        return;
+    struct argument_walk walk = task_record_arguments(record);
+    struct mob_arg_view arg;
+    while (argument_next(&walk, &arg))
+        if (arg.is_ref)
+            each(cls, arg.ref);
+    mentioned_inputs(record, each, cls);
+    returned_futures(record, each, cls);
+}
+
+bool task_record_has_put(const struct task_record *record, struct mob_object_id id)
+{
+    for (size_t i = 0; i < record->put_count; i++)
+        if (mob_object_id_eq(record->puts[i].put.id, id))
+            return true;
+    return false;
 }

@@ -12,6 +12,22 @@
 #include "common/wire/block.h"
 #include "server/http/text.h"
 
+/* An object that a task put. The bytes are kept of argument pages only. */
+struct lineage_put {
+    struct mob_out_put put;
+    uint8_t *payload; /* inline_bytes of it, or NULL */
+};
+
+/* An item of a generator. */
+struct lineage_item {
+    uint32_t index;
+    enum mob_value_type type;
+    uint8_t flags; /* MOB_RETURN_* */
+    uint64_t size;
+    struct mob_hash128 hash;
+    uint8_t *payload; /* of one that is inline */
+};
+
 struct task_record {
     struct task_record *next; /* of its bucket */
     struct mob_task_id id;
@@ -25,8 +41,11 @@ struct task_record {
     int64_t submitted_ns;
     struct mob_completion_head completion;
     uint8_t *body;
-    struct mob_out_put *puts; /* objects that this task put */
-    size_t put_count;
+    struct lineage_put *puts; /* objects that this task put, and pages of its arguments */
+    size_t put_count, put_capacity;
+    struct lineage_item *items; /* those that the set wants, in no order */
+    size_t item_count, item_capacity;
+    uint32_t items_logged; /* index of the last item in the log + 1 */
 };
 
 /* A stateful edge: this call was the actor's position-th. */
@@ -40,6 +59,8 @@ struct actor_edge {
 struct lineage_set;
 struct lineage_set *lineage_set_create(void);
 void lineage_set_destroy(struct lineage_set *set);
+/* Of the items of this generator those with an index in [first, first + count) are kept. */
+void lineage_set_want_items(struct lineage_set *set, struct mob_task_id task, uint32_t first, uint32_t count);
 /* False: it was wanted before. */
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group);
 /* Takes what is wanted out of a block. A damaged block is skipped. */
@@ -69,8 +90,24 @@ void task_record_write(const struct task_record *record, const struct lineage_na
     const json_t *live, struct mob_text *out);
 void task_record_write_name(
     const struct task_record *record, const struct lineage_names *names, struct mob_text *out);
-/* Calls back for every object that the spec's inline arguments refer to. */
+/* Calls back for every object that its value was made from: what its arguments refer to, and what it returned
+ * in its place (a tail call). */
 void task_record_inputs(
     const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls);
+/* Was this object put by the task? */
+bool task_record_has_put(const struct task_record *record, struct mob_object_id id);
+
+/* Walk over all arguments, those in pages too. `missing` is set at the end when the log does not hold all. */
+struct argument_walk {
+    const struct task_record *record;
+    struct mob_tail_iter inline_args;
+    uint32_t page, pages, at;
+    bool missing;
+};
+struct argument_walk task_record_arguments(const struct task_record *record);
+bool argument_next(struct argument_walk *walk, struct mob_arg_view *out);
+
+/* An item of a generator: {"index","id","type","size"} and its value when that is in the log. */
+void lineage_item_write(struct mob_task_id task, const struct lineage_item *item, struct mob_text *out);
 
 #endif

@@ -6,6 +6,9 @@
 #include "server/api/lineage.h"
 
 #define VALUE_JSON_MAX (256u << 10)
+/* Of one task's text; HTTP submits at most 65,534. */
+#define ARGUMENTS_SHOWN_MAX 65534u
+#define RETURNS_SHOWN_MAX 1000u
 
 const char *task_record_state(const struct task_record *r)
 {
@@ -36,13 +39,24 @@ static void write_object_id(struct mob_object_id id, struct mob_text *out)
     mob_text_putc(out, '"');
 }
 
+/* The list is cut: how long it is. */
+static void write_argument_count(const struct task_record *r, struct mob_text *out)
+{
+    struct mob_ext_view ext;
+    uint32_t total = 0;
+    if (mob_spec_find_ext(r->tail, MOB_EXT_ARG_PAGES, &ext) && ext.payload_bytes >= 8)
+        memcpy(&total, ext.payload + 4, sizeof total);
+    mob_text_printf(out, ",\"arguments_truncated\":true,\"argument_count\":%u", total);
+}
+
 static void write_arguments(const struct task_record *r, struct mob_text *out)
 {
-    struct mob_tail_iter it = mob_spec_args(r->tail);
+    struct argument_walk walk = task_record_arguments(r);
     struct mob_arg_view arg;
+    uint32_t count = 0;
     mob_text_puts(out, ",\"arguments\":[");
-    for (bool first = true; mob_tail_next_arg(&it, &arg); first = false) {
-        if (!first)
+    for (; count < ARGUMENTS_SHOWN_MAX && argument_next(&walk, &arg); count++) {
+        if (count > 0)
             mob_text_putc(out, ',');
         if (arg.is_ref) {
             mob_text_puts(out, "{\"$ref\":");
@@ -53,9 +67,13 @@ static void write_arguments(const struct task_record *r, struct mob_text *out)
         }
     }
     mob_text_putc(out, ']');
+    if (walk.missing || count == ARGUMENTS_SHOWN_MAX)
+        write_argument_count(r, out);
+}
+
+static void write_names(const struct task_record *r, struct mob_text *out)
+{
     struct mob_ext_view ext;
-    if (mob_spec_find_ext(r->tail, MOB_EXT_ARG_PAGES, &ext))
-        mob_text_puts(out, ",\"arguments_truncated\":true");
     if (mob_spec_find_ext(r->tail, MOB_EXT_NAME, &ext)) {
         mob_text_puts(out, ",\"name\":");
         mob_text_json_string(out, (const char *)ext.payload, ext.payload_bytes);
@@ -66,36 +84,85 @@ static void write_arguments(const struct task_record *r, struct mob_text *out)
     }
 }
 
+static void write_return(
+    struct mob_object_id id, const struct mob_return_view *ret, const char *separator, struct mob_text *out)
+{
+    mob_text_puts(out, separator);
+    mob_text_puts(out, "{\"id\":");
+    write_object_id(id, out);
+    if (ret->type == MOB_TYPE_FUTURE && ret->payload && ret->size == sizeof id) {
+        struct mob_object_id target;
+        memcpy(&target, ret->payload, sizeof target);
+        mob_text_puts(out, ",\"becomes\":");
+        write_object_id(target, out);
+        mob_text_putc(out, '}');
+        return;
+    }
+    mob_text_printf(
+        out, ",\"type\":\"%s\",\"size\":%llu", mob_value_type_name(ret->type), (unsigned long long)ret->size);
+    if (!(ret->flags & MOB_RETURN_STORED)) {
+        mob_text_puts(out, ",\"value\":");
+        write_value(ret->type, ret->payload, ret->size, out);
+    } else if (ret->hash.lo | ret->hash.hi) {
+        mob_text_printf(out, ",\"hash\":\"%016llx%016llx\"", (unsigned long long)ret->hash.hi,
+            (unsigned long long)ret->hash.lo);
+    }
+    mob_text_putc(out, '}');
+}
+
+static bool is_stream(const struct task_record *r)
+{
+    return r->has_spec && r->spec.num_returns == MOB_RETURNS_STREAM;
+}
+
+/* A generator's items are objects like returns; the page /tasks/{id}/items has their values. */
+static void write_stream(const struct task_record *r, struct mob_text *out)
+{
+    bool ended = r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL);
+    uint32_t count = ended && r->completion.status == MOB_OK ? r->completion.return_count : r->items_logged;
+    for (uint32_t i = 0; i < count && i < RETURNS_SHOWN_MAX; i++) {
+        mob_text_puts(out, i > 0 ? ",{\"id\":" : "{\"id\":");
+        write_object_id(mob_object_of(r->id, i), out);
+        mob_text_putc(out, '}');
+    }
+    mob_text_printf(out, "],\"stream\":{\"items\":%u,\"ended\":%s}", count, ended ? "true" : "false");
+}
+
 static void write_returns(const struct task_record *r, struct mob_text *out)
 {
     mob_text_puts(out, ",\"returns\":[");
+    if (is_stream(r)) {
+        write_stream(r, out);
+        return;
+    }
     if (r->has_completion) {
         struct mob_completion completion = {r->completion, r->body};
         struct mob_return_view ret;
         uint32_t at = 0;
-        for (bool first = true; mob_completion_next(&completion, &at, &ret); first = false) {
-            mob_text_puts(out, first ? "{\"id\":" : ",{\"id\":");
-            write_object_id(mob_object_of(r->id, ret.slot), out);
-            mob_text_printf(out, ",\"type\":\"%s\",\"size\":%llu", mob_value_type_name(ret.type),
-                (unsigned long long)ret.size);
-            if (!(ret.flags & MOB_RETURN_STORED)) {
-                mob_text_puts(out, ",\"value\":");
-                write_value(ret.type, ret.payload, ret.size, out);
-            } else if (ret.hash.lo | ret.hash.hi) {
-                mob_text_printf(out, ",\"hash\":\"%016llx%016llx\"", (unsigned long long)ret.hash.hi,
-                    (unsigned long long)ret.hash.lo);
-            }
-            mob_text_putc(out, '}');
-        }
+        for (bool first = true; mob_completion_next(&completion, &at, &ret); first = false)
+            write_return(mob_object_of(r->id, ret.slot), &ret, first ? "" : ",", out);
     } else if (r->has_spec) {
-        uint32_t count = r->spec.num_returns == MOB_RETURNS_STREAM ? 0 : r->spec.num_returns;
-        for (uint32_t i = 0; i < count && i < 1000; i++) {
+        uint32_t count = r->spec.num_returns;
+        for (uint32_t i = 0; i < count && i < RETURNS_SHOWN_MAX; i++) {
             mob_text_puts(out, i > 0 ? ",{\"id\":" : "{\"id\":");
             write_object_id(mob_object_of(r->id, i), out);
             mob_text_putc(out, '}');
         }
     }
     mob_text_putc(out, ']');
+}
+
+void lineage_item_write(struct mob_task_id task, const struct lineage_item *item, struct mob_text *out)
+{
+    mob_text_printf(out, "{\"index\":%u,\"id\":", item->index);
+    write_object_id(mob_object_of(task, item->index), out);
+    mob_text_printf(out, ",\"type\":\"%s\",\"size\":%llu", mob_value_type_name(item->type),
+        (unsigned long long)item->size);
+    if (item->payload) {
+        mob_text_puts(out, ",\"value\":");
+        write_value(item->type, item->payload, item->size, out);
+    }
+    mob_text_putc(out, '}');
 }
 
 static void write_time(const struct task_record *r, const char *name, int64_t mono_ns, struct mob_text *out)
@@ -115,8 +182,11 @@ static void write_times(const struct task_record *r, struct mob_text *out)
     write_time(r, "dispatched_us", c->dispatched_ns, out);
     write_time(r, "started_us", c->started_ns, out);
     write_time(r, "finished_us", c->finished_ns, out);
-    mob_text_printf(out, ",\"cpu_us\":%lld,\"peak_kb\":%u,\"worker\":%u", (long long)(c->cpu_ns / 1000),
-        c->peak_kb, c->worker);
+    mob_text_printf(out, ",\"cpu_us\":%lld,\"worker\":%u", (long long)(c->cpu_ns / 1000), c->worker);
+    if (c->peak_kb > 0)
+        mob_text_printf(out, ",\"peak_kb\":%u", c->peak_kb);
+    else /* the task was too short to be measured */
+        mob_text_puts(out, ",\"peak_kb\":null");
 }
 
 static void write_error(const struct task_record *r, struct mob_text *out)
@@ -187,6 +257,7 @@ void task_record_write(
         if (r->spec.kind == MOB_KIND_ACTOR_CALL)
             mob_text_printf(out, ",\"actor\":\"%s\"", mob_actor_id_format(r->spec.actor, actor));
         write_arguments(r, out);
+        write_names(r, out);
     }
     mob_text_printf(out, ",\"node\":\"%llu\",\"attempt\":%u", (unsigned long long)r->incarnation,
         r->has_completion ? r->completion.attempt

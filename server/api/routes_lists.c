@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "server/api/api.h"
+#include "server/api/item_fields.h"
 #include "server/api/problem.h"
 
 /* --- lists --- */
@@ -53,6 +54,22 @@ static void answer_list(struct mob_http_request *request, struct mob_engine_op *
     mob_api_answer_json(request, op);
 }
 
+/* False: answered with 400. */
+static bool order_ok(
+    struct mob_http_request *request, enum mob_engine_kind kind, const char *filter, const char *sort)
+{
+    struct mob_filter parsed;
+    char message[512];
+    if (mob_filter_parse(filter, &parsed) != MOB_OK)
+        mob_api_fail(request, MOB_BAD_REQUEST, "a filter is field:value [AND field:value]..., at most %d",
+            MOB_FILTER_TERMS_MAX);
+    else if (!mob_item_fields_check(kind, &parsed, sort, message, sizeof message))
+        mob_api_fail(request, MOB_BAD_REQUEST, "%s", message);
+    else
+        return true;
+    return false;
+}
+
 static void list(struct mob_http_request *request, enum mob_engine_kind kind)
 {
     char filter[512] = "", sort[64] = "", cursor[256] = "";
@@ -70,6 +87,8 @@ static void list(struct mob_http_request *request, enum mob_engine_kind kind)
         mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this API gave");
         return;
     }
+    if (!order_ok(request, kind, filter, sort))
+        return;
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_LIST);
     if (!op)
         return;

@@ -1,0 +1,186 @@
+/* Was this id ever? The node is asked first, then the log; and what they say of one task. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "server/api/engine_reading.h"
+
+/* --- groups of the lineage --- */
+
+struct reading *reading_begin(
+    struct flight *flight, void (*done)(struct reading *reading, enum mob_status status), void *context)
+{
+    struct reading *reading = calloc(1, sizeof *reading);
+    MOB_ASSERT(reading != NULL);
+    *reading =
+        (struct reading){.flight = flight, .done = done, .context = context, .set = lineage_set_create()};
+    MOB_ASSERT(reading->set != NULL);
+    return reading;
+}
+
+void reading_end(struct reading *reading)
+{
+    lineage_set_destroy(reading->set);
+    free(reading);
+}
+
+static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct reading *reading = arg;
+    enum mob_status status = answer->status;
+    for (uint32_t i = 0; status == MOB_OK && i < answer->block_count; i++)
+        lineage_set_block(reading->set, reading->flight->engine->decoder, answer->blocks[i].bytes,
+            answer->blocks[i].length);
+    bool more = status == MOB_OK && answer->next != 0;
+    if (more)
+        status = mob_gcs_group_blocks(
+            reading->flight->engine->gcs, reading->stream, reading->group, answer->next, on_blocks, reading);
+    if (status != MOB_OK || !more)
+        reading->done(reading, status == MOB_NOT_FOUND ? MOB_OK : status);
+}
+
+bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group)
+{
+    if (!lineage_set_want(reading->set, stream, group))
+        return false;
+    reading->stream = stream;
+    reading->group = group;
+    enum mob_status status =
+        mob_gcs_group_blocks(reading->flight->engine->gcs, stream, group, 0, on_blocks, reading);
+    if (status != MOB_OK)
+        reading->done(reading, status);
+    return true;
+}
+
+/* --- one id --- */
+
+struct search {
+    struct mob_task_id id;
+    enum engine_find_how how;
+    json_t *live;
+    void (*found)(struct flight *flight, const struct engine_found *found);
+};
+
+static void search_end(struct search *search)
+{
+    json_decref(search->live);
+    free(search);
+}
+
+static enum engine_known known_of(const struct search *search, const struct task_record *record)
+{
+    if (record && record->has_completion && (record->completion.flags & MOB_COMPLETION_FINAL))
+        return ENGINE_FINISHED;
+    return search->live || (record && (record->has_spec || record->has_completion)) ? ENGINE_UNFINISHED
+                                                                                    : ENGINE_NEVER;
+}
+
+static void on_group(struct reading *reading, enum mob_status status)
+{
+    struct search *search = reading->context;
+    struct flight *flight = reading->flight;
+    if (status != MOB_OK) {
+        flight_fail(flight, status, NULL, "the control store does not answer");
+    } else {
+        const struct task_record *record = lineage_set_find(reading->set, search->id);
+        struct engine_found found = {
+            .known = known_of(search, record), .live = search->live, .record = record, .set = reading->set};
+        search->found(flight, &found);
+    }
+    search_end(search);
+    reading_end(reading);
+}
+
+static void on_live(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct reading *reading = arg;
+    struct search *search = reading->context;
+    if (status == MOB_OK)
+        search->live = json_loadb(text, size, 0, NULL);
+    if (search->live && search->how == ENGINE_FIND_LIVE) {
+        search->found(reading->flight,
+            &(struct engine_found){.known = ENGINE_UNFINISHED, .live = search->live, .set = reading->set});
+        search_end(search);
+        reading_end(reading);
+        return;
+    }
+    reading_group(reading, search->id.stream, search->id.index >> MOB_GROUP_SHIFT);
+}
+
+void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_how how,
+    void (*found)(struct flight *flight, const struct engine_found *found))
+{
+    char text[MOB_ID_TEXT_MAX];
+    struct search *search = calloc(1, sizeof *search);
+    MOB_ASSERT(search != NULL);
+    *search = (struct search){.id = id, .how = how, .found = found};
+    struct reading *reading = reading_begin(flight, on_group, search);
+    enum mob_status status =
+        mob_query_async(flight->client, "task", mob_task_id_format(id, text), on_live, reading);
+    if (status != MOB_OK) {
+        search_end(search);
+        reading_end(reading);
+        flight_fail_client(flight, status, NULL);
+    }
+}
+
+bool engine_is_actor(const struct engine_found *found)
+{
+    if (found->record && found->record->has_spec)
+        return found->record->spec.kind == MOB_KIND_ACTOR_CREATE;
+    const char *kind = json_string_value(json_object_get(found->live, "kind"));
+    return kind && strcmp(kind, "actor_create") == 0;
+}
+
+/* --- one task, or an actor that has ended, as JSON --- */
+
+static void write_task(struct flight *flight, const struct engine_found *found)
+{
+    if (found->known == ENGINE_NEVER) {
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
+        return;
+    }
+    if (found->record && (found->record->has_spec || found->record->has_completion)) {
+        struct lineage_names names = engine_names(flight->engine);
+        task_record_write(found->record, &names, found->live, &flight->op->json);
+    } else { /* not logged yet */
+        char *text = json_dumps(found->live, JSON_COMPACT);
+        mob_text_puts(&flight->op->json, text ? text : "{}");
+        free(text);
+    }
+    mob_text_putc(&flight->op->json, '\n');
+    flight_done(flight);
+}
+
+void engine_describe_task(struct flight *flight, struct mob_task_id id)
+{
+    engine_find(flight, id, ENGINE_FIND_RECORD, write_task);
+}
+
+static void write_actor(struct flight *flight, const struct engine_found *found)
+{
+    struct mob_text *t = &flight->op->json;
+    const struct task_record *record = found->record;
+    if (!engine_is_actor(found) || !record) {
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
+        return;
+    }
+    struct lineage_names names = engine_names(flight->engine);
+    struct mob_ext_view name;
+    char job[MOB_ID_TEXT_MAX];
+    mob_text_printf(t, "{\"id\":\"%s\",\"class\":", flight->op->query.id);
+    task_record_write_name(record, &names, t);
+    mob_text_puts(t, ",\"name\":");
+    if (mob_spec_find_ext(record->tail, MOB_EXT_NAME, &name))
+        mob_text_json_string(t, (const char *)name.payload, name.payload_bytes);
+    else
+        mob_text_puts(t, "\"\"");
+    mob_text_printf(t, ",\"state\":\"%s\",\"job\":\"%s\"}\n",
+        found->known == ENGINE_FINISHED ? "dead" : "pending", mob_job_id_format(record->job, job));
+    flight_done(flight);
+}
+
+void engine_describe_ended_actor(struct flight *flight, struct mob_actor_id id)
+{
+    engine_find(flight, id.creation, ENGINE_FIND_RECORD, write_actor);
+}

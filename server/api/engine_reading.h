@@ -1,0 +1,31 @@
+/* Reading lineage for one operation: groups of 256 neighbours, one after the other, into one lineage_set.
+ *
+ *   struct reading *reading = reading_begin(flight, on_group);
+ *   if (!reading_group(reading, id.stream, id.index >> MOB_GROUP_SHIFT)) ...   // it is there already
+ *   static void on_group(struct reading *reading, enum mob_status status) { ...; reading_end(reading); }
+ *
+ * `done` comes once for each group that reading_group started, never inside of it unless the control store
+ * refuses the question. The engine's thread only.
+ */
+#ifndef MOB_SERVER_API_ENGINE_READING_H
+#define MOB_SERVER_API_ENGINE_READING_H
+
+#include "server/api/engine_inner.h"
+
+struct reading {
+    struct flight *flight;
+    struct lineage_set *set;
+    struct mob_stream stream;
+    uint32_t group;
+    void (*done)(struct reading *reading, enum mob_status status);
+    void *context; /* the operation's own; not freed here */
+};
+
+/* Never NULL. Freed with reading_end. */
+struct reading *reading_begin(
+    struct flight *flight, void (*done)(struct reading *reading, enum mob_status status), void *context);
+void reading_end(struct reading *reading);
+/* True: `done` will be called, with MOB_OK also for a group that no log knows; false: it was read before. */
+bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group);
+
+#endif
