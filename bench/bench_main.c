@@ -27,7 +27,7 @@ static int usage(FILE *to, int status)
     fprintf(to,
         "usage: mobula-bench [limits|core|store|http|serve ...] [--json] [--quick] [--only=ROW]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that it "
-        "runs. --only: of suite core, this row and those measured with it.\n");
+        "runs. --only: of suites core and store, this row and those measured with it.\n");
     return status;
 }
 

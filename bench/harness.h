@@ -15,7 +15,7 @@
 
 struct bench_options {
     bool json, quick;
-    const char *only; /* one row of suite core; NULL = all */
+    const char *only; /* one row of suite core or store; NULL = all */
     char binaries[512]; /* build/<preset>/bin */
     char modules[512];
 };

@@ -373,10 +373,13 @@ void suite_store(struct bench *b)
         return;
     }
     bench_wait_warm(client);
-    put_small(b, client);
-    get_small(b, client);
-    put_large(b, client);
-    get_large(b, client);
-    put_sweep(b, client);
+    static const struct {
+        const char *name;
+        void (*run)(struct bench *b, struct mob_client *client);
+    } rows[] = {{"put_small", put_small}, {"get_small", get_small}, {"put_large", put_large},
+        {"get_large", get_large}, {"put_sweep", put_sweep}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (bench_wanted(b, rows[i].name))
+            rows[i].run(b, client);
     mob_disconnect(client);
 }
