@@ -34,6 +34,12 @@ static struct mob_stream children_of(void *arg, const struct mob_sched_task *sch
         task->sched.id, task->extra ? task->extra->generation : task->template->head.generation, 0);
 }
 
+static uint64_t position_of(void *arg, const struct mob_sched_task *call)
+{
+    (void)arg;
+    return ((const struct node_task *)call)->extra->position;
+}
+
 static void watch_fd(struct node *node, int fd, enum loop_source source)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(source, 0)};
@@ -92,6 +98,7 @@ static enum mob_status open_scheduler(struct node *node)
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) * MOB_SCHED_UNIT,
         .reap_after_ns = (int64_t)node->options.idle_reap_ms * MOB_MS,
         .children_of = children_of,
+        .position_of = position_of,
         .arg = node,
     };
     enum mob_status status = mob_sched_create(&options, &node->sched);

@@ -158,7 +158,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     }
     if (task->flags & TASK_ACTOR_CALL) {
         in.actor = node_actor_number(node, head->actor);
-        in.flags |= task->flags & TASK_REMAKE ? MOB_SCHED_REPLAY : 0;
+        in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */
     }
     if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > TASK_TAIL_INLINE)
         fill_timing(&in, head, tail);

@@ -108,6 +108,9 @@ struct mob_sched_options {
     bool refuse_unsatisfiable; /* else such a task stays queued, with its why */
     /* Stream of a started task's children, for recursive cancel; NULL = only the task itself. */
     struct mob_stream (*children_of)(void *arg, const struct mob_sched_task *task);
+    /* Position of an actor call in its actor's order (GCS.md "stateful edge"); the same for as long as the
+     * core has the call. NULL = calls go in the order of submission, and there are no replays. */
+    uint64_t (*position_of)(void *arg, const struct mob_sched_task *call);
     void *arg;
 };
 
@@ -171,7 +174,7 @@ enum mob_sched_flag {
     MOB_SCHED_ACTOR_CREATE =
         2, /* takes a whole worker and keeps it (mob_sched_actor_up or finished with an error) */
     MOB_SCHED_HOLD_CPU = 4, /* of an actor: the CPU was asked for by name and is held while it lives */
-    MOB_SCHED_REPLAY = 8 /* actor call: before all calls that are not replays */
+    MOB_SCHED_REPLAY = 8 /* actor call that had its position before: takes its place among those that wait */
 };
 struct mob_sched_submit {
     struct mob_task_id id; /* not known here: mob_sched_find first */
@@ -180,7 +183,8 @@ struct mob_sched_submit {
     uint32_t missing_count;
     uint16_t job, class_id, function;
     int16_t priority; /* higher first */
-    uint32_t actor; /* of a call: mob_sched_actor_open; 0 = none. Calls are released in submission order */
+    uint32_t actor; /* of a call: mob_sched_actor_open; 0 = none. Calls are released by position; a new one
+                       has the highest */
     uint8_t flags; /* enum mob_sched_flag */
     int32_t max_retries; /* -1 = for ever; spent by worker deaths, and errors with RETRY_ON_ERROR */
     int64_t not_before, deadline; /* monotonic; 0 = none */

@@ -1,49 +1,64 @@
-/* Actors: calls of one actor go to its worker strictly in the order of their submission.
+/* Actors: calls of one actor go to its worker strictly in the order of their positions (GCS.md "Actors,
+ * exactly once", 3).
  *
- * Two queues, replayed calls before new ones. The head goes when its inputs are ready, or are made by calls
- * before it in the worker's batch; nothing overtakes it.
+ * One queue. A new call has the highest position so far and goes to the end; one that has its position
+ * already (a replay, or a call that a worker's end gave back) takes its place among those that wait, whatever
+ * is there. The head goes when its inputs are ready, or are made by calls before it in the worker's batch;
+ * nothing overtakes it.
  */
 #include <stdlib.h>
 
 #include "runtime/sched/local_inner.h"
 
-static void ends(
-    struct sched_actor *a, const struct mob_sched_task *t, uint32_t **head_out, uint32_t **tail_out)
+static uint64_t position_of(const struct mob_sched *s, uint32_t call)
 {
-    bool replay = t->flags & MOB_SCHED_REPLAY;
-    *head_out = replay ? &a->replay_head : &a->head;
-    *tail_out = replay ? &a->replay_tail : &a->tail;
+    return s->options.position_of(s->options.arg, task_at(s, call));
+}
+
+/* Behind `after`, 0 = first. */
+static void insert(struct mob_sched *s, struct mob_sched_task *t, uint32_t after)
+{
+    struct sched_actor *a = &s->actors[t->lane];
+    uint32_t *from_before = after ? &task_at(s, after)->next : &a->head;
+    t->prev = after;
+    t->next = *from_before;
+    *from_before = t->handle;
+    *(t->next ? &task_at(s, t->next)->prev : &a->tail) = t->handle;
+    a->count++;
+}
+
+/* The last call in the queue below its position; found from `from` on, which is below it or 0. */
+static uint32_t place_of(const struct mob_sched *s, const struct mob_sched_task *t, uint32_t from)
+{
+    const struct sched_actor *a = &s->actors[t->lane];
+    uint64_t position = position_of(s, t->handle);
+    uint32_t after = from, next = from ? task_at(s, from)->next : a->head;
+    while (next && position_of(s, next) < position) {
+        after = next;
+        next = task_at(s, next)->next;
+    }
+    return after;
 }
 
 void sched_actor_append(struct mob_sched *s, struct mob_sched_task *t)
 {
     struct sched_actor *a = &s->actors[t->lane];
-    uint32_t *head, *tail;
-    ends(a, t, &head, &tail);
-    t->next = 0;
-    t->prev = *tail;
-    if (*tail)
-        task_at(s, *tail)->next = t->handle;
-    else
-        *head = t->handle;
-    *tail = t->handle;
-    a->count++;
+    if (t->flags & MOB_SCHED_REPLAY) {
+        MOB_ASSERT(s->options.position_of);
+        /* replays come in order, so the place of the one before is where to look */
+        bool behind = a->placed && position_of(s, a->placed) < position_of(s, t->handle);
+        insert(s, t, place_of(s, t, behind ? a->placed : 0));
+        a->placed = t->handle;
+    } else {
+        insert(s, t, a->tail);
+    }
     sched_actor_mark(s, t->lane);
 }
 
 void sched_actor_put_back(struct mob_sched *s, struct mob_sched_task *t)
 {
     struct sched_actor *a = &s->actors[t->lane];
-    uint32_t *head, *tail;
-    ends(a, t, &head, &tail);
-    t->prev = 0;
-    t->next = *head;
-    if (*head)
-        task_at(s, *head)->prev = t->handle;
-    else
-        *tail = t->handle;
-    *head = t->handle;
-    a->count++;
+    insert(s, t, s->options.position_of ? place_of(s, t, 0) : 0);
     if (a->closed)
         sched_fail(s, t, (enum mob_status)a->close_status);
     else
@@ -53,16 +68,10 @@ void sched_actor_put_back(struct mob_sched *s, struct mob_sched_task *t)
 void sched_actor_remove(struct mob_sched *s, struct mob_sched_task *t)
 {
     struct sched_actor *a = &s->actors[t->lane];
-    uint32_t *head, *tail;
-    ends(a, t, &head, &tail);
-    if (t->prev)
-        task_at(s, t->prev)->next = t->next;
-    else
-        *head = t->next;
-    if (t->next)
-        task_at(s, t->next)->prev = t->prev;
-    else
-        *tail = t->prev;
+    *(t->prev ? &task_at(s, t->prev)->next : &a->head) = t->next;
+    *(t->next ? &task_at(s, t->next)->prev : &a->tail) = t->prev;
+    if (a->placed == t->handle)
+        a->placed = t->prev;
     t->next = t->prev = 0;
     a->count--;
     sched_actor_mark(s, t->lane); /* the next may be the head now */
@@ -84,10 +93,9 @@ static void release_calls(struct mob_sched *s, struct sched_actor *a)
         return;
     struct sched_worker *w = worker_at(s, a->worker);
     while (w->state == WORKER_ACTOR && worker_load(w) < MOB_SCHED_BATCH_MAX && !w->no_room) {
-        uint32_t head = a->replay_head ? a->replay_head : a->head;
-        if (!head)
+        if (!a->head)
             return;
-        struct mob_sched_task *t = task_at(s, head);
+        struct mob_sched_task *t = task_at(s, a->head);
         bool goes = t->state == MOB_SCHED_READY ||
             (t->state == MOB_SCHED_WAITING && sched_inputs_in_batch(s, t, a->worker));
         if (!goes)
@@ -196,8 +204,6 @@ void mob_sched_actor_close(struct mob_sched *s, uint32_t actor, enum mob_status 
         s->leaving_count++;
         sched_note_push(s, (struct sched_note){.kind = MOB_DECIDE_REAP, .worker = a->worker});
     }
-    while (a->replay_head)
-        sched_fail(s, task_at(s, a->replay_head), status);
     while (a->head)
         sched_fail(s, task_at(s, a->head), status);
     if (a->worker == SCHED_NIL16)

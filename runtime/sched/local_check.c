@@ -127,13 +127,18 @@ static const char *check_lanes(const struct mob_sched *s)
     CHECK(families == s->families.live, "a family is in no lane");
     for (uint32_t i = 0; i < s->actor_count; i++) {
         const struct sched_actor *a = &s->actors[i];
-        uint32_t count = 0;
+        uint32_t count = 0, prev = 0;
         if (!a->used)
             continue;
-        for (int replay = 0; replay < 2; replay++)
-            for (uint32_t at = replay ? a->replay_head : a->head; at; at = task_at(s, at)->next, count++)
-                queued += task_at(s, at)->state == MOB_SCHED_READY;
-        CHECK(count == a->count, "an actor's queue is miscounted");
+        for (uint32_t at = a->head; at; prev = at, at = task_at(s, at)->next, count++) {
+            queued += task_at(s, at)->state == MOB_SCHED_READY;
+            CHECK(task_at(s, at)->prev == prev, "an actor's queue is broken");
+            CHECK(!s->options.position_of || !prev ||
+                    s->options.position_of(s->options.arg, task_at(s, prev)) <
+                        s->options.position_of(s->options.arg, task_at(s, at)),
+                "an actor's calls are not in the order of their positions");
+        }
+        CHECK(count == a->count && prev == a->tail, "an actor's queue is miscounted");
     }
     CHECK(queued == s->by_state[MOB_SCHED_READY], "a ready task is in no queue");
     return NULL;

@@ -130,7 +130,8 @@ struct sched_worker {
     bool solo; /* makes an actor: nothing joins that batch */
 };
 struct sched_actor {
-    uint32_t head, tail, replay_head, replay_tail, count;
+    uint32_t head, tail, count;
+    uint32_t placed; /* the call that took its place last, or one before it; 0 = none */
     uint16_t worker, next;
     uint16_t close_status;
     bool used, listed, closed; /* closed: the number is free when the worker has gone */
@@ -349,7 +350,7 @@ void sched_actor_append(struct mob_sched *s, struct mob_sched_task *t);
 void sched_actor_remove(struct mob_sched *s, struct mob_sched_task *t);
 void sched_actor_lost_worker(
     struct mob_sched *s, uint32_t actor, uint16_t worker, const struct mob_sched_task *running);
-void sched_actor_put_back(struct mob_sched *s, struct mob_sched_task *t); /* to the front */
+void sched_actor_put_back(struct mob_sched *s, struct mob_sched_task *t); /* to its place */
 void sched_actor_mark(struct mob_sched *s, uint32_t actor);
 void sched_actors_release(struct mob_sched *s); /* calls whose turn it is go to their worker's batch */
 

@@ -70,9 +70,6 @@ static void why_call(const struct mob_sched *s, const struct mob_sched_task *t, 
 {
     const struct sched_actor *a = &s->actors[t->lane];
     why->ahead = ahead_in_list(s, t);
-    if (!(t->flags & MOB_SCHED_REPLAY))
-        for (uint32_t at = a->replay_head; at && why->ahead < WHY_STEPS; at = task_at(s, at)->next)
-            why->ahead++;
     if (a->worker == SCHED_NIL16) {
         why->reason = MOB_WHY_ACTOR_PENDING;
         return;

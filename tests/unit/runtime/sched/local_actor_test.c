@@ -231,6 +231,7 @@ static void calls_of_a_dead_worker_run_in_order_on_the_next_one(void **state)
     fx_worker(&fx, 0);
     uint32_t actor = actor_up(&fx);
     struct mob_sched_task *t[4];
+    fx.next_position = 1;
     for (int i = 0; i < 4; i++)
         t[i] = call(&fx, actor, NULL);
     fx_decide(&fx);
@@ -245,14 +246,85 @@ static void calls_of_a_dead_worker_run_in_order_on_the_next_one(void **state)
     struct mob_sched_task *create =
         fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
     fx_decide(&fx);
-    struct mob_sched_task *replay =
-        fx_submit(&fx, (struct mob_sched_submit){.actor = actor, .flags = MOB_SCHED_REPLAY});
+    struct mob_sched_task *replay = fx_replay(&fx, actor, 1);
     assert_int_equal(mob_sched_actor_up(fx.s, actor, 1), MOB_OK); /* before `finished` is as good */
     fx_finish(&fx, create, MOB_OK);
     assert_int_equal(fx_decide(&fx), 4);
     struct mob_sched_task *order[] = {replay, t[1], t[2], t[3]};
     for (int i = 0; i < 4; i++)
         assert_ptr_equal(fx.log[i].task, order[i]);
+    fx_close(&fx);
+}
+
+/* A worker that dies in the middle of its replay gives back what it had not replayed; the next replay lists
+ * all of it again, and what was replayed already comes before what was given back. */
+static void replay_that_was_interrupted_runs_in_order_again(void **state)
+{
+    (void)state;
+    enum { CALLS = 6, DONE = 3 };
+    struct fx fx;
+    fx_open(&fx);
+    uint32_t actor;
+    assert_int_equal(mob_sched_actor_open(fx.s, &actor), MOB_OK);
+    struct mob_sched_task *t[CALLS], *create;
+    fx.next_position = CALLS;
+    struct mob_sched_task *new_call = call(&fx, actor, NULL);
+    for (int i = 0; i < CALLS; i++)
+        t[i] = fx_replay(&fx, actor, (uint64_t)i);
+    for (uint16_t worker = 0; worker < 2; worker++) {
+        fx_worker(&fx, worker);
+        create =
+            fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
+        fx_decide(&fx);
+        fx_finish(&fx, create, MOB_OK);
+        assert_int_equal(mob_sched_actor_up(fx.s, actor, worker), MOB_OK);
+        assert_int_equal(fx_decide(&fx), CALLS + 1);
+        for (int i = 0; i < CALLS; i++)
+            assert_ptr_equal(fx.log[i].task, t[i]);
+        assert_ptr_equal(fx.log[CALLS].task, new_call);
+        if (worker == 1)
+            break;
+        for (int i = 0; i < DONE; i++)
+            fx_finish(&fx, t[i], MOB_OK);
+        mob_sched_worker_gone(fx.s, worker, fx.now);
+        fx_decide(&fx);
+        for (int i = 0; i < DONE; i++)
+            t[i] = fx_replay(&fx, actor, (uint64_t)i);
+        fx_check(&fx);
+    }
+    fx_close(&fx);
+}
+
+/* In whatever order they come, and whatever leaves the queue in between. */
+static void replays_take_their_places(void **state)
+{
+    (void)state;
+    enum { CALLS = 64 };
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    uint32_t actor;
+    assert_int_equal(mob_sched_actor_open(fx.s, &actor), MOB_OK);
+    struct mob_sched_task *t[CALLS];
+    for (int i = 0; i < CALLS; i++) {
+        uint64_t position = (uint64_t)(i * 37 % CALLS); /* each once */
+        t[position] = fx_replay(&fx, actor, position);
+        fx_check(&fx);
+        if (i % 5 == 4) { /* the newest leaves and comes again */
+            mob_sched_cancel(fx.s, t[position], false, false, fx.now);
+            fx_decide(&fx);
+            t[position] = fx_replay(&fx, actor, position);
+            fx_check(&fx);
+        }
+    }
+    struct mob_sched_task *create =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
+    fx_decide(&fx);
+    fx_finish(&fx, create, MOB_OK);
+    assert_int_equal(mob_sched_actor_up(fx.s, actor, 0), MOB_OK);
+    assert_int_equal(fx_decide(&fx), CALLS);
+    for (int i = 0; i < CALLS; i++)
+        assert_ptr_equal(fx.log[i].task, t[i]);
     fx_close(&fx);
 }
 
@@ -321,6 +393,8 @@ int main(void)
         cmocka_unit_test(calls_wait_for_an_actor_that_is_not_there_yet),
         cmocka_unit_test(cancelled_call_does_not_hold_up_the_others),
         cmocka_unit_test(calls_of_a_dead_worker_run_in_order_on_the_next_one),
+        cmocka_unit_test(replay_that_was_interrupted_runs_in_order_again),
+        cmocka_unit_test(replays_take_their_places),
         cmocka_unit_test(blocked_call_takes_back_its_successors),
         cmocka_unit_test(closed_actor_fails_its_calls_and_leaves),
     };

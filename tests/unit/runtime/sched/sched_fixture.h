@@ -17,6 +17,7 @@
 struct fx_record {
     struct mob_sched_task sched;
     uint32_t generation;
+    uint64_t position; /* of an actor call */
 };
 struct fx {
     struct mob_sched *s;
@@ -24,6 +25,7 @@ struct fx {
     uint16_t quick, slow; /* functions: measured at 1 us; not measured */
     int64_t now;
     uint32_t next_root;
+    uint64_t next_position; /* of the next actor call that is new */
     struct mob_decision log[FX_LOG]; /* of the last fx_decide */
     uint32_t count;
     bool auto_spawn;
@@ -44,6 +46,12 @@ static inline struct mob_stream fx_children_of(void *arg, const struct mob_sched
     return fx_stream(task->handle, 1 + ((const struct fx_record *)(const void *)task)->generation);
 }
 
+static inline uint64_t fx_position_of(void *arg, const struct mob_sched_task *call)
+{
+    (void)arg;
+    return ((const struct fx_record *)(const void *)call)->position;
+}
+
 static inline void fx_check(const struct fx *fx)
 {
     const char *bad = mob_sched_check(fx->s);
@@ -59,6 +67,7 @@ static inline void fx_open_with(struct fx *fx, struct mob_sched_options options)
     options.record_bytes = sizeof(struct fx_record);
     options.cpu = options.cpu ? options.cpu : 2 * MOB_SCHED_UNIT;
     options.children_of = fx_children_of;
+    options.position_of = fx_position_of;
     assert_int_equal(mob_sched_create(&options, &fx->s), MOB_OK);
     assert_int_equal(mob_sched_job_open(fx->s, 1, &fx->job), MOB_OK);
     struct mob_sched_demand cpu = {MOB_SCHED_CPU, MOB_SCHED_UNIT};
@@ -94,8 +103,20 @@ static inline struct mob_sched_task *fx_submit(struct fx *fx, struct mob_sched_s
     else if (mob_task_id_is_zero(in.id))
         in.id = (struct mob_task_id){fx_stream(0, 0), fx->next_root++};
     in.function = in.function ? in.function : fx->slow;
+    t->position = fx->next_position++;
     assert_int_equal(mob_sched_submit(fx->s, &t->sched, &in, fx->now), MOB_OK);
     return &t->sched;
+}
+
+/* A call of an actor that had its position before. */
+static inline struct mob_sched_task *fx_replay(struct fx *fx, uint32_t actor, uint64_t position)
+{
+    uint64_t next = fx->next_position;
+    fx->next_position = position;
+    struct mob_sched_task *t =
+        fx_submit(fx, (struct mob_sched_submit){.actor = actor, .flags = MOB_SCHED_REPLAY});
+    fx->next_position = next;
+    return t;
 }
 
 static inline struct mob_sched_task *fx_task(struct fx *fx)
