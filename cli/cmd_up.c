@@ -54,8 +54,10 @@ static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
     static struct cluster_state state;
     int64_t deadline_ns = mob_now() + READY_WAIT_MS * MOB_MS;
     do {
-        if (cluster_state_read(cli_directory(call), &state) == MOB_OK && strcmp(state.state, "ready") == 0 &&
-            gateway_is_ready(state.address)) {
+        /* Degraded may be only PostgreSQL; the gateway knows whether work is taken. */
+        bool serves = cluster_state_read(cli_directory(call), &state) == MOB_OK &&
+            (strcmp(state.state, "ready") == 0 || strcmp(state.state, "degraded") == 0);
+        if (serves && gateway_is_ready(state.address)) {
             cli_say("it runs already in %s", cli_directory(call));
             print_where(call);
             *exit_out = CLI_OK;
@@ -207,6 +209,9 @@ enum cli_exit cmd_up(struct cli_call *call)
         cli_say("--detach and --foreground exclude each other");
         return CLI_USAGE;
     }
+    if (cli_option(call, "no-postgres") &&
+        mob_settings_set(&call->settings, "postgres", "off", MOB_SOURCE_FLAG) != MOB_OK)
+        return CLI_USAGE;
     for (int attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
         enum cli_exit exit_code;
         if (state_dir_supervisor(cli_directory(call)) != 0 && join_running(call, &exit_code))

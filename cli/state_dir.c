@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/system_user.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
 
@@ -70,8 +71,8 @@ uint64_t state_start_time(pid_t pid)
     return state == 'Z' || state == 'X' ? 0 : started;
 }
 
-/* Makes a directory, with those above it, that only we may look into. */
-static enum mob_status make_private_dir(const char *path, char error[STATE_ERROR_MAX])
+/* Makes a directory, with those above it, that only we may look into, or `user` if it is that one's. */
+static enum mob_status make_private_dir(const char *path, const char *user, char error[STATE_ERROR_MAX])
 {
     char part[STATE_PATH_MAX];
     snprintf(part, sizeof part, "%s", path);
@@ -90,7 +91,10 @@ static enum mob_status make_private_dir(const char *path, char error[STATE_ERROR
         snprintf(error, STATE_ERROR_MAX, "%s is not a directory", path);
         return MOB_IO;
     }
-    if (st.st_uid != geteuid()) {
+    struct system_user other;
+    bool ours = st.st_uid == geteuid() ||
+        (user != NULL && system_user_find(user, &other) == MOB_OK && st.st_uid == other.uid);
+    if (!ours) {
         snprintf(error, STATE_ERROR_MAX, "%s belongs to user %u, and we are %u", path, st.st_uid, geteuid());
         return MOB_DENIED;
     }
@@ -147,11 +151,13 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
             directory, (size_t)STATE_DIR_LENGTH_MAX);
         return MOB_TOO_LARGE;
     }
-    static const char *const folders[] = {"", "/" STATE_GCS_DIR_NAME, "/" STATE_LOGS_NAME};
+    static const struct {
+        const char *name, *user;
+    } folders[] = {{"", NULL}, {"/" STATE_GCS_DIR_NAME, "redis"}, {"/" STATE_LOGS_NAME, NULL}};
     for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
         char path[STATE_PATH_MAX];
-        snprintf(path, sizeof path, "%s%s", directory, folders[i]);
-        enum mob_status status = make_private_dir(path, error);
+        snprintf(path, sizeof path, "%s%s", directory, folders[i].name);
+        enum mob_status status = make_private_dir(path, folders[i].user, error);
         if (status != MOB_OK)
             return status;
     }

@@ -5,11 +5,15 @@
  *   DIR/cluster-id, cluster-secret       16 and 32 random bytes, made once (0600)
  *   DIR/token                            API key, made by the gateway (0600)
  *   DIR/supervisor.pid                   `pid starttime`, locked (flock) by the supervisor for as long as it
- * lives DIR/supervisor.json                  what it supervises, replaced at each change DIR/gateway.addr,
- * node.sock, gcs.sock   made by each daemon when it is ready DIR/gcs/                             Redis:
- * configuration, socket, append-only file DIR/logs/NAME.log                    one for each process
+ * lives
+ *   DIR/supervisor.json                  what it supervises, replaced at each change
+ *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
+ *   DIR/gcs/                             Redis: configuration, socket, append-only file
+ *   DIR/pg/                              PostgreSQL: data directory, configuration, socket
+ *   DIR/logs/NAME.log                    one for each process
  *
- * All 0700 or 0600. Functions with an `error` buffer write one sentence into it when they fail. One thread.
+ * All 0700 or 0600. gcs/ and pg/ are those programs' own when they run under users of their own
+ * (system_user.h). Functions with an `error` buffer write one sentence into it when they fail. One thread.
  */
 #ifndef MOB_CLI_STATE_DIR_H
 #define MOB_CLI_STATE_DIR_H
@@ -37,6 +41,8 @@
 #define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
 #define STATE_REDIS_SOCKET_NAME "gcs/redis.sock"
+#define STATE_POSTGRES_DIR_NAME "pg"
+#define STATE_POSTGRES_NEW_DIR_NAME "pg.new" /* while it is being made */
 #define STATE_NODE_SOCKET_NAME "node.sock"
 #define STATE_LOGS_NAME "logs"
 

@@ -14,8 +14,24 @@
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
 #define WATCH_FAST_NS (3 * MOB_SEC)
 
-/* Patience with a graceful stop, in order of supervised, and with sealing; together below 2 s. */
-static const uint64_t patience_ms[SUPERVISED_COUNT] = {300, 300, 750, 350};
+/* Patience with a graceful stop, and with sealing; together below 2 s. PostgreSQL, which stops beside the
+ * others, has the whole time. */
+static const uint64_t patience_ms[SUPERVISED_COUNT] = {
+    [SUPERVISED_POSTGRES] = 1850,
+    [SUPERVISED_REDIS] = 250,
+    [SUPERVISED_GCS] = 300,
+    [SUPERVISED_NODE] = 750,
+    [SUPERVISED_GATEWAY] = 350,
+};
+/* What asks for a graceful stop: PostgreSQL would wait for its clients to leave by themselves at a SIGTERM.
+ */
+static const int stop_signal[SUPERVISED_COUNT] = {
+    [SUPERVISED_POSTGRES] = SIGINT,
+    [SUPERVISED_REDIS] = SIGTERM,
+    [SUPERVISED_GCS] = SIGTERM,
+    [SUPERVISED_NODE] = SIGTERM,
+    [SUPERVISED_GATEWAY] = SIGTERM,
+};
 enum { SEAL_PATIENCE_MS = 200 };
 
 static void set_state(struct process *process, enum process_state state);
@@ -28,12 +44,15 @@ static void watch(struct supervisor *supervisor);
 static bool legal(enum process_state from, enum process_state to)
 {
     static const unsigned next[] = {
-        [PROCESS_DOWN] = 1u << PROCESS_STARTING | 1u << PROCESS_SEALING,
+        [PROCESS_DOWN] = 1u << PROCESS_STARTING | 1u << PROCESS_SEALING | 1u << PROCESS_PREPARING,
+        [PROCESS_PREPARING] =
+            1u << PROCESS_STARTING | 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
         [PROCESS_SEALING] = 1u << PROCESS_STARTING | 1u << PROCESS_DOWN | 1u << PROCESS_WAITING,
         [PROCESS_STARTING] =
             1u << PROCESS_READY | 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
         [PROCESS_READY] = 1u << PROCESS_WAITING | 1u << PROCESS_STOPPING | 1u << PROCESS_DOWN,
-        [PROCESS_WAITING] = 1u << PROCESS_STARTING | 1u << PROCESS_SEALING | 1u << PROCESS_DOWN,
+        [PROCESS_WAITING] =
+            1u << PROCESS_STARTING | 1u << PROCESS_SEALING | 1u << PROCESS_PREPARING | 1u << PROCESS_DOWN,
         [PROCESS_STOPPING] = 1u << PROCESS_DOWN | 1u << PROCESS_SEALING,
     };
     return (next[from] & 1u << to) != 0;
@@ -75,18 +94,37 @@ static void wait_and_start(struct process *process)
     uv_timer_start(&process->timer, on_pause_over, pause_ms, 0);
 }
 
+static void not_started(struct process *process)
+{
+    snprintf(process->last_exit, sizeof process->last_exit, "not started");
+    MOB_LOG_ERROR("supervisor", "not_started", "process=%s why=\"%s\"", process_name(process->which),
+        process->last_line);
+    process->started_ns = mob_now();
+    wait_and_start(process);
+}
+
+/* initdb, the first time. */
+static void prepare_postgres(struct process *process)
+{
+    set_state(process, PROCESS_PREPARING);
+    if (postgres_prepare(process) != MOB_OK || process_spawn(process) != MOB_OK)
+        not_started(process);
+}
+
 static void launch(struct process *process)
 {
     set_state(process, PROCESS_STARTING);
+    if (process->which == SUPERVISED_POSTGRES && postgres_configure(process) != MOB_OK) {
+        not_started(process);
+        return;
+    }
     /* A gateway keeps its address, so that clients find it again, unless somebody else has taken it
      * meanwhile. */
     if (process->which == SUPERVISED_GATEWAY && process->unready_deaths >= SUPERVISOR_ADDRESS_FAILURES)
         snprintf(process->supervisor->listen, sizeof process->supervisor->listen, "%s",
             mob_setting_text(process->supervisor->settings, MOB_SETTING_LISTEN));
     if (process_spawn(process) != MOB_OK) {
-        snprintf(process->last_exit, sizeof process->last_exit, "not started");
-        process->started_ns = mob_now();
-        wait_and_start(process);
+        not_started(process);
         return;
     }
     MOB_LOG_INFO(
@@ -133,7 +171,9 @@ static bool has_history(const struct supervisor *supervisor)
 void process_start(struct process *process)
 {
     struct supervisor *supervisor = process->supervisor;
-    if (process->which != SUPERVISED_NODE || !has_history(supervisor)) {
+    if (process->which == SUPERVISED_POSTGRES && !postgres_is_made(supervisor)) {
+        prepare_postgres(process);
+    } else if (process->which != SUPERVISED_NODE || !has_history(supervisor)) {
         launch(process);
     } else if (!seal(process)) {
         snprintf(process->last_line, sizeof process->last_line, "its log cannot be sealed: out of memory");
@@ -150,6 +190,7 @@ static void became_ready(struct process *process)
     struct supervisor *supervisor = process->supervisor;
     char path[STATE_PATH_MAX], address[sizeof supervisor->listen];
     set_state(process, PROCESS_READY);
+    supervisor->stale = true;
     process->unready_deaths = 0;
     MOB_LOG_INFO("supervisor", "ready", "process=%s pid=%d after_ms=%lld", process_name(process->which),
         (int)process->pid, (long long)((mob_now() - process->started_ns) / MOB_MS));
@@ -159,12 +200,18 @@ static void became_ready(struct process *process)
         memcpy(supervisor->listen, address, sizeof address);
 }
 
-static bool all_ready(const struct supervisor *supervisor)
+bool supervisor_serves(const struct supervisor *supervisor)
 {
     for (int i = 0; i < SUPERVISED_COUNT; i++)
-        if (supervisor->processes[i].state != PROCESS_READY)
+        if (i != SUPERVISED_POSTGRES && supervisor->processes[i].state != PROCESS_READY)
             return false;
     return true;
+}
+
+static bool all_ready(const struct supervisor *supervisor)
+{
+    const struct process *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
+    return supervisor_serves(supervisor) && (!postgres->enabled || postgres->state == PROCESS_READY);
 }
 
 static void look(struct supervisor *supervisor);
@@ -181,7 +228,6 @@ static void on_probed(struct ready_probe *probe, bool ready)
 
 static void look(struct supervisor *supervisor)
 {
-    bool changed = supervisor->processes[SUPERVISED_GATEWAY].state == PROCESS_READY && !supervisor->was_ready;
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
         struct process *process = &supervisor->processes[i];
         char path[STATE_PATH_MAX], address[64];
@@ -189,24 +235,22 @@ static void look(struct supervisor *supervisor)
             continue;
         if (process->which != SUPERVISED_GATEWAY) {
             became_ready(process);
-            changed = true;
         } else if (!supervisor->probe.busy &&
             state_read_line(state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address,
                 sizeof address) == MOB_OK) {
             ready_probe_start(&supervisor->probe, &supervisor->loop, address, on_probed);
         }
     }
-    if (all_ready(supervisor)) {
-        uv_timer_stop(&supervisor->watch);
-        changed = true;
-        if (!supervisor->was_ready)
-            MOB_LOG_INFO("supervisor", "cluster_ready", "address=%s after_ms=%lld", supervisor->listen,
-                (long long)((mob_wall_now() - supervisor->started_wall_ns) / MOB_MS));
-        supervisor->was_ready = true;
-    }
-    if (changed)
-        supervisor_write_status(supervisor);
     if (all_ready(supervisor))
+        uv_timer_stop(&supervisor->watch);
+    bool serves = supervisor_serves(supervisor);
+    if (serves && !supervisor->was_ready)
+        MOB_LOG_INFO("supervisor", "cluster_ready", "address=%s after_ms=%lld", supervisor->listen,
+            (long long)((mob_wall_now() - supervisor->started_wall_ns) / MOB_MS));
+    supervisor->was_ready |= serves;
+    if (supervisor->stale)
+        supervisor_write_status(supervisor);
+    if (serves)
         supervisor_notify(supervisor, "ready");
 }
 
@@ -231,6 +275,10 @@ static void watch(struct supervisor *supervisor)
 static void stopped(struct process *process)
 {
     MOB_LOG_INFO("supervisor", "ended", "process=%s %s", process_name(process->which), process->last_exit);
+    if (process->which == SUPERVISED_POSTGRES && !process->supervisor->only_postgres_left) {
+        set_state(process, PROCESS_DOWN); /* before the others: nobody waits for it */
+        return;
+    }
     if (process->which == SUPERVISED_NODE && seal_before_down(process))
         return;
     set_state(process, PROCESS_DOWN);
@@ -268,27 +316,60 @@ static bool seal_before_down(struct process *node)
     return true;
 }
 
+/* What is flushed is committed already, so PostgreSQL can leave while the others do. */
+static void stop_postgres(struct process *postgres)
+{
+    uv_timer_stop(&postgres->timer);
+    postgres->supervisor->stop_began_ns = mob_now();
+    if (postgres->pid == 0) {
+        if (postgres->state != PROCESS_DOWN)
+            set_state(postgres, PROCESS_DOWN);
+        return;
+    }
+    set_state(postgres, PROCESS_STOPPING);
+    kill(postgres->pid, stop_signal[SUPERVISED_POSTGRES]);
+}
+
+static void await_postgres(struct process *postgres)
+{
+    struct supervisor *supervisor = postgres->supervisor;
+    int64_t gone_ms = (mob_now() - supervisor->stop_began_ns) / MOB_MS,
+            left_ms = (int64_t)patience_ms[SUPERVISED_POSTGRES] - gone_ms;
+    supervisor->only_postgres_left = true;
+    uv_timer_start(&postgres->timer, on_patience_over, left_ms < 0 ? 0 : (uint64_t)left_ms, 0);
+}
+
+/* True when it takes time, and stop_next comes again. */
+static bool stop_one(struct process *process)
+{
+    uv_timer_stop(&process->timer);
+    if (process->state == PROCESS_SEALING) {
+        uv_timer_start(&process->timer, on_seal_patience_over, SEAL_PATIENCE_MS, 0);
+        return true;
+    }
+    if (process->pid == 0) {
+        set_state(process, PROCESS_DOWN);
+        return false;
+    }
+    set_state(process, PROCESS_STOPPING);
+    kill(process->pid, stop_signal[process->which]);
+    uv_timer_start(&process->timer, on_patience_over, patience_ms[process->which], 0);
+    supervisor_write_status(process->supervisor);
+    return true;
+}
+
 static void stop_next(struct supervisor *supervisor)
 {
+    struct process *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
+    if (!supervisor->stopping)
+        stop_postgres(postgres);
     supervisor->stopping = true;
     uv_timer_stop(&supervisor->watch);
-    for (int i = SUPERVISED_COUNT; i-- > 0;) {
-        struct process *process = &supervisor->processes[i];
-        if (process->state == PROCESS_DOWN)
-            continue;
-        uv_timer_stop(&process->timer);
-        if (process->state == PROCESS_SEALING) {
-            uv_timer_start(&process->timer, on_seal_patience_over, SEAL_PATIENCE_MS, 0);
+    for (int i = SUPERVISED_COUNT; --i > SUPERVISED_POSTGRES;)
+        if (supervisor->processes[i].state != PROCESS_DOWN && stop_one(&supervisor->processes[i]))
             return;
-        }
-        if (process->pid == 0) {
-            set_state(process, PROCESS_DOWN);
-            continue;
-        }
-        set_state(process, PROCESS_STOPPING);
-        kill(process->pid, SIGTERM);
-        uv_timer_start(&process->timer, on_patience_over, patience_ms[i], 0);
-        supervisor_write_status(supervisor);
+    if (postgres->state != PROCESS_DOWN) {
+        await_postgres(postgres);
         return;
     }
     MOB_LOG_INFO("supervisor", "stopped", "pid=%d", (int)getpid());
@@ -304,6 +385,21 @@ static void describe_exit(struct process *process, const siginfo_t *info)
             sigabbrev_np(info->si_status) ? sigabbrev_np(info->si_status) : "?");
 }
 
+/* The data directory is made. False: it is not, as after any other death. */
+static bool prepared(struct process *process, const siginfo_t *info)
+{
+    if (process->state != PROCESS_PREPARING || process->supervisor->stopping)
+        return false;
+    if (info->si_code != CLD_EXITED || info->si_status != 0 || postgres_prepared(process) != MOB_OK)
+        return false;
+    MOB_LOG_INFO("supervisor", "prepared", "process=%s after_ms=%lld", process_name(process->which),
+        (long long)((mob_now() - process->started_ns) / MOB_MS));
+    process->last_exit[0] = '\0'; /* that was another program's */
+    launch(process);
+    supervisor_write_status(process->supervisor);
+    return true;
+}
+
 static void ended(struct process *process, const siginfo_t *info)
 {
     struct supervisor *supervisor = process->supervisor;
@@ -314,6 +410,8 @@ static void ended(struct process *process, const siginfo_t *info)
         stopped(process);
         return;
     }
+    if (prepared(process, info))
+        return;
     MOB_LOG_ERROR("supervisor", "died", "process=%s how=\"%s\" lived_ms=%lld last_line=\"%s\"",
         process_name(process->which), process->last_exit,
         (long long)((mob_now() - process->started_ns) / MOB_MS), process->last_line);
@@ -321,12 +419,13 @@ static void ended(struct process *process, const siginfo_t *info)
         set_state(process, PROCESS_DOWN);
         return;
     }
-    if (process->state == PROCESS_STARTING)
+    if (process->state == PROCESS_STARTING || process->state == PROCESS_PREPARING)
         process->unready_deaths++;
     process_remove_its_file(process);
     wait_and_start(process);
     supervisor_write_status(supervisor);
-    if (!supervisor->was_ready && process->unready_deaths >= SUPERVISOR_FAILURES_MAX)
+    if (!supervisor->was_ready && process->which != SUPERVISED_POSTGRES &&
+        process->unready_deaths >= SUPERVISOR_FAILURES_MAX)
         give_up(supervisor, process);
 }
 

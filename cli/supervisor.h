@@ -4,8 +4,9 @@
  * what may follow what is in supervisor.c. It dies with its children: they have SIGKILL as their death
  * signal, and a group each. When mobula-node has ended, its log is sealed (node_seal.h) before it is started
  * again, so no two incarnations of one node are ever live. Order of stopping: gateway, node, control store,
- * Redis; each has its time, then it is killed, which loses nothing that was acknowledged. All functions are
- * for the thread of the loop.
+ * Redis, PostgreSQL; each has its time, then it is killed, which loses nothing that was acknowledged.
+ * PostgreSQL is there for what is flushed: the cluster is ready without it, and its death is nobody else's.
+ * All functions are for the thread of the loop.
  */
 #ifndef MOB_CLI_SUPERVISOR_H
 #define MOB_CLI_SUPERVISOR_H
@@ -20,13 +21,22 @@
 #include "cli/node_seal.h"
 #include "cli/ready_probe.h"
 #include "cli/state_dir.h"
+#include "cli/system_user.h"
 #include "common/settings/settings.h"
 
 /* In the order in which they are started; stopped in the opposite order. */
-enum supervised { SUPERVISED_REDIS, SUPERVISED_GCS, SUPERVISED_NODE, SUPERVISED_GATEWAY, SUPERVISED_COUNT };
+enum supervised {
+    SUPERVISED_POSTGRES,
+    SUPERVISED_REDIS,
+    SUPERVISED_GCS,
+    SUPERVISED_NODE,
+    SUPERVISED_GATEWAY,
+    SUPERVISED_COUNT
+};
 
 enum process_state {
     PROCESS_DOWN, /* not started yet, or stopped for good */
+    PROCESS_PREPARING, /* PostgreSQL: its data directory is being made by another program, which is `pid` */
     PROCESS_SEALING, /* the node: the log of its last incarnation is being sealed */
     PROCESS_STARTING, /* runs, not ready */
     PROCESS_READY,
@@ -34,6 +44,8 @@ enum process_state {
     PROCESS_STOPPING
 };
 
+/* Where a program finds its own directory: descriptor 3 of Redis and PostgreSQL. */
+#define SUPERVISED_DIRECTORY "/proc/self/fd/3"
 #define SUPERVISED_LINE_MAX 256 /* of the last log line that is kept to say why something died */
 #define SUPERVISOR_FAILURES_MAX 5 /* unready deaths that end an `up` that was never ready */
 #define SUPERVISOR_ADDRESS_FAILURES \
@@ -46,6 +58,8 @@ struct process {
     struct supervisor *supervisor;
     enum supervised which;
     enum process_state state;
+    bool enabled; /* else it stays down, and nobody is told of it */
+    struct system_user user;
     pid_t pid; /* 0 = does not run */
     uint64_t start_time; /* of the pid: state_start_time */
     uint32_t starts; /* restarts = starts - 1 */
@@ -76,6 +90,9 @@ struct supervisor {
     struct log_file own_log; /* of a detached supervisor: its stderr */
     int64_t started_wall_ns;
     bool was_ready, stopping, failed;
+    int64_t stop_began_ns;
+    bool only_postgres_left; /* of what is being stopped */
+    bool stale; /* somebody became ready since the status was written */
     char failure[SUPERVISOR_NOTICE_MAX]; /* told when everything has stopped */
     void (*notice)(void *arg, const char *text); /* NULL once it was called */
     void *notice_arg;
@@ -100,10 +117,13 @@ void process_start(struct process *process);
 void supervisor_stop(struct supervisor *supervisor, int signal_number);
 /* Takes note of every child that has ended. */
 void supervisor_reap(struct supervisor *supervisor);
+/* All but PostgreSQL are ready. */
+bool supervisor_serves(const struct supervisor *supervisor);
 /* supervisor_log.c and supervisor_spawn.c */
 const char *process_name(enum supervised which);
 const char *process_state_name(enum process_state state);
-/* supervisor_spawn.c: forks and executes; MOB_IO when there is no process. */
+/* supervisor_spawn.c: forks and executes; MOB_IO when there is no process. In PROCESS_PREPARING what makes
+ * the data directory. */
 MOB_MUST_USE enum mob_status process_spawn(struct process *process);
 /* Whether what it makes when it is ready is there. */
 bool process_made_its_file(const struct process *process);
@@ -111,6 +131,17 @@ void process_remove_its_file(const struct process *process);
 /* Where `name` would be executed from; false if nowhere. */
 bool process_find_binary(
     const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX]);
+/* supervisor_postgres.c */
+/* Is there a data directory? */
+bool postgres_is_made(const struct supervisor *supervisor);
+/* Where `program` of the fitting version is; false, with the place in `path`, when it is not there. */
+bool postgres_find(const struct supervisor *supervisor, const char *program, char path[STATE_PATH_MAX]);
+/* An empty directory for initdb, and what it made becoming the data directory. */
+MOB_MUST_USE enum mob_status postgres_prepare(struct process *process);
+MOB_MUST_USE enum mob_status postgres_prepared(struct process *process);
+/* Writes the configuration into the data directory. */
+MOB_MUST_USE enum mob_status postgres_configure(struct process *process);
+bool postgres_is_ready(const struct process *process);
 /* supervisor_log.c */
 MOB_MUST_USE enum mob_status process_log_open(struct process *process);
 void process_log_close(struct process *process);

@@ -20,13 +20,34 @@ static enum mob_status find_binaries(struct supervisor *supervisor)
     supervisor->binaries[length] = '\0';
     *strrchr(supervisor->binaries, '/') = '\0';
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
-        if (process_find_binary(supervisor, (enum supervised)i, path))
+        if (!supervisor->processes[i].enabled || process_find_binary(supervisor, (enum supervised)i, path))
             continue;
         MOB_LOG_ERROR("supervisor", "no_program", "path=%s", path);
-        snprintf(supervisor->failure, sizeof supervisor->failure, "there is no program %s", path);
+        snprintf(supervisor->failure, sizeof supervisor->failure, "there is no program %s%s", path,
+            i == SUPERVISED_POSTGRES ? "; install it, or use --no-postgres" : "");
         return MOB_NOT_FOUND;
     }
     return MOB_OK;
+}
+
+/* Which programs there are, and as whom they run. */
+static enum mob_status find_users(struct supervisor *supervisor)
+{
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        struct process *process = &supervisor->processes[i];
+        process->user = (struct system_user){.uid = geteuid(), .gid = getegid()};
+        process->enabled = true;
+    }
+    struct process *redis = &supervisor->processes[SUPERVISED_REDIS],
+                   *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
+    if (system_user_find("redis", &redis->user) != MOB_OK)
+        MOB_LOG_WARN("supervisor", "no_system_user", "user=redis process=redis as=root");
+    postgres->enabled = strcmp(mob_setting_text(supervisor->settings, MOB_SETTING_POSTGRES), "on") == 0;
+    if (!postgres->enabled || system_user_find("postgres", &postgres->user) == MOB_OK)
+        return MOB_OK;
+    snprintf(supervisor->failure, sizeof supervisor->failure,
+        "PostgreSQL refuses to run as root, and there is no user postgres: install it, or use --no-postgres");
+    return MOB_NOT_FOUND;
 }
 
 static void on_child(uv_signal_t *handle, int number)
@@ -61,8 +82,11 @@ static enum mob_status write_configuration(struct supervisor *supervisor)
         snprintf(supervisor->failure, sizeof supervisor->failure, "cannot read %s", path);
         return MOB_IO;
     }
-    enum mob_status status =
-        mob_redis_conf_write(state_path(supervisor->directory, STATE_GCS_DIR_NAME, path));
+    const struct system_user *redis = &supervisor->processes[SUPERVISED_REDIS].user;
+    state_path(supervisor->directory, STATE_GCS_DIR_NAME, path);
+    enum mob_status status = mob_redis_conf_write_seen_as(path, redis->other ? SUPERVISED_DIRECTORY : path);
+    if (status == MOB_OK)
+        status = system_user_own_tree(supervisor->directory, STATE_GCS_DIR_NAME, redis);
     if (status != MOB_OK)
         snprintf(supervisor->failure, sizeof supervisor->failure, "cannot configure Redis in %s: %s", path,
             status == MOB_INVALID ? "its configuration takes only plain characters in a path"
@@ -90,11 +114,9 @@ static enum mob_status prepare(struct supervisor *supervisor, const struct super
         supervisor->processes[i].output_fd = -1;
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
         struct process *process = &supervisor->processes[i];
-        process->supervisor = supervisor;
-        process->which = (enum supervised)i;
         uv_timer_init(&supervisor->loop, &process->timer);
         process->timer.data = process;
-        if (process_log_open(process) != MOB_OK)
+        if (process->enabled && process_log_open(process) != MOB_OK)
             return MOB_IO;
     }
     /* Thousands of parked connections each hold a descriptor; the children inherit this. */
@@ -140,13 +162,20 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     snprintf(supervisor->listen, sizeof supervisor->listen, "%s",
         mob_setting_text(options->settings, MOB_SETTING_LISTEN));
     supervisor->own_log = options->own_log ? *options->own_log : (struct log_file){.fd = -1};
-    enum mob_status status = find_binaries(supervisor);
+    for (int i = 0; i < SUPERVISED_COUNT; i++) {
+        supervisor->processes[i].supervisor = supervisor;
+        supervisor->processes[i].which = (enum supervised)i;
+    }
+    enum mob_status status = find_users(supervisor);
+    if (status == MOB_OK)
+        status = find_binaries(supervisor);
     if (status == MOB_OK)
         status = write_configuration(supervisor);
     if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
         status = prepare(supervisor, options);
         for (int i = 0; i < SUPERVISED_COUNT && status == MOB_OK; i++)
-            process_start(&supervisor->processes[i]);
+            if (supervisor->processes[i].enabled)
+                process_start(&supervisor->processes[i]);
         if (status == MOB_OK)
             uv_run(&supervisor->loop, UV_RUN_DEFAULT);
         fini(supervisor);

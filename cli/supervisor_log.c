@@ -10,7 +10,8 @@
 
 const char *process_state_name(enum process_state state)
 {
-    static const char *const names[] = {"down", "sealing", "starting", "ready", "waiting", "stopping"};
+    static const char *const names[] = {
+        "down", "preparing", "sealing", "starting", "ready", "waiting", "stopping"};
     return names[state];
 }
 
@@ -98,33 +99,38 @@ static const char *overall_state(const struct supervisor *supervisor)
 {
     if (supervisor->stopping)
         return "stopping";
-    for (int i = 0; i < SUPERVISED_COUNT; i++)
-        if (supervisor->processes[i].state != PROCESS_READY)
-            return supervisor->was_ready ? "degraded" : "starting";
-    return "ready";
+    const struct process *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
+    if (!supervisor_serves(supervisor))
+        return supervisor->was_ready ? "degraded" : "starting";
+    return postgres->enabled && postgres->state == PROCESS_WAITING ? "degraded" : "ready";
 }
 
 void supervisor_write_status(struct supervisor *supervisor)
 {
     char text[8192], path[STATE_PATH_MAX], address[64];
+    supervisor->stale = false;
     if (state_read_line(
             state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) != MOB_OK)
         address[0] = '\0';
     int n = snprintf(text, sizeof text,
         "{\"state\":\"%s\",\"pid\":%d,\"started_us\":%lld,\"address\":\"%s\",\"processes\":[",
         overall_state(supervisor), (int)getpid(), (long long)(supervisor->started_wall_ns / 1000), address);
+    const char *separator = "";
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
         const struct process *process = &supervisor->processes[i];
         char line[SUPERVISED_LINE_MAX];
+        if (!process->enabled)
+            continue;
         plain(process->last_line, line, sizeof line);
         n += snprintf(text + n, sizeof text - (size_t)n,
             "%s{\"name\":\"%s\",\"state\":\"%s\",\"pid\":%d,\"start_time\":%llu,\"restarts\":%u,\"started_"
             "us\":%lld,\"last_exit\":\"%s\","
             "\"last_line\":\"%s\"}",
-            i ? "," : "", process_name(process->which), process_state_name(process->state), (int)process->pid,
+            separator, process_name(process->which), process_state_name(process->state), (int)process->pid,
             (unsigned long long)process->start_time, process->starts > 1 ? process->starts - 1 : 0,
             (long long)(process->started_wall_ns / 1000), process->last_exit,
             process->last_exit[0] ? line : "");
+        separator = ",";
     }
     n += snprintf(text + n, sizeof text - (size_t)n, "]}\n");
     MOB_ASSERT((size_t)n < sizeof text);

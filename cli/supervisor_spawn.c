@@ -11,17 +11,22 @@
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "gcs/flush/postgres_conf.h"
 #include "gcs/shard/redis_conf.h"
 
-/* binary; what it makes when it is ready */
+/* binary; what it makes when it is ready; the directory that is its own */
 static const struct {
-    const char *name, *binary, *made;
+    const char *name, *binary, *made, *directory;
 } programs[SUPERVISED_COUNT] = {
-    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_REDIS_SOCKET_NAME},
-    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME},
-    [SUPERVISED_NODE] = {"node", "mobula-node", STATE_NODE_SOCKET_NAME},
-    [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME},
+    [SUPERVISED_POSTGRES] = {"postgres", "postgres", NULL, STATE_POSTGRES_DIR_NAME},
+    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_REDIS_SOCKET_NAME, STATE_GCS_DIR_NAME},
+    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME, NULL},
+    [SUPERVISED_NODE] = {"node", "mobula-node", STATE_NODE_SOCKET_NAME, NULL},
+    [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME, NULL},
 };
+
+#define OWN_DIRECTORY_FD 3
+#define OWN_DIRECTORY SUPERVISED_DIRECTORY
 
 enum { ARGUMENTS_MAX = 40, ARGUMENT_BYTES_MAX = 8192 };
 
@@ -63,7 +68,30 @@ static void add_path(struct arguments *arguments, const char *flag, const char *
 
 static void redis_arguments(const struct supervisor *supervisor, struct arguments *arguments)
 {
-    add(arguments, "%s/" STATE_GCS_DIR_NAME "/" MOB_REDIS_CONF_NAME, supervisor->directory);
+    if (supervisor->processes[SUPERVISED_REDIS].user.other)
+        add(arguments, OWN_DIRECTORY "/" MOB_REDIS_CONF_NAME);
+    else
+        add(arguments, "%s/" STATE_GCS_DIR_NAME "/" MOB_REDIS_CONF_NAME, supervisor->directory);
+}
+
+static void initdb_arguments(struct arguments *arguments)
+{
+    static const char *const flags[] = {
+        "-D", OWN_DIRECTORY, "-U", MOB_POSTGRES_ROLE, "-A", "peer", "-E", "UTF8", "--locale=C"};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
+        add(arguments, "%s", flags[i]);
+}
+
+static void postgres_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+{
+    if (supervisor->processes[SUPERVISED_POSTGRES].state == PROCESS_PREPARING) {
+        initdb_arguments(arguments);
+        return;
+    }
+    add(arguments, "-D");
+    add(arguments, OWN_DIRECTORY);
+    add(arguments, "-c");
+    add(arguments, "config_file=" OWN_DIRECTORY "/" MOB_POSTGRES_CONF_NAME);
 }
 
 static void gcs_arguments(const struct supervisor *supervisor, struct arguments *arguments)
@@ -121,6 +149,8 @@ bool process_made_its_file(const struct process *process)
 {
     char path[STATE_PATH_MAX];
     struct stat st;
+    if (process->which == SUPERVISED_POSTGRES)
+        return postgres_is_ready(process);
     return stat(state_path(process->supervisor->directory, programs[process->which].made, path), &st) == 0 &&
         (S_ISSOCK(st.st_mode) || st.st_size > 0);
 }
@@ -128,13 +158,18 @@ bool process_made_its_file(const struct process *process)
 void process_remove_its_file(const struct process *process)
 {
     char path[STATE_PATH_MAX];
-    unlink(state_path(process->supervisor->directory, programs[process->which].made, path));
+    if (programs[process->which].made != NULL)
+        unlink(state_path(process->supervisor->directory, programs[process->which].made, path));
 }
 
 bool process_find_binary(
     const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX])
 {
     const char *binary = programs[which].binary;
+    if (which == SUPERVISED_POSTGRES) {
+        bool preparing = supervisor->processes[which].state == PROCESS_PREPARING;
+        return postgres_find(supervisor, preparing ? "initdb" : binary, path);
+    }
     if (which != SUPERVISED_REDIS) {
         snprintf(path, STATE_PATH_MAX, "%s/%s", supervisor->binaries, binary);
         return access(path, X_OK) == 0;
@@ -151,8 +186,17 @@ bool process_find_binary(
     return false;
 }
 
+/* What the child becomes. */
+struct launch {
+    char *const *argv;
+    const struct system_user *user;
+    int output;
+    int directory; /* its own, as OWN_DIRECTORY_FD; -1 = none */
+    pid_t parent;
+};
+
 /* In the child, between fork and exec: only async-signal-safe calls. */
-_Noreturn static void become(const char *path, char *const *argv, int output, pid_t parent)
+_Noreturn static void become(const struct launch *launch)
 {
     sigset_t none;
     sigemptyset(&none);
@@ -160,17 +204,59 @@ _Noreturn static void become(const char *path, char *const *argv, int output, pi
     for (int number = 1; number < 32; number++)
         signal(number, SIG_DFL);
     setpgid(0, 0);
-    /* The parent may have died before this line: then nobody would send the signal. */
+    bool other = system_user_become(launch->user);
+    /* After that, which would undo it. The parent may have died before this line: then nobody would send the
+     * signal. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-    if (getppid() != parent || null < 0 || dup2(null, 0) < 0 || dup2(output, 1) < 0 || dup2(output, 2) < 0)
+    if (!other || getppid() != launch->parent || null < 0 || dup2(null, 0) < 0 ||
+        dup2(launch->output, 1) < 0 || dup2(launch->output, 2) < 0)
         _exit(127);
-    close_range(3, ~0u, 0);
-    execv(path, argv);
+    bool placed = launch->directory < 0 || dup2(launch->directory, OWN_DIRECTORY_FD) == OWN_DIRECTORY_FD;
+    if (!placed)
+        _exit(127);
+    close_range(launch->directory < 0 ? OWN_DIRECTORY_FD : OWN_DIRECTORY_FD + 1, ~0u, 0);
+    execv(launch->argv[0], launch->argv);
     static const char text[] = "cannot be executed\n";
     ssize_t written = write(2, text, sizeof text - 1);
     (void)written;
     _exit(127);
+}
+
+/* -1 when the program has none. A descriptor below 4 could be overwritten on its way to its place. */
+static int own_directory(const struct process *process)
+{
+    const char *name = process->state == PROCESS_PREPARING ? STATE_POSTGRES_NEW_DIR_NAME
+                                                           : programs[process->which].directory;
+    char path[STATE_PATH_MAX];
+    if (name == NULL)
+        return -1;
+    int fd = open(state_path(process->supervisor->directory, name, path), O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, OWN_DIRECTORY_FD + 1);
+    if (fd >= 0)
+        close(fd);
+    return high;
+}
+
+static enum mob_status fork_and_exec(struct process *process, char *const *argv)
+{
+    struct launch launch = {.argv = argv,
+        .user = &process->user,
+        .output = process->output_fd,
+        .directory = own_directory(process),
+        .parent = getpid()};
+    if (launch.directory < 0 && programs[process->which].directory != NULL)
+        return MOB_IO;
+    pid_t pid = fork();
+    if (pid == 0)
+        become(&launch);
+    if (launch.directory >= 0)
+        close(launch.directory);
+    if (pid < 0)
+        return MOB_IO;
+    setpgid(pid, pid); /* here too: whoever comes first */
+    process->pid = pid;
+    return MOB_OK;
 }
 
 enum mob_status process_spawn(struct process *process)
@@ -179,6 +265,7 @@ enum mob_status process_spawn(struct process *process)
     char path[STATE_PATH_MAX];
     struct arguments arguments = {.count = 0};
     static void (*const fill[SUPERVISED_COUNT])(const struct supervisor *, struct arguments *) = {
+        [SUPERVISED_POSTGRES] = postgres_arguments,
         [SUPERVISED_REDIS] = redis_arguments,
         [SUPERVISED_GCS] = gcs_arguments,
         [SUPERVISED_NODE] = node_arguments,
@@ -191,16 +278,11 @@ enum mob_status process_spawn(struct process *process)
     add(&arguments, "%s", path);
     fill[process->which](supervisor, &arguments);
     process_remove_its_file(process);
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0)
-        become(path, arguments.items, process->output_fd, parent);
-    if (pid < 0)
-        return MOB_IO;
-    setpgid(pid, pid); /* here too: whoever comes first */
-    process->pid = pid;
-    process->start_time = state_start_time(pid);
-    process->starts++;
     process->started_ns = mob_now();
+    if (fork_and_exec(process, arguments.items) != MOB_OK)
+        return MOB_IO;
+    process->start_time = state_start_time(process->pid);
+    process->starts += process->state != PROCESS_PREPARING;
     process->started_wall_ns = mob_wall_now();
     return MOB_OK;
 }

@@ -45,8 +45,8 @@ MAY_INCLUDE = {
     "server/serve": CLIENT + ["server/http"],
     "server/api": CLIENT + ["server/http", "server/auth", "server/events", "server/serve"],
     "server": CLIENT + [f"server/{part}" for part in SERVER_PARTS],
-    # The supervisor writes Redis' configuration, which is gcs/shard's to know.
-    "cli": WIRE + ["common/settings", "gcs/client", "gcs/shard", "sdk/c"],
+    # The supervisor writes the configurations of Redis and PostgreSQL, which are gcs/shard's and gcs/flush's to know.
+    "cli": WIRE + ["common/settings", "gcs/client", "gcs/shard", "gcs/flush", "sdk/c"],
     # Outside of the walls: the public C API and nothing else.
     "examples": [],
     "rl": [],

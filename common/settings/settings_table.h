@@ -37,6 +37,8 @@
         "control store memory at which new root tasks are refused (429)") \
     X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which everything new is refused") \
+    X(POSTGRES, "postgres", CHOICE, "off", 0, 0, "on|off", UP, \
+        "a private PostgreSQL, where lineage goes that leaves the control store's memory") \
     X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY, \
         "how long lineage stays after its job ended (nothing acts on it yet)") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \

@@ -79,7 +79,9 @@ static enum mob_status write_file(const char *directory, const char *name, const
         finish(snprintf(temporary, sizeof temporary, "%s/.%s.new", directory, name), sizeof temporary) !=
             MOB_OK)
         return MOB_TOO_LARGE;
-    int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    /* The directory may be another user's, who must not lead us elsewhere. */
+    unlink(temporary);
+    int fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         goto err;
     size_t length = strlen(text);
@@ -121,10 +123,15 @@ static void remove_unfinished_rewrites(const char *directory)
 
 enum mob_status mob_redis_conf_write(const char *directory)
 {
+    return mob_redis_conf_write_seen_as(directory, directory);
+}
+
+enum mob_status mob_redis_conf_write_seen_as(const char *directory, const char *seen_as)
+{
     char path[4096], password[160], text[4096];
     if (finish(snprintf(path, sizeof path, "%s/" MOB_REDIS_PASSWORD_NAME, directory), sizeof path) != MOB_OK)
         return MOB_TOO_LARGE;
-    struct mob_redis_conf conf = {directory, password};
+    struct mob_redis_conf conf = {seen_as, password};
     enum mob_status status = mob_redis_password_read(path, password, sizeof password);
     if (status != MOB_OK) {
         /* 62 characters of 48 random bytes: well over 256 bits, the slight bias does not matter. */

@@ -39,6 +39,9 @@ MOB_MUST_USE enum mob_status mob_redis_acl_text(
  * redis.pass is there already. `conf->password` is ignored. Call it while Redis does not run: removes what a
  * killed one left of an unfinished rewrite. MOB_IO. */
 MOB_MUST_USE enum mob_status mob_redis_conf_write(const char *directory);
+/* The same for a Redis that reaches its directory by another path, `seen_as`, as under a user that may not
+ * enter those above it. */
+MOB_MUST_USE enum mob_status mob_redis_conf_write_seen_as(const char *directory, const char *seen_as);
 /* First line of a password file. MOB_NOT_FOUND, MOB_IO, MOB_INVALID (empty). */
 MOB_MUST_USE enum mob_status mob_redis_password_read(const char *path, char *out, size_t capacity);
 

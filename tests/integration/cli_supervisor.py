@@ -201,6 +201,87 @@ class Cluster(unittest.TestCase):
         self.mobula("down", code=0)
         self.assertLess(time.monotonic() - began, 2.0)
 
+    # ---- PostgreSQL
+
+    def up_with_postgres(self):
+        self.mobula("up", "--detach", "--postgres", "on", code=0)
+        self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
+
+    def query(self, sql):
+        return subprocess.run(["psql", "-X", "-At", "-h", self.dir / "pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", sql],
+                              check=True, capture_output=True, text=True, timeout=30).stdout.strip()
+
+    def test_postgres_is_made_behind_a_cluster_that_is_ready(self):
+        self.mobula("up", "--detach", "--postgres", "on", code=0)
+        self.assertEqual("ready", self.status()["state"], "nothing waits for initdb")
+        self.assertEqual(["postgres", *PROCESSES], [p["name"] for p in self.status()["processes"]])
+        self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
+        self.assertEqual("1", self.query("select 1"))
+        self.assertEqual("off|", self.query("select (select setting from pg_settings where name = 'jit'), "
+                                            "(select setting from pg_settings where name = 'listen_addresses')"))
+        data = (self.dir / "pg").stat()
+        self.assertEqual(0o700, stat.S_IMODE(data.st_mode))
+        if os.geteuid() == 0:
+            for path in ["pg", "pg/mobula.conf", "gcs", "gcs/redis.conf"]:
+                self.assertNotEqual(0, (self.dir / path).stat().st_uid, path)
+            for name in ["postgres", "redis"]:
+                pid = self.process(name)["pid"]
+                text = pathlib.Path(f"/proc/{pid}/status").read_text()
+                uids = next(line for line in text.splitlines() if line.startswith("Uid:")).split()[1:]
+                self.assertNotIn("0", uids, name)
+                groups = next(line for line in text.splitlines() if line.startswith("Groups:")).split()[1:]
+                self.assertEqual([], groups, name)
+        self.query("create table kept (a int)")
+        self.query("insert into kept values (7)")
+        began = time.monotonic()
+        self.mobula("down", code=0)
+        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertIn("database system is shut down", (self.dir / "logs/postgres.log").read_text())
+        self.up_with_postgres()
+        self.assertEqual("7", self.query("select a from kept"))
+        self.assertNotIn("not properly shut down", (self.dir / "logs/postgres.log").read_text())
+
+    def test_a_killed_postgres_comes_back_with_what_was_committed(self):
+        self.up_with_postgres()
+        self.query("create table kept (a int)")
+        for i in range(3):
+            self.query(f"insert into kept values ({i})")
+            os.kill(self.process("postgres")["pid"], signal.SIGKILL)
+            self.wait("a restart", lambda i=i: self.process("postgres")["restarts"] > i)
+            self.assertIn("signal 9", self.process("postgres")["last_exit"])
+            self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
+            for name in PROCESSES:
+                self.assertEqual(0, self.process(name)["restarts"], f"{name} does not care")
+        self.assertEqual("3", self.query("select count(*) from kept"))
+        log = (self.dir / "logs/supervisor.log").read_text()
+        pauses = [int(line.split("in_ms=")[1].split()[0]) for line in log.splitlines() if "restarting process=postgres" in line]
+        self.assertEqual(0, pauses[0])
+        self.assertEqual(sorted(pauses), pauses, "each pause is at least as long as the one before")
+        self.assertGreater(pauses[-1], 0)
+
+    def test_half_a_data_directory_is_made_anew(self):
+        self.mobula("up", "--detach", "--postgres", "on", code=0)
+        self.wait("initdb at work", lambda: (self.dir / "pg.new/base").exists() or (self.dir / "pg").exists())
+        os.kill(self.supervisor(), signal.SIGKILL)
+        self.wait("the end of all", lambda: self.pids_of_this_test() == [])
+        (self.dir / "pg.new").mkdir(exist_ok=True)
+        (self.dir / "pg.new/torn").touch()
+        self.up_with_postgres()
+        self.assertEqual("1", self.query("select 1"))
+        self.assertFalse((self.dir / "pg/torn").exists())
+
+    def test_a_data_directory_of_another_version_is_left_alone(self):
+        (self.dir / "pg").mkdir(parents=True)
+        (self.dir / "pg/PG_VERSION").write_text("9\n")
+        up = self.mobula("up", "--detach", "--postgres", "on", code=1)
+        self.assertIn("/9/bin/postgres; install it, or use --no-postgres", up.stderr)
+        self.assertEqual(["PG_VERSION"], [p.name for p in (self.dir / "pg").iterdir()])
+
+    def test_without_postgres(self):
+        self.mobula("up", "--detach", "--no-postgres", code=0)
+        self.assertEqual(PROCESSES, [p["name"] for p in self.status()["processes"]])
+        self.assertFalse((self.dir / "pg").exists())
+
     # ---- what it costs
 
     def test_an_idle_supervisor_sleeps(self):
