@@ -70,6 +70,10 @@ static void fill_times(const struct node_task *task, struct mob_completion_head 
     }
     if (task->flags & TASK_ACTOR_CALL)
         head->actor = task->template->head.actor;
+    /* A worker takes the end of its last task for the start of the next: right in a batch, too early when it
+     * had to wait for this one. */
+    if (head->started_ns > 0 && head->started_ns < head->dispatched_ns)
+        head->started_ns = head->dispatched_ns;
 }
 
 static void log_completion(

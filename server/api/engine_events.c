@@ -151,22 +151,108 @@ static void translate(struct translation *t, const struct mob_entry *entry)
     }
 }
 
-static void on_block(void *arg, const struct mob_gcs_block_row *row)
+static void translate_block(struct engine *engine, uint64_t seq, const uint8_t *bytes, size_t length)
 {
-    struct engine *engine = arg;
     struct mob_block_header header;
     static struct mob_zone_map zone; /* too large for the stack; the engine's thread only */
     static struct mob_entry entry;
-    struct translation t = {.engine = engine, .header = &header, .position = {row->seq, 0}};
-    enum mob_status status = mob_block_open(engine->event_decoder, row->bytes, row->length, &header, &zone);
+    struct translation t = {.engine = engine, .header = &header, .position = {seq, 0}};
+    enum mob_status status = mob_block_open(engine->event_decoder, bytes, length, &header, &zone);
     if (status == MOB_OK)
         mob_job_id_format(header.job, t.job);
     while (status == MOB_OK && (status = mob_block_next(engine->event_decoder, &entry)) == MOB_OK) {
         t.position.index++;
         translate(&t, &entry);
     }
-    mob_events_pass(engine->options.events, row->seq);
+    mob_events_pass(engine->options.events, seq);
     engine->worked++;
+}
+
+/* --- blocks with functions that were deployed a moment ago wait for their names --- */
+
+#define HELD_MAX 1024u
+struct held_block {
+    struct held_block *next;
+    uint64_t seq;
+    size_t length;
+    uint8_t bytes[];
+};
+
+static bool has_missing_names(struct engine *engine, const uint8_t *bytes, size_t length)
+{
+    struct mob_block_header header;
+    static struct mob_zone_map zone;
+    if (mob_block_peek(bytes, length, &header, &zone) != MOB_OK)
+        return false;
+    uint32_t n = zone.function_count < MOB_ZONE_FUNCTIONS_MAX ? zone.function_count : MOB_ZONE_FUNCTIONS_MAX;
+    bool missing = false;
+    for (uint32_t i = 0; i < n; i++)
+        missing |= engine_function_is_missing(engine, zone.functions[i]);
+    return missing;
+}
+
+static void hold(struct engine *engine, const struct mob_gcs_block_row *row)
+{
+    struct held_block *held = malloc(sizeof *held + row->length);
+    MOB_ASSERT(held != NULL);
+    held->next = NULL;
+    held->seq = row->seq;
+    held->length = row->length;
+    memcpy(held->bytes, row->bytes, row->length);
+    *engine->held_end = held;
+    engine->held_end = &held->next;
+    engine->held_count++;
+}
+
+static void release_first(struct engine *engine)
+{
+    struct held_block *held = engine->held;
+    translate_block(engine, held->seq, held->bytes, held->length);
+    engine->held = held->next;
+    if (!engine->held)
+        engine->held_end = &engine->held;
+    engine->held_count--;
+    free(held);
+}
+
+static void on_names(void *arg)
+{
+    struct engine *engine = arg;
+    bool first = true; /* it waited for this reading; a later one may need another */
+    while (engine->held) {
+        if (!first && has_missing_names(engine, engine->held->bytes, engine->held->length)) {
+            engine_functions_refresh(engine, on_names, engine);
+            return;
+        }
+        release_first(engine);
+        first = false;
+    }
+}
+
+static void on_block(void *arg, const struct mob_gcs_block_row *row)
+{
+    struct engine *engine = arg;
+    if (engine->held) {
+        if (engine->held_count == HELD_MAX)
+            release_first(engine); /* the node is slow: without a name rather than without an end */
+        hold(engine, row);
+    } else if (has_missing_names(engine, row->bytes, row->length)) {
+        hold(engine, row);
+        engine_functions_refresh(engine, on_names, engine);
+    } else {
+        translate_block(engine, row->seq, row->bytes, row->length);
+    }
+}
+
+void engine_events_end(struct engine *engine)
+{
+    while (engine->held) {
+        struct held_block *held = engine->held;
+        engine->held = held->next;
+        free(held);
+    }
+    engine->held_end = &engine->held;
+    engine->held_count = 0;
 }
 
 static void on_resync(void *arg, uint64_t after, uint64_t next)
@@ -180,6 +266,7 @@ static void subscribe(struct engine *engine, uint64_t after)
     if (engine->subscription)
         mob_gcs_unsubscribe(engine->subscription);
     engine->subscription = NULL;
+    engine_events_end(engine);
     struct mob_gcs_sub_events events = {on_block, on_resync, engine};
     enum mob_status status = mob_gcs_subscribe(engine->gcs, after, &events, &engine->subscription);
     if (status == MOB_OK)
@@ -204,6 +291,7 @@ void engine_events_step(struct engine *engine)
         if (engine->subscription)
             mob_gcs_unsubscribe(engine->subscription);
         engine->subscription = NULL;
+        engine_events_end(engine);
     }
     if (!atomic_load_explicit(&engine->events_wanted, memory_order_relaxed) || !engine->gcs_up)
         return;

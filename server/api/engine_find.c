@@ -56,6 +56,8 @@ bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t g
 
 struct search {
     struct mob_task_id id;
+    struct task_record *record;
+    uint32_t page, next_page; /* of arguments: the one that is fetched, the next to look at */
     enum engine_find_how how;
     json_t *live;
     void (*found)(struct flight *flight, const struct engine_found *found);
@@ -75,20 +77,76 @@ static enum engine_known known_of(const struct search *search, const struct task
                                                                                     : ENGINE_NEVER;
 }
 
+static void tell(struct reading *reading)
+{
+    struct search *search = reading->context;
+    struct engine_found found = {.known = known_of(search, search->record),
+        .live = search->live,
+        .record = search->record,
+        .set = reading->set};
+    search->found(reading->flight, &found);
+    search_end(search);
+    reading_end(reading);
+}
+
+static void fetch_pages(struct reading *reading);
+
+static void on_page(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct reading *reading = arg;
+    struct search *search = reading->context;
+    struct mob_client *client = reading->flight->client;
+    struct mob_object_id id = mob_object_of(search->id, MOB_SLOT_ARG_PAGE | search->page);
+    struct mob_value *value = status == MOB_OK ? mob_value_new(client) : NULL;
+    (void)text;
+    (void)size;
+    if (value && mob_value_read(client, &id, value) == MOB_OK && value->payload_bytes <= UINT32_MAX)
+        task_record_add_page(search->record, search->page, value->payload, (uint32_t)value->payload_bytes);
+    mob_value_release(value);
+    fetch_pages(reading);
+}
+
+/* Long argument lists of nested tasks: pages in the store. One that cannot be had leaves the list cut, which
+ * the record says. */
+static void fetch_pages(struct reading *reading)
+{
+    struct search *search = reading->context;
+    struct mob_pending_request *request = NULL;
+    while (search->record && search->how == ENGINE_FIND_RECORD &&
+        task_record_missing_page(search->record, search->next_page, &search->page)) {
+        struct mob_object_id id = mob_object_of(search->id, MOB_SLOT_ARG_PAGE | search->page);
+        search->next_page = search->page + 1;
+        if (mob_request_start(reading->flight->client, MOB_REQ_FETCH, &id, sizeof id, NULL, 0, &request) ==
+            MOB_OK) {
+            request->callback = on_page;
+            request->arg = reading;
+            return;
+        }
+    }
+    tell(reading);
+}
+
+static void on_names(void *arg)
+{
+    fetch_pages(arg);
+}
+
 static void on_group(struct reading *reading, enum mob_status status)
 {
     struct search *search = reading->context;
-    struct flight *flight = reading->flight;
+    search->record = lineage_set_find(reading->set, search->id);
     if (status != MOB_OK) {
-        flight_fail(flight, status, NULL, "the control store does not answer");
-    } else {
-        const struct task_record *record = lineage_set_find(reading->set, search->id);
-        struct engine_found found = {
-            .known = known_of(search, record), .live = search->live, .record = record, .set = reading->set};
-        search->found(flight, &found);
+        flight_fail(reading->flight, status, NULL, "the control store does not answer");
+        search_end(search);
+        reading_end(reading);
+        return;
     }
-    search_end(search);
-    reading_end(reading);
+    struct engine *engine = reading->flight->engine;
+    if (search->record && search->record->has_spec &&
+        engine_function_is_missing(engine, search->record->spec.function))
+        engine_functions_refresh(engine, on_names, reading);
+    else
+        fetch_pages(reading);
 }
 
 static void on_live(void *arg, enum mob_status status, const char *text, size_t size)

@@ -66,11 +66,14 @@ struct session {
 };
 
 struct function_name {
-    struct function_name *next;
+    struct function_name *next; /* of its bucket */
     struct mob_function_id id;
     char *name, *signature, *module_hash;
     bool is_class;
 };
+
+struct function_cache;
+struct held_block;
 
 #define ENGINE_KNOWN_ACTORS 1024 /* direct-mapped */
 struct known_actor {
@@ -100,10 +103,11 @@ struct engine {
     size_t timer_count;
     struct flight *all;
     size_t flights;
-    struct function_name *functions;
-    int64_t functions_loaded_ns;
-    bool functions_loading, closing;
+    struct function_cache *functions;
+    bool closing;
     struct mob_gcs_sub *subscription;
+    struct held_block *held, **held_end; /* blocks of the subscription that wait for names of functions */
+    size_t held_count;
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];
@@ -116,6 +120,13 @@ struct flight *flight_create(struct engine *engine, struct mob_engine_op *op);
 void flight_done(struct flight *flight);
 void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* With the node's reply to a question that failed: words, or JSON {"error": words}. */
+void flight_fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size);
+/* Done, with this as its JSON. Takes value. */
+void flight_done_json(struct flight *flight, json_t *value);
+/* mob_query_async for a flight, which is the callback's argument. */
+void flight_ask(struct flight *flight, const char *what, const char *subject,
+    void (*callback)(void *arg, enum mob_status, const char *json, size_t size));
 void flight_set_deadline(
     struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight));
 void flight_clear_deadline(struct flight *flight);
@@ -161,18 +172,24 @@ char *engine_value_json(const struct mob_value *value);
 const char *engine_media_of(enum mob_value_type type);
 enum mob_status engine_npy_to_tensor(const void *bytes, size_t size, struct mob_tensor *out);
 
-/* engine_queries.c: the node's answers, and rows of the control store */
+/* engine_functions.c: names and signatures of functions, kept here because the log has ids only */
 void engine_start_function_put(struct flight *flight);
+/* The node's functions are read again; then (may be NULL) `then` is called, exactly once unless the engine
+ * ends; at once if the node cannot be asked. */
+void engine_functions_refresh(struct engine *engine, void (*then)(void *arg), void *arg);
+void engine_functions_end(struct engine *engine);
+/* NULL: not known here. */
+const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
+/* Not known here, and reading again may help: the node was not asked since, or not for a while. */
+bool engine_function_is_missing(struct engine *engine, struct mob_function_id id);
+
+/* engine_queries.c: the node's answers, and rows of the control store */
 void engine_start_job_open(struct flight *flight);
 void engine_start_job_end(struct flight *flight);
 void engine_start_describe(struct flight *flight);
 void engine_start_list(struct flight *flight);
 void engine_start_why(struct flight *flight);
 void engine_start_cluster(struct flight *flight);
-void engine_load_functions(struct engine *engine);
-const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
-const struct function_name *engine_function_named(struct engine *engine, const char *name);
-
 /* engine_find.c: was this id ever? The node is asked, then the log. `found` is called once, unless the
  * control store does not answer, which ends the flight; all that it is given is borrowed until it returns. */
 enum engine_known {
@@ -202,8 +219,9 @@ void engine_describe_ended_actor(struct flight *flight, struct mob_actor_id id);
 struct lineage_names engine_names(struct engine *engine);
 void engine_start_lineage(struct flight *flight);
 
-/* engine_scan.c: lists and the timeline, out of all blocks */
+/* engine_lists.c: tasks, and objects */
 void engine_list_tasks(struct flight *flight);
+/* engine_timeline.c */
 void engine_start_timeline(struct flight *flight);
 
 /* engine_logs.c */
@@ -211,6 +229,8 @@ void engine_start_logs(struct flight *flight);
 
 /* engine_events.c */
 void engine_events_step(struct engine *engine);
+/* Blocks that are held back are dropped. */
+void engine_events_end(struct engine *engine);
 
 /* engine_models.c */
 enum mob_status engine_models_create(struct engine *engine);

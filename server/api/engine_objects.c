@@ -123,8 +123,7 @@ static void on_fetched(void *arg, enum mob_status status, const char *text, size
     if (status == MOB_OK)
         get_value(flight);
     else
-        flight_fail(
-            flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+        flight_fail_reply(flight, status, text, size);
 }
 
 static void fetch(struct flight *flight, struct mob_object_id id)

@@ -1,4 +1,5 @@
-/* What the node answers from its tables: functions, jobs, actors, nodes, why, logs, cluster. */
+/* What the node answers from its tables: lists and single items of functions, jobs, actors and nodes; why,
+ * cluster. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,162 +10,7 @@
 #include "server/api/engine_inner.h"
 #include "server/api/filter.h"
 
-#define FUNCTIONS_FRESH_NS MOB_SEC
 #define SCHEMA_BYTES 16384u
-
-static void fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size)
-{
-    flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
-}
-
-static void dump(struct flight *flight, json_t *value)
-{
-    char *text = json_dumps(value, JSON_COMPACT);
-    json_decref(value);
-    if (text) {
-        mob_text_puts(&flight->op->json, text);
-        mob_text_putc(&flight->op->json, '\n');
-    }
-    free(text);
-    flight_done(flight);
-}
-
-static void ask(struct flight *flight, const char *what, const char *subject,
-    void (*callback)(void *arg, enum mob_status, const char *json, size_t size))
-{
-    enum mob_status status = mob_query_async(flight->client, what, subject, callback, flight);
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
-}
-
-/* --- names of functions --- */
-
-static char *copy(const json_t *object, const char *field)
-{
-    const char *text = json_string_value(json_object_get(object, field));
-    return strdup(text ? text : "");
-}
-
-static void learn_function(struct engine *engine, const json_t *row)
-{
-    struct mob_function_id id;
-    const char *text = json_string_value(json_object_get(row, "id"));
-    if (!text || mob_function_id_parse(text, &id) != MOB_OK || engine_function_of(engine, id))
-        return;
-    struct function_name *f = calloc(1, sizeof *f);
-    MOB_ASSERT(f != NULL);
-    f->id = id;
-    f->name = copy(row, "name");
-    f->signature = copy(row, "signature");
-    f->module_hash = copy(row, "module_hash");
-    f->is_class = strcmp(json_string_value(json_object_get(row, "kind")) ?: "", "class") == 0;
-    f->next = engine->functions;
-    engine->functions = f;
-}
-
-static void on_functions(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    struct engine *engine = arg;
-    engine->functions_loading = false;
-    engine->functions_loaded_ns = mob_now();
-    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        learn_function(engine, json_array_get(rows, i));
-    json_decref(rows);
-}
-
-void engine_load_functions(struct engine *engine)
-{
-    if (engine->functions_loading || engine->session_count == 0)
-        return;
-    engine->functions_loading = mob_query_async(engine->sessions[0].client, "job", "{\"op\":\"functions\"}",
-                                    on_functions, engine) == MOB_OK;
-}
-
-const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id)
-{
-    for (const struct function_name *f = engine->functions; f; f = f->next)
-        if (memcmp(&f->id, &id, sizeof id) == 0)
-            return f;
-    if (mob_now() - engine->functions_loaded_ns > FUNCTIONS_FRESH_NS)
-        engine_load_functions(engine);
-    return NULL;
-}
-
-const struct function_name *engine_function_named(struct engine *engine, const char *name)
-{
-    for (const struct function_name *f = engine->functions; f; f = f->next)
-        if (strcmp(f->name, name) == 0)
-            return f;
-    return NULL;
-}
-
-/* --- deploying --- */
-
-static void on_deployed_functions(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    struct flight *flight = arg;
-    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
-    if (!rows) {
-        fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, text, 0);
-        return;
-    }
-    char hash[64];
-    struct mob_module_hash module = mob_module_hash(flight->op->upload.bytes, flight->op->upload.size);
-    mob_base32_encode(module.b, sizeof module.b, hash);
-    json_t *out = json_pack("{s:s,s:[]}", "hash", hash, "functions");
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        json_t *row = json_array_get(rows, i);
-        learn_function(flight->engine, row);
-        const char *of = json_string_value(json_object_get(row, "module_hash"));
-        if (!of || strcmp(of, hash) != 0)
-            continue;
-        json_array_append(json_object_get(out, "functions"), row);
-        const char *name = json_string_value(json_object_get(row, "name"));
-        if (name && strchr(name, '.'))
-            json_object_set_new(out, "module", json_stringn(name, (size_t)(strchr(name, '.') - name)));
-    }
-    json_decref(rows);
-    dump(flight, out);
-}
-
-static void on_deployed(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    struct flight *flight = arg;
-    if (status != MOB_OK) {
-        fail_reply(flight, status, text, size);
-        return;
-    }
-    /* Names may mean something newer now. */
-    for (size_t i = 0; i < flight->engine->session_count; i++)
-        for (struct mob_function *f = flight->engine->sessions[i].client->functions; f; f = f->next)
-            f->asked_ns = 0;
-    ask(flight, "job", "{\"op\":\"functions\"}", on_deployed_functions);
-}
-
-void engine_start_function_put(struct flight *flight)
-{
-    struct mob_engine_upload *upload = &flight->op->upload;
-    struct mob_pending_request *request = NULL;
-    char hash[64];
-    struct mob_module_hash module = mob_module_hash(upload->bytes, upload->size);
-    mob_base32_encode(module.b, sizeof module.b, hash);
-    upload->created = true;
-    for (const struct function_name *f = flight->engine->functions; f; f = f->next)
-        if (strcmp(f->module_hash, hash) == 0)
-            upload->created = false;
-    enum mob_status status = mob_put(flight->client, mob_bytes(upload->bytes, upload->size), &flight->future);
-    if (status == MOB_OK) {
-        struct mob_object_id id = mob_future_object(flight->future);
-        status = mob_request_start(flight->client, MOB_REQ_DEPLOY, &id, sizeof id, NULL, 0, &request);
-    }
-    if (status != MOB_OK) {
-        flight_fail_client(flight, status, NULL);
-        return;
-    }
-    request->callback = on_deployed;
-    request->arg = flight;
-}
 
 /* --- jobs --- */
 
@@ -211,7 +57,7 @@ static void on_done(void *arg, enum mob_status status, const char *text, size_t 
     if (status == MOB_OK)
         flight_done(flight);
     else
-        fail_reply(flight, status, text, size);
+        flight_fail_reply(flight, status, text, size);
 }
 
 static void on_job_ended(void *arg, enum mob_status status, const char *text, size_t size)
@@ -230,7 +76,7 @@ void engine_start_job_end(struct flight *flight)
 {
     char request[128];
     snprintf(request, sizeof request, "{\"op\":\"end\",\"id\":\"%s\"}", flight->op->query.id);
-    ask(flight, "job", request, on_job_ended);
+    flight_ask(flight, "job", request, on_job_ended);
 }
 
 /* --- lists --- */
@@ -260,7 +106,7 @@ static void send_page(struct flight *flight, json_t *rows)
     query->cursor = NULL;
     if (begin + query->limit < total && asprintf(&query->cursor, "%zu", begin + query->limit) < 0)
         query->cursor = NULL;
-    dump(flight,
+    flight_done_json(flight,
         json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page, "next_cursor", query->cursor, "total_estimate",
             (json_int_t)total, "truncated", 0, "dropped_before"));
 }
@@ -270,7 +116,7 @@ static void on_rows(void *arg, enum mob_status status, const char *text, size_t 
     struct flight *flight = arg;
     json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
     if (!rows) {
-        fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, text, 0);
+        flight_fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, text, 0);
         return;
     }
     if (json_is_object(rows)) { /* the node describes itself */
@@ -290,16 +136,16 @@ void engine_start_list(struct flight *flight)
         engine_list_tasks(flight);
         return;
     case MOB_ITEM_ACTOR:
-        ask(flight, "job", "{\"op\":\"actors\"}", on_rows);
+        flight_ask(flight, "job", "{\"op\":\"actors\"}", on_rows);
         return;
     case MOB_ITEM_FUNCTION:
-        ask(flight, "job", "{\"op\":\"functions\"}", on_rows);
+        flight_ask(flight, "job", "{\"op\":\"functions\"}", on_rows);
         return;
     case MOB_ITEM_JOB:
-        ask(flight, "job", "{\"op\":\"list\"}", on_rows);
+        flight_ask(flight, "job", "{\"op\":\"list\"}", on_rows);
         return;
     case MOB_ITEM_NODE:
-        ask(flight, "stats", "", on_rows);
+        flight_ask(flight, "stats", "", on_rows);
         return;
     case MOB_ITEM_ENDPOINT:
         send_page(flight, engine_models_json(flight->engine));
@@ -346,14 +192,14 @@ static void on_rows_find(void *arg, enum mob_status status, const char *text, si
     }
     if (flight->op->query.kind == MOB_ITEM_FUNCTION)
         add_schema(found);
-    dump(flight, found);
+    flight_done_json(flight, found);
 }
 
 static void on_text(void *arg, enum mob_status status, const char *text, size_t size)
 {
     struct flight *flight = arg;
     if (status != MOB_OK) {
-        fail_reply(flight, status, text, 0);
+        flight_fail_reply(flight, status, text, 0);
         return;
     }
     mob_text_put(&flight->op->json, text, size);
@@ -384,15 +230,15 @@ void engine_start_describe(struct flight *flight)
         return;
     case MOB_ITEM_ACTOR:
         if (mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK)
-            ask(flight, "actor", flight->op->query.id, on_actor);
+            flight_ask(flight, "actor", flight->op->query.id, on_actor);
         else
             flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
         return;
     case MOB_ITEM_FUNCTION:
-        ask(flight, "job", "{\"op\":\"functions\"}", on_rows_find);
+        flight_ask(flight, "job", "{\"op\":\"functions\"}", on_rows_find);
         return;
     case MOB_ITEM_JOB:
-        ask(flight, "job", "{\"op\":\"list\"}", on_rows_find);
+        flight_ask(flight, "job", "{\"op\":\"list\"}", on_rows_find);
         return;
     case MOB_ITEM_ENDPOINT: {
         json_t *rows = engine_models_json(flight->engine);
@@ -428,12 +274,12 @@ static void on_why(void *arg, enum mob_status status, const char *text, size_t s
 
 void engine_start_why(struct flight *flight)
 {
-    ask(flight, "why", flight->op->query.id, on_why);
+    flight_ask(flight, "why", flight->op->query.id, on_why);
 }
 
 /* --- cluster --- */
 
 void engine_start_cluster(struct flight *flight)
 {
-    ask(flight, "stats", "", on_text);
+    flight_ask(flight, "stats", "", on_text);
 }

@@ -266,7 +266,7 @@ static void connect_runtime(struct engine *engine, int64_t now)
     engine->session_count = 1;
     engine_watch_session(engine, session);
     MOB_LOG_INFO("engine", "connected", "job=%s", job);
-    engine_load_functions(engine);
+    engine_functions_refresh(engine, NULL, NULL);
     engine_models_connected(engine);
     look_alive(engine);
 }
@@ -278,7 +278,7 @@ static void on_gcs_link(void *arg, enum mob_status status)
     look_alive(engine);
     engine->worked++;
     if (engine->gcs_up && engine->session_count > 0)
-        engine_load_functions(engine);
+        engine_functions_refresh(engine, NULL, NULL);
 }
 
 /* A job that has ended lets its session go when nothing runs there any more. */
@@ -440,14 +440,8 @@ static void stop(struct mob_engine *base)
     mob_gcs_destroy(engine->gcs);
     mob_block_decoder_destroy(engine->decoder);
     mob_block_decoder_destroy(engine->event_decoder);
-    while (engine->functions) {
-        struct function_name *f = engine->functions;
-        engine->functions = f->next;
-        free(f->name);
-        free(f->signature);
-        free(f->module_hash);
-        free(f);
-    }
+    engine_events_end(engine);
+    engine_functions_end(engine);
     close(engine->wake_fd);
     close(engine->epoll_fd);
     free(engine->timers);
@@ -458,6 +452,7 @@ static const struct mob_engine_ops runtime_ops = {post, ready, events_want, even
 
 static enum mob_status open_parts(struct engine *engine)
 {
+    engine->held_end = &engine->held;
     engine->timers = calloc(ENGINE_TIMERS_MAX, sizeof(struct flight *));
     engine->decoder = mob_block_decoder_create();
     engine->event_decoder = mob_block_decoder_create();

@@ -380,8 +380,7 @@ static void on_reply(void *arg, enum mob_status status, const char *text, size_t
     if (status == MOB_OK)
         flight_done(flight);
     else
-        flight_fail(
-            flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "", (int)size, text);
+        flight_fail_reply(flight, status, text, size);
 }
 
 static void publish_cancel(struct flight *flight)

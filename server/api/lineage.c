@@ -288,6 +288,27 @@ static const struct lineage_put *page_of(const struct task_record *record, uint3
     return NULL;
 }
 
+bool task_record_missing_page(const struct task_record *record, uint32_t from, uint32_t *page_out)
+{
+    struct argument_walk walk = task_record_arguments(record);
+    for (uint32_t page = from; page < walk.pages && page < MOB_ARG_PAGES_MAX; page++)
+        if (!page_of(record, page)) {
+            *page_out = page;
+            return true;
+        }
+    return false;
+}
+
+void task_record_add_page(struct task_record *record, uint32_t page, const uint8_t *bytes, uint32_t length)
+{
+    record->puts = grow(record->puts, record->put_count, &record->put_capacity, sizeof *record->puts);
+    struct lineage_put *put = &record->puts[record->put_count++];
+    *put = (struct lineage_put){.put = {.id = mob_object_of(record->id, MOB_SLOT_ARG_PAGE | page),
+                                    .size = length,
+                                    .inline_bytes = length},
+        .payload = copy_bytes(bytes, length)};
+}
+
 /* Pages hold arguments as the spec's tail does: kind, type, u16 zero, u32 bytes, the bytes padded to 8. */
 static bool next_in_page(struct argument_walk *walk, const struct lineage_put *page, struct mob_arg_view *out)
 {

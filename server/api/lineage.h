@@ -107,6 +107,11 @@ struct argument_walk {
 struct argument_walk task_record_arguments(const struct task_record *record);
 bool argument_next(struct argument_walk *walk, struct mob_arg_view *out);
 
+/* The first page of its arguments, from `from` on, whose bytes are not in the log: nested tasks have theirs
+ * in the store. */
+bool task_record_missing_page(const struct task_record *record, uint32_t from, uint32_t *page_out);
+void task_record_add_page(struct task_record *record, uint32_t page, const uint8_t *bytes, uint32_t length);
+
 /* An item of a generator: {"index","id","type","size"} and its value when that is in the log. */
 void lineage_item_write(struct mob_task_id task, const struct lineage_item *item, struct mob_text *out);
 

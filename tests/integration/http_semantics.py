@@ -1,6 +1,9 @@
 """What the API says in the cases beside the straight way: ids that never were, fields that no item has, what ended or
 was deleted.   ctest: timeout=240"""
-from lib_http_cluster import check, main, ref
+import os
+import subprocess
+
+from lib_http_cluster import BIN, MODULES, check, main, ref
 
 V1 = "/api/v1"
 NO_TASK, NO_OBJECT, NO_ACTOR, NO_JOB = "task_" + "a" * 26, "obj_" + "a" * 32, "actor_" + "a" * 26, "job_" + "a" * 20
@@ -82,6 +85,88 @@ def test_filter_and_sort_take_the_fields_that_items_have(c):
                 check(c.call("GET", f"{V1}/{kind}?limit=1&{query}")[0] == 200, f"{kind}?{query}")
     problem(c, "GET", f"{V1}/tasks?filter=state", 400, "bad-request")
     problem(c, "GET", f"{V1}/tasks?filter=" + "%20AND%20".join(["id:x"] * 9), 400, "bad-request")
+
+
+def pages(c, path):
+    """Items of all pages."""
+    items, cursor = [], ""
+    for _ in range(10000):
+        page = c.json("GET", path + (f"&cursor={cursor}" if cursor else ""), expect=200)
+        items += page["items"]
+        cursor = page["next_cursor"]
+        if not cursor:
+            return items
+    check(False, f"{path} ends", len(items))
+    return items
+
+
+def test_pages_hold_what_one_long_page_holds(c):
+    rows = [[i, i % 3] for i in range(900)]  # every third divides by zero
+    batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": rows, "options": {"name": "paged"}}, expect=202)
+    ids = [item["id"] for item in batch["items"]]
+    c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 900, "timeout_ms": 60000}, expect=200)
+    whole = c.json("GET", f"{V1}/tasks?filter=name:paged&limit=1000", expect=200)
+    check([t["id"] for t in whole["items"]] == ids[::-1] and whole["next_cursor"] is None, "newest first", len(whole["items"]))
+    check(pages(c, f"{V1}/tasks?filter=name:paged&limit=97") == whole["items"], "short pages")
+    failed = pages(c, f"{V1}/tasks?filter=name:paged%20AND%20state:failed&limit=41")
+    check(failed == [t for t in whole["items"] if t["state"] == "failed"] and len(failed) == 300, "by state", len(failed))
+    for order, sign in (("finished_us", 1), ("-finished_us", -1)):
+        by_end = pages(c, f"{V1}/tasks?filter=name:paged&sort={order}&limit=83")
+        times = [sign * t["finished_us"] for t in by_end]
+        check(times == sorted(times) and {t["id"] for t in by_end} == set(ids), order, len(by_end))
+    problem(c, "GET", f"{V1}/tasks?cursor=1.2.3.4", 400, "bad-request")
+    problem(c, "GET", f"{V1}/tasks?cursor=nonsense", 400, "bad-request")
+
+
+def test_records_say_all_of_a_task(c):
+    c.deploy("probe")
+    arguments = list(range(3000))
+    task = c.run("probe.sum_all", *arguments)
+    record = c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+    check(record["arguments"] == arguments, "arguments in pages", str(record)[:300])
+    parent = c.run("probe.fans_in", 20000)
+    child = c.json("GET", f"{V1}/tasks?filter=parent:{parent['id']}", expect=200)["items"][0]
+    record = c.json("GET", f"{V1}/tasks/{child['id']}", expect=200)
+    check(record["arguments"] == list(range(20000)) and "arguments_truncated" not in record, "a nested task's", str(record)[-300:])
+    record = c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+    put = [c.json("POST", V1 + "/objects", 1, expect=201)["id"] for _ in range(2)]
+    many = c.json("POST", V1 + "/tasks", {"function": "probe.sum_all", "arguments": [0] * 1000 + [ref(o) for o in put]}, expect=202)
+    tree = c.json("GET", f"{V1}/objects/{many['returns'][0]}/lineage", expect=200)
+    check(tree["nodes"][0]["inputs"] == put, "inputs in pages", tree["nodes"][:1])
+    check(record["peak_kb"] is None and record["cpu_us"] >= 0, "too short to be measured", record["peak_kb"])
+    long = c.json("GET", f"{V1}/tasks/{c.run('quickstart.pause', 300)['id']}", expect=200)
+    check(long["peak_kb"] > 0, "measured", long)
+    order = ("submitted_us", "inputs_ready_us", "dispatched_us", "started_us", "finished_us")
+    ids = [t["id"] for t in c.json("GET", f"{V1}/tasks?limit=300&filter=state:finished", expect=200)["items"]]
+    for name in ids + [task["id"], long["id"]]:
+        one = c.json("GET", f"{V1}/tasks/{name}", expect=200)
+        times = [one[field] for field in order if field in one]
+        check(times == sorted(times) and len(times) == 5, "times ascend", [one.get(field) for field in order])
+
+
+def test_lineage_follows_tail_calls(c):
+    task = c.run("probe.tree", 2)
+    check(task["result"] == 4, "value", task)
+    record = c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+    target = record["returns"][0]["becomes"]
+    nodes = c.json("GET", f"{V1}/objects/{task['returns'][0]}/lineage", expect=200)["nodes"]
+    check(nodes[0]["inputs"] == [target], "the tail call is an edge", nodes[0])
+    functions = [n["function"] for n in nodes]
+    check(functions.count("probe.sum_all") == 3 and functions.count("probe.tree") == 7, "down to the leaves", functions)
+
+
+def test_names_of_what_a_driver_deployed(c):
+    position = c.json("GET", f"{V1}/events", expect=200)["position"]
+    program, module = f"{BIN}/example_tree_reduce", f"{MODULES}/tree_reduce.so"
+    done = subprocess.run([program, module], env={**os.environ, "MOBULA_DIR": c.directory}, capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, "a driver", done)
+    listed = c.json("GET", f"{V1}/tasks?filter=function:tree_reduce.*&limit=1000", expect=200)["items"]
+    check(listed, "listed by name", listed)
+    for task in listed[:3]:
+        check(c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)["function"] == task["function"], "record", task)
+    page = c.json("GET", f"{V1}/events?after={position}&job={listed[0]['job']}&wait=5&limit=1000", expect=200)
+    names = {e["data"].get("function") for e in page["events"] if e["type"] == "task.submitted"}
+    check(names and all(name and name.startswith("tree_reduce.") for name in names), "events", names)
 
 
 if __name__ == "__main__":

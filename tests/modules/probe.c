@@ -138,6 +138,22 @@ static enum mob_status nested_sum(struct mob_call *call)
     return status == MOB_OK ? mob_return_i64(call, sum) : status;
 }
 
+/* One child with n arguments: the list is longer than a spec. */
+static enum mob_status fans_in(struct mob_call *call)
+{
+    int64_t n = mob_arg_i64(call, 0), sum = 0;
+    struct mob_arg *items = calloc((size_t)n + 1, sizeof *items);
+    struct mob_future *future;
+    for (int64_t i = 0; i < n; i++)
+        items[i] = mob_i64(i);
+    enum mob_status status = mob_submit(
+        mob_call_client(call), "probe.sum_all", (struct mob_args){items, (size_t)n}, NULL, &future);
+    free(items);
+    if (status == MOB_OK)
+        status = mob_get_i64(future, MOB_FOREVER, &sum);
+    return status == MOB_OK ? mob_return_i64(call, sum) : status;
+}
+
 /* A chain of blocked tasks, n deep. */
 static enum mob_status deep(struct mob_call *call)
 {
@@ -329,10 +345,11 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("exits", exits, "i64 status -> i64"), MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"),
     MOB_FUNCTION("talks", talks, "-> null"), MOB_FUNCTION("returns_text", returns_text, "-> i64"),
     MOB_FUNCTION("big", big, "i64 bytes -> bytes"), MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"),
-    MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),
-    MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
-    MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
-    MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
+    MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"), MOB_FUNCTION("deep", deep, "i64 n -> i64"),
+    MOB_FUNCTION("tree", tree, "i64 depth -> i64"), MOB_FUNCTION("first_of", first_of, "i64 k -> i64"),
+    MOB_FUNCTION("in_any_order", in_any_order, "-> i64"), MOB_FUNCTION("puts_value", puts_value, "-> bytes"),
+    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"), MOB_FUNCTION("reports", reports, "-> i64"),
+    MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),
     {.name = "Account",
         .main = account_open,
