@@ -93,19 +93,35 @@ struct sortable {
     size_t place;
 };
 
-static int by_key(const void *a, const void *b)
+static int compare_keys(const json_t *x, const json_t *y)
+{
+    if (json_is_number(x) && json_is_number(y)) {
+        double u = json_number_value(x), v = json_number_value(y);
+        return (u > v) - (u < v);
+    }
+    if (json_is_string(x) && json_is_string(y))
+        return strcmp(json_string_value(x), json_string_value(y));
+    return (x != NULL) - (y != NULL);
+}
+
+static int in_place(const struct sortable *x, const struct sortable *y)
+{
+    return (x->place > y->place) - (x->place < y->place);
+}
+
+static int upwards(const void *a, const void *b)
 {
     const struct sortable *x = a, *y = b;
-    int order = 0;
-    if (json_is_number(x->key) && json_is_number(y->key)) {
-        double u = json_number_value(x->key), v = json_number_value(y->key);
-        order = (u > v) - (u < v);
-    } else if (json_is_string(x->key) && json_is_string(y->key)) {
-        order = strcmp(json_string_value(x->key), json_string_value(y->key));
-    } else {
-        order = (x->key != NULL) - (y->key != NULL);
-    }
-    return order ? order : (x->place > y->place) - (x->place < y->place);
+    int order = compare_keys(x->key, y->key);
+    return order ? order : in_place(x, y);
+}
+
+/* Equal items keep their order here, too: pages of a list depend on it. */
+static int downwards(const void *a, const void *b)
+{
+    const struct sortable *x = a, *y = b;
+    int order = compare_keys(y->key, x->key);
+    return order ? order : in_place(x, y);
 }
 
 void mob_json_sort(json_t *array, const char *order)
@@ -121,9 +137,9 @@ void mob_json_sort(json_t *array, const char *order)
         json_t *item = json_array_get(array, i);
         items[i] = (struct sortable){json_incref(item), json_object_get(item, order + down), i};
     }
-    qsort(items, n, sizeof *items, by_key);
+    qsort(items, n, sizeof *items, down ? downwards : upwards);
     json_array_clear(array);
     for (size_t i = 0; i < n; i++)
-        json_array_append_new(array, items[down ? n - 1 - i : i].item);
+        json_array_append_new(array, items[i].item);
     free(items);
 }

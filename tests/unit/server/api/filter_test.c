@@ -56,7 +56,9 @@ static void sorting_is_stable_both_ways(void **state)
     assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 1), "n")), 1);
     assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 2), "n")), 0);
     mob_json_sort(array, "-k");
-    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 0), "k")), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 0), "n")), 0);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 1), "n")), 2);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(array, 3), "n")), 3);
     json_decref(array);
 }
 
