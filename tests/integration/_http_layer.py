@@ -432,7 +432,8 @@ def test_idempotency():
         headers = {"Idempotency-Key": key, "Prefer": "wait=3", "Content-Type": "application/json", "Content-Length": len(text)}
         slow.send(head("POST", "/api/v1/tasks", headers).encode() + text)
         result = call("POST", "/api/v1/tasks", text, {"Idempotency-Key": key, "Content-Type": "application/json"})
-        check(slow.response()[0] == 202, "the first one")
+        first = slow.response()[0]
+        check({first, result[0]} <= {202, 409} and 202 in (first, result[0]), "one of them runs", first, result)
         if result[0] == 409:
             break  # else the second overtook the first, or was late: once more
     check(result[0] == 409 and "retry-after" in result[1], "still running", result)
