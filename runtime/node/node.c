@@ -18,7 +18,7 @@
 enum {
     EVENTS_MAX = 64,
     YIELDS_BEFORE_SLEEP = 20, /* LIMITS: poll, about 20 sched_yield, announce, sleep */
-    RECORDS_PER_PASS_MAX = 4096, /* so that decisions and acknowledgements are not held up by a flood */
+    RECORDS_PER_PASS_MAX = 2048, /* so that decisions and acknowledgements are not held up by a flood */
     POLL_EVERY_PASSES = 16, /* descriptors while busy: an epoll_wait is half a microsecond */
     GCS_START_SECONDS = 30,
     STOP_SECONDS_MAX = 2

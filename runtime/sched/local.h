@@ -43,7 +43,7 @@
 /* Numbers of workers are the node's; the segment has MOB_STORE_CLIENTS_MAX = 4094 clients. */
 #define MOB_SCHED_WORKERS_MAX 4096u
 /* Not started tasks that one worker holds: 256 x 4 bytes = 1 KiB of ring per worker, 4 MiB in all. */
-#define MOB_SCHED_BATCH_MAX 256u
+#define MOB_SCHED_BATCH_MAX 1024u
 #define MOB_SCHED_BLOCKED_MAX_DEFAULT 2048u
 #define MOB_SCHED_JOBS_MAX 4096u
 #define MOB_SCHED_LANES_MAX 65535u /* u16 in each task; lanes without tasks are used again */
