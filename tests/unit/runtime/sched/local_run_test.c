@@ -1,6 +1,9 @@
 /* Running tasks: batches, followers, blocking, retries, deaths of workers. */
 #include "tests/unit/runtime/sched/sched_fixture.h"
 
+/* As many as a worker gets: fewer than MOB_SCHED_BATCH_MAX, when their work is more than batch_ns_max. */
+enum { MANY = 3 * MOB_SCHED_BATCH_MAX };
+
 static struct mob_sched_task *quick_task(struct fx *fx)
 {
     return fx_submit(fx, (struct mob_sched_submit){.class_id = fx->cpu1, .function = fx->quick});
@@ -14,8 +17,8 @@ static void short_tasks_go_in_batches(void **state)
     struct fx fx;
     fx_open(&fx);
     fx_worker(&fx, 0);
-    fx_measure(&fx);
-    for (int i = 0; i < 1000; i++)
+    fx_measure_as(&fx, 100);
+    for (int i = 0; i < MANY; i++)
         quick_task(&fx);
     fx_decide(&fx);
     uint32_t told = 0, last = 0;
@@ -34,17 +37,18 @@ static void half_empty_worker_is_refilled(void **state)
     struct fx fx;
     fx_open(&fx);
     fx_worker(&fx, 0);
-    fx_measure(&fx);
-    struct mob_sched_task *t[600];
-    for (int i = 0; i < 600; i++)
+    fx_measure_as(&fx, 100);
+    static struct mob_sched_task *t[MANY];
+    for (int i = 0; i < MANY; i++)
         t[i] = quick_task(&fx);
     fx_decide(&fx);
-    for (int i = 0; i < 100; i++)
-        mob_sched_finished(fx.s, t[i], MOB_OK, MOB_US, fx.now);
+    const int most = MOB_SCHED_BATCH_MAX / 2 - 28;
+    for (int i = 0; i < most; i++)
+        mob_sched_finished(fx.s, t[i], MOB_OK, 100, fx.now);
     fx_decide(&fx);
-    assert_int_equal(mob_sched_batch(fx.s, 0, t, 0), 156);
-    for (int i = 100; i < 128; i++)
-        mob_sched_finished(fx.s, t[i], MOB_OK, MOB_US, fx.now);
+    assert_int_equal(mob_sched_batch(fx.s, 0, t, 0), MOB_SCHED_BATCH_MAX - most);
+    for (int i = most; i < MOB_SCHED_BATCH_MAX / 2; i++)
+        mob_sched_finished(fx.s, t[i], MOB_OK, 100, fx.now);
     fx_decide(&fx);
     assert_int_equal(mob_sched_batch(fx.s, 0, t, 0), MOB_SCHED_BATCH_MAX);
     fx_close(&fx);
