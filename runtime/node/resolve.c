@@ -10,6 +10,8 @@
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/node.h"
 
+#define RESTORE_PATIENCE_NS (10 * MOB_SEC)
+
 /* Somebody wants to know one task of a group. */
 struct want {
     struct want *next;
@@ -110,7 +112,6 @@ static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_
         note_entry(want, entry);
 }
 
-/* A small or full value from its bytes in the lineage, into the store. */
 /* The node's own put, which evicts before it gives up. */
 static enum mob_status put_with_room(struct node *node, struct mob_object_id id, enum mob_value_type type,
     bool small, const void *bytes, uint64_t size)
@@ -122,6 +123,7 @@ static enum mob_status put_with_room(struct node *node, struct mob_object_id id,
     return status;
 }
 
+/* A small or full value from its bytes in the lineage, into the store. */
 enum mob_status node_restore_value(struct node *node, struct mob_object_id id, enum mob_value_type type,
     const uint8_t *payload, uint64_t bytes)
 {
@@ -162,19 +164,77 @@ static void ready_committed(struct node *node, struct mob_object_id id, enum mob
     mob_store_object_committed(node->store, id, true);
 }
 
-static void restored(struct node *node, struct mob_object_id id, enum mob_value_type type,
-    const uint8_t *payload, uint64_t bytes, uint32_t slot, uint32_t session)
+/* A value from the lineage that found the store full of what waits for its commit: again when that is there.
+ */
+struct restore_later {
+    struct node *node;
+    struct mob_object_id id;
+    enum mob_value_type type;
+    uint32_t slot, session;
+    int64_t give_up_ns;
+    uint64_t bytes;
+    uint8_t payload[];
+};
+
+static void restore(struct node *node, const struct restore_later *r);
+
+static void restore_after_commit(void *arg)
 {
-    enum mob_status status = node_restore_value(node, id, type, payload, bytes);
+    struct restore_later *later = arg;
+    restore(later->node, later);
+    free(later);
+}
+
+static bool wait_for_commits(struct node *node, const struct restore_later *r)
+{
+    if (lineage_log_idle(node->log) || node->now_ns > r->give_up_ns)
+        return false;
+    struct restore_later *later = malloc(sizeof *later + r->bytes);
+    if (!later)
+        return false;
+    memcpy(later, r, sizeof *later + r->bytes);
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = restore_after_commit;
+    effect.call.arg = later;
+    node->commit_wanted = true;
+    lineage_log_effect_later(node->log, &effect);
+    return true;
+}
+
+static void restore(struct node *node, const struct restore_later *r)
+{
+    enum mob_status status = node_restore_value(node, r->id, r->type, r->payload, r->bytes);
+    if (status == MOB_STORE_FULL && wait_for_commits(node, r))
+        return;
     if (status != MOB_OK && status != MOB_EXISTS) {
-        ready_committed(node, id, status, MOB_TYPE_ERROR, slot, session);
+        ready_committed(node, r->id, status, MOB_TYPE_ERROR, r->slot, r->session);
         return;
     }
     struct mob_error_link link;
     enum mob_status outcome = MOB_OK;
-    if (type == MOB_TYPE_ERROR && mob_error_decode(payload, bytes, &link, 1) == 1)
+    if (r->type == MOB_TYPE_ERROR && mob_error_decode(r->payload, r->bytes, &link, 1) == 1)
         outcome = link.status;
-    ready_committed(node, id, outcome, type, slot, session);
+    ready_committed(node, r->id, outcome, r->type, r->slot, r->session);
+}
+
+static void restored(struct node *node, struct mob_object_id id, enum mob_value_type type,
+    const uint8_t *payload, uint64_t bytes, uint32_t slot, uint32_t session)
+{
+    struct restore_later *r = malloc(sizeof *r + bytes);
+    if (!r) {
+        ready_committed(node, id, MOB_NO_MEMORY, MOB_TYPE_ERROR, slot, session);
+        return;
+    }
+    *r = (struct restore_later){.node = node,
+        .id = id,
+        .type = type,
+        .slot = slot,
+        .session = session,
+        .give_up_ns = node->now_ns + RESTORE_PATIENCE_NS,
+        .bytes = bytes};
+    memcpy(r->payload, payload, bytes);
+    restore(node, r);
+    free(r);
 }
 
 /* Its bytes were in the store and are gone: run its task again. */
