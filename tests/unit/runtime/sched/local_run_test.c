@@ -42,12 +42,12 @@ static void half_empty_worker_is_refilled(void **state)
     for (int i = 0; i < MANY; i++)
         t[i] = quick_task(&fx);
     fx_decide(&fx);
-    const int most = MOB_SCHED_BATCH_MAX / 2 - 28;
+    const int most = (int)MOB_SCHED_BATCH_MAX / 2 - 28;
     for (int i = 0; i < most; i++)
         mob_sched_finished(fx.s, t[i], MOB_OK, 100, fx.now);
     fx_decide(&fx);
     assert_int_equal(mob_sched_batch(fx.s, 0, t, 0), MOB_SCHED_BATCH_MAX - most);
-    for (int i = most; i < MOB_SCHED_BATCH_MAX / 2; i++)
+    for (int i = most; i < (int)MOB_SCHED_BATCH_MAX / 2; i++)
         mob_sched_finished(fx.s, t[i], MOB_OK, 100, fx.now);
     fx_decide(&fx);
     assert_int_equal(mob_sched_batch(fx.s, 0, t, 0), MOB_SCHED_BATCH_MAX);
