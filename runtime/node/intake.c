@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/borrowed.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/node.h"
 
@@ -113,6 +114,8 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     if (node->promise_count > 0)
         node_promise_kept(node, put.id);
     struct node_job *job = client->job;
+    /* Larger ones of a task are made again by a replay, but not while it runs, and an actor's not at all:
+     * they go to disk. */
     bool remakeable = put.inline_bytes > 0 || put.size == 0;
     if (client->kind == MOB_CLIENT_WORKER) {
         struct node_task *task = node_task_find(node, put.id.task);
@@ -124,7 +127,6 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
         if (!task)
             return; /* its task was taken from this worker */
         job = task->template->job;
-        remakeable = true; /* a replay of the task makes it again */
         if (task->flags & TASK_UNLOGGED)
             return;
     }
@@ -248,20 +250,27 @@ void node_park(struct node *node, struct node_client *client)
             client == node->intake_client ? node->intake_from : mob_store_taken(node->store, client->slot);
 }
 
-/* A hint that handles are gone. Results stay until their age comes: somebody else may ask, and making them
- * again costs a run. A driver's own puts go at once while none of its tasks can need them: their bytes are in
- * the log or on disk. */
+/* A driver's own puts go while none of its tasks can need them: their bytes are in the log or on disk. */
+static void driver_lets_go(struct node *node, const struct node_client *client, struct mob_object_id id)
+{
+    const struct node_job *job = client->job;
+    if (job && job->submitted == job->finished + job->failed && (id.slot & MOB_SLOT_PUT) &&
+        mob_task_id_eq(id.task, client->root))
+        mob_store_object_unwanted(node->store, id);
+}
+
+/* A hint that handles are gone. A driver's results stay until their age comes: somebody else may ask, and
+ * making them again costs a run. */
 static void take_release(struct node *node, struct node_client *client, const struct mob_record *record,
     const uint8_t *body, uint32_t bytes)
 {
-    const struct node_job *job = client->job;
-    if (client->kind == MOB_CLIENT_WORKER || !job || job->submitted != job->finished + job->failed)
-        return;
     for (uint32_t i = 0; i < record->aux && (i + 1) * sizeof(struct mob_object_id) <= bytes; i++) {
         struct mob_object_id id;
         memcpy(&id, body + i * sizeof id, sizeof id);
-        if ((id.slot & MOB_SLOT_PUT) && mob_task_id_eq(id.task, client->root))
-            mob_store_object_unwanted(node->store, id);
+        if (client->kind == MOB_CLIENT_WORKER)
+            node_let_go(node, id);
+        else
+            driver_lets_go(node, client, id);
     }
 }
 

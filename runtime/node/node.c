@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/borrowed.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
@@ -134,6 +135,7 @@ static void make_tables(struct node *node)
     node->functions = function_table_create();
     node->watches = watch_table_create();
     node->aliases = alias_table_create();
+    node->borrows = borrow_table_create();
     node->actors = actor_table_create();
     node->resolver = resolver_create(node);
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
@@ -205,6 +207,7 @@ void node_close(struct node *node)
     mob_store_destroy(node->store);
     watch_table_destroy(node->watches);
     alias_table_destroy(node->aliases);
+    borrow_table_destroy(node->borrows);
     actor_table_destroy(node->actors);
     function_table_destroy(node->functions);
     resolver_destroy(node->resolver);

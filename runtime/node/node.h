@@ -121,7 +121,7 @@ enum {
     TASK_REMAKE =
         2, /* runs again only to make its objects (or an actor) again: the first completion stands */
     TASK_UNLOGGED = 4,
-    TASK_CANCELLED = 8,
+    TASK_BORROWS = 8, /* its arguments are counted (borrowed.h) */
     TASK_ACTOR_CREATE = 16,
     TASK_ACTOR_CALL = 32,
     TASK_NO_OUTCOMES = 128, /* the lineage was read: it logged none */
@@ -177,6 +177,7 @@ struct node_promise;
 struct function_table;
 struct watch_table;
 struct actor_table;
+struct borrow_table;
 struct durable_puts;
 struct resolver;
 
@@ -211,6 +212,7 @@ struct node {
     struct function_table *functions;
     struct watch_table *watches;
     struct alias_table *aliases;
+    struct borrow_table *borrows;
     struct node_promise *promises;
     uint32_t promise_count;
     struct actor_table *actors;

@@ -566,7 +566,14 @@ void node_fetch(struct node *node, struct node_client *client, uint32_t request,
         node_reply(node, client->slot, client->session, request, status, NULL, 0);
         return;
     }
+    struct node_task *maker = node_task_find(node, id.task);
+    if (maker && (id.slot & MOB_SLOT_PUT) && !(maker->flags & (TASK_LOOK_UP | TASK_REMAKE)) &&
+        !node_promised(node, id)) {
+        /* Put and let go: its task runs on and puts it once. */
+        node_reply(node, client->slot, client->session, request, MOB_OBJECT_LOST, NULL, 0);
+        return;
+    }
     node_watch_request(node, client, id, request);
-    if (!node_task_find(node, id.task))
+    if (!maker)
         node_resolve(node, id);
 }

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/borrowed.h"
 #include "runtime/node/node.h"
 
 enum { MISSING_ON_STACK = 64, ARGS_MAX = 1 << 20 };
@@ -165,6 +166,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     enum mob_status status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
     if (status != MOB_OK)
         return status;
+    if ((parent || (task->flags & TASK_LOOK_UP)) && !(task->flags & TASK_BORROWS))
+        node_borrow(node, task);
     if (inputs->count == 0)
         task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
     for (uint32_t i = 0; i < inputs->count; i++)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "runtime/node/node.h"
+#include "runtime/node/borrowed.h"
 
 enum { DEMANDS_MAX = MOB_SCHED_DEMANDS_MAX };
 
@@ -120,6 +120,8 @@ struct node_task *node_task_create(struct node *node, struct node_template *temp
 
 void node_task_destroy(struct node *node, struct node_task *task)
 {
+    if (task->flags & TASK_BORROWS)
+        node_unborrow(node, task);
     if (task->tail_bytes == TASK_TAIL_SHARED)
         tail_drop(task->tail.shared);
     free(task->extra);

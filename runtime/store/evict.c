@@ -38,6 +38,14 @@ void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag)
     MOB_SEG_STORE(&store->view.seg_tags[entry_index].v, 0);
 }
 
+bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, uint32_t tag)
+{
+    uint8_t flags = store->entry_flags[entry_index];
+    if (flags & MOB_NODE_FREED)
+        return true;
+    return mob_tag_state(tag) == MOB_TAG_COMMITTED && (flags & MOB_NODE_REMAKEABLE) != 0;
+}
+
 static bool mark_victim(struct mob_store *store, uint32_t index)
 {
     uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v), state = mob_tag_state(tag);
@@ -152,7 +160,7 @@ static void sweep_tags(
                 store->committed -= store->committed > 0;
                 store->evictions++;
             }
-        } else if ((store->entry_flags[i] & MOB_NODE_REMAKEABLE) && mark_victim(store, i)) {
+        } else if (mob_entry_droppable(store, i, tag) && mark_victim(store, i)) {
             batch->index[batch->count++] = i;
             if (batch->count == BATCH)
                 evict_batch(store, batch);

@@ -196,6 +196,21 @@ void mob_store_object_unwanted(struct mob_store *store, struct mob_object_id id)
     drop_if_unwanted(store, index);
 }
 
+void mob_store_object_free(struct mob_store *store, struct mob_object_id id)
+{
+    uint32_t tag;
+    uint32_t index = sealed_entry(store, id, &tag);
+    bool there = index != UINT32_MAX;
+    if (there && (store->entry_flags[index] & MOB_NODE_KEEP))
+        return;
+    (void)mob_spill_forget(store->spill, id);
+    if (!there || mob_tag_is_inline(tag) || mob_evict_unpinned(store, index))
+        return;
+    /* Somebody still reads it: it goes when there is need of room. */
+    MOB_SEG_STORE_RELAXED(&store->view.seg_table[index].used_epoch, store->epoch - unwanted_age);
+    store->entry_flags[index] |= MOB_NODE_FREED;
+}
+
 void mob_store_object_committed(struct mob_store *store, struct mob_object_id id, bool remakeable)
 {
     const struct mob_view *view = &store->view;

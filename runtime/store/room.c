@@ -26,7 +26,7 @@ static bool may_go(const struct mob_store *store, uint32_t index, uint32_t tag)
         return false;
     if (store->entry_flags[index] & MOB_NODE_KEEP)
         return false;
-    return store->spill || (state == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE));
+    return store->spill || mob_entry_droppable(store, index, tag);
 }
 
 /* Which objects are pinned now, as a bit each: not worth writing to disk. */
@@ -63,9 +63,7 @@ static uint32_t collect(struct mob_store *store, struct candidate *out, const ui
 static enum mob_status evict_one(struct mob_store *store, uint32_t index)
 {
     uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v);
-    bool droppable =
-        mob_tag_state(tag) == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_REMAKEABLE) != 0;
-    if (!droppable) {
+    if (!mob_entry_droppable(store, index, tag)) {
         enum mob_status status = mob_spill_write(store, index);
         if (status != MOB_OK)
             return status;

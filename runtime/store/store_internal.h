@@ -133,7 +133,13 @@ struct mob_prefault {
 };
 void *mob_segment_prefault_main(void *arg);
 
-enum { MOB_NODE_KEEP = 1, MOB_NODE_REMAKEABLE = 2, MOB_NODE_UNWANTED = 4, MOB_SWEEP_AGE = 2 };
+enum {
+    MOB_NODE_KEEP = 1,
+    MOB_NODE_REMAKEABLE = 2,
+    MOB_NODE_UNWANTED = 4,
+    MOB_NODE_FREED = 8, /* nobody can ask for its bytes any more: never worth a file */
+    MOB_SWEEP_AGE = 2
+};
 
 struct mob_node_client {
     struct mob_seg_client *seg_client;
@@ -198,6 +204,8 @@ void mob_epoch_advance(struct mob_store *store);
 void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag);
 /* Drop a sealed object unless somebody has pinned it. */
 bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index);
+/* Whether its bytes may go without a copy of them. */
+bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, uint32_t tag);
 bool mob_sweep_step(struct mob_store *store, uint32_t tags); /* multiple of 64; true = more to do */
 /* Calls visit for each entry that stands in the journal of a live client. */
 void mob_each_pin(

@@ -147,6 +147,8 @@ static void unstore_returns(struct mob_worker *worker)
 void mob_worker_complete(struct mob_worker *worker, const struct mob_task_times *times)
 {
     struct mob_call *call = &worker->call;
+    if (mob_client_flush_releases(worker->client) != MOB_OK)
+        MOB_LOG_WARN("worker", "releases_dropped", "reason=\"%s\"", mob_client_error(worker->client));
     if (call->failure == MOB_OK)
         check_returns(call);
     if (call->failure != MOB_OK) {

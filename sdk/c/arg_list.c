@@ -60,6 +60,10 @@ static enum mob_status add(struct mob_client *client, struct mob_arg_list *list,
         enum mob_status status = mob_put_encoded(client, id, &value);
         if (status != MOB_OK)
             return status;
+        if (list->put_count < sizeof list->puts / sizeof *list->puts) {
+            list->put_bytes[list->put_count] = value.bytes;
+            list->puts[list->put_count++] = id;
+        }
         if (value.tensor != NULL) {
             view = (struct mob_arg_view){.is_ref = true, .ref = id};
             if (mob_signature_check_next(check, &view, &error) != MOB_OK)
@@ -106,7 +110,7 @@ enum mob_status mob_arg_list_build(struct mob_client *client, const struct mob_s
 {
     list->bytes = list->few;
     list->capacity = sizeof list->few;
-    list->used = list->count = list->pages = 0;
+    list->used = list->count = list->pages = list->put_count = 0;
     struct mob_signature_check check;
     mob_signature_check_begin(&check, &signature->parsed);
     enum mob_status status = MOB_OK;

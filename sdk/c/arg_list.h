@@ -10,6 +10,9 @@ struct mob_arg_list {
     uint32_t count;
     uint32_t inline_bytes, inline_count; /* those that stay in the spec */
     uint32_t pages;
+    struct mob_object_id puts[8]; /* the first of those that were put for it */
+    uint64_t put_bytes[8];
+    uint32_t put_count;
     uint8_t few[1024];
 };
 

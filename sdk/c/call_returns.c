@@ -74,6 +74,8 @@ enum mob_status mob_call_make(
     enum mob_status status = mob_encode(value, &encoded);
     if (status != MOB_OK)
         return status;
+    if (encoded.is_ref)
+        mob_future_escapes(value->as.future);
     if (encoded.bytes <= sizeof out->small && encoded.tensor == NULL) {
         out->type = encoded.type;
         out->stored = false;

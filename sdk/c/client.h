@@ -28,6 +28,8 @@
 /* Values of arguments above this are put first and passed by id. */
 #define MOB_ARG_VALUE_INLINE_MAX 1024u
 #define MOB_RELEASE_BATCH 64u
+/* More than this is let go at once: memory that was just used is warm. */
+#define MOB_RELEASE_BYTES (512u << 10)
 #define MOB_TAIL_CALLS_MAX 64 /* behind one id in the store; the node resolves longer chains */
 #define MOB_WAIT_LOGGED_MAX \
     65536u /* futures of one wait inside a task: its outcome is one record of bits \
@@ -56,6 +58,8 @@ enum mob_future_where {
 #define MOB_FUTURE_QUEUED_TWICE 32u
 #define MOB_FUTURE_TOLD \
     64u /* what stands in the store may be another submission's: the node compares and tells */
+#define MOB_FUTURE_ESCAPED \
+    128u /* others may know its id, or a replay will need its value: that its handle goes says nothing */
 
 struct mob_block { /* a value outside of the store */
     uint32_t refs;
@@ -77,7 +81,7 @@ struct mob_waiter {
 };
 struct mob_future {
     union {
-        int64_t i64;
+        int64_t i64; /* MOB_WHERE_STORE: bytes of the object, 0 when not known */
         double f64;
         uint8_t bytes[8];
         struct mob_block *block;
@@ -220,6 +224,7 @@ struct mob_client {
     uint32_t rewatch_chunk;
     struct mob_object_id releases[MOB_RELEASE_BATCH];
     uint32_t release_count;
+    uint64_t release_bytes; /* in the store, of these */
 
     struct mob_pending_request *requests;
     uint32_t next_request, request_count;
@@ -296,6 +301,8 @@ struct mob_future *mob_future_new_general(struct mob_client *client, struct mob_
 struct mob_general_future *mob_future_find_general(struct mob_client *client, struct mob_object_id id);
 struct mob_future *mob_future_find_child(struct mob_client *client, struct mob_task_id task);
 struct mob_object_id mob_future_object(const struct mob_future *future);
+/* Its value may be asked for when its handle is gone. */
+void mob_future_escapes(const struct mob_future *future);
 bool mob_family_know(struct mob_client *client);
 void mob_futures_clear(struct mob_client *client);
 void mob_families_retire(struct mob_client *client);
@@ -348,7 +355,8 @@ enum mob_status mob_client_reserve(struct mob_client *client, uint32_t body_byte
 void mob_client_commit(struct mob_client *client, uint8_t type, uint16_t aux, uint32_t body_bytes);
 enum mob_status mob_client_publish(struct mob_client *client, uint8_t type, uint16_t aux, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes);
-void mob_client_release_id(struct mob_client *client, struct mob_object_id id);
+/* The handle of an object of so many bytes in the store is gone. */
+void mob_client_release_id(struct mob_client *client, struct mob_object_id id, uint64_t bytes);
 enum mob_status mob_client_flush_releases(struct mob_client *client);
 
 /* query.c: requests. */

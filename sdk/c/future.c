@@ -264,13 +264,21 @@ struct mob_object_id mob_future_object(const struct mob_future *future)
     return mob_object_of((struct mob_task_id){chunk->family->stream, chunk->first + i}, 0);
 }
 
+/* The future's memory is ours, whatever its user may do with the handle. */
+void mob_future_escapes(const struct mob_future *future)
+{
+    ((struct mob_future *)future)->flags |= MOB_FUTURE_ESCAPED;
+}
+
 void mob_future_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX])
 {
+    mob_future_escapes(future);
     mob_object_id_format(mob_future_object(future), text_out);
 }
 
 void mob_future_task_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX])
 {
+    mob_future_escapes(future);
     mob_task_id_format(mob_future_object(future).task, text_out);
 }
 
@@ -289,6 +297,7 @@ enum mob_status mob_future_from_id(
     struct mob_future *future = mob_future_new_general(client, id, false);
     if (future == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    mob_future_escapes(future);
     *future_out = future;
     return MOB_OK;
 }
@@ -322,6 +331,14 @@ static void chunk_free_if_done(struct mob_chunk *chunk)
     chunk_give(chunk->client, chunk);
 }
 
+/* The node forgets small values by itself; only bytes in the store are worth a notice. */
+static void let_go(struct mob_client *client, const struct mob_future *future)
+{
+    if (future->where == MOB_WHERE_STORE && future->state == MOB_FUTURE_READY &&
+        !(client->worker && (future->flags & MOB_FUTURE_ESCAPED)))
+        mob_client_release_id(client, mob_future_object(future), (uint64_t)future->as.i64);
+}
+
 void mob_release(struct mob_future *future)
 {
     if (future == NULL)
@@ -335,14 +352,12 @@ void mob_release(struct mob_future *future)
         struct mob_general_future *g = (struct mob_general_future *)future;
         if (--g->refs > 0)
             return;
-        mob_client_release_id(client, g->id);
+        let_go(client, future);
         future_drop(future);
         general_remove(client, g);
         return;
     }
-    /* The node forgets small results by itself; only bytes in the store are worth a notice. */
-    if (future->where == MOB_WHERE_STORE && future->state == MOB_FUTURE_READY)
-        mob_client_release_id(client, mob_future_object(future));
+    let_go(client, future);
     future_drop(future);
     future->state = MOB_FUTURE_FREE;
     chunk->live--;

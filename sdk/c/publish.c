@@ -62,6 +62,7 @@ enum mob_status mob_client_flush_releases(struct mob_client *client)
 {
     uint32_t count = client->release_count;
     client->release_count = 0;
+    client->release_bytes = 0;
     if (count == 0)
         return MOB_OK;
     return mob_client_publish(client, MOB_OUT_RELEASE, (uint16_t)count, client->releases,
@@ -69,10 +70,11 @@ enum mob_status mob_client_flush_releases(struct mob_client *client)
 }
 
 /* A hint, so it is sent in batches, and nothing is done about one that cannot be sent. */
-void mob_client_release_id(struct mob_client *client, struct mob_object_id id)
+void mob_client_release_id(struct mob_client *client, struct mob_object_id id, uint64_t bytes)
 {
     client->releases[client->release_count++] = id;
-    if (client->release_count == MOB_RELEASE_BATCH)
+    client->release_bytes += bytes;
+    if (client->release_count == MOB_RELEASE_BATCH || client->release_bytes >= MOB_RELEASE_BYTES)
         (void)mob_client_flush_releases(client);
 }
 

@@ -40,7 +40,9 @@ enum mob_status mob_store_room(struct mob_client *client, struct mob_object_id i
                 ? mob_client_fail(
                       client, status, "no room for %llu bytes in the store", (unsigned long long)size)
                 : status;
-        status = mob_request(client, MOB_REQ_SPACE, &size, sizeof size, MOB_FOREVER, NULL, NULL);
+        status = mob_client_flush_releases(client); /* what this client let go of may be room enough */
+        if (status == MOB_OK)
+            status = mob_request(client, MOB_REQ_SPACE, &size, sizeof size, MOB_FOREVER, NULL, NULL);
         if (status != MOB_OK)
             return status;
     }
@@ -127,7 +129,7 @@ enum mob_status mob_put_encoded(
 
 /* A put is ready from the start; its bytes are in the store. */
 static enum mob_status put_future(struct mob_client *client, struct mob_object_id id,
-    enum mob_value_type type, struct mob_future **future_out)
+    enum mob_value_type type, uint64_t bytes, struct mob_future **future_out)
 {
     struct mob_future *future = mob_future_new_general(client, id, true);
     if (future == NULL)
@@ -135,6 +137,7 @@ static enum mob_status put_future(struct mob_client *client, struct mob_object_i
     future->state = MOB_FUTURE_READY;
     future->type = (uint8_t)type;
     future->where = MOB_WHERE_STORE;
+    future->as.i64 = (int64_t)bytes;
     *future_out = future;
     return MOB_OK;
 }
@@ -147,7 +150,7 @@ enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct 
         return mob_client_fail(client, MOB_INVALID, "the value cannot be stored");
     struct mob_object_id id = mob_next_put(client);
     status = mob_put_encoded(client, id, &encoded);
-    return status == MOB_OK ? put_future(client, id, encoded.type, future_out) : status;
+    return status == MOB_OK ? put_future(client, id, encoded.type, encoded.bytes, future_out) : status;
 }
 
 enum mob_status mob_put_begin(
@@ -179,7 +182,7 @@ enum mob_status mob_put_finish(struct mob_put_buffer *buffer, struct mob_future 
     struct mob_client *client = buffer->client;
     enum mob_status status = put_full(client, buffer->id, buffer->full, buffer->full_bytes, buffer->ref);
     if (status == MOB_OK)
-        status = put_future(client, buffer->id, MOB_TYPE_BYTES, future_out);
+        status = put_future(client, buffer->id, MOB_TYPE_BYTES, buffer->full_bytes, future_out);
     free(buffer);
     return status;
 }

@@ -201,6 +201,7 @@ static void follow(struct mob_client *client, struct mob_future *future, const u
     struct mob_future *target = tail_target(client, id);
     if (target == NULL || target == future)
         return;
+    mob_future_escapes(target); /* its value is this one's too */
     if (mob_future_settled(target)) {
         settle_alias(client, future, target);
         return;
@@ -234,6 +235,8 @@ void mob_future_settle(struct mob_client *client, struct mob_future *future, enu
     } else if (inlined) {
         memcpy(future->as.bytes, payload, size);
         future->size = (uint16_t)size;
+    } else {
+        future->as.i64 = (int64_t)size;
     }
     future->state = status == MOB_OK && type != MOB_TYPE_ERROR ? MOB_FUTURE_READY : MOB_FUTURE_FAILED;
     if (future->state == MOB_FUTURE_FAILED && status == MOB_OK) {

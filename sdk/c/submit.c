@@ -300,6 +300,34 @@ static enum mob_status submit_list(struct mob_client *client, const struct mob_s
     return publish_spec(client, s, &head, index, tail, tail_bytes);
 }
 
+/* Whether a replay may need the arguments after the task has ended: an actor's calls run again with it, a
+ * deterministic task when its results were dropped. What stands in pages is not counted by the node. */
+static bool keeps_arguments(
+    const struct mob_submission *s, const struct mob_submit_options *options, const struct mob_arg_list *list)
+{
+    if (list->pages > 0 || s->kind == MOB_KIND_ACTOR_CREATE)
+        return true;
+    if (s->kind == MOB_KIND_ACTOR_CALL)
+        return (s->flags & MOB_SPEC_READ_ONLY) == 0;
+    return options->deterministic || (s->function->flags & MOB_SPEC_DETERMINISTIC);
+}
+
+/* In a task: arguments that were put for this submission alone have no handle, so they go with its end. */
+static void let_arguments_go(struct mob_client *client, const struct mob_submission *s,
+    const struct mob_submit_options *options, const struct mob_arg_list *list)
+{
+    if (!client->worker)
+        return;
+    if (!keeps_arguments(s, options, list)) {
+        for (uint32_t i = 0; i < list->put_count; i++)
+            mob_client_release_id(client, list->puts[i], list->put_bytes[i]);
+        return;
+    }
+    for (size_t i = 0; i < s->args.count; i++)
+        if (s->args.items[i].kind == MOB_TYPE_FUTURE)
+            mob_future_escapes(s->args.items[i].as.future);
+}
+
 enum mob_status mob_submission_publish(
     struct mob_client *client, const struct mob_submission *s, struct mob_future **futures_out)
 {
@@ -315,6 +343,8 @@ enum mob_status mob_submission_publish(
     struct mob_future *future = mob_future_new_child(client, &index);
     status = future == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory")
                             : submit_list(client, s, &options, &list, future, index);
+    if (status == MOB_OK)
+        let_arguments_go(client, s, &options, &list);
     mob_arg_list_free(&list);
     if (status == MOB_OK)
         return futures_of(client, s, future, futures_out);

@@ -376,6 +376,39 @@ static void what_nobody_wants_goes_as_soon_as_it_may(void **state)
     rig_close(&rig);
 }
 
+static void what_nobody_can_ask_for_is_freed_and_never_written_to_disk(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 64 << 20);
+    struct mob_object_id id = test_id(1, 0, 0);
+    test_put(rig.client, id, 500000, 1);
+    mob_store_object_free(rig.store, id);
+    assert_false(is_here(&rig, id)); /* not committed, and nobody needs it to be */
+
+    test_put(rig.client, id, 500000, 2);
+    struct test_got pinned = test_get(rig.client, id);
+    mob_store_object_free(rig.store, id);
+    expect_bytes(&rig, id, 500000, 2); /* somebody reads it */
+    mob_store_object_release(rig.client, pinned.pin);
+    uint64_t room;
+    assert_status(MOB_OK, mob_store_make_room(rig.store, 3900000, &room));
+    assert_false(is_here(&rig, id));
+    struct mob_object_info info;
+    assert_false(mob_store_object_info(rig.store, id, &info)); /* nor on disk */
+
+    test_put(rig.client, id, 500000, 3);
+    mob_store_object_keep(rig.store, id, true);
+    mob_store_object_free(rig.store, id);
+    assert_true(is_here(&rig, id)); /* it is being written down */
+    mob_store_object_keep(rig.store, id, false);
+
+    assert_status(MOB_OK, mob_store_make_room(rig.store, 3900000, &room));
+    assert_true(mob_store_object_info(rig.store, id, &info) && info.spilled);
+    mob_store_object_free(rig.store, id); /* its file goes */
+    assert_false(mob_store_object_info(rig.store, id, &info));
+    rig_close(&rig);
+}
+
 static void space_that_a_client_does_not_use_goes_to_another(void **state)
 {
     (void)state;
@@ -446,6 +479,7 @@ int main(void)
         cmocka_unit_test(a_table_full_of_large_ones_spills),
         cmocka_unit_test(a_node_with_nothing_to_drop_comes_to_rest),
         cmocka_unit_test(what_nobody_wants_goes_as_soon_as_it_may),
+        cmocka_unit_test(what_nobody_can_ask_for_is_freed_and_never_written_to_disk),
         cmocka_unit_test(space_that_a_client_does_not_use_goes_to_another),
         cmocka_unit_test(large_values_are_hashed_later),
         cmocka_unit_test(a_full_disk_is_typed_and_nothing_is_lost), /* last: it leaves the mount namespace */
