@@ -217,8 +217,8 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
 enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
 {
     struct node_actor *actor = node_actor_find(node, task->template->head.actor);
-    if (!actor)
-        return MOB_NOT_FOUND;
+    if (!actor) /* only living ones are read from the control store */
+        return MOB_ACTOR_DIED;
     struct node_task_extra *extra = node_task_extra(task);
     if (task->flags & TASK_ACTOR_CALL)
         return MOB_OK; /* comes back with the position it has in the log */
@@ -270,13 +270,15 @@ static void die(struct node *node, struct node_actor *actor, enum mob_status why
         mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
 }
 
-static void creation_ended(struct node *node, struct node_task *task, enum mob_status status)
+static void creation_ended(
+    struct node *node, struct node_task *task, enum mob_status status, const char *message)
 {
     struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
     if (status != MOB_OK) {
-        snprintf(actor->why, sizeof actor->why, "its constructor failed: %s", mob_status_text(status));
+        snprintf(actor->why, sizeof actor->why, "its constructor failed: %.130s",
+            message && *message ? message : mob_status_text(status));
         die(node, actor, status);
         return;
     }
@@ -288,10 +290,19 @@ static void creation_ended(struct node *node, struct node_task *task, enum mob_s
     MOB_ASSERT(up == MOB_OK);
 }
 
-void node_actor_task_ended(struct node *node, struct node_task *task, enum mob_status status)
+const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity)
+{
+    const struct node_actor *actor = node_actor_find(node, id);
+    const char *why = actor ? actor->why : "it ended before this node began";
+    snprintf(text, capacity, "%s%s%s", mob_status_text(MOB_ACTOR_DIED), why[0] ? ": " : "", why);
+    return text;
+}
+
+void node_actor_task_ended(
+    struct node *node, struct node_task *task, enum mob_status status, const char *message)
 {
     if (task->flags & TASK_ACTOR_CREATE) {
-        creation_ended(node, task, status);
+        creation_ended(node, task, status, message);
         return;
     }
     if (!(task->flags & TASK_ACTOR_CALL))

@@ -14,7 +14,11 @@ MOB_MUST_USE enum mob_status node_actor_enqueue(struct node *node, struct node_t
 /* Scheduler's number of an actor, 0 = none. */
 uint32_t node_actor_number(struct node *node, struct mob_actor_id id);
 /* Creation or call ended for good (before its record goes). */
-void node_actor_task_ended(struct node *node, struct node_task *task, enum mob_status status);
+/* `message`: why it failed, in words; NULL when it did not. */
+void node_actor_task_ended(
+    struct node *node, struct node_task *task, enum mob_status status, const char *message);
+/* "the actor is dead: it was killed", or what is known. `text` has room for it. */
+const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity);
 /* Its creation was dispatched to this worker. */
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker);
 /* How often its creation may run again when a worker dies of it or under it; -1 = for ever. */

@@ -121,7 +121,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
     log_completion(node, task, &head, body);
     node->failed++;
     task->template->job->failed++;
-    node_actor_task_ended(node, task, status);
+    node_actor_task_ended(node, task, status, message);
     announce_error(node, task, status, payload, bytes);
     if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
         MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
@@ -230,6 +230,17 @@ static const uint8_t *error_of(const struct mob_completion *completion, uint32_t
     return NULL;
 }
 
+static const char *error_message(const struct mob_completion *completion, char *out, size_t capacity)
+{
+    uint32_t bytes;
+    struct mob_error_link link;
+    const uint8_t *payload = completion->head.status != MOB_OK ? error_of(completion, &bytes) : NULL;
+    if (!payload || mob_error_decode(payload, bytes, &link, 1) <= 0)
+        return NULL;
+    snprintf(out, capacity, "%.*s", (int)link.message_bytes, link.message);
+    return out;
+}
+
 static void next_attempt(struct node *node, struct node_task *task, bool next_generation)
 {
     struct node_task_extra *extra = node_task_extra(task);
@@ -283,7 +294,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     }
     full.head.flags = MOB_COMPLETION_FINAL;
     log_completion(node, task, &full.head, full.body);
-    node_actor_task_ended(node, task, status);
+    char message[160];
+    node_actor_task_ended(node, task, status, error_message(&full, message, sizeof message));
     if (status == MOB_OK) {
         node->finished++;
         task->template->job->finished++;

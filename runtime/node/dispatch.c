@@ -97,6 +97,9 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
     char detail[1024] = "";
     int signal = 0;
     const char *message = mob_status_text(status);
+    char death[256];
+    if (status == MOB_ACTOR_DIED && task->template->head.kind == MOB_KIND_ACTOR_CALL)
+        message = node_actor_death(node, task->template->head.actor, death, sizeof death);
     if (status == MOB_WORKER_DIED) {
         message = node_death_notice(node, &signal, detail, sizeof detail);
         if (node->death.status == MOB_TOO_MANY_BLOCKED)

@@ -214,17 +214,15 @@ static void finish(struct deployment *d, enum mob_status status, const char *mes
     struct node *node = d->node;
     char hash[64];
     mob_base32_encode(d->module.b, sizeof d->module.b, hash);
-    json_t *reply =
-        status == MOB_OK ? json_pack("{s:s}", "hash", hash) : json_pack("{s:s}", "error", message);
-    char *text = json_dumps(reply, JSON_COMPACT);
-    node_reply(node, d->slot, d->session, d->request, status, text, (uint32_t)strlen(text));
+    char text[128];
+    snprintf(text, sizeof text, "{\"hash\":\"%s\"}", hash);
+    const char *reply = status == MOB_OK ? text : message; /* an error is words */
+    node_reply(node, d->slot, d->session, d->request, status, reply, (uint32_t)strlen(reply));
     if (status == MOB_OK)
         MOB_LOG_INFO("functions", "deployed", "module=%s", hash);
     else
         MOB_LOG_WARN("functions", "deploy_failed", "module=%s status=%s why=\"%s\"", hash,
             mob_status_code(status), message);
-    free(text);
-    json_decref(reply);
     for (struct deployment **at = &node->functions->deployments; *at; at = &(*at)->next)
         if (*at == d) {
             *at = d->next;

@@ -282,9 +282,15 @@ static void job_request(const struct request *r)
             json_decref(in);
             return;
         }
+        if (job && job->standing) {
+            static const char why[] = "the standing job takes the work that names no job, so it does not end";
+            reply(r, MOB_DENIED, why, sizeof why - 1);
+            json_decref(in);
+            return;
+        }
         if (job)
             node_job_end(r->node, job, true);
-        reply(r, job ? MOB_OK : MOB_NOT_FOUND, "{}", 2);
+        reply(r, job ? MOB_OK : MOB_NOT_FOUND, job ? "{}" : NULL, job ? 2 : 0);
     } else if (strcmp(op, "functions") == 0) {
         reply_text(r, node_functions_json(r->node), MOB_INTERNAL);
     } else if (strcmp(op, "actors") == 0) {
@@ -320,7 +326,8 @@ static void actor_request(const struct request *r, bool kill)
     }
     if (r->bytes >= sizeof id + sizeof no_restart)
         memcpy(&no_restart, r->payload + sizeof id, sizeof no_restart);
-    reply(r, node_actor_kill(r->node, id, no_restart != 0), "{}", 2);
+    enum mob_status status = node_actor_kill(r->node, id, no_restart != 0);
+    reply(r, status, status == MOB_OK ? "{}" : NULL, status == MOB_OK ? 2 : 0);
 }
 
 /* Room asked for while everything that could go waits for its commit: answered when that is there. */
@@ -329,13 +336,27 @@ struct space {
     uint64_t bytes;
 };
 
+/* What is free, or when there is no room the numbers in words. */
+static void reply_space(struct flush *to, uint64_t wanted, enum mob_status status, uint64_t free_now)
+{
+    char text[160];
+    struct mob_store_stats stats;
+    if (status == MOB_OK) {
+        node_reply(to->node, to->slot, to->session, to->request, status, &free_now, sizeof free_now);
+        return;
+    }
+    mob_store_stats(to->node->store, &stats);
+    int n = snprintf(text, sizeof text, "%lu bytes are wanted, %lu of %lu are free", wanted,
+        stats.arena_free_bytes, stats.arena_free_bytes + stats.arena_used_bytes);
+    node_reply(to->node, to->slot, to->session, to->request, status, text, (uint32_t)n);
+}
+
 static void space_after_commit(void *arg)
 {
     struct space *space = arg;
     uint64_t free_now = 0;
     enum mob_status status = mob_store_make_room(space->to.node->store, space->bytes, &free_now);
-    node_reply(space->to.node, space->to.slot, space->to.session, space->to.request, status, &free_now,
-        sizeof free_now);
+    reply_space(&space->to, space->bytes, status, free_now);
     free(space);
 }
 
@@ -345,7 +366,8 @@ static void space_request(const struct request *r)
     memcpy(&bytes, r->payload, r->bytes < sizeof bytes ? r->bytes : sizeof bytes);
     enum mob_status status = mob_store_make_room(r->node->store, bytes, &free_now);
     if (status != MOB_STORE_FULL || lineage_log_idle(r->node->log)) {
-        reply(r, status, &free_now, sizeof free_now);
+        struct flush to = {r->node, r->client->slot, r->client->session, r->number};
+        reply_space(&to, bytes, status, free_now);
         return;
     }
     struct space *space = malloc(sizeof *space);

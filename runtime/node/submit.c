@@ -215,15 +215,18 @@ static void refuse(struct node *node, struct node_task *task, enum mob_status st
 
 static const char *why_refused(enum mob_status status)
 {
+    /* in words that say what to do, where there are some */
     switch ((int)status) {
     case MOB_QUEUE_FULL:
         return "too many tasks are queued on this node";
     case MOB_UNSATISFIABLE:
         return "no node has the resources it asks for";
     case MOB_NOT_FOUND:
-        return "its actor, job or function is not known here";
+        return "its job or function is not known here";
+    case MOB_EXISTS:
+        return "an actor of that name lives already";
     default:
-        return "the scheduler refused it";
+        return mob_status_text(status);
     }
 }
 
@@ -244,8 +247,11 @@ static void enter(struct node *node, struct node_task *task)
     if (status == MOB_OK)
         status = schedule(node, task, &inputs);
     inputs_fini(&inputs);
+    char death[256];
     if (status != MOB_OK && status != MOB_AGAIN) /* AGAIN: the actor is being read from the control store */
-        refuse(node, task, status, why_refused(status));
+        refuse(node, task, status,
+            status == MOB_ACTOR_DIED ? node_actor_death(node, head->actor, death, sizeof death)
+                                     : why_refused(status));
 }
 
 /* Ids of one stream come in growing order from their client, so most are new without a look at the table. */

@@ -2,6 +2,7 @@
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 #include "common/base/clock.h"
@@ -185,6 +186,29 @@ static mob_function_main choose(struct mob_worker *worker)
 
 /* ---- the run ---- */
 
+/* The function returned a status and no words: those of the call that failed in it, or its name. */
+static void say_status(struct mob_worker *worker, enum mob_status status)
+{
+    struct mob_call *call = &worker->call;
+    if ((unsigned)status >= MOB_STATUS_COUNT)
+        mob_call_fail(
+            call, MOB_TASK_FAILED, "the function returned %d, which is no status of Mobula", (int)status);
+    else if (worker->client->error[0] != 0)
+        mob_call_fail(call, status, "%s", worker->client->error);
+    else
+        mob_call_fail(
+            call, status, "the function returned %s: %s", mob_status_code(status), mob_status_text(status));
+}
+
+/* Asked to stop, by somebody or by its deadline, and it did. */
+static void say_stopped(struct mob_call *call)
+{
+    int64_t deadline = call->head.deadline_wall_ns;
+    call->failure = deadline != 0 && mob_wall_now() >= deadline ? MOB_DEADLINE : MOB_CANCELLED;
+    if (!call->failed_by_function)
+        snprintf(call->message, sizeof call->message, "%s", mob_status_text(call->failure));
+}
+
 static void run_main(struct mob_worker *worker)
 {
     struct mob_call *call = &worker->call;
@@ -194,12 +218,11 @@ static void run_main(struct mob_worker *worker)
     if (mob_worker_load_args(worker) == MOB_OK) {
         enum mob_status status = run(call);
         if (status != MOB_OK && call->failure == MOB_OK)
-            mob_call_fail(call, status, "%s", mob_client_error(worker->client));
+            say_status(worker, status);
         if (call->failure == MOB_OK && call->outcomes != NULL)
             mob_call_fail(call, MOB_REPLAY_DIVERGED, "the first run asked for more than this one");
-        int64_t deadline = call->head.deadline_wall_ns;
-        if (call->cancelled && call->failure != MOB_OK) /* asked to stop by somebody, or by its deadline */
-            call->failure = deadline != 0 && mob_wall_now() >= deadline ? MOB_DEADLINE : MOB_CANCELLED;
+        if (call->cancelled && call->failure != MOB_OK)
+            say_stopped(call);
     }
     if (call->head.kind == MOB_KIND_ACTOR_CREATE)
         worker->actor.lives = call->failure == MOB_OK;

@@ -34,7 +34,7 @@ const char *mob_client_error(const struct mob_client *client)
 {
     if (client == NULL)
         return "there is no client: mob_connect failed or was not called";
-    return client->error;
+    return client->error[0] != 0 ? client->error : "no error";
 }
 
 void mob_client_job(const struct mob_client *client, char text_out[MOB_TEXT_ID_MAX])
@@ -58,7 +58,6 @@ struct mob_client *mob_client_new(void)
     }
     client->sock = client->memfd = client->eventfd = -1;
     client->ready_tail = &client->ready_head;
-    snprintf(client->error, sizeof client->error, "no error");
     return client;
 }
 
@@ -104,6 +103,7 @@ void mob_client_enter(
     client->job = job;
     client->family->known = false;
     client->last_plain = NULL; /* the parent is part of the head */
+    client->error[0] = 0; /* what went wrong in the task before is not this one's */
 }
 
 void mob_client_leave(struct mob_client *client, bool keep)

@@ -193,14 +193,8 @@ int64_t engine_models_step(struct engine *engine, int64_t now)
     int64_t wake = INT64_MAX;
     for (struct endpoint *e = engine->models->all, *next; e; e = next) {
         next = e->next;
-        if (e->retry_ns && now >= e->retry_ns) {
-            e->retry_ns = 0;
-            endpoint_start_actor(e);
-        }
         step_endpoint(e, now);
         int64_t at = e->ready ? mob_batch_deadline(&e->batcher) : INT64_MAX;
-        if (e->retry_ns && e->retry_ns < at)
-            at = e->retry_ns;
         wake = at < wake ? at : wake;
     }
     return wake;

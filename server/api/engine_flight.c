@@ -60,23 +60,10 @@ void flight_fail_client(struct flight *flight, enum mob_status status, const cha
     flight_done(flight);
 }
 
-/* The words of an error reply: its "error" if it is JSON that has one, else the text itself. */
-static void reply_words(const char *text, size_t size, char *out, size_t capacity)
-{
-    json_t *json = size > 0 && text[0] == '{' ? json_loadb(text, size, 0, NULL) : NULL;
-    const char *words = json_string_value(json_object_get(json, "error"));
-    if (words)
-        snprintf(out, capacity, "%s", words);
-    else
-        snprintf(out, capacity, "%.*s", (int)(json ? 0 : size), text ? text : "");
-    json_decref(json);
-}
-
 void flight_fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size)
 {
-    char words[400];
-    reply_words(text, size, words, sizeof words);
-    flight_fail(flight, status, NULL, "%s%s%s", mob_status_text(status), words[0] ? ": " : "", words);
+    flight_fail(flight, status, NULL, "%s%s%.*s", mob_status_text(status), size ? ": " : "",
+        (int)(size < 400 ? size : 400), text ? text : "");
 }
 
 void flight_done_json(struct flight *flight, json_t *value)

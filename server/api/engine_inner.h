@@ -120,7 +120,7 @@ struct flight *flight_create(struct engine *engine, struct mob_engine_op *op);
 void flight_done(struct flight *flight);
 void flight_fail(struct flight *flight, enum mob_status status, const char *pointer, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* With the node's reply to a question that failed: words, or JSON {"error": words}. */
+/* With the node's reply to a question that failed: words. */
 void flight_fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size);
 /* Done, with this as its JSON. Takes value. */
 void flight_done_json(struct flight *flight, json_t *value);

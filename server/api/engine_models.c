@@ -1,8 +1,10 @@
 /* Endpoints: an actor behind each model, and the calls that go to it in batches.
  *
- * An endpoint is a row in the control store (class, arguments, options) and a detached named actor
- * `endpoint/NAME`. After a restart of the gateway the rows are read again and the actor is found by its name,
- * or made again.
+ * An endpoint is a row in the control store (class, arguments, options, generation) and a detached named
+ * actor `endpoint/NAME/GENERATION`. A PUT makes the new actor first; when it is up the row is written, the
+ * new one takes the old one's place, and the old actor ends. So a PUT that is refused changes nothing. After
+ * a restart of the gateway the rows are read again and each actor is found by its name, or made again; actors
+ * of a PUT that never came through end then.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,9 @@
 #include "server/api/engine_models.h"
 
 #define ACTOR_PREFIX "endpoint/"
+#define ACTOR_NAME_BYTES (MOB_MODEL_NAME_MAX + 40)
+/* An actor without a row is of a PUT that goes on elsewhere, or of one that ended with its gateway. */
+#define ORPHAN_US (60ll * 1000000)
 
 enum mob_status engine_models_create(struct engine *engine)
 {
@@ -63,9 +68,17 @@ void engine_models_destroy(struct engine *engine)
 struct endpoint *endpoint_named(struct engine *engine, const char *name)
 {
     struct endpoint *e = engine->models->all;
-    while (e && strcmp(e->name, name) != 0)
+    while (e && (e->candidate || strcmp(e->name, name) != 0))
         e = e->next;
     return e;
+}
+
+static void actor_name(const struct endpoint *e, char out[ACTOR_NAME_BYTES])
+{
+    if (e->generation)
+        snprintf(out, ACTOR_NAME_BYTES, ACTOR_PREFIX "%s/%llu", e->name, (unsigned long long)e->generation);
+    else
+        snprintf(out, ACTOR_NAME_BYTES, ACTOR_PREFIX "%s", e->name);
 }
 
 static json_t *endpoint_json(const struct endpoint *e)
@@ -86,141 +99,12 @@ json_t *engine_models_json(struct engine *engine)
 {
     json_t *rows = json_array();
     for (const struct endpoint *e = engine->models->all; e; e = e->next)
-        if (!e->removed)
+        if (!e->removed && !e->candidate)
             json_array_append_new(rows, endpoint_json(e));
     return rows;
 }
 
 /* --- making the actor --- */
-
-static void answer_put(struct endpoint *e)
-{
-    struct flight *flight = e->waiting;
-    e->waiting = NULL;
-    if (!flight)
-        return;
-    if (!e->ready) {
-        flight_fail(flight, MOB_INVALID, "/class", "%s", e->error);
-        return;
-    }
-    json_t *row = endpoint_json(e);
-    char *text = json_dumps(row, JSON_COMPACT);
-    json_decref(row);
-    mob_text_puts(&flight->op->json, text ? text : "{}");
-    free(text);
-    flight_done(flight);
-}
-
-static void broken(struct endpoint *e, const char *why)
-{
-    snprintf(e->error, sizeof e->error, "%s", why);
-    e->ready = false;
-    if (e->model)
-        atomic_store(&e->model->ready, false);
-    fail_waiting_calls(e, MOB_UNAVAILABLE, "the model's actor could not be made");
-    answer_put(e);
-}
-
-static void on_created(struct mob_future *future, void *arg)
-{
-    struct endpoint *e = arg;
-    e->engine->worked++;
-    if (future->state == MOB_FUTURE_FAILED) {
-        char message[200];
-        if (!mob_json_text_field(mob_future_error(future), "message", message, sizeof message))
-            snprintf(message, sizeof message, "%s", mob_status_text((enum mob_status)future->status));
-        broken(e, message);
-        return;
-    }
-    e->error[0] = 0;
-    e->ready = true;
-    atomic_store(&e->model->ready, true);
-    MOB_LOG_INFO("models", "ready", "name=%s class=%s", e->name, e->class_name);
-    answer_put(e);
-}
-
-/* Returns the method's signature text; NULL: `e` is broken and says why. */
-static const char *infer_signature(struct endpoint *e, const struct mob_function **class_out)
-{
-    uint16_t index;
-    if (mob_function_resolve(e->client, e->class_name, class_out) != MOB_OK) {
-        broken(e, mob_client_error(e->client));
-        return NULL;
-    }
-    const struct mob_method_info *method =
-        (*class_out)->kind == MOB_KIND_ACTOR_CREATE ? mob_function_method(*class_out, "infer", &index) : NULL;
-    if (!method)
-        broken(e, "the class has no method `infer`");
-    return method ? method->signature.text : NULL;
-}
-
-static bool make_model(struct endpoint *e, const char *signature)
-{
-    char why[256] = "";
-    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us,
-            &e->model, why) != MOB_OK) {
-        broken(e, why);
-        return false;
-    }
-    e->model->engine_data = e; /* not freed by the model: the endpoint outlives its use here */
-    mob_model_hold(e->model);
-    if (mob_serve_put(e->engine->options.serve, e->model) != MOB_OK) {
-        broken(e, "too many models");
-        return false;
-    }
-    return true;
-}
-
-void endpoint_start_actor(struct endpoint *e)
-{
-    const struct mob_function *class = NULL;
-    const char *signature = infer_signature(e, &class);
-    e->class = class;
-    if (!signature || (!e->model && !make_model(e, signature)))
-        return;
-    struct argument_memory *memory = argument_memory_create();
-    struct mob_args arguments;
-    struct mob_engine_error error = {0};
-    char name[MOB_MODEL_NAME_MAX + 16];
-    snprintf(name, sizeof name, ACTOR_PREFIX "%s", e->name);
-    struct mob_actor_options options = {.struct_size = sizeof options,
-        .name = name,
-        .return_if_exists = true,
-        .detached = true,
-        .max_restarts = -1};
-    enum mob_status status = engine_arguments(
-        e->client, &class->signature.parsed, e->arguments, "/arguments", memory, &arguments, &error);
-    if (status == MOB_OK)
-        status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
-    if (status == MOB_OK)
-        status = mob_actor_created(e->actor, &e->created);
-    if (status == MOB_OK)
-        status = mob_on_ready(e->created, on_created, e);
-    if (status != MOB_OK)
-        broken(e, error.detail ? error.detail : mob_client_error(e->client));
-    mob_engine_error_fini(&error);
-    argument_memory_destroy(memory);
-}
-
-/* --- PUT and DELETE --- */
-
-static struct endpoint *endpoint_add(struct engine *engine, const char *name, const char *class_name,
-    json_t *arguments, uint32_t max_batch_size, uint32_t max_queue_delay_us)
-{
-    struct endpoint *e = calloc(1, sizeof *e);
-    MOB_ASSERT(e != NULL);
-    e->engine = engine;
-    e->client = engine->sessions[0].client;
-    e->name = strdup(name);
-    e->class_name = strdup(class_name);
-    e->arguments = arguments ? json_incref(arguments) : json_array();
-    e->max_batch_size = max_batch_size;
-    e->max_queue_delay_us = max_queue_delay_us;
-    mob_batch_init(&e->batcher, max_batch_size, max_queue_delay_us);
-    e->next = engine->models->all;
-    engine->models->all = e;
-    return e;
-}
 
 /* The old actor ends; calls that wait are told so. Freed when nothing runs there any more. */
 static void endpoint_remove(struct endpoint *e)
@@ -255,47 +139,207 @@ void engine_ignore_reply(void *arg, enum mob_status status, const char *text, si
     (void)size;
 }
 
-static void on_saved(void *arg, const struct mob_gcs_answer *answer)
+/* A candidate goes without a trace, its PUT is refused; an endpoint that was there shows why it does not
+ * work. */
+static void broken(struct endpoint *e, enum mob_status status, const char *pointer, const char *why)
 {
-    struct flight *flight = arg;
-    if (answer->status != MOB_OK) {
-        flight_fail(flight, answer->status, NULL, "the endpoint could not be saved");
+    if (e->candidate) {
+        struct flight *put = e->put;
+        char detail[400];
+        snprintf(detail, sizeof detail, "%s", why);
+        endpoint_remove(e);
+        flight_fail(put, status, pointer, "%s", detail);
         return;
     }
-    struct mob_engine_endpoint *put = &flight->op->endpoint;
-    struct endpoint *old = endpoint_named(flight->engine, put->name);
-    put->created = old == NULL;
+    snprintf(e->error, sizeof e->error, "%s", why);
+    e->ready = false;
+    if (e->model)
+        atomic_store(&e->model->ready, false);
+    fail_waiting_calls(e, MOB_UNAVAILABLE, "the model's actor could not be made");
+}
+
+static void save(struct endpoint *e);
+
+static void on_created(struct mob_future *future, void *arg)
+{
+    struct endpoint *e = arg;
+    e->engine->worked++;
+    if (future->state == MOB_FUTURE_FAILED) {
+        char message[200], why[256];
+        if (!mob_json_text_field(mob_future_error(future), "message", message, sizeof message) || !*message)
+            snprintf(message, sizeof message, "%s", mob_status_text((enum mob_status)future->status));
+        snprintf(why, sizeof why, "the actor could not be made: %s", message);
+        broken(e, MOB_INVALID, NULL, why);
+        return;
+    }
+    if (e->candidate) {
+        save(e);
+        return;
+    }
+    e->error[0] = 0;
+    e->ready = true;
+    atomic_store(&e->model->ready, true);
+    MOB_LOG_INFO("models", "ready", "name=%s class=%s", e->name, e->class_name);
+}
+
+/* Returns the method's signature text; NULL: `e` is broken and says why. */
+static const char *infer_signature(struct endpoint *e, const struct mob_function **class_out)
+{
+    uint16_t index;
+    if (mob_function_resolve(e->client, e->class_name, class_out) != MOB_OK) {
+        broken(e, MOB_INVALID, "/class", mob_client_error(e->client));
+        return NULL;
+    }
+    const struct mob_method_info *method =
+        (*class_out)->kind == MOB_KIND_ACTOR_CREATE ? mob_function_method(*class_out, "infer", &index) : NULL;
+    if (!method)
+        broken(e, MOB_INVALID, "/class",
+            (*class_out)->kind == MOB_KIND_ACTOR_CREATE ? "the class has no method `infer`"
+                                                        : "this is a function, not a class");
+    return method ? method->signature.text : NULL;
+}
+
+/* False: broken. */
+static bool make_model(struct endpoint *e, const char *signature)
+{
+    char why[256] = "";
+    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us,
+            &e->model, why) != MOB_OK) {
+        broken(e, MOB_INVALID, "/class", why);
+        return false;
+    }
+    e->model->engine_data = e; /* not freed by the model: the endpoint outlives its use here */
+    return true;
+}
+
+/* From now on requests find the model. */
+static enum mob_status publish_model(struct endpoint *e)
+{
+    mob_model_hold(e->model);
+    return mob_serve_put(e->engine->options.serve, e->model);
+}
+
+static void start_actor(struct endpoint *e)
+{
+    const struct mob_function *class = NULL;
+    const char *signature = infer_signature(e, &class);
+    if (!signature || !make_model(e, signature))
+        return;
+    e->class = class;
+    struct argument_memory *memory = argument_memory_create();
+    MOB_ASSERT(memory != NULL);
+    struct mob_args arguments;
+    struct mob_engine_error error = {0};
+    char name[ACTOR_NAME_BYTES];
+    actor_name(e, name);
+    struct mob_actor_options options = {.struct_size = sizeof options,
+        .name = name,
+        .return_if_exists = true,
+        .detached = true,
+        .max_restarts = -1};
+    enum mob_status status = engine_arguments(
+        e->client, &class->signature.parsed, e->arguments, "/arguments", memory, &arguments, &error);
+    if (status == MOB_OK)
+        status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
+    if (status == MOB_OK)
+        status = mob_actor_created(e->actor, &e->created);
+    if (status == MOB_OK)
+        status = mob_on_ready(e->created, on_created, e);
+    if (status != MOB_OK)
+        broken(e, error.detail ? error.status : status,
+            error.pointer                     ? error.pointer
+                : status == MOB_TYPE_MISMATCH ? "/arguments"
+                                              : NULL,
+            error.detail ? error.detail : mob_client_error(e->client));
+    mob_engine_error_fini(&error);
+    argument_memory_destroy(memory);
+}
+
+/* --- PUT and DELETE --- */
+
+static struct endpoint *endpoint_add(struct engine *engine, const char *name, const char *class_name,
+    json_t *arguments, uint32_t max_batch_size, uint32_t max_queue_delay_us)
+{
+    struct endpoint *e = calloc(1, sizeof *e);
+    MOB_ASSERT(e != NULL);
+    e->engine = engine;
+    e->client = engine->sessions[0].client;
+    e->name = strdup(name);
+    e->class_name = strdup(class_name);
+    e->arguments = arguments ? json_incref(arguments) : json_array();
+    e->max_batch_size = max_batch_size;
+    e->max_queue_delay_us = max_queue_delay_us;
+    mob_batch_init(&e->batcher, max_batch_size, max_queue_delay_us);
+    e->next = engine->models->all;
+    engine->models->all = e;
+    return e;
+}
+
+/* The row is written: the candidate takes the place of what had its name. */
+static void take_place(struct endpoint *e)
+{
+    struct flight *put = e->put;
+    struct endpoint *old = endpoint_named(e->engine, e->name);
+    put->op->endpoint.created = old == NULL;
+    if (publish_model(e) != MOB_OK) {
+        broken(e, MOB_QUEUE_FULL, NULL, "too many models");
+        return;
+    }
     if (old)
         endpoint_remove(old);
-    struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments,
-        put->max_batch_size, put->max_queue_delay_us);
-    e->waiting = flight;
-    /* The old actor of that name may take a moment to end. */
-    if (old)
-        e->retry_ns = mob_now() + 50 * MOB_MS;
+    e->candidate = false;
+    e->put = NULL;
+    e->ready = true;
+    atomic_store(&e->model->ready, true);
+    MOB_LOG_INFO("models", "ready", "name=%s class=%s", e->name, e->class_name);
+    flight_done_json(put, endpoint_json(e));
+}
+
+static void on_saved(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct endpoint *e = arg;
+    if (answer->status == MOB_OK)
+        take_place(e);
     else
-        endpoint_start_actor(e);
+        broken(e, answer->status, NULL, "the endpoint could not be saved");
+}
+
+static void save(struct endpoint *e)
+{
+    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i,s:I}", "name", e->name, "class", e->class_name, "arguments",
+        e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
+        (int)e->max_queue_delay_us, "generation", (json_int_t)e->generation);
+    char *text = json_dumps(row, JSON_COMPACT);
+    json_decref(row);
+    MOB_ASSERT(text != NULL);
+    struct mob_gcs_put kv = {.table = MOB_GCS_ENDPOINTS,
+        .key = e->name,
+        .key_length = (uint32_t)strlen(e->name),
+        .value = text,
+        .value_length = (uint32_t)strlen(text),
+        .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status = mob_gcs_put(e->engine->gcs, &kv, on_saved, e);
+    free(text);
+    if (status != MOB_OK)
+        broken(e, status, NULL, "the endpoint could not be saved");
 }
 
 void engine_start_endpoint_put(struct flight *flight)
 {
     struct mob_engine_endpoint *put = &flight->op->endpoint;
-    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i}", "name", put->name, "class", put->actor_class,
-        "arguments", put->arguments, "max_batch_size", (int)put->max_batch_size, "max_queue_delay_us",
-        (int)put->max_queue_delay_us);
-    char *text = json_dumps(row, JSON_COMPACT);
-    json_decref(row);
-    MOB_ASSERT(text != NULL);
-    struct mob_gcs_put kv = {.table = MOB_GCS_ENDPOINTS,
-        .key = put->name,
-        .key_length = (uint32_t)strlen(put->name),
-        .value = text,
-        .value_length = (uint32_t)strlen(text),
-        .if_version = MOB_GCS_ANY_VERSION};
-    enum mob_status status = mob_gcs_put(flight->engine->gcs, &kv, on_saved, flight);
-    free(text);
-    if (status != MOB_OK)
-        flight_fail(flight, status, NULL, "the endpoint could not be saved");
+    size_t count = 0;
+    for (const struct endpoint *e = flight->engine->models->all; e; e = e->next)
+        count++;
+    if (count >= MOB_MODELS_MAX && !endpoint_named(flight->engine, put->name)) {
+        flight_fail(flight, MOB_QUEUE_FULL, NULL, "%d models are served already", MOB_MODELS_MAX);
+        return;
+    }
+    struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments,
+        put->max_batch_size, put->max_queue_delay_us);
+    e->generation = (uint64_t)mob_wall_now() / 1000;
+    e->candidate = true;
+    e->put = flight;
+    start_actor(e);
 }
 
 static void on_forgotten(void *arg, const struct mob_gcs_answer *answer)
@@ -316,15 +360,71 @@ void engine_start_endpoint_delete(struct flight *flight)
         .key_length = (uint32_t)strlen(name),
         .if_version = MOB_GCS_ANY_VERSION};
     enum mob_status status = mob_gcs_delete(flight->engine->gcs, &kv, on_forgotten, flight);
+    if (status != MOB_OK) {
+        flight_fail(flight, status, NULL, "the control store does not answer");
+        return;
+    }
     if (e) {
         mob_serve_remove(flight->engine->options.serve, name);
         endpoint_remove(e);
     }
-    if (status != MOB_OK)
-        flight_fail(flight, status, NULL, "the control store does not answer");
 }
 
 /* --- endpoints that were there before this gateway --- */
+
+static bool is_orphan(const struct engine *engine, const json_t *actor)
+{
+    const char *name = json_string_value(json_object_get(actor, "name")), *slash = NULL;
+    const char *state = json_string_value(json_object_get(actor, "state"));
+    if (!name || !state || strcmp(state, "dead") == 0 ||
+        strncmp(name, ACTOR_PREFIX, strlen(ACTOR_PREFIX)) != 0)
+        return false;
+    for (const struct endpoint *e = engine->models->all; e; e = e->next) {
+        char own[ACTOR_NAME_BYTES];
+        actor_name(e, own);
+        if (strcmp(own, name) == 0)
+            return false;
+    }
+    slash = strrchr(name, '/');
+    return mob_wall_now() / 1000 - strtoll(slash + 1, NULL, 10) > ORPHAN_US;
+}
+
+static void on_actors(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct engine *engine = arg;
+    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
+    for (size_t i = 0; i < json_array_size(rows); i++) {
+        const json_t *row = json_array_get(rows, i);
+        const char *id = json_string_value(json_object_get(row, "id"));
+        struct {
+            struct mob_actor_id id;
+            uint32_t no_restart;
+        } body = {.no_restart = 1};
+        struct mob_pending_request *request = NULL;
+        if (!is_orphan(engine, row) || !id || mob_actor_id_parse(id, &body.id) != MOB_OK ||
+            mob_request_start(engine->sessions[0].client, MOB_REQ_ACTOR_KILL, &body, sizeof body, NULL, 0,
+                &request) != MOB_OK)
+            continue;
+        request->callback = engine_ignore_reply;
+        MOB_LOG_INFO("models", "orphan_ended", "actor=%s", id);
+    }
+    json_decref(rows);
+}
+
+static void load_endpoint(struct engine *engine, const json_t *row)
+{
+    const char *name = json_string_value(json_object_get(row, "name"));
+    const char *class_name = json_string_value(json_object_get(row, "class"));
+    if (!name || !class_name || endpoint_named(engine, name))
+        return;
+    struct endpoint *e = endpoint_add(engine, name, class_name, json_object_get(row, "arguments"),
+        (uint32_t)json_integer_value(json_object_get(row, "max_batch_size")),
+        (uint32_t)json_integer_value(json_object_get(row, "max_queue_delay_us")));
+    e->generation = (uint64_t)json_integer_value(json_object_get(row, "generation"));
+    start_actor(e);
+    if (e->model && publish_model(e) != MOB_OK)
+        broken(e, MOB_QUEUE_FULL, NULL, "too many models");
+}
 
 static void on_loaded(void *arg, const struct mob_gcs_answer *answer)
 {
@@ -334,14 +434,13 @@ static void on_loaded(void *arg, const struct mob_gcs_answer *answer)
     engine->models->loaded = true;
     for (uint32_t i = 0; i < answer->kv_count; i++) {
         json_t *row = json_loadb((const char *)answer->kvs[i].value, answer->kvs[i].value_length, 0, NULL);
-        const char *name = json_string_value(json_object_get(row, "name"));
-        const char *class_name = json_string_value(json_object_get(row, "class"));
-        if (name && class_name && !endpoint_named(engine, name))
-            endpoint_start_actor(endpoint_add(engine, name, class_name, json_object_get(row, "arguments"),
-                (uint32_t)json_integer_value(json_object_get(row, "max_batch_size")),
-                (uint32_t)json_integer_value(json_object_get(row, "max_queue_delay_us"))));
+        load_endpoint(engine, row);
         json_decref(row);
     }
+    enum mob_status status =
+        mob_query_async(engine->sessions[0].client, "job", "{\"op\":\"actors\"}", on_actors, engine);
+    if (status != MOB_OK)
+        MOB_LOG_WARN("models", "orphans_left", "code=%s", mob_status_code(status));
 }
 
 void engine_models_connected(struct engine *engine)

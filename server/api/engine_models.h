@@ -17,10 +17,12 @@ struct endpoint {
     struct mob_model *model;
     struct mob_batcher batcher;
     char error[256];
+    uint64_t
+        generation; /* tells its actor from those of other endpoints of that name; 0: loaded without one */
     bool ready, removed;
+    bool candidate; /* of a PUT that is not through: nobody sees it */
     unsigned running;
-    int64_t retry_ns;
-    struct flight *waiting; /* of PUT: answered when the actor is up */
+    struct flight *put; /* of a candidate */
 };
 
 struct engine_models {
@@ -29,8 +31,8 @@ struct engine_models {
 };
 
 void endpoint_free(struct endpoint *e);
+/* No candidate. */
 struct endpoint *endpoint_named(struct engine *engine, const char *name);
-void endpoint_start_actor(struct endpoint *e);
 /* The operation whose entry waits in a batcher. */
 struct mob_engine_op *engine_op_of(struct mob_batch_entry *entry);
 

@@ -238,6 +238,15 @@ static enum mob_status class_of(struct flight *flight, const struct mob_function
     return mob_function_resolve(flight->client, known->class_name, class_out);
 }
 
+/* The node does not know the actor. */
+static void on_actor_to_call(struct flight *flight, const struct engine_found *found)
+{
+    if (engine_is_actor(found))
+        flight_fail(flight, MOB_ACTOR_DIED, NULL, "%s: it has ended", mob_status_text(MOB_ACTOR_DIED));
+    else
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
+}
+
 static void call_actor(struct flight *flight, struct argument_memory *memory, struct native_options *options)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
@@ -248,7 +257,9 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
     const struct mob_method_info *method =
         class ? mob_function_method(class, submit->function, &index) : NULL;
     if (status != MOB_OK || !method) {
-        if (status != MOB_OK)
+        if (status == MOB_NOT_FOUND && !class) /* of the node; it may have ended before the node began */
+            engine_find(flight, submit->actor.creation, ENGINE_FIND_RECORD, on_actor_to_call);
+        else if (status != MOB_OK)
             flight_fail_client(flight, status, NULL);
         else
             flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"",

@@ -1,6 +1,8 @@
 """What the API says in the cases beside the straight way: ids that never were, fields that no item has, what ended or
 was deleted.   ctest: timeout=240"""
+import json
 import os
+import re
 import subprocess
 
 from lib_http_cluster import BIN, MODULES, check, main, ref
@@ -167,6 +169,85 @@ def test_names_of_what_a_driver_deployed(c):
     page = c.json("GET", f"{V1}/events?after={position}&job={listed[0]['job']}&wait=5&limit=1000", expect=200)
     names = {e["data"].get("function") for e in page["events"] if e["type"] == "task.submitted"}
     check(names and all(name and name.startswith("tree_reduce.") for name in names), "events", names)
+
+
+def failed_call(c, actor, arguments=()):
+    answer = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": list(arguments)}, {"Prefer": "wait=20"})
+    return answer.get("error", answer)
+
+
+def test_calls_to_dead_actors_say_why(c):
+    made = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [5]}, {"Prefer": "wait=20"}, expect=201)
+    check(failed_call(c, made["id"], [1]).get("result") == 6, "alive")
+    check(c.call("DELETE", f"{V1}/actors/{made['id']}")[0] == 202, "killed")
+    error = failed_call(c, made["id"], [1])
+    check(error["code"] == "actor-died" and "it was killed" in error["detail"], "killed", error)
+    problem(c, "DELETE", f"{V1}/actors/{made['id']}", 409, "already-finished")
+    refused = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [-1]}, {"Prefer": "wait=20"}, expect=201)
+    error = failed_call(c, refused["id"], [1])
+    check(error["code"] == "actor-died" and "cannot begin below zero" in error["detail"], "constructor", error)
+    crashed = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [1]}, {"Prefer": "wait=20"}, expect=201)
+    c.json("POST", f"{V1}/actors/{crashed['id']}/methods/crash", {}, {"Prefer": "wait=20"})
+    error = failed_call(c, crashed["id"], [1])
+    check(error["code"] == "actor-died" and "its worker died" in error["detail"], "crashed", error)
+    c.kill("mobula-node")
+    c.until("the node is back", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 1).get("result") == 2)
+    for actor in (made["id"], crashed["id"]):
+        check(failed_call(c, actor, [1])["code"] == "actor-died", "after the node")
+        check(c.json("GET", f"{V1}/actors/{actor}", expect=200)["state"] == "dead", "described from the log")
+        problem(c, "DELETE", f"{V1}/actors/{actor}", 409, "already-finished")
+        check(c.call("GET", f"{V1}/actors/{actor}/logs")[0] == 200, "its log")
+
+
+def test_failures_have_words(c):
+    c.deploy("http_ends")
+    for function, code, words in (("unknown_status", "task-failed", "1234"), ("bare", "type-mismatch", "type-mismatch"), ("after_a_failed_get", "not-found", "no function")):
+        error = c.run("http_ends." + function)["error"]
+        check(error["code"] == code and words in error["detail"] and "no error" not in error["detail"], function, error)
+    slow = c.json("POST", V1 + "/tasks", {"function": "probe.sleeps", "arguments": [60000]}, expect=202)
+    c.until("it runs", lambda: c.json("GET", f"{V1}/tasks/{slow['id']}").get("state") == "running")
+    c.call("POST", f"{V1}/tasks/{slow['id']}:cancel")
+    error = c.value(slow["returns"][0])["error"]
+    check(error["code"] == "cancelled" and error["cause"]["message"] == "it was cancelled", "cancelled", error)
+    late = c.run("probe.sleeps", 60000, timeout_ms=300)["error"]
+    check(late["code"] == "deadline-exceeded" and "deadline" in late["cause"]["message"], "too late", late)
+    ended = c.json("POST", V1 + "/functions", b"\x7fELF" + b"\0" * 200, {"Content-Type": "application/octet-stream"}, expect=422)
+    check("{" not in ended["detail"] and len(ended["detail"]) > 30, "why it cannot be loaded", ended)
+
+
+def test_a_full_store_says_how_full(c):
+    status, headers, body = c.call("POST", V1 + "/objects", bytes(255 << 20), {"Content-Type": "application/octet-stream"})
+    document = json.loads(body)
+    check(status == 503 and document["code"] == "store-full" and "retry-after" in headers, "full", document)
+    check(re.search(r"\d{9} bytes are wanted, \d+ of \d{9} are free", document["detail"]), "numbers", document)
+
+
+def test_refused_endpoints_leave_nothing(c):
+    c.deploy("mlp")
+    good = {"class": "mlp.Mlp", "arguments": [1]}
+    c.json("PUT", f"{V1}/endpoints/kept", good, expect=201)
+    actor = c.json("GET", f"{V1}/endpoints/kept", expect=200)["actor"]
+    for body, pointer in (({"class": "nope.X"}, "/class"), ({"class": "quickstart.Counter", "arguments": [1]}, "/class"), ({"class": "arith.add"}, "/class"), ({"class": "mlp.Mlp", "arguments": ["x"]}, "/arguments/0"), ({"class": "mlp.Mlp", "arguments": [1, 2, 3, 4, 5, 6]}, "/arguments")):
+        for name in ("kept", "fresh"):
+            document = c.json("PUT", f"{V1}/endpoints/{name}", body, expect=422)
+            check(document["errors"][0]["pointer"].startswith(pointer), "what is wrong", body, document)
+    document = c.json("PUT", f"{V1}/endpoints/fresh", {"class": "http_ends.Refuses"}, expect=422)
+    check("not today" in document["detail"], "its constructor failed", document)
+    check([e["name"] for e in c.json("GET", V1 + "/endpoints", expect=200)["items"]] == ["kept"], "only the good one")
+    check(c.json("GET", f"{V1}/endpoints/kept", expect=200)["actor"] == actor, "as it was")
+    for path in ("/v2/models/fresh", f"{V1}/endpoints/fresh"):
+        problem(c, "GET", path, 404, "not-found")
+    check(c.call("GET", "/v2/models/kept/ready")[0] == 200, "still serves")
+    c.json("PUT", f"{V1}/endpoints/kept", good, expect=200)
+    c.until("the old actor ends", lambda: c.json("GET", f"{V1}/actors/{actor}")["state"] == "dead")
+    c.call("DELETE", f"{V1}/endpoints/kept")
+
+
+def test_the_standing_job_does_not_end(c):
+    standing = next(j for j in c.json("GET", V1 + "/jobs", expect=200)["items"] if j["standing"])
+    document = problem(c, "DELETE", f"{V1}/jobs/{standing['id']}", 403, "denied")
+    check("standing job" in document["detail"], "says why", document)
+    check(c.json("GET", f"{V1}/jobs/{standing['id']}", expect=200)["state"] == "running", "goes on")
 
 
 if __name__ == "__main__":
