@@ -13,6 +13,8 @@
 #define IN_BYTES (256u << 10)
 #define RECV_LOOPS 16
 #define SOCKET_BUFFER_BYTES (4 << 20)
+#define AWAY_NS \
+    (50 * MOB_MS) /* nobody stepped for so long: the link may be gone behind what it had brought */
 
 enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out)
 {
@@ -324,7 +326,9 @@ static void parse(struct mob_gcs *g)
     }
 }
 
-static void receive(struct mob_gcs *g)
+/* Reads what is there. `to_the_end`: also whether the link ended behind it, for one more call; nothing may be
+ * sent into a link that is known to have ended, since what was sent counts as "perhaps done". */
+static void receive(struct mob_gcs *g, bool to_the_end)
 {
     for (int i = 0; i < RECV_LOOPS && g->link != LINK_DOWN; i++) {
         size_t room = g->in_capacity - g->in_used;
@@ -339,7 +343,7 @@ static void receive(struct mob_gcs *g)
         }
         g->in_used += (size_t)n;
         parse(g);
-        if ((size_t)n < room)
+        if ((size_t)n < room && !to_the_end)
             return;
     }
 }
@@ -372,10 +376,11 @@ int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 {
     MOB_ASSERT(!g->in_step);
     g->in_step = true;
+    bool was_away = now_ns - g->now_ns > AWAY_NS;
     g->now_ns = now_ns;
     if (g->link == LINK_DOWN && now_ns >= g->retry_ns)
         link_open(g);
-    receive(g);
+    receive(g, was_away);
     pump(g);
     release_durable(g);
     pump(g); /* what the callbacks submitted */
