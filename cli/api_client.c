@@ -37,6 +37,7 @@ enum cli_exit api_open(const struct cli_call *call, struct api *api)
 {
     api->directory = cli_directory(call);
     api->response.body = NULL;
+    api->deadline_ns = 0;
     enum mob_status status = read_token(api->directory, api->token, sizeof api->token);
     if (status == MOB_DENIED) {
         cli_say("%s/" STATE_TOKEN_NAME " may not be read by this user", api->directory);
@@ -154,30 +155,65 @@ static enum cli_exit say_problem(const struct api *api)
     return exit_code;
 }
 
-/* Nothing of a refused connection can have arrived; a read may be asked twice; so may what carries its own
- * key. */
+/* Nothing of a refused connection can have arrived; a read may be asked twice, unless some of its answer is
+ * out; so may what carries its own key. */
 static bool may_repeat(const struct http_request *request, const struct http_response *response)
 {
+    if (response->taken)
+        return false;
     return !response->sent || strcmp(request->method, "GET") == 0 ||
         (request->headers && strstr(request->headers, "Idempotency-Key:"));
 }
 
-enum cli_exit api_exchange(struct api *api, struct http_request *request, int quiet_status)
+/* Nobody there, or an answer that asks to come again. 408 does so too, but says that a wait is over. */
+static bool is_away(enum mob_status status, const struct http_response *response)
 {
-    int64_t give_up_ns = mob_now() + API_RETRY_NS;
-    enum mob_status status;
+    if (status != MOB_OK)
+        return status == MOB_UNAVAILABLE;
+    if (response->status == 503)
+        return true;
+    return (response->status == 409 || response->status == 429) && http_header(response, "Retry-After");
+}
+
+static int64_t sooner(int64_t a_ns, int64_t b_ns)
+{
+    return a_ns < b_ns ? a_ns : b_ns;
+}
+
+/* Asks until there is an answer that counts. */
+static enum mob_status exchange_patiently(struct api *api, struct http_request *request)
+{
+    int64_t end_ns = request->timeout_ns > 0 ? mob_deadline_after(request->timeout_ns) : INT64_MAX;
+    int64_t away_ns = 0;
+    bool said = false;
     for (;;) {
         http_response_fini(&api->response);
         request->token = api->token;
         request->address = api->address;
-        api->response.sent = false;
-        status = read_address(api) ? http_exchange(request, &api->response) : MOB_UNAVAILABLE;
-        bool away = status == MOB_UNAVAILABLE || (status == MOB_OK && api->response.status == 503);
-        if (!away || !may_repeat(request, &api->response) || mob_now() >= give_up_ns ||
+        api->response.sent = api->response.taken = false;
+        enum mob_status status = read_address(api) ? http_exchange(request, &api->response) : MOB_UNAVAILABLE;
+        if (!is_away(status, &api->response) || !may_repeat(request, &api->response) ||
             state_dir_supervisor(api->directory) == 0)
-            break;
+            return status;
+        int64_t now = mob_now();
+        if (away_ns == 0)
+            away_ns = now;
+        int64_t give_up_ns = sooner(end_ns, away_ns + API_RETRY_NS);
+        if (now >= give_up_ns || (api->deadline_ns != 0 && now >= api->deadline_ns))
+            return status;
+        if (!said && now >= away_ns + API_RETRY_SAY_NS) {
+            cli_say("the cluster in %s does not answer yet; trying on", api->directory);
+            said = true;
+        }
+        if (request->timeout_ns > 0)
+            request->timeout_ns = end_ns - now;
         poll(NULL, 0, RETRY_PAUSE_MS);
     }
+}
+
+enum cli_exit api_exchange(struct api *api, struct http_request *request, int quiet_status)
+{
+    enum mob_status status = exchange_patiently(api, request);
     if (status == MOB_OK && api->response.status / 100 == 2)
         return CLI_OK;
     if (status == MOB_OK && api->response.status == quiet_status)

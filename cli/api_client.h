@@ -1,6 +1,6 @@
 /* Talking to the gateway of the state directory: finds address and key, asks, and turns problems into words
- * and exit codes. While the supervisor has the gateway restarted, a request that cannot have arrived is tried
- * again.
+ * and exit codes. While a process of a supervised cluster restarts, a request that may be repeated is, for at
+ * most API_RETRY_NS: one that cannot have arrived, a read, and what carries an idempotency key.
  */
 #ifndef MOB_CLI_API_CLIENT_H
 #define MOB_CLI_API_CLIENT_H
@@ -14,12 +14,16 @@
 #define API_PREFIX "/api/v1"
 #define API_PATH_MAX 1024
 #define API_TIMEOUT_NS (30ll * 1000000000ll)
-#define API_RETRY_NS (8ll * 1000000000ll) /* longer than the longest pause between two starts */
+/* From the first answer that is missing: the control store may wait 10 s for its clients when it restarts,
+ * and the longest pause between two starts is 5 s. */
+#define API_RETRY_NS (30ll * 1000000000ll)
+#define API_RETRY_SAY_NS (3ll * 1000000000ll) /* from then on the user should know what it waits for */
 #define API_WAIT_MAX_S 30 /* of one long poll; then another one */
 
 struct api {
     const char *directory;
     char address[64], token[128];
+    int64_t deadline_ns; /* what the user set: nothing is repeated after it; 0 = none */
     struct http_response response; /* of the last request */
 };
 

@@ -154,6 +154,7 @@ enum cli_exit cmd_submit(struct cli_call *call)
     /* with a deadline of its own, the waiting is done by futures_print */
     headers_of(wait && deadline_ns == INT64_MAX, headers);
     enum cli_exit exit_code = api_open(call, &api);
+    api.deadline_ns = deadline_ns == INT64_MAX ? 0 : deadline_ns;
     if (exit_code == CLI_OK)
         exit_code = api_json(&api, "POST", API_PREFIX "/tasks", headers, body, &answer);
     if (exit_code == CLI_OK && wait)

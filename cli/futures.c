@@ -92,6 +92,7 @@ enum cli_exit futures_print(
     const struct cli_call *call, struct api *api, const char *object_id, int64_t deadline_ns)
 {
     detach_on_interrupt(object_id);
+    api->deadline_ns = deadline_ns == INT64_MAX ? 0 : deadline_ns;
     for (;;) {
         char path[API_PATH_MAX];
         int64_t left_ns = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();

@@ -177,8 +177,10 @@ const char *http_header(const struct http_response *response, const char *name)
 static enum mob_status deliver(struct exchange *x, const char *bytes, size_t length)
 {
     struct http_response *response = x->response;
-    if (x->request->sink && response->status / 100 == 2)
+    if (x->request->sink && response->status / 100 == 2) {
+        response->taken = true;
         return x->request->sink(x->request->arg, bytes, length) ? MOB_OK : MOB_IO;
+    }
     if (response->body_length + length > HTTP_BODY_MAX)
         return MOB_TOO_LARGE;
     if (response->body_length + length + 1 > x->body_capacity) {
@@ -294,7 +296,7 @@ enum mob_status http_exchange(const struct http_request *request, struct http_re
     response->status = 0;
     response->head_length = response->body_length = 0;
     response->body = NULL;
-    response->sent = false;
+    response->sent = response->taken = false;
     struct exchange *x = malloc(sizeof *x);
     if (!x)
         return MOB_NO_MEMORY;

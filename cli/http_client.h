@@ -39,6 +39,7 @@ struct http_response {
     char *body; /* with NUL behind it; NULL when a sink took it; free with http_response_fini */
     size_t body_length;
     bool sent; /* the request may have reached the server */
+    bool taken; /* the sink has bytes of this answer */
 };
 
 /* MOB_UNAVAILABLE: no connection, or it ended early; MOB_TIMEOUT; MOB_CORRUPT: not HTTP; MOB_TOO_LARGE;

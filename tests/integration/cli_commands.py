@@ -40,9 +40,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
+        # "Break": the connection ends before the body does.
+        self.send_header("Content-Length", str(len(data) + (100 if "Break" in headers else 0)))
         self.end_headers()
         self.wfile.write(data)
+        self.close_connection = True
 
     do_GET = do_POST = answer
 
@@ -71,6 +73,48 @@ class Commands(unittest.TestCase):
 
     def last(self):
         return self.gateway.requests[-1]
+
+    def supervise(self):
+        """As if this process were the supervisor: the commands then expect that what is away comes back."""
+        started = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]
+        (self.dir / "supervisor.pid").write_text(f"{os.getpid()} {started}\n")
+
+    # ---- while something restarts
+
+    def test_submit_is_repeated_under_its_key_while_something_restarts(self):
+        self.supervise()
+        self.gateway.on("POST", "/api/v1/tasks", (503, {"code": "unavailable"}, {"Retry-After": "1"}),
+                        (409, {"code": "again"}, {"Retry-After": "1"}), (429, {"code": "gcs-full"}, {"Retry-After": "1"}),
+                        (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
+        self.assertEqual(f"{TASK}\n", self.run_cli("submit", "m.f", "-o", "name").stdout)
+        self.assertEqual(4, len(self.gateway.requests))
+        self.assertEqual(1, len({headers["Idempotency-Key"] for _, _, _, headers, _ in self.gateway.requests}))
+
+    def test_a_conflict_is_not_repeated(self):
+        self.supervise()
+        self.gateway.on("POST", "/api/v1/tasks", (409, {"code": "conflict"}, {}))
+        self.run_cli("submit", "m.f", code=5)
+        self.assertEqual(1, len(self.gateway.requests))
+
+    def test_a_connection_that_breaks_in_the_middle_is_repeated(self):
+        self.supervise()
+        self.gateway.on("POST", "/api/v1/tasks", (202, b"half", {"Break": "yes"}),
+                        (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
+        self.assertEqual(f"{TASK}\n", self.run_cli("submit", "m.f", "-o", "name").stdout)
+
+    def test_output_that_has_begun_is_not_written_twice(self):
+        self.supervise()
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}/logs", (200, b"half of it", {"Break": "yes"}))
+        self.assertEqual("half of it", self.run_cli("logs", TASK, code=6).stdout)
+        self.assertEqual(1, len(self.gateway.requests))
+
+    def test_trying_on_ends_with_the_deadline(self):
+        self.supervise()
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (503, {"code": "unavailable"}, {"Retry-After": "1"}))
+        began = time.monotonic()
+        self.run_cli("get", OBJECT, "--timeout", "0.3", code=6)
+        self.assertGreater(len(self.gateway.requests), 1)
+        self.assertLess(time.monotonic() - began, 20)  # and not API_RETRY_NS
 
     # ---- submit and get
 
