@@ -121,7 +121,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
     log_completion(node, task, &head, body);
     node->failed++;
     task->template->job->failed++;
-    node_actor_task_ended(node, task, status, message);
+    node_actor_task_ended(node, task, &head, message);
     announce_error(node, task, status, payload, bytes);
     if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
         MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
@@ -295,7 +295,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     full.head.flags = MOB_COMPLETION_FINAL;
     log_completion(node, task, &full.head, full.body);
     char message[160];
-    node_actor_task_ended(node, task, status, error_message(&full, message, sizeof message));
+    node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
     if (status == MOB_OK) {
         node->finished++;
         task->template->job->finished++;
