@@ -17,7 +17,8 @@ uint32_t node_actor_number(struct node *node, struct mob_actor_id id);
  * in words; NULL when it did not. */
 void node_actor_task_ended(struct node *node, struct node_task *task,
     const struct mob_completion_head *completion, const char *message);
-/* Did the call end by other means than its method's return (GCS.md "Actors", 4)? Then replays leave it out. */
+/* Did the call end by other means than its method's return (GCS.md "Actors", 4)? Then replays leave it out.
+ */
 bool node_call_skipped(const struct mob_completion_head *completion);
 /* "the actor is dead: it was killed", or what is known. `text` has room for it. */
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity);

@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/node.h"
+#include "runtime/node/known.h"
 
 enum { ERROR_BYTES_MAX = 4096, BODY_BYTES_MAX = 80 * 1024 };
 
@@ -84,6 +84,7 @@ static void log_completion(
     struct node_job *job = task->template->job;
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_completion(node->log, head, body);
+    known_logged(node, head->task);
 }
 
 static uint32_t error_body(uint8_t *body, uint32_t capacity, const uint8_t *payload, uint32_t bytes)
@@ -147,6 +148,7 @@ void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session
     head.body_bytes = error_body(body, sizeof body, payload, bytes);
     if (!(spec->flags & MOB_SPEC_UNLOGGED))
         lineage_log_completion(node->log, &head, body);
+    known_logged(node, head.task);
     struct ready_object object = {
         .id = mob_object_of(spec->task, 0), .status = status, .type = MOB_TYPE_ERROR};
     node_object_ready(node, &object, slot, session);
