@@ -1,17 +1,19 @@
 #include "common/wire/gcs_frame.h"
 
+#include <stdbool.h>
+
 #include "common/base/bytes.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 
-static uint32_t frame_crc(const uint8_t header[32], const uint8_t *head, uint32_t head_bytes,
-    const uint8_t *body, uint32_t body_bytes)
+static uint32_t frame_crc(
+    const uint8_t header[32], const uint8_t *head, uint32_t head_bytes, uint32_t body_crc)
 {
     uint8_t all[40];
     struct mob_writer w = mob_writer_of(all, sizeof all);
     mob_write_bytes(&w, header, 32);
     mob_write_u32(&w, mob_crc32c(head, head_bytes));
-    mob_write_u32(&w, mob_crc32c(body, body_bytes));
+    mob_write_u32(&w, body_crc);
     return mob_crc32c(all, sizeof all);
 }
 
@@ -27,7 +29,8 @@ void mob_gcs_frame_encode(const struct mob_gcs_frame *frame, uint8_t header_out[
     mob_write_u32(&w, frame->shard);
     mob_write_u64(&w, frame->epoch);
     mob_write_u64(&w, frame->from);
-    mob_write_u32(&w, frame_crc(header_out, frame->head, frame->head_bytes, frame->body, frame->body_bytes));
+    uint32_t body_crc = mob_crc32c(frame->body, frame->body_bytes);
+    mob_write_u32(&w, frame_crc(header_out, frame->head, frame->head_bytes, body_crc));
     mob_write_u32(&w, 0);
 }
 
@@ -54,7 +57,9 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
         MOB_LOG_WARN("gcs", "frame_version", "got=%u known=%u", version, MOB_GCS_FRAME_VERSION);
         return MOB_VERSION;
     }
-    if (f.type == 0 || f.type >= MOB_GCS_FRAME_TYPES || zero != 0)
+    bool known = (f.type > 0 && f.type < MOB_GCS_FRAME_TYPES) ||
+        (f.type >= MOB_GCS_UPD && f.type < MOB_GCS_LINK_TYPES);
+    if (!known || zero != 0)
         return MOB_CORRUPT;
     if (payload_bytes > length_max)
         return MOB_TOO_LARGE;
@@ -66,7 +71,8 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
     f.head = bytes + MOB_GCS_FRAME_HEADER_BYTES;
     f.body = f.head + f.head_bytes;
     f.body_bytes = payload_bytes - f.head_bytes;
-    if (crc != frame_crc(bytes, f.head, f.head_bytes, f.body, f.body_bytes))
+    f.body_crc = mob_crc32c(f.body, f.body_bytes);
+    if (crc != frame_crc(bytes, f.head, f.head_bytes, f.body_crc))
         return MOB_CORRUPT;
     *frame_out = f;
     return MOB_OK;
@@ -77,5 +83,9 @@ const char *mob_gcs_frame_name(uint8_t type)
     static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "HELLO", "WELCOME", "ATTACH", "ATTACHED",
         "PUT", "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
         "RESYNC", "BYE"};
+    static const char *const links[MOB_GCS_LINK_TYPES - MOB_GCS_UPD] = {"UPD", "ACK", "SYNC", "SYNCEND",
+        "POSITION", "RESEND", "READ", "CONFIG", "JOIN", "SNAPSHOT", "LOG", "JOINED", "LEAVE"};
+    if (type >= MOB_GCS_UPD && type < MOB_GCS_LINK_TYPES)
+        return links[type - MOB_GCS_UPD];
     return type < MOB_GCS_FRAME_TYPES ? names[type] : names[0];
 }

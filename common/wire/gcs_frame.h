@@ -44,14 +44,32 @@ enum mob_gcs_frame_type {
     MOB_GCS_BYE = 18, /* C: this client ends cleanly and may be forgotten */
     MOB_GCS_FRAME_TYPES
 };
+/* Between members (gcs_link.h). */
+enum mob_gcs_link_type {
+    MOB_GCS_UPD = 32, /* to the successor: one entry with its resolved effect */
+    MOB_GCS_ACK = 33, /* to the predecessor: all up to here is committed */
+    MOB_GCS_SYNC = 34, /* to the predecessor under a new epoch (HELLO in GCS.md): what is applied here */
+    MOB_GCS_SYNCEND = 35, /* to the successor: the rest has been sent */
+    MOB_GCS_POSITION = 36, /* to the successor: what it should have by now */
+    MOB_GCS_RESEND = 37, /* to the predecessor: send from here again */
+    MOB_GCS_READ = 38, /* to the successor: a read that goes through the chain */
+    MOB_GCS_CONFIG = 39, /* to whoever speaks of an older epoch */
+    MOB_GCS_JOIN = 40, /* joiner to the tail: the next batch of the snapshot, please */
+    MOB_GCS_SNAPSHOT = 41, /* tail to the joiner: a batch of rows */
+    MOB_GCS_LOG = 42, /* tail to the joiner: one entry */
+    MOB_GCS_JOINED = 43, /* joiner to the tail: applied up to here */
+    MOB_GCS_LEAVE = 44, /* tail to the joiner: begin again */
+    MOB_GCS_LINK_TYPES
+};
 
 struct mob_gcs_frame {
-    uint8_t type; /* enum mob_gcs_frame_type */
+    uint8_t type; /* enum mob_gcs_frame_type or mob_gcs_link_type */
     uint32_t shard;
     uint64_t epoch;
     uint64_t from; /* client id, or log incarnation; 0 from a member */
     uint32_t head_bytes, body_bytes;
     const uint8_t *head, *body; /* decode: into the input */
+    uint32_t body_crc; /* decode: crc32c of the body */
 };
 
 /* Writes the header; whoever sends it sends head and body behind it. head_bytes is at most

@@ -73,7 +73,7 @@ struct mob_gcs_stats {
  * MOB_TRUNCATED or MOB_CORRUPT. What follows a head is the frame's body ---- */
 
 #define MOB_GCS_HEAD_MAX 1280u
-#define MOB_GCS_PROTOCOL 1u
+#define MOB_GCS_PROTOCOL 2u /* 1: clients chose their ids themselves */
 /* Replies kept for each client of keys and values, and so the most it may have unanswered. */
 #define MOB_GCS_WINDOW 64u
 /* Blocks a log may have unanswered. */
@@ -114,6 +114,9 @@ enum mob_gcs_op {
     MOB_GCS_OP_JOB_DROP = 7,
     MOB_GCS_OP_EXPIRE = 8, /* only members make these two */
     MOB_GCS_OP_LOSS = 9,
+    MOB_GCS_OP_OPEN = 10, /* a new client: from = a random number with MOB_GCS_CLIENT_BIT, request = 0; the
+                             answer's number is its id */
+    MOB_GCS_OP_FLUSH = 11, /* all blocks with seq <= target are in PostgreSQL */
     MOB_GCS_OPS
 };
 /* An ordered operation. `old_*`: its answer, when it was given before a restart (old_seq != 0) and is sent

@@ -4,8 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/log.h"
-
 void mob_chain_collect_begin(struct mob_chain *c)
 {
     c->collecting = true;
@@ -21,29 +19,20 @@ bool mob_chain_collecting(const struct mob_chain *c)
     return c->collecting;
 }
 
-enum mob_status mob_chain_collect(
-    struct mob_chain *c, struct mob_chain_client *client, const struct mob_chain_put *put)
+void mob_chain_collect_fini(struct mob_chain *c)
 {
-    uint64_t request = put->request.request;
-    if (client->collected < client->last)
-        client->collected = client->last;
-    if (request <= client->collected) {
-        /* In the tables: its reply is sent when serving begins and the client asks again. */
-        c->duplicates++;
-        mob_chain_push(c,
-            &(struct mob_chain_action){.type = MOB_CHAIN_REPLY,
-                .client = client->id,
-                .reply = client->replies[request % MOB_GCS_WINDOW]});
-        if (c->actions[c->action_count - 1].reply.request != request)
-            c->action_count--;
-        return MOB_FINISHED;
-    }
-    if (request > client->collected + 1) {
-        mob_chain_push(c,
-            &(struct mob_chain_action){
-                .type = MOB_CHAIN_GAP, .client = client->id, .reply = {.request = client->collected}});
-        return MOB_FINISHED;
-    }
+    free(c->collected);
+    free(c->losses);
+    free(c->seals);
+    free(c->dropped);
+    c->collected = NULL;
+    c->losses = NULL;
+    c->seals = NULL;
+    c->collected_count = c->collected_capacity = c->loss_count = c->seal_count = 0;
+}
+
+static enum mob_status keep(struct mob_chain *c, const struct mob_chain_put *put)
+{
     if (mob_chain_room(c) == 0)
         return MOB_QUEUE_FULL;
     if (c->collected_count == c->collected_capacity) {
@@ -56,8 +45,90 @@ enum mob_status mob_chain_collect(
     }
     c->collected[c->collected_count] = (struct mob_chain_collected){*put, c->collected_count};
     c->collected_count++;
-    client->collected = request;
     return MOB_OK;
+}
+
+/* The id says at which seq it was opened. */
+struct mob_chain_client *mob_chain_collect_open(struct mob_chain *c, uint64_t client)
+{
+    uint64_t low = (1ull << MOB_CHAIN_CLIENT_SEQ_BITS) - 1;
+    uint64_t seq = (c->applied & ~low) | (client & low);
+    if (seq + low / 2 < c->applied)
+        seq += low + 1;
+    if ((client & MOB_GCS_CLIENT_BIT) == 0 || seq <= c->applied)
+        return NULL;
+    struct mob_chain_put open = {.request = {.op = MOB_GCS_OP_OPEN, .old_seq = seq, .old_number = client}};
+    struct mob_chain_client *row;
+    if (mob_chain_clients_add(&c->clients, client, &row) != MOB_OK)
+        return NULL;
+    row->provisional = true;
+    if (keep(c, &open) == MOB_OK)
+        return row;
+    mob_chain_clients_remove(&c->clients, client);
+    return NULL;
+}
+
+static const struct mob_chain_seal *seal_of(const struct mob_chain *c, uint64_t incarnation)
+{
+    for (size_t i = 0; i < c->seal_count; i++)
+        if (c->seals[i].incarnation == incarnation)
+            return &c->seals[i];
+    return NULL;
+}
+
+enum mob_status mob_chain_collect_seal(struct mob_chain *c, uint64_t incarnation, uint64_t cut)
+{
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, incarnation);
+    if (!c->collecting || seal_of(c, incarnation) != NULL || (log != NULL && log->state != MOB_GCS_LIVE))
+        return MOB_OK;
+    if (c->seal_count >= MOB_CHAIN_CLIENTS_MAX)
+        return MOB_QUEUE_FULL;
+    struct mob_chain_seal *grown = realloc(c->seals, (c->seal_count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return MOB_NO_MEMORY;
+    c->seals = grown;
+    c->seals[c->seal_count++] =
+        (struct mob_chain_seal){incarnation, cut == UINT64_MAX && log != NULL ? log->blocks : cut};
+    return MOB_OK;
+}
+
+bool mob_chain_collected(const struct mob_chain *c, uint64_t client, uint64_t *last_out)
+{
+    const struct mob_chain_client *row = mob_chain_clients_find(&c->clients, client);
+    if (row == NULL)
+        return false;
+    *last_out = row->collected > row->last ? row->collected : row->last;
+    return true;
+}
+
+enum mob_status mob_chain_collect(
+    struct mob_chain *c, struct mob_chain_client *client, const struct mob_chain_put *put)
+{
+    uint64_t request = put->request.request;
+    if (client->collected < client->last)
+        client->collected = client->last;
+    if (request <= client->collected) {
+        /* In the tables: its reply is sent now, if it is still there. */
+        const struct mob_gcs_reply *reply = &client->replies[request % MOB_GCS_WINDOW];
+        c->duplicates++;
+        if (reply->request == request)
+            mob_chain_answer(c, MOB_CHAIN_REPLY, client->id, reply);
+        return MOB_FINISHED;
+    }
+    if (request > client->collected + 1) {
+        mob_chain_answer(c, MOB_CHAIN_GAP, client->id, &(struct mob_gcs_reply){.request = client->collected});
+        return MOB_FINISHED;
+    }
+    const struct mob_chain_seal *seal = seal_of(c, client->id);
+    if (seal != NULL && request > seal->cut) {
+        struct mob_gcs_reply sealed = {.request = client->collected, .status = MOB_SEALED};
+        mob_chain_answer(c, MOB_CHAIN_EXPIRED, client->id, &sealed);
+        return MOB_FINISHED;
+    }
+    enum mob_status status = keep(c, put);
+    if (status == MOB_OK)
+        client->collected = request;
+    return status;
 }
 
 static int by_old_order(const void *a, const void *b)
@@ -75,13 +146,14 @@ static enum mob_status fill_hole(struct mob_chain *c, uint64_t next, int64_t wal
     snprintf(text, sizeof text, "{\"kind\":\"hole\",\"from_seq\":%llu,\"to_seq\":%llu,\"wall_ns\":%lld}",
         (unsigned long long)(c->applied + 1), (unsigned long long)(next - 1), (long long)wall_ns);
     MOB_LOG_WARN("gcs", "entries_missing", "what=%s", text);
-    return mob_chain_append_loss(c, next - 1, text);
+    return mob_chain_append_loss(c, next - 1, text, NULL);
 }
 
 static enum mob_status put_back(struct mob_chain *c, struct mob_chain_put *put, int64_t wall_ns)
 {
     struct mob_chain_client *client = mob_chain_clients_find(&c->clients, put->client);
-    if (client == NULL || put->request.request != client->last + 1)
+    bool opens = put->request.op == MOB_GCS_OP_OPEN;
+    if (!opens && (client == NULL || client->provisional || put->request.request != client->last + 1))
         return MOB_GAP; /* its log was sealed, or the request before was never answered and comes later */
     uint64_t seq = put->request.old_seq > c->applied ? put->request.old_seq : c->applied + 1;
     enum mob_status status = MOB_OK;
@@ -90,7 +162,8 @@ static enum mob_status put_back(struct mob_chain *c, struct mob_chain_put *put, 
     return status == MOB_OK ? mob_chain_accept(c, put, seq) : status;
 }
 
-enum mob_status mob_chain_name_loss(struct mob_chain *c, const char *text, uint64_t seal)
+enum mob_status mob_chain_name_loss(
+    struct mob_chain *c, const char *text, uint64_t seal, const struct mob_chain_skip *skip)
 {
     if (c->collecting) {
         for (size_t i = 0; i < c->loss_count; i++)
@@ -107,42 +180,73 @@ enum mob_status mob_chain_name_loss(struct mob_chain *c, const char *text, uint6
         snprintf(loss->text, sizeof loss->text, "%s", text);
         return MOB_OK;
     }
-    enum mob_status status = mob_chain_append_loss(c, c->applied + 1, text);
+    enum mob_status status = mob_chain_append_loss(c, c->applied + 1, text, skip);
     return status == MOB_OK && seal != 0 ? mob_chain_on_internal(c, MOB_GCS_OP_SEAL, seal) : status;
 }
 
-enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
+/* What the master sealed before; blocks that its log had and that nobody has any more are named. */
+static enum mob_status seal_again(struct mob_chain *c, const struct mob_chain_seal *seal, int64_t wall_ns)
 {
-    MOB_ASSERT(c->collecting);
-    c->collecting = false;
-    c->epoch++;
-    c->history = c->applied;
-    if (c->collected_count > 0)
-        qsort(c->collected, c->collected_count, sizeof *c->collected, by_old_order);
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, seal->incarnation);
+    if (log == NULL || log->state != MOB_GCS_LIVE)
+        return MOB_OK;
+    char text[256];
+    snprintf(text, sizeof text,
+        "{\"kind\":\"log\",\"incarnation\":%llu,\"first_missing\":%llu,\"missing\":%llu,\"wall_ns\":%lld}",
+        (unsigned long long)seal->incarnation, (unsigned long long)log->blocks,
+        (unsigned long long)(seal->cut - log->blocks), (long long)wall_ns);
     enum mob_status status = MOB_OK;
-    size_t back = 0;
+    if (seal->cut != UINT64_MAX && log->blocks < seal->cut)
+        status = mob_chain_append_loss(c, c->applied + 1, text, NULL);
+    return status == MOB_OK ? mob_chain_on_internal(c, MOB_GCS_OP_SEAL, seal->incarnation) : status;
+}
+
+/* In their old order; a client's later requests follow its earlier ones, whatever is missing between. */
+static enum mob_status put_all_back(struct mob_chain *c, int64_t wall_ns, size_t *back_out)
+{
+    enum mob_status status = MOB_OK;
     for (size_t i = 0; i < c->collected_count; i++) {
         struct mob_chain_put *put = &c->collected[i].put;
         enum mob_status one = status != MOB_OK ? status : put_back(c, put, wall_ns);
         if (one == MOB_OK) {
             c->history = put->request.old_seq != 0 ? c->applied : c->history;
-            back++;
+            (*back_out)++;
             continue;
         }
         if (put->hold != NULL)
-            mob_chain_push(c, &(struct mob_chain_action){.type = MOB_CHAIN_RELEASE, .hold = put->hold});
+            c->dropped[c->dropped_count++] = put->hold;
         if (one != MOB_GAP && one != MOB_INVALID)
             status = one;
     }
+    return status;
+}
+
+enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
+{
+    MOB_ASSERT(c->collecting);
+    c->dropped = malloc((c->collected_count + 1) * sizeof *c->dropped);
+    if (c->dropped == NULL)
+        return MOB_NO_MEMORY;
+    c->collecting = false;
+    c->history = c->applied;
+    if (c->options.self == 0)
+        c->config.epoch++;
+    else
+        mob_chain_set_state(c, MOB_CHAIN_SERVING);
+    if (c->collected_count > 0)
+        qsort(c->collected, c->collected_count, sizeof *c->collected, by_old_order);
+    size_t back = 0, requests = c->collected_count;
+    enum mob_status status = put_all_back(c, wall_ns, &back);
     for (size_t i = 0; i < c->loss_count && status == MOB_OK; i++)
-        status = mob_chain_name_loss(c, c->losses[i].text, c->losses[i].seal);
-    free(c->losses);
-    c->losses = NULL;
-    c->loss_count = 0;
-    MOB_LOG_INFO("gcs", "collected", "requests=%zu applied_again=%zu epoch=%llu seq=%llu", c->collected_count,
-        back, (unsigned long long)c->epoch, (unsigned long long)c->applied);
-    free(c->collected);
-    c->collected = NULL;
-    c->collected_count = c->collected_capacity = 0;
+        status = mob_chain_name_loss(c, c->losses[i].text, c->losses[i].seal, NULL);
+    for (size_t i = 0; i < c->seal_count && status == MOB_OK; i++)
+        status = seal_again(c, &c->seals[i], wall_ns);
+    void **dropped = c->dropped;
+    c->dropped = NULL;
+    mob_chain_collect_fini(c);
+    c->dropped = dropped;
+    MOB_LOG_INFO("gcs", "collected", "requests=%zu applied_again=%zu epoch=%llu seq=%llu", requests, back,
+        (unsigned long long)c->config.epoch, (unsigned long long)c->applied);
+    mob_chain_settle(c);
     return status;
 }

@@ -1,11 +1,40 @@
-/* What chain.c (protocol), chain_ops.c (meaning of the operations) and chain_collect.c (after a restart)
- * share. Internal to gcs/chain.
+/* The parts of the machine. Internal to gcs/chain.
+ *
+ *   chain.c          life, figures, loading, the ring of kept entries
+ *   chain_actions.c  what is to be done, read off the positions in the ring
+ *   chain_config.c   configurations and states
+ *   chain_put.c      clients' requests at the head, reads
+ *   chain_link.c     predecessor and successor
+ *   chain_join.c     a new member takes the state of the tail
+ *   chain_rows.c     rows of a snapshot
+ *   chain_ops.c      meaning of the operations
+ *   chain_collect.c  after everything died
+ *
+ * Entries, and what remains to be done for each, are positions in one ring: an action is made when it is
+ * asked for, so nothing is queued without a bound.
  */
 #ifndef MOB_GCS_CHAIN_CHAIN_INTERNAL_H
 #define MOB_GCS_CHAIN_CHAIN_INTERNAL_H
 
+#include <string.h>
+
+#include "common/base/log.h"
 #include "gcs/chain/chain.h"
 #include "gcs/chain/chain_clients.h"
+#include "gcs/chain/chain_rules.h"
+
+/* An id of a client is the epoch and seq of its OPEN, cut to 63 bits; incarnations are numbered on, from a
+ * base that grows with the epoch. */
+#define MOB_CHAIN_CLIENT_SEQ_BITS 40u
+#define MOB_CHAIN_INCARNATION_SHIFT 8u
+
+/* Single answers and messages of one event; drained before the next. */
+#define MOB_CHAIN_POINTS_MAX 16u
+
+struct mob_chain_point {
+    struct mob_chain_action action;
+    struct mob_gcs_link_msg message;
+};
 
 /* A request that waits for the end of collecting. */
 struct mob_chain_collected {
@@ -19,19 +48,82 @@ struct mob_chain_loss {
     char text[256];
 };
 
+/* A log that the master knows to be sealed. */
+struct mob_chain_seal {
+    uint64_t incarnation, cut;
+};
+
+struct mob_chain_cursor {
+    uint8_t bytes[MOB_CHAIN_CURSOR_MAX];
+    uint32_t length;
+};
+
+/* This member gives its state to a joiner. */
+struct mob_chain_source {
+    uint64_t joiner, token; /* joiner 0: nobody */
+    uint64_t begin_seq, begin_digest; /* where the snapshot begins */
+    uint64_t acked; /* applied at the joiner; begin_seq while it takes the snapshot */
+    uint64_t ready; /* in the joiner's store; 0 until the snapshot is on its disk */
+    bool replays;
+    uint64_t log_at; /* next ordinal to send */
+    int64_t heard_ns;
+    uint64_t batch; /* under way at the owner */
+    bool owner_busy;
+};
+
+/* This member joins. */
+struct mob_chain_joiner {
+    uint64_t source, token;
+    bool wanted; /* by the master */
+    bool replays; /* the snapshot is complete */
+    uint64_t batch;
+    uint64_t begin_seq, begin_digest;
+    bool begun;
+    struct mob_chain_cursor cursor;
+};
+
 struct mob_chain {
     struct mob_chain_options options;
     struct mob_chain_clients clients;
-    uint64_t epoch, applied, committed, durable, duplicates;
+    struct mob_gcs_config config;
+    uint32_t place; /* in config.members, when the state says that it is there */
+    enum mob_chain_state state;
+    bool synced;
+    int64_t now_ns, lease_until_ns;
 
-    /* Entries above durable, oldest first: ordinals [first, end), of which those below `stored` are
-     * committed. */
+    uint64_t applied, committed, duplicates, digest;
+    uint64_t stored, disk; /* this member's own store and disk */
+    uint64_t above; /* on the disks of all members before this one */
+    uint64_t durable; /* of the whole chain */
+
+    /* Kept entries, oldest first: ordinals [first, end). The others lie between. */
     struct mob_chain_entry *ring;
     size_t capacity;
-    uint64_t first, stored, end;
+    uint64_t first, end;
+    uint64_t store_at, reply_at, forward_at;
+    uint64_t base_seq, base_digest; /* of the entry before ring[first] */
+    bool void_ring; /* all of it is to be released */
 
-    struct mob_chain_action *actions;
-    size_t action_count, action_capacity, action_next;
+    struct {
+        bool open; /* it has said SYNC under this epoch */
+        bool told_end; /* SYNCEND was sent */
+        uint64_t told_durable;
+        uint64_t seen_committed; /* at the last tick */
+        uint32_t quiet; /* ticks since it was told what is on the disks */
+    } successor;
+    struct {
+        uint64_t committed, durable; /* told by ACK */
+        bool asked; /* RESEND or SYNC was sent since the last progress */
+        bool again; /* the predecessor has missed an ACK */
+    } predecessor;
+    int64_t retry_ns;
+    struct mob_chain_source source;
+    struct mob_chain_joiner join;
+
+    struct mob_chain_point points[MOB_CHAIN_POINTS_MAX];
+    uint32_t point_count, point_next;
+    struct mob_gcs_link_msg out; /* of the last SEND of an entry */
+    uint8_t *rows; /* of a SNAPSHOT under way, MOB_CHAIN_SNAPSHOT_MAX + a cursor */
 
     bool collecting;
     uint64_t history;
@@ -39,34 +131,109 @@ struct mob_chain {
     size_t collected_count, collected_capacity;
     struct mob_chain_loss *losses;
     size_t loss_count;
+    struct mob_chain_seal *seals;
+    size_t seal_count;
+    void **dropped; /* holds of collected requests that nobody wants */
+    size_t dropped_count;
 };
 
 static inline struct mob_chain_entry *mob_chain_at(const struct mob_chain *c, uint64_t ordinal)
 {
     return &c->ring[ordinal & (c->capacity - 1)];
 }
+static inline uint64_t mob_chain_seq_before(const struct mob_chain *c, uint64_t ordinal)
+{
+    return ordinal == c->first ? c->base_seq : mob_chain_at(c, ordinal - 1)->seq;
+}
+static inline uint64_t mob_chain_digest_before(const struct mob_chain *c, uint64_t ordinal)
+{
+    return ordinal == c->first ? c->base_digest : mob_chain_at(c, ordinal - 1)->digest;
+}
+static inline bool mob_chain_in_config(const struct mob_chain *c)
+{
+    return c->state == MOB_CHAIN_SYNCING || c->state == MOB_CHAIN_SERVING || c->state == MOB_CHAIN_COLLECTING;
+}
+static inline bool mob_chain_last(const struct mob_chain *c)
+{
+    return c->place + 1 == c->config.count;
+}
+/* 0: none. */
+static inline uint64_t mob_chain_predecessor(const struct mob_chain *c)
+{
+    return mob_chain_in_config(c) && c->place > 0 ? c->config.members[c->place - 1] : 0;
+}
+static inline uint64_t mob_chain_successor(const struct mob_chain *c)
+{
+    return mob_chain_in_config(c) && !mob_chain_last(c) ? c->config.members[c->place + 1] : 0;
+}
 
-/* Room for one more action, so that what follows cannot fail half-way. */
-MOB_MUST_USE enum mob_status mob_chain_reserve(struct mob_chain *c, size_t actions);
-void mob_chain_push(struct mob_chain *c, const struct mob_chain_action *action);
-/* Appends an entry with its effect applied, and its STORE. `seq` is applied + 1, or higher while collected
- * requests are applied. Takes entry->hold and drops on MOB_OK. */
+/* ---- chain.c ---- */
+/* Appends an entry with its effect applied. `seq` is above applied. Takes entry->hold and drops on MOB_OK. */
 MOB_MUST_USE enum mob_status mob_chain_append(
     struct mob_chain *c, const struct mob_chain_entry *entry, uint64_t seq);
+struct mob_chain_entry *mob_chain_find(const struct mob_chain *c, uint64_t seq);
+/* Ordinal of the first kept entry above seq. */
+uint64_t mob_chain_ordinal_above(const struct mob_chain *c, uint64_t seq);
+/* Forgets tables and entries; the holds are given back by the next actions. */
+void mob_chain_forget(struct mob_chain *c);
+struct mob_gcs_reply mob_chain_reply_of(const struct mob_chain_entry *e);
+
+/* ---- chain_actions.c ---- */
+/* One action of this event; `message` may be NULL. */
+void mob_chain_point(
+    struct mob_chain *c, const struct mob_chain_action *action, const struct mob_gcs_link_msg *message);
+void mob_chain_answer(
+    struct mob_chain *c, enum mob_chain_action_type type, uint64_t client, const struct mob_gcs_reply *reply);
+/* Sends `message`, with epoch, from and the type filled in. */
+void mob_chain_send(struct mob_chain *c, uint64_t to, uint8_t type, const struct mob_gcs_link_msg *message);
+
+/* ---- chain_config.c ---- */
+void mob_chain_set_state(struct mob_chain *c, enum mob_chain_state state);
+/* This member cannot go on. */
+void mob_chain_fail(struct mob_chain *c, const char *why);
+
+/* ---- chain_link.c ---- */
+/* What follows from new positions: commits as the tail, and what is durable. */
+void mob_chain_settle(struct mob_chain *c);
+void mob_chain_ask_sync(struct mob_chain *c);
+void mob_chain_link_tick(struct mob_chain *c);
+MOB_MUST_USE enum mob_status mob_chain_take_entry(
+    struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold);
+
+/* ---- chain_join.c ---- */
+void mob_chain_join_begin(struct mob_chain *c);
+void mob_chain_join_tick(struct mob_chain *c);
+MOB_MUST_USE enum mob_status mob_chain_join_message(
+    struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold);
+void mob_chain_source_end(struct mob_chain *c);
+
+/* ---- chain_ops.c ---- */
 /* Fills status, version, number, next and drops of `entry` from the request and the tables: nothing is
  * changed. */
 MOB_MUST_USE enum mob_status mob_chain_resolve(
     struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry);
 /* Changes the tables as `entry` says; MOB_NO_MEMORY or MOB_GCS_FULL change nothing. */
 MOB_MUST_USE enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entry *entry);
-/* A LOSS entry with `text` and, unless `seal` is 0, the sealing of that log: now, or when collecting ends. */
-MOB_MUST_USE enum mob_status mob_chain_name_loss(struct mob_chain *c, const char *text, uint64_t seal);
-/* A LOSS entry at `seq`: text says what may be missing. */
-MOB_MUST_USE enum mob_status mob_chain_append_loss(struct mob_chain *c, uint64_t seq, const char *text);
+/* A LOSS entry at `seq`: text says what may be missing. `skip` or NULL: a client goes on behind a hole. */
+struct mob_chain_skip {
+    uint64_t client, last;
+};
+MOB_MUST_USE enum mob_status mob_chain_append_loss(
+    struct mob_chain *c, uint64_t seq, const char *text, const struct mob_chain_skip *skip);
+
+/* ---- chain_put.c ---- */
 /* put's request becomes the next entry at seq. */
 MOB_MUST_USE enum mob_status mob_chain_accept(
     struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq);
+
+/* ---- chain_collect.c ---- */
+/* A LOSS entry with `text` and, unless `seal` is 0, the sealing of that log: now, or when collecting ends. */
+MOB_MUST_USE enum mob_status mob_chain_name_loss(
+    struct mob_chain *c, const char *text, uint64_t seal, const struct mob_chain_skip *skip);
 MOB_MUST_USE enum mob_status mob_chain_collect(
     struct mob_chain *c, struct mob_chain_client *client, const struct mob_chain_put *put);
+/* A client whose OPEN is among what was lost; NULL: it never was. */
+struct mob_chain_client *mob_chain_collect_open(struct mob_chain *c, uint64_t client);
+void mob_chain_collect_fini(struct mob_chain *c);
 
 #endif

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "common/base/log.h"
+#include "common/base/hash.h"
 
 static enum mob_status condition(uint64_t if_version, bool found, uint64_t present)
 {
@@ -35,7 +35,8 @@ static enum mob_status resolve_drop(
     bool more = false;
     size_t n = c->options.drop(c->options.drop_arg, &put->request, entry->drops, MOB_CHAIN_DROP_MAX, &more);
     MOB_ASSERT(n <= MOB_CHAIN_DROP_MAX);
-    entry->number = entry->drop_count = n;
+    entry->drop_count = (uint32_t)n;
+    entry->number = n;
     entry->next = more;
     return MOB_OK;
 }
@@ -53,6 +54,22 @@ static void resolve_log(const struct mob_chain *c, struct mob_chain_entry *entry
     entry->number = log->blocks;
 }
 
+/* Ids are never used again, also when their registration was lost with everything: the chain that started
+ * again has another epoch. */
+static uint64_t new_incarnation(const struct mob_chain *c)
+{
+    uint64_t next = mob_state_incarnation_last(c->options.state) + 1;
+    uint64_t base = ((c->config.epoch - 1) << MOB_CHAIN_INCARNATION_SHIFT) + 1;
+    return next > base ? next : base;
+}
+
+static uint64_t new_client(const struct mob_chain *c, uint64_t seq)
+{
+    uint64_t low = (1ull << MOB_CHAIN_CLIENT_SEQ_BITS) - 1;
+    return MOB_GCS_CLIENT_BIT | (c->config.epoch << MOB_CHAIN_CLIENT_SEQ_BITS & ~MOB_GCS_CLIENT_BIT) |
+        (seq & low);
+}
+
 enum mob_status mob_chain_resolve(
     struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq, struct mob_chain_entry *entry)
 {
@@ -66,7 +83,7 @@ enum mob_status mob_chain_resolve(
         resolve_key(c, put, seq, entry);
         break;
     case MOB_GCS_OP_REGISTER:
-        entry->number = mob_state_incarnation_last(c->options.state) + 1;
+        entry->number = new_incarnation(c);
         break;
     case MOB_GCS_OP_SEAL:
     case MOB_GCS_OP_RECOVERED:
@@ -74,6 +91,14 @@ enum mob_status mob_chain_resolve(
         break;
     case MOB_GCS_OP_JOB_DROP:
         return resolve_drop(c, put, entry);
+    case MOB_GCS_OP_OPEN:
+        entry->number = new_client(c, seq);
+        break;
+    case MOB_GCS_OP_FLUSH:
+        entry->number = mob_state_flushed(c->options.state);
+        if (entry->target > entry->number)
+            entry->number = entry->target < seq ? entry->target : seq - 1;
+        break;
     case MOB_GCS_OP_EXPIRE:
     case MOB_GCS_OP_LOSS:
         break;
@@ -91,32 +116,55 @@ enum mob_status mob_chain_resolve(
     return MOB_OK;
 }
 
+/* ---- applying. On a joiner's tables, which hold rows of later moments until its log has caught up, an old
+ * effect is put over a newer one, and the newer ones follow; only there may a row lack or be there already
+ * ---- */
+
+static enum mob_status add_client(struct mob_chain *c, uint64_t id)
+{
+    struct mob_chain_client *client = mob_chain_clients_find(&c->clients, id);
+    if (client == NULL)
+        return mob_chain_clients_add(&c->clients, id, &client);
+    MOB_ASSERT(c->state == MOB_CHAIN_JOINING || client->provisional);
+    if (!client->provisional)
+        mob_chain_client_reset(&c->clients, client);
+    client->provisional = false;
+    return MOB_OK;
+}
+
 static enum mob_status apply_register(struct mob_chain *c, const struct mob_chain_entry *entry)
 {
     struct mob_gcs_incarnation row = {.id = entry->number, .state = MOB_GCS_LIVE};
     memcpy(
         row.name, entry->body, entry->body_bytes < MOB_GCS_NAME_MAX ? entry->body_bytes : MOB_GCS_NAME_MAX);
-    if (row.id <= mob_state_incarnation_last(c->options.state))
+    bool known = mob_state_incarnation(c->options.state, row.id) != NULL;
+    if (known && c->state != MOB_CHAIN_JOINING)
         return MOB_CONFLICT;
-    struct mob_chain_client *client;
-    enum mob_status status = mob_chain_clients_add(&c->clients, row.id, &client);
-    if (status == MOB_OK)
-        status = mob_state_register(c->options.state, &row);
-    return status;
+    if (c->clients.count >= MOB_CHAIN_CLIENTS_MAX)
+        return MOB_QUEUE_FULL;
+    enum mob_status status = mob_state_register(c->options.state, &row);
+    return status == MOB_OK ? add_client(c, row.id) : status;
+}
+
+static enum mob_status apply_append(struct mob_chain *c, const struct mob_chain_entry *entry)
+{
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, entry->client);
+    MOB_ASSERT(log != NULL && (log->state == MOB_GCS_LIVE || c->state == MOB_CHAIN_JOINING));
+    struct mob_gcs_incarnation row = *log;
+    row.blocks = entry->request;
+    return mob_state_register(c->options.state, &row);
 }
 
 static enum mob_status apply_log(struct mob_chain *c, const struct mob_chain_entry *entry)
 {
-    struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, entry->target);
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, entry->target);
     if (log == NULL)
         return MOB_OK;
-    if (entry->op == MOB_GCS_OP_RECOVERED) {
-        log->state = MOB_GCS_RECOVERED;
-    } else if (log->state == MOB_GCS_LIVE) {
-        log->state = MOB_GCS_SEALED;
-        mob_chain_clients_remove(&c->clients, entry->target);
-    }
-    return MOB_OK;
+    struct mob_gcs_incarnation row = *log;
+    row.blocks = entry->number;
+    row.state = entry->op == MOB_GCS_OP_RECOVERED || entry->version != 0 ? MOB_GCS_RECOVERED : MOB_GCS_SEALED;
+    mob_chain_clients_remove(&c->clients, entry->target);
+    return mob_state_register(c->options.state, &row);
 }
 
 enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entry *entry)
@@ -125,14 +173,15 @@ enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entr
         return MOB_OK;
     struct mob_state *state = c->options.state;
     switch ((enum mob_gcs_op)entry->op) {
-    case MOB_GCS_OP_APPEND: {
-        struct mob_gcs_incarnation *log = mob_state_incarnation(state, entry->client);
-        MOB_ASSERT(log != NULL && log->state == MOB_GCS_LIVE);
-        log->blocks = entry->request;
-        return MOB_OK;
-    }
+    case MOB_GCS_OP_APPEND:
+        return apply_append(c, entry);
     case MOB_GCS_OP_PUT:
     case MOB_GCS_OP_LOSS: {
+        struct mob_chain_client *lost = entry->target == 0 || entry->op != MOB_GCS_OP_LOSS
+            ? NULL
+            : mob_chain_clients_find(&c->clients, entry->target);
+        if (lost != NULL)
+            mob_chain_client_set_last(&c->clients, lost, entry->number);
         struct mob_gcs_kv kv = {.key = entry->body,
             .key_length = entry->key_length,
             .value = entry->body + entry->key_length,
@@ -151,6 +200,11 @@ enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entr
     case MOB_GCS_OP_EXPIRE:
         mob_chain_clients_remove(&c->clients, entry->target);
         return MOB_OK;
+    case MOB_GCS_OP_OPEN:
+        return add_client(c, entry->number);
+    case MOB_GCS_OP_FLUSH: /* the rows are the owner's */
+        mob_state_set_flushed(state, entry->number);
+        return MOB_OK;
     case MOB_GCS_OP_JOB_DROP: /* the rows are the owner's: it drops them at the STORE */
     case MOB_GCS_OPS:
     default:
@@ -158,7 +212,8 @@ enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entr
     }
 }
 
-enum mob_status mob_chain_append_loss(struct mob_chain *c, uint64_t seq, const char *text)
+enum mob_status mob_chain_append_loss(
+    struct mob_chain *c, uint64_t seq, const char *text, const struct mob_chain_skip *skip)
 {
     size_t length = strlen(text);
     uint8_t *body = malloc(8 + length);
@@ -167,11 +222,15 @@ enum mob_status mob_chain_append_loss(struct mob_chain *c, uint64_t seq, const c
     for (int i = 0; i < 8; i++) /* big-endian, so that LIST gives them in order */
         body[i] = (uint8_t)(seq >> (56 - 8 * i));
     memcpy(body + 8, text, length);
-    struct mob_chain_entry entry = {.op = MOB_GCS_OP_LOSS,
+    struct mob_chain_entry entry = {.epoch = c->config.epoch,
+        .op = MOB_GCS_OP_LOSS,
         .table = MOB_GCS_LOSSES,
+        .target = skip == NULL ? 0 : skip->client,
+        .number = skip == NULL ? 0 : skip->last,
         .body = body,
         .key_length = 8,
         .body_bytes = (uint32_t)(8 + length),
+        .body_crc = mob_crc32c(body, 8 + length),
         .version = seq,
         .own_body = true};
     enum mob_status status = mob_chain_append(c, &entry, seq);

@@ -11,6 +11,7 @@
 
 struct node {
     uint64_t version;
+    uint64_t value_hash;
     uint8_t *value;
     uint32_t length, value_length;
     uint32_t height;
@@ -23,6 +24,8 @@ struct mob_state {
     size_t keys, bytes;
     struct mob_gcs_incarnation *incarnations; /* by id */
     size_t incarnation_count, incarnation_capacity;
+    uint64_t flushed;
+    uint64_t digest; /* sum of the rows' hashes, so that a row's change is one subtraction and one addition */
 };
 
 static uint8_t *node_key(const struct node *n)
@@ -72,6 +75,17 @@ void mob_state_destroy(struct mob_state *s)
     }
     free(s->incarnations);
     free(s);
+}
+
+void mob_state_clear(struct mob_state *s)
+{
+    for (struct node *n = s->head->next[0], *next; n != NULL; n = next) {
+        next = n->next[0];
+        node_free(n);
+    }
+    memset(s->head->next, 0, LEVELS * sizeof s->head->next[0]);
+    free(s->incarnations);
+    *s = (struct mob_state){.head = s->head};
 }
 
 size_t mob_state_keys(const struct mob_state *s)
@@ -162,6 +176,53 @@ bool mob_state_next(const struct mob_state *s, uint8_t table, const uint8_t *pre
     return true;
 }
 
+bool mob_state_after(
+    const struct mob_state *s, const uint8_t *after, uint32_t length, struct mob_state_key *out)
+{
+    struct node *before[LEVELS];
+    find_before(s, after, length, before);
+    struct node *n = before[0]->next[0];
+    if (n != NULL && length > 0 && compare(n, after, length) == 0)
+        n = n->next[0];
+    if (n != NULL)
+        view(n, out);
+    return n != NULL;
+}
+
+static uint64_t mix(uint64_t h)
+{
+    h = (h ^ h >> 30) * 0xbf58476d1ce4e5b9ull;
+    h = (h ^ h >> 27) * 0x94d049bb133111ebull;
+    return h ^ h >> 31;
+}
+
+static uint64_t key_hash(const struct node *n)
+{
+    uint64_t h = mob_hash64(node_key(n), n->length);
+    h = mix(h + n->version * 0x9e3779b97f4a7c15ull);
+    return mix(h ^ n->value_hash) + n->value_length;
+}
+
+static uint64_t incarnation_hash(const struct mob_gcs_incarnation *row)
+{
+    return mob_hash64(row, sizeof *row);
+}
+
+uint64_t mob_state_digest(const struct mob_state *s)
+{
+    return s->digest + mix(s->flushed);
+}
+
+uint64_t mob_state_flushed(const struct mob_state *s)
+{
+    return s->flushed;
+}
+
+void mob_state_set_flushed(struct mob_state *s, uint64_t upto)
+{
+    s->flushed = upto;
+}
+
 static uint32_t height_of(const struct full_key *full)
 {
     uint64_t h = mob_hash64(full->bytes, full->length) | 1ull << (2 * (LEVELS - 1));
@@ -184,7 +245,9 @@ static enum mob_status node_set_value(struct mob_state *s, struct node *n, const
     free(n->value);
     n->value = value;
     n->value_length = kv->value_length;
+    n->value_hash = mob_hash64(kv->value, kv->value_length);
     n->version = kv->version;
+    s->digest += key_hash(n);
     return MOB_OK;
 }
 
@@ -195,8 +258,13 @@ enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct m
     struct node *before[LEVELS];
     find_before(s, full.bytes, full.length, before);
     struct node *n = before[0]->next[0];
-    if (n != NULL && compare(n, full.bytes, full.length) == 0)
-        return node_set_value(s, n, kv);
+    if (n != NULL && compare(n, full.bytes, full.length) == 0) {
+        uint64_t old = key_hash(n);
+        enum mob_status set = node_set_value(s, n, kv);
+        if (set == MOB_OK)
+            s->digest -= old;
+        return set;
+    }
     if (s->keys >= MOB_STATE_KEYS_MAX)
         return MOB_GCS_FULL;
     uint32_t height = height_of(&full);
@@ -232,11 +300,12 @@ void mob_state_remove(struct mob_state *s, uint8_t table, const uint8_t *key, ui
     for (uint32_t level = 0; level < n->height; level++)
         before[level]->next[level] = n->next[level];
     s->keys--;
+    s->digest -= key_hash(n);
     s->bytes -= node_size(n->height, n->length) + (n->value != NULL ? n->value_length + 1u : 0);
     node_free(n);
 }
 
-struct mob_gcs_incarnation *mob_state_incarnation_next(const struct mob_state *s, uint64_t after)
+static size_t incarnation_place(const struct mob_state *s, uint64_t after)
 {
     size_t low = 0, high = s->incarnation_count;
     while (low < high) {
@@ -246,12 +315,18 @@ struct mob_gcs_incarnation *mob_state_incarnation_next(const struct mob_state *s
         else
             high = middle;
     }
-    return low < s->incarnation_count ? &s->incarnations[low] : NULL;
+    return low;
 }
 
-struct mob_gcs_incarnation *mob_state_incarnation(const struct mob_state *s, uint64_t id)
+const struct mob_gcs_incarnation *mob_state_incarnation_next(const struct mob_state *s, uint64_t after)
 {
-    struct mob_gcs_incarnation *row = id == 0 ? NULL : mob_state_incarnation_next(s, id - 1);
+    size_t at = incarnation_place(s, after);
+    return at < s->incarnation_count ? &s->incarnations[at] : NULL;
+}
+
+const struct mob_gcs_incarnation *mob_state_incarnation(const struct mob_state *s, uint64_t id)
+{
+    const struct mob_gcs_incarnation *row = id == 0 ? NULL : mob_state_incarnation_next(s, id - 1);
     return row != NULL && row->id == id ? row : NULL;
 }
 
@@ -260,19 +335,36 @@ uint64_t mob_state_incarnation_last(const struct mob_state *s)
     return s->incarnation_count == 0 ? 0 : s->incarnations[s->incarnation_count - 1].id;
 }
 
-enum mob_status mob_state_register(struct mob_state *s, const struct mob_gcs_incarnation *row)
+static enum mob_status incarnations_grow(struct mob_state *s)
 {
-    MOB_ASSERT(row->id > mob_state_incarnation_last(s));
     if (s->incarnation_count >= MOB_STATE_INCARNATIONS_MAX)
         return MOB_GCS_FULL;
-    if (s->incarnation_count == s->incarnation_capacity) {
-        size_t capacity = s->incarnation_capacity == 0 ? 16 : s->incarnation_capacity * 2;
-        struct mob_gcs_incarnation *grown = realloc(s->incarnations, capacity * sizeof *grown);
-        if (grown == NULL)
-            return MOB_NO_MEMORY;
-        s->incarnations = grown;
-        s->incarnation_capacity = capacity;
+    if (s->incarnation_count < s->incarnation_capacity)
+        return MOB_OK;
+    size_t capacity = s->incarnation_capacity == 0 ? 16 : s->incarnation_capacity * 2;
+    struct mob_gcs_incarnation *grown = realloc(s->incarnations, capacity * sizeof *grown);
+    if (grown == NULL)
+        return MOB_NO_MEMORY;
+    s->incarnations = grown;
+    s->incarnation_capacity = capacity;
+    return MOB_OK;
+}
+
+enum mob_status mob_state_register(struct mob_state *s, const struct mob_gcs_incarnation *row)
+{
+    size_t at = row->id == 0 ? s->incarnation_count : incarnation_place(s, row->id - 1);
+    bool known = at < s->incarnation_count && s->incarnations[at].id == row->id;
+    if (!known && at < s->incarnation_count)
+        return MOB_CONFLICT;
+    if (known) {
+        s->digest -= incarnation_hash(&s->incarnations[at]);
+    } else {
+        enum mob_status status = incarnations_grow(s);
+        if (status != MOB_OK)
+            return status;
+        s->incarnation_count++;
     }
-    s->incarnations[s->incarnation_count++] = *row;
+    s->incarnations[at] = *row;
+    s->digest += incarnation_hash(row);
     return MOB_OK;
 }

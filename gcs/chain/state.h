@@ -49,12 +49,25 @@ bool mob_state_next(const struct mob_state *s, uint8_t table, const uint8_t *pre
 MOB_MUST_USE enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct mob_gcs_kv *kv);
 void mob_state_remove(struct mob_state *s, uint8_t table, const uint8_t *key, uint32_t length);
 
+/* The first key of any table above `after` (with its table byte; 0 bytes = from the start). */
+bool mob_state_after(
+    const struct mob_state *s, const uint8_t *after, uint32_t length, struct mob_state_key *out);
+
 /* NULL when unknown. Borrowed until the next register. */
-struct mob_gcs_incarnation *mob_state_incarnation(const struct mob_state *s, uint64_t id);
+const struct mob_gcs_incarnation *mob_state_incarnation(const struct mob_state *s, uint64_t id);
 /* The oldest above `after`, or NULL. */
-struct mob_gcs_incarnation *mob_state_incarnation_next(const struct mob_state *s, uint64_t after);
+const struct mob_gcs_incarnation *mob_state_incarnation_next(const struct mob_state *s, uint64_t after);
 uint64_t mob_state_incarnation_last(const struct mob_state *s);
-/* Adds one with a higher id than all before. MOB_NO_MEMORY, MOB_GCS_FULL. */
+/* Adds one with a higher id than all before, or sets one that is there. MOB_NO_MEMORY, MOB_GCS_FULL;
+ * MOB_CONFLICT for an unknown id below others. */
 MOB_MUST_USE enum mob_status mob_state_register(struct mob_state *s, const struct mob_gcs_incarnation *row);
+
+/* All blocks with seq <= upto are in PostgreSQL and gone from here; only grows. */
+uint64_t mob_state_flushed(const struct mob_state *s);
+void mob_state_set_flushed(struct mob_state *s, uint64_t upto);
+/* Of everything above, in whatever order it came to be: equal contents, equal digests. O(1). */
+uint64_t mob_state_digest(const struct mob_state *s);
+/* Forgets everything. */
+void mob_state_clear(struct mob_state *s);
 
 #endif

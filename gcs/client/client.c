@@ -40,7 +40,6 @@ enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob
     g->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (g->epoll_fd < 0)
         goto err_in;
-    g->client = client_id_random();
     g->next_request = 1;
     g->position.epoch = 1;
     g->retry_pause_ns = RETRY_PAUSE_NS;
@@ -208,6 +207,8 @@ static void on_reply(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     struct mob_gcs_log *log = frame->from == g->client ? NULL : log_find(g, frame->from);
     if (frame->from == g->client)
         ops_reply(g, &reply);
+    else if (frame->from == g->nonce)
+        ops_opened(g, &reply);
     else if (log != NULL)
         log_reply(log, &reply);
 }

@@ -17,7 +17,8 @@
 
 /* One request stream: this client's, or a log's. */
 enum stream_state {
-    STREAM_DETACHED = 0, /* ATTACH is to be sent at `attach_ns` */
+    STREAM_DETACHED = 0, /* OPEN or ATTACH is to be sent at `attach_ns` */
+    STREAM_OPENING, /* this client has no id yet, and has asked for one */
     STREAM_ATTACHING, /* ATTACHED is awaited */
     STREAM_ATTACHED
 };
@@ -27,7 +28,6 @@ struct stream {
     uint64_t last; /* in the member's tables, as ATTACHED said */
     uint64_t sent; /* newest request ever sent */
     uint64_t next; /* next request to send on this attachment */
-    bool known; /* was attached before */
     bool resent; /* RESENT was sent on this attachment */
 };
 
@@ -96,7 +96,8 @@ struct mob_gcs {
     size_t piece_first, piece_count, piece_capacity;
     size_t piece_offset; /* written of the first */
 
-    uint64_t client;
+    uint64_t client; /* 0: none yet */
+    uint64_t nonce; /* of the OPEN whose reply is awaited */
     struct stream stream;
     uint64_t next_request;
     struct op *op_first, *op_last;
@@ -137,9 +138,9 @@ void ops_pump(struct mob_gcs *g);
 void ops_attached(struct mob_gcs *g, const struct mob_gcs_attached *attached);
 void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply);
 void ops_expired(struct mob_gcs *g);
+void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply);
 void ops_durable(struct mob_gcs *g);
 void ops_destroy(struct mob_gcs *g);
-uint64_t client_id_random(void);
 
 /* client_log.c */
 struct mob_gcs_log *log_find(struct mob_gcs *g, uint64_t incarnation);

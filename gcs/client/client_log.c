@@ -194,7 +194,6 @@ void log_attached(struct mob_gcs_log *log, const struct mob_gcs_attached *attach
         return;
     }
     s->state = STREAM_ATTACHED;
-    s->known = true;
     s->last = attached->last;
     s->resent = false;
     log->cursor = log->first;

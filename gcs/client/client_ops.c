@@ -16,16 +16,36 @@ void stream_detach(struct stream *s, int64_t attach_ns)
 
 void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_t answered, uint64_t kept)
 {
-    struct mob_gcs_attach attach = {.answered = answered, .kept = kept, .known = s->known};
+    struct mob_gcs_attach attach = {.answered = answered, .kept = kept, .known = 1};
     out_frame(g, MOB_GCS_ATTACH, client, g->position.epoch, &attach, sizeof attach, NULL, 0, NULL);
     s->state = STREAM_ATTACHING;
 }
 
-uint64_t client_id_random(void)
+/* Ids are given by the chain, in order, so that one that was expired can never come back. A reply that is
+ * lost leaves an id that nobody uses; it expires. */
+static void open_client(struct mob_gcs *g)
 {
-    uint64_t id = 0;
-    MOB_ASSERT(getrandom(&id, sizeof id, 0) == sizeof id);
-    return id | MOB_GCS_CLIENT_BIT;
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_OPEN};
+    MOB_ASSERT(getrandom(&g->nonce, sizeof g->nonce, 0) == sizeof g->nonce);
+    g->nonce |= MOB_GCS_CLIENT_BIT;
+    out_frame(g, MOB_GCS_PUT, g->nonce, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
+    g->stream.state = STREAM_OPENING;
+}
+
+void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
+{
+    if (g->stream.state != STREAM_OPENING)
+        return;
+    if (reply->seq == 0) {
+        stream_detach(&g->stream, g->now_ns + REFUSED_PAUSE_NS);
+        return;
+    }
+    g->client = reply->number;
+    g->nonce = 0;
+    g->stream.state = STREAM_ATTACHED;
+    g->stream.last = 0;
+    g->stream.resent = false;
+    g->op_cursor = g->op_first;
 }
 
 /* ---- submitting ---- */
@@ -129,6 +149,8 @@ enum mob_status mob_gcs_job_drop(struct mob_gcs *g, struct mob_job_id job, bool 
 void ops_pump(struct mob_gcs *g)
 {
     struct stream *s = &g->stream;
+    if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns && g->client == 0)
+        open_client(g);
     if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns) {
         uint64_t kept = g->op_first != NULL ? g->op_first->head.request : g->next_request;
         uint64_t answered = kept - 1;
@@ -170,7 +192,6 @@ void ops_attached(struct mob_gcs *g, const struct mob_gcs_attached *attached)
         return;
     }
     s->state = STREAM_ATTACHED;
-    s->known = true;
     s->last = attached->last;
     s->resent = false;
     g->op_cursor = g->op_first;
@@ -286,7 +307,7 @@ void ops_expired(struct mob_gcs *g)
         tail = &op->next;
     }
     MOB_LOG_WARN("gcs_client", "expired", "client=%llx", (unsigned long long)g->client);
-    g->client = client_id_random();
+    g->client = g->nonce = 0;
     g->stream = (struct stream){.attach_ns = g->now_ns};
     g->next_request = 1;
     g->op_unanswered = 0;

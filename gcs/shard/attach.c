@@ -80,8 +80,10 @@ void attach_forget(struct mob_shard *sh, uint64_t client)
 void attach_gone(struct conn *c)
 {
     struct mob_shard *sh = c->shard;
-    for (size_t i = 0; i < sh->attached_count; i++)
-        if (sh->attached[i].conn == c) {
+    for (size_t i = sh->attached_count; i-- > 0;)
+        if (sh->attached[i].conn == c && sh->attached[i].nonce) {
+            sh->attached[i] = sh->attached[--sh->attached_count];
+        } else if (sh->attached[i].conn == c) {
             sh->attached[i].conn = NULL;
             sh->attached[i].since_ns = sh->now_ns;
         }
@@ -136,10 +138,41 @@ void attach_hello(struct conn *c, const struct mob_gcs_frame *frame)
     c->durable_sent = d.durable;
 }
 
-static void remember(struct conn *c, struct attached *a)
+static struct mob_redis_identity identity_of(const struct conn *c)
 {
     struct mob_redis_identity identity = {.pid = c->pid_start == 0 ? 0 : c->pid, .pid_start = c->pid_start};
     boot_of_machine(identity.boot);
+    return identity;
+}
+
+enum mob_status attach_nonce(struct conn *c, uint64_t nonce)
+{
+    struct attached *a = find_or_add(c->shard, nonce);
+    if (a == NULL)
+        return MOB_NO_MEMORY;
+    if (a->conn != NULL && a->conn != c)
+        return MOB_INVALID;
+    a->conn = c;
+    a->nonce = true;
+    return MOB_OK;
+}
+
+struct mob_redis_identity attach_opened(struct mob_shard *sh, uint64_t nonce, uint64_t client)
+{
+    struct mob_redis_identity identity = {0};
+    struct conn *c = attach_conn(sh, nonce);
+    struct attached *a = find_or_add(sh, client);
+    MOB_ASSERT(a != NULL); /* its expiry is this member's to see to */
+    if (c != NULL && a->conn == NULL) {
+        a->conn = c;
+        a->identity = identity_of(c);
+    }
+    return a->conn != NULL ? a->identity : identity;
+}
+
+static void remember(struct conn *c, struct attached *a)
+{
+    struct mob_redis_identity identity = identity_of(c);
     a->conn = c;
     a->answered = false;
     if (memcmp(&identity, &a->identity, sizeof identity) == 0)
@@ -158,11 +191,8 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
-    struct mob_chain_attach event = {.client = frame->from,
-        .answered = head.answered,
-        .kept = head.kept,
-        .known = head.known != 0,
-        .wall_ns = mob_wall_now()};
+    struct mob_chain_attach event = {
+        .client = frame->from, .answered = head.answered, .kept = head.kept, .wall_ns = mob_wall_now()};
     enum mob_status status = mob_chain_on_attach(sh->chain, &event, &attached);
     struct attached *a = status == MOB_OK ? find_or_add(sh, frame->from) : NULL;
     if (a == NULL) {

@@ -29,8 +29,8 @@ static enum mob_status check_block(struct mob_shard *sh, const struct mob_gcs_fr
 static enum mob_status check_request(
     struct mob_shard *sh, const struct mob_gcs_frame *frame, const struct mob_gcs_request *r)
 {
-    bool is_log = (frame->from & MOB_GCS_CLIENT_BIT) == 0;
-    if (r->request == 0 || is_log != (r->op == MOB_GCS_OP_APPEND))
+    bool is_log = (frame->from & MOB_GCS_CLIENT_BIT) == 0, opens = r->op == MOB_GCS_OP_OPEN;
+    if ((r->request == 0) != opens || is_log != (r->op == MOB_GCS_OP_APPEND))
         return MOB_INVALID;
     switch (r->op) {
     case MOB_GCS_OP_APPEND:
@@ -48,6 +48,7 @@ static enum mob_status check_request(
     case MOB_GCS_OP_SEAL:
     case MOB_GCS_OP_RECOVERED:
     case MOB_GCS_OP_JOB_DROP:
+    case MOB_GCS_OP_OPEN:
         return MOB_OK;
     default:
         return MOB_INVALID;
@@ -73,9 +74,12 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
         .client = frame->from,
         .body = frame->body,
         .body_bytes = frame->body_bytes,
+        .body_crc = frame->body_crc,
         .hold = chunk,
         .full = sh->full};
     enum mob_status status = mob_gcs_request_decode(frame->head, frame->head_bytes, &put.request);
+    if (status == MOB_OK && put.request.op == MOB_GCS_OP_OPEN)
+        status = attach_nonce(c, frame->from);
     if (status != MOB_OK || attach_conn(sh, frame->from) != c) {
         conn_close(c, status != MOB_OK ? status : MOB_INVALID);
         return SERVE_OK;
@@ -230,6 +234,8 @@ static void send_reply(struct mob_shard *sh, uint64_t client, const struct mob_g
     run->reply = *reply;
     if (!mergeable)
         flush_run(c);
+    if (reply->request == 0) /* of an OPEN: the nonce has done its work */
+        attach_forget(sh, client);
 }
 
 void serve_runs(struct mob_shard *sh)
@@ -275,6 +281,12 @@ void serve_actions(struct mob_shard *sh)
         case MOB_CHAIN_RELEASE:
             mob_chunk_release(action.hold);
             break;
+        case MOB_CHAIN_SEND:
+        case MOB_CHAIN_READ:
+        case MOB_CHAIN_ROWS:
+        case MOB_CHAIN_LOAD:
+        case MOB_CHAIN_WIPE:
+            MOB_ASSERT(false); /* a chain of one member has nobody to speak to */
         }
     }
 }

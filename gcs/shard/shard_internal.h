@@ -66,6 +66,7 @@ struct attached {
     struct mob_redis_identity identity;
     bool answered; /* collecting: has sent all it keeps */
     bool awaited; /* collecting: from the tables, its process lives */
+    bool nonce; /* no client yet: its OPEN is under way */
 };
 
 struct subscription {
@@ -207,6 +208,10 @@ void attach_resent(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_bye(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_gone(struct conn *c);
 struct conn *attach_conn(struct mob_shard *sh, uint64_t client);
+/* `nonce` is this connection's until its OPEN is answered. */
+MOB_MUST_USE enum mob_status attach_nonce(struct conn *c, uint64_t nonce);
+/* The OPEN of `nonce` made `client`; its identity, zero when the connection is gone. */
+struct mob_redis_identity attach_opened(struct mob_shard *sh, uint64_t nonce, uint64_t client);
 MOB_MUST_USE enum mob_status attach_load(
     struct mob_shard *sh, uint64_t client, const struct mob_redis_identity *identity);
 void attach_collect_begin(struct mob_shard *sh);

@@ -184,8 +184,15 @@ static void put_effect(struct mob_shard *sh, const struct mob_chain_entry *e)
     case MOB_GCS_OP_EXPIRE:
         store_forget(sh, e->target);
         break;
-    case MOB_GCS_OPS:
+    case MOB_GCS_OP_OPEN: {
+        struct mob_redis_identity identity = attach_opened(sh, e->target, e->number);
+        mob_redis_key(key, 'c', e->number);
+        set_pair(sh, key, 9, &identity, sizeof identity);
         break;
+    }
+    case MOB_GCS_OP_FLUSH: /* nobody may ask for it (serve.c) */
+    case MOB_GCS_OPS:
+        MOB_ASSERT(false);
     }
 }
 

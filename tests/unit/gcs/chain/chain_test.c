@@ -11,7 +11,7 @@
 
 #include "gcs/chain/chain.h"
 
-#define KV_CLIENT (MOB_GCS_CLIENT_BIT | 7)
+#define KV_CLIENT (MOB_GCS_CLIENT_BIT | 1ull << 40 | 1) /* what OPEN gives: epoch 1, seq 1 */
 #define SEEN_MAX 100000
 
 static size_t no_drop(
@@ -56,14 +56,29 @@ static void drain(struct member *m)
     }
 }
 
-static struct mob_gcs_attached attach(
-    struct member *m, uint64_t client, uint64_t answered, uint64_t kept, bool known)
+static struct mob_gcs_attached attach(struct member *m, uint64_t client, uint64_t answered, uint64_t kept)
 {
     struct mob_gcs_attached attached;
-    struct mob_chain_attach event = {.client = client, .answered = answered, .kept = kept, .known = known};
+    struct mob_chain_attach event = {.client = client, .answered = answered, .kept = kept};
     assert_int_equal(mob_chain_on_attach(m->chain, &event, &attached), MOB_OK);
     drain(m);
     return attached;
+}
+
+/* The first thing that happens to a member in these tests. */
+static void open_client(struct member *m)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = MOB_GCS_CLIENT_BIT | 0x1234,
+        .request = {.op = MOB_GCS_OP_OPEN}};
+    assert_int_equal(mob_chain_on_put(m->chain, &put), MOB_OK);
+    drain(m);
+    mob_chain_on_stored(m->chain, 1);
+    drain(m);
+    assert_int_equal(m->seen_count, 1);
+    assert_int_equal(m->seen[0].type, MOB_CHAIN_REPLY);
+    assert_int_equal(m->seen[0].client, MOB_GCS_CLIENT_BIT | 0x1234);
+    assert_int_equal(m->seen[0].reply.number, KV_CLIENT);
 }
 
 static enum mob_status put_key(struct member *m, uint64_t request, const char *key_value, uint64_t if_version)
@@ -93,7 +108,7 @@ static void a_reply_comes_with_the_commit_and_a_duplicate_gets_the_same(void **s
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     assert_int_equal(put_key(&m, 1, "kone", 0), MOB_OK);
     assert_int_equal(m.seen_count, 1);
     assert_int_equal(m.seen[0].type, MOB_CHAIN_STORE);
@@ -107,7 +122,7 @@ static void a_reply_comes_with_the_commit_and_a_duplicate_gets_the_same(void **s
     assert_int_equal(put_key(&m, 1, "kone", 0), MOB_FINISHED);
     assert_int_equal(m.seen_count, 1);
     assert_memory_equal(&m.seen[0].reply, &first, sizeof first);
-    assert_int_equal(mob_chain_applied(m.chain), 1);
+    assert_int_equal(mob_chain_applied(m.chain), 2);
     member_fini(&m);
 }
 
@@ -116,14 +131,14 @@ static void a_condition_is_decided_once(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     put_key(&m, 1, "kone", 0);
     put_key(&m, 2, "ktwo", 0); /* exists by now */
-    put_key(&m, 3, "kthree", 1);
+    put_key(&m, 3, "kthree", 2);
     commit_all(&m);
     assert_int_equal(m.seen_count, 3);
     assert_int_equal(m.seen[1].reply.status, MOB_CONFLICT);
-    assert_int_equal(m.seen[1].reply.version, 1);
+    assert_int_equal(m.seen[1].reply.version, 2);
     assert_int_equal(m.seen[2].reply.status, MOB_OK);
     assert_int_equal(put_key(&m, 2, "ktwo", 0), MOB_FINISHED);
     assert_int_equal(m.seen[0].reply.status, MOB_CONFLICT);
@@ -139,12 +154,12 @@ static void a_gap_is_said_and_nothing_behind_it_taken(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     put_key(&m, 1, "ka", 0);
     assert_int_equal(put_key(&m, 3, "kc", UINT64_MAX), MOB_FINISHED);
     assert_int_equal(m.seen[0].type, MOB_CHAIN_GAP);
     assert_int_equal(m.seen[0].reply.request, 1);
-    assert_int_equal(mob_chain_applied(m.chain), 1);
+    assert_int_equal(mob_chain_applied(m.chain), 2);
     member_fini(&m);
 }
 
@@ -153,13 +168,13 @@ static void another_epoch_is_refused(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     struct mob_chain_put put = {
         .epoch = 9, .client = KV_CLIENT, .request = {.request = 1, .op = MOB_GCS_OP_PUT}};
     assert_int_equal(mob_chain_on_put(m.chain, &put), MOB_FINISHED);
     drain(&m);
     assert_int_equal(m.seen[0].type, MOB_CHAIN_NACK);
-    assert_int_equal(mob_chain_applied(m.chain), 0);
+    assert_int_equal(mob_chain_applied(m.chain), 1);
     member_fini(&m);
 }
 
@@ -168,15 +183,15 @@ static void an_expired_client_is_not_taken_for_a_new_one(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     put_key(&m, 1, "ka", 0);
     commit_all(&m);
     assert_int_equal(mob_chain_on_internal(m.chain, MOB_GCS_OP_EXPIRE, KV_CLIENT), MOB_OK);
     drain(&m);
     assert_int_equal(put_key(&m, 2, "kb", 0), MOB_FINISHED);
     assert_int_equal(m.seen[0].type, MOB_CHAIN_EXPIRED);
-    assert_int_equal(attach(&m, KV_CLIENT, 1, 2, true).status, MOB_EXPIRED);
-    assert_int_equal(attach(&m, KV_CLIENT, 0, 1, true).status, MOB_EXPIRED);
+    assert_int_equal(attach(&m, KV_CLIENT, 1, 2).status, MOB_EXPIRED);
+    assert_int_equal(attach(&m, KV_CLIENT, 0, 1).status, MOB_EXPIRED);
     member_fini(&m);
 }
 
@@ -211,9 +226,9 @@ static void a_sealed_log_takes_nothing_and_tells_its_cut(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     uint64_t log = register_log(&m, 1);
-    attach(&m, log, 0, 1, false);
+    attach(&m, log, 0, 1);
     assert_int_equal(append_block(&m, log, 0, 0, NULL), MOB_OK);
     assert_int_equal(append_block(&m, log, 1, 0, NULL), MOB_OK);
     assert_int_equal(mob_chain_on_internal(m.chain, MOB_GCS_OP_SEAL, log), MOB_OK);
@@ -232,24 +247,24 @@ static void entries_are_kept_until_durable_and_written_again_when_the_store_lost
     struct member m;
     member_init(&m);
     int holds[10];
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     uint64_t log = register_log(&m, 1);
     for (uint64_t i = 0; i < 10; i++)
         assert_int_equal(append_block(&m, log, i, 0, &holds[i]), MOB_OK);
-    mob_chain_on_stored(m.chain, 6);
+    mob_chain_on_stored(m.chain, 7);
     drain(&m);
-    mob_chain_on_durable(m.chain, 4);
+    mob_chain_on_durable(m.chain, 5);
     drain(&m);
-    assert_int_equal(m.seen_count, 3); /* seq 1 was the registration */
+    assert_int_equal(m.seen_count, 3); /* seqs 1 and 2 were the client and the log */
     assert_ptr_equal(m.seen[2].hold, &holds[2]);
-    assert_int_equal(mob_chain_on_store_back(m.chain, 3), MOB_CORRUPT); /* durable is not there */
-    assert_int_equal(mob_chain_on_store_back(m.chain, 5), MOB_OK);
+    assert_int_equal(mob_chain_on_store_back(m.chain, 4), MOB_CORRUPT); /* durable is not there */
+    assert_int_equal(mob_chain_on_store_back(m.chain, 6), MOB_OK);
     drain(&m);
     assert_int_equal(m.seen_count, 6);
     for (size_t i = 0; i < 6; i++)
-        assert_int_equal(m.seen[i].entry->seq, 6 + i);
-    assert_non_null(mob_chain_kept(m.chain, 11));
-    assert_null(mob_chain_kept(m.chain, 4));
+        assert_int_equal(m.seen[i].entry->seq, 7 + i);
+    assert_non_null(mob_chain_kept(m.chain, 12));
+    assert_null(mob_chain_kept(m.chain, 5));
     member_fini(&m);
 }
 
@@ -258,7 +273,7 @@ static void a_full_member_refuses_without_consuming(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     uint64_t log = register_log(&m, 1);
     struct mob_chain_put put = {.epoch = 1,
         .client = log,
@@ -277,10 +292,10 @@ static void what_is_gone_for_good_is_named_and_its_log_sealed(void **state)
     (void)state;
     struct member m;
     member_init(&m);
-    attach(&m, KV_CLIENT, 0, 1, false);
+    open_client(&m);
     uint64_t log = register_log(&m, 1);
     append_block(&m, log, 0, 0, NULL);
-    struct mob_gcs_attached a = attach(&m, log, 5, 6, true); /* had answers for five, keeps none of them */
+    struct mob_gcs_attached a = attach(&m, log, 5, 6); /* had answers for five, keeps none of them */
     assert_int_equal(a.status, MOB_SEALED);
     assert_int_equal(a.last, 1);
     struct mob_state_key key;
@@ -377,7 +392,7 @@ static void model_restart(struct model *x)
     uint64_t next[3];
     for (unsigned l = 0; l < 3; l++) {
         struct mob_chain_attach event = {
-            .client = x->logs[l], .answered = x->answered[l], .kept = x->first_kept[l] + 1, .known = true};
+            .client = x->logs[l], .answered = x->answered[l], .kept = x->first_kept[l] + 1};
         struct mob_gcs_attached attached;
         assert_int_equal(mob_chain_on_attach(x->m.chain, &event, &attached), MOB_OK);
         assert_int_equal(attached.status, MOB_OK);
@@ -441,7 +456,6 @@ static void each_request_is_in_the_history_once_over_restarts(void **state)
     for (int run = 0; run < 60; run++) {
         memset(&x, 0, sizeof x);
         member_init(&x.m);
-        attach(&x.m, KV_CLIENT, 0, 1, false);
         mob_chain_load_position(x.m.chain, 1, 0);
         for (unsigned l = 0; l < 3; l++) {
             x.logs[l] = l + 1;

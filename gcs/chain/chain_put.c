@@ -1,0 +1,172 @@
+/* Clients' requests at the head, and reads that go through the chain. */
+#include "gcs/chain/chain_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static enum mob_status why_absent(const struct mob_chain *c, uint64_t client, uint64_t *last_out)
+{
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, client);
+    *last_out = log != NULL ? log->blocks : 0;
+    return log != NULL ? MOB_SEALED : MOB_EXPIRED;
+}
+
+/* ---- attaching ---- */
+
+/* What was answered, and is not here: GCS.md 4, "that gap is named". */
+static enum mob_status attach_hole(
+    struct mob_chain *c, struct mob_chain_client *client, const struct mob_chain_attach *attach)
+{
+    bool is_log = (client->id & MOB_GCS_CLIENT_BIT) == 0;
+    uint64_t first = client->last + 1, id = client->id;
+    char text[256];
+    snprintf(text, sizeof text,
+        "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%llu,\"missing\":%llu,\"wall_ns\":%lld}",
+        is_log ? "log" : "client", is_log ? "incarnation" : "client", (unsigned long long)id,
+        (unsigned long long)(is_log ? first - 1 : first), (unsigned long long)(attach->kept - first),
+        (long long)attach->wall_ns);
+    MOB_LOG_ERROR("gcs", "committed_requests_lost", "what=%s", text);
+    struct mob_chain_skip skip = {id, attach->kept - 1};
+    if (!is_log && c->collecting) { /* what it keeps comes back first, and there is no other member yet */
+        mob_chain_client_set_last(&c->clients, client, skip.last);
+        client->collected = skip.last;
+    }
+    return mob_chain_name_loss(c, text, is_log ? id : 0, is_log || c->collecting ? NULL : &skip);
+}
+
+enum mob_status mob_chain_on_attach(
+    struct mob_chain *c, const struct mob_chain_attach *attach, struct mob_gcs_attached *attached_out)
+{
+    if (!mob_chain_is_head(c) && c->state != MOB_CHAIN_COLLECTING)
+        return MOB_WRONG_EPOCH;
+    struct mob_gcs_attached attached = {0};
+    struct mob_chain_client *client = mob_chain_clients_find(&c->clients, attach->client);
+    if (client == NULL && c->collecting)
+        client = mob_chain_collect_open(c, attach->client);
+    if (client != NULL && attach->kept > client->last + 1) {
+        enum mob_status status = attach_hole(c, client, attach);
+        if (status != MOB_OK)
+            return status;
+        if ((attach->client & MOB_GCS_CLIENT_BIT) == 0)
+            client = NULL; /* sealed, now or at the end of collecting */
+    }
+    if (client == NULL && mob_chain_clients_find(&c->clients, attach->client) != NULL) {
+        attached = (struct mob_gcs_attached){.status = MOB_SEALED};
+        (void)why_absent(c, attach->client, &attached.last);
+    } else if (client == NULL) {
+        attached.status = why_absent(c, attach->client, &attached.last);
+    } else {
+        attached.last = client->last;
+        client->collected = client->last;
+    }
+    *attached_out = attached;
+    return MOB_OK;
+}
+
+/* ---- requests ---- */
+
+enum mob_status mob_chain_accept(struct mob_chain *c, const struct mob_chain_put *put, uint64_t seq)
+{
+    struct mob_chain_entry entry = {.epoch = c->config.epoch,
+        .client = put->client,
+        .request = put->request.request,
+        .op = put->request.op,
+        .table = put->request.table,
+        .body = put->body,
+        .body_bytes = put->body_bytes,
+        .body_crc = put->body_crc,
+        .key_length = put->request.key_length,
+        .target = put->request.target,
+        .hold = put->hold};
+    if (put->request.op == MOB_GCS_OP_OPEN) { /* the nonce is only for the reply */
+        entry.target = put->client;
+        entry.client = 0;
+    }
+    enum mob_status status = mob_chain_resolve(c, put, seq, &entry);
+    if (status == MOB_OK)
+        status = mob_chain_append(c, &entry, seq);
+    if (status != MOB_OK)
+        free(entry.drops);
+    return status;
+}
+
+static void on_duplicate(struct mob_chain *c, const struct mob_chain_client *client, uint64_t request)
+{
+    const struct mob_gcs_reply *reply = &client->replies[request % MOB_GCS_WINDOW];
+    c->duplicates++;
+    /* Uncommitted: the reply comes with the commit, to whatever connection the client has then. If it is the
+     * tail that replies, its message may be lost, so this member says it, too. */
+    if (reply->request == request && reply->seq > c->committed) {
+        struct mob_chain_entry *e = mob_chain_find(c, reply->seq);
+        if (e != NULL)
+            e->awaited = true;
+        return;
+    }
+    struct mob_gcs_reply answer = *reply;
+    if (reply->request != request) /* older than the window; only a broken client can ask */
+        answer = (struct mob_gcs_reply){.request = request, .count = 1, .status = MOB_EXPIRED};
+    mob_chain_answer(c, MOB_CHAIN_REPLY, client->id, &answer);
+}
+
+static enum mob_status new_request(struct mob_chain *c, const struct mob_chain_put *put)
+{
+    if (mob_chain_room(c) == 0)
+        return MOB_QUEUE_FULL;
+    if (put->full && put->request.op == MOB_GCS_OP_APPEND)
+        return MOB_GCS_FULL;
+    enum mob_status status = mob_chain_accept(c, put, c->applied + 1);
+    mob_chain_settle(c);
+    return status;
+}
+
+enum mob_status mob_chain_on_put(struct mob_chain *c, const struct mob_chain_put *put)
+{
+    uint64_t request = put->request.request;
+    bool takes = mob_chain_is_head(c) || c->state == MOB_CHAIN_COLLECTING;
+    if (!takes || (MOB_RULE(EPOCH) && put->epoch != c->config.epoch)) {
+        mob_chain_answer(c, MOB_CHAIN_NACK, put->client, &(struct mob_gcs_reply){.request = request});
+        return MOB_FINISHED;
+    }
+    if (put->request.op == MOB_GCS_OP_OPEN)
+        return c->collecting ? MOB_QUEUE_FULL : new_request(c, put);
+    struct mob_chain_client *client = mob_chain_clients_find(&c->clients, put->client);
+    if (client == NULL) {
+        struct mob_gcs_reply answer = {0};
+        answer.status = why_absent(c, put->client, &answer.request);
+        mob_chain_answer(c, MOB_CHAIN_EXPIRED, put->client, &answer);
+        return MOB_FINISHED;
+    }
+    if (c->collecting)
+        return mob_chain_collect(c, client, put);
+    if (MOB_RULE(DEDUP) && request <= client->last) {
+        on_duplicate(c, client, request);
+        return MOB_FINISHED;
+    }
+    if (request > client->last + 1) {
+        mob_chain_answer(c, MOB_CHAIN_GAP, put->client, &(struct mob_gcs_reply){.request = client->last});
+        return MOB_FINISHED;
+    }
+    return new_request(c, put);
+}
+
+enum mob_status mob_chain_on_internal(struct mob_chain *c, enum mob_gcs_op op, uint64_t target)
+{
+    if (!mob_chain_is_head(c))
+        return MOB_WRONG_EPOCH;
+    struct mob_chain_put put = {.request = {.op = (uint8_t)op, .target = target}};
+    return mob_chain_accept(c, &put, c->applied + 1);
+}
+
+enum mob_status mob_chain_on_read(struct mob_chain *c, const struct mob_chain_read *read)
+{
+    if (!mob_chain_is_head(c) || (MOB_RULE(EPOCH) && read->epoch != c->config.epoch))
+        return MOB_WRONG_EPOCH;
+    struct mob_gcs_link_msg m = {.link = {.token = read->tag, .client = read->client},
+        .body = read->body,
+        .body_bytes = read->body_bytes};
+    if (mob_chain_last(c))
+        mob_chain_point(c, &(struct mob_chain_action){.type = MOB_CHAIN_READ}, &m);
+    else
+        mob_chain_send(c, mob_chain_successor(c), MOB_GCS_READ, &m);
+    return MOB_OK;
+}

@@ -1,0 +1,19 @@
+/* The safety rules, each by a name, so that a build for the simulator can leave one out and show that it is
+ * needed (tests/sim: a mutant that no seed catches fails the test). In every other build all hold.
+ */
+#ifndef MOB_GCS_CHAIN_CHAIN_RULES_H
+#define MOB_GCS_CHAIN_CHAIN_RULES_H
+
+#define MOB_RULE_DEDUP 1 /* a request that is in the tables is answered from there, not applied again */
+#define MOB_RULE_EPOCH 2 /* messages of another epoch are refused */
+#define MOB_RULE_LEASE 3 /* a tail without a lease does not answer from its own state */
+#define MOB_RULE_SYNCEND 4 /* nothing is served before the predecessor has sent the rest */
+#define MOB_RULE_RESEND 5 /* a predecessor sends again what its successor lacks */
+#define MOB_RULE_SEQUENCE 6 /* an update is taken only right behind the one before */
+
+#ifndef MOB_RULE_LEFT_OUT
+#define MOB_RULE_LEFT_OUT 0
+#endif
+#define MOB_RULE(name) (MOB_RULE_LEFT_OUT != MOB_RULE_##name)
+
+#endif
