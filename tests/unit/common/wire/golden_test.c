@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "common/wire/block.h"
+#include "common/wire/bucket.h"
 #include "common/wire/signature.h"
 #include "common/wire/tensor.h"
 #include "tests/support/wire_samples.h"
@@ -252,6 +253,29 @@ static void describe_block(const uint8_t *bytes, size_t length)
     mob_block_decoder_destroy(d);
 }
 
+static void describe_bucket(const uint8_t *bytes, size_t length)
+{
+    struct mob_bucket_reader *r = mob_bucket_reader_create();
+    struct mob_bucket_block b;
+    uint32_t blocks;
+    assert_int_equal(mob_bucket_open(r, bytes, length, &blocks), MOB_OK);
+    say("bucket of %u blocks\n", blocks);
+    while (mob_bucket_next(r, &b)) {
+        static struct mob_zone_map zone;
+        struct mob_block_header h;
+        struct mob_bucket_origin origins[MOB_BLOCK_ENTRIES_MAX];
+        assert_int_equal(mob_block_peek(b.bytes, b.length, &h, &zone), MOB_OK);
+        say("seq %llu whole %d\n", (unsigned long long)b.seq, b.whole);
+        assert_int_equal(mob_bucket_origins(&b, origins, h.entry_count), MOB_OK);
+        for (uint32_t i = 0; i < h.entry_count; i++)
+            say("  from %llu %u\n", (unsigned long long)origins[i].seq, origins[i].ordinal);
+        struct mob_hash128 hash = mob_hash128(b.bytes, b.length); /* blocks have a file of their own */
+        say("  block of %u bytes, hash %016llx %016llx\n", b.length, (unsigned long long)hash.lo,
+            (unsigned long long)hash.hi);
+    }
+    mob_bucket_reader_destroy(r);
+}
+
 static void describe_signatures(const uint8_t *bytes, size_t length)
 {
     const char *at = (const char *)bytes, *end = at + length;
@@ -388,6 +412,28 @@ static size_t make_block(void)
     return bytes;
 }
 
+/* One block as it was and one that was cut, from three runs with skips and a place far away. */
+static size_t make_bucket(void)
+{
+    static uint8_t block[MOB_BLOCK_BYTES_MAX];
+    struct mob_block_encoder *e = mob_block_encoder_create();
+    struct mob_bucket_builder *b = mob_bucket_builder_create();
+    struct mob_bucket_summary summary;
+    struct mob_bucket_origin origins[MOB_BLOCK_ENTRIES_MAX];
+    fill_block(e, 3);
+    uint32_t entries = mob_block_entries(e), bytes = mob_block_end(e, block);
+    mob_bucket_begin(b);
+    assert_int_equal(mob_bucket_add(b, 1000, block, bytes, NULL), MOB_OK);
+    for (uint32_t i = 0; i < entries; i++)
+        origins[i] = (struct mob_bucket_origin){2000 + i % 3, i / 3 + (i > 50 ? 9 : 0)};
+    origins[60] = (struct mob_bucket_origin){7, 255};
+    assert_int_equal(mob_bucket_add(b, 1001, block, bytes, origins), MOB_OK);
+    uint32_t length = mob_bucket_end(b, made, &summary);
+    mob_bucket_builder_destroy(b);
+    mob_block_encoder_destroy(e);
+    return length;
+}
+
 static size_t make_signatures(void)
 {
     static const char list[] = "i64 a, i64 b -> i64\n"
@@ -413,6 +459,7 @@ static const struct golden {
     {"completion_v1", describe_completion, make_completion, false},
     {"error_v1", describe_error, make_error, false},
     {"block_v1", describe_block, make_block, true},
+    {"bucket_v1", describe_bucket, make_bucket, true},
     {"tensor_f32_v1", describe_tensor, make_tensor_f32, false},
     {"tensor_bf16_v1", describe_tensor, make_tensor_bf16, false},
     {"tensor_bytes_v1", describe_tensor, make_tensor_bytes, false},
