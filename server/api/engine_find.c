@@ -29,8 +29,8 @@ static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
     struct reading *reading = arg;
     enum mob_status status = answer->status;
     for (uint32_t i = 0; status == MOB_OK && i < answer->block_count; i++)
-        lineage_set_block(reading->set, reading->flight->engine->decoder, answer->blocks[i].bytes,
-            answer->blocks[i].length);
+        lineage_set_block(reading->set, reading->flight->engine->decoder, answer->blocks[i].seq,
+            answer->blocks[i].bytes, answer->blocks[i].length);
     bool more = status == MOB_OK && answer->next != 0;
     if (more)
         status = mob_gcs_group_blocks(
@@ -47,6 +47,71 @@ bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t g
     reading->group = group;
     enum mob_status status =
         mob_gcs_group_blocks(reading->flight->engine->gcs, stream, group, 0, on_blocks, reading);
+    if (status != MOB_OK)
+        reading->done(reading, status);
+    return true;
+}
+
+/* --- edges of an actor --- */
+
+#define EDGE_BLOCKS_BACK 32u
+
+static void on_edges(void *arg, const struct mob_gcs_answer *answer);
+
+static enum mob_status ask_edges(struct reading *reading, uint64_t after)
+{
+    struct mob_task_id creation = reading->edge.actor.creation;
+    return mob_gcs_group_blocks(reading->flight->engine->gcs, creation.stream,
+        creation.index >> MOB_GROUP_SHIFT, after, on_edges, reading);
+}
+
+static uint64_t edge_search_begin(const struct reading *reading)
+{
+    return reading->edge.until > reading->edge.back ? reading->edge.until - reading->edge.back : 0;
+}
+
+static bool edge_found(struct reading *reading)
+{
+    return lineage_set_edge(reading->set, reading->edge.actor, reading->edge.position) != NULL;
+}
+
+static void on_edges(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct reading *reading = arg;
+    enum mob_status status = answer->status == MOB_NOT_FOUND ? MOB_OK : answer->status;
+    bool passed = false; /* the block that the search began at */
+    for (uint32_t i = 0; status == MOB_OK && i < answer->block_count && !edge_found(reading) && !passed;
+         i++) {
+        const struct mob_gcs_block_row *row = &answer->blocks[i];
+        lineage_set_block(reading->set, reading->flight->engine->decoder, row->seq, row->bytes, row->length);
+        passed = row->seq >= reading->edge.until;
+    }
+    passed |= answer->next == 0;
+    bool found = edge_found(reading);
+    if (status == MOB_OK && !found && !passed)
+        status = ask_edges(reading, answer->next);
+    else if (status == MOB_OK && !found && edge_search_begin(reading) > 0) {
+        reading->edge.back *= 8;
+        status = ask_edges(reading, edge_search_begin(reading));
+    } else {
+        reading->done(reading, status);
+        return;
+    }
+    if (status != MOB_OK)
+        reading->done(reading, status);
+}
+
+bool reading_edge(struct reading *reading, struct mob_actor_id actor, uint64_t position, uint64_t until)
+{
+    bool again = mob_actor_id_eq(reading->edge.actor, actor) && reading->edge.position == position;
+    if (again || lineage_set_edge(reading->set, actor, position))
+        return false;
+    lineage_set_want_edges(reading->set, actor);
+    reading->edge.actor = actor;
+    reading->edge.position = position;
+    reading->edge.until = until;
+    reading->edge.back = EDGE_BLOCKS_BACK;
+    enum mob_status status = ask_edges(reading, edge_search_begin(reading));
     if (status != MOB_OK)
         reading->done(reading, status);
     return true;

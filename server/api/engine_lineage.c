@@ -201,11 +201,10 @@ static void tree_step(struct reading *reading, enum mob_status status)
         if (reading_group(reading, id.stream, id.index >> MOB_GROUP_SHIFT))
             return;
         struct task_record *record = lineage_set_find(reading->set, id);
-        if (record && record->has_spec && record->spec.kind == MOB_KIND_ACTOR_CALL) {
-            struct mob_task_id creation = record->spec.actor.creation;
-            if (reading_group(reading, creation.stream, creation.index >> MOB_GROUP_SHIFT))
-                return;
-        }
+        if (record && record->has_spec && record->spec.kind == MOB_KIND_ACTOR_CALL &&
+            record->completion.position > 0 &&
+            reading_edge(reading, record->spec.actor, record->completion.position - 1, record->seq))
+            return;
         if (tree->next == 0 && !object_was(record, v.object)) {
             tree_fail(reading, MOB_NOT_FOUND, "no such object");
             return;

@@ -17,6 +17,10 @@ struct reading {
     struct lineage_set *set;
     struct mob_stream stream;
     uint32_t group;
+    struct {
+        struct mob_actor_id actor;
+        uint64_t position, until, back; /* in blocks from `until` */
+    } edge; /* that is looked for */
     void (*done)(struct reading *reading, enum mob_status status);
     void *context; /* the operation's own; not freed here */
 };
@@ -27,5 +31,9 @@ struct reading *reading_begin(
 void reading_end(struct reading *reading);
 /* True: `done` will be called, with MOB_OK also for a group that no log knows; false: it was read before. */
 bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group);
+/* The stateful edge of an actor's call, looked for backwards from block `until`, since an actor of millions
+ * of calls has too many to read them all. True: `done` will be called; false: it is in the set, or in no log.
+ */
+bool reading_edge(struct reading *reading, struct mob_actor_id actor, uint64_t position, uint64_t until);
 
 #endif

@@ -6,7 +6,7 @@
 #include "common/base/bytes.h"
 #include "common/base/log.h"
 
-#define BUCKETS 4096
+#define BUCKETS 4096u
 
 struct wanted {
     struct mob_stream stream;
@@ -19,6 +19,9 @@ struct lineage_set {
     size_t wanted_count, wanted_capacity;
     struct actor_edge *edges;
     size_t edge_count, edge_capacity;
+    uint32_t edge_buckets[BUCKETS]; /* newest edge + 1, by actor and position */
+    struct mob_actor_id edges_of;
+    uint64_t seq; /* of the block that is taken now */
     struct mob_task_id items_of;
     uint32_t item_first, item_end;
 };
@@ -125,10 +128,11 @@ static uint8_t *copy_bytes(const uint8_t *bytes, size_t n)
 }
 
 /* The first spec stands; of completions the final one, else the newest. */
-static void take_spec(
-    struct task_record *r, const struct mob_entry *entry, const struct mob_block_header *header)
+static void take_spec(struct lineage_set *set, struct task_record *r, const struct mob_entry *entry,
+    const struct mob_block_header *header)
 {
     r->wall_minus_mono_ns = header->wall_ns - header->mono_ns;
+    r->seq = r->seq > set->seq ? r->seq : set->seq;
     if (r->has_spec && entry->spec.head.attempt <= r->spec.attempt)
         return;
     free(r->tail);
@@ -140,14 +144,15 @@ static void take_spec(
     r->incarnation = header->incarnation;
 }
 
-static void take_completion(
-    struct task_record *r, const struct mob_entry *entry, const struct mob_block_header *header)
+static void take_completion(struct lineage_set *set, struct task_record *r, const struct mob_entry *entry,
+    const struct mob_block_header *header)
 {
     const struct mob_completion_head *head = &entry->completion.head;
     if (r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL) &&
         !(head->flags & MOB_COMPLETION_FINAL))
         return;
     free(r->body);
+    r->seq = r->seq > set->seq ? r->seq : set->seq;
     r->has_completion = true;
     r->completion = *head;
     r->body = copy_bytes(entry->completion.body, head->body_bytes);
@@ -194,31 +199,63 @@ static void take_item(
         item->payload = copy_bytes(ret->payload, ret->size);
 }
 
-static void take_edge(struct lineage_set *set, const struct mob_entry *entry)
+static uint32_t *edge_bucket(struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
 {
+    return &set->edge_buckets[(mob_task_id_mix(actor.creation) + position * 0x9e3779b97f4a7c15ull) % BUCKETS];
+}
+
+/* A block may come twice: for its tasks, and for an actor's edges. */
+static bool has_edge(struct lineage_set *set, const struct mob_entry_edge *edge)
+{
+    for (uint32_t at = *edge_bucket(set, edge->actor, edge->position); at > 0; at = set->edges[at - 1].next) {
+        const struct actor_edge *e = &set->edges[at - 1];
+        if (e->position == edge->position && e->incarnation == edge->incarnation &&
+            mob_actor_id_eq(e->actor, edge->actor) && mob_task_id_eq(e->task, edge->task))
+            return true;
+    }
+    return false;
+}
+
+static void take_edge(struct lineage_set *set, const struct mob_entry_edge *edge)
+{
+    if (has_edge(set, edge))
+        return;
+    uint32_t *bucket = edge_bucket(set, edge->actor, edge->position);
     set->edges = grow(set->edges, set->edge_count, &set->edge_capacity, sizeof *set->edges);
-    set->edges[set->edge_count++] = (struct actor_edge){
-        entry->edge.actor, entry->edge.task, entry->edge.position, entry->edge.incarnation};
+    set->edges[set->edge_count++] =
+        (struct actor_edge){*bucket, edge->actor, edge->task, edge->position, edge->incarnation};
+    *bucket = (uint32_t)set->edge_count;
+}
+
+static bool wants_edges(const struct lineage_set *set, struct mob_actor_id actor)
+{
+    return mob_actor_id_eq(set->edges_of, actor) || is_wanted(set, actor.creation);
+}
+
+void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor)
+{
+    set->edges_of = actor;
 }
 
 static void take_entry(
     struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     if (entry->type == MOB_ENTRY_SPEC && is_wanted(set, entry->spec.head.task))
-        take_spec(record_of(set, entry->spec.head.task, header), entry, header);
+        take_spec(set, record_of(set, entry->spec.head.task, header), entry, header);
     else if (entry->type == MOB_ENTRY_COMPLETION && is_wanted(set, entry->completion.head.task))
-        take_completion(record_of(set, entry->completion.head.task, header), entry, header);
+        take_completion(set, record_of(set, entry->completion.head.task, header), entry, header);
     else if (entry->type == MOB_ENTRY_PUT && is_wanted(set, entry->put.id.task))
         take_put(set, entry, header);
     else if (entry->type == MOB_ENTRY_YIELD && is_wanted(set, entry->yield.task))
         take_item(set, entry, header);
-    else if (entry->type == MOB_ENTRY_EDGE && is_wanted(set, entry->edge.actor.creation))
-        take_edge(set, entry);
+    else if (entry->type == MOB_ENTRY_EDGE && wants_edges(set, entry->edge.actor))
+        take_edge(set, &entry->edge);
 }
 
-void lineage_set_block(
-    struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length)
+void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, uint64_t seq,
+    const uint8_t *bytes, size_t length)
 {
+    set->seq = seq;
     struct mob_block_header header;
     struct mob_zone_map *zone = malloc(sizeof *zone);
     MOB_ASSERT(zone != NULL);
@@ -234,11 +271,11 @@ void lineage_set_block(
 }
 
 const struct actor_edge *lineage_set_edge(
-    const struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
+    struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
 {
     const struct actor_edge *found = NULL;
-    for (size_t i = 0; i < set->edge_count; i++) {
-        const struct actor_edge *e = &set->edges[i];
+    for (uint32_t at = *edge_bucket(set, actor, position); at > 0; at = set->edges[at - 1].next) {
+        const struct actor_edge *e = &set->edges[at - 1];
         if (e->position == position && mob_actor_id_eq(e->actor, actor) &&
             (!found || e->incarnation < found->incarnation))
             found = e;

@@ -33,6 +33,7 @@ struct task_record {
     struct mob_task_id id;
     struct mob_job_id job;
     uint64_t incarnation;
+    uint64_t seq; /* of the block with its newest spec or completion */
     int64_t wall_minus_mono_ns;
     bool has_spec, has_completion, cancelled;
     struct mob_spec_head spec;
@@ -50,6 +51,7 @@ struct task_record {
 
 /* A stateful edge: this call was the actor's position-th. */
 struct actor_edge {
+    uint32_t next; /* of its bucket, + 1 */
     struct mob_actor_id actor;
     struct mob_task_id task;
     uint64_t position;
@@ -63,13 +65,15 @@ void lineage_set_destroy(struct lineage_set *set);
 void lineage_set_want_items(struct lineage_set *set, struct mob_task_id task, uint32_t first, uint32_t count);
 /* False: it was wanted before. */
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group);
-/* Takes what is wanted out of a block. A damaged block is skipped. */
-void lineage_set_block(
-    struct lineage_set *set, struct mob_block_decoder *decoder, const uint8_t *bytes, size_t length);
+/* From here on the edges of this actor are taken, too, wherever they come by. */
+void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor);
+/* Takes what is wanted out of a block, which lies at `seq` in the log. A damaged block is skipped. */
+void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, uint64_t seq,
+    const uint8_t *bytes, size_t length);
 struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_task_id id);
-/* The call at a position of an actor whose group was wanted; NULL if none is known. */
+/* The call at a position of an actor whose group, or whose edges, were wanted; NULL if none is known. */
 const struct actor_edge *lineage_set_edge(
-    const struct lineage_set *set, struct mob_actor_id actor, uint64_t position);
+    struct lineage_set *set, struct mob_actor_id actor, uint64_t position);
 
 /* All edges of an actor whose group was wanted, by position; their number. Gives (free with free()). */
 size_t lineage_set_edges(
