@@ -389,9 +389,8 @@ static bool walk_step(struct walk *w, uint64_t random)
     if (ok && !is_number(json_array_get(json_object_get(task, "arguments"), 0), w->depth))
         ok = wrong(&w->f, task, "a task of the tree is not of depth %d", w->depth);
     if (ok && w->depth > 0) {
-        const json_t *followed =
-            json_object_get(json_array_get(json_object_get(task, "returns"), 0), "value");
-        snprintf(w->object, sizeof w->object, "%s", text_at(followed, "$ref"));
+        const json_t *result = json_array_get(json_object_get(task, "returns"), 0);
+        snprintf(w->object, sizeof w->object, "%s", text_at(result, "becomes"));
         w->s->function = "noop.sum";
         ok = read_producer(w, &sum);
         if (ok) {
