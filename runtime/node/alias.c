@@ -1,5 +1,8 @@
 /* Tail calls: an object that becomes what another one becomes. Resolved one after the other from a queue,
  * never by recursion, so a chain may be as long as memory.
+ *
+ * An alias lies in two tables: by its target, whose readiness resolves it, and by the task that ended with
+ * it, which is how a cancel finds what that task became.
  */
 #include <stdlib.h>
 
@@ -7,10 +10,10 @@
 #include "runtime/node/node.h"
 
 struct alias {
-    struct alias *next;
-    struct mob_object_id target;
-    struct mob_object_id id;
-    uint32_t submitter, session;
+    struct alias *next; /* with the same hash of its target */
+    struct alias *next_of_task; /* with the same hash of its task */
+    struct node_tail_call call;
+    uint32_t seen, followed; /* walks of a cancel that came by */
 };
 struct pending {
     struct mob_object_id id, target;
@@ -19,14 +22,16 @@ struct pending {
     uint32_t submitter, session;
 };
 struct alias_table {
-    struct alias **buckets;
+    struct alias **buckets; /* by target */
+    struct alias **of_task; /* by task; as many */
     uint32_t mask, count;
+    uint32_t walk; /* number of the last cancel */
     struct pending *queue; /* aliases whose target is ready */
     uint32_t head, tail, capacity;
     bool running;
 };
 
-enum { ALIAS_BUCKETS_FIRST = 1024 };
+enum { ALIAS_BUCKETS_FIRST = 1024, ERROR_VALUE_MAX = 4096 + 256 };
 
 struct alias_table *alias_table_create(void)
 {
@@ -34,7 +39,8 @@ struct alias_table *alias_table_create(void)
     MOB_ASSERT(table);
     table->mask = ALIAS_BUCKETS_FIRST - 1;
     table->buckets = calloc(ALIAS_BUCKETS_FIRST, sizeof *table->buckets);
-    MOB_ASSERT(table->buckets);
+    table->of_task = calloc(ALIAS_BUCKETS_FIRST, sizeof *table->of_task);
+    MOB_ASSERT(table->buckets && table->of_task);
     return table;
 }
 
@@ -49,13 +55,38 @@ void alias_table_destroy(struct alias_table *table)
             table->buckets[i] = next;
         }
     free(table->buckets);
+    free(table->of_task);
     free(table->queue);
     free(table);
 }
 
-static struct alias **bucket_of(struct alias_table *table, struct mob_object_id target)
+static struct alias **bucket_of(const struct alias_table *table, struct mob_object_id target)
 {
     return &table->buckets[(mob_task_id_mix(target.task) ^ target.slot) & table->mask];
+}
+
+static struct alias **bucket_of_task(const struct alias_table *table, struct mob_task_id task)
+{
+    return &table->of_task[mob_task_id_mix(task) & table->mask];
+}
+
+static void link_in(struct alias_table *table, struct alias *alias)
+{
+    struct alias **by_target = bucket_of(table, alias->call.target);
+    struct alias **by_task = bucket_of_task(table, alias->call.id.task);
+    alias->next = *by_target;
+    *by_target = alias;
+    alias->next_of_task = *by_task;
+    *by_task = alias;
+}
+
+/* It is out of the other table already. */
+static void unlink_of_task(struct alias_table *table, struct alias *alias)
+{
+    struct alias **at = bucket_of_task(table, alias->call.id.task);
+    while (*at != alias)
+        at = &(*at)->next_of_task;
+    *at = alias->next_of_task;
 }
 
 static void grow(struct alias_table *table)
@@ -63,19 +94,21 @@ static void grow(struct alias_table *table)
     struct alias_table bigger = *table;
     bigger.mask = table->mask * 2 + 1;
     bigger.buckets = calloc((size_t)bigger.mask + 1, sizeof *bigger.buckets);
-    if (!bigger.buckets)
+    bigger.of_task = calloc((size_t)bigger.mask + 1, sizeof *bigger.of_task);
+    if (!bigger.buckets || !bigger.of_task) { /* longer chains, still right */
+        free(bigger.buckets);
+        free(bigger.of_task);
         return;
+    }
     for (uint32_t i = 0; i <= table->mask; i++)
         while (table->buckets[i]) {
             struct alias *alias = table->buckets[i];
             table->buckets[i] = alias->next;
-            struct alias **to = bucket_of(&bigger, alias->target);
-            alias->next = *to;
-            *to = alias;
+            link_in(&bigger, alias);
         }
     free(table->buckets);
-    table->buckets = bigger.buckets;
-    table->mask = bigger.mask;
+    free(table->of_task);
+    *table = bigger;
 }
 
 static void push(struct alias_table *table, const struct pending *pending)
@@ -91,7 +124,35 @@ static void push(struct alias_table *table, const struct pending *pending)
     *to = *pending;
 }
 
-/* The alias takes the target's value: a small one is copied, a large one is referred to. */
+/* A large value is referred to. */
+static enum mob_status put_reference(
+    struct node *node, struct mob_object_id id, struct mob_object_id target, uint64_t *size_out)
+{
+    uint8_t value[256] __attribute__((aligned(64))), *at;
+    enum mob_status status = mob_value_full_size(sizeof target, 0, 0, size_out);
+    MOB_ASSERT(status == MOB_OK && *size_out <= sizeof value);
+    status = mob_value_init(value, *size_out, MOB_TYPE_FUTURE, sizeof target, NULL, 0, NULL, 0, &at);
+    MOB_ASSERT(status == MOB_OK);
+    memcpy(at, &target, sizeof target);
+    mob_value_hash(value);
+    return mob_store_object_put(node->store, id, MOB_TYPE_FUTURE, false, value, *size_out);
+}
+
+/* An error is copied: whoever looks at the alias sees that it has failed, without following it. */
+static enum mob_status put_error(
+    struct node *node, struct mob_object_id id, struct mob_object_id target, uint64_t *size_out)
+{
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint8_t copy[ERROR_VALUE_MAX] __attribute__((aligned(64)));
+    enum mob_status status = mob_store_object_bytes(node->store, target, false, &type, &bytes, size_out);
+    if (status != MOB_OK || type != MOB_TYPE_ERROR || *size_out > sizeof copy)
+        return put_reference(node, id, target, size_out);
+    memcpy(copy, bytes, *size_out); /* putting may move what lies in the store */
+    return mob_store_object_put(node->store, id, MOB_TYPE_ERROR, false, copy, *size_out);
+}
+
+/* The alias takes the target's value, as far as it is small. */
 static void settle(struct node *node, struct pending *p)
 {
     struct ready_object own = p->object;
@@ -103,19 +164,11 @@ static void settle(struct node *node, struct pending *p)
     if (p->object.small) {
         own.small = p->small;
         put = mob_store_object_put(node->store, p->id, own.type, true, p->small, own.size);
+    } else if (p->object.status != MOB_OK) {
+        put = put_error(node, p->id, p->target, &own.size);
     } else {
-        uint64_t size;
-        uint8_t value[256] __attribute__((aligned(64))), *at;
-        enum mob_status status = mob_value_full_size(sizeof p->target, 0, 0, &size);
-        MOB_ASSERT(status == MOB_OK && size <= sizeof value);
-        status = mob_value_init(value, size, MOB_TYPE_FUTURE, sizeof p->target, NULL, 0, NULL, 0, &at);
-        MOB_ASSERT(status == MOB_OK);
-        memcpy(at, &p->target, sizeof p->target);
-        mob_value_hash(value);
-        if (p->object.status == MOB_OK)
-            own.type = MOB_TYPE_FUTURE;
-        put = mob_store_object_put(node->store, p->id, MOB_TYPE_FUTURE, false, value, size);
-        own.size = size;
+        own.type = MOB_TYPE_FUTURE;
+        put = put_reference(node, p->id, p->target, &own.size);
     }
     if (put != MOB_OK && put != MOB_EXISTS) /* the completion in the log says it all the same */
         MOB_LOG_WARN("alias", "not_stored", "status=%s", mob_status_code(put));
@@ -135,11 +188,14 @@ static void run_queue(struct node *node)
     table->running = false;
 }
 
-static void queue_ready(struct node *node, struct mob_object_id id, const struct ready_object *object,
-    uint32_t submitter, uint32_t session)
+static void queue_ready(
+    struct node *node, const struct node_tail_call *call, const struct ready_object *object)
 {
-    struct pending p = {
-        .id = id, .target = object->id, .object = *object, .submitter = submitter, .session = session};
+    struct pending p = {.id = call->id,
+        .target = object->id,
+        .object = *object,
+        .submitter = call->submitter,
+        .session = call->session};
     p.object.small = NULL;
     if (object->small && object->size <= sizeof p.small) {
         memcpy(p.small, object->small, object->size);
@@ -154,13 +210,14 @@ void node_alias_ready(struct node *node, const struct ready_object *object)
     if (table->count > 0) {
         for (struct alias **at = bucket_of(table, object->id); *at;) {
             struct alias *alias = *at;
-            if (!mob_object_id_eq(alias->target, object->id)) {
+            if (!mob_object_id_eq(alias->call.target, object->id)) {
                 at = &alias->next;
                 continue;
             }
             *at = alias->next;
             table->count--;
-            queue_ready(node, alias->id, object, alias->submitter, alias->session);
+            unlink_of_task(table, alias);
+            queue_ready(node, &alias->call, object);
             free(alias);
         }
     }
@@ -168,19 +225,18 @@ void node_alias_ready(struct node *node, const struct ready_object *object)
         run_queue(node);
 }
 
-void node_alias(struct node *node, struct mob_object_id id, struct mob_object_id target, uint32_t submitter,
-    uint32_t session)
+void node_alias(struct node *node, const struct node_tail_call *call)
 {
     struct alias_table *table = node->aliases;
-    if (mob_object_id_eq(id, target)) { /* a task that returns its own future */
-        struct ready_object self = {.id = id, .status = MOB_CYCLE, .type = MOB_TYPE_ERROR};
-        node_object_ready(node, &self, submitter, session);
+    if (mob_object_id_eq(call->id, call->target)) { /* a task that returns its own future */
+        struct ready_object self = {.id = call->id, .status = MOB_CYCLE, .type = MOB_TYPE_ERROR};
+        node_object_ready(node, &self, call->submitter, call->session);
         return;
     }
     struct mob_object_info info;
     uint8_t small[EFFECT_INLINE_MAX];
-    if (mob_store_object_info(node->store, target, &info) && info.sealed) {
-        struct ready_object ready = {.id = target,
+    if (mob_store_object_info(node->store, call->target, &info) && info.sealed) {
+        struct ready_object ready = {.id = call->target,
             .status = info.type == MOB_TYPE_ERROR ? MOB_TASK_FAILED : MOB_OK,
             .type = info.type,
             .size = info.size};
@@ -188,24 +244,73 @@ void node_alias(struct node *node, struct mob_object_id id, struct mob_object_id
             enum mob_value_type type;
             const uint8_t *bytes;
             uint64_t size;
-            if (mob_store_object_bytes(node->store, target, false, &type, &bytes, &size) == MOB_OK &&
+            if (mob_store_object_bytes(node->store, call->target, false, &type, &bytes, &size) == MOB_OK &&
                 size <= sizeof small) {
                 memcpy(small, bytes, size);
                 ready.small = small;
             }
         }
-        queue_ready(node, id, &ready, submitter, session);
+        queue_ready(node, call, &ready);
         run_queue(node);
         return;
     }
-    struct alias *alias = malloc(sizeof *alias);
+    struct alias *alias = calloc(1, sizeof *alias);
     MOB_ASSERT(alias);
     if (table->count > table->mask)
         grow(table);
-    struct alias **bucket = bucket_of(table, target);
-    *alias = (struct alias){*bucket, target, id, submitter, session};
-    *bucket = alias;
+    alias->call = *call;
+    link_in(table, alias);
     table->count++;
-    if (!node_task_find(node, target.task))
-        node_resolve(node, target);
+    if (!node_task_find(node, call->target.task))
+        node_resolve(node, call->target);
+}
+
+/* ---- what a task became ---- */
+
+static struct alias *next_of(struct alias *alias, struct mob_task_id task)
+{
+    while (alias && !mob_task_id_eq(alias->call.id.task, task))
+        alias = alias->next_of_task;
+    return alias;
+}
+
+static struct alias *first_of(const struct alias_table *table, struct mob_task_id task)
+{
+    return table->count > 0 ? next_of(*bucket_of_task(table, task), task) : NULL;
+}
+
+const struct node_tail_call *node_tail_call_of(const struct node *node, struct mob_task_id task)
+{
+    const struct alias *alias = first_of(node->aliases, task);
+    return alias ? &alias->call : NULL;
+}
+
+void node_tail_walk_begin(struct node *node)
+{
+    node->aliases->walk++;
+}
+
+bool node_tail_walk_kin(const struct node *node, struct mob_task_id task, struct mob_sched_kin *kin_out)
+{
+    struct alias *alias = first_of(node->aliases, task);
+    if (!alias || alias->seen == node->aliases->walk)
+        return false;
+    alias->seen = node->aliases->walk;
+    kin_out->stream = mob_stream_of_children(task, alias->call.generation, 0);
+    kin_out->sparse = alias->call.children == NODE_CHILDREN_UNKNOWN;
+    kin_out->count = kin_out->sparse ? 0 : alias->call.children;
+    return true;
+}
+
+uint32_t node_tail_walk_targets(
+    const struct node *node, struct mob_task_id task, struct mob_task_id *targets_out, uint32_t max)
+{
+    uint32_t count = 0;
+    for (struct alias *a = first_of(node->aliases, task); a && count < max;
+         a = next_of(a->next_of_task, task))
+        if (a->followed != node->aliases->walk) {
+            a->followed = node->aliases->walk;
+            targets_out[count++] = a->call.target.task;
+        }
+    return count;
 }

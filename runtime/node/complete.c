@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/known.h"
+#include "runtime/node/node.h"
 
 enum { ERROR_BYTES_MAX = 4096, BODY_BYTES_MAX = 80 * 1024 };
 
@@ -84,7 +84,6 @@ static void log_completion(
     struct node_job *job = task->template->job;
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_completion(node->log, head, body);
-    known_logged(node, head->task);
 }
 
 static uint32_t error_body(uint8_t *body, uint32_t capacity, const uint8_t *payload, uint32_t bytes)
@@ -114,7 +113,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
         .return_count = 1,
         .task = task->sched.id,
         .attempt = node_task_attempt(task),
-        .generation = task->extra ? task->extra->generation : task->template->head.generation,
+        .generation = node_task_generation(task),
         .finished_ns = node->now_ns,
     };
     fill_times(task, &head);
@@ -122,7 +121,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
     log_completion(node, task, &head, body);
     node->failed++;
     task->template->job->failed++;
-    node_actor_task_ended(node, task, &head, message);
+    node_actor_task_ended(node, task, status, message);
     announce_error(node, task, status, payload, bytes);
     if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
         MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
@@ -148,7 +147,6 @@ void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session
     head.body_bytes = error_body(body, sizeof body, payload, bytes);
     if (!(spec->flags & MOB_SPEC_UNLOGGED))
         lineage_log_completion(node->log, &head, body);
-    known_logged(node, head.task);
     struct ready_object object = {
         .id = mob_object_of(spec->task, 0), .status = status, .type = MOB_TYPE_ERROR};
     node_object_ready(node, &object, slot, session);
@@ -182,6 +180,21 @@ static bool is_tail_call(const struct mob_return_view *r)
     return r->type == MOB_TYPE_FUTURE && r->size == sizeof(struct mob_object_id) && r->payload;
 }
 
+static void continue_as(struct node *node, const struct node_task *task, const struct mob_return_view *r)
+{
+    struct node_tail_call call = {
+        .id = mob_object_of(task->sched.id, r->slot),
+        .submitter = task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
+        .session = task->submitter_session,
+        .job = task->template->job,
+        .generation = node_task_generation(task),
+        .children = mob_sched_children(&task->sched),
+    };
+    memcpy(&call.target, r->payload, sizeof call.target);
+    mob_sched_function_defers(node->sched, task->template->sched_function);
+    node_alias(node, &call);
+}
+
 static void announce_returns(
     struct node *node, struct node_task *task, const struct mob_completion *completion)
 {
@@ -189,12 +202,7 @@ static void announce_returns(
     uint32_t at = 0;
     while (mob_completion_next(completion, &at, &r)) {
         if (is_tail_call(&r)) {
-            struct mob_object_id target;
-            memcpy(&target, r.payload, sizeof target);
-            mob_sched_function_defers(node->sched, task->template->sched_function);
-            node_alias(node, mob_object_of(task->sched.id, r.slot), target,
-                task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
-                task->submitter_session);
+            continue_as(node, task, &r);
             continue;
         }
         struct ready_object object = ready_of(task, &r, MOB_OK);
@@ -297,7 +305,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     full.head.flags = MOB_COMPLETION_FINAL;
     log_completion(node, task, &full.head, full.body);
     char message[160];
-    node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
+    node_actor_task_ended(node, task, status, error_message(&full, message, sizeof message));
     if (status == MOB_OK) {
         node->finished++;
         task->template->job->finished++;

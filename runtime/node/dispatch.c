@@ -6,6 +6,9 @@
 
 /* A spec with its arguments and extensions at their largest, and its function. */
 enum { ROOM_BYTES = 16 * 1024 };
+/* A cancel may end a million tasks: in between, acknowledgements make their errors' room free again, and
+ * everybody else is served. */
+enum { FAILED_PER_PASS_MAX = 1024 };
 
 /* First attempt of the first generation: its head differs from its siblings' by the index only. */
 static bool is_plain(const struct node_task *task)
@@ -132,11 +135,12 @@ static void retry(struct node *node, struct node_task *task, enum mob_status sta
         node_actor_creation_lost(node, task);
 }
 
-static void ask_to_stop(struct node *node, struct node_task *task, uint32_t number)
+static void ask_to_stop(struct node *node, struct node_task *task, uint32_t number, enum mob_status why)
 {
     struct node_worker *worker = node_worker_at(node, number);
     if (!worker)
         return;
+    node_cancel_note_stop(node, task, why);
     struct node_client *client = node->clients[worker->slot];
     uint8_t *body = node_in_reserve(node, client, MOB_IN_CANCEL, 0, 0, sizeof task->sched.id);
     if (body)
@@ -157,7 +161,7 @@ static void act(struct node *node, const struct mob_decision *d)
         retry(node, task, d->status);
         return;
     case MOB_DECIDE_STOP:
-        ask_to_stop(node, task, d->worker);
+        ask_to_stop(node, task, d->worker, d->status);
         return;
     case MOB_DECIDE_KILL: {
         struct node_worker *worker = node_worker_at(node, d->worker);
@@ -201,11 +205,24 @@ static void retry_full_rings(struct node *node)
     }
 }
 
-void node_dispatch(struct node *node)
+/* A death's notice is at hand for this call only: whoever died of it must hear of it now. */
+void node_dispatch_all(struct node *node)
+{
+    struct mob_decision decision;
+    while (mob_sched_next(node->sched, node->now_ns, &decision))
+        act(node, &decision);
+}
+
+bool node_dispatch(struct node *node)
 {
     if (node->no_room_workers > 0)
         retry_full_rings(node);
     struct mob_decision decision;
-    while (mob_sched_next(node->sched, node->now_ns, &decision))
+    for (uint32_t failed = 0; failed < FAILED_PER_PASS_MAX;) {
+        if (!mob_sched_next(node->sched, node->now_ns, &decision))
+            return false;
+        failed += decision.kind == MOB_DECIDE_FAIL;
         act(node, &decision);
+    }
+    return true;
 }

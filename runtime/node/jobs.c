@@ -95,9 +95,10 @@ static void cancel_tasks_of(struct node *node, const struct node_job *job)
 {
     uint32_t at = 0;
     struct mob_sched_task *task;
+    node_tail_walk_begin(node);
     while ((task = mob_sched_each(node->sched, &at)))
         if (((struct node_task *)task)->template->job == job)
-            mob_sched_cancel(node->sched, task, false, false, node->now_ns);
+            mob_sched_cancel(node->sched, task, false, true, node->now_ns);
 }
 
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
@@ -208,7 +209,7 @@ static void load_row(struct node *node, const struct mob_gcs_kv *kv)
             job->state = strcmp(state, "ended") == 0 ? JOB_ENDED
                 : standing || detached               ? JOB_RUNNING
                                                      : JOB_GRACE;
-            job->grace_until_ns = mob_deadline_after(NODE_DRIVER_GRACE_NS);
+            job->grace_until_ns = mob_deadline_after(600 * MOB_SEC);
         }
     } else {
         MOB_LOG_WARN("jobs", "row_skipped", "bytes=%u", kv->value_length);

@@ -11,11 +11,8 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/durable_puts.h"
-#include "runtime/node/known.h"
-#include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
 
@@ -34,8 +31,12 @@ static struct mob_stream children_of(void *arg, const struct mob_sched_task *sch
 {
     const struct node_task *task = (const struct node_task *)sched_task;
     (void)arg;
-    return mob_stream_of_children(
-        task->sched.id, task->extra ? task->extra->generation : task->template->head.generation, 0);
+    return mob_stream_of_children(task->sched.id, node_task_generation(task), 0);
+}
+
+static bool continued(void *arg, struct mob_task_id id, struct mob_sched_kin *kin_out)
+{
+    return node_tail_walk_kin(arg, id, kin_out);
 }
 
 static uint64_t position_of(void *arg, const struct mob_sched_task *call)
@@ -103,6 +104,7 @@ static enum mob_status open_scheduler(struct node *node)
         .reap_after_ns = (int64_t)node->options.idle_reap_ms * MOB_MS,
         .children_of = children_of,
         .position_of = position_of,
+        .continued = continued,
         .arg = node,
     };
     enum mob_status status = mob_sched_create(&options, &node->sched);
@@ -140,11 +142,9 @@ static void make_tables(struct node *node)
     node->aliases = alias_table_create();
     node->borrows = borrow_table_create();
     node->actors = actor_table_create();
-    node->known = known_table_create();
-    node->awaited = awaited_puts_create();
-    node->lane = lane_create();
+    node->resolver = resolver_create(node);
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
-    MOB_ASSERT(node->flush_slots);
+    MOB_ASSERT(node->resolver && node->flush_slots);
 }
 
 static enum mob_status open_parts(struct node *node)
@@ -215,9 +215,7 @@ void node_close(struct node *node)
     borrow_table_destroy(node->borrows);
     actor_table_destroy(node->actors);
     function_table_destroy(node->functions);
-    known_table_destroy(node->known);
-    awaited_puts_destroy(node->awaited);
-    lane_destroy(node->lane);
+    resolver_destroy(node->resolver);
     free(node->flush_slots);
     free(node->workers);
     if (node->listen_fd >= 0)
@@ -299,7 +297,7 @@ static uint32_t take_records(struct node *node)
     uint32_t taken = 0, slot, damaged;
     struct mob_record record;
     const uint8_t *body;
-    if (lineage_log_blocked(node->log) || node_lane_full(node))
+    if (lineage_log_blocked(node->log))
         return 0; /* backpressure: the rings fill, their owners wait */
     mob_store_pass_begin(node->store);
     for (;;) {
@@ -309,7 +307,7 @@ static uint32_t take_records(struct node *node)
         if (!more)
             break;
         if (node->clients[slot])
-            node_take(node, node->clients[slot], &record, body);
+            node_intake(node, node->clients[slot], &record, body);
         if (++taken >= RECORDS_PER_PASS_MAX || lineage_log_blocked(node->log))
             break;
     }
@@ -323,38 +321,29 @@ static void tick(struct node *node)
     node->next_tick_ns = node->now_ns + TICK_NS;
     node_jobs_tick(node);
     node_deployments_tick(node);
-    awaited_puts_tick(node);
     node_workers_tick(node);
 }
 
-/* One pass. The order matters: records before decisions, so that a pass sees its own news; the log before the
- * rings' flush, so that a driver's notice goes out with the pass that got its acknowledgement; rings are
- * released last. */
-static uint32_t pass(struct node *node)
+/* One pass; false: nothing happened in it. The order matters: records before decisions, so that a pass sees
+ * its own news; the log before the rings' flush, so that a driver's notice goes out with the pass that got
+ * its acknowledgement; rings are released last. */
+static bool pass(struct node *node)
 {
     node->now_ns = mob_now();
     node->passes++;
     uint32_t taken = take_records(node);
     node_dispatch(node);
-    known_start(node);
+    node_resolver_start(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
-    taken += node_lane_run(node); /* what answers of the control store let go on */
     lineage_log_pump(node->log, node->now_ns, false);
-    node_acknowledge_rings(node);
-    node_dispatch(node); /* what acknowledgements and answers released */
+    bool more = node_dispatch(node); /* what acknowledgements and answers released */
     node_missed_retry(node);
     node_flush_rings(node);
     mob_store_pass_end(node->store);
     node_sessions_close(node);
     node_jobs_age(node);
     tick(node);
-    return taken;
-}
-
-void node_turn(struct node *node)
-{
-    poll_events(node, 0);
-    pass(node);
+    return taken > 0 || more;
 }
 
 static int64_t next_wake(const struct node *node)
@@ -363,7 +352,7 @@ static int64_t next_wake(const struct node *node)
     at = node->next_gcs_ns < at ? node->next_gcs_ns : at;
     int64_t log = lineage_log_next(node->log);
     at = log < at ? log : at;
-    if (known_waiting(node))
+    if (node_resolver_waiting(node))
         at = 0;
     /* Room in a client's ring is made without a word to the node. */
     if (node->missed_clients > 0 || node->no_room_workers > 0 || node->stopping)
@@ -422,7 +411,7 @@ void node_loop(struct node *node)
     uint32_t idle = 0;
     struct lineage_log_stats log = {0};
     while (!stopped(node)) {
-        bool busy = pass(node) > 0;
+        bool busy = pass(node);
         if (log_moved(node, &log) || busy) {
             idle = 0;
             if (node->passes % POLL_EVERY_PASSES == 0)

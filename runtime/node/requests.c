@@ -169,11 +169,23 @@ static json_t *task_json(struct node *node, const struct node_task *task)
     return out;
 }
 
+/* It has ended with the future of another task: that is what it waits for. */
+static json_t *continued_json(const struct node_tail_call *call, bool why)
+{
+    char id[MOB_ID_TEXT_MAX], target[MOB_ID_TEXT_MAX];
+    return json_pack("{s:s,s:s,s:[s]}", why ? "task" : "id", mob_task_id_format(call->id.task, id),
+        why ? "reason" : "state", "continued", "inputs", mob_object_id_format(call->target, target));
+}
+
 static void task_request(const struct request *r, bool why)
 {
     struct mob_task_id id;
-    struct node_task *task = payload_task(r, &id) ? node_task_find(r->node, id) : NULL;
-    if (!task)
+    bool known = payload_task(r, &id);
+    struct node_task *task = known ? node_task_find(r->node, id) : NULL;
+    const struct node_tail_call *call = known && !task ? node_tail_call_of(r->node, id) : NULL;
+    if (call)
+        reply_json(r, continued_json(call, why));
+    else if (!task)
         reply(r, MOB_NOT_FOUND, NULL, 0);
     else
         reply_json(r, why ? why_json(r->node, task) : task_json(r->node, task));

@@ -145,6 +145,11 @@ uint32_t node_task_attempt(const struct node_task *task)
     return task->extra ? task->extra->attempt : 1;
 }
 
+uint32_t node_task_generation(const struct node_task *task)
+{
+    return task->extra ? task->extra->generation : task->template->head.generation;
+}
+
 const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out)
 {
     if (task->tail_bytes == TASK_TAIL_SHARED) {

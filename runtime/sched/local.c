@@ -189,13 +189,13 @@ void sched_retire(struct mob_sched *s, struct mob_sched_task *t)
         sched_extra_free(s, t);
     if (s->note_count)
         notes_forget(s, t->handle);
-    sched_ids_remove(s, t);
     if (!(t->marks & MARK_CALL) && --s->lanes[t->lane].refs == 0)
         sched_lane_unused(s, t->lane);
     sched_set_state(s, t, MOB_SCHED_DONE);
 }
 
-/* DONE, and mob_sched_next will say so. */
+/* DONE, and mob_sched_next will say so; until then its id is known: it has an outcome that nobody has heard.
+ */
 void sched_fail(struct mob_sched *s, struct mob_sched_task *t, enum mob_status status)
 {
     sched_retire(s, t);
@@ -266,6 +266,15 @@ static enum mob_status take_times(
     return MOB_OK;
 }
 
+/* DONE before it was queued. */
+static void fail_at_submit(struct mob_sched *s, struct mob_sched_task *t, enum mob_status status)
+{
+    if (t->marks & MARK_CALL)
+        sched_actor_append(s, t); /* where a call is looked for when it goes */
+    sched_set_state(s, t, MOB_SCHED_WAITING);
+    sched_fail(s, t, status);
+}
+
 static void enter(struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in)
 {
     const struct mob_sched_task *parent = in->parent;
@@ -333,12 +342,12 @@ enum mob_status mob_sched_submit(
     }
     if (!(t->marks & MARK_CALL))
         s->lanes[t->lane].refs++;
-    if (forwards(s, t)) {
-        sched_set_state(s, t, MOB_SCHED_WAITING);
-        sched_fail(s, t, MOB_STATUS_COUNT); /* stands for FORWARD */
-        return MOB_OK;
-    }
-    enter(s, t, in);
+    if (in->parent && in->parent->flags & FLAG_CANCEL_KIN)
+        fail_at_submit(s, t, MOB_CANCELLED);
+    else if (forwards(s, t))
+        fail_at_submit(s, t, MOB_STATUS_COUNT); /* stands for FORWARD */
+    else
+        enter(s, t, in);
     return MOB_OK;
 }
 
@@ -432,6 +441,7 @@ enum mob_sched_after mob_sched_finished(
     if (again && sched_retry(s, t, now))
         return MOB_SCHED_RETRY;
     sched_retire(s, t);
+    sched_ids_remove(s, t);
     return MOB_SCHED_FINAL;
 }
 
@@ -440,5 +450,6 @@ enum mob_status mob_sched_drop(struct mob_sched *s, struct mob_sched_task *t)
     if (t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED)
         return MOB_CONFLICT;
     sched_retire(s, t);
+    sched_ids_remove(s, t);
     return MOB_OK;
 }

@@ -88,6 +88,13 @@ _Static_assert(sizeof(struct mob_sched_task) == 52, "a waiting task costs 52 byt
 
 struct mob_sched; /* opaque */
 
+/* Children of one task: the ids (stream, 0 .. count - 1). */
+struct mob_sched_kin {
+    struct mob_stream stream;
+    uint32_t count;
+    bool sparse; /* `count` is not known, or not all: ids further on may live, behind gaps */
+};
+
 struct mob_sched_options {
     size_t struct_size;
     uint32_t record_bytes; /* of the node's task record, >= sizeof(struct mob_sched_task) */
@@ -111,6 +118,9 @@ struct mob_sched_options {
     /* Position of an actor call in its actor's order (GCS.md "stateful edge"); the same for as long as the
      * core has the call. NULL = calls go in the order of submission, and there are no replays. */
     uint64_t (*position_of)(void *arg, const struct mob_sched_task *call);
+    /* Has this task ended, but not what it became (it returned the future of another, a tail call)? Then its
+     * children, for recursive cancel. NULL = there are none of that kind. */
+    bool (*continued)(void *arg, struct mob_task_id id, struct mob_sched_kin *kin_out);
     void *arg;
 };
 
@@ -124,7 +134,8 @@ void mob_sched_destroy(struct mob_sched *s);
 void *mob_sched_task_alloc(struct mob_sched *s);
 /* NEW or DONE only. */
 void mob_sched_task_free(struct mob_sched *s, struct mob_sched_task *task);
-/* Submitted and not DONE; NULL = unknown here. */
+/* Submitted, and its outcome is not told yet: it may be DONE only until its FAIL or FORWARD comes. NULL =
+ * unknown here. */
 struct mob_sched_task *mob_sched_find(const struct mob_sched *s, struct mob_task_id id);
 /* From a handle that is still allocated. */
 struct mob_sched_task *mob_sched_task_of(const struct mob_sched *s, uint32_t handle);
@@ -214,10 +225,15 @@ enum mob_sched_after mob_sched_finished(
  * runs. */
 MOB_MUST_USE enum mob_status mob_sched_drop(struct mob_sched *s, struct mob_sched_task *task);
 /* Queued: FAIL(MOB_CANCELLED) follows. Running: STOP, then after the grace (force: at once) KILL. Recursive:
- * children known here too. Children of children that have already finished are not found: whoever wants them
- * reads the durable flag. Returns how many tasks were concerned. */
+ * its descendants known here too, also those below tasks that have ended and are continued by others; and
+ * what a running one submits from now on fails at once. Below a task that has ended with a value of its own
+ * nothing is found: nobody waits for that. Returns how many tasks were concerned. */
 uint32_t mob_sched_cancel(
     struct mob_sched *s, struct mob_sched_task *task, bool force, bool recursive, int64_t now);
+/* The same for the descendants of a task that has ended. */
+uint32_t mob_sched_cancel_kin(struct mob_sched *s, const struct mob_sched_kin *kin, bool force, int64_t now);
+/* How many children a task has submitted, of this attempt; also when it is DONE. */
+uint32_t mob_sched_children(const struct mob_sched_task *task);
 
 /* The task's worker waits: its CPU is free, what it had not started goes back to the front in order (the node
  * sends MOB_IN_REVOKED); *revoked_out of them. MOB_TOO_MANY_BLOCKED: nothing changed, fail the wait.
@@ -260,7 +276,7 @@ enum mob_decision_kind {
     MOB_DECIDE_DISPATCH = 1, /* task to worker; `last`: nothing more for this worker now, wake it */
     MOB_DECIDE_FAIL, /* task is DONE: its outcome is `status` */
     MOB_DECIDE_RETRY, /* task's attempt ended by `status`; it is DELAYED until its next one */
-    MOB_DECIDE_STOP, /* ask worker to stop task (MOB_IN_CANCEL) */
+    MOB_DECIDE_STOP, /* ask worker to stop task (MOB_IN_CANCEL); status: MOB_CANCELLED or MOB_DEADLINE */
     MOB_DECIDE_KILL, /* kill worker: task did not stop */
     MOB_DECIDE_SPAWN, /* start `count` workers of `runtime` */
     MOB_DECIDE_REAP, /* tell worker to leave (MOB_IN_STOP); mob_sched_worker_gone follows */

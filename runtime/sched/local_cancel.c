@@ -1,5 +1,7 @@
 /* Cancel: queued tasks go at once, running ones are asked and then killed; children are found by their ids,
- * which are (stream of the parent, 0 .. n), so that no task carries a list for it. */
+ * which are (stream of the parent, 0 .. n), so that no task carries a list for it. A child that has ended may
+ * be continued by a task of its own (a tail call): the node knows, and its children are looked at as well.
+ */
 #include <stdlib.h>
 
 #include "runtime/sched/local_inner.h"
@@ -9,21 +11,46 @@
 #define CANCEL_GAP 1024u
 
 struct walk {
-    uint32_t *handles; /* started tasks whose children are still to be looked at */
-    uint32_t count, capacity;
+    struct mob_sched_kin *kin; /* children that are still to be looked at */
+    uint32_t kin_count, kin_capacity;
+    uint32_t *started; /* tasks to be asked to stop, parents before children */
+    uint32_t started_count, started_capacity;
+    uint32_t found;
 };
 
-static void walk_push(struct walk *w, const struct mob_sched_task *t)
+/* One more place in an array that grows; NULL = no memory. */
+static void *walk_place(void **array, uint32_t *count, uint32_t *capacity, size_t size)
 {
-    if (w->count == w->capacity) {
-        uint32_t capacity = w->capacity ? 2 * w->capacity : 64;
-        uint32_t *handles = realloc(w->handles, capacity * sizeof *handles);
-        if (!handles)
-            return; /* its children run on */
-        w->handles = handles;
-        w->capacity = capacity;
+    if (*count == *capacity) {
+        uint32_t more = *capacity ? 2 * *capacity : 64;
+        void *bigger = realloc(*array, more * size);
+        if (!bigger)
+            return NULL;
+        *array = bigger;
+        *capacity = more;
     }
-    w->handles[w->count++] = t->handle;
+    return (char *)*array + (*count)++ * size;
+}
+
+/* Without memory they run on. */
+static void walk_kin(struct walk *walk, const struct mob_sched_kin *kin)
+{
+    void *array = walk->kin;
+    struct mob_sched_kin *place = walk_place(&array, &walk->kin_count, &walk->kin_capacity, sizeof *place);
+    walk->kin = array;
+    if (place)
+        *place = *kin;
+}
+
+static bool walk_started(struct walk *walk, const struct mob_sched_task *t)
+{
+    void *array = walk->started;
+    uint32_t *place =
+        walk_place(&array, &walk->started_count, &walk->started_capacity, sizeof *walk->started);
+    walk->started = array;
+    if (place)
+        *place = t->handle;
+    return place != NULL;
 }
 
 /* Not told to its worker yet: it can still be taken out. */
@@ -62,24 +89,64 @@ static void cancel_one(struct mob_sched *s, struct mob_sched_task *t, bool force
     }
 }
 
-static uint32_t cancel_children(
-    struct mob_sched *s, struct mob_sched_task *parent, struct walk *walk, bool force, int64_t now)
+uint32_t mob_sched_children(const struct mob_sched_task *t)
 {
-    struct mob_stream stream = s->options.children_of(s->options.arg, parent);
-    uint32_t count = parent->marks & MARK_KIDS ? parent->waits : 0, found = 0, gap = 0;
-    uint32_t gap_max = parent->failures ? CANCEL_GAP : 0;
-    for (uint32_t i = 0; (i < count || gap < gap_max) && i <= MOB_CHILD_INDEX_MAX; i++, gap++) {
-        struct mob_sched_task *child = mob_sched_find(s, (struct mob_task_id){stream, i});
-        if (!child)
-            continue;
-        gap = 0;
-        found++;
-        if (child->state == MOB_SCHED_DISPATCHED || child->state == MOB_SCHED_BLOCKED || child->failures)
-            walk_push(walk, child);
-        else
-            cancel_one(s, child, force, now);
+    return t->marks & MARK_KIDS ? t->waits : 0;
+}
+
+/* Has it run, so that there may be children? */
+static bool started(const struct mob_sched_task *t)
+{
+    return t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED || t->failures;
+}
+
+static void visit(struct mob_sched *s, struct walk *walk, struct mob_sched_task *t, bool force, int64_t now)
+{
+    if (t->state == MOB_SCHED_DONE)
+        return; /* failed in this pass already */
+    walk->found++;
+    if (!started(t)) {
+        cancel_one(s, t, force, now);
+        return;
     }
-    return found;
+    if (t->flags & FLAG_CANCEL_KIN && !force)
+        return; /* and so were its descendants; no more have come */
+    t->flags |= FLAG_CANCEL_KIN;
+    struct mob_sched_kin kin = {
+        s->options.children_of(s->options.arg, t), mob_sched_children(t), t->failures > 0};
+    walk_kin(walk, &kin);
+    if (!walk_started(walk, t))
+        cancel_one(s, t, force, now);
+}
+
+static void visit_children(
+    struct mob_sched *s, struct walk *walk, struct mob_sched_kin kin, bool force, int64_t now)
+{
+    uint32_t gap_max = kin.sparse ? CANCEL_GAP : 0;
+    for (uint32_t i = 0, gap = 0; (i < kin.count || gap < gap_max) && i <= MOB_CHILD_INDEX_MAX; i++, gap++) {
+        struct mob_task_id id = {kin.stream, i};
+        struct mob_sched_task *child = mob_sched_find(s, id);
+        struct mob_sched_kin below;
+        if (child) {
+            gap = 0;
+            visit(s, walk, child, force, now);
+        } else if (s->options.continued && s->options.continued(s->options.arg, id, &below)) {
+            gap = 0;
+            walk_kin(walk, &below);
+        }
+    }
+}
+
+/* Down to the last descendant, then all that were started: nobody submits in between. */
+static uint32_t run_walk(struct mob_sched *s, struct walk *walk, bool force, int64_t now)
+{
+    for (uint32_t i = 0; i < walk->kin_count; i++)
+        visit_children(s, walk, walk->kin[i], force, now);
+    for (uint32_t i = 0; i < walk->started_count; i++)
+        cancel_one(s, task_at(s, walk->started[i]), force, now);
+    free(walk->kin);
+    free(walk->started);
+    return walk->found;
 }
 
 uint32_t mob_sched_cancel(
@@ -88,18 +155,21 @@ uint32_t mob_sched_cancel(
     if (task->state == MOB_SCHED_NEW || task->state == MOB_SCHED_DONE)
         return 0;
     s->now = now;
-    uint32_t found = 1;
-    if (recursive && s->options.children_of) {
-        struct walk walk = {0};
-        walk_push(&walk, task);
-        /* The list is both what is left to visit and, behind, what is to be cancelled: parents before
-         * children. */
-        for (uint32_t i = 0; i < walk.count; i++)
-            found += cancel_children(s, task_at(s, walk.handles[i]), &walk, force, now);
-        for (uint32_t i = 1; i < walk.count; i++)
-            cancel_one(s, task_at(s, walk.handles[i]), force, now);
-        free(walk.handles);
+    if (!recursive || !s->options.children_of) {
+        cancel_one(s, task, force, now);
+        return 1;
     }
-    cancel_one(s, task, force, now);
-    return found;
+    struct walk walk = {0};
+    visit(s, &walk, task, force, now);
+    return run_walk(s, &walk, force, now);
+}
+
+uint32_t mob_sched_cancel_kin(struct mob_sched *s, const struct mob_sched_kin *kin, bool force, int64_t now)
+{
+    s->now = now;
+    if (!s->options.children_of)
+        return 0;
+    struct walk walk = {0};
+    walk_kin(&walk, kin);
+    return run_walk(s, &walk, force, now);
 }

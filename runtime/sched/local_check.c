@@ -183,7 +183,10 @@ static const char *check_counts(const struct mob_sched *s)
     CHECK(
         by_state[MOB_SCHED_DONE] == 0 && by_state[MOB_SCHED_NEW] == 0, "a task that is done is still known");
     CHECK(extras == s->extras.live, "a record of times is nobody's");
-    CHECK(s->ids.used + s->by_state[MOB_SCHED_NEW] + s->by_state[MOB_SCHED_DONE] == s->allocated,
+    uint32_t failing = 0; /* DONE and not told: still known by their ids */
+    for (uint32_t t = s->failed_head; t; t = task_at(s, t)->next, failing++)
+        CHECK(mob_sched_find(s, task_at(s, t)->id) == task_at(s, t), "a failing task is not found by its id");
+    CHECK(s->ids.used + s->by_state[MOB_SCHED_NEW] + s->by_state[MOB_SCHED_DONE] == s->allocated + failing,
         "a record leaks");
     for (uint32_t i = 0; i < s->heap_count; i++) {
         const struct sched_extra *e = pool_at(&s->extras, s->heap[i]);

@@ -40,6 +40,11 @@ enum {
     MARK_KILLED = 128 /* KILL was decided */
 };
 
+/* flags of a task, beside enum mob_sched_flag */
+enum {
+    FLAG_CANCEL_KIN = 128, /* cancelled with its descendants: so is what it submits from now on */
+};
+
 /* Array of fixed-size records with a free list through their first word. */
 struct sched_pool {
     uint8_t *base;

@@ -227,6 +227,7 @@ static bool next_failed(struct mob_sched *s, struct mob_decision *d)
     s->failed_head = t->next;
     if (!s->failed_head)
         s->failed_tail = 0;
+    sched_ids_remove(s, t);
     d->task = t;
     d->kind = t->worker == MOB_STATUS_COUNT ? MOB_DECIDE_FORWARD : MOB_DECIDE_FAIL;
     d->status = t->worker == MOB_STATUS_COUNT ? MOB_OK : (enum mob_status)t->worker;

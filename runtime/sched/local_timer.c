@@ -114,8 +114,11 @@ void sched_stop(struct mob_sched *s, struct mob_sched_task *t, bool force, int64
     bool asked = t->marks & MARK_STOPPING;
     t->marks |= MARK_STOPPING;
     if (!asked)
-        sched_note_push(
-            s, (struct sched_note){.kind = MOB_DECIDE_STOP, .task = t->handle, .worker = t->worker});
+        sched_note_push(s,
+            (struct sched_note){.kind = MOB_DECIDE_STOP,
+                .task = t->handle,
+                .worker = t->worker,
+                .status = t->marks & MARK_OVERDUE ? MOB_DEADLINE : MOB_CANCELLED});
     struct sched_extra *e = sched_extra_of(s, t);
     if (!e)
         return; /* asked, at least */

@@ -94,6 +94,11 @@ static void store_return(struct mob_worker *worker, struct mob_call_return *r, u
         mob_call_return_finish(r);
         return;
     }
+    if (r->type == MOB_TYPE_FUTURE) {
+        /* A tail call: the object is not there before what it becomes is, and then the node makes it. */
+        r->exists = true;
+        return;
+    }
     enum mob_status status = mob_store_put_small(worker->client->store,
         mob_object_of(worker->call.head.task, slot), r->type, r->small, (uint32_t)r->bytes, &r->ref);
     /* Made by an earlier run, or no entry left: the completion carries the value in any case. */

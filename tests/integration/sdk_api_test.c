@@ -313,6 +313,20 @@ static void a_running_task_is_cancelled(void **state)
     mob_release(future);
 }
 
+/* The root ends at once with the future of another task, whose inputs grow for ever. */
+static void cancel_follows_tail_calls(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    int64_t v;
+    OK(mob_submit(client, "probe.tree", MOB_ARGS(mob_i64(100)), NULL, &future));
+    FAILS(mob_get_i64(future, SECONDS / 2, &v), MOB_TIMEOUT);
+    OK(mob_cancel(future, false));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_CANCELLED);
+    mob_release(future);
+    assert_int_equal(call_i64("probe.tree", MOB_ARGS(mob_i64(5))), 32); /* nothing is in its way */
+}
+
 /* ---- waiting ---- */
 
 static void wait_gives_the_first_of_many(void **state)
@@ -560,6 +574,7 @@ int main(void)
         cmocka_unit_test(a_failed_task_tells_its_reason),
         cmocka_unit_test(a_crash_costs_one_worker_and_is_told),
         cmocka_unit_test(a_running_task_is_cancelled),
+        cmocka_unit_test(cancel_follows_tail_calls),
         cmocka_unit_test(wait_gives_the_first_of_many),
         cmocka_unit_test(a_wait_set_gives_each_future_once),
         cmocka_unit_test(an_event_loop_is_woken_by_the_fd),

@@ -15,6 +15,29 @@ static struct mob_stream children_of(void *arg, const struct mob_sched_task *tas
     return fx_stream((uint32_t)m_of(m, task), 1);
 }
 
+static bool continued(void *arg, struct mob_task_id id, struct mob_sched_kin *kin_out)
+{
+    struct model *m = arg;
+    for (int t = 0; t < m->tasks; t++)
+        if (m->task[t].state == M_DONE && m->task[t].continued && mob_task_id_eq(m->task[t].id, id)) {
+            *kin_out = (struct mob_sched_kin){fx_stream((uint32_t)t, 1), (uint32_t)m->task[t].kids, false};
+            return true;
+        }
+    return false;
+}
+
+/* Cancels a task that has ended and left its outcome to others. */
+static void cancel_continued(struct model *m)
+{
+    int t = m->tasks ? (int)m_random(m, (uint32_t)m->tasks) : 0;
+    struct mob_sched_kin kin;
+    if (m->tasks && continued(m, m->task[t].id, &kin)) {
+        mob_sched_cancel_kin(m->s, &kin, false, m->now);
+        cancel_kin(m, t);
+        m->task[t].continued = m_random(m, 2); /* what it became may be there now */
+    }
+}
+
 static int random_task(struct model *m)
 {
     int t = m->tasks ? (int)m_random(m, (uint32_t)m->tasks) : 0;
@@ -58,6 +81,7 @@ static void event(struct model *m)
             mob_sched_cancel(m->s, &m->task[t].rec->sched, false, recursive, m->now);
             cancel_model(m, t, recursive);
         }
+        cancel_continued(m);
     } else if (kind < 96) {
         uint32_t k = m_random(m, M_KINDS);
         m->total[k] = (int64_t)(2 + m_random(m, 3)) * MOB_SCHED_UNIT;
@@ -156,6 +180,7 @@ static void run_seed(struct model *m, uint64_t seed)
         .reap_after_ns = 1000 * MOB_SEC,
         .kill_grace_ns = 5 * MOB_MS,
         .children_of = children_of,
+        .continued = continued,
         .arg = m};
     M_CHECK(m, mob_sched_create(&options, &m->s) == MOB_OK);
     uint16_t kind;

@@ -228,6 +228,9 @@ static void tasks_may_end_while_all_are_looked_through(void **state)
     assert_int_equal(seen, 5000);
     struct mob_sched_stats stats;
     mob_sched_stats(fx.s, &stats);
+    assert_int_equal(stats.tasks, 5000); /* known until somebody has heard of their outcome */
+    assert_int_equal(fx_decide(&fx), 5000);
+    mob_sched_stats(fx.s, &stats);
     assert_int_equal(stats.tasks, 0);
     fx_close(&fx);
 }

@@ -71,6 +71,81 @@ static void cancel_reaches_children_of_running_tasks(void **state)
     fx_close(&fx);
 }
 
+/* Ended, and its outcome is left to another: here one task at a time. */
+static struct {
+    struct mob_task_id id;
+    struct mob_sched_kin kin;
+} ended;
+
+static bool fx_continued(void *arg, struct mob_task_id id, struct mob_sched_kin *kin_out)
+{
+    (void)arg;
+    if (!mob_task_id_eq(id, ended.id))
+        return false;
+    *kin_out = ended.kin;
+    return true;
+}
+
+static void cancel_goes_through_tasks_that_others_continue(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open_with(&fx, (struct mob_sched_options){.continued = fx_continued});
+    fx.auto_spawn = true;
+    struct mob_sched_task *root = fx_task(&fx);
+    fx_decide(&fx);
+    struct mob_sched_task *child = fx_child(&fx, root, 0);
+    fx_decide(&fx);
+    struct mob_sched_task *left = fx_child(&fx, child, 0), *right = fx_child(&fx, child, 1);
+    ended.id = child->id;
+    ended.kin = (struct mob_sched_kin){fx_children_of(NULL, child), mob_sched_children(child), false};
+    assert_int_equal(ended.kin.count, 2);
+    fx_finish(&fx, child, MOB_OK);
+    fx_decide(&fx);
+    assert_int_equal(left->state, MOB_SCHED_DISPATCHED);
+    assert_int_equal(mob_sched_cancel(fx.s, root, false, true, fx.now), 3);
+    fx_decide(&fx);
+    assert_int_equal(fx_about(&fx, left)->kind, MOB_DECIDE_STOP);
+    assert_int_equal(fx_about(&fx, left)->status, MOB_CANCELLED);
+    fx_expect_fail(&fx, right, MOB_CANCELLED);
+    /* and directly, when the root has ended too */
+    struct mob_sched_task *late =
+        fx_submit(&fx, (struct mob_sched_submit){.id = {ended.kin.stream, 1}, .class_id = fx.cpu1});
+    assert_int_equal(mob_sched_cancel_kin(fx.s, &ended.kin, false, fx.now), 2);
+    fx_decide(&fx);
+    fx_expect_fail(&fx, late, MOB_CANCELLED);
+    memset(&ended, 0, sizeof ended);
+    fx_close(&fx);
+}
+
+static void what_a_cancelled_task_submits_fails_at_once(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx.auto_spawn = true;
+    struct mob_sched_task *root = fx_task(&fx), *alone = fx_task(&fx);
+    fx_decide(&fx);
+    mob_sched_cancel(fx.s, root, false, true, fx.now);
+    mob_sched_cancel(fx.s, alone, false, false, fx.now);
+    uint32_t actor;
+    assert_int_equal(mob_sched_actor_open(fx.s, &actor), MOB_OK);
+    struct mob_object_id input = {{fx_stream(3, 3), 1}, 0};
+    struct mob_sched_task *child = fx_child(&fx, root, 0), *kept = fx_child(&fx, alone, 0);
+    struct mob_sched_task *waiting = fx_submit(&fx,
+        (struct mob_sched_submit){
+            .parent = root, .id.index = 1, .class_id = fx.cpu1, .missing = &input, .missing_count = 1});
+    struct mob_sched_task *call = fx_submit(
+        &fx, (struct mob_sched_submit){.parent = root, .id.index = 2, .class_id = fx.cpu0, .actor = actor});
+    fx_decide(&fx);
+    fx_expect_fail(&fx, child, MOB_CANCELLED);
+    fx_expect_fail(&fx, waiting, MOB_CANCELLED);
+    fx_expect_fail(&fx, call, MOB_CANCELLED);
+    assert_false(mob_sched_object_awaited(fx.s, input));
+    assert_int_equal(kept->state, MOB_SCHED_READY); /* only that one task was cancelled */
+    fx_close(&fx);
+}
+
 static void task_waits_for_its_time(void **state)
 {
     (void)state;
@@ -141,6 +216,8 @@ int main(void)
         cmocka_unit_test(cancelled_task_leaves_every_queue),
         cmocka_unit_test(running_task_is_asked_and_then_killed),
         cmocka_unit_test(cancel_reaches_children_of_running_tasks),
+        cmocka_unit_test(cancel_goes_through_tasks_that_others_continue),
+        cmocka_unit_test(what_a_cancelled_task_submits_fails_at_once),
         cmocka_unit_test(task_waits_for_its_time),
         cmocka_unit_test(passed_deadline_drops_queued_and_stops_running_tasks),
         cmocka_unit_test(heap_keeps_order_among_many_times),

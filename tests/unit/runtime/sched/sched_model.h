@@ -25,6 +25,8 @@ struct m_task {
     int parent, lane, worker, actor; /* -1 = none; actor of a call */
     int missing, retries, failures, kids, runs;
     bool nested, on_error, create, stopping, overdue, untold;
+    bool kin_cancelled; /* what it submits from now on is cancelled too */
+    bool continued; /* DONE, but not what it became */
     bool several; /* had more than one input when it began to wait */
     int64_t deadline, wake;
     enum mob_status expected; /* FAILING */

@@ -66,6 +66,11 @@ static void submit(struct model *m, int parent, int actor, bool create)
         .not_before = x->wake,
         .deadline = x->deadline};
     M_CHECK(m, mob_sched_submit(m->s, &x->rec->sched, &in, m->now) == MOB_OK);
+    if (parent >= 0 && m->task[parent].kin_cancelled) {
+        m_drop_edges(m, t);
+        expect_fail(m, t, MOB_CANCELLED);
+        return;
+    }
     if (actor >= 0)
         m->actor[actor].queue[m->actor[actor].count++] = t;
     x->several = x->missing > 1;
@@ -151,6 +156,7 @@ static void finish(struct model *m, int t, enum mob_status status)
         return;
     }
     m_drop_edges(m, t);
+    x->continued = status == MOB_OK && m_random(m, 3) == 0;
     end_task(m, t);
 }
 
@@ -242,13 +248,28 @@ static void worker_dies(struct model *m, int worker)
     }
 }
 
+static void cancel_model(struct model *m, int t, bool recursive);
+
+static void cancel_kin(struct model *m, int t)
+{
+    for (int c = 0; c < m->tasks; c++) {
+        if (m->task[c].parent != t)
+            continue;
+        if (m->task[c].state == M_DONE && m->task[c].continued)
+            cancel_kin(m, c);
+        else if (m->task[c].state != M_DONE && m->task[c].state != M_FAILING)
+            cancel_model(m, c, true);
+    }
+}
+
 static void cancel_model(struct model *m, int t, bool recursive)
 {
     struct m_task *x = &m->task[t];
     bool started = x->state == M_OUT || x->state == M_BLOCKED || x->failures;
-    for (int c = 0; recursive && started && c < m->tasks; c++)
-        if (m->task[c].parent == t && m->task[c].state != M_DONE && m->task[c].state != M_FAILING)
-            cancel_model(m, c, true);
+    if (recursive && started) {
+        x->kin_cancelled = true;
+        cancel_kin(m, t);
+    }
     if (x->state == M_OUT && x->untold) {
         struct m_worker *w = &m->worker[x->worker];
         m_take_out(w, m_place(w, t));

@@ -1,0 +1,92 @@
+/* Cancel: of a task, of its descendants, and of what it became by tail calls (ARCHITECTURE "Cancel").
+ *
+ * The scheduler finds descendants by their ids, also below tasks that have ended and are continued by others;
+ * here the chain of those that a task became is followed. What is cancelled before it ran fails in this pass,
+ * and its completion says so; of what runs a cancel entry is logged, which a restart of the node reads.
+ */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/node.h"
+
+enum { TARGETS_AT_ONCE = 16 };
+
+static bool may_cancel(const struct node_client *client, const struct node_job *job)
+{
+    return client->kind == MOB_CLIENT_WORKER || (client->flags & MOB_SESSION_GATEWAY) || client->job == job;
+}
+
+static void log_cancel(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel)
+{
+    lineage_log_job(node->log, job->id, job->ns);
+    lineage_log_other(node->log, MOB_ENTRY_CANCEL, cancel, sizeof *cancel, NULL, 0);
+}
+
+static void cancel_live(
+    struct node *node, const struct node_client *client, struct node_task *task, struct mob_out_cancel cancel)
+{
+    if (!may_cancel(client, task->template->job))
+        return;
+    cancel.task = task->sched.id;
+    log_cancel(node, task->template->job, &cancel);
+    mob_sched_cancel(node->sched, &task->sched, cancel.force != 0, cancel.recursive != 0, node->now_ns);
+}
+
+/* Tasks that stand for each other, each once: never more than there are aliases. */
+struct chain {
+    struct mob_task_id *tasks;
+    uint32_t count, capacity;
+};
+
+static void chain_push(struct chain *chain, const struct mob_task_id *tasks, uint32_t count)
+{
+    if (chain->count + count > chain->capacity) {
+        chain->capacity = 2 * chain->capacity + TARGETS_AT_ONCE;
+        chain->tasks = realloc(chain->tasks, chain->capacity * sizeof *chain->tasks);
+        MOB_ASSERT(chain->tasks);
+    }
+    memcpy(chain->tasks + chain->count, tasks, count * sizeof *tasks);
+    chain->count += count;
+}
+
+/* It has ended, and what it became has not. What runs at the ends of the chain first: its cancel is in the
+ * log before the client's ring is acknowledged; then everybody's children. */
+static void cancel_continued(
+    struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel)
+{
+    struct chain chain = {0};
+    struct mob_task_id targets[TARGETS_AT_ONCE];
+    struct mob_sched_kin kin;
+    uint32_t count;
+    chain_push(&chain, &cancel->task, 1);
+    for (uint32_t i = 0; i < chain.count; i++) {
+        struct node_task *task = node_task_find(node, chain.tasks[i]);
+        if (task)
+            cancel_live(node, client, task, *cancel);
+        while ((count = node_tail_walk_targets(node, chain.tasks[i], targets, TARGETS_AT_ONCE)) > 0)
+            chain_push(&chain, targets, count);
+    }
+    for (uint32_t i = 0; cancel->recursive && i < chain.count; i++)
+        if (node_tail_walk_kin(node, chain.tasks[i], &kin))
+            mob_sched_cancel_kin(node->sched, &kin, cancel->force != 0, node->now_ns);
+    free(chain.tasks);
+}
+
+void node_cancel(struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel)
+{
+    struct node_task *task = node_task_find(node, cancel->task);
+    const struct node_tail_call *call = task ? NULL : node_tail_call_of(node, cancel->task);
+    node_tail_walk_begin(node);
+    if (task)
+        cancel_live(node, client, task, *cancel);
+    else if (call && (!call->job || may_cancel(client, call->job)))
+        cancel_continued(node, client, cancel);
+}
+
+void node_cancel_note_stop(struct node *node, struct node_task *task, enum mob_status why)
+{
+    if (why != MOB_CANCELLED || (task->flags & TASK_UNLOGGED))
+        return;
+    struct mob_out_cancel cancel = {.task = task->sched.id, .recursive = 1};
+    log_cancel(node, task->template->job, &cancel);
+}

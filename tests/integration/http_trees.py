@@ -1,0 +1,45 @@
+"""Programs whose tasks make more tasks than they finish, in the standing job, where all work over HTTP lies."""
+from lib_http_cluster import check, main
+
+V1 = "/api/v1"
+
+
+def queue(c):
+    return c.json("GET", V1 + "/cluster")["queue"]
+
+
+def runaway(c, depth=100):
+    """The root of a tree that nobody lives to see the end of; it has ended itself, and its tree goes on."""
+    root = c.json("POST", V1 + "/tasks", {"function": "probe.tree", "arguments": [depth]}, expect=202)
+    c.until("the root became another task", lambda: c.json("GET", f"{V1}/tasks/{root['id']}").get("state") == "finished")
+    c.until("the tree grows", lambda: queue(c)["tasks"] > 150)
+    return root
+
+
+def ended(c, root):
+    check(c.value(root["returns"][0])["error"]["code"] == "cancelled", "the root's future", root)
+    c.until("nothing of the tree is left", lambda: queue(c)["tasks"] == 0)
+
+
+def test_a_runaway_tree_is_cancelled_by_its_root(c):
+    c.deploy("probe")
+    root = runaway(c)
+    why = c.json("GET", f"{V1}/tasks/{root['id']}/why", expect=200)
+    check(why["reason"] == "continued" and len(why["inputs"]) == 1, "why", why)
+    check(c.json("GET", f"{V1}/objects/{root['returns'][0]}", expect=200)["state"] == "pending", "pending")
+    check(c.call("POST", f"{V1}/tasks/{root['id']}:cancel")[0] == 202, "cancel")
+    ended(c, root)
+    again = c.json("POST", f"{V1}/tasks/{root['id']}:cancel", expect=409)
+    check(again["code"] == "already-finished", "cancelled before", again)
+    check(c.run("probe.tree", 6)["result"] == 64, "a tree that ends")
+
+
+def test_ending_the_job_ends_its_trees(c):
+    job = c.json("POST", V1 + "/jobs", {"name": "trees"}, expect=201)["id"]
+    c.json("POST", V1 + "/tasks", {"function": "probe.tree", "arguments": [100], "job": job}, expect=202)
+    c.until("the tree grows", lambda: queue(c)["tasks"] > 150)
+    check(c.call("DELETE", f"{V1}/jobs/{job}")[0] in (200, 202, 204), "end of the job")
+    c.until("nothing of the tree is left", lambda: queue(c)["tasks"] == 0)
+
+
+main(dict(globals()), "--slots", "2")
