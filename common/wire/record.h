@@ -37,12 +37,16 @@ enum mob_out_record {
     MOB_OUT_UNBLOCKED = 9, /* task id: it goes on */
     MOB_OUT_WATCH =
         10, /* n x object id (aux = n): MOB_IN_READY for each once it is ready (for a driver: committed) */
-    MOB_OUT_RELEASE = 11, /* n x object id (aux = n): hint that this client's handles are gone */
+    MOB_OUT_RELEASE =
+        11, /* n x object id (aux = n): this client's handles are gone; flags: mob_release_flag */
     MOB_OUT_REQUEST = 12, /* struct mob_out_request | payload -> reply */
     MOB_OUT_CANCEL = 13, /* struct mob_out_cancel */
     MOB_OUT_SUSPENDED =
         14, /* reserved for a worker that runs an awaited task on its own stack: task id | awaited id */
     MOB_OUT_CHECKPOINT = 15 /* struct mob_out_checkpoint | one return: the actor's state between two calls */
+};
+enum mob_release_flag {
+    MOB_RELEASE_UNLOGGED = 1 /* gateway: inputs and outputs of inference calls, which nobody else knows */
 };
 
 enum mob_in_record {

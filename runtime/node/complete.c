@@ -27,8 +27,15 @@ static struct ready_object ready_of(
 
 static void announce(struct node *node, const struct node_task *task, const struct ready_object *object)
 {
-    node_object_ready(node, object, task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
-        task->submitter_session);
+    bool told = node_object_ready(node, object,
+        task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter, task->submitter_session);
+    if (!(task->flags & TASK_UNLOGGED))
+        return;
+    /* No log will commit it. What its caller has got whole is nobody's any more. */
+    if (told && object->small)
+        mob_store_object_free(node->store, object->id);
+    else
+        mob_store_object_committed(node->store, object->id, object->small != NULL);
 }
 
 /* The error stands in every return slot, so that whoever asks for any of them gets it. */

@@ -261,6 +261,8 @@ static void take_release(struct node *node, struct node_client *client, const st
         memcpy(&id, body + i * sizeof id, sizeof id);
         if (client->kind == MOB_CLIENT_WORKER)
             node_let_go(node, id);
+        else if ((record->flags & MOB_RELEASE_UNLOGGED) && (client->flags & MOB_SESSION_GATEWAY))
+            mob_store_object_free(node->store, id);
         else
             driver_lets_go(node, client, id);
     }

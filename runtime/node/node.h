@@ -349,14 +349,16 @@ void node_promises_broken(struct node *node, const struct node_client *client);
 void node_attempt_lost(struct node *node, struct node_task *task);
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion);
 void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
-/* Tell dependents, watchers and the submitter (NODE_NOBODY = none). */
-void node_object_ready(
+/* Tell dependents, watchers and the submitter (NODE_NOBODY = none). Whether the submitter has its notice now.
+ */
+bool node_object_ready(
     struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session);
 
 /* notices.c: MOB_IN_* to clients */
 void node_run_effect(void *node, const struct effect *effect);
 void node_before_block_close(void *node);
-void node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object);
+/* False: its ring is full, and it will ask. */
+bool node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object);
 void node_watch(struct node *node, struct node_client *client, struct mob_object_id id);
 /* As a watch, but answered by a reply: a fetch. */
 void node_watch_request(

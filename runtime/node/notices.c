@@ -226,17 +226,17 @@ void node_missed_retry(struct node *node)
     }
 }
 
-void node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object)
+bool node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object)
 {
     struct node_client *client = node->clients[slot];
     if (client->missed)
-        return; /* its ring is full: MOB_IN_MISSED covers this one too */
+        return false; /* its ring is full: MOB_IN_MISSED covers this one too */
     uint32_t inline_bytes = object->small ? (uint32_t)object->size : 0;
     uint8_t *body = node_in_reserve(
         node, client, MOB_IN_READY, 0, 0, (uint32_t)sizeof(struct mob_in_ready) + inline_bytes);
     if (!body) {
         note_missed(node, client);
-        return;
+        return false;
     }
     struct mob_in_ready ready = {
         .id = object->id,
@@ -249,6 +249,7 @@ void node_notice_ready(struct node *node, uint32_t slot, const struct ready_obje
     memcpy(body, &ready, sizeof ready);
     if (inline_bytes > 0)
         memcpy(body + sizeof ready, object->small, inline_bytes);
+    return true;
 }
 
 void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
@@ -328,25 +329,24 @@ static void tell_watchers(struct node *node, const struct ready_object *object)
     }
 }
 
-void node_object_ready(
+bool node_object_ready(
     struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session)
 {
     mob_sched_object_ready(node->sched, object->id);
-    bool live = submitter != NODE_NOBODY && node_client_is(node, submitter, session);
-    if (live && sees_uncommitted(node->clients[submitter])) {
-        node_notice_ready(node, submitter, object);
+    bool told = false, live = submitter != NODE_NOBODY && node_client_is(node, submitter, session);
+    if (live && (object->committed || sees_uncommitted(node->clients[submitter]))) {
+        told = node_notice_ready(node, submitter, object);
         live = false;
     }
     if (!object->committed) {
         struct effect effect = ready_effect(object, live ? submitter : NODE_NOBODY, session);
         lineage_log_effect(node->log, &effect);
         node->commit_wanted |= live;
-    } else if (live) {
-        node_notice_ready(node, submitter, object);
     }
     if (node->watches->count > 0)
         tell_watchers(node, object);
     node_alias_ready(node, object);
+    return told;
 }
 
 static void effect_ready(struct node *node, const struct effect *effect)

@@ -204,7 +204,7 @@ void mob_store_object_free(struct mob_store *store, struct mob_object_id id)
     if (there && (store->entry_flags[index] & MOB_NODE_KEEP))
         return;
     (void)mob_spill_forget(store->spill, id);
-    if (!there || mob_tag_is_inline(tag) || mob_evict_unpinned(store, index))
+    if (!there || mob_evict_unpinned(store, index))
         return;
     /* Somebody still reads it: it goes when there is need of room. */
     MOB_SEG_STORE_RELAXED(&store->view.seg_table[index].used_epoch, store->epoch - unwanted_age);

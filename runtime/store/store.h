@@ -126,7 +126,7 @@ void mob_store_object_keep(
  * object is dropped now, an uncommitted one when it is committed, so that its warm memory serves the next;
  * others become the first to go. */
 void mob_store_object_unwanted(struct mob_store *store, struct mob_object_id id);
-/* Nobody can ask for its bytes any more: a full object that is not pinned goes now, committed or not, with
+/* Nobody can ask for its bytes any more: an object that is not pinned goes now, committed or not, with
  * its spill file; a pinned one goes first when room is needed, and never to disk. Not one that is kept. */
 void mob_store_object_free(struct mob_store *store, struct mob_object_id id);
 enum mob_status mob_store_object_delete(struct mob_store *store, struct mob_object_id id); /* when unpinned */

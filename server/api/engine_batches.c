@@ -147,7 +147,8 @@ static void send_batch(struct endpoint *e, struct batch *batch)
         engine_op_of(batch->entries[i])->infer.flight->batch = batch;
     }
     batch->sent_ns = mob_now();
-    batch->call = (struct engine_infer_call){.client = e->client,
+    batch->call = (struct engine_infer_call){.engine = e->engine,
+        .client = e->client,
         .requests = batch->requests,
         .request_count = batch->count,
         .tensor_count = e->model->input_count,

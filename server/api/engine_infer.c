@@ -127,11 +127,34 @@ enum mob_status engine_infer_send(struct engine_infer_call *call, struct mob_act
     return status;
 }
 
-void engine_infer_drop_object(struct mob_client *client, struct mob_object_id id)
+/* Told in batches; what finds no room in the ring waits for the next round. */
+void engine_infer_flush_drops(struct engine *engine)
 {
-    struct mob_pending_request *request = NULL;
-    if (mob_request_start(client, MOB_REQ_DELETE, &id, sizeof id, NULL, 0, &request) == MOB_OK)
-        request->callback = engine_ignore_reply;
+    for (size_t i = 0; i < engine->session_count; i++) {
+        struct session *session = &engine->sessions[i];
+        uint32_t bytes = session->drop_count * (uint32_t)sizeof *session->drops;
+        void *body = bytes > 0 ? mob_store_out_reserve(session->client->store, bytes) : NULL;
+        if (!body)
+            continue;
+        memcpy(body, session->drops, bytes);
+        mob_store_out_commit(session->client->store, MOB_OUT_RELEASE, MOB_RELEASE_UNLOGGED,
+            (uint16_t)session->drop_count, bytes);
+        session->drop_count = 0;
+    }
+}
+
+void engine_infer_drop_object(struct engine *engine, struct mob_client *client, struct mob_object_id id)
+{
+    for (size_t i = 0; i < engine->session_count; i++) {
+        struct session *session = &engine->sessions[i];
+        if (session->client != client)
+            continue;
+        if (session->drop_count == ENGINE_DROPS_MAX)
+            engine_infer_flush_drops(engine);
+        if (session->drop_count < ENGINE_DROPS_MAX) /* else the store's age takes it */
+            session->drops[session->drop_count++] = id;
+        return;
+    }
 }
 
 void engine_infer_drop(struct engine_infer_call *call)
@@ -141,6 +164,6 @@ void engine_infer_drop(struct engine_infer_call *call)
         call->refs[i] = NULL;
     }
     for (uint32_t i = 0; i < call->input_count; i++)
-        engine_infer_drop_object(call->client, call->inputs[i]);
+        engine_infer_drop_object(call->engine, call->client, call->inputs[i]);
     call->input_count = 0;
 }

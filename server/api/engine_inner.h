@@ -18,6 +18,7 @@
 
 #define ENGINE_JOBS_MAX 64
 #define ENGINE_TIMERS_MAX 65536
+#define ENGINE_DROPS_MAX 256u
 /* Results up to this size go into JSON answers; larger ones are read at /objects/{id}/data. */
 #define ENGINE_JSON_VALUE_MAX (256u << 10)
 #define ENGINE_ARGUMENT_BYTES_MAX (64u << 20)
@@ -62,6 +63,8 @@ struct session {
     struct mob_job_id job;
     struct mob_client *client;
     struct flight *to_ack; /* published since the last request for an acknowledgement */
+    struct mob_object_id drops[ENGINE_DROPS_MAX]; /* of inference calls that have ended */
+    uint32_t drop_count;
     bool in_epoll, ended;
 };
 
@@ -247,6 +250,7 @@ json_t *engine_models_json(struct engine *engine);
 
 /* engine_infer.c: one call of a model's actor for a batch of requests. */
 struct engine_infer_call {
+    struct engine *engine;
     struct mob_client *client;
     const struct mob_infer_request *const *requests;
     size_t request_count;
@@ -262,7 +266,9 @@ enum mob_status engine_infer_send(struct engine_infer_call *call, struct mob_act
     const struct mob_function *class, struct mob_future **futures_out);
 /* When the call has ended: its inputs go. */
 void engine_infer_drop(struct engine_infer_call *call);
-void engine_infer_drop_object(struct mob_client *client, struct mob_object_id id);
+/* Nobody needs this input or output any more: the node hears of it with the next flush, once a round. */
+void engine_infer_drop_object(struct engine *engine, struct mob_client *client, struct mob_object_id id);
+void engine_infer_flush_drops(struct engine *engine);
 void engine_ignore_reply(void *arg, enum mob_status status, const char *text, size_t size);
 
 #endif

@@ -82,7 +82,7 @@ void engine_drop_returned(struct engine *engine)
         if (!engine->closing) {
             mob_value_release(p->value);
             if (p->drop)
-                engine_infer_drop_object(p->client, p->object);
+                engine_infer_drop_object(engine, p->client, p->object);
         }
         free(p);
     }

@@ -346,6 +346,7 @@ static int64_t round_of(struct engine *engine, int64_t now)
     engine_events_step(engine);
     engine_run_deadlines(engine, now);
     engine_drop_returned(engine);
+    engine_infer_flush_drops(engine);
     if (engine->session_count == 0 && now >= engine->retry_connect_ns)
         connect_runtime(engine, now);
     if (now >= engine->next_second_ns)

@@ -1,0 +1,154 @@
+"""Models behind HTTP: how calls are stacked, that nothing of them stays, and that a model comes back.   ctest: timeout=240"""
+import threading
+import time
+
+from lib_http_cluster import check, main
+
+V1 = "/api/v1"
+
+
+def serve(c, name, sleep_ms, **options):
+    c.deploy("batcher")
+    c.json("PUT", f"{V1}/endpoints/{name}", {"class": "batcher.Batcher", "arguments": [sleep_ms], **options}, expect=201)
+    ask(c, name, [[0]])  # the actor runs
+
+
+def ask(c, name, rows, connection=None):
+    """Infers; the answer's rows: [rows of the call, sum]."""
+    shape = [len(rows), len(rows[0])]
+    body = {"inputs": [{"name": "x", "datatype": "FP32", "shape": shape, "data": [v for row in rows for v in row]}]}
+    answer = c.json("POST", f"/v2/models/{name}/infer", body, expect=200, connection=connection)
+    data = answer["outputs"][0]["data"]
+    return [data[i:i + 2] for i in range(0, len(data), 2)]
+
+
+def at_once(c, name, calls):
+    """All of them together, from threads; answers in the order of calls, and the seconds of each."""
+    answers, seconds = [None] * len(calls), [0.0] * len(calls)
+    connections = [c.connect() for _ in calls]
+    for connection in connections:
+        connection.connect()
+    barrier = threading.Barrier(len(calls))
+
+    def one(i):
+        barrier.wait()
+        begin = time.monotonic()
+        answers[i] = ask(c, name, calls[i], connections[i])
+        seconds[i] = time.monotonic() - begin
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for connection in connections:
+        connection.close()
+    return answers, seconds
+
+
+def sizes(answers):
+    return [answer[0][0] for answer in answers]
+
+
+def test_a_full_batch_does_not_wait(c):
+    serve(c, "full", 0, max_batch_size=4, max_queue_delay_us=1000000)
+    answers, seconds = at_once(c, "full", [[[i, 1]] for i in range(4)])
+    check(sizes(answers) == [4, 4, 4, 4], "four calls of one row run as one", answers)
+    check([a[0][1] for a in answers] == [1, 2, 3, 4], "and each gets its own row", answers)
+    check(max(seconds) < 0.9, "at once", seconds)
+
+
+def test_the_delay_is_waited_for(c):
+    serve(c, "slow", 0, max_batch_size=64, max_queue_delay_us=400000)
+    answers, seconds = at_once(c, "slow", [[[1, 2]]])
+    check(sizes(answers) == [1] and seconds[0] >= 0.4, "one call waits its delay for company", answers, seconds)
+    answers, seconds = at_once(c, "slow", [[[i, 0]] for i in range(3)])
+    check(sizes(answers) == [3, 3, 3], "what comes in that time runs with it", answers)
+    check(max(seconds) < 5, "and leaves when the first has waited", seconds)
+
+
+def test_no_batch_is_larger_than_allowed(c):
+    serve(c, "small", 50, max_batch_size=4, max_queue_delay_us=0)
+    calls = [[[i, 0]] * (1 + i % 3) for i in range(24)]
+    answers, _ = at_once(c, "small", calls)
+    check(all(a is not None and len(a) == len(call) for a, call in zip(answers, calls)), "every call has its rows", answers)
+    check(all(row[1] == i for i, a in enumerate(answers) for row in a), "and its own", answers)
+    check(max(sizes(answers)) <= 4, "at most four rows run together", sizes(answers))
+    check(max(sizes(answers)) > 1, "what waited behind the first ran together", sizes(answers))
+    check(sizes([ask(c, "small", [[7, 7]] * 9)]) == [9], "a call that is larger by itself runs alone")
+
+
+def test_shapes_do_not_mix(c):
+    serve(c, "shapes", 50, max_batch_size=64, max_queue_delay_us=200000)
+    answers, _ = at_once(c, "shapes", [[[1] * (2 + i % 2)] for i in range(8)])
+    check([a[0][1] for a in answers] == [2, 3] * 4, "rows of two and of three numbers", answers)
+    check(max(sizes(answers)) <= 4, "were not stacked", answers)
+
+
+def test_an_idle_replica_is_asked_at_once(c):
+    serve(c, "idle", 300, max_batch_size=64, max_queue_delay_us=0)
+    calls = [[[i, 0]] for i in range(6)]
+    first = threading.Thread(target=ask, args=(c, "idle", [[0, 0]]))
+    first.start()
+    time.sleep(0.1)  # it runs
+    answers, seconds = at_once(c, "idle", calls)
+    first.join()
+    check(sizes(answers) == [6] * 6, "what came while it worked runs as one", answers, seconds)
+
+
+def store(c):
+    return c.json("GET", V1 + "/nodes")["items"][0]["store"]
+
+
+def test_nothing_of_a_call_stays(c):
+    serve(c, "many", 0, max_batch_size=64)
+    connection = c.connect()
+    before = store(c)
+    for _ in range(300):
+        ask(c, "many", [[1.5] * 4], connection)  # inside of the call, both ways
+        ask(c, "many", [[1.5] * 300], connection)  # arguments in the segment
+        ask(c, "many", [[1.5] * 8] * 600, connection)  # results too
+    after = store(c)
+    # Marks that keep the gateway's ring moving are 24 bytes in a table entry, and go with their age.
+    check(after["objects"] < before["objects"] + 200, "objects", before, after)
+    check(after["used_bytes"] < before["used_bytes"] + (2 << 20), "bytes", before, after)
+    check(after["spilled_objects"] == before["spilled_objects"], "on disk", before, after)
+    connection.close()
+
+
+def test_a_model_comes_back_after_its_node(c):
+    serve(c, "back", 0, max_batch_size=8)
+    actor = [e for e in c.json("GET", V1 + "/endpoints")["items"] if e["name"] == "back"][0]["actor"]
+    c.kill("mobula-node")
+    answered = []
+
+    def infer_again():
+        status, headers, body = c.call("POST", "/v2/models/back/infer", {
+            "inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [3, 4]}]})
+        answered.append(status)
+        check(status in (200, 503), "an answer or a typed error", status, body)
+        return status == 200
+
+    c.until("the model answers again", infer_again, 60)
+    check(ask(c, "back", [[20, 22]]) == [[1, 42]], "and well")
+    entry = [e for e in c.json("GET", V1 + "/endpoints")["items"] if e["name"] == "back"]
+    check(entry and entry[0]["state"] == "ready" and entry[0]["actor"] == actor, "the same actor, made again", entry, actor)
+
+
+def test_a_model_comes_back_after_everything(c):
+    serve(c, "all", 0, max_batch_size=8, max_queue_delay_us=1000)
+    c.json("PUT", f"{V1}/endpoints/gone", {"class": "batcher.Batcher", "arguments": [0]}, expect=201)
+    c.call("DELETE", f"{V1}/endpoints/gone")
+    c.until("it is gone", lambda: c.call("GET", "/v2/models/gone")[0] == 404)
+    before = [e for e in c.json("GET", V1 + "/endpoints")["items"] if e["name"] == "all"][0]
+    c.down()
+    c.up()
+    c.until("the model is ready", lambda: c.call("GET", "/v2/models/all/ready")[0] == 200, 60)
+    check(ask(c, "all", [[1, 2], [3, 4]]) == [[2, 3], [2, 7]], "it answers")
+    after = [e for e in c.json("GET", V1 + "/endpoints")["items"] if e["name"] == "all"]
+    check(after and after[0] == before, "as it was", before, after)
+    check(c.call("GET", "/v2/models/gone")[0] == 404, "what was deleted stays so")
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
