@@ -18,7 +18,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/wire/block_format.h"
-#include "tests/support/gcs_box.c" /* benches link no test library */
+#include "tests/support/gcs_box.c" /* NOLINT(bugprone-suspicious-include): benches link no test library */
 
 #define TASKS_IN_BLOCK 128u
 #define POOL_BLOCKS 65536u

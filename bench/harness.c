@@ -29,8 +29,23 @@ static void print_number(const char *name, double value, bool there)
         printf(",\"%s\":null", name);
 }
 
+bool bench_told(const struct bench *b, const char *name)
+{
+    for (int i = 0; i < b->told_count; i++)
+        if (strcmp(b->told[i], name) == 0)
+            return true;
+    return false;
+}
+
+static void tell(struct bench *b, const char *name)
+{
+    if (!bench_told(b, name) && b->told_count < BENCH_ROWS_MAX)
+        b->told[b->told_count++] = name;
+}
+
 void bench_row(struct bench *b, const struct bench_row *row)
 {
+    tell(b, row->name);
     bool has_baseline = row->baseline > 0;
     double ratio = has_baseline ? row->value / row->baseline : 0;
     if (b->options.json) {
@@ -61,6 +76,7 @@ bool bench_wanted(const struct bench *b, const char *row)
 
 void bench_miss(struct bench *b, const char *name, const char *why)
 {
+    tell(b, name);
     b->misses++;
     fprintf(stderr, "mobula-bench: %s not measured: %s\n", name, why);
 }

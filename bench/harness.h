@@ -13,6 +13,8 @@
 
 #define BENCH_DURABILITY "everysec"
 
+#define BENCH_ROWS_MAX 64
+
 struct bench_options {
     bool json, quick;
     const char *only; /* one row of suite core or store; NULL = all */
@@ -25,6 +27,8 @@ struct bench {
     char address[64], token[256];
     bool running;
     int misses; /* rows that could not be measured or whose check failed */
+    const char *told[BENCH_ROWS_MAX]; /* the rows with a figure or a miss, each once */
+    int told_count;
     /* Primitives of this run, the baselines; 0 = not measured. */
     double clock_ns, locked_add_ns, memcpy_1m_gbs, memcpy_100m_gbs, ring_msgs, socket_rtt_us, fork_us;
     double tcp_gbs, redis_set_us, redis_set_rate, redis_block_tasks, redis_block_bytes, redis_start_s,
@@ -42,9 +46,12 @@ struct bench_row {
 };
 
 int64_t bench_now(void);
+/* Prints it. Keeps `row->name` (a literal). */
 void bench_row(struct bench *b, const struct bench_row *row);
-/* A row that has no figure: says why, counts as a miss. */
+/* A row that has no figure: says why, counts as a miss. Keeps `name`. */
 void bench_miss(struct bench *b, const char *name, const char *why);
+/* There was a bench_row or a bench_miss of it. */
+bool bench_told(const struct bench *b, const char *name);
 double bench_median(double *values, int n);
 /* Sorts; percent 0..100. */
 double bench_percentile(double *values, int n, double percent);

@@ -134,18 +134,20 @@ static void queued_rows(struct bench *b, int count, double seconds, double memor
 
 static void tasks_queued(struct bench *b, struct mob_client *client)
 {
+    enum { COUNT_MAX = 1000000 };
     static const char row[] = "tasks_queued_1m";
-    int count = b->options.quick ? 20000 : 1000000;
-    struct mob_future **futures = malloc((size_t)count * sizeof *futures), *gate;
-    const struct mob_function *echo;
+    static struct mob_future *futures[COUNT_MAX];
     static struct bench_samples samples;
-    char gate_id[MOB_TEXT_ID_MAX];
+    static char gate_id[MOB_TEXT_ID_MAX];
+    int count = b->options.quick ? 20000 : COUNT_MAX;
+    struct mob_future *gate;
+    const struct mob_function *echo;
     bench_samples_init(&samples, "noop.echo");
     BENCH_TRY(b, row, mob_function_find(client, "noop.echo", &echo));
     BENCH_TRY(b, row, mob_promise(client, &gate));
     mob_future_id(gate, gate_id);
     samples.argument_object = gate_id;
-    memset(futures, 0, (size_t)count * sizeof *futures); /* its pages count before */
+    memset(futures, 0xff, sizeof futures); /* its pages count before */
     double before = bench_memory(b, true);
     int64_t begin = bench_now();
     for (int i = 0; i < count; i++)
@@ -165,7 +167,6 @@ static void tasks_queued(struct bench *b, struct mob_client *client)
     }
     double seconds = (double)(submitted - begin + bench_now() - resumed) / 1e9;
     mob_release(gate);
-    free(futures);
     if (sum != 42ll * count)
         bench_miss(b, row, "the sum of all results is wrong");
     else if (bench_samples_check(b, row, &samples, 2))

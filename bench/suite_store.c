@@ -287,9 +287,9 @@ static bool sweep_point(struct bench *b, struct mob_client *client, struct copie
     int rounds = (int)((b->options.quick ? 1e8 : 3e8) / (double)p->bytes);
     rounds = rounds > ROUNDS_MAX ? ROUNDS_MAX : rounds < 5 ? (b->options.quick ? 3 : 5) : rounds;
     for (int r = -1; r < rounds; r++) {
-        struct mob_future *future;
+        struct mob_future *future = NULL;
         double took = timed_put(client, c, p->threads, from, p->bytes, &future);
-        if (took < 0)
+        if (took < 0 || !future)
             return false;
         if (r >= 0)
             seconds[r] = took;

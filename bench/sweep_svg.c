@@ -40,8 +40,8 @@ static void axes(const struct panel *panel, const char *title)
     for (int i = 0; i < 7; i++)
         fprintf(panel->f, "<text x=\"%.0f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
             x_of(panel, pow(10, i + 3)), TOP + PANEL_HEIGHT + 18, sizes[i]);
-    for (double e = panel->y_min; e <= panel->y_max; e++) {
-        double y = y_of(panel, pow(10, e));
+    for (int i = 0; panel->y_min + i <= panel->y_max; i++) {
+        double e = panel->y_min + i, y = y_of(panel, pow(10, e));
         fprintf(panel->f,
             "<line x1=\"%.0f\" y1=\"%.1f\" x2=\"%.0f\" y2=\"%.1f\" stroke=\"#ddd\"/>"
             "<text x=\"%.0f\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
