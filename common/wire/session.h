@@ -12,7 +12,7 @@
 #include "common/base/id.h"
 
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
-#define MOB_SESSION_VERSION 1
+#define MOB_SESSION_VERSION 2
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */
 
 enum mob_session_flag {
@@ -29,6 +29,8 @@ struct mob_session_hello {
     uint32_t flags;
     uint64_t resume_incarnation; /* 0, or the incarnation whose segment this client still maps */
     struct mob_task_id resume_root; /* and its root there: the same job goes on under the same ids */
+    struct mob_stream resume_stream; /* of its children, and the first of them that it has not used yet */
+    uint32_t resume_next_child;
     char ns[64];
     char job_name[64];
     char idempotency_key[128];

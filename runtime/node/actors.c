@@ -298,11 +298,17 @@ const char *node_actor_death(struct node *node, struct mob_actor_id id, char *te
     return text;
 }
 
-void node_actor_task_ended(
-    struct node *node, struct node_task *task, enum mob_status status, const char *message)
+bool node_call_skipped(const struct mob_completion_head *completion)
+{
+    bool ran = completion->started_ns != 0; /* else the node ended it */
+    return !ran || completion->status == MOB_CANCELLED || completion->status == MOB_DEADLINE;
+}
+
+void node_actor_task_ended(struct node *node, struct node_task *task,
+    const struct mob_completion_head *completion, const char *message)
 {
     if (task->flags & TASK_ACTOR_CREATE) {
-        creation_ended(node, task, status, message);
+        creation_ended(node, task, (enum mob_status)completion->status, message);
         return;
     }
     if (!(task->flags & TASK_ACTOR_CALL))
@@ -313,13 +319,12 @@ void node_actor_task_ended(
     mob_actor_life_ended(&actor->life, task->extra->position);
     actor->last_call = task->sched.id;
     actor->last_position = task->extra->position;
-    if (status != MOB_OK && status != MOB_TASK_FAILED && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
-        /* no return: replays honour that */
+    if (node_call_skipped(completion) && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         struct mob_entry_edge skip = {.actor = actor->id,
             .task = task->sched.id,
             .position = task->extra->position,
             .incarnation = actor->life.incarnation,
-            .reason = (uint32_t)status};
+            .reason = completion->status};
         lineage_log_job(node->log, actor->job->id, actor->job->ns);
         lineage_log_other(node->log, MOB_ENTRY_SKIP, &skip, sizeof skip, NULL, 0);
     }

@@ -13,10 +13,13 @@ MOB_MUST_USE enum mob_status node_actor_create(struct node *node, struct node_ta
 MOB_MUST_USE enum mob_status node_actor_enqueue(struct node *node, struct node_task *task);
 /* Scheduler's number of an actor, 0 = none. */
 uint32_t node_actor_number(struct node *node, struct mob_actor_id id);
-/* Creation or call ended for good (before its record goes). */
-/* `message`: why it failed, in words; NULL when it did not. */
-void node_actor_task_ended(
-    struct node *node, struct node_task *task, enum mob_status status, const char *message);
+/* Creation or call ended for good (before its record goes), as its completion says. `message`: why it failed,
+ * in words; NULL when it did not. */
+void node_actor_task_ended(struct node *node, struct node_task *task,
+    const struct mob_completion_head *completion, const char *message);
+/* Did the call end by other means than its method's return (GCS.md "Actors", 4)? Then replays leave it out.
+ */
+bool node_call_skipped(const struct mob_completion_head *completion);
 /* "the actor is dead: it was killed", or what is known. `text` has room for it. */
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity);
 /* Its creation was dispatched to this worker. */

@@ -5,7 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/node.h"
+#include "runtime/node/known.h"
 
 enum { ERROR_BYTES_MAX = 4096, BODY_BYTES_MAX = 80 * 1024 };
 
@@ -91,6 +91,7 @@ static void log_completion(
     struct node_job *job = task->template->job;
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_completion(node->log, head, body);
+    known_logged(node, head->task);
 }
 
 static uint32_t error_body(uint8_t *body, uint32_t capacity, const uint8_t *payload, uint32_t bytes)
@@ -128,7 +129,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
     log_completion(node, task, &head, body);
     node->failed++;
     task->template->job->failed++;
-    node_actor_task_ended(node, task, status, message);
+    node_actor_task_ended(node, task, &head, message);
     announce_error(node, task, status, payload, bytes);
     if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
         MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
@@ -154,6 +155,7 @@ void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session
     head.body_bytes = error_body(body, sizeof body, payload, bytes);
     if (!(spec->flags & MOB_SPEC_UNLOGGED))
         lineage_log_completion(node->log, &head, body);
+    known_logged(node, head.task);
     struct ready_object object = {
         .id = mob_object_of(spec->task, 0), .status = status, .type = MOB_TYPE_ERROR};
     node_object_ready(node, &object, slot, session);
@@ -312,7 +314,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     full.head.flags = MOB_COMPLETION_FINAL;
     log_completion(node, task, &full.head, full.body);
     char message[160];
-    node_actor_task_ended(node, task, status, error_message(&full, message, sizeof message));
+    node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
     if (status == MOB_OK) {
         node->finished++;
         task->template->job->finished++;

@@ -4,7 +4,12 @@
 
 #include "common/base/log.h"
 
+/* At a time; more wait for their turn, so that a recovery with many inputs to look up stays below
+ * MOB_GCS_OPS_MAX. */
+enum { READS_MAX = 256 };
+
 struct group_read {
+    struct group_read *next; /* waits for its turn */
     struct node *node;
     struct mob_stream stream;
     uint32_t group;
@@ -12,12 +17,28 @@ struct group_read {
     struct mob_block_decoder *decoder;
 };
 
+static void ask(struct group_read *read, uint64_t position);
+
+static void start_waiting(struct node *node)
+{
+    struct group_reads *reads = &node->reads;
+    while (reads->running < READS_MAX && reads->first) {
+        struct group_read *read = reads->first;
+        reads->first = read->next;
+        reads->running++;
+        ask(read, 0);
+    }
+}
+
 static void finish(struct group_read *read, enum mob_status status)
 {
+    struct node *node = read->node;
     struct group_reader reader = read->reader;
     mob_block_decoder_destroy(read->decoder);
     free(read);
+    node->reads.running--;
     reader.done(reader.arg, status);
+    start_waiting(node);
 }
 
 static void decode_block(struct group_read *read, const struct mob_gcs_block_row *row)
@@ -32,8 +53,6 @@ static void decode_block(struct group_read *read, const struct mob_gcs_block_row
         MOB_LOG_ERROR("directory", "block_corrupt", "incarnation=%lu number=%lu status=%s", row->incarnation,
             row->number, mob_status_code(status));
 }
-
-static void ask(struct group_read *read, uint64_t position);
 
 static void answered(void *arg, const struct mob_gcs_answer *answer)
 {
@@ -60,7 +79,13 @@ static void ask(struct group_read *read, uint64_t position)
 
 static void start(void *arg)
 {
-    ask(arg, 0);
+    struct group_read *read = arg;
+    struct group_reads *reads = &read->node->reads;
+    if (!reads->first)
+        reads->end = &reads->first;
+    *reads->end = read;
+    reads->end = &read->next;
+    start_waiting(read->node);
 }
 
 void node_group_read(
@@ -71,9 +96,6 @@ void node_group_read(
     *read = (struct group_read){.node = node, .stream = stream, .group = group, .reader = *reader};
     read->decoder = mob_block_decoder_create();
     MOB_ASSERT(read->decoder);
-    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
-    effect.call.fn = start;
-    effect.call.arg = read;
     node->commit_wanted = true;
-    lineage_log_effect_later(node->log, &effect);
+    lineage_log_then(node->log, start, read);
 }

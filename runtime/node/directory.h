@@ -1,7 +1,8 @@
 /* Reading the lineage back: everything the GCS holds of one group of 256 neighbours (ARCHITECTURE
  * "Identity").
  *
- * A read starts behind what this node has logged so far, so it sees its own entries. Callbacks run on the
+ * A read starts behind what this node has logged so far, so it sees its own entries; reads start in the order
+ * in which they were asked for, and may end in any. Callbacks run on the
  * node's thread, never before the call returned. Node thread only.
  */
 #ifndef MOB_RUNTIME_NODE_DIRECTORY_H

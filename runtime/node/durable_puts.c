@@ -213,7 +213,10 @@ enum mob_status durable_puts_restore(struct durable_puts *puts, struct mob_objec
         return MOB_NOT_FOUND;
     enum mob_status status = MOB_CORRUPT;
     void *bytes = MAP_FAILED;
-    if (fstat(fd, &info) == 0 && info.st_size > 0)
+    bool there = fstat(fd, &info) == 0;
+    if (there && info.st_size == 0)
+        status = MOB_OBJECT_LOST; /* removed */
+    else if (there)
         bytes = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (bytes == MAP_FAILED)
@@ -231,5 +234,6 @@ void durable_puts_remove(struct durable_puts *puts, struct mob_object_id id)
 {
     char path[NODE_PATH_MAX + 80];
     path_of(puts, id, path, sizeof path);
-    unlink(path);
+    if (truncate(path, 0) != 0 && errno != ENOENT)
+        MOB_LOG_WARN("puts", "not_removed", "path=%s errno=%d", path, errno);
 }

@@ -23,8 +23,10 @@ int durable_puts_fd(const struct durable_puts *puts);
 void durable_puts_step(struct durable_puts *puts);
 /* A sealed object of this size is to be kept; holds the effects that follow. */
 void durable_puts_write(struct durable_puts *puts, struct mob_object_id id);
-/* Back into the store. MOB_NOT_FOUND, MOB_CORRUPT, MOB_STORE_FULL. */
+/* Back into the store. MOB_NOT_FOUND: it was never kept; MOB_OBJECT_LOST: it was removed; MOB_CORRUPT,
+ * MOB_STORE_FULL. */
 MOB_MUST_USE enum mob_status durable_puts_restore(struct durable_puts *puts, struct mob_object_id id);
+/* Its bytes go; that it was removed stays, so that nobody waits for its driver to send it again. */
 void durable_puts_remove(struct durable_puts *puts, struct mob_object_id id);
 
 #endif

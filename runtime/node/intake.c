@@ -6,9 +6,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/durable_puts.h"
-#include "runtime/node/node.h"
+#include "runtime/node/known.h"
 
 enum { SPEC_PREFIX = 8, SIBLING_PREFIX = 16 };
 
@@ -36,19 +37,19 @@ static bool may_submit(struct node *node, struct node_client *client, const stru
     return (client->flags & MOB_SESSION_GATEWAY) || mob_task_id_eq(head->parent, client->root);
 }
 
-static void take_spec(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+static bool take_spec(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     struct mob_spec spec;
     int64_t submitted_ns;
     if (bytes < SPEC_PREFIX || mob_spec_open(body + SPEC_PREFIX, bytes - SPEC_PREFIX, &spec) != MOB_OK) {
         bad_record(node, client, "spec");
-        return;
+        return true;
     }
     memcpy(&submitted_ns, body, sizeof submitted_ns);
     struct node_job *job = job_of(node, client, &spec.head);
     if (!job || !may_submit(node, client, &spec.head)) {
         bad_record(node, client, "spec of a foreign parent or job");
-        return;
+        return true;
     }
     spec.head.job = job->id;
     spec.head.attempt = 1;
@@ -57,15 +58,15 @@ static void take_spec(struct node *node, struct node_client *client, const uint8
     if (status != MOB_OK) {
         node_fail_without_record(node, client->slot, client->session, &spec.head, status,
             "its resources cannot be expressed here");
-        return;
+        return true;
     }
     if (client->template)
         node_template_drop(node, client->template);
     client->template = template;
-    node_submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes);
+    return node_submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes);
 }
 
-static void take_sibling(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+static bool take_sibling(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     int64_t submitted_ns;
     uint16_t args;
@@ -73,14 +74,15 @@ static void take_sibling(struct node *node, struct node_client *client, const ui
     if (!client->template || bytes < SIBLING_PREFIX + 8 ||
         mob_spec_tail_check(body + SIBLING_PREFIX, bytes - SIBLING_PREFIX, &args) != MOB_OK) {
         bad_record(node, client, "sibling");
-        return;
+        return true;
     }
     memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
     struct mob_spec_head head = client->template->head;
     memcpy(&submitted_ns, body, sizeof submitted_ns);
     memcpy(&head.task.index, body + 8, 4);
     memcpy(&head.caller_seq, body + 12, 4);
-    node_submit(node, client, &head, client->template, submitted_ns, body + SIBLING_PREFIX, tail_bytes);
+    return node_submit(
+        node, client, &head, client->template, submitted_ns, body + SIBLING_PREFIX, tail_bytes);
 }
 
 static void take_completion(
@@ -92,6 +94,22 @@ static void take_completion(
         return;
     }
     node_complete(node, client, &completion);
+}
+
+/* Logged, so that whoever waits for it after the end of this node knows that its client will send it. */
+static void take_promise(struct node *node, struct node_client *client, const struct mob_out_put *put)
+{
+    if (!node_promise_make(node, client, put->id)) {
+        bad_record(node, client, "promise");
+        return;
+    }
+    awaited_puts_remove(node, put->id);
+    if (client->kind == MOB_CLIENT_WORKER)
+        return; /* its task makes it again */
+    struct mob_out_put entry = {.id = put->id, .type = MOB_TYPE_NULL, .flags = MOB_PUT_PROMISE};
+    lineage_log_job(node->log, client->job->id, client->job->ns);
+    lineage_log_put(node->log, &entry, NULL);
+    known_logged(node, put->id.task);
 }
 
 static void take_put(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
@@ -107,12 +125,16 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
         return;
     }
     if (put.flags & MOB_PUT_PROMISE) {
-        if (!node_promise_make(node, client, put.id))
-            bad_record(node, client, "promise");
+        take_promise(node, client, &put);
         return;
     }
     if (node->promise_count > 0)
         node_promise_kept(node, put.id);
+    awaited_puts_remove(node, put.id);
+    if (put.type == MOB_TYPE_NONE || put.type >= MOB_TYPE_COUNT) {
+        bad_record(node, client, "put of an unknown type");
+        return;
+    }
     struct node_job *job = client->job;
     /* Larger ones of a task are made again by a replay, but not while it runs, and an actor's not at all:
      * they go to disk. */
@@ -132,6 +154,7 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     }
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_put(node->log, &put, put.inline_bytes > 0 || put.size == 0 ? body + sizeof put : NULL);
+    known_logged(node, put.id.task);
     struct ready_object object = {
         .id = put.id,
         .type = (enum mob_value_type)put.type,
@@ -235,13 +258,6 @@ static void take_watch(struct node *node, struct node_client *client, const stru
     }
 }
 
-void node_park(struct node *node, struct node_client *client)
-{
-    if (client->parked++ == 0)
-        client->parked_from =
-            client == node->intake_client ? node->intake_from : mob_store_taken(node->store, client->slot);
-}
-
 /* A driver's own puts go while none of its tasks can need them: their bytes are in the log or on disk. */
 static void driver_lets_go(struct node *node, const struct node_client *client, struct mob_object_id id)
 {
@@ -268,71 +284,93 @@ static void take_release(struct node *node, struct node_client *client, const st
     }
 }
 
-static void take_record(
+bool node_intake(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
     switch ((enum mob_out_record)record->type) {
     case MOB_OUT_SIBLING:
-        take_sibling(node, client, body, bytes);
-        return;
+        return take_sibling(node, client, body, bytes);
     case MOB_OUT_COMPLETION:
         take_completion(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_SPEC:
-        take_spec(node, client, body, bytes);
-        return;
+        return take_spec(node, client, body, bytes);
     case MOB_OUT_PUT:
         take_put(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_YIELD:
         node_yielded(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_OUTCOME:
         take_outcome(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_EVENT:
         take_event(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_BLOCKED:
         take_blocked(node, client, body, bytes, true);
-        return;
+        return true;
     case MOB_OUT_UNBLOCKED:
         take_blocked(node, client, body, bytes, false);
-        return;
+        return true;
     case MOB_OUT_WATCH:
         take_watch(node, client, record, body, bytes);
-        return;
+        return true;
     case MOB_OUT_RELEASE:
         take_release(node, client, record, body, bytes);
-        return;
+        return true;
     case MOB_OUT_REQUEST:
         node_request(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_CANCEL:
         take_cancel(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_CHECKPOINT:
         node_actor_checkpoint(node, client, body, bytes);
-        return;
+        return true;
     case MOB_OUT_SUSPENDED:
-        return;
+        return true;
     }
     bad_record(node, client, "unknown type");
+    return true;
 }
 
-void node_intake(
+/* Parent of the submissions of this ring's last spec, and their stream, into client->foreseen. */
+static void foresee_spec(struct node *node, struct node_client *client, const struct mob_spec_head *head)
+{
+    const struct node_task *parent =
+        client->kind == MOB_CLIENT_WORKER ? node_task_find(node, head->parent) : NULL;
+    client->foreseen = (struct node_foreseen){
+        .spec = true, .look_up = node_looks_up(client, parent, head->task), .stream = head->task.stream};
+}
+
+struct known_question *node_foresee(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
-    /* A block that this record does not fit into is closed before the record is in one. */
-    node->intake_client = client;
-    node->intake_from = mob_store_taken(node->store, client->slot) - record->bytes;
-    take_record(node, client, record, body);
-    node->intake_client = NULL;
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    struct mob_spec_head head;
+    struct mob_task_id task;
+    if (record->type == MOB_OUT_SPEC && bytes >= SPEC_PREFIX + sizeof head) {
+        memcpy(&head, body + SPEC_PREFIX, sizeof head);
+        foresee_spec(node, client, &head);
+        task = head.task;
+    } else if (record->type == MOB_OUT_SIBLING && bytes >= SIBLING_PREFIX) {
+        if (!client->foreseen.spec && !client->template)
+            return NULL;
+        if (!client->foreseen.spec)
+            foresee_spec(node, client, &client->template->head);
+        task.stream = client->foreseen.stream;
+        memcpy(&task.index, body + 8, sizeof task.index);
+    } else {
+        return NULL;
+    }
+    return client->foreseen.look_up ? known_ask(node, mob_object_of(task, 0), NULL, NULL) : NULL;
 }
 
 void node_client_damaged(struct node *node, struct node_client *client)
 {
+    client->damaged = true;
     if (client->worker)
         node_worker_kill(node, client->worker, MOB_WORKER_DIED, "it damaged its ring");
     else if (!client->closing) {

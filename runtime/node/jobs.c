@@ -209,7 +209,7 @@ static void load_row(struct node *node, const struct mob_gcs_kv *kv)
             job->state = strcmp(state, "ended") == 0 ? JOB_ENDED
                 : standing || detached               ? JOB_RUNNING
                                                      : JOB_GRACE;
-            job->grace_until_ns = mob_deadline_after(600 * MOB_SEC);
+            job->grace_until_ns = mob_deadline_after(NODE_DRIVER_GRACE_NS);
         }
     } else {
         MOB_LOG_WARN("jobs", "row_skipped", "bytes=%u", kv->value_length);

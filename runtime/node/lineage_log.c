@@ -18,8 +18,17 @@ struct log_hold {
     uint64_t number, effect;
 };
 
+/* Runs when acked > block, as an effect, but no hold keeps it. */
+struct log_then {
+    struct log_then *next;
+    uint64_t block;
+    void (*fn)(void *arg);
+    void *arg;
+};
+
 struct lineage_log {
     struct lineage_log_options options;
+    struct log_then *then, **then_end; /* empty: end is not valid */
     struct log_hold *holds; /* few, oldest last */
     uint64_t holds_given;
     struct mob_block_encoder *encoder;
@@ -65,12 +74,28 @@ static void run_due_effects(struct lineage_log *log)
     }
 }
 
+static void run_due_calls(struct lineage_log *log)
+{
+    while (log->then && (log->then->block < log->acked || lineage_log_idle(log))) {
+        struct log_then *due = log->then;
+        log->then = due->next;
+        due->fn(due->arg);
+        free(due);
+    }
+}
+
+static void run_due(struct lineage_log *log)
+{
+    run_due_effects(log);
+    run_due_calls(log);
+}
+
 static void on_acked(void *arg, uint64_t count)
 {
     struct lineage_log *log = arg;
     MOB_ASSERT(count >= log->acked && count <= log->sequence);
     log->acked = count;
-    run_due_effects(log);
+    run_due(log);
 }
 
 static void on_released(void *arg, struct mob_gcs_block *block)
@@ -122,6 +147,11 @@ void lineage_log_destroy(struct lineage_log *log)
         struct log_block *next = log->waiting_head->next;
         free(log->waiting_head);
         log->waiting_head = next;
+    }
+    while (log->then) {
+        struct log_then *next = log->then->next;
+        free(log->then);
+        log->then = next;
     }
     mob_block_encoder_destroy(log->encoder);
     free(log->effects);
@@ -246,6 +276,23 @@ static void grow_effects(struct lineage_log *log)
     log->effect_capacity = capacity;
 }
 
+/* The open one, or else the newest closed one; never before block 0 is there. */
+static uint64_t newest_block(const struct lineage_log *log)
+{
+    return log->open ? log->sequence : (log->sequence > 0 ? log->sequence - 1 : 0);
+}
+
+void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void *arg)
+{
+    struct log_then *then = malloc(sizeof *then);
+    MOB_ASSERT(then);
+    *then = (struct log_then){.block = newest_block(log), .fn = fn, .arg = arg};
+    if (!log->then)
+        log->then_end = &log->then;
+    *log->then_end = then;
+    log->then_end = &then->next;
+}
+
 void lineage_log_effect(struct lineage_log *log, struct effect *effect)
 {
     if (lineage_log_idle(log) && log->effect_head == log->effect_tail && !log->holds) {
@@ -259,8 +306,7 @@ void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
 {
     if (log->effect_tail - log->effect_head == log->effect_capacity)
         grow_effects(log);
-    /* behind the open block, or behind the newest closed one; never before block 0 is there */
-    effect->block = log->open ? log->sequence : (log->sequence > 0 ? log->sequence - 1 : 0);
+    effect->block = newest_block(log);
     *effect_at(log, log->effect_tail++) = *effect;
 }
 
@@ -282,12 +328,17 @@ void lineage_log_release(struct lineage_log *log, uint64_t number)
             free(hold);
             break;
         }
-    run_due_effects(log);
+    run_due(log);
 }
 
 bool lineage_log_idle(const struct lineage_log *log)
 {
     return !log->open && log->acked == log->sequence;
+}
+
+bool lineage_log_open(const struct lineage_log *log)
+{
+    return log->open;
 }
 
 bool lineage_log_blocked(const struct lineage_log *log)
@@ -299,8 +350,8 @@ int64_t lineage_log_next(const struct lineage_log *log)
 {
     if (log->open)
         return log->opened_ns + LOG_BLOCK_AGE_NS_MAX;
-    bool due = log->effect_head < log->effect_tail && log->acked == log->sequence && !log->holds;
-    return due ? 0 : INT64_MAX;
+    bool effect_due = log->effect_head < log->effect_tail && !log->holds;
+    return log->acked == log->sequence && (effect_due || log->then) ? 0 : INT64_MAX;
 }
 
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
@@ -309,7 +360,7 @@ int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
         (flush || log->acked == log->sequence || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX))
         close_block(log);
     hand_over(log);
-    run_due_effects(log);
+    run_due(log);
     return lineage_log_next(log);
 }
 

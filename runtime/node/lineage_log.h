@@ -78,11 +78,15 @@ void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const 
 void lineage_log_effect(struct lineage_log *log, struct effect *effect);
 /* The same, but never from inside this call: at the earliest in the next pump. */
 void lineage_log_effect_later(struct lineage_log *log, struct effect *effect);
+/* Calls fn when everything that was appended so far is acknowledged, whatever holds there are: for what stays
+ * in the node, as reading the log back. Never from inside this call; in the order of the calls. */
+void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void *arg);
 /* From here on effects wait until the hold is released, whatever is acknowledged. Holds may be released in
  * any order. */
 uint64_t lineage_log_hold(struct lineage_log *log);
 void lineage_log_release(struct lineage_log *log, uint64_t hold);
 bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing in flight */
+bool lineage_log_open(const struct lineage_log *log); /* a block is open, and will close by itself */
 bool lineage_log_blocked(const struct lineage_log *log); /* take nothing more from the rings */
 /* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). */
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush);

@@ -11,8 +11,11 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/known.h"
+#include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
 
@@ -142,9 +145,11 @@ static void make_tables(struct node *node)
     node->aliases = alias_table_create();
     node->borrows = borrow_table_create();
     node->actors = actor_table_create();
-    node->resolver = resolver_create(node);
+    node->known = known_table_create();
+    node->awaited = awaited_puts_create();
+    node->lane = lane_create();
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
-    MOB_ASSERT(node->resolver && node->flush_slots);
+    MOB_ASSERT(node->flush_slots);
 }
 
 static enum mob_status open_parts(struct node *node)
@@ -215,7 +220,9 @@ void node_close(struct node *node)
     borrow_table_destroy(node->borrows);
     actor_table_destroy(node->actors);
     function_table_destroy(node->functions);
-    resolver_destroy(node->resolver);
+    known_table_destroy(node->known);
+    awaited_puts_destroy(node->awaited);
+    lane_destroy(node->lane);
     free(node->flush_slots);
     free(node->workers);
     if (node->listen_fd >= 0)
@@ -297,7 +304,7 @@ static uint32_t take_records(struct node *node)
     uint32_t taken = 0, slot, damaged;
     struct mob_record record;
     const uint8_t *body;
-    if (lineage_log_blocked(node->log))
+    if (lineage_log_blocked(node->log) || node_lane_full(node))
         return 0; /* backpressure: the rings fill, their owners wait */
     mob_store_pass_begin(node->store);
     for (;;) {
@@ -307,7 +314,7 @@ static uint32_t take_records(struct node *node)
         if (!more)
             break;
         if (node->clients[slot])
-            node_intake(node, node->clients[slot], &record, body);
+            node_take(node, node->clients[slot], &record, body);
         if (++taken >= RECORDS_PER_PASS_MAX || lineage_log_blocked(node->log))
             break;
     }
@@ -321,6 +328,7 @@ static void tick(struct node *node)
     node->next_tick_ns = node->now_ns + TICK_NS;
     node_jobs_tick(node);
     node_deployments_tick(node);
+    awaited_puts_tick(node);
     node_workers_tick(node);
 }
 
@@ -333,9 +341,11 @@ static bool pass(struct node *node)
     node->passes++;
     uint32_t taken = take_records(node);
     node_dispatch(node);
-    node_resolver_start(node);
+    known_start(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
+    taken += node_lane_run(node); /* what answers of the control store let go on */
     lineage_log_pump(node->log, node->now_ns, false);
+    node_acknowledge_rings(node);
     bool more = node_dispatch(node); /* what acknowledgements and answers released */
     node_missed_retry(node);
     node_flush_rings(node);
@@ -346,13 +356,19 @@ static bool pass(struct node *node)
     return taken > 0 || more;
 }
 
+void node_turn(struct node *node)
+{
+    poll_events(node, 0);
+    pass(node);
+}
+
 static int64_t next_wake(const struct node *node)
 {
     int64_t at = mob_sched_next_timer(node->sched);
     at = node->next_gcs_ns < at ? node->next_gcs_ns : at;
     int64_t log = lineage_log_next(node->log);
     at = log < at ? log : at;
-    if (node_resolver_waiting(node))
+    if (known_waiting(node))
         at = 0;
     /* Room in a client's ring is made without a word to the node. */
     if (node->missed_clients > 0 || node->no_room_workers > 0 || node->stopping)

@@ -36,6 +36,8 @@ struct node_options {
 };
 
 enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
+/* So long may a driver stay away before its job ends. */
+#define NODE_DRIVER_GRACE_NS (600 * 1000000000ll)
 struct node_job {
     struct node_job *next;
     struct mob_job_id id;
@@ -149,6 +151,13 @@ struct node_worker {
     int64_t started_ns;
 };
 
+/* Of submissions that wait in the lane: what the ring's last MOB_OUT_SPEC among them says of those behind
+ * it. */
+struct node_foreseen {
+    bool spec, look_up;
+    struct mob_stream stream;
+};
+
 /* A client slot that is in use. */
 struct node_client {
     uint32_t slot;
@@ -164,12 +173,17 @@ struct node_client {
     struct mob_stream stream; /* of the newest spec in this ring, and the index that follows it */
     uint32_t next_index;
     uint64_t acked_queued; /* ring position whose acknowledgement is queued or done */
-    uint32_t parked; /* specs taken from the ring that wait for a look-up and are in no block yet */
-    uint64_t parked_from; /* ring position of the first of them */
-    bool flush_due, missed, read_local, closing;
+    struct waiting *waiting, *waiting_last; /* its records in the lane; none: NULL */
+    struct node_foreseen foreseen;
+    bool flush_due, missed, read_local;
+    bool closing; /* its process has ended, or its session is over */
+    bool ending; /* closing, and its end stands in the lane */
+    bool damaged; /* its ring gave what does not parse: the rest is not taken */
     struct kept_reply *replies, **replies_end; /* that its full ring had no room for; empty: NULL */
     uint32_t replies_bytes;
-    bool look_up; /* its root was there before: ids may be in the lineage already */
+    bool look_up; /* its root was there before: ids may be in the lineage already, */
+    struct mob_stream fresh_stream; /* but for those of this stream from */
+    uint32_t fresh_index; /* this index on: it had not used them when it came back */
     struct node_worker *worker;
 };
 
@@ -179,7 +193,16 @@ struct watch_table;
 struct actor_table;
 struct borrow_table;
 struct durable_puts;
-struct resolver;
+struct awaited_puts;
+struct lane;
+struct known_table;
+struct known_question;
+struct group_read;
+/* Reads of the lineage: those that run, and those that wait for their turn. */
+struct group_reads {
+    struct group_read *first, **end;
+    uint32_t running;
+};
 
 struct node {
     struct node_options options;
@@ -216,10 +239,14 @@ struct node {
     struct node_promise *promises;
     uint32_t promise_count;
     struct actor_table *actors;
-    struct resolver *resolver;
+    struct known_table *known;
+    struct group_reads reads;
     struct durable_puts *puts;
+    struct awaited_puts *awaited;
+    struct lane *lane;
     struct node_client *intake_client; /* whose record is being taken, */
-    uint64_t intake_from; /* and its ring position: it may be in no block yet */
+    uint64_t intake_from; /* its ring position: it may be in no block yet, */
+    struct known_question *intake_question; /* and what it waits for; NULL = nothing */
     uint32_t *flush_slots; /* inbound rings with unpublished records */
     uint32_t flush_count;
     struct node_task_extra *extra_pool;
@@ -227,6 +254,7 @@ struct node {
     bool stopping, sealed, ready;
     uint32_t deploying;
     bool commit_wanted; /* somebody waits for the open block */
+    bool acks_due; /* records of drivers were taken that no block has closed behind */
     int64_t stop_deadline_ns;
     int64_t next_gcs_ns, next_tick_ns, next_age_ns;
     uint64_t passes, submitted, finished, failed, retried, duplicates;
@@ -247,10 +275,11 @@ struct node_client *node_client_at(struct node *node, uint32_t slot);
 bool node_client_is(struct node *node, uint32_t slot, uint32_t session);
 void node_sessions_close(struct node *node);
 
-/* intake.c: one outbound record */
-/* A spec of this client waits for a look-up: what its ring holds from here on is not acknowledged. */
-void node_park(struct node *node, struct node_client *client);
-void node_intake(
+/* intake.c: one outbound record. False: it waits for node->intake_question, and nothing was done. */
+bool node_intake(
+    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
+/* The question that a record will ask when its turn comes, asked ahead; NULL = none. */
+struct known_question *node_foresee(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
 /* A driver's ring gave bytes that do not parse: its session ends. */
 void node_client_damaged(struct node *node, struct node_client *client);
@@ -272,9 +301,19 @@ void node_task_head(const struct node_task *task, struct mob_spec_head *head_out
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
 
-/* submit.c: a spec enters the node */
-void node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+/* submit.c: a spec enters the node. False: it waits for node->intake_question, and nothing was done. */
+bool node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+/* May this id be in the lineage (ARCHITECTURE "Ownership")? `parent` is NULL for drivers. */
+bool node_looks_up(const struct node_client *client, const struct node_task *parent, struct mob_task_id task);
+/* No log knows it. Roots meet the control store's soft cap. */
+void node_submit_fresh(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+/* submit_known.c: one whose id may be in the lineage. False as above. */
+bool node_submit_looked_up(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+/* A known id came with other content: its submitter hears it. */
+void node_tell_diverged(struct node *node, struct node_client *client, const struct mob_spec_head *head);
 /* A task whose spec is in the lineage already runs (again): recovery, re-making, restart of an actor. */
 MOB_MUST_USE enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec,
     int64_t submitted_ns, uint8_t flags, struct node_task **task_out);
@@ -285,9 +324,6 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
 
 /* A resubmitted task enters: inputs, actor order, scheduler. */
 void node_enter(struct node *node, struct node_task *task);
-/* A spec that no log knows: logged, then entered. */
-void node_submit_new(struct node *node, uint32_t slot, uint32_t session, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
 void node_fail_without_record(struct node *node, uint32_t slot, uint32_t session,
     const struct mob_spec_head *spec, enum mob_status status, const char *message);
 
@@ -357,6 +393,8 @@ bool node_object_ready(
 /* notices.c: MOB_IN_* to clients */
 void node_run_effect(void *node, const struct effect *effect);
 void node_before_block_close(void *node);
+/* The same for records that went into no block: a driver that only asks gets its ring back, too. */
+void node_acknowledge_rings(struct node *node);
 /* False: its ring is full, and it will ask. */
 bool node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object);
 void node_watch(struct node *node, struct node_client *client, struct mob_object_id id);
@@ -448,20 +486,11 @@ void node_logs(
 void node_request(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
 
 /* resolve.c: objects whose bytes are not here: directory look-up, restore, re-making from lineage */
-struct resolver *resolver_create(struct node *node);
-void resolver_destroy(struct resolver *resolver);
 /* Make the object ready here, or fail it; watchers and dependents hear of it through node_object_ready. */
 void node_resolve(struct node *node, struct mob_object_id id);
-/* Its id may be in the lineage already: looked up first, then answered from there or submitted as new. False
- * = the look-up cannot be queued (out of memory); nothing was done. */
-bool node_resolve_known(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
 /* A value from its bytes, into the store: in its entry when it is small. MOB_EXISTS, MOB_STORE_FULL. */
 MOB_MUST_USE enum mob_status node_restore_value(struct node *node, struct mob_object_id id,
     enum mob_value_type type, const uint8_t *payload, uint64_t bytes);
-/* Starts the look-ups that this pass asked for. */
-void node_resolver_start(struct node *node);
-bool node_resolver_waiting(const struct node *node);
 /* Reply to `request` once the object's bytes are in the store (or it cannot be). */
 void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id);
 

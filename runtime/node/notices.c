@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "runtime/node/node.h"
+#include "runtime/node/lane.h"
 
 /* Object id -> clients that asked. Chained hash table; an entry a watch. */
 struct watch {
@@ -388,14 +388,16 @@ void node_run_effect(void *arg, const struct effect *effect)
 void node_before_block_close(void *arg)
 {
     struct node *node = arg;
+    node->acks_due = false;
     for (uint32_t slot = 0; slot < node->client_top; slot++) {
         struct node_client *client = node->clients[slot];
         if (!client || client->kind == MOB_CLIENT_WORKER)
             continue;
         uint64_t taken =
             client == node->intake_client ? node->intake_from : mob_store_taken(node->store, slot);
-        if (client->parked > 0 && taken > client->parked_from)
-            taken = client->parked_from;
+        uint64_t waiting;
+        if (node_lane_from(client, &waiting) && taken > waiting)
+            taken = waiting;
         if (taken <= client->acked_queued)
             continue;
         client->acked_queued = taken;
@@ -403,6 +405,12 @@ void node_before_block_close(void *arg)
         effect.position = taken;
         lineage_log_effect(node->log, &effect);
     }
+}
+
+void node_acknowledge_rings(struct node *node)
+{
+    if (node->acks_due && !lineage_log_open(node->log))
+        node_before_block_close(node);
 }
 
 void node_watch(struct node *node, struct node_client *client, struct mob_object_id id)

@@ -13,6 +13,13 @@
 
 enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2 };
 
+/* Where in the logs an entry stands. Logs are in ticket order, an incarnation's after those before it, so a
+ * caller's submissions stand in the order in which it made them. */
+struct log_place {
+    uint64_t incarnation, block;
+    uint32_t entry;
+};
+
 /* A task of the cut. Hash table by id; a completion removes. */
 struct left_task {
     struct left_task *next;
@@ -20,6 +27,7 @@ struct left_task {
     bool finished, cancelled, cancelled_kin;
     uint32_t attempt;
     int64_t submitted_ns;
+    struct log_place place; /* of its spec */
     uint32_t tail_bytes;
     struct mob_spec_head *spec; /* followed by its tail; NULL = only its completion was seen so far */
 };
@@ -27,6 +35,7 @@ struct left_tasks {
     struct left_task **buckets;
     uint32_t mask, count;
     struct mob_block_decoder *decoder;
+    struct log_place at; /* of the entry in hand */
 };
 
 static struct left_task *find_left(const struct left_tasks *left, struct mob_task_id id)
@@ -64,6 +73,7 @@ static void note(struct left_tasks *left, const struct mob_entry *e)
         memcpy(t->spec + 1, e->spec.tail, e->spec.tail_bytes);
         t->tail_bytes = e->spec.tail_bytes;
         t->submitted_ns = e->submitted_ns;
+        t->place = left->at;
     } else if (e->type == MOB_ENTRY_COMPLETION) {
         struct left_task *t = left_task(left, e->completion.head.task);
         t->attempt = e->completion.head.attempt;
@@ -84,7 +94,8 @@ static void note_block(struct left_tasks *left, const struct mob_gcs_block_row *
     struct mob_block_header header;
     struct mob_entry entry;
     enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
-    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK)
+    left->at = (struct log_place){row->incarnation, row->number, 0};
+    for (; status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK; left->at.entry++)
         note(left, &entry);
     if (status != MOB_CLOSED)
         MOB_LOG_ERROR(
@@ -266,14 +277,33 @@ static bool is_call(const struct left_task *t)
     return t->spec->kind == MOB_KIND_ACTOR_CALL;
 }
 
+static int by_place(const void *a, const void *b)
+{
+    const struct log_place *x = &(*(struct left_task *const *)a)->place,
+                           *y = &(*(struct left_task *const *)b)->place;
+    if (x->incarnation != y->incarnation)
+        return x->incarnation < y->incarnation ? -1 : 1;
+    if (x->block != y->block)
+        return x->block < y->block ? -1 : 1;
+    return x->entry < y->entry ? -1 : x->entry > y->entry;
+}
+
 /* Calls of actors come back through their actor's replay, in order of position; everything else at once. What
- * is left of the calls then has no edge in the log: it never had a position, and gets one now. */
+ * is left of the calls then has no edge in the log: it never had a position, and gets one now. In the order
+ * of the logs, so that each caller's calls keep theirs. */
 static void run_all_again(struct node *node, struct left_tasks *left, bool calls, uint32_t *count_out)
 {
+    struct left_task **again = malloc((left->count + 1) * sizeof(struct left_task *));
+    uint32_t count = 0;
+    MOB_ASSERT(again);
     for (uint32_t i = 0; i <= left->mask; i++)
         for (struct left_task *t = left->buckets[i]; t; t = t->next)
             if (t->spec && !t->finished && is_call(t) == calls && !(calls && node_task_find(node, t->id)))
-                *count_out += run_again(node, left, t);
+                again[count++] = t;
+    qsort(again, count, sizeof(struct left_task *), by_place);
+    for (uint32_t i = 0; i < count; i++)
+        *count_out += run_again(node, left, again[i]);
+    free(again);
 }
 
 /* The edges of all actors, through the loop's own means: their reads wait behind the open log. */

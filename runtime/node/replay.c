@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/actors.h"
 #include "runtime/node/directory.h"
 
 /* One edge, and what the lineage holds of its call. */
@@ -97,6 +98,7 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
         if (call) {
             call->finished = true;
             call->attempt = e->completion.head.attempt;
+            call->skipped |= node_call_skipped(&e->completion.head); /* its SKIP may lie behind the cut */
         }
     }
 }
@@ -104,6 +106,8 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
 /* At its old position: a finished call as a replay that commits nothing, an unfinished one as itself. */
 static void queue_call(struct node *node, const struct replay_call *call)
 {
+    if (!call->finished && node->ready)
+        return; /* it waits here all the time, or was cancelled while the log was read */
     struct mob_spec spec = {
         .head = *call->spec, .tail = (const uint8_t *)(call->spec + 1), .tail_bytes = call->tail_bytes};
     struct node_task *task;

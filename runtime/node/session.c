@@ -11,10 +11,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
-#include "runtime/node/node.h"
 
-enum { LISTEN_BACKLOG = 128, JOB_GRACE_NS_SECONDS = 600 };
+enum { LISTEN_BACKLOG = 128 };
 
 enum mob_status node_listen(struct node *node)
 {
@@ -169,6 +169,10 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
     client->root = job->root;
     client->look_up = known;
     job->sessions++;
+    client->fresh_stream = hello->resume_stream;
+    /* under a key an earlier process may have used them */
+    bool knows = hello->resume_incarnation != 0 && !hello->idempotency_key[0];
+    client->fresh_index = knows ? hello->resume_next_child : UINT32_MAX;
     struct mob_session_welcome welcome = {
         .magic = MOB_SESSION_MAGIC,
         .version = MOB_SESSION_VERSION,
@@ -220,6 +224,7 @@ void node_session_readable(struct node *node, struct node_client *client)
     ssize_t n = recv(client->fd, &byte, 1, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
     client->closing = true;
     node->closing_clients++;
     mob_store_client_ended(node->store, client->slot); /* what it published last is taken by the next pass */
@@ -266,11 +271,17 @@ void node_client_end(struct node *node, struct node_client *client, const char *
     if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
         !job->detached && job->state == JOB_RUNNING && !node->stopping) {
         job->state = JOB_GRACE;
-        job->grace_until_ns = node->now_ns + JOB_GRACE_NS_SECONDS * MOB_SEC;
+        job->grace_until_ns = node->now_ns + NODE_DRIVER_GRACE_NS;
     }
     node_notices_forget(node, client);
     node->clients[client->slot] = NULL;
     free(client);
+}
+
+static void session_over(struct node *node, struct node_client *client, const void *argument)
+{
+    (void)argument;
+    node_client_end(node, client, "its process closed the session");
 }
 
 /* Sessions whose sockets ended: what their rings still hold was taken by the pass before this is called. */
@@ -280,8 +291,11 @@ void node_sessions_close(struct node *node)
         return;
     for (uint32_t slot = 0; slot < node->client_top; slot++) {
         struct node_client *client = node->clients[slot];
-        if (client && client->closing)
-            node_client_end(node, client, "its process closed the session");
+        if (!client || !client->closing || client->ending || client->kind == MOB_CLIENT_WORKER)
+            continue;
+        client->ending = true;
+        if (!node_lane_then(node, client, session_over, NULL, 0))
+            session_over(node, client, NULL);
     }
     node->closing_clients = 0;
 }

@@ -6,7 +6,7 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/borrowed.h"
-#include "runtime/node/node.h"
+#include "runtime/node/known.h"
 
 enum { MISSING_ON_STACK = 64, ARGS_MAX = 1 << 20 };
 
@@ -198,13 +198,7 @@ static void submitted_again(struct node *node, struct node_client *client, const
         known->submitter_session = client->session;
         return;
     }
-    char id[MOB_ID_TEXT_MAX];
-    MOB_LOG_WARN("submit", "replay_diverged", "task=%s", mob_task_id_format(head->task, id));
-    struct ready_object object = {.id = mob_object_of(head->task, 0),
-        .status = MOB_REPLAY_DIVERGED,
-        .type = MOB_TYPE_ERROR,
-        .committed = true};
-    node_notice_ready(node, client->slot, &object);
+    node_tell_diverged(node, client, head);
 }
 
 /* Fails before it ran: with its error in the store, the log, and whoever waits. */
@@ -263,13 +257,12 @@ static bool may_be_known(struct node_client *client, struct mob_task_id id)
     return !fresh;
 }
 
-/* Only first attempts under first-attempt ancestors run ahead (ARCHITECTURE "Ownership"). */
-static bool looks_up(struct node *node, const struct node_client *client, struct node_template *template)
+bool node_looks_up(const struct node_client *client, const struct node_task *parent, struct mob_task_id task)
 {
-    if (client->kind != MOB_CLIENT_WORKER)
-        return client->look_up;
-    struct node_task *parent = parent_of(node, template);
-    return parent && (parent->flags & TASK_LOOK_UP);
+    if (client->kind == MOB_CLIENT_WORKER) /* only first attempts under first-attempt ancestors run ahead */
+        return parent && (parent->flags & TASK_LOOK_UP);
+    return client->look_up &&
+        !(mob_stream_eq(task.stream, client->fresh_stream) && task.index >= client->fresh_index);
 }
 
 /* Roots meet the control store's soft cap; what runs may still submit what it needs to finish. Not logged:
@@ -288,22 +281,8 @@ static bool refused_for_memory(
     return true;
 }
 
-void node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
-{
-    if (may_be_known(client, head->task) && mob_sched_find(node->sched, head->task)) {
-        submitted_again(node, client, head, tail, tail_bytes);
-        return;
-    }
-    if (looks_up(node, client, template) &&
-        node_resolve_known(node, client, head, template, submitted_ns, tail, tail_bytes))
-        return; /* comes back through node_submit_new when no log knows it */
-    if (client->kind != MOB_CLIENT_WORKER && refused_for_memory(node, client, head))
-        return;
-    node_submit_new(node, client->slot, client->session, head, template, submitted_ns, tail, tail_bytes);
-}
-
-void node_submit_new(struct node *node, uint32_t slot, uint32_t session, const struct mob_spec_head *head,
+/* A spec that no log knows: logged, then entered. */
+static void submit_new(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
 {
     struct node_job *job = template->job;
@@ -312,15 +291,17 @@ void node_submit_new(struct node *node, uint32_t slot, uint32_t session, const s
     if (!(head->flags & MOB_SPEC_UNLOGGED)) {
         lineage_log_job(node->log, job->id, job->ns);
         lineage_log_spec(node->log, head, tail, tail_bytes, submitted_ns);
+        known_logged(node, head->task);
     }
     struct node_task *task = node_task_create(node, template, head->task, tail, tail_bytes);
     if (!task) {
-        node_fail_without_record(node, slot, session, head, MOB_QUEUE_FULL, why_refused(MOB_QUEUE_FULL));
+        node_fail_without_record(
+            node, client->slot, client->session, head, MOB_QUEUE_FULL, why_refused(MOB_QUEUE_FULL));
         return;
     }
     task->submitted_ns = submitted_ns;
-    task->submitter = (uint16_t)slot;
-    task->submitter_session = session;
+    task->submitter = (uint16_t)client->slot;
+    task->submitter_session = client->session;
     if (head->flags & MOB_SPEC_UNLOGGED)
         task->flags |= TASK_UNLOGGED;
     if (head->generation != template->head.generation || head->kind == MOB_KIND_ACTOR_CALL) {
@@ -329,6 +310,29 @@ void node_submit_new(struct node *node, uint32_t slot, uint32_t session, const s
         extra->caller_seq = head->caller_seq;
     }
     enter(node, task);
+}
+
+void node_submit_fresh(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+{
+    if (client->kind == MOB_CLIENT_WORKER || !refused_for_memory(node, client, head))
+        submit_new(node, client, head, template, submitted_ns, tail, tail_bytes);
+}
+
+bool node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+{
+    const struct node_task *parent = client->kind == MOB_CLIENT_WORKER ? parent_of(node, template) : NULL;
+    bool look_up = node_looks_up(client, parent, head->task);
+    bool may_live = may_be_known(client, head->task) || look_up;
+    if (may_live && mob_sched_find(node->sched, head->task)) {
+        submitted_again(node, client, head, tail, tail_bytes);
+        return true;
+    }
+    if (look_up)
+        return node_submit_looked_up(node, client, head, template, submitted_ns, tail, tail_bytes);
+    node_submit_fresh(node, client, head, template, submitted_ns, tail, tail_bytes);
+    return true;
 }
 
 enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec, int64_t submitted_ns,

@@ -12,7 +12,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/node.h"
+#include "runtime/node/awaited_puts.h"
+#include "runtime/node/lane.h"
 
 enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024, RINGS_BYTES = 256 * 1024 };
 
@@ -156,7 +157,7 @@ static void drain(struct node *node)
     mob_store_pass_begin(node->store);
     while (taken++ < DRAIN_RECORDS_MAX && mob_store_next(node->store, &slot, &record, &body, &damaged))
         if (node->clients[slot])
-            node_intake(node, node->clients[slot], &record, body);
+            node_take(node, node->clients[slot], &record, body);
     mob_store_pass_end(node->store);
 }
 
@@ -195,16 +196,12 @@ static struct node_worker *by_serial(struct node *node, uint32_t serial)
     return NULL;
 }
 
-static void on_exit_of(struct node *node, const struct mob_pool_event *event)
+/* All that it published is taken. */
+static void gone(struct node *node, struct node_client *client, const void *argument)
 {
-    struct node_worker *worker = by_serial(node, event->worker);
-    if (!worker)
-        return;
-    struct node_client *client = node->clients[worker->slot];
+    const struct mob_pool_event *event = argument;
+    struct node_worker *worker = client->worker;
     bool expected = worker->state == WORKER_STOPPING && WIFEXITED(event->wait_status);
-    client->closing = true; /* its published outputs are sealed by us now */
-    mob_store_client_ended(node->store, client->slot); /* it may have died between publishing and ringing */
-    drain(node);
     note_death(node, worker, event);
     if (!expected)
         MOB_LOG_WARN("workers", "died", "worker=%u pid=%d why=\"%s\"", worker->number, worker->pid,
@@ -216,6 +213,19 @@ static void on_exit_of(struct node *node, const struct mob_pool_event *event)
     node_dispatch_all(node); /* with this death's notice at hand */
     node_client_end(node, client, expected ? "it was idle" : "it died");
     worker_free(node, worker);
+}
+
+static void on_exit_of(struct node *node, const struct mob_pool_event *event)
+{
+    struct node_worker *worker = by_serial(node, event->worker);
+    if (!worker)
+        return;
+    struct node_client *client = node->clients[worker->slot];
+    client->closing = true; /* its published outputs are sealed by us now */
+    mob_store_client_ended(node->store, client->slot); /* it may have died between publishing and ringing */
+    drain(node);
+    if (!node_lane_then(node, client, gone, event, sizeof *event))
+        gone(node, client, event);
 }
 
 static void on_start_of(struct node *node, const struct mob_pool_event *event)
@@ -269,7 +279,7 @@ bool node_has_timers(const struct node *node)
     for (const struct node_job *job = node->jobs; job; job = job->next)
         if (job->state == JOB_GRACE)
             return true;
-    return node->deploying > 0;
+    return node->deploying > 0 || awaited_puts_any(node);
 }
 
 enum mob_status node_pool_open(struct node *node)

@@ -188,6 +188,8 @@ enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns
     int sock = client->sock, memfd = client->memfd, eventfd = client->eventfd;
     client->hello.resume_incarnation = mob_store_client_incarnation(old);
     client->hello.resume_root = client->parent;
+    client->hello.resume_stream = client->family->known ? client->family->stream : (struct mob_stream){{0}};
+    client->hello.resume_next_child = client->family->known ? client->next_child : UINT32_MAX;
     enum mob_status status = mob_session_open(client, deadline_ns);
     if (status != MOB_OK) {
         client->resuming = false;

@@ -1,0 +1,271 @@
+#include "runtime/node/known.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/directory.h"
+
+enum { BUCKETS = 1024 };
+
+struct known_question {
+    struct known_question *next; /* of its look-up */
+    struct known_question *by_task; /* chain of the table */
+    struct known known;
+    bool reading; /* its look-up was started: what is logged from here on may be missing in the answer */
+    bool answered, outdated, forgotten;
+    enum mob_status status;
+    known_done_fn *done;
+    void *arg;
+};
+/* A group being read. */
+struct lookup {
+    struct lookup *next; /* in order of asking, until it starts */
+    struct lookup *by_group; /* chain of the table, until it starts */
+    struct node *node;
+    struct mob_stream stream;
+    uint32_t group;
+    struct known_question *questions, **end;
+};
+struct known_table {
+    struct known_question *by_task[BUCKETS];
+    struct lookup *by_group[BUCKETS];
+    struct lookup *first, **end; /* not started */
+    uint32_t questions;
+};
+
+struct known_table *known_table_create(void)
+{
+    struct known_table *table = calloc(1, sizeof *table);
+    MOB_ASSERT(table);
+    table->end = &table->first;
+    return table;
+}
+
+void known_table_destroy(struct known_table *table)
+{
+    free(table); /* what was asked goes with the process */
+}
+
+static struct known_question **task_bucket(const struct node *node, struct mob_task_id task)
+{
+    return &node->known->by_task[mob_task_id_mix(task) % BUCKETS];
+}
+
+static struct lookup **group_bucket(const struct node *node, struct mob_stream stream, uint32_t group)
+{
+    return &node->known->by_group[(mob_stream_mix(stream) + group) % BUCKETS];
+}
+
+static struct lookup *lookup_for(struct node *node, struct mob_task_id task)
+{
+    struct known_table *table = node->known;
+    uint32_t group = task.index >> MOB_GROUP_SHIFT;
+    struct lookup **bucket = group_bucket(node, task.stream, group);
+    for (struct lookup *l = *bucket; l; l = l->by_group)
+        if (l->group == group && mob_stream_eq(l->stream, task.stream))
+            return l;
+    struct lookup *lookup = calloc(1, sizeof *lookup);
+    MOB_ASSERT(lookup);
+    *lookup = (struct lookup){.by_group = *bucket, .node = node, .stream = task.stream, .group = group};
+    lookup->end = &lookup->questions;
+    *bucket = lookup;
+    *table->end = lookup;
+    table->end = &lookup->next;
+    return lookup;
+}
+
+static void join(struct node *node, struct known_question *q)
+{
+    struct lookup *lookup = lookup_for(node, q->known.id.task);
+    q->reading = q->answered = q->outdated = false;
+    q->next = NULL;
+    *lookup->end = q;
+    lookup->end = &q->next;
+}
+
+struct known_question *known_ask(struct node *node, struct mob_object_id id, known_done_fn *done, void *arg)
+{
+    struct known_question *q = calloc(1, sizeof *q);
+    MOB_ASSERT(q);
+    q->known.id = id;
+    q->done = done;
+    q->arg = arg;
+    struct known_question **bucket = task_bucket(node, id.task);
+    q->by_task = *bucket;
+    *bucket = q;
+    node->known->questions++;
+    join(node, q);
+    return q;
+}
+
+bool known_asked(const struct node *node, struct mob_object_id id)
+{
+    for (const struct known_question *q = *task_bucket(node, id.task); q; q = q->by_task)
+        if (q->done && mob_object_id_eq(q->known.id, id))
+            return true;
+    return false;
+}
+
+static void drop_answer(struct known_question *q)
+{
+    free(q->known.spec);
+    free(q->known.completion);
+    free(q->known.put);
+    q->known = (struct known){.id = q->known.id};
+}
+
+static void question_destroy(struct node *node, struct known_question *q)
+{
+    struct known_question **at = task_bucket(node, q->known.id.task);
+    while (*at != q)
+        at = &(*at)->by_task;
+    *at = q->by_task;
+    node->known->questions--;
+    drop_answer(q);
+    free(q);
+}
+
+bool known_answered(struct node *node, struct known_question *q, enum mob_status *status_out)
+{
+    if (!q->answered)
+        return false;
+    if (q->outdated && q->status == MOB_OK) {
+        drop_answer(q);
+        join(node, q);
+        return false;
+    }
+    *status_out = q->status;
+    return true;
+}
+
+const struct known *known_of(const struct known_question *q)
+{
+    return &q->known;
+}
+
+void known_forget(struct node *node, struct known_question *q)
+{
+    if (!q)
+        return;
+    if (q->answered)
+        question_destroy(node, q);
+    else
+        q->forgotten = true; /* its look-up has it */
+}
+
+void known_logged(struct node *node, struct mob_task_id task)
+{
+    if (node->known->questions == 0)
+        return;
+    for (struct known_question *q = *task_bucket(node, task); q; q = q->by_task)
+        if (q->reading && mob_task_id_eq(q->known.id.task, task))
+            q->outdated = true;
+}
+
+/* ---- reading ---- */
+
+static void *copy_two(const void *head, size_t head_bytes, const void *rest, size_t rest_bytes)
+{
+    uint8_t *copy = malloc(head_bytes + rest_bytes);
+    MOB_ASSERT(copy);
+    memcpy(copy, head, head_bytes);
+    if (rest_bytes > 0)
+        memcpy(copy + head_bytes, rest, rest_bytes);
+    return copy;
+}
+
+/* A promise is the put that it became, once there is one. */
+static void note_put(struct known *known, const struct mob_entry *e, uint64_t incarnation)
+{
+    if (known->put && (!(known->put->flags & MOB_PUT_PROMISE) || (e->put.flags & MOB_PUT_PROMISE)))
+        return;
+    free(known->put);
+    known->put = copy_two(&e->put, sizeof e->put, e->payload, e->payload_bytes);
+    known->put_incarnation = incarnation;
+}
+
+static void note_entry(struct known *known, const struct mob_entry *e, uint64_t incarnation)
+{
+    switch ((int)e->type) {
+    case MOB_ENTRY_SPEC:
+        if (mob_task_id_eq(e->spec.head.task, known->id.task) && !known->spec) {
+            known->spec = copy_two(&e->spec.head, sizeof e->spec.head, e->spec.tail, e->spec.tail_bytes);
+            known->spec_tail_bytes = e->spec.tail_bytes;
+            known->spec_submitted_ns = e->submitted_ns;
+        }
+        return;
+    case MOB_ENTRY_COMPLETION:
+        if (mob_task_id_eq(e->completion.head.task, known->id.task) && !known->completion &&
+            (e->completion.head.flags & MOB_COMPLETION_FINAL))
+            known->completion = copy_two(&e->completion.head, sizeof e->completion.head, e->completion.body,
+                e->completion.head.body_bytes);
+        return;
+    case MOB_ENTRY_PUT:
+        if (mob_object_id_eq(e->put.id, known->id))
+            note_put(known, e, incarnation);
+        return;
+    default:
+        return;
+    }
+}
+
+static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_block_header *block)
+{
+    struct lookup *lookup = arg;
+    for (struct known_question *q = lookup->questions; q; q = q->next)
+        note_entry(&q->known, entry, block->incarnation);
+}
+
+static void answer(struct node *node, struct known_question *q, enum mob_status status)
+{
+    q->answered = true;
+    q->status = status;
+    if (q->forgotten) {
+        question_destroy(node, q);
+        return;
+    }
+    if (!q->done || !known_answered(node, q, &status)) /* looked at by its asker, or being read again */
+        return;
+    q->done(q->arg, status, &q->known);
+    question_destroy(node, q);
+}
+
+static void on_done(void *arg, enum mob_status status)
+{
+    struct lookup *lookup = arg;
+    while (lookup->questions) {
+        struct known_question *q = lookup->questions;
+        lookup->questions = q->next;
+        answer(lookup->node, q, status);
+    }
+    free(lookup);
+}
+
+static void start(struct node *node, struct lookup *lookup)
+{
+    struct lookup **at = group_bucket(node, lookup->stream, lookup->group);
+    while (*at != lookup)
+        at = &(*at)->by_group;
+    *at = lookup->by_group;
+    for (struct known_question *q = lookup->questions; q; q = q->next)
+        q->reading = true;
+    struct group_reader reader = {on_entry, on_done, lookup};
+    node_group_read(node, lookup->stream, lookup->group, &reader);
+}
+
+void known_start(struct node *node)
+{
+    struct known_table *table = node->known;
+    while (table->first) {
+        struct lookup *lookup = table->first;
+        table->first = lookup->next;
+        if (!table->first)
+            table->end = &table->first;
+        start(node, lookup);
+    }
+}
+
+bool known_waiting(const struct node *node)
+{
+    return node->known->first != NULL;
+}

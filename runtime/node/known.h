@@ -1,0 +1,53 @@
+/* What the lineage knows of single tasks and objects (ARCHITECTURE "Identity": known ids are looked up, a
+ * group at a time).
+ *
+ * A question is about one task and one of its objects. Those that come in one pass about one group of 256
+ * neighbours share a read of that group, which starts when the pass ends. An answer is never out of date:
+ * when this node logged something of the task after the read began, the group is read again, so whoever uses
+ * an answer decides on all that was logged until then. Node thread only.
+ *
+ *     question = known_ask(node, id, NULL, NULL);
+ *     ... later ...
+ *     if (known_answered(node, question, &status)) use(known_of(question));
+ *     known_forget(node, question);
+ */
+#ifndef MOB_RUNTIME_NODE_KNOWN_H
+#define MOB_RUNTIME_NODE_KNOWN_H
+
+#include "runtime/node/node.h"
+
+/* Copies of log entries; all NULL: no log knows the task. */
+struct known {
+    struct mob_object_id id;
+    struct mob_spec_head *spec; /* followed by its tail */
+    uint32_t spec_tail_bytes;
+    int64_t spec_submitted_ns;
+    struct mob_completion_head *completion; /* the final one, followed by its body */
+    struct mob_out_put *put; /* of the object, followed by its inline value */
+    uint64_t put_incarnation; /* whose log has it */
+};
+struct known_question;
+/* Gets the answer once and the question is gone; may ask again. */
+typedef void known_done_fn(void *arg, enum mob_status status, const struct known *known);
+
+struct known_table *known_table_create(void);
+void known_table_destroy(struct known_table *table);
+
+/* With `done` it is called, and the question gone after that; without, the asker looks, and forgets it. Ends
+ * the process when there is no memory. */
+struct known_question *known_ask(struct node *node, struct mob_object_id id, known_done_fn *done, void *arg);
+/* Is a question with `done` about this object under way? */
+bool known_asked(const struct node *node, struct mob_object_id id);
+/* True: everything logged until now is in known_of(), unless *status_out is an error of the control store. */
+bool known_answered(struct node *node, struct known_question *question, enum mob_status *status_out);
+const struct known *known_of(const struct known_question *question);
+/* NULL is fine. */
+void known_forget(struct node *node, struct known_question *question);
+/* Spec, completion or put of this task was logged: answers that do not have it are out of date. Cheap when
+ * nothing is asked. */
+void known_logged(struct node *node, struct mob_task_id task);
+/* End of a pass: starts the reads that it asked for. */
+void known_start(struct node *node);
+bool known_waiting(const struct node *node); /* known_start has something to do */
+
+#endif

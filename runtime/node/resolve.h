@@ -1,0 +1,14 @@
+/* Objects and results that the lineage knows: made ready here. Node thread only. */
+#ifndef MOB_RUNTIME_NODE_RESOLVE_H
+#define MOB_RUNTIME_NODE_RESOLVE_H
+
+#include "runtime/node/known.h"
+
+/* The task's return `known->id` becomes ready from its completion, or by running the task (again). `slot`
+ * (NODE_NOBODY = none) hears of it as a submitter does. The task is not live, or adopts the submitter. */
+void node_result_known(struct node *node, const struct known *known, uint32_t slot, uint32_t session);
+/* It is ready, with nothing left to commit: a value in the store, or an error that is its outcome. */
+void node_ready_committed(struct node *node, struct mob_object_id id, enum mob_status status,
+    enum mob_value_type type, uint32_t slot, uint32_t session);
+
+#endif

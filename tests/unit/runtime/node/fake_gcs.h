@@ -1,0 +1,413 @@
+/* A control store in the test's hands: it defines what runtime/node calls of gcs/client, so the node under
+ * test links it instead. Blocks and rows outlive the node (FAKE), as the real one's do; what is acknowledged
+ * or answered, and when, the test says. One file of a test program includes it. One thread.
+ */
+#ifndef MOB_TESTS_UNIT_RUNTIME_NODE_FAKE_GCS_H
+#define MOB_TESTS_UNIT_RUNTIME_NODE_FAKE_GCS_H
+
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "common/wire/block.h"
+#include "gcs/client/client_sync.h"
+
+enum { FAKE_BLOCKS_MAX = 65536, FAKE_ROWS_MAX = 4096, FAKE_LOGS_MAX = 64 };
+
+struct fake_block {
+    uint64_t incarnation, number;
+    uint32_t length;
+    uint8_t *bytes;
+};
+struct fake_row {
+    enum mob_gcs_table table;
+    uint8_t key[MOB_GCS_KEY_MAX];
+    uint32_t key_length, value_length;
+    uint8_t *value; /* NULL: deleted */
+};
+/* An operation that is not answered yet. */
+struct fake_op {
+    struct fake_op *next;
+    enum { FAKE_OTHER, FAKE_READ } kind;
+    mob_gcs_done_fn *done;
+    void *arg;
+    enum mob_status status;
+    uint64_t number;
+    /* a read of a group, answered from what is there when its turn comes */
+    struct mob_stream stream;
+    uint32_t group;
+    bool all; /* not one group: everything */
+    int row; /* a get: which; -1 none */
+    enum mob_gcs_table table; /* a list */
+    bool list, incarnations;
+};
+struct mob_gcs_log {
+    uint64_t incarnation, appended, acked;
+    struct mob_gcs_log_events events;
+    struct mob_gcs_block *first, **end; /* not acknowledged yet */
+};
+struct mob_gcs {
+    int fd;
+    struct fake_op *ops, **ops_end;
+    struct mob_gcs_log log;
+};
+
+static struct {
+    struct fake_block blocks[FAKE_BLOCKS_MAX];
+    uint32_t block_count;
+    struct fake_row rows[FAKE_ROWS_MAX];
+    uint32_t row_count;
+    uint64_t incarnations;
+    uint32_t reads; /* of groups, answered so far */
+    bool hold_acks; /* blocks are kept, and nobody hears it */
+    bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
+} FAKE;
+
+static inline void fake_gcs_reset(void)
+{
+    for (uint32_t i = 0; i < FAKE.block_count; i++)
+        free(FAKE.blocks[i].bytes);
+    for (uint32_t i = 0; i < FAKE.row_count; i++)
+        free(FAKE.rows[i].value);
+    memset(&FAKE, 0, sizeof FAKE);
+}
+
+/* ---- the log ---- */
+
+enum mob_status mob_gcs_log_open(struct mob_gcs *gcs, uint64_t incarnation, uint64_t first_number,
+    const struct mob_gcs_log_events *events, struct mob_gcs_log **log_out)
+{
+    gcs->log = (struct mob_gcs_log){
+        .incarnation = incarnation, .appended = first_number, .acked = first_number, .events = *events};
+    gcs->log.end = &gcs->log.first;
+    *log_out = &gcs->log;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct mob_gcs_block *block)
+{
+    MOB_ASSERT(FAKE.block_count < FAKE_BLOCKS_MAX);
+    struct fake_block *b = &FAKE.blocks[FAKE.block_count++];
+    *b = (struct fake_block){log->incarnation, log->appended, block->length, malloc(block->length)};
+    memcpy(b->bytes, block->bytes, block->length);
+    block->number = log->appended++;
+    block->next = NULL;
+    *log->end = block;
+    log->end = &block->next;
+    return MOB_OK;
+}
+
+static inline void fake_acknowledge(struct mob_gcs *gcs)
+{
+    struct mob_gcs_log *log = &gcs->log;
+    if (log->acked == log->appended)
+        return;
+    log->acked = log->appended;
+    struct mob_gcs_block *block = log->first;
+    log->first = NULL;
+    log->end = &log->first;
+    log->events.acked(log->events.arg, log->acked);
+    while (block) {
+        struct mob_gcs_block *next = block->next;
+        log->events.released(log->events.arg, block);
+        block = next;
+    }
+}
+
+/* ---- operations ---- */
+
+static inline struct fake_op *fake_op(struct mob_gcs *gcs, mob_gcs_done_fn *done, void *arg)
+{
+    struct fake_op *op = calloc(1, sizeof *op);
+    MOB_ASSERT(op);
+    op->done = done;
+    op->arg = arg;
+    op->row = -1;
+    *gcs->ops_end = op;
+    gcs->ops_end = &op->next;
+    return op;
+}
+
+static inline bool fake_block_holds(const struct fake_block *b, struct mob_stream stream, uint32_t group)
+{
+    static struct mob_zone_map zone;
+    struct mob_block_header header;
+    MOB_ASSERT(mob_block_peek(b->bytes, b->length, &header, &zone) == MOB_OK);
+    for (uint32_t i = 0; i < zone.group_count; i++)
+        if (zone.groups[i].group == group && mob_stream_eq(zone.groups[i].stream, stream))
+            return true;
+    return false;
+}
+
+static inline void fake_answer_blocks(struct fake_op *op, struct mob_gcs_answer *answer)
+{
+    static struct mob_gcs_block_row rows[FAKE_BLOCKS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < FAKE.block_count; i++) {
+        const struct fake_block *b = &FAKE.blocks[i];
+        if (op->all || fake_block_holds(b, op->stream, op->group))
+            rows[count++] = (struct mob_gcs_block_row){.seq = i + 1,
+                .incarnation = b->incarnation,
+                .number = b->number,
+                .bytes = b->bytes,
+                .length = b->length};
+    }
+    answer->blocks = rows;
+    answer->block_count = count;
+}
+
+static inline void fake_kv(const struct fake_row *row, struct mob_gcs_kv *kv)
+{
+    *kv = (struct mob_gcs_kv){.key = row->key,
+        .key_length = row->key_length,
+        .value = row->value,
+        .value_length = row->value_length};
+}
+
+static inline void fake_answer_rows(struct fake_op *op, struct mob_gcs_answer *answer)
+{
+    static struct mob_gcs_kv kvs[FAKE_ROWS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < FAKE.row_count; i++)
+        if (FAKE.rows[i].value && (op->list ? FAKE.rows[i].table == op->table : (int)i == op->row))
+            fake_kv(&FAKE.rows[i], &kvs[count++]);
+    answer->kvs = kvs;
+    answer->kv_count = count;
+}
+
+static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
+{
+    static struct mob_gcs_incarnation incarnations[FAKE_LOGS_MAX];
+    (void)gcs;
+    struct mob_gcs_answer answer = {.status = op->status, .number = op->number};
+    if (op->kind == FAKE_READ)
+        fake_answer_blocks(op, &answer);
+    else if (op->list || op->row >= 0)
+        fake_answer_rows(op, &answer);
+    if (op->incarnations) {
+        answer.incarnation_count = (uint32_t)FAKE.incarnations;
+        for (uint64_t i = 0; i < FAKE.incarnations; i++)
+            incarnations[i] = (struct mob_gcs_incarnation){.id = i + 1, .state = MOB_GCS_SEALED};
+        answer.incarnations = incarnations;
+    }
+    FAKE.reads += op->kind == FAKE_READ;
+    if (op->done)
+        op->done(op->arg, &answer);
+    free(op);
+}
+
+static inline struct fake_op *fake_take_out(struct mob_gcs *gcs, struct fake_op **at)
+{
+    struct fake_op *op = *at;
+    *at = op->next;
+    if (!op->next)
+        gcs->ops_end = at;
+    return op;
+}
+
+/* How many reads of groups wait, and the answer to one of them (0 = the first asked). */
+static inline uint32_t fake_gcs_reads_waiting(const struct mob_gcs *gcs)
+{
+    uint32_t count = 0;
+    for (const struct fake_op *op = gcs->ops; op; op = op->next)
+        count += op->kind == FAKE_READ && !op->all;
+    return count;
+}
+
+static inline void fake_gcs_answer_read(struct mob_gcs *gcs, uint32_t which)
+{
+    for (struct fake_op **at = &gcs->ops; *at; at = &(*at)->next)
+        if ((*at)->kind == FAKE_READ && !(*at)->all && which-- == 0) {
+            fake_answer(gcs, fake_take_out(gcs, at));
+            return;
+        }
+    MOB_ASSERT(!"so many reads wait");
+}
+
+int64_t mob_gcs_step(struct mob_gcs *gcs, int64_t now_ns)
+{
+    (void)now_ns;
+    if (!FAKE.hold_acks)
+        fake_acknowledge(gcs);
+    for (struct fake_op **at = &gcs->ops; *at;) {
+        if ((*at)->kind == FAKE_READ && !(*at)->all && FAKE.hold_reads) {
+            at = &(*at)->next;
+            continue;
+        }
+        fake_answer(gcs, fake_take_out(gcs, at));
+        at = &gcs->ops; /* the answer may have asked for more */
+    }
+    return INT64_MAX;
+}
+
+void mob_gcs_send(struct mob_gcs *gcs)
+{
+    (void)gcs;
+}
+
+enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns)
+{
+    (void)deadline_ns;
+    for (int i = 0; i < 1000 && !*done; i++)
+        mob_gcs_step(gcs, 0);
+    return *done ? MOB_OK : MOB_TIMEOUT;
+}
+
+enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
+    uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    (void)position;
+    struct fake_op *op = fake_op(gcs, done, arg);
+    op->kind = FAKE_READ;
+    op->stream = stream;
+    op->group = group;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_unfinished(
+    struct mob_gcs *gcs, uint64_t incarnation, uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    (void)incarnation;
+    (void)position;
+    struct fake_op *op = fake_op(gcs, done, arg);
+    op->kind = FAKE_READ;
+    op->all = true;
+    return MOB_OK;
+}
+
+static inline int fake_row_of(enum mob_gcs_table table, const void *key, uint32_t length)
+{
+    for (uint32_t i = 0; i < FAKE.row_count; i++)
+        if (FAKE.rows[i].table == table && FAKE.rows[i].key_length == length &&
+            memcmp(FAKE.rows[i].key, key, length) == 0)
+            return (int)i;
+    return -1;
+}
+
+static inline void fake_gcs_set(
+    enum mob_gcs_table table, const void *key, uint32_t key_length, const void *value, uint32_t value_length)
+{
+    int i = fake_row_of(table, key, key_length);
+    if (i < 0) {
+        MOB_ASSERT(FAKE.row_count < FAKE_ROWS_MAX && key_length <= MOB_GCS_KEY_MAX);
+        i = (int)FAKE.row_count++;
+        FAKE.rows[i] = (struct fake_row){.table = table, .key_length = key_length};
+        memcpy(FAKE.rows[i].key, key, key_length);
+    }
+    free(FAKE.rows[i].value);
+    FAKE.rows[i].value = value ? malloc(value_length + 1) : NULL;
+    FAKE.rows[i].value_length = value_length;
+    if (value)
+        memcpy(FAKE.rows[i].value, value, value_length);
+}
+
+enum mob_status mob_gcs_put(
+    struct mob_gcs *gcs, const struct mob_gcs_put *put, mob_gcs_done_fn *done, void *arg)
+{
+    fake_gcs_set(put->table, put->key, put->key_length, put->value, put->value_length);
+    fake_op(gcs, done, arg);
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_delete(
+    struct mob_gcs *gcs, const struct mob_gcs_put *del, mob_gcs_done_fn *done, void *arg)
+{
+    fake_gcs_set(del->table, del->key, del->key_length, NULL, 0);
+    fake_op(gcs, done, arg);
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_get(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
+    uint32_t key_length, mob_gcs_done_fn *done, void *arg)
+{
+    struct fake_op *op = fake_op(gcs, done, arg);
+    op->row = fake_row_of(table, key, key_length);
+    if (op->row < 0 || !FAKE.rows[op->row].value)
+        op->status = MOB_NOT_FOUND;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_list(
+    struct mob_gcs *gcs, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg)
+{
+    struct fake_op *op = fake_op(gcs, done, arg);
+    op->list = true;
+    op->table = list->table;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_incarnations(struct mob_gcs *gcs, uint64_t after, mob_gcs_done_fn *done, void *arg)
+{
+    struct fake_op *op = fake_op(gcs, done, arg);
+    op->incarnations = after == 0;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_log_seal(struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
+{
+    (void)incarnation;
+    fake_op(gcs, done, arg);
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_job_drop(struct mob_gcs *gcs, struct mob_job_id job, bool finished_only,
+    int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg)
+{
+    (void)job, (void)finished_only, (void)before_wall_ns;
+    fake_op(gcs, done, arg);
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_node_register(struct mob_gcs *gcs, const char *name, mob_gcs_done_fn *done, void *arg)
+{
+    (void)name;
+    fake_op(gcs, done, arg)->number = ++FAKE.incarnations;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out)
+{
+    (void)options;
+    struct mob_gcs *gcs = calloc(1, sizeof *gcs);
+    MOB_ASSERT(gcs);
+    gcs->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    gcs->ops_end = &gcs->ops;
+    *gcs_out = gcs;
+    return MOB_OK;
+}
+
+void mob_gcs_destroy(struct mob_gcs *gcs)
+{
+    if (!gcs)
+        return;
+    struct mob_gcs_log *log = &gcs->log;
+    while (log->first) {
+        struct mob_gcs_block *next = log->first->next;
+        log->events.released(log->events.arg, log->first);
+        log->first = next;
+    }
+    while (gcs->ops)
+        free(fake_take_out(gcs, &gcs->ops));
+    close(gcs->fd);
+    free(gcs);
+}
+
+int mob_gcs_fd(const struct mob_gcs *gcs)
+{
+    return gcs->fd;
+}
+
+bool mob_gcs_connected(const struct mob_gcs *gcs)
+{
+    (void)gcs;
+    return true;
+}
+
+void mob_gcs_position(const struct mob_gcs *gcs, struct mob_gcs_position *out)
+{
+    (void)gcs;
+    *out = (struct mob_gcs_position){0};
+}
+
+#endif
