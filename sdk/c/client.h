@@ -171,10 +171,23 @@ struct mob_sent_head {
     struct mob_spec_head head;
 };
 
-struct mob_old_store { /* the segment of a node that died, mapped for as long as values in it are held */
+struct mob_old_store { /* the segment of a node that died, mapped for as long as somebody reads or writes it
+                        */
     struct mob_store_client *store;
-    uint32_t values;
+    uint32_t users; /* values that are held, objects that are being made */
     struct mob_old_store *next;
+};
+
+/* An object that is being made: between its creation and its seal the node may die, and the session move to
+ * another segment. */
+struct mob_making {
+    struct mob_making *next;
+    struct mob_object_id id;
+    struct mob_store_client *store; /* that has it */
+    struct mob_object_ref ref;
+    void *full; /* `full_bytes` of it */
+    uint64_t full_bytes;
+    bool exists; /* in the segment that the session moved to: made by somebody else */
 };
 
 struct mob_client {
@@ -182,9 +195,11 @@ struct mob_client {
     bool look_up; /* the running task is not a first attempt: its children may be known already */
     bool committed_only;
     bool resuming;
+    bool lost; /* the node is gone, and there is no other yet */
     bool pumping;
     struct mob_store_client *store;
     int sock, memfd, eventfd;
+    int64_t seen_alive_ns; /* when the node was looked at last by a caller that does not sleep */
 
     /* Whose children these are. */
     struct mob_task_id parent;
@@ -235,6 +250,8 @@ struct mob_client {
     struct mob_actor *actors;
     struct mob_value *free_values, *used_values;
     struct mob_old_store *old_stores;
+    struct mob_making *making; /* all there are, */
+    struct mob_making making_now; /* and the one of the call that runs */
 
     int64_t clock_ns; /* last time read, good for about a microsecond */
     uint64_t clock_ticks;
@@ -276,6 +293,9 @@ struct mob_value {
     struct mob_block *block;
     uint8_t small[MOB_OBJECT_INLINE_MAX < 16 ? 16 : MOB_OBJECT_INLINE_MAX];
 };
+
+/* value.c: one user of a dead node's segment less; it is unmapped with the last. */
+void mob_old_store_release(struct mob_client *client, const struct mob_store_client *store);
 
 /* client.c: writes the sentence about a failure; the macro gives the status back. */
 void mob_client_say(struct mob_client *client, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -375,6 +395,9 @@ bool mob_json_text_field(const char *json, const char *key, char *out, size_t si
 enum mob_status mob_session_open(struct mob_client *client, int64_t deadline_ns);
 bool mob_session_alive(void *client);
 enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns);
+/* waiting.c: for callers that do not sleep. Looks after the node ten times a second at most; true = it was
+ * gone, and the session is with the next one. */
+bool mob_session_recheck(struct mob_client *client);
 void mob_client_note_spec(struct mob_client *client, const struct mob_spec_head *head, uint64_t position);
 
 /* submit.c */

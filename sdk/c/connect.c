@@ -11,6 +11,7 @@
 
 #define CONNECT_TIMEOUT_NS (10 * MOB_SEC)
 #define RETRY_MS 20
+#define WELCOME_PATIENCE_NS (5 * MOB_SEC)
 
 static int remaining_ms(int64_t deadline_ns)
 {
@@ -76,8 +77,12 @@ static enum mob_status receive_welcome(struct mob_client *client, int sock, int 
     return MOB_OK;
 }
 
+/* One try. A node that listens answers soon, so it is waited for whatever the deadline says. */
 static enum mob_status exchange(struct mob_client *client, int64_t deadline_ns)
 {
+    int64_t patience = mob_deadline_after(WELCOME_PATIENCE_NS);
+    if (deadline_ns < patience)
+        deadline_ns = patience;
     enum mob_status status;
     int sock = open_socket(client, &status);
     if (sock < 0)

@@ -7,10 +7,7 @@
 
 struct mob_put_buffer {
     struct mob_client *client;
-    struct mob_object_id id;
-    struct mob_object_ref ref;
-    void *full;
-    uint64_t full_bytes;
+    struct mob_making making;
 };
 
 struct mob_object_id mob_next_put(struct mob_client *client)
@@ -54,54 +51,131 @@ static uint32_t inline_max(const struct mob_client *client)
     return client->worker ? MOB_OBJECT_INLINE_MAX : MOB_PUT_INLINE_MAX;
 }
 
-static enum mob_status publish_put(
-    struct mob_client *client, const struct mob_out_put *head, const void *payload)
+/* ---- objects that are being made ---- */
+
+static enum mob_status making_begin(
+    struct mob_client *client, struct mob_object_id id, uint64_t full_bytes, struct mob_making *m)
 {
-    return mob_client_publish(client, MOB_OUT_PUT, 0, head, sizeof *head, payload, head->inline_bytes);
+    *m = (struct mob_making){.id = id, .full_bytes = full_bytes};
+    enum mob_status status = mob_store_room(client, id, full_bytes, &m->ref, &m->full);
+    if (status != MOB_OK)
+        return status;
+    m->store = client->store; /* making room may have moved the session */
+    m->next = client->making;
+    client->making = m;
+    return MOB_OK;
+}
+
+static void making_end(struct mob_client *client, struct mob_making *m)
+{
+    struct mob_making **place = &client->making;
+    while (*place != m)
+        place = &(*place)->next;
+    *place = m->next;
+    if (m->store != client->store)
+        mob_old_store_release(client, m->store);
+}
+
+/* Its bytes follow the session into the segment of the next node. */
+static enum mob_status making_move(struct mob_client *client, struct mob_making *m)
+{
+    while (m->store != client->store) {
+        struct mob_object_ref ref;
+        void *full;
+        enum mob_status status = mob_store_room(client, m->id, m->full_bytes, &ref, &full);
+        if (status != MOB_OK && status != MOB_EXISTS)
+            return status;
+        m->exists = status == MOB_EXISTS;
+        if (!m->exists)
+            memcpy(full, m->full, m->full_bytes);
+        mob_old_store_release(client, m->store);
+        m->store = client->store;
+        m->ref = ref;
+        m->full = full;
+    }
+    return MOB_OK;
+}
+
+static void making_abort(struct mob_client *client, struct mob_making *m)
+{
+    if (m->store == client->store && !m->exists)
+        mob_store_object_abort(client->store, m->ref);
+    making_end(client, m);
+}
+
+/* ---- the record ---- */
+
+static void write_put(void *body, const struct mob_out_put *head, const void *payload)
+{
+    struct mob_writer w = mob_writer_of(body, (uint32_t)sizeof *head + head->inline_bytes);
+    mob_write_bytes(&w, head, sizeof *head);
+    mob_write_bytes(&w, payload, head->inline_bytes);
 }
 
 static enum mob_status put_small(
     struct mob_client *client, struct mob_object_id id, const struct mob_encoded *value)
 {
-    struct mob_object_ref ref;
-    enum mob_status status =
-        mob_store_put_small(client->store, id, value->type, value->payload, (uint32_t)value->bytes, &ref);
-    if (status != MOB_OK && status != MOB_EXISTS && status != MOB_STORE_FULL)
-        return mob_client_fail(client, status, "the value could not be stored: %s", mob_status_text(status));
-    bool made = status == MOB_OK; /* without an entry the record alone carries it */
     struct mob_out_put head = {.id = id,
         .type = (uint8_t)value->type,
         .size = value->bytes,
         .hash = mob_hash128(value->payload, value->bytes),
         .inline_bytes = (uint32_t)value->bytes};
-    status = publish_put(client, &head, value->payload);
-    if (status == MOB_OK && made)
+    uint32_t bytes = (uint32_t)sizeof head + head.inline_bytes;
+    void *body;
+    enum mob_status status = mob_client_reserve(client, bytes, &body);
+    if (status != MOB_OK)
+        return status;
+    /* the record has its room, so from here on nothing waits, and the session stays where it is */
+    struct mob_object_ref ref;
+    status =
+        mob_store_put_small(client->store, id, value->type, value->payload, (uint32_t)value->bytes, &ref);
+    if (status != MOB_OK && status != MOB_EXISTS && status != MOB_STORE_FULL)
+        return mob_client_fail(client, status, "the value could not be stored: %s", mob_status_text(status));
+    bool made = status == MOB_OK; /* without an entry the record alone carries it */
+    write_put(body, &head, value->payload);
+    mob_client_commit(client, MOB_OUT_PUT, 0, bytes);
+    if (made)
         mob_store_object_seal(client->store, ref);
-    else if (made)
-        mob_store_object_abort(client->store, ref);
-    return status;
+    return MOB_OK;
+}
+
+static enum mob_status publish_full(struct mob_client *client, struct mob_making *m)
+{
+    struct mob_value_header header;
+    memcpy(&header, m->full, sizeof header);
+    bool inlined = header.payload_bytes <= inline_max(client);
+    struct mob_out_put head = {.id = m->id,
+        .type = header.type,
+        .flags = m->full_bytes > HASH_AT_ONCE_MAX ? MOB_PUT_HASH_LATER : 0,
+        .size = inlined ? header.payload_bytes : m->full_bytes,
+        .hash = header.hash,
+        .inline_bytes = inlined ? (uint32_t)header.payload_bytes : 0};
+    uint32_t bytes = (uint32_t)sizeof head + head.inline_bytes;
+    void *body;
+    do { /* waiting for room may end in another segment */
+        enum mob_status status = making_move(client, m);
+        if (status == MOB_OK)
+            status = mob_client_reserve(client, bytes, &body);
+        if (status != MOB_OK)
+            return status;
+    } while (m->store != client->store);
+    write_put(body, &head, (uint8_t *)m->full + header.payload_offset);
+    mob_client_commit(client, MOB_OUT_PUT, 0, bytes);
+    if (!m->exists)
+        mob_store_object_seal(client->store, m->ref);
+    return MOB_OK;
 }
 
 /* Publish what explains the object, then seal it. */
-static enum mob_status put_full(struct mob_client *client, struct mob_object_id id, void *full,
-    uint64_t full_bytes, struct mob_object_ref ref)
+static enum mob_status put_full(struct mob_client *client, struct mob_making *m)
 {
-    struct mob_value_header header;
-    if (full_bytes <= HASH_AT_ONCE_MAX)
-        mob_value_hash(full);
-    memcpy(&header, full, sizeof header);
-    bool inlined = header.payload_bytes <= inline_max(client);
-    struct mob_out_put head = {.id = id,
-        .type = header.type,
-        .flags = full_bytes > HASH_AT_ONCE_MAX ? MOB_PUT_HASH_LATER : 0,
-        .size = inlined ? header.payload_bytes : full_bytes,
-        .hash = header.hash,
-        .inline_bytes = inlined ? (uint32_t)header.payload_bytes : 0};
-    enum mob_status status = publish_put(client, &head, (uint8_t *)full + header.payload_offset);
+    if (m->full_bytes <= HASH_AT_ONCE_MAX)
+        mob_value_hash(m->full);
+    enum mob_status status = publish_full(client, m);
     if (status == MOB_OK)
-        mob_store_object_seal(client->store, ref);
+        making_end(client, m);
     else
-        mob_store_object_abort(client->store, ref);
+        making_abort(client, m);
     return status;
 }
 
@@ -111,20 +185,19 @@ enum mob_status mob_put_encoded(
     if (value->bytes <= MOB_OBJECT_INLINE_MAX && value->tensor == NULL)
         return put_small(client, id, value);
     uint64_t full_bytes;
-    struct mob_object_ref ref;
-    void *full;
+    struct mob_making *making = &client->making_now;
     enum mob_status status = mob_value_full_size(value->bytes, 0, 0, &full_bytes);
     if (status == MOB_OK)
-        status = mob_store_room(client, id, full_bytes, &ref, &full);
+        status = making_begin(client, id, full_bytes, making);
     if (status == MOB_EXISTS)
         return MOB_OK; /* a replay put it before; the node compares the records */
     if (status != MOB_OK)
         return status;
     uint8_t *payload;
-    status = mob_value_init(full, full_bytes, value->type, value->bytes, NULL, 0, NULL, 0, &payload);
+    status = mob_value_init(making->full, full_bytes, value->type, value->bytes, NULL, 0, NULL, 0, &payload);
     MOB_ASSERT(status == MOB_OK);
     mob_encoded_write(value, payload);
-    return put_full(client, id, full, full_bytes, ref);
+    return put_full(client, making);
 }
 
 /* A put is ready from the start; its bytes are in the store. */
@@ -160,17 +233,18 @@ enum mob_status mob_put_begin(
     if (buffer == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
     buffer->client = client;
-    buffer->id = mob_next_put(client);
-    enum mob_status status = mob_value_full_size(size, 0, 0, &buffer->full_bytes);
+    struct mob_object_id id = mob_next_put(client);
+    uint64_t full_bytes;
+    enum mob_status status = mob_value_full_size(size, 0, 0, &full_bytes);
     if (status == MOB_OK)
-        status = mob_store_room(client, buffer->id, buffer->full_bytes, &buffer->ref, &buffer->full);
+        status = making_begin(client, id, full_bytes, &buffer->making);
     if (status != MOB_OK) {
         free(buffer);
         return status;
     }
     uint8_t *payload;
     status =
-        mob_value_init(buffer->full, buffer->full_bytes, MOB_TYPE_BYTES, size, NULL, 0, NULL, 0, &payload);
+        mob_value_init(buffer->making.full, full_bytes, MOB_TYPE_BYTES, size, NULL, 0, NULL, 0, &payload);
     MOB_ASSERT(status == MOB_OK);
     *data_out = payload;
     *buffer_out = buffer;
@@ -180,9 +254,11 @@ enum mob_status mob_put_begin(
 enum mob_status mob_put_finish(struct mob_put_buffer *buffer, struct mob_future **future_out)
 {
     struct mob_client *client = buffer->client;
-    enum mob_status status = put_full(client, buffer->id, buffer->full, buffer->full_bytes, buffer->ref);
+    struct mob_object_id id = buffer->making.id;
+    uint64_t full_bytes = buffer->making.full_bytes;
+    enum mob_status status = put_full(client, &buffer->making);
     if (status == MOB_OK)
-        status = put_future(client, buffer->id, MOB_TYPE_BYTES, buffer->full_bytes, future_out);
+        status = put_future(client, id, MOB_TYPE_BYTES, full_bytes, future_out);
     free(buffer);
     return status;
 }
@@ -191,7 +267,7 @@ void mob_put_abort(struct mob_put_buffer *buffer)
 {
     if (buffer == NULL)
         return;
-    mob_store_object_abort(buffer->client->store, buffer->ref);
+    making_abort(buffer->client, &buffer->making);
     free(buffer);
 }
 
@@ -202,7 +278,7 @@ enum mob_status mob_promise(struct mob_client *client, struct mob_future **futur
     struct mob_future *future = mob_future_new_general(client, id, false);
     if (future == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
-    enum mob_status status = publish_put(client, &head, NULL);
+    enum mob_status status = mob_client_publish(client, MOB_OUT_PUT, 0, &head, sizeof head, NULL, 0);
     if (status != MOB_OK) {
         mob_release(future);
         return status;

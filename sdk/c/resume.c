@@ -89,22 +89,26 @@ static enum mob_status resend_put(struct resend *r, const uint8_t *body, uint32_
     const void *value;
     uint64_t size;
     struct mob_object_ref pin, ref;
-    bool made = false;
+    enum mob_status made = MOB_EXISTS; /* not by us */
     if (mob_store_object_get(r->old, head.id, false, &type, small, &value, &size, &pin) == MOB_OK) {
         void *full;
         if (pin.entry == UINT32_MAX) {
-            made = mob_store_put_small(client->store, head.id, type, small, (uint32_t)size, &ref) == MOB_OK;
+            made = mob_store_put_small(client->store, head.id, type, small, (uint32_t)size, &ref);
+            if (made == MOB_STORE_FULL)
+                made = MOB_EXISTS; /* the record alone carries it */
         } else {
-            made = mob_store_room(client, head.id, size, &ref, &full) == MOB_OK;
-            if (made)
+            made = mob_store_room(client, head.id, size, &ref, &full);
+            if (made == MOB_OK)
                 memcpy(full, value, size);
             mob_store_object_release(r->old, pin);
         }
     }
+    if (made != MOB_OK && made != MOB_EXISTS)
+        return made;
     enum mob_status status = mob_client_publish(client, MOB_OUT_PUT, 0, body, bytes, NULL, 0);
-    if (made && status == MOB_OK)
+    if (made == MOB_OK && status == MOB_OK)
         mob_store_object_seal(client->store, ref);
-    else if (made)
+    else if (made == MOB_OK)
         mob_store_object_abort(client->store, ref);
     return status;
 }
@@ -141,12 +145,6 @@ static enum mob_status resend_all(struct resend *r)
 {
     struct mob_client *client = r->client;
     uint64_t at = mob_store_out_acked(r->old);
-    const struct mob_spec_head *before = head_before(client, at);
-    if (before != NULL) {
-        r->head = *before;
-        r->head_known = true;
-    }
-    client->sent_head_count = 0; /* positions of the old ring */
     struct mob_record record;
     const uint8_t *body;
     while (mob_store_out_unacked(r->old, &at, &record, &body)) {
@@ -160,19 +158,85 @@ static enum mob_status resend_all(struct resend *r)
     return status;
 }
 
-/* Values in the old segment stay readable until they are released. */
+/* Values in the old segment stay readable until they are released, and what is being made in it is moved. */
 static bool keep_old(struct mob_client *client, struct mob_store_client *store)
 {
-    uint32_t values = 0;
+    uint32_t users = 0;
     for (struct mob_value *value = client->used_values; value != NULL; value = value->next)
-        values += value->pinned && value->store == store;
-    if (values == 0)
+        users += value->pinned && value->store == store;
+    for (const struct mob_making *m = client->making; m != NULL; m = m->next)
+        users += m->store == store;
+    if (users == 0)
         return false;
     struct mob_old_store *old = malloc(sizeof *old);
     MOB_ASSERT(old != NULL);
-    *old = (struct mob_old_store){store, values, client->old_stores};
+    *old = (struct mob_old_store){store, users, client->old_stores};
     client->old_stores = old;
     return true;
+}
+
+/* What mob_session_open and sending again replace. */
+struct session {
+    struct mob_store_client *store;
+    int sock, memfd, eventfd;
+    struct mob_sent_head *sent_heads;
+    uint32_t sent_head_count, sent_head_capacity;
+};
+
+static struct session session_take(struct mob_client *client)
+{
+    struct session s = {client->store, client->sock, client->memfd, client->eventfd, client->sent_heads,
+        client->sent_head_count, client->sent_head_capacity};
+    client->sent_heads = NULL;
+    client->sent_head_count = client->sent_head_capacity = 0;
+    return s;
+}
+
+static void session_put_back(struct mob_client *client, const struct session *s)
+{
+    client->store = s->store;
+    client->sock = s->sock;
+    client->memfd = s->memfd;
+    client->eventfd = s->eventfd;
+    free(client->sent_heads);
+    client->sent_heads = s->sent_heads;
+    client->sent_head_count = s->sent_head_count;
+    client->sent_head_capacity = s->sent_head_capacity;
+}
+
+/* All of it but the segment. */
+static void session_close(const struct session *s)
+{
+    close(s->sock);
+    close(s->memfd);
+    close(s->eventfd);
+    free(s->sent_heads);
+}
+
+/* One node to go on with. When it does not take all (MOB_UNAVAILABLE: it died, too) the client is where it
+ * was before, so that nothing is left behind. */
+static enum mob_status move(const struct resend *r, int64_t deadline_ns)
+{
+    struct mob_client *client = r->client;
+    struct session before = session_take(client);
+    enum mob_status status = mob_session_open(client, deadline_ns);
+    if (status != MOB_OK) {
+        session_put_back(client, &before);
+        return status;
+    }
+    client->last_head_valid = false;
+    client->last_plain = NULL;
+    struct resend again = *r;
+    status = resend_all(&again);
+    if (status == MOB_OK) {
+        session_close(&before);
+        return MOB_OK;
+    }
+    struct session refused = session_take(client);
+    session_close(&refused);
+    mob_store_detach(refused.store);
+    session_put_back(client, &before);
+    return status;
 }
 
 enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns)
@@ -182,30 +246,31 @@ enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns
     if (client->resuming)
         return mob_client_fail(client, MOB_UNAVAILABLE, "the node died while the session was moved to it");
     client->resuming = true;
-    MOB_LOG_WARN("sdk", "node_lost", "directory=%s", client->directory);
+    if (!client->lost)
+        MOB_LOG_WARN("sdk", "node_lost", "directory=%s", client->directory);
+    client->lost = true;
     mob_event_fd_quiesce(client);
-    struct mob_store_client *old = client->store;
-    int sock = client->sock, memfd = client->memfd, eventfd = client->eventfd;
-    client->hello.resume_incarnation = mob_store_client_incarnation(old);
+    struct resend r = {.client = client, .old = client->store};
+    const struct mob_spec_head *head = head_before(client, mob_store_out_acked(r.old));
+    if (head != NULL) {
+        r.head = *head;
+        r.head_known = true;
+    }
+    client->hello.resume_incarnation = mob_store_client_incarnation(r.old);
     client->hello.resume_root = client->parent;
     client->hello.resume_stream = client->family->known ? client->family->stream : (struct mob_stream){{0}};
     client->hello.resume_next_child = client->family->known ? client->next_child : UINT32_MAX;
-    enum mob_status status = mob_session_open(client, deadline_ns);
-    if (status != MOB_OK) {
-        client->resuming = false;
-        return status;
-    }
-    close(sock);
-    close(memfd);
-    close(eventfd);
-    client->last_head_valid = false;
-    client->last_plain = NULL;
-    struct resend r = {.client = client, .old = old};
-    status = resend_all(&r);
-    if (!keep_old(client, old))
-        mob_store_detach(old);
+    enum mob_status status;
+    do
+        status = move(&r, deadline_ns);
+    while (status == MOB_UNAVAILABLE && mob_now() < deadline_ns);
     client->resuming = false;
-    MOB_LOG_INFO("sdk", "node_found", "incarnation=%llu status=%s",
-        (unsigned long long)mob_store_client_incarnation(client->store), mob_status_code(status));
-    return status;
+    if (status != MOB_OK)
+        return status;
+    client->lost = false;
+    if (!keep_old(client, r.old))
+        mob_store_detach(r.old);
+    MOB_LOG_INFO("sdk", "node_found", "incarnation=%llu",
+        (unsigned long long)mob_store_client_incarnation(client->store));
+    return MOB_OK;
 }

@@ -25,14 +25,13 @@ struct mob_value *mob_value_new(struct mob_client *client)
     return value;
 }
 
-/* A segment of a dead node is unmapped with the last value in it. */
-static void old_store_release(struct mob_client *client, const struct mob_store_client *store)
+void mob_old_store_release(struct mob_client *client, const struct mob_store_client *store)
 {
     struct mob_old_store **place = &client->old_stores;
     while (*place != NULL && (*place)->store != store)
         place = &(*place)->next;
     struct mob_old_store *old = *place;
-    if (old == NULL || --old->values > 0)
+    if (old == NULL || --old->users > 0)
         return;
     *place = old->next;
     mob_store_detach(old->store);
@@ -48,7 +47,7 @@ void mob_value_release(struct mob_value *value)
         if (value->store == client->store)
             mob_store_object_release(client->store, value->pin);
         else
-            old_store_release(client, value->store);
+            mob_old_store_release(client, value->store);
     }
     if (value->block != NULL && --value->block->refs == 0)
         free(value->block);

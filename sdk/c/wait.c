@@ -112,7 +112,8 @@ bool mob_ready(struct mob_future *future)
     if (mob_in_task(client) && replay_wait(client, 1, &ready, &count))
         return ready;
     if (!mob_future_settled(future)) {
-        mob_client_pump(client);
+        if (mob_client_pump(client) == 0)
+            mob_session_recheck(client);
         /* A future that cannot be watched now is not ready now; the next call tries again. */
         if (!mob_future_settled(future) && mob_future_watch(client, future) == MOB_OK && client->worker)
             mob_future_probe(client, future);

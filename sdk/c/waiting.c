@@ -7,6 +7,9 @@
 #define POLL_TURNS 128u /* some microseconds: results of tasks that run on the other core */
 #define YIELD_TURNS 60u /* lets node and workers run where cores are few */
 
+#define RECHECK_NS (100 * MOB_MS)
+#define TOO_LATE "not ready before the time-out has passed"
+
 static void cpu_relax(void)
 {
 #if defined(__x86_64__)
@@ -18,6 +21,25 @@ struct mob_waiting mob_waiting_begin(struct mob_client *client, int64_t timeout_
 {
     return (struct mob_waiting){
         .client = client, .deadline_ns = timeout_ns == 0 ? 0 : mob_deadline_after(timeout_ns)};
+}
+
+bool mob_session_recheck(struct mob_client *client)
+{
+    if (client->worker || client->sock < 0)
+        return false; /* a worker ends with its node */
+    int64_t now = mob_now();
+    if (now - client->seen_alive_ns < RECHECK_NS)
+        return false;
+    client->seen_alive_ns = now;
+    return !mob_session_alive(client) && mob_client_resume(client, now) == MOB_OK;
+}
+
+/* Whoever waits in short pieces never sleeps for long enough to be told of the node's end. */
+static enum mob_status timed_out(struct mob_waiting *waiting, const char *text)
+{
+    if (mob_session_recheck(waiting->client))
+        return MOB_OK; /* once more: what was sent again may be ready */
+    return mob_client_fail(waiting->client, MOB_TIMEOUT, "%s", text);
 }
 
 static enum mob_status give_back_cpu(struct mob_waiting *waiting)
@@ -43,15 +65,14 @@ static enum mob_status sleep_turn(struct mob_waiting *waiting)
     if (client->event_fd != NULL) {
         int64_t left = waiting->deadline_ns == INT64_MAX ? 100 * MOB_MS : waiting->deadline_ns - mob_now();
         if (left <= 0)
-            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+            return timed_out(waiting, TOO_LATE);
         mob_event_fd_wait(client, (int)((left < 100 * MOB_MS ? left : 100 * MOB_MS) / MOB_MS) + 1);
         return mob_session_alive(client) ? MOB_OK : mob_client_resume(client, waiting->deadline_ns);
     }
     status = mob_store_sleep(client->store, waiting->deadline_ns, mob_session_alive, client);
     if (status == MOB_UNAVAILABLE)
         return mob_client_resume(client, waiting->deadline_ns);
-    return status == MOB_OK ? MOB_OK
-                            : mob_client_fail(client, status, "not ready before the time-out has passed");
+    return status == MOB_OK ? MOB_OK : timed_out(waiting, TOO_LATE);
 }
 
 enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
@@ -60,7 +81,7 @@ enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
     if (mob_client_pump(client) > 0)
         return MOB_OK;
     if (waiting->deadline_ns == 0)
-        return mob_client_fail(client, MOB_TIMEOUT, "not ready yet");
+        return timed_out(waiting, "not ready yet");
     uint32_t turn = waiting->turns++;
     if (turn < POLL_TURNS) {
         cpu_relax();
@@ -68,7 +89,7 @@ enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
     }
     if (turn < POLL_TURNS + YIELD_TURNS && (mob_in_task(client) || waiting->deadline_ns != INT64_MAX)) {
         if (waiting->deadline_ns != INT64_MAX && mob_now() >= waiting->deadline_ns)
-            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+            return timed_out(waiting, TOO_LATE);
         if (!mob_yield_briefly())
             waiting->turns = POLL_TURNS + YIELD_TURNS;
         return MOB_OK;
