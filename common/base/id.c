@@ -130,6 +130,26 @@ struct mob_stream mob_stream_of_children(
     return stream;
 }
 
+struct mob_stream mob_stream_of_puts(struct mob_task_id task)
+{
+    struct {
+        struct mob_task_id task;
+        char kind[4]; /* the input is shorter than that of a child stream, so they never meet */
+    } in = {task, {'p', 'u', 't', 's'}};
+    uint8_t digest[crypto_generichash_BYTES_MIN];
+    struct mob_stream stream;
+    crypto_generichash(digest, sizeof digest, (const uint8_t *)&in, sizeof in, NULL, 0);
+    memcpy(stream.b, digest, sizeof stream.b);
+    return stream;
+}
+
+struct mob_task_id mob_put_group(struct mob_object_id put)
+{
+    if (!mob_put_has_group(put))
+        return put.task;
+    return (struct mob_task_id){mob_stream_of_puts(put.task), put.slot & ~MOB_SLOT_PUT};
+}
+
 struct mob_task_id mob_root_id_random(void)
 {
     struct mob_task_id id = {.index = 0};

@@ -54,6 +54,10 @@ _Static_assert(
     sizeof(struct mob_task_id) == 16 && sizeof(struct mob_object_id) == 20, "ids are packed bytes");
 
 #define MOB_SLOT_PUT 0x80000000u
+/* Slots of argument pages (common/wire/spec.h): puts as well, but they go with the task that they belong to.
+ */
+#define MOB_SLOT_ARG_PAGE 0xc0000000u
+#define MOB_ARG_PAGES_MAX 1024u
 /* Past this index a parent goes on in its continued stream; tests start counters near it. */
 #define MOB_CHILD_INDEX_MAX 0x7fffffffu
 #define MOB_CONTINUED_CHILD 0xffffffffu
@@ -106,6 +110,17 @@ static inline uint64_t mob_task_id_mix(struct mob_task_id id)
 /* Child stream of (parent, generation): BLAKE2b-96; `continuation` 0 for the first 2^31-1 children. */
 struct mob_stream mob_stream_of_children(
     struct mob_task_id parent, uint32_t generation, uint32_t continuation);
+/* Which group holds the lineage of this put, said as the id of a member: the first 256 puts of a task, and
+ * its argument pages, lie in the group of the task itself, the others in groups of their own, (stream of the
+ * task's puts, counter >> 8), where that stream is BLAKE2b-96(task id, "puts"). */
+struct mob_task_id mob_put_group(struct mob_object_id put);
+struct mob_stream mob_stream_of_puts(struct mob_task_id task);
+/* Whether the put has a group of its own: the answer of mob_put_group costs a hash then. */
+static inline bool mob_put_has_group(struct mob_object_id put)
+{
+    bool is_page = put.slot - MOB_SLOT_ARG_PAGE < MOB_ARG_PAGES_MAX;
+    return (put.slot & MOB_SLOT_PUT) != 0 && (put.slot & ~MOB_SLOT_PUT) >> MOB_GROUP_SHIFT != 0 && !is_page;
+}
 /* Root id of a driver: random, or keyed (cluster secret, namespace, principal, idempotency key). */
 struct mob_task_id mob_root_id_random(void);
 struct mob_task_id mob_root_id_keyed(

@@ -30,7 +30,8 @@ struct mob_block_header {
     uint32_t entry_count;
 };
 
-/* What a group (256 neighbours of one stream) has in this block. */
+/* What a group (256 neighbours of one stream) has in this block. Puts past the first 256 of a task have
+ * groups of their own (mob_put_group). */
 struct mob_zone_group {
     struct mob_stream stream;
     uint32_t group; /* index >> 8 */

@@ -19,6 +19,23 @@ static void note(struct mob_block_encoder *e, struct mob_task_id task)
         block_zone_group(&e->zone, task, &e->zone.last_spec)->others++;
 }
 
+/* An entry that is about an object. */
+static void note_object(struct mob_block_encoder *e, struct mob_object_id id)
+{
+    struct zone_builder *z = &e->zone;
+    if (!mob_put_has_group(id)) {
+        note(e, id.task);
+        return;
+    }
+    if (!mob_task_id_eq(z->putter, id.task)) {
+        z->putter = id.task;
+        z->puts = mob_stream_of_puts(id.task);
+    }
+    e->entry_count++;
+    z->map.others++;
+    block_zone_group(z, (struct mob_task_id){z->puts, id.slot & ~MOB_SLOT_PUT}, &z->last_put)->others++;
+}
+
 enum mob_status mob_block_add_put(
     struct mob_block_encoder *e, const struct mob_out_put *put, const uint8_t *inline_payload)
 {
@@ -52,7 +69,7 @@ enum mob_status mob_block_add_put(
         at = put_raw(at, inline_payload, put->inline_bytes);
     }
     e->at = at;
-    note(e, put->id.task);
+    note_object(e, put->id);
     return MOB_OK;
 }
 
@@ -222,6 +239,9 @@ enum mob_status mob_block_add_other(struct mob_block_encoder *e, enum mob_entry_
             at = put_payload(at, payload, payload_bytes);
         e->at = at;
     }
-    note(e, task);
+    if (type == MOB_ENTRY_HASH)
+        note_object(e, v.hash.id);
+    else
+        note(e, task);
     return MOB_OK;
 }

@@ -172,9 +172,12 @@ static inline void block_worker_context_start(struct predictors *p, uint32_t slo
 enum { ZONE_TABLE_SLOTS = 1024 };
 struct zone_builder {
     struct mob_zone_map map;
-    uint32_t last_spec, last_final; /* group found last; neighbours mostly share it */
+    uint32_t last_spec, last_final, last_put; /* group found last; neighbours mostly share it */
+    struct mob_task_id putter; /* `puts` is the stream of this task's puts */
+    struct mob_stream puts;
     uint16_t table[ZONE_TABLE_SLOTS]; /* group number + 1 */
 };
+void block_zone_init(struct zone_builder *z); /* once, before the first begin */
 void block_zone_begin(struct zone_builder *z);
 struct mob_zone_group *block_zone_find(struct zone_builder *z, struct mob_task_id task, uint32_t *last);
 void block_zone_function(struct zone_builder *z, struct mob_function_id function);

@@ -157,7 +157,8 @@ enum mob_request_op {
     MOB_REQ_TASK = 8, /* task id -> JSON live state */
     MOB_REQ_STATS = 9, /* -> JSON: node, resources, queues, workers, store, log */
     MOB_REQ_JOB = 10, /* JSON {op: open|close|list, ...} -> JSON */
-    MOB_REQ_SPACE = 11, /* u64 bytes needed in the store -> when there is room, or MOB_STORE_FULL */
+    MOB_REQ_SPACE = 11, /* u64 bytes | object id -> when the store has room for it; MOB_STORE_FULL,
+                           MOB_DISK_FULL with the numbers as text */
     MOB_REQ_FETCH = 12, /* object id -> when its bytes are in the store (restored or re-made) */
     MOB_REQ_DELETE = 13, /* object id -> bytes dropped */
     MOB_REQ_LOGS = 14, /* task or actor id text | u64 offset | u32 max -> log bytes */

@@ -22,8 +22,6 @@
 
 #define MOB_SPEC_VERSION 1
 #define MOB_SPEC_TAIL_MAX (MOB_SPEC_ARGS_INLINE_MAX + 4096u) /* arguments + extensions */
-#define MOB_SLOT_ARG_PAGE 0xc0000000u /* object slots of argument pages */
-#define MOB_ARG_PAGES_MAX 1024u
 #define MOB_RETURNS_MAX 65534u
 #define MOB_RETURNS_STREAM 0xffffu /* generator: results appear one by one */
 

@@ -4,6 +4,12 @@
 
 enum { GROUP_NEW_STREAM = 1 };
 
+void block_zone_init(struct zone_builder *z)
+{
+    z->putter = (struct mob_task_id){0};
+    z->puts = mob_stream_of_puts(z->putter);
+}
+
 void block_zone_begin(struct zone_builder *z)
 {
     z->map.time_min_ns = INT64_MAX;
@@ -11,7 +17,7 @@ void block_zone_begin(struct zone_builder *z)
     z->map.longest_ns = 0;
     z->map.specs = z->map.finals = z->map.failed = z->map.others = 0;
     z->map.function_count = z->map.group_count = 0;
-    z->last_spec = z->last_final = 0;
+    z->last_spec = z->last_final = z->last_put = 0;
     memset(z->table, 0, sizeof z->table);
 }
 

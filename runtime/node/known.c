@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/directory.h"
+#include "runtime/node/value_cache.h"
 
 enum { BUCKETS = 1024 };
 
@@ -11,6 +12,7 @@ struct known_question {
     struct known_question *next; /* of its look-up */
     struct known_question *by_task; /* chain of the table */
     struct known known;
+    bool in_puts; /* about a put that has a group of its own, which is read first */
     bool reading; /* its look-up was started: what is logged from here on may be missing in the answer */
     bool answered, outdated, forgotten;
     enum mob_status status;
@@ -24,6 +26,7 @@ struct lookup {
     struct node *node;
     struct mob_stream stream;
     uint32_t group;
+    struct mob_task_id putter; /* of a group of puts: whose they are; else zero */
     struct known_question *questions, **end;
 };
 struct known_table {
@@ -56,17 +59,23 @@ static struct lookup **group_bucket(const struct node *node, struct mob_stream s
     return &node->known->by_group[(mob_stream_mix(stream) + group) % BUCKETS];
 }
 
-static struct lookup *lookup_for(struct node *node, struct mob_task_id task)
+static bool in_group(const struct lookup *lookup, struct mob_task_id id)
+{
+    return lookup->group == id.index >> MOB_GROUP_SHIFT && mob_stream_eq(lookup->stream, id.stream);
+}
+
+/* Of the group that `member` belongs to. */
+static struct lookup *lookup_for(struct node *node, struct mob_task_id member)
 {
     struct known_table *table = node->known;
-    uint32_t group = task.index >> MOB_GROUP_SHIFT;
-    struct lookup **bucket = group_bucket(node, task.stream, group);
+    uint32_t group = member.index >> MOB_GROUP_SHIFT;
+    struct lookup **bucket = group_bucket(node, member.stream, group);
     for (struct lookup *l = *bucket; l; l = l->by_group)
-        if (l->group == group && mob_stream_eq(l->stream, task.stream))
+        if (in_group(l, member))
             return l;
     struct lookup *lookup = calloc(1, sizeof *lookup);
     MOB_ASSERT(lookup);
-    *lookup = (struct lookup){.by_group = *bucket, .node = node, .stream = task.stream, .group = group};
+    *lookup = (struct lookup){.by_group = *bucket, .node = node, .stream = member.stream, .group = group};
     lookup->end = &lookup->questions;
     *bucket = lookup;
     *table->end = lookup;
@@ -74,13 +83,22 @@ static struct lookup *lookup_for(struct node *node, struct mob_task_id task)
     return lookup;
 }
 
-static void join(struct node *node, struct known_question *q)
+static void join_lookup(struct node *node, struct known_question *q)
 {
-    struct lookup *lookup = lookup_for(node, q->known.id.task);
-    q->reading = q->answered = q->outdated = false;
+    struct mob_object_id id = q->known.id;
+    struct lookup *lookup = lookup_for(node, q->in_puts ? mob_put_group(id) : id.task);
+    if (q->in_puts)
+        lookup->putter = id.task;
     q->next = NULL;
     *lookup->end = q;
     lookup->end = &q->next;
+}
+
+static void join(struct node *node, struct known_question *q)
+{
+    q->reading = q->answered = q->outdated = false;
+    q->in_puts = mob_put_has_group(q->known.id);
+    join_lookup(node, q);
 }
 
 struct known_question *known_ask(struct node *node, struct mob_object_id id, known_done_fn *done, void *arg)
@@ -209,15 +227,65 @@ static void note_entry(struct known *known, const struct mob_entry *e, uint64_t 
     }
 }
 
+static void keep_put(const struct lookup *lookup, const struct mob_entry *e)
+{
+    struct mob_object_id id = e->put.id;
+    bool ours = mob_put_has_group(id) ? (id.slot & ~MOB_SLOT_PUT) >> MOB_GROUP_SHIFT == lookup->group &&
+            mob_task_id_eq(id.task, lookup->putter)
+                                      : in_group(lookup, id.task);
+    if (ours && e->put.inline_bytes == e->put.size && !(e->put.flags & MOB_PUT_PROMISE))
+        value_cache_note(
+            lookup->node->values, id, (enum mob_value_type)e->put.type, e->payload, e->put.inline_bytes);
+}
+
+static void keep_returns(const struct lookup *lookup, const struct mob_entry *e)
+{
+    const struct mob_completion_head *head = &e->completion.head;
+    struct mob_return_view r;
+    uint32_t at = 0;
+    if (!(head->flags & MOB_COMPLETION_FINAL) || head->status != MOB_OK || !in_group(lookup, head->task))
+        return;
+    while (mob_completion_next(&e->completion, &at, &r))
+        if (!(r.flags & MOB_RETURN_STORED) && r.type != MOB_TYPE_FUTURE && r.type != MOB_TYPE_ERROR &&
+            r.size <= VALUE_CACHE_BYTES_MAX)
+            value_cache_note(
+                lookup->node->values, mob_object_of(head->task, r.slot), r.type, r.payload, (uint32_t)r.size);
+}
+
+/* Small values of the whole group: whoever asked for one asks for its neighbours next (fetch.c). */
+static void keep_values(const struct lookup *lookup, const struct mob_entry *entry)
+{
+    if (entry->type == MOB_ENTRY_PUT)
+        keep_put(lookup, entry);
+    else if (entry->type == MOB_ENTRY_COMPLETION)
+        keep_returns(lookup, entry);
+}
+
 static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_block_header *block)
 {
     struct lookup *lookup = arg;
+    keep_values(lookup, entry);
     for (struct known_question *q = lookup->questions; q; q = q->next)
         note_entry(&q->known, entry, block->incarnation);
 }
 
+/* A put whose own group does not have its bytes: the task that made it may make it again, so what is known of
+ * that belongs to the answer. */
+static bool read_maker(struct node *node, struct known_question *q)
+{
+    const struct mob_out_put *put = q->known.put;
+    bool bytes = put && put->inline_bytes == put->size && !(put->flags & MOB_PUT_PROMISE);
+    if (!q->in_puts || bytes || q->forgotten)
+        return false;
+    q->in_puts = false;
+    join_lookup(node, q);
+    return true;
+}
+
 static void answer(struct node *node, struct known_question *q, enum mob_status status)
 {
+    if (status == MOB_OK && read_maker(node, q))
+        return;
     q->answered = true;
     q->status = status;
     if (q->forgotten) {

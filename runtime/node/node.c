@@ -18,6 +18,7 @@
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
+#include "runtime/node/value_cache.h"
 
 enum {
     EVENTS_MAX = 64,
@@ -146,10 +147,11 @@ static void make_tables(struct node *node)
     node->borrows = borrow_table_create();
     node->actors = actor_table_create();
     node->known = known_table_create();
+    node->values = value_cache_create();
     node->awaited = awaited_puts_create();
     node->lane = lane_create();
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
-    MOB_ASSERT(node->flush_slots);
+    MOB_ASSERT(node->values && node->flush_slots);
 }
 
 static enum mob_status open_parts(struct node *node)
@@ -221,6 +223,7 @@ void node_close(struct node *node)
     actor_table_destroy(node->actors);
     function_table_destroy(node->functions);
     known_table_destroy(node->known);
+    value_cache_destroy(node->values);
     awaited_puts_destroy(node->awaited);
     lane_destroy(node->lane);
     free(node->flush_slots);

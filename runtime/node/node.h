@@ -240,6 +240,7 @@ struct node {
     uint32_t promise_count;
     struct actor_table *actors;
     struct known_table *known;
+    struct value_cache *values; /* that look-ups came by */
     struct group_reads reads;
     struct durable_puts *puts;
     struct awaited_puts *awaited;
@@ -491,7 +492,8 @@ void node_resolve(struct node *node, struct mob_object_id id);
 /* A value from its bytes, into the store: in its entry when it is small. MOB_EXISTS, MOB_STORE_FULL. */
 MOB_MUST_USE enum mob_status node_restore_value(struct node *node, struct mob_object_id id,
     enum mob_value_type type, const uint8_t *payload, uint64_t bytes);
-/* Reply to `request` once the object's bytes are in the store (or it cannot be). */
+
+/* fetch.c: reply to `request` once the object's bytes are in the store (or it cannot be). */
 void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id);
 
 /* recover.c: what earlier incarnations left */

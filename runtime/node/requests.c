@@ -8,6 +8,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/node.h"
+#include "runtime/node/value_cache.h"
 
 enum { LIVE_TASKS_MAX = 1000, TEXT_MAX = 512 };
 
@@ -346,48 +347,68 @@ static void actor_request(const struct request *r, bool kill)
 struct space {
     struct flush to;
     uint64_t bytes;
+    struct mob_object_id id; /* of the object that needs it */
 };
 
-/* What is free, or when there is no room the numbers in words. */
-static void reply_space(struct flush *to, uint64_t wanted, enum mob_status status, uint64_t free_now)
+static void full_text(const struct node *node, char *text, size_t capacity)
 {
-    char text[160];
-    struct mob_store_stats stats;
-    if (status == MOB_OK) {
-        node_reply(to->node, to->slot, to->session, to->request, status, &free_now, sizeof free_now);
-        return;
-    }
-    mob_store_stats(to->node->store, &stats);
-    int n = snprintf(text, sizeof text, "%lu bytes are wanted, %lu of %lu are free", wanted,
-        stats.arena_free_bytes, stats.arena_free_bytes + stats.arena_used_bytes);
-    node_reply(to->node, to->slot, to->session, to->request, status, text, (uint32_t)n);
+    struct mob_store_full full;
+    mob_store_full_details(node->store, &full);
+    snprintf(text, capacity,
+        "%llu bytes needed, %llu of %llu free and %llu of them in one piece, %llu pinned, %llu spilled of at "
+        "most %llu, %u of %u entries used",
+        (unsigned long long)full.needed_bytes, (unsigned long long)full.free_bytes,
+        (unsigned long long)full.arena_bytes, (unsigned long long)full.largest_free_bytes,
+        (unsigned long long)full.pinned_bytes, (unsigned long long)full.spilled_bytes,
+        (unsigned long long)full.spill_quota_bytes, full.entries_used, full.entries);
+}
+
+static enum mob_status make_space(const struct space *space, uint64_t *free_out)
+{
+    return mob_store_make_room(space->to.node->store, &space->id, space->bytes, free_out);
+}
+
+static void reply_space(const struct space *space, enum mob_status status, uint64_t free_now)
+{
+    struct node *node = space->to.node;
+    char text[TEXT_MAX];
+    if (status != MOB_OK)
+        full_text(node, text, sizeof text);
+    const void *payload = status == MOB_OK ? (const void *)&free_now : text;
+    uint32_t bytes = status == MOB_OK ? (uint32_t)sizeof free_now : (uint32_t)strlen(text);
+    node_reply(node, space->to.slot, space->to.session, space->to.request, status, payload, bytes);
 }
 
 static void space_after_commit(void *arg)
 {
     struct space *space = arg;
     uint64_t free_now = 0;
-    enum mob_status status = mob_store_make_room(space->to.node->store, space->bytes, &free_now);
-    reply_space(&space->to, space->bytes, status, free_now);
+    enum mob_status status = make_space(space, &free_now);
+    reply_space(space, status, free_now);
     free(space);
 }
 
 static void space_request(const struct request *r)
 {
-    uint64_t bytes = 0, free_now = 0;
-    memcpy(&bytes, r->payload, r->bytes < sizeof bytes ? r->bytes : sizeof bytes);
-    enum mob_status status = mob_store_make_room(r->node->store, bytes, &free_now);
-    if (status != MOB_STORE_FULL || lineage_log_idle(r->node->log)) {
-        struct flush to = {r->node, r->client->slot, r->client->session, r->number};
-        reply_space(&to, bytes, status, free_now);
+    struct space space = {.to = {r->node, r->client->slot, r->client->session, r->number}};
+    if (r->bytes < sizeof space.bytes + sizeof space.id) {
+        reply(r, MOB_INVALID, NULL, 0);
         return;
     }
-    struct space *space = malloc(sizeof *space);
-    MOB_ASSERT(space);
-    *space = (struct space){{r->node, r->client->slot, r->client->session, r->number}, bytes};
+    memcpy(&space.bytes, r->payload, sizeof space.bytes);
+    memcpy(&space.id, r->payload + sizeof space.bytes, sizeof space.id);
+    uint64_t free_now = 0;
+    enum mob_status status = make_space(&space, &free_now);
+    if (status != MOB_STORE_FULL || lineage_log_idle(r->node->log)) {
+        reply_space(&space, status, free_now);
+        return;
+    }
+    struct space *later = malloc(sizeof *later);
+    MOB_ASSERT(later);
+    *later = space;
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = space_after_commit;
-    effect.call.arg = space;
+    effect.call.arg = later;
     r->node->commit_wanted = true;
     lineage_log_effect_later(r->node->log, &effect);
 }
@@ -404,6 +425,7 @@ static void object_request(const struct request *r, bool fetch)
         node_fetch(r->node, r->client, r->number, id);
     else {
         durable_puts_remove(r->node->puts, id);
+        value_cache_clear(r->node->values);
         reply(r, mob_store_object_delete(r->node->store, id), NULL, 0);
     }
 }

@@ -13,23 +13,12 @@
 
 #define RESTORE_PATIENCE_NS (10 * MOB_SEC)
 
-/* The node's own put, which evicts before it gives up. */
-static enum mob_status put_with_room(struct node *node, struct mob_object_id id, enum mob_value_type type,
-    bool small, const void *bytes, uint64_t size)
-{
-    uint64_t free_now;
-    enum mob_status status = mob_store_object_put(node->store, id, type, small, bytes, size);
-    if (status == MOB_STORE_FULL && mob_store_make_room(node->store, size, &free_now) == MOB_OK)
-        status = mob_store_object_put(node->store, id, type, small, bytes, size);
-    return status;
-}
-
 /* A small or full value from its bytes in the lineage, into the store. */
 enum mob_status node_restore_value(struct node *node, struct mob_object_id id, enum mob_value_type type,
     const uint8_t *payload, uint64_t bytes)
 {
     if (bytes <= MOB_OBJECT_INLINE_MAX && type != MOB_TYPE_ERROR)
-        return put_with_room(node, id, type, true, payload, bytes);
+        return mob_store_object_put(node->store, id, type, true, payload, bytes);
     uint64_t size;
     uint8_t *at;
     enum mob_status status = mob_value_full_size(bytes, 0, 0, &size);
@@ -42,7 +31,7 @@ enum mob_status node_restore_value(struct node *node, struct mob_object_id id, e
     if (status == MOB_OK) {
         memcpy(at, payload, bytes);
         mob_value_hash(value);
-        status = put_with_room(node, id, type, false, value, size);
+        status = mob_store_object_put(node->store, id, type, false, value, size);
     }
     free(value);
     return status;
@@ -268,26 +257,4 @@ void node_resolve(struct node *node, struct mob_object_id id)
         return; /* its value comes from the client that promised it */
     if (!known_asked(node, id))
         known_ask(node, id, on_known, node);
-}
-
-void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
-{
-    enum mob_value_type type;
-    const uint8_t *bytes;
-    uint64_t size;
-    enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
-    if (status == MOB_OK || status == MOB_STORE_FULL || status == MOB_CORRUPT) {
-        node_reply(node, client->slot, client->session, request, status, NULL, 0);
-        return;
-    }
-    struct node_task *maker = node_task_find(node, id.task);
-    if (maker && (id.slot & MOB_SLOT_PUT) && !(maker->flags & (TASK_LOOK_UP | TASK_REMAKE)) &&
-        !node_promised(node, id)) {
-        /* Put and let go: its task runs on and puts it once. */
-        node_reply(node, client->slot, client->session, request, MOB_OBJECT_LOST, NULL, 0);
-        return;
-    }
-    node_watch_request(node, client, id, request);
-    if (!maker)
-        node_resolve(node, id);
 }

@@ -62,7 +62,7 @@ static enum mob_status spawn_one(struct node *node)
         return MOB_QUEUE_FULL;
     enum mob_status status = mob_store_client_open(node->store, &options, &slot);
     uint64_t free_now;
-    if (status == MOB_STORE_FULL && mob_store_make_room(node->store, RINGS_BYTES, &free_now) == MOB_OK)
+    if (status == MOB_STORE_FULL && mob_store_make_room(node->store, NULL, RINGS_BYTES, &free_now) == MOB_OK)
         status = mob_store_client_open(node->store, &options, &slot);
     if (status != MOB_OK)
         return status;

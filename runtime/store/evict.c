@@ -1,4 +1,4 @@
-/* Dropping objects: the batch that looks for pins, and the sweep of committed small ones.
+/* Dropping objects: the batch that looks for pins.
  *
  * A full object goes in three steps: its tag becomes EVICT_*, all pin journals are looked through
  * (client_object.c says why no pin is missed), and what is pinned gets its tag back. Many victims share one
@@ -8,19 +8,7 @@
 
 #include "common/base/clock.h"
 
-enum { BATCH = 256, SWEEP_STEP = 1024, SWEEP_STRIDE = 64 };
-
-struct batch {
-    uint32_t index[BATCH];
-    uint32_t count;
-};
-
-void mob_epoch_advance(struct mob_store *store)
-{
-    store->commits_in_epoch = 0;
-    store->epoch++;
-    MOB_SEG_STORE_RELAXED(&store->view.seg_header->epoch, store->epoch);
-}
+enum { SWEEP_STEP = 1024 };
 
 static bool is_evicting(uint32_t tag)
 {
@@ -43,10 +31,11 @@ bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, ui
     uint8_t flags = store->entry_flags[entry_index];
     if (flags & MOB_NODE_FREED)
         return true;
-    return mob_tag_state(tag) == MOB_TAG_COMMITTED && (flags & MOB_NODE_REMAKEABLE) != 0;
+    return mob_tag_state(tag) == MOB_TAG_COMMITTED &&
+        (mob_tag_is_inline(tag) || (flags & MOB_NODE_REMAKEABLE) != 0);
 }
 
-static bool mark_victim(struct mob_store *store, uint32_t index)
+bool mob_evict_mark(struct mob_store *store, uint32_t index)
 {
     uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v), state = mob_tag_state(tag);
     if (state != MOB_TAG_SEALED && state != MOB_TAG_COMMITTED)
@@ -83,7 +72,7 @@ static void revert_if_victim(const struct mob_store *store, uint32_t index, void
         MOB_SEG_CAS(&word->v, &tag, mob_tag_with(tag, (enum mob_tag_state)(mob_tag_state(tag) - 2)));
 }
 
-static uint32_t evict_batch(struct mob_store *store, struct batch *batch)
+uint32_t mob_evict_batch(struct mob_store *store, struct mob_evict_batch *batch)
 {
     if (batch->count == 0)
         return 0;
@@ -108,8 +97,8 @@ bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index)
         mob_entry_drop(store, entry_index, tag);
         return true;
     }
-    struct batch batch = {.count = 1, .index = {entry_index}};
-    return mark_victim(store, entry_index) && evict_batch(store, &batch) == 1;
+    struct mob_evict_batch batch = {.count = 1, .index = {entry_index}};
+    return mob_evict_mark(store, entry_index) && mob_evict_batch(store, &batch) == 1;
 }
 
 static void count_one(const struct mob_store *store, uint32_t index, void *arg)
@@ -136,81 +125,6 @@ uint64_t mob_pins_bytes(const struct mob_store *store)
     uint64_t bytes = 0;
     mob_each_pin(store, count_bytes, &bytes);
     return bytes;
-}
-
-/* ---- the sweep ---- */
-
-/* Committed, not kept, not used for `min_age` ages, and droppable without a trace: inline or remakeable. */
-static void sweep_tags(
-    struct mob_store *store, uint32_t from, uint32_t count, uint32_t min_age, struct batch *batch)
-{
-    const struct mob_view *view = &store->view;
-    for (uint32_t i = from; i < from + count; i++)
-        if (mob_tag_state(MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v)) == MOB_TAG_COMMITTED)
-            __builtin_prefetch(&view->seg_table[i]);
-    for (uint32_t i = from; i < from + count; i++) {
-        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[i].v);
-        if (mob_tag_state(tag) != MOB_TAG_COMMITTED || (store->entry_flags[i] & MOB_NODE_KEEP))
-            continue;
-        if (store->epoch - MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch) < min_age)
-            continue;
-        if (mob_tag_is_inline(tag)) {
-            if (MOB_SEG_CAS(&view->seg_tags[i].v, &tag, 0)) {
-                store->entry_flags[i] = 0;
-                store->committed -= store->committed > 0;
-                store->evictions++;
-            }
-        } else if (mob_entry_droppable(store, i, tag) && mark_victim(store, i)) {
-            batch->index[batch->count++] = i;
-            if (batch->count == BATCH)
-                evict_batch(store, batch);
-        }
-    }
-}
-
-/* A sweep is one whole turn of the hand. Turning it a bit at a time instead would leave the part that it
- * reaches last twice as full as the mean, and a full window somewhere long before the table is. */
-static void start_turn(struct mob_store *store, uint32_t min_age)
-{
-    store->sweep_left = store->view.entries;
-    store->sweep_age = min_age;
-}
-
-bool mob_sweep_step(struct mob_store *store, uint32_t tags)
-{
-    const struct mob_view *view = &store->view;
-    if (store->sweep_left == 0) {
-        if (store->committed < store->sweep_floor)
-            store->sweep_floor = store->committed;
-        uint64_t mark = view->entries / 8 * 3, futile = store->sweep_floor + view->entries / 32;
-        if (store->committed <= (mark > futile ? mark : futile))
-            return false;
-        start_turn(store, MOB_SWEEP_AGE);
-    }
-    struct batch batch = {.count = 0};
-    for (uint32_t done = 0; done < tags && store->sweep_left > 0; done += SWEEP_STRIDE) {
-        sweep_tags(store, store->hand, SWEEP_STRIDE, store->sweep_age, &batch);
-        store->hand = (store->hand + SWEEP_STRIDE) & (view->entries - 1);
-        store->sweep_left -= SWEEP_STRIDE;
-    }
-    evict_batch(store, &batch);
-    if (store->sweep_left == 0 && store->committed > view->entries / 16 * 5) {
-        /* Not enough: take younger ones, down to those just used. What is kept or pinned then stays; no
-         * further turn before there is more. */
-        if (store->sweep_age > 0)
-            start_turn(store, store->sweep_age - 1);
-        else
-            store->sweep_floor = store->committed;
-    }
-    return store->sweep_left > 0;
-}
-
-void mob_sweep_all(struct mob_store *store, uint32_t min_age)
-{
-    struct batch batch = {.count = 0};
-    for (uint32_t at = 0; at < store->view.entries; at += SWEEP_STRIDE)
-        sweep_tags(store, at, SWEEP_STRIDE, min_age, &batch);
-    evict_batch(store, &batch);
 }
 
 bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)

@@ -110,8 +110,20 @@ enum mob_status mob_node_create(struct mob_store *store, struct mob_object_id id
     if (status != MOB_STORE_FULL)
         return status;
     uint64_t room;
-    status = mob_store_make_room(store, size, &room);
+    status = mob_store_make_room(store, &id, size, &room);
     return status == MOB_OK ? mob_table_create(&user, id, size, ref_out, bytes_out) : status;
+}
+
+static enum mob_status node_put_small(struct mob_store *store, struct mob_object_id id,
+    enum mob_value_type type, const void *bytes, uint32_t size, struct mob_object_ref *ref_out)
+{
+    struct mob_table_user user = node_user(store);
+    enum mob_status status = mob_table_put_small(&user, id, type, bytes, size, ref_out);
+    if (status != MOB_STORE_FULL)
+        return status;
+    uint64_t room;
+    status = mob_store_make_room(store, &id, 0, &room);
+    return status == MOB_OK ? mob_table_put_small(&user, id, type, bytes, size, ref_out) : status;
 }
 
 enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_id id,
@@ -122,14 +134,7 @@ enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_
     if (small) {
         if (size > MOB_OBJECT_INLINE_MAX)
             return MOB_TOO_LARGE;
-        struct mob_table_user user = node_user(store);
-        status = mob_table_put_small(&user, id, type, bytes, (uint32_t)size, &ref);
-        if (status == MOB_STORE_FULL) {
-            uint64_t room;
-            status = mob_store_make_room(store, 0, &room);
-            if (status == MOB_OK)
-                status = mob_table_put_small(&user, id, type, bytes, (uint32_t)size, &ref);
-        }
+        status = node_put_small(store, id, type, bytes, (uint32_t)size, &ref);
     } else {
         void *at;
         status = mob_node_create(store, id, size, &ref, &at);
@@ -145,7 +150,7 @@ enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_
     return status;
 }
 
-/* Every so many commits, or so much of the arena, a new age begins: what was not used since is older. */
+/* Every so many commits, or so much of the arena, a new epoch begins: what was not used since is older. */
 static void count_commit(struct mob_store *store, uint32_t index, uint32_t tag)
 {
     const struct mob_view *view = &store->view;
@@ -156,7 +161,7 @@ static void count_commit(struct mob_store *store, uint32_t index, uint32_t tag)
         uint64_t per_entry = (uint64_t)view->units * MOB_UNIT_BYTES / view->entries + 1;
         store->commits_in_epoch += size / per_entry;
     }
-    if (store->commits_in_epoch >= view->entries / 16)
+    if (store->commits_in_epoch >= view->entries / 64)
         mob_epoch_advance(store);
 }
 
@@ -170,9 +175,6 @@ static uint32_t sealed_entry(struct mob_store *store, struct mob_object_id id, u
         return UINT32_MAX;
     return index;
 }
-
-/* An age that only what nobody wants has. */
-static const uint32_t unwanted_age = 1u << 20;
 
 static void drop_if_unwanted(struct mob_store *store, uint32_t index)
 {
@@ -188,10 +190,11 @@ void mob_store_object_unwanted(struct mob_store *store, struct mob_object_id id)
 {
     uint32_t tag;
     uint32_t index = sealed_entry(store, id, &tag);
-    /* Small ones are swept by age and cost the same either way. */
-    if (index == UINT32_MAX || mob_tag_is_inline(tag))
+    if (index == UINT32_MAX)
         return;
-    MOB_SEG_STORE_RELAXED(&store->view.seg_table[index].used_epoch, store->epoch - unwanted_age);
+    mob_sweep_make_old(store, index);
+    if (mob_tag_is_inline(tag))
+        return; /* the sweep takes these first, many at a time; one by one is not worth it */
     store->entry_flags[index] |= MOB_NODE_UNWANTED;
     drop_if_unwanted(store, index);
 }
@@ -207,7 +210,7 @@ void mob_store_object_free(struct mob_store *store, struct mob_object_id id)
     if (!there || mob_evict_unpinned(store, index))
         return;
     /* Somebody still reads it: it goes when there is need of room. */
-    MOB_SEG_STORE_RELAXED(&store->view.seg_table[index].used_epoch, store->epoch - unwanted_age);
+    mob_sweep_make_old(store, index);
     store->entry_flags[index] |= MOB_NODE_FREED;
 }
 
@@ -216,6 +219,7 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
     const struct mob_view *view = &store->view;
     uint32_t tag;
     uint32_t index = mob_table_find(view, id, &tag);
+    bool became = false;
     if (index == UINT32_MAX) {
         mob_spill_committed(store->spill, id, remakeable);
         return;
@@ -231,6 +235,7 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
             break;
         if (MOB_SEG_CAS(&view->seg_tags[index].v, &tag, mob_tag_with(tag, MOB_TAG_COMMITTED))) {
             count_commit(store, index, tag);
+            became = true;
             break;
         }
     }
@@ -240,8 +245,8 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
         store->entry_flags[index] &= (uint8_t)~MOB_NODE_REMAKEABLE;
     if (store->entry_flags[index] & MOB_NODE_UNWANTED)
         drop_if_unwanted(store, index);
-    if (store->committed > view->entries / 16 * 7)
-        mob_sweep_step(store, 64); /* nobody had time for maintain: each commit pays for a few */
+    if (became)
+        mob_sweep_committed(store, index);
 }
 
 void mob_store_object_keep(struct mob_store *store, struct mob_object_id id, bool keep)

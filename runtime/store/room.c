@@ -1,5 +1,6 @@
-/* Making room when a client finds none: dropping what lineage can make again, spilling the rest, least
- * recently used first.
+/* Making room when somebody finds none: dropping what lineage can make again, spilling the rest, least
+ * recently used first. There are three kinds of room: units of the arena, entries of the table, and entries
+ * in the window of one id.
  */
 #include "runtime/store/store_internal.h"
 
@@ -120,8 +121,8 @@ static enum mob_status make_table_room(struct mob_store *store, struct candidate
     uint32_t half = view->entries / 2, used = tags_used(view);
     if (used <= half + view->entries / 16)
         return MOB_OK;
-    for (uint32_t age = MOB_SWEEP_AGE + 1; used > half && age-- > 0; used = tags_used(view))
-        mob_sweep_all(store, age);
+    mob_sweep_now(store, half);
+    used = tags_used(view);
     while (used > half) {
         uint32_t count = collect(store, candidates, tried);
         if (count == 0)
@@ -132,6 +133,46 @@ static enum mob_status make_table_room(struct mob_store *store, struct candidate
         }
     }
     return store->evictions > before ? MOB_OK : MOB_STORE_FULL;
+}
+
+static bool window_may_go(const struct mob_store *store, uint32_t index, uint32_t tag)
+{
+    if (mob_tag_is_inline(tag))
+        return mob_tag_state(tag) == MOB_TAG_COMMITTED && (store->entry_flags[index] & MOB_NODE_KEEP) == 0;
+    return may_go(store, index, tag);
+}
+
+static bool window_is_full(const struct mob_store *store, struct mob_object_key key)
+{
+    for (uint32_t i = 0; i < MOB_WINDOW_ENTRIES; i++)
+        if (MOB_SEG_LOAD_RELAXED(
+                &store->view
+                     .seg_tags[mob_key_index(&store->view, key, i / MOB_GROUP_ENTRIES, i % MOB_GROUP_ENTRIES)]
+                     .v) == 0)
+            return false;
+    return true;
+}
+
+/* The table as a whole has room, but an id can lie only in its window. An eighth of it goes, so that the next
+ * neighbours find room as well. */
+static enum mob_status make_window_room(
+    struct mob_store *store, struct mob_object_id id, struct candidate *candidates)
+{
+    const struct mob_view *view = &store->view;
+    struct mob_object_key key = mob_object_key(view, id);
+    if (!window_is_full(store, key))
+        return MOB_OK;
+    uint32_t count = 0, gone = 0;
+    for (uint32_t i = 0; i < MOB_WINDOW_ENTRIES; i++) {
+        uint32_t index = mob_key_index(view, key, i / MOB_GROUP_ENTRIES, i % MOB_GROUP_ENTRIES);
+        uint32_t age = store->epoch - MOB_SEG_LOAD_RELAXED(&view->seg_table[index].used_epoch);
+        if (window_may_go(store, index, MOB_SEG_LOAD_RELAXED(&view->seg_tags[index].v)))
+            candidates[count++] = (struct candidate){.index = index, .age = age};
+    }
+    qsort(candidates, count, sizeof *candidates, older_first);
+    for (uint32_t i = 0; i < count && gone < MOB_WINDOW_ENTRIES / 8; i++)
+        gone += evict_one(store, candidates[i].index) == MOB_OK;
+    return gone > 0 ? MOB_OK : MOB_STORE_FULL;
 }
 
 static void log_failure(struct mob_store *store, enum mob_status status)
@@ -147,7 +188,8 @@ static void log_failure(struct mob_store *store, enum mob_status status)
         (unsigned long long)full.spill_quota_bytes, full.entries, full.entries_used);
 }
 
-enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uint64_t *free_out)
+enum mob_status mob_store_make_room(
+    struct mob_store *store, const struct mob_object_id *id, uint64_t bytes, uint64_t *free_out)
 {
     const struct mob_view *view = &store->view;
     uint64_t units = bytes == 0 ? 1 : (bytes - 1) / MOB_UNIT_BYTES + 1;
@@ -161,6 +203,8 @@ enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uin
         status = make_units(store, (uint32_t)units, candidates, tried);
     if (status == MOB_OK)
         status = make_table_room(store, candidates, tried);
+    if (status == MOB_OK && id)
+        status = make_window_room(store, *id, candidates);
     free(candidates);
     free(tried);
     if (status != MOB_OK) {

@@ -33,6 +33,7 @@
 #define MOB_WINDOW_GROUPS \
     32u /* how far from its home group an entry may lie; at 5/8 fill 1e-13 need more \
          */
+#define MOB_WINDOW_ENTRIES (MOB_WINDOW_GROUPS * MOB_GROUP_ENTRIES)
 #define MOB_SLAB_OBJECT_MAX 21760u /* larger ones take whole units */
 #define MOB_CHUNK_HEADER_BYTES 256u
 #define MOB_CLASS_COUNT 23

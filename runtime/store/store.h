@@ -130,9 +130,12 @@ void mob_store_object_unwanted(struct mob_store *store, struct mob_object_id id)
  * its spill file; a pinned one goes first when room is needed, and never to disk. Not one that is kept. */
 void mob_store_object_free(struct mob_store *store, struct mob_object_id id);
 enum mob_status mob_store_object_delete(struct mob_store *store, struct mob_object_id id); /* when unpinned */
-/* Make room: evict LRU, then spill. *free_out = bytes that can be allocated in one piece now. Typed
+/* Make room for an object of `bytes`, and for an entry of `id` (NULL = of none): what was used least recently
+ * goes, dropped when the lineage or a file has it, else spilled. Never goes what is pinned or kept, nor a
+ * small object that is not committed. *free_out = bytes that can be allocated in one piece now. Typed
  * MOB_STORE_FULL or MOB_DISK_FULL. */
-MOB_MUST_USE enum mob_status mob_store_make_room(struct mob_store *store, uint64_t bytes, uint64_t *free_out);
+MOB_MUST_USE enum mob_status mob_store_make_room(
+    struct mob_store *store, const struct mob_object_id *id, uint64_t bytes, uint64_t *free_out);
 /* Hash the content of a sealed full object later, in steps of mob_store_maintain (values over 1 MiB, whose
  * creator did not). mob_store_object_info then gives the hash; the value stays as it was sealed, its header
  * too. MOB_NOT_FOUND, MOB_NOT_READY, MOB_QUEUE_FULL. */

@@ -137,8 +137,20 @@ enum {
     MOB_NODE_KEEP = 1,
     MOB_NODE_REMAKEABLE = 2,
     MOB_NODE_UNWANTED = 4,
-    MOB_NODE_FREED = 8, /* nobody can ask for its bytes any more: never worth a file */
-    MOB_SWEEP_AGE = 2
+    MOB_NODE_FREED = 8 /* nobody can ask for its bytes any more: never worth a file */
+};
+
+#define MOB_SWEEP_AGES 256u /* epochs that the sweep tells apart */
+/* The sweep of committed small objects (sweep.c). */
+struct mob_sweep {
+    uint32_t hand, left; /* of the turn that it is on: next tag, and tags to go; left 0 = none */
+    uint32_t limit; /* of that turn: last used in this epoch or before goes */
+    uint32_t paid; /* tags that commits have paid for */
+    uint64_t used, commits; /* taken tags when last counted, and commits since */
+    /* What may be swept, by the epoch of its last use (index: epoch % AGES; the oldest holds older ones too),
+     * as the last turn saw it, and as the present one does. */
+    uint32_t ages[MOB_SWEEP_AGES], seen[MOB_SWEEP_AGES];
+    uint64_t sweepable; /* sum of ages */
 };
 
 struct mob_node_client {
@@ -188,30 +200,43 @@ struct mob_store {
     uint64_t committed; /* entries in state COMMITTED, as counted here */
     uint64_t commits_in_epoch;
     uint32_t epoch;
-    uint32_t hand; /* of the sweep */
-    uint32_t sweep_left; /* tags left of the turn it is on */
-    uint32_t sweep_age;
-    uint64_t sweep_floor; /* committed ones that the last turns could not drop */
+    struct mob_sweep sweep;
     uint64_t evictions, restores;
     uint64_t needed_bytes; /* of the last failed request for room */
     struct mob_spill *spill;
     struct mob_hash_queue *hashes;
 };
 
-/* evict.c */
+/* sweep.c */
 void mob_epoch_advance(struct mob_store *store);
+/* An entry became COMMITTED, and its flags are set. Pays for a few tags of a turn, if one is due. */
+void mob_sweep_committed(struct mob_store *store, uint32_t index);
+#define MOB_UNWANTED_AGE (1u << 20) /* that only what nobody wants has */
+/* Nobody wants it: it goes before all others, unless it is read again. */
+void mob_sweep_make_old(struct mob_store *store, uint32_t index);
+bool mob_sweep_step(struct mob_store *store, uint32_t tags); /* multiple of 64; true = more to do */
+/* At once, down to so many taken tags, if that much may go. */
+void mob_sweep_now(struct mob_store *store, uint64_t to_used);
+
+/* evict.c */
+#define MOB_EVICT_BATCH 256u
+struct mob_evict_batch {
+    uint32_t index[MOB_EVICT_BATCH];
+    uint32_t count;
+};
+/* Mark a sealed full object as a victim; then the whole batch looks for pins once, and drops what has none.
+ * Returns how many went. */
+bool mob_evict_mark(struct mob_store *store, uint32_t entry_index);
+uint32_t mob_evict_batch(struct mob_store *store, struct mob_evict_batch *batch);
 /* Free what the entry names and the entry itself. */
 void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag);
 /* Drop a sealed object unless somebody has pinned it. */
 bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index);
 /* Whether its bytes may go without a copy of them. */
 bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, uint32_t tag);
-bool mob_sweep_step(struct mob_store *store, uint32_t tags); /* multiple of 64; true = more to do */
 /* Calls visit for each entry that stands in the journal of a live client. */
 void mob_each_pin(
     const struct mob_store *store, void (*visit)(const struct mob_store *, uint32_t, void *), void *arg);
-/* All that was not used for `min_age` ages and may be dropped without a trace. */
-void mob_sweep_all(struct mob_store *store, uint32_t min_age);
 uint64_t mob_pins_count(const struct mob_store *store);
 uint64_t mob_pins_bytes(const struct mob_store *store);
 /* slab.c: take empty chunks back from live clients. Returns how many units became free. */

@@ -38,8 +38,11 @@ enum mob_status mob_store_room(struct mob_client *client, struct mob_object_id i
                       client, status, "no room for %llu bytes in the store", (unsigned long long)size)
                 : status;
         status = mob_client_flush_releases(client); /* what this client let go of may be room enough */
+        uint8_t wanted[sizeof size + sizeof id];
+        memcpy(wanted, &size, sizeof size);
+        memcpy(wanted + sizeof size, &id, sizeof id);
         if (status == MOB_OK)
-            status = mob_request(client, MOB_REQ_SPACE, &size, sizeof size, MOB_FOREVER, NULL, NULL);
+            status = mob_request(client, MOB_REQ_SPACE, wanted, sizeof wanted, MOB_FOREVER, NULL, NULL);
         if (status != MOB_OK)
             return status;
     }

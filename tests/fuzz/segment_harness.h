@@ -200,7 +200,7 @@ static inline void harness_object(struct harness *h, uint8_t op, struct mob_obje
         mob_store_object_delete(h->store, id);
         break;
     case 9:
-        (void)!mob_store_make_room(h->store, (uint64_t)arg << 12, &room);
+        (void)!mob_store_make_room(h->store, arg & 1 ? &id : NULL, (uint64_t)arg << 12, &room);
         break;
     case 10:
         (void)!mob_store_hash_later(h->store, id);

@@ -110,6 +110,28 @@ static void child_streams_differ_by_parent_generation_and_continuation(void **st
     assert_false(mob_stream_eq(base, mob_stream_of_children(a, 0, 1)));
 }
 
+static void puts_past_the_256th_have_groups_of_their_own(void **state)
+{
+    (void)state;
+    struct mob_task_id task = {{{1, 2, 3}}, 700}, other = {{{1, 2, 3}}, 701};
+    struct mob_object_id put = mob_object_of(task, MOB_SLOT_PUT | 255u);
+    assert_false(mob_put_has_group(put));
+    assert_true(mob_task_id_eq(mob_put_group(put), task));
+    assert_true(mob_task_id_eq(mob_put_group(mob_object_of(task, 1000)), task)); /* a return, not a put */
+    put.slot = MOB_SLOT_PUT | 256u;
+    assert_true(mob_put_has_group(put));
+    struct mob_task_id group = mob_put_group(put);
+    assert_int_equal(group.index >> MOB_GROUP_SHIFT, 1);
+    assert_true(mob_stream_eq(group.stream, mob_stream_of_puts(task)));
+    assert_false(mob_stream_eq(mob_stream_of_puts(task), mob_stream_of_puts(other)));
+    assert_false(mob_stream_eq(mob_stream_of_puts(task), mob_stream_of_children(task, 0, 0)));
+    put.slot = MOB_SLOT_ARG_PAGE | 5u;
+    assert_false(mob_put_has_group(put));
+    assert_true(mob_task_id_eq(mob_put_group(put), task)); /* of the task whose argument it is */
+    put.slot = MOB_SLOT_PUT | MOB_CHILD_INDEX_MAX;
+    assert_int_equal(mob_put_group(put).index, MOB_CHILD_INDEX_MAX);
+}
+
 static void keyed_roots_depend_on_every_part(void **state)
 {
     (void)state;
@@ -142,6 +164,7 @@ int main(void)
         cmocka_unit_test(text_of_another_kind_or_length_is_refused),
         cmocka_unit_test(failed_parse_leaves_the_output_alone),
         cmocka_unit_test(child_streams_differ_by_parent_generation_and_continuation),
+        cmocka_unit_test(puts_past_the_256th_have_groups_of_their_own),
         cmocka_unit_test(keyed_roots_depend_on_every_part),
         cmocka_unit_test(mixes_spread_neighbours),
     };

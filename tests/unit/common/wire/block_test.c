@@ -158,6 +158,41 @@ static void zone_map_counts_what_entries_say(void **state)
     }
 }
 
+/* A driver puts millions: whoever looks one up must not read them all. */
+static void puts_past_the_256th_lie_in_groups_of_their_own(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_block_header header = some_header();
+    struct mob_zone_map zone;
+    struct mob_task_id task = {{{7}}, 0};
+    mob_block_begin(f->encoder, &header);
+    const uint32_t counters[] = {3, 255, 256, 511, 512, 70000};
+    for (uint32_t i = 0; i < sizeof counters / sizeof *counters; i++) {
+        int64_t n = i;
+        struct mob_out_put put = {.id = mob_object_of(task, MOB_SLOT_PUT | counters[i]),
+            .type = MOB_TYPE_I64,
+            .size = sizeof n,
+            .inline_bytes = sizeof n};
+        assert_int_equal(mob_block_add_put(f->encoder, &put, (uint8_t *)&n), MOB_OK);
+    }
+    struct mob_entry_hash hash = {.id = mob_object_of(task, MOB_SLOT_PUT | 70001u)};
+    assert_int_equal(mob_block_add_other(f->encoder, MOB_ENTRY_HASH, &hash, sizeof hash, NULL, 0), MOB_OK);
+    uint32_t bytes = mob_block_end(f->encoder, f->block);
+    assert_int_equal(mob_block_peek(f->block, bytes, &header, &zone), MOB_OK);
+    assert_int_equal(zone.others, 7);
+    static const struct {
+        bool own;
+        uint32_t group, others;
+    } wanted[] = {{false, 0, 2}, {true, 1, 2}, {true, 2, 1}, {true, 273, 2}};
+    assert_int_equal(zone.group_count, 4);
+    for (uint32_t i = 0; i < 4; i++) {
+        struct mob_stream stream = wanted[i].own ? mob_stream_of_puts(task) : task.stream;
+        assert_true(mob_stream_eq(zone.groups[i].stream, stream));
+        assert_int_equal(zone.groups[i].group, wanted[i].group);
+        assert_int_equal(zone.groups[i].others, wanted[i].others);
+    }
+}
+
 static void zone_map_names_functions_until_there_are_too_many(void **state)
 {
     struct fixture *f = *state;
@@ -366,6 +401,7 @@ int main(void)
         cmocka_unit_test(random_blocks_round_trip),
         cmocka_unit_test(header_comes_back),
         cmocka_unit_test(zone_map_counts_what_entries_say),
+        cmocka_unit_test(puts_past_the_256th_lie_in_groups_of_their_own),
         cmocka_unit_test(zone_map_names_functions_until_there_are_too_many),
         cmocka_unit_test(block_takes_256_entries_and_no_more),
         cmocka_unit_test(large_entries_open_the_next_block),

@@ -72,7 +72,7 @@ static void the_least_recently_used_goes_to_disk_and_comes_back(void **state)
     }
     expect_bytes(&rig, test_id(1, 0, 0), BYTES, 1); /* used again: the oldest is now 1 */
     uint64_t room;
-    assert_status(MOB_OK, mob_store_make_room(rig.store, UNITS * MOB_UNIT_BYTES, &room));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, UNITS * MOB_UNIT_BYTES, &room));
     assert_true(is_here(&rig, test_id(1, 0, 0)));
     assert_false(is_here(&rig, test_id(1, 1, 0)));
     assert_true(is_here(&rig, test_id(1, 5, 0)));
@@ -108,7 +108,7 @@ static void a_full_store_never_loses_what_is_not_remakeable(void **state)
         enum mob_status status = test_create(rig.client, test_id(1, i, 0), BYTES, (uint8_t)(i + 1), &ref);
         if (status == MOB_STORE_FULL) {
             uint64_t room;
-            assert_status(MOB_OK, mob_store_make_room(rig.store, BYTES + 64, &room));
+            assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, BYTES + 64, &room));
             status = test_create(rig.client, test_id(1, i, 0), BYTES, (uint8_t)(i + 1), &ref);
         }
         assert_status(MOB_OK, status);
@@ -166,7 +166,7 @@ static void the_quota_is_kept_and_typed(void **state)
     for (uint32_t i = 0; i < 10; i++)
         test_put(rig.client, test_id(1, i, 0), 200000, (uint8_t)i);
     uint64_t room;
-    assert_status(MOB_DISK_FULL, mob_store_make_room(rig.store, 3 << 20, &room));
+    assert_status(MOB_DISK_FULL, mob_store_make_room(rig.store, NULL, 3 << 20, &room));
     struct mob_store_full full;
     mob_store_full_details(rig.store, &full);
     assert_int_equal(3 << 20, full.needed_bytes);
@@ -190,7 +190,7 @@ static void without_a_disk_only_the_remakeable_goes(void **state)
     mob_store_object_committed(store, test_id(1, 0, 0), false);
     mob_store_object_committed(store, test_id(1, 1, 0), true);
     uint64_t room;
-    assert_status(MOB_STORE_FULL, mob_store_make_room(store, 3 << 20, &room));
+    assert_status(MOB_STORE_FULL, mob_store_make_room(store, NULL, 3 << 20, &room));
     assert_status(MOB_OK, test_get(client, test_id(1, 0, 0)).status);
     assert_status(MOB_NOT_FOUND, test_get(client, test_id(1, 1, 0)).status);
     assert_store_ok(store);
@@ -209,7 +209,7 @@ static void pinned_and_kept_objects_stay(void **state)
     struct test_got pinned = test_get(rig.client, test_id(1, 0, 0));
     mob_store_object_keep(rig.store, test_id(1, 1, 0), true);
     uint64_t room;
-    assert_status(MOB_STORE_FULL, mob_store_make_room(rig.store, 3 << 20, &room));
+    assert_status(MOB_STORE_FULL, mob_store_make_room(rig.store, NULL, 3 << 20, &room));
     assert_true(is_here(&rig, test_id(1, 0, 0)));
     assert_true(is_here(&rig, test_id(1, 1, 0)));
     assert_false(is_here(&rig, test_id(1, 2, 0)));
@@ -218,7 +218,7 @@ static void pinned_and_kept_objects_stay(void **state)
     assert_int_equal(pinned.size, full.pinned_bytes);
     mob_store_object_release(rig.client, pinned.pin);
     mob_store_object_keep(rig.store, test_id(1, 1, 0), false);
-    assert_status(MOB_OK, mob_store_make_room(rig.store, 2500000, &room));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 2500000, &room));
     rig_close(&rig);
 }
 
@@ -238,7 +238,7 @@ static void a_full_disk_is_typed_and_nothing_is_lost(void **state)
     for (uint32_t i = 0; i < 10; i++)
         test_put(client, test_id(1, i, 0), 250000, (uint8_t)i);
     uint64_t room;
-    assert_status(MOB_DISK_FULL, mob_store_make_room(store, 3 << 20, &room));
+    assert_status(MOB_DISK_FULL, mob_store_make_room(store, NULL, 3 << 20, &room));
     struct mob_store_stats stats;
     mob_store_stats(store, &stats);
     assert_int_equal(4, stats.spilled_objects);
@@ -283,6 +283,125 @@ static void committed_small_objects_are_swept_at_the_fill_mark(void **state)
     rig_close(&rig);
 }
 
+/* Made and committed at once, as a driver's put is in the end. */
+static void put_committed(struct rig *rig, struct mob_object_id id)
+{
+    test_put_i64(rig->client, id, (int64_t)id.task.index);
+    mob_store_object_committed(rig->store, id, true);
+}
+
+static uint32_t count_here(struct rig *rig, uint32_t stream, uint32_t from, uint32_t to)
+{
+    uint32_t here = 0;
+    for (uint32_t i = from; i < to; i++)
+        here += is_here(rig, test_id(stream, i, 0));
+    return here;
+}
+
+static void the_oldest_small_objects_go_first(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(8 << 20, 0);
+    uint32_t entries = rig.store->view.entries, made = entries * 4;
+    for (uint32_t i = 0; i < made; i++) {
+        put_committed(&rig, test_id(1, i, 0));
+        if (i % 64 == 0)
+            mob_store_maintain(rig.store, 0);
+    }
+    while (mob_store_maintain(rig.store, 0)) {
+    }
+    assert_int_equal(entries / 8, count_here(&rig, 1, made - entries / 8, made));
+    assert_int_equal(0, count_here(&rig, 1, 0, made - entries)); /* older than the table is large */
+    /* What is here is a tail: nobody is gone that is younger than somebody who stayed, but for the grain of
+     * an epoch. */
+    uint32_t first = 0;
+    while (!is_here(&rig, test_id(1, first, 0)))
+        first++;
+    uint32_t grain = entries / 64 + 1;
+    assert_int_equal(made - first - grain, count_here(&rig, 1, first + grain, made));
+    rig_close(&rig);
+}
+
+static void what_is_read_stays_and_what_nobody_wants_goes_first(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(8 << 20, 0);
+    uint32_t entries = rig.store->view.entries, few = entries / 32;
+    for (uint32_t i = 0; i < few; i++) {
+        put_committed(&rig, test_id(1, i, 0)); /* read now and then */
+        put_committed(&rig, test_id(2, i, 0)); /* never again */
+        put_committed(&rig, test_id(3, i, 0)); /* held, not read */
+    }
+    for (uint32_t i = 0; i < entries * 2; i++) {
+        put_committed(&rig, test_id(4, i, 0));
+        mob_store_object_unwanted(rig.store, test_id(4, i, 0));
+        if (i % 4 == 0)
+            assert_status(MOB_OK, test_get(rig.client, test_id(1, i / 4 % few, 0)).status);
+    }
+    assert_int_equal(few, count_here(&rig, 1, 0, few));
+    assert_int_equal(few, count_here(&rig, 3, 0, few)); /* those that nobody wants made room enough */
+    for (uint32_t i = 0; i < entries * 2; i++) {
+        put_committed(&rig, test_id(5, i, 0));
+        if (i % 4 == 0)
+            assert_status(MOB_OK, test_get(rig.client, test_id(1, i / 4 % few, 0)).status);
+    }
+    assert_int_equal(few, count_here(&rig, 1, 0, few));
+    assert_int_equal(0, count_here(&rig, 2, 0, few));
+    assert_int_equal(0, count_here(&rig, 3, 0, few));
+    rig_close(&rig);
+}
+
+/* A flood that is committed late: what is committed after a turn began is younger than what the turn is for.
+ */
+static void a_burst_of_commits_does_not_take_the_newest(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(8 << 20, 0);
+    uint32_t entries = rig.store->view.entries, burst = entries / 8, made = 0;
+    for (uint32_t round = 0; round < 40; round++) {
+        for (uint32_t i = 0; i < burst; i++)
+            test_put_i64(rig.client, test_id(1, made + i, 0), i);
+        for (uint32_t i = 0; i < burst; i++)
+            mob_store_object_committed(rig.store, test_id(1, made + i, 0), true);
+        made += burst;
+        assert_int_equal(burst, count_here(&rig, 1, made - burst, made));
+    }
+    rig_close(&rig);
+}
+
+/* Ids whose window is the same one, in order. */
+static struct mob_object_id same_window(struct rig *rig, uint32_t *stream)
+{
+    const struct mob_view *view = &rig->store->view;
+    for (;; ++*stream)
+        if (mob_object_key(view, test_id(*stream, 0, 0)).group == 5)
+            return test_id((*stream)++, 0, 0);
+}
+
+static void a_full_window_gives_up_its_oldest(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(8 << 20, 0);
+    uint32_t stream = 1;
+    struct mob_object_id first = same_window(&rig, &stream), id = first;
+    for (uint32_t i = 0; i < MOB_WINDOW_ENTRIES; i++, id = same_window(&rig, &stream)) {
+        put_committed(&rig, id);
+        if (i % 16 == 0)
+            mob_epoch_advance(rig.store);
+    }
+    struct mob_object_ref ref;
+    int64_t n = 77;
+    assert_status(MOB_STORE_FULL, mob_store_put_small(rig.client, id, MOB_TYPE_I64, &n, sizeof n, &ref));
+    uint64_t room;
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 0, &room));
+    assert_status(MOB_STORE_FULL, mob_store_put_small(rig.client, id, MOB_TYPE_I64, &n, sizeof n, &ref));
+    assert_true(is_here(&rig, first));
+    assert_status(MOB_OK, mob_store_object_put(rig.store, id, MOB_TYPE_I64, true, &n, sizeof n));
+    assert_false(is_here(&rig, first));
+    assert_true(is_here(&rig, id));
+    rig_close(&rig);
+}
+
 static void a_table_full_of_kept_objects_is_a_typed_error(void **state)
 {
     (void)state;
@@ -294,7 +413,7 @@ static void a_table_full_of_kept_objects_is_a_typed_error(void **state)
         status = mob_store_put_small(rig.client, test_id(1, i, 0), MOB_TYPE_I64, &n, sizeof n, &ref);
     assert_status(MOB_STORE_FULL, status);
     uint64_t room;
-    assert_status(MOB_STORE_FULL, mob_store_make_room(rig.store, 0, &room));
+    assert_status(MOB_STORE_FULL, mob_store_make_room(rig.store, NULL, 0, &room));
     struct mob_store_full full;
     mob_store_full_details(rig.store, &full);
     assert_true(full.entries_used > full.entries / 2);
@@ -314,7 +433,7 @@ static void a_table_full_of_large_ones_spills(void **state)
     }
     assert_status(MOB_STORE_FULL, status);
     uint64_t room;
-    assert_status(MOB_OK, mob_store_make_room(rig.store, 74, &room));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 74, &room));
     for (uint32_t i = 0; i < 64; i++)
         test_put(rig.client, test_id(2, i, 0), 10, 1);
     for (uint32_t i = 0; i < made; i++) {
@@ -391,7 +510,7 @@ static void what_nobody_can_ask_for_is_freed_and_never_written_to_disk(void **st
     expect_bytes(&rig, id, 500000, 2); /* somebody reads it */
     mob_store_object_release(rig.client, pinned.pin);
     uint64_t room;
-    assert_status(MOB_OK, mob_store_make_room(rig.store, 3900000, &room));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 3900000, &room));
     assert_false(is_here(&rig, id));
     struct mob_object_info info;
     assert_false(mob_store_object_info(rig.store, id, &info)); /* nor on disk */
@@ -402,7 +521,7 @@ static void what_nobody_can_ask_for_is_freed_and_never_written_to_disk(void **st
     assert_true(is_here(&rig, id)); /* it is being written down */
     mob_store_object_keep(rig.store, id, false);
 
-    assert_status(MOB_OK, mob_store_make_room(rig.store, 3900000, &room));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 3900000, &room));
     assert_true(mob_store_object_info(rig.store, id, &info) && info.spilled);
     mob_store_object_free(rig.store, id); /* its file goes */
     assert_false(mob_store_object_info(rig.store, id, &info));
@@ -425,7 +544,7 @@ static void space_that_a_client_does_not_use_goes_to_another(void **state)
     struct mob_object_ref ref;
     uint64_t room;
     assert_status(MOB_STORE_FULL, test_create(other, test_id(2, 0, 0), 1000000, 1, &ref));
-    assert_status(MOB_OK, mob_store_make_room(rig.store, 1000064, &room));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 1000064, &room));
     assert_status(MOB_OK, test_create(other, test_id(2, 0, 0), 1000000, 1, &ref));
     assert_status(MOB_OK, test_create(rig.client, test_id(3, 0, 0), BYTES, 1, &ref));
     assert_store_ok(rig.store);
@@ -475,6 +594,10 @@ int main(void)
         cmocka_unit_test(without_a_disk_only_the_remakeable_goes),
         cmocka_unit_test(pinned_and_kept_objects_stay),
         cmocka_unit_test(committed_small_objects_are_swept_at_the_fill_mark),
+        cmocka_unit_test(the_oldest_small_objects_go_first),
+        cmocka_unit_test(what_is_read_stays_and_what_nobody_wants_goes_first),
+        cmocka_unit_test(a_burst_of_commits_does_not_take_the_newest),
+        cmocka_unit_test(a_full_window_gives_up_its_oldest),
         cmocka_unit_test(a_table_full_of_kept_objects_is_a_typed_error),
         cmocka_unit_test(a_table_full_of_large_ones_spills),
         cmocka_unit_test(a_node_with_nothing_to_drop_comes_to_rest),

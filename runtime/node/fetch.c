@@ -1,0 +1,69 @@
+/* MOB_REQ_FETCH: an object that a client holds and does not find in the store.
+ *
+ * What left memory comes back from its file, from what the last look-ups found (value_cache.h), or by a
+ * look-up (resolve.c). Whoever reads in order gets the next ones along with the one that it asked for, so
+ * that it comes here once for many.
+ */
+#include "runtime/node/node.h"
+#include "runtime/node/value_cache.h"
+
+enum { AHEAD = 64 }; /* neighbours that come along */
+
+static struct mob_object_id next_of(struct mob_object_id id)
+{
+    if (id.slot & MOB_SLOT_PUT)
+        id.slot++;
+    else
+        id.task.index++;
+    return id;
+}
+
+/* MOB_NOT_FOUND: the last look-ups did not come by it. */
+static enum mob_status restore_known(struct node *node, struct mob_object_id id)
+{
+    enum mob_value_type type;
+    uint32_t bytes;
+    const uint8_t *payload = value_cache_find(node->values, id, &type, &bytes);
+    if (!payload)
+        return MOB_NOT_FOUND;
+    enum mob_status status = node_restore_value(node, id, type, payload, bytes);
+    if (status == MOB_OK)
+        mob_store_object_committed(node->store, id, true);
+    return status == MOB_EXISTS ? MOB_OK : status;
+}
+
+static bool restore_run(struct node *node, struct mob_object_id id)
+{
+    if (restore_known(node, id) != MOB_OK)
+        return false; /* a full store too: the resolver waits for room */
+    for (int i = 0; i < AHEAD; i++) {
+        id = next_of(id);
+        if (restore_known(node, id) != MOB_OK)
+            break;
+    }
+    return true;
+}
+
+void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
+{
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t size;
+    enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
+    if (status == MOB_NOT_FOUND && restore_run(node, id))
+        status = MOB_OK;
+    if (status == MOB_OK || status == MOB_STORE_FULL || status == MOB_CORRUPT) {
+        node_reply(node, client->slot, client->session, request, status, NULL, 0);
+        return;
+    }
+    struct node_task *maker = node_task_find(node, id.task);
+    if (maker && (id.slot & MOB_SLOT_PUT) && !(maker->flags & (TASK_LOOK_UP | TASK_REMAKE)) &&
+        !node_promised(node, id)) {
+        /* Put and let go: its task runs on and puts it once. */
+        node_reply(node, client->slot, client->session, request, MOB_OBJECT_LOST, NULL, 0);
+        return;
+    }
+    node_watch_request(node, client, id, request);
+    if (!maker)
+        node_resolve(node, id);
+}

@@ -1,0 +1,132 @@
+/* A node with a segment of 64 MB: what does not fit into it goes and comes back, and what cannot fit is said.
+ * ctest: timeout=300 */
+#include <mobula/mobula.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "common/base/clock.h"
+#include "tests/support/node_box.h"
+
+#define SECONDS 1000000000ll
+
+static struct node_box box;
+static struct mob_client *client;
+
+static int set_up(void **state)
+{
+    (void)state;
+    char module[512];
+    static const char *const args[] = {"--segment-bytes", "67108864", NULL};
+    node_box_start_with(&box, 2, args);
+    if (mob_connect(NULL, &client) != MOB_OK)
+        return -1;
+    snprintf(module, sizeof module, "%s/probe.so", getenv("MOBULA_MODULE_DIR"));
+    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    mob_disconnect(client);
+    node_box_stop(&box);
+    return 0;
+}
+
+static int64_t store_stat(const char *name)
+{
+    char *text = NULL;
+    assert_int_equal(mob_query(client, "stats", "", 10 * SECONDS, &text), MOB_OK);
+    json_t *root = json_loads(text, 0, NULL);
+    json_t *value = json_object_get(json_object_get(root, "store"), name);
+    assert_non_null(value);
+    int64_t n = json_integer_value(value);
+    json_decref(root);
+    free(text);
+    return n;
+}
+
+/* Held futures are names, not pins: the table is smaller than what is held, so most come back from the
+ * lineage, a group of 256 at a time. One at a time each would cost a decoding of them all. */
+static void small_puts_beyond_the_table_come_back(void **state)
+{
+    (void)state;
+    enum { N = 40000 };
+    static struct mob_future *futures[N];
+    for (int i = 0; i < N; i++)
+        assert_int_equal(mob_put(client, mob_i64(i * 3), &futures[i]), MOB_OK);
+    assert_int_equal(mob_flush(client, 60 * SECONDS), MOB_OK);
+    assert_true(store_stat("entries") < N);
+    assert_true(store_stat("evictions") > 0);
+    int64_t begin = mob_now(), result;
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(mob_get_i64(futures[i], 60 * SECONDS, &result), MOB_OK);
+        assert_int_equal(result, i * 3);
+    }
+    assert_true(mob_now() - begin < 30 * SECONDS);
+    for (int i = 0; i < N; i += 97) { /* each in another group */
+        int at = (int)((int64_t)i * 7919 % N);
+        assert_int_equal(mob_get_i64(futures[at], 60 * SECONDS, &result), MOB_OK);
+        assert_int_equal(result, at * 3);
+    }
+    node_box_kill(&box); /* the next incarnation has nothing but the lineage */
+    node_box_restart(&box);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(mob_get_i64(futures[i], 60 * SECONDS, &result), MOB_OK);
+        assert_int_equal(result, i * 3);
+        mob_release(futures[i]);
+    }
+}
+
+/* As arguments too. */
+static void evicted_puts_are_arguments_like_others(void **state)
+{
+    (void)state;
+    enum { N = 30000, USED = 1000 };
+    static struct mob_future *futures[N];
+    static struct mob_arg args[USED];
+    for (int i = 0; i < N; i++)
+        assert_int_equal(mob_put(client, mob_i64(i), &futures[i]), MOB_OK);
+    assert_int_equal(mob_flush(client, 60 * SECONDS), MOB_OK);
+    int64_t sum = 0, result;
+    for (int i = 0; i < USED; i++) {
+        int at = (int)((int64_t)i * 7919 % N);
+        args[i] = mob_ref(futures[at]);
+        sum += at;
+    }
+    struct mob_future *future;
+    assert_int_equal(
+        mob_submit(client, "probe.sum_all", (struct mob_args){args, USED}, NULL, &future), MOB_OK);
+    assert_int_equal(mob_get_i64(future, 60 * SECONDS, &result), MOB_OK);
+    assert_int_equal(result, sum);
+    mob_release(future);
+    for (int i = 0; i < N; i++)
+        mob_release(futures[i]);
+}
+
+static void a_put_that_cannot_fit_is_refused_with_the_numbers(void **state)
+{
+    (void)state;
+    static char bytes[100 << 20];
+    struct mob_future *future;
+    assert_int_equal(mob_put(client, mob_bytes(bytes, sizeof bytes), &future), MOB_STORE_FULL);
+    const char *why = mob_client_error(client);
+    if (!strstr(why, "104857664 bytes needed") || !strstr(why, "in one piece") ||
+        !strstr(why, "entries used"))
+        fail_msg("%s", why);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_puts_beyond_the_table_come_back),
+        cmocka_unit_test(evicted_puts_are_arguments_like_others),
+        cmocka_unit_test(a_put_that_cannot_fit_is_refused_with_the_numbers),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
