@@ -305,7 +305,8 @@ static void collect_tick(struct mob_shard *sh)
     bool late = sh->now_ns >= sh->collect_late_ns;
     for (size_t i = 0; i < sh->attached_count; i++) {
         struct attached *a = &sh->attached[i];
-        bool missing = (a->awaited || a->conn != NULL) && !a->answered;
+        /* one that is only about to get its id keeps nothing, and gets it after this */
+        bool missing = (a->awaited || a->conn != NULL) && !a->answered && !a->nonce;
         if (missing && !late && (a->conn != NULL || attach_process_lives(&a->identity)))
             return;
     }

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -526,6 +527,35 @@ static void a_full_disk_stalls_and_loses_nothing(void **state)
     writer_fini(&w);
 }
 
+/* Everybody died: those in the tables are gone, and whoever comes first is new. It gets its id when the
+ * member serves, so the member must not wait for what it keeps. */
+static void restart_after_the_end_of_all_waits_for_nobody(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    uint64_t incarnation, cut;
+    gcs_box_init(&box, NULL);
+    gcs_box_start(&box);
+    pid_t dies = fork();
+    if (dies == 0) {
+        struct mob_gcs *gcs = gcs_box_client(&box);
+        (void)!mob_gcs_node_register_wait(gcs, "node", mob_now() + DEADLINE_NS, &incarnation);
+        raise(SIGKILL);
+    }
+    int status;
+    assert_int_equal(waitpid(dies, &status, 0), dies);
+    gcs_box_end(&box.gcs, SIGKILL);
+    gcs_box_start_gcs(&box);
+    int64_t begin = mob_now();
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    assert_int_equal(mob_gcs_log_seal_wait(gcs, 1, mob_now() + DEADLINE_NS, &cut), MOB_OK);
+    int64_t took = mob_now() - begin;
+    if (took > 3 * MOB_SEC)
+        fail_msg("the first answer after the restart took %lld ms", (long long)(took / MOB_MS));
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
 int main(void)
 {
     const char *text = getenv("MOBULA_SEED");
@@ -540,6 +570,7 @@ int main(void)
         cmocka_unit_test(clients_give_back_what_a_torn_file_lost),
         cmocka_unit_test(a_loss_with_durability_no_is_named_and_the_log_sealed),
         cmocka_unit_test(a_clean_stop_needs_no_collecting),
+        cmocka_unit_test(restart_after_the_end_of_all_waits_for_nobody),
         cmocka_unit_test(death_at_each_commit_point_loses_nothing),
         cmocka_unit_test(a_full_disk_stalls_and_loses_nothing),
         cmocka_unit_test(the_file_is_rewritten_and_the_proof_holds_across_it),

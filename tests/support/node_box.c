@@ -90,7 +90,7 @@ void node_box_start(struct node_box *box, int slots)
 
 void node_box_start_with(struct node_box *box, int slots, const char *const *args)
 {
-    *box = (struct node_box){.slots = slots, .args = args, .incarnation = 1};
+    *box = (struct node_box){.slots = slots, .args = args};
     gcs_box_init(&box->gcs, NULL);
     gcs_box_start(&box->gcs);
     snprintf(box->directory, sizeof box->directory, "%s/node", box->gcs.directory);
@@ -105,18 +105,24 @@ void node_box_kill(struct node_box *box)
     gcs_box_end(&box->node, SIGKILL);
 }
 
-/* The supervisor's part: the dead incarnation's log ends here. */
+/* The supervisor's part: the logs of dead incarnations end here. */
 static void seal(struct node_box *box)
 {
     struct mob_gcs *gcs = gcs_box_client(&box->gcs);
     struct mob_gcs_sync sync = {0};
     struct mob_gcs_result *result = NULL;
-    enum mob_status status = mob_gcs_log_seal(gcs, box->incarnation, mob_gcs_sync_done, &sync);
+    int64_t deadline = mob_now() + READY_NS;
+    enum mob_status status = mob_gcs_incarnations(gcs, box->sealed, mob_gcs_sync_done, &sync);
     if (status == MOB_OK)
-        status = mob_gcs_sync_wait(gcs, &sync, mob_now() + READY_NS, &result);
+        status = mob_gcs_sync_wait(gcs, &sync, deadline, &result);
+    const struct mob_gcs_answer *answer = status == MOB_OK ? mob_gcs_result_answer(result) : NULL;
+    for (uint32_t i = 0; status == MOB_OK && i < answer->incarnation_count; i++) {
+        uint64_t cut;
+        status = mob_gcs_log_seal_wait(gcs, answer->incarnations[i].id, deadline, &cut);
+        box->sealed = answer->incarnations[i].id;
+    }
     if (status != MOB_OK) {
-        fprintf(stderr, "node_box: incarnation %llu is not sealed: %s\n",
-            (unsigned long long)box->incarnation, mob_status_code(status));
+        fprintf(stderr, "node_box: the dead node is not sealed: %s\n", mob_status_code(status));
         abort();
     }
     mob_gcs_result_destroy(result);
@@ -126,7 +132,6 @@ static void seal(struct node_box *box)
 void node_box_restart(struct node_box *box)
 {
     seal(box);
-    box->incarnation++;
     spawn_node(box);
     wait_ready(box);
 }

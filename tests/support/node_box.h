@@ -10,7 +10,7 @@ struct node_box {
     char directory[96]; /* of the node: $MOBULA_DIR of its clients */
     pid_t node;
     int slots;
-    uint64_t incarnation; /* of the node that runs, or ran last */
+    uint64_t sealed; /* the newest incarnation whose log was sealed here */
     const char *const *args; /* more flags of mobula-node, NULL-terminated; NULL = none */
 };
 
