@@ -189,8 +189,8 @@ void sched_retire(struct mob_sched *s, struct mob_sched_task *t)
         sched_extra_free(s, t);
     if (s->note_count)
         notes_forget(s, t->handle);
-    if (!(t->marks & MARK_CALL) && --s->lanes[t->lane].refs == 0)
-        sched_lane_unused(s, t->lane);
+    if (!(t->marks & MARK_CALL))
+        sched_lane_release(s, t->lane);
     sched_set_state(s, t, MOB_SCHED_DONE);
 }
 
@@ -221,6 +221,46 @@ static bool forwards(const struct mob_sched *s, const struct mob_sched_task *t)
         (s->options.forward_threshold && l->count >= s->options.forward_threshold);
 }
 
+static bool runs_now(const struct mob_sched *s, const struct mob_sched_task *t)
+{
+    return (t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED) &&
+        worker_runs(worker_at(s, t->worker), t);
+}
+
+/* The tree that this task's children belong to: its own tree, or that of which it is the root. */
+static uint32_t tree_below(struct mob_sched *s, const struct mob_sched_task *parent)
+{
+    if (!(parent->marks & MARK_CALL) && s->lanes[parent->lane].tree)
+        return s->lanes[parent->lane].tree;
+    if (!runs_now(s, parent))
+        return SCHED_TREE_SHARED;
+    struct sched_worker *w = worker_at(s, parent->worker);
+    if (!w->tree) {
+        s->trees_given += s->trees_given < SCHED_TREE_SHARED ? 2 : 1; /* it may wrap */
+        w->tree = s->trees_given;
+    }
+    return w->tree;
+}
+
+static enum mob_status take_lane(
+    struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in)
+{
+    struct sched_lane_key key = {in->job, in->class_id, in->priority,
+        (in->flags & MOB_SCHED_ACTOR_CREATE) != 0, in->parent ? tree_below(s, in->parent) : 0};
+    /* Runs of siblings have one lane. */
+    if (in->job < s->job_count && s->jobs[in->job].last_lane != SCHED_NIL16 && s->jobs[in->job].open &&
+        sched_lane_is(&s->lanes[s->jobs[in->job].last_lane], &key)) {
+        t->lane = s->jobs[in->job].last_lane;
+        return MOB_OK;
+    }
+    enum mob_status status = sched_lane_get(s, &key, &t->lane);
+    if (status == MOB_QUEUE_FULL && key.tree) {
+        key.tree = SCHED_TREE_SHARED;
+        status = sched_lane_get(s, &key, &t->lane);
+    }
+    return status;
+}
+
 static enum mob_status take_names(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in)
 {
@@ -238,17 +278,7 @@ static enum mob_status take_names(
     if (in->class_id < s->class_count && s->options.refuse_unsatisfiable && !s->options.may_forward &&
         mob_sched_class_check(s, in->class_id, &kind))
         return MOB_UNSATISFIABLE;
-    /* Runs of siblings have one lane. */
-    if (in->job < s->job_count && s->jobs[in->job].last_lane != SCHED_NIL16) {
-        const struct sched_lane *l = &s->lanes[s->jobs[in->job].last_lane];
-        if (l->class_id == in->class_id && l->priority == in->priority && s->jobs[in->job].open &&
-            l->create == ((in->flags & MOB_SCHED_ACTOR_CREATE) != 0)) {
-            t->lane = s->jobs[in->job].last_lane;
-            return MOB_OK;
-        }
-    }
-    return sched_lane_get(
-        s, in->job, in->class_id, in->priority, in->flags & MOB_SCHED_ACTOR_CREATE, &t->lane);
+    return take_lane(s, t, in);
 }
 
 static enum mob_status take_times(
@@ -278,9 +308,7 @@ static void fail_at_submit(struct mob_sched *s, struct mob_sched_task *t, enum m
 static void enter(struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in)
 {
     const struct mob_sched_task *parent = in->parent;
-    bool running_parent = parent &&
-        (parent->state == MOB_SCHED_DISPATCHED || parent->state == MOB_SCHED_BLOCKED) &&
-        worker_runs(worker_at(s, parent->worker), parent);
+    bool running_parent = parent && runs_now(s, parent);
     if (running_parent && (in->parent->waits == 0 || parent->marks & MARK_KIDS)) {
         in->parent->marks |= MARK_KIDS;
         if (t->id.index >= parent->waits)
@@ -341,7 +369,7 @@ enum mob_status mob_sched_submit(
         return status;
     }
     if (!(t->marks & MARK_CALL))
-        s->lanes[t->lane].refs++;
+        sched_lane_hold(s, t->lane);
     if (in->parent && in->parent->flags & FLAG_CANCEL_KIN)
         fail_at_submit(s, t, MOB_CANCELLED);
     else if (forwards(s, t))

@@ -17,10 +17,13 @@
  * most 12 in the id table; one not-ready input costs nothing more, several cost 20 bytes each until the task
  * is ready.
  *  - Order. Jobs share by weighted round robin (deficits counted in tasks). Within a job the highest priority
- * goes first; lanes = (job, class, priority) of equal priority take turns. In a lane, what a driver submits
- * is one FIFO at the bottom. What a running task submits is a family: FIFO inside, families are stacked, the
- * newest on top. When a task blocks, its families move to the top. Nested tasks released by an object become
- * a new family on top. All this is O(1), and a nested program needs memory for its depth and not its breadth.
+ * goes first; lanes of equal priority take turns. What drivers submit (roots) is one FIFO lane for each (job,
+ * class, priority); the descendants of a root are its tree, which has lanes of its own, so that no tree can
+ * starve the others or the roots. In a tree, what a running task submits is a family: FIFO inside, families
+ * are stacked, the newest on top. When a task blocks, its families move to the top. Nested tasks released by
+ * an object become a new family on top. All this is O(1), and a nested program needs memory for its depth and
+ * not its breadth; so that this holds for many programs at once, roots get few turns while
+ * MOB_SCHED_TREES_AT_ONCE trees or more have work (docs/adr/fair-trees.md).
  *  - Resources. A worker holds the demand of its batch's class while the batch is not empty. A blocked worker
  * gives back its CPU (not the rest); when it goes on it takes the CPU at once, even below zero: dispatches
  * wait until the sum is positive again, so over-commitment is at most the CPU of the workers that were
@@ -47,6 +50,8 @@
 #define MOB_SCHED_BLOCKED_MAX_DEFAULT 2048u
 #define MOB_SCHED_JOBS_MAX 4096u
 #define MOB_SCHED_LANES_MAX 65535u /* u16 in each task; lanes without tasks are used again */
+/* Trees of a job that take equal turns with its roots; each one more halves the roots' turns. */
+#define MOB_SCHED_TREES_AT_ONCE 16u
 #define MOB_SCHED_CLASSES_MAX 4096u /* distinct demands, kept for ever */
 #define MOB_SCHED_RESOURCES_MAX 64u /* distinct names, kept for ever */
 #define MOB_SCHED_DEMANDS_MAX 8u /* resources in one demand */

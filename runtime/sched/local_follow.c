@@ -42,6 +42,8 @@ static bool may_follow(
         w->no_room)
         return false;
     const struct sched_lane *l = &s->lanes[t->lane];
+    if (w->follow_run >= SCHED_FOLLOW_RUN && s->active != SCHED_NIL16)
+        return false; /* a chain without an end would keep this worker from everybody who is queued */
     return l->class_id == w->class_id && !l->create && worker_load(w) < MOB_SCHED_BATCH_MAX &&
         w->estimate_sum + sched_estimate(s, t->function) <= s->options.batch_ns_max && !worker_lags(s, w);
 }
@@ -49,6 +51,7 @@ static bool may_follow(
 static void follow(struct mob_sched *s, struct mob_sched_task *t, uint16_t worker)
 {
     s->followed++;
+    worker_at(s, worker)->follow_run++;
     s->jobs[s->lanes[t->lane].job].pass += s->jobs[s->lanes[t->lane].job].stride;
     sched_worker_append(s, worker, t);
     sched_hungry_update(s, worker);

@@ -26,6 +26,16 @@
  * x 1 ms of starting hide behind each other; 16 idle processes are what it may cost for nothing. */
 #define SCHED_SPAWN_AHEAD 16u
 #define SCHED_STRIDE (1u << 20)
+/* Number of a tree: 0 = none (a root, or a driver's), 1 = what found no lane, or whose root is not known. */
+#define SCHED_TREE_SHARED 1u
+/* Roots go without a turn for 2^n rounds at most. */
+#define SCHED_HOLD_SHIFT_MAX 10u
+/* Lanes that may be of trees; the others are for roots, and for what the trees beyond them share. */
+#define SCHED_TREE_LANES_MAX (MOB_SCHED_LANES_MAX - 5535u)
+/* When there are no more, unused lanes are collected only if there are so many of them. */
+#define SCHED_SWEEP_WORTH 1024u
+/* Tasks that may follow their producers into a worker's hands before others get a turn there. */
+#define SCHED_FOLLOW_RUN 1024u
 #define SCHED_NIL16 0xffffu
 
 /* marks of a task */
@@ -89,18 +99,22 @@ struct sched_lane {
     uint32_t refs, count;
     uint32_t head, tail; /* base FIFO */
     uint32_t top; /* family stack */
+    uint32_t tree; /* 0: roots, and no families */
     uint32_t
         fetched; /* newest queued record that was fetched ahead of its turn, a hint; 0 = begin at the front */
     uint16_t job, class_id;
     uint16_t next, prev; /* in the job's list of lanes with work, by priority */
     int16_t priority;
     bool create, listed, used;
+    uint16_t held_rounds; /* roots: turns that went to trees instead */
     int64_t passed_over; /* since when it lacked resources; 0 = not */
 };
 struct sched_job {
     uint64_t pass;
-    uint32_t weight, stride, lanes, dispatched;
-    uint16_t first; /* lane with work, highest priority first */
+    uint32_t weight, stride, dispatched;
+    uint32_t lanes, lanes_live; /* in use; with tasks */
+    uint32_t trees; /* lanes of trees with work */
+    uint16_t first, last; /* lanes with work, highest priority first */
     uint16_t last_lane; /* cache of the last look-up */
     uint16_t next, prev; /* jobs with work */
     bool open, used, active;
@@ -123,6 +137,8 @@ struct sched_worker {
     uint32_t told, follow; /* next to tell the node; next whose dependents may follow */
     int64_t estimate_sum, since;
     uint32_t families; /* of the running task */
+    uint32_t tree; /* of the running task's descendants, if it is a root and has any */
+    uint32_t follow_run; /* tasks that followed since it was last filled from a queue */
     uint32_t actor;
     uint16_t ended; /* function of the task that ended here last, if with success; else 0 */
     uint16_t class_id;
@@ -179,6 +195,8 @@ struct mob_sched {
     struct sched_pool families, extras;
     struct sched_lane *lanes;
     uint32_t lane_count, lane_capacity, lane_free;
+    uint32_t lanes_unused; /* used ones without tasks */
+    uint32_t trees_given; /* numbers of trees */
     uint16_t *lane_slots;
     uint32_t lane_slot_count;
     struct sched_job *jobs;
@@ -285,9 +303,17 @@ uint32_t sched_edge_next(const struct mob_sched *s, uint32_t ref);
 
 /* ---- names (local_name.c) ---- */
 void sched_names_fini(struct mob_sched *s);
-enum mob_status sched_lane_get(
-    struct mob_sched *s, uint16_t job, uint16_t class_id, int16_t priority, bool create, uint16_t *lane_out);
-void sched_lane_unused(struct mob_sched *s, uint16_t lane); /* its last task has gone */
+struct sched_lane_key {
+    uint16_t job, class_id;
+    int16_t priority;
+    bool create;
+    uint32_t tree;
+};
+enum mob_status sched_lane_get(struct mob_sched *s, const struct sched_lane_key *key, uint16_t *lane_out);
+bool sched_lane_is(const struct sched_lane *lane, const struct sched_lane_key *key);
+/* Tasks come into a lane and leave it for good. */
+void sched_lane_hold(struct mob_sched *s, uint16_t lane);
+void sched_lane_release(struct mob_sched *s, uint16_t lane);
 bool sched_class_fits(const struct mob_sched *s, const struct sched_class *c);
 /* How many more workers could hold it now. */
 uint32_t sched_class_fit_count(const struct mob_sched *s, const struct sched_class *c);

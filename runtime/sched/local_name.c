@@ -180,6 +180,7 @@ enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_
     s->jobs[i] = (struct sched_job){.weight = weight,
         .stride = SCHED_STRIDE / weight,
         .first = SCHED_NIL16,
+        .last = SCHED_NIL16,
         .last_lane = SCHED_NIL16,
         .open = true,
         .used = true};
@@ -189,23 +190,25 @@ enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_
 
 /* ---- lanes ---- */
 
-static uint32_t lane_hash(uint16_t job, uint16_t class_id, int16_t priority, bool create)
+static uint32_t lane_hash(const struct sched_lane_key *key)
 {
-    uint64_t key =
-        (uint64_t)job << 40 | (uint64_t)class_id << 24 | (uint64_t)(uint16_t)priority << 1 | create;
-    return (uint32_t)(key * 0x9e3779b97f4a7c15ull >> 32);
+    uint64_t x = (uint64_t)key->job << 40 | (uint64_t)key->class_id << 24 |
+        (uint64_t)(uint16_t)key->priority << 1 | key->create;
+    x ^= (uint64_t)key->tree * 0xd6e8feb86659fd93ull;
+    return (uint32_t)(x * 0x9e3779b97f4a7c15ull >> 32);
 }
 
-static bool lane_is(
-    const struct sched_lane *l, uint16_t job, uint16_t class_id, int16_t priority, bool create)
+bool sched_lane_is(const struct sched_lane *l, const struct sched_lane_key *key)
 {
-    return l->job == job && l->class_id == class_id && l->priority == priority && l->create == create;
+    return l->tree == key->tree && l->class_id == key->class_id && l->priority == key->priority &&
+        l->job == key->job && l->create == key->create;
 }
 
 static void lane_index(struct mob_sched *s, uint32_t lane)
 {
     const struct sched_lane *l = &s->lanes[lane];
-    uint32_t i = lane_hash(l->job, l->class_id, l->priority, l->create) & (s->lane_slot_count - 1);
+    struct sched_lane_key key = {l->job, l->class_id, l->priority, l->create, l->tree};
+    uint32_t i = lane_hash(&key) & (s->lane_slot_count - 1);
     while (s->lane_slots[i])
         i = (i + 1) & (s->lane_slot_count - 1);
     s->lane_slots[i] = (uint16_t)(lane + 1);
@@ -222,6 +225,7 @@ static void lanes_sweep(struct mob_sched *s, uint32_t job)
         if (l->refs == 0 && (job == UINT32_MAX || l->job == job)) {
             s->jobs[l->job].lanes--;
             s->jobs[l->job].last_lane = SCHED_NIL16;
+            s->lanes_unused--;
             l->used = false;
             l->next = (uint16_t)s->lane_free;
             s->lane_free = i + 1;
@@ -251,68 +255,87 @@ static bool lanes_grow(struct mob_sched *s)
     return true;
 }
 
-static enum mob_status lane_take(struct mob_sched *s, uint32_t *lane_out)
+/* Trees come and go, so unused lanes are collected, but only when a good part of them is: each collection
+ * looks at all. */
+static enum mob_status lane_take(struct mob_sched *s, bool of_tree, uint32_t *lane_out)
 {
-    if (!s->lane_free && s->lane_count == s->lane_capacity && s->lane_capacity)
-        lanes_sweep(s, UINT32_MAX);
+    bool full = s->lane_count >= (of_tree ? SCHED_TREE_LANES_MAX : MOB_SCHED_LANES_MAX - 1);
+    if (!s->lane_free && (full || s->lane_count == s->lane_capacity)) {
+        if (s->lanes_unused > (full ? SCHED_SWEEP_WORTH : s->lane_capacity / 4))
+            lanes_sweep(s, UINT32_MAX);
+        else if (full)
+            return MOB_QUEUE_FULL;
+        else if (!lanes_grow(s))
+            return MOB_NO_MEMORY;
+    }
     if (s->lane_free) {
         *lane_out = s->lane_free - 1;
         s->lane_free = s->lanes[*lane_out].next;
-        return MOB_OK;
+    } else {
+        *lane_out = s->lane_count++;
     }
-    if (s->lane_count == s->lane_capacity) {
-        if (s->lane_count >= MOB_SCHED_LANES_MAX - 1)
-            return MOB_QUEUE_FULL;
-        if (!lanes_grow(s))
-            return MOB_NO_MEMORY;
-    }
-    *lane_out = s->lane_count++;
     return MOB_OK;
 }
 
-enum mob_status sched_lane_get(
-    struct mob_sched *s, uint16_t job, uint16_t class_id, int16_t priority, bool create, uint16_t *lane_out)
+enum mob_status sched_lane_get(struct mob_sched *s, const struct sched_lane_key *key, uint16_t *lane_out)
 {
-    if (job >= s->job_count || !s->jobs[job].open || class_id >= s->class_count)
+    if (key->job >= s->job_count || !s->jobs[key->job].open || key->class_id >= s->class_count)
         return MOB_NOT_FOUND;
     if (s->lane_slot_count) {
-        uint32_t i = lane_hash(job, class_id, priority, create) & (s->lane_slot_count - 1);
+        uint32_t i = lane_hash(key) & (s->lane_slot_count - 1);
         for (; s->lane_slots[i]; i = (i + 1) & (s->lane_slot_count - 1)) {
             uint16_t lane = (uint16_t)(s->lane_slots[i] - 1);
-            if (lane_is(&s->lanes[lane], job, class_id, priority, create)) {
-                *lane_out = s->jobs[job].last_lane = lane;
+            if (sched_lane_is(&s->lanes[lane], key)) {
+                *lane_out = s->jobs[key->job].last_lane = lane;
                 return MOB_OK;
             }
         }
     }
     uint32_t lane;
-    enum mob_status status = lane_take(s, &lane);
+    enum mob_status status = lane_take(s, key->tree > SCHED_TREE_SHARED, &lane);
     if (status)
         return status;
-    s->lanes[lane] = (struct sched_lane){.job = job,
-        .class_id = class_id,
-        .priority = priority,
-        .create = create,
+    s->lanes[lane] = (struct sched_lane){.job = key->job,
+        .class_id = key->class_id,
+        .priority = key->priority,
+        .create = key->create,
+        .tree = key->tree,
         .used = true,
         .next = SCHED_NIL16,
         .prev = SCHED_NIL16};
     lane_index(s, lane);
-    s->jobs[job].lanes++;
-    *lane_out = s->jobs[job].last_lane = (uint16_t)lane;
+    s->lanes_unused++;
+    s->jobs[key->job].lanes++;
+    *lane_out = s->jobs[key->job].last_lane = (uint16_t)lane;
     return MOB_OK;
 }
 
 static void job_end(struct mob_sched *s, uint16_t job)
 {
+    if (s->jobs[job].lanes_live)
+        return;
     if (s->lane_slot_count)
         lanes_sweep(s, job);
-    if (s->jobs[job].lanes == 0)
-        s->jobs[job].used = false;
+    MOB_ASSERT(s->jobs[job].lanes == 0);
+    s->jobs[job].used = false;
 }
 
-void sched_lane_unused(struct mob_sched *s, uint16_t lane)
+void sched_lane_hold(struct mob_sched *s, uint16_t lane)
 {
-    const struct sched_lane *l = &s->lanes[lane];
+    struct sched_lane *l = &s->lanes[lane];
+    if (l->refs++ == 0) {
+        s->lanes_unused--;
+        s->jobs[l->job].lanes_live++;
+    }
+}
+
+void sched_lane_release(struct mob_sched *s, uint16_t lane)
+{
+    struct sched_lane *l = &s->lanes[lane];
+    if (--l->refs)
+        return;
+    s->lanes_unused++;
+    s->jobs[l->job].lanes_live--;
     if (!s->jobs[l->job].open)
         job_end(s, l->job);
 }

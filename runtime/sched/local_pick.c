@@ -26,6 +26,13 @@ static uint64_t lacking(const struct mob_sched *s, const struct sched_class *c, 
     return kinds;
 }
 
+/* Can its tasks be queued behind others? Those that last, or that make actors, wait for a worker of their
+ * own. */
+static bool joins_batches(const struct mob_sched *s, const struct sched_lane *l)
+{
+    return !l->create && sched_estimate(s, sched_queue_peek(s, l)->function) <= s->options.batch_ns_max / 2;
+}
+
 /* Look over all lanes with work: who has been passed over for too long? */
 static void survey(struct mob_sched *s, int64_t now)
 {
@@ -43,7 +50,7 @@ static void survey(struct mob_sched *s, int64_t now)
             }
             if (!l->passed_over)
                 l->passed_over = now;
-            if (now - l->passed_over >= SCHED_DRAIN_NS && c->hungry == SCHED_NIL16)
+            if (now - l->passed_over >= SCHED_DRAIN_NS && (c->hungry == SCHED_NIL16 || !joins_batches(s, l)))
                 s->no_refill = true;
             if (now - l->passed_over >= SCHED_STARVE_NS)
                 s->reserved |= kinds;
@@ -92,8 +99,8 @@ static enum choice choose(struct mob_sched *s, const struct sched_lane *l)
     bool idle = s->runtimes[c->runtime].idle > 0;
     bool cpu_owed = c->cpu && s->kinds[MOB_SCHED_CPU].taken > s->kinds[MOB_SCHED_CPU].total;
     bool worth_a_wake = work >= (uint64_t)s->options.wake_worth_ns;
-    if (!l->create && !s->no_refill && !cpu_owed && estimate <= s->options.batch_ns_max / 2 &&
-        !(fits && idle && worth_a_wake) && hungry_worker(s, c) != SCHED_NIL16)
+    if (!s->no_refill && !cpu_owed && joins_batches(s, l) && !(fits && idle && worth_a_wake) &&
+        hungry_worker(s, c) != SCHED_NIL16)
         return CHOICE_REFILL;
     if (l->create && (fits || s->creating_count))
         want_spawn_ahead(s, l, c);
@@ -140,6 +147,7 @@ static void fill(struct mob_sched *s, uint16_t lane, enum choice choice)
         given++;
     }
     l->passed_over = 0;
+    w->follow_run = 0;
     l->fetched = 0;
     struct sched_job *j = &s->jobs[l->job];
     if (s->virtual_pass < j->pass)
@@ -153,30 +161,66 @@ static void fill(struct mob_sched *s, uint16_t lane, enum choice choice)
         sched_hungry_remove(s, worker);
 }
 
+struct pick {
+    uint16_t lane; /* SCHED_NIL16 = none */
+    uint16_t held; /* roots whose turn goes to this lane, which is of a tree; SCHED_NIL16 = none */
+    enum choice choice;
+};
+
+/* Each root that starts now may open one more tree. With many of them at work, roots wait for a round, for
+ * two, for four, ...: programs are finished before too many are begun, and still everyone's turn comes. */
+static bool held_back(const struct mob_sched *s, const struct sched_lane *l)
+{
+    uint32_t trees = s->jobs[l->job].trees;
+    if (l->tree || trees < MOB_SCHED_TREES_AT_ONCE)
+        return false;
+    uint32_t more = trees - MOB_SCHED_TREES_AT_ONCE;
+    return l->held_rounds < 1u << (more < SCHED_HOLD_SHIFT_MAX ? more : SCHED_HOLD_SHIFT_MAX);
+}
+
+/* The lane of a job whose turn it is, of those that can get a worker. */
+static struct pick pick_lane(struct mob_sched *s, const struct sched_job *j)
+{
+    struct pick held = {SCHED_NIL16, SCHED_NIL16, CHOICE_NONE};
+    for (uint16_t lane = j->first; lane != SCHED_NIL16; lane = s->lanes[lane].next) {
+        const struct sched_lane *l = &s->lanes[lane];
+        bool waits = held.lane != SCHED_NIL16;
+        if (waits && s->lanes[held.lane].priority != l->priority)
+            break; /* it waits for its equals, and for nobody below */
+        enum choice choice = choose(s, l);
+        if (choice == CHOICE_NONE || (waits && !l->tree))
+            continue;
+        if (!held_back(s, l))
+            return (struct pick){lane, held.lane, choice};
+        held = (struct pick){lane, SCHED_NIL16, choice};
+    }
+    return held;
+}
+
 /* One worker gets work; false: nobody can. */
 static bool fill_one(struct mob_sched *s, int64_t now)
 {
     memset(s->spawn_want, 0, sizeof s->spawn_want);
     survey(s, now);
-    uint16_t best = SCHED_NIL16;
-    enum choice best_choice = CHOICE_NONE;
+    struct pick best = {SCHED_NIL16, SCHED_NIL16, CHOICE_NONE};
     uint64_t best_pass = UINT64_MAX;
     for (uint16_t job = s->active; job != SCHED_NIL16; job = s->jobs[job].next) {
         if (s->jobs[job].pass >= best_pass)
             continue;
-        for (uint16_t lane = s->jobs[job].first; lane != SCHED_NIL16; lane = s->lanes[lane].next) {
-            enum choice choice = choose(s, &s->lanes[lane]);
-            if (choice == CHOICE_NONE)
-                continue;
-            best = lane;
-            best_choice = choice;
-            best_pass = s->jobs[job].pass;
-            break;
-        }
+        struct pick pick = pick_lane(s, &s->jobs[job]);
+        if (pick.lane == SCHED_NIL16)
+            continue;
+        best = pick;
+        best_pass = s->jobs[job].pass;
     }
-    if (best == SCHED_NIL16)
+    if (best.lane == SCHED_NIL16)
         return false;
-    fill(s, best, best_choice);
+    s->lanes[best.lane].held_rounds = 0;
+    fill(s, best.lane, best.choice);
+    if (best.held != SCHED_NIL16) {
+        s->lanes[best.held].held_rounds++;
+        sched_lane_rotate(s, best.held);
+    }
     return true;
 }
 

@@ -73,37 +73,32 @@ static void job_deactivate(struct mob_sched *s, uint16_t job)
     j->active = false;
 }
 
-/* Behind all of its priority. */
+/* Behind all of its priority; from the end, for mostly there is one priority. */
 static void lane_list(struct mob_sched *s, uint16_t lane)
 {
     struct sched_lane *l = &s->lanes[lane];
     struct sched_job *j = &s->jobs[l->job];
-    uint16_t prev = SCHED_NIL16, next = j->first;
-    while (next != SCHED_NIL16 && s->lanes[next].priority >= l->priority) {
-        prev = next;
-        next = s->lanes[next].next;
+    uint16_t prev = j->last, next = SCHED_NIL16;
+    while (prev != SCHED_NIL16 && s->lanes[prev].priority < l->priority) {
+        next = prev;
+        prev = s->lanes[prev].prev;
     }
     l->prev = prev;
     l->next = next;
-    if (prev != SCHED_NIL16)
-        s->lanes[prev].next = lane;
-    else
-        j->first = lane;
-    if (next != SCHED_NIL16)
-        s->lanes[next].prev = lane;
+    *(prev != SCHED_NIL16 ? &s->lanes[prev].next : &j->first) = lane;
+    *(next != SCHED_NIL16 ? &s->lanes[next].prev : &j->last) = lane;
     l->listed = true;
+    j->trees += l->tree != 0;
 }
 
 static void lane_unlist(struct mob_sched *s, uint16_t lane)
 {
     struct sched_lane *l = &s->lanes[lane];
-    if (l->prev != SCHED_NIL16)
-        s->lanes[l->prev].next = l->next;
-    else
-        s->jobs[l->job].first = l->next;
-    if (l->next != SCHED_NIL16)
-        s->lanes[l->next].prev = l->prev;
+    struct sched_job *j = &s->jobs[l->job];
+    *(l->prev != SCHED_NIL16 ? &s->lanes[l->prev].next : &j->first) = l->next;
+    *(l->next != SCHED_NIL16 ? &s->lanes[l->next].prev : &j->last) = l->prev;
     l->listed = false;
+    j->trees -= l->tree != 0;
 }
 
 void sched_lane_rotate(struct mob_sched *s, uint16_t lane)

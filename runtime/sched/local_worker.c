@@ -225,6 +225,7 @@ void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t 
     if (worker_runs(w, t)) {
         if (w->families)
             sched_families_detach(s, w);
+        w->tree = 0;
         w->since = now;
     }
     ring_remove(w, t);
@@ -374,7 +375,7 @@ enum mob_status mob_sched_worker_added(struct mob_sched *s, uint16_t worker, uin
     w->runtime = runtime;
     w->head = w->tail = w->told = w->follow = 0;
     w->estimate_sum = 0;
-    w->actor = 0;
+    w->actor = w->tree = w->follow_run = 0;
     w->ended = 0;
     s->worker_count++;
     struct sched_runtime *r = &s->runtimes[runtime];

@@ -10,6 +10,7 @@ def queue(c):
 
 def runaway(c, depth=100):
     """The root of a tree that nobody lives to see the end of; it has ended itself, and its tree goes on."""
+    c.deploy("probe")
     root = c.json("POST", V1 + "/tasks", {"function": "probe.tree", "arguments": [depth]}, expect=202)
     c.until("the root became another task", lambda: c.json("GET", f"{V1}/tasks/{root['id']}").get("state") == "finished")
     c.until("the tree grows", lambda: queue(c)["tasks"] > 150)
@@ -22,7 +23,6 @@ def ended(c, root):
 
 
 def test_a_runaway_tree_is_cancelled_by_its_root(c):
-    c.deploy("probe")
     root = runaway(c)
     why = c.json("GET", f"{V1}/tasks/{root['id']}/why", expect=200)
     check(why["reason"] == "continued" and len(why["inputs"]) == 1, "why", why)
@@ -34,7 +34,19 @@ def test_a_runaway_tree_is_cancelled_by_its_root(c):
     check(c.run("probe.tree", 6)["result"] == 64, "a tree that ends")
 
 
+def test_others_are_served_beside_a_runaway_tree(c):
+    root = runaway(c)
+    done = [c.run("probe.echo_i64", i) for i in range(20)]
+    check([answer.get("result") for answer in done] == list(range(20)), "tasks beside the tree", done)
+    nested = c.run("probe.nested_sum", 10)
+    check(nested.get("result") == 55, "a program of several tasks beside the tree", nested)
+    check(queue(c)["tasks"] > 150, "the tree still runs")
+    c.call("POST", f"{V1}/tasks/{root['id']}:cancel")
+    ended(c, root)
+
+
 def test_ending_the_job_ends_its_trees(c):
+    c.deploy("probe")
     job = c.json("POST", V1 + "/jobs", {"name": "trees"}, expect=201)["id"]
     c.json("POST", V1 + "/tasks", {"function": "probe.tree", "arguments": [100], "job": job}, expect=202)
     c.until("the tree grows", lambda: queue(c)["tasks"] > 150)

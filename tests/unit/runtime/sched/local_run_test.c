@@ -301,16 +301,18 @@ static void children_of_a_blocked_task_go_first(void **state)
     fx_open(&fx);
     fx_worker(&fx, 0);
     fx_worker(&fx, 1);
-    struct mob_sched_task *a = fx_task(&fx), *b = fx_task(&fx);
-    fx_decide(&fx);
     struct mob_sched_task *root = fx_task(&fx);
+    fx_decide(&fx);
+    struct mob_sched_task *a = fx_child(&fx, root, 0), *b = fx_child(&fx, root, 1);
+    fx_finish(&fx, root, MOB_OK);
+    fx_decide(&fx);
     struct mob_sched_task *of_a = fx_child(&fx, a, 0), *of_a2 = fx_child(&fx, a, 1),
-                          *of_b = fx_child(&fx, b, 0);
+                          *of_b = fx_child(&fx, b, 0), *of_b2 = fx_child(&fx, b, 1);
     uint32_t revoked;
     /* The newest family, b's, is on top; then a blocks. */
     assert_int_equal(mob_sched_blocked(fx.s, a, &revoked, fx.now), MOB_OK);
     fx_worker(&fx, 2);
-    struct mob_sched_task *order[] = {of_a, of_a2, of_b, root};
+    struct mob_sched_task *order[] = {of_a, of_a2, of_b, of_b2};
     for (int i = 0; i < 4; i++) {
         fx_decide(&fx);
         assert_int_equal(order[i]->state, MOB_SCHED_DISPATCHED);

@@ -36,6 +36,7 @@ struct m_entry { /* a place in a lane; groups are families, 0 = the base */
 };
 struct m_lane {
     int job, class_id, priority, count;
+    int tree; /* -1: roots; else which run of which root its tasks descend from */
     bool create;
     int64_t lacks_since;
     struct m_entry entry[M_TASKS];
@@ -125,17 +126,29 @@ static inline int m_first_of(const struct m_lane *l, int group)
     return -1;
 }
 
-static inline int m_lane_of(struct model *m, int job, int class_id, int priority, bool create)
+static inline int m_lane_of(struct model *m, int job, int class_id, int priority, bool create, int tree)
 {
     int i = 0;
     for (; i < m->lanes; i++)
         if (m->lane[i].job == job && m->lane[i].class_id == class_id && m->lane[i].priority == priority &&
-            m->lane[i].create == create)
+            m->lane[i].create == create && m->lane[i].tree == tree)
             return i;
     M_CHECK(m, m->lanes < M_LANES);
-    m->lane[i] = (struct m_lane){.job = job, .class_id = class_id, .priority = priority, .create = create};
+    m->lane[i] = (struct m_lane){
+        .job = job, .class_id = class_id, .priority = priority, .create = create, .tree = tree};
     m->lanes++;
     return i;
+}
+
+/* Children of a nested task are of its tree; a root, or an actor's call, begins one with each run. */
+static inline int m_tree_below(const struct model *m, int parent)
+{
+    if (parent < 0)
+        return -1;
+    const struct m_task *p = &m->task[parent];
+    if (p->actor < 0 && m->lane[p->lane].tree >= 0)
+        return m->lane[p->lane].tree;
+    return parent * 1000 + p->runs;
 }
 
 static inline int m_new_group(struct model *m, int owner)

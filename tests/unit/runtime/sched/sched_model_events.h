@@ -34,7 +34,7 @@ static void submit(struct model *m, int parent, int actor, bool create)
     x->id = parent >= 0
         ? (struct mob_task_id){fx_stream((uint32_t)parent, 1), (uint32_t)m->task[parent].kids++}
         : (struct mob_task_id){fx_stream(1u << 20, 0), (uint32_t)t};
-    x->lane = actor >= 0 ? 0 : m_lane_of(m, job, class_id, priority, create);
+    x->lane = actor >= 0 ? 0 : m_lane_of(m, job, class_id, priority, create, m_tree_below(m, parent));
     struct mob_object_id missing[M_INPUTS];
     uint32_t inputs = m_random(m, 3) ? 0 : 1 + m_random(m, M_INPUTS);
     for (uint32_t i = 0; i < inputs; i++) {
