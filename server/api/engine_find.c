@@ -177,7 +177,7 @@ static void fetch_pages(struct reading *reading)
 {
     struct search *search = reading->context;
     struct mob_pending_request *request = NULL;
-    while (search->record && search->how == ENGINE_FIND_RECORD &&
+    while (search->record && search->how != ENGINE_FIND_LIVE &&
         task_record_missing_page(search->record, search->next_page, &search->page)) {
         struct mob_object_id id = mob_object_of(search->id, MOB_SLOT_ARG_PAGE | search->page);
         search->next_page = search->page + 1;
@@ -238,6 +238,8 @@ void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_
     MOB_ASSERT(search != NULL);
     *search = (struct search){.id = id, .how = how, .found = found};
     struct reading *reading = reading_begin(flight, on_group, search);
+    if (how == ENGINE_FIND_CALLS)
+        lineage_set_want_edges(reading->set, (struct mob_actor_id){id});
     enum mob_status status =
         mob_query_async(flight->client, "task", mob_task_id_format(id, text), on_live, reading);
     if (status != MOB_OK) {

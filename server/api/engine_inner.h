@@ -202,7 +202,8 @@ enum engine_known {
 };
 enum engine_find_how {
     ENGINE_FIND_LIVE, /* for what only a live task can: the log is read if the node does not have it */
-    ENGINE_FIND_RECORD
+    ENGINE_FIND_RECORD,
+    ENGINE_FIND_CALLS /* of an actor's creation: its record, and the edges of its calls */
 };
 struct engine_found {
     enum engine_known known;

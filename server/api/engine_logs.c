@@ -135,7 +135,7 @@ static void look(struct flight *flight)
     struct mob_task_id task;
     struct mob_actor_id actor;
     if (mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK)
-        engine_find(flight, actor.creation, ENGINE_FIND_RECORD, on_found);
+        engine_find(flight, actor.creation, ENGINE_FIND_CALLS, on_found);
     else if (mob_task_id_parse(flight->op->query.id, &task) == MOB_OK)
         engine_find(flight, task, ENGINE_FIND_RECORD, on_found);
     else

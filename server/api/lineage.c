@@ -19,7 +19,7 @@ struct lineage_set {
     size_t wanted_count, wanted_capacity;
     struct actor_edge *edges;
     size_t edge_count, edge_capacity;
-    uint32_t edge_buckets[BUCKETS]; /* newest edge + 1, by actor and position */
+    uint32_t *edge_buckets; /* newest edge + 1, by actor and position; as many as there is room for edges */
     struct mob_actor_id edges_of;
     uint64_t seq; /* of the block that is taken now */
     struct mob_task_id items_of;
@@ -56,6 +56,7 @@ void lineage_set_destroy(struct lineage_set *set)
     }
     free(set->wanted);
     free(set->edges);
+    free(set->edge_buckets);
     free(set);
 }
 
@@ -201,7 +202,25 @@ static void take_item(
 
 static uint32_t *edge_bucket(struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
 {
-    return &set->edge_buckets[(mob_task_id_mix(actor.creation) + position * 0x9e3779b97f4a7c15ull) % BUCKETS];
+    uint64_t mix = (mob_task_id_mix(actor.creation) ^ position) * 0x9e3779b97f4a7c15ull;
+    return &set->edge_buckets[(mix >> 32) % set->edge_capacity];
+}
+
+static void grow_edges(struct lineage_set *set)
+{
+    size_t before = set->edge_capacity;
+    set->edges = grow(set->edges, set->edge_count, &set->edge_capacity, sizeof *set->edges);
+    if (set->edge_capacity == before)
+        return;
+    free(set->edge_buckets);
+    set->edge_buckets = calloc(set->edge_capacity, sizeof *set->edge_buckets);
+    MOB_ASSERT(set->edge_buckets != NULL);
+    for (size_t i = 0; i < set->edge_count; i++) {
+        struct actor_edge *e = &set->edges[i];
+        uint32_t *bucket = edge_bucket(set, e->actor, e->position);
+        e->next = *bucket;
+        *bucket = (uint32_t)i + 1;
+    }
 }
 
 /* A block may come twice: for its tasks, and for an actor's edges. */
@@ -218,18 +237,13 @@ static bool has_edge(struct lineage_set *set, const struct mob_entry_edge *edge)
 
 static void take_edge(struct lineage_set *set, const struct mob_entry_edge *edge)
 {
+    grow_edges(set);
     if (has_edge(set, edge))
         return;
     uint32_t *bucket = edge_bucket(set, edge->actor, edge->position);
-    set->edges = grow(set->edges, set->edge_count, &set->edge_capacity, sizeof *set->edges);
     set->edges[set->edge_count++] =
         (struct actor_edge){*bucket, edge->actor, edge->task, edge->position, edge->incarnation};
     *bucket = (uint32_t)set->edge_count;
-}
-
-static bool wants_edges(const struct lineage_set *set, struct mob_actor_id actor)
-{
-    return mob_actor_id_eq(set->edges_of, actor) || is_wanted(set, actor.creation);
 }
 
 void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor)
@@ -248,7 +262,7 @@ static void take_entry(
         take_put(set, entry, header);
     else if (entry->type == MOB_ENTRY_YIELD && is_wanted(set, entry->yield.task))
         take_item(set, entry, header);
-    else if (entry->type == MOB_ENTRY_EDGE && wants_edges(set, entry->edge.actor))
+    else if (entry->type == MOB_ENTRY_EDGE && mob_actor_id_eq(set->edges_of, entry->edge.actor))
         take_edge(set, &entry->edge);
 }
 
@@ -274,6 +288,8 @@ const struct actor_edge *lineage_set_edge(
     struct lineage_set *set, struct mob_actor_id actor, uint64_t position)
 {
     const struct actor_edge *found = NULL;
+    if (set->edge_count == 0)
+        return NULL;
     for (uint32_t at = *edge_bucket(set, actor, position); at > 0; at = set->edges[at - 1].next) {
         const struct actor_edge *e = &set->edges[at - 1];
         if (e->position == position && mob_actor_id_eq(e->actor, actor) &&

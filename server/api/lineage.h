@@ -65,17 +65,18 @@ void lineage_set_destroy(struct lineage_set *set);
 void lineage_set_want_items(struct lineage_set *set, struct mob_task_id task, uint32_t first, uint32_t count);
 /* False: it was wanted before. */
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group);
-/* From here on the edges of this actor are taken, too, wherever they come by. */
+/* From here on the edges of this actor are taken, wherever they come by; an actor of millions of calls has as
+ * many. */
 void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor);
 /* Takes what is wanted out of a block, which lies at `seq` in the log. A damaged block is skipped. */
 void lineage_set_block(struct lineage_set *set, struct mob_block_decoder *decoder, uint64_t seq,
     const uint8_t *bytes, size_t length);
 struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_task_id id);
-/* The call at a position of an actor whose group, or whose edges, were wanted; NULL if none is known. */
+/* The call at a position of an actor whose edges were wanted; NULL if none is known. */
 const struct actor_edge *lineage_set_edge(
     struct lineage_set *set, struct mob_actor_id actor, uint64_t position);
 
-/* All edges of an actor whose group was wanted, by position; their number. Gives (free with free()). */
+/* All edges of an actor that were wanted and came by, by position; their number. Gives (free with free()). */
 size_t lineage_set_edges(
     const struct lineage_set *set, struct mob_actor_id actor, struct actor_edge **edges_out);
 
