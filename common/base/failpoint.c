@@ -45,7 +45,7 @@ static bool parse_one(char *item, struct failpoint *out)
         return false;
     *equals = '\0';
     memset(out, 0, sizeof *out);
-    strcpy(out->name, item);
+    memcpy(out->name, item, (size_t)(equals - item));
     char *at = strchr(equals + 1, '@');
     if (at) {
         *at = '\0';
@@ -61,9 +61,10 @@ bool mob_failpoints_configure(const char *text)
     static struct failpoint parsed[FAILPOINTS_MAX];
     char copy[1024];
     int count = 0;
-    if (text && strlen(text) >= sizeof copy)
+    size_t length = text ? strlen(text) : 0;
+    if (length >= sizeof copy)
         return false;
-    strcpy(copy, text ? text : "");
+    memcpy(copy, text ? text : "", length + 1);
     char *save = NULL;
     for (char *item = strtok_r(copy, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
         if (count == FAILPOINTS_MAX || !parse_one(item, &parsed[count]))

@@ -279,6 +279,7 @@ enum mob_status mob_state_set(struct mob_state *s, uint8_t table, const struct m
         free(n);
         return status;
     }
+    MOB_ASSERT(height > 0);
     for (uint32_t level = 0; level < height; level++) {
         n->next[level] = before[level]->next[level];
         before[level]->next[level] = n;

@@ -15,14 +15,15 @@ static void piece_add(struct mob_gcs *g, struct out_piece piece)
         return;
     if (g->piece_first + g->piece_count == g->piece_capacity) {
         if (g->piece_first > g->piece_capacity / 2) {
+            MOB_ASSERT(g->pieces != NULL);
             memmove(g->pieces, g->pieces + g->piece_first, g->piece_count * sizeof *g->pieces);
             g->piece_first = 0;
         } else {
             g->piece_capacity = g->piece_capacity == 0 ? 256 : g->piece_capacity * 2;
             g->pieces = realloc(g->pieces, g->piece_capacity * sizeof *g->pieces);
-            MOB_ASSERT(g->pieces != NULL);
         }
     }
+    MOB_ASSERT(g->pieces != NULL);
     g->pieces[g->piece_first + g->piece_count++] = piece;
 }
 

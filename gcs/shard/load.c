@@ -37,8 +37,8 @@ static void key_add(struct byte_list *list, const char *key, size_t length)
     while (list->length + sizeof n + length > list->capacity) {
         list->capacity = list->capacity == 0 ? 65536 : list->capacity * 2;
         list->bytes = realloc(list->bytes, list->capacity);
-        MOB_ASSERT(list->bytes != NULL);
     }
+    MOB_ASSERT(list->bytes != NULL);
     memcpy(list->bytes + list->length, &n, sizeof n);
     memcpy(list->bytes + list->length + sizeof n, key, length);
     list->length += sizeof n + length;

@@ -195,7 +195,8 @@ static int run(struct arguments *a)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     sigprocmask(SIG_BLOCK, &signals, NULL);
-    int stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    static int stop_fd;
+    stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     a->shard.stop_fd = &stop_fd;
     status = mob_shard_run(&a->shard);
     if (status != MOB_OK)

@@ -488,9 +488,10 @@ void queries_committed(struct mob_shard *sh)
 
 void queries_fini(struct mob_shard *sh)
 {
-    while (sh->queries != NULL) {
-        sh->queries->conn = NULL;
-        query_free(sh->queries);
+    for (struct query *q = sh->queries, *next; q != NULL; q = next) {
+        next = q->next;
+        q->conn = NULL;
+        query_free(q);
     }
     free(sh->unfinished);
 }

@@ -108,7 +108,9 @@ static void grow(struct alias_table *table)
         }
     free(table->buckets);
     free(table->of_task);
-    *table = bigger;
+    table->buckets = bigger.buckets;
+    table->of_task = bigger.of_task;
+    table->mask = bigger.mask;
 }
 
 static void push(struct alias_table *table, const struct pending *pending)

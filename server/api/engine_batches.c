@@ -96,7 +96,7 @@ static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, 
 static void batch_ready(struct batch *batch)
 {
     const struct mob_model *model = batch->endpoint->model;
-    struct mob_tensor tensors[MOB_MODEL_TENSORS_MAX];
+    struct mob_tensor tensors[MOB_MODEL_TENSORS_MAX] = {0};
     struct batch_result *result = calloc(1, sizeof *result);
     MOB_ASSERT(result != NULL);
     result->base = (struct mob_infer_result){1, result_destroy};

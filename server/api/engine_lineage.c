@@ -68,7 +68,9 @@ static void tree_destroy(struct reading *reading)
 static void visit(struct tree *tree, struct mob_object_id object, uint32_t depth)
 {
     uint32_t *bucket = &tree->buckets[mob_task_id_mix(object.task) % VISIT_BUCKETS];
-    for (uint32_t at = *bucket; at > 0; at = tree->visits[at - 1].next)
+    const uint32_t first = *bucket;
+    MOB_ASSERT(first == 0 || tree->visits != NULL);
+    for (uint32_t at = first; at > 0; at = tree->visits[at - 1].next)
         if (mob_task_id_eq(tree->visits[at - 1].object.task, object.task))
             return;
     if (tree->count == VISITED_MAX) {
@@ -80,7 +82,7 @@ static void visit(struct tree *tree, struct mob_object_id object, uint32_t depth
         tree->visits = realloc(tree->visits, tree->capacity * sizeof *tree->visits);
         MOB_ASSERT(tree->visits != NULL);
     }
-    tree->visits[tree->count++] = (struct visit){object, depth, *bucket};
+    tree->visits[tree->count++] = (struct visit){object, depth, first};
     *bucket = (uint32_t)tree->count;
 }
 
