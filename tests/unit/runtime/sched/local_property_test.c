@@ -6,7 +6,6 @@
 #include "tests/unit/runtime/sched/sched_model_events.h"
 
 #define RUNS 2000
-#define RUNS_SANITIZED 400 /* ten times slower */
 #define EVENTS 120
 
 static struct mob_stream children_of(void *arg, const struct mob_sched_task *task)
@@ -229,10 +228,7 @@ static void random_programs_behave_as_the_model(void **state)
     if (seed) {
         run_seed(m, strtoull(seed, NULL, 10));
     } else {
-        const char *sanitize = getenv("MOBULA_SANITIZE");
-        uint64_t count = runs               ? strtoull(runs, NULL, 10)
-            : sanitize != NULL && *sanitize ? RUNS_SANITIZED
-                                            : RUNS;
+        uint64_t count = runs ? strtoull(runs, NULL, 10) : RUNS;
         for (uint64_t i = 1; i <= count; i++)
             run_seed(m, i);
         print_message(
