@@ -116,9 +116,19 @@ enum mob_gcs_op {
     MOB_GCS_OP_LOSS = 9,
     MOB_GCS_OP_OPEN = 10, /* a new client: from = a random number with MOB_GCS_CLIENT_BIT, request = 0; the
                              answer's number is its id */
-    MOB_GCS_OP_FLUSH = 11, /* all blocks with seq <= target are in PostgreSQL */
+    MOB_GCS_OP_FLUSH = 11, /* all blocks with seq <= target are in PostgreSQL; if_version = up to where that
+                             was known before; body = what they leave unfinished, struct mob_gcs_flush_group
+                             each */
     MOB_GCS_OPS
 };
+/* Specs less final completions of a group, in the blocks that a FLUSH makes go: not 0. */
+struct mob_gcs_flush_group {
+    struct mob_stream stream;
+    uint32_t group;
+    int32_t net;
+};
+_Static_assert(sizeof(struct mob_gcs_flush_group) == 20, "layout on the wire");
+#define MOB_GCS_FLUSH_GROUPS_MAX 40000u /* in one FLUSH */
 /* An ordered operation. `old_*`: its answer, when it was given before a restart (old_seq != 0) and is sent
  * again. */
 struct mob_gcs_request {

@@ -27,7 +27,7 @@ struct log {
 struct mob_index {
     struct page *pages;
     size_t page_count, page_capacity;
-    uint32_t end;
+    uint32_t first, end; /* all below first are dropped */
     struct mob_index_groups groups;
     struct job *jobs;
     size_t job_count, job_capacity;
@@ -273,19 +273,62 @@ void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const st
     ix->block_bytes += length;
 }
 
+static void drop_slot(struct mob_index *ix, uint32_t ordinal, struct mob_index_slot *slot)
+{
+    ix->blocks--;
+    ix->block_bytes -= slot->length;
+    slot->length = 0;
+    ix->jobs[slot->job].blocks--;
+    ix->pages[ordinal / PAGE_SLOTS].live--;
+}
+
 bool mob_index_drop(struct mob_index *ix, uint64_t seq)
 {
     uint32_t ordinal = seq == 0 ? ix->end : mob_index_after(ix, seq - 1);
     struct mob_index_slot *slot = slot_at(ix, ordinal);
     if (slot == NULL || slot->seq != seq || slot->length == 0)
         return false;
-    ix->blocks--;
-    ix->block_bytes -= slot->length;
-    slot->length = 0;
-    ix->jobs[slot->job].blocks--;
-    struct page *page = &ix->pages[ordinal / PAGE_SLOTS];
-    page->live--;
+    drop_slot(ix, ordinal, slot);
     return true;
+}
+
+uint64_t mob_index_flush(struct mob_index *ix, uint64_t upto)
+{
+    uint64_t dropped = 0;
+    for (uint32_t end = mob_index_after(ix, upto); ix->first < end; ix->first++) {
+        struct mob_index_slot *slot = slot_at(ix, ix->first);
+        if (slot == NULL || slot->length == 0)
+            continue;
+        drop_slot(ix, ix->first, slot);
+        dropped++;
+    }
+    return dropped;
+}
+
+void mob_index_flush_group(struct mob_index *ix, const struct mob_gcs_flush_group *group)
+{
+    mob_index_groups_flush(&ix->groups, group->stream, group->group, group->net);
+}
+
+void mob_index_load_group(struct mob_index *ix, const struct mob_gcs_flush_group *group)
+{
+    mob_index_groups_load(&ix->groups, group->stream, group->group, group->net);
+}
+
+struct mob_gcs_flush_group *mob_index_cold_groups(const struct mob_index *ix, bool open, size_t *count_out)
+{
+    struct mob_gcs_flush_group *rows = NULL;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < ix->groups.capacity; i++) {
+        const struct mob_index_group *g = &ix->groups.slots[i];
+        bool wanted = g->used != 0 && (open ? g->open > 0 && g->cold > 0 : g->cold != 0);
+        if (!wanted)
+            continue;
+        rows = grown(rows, count, &capacity, sizeof *rows);
+        rows[count++] = (struct mob_gcs_flush_group){.stream = g->stream, .group = g->group, .net = g->cold};
+    }
+    *count_out = count;
+    return rows;
 }
 
 static bool ref_lives(const void *arg, uint32_t ordinal)
@@ -307,11 +350,33 @@ static void job_relink(struct mob_index *ix, struct job *job)
     }
 }
 
+/* A log's numbers without the dropped ones at its beginning, once they are the most of it. */
+static void log_trim(struct mob_index *ix, struct log *log)
+{
+    uint64_t gone = 0;
+    while (gone < log->count && mob_index_slot(ix, log->ordinals[gone]) == NULL)
+        gone++;
+    if (2 * gone <= log->count)
+        return;
+    memmove(log->ordinals, log->ordinals + gone, (log->count - gone) * sizeof *log->ordinals);
+    log->base += gone;
+    log->count -= gone;
+    size_t capacity = log->count < 16 ? 16 : log->count;
+    uint32_t *fewer = realloc(log->ordinals, capacity * sizeof *fewer);
+    if (fewer == NULL)
+        return;
+    ix->log_bytes -= (log->capacity - capacity) * sizeof *fewer;
+    log->ordinals = fewer;
+    log->capacity = capacity;
+}
+
 void mob_index_sweep(struct mob_index *ix)
 {
     mob_index_groups_filter(&ix->groups, ref_lives, ix);
     for (size_t i = 0; i < ix->job_count; i++)
         job_relink(ix, &ix->jobs[i]);
+    for (size_t i = 0; i < ix->log_count; i++)
+        log_trim(ix, &ix->logs[i]);
     for (size_t i = 0; i + 1 < ix->page_count; i++)
         if (ix->pages[i].live == 0) {
             free(ix->pages[i].slots);
@@ -341,7 +406,7 @@ static int by_ordinal(const void *a, const void *b)
 
 static bool group_is_open(const struct mob_index *ix, const struct mob_index_group *g, uint64_t incarnation)
 {
-    if (g->ref_count == 0 || g->specs <= g->finals)
+    if (g->ref_count == 0 || g->open <= 0)
         return false;
     for (uint32_t i = 0; i < g->ref_count; i++) {
         const struct mob_index_slot *slot = mob_index_slot(ix, mob_index_group_refs(g)[i]);

@@ -28,7 +28,7 @@ static struct mob_index_group *probe(
     const struct mob_index_groups *t, struct mob_stream stream, uint32_t group)
 {
     size_t i = slot_of(t, stream, group);
-    while (t->slots[i].ref_count != 0 &&
+    while (t->slots[i].used != 0 &&
         (t->slots[i].group != group || !mob_stream_eq(t->slots[i].stream, stream)))
         i = (i + 1) & (t->capacity - 1);
     return &t->slots[i];
@@ -38,7 +38,7 @@ struct mob_index_group *mob_index_groups_find(
     const struct mob_index_groups *t, struct mob_stream stream, uint32_t group)
 {
     struct mob_index_group *g = t->capacity == 0 ? NULL : probe(t, stream, group);
-    return g != NULL && g->ref_count != 0 ? g : NULL;
+    return g != NULL && g->used != 0 ? g : NULL;
 }
 
 static void resize(struct mob_index_groups *t, size_t capacity)
@@ -47,7 +47,7 @@ static void resize(struct mob_index_groups *t, size_t capacity)
     next.slots = calloc(capacity, sizeof *next.slots);
     MOB_ASSERT(next.slots != NULL);
     for (size_t i = 0; i < t->capacity; i++)
-        if (t->slots[i].ref_count != 0)
+        if (t->slots[i].used != 0)
             *probe(&next, t->slots[i].stream, t->slots[i].group) = t->slots[i];
     free(t->slots);
     *t = next;
@@ -76,27 +76,38 @@ static void ref_add(struct mob_index_groups *t, struct mob_index_group *g, uint3
     g->u.more.refs[g->ref_count++] = ordinal;
 }
 
-static uint16_t saturate(uint32_t sum)
+/* New when it is not there. */
+static struct mob_index_group *group_of(struct mob_index_groups *t, struct mob_stream stream, uint32_t group)
 {
-    return sum > UINT16_MAX ? UINT16_MAX : (uint16_t)sum;
+    if (4 * (t->count + 1) > 3 * t->capacity)
+        resize(t, t->capacity == 0 ? 256 : 2 * t->capacity);
+    struct mob_index_group *g = probe(t, stream, group);
+    if (g->used == 0) {
+        *g = (struct mob_index_group){.stream = stream, .group = group, .used = 1};
+        t->count++;
+    }
+    return g;
 }
 
 void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_group *zone, uint32_t ordinal)
 {
-    if (4 * (t->count + 1) > 3 * t->capacity)
-        resize(t, t->capacity == 0 ? 256 : 2 * t->capacity);
-    struct mob_index_group *g = probe(t, zone->stream, zone->group);
-    if (g->ref_count == 0) {
-        *g = (struct mob_index_group){.stream = zone->stream, .group = zone->group};
-        t->count++;
-    }
-    /* A full count stays "unfinished": recovery then decodes the group, and misses nothing. */
-    g->specs = saturate((uint32_t)g->specs + zone->specs);
-    g->finals = saturate((uint32_t)g->finals + zone->finals);
-    if (g->specs == UINT16_MAX)
-        g->finals = 0;
+    struct mob_index_group *g = group_of(t, zone->stream, zone->group);
+    g->open += (int32_t)zone->specs - (int32_t)zone->finals;
     if (g->ref_count == 0 || mob_index_group_refs(g)[g->ref_count - 1] != ordinal)
         ref_add(t, g, ordinal);
+}
+
+void mob_index_groups_flush(
+    struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net)
+{
+    group_of(t, stream, group)->cold += net;
+}
+
+void mob_index_groups_load(struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net)
+{
+    struct mob_index_group *g = group_of(t, stream, group);
+    g->cold += net;
+    g->open += net;
 }
 
 static void filter_refs(struct mob_index_groups *t, struct mob_index_group *g,
@@ -112,6 +123,10 @@ static void filter_refs(struct mob_index_groups *t, struct mob_index_group *g,
         free(refs);
     }
     g->ref_count = kept;
+    /* Without blocks here only what was flushed counts; what was dropped with its job does not any more. */
+    if (kept == 0)
+        g->open = g->cold;
+    g->used = kept > 0 || g->cold != 0;
 }
 
 void mob_index_groups_filter(
@@ -119,10 +134,10 @@ void mob_index_groups_filter(
 {
     size_t live = 0;
     for (size_t i = 0; i < t->capacity; i++) {
-        if (t->slots[i].ref_count == 0)
+        if (t->slots[i].used == 0)
             continue;
         filter_refs(t, &t->slots[i], keep, arg);
-        live += t->slots[i].ref_count != 0;
+        live += t->slots[i].used != 0;
     }
     t->count = live;
     size_t capacity = 256;

@@ -12,8 +12,10 @@
 struct mob_index_group {
     struct mob_stream stream;
     uint32_t group;
-    uint16_t specs, finals; /* saturating */
-    uint32_t ref_count; /* 0 = free slot */
+    int32_t open; /* specs less final completions, in blocks that are here and in those that were flushed */
+    int32_t cold; /* the part of `open` that was flushed */
+    uint32_t ref_count;
+    uint32_t used; /* 0 = free slot */
     union {
         uint32_t here[MOB_GROUP_REFS_INLINE];
         struct {
@@ -33,7 +35,13 @@ struct mob_index_group *mob_index_groups_find(
     const struct mob_index_groups *t, struct mob_stream stream, uint32_t group);
 /* Adds what `zone` says the block has of its group. */
 void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_group *zone, uint32_t ordinal);
-/* Keeps only references for which keep(arg, ordinal), and groups that have any. */
+/* Flushed blocks had so many more specs than final completions of the group. */
+void mob_index_groups_flush(
+    struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net);
+/* The same after a restart: those blocks were never counted here. */
+void mob_index_groups_load(struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net);
+/* Keeps only references for which keep(arg, ordinal), and groups that have any or are open in what was
+ * flushed. */
 void mob_index_groups_filter(
     struct mob_index_groups *t, bool (*keep)(const void *arg, uint32_t ordinal), const void *arg);
 static inline const uint32_t *mob_index_group_refs(const struct mob_index_group *g)
