@@ -82,7 +82,7 @@ const char *mob_gcs_frame_name(uint8_t type)
 {
     static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "HELLO", "WELCOME", "ATTACH", "ATTACHED",
         "PUT", "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
-        "RESYNC", "BYE"};
+        "RESYNC", "BYE", "COLD", "COLD_GET", "COLD_ROWS"};
     static const char *const links[MOB_GCS_LINK_TYPES - MOB_GCS_UPD] = {"UPD", "ACK", "SYNC", "SYNCEND",
         "POSITION", "RESEND", "READ", "CONFIG", "JOIN", "SNAPSHOT", "LOG", "JOINED", "LEAVE"};
     if (type >= MOB_GCS_UPD && type < MOB_GCS_LINK_TYPES)

@@ -67,6 +67,10 @@ struct mob_gcs_stats {
     uint64_t appends, append_bytes, puts, reads, duplicates, syncs, rewrites, redis_restarts, losses;
     uint64_t aof_bytes;
     uint64_t collecting; /* 1 while a restarted member waits for its clients */
+    uint64_t flushed; /* blocks up to here are in PostgreSQL, and not here */
+    uint64_t flushed_blocks; /* since the member started */
+    uint64_t cold_groups; /* groups with unfinished tasks in flushed blocks */
+    uint64_t cold_reads, cold_readers;
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
@@ -167,7 +171,7 @@ struct mob_gcs_nack {
 enum mob_gcs_query {
     MOB_GCS_Q_GET = 1, /* body = key */
     MOB_GCS_Q_LIST = 2, /* body = prefix then after */
-    MOB_GCS_Q_GROUP = 3,
+    MOB_GCS_Q_GROUP = 3, /* newest_first = 1: only what has not been flushed */
     MOB_GCS_Q_SCAN = 4,
     MOB_GCS_Q_UNFINISHED = 5,
     MOB_GCS_Q_LOG = 6,
@@ -195,7 +199,8 @@ enum mob_gcs_rows_kind {
     MOB_GCS_ROWS_KV = 1,
     MOB_GCS_ROWS_BLOCKS = 2,
     MOB_GCS_ROWS_INCARNATIONS = 3,
-    MOB_GCS_ROWS_STATS = 4
+    MOB_GCS_ROWS_STATS = 4,
+    MOB_GCS_ROWS_GROUPS = 5 /* struct mob_gcs_flush_group */
 };
 struct mob_gcs_rows {
     uint64_t tag;
@@ -205,6 +210,31 @@ struct mob_gcs_rows {
     uint32_t zero;
     uint64_t seq, next;
 };
+/* A GET whose rows were flushed, as the member gives it to the client that reads PostgreSQL. */
+struct mob_gcs_cold_get {
+    uint64_t upto; /* blocks up to here only: the others are in the member */
+    struct mob_gcs_get get; /* its tag is the member's; its position is 0 or a cold one */
+};
+/* Positions of pages in what was flushed, apart from those in the member, which are commit positions. A page
+ * ends inside of a batch of the flusher: `row` says how far it came there. Oldest first: everything up to
+ * `seq` was given, and of the batch behind it the rows below `row`. Newest first: everything from `seq` on,
+ * and of the batch before it the rows from `row` on. */
+#define MOB_GCS_COLD_BIT (1ull << 63)
+#define MOB_GCS_COLD_ROW_BITS 22
+#define MOB_GCS_COLD_ROW_MAX ((1u << MOB_GCS_COLD_ROW_BITS) - 1)
+#define MOB_GCS_COLD_SEQ_MAX ((1ull << (63 - MOB_GCS_COLD_ROW_BITS)) - 1)
+static inline uint64_t mob_gcs_cold_position(uint64_t seq, uint32_t row)
+{
+    return MOB_GCS_COLD_BIT | seq << MOB_GCS_COLD_ROW_BITS | row;
+}
+static inline uint64_t mob_gcs_cold_seq(uint64_t position)
+{
+    return (position & ~MOB_GCS_COLD_BIT) >> MOB_GCS_COLD_ROW_BITS;
+}
+static inline uint32_t mob_gcs_cold_row(uint64_t position)
+{
+    return (uint32_t)position & MOB_GCS_COLD_ROW_MAX;
+}
 struct mob_gcs_sub_head {
     uint64_t tag;
     uint64_t after; /* SUB: after this seq; RESYNC: what is behind it ... */
@@ -217,7 +247,8 @@ struct mob_gcs_sub_head {
     X(welcome, 40) \
     X(attach, 24) \
     X(attached, 16) \
-    X(request, 80) X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) X(rows, 40) X(sub_head, 24)
+    X(request, 80) \
+    X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) X(cold_get, 104) X(rows, 40) X(sub_head, 24)
 #define MOB_GCS_HEAD_SIZE(name, n) _Static_assert(sizeof(struct mob_gcs_##name) == (n), "head layout");
 MOB_GCS_HEADS(MOB_GCS_HEAD_SIZE)
 #undef MOB_GCS_HEAD_SIZE

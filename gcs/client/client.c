@@ -122,6 +122,7 @@ void link_fail(struct mob_gcs *g, enum mob_status why)
     out_reset(g);
     detach_all(g, g->now_ns);
     reads_down(g);
+    cold_down(g);
     g->retry_ns = g->now_ns + g->retry_pause_ns;
     tell(g, why);
 }
@@ -281,6 +282,11 @@ static void on_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     case MOB_GCS_RESYNC:
         subs_frame(g, frame);
         break;
+    case MOB_GCS_COLD_GET:
+        cold_frame(g, frame);
+        break;
+    case MOB_GCS_COLD:
+    case MOB_GCS_COLD_ROWS:
     case MOB_GCS_HELLO:
     case MOB_GCS_ATTACH:
     case MOB_GCS_PUT:
@@ -359,6 +365,7 @@ static void pump(struct mob_gcs *g)
                 log_pump(g->logs[i]);
             reads_pump(g);
             subs_pump(g);
+            cold_pump(g);
         }
         more = out_full(g);
         out_flush(g);

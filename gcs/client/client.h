@@ -90,6 +90,8 @@ struct mob_gcs_answer {
     const struct mob_gcs_incarnation *incarnations;
     uint32_t incarnation_count;
     const struct mob_gcs_stats *stats;
+    const struct mob_gcs_flush_group *groups;
+    uint32_t group_count;
     uint64_t next; /* pages: hand it to the next call; 0 = this was the last page */
 };
 /* `arg` is the submitter's. */
@@ -188,9 +190,13 @@ MOB_MUST_USE enum mob_status mob_gcs_list(
 /* ---- reading lineage. Rows are whole blocks; the caller decodes. A page ends at MOB_GCS_ROWS_MAX rows or 1
  * MiB ---- */
 
-/* Blocks that hold something of a group (mob_zone_group), oldest first; `position` 0, then answer.next. */
+/* Blocks that hold something of a group (mob_zone_group), oldest first; `position` 0, then answer.next. What
+ * was flushed comes from PostgreSQL: MOB_UNAVAILABLE when that does not answer. */
 MOB_MUST_USE enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mob_stream stream,
     uint32_t group, uint64_t position, mob_gcs_done_fn *done, void *arg);
+/* Only those that have not been flushed: enough for whoever finds all that he looks for in them. */
+MOB_MUST_USE enum mob_status mob_gcs_group_here(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
+    uint64_t position, mob_gcs_done_fn *done, void *arg);
 struct mob_gcs_scan {
     struct mob_job_id job; /* zero = any */
     struct mob_function_id function; /* zero = any; may also give blocks without it, never misses one */
@@ -205,7 +211,8 @@ MOB_MUST_USE enum mob_status mob_gcs_scan(
 /* Recovery: all blocks, of whatever incarnation, of every group that has a block of `incarnation` (0 = of
  * any) and more specs than final completions. Oldest first, each once over all pages. May give groups that
  * are complete, never misses one, as long as a task's spec is logged at least as often as its final
- * completion. */
+ * completion. Behind the blocks come pages of answer.groups: groups that flushed blocks leave unfinished,
+ * whatever their incarnation; the tasks are found with mob_gcs_group_blocks. */
 MOB_MUST_USE enum mob_status mob_gcs_unfinished(
     struct mob_gcs *gcs, uint64_t incarnation, uint64_t position, mob_gcs_done_fn *done, void *arg);
 /* One incarnation's blocks from `number` on. answer.next = the number to go on with, 0 at the end. */
@@ -213,6 +220,34 @@ MOB_MUST_USE enum mob_status mob_gcs_log_read(
     struct mob_gcs *gcs, uint64_t incarnation, uint64_t number, mob_gcs_done_fn *done, void *arg);
 /* answer.stats */
 MOB_MUST_USE enum mob_status mob_gcs_stats(struct mob_gcs *gcs, mob_gcs_done_fn *done, void *arg);
+
+/* ---- flushing (gcs/flush) ---- */
+
+/* All blocks with seq <= upto are in PostgreSQL, and go from the members; `from`: up to where that held
+ * before, as known here. `groups`: what the blocks in between leave unfinished (copies; at most
+ * MOB_GCS_FLUSH_GROUPS_MAX). answer.number: up to where they are gone now; not `upto` when `from` was not
+ * right, and then nothing changed. */
+struct mob_gcs_flush {
+    uint64_t from, upto;
+    const struct mob_gcs_flush_group *groups;
+    uint32_t group_count;
+};
+MOB_MUST_USE enum mob_status mob_gcs_flush(
+    struct mob_gcs *gcs, const struct mob_gcs_flush *flush, mob_gcs_done_fn *done, void *arg);
+/* This client answers reads of what was flushed, until it is destroyed: `query` comes for each, over
+ * reconnections; its tag names it. One that is not answered is asked elsewhere, or given up. */
+typedef void mob_gcs_cold_fn(void *arg, const struct mob_gcs_cold_get *query);
+void mob_gcs_cold_serve(struct mob_gcs *gcs, mob_gcs_cold_fn *query, void *arg);
+struct mob_gcs_cold_answer {
+    uint64_t tag; /* query->get.tag */
+    enum mob_status status;
+    const struct mob_gcs_block_row *blocks; /* copied */
+    uint32_t block_count; /* at most MOB_GCS_ROWS_MAX; together at most 3 MiB */
+    uint64_t next; /* a cold position, or 0 */
+};
+/* MOB_CLOSED: the link went down since; nobody waits for it. */
+MOB_MUST_USE enum mob_status mob_gcs_cold_answer(
+    struct mob_gcs *gcs, const struct mob_gcs_cold_answer *answer);
 
 /* ---- subscription: each block once, in commit order, over reconnections ---- */
 

@@ -113,6 +113,9 @@ struct mob_gcs {
     size_t kept_bytes;
     struct mob_gcs_sub *subs[MOB_GCS_SUBS_MAX];
     uint32_t sub_count;
+    mob_gcs_cold_fn *cold; /* NULL: others serve what was flushed */
+    void *cold_arg;
+    bool cold_said; /* on this link */
 };
 
 /* client.c */
@@ -159,5 +162,10 @@ void reads_destroy(struct mob_gcs *g);
 void subs_pump(struct mob_gcs *g);
 void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame);
 void subs_reap(struct mob_gcs *g);
+
+/* client_cold.c */
+void cold_pump(struct mob_gcs *g);
+void cold_down(struct mob_gcs *g);
+void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame);
 
 #endif

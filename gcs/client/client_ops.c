@@ -144,6 +144,16 @@ enum mob_status mob_gcs_job_drop(struct mob_gcs *g, struct mob_job_id job, bool 
     return submit(g, &head, NULL, 0, NULL, 0, done, arg);
 }
 
+enum mob_status mob_gcs_flush(
+    struct mob_gcs *g, const struct mob_gcs_flush *flush, mob_gcs_done_fn *done, void *arg)
+{
+    if (flush->group_count > MOB_GCS_FLUSH_GROUPS_MAX)
+        return MOB_TOO_LARGE;
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_FLUSH, .target = flush->upto, .if_version = flush->from};
+    uint32_t bytes = flush->group_count * (uint32_t)sizeof *flush->groups;
+    return submit(g, &head, flush->groups, bytes, NULL, 0, done, arg);
+}
+
 /* ---- sending ---- */
 
 void ops_pump(struct mob_gcs *g)

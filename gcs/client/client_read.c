@@ -64,6 +64,14 @@ enum mob_status mob_gcs_group_blocks(struct mob_gcs *g, struct mob_stream stream
     return submit(g, &head, NULL, 0, NULL, 0, done, arg);
 }
 
+enum mob_status mob_gcs_group_here(struct mob_gcs *g, struct mob_stream stream, uint32_t group,
+    uint64_t position, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_get head = {
+        .query = MOB_GCS_Q_GROUP, .newest_first = 1, .stream = stream, .group = group, .position = position};
+    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+}
+
 enum mob_status mob_gcs_scan(
     struct mob_gcs *g, const struct mob_gcs_scan *scan, mob_gcs_done_fn *done, void *arg)
 {
@@ -128,6 +136,7 @@ union rows {
     struct mob_gcs_block_row blocks[MOB_GCS_ROWS_MAX];
     struct mob_gcs_incarnation incarnations[MOB_GCS_ROWS_MAX];
     struct mob_gcs_stats stats;
+    struct mob_gcs_flush_group groups[MOB_GCS_ROWS_MAX];
 };
 
 static enum mob_status decode_rows(
@@ -161,6 +170,12 @@ static enum mob_status decode_rows(
         mob_read_into(r, &rows->stats, sizeof rows->stats);
         status = mob_reader_ok(r) ? MOB_OK : MOB_TRUNCATED;
         answer->stats = &rows->stats;
+        break;
+    case MOB_GCS_ROWS_GROUPS:
+        mob_read_into(r, rows->groups, head->count * sizeof rows->groups[0]);
+        status = mob_reader_ok(r) ? MOB_OK : MOB_TRUNCATED;
+        answer->groups = rows->groups;
+        answer->group_count = head->count;
         break;
     default:
         return MOB_CORRUPT;

@@ -67,6 +67,10 @@ static void copy_rows(struct mob_gcs_result *r, const struct mob_gcs_answer *a)
         memcpy(r->rows, a->incarnations, a->incarnation_count * sizeof *a->incarnations);
         r->answer.incarnations = r->rows;
     }
+    if (a->group_count > 0) {
+        memcpy(r->rows, a->groups, a->group_count * sizeof *a->groups);
+        r->answer.groups = r->rows;
+    }
     if (a->stats != NULL) {
         r->stats = *a->stats;
         r->answer.stats = &r->stats;
@@ -81,7 +85,7 @@ static struct mob_gcs_result *result_copy(const struct mob_gcs_answer *a)
     r->answer = *a;
     r->bytes = malloc(bytes_of(a));
     r->rows = malloc(a->kv_count * sizeof *a->kvs + a->block_count * sizeof *a->blocks +
-        a->incarnation_count * sizeof *a->incarnations + 1);
+        a->incarnation_count * sizeof *a->incarnations + a->group_count * sizeof *a->groups + 1);
     if (r->bytes == NULL || r->rows == NULL) {
         mob_gcs_result_destroy(r);
         return NULL;

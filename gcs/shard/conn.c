@@ -91,6 +91,7 @@ void conn_close(struct conn *c, enum mob_status why)
     c->closing = true;
     attach_gone(c);
     query_gone(c);
+    query_cold_gone(c);
     subscribe_gone(c);
     close(c->fd);
     c->fd = -1;

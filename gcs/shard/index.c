@@ -449,6 +449,7 @@ void mob_index_figures(const struct mob_index *ix, struct mob_index_figures *out
     *out = (struct mob_index_figures){.blocks = ix->blocks,
         .block_bytes = ix->block_bytes,
         .groups = ix->groups.count,
+        .cold_groups = ix->groups.cold_count,
         .jobs = ix->job_count,
         .heap_bytes = pages * PAGE_SLOTS * sizeof(struct mob_index_slot) +
             ix->page_capacity * sizeof(struct page) + ix->groups.capacity * sizeof(struct mob_index_group) +

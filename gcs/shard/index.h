@@ -36,14 +36,14 @@ void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const st
     const struct mob_zone_map *zone);
 /* Forgets a block; false when there is none. Its groups go when their last block goes (mob_index_sweep). */
 bool mob_index_drop(struct mob_index *ix, uint64_t seq);
-/* Forgets every block with seq <= upto, which PostgreSQL has; how many. What of a group was unfinished in them
- * is told by mob_index_flush_group, and keeps the group. */
+/* Forgets every block with seq <= upto, which PostgreSQL has; how many. What of a group was unfinished in
+ * them is told by mob_index_flush_group, and keeps the group. */
 uint64_t mob_index_flush(struct mob_index *ix, uint64_t upto);
 void mob_index_flush_group(struct mob_index *ix, const struct mob_gcs_flush_group *group);
 /* The same while loading: the flushed blocks were never here. */
 void mob_index_load_group(struct mob_index *ix, const struct mob_gcs_flush_group *group);
-/* Groups that the flushed blocks leave unfinished, in rows (gives: free()); `open`: only those with more specs
- * than final completions in all, whatever block they are in. */
+/* Groups that the flushed blocks leave unfinished, in rows (gives: free()); `open`: only those with more
+ * specs than final completions in all, whatever block they are in. */
 struct mob_gcs_flush_group *mob_index_cold_groups(const struct mob_index *ix, bool open, size_t *count_out);
 /* Removes groups and references of dropped blocks; call when many were dropped. O(groups + blocks). */
 void mob_index_sweep(struct mob_index *ix);
@@ -70,6 +70,7 @@ uint32_t *mob_index_unfinished(const struct mob_index *ix, uint64_t incarnation,
 
 struct mob_index_figures {
     uint64_t blocks, block_bytes, groups, jobs, heap_bytes;
+    uint64_t cold_groups; /* with a part that was flushed and is not balanced */
 };
 void mob_index_figures(const struct mob_index *ix, struct mob_index_figures *out);
 

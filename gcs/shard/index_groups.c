@@ -28,8 +28,8 @@ static struct mob_index_group *probe(
     const struct mob_index_groups *t, struct mob_stream stream, uint32_t group)
 {
     size_t i = slot_of(t, stream, group);
-    while (t->slots[i].used != 0 &&
-        (t->slots[i].group != group || !mob_stream_eq(t->slots[i].stream, stream)))
+    while (
+        t->slots[i].used != 0 && (t->slots[i].group != group || !mob_stream_eq(t->slots[i].stream, stream)))
         i = (i + 1) & (t->capacity - 1);
     return &t->slots[i];
 }
@@ -43,7 +43,8 @@ struct mob_index_group *mob_index_groups_find(
 
 static void resize(struct mob_index_groups *t, size_t capacity)
 {
-    struct mob_index_groups next = {.capacity = capacity, .count = t->count, .more_bytes = t->more_bytes};
+    struct mob_index_groups next = *t;
+    next.capacity = capacity;
     next.slots = calloc(capacity, sizeof *next.slots);
     MOB_ASSERT(next.slots != NULL);
     for (size_t i = 0; i < t->capacity; i++)
@@ -97,17 +98,24 @@ void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_grou
         ref_add(t, g, ordinal);
 }
 
-void mob_index_groups_flush(
+static struct mob_index_group *add_cold(
     struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net)
 {
-    group_of(t, stream, group)->cold += net;
+    struct mob_index_group *g = group_of(t, stream, group);
+    t->cold_count -= g->cold != 0;
+    g->cold += net;
+    t->cold_count += g->cold != 0;
+    return g;
+}
+
+void mob_index_groups_flush(struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net)
+{
+    add_cold(t, stream, group, net);
 }
 
 void mob_index_groups_load(struct mob_index_groups *t, struct mob_stream stream, uint32_t group, int32_t net)
 {
-    struct mob_index_group *g = group_of(t, stream, group);
-    g->cold += net;
-    g->open += net;
+    add_cold(t, stream, group, net)->open += net;
 }
 
 static void filter_refs(struct mob_index_groups *t, struct mob_index_group *g,

@@ -27,6 +27,7 @@ struct mob_index_group {
 struct mob_index_groups {
     struct mob_index_group *slots;
     size_t capacity, count;
+    size_t cold_count; /* groups with `cold` other than 0 */
     size_t more_bytes;
 };
 

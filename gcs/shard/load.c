@@ -17,7 +17,7 @@ struct byte_list { /* keys of other kinds: u16 length, bytes */
 struct loader {
     struct mob_shard *sh;
     redisContext *context;
-    struct number_list blocks, incarnations;
+    struct number_list blocks, incarnations, sums, notes;
     struct byte_list keys;
 };
 
@@ -69,6 +69,10 @@ static void sort_key(struct loader *l, const char *key, size_t length)
         number_add(&l->blocks, mob_redis_key_to_number(bytes + 1));
     else if (key[0] == 'i' && length == 9)
         number_add(&l->incarnations, mob_redis_key_to_number(bytes + 1));
+    else if (key[0] == 'N' && length == 9)
+        number_add(&l->sums, mob_redis_key_to_number(bytes + 1));
+    else if (key[0] == 'n' && length == 9)
+        number_add(&l->notes, mob_redis_key_to_number(bytes + 1));
     else if ((key[0] == 'k' && length > 2) || (key[0] == 'c' && length == 9) ||
         (key[0] == 'r' && length == 10))
         key_add(&l->keys, key, length);
@@ -94,6 +98,8 @@ static enum mob_status scan_keys(struct loader *l)
     } while (strcmp(cursor, "0") != 0);
     number_sort(&l->blocks);
     number_sort(&l->incarnations);
+    number_sort(&l->sums);
+    number_sort(&l->notes);
     return MOB_OK;
 }
 
@@ -137,6 +143,20 @@ static enum mob_status load_incarnation(struct loader *l, uint64_t id, const red
     if (status == MOB_OK && row.state == MOB_GCS_LIVE)
         status = mob_chain_load_client(l->sh->chain, id, row.blocks);
     return status;
+}
+
+static enum mob_status load_sum(struct loader *l, uint64_t part, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return MOB_CORRUPT;
+    return flushed_load_sum(l->sh, part, (const uint8_t *)reply->str, (size_t)reply->len);
+}
+
+static enum mob_status load_note(struct loader *l, uint64_t number, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return MOB_CORRUPT;
+    return flushed_load_note(l->sh, number, (const uint8_t *)reply->str, (size_t)reply->len);
 }
 
 static enum mob_status load_numbers(struct loader *l, const struct number_list *list, char kind,
@@ -242,12 +262,18 @@ enum mob_status load_all(struct mob_shard *sh, redisContext *context)
     if (status == MOB_OK)
         status = load_numbers(&l, &l.blocks, 'b', load_block);
     if (status == MOB_OK)
+        status = load_numbers(&l, &l.sums, 'N', load_sum);
+    if (status == MOB_OK)
+        status = load_numbers(&l, &l.notes, 'n', load_note);
+    if (status == MOB_OK)
         status = load_keys(&l);
     MOB_LOG_INFO("gcs", "loaded", "status=%s blocks=%zu incarnations=%zu keys=%zu clients=%zu ms=%lld",
         mob_status_code(status), l.blocks.count, l.incarnations.count, mob_state_keys(sh->state),
         mob_chain_clients(sh->chain), (long long)((mob_now() - start) / MOB_MS));
     free(l.blocks.items);
     free(l.incarnations.items);
+    free(l.sums.items);
+    free(l.notes.items);
     free(l.keys.bytes);
     return status;
 }

@@ -31,6 +31,7 @@ static const char usage[] =
     "  --collect-ms N          after a restart that may have lost something, wait so long for clients "
     "(default 500)\n"
     "  --expire-ms N           forget clients that are gone for so long (default 60000)\n"
+    "  --cold-wait-ms N        a read of flushed blocks waits so long for PostgreSQL (default 10000)\n"
     "  --die-with-parent       end when the process that started this one ends\n";
 
 enum {
@@ -47,6 +48,7 @@ enum {
     OPT_REWRITE,
     OPT_COLLECT,
     OPT_EXPIRE,
+    OPT_COLD_WAIT,
     OPT_PARENT,
     OPT_CONF,
     OPT_HELP
@@ -60,6 +62,7 @@ static const struct option options[] = {{"socket", required_argument, NULL, OPT_
     {"memory-soft", required_argument, NULL, OPT_SOFT}, {"memory-hard", required_argument, NULL, OPT_HARD},
     {"rewrite-min", required_argument, NULL, OPT_REWRITE},
     {"collect-ms", required_argument, NULL, OPT_COLLECT}, {"expire-ms", required_argument, NULL, OPT_EXPIRE},
+    {"cold-wait-ms", required_argument, NULL, OPT_COLD_WAIT},
     {"die-with-parent", no_argument, NULL, OPT_PARENT}, {"redis-conf", required_argument, NULL, OPT_CONF},
     {"help", no_argument, NULL, OPT_HELP}, {NULL, 0, NULL, 0}};
 
@@ -143,6 +146,10 @@ static bool parse_one(struct arguments *a, int option)
     case OPT_EXPIRE:
         good = parse_number(optarg, 86400000, &n);
         a->shard.expire_ns = (int64_t)n * 1000000;
+        break;
+    case OPT_COLD_WAIT:
+        good = parse_number(optarg, 3600000, &n);
+        a->shard.cold_wait_ns = (int64_t)n * 1000000;
         break;
     case OPT_PARENT:
         a->die_with_parent = true;

@@ -1,12 +1,16 @@
-/* What a member keeps in its Redis, format 1. Big-endian numbers in keys, little-endian structs in values.
+/* What a member keeps in its Redis, format 2. Big-endian numbers in keys, little-endian structs in values.
  *
- *   format          "mobula-gcs 1"; another value is refused
+ *   format          "mobula-gcs 2", or 1 as long as nothing was flushed; another value is refused
  *   s               struct mob_redis_position, in every pass
  *   m               struct mob_redis_meta: of which Redis process, whether it ended cleanly
  *   b <seq>         struct mob_redis_block, then the block
  *   k <table> <key> u64 version, then the value
  *   i <incarnation> struct mob_gcs_incarnation
  *   c <client>      struct mob_redis_identity
+ *   f               u64: blocks up to here are in PostgreSQL, and not here
+ *   N <part>        u64 upto, u64 parts, then struct mob_gcs_flush_group: what all blocks up to `upto` left
+ *                   unfinished
+ *   n <upto>        the same of one FLUSH; counts when it is above the sum's `upto`
  *   r <client> <slot>  struct mob_gcs_reply: the replies that are kept for duplicates
  */
 #ifndef MOB_GCS_SHARD_REDIS_KEYS_H
@@ -17,7 +21,8 @@
 
 #include "common/wire/gcs_msg.h"
 
-#define MOB_REDIS_FORMAT "mobula-gcs 1"
+#define MOB_REDIS_FORMAT "mobula-gcs 2"
+#define MOB_REDIS_FORMAT_UNFLUSHED "mobula-gcs 1"
 #define MOB_REDIS_KEY_MAX (2u + MOB_GCS_KEY_MAX)
 #define MOB_REDIS_RUN_ID_BYTES 40
 #define MOB_REDIS_BASES_MAX 16

@@ -50,6 +50,8 @@ static enum mob_status check_request(
     case MOB_GCS_OP_JOB_DROP:
     case MOB_GCS_OP_OPEN:
         return MOB_OK;
+    case MOB_GCS_OP_FLUSH:
+        return flushed_check(sh, r, frame->body_bytes);
     default:
         return MOB_INVALID;
     }
@@ -94,6 +96,8 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
         reply_refusal(c, frame->from, put.request.request, status);
         return SERVE_OK;
     }
+    if (put.request.op == MOB_GCS_OP_FLUSH)
+        flushed_resolve(sh, &put.request);
     status = mob_chain_on_put(sh->chain, &put);
     if (status == MOB_OK) {
         (void)MOB_FAILPOINT("gcs.after_apply");
@@ -147,6 +151,13 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
     case MOB_GCS_UNSUB:
         unsubscribe_serve(c, frame);
         return SERVE_OK;
+    case MOB_GCS_COLD:
+        query_cold_serve(c);
+        return SERVE_OK;
+    case MOB_GCS_COLD_ROWS:
+        query_cold_rows(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_COLD_GET:
     case MOB_GCS_WELCOME:
     case MOB_GCS_ATTACHED:
     case MOB_GCS_REPLY:
@@ -176,6 +187,8 @@ static void index_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
                 mob_block_peek(e->body, e->body_bytes, &sh->peeked_header, &sh->peeked_zone) == MOB_OK);
         mob_index_add(sh->index, e->seq, e->body_bytes, &sh->peeked_header, &sh->peeked_zone);
         sh->peeked = NULL;
+    } else if (e->op == MOB_GCS_OP_FLUSH) {
+        flushed_apply(sh, e);
     } else if (e->op == MOB_GCS_OP_JOB_DROP) {
         for (size_t i = 0; i < e->drop_count; i++)
             sh->dropped_since_sweep += mob_index_drop(sh->index, e->drops[i]);

@@ -63,6 +63,7 @@ static void tables_destroy(struct mob_shard *sh)
     sh->state = NULL;
     sh->index = NULL;
     sh->attached_count = 0;
+    sh->flushed = (struct mob_flushed){0};
 }
 
 static enum mob_status first_connect(struct mob_shard *sh)
@@ -132,6 +133,7 @@ static void each_second(struct mob_shard *sh)
     struct mallinfo2 heap = mallinfo2();
     sh->memory_bytes = sh->store.used_memory + heap.uordblks + heap.hblkhd;
     serve_memory(sh);
+    query_cold_tick(sh);
     mob_chunk_pool_trim(&sh->chunks);
 }
 
@@ -238,6 +240,7 @@ static void set_defaults(struct mob_shard_options *o)
     o->hold_bytes = o->hold_bytes == 0 ? MOB_SHARD_HOLD_BYTES_DEFAULT : o->hold_bytes;
     o->rewrite_bytes = o->rewrite_bytes == 0 ? 64ull << 20 : o->rewrite_bytes;
     o->collect_ns = o->collect_ns == 0 ? 500 * MOB_MS : o->collect_ns;
+    o->cold_wait_ns = o->cold_wait_ns == 0 ? 10 * MOB_SEC : o->cold_wait_ns;
     o->expire_ns = o->expire_ns == 0 ? 60 * MOB_SEC : o->expire_ns;
 }
 

@@ -7,8 +7,9 @@
  *   store_link.c  the connection to Redis, and going on after its death
  *   durable.c     syncing and rewriting the append-only file
  *   load.c        tables and index from Redis after a start
- *   query.c       reads
+ *   query*.c      reads
  *   subscribe.c   streams of blocks
+ *   flushed.c     what PostgreSQL has and this member has no more
  */
 #ifndef MOB_GCS_SHARD_SHARD_INTERNAL_H
 #define MOB_GCS_SHARD_SHARD_INTERNAL_H
@@ -31,6 +32,8 @@
 #define PASS_BYTES_MAX (4u << 20) /* of one batch of writes */
 #define PASSES_MAX 4u /* batches of writes unanswered by Redis */
 #define SYNC_BYTES (32u << 20) /* everysec: earlier than a second when so much is not durable */
+#define FLUSH_NOTES_MAX 64u /* then they become one sum */
+#define FLUSH_NOTES_KEPT 256u
 #define PAGE_BYTES (1u << 20) /* of rows in one answer, before the last row */
 
 /* What a log's run of acknowledged blocks has grown to in this pass. */
@@ -111,6 +114,15 @@ struct mob_durable {
     uint64_t syncs, rewrites;
 };
 
+/* Blocks up to here are in PostgreSQL only. */
+struct mob_flushed {
+    uint64_t applied, stored; /* in the index; in Redis */
+    uint64_t blocks; /* that went since the start */
+    uint64_t notes[FLUSH_NOTES_KEPT]; /* keys of Redis */
+    uint32_t note_count;
+    uint64_t sum_parts, sum_upto;
+};
+
 struct query;
 struct mob_shard {
     struct mob_shard_options options;
@@ -122,6 +134,7 @@ struct mob_shard {
     struct mob_index *index;
     struct mob_store store;
     struct mob_durable durable;
+    struct mob_flushed flushed;
     struct conn *conns;
     uint32_t conn_count;
     struct attached *attached;
@@ -143,6 +156,10 @@ struct mob_shard {
     uint32_t *unfinished; /* of the last mob_gcs_unfinished */
     size_t unfinished_count;
     uint64_t unfinished_of;
+    struct mob_gcs_flush_group *cold_groups; /* of the same, behind its blocks */
+    size_t cold_group_count;
+    struct conn *cold_reader; /* who reads PostgreSQL; NULL: nobody now */
+    uint64_t next_cold_tag, cold_reads;
     int64_t collect_until_ns, collect_late_ns, second_ns;
     uint64_t appends, append_bytes, puts, reads, memory_bytes;
     bool pressure, full, stopping;
@@ -183,6 +200,23 @@ void store_meta(struct mob_shard *sh);
 void store_flush(struct mob_shard *sh); /* the loop's pass ends: submit */
 bool store_idle(const struct mob_shard *sh);
 void store_drop_unsent(struct mob_shard *sh); /* Redis is gone: the chain will give them again */
+
+/* For effects: into the open pass. */
+void store_set(struct mob_shard *sh, const void *key, size_t key_length, const void *value, size_t length);
+void store_delete(struct mob_shard *sh, const void *key, size_t length);
+
+/* flushed.c */
+MOB_MUST_USE enum mob_status flushed_check(
+    const struct mob_shard *sh, const struct mob_gcs_request *r, uint32_t body_bytes);
+/* At the head: a FLUSH that does not go on where the last one ended changes nothing. */
+void flushed_resolve(const struct mob_shard *sh, struct mob_gcs_request *r);
+void flushed_apply(struct mob_shard *sh, const struct mob_chain_entry *entry); /* the first time */
+void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *entry);
+void flushed_load_position(struct mob_shard *sh, uint64_t upto);
+MOB_MUST_USE enum mob_status flushed_load_sum(
+    struct mob_shard *sh, uint64_t part, const uint8_t *value, size_t length);
+MOB_MUST_USE enum mob_status flushed_load_note(
+    struct mob_shard *sh, uint64_t number, const uint8_t *value, size_t length);
 
 /* store_link.c */
 MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
@@ -225,6 +259,11 @@ void attach_fini(struct mob_shard *sh);
 void query_serve(struct conn *c, const struct mob_gcs_frame *frame);
 void query_gone(struct conn *c);
 void queries_committed(struct mob_shard *sh);
+/* query_cold.c */
+void query_cold_serve(struct conn *c); /* it reads what was flushed, from now on */
+void query_cold_rows(struct conn *c, const struct mob_gcs_frame *frame);
+void query_cold_gone(struct conn *c);
+void query_cold_tick(struct mob_shard *sh); /* each second */
 void queries_fini(struct mob_shard *sh);
 
 /* subscribe.c */

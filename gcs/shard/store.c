@@ -55,6 +55,16 @@ static void delete_key(struct mob_shard *sh, const void *key, size_t length)
     st->open_deletes++;
 }
 
+void store_set(struct mob_shard *sh, const void *key, size_t key_length, const void *value, size_t length)
+{
+    set_pair(sh, key, key_length, value, length);
+}
+
+void store_delete(struct mob_shard *sh, const void *key, size_t length)
+{
+    delete_key(sh, key, length);
+}
+
 /* How many blocks each touched log has, once a pass. */
 static void put_logs(struct mob_shard *sh)
 {
@@ -190,7 +200,9 @@ static void put_effect(struct mob_shard *sh, const struct mob_chain_entry *e)
         set_pair(sh, key, 9, &identity, sizeof identity);
         break;
     }
-    case MOB_GCS_OP_FLUSH: /* nobody may ask for it (serve.c) */
+    case MOB_GCS_OP_FLUSH:
+        flushed_store(sh, e);
+        break;
     case MOB_GCS_OPS:
         MOB_ASSERT(false);
     }

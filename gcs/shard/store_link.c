@@ -86,12 +86,13 @@ static enum mob_status check_format(redisContext *context)
     if (reply == NULL)
         return MOB_UNAVAILABLE;
     enum mob_status status = MOB_OK;
-    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, MOB_REDIS_FORMAT) != 0) {
+    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, MOB_REDIS_FORMAT) != 0 &&
+        strcmp(reply->str, MOB_REDIS_FORMAT_UNFLUSHED) != 0) {
         MOB_LOG_ERROR("gcs", "format_unknown", "found=\"%s\" known=\"%s\"", reply->str, MOB_REDIS_FORMAT);
         status = MOB_VERSION;
     } else if (reply->type == REDIS_REPLY_NIL) {
         freeReplyObject(reply);
-        reply = redisCommand(context, "SET format %s", MOB_REDIS_FORMAT);
+        reply = redisCommand(context, "SET format %s", MOB_REDIS_FORMAT_UNFLUSHED);
         status = reply != NULL && reply->type == REDIS_REPLY_STATUS ? MOB_OK : MOB_UNAVAILABLE;
     }
     if (reply != NULL)
@@ -122,12 +123,15 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
     struct mob_redis_position position = {.epoch = 1};
     struct mob_redis_meta meta = {0};
     char run_id[MOB_REDIS_RUN_ID_BYTES];
-    bool found = false, had_meta = false;
+    uint64_t flushed = 0;
+    bool found = false, had_meta = false, had_flushed = false;
     enum mob_status status = check_format(context);
     if (status == MOB_OK)
         status = get_bytes(context, "s", &position, sizeof position, &found);
     if (status == MOB_OK)
         status = get_bytes(context, "m", &meta, sizeof meta, &had_meta);
+    if (status == MOB_OK)
+        status = get_bytes(context, "f", &flushed, sizeof flushed, &had_flushed);
     if (status == MOB_OK)
         status = get_run_id(context, run_id);
     if (status != MOB_OK)
@@ -137,6 +141,7 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
         mob_chain_load_position(sh->chain, position.epoch, position.seq);
         st->stored = sh->durable.synced = sh->indexed = position.seq;
         st->meta = meta;
+        flushed_load_position(sh, flushed);
         /* Nothing that was answered can be missing: a fresh store, a clean stop, or the Redis that held it
          * all along. */
         bool lossless = !found || (had_meta && meta.clean == 1) || same_redis;
@@ -158,6 +163,7 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
         }
         if (position.seq > st->stored)
             st->stored = position.seq;
+        sh->flushed.stored = flushed;
     }
     st->meta.clean = 0;
     memcpy(st->meta.run_id, run_id, sizeof run_id);

@@ -91,8 +91,18 @@ static void fetch(struct mob_shard *sh, struct subscription *sub, uint32_t from)
     store_read(sh, batch);
 }
 
+static void send_hole(struct subscription *sub, uint64_t after, uint64_t next)
+{
+    struct mob_gcs_sub_head hole = {.tag = sub->tag, .after = after, .next = next};
+    conn_send(sub->conn, MOB_GCS_RESYNC, 0, &hole, sizeof hole);
+    sub->after = next - 1;
+}
+
 static void feed(struct mob_shard *sh, struct subscription *sub)
 {
+    /* What was flushed is not here any more: a subscriber that is so far behind reads it otherwise. */
+    if (sub->after < sh->flushed.applied && !sub->fetching)
+        send_hole(sub, sub->after, sh->flushed.applied + 1);
     while (!sub->fetching && !sub->conn->closing && conn_out_bytes(sub->conn) < SUB_OUT_BYTES) {
         uint32_t at = mob_index_after(sh->index, sub->after);
         const struct mob_index_slot *slot = NULL;
@@ -146,13 +156,10 @@ void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame)
     *sub = (struct subscription){.conn = c, .tag = head.tag, .after = head.after};
     uint64_t end = history_end(sh, frame->epoch);
     if (head.after == UINT64_MAX) {
-        sub->after = mob_chain_committed(sh->chain);
-        struct mob_gcs_sub_head start = {.tag = head.tag, .after = sub->after, .next = sub->after + 1};
-        conn_send(c, MOB_GCS_RESYNC, 0, &start, sizeof start);
+        uint64_t now = mob_chain_committed(sh->chain);
+        send_hole(sub, now, now + 1);
     } else if (head.after > end) {
-        sub->after = end;
-        struct mob_gcs_sub_head hole = {.tag = head.tag, .after = head.after, .next = end + 1};
-        conn_send(c, MOB_GCS_RESYNC, 0, &hole, sizeof hole);
+        send_hole(sub, head.after, end + 1);
     }
     sh->subs[sh->sub_count++] = sub;
 }

@@ -102,6 +102,53 @@ static void note_block(struct left_tasks *left, const struct mob_gcs_block_row *
             "recover", "block_corrupt", "incarnation=%lu number=%lu", row->incarnation, row->number);
 }
 
+static struct mob_task_id task_of(const struct mob_entry *e)
+{
+    struct mob_task_id none = {0};
+    return e->type == MOB_ENTRY_SPEC      ? e->spec.head.task
+        : e->type == MOB_ENTRY_COMPLETION ? e->completion.head.task
+        : e->type == MOB_ENTRY_CANCEL     ? e->cancel.task
+                                          : none;
+}
+
+/* What a block says of the tasks of one group; its other groups are read when it is their turn. */
+static void note_group(struct left_tasks *left, const struct mob_gcs_block_row *row, struct mob_task_id group)
+{
+    static struct mob_zone_map zone;
+    struct mob_block_header header;
+    struct mob_entry entry;
+    enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
+    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK) {
+        struct mob_task_id task = task_of(&entry);
+        if (mob_stream_eq(task.stream, group.stream) && task.index >> MOB_GROUP_SHIFT == group.index)
+            note(left, &entry);
+    }
+}
+
+static enum mob_status read_group(
+    struct node *node, struct left_tasks *left, struct mob_task_id group, int64_t deadline)
+{
+    uint64_t position = 0;
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        enum mob_status status =
+            mob_gcs_group_blocks(node->gcs, group.stream, group.index, position, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK) {
+            mob_gcs_result_destroy(result);
+            return status;
+        }
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->block_count; i++)
+            note_group(left, &answer->blocks[i], group);
+        position = answer->next;
+        mob_gcs_result_destroy(result);
+    } while (position != 0);
+    return MOB_OK;
+}
+
 static enum mob_status read_unfinished(
     struct node *node, struct left_tasks *left, uint64_t incarnation, int64_t deadline)
 {
@@ -120,8 +167,15 @@ static enum mob_status read_unfinished(
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
             note_block(left, &answer->blocks[i]);
+        /* What was flushed is read group by group. */
+        for (uint32_t i = 0; i < answer->group_count && status == MOB_OK; i++) {
+            struct mob_task_id group = {answer->groups[i].stream, answer->groups[i].group};
+            status = read_group(node, left, group, deadline);
+        }
         position = answer->next;
         mob_gcs_result_destroy(result);
+        if (status != MOB_OK)
+            return status;
     } while (position != 0);
     return MOB_OK;
 }
@@ -187,44 +241,6 @@ static bool first_time(struct checked_groups *checked, struct mob_task_id key)
     checked->keys[at] = key;
     checked->count++;
     return true;
-}
-
-static void note_completions(
-    struct left_tasks *left, const struct mob_gcs_block_row *row, struct mob_task_id group)
-{
-    static struct mob_zone_map zone;
-    struct mob_block_header header;
-    struct mob_entry entry;
-    enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
-    while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK)
-        if (entry.type == MOB_ENTRY_COMPLETION &&
-            mob_stream_eq(entry.completion.head.task.stream, group.stream) &&
-            entry.completion.head.task.index >> MOB_GROUP_SHIFT == group.index)
-            note(left, &entry);
-}
-
-static enum mob_status read_group(
-    struct node *node, struct left_tasks *left, struct mob_task_id group, int64_t deadline)
-{
-    uint64_t position = 0;
-    do {
-        struct mob_gcs_sync sync = {0};
-        struct mob_gcs_result *result = NULL;
-        enum mob_status status =
-            mob_gcs_group_blocks(node->gcs, group.stream, group.index, position, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK) {
-            mob_gcs_result_destroy(result);
-            return status;
-        }
-        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
-        for (uint32_t i = 0; i < answer->block_count; i++)
-            note_completions(left, &answer->blocks[i], group);
-        position = answer->next;
-        mob_gcs_result_destroy(result);
-    } while (position != 0);
-    return MOB_OK;
 }
 
 static enum mob_status check_groups(struct node *node, struct left_tasks *left, int64_t deadline)

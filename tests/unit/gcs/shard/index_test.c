@@ -183,11 +183,85 @@ static void what_is_dropped_is_gone_before_and_after_the_sweep(void **state)
     mob_index_destroy(ix);
 }
 
+static struct mob_gcs_flush_group net_of(uint32_t group, uint32_t from, uint32_t to)
+{
+    struct mob_gcs_flush_group row = {.stream = stream_of(group), .group = 5};
+    for (uint32_t i = from; i < to; i++)
+        for (uint32_t g = 0; g < plain[i].groups; g++)
+            if (plain[i].group[g] == group)
+                row.net += plain[i].specs[g] - plain[i].finals[g];
+    return row;
+}
+
+/* Groups that the first `flushed` blocks leave unbalanced, of those that are open in all; checked against
+ * what the index says. */
+static void check_cold(const struct mob_index *ix, uint32_t flushed)
+{
+    size_t all, open, want_all = 0, want_open = 0;
+    struct mob_gcs_flush_group *rows = mob_index_cold_groups(ix, false, &all),
+                               *open_rows = mob_index_cold_groups(ix, true, &open);
+    for (uint32_t group = 0; group < GROUPS; group++) {
+        int32_t cold = net_of(group, 0, flushed).net, total = net_of(group, 0, BLOCKS).net;
+        want_all += cold != 0;
+        want_open += cold > 0 && total > 0;
+        for (size_t i = 0; i < all; i++)
+            if (mob_stream_eq(rows[i].stream, stream_of(group)))
+                assert_int_equal(rows[i].net, cold);
+    }
+    assert_int_equal(all, want_all);
+    assert_int_equal(open, want_open);
+    free(rows);
+    free(open_rows);
+}
+
+/* Blocks leave in the order in which they came; what they leave open stays, over a sweep and a restart. */
+static void flushed_blocks_go_and_what_they_leave_open_stays(void **state)
+{
+    (void)state;
+    struct mob_index *ix = mob_index_create();
+    fill(ix);
+    for (uint32_t from = 0, to; from < BLOCKS; from = to) {
+        to = from + 500;
+        for (uint32_t group = 0; group < GROUPS; group++) {
+            struct mob_gcs_flush_group row = net_of(group, from, to);
+            if (row.net != 0)
+                mob_index_flush_group(ix, &row);
+        }
+        assert_int_equal(mob_index_flush(ix, plain[to - 1].seq), to - from);
+        assert_int_equal(mob_index_flush(ix, plain[to - 1].seq), 0);
+        for (uint32_t i = from; i < to; i++)
+            plain[i].dropped = true;
+        check_groups(ix);
+        if (to % 1500 == 0) {
+            mob_index_sweep(ix);
+            check_groups(ix);
+            check_logs_jobs_and_seqs(ix);
+        }
+        check_cold(ix, to);
+    }
+    mob_index_sweep(ix);
+    check_cold(ix, BLOCKS);
+    struct mob_index_figures f;
+    mob_index_figures(ix, &f);
+    assert_int_equal(f.blocks, 0);
+    assert_int_equal(f.groups, f.cold_groups);
+    struct mob_index *loaded = mob_index_create();
+    size_t n;
+    struct mob_gcs_flush_group *rows = mob_index_cold_groups(ix, false, &n);
+    for (size_t i = 0; i < n; i++)
+        mob_index_load_group(loaded, &rows[i]);
+    check_cold(loaded, BLOCKS);
+    free(rows);
+    mob_index_destroy(loaded);
+    mob_index_destroy(ix);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_put_in_is_found),
         cmocka_unit_test(what_is_dropped_is_gone_before_and_after_the_sweep),
+        cmocka_unit_test(flushed_blocks_go_and_what_they_leave_open_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

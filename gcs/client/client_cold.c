@@ -1,0 +1,61 @@
+/* What the flusher says to a member: what is in PostgreSQL, and what is read there. */
+#include "gcs/client/client_internal.h"
+
+#include <stdlib.h>
+
+void mob_gcs_cold_serve(struct mob_gcs *g, mob_gcs_cold_fn *query, void *arg)
+{
+    g->cold = query;
+    g->cold_arg = arg;
+}
+
+void cold_pump(struct mob_gcs *g)
+{
+    if (g->cold == NULL || g->cold_said || g->collecting)
+        return;
+    g->cold_said = true;
+    out_frame(g, MOB_GCS_COLD, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+}
+
+void cold_down(struct mob_gcs *g)
+{
+    g->cold_said = false;
+}
+
+void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_cold_get head;
+    if (mob_gcs_cold_get_decode(frame->head, frame->head_bytes, &head) != MOB_OK || g->cold == NULL) {
+        link_fail(g, MOB_CORRUPT);
+        return;
+    }
+    g->cold(g->cold_arg, &head);
+}
+
+enum mob_status mob_gcs_cold_answer(struct mob_gcs *g, const struct mob_gcs_cold_answer *answer)
+{
+    if (g->link != LINK_UP || !g->cold_said)
+        return MOB_CLOSED;
+    struct mob_gcs_rows head = {.tag = answer->tag,
+        .status = answer->status,
+        .kind = answer->status == MOB_OK ? MOB_GCS_ROWS_BLOCKS : MOB_GCS_ROWS_NONE,
+        .count = answer->block_count,
+        .next = answer->next};
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < answer->block_count; i++)
+        bytes += MOB_GCS_BLOCK_ROW_HEAD + answer->blocks[i].length;
+    if (answer->block_count > MOB_GCS_ROWS_MAX || bytes + sizeof head > MOB_GCS_FRAME_CLIENT_MAX)
+        return MOB_TOO_LARGE;
+    uint8_t *body = malloc(bytes + 1), *at = body;
+    if (body == NULL)
+        return MOB_NO_MEMORY;
+    for (uint32_t i = 0; i < answer->block_count; i++) {
+        mob_gcs_block_row_encode(&answer->blocks[i], at);
+        memcpy(at + MOB_GCS_BLOCK_ROW_HEAD, answer->blocks[i].bytes, answer->blocks[i].length);
+        at += MOB_GCS_BLOCK_ROW_HEAD + answer->blocks[i].length;
+    }
+    out_frame(
+        g, MOB_GCS_COLD_ROWS, g->client, g->position.epoch, &head, sizeof head, body, (uint32_t)bytes, NULL);
+    free(body);
+    return MOB_OK;
+}

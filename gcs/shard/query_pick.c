@@ -1,0 +1,356 @@
+/* Which rows answer a query: from the tables and the index as they are now; what is not in memory is noted to
+ * be fetched.
+ */
+#include "gcs/shard/query_inner.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+
+/* ---- rows ---- */
+
+uint8_t *query_body_add(struct query *q, const void *bytes, size_t length)
+{
+    while (q->body_bytes + length > q->body_capacity) {
+        q->body_capacity = q->body_capacity == 0 ? 4096 : q->body_capacity * 2;
+        q->body = realloc(q->body, q->body_capacity);
+        MOB_ASSERT(q->body != NULL);
+    }
+    uint8_t *at = q->body + q->body_bytes;
+    if (bytes != NULL && length > 0)
+        memcpy(at, bytes, length);
+    q->body_bytes += length;
+    return at;
+}
+
+static void fetch_add(struct query *q, const uint8_t *key, size_t key_length, const struct fetch *fetch)
+{
+    if (q->batch == NULL)
+        q->batch = mob_redis_batch_create();
+    mob_redis_command(q->batch, 2);
+    mob_redis_arg(q->batch, "GET", 3);
+    mob_redis_arg(q->batch, key, key_length);
+    if (q->fetch_count == q->fetch_capacity) {
+        q->fetch_capacity = q->fetch_capacity == 0 ? 64 : q->fetch_capacity * 2;
+        q->fetches = realloc(q->fetches, q->fetch_capacity * sizeof *q->fetches);
+        MOB_ASSERT(q->fetches != NULL);
+    }
+    q->fetches[q->fetch_count++] = *fetch;
+}
+
+static void row_block(struct query *q, const struct mob_index_slot *slot)
+{
+    struct mob_gcs_block_row row = {
+        .seq = slot->seq, .incarnation = slot->incarnation, .number = slot->number, .length = slot->length};
+    mob_gcs_block_row_encode(&row, query_body_add(q, NULL, MOB_GCS_BLOCK_ROW_HEAD));
+    const struct mob_chain_entry *kept = mob_chain_kept(q->shard->chain, slot->seq);
+    if (kept != NULL) {
+        query_body_add(q, kept->body, kept->body_bytes);
+    } else {
+        uint8_t key[9];
+        mob_redis_key(key, 'b', slot->seq);
+        struct fetch fetch = {q->body_bytes, slot->length, sizeof(struct mob_redis_block), 0};
+        query_body_add(q, NULL, slot->length);
+        fetch_add(q, key, sizeof key, &fetch);
+    }
+    q->rows.count++;
+}
+
+static void row_key(struct query *q, const struct mob_state_key *k)
+{
+    struct mob_gcs_kv kv = {
+        .key_length = k->length - 1, .value_length = k->value_length, .version = k->version};
+    mob_gcs_kv_row_encode(&kv, query_body_add(q, NULL, MOB_GCS_KV_ROW_HEAD));
+    query_body_add(q, k->bytes + 1, k->length - 1);
+    const struct mob_chain_entry *kept =
+        k->value == NULL ? mob_chain_kept(q->shard->chain, k->version) : NULL;
+    if (k->value != NULL) {
+        query_body_add(q, k->value, k->value_length);
+    } else if (kept != NULL) {
+        query_body_add(q, kept->body + kept->key_length, k->value_length);
+    } else {
+        uint8_t key[MOB_REDIS_KEY_MAX];
+        key[0] = 'k';
+        memcpy(key + 1, k->bytes, k->length);
+        struct fetch fetch = {q->body_bytes, k->value_length, sizeof k->version, k->version};
+        query_body_add(q, NULL, k->value_length);
+        fetch_add(q, key, k->length + 1u, &fetch);
+    }
+    q->rows.count++;
+}
+
+static bool page_full(const struct query *q)
+{
+    uint32_t limit = q->get.limit == 0 || q->get.limit > MOB_GCS_ROWS_MAX ? MOB_GCS_ROWS_MAX : q->get.limit;
+    return q->rows.count >= limit || q->body_bytes >= PAGE_BYTES;
+}
+
+/* ---- the queries ---- */
+
+static void pick_get(struct query *q)
+{
+    struct mob_state_key k;
+    bool good = q->argument_bytes > 0 && q->argument_bytes <= MOB_GCS_KEY_MAX;
+    q->rows.status = good ? MOB_NOT_FOUND : MOB_INVALID;
+    q->rows.kind = MOB_GCS_ROWS_KV;
+    if (!good || !mob_state_get(q->shard->state, q->get.table, q->argument, q->argument_bytes, &k))
+        return;
+    q->rows.status = MOB_OK;
+    row_key(q, &k);
+}
+
+static void pick_list(struct query *q)
+{
+    uint32_t prefix = q->get.prefix_length;
+    q->rows.kind = MOB_GCS_ROWS_KV;
+    if (prefix > q->argument_bytes || prefix > MOB_GCS_KEY_MAX ||
+        q->argument_bytes - prefix > MOB_GCS_KEY_MAX) {
+        q->rows.status = MOB_INVALID;
+        return;
+    }
+    uint8_t after[MOB_GCS_KEY_MAX];
+    uint32_t after_length = q->argument_bytes - prefix;
+    memcpy(after, q->argument + prefix, after_length);
+    struct mob_state_key k;
+    while (mob_state_next(q->shard->state, q->get.table, q->argument, prefix, after, after_length, &k)) {
+        if (page_full(q)) {
+            q->rows.next = 1;
+            return;
+        }
+        row_key(q, &k);
+        after_length = k.length - 1;
+        memcpy(after, k.bytes + 1, after_length);
+    }
+}
+
+static void pick_group(struct query *q)
+{
+    const struct mob_index *ix = q->shard->index;
+    uint32_t ordinals[256], after = MOB_INDEX_NONE;
+    uint32_t above = q->get.position == 0 ? 0 : mob_index_after(ix, q->get.position);
+    if (above > 0)
+        after = above - 1;
+    q->rows.kind = MOB_GCS_ROWS_BLOCKS;
+    for (;;) {
+        size_t n = mob_index_group(ix, q->get.stream, q->get.group, after, ordinals, 256);
+        for (size_t i = 0; i < n; i++) {
+            if (page_full(q))
+                return;
+            const struct mob_index_slot *slot = mob_index_slot(ix, ordinals[i]);
+            row_block(q, slot);
+            q->rows.next = slot->seq;
+            after = ordinals[i];
+        }
+        if (n < 256)
+            break;
+    }
+    q->rows.next = 0;
+}
+
+static bool scan_wants(const struct query *q, const struct mob_index_slot *slot)
+{
+    const struct mob_gcs_get *g = &q->get;
+    const struct mob_function_id any_function = {0};
+    const struct mob_job_id any_job = {0};
+    if (g->failed && slot->failed == 0)
+        return false;
+    if (memcmp(&g->function, &any_function, sizeof any_function) != 0) {
+        uint64_t bits = mob_index_function_bits(g->function);
+        if ((slot->functions & bits) != bits)
+            return false;
+    }
+    if ((g->from_wall_ns != 0 || g->to_wall_ns != 0) &&
+        (slot->time_max_ns < g->from_wall_ns || slot->time_min_ns >= g->to_wall_ns))
+        return false;
+    if (memcmp(&g->job, &any_job, sizeof any_job) == 0)
+        return true;
+    struct mob_job_id job = mob_index_job(q->shard->index, slot);
+    return mob_stream_eq(job.root, g->job.root);
+}
+
+static void pick_scan(struct query *q)
+{
+    const struct mob_index *ix = q->shard->index;
+    uint32_t end = mob_index_end(ix);
+    bool down = q->get.newest_first;
+    uint32_t at = q->get.position == 0 ? (down ? end : 0)
+        : down                         ? mob_index_after(ix, q->get.position - 1)
+                                       : mob_index_after(ix, q->get.position);
+    q->rows.kind = MOB_GCS_ROWS_BLOCKS;
+    while (down ? at > 0 : at < end) {
+        const struct mob_index_slot *slot = mob_index_slot(ix, down ? --at : at++);
+        if (slot == NULL || !scan_wants(q, slot))
+            continue;
+        if (page_full(q))
+            return;
+        row_block(q, slot);
+        q->rows.next = slot->seq;
+    }
+    q->rows.next = down ? query_cold_start(q->shard) : 0;
+}
+
+/* Behind the blocks: the groups that flushed blocks leave unfinished, which hold what is not here. */
+static void pick_cold_groups(struct query *q)
+{
+    struct mob_shard *sh = q->shard;
+    uint64_t at = q->get.position & ~MOB_GCS_COLD_BIT;
+    if (at == 0 || sh->cold_groups == NULL) {
+        free(sh->cold_groups);
+        sh->cold_groups = mob_index_cold_groups(sh->index, true, &sh->cold_group_count);
+    }
+    q->rows.kind = MOB_GCS_ROWS_GROUPS;
+    for (; at < sh->cold_group_count && !page_full(q); at++) {
+        query_body_add(q, &sh->cold_groups[at], sizeof sh->cold_groups[at]);
+        q->rows.count++;
+    }
+    q->rows.next = at < sh->cold_group_count ? MOB_GCS_COLD_BIT | at : 0;
+}
+
+static void pick_unfinished(struct query *q)
+{
+    struct mob_shard *sh = q->shard;
+    if ((q->get.position & MOB_GCS_COLD_BIT) != 0) {
+        pick_cold_groups(q);
+        return;
+    }
+    q->rows.kind = MOB_GCS_ROWS_BLOCKS;
+    if (q->get.position == 0 || sh->unfinished_of != q->get.incarnation || sh->unfinished == NULL) {
+        free(sh->unfinished);
+        sh->unfinished = mob_index_unfinished(sh->index, q->get.incarnation, &sh->unfinished_count);
+        sh->unfinished_of = q->get.incarnation;
+    }
+    for (size_t i = 0; i < sh->unfinished_count; i++) {
+        const struct mob_index_slot *slot = mob_index_slot(sh->index, sh->unfinished[i]);
+        if (slot == NULL || slot->seq <= q->get.position)
+            continue;
+        if (page_full(q))
+            return;
+        row_block(q, slot);
+        q->rows.next = slot->seq;
+    }
+    q->rows.next = sh->flushed.applied > 0 ? MOB_GCS_COLD_BIT : 0;
+    free(sh->unfinished); /* read to its end */
+    sh->unfinished = NULL;
+}
+
+static void pick_log(struct query *q)
+{
+    const struct mob_index *ix = q->shard->index;
+    uint64_t number = q->get.position;
+    q->rows.kind = MOB_GCS_ROWS_BLOCKS;
+    if (mob_state_incarnation(q->shard->state, q->get.incarnation) == NULL)
+        q->rows.status = MOB_NOT_FOUND;
+    for (;;) {
+        uint32_t ordinal = mob_index_log_next(ix, q->get.incarnation, number);
+        if (ordinal == MOB_INDEX_NONE)
+            break;
+        if (page_full(q)) {
+            q->rows.next = number;
+            return;
+        }
+        const struct mob_index_slot *slot = mob_index_slot(ix, ordinal);
+        row_block(q, slot);
+        number = slot->number + 1;
+    }
+}
+
+static void pick_incarnations(struct query *q)
+{
+    uint64_t after = q->get.incarnation;
+    q->rows.kind = MOB_GCS_ROWS_INCARNATIONS;
+    const struct mob_gcs_incarnation *row;
+    while ((row = mob_state_incarnation_next(q->shard->state, after)) != NULL) {
+        if (page_full(q)) {
+            q->rows.next = after;
+            return;
+        }
+        query_body_add(q, row, sizeof *row);
+        q->rows.count++;
+        after = row->id;
+    }
+}
+
+static void pick_stats(struct query *q)
+{
+    struct mob_shard *sh = q->shard;
+    struct mob_index_figures f;
+    mob_index_figures(sh->index, &f);
+    struct mallinfo2 heap = mallinfo2();
+    struct mob_state_key k;
+    uint64_t losses = 0;
+    for (uint8_t key[8] = {0};
+         mob_state_next(sh->state, MOB_GCS_LOSSES, NULL, 0, key, losses == 0 ? 0 : 8, &k); losses++)
+        memcpy(key, k.bytes + 1, 8);
+    struct mob_gcs_stats s = {.epoch = mob_chain_epoch(sh->chain),
+        .applied = mob_chain_applied(sh->chain),
+        .committed = mob_chain_committed(sh->chain),
+        .durable = mob_chain_durable(sh->chain),
+        .durability = sh->options.durability,
+        .blocks = f.blocks,
+        .block_bytes = f.block_bytes,
+        .groups = f.groups,
+        .incarnations = mob_state_incarnations(sh->state),
+        .jobs = f.jobs,
+        .keys = mob_state_keys(sh->state),
+        .clients = mob_chain_clients(sh->chain),
+        .subscribers = sh->sub_count,
+        .redis_bytes = sh->store.used_memory,
+        .member_bytes =
+            heap.uordblks + heap.hblkhd + sh->chunks.live_bytes + sh->chunks.free_count * MOB_CHUNK_BYTES,
+        .soft_bytes = sh->options.soft_bytes,
+        .hard_bytes = sh->options.hard_bytes,
+        .appends = sh->appends,
+        .append_bytes = sh->append_bytes,
+        .puts = sh->puts,
+        .reads = sh->reads,
+        .duplicates = mob_chain_duplicates(sh->chain),
+        .syncs = sh->durable.syncs,
+        .rewrites = sh->durable.rewrites,
+        .redis_restarts = sh->store.restarts,
+        .losses = losses,
+        .aof_bytes = sh->durable.aof_bytes,
+        .collecting = mob_chain_collecting(sh->chain),
+        .flushed = sh->flushed.applied,
+        .flushed_blocks = sh->flushed.blocks,
+        .cold_groups = f.cold_groups,
+        .cold_reads = sh->cold_reads,
+        .cold_readers = sh->cold_reader != NULL};
+    q->rows.kind = MOB_GCS_ROWS_STATS;
+    q->rows.count = 1;
+    query_body_add(q, &s, sizeof s);
+}
+
+void query_pick(struct query *q)
+{
+    if (q->rows.count > 0) /* flushed ones, and the page may be full of them */
+        q->rows.next = q->get.position;
+    switch ((enum mob_gcs_query)q->get.query) {
+    case MOB_GCS_Q_GET:
+        pick_get(q);
+        return;
+    case MOB_GCS_Q_LIST:
+        pick_list(q);
+        return;
+    case MOB_GCS_Q_GROUP:
+        pick_group(q);
+        return;
+    case MOB_GCS_Q_SCAN:
+        pick_scan(q);
+        return;
+    case MOB_GCS_Q_UNFINISHED:
+        pick_unfinished(q);
+        return;
+    case MOB_GCS_Q_LOG:
+        pick_log(q);
+        return;
+    case MOB_GCS_Q_INCARNATIONS:
+        pick_incarnations(q);
+        return;
+    case MOB_GCS_Q_STATS:
+        pick_stats(q);
+        return;
+    case MOB_GCS_QUERIES:
+    default:
+        q->rows.status = MOB_INVALID;
+        return;
+    }
+}
