@@ -219,7 +219,7 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
     struct node_actor *actor = node_actor_find(node, task->template->head.actor);
     if (!actor) /* only living ones are read from the control store */
         return MOB_ACTOR_DIED;
-    struct node_task_extra *extra = node_task_extra(task);
+    struct node_task_extra *extra = node_task_extra(node, task);
     if (task->flags & TASK_ACTOR_CALL)
         return MOB_OK; /* comes back with the position it has in the log */
     enum mob_status status = mob_actor_life_call(&actor->life, &extra->position);

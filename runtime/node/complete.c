@@ -262,7 +262,7 @@ static const char *error_message(const struct mob_completion *completion, char *
 
 static void next_attempt(struct node *node, struct node_task *task, bool next_generation)
 {
-    struct node_task_extra *extra = node_task_extra(task);
+    struct node_task_extra *extra = node_task_extra(node, task);
     extra->attempt++;
     if (next_generation)
         extra->generation++; /* fresh children, and not the stored failure */

@@ -216,6 +216,7 @@ void node_close(struct node *node)
     mob_gcs_destroy(node->gcs);
     lineage_log_destroy(node->log);
     mob_sched_destroy(node->sched);
+    node_task_extras_free(node);
     mob_store_destroy(node->store);
     watch_table_destroy(node->watches);
     alias_table_destroy(node->aliases);

@@ -250,7 +250,9 @@ struct node {
     struct known_question *intake_question; /* and what it waits for; NULL = nothing */
     uint32_t *flush_slots; /* inbound rings with unpublished records */
     uint32_t flush_count;
-    struct node_task_extra *extra_pool;
+    struct node_extra_pool {
+        union node_extra_place *free, *chunks;
+    } extras;
     int64_t now_ns; /* of this pass */
     bool stopping, sealed, ready;
     uint32_t deploying;
@@ -294,7 +296,9 @@ void node_template_drop(struct node *node, struct node_template *template);
 struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,
     const uint8_t *tail, uint32_t tail_bytes);
 void node_task_destroy(struct node *node, struct node_task *task);
-struct node_task_extra *node_task_extra(struct node_task *task); /* made when it has none */
+struct node_task_extra *node_task_extra(
+    struct node *node, struct node_task *task); /* made when it has none */
+void node_task_extras_free(struct node *node);
 uint32_t node_task_attempt(const struct node_task *task);
 uint32_t node_task_generation(const struct node_task *task);
 const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out);

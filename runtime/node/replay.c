@@ -122,7 +122,7 @@ static void queue_call(struct node *node, const struct replay_call *call)
             "replay", "call_lost", "position=%lu status=%s", call->position, mob_status_code(status));
         return;
     }
-    node_task_extra(task)->position = call->position;
+    node_task_extra(node, task)->position = call->position;
     node_enter(node, task);
 }
 

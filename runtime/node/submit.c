@@ -305,7 +305,7 @@ static void submit_new(struct node *node, struct node_client *client, const stru
     if (head->flags & MOB_SPEC_UNLOGGED)
         task->flags |= TASK_UNLOGGED;
     if (head->generation != template->head.generation || head->kind == MOB_KIND_ACTOR_CALL) {
-        struct node_task_extra *extra = node_task_extra(task);
+        struct node_task_extra *extra = node_task_extra(node, task);
         extra->generation = head->generation;
         extra->caller_seq = head->caller_seq;
     }
@@ -353,7 +353,7 @@ enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec, in
         return MOB_QUEUE_FULL;
     task->submitted_ns = submitted_ns;
     task->flags = flags | TASK_LOOK_UP;
-    struct node_task_extra *extra = node_task_extra(task);
+    struct node_task_extra *extra = node_task_extra(node, task);
     extra->attempt = spec->head.attempt;
     extra->generation = spec->head.generation;
     extra->caller_seq = spec->head.caller_seq;

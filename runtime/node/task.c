@@ -118,24 +118,67 @@ struct node_task *node_task_create(struct node *node, struct node_template *temp
     return task;
 }
 
+/* Each actor call has one, for microseconds: out of chunks that are used again, the first place links them.
+ */
+enum { EXTRAS_A_CHUNK = 512 };
+union node_extra_place {
+    struct node_task_extra extra;
+    union node_extra_place *next;
+};
+
+static struct node_task_extra *extra_take(struct node_extra_pool *pool)
+{
+    if (!pool->free) {
+        union node_extra_place *chunk = malloc(EXTRAS_A_CHUNK * sizeof *chunk);
+        MOB_ASSERT(chunk);
+        chunk->next = pool->chunks;
+        pool->chunks = chunk;
+        for (int i = EXTRAS_A_CHUNK - 1; i > 0; i--) {
+            chunk[i].next = pool->free;
+            pool->free = &chunk[i];
+        }
+    }
+    union node_extra_place *place = pool->free;
+    pool->free = place->next;
+    if (pool->free)
+        __builtin_prefetch(pool->free, 1);
+    return &place->extra;
+}
+
+static void extra_give(struct node_extra_pool *pool, struct node_task_extra *extra)
+{
+    union node_extra_place *place = (union node_extra_place *)extra;
+    place->next = pool->free;
+    pool->free = place;
+}
+
+void node_task_extras_free(struct node *node)
+{
+    while (node->extras.chunks) {
+        union node_extra_place *next = node->extras.chunks->next;
+        free(node->extras.chunks);
+        node->extras.chunks = next;
+    }
+    node->extras.free = NULL;
+}
+
 void node_task_destroy(struct node *node, struct node_task *task)
 {
     if (task->flags & TASK_BORROWS)
         node_unborrow(node, task);
     if (task->tail_bytes == TASK_TAIL_SHARED)
         tail_drop(task->tail.shared);
-    free(task->extra);
+    if (task->extra)
+        extra_give(&node->extras, task->extra);
     node_template_drop(node, task->template);
     mob_sched_task_free(node->sched, &task->sched);
 }
 
-struct node_task_extra *node_task_extra(struct node_task *task)
+struct node_task_extra *node_task_extra(struct node *node, struct node_task *task)
 {
     if (!task->extra) {
-        task->extra = calloc(1, sizeof *task->extra);
-        MOB_ASSERT(task->extra);
-        task->extra->attempt = 1;
-        task->extra->generation = task->template->head.generation;
+        task->extra = extra_take(&node->extras);
+        *task->extra = (struct node_task_extra){.attempt = 1, .generation = task->template->head.generation};
     }
     return task->extra;
 }
