@@ -12,8 +12,11 @@
 #include "common/base/id.h"
 
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
-#define MOB_SESSION_VERSION 2
+#define MOB_SESSION_VERSION 3
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */
+
+#define MOB_JOB_WEIGHT_DEFAULT 100u
+#define MOB_JOB_WEIGHT_MAX 1000u
 
 enum mob_session_flag {
     MOB_SESSION_STANDING_JOB = 1, /* join the namespace's standing job */
@@ -34,6 +37,9 @@ struct mob_session_hello {
     char ns[64];
     char job_name[64];
     char idempotency_key[128];
+    uint32_t job_weight; /* share of dispatches against other jobs, 1 .. MOB_JOB_WEIGHT_MAX; 0 = the default,
+                            or as it is */
+    uint32_t zero;
 };
 struct mob_session_welcome {
     uint32_t magic;

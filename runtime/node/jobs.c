@@ -10,7 +10,8 @@
 #include "runtime/node/node.h"
 #include "runtime/node/value_cache.h"
 
-enum { LOAD_SECONDS = 30, DEFAULT_WEIGHT = 100 };
+enum { LOAD_SECONDS = 30 };
+_Static_assert(MOB_JOB_WEIGHT_MAX == MOB_SCHED_WEIGHT_MAX, "what sessions may ask for");
 
 static const char *state_text(enum job_state state)
 {
@@ -33,12 +34,13 @@ struct node_job *node_job_by_id(struct node *node, struct mob_job_id id)
 static json_t *job_json(const struct node_job *job)
 {
     char id[MOB_ID_TEXT_MAX], root[MOB_ID_TEXT_MAX];
-    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:s,s:I,s:I,s:I,s:I,s:I}", "id",
+    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:s,s:i,s:I,s:I,s:I,s:I,s:I}", "id",
         mob_job_id_format(job->id, id), "namespace", job->ns, "name", job->name, "state",
         state_text(job->state), "standing", (int)job->standing, "detached", (int)job->detached, "root",
-        mob_task_id_format(job->root, root), "submitted", (json_int_t)job->submitted, "finished",
-        (json_int_t)job->finished, "failed", (json_int_t)job->failed, "started_us",
-        (json_int_t)(job->started_wall_ns / 1000), "ended_us", (json_int_t)(job->ended_wall_ns / 1000));
+        mob_task_id_format(job->root, root), "weight", (int)job->weight, "submitted",
+        (json_int_t)job->submitted, "finished", (json_int_t)job->finished, "failed", (json_int_t)job->failed,
+        "started_us", (json_int_t)(job->started_wall_ns / 1000), "ended_us",
+        (json_int_t)(job->ended_wall_ns / 1000));
 }
 
 void node_job_save(struct node *node, struct node_job *job)
@@ -60,36 +62,46 @@ void node_job_save(struct node *node, struct node_job *job)
     json_decref(row);
 }
 
-static struct node_job *add_job(struct node *node, const char *ns, const char *name, struct mob_task_id root)
+static struct node_job *add_job(struct node *node, const struct node_job_options *options)
 {
     struct node_job *job = calloc(1, sizeof *job);
+    uint32_t weight = options->weight ? options->weight : MOB_JOB_WEIGHT_DEFAULT;
     uint16_t number;
-    if (!job || mob_sched_job_open(node->sched, DEFAULT_WEIGHT, &number) != MOB_OK) {
+    if (!job || mob_sched_job_open(node->sched, weight, &number) != MOB_OK) {
         free(job);
         return NULL;
     }
-    job->id = (struct mob_job_id){root.stream};
-    job->root = root;
+    job->id = (struct mob_job_id){options->root.stream};
+    job->root = options->root;
     job->state = JOB_RUNNING;
     job->sched_job = number;
-    snprintf(job->ns, sizeof job->ns, "%s", ns);
-    snprintf(job->name, sizeof job->name, "%s", name);
+    job->weight = weight;
+    job->standing = options->standing;
+    job->detached = options->detached;
+    snprintf(job->ns, sizeof job->ns, "%s", options->ns);
+    snprintf(job->name, sizeof job->name, "%s", options->name);
     job->next = node->jobs;
     node->jobs = job;
     return job;
 }
 
-struct node_job *node_job_open(struct node *node, const char *ns, const char *name, struct mob_task_id root,
-    bool standing, bool detached)
+struct node_job *node_job_open(struct node *node, const struct node_job_options *options)
 {
-    struct node_job *job = add_job(node, ns, name, root);
+    struct node_job *job = add_job(node, options);
     if (!job)
         return NULL;
-    job->standing = standing;
-    job->detached = detached;
     job->started_wall_ns = mob_wall_now();
     node_job_save(node, job);
     return job;
+}
+
+void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight)
+{
+    if (weight == 0 || weight == job->weight ||
+        mob_sched_job_weight(node->sched, job->sched_job, weight) != MOB_OK)
+        return;
+    job->weight = weight;
+    node_job_save(node, job);
 }
 
 static void cancel_tasks_of(struct node *node, const struct node_job *job)
@@ -191,19 +203,23 @@ static void load_row(struct node *node, const struct mob_gcs_kv *kv)
 {
     json_t *row = json_loadb((const char *)kv->value, kv->value_length, 0, NULL);
     const char *ns, *name, *state, *root_text;
-    int standing, detached;
+    int standing, detached, weight = 0; /* rows of older versions have none */
     json_int_t submitted, finished, failed, started, ended;
     struct mob_task_id root;
     if (row &&
-        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns, "name", &name,
-            "state", &state, "root", &root_text, "standing", &standing, "detached", &detached, "submitted",
-            &submitted, "finished", &finished, "failed", &failed, "started_us", &started, "ended_us",
-            &ended) == 0 &&
+        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s?i,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns, "name", &name,
+            "state", &state, "root", &root_text, "standing", &standing, "detached", &detached, "weight",
+            &weight, "submitted", &submitted, "finished", &finished, "failed", &failed, "started_us",
+            &started, "ended_us", &ended) == 0 &&
         mob_task_id_parse(root_text, &root) == MOB_OK) {
-        struct node_job *job = add_job(node, ns, name, root);
+        struct node_job_options options = {.ns = ns,
+            .name = name,
+            .root = root,
+            .weight = (uint32_t)weight,
+            .standing = standing,
+            .detached = detached};
+        struct node_job *job = add_job(node, &options);
         if (job) {
-            job->standing = standing;
-            job->detached = detached;
             job->submitted = (uint64_t)submitted;
             job->finished = (uint64_t)finished;
             job->failed = (uint64_t)failed;

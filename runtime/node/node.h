@@ -46,6 +46,7 @@ struct node_job {
     enum job_state state;
     bool standing, detached, deleted;
     uint16_t sched_job; /* handle in the scheduler */
+    uint32_t weight;
     uint32_t sessions; /* drivers connected */
     uint32_t next_child; /* standing and resumed jobs: first child index not yet used */
     int64_t grace_until_ns;
@@ -463,8 +464,16 @@ char *node_functions_json(struct node *node);
 
 /* jobs.c */
 struct node_job *node_job_by_id(struct node *node, struct mob_job_id id);
-struct node_job *node_job_open(struct node *node, const char *ns, const char *name, struct mob_task_id root,
-    bool standing, bool detached);
+struct node_job_options {
+    const char *ns, *name;
+    struct mob_task_id root;
+    uint32_t weight; /* share of dispatches against other jobs; 0 = MOB_JOB_WEIGHT_DEFAULT */
+    bool standing, detached;
+};
+/* NULL: too many jobs, or no such weight. */
+struct node_job *node_job_open(struct node *node, const struct node_job_options *options);
+/* Another weight; 0 = as it is. */
+void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
 void node_job_save(struct node *node, struct node_job *job);
 void node_jobs_tick(struct node *node);

@@ -275,13 +275,19 @@ static void job_request(const struct request *r)
     const char *op = "list", *name = "", *id_text = "", *ns = "default";
     struct mob_job_id id;
     struct node_job *job = NULL;
+    int weight = 0;
     if (in)
-        (void)json_unpack(
-            in, "{s?s,s?s,s?s,s?s}", "op", &op, "name", &name, "id", &id_text, "namespace", &ns);
+        (void)json_unpack(in, "{s?s,s?s,s?s,s?s,s?i}", "op", &op, "name", &name, "id", &id_text, "namespace",
+            &ns, "weight", &weight);
     if (mob_job_id_parse(id_text, &id) == MOB_OK)
         job = node_job_by_id(r->node, id);
     if (strcmp(op, "open") == 0) {
-        job = node_job_open(r->node, ns, name, mob_root_id_random(), false, true);
+        struct node_job_options options = {.ns = ns,
+            .name = name,
+            .root = mob_root_id_random(),
+            .weight = (uint32_t)weight,
+            .detached = true};
+        job = node_job_open(r->node, &options);
         char text[MOB_ID_TEXT_MAX], root[MOB_ID_TEXT_MAX];
         if (job)
             reply_json(r,

@@ -75,6 +75,7 @@ static enum mob_status check_hello(const struct mob_session_hello *hello, ssize_
     if (bytes != sizeof *hello || !text_ends(hello->ns, sizeof hello->ns) ||
         !text_ends(hello->job_name, sizeof hello->job_name) ||
         !text_ends(hello->idempotency_key, sizeof hello->idempotency_key) ||
+        hello->job_weight > MOB_JOB_WEIGHT_MAX ||
         (hello->kind != MOB_CLIENT_DRIVER && hello->kind != MOB_CLIENT_GATEWAY)) {
         snprintf(detail, 256, "malformed hello");
         return MOB_INVALID;
@@ -120,7 +121,9 @@ static struct node_job *standing_job(struct node *node, const char *ns)
     for (struct node_job *job = node->jobs; job; job = job->next)
         if (job->standing && job->state != JOB_ENDED && strcmp(job->ns, ns) == 0)
             return job;
-    return node_job_open(node, ns, "standing", mob_root_id_random(), true, true);
+    struct node_job_options options = {
+        .ns = ns, .name = "standing", .root = mob_root_id_random(), .standing = true, .detached = true};
+    return node_job_open(node, &options);
 }
 
 /* The job that this session works in: a resumed one, the namespace's standing one, a keyed one, or a new one.
@@ -138,11 +141,17 @@ static struct node_job *job_of(struct node *node, const struct mob_session_hello
     struct node_job *job = node_job_by_id(node, (struct mob_job_id){root.stream});
     if (job && strcmp(job->ns, ns) == 0) {
         job->state = JOB_RUNNING;
+        node_job_set_weight(node, job, hello->job_weight);
         *known_out = true; /* its driver submits the same ids again: what is known is found, not run twice */
         return job;
     }
     *known_out = hello->resume_incarnation != 0;
-    return node_job_open(node, ns, hello->job_name, root, false, (hello->flags & MOB_SESSION_DETACHED) != 0);
+    struct node_job_options options = {.ns = ns,
+        .name = hello->job_name,
+        .root = root,
+        .weight = hello->job_weight,
+        .detached = (hello->flags & MOB_SESSION_DETACHED) != 0};
+    return node_job_open(node, &options);
 }
 
 static void welcome_client(struct node *node, int fd, const struct mob_session_hello *hello)

@@ -172,9 +172,12 @@ MOB_MUST_USE enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtim
 /* MOB_UNSATISFIABLE while the totals are below the demand. */
 enum mob_status mob_sched_class_check(const struct mob_sched *s, uint16_t class_id, uint16_t *kind_out);
 
-/* A job's number; weight 1..1000 is its share of dispatches against other jobs that have work.
- * MOB_QUEUE_FULL. */
+/* A job's number; weight 1..MOB_SCHED_WEIGHT_MAX is its share of dispatches against other jobs that have
+ * work. MOB_QUEUE_FULL, MOB_INVALID. */
+#define MOB_SCHED_WEIGHT_MAX 1000u
 MOB_MUST_USE enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_t *job_out);
+/* Another share from now on. MOB_INVALID. */
+MOB_MUST_USE enum mob_status mob_sched_job_weight(struct mob_sched *s, uint16_t job, uint32_t weight);
 /* The number is used again after its last task. */
 void mob_sched_job_close(struct mob_sched *s, uint16_t job);
 /* Number for run time estimates; never fails (0 = shared). */

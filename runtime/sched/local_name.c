@@ -161,7 +161,7 @@ uint32_t sched_class_fit_count(const struct mob_sched *s, const struct sched_cla
 
 enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_t *job_out)
 {
-    if (weight < 1 || weight > 1000)
+    if (weight < 1 || weight > MOB_SCHED_WEIGHT_MAX)
         return MOB_INVALID;
     uint32_t i = 0;
     while (i < s->job_count && s->jobs[i].used)
@@ -185,6 +185,15 @@ enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_
         .open = true,
         .used = true};
     *job_out = (uint16_t)i;
+    return MOB_OK;
+}
+
+enum mob_status mob_sched_job_weight(struct mob_sched *s, uint16_t job, uint32_t weight)
+{
+    if (weight < 1 || weight > MOB_SCHED_WEIGHT_MAX || job >= s->job_count || !s->jobs[job].open)
+        return MOB_INVALID;
+    s->jobs[job].weight = weight;
+    s->jobs[job].stride = SCHED_STRIDE / weight;
     return MOB_OK;
 }
 

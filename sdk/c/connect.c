@@ -181,6 +181,9 @@ static enum mob_status prepare(struct mob_client *client, const struct mob_conne
         hello->flags |= MOB_SESSION_GATEWAY;
         hello->kind = MOB_CLIENT_GATEWAY;
     }
+    if (options->job_weight > MOB_JOB_WEIGHT_MAX)
+        return mob_client_fail(client, MOB_INVALID, "a job's weight is 1 to %u", MOB_JOB_WEIGHT_MAX);
+    hello->job_weight = options->job_weight;
     client->committed_only = !options->read_local;
     enum mob_status status = find_directory(client, options->directory);
     if (status == MOB_OK)

@@ -200,6 +200,7 @@ struct mob_engine_upload {
 
 struct mob_engine_job {
     char *name, *metadata_json;
+    uint32_t weight;
     bool detached;
     struct mob_job_id id; /* out */
 };

@@ -32,6 +32,7 @@ void engine_start_job_open(struct flight *flight)
         .directory = engine->options.directory,
         .job_name = job->name,
         .detached = job->detached,
+        .job_weight = job->weight,
         .gateway = true,
         .timeout_ns = 2 * MOB_SEC};
     struct mob_client *client = NULL;

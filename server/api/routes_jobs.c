@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/wire/session.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
 #include "server/api/problem.h"
@@ -36,10 +37,12 @@ void mob_api_job_open(struct mob_api *api, struct mob_http_request *request)
         mob_body_close(&body);
         return;
     }
-    mob_body_fields(&body, body.root, "", "name\0detached\0");
+    mob_body_fields(&body, body.root, "", "name\0detached\0weight\0");
     const char *name = mob_body_string(&body, body.root, "", "name", MOB_BODY_OPTIONAL, 63);
     op->job.name = strdup(name ? name : "http");
     op->job.detached = mob_body_bool(&body, body.root, "", "detached", false);
+    op->job.weight =
+        (uint32_t)mob_body_int(&body, body.root, "", "weight", 1, MOB_JOB_WEIGHT_MAX, MOB_JOB_WEIGHT_DEFAULT);
     if (!mob_body_ok(&body)) {
         mob_engine_op_destroy(op);
         return;

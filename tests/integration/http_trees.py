@@ -54,4 +54,35 @@ def test_ending_the_job_ends_its_trees(c):
     c.until("nothing of the tree is left", lambda: queue(c)["tasks"] == 0)
 
 
+def open_job(c, **body):
+    return c.json("POST", V1 + "/jobs", body, expect=201)["id"]
+
+
+def job(c, name):
+    return c.json("GET", f"{V1}/jobs/{name}")
+
+
+def test_jobs_share_by_their_weights(c):
+    c.deploy("probe")
+    for wrong in (0, 1001, -1, 1.5, "heavy"):
+        answer = c.json("POST", V1 + "/jobs", {"weight": wrong}, expect=422)
+        check(answer["errors"][0]["pointer"] == "/weight", "weight", wrong, answer)
+    heavy, light, plain = open_job(c, name="heavy", weight=300), open_job(c, name="light", weight=100), open_job(c)
+    check([job(c, name)["weight"] for name in (heavy, light, plain)] == [300, 100, 100], "weights")
+    for name in (heavy, light):
+        rows = {"function": "probe.sleeps", "rows": [[2]] * 1000, "job": name}
+        check(len(c.json("POST", V1 + "/tasks:batch", rows, expect=202)["items"]) == 1000, "batch")
+    begun = job(c, light)["finished"]  # the one that came first had both workers until now
+    before = job(c, heavy)["finished"]
+    c.until("some of the light ones are done", lambda: job(c, light)["finished"] >= begun + 50)
+    done = job(c, heavy)["finished"] - before, job(c, light)["finished"] - begun
+    check(2.2 < done[0] / done[1] < 3.8, "three to one", before, begun, done)
+    c.kill("mobula-node")
+    c.until("the node is back", lambda: c.call("GET", "/readyz")[0] == 200)
+    c.until("the job is back", lambda: job(c, heavy).get("weight") == 300)
+    for name in (heavy, light):
+        c.call("DELETE", f"{V1}/jobs/{name}")
+    c.until("they end", lambda: queue(c)["tasks"] == 0)
+
+
 main(dict(globals()), "--slots", "2")

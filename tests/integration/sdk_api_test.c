@@ -546,6 +546,29 @@ static void a_failed_constructor_is_told(void **state)
 
 /* ---- questions ---- */
 
+static void a_job_has_the_weight_that_its_driver_gives_it(void **state)
+{
+    (void)state;
+    struct mob_connect_options options = {
+        .struct_size = sizeof options, .directory = box.directory, .job_name = "weighed", .job_weight = 1001};
+    struct mob_client *other;
+    FAILS(mob_connect(&options, &other), MOB_INVALID);
+    assert_non_null(strstr(mob_connect_error(), "1 to 1000"));
+    options.job_weight = 7;
+    OK(mob_connect(&options, &other));
+    char id[MOB_TEXT_ID_MAX], expected[128], *jobs = NULL;
+    mob_client_job(other, id);
+    OK(mob_query(client, "job", "{\"op\":\"list\"}", PATIENCE, &jobs));
+    const char *at = strstr(jobs, id);
+    assert_non_null(at);
+    snprintf(expected, sizeof expected, "\"weight\":7,");
+    const char *weight = strstr(at, "\"weight\":");
+    assert_non_null(weight);
+    assert_memory_equal(weight, expected, strlen(expected));
+    free(jobs);
+    mob_disconnect(other);
+}
+
 static void questions_are_answered(void **state)
 {
     (void)state;
@@ -585,6 +608,7 @@ int main(void)
         cmocka_unit_test(a_named_actor_is_found),
         cmocka_unit_test(an_actor_comes_back_with_its_state),
         cmocka_unit_test(a_failed_constructor_is_told),
+        cmocka_unit_test(a_job_has_the_weight_that_its_driver_gives_it),
         cmocka_unit_test(questions_are_answered),
     };
     return cmocka_run_group_tests_name("sdk_api", tests, set_up, tear_down);

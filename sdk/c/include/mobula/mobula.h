@@ -59,6 +59,8 @@ struct mob_connect_options {
     bool detached; /* the job goes on when this session ends */
     int64_t timeout_ns; /* for connecting; 0 = 10 s */
     bool gateway; /* the session of a gateway: may cancel, kill and query any job of the namespace */
+    uint32_t job_weight; /* the job's share of task starts against other jobs that have work, 1..1000; 0 =
+                            100, or, of a job that is joined again, as it was */
 };
 /* Blocks until connected. MOB_UNAVAILABLE when no node answers, MOB_VERSION, MOB_DENIED. */
 MOB_API MOB_MUST_USE enum mob_status mob_connect(

@@ -158,6 +158,34 @@ static void jobs_share_by_weight(void **state)
     fx_close(&fx);
 }
 
+static void a_job_may_get_another_weight(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    uint16_t other;
+    uint32_t of_other = 0;
+    assert_int_equal(mob_sched_job_open(fx.s, 1, &other), MOB_OK);
+    assert_int_equal(mob_sched_job_weight(fx.s, other, 0), MOB_INVALID);
+    assert_int_equal(mob_sched_job_weight(fx.s, other, MOB_SCHED_WEIGHT_MAX + 1), MOB_INVALID);
+    assert_int_equal(mob_sched_job_weight(fx.s, 77, 1), MOB_INVALID);
+    assert_int_equal(mob_sched_job_weight(fx.s, other, 4), MOB_OK);
+    for (uint32_t i = 0; i < 200; i++) {
+        fx_task(&fx);
+        fx_submit(
+            &fx, (struct mob_sched_submit){.class_id = fx.cpu1, .job = other, .id = {fx_stream(5, 5), i}});
+    }
+    for (int i = 0; i < 100; i++) {
+        fx_decide(&fx);
+        struct mob_decision *d = fx_of_kind(&fx, MOB_DECIDE_DISPATCH);
+        of_other += mob_stream_eq(d->task->id.stream, fx_stream(5, 5));
+        fx_finish(&fx, d->task, MOB_OK);
+    }
+    assert_in_range(of_other, 79, 81); /* four of five */
+    fx_close(&fx);
+}
+
 static void a_job_that_slept_has_saved_nothing(void **state)
 {
     (void)state;
@@ -404,6 +432,7 @@ int main(void)
         cmocka_unit_test(equal_tasks_run_in_order_of_submission),
         cmocka_unit_test(higher_priority_goes_first),
         cmocka_unit_test(jobs_share_by_weight),
+        cmocka_unit_test(a_job_may_get_another_weight),
         cmocka_unit_test(a_job_that_slept_has_saved_nothing),
         cmocka_unit_test(fractional_and_named_resources_bound_what_runs),
         cmocka_unit_test(unsatisfiable_task_stays_with_its_reason_or_is_refused),
