@@ -54,7 +54,7 @@ static bool take_spec(struct node *node, struct node_client *client, const uint8
     spec.head.job = job->id;
     spec.head.attempt = 1;
     struct node_template *template;
-    enum mob_status status = node_template_make(node, &spec.head, spec.tail, job, &template);
+    enum mob_status status = node_template_of(node, client, &spec.head, spec.tail, job, &template);
     if (status != MOB_OK) {
         node_fail_without_record(node, client->slot, client->session, &spec.head, status,
             "its resources cannot be expressed here");

@@ -159,6 +159,7 @@ struct node_foreseen {
     struct mob_stream stream;
 };
 
+enum { RECENT_TEMPLATES_SHIFT = 6 };
 /* A client slot that is in use. */
 struct node_client {
     uint32_t slot;
@@ -171,6 +172,7 @@ struct node_client {
     struct node_job *job;
     struct mob_task_id root;
     struct node_template *template; /* of this ring's last MOB_OUT_SPEC */
+    struct node_template *recent[1u << RECENT_TEMPLATES_SHIFT]; /* recent_templates.c */
     struct mob_stream stream; /* of the newest spec in this ring, and the index that follows it */
     uint32_t next_index;
     uint64_t acked_queued; /* ring position whose acknowledgement is queued or done */
@@ -300,6 +302,12 @@ void node_task_destroy(struct node *node, struct node_task *task);
 struct node_task_extra *node_task_extra(
     struct node *node, struct node_task *task); /* made when it has none */
 void node_task_extras_free(struct node *node);
+
+/* recent_templates.c: like node_template_make, or one that this client used lately and that fits; a reference
+ * in any case */
+enum mob_status node_template_of(struct node *node, struct node_client *client,
+    const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job, struct node_template **out);
+void node_recent_templates_drop(struct node *node, struct node_client *client);
 uint32_t node_task_attempt(const struct node_task *task);
 uint32_t node_task_generation(const struct node_task *task);
 const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out);

@@ -277,6 +277,7 @@ void node_client_end(struct node *node, struct node_client *client, const char *
     mob_store_client_close(node->store, client->slot);
     if (client->template)
         node_template_drop(node, client->template);
+    node_recent_templates_drop(node, client);
     if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
         !job->detached && job->state == JOB_RUNNING && !node->stopping) {
         job->state = JOB_GRACE;
