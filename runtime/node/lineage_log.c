@@ -36,6 +36,7 @@ struct lineage_log {
     struct mob_job_id job;
     char ns[MOB_NAMESPACE_MAX];
     bool open; /* the encoder holds entries of block `sequence` */
+    bool wanted; /* somebody waits for what is in the open block */
     bool sealed;
     int64_t opened_ns;
     uint64_t sequence; /* of the open, or else the next, block */
@@ -194,6 +195,7 @@ static void close_block(struct lineage_log *log)
     log->bytes += length;
     log->sequence++;
     log->open = false;
+    log->wanted = false;
     hand_over(log);
 }
 
@@ -306,6 +308,7 @@ void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
 {
     if (log->effect_tail - log->effect_head == log->effect_capacity)
         grow_effects(log);
+    log->wanted |= effect->kind != EFFECT_RING_ACK && (effect->kind != EFFECT_READY || effect->slot != UINT32_MAX);
     effect->block = newest_block(log);
     *effect_at(log, log->effect_tail++) = *effect;
 }
@@ -356,8 +359,8 @@ int64_t lineage_log_next(const struct lineage_log *log)
 
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
 {
-    if (log->open &&
-        (flush || log->acked == log->sequence || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX))
+    bool due = log->wanted && log->acked == log->sequence;
+    if (log->open && (flush || due || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX))
         close_block(log);
     hand_over(log);
     run_due(log);
