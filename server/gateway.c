@@ -13,6 +13,8 @@
 
 #define CONNECTIONS_MAX 16384
 #define PER_ADDRESS_MAX 256
+/* Threads that read and write HTTP: half of the cores, since engine, node and workers need the rest; with one
+ * for each, two cores spend more on switching between them than on requests. */
 #define THREADS_DEFAULT_MAX 4
 
 struct mob_gateway {
@@ -90,10 +92,10 @@ static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob
 {
     unsigned connections_max = options->connections_max ? options->connections_max : CONNECTIONS_MAX;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    unsigned threads = options->threads ? options->threads
-        : cores > THREADS_DEFAULT_MAX   ? THREADS_DEFAULT_MAX
-        : cores < 1                     ? 1
-                                        : (unsigned)cores;
+    unsigned threads = options->threads   ? options->threads
+        : cores < 2                       ? 1
+        : cores / 2 > THREADS_DEFAULT_MAX ? THREADS_DEFAULT_MAX
+                                          : (unsigned)(cores + 1) / 2;
     struct mob_h1_options h1 = {.threads = threads,
         .connections_max = connections_max,
         .service = mob_api_service(gateway->api),

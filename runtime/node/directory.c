@@ -96,6 +96,5 @@ void node_group_read(
     *read = (struct group_read){.node = node, .stream = stream, .group = group, .reader = *reader};
     read->decoder = mob_block_decoder_create();
     MOB_ASSERT(read->decoder);
-    node->commit_wanted = true;
     lineage_log_then(node->log, start, read);
 }

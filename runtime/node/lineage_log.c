@@ -5,6 +5,8 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
+enum { ALONE_ENTRIES = 2 }; /* in a block: one task at a time */
+
 /* A closed block on its way: kept until it is durable. */
 struct log_block {
     struct mob_gcs_block base;
@@ -37,6 +39,7 @@ struct lineage_log {
     char ns[MOB_NAMESPACE_MAX];
     bool open; /* the encoder holds entries of block `sequence` */
     bool wanted; /* somebody waits for what is in the open block */
+    uint32_t usual_entries; /* of the last blocks, in 1/16 */
     bool sealed;
     int64_t opened_ns;
     uint64_t sequence; /* of the open, or else the next, block */
@@ -181,6 +184,8 @@ static void close_block(struct lineage_log *log)
     if (!log->open)
         return;
     log->options.before_close(log->options.arg);
+    log->usual_entries += mob_block_entries(log->encoder) * 4;
+    log->usual_entries -= log->usual_entries / 4;
     uint32_t length = mob_block_end(log->encoder, log->scratch);
     struct log_block *block = malloc(sizeof *block + length);
     MOB_ASSERT(block); /* unbounded need of memory is excluded by lineage_log_blocked */
@@ -289,6 +294,7 @@ void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void *arg)
     struct log_then *then = malloc(sizeof *then);
     MOB_ASSERT(then);
     *then = (struct log_then){.block = newest_block(log), .fn = fn, .arg = arg};
+    log->wanted = true;
     if (!log->then)
         log->then_end = &log->then;
     *log->then_end = then;
@@ -304,11 +310,17 @@ void lineage_log_effect(struct lineage_log *log, struct effect *effect)
     lineage_log_effect_later(log, effect);
 }
 
+/* Not what only marks an object as committed, or gives ring space back. */
+static bool somebody_waits(const struct effect *effect)
+{
+    return effect->kind == EFFECT_CALL || (effect->kind == EFFECT_READY && effect->slot != UINT32_MAX);
+}
+
 void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
 {
     if (log->effect_tail - log->effect_head == log->effect_capacity)
         grow_effects(log);
-    log->wanted |= effect->kind != EFFECT_RING_ACK && (effect->kind != EFFECT_READY || effect->slot != UINT32_MAX);
+    log->wanted |= somebody_waits(effect);
     effect->block = newest_block(log);
     *effect_at(log, log->effect_tail++) = *effect;
 }
@@ -359,7 +371,9 @@ int64_t lineage_log_next(const struct lineage_log *log)
 
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
 {
-    bool due = log->wanted && log->acked == log->sequence;
+    /* Among many, what nobody waits for fills the block until its age, and a spec goes out together with its
+     * completion. A lone task's goes at once: its acknowledgement is on the way while the task runs. */
+    bool due = log->acked == log->sequence && (log->wanted || log->usual_entries <= ALONE_ENTRIES * 16);
     if (log->open && (flush || due || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX))
         close_block(log);
     hand_over(log);

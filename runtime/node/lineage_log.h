@@ -2,9 +2,9 @@
  * that the GCS acknowledges in order (ARCHITECTURE "A task's way" 3, "Output commit").
  *
  * Effects (what leaves the node) are queued behind the block that explains them and run when it, and so each
- * before it, is acknowledged. A block is sent when it is full, when it is older than a millisecond, or, while
- * nothing is in flight, at the end of the pass: that is at once for somebody who waits, and batches by itself
- * under load.
+ * before it, is acknowledged. A block is sent when it is full, when it is older than a millisecond, or, when
+ * nothing is in flight, at the end of a pass: if somebody waits for it, or if only one task seems to be
+ * about. So who waits is served at once, and under load a block has a task's spec and its completion.
  *
  * Node thread only. Bounds: LOG_BLOCKS_MAX blocks unacknowledged, then lineage_log_blocked() is true and the
  * node takes nothing more from the rings until acknowledgements come.

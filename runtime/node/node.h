@@ -259,7 +259,6 @@ struct node {
     int64_t now_ns; /* of this pass */
     bool stopping, sealed, ready;
     uint32_t deploying;
-    bool commit_wanted; /* somebody waits for the open block */
     bool acks_due; /* records of drivers were taken that no block has closed behind */
     int64_t stop_deadline_ns;
     int64_t next_gcs_ns, next_tick_ns, next_age_ns;

@@ -341,7 +341,6 @@ bool node_object_ready(
     if (!object->committed) {
         struct effect effect = ready_effect(object, live ? submitter : NODE_NOBODY, session);
         lineage_log_effect(node->log, &effect);
-        node->commit_wanted |= live;
     }
     if (node->watches->count > 0)
         tell_watchers(node, object);

@@ -99,7 +99,6 @@ static void flush_request(const struct request *r)
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = flushed;
     effect.call.arg = flush;
-    r->node->commit_wanted = true;
     lineage_log_effect(r->node->log, &effect);
 }
 
@@ -415,7 +414,6 @@ static void space_request(const struct request *r)
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = space_after_commit;
     effect.call.arg = later;
-    r->node->commit_wanted = true;
     lineage_log_effect_later(r->node->log, &effect);
 }
 

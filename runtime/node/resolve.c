@@ -86,7 +86,6 @@ static bool wait_for_commits(struct node *node, const struct restore_later *r)
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = restore_after_commit;
     effect.call.arg = later;
-    node->commit_wanted = true;
     lineage_log_effect_later(node->log, &effect);
     return true;
 }
