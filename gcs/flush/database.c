@@ -1,0 +1,354 @@
+#include "gcs/flush/database.h"
+
+#include <endian.h>
+#include <libpq-fe.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "gcs/flush/postgres_conf.h"
+
+#define COPY_BUFFER_BYTES (256u << 10)
+#define PREPARED_MAX 32
+
+struct mob_database {
+    PGconn *conn;
+    const char *prepared[PREPARED_MAX]; /* the n-th is statement "n" */
+    int prepared_count;
+    uint8_t *copy;
+    size_t copy_used;
+    enum mob_status copy_status;
+};
+
+/* ---- parameters ---- */
+
+struct mob_database_param *mob_param_i64(struct mob_database_param *p, int64_t v)
+{
+    uint64_t big = htobe64((uint64_t)v);
+    memcpy(p->number, &big, sizeof big);
+    p->bytes = p->number;
+    p->length = sizeof big;
+    return p;
+}
+
+struct mob_database_param *mob_param_i32(struct mob_database_param *p, int32_t v)
+{
+    uint32_t big = htobe32((uint32_t)v);
+    memcpy(p->number, &big, sizeof big);
+    p->bytes = p->number;
+    p->length = sizeof big;
+    return p;
+}
+
+struct mob_database_param *mob_param_bytes(struct mob_database_param *p, const void *bytes, size_t length)
+{
+    p->bytes = bytes;
+    p->length = (int)length;
+    return p;
+}
+
+struct mob_database_param *mob_param_null(struct mob_database_param *p)
+{
+    p->bytes = NULL;
+    p->length = 0;
+    return p;
+}
+
+/* ---- connection ---- */
+
+/* libpq's messages end with a newline, and may have several. */
+static void log_failure(const char *event, const char *message)
+{
+    char line[512];
+    size_t n = 0;
+    for (; *message != 0 && n + 1 < sizeof line; message++)
+        line[n++] = *message < ' ' || *message == '"' ? ' ' : *message;
+    line[n] = 0;
+    MOB_LOG_WARN("flush", event, "message=\"%s\"", line);
+}
+
+static void ignore_notice(void *arg, const PGresult *result)
+{
+    (void)arg;
+    (void)result;
+}
+
+enum mob_status mob_database_open(const char *directory, struct mob_database **db_out)
+{
+    static const char *const keys[] = {
+        "host", "port", "user", "dbname", "application_name", "connect_timeout", NULL};
+    const char *const values[] = {
+        directory, MOB_POSTGRES_PORT, MOB_POSTGRES_ROLE, MOB_POSTGRES_DATABASE, "mobula", "10", NULL};
+    struct mob_database *db = calloc(1, sizeof *db);
+    if (db == NULL)
+        return MOB_NO_MEMORY;
+    db->conn = PQconnectdbParams(keys, values, 0);
+    if (PQstatus(db->conn) != CONNECTION_OK) {
+        log_failure("postgres_refuses", PQerrorMessage(db->conn));
+        mob_database_close(db);
+        return MOB_UNAVAILABLE;
+    }
+    PQsetNoticeReceiver(db->conn, ignore_notice, NULL);
+    *db_out = db;
+    return MOB_OK;
+}
+
+void mob_database_close(struct mob_database *db)
+{
+    if (db == NULL)
+        return;
+    PQfinish(db->conn);
+    free(db->copy);
+    free(db);
+}
+
+bool mob_database_good(const struct mob_database *db)
+{
+    return db != NULL && PQstatus(db->conn) == CONNECTION_OK;
+}
+
+/* ---- statements ---- */
+
+static enum mob_status status_of(struct mob_database *db, const PGresult *result, const char *sql)
+{
+    ExecStatusType type = PQresultStatus(result); /* of NULL: a fatal error */
+    if (type == PGRES_COMMAND_OK || type == PGRES_TUPLES_OK || type == PGRES_COPY_IN)
+        return MOB_OK;
+    const char *state = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    log_failure("postgres_failed", PQerrorMessage(db->conn));
+    MOB_LOG_WARN("flush", "statement_failed", "sqlstate=%s sql=\"%.60s\"", state == NULL ? "" : state, sql);
+    if (PQstatus(db->conn) != CONNECTION_OK)
+        return MOB_UNAVAILABLE;
+    if (state == NULL)
+        return MOB_IO;
+    if (strncmp(state, "57P", 3) == 0 || strncmp(state, "08", 2) == 0)
+        return MOB_UNAVAILABLE; /* it stops, or starts */
+    if (strncmp(state, "53", 2) == 0)
+        return MOB_DISK_FULL; /* no space, no memory, no connection */
+    return strncmp(state, "23", 2) == 0 ? MOB_CONFLICT : MOB_IO;
+}
+
+enum mob_status mob_database_run(struct mob_database *db, const char *sql)
+{
+    PGresult *result = PQexec(db->conn, sql);
+    enum mob_status status = status_of(db, result, sql);
+    PQclear(result);
+    return status;
+}
+
+static enum mob_status prepare(struct mob_database *db, const char *sql, char name[16])
+{
+    int i = 0;
+    while (i < db->prepared_count && db->prepared[i] != sql)
+        i++;
+    snprintf(name, 16, "s%d", i);
+    if (i < db->prepared_count)
+        return MOB_OK;
+    if (i == PREPARED_MAX) {
+        name[0] = 0; /* the unnamed one */
+        i = -1;
+    }
+    PGresult *result = PQprepare(db->conn, name, sql, 0, NULL);
+    enum mob_status status = status_of(db, result, sql);
+    PQclear(result);
+    if (status == MOB_OK && i >= 0)
+        db->prepared[db->prepared_count++] = sql;
+    return status;
+}
+
+enum mob_status mob_database_query(struct mob_database *db, const char *sql,
+    const struct mob_database_param *params, int count, struct mob_database_result **result_out)
+{
+    const char *values[MOB_DATABASE_PARAMS_MAX];
+    int lengths[MOB_DATABASE_PARAMS_MAX], formats[MOB_DATABASE_PARAMS_MAX];
+    char name[16];
+    MOB_ASSERT(count <= MOB_DATABASE_PARAMS_MAX);
+    enum mob_status status = prepare(db, sql, name);
+    if (status != MOB_OK)
+        return status;
+    for (int i = 0; i < count; i++) {
+        values[i] = params[i].bytes;
+        lengths[i] = params[i].length;
+        formats[i] = 1;
+    }
+    PGresult *result = PQexecPrepared(db->conn, name, count, values, lengths, formats, 1);
+    status = status_of(db, result, sql);
+    if (status == MOB_OK && result_out != NULL)
+        *result_out = (struct mob_database_result *)result;
+    else
+        PQclear(result);
+    return status;
+}
+
+void mob_database_rollback(struct mob_database *db)
+{
+    if (!mob_database_good(db) || PQtransactionStatus(db->conn) == PQTRANS_IDLE)
+        return;
+    enum mob_status status = mob_database_run(db, "ROLLBACK");
+    (void)status; /* the connection is gone: so is the transaction */
+}
+
+/* ---- answers ---- */
+
+static const PGresult *pg(const struct mob_database_result *r)
+{
+    return (const PGresult *)r;
+}
+
+int mob_database_rows(const struct mob_database_result *r)
+{
+    return PQntuples(pg(r));
+}
+
+int64_t mob_database_changed(const struct mob_database_result *r)
+{
+    return strtoll(PQcmdTuples((PGresult *)(uintptr_t)r), NULL, 10);
+}
+
+bool mob_database_null(const struct mob_database_result *r, int row, int column)
+{
+    return PQgetisnull(pg(r), row, column) != 0;
+}
+
+int64_t mob_database_number(const struct mob_database_result *r, int row, int column)
+{
+    const char *value = PQgetvalue(pg(r), row, column);
+    uint64_t v64;
+    uint32_t v32;
+    uint16_t v16;
+    switch (PQgetlength(pg(r), row, column)) {
+    case 8:
+        memcpy(&v64, value, 8);
+        return (int64_t)be64toh(v64);
+    case 4:
+        memcpy(&v32, value, 4);
+        return (int32_t)be32toh(v32);
+    case 2:
+        memcpy(&v16, value, 2);
+        return (int16_t)be16toh(v16);
+    case 1:
+        return *value;
+    default:
+        return 0;
+    }
+}
+
+const uint8_t *mob_database_bytes(
+    const struct mob_database_result *r, int row, int column, size_t *length_out)
+{
+    *length_out = (size_t)PQgetlength(pg(r), row, column);
+    return (const uint8_t *)PQgetvalue(pg(r), row, column);
+}
+
+void mob_database_result_destroy(struct mob_database_result *r)
+{
+    PQclear((PGresult *)r);
+}
+
+/* ---- COPY ---- */
+
+static void copy_send(struct mob_database *db)
+{
+    if (db->copy_status == MOB_OK && db->copy_used > 0 &&
+        PQputCopyData(db->conn, (const char *)db->copy, (int)db->copy_used) != 1)
+        db->copy_status = MOB_UNAVAILABLE;
+    db->copy_used = 0;
+}
+
+static void copy_put(struct mob_database *db, const void *bytes, size_t length)
+{
+    const uint8_t *from = bytes;
+    while (length > 0) {
+        size_t room = COPY_BUFFER_BYTES - db->copy_used, n = length < room ? length : room;
+        memcpy(db->copy + db->copy_used, from, n);
+        db->copy_used += n;
+        from += n;
+        length -= n;
+        if (db->copy_used == COPY_BUFFER_BYTES)
+            copy_send(db);
+    }
+}
+
+enum mob_status mob_copy_begin(struct mob_database *db, const char *sql)
+{
+    static const uint8_t head[19] = "PGCOPY\n\377\r\n\0"; /* signature, flags, no extension */
+    if (db->copy == NULL && (db->copy = malloc(COPY_BUFFER_BYTES)) == NULL)
+        return MOB_NO_MEMORY;
+    PGresult *result = PQexec(db->conn, sql);
+    enum mob_status status = status_of(db, result, sql);
+    PQclear(result);
+    db->copy_status = MOB_OK;
+    db->copy_used = 0;
+    if (status == MOB_OK)
+        copy_put(db, head, sizeof head);
+    return status;
+}
+
+void mob_copy_row(struct mob_database *db, int columns)
+{
+    uint16_t big = htobe16((uint16_t)columns);
+    copy_put(db, &big, sizeof big);
+}
+
+static void copy_length(struct mob_database *db, size_t length)
+{
+    uint32_t big = htobe32((uint32_t)length);
+    copy_put(db, &big, sizeof big);
+}
+
+void mob_copy_bytes(struct mob_database *db, const void *bytes, size_t length)
+{
+    copy_length(db, length);
+    copy_put(db, bytes, length);
+}
+
+void mob_copy_i64(struct mob_database *db, int64_t v)
+{
+    uint64_t big = htobe64((uint64_t)v);
+    mob_copy_bytes(db, &big, sizeof big);
+}
+
+void mob_copy_i32(struct mob_database *db, int32_t v)
+{
+    uint32_t big = htobe32((uint32_t)v);
+    mob_copy_bytes(db, &big, sizeof big);
+}
+
+void mob_copy_i16(struct mob_database *db, int16_t v)
+{
+    uint16_t big = htobe16((uint16_t)v);
+    mob_copy_bytes(db, &big, sizeof big);
+}
+
+void mob_copy_null(struct mob_database *db)
+{
+    copy_length(db, UINT32_MAX);
+}
+
+void mob_copy_range(struct mob_database *db, const void *first, const void *last, size_t length, bool empty)
+{
+    /* The server's own binary form: flags, then each bound as a value. */
+    enum { RANGE_EMPTY = 1, RANGE_LOWER_IN = 2, RANGE_UPPER_IN = 4 };
+    uint8_t flags = empty ? RANGE_EMPTY : RANGE_LOWER_IN | RANGE_UPPER_IN;
+    copy_length(db, empty ? 1 : 1 + 2 * (4 + length));
+    copy_put(db, &flags, 1);
+    if (empty)
+        return;
+    mob_copy_bytes(db, first, length);
+    mob_copy_bytes(db, last, length);
+}
+
+enum mob_status mob_copy_end(struct mob_database *db)
+{
+    uint16_t end = UINT16_MAX;
+    copy_put(db, &end, sizeof end);
+    copy_send(db);
+    if (PQputCopyEnd(db->conn, NULL) != 1 && db->copy_status == MOB_OK)
+        db->copy_status = MOB_UNAVAILABLE;
+    enum mob_status status = db->copy_status;
+    for (PGresult *result; (result = PQgetResult(db->conn)) != NULL; PQclear(result))
+        if (status == MOB_OK || PQresultStatus(result) == PGRES_FATAL_ERROR)
+            status = status_of(db, result, "COPY");
+    return mob_database_good(db) ? status : MOB_UNAVAILABLE;
+}
