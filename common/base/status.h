@@ -64,7 +64,8 @@
     X(47, MISDIRECTED, "misdirected-request", "the Host header is not served here", 421, false, peer) \
     X(48, BAD_REQUEST, "bad-request", "the request is malformed", 400, false, peer) \
     X(49, HEADERS_TOO_LARGE, "headers-too-large", "the header block is too large", 431, false, peer) \
-    X(50, AGAIN, "again", "would block", 503, true, op)
+    X(50, AGAIN, "again", "would block", 503, true, op) \
+    X(51, IN_USE, "in-use", "something still needs it", 409, false, op)
 
 enum mob_status {
 #define MOB_STATUS_ENUM(n, name, code, text, http, retry, scope) MOB_##name = (n),

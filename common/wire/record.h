@@ -98,6 +98,8 @@ struct mob_out_put {
 };
 #define MOB_PUT_HASH_LATER 1u /* over 1 MiB: the node computes the hash, as an entry of its own */
 #define MOB_PUT_PROMISE 2u /* no value yet: a put with this id follows from the same client */
+#define MOB_PUT_DELETED \
+    4u /* in the log only: what was put under this id is gone for good; type null, size 0 */
 _Static_assert(sizeof(struct mob_out_put) == 56, "put record layout");
 
 struct mob_out_yield {
@@ -160,9 +162,11 @@ enum mob_request_op {
     MOB_REQ_SPACE = 11, /* u64 bytes | object id -> when the store has room for it; MOB_STORE_FULL,
                            MOB_DISK_FULL with the numbers as text */
     MOB_REQ_FETCH = 12, /* object id -> when its bytes are in the store (restored or re-made) */
-    MOB_REQ_DELETE = 13, /* object id -> bytes dropped */
+    MOB_REQ_DELETE =
+        13, /* object id | u32 for good (absent: 0) -> bytes dropped; a put for good: committed */
     MOB_REQ_LOGS = 14, /* task or actor id text | u64 offset | u32 max -> log bytes */
-    MOB_REQ_LIVE_TASKS = 15 /* JSON filter -> JSON list of tasks not finished */
+    MOB_REQ_LIVE_TASKS = 15, /* JSON filter -> JSON list of tasks not finished */
+    MOB_REQ_UNDEPLOY = 16 /* hash of a module, or "name@hash" -> when it is gone, or MOB_IN_USE and by whom */
 };
 struct mob_out_request {
     uint32_t request; /* client's number, unique among its outstanding ones */

@@ -290,6 +290,17 @@ static void creation_ended(
     MOB_ASSERT(up == MOB_OK);
 }
 
+bool node_actor_of_class(struct node *node, const struct node_function *class, struct mob_actor_id *id_out)
+{
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
+            if (a->class == class && a->life.state != MOB_ACTOR_DEAD) {
+                *id_out = a->id;
+                return true;
+            }
+    return false;
+}
+
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity)
 {
     const struct node_actor *actor = node_actor_find(node, id);

@@ -20,6 +20,8 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
 /* Did the call end by other means than its method's return (GCS.md "Actors", 4)? Then replays leave it out.
  */
 bool node_call_skipped(const struct mob_completion_head *completion);
+/* A living actor of this class, if there is one. */
+bool node_actor_of_class(struct node *node, const struct node_function *class, struct mob_actor_id *id_out);
 /* "the actor is dead: it was killed", or what is known. `text` has room for it. */
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity);
 /* Its creation was dispatched to this worker. */

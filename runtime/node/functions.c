@@ -50,6 +50,7 @@ struct deployment {
     struct mob_module_hash module;
     uint32_t slot, session, request;
     uint32_t puts_waiting;
+    bool known; /* that content was deployed before */
     enum mob_status status;
     struct node *node;
     size_t used;
@@ -114,10 +115,49 @@ struct node_function *node_function_by_name(struct node *node, const char *name)
     size_t length = at ? (size_t)(at - name) : strlen(name);
     for (int i = 0; i < FUNCTION_BUCKETS; i++)
         for (struct node_function *f = node->functions->by_id[i]; f; f = f->next)
-            if (strlen(f->name) == length && memcmp(f->name, name, length) == 0 &&
+            if (!f->leaving && !f->gone && strlen(f->name) == length && memcmp(f->name, name, length) == 0 &&
                 (at ? hash_matches(f, at + 1) : f->newest))
                 return f;
     return NULL;
+}
+
+enum mob_status node_module_find(struct node *node, const char *text, struct mob_module_hash *module_out,
+    struct node_function ***functions_out, uint32_t *count_out)
+{
+    const char *at = strchr(text, '@'), *hash = at ? at + 1 : text;
+    size_t length = at ? (size_t)(at - text) : 0;
+    struct node_function **functions = NULL;
+    uint32_t count = 0;
+    bool named = !at, several = false;
+    for (int i = 0; i < FUNCTION_BUCKETS; i++)
+        for (struct node_function *f = node->functions->by_id[i]; f; f = f->next) {
+            if (f->gone || !hash_matches(f, hash))
+                continue;
+            several |= count > 0 && memcmp(&functions[0]->module, &f->module, sizeof f->module) != 0;
+            named |= strlen(f->name) == length && memcmp(f->name, text, length) == 0;
+            functions = realloc(functions, (count + 1) * sizeof(struct node_function *));
+            MOB_ASSERT(functions);
+            functions[count++] = f;
+        }
+    if (several || !named || count == 0) {
+        free(functions);
+        return several ? MOB_INVALID : MOB_NOT_FOUND;
+    }
+    *module_out = functions[0]->module;
+    *functions_out = functions;
+    *count_out = count;
+    return MOB_OK;
+}
+
+void node_function_is_newest(struct node *node, const struct mob_gcs_kv *row)
+{
+    struct function_record record;
+    if (row->value_length < sizeof record)
+        return;
+    memcpy(&record, row->value, sizeof record);
+    struct node_function *f = node_function_by_id(node, record.id);
+    if (f && !f->gone)
+        f->newest = true;
 }
 
 /* Keys and values of the control store end where their length says, without a terminator. */
@@ -151,6 +191,7 @@ static struct node_function *add_function(struct node *node, const char *name, s
         f->next = *bucket;
         *bucket = f;
     }
+    f->gone = false; /* deployed again */
     if (newest) {
         for (int i = 0; i < FUNCTION_BUCKETS; i++)
             for (struct node_function *other = table->by_id[i]; other; other = other->next)
@@ -215,7 +256,7 @@ static void finish(struct deployment *d, enum mob_status status, const char *mes
     char hash[64];
     mob_base32_encode(d->module.b, sizeof d->module.b, hash);
     char text[128];
-    snprintf(text, sizeof text, "{\"hash\":\"%s\"}", hash);
+    snprintf(text, sizeof text, "{\"hash\":\"%s\",\"created\":%s}", hash, d->known ? "false" : "true");
     const char *reply = status == MOB_OK ? text : message; /* an error is words */
     node_reply(node, d->slot, d->session, d->request, status, reply, (uint32_t)strlen(reply));
     if (status == MOB_OK)
@@ -465,6 +506,15 @@ static enum mob_status start_describing(struct node *node, struct deployment *d,
     return MOB_OK;
 }
 
+static bool is_known(struct node *node, struct mob_module_hash module)
+{
+    for (int i = 0; i < FUNCTION_BUCKETS; i++)
+        for (const struct node_function *f = node->functions->by_id[i]; f; f = f->next)
+            if (!f->gone && memcmp(&f->module, &module, sizeof module) == 0)
+                return true;
+    return false;
+}
+
 void node_deploy(
     struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes)
 {
@@ -486,6 +536,10 @@ void node_deploy(
         finish(d, MOB_INVALID, "malformed request");
         return;
     }
+    if (node->undeploying > 0) {
+        finish(d, MOB_AGAIN, "a module is being deleted");
+        return;
+    }
     memcpy(&id, payload, sizeof id);
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &object, &size);
     if (status == MOB_OK)
@@ -495,6 +549,7 @@ void node_deploy(
         return;
     }
     d->module = mob_module_hash(value.payload, value.payload_bytes);
+    d->known = is_known(node, d->module);
     status = write_module(node, d->module, value.payload, value.payload_bytes, path);
     if (status == MOB_OK)
         status = start_describing(node, d, path);
@@ -507,6 +562,8 @@ char *node_functions_json(struct node *node)
     json_t *items = json_array();
     for (int i = 0; i < FUNCTION_BUCKETS; i++)
         for (struct node_function *f = node->functions->by_id[i]; f; f = f->next) {
+            if (f->gone)
+                continue;
             char hash[64], id[MOB_ID_TEXT_MAX];
             mob_base32_encode(f->module.b, sizeof f->module.b, hash);
             json_array_append_new(items,

@@ -195,6 +195,10 @@ static void *copy_two(const void *head, size_t head_bytes, const void *rest, siz
 /* A promise is the put that it became, once there is one. */
 static void note_put(struct known *known, const struct mob_entry *e, uint64_t incarnation)
 {
+    if (e->put.flags & MOB_PUT_DELETED) {
+        known->deleted = true;
+        return;
+    }
     if (known->put && (!(known->put->flags & MOB_PUT_PROMISE) || (e->put.flags & MOB_PUT_PROMISE)))
         return;
     free(known->put);
@@ -233,7 +237,9 @@ static void keep_put(const struct lookup *lookup, const struct mob_entry *e)
     bool ours = mob_put_has_group(id) ? (id.slot & ~MOB_SLOT_PUT) >> MOB_GROUP_SHIFT == lookup->group &&
             mob_task_id_eq(id.task, lookup->putter)
                                       : in_group(lookup, id.task);
-    if (ours && e->put.inline_bytes == e->put.size && !(e->put.flags & MOB_PUT_PROMISE))
+    if (e->put.flags & MOB_PUT_DELETED)
+        value_cache_drop(lookup->node->values, id);
+    else if (ours && e->put.inline_bytes == e->put.size && !(e->put.flags & MOB_PUT_PROMISE))
         value_cache_note(
             lookup->node->values, id, (enum mob_value_type)e->put.type, e->payload, e->put.inline_bytes);
 }

@@ -25,6 +25,7 @@ struct known {
     struct mob_completion_head *completion; /* the final one, followed by its body */
     struct mob_out_put *put; /* of the object, followed by its inline value */
     uint64_t put_incarnation; /* whose log has it */
+    bool deleted; /* what was put */
 };
 struct known_question;
 /* Gets the answer once and the question is gone; may ask again. */

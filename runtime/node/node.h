@@ -67,6 +67,8 @@ struct node_function {
     uint32_t number; /* dense, for the workers' sets of known functions */
     uint16_t sched_class; /* of run times */
     bool newest;
+    bool leaving; /* its module is being deleted: no new task gets it */
+    bool gone; /* it was; the record stays, since ended tasks and actors may point to it */
 };
 
 #define PARENT_UNKNOWN UINT32_MAX
@@ -258,7 +260,7 @@ struct node {
     } extras;
     int64_t now_ns; /* of this pass */
     bool stopping, sealed, ready;
-    uint32_t deploying;
+    uint32_t deploying, undeploying;
     bool acks_due; /* records of drivers were taken that no block has closed behind */
     int64_t stop_deadline_ns;
     int64_t next_gcs_ns, next_tick_ns, next_age_ns;
@@ -464,6 +466,15 @@ struct node_function *node_function_by_id(struct node *node, struct mob_function
 struct node_function *node_function_by_name(struct node *node, const char *name);
 enum mob_status node_functions_load(struct node *node); /* from the GCS, at start; blocks */
 void node_deploy(
+    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes);
+/* Functions of the module with this hash (or at least eight characters of it, or "name@hash"); gives the
+ * array. MOB_NOT_FOUND; MOB_INVALID: of several modules. */
+MOB_MUST_USE enum mob_status node_module_find(struct node *node, const char *text,
+    struct mob_module_hash *module_out, struct node_function ***functions_out, uint32_t *count_out);
+/* A row of the function table is what its name means from now on. */
+void node_function_is_newest(struct node *node, const struct mob_gcs_kv *row);
+/* undeploy.c */
+void node_undeploy(
     struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes);
 void node_describe_readable(struct node *node, int fd);
 void node_deployments_tick(struct node *node);

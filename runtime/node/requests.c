@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/known.h"
 #include "runtime/node/node.h"
 #include "runtime/node/value_cache.h"
 
@@ -417,6 +418,34 @@ static void space_request(const struct request *r)
     lineage_log_effect_later(r->node->log, &effect);
 }
 
+static bool is_put(struct mob_object_id id)
+{
+    return (id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT && id.slot != MOB_SLOT_CHECKPOINT;
+}
+
+/* The bytes go. A put for good: the log says that it is gone, so that nobody finds it there either; what a
+ * task returned can be made again. */
+static void delete_object(const struct request *r, struct mob_object_id id, bool for_good)
+{
+    struct node *node = r->node;
+    enum mob_status status = mob_store_object_delete(node->store, id);
+    value_cache_drop(node->values, id);
+    if (!for_good || !is_put(id) || (status != MOB_OK && status != MOB_NOT_FOUND)) {
+        reply(r, status, NULL, 0);
+        return;
+    }
+    if (!(r->client->flags & MOB_SESSION_GATEWAY) && !mob_task_id_eq(id.task, r->client->root)) {
+        reply(r, MOB_DENIED, NULL, 0);
+        return;
+    }
+    durable_puts_remove(node->puts, id);
+    struct mob_out_put gone = {.id = id, .type = MOB_TYPE_NULL, .flags = MOB_PUT_DELETED};
+    lineage_log_job(node->log, r->client->job->id, r->client->job->ns);
+    lineage_log_put(node->log, &gone, NULL);
+    known_logged(node, id.task);
+    flush_request(r);
+}
+
 static void object_request(const struct request *r, bool fetch)
 {
     struct mob_object_id id;
@@ -425,13 +454,13 @@ static void object_request(const struct request *r, bool fetch)
         return;
     }
     memcpy(&id, r->payload, sizeof id);
+    uint32_t for_good = 0;
+    if (r->bytes >= sizeof id + sizeof for_good)
+        memcpy(&for_good, r->payload + sizeof id, sizeof for_good);
     if (fetch)
         node_fetch(r->node, r->client, r->number, id);
-    else {
-        durable_puts_remove(r->node->puts, id);
-        value_cache_clear(r->node->values);
-        reply(r, mob_store_object_delete(r->node->store, id), NULL, 0);
-    }
+    else
+        delete_object(r, id, for_good != 0);
 }
 
 void node_request(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
@@ -492,6 +521,9 @@ void node_request(struct node *node, struct node_client *client, const uint8_t *
         return;
     case MOB_REQ_LIVE_TASKS:
         live_tasks(&r);
+        return;
+    case MOB_REQ_UNDEPLOY:
+        node_undeploy(node, client, head.request, r.payload, r.bytes);
         return;
     }
     reply(&r, MOB_INVALID, NULL, 0);

@@ -160,8 +160,28 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
     node_enter(node, task);
 }
 
+/* May the task that has ended have made this object? Returns are counted in its spec, puts are in the log. */
+static bool may_be_of(const struct known *known)
+{
+    uint32_t slot = known->id.slot;
+    if (slot == MOB_SLOT_CHECKPOINT || known->completion->status != MOB_OK)
+        return true; /* of a task that failed every return is the error */
+    if (slot & MOB_SLOT_PUT)
+        return known->put != NULL;
+    if (!known->spec)
+        return true;
+    uint32_t count = known->spec->num_returns;
+    if (count == MOB_RETURNS_STREAM)
+        count = known->completion->return_count;
+    return slot < (count > 0 ? count : 1); /* one that declares none is waited for by its first */
+}
+
 static void from_completion(struct node *node, const struct known *known, uint32_t slot, uint32_t session)
 {
+    if (!may_be_of(known)) {
+        node_ready_committed(node, known->id, MOB_NOT_FOUND, MOB_TYPE_ERROR, slot, session);
+        return;
+    }
     struct mob_completion completion = {*known->completion, (const uint8_t *)(known->completion + 1)};
     struct mob_return_view r;
     uint32_t at = 0;
@@ -220,6 +240,17 @@ static void from_put(struct node *node, const struct known *known)
     node_ready_committed(node, known->id, status, status == MOB_OK ? type : MOB_TYPE_ERROR, NODE_NOBODY, 0);
 }
 
+/* Whoever asks for it, or waits for it as an input, gets an error that says so. */
+static void restore_deleted(struct node *node, struct mob_object_id id)
+{
+    static const char message[] = "it was deleted";
+    uint8_t payload[256];
+    struct mob_error_link link = {
+        .status = MOB_OBJECT_LOST, .task = id.task, .message = message, .message_bytes = sizeof message - 1};
+    uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
+    restored(node, id, MOB_TYPE_ERROR, payload, bytes, NODE_NOBODY, 0);
+}
+
 static void from_lineage(struct node *node, const struct known *known)
 {
     struct mob_object_info info;
@@ -228,6 +259,8 @@ static void from_lineage(struct node *node, const struct known *known)
     uint64_t size;
     if (mob_store_object_info(node->store, known->id, &info) && info.sealed && !info.spilled)
         node_ready_committed(node, known->id, MOB_OK, info.type, NODE_NOBODY, 0);
+    else if (known->deleted)
+        restore_deleted(node, known->id);
     else if (known->put && known->put->inline_bytes == known->put->size && !is_promise(known->put))
         restored(node, known->id, (enum mob_value_type)known->put->type, (const uint8_t *)(known->put + 1),
             known->put->size, NODE_NOBODY, 0);

@@ -232,7 +232,8 @@ static void enter(struct node *node, struct node_task *task)
     collect_inputs(node, task->sched.id, tail, &inputs);
     const struct mob_spec_head *head = &task->template->head;
     enum mob_status status = MOB_OK;
-    if (!task->template->function)
+    const struct node_function *function = task->template->function;
+    if (!function || function->leaving || function->gone)
         status = MOB_NOT_FOUND;
     else if (head->kind == MOB_KIND_ACTOR_CREATE)
         status = node_actor_create(node, task);

@@ -48,6 +48,8 @@ enum mob_status node_template_make(struct node *node, const struct mob_spec_head
     template->head = *head;
     template->job = job;
     template->function = node_function_by_id(node, head->function);
+    if (template->function && (template->function->leaving || template->function->gone))
+        template->function = NULL;
     template->refs = 1;
     template->parent_handle = PARENT_UNKNOWN;
     template->sched_class = class_id;

@@ -65,6 +65,13 @@ const uint8_t *value_cache_find(const struct value_cache *cache, struct mob_obje
     return place->payload;
 }
 
+void value_cache_drop(struct value_cache *cache, struct mob_object_id id)
+{
+    struct place *place = cache->places ? place_of(cache, id) : NULL;
+    if (place && mob_object_id_eq(place->id, id))
+        place->type = MOB_TYPE_NONE;
+}
+
 void value_cache_clear(struct value_cache *cache)
 {
     free(cache->places);

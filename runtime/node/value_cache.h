@@ -23,6 +23,8 @@ void value_cache_note(struct value_cache *cache, struct mob_object_id id, enum m
 /* The payload, borrowed until the next note; NULL = not here. */
 const uint8_t *value_cache_find(const struct value_cache *cache, struct mob_object_id id,
     enum mob_value_type *type_out, uint32_t *bytes_out);
+/* This object is no more. */
+void value_cache_drop(struct value_cache *cache, struct mob_object_id id);
 void value_cache_clear(struct value_cache *cache);
 
 #endif

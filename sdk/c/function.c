@@ -266,8 +266,8 @@ static const struct mob_function_entry *own_entry(const struct mob_call *call, c
 
 static bool fresh(struct mob_client *client, const struct mob_function *function)
 {
-    return strchr(function->name, '@') != NULL ||
-        (function->asked_ns != 0 && mob_client_now(client) - function->asked_ns < MOB_NAME_FRESH_NS);
+    /* also a pinned one, which may have been deleted */
+    return function->asked_ns != 0 && mob_client_now(client) - function->asked_ns < MOB_NAME_FRESH_NS;
 }
 
 static enum mob_status resolve(

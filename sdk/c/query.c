@@ -154,7 +154,7 @@ static const struct {
 } questions[] = {{"stats", MOB_REQ_STATS}, {"why", MOB_REQ_WHY}, {"task", MOB_REQ_TASK},
     {"actor", MOB_REQ_ACTOR_STATE}, {"job", MOB_REQ_JOB}, {"live-tasks", MOB_REQ_LIVE_TASKS},
     {"delete", MOB_REQ_DELETE}, {"logs", MOB_REQ_LOGS}, {"function", MOB_REQ_FUNCTION},
-    {"name", MOB_REQ_NAME}};
+    {"name", MOB_REQ_NAME}, {"undeploy", MOB_REQ_UNDEPLOY}};
 
 struct question {
     enum mob_request_op op;
@@ -162,7 +162,10 @@ struct question {
     uint32_t bytes;
     struct mob_task_id task;
     struct mob_actor_id actor;
-    struct mob_object_id object;
+    struct {
+        struct mob_object_id id;
+        uint32_t for_good;
+    } object;
 };
 
 static bool question_subject(const char *subject, struct question *q)
@@ -182,7 +185,8 @@ static bool question_subject(const char *subject, struct question *q)
     if (q->op == MOB_REQ_DELETE) {
         q->payload = &q->object;
         q->bytes = sizeof q->object;
-        return mob_object_id_parse(subject, &q->object) == MOB_OK;
+        q->object.for_good = 1;
+        return mob_object_id_parse(subject, &q->object.id) == MOB_OK;
     }
     return true;
 }

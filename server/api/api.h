@@ -130,6 +130,7 @@ bool mob_api_query_only(struct mob_http_request *request, const char *names);
     X(function_put) \
     X(function_list) \
     X(function_get) \
+    X(function_delete) \
     X(task_submit) \
     X(task_batch) \
     X(task_list) \

@@ -47,6 +47,7 @@ enum mob_engine_verb {
     MOB_ENGINE_TASK_CANCEL, /* id */
     MOB_ENGINE_ACTOR_DELETE, /* id */
     MOB_ENGINE_FUNCTION_PUT, /* upload */
+    MOB_ENGINE_FUNCTION_DELETE, /* query.id: a module's hash, or name@hash */
     MOB_ENGINE_JOB_OPEN, /* job */
     MOB_ENGINE_JOB_END, /* id */
     MOB_ENGINE_ENDPOINT_PUT, /* endpoint */

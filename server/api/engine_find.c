@@ -121,6 +121,7 @@ bool reading_edge(struct reading *reading, struct mob_actor_id actor, uint64_t p
 
 struct search {
     struct mob_task_id id;
+    struct mob_object_id object; /* of engine_find_object; else slot 0 */
     struct task_record *record;
     uint32_t page, next_page; /* of arguments: the one that is fetched, the next to look at */
     enum engine_find_how how;
@@ -207,6 +208,10 @@ static void on_group(struct reading *reading, enum mob_status status)
         return;
     }
     struct engine *engine = reading->flight->engine;
+    struct mob_task_id puts = mob_put_group(search->object);
+    if (mob_put_has_group(search->object) &&
+        reading_group(reading, puts.stream, puts.index >> MOB_GROUP_SHIFT))
+        return;
     if (search->record && search->record->has_spec &&
         engine_function_is_missing(engine, search->record->spec.function))
         engine_functions_refresh(engine, on_names, reading);
@@ -230,23 +235,35 @@ static void on_live(void *arg, enum mob_status status, const char *text, size_t 
     reading_group(reading, search->id.stream, search->id.index >> MOB_GROUP_SHIFT);
 }
 
-void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_how how,
+static void find(struct flight *flight, struct mob_object_id object, enum engine_find_how how,
     void (*found)(struct flight *flight, const struct engine_found *found))
 {
     char text[MOB_ID_TEXT_MAX];
     struct search *search = calloc(1, sizeof *search);
     MOB_ASSERT(search != NULL);
-    *search = (struct search){.id = id, .how = how, .found = found};
+    *search = (struct search){.id = object.task, .object = object, .how = how, .found = found};
     struct reading *reading = reading_begin(flight, on_group, search);
     if (how == ENGINE_FIND_CALLS)
         lineage_set_want_edges(reading->set, (struct mob_actor_id){id});
     enum mob_status status =
-        mob_query_async(flight->client, "task", mob_task_id_format(id, text), on_live, reading);
+        mob_query_async(flight->client, "task", mob_task_id_format(search->id, text), on_live, reading);
     if (status != MOB_OK) {
         search_end(search);
         reading_end(reading);
         flight_fail_client(flight, status, NULL);
     }
+}
+
+void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_how how,
+    void (*found)(struct flight *flight, const struct engine_found *found))
+{
+    find(flight, mob_object_of(id, 0), how, found);
+}
+
+void engine_find_object(struct flight *flight, struct mob_object_id id,
+    void (*found)(struct flight *flight, const struct engine_found *found))
+{
+    find(flight, id, ENGINE_FIND_RECORD, found);
 }
 
 bool engine_is_actor(const struct engine_found *found)

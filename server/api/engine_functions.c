@@ -214,6 +214,14 @@ static void on_deployed_functions(void *arg, enum mob_status status, const char 
     flight_done_json(flight, out);
 }
 
+/* Names may mean something else now. */
+static void forget_meanings(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->session_count; i++)
+        for (struct mob_function *f = engine->sessions[i].client->functions; f; f = f->next)
+            f->asked_ns = 0;
+}
+
 static void on_deployed(void *arg, enum mob_status status, const char *text, size_t size)
 {
     struct flight *flight = arg;
@@ -221,29 +229,17 @@ static void on_deployed(void *arg, enum mob_status status, const char *text, siz
         flight_fail_reply(flight, status, text, size);
         return;
     }
-    /* Names may mean something newer now. */
-    for (size_t i = 0; i < flight->engine->session_count; i++)
-        for (struct mob_function *f = flight->engine->sessions[i].client->functions; f; f = f->next)
-            f->asked_ns = 0;
+    json_t *reply = json_loadb(text, size, 0, NULL);
+    flight->op->upload.created = json_is_true(json_object_get(reply, "created"));
+    json_decref(reply);
+    forget_meanings(flight->engine);
     flight_ask(flight, "job", "{\"op\":\"functions\"}", on_deployed_functions);
-}
-
-static bool is_deployed(struct engine *engine, const char *hash)
-{
-    for (size_t b = 0; b < BUCKETS; b++)
-        for (const struct function_name *f = cache_of(engine)->buckets[b]; f; f = f->next)
-            if (strcmp(f->module_hash, hash) == 0)
-                return true;
-    return false;
 }
 
 void engine_start_function_put(struct flight *flight)
 {
     struct mob_engine_upload *upload = &flight->op->upload;
     struct mob_pending_request *request = NULL;
-    char hash[64];
-    hash_of(upload, hash);
-    upload->created = !is_deployed(flight->engine, hash);
     enum mob_status status = mob_put(flight->client, mob_bytes(upload->bytes, upload->size), &flight->future);
     if (status == MOB_OK) {
         struct mob_object_id id = mob_future_object(flight->future);
@@ -255,4 +251,20 @@ void engine_start_function_put(struct flight *flight)
     }
     request->callback = on_deployed;
     request->arg = flight;
+}
+
+static void on_undeployed(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    if (status != MOB_OK) {
+        flight_fail_reply(flight, status, text, size);
+        return;
+    }
+    forget_meanings(flight->engine);
+    flight_done(flight);
+}
+
+void engine_start_function_delete(struct flight *flight)
+{
+    flight_ask(flight, "undeploy", flight->op->query.id, on_undeployed);
 }

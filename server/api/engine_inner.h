@@ -177,6 +177,7 @@ enum mob_status engine_npy_to_tensor(const void *bytes, size_t size, struct mob_
 
 /* engine_functions.c: names and signatures of functions, kept here because the log has ids only */
 void engine_start_function_put(struct flight *flight);
+void engine_start_function_delete(struct flight *flight);
 /* The node's functions are read again; then (may be NULL) `then` is called, exactly once unless the engine
  * ends; at once if the node cannot be asked. */
 void engine_functions_refresh(struct engine *engine, void (*then)(void *arg), void *arg);
@@ -212,6 +213,9 @@ struct engine_found {
     const struct lineage_set *set;
 };
 void engine_find(struct flight *flight, struct mob_task_id id, enum engine_find_how how,
+    void (*found)(struct flight *flight, const struct engine_found *found));
+/* The same for an object: the record of its task, with what the log knows of this put. */
+void engine_find_object(struct flight *flight, struct mob_object_id id,
     void (*found)(struct flight *flight, const struct engine_found *found));
 /* Is (or was) this id an actor's creation? */
 bool engine_is_actor(const struct engine_found *found);

@@ -18,6 +18,12 @@ static const char *function_name(void *cls, struct mob_function_id id)
     return f ? f->name : NULL;
 }
 
+static const char *module_hash(void *cls, struct mob_function_id id)
+{
+    const struct function_name *f = engine_function_of(cls, id);
+    return f ? f->module_hash : NULL;
+}
+
 /* A class' signature text has one line a method, the constructor first: "name signature". */
 static const char *method_name(
     void *cls, struct mob_function_id id, uint16_t method, char *out, size_t capacity)
@@ -36,7 +42,7 @@ static const char *method_name(
 
 struct lineage_names engine_names(struct engine *engine)
 {
-    return (struct lineage_names){engine, function_name, method_name};
+    return (struct lineage_names){engine, function_name, module_hash, method_name};
 }
 
 /* --- the tree of producers --- */
@@ -184,7 +190,7 @@ static bool object_was(const struct task_record *record, struct mob_object_id id
 {
     if (!record)
         return false;
-    return id.slot & MOB_SLOT_PUT ? task_record_has_put(record, id) : record->has_spec;
+    return id.slot & MOB_SLOT_PUT ? task_record_put_state(record, id) != LINEAGE_PUT_NEVER : record->has_spec;
 }
 
 /* Breadth first; stops to read a group that is not there yet and goes on when it is. */
@@ -201,6 +207,10 @@ static void tree_step(struct reading *reading, enum mob_status status)
         struct visit v = tree->visits[tree->next]; /* visits may move */
         struct mob_task_id id = v.object.task;
         if (reading_group(reading, id.stream, id.index >> MOB_GROUP_SHIFT))
+            return;
+        struct mob_task_id puts = mob_put_group(v.object);
+        if (tree->next == 0 && mob_put_has_group(v.object) &&
+            reading_group(reading, puts.stream, puts.index >> MOB_GROUP_SHIFT))
             return;
         struct task_record *record = lineage_set_find(reading->set, id);
         if (record && record->has_spec && record->spec.kind == MOB_KIND_ACTOR_CALL &&

@@ -23,8 +23,16 @@ struct row {
     struct row *next; /* older */
     struct place place;
     struct mob_task_id task;
+    uint32_t slot; /* of an object */
     json_t *json;
 };
+
+/* An object that a newer block says is deleted. */
+struct deleted {
+    struct deleted *next;
+    struct mob_object_id id;
+};
+#define DELETED_BUCKETS 256u
 
 struct list {
     struct mob_filter early, all; /* what can be tested on a row without its state; everything */
@@ -34,6 +42,7 @@ struct list {
     struct row *block; /* rows of the block that is read, newest first */
     struct row *waiting, **waiting_end; /* for their states, newest first */
     size_t waiting_count;
+    struct deleted *deleted[DELETED_BUCKETS];
     json_t *items;
     struct place last; /* of the last row that was looked at */
     struct place newest; /* block that the scan began with */
@@ -60,7 +69,7 @@ static bool is_older(struct place a, struct place b)
     return a.seq < b.seq || (a.seq == b.seq && a.index < b.index);
 }
 
-static void add_row(struct scan *scan, json_t *json, struct mob_task_id task, struct place place)
+static void add_row(struct scan *scan, json_t *json, struct mob_object_id id, struct place place)
 {
     struct list *list = scan->context;
     if (list->newest.seq < place.seq)
@@ -72,7 +81,7 @@ static void add_row(struct scan *scan, json_t *json, struct mob_task_id task, st
     }
     struct row *row = malloc(sizeof *row);
     MOB_ASSERT(row != NULL);
-    *row = (struct row){list->block, place, task, json};
+    *row = (struct row){list->block, place, id.task, id.slot, json};
     list->block = row; /* entries come oldest first, so the newest is in front */
 }
 
@@ -112,7 +121,7 @@ static void task_entry(struct scan *scan, const struct mob_entry *entry,
     struct mob_ext_view ext;
     if (mob_spec_find_ext(entry->spec.tail, MOB_EXT_NAME, &ext))
         json_object_set_new(row, "name", json_stringn((const char *)ext.payload, ext.payload_bytes));
-    add_row(scan, row, head->task, place);
+    add_row(scan, row, mob_object_of(head->task, 0), place);
 }
 
 static void object_row(struct scan *scan, const struct mob_block_header *header, struct place place,
@@ -123,7 +132,26 @@ static void object_row(struct scan *scan, const struct mob_block_header *header,
         json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id", mob_object_id_format(object, id), "task",
             mob_task_id_format(object.task, task), "job", mob_job_id_format(header->job, job), "state", state,
             "type", mob_value_type_name(type), "size", (json_int_t)size),
-        object.task, place);
+        object, place);
+}
+
+static struct deleted *find_deleted(const struct list *list, struct mob_object_id id)
+{
+    struct deleted *d = list->deleted[(mob_task_id_mix(id.task) ^ id.slot) % DELETED_BUCKETS];
+    while (d && !mob_object_id_eq(d->id, id))
+        d = d->next;
+    return d;
+}
+
+static void note_deleted(struct list *list, struct mob_object_id id)
+{
+    if (find_deleted(list, id))
+        return;
+    struct deleted **bucket = &list->deleted[(mob_task_id_mix(id.task) ^ id.slot) % DELETED_BUCKETS];
+    struct deleted *d = malloc(sizeof *d);
+    MOB_ASSERT(d != NULL);
+    *d = (struct deleted){*bucket, id};
+    *bucket = d;
 }
 
 static void object_entry(struct scan *scan, const struct mob_entry *entry,
@@ -133,7 +161,9 @@ static void object_entry(struct scan *scan, const struct mob_entry *entry,
     uint32_t at = 0;
     switch ((int)entry->type) {
     case MOB_ENTRY_PUT:
-        if ((entry->put.id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT)
+        if (entry->put.flags & MOB_PUT_DELETED)
+            note_deleted(scan->context, entry->put.id);
+        else if ((entry->put.id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT)
             object_row(scan, header, place, entry->put.id, "ready", (enum mob_value_type)entry->put.type,
                 entry->put.size);
         break;
@@ -210,6 +240,8 @@ static void take_rows(struct scan *scan, struct row *rows)
         if (!scan->full) {
             if (scan->flight->op->query.kind == MOB_ITEM_TASK)
                 fill_state(scan, row);
+            else if (find_deleted(list, mob_object_of(row->task, row->slot)))
+                json_object_set_new(row->json, "state", json_string("lost"));
             if (mob_filter_matches(&list->all, row->json))
                 json_array_append(list->items, row->json);
             list->last = row->place;
@@ -257,20 +289,32 @@ static void note_record(struct scan *scan, const struct task_record *record)
     s->finished_us = c->finished_ns ? (c->finished_ns + record->wall_minus_mono_ns) / 1000 : 0;
 }
 
+/* A newer block may have to say something of this row. */
+static bool is_open(struct scan *scan, const struct row *row)
+{
+    if (scan->flight->op->query.kind != MOB_ITEM_TASK)
+        return row->slot & MOB_SLOT_PUT;
+    const struct seen *s = scan_seen(scan, row->task, false);
+    return !s || !s->final;
+}
+
 /* True: all is known; false: a group is being read. */
 static bool know_states(struct reading *reading)
 {
     struct scan *scan = reading->context;
     struct list *list = scan->context;
     for (struct row *row = list->waiting; row; row = row->next) {
-        const struct seen *s = scan_seen(scan, row->task, false);
-        if (s && s->final)
+        struct mob_object_id id = mob_object_of(row->task, row->slot);
+        if (!is_open(scan, row))
             continue;
-        if (reading_group(reading, row->task.stream, row->task.index >> MOB_GROUP_SHIFT))
+        struct mob_task_id group = mob_put_group(id);
+        if (reading_group(reading, group.stream, group.index >> MOB_GROUP_SHIFT))
             return false;
-        const struct task_record *record = lineage_set_find(reading->set, row->task);
-        if (record)
+        const struct task_record *record = lineage_set_find(reading->set, id.task);
+        if (record && scan->flight->op->query.kind == MOB_ITEM_TASK)
             note_record(scan, record);
+        else if (record && task_record_put_state(record, id) == LINEAGE_PUT_DELETED)
+            note_deleted(list, id);
     }
     return true;
 }
@@ -302,10 +346,6 @@ static bool page_end(struct scan *scan)
     struct list *list = scan->context;
     if (!list->waiting)
         return true;
-    if (scan->flight->op->query.kind != MOB_ITEM_TASK) {
-        take_waiting(scan);
-        return true;
-    }
     on_group(reading_begin(scan->flight, on_group, scan), MOB_OK);
     return false;
 }
@@ -370,6 +410,11 @@ static void destroy_list(struct scan *scan)
     struct list *list = scan->context;
     rows_free(list->block);
     rows_free(list->waiting);
+    for (size_t b = 0; b < DELETED_BUCKETS; b++)
+        for (struct deleted *d = list->deleted[b], *next; d; d = next) {
+            next = d->next;
+            free(d);
+        }
     json_decref(list->items);
     free(list);
 }
@@ -428,10 +473,7 @@ void engine_list_tasks(struct flight *flight)
         scan_refuse(scan, MOB_BAD_REQUEST, "cursor is not one that this list gave");
         return;
     }
-    if (query->kind == MOB_ITEM_TASK)
-        split_terms(list);
-    else
-        list->early = list->all;
+    split_terms(list);
     for (size_t i = 0; i < list->all.count; i++)
         if (strcmp(list->all.terms[i].field, "job") == 0)
             (void)!mob_job_id_parse(list->all.terms[i].value, &scan->request.job);

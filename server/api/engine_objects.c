@@ -41,10 +41,10 @@ static bool never_was(struct mob_future *future)
 static enum mob_engine_object_state state_of_failed(struct mob_future *future)
 {
     enum mob_status status = (enum mob_status)future->status;
-    if (!node_speaks(future))
-        return MOB_OBJ_FAILED;
     if (status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED)
         return MOB_OBJ_LOST;
+    if (!node_speaks(future))
+        return MOB_OBJ_FAILED;
     /* Not now: the control store does not answer, or the store is full. The object is what it was. */
     return mob_status_retryable(status) ? MOB_OBJ_PENDING : MOB_OBJ_FAILED;
 }
@@ -366,18 +366,46 @@ void engine_start_object_put(struct flight *flight)
 static void on_deleted(void *arg, enum mob_status status, const char *text, size_t size)
 {
     struct flight *flight = arg;
-    (void)text;
-    (void)size;
-    if (status == MOB_OK)
+    if (status == MOB_OK || status == MOB_NOT_FOUND) /* its bytes are not in the store: nothing to drop */
         flight_done(flight);
     else
-        flight_fail(flight, status, NULL, "%s", mob_status_text(status));
+        flight_fail_reply(flight, status, text, size);
+}
+
+/* Returns of a task that has ended, and items of a generator. */
+static bool was_returned(const struct engine_found *found, struct mob_object_id id)
+{
+    const struct task_record *record = found->record;
+    if (!record->has_spec || record->spec.num_returns != MOB_RETURNS_STREAM)
+        return !record->has_spec || id.slot < record->spec.num_returns;
+    return id.slot < record->items_logged;
+}
+
+static void on_object_to_delete(struct flight *flight, const struct engine_found *found)
+{
+    struct mob_object_id id;
+    enum lineage_put_state put = LINEAGE_PUT_NEVER;
+    if (mob_object_id_parse(flight->op->query.id, &id) != MOB_OK)
+        MOB_ASSERT(!"an id that was parsed before");
+    if (found->record)
+        put = task_record_put_state(found->record, id);
+    if (put == LINEAGE_PUT_DELETED)
+        flight_fail(flight, MOB_OBJECT_LOST, NULL, "it was deleted before");
+    else if (put == LINEAGE_PUT_NEVER && (id.slot & MOB_SLOT_PUT || found->known == ENGINE_NEVER))
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
+    else if (put == LINEAGE_PUT_NEVER && found->known == ENGINE_UNFINISHED)
+        flight_fail(flight, MOB_NOT_READY, NULL, "%s", mob_status_text(MOB_NOT_READY));
+    else if (put == LINEAGE_PUT_NEVER && !was_returned(found, id))
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
+    else
+        flight_ask(flight, "delete", flight->op->query.id, on_deleted);
 }
 
 void engine_start_object_delete(struct flight *flight)
 {
-    enum mob_status status =
-        mob_query_async(flight->client, "delete", flight->op->query.id, on_deleted, flight);
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
+    struct mob_object_id id;
+    if (mob_object_id_parse(flight->op->query.id, &id) == MOB_OK)
+        engine_find_object(flight, id, on_object_to_delete);
+    else
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
 }

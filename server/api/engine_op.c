@@ -151,6 +151,7 @@ void mob_engine_op_destroy(struct mob_engine_op *op)
     case MOB_ENGINE_ACTOR_DELETE:
     case MOB_ENGINE_JOB_END:
     case MOB_ENGINE_ENDPOINT_DELETE:
+    case MOB_ENGINE_FUNCTION_DELETE:
     case MOB_ENGINE_DESCRIBE:
     case MOB_ENGINE_LIST:
     case MOB_ENGINE_WHY:

@@ -171,6 +171,15 @@ static void add_schema(json_t *function)
     free(schema);
 }
 
+/* "name@hash", or as much of the hash as tells. */
+static bool is_pinned(const char *wanted, const char *name, const char *hash)
+{
+    const char *at = strchr(wanted, '@');
+    size_t length = at ? (size_t)(at - wanted) : 0;
+    return at && name && hash && strlen(name) == length && memcmp(name, wanted, length) == 0 &&
+        strlen(at + 1) >= 8 && strncmp(hash, at + 1, strlen(at + 1)) == 0;
+}
+
 /* One row out of a list, by its id or name; of several the newest. */
 static void on_rows_find(void *arg, enum mob_status status, const char *text, size_t size)
 {
@@ -181,7 +190,8 @@ static void on_rows_find(void *arg, enum mob_status status, const char *text, si
         json_t *row = json_array_get(rows, i);
         const char *id = json_string_value(json_object_get(row, "id"));
         const char *name = json_string_value(json_object_get(row, "name"));
-        bool is = (id && strcmp(id, wanted) == 0) || (name && strcmp(name, wanted) == 0);
+        bool is = (id && strcmp(id, wanted) == 0) || (name && strcmp(name, wanted) == 0) ||
+            is_pinned(wanted, name, json_string_value(json_object_get(row, "module_hash")));
         if (is && (!found || json_is_true(json_object_get(row, "newest"))))
             found = row;
     }

@@ -172,6 +172,7 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
         [MOB_ENGINE_TASK_CANCEL] = engine_start_cancel,
         [MOB_ENGINE_ACTOR_DELETE] = engine_start_actor_delete,
         [MOB_ENGINE_FUNCTION_PUT] = engine_start_function_put,
+        [MOB_ENGINE_FUNCTION_DELETE] = engine_start_function_delete,
         [MOB_ENGINE_JOB_OPEN] = engine_start_job_open,
         [MOB_ENGINE_JOB_END] = engine_start_job_end,
         [MOB_ENGINE_ENDPOINT_PUT] = engine_start_endpoint_put,

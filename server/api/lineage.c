@@ -258,7 +258,7 @@ static void take_entry(
         take_spec(set, record_of(set, entry->spec.head.task, header), entry, header);
     else if (entry->type == MOB_ENTRY_COMPLETION && is_wanted(set, entry->completion.head.task))
         take_completion(set, record_of(set, entry->completion.head.task, header), entry, header);
-    else if (entry->type == MOB_ENTRY_PUT && is_wanted(set, entry->put.id.task))
+    else if (entry->type == MOB_ENTRY_PUT && is_wanted(set, mob_put_group(entry->put.id)))
         take_put(set, entry, header);
     else if (entry->type == MOB_ENTRY_YIELD && is_wanted(set, entry->yield.task))
         take_item(set, entry, header);
@@ -448,10 +448,11 @@ void task_record_inputs(
     returned_futures(record, each, cls);
 }
 
-bool task_record_has_put(const struct task_record *record, struct mob_object_id id)
+enum lineage_put_state task_record_put_state(const struct task_record *record, struct mob_object_id id)
 {
+    enum lineage_put_state state = LINEAGE_PUT_NEVER;
     for (size_t i = 0; i < record->put_count; i++)
         if (mob_object_id_eq(record->puts[i].put.id, id))
-            return true;
-    return false;
+            state = record->puts[i].put.flags & MOB_PUT_DELETED ? LINEAGE_PUT_DELETED : LINEAGE_PUT_THERE;
+    return state;
 }

@@ -86,6 +86,8 @@ struct lineage_names {
     /* Static for the time of the call; NULL if unknown. `method` is an index for actor calls, else
      * UINT16_MAX. */
     const char *(*function)(void *cls, struct mob_function_id id);
+    /* Hash of the function's module. */
+    const char *(*hash)(void *cls, struct mob_function_id id);
     const char *(*method)(void *cls, struct mob_function_id id, uint16_t method, char *out, size_t capacity);
 };
 
@@ -99,8 +101,9 @@ void task_record_write_name(
  * in its place (a tail call). */
 void task_record_inputs(
     const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls);
-/* Was this object put by the task? */
-bool task_record_has_put(const struct task_record *record, struct mob_object_id id);
+/* Was this object put by the task, and is it still there for all that the log knows? */
+enum lineage_put_state { LINEAGE_PUT_NEVER, LINEAGE_PUT_THERE, LINEAGE_PUT_DELETED };
+enum lineage_put_state task_record_put_state(const struct task_record *record, struct mob_object_id id);
 
 /* Walk over all arguments, those in pages too. `missing` is set at the end when the log does not hold all. */
 struct argument_walk {

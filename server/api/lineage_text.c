@@ -250,6 +250,9 @@ void task_record_write(
         kind_name(r), mob_job_id_format(r->job, job));
     task_record_write_name(r, names, out);
     if (r->has_spec) {
+        const char *hash = names->hash(names->cls, r->spec.function);
+        if (hash)
+            mob_text_printf(out, ",\"module_hash\":\"%s\"", hash);
         mob_text_printf(out,
             ",\"parent\":\"%s\",\"generation\":%u,\"priority\":%d,\"max_retries\":%d,\"cpus\":%g",
             mob_task_id_format(r->spec.parent, parent), r->spec.generation, r->spec.priority,

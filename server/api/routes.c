@@ -21,6 +21,7 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_POST, V1 "/functions", DEPLOY, mob_api_function_put, MOB_API_MODULE_BODY_MAX, NULL, CREATES},
     {MOB_HTTP_GET, V1 "/functions", READ, mob_api_function_list, 0, NULL, 0},
     {MOB_HTTP_GET, V1 "/functions/{name}", READ, mob_api_function_get, 0, NULL, 0},
+    {MOB_HTTP_DELETE, V1 "/functions/{name}", DEPLOY, mob_api_function_delete, 0, NULL, 0},
 
     {MOB_HTTP_POST, V1 "/tasks", SUBMIT, mob_api_task_submit, MOB_API_JSON_BODY_MAX, JSON, CREATES},
     {MOB_HTTP_POST, V1 "/tasks:batch", SUBMIT, mob_api_task_batch, MOB_API_JSON_BODY_MAX, JSON, CREATES},

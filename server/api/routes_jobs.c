@@ -96,3 +96,31 @@ void mob_api_function_put(struct mob_api *api, struct mob_http_request *request)
     op->upload.size = request->body_length;
     mob_api_run(request, op, answer_upload, 0, NULL);
 }
+
+static void answer_gone(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    (void)op;
+    mob_http_reply(request, 204, NULL, NULL, 0);
+}
+
+/* A plain name means whatever is newest, which is not what anybody wants to delete by. */
+static bool names_a_version(const char *name)
+{
+    const char *at = strchr(name, '@'), *hash = at ? at + 1 : name;
+    return strspn(hash, "abcdefghijklmnopqrstuvwxyz234567") == strlen(hash) && strlen(hash) >= 8;
+}
+
+void mob_api_function_delete(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    if (!names_a_version(request->segment_values[0])) {
+        mob_api_fail(request, MOB_INVALID,
+            "a module is deleted by its hash or by name@hash, at least 8 characters of the hash");
+        return;
+    }
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_FUNCTION_DELETE);
+    if (!op)
+        return;
+    op->query.id = strdup(request->segment_values[0]);
+    mob_api_run(request, op, answer_gone, 0, NULL);
+}

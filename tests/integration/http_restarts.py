@@ -51,15 +51,7 @@ def test_gateway_is_killed(c):
     slow = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [700]}, expect=202)
     position = c.json("GET", f"{V1}/events")["position"]
     c.kill("mobula-gateway")
-
-    def back():
-        try:
-            c.read_address()
-            return c.call("GET", "/readyz", key=None)[0] == 200
-        except (OSError, ValueError):
-            return False
-
-    c.until("the gateway is back", back)
+    c.until("the gateway is back", lambda: back(c))
     check(c.value(slow["returns"][0])["value"] == 700, "its futures are found")
     c.until("its models are back", lambda: c.call("GET", "/v2/models/mlp/ready")[0] == 200)
     check(c.json("POST", "/v2/models/mlp/infer", infer, expect=200)["outputs"] == first["outputs"], "same model")
@@ -71,6 +63,29 @@ def test_gateway_is_killed(c):
             break
     check(types.count("task.finished") == 1, "events are resumed", types)
     check(c.run("arith.add", 5, 6)["result"] == 11, "tasks run")
+
+
+def back(c):
+    try:
+        c.read_address()
+        return c.call("GET", "/readyz", key=None)[0] == 200
+    except (OSError, ValueError):
+        return False
+
+
+def test_acknowledged_is_in_the_control_store(c):
+    """Of a gateway whose session has moved to another node, which looks up each id first."""
+    c.until("all is up", lambda: back(c))
+    c.kill("mobula-node")
+    c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 2).get("result") == 3)
+    connection = c.connect()
+    made = [json.loads(c.call("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [i, i]}, connection=connection)[2]) for i in range(200)]
+    for process in ("mobula-gateway", "mobula-node"):
+        c.kill(process)
+    c.until("all is back", lambda: back(c))
+    c.until("tasks run", lambda: c.run("arith.add", 1, 2).get("result") == 3)
+    for i, task in enumerate(made):
+        check(c.value(task["returns"][0]).get("value") == 2 * i, "acknowledged", i, task)
 
 
 def test_cluster_is_restarted(c):

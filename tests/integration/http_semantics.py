@@ -219,7 +219,7 @@ def test_a_full_store_says_how_full(c):
     status, headers, body = c.call("POST", V1 + "/objects", bytes(255 << 20), {"Content-Type": "application/octet-stream"})
     document = json.loads(body)
     check(status == 503 and document["code"] == "store-full" and "retry-after" in headers, "full", document)
-    check(re.search(r"\d{9} bytes are wanted, \d+ of \d{9} are free", document["detail"]), "numbers", document)
+    check(re.search(r"\d{9} bytes needed, \d+ of \d{9} free", document["detail"]), "numbers", document)
 
 
 def test_refused_endpoints_leave_nothing(c):
@@ -248,6 +248,100 @@ def test_the_standing_job_does_not_end(c):
     document = problem(c, "DELETE", f"{V1}/jobs/{standing['id']}", 403, "denied")
     check("standing job" in document["detail"], "says why", document)
     check(c.json("GET", f"{V1}/jobs/{standing['id']}", expect=200)["state"] == "running", "goes on")
+
+
+def put(c, data, media="application/octet-stream"):
+    return json.loads(c.call("POST", V1 + "/objects", data, {"Content-Type": media})[2])["id"]
+
+
+def test_deleted_objects_are_gone(c):
+    for _ in range(300):  # the first 256 puts of a session lie together in the log, the next elsewhere
+        late = put(c, b"late")
+    check(c.call("DELETE", f"{V1}/objects/{late}")[0] == 202, "a late one")
+    problem(c, "GET", f"{V1}/objects/{late}/data", 410, "object-lost")
+    check(c.json("GET", f"{V1}/objects/{late}/lineage", expect=200)["nodes"][0]["kind"] == "put", "lineage of a put")
+    small, large, computed = put(c, b"small"), put(c, b"x" * 200_000), c.run("arith.add", 1, 2)["returns"][0]
+    for name in (small, large):
+        check(c.call("GET", f"{V1}/objects/{name}/data")[0] == 200, "there")
+        check(c.call("DELETE", f"{V1}/objects/{name}")[0] == 202, "deleted")
+    for _ in range(2):  # and after a restart of the node
+        for name in (small, large):
+            document = problem(c, "GET", f"{V1}/objects/{name}/data", 410, "object-lost")
+            check("deleted" in document["detail"], "says why", document)
+            check(c.value(name)["state"] == "lost", "state", c.value(name))
+            problem(c, "DELETE", f"{V1}/objects/{name}", 410, "object-lost")
+            error = c.run("probe.echo_bytes", ref(name))["error"]
+            check(error["code"] == "dependency-failed" and "deleted" in json.dumps(error), "as an argument", error)
+        states = {o["id"]: o["state"] for o in c.json("GET", f"{V1}/objects?limit=200", expect=200)["items"]}
+        check(states[small] == states[large] == "lost" and states[computed] == "ready", "listed", states.get(small))
+        c.kill("mobula-node")
+        c.until("the node is back", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 1).get("result") == 2)
+    check(c.call("DELETE", f"{V1}/objects/{computed}")[0] == 202, "a result")
+    check(c.value(computed)["value"] == 3, "is given again")
+    for name in (NO_OBJECT, small[:-4] + ("b" if small[-4] == "a" else "a") + small[-3:]):
+        problem(c, "DELETE", f"{V1}/objects/{name}", 404, "not-found")
+    slow = c.json("POST", V1 + "/tasks", {"function": "probe.sleeps", "arguments": [60000]}, expect=202)
+    problem(c, "DELETE", f"{V1}/objects/{slow['returns'][0]}", 409, "object-not-ready")
+    c.call("POST", f"{V1}/tasks/{slow['id']}:cancel", {"force": True})
+
+
+def deploy_variant(c, name, tail):
+    """The same module with bytes behind its end: another hash. The answer."""
+    with open(f"{MODULES}/{name}.so", "rb") as file:
+        data = file.read() + tail
+    return c.json("POST", V1 + "/functions", data, {"Content-Type": "application/octet-stream"}, expect=201)
+
+
+def test_versions_of_a_module(c):
+    hashes = [deploy_variant(c, "search_wait", tail)["hash"] for tail in (b"", b"2", b"3")]
+    check(len(set(hashes)) == 3, "three versions", hashes)
+    name = next(f["name"] for f in c.json("GET", f"{V1}/functions?filter=module_hash:{hashes[0]}", expect=200)["items"])
+    newest = c.json("GET", f"{V1}/functions/{name}", expect=200)
+    check(newest["module_hash"] == hashes[2] and newest["newest"], "a name means the newest", newest)
+    pinned = c.json("GET", f"{V1}/functions/{name}@{hashes[0]}", expect=200)
+    check(pinned["module_hash"] == hashes[0], "a pin means its hash", pinned)
+    problem(c, "GET", f"{V1}/functions/{name}@{'a' * 52}", 404, "not-found")
+    for bad, status in ((name, 422), (f"{name}@abc", 422), (name + "@" + "a" * 52, 404), ("a" * 52, 404), ("other.name@" + hashes[0], 404)):
+        check(c.call("DELETE", f"{V1}/functions/{bad}")[0] == status, f"DELETE {bad}")
+    check(c.call("DELETE", f"{V1}/functions/{name}@{hashes[2]}")[0] == 204, "the newest goes")
+    check(c.json("GET", f"{V1}/functions/{name}", expect=200)["module_hash"] == hashes[1], "the one before is the newest")
+    check(c.call("DELETE", f"{V1}/functions/{hashes[0][:12]}")[0] == 204, "an old one goes")
+    check(c.json("GET", f"{V1}/functions/{name}", expect=200)["module_hash"] == hashes[1], "the newest stays")
+    left = [f for f in c.json("GET", f"{V1}/functions?filter=name:{name}", expect=200)["items"]]
+    check([f["module_hash"] for f in left] == [hashes[1]], "one is left", left)
+    problem(c, "POST", V1 + "/tasks", 404, "not-found", {"function": f"{name}@{hashes[0]}", "arguments": []})
+    c.kill("mobula-node")
+    c.until("the node is back", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 1).get("result") == 2)
+    check(c.json("GET", f"{V1}/functions/{name}", expect=200)["module_hash"] == hashes[1], "and after a restart")
+    check(c.call("DELETE", f"{V1}/functions/{hashes[1]}")[0] == 204, "the last goes")
+    problem(c, "GET", f"{V1}/functions/{name}", 404, "not-found")
+    check(deploy_variant(c, "search_wait", b"2")["hash"] == hashes[1], "and comes back")
+
+
+def test_what_is_needed_of_a_module_keeps_it(c):
+    old, new = (deploy_variant(c, "arith", tail)["hash"] for tail in (b"old", b"new"))
+    task = c.run(f"arith.add@{old}", 2, 3)
+    check(task["result"] == 5, "a pinned task", task)
+    check(c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)["module_hash"] == old, "its record has the hash")
+    check(c.json("GET", f"{V1}/tasks/{c.run('arith.add', 2, 3)['id']}", expect=200)["module_hash"] == new, "the newest's")
+    for hash in (old, new):
+        document = problem(c, "DELETE", f"{V1}/functions/{hash}", 409, "in-use")
+        check("lineage" in document["detail"] and "task_" in document["detail"], "by what", document)
+    check(c.run(f"arith.add@{old}", 4, 4)["result"] == 8, "still there")
+    hash = deploy_variant(c, "probe", b"actors")["hash"]
+    actor = c.json("POST", V1 + "/actors", {"class": f"probe.Account@{hash}", "arguments": [1]}, {"Prefer": "wait=20"}, expect=201)["id"]
+    document = problem(c, "DELETE", f"{V1}/functions/{hash}", 409, "in-use")
+    check(actor in document["detail"], "by an actor", document)
+    hash = deploy_variant(c, "quickstart", b"running")["hash"]
+    slow = c.json("POST", V1 + "/tasks", {"function": f"quickstart.pause@{hash}", "arguments": [60000]}, expect=202)
+    document = problem(c, "DELETE", f"{V1}/functions/{hash}", 409, "in-use")
+    check(slow["id"] in document["detail"], "by a task", document)
+    c.call("POST", f"{V1}/tasks/{slow['id']}:cancel", {"force": True})
+    hash = deploy_variant(c, "mlp", b"served")["hash"]
+    c.json("PUT", f"{V1}/endpoints/served", {"class": f"mlp.Mlp@{hash}", "arguments": [1]}, expect=201)
+    problem(c, "DELETE", f"{V1}/functions/{hash}", 409, "in-use")
+    check(c.call("GET", "/v2/models/served/ready")[0] == 200, "serves on")
+    c.call("DELETE", f"{V1}/endpoints/served")
 
 
 if __name__ == "__main__":
