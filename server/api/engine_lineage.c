@@ -190,7 +190,8 @@ static bool object_was(const struct task_record *record, struct mob_object_id id
 {
     if (!record)
         return false;
-    return id.slot & MOB_SLOT_PUT ? task_record_put_state(record, id) != LINEAGE_PUT_NEVER : record->has_spec;
+    return id.slot & MOB_SLOT_PUT ? task_record_put_state(record, id) != LINEAGE_PUT_NEVER
+                                  : task_record_returns(record, id);
 }
 
 /* Breadth first; stops to read a group that is not there yet and goes on when it is. */

@@ -372,15 +372,6 @@ static void on_deleted(void *arg, enum mob_status status, const char *text, size
         flight_fail_reply(flight, status, text, size);
 }
 
-/* Returns of a task that has ended, and items of a generator. */
-static bool was_returned(const struct engine_found *found, struct mob_object_id id)
-{
-    const struct task_record *record = found->record;
-    if (!record->has_spec || record->spec.num_returns != MOB_RETURNS_STREAM)
-        return !record->has_spec || id.slot < record->spec.num_returns;
-    return id.slot < record->items_logged;
-}
-
 static void on_object_to_delete(struct flight *flight, const struct engine_found *found)
 {
     struct mob_object_id id;
@@ -395,7 +386,7 @@ static void on_object_to_delete(struct flight *flight, const struct engine_found
         flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
     else if (put == LINEAGE_PUT_NEVER && found->known == ENGINE_UNFINISHED)
         flight_fail(flight, MOB_NOT_READY, NULL, "%s", mob_status_text(MOB_NOT_READY));
-    else if (put == LINEAGE_PUT_NEVER && !was_returned(found, id))
+    else if (put == LINEAGE_PUT_NEVER && !task_record_returns(found->record, id))
         flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
     else
         flight_ask(flight, "delete", flight->op->query.id, on_deleted);

@@ -448,6 +448,15 @@ void task_record_inputs(
     returned_futures(record, each, cls);
 }
 
+bool task_record_returns(const struct task_record *record, struct mob_object_id id)
+{
+    if (!record->has_spec)
+        return record->has_completion; /* its spec has aged out */
+    uint32_t count =
+        record->spec.num_returns == MOB_RETURNS_STREAM ? record->items_logged : record->spec.num_returns;
+    return id.slot < (count > 0 ? count : 1); /* one that declares none is waited for by its first */
+}
+
 enum lineage_put_state task_record_put_state(const struct task_record *record, struct mob_object_id id)
 {
     enum lineage_put_state state = LINEAGE_PUT_NEVER;

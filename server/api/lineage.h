@@ -103,6 +103,8 @@ void task_record_inputs(
     const struct task_record *record, void (*each)(void *cls, struct mob_object_id id), void *cls);
 /* Was this object put by the task, and is it still there for all that the log knows? */
 enum lineage_put_state { LINEAGE_PUT_NEVER, LINEAGE_PUT_THERE, LINEAGE_PUT_DELETED };
+/* Does the task return this object: by its spec, or of a generator as an item in the log? */
+bool task_record_returns(const struct task_record *record, struct mob_object_id id);
 enum lineage_put_state task_record_put_state(const struct task_record *record, struct mob_object_id id);
 
 /* Walk over all arguments, those in pages too. `missing` is set at the end when the log does not hold all. */
