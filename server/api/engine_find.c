@@ -244,7 +244,7 @@ static void find(struct flight *flight, struct mob_object_id object, enum engine
     *search = (struct search){.id = object.task, .object = object, .how = how, .found = found};
     struct reading *reading = reading_begin(flight, on_group, search);
     if (how == ENGINE_FIND_CALLS)
-        lineage_set_want_edges(reading->set, (struct mob_actor_id){id});
+        lineage_set_want_edges(reading->set, (struct mob_actor_id){object.task});
     enum mob_status status =
         mob_query_async(flight->client, "task", mob_task_id_format(search->id, text), on_live, reading);
     if (status != MOB_OK) {
