@@ -428,6 +428,7 @@ static bool is_put(struct mob_object_id id)
 static void delete_object(const struct request *r, struct mob_object_id id, bool for_good)
 {
     struct node *node = r->node;
+    durable_puts_remove(node->puts, id);
     enum mob_status status = mob_store_object_delete(node->store, id);
     value_cache_drop(node->values, id);
     if (!for_good || !is_put(id) || (status != MOB_OK && status != MOB_NOT_FOUND)) {
@@ -438,7 +439,6 @@ static void delete_object(const struct request *r, struct mob_object_id id, bool
         reply(r, MOB_DENIED, NULL, 0);
         return;
     }
-    durable_puts_remove(node->puts, id);
     struct mob_out_put gone = {.id = id, .type = MOB_TYPE_NULL, .flags = MOB_PUT_DELETED};
     lineage_log_job(node->log, r->client->job->id, r->client->job->ns);
     lineage_log_put(node->log, &gone, NULL);
