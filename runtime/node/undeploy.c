@@ -256,9 +256,5 @@ void node_undeploy(
     }
     for (uint32_t i = 0; i < u->count; i++)
         u->functions[i]->leaving = true;
-    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
-    effect.call.fn = after_commit;
-    effect.call.arg = u;
-    node->commit_wanted = true;
-    lineage_log_effect_later(node->log, &effect);
+    lineage_log_then(node->log, after_commit, u);
 }
