@@ -188,7 +188,7 @@ int main(int argc, char **argv)
     gcs_box_init(&plain, durability);
     gcs_box_start_redis(&plain);
     gcs_box_init(&box, durability);
-    box.args[0] = "--memory-hard", box.args[1] = "8000000000", box.args[2] = "--memory-soft",
+    box.args[0] = "--gcs-hard-bytes", box.args[1] = "8000000000", box.args[2] = "--gcs-soft-bytes",
     box.args[3] = "8000000000";
     gcs_box_start(&box);
     r.gcs = gcs_box_client(&box);

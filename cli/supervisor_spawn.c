@@ -53,11 +53,18 @@ __attribute__((format(printf, 2, 3))) static void add(struct arguments *argument
     arguments->used += (size_t)length + 1;
 }
 
-/* --name value, from the table. */
-static void add_setting(struct arguments *arguments, const struct mob_settings *settings, enum mob_setting id)
+/* --name value for each setting that this program knows, except one: what it gets is what `mobula config`
+ * shows. */
+static void add_settings(
+    struct arguments *arguments, const struct mob_settings *settings, unsigned user, enum mob_setting except)
 {
-    add(arguments, "--%s", mob_setting_row(id)->name);
-    add(arguments, "%s", mob_setting_text(settings, id));
+    for (int i = 0; i < MOB_SETTINGS_COUNT; i++) {
+        const struct mob_setting_row *row = mob_setting_row((enum mob_setting)i);
+        if (!(row->users & user) || i == (int)except)
+            continue;
+        add(arguments, "--%s", row->name);
+        add(arguments, "%s", mob_setting_text(settings, (enum mob_setting)i));
+    }
 }
 
 static void add_path(struct arguments *arguments, const char *flag, const char *directory, const char *name)
@@ -105,26 +112,12 @@ static void gcs_arguments(const struct supervisor *supervisor, struct arguments 
     add_path(arguments, "--redis-password-file", directory, STATE_GCS_DIR_NAME "/" MOB_REDIS_PASSWORD_NAME);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
-    static const struct {
-        const char *flag;
-        enum mob_setting setting;
-    } passed[] = {{"--durability", MOB_SETTING_GCS_DURABILITY}, {"--memory-soft", MOB_SETTING_GCS_SOFT_BYTES},
-        {"--memory-hard", MOB_SETTING_GCS_HARD_BYTES}};
-    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++) {
-        add(arguments, "%s", passed[i].flag);
-        add(arguments, "%s", mob_setting_text(supervisor->settings, passed[i].setting));
-    }
+    add_settings(arguments, supervisor->settings, MOB_SETTINGS_GCS, MOB_SETTINGS_COUNT);
 }
 
 static void node_arguments(const struct supervisor *supervisor, struct arguments *arguments)
 {
-    static const enum mob_setting passed[] = {MOB_SETTING_DIR, MOB_SETTING_SLOTS, MOB_SETTING_SEGMENT_BYTES,
-        MOB_SETTING_SPILL_DIR, MOB_SETTING_SPILL_QUOTA_BYTES, MOB_SETTING_BLOCKED_MAX,
-        MOB_SETTING_IDLE_REAP_MS, MOB_SETTING_RETENTION_S};
-    for (size_t i = 0; i < sizeof passed / sizeof passed[0]; i++)
-        add_setting(arguments, supervisor->settings, passed[i]);
-    if (mob_setting_text(supervisor->settings, MOB_SETTING_RESOURCES)[0] != '\0')
-        add_setting(arguments, supervisor->settings, MOB_SETTING_RESOURCES);
+    add_settings(arguments, supervisor->settings, MOB_SETTINGS_NODE, MOB_SETTINGS_COUNT);
     add_path(arguments, "--gcs-socket", supervisor->directory, STATE_GCS_SOCKET_NAME);
     add_path(arguments, "--worker-binary", supervisor->binaries, "mobula-worker");
 }
@@ -132,8 +125,8 @@ static void node_arguments(const struct supervisor *supervisor, struct arguments
 static void gateway_arguments(const struct supervisor *supervisor, struct arguments *arguments)
 {
     const char *directory = supervisor->directory;
-    add_setting(arguments, supervisor->settings, MOB_SETTING_DIR);
-    add(arguments, "--listen");
+    add_settings(arguments, supervisor->settings, MOB_SETTINGS_GATEWAY, MOB_SETTING_LISTEN);
+    add(arguments, "--listen"); /* with the port that it had before */
     add(arguments, "%s", supervisor->listen);
     add_path(arguments, "--node-socket", directory, STATE_NODE_SOCKET_NAME);
     add_path(arguments, "--gcs-socket", directory, STATE_GCS_SOCKET_NAME);

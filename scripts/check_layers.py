@@ -23,7 +23,7 @@ MAY_INCLUDE = {
     "common/wire": BASE,
     "gcs/chain": WIRE,
     "gcs/client": WIRE,
-    "gcs/shard": WIRE + ["gcs/chain"],
+    "gcs/shard": WIRE + ["common/settings", "gcs/chain"],
     "gcs/flush": WIRE + ["gcs/client"],
     "gcs/master": WIRE + ["gcs/chain", "gcs/client"],
     "runtime/store": WIRE,
@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "sdk/c": WIRE + ["gcs/client", "runtime/store"],
     "runtime/worker": CLIENT + ["runtime/store"],
     "runtime/scheduler": WIRE + ["gcs/client", "runtime/sched"],
-    "runtime/node": CLIENT + ["runtime/store", "runtime/sched", "runtime/actor", "runtime/xfer", "runtime/worker"],
+    "runtime/node": CLIENT + ["common/settings", "runtime/store", "runtime/sched", "runtime/actor", "runtime/xfer", "runtime/worker"],
     # Every front makes the one struct request of server/http, and the router reads it.
     "server/http": BASE,
     "server/edge": BASE + ["server/http"],
@@ -44,7 +44,7 @@ MAY_INCLUDE = {
     "server/events": CLIENT + ["server/http"],
     "server/serve": CLIENT + ["server/http"],
     "server/api": CLIENT + ["server/http", "server/auth", "server/events", "server/serve"],
-    "server": CLIENT + [f"server/{part}" for part in SERVER_PARTS],
+    "server": CLIENT + ["common/settings"] + [f"server/{part}" for part in SERVER_PARTS],
     # The supervisor writes the configurations of Redis and PostgreSQL, which are gcs/shard's and gcs/flush's to know.
     "cli": WIRE + ["common/settings", "gcs/client", "gcs/shard", "gcs/flush", "sdk/c"],
     # Outside of the walls: the public C API and nothing else.

@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <getopt.h>
 #include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
@@ -14,64 +13,36 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/settings/settings_daemon.h"
 #include "server/api/engine_runtime.h"
 #include "server/gateway.h"
 
 #define EXTRA_HOSTS_MAX 8
 
-struct settings {
-    const char *directory, *listen, *gcs_socket, *token_file, *node_socket;
+extern char **environ;
+
+static struct {
+    const char *gcs_socket, *node_socket, *token_file;
     const char *hosts[EXTRA_HOSTS_MAX];
     unsigned host_count;
-    bool print_help;
+    bool help;
+} links;
+static const struct mob_daemon_link known_links[] = {
+    {.name = "gcs-socket",
+        .text_out = &links.gcs_socket,
+        .help = "where the control store listens (DIR/gcs.sock)"},
+    {.name = "node-socket", .text_out = &links.node_socket, .help = "where the node listens (DIR/node.sock)"},
+    {.name = "token-file",
+        .text_out = &links.token_file,
+        .help = "the keys (DIR/token, 0600), made with one key if it is not there"},
+    {.name = "host",
+        .text_out = links.hosts,
+        .count_out = &links.host_count,
+        .texts_max = EXTRA_HOSTS_MAX,
+        .help = "one more name under which the gateway may be addressed; may come several times"},
+    {.name = "help", .given_out = &links.help, .help = "this"},
+    {.name = NULL},
 };
-
-static const char usage[] =
-    "usage: mobula-gateway --dir STATE_DIR [--listen ADDRESS:PORT] [--gcs-socket PATH] [--node-socket PATH]\n"
-    "                      [--token-file PATH] [--host NAME]...\n"
-    "\n"
-    "Serves the HTTP API of the cluster in STATE_DIR. PORT 0 takes any free one; the address is written to\n"
-    "STATE_DIR/gateway.addr. Every request but /livez and /readyz needs a key of the token file (0600), "
-    "which is made\n"
-    "with one key if it is not there. --host: one more name under which the gateway may be addressed.\n";
-
-static bool read_options(int argc, char **argv, struct settings *out)
-{
-    static const struct option options[] = {{"dir", required_argument, NULL, 'd'},
-        {"listen", required_argument, NULL, 'l'}, {"gcs-socket", required_argument, NULL, 'g'},
-        {"node-socket", required_argument, NULL, 'n'}, {"token-file", required_argument, NULL, 't'},
-        {"host", required_argument, NULL, 'H'}, {"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
-    for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
-        switch (c) {
-        case 'd':
-            out->directory = optarg;
-            break;
-        case 'l':
-            out->listen = optarg;
-            break;
-        case 'g':
-            out->gcs_socket = optarg;
-            break;
-        case 'n':
-            out->node_socket = optarg; /* sdk/c finds it in the directory */
-            break;
-        case 't':
-            out->token_file = optarg;
-            break;
-        case 'H':
-            if (out->host_count == EXTRA_HOSTS_MAX)
-                return false;
-            out->hosts[out->host_count++] = optarg;
-            break;
-        case 'h':
-            out->print_help = true;
-            break;
-        default:
-            return false;
-        }
-    }
-    return optind == argc && (out->directory || out->print_help);
-}
 
 /* "127.0.0.1:0" or "[::1]:0" */
 static bool split_listen(const char *text, char *host, size_t capacity, uint16_t *port_out)
@@ -127,36 +98,37 @@ static enum mob_status make_engine(
     return mob_engine_runtime_start(options, engine_out);
 }
 
-static int serve(const struct settings *settings)
+static int serve(const struct mob_settings *settings)
 {
+    const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
     char host[64], token_file[512], gcs_socket[512];
     uint16_t port;
-    if (!split_listen(settings->listen ? settings->listen : "127.0.0.1:0", host, sizeof host, &port)) {
+    if (!split_listen(mob_setting_text(settings, MOB_SETTING_LISTEN), host, sizeof host, &port)) {
         fprintf(stderr, "mobula-gateway: --listen takes ADDRESS:PORT\n");
         return 2;
     }
-    snprintf(token_file, sizeof token_file, "%s/token", settings->directory);
-    snprintf(gcs_socket, sizeof gcs_socket, "%s/gcs.sock", settings->directory);
+    snprintf(token_file, sizeof token_file, "%s/token", directory);
+    snprintf(gcs_socket, sizeof gcs_socket, "%s/gcs.sock", directory);
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    struct mob_engine_runtime_options engine = {.directory = settings->directory,
-        .gcs_socket = settings->gcs_socket ? settings->gcs_socket : gcs_socket};
+    struct mob_engine_runtime_options engine = {
+        .directory = directory, .gcs_socket = links.gcs_socket ? links.gcs_socket : gcs_socket};
     struct mob_gateway_options options = {.host = host,
         .port = port,
-        .token_file = settings->token_file ? settings->token_file : token_file,
-        .extra_hosts = settings->hosts,
-        .extra_host_count = settings->host_count};
+        .token_file = links.token_file ? links.token_file : token_file,
+        .extra_hosts = links.hosts,
+        .extra_host_count = links.host_count};
     struct mob_gateway *gateway;
     enum mob_status status = mob_gateway_open(&options, make_engine, &engine, &gateway);
     if (status != MOB_OK) {
         fprintf(stderr, "mobula-gateway: cannot serve on %s:%u: %s\n", host, port, mob_status_text(status));
         return 1;
     }
-    if (!write_address(settings->directory, host, mob_gateway_port(gateway))) {
-        fprintf(stderr, "mobula-gateway: %s/gateway.addr: %s\n", settings->directory, strerror(errno));
+    if (!write_address(directory, host, mob_gateway_port(gateway))) {
+        fprintf(stderr, "mobula-gateway: %s/gateway.addr: %s\n", directory, strerror(errno));
         mob_gateway_close(gateway);
         return 1;
     }
@@ -170,13 +142,15 @@ static int serve(const struct settings *settings)
 
 int main(int argc, char **argv)
 {
-    struct settings settings = {0};
-    if (!read_options(argc, argv, &settings)) {
-        fputs(usage, stderr);
+    static struct mob_settings settings;
+    enum mob_status status =
+        mob_settings_read_daemon(&settings, MOB_SETTINGS_GATEWAY, known_links, argc, argv, environ);
+    if (status != MOB_OK) {
+        fprintf(stderr, "mobula-gateway: %s (mobula-gateway --help lists what there is)\n", settings.error);
         return 2;
     }
-    if (settings.print_help) {
-        fputs(usage, stdout);
+    if (links.help) {
+        mob_settings_daemon_help("mobula-gateway", MOB_SETTINGS_GATEWAY, known_links, stdout);
         return 0;
     }
     prepare_process();

@@ -11,8 +11,9 @@ enum { NAME_MAX_BYTES = 64 };
 
 /* Variables with our prefix that are no settings: test hooks, and what scripts hand to each other. */
 static const char *const other_variables[] = {"FAILPOINTS", "RECORDING", "BIN_DIR", "MODULE_DIR",
-    "SOURCE_DIR", "SANITIZE", "TIDY_BASE", "ADDRESS", "TOKEN", "URL", NULL};
-static const char *const other_prefixes[] = {"TEST_", "BENCH_", "DEMO_", NULL};
+    "SOURCE_DIR", "SANITIZE", "LINT_BASE", "ADDRESS", "TOKEN", "URL", "KEEP", "SEED", "RUNS", "TEST",
+    "LINEAGE_DEPTH", "GCS_ROUNDS", "GOLDEN_WRITE", "SHOW_LOGS", NULL};
+static const char *const other_prefixes[] = {"TEST_", "BENCH_", "DEMO_", "CHAOS_", NULL};
 
 static bool known_otherwise(const char *name)
 {

@@ -33,10 +33,18 @@
         "a worker that was idle for this long ends") \
     X(GCS_DURABILITY, "gcs-durability", CHOICE, "everysec", 0, 0, "everysec|always|no", UP | GCS, \
         "when an acknowledged write is on disk") \
-    X(GCS_SOFT_BYTES, "gcs-soft-bytes", BYTES, "<12% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
+    X(GCS_SOFT_BYTES, "gcs-soft-bytes", BYTES, "<12% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which new root tasks are refused (429)") \
-    X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 16 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
+    X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which everything new is refused") \
+    X(GCS_REWRITE_BYTES, "gcs-rewrite-bytes", BYTES, "64MiB", MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
+        "append-only file of the control store above which it is rewritten when half of it is garbage") \
+    X(GCS_COLLECT_MS, "gcs-collect-ms", MILLISECONDS, "500ms", 1, 3600000, "", UP | GCS, \
+        "after a restart that may have lost something, the control store waits so long for unknown clients") \
+    X(GCS_EXPIRE_MS, "gcs-expire-ms", MILLISECONDS, "60s", 1, 86400000, "", UP | GCS, \
+        "the control store forgets a client that is gone for so long") \
+    X(GCS_COLD_WAIT_MS, "gcs-cold-wait-ms", MILLISECONDS, "10s", 1, 3600000, "", UP | GCS, \
+        "a read of blocks that are in PostgreSQL only waits so long for it") \
     X(POSTGRES, "postgres", CHOICE, "off", 0, 0, "on|off", UP, \
         "a private PostgreSQL, where lineage goes that leaves the control store's memory") \
     X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY, \

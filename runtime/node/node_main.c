@@ -1,7 +1,5 @@
-/* mobula-node: options, cluster files, run. */
-#include <errno.h>
+/* mobula-node: settings, cluster files, run. */
 #include <fcntl.h>
-#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,87 +7,62 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/settings/settings_daemon.h"
 #include "runtime/node/node_run.h"
 
-enum { EXIT_USAGE = 2, EXIT_FENCED = 3, RETENTION_S_DEFAULT = 24 * 60 * 60 };
+extern char **environ;
 
-static const struct option long_options[] = {
-    {"dir", required_argument, NULL, 'd'},
-    {"slots", required_argument, NULL, 's'},
-    {"segment-bytes", required_argument, NULL, 'b'},
-    {"gcs-socket", required_argument, NULL, 'g'},
-    {"worker-binary", required_argument, NULL, 'w'},
-    {"spill-dir", required_argument, NULL, 'p'},
-    {"spill-quota-bytes", required_argument, NULL, 'q'},
-    {"resources", required_argument, NULL, 'r'},
-    {"blocked-max", required_argument, NULL, 'm'},
-    {"idle-reap-ms", required_argument, NULL, 'i'},
-    {"name", required_argument, NULL, 'n'},
-    {"retention-s", required_argument, NULL, 't'},
-    {NULL, 0, NULL, 0},
+enum { EXIT_USAGE = 2, EXIT_FENCED = 3 };
+
+static struct {
+    const char *gcs_socket, *worker_binary, *name;
+    bool help;
+} links = {.name = "node"};
+static const struct mob_daemon_link known_links[] = {
+    {.name = "gcs-socket",
+        .text_out = &links.gcs_socket,
+        .help = "where the control store listens (DIR/gcs.sock)"},
+    {.name = "worker-binary", .text_out = &links.worker_binary, .help = "mobula-worker; needed"},
+    {.name = "name", .text_out = &links.name, .help = "of this node in the cluster (node)"},
+    {.name = "help", .given_out = &links.help, .help = "this"},
+    {.name = NULL},
 };
 
-static bool number(const char *text, uint64_t max, uint64_t *out)
+static bool keep(char *out, size_t capacity, const char *what, const char *text)
 {
-    char *end;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    return errno == 0 && end != text && *end == '\0' && *out <= max;
+    if (snprintf(out, capacity, "%s", text) < (int)capacity)
+        return true;
+    fprintf(stderr, "mobula-node: %s is longer than %zu bytes\n", what, capacity - 1);
+    return false;
 }
 
-static bool take_option(int c, const char *value, struct node_options *o)
+/* False after a message. */
+static bool configure(const struct mob_settings *settings, struct node_options *o)
 {
-    uint64_t n;
-    switch (c) {
-    case 'd':
-        return snprintf(o->directory, sizeof o->directory, "%s", value) < (int)sizeof o->directory;
-    case 'g':
-        return snprintf(o->gcs_socket, sizeof o->gcs_socket, "%s", value) < (int)sizeof o->gcs_socket;
-    case 'w':
-        return snprintf(o->worker_binary, sizeof o->worker_binary, "%s", value) <
-            (int)sizeof o->worker_binary;
-    case 'p':
-        return snprintf(o->spill_directory, sizeof o->spill_directory, "%s", value) <
-            (int)sizeof o->spill_directory;
-    case 'r':
-        return snprintf(o->resources, sizeof o->resources, "%s", value) < (int)sizeof o->resources;
-    case 'n':
-        return snprintf(o->name, sizeof o->name, "%s", value) < (int)sizeof o->name;
-    case 'b':
-        return number(value, UINT64_MAX, &o->segment_bytes);
-    case 'q':
-        return number(value, UINT64_MAX, &o->spill_quota_bytes);
-    case 's':
-        return number(value, 4096, &n) && n > 0 && (o->slots = (uint32_t)n, true);
-    case 't':
-        return number(value, INT32_MAX, &o->retention_s);
-    case 'm':
-        return number(value, 4000, &n) && (o->blocked_max = (uint32_t)n, true);
-    case 'i':
-        return number(value, UINT32_MAX, &n) && (o->idle_reap_ms = (uint32_t)n, true);
-    default:
-        return false;
-    }
-}
-
-static bool parse(int argc, char **argv, struct node_options *o)
-{
-    int c, which = 0;
+    const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
+    char socket[NODE_PATH_MAX + sizeof "/gcs.sock"];
+    snprintf(socket, sizeof socket, "%.*s/gcs.sock", NODE_PATH_MAX, directory);
     *o = (struct node_options){
-        .slots = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN), .name = "node", .retention_s = RETENTION_S_DEFAULT};
-    while ((c = getopt_long(argc, argv, "", long_options, &which)) != -1)
-        if (c == '?' || !take_option(c, optarg, o)) {
-            fprintf(stderr, "mobula-node: bad option %s\n", c == '?' ? "" : long_options[which].name);
-            return false;
-        }
-    if (optind < argc || !o->directory[0] || !o->gcs_socket[0] || !o->worker_binary[0]) {
-        fprintf(stderr,
-            "usage: mobula-node --dir D --gcs-socket P --worker-binary P [--slots N] [--segment-bytes B] "
-            "[--spill-dir P] [--spill-quota-bytes B] [--resources NAME=AMOUNT,...] [--blocked-max N] "
-            "[--idle-reap-ms N] [--name NAME] [--retention-s N]\n");
+        .segment_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_SEGMENT_BYTES),
+        .spill_quota_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_SPILL_QUOTA_BYTES),
+        .retention_s = (uint64_t)mob_setting_number(settings, MOB_SETTING_RETENTION_S),
+        .slots = (uint32_t)mob_setting_number(settings, MOB_SETTING_SLOTS),
+        .blocked_max = (uint32_t)mob_setting_number(settings, MOB_SETTING_BLOCKED_MAX),
+        .idle_reap_ms = (uint32_t)mob_setting_number(settings, MOB_SETTING_IDLE_REAP_MS)};
+    if (!links.worker_binary) {
+        fprintf(stderr, "mobula-node: --worker-binary is needed\n");
         return false;
     }
-    return true;
+    /* Nothing is spilled with a quota of 0, and then the directory needs not be there. */
+    const char *spill = o->spill_quota_bytes == 0 ? "" : mob_setting_text(settings, MOB_SETTING_SPILL_DIR);
+    return keep(o->directory, sizeof o->directory, "dir", directory) &&
+        keep(o->gcs_socket, sizeof o->gcs_socket, "gcs-socket",
+            links.gcs_socket ? links.gcs_socket : socket) &&
+        keep(o->worker_binary, sizeof o->worker_binary, "worker-binary", links.worker_binary) &&
+        keep(o->spill_directory, sizeof o->spill_directory, "spill-dir", spill) &&
+        keep(o->resources, sizeof o->resources, "resources",
+            mob_setting_text(settings, MOB_SETTING_RESOURCES)) &&
+        keep(o->name, sizeof o->name, "name", links.name);
 }
 
 /* Files of the state directory that the supervisor made; absent ones stay zero (tests). */
@@ -108,12 +81,23 @@ static void read_file(const char *directory, const char *name, void *out, size_t
 int main(int argc, char **argv)
 {
     static struct node node; /* a table of every client slot: not for the stack */
-    if (!parse(argc, argv, &node.options))
+    static struct mob_settings settings;
+    enum mob_status status =
+        mob_settings_read_daemon(&settings, MOB_SETTINGS_NODE, known_links, argc, argv, environ);
+    if (status != MOB_OK) {
+        fprintf(stderr, "mobula-node: %s (mobula-node --help lists what there is)\n", settings.error);
+        return EXIT_USAGE;
+    }
+    if (links.help) {
+        mob_settings_daemon_help("mobula-node", MOB_SETTINGS_NODE, known_links, stdout);
+        return EXIT_SUCCESS;
+    }
+    if (!configure(&settings, &node.options))
         return EXIT_USAGE;
     prctl(PR_SET_DUMPABLE, 0); /* the cluster's secret is in memory */
     read_file(node.options.directory, "cluster-id", &node.cluster, sizeof node.cluster);
     read_file(node.options.directory, "cluster-secret", node.secret, sizeof node.secret);
-    enum mob_status status = node_open(&node);
+    status = node_open(&node);
     if (status != MOB_OK) {
         MOB_LOG_ERROR("node", "start_failed", "status=%s", mob_status_code(status));
         return EXIT_FAILURE;

@@ -52,7 +52,7 @@ static int set_up(void **state)
     (void)state;
     char module[512];
     node_box_start(&box, 2);
-    box.gcs.args[0] = "--expire-ms";
+    box.gcs.args[0] = "--gcs-expire-ms";
     box.gcs.args[1] = "2000";
     snprintf(trace, sizeof trace, "%s/trace", box.gcs.directory);
     snprintf(gate, sizeof gate, "%s/gate", box.gcs.directory);

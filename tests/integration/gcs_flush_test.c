@@ -471,7 +471,7 @@ static void a_flusher_that_was_overtaken_changes_nothing(void **state)
 static void memory_and_file_are_given_back(void **state)
 {
     (void)state;
-    struct fixture *f = start("--rewrite-min", "1000000");
+    struct fixture *f = start("--gcs-rewrite-bytes", "1000000");
     for (int round = 0; round < 12; round++) {
         for (int i = 0; i < 40; i++)
             append(f,
@@ -535,7 +535,7 @@ static void a_subscriber_that_is_behind_is_told_of_the_hole(void **state)
 static void reads_wait_for_a_reader_and_not_for_ever(void **state)
 {
     (void)state;
-    struct fixture *f = start("--cold-wait-ms", "3000");
+    struct fixture *f = start("--gcs-cold-wait-ms", "3000");
     some_blocks(f, 12);
     flush(f, 6);
     f->mute = true;

@@ -84,7 +84,7 @@ static void writer_init(struct writer *w, const char *durability)
 {
     *w = (struct writer){0};
     gcs_box_init(&w->box, durability);
-    w->box.args[0] = "--collect-ms";
+    w->box.args[0] = "--gcs-collect-ms";
     w->box.args[1] = "300";
     gcs_box_start(&w->box);
     w->gcs = gcs_box_client(&w->box);
@@ -438,7 +438,7 @@ static void the_file_is_rewritten_and_the_proof_holds_across_it(void **state)
     struct writer w;
     writer_init(&w, "everysec");
     gcs_box_end(&w.box.gcs, SIGTERM);
-    w.box.args[2] = "--rewrite-min";
+    w.box.args[2] = "--gcs-rewrite-bytes";
     w.box.args[3] = "3000000";
     gcs_box_start_gcs(&w.box);
     struct mob_gcs_stats s = {0};

@@ -377,7 +377,7 @@ static void on_resync(void *arg, uint64_t after, uint64_t next)
 static void subscribers_get_each_block_once_over_restarts(void **state)
 {
     (void)state;
-    struct fixture *f = start("--collect-ms", "200");
+    struct fixture *f = start("--gcs-collect-ms", "200");
     struct stream_check s = {0}, resumed = {0};
     struct mob_gcs_sub *sub = NULL;
     struct mob_gcs_sub_events events = {on_block, on_resync, &s};
@@ -506,8 +506,8 @@ static void a_wrong_block_is_refused_and_nothing_else_harmed(void **state)
 static void at_the_hard_cap_writes_are_refused_until_a_job_is_dropped(void **state)
 {
     (void)state;
-    struct fixture *f = start("--memory-hard", "12000000");
-    f->box.args[2] = "--memory-soft";
+    struct fixture *f = start("--gcs-hard-bytes", "12000000");
+    f->box.args[2] = "--gcs-soft-bytes";
     f->box.args[3] = "10000000";
     gcs_box_end(&f->box.gcs, SIGTERM);
     gcs_box_start_gcs(&f->box);
@@ -561,7 +561,7 @@ static void wait_durable(struct fixture *f)
 static void a_client_that_was_away_too_long_goes_on_under_another_id(void **state)
 {
     (void)state;
-    struct fixture *f = start("--expire-ms", "100");
+    struct fixture *f = start("--gcs-expire-ms", "100");
     struct mob_gcs *away = gcs_box_client(&f->box);
     uint64_t v1 = 0;
     struct mob_gcs_put put = put_of("a", "1", 0);

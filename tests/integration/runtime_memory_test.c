@@ -32,7 +32,8 @@ static void assert_ok(enum mob_status status, const char *what, int line)
 static int set_up(void **state)
 {
     (void)state;
-    static const char *const args[] = {"--segment-bytes", "100663296", "--spill-dir", spill, NULL};
+    static const char *const args[] = {
+        "--segment-bytes", "100663296", "--spill-dir", spill, "--spill-quota-bytes", "16GiB", NULL};
     char module[512];
     snprintf(spill, sizeof spill, "/tmp/mobula_memory_XXXXXX");
     assert_non_null(mkdtemp(spill));

@@ -70,8 +70,8 @@ void gcs_box_init(struct gcs_box *box, const char *durability)
 void gcs_box_configure(struct gcs_box *box)
 {
     char program[512];
-    char *argv[] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--redis-conf",
-        box->directory, NULL};
+    char *argv[] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--dir", box->directory,
+        "--redis-conf", box->directory, NULL};
     pid_t pid = spawn(box, "conf", argv);
     int status = 0;
     if (waitpid(pid, &status, 0) != pid || status != 0)
@@ -89,11 +89,11 @@ void gcs_box_spawn_redis(struct gcs_box *box)
 void gcs_box_spawn_gcs(struct gcs_box *box)
 {
     char program[512];
-    char *argv[8 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"),
-        "--socket", box->socket, "--redis-dir", box->directory, "--durability",
+    char *argv[10 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"),
+        "--dir", box->directory, "--socket", box->socket, "--redis-dir", box->directory, "--gcs-durability",
         (char *)(uintptr_t)box->durability};
     for (int i = 0; i < GCS_BOX_ARGS_MAX && box->args[i] != NULL; i++)
-        argv[7 + i] = (char *)(uintptr_t)box->args[i];
+        argv[9 + i] = (char *)(uintptr_t)box->args[i];
     box->gcs = spawn(box, "gcs", argv);
 }
 

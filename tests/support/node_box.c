@@ -39,10 +39,11 @@ static void spawn_node(struct node_box *box)
     snprintf(worker, sizeof worker, "%s/mobula-worker", binaries == NULL ? "build/release/bin" : binaries);
     snprintf(slots, sizeof slots, "%d", box->slots);
     snprintf(log, sizeof log, "%s/node.log", box->directory);
-    char *argv[12 + NODE_BOX_ARGS_MAX] = {program, "--dir", box->directory, "--gcs-socket", box->gcs.socket,
-        "--worker-binary", worker, "--segment-bytes", "268435456", "--slots", slots, NULL};
+    char *argv[14 + NODE_BOX_ARGS_MAX] = {program, "--dir", box->directory, "--gcs-socket", box->gcs.socket,
+        "--worker-binary", worker, "--segment-bytes", "268435456", "--slots", slots, "--spill-quota-bytes",
+        "0", NULL};
     for (int i = 0; box->args != NULL && box->args[i] != NULL && i < NODE_BOX_ARGS_MAX; i++)
-        argv[11 + i] = (char *)(uintptr_t)box->args[i];
+        argv[13 + i] = (char *)(uintptr_t)box->args[i];
     pid_t parent = getpid();
     box->node = fork();
     if (box->node != 0)
