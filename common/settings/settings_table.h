@@ -37,7 +37,7 @@
         "control store memory at which new root tasks are refused (429)") \
     X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which everything new is refused") \
-    X(GCS_REWRITE_BYTES, "gcs-rewrite-bytes", BYTES, "64MiB", MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
+    X(GCS_REWRITE_BYTES, "gcs-rewrite-bytes", BYTES, "64MiB", 64 * MOB_KIB, 16 * MOB_TIB, "", UP | GCS, \
         "append-only file of the control store above which it is rewritten when half of it is garbage") \
     X(GCS_COLLECT_MS, "gcs-collect-ms", MILLISECONDS, "500ms", 1, 3600000, "", UP | GCS, \
         "after a restart that may have lost something, the control store waits so long for unknown clients") \

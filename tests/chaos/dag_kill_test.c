@@ -355,7 +355,8 @@ static void one_seed(uint64_t seed, int nodes, int kills_max)
     char module[512], killed[512] = "";
     struct random random = {seed * 77 + 5};
     node_box_start(&box, 2);
-    box.gcs.args[0] = "--gcs-expire-ms"; /* a store that restarts waits so long for a node that died with it */
+    box.gcs.args[0] =
+        "--gcs-expire-ms"; /* a store that restarts waits so long for a node that died with it */
     box.gcs.args[1] = "2000";
     snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
     assert_int_equal(mob_connect(NULL, &client), MOB_OK);
