@@ -384,6 +384,34 @@ static enum mob_status steps(struct mob_call *call)
     return status == MOB_OK ? mob_return_i64(call, v) : status;
 }
 
+/* An actor of this task alone: n calls in order, every other one with the result of a task; then it ends. */
+static enum mob_status own_actor(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    struct mob_actor_options options = {
+        .struct_size = sizeof options, .max_restarts = -1, .checkpoint_every = (int)mob_arg_i64(call, 2)};
+    int64_t seed = mob_arg_i64(call, 0), v = 0;
+    struct mob_actor *actor;
+    struct mob_future *future = NULL, *input;
+    enum mob_status status =
+        mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(seed)), &options, &actor);
+    for (int64_t i = 0; i < mob_arg_i64(call, 1) && status == MOB_OK; i++) {
+        struct mob_arg arg = mob_i64(i);
+        if (i % 2 == 1) {
+            status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))), NULL, &input);
+            arg = mob_ref(input);
+        }
+        if (status == MOB_OK)
+            status = mob_actor_call(actor, "step", (struct mob_args){&arg, 1}, NULL, &future);
+    }
+    if (status == MOB_OK)
+        status = mob_get_i64(future, MOB_FOREVER, &v);
+    if (status != MOB_OK)
+        return status;
+    (void)!mob_actor_kill(actor, true); /* a run before this one may have done it */
+    return mob_return_i64(call, v);
+}
+
 static enum mob_status counts(struct mob_call *call)
 {
     for (int64_t i = 0; i < mob_arg_i64(call, 1); i++)
@@ -422,6 +450,7 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("diverges", diverges, "utf8 path -> i64"),
     MOB_FUNCTION("dies", dies, "utf8 path, i64 how -> i64"), MOB_FUNCTION("hoards", hoards, "-> i64"),
     MOB_FUNCTION("stops", stops, "-> i64"), MOB_FUNCTION("steps", steps, "actor a, i64 n -> i64"),
+    MOB_FUNCTION("own_actor", own_actor, "i64 seed, i64 calls, i64 checkpoint_every -> i64"),
     MOB_FUNCTION("counts", counts, "i64 seed, i64 n -> stream i64"),
     MOB_FUNCTION("blocks", blocks, "utf8 gate -> i64"),
     {.name = "Chain",

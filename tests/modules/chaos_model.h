@@ -38,4 +38,13 @@ static inline int64_t chaos_nest(int64_t seed, int64_t width, int64_t depth)
     return result;
 }
 
+/* chaos.own_actor(seed, calls, ...): every other call takes the result of a task. */
+static inline int64_t chaos_own_actor(int64_t seed, int64_t calls)
+{
+    int64_t state = chaos_mix(seed, 0);
+    for (int64_t i = 0; i < calls; i++)
+        state = chaos_mix(state, i % 2 == 0 ? i : chaos_mix(chaos_mix(seed, i), 1));
+    return state;
+}
+
 #endif
