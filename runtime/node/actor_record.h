@@ -36,6 +36,9 @@ struct node_actor {
 };
 
 struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id);
+/* NULL: too many. */
+struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
+    uint32_t tail_bytes, struct node_job *job, struct node_function *class);
 
 /* checkpoint.c. Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
 void node_actor_restore(struct node *node, struct node_actor *actor);

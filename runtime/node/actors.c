@@ -7,11 +7,11 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "gcs/client/client_sync.h"
 #include "runtime/node/actor_record.h"
+#include "runtime/node/actor_rows.h"
 #include "runtime/node/replay.h"
 
-enum { ACTOR_BUCKETS = 4096, LOAD_SECONDS = 30 };
+enum { ACTOR_BUCKETS = 4096 };
 
 struct actor_table {
     struct node_actor *by_id[ACTOR_BUCKETS];
@@ -77,37 +77,6 @@ static void log_event(
     lineage_log_other(node->log, MOB_ENTRY_ACTOR, &entry, sizeof entry, NULL, 0);
 }
 
-/* ---- names: rows "namespace NUL name" -> actor id in the GCS ---- */
-
-static uint32_t name_key(const struct node_actor *actor, char key[MOB_GCS_KEY_MAX])
-{
-    return (uint32_t)snprintf(key, MOB_GCS_KEY_MAX, "%s/%s", actor->job->ns, actor->name);
-}
-
-static void name_claimed(void *arg, const struct mob_gcs_answer *answer)
-{
-    (void)arg;
-    if (answer->status != MOB_OK)
-        MOB_LOG_WARN("actors", "name_not_saved", "status=%s", mob_status_code(answer->status));
-}
-
-static void save_name(struct node *node, const struct node_actor *actor, bool take)
-{
-    char key[MOB_GCS_KEY_MAX];
-    struct mob_gcs_put put = {
-        .table = MOB_GCS_NAMES,
-        .key = key,
-        .key_length = name_key(actor, key),
-        .value = &actor->id,
-        .value_length = sizeof actor->id,
-        .if_version = MOB_GCS_ANY_VERSION,
-    };
-    enum mob_status status =
-        take ? mob_gcs_put(node->gcs, &put, name_claimed, node) : mob_gcs_delete(node->gcs, &put, NULL, NULL);
-    if (status != MOB_OK)
-        MOB_LOG_WARN("actors", "name_not_saved", "status=%s", mob_status_code(status));
-}
-
 bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out)
 {
     for (int i = 0; i < ACTOR_BUCKETS; i++)
@@ -120,40 +89,7 @@ bool node_actor_by_name(struct node *node, const char *ns, const char *name, str
     return false;
 }
 
-/* ---- rows in the GCS' ACTORS table: the creation's spec, so that a new incarnation of the node finds it
- * ---- */
-
-struct actor_row {
-    uint16_t version; /* 1 */
-    uint16_t state;
-    int32_t restarts_left;
-    uint32_t incarnation;
-    uint32_t detached;
-};
-
-static void save(struct node *node, const struct node_actor *actor)
-{
-    uint8_t value[sizeof(struct actor_row) + sizeof actor->head + MOB_SPEC_TAIL_MAX];
-    struct actor_row row = {
-        1, (uint16_t)actor->life.state, actor->life.restarts_left, actor->life.incarnation, actor->detached};
-    memcpy(value, &row, sizeof row);
-    memcpy(value + sizeof row, &actor->head, sizeof actor->head);
-    memcpy(value + sizeof row + sizeof actor->head, actor->tail, actor->tail_bytes);
-    struct mob_gcs_put put = {
-        .table = MOB_GCS_ACTORS,
-        .key = &actor->id,
-        .key_length = sizeof actor->id,
-        .value = value,
-        .value_length = (uint32_t)(sizeof row + sizeof actor->head) + actor->tail_bytes,
-        .if_version = MOB_GCS_ANY_VERSION,
-    };
-    enum mob_status status = actor->life.state == MOB_ACTOR_DEAD ? mob_gcs_delete(node->gcs, &put, NULL, NULL)
-                                                                 : mob_gcs_put(node->gcs, &put, NULL, NULL);
-    if (status != MOB_OK)
-        MOB_LOG_WARN("actors", "not_saved", "status=%s", mob_status_code(status));
-}
-
-static struct node_actor *add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
+struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
     uint32_t tail_bytes, struct node_job *job, struct node_function *class)
 {
     struct node_actor *actor = calloc(1, sizeof *actor);
@@ -205,12 +141,10 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     }
     task->flags |= TASK_ACTOR_CREATE;
     struct node_actor *actor =
-        add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
+        node_actor_add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
     if (!actor)
         return MOB_QUEUE_FULL;
-    if (name[0])
-        save_name(node, actor, true);
-    save(node, actor);
+    actor_row_new(node, actor);
     return MOB_OK;
 }
 
@@ -258,10 +192,8 @@ void node_actor_placed(struct node *node, struct node_task *task, struct node_wo
 static void die(struct node *node, struct node_actor *actor, enum mob_status why)
 {
     mob_actor_life_end(&actor->life, why);
-    log_event(node, actor, MOB_ACTOR_EV_DIED, why);
-    if (actor->name[0])
-        save_name(node, actor, false);
-    save(node, actor);
+    log_event(node, actor, MOB_ACTOR_EV_ENDED, why);
+    actor_row_remove(node, actor);
     if (actor->worker) {
         actor->worker->actor = NULL;
         actor->worker = NULL;
@@ -285,7 +217,7 @@ static void creation_ended(
     if (!actor->worker || !mob_actor_life_up(&actor->life))
         return;
     log_event(node, actor, MOB_ACTOR_EV_STARTED, MOB_OK);
-    save(node, actor);
+    actor_row_change(node, actor);
     enum mob_status up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
     MOB_ASSERT(up == MOB_OK);
 }
@@ -362,24 +294,71 @@ static void start_again(struct node *node, struct node_actor *actor)
         die(node, actor, status);
 }
 
+static void forget(struct node *node, struct node_actor *actor)
+{
+    struct node_actor **at = bucket_of(node, actor->id);
+    while (*at != actor)
+        at = &(*at)->next;
+    *at = actor->next;
+    at = &node->actors->by_number[actor->number % ACTOR_BUCKETS];
+    while (*at != actor)
+        at = &(*at)->by_number;
+    *at = actor->by_number;
+    mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
+    actor_row_remove(node, actor);
+    node->actors->count--;
+    free(actor->tail);
+    free(actor->restore);
+    free(actor);
+}
+
+/* It has ended, says the log; its row had not been taken out yet. */
+static void ended_before(struct node *node, struct node_actor *actor, enum mob_status why)
+{
+    snprintf(actor->why, sizeof actor->why, "%s", mob_status_text(why));
+    mob_actor_life_end(&actor->life, why);
+    actor_row_remove(node, actor);
+    mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
+}
+
+/* Its row is written before its creation is logged, so that no creation in the log lacks one; other changes
+ * of it behind the log. So the log decides: true = it lives. */
+static bool lives_in_log(struct node *node, struct node_actor *actor, const struct replay_found *found)
+{
+    bool aged = actor->life.incarnation > 0; /* its creation may be gone from the log by now */
+    if (!found->created && !aged && !(actor->head.flags & MOB_SPEC_UNLOGGED)) {
+        forget(node, actor);
+        return false;
+    }
+    if (!found->ended)
+        return true;
+    ended_before(node, actor, found->end);
+    return false;
+}
+
 /* What the log holds of it has been read: replays are queued in front, then the creation. */
-void node_actor_replay_ready(
-    struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status)
+void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found)
 {
     struct node_actor *actor = node_actor_find(node, id);
     if (actor && actor->recovering) {
         actor->recovering = false;
         node->actors->recovering--;
+        if (found->status == MOB_OK && !lives_in_log(node, actor, found))
+            return;
     }
     if (!actor || (actor->life.state != MOB_ACTOR_RESTARTING && actor->life.state != MOB_ACTOR_PENDING))
         return;
-    if (status != MOB_OK) {
-        snprintf(actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(status));
-        die(node, actor, status);
+    if (found->status != MOB_OK) {
+        snprintf(actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(found->status));
+        die(node, actor, found->status);
         return;
     }
-    if (actor->life.next_position < next_position)
-        actor->life.next_position = next_position;
+    if (actor->life.next_position < found->next_position)
+        actor->life.next_position = found->next_position;
+    if (actor->life.state == MOB_ACTOR_PENDING && !node_task_find(node, actor->id.creation)) {
+        actor->life.state = MOB_ACTOR_RESTARTING; /* its creation had ended, and its row did not say so yet */
+        actor->life.incarnation = 1;
+    }
     if (actor->life.state == MOB_ACTOR_RESTARTING)
         start_again(node, actor); /* a pending one's creation is an unfinished task and runs as one */
 }
@@ -400,7 +379,7 @@ void node_actor_creation_lost(struct node *node, struct node_task *task)
     if (actor->worker)
         actor->worker->actor = NULL;
     actor->worker = NULL;
-    save(node, actor);
+    actor_row_change(node, actor);
 }
 
 void node_actor_down(struct node *node, uint32_t number, struct node_task *running)
@@ -421,7 +400,7 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
         return;
     }
     log_event(node, actor, MOB_ACTOR_EV_DIED, MOB_WORKER_DIED);
-    save(node, actor);
+    actor_row_change(node, actor);
     node_actor_restore(node, actor);
 }
 
@@ -489,68 +468,8 @@ void node_actors_end_job(struct node *node, const struct node_job *job)
                 (void)node_actor_kill(node, a->id, true);
 }
 
-/* A row left by an earlier incarnation of this node: the actor restarts and replays its logged calls. */
-static void load_row(struct node *node, const struct mob_gcs_kv *kv)
-{
-    struct actor_row row;
-    struct mob_spec spec;
-    if (kv->value_length < sizeof row)
-        return;
-    memcpy(&row, kv->value, sizeof row);
-    if (row.version != 1 ||
-        mob_spec_open(kv->value + sizeof row, kv->value_length - sizeof row, &spec) != MOB_OK) {
-        MOB_LOG_WARN("actors", "row_skipped", "version=%u known=1", row.version);
-        return;
-    }
-    struct node_job *job = node_job_by_id(node, spec.head.job);
-    struct node_function *class = node_function_by_id(node, spec.head.function);
-    if (!job || (job->state == JOB_ENDED && !row.detached))
-        return;
-    struct node_actor *actor = add(node, &spec.head, spec.tail, spec.tail_bytes, job, class);
-    if (!actor)
-        return;
-    actor->life.incarnation = row.incarnation;
-    actor->life.restarts_left = row.restarts_left;
-    /* the end of the node is not the actor's fault: no restart is spent on it */
-    if (row.incarnation > 0)
-        actor->life.state = MOB_ACTOR_RESTARTING;
-}
-
-enum mob_status node_actors_load(struct node *node)
-{
-    uint8_t after[MOB_GCS_KEY_MAX];
-    uint32_t after_length = 0;
-    int64_t deadline = mob_deadline_after(LOAD_SECONDS * MOB_SEC);
-    for (bool more = true; more;) {
-        struct mob_gcs_sync sync = {0};
-        struct mob_gcs_result *result = NULL;
-        struct mob_gcs_list list = {.table = MOB_GCS_ACTORS, .after = after, .after_length = after_length};
-        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK)
-            return status;
-        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
-        for (uint32_t i = 0; i < answer->kv_count; i++)
-            load_row(node, &answer->kvs[i]);
-        more = answer->next != 0 && answer->kv_count > 0;
-        if (more) {
-            after_length = answer->kvs[answer->kv_count - 1].key_length;
-            memcpy(after, answer->kvs[answer->kv_count - 1].key, after_length);
-        }
-        mob_gcs_result_destroy(result);
-    }
-    return MOB_OK;
-}
-
-/* One that was never up: its creation runs again as an unfinished task, or has just ended and its row does
- * not say so yet. */
 static void restart_loaded(struct node *node, struct node_actor *actor)
 {
-    if (actor->life.state == MOB_ACTOR_PENDING && !node_task_find(node, actor->id.creation)) {
-        actor->life.state = MOB_ACTOR_RESTARTING;
-        actor->life.incarnation = 1;
-    }
     if (actor->life.state == MOB_ACTOR_DEAD)
         return;
     actor->recovering = true;

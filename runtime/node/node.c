@@ -346,6 +346,7 @@ static bool pass(struct node *node)
     uint32_t taken = take_records(node);
     node_dispatch(node);
     known_start(node);
+    node_actor_rows_send(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
     taken += node_lane_run(node); /* what answers of the control store let go on */
     lineage_log_pump(node->log, node->now_ns, false);
@@ -375,7 +376,7 @@ static int64_t next_wake(const struct node *node)
     if (known_waiting(node))
         at = 0;
     /* Room in a client's ring is made without a word to the node. */
-    if (node->missed_clients > 0 || node->no_room_workers > 0 || node->stopping)
+    if (node->missed_clients > 0 || node->no_room_workers > 0 || node->row_writes.first || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
     if (node_has_timers(node) && node->next_tick_ns < at)

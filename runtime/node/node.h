@@ -202,6 +202,11 @@ struct awaited_puts;
 struct lane;
 struct known_table;
 struct known_question;
+struct row_write;
+/* Rows of actors that the control store has no place for yet. */
+struct row_writes {
+    struct row_write *first, **end;
+};
 struct group_read;
 /* Reads of the lineage: those that run, and those that wait for their turn. */
 struct group_reads {
@@ -247,6 +252,7 @@ struct node {
     struct known_table *known;
     struct value_cache *values; /* that look-ups came by */
     struct group_reads reads;
+    struct row_writes row_writes;
     struct durable_puts *puts;
     struct awaited_puts *awaited;
     struct lane *lane;

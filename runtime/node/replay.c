@@ -23,7 +23,7 @@ struct replay {
     struct replay_call *calls;
     uint32_t count, capacity;
     uint32_t reads; /* groups being read */
-    enum mob_status status;
+    struct replay_found found;
 };
 
 static void note_edge(struct replay *replay, const struct mob_entry_edge *edge, bool skip)
@@ -46,11 +46,33 @@ static void note_edge(struct replay *replay, const struct mob_entry_edge *edge, 
         (struct replay_call){.position = edge->position, .task = edge->task, .skipped = skip};
 }
 
+/* A creation that failed is the actor's end; so is what its node says. */
+static void note_life(struct replay *replay, const struct mob_entry *e)
+{
+    struct replay_found *found = &replay->found;
+    struct mob_task_id creation = replay->actor.creation;
+    if (e->type == MOB_ENTRY_SPEC) {
+        found->created |= mob_task_id_eq(e->spec.head.task, creation);
+    } else if (e->type == MOB_ENTRY_COMPLETION) {
+        const struct mob_completion_head *c = &e->completion.head;
+        if (!mob_task_id_eq(c->task, creation) || !(c->flags & MOB_COMPLETION_FINAL) || c->status == MOB_OK)
+            return;
+        found->ended = true;
+        found->end = (enum mob_status)c->status;
+    } else if (e->type == MOB_ENTRY_ACTOR && e->actor.event == MOB_ACTOR_EV_ENDED &&
+        mob_actor_id_eq(e->actor.actor, replay->actor)) {
+        found->ended = true;
+        found->end = (enum mob_status)e->actor.reason;
+    }
+}
+
 static void on_edge(void *arg, const struct mob_entry *e, const struct mob_block_header *block)
 {
     (void)block;
     if (e->type == MOB_ENTRY_EDGE || e->type == MOB_ENTRY_SKIP)
         note_edge(arg, &e->edge, e->type == MOB_ENTRY_SKIP);
+    else
+        note_life(arg, e);
 }
 
 /* Neighbours next to each other, so that each group is read once. */
@@ -129,20 +151,20 @@ static void queue_call(struct node *node, const struct replay_call *call)
 static void finish(struct replay *replay)
 {
     struct node *node = replay->node;
-    uint64_t next = 0;
+    struct replay_found *found = &replay->found;
     if (replay->count > 0)
         qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
     for (uint32_t i = 0; i < replay->count; i++) {
         struct replay_call *call = &replay->calls[i];
-        next = call->position + 1;
+        found->next_position = call->position + 1;
         bool wanted = !call->skipped && (call->position >= replay->from || !call->finished);
-        if (replay->status == MOB_OK && wanted && call->spec)
+        if (found->status == MOB_OK && wanted && call->spec && !found->ended)
             queue_call(node, call);
         free(call->spec);
     }
-    MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu status=%s", replay->count, next,
-        mob_status_code(replay->status));
-    node_actor_replay_ready(node, replay->actor, next, replay->status);
+    MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu status=%s", replay->count, found->next_position,
+        mob_status_code(found->status));
+    node_actor_replay_ready(node, replay->actor, found);
     free(replay->calls);
     free(replay);
 }
@@ -151,7 +173,7 @@ static void on_calls_read(void *arg, enum mob_status status)
 {
     struct replay *replay = arg;
     if (status != MOB_OK)
-        replay->status = status;
+        replay->found.status = status;
     if (--replay->reads == 0)
         finish(replay);
 }
@@ -160,7 +182,7 @@ static void on_edges_read(void *arg, enum mob_status status)
 {
     struct replay *replay = arg;
     struct group_reader reader = {on_call_entry, on_calls_read, replay};
-    replay->status = status;
+    replay->found.status = status;
     replay->reads = 1; /* ours */
     if (replay->count > 0)
         qsort(replay->calls, replay->count, sizeof *replay->calls, by_task);

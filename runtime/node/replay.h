@@ -10,9 +10,16 @@
  */
 void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from);
 
-/* actors.c: the replays are queued; `next_position` is behind the last logged edge. */
-void node_actor_replay_ready(
-    struct node *node, struct mob_actor_id id, uint64_t next_position, enum mob_status status);
+/* What the log says of the actor. */
+struct replay_found {
+    enum mob_status status; /* of reading it */
+    uint64_t next_position; /* behind the last logged edge */
+    bool created; /* the creation's spec is there */
+    bool ended; /* for good, and */
+    enum mob_status end; /* why */
+};
+/* actors.c: the replays are queued. */
+void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found);
 /* actors.c: actors that an earlier incarnation of the node left, after its unfinished tasks run again.
  * Returns how many. Nothing may call them before the positions that are in the log are known:
  * node_actors_recovering() = 0.

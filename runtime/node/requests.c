@@ -92,15 +92,28 @@ static void flushed(void *arg)
     free(flush);
 }
 
-static void flush_request(const struct request *r)
+static void done_request(void *arg)
+{
+    struct flush *flush = arg;
+    node_reply(flush->node, flush->slot, flush->session, flush->request, MOB_OK, "{}", 2);
+    free(flush);
+}
+
+/* Says that it is done when the log says so, too (ARCHITECTURE "Output commit"). */
+static void reply_after_commit(const struct request *r, void (*say)(void *arg))
 {
     struct flush *flush = malloc(sizeof *flush);
     MOB_ASSERT(flush);
     *flush = (struct flush){r->node, r->client->slot, r->client->session, r->number};
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
-    effect.call.fn = flushed;
+    effect.call.fn = say;
     effect.call.arg = flush;
     lineage_log_effect(r->node->log, &effect);
+}
+
+static void flush_request(const struct request *r)
+{
+    reply_after_commit(r, flushed);
 }
 
 /* ---- why, task, live tasks ---- */
@@ -346,7 +359,10 @@ static void actor_request(const struct request *r, bool kill)
     if (r->bytes >= sizeof id + sizeof no_restart)
         memcpy(&no_restart, r->payload + sizeof id, sizeof no_restart);
     enum mob_status status = node_actor_kill(r->node, id, no_restart != 0);
-    reply(r, status, status == MOB_OK ? "{}" : NULL, status == MOB_OK ? 2 : 0);
+    if (status == MOB_OK)
+        reply_after_commit(r, done_request);
+    else
+        reply(r, status, NULL, 0);
 }
 
 /* Room asked for while everything that could go waits for its commit: answered when that is there. */

@@ -58,7 +58,7 @@ static void calls_survive(uint32_t lost_of_ten)
         if (i % 20 == 0)
             nx_turn(&nx, 1);
     }
-    nx_turn(&nx, 20);
+    nx_settle(&nx);
     nx_end(&nx);
     FAKE.hold_acks = false;
     nx_cut((FAKE.block_count - before) * lost_of_ten / 10);
@@ -105,7 +105,7 @@ static void calls_without_an_edge_get_one_in_their_order(void **state)
         if (i % 20 == 0)
             nx_turn(&nx, 3);
     }
-    nx_turn(&nx, 20);
+    nx_settle(&nx);
     nx_end(&nx);
     /* the same blocks without their edges */
     struct mob_block_encoder *encoder = mob_block_encoder_create();

@@ -120,6 +120,14 @@ static inline void nx_turn(struct nx *nx, int times)
     }
 }
 
+/* Long enough for a block to be old enough to be sent. */
+static inline void nx_settle(struct nx *nx)
+{
+    nx_turn(nx, 5);
+    usleep(2 * LOG_BLOCK_AGE_NS_MAX / 1000);
+    nx_turn(nx, 5);
+}
+
 /* ---- a driver ---- */
 
 /* `from` the session it had before, NULL = a new driver. `keep_store`: the old segment stays mapped. */

@@ -57,7 +57,7 @@ static struct mob_task_id lose_a_put(struct nx *nx, struct nx_driver *driver, st
     FAKE.hold_acks = true;
     put_large(driver, *id_out);
     struct mob_task_id task = submit_on(driver, *id_out);
-    nx_turn(nx, 10);
+    nx_settle(nx);
     nx_end(nx);
     FAKE.hold_acks = false;
     file_of(nx, *id_out, path);
@@ -132,7 +132,7 @@ static void put_on_disk_is_there_again(void **state)
     struct mob_object_id id = put_id(&first, 1);
     put_large(&first, id);
     struct mob_task_id task = submit_on(&first, id);
-    nx_turn(&nx, 10);
+    nx_settle(&nx);
     nx_end(&nx); /* waits for the writer */
     nx_start(&nx, 0);
     nx_turn(&nx, 20);
@@ -160,7 +160,7 @@ static void put_that_was_removed_is_not_awaited(void **state)
         usleep(1000);
     struct mob_out_request request = {.op = MOB_REQ_DELETE, .request = 1, .payload_bytes = sizeof id};
     nx_publish(first.store, MOB_OUT_REQUEST, &request, sizeof request, &id, sizeof id);
-    nx_turn(&nx, 10);
+    nx_settle(&nx);
     nx_end(&nx);
     nx_start(&nx, 0);
     struct nx_driver other;

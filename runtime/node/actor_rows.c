@@ -1,0 +1,188 @@
+#include "runtime/node/actor_rows.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "gcs/client/client_sync.h"
+#include "runtime/node/actors.h"
+
+enum { LOAD_SECONDS = 30, ROW_VERSION = 1 };
+
+/* Value of a row; the creation's spec follows. */
+struct actor_row {
+    uint16_t version;
+    uint16_t state;
+    int32_t restarts_left;
+    uint32_t incarnation;
+    uint32_t detached;
+};
+
+/* A change on its way. */
+struct row_write {
+    struct row_write *next;
+    struct node *node;
+    bool remove;
+    enum mob_gcs_table table;
+    uint32_t key_length, value_length;
+    uint8_t key[MOB_GCS_KEY_MAX];
+    uint8_t value[];
+};
+
+static bool take(struct node *node, const struct row_write *w)
+{
+    struct mob_gcs_put put = {.table = w->table,
+        .key = w->key,
+        .key_length = w->key_length,
+        .value = w->value,
+        .value_length = w->value_length,
+        .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status =
+        w->remove ? mob_gcs_delete(node->gcs, &put, NULL, NULL) : mob_gcs_put(node->gcs, &put, NULL, NULL);
+    if (status != MOB_OK && status != MOB_QUEUE_FULL)
+        MOB_LOG_ERROR("actors", "row_not_written", "table=%d status=%s", w->table, mob_status_code(status));
+    return status != MOB_QUEUE_FULL;
+}
+
+void node_actor_rows_send(struct node *node)
+{
+    struct row_writes *writes = &node->row_writes;
+    while (writes->first && take(node, writes->first)) {
+        struct row_write *sent = writes->first;
+        writes->first = sent->next;
+        free(sent);
+    }
+}
+
+static void send(void *arg)
+{
+    struct row_write *w = arg;
+    struct row_writes *writes = &w->node->row_writes;
+    if (!writes->first)
+        writes->end = &writes->first;
+    *writes->end = w;
+    writes->end = &w->next;
+    node_actor_rows_send(w->node);
+}
+
+static void behind_the_log(struct row_write *w)
+{
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = send;
+    effect.call.arg = w;
+    lineage_log_effect(w->node->log, &effect);
+}
+
+static struct row_write *write_of(
+    struct node *node, enum mob_gcs_table table, const void *key, uint32_t key_length, uint32_t value_length)
+{
+    struct row_write *w = malloc(sizeof *w + value_length);
+    MOB_ASSERT(w);
+    *w = (struct row_write){
+        .node = node, .table = table, .key_length = key_length, .value_length = value_length};
+    memcpy(w->key, key, key_length);
+    return w;
+}
+
+static struct row_write *row_of(struct node *node, const struct node_actor *actor)
+{
+    struct actor_row row = {ROW_VERSION, (uint16_t)actor->life.state, actor->life.restarts_left,
+        actor->life.incarnation, actor->detached};
+    struct row_write *w = write_of(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id,
+        (uint32_t)(sizeof row + sizeof actor->head) + actor->tail_bytes);
+    memcpy(w->value, &row, sizeof row);
+    memcpy(w->value + sizeof row, &actor->head, sizeof actor->head);
+    memcpy(w->value + sizeof row + sizeof actor->head, actor->tail, actor->tail_bytes);
+    return w;
+}
+
+/* Key: "namespace/name". */
+static struct row_write *name_of(struct node *node, const struct node_actor *actor)
+{
+    char key[MOB_GCS_KEY_MAX];
+    int length = snprintf(key, sizeof key, "%s/%s", actor->job->ns, actor->name);
+    struct row_write *w = write_of(node, MOB_GCS_NAMES, key, (uint32_t)length, (uint32_t)sizeof actor->id);
+    memcpy(w->value, &actor->id, sizeof actor->id);
+    return w;
+}
+
+void actor_row_new(struct node *node, const struct node_actor *actor)
+{
+    send(row_of(node, actor));
+    if (actor->name[0])
+        behind_the_log(name_of(node, actor));
+}
+
+void actor_row_change(struct node *node, const struct node_actor *actor)
+{
+    behind_the_log(row_of(node, actor));
+}
+
+void actor_row_remove(struct node *node, const struct node_actor *actor)
+{
+    struct row_write *row = write_of(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id, 0);
+    row->remove = true;
+    behind_the_log(row);
+    if (!actor->name[0])
+        return;
+    struct row_write *name = name_of(node, actor);
+    name->remove = true;
+    behind_the_log(name);
+}
+
+/* ---- at the node's start ---- */
+
+/* Left by an earlier incarnation of this node: the actor restarts and replays its logged calls. */
+static void load_row(struct node *node, const struct mob_gcs_kv *kv)
+{
+    struct actor_row row;
+    struct mob_spec spec;
+    if (kv->value_length < sizeof row)
+        return;
+    memcpy(&row, kv->value, sizeof row);
+    if (row.version != ROW_VERSION ||
+        mob_spec_open(kv->value + sizeof row, kv->value_length - sizeof row, &spec) != MOB_OK) {
+        MOB_LOG_WARN("actors", "row_skipped", "version=%u known=%d", row.version, ROW_VERSION);
+        return;
+    }
+    struct node_job *job = node_job_by_id(node, spec.head.job);
+    struct node_function *class = node_function_by_id(node, spec.head.function);
+    if (!job || (job->state == JOB_ENDED && !row.detached))
+        return;
+    struct node_actor *actor = node_actor_add(node, &spec.head, spec.tail, spec.tail_bytes, job, class);
+    if (!actor)
+        return;
+    actor->life.incarnation = row.incarnation;
+    actor->life.restarts_left = row.restarts_left;
+    /* the end of the node is not the actor's fault: no restart is spent on it */
+    if (row.incarnation > 0)
+        actor->life.state = MOB_ACTOR_RESTARTING;
+}
+
+enum mob_status node_actors_load(struct node *node)
+{
+    uint8_t after[MOB_GCS_KEY_MAX];
+    uint32_t after_length = 0;
+    int64_t deadline = mob_deadline_after(LOAD_SECONDS * MOB_SEC);
+    for (bool more = true; more;) {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        struct mob_gcs_list list = {.table = MOB_GCS_ACTORS, .after = after, .after_length = after_length};
+        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
+        if (status != MOB_OK)
+            return status;
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->kv_count; i++)
+            load_row(node, &answer->kvs[i]);
+        more = answer->next != 0 && answer->kv_count > 0;
+        if (more) {
+            after_length = answer->kvs[answer->kv_count - 1].key_length;
+            memcpy(after, answer->kvs[answer->kv_count - 1].key, after_length);
+        }
+        mob_gcs_result_destroy(result);
+    }
+    return MOB_OK;
+}
