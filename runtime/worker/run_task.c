@@ -26,11 +26,13 @@ static bool take_cancelled(struct mob_worker *worker, struct mob_task_id task)
     return false;
 }
 
-/* The outcomes of the run that this one repeats; those of older generations go. */
+/* The outcomes of the run that this one repeats, each once: a task that was given back unstarted and sent
+ * again brought them twice. */
 static struct mob_logged_outcome *take_outcomes(struct mob_worker *worker, const struct mob_spec_head *head)
 {
     struct mob_logged_outcome *taken = NULL, **taken_tail = &taken;
     struct mob_logged_outcome **place = &worker->outcomes;
+    uint32_t next = 0;
     while (*place != NULL) {
         struct mob_logged_outcome *outcome = *place;
         if (!mob_task_id_eq(outcome->head.task, head->task) || outcome->head.generation != head->generation) {
@@ -38,6 +40,11 @@ static struct mob_logged_outcome *take_outcomes(struct mob_worker *worker, const
             continue;
         }
         *place = outcome->next;
+        if (outcome->head.sequence < next) {
+            free(outcome);
+            continue;
+        }
+        next = outcome->head.sequence + 1;
         outcome->next = NULL;
         *taken_tail = outcome;
         taken_tail = &outcome->next;

@@ -389,6 +389,27 @@ static void outcomes_are_logged_and_read_back(void **state)
     assert_int_equal(returned_i64(), 0);
 }
 
+/* A batch that its worker gave back unstarted is sent again, its outcomes in front of it. */
+static void outcomes_that_came_twice_are_used_once(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.reports", 1);
+    int64_t clock = 1, random = 5;
+    head.attempt = 2;
+    for (int times = 0; times < 2; times++) {
+        give_outcome(&head, 0, MOB_OUTCOME_CLOCK, &clock, sizeof clock);
+        give_outcome(&head, 1, MOB_OUTCOME_RANDOM, &random, sizeof random);
+    }
+    give_outcome(&head, 2, MOB_OUTCOME_RANDOM, &random, sizeof random);
+    give_spec(&in, &head, 0);
+    step_all();
+    while (fake_node_take(&node) && node.record.type != MOB_OUT_COMPLETION)
+        assert_int_not_equal(node.record.type, MOB_OUT_OUTCOME);
+    assert_int_equal(mob_completion_open(node.body, node.bytes, &completion), MOB_OK);
+    assert_int_equal(returned_i64(), 0);
+}
+
 static void another_order_of_outcomes_is_a_divergence(void **state)
 {
     (void)state;
@@ -492,6 +513,7 @@ int main(void)
         TEST(results_that_wait_behind_other_specs_are_found),
         TEST(specs_before_the_marker_are_dropped),
         TEST(outcomes_are_logged_and_read_back),
+        TEST(outcomes_that_came_twice_are_used_once),
         TEST(another_order_of_outcomes_is_a_divergence),
         TEST(an_actor_lives_in_its_worker),
         TEST(a_restored_actor_goes_on),
