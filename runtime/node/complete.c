@@ -50,10 +50,12 @@ static void announce_error(
         return;
     memcpy(at, payload, bytes);
     mob_value_hash(value);
-    uint32_t slots = task->template->head.num_returns;
+    uint32_t first = 0, slots = task->template->head.num_returns;
+    if (slots == MOB_RETURNS_STREAM) /* it stands where the next item would */
+        first = task->extra ? task->extra->yielded : 0;
     if (slots == MOB_RETURNS_STREAM || slots == 0)
         slots = 1;
-    for (uint32_t slot = 0; slot < slots; slot++) {
+    for (uint32_t slot = first; slot < first + slots; slot++) {
         struct mob_return_view r = {
             .slot = slot, .type = MOB_TYPE_ERROR, .size = size, .flags = MOB_RETURN_STORED};
         struct ready_object object = ready_of(task, &r, status);
@@ -344,6 +346,9 @@ void node_yielded(struct node *node, struct node_client *client, const uint8_t *
     if (!task || !client->worker || task->sched.worker != client->worker->number ||
         !mob_completion_next(&one, &at, &r) || r.slot != yield.item)
         return;
+    struct node_task_extra *extra = node_task_extra(node, task);
+    if (yield.item >= extra->yielded)
+        extra->yielded = yield.item + 1;
     if (!(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         struct node_job *job = task->template->job;
         lineage_log_job(node->log, job->id, job->ns);

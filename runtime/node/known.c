@@ -129,6 +129,7 @@ static void drop_answer(struct known_question *q)
     free(q->known.spec);
     free(q->known.completion);
     free(q->known.put);
+    free(q->known.item);
     q->known = (struct known){.id = q->known.id};
 }
 
@@ -206,6 +207,19 @@ static void note_put(struct known *known, const struct mob_entry *e, uint64_t in
     known->put_incarnation = incarnation;
 }
 
+/* A generator that ran again gave the same: the first of each item stands. */
+static void note_item(struct known *known, const struct mob_entry *e)
+{
+    if (e->yield.item >= known->items)
+        known->items = e->yield.item + 1;
+    if (e->yield.item != known->id.slot || known->item)
+        return;
+    bool stored = e->ret.flags & MOB_RETURN_STORED;
+    uint32_t bytes = stored ? 0 : (uint32_t)e->ret.size;
+    struct known_item head = {.type = e->ret.type, .stored = stored, .bytes = bytes};
+    known->item = copy_two(&head, sizeof head, e->ret.payload, bytes);
+}
+
 static void note_entry(struct known *known, const struct mob_entry *e, uint64_t incarnation)
 {
     switch ((int)e->type) {
@@ -225,6 +239,10 @@ static void note_entry(struct known *known, const struct mob_entry *e, uint64_t 
     case MOB_ENTRY_PUT:
         if (mob_object_id_eq(e->put.id, known->id))
             note_put(known, e, incarnation);
+        return;
+    case MOB_ENTRY_YIELD:
+        if (mob_task_id_eq(e->yield.task, known->id.task))
+            note_item(known, e);
         return;
     default:
         return;

@@ -16,6 +16,13 @@
 
 #include "runtime/node/node.h"
 
+struct known_item {
+    enum mob_value_type type;
+    bool stored; /* its bytes are, or were, in the store */
+    uint32_t bytes; /* of the payload of one that is not */
+    uint8_t payload[];
+};
+
 /* Copies of log entries; all NULL: no log knows the task. */
 struct known {
     struct mob_object_id id;
@@ -26,6 +33,8 @@ struct known {
     struct mob_out_put *put; /* of the object, followed by its inline value */
     uint64_t put_incarnation; /* whose log has it */
     bool deleted; /* what was put */
+    struct known_item *item; /* the object is this item of a generator */
+    uint32_t items; /* of the generator that are in the log */
 };
 struct known_question;
 /* Gets the answer once and the question is gone; may ask again. */

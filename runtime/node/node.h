@@ -97,6 +97,7 @@ struct node_tail {
 struct node_task_extra {
     uint32_t attempt, generation, caller_seq, incarnation;
     uint64_t position; /* of an actor call, from 0 */
+    uint32_t yielded; /* items of a generator, of all attempts */
 };
 
 #define TASK_TAIL_INLINE 24u

@@ -171,13 +171,47 @@ static bool may_be_of(const struct known *known)
     if (!known->spec)
         return true;
     uint32_t count = known->spec->num_returns;
-    if (count == MOB_RETURNS_STREAM)
-        count = known->completion->return_count;
     return slot < (count > 0 ? count : 1); /* one that declares none is waited for by its first */
+}
+
+/* No item at or above this one: how whoever takes items one by one learns that it has them all. */
+static void stream_ended(struct node *node, struct mob_object_id id, uint32_t slot, uint32_t session)
+{
+    struct ready_object end = {
+        .id = id, .type = MOB_TYPE_NONE, .flags = MOB_READY_COMMITTED | MOB_READY_LAST, .committed = true};
+    node_object_ready(node, &end, slot, session);
+}
+
+/* An item of a generator that has ended. False: of one that failed, behind its last item. */
+static bool from_stream(struct node *node, const struct known *known, uint32_t slot, uint32_t session)
+{
+    const struct mob_completion_head *head = known->completion;
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t size;
+    uint32_t count = head->status == MOB_OK ? head->return_count : known->items;
+    if (known->id.slot >= count) {
+        if (head->status != MOB_OK)
+            return false;
+        if (known->id.slot == count)
+            stream_ended(node, known->id, slot, session);
+        else
+            node_ready_committed(node, known->id, MOB_NOT_FOUND, MOB_TYPE_ERROR, slot, session);
+    } else if (known->item && !known->item->stored) {
+        restored(node, known->id, known->item->type, known->item->payload, known->item->bytes, slot, session);
+    } else if (mob_store_object_bytes(node->store, known->id, true, &type, &bytes, &size) == MOB_OK) {
+        node_ready_committed(node, known->id, MOB_OK, type, slot, session);
+    } else {
+        remake(node, known, slot, session);
+    }
+    return true;
 }
 
 static void from_completion(struct node *node, const struct known *known, uint32_t slot, uint32_t session)
 {
+    if (known->spec && known->spec->num_returns == MOB_RETURNS_STREAM && !(known->id.slot & MOB_SLOT_PUT) &&
+        from_stream(node, known, slot, session))
+        return;
     if (!may_be_of(known)) {
         node_ready_committed(node, known->id, MOB_NOT_FOUND, MOB_TYPE_ERROR, slot, session);
         return;

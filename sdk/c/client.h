@@ -68,8 +68,12 @@ struct mob_block { /* a value outside of the store */
 };
 struct mob_stream_state {
     uint32_t next; /* item that mob_stream_next gives next */
+    uint32_t seen; /* futures of the items from `next` to this one are the stream's */
     uint32_t last; /* no item at or above; UINT32_MAX = not known yet */
     enum mob_status status; /* of the generator when `last` is known */
+    bool pulls; /* items are asked for one by one: notices may have been left out, */
+    uint32_t pulled; /* up to this one */
+    struct mob_waiter *waiters; /* for the end */
 };
 struct mob_waiter {
     struct mob_waiter *next; /* of the same future; later: in the ready queue */

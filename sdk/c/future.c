@@ -302,18 +302,37 @@ enum mob_status mob_future_from_id(
     return MOB_OK;
 }
 
+static void waiters_drop(struct mob_waiter *waiters)
+{
+    struct mob_waiter *next;
+    for (struct mob_waiter *w = waiters; w != NULL; w = next) {
+        next = w->next;
+        mob_waiter_forget(w);
+    }
+}
+
+/* With the items that came and were not taken. */
+static void stream_drop(struct mob_future *stream)
+{
+    struct mob_stream_state *state = stream->as.stream;
+    struct mob_object_id id = mob_future_object(stream);
+    waiters_drop(state->waiters);
+    for (id.slot = state->next; id.slot < state->seen; id.slot++) {
+        struct mob_general_future *g = mob_future_find_general(mob_future_client(stream), id);
+        if (g != NULL)
+            mob_release(&g->future);
+    }
+    free(state);
+}
+
 /* What hangs on a future besides its slot. */
 static void future_drop(struct mob_future *future)
 {
     if (future->flags & MOB_FUTURE_WAITED) {
-        struct mob_waiter *next;
-        for (struct mob_waiter *w = future->as.waiter; w != NULL; w = next) {
-            next = w->next;
-            mob_waiter_forget(w);
-        }
+        waiters_drop(future->as.waiter);
         future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
     } else if (future->state == MOB_FUTURE_STREAM) {
-        free(future->as.stream);
+        stream_drop(future);
     } else if (mob_future_settled(future) && future->where != MOB_WHERE_SLOT &&
         future->where != MOB_WHERE_STORE && --future->as.block->refs == 0) {
         free(future->as.block);

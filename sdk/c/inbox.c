@@ -104,8 +104,12 @@ static bool rewatch_chunk(struct mob_client *client, struct mob_chunk *chunk, st
         if (batch->count == WATCH_BATCH && !batch_send(client, batch))
             return false;
         struct mob_object_id id = mob_future_object(future);
-        if (future->state == MOB_FUTURE_STREAM)
-            id.slot = future->as.stream->next;
+        if (future->state == MOB_FUTURE_STREAM) {
+            struct mob_stream_state *state = future->as.stream;
+            id.slot = state->seen > state->next ? state->seen : state->next;
+            state->pulls = true;
+            state->pulled = id.slot + 1;
+        }
         batch->ids[batch->count++] = id;
     }
     return batch_send(client, batch);

@@ -16,7 +16,12 @@ enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_wait
         (struct mob_waiter){.future = future, .set = set, .callback = callback, .alias = alias, .arg = arg};
     if (set != NULL)
         set->waiting++;
-    if (!mob_future_settled(future)) {
+    if (future->state == MOB_FUTURE_STREAM && future->as.stream->last == UINT32_MAX) {
+        waiter->next = future->as.stream->waiters;
+        future->as.stream->waiters = waiter;
+        return MOB_OK;
+    }
+    if (!mob_future_settled(future) && future->state != MOB_FUTURE_STREAM) {
         waiter->next = future->flags & MOB_FUTURE_WAITED ? future->as.waiter : NULL;
         future->as.waiter = waiter;
         future->flags |= MOB_FUTURE_WAITED;
@@ -249,38 +254,64 @@ void mob_future_settle(struct mob_client *client, struct mob_future *future, enu
 
 /* ---- notices ---- */
 
+/* The end of a generator is the outcome that its future's waiters wait for. */
+static void stream_end(
+    struct mob_client *client, struct mob_future *stream, uint32_t last, enum mob_status status)
+{
+    struct mob_stream_state *state = stream->as.stream;
+    if (state->last != UINT32_MAX)
+        return;
+    state->last = last;
+    state->status = status;
+    struct mob_waiter *waiters = state->waiters;
+    state->waiters = NULL;
+    fire_all(client, stream, waiters);
+}
+
+/* Items never fail: what failed stands where the next item would. */
 static void stream_notice(struct mob_client *client, struct mob_future *stream,
     const struct mob_in_ready *ready, const uint8_t *payload)
 {
     struct mob_stream_state *state = stream->as.stream;
-    if (ready->flags & MOB_READY_LAST) {
-        state->last = ready->id.slot;
-        state->status = (enum mob_status)ready->status;
-        client->settled++;
+    if (ready->flags & MOB_READY_LAST || ready->status != MOB_OK) {
+        stream_end(client, stream, ready->id.slot, (enum mob_status)ready->status);
         return;
     }
     struct mob_general_future *g = mob_future_find_general(client, ready->id);
     struct mob_future *item = g != NULL ? &g->future : NULL;
-    if (item == NULL && ready->id.slot >= state->next)
-        item = mob_future_new_general(client, ready->id, true);
+    if (ready->id.slot >= state->next && ready->id.slot >= state->seen) {
+        if (g != NULL)
+            g->refs++;
+        else
+            item = mob_future_new_general(client, ready->id, true);
+        state->seen = ready->id.slot + 1;
+    }
     if (item != NULL)
         mob_future_settle(client, item, (enum mob_status)ready->status, (enum mob_value_type)ready->type,
             payload, ready->size, ready->inline_bytes == ready->size);
+}
+
+/* A future of an item that never came: there is no such object, or it is the generator's error. */
+static void item_ended(struct mob_client *client, struct mob_future *item, const struct mob_in_ready *ready)
+{
+    enum mob_status status = ready->status == MOB_OK ? MOB_NOT_FOUND : (enum mob_status)ready->status;
+    mob_future_settle(client, item, status, MOB_TYPE_ERROR, NULL, ready->size, false);
 }
 
 void mob_client_on_ready(struct mob_client *client, const struct mob_in_ready *ready, const uint8_t *payload)
 {
     bool inlined = ready->inline_bytes == ready->size;
     struct mob_future *future = mob_future_find_child(client, ready->id.task);
-    if (future != NULL && future->state == MOB_FUTURE_STREAM) {
+    bool is_stream = future != NULL && future->state == MOB_FUTURE_STREAM;
+    if (is_stream)
         stream_notice(client, future, ready, payload);
-        return;
-    }
-    if (future != NULL && ready->id.slot == 0)
+    if (future != NULL && !is_stream && ready->id.slot == 0)
         mob_future_settle(client, future, (enum mob_status)ready->status, (enum mob_value_type)ready->type,
             payload, ready->size, inlined);
     struct mob_general_future *g = mob_future_find_general(client, ready->id);
-    if (g != NULL)
+    if (g != NULL && ready->flags & MOB_READY_LAST)
+        item_ended(client, &g->future, ready);
+    else if (g != NULL)
         mob_future_settle(client, &g->future, (enum mob_status)ready->status,
             (enum mob_value_type)ready->type, payload, ready->size, inlined);
 }

@@ -399,6 +399,31 @@ enum mob_status mob_cancel(struct mob_future *future, bool force)
 
 /* ---- streams ---- */
 
+/* The generator's own words, where the next item would stand. */
+static enum mob_status stream_failed(
+    struct mob_client *client, struct mob_object_id id, enum mob_status status)
+{
+    char text[MOB_ID_TEXT_MAX], message[256] = "";
+    struct mob_future *error;
+    if (mob_future_from_id(client, mob_object_id_format(id, text), &error) == MOB_OK) {
+        mob_future_settle(client, error, status, MOB_TYPE_ERROR, NULL, 0, false);
+        (void)mob_json_text_field(mob_future_error(error), "message", message, sizeof message);
+        mob_release(error);
+    }
+    return mob_client_fail(
+        client, status, "the generator failed: %s", message[0] != 0 ? message : mob_status_text(status));
+}
+
+/* After notices were left out, or at another node, items do not come by themselves any more. */
+static enum mob_status pull(
+    struct mob_client *client, struct mob_stream_state *state, struct mob_object_id id)
+{
+    if (!state->pulls || id.slot < state->pulled)
+        return MOB_OK;
+    state->pulled = id.slot + 1;
+    return mob_client_watch(client, id);
+}
+
 enum mob_status mob_stream_next(struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out)
 {
     struct mob_client *client = mob_future_client(stream);
@@ -409,18 +434,20 @@ enum mob_status mob_stream_next(struct mob_future *stream, int64_t timeout_ns, s
     mob_client_pump(client);
     struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
     enum mob_status status = MOB_OK;
-    struct mob_general_future *item;
-    while (
-        (item = mob_future_find_general(client, id)) == NULL && state->next < state->last && status == MOB_OK)
-        status = mob_waiting_turn(&waiting);
+    while (state->next >= state->seen && state->next < state->last && status == MOB_OK) {
+        status = pull(client, state, id);
+        if (status == MOB_OK)
+            status = mob_waiting_turn(&waiting);
+    }
     mob_waiting_end(&waiting);
     mob_run_callbacks(client);
-    if (item == NULL && state->next >= state->last)
-        return state->status == MOB_OK ? mob_client_fail(client, MOB_NOT_FOUND, "the stream has ended")
-                                       : mob_client_fail(client, state->status, "the generator failed: %s",
-                                             mob_status_text(state->status));
-    if (item == NULL)
+    if (state->next >= state->seen && state->next < state->last)
         return status;
+    if (state->next >= state->seen)
+        return state->status == MOB_OK ? mob_client_fail(client, MOB_NOT_FOUND, "the stream has ended")
+                                       : stream_failed(client, id, state->status);
+    struct mob_general_future *item = mob_future_find_general(client, id);
+    MOB_ASSERT(item != NULL);
     state->next++;
     *item_out = &item->future;
     return MOB_OK;

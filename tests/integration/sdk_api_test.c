@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "tests/support/node_box.h"
@@ -248,6 +249,54 @@ static void a_generator_gives_items_one_by_one(void **state)
     }
     FAILS(mob_stream_next(stream, PATIENCE, &item), MOB_NOT_FOUND);
     mob_release(stream);
+}
+
+static void a_generator_that_fails_gives_its_items_first(void **state)
+{
+    (void)state;
+    struct mob_future *stream, *item;
+    OK(mob_submit(client, "probe.counts_down", MOB_ARGS(mob_i64(5), mob_i64(1), mob_i64(10)), NULL, &stream));
+    for (int i = 0; i < 5; i++) {
+        struct mob_value *value;
+        OK(mob_stream_next(stream, PATIENCE, &item));
+        OK(mob_get(item, PATIENCE, &value));
+        mob_value_release(value);
+        mob_release(item);
+    }
+    FAILS(mob_stream_next(stream, PATIENCE, &item), MOB_TASK_FAILED);
+    assert_non_null(strstr(mob_client_error(client), "nothing is left of 5"));
+    FAILS(mob_stream_next(stream, PATIENCE, &item), MOB_TASK_FAILED);
+    mob_release(stream);
+}
+
+static void note_end(struct mob_future *stream, void *arg)
+{
+    *(struct mob_future **)arg = stream;
+}
+
+/* Its future is ready when the generator has ended, whether or not anybody took the items. */
+static void the_end_of_a_stream_is_waited_for(void **state)
+{
+    (void)state;
+    struct mob_future *first, *second, *ended = NULL, *ready;
+    struct mob_waitset *set;
+    OK(mob_submit(client, "probe.counts_down", MOB_ARGS(mob_i64(20), mob_i64(1), mob_i64(1)), NULL, &first));
+    OK(mob_submit(client, "probe.counts", MOB_ARGS(mob_i64(300)), NULL, &second));
+    OK(mob_on_ready(first, note_end, &ended));
+    OK(mob_waitset_create(client, &set));
+    OK(mob_waitset_add(set, second));
+    OK(mob_waitset_next(set, PATIENCE, &ready));
+    assert_ptr_equal(ready, second);
+    for (int i = 0; !ended && i < 30000; i++) {
+        mob_client_step(client);
+        usleep(1000);
+    }
+    assert_ptr_equal(ended, first);
+    OK(mob_stream_next(second, 0, &ready)); /* the items are there */
+    mob_release(ready);
+    mob_waitset_destroy(set);
+    mob_release(first);
+    mob_release(second);
 }
 
 /* ---- errors ---- */
@@ -593,6 +642,8 @@ int main(void)
         cmocka_unit_test(several_returns_are_several_futures),
         cmocka_unit_test(ten_thousand_references_are_arguments),
         cmocka_unit_test(a_generator_gives_items_one_by_one),
+        cmocka_unit_test(a_generator_that_fails_gives_its_items_first),
+        cmocka_unit_test(the_end_of_a_stream_is_waited_for),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(a_failed_task_tells_its_reason),
         cmocka_unit_test(a_crash_costs_one_worker_and_is_told),

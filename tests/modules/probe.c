@@ -247,6 +247,21 @@ static enum mob_status counts(struct mob_call *call)
     return MOB_OK;
 }
 
+/* Slowly, in items of that size, and then an error. */
+static enum mob_status counts_down(struct mob_call *call)
+{
+    int64_t n = mob_arg_i64(call, 0), ms = mob_arg_i64(call, 1), bytes = mob_arg_i64(call, 2);
+    uint8_t *item = calloc(1, (size_t)bytes + 1);
+    enum mob_status status = MOB_OK;
+    for (int64_t i = 0; i < n && status == MOB_OK && !mob_call_cancelled(call); i++) {
+        usleep((useconds_t)ms * 1000);
+        item[0] = (uint8_t)(n - i);
+        status = mob_yield(call, mob_bytes(item, (size_t)bytes));
+    }
+    free(item);
+    return mob_fail(call, "nothing is left of %lld", (long long)n);
+}
+
 static enum mob_status reports(struct mob_call *call)
 {
     int64_t begin = mob_span_begin(call);
@@ -348,8 +363,9 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"), MOB_FUNCTION("deep", deep, "i64 n -> i64"),
     MOB_FUNCTION("tree", tree, "i64 depth -> i64"), MOB_FUNCTION("first_of", first_of, "i64 k -> i64"),
     MOB_FUNCTION("in_any_order", in_any_order, "-> i64"), MOB_FUNCTION("puts_value", puts_value, "-> bytes"),
-    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"), MOB_FUNCTION("reports", reports, "-> i64"),
-    MOB_FUNCTION("about", about, "-> utf8"),
+    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
+    MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
+    MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),
     {.name = "Account",
         .main = account_open,

@@ -246,7 +246,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_put_begin(
 MOB_API MOB_MUST_USE enum mob_status mob_put_finish(
     struct mob_put_buffer *buffer, struct mob_future **future_out);
 MOB_API void mob_put_abort(struct mob_put_buffer *buffer);
-/* Next item of a generator task's stream; MOB_NOT_FOUND after the last. */
+/* Next item of a generator task's stream; MOB_NOT_FOUND after the last, the generator's error if it failed.
+ * The stream itself is ready (mob_on_ready, wait sets) when the generator has ended. */
 MOB_API MOB_MUST_USE enum mob_status mob_stream_next(
     struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out);
 
