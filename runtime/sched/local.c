@@ -18,6 +18,7 @@ static void options_fill(struct mob_sched_options *o)
     o->running_max = o->running_max ? o->running_max : 16 * cpus;
     o->blocked_max = o->blocked_max ? o->blocked_max : MOB_SCHED_BLOCKED_MAX_DEFAULT;
     o->idle_keep = o->idle_keep ? o->idle_keep : cpus;
+    o->nest_max = o->nest_max < MOB_SCHED_NEST_MAX ? o->nest_max : MOB_SCHED_NEST_MAX;
     o->batch_ns_max = or_default(o->batch_ns_max, 500 * MOB_US);
     o->batch_ns_max = o->batch_ns_max < INT32_MAX ? o->batch_ns_max : INT32_MAX;
     o->wake_worth_ns = or_default(o->wake_worth_ns, 50 * MOB_US);
@@ -93,8 +94,10 @@ void mob_sched_destroy(struct mob_sched *s)
     free(s->edges.base);
     free(s->families.base);
     free(s->extras.base);
-    for (uint32_t i = 0; s->workers && i < MOB_SCHED_WORKERS_MAX; i++)
+    for (uint32_t i = 0; s->workers && i < MOB_SCHED_WORKERS_MAX; i++) {
         free(s->workers[i].ring);
+        free(s->workers[i].below);
+    }
     free(s->workers);
     free(s->actors);
     free(s->heap);
@@ -232,7 +235,7 @@ static uint32_t tree_below(struct mob_sched *s, const struct mob_sched_task *par
 {
     if (!(parent->marks & MARK_CALL) && s->lanes[parent->lane].tree)
         return s->lanes[parent->lane].tree;
-    if (!runs_now(s, parent))
+    if (!runs_now(s, parent) && parent->state != MOB_SCHED_BLOCKED)
         return SCHED_TREE_SHARED;
     struct sched_worker *w = worker_at(s, parent->worker);
     if (!w->tree) {
@@ -400,14 +403,14 @@ enum mob_status mob_sched_inputs_lost(
 
 /* ---- ends ---- */
 
-bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
+bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
 {
     if (t->retries_left == 0 || t->marks & MARK_STOPPING)
         return false;
     if (t->marks & MARK_CALL && s->actors[t->lane].closed)
         return false;
     if (t->retries_left > 0)
-        t->retries_left--;
+        t->retries_left -= pays;
     s->retried++;
     if (!(t->marks & MARK_KIDS))
         sched_wait_drop(s, t);
@@ -466,7 +469,7 @@ enum mob_sched_after mob_sched_finished(
     sched_worker_remove(s, t, now, status == MOB_OK && t->flags & MOB_SCHED_ACTOR_CREATE);
     s->finished++;
     bool again = status == MOB_WORKER_DIED || (status && t->flags & MOB_SCHED_RETRY_ON_ERROR);
-    if (again && sched_retry(s, t, now))
+    if (again && sched_retry(s, t, true, now))
         return MOB_SCHED_RETRY;
     sched_retire(s, t);
     sched_ids_remove(s, t);

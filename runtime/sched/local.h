@@ -48,6 +48,7 @@
 /* Not started tasks that one worker holds: 256 x 4 bytes = 1 KiB of ring per worker, 4 MiB in all. */
 #define MOB_SCHED_BATCH_MAX 1024u
 #define MOB_SCHED_BLOCKED_MAX_DEFAULT 2048u
+#define MOB_SCHED_NEST_MAX 64u
 #define MOB_SCHED_JOBS_MAX 4096u
 #define MOB_SCHED_LANES_MAX 65535u /* u16 in each task; lanes without tasks are used again */
 /* Trees of a job that take equal turns with its roots; each one more halves the roots' turns. */
@@ -67,7 +68,7 @@ enum mob_sched_state {
     MOB_SCHED_DELAYED, /* until a time: not-before, or back-off of a retry */
     MOB_SCHED_READY, /* queued */
     MOB_SCHED_DISPATCHED, /* in a worker's batch */
-    MOB_SCHED_BLOCKED, /* its worker waits in get or wait */
+    MOB_SCHED_BLOCKED, /* its worker waits in get or wait, or runs what it waits for on top of it */
     MOB_SCHED_DONE, /* the core has forgotten it; only mob_sched_task_free is left */
     MOB_SCHED_STATE_COUNT
 };
@@ -106,6 +107,7 @@ struct mob_sched_options {
     uint32_t tasks_max; /* 0 = MOB_SCHED_TASKS_MAX */
     uint32_t running_max; /* worker processes that are not blocked; 0 = 16 per CPU (tiny demands) */
     uint32_t blocked_max; /* 0 = MOB_SCHED_BLOCKED_MAX_DEFAULT */
+    uint32_t nest_max; /* tasks below another one on a worker's stack; 0 = none, at most MOB_SCHED_NEST_MAX */
     uint32_t idle_keep; /* idle workers that are never reaped; 0 = one per CPU */
     int64_t cpu, gpu,
         memory; /* totals in 1/MOB_SCHED_UNIT (memory: of one byte x UNIT, see MOB_SCHED_MEMORY) */
@@ -248,8 +250,20 @@ uint32_t mob_sched_children(const struct mob_sched_task *task);
  * MOB_CONFLICT: not running. */
 MOB_MUST_USE enum mob_status mob_sched_blocked(
     struct mob_sched *s, struct mob_sched_task *task, uint32_t *revoked_out, int64_t now);
-/* It goes on. The CPU is taken at once. */
+/* It goes on. The CPU is taken at once. Of a task with another on top of it: that one has not started, and
+ * runs after it, unless it blocks. */
 void mob_sched_unblocked(struct mob_sched *s, struct mob_sched_task *task, int64_t now);
+/* The running task cannot go on before `awaited` has ended, and that one is queued: its worker runs it now,
+ * on top of the task, which is BLOCKED until then. No CPU changes hands, and no worker counts as blocked.
+ * What the worker had not started goes back, as with mob_sched_blocked, then a DISPATCH follows.
+ * MOB_CONFLICT, and nothing has changed: one of them is an actor's, they are of different trees, jobs or
+ * demands, or demand more than CPU; it has failed before, or may not be run again (a crash of the upper one
+ * costs both their attempt, though only the one that ran a retry); or as many as nest_max are below already.
+ */
+MOB_MUST_USE enum mob_status mob_sched_nest(struct mob_sched *s, struct mob_sched_task *task,
+    struct mob_sched_task *awaited, uint32_t *revoked_out, int64_t now);
+/* Does it wait below another one that has started, as far as is known? Then nothing can come from it. */
+bool mob_sched_buried(const struct mob_sched *s, const struct mob_sched_task *task);
 
 /* ---- workers ---- */
 /* A process of this runtime is there and idle. `worker` < MOB_SCHED_WORKERS_MAX is the node's number, free to
@@ -343,7 +357,7 @@ struct mob_sched_stats {
     uint32_t tasks, by_state[MOB_SCHED_STATE_COUNT];
     uint32_t workers, idle, busy, blocked, actors, starting;
     uint32_t jobs, lanes, families, wait_objects, edges, timers;
-    uint64_t dispatched, finished, retried, revoked, followed, spawned;
+    uint64_t dispatched, finished, retried, revoked, followed, spawned, nested;
     uint64_t bytes; /* memory of the core, records included */
 };
 void mob_sched_stats(const struct mob_sched *s, struct mob_sched_stats *stats_out);

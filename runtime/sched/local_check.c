@@ -50,6 +50,14 @@ static const char *check_worker(const struct mob_sched *s, uint16_t worker)
         CHECK(!blocked || (t->state == MOB_SCHED_BLOCKED && load == 1),
             "a blocked worker has one blocked task");
     }
+    for (uint32_t i = 0; i < w->below_count; i++) {
+        const struct mob_sched_task *t = task_at(s, w->below[i].task);
+        CHECK(
+            t->state == MOB_SCHED_BLOCKED && t->worker == worker, "a task below another one is not blocked");
+    }
+    CHECK(!w->below_count || (load && (w->state == WORKER_BUSY || w->state == WORKER_BLOCKED) && !w->hungry),
+        "something lies below nothing");
+    CHECK(w->below_count <= s->options.nest_max, "too many tasks are on top of each other");
     CHECK(estimate == w->estimate_sum, "the batch's estimates do not sum up");
     CHECK((w->state == WORKER_BUSY) <= (load > 0), "a busy worker has nothing to do");
     CHECK((w->state == WORKER_IDLE || w->state == WORKER_NONE) <= (load == 0), "an idle worker has tasks");

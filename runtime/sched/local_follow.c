@@ -39,7 +39,7 @@ static bool may_follow(
     const struct mob_sched *s, const struct mob_sched_task *t, const struct sched_worker *w)
 {
     if (t->state != MOB_SCHED_WAITING || t->marks & MARK_CALL || w->state != WORKER_BUSY || w->solo ||
-        w->no_room)
+        w->below_count || w->no_room)
         return false;
     const struct sched_lane *l = &s->lanes[t->lane];
     if (w->follow_run >= SCHED_FOLLOW_RUN && s->active != SCHED_NIL16)

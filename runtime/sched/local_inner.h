@@ -131,6 +131,10 @@ enum worker_state {
 struct sched_place {
     uint32_t task, estimate_ns;
 };
+struct sched_below { /* a task that waits for the one above it on the same stack */
+    uint32_t task;
+    int64_t since;
+};
 struct sched_worker {
     struct sched_place *ring; /* MOB_SCHED_BATCH_MAX, by absolute position modulo */
     uint32_t head, tail; /* running .. behind the last */
@@ -139,6 +143,7 @@ struct sched_worker {
     uint32_t families; /* of the running task */
     uint32_t tree; /* of the running task's descendants, if it is a root and has any */
     uint32_t follow_run; /* tasks that followed since it was last filled from a queue */
+    struct sched_below *below; /* on its stack, below the running task; [0] at the bottom; nest_max places */
     uint32_t actor;
     uint16_t ended; /* function of the task that ended here last, if with success; else 0 */
     uint16_t class_id;
@@ -146,6 +151,7 @@ struct sched_worker {
     uint16_t hungry_next, hungry_prev; /* of its class */
     uint16_t untold_next, follow_next;
     uint8_t state, runtime;
+    uint8_t below_count;
     bool holds, holds_cpu, stuck; /* its class's demand; its CPU; counted in sched_kind.stuck */
     bool hungry, untold, following, no_room;
     bool solo; /* makes an actor: nothing joins that batch */
@@ -233,7 +239,7 @@ struct mob_sched {
     uint32_t note_head, note_count, note_capacity;
     uint32_t failed_head, failed_tail; /* DONE tasks, linked by next; status in `worker` */
     uint32_t by_state[MOB_SCHED_STATE_COUNT];
-    uint64_t dispatched, finished, retried, revoked, followed, spawned;
+    uint64_t dispatched, finished, retried, revoked, followed, spawned, nested;
 };
 
 /* ---- records, pools, maps (local_table.c) ---- */
@@ -286,8 +292,8 @@ void sched_retire(struct mob_sched *s, struct mob_sched_task *t);
 void sched_fail(struct mob_sched *s, struct mob_sched_task *t, enum mob_status status);
 /* Not running any more: undo what queued or delayed states link. */
 void sched_unlink_queued(struct mob_sched *s, struct mob_sched_task *t);
-/* An attempt ended badly: DELAYED and true, or false when retries are spent. */
-bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, int64_t now);
+/* An attempt ended badly: DELAYED and true, or false when retries are spent. `pays`: with one of them. */
+bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now);
 void sched_note_push(struct mob_sched *s, struct sched_note note);
 /* It has gone: there is nobody to tell to leave, and the number may soon be another's. */
 void sched_notes_forget_worker(struct mob_sched *s, uint16_t worker);
@@ -359,6 +365,8 @@ void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_
 void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t now, bool keeps);
 /* What has not started goes back: everything behind `keep` places. Returns how many. */
 uint32_t sched_worker_revoke(struct mob_sched *s, uint16_t worker, uint32_t keep);
+/* Put a task in front of the batch: it runs. */
+void sched_worker_prepend(struct mob_sched *s, uint16_t worker, struct mob_sched_task *t);
 void sched_idle_remove(struct mob_sched *s, uint16_t worker);
 void sched_hungry_update(struct mob_sched *s, uint16_t worker);
 void sched_hungry_remove(struct mob_sched *s, uint16_t worker);
@@ -368,6 +376,18 @@ static inline bool worker_lags(const struct mob_sched *s, const struct sched_wor
 {
     return s->now - w->since > s->options.batch_ns_max;
 }
+
+/* ---- tasks on top of each other (local_nest.c) ---- */
+/* It waits, and another runs on top of it. */
+static inline bool worker_has_below(const struct sched_worker *w, const struct mob_sched_task *t)
+{
+    for (uint32_t i = w->below_count; i > 0; i--)
+        if (w->below[i - 1].task == t->handle)
+            return true;
+    return false;
+}
+/* The uppermost of those that wait is the one that runs again, before what is in the batch. */
+void sched_nest_resume(struct mob_sched *s, uint16_t worker);
 
 /* ---- following (local_follow.c) ---- */
 /* Are all inputs that t misses made by tasks in this worker's batch? */

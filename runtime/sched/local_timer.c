@@ -133,7 +133,7 @@ void sched_stop(struct mob_sched *s, struct mob_sched_task *t, bool force, int64
 static void kill_due(struct mob_sched *s, struct mob_sched_task *t)
 {
     struct sched_extra *e = extra_at(s, t->extra);
-    if (!worker_runs(worker_at(s, t->worker), t)) {
+    if (t->state == MOB_SCHED_DISPATCHED && !worker_runs(worker_at(s, t->worker), t)) {
         /* It has not started: its worker skips it when its turn comes, which is no reason to kill that worker
          * now. */
         e->wake = s->now + 100 * MOB_MS;

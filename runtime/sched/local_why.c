@@ -84,6 +84,11 @@ static void why_dispatched(const struct mob_sched *s, const struct mob_sched_tas
     const struct sched_worker *w = worker_at(s, t->worker);
     why->worker = t->worker;
     why->since = w->since;
+    for (uint32_t i = 0; t->state == MOB_SCHED_BLOCKED && i < w->below_count; i++)
+        if (w->below[i].task == t->handle) {
+            why->since = w->below[i].since;
+            return;
+        }
     for (uint32_t at = w->head; worker_place(w, at)->task != t->handle; at++)
         why->ahead++;
     why->reason = why->ahead ? MOB_WHY_BATCH : MOB_WHY_RUNNING;
@@ -165,7 +170,8 @@ void mob_sched_stats(const struct mob_sched *s, struct mob_sched_stats *out)
         .retried = s->retried,
         .revoked = s->revoked,
         .followed = s->followed,
-        .spawned = s->spawned};
+        .spawned = s->spawned,
+        .nested = s->nested};
     memcpy(out->by_state, s->by_state, sizeof out->by_state);
     for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
         out->idle += s->runtimes[i].idle;

@@ -95,8 +95,9 @@ void sched_hungry_remove(struct mob_sched *s, uint16_t worker)
 void sched_hungry_update(struct mob_sched *s, uint16_t worker)
 {
     struct sched_worker *w = worker_at(s, worker);
-    bool hungry = w->state == WORKER_BUSY && !w->solo && worker_load(w) <= MOB_SCHED_BATCH_MAX / 2 &&
-        !w->no_room && w->estimate_sum <= s->options.batch_ns_max / 2;
+    bool hungry = w->state == WORKER_BUSY && !w->solo && w->below_count == 0 &&
+        worker_load(w) <= MOB_SCHED_BATCH_MAX / 2 && !w->no_room &&
+        w->estimate_sum <= s->options.batch_ns_max / 2;
     if (!hungry) {
         sched_hungry_remove(s, worker);
         return;
@@ -167,6 +168,16 @@ void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_
     sched_untold_mark(s, worker);
 }
 
+void sched_worker_prepend(struct mob_sched *s, uint16_t worker, struct mob_sched_task *t)
+{
+    struct sched_worker *w = worker_at(s, worker);
+    MOB_ASSERT(worker_load(w) < MOB_SCHED_BATCH_MAX);
+    uint32_t estimate = sched_estimate(s, t->function);
+    *worker_place(w, --w->head) = (struct sched_place){t->handle, estimate};
+    w->estimate_sum += estimate;
+    w->follow = w->tail;
+}
+
 /* Out of the ring; the ones behind move up. */
 static void ring_remove(struct sched_worker *w, const struct mob_sched_task *t)
 {
@@ -199,6 +210,10 @@ static void run_dry(
         sched_actor_mark(s, w->actor - 1);
         return;
     }
+    if (w->below_count) {
+        sched_nest_resume(s, worker);
+        return;
+    }
     solo_end(s, w);
     if (w->state != WORKER_BUSY)
         return;
@@ -225,7 +240,8 @@ void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t 
     if (worker_runs(w, t)) {
         if (w->families)
             sched_families_detach(s, w);
-        w->tree = 0;
+        if (w->below_count == 0) /* else the tree is that of the task at the bottom */
+            w->tree = 0;
         w->since = now;
     }
     ring_remove(w, t);
@@ -306,6 +322,8 @@ void mob_sched_room(struct mob_sched *s, uint16_t worker)
 enum mob_status mob_sched_blocked(
     struct mob_sched *s, struct mob_sched_task *t, uint32_t *revoked_out, int64_t now)
 {
+    if (t->state == MOB_SCHED_BLOCKED)
+        mob_sched_unblocked(s, t, now); /* what it was given to run on top of it is not what it waits for */
     if (t->state != MOB_SCHED_DISPATCHED || !worker_runs(worker_at(s, t->worker), t))
         return MOB_CONFLICT;
     uint16_t worker = t->worker;
@@ -340,6 +358,11 @@ void mob_sched_unblocked(struct mob_sched *s, struct mob_sched_task *t, int64_t 
         return;
     struct sched_worker *w = worker_at(s, t->worker);
     s->now = now;
+    if (w->below_count && worker_has_below(w, t)) {
+        if (!mob_sched_buried(s, t))
+            sched_nest_resume(s, t->worker);
+        return;
+    }
     sched_set_state(s, t, MOB_SCHED_DISPATCHED);
     if (w->state == WORKER_LEAVING)
         return;
@@ -375,7 +398,7 @@ enum mob_status mob_sched_worker_added(struct mob_sched *s, uint16_t worker, uin
     w->runtime = runtime;
     w->head = w->tail = w->told = w->follow = 0;
     w->estimate_sum = 0;
-    w->actor = w->tree = w->follow_run = 0;
+    w->actor = w->tree = w->follow_run = w->below_count = 0;
     w->ended = 0;
     s->worker_count++;
     struct sched_runtime *r = &s->runtimes[runtime];
@@ -396,8 +419,8 @@ void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count
     s->dirty = true;
 }
 
-/* The task that ran when its worker died. */
-static void lost_running(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
+/* A task that had started when its worker died. `pays`: with one of its retries. */
+static void lost_running(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
 {
     if (t->state == MOB_SCHED_BLOCKED)
         sched_set_state(s, t, MOB_SCHED_DISPATCHED);
@@ -413,11 +436,21 @@ static void lost_running(struct mob_sched *s, struct mob_sched_task *t, int64_t 
         sched_actor_put_back(s, t); /* fails there, if the actor is closed */
         return;
     }
-    if (sched_retry(s, t, now))
+    if (sched_retry(s, t, pays, now))
         sched_note_push(
             s, (struct sched_note){.kind = MOB_DECIDE_RETRY, .task = t->handle, .status = MOB_WORKER_DIED});
     else
         sched_fail(s, t, MOB_WORKER_DIED);
+}
+
+/* Those that waited below the running task. They had no part in its crash; if the worker was killed for one
+ * of them, the others, and the running one, have no part in that. */
+static bool killed_for_one_below(const struct mob_sched *s, const struct sched_worker *w)
+{
+    for (uint32_t i = 0; i < w->below_count; i++)
+        if (task_at(s, w->below[i].task)->marks & MARK_KILLED)
+            return true;
+    return false;
 }
 
 void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
@@ -444,14 +477,21 @@ void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
     release(s, w);
     sched_worker_revoke(s, worker, running);
     struct mob_sched_task *t = running ? task_at(s, worker_place(w, w->head)->task) : NULL;
-    uint32_t actor = w->actor;
+    uint32_t actor = w->actor, below_count = w->below_count;
+    bool innocent = killed_for_one_below(s, w);
     w->head = w->tail = w->told = w->follow = 0;
     w->state = WORKER_NONE;
-    w->actor = 0;
+    w->actor = w->below_count = 0;
     s->worker_count--;
     s->dirty = true;
     if (t)
-        lost_running(s, t, now);
+        lost_running(s, t, !innocent, now);
+    for (uint32_t i = below_count; i > 0; i--) {
+        bool ran = !t && i == below_count; /* the one on top had not been told */
+        /* They come back in this order. */
+        int64_t then = now + (int64_t)(1 + below_count - i);
+        lost_running(s, task_at(s, w->below[i - 1].task), !innocent && ran, then);
+    }
     if (actor)
         sched_actor_lost_worker(s, actor, worker, t);
 }

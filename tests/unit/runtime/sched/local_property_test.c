@@ -43,6 +43,22 @@ static int random_task(struct model *m)
     return m->tasks && m->task[t].state != M_DONE && m->task[t].state != M_NONE ? t : -1;
 }
 
+/* It makes some and waits for one of them, or for anything. */
+static void await_children(struct model *m, int running)
+{
+    m->alike = m_random(m, 8) > 0;
+    for (uint32_t i = 1 + m_random(m, 3); i > 0; i--)
+        submit(m, running, -1, false);
+    m->alike = false;
+    if (m_random(m, 4) == 0)
+        settle(m); /* some of them begin elsewhere */
+    if (m->task[running].state != M_OUT || m->task[running].untold)
+        return;
+    int t = m_random(m, 4) ? m->tasks - 1 : random_task(m);
+    if (t >= 0 && m->task[t].state != M_DONE && m->worker[m->task[running].worker].batch[0] == running)
+        nest(m, running, t);
+}
+
 static void event(struct model *m)
 {
     uint32_t kind = m_random(m, 100);
@@ -63,12 +79,21 @@ static void event(struct model *m)
                 m->task[running].stopping ? MOB_CANCELLED
                     : m_random(m, 5)      ? MOB_OK
                                           : MOB_TASK_FAILED);
-    } else if (kind < 81) {
+    } else if (kind < 79) {
+        if (running >= 0)
+            await_children(m, running);
+    } else if (kind < 83) {
         if (running >= 0)
             block(m, running);
     } else if (kind < 88) {
         if (blocked >= 0)
             unblock(m, blocked);
+        else if ((t = pick_below(m)) >= 0 && m_random(m, 2))
+            unblock(m, t);
+        else if (t >= 0 && m_random(m, 2))
+            block(m, t);
+        else if (t >= 0)
+            finish(m, t, m->task[t].stopping ? MOB_CANCELLED : MOB_OK);
     } else if (kind < 91) {
         if (blocked >= 0 && m_random(m, 3) == 0)
             worker_dies(m, m->task[blocked].worker);
@@ -166,6 +191,8 @@ static void run_to_the_end(struct model *m)
     M_FAIL(m, "it does not end");
 }
 
+static uint64_t nested; /* in all runs */
+
 static void run_seed(struct model *m, uint64_t seed)
 {
     memset(m, 0, sizeof *m);
@@ -178,6 +205,7 @@ static void run_seed(struct model *m, uint64_t seed)
         .running_max = 400,
         .reap_after_ns = 1000 * MOB_SEC,
         .kill_grace_ns = 5 * MOB_MS,
+        .nest_max = M_NEST,
         .children_of = children_of,
         .continued = continued,
         .arg = m};
@@ -215,6 +243,7 @@ static void run_seed(struct model *m, uint64_t seed)
     const char *bad = mob_sched_check(m->s);
     if (bad)
         M_FAIL(m, "invariant: %s", bad);
+    nested += stats.nested;
     M_CHECK(m, stats.tasks == 0 && stats.wait_objects == 0 && stats.edges == 0 && stats.families == 0);
     mob_sched_destroy(m->s);
 }
@@ -231,8 +260,9 @@ static void random_programs_behave_as_the_model(void **state)
         uint64_t count = runs ? strtoull(runs, NULL, 10) : RUNS;
         for (uint64_t i = 1; i <= count; i++)
             run_seed(m, i);
-        print_message(
-            "%llu random programs, seeds 1..%llu\n", (unsigned long long)count, (unsigned long long)count);
+        print_message("%llu random programs, seeds 1..%llu; %llu tasks ran on top of others\n",
+            (unsigned long long)count, (unsigned long long)count, (unsigned long long)nested);
+        assert_true(nested > count / 4); /* else this run has shown nothing about them */
     }
     free(m);
 }

@@ -16,6 +16,7 @@
 #define M_ACTORS 16
 #define M_CLASSES 4
 #define M_KINDS 4
+#define M_NEST 3
 
 enum m_state { M_NONE, M_WAITING, M_DELAYED, M_READY, M_OUT, M_BLOCKED, M_FAILING, M_DONE };
 struct m_task {
@@ -27,6 +28,7 @@ struct m_task {
     bool nested, on_error, create, stopping, overdue, untold;
     bool kin_cancelled; /* what it submits from now on is cancelled too */
     bool continued; /* DONE, but not what it became */
+    bool killed; /* its worker was to be killed for it */
     bool several; /* had more than one input when it began to wait */
     int64_t deadline, wake;
     enum mob_status expected; /* FAILING */
@@ -47,6 +49,7 @@ struct m_worker {
     int batch[MOB_SCHED_BATCH_MAX];
     int class_id; /* held while count > 0, or kept */
     bool blocked;
+    int below[M_NEST], below_count; /* wait for the one above them, which batch[0] is */
 };
 struct m_actor {
     bool open, closing; /* closing: its worker is still there */
@@ -73,6 +76,7 @@ struct model {
     int late_group, late_lane;
     int told[M_TASKS], told_count;
     bool was_idle[M_WORKERS], ending;
+    bool alike; /* children are of their parent's kind, and ready */
     int kill[M_WORKERS], kills;
 };
 
@@ -310,10 +314,28 @@ static inline int m_place(const struct m_worker *w, int t)
     return -1;
 }
 
-static inline void m_take_out(struct m_worker *w, int at)
+/* The uppermost of those below runs again, before the batch. */
+static inline void m_resume(struct model *m, struct m_worker *w)
+{
+    int t = w->below[--w->below_count];
+    memmove(&w->batch[1], &w->batch[0], (size_t)w->count++ * sizeof w->batch[0]);
+    w->batch[0] = t;
+    m->task[t].state = M_OUT;
+}
+
+static inline void m_take_out(struct model *m, struct m_worker *w, int at)
 {
     memmove(&w->batch[at], &w->batch[at + 1], (size_t)(w->count - at - 1) * sizeof w->batch[0]);
-    w->count--;
+    if (--w->count == 0 && w->below_count)
+        m_resume(m, w);
+}
+
+/* Directly below what its worker computes. */
+static inline bool m_below_top(const struct model *m, int t)
+{
+    const struct m_worker *w = &m->worker[m->task[t].worker];
+    return m->task[t].state == M_BLOCKED && !w->blocked && w->below_count &&
+        w->below[w->below_count - 1] == t && !m->task[w->batch[0]].kids;
 }
 
 #endif

@@ -199,6 +199,8 @@ static void on_decision(struct model *m, const struct mob_decision *d)
         M_CHECK(m, t >= 0 && m->task[t].stopping && m->task[t].worker == d->worker);
         if (d->kind == MOB_DECIDE_KILL)
             m->kill[m->kills++] = d->worker;
+        if (d->kind == MOB_DECIDE_KILL)
+            m->task[t].killed = true;
         return;
     case MOB_DECIDE_SPAWN:
         if (m_random(m, 8) == 0 && !m->ending) {
@@ -242,7 +244,8 @@ static void settle(struct model *m)
         check_order(m);
         check_fresh(m);
         for (int i = 0; i < m->kills; i++)
-            worker_dies(m, m->kill[i]);
+            if (m->worker[m->kill[i]].alive) /* not for another one on the same stack */
+                worker_dies(m, m->kill[i]);
     } while (m->kills);
     for (int t = 0; t < m->tasks; t++)
         M_CHECK(m, m->task[t].state != M_FAILING);

@@ -23,7 +23,8 @@ static int pick_running(struct model *m, enum m_state state)
 
 static void submit(struct model *m, int parent, int actor, bool create)
 {
-    if (m->tasks == M_TASKS)
+    if (m->tasks == M_TASKS ||
+        (parent >= 0 && m->task[parent].missing)) /* that one waits for its arguments */
         return;
     int t = m->tasks++;
     struct m_task *x = &m->task[t];
@@ -31,12 +32,17 @@ static void submit(struct model *m, int parent, int actor, bool create)
         .parent = parent, .actor = actor, .worker = -1, .create = create, .nested = parent >= 0};
     int job = (int)m_random(m, (uint32_t)m->jobs), class_id = (int)m_random(m, create ? 2 : M_CLASSES);
     int priority = m_random(m, 4) ? 0 : (int)m_random(m, 3) - 1;
+    bool alike = m->alike && parent >= 0 && m->task[parent].actor < 0;
+    if (alike) {
+        job = m->lane[m->task[parent].lane].job;
+        class_id = m->lane[m->task[parent].lane].class_id;
+    }
     x->id = parent >= 0
         ? (struct mob_task_id){fx_stream((uint32_t)parent, 1), (uint32_t)m->task[parent].kids++}
         : (struct mob_task_id){fx_stream(1u << 20, 0), (uint32_t)t};
     x->lane = actor >= 0 ? 0 : m_lane_of(m, job, class_id, priority, create, m_tree_below(m, parent));
     struct mob_object_id missing[M_INPUTS];
-    uint32_t inputs = m_random(m, 3) ? 0 : 1 + m_random(m, M_INPUTS);
+    uint32_t inputs = alike || m_random(m, 3) ? 0 : 1 + m_random(m, M_INPUTS);
     for (uint32_t i = 0; i < inputs; i++) {
         int producer = (int)m_random(m, (uint32_t)t + 1);
         if (producer == t || m->task[producer].state == M_DONE || producer == parent)
@@ -48,7 +54,7 @@ static void submit(struct model *m, int parent, int actor, bool create)
     }
     x->retries = m_random(m, 3) ? (int)m_random(m, 3) : -1;
     x->on_error = m_random(m, 2);
-    x->wake = m_random(m, 8) ? 0 : m->now + 1 + m_random(m, 3000000);
+    x->wake = alike || m_random(m, 8) ? 0 : m->now + 1 + m_random(m, 3000000);
     x->deadline = m_random(m, 10) ? 0 : m->now + 1 + m_random(m, 20000000);
     x->rec = mob_sched_task_alloc(m->s);
     struct mob_sched_submit in = {.id = x->id,
@@ -97,18 +103,18 @@ static void call_put_back(struct model *m, int t)
     a->queue[0] = t;
 }
 
-static bool model_retries(struct model *m, int t)
+static bool model_retries(struct model *m, int t, bool pays, int64_t now)
 {
     struct m_task *x = &m->task[t];
     if (x->retries == 0 || x->stopping)
         return false;
-    x->retries -= x->retries > 0;
+    x->retries -= x->retries > 0 && pays;
     m_drop_edges(m, t);
     int64_t wait = initial_backoff;
     for (int i = 0; i < x->failures && wait < 10 * MOB_SEC; i++)
         wait *= 2;
     x->failures++;
-    x->wake = m->now + (wait < 10 * MOB_SEC ? wait : 10 * MOB_SEC);
+    x->wake = now + (wait < 10 * MOB_SEC ? wait : 10 * MOB_SEC);
     x->state = M_DELAYED;
     if (x->actor >= 0)
         call_put_back(m, t);
@@ -132,8 +138,10 @@ static void finish(struct model *m, int t, enum mob_status status)
     again = again && (x->actor < 0 || m->actor[x->actor].open);
     if (status == MOB_OK && m_random(m, 2)) /* results may be told before or after */
         announce(m, x->id);
+    if (m_below_top(m, t))
+        m_resume(m, w);
     w->blocked = false;
-    m_take_out(w, 0);
+    m_take_out(m, w, 0);
     bool keeps = x->create && status == MOB_OK;
     int64_t run = m_random(m, 20) ? 200 + m_random(m, 2000) : m_random(m, 30000000);
     enum mob_sched_after after =
@@ -152,7 +160,7 @@ static void finish(struct model *m, int t, enum mob_status status)
         }
     }
     if (again) {
-        M_CHECK(m, model_retries(m, t));
+        M_CHECK(m, model_retries(m, t, true, m->now));
         return;
     }
     m_drop_edges(m, t);
@@ -198,6 +206,8 @@ static void block(struct model *m, int t)
 {
     struct m_task *x = &m->task[t];
     struct m_worker *w = &m->worker[x->worker];
+    if (m_below_top(m, t))
+        m_resume(m, w);
     uint32_t revoked, expected = (uint32_t)w->count - 1;
     M_CHECK(m, mob_sched_blocked(m->s, &x->rec->sched, &revoked, m->now) == MOB_OK);
     M_CHECK(m, revoked == expected);
@@ -210,8 +220,88 @@ static void block(struct model *m, int t)
 static void unblock(struct model *m, int t)
 {
     mob_sched_unblocked(m->s, &m->task[t].rec->sched, m->now);
+    if (m_below_top(m, t)) {
+        m_resume(m, &m->worker[m->task[t].worker]);
+        return;
+    }
     m->task[t].state = M_OUT;
     m->worker[m->task[t].worker].blocked = false;
+}
+
+/* May c run on top of t, which runs? */
+static bool may_nest(const struct model *m, int t, int c)
+{
+    const struct m_task *x = &m->task[t], *y = &m->task[c];
+    const struct m_worker *w = &m->worker[x->worker];
+    if (c == t || x->actor >= 0 || y->actor >= 0 || w->actor_kept || x->create || y->create ||
+        w->below_count == M_NEST)
+        return false;
+    bool behind = y->state == M_OUT && y->worker == x->worker && !y->missing && m_place(w, c) > 0;
+    if ((y->state != M_READY && !behind) || y->failures || !x->retries || !y->retries || x->stopping ||
+        y->stopping)
+        return false;
+    const struct m_lane *lower = &m->lane[x->lane], *upper = &m->lane[y->lane];
+    int tree = lower->tree >= 0 ? lower->tree : t * 1000 + x->runs;
+    return lower->job == upper->job && lower->class_id == upper->class_id && upper->class_id == 0 &&
+        upper->tree == tree;
+}
+
+static void nest(struct model *m, int t, int c)
+{
+    struct m_worker *w = &m->worker[m->task[t].worker];
+    uint32_t revoked = 0;
+    bool fits = may_nest(m, t, c);
+    enum mob_status status =
+        mob_sched_nest(m->s, &m->task[t].rec->sched, &m->task[c].rec->sched, &revoked, m->now);
+    M_CHECK(m, (status == MOB_OK) == fits);
+    if (!fits)
+        return;
+    M_CHECK(m, revoked == (uint32_t)w->count - 1);
+    revoke(m, w, 1);
+    m_blocked_to_top(m, t);
+    for (int group = 1; group <= m->next_group; group++) /* what it makes later is a family of its own */
+        if (m->group_owner[group] == t)
+            m->group_owner[group] = -1;
+    m_remove(&m->lane[m->task[c].lane], m_index(&m->lane[m->task[c].lane], c));
+    w->below[w->below_count++] = t;
+    m->task[t].state = M_BLOCKED;
+    w->batch[0] = c;
+    m->task[c].state = M_OUT;
+    m->task[c].worker = m->task[t].worker;
+    m->task[c].runs++;
+    m->task[c].untold = true; /* the decision comes */
+}
+
+/* A task that waits below another one, and is directly below. */
+static int pick_below(struct model *m)
+{
+    int found = -1;
+    uint32_t seen = 0;
+    for (int i = 0; i < M_WORKERS; i++) {
+        const struct m_worker *w = &m->worker[i];
+        if (w->alive && w->below_count && m_below_top(m, w->below[w->below_count - 1]) &&
+            m_random(m, ++seen) == 0)
+            found = w->below[w->below_count - 1];
+    }
+    return found;
+}
+
+/* A task that had started is lost with its worker. */
+static void lose(struct model *m, int t, bool pays, int64_t now)
+{
+    struct m_task *x = &m->task[t];
+    x->worker = -1;
+    if (x->stopping) {
+        m_drop_edges(m, t);
+        expect_fail(m, t, x->overdue ? MOB_DEADLINE : MOB_CANCELLED);
+    } else if (x->actor >= 0) {
+        m_drop_edges(m, t);
+        x->state = M_READY;
+        call_put_back(m, t);
+    } else if (!model_retries(m, t, pays, now)) {
+        m_drop_edges(m, t);
+        expect_fail(m, t, MOB_WORKER_DIED);
+    }
 }
 
 static void worker_dies(struct model *m, int worker)
@@ -220,25 +310,18 @@ static void worker_dies(struct model *m, int worker)
     mob_sched_worker_gone(m->s, (uint16_t)worker, m->now);
     int running = w->count && !m->task[w->batch[0]].untold ? w->batch[0] : -1;
     revoke(m, w, running >= 0);
-    int actor = w->actor;
+    int actor = w->actor, below[M_NEST], below_count = w->below_count;
+    bool innocent = false;
+    memcpy(below, w->below, sizeof below);
+    for (int i = 0; i < below_count; i++)
+        innocent |= m->task[below[i]].killed;
     *w = (struct m_worker){.actor = -1};
     if (actor >= 0)
         m->actor[actor].worker = -1;
-    if (running >= 0) {
-        struct m_task *x = &m->task[running];
-        x->worker = -1;
-        if (x->stopping) {
-            m_drop_edges(m, running);
-            expect_fail(m, running, x->overdue ? MOB_DEADLINE : MOB_CANCELLED);
-        } else if (x->actor >= 0) {
-            m_drop_edges(m, running);
-            x->state = M_READY;
-            call_put_back(m, running);
-        } else if (!model_retries(m, running)) {
-            m_drop_edges(m, running);
-            expect_fail(m, running, MOB_WORKER_DIED);
-        }
-    }
+    if (running >= 0)
+        lose(m, running, !innocent, m->now);
+    for (int i = below_count; i > 0; i--)
+        lose(m, below[i - 1], !innocent && running < 0 && i == below_count, m->now + 1 + below_count - i);
     if (actor >= 0 && !m->actor[actor].open)
         m->actor[actor].closing = false;
     else if (actor >= 0) { /* it gets a new creation */
@@ -272,7 +355,7 @@ static void cancel_model(struct model *m, int t, bool recursive)
     }
     if (x->state == M_OUT && x->untold) {
         struct m_worker *w = &m->worker[x->worker];
-        m_take_out(w, m_place(w, t));
+        m_take_out(m, w, m_place(w, t));
         m_drop_edges(m, t);
         expect_fail(m, t, MOB_CANCELLED);
     } else if (x->state == M_OUT || x->state == M_BLOCKED) {
