@@ -134,6 +134,8 @@ static enum cli_exit print_result(
             api_say_error(error);
         return error ? CLI_FAILED : CLI_OK;
     }
+    if (json_object_get(answer, "stream"))
+        return futures_print_items(call, api, json_string_value(json_object_get(answer, "id")), deadline_ns);
     if (first)
         return futures_print(call, api, first, deadline_ns);
     cli_say("the task has no return");

@@ -121,3 +121,63 @@ enum cli_exit futures_print(
         }
     }
 }
+
+/* An item that has no JSON form, or is too large for one, is shown by its id. */
+static void print_item(const struct cli_call *call, const json_t *item)
+{
+    const json_t *value = json_object_get(item, "value");
+    const char *id = json_string_value(json_object_get(item, "id"));
+    if (call->format == CLI_NAME)
+        puts(id ? id : "");
+    else if (call->format != CLI_TABLE)
+        api_print_value(call, item);
+    else
+        api_print_value(call, value ? value : json_object_get(item, "id"));
+}
+
+static enum cli_exit print_page(const struct cli_call *call, const json_t *page, bool *ended_out)
+{
+    size_t index;
+    json_t *item;
+    json_array_foreach(json_object_get(page, "items"), index, item)
+    {
+        print_item(call, item);
+    }
+    fflush(stdout);
+    *ended_out = json_is_true(json_object_get(page, "ended"));
+    const json_t *error = json_object_get(page, "error");
+    if (error)
+        api_say_error(error);
+    return error ? CLI_FAILED : CLI_OK;
+}
+
+enum cli_exit futures_print_items(
+    const struct cli_call *call, struct api *api, const char *task_id, int64_t deadline_ns)
+{
+    char cursor[64] = "", path[API_PATH_MAX];
+    bool ended = false;
+    api->deadline_ns = deadline_ns == INT64_MAX ? 0 : deadline_ns;
+    while (!ended) {
+        int64_t left_ns = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
+        double wait_s = left_ns <= 0              ? 0
+            : left_ns / MOB_SEC >= API_WAIT_MAX_S ? API_WAIT_MAX_S
+                                                  : (double)left_ns / 1e9;
+        snprintf(path, sizeof path, API_PREFIX "/tasks/%s/items?wait=%.3f%s%s", task_id, wait_s,
+            cursor[0] ? "&cursor=" : "", cursor);
+        json_t *page = NULL;
+        enum cli_exit exit_code = api_json(api, "GET", path, NULL, NULL, &page);
+        if (exit_code == CLI_OK)
+            exit_code = print_page(call, page, &ended);
+        const char *next = json_string_value(json_object_get(page, "next_cursor"));
+        snprintf(cursor, sizeof cursor, "%s", next ? next : "");
+        bool none = json_array_size(json_object_get(page, "items")) == 0;
+        json_decref(page);
+        if (exit_code != CLI_OK)
+            return exit_code;
+        if (!ended && none && left_ns <= 0) {
+            cli_say("it goes on; /api/v1/tasks/%s/items has what comes", task_id);
+            return CLI_TIMEOUT;
+        }
+    }
+    return CLI_OK;
+}

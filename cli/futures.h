@@ -10,5 +10,8 @@ bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out);
  * error. CLI_TIMEOUT after the deadline, saying how to come back. */
 enum cli_exit futures_print(
     const struct cli_call *call, struct api *api, const char *object_id, int64_t deadline_ns);
+/* Prints the items of a generator's task as they come, each as one value, until it has ended. */
+enum cli_exit futures_print_items(
+    const struct cli_call *call, struct api *api, const char *task_id, int64_t deadline_ns);
 
 #endif

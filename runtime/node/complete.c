@@ -221,7 +221,8 @@ static void announce_returns(
     }
     if (task->template->head.num_returns == MOB_RETURNS_STREAM) {
         /* the end of a generator: no item at or above this slot */
-        struct ready_object end = {.id = mob_object_of(task->sched.id, completion->head.return_count),
+        struct ready_object end = {
+            .id = mob_object_of(task->sched.id, task->extra ? task->extra->yielded : 0),
             .type = MOB_TYPE_NONE,
             .flags = MOB_READY_LAST,
             .remakeable = true};

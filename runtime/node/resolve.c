@@ -189,7 +189,7 @@ static bool from_stream(struct node *node, const struct known *known, uint32_t s
     enum mob_value_type type;
     const uint8_t *bytes;
     uint64_t size;
-    uint32_t count = head->status == MOB_OK ? head->return_count : known->items;
+    uint32_t count = known->items;
     if (known->id.slot >= count) {
         if (head->status != MOB_OK)
             return false;

@@ -138,6 +138,7 @@ bool mob_api_query_only(struct mob_http_request *request, const char *names);
     X(task_cancel) \
     X(task_why) \
     X(task_logs) \
+    X(task_items) \
     X(object_put) \
     X(object_list) \
     X(object_get) \

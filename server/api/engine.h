@@ -57,6 +57,7 @@ enum mob_engine_verb {
     MOB_ENGINE_DESCRIBE, /* query: one item of a kind by id or name */
     MOB_ENGINE_LIST, /* query */
     MOB_ENGINE_WHY, /* query.id: why this task waits */
+    MOB_ENGINE_ITEMS, /* query: items of a generator from the cursor on; waits for the next one */
     MOB_ENGINE_LINEAGE, /* query: tree of producers, depth-bounded, paged */
     MOB_ENGINE_TIMELINE, /* query: Chrome trace JSON */
     MOB_ENGINE_LOGS, /* query: bytes of a task's or actor's log from query.offset, in op->json */
@@ -151,6 +152,8 @@ struct mob_engine_submit {
     bool accepted; /* acknowledged: an error is the task's own, not the submission's */
     struct mob_task_id task;
     uint32_t return_count;
+    bool is_stream,
+        stream_ended; /* a generator: how many items it gave is in return_count when it has ended */
     bool existed; /* a named actor that was there already */
     struct mob_engine_value value; /* when it waited: of the first return, as JSON if it has that form */
 };

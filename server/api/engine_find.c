@@ -31,7 +31,8 @@ static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
     for (uint32_t i = 0; status == MOB_OK && i < answer->block_count; i++)
         lineage_set_block(reading->set, reading->flight->engine->decoder, answer->blocks[i].seq,
             answer->blocks[i].bytes, answer->blocks[i].length);
-    bool more = status == MOB_OK && answer->next != 0;
+    bool more =
+        status == MOB_OK && answer->next != 0 && !(reading->has_enough && reading->has_enough(reading));
     if (more)
         status = mob_gcs_group_blocks(
             reading->flight->engine->gcs, reading->stream, reading->group, answer->next, on_blocks, reading);
@@ -41,12 +42,18 @@ static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
 
 bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group)
 {
+    return reading_group_behind(reading, stream, group, 0);
+}
+
+bool reading_group_behind(
+    struct reading *reading, struct mob_stream stream, uint32_t group, uint64_t position)
+{
     if (!lineage_set_want(reading->set, stream, group))
         return false;
     reading->stream = stream;
     reading->group = group;
     enum mob_status status =
-        mob_gcs_group_blocks(reading->flight->engine->gcs, stream, group, 0, on_blocks, reading);
+        mob_gcs_group_blocks(reading->flight->engine->gcs, stream, group, position, on_blocks, reading);
     if (status != MOB_OK)
         reading->done(reading, status);
     return true;

@@ -40,6 +40,7 @@ struct flight {
     size_t timer; /* place in the heap + 1; 0: none */
     void (*on_deadline)(struct flight *flight);
     unsigned step; /* of multi-step operations */
+    void *context; /* the operation's own */
     bool acked, ack_wanted;
     struct batch *batch; /* of an inference call that has left */
 };
@@ -223,6 +224,13 @@ void engine_describe_task(struct flight *flight, struct mob_task_id id);
 /* Of an actor that the node does not know any more: what the log says of it. */
 void engine_describe_ended_actor(struct flight *flight, struct mob_actor_id id);
 
+/* engine_items.c */
+void engine_start_items(struct flight *flight);
+/* The items of the generator that this flight submitted, and which has ended, as a JSON array; NULL: they are
+ * too many or too large for it. `then` frees it. */
+#define ENGINE_STREAM_VALUES_MAX 1000u
+void engine_stream_values(
+    struct flight *flight, uint32_t count, void (*then)(struct flight *flight, char *json));
 /* engine_lineage.c */
 struct lineage_names engine_names(struct engine *engine);
 void engine_start_lineage(struct flight *flight);

@@ -155,6 +155,7 @@ void mob_engine_op_destroy(struct mob_engine_op *op)
     case MOB_ENGINE_DESCRIBE:
     case MOB_ENGINE_LIST:
     case MOB_ENGINE_WHY:
+    case MOB_ENGINE_ITEMS:
     case MOB_ENGINE_LINEAGE:
     case MOB_ENGINE_TIMELINE:
     case MOB_ENGINE_LOGS:

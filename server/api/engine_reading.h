@@ -22,6 +22,7 @@ struct reading {
         uint64_t position, until, back; /* in blocks from `until` */
     } edge; /* that is looked for */
     void (*done)(struct reading *reading, enum mob_status status);
+    bool (*has_enough)(const struct reading *reading); /* NULL: a group is read to its end */
     void *context; /* the operation's own; not freed here */
 };
 
@@ -31,6 +32,9 @@ struct reading *reading_begin(
 void reading_end(struct reading *reading);
 /* True: `done` will be called, with MOB_OK also for a group that no log knows; false: it was read before. */
 bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group);
+/* The same, of the blocks behind this position only. */
+bool reading_group_behind(
+    struct reading *reading, struct mob_stream stream, uint32_t group, uint64_t position);
 /* The stateful edge of an actor's call, looked for backwards from block `until`, since an actor of millions
  * of calls has too many to read them all. True: `done` will be called; false: it is in the set, or in no log.
  */

@@ -181,6 +181,7 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
         [MOB_ENGINE_DESCRIBE] = engine_start_describe,
         [MOB_ENGINE_LIST] = engine_start_list,
         [MOB_ENGINE_WHY] = engine_start_why,
+        [MOB_ENGINE_ITEMS] = engine_start_items,
         [MOB_ENGINE_LINEAGE] = engine_start_lineage,
         [MOB_ENGINE_TIMELINE] = engine_start_timeline,
         [MOB_ENGINE_LOGS] = engine_start_logs,

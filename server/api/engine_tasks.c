@@ -126,6 +126,55 @@ void engine_acked(struct flight *flight)
     flight_done(flight);
 }
 
+static void on_stream_values(struct flight *flight, char *json)
+{
+    flight->op->submit.value.state = MOB_OBJ_READY;
+    flight->op->submit.value.type = "stream";
+    flight->op->submit.value.json = json;
+    flight_done(flight);
+}
+
+static void on_stream_error(struct mob_future *future, void *arg)
+{
+    struct flight *flight = arg;
+    flight->op->submit.value.state = MOB_OBJ_FAILED;
+    if (future->state == MOB_FUTURE_FAILED)
+        engine_future_error(flight->op, future);
+    else
+        mob_engine_op_fail(flight->op, MOB_TASK_FAILED, NULL, "%s", mob_status_text(MOB_TASK_FAILED));
+    flight_done(flight);
+}
+
+/* The generator has ended. Its error stands where the next item would. */
+static void on_stream_end(struct mob_future *future, void *arg)
+{
+    struct flight *flight = arg;
+    struct mob_engine_submit *submit = &flight->op->submit;
+    const struct mob_stream_state *state = future->as.stream;
+    enum mob_status status = state->status;
+    char id[MOB_ID_TEXT_MAX];
+    flight->engine->worked++;
+    if (flight->ack_wanted)
+        return;
+    flight->ack_wanted = true; /* what comes is the answer */
+    flight_clear_deadline(flight);
+    submit->accepted = true;
+    submit->stream_ended = true;
+    submit->return_count = state->last;
+    mob_object_id_format(mob_object_of(submit->task, state->last), id);
+    mob_release(future);
+    flight->future = NULL;
+    if (status == MOB_OK) {
+        engine_stream_values(flight, submit->return_count, on_stream_values);
+        return;
+    }
+    status = mob_future_from_id(flight->client, id, &flight->future);
+    if (status == MOB_OK)
+        status = mob_on_ready(flight->future, on_stream_error, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
 /* With futures in hand: wait for the result, or for the acknowledgement. Releases what is not needed. */
 static void follow(struct flight *flight, struct mob_future **futures, uint32_t count)
 {
@@ -134,13 +183,15 @@ static void follow(struct flight *flight, struct mob_future **futures, uint32_t 
     for (uint32_t i = 1; i < count && count != MOB_RETURNS_STREAM; i++)
         mob_release(futures[i]);
     submit->task = mob_future_object(flight->future).task;
-    submit->return_count = count;
-    if (submit->wait_deadline_ns == 0 || flight->future->state == MOB_FUTURE_STREAM) {
+    submit->is_stream = flight->future->state == MOB_FUTURE_STREAM;
+    submit->return_count = submit->is_stream ? 0 : count;
+    if (submit->wait_deadline_ns == 0) {
         flight->ack_wanted = true;
         flight_want_ack(flight);
         return;
     }
-    enum mob_status status = mob_on_ready(flight->future, on_result, flight);
+    enum mob_status status =
+        mob_on_ready(flight->future, submit->is_stream ? on_stream_end : on_result, flight);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else

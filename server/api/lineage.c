@@ -194,8 +194,12 @@ static void take_item(
     const struct mob_return_view *ret = &entry->ret;
     r->items = grow(r->items, r->item_count, &r->item_capacity, sizeof *r->items);
     struct lineage_item *item = &r->items[r->item_count++];
-    *item = (struct lineage_item){
-        .index = index, .type = ret->type, .flags = ret->flags, .size = ret->size, .hash = ret->hash};
+    *item = (struct lineage_item){.index = index,
+        .type = ret->type,
+        .flags = ret->flags,
+        .size = ret->size,
+        .hash = ret->hash,
+        .seq = set->seq};
     if (!(ret->flags & MOB_RETURN_STORED))
         item->payload = copy_bytes(ret->payload, ret->size);
 }

@@ -26,6 +26,7 @@ struct lineage_item {
     uint64_t size;
     struct mob_hash128 hash;
     uint8_t *payload; /* of one that is inline */
+    uint64_t seq; /* block that it is in */
 };
 
 struct task_record {
@@ -95,6 +96,8 @@ const char *task_record_state(const struct task_record *record);
 /* The whole record; `live` (may be NULL) is the node's word about a task that has not finished. */
 void task_record_write(const struct task_record *record, const struct lineage_names *names,
     const json_t *live, struct mob_text *out);
+/* `,"error":{...}` of one that failed. */
+void task_record_write_error(const struct task_record *record, struct mob_text *out);
 void task_record_write_name(
     const struct task_record *record, const struct lineage_names *names, struct mob_text *out);
 /* Calls back for every object that its value was made from: what its arguments refer to, and what it returned
@@ -124,5 +127,7 @@ void task_record_add_page(struct task_record *record, uint32_t page, const uint8
 
 /* An item of a generator: {"index","id","type","size"} and its value when that is in the log. */
 void lineage_item_write(struct mob_task_id task, const struct lineage_item *item, struct mob_text *out);
+/* The value of one whose payload is in the log. */
+void lineage_item_write_value(const struct lineage_item *item, struct mob_text *out);
 
 #endif

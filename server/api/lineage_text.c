@@ -119,7 +119,7 @@ static bool is_stream(const struct task_record *r)
 static void write_stream(const struct task_record *r, struct mob_text *out)
 {
     bool ended = r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL);
-    uint32_t count = ended && r->completion.status == MOB_OK ? r->completion.return_count : r->items_logged;
+    uint32_t count = r->items_logged;
     for (uint32_t i = 0; i < count && i < RETURNS_SHOWN_MAX; i++) {
         mob_text_puts(out, i > 0 ? ",{\"id\":" : "{\"id\":");
         write_object_id(mob_object_of(r->id, i), out);
@@ -150,6 +150,11 @@ static void write_returns(const struct task_record *r, struct mob_text *out)
         }
     }
     mob_text_putc(out, ']');
+}
+
+void lineage_item_write_value(const struct lineage_item *item, struct mob_text *out)
+{
+    write_value(item->type, item->payload, item->size, out);
 }
 
 void lineage_item_write(struct mob_task_id task, const struct lineage_item *item, struct mob_text *out)
@@ -189,7 +194,7 @@ static void write_times(const struct task_record *r, struct mob_text *out)
         mob_text_puts(out, ",\"peak_kb\":null");
 }
 
-static void write_error(const struct task_record *r, struct mob_text *out)
+void task_record_write_error(const struct task_record *r, struct mob_text *out)
 {
     struct mob_completion completion = {r->completion, r->body};
     struct mob_return_view ret;
@@ -272,6 +277,6 @@ void task_record_write(
     write_times(r, out);
     write_returns(r, out);
     if (r->has_completion && r->completion.status != MOB_OK)
-        write_error(r, out);
+        task_record_write_error(r, out);
     mob_text_putc(out, '}');
 }

@@ -30,6 +30,7 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_POST, V1 "/tasks/{id}:cancel", SUBMIT, mob_api_task_cancel, 4096, JSON, 0},
     {MOB_HTTP_GET, V1 "/tasks/{id}/why", READ, mob_api_task_why, 0, NULL, 0},
     {MOB_HTTP_GET, V1 "/tasks/{id}/logs", READ, mob_api_task_logs, 0, NULL, 0},
+    {MOB_HTTP_GET, V1 "/tasks/{id}/items", READ, mob_api_task_items, 0, NULL, 0},
 
     {MOB_HTTP_POST, V1 "/objects", SUBMIT, mob_api_object_put, MOB_API_OBJECT_BODY_MAX, NULL, CREATES},
     {MOB_HTTP_GET, V1 "/objects", READ, mob_api_object_list, 0, NULL, 0},

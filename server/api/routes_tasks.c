@@ -166,6 +166,32 @@ void mob_api_task_why(struct mob_api *api, struct mob_http_request *request)
     ask(request, MOB_ENGINE_WHY);
 }
 
+void mob_api_task_items(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    double wait;
+    int64_t limit;
+    char cursor[64] = "";
+    if (!mob_api_query_only(request, "limit\0cursor\0wait\0") || !mob_api_wait_query(request, &wait) ||
+        !mob_api_query_int(request, "limit", 1, MOB_API_LIST_MAX, MOB_API_LIST_DEFAULT, &limit))
+        return;
+    if (mob_http_query(request, "cursor", cursor, sizeof cursor) == MOB_INVALID) {
+        mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this list gave");
+        return;
+    }
+    const char *id = task_of(request);
+    struct mob_engine_op *op = id ? mob_api_op(request, MOB_ENGINE_ITEMS) : NULL;
+    if (!op)
+        return;
+    int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
+    op->query.id = strdup(id);
+    op->query.limit = (uint32_t)limit;
+    op->query.cursor = *cursor ? strdup(cursor) : NULL;
+    op->query.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
+    mob_api_run(
+        request, op, mob_api_answer_json, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
+}
+
 void mob_api_task_cancel(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;

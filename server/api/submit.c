@@ -14,7 +14,7 @@
 
 void mob_submit_write_returns(struct mob_text *t, struct mob_task_id task, uint32_t count)
 {
-    uint32_t shown = count == RETURNS_STREAM ? 1 : count > RETURNS_SHOWN_MAX ? RETURNS_SHOWN_MAX : count;
+    uint32_t shown = count == RETURNS_STREAM ? 0 : count > RETURNS_SHOWN_MAX ? RETURNS_SHOWN_MAX : count;
     for (uint32_t i = 0; i < shown; i++) {
         char id[MOB_ID_TEXT_MAX];
         mob_object_id_format(mob_object_of(task, i), id);
@@ -39,6 +39,9 @@ static void write_ids(struct mob_text *t, const struct mob_engine_submit *s)
     mob_text_puts(t, "\",\"returns\":[");
     mob_submit_write_returns(t, s->task, s->return_count);
     mob_text_putc(t, ']');
+    if (s->is_stream) /* its items are at /tasks/{id}/items, as they come */
+        mob_text_printf(t, ",\"stream\":{\"items\":%u,\"ended\":%s}", s->return_count,
+            s->stream_ended ? "true" : "false");
 }
 
 static void reply_text(struct mob_http_request *request, int status, struct mob_text *t)

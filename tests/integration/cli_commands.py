@@ -144,6 +144,19 @@ class Commands(unittest.TestCase):
         self.assertEqual("done\n", self.run_cli("submit", "m.f", "--wait").stdout)
         self.assertEqual("wait=30.000", self.last()[2])
 
+    def test_submit_wait_prints_items_as_they_come(self):
+        stream = {"items": 0, "ended": False}
+        self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [], "state": "submitted", "stream": stream}, {}))
+        pages = [{"items": [{"index": 0, "id": OBJECT, "value": 7}], "next_cursor": "1.5", "ended": False},
+                 {"items": [], "next_cursor": "1.5", "ended": False},
+                 {"items": [{"index": 1, "id": OBJECT}], "next_cursor": None, "ended": True}]
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}/items", *((200, page, {}) for page in pages))
+        self.assertEqual(f"7\n{OBJECT}\n", self.run_cli("submit", "m.f", "--wait").stdout)
+        self.assertIn("cursor=1.5", self.last()[2])
+        pages[2]["error"] = {"code": "task-failed", "message": "no luck"}
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}/items", (200, pages[2], {}))
+        self.assertIn("no luck", self.run_cli("submit", "m.f", "--wait", code=1).stderr)
+
     def test_a_failed_task_is_exit_1_with_its_causes(self):
         error = {"code": "dependency-failed", "detail": "an input failed", "cause": {"code": "task-failed", "message": "no luck",
                                                                                    "task": TASK}}

@@ -1,13 +1,11 @@
 """What the API says in the cases beside the straight way: ids that never were, fields that no item has, what ended or
 was deleted.   ctest: timeout=240"""
-import base64
 import json
 import os
 import re
-import struct
 import subprocess
 
-from lib_http_cluster import BIN, MODULES, check, main, ref
+from lib_http_cluster import BIN, MODULES, check, main, ref, with_slot
 
 V1 = "/api/v1"
 NO_TASK, NO_OBJECT, NO_ACTOR, NO_JOB = "task_" + "a" * 26, "obj_" + "a" * 32, "actor_" + "a" * 26, "job_" + "a" * 20
@@ -17,12 +15,6 @@ def neighbour(task):
     """An id of the same group as a task that exists: the log has the group, and nothing of this one."""
     letters = "abcdefghijklmnopqrstuvwxyz234567"
     return task[:-3] + letters[(letters.index(task[-3]) + 1) % 32] + task[-2:]
-
-
-def with_slot(name, slot):
-    """An object of the same task."""
-    raw = base64.b32decode(name[4:].upper() + "=" * (-len(name[4:]) % 8))
-    return "obj_" + base64.b32encode(raw[:16] + struct.pack("<I", slot)).decode().lower().rstrip("=")
 
 
 def problem(c, method, path, status, code, body=None):

@@ -2,11 +2,13 @@
 
 MOBULA_BIN_DIR and MOBULA_MODULE_DIR say what to run; ctest sets them.
 """
+import base64
 import http.client
 import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -134,6 +136,12 @@ class Cluster:
                 check(result, what)
                 return result
             time.sleep(0.02)
+
+
+def with_slot(name, slot):
+    """Another object of the same task."""
+    raw = base64.b32decode(name[4:].upper() + "=" * (-len(name[4:]) % 8))
+    return "obj_" + base64.b32encode(raw[:16] + struct.pack("<I", slot)).decode().lower().rstrip("=")
 
 
 def ref(object_id):
