@@ -111,11 +111,20 @@ static void a_pid_file_of_a_dead_or_other_process_is_stale(void **state)
     char path[STATE_PATH_MAX], text[64];
     assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
     state_path(directory, STATE_PID_NAME, path);
+    int gate[2];
+    assert_int_equal(pipe(gate), 0);
     pid_t pid = fork();
-    if (pid == 0)
-        _exit(0);
-    snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)state_start_time(getpid()));
+    if (pid == 0) {
+        close(gate[1]);
+        _exit(read(gate[0], text, 1) != 0);
+    }
+    snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)state_start_time(pid));
     assert_int_equal(state_write(path, text, strlen(text)), MOB_OK);
+    assert_int_equal(state_dir_supervisor(directory), pid);
+    close(gate[0]);
+    close(gate[1]);
+    siginfo_t ended;
+    assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);
     assert_int_equal(state_dir_supervisor(directory), 0); /* a zombie runs no more */
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(state_dir_supervisor(directory), 0);
