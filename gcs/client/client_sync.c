@@ -165,6 +165,34 @@ enum mob_status mob_gcs_get_wait(struct mob_gcs *gcs, enum mob_gcs_table table, 
     return status;
 }
 
+enum mob_status mob_gcs_each_row_wait(
+    struct mob_gcs *gcs, enum mob_gcs_table table, int64_t deadline_ns, mob_gcs_row_fn *row, void *arg)
+{
+    uint8_t after[MOB_GCS_KEY_MAX];
+    uint32_t after_length = 0;
+    for (bool more = true; more;) {
+        struct mob_gcs_list list = {.table = table, .after = after, .after_length = after_length};
+        struct mob_gcs_result *result = NULL;
+        struct mob_gcs_sync *sync = sync_create();
+        enum mob_status status = mob_gcs_list(gcs, &list, mob_gcs_sync_done, sync);
+        status = wait_for(gcs, status, sync, deadline_ns, &result);
+        if (status != MOB_OK) {
+            mob_gcs_result_destroy(result);
+            return status;
+        }
+        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
+        for (uint32_t i = 0; i < answer->kv_count; i++)
+            row(arg, &answer->kvs[i]);
+        more = answer->next != 0 && answer->kv_count > 0;
+        if (more) {
+            after_length = answer->kvs[answer->kv_count - 1].key_length;
+            memcpy(after, answer->kvs[answer->kv_count - 1].key, after_length);
+        }
+        mob_gcs_result_destroy(result);
+    }
+    return MOB_OK;
+}
+
 enum mob_status mob_gcs_node_register_wait(
     struct mob_gcs *gcs, const char *name, int64_t deadline_ns, uint64_t *incarnation_out)
 {

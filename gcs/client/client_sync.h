@@ -37,6 +37,11 @@ MOB_MUST_USE enum mob_status mob_gcs_put_wait(
     struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out);
 MOB_MUST_USE enum mob_status mob_gcs_get_wait(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
     uint32_t key_length, int64_t deadline_ns, struct mob_gcs_result **result_out);
+/* Each row of a table, page by page, in the order of the keys; `row` borrows its bytes. Not one snapshot:
+ * what is written meanwhile may be there or not. */
+typedef void mob_gcs_row_fn(void *arg, const struct mob_gcs_kv *kv);
+MOB_MUST_USE enum mob_status mob_gcs_each_row_wait(
+    struct mob_gcs *gcs, enum mob_gcs_table table, int64_t deadline_ns, mob_gcs_row_fn *row, void *arg);
 MOB_MUST_USE enum mob_status mob_gcs_node_register_wait(
     struct mob_gcs *gcs, const char *name, int64_t deadline_ns, uint64_t *incarnation_out);
 MOB_MUST_USE enum mob_status mob_gcs_log_seal_wait(

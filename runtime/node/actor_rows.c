@@ -134,8 +134,9 @@ void actor_row_remove(struct node *node, const struct node_actor *actor)
 /* ---- at the node's start ---- */
 
 /* Left by an earlier incarnation of this node: the actor restarts and replays its logged calls. */
-static void load_row(struct node *node, const struct mob_gcs_kv *kv)
+static void load_row(void *arg, const struct mob_gcs_kv *kv)
 {
+    struct node *node = arg;
     struct actor_row row;
     struct mob_spec spec;
     if (kv->value_length < sizeof row)
@@ -162,27 +163,6 @@ static void load_row(struct node *node, const struct mob_gcs_kv *kv)
 
 enum mob_status node_actors_load(struct node *node)
 {
-    uint8_t after[MOB_GCS_KEY_MAX];
-    uint32_t after_length = 0;
-    int64_t deadline = mob_deadline_after(LOAD_SECONDS * MOB_SEC);
-    for (bool more = true; more;) {
-        struct mob_gcs_sync sync = {0};
-        struct mob_gcs_result *result = NULL;
-        struct mob_gcs_list list = {.table = MOB_GCS_ACTORS, .after = after, .after_length = after_length};
-        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK)
-            return status;
-        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
-        for (uint32_t i = 0; i < answer->kv_count; i++)
-            load_row(node, &answer->kvs[i]);
-        more = answer->next != 0 && answer->kv_count > 0;
-        if (more) {
-            after_length = answer->kvs[answer->kv_count - 1].key_length;
-            memcpy(after, answer->kvs[answer->kv_count - 1].key, after_length);
-        }
-        mob_gcs_result_destroy(result);
-    }
-    return MOB_OK;
+    return mob_gcs_each_row_wait(
+        node->gcs, MOB_GCS_ACTORS, mob_deadline_after(LOAD_SECONDS * MOB_SEC), load_row, node);
 }

@@ -201,8 +201,9 @@ static struct node_function *add_function(struct node *node, const char *name, s
     return f;
 }
 
-static void load_row(struct node *node, const struct mob_gcs_kv *kv)
+static void load_row(void *arg, const struct mob_gcs_kv *kv)
 {
+    struct node *node = arg;
     struct function_record record;
     if (kv->value_length < sizeof record)
         return;
@@ -221,31 +222,8 @@ static void load_row(struct node *node, const struct mob_gcs_kv *kv)
 
 enum mob_status node_functions_load(struct node *node)
 {
-    char after[MOB_GCS_KEY_MAX];
-    uint32_t after_length = 0;
-    int64_t deadline = mob_deadline_after(LOAD_TIMEOUT_SECONDS * MOB_SEC);
-    for (;;) {
-        struct mob_gcs_sync sync = {0};
-        struct mob_gcs_result *result = NULL;
-        struct mob_gcs_list list = {.table = MOB_GCS_FUNCTIONS, .after = after, .after_length = after_length};
-        enum mob_status status = mob_gcs_list(node->gcs, &list, mob_gcs_sync_done, &sync);
-        if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK)
-            return status;
-        const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
-        for (uint32_t i = 0; i < answer->kv_count; i++)
-            load_row(node, &answer->kvs[i]);
-        bool more = answer->next != 0 && answer->kv_count > 0;
-        if (more) {
-            const struct mob_gcs_kv *last = &answer->kvs[answer->kv_count - 1];
-            after_length = last->key_length;
-            memcpy(after, last->key, after_length);
-        }
-        mob_gcs_result_destroy(result);
-        if (!more)
-            return MOB_OK;
-    }
+    return mob_gcs_each_row_wait(
+        node->gcs, MOB_GCS_FUNCTIONS, mob_deadline_after(LOAD_TIMEOUT_SECONDS * MOB_SEC), load_row, node);
 }
 
 /* ---- deploying ---- */
