@@ -22,6 +22,9 @@ struct mob_record {
 };
 _Static_assert(sizeof(struct mob_record) == 16, "record header layout");
 #define MOB_REC_PAD 0
+/* A leading part of the body of the record that follows it: how records travel that are larger than half of
+ * their ring. */
+#define MOB_REC_PART 255
 #define MOB_RECORD_MAX (96u * 1024u)
 
 enum mob_out_record {

@@ -61,8 +61,11 @@ static void announce_error(
         struct ready_object object = ready_of(task, &r, status);
         enum mob_status put =
             mob_store_object_put(node->store, object.id, MOB_TYPE_ERROR, false, value, size);
-        if (put != MOB_OK && put != MOB_EXISTS)
+        if (put != MOB_OK && put != MOB_EXISTS) { /* the full store may be why it failed: the notice has it */
             MOB_LOG_WARN("complete", "error_not_stored", "status=%s", mob_status_code(put));
+            object.size = bytes;
+            object.small = payload;
+        }
         object.remakeable = true; /* it is in the completion */
         announce(node, task, &object);
     }

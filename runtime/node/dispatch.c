@@ -111,9 +111,14 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
     node_task_fail(node, task, status, message, NULL, 0, signal, detail);
 }
 
-/* Retried after its worker died: the attempt is in the log, the same generation goes on. */
+/* Retried after its worker died: the attempt is in the log, the same generation goes on. Not when the worker
+ * was killed because too many wait: the task would only come to wait again. */
 static void retry(struct node *node, struct node_task *task, enum mob_status status)
 {
+    if (status == MOB_WORKER_DIED && node->death.status == MOB_TOO_MANY_BLOCKED) {
+        fail(node, task, status);
+        return;
+    }
     char id[MOB_ID_TEXT_MAX];
     MOB_LOG_INFO("dispatch", "retry", "task=%s why=%s", mob_task_id_format(task->sched.id, id),
         mob_status_code(status));
@@ -142,7 +147,7 @@ static void ask_to_stop(struct node *node, struct node_task *task, uint32_t numb
         return;
     node_cancel_note_stop(node, task, why);
     struct node_client *client = node->clients[worker->slot];
-    uint8_t *body = node_in_reserve(node, client, MOB_IN_CANCEL, 0, 0, sizeof task->sched.id);
+    uint8_t *body = node_in_append(node, client, MOB_IN_CANCEL, 0, 0, sizeof task->sched.id);
     if (body)
         memcpy(body, &task->sched.id, sizeof task->sched.id);
 }

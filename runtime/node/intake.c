@@ -230,11 +230,10 @@ static void take_blocked(
     enum mob_status status =
         task ? mob_sched_blocked(node->sched, &task->sched, &revoked, node->now_ns) : MOB_NOT_FOUND;
     /* the worker counts one marker for each BLOCKED it published, whatever came of it */
-    uint8_t *marker = node_in_reserve(node, client, MOB_IN_REVOKED, 0, (uint16_t)status, 0);
-    if (!marker)
-        client->worker->markers_due++;
+    if (!node_in_append(node, client, MOB_IN_REVOKED, 0, (uint16_t)status, 0))
+        node_worker_kill(node, client->worker, MOB_WORKER_DIED, "its ring is full: it does not read");
     if (status == MOB_TOO_MANY_BLOCKED)
-        node_worker_kill(node, client->worker, status, "the limit of blocked workers is reached");
+        node_worker_over_bound(node, client->worker);
 }
 
 static void take_cancel(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)

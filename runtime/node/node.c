@@ -376,7 +376,8 @@ static int64_t next_wake(const struct node *node)
     if (known_waiting(node))
         at = 0;
     /* Room in a client's ring is made without a word to the node. */
-    if (node->missed_clients > 0 || node->no_room_workers > 0 || node->row_writes.first || node->stopping)
+    if (node->missed_clients > 0 || node->no_room_workers > 0 || mob_store_in_backlog(node->store) ||
+        node->row_writes.first || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
     if (node_has_timers(node) && node->next_tick_ns < at)

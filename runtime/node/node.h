@@ -145,12 +145,12 @@ struct node_worker {
     enum worker_state state;
     struct node_template *sent; /* head of the last spec record in its inbound ring */
     bool no_room; /* its ring was full */
-    uint32_t markers_due; /* MOB_IN_REVOKED that did not fit yet */
     struct outcome_read *held, *held_last; /* dispatched, not sent yet */
     struct node_actor *actor;
     uint8_t *functions_known; /* bit set by node_function.number */
     uint32_t functions_known_bytes;
     const char *kill_reason; /* we killed it: why */
+    char kill_text[160]; /* the reason, when it has numbers */
     enum mob_status kill_status;
     int64_t started_ns;
 };
@@ -241,6 +241,10 @@ struct node {
         int signal;
         char message[160], log[1024];
     } death; /* of the worker whose end is being handled */
+    struct {
+        int64_t since_ns; /* nothing moved since then; 0 = it did */
+        uint64_t ended; /* what had ended then */
+    } crowded; /* crowded.c */
     struct node_job *jobs;
     struct node_job *last_job; /* last found */
     struct function_table *functions;
@@ -430,6 +434,9 @@ void node_flush_rings(struct node *node);
 void node_mark_flush(struct node *node, struct node_client *client);
 void *node_in_reserve(
     struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
+/* The same for what must arrive, in this place. NULL = the client does not read at all. */
+void *node_in_append(
+    struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
 void node_missed_retry(struct node *node);
 /* What is owed to a client that ends. */
 void node_notices_forget(struct node *node, struct node_client *client);
@@ -464,6 +471,9 @@ void node_workers_stop(struct node *node);
 /* Markers that did not fit into a worker's ring. */
 void node_workers_tick(struct node *node);
 /* Of the worker whose end is being handled: message, signal and last log lines for its task's error. */
+/* crowded.c: a worker could not be started because the segment has no room; one blocked more than may. */
+void node_workers_crowded(struct node *node);
+void node_worker_over_bound(struct node *node, struct node_worker *worker);
 const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity);
 
 /* functions.c */

@@ -148,6 +148,15 @@ void *node_in_reserve(
     return body;
 }
 
+void *node_in_append(
+    struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes)
+{
+    void *body = mob_store_in_append(node->store, client->slot, type, flags, aux, bytes);
+    if (body)
+        node_mark_flush(node, client);
+    return body;
+}
+
 static void note_missed(struct node *node, struct node_client *client)
 {
     if (!client->missed) {

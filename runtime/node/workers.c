@@ -15,7 +15,7 @@
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/lane.h"
 
-enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024, RINGS_BYTES = 256 * 1024 };
+enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024 };
 
 struct node_worker *node_worker_at(struct node *node, uint32_t number)
 {
@@ -54,16 +54,26 @@ static void worker_free(struct node *node, struct node_worker *worker)
     free(worker);
 }
 
+static enum mob_status open_rings(
+    struct node *node, const struct mob_client_options *options, uint32_t *slot_out)
+{
+    enum mob_status status = mob_store_client_open(node->store, options, slot_out);
+    if (status != MOB_STORE_FULL)
+        return status;
+    struct mob_store_full full;
+    uint64_t free_now;
+    mob_store_full_details(node->store, &full);
+    status = mob_store_make_room(node->store, NULL, full.needed_bytes, &free_now);
+    return status == MOB_OK ? mob_store_client_open(node->store, options, slot_out) : MOB_STORE_FULL;
+}
+
 static enum mob_status spawn_one(struct node *node)
 {
     struct mob_client_options options = {.kind = MOB_CLIENT_WORKER};
     uint32_t number = free_number(node), slot;
     if (number == NODE_NOBODY)
         return MOB_QUEUE_FULL;
-    enum mob_status status = mob_store_client_open(node->store, &options, &slot);
-    uint64_t free_now;
-    if (status == MOB_STORE_FULL && mob_store_make_room(node->store, NULL, RINGS_BYTES, &free_now) == MOB_OK)
-        status = mob_store_client_open(node->store, &options, &slot);
+    enum mob_status status = open_rings(node, &options, &slot);
     if (status != MOB_OK)
         return status;
     struct node_worker *worker = calloc(1, sizeof *worker);
@@ -107,6 +117,8 @@ void node_worker_spawn(struct node *node, uint32_t count)
         }
         MOB_LOG_WARN("workers", "spawn_failed", "status=%s left=%u", mob_status_code(status), count - i);
         mob_sched_spawn_failed(node->sched, MOB_RUNTIME_C, count - i, node->now_ns);
+        if (status == MOB_STORE_FULL || status == MOB_QUEUE_FULL) /* no room, or no slot */
+            node_workers_crowded(node);
         return;
     }
 }
@@ -117,7 +129,7 @@ void node_worker_reap(struct node *node, uint32_t number)
     if (!worker || worker->state == WORKER_STOPPING)
         return;
     worker->state = WORKER_STOPPING;
-    if (!node_in_reserve(node, node->clients[worker->slot], MOB_IN_STOP, 0, 0, 0))
+    if (!node_in_append(node, node->clients[worker->slot], MOB_IN_STOP, 0, 0, 0))
         node_worker_kill(node, worker, MOB_WORKER_DIED, "its ring is full: it does not read");
 }
 
@@ -167,7 +179,9 @@ static void note_death(
     int status = event->wait_status;
     node->death.status = worker->kill_reason ? worker->kill_status : MOB_WORKER_DIED;
     node->death.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (worker->kill_reason)
+    if (worker->kill_reason && worker->kill_status == MOB_TOO_MANY_BLOCKED)
+        snprintf(node->death.message, sizeof node->death.message, "%s", worker->kill_reason);
+    else if (worker->kill_reason)
         snprintf(node->death.message, sizeof node->death.message, "its worker was killed: %s",
             worker->kill_reason);
     else if (WIFSIGNALED(status))
@@ -262,16 +276,10 @@ void node_pool_step(struct node *node)
     }
 }
 
-/* Markers that a full ring had no room for; logs that grew too long. */
+/* Logs that grew too long. */
 void node_workers_tick(struct node *node)
 {
     mob_pool_check_logs(node->pool);
-    for (uint32_t i = 0; i < node->worker_capacity; i++) {
-        struct node_worker *worker = node->workers[i];
-        while (worker && worker->markers_due > 0 &&
-            node_in_reserve(node, node->clients[worker->slot], MOB_IN_REVOKED, 0, 0, 0))
-            worker->markers_due--;
-    }
 }
 
 bool node_has_timers(const struct node *node)

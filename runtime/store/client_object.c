@@ -190,3 +190,13 @@ void mob_store_object_release(struct mob_store_client *client, struct mob_object
     if (pin.journal < client->pins_max && pin.entry != UINT32_MAX && client->pins_free < client->pins_max)
         unpin(client, pin.journal);
 }
+
+void mob_store_rest(struct mob_store_client *client)
+{
+    enum { CHUNKS_MAX = 64 }; /* with more of them it is no small client, and looking at all takes long */
+    uint32_t chunks = 0;
+    for (int i = 0; i < MOB_CLASS_COUNT; i++)
+        chunks += client->arena.classes[i].count;
+    if (chunks > 0 && chunks <= CHUNKS_MAX)
+        mob_slab_trim(&client->arena);
+}

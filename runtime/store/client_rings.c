@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/bytes.h"
 #include "common/base/log.h"
 
 static enum mob_status check_header(const struct mob_seg_header *header, uint64_t bytes)
@@ -40,7 +41,8 @@ static enum mob_status open_slot(struct mob_store_client *client)
     uint64_t out_offset = MOB_SEG_LOAD(&shared->out_offset), in_offset = MOB_SEG_LOAD(&shared->in_offset);
     uint64_t pins_offset = MOB_SEG_LOAD(&shared->pins_offset);
     client->pins_max = MOB_SEG_LOAD(&shared->pins_max);
-    if (MOB_SEG_LOAD(&shared->kind) == 0 || !power_of_two(out_bytes) || !power_of_two(in_bytes) ||
+    client->kind = (enum mob_client_kind)MOB_SEG_LOAD(&shared->kind);
+    if (client->kind == 0 || !power_of_two(out_bytes) || !power_of_two(in_bytes) ||
         !inside(view, out_offset, out_bytes) || !inside(view, in_offset, in_bytes) ||
         !inside(view, pins_offset, (uint64_t)client->pins_max * sizeof(struct mob_seg_pin)))
         return MOB_INVALID;
@@ -143,6 +145,8 @@ void mob_store_detach(struct mob_store_client *client)
     if (!client->shares_mapping)
         mob_segment_unmap(client->view.base, client->view.bytes);
     free(client->pin_stack);
+    free(client->large);
+    free(client->parts.bytes);
     free(client);
 }
 
@@ -176,18 +180,57 @@ static uint64_t take_ticket(struct mob_store_client *client)
     return MOB_SEG_ADD(&client->view.seg_header->ticket, 1) + 1;
 }
 
+/* A worker's record that its ring does not hold is written in private memory, and goes in parts. Others'
+ * records stay in their rings until they are acknowledged, so theirs are whole, and their rings hold the
+ * largest. */
+static void *reserve_large(struct mob_store_client *client, uint32_t body_bytes)
+{
+    if (client->kind != MOB_CLIENT_WORKER || body_bytes > MOB_RECORD_MAX - sizeof(struct mob_record) ||
+        mob_round_up(sizeof(struct mob_record) + body_bytes, 8) <= client->out.size / 2)
+        return NULL;
+    if (!client->large)
+        client->large = aligned_alloc(MOB_CACHE_LINE, mob_round_up(MOB_RECORD_MAX, MOB_CACHE_LINE));
+    client->large_bytes = client->large ? body_bytes : 0;
+    return client->large;
+}
+
 void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes)
 {
     void *body = mob_ring_reserve(&client->out, &client->seg_client->out_released, body_bytes);
-    if (!body)
-        client->want_space = true;
+    if (__builtin_expect(!body, 0)) {
+        body = reserve_large(client, body_bytes);
+        client->want_space = !body;
+    }
     return body;
 }
 
+static void commit_large(
+    struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
+{
+    struct mob_ring_writer *ring = &client->out;
+    client->large_bytes = 0;
+    mob_store_out_flush(client);
+    for (uint32_t at = 0, bytes; at < body_bytes; at += bytes) {
+        bytes = mob_part_bytes(ring->size, body_bytes - at);
+        void *to;
+        while (!(to = mob_ring_reserve(ring, &client->seg_client->out_released, bytes)))
+            mob_store_wait_space(client);
+        MOB_SEG_COPY(to, client->large + at, bytes);
+        bool last = at + bytes == body_bytes;
+        mob_ring_commit(
+            ring, last ? type : MOB_REC_PART, last ? flags : 0, last ? aux : 0, bytes, take_ticket(client));
+        publish_to(client, ring->head);
+    }
+}
+
+/* A large one does not wait for the batch: it is complete, and what was staged before it goes before it. */
 void mob_store_out_stage(
     struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
 {
-    mob_ring_commit(&client->out, type, flags, aux, body_bytes, 0);
+    if (__builtin_expect(client->large_bytes > 0, 0))
+        commit_large(client, type, flags, aux, body_bytes);
+    else
+        mob_ring_commit(&client->out, type, flags, aux, body_bytes, 0);
 }
 
 /* Staged records get the ticket that was taken when the last of them was complete. */
@@ -219,7 +262,7 @@ void mob_store_out_flush(struct mob_store_client *client)
 void mob_store_out_commit(
     struct mob_store_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
 {
-    if (client->staged_from != client->out.head) {
+    if (client->staged_from != client->out.head || client->large_bytes > 0) {
         mob_store_out_stage(client, type, flags, aux, body_bytes);
         mob_store_out_flush(client);
         return;
@@ -235,15 +278,15 @@ enum mob_status mob_store_publish(struct mob_store_client *client, uint8_t type,
     uint64_t bytes = 0;
     for (int i = 0; i < piece_count; i++)
         bytes += pieces[i].length;
-    if (bytes + sizeof(struct mob_record) > MOB_RECORD_MAX ||
-        bytes + sizeof(struct mob_record) > client->out.size / 2)
+    uint64_t most = client->kind == MOB_CLIENT_WORKER ? MOB_RECORD_MAX : client->out.size / 2;
+    if (bytes + sizeof(struct mob_record) > most || bytes + sizeof(struct mob_record) > MOB_RECORD_MAX)
         return MOB_TOO_LARGE;
     uint8_t *body = mob_store_out_reserve(client, (uint32_t)bytes);
     if (!body)
         return MOB_AGAIN;
     for (int i = 0; i < piece_count; i++) {
         if (pieces[i].length > 0)
-            MOB_SEG_COPY(body, pieces[i].bytes, pieces[i].length);
+            MOB_SEG_COPY(body, pieces[i].bytes, pieces[i].length); /* or private memory: no matter */
         body += pieces[i].length;
     }
     mob_store_out_commit(client, type, flags, aux, (uint32_t)bytes);
@@ -275,18 +318,49 @@ bool mob_store_out_unacked(
 
 /* ---- inbound ---- */
 
-const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out)
+static enum mob_ring_peek peek(struct mob_store_client *client, struct mob_record *record_out)
 {
     struct mob_ring_reader *ring = &client->in;
     if (ring->taken == ring->head) {
         uint64_t head = MOB_SEG_LOAD(&client->seg_client->in_head);
         if (head < ring->head || head - ring->taken > ring->size || head % 8 != 0)
-            return NULL;
+            return MOB_RING_DAMAGED;
         ring->head = head;
     }
-    if (mob_ring_peek(ring, record_out) != MOB_RING_RECORD)
+    return mob_ring_peek(ring, record_out);
+}
+
+/* A part is copied out and gives back its room, or the next one would have none. At the last, the whole body.
+ */
+static const uint8_t *take_parts(
+    struct mob_store_client *client, struct mob_record *record, const uint8_t *body)
+{
+    struct mob_ring_reader *ring = &client->in;
+    while (!client->parts_whole) {
+        if (!mob_parts_add(&client->parts, body, record->bytes - (uint32_t)sizeof *record))
+            return NULL; /* not from our node; nothing more is read */
+        client->parts_whole = record->type != MOB_REC_PART;
+        if (client->parts_whole)
+            break;
+        ring->taken += record->bytes;
+        mob_store_in_release(client);
+        if (peek(client, record) != MOB_RING_RECORD)
+            return NULL;
+        body = ring->bytes + (ring->taken & (ring->size - 1)) + sizeof *record;
+    }
+    record->bytes = (uint32_t)sizeof *record + client->parts.used;
+    return client->parts.bytes;
+}
+
+const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out)
+{
+    struct mob_ring_reader *ring = &client->in;
+    if (peek(client, record_out) != MOB_RING_RECORD)
         return NULL;
-    return ring->bytes + (ring->taken & (ring->size - 1)) + sizeof(struct mob_record);
+    const uint8_t *body = ring->bytes + (ring->taken & (ring->size - 1)) + sizeof(struct mob_record);
+    if (__builtin_expect(client->parts.used > 0 || record_out->type == MOB_REC_PART, 0))
+        return take_parts(client, record_out, body);
+    return body;
 }
 
 void mob_store_in_pop(struct mob_store_client *client)
@@ -296,6 +370,8 @@ void mob_store_in_pop(struct mob_store_client *client)
         return;
     client->in.taken += record.bytes;
     client->in_popped++;
+    client->parts.used = 0;
+    client->parts_whole = false;
 }
 
 void mob_store_in_release(struct mob_store_client *client)

@@ -2,19 +2,48 @@
  */
 #include "runtime/store/store_internal.h"
 
+#include <stdlib.h>
+
 #include "common/base/bytes.h"
 #include "common/base/log.h"
 
 enum {
-    WORKER_OUT_BYTES = 256 << 10, /* holds the largest record, 96 KiB, at any position */
-    WORKER_IN_BYTES = 128 << 10,
-    OTHER_RING_BYTES = 4 << 20,
     RING_BYTES_MIN = 4096,
     RING_BYTES_MAX = 1 << 28,
+    OTHER_RING_BYTES_MIN = 256 << 10, /* holds the largest record, 96 KiB, at any position */
+    OTHER_RING_BYTES = 4 << 20,
+    OTHER_RING_PART = 256, /* each takes at most this part of the segment */
     WORKER_PINS = 256,
     OTHER_PINS = 4096,
-    PINS_MAX = 1 << 20
+    PINS_MAX = 1 << 20,
+    BLOCKED_WORKERS = 2048 /* whose rings, at the default bound, take at most half of the segment */
 };
+
+/* With their pins these take `units` and no more. A batch of 1,024 small tasks fits into the largest. */
+static const struct {
+    uint32_t units, out_bytes, in_bytes;
+} worker_rings[] = {
+    {7, 256 << 10, 128 << 10}, {4, 128 << 10, 64 << 10}, {2, 64 << 10, 32 << 10}, {1, 16 << 10, 32 << 10}};
+
+static void size_worker_rings(const struct mob_view *view, struct mob_client_options *options)
+{
+    uint32_t i = 0;
+    while (worker_rings[i].units > 1 && worker_rings[i].units > view->units / 2 / BLOCKED_WORKERS)
+        i++;
+    options->out_ring_bytes = options->out_ring_bytes ? options->out_ring_bytes : worker_rings[i].out_bytes;
+    options->in_ring_bytes = options->in_ring_bytes ? options->in_ring_bytes : worker_rings[i].in_bytes;
+    options->pins_max = options->pins_max ? options->pins_max : WORKER_PINS;
+}
+
+static void size_other_rings(const struct mob_view *view, struct mob_client_options *options)
+{
+    uint32_t bytes = OTHER_RING_BYTES;
+    while (bytes > OTHER_RING_BYTES_MIN && bytes > view->bytes / OTHER_RING_PART)
+        bytes /= 2;
+    options->out_ring_bytes = options->out_ring_bytes ? options->out_ring_bytes : bytes;
+    options->in_ring_bytes = options->in_ring_bytes ? options->in_ring_bytes : bytes;
+    options->pins_max = options->pins_max ? options->pins_max : OTHER_PINS;
+}
 
 static bool ring_bytes_ok(uint32_t bytes)
 {
@@ -48,13 +77,12 @@ static void reset_shared(struct mob_seg_client *shared)
 enum mob_status mob_store_client_open(
     struct mob_store *store, const struct mob_client_options *options, uint32_t *slot_out)
 {
-    bool worker = options->kind == MOB_CLIENT_WORKER;
-    uint32_t fallback = worker ? 0 : OTHER_RING_BYTES;
-    uint32_t out_bytes = options->out_ring_bytes, in_bytes = options->in_ring_bytes,
-             pins_max = options->pins_max;
-    out_bytes = out_bytes ? out_bytes : fallback ? fallback : WORKER_OUT_BYTES;
-    in_bytes = in_bytes ? in_bytes : fallback ? fallback : WORKER_IN_BYTES;
-    pins_max = pins_max ? pins_max : worker ? WORKER_PINS : OTHER_PINS;
+    struct mob_client_options sized = *options;
+    if (options->kind == MOB_CLIENT_WORKER)
+        size_worker_rings(&store->view, &sized);
+    else
+        size_other_rings(&store->view, &sized);
+    uint32_t out_bytes = sized.out_ring_bytes, in_bytes = sized.in_ring_bytes, pins_max = sized.pins_max;
     if (!ring_bytes_ok(out_bytes) || !ring_bytes_ok(in_bytes) || pins_max > PINS_MAX)
         return MOB_INVALID;
     uint32_t slot = closed_slot(store);
@@ -130,6 +158,9 @@ void mob_store_client_close(struct mob_store *store, uint32_t slot)
     struct mob_seg_client *shared = client->seg_client;
     MOB_SEG_STORE(&shared->kind, 0);
     client->open = false; /* from here on its pins do not count */
+    mob_inbound_close(store, client);
+    free(client->parts.bytes);
+    client->parts = (struct mob_parts){0};
     if (client->damaged || MOB_SEG_LOAD(&shared->creates_begun) != MOB_SEG_LOAD(&shared->creates_ended))
         abort_unsealed(store, slot);
     mob_slab_disown(&store->view, slot);

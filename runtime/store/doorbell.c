@@ -85,6 +85,22 @@ enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t re
     }
 }
 
+void mob_store_wait_space(struct mob_store_client *client)
+{
+    struct mob_seg_client *shared = client->seg_client;
+    for (int i = 0; i < YIELDS; i++) {
+        if (MOB_SEG_LOAD_SC(&shared->out_released) != client->out.released)
+            return;
+        if (!mob_yield_briefly())
+            break;
+    }
+    uint32_t seen = MOB_SEG_LOAD(&shared->bell);
+    MOB_SEG_XCHG(&shared->asleep, MOB_ASLEEP_SPACE);
+    if (MOB_SEG_LOAD_SC(&shared->out_released) == client->out.released)
+        futex_wait(shared, seen, alive_check_ns);
+    MOB_SEG_STORE(&shared->asleep, 0);
+}
+
 enum mob_status mob_store_sleep(
     struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg)
 {

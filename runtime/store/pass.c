@@ -136,35 +136,67 @@ static void report_damage(struct mob_store *store, uint32_t *damaged_slot_out)
     }
 }
 
-bool mob_store_next(struct mob_store *store, uint32_t *slot_out, struct mob_record *record_out,
-    const uint8_t **body_out, uint32_t *damaged_slot_out)
+/* The chosen ring's record into private memory, behind the parts of it that came before: a client that goes
+ * on writing changes nothing under the decoder's hands. */
+static void copy_record(
+    struct mob_store *store, struct mob_node_client *client, struct mob_record *record_out)
 {
-    report_damage(store, damaged_slot_out);
-    if (store->active_count == 0)
-        return false;
-    if (store->current == UINT32_MAX ||
-        store->clients[store->active[store->current]].next_ticket > store->current_until)
-        choose(store);
+    const uint8_t *body =
+        client->out.bytes + (client->out.taken & (client->out.size - 1)) + sizeof(struct mob_record);
+    uint32_t bytes = client->next.bytes - (uint32_t)sizeof(struct mob_record);
+    struct mob_parts *parts = &client->parts;
+    *record_out = client->next;
+    if (__builtin_expect(parts->used == 0 && client->next.type != MOB_REC_PART, 1)) {
+        memcpy(store->record, body, bytes);
+        return;
+    }
+    if (!mob_parts_add(parts, body, bytes)) {
+        mark_damaged(store, client);
+        record_out->type = MOB_REC_PART; /* nobody gets it */
+        return;
+    }
+    if (client->next.type == MOB_REC_PART)
+        return;
+    memcpy(store->record, parts->bytes, parts->used);
+    record_out->bytes = (uint32_t)sizeof(struct mob_record) + parts->used;
+    parts->used = 0;
+}
+
+/* Takes one record, or part of one, and looks at what follows it. */
+static uint32_t take(struct mob_store *store, struct mob_record *record_out)
+{
     uint32_t slot = store->active[store->current];
     struct mob_node_client *client = &store->clients[slot];
-    *record_out = client->next;
-    /* A copy: a client that goes on writing changes nothing under the decoder's hands. */
-    uint64_t position = client->out.taken & (client->out.size - 1);
-    uint32_t body_bytes = client->next.bytes - (uint32_t)sizeof(struct mob_record);
-    memcpy(store->record, client->out.bytes + position + sizeof(struct mob_record), body_bytes);
-    *body_out = store->record;
-    *slot_out = slot;
+    copy_record(store, client, record_out);
     client->out.taken += client->next.bytes;
     client->last_ticket = client->next_ticket;
     if (!client->touched) {
         client->touched = true;
         store->touched[store->touched_count++] = slot;
     }
-    if (!look(store, client)) {
+    if (client->damaged || !look(store, client)) {
         store->active[store->current] = store->active[--store->active_count];
         store->current = UINT32_MAX;
     }
-    return true;
+    return slot;
+}
+
+bool mob_store_next(struct mob_store *store, uint32_t *slot_out, struct mob_record *record_out,
+    const uint8_t **body_out, uint32_t *damaged_slot_out)
+{
+    report_damage(store, damaged_slot_out);
+    while (store->active_count > 0) {
+        if (store->current == UINT32_MAX ||
+            store->clients[store->active[store->current]].next_ticket > store->current_until)
+            choose(store);
+        uint32_t slot = take(store, record_out);
+        if (record_out->type == MOB_REC_PART)
+            continue;
+        *body_out = store->record;
+        *slot_out = slot;
+        return true;
+    }
+    return false;
 }
 
 static void release(struct mob_node_client *client, uint64_t position)
@@ -185,6 +217,8 @@ void mob_store_pass_end(struct mob_store *store)
         client->touched = false;
     }
     store->touched_count = 0;
+    if (store->backlogs > 0)
+        mob_inbound_push(store);
 }
 
 uint64_t mob_store_taken(const struct mob_store *store, uint32_t slot)
@@ -198,43 +232,4 @@ void mob_store_ack(struct mob_store *store, uint32_t slot, uint64_t position)
     MOB_ASSERT(slot < store->view.clients_max);
     if (store->clients[slot].open)
         release(&store->clients[slot], position);
-}
-
-/* ---- inbound ---- */
-
-bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_bytes)
-{
-    MOB_ASSERT(slot < store->view.clients_max);
-    struct mob_node_client *client = &store->clients[slot];
-    if (!client->open || client->damaged)
-        return false;
-    /* Reserving writes at most a PAD behind the head; the next reserve does the same again. */
-    return mob_ring_reserve(&client->in, &client->seg_client->in_released, body_bytes) != NULL;
-}
-
-void *mob_store_in_reserve(
-    struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
-{
-    MOB_ASSERT(slot < store->view.clients_max);
-    struct mob_node_client *client = &store->clients[slot];
-    if (!client->open || client->damaged)
-        return NULL;
-    void *body = mob_ring_reserve(&client->in, &client->seg_client->in_released, body_bytes);
-    if (!body)
-        return NULL;
-    mob_ring_commit(&client->in, type, flags, aux, body_bytes, 0);
-    client->in_posted++;
-    return body;
-}
-
-void mob_store_in_flush(struct mob_store *store, uint32_t slot)
-{
-    MOB_ASSERT(slot < store->view.clients_max);
-    struct mob_node_client *client = &store->clients[slot];
-    if (!client->open || client->in.flushed == client->in.head)
-        return;
-    client->in.flushed = client->in.head;
-    MOB_SEG_STORE(&client->seg_client->posted, client->in_posted);
-    MOB_SEG_XCHG(&client->seg_client->in_head, client->in.head);
-    mob_bell_ring(client->seg_client, MOB_ASLEEP_RECORDS);
 }

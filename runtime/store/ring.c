@@ -2,6 +2,8 @@
  * believes nothing. */
 #include "runtime/store/store_internal.h"
 
+#include <stdlib.h>
+
 #include "common/base/bytes.h"
 
 /* FETCH_AHEAD: bytes behind a record that the reader will want, and that another core has written. */
@@ -69,4 +71,15 @@ enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record
         return MOB_RING_RECORD;
     }
     return MOB_RING_EMPTY;
+}
+
+bool mob_parts_add(struct mob_parts *parts, const void *body, uint32_t bytes)
+{
+    if (!parts->bytes)
+        parts->bytes = aligned_alloc(MOB_CACHE_LINE, mob_round_up(MOB_RECORD_MAX, MOB_CACHE_LINE));
+    if (!parts->bytes || bytes > MOB_RECORD_MAX - HEADER - parts->used)
+        return false;
+    memcpy(parts->bytes + parts->used, body, bytes);
+    parts->used += bytes;
+    return true;
 }

@@ -44,8 +44,11 @@ int mob_store_eventfd(
 enum mob_client_kind { MOB_CLIENT_WORKER = 1, MOB_CLIENT_DRIVER = 2, MOB_CLIENT_GATEWAY = 3 };
 struct mob_client_options {
     enum mob_client_kind kind;
-    /* Powers of two. A record takes at most half of its ring, so that it fits at any position. 0 = out 256
-     * KiB and in 128 KiB for workers (out then holds the largest record), 4 MiB for others. */
+    /* Powers of two. 0 = as the segment's size allows: for a worker from 16 KiB out and 32 KiB in (with its
+     * pins one unit of 64 KiB) to 256 and 128 KiB, so that the rings of 2,048 workers take at most half of
+     * the segment if they can; for others 256 KiB to 4 MiB. A record that is larger than half of its ring, so
+     * that it would not fit at any position, travels in parts; outbound only a worker's does, others' rings
+     * must hold it. */
     uint32_t out_ring_bytes, in_ring_bytes;
     uint32_t pins_max; /* 0 = 256 for workers, 4096 for others */
 };
@@ -83,14 +86,20 @@ void mob_store_announce_sleep(struct mob_store *store);
 void mob_store_announce_awake(struct mob_store *store);
 
 /* ---- node side: inbound rings ---- */
-/* Room in the client's inbound ring for a body of this size? */
+/* Would a body of this size go at once, or its first parts? */
 bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_bytes);
 /* Reserve, fill `body` in place, then flush publishes everything reserved and wakes the client if it sleeps.
  * NULL = no room now (the node keeps the notice; a driver that does not read stops being served, nobody
  * else). */
 void *mob_store_in_reserve(
     struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
+/* The same for what must arrive, in this place: when the ring is full it waits, and all that follows it finds
+ * the ring full. NULL = 192 KiB wait already, or the client is gone. */
+void *mob_store_in_append(
+    struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
 void mob_store_in_flush(struct mob_store *store, uint32_t slot);
+/* Does a record wait for its client to read? The end of each pass goes on with it: do not sleep for long. */
+bool mob_store_in_backlog(const struct mob_store *store);
 /* The client wrote an impossible cursor; its rings are no longer served. End it. */
 bool mob_store_client_damaged(const struct mob_store *store, uint32_t slot);
 /* Words that only the node writes, or that only grow, were changed by a client: end all clients, start a
@@ -235,5 +244,7 @@ MOB_MUST_USE enum mob_status mob_store_object_get(struct mob_store_client *clien
     bool committed_only, enum mob_value_type *type_out, void *small, const void **bytes_out,
     uint64_t *size_out, struct mob_object_ref *pin_out);
 void mob_store_object_release(struct mob_store_client *client, struct mob_object_ref pin);
+/* Before it waits for long: gives back its slabs that hold nothing. Little work, whatever it holds. */
+void mob_store_rest(struct mob_store_client *client);
 
 #endif

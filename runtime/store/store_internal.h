@@ -117,6 +117,20 @@ void *mob_ring_reserve(struct mob_ring_writer *ring, _Atomic uint64_t *released_
 /* Returns the record's whole size. */
 uint32_t mob_ring_commit(struct mob_ring_writer *ring, uint8_t type, uint8_t flags, uint16_t aux,
     uint32_t body_bytes, uint64_t ticket);
+/* Of a body that goes in parts: how much of what is left goes next. All parts but the last are a multiple
+ * of 8. */
+static inline uint32_t mob_part_bytes(uint64_t ring_bytes, uint32_t left)
+{
+    uint32_t most = (uint32_t)(ring_bytes / 4); /* two of them are under way, and each fits at any position */
+    return left < most ? left : most;
+}
+/* Parts of one record that came, in private memory. */
+struct mob_parts {
+    uint8_t *bytes; /* MOB_RECORD_MAX, header included; NULL = none came yet */
+    uint32_t used; /* of the body */
+};
+/* false = more than a record may have, or no memory. */
+bool mob_parts_add(struct mob_parts *parts, const void *body, uint32_t bytes);
 enum mob_ring_peek { MOB_RING_EMPTY, MOB_RING_RECORD, MOB_RING_DAMAGED };
 /* Skips PADs; copies and checks the header of the next record below ring->head. */
 enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record *record_out);
@@ -153,6 +167,13 @@ struct mob_sweep {
     uint64_t sweepable; /* sum of ages */
 };
 
+/* Inbound records that wait for room in their ring (inbound.c). */
+struct mob_backlog {
+    uint8_t *bytes; /* NULL = none wait */
+    uint32_t used, at; /* records stand in [at, used) */
+    uint32_t part; /* how much of the first one's body has gone */
+};
+
 struct mob_node_client {
     struct mob_seg_client *seg_client;
     enum mob_client_kind kind;
@@ -166,7 +187,14 @@ struct mob_node_client {
     uint64_t in_posted;
     uint64_t last_ticket, next_ticket;
     struct mob_record next; /* header at out.taken, while the slot is active */
+    struct mob_parts parts; /* of its next record */
+    struct mob_backlog backlog;
 };
+
+struct mob_store;
+/* inbound.c: end of a pass; what waits goes on. */
+void mob_inbound_push(struct mob_store *store);
+void mob_inbound_close(struct mob_store *store, struct mob_node_client *client);
 
 struct mob_spill; /* spill.c */
 struct mob_hash_queue; /* hash_later.c */
@@ -182,6 +210,7 @@ struct mob_store {
 
     struct mob_node_client *clients;
     uint32_t clients_open, clients_top; /* slots at or above were never open */
+    uint32_t backlogs; /* clients with a backlog */
 
     /* The pass. */
     uint64_t counter; /* the pass' limit */
@@ -265,10 +294,14 @@ enum mob_status mob_hash_queue_create(struct mob_hash_queue **queue_out);
 void mob_hash_queue_destroy(struct mob_hash_queue *queue);
 bool mob_hash_queue_step(struct mob_store *store); /* hash up to 1 MiB; true = more to do */
 
+/* doorbell.c: sleep until the node has released something of the outbound ring. */
+void mob_store_wait_space(struct mob_store_client *client);
+
 /* client side */
 struct mob_store_client {
     struct mob_view view;
     uint32_t slot;
+    enum mob_client_kind kind;
     uint64_t incarnation;
     int eventfd;
     struct mob_seg_client *seg_client;
@@ -278,6 +311,10 @@ struct mob_store_client {
     struct mob_ring_writer out;
     struct mob_ring_reader in;
     uint64_t staged_from;
+    uint8_t *large; /* private: the body of a record that will go in parts; MOB_RECORD_MAX */
+    uint32_t large_bytes; /* reserved there; 0 = the reservation is in the ring */
+    struct mob_parts parts; /* of the inbound record in hand */
+    bool parts_whole; /* its last part is there as well */
     bool shares_mapping; /* of the node's process */
     bool want_space;
     uint64_t in_popped; /* records, for the threshold of sleep_for */

@@ -150,6 +150,10 @@ void mob_store_destroy(struct mob_store *store)
     mob_hash_queue_destroy(store->hashes);
     mob_arena_user_fini(&store->arena);
     free(store->entry_flags);
+    for (uint32_t slot = 0; store->clients && slot < store->clients_top; slot++) {
+        free(store->clients[slot].backlog.bytes);
+        free(store->clients[slot].parts.bytes);
+    }
     free(store->record);
     free(store->touched);
     free(store->active);

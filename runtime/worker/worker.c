@@ -185,6 +185,7 @@ static void on_blocked(struct mob_client *client)
 {
     struct mob_worker *worker = client->owner;
     stash_forget(worker);
+    mob_store_rest(client->store);
     worker->revokes++;
 }
 

@@ -20,7 +20,7 @@ static int set_up(void **state)
 {
     (void)state;
     char module[512];
-    /* a worker's rings take 128 KiB, and a thousand block at once */
+    /* a thousand block at once */
     static const char *const args[] = {"--segment-bytes", "805306368", NULL};
     node_box_start_with(&box, 2, args);
     if (mob_connect(NULL, &client) != MOB_OK)

@@ -109,6 +109,60 @@ static void evicted_puts_are_arguments_like_others(void **state)
         mob_release(futures[i]);
 }
 
+static enum mob_status run(const char *function, int64_t argument, int64_t *result_out)
+{
+    struct mob_future *future;
+    assert_int_equal(mob_submit(client, function, MOB_ARGS(mob_i64(argument)), NULL, &future), MOB_OK);
+    enum mob_status status = mob_get_i64(future, 200 * SECONDS, result_out);
+    if (status != MOB_OK)
+        print_message("%s(%ld): %s\n", function, (long)argument, mob_future_error(future));
+    mob_release(future);
+    return status;
+}
+
+/* Each of them blocks on the next: as many workers, with their rings, at once. */
+static void a_chain_200_deep_fits(void **state)
+{
+    (void)state;
+    int64_t result;
+    assert_int_equal(run("probe.deep", 200, &result), MOB_OK);
+    assert_int_equal(result, 201);
+}
+
+/* More workers than the segment has units for their rings. */
+static void a_chain_too_deep_for_the_segment_is_a_typed_error_with_the_numbers(void **state)
+{
+    (void)state;
+    int64_t result;
+    struct mob_future *future;
+    assert_int_equal(mob_submit(client, "probe.deep", MOB_ARGS(mob_i64(1500)), NULL, &future), MOB_OK);
+    enum mob_status status = mob_get_i64(future, 250 * SECONDS, &result);
+    const char *why = mob_future_error(future);
+    if (status != MOB_TOO_MANY_BLOCKED || !strstr(why, "workers wait, and there is no room for another") ||
+        !strstr(why, "bytes needed"))
+        fail_msg("%s: %.2000s", mob_status_code(status), why);
+    mob_release(future);
+    assert_int_equal(run("probe.echo_i64", 5, &result), MOB_OK); /* the node goes on */
+    assert_int_equal(result, 5);
+}
+
+/* 72 KiB of returns in one record, through a ring of 16; and a reply to a worker that is larger than its
+ * ring. */
+static void records_larger_than_a_ring_pass(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    static struct mob_future *futures[N];
+    struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = N};
+    assert_int_equal(mob_submit(client, "probe.many", MOB_ARGS(mob_i64(N)), &options, futures), MOB_OK);
+    for (int64_t i = 0; i < N; i++) {
+        int64_t result;
+        assert_int_equal(mob_get_i64(futures[i], 60 * SECONDS, &result), MOB_OK);
+        assert_int_equal(result, i * i);
+        mob_release(futures[i]);
+    }
+}
+
 static void a_put_that_cannot_fit_is_refused_with_the_numbers(void **state)
 {
     (void)state;
@@ -127,6 +181,9 @@ int main(void)
         cmocka_unit_test(small_puts_beyond_the_table_come_back),
         cmocka_unit_test(evicted_puts_are_arguments_like_others),
         cmocka_unit_test(a_put_that_cannot_fit_is_refused_with_the_numbers),
+        cmocka_unit_test(records_larger_than_a_ring_pass),
+        cmocka_unit_test(a_chain_200_deep_fits),
+        cmocka_unit_test(a_chain_too_deep_for_the_segment_is_a_typed_error_with_the_numbers),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -552,6 +552,28 @@ static void space_that_a_client_does_not_use_goes_to_another(void **state)
     rig_close(&rig);
 }
 
+static void a_client_that_rests_gives_back_empty_slabs(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(4 << 20, 0);
+    struct mob_store_stats before, stats;
+    mob_store_stats(rig.store, &before);
+    for (uint32_t i = 0; i < 8; i++) /* each of another class */
+        test_put(rig.client, test_id(1, i, 0), (1u << i) * 100, 1);
+    mob_store_rest(rig.client);
+    mob_store_stats(rig.store, &stats);
+    assert_int_equal(before.arena_used_bytes + 8 * MOB_UNIT_BYTES, stats.arena_used_bytes);
+    for (uint32_t i = 1; i < 8; i++)
+        assert_status(MOB_OK, mob_store_object_delete(rig.store, test_id(1, i, 0)));
+    mob_store_rest(rig.client);
+    mob_store_stats(rig.store, &stats);
+    assert_int_equal(before.arena_used_bytes + MOB_UNIT_BYTES, stats.arena_used_bytes);
+    test_put(rig.client, test_id(2, 0, 0), 800, 2);
+    expect_bytes(&rig, test_id(1, 0, 0), 100, 1);
+    expect_bytes(&rig, test_id(2, 0, 0), 800, 2);
+    rig_close(&rig);
+}
+
 static void large_values_are_hashed_later(void **state)
 {
     (void)state;
@@ -604,6 +626,7 @@ int main(void)
         cmocka_unit_test(what_nobody_wants_goes_as_soon_as_it_may),
         cmocka_unit_test(what_nobody_can_ask_for_is_freed_and_never_written_to_disk),
         cmocka_unit_test(space_that_a_client_does_not_use_goes_to_another),
+        cmocka_unit_test(a_client_that_rests_gives_back_empty_slabs),
         cmocka_unit_test(large_values_are_hashed_later),
         cmocka_unit_test(a_full_disk_is_typed_and_nothing_is_lost), /* last: it leaves the mount namespace */
     };

@@ -126,6 +126,213 @@ static void inbound_records_come_in_order_and_space_comes_back(void **state)
     mob_store_destroy(store);
 }
 
+static void fill(uint8_t *body, uint32_t bytes, uint32_t seed)
+{
+    for (uint32_t i = 0; i < bytes; i++)
+        body[i] = (uint8_t)(seed * 31 + i * 7 + (i >> 8));
+}
+
+static void expect_filled(const uint8_t *body, uint32_t bytes, uint32_t seed)
+{
+    for (uint32_t i = 0; i < bytes; i++)
+        if (body[i] != (uint8_t)(seed * 31 + i * 7 + (i >> 8)))
+            fail_msg("byte %u of %u is %u", i, bytes, body[i]);
+}
+
+static const uint32_t large_sizes[] = {1, 4079, 4080, 4081, 4096, 20000, 65537, MOB_RECORD_MAX - 16};
+enum { LARGE_SIZES = sizeof large_sizes / sizeof *large_sizes };
+
+/* The node's side of a large outbound record: passes until it has come. */
+struct large_reader {
+    struct mob_store *store;
+    _Atomic uint32_t wanted;
+    uint32_t got;
+    pthread_t thread;
+};
+
+static void *read_large(void *arg)
+{
+    struct large_reader *r = arg;
+    while (r->got < r->wanted) {
+        uint32_t slot, damaged;
+        struct mob_record record;
+        const uint8_t *body;
+        mob_store_pass_begin(r->store);
+        while (mob_store_next(r->store, &slot, &record, &body, &damaged)) {
+            assert_int_equal(MOB_OUT_EVENT, record.type);
+            assert_int_equal(r->got, record.aux);
+            uint32_t bytes;
+            memcpy(&bytes, body, sizeof bytes);
+            assert_in_range(record.bytes - sizeof record, bytes, bytes + 7);
+            if (bytes > sizeof bytes)
+                expect_filled(body + sizeof bytes, bytes - (uint32_t)sizeof bytes, r->got);
+            r->got++;
+        }
+        assert_int_equal(UINT32_MAX, damaged);
+        mob_store_pass_end(r->store);
+        sched_yield();
+    }
+    return NULL;
+}
+
+static void outbound_records_larger_than_the_ring_come_whole(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    struct large_reader reader = {.store = store, .wanted = 4 * LARGE_SIZES};
+    static uint8_t body[MOB_RECORD_MAX];
+    assert_int_equal(0, pthread_create(&reader.thread, NULL, read_large, &reader));
+    for (uint32_t i = 0; i < reader.wanted;) {
+        uint32_t bytes = large_sizes[i % LARGE_SIZES];
+        bytes = bytes < 4 ? 4 : bytes;
+        memcpy(body, &bytes, sizeof bytes);
+        fill(body + sizeof bytes, bytes - (uint32_t)sizeof bytes, i);
+        struct mob_piece piece = {body, bytes};
+        enum mob_status status = mob_store_publish(client, MOB_OUT_EVENT, 0, (uint16_t)i, &piece, 1);
+        if (status == MOB_AGAIN)
+            assert_status(MOB_OK, mob_store_sleep(client, mob_now() + 60 * MOB_SEC, NULL, NULL));
+        else
+            assert_status(MOB_OK, status);
+        i += status == MOB_OK;
+    }
+    pthread_join(reader.thread, NULL);
+    assert_int_equal(4 * LARGE_SIZES, reader.got);
+    struct mob_piece piece = {body, MOB_RECORD_MAX - 15};
+    assert_status(MOB_TOO_LARGE, mob_store_publish(client, MOB_OUT_EVENT, 0, 0, &piece, 1));
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void a_client_that_dies_between_parts_leaves_nothing_of_them(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER), from, damaged;
+    struct mob_store_client *client = test_attach(store, slot);
+    for (int i = 0; i < 3; i++) { /* parts whose end never comes */
+        memset(mob_store_out_reserve(client, 1000), i, 1000);
+        mob_store_out_commit(client, MOB_REC_PART, 0, 0, 1000);
+    }
+    mob_store_detach(client);
+    mob_store_client_ended(store, slot);
+    struct mob_record record;
+    const uint8_t *body;
+    mob_store_pass_begin(store);
+    assert_false(mob_store_next(store, &from, &record, &body, &damaged));
+    mob_store_pass_end(store);
+    mob_store_client_close(store, slot);
+    assert_int_equal(slot, test_open(store, MOB_CLIENT_WORKER));
+    client = test_attach(store, slot); /* the next owner of the slot begins anew */
+    struct mob_piece piece = {"end", 3};
+    assert_status(MOB_OK, mob_store_publish(client, MOB_OUT_EVENT, 0, 0, &piece, 1));
+    mob_store_pass_begin(store);
+    assert_true(mob_store_next(store, &from, &record, &body, &damaged));
+    assert_int_equal(24, record.bytes);
+    assert_memory_equal(body, "end", 3);
+    mob_store_pass_end(store);
+    for (int i = 0; i < 200; i++) { /* more than a record may have */
+        mob_store_pass_begin(store);
+        assert_false(mob_store_next(store, &from, &record, &body, &damaged));
+        mob_store_pass_end(store);
+        if (mob_store_client_damaged(store, slot))
+            break;
+        memset(mob_store_out_reserve(client, 1000), i, 1000);
+        mob_store_out_commit(client, MOB_REC_PART, 0, 0, 1000);
+    }
+    assert_true(mob_store_client_damaged(store, slot));
+    mob_store_client_close(store, slot);
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void inbound_records_larger_than_the_ring_come_whole(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER), sent = 0, got = 0;
+    struct mob_store_client *client = test_attach(store, slot);
+    while (got < 4 * LARGE_SIZES) {
+        for (; sent < 4 * LARGE_SIZES; sent++) { /* as many as there is patience for */
+            uint32_t bytes = large_sizes[sent % LARGE_SIZES];
+            uint8_t *body = mob_store_in_reserve(store, slot, MOB_IN_REPLY, 3, (uint16_t)sent, bytes);
+            if (!body)
+                break;
+            fill(body, bytes, sent);
+        }
+        mob_store_in_flush(store, slot);
+        struct mob_record record;
+        const uint8_t *body;
+        while ((body = mob_store_in_peek(client, &record))) {
+            uint32_t bytes = large_sizes[got % LARGE_SIZES];
+            assert_int_equal(MOB_IN_REPLY, record.type);
+            assert_int_equal(3, record.flags);
+            assert_int_equal(got, record.aux);
+            assert_in_range(record.bytes - sizeof record, bytes, bytes + 7);
+            expect_filled(body, bytes, got);
+            assert_ptr_equal(body, mob_store_in_peek(client, &record)); /* looking twice takes nothing */
+            mob_store_in_pop(client);
+            mob_store_in_release(client);
+            got++;
+        }
+        assert_int_equal(got < sent, mob_store_in_backlog(store));
+        assert_true(mob_store_in_room(store, slot, 16384) == !mob_store_in_backlog(store));
+        mob_store_pass_begin(store);
+        mob_store_pass_end(store); /* goes on with what waits */
+    }
+    assert_null(mob_store_in_reserve(store, slot, MOB_IN_REPLY, 0, 0, MOB_RECORD_MAX));
+    assert_false(mob_store_in_backlog(store));
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void what_must_arrive_keeps_its_place(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER), sent = 0, got = 0, more;
+    struct mob_store_client *client = test_attach(store, slot);
+    while (mob_store_in_reserve(store, slot, MOB_IN_READY, 0, (uint16_t)sent, 100))
+        sent++;
+    for (more = 0; more < 50; more++)
+        assert_non_null(mob_store_in_append(store, slot, MOB_IN_REVOKED, 0, (uint16_t)(sent + more), 0));
+    assert_null(mob_store_in_reserve(store, slot, MOB_IN_READY, 0, 0, 8)); /* would overtake */
+    while (got < sent + more) {
+        mob_store_in_flush(store, slot);
+        struct mob_record record;
+        while (mob_store_in_peek(client, &record)) {
+            assert_int_equal(got, record.aux);
+            assert_int_equal(got < sent ? MOB_IN_READY : MOB_IN_REVOKED, record.type);
+            mob_store_in_pop(client);
+            mob_store_in_release(client);
+            got++;
+        }
+    }
+    assert_non_null(mob_store_in_reserve(store, slot, MOB_IN_READY, 0, 0, 8));
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
+static void rings_are_sized_with_the_segment(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(64 << 20, NULL, 0);
+    struct mob_client_options options = {.kind = MOB_CLIENT_WORKER};
+    uint32_t slot, workers = 0;
+    while (mob_store_client_open(store, &options, &slot) == MOB_OK)
+        workers++;
+    assert_in_range(workers, 900, 1024); /* a unit each */
+    mob_store_destroy(store);
+    store = test_store(64 << 20, NULL, 0);
+    options.kind = MOB_CLIENT_DRIVER;
+    assert_status(MOB_OK, mob_store_client_open(store, &options, &slot));
+    struct mob_store_stats stats;
+    mob_store_stats(store, &stats);
+    assert_in_range(stats.arena_used_bytes, 512 << 10, 1 << 20);
+    mob_store_destroy(store);
+}
+
 static void a_sealed_object_is_read_and_an_unsealed_one_is_not(void **state)
 {
     (void)state;
@@ -391,6 +598,11 @@ int main(void)
         cmocka_unit_test(a_batch_has_one_ticket_and_arrives_whole),
         cmocka_unit_test(a_drivers_ring_is_freed_by_the_acknowledgement_only),
         cmocka_unit_test(inbound_records_come_in_order_and_space_comes_back),
+        cmocka_unit_test(outbound_records_larger_than_the_ring_come_whole),
+        cmocka_unit_test(a_client_that_dies_between_parts_leaves_nothing_of_them),
+        cmocka_unit_test(inbound_records_larger_than_the_ring_come_whole),
+        cmocka_unit_test(what_must_arrive_keeps_its_place),
+        cmocka_unit_test(rings_are_sized_with_the_segment),
         cmocka_unit_test(a_sealed_object_is_read_and_an_unsealed_one_is_not),
         cmocka_unit_test(small_values_live_in_the_table),
         cmocka_unit_test(a_dead_client_leaves_nothing_but_what_it_published),
