@@ -127,9 +127,6 @@ MOB_MUST_USE enum mob_status mob_gcs_log_open(struct mob_gcs *gcs, uint64_t inca
  * MOB_SEALED. MOB_TOO_LARGE. The block's header must have cluster, incarnation and sequence right: the member
  * refuses it else. */
 MOB_MUST_USE enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct mob_gcs_block *block);
-/* Blocks appended, acknowledged, durable: counts, so also the next number of each. */
-void mob_gcs_log_counts(
-    const struct mob_gcs_log *log, uint64_t *appended, uint64_t *acked, uint64_t *durable);
 
 /* ---- control operations. All asynchronous; MOB_QUEUE_FULL at MOB_GCS_OPS_MAX, MOB_TOO_LARGE; done may be
  * NULL ---- */

@@ -59,13 +59,6 @@ enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct mob_gcs_block
     return MOB_OK;
 }
 
-void mob_gcs_log_counts(const struct mob_gcs_log *log, uint64_t *appended, uint64_t *acked, uint64_t *durable)
-{
-    *appended = log->appended;
-    *acked = log->acked;
-    *durable = log->released;
-}
-
 static void send_block(struct mob_gcs_log *log, struct mob_gcs_block *block)
 {
     struct mob_gcs_request head = {.request = block->number + 1, .op = MOB_GCS_OP_APPEND};

@@ -203,11 +203,3 @@ void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_reque
     }
     pthread_mutex_unlock(&table->lock);
 }
-
-size_t mob_idempotency_count(struct mob_idempotency *table)
-{
-    pthread_mutex_lock(&table->lock);
-    size_t count = table->count;
-    pthread_mutex_unlock(&table->lock);
-    return count;
-}

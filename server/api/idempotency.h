@@ -30,6 +30,5 @@ bool mob_idempotency_begin(
     struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns);
 /* With the reply built. Does nothing for a request that holds no key. */
 void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_request *request, int64_t now_ns);
-size_t mob_idempotency_count(struct mob_idempotency *table);
 
 #endif

@@ -95,14 +95,6 @@ void mob_events_destroy(struct mob_events *hub)
     free(hub);
 }
 
-unsigned mob_events_watchers(struct mob_events *hub)
-{
-    pthread_mutex_lock(&hub->lock);
-    unsigned n = hub->watchers;
-    pthread_mutex_unlock(&hub->lock);
-    return n;
-}
-
 /* --- the source --- */
 
 static void advance(struct mob_events *hub, uint64_t seq)

@@ -90,7 +90,6 @@ MOB_MUST_USE enum mob_status mob_events_poll(struct mob_events *hub, struct mob_
 MOB_MUST_USE enum mob_status mob_events_stream(struct mob_events *hub, struct mob_http_request *request,
     const struct mob_event_filter *filter, const struct mob_event_position *after,
     void (*send)(struct mob_http_request *request));
-unsigned mob_events_watchers(struct mob_events *hub);
 
 void mob_event_position_format(struct mob_event_position position, char out[MOB_EVENTS_POSITION_TEXT_MAX]);
 MOB_MUST_USE enum mob_status mob_event_position_parse(const char *text, struct mob_event_position *out);
