@@ -101,6 +101,30 @@ void mob_store_wait_space(struct mob_store_client *client)
     MOB_SEG_STORE(&shared->asleep, 0);
 }
 
+void mob_store_sleep_or(
+    struct mob_store_client *client, int64_t deadline_ns, bool (*other_news)(void *), void *arg)
+{
+    struct mob_seg_client *shared = client->seg_client;
+    uint32_t seen = MOB_SEG_LOAD(&shared->bell);
+    MOB_SEG_STORE(&shared->wake_at, 0);
+    MOB_SEG_XCHG(&shared->asleep, MOB_ASLEEP_RECORDS | (client->want_space ? MOB_ASLEEP_SPACE : 0u));
+    if (!has_news(client, 1) && !other_news(arg)) {
+        int64_t left = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
+        if (left > 0)
+            futex_wait(shared, seen, left);
+    }
+    MOB_SEG_STORE(&shared->asleep, 0);
+}
+
+void mob_store_poke(struct mob_store_client *client)
+{
+    struct mob_seg_client *shared = client->seg_client;
+    if (MOB_SEG_XCHG(&shared->asleep, 0) == 0)
+        return; /* not asleep yet: it looks again before it sleeps; or somebody wakes it already */
+    MOB_SEG_ADD(&shared->bell, 1);
+    syscall(SYS_futex, &shared->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
+}
+
 enum mob_status mob_store_sleep(
     struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg)
 {

@@ -216,8 +216,15 @@ void mob_store_in_release(struct mob_store_client *client);
  * (NULL ok); when it gives false: MOB_UNAVAILABLE. */
 enum mob_status mob_store_sleep(
     struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg);
-/* The same, but inbound records wake it only when `records` of them are there unread: whoever waits for many
- * results is not woken for each (O(1) a completion). */
+/* For a loop that waits for other things as well: announces, looks once at the ring and at `other_news`,
+ * sleeps once; until a record, ring space, a poke or the deadline. Does not say which: the caller looks. */
+void mob_store_sleep_or(
+    struct mob_store_client *client, int64_t deadline_ns, bool (*other_news)(void *), void *arg);
+/* Any thread of the client's process: ends mob_store_sleep_or. What `other_news` then sees was stored before,
+ * sequentially consistent. */
+void mob_store_poke(struct mob_store_client *client);
+/* The same as mob_store_sleep, but inbound records wake it only when `records` of them are there unread:
+ * whoever waits for many results is not woken for each (O(1) a completion). */
 enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
     bool (*node_alive)(void *), void *arg);
 

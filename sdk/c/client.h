@@ -261,6 +261,8 @@ struct mob_client {
     uint64_t clock_ticks;
 
     struct mob_event_fd *event_fd;
+    bool own_loop; /* its owner sleeps on the doorbell itself (mob_client_own_loop) */
+    int64_t alive_checked_ns; /* own_loop: when the session was last looked at */
     void *owner; /* the worker */
     uint8_t cause[1024]; /* encoded error of the failed future that was asked for last */
     uint32_t cause_bytes;
@@ -461,6 +463,10 @@ void mob_actors_next_caller(struct mob_client *client);
 void mob_actors_free(struct mob_client *client);
 
 /* loop.c */
+/* loop.c: the third form, for the gateway: its thread sleeps with mob_store_sleep_or, which also wakes for
+ * what is not the client's, and calls mob_client_step each time. As with an fd, nothing waits for ring room.
+ */
+void mob_client_own_loop(struct mob_client *client);
 void mob_event_fd_free(struct mob_client *client);
 void mob_event_fd_arm(struct mob_client *client);
 /* Returns when the helper thread has let go of the segment; the node is dead. */

@@ -101,17 +101,38 @@ void mob_event_fd_quiesce(struct mob_client *client)
 /* Long enough for a node that is there to answer; the only time that a step blocks. */
 #define RESUME_STEP_NS (100 * MOB_MS)
 
+#define ALIVE_INTERVAL_NS (50 * MOB_MS)
+
+void mob_client_own_loop(struct mob_client *client)
+{
+    client->own_loop = true;
+}
+
+/* Is this step to look whether the node is still there? */
+static bool looks_alive(struct mob_client *client)
+{
+    struct mob_event_fd *e = client->event_fd;
+    if (client->own_loop) {
+        int64_t now = mob_now();
+        if (now - client->alive_checked_ns < ALIVE_INTERVAL_NS)
+            return false;
+        client->alive_checked_ns = now;
+        return true;
+    }
+    if (e == NULL || e->armed)
+        return false;
+    uint64_t count;
+    ssize_t n = read(e->fd, &count, sizeof count);
+    (void)n;
+    return true;
+}
+
 int mob_client_step(struct mob_client *client)
 {
     uint32_t settled = client->settled;
-    struct mob_event_fd *e = client->event_fd;
-    if (e != NULL && !e->armed) {
-        uint64_t count;
-        ssize_t n = read(e->fd, &count, sizeof count);
-        (void)n;
-        if (!mob_session_alive(client) && mob_client_resume(client, mob_now() + RESUME_STEP_NS) != MOB_OK)
-            MOB_LOG_WARN("sdk", "node_away", "reason=\"%s\"", client->error);
-    }
+    if (looks_alive(client) && !mob_session_alive(client) &&
+        mob_client_resume(client, mob_now() + RESUME_STEP_NS) != MOB_OK)
+        MOB_LOG_WARN("sdk", "node_away", "reason=\"%s\"", client->error);
     mob_client_pump(client);
     mob_requests_run(client);
     mob_run_callbacks(client);

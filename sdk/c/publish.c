@@ -15,7 +15,7 @@ static enum mob_status wait_for_room(struct mob_client *client, uint32_t body_by
         *body_out = mob_store_out_reserve(client->store, body_bytes);
         if (*body_out != NULL)
             return MOB_OK;
-        if (client->event_fd != NULL)
+        if (client->event_fd != NULL || client->own_loop)
             return mob_client_fail(
                 client, MOB_QUEUE_FULL, "the ring to the node is full: step, then try again");
         if (client->pumping) { /* the doorbell has rung for the record in hand: it would not sleep */

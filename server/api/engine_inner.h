@@ -85,22 +85,33 @@ struct known_actor {
     char class_name[256];
 };
 
+/* Where the engine's thread sleeps (engine_sleep.c). */
+struct engine_rest {
+    _Atomic int state;
+    struct mob_store_client *bell_of; /* on whose doorbell; NULL: on `bell` */
+    _Atomic uint32_t bell;
+    _Atomic uint32_t readable; /* a descriptor is, and the engine has not read it yet */
+    int stop_fd;
+    pthread_t thread; /* waits for descriptors */
+};
+
 struct engine {
     struct mob_engine base;
     struct mob_engine_runtime_options options;
     pthread_t thread;
-    int epoll_fd, wake_fd;
+    int epoll_fd; /* of what comes seldom */
+    struct engine_rest rest;
     _Atomic(struct mob_engine_op *) inbox;
     _Atomic(struct pinned *) returned;
     _Atomic uint32_t queued;
-    _Atomic bool sleeping, stopping, is_ready;
+    _Atomic bool stopping, is_ready;
     _Atomic uint64_t events_wanted; /* after + 1; 0: nothing new asked */
     _Atomic bool events_unwanted;
     struct session sessions[ENGINE_JOBS_MAX + 1]; /* the first is the standing job's */
     size_t session_count;
     int64_t retry_connect_ns, next_second_ns;
     struct mob_gcs *gcs;
-    int64_t gcs_next_ns, gcs_stepped_ns, alive_checked_ns;
+    int64_t gcs_next_ns, alive_checked_ns;
     bool alive;
     bool gcs_up;
     struct flight **timers;
@@ -135,6 +146,16 @@ void flight_set_deadline(
     struct flight *flight, int64_t deadline_ns, void (*on_deadline)(struct flight *flight));
 void flight_clear_deadline(struct flight *flight);
 void engine_run_deadlines(struct engine *engine, int64_t now);
+
+/* engine_sleep.c */
+MOB_MUST_USE enum mob_status engine_rest_start(struct engine *engine);
+void engine_rest_stop(struct engine *engine); /* `stopping` is set */
+/* Any thread: there is something new in what engine_sleep looks at. */
+void engine_ring(struct engine *engine);
+void engine_sleep(struct engine *engine, int64_t deadline_ns);
+/* A descriptor is readable; then, that it has been read. */
+bool engine_descriptor_news(struct engine *engine);
+void engine_descriptors_read(struct engine *engine);
 
 /* engine_runtime.c */
 /* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */

@@ -17,9 +17,7 @@
 #define RETRY_CONNECT_NS (20 * MOB_MS)
 #define CONNECT_TIMEOUT_NS (500 * MOB_MS)
 /* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
-#define LOOKS_BEFORE_SLEEP 4
-/* While there is other work the control store is looked at this often. */
-#define GCS_INTERVAL_NS (200 * MOB_US)
+#define LOOKS_BEFORE_SLEEP 1
 #define ALIVE_INTERVAL_NS MOB_MS
 
 /* --- acknowledgements: one request to the node for all of a round --- */
@@ -93,15 +91,6 @@ static void ask_for_acks(struct engine *engine)
 
 /* --- the mailbox; any thread --- */
 
-static void ring(struct engine *engine)
-{
-    if (!atomic_exchange(&engine->sleeping, false))
-        return;
-    uint64_t one = 1;
-    ssize_t n = write(engine->wake_fd, &one, sizeof one);
-    (void)n; /* a full counter wakes as well */
-}
-
 static void post(struct mob_engine *base, struct mob_engine_op *op)
 {
     struct engine *engine = (struct engine *)base;
@@ -116,7 +105,7 @@ static void post(struct mob_engine *base, struct mob_engine_op *op)
     do
         op->next = head;
     while (!atomic_compare_exchange_weak(&engine->inbox, &head, op));
-    ring(engine);
+    engine_ring(engine);
 }
 
 static bool ready(struct mob_engine *base)
@@ -129,14 +118,14 @@ static void events_want(struct mob_engine *base, uint64_t after_seq)
     struct engine *engine = (struct engine *)base;
     atomic_store(&engine->events_unwanted, false);
     atomic_store(&engine->events_wanted, after_seq == UINT64_MAX ? UINT64_MAX : after_seq + 1);
-    ring(engine);
+    engine_ring(engine);
 }
 
 static void events_stop(struct mob_engine *base)
 {
     struct engine *engine = (struct engine *)base;
     atomic_store(&engine->events_unwanted, true);
-    ring(engine);
+    engine_ring(engine);
 }
 
 /* --- operations --- */
@@ -235,6 +224,10 @@ static void take_inbox(struct engine *engine)
 
 void engine_watch_session(struct engine *engine, struct session *session)
 {
+    if (session == &engine->sessions[0]) {
+        mob_client_own_loop(session->client); /* engine_sleep.c */
+        return;
+    }
     struct epoll_event event = {.events = EPOLLIN, .data.fd = mob_client_fd(session->client)};
     session->in_epoll = epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, event.data.fd, &event) == 0;
 }
@@ -309,7 +302,7 @@ static void each_second(struct engine *engine, int64_t now)
 
 /* --- the loop --- */
 
-static int sleep_ms(const struct engine *engine, int64_t now, int64_t wake)
+static int64_t next_wake(const struct engine *engine, int64_t wake)
 {
     if (engine->timer_count > 0 && engine->timers[0]->deadline_ns < wake)
         wake = engine->timers[0]->deadline_ns;
@@ -319,13 +312,21 @@ static int sleep_ms(const struct engine *engine, int64_t now, int64_t wake)
         wake = engine->retry_connect_ns;
     if (engine->next_second_ns < wake)
         wake = engine->next_second_ns;
-    return wake <= now ? 0 : (int)((wake - now + MOB_MS - 1) / MOB_MS);
+    return wake;
 }
 
 static void step_gcs(struct engine *engine, int64_t now)
 {
-    engine->gcs_stepped_ns = now;
     engine->gcs_next_ns = mob_gcs_step(engine->gcs, now);
+}
+
+/* The control store has sent something, or the node has, to a job's session. */
+static void step_descriptors(struct engine *engine, int64_t now)
+{
+    for (size_t i = 1; i < engine->session_count; i++)
+        engine->worked += (uint64_t)mob_client_step(engine->sessions[i].client);
+    step_gcs(engine, now);
+    engine_descriptors_read(engine);
 }
 
 /* One round, in this order: what came in is published, then one acknowledgement is asked for all of it, then
@@ -343,8 +344,12 @@ static int64_t round_of(struct engine *engine, int64_t now)
         mob_requests_run(client);
         mob_run_callbacks(client);
     }
-    if (now - engine->gcs_stepped_ns > GCS_INTERVAL_NS)
+    if (engine_descriptor_news(engine))
+        step_descriptors(engine, now);
+    else if (now >= engine->gcs_next_ns)
         step_gcs(engine, now);
+    else
+        mob_gcs_send(engine->gcs); /* what this round asked */
     engine_events_step(engine);
     engine_run_deadlines(engine, now);
     engine_drop_returned(engine);
@@ -358,30 +363,13 @@ static int64_t round_of(struct engine *engine, int64_t now)
     return wake;
 }
 
-/* Everything that may be put off while there is work: releases go out, the doorbells are armed, the control
- * store is read and written. */
-static void step_all(struct engine *engine)
+/* What may be put off while there is work: releases go out, doorbells are armed, a node that is gone is
+ * noticed.
+ */
+static void step_clients(struct engine *engine)
 {
     for (size_t i = 0; i < engine->session_count; i++)
         engine->worked += (uint64_t)mob_client_step(engine->sessions[i].client);
-    step_gcs(engine, mob_now());
-}
-
-static void wait_for_work(struct engine *engine, int64_t wake)
-{
-    struct epoll_event events[8];
-    atomic_store(&engine->sleeping, true);
-    int timeout = 0;
-    if (!atomic_load(&engine->inbox) && !atomic_load(&engine->returned) &&
-        !atomic_load(&engine->events_wanted))
-        timeout = sleep_ms(engine, mob_now(), wake);
-    int n = epoll_wait(engine->epoll_fd, events, 8, timeout);
-    atomic_store(&engine->sleeping, false);
-    for (int i = 0; i < n; i++) {
-        uint64_t count;
-        if (events[i].data.fd == engine->wake_fd && read(engine->wake_fd, &count, sizeof count) < 0)
-            continue;
-    }
 }
 
 static void *engine_thread(void *argument)
@@ -398,9 +386,9 @@ static void *engine_thread(void *argument)
             looks++;
             sched_yield();
         } else {
-            step_all(engine);
+            step_clients(engine);
             if (engine->worked == before)
-                wait_for_work(engine, wake);
+                engine_sleep(engine, next_wake(engine, wake));
             looks = 0;
         }
     }
@@ -429,9 +417,9 @@ static void stop(struct mob_engine *base)
 {
     struct engine *engine = (struct engine *)base;
     atomic_store(&engine->stopping, true);
-    atomic_store(&engine->sleeping, true);
-    ring(engine);
+    engine_ring(engine);
     pthread_join(engine->thread, NULL);
+    engine_rest_stop(engine);
     take_inbox(engine); /* answers MOB_UNAVAILABLE */
     end_all(engine);
     engine_drop_returned(engine);
@@ -445,8 +433,6 @@ static void stop(struct mob_engine *base)
     mob_block_decoder_destroy(engine->event_decoder);
     engine_events_end(engine);
     engine_functions_end(engine);
-    close(engine->wake_fd);
-    close(engine->epoll_fd);
     free(engine->timers);
     free(engine);
 }
@@ -462,21 +448,10 @@ static enum mob_status open_parts(struct engine *engine)
     if (!engine->timers || !engine->decoder || !engine->event_decoder ||
         engine_models_create(engine) != MOB_OK)
         return MOB_NO_MEMORY;
-    engine->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    engine->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (engine->epoll_fd < 0 || engine->wake_fd < 0)
-        return MOB_IO;
     struct mob_gcs_options options = {
         .socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};
     enum mob_status status = mob_gcs_create(&options, &engine->gcs);
-    if (status != MOB_OK)
-        return status;
-    struct epoll_event wake = {.events = EPOLLIN, .data.fd = engine->wake_fd};
-    struct epoll_event gcs = {.events = EPOLLIN, .data.fd = mob_gcs_fd(engine->gcs)};
-    if (epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, engine->wake_fd, &wake) < 0 ||
-        epoll_ctl(engine->epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(engine->gcs), &gcs) < 0)
-        return MOB_IO;
-    return MOB_OK;
+    return status == MOB_OK ? engine_rest_start(engine) : status;
 }
 
 enum mob_status mob_engine_runtime_start(
