@@ -150,35 +150,53 @@ static int64_t wait_committed(struct mob_client *client, double finished)
     return bench_now() < deadline ? bench_now() : 0;
 }
 
+/* Futures of one answer's items, all watched at once. How many there are, and why not all. */
+static size_t open_items(struct mob_client *client, const json_t *items, struct mob_future **futures)
+{
+    size_t n = 0;
+    for (; n < json_array_size(items) && n < BATCH_ROWS; n++) {
+        const char *object =
+            json_string_value(json_array_get(json_object_get(json_array_get(items, n), "returns"), 0));
+        if (!object || mob_future_from_id(client, object, &futures[n]) != MOB_OK) {
+            fprintf(stderr, "mobula-bench: an item of a batch: %s\n", mob_client_error(client));
+            return n;
+        }
+    }
+    return n;
+}
+
+static bool take_item(
+    struct mob_future *future, const json_t *item, struct bench_samples *samples, double *sum)
+{
+    int64_t result = 0;
+    const char *object = json_string_value(json_array_get(json_object_get(item, "returns"), 0));
+    enum mob_status status = mob_get_i64(future, FINISH_TIMEOUT_NS, &result);
+    if (status != MOB_OK) {
+        fprintf(stderr, "mobula-bench: result %s: %s\n", object, mob_status_code(status));
+        return false;
+    }
+    *sum += (double)result;
+    bench_sample_offer_ids(samples, json_string_value(json_object_get(item, "id")), object, result, result);
+    return true;
+}
+
 /* Takes one answer's results through the API (which gives committed ones only), adds them up, offers samples.
  */
 static bool take_batch(
     struct mob_client *client, const char *line, struct bench_samples *samples, double *count, double *sum)
 {
-    json_t *answer = json_loads(line, 0, NULL), *item;
-    size_t i;
-    bool ok = json_array_size(json_object_get(answer, "items")) == BATCH_ROWS;
-    json_array_foreach(json_object_get(answer, "items"), i, item)
-    {
-        const char *task = json_string_value(json_object_get(item, "id"));
-        const char *object = json_string_value(json_array_get(json_object_get(item, "returns"), 0));
-        struct mob_future *future;
-        int64_t result = 0;
-        if (!ok || !task || !object || mob_future_from_id(client, object, &future) != MOB_OK) {
-            fprintf(stderr, "mobula-bench: an item of a batch: %s\n", mob_client_error(client));
-            ok = false;
-            break;
-        }
-        enum mob_status status = mob_get_i64(future, 30ll * 1000000000, &result);
-        ok = status == MOB_OK;
-        if (!ok)
-            fprintf(stderr, "mobula-bench: result %s of %s: %s\n", object, task, mob_status_code(status));
-        mob_release(future);
-        *count += 1;
-        *sum += (double)result;
-        if (ok)
-            bench_sample_offer_ids(samples, task, object, result, result);
+    static struct mob_future *futures[BATCH_ROWS];
+    static bool ready[BATCH_ROWS];
+    json_t *answer = json_loads(line, 0, NULL);
+    const json_t *items = json_object_get(answer, "items");
+    size_t n = open_items(client, items, futures), there = 0;
+    bool ok =
+        n == BATCH_ROWS && mob_wait(futures, n, n, FINISH_TIMEOUT_NS, ready, &there) == MOB_OK && there == n;
+    for (size_t i = 0; i < n; i++) {
+        ok = ok && take_item(futures[i], json_array_get(items, i), samples, sum);
+        mob_release(futures[i]);
     }
+    *count += (double)n;
     json_decref(answer);
     return ok;
 }
