@@ -29,6 +29,8 @@ static void announce(struct node *node, const struct node_task *task, const stru
 {
     bool told = node_object_ready(node, object,
         task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter, task->submitter_session);
+    if (task->flags & TASK_REMAKE) /* the log has it already, so nothing commits it a second time */
+        mob_store_object_committed(node->store, object->id, object->remakeable);
     if (!(task->flags & TASK_UNLOGGED))
         return;
     /* No log will commit it. What its caller has got whole is nobody's any more. */

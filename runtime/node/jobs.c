@@ -8,6 +8,7 @@
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/node.h"
+#include "runtime/node/known.h"
 #include "runtime/node/value_cache.h"
 
 enum { LOAD_SECONDS = 30 };
@@ -154,6 +155,7 @@ static void deleted(void *arg, const struct mob_gcs_answer *answer)
             MOB_LOG_WARN("jobs", "row_left", "status=%s", mob_status_code(status));
     }
     value_cache_clear(d->node->values);
+    known_clear(d->node);
     node_reply(d->node, d->slot, d->session, d->request, answer->status, text, (uint32_t)n);
     free(d);
 }
@@ -183,6 +185,7 @@ void node_jobs_age(struct node *node)
         if (job->deleted || (!ended && !job->standing))
             continue;
         value_cache_clear(node->values);
+        known_clear(node);
         /* of an ended job all, of a standing one what is finished and old */
         enum mob_status status =
             mob_gcs_job_drop(node->gcs, job->id, !ended, ended ? INT64_MAX : before, NULL, NULL);

@@ -4,12 +4,13 @@
 
 #include "common/base/log.h"
 #include "runtime/node/directory.h"
+#include "runtime/node/known_groups.h"
 #include "runtime/node/value_cache.h"
 
-enum { BUCKETS = 1024 };
+enum { BUCKETS = 1024, ANSWERS_MAX = 4096 /* in one pass, from memory */ };
 
 struct known_question {
-    struct known_question *next; /* of its look-up */
+    struct known_question *next; /* of its look-up, or of those that are answered from memory */
     struct known_question *by_task; /* chain of the table */
     struct known known;
     bool in_puts; /* about a put that has a group of its own, which is read first */
@@ -27,12 +28,15 @@ struct lookup {
     struct mob_stream stream;
     uint32_t group;
     struct mob_task_id putter; /* of a group of puts: whose they are; else zero */
+    struct known_group *group_memory; /* takes all of it; NULL = is not remembered */
     struct known_question *questions, **end;
 };
 struct known_table {
     struct known_question *by_task[BUCKETS];
     struct lookup *by_group[BUCKETS];
     struct lookup *first, **end; /* not started */
+    struct known_question *remembered, **remembered_end; /* answered by known_start */
+    struct known_groups *groups;
     uint32_t questions;
 };
 
@@ -41,11 +45,15 @@ struct known_table *known_table_create(void)
     struct known_table *table = calloc(1, sizeof *table);
     MOB_ASSERT(table);
     table->end = &table->first;
+    table->remembered_end = &table->remembered;
+    table->groups = known_groups_create();
     return table;
 }
 
 void known_table_destroy(struct known_table *table)
 {
+    if (table)
+        known_groups_destroy(table->groups);
     free(table); /* what was asked goes with the process */
 }
 
@@ -101,6 +109,40 @@ static void join(struct node *node, struct known_question *q)
     join_lookup(node, q);
 }
 
+static void *copy_two(const void *head, size_t head_bytes, const void *rest, size_t rest_bytes)
+{
+    uint8_t *copy = malloc(head_bytes + rest_bytes);
+    MOB_ASSERT(copy);
+    memcpy(copy, head, head_bytes);
+    if (rest_bytes > 0)
+        memcpy(copy + head_bytes, rest, rest_bytes);
+    return copy;
+}
+
+/* From what the last reads came by; answered when the pass ends. */
+static bool remember(struct node *node, struct known_question *q)
+{
+    struct known_table *table = node->known;
+    struct known *to = &q->known;
+    const struct known *from =
+        to->id.slot & MOB_SLOT_PUT ? NULL : known_groups_find(table->groups, to->id.task);
+    if (!from || (from->spec && from->spec->num_returns == MOB_RETURNS_STREAM))
+        return false; /* items of a generator are not remembered */
+    if (from->spec) {
+        to->spec = copy_two(from->spec, sizeof *from->spec, from->spec + 1, from->spec_tail_bytes);
+        to->spec_tail_bytes = from->spec_tail_bytes;
+        to->spec_submitted_ns = from->spec_submitted_ns;
+    }
+    if (from->completion)
+        to->completion = copy_two(
+            from->completion, sizeof *from->completion, from->completion + 1, from->completion->body_bytes);
+    to->outcomes = from->outcomes;
+    q->reading = true;
+    *table->remembered_end = q;
+    table->remembered_end = &q->next;
+    return true;
+}
+
 struct known_question *known_ask(struct node *node, struct mob_object_id id, known_done_fn *done, void *arg)
 {
     struct known_question *q = calloc(1, sizeof *q);
@@ -112,7 +154,8 @@ struct known_question *known_ask(struct node *node, struct mob_object_id id, kno
     q->by_task = *bucket;
     *bucket = q;
     node->known->questions++;
-    join(node, q);
+    if (!remember(node, q))
+        join(node, q);
     return q;
 }
 
@@ -124,13 +167,13 @@ bool known_asked(const struct node *node, struct mob_object_id id)
     return false;
 }
 
-static void drop_answer(struct known_question *q)
+void known_free(struct known *known)
 {
-    free(q->known.spec);
-    free(q->known.completion);
-    free(q->known.put);
-    free(q->known.item);
-    q->known = (struct known){.id = q->known.id};
+    free(known->spec);
+    free(known->completion);
+    free(known->put);
+    free(known->item);
+    *known = (struct known){.id = known->id};
 }
 
 static void question_destroy(struct node *node, struct known_question *q)
@@ -140,7 +183,7 @@ static void question_destroy(struct node *node, struct known_question *q)
         at = &(*at)->by_task;
     *at = q->by_task;
     node->known->questions--;
-    drop_answer(q);
+    known_free(&q->known);
     free(q);
 }
 
@@ -149,7 +192,7 @@ bool known_answered(struct node *node, struct known_question *q, enum mob_status
     if (!q->answered)
         return false;
     if (q->outdated && q->status == MOB_OK) {
-        drop_answer(q);
+        known_free(&q->known);
         join(node, q);
         return false;
     }
@@ -174,6 +217,7 @@ void known_forget(struct node *node, struct known_question *q)
 
 void known_logged(struct node *node, struct mob_task_id task)
 {
+    known_groups_logged(node->known->groups, task);
     if (node->known->questions == 0)
         return;
     for (struct known_question *q = *task_bucket(node, task); q; q = q->by_task)
@@ -182,16 +226,6 @@ void known_logged(struct node *node, struct mob_task_id task)
 }
 
 /* ---- reading ---- */
-
-static void *copy_two(const void *head, size_t head_bytes, const void *rest, size_t rest_bytes)
-{
-    uint8_t *copy = malloc(head_bytes + rest_bytes);
-    MOB_ASSERT(copy);
-    memcpy(copy, head, head_bytes);
-    if (rest_bytes > 0)
-        memcpy(copy + head_bytes, rest, rest_bytes);
-    return copy;
-}
 
 /* A promise is the put that it became, once there is one. */
 static void note_put(struct known *known, const struct mob_entry *e, uint64_t incarnation)
@@ -220,7 +254,7 @@ static void note_item(struct known *known, const struct mob_entry *e)
     known->item = copy_two(&head, sizeof head, e->ret.payload, bytes);
 }
 
-static void note_entry(struct known *known, const struct mob_entry *e, uint64_t incarnation)
+void known_note(struct known *known, const struct mob_entry *e, uint64_t incarnation)
 {
     switch ((int)e->type) {
     case MOB_ENTRY_SPEC:
@@ -243,6 +277,9 @@ static void note_entry(struct known *known, const struct mob_entry *e, uint64_t 
     case MOB_ENTRY_YIELD:
         if (mob_task_id_eq(e->yield.task, known->id.task))
             note_item(known, e);
+        return;
+    case MOB_ENTRY_OUTCOME:
+        known->outcomes |= mob_task_id_eq(e->outcome.task, known->id.task);
         return;
     default:
         return;
@@ -289,8 +326,10 @@ static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_
 {
     struct lookup *lookup = arg;
     keep_values(lookup, entry);
+    if (lookup->group_memory)
+        known_group_entry(lookup->group_memory, entry, block->incarnation);
     for (struct known_question *q = lookup->questions; q; q = q->next)
-        note_entry(&q->known, entry, block->incarnation);
+        known_note(&q->known, entry, block->incarnation);
 }
 
 /* A put whose own group does not have its bytes: the task that made it may make it again, so what is known of
@@ -325,6 +364,8 @@ static void answer(struct node *node, struct known_question *q, enum mob_status 
 static void on_done(void *arg, enum mob_status status)
 {
     struct lookup *lookup = arg;
+    if (lookup->group_memory)
+        known_groups_end(lookup->node->known->groups, lookup->group_memory, status == MOB_OK);
     while (lookup->questions) {
         struct known_question *q = lookup->questions;
         lookup->questions = q->next;
@@ -341,13 +382,29 @@ static void start(struct node *node, struct lookup *lookup)
     *at = lookup->by_group;
     for (struct known_question *q = lookup->questions; q; q = q->next)
         q->reading = true;
+    lookup->group_memory = known_groups_begin(node->known->groups, lookup->stream, lookup->group);
     struct group_reader reader = {on_entry, on_done, lookup};
     node_group_read(node, lookup->stream, lookup->group, &reader);
+}
+
+/* Each may ask for what the next one is about: a chain goes on here, and not by recursion. */
+static void answer_remembered(struct node *node)
+{
+    struct known_table *table = node->known;
+    for (int i = 0; i < ANSWERS_MAX && table->remembered; i++) {
+        struct known_question *q = table->remembered;
+        table->remembered = q->next;
+        if (!table->remembered)
+            table->remembered_end = &table->remembered;
+        q->next = NULL;
+        answer(node, q, MOB_OK);
+    }
 }
 
 void known_start(struct node *node)
 {
     struct known_table *table = node->known;
+    answer_remembered(node);
     while (table->first) {
         struct lookup *lookup = table->first;
         table->first = lookup->next;
@@ -359,5 +416,10 @@ void known_start(struct node *node)
 
 bool known_waiting(const struct node *node)
 {
-    return node->known->first != NULL;
+    return node->known->first != NULL || node->known->remembered != NULL;
+}
+
+void known_clear(struct node *node)
+{
+    known_groups_clear(node->known->groups);
 }

@@ -32,6 +32,7 @@ struct known {
     struct mob_completion_head *completion; /* the final one, followed by its body */
     struct mob_out_put *put; /* of the object, followed by its inline value */
     uint64_t put_incarnation; /* whose log has it */
+    bool outcomes; /* the task logged some */
     bool deleted; /* what was put */
     struct known_item *item; /* the object is this item of a generator */
     uint32_t items; /* of the generator that are in the log */
@@ -53,6 +54,11 @@ bool known_answered(struct node *node, struct known_question *question, enum mob
 const struct known *known_of(const struct known_question *question);
 /* NULL is fine. */
 void known_forget(struct node *node, struct known_question *question);
+/* What an entry says of known->id; for those who read themselves. */
+void known_note(struct known *known, const struct mob_entry *entry, uint64_t incarnation);
+void known_free(struct known *known);
+/* Lineage was deleted. */
+void known_clear(struct node *node);
 /* Spec, completion or put of this task was logged: answers that do not have it are out of date. Cheap when
  * nothing is asked. */
 void known_logged(struct node *node, struct mob_task_id task);

@@ -24,7 +24,7 @@ struct log_place {
 struct left_task {
     struct left_task *next;
     struct mob_task_id id;
-    bool finished, cancelled, cancelled_kin;
+    bool finished, cancelled, cancelled_kin, outcomes;
     uint32_t attempt;
     int64_t submitted_ns;
     struct log_place place; /* of its spec */
@@ -81,6 +81,8 @@ static void note(struct left_tasks *left, const struct mob_entry *e)
         /* an attempt that ended in an application error is followed by the next generation */
         if (t->spec && !t->finished && e->completion.head.status != MOB_WORKER_DIED)
             t->spec->generation = e->completion.head.generation + 1;
+    } else if (e->type == MOB_ENTRY_OUTCOME) {
+        left_task(left, e->outcome.task)->outcomes = true;
     } else if (e->type == MOB_ENTRY_CANCEL) {
         struct left_task *t = left_task(left, e->cancel.task);
         t->cancelled = true;
@@ -274,7 +276,8 @@ static bool run_again(struct node *node, const struct left_tasks *left, struct l
         .head = *t->spec, .tail = (const uint8_t *)(t->spec + 1), .tail_bytes = t->tail_bytes};
     struct node_task *task;
     spec.head.attempt = (t->attempt > 0 ? t->attempt : 1) + 1;
-    enum mob_status status = node_resubmit(node, &spec, t->submitted_ns, 0, &task);
+    enum mob_status status =
+        node_resubmit(node, &spec, t->submitted_ns, t->outcomes ? 0 : TASK_NO_OUTCOMES, &task);
     if (status != MOB_OK) {
         char id[MOB_ID_TEXT_MAX];
         MOB_LOG_ERROR("recover", "task_left", "task=%s status=%s", mob_task_id_format(t->id, id),

@@ -149,7 +149,8 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
             .tail_bytes = known->spec_tail_bytes};
         spec.head.attempt = known->completion ? known->completion->attempt + 1 : spec.head.attempt + 1;
         spec.head.generation = known->completion ? known->completion->generation : spec.head.generation;
-        uint8_t flags = known->completion ? TASK_REMAKE : 0;
+        uint8_t flags =
+            (uint8_t)((known->completion ? TASK_REMAKE : 0) | (known->outcomes ? 0 : TASK_NO_OUTCOMES));
         status = node_resubmit(node, &spec, known->spec_submitted_ns, flags, &task);
     }
     if (status != MOB_OK) {
