@@ -276,6 +276,7 @@ static void next_attempt(struct node *node, struct node_task *task, bool next_ge
         extra->generation++; /* fresh children, and not the stored failure */
     else
         task->flags |= TASK_LOOK_UP;
+    task->flags &= (uint8_t)~TASK_NO_OUTCOMES; /* the attempt that ended may have logged some */
     node->retried++;
 }
 
