@@ -327,8 +327,8 @@ static void lost_results_are_made_again_each_task_once(void **state)
     mob_release(last);
 }
 
-/* The same deep: never by recursion. More than the segment holds, so what is done with goes: the function says
- * that it gives the same again. */
+/* The same deep: never by recursion. More than the segment holds, so what is done with goes: the function
+ * says that it gives the same again. */
 static void lineage_100000_deep_is_followed(void **state)
 {
     (void)state;
