@@ -18,6 +18,15 @@
 
 #define MOB_GCS_MEMBERS_MAX 7u
 
+/* A member is one start of one store: the store has a random name, given when it is formatted, and counts its
+ * starts; both are on its disk before anybody hears of them. So a member's id is never used again, and the
+ * next life of a member can be told from it. */
+#define MOB_GCS_MEMBER_LIFE_BITS 24u
+static inline uint64_t mob_gcs_member_store(uint64_t member)
+{
+    return member >> MOB_GCS_MEMBER_LIFE_BITS;
+}
+
 /* What the chain of a shard consists of; the master makes one after the other, each with epoch + 1. */
 struct mob_gcs_config {
     uint64_t epoch, term; /* epoch 0: none yet; term of the master that made it */

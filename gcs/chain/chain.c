@@ -152,6 +152,7 @@ void mob_chain_load_position(struct mob_chain *c, uint64_t epoch, uint64_t seq)
     MOB_ASSERT(c->end == 0);
     if (c->options.self == 0)
         c->config.epoch = epoch;
+    c->part_epoch = epoch;
     c->applied = c->committed = c->durable = c->stored = c->disk = c->above = c->base_seq = seq;
 }
 

@@ -46,6 +46,20 @@ enum mob_chain_state {
     MOB_CHAIN_STATES
 };
 const char *mob_chain_state_name(enum mob_chain_state state);
+/* Why a member can only be EVICTED. Those from HISTORY on are defects: no fault explains them. */
+enum mob_chain_failure {
+    MOB_CHAIN_FINE = 0,
+    MOB_CHAIN_LEFT_OUT, /* of a newer configuration */
+    MOB_CHAIN_NOT_READY, /* made a member before it had the state */
+    MOB_CHAIN_TOO_LATE, /* appended, but its predecessor no longer has what it lacks */
+    MOB_CHAIN_HISTORY, /* another history than its predecessor's */
+    MOB_CHAIN_STATE, /* another state at the same seq */
+    MOB_CHAIN_SHORT, /* its successor has committed more than it has */
+    MOB_CHAIN_UNSYNCED_HEAD,
+    MOB_CHAIN_SNAPSHOT, /* rows that do not parse */
+    MOB_CHAIN_FAILURES
+};
+const char *mob_chain_failure_text(enum mob_chain_failure failure);
 
 /* What the member's own rows need to resolve JOB_DROP: up to `max` block seqs of the job that may go,
  * `*more_out` when there are others. Must depend on applied entries only. */
@@ -96,6 +110,7 @@ void mob_chain_destroy(struct mob_chain *c);
 enum mob_chain_state mob_chain_state(const struct mob_chain *c);
 const struct mob_gcs_config *mob_chain_config(const struct mob_chain *c);
 uint64_t mob_chain_epoch(const struct mob_chain *c);
+enum mob_chain_failure mob_chain_failure(const struct mob_chain *c);
 /* Takes writes, or answers reads and clients, in the present epoch. A tail may lack the lease. */
 bool mob_chain_is_head(const struct mob_chain *c);
 bool mob_chain_is_tail(const struct mob_chain *c);
@@ -125,6 +140,7 @@ void mob_chain_each_client(
     const struct mob_chain *c, void (*visit)(void *arg, uint64_t client, uint64_t last), void *arg);
 
 /* ---- loading, before any event ---- */
+/* `epoch`: the newest in which this store was synced; without a master, the chain's. */
 void mob_chain_load_position(struct mob_chain *c, uint64_t epoch, uint64_t seq);
 MOB_MUST_USE enum mob_status mob_chain_load_client(struct mob_chain *c, uint64_t client, uint64_t last);
 /* One remembered reply of a loaded client. */
@@ -140,7 +156,8 @@ struct mob_chain_attach {
     uint64_t answered, kept; /* as in struct mob_gcs_attach */
     int64_t wall_ns; /* now, for the LOSS record */
 };
-/* MOB_WRONG_EPOCH: not the head. */
+/* MOB_WRONG_EPOCH: not the head. MOB_FINISHED: it is expired or sealed; the action EXPIRED says so when that
+ * is certain. */
 MOB_MUST_USE enum mob_status mob_chain_on_attach(
     struct mob_chain *c, const struct mob_chain_attach *attach, struct mob_gcs_attached *attached_out);
 
@@ -195,8 +212,10 @@ MOB_MUST_USE enum mob_status mob_chain_on_message(
 void mob_chain_on_lease(struct mob_chain *c, uint64_t epoch, int64_t sent_ns);
 /* At least every resend_ns / 2. The clock is the owner's own, monotonic. */
 void mob_chain_on_tick(struct mob_chain *c, int64_t now_ns);
-/* An IDLE member is to be a new one: it joins behind the tail of the newest configuration. */
-void mob_chain_on_join(struct mob_chain *c);
+/* An IDLE member is to be a new one, says a master whose newest configuration is of `epoch`: it forgets what
+ * it has and joins behind the tail. Not obeyed unless that is newer than what its store took part in: a
+ * master that knows less may not know that this is all there is. */
+void mob_chain_on_join(struct mob_chain *c, uint64_t epoch);
 /* Answer to ROWS: rows of the owner's from the cursor on, at most MOB_CHAIN_SNAPSHOT_MAX bytes, read after
  * ROWS was given (so they are at least as new as the beginning of the snapshot), and the cursor behind them;
  * cursor_bytes 0: that was all. `token` and `joiner` as in ROWS. Copies. */
@@ -214,11 +233,14 @@ void mob_chain_on_rows(struct mob_chain *c, const struct mob_chain_rows *rows);
  * entries. */
 void mob_chain_collect_begin(struct mob_chain *c);
 bool mob_chain_collecting(const struct mob_chain *c);
-/* The log takes nothing above its first `cut` blocks (UINT64_MAX: what is there) and is SEALED at the end: it
- * was before, as the master knows. */
+/* The master has had this log sealed: it takes nothing above its first `cut` blocks (UINT64_MAX: nobody was
+ * told a cut yet, so all that its node sends) and is sealed again at the end. */
 MOB_MUST_USE enum mob_status mob_chain_collect_seal(struct mob_chain *c, uint64_t incarnation, uint64_t cut);
 /* Newest request of the client that was collected or is in the tables; false: unknown. */
 bool mob_chain_collected(const struct mob_chain *c, uint64_t client, uint64_t *last_out);
+/* This client, from the tables, has not answered: at the end it is expired, or its log sealed, and what it
+ * may have had is named. */
+MOB_MUST_USE enum mob_status mob_chain_collect_absent(struct mob_chain *c, uint64_t client, int64_t wall_ns);
 /* After collecting: the last seq whose meaning is the same as before the restart. */
 uint64_t mob_chain_history(const struct mob_chain *c);
 /* Without a master the epoch grows by one, so that nobody speaks of the old history. */

@@ -117,7 +117,7 @@ static bool next_forward(struct mob_chain *c, struct mob_chain_action *out)
 static bool next_log(struct mob_chain *c, struct mob_chain_action *out)
 {
     struct mob_chain_source *s = &c->source;
-    if (s->joiner == 0 || !s->replays)
+    if (s->joiner == 0 || !s->replays || s->joiner == mob_chain_successor(c))
         return false;
     if (s->log_at < c->first)
         s->log_at = c->first;
@@ -142,6 +142,16 @@ static bool next_reply(struct mob_chain *c, struct mob_chain_action *out)
         return true;
     }
     return false;
+}
+
+static bool next_notice(struct mob_chain *c, struct mob_chain_action *out)
+{
+    const struct mob_chain_notice *n = &c->notices[c->notice_first % MOB_CHAIN_NOTICES_MAX];
+    if (c->notice_first == c->notice_end || n->gate > c->committed)
+        return false;
+    *out = (struct mob_chain_action){.type = MOB_CHAIN_EXPIRED, .client = n->client, .reply = n->reply};
+    c->notice_first++;
+    return true;
 }
 
 /* Cumulative, so one for all that an event committed. */
@@ -214,5 +224,5 @@ bool mob_chain_next(struct mob_chain *c, struct mob_chain_action *action_out)
 {
     return (!c->void_ring && next_store(c, action_out)) || next_point(c, action_out) ||
         next_forward(c, action_out) || next_log(c, action_out) || next_reply(c, action_out) ||
-        next_ack(c, action_out) || next_release(c, action_out);
+        next_notice(c, action_out) || next_ack(c, action_out) || next_release(c, action_out);
 }

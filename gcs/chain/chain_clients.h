@@ -13,6 +13,7 @@ struct mob_chain_client {
     uint64_t id;
     uint64_t last; /* newest applied request */
     uint64_t collected; /* newest collected one, while collecting */
+    uint64_t before; /* collecting: old seq of the next request that was answered, while they are sorted */
     bool provisional; /* collecting: its OPEN was lost and comes again */
     struct mob_gcs_reply replies[MOB_GCS_WINDOW]; /* by request % window; request 0 = none */
 };

@@ -43,26 +43,35 @@ static enum mob_status keep(struct mob_chain *c, const struct mob_chain_put *put
         c->collected = grown;
         c->collected_capacity = capacity;
     }
-    c->collected[c->collected_count] = (struct mob_chain_collected){*put, c->collected_count};
+    c->collected[c->collected_count] = (struct mob_chain_collected){*put, c->collected_count, 0};
     c->collected_count++;
     return MOB_OK;
 }
 
-/* The id says at which seq it was opened. */
-struct mob_chain_client *mob_chain_collect_open(struct mob_chain *c, uint64_t client)
+static struct mob_chain_client *add_provisional(struct mob_chain *c, uint64_t client)
 {
-    uint64_t low = (1ull << MOB_CHAIN_CLIENT_SEQ_BITS) - 1;
-    uint64_t seq = (c->applied & ~low) | (client & low);
-    if (seq + low / 2 < c->applied)
-        seq += low + 1;
-    if ((client & MOB_GCS_CLIENT_BIT) == 0 || seq <= c->applied)
-        return NULL;
-    struct mob_chain_put open = {.request = {.op = MOB_GCS_OP_OPEN, .old_seq = seq, .old_number = client}};
     struct mob_chain_client *row;
     if (mob_chain_clients_add(&c->clients, client, &row) != MOB_OK)
         return NULL;
     row->provisional = true;
-    if (keep(c, &open) == MOB_OK)
+    return row;
+}
+
+/* A client's id says at which seq it was opened. The REGISTER of a log comes with its registrar's requests.
+ */
+struct mob_chain_client *mob_chain_collect_open(struct mob_chain *c, uint64_t client)
+{
+    if ((client & MOB_GCS_CLIENT_BIT) == 0)
+        return client > mob_state_incarnation_last(c->options.state) ? add_provisional(c, client) : NULL;
+    uint64_t low = (1ull << MOB_CHAIN_CLIENT_SEQ_BITS) - 1;
+    uint64_t seq = (c->applied & ~low) | (client & low);
+    if (seq + low / 2 < c->applied)
+        seq += low + 1;
+    if (seq <= c->applied)
+        return NULL;
+    struct mob_chain_put open = {.request = {.op = MOB_GCS_OP_OPEN, .old_seq = seq, .old_number = client}};
+    struct mob_chain_client *row = add_provisional(c, client);
+    if (row == NULL || keep(c, &open) == MOB_OK)
         return row;
     mob_chain_clients_remove(&c->clients, client);
     return NULL;
@@ -87,8 +96,7 @@ enum mob_status mob_chain_collect_seal(struct mob_chain *c, uint64_t incarnation
     if (grown == NULL)
         return MOB_NO_MEMORY;
     c->seals = grown;
-    c->seals[c->seal_count++] =
-        (struct mob_chain_seal){incarnation, cut == UINT64_MAX && log != NULL ? log->blocks : cut};
+    c->seals[c->seal_count++] = (struct mob_chain_seal){incarnation, cut};
     return MOB_OK;
 }
 
@@ -134,10 +142,31 @@ enum mob_status mob_chain_collect(
 static int by_old_order(const void *a, const void *b)
 {
     const struct mob_chain_collected *x = a, *y = b;
-    uint64_t sx = x->put.request.old_seq - 1, sy = y->put.request.old_seq - 1; /* never answered (0): last */
-    if (sx != sy)
-        return sx < sy ? -1 : 1;
+    if (x->before != y->before)
+        return x->before < y->before ? -1 : 1;
     return (x->arrival > y->arrival) - (x->arrival < y->arrival);
+}
+
+/* An answered request comes at its old seq. One whose answer was lost, but which has an answered one of its
+ * client behind it, was in the log too, before that one. The others may never have been there: they come
+ * last.
+ */
+static void sort_collected(struct mob_chain *c)
+{
+    for (size_t i = 0; i < c->clients.capacity; i++)
+        if (c->clients.slots[i] != NULL)
+            c->clients.slots[i]->before = UINT64_MAX;
+    for (size_t i = c->collected_count; i-- > 0;) {
+        struct mob_chain_collected *one = &c->collected[i];
+        struct mob_chain_client *client = mob_chain_clients_find(&c->clients, one->put.client);
+        one->before = one->put.request.old_seq != 0 ? one->put.request.old_seq
+            : client != NULL                        ? client->before
+                                                    : UINT64_MAX;
+        if (client != NULL)
+            client->before = one->before;
+    }
+    if (c->collected_count > 0)
+        qsort(c->collected, c->collected_count, sizeof *c->collected, by_old_order);
 }
 
 static enum mob_status fill_hole(struct mob_chain *c, uint64_t next, int64_t wall_ns)
@@ -154,7 +183,7 @@ static enum mob_status put_back(struct mob_chain *c, struct mob_chain_put *put, 
     struct mob_chain_client *client = mob_chain_clients_find(&c->clients, put->client);
     bool opens = put->request.op == MOB_GCS_OP_OPEN;
     if (!opens && (client == NULL || client->provisional || put->request.request != client->last + 1))
-        return MOB_GAP; /* its log was sealed, or the request before was never answered and comes later */
+        return MOB_GAP; /* its log was sealed, or one before it is gone */
     uint64_t seq = put->request.old_seq > c->applied ? put->request.old_seq : c->applied + 1;
     enum mob_status status = MOB_OK;
     if (seq > c->applied + 1)
@@ -162,24 +191,45 @@ static enum mob_status put_back(struct mob_chain *c, struct mob_chain_put *put, 
     return status == MOB_OK ? mob_chain_accept(c, put, seq) : status;
 }
 
+static enum mob_status name_later(struct mob_chain *c, const struct mob_chain_loss *what, const char *text)
+{
+    for (size_t i = 0; i < c->loss_count; i++)
+        if ((what->seal != 0 && c->losses[i].seal == what->seal) ||
+            (what->expire != 0 && c->losses[i].expire == what->expire))
+            return MOB_OK;
+    if (c->loss_count >= MOB_CHAIN_CLIENTS_MAX)
+        return MOB_QUEUE_FULL;
+    struct mob_chain_loss *grown = realloc(c->losses, (c->loss_count + 1) * sizeof *grown);
+    if (grown == NULL)
+        return MOB_NO_MEMORY;
+    c->losses = grown;
+    struct mob_chain_loss *loss = &grown[c->loss_count++];
+    *loss = *what;
+    snprintf(loss->text, sizeof loss->text, "%s", text);
+    return MOB_OK;
+}
+
+enum mob_status mob_chain_collect_absent(struct mob_chain *c, uint64_t client, int64_t wall_ns)
+{
+    const struct mob_chain_client *row = mob_chain_clients_find(&c->clients, client);
+    if (!c->collecting || row == NULL)
+        return MOB_OK;
+    bool is_log = (client & MOB_GCS_CLIENT_BIT) == 0;
+    uint64_t next = row->collected > row->last ? row->collected + 1 : row->last + 1;
+    char text[256];
+    snprintf(text, sizeof text,
+        "{\"kind\":\"%s\",\"%s\":%llu,\"first_missing\":%llu,\"missing\":null,\"wall_ns\":%lld}",
+        is_log ? "log" : "client", is_log ? "incarnation" : "client", (unsigned long long)client,
+        (unsigned long long)(is_log ? next - 1 : next), (long long)wall_ns);
+    struct mob_chain_loss what = {.seal = is_log ? client : 0, .expire = is_log ? 0 : client};
+    return name_later(c, &what, text);
+}
+
 enum mob_status mob_chain_name_loss(
     struct mob_chain *c, const char *text, uint64_t seal, const struct mob_chain_skip *skip)
 {
-    if (c->collecting) {
-        for (size_t i = 0; i < c->loss_count; i++)
-            if (seal != 0 && c->losses[i].seal == seal)
-                return MOB_OK;
-        if (c->loss_count >= MOB_CHAIN_CLIENTS_MAX)
-            return MOB_QUEUE_FULL;
-        struct mob_chain_loss *grown = realloc(c->losses, (c->loss_count + 1) * sizeof *grown);
-        if (grown == NULL)
-            return MOB_NO_MEMORY;
-        c->losses = grown;
-        struct mob_chain_loss *loss = &grown[c->loss_count++];
-        loss->seal = seal;
-        snprintf(loss->text, sizeof loss->text, "%s", text);
-        return MOB_OK;
-    }
+    if (c->collecting)
+        return name_later(c, &(struct mob_chain_loss){.seal = seal}, text);
     enum mob_status status = mob_chain_append_loss(c, c->applied + 1, text, skip);
     return status == MOB_OK && seal != 0 ? mob_chain_on_internal(c, MOB_GCS_OP_SEAL, seal) : status;
 }
@@ -221,6 +271,33 @@ static enum mob_status put_all_back(struct mob_chain *c, int64_t wall_ns, size_t
     return status;
 }
 
+/* Logs whose registration nobody sent: their nodes hear that they are sealed, before the first block. */
+static enum mob_status drop_provisional(struct mob_chain *c, int64_t wall_ns)
+{
+    const struct mob_chain_client *found[32];
+    for (uint64_t after = 0;;) {
+        size_t count = mob_chain_clients_after(&c->clients, after, found, 32);
+        if (count == 0)
+            return MOB_OK;
+        uint64_t ids[32], drops = 0;
+        for (size_t i = 0; i < count; i++)
+            if (found[i]->provisional)
+                ids[drops++] = found[i]->id;
+        after = found[count - 1]->id;
+        for (size_t i = 0; i < drops; i++) {
+            char text[160];
+            snprintf(text, sizeof text,
+                "{\"kind\":\"log\",\"incarnation\":%llu,\"first_missing\":0,\"missing\":null,\"wall_ns\":%"
+                "lld}",
+                (unsigned long long)ids[i], (long long)wall_ns);
+            mob_chain_clients_remove(&c->clients, ids[i]);
+            enum mob_status status = mob_chain_append_loss(c, c->applied + 1, text, NULL);
+            if (status != MOB_OK)
+                return status;
+        }
+    }
+}
+
 enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
 {
     MOB_ASSERT(c->collecting);
@@ -233,12 +310,16 @@ enum mob_status mob_chain_collect_end(struct mob_chain *c, int64_t wall_ns)
         c->config.epoch++;
     else
         mob_chain_set_state(c, MOB_CHAIN_SERVING);
-    if (c->collected_count > 0)
-        qsort(c->collected, c->collected_count, sizeof *c->collected, by_old_order);
+    sort_collected(c);
     size_t back = 0, requests = c->collected_count;
     enum mob_status status = put_all_back(c, wall_ns, &back);
-    for (size_t i = 0; i < c->loss_count && status == MOB_OK; i++)
+    if (status == MOB_OK)
+        status = drop_provisional(c, wall_ns);
+    for (size_t i = 0; i < c->loss_count && status == MOB_OK; i++) {
         status = mob_chain_name_loss(c, c->losses[i].text, c->losses[i].seal, NULL);
+        if (status == MOB_OK && c->losses[i].expire != 0)
+            status = mob_chain_on_internal(c, MOB_GCS_OP_EXPIRE, c->losses[i].expire);
+    }
     for (size_t i = 0; i < c->seal_count && status == MOB_OK; i++)
         status = seal_again(c, &c->seals[i], wall_ns);
     void **dropped = c->dropped;

@@ -33,11 +33,27 @@ void mob_chain_set_state(struct mob_chain *c, enum mob_chain_state state)
         c->options.on_state(c->options.state_arg, from, state);
 }
 
-void mob_chain_fail(struct mob_chain *c, const char *why)
+const char *mob_chain_failure_text(enum mob_chain_failure failure)
 {
-    MOB_LOG_ERROR("chain", "member_fails", "member=%llx why=\"%s\" epoch=%llu applied=%llu",
-        (unsigned long long)c->options.self, why, (unsigned long long)c->config.epoch,
-        (unsigned long long)c->applied);
+    static const char *const texts[MOB_CHAIN_FAILURES] = {"fine", "a newer configuration is without it",
+        "in a chain of which it has not the state", "its predecessor no longer has what it lacks",
+        "another history than its predecessor's", "another state than its predecessor's",
+        "its successor has committed more than it has", "an unsynced member was made head",
+        "it cannot take the snapshot"};
+    return (unsigned)failure < MOB_CHAIN_FAILURES ? texts[failure] : "?";
+}
+
+enum mob_chain_failure mob_chain_failure(const struct mob_chain *c)
+{
+    return c->failure;
+}
+
+void mob_chain_fail(struct mob_chain *c, enum mob_chain_failure why)
+{
+    MOB_LOG_AT(why >= MOB_CHAIN_HISTORY ? MOB_LOG_LEVEL_ERROR : MOB_LOG_LEVEL_WARN, "chain", "member_ends",
+        "member=%llx why=\"%s\" epoch=%llu applied=%llu", (unsigned long long)c->options.self,
+        mob_chain_failure_text(why), (unsigned long long)c->config.epoch, (unsigned long long)c->applied);
+    c->failure = why;
     c->lease_until_ns = 0;
     mob_chain_source_end(c);
     mob_chain_set_state(c, MOB_CHAIN_EVICTED);
@@ -58,13 +74,11 @@ static void take_place(struct mob_chain *c)
     memset(&c->successor, 0, sizeof c->successor);
     c->predecessor.committed = c->predecessor.durable = 0;
     c->predecessor.asked = c->predecessor.again = false;
-    if (c->source.joiner != 0 && c->source.joiner != mob_chain_successor(c) && !mob_chain_last(c))
-        mob_chain_source_end(c); /* somebody else is the tail: it gives its state from now on */
     if (c->place > 0) {
         mob_chain_set_state(c, MOB_CHAIN_SYNCING);
         mob_chain_ask_sync(c);
     } else if (!c->synced) {
-        mob_chain_fail(c, "an unsynced member was made head");
+        mob_chain_fail(c, MOB_CHAIN_UNSYNCED_HEAD);
     } else {
         mob_chain_set_state(c, MOB_CHAIN_SERVING);
     }
@@ -77,12 +91,12 @@ static void enter(struct mob_chain *c)
         if (c->join.replays && c->place > 0 && c->config.members[c->place - 1] == c->join.source)
             take_place(c);
         else
-            mob_chain_fail(c, "appended before it had the state");
+            mob_chain_fail(c, MOB_CHAIN_NOT_READY);
         return;
     }
     bool first_of_all = c->config.epoch == 1 && c->applied == 0;
     if (!first_of_all && c->config.count != 1) {
-        mob_chain_fail(c, "in a chain of which it has not the state");
+        mob_chain_fail(c, MOB_CHAIN_NOT_READY);
         return;
     }
     c->synced = true;
@@ -99,6 +113,8 @@ void mob_chain_on_config(struct mob_chain *c, const struct mob_gcs_config *confi
     if (config->epoch <= c->config.epoch || c->options.self == 0 || c->state == MOB_CHAIN_EVICTED)
         return;
     bool was_in = mob_chain_in_config(c);
+    uint64_t successor = mob_chain_successor(c);
+    c->notice_first = c->notice_end;
     c->config = *config;
     c->lease_until_ns = 0;
     bool is_in = find_place(&c->config, c->options.self, &c->place);
@@ -107,18 +123,23 @@ void mob_chain_on_config(struct mob_chain *c, const struct mob_gcs_config *confi
     } else if (is_in && !was_in) {
         enter(c);
     } else if (was_in) {
-        mob_chain_fail(c, "evicted");
+        mob_chain_fail(c, MOB_CHAIN_LEFT_OUT);
     } else {
         bool other_tail = c->config.members[c->config.count - 1] != c->join.source;
         if (c->join.wanted && (c->state == MOB_CHAIN_IDLE || other_tail))
             mob_chain_join_begin(c);
     }
+    /* Only a tail gives its state, and it keeps its log for a joiner that was appended until that one serves.
+     */
+    bool appended = c->source.joiner != 0 && c->source.joiner == mob_chain_successor(c);
+    if (!appended && (c->source.joiner == successor || !mob_chain_is_tail(c)))
+        mob_chain_source_end(c);
     mob_chain_settle(c);
 }
 
-void mob_chain_on_join(struct mob_chain *c)
+void mob_chain_on_join(struct mob_chain *c, uint64_t epoch)
 {
-    if (c->state != MOB_CHAIN_IDLE || c->options.self == 0)
+    if (c->state != MOB_CHAIN_IDLE || c->options.self == 0 || epoch <= c->part_epoch)
         return;
     c->join.wanted = true;
     if (c->config.epoch != 0)

@@ -40,17 +40,27 @@ struct mob_chain_point {
 struct mob_chain_collected {
     struct mob_chain_put put;
     uint64_t arrival;
+    uint64_t before; /* at or before this old seq; UINT64_MAX: nobody knows */
 };
 
 /* A loss that is named when collecting ends, behind the old entries. */
 struct mob_chain_loss {
     uint64_t seal; /* a log, or 0 */
+    uint64_t expire; /* another client, or 0 */
     char text[256];
 };
 
 /* A log that the master knows to be sealed. */
 struct mob_chain_seal {
     uint64_t incarnation, cut;
+};
+
+/* "You are expired" is said of a client only when that is committed: a head that was evicted may have sealed
+ * it in a history that never was. */
+#define MOB_CHAIN_NOTICES_MAX 64u
+struct mob_chain_notice {
+    uint64_t client, gate;
+    struct mob_gcs_reply reply;
 };
 
 struct mob_chain_cursor {
@@ -63,7 +73,7 @@ struct mob_chain_source {
     uint64_t joiner, token; /* joiner 0: nobody */
     uint64_t begin_seq, begin_digest; /* where the snapshot begins */
     uint64_t acked; /* applied at the joiner; begin_seq while it takes the snapshot */
-    uint64_t ready; /* in the joiner's store; 0 until the snapshot is on its disk */
+    uint64_t ready; /* in the joiner's store, + 1; 0 until the snapshot is on its disk */
     bool replays;
     uint64_t log_at; /* next ordinal to send */
     int64_t heard_ns;
@@ -86,8 +96,10 @@ struct mob_chain {
     struct mob_chain_options options;
     struct mob_chain_clients clients;
     struct mob_gcs_config config;
+    uint64_t part_epoch; /* the newest in which the loaded store was synced */
     uint32_t place; /* in config.members, when the state says that it is there */
     enum mob_chain_state state;
+    enum mob_chain_failure failure;
     bool synced;
     int64_t now_ns, lease_until_ns;
 
@@ -122,6 +134,8 @@ struct mob_chain {
 
     struct mob_chain_point points[MOB_CHAIN_POINTS_MAX];
     uint32_t point_count, point_next;
+    struct mob_chain_notice notices[MOB_CHAIN_NOTICES_MAX]; /* a ring by count, gates only grow */
+    uint32_t notice_first, notice_end;
     struct mob_gcs_link_msg out; /* of the last SEND of an entry */
     uint8_t *rows; /* of a SNAPSHOT under way, MOB_CHAIN_SNAPSHOT_MAX + a cursor */
 
@@ -190,7 +204,7 @@ void mob_chain_send(struct mob_chain *c, uint64_t to, uint8_t type, const struct
 /* ---- chain_config.c ---- */
 void mob_chain_set_state(struct mob_chain *c, enum mob_chain_state state);
 /* This member cannot go on. */
-void mob_chain_fail(struct mob_chain *c, const char *why);
+void mob_chain_fail(struct mob_chain *c, enum mob_chain_failure why);
 
 /* ---- chain_link.c ---- */
 /* What follows from new positions: commits as the tail, and what is durable. */

@@ -26,8 +26,8 @@ bool mob_chain_join(const struct mob_chain *c, uint64_t *joiner_out, uint64_t *l
     if (c->source.joiner == 0)
         return false;
     *joiner_out = c->source.joiner;
-    *lag_out =
-        c->source.ready > 0 && c->source.ready <= c->applied ? c->applied - c->source.ready : UINT64_MAX;
+    bool ready = c->source.ready > 0 && c->source.ready <= c->applied + 1;
+    *lag_out = ready ? c->applied + 1 - c->source.ready : UINT64_MAX;
     return true;
 }
 
@@ -283,7 +283,7 @@ static void ask_batch(struct mob_chain *c)
  * what all the others call durable would not be on this member's. */
 static void say_joined(struct mob_chain *c)
 {
-    uint64_t ready = c->disk >= c->join.begin_seq ? c->stored : 0;
+    uint64_t ready = c->disk >= c->join.begin_seq ? c->stored + 1 : 0;
     struct mob_gcs_link_msg m = {.link = {.seq = c->applied, .committed = ready, .token = c->join.token}};
     mob_chain_send(c, c->join.source, MOB_GCS_JOINED, &m);
 }
@@ -357,7 +357,7 @@ static void on_snapshot(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     while (status == MOB_OK && mob_chain_row_next(&r, &row))
         status = load_row(c, &row);
     if (status != MOB_OK || !mob_reader_ok(&r)) {
-        mob_chain_fail(c, "cannot take the snapshot");
+        mob_chain_fail(c, MOB_CHAIN_SNAPSHOT);
         return;
     }
     j->begun = true;
@@ -400,7 +400,7 @@ enum mob_status mob_chain_join_message(struct mob_chain *c, const struct mob_gcs
     bool too_late = m->type == MOB_GCS_LEAVE && c->state == MOB_CHAIN_SYNCING && !c->synced &&
         m->epoch == c->config.epoch && m->from == mob_chain_predecessor(c);
     if (too_late)
-        mob_chain_fail(c, "its predecessor no longer has what it lacks");
+        mob_chain_fail(c, MOB_CHAIN_TOO_LATE);
     bool mine = c->state == MOB_CHAIN_JOINING && m->from == c->join.source && m->link.token == c->join.token;
     if (!mine)
         return MOB_FINISHED;
@@ -416,7 +416,8 @@ enum mob_status mob_chain_join_message(struct mob_chain *c, const struct mob_gcs
 void mob_chain_join_tick(struct mob_chain *c)
 {
     struct mob_chain_source *s = &c->source;
-    bool gone = s->joiner != 0 && c->now_ns - s->heard_ns > SOURCE_IDLE_NS;
+    bool gone =
+        s->joiner != 0 && s->joiner != mob_chain_successor(c) && c->now_ns - s->heard_ns > SOURCE_IDLE_NS;
     if (gone || (s->joiner != 0 && !source_affordable(c)))
         mob_chain_source_end(c);
     if (c->state != MOB_CHAIN_JOINING)

@@ -74,7 +74,7 @@ static enum mob_status entry_of(
 enum mob_status mob_chain_take_entry(struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold)
 {
     if (m->link.prev == c->applied && m->link.digest != c->digest) {
-        mob_chain_fail(c, "another history than its predecessor's");
+        mob_chain_fail(c, MOB_CHAIN_HISTORY);
         return MOB_FINISHED;
     }
     if (mob_chain_room(c) == 0)
@@ -119,7 +119,7 @@ static void on_syncend(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     bool differs = m->link.seq == c->applied &&
         (m->link.digest != c->digest || m->link.state_digest != mob_chain_state_digest(c));
     if (differs) {
-        mob_chain_fail(c, "another state than its predecessor's");
+        mob_chain_fail(c, MOB_CHAIN_STATE);
         return;
     }
     c->synced = true;
@@ -141,11 +141,13 @@ static void on_ack(struct mob_chain *c, const struct mob_gcs_link_msg *m)
 {
     uint64_t committed = m->link.committed;
     if (committed > c->applied) {
-        mob_chain_fail(c, "its successor has more");
+        mob_chain_fail(c, MOB_CHAIN_SHORT);
         return;
     }
     if (committed > c->committed)
         c->committed = committed;
+    if (c->source.joiner == m->from)
+        mob_chain_source_end(c); /* it serves: what this member had committed as the tail is there, too */
     if (m->link.durable > c->durable)
         c->durable = m->link.durable;
 }
@@ -164,15 +166,12 @@ static void on_sync(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     uint64_t has = m->link.seq;
     if (has < c->base_seq || has > c->applied) {
         struct mob_gcs_link_msg leave = {.link = {.seq = c->base_seq}};
-        if (!c->successor.open) /* else it is an old message */
-            mob_chain_send(c, m->from, MOB_GCS_LEAVE, &leave);
+        mob_chain_send(c, m->from, MOB_GCS_LEAVE, &leave); /* a synced one knows that its message was old */
         return;
     }
     c->successor.open = true;
     c->successor.told_end = false;
     c->forward_at = MOB_RULE(RESEND) ? mob_chain_ordinal_above(c, has) : c->end;
-    if (c->source.joiner == m->from)
-        mob_chain_source_end(c); /* what it lacks is now in the sent list */
 }
 
 /* ---- all of them ---- */

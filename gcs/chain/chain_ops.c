@@ -33,8 +33,12 @@ static enum mob_status resolve_drop(
     if (entry->drops == NULL)
         return MOB_NO_MEMORY;
     bool more = false;
-    size_t n = c->options.drop(c->options.drop_arg, &put->request, entry->drops, MOB_CHAIN_DROP_MAX, &more);
-    MOB_ASSERT(n <= MOB_CHAIN_DROP_MAX);
+    /* When it was answered before a restart: as many as then; the oldest go first, so they are the same. */
+    size_t max = put->request.old_seq != 0 && put->request.old_number < MOB_CHAIN_DROP_MAX
+        ? (size_t)put->request.old_number
+        : MOB_CHAIN_DROP_MAX;
+    size_t n = c->options.drop(c->options.drop_arg, &put->request, entry->drops, max, &more);
+    MOB_ASSERT(n <= max);
     entry->drop_count = (uint32_t)n;
     entry->number = n;
     entry->next = more;
@@ -90,7 +94,9 @@ enum mob_status mob_chain_resolve(
         resolve_log(c, entry);
         break;
     case MOB_GCS_OP_JOB_DROP:
-        return resolve_drop(c, put, entry);
+        if (resolve_drop(c, put, entry) != MOB_OK)
+            return MOB_NO_MEMORY;
+        break;
     case MOB_GCS_OP_OPEN:
         entry->number = new_client(c, seq);
         break;
@@ -116,7 +122,7 @@ enum mob_status mob_chain_resolve(
     return MOB_OK;
 }
 
-/* ---- applying. On a joiner's tables, which hold rows of later moments until its log has caught up, an old
+/* ---- applying. On the tables of an unsynced member, which hold rows of later moments than its log, an old
  * effect is put over a newer one, and the newer ones follow; only there may a row lack or be there already
  * ---- */
 
@@ -125,7 +131,7 @@ static enum mob_status add_client(struct mob_chain *c, uint64_t id)
     struct mob_chain_client *client = mob_chain_clients_find(&c->clients, id);
     if (client == NULL)
         return mob_chain_clients_add(&c->clients, id, &client);
-    MOB_ASSERT(c->state == MOB_CHAIN_JOINING || client->provisional);
+    MOB_ASSERT(!c->synced || client->provisional);
     if (!client->provisional)
         mob_chain_client_reset(&c->clients, client);
     client->provisional = false;
@@ -138,7 +144,7 @@ static enum mob_status apply_register(struct mob_chain *c, const struct mob_chai
     memcpy(
         row.name, entry->body, entry->body_bytes < MOB_GCS_NAME_MAX ? entry->body_bytes : MOB_GCS_NAME_MAX);
     bool known = mob_state_incarnation(c->options.state, row.id) != NULL;
-    if (known && c->state != MOB_CHAIN_JOINING)
+    if (known && c->synced)
         return MOB_CONFLICT;
     if (c->clients.count >= MOB_CHAIN_CLIENTS_MAX)
         return MOB_QUEUE_FULL;
@@ -149,7 +155,7 @@ static enum mob_status apply_register(struct mob_chain *c, const struct mob_chai
 static enum mob_status apply_append(struct mob_chain *c, const struct mob_chain_entry *entry)
 {
     const struct mob_gcs_incarnation *log = mob_state_incarnation(c->options.state, entry->client);
-    MOB_ASSERT(log != NULL && (log->state == MOB_GCS_LIVE || c->state == MOB_CHAIN_JOINING));
+    MOB_ASSERT(log != NULL && (log->state == MOB_GCS_LIVE || !c->synced));
     struct mob_gcs_incarnation row = *log;
     row.blocks = entry->request;
     return mob_state_register(c->options.state, &row);

@@ -11,6 +11,16 @@ static enum mob_status why_absent(const struct mob_chain *c, uint64_t client, ui
     return log != NULL ? MOB_SEALED : MOB_EXPIRED;
 }
 
+/* Not said when too many wait already: whoever asks asks again. */
+static void notify_expired(struct mob_chain *c, uint64_t client)
+{
+    if (c->notice_end - c->notice_first == MOB_CHAIN_NOTICES_MAX)
+        return;
+    struct mob_chain_notice *n = &c->notices[c->notice_end++ % MOB_CHAIN_NOTICES_MAX];
+    *n = (struct mob_chain_notice){.client = client, .gate = c->collecting ? 0 : c->applied};
+    n->reply.status = why_absent(c, client, &n->reply.request);
+}
+
 /* ---- attaching ---- */
 
 /* What was answered, and is not here: GCS.md 4, "that gap is named". */
@@ -39,7 +49,6 @@ enum mob_status mob_chain_on_attach(
 {
     if (!mob_chain_is_head(c) && c->state != MOB_CHAIN_COLLECTING)
         return MOB_WRONG_EPOCH;
-    struct mob_gcs_attached attached = {0};
     struct mob_chain_client *client = mob_chain_clients_find(&c->clients, attach->client);
     if (client == NULL && c->collecting)
         client = mob_chain_collect_open(c, attach->client);
@@ -50,16 +59,13 @@ enum mob_status mob_chain_on_attach(
         if ((attach->client & MOB_GCS_CLIENT_BIT) == 0)
             client = NULL; /* sealed, now or at the end of collecting */
     }
-    if (client == NULL && mob_chain_clients_find(&c->clients, attach->client) != NULL) {
-        attached = (struct mob_gcs_attached){.status = MOB_SEALED};
-        (void)why_absent(c, attach->client, &attached.last);
-    } else if (client == NULL) {
-        attached.status = why_absent(c, attach->client, &attached.last);
-    } else {
-        attached.last = client->last;
-        client->collected = client->last;
+    if (client == NULL) {
+        notify_expired(c, attach->client);
+        return MOB_FINISHED;
     }
-    *attached_out = attached;
+    if (!c->collecting || client->collected < client->last) /* it may attach again in the middle of it */
+        client->collected = client->last;
+    *attached_out = (struct mob_gcs_attached){.last = client->collected};
     return MOB_OK;
 }
 
@@ -131,9 +137,7 @@ enum mob_status mob_chain_on_put(struct mob_chain *c, const struct mob_chain_put
         return c->collecting ? MOB_QUEUE_FULL : new_request(c, put);
     struct mob_chain_client *client = mob_chain_clients_find(&c->clients, put->client);
     if (client == NULL) {
-        struct mob_gcs_reply answer = {0};
-        answer.status = why_absent(c, put->client, &answer.request);
-        mob_chain_answer(c, MOB_CHAIN_EXPIRED, put->client, &answer);
+        notify_expired(c, put->client);
         return MOB_FINISHED;
     }
     if (c->collecting)

@@ -231,7 +231,7 @@ static void on_stream(struct mob_gcs *g, const struct mob_gcs_frame *frame)
         if (s->state == STREAM_ATTACHED) /* else one GAP was heard already */
             stream_detach(s, g->now_ns);
     } else if (frame->type == MOB_GCS_EXPIRED) {
-        if (own && s->state == STREAM_ATTACHED)
+        if (own && (s->state == STREAM_ATTACHED || s->state == STREAM_ATTACHING))
             ops_expired(g);
         else if (!own)
             log_expired(log, (enum mob_status)a.status, a.last);

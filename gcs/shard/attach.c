@@ -194,17 +194,19 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
     struct mob_chain_attach event = {
         .client = frame->from, .answered = head.answered, .kept = head.kept, .wall_ns = mob_wall_now()};
     enum mob_status status = mob_chain_on_attach(sh->chain, &event, &attached);
-    struct attached *a = status == MOB_OK ? find_or_add(sh, frame->from) : NULL;
+    bool known = status == MOB_OK || status == MOB_FINISHED;
+    struct attached *a = known ? find_or_add(sh, frame->from) : NULL;
     if (a == NULL) {
-        conn_close(c, status != MOB_OK ? status : MOB_NO_MEMORY);
+        conn_close(c, known ? MOB_NO_MEMORY : status);
         return;
     }
-    if (attached.status == MOB_OK)
+    if (status == MOB_OK)
         remember(c, a);
     else
         a->conn = c;
     serve_actions(sh);
-    conn_send(c, MOB_GCS_ATTACHED, frame->from, &attached, sizeof attached);
+    if (status == MOB_OK)
+        conn_send(c, MOB_GCS_ATTACHED, frame->from, &attached, sizeof attached);
 }
 
 void attach_resent(struct conn *c, const struct mob_gcs_frame *frame)

@@ -1,0 +1,483 @@
+#include "gcs/chain/membership.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+#define ACTIONS_MAX 128u
+#define MARGIN_NS (2 * 1000000ll) /* clocks that run apart */
+#define FORGET_NS (60 * 1000000000ll) /* a member that is in no configuration and says nothing */
+
+struct known {
+    struct mob_member_report report;
+    int64_t heard_ns;
+    int64_t doubted_ns; /* silent, or known to be dead, since about then; 0 = it is not */
+};
+
+struct mob_membership {
+    struct mob_membership_options options;
+    bool active;
+    uint64_t term;
+    struct mob_gcs_config config;
+    struct mob_gcs_config pending; /* epoch 0: none */
+    bool unknown; /* how the last INSTALL ended */
+    int64_t begun_ns, tick_ns, reread_ns, died_ns; /* died: no synced member lives since then; 0 = one does */
+    uint64_t leased; /* who got the last lease, which may last until leased_until_ns */
+    int64_t leased_until_ns;
+    bool quiet; /* a configuration is in the table that nobody may hear of before that */
+    struct known known[MOB_MEMBERSHIP_MEMBERS_MAX];
+    uint32_t known_count;
+    struct mob_membership_action actions[ACTIONS_MAX];
+    uint32_t action_count, action_next;
+};
+
+struct mob_membership *mob_membership_create(const struct mob_membership_options *options)
+{
+    struct mob_membership *m = calloc(1, sizeof *m);
+    if (m != NULL)
+        m->options = *options;
+    return m;
+}
+
+void mob_membership_destroy(struct mob_membership *m)
+{
+    free(m);
+}
+
+const struct mob_gcs_config *mob_membership_config(const struct mob_membership *m)
+{
+    return &m->config;
+}
+
+bool mob_membership_may_tell(const struct mob_membership *m)
+{
+    return !m->quiet;
+}
+
+/* ---- actions ---- */
+
+/* Dropped when there are too many: a member reports again, a decision is made again at the next tick. */
+static bool push_action(struct mob_membership *m, const struct mob_membership_action *action)
+{
+    if (m->action_count == ACTIONS_MAX)
+        return false;
+    m->actions[m->action_count++] = *action;
+    return true;
+}
+
+bool mob_membership_next(struct mob_membership *m, struct mob_membership_action *action_out)
+{
+    if (m->action_next == m->action_count) {
+        m->action_next = m->action_count = 0;
+        return false;
+    }
+    *action_out = m->actions[m->action_next++];
+    return true;
+}
+
+static void tell(struct mob_membership *m, uint64_t member)
+{
+    if (m->quiet)
+        return;
+    (void)push_action(m,
+        &(struct mob_membership_action){.type = MOB_MEMBERSHIP_PUSH, .member = member, .config = m->config});
+}
+
+static void tell_all(struct mob_membership *m)
+{
+    for (uint32_t i = 0; i < m->known_count; i++)
+        tell(m, m->known[i].report.member);
+}
+
+static bool in_config(const struct mob_gcs_config *config, uint64_t member)
+{
+    for (uint32_t i = 0; i < config->count; i++)
+        if (config->members[i] == member)
+            return true;
+    return false;
+}
+
+/* A new chain may commit as soon as its members know of it, so it stays secret while one that is not in it
+ * may still answer reads. After an eviction that time has passed; not so when an INSERT that seemed lost came
+ * to the table after all. */
+static void publish(struct mob_membership *m, int64_t now_ns)
+{
+    bool leased = m->leased != 0 && now_ns < m->leased_until_ns && !in_config(&m->config, m->leased);
+    m->quiet = leased;
+    tell_all(m);
+}
+
+/* ---- who is there ---- */
+
+static struct known *find(struct mob_membership *m, uint64_t member)
+{
+    for (uint32_t i = 0; i < m->known_count; i++)
+        if (m->known[i].report.member == member)
+            return &m->known[i];
+    return NULL;
+}
+
+/* The newest life of the member at this place of the configuration that is not that member: it has restarted.
+ */
+static struct known *find_next_life(struct mob_membership *m, uint32_t place)
+{
+    struct known *newest = NULL;
+    for (uint32_t i = 0; i < m->known_count; i++) {
+        struct known *k = &m->known[i];
+        uint64_t member = k->report.member, there = m->config.members[place];
+        bool later = mob_gcs_member_store(member) == mob_gcs_member_store(there) && member > there;
+        if (later && (newest == NULL || member > newest->report.member))
+            newest = k;
+    }
+    return newest;
+}
+
+static bool has_store_of(const struct mob_gcs_config *config, uint64_t member)
+{
+    for (uint32_t i = 0; i < config->count; i++)
+        if (mob_gcs_member_store(config->members[i]) == mob_gcs_member_store(member))
+            return true;
+    return false;
+}
+
+static void config_add(struct mob_gcs_config *config, uint64_t member)
+{
+    config->members[config->count++] = member;
+}
+
+/* Silence counts from when this master began to listen. */
+static bool silent(const struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    int64_t since = k == NULL || k->heard_ns < m->begun_ns ? m->begun_ns : k->heard_ns;
+    return now_ns - since >= m->options.suspicion_ns;
+}
+
+/* Dead for sure: it says so, or its store already serves its next life. */
+static bool dead(struct mob_membership *m, uint32_t place, int64_t now_ns)
+{
+    const struct known *k = find(m, m->config.members[place]);
+    if (k != NULL && k->report.state == MOB_CHAIN_EVICTED)
+        return true;
+    return find_next_life(m, place) != NULL || silent(m, k, now_ns);
+}
+
+static bool heard(const struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    return k != NULL && k->heard_ns >= m->begun_ns && !silent(m, k, now_ns);
+}
+
+static bool alive(struct mob_membership *m, uint32_t place, int64_t now_ns)
+{
+    return heard(m, find(m, m->config.members[place]), now_ns) && !dead(m, place, now_ns);
+}
+
+static bool alive_and_synced(struct mob_membership *m, uint32_t place, int64_t now_ns)
+{
+    return alive(m, place, now_ns) && find(m, m->config.members[place])->report.synced != 0;
+}
+
+static bool chain_lives(struct mob_membership *m, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < m->config.count; i++)
+        if (alive_and_synced(m, i, now_ns))
+            return true;
+    return false;
+}
+
+/* ---- decisions ---- */
+
+static void install(struct mob_membership *m, const struct mob_gcs_config *config)
+{
+    if (!push_action(m, &(struct mob_membership_action){.type = MOB_MEMBERSHIP_INSTALL, .config = *config}))
+        return;
+    m->pending = *config;
+    MOB_LOG_DEBUG("master", "install", "epoch=%llu members=%u start=%u head=%llx tail=%llx",
+        (unsigned long long)config->epoch, config->count, config->start,
+        (unsigned long long)config->members[0], (unsigned long long)config->members[config->count - 1]);
+}
+
+static struct mob_gcs_config next_config(const struct mob_membership *m)
+{
+    return (struct mob_gcs_config){.epoch = m->config.epoch + 1, .term = m->term};
+}
+
+/* The first chain: of empty members, when enough of them are there; or of the one that has data. */
+static void decide_first(struct mob_membership *m, int64_t now_ns)
+{
+    struct mob_gcs_config next = next_config(m);
+    for (uint32_t i = 0; i < m->known_count; i++) {
+        const struct mob_member_report *r = &m->known[i].report;
+        if (r->state != MOB_CHAIN_IDLE || !heard(m, &m->known[i], now_ns))
+            continue;
+        if (r->stored_synced != 0) {
+            uint64_t epoch = r->stored_epoch + 1;
+            next = (struct mob_gcs_config){.epoch = epoch, .term = m->term, .start = 1};
+            config_add(&next, r->member);
+            break;
+        }
+        if (next.count < m->options.replicas)
+            config_add(&next, r->member);
+    }
+    if (next.count == m->options.replicas || next.start != 0)
+        install(m, &next);
+}
+
+/* After everything died: all of the last configuration have come back, or gone on waiting is of no use. */
+static void decide_start(struct mob_membership *m, int64_t now_ns)
+{
+    if (m->died_ns == 0)
+        m->died_ns = now_ns;
+    const struct known *best = NULL;
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        const struct known *k = find_next_life(m, i);
+        /* It has answered something that was sent since, and not long ago: what it was before may be gone. */
+        bool back = heard(m, k, now_ns) && k->report.state == MOB_CHAIN_IDLE &&
+            k->report.heard_ns >= m->died_ns && now_ns - k->report.heard_ns < 3 * m->options.suspicion_ns;
+        bool useless = alive(m, i, now_ns); /* it lives, and never was synced */
+        missing += !back && !useless;
+        /* The members of the first configuration of all began with nothing, so each had everything; and what
+         * a chain was started again from is all that there was. */
+        bool by_definition = m->config.epoch == 1 || m->config.start != 0;
+        if (!back || (k->report.stored_synced == 0 && !by_definition))
+            continue;
+        const struct mob_member_report *r = &k->report, *b = best == NULL ? NULL : &best->report;
+        bool more = b == NULL || r->stored_epoch > b->stored_epoch ||
+            (r->stored_epoch == b->stored_epoch && r->stored_seq > b->stored_seq);
+        if (more)
+            best = k;
+    }
+    bool waited = now_ns - m->died_ns >= m->options.gather_ns && m->options.start_without_all;
+    if (best == NULL || (missing > 0 && !waited))
+        return;
+    struct mob_gcs_config next = next_config(m);
+    next.start = 1;
+    config_add(&next, best->report.member);
+    install(m, &next);
+}
+
+/* Noted well before the verdict, so that the others' next heartbeats can show that they lived after it. */
+static void doubt(struct mob_membership *m, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        struct known *k = find(m, m->config.members[i]);
+        if (k == NULL)
+            continue;
+        bool quiet = now_ns - k->heard_ns >= m->options.suspicion_ns / 2;
+        if (!quiet && !dead(m, i, now_ns))
+            k->doubted_ns = 0;
+        else if (k->doubted_ns == 0)
+            k->doubted_ns = now_ns;
+    }
+}
+
+/* Whoever is silent goes, but never so that no synced member is left, and none that is not becomes head. What
+ * a master knows may be old when it was stopped itself: whoever stays must have answered something that was
+ * sent after the others were doubted. */
+static bool decide_eviction(struct mob_membership *m, int64_t now_ns)
+{
+    struct mob_gcs_config next = next_config(m);
+    uint32_t head = m->config.count;
+    int64_t doubted_ns = m->begun_ns;
+    bool on_disk = false, alive_since = true;
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        const struct known *k = find(m, m->config.members[i]);
+        if (dead(m, i, now_ns)) {
+            if (k != NULL && k->doubted_ns > doubted_ns)
+                doubted_ns = k->doubted_ns;
+            continue;
+        }
+        head = head < i ? head : i;
+        on_disk = on_disk || (alive_and_synced(m, i, now_ns) && k->report.synced_on_disk != 0);
+        config_add(&next, m->config.members[i]);
+    }
+    if (next.count == m->config.count)
+        return false;
+    for (uint32_t i = 0; i < next.count; i++) {
+        const struct known *k = find(m, next.members[i]);
+        alive_since = alive_since && k != NULL && k->report.heard_ns >= doubted_ns;
+    }
+    if (next.count > 0 && alive_since && on_disk && alive_and_synced(m, head, now_ns))
+        install(m, &next);
+    return true;
+}
+
+static void decide_append(struct mob_membership *m, int64_t now_ns)
+{
+    if (m->config.count >= m->options.replicas || m->config.count == MOB_GCS_MEMBERS_MAX)
+        return;
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        const struct known *k = find(m, m->config.members[i]);
+        bool settled = k != NULL && k->report.epoch == m->config.epoch && k->report.synced_on_disk != 0 &&
+            k->report.state == MOB_CHAIN_SERVING;
+        if (!settled)
+            return;
+    }
+    const struct mob_member_report *tail = &find(m, m->config.members[m->config.count - 1])->report;
+    const struct known *joiner = find(m, tail->joiner);
+    bool ready = tail->joiner != 0 && tail->joiner_lag < MOB_MEMBERSHIP_LAG_MAX && joiner != NULL &&
+        joiner->report.state == MOB_CHAIN_JOINING && heard(m, joiner, now_ns);
+    if (!ready)
+        return;
+    struct mob_gcs_config next = m->config;
+    next.epoch++;
+    next.term = m->term;
+    next.start = 0;
+    config_add(&next, joiner->report.member);
+    install(m, &next);
+}
+
+static void decide(struct mob_membership *m, int64_t now_ns)
+{
+    if (!m->active || m->pending.epoch != 0)
+        return;
+    if (m->config.epoch == 0) {
+        decide_first(m, now_ns);
+        return;
+    }
+    if (!chain_lives(m, now_ns)) {
+        decide_start(m, now_ns);
+        return;
+    }
+    m->died_ns = 0;
+    doubt(m, now_ns);
+    if (!decide_eviction(m, now_ns))
+        decide_append(m, now_ns);
+}
+
+/* ---- events ---- */
+
+void mob_membership_begin(
+    struct mob_membership *m, uint64_t term, const struct mob_gcs_config *newest, int64_t now_ns)
+{
+    m->active = true;
+    m->term = term;
+    m->config = *newest;
+    m->pending.epoch = 0;
+    m->unknown = false;
+    m->begun_ns = m->tick_ns = m->reread_ns = now_ns;
+    m->died_ns = 0;
+    m->leased = 0;
+    m->quiet = false;
+    tell_all(m);
+}
+
+void mob_membership_end(struct mob_membership *m)
+{
+    m->active = false;
+    m->action_count = m->action_next = 0;
+}
+
+/* An earlier life of the same store, or one that has said nothing for long; never one of the chain. */
+static bool may_forget(
+    const struct mob_membership *m, const struct known *k, uint64_t newcomer, int64_t now_ns)
+{
+    uint64_t member = k->report.member;
+    bool earlier = mob_gcs_member_store(member) == mob_gcs_member_store(newcomer) && member < newcomer;
+    return !in_config(&m->config, member) && !in_config(&m->pending, member) &&
+        (earlier || now_ns - k->heard_ns > FORGET_NS);
+}
+
+static struct known *hear(struct mob_membership *m, uint64_t member, int64_t now_ns)
+{
+    struct known *k = find(m, member);
+    if (k != NULL)
+        return k;
+    for (uint32_t i = m->known_count; i-- > 0;)
+        if (may_forget(m, &m->known[i], member, now_ns))
+            m->known[i] = m->known[--m->known_count];
+    if (m->known_count == MOB_MEMBERSHIP_MEMBERS_MAX)
+        return NULL;
+    k = &m->known[m->known_count++];
+    *k = (struct known){0};
+    return k;
+}
+
+static bool may_lease(const struct mob_membership *m, const struct mob_member_report *r)
+{
+    const struct mob_gcs_config *c = &m->config, *p = &m->pending;
+    bool tail = c->count > 0 && c->members[c->count - 1] == r->member && r->epoch == c->epoch &&
+        r->state == MOB_CHAIN_SERVING;
+    /* What may be in the table counts, whether this master has heard of it or not. */
+    bool stays = p->epoch == 0 || in_config(p, r->member);
+    return tail && stays;
+}
+
+void mob_membership_on_report(
+    struct mob_membership *m, const struct mob_member_report *report, bool lease_ok, int64_t now_ns)
+{
+    if (!m->active || report->member == 0)
+        return;
+    struct known *k = hear(m, report->member, now_ns);
+    if (k == NULL)
+        return;
+    *k = (struct known){*report, now_ns, k->report.member == report->member ? k->doubted_ns : 0};
+    if (report->epoch < m->config.epoch)
+        tell(m, report->member);
+    bool lease = lease_ok && may_lease(m, report);
+    if (lease) {
+        m->leased = report->member;
+        m->leased_until_ns = now_ns + m->options.lease_ns + MARGIN_NS;
+    }
+    (void)push_action(m,
+        &(struct mob_membership_action){.type = MOB_MEMBERSHIP_ANSWER,
+            .member = report->member,
+            .lease = lease,
+            .sent_ns = report->sent_ns,
+            .heard_ns = now_ns});
+    bool wanted = m->config.epoch != 0 && m->config.count < m->options.replicas;
+    bool new_one = report->state == MOB_CHAIN_IDLE && !has_store_of(&m->config, report->member);
+    if (new_one && wanted && lease_ok && m->pending.epoch == 0 && chain_lives(m, now_ns))
+        (void)push_action(m,
+            &(struct mob_membership_action){
+                .type = MOB_MEMBERSHIP_JOIN, .member = report->member, .config = m->config});
+}
+
+void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns)
+{
+    if (!m->active)
+        return;
+    /* What arrived while this process was not running has not been read yet. */
+    int64_t late = now_ns - m->tick_ns - m->options.tick_ns;
+    m->tick_ns = now_ns;
+    for (uint32_t i = 0; late > 0 && i < m->known_count; i++)
+        m->known[i].heard_ns += late;
+    if (late > 0)
+        m->begun_ns += late;
+    if (m->unknown || now_ns - m->reread_ns >= m->options.reread_ns) {
+        m->reread_ns = now_ns;
+        (void)push_action(m, &(struct mob_membership_action){.type = MOB_MEMBERSHIP_READ});
+    }
+    if (m->quiet)
+        publish(m, now_ns);
+    decide(m, now_ns);
+}
+
+static void adopt(struct mob_membership *m, const struct mob_gcs_config *config, int64_t now_ns)
+{
+    m->pending.epoch = 0;
+    m->unknown = false;
+    m->died_ns = 0;
+    if (config->epoch <= m->config.epoch)
+        return;
+    m->config = *config;
+    publish(m, now_ns);
+}
+
+void mob_membership_on_installed(struct mob_membership *m, enum mob_status status, int64_t now_ns)
+{
+    if (m->pending.epoch == 0)
+        return;
+    if (status == MOB_OK) {
+        struct mob_gcs_config made = m->pending;
+        adopt(m, &made, now_ns);
+    } else {
+        m->unknown = true; /* also after a conflict: somebody else's is there */
+    }
+}
+
+void mob_membership_on_newest(struct mob_membership *m, const struct mob_gcs_config *newest, int64_t now_ns)
+{
+    if (m->unknown || (m->pending.epoch == 0 && newest->epoch > m->config.epoch))
+        adopt(m, newest, now_ns);
+}

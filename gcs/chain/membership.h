@@ -1,0 +1,126 @@
+/* What the master decides about one shard's chain (GCS.md "Master"), as a pure state machine.
+ *
+ * Members report themselves; this says which configuration is to be made, who hears of it, who holds the read
+ * lease and who is to join. It never promotes an unsynced member and never evicts the last synced one. Making
+ * a configuration is a compare-and-set in the table of epochs, which the owner does (gcs/master, tests/sim)
+ * and tells how it ended; two masters cannot make the same epoch, and one whose term is over makes none.
+ *
+ *   mob_membership_begin(m, term, &newest, now);               // became the active master
+ *   mob_membership_on_report(m, &report, lease_ok, now);       // from a member
+ *   mob_membership_on_tick(m, now);                            // every tick_ns
+ *   while (mob_membership_next(m, &action)) ...
+ *
+ * Time is the master's own monotonic clock. One owner, no locks; bounded by MOB_MEMBERSHIP_MEMBERS_MAX,
+ * beyond which reports of others are not heard until older ones are forgotten.
+ */
+#ifndef MOB_GCS_CHAIN_MEMBERSHIP_H
+#define MOB_GCS_CHAIN_MEMBERSHIP_H
+
+#include "common/wire/gcs_link.h"
+#include "gcs/chain/chain.h"
+
+#define MOB_MEMBERSHIP_MEMBERS_MAX 32u
+#define MOB_MEMBERSHIP_LAG_MAX 100u /* entries that a joiner may lack when it is appended */
+
+/* A heartbeat. The read lease counts from sent_ns, so it is taken before the report is made. */
+struct mob_member_report {
+    uint64_t member, epoch;
+    uint32_t state; /* enum mob_chain_state */
+    uint32_t synced; /* mob_chain_synced() */
+    uint64_t synced_on_disk; /* and its disk says so, too: else, were it left alone and lost its power, nobody
+                                would have what the others had on their disks */
+    int64_t sent_ns; /* the member's clock; comes back with the lease */
+    int64_t heard_ns; /* from the last answer that it got from this master: the master's clock; 0 = none */
+    uint64_t applied, committed;
+    uint64_t joiner, joiner_lag; /* of a tail: mob_chain_join() */
+    uint64_t stored_epoch, stored_seq; /* of an IDLE member: the newest entry that it found in its store */
+    uint64_t stored_synced; /* and whether that was the state of a synced member */
+};
+
+enum mob_membership_action_type {
+    MOB_MEMBERSHIP_INSTALL = 1, /* insert `config`, if its epoch is new and the term is still this one */
+    MOB_MEMBERSHIP_READ, /* read the newest configuration */
+    MOB_MEMBERSHIP_PUSH, /* tell `member` the configuration */
+    MOB_MEMBERSHIP_ANSWER, /* to `member`: heard_ns, and if `lease` the read lease for sent_ns */
+    MOB_MEMBERSHIP_JOIN /* `member` is to be a new one: config.epoch is the newest */
+};
+struct mob_membership_action {
+    enum mob_membership_action_type type;
+    uint64_t member;
+    bool lease;
+    int64_t sent_ns, heard_ns;
+    struct mob_gcs_config config;
+};
+
+struct mob_membership_options {
+    uint32_t replicas; /* length of the chain */
+    int64_t suspicion_ns; /* at least lease + 2 ms */
+    int64_t lease_ns;
+    int64_t tick_ns;
+    int64_t reread_ns; /* how often to look for a configuration that seemed lost and came to the table late */
+    int64_t gather_ns; /* after everything died: wait so long for all of the last configuration */
+    bool start_without_all; /* then start with the best that is there: what only others had is lost */
+};
+#define MOB_MEMBERSHIP_SUSPICION_NS (12 * 1000000ll)
+#define MOB_MEMBERSHIP_GATHER_NS (10 * 1000000000ll)
+
+struct mob_membership;
+/* NULL when out of memory. Passive until begin. */
+struct mob_membership *mob_membership_create(const struct mob_membership_options *options);
+void mob_membership_destroy(struct mob_membership *m);
+/* This master is the active one of `term`; `newest` is what the table holds (epoch 0: nothing). */
+void mob_membership_begin(
+    struct mob_membership *m, uint64_t term, const struct mob_gcs_config *newest, int64_t now_ns);
+/* It is not, or not any more. */
+void mob_membership_end(struct mob_membership *m);
+const struct mob_gcs_config *mob_membership_config(const struct mob_membership *m);
+/* Others may hear of that configuration: no old lease stands against it. */
+bool mob_membership_may_tell(const struct mob_membership *m);
+
+/* `lease_ok`: the master's own lease is fresh, so that nobody else can be one. */
+void mob_membership_on_report(
+    struct mob_membership *m, const struct mob_member_report *report, bool lease_ok, int64_t now_ns);
+void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns);
+/* Answer to INSTALL. MOB_OK: it is in the table. MOB_CONFLICT: it is not. Anything else: unknown, READ
+ * follows until it is known. */
+void mob_membership_on_installed(struct mob_membership *m, enum mob_status status, int64_t now_ns);
+/* Answer to READ, when there is one. READ comes now and then by itself. */
+void mob_membership_on_newest(struct mob_membership *m, const struct mob_gcs_config *newest, int64_t now_ns);
+bool mob_membership_next(struct mob_membership *m, struct mob_membership_action *action_out);
+
+/* ---- who is the master: a row {term, beat} in the database, by compare-and-set ---- */
+
+struct mob_master_row {
+    uint64_t term, beat;
+};
+enum mob_mastership_step {
+    MOB_MASTERSHIP_WAIT = 0,
+    MOB_MASTERSHIP_LOOK, /* read the row */
+    MOB_MASTERSHIP_BEAT, /* set it to `next` if it is still `row` */
+    MOB_MASTERSHIP_TAKE /* the same, as a new master */
+};
+struct mob_mastership {
+    bool active, busy; /* busy: a step is under way */
+    bool unsure; /* how the last set ended is not known */
+    struct mob_master_row row, next;
+    int64_t seen_ns; /* the row changed then, by this one's clock */
+    int64_t sent_ns, fresh_ns; /* when the step under way, and the last beat that counted, were sent */
+    int64_t step_ns;
+};
+struct mob_mastership_times {
+    int64_t beat_ns; /* between beats, and looks of a standby */
+    int64_t takeover_ns; /* a standby takes over when the row has not changed for so long */
+    int64_t fresh_ns; /* leases are given only so long after a beat was sent; well below takeover */
+};
+#define MOB_MASTERSHIP_TIMES \
+    ((struct mob_mastership_times){500 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll})
+/* What to do now; the owner does it and calls _on_row or _on_set. */
+enum mob_mastership_step mob_mastership_step(
+    struct mob_mastership *m, const struct mob_mastership_times *times, int64_t now_ns);
+void mob_mastership_on_row(struct mob_mastership *m, const struct mob_master_row *row, int64_t now_ns);
+/* MOB_OK: the row is `next`. MOB_CONFLICT: another took it. Else unknown. */
+void mob_mastership_on_set(struct mob_mastership *m, enum mob_status status, int64_t now_ns);
+bool mob_mastership_fresh(
+    const struct mob_mastership *m, const struct mob_mastership_times *times, int64_t now_ns);
+
+#endif
