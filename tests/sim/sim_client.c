@@ -1,0 +1,382 @@
+/* A client of keys and values, pipelined; some also have a node log. */
+#include <stdlib.h>
+
+#include "common/base/hash.h"
+#include "tests/sim/sim_internal.h"
+
+#define TICK_NS (1 * SIM_MS)
+#define ASK_NS (20 * SIM_MS)
+#define GET_AGAIN_NS (8 * SIM_MS)
+#define LOG_WINDOW 8u
+#define VALUE_LARGE 1100u
+
+static void sim_tick_later(struct sim *s, struct sim_client *c)
+{
+    sim_at(s, TICK_NS, (struct sim_event){.type = SIM_EV_TICK, .node = c->number, .life = c->node->life});
+}
+
+void sim_client_start(struct sim *s, struct sim_client *c)
+{
+    c->keys.node = c->log.node = c->number;
+    c->log.is_log = true;
+    sim_stream_reset(s, &c->keys);
+    sim_stream_reset(s, &c->log);
+    c->config = (struct mob_gcs_config){0};
+    c->durable = c->floor_epoch = 0;
+    memset(c->gets, 0, sizeof c->gets);
+    memset(c->known_version, 0, sizeof c->known_version);
+    c->log_registering = c->sealing = 0;
+    c->ask_at = 0;
+    sim_tick_later(s, c);
+}
+
+void sim_client_stop(struct sim *s, struct sim_client *c)
+{
+    (void)s;
+    sim_stream_fini(&c->keys);
+    sim_stream_fini(&c->log);
+}
+
+void sim_client_fini(struct sim_client *c)
+{
+    sim_stream_fini(&c->keys);
+    sim_stream_fini(&c->log);
+}
+
+bool sim_client_idle(const struct sim_client *c)
+{
+    bool reads = false;
+    for (size_t i = 0; i < SIM_GETS; i++)
+        reads = reads || c->gets[i].active;
+    return !reads && c->keys.state == SIM_STREAM_READY && sim_stream_unanswered(&c->keys) == 0 &&
+        (c->log.client == 0 || sim_stream_unanswered(&c->log) == 0);
+}
+
+/* ---- what it asks ---- */
+
+static struct sim_request *submit(
+    struct sim *s, struct sim_client *c, const struct mob_gcs_request *head, const void *body, uint32_t bytes)
+{
+    struct sim_request *r = sim_stream_add(&c->keys, head, body, bytes);
+    sim_stream_push(s, c, &c->keys);
+    return sim_stream_find(&c->keys, r->head.request);
+}
+
+static void submit_write(struct sim *s, struct sim_client *c)
+{
+    uint8_t key = (uint8_t)sim_below(s, SIM_KEYS);
+    uint8_t body[2 + VALUE_LARGE] = {'k', key};
+    uint64_t value = ++s->next_value;
+    uint32_t length = sim_chance(s, 0.03) ? VALUE_LARGE : 8 + (uint32_t)sim_below(s, 40);
+    memcpy(body + 2, &value, sizeof value);
+    struct sim_op op = {.key = key, .client = (uint8_t)(c->number), .value = value, .call_at = s->now};
+    struct mob_gcs_request head = {
+        .op = MOB_GCS_OP_PUT, .table = MOB_GCS_KV, .key_length = 2, .if_version = UINT64_MAX};
+    uint64_t dice = sim_below(s, 10);
+    op.type = SIM_OP_PUT;
+    if (dice < 4) {
+        op.type = SIM_OP_CAS;
+        op.expect = head.if_version = sim_chance(s, 0.15) ? 0 : c->known_version[key];
+    } else if (dice < 5) {
+        op.type = SIM_OP_DELETE;
+        head.op = MOB_GCS_OP_DELETE;
+        length = 0;
+    }
+    size_t history = sim_history_call(s, &op);
+    struct sim_request *r = submit(s, c, &head, body, 2 + length);
+    r->history = history + 1;
+    s->history[history].chain_client = c->keys.client;
+    s->history[history].request = r->head.request;
+}
+
+static void send_get(struct sim *s, struct sim_client *c, struct sim_get *g)
+{
+    if (c->config.epoch == 0)
+        return;
+    uint64_t to = g->by_chain ? c->config.members[0] : c->config.members[c->config.count - 1];
+    struct sim_msg *msg = sim_msg_create(SIM_GET, c->number, sim_node_of_member(to), NULL, 0);
+    msg->epoch = c->config.epoch;
+    msg->client = c->keys.client;
+    msg->tag = g->tag;
+    msg->a = g->key;
+    msg->b = g->by_chain;
+    g->sent_at = s->now;
+    sim_send(s, msg);
+}
+
+static void submit_get(struct sim *s, struct sim_client *c)
+{
+    for (size_t i = 0; i < SIM_GETS; i++) {
+        struct sim_get *g = &c->gets[i];
+        if (g->active)
+            continue;
+        *g = (struct sim_get){.active = true,
+            .by_chain = sim_chance(s, 0.05),
+            .tag = ++c->next_tag << 8 | i,
+            .key = (uint32_t)sim_below(s, SIM_KEYS)};
+        struct sim_op op = {
+            .type = SIM_OP_GET, .key = (uint8_t)g->key, .client = c->number, .call_at = s->now};
+        g->history = sim_history_call(s, &op);
+        send_get(s, c, g);
+        return;
+    }
+}
+
+static void submit_seal(struct sim *s, struct sim_client *c)
+{
+    struct sim_client *other = &s->clients[sim_below(s, s->plan.clients)];
+    uint64_t incarnation = other->log.client;
+    if (c->sealing != 0 || incarnation == 0 || !sim_database_seal(s, incarnation, UINT64_MAX))
+        return;
+    if (other->node->up)
+        sim_cover_add(s, SIM_SEALED_LIVE);
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_SEAL, .target = incarnation};
+    struct sim_request *r = submit(s, c, &head, NULL, 0);
+    c->sealing = r->head.request;
+    c->sealing_log = incarnation;
+}
+
+uint64_t sim_block_hash(uint64_t incarnation, uint64_t number)
+{
+    uint64_t pair[2] = {incarnation, number};
+    return mob_hash64(pair, sizeof pair);
+}
+
+static void submit_blocks(struct sim *s, struct sim_client *c)
+{
+    struct sim_stream *log = &c->log;
+    if (log->client == 0) {
+        if (c->log_registering == 0 && !s->healing) {
+            struct mob_gcs_request head = {.op = MOB_GCS_OP_REGISTER};
+            c->log_registering = submit(s, c, &head, "node", 4)->head.request;
+        }
+        return;
+    }
+    for (uint64_t n = sim_below(s, 4); n > 0 && sim_stream_unanswered(log) < LOG_WINDOW; n--) {
+        struct mob_gcs_request head = {.op = MOB_GCS_OP_APPEND};
+        uint8_t body[64] = {0};
+        uint64_t hash = sim_block_hash(log->client, log->next - 1);
+        memcpy(body, &hash, sizeof hash);
+        sim_stream_add(log, &head, body, 8 + (uint32_t)sim_below(s, 50));
+    }
+    sim_stream_push(s, c, log);
+}
+
+static void submit_some(struct sim *s, struct sim_client *c)
+{
+    if (s->healing || c->keys.client == 0 || s->now < c->think_until)
+        return;
+    c->think_until = s->now + sim_between(s, 0, c->think_ns);
+    uint64_t n = 1 + sim_below(s, c->window);
+    for (; n > 0; n--) {
+        if (sim_chance(s, c->get_share))
+            submit_get(s, c);
+        else if (sim_stream_unanswered(&c->keys) < c->window)
+            submit_write(s, c);
+    }
+    if (sim_chance(s, 0.004))
+        submit_seal(s, c);
+    if (sim_chance(s, 0.01)) {
+        struct mob_gcs_request head = {.op = MOB_GCS_OP_JOB_DROP, .target = c->log.client};
+        submit(s, c, &head, NULL, 0);
+    }
+    if (c->has_log)
+        submit_blocks(s, c);
+}
+
+static void ask_where(struct sim *s, struct sim_client *c)
+{
+    uint32_t n = s->plan.slots + SIM_MASTERS;
+    struct sim_msg *msg = sim_msg_create(SIM_WHERE, c->number, (uint32_t)sim_below(s, n), NULL, 0);
+    sim_send(s, msg);
+}
+
+void sim_client_tick(struct sim *s, struct sim_client *c)
+{
+    sim_tick_later(s, c);
+    if (s->now >= c->ask_at) {
+        c->ask_at = s->now + (c->config.epoch == 0 ? 3 * SIM_MS : sim_between(s, SIM_MS, ASK_NS));
+        ask_where(s, c);
+    }
+    submit_some(s, c);
+    sim_stream_tick(s, c, &c->keys);
+    sim_stream_tick(s, c, &c->log);
+    for (size_t i = 0; i < SIM_GETS; i++) {
+        struct sim_get *g = &c->gets[i];
+        if (g->active && s->now - g->sent_at > GET_AGAIN_NS) {
+            g->by_chain = g->by_chain ? sim_chance(s, 0.5) : sim_chance(s, 0.2);
+            send_get(s, c, g);
+        }
+    }
+}
+
+/* ---- what it hears ---- */
+
+static void on_config(struct sim *s, struct sim_client *c, const struct mob_gcs_config *config)
+{
+    if (config->epoch <= c->config.epoch)
+        return;
+    c->config = *config;
+    sim_stream_config(s, &c->keys);
+    sim_stream_config(s, &c->log);
+}
+
+static void on_keys_reply(
+    struct sim *s, struct sim_client *c, const struct sim_msg *msg, struct sim_request *r)
+{
+    const struct mob_gcs_reply *reply = &msg->reply;
+    c->operations++;
+    s->result->operations++;
+    if (r->history != 0) {
+        struct sim_op *op = &s->history[r->history - 1];
+        sim_history_return(s, r->history - 1, reply->status, reply->version, 0, reply->seq);
+        if (reply->status == MOB_CONFLICT)
+            sim_cover_add(s, SIM_CONDITIONS_FAILED);
+        bool there =
+            (reply->status == MOB_OK && r->head.op == MOB_GCS_OP_PUT) || reply->status == MOB_CONFLICT;
+        c->known_version[op->key] = there ? reply->version : 0;
+    }
+    if (r->head.op == MOB_GCS_OP_REGISTER && r->head.request == c->log_registering) {
+        c->log_registering = 0;
+        sim_stream_reset(s, &c->log);
+        c->log.client = reply->number;
+        c->log.state = SIM_STREAM_READY;
+    }
+    if (r->head.op == MOB_GCS_OP_SEAL && r->head.request == c->sealing) {
+        c->sealing = 0;
+        if (reply->status == MOB_OK) {
+            sim_cover_add(s, SIM_SEALS);
+            (void)sim_database_seal(s, c->sealing_log, reply->number);
+        }
+    }
+}
+
+static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
+{
+    sim_cover_add(s, SIM_MSG_REPLY);
+    if (msg->epoch < c->floor_epoch)
+        return;
+    if (msg->a > c->durable)
+        c->durable = msg->a;
+    const struct mob_gcs_reply *reply = &msg->reply;
+    if (c->keys.client == 0 && msg->client == c->keys.nonce && reply->seq != 0) {
+        c->keys.client = reply->number;
+        c->keys.state = SIM_STREAM_READY;
+        sim_stream_push(s, c, &c->keys);
+        return;
+    }
+    struct sim_stream *st = msg->client == c->keys.client ? &c->keys
+        : msg->client == c->log.client                    ? &c->log
+                                                          : NULL;
+    struct sim_request *r = st == NULL || msg->client == 0 ? NULL : sim_stream_find(st, reply->request);
+    if (r == NULL || reply->seq == 0)
+        return; /* not taken: it is sent again */
+    if (r->answered) {
+        SIM_CHECK(s,
+            r->head.old_status == reply->status && r->head.old_version == reply->version &&
+                r->head.old_number == reply->number,
+            "client %llx request %llu: two answers, %s version %llu number %llu and %s version %llu number "
+            "%llu",
+            (unsigned long long)msg->client, (unsigned long long)reply->request,
+            mob_status_code((enum mob_status)r->head.old_status), (unsigned long long)r->head.old_version,
+            (unsigned long long)r->head.old_number, mob_status_code((enum mob_status)reply->status),
+            (unsigned long long)reply->version, (unsigned long long)reply->number);
+    } else {
+        r->answered = true;
+        r->head.old_status = reply->status;
+        r->head.old_version = reply->version;
+        r->head.old_number = reply->number;
+        if (st == &c->keys)
+            on_keys_reply(s, c, msg, r);
+        st = msg->client == c->keys.client ? &c->keys : &c->log;
+    }
+    r = sim_stream_find(st, reply->request);
+    if (r != NULL)
+        r->seq = r->head.old_seq = reply->seq;
+    while ((r = sim_stream_find(st, st->answered + 1)) != NULL && r->answered)
+        st->answered++;
+    sim_stream_durable(&c->keys, c->durable);
+    sim_stream_durable(&c->log, c->durable);
+}
+
+static void on_expired(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
+{
+    sim_cover_add(s, SIM_MSG_EXPIRED);
+    if (msg->client == c->keys.client && msg->client != 0) {
+        SIM_TRACE(s, "client %u: expired", c->number);
+        c->log_registering = c->sealing = 0;
+        sim_stream_reset(s, &c->keys); /* what was not answered is unknown for ever */
+    } else if (msg->client == c->log.client && msg->client != 0) {
+        uint64_t cut = msg->type == SIM_ATTACHED ? msg->attached.last : msg->b;
+        SIM_TRACE(s, "client %u: log %llu sealed at %llu, acknowledged %llu", c->number,
+            (unsigned long long)c->log.client, (unsigned long long)cut, (unsigned long long)c->log.answered);
+        SIM_CHECK(s, cut >= c->log.answered || sim_log_is_excused(s, c->log.client),
+            "log %llu: %llu blocks were acknowledged, and the cut is %llu", (unsigned long long)c->log.client,
+            (unsigned long long)c->log.answered, (unsigned long long)cut);
+        sim_stream_reset(s, &c->log);
+    }
+}
+
+static void on_value(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
+{
+    struct sim_get *g = &c->gets[msg->tag & 255];
+    if (!g->active || g->tag != msg->tag)
+        return;
+    if (msg->status == MOB_AGAIN) {
+        g->by_chain = true;
+        send_get(s, c, g);
+        return;
+    }
+    g->active = false;
+    c->operations++;
+    s->result->operations++;
+    c->known_version[g->key] = msg->status == MOB_OK ? msg->b : 0;
+    sim_history_return(s, g->history, msg->status, msg->b, msg->a, 0);
+}
+
+void sim_client_message(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
+{
+    switch ((enum sim_msg_type)msg->type) {
+    case SIM_REPLY:
+        on_reply(s, c, msg);
+        break;
+    case SIM_NACK:
+        sim_cover_add(s, SIM_MSG_NACK);
+        on_config(s, c, &msg->config);
+        break;
+    case SIM_GAP:
+        sim_cover_add(s, SIM_MSG_GAP);
+        if (msg->client == c->keys.client)
+            sim_stream_gap(s, c, &c->keys, msg->b);
+        else if (msg->client == c->log.client)
+            sim_stream_gap(s, c, &c->log, msg->b);
+        break;
+    case SIM_EXPIRED:
+        on_expired(s, c, msg);
+        break;
+    case SIM_ATTACHED:
+        if (msg->attached.status != MOB_OK)
+            on_expired(s, c, msg);
+        else if (msg->client == c->keys.client)
+            sim_stream_attached(s, c, &c->keys, msg);
+        else if (msg->client == c->log.client)
+            sim_stream_attached(s, c, &c->log, msg);
+        break;
+    case SIM_VALUE:
+        on_value(s, c, msg);
+        break;
+    case SIM_CHAIN:
+    case SIM_PUT:
+    case SIM_ATTACH:
+    case SIM_RESENT:
+    case SIM_GET:
+    case SIM_WHERE:
+    case SIM_REPORT:
+    case SIM_LEASE:
+    case SIM_JOIN:
+    case SIM_DB:
+    case SIM_DB_ANSWER:
+    case SIM_MSG_TYPES:
+        break;
+    }
+}

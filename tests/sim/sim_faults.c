@@ -1,0 +1,277 @@
+/* What goes wrong, and when: drawn from the seed. */
+#include "tests/sim/sim_internal.h"
+
+/* ---- the plan ---- */
+
+static void plan_network(struct sim *s)
+{
+    struct sim_net *n = &s->net;
+    n->delay_low = sim_between(s, 20 * SIM_US, 60 * SIM_US);
+    n->delay_high = n->delay_low + sim_between(s, 10 * SIM_US, 400 * SIM_US);
+    n->loss = sim_chance(s, 0.5) ? 0 : 0.03 * (double)sim_below(s, 100) / 100;
+    n->doubling = sim_chance(s, 0.5) ? 0 : 0.03 * (double)sim_below(s, 100) / 100;
+    n->reordering = sim_chance(s, 0.5) ? 0 : 0.05 * (double)sim_below(s, 100) / 100;
+    n->corruption = sim_chance(s, 0.7) ? 0 : 0.003;
+}
+
+void sim_faults_plan(struct sim *s)
+{
+    struct sim_plan *p = &s->plan;
+    uint64_t dice = sim_below(s, 10);
+    p->replicas = dice < 1 ? 1 : dice < 6 ? 2 : 3;
+    p->slots = p->replicas + 1 + (uint32_t)sim_below(s, 2);
+    p->clients = 2 + (uint32_t)sim_below(s, 3);
+    p->duration = sim_between(s, 300 * SIM_MS, 900 * SIM_MS);
+    p->fault_every = sim_between(s, 15 * SIM_MS, 80 * SIM_MS);
+    for (int i = 0; i < SIM_FAULT_KINDS; i++)
+        p->faults[i] = sim_chance(s, 0.6) ? (double)sim_below(s, 100) : 0;
+    p->faults[SIM_FAULT_POWER_ALL] /= 4;
+    p->faults[SIM_FAULT_KILL_ALL] /= 4;
+    p->dies_between = sim_chance(s, 0.5) ? 0 : 0.0004 * (double)sim_below(s, 100) / 100;
+    dice = sim_below(s, 10);
+    p->durability = dice < 7 ? MOB_GCS_EVERYSEC : dice < 9 ? MOB_GCS_ALWAYS : MOB_GCS_NO;
+    p->sync_every = sim_between(s, 5 * SIM_MS, 60 * SIM_MS);
+    p->store_low = sim_between(s, 20 * SIM_US, 80 * SIM_US);
+    p->store_high = p->store_low + sim_between(s, 10 * SIM_US, 300 * SIM_US);
+    p->restart_low = sim_between(s, 2 * SIM_MS, 20 * SIM_MS);
+    p->restart_high = p->restart_low + sim_between(s, 1 * SIM_MS, 60 * SIM_MS);
+    plan_network(s);
+}
+
+/* ---- members ---- */
+
+static void count_role(struct sim *s, const struct sim_member *m)
+{
+    const struct mob_gcs_config *c = mob_chain_config(m->chain);
+    uint64_t joiner, lag;
+    if (mob_chain_state(m->chain) == MOB_CHAIN_JOINING)
+        sim_cover_add(s, SIM_JOINER_DIES);
+    if (mob_chain_join(m->chain, &joiner, &lag))
+        sim_cover_add(s, SIM_SOURCE_DIES);
+    for (uint32_t i = 0; i < c->count; i++)
+        if (c->members[i] == m->id)
+            sim_cover_add(s,
+                c->count == 1           ? SIM_SOLE_DIES
+                    : i == 0            ? SIM_HEAD_DIES
+                    : i + 1 == c->count ? SIM_TAIL_DIES
+                                        : SIM_MIDDLE_DIES);
+}
+
+static void down(struct sim *s, struct sim_node *node, uint8_t number)
+{
+    node->up = false;
+    node->life++;
+    node->paused_until = 0;
+    int64_t after = sim_between(s, s->plan.restart_low, s->plan.restart_high);
+    sim_at(s, after, (struct sim_event){.type = SIM_EV_RESTART, .node = number, .life = node->life});
+}
+
+void sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe)
+{
+    if (!m->node->up)
+        return;
+    struct sim_disk *d = &m->disk;
+    count_role(s, m);
+    SIM_TRACE(s, "member %u dies%s%s, applied %llu committed %llu", m->slot, power ? " with its power" : "",
+        wipe ? " and loses its store" : "", (unsigned long long)mob_chain_applied(m->chain),
+        (unsigned long long)mob_chain_committed(m->chain));
+    sim_member_stop(s, m);
+    uint64_t low = power ? d->durable : d->stored;
+    sim_disk_cut(d, low + sim_below(s, d->submitted - low + 1));
+    if (wipe)
+        sim_disk_wipe(d);
+    down(s, m->node, (uint8_t)m->slot);
+}
+
+void sim_member_ends(struct sim *s, struct sim_member *m)
+{
+    SIM_TRACE(s, "member %u ends: %s", m->slot, mob_chain_failure_text(mob_chain_failure(m->chain)));
+    sim_member_stop(s, m);
+    sim_disk_cut(&m->disk, m->disk.stored + sim_below(s, m->disk.submitted - m->disk.stored + 1));
+    down(s, m->node, (uint8_t)m->slot);
+}
+
+bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next)
+{
+    double p = s->plan.dies_between * (next == MOB_CHAIN_REPLY ? 8 : 1);
+    if (s->healing || !sim_chance(s, p))
+        return false;
+    sim_cover_add(s,
+        next == MOB_CHAIN_STORE       ? SIM_DIES_BEFORE_STORE
+            : next == MOB_CHAIN_SEND  ? SIM_DIES_BEFORE_SEND
+            : next == MOB_CHAIN_REPLY ? SIM_DIES_BEFORE_REPLY
+                                      : SIM_DIES_BEFORE_OTHER);
+    sim_kill_member(s, m, false, false);
+    return true;
+}
+
+bool sim_others_hold(struct sim *s, const struct mob_gcs_config *config, const struct sim_member *m)
+{
+    uint32_t others = 0;
+    /* A configuration without those others may be on its way to the table. */
+    for (size_t i = 0; i < s->heap_count; i++)
+        if (s->heap[i].message != NULL && s->heap[i].message->type == SIM_DB &&
+            s->heap[i].message->a == SIM_DB_INSERT)
+            return false;
+    for (uint32_t i = 0; i < config->count; i++) {
+        const struct sim_member *o = &s->members[sim_node_of_member(config->members[i])];
+        bool well = o->node->up && o->node->paused_until <= s->now;
+        for (uint32_t k = 0; k < s->node_count; k++)
+            well = well && s->net.cut_until[o->slot][k] <= s->now && s->net.cut_until[k][o->slot] <= s->now;
+        others += o != m && well && o->id == config->members[i] && o->told_synced &&
+            o->disk.durable >= o->synced_write;
+    }
+    return others > 0;
+}
+
+static struct sim_member *any_member(struct sim *s)
+{
+    /* Half of the time one that matters. */
+    const struct mob_gcs_config *c = &s->database.configs[s->database.newest];
+    if (c->count > 0 && sim_chance(s, 0.6))
+        return &s->members[sim_node_of_member(c->members[sim_below(s, c->count)])];
+    return &s->members[sim_below(s, s->plan.slots)];
+}
+
+/* ---- the others ---- */
+
+static void pause_node(struct sim *s, struct sim_node *node, int64_t low, int64_t high)
+{
+    if (node->up)
+        node->paused_until = s->now + sim_between(s, low, high);
+}
+
+static void cut(struct sim *s, uint32_t a, uint32_t b, int64_t until)
+{
+    if (s->net.cut_until[a][b] < until)
+        s->net.cut_until[a][b] = until;
+}
+
+static void kill_all(struct sim *s, bool power)
+{
+    for (uint32_t i = 0; i < s->plan.slots; i++)
+        sim_kill_member(s, &s->members[i], power, false);
+    if (power && sim_chance(s, 0.3)) /* the clients were on the same machines */
+        for (uint32_t i = 0; i < s->plan.clients; i++)
+            if (s->clients[i].node->up && sim_chance(s, 0.5)) {
+                sim_client_stop(s, &s->clients[i]);
+                down(s, s->clients[i].node, s->clients[i].number);
+            }
+}
+
+static void isolate(struct sim *s, uint32_t a, bool in, bool out, int64_t until)
+{
+    for (uint32_t b = 0; b < s->node_count; b++) {
+        if (out)
+            cut(s, a, b, until);
+        if (in)
+            cut(s, b, a, until);
+    }
+}
+
+static void one_client(struct sim *s, enum sim_fault_kind kind)
+{
+    struct sim_client *c = &s->clients[sim_below(s, s->plan.clients)];
+    if (kind == SIM_FAULT_PAUSE_CLIENT) {
+        pause_node(s, c->node, SIM_MS, 100 * SIM_MS);
+    } else if (c->node->up) {
+        sim_client_stop(s, c);
+        down(s, c->node, c->number);
+    }
+}
+
+static void one_master(struct sim *s, enum sim_fault_kind kind)
+{
+    struct sim_master *m = &s->masters[sim_below(s, SIM_MASTERS)];
+    if (kind == SIM_FAULT_PAUSE_MASTER) {
+        pause_node(s, m->node, SIM_MS, 200 * SIM_MS);
+    } else if (m->node->up) {
+        sim_master_stop(s, m);
+        down(s, m->node, m->number);
+    }
+}
+
+static void happen(struct sim *s, enum sim_fault_kind kind)
+{
+    int64_t until = s->now + sim_between(s, SIM_MS, 80 * SIM_MS);
+    uint32_t a = (uint32_t)sim_below(s, s->node_count), b = (uint32_t)sim_below(s, s->node_count);
+    SIM_TRACE(s, "fault: %s", sim_cover_rows[SIM_COVER_FAULT_FIRST + kind].text);
+    switch (kind) {
+    case SIM_FAULT_KILL_MEMBER:
+        sim_kill_member(s, any_member(s), false, false);
+        break;
+    case SIM_FAULT_POWER_MEMBER:
+        sim_kill_member(s, any_member(s), true, false);
+        break;
+    case SIM_FAULT_WIPE_MEMBER: {
+        /* Never so that no synced member is left: then nothing could bring the data back. */
+        const struct mob_gcs_config *c = &s->database.configs[s->database.newest];
+        struct sim_member *m = any_member(s);
+        if (sim_others_hold(s, c, m))
+            sim_kill_member(s, m, false, true);
+        break;
+    }
+    case SIM_FAULT_PAUSE_MEMBER:
+        pause_node(s, any_member(s)->node, SIM_MS, 60 * SIM_MS);
+        break;
+    case SIM_FAULT_CUT_ONE_WAY:
+        cut(s, a, b, until);
+        break;
+    case SIM_FAULT_CUT_BOTH_WAYS:
+        cut(s, a, b, until);
+        cut(s, b, a, until);
+        break;
+    case SIM_FAULT_ISOLATE:
+        isolate(s, any_member(s)->slot, sim_chance(s, 0.7), sim_chance(s, 0.7), until);
+        break;
+    case SIM_FAULT_POWER_ALL:
+        kill_all(s, true);
+        break;
+    case SIM_FAULT_KILL_ALL:
+        kill_all(s, false);
+        break;
+    case SIM_FAULT_KILL_MASTER:
+    case SIM_FAULT_PAUSE_MASTER:
+        one_master(s, kind);
+        break;
+    case SIM_FAULT_PAUSE_DATABASE:
+        pause_node(s, s->database.node, SIM_MS, 150 * SIM_MS);
+        break;
+    case SIM_FAULT_KILL_CLIENT:
+    case SIM_FAULT_PAUSE_CLIENT:
+        one_client(s, kind);
+        break;
+    case SIM_FAULT_STORM:
+        s->net.loss = s->net.doubling = s->net.reordering = sim_chance(s, 0.5) ? 0 : 0.15;
+        break;
+    case SIM_FAULT_KINDS:
+        break;
+    }
+}
+
+void sim_fault(struct sim *s)
+{
+    double sum = 0;
+    for (int i = 0; i < SIM_FAULT_KINDS; i++)
+        sum += s->plan.faults[i];
+    double at = sum * (double)sim_below(s, 1u << 20) / (1u << 20);
+    for (int i = 0; i < SIM_FAULT_KINDS && sum > 0; i++) {
+        at -= s->plan.faults[i];
+        if (at >= 0)
+            continue;
+        s->result->cover[SIM_COVER_FAULT_FIRST + i]++;
+        happen(s, (enum sim_fault_kind)i);
+        break;
+    }
+    sim_at(s, sim_between(s, 0, 2 * s->plan.fault_every), (struct sim_event){.type = SIM_EV_FAULT});
+}
+
+void sim_heal(struct sim *s)
+{
+    SIM_TRACE(s, "healing");
+    s->healing = true;
+    memset(s->net.cut_until, 0, sizeof s->net.cut_until);
+    s->net.loss = s->net.doubling = s->net.reordering = s->net.corruption = 0;
+    for (uint32_t i = 0; i < s->node_count; i++)
+        s->nodes[i].paused_until = 0;
+}

@@ -1,0 +1,213 @@
+/* sim [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J] [--expect-violation]
+ *
+ * Runs seeds, on all cores; without a seed, --seeds (2,000) from --first (1) on. Prints how often each thing
+ * happened, and fails when a rule is broken, when something happened too seldom, or when more than a tenth of
+ * the seeds was void. A failing seed is printed with the line that replays it. --expect-violation: succeeds
+ * when one of the seeds breaks a rule.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "tests/sim/sim.h"
+
+#define JOBS_MAX 64
+
+struct board { /* shared by the jobs */
+    _Atomic uint64_t next_seed, done, voids, failures, first_failed, events, operations, virtual_ns;
+    _Atomic uint64_t cover[SIM_COVERS];
+    _Atomic uint64_t running[JOBS_MAX]; /* seed of each job */
+    _Atomic int stop;
+    char why[512];
+};
+struct arguments {
+    uint64_t seed, first, seeds, minutes, jobs;
+    bool one, trace, expect_violation;
+};
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void record(struct board *b, uint64_t seed, const struct sim_result *r)
+{
+    atomic_fetch_add(&b->done, 1);
+    atomic_fetch_add(&b->voids, r->is_void);
+    atomic_fetch_add(&b->events, r->events);
+    atomic_fetch_add(&b->operations, r->operations);
+    atomic_fetch_add(&b->virtual_ns, (uint64_t)r->virtual_ns);
+    for (int i = 0; i < SIM_COVERS; i++)
+        atomic_fetch_add(&b->cover[i], r->cover[i]);
+    if (r->failed && atomic_fetch_add(&b->failures, 1) == 0) {
+        atomic_store(&b->first_failed, seed);
+        memcpy(b->why, r->why, sizeof b->why);
+        atomic_store(&b->stop, 1);
+    }
+}
+
+static void work(struct board *b, const struct arguments *a, unsigned job, double until)
+{
+    for (;;) {
+        uint64_t seed = atomic_fetch_add(&b->next_seed, 1);
+        bool over = a->minutes > 0 ? seconds_now() >= until : seed >= a->first + a->seeds;
+        if (over || atomic_load(&b->stop))
+            return;
+        struct sim_result result;
+        atomic_store(&b->running[job], seed);
+        sim_run(&(struct sim_setup){.seed = seed}, &result);
+        atomic_store(&b->running[job], 0);
+        record(b, seed, &result);
+    }
+}
+
+/* A job that ends by a signal (a failed assertion) has found something, too. */
+static void reap(struct board *b, const pid_t *pids, unsigned jobs)
+{
+    for (unsigned done = 0; done < jobs; done++) {
+        int status;
+        pid_t pid = wait(&status);
+        if (pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+            continue;
+        for (unsigned j = 0; j < jobs; j++)
+            if (pids[j] == pid && atomic_fetch_add(&b->failures, 1) == 0) {
+                atomic_store(&b->first_failed, atomic_load(&b->running[j]));
+                snprintf(
+                    b->why, sizeof b->why, "the process ended with status %d (a failed assertion?)", status);
+                atomic_store(&b->stop, 1);
+            }
+    }
+}
+
+static bool report(const struct board *b, const struct arguments *a, double seconds)
+{
+    uint64_t done = atomic_load(&b->done);
+    bool good = true;
+    for (int i = 0; i < SIM_COVERS; i++) {
+        double need = sim_cover_rows[i].minimum * (double)done / 1000;
+        uint64_t n = atomic_load(&b->cover[i]);
+        bool low = (double)n < need && done >= 500;
+        good = good && !low;
+        printf("%-22s %12llu  %s%s\n", sim_cover_rows[i].name, (unsigned long long)n, sim_cover_rows[i].text,
+            low ? "   TOO SELDOM" : "");
+    }
+    uint64_t voids = atomic_load(&b->voids);
+    printf("%llu seeds from %llu, %llu void, %.1f s, %.1f million events, %llu operations, %.1f virtual s\n",
+        (unsigned long long)done, (unsigned long long)a->first, (unsigned long long)voids, seconds,
+        (double)atomic_load(&b->events) / 1e6, (unsigned long long)atomic_load(&b->operations),
+        (double)atomic_load(&b->virtual_ns) / 1e9);
+    if (voids * 10 > done) {
+        printf("too many seeds are void\n");
+        good = false;
+    }
+    return good;
+}
+
+static int run_many(const struct arguments *a, const char *program)
+{
+    struct board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (b == MAP_FAILED)
+        return 1;
+    atomic_store(&b->next_seed, a->first);
+    double start = seconds_now();
+    pid_t pids[JOBS_MAX];
+    fflush(stdout);
+    for (unsigned j = 0; j < a->jobs; j++) {
+        pids[j] = fork();
+        if (pids[j] == 0) {
+            work(b, a, j, start + (double)a->minutes * 60);
+            _exit(0);
+        }
+    }
+    reap(b, pids, (unsigned)a->jobs);
+    bool failed = atomic_load(&b->failures) > 0;
+    if (a->expect_violation) {
+        printf("%s after %llu seeds\n", failed ? b->why : "no rule was broken",
+            (unsigned long long)atomic_load(&b->done));
+        return failed ? 0 : 1;
+    }
+    bool good = report(b, a, seconds_now() - start);
+    if (failed)
+        printf("seed %llu FAILED %s\nreplay: %s --seed %llu --trace\n",
+            (unsigned long long)atomic_load(&b->first_failed), b->why, program,
+            (unsigned long long)atomic_load(&b->first_failed));
+    return failed || !good ? 1 : 0;
+}
+
+static int run_one(const struct arguments *a)
+{
+    struct sim_result r;
+    sim_run(&(struct sim_setup){.seed = a->seed, .trace = a->trace}, &r);
+    printf("seed %llu %s%s: %llu events, %llu operations, %.3f virtual s %s\n", (unsigned long long)a->seed,
+        r.failed ? "FAILED" : "passed", r.is_void ? " (void)" : "", (unsigned long long)r.events,
+        (unsigned long long)r.operations, (double)r.virtual_ns / 1e9, r.why);
+    return r.failed ? 1 : 0;
+}
+
+static uint64_t number(const char *text)
+{
+    char *rest;
+    errno = 0;
+    unsigned long long n = strtoull(text, &rest, 10);
+    if (errno != 0 || *text == 0 || *rest != 0) {
+        fprintf(stderr, "sim: not a number: %s\n", text);
+        exit(2);
+    }
+    return n;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {{"seed", 1, NULL, 's'}, {"trace", 0, NULL, 't'},
+        {"seeds", 1, NULL, 'k'}, {"first", 1, NULL, 'f'}, {"minutes", 1, NULL, 'm'}, {"jobs", 1, NULL, 'j'},
+        {"expect-violation", 0, NULL, 'x'}, {NULL, 0, NULL, 0}};
+    struct arguments a = {.first = 1, .seeds = 2000, .jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)};
+    for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
+        switch (o) {
+        case 's':
+            a.seed = number(optarg);
+            a.one = true;
+            break;
+        case 't':
+            a.trace = true;
+            break;
+        case 'k':
+            a.seeds = number(optarg);
+            break;
+        case 'f':
+            a.first = number(optarg);
+            break;
+        case 'm':
+            a.minutes = number(optarg);
+            break;
+        case 'j':
+            a.jobs = number(optarg);
+            break;
+        case 'x':
+            a.expect_violation = true;
+            break;
+        default:
+            fprintf(stderr,
+                "usage: %s [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J]\n"
+                "       [--expect-violation]\n",
+                argv[0]);
+            return 2;
+        }
+    }
+    if (a.jobs == 0 || a.jobs > JOBS_MAX)
+        a.jobs = 1;
+    if (getenv("MOBULA_LOG") == NULL)
+        mob_log_threshold = MOB_LOG_LEVEL_ERROR + 1; /* what a member logs is part of many a good run */
+    return a.one ? run_one(&a) : run_many(&a, argv[0]);
+}

@@ -1,0 +1,58 @@
+/* The network: each message is lost, doubled, late or in time; links between two nodes keep their order
+ * unless this one is told to overtake. */
+#include <stdlib.h>
+
+#include "common/base/hash.h"
+#include "tests/sim/sim_internal.h"
+
+struct sim_msg *sim_msg_create(
+    uint8_t type, uint32_t from, uint32_t to, const void *body, uint32_t body_bytes)
+{
+    struct sim_msg *m = calloc(1, sizeof *m + body_bytes);
+    m->type = type;
+    m->from = (uint8_t)from;
+    m->to = (uint8_t)to;
+    m->body_bytes = body_bytes;
+    if (body_bytes > 0)
+        memcpy(m->body, body, body_bytes);
+    return m;
+}
+
+static void deliver(struct sim *s, struct sim_msg *m)
+{
+    struct sim_net *n = &s->net;
+    int64_t at = s->now + sim_between(s, n->delay_low, n->delay_high);
+    if (sim_chance(s, n->reordering)) {
+        at += sim_between(s, 0, 10 * n->delay_high);
+        sim_cover_add(s, SIM_NET_REORDERED);
+    } else {
+        if (at < n->last_at[m->from][m->to])
+            at = n->last_at[m->from][m->to];
+        n->last_at[m->from][m->to] = at;
+    }
+    sim_at(s, at - s->now, (struct sim_event){.type = SIM_EV_MESSAGE, .node = m->to, .message = m});
+}
+
+void sim_send(struct sim *s, struct sim_msg *m)
+{
+    struct sim_net *n = &s->net;
+    if (m->to >= s->node_count || n->cut_until[m->from][m->to] > s->now) {
+        sim_cover_add(s, SIM_NET_CUT);
+        free(m);
+        return;
+    }
+    if (sim_chance(s, n->loss)) {
+        sim_cover_add(s, SIM_NET_LOST);
+        free(m);
+        return;
+    }
+    if (sim_chance(s, n->doubling)) {
+        struct sim_msg *twin = malloc(sizeof *m + m->body_bytes);
+        memcpy(twin, m, sizeof *m + m->body_bytes);
+        sim_cover_add(s, SIM_NET_DOUBLED);
+        deliver(s, twin);
+    }
+    if (m->type == SIM_CHAIN && sim_chance(s, n->corruption))
+        m->body[sim_below(s, m->body_bytes)] ^= (uint8_t)(1u << sim_below(s, 8));
+    deliver(s, m);
+}

@@ -1,0 +1,340 @@
+/* What gcs/shard does around the machine: reads, clients that come and go, collecting after everything died,
+ * the owner's rows of a snapshot. */
+#include <stdlib.h>
+
+#include "gcs/chain/chain_rows.h"
+#include "tests/sim/sim_internal.h"
+
+#define EXPIRE_NS (300 * SIM_MS)
+#define EXPIRE_CHECK_NS (20 * SIM_MS)
+#define COLLECT_SHORTEST_NS (30 * SIM_MS)
+#define COLLECT_LONGEST_NS (250 * SIM_MS)
+
+struct sim_client_seen *sim_owner_client(struct sim *s, struct sim_member *m, uint64_t client)
+{
+    for (size_t i = 0; i < m->client_count; i++)
+        if (m->clients[i].client == client)
+            return &m->clients[i];
+    struct sim_client_seen *seen = SIM_GROW(m->clients, m->client_count, m->client_capacity);
+    *seen = (struct sim_client_seen){.client = client, .heard_ns = s->now};
+    return seen;
+}
+
+/* ---- reads ---- */
+
+static void add_read(struct sim *s, struct sim_member *m, struct sim_read *read, uint8_t key)
+{
+    uint8_t name[2] = {'k', key};
+    struct mob_state_key row;
+    read->gate = mob_chain_applied(m->chain);
+    read->status = MOB_NOT_FOUND;
+    if (mob_state_get(m->state, MOB_GCS_KV, name, sizeof name, &row)) {
+        const uint8_t *value = row.value;
+        for (size_t i = 0; value == NULL && i < m->memory.key_count; i++) {
+            const struct sim_key *large = &m->memory.keys[i];
+            if (large->table == MOB_GCS_KV && large->version == row.version)
+                value = large->bytes + large->key_length;
+        }
+        SIM_CHECK(s, value != NULL, "member %u has no value of version %llu", m->slot,
+            (unsigned long long)row.version);
+        read->status = MOB_OK;
+        read->version = row.version;
+        memcpy(&read->value, value, sizeof read->value);
+    }
+    *SIM_GROW(m->reads, m->read_count, m->read_capacity) = *read;
+}
+
+static void send_value(struct sim *s, struct sim_member *m, const struct sim_read *r)
+{
+    struct sim_msg *msg = sim_msg_create(SIM_VALUE, m->slot, r->node, NULL, 0);
+    msg->tag = r->tag;
+    msg->status = r->status;
+    msg->a = r->value;
+    msg->b = r->version;
+    msg->epoch = mob_chain_epoch(m->chain);
+    sim_send(s, msg);
+}
+
+static void send_config(struct sim *s, struct sim_member *m, uint8_t node)
+{
+    if (mob_chain_epoch(m->chain) == 0)
+        return;
+    struct sim_msg *msg = sim_msg_create(SIM_NACK, m->slot, node, NULL, 0);
+    msg->config = *mob_chain_config(m->chain);
+    sim_send(s, msg);
+}
+
+void sim_owner_get(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
+{
+    sim_cover_add(s, SIM_MSG_GET);
+    if (msg->client != 0)
+        sim_owner_client(s, m, msg->client)->heard_ns = s->now;
+    uint8_t key = (uint8_t)msg->a;
+    if (msg->b != 0) { /* through the chain */
+        uint8_t body[2] = {key, msg->from};
+        struct mob_chain_read read = {
+            .epoch = msg->epoch, .client = msg->from + 1u, .tag = msg->tag, .body = body, .body_bytes = 2};
+        if (mob_chain_on_read(m->chain, &read) != MOB_OK)
+            send_config(s, m, msg->from);
+        sim_member_drain(s, m); /* while `body` lives */
+        return;
+    }
+    if (!mob_chain_is_tail(m->chain)) {
+        send_config(s, m, msg->from);
+        return;
+    }
+    struct sim_read read = {.tag = msg->tag, .node = msg->from};
+    add_read(s, m, &read, key);
+}
+
+void sim_owner_chain_read(struct sim *s, struct sim_member *m, const struct mob_gcs_link_msg *msg)
+{
+    struct sim_read read = {.tag = msg->link.token, .node = msg->body[1], .by_chain = true};
+    add_read(s, m, &read, msg->body[0]);
+}
+
+static void finish_read(struct sim *s, struct sim_member *m, struct sim_read *r)
+{
+    enum mob_status may = r->by_chain ? MOB_OK : mob_chain_may_answer(m->chain, sim_clock(s, m->node));
+    if (may == MOB_WRONG_EPOCH) {
+        sim_cover_add(s, SIM_READS_LATE);
+        send_config(s, m, r->node);
+        return;
+    }
+    if (may == MOB_AGAIN) {
+        sim_cover_add(s, SIM_READS_NO_LEASE);
+        r->status = MOB_AGAIN;
+    } else if (r->by_chain) {
+        sim_cover_add(s, SIM_READS_CHAIN);
+    } else {
+        sim_cover_add(s, mob_chain_config(m->chain)->count == 1 ? SIM_READS_SOLE : SIM_READS_LEASE);
+    }
+    send_value(s, m, r);
+}
+
+void sim_owner_committed(struct sim *s, struct sim_member *m)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < m->read_count; i++) {
+        struct sim_read r = m->reads[i];
+        if (r.gate > mob_chain_committed(m->chain))
+            m->reads[kept++] = r;
+        else
+            finish_read(s, m, &r);
+    }
+    m->read_count = kept;
+}
+
+/* ---- clients ---- */
+
+void sim_owner_attach(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
+{
+    sim_cover_add(s, SIM_MSG_ATTACH);
+    struct mob_chain_attach attach = {
+        .client = msg->client, .answered = msg->attach.answered, .kept = msg->attach.kept};
+    struct mob_gcs_attached attached;
+    enum mob_status status = msg->epoch != mob_chain_epoch(m->chain)
+        ? MOB_WRONG_EPOCH
+        : mob_chain_on_attach(m->chain, &attach, &attached);
+    if (status == MOB_WRONG_EPOCH)
+        send_config(s, m, msg->from);
+    if (status != MOB_OK)
+        return;
+    SIM_TRACE(s, "%u <- %u ATTACH client %llx answered %llu kept %llu: %s last %llu", m->slot, msg->from,
+        (unsigned long long)msg->client, (unsigned long long)attach.answered, (unsigned long long)attach.kept,
+        mob_status_code((enum mob_status)attached.status), (unsigned long long)attached.last);
+    sim_owner_client(s, m, msg->client)->heard_ns = s->now;
+    struct sim_msg *answer = sim_msg_create(SIM_ATTACHED, m->slot, msg->from, NULL, 0);
+    answer->client = msg->client;
+    answer->epoch = mob_chain_epoch(m->chain);
+    answer->attached = attached;
+    answer->tag = msg->tag;
+    answer->a = mob_chain_collecting(m->chain);
+    sim_send(s, answer);
+}
+
+void sim_owner_resent(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
+{
+    uint64_t last;
+    if (!mob_chain_collecting(m->chain) || msg->epoch != mob_chain_epoch(m->chain) ||
+        !mob_chain_collected(m->chain, msg->client, &last))
+        return;
+    SIM_TRACE(s, "%u <- %u RESENT client %llx up to %llu, has %llu", m->slot, msg->from,
+        (unsigned long long)msg->client, (unsigned long long)msg->a, (unsigned long long)last);
+    if (last >= msg->a) {
+        sim_owner_client(s, m, msg->client)->answered = true;
+        return;
+    }
+    struct sim_msg *gap = sim_msg_create(SIM_GAP, m->slot, msg->from, NULL, 0);
+    gap->client = msg->client;
+    gap->epoch = msg->epoch;
+    gap->b = last;
+    sim_send(s, gap);
+}
+
+struct visitor {
+    struct sim *sim;
+    struct sim_member *member;
+};
+
+static void await_client(void *arg, uint64_t client, uint64_t last)
+{
+    (void)last;
+    struct visitor *v = arg;
+    struct sim_client_seen *seen = sim_owner_client(v->sim, v->member, client);
+    seen->awaited = true;
+    seen->answered = false;
+}
+
+static void touch_client(void *arg, uint64_t client, uint64_t last)
+{
+    (void)last;
+    struct visitor *v = arg;
+    sim_owner_client(v->sim, v->member, client)->heard_ns = v->sim->now;
+}
+
+void sim_owner_state(struct sim *s, struct sim_member *m, enum mob_chain_state from, enum mob_chain_state to)
+{
+    static const struct {
+        enum mob_chain_state from, to;
+        enum sim_cover cover;
+    } changes[] = {{MOB_CHAIN_IDLE, MOB_CHAIN_JOINING, SIM_IDLE_JOINING},
+        {MOB_CHAIN_IDLE, MOB_CHAIN_SYNCING, SIM_IDLE_SYNCING},
+        {MOB_CHAIN_IDLE, MOB_CHAIN_COLLECTING, SIM_IDLE_COLLECTING},
+        {MOB_CHAIN_IDLE, MOB_CHAIN_SERVING, SIM_IDLE_SERVING},
+        {MOB_CHAIN_IDLE, MOB_CHAIN_EVICTED, SIM_IDLE_EVICTED},
+        {MOB_CHAIN_JOINING, MOB_CHAIN_SYNCING, SIM_JOINING_SYNCING},
+        {MOB_CHAIN_JOINING, MOB_CHAIN_EVICTED, SIM_JOINING_EVICTED},
+        {MOB_CHAIN_SYNCING, MOB_CHAIN_SERVING, SIM_SYNCING_SERVING},
+        {MOB_CHAIN_SYNCING, MOB_CHAIN_EVICTED, SIM_SYNCING_EVICTED},
+        {MOB_CHAIN_COLLECTING, MOB_CHAIN_SERVING, SIM_COLLECTING_SERVING},
+        {MOB_CHAIN_COLLECTING, MOB_CHAIN_EVICTED, SIM_COLLECTING_EVICTED},
+        {MOB_CHAIN_SERVING, MOB_CHAIN_SYNCING, SIM_SERVING_SYNCING},
+        {MOB_CHAIN_SERVING, MOB_CHAIN_EVICTED, SIM_SERVING_EVICTED}};
+    bool known = false;
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++)
+        if (changes[i].from == from && changes[i].to == to) {
+            sim_cover_add(s, changes[i].cover);
+            known = true;
+        }
+    SIM_CHECK(s, known, "member %u: %s -> %s", m->slot, mob_chain_state_name(from), mob_chain_state_name(to));
+    SIM_TRACE(s, "member %u: %s -> %s, epoch %llu applied %llu", m->slot, mob_chain_state_name(from),
+        mob_chain_state_name(to), (unsigned long long)mob_chain_epoch(m->chain),
+        (unsigned long long)mob_chain_applied(m->chain));
+    if (to == MOB_CHAIN_EVICTED) {
+        enum mob_chain_failure why = mob_chain_failure(m->chain);
+        SIM_CHECK(s, why < MOB_CHAIN_HISTORY, "member %u: %s", m->slot, mob_chain_failure_text(why));
+    }
+    struct visitor v = {s, m};
+    if (to == MOB_CHAIN_COLLECTING) {
+        mob_chain_each_client(m->chain, await_client, &v);
+        m->collect_since = s->now;
+    } else if (to == MOB_CHAIN_SERVING) {
+        mob_chain_each_client(m->chain, touch_client, &v);
+    }
+}
+
+static void end_collecting(struct sim *s, struct sim_member *m)
+{
+    for (size_t i = 0; i < m->client_count; i++) {
+        struct sim_client_seen *seen = &m->clients[i];
+        if (!seen->awaited || seen->answered)
+            continue;
+        SIM_TRACE(s, "member %u: client %llx did not answer", m->slot, (unsigned long long)seen->client);
+        sim_cover_add(s, SIM_COLLECT_ABSENT);
+        MOB_ASSERT(mob_chain_collect_absent(m->chain, seen->client, s->now) == MOB_OK);
+    }
+    uint64_t applied = mob_chain_applied(m->chain);
+    MOB_ASSERT(mob_chain_collect_end(m->chain, s->now) == MOB_OK);
+    s->result->cover[SIM_COLLECTED_AGAIN] += mob_chain_applied(m->chain) - applied;
+    sim_member_drain(s, m);
+    if (m->node->up)
+        sim_check_collected(s, m);
+}
+
+static void collect_tick(struct sim *s, struct sim_member *m)
+{
+    int64_t since = s->now - m->collect_since;
+    bool all = true;
+    for (size_t i = 0; i < m->client_count; i++)
+        all = all && (!m->clients[i].awaited || m->clients[i].answered);
+    if ((since >= COLLECT_SHORTEST_NS && all) || since >= COLLECT_LONGEST_NS)
+        end_collecting(s, m);
+}
+
+static void expire_one(void *arg, uint64_t client, uint64_t last)
+{
+    (void)last;
+    struct visitor *v = arg;
+    struct sim_client_seen *seen = sim_owner_client(v->sim, v->member, client);
+    if ((client & MOB_GCS_CLIENT_BIT) != 0 && v->sim->now - seen->heard_ns > EXPIRE_NS && !seen->awaited)
+        seen->awaited = true; /* marked: the table must not change under the visit */
+}
+
+void sim_owner_tick(struct sim *s, struct sim_member *m)
+{
+    if (mob_chain_state(m->chain) == MOB_CHAIN_COLLECTING) {
+        collect_tick(s, m);
+        return;
+    }
+    if (s->now < m->expire_check || !mob_chain_is_head(m->chain))
+        return;
+    m->expire_check = s->now + EXPIRE_CHECK_NS;
+    for (size_t i = 0; i < m->client_count; i++)
+        m->clients[i].awaited = false;
+    struct visitor v = {s, m};
+    mob_chain_each_client(m->chain, expire_one, &v);
+    for (size_t i = 0; i < m->client_count; i++)
+        if (m->clients[i].awaited && mob_chain_room(m->chain) > 0) {
+            m->clients[i].awaited = false;
+            MOB_ASSERT(mob_chain_on_internal(m->chain, MOB_GCS_OP_EXPIRE, m->clients[i].client) == MOB_OK);
+            sim_cover_add(s, SIM_EXPIRED_CLIENTS);
+        }
+}
+
+/* ---- the owner's rows: blocks, then values that the tables do not hold ---- */
+
+void sim_owner_rows(struct sim *s, struct sim_member *m)
+{
+    uint64_t blocks_after = 0, keys_from = 0;
+    bool blocks_done = false;
+    if (m->rows.joiner == 0)
+        return;
+    if (m->rows.cursor_bytes >= 9) {
+        blocks_done = m->rows.cursor[0] == 1;
+        memcpy(blocks_done ? &keys_from : &blocks_after, m->rows.cursor + 1, 8);
+    }
+    static uint8_t bytes[64 * 1024];
+    struct mob_writer w = mob_writer_of(bytes, sizeof bytes);
+    size_t limit = (size_t)sim_between(s, 100, 3000);
+    for (size_t i = 0; !blocks_done && i <= m->memory.block_count; i++) {
+        if (i == m->memory.block_count) {
+            blocks_done = true;
+        } else if (m->memory.blocks[i].seq > blocks_after) {
+            if (mob_writer_length(&w) > limit)
+                break;
+            mob_chain_row_write(&w, MOB_CHAIN_ROW_OWNER, &m->memory.blocks[i], sizeof m->memory.blocks[i]);
+            blocks_after = m->memory.blocks[i].seq;
+        }
+    }
+    /* Large values all at once: their order in `memory` changes with every removal. */
+    struct mob_chain_rows rows = {.joiner = m->rows.joiner, .token = m->rows.token, .rows = bytes};
+    uint8_t cursor[9] = {blocks_done};
+    memcpy(cursor + 1, &blocks_after, 8);
+    if (blocks_done && mob_writer_length(&w) <= limit) {
+        for (size_t i = 0; i < m->memory.key_count; i++) {
+            const struct sim_key *k = &m->memory.keys[i];
+            struct mob_gcs_kv kv = {
+                k->bytes, k->bytes + k->key_length, k->key_length, k->value_length, k->version};
+            if (k->value_length > MOB_STATE_INLINE_MAX)
+                mob_chain_row_write_key(&w, k->table, &kv);
+        }
+    } else {
+        rows.cursor = cursor;
+        rows.cursor_bytes = sizeof cursor;
+    }
+    MOB_ASSERT(!w.failed);
+    rows.row_bytes = (uint32_t)mob_writer_length(&w);
+    m->rows.joiner = 0;
+    mob_chain_on_rows(m->chain, &rows);
+}
