@@ -7,6 +7,8 @@
  */
 #include "runtime/store/store_internal.h"
 
+enum { MAP_AHEAD_BYTES = 16 * 4096 };
+
 enum { GET_RETRIES = 64 };
 
 static void begin_create(struct mob_store_client *client)
@@ -29,6 +31,16 @@ enum mob_status mob_store_put_small(struct mob_store_client *client, struct mob_
     return status;
 }
 
+/* A write maps one warm page of the segment into this process, a read maps the 64 KiB around it (the kernel's
+ * fault-around), for the same price. So room of some size is read here and there before it is written. */
+static void map_ahead(const volatile uint8_t *bytes, uint64_t size)
+{
+    if (size < MAP_AHEAD_BYTES)
+        return;
+    for (uint64_t at = 0; at < size; at += MAP_AHEAD_BYTES)
+        (void)bytes[at];
+}
+
 enum mob_status mob_store_object_create(struct mob_store_client *client, struct mob_object_id id,
     uint64_t size, struct mob_object_ref *ref_out, void **bytes_out)
 {
@@ -36,6 +48,8 @@ enum mob_status mob_store_object_create(struct mob_store_client *client, struct 
     enum mob_status status = mob_table_create(&client->table, id, size, ref_out, bytes_out);
     if (status != MOB_OK)
         end_create(client);
+    else
+        map_ahead(*bytes_out, size);
     return status;
 }
 
