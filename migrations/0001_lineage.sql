@@ -47,6 +47,16 @@ CREATE TABLE mobula.gap (
 
 CREATE TYPE mobula.id_range AS RANGE (subtype = bytea);
 
+-- Is a member with the hash (a, b) perhaps in the Bloom filter (common/wire/bloom.h)? Without bytes: `empty`.
+CREATE FUNCTION mobula.filter_has(filter bytea, a bigint, b bigint, empty boolean) RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN octet_length(filter) = 0 THEN empty ELSE
+        get_bit(filter, a % (octet_length(filter) * 8)) = 1
+        AND get_bit(filter, (a + b) % (octet_length(filter) * 8)) = 1
+        AND get_bit(filter, (a + 2 * b) % (octet_length(filter) * 8)) = 1
+        AND get_bit(filter, (a + 3 * b) % (octet_length(filter) * 8)) = 1 END
+$$;
+
 -- Buckets of entries, sorted by task id (common/wire/bucket.h). Day: since 1970-01-01 UTC, by the clock of the node that logged.
 CREATE TABLE mobula.bucket (
     shard integer NOT NULL,
@@ -83,6 +93,8 @@ CREATE INDEX stream_day_stream ON mobula.stream_day (stream);
 -- Tasks that did not end well, one by one.
 CREATE TABLE mobula.failure (
     shard integer NOT NULL,
+    upto bigint NOT NULL, -- the bucket with its completion
+    row_number integer NOT NULL,
     day integer NOT NULL,
     finished_us bigint NOT NULL,
     function bytea, -- NULL: its spec was not found

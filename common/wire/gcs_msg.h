@@ -220,9 +220,10 @@ struct mob_gcs_cold_get {
  * `seq` was given, and of the batch behind it the rows below `row`. Newest first: everything from `seq` on,
  * and of the batch before it the rows from `row` on. */
 #define MOB_GCS_COLD_BIT (1ull << 63)
-#define MOB_GCS_COLD_ROW_BITS 22
+#define MOB_GCS_COLD_TIME_BIT (1ull << 62) /* the rest means something else, to who reads only */
+#define MOB_GCS_COLD_ROW_BITS 20
 #define MOB_GCS_COLD_ROW_MAX ((1u << MOB_GCS_COLD_ROW_BITS) - 1)
-#define MOB_GCS_COLD_SEQ_MAX ((1ull << (63 - MOB_GCS_COLD_ROW_BITS)) - 1)
+#define MOB_GCS_COLD_SEQ_MAX ((1ull << (62 - MOB_GCS_COLD_ROW_BITS)) - 1)
 static inline uint64_t mob_gcs_cold_position(uint64_t seq, uint32_t row)
 {
     return MOB_GCS_COLD_BIT | seq << MOB_GCS_COLD_ROW_BITS | row;

@@ -122,6 +122,8 @@ static enum mob_status status_of(struct mob_database *db, const PGresult *result
         return MOB_UNAVAILABLE;
     if (state == NULL)
         return MOB_IO;
+    if (strcmp(state, "42P01") == 0)
+        return MOB_NOT_FOUND;
     if (strncmp(state, "57P", 3) == 0 || strncmp(state, "08", 2) == 0)
         return MOB_UNAVAILABLE; /* it stops, or starts */
     if (strncmp(state, "53", 2) == 0)
@@ -157,28 +159,52 @@ static enum mob_status prepare(struct mob_database *db, const char *sql, char na
     return status;
 }
 
-enum mob_status mob_database_query(struct mob_database *db, const char *sql,
-    const struct mob_database_param *params, int count, struct mob_database_result **result_out)
-{
+struct sent {
     const char *values[MOB_DATABASE_PARAMS_MAX];
     int lengths[MOB_DATABASE_PARAMS_MAX], formats[MOB_DATABASE_PARAMS_MAX];
-    char name[16];
+};
+
+static void to_send(struct sent *s, const struct mob_database_param *params, int count)
+{
     MOB_ASSERT(count <= MOB_DATABASE_PARAMS_MAX);
-    enum mob_status status = prepare(db, sql, name);
-    if (status != MOB_OK)
-        return status;
     for (int i = 0; i < count; i++) {
-        values[i] = params[i].bytes;
-        lengths[i] = params[i].length;
-        formats[i] = 1;
+        s->values[i] = params[i].bytes;
+        s->lengths[i] = params[i].length;
+        s->formats[i] = 1;
     }
-    PGresult *result = PQexecPrepared(db->conn, name, count, values, lengths, formats, 1);
-    status = status_of(db, result, sql);
+}
+
+static enum mob_status answered(
+    struct mob_database *db, PGresult *result, const char *sql, struct mob_database_result **result_out)
+{
+    enum mob_status status = status_of(db, result, sql);
     if (status == MOB_OK && result_out != NULL)
         *result_out = (struct mob_database_result *)result;
     else
         PQclear(result);
     return status;
+}
+
+enum mob_status mob_database_query(struct mob_database *db, const char *sql,
+    const struct mob_database_param *params, int count, struct mob_database_result **result_out)
+{
+    struct sent s;
+    char name[16];
+    enum mob_status status = prepare(db, sql, name);
+    if (status != MOB_OK)
+        return status;
+    to_send(&s, params, count);
+    PGresult *result = PQexecPrepared(db->conn, name, count, s.values, s.lengths, s.formats, 1);
+    return answered(db, result, sql, result_out);
+}
+
+enum mob_status mob_database_query_once(struct mob_database *db, const char *sql,
+    const struct mob_database_param *params, int count, struct mob_database_result **result_out)
+{
+    struct sent s;
+    to_send(&s, params, count);
+    PGresult *result = PQexecParams(db->conn, sql, count, NULL, s.values, s.lengths, s.formats, 1);
+    return answered(db, result, sql, result_out);
 }
 
 void mob_database_rollback(struct mob_database *db)

@@ -45,6 +45,9 @@ MOB_MUST_USE enum mob_status mob_database_run(struct mob_database *db, const cha
  * be NULL; gives (mob_database_result_destroy). */
 MOB_MUST_USE enum mob_status mob_database_query(struct mob_database *db, const char *sql,
     const struct mob_database_param *params, int count, struct mob_database_result **result_out);
+/* The same for a text that is not used again. MOB_NOT_FOUND: it names a table that is not there. */
+MOB_MUST_USE enum mob_status mob_database_query_once(struct mob_database *db, const char *sql,
+    const struct mob_database_param *params, int count, struct mob_database_result **result_out);
 /* ROLLBACK, when there is something to roll back. */
 void mob_database_rollback(struct mob_database *db);
 

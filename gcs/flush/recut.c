@@ -47,6 +47,7 @@ struct mob_recut {
     struct mob_bucket_origin origins[MOB_BLOCK_ENTRIES_MAX];
     uint8_t payload[MOB_BUCKET_BYTES_MAX];
     /* The bucket that is being filled. */
+    uint32_t row_number; /* in the cut */
     int32_t row_day;
     bool row_shared;
     struct mob_job_id row_job;
@@ -87,7 +88,7 @@ void mob_recut_destroy(struct mob_recut *r)
 
 void mob_recut_begin(struct mob_recut *r)
 {
-    r->source_count = r->class_count = 0;
+    r->source_count = r->class_count = r->row_number = 0;
     mob_bucket_begin(r->bucket);
 }
 
@@ -98,7 +99,7 @@ uint32_t mob_recut_blocks(const struct mob_recut *r)
 
 /* ---- classes ---- */
 
-static int32_t day_of(int64_t wall_ns)
+int32_t mob_recut_day(int64_t wall_ns)
 {
     return (int32_t)(wall_ns >= 0 ? wall_ns / DAY_NS : -((-(wall_ns + 1)) / DAY_NS) - 1);
 }
@@ -108,7 +109,7 @@ static bool same_class(const struct class *c, const struct mob_block_header *h)
     const struct mob_block_header *o = &c->header;
     int64_t drift = (int64_t)(((uint64_t)h->wall_ns - (uint64_t)h->mono_ns) -
         ((uint64_t)o->wall_ns - (uint64_t)o->mono_ns));
-    return c->day == day_of(h->wall_ns) && h->incarnation == o->incarnation &&
+    return c->day == mob_recut_day(h->wall_ns) && h->incarnation == o->incarnation &&
         mob_stream_eq(h->job.root, o->job.root) && strcmp(h->ns, o->ns) == 0 &&
         memcmp(&h->cluster, &o->cluster, sizeof h->cluster) == 0 && drift >= -CLOCK_TOLERANCE_NS &&
         drift <= CLOCK_TOLERANCE_NS;
@@ -155,7 +156,7 @@ enum mob_status mob_recut_add(struct mob_recut *r, uint64_t seq, const uint8_t *
     s->class = find_class(r, &s->header);
     if (s->class == NONE) {
         s->class = r->class_count++;
-        r->classes[s->class] = (struct class){.day = day_of(s->header.wall_ns), .header = s->header};
+        r->classes[s->class] = (struct class){.day = mob_recut_day(s->header.wall_ns), .header = s->header};
     }
     struct class *c = &r->classes[s->class];
     c->source_count++;
@@ -217,6 +218,7 @@ static enum mob_status end_row(struct mob_recut *r)
         row.job = (struct mob_job_id){0};
     enum mob_status status = r->events->row(r->events->arg, &row);
     mob_bucket_begin(r->bucket);
+    r->row_number++;
     return status;
 }
 
@@ -250,7 +252,8 @@ static enum mob_status tell_failure(struct mob_recut *r, const struct class *c,
     if ((h->flags & MOB_COMPLETION_FINAL) == 0 || h->status == MOB_OK)
         return MOB_OK;
     int64_t to_wall = (int64_t)((uint64_t)c->header.wall_ns - (uint64_t)c->header.mono_ns);
-    struct mob_recut_failure failure = {.day = c->day,
+    struct mob_recut_failure failure = {.row = r->row_number,
+        .day = c->day,
         .job = c->header.job,
         .task = h->task,
         .has_function = function != NULL,
@@ -298,9 +301,9 @@ static enum mob_status keep_whole(struct mob_recut *r, const struct class *c)
 {
     for (uint32_t i = 0; i < c->source_count; i++) {
         const struct source *source = &r->sources[r->by_class[c->first_source + i]];
-        enum mob_status status = tell_of_whole(r, c, source);
+        enum mob_status status = add_to_row(r, c, source->seq, source->bytes, source->length, NULL);
         if (status == MOB_OK)
-            status = add_to_row(r, c, source->seq, source->bytes, source->length, NULL);
+            status = tell_of_whole(r, c, source);
         if (status != MOB_OK)
             return status;
     }
@@ -365,8 +368,29 @@ static enum mob_status encode_class(struct mob_recut *r, const struct class *c)
     return status == MOB_OK && s->item_count > 0 ? end_block(r, s->item_count) : status;
 }
 
+/* Of the block that was just given. A task's spec stands before its completion, perhaps in the block before:
+ * *spec is the last one. */
+static enum mob_status tell_failures(
+    struct mob_recut *r, const struct class *c, const struct made *m, const struct mob_spec_head **spec)
+{
+    const struct recut_sort *s = &r->sort;
+    enum mob_status status = MOB_OK;
+    for (uint32_t k = 0; k < m->entries && status == MOB_OK; k++) {
+        const struct recut_item *item = &s->items[m->origins_at + k];
+        if (item->type == MOB_ENTRY_SPEC)
+            *spec = recut_item_spec(s, item);
+        if (item->type != MOB_ENTRY_COMPLETION)
+            continue;
+        const struct mob_completion_head *head = recut_item_completion(s, item);
+        bool known = *spec != NULL && mob_task_id_eq(head->task, (*spec)->task);
+        status = tell_failure(r, c, head, known ? &(*spec)->function : NULL, r->sources[item->source].seq);
+    }
+    return status;
+}
+
 static enum mob_status give_class(struct mob_recut *r, const struct class *c)
 {
+    const struct mob_spec_head *spec = NULL;
     enum mob_status status = MOB_OK;
     for (uint32_t i = 0; i < r->made_count && status == MOB_OK; i++) {
         const struct made *m = &r->made[i];
@@ -376,25 +400,8 @@ static enum mob_status give_class(struct mob_recut *r, const struct class *c)
         }
         uint64_t seq = r->sources[r->by_class[c->first_source + i]].seq;
         status = add_to_row(r, c, seq, r->cut + m->at, m->length, r->origins);
-    }
-    return status;
-}
-
-/* A task's spec stands before its completion. */
-static enum mob_status tell_failures(struct mob_recut *r, const struct class *c)
-{
-    const struct recut_sort *s = &r->sort;
-    const struct mob_spec_head *spec = NULL;
-    enum mob_status status = MOB_OK;
-    for (size_t i = 0; i < s->item_count && status == MOB_OK; i++) {
-        const struct recut_item *item = &s->items[i];
-        if (item->type == MOB_ENTRY_SPEC)
-            spec = recut_item_spec(s, item);
-        if (item->type != MOB_ENTRY_COMPLETION)
-            continue;
-        const struct mob_completion_head *head = recut_item_completion(s, item);
-        bool known = spec != NULL && mob_task_id_eq(head->task, spec->task);
-        status = tell_failure(r, c, head, known ? &spec->function : NULL, r->sources[item->source].seq);
+        if (status == MOB_OK && c->failed > 0)
+            status = tell_failures(r, c, m, &spec);
     }
     return status;
 }
@@ -420,8 +427,6 @@ static enum mob_status cut_class(struct mob_recut *r, const struct class *c)
         return keep_whole(r, c);
     if (status == MOB_OK)
         status = tell_streams(r, c);
-    if (status == MOB_OK && c->failed > 0)
-        status = tell_failures(r, c);
     return status == MOB_OK ? give_class(r, c) : status;
 }
 

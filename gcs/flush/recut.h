@@ -34,6 +34,7 @@ struct mob_recut_row {
 };
 /* A final completion that was no success. */
 struct mob_recut_failure {
+    uint32_t row; /* that has it: how many come before that in this cut */
     int32_t day;
     struct mob_job_id job;
     struct mob_task_id task;
@@ -51,6 +52,9 @@ struct mob_recut_events {
     enum mob_status (*stream)(void *arg, int32_t day, struct mob_stream stream);
     void *arg;
 };
+
+/* The day of a wall clock. */
+int32_t mob_recut_day(int64_t wall_ns);
 
 struct mob_recut;
 struct mob_recut *mob_recut_create(void);

@@ -34,6 +34,8 @@ struct recut_sort {
     uint8_t *arena;
     size_t arena_used, arena_capacity;
     uint32_t last_group;
+    struct mob_task_id putter; /* of the last put that has a group of its own */
+    struct mob_stream puts;
     struct mob_entry entry;
 };
 

@@ -113,7 +113,7 @@ static const void *fixed_of(const struct mob_entry *e, uint32_t *bytes_out, stru
     return &e->member
     switch (e->type) {
     case MOB_ENTRY_PUT:
-        FIXED(put, id.task);
+        FIXED(put, id.task); /* unless it has a group of its own: in_group */
     case MOB_ENTRY_YIELD:
         FIXED(yield, task);
     case MOB_ENTRY_OUTCOME:
@@ -138,6 +138,18 @@ static const void *fixed_of(const struct mob_entry *e, uint32_t *bytes_out, stru
         return NULL;
     }
 #undef FIXED
+}
+
+/* mob_put_group, with the stream of the last putter kept. */
+static struct mob_task_id in_group(struct recut_sort *s, struct mob_object_id id)
+{
+    if (!mob_put_has_group(id))
+        return id.task;
+    if (!mob_task_id_eq(s->putter, id.task)) {
+        s->putter = id.task;
+        s->puts = mob_stream_of_puts(id.task);
+    }
+    return (struct mob_task_id){s->puts, id.slot & ~MOB_SLOT_PUT};
 }
 
 static bool store_other(struct recut_sort *s, const struct mob_entry *e, struct mob_task_id *task_out)
@@ -262,6 +274,10 @@ static enum mob_status keep(struct recut_sort *s, uint32_t source, uint16_t ordi
         stored = store_completion(s, e);
     } else {
         stored = store_other(s, e, &task);
+        if (e->type == MOB_ENTRY_PUT)
+            task = in_group(s, e->put.id);
+        else if (e->type == MOB_ENTRY_HASH)
+            task = in_group(s, e->hash.id);
     }
     if (!stored || at > UINT32_MAX || !find_group(s, task, &item->group))
         return MOB_NO_MEMORY;

@@ -252,13 +252,13 @@ void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const st
     MOB_ASSERT(length > 0);
     uint32_t ordinal = ix->end, row = job_row(ix, header->job);
     struct mob_index_slot *slot = slot_new(ix, seq);
-    int64_t to_wall = header->wall_ns - header->mono_ns;
+    uint64_t to_wall = (uint64_t)header->wall_ns - (uint64_t)header->mono_ns;
     bool timed = zone->specs + zone->finals > 0;
     *slot = (struct mob_index_slot){.seq = seq,
         .incarnation = header->incarnation,
         .number = header->sequence,
-        .time_min_ns = timed ? zone->time_min_ns + to_wall : header->wall_ns,
-        .time_max_ns = timed ? zone->time_max_ns + to_wall : header->wall_ns,
+        .time_min_ns = timed ? (int64_t)((uint64_t)zone->time_min_ns + to_wall) : header->wall_ns,
+        .time_max_ns = timed ? (int64_t)((uint64_t)zone->time_max_ns + to_wall) : header->wall_ns,
         .functions = functions_of(zone),
         .length = length,
         .failed = zone->failed,

@@ -270,7 +270,8 @@ uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_
     static uint8_t whole[MOB_BLOCK_BYTES_MAX];
     if (e == NULL)
         e = mob_block_encoder_create();
-    int64_t now = mob_now(), wall = spec->wall_ns == 0 ? mob_wall_now() : spec->wall_ns;
+    int64_t now = spec->mono_ns == 0 ? mob_now() : spec->mono_ns,
+            wall = spec->wall_ns == 0 ? mob_wall_now() : spec->wall_ns;
     struct mob_block_header header = {.version = MOB_BLOCK_VERSION,
         .incarnation = spec->incarnation,
         .sequence = spec->sequence,

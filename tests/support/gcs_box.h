@@ -54,7 +54,7 @@ struct gcs_block_spec {
     uint32_t failed; /* of the completions */
     uint8_t function;
     uint32_t argument_bytes; /* 0 = one i64 */
-    int64_t wall_ns; /* 0 = now */
+    int64_t wall_ns, mono_ns; /* 0 = now */
 };
 uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_t capacity);
 struct mob_job_id gcs_block_job(uint8_t job);

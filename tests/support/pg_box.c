@@ -147,9 +147,13 @@ struct mob_database *pg_box_open(struct pg_box *box)
 {
     struct mob_database *db = NULL;
     for (int64_t deadline = mob_now() + READY_NS; mob_database_open(box->data, &db) != MOB_OK;
-         poll(NULL, 0, 20))
+         poll(NULL, 0, 20)) {
         if (mob_now() > deadline)
             die("not ready", box->directory);
+        /* The children of a killed one may live on for a moment: then the next one ends at once. */
+        if (box->pid > 0 && waitpid(box->pid, NULL, WNOHANG) == box->pid)
+            pg_box_spawn(box);
+    }
     return db;
 }
 

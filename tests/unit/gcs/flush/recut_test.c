@@ -197,7 +197,7 @@ static struct mob_task_id task_of(const struct mob_entry *e)
     case MOB_ENTRY_COMPLETION:
         return e->completion.head.task;
     case MOB_ENTRY_PUT:
-        return e->put.id.task;
+        return mob_put_group(e->put.id);
     case MOB_ENTRY_YIELD:
         return e->yield.task;
     case MOB_ENTRY_OUTCOME:
@@ -210,7 +210,7 @@ static struct mob_task_id task_of(const struct mob_entry *e)
     case MOB_ENTRY_ACTOR:
         return e->actor.actor.creation;
     case MOB_ENTRY_HASH:
-        return e->hash.id.task;
+        return mob_put_group(e->hash.id);
     case MOB_ENTRY_CANCEL:
         return e->cancel.task;
     case MOB_ENTRY_JOB:
@@ -265,6 +265,30 @@ static void check_block(struct fixture *f, const struct row *row, const struct m
     }
 }
 
+/* Each failure that was told is in the row that was told with it. */
+static void check_failures(struct fixture *f)
+{
+    static struct mob_zone_map zone;
+    static struct mob_entry entry;
+    for (uint32_t i = 0; i < f->failure_count; i++) {
+        const struct mob_recut_failure *told = &f->failures[i];
+        struct mob_bucket_block b;
+        struct mob_block_header h;
+        uint32_t blocks, found = 0;
+        assert_in_range(told->row, 0, f->row_count - 1);
+        const struct row *row = &f->rows[told->row];
+        assert_int_equal(row->row.day, told->day);
+        assert_int_equal(mob_bucket_open(f->reader, row->payload, row->row.payload_bytes, &blocks), MOB_OK);
+        while (mob_bucket_next(f->reader, &b)) {
+            assert_int_equal(mob_block_open(f->decoder, b.bytes, b.length, &h, &zone), MOB_OK);
+            while (mob_block_next(f->decoder, &entry) == MOB_OK)
+                found += entry.type == MOB_ENTRY_COMPLETION &&
+                    mob_task_id_eq(entry.completion.head.task, told->task);
+        }
+        assert_true(found > 0);
+    }
+}
+
 static void check_rows(struct fixture *f)
 {
     static bool position[BLOCKS_MAX];
@@ -282,6 +306,7 @@ static void check_rows(struct fixture *f)
             f->blocks_cut += !b.whole;
         }
     }
+    check_failures(f);
     for (uint32_t i = 0; i < f->count; i++)
         for (uint32_t k = 0; k < f->sources[i].entries; k++)
             if (!f->sources[i].seen[k])

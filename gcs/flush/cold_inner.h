@@ -1,0 +1,46 @@
+/* Between cold.c (pages, groups) and cold_scan.c (scans, failures). Internal to gcs/flush. */
+#ifndef MOB_GCS_FLUSH_COLD_INNER_H
+#define MOB_GCS_FLUSH_COLD_INNER_H
+
+#include "gcs/flush/cold.h"
+#include "gcs/flush/cold_page.h"
+
+#define COLD_DAYS_MAX 400
+#define COLD_SCAN_NS (100 * 1000000ll)
+
+struct mob_cold {
+    int32_t shard;
+    struct cold_page *page;
+    struct mob_job_id *gone; /* sorted */
+    size_t gone_count;
+    int64_t gone_ns; /* when they were read; 0 = never */
+};
+/* Where a page begins: as the position says (gcs_msg.h), and in terms of rows. */
+struct cold_place {
+    uint64_t upto; /* of the request */
+    uint64_t seq;
+    uint32_t row;
+    int64_t batch; /* oldest first: rows from (batch, row) on; newest first: rows below it */
+    int64_t last_batch; /* the newest batch with anything up to `upto` */
+};
+
+/* Fills in batch and last_batch. */
+MOB_MUST_USE enum mob_status cold_place(
+    struct mob_cold *c, struct mob_database *db, bool down, struct cold_place *place);
+/* The position behind a row that was taken. */
+MOB_MUST_USE enum mob_status cold_next(struct mob_cold *c, struct mob_database *db, bool down,
+    const struct cold_place *place, int64_t batch, int32_t row, uint64_t *next_out);
+struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gcs_cold_get *q);
+/* Adds buckets (columns: batch, row, payload) until the page is full; *at_out: the first that was not taken.
+ */
+MOB_MUST_USE enum mob_status cold_take_rows(struct mob_cold *c, const struct mob_database_result *rows,
+    const struct cold_wanted *wanted, uint32_t limit, int *at_out);
+MOB_MUST_USE enum mob_status cold_read_group(struct mob_cold *c, struct mob_database *db,
+    const struct cold_wanted *w, struct cold_place place, uint64_t *next_out);
+MOB_MUST_USE enum mob_status cold_read_scan(struct mob_cold *c, struct mob_database *db,
+    const struct mob_gcs_cold_get *q, const struct cold_wanted *w, struct cold_place place,
+    uint64_t *next_out);
+MOB_MUST_USE enum mob_status cold_read_failures(struct mob_cold *c, struct mob_database *db,
+    const struct mob_gcs_cold_get *q, const struct cold_wanted *w, uint64_t *next_out);
+
+#endif

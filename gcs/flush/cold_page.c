@@ -1,0 +1,261 @@
+#include "gcs/flush/cold_page.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+struct cold_page *cold_page_create(void)
+{
+    struct cold_page *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return NULL;
+    p->reader = mob_bucket_reader_create();
+    p->decoder = mob_block_decoder_create();
+    p->encoder = mob_block_encoder_create();
+    if (p->reader == NULL || p->decoder == NULL || p->encoder == NULL) {
+        cold_page_destroy(p);
+        return NULL;
+    }
+    return p;
+}
+
+void cold_page_destroy(struct cold_page *p)
+{
+    if (p == NULL)
+        return;
+    mob_bucket_reader_destroy(p->reader);
+    mob_block_decoder_destroy(p->decoder);
+    mob_block_encoder_destroy(p->encoder);
+    free(p->bytes);
+    free(p);
+}
+
+void cold_page_begin(struct cold_page *p)
+{
+    p->count = 0;
+    p->used = 0;
+}
+
+bool cold_page_full(const struct cold_page *p, uint32_t limit)
+{
+    uint32_t most = limit == 0 || limit > MOB_GCS_ROWS_MAX ? MOB_GCS_ROWS_MAX : limit;
+    return p->count >= most || p->used >= COLD_PAGE_BYTES;
+}
+
+void cold_page_end(struct cold_page *p)
+{
+    for (uint32_t i = 0; i < p->count; i++)
+        p->rows[i].bytes = p->bytes + p->offsets[i];
+}
+
+/* ---- whether a block has any of it ---- */
+
+static bool zone_has_group(const struct mob_zone_map *z, struct mob_stream stream, uint32_t group)
+{
+    for (uint32_t i = 0; i < z->group_count; i++)
+        if (z->groups[i].group == group && mob_stream_eq(z->groups[i].stream, stream))
+            return true;
+    return false;
+}
+
+static bool zone_has_function(const struct mob_zone_map *z, struct mob_function_id function)
+{
+    if (z->function_count > MOB_ZONE_FUNCTIONS_MAX)
+        return true;
+    for (uint32_t i = 0; i < z->function_count; i++)
+        if (memcmp(&z->functions[i], &function, sizeof function) == 0)
+            return true;
+    return false;
+}
+
+static bool zone_in_time(
+    const struct mob_zone_map *z, const struct mob_block_header *h, const struct cold_wanted *w)
+{
+    if (w->from_wall_ns == 0 && w->to_wall_ns == 0)
+        return true;
+    uint64_t to_wall = (uint64_t)h->wall_ns - (uint64_t)h->mono_ns;
+    bool timed = z->specs + z->finals > 0;
+    int64_t first = timed ? (int64_t)((uint64_t)z->time_min_ns + to_wall) : h->wall_ns,
+            last = timed ? (int64_t)((uint64_t)z->time_max_ns + to_wall) : h->wall_ns;
+    return last >= w->from_wall_ns && first < w->to_wall_ns;
+}
+
+static bool block_wanted(
+    const struct mob_zone_map *z, const struct mob_block_header *h, const struct cold_wanted *w)
+{
+    uint32_t group = w->by_task ? w->task.index >> MOB_GROUP_SHIFT : w->group;
+    struct mob_stream stream = w->by_task ? w->task.stream : w->stream;
+    return !((w->by_group || w->by_task) && !zone_has_group(z, stream, group)) &&
+        !(w->by_job && !mob_stream_eq(h->job.root, w->job.root)) &&
+        !(w->by_function && !zone_has_function(z, w->function)) && !(w->failed && z->failed == 0) &&
+        zone_in_time(z, h, w) && !(w->gone != NULL && w->gone(w->gone_arg, h->job));
+}
+
+/* ---- taking a block, or some of its entries ---- */
+
+static enum mob_status put_block(struct cold_page *p, uint64_t seq, const struct mob_block_header *h,
+    const uint8_t *bytes, uint32_t length)
+{
+    if (p->count == MOB_GCS_ROWS_MAX || p->used + length > COLD_PAGE_BYTES_MAX)
+        return MOB_QUEUE_FULL;
+    if (p->used + length > p->capacity) {
+        size_t capacity = p->capacity == 0 ? 256u << 10 : p->capacity;
+        while (capacity < p->used + length)
+            capacity *= 2;
+        uint8_t *grown = realloc(p->bytes, capacity);
+        if (grown == NULL)
+            return MOB_NO_MEMORY;
+        p->bytes = grown;
+        p->capacity = capacity;
+    }
+    memcpy(p->bytes + p->used, bytes, length);
+    p->offsets[p->count] = p->used;
+    p->rows[p->count++] = (struct mob_gcs_block_row){
+        .seq = seq, .incarnation = h->incarnation, .number = h->sequence, .length = length};
+    p->used += length;
+    return MOB_OK;
+}
+
+/* The task that an entry says something of; of an edge the call, not the actor whose group it is in. */
+static struct mob_task_id task_of(const struct mob_entry *e)
+{
+    switch (e->type) {
+    case MOB_ENTRY_SPEC:
+        return e->spec.head.task;
+    case MOB_ENTRY_COMPLETION:
+        return e->completion.head.task;
+    case MOB_ENTRY_PUT:
+        return e->put.id.task;
+    case MOB_ENTRY_YIELD:
+        return e->yield.task;
+    case MOB_ENTRY_OUTCOME:
+        return e->outcome.task;
+    case MOB_ENTRY_EVENT:
+        return e->event.task;
+    case MOB_ENTRY_EDGE:
+    case MOB_ENTRY_SKIP:
+        return e->edge.task;
+    case MOB_ENTRY_ACTOR:
+        return e->actor.actor.creation;
+    case MOB_ENTRY_HASH:
+        return e->hash.id.task;
+    case MOB_ENTRY_CANCEL:
+        return e->cancel.task;
+    case MOB_ENTRY_JOB:
+    default:
+        return (struct mob_task_id){0};
+    }
+}
+
+static enum mob_status encode_other(struct mob_block_encoder *to, const struct mob_entry *e)
+{
+    const void *fixed = NULL;
+    uint32_t bytes = 0;
+#define FIXED(member) \
+    fixed = &e->member; \
+    bytes = sizeof e->member; \
+    break
+    switch (e->type) {
+    case MOB_ENTRY_OUTCOME:
+        FIXED(outcome);
+    case MOB_ENTRY_EVENT:
+        FIXED(event);
+    case MOB_ENTRY_EDGE:
+    case MOB_ENTRY_SKIP:
+        FIXED(edge);
+    case MOB_ENTRY_ACTOR:
+        FIXED(actor);
+    case MOB_ENTRY_HASH:
+        FIXED(hash);
+    case MOB_ENTRY_CANCEL:
+        FIXED(cancel);
+    case MOB_ENTRY_SPEC:
+    case MOB_ENTRY_COMPLETION:
+    case MOB_ENTRY_PUT:
+    case MOB_ENTRY_YIELD:
+    case MOB_ENTRY_JOB:
+    default:
+        break;
+    }
+#undef FIXED
+    return mob_block_add_other(to, e->type, fixed, bytes, e->payload, e->payload_bytes);
+}
+
+static enum mob_status encode(struct mob_block_encoder *to, const struct mob_entry *e)
+{
+    static _Thread_local uint8_t item[MOB_RECORD_MAX];
+    if (e->type == MOB_ENTRY_SPEC)
+        return mob_block_add_spec(to, &e->spec.head, e->spec.tail, e->spec.tail_bytes, e->submitted_ns);
+    if (e->type == MOB_ENTRY_COMPLETION)
+        return mob_block_add_completion(to, &e->completion.head, e->completion.body);
+    if (e->type == MOB_ENTRY_PUT)
+        return mob_block_add_put(to, &e->put, e->payload);
+    if (e->type == MOB_ENTRY_YIELD)
+        return mob_block_add_other(
+            to, e->type, &e->yield, sizeof e->yield, item, mob_return_encode(item, 0, sizeof item, &e->ret));
+    return encode_other(to, e);
+}
+
+/* Only some of the entries: in a block of their own, at the newest of their positions. */
+static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_block *b,
+    const struct mob_bucket_origin *origins, const struct cold_wanted *w)
+{
+    struct mob_block_header h;
+    uint64_t newest = 0;
+    enum mob_status status = mob_block_open(p->decoder, b->bytes, b->length, &h, &p->zone);
+    mob_block_begin(p->encoder, &h);
+    for (uint32_t i = 0; status == MOB_OK; i++) {
+        status = mob_block_next(p->decoder, &p->entry);
+        bool in_range = status == MOB_OK && origins[i].seq > w->above && origins[i].seq <= w->upto;
+        if (!in_range || (w->by_task && !mob_task_id_eq(task_of(&p->entry), w->task)))
+            continue;
+        status = encode(p->encoder, &p->entry);
+        p->has_spec |= p->entry.type == MOB_ENTRY_SPEC;
+        newest = origins[i].seq > newest ? origins[i].seq : newest;
+    }
+    if (status != MOB_CLOSED)
+        return status == MOB_QUEUE_FULL ? MOB_CORRUPT : status; /* fewer than there were always fit */
+    if (mob_block_entries(p->encoder) == 0)
+        return MOB_OK;
+    return put_block(p, newest, &h, p->block, mob_block_end(p->encoder, p->block));
+}
+
+static enum mob_status put_wanted(
+    struct cold_page *p, const struct mob_bucket_block *b, const struct cold_wanted *w)
+{
+    struct mob_block_header h;
+    struct mob_bucket_origin origins[MOB_BLOCK_ENTRIES_MAX];
+    enum mob_status status = mob_block_peek(b->bytes, b->length, &h, &p->zone);
+    if (status != MOB_OK)
+        return status;
+    if (!block_wanted(&p->zone, &h, w))
+        return MOB_OK;
+    status = mob_bucket_origins(b, origins, h.entry_count);
+    if (status != MOB_OK)
+        return status;
+    uint32_t inside = 0;
+    for (uint32_t i = 0; i < h.entry_count; i++)
+        inside += origins[i].seq > w->above && origins[i].seq <= w->upto;
+    if (inside == 0)
+        return MOB_OK;
+    if (inside < h.entry_count || w->by_task)
+        return put_some(p, b, origins, w);
+    return put_block(p, b->seq, &h, b->bytes, b->length);
+}
+
+enum mob_status cold_page_add(
+    struct cold_page *p, const uint8_t *payload, size_t length, const struct cold_wanted *wanted)
+{
+    uint32_t blocks, count_before = p->count;
+    size_t used_before = p->used;
+    p->has_spec = false;
+    struct mob_bucket_block b;
+    enum mob_status status = mob_bucket_open(p->reader, payload, length, &blocks);
+    while (status == MOB_OK && mob_bucket_next(p->reader, &b))
+        status = put_wanted(p, &b, wanted);
+    if (status != MOB_OK) {
+        p->count = count_before;
+        p->used = used_before;
+    }
+    return status;
+}

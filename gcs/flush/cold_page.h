@@ -1,0 +1,56 @@
+/* A page of blocks that are read back from buckets, bounded as an answer of a member is. Some blocks of a
+ * bucket go in as they are, of others only the entries that are asked for. One owner, no locks.
+ */
+#ifndef MOB_GCS_FLUSH_COLD_PAGE_H
+#define MOB_GCS_FLUSH_COLD_PAGE_H
+
+#include "common/wire/bucket.h"
+#include "common/wire/gcs_msg.h"
+
+#define COLD_PAGE_BYTES (1u << 20) /* a page that has so much ends with the bucket */
+#define COLD_PAGE_BYTES_MAX (3u << 20)
+
+/* What is wanted of a bucket's blocks; zero = anything. */
+struct cold_wanted {
+    uint64_t above, upto; /* entries from the positions (above, upto] only */
+    bool by_group, by_task, failed;
+    struct mob_stream stream; /* by_group */
+    uint32_t group;
+    struct mob_task_id task; /* by_task */
+    bool by_job, by_function;
+    struct mob_job_id job;
+    struct mob_function_id function;
+    int64_t from_wall_ns, to_wall_ns; /* 0, 0 = any */
+    /* Jobs of which nothing is given (deleted ones); NULL = none. */
+    bool (*gone)(void *arg, struct mob_job_id job);
+    void *gone_arg;
+};
+
+struct cold_page {
+    struct mob_gcs_block_row rows[MOB_GCS_ROWS_MAX]; /* bytes: NULL until cold_page_end */
+    size_t offsets[MOB_GCS_ROWS_MAX];
+    uint32_t count;
+    bool has_spec; /* what the last add took; only of chosen entries */
+    uint8_t *bytes;
+    size_t used, capacity;
+    struct mob_bucket_reader *reader;
+    struct mob_block_decoder *decoder;
+    struct mob_block_encoder *encoder;
+    struct mob_zone_map zone;
+    struct mob_entry entry;
+    uint8_t block[MOB_BLOCK_BYTES_MAX];
+};
+
+/* NULL when out of memory. About 1.5 MiB. */
+struct cold_page *cold_page_create(void);
+void cold_page_destroy(struct cold_page *p);
+void cold_page_begin(struct cold_page *p);
+/* Adds what is wanted of a bucket. MOB_QUEUE_FULL: the page is full without it (never when it is empty).
+ * MOB_CORRUPT, MOB_VERSION, MOB_NO_MEMORY: nothing was added. */
+MOB_MUST_USE enum mob_status cold_page_add(
+    struct cold_page *p, const uint8_t *payload, size_t length, const struct cold_wanted *wanted);
+bool cold_page_full(const struct cold_page *p, uint32_t limit);
+/* Makes the rows' pointers. */
+void cold_page_end(struct cold_page *p);
+
+#endif
