@@ -77,6 +77,8 @@ static void take_place(struct mob_chain *c)
     if (c->place > 0) {
         mob_chain_set_state(c, MOB_CHAIN_SYNCING);
         mob_chain_ask_sync(c);
+        if (!MOB_RULE(SYNCEND))
+            mob_chain_set_state(c, MOB_CHAIN_SERVING);
     } else if (!c->synced) {
         mob_chain_fail(c, MOB_CHAIN_UNSYNCED_HEAD);
     } else {

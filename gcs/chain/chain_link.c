@@ -109,7 +109,7 @@ static enum mob_status on_upd(struct mob_chain *c, const struct mob_gcs_link_msg
 
 static void on_syncend(struct mob_chain *c, const struct mob_gcs_link_msg *m)
 {
-    if (c->state != MOB_CHAIN_SYNCING)
+    if (c->state != MOB_CHAIN_SYNCING && MOB_RULE(SYNCEND))
         return;
     if (m->link.seq > c->applied) { /* the rest was lost on its way */
         if (!c->predecessor.asked)
@@ -242,7 +242,8 @@ enum mob_status mob_chain_on_message(struct mob_chain *c, const struct mob_gcs_l
 
 void mob_chain_link_tick(struct mob_chain *c)
 {
-    if (c->state == MOB_CHAIN_SYNCING)
+    bool syncs = MOB_RULE(SYNCEND) ? c->state == MOB_CHAIN_SYNCING : mob_chain_predecessor(c) != 0;
+    if (syncs)
         mob_chain_ask_sync(c);
     c->predecessor.asked = false; /* at most one question a tick, and one each tick */
     uint64_t successor = mob_chain_successor(c);

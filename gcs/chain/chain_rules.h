@@ -1,11 +1,13 @@
 /* The safety rules, each by a name, so that a build for the simulator can leave one out and show that it is
- * needed (tests/sim: a mutant that no seed catches fails the test). In every other build all hold.
+ * needed (ctest sim/without-*: a machine that no seed catches fails the test). In every other build all hold.
+ * Without RESEND nothing unsafe happens: the sequence check refuses what follows a gap, and the chain stands
+ * still.
  */
 #ifndef MOB_GCS_CHAIN_CHAIN_RULES_H
 #define MOB_GCS_CHAIN_CHAIN_RULES_H
 
 #define MOB_RULE_DEDUP 1 /* a request that is in the tables is answered from there, not applied again */
-#define MOB_RULE_EPOCH 2 /* messages of another epoch are refused */
+#define MOB_RULE_EPOCH 2 /* messages of another epoch, or of one who is no neighbour in it, are refused */
 #define MOB_RULE_LEASE 3 /* a tail without a lease does not answer from its own state */
 #define MOB_RULE_SYNCEND 4 /* nothing is served before the predecessor has sent the rest */
 #define MOB_RULE_RESEND 5 /* a predecessor sends again what its successor lacks */

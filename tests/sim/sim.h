@@ -41,6 +41,7 @@ struct sim_setup {
 };
 struct sim_result {
     bool failed; /* `why` says which rule was broken, and when */
+    bool stuck; /* that rule: after all faults have ended everything is whole again */
     bool is_void; /* too little happened to mean anything */
     char why[512];
     uint64_t events, operations; /* operations: answered to clients */

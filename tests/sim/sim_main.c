@@ -1,9 +1,12 @@
-/* sim [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J] [--expect-violation]
+/* sim [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J] [--expect unsafe|stuck]
  *
  * Runs seeds, on all cores; without a seed, --seeds (2,000) from --first (1) on. Prints how often each thing
  * happened, and fails when a rule is broken, when something happened too seldom, or when more than a tenth of
- * the seeds was void. A failing seed is printed with the line that replays it. --expect-violation: succeeds
- * when one of the seeds breaks a rule.
+ * the seeds was void. A failing seed is printed with the line that replays it.
+ *
+ * --expect is for machines with a rule left out: succeeds with the first seed that breaks an invariant
+ * (unsafe), or that is not whole again after all faults have ended (stuck), and prints "caught by seed N". A
+ * process that ends by a signal is no such catch.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -26,12 +29,14 @@ struct board { /* shared by the jobs */
     _Atomic uint64_t next_seed, done, voids, failures, first_failed, events, operations, virtual_ns;
     _Atomic uint64_t cover[SIM_COVERS];
     _Atomic uint64_t running[JOBS_MAX]; /* seed of each job */
-    _Atomic int stop;
+    _Atomic int stop, crashed;
     char why[512];
 };
+enum expect { EXPECT_NOTHING, EXPECT_UNSAFE, EXPECT_STUCK };
 struct arguments {
     uint64_t seed, first, seeds, minutes, jobs;
-    bool one, trace, expect_violation;
+    bool one, trace;
+    enum expect expect;
 };
 
 static double seconds_now(void)
@@ -41,7 +46,12 @@ static double seconds_now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static void record(struct board *b, uint64_t seed, const struct sim_result *r)
+static bool counts(const struct arguments *a, const struct sim_result *r)
+{
+    return r->failed && (a->expect == EXPECT_NOTHING || r->stuck == (a->expect == EXPECT_STUCK));
+}
+
+static void record(struct board *b, const struct arguments *a, uint64_t seed, const struct sim_result *r)
 {
     atomic_fetch_add(&b->done, 1);
     atomic_fetch_add(&b->voids, r->is_void);
@@ -50,7 +60,7 @@ static void record(struct board *b, uint64_t seed, const struct sim_result *r)
     atomic_fetch_add(&b->virtual_ns, (uint64_t)r->virtual_ns);
     for (int i = 0; i < SIM_COVERS; i++)
         atomic_fetch_add(&b->cover[i], r->cover[i]);
-    if (r->failed && atomic_fetch_add(&b->failures, 1) == 0) {
+    if (counts(a, r) && atomic_fetch_add(&b->failures, 1) == 0) {
         atomic_store(&b->first_failed, seed);
         memcpy(b->why, r->why, sizeof b->why);
         atomic_store(&b->stop, 1);
@@ -68,7 +78,7 @@ static void work(struct board *b, const struct arguments *a, unsigned job, doubl
         atomic_store(&b->running[job], seed);
         sim_run(&(struct sim_setup){.seed = seed}, &result);
         atomic_store(&b->running[job], 0);
-        record(b, seed, &result);
+        record(b, a, seed, &result);
     }
 }
 
@@ -80,6 +90,7 @@ static void reap(struct board *b, const pid_t *pids, unsigned jobs)
         pid_t pid = wait(&status);
         if (pid < 0 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
             continue;
+        atomic_store(&b->crashed, 1);
         for (unsigned j = 0; j < jobs; j++)
             if (pids[j] == pid && atomic_fetch_add(&b->failures, 1) == 0) {
                 atomic_store(&b->first_failed, atomic_load(&b->running[j]));
@@ -114,6 +125,16 @@ static bool report(const struct board *b, const struct arguments *a, double seco
     return good;
 }
 
+static bool report_catch(const struct board *b, bool caught)
+{
+    unsigned long long seed = atomic_load(&b->first_failed), done = atomic_load(&b->done);
+    if (caught)
+        printf("caught by seed %llu after %llu seeds: %s\n", seed, done, b->why);
+    else
+        printf("not caught by %llu seeds %s\n", done, b->why);
+    return caught;
+}
+
 static int run_many(const struct arguments *a, const char *program)
 {
     struct board *b = mmap(NULL, sizeof *b, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -132,11 +153,8 @@ static int run_many(const struct arguments *a, const char *program)
     }
     reap(b, pids, (unsigned)a->jobs);
     bool failed = atomic_load(&b->failures) > 0;
-    if (a->expect_violation) {
-        printf("%s after %llu seeds\n", failed ? b->why : "no rule was broken",
-            (unsigned long long)atomic_load(&b->done));
-        return failed ? 0 : 1;
-    }
+    if (a->expect != EXPECT_NOTHING)
+        return report_catch(b, failed && !atomic_load(&b->crashed)) ? 0 : 1;
     bool good = report(b, a, seconds_now() - start);
     if (failed)
         printf("seed %llu FAILED %s\nreplay: %s --seed %llu --trace\n",
@@ -167,11 +185,21 @@ static uint64_t number(const char *text)
     return n;
 }
 
+static enum expect expectation(const char *text)
+{
+    if (strcmp(text, "unsafe") == 0)
+        return EXPECT_UNSAFE;
+    if (strcmp(text, "stuck") == 0)
+        return EXPECT_STUCK;
+    fprintf(stderr, "sim: not unsafe or stuck: %s\n", text);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"seed", 1, NULL, 's'}, {"trace", 0, NULL, 't'},
         {"seeds", 1, NULL, 'k'}, {"first", 1, NULL, 'f'}, {"minutes", 1, NULL, 'm'}, {"jobs", 1, NULL, 'j'},
-        {"expect-violation", 0, NULL, 'x'}, {NULL, 0, NULL, 0}};
+        {"expect", 1, NULL, 'x'}, {NULL, 0, NULL, 0}};
     struct arguments a = {.first = 1, .seeds = 2000, .jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
@@ -195,12 +223,12 @@ int main(int argc, char **argv)
             a.jobs = number(optarg);
             break;
         case 'x':
-            a.expect_violation = true;
+            a.expect = expectation(optarg);
             break;
         default:
             fprintf(stderr,
                 "usage: %s [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J]\n"
-                "       [--expect-violation]\n",
+                "       [--expect unsafe|stuck]\n",
                 argv[0]);
             return 2;
         }

@@ -141,6 +141,7 @@ static void play(struct sim *s)
             continue;
         char missing[360];
         sim_tell_missing(s, missing, sizeof missing);
+        s->result->stuck = true;
         sim_fail(s, "not whole: %s", missing);
     }
     sim_check_whole(s);
