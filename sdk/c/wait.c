@@ -25,13 +25,13 @@ static enum mob_status wait_for_more(struct mob_client *client, struct mob_futur
     size_t missing, int64_t timeout_ns)
 {
     enum mob_status status = MOB_OK;
+    client->wait_hits = 0; /* before the first watch: one that finds its ring full takes in what has come */
     for (size_t i = 0; i < n && status == MOB_OK; i++) {
         if (mob_future_settled(futures[i]))
             continue;
         futures[i]->flags |= MOB_FUTURE_COUNTED;
         status = mob_future_watch(client, futures[i]);
     }
-    client->wait_hits = 0;
     for (size_t i = 0; i < n; i++) /* a watch may have found it in the store */
         if (mob_future_settled(futures[i]) && futures[i]->flags & MOB_FUTURE_COUNTED) {
             futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;

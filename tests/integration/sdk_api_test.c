@@ -400,6 +400,29 @@ static void wait_gives_the_first_of_many(void **state)
         mob_release(futures[i]);
 }
 
+/* More than the ring holds watches of: what becomes known while they are sent counts, too. */
+static void wait_counts_many_that_ended_before(void **state)
+{
+    (void)state;
+    enum { MANY = 20000 };
+    static struct mob_future *futures[MANY];
+    static bool ready[MANY];
+    char id[MOB_TEXT_ID_MAX];
+    size_t count;
+    for (int i = 0; i < MANY; i++)
+        OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(i)), NULL, &futures[i]));
+    OK(mob_wait(futures, MANY, MANY, PATIENCE, ready, &count));
+    for (int i = 0; i < MANY; i++) {
+        mob_future_id(futures[i], id);
+        mob_release(futures[i]);
+        OK(mob_future_from_id(client, id, &futures[i]));
+    }
+    OK(mob_wait(futures, MANY, MANY, MOB_FOREVER, ready, &count));
+    assert_int_equal(count, MANY);
+    for (int i = 0; i < MANY; i++)
+        mob_release(futures[i]);
+}
+
 static void a_wait_set_gives_each_future_once(void **state)
 {
     (void)state;
@@ -650,6 +673,7 @@ int main(void)
         cmocka_unit_test(a_running_task_is_cancelled),
         cmocka_unit_test(cancel_follows_tail_calls),
         cmocka_unit_test(wait_gives_the_first_of_many),
+        cmocka_unit_test(wait_counts_many_that_ended_before),
         cmocka_unit_test(a_wait_set_gives_each_future_once),
         cmocka_unit_test(an_event_loop_is_woken_by_the_fd),
         cmocka_unit_test(tasks_submit_tasks),
