@@ -195,8 +195,7 @@ static void hand_over(struct mob_edge *edge, struct guest *guest)
 
 static const char h2_preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/* `ended`: the client sends nothing more. */
-static void sniff(struct mob_edge *edge, struct guest *guest, bool ended)
+static void sniff(struct mob_edge *edge, struct guest *guest)
 {
     char bytes[MOB_HTTP_HEAD_BYTES_MAX];
     ssize_t n = recv(guest->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
@@ -213,11 +212,8 @@ static void sniff(struct mob_edge *edge, struct guest *guest, bool ended)
     size_t length = 0;
     struct mob_http_refusal refusal = {0};
     enum mob_status status = mob_http_head_check(bytes, (size_t)n, &length, &refusal);
-    if (status == MOB_AGAIN) {
-        if (ended)
-            guest_close(edge, guest);
+    if (status == MOB_AGAIN)
         return;
-    }
     if (status == MOB_OK) {
         hand_over(edge, guest);
         return;
@@ -227,10 +223,10 @@ static void sniff(struct mob_edge *edge, struct guest *guest, bool ended)
     refuse(edge, guest, refusal.status, refusal.why);
 }
 
-static void on_guest_event(struct mob_edge *edge, struct guest *guest, uint32_t events)
+static void on_guest_event(struct mob_edge *edge, struct guest *guest)
 {
     if (guest->state == GUEST_SNIFFING)
-        sniff(edge, guest, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
+        sniff(edge, guest);
     else if (drain(guest))
         guest_close(edge, guest);
 }
@@ -340,7 +336,7 @@ static void *edge_thread(void *argument)
             if (events[i].data.ptr == edge)
                 accept_some(edge);
             else
-                on_guest_event(edge, events[i].data.ptr, events[i].events);
+                on_guest_event(edge, events[i].data.ptr);
         }
         expire(edge, mob_now());
         if (edge->accept_paused)

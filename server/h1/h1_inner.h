@@ -22,9 +22,7 @@ struct connection {
     struct sockaddr_in6 address; /* IPv4 fits too */
     int fd;
     _Atomic int64_t deadline_ns;
-    _Atomic bool reading; /* a request has begun and is not all there */
-    bool left; /* sweep: its client was seen to send nothing more in the middle of one */
-    bool expired; /* sweep: shut down already */
+    bool expired; /* shut down by the sweep already */
     unsigned requests; /* begun on this connection */
 };
 
