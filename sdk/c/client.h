@@ -77,11 +77,13 @@ struct mob_stream_state {
 };
 struct mob_waiter {
     struct mob_waiter *next; /* of the same future; later: in the ready queue */
+    struct mob_waiter **place; /* what points here in that list; NULL: in none */
     struct mob_future *future;
     struct mob_waitset *set; /* or NULL: */
     void (*callback)(struct mob_future *, void *); /* or NULL: */
     struct mob_future *alias; /* gets the same outcome */
     void *arg;
+    bool borrowed; /* its memory is the listener's */
 };
 struct mob_future {
     union {
@@ -342,9 +344,22 @@ void mob_client_on_ready(struct mob_client *client, const struct mob_in_ready *r
 bool mob_future_copy(struct mob_future *to, const struct mob_future *from);
 void mob_run_callbacks(struct mob_client *client);
 void mob_waiter_fire(struct mob_client *client, struct mob_waiter *waiter);
+/* Takes it out of the list it is in. */
+void mob_waiter_unlink(struct mob_client *client, struct mob_waiter *waiter);
 void mob_waiter_forget(struct mob_waiter *waiter);
-void mob_ready_forget(struct mob_client *client, const struct mob_future *future);
+/* A handle of the future is let go, so what is due about it is not given any more; but who listens with
+ * memory of its own has a handle of its own. `all`: it was the last handle. */
+void mob_ready_forget(struct mob_client *client, const struct mob_future *future, bool all);
 void mob_ready_clear(struct mob_client *client);
+/* The first of a queue that is not empty leaves it. */
+struct mob_waiter *mob_ready_pop(struct mob_waiter **head, struct mob_waiter ***tail);
+/* As mob_on_ready, for one of several users of a future: it can be taken back, which must be done before the
+ * listener's handle is released. Keeps `waiter` until the callback runs or mob_unlisten(). */
+MOB_MUST_USE enum mob_status mob_listen(struct mob_future *future, struct mob_waiter *waiter,
+    void (*callback)(struct mob_future *, void *), void *arg);
+/* The callback does not come any more. Also when it has come, or nothing was listened to (a waiter of zeros).
+ */
+void mob_unlisten(struct mob_client *client, struct mob_waiter *waiter);
 enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
     void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg);
 

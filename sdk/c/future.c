@@ -365,12 +365,14 @@ void mob_release(struct mob_future *future)
     struct mob_chunk *chunk = mob_chunk_of(future);
     struct mob_client *client = chunk->client;
     MOB_ASSERT(future->state != MOB_FUTURE_FREE);
-    if (future->flags & MOB_FUTURE_QUEUED)
-        mob_ready_forget(client, future);
-    if (chunk->family == NULL) {
-        struct mob_general_future *g = (struct mob_general_future *)future;
-        if (--g->refs > 0)
-            return;
+    struct mob_general_future *g = chunk->family == NULL ? (struct mob_general_future *)future : NULL;
+    bool last = g == NULL || --g->refs == 0;
+    /* Who is told of it next may be another user; the second flag stays when the first is cleared. */
+    if (future->flags & (last ? MOB_FUTURE_QUEUED | MOB_FUTURE_QUEUED_TWICE : MOB_FUTURE_QUEUED))
+        mob_ready_forget(client, future, last);
+    if (!last)
+        return;
+    if (g != NULL) {
         let_go(client, future);
         future_drop(future);
         general_remove(client, g);

@@ -5,67 +5,117 @@
 
 /* ---- waiters ---- */
 
+static void link_first(struct mob_waiter **head, struct mob_waiter *waiter)
+{
+    waiter->next = *head;
+    waiter->place = head;
+    if (*head != NULL)
+        (*head)->place = &waiter->next;
+    *head = waiter;
+}
+
+static void add_waiter(struct mob_waiter *waiter)
+{
+    struct mob_future *future = waiter->future;
+    if (waiter->set != NULL)
+        waiter->set->waiting++;
+    if (future->state == MOB_FUTURE_STREAM && future->as.stream->last == UINT32_MAX) {
+        link_first(&future->as.stream->waiters, waiter);
+    } else if (!mob_future_settled(future) && future->state != MOB_FUTURE_STREAM) {
+        if (!(future->flags & MOB_FUTURE_WAITED))
+            future->as.waiter = NULL;
+        link_first(&future->as.waiter, waiter);
+        future->flags |= MOB_FUTURE_WAITED;
+    } else {
+        mob_waiter_fire(mob_future_client(future), waiter);
+    }
+}
+
 enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
     void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg)
 {
-    struct mob_client *client = mob_future_client(future);
     struct mob_waiter *waiter = malloc(sizeof *waiter);
     if (waiter == NULL)
-        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+        return mob_client_fail(mob_future_client(future), MOB_NO_MEMORY, "out of memory");
     *waiter =
         (struct mob_waiter){.future = future, .set = set, .callback = callback, .alias = alias, .arg = arg};
-    if (set != NULL)
-        set->waiting++;
-    if (future->state == MOB_FUTURE_STREAM && future->as.stream->last == UINT32_MAX) {
-        waiter->next = future->as.stream->waiters;
-        future->as.stream->waiters = waiter;
-        return MOB_OK;
-    }
-    if (!mob_future_settled(future) && future->state != MOB_FUTURE_STREAM) {
-        waiter->next = future->flags & MOB_FUTURE_WAITED ? future->as.waiter : NULL;
-        future->as.waiter = waiter;
-        future->flags |= MOB_FUTURE_WAITED;
-        return MOB_OK;
-    }
-    mob_waiter_fire(client, waiter);
+    add_waiter(waiter);
     return MOB_OK;
+}
+
+enum mob_status mob_listen(struct mob_future *future, struct mob_waiter *waiter,
+    void (*callback)(struct mob_future *, void *), void *arg)
+{
+    MOB_ASSERT(waiter->place == NULL);
+    enum mob_status status = mob_future_watch(mob_future_client(future), future);
+    if (status != MOB_OK)
+        return status;
+    *waiter = (struct mob_waiter){.future = future, .callback = callback, .arg = arg, .borrowed = true};
+    add_waiter(waiter);
+    return MOB_OK;
+}
+
+void mob_unlisten(struct mob_client *client, struct mob_waiter *waiter)
+{
+    if (waiter->place != NULL)
+        mob_waiter_unlink(client, waiter);
+}
+
+void mob_waiter_unlink(struct mob_client *client, struct mob_waiter *waiter)
+{
+    struct mob_future *future = waiter->future;
+    *waiter->place = waiter->next;
+    if (waiter->next != NULL)
+        waiter->next->place = waiter->place;
+    else if (client->ready_tail == &waiter->next)
+        client->ready_tail = waiter->place;
+    if (future != NULL && future->flags & MOB_FUTURE_WAITED && future->as.waiter == NULL)
+        future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
+    waiter->place = NULL;
 }
 
 void mob_waiter_fire(struct mob_client *client, struct mob_waiter *waiter)
 {
     struct mob_future *future = waiter->future;
-    waiter->next = NULL;
+    struct mob_waiter ***tail = waiter->set != NULL ? &waiter->set->ready_tail : &client->ready_tail;
     future->flags |= future->flags & MOB_FUTURE_QUEUED ? MOB_FUTURE_QUEUED_TWICE : MOB_FUTURE_QUEUED;
-    if (waiter->set != NULL) {
+    if (waiter->set != NULL)
         waiter->set->waiting--;
-        *waiter->set->ready_tail = waiter;
-        waiter->set->ready_tail = &waiter->next;
-    } else {
-        *client->ready_tail = waiter;
-        client->ready_tail = &waiter->next;
-    }
+    waiter->next = NULL;
+    waiter->place = *tail;
+    **tail = waiter;
+    *tail = &waiter->next;
+}
+
+/* It is in no list any more. */
+static void waiter_free(struct mob_waiter *waiter)
+{
+    if (waiter->borrowed)
+        waiter->place = NULL;
+    else
+        free(waiter);
 }
 
 void mob_waiter_forget(struct mob_waiter *waiter)
 {
     if (waiter->set != NULL)
         waiter->set->waiting--;
-    free(waiter);
+    waiter_free(waiter);
 }
 
-/* The entry of one queue that is about this future, if any, forgets it. */
-static void queue_forget(struct mob_waiter *head, const struct mob_future *future)
+/* The entries of one queue that are about this future forget it. */
+static void queue_forget(struct mob_waiter *head, const struct mob_future *future, bool all)
 {
     for (struct mob_waiter *w = head; w != NULL; w = w->next)
-        if (w->future == future)
+        if (w->future == future && (all || !w->borrowed))
             w->future = NULL;
 }
 
-void mob_ready_forget(struct mob_client *client, const struct mob_future *future)
+void mob_ready_forget(struct mob_client *client, const struct mob_future *future, bool all)
 {
-    queue_forget(client->ready_head, future);
+    queue_forget(client->ready_head, future, all);
     for (struct mob_waitset *set = client->sets; set != NULL; set = set->next)
-        queue_forget(set->ready_head, future);
+        queue_forget(set->ready_head, future, all);
 }
 
 static void queue_clear(struct mob_waiter **head, struct mob_waiter ***tail)
@@ -73,9 +123,21 @@ static void queue_clear(struct mob_waiter **head, struct mob_waiter ***tail)
     while (*head != NULL) {
         struct mob_waiter *w = *head;
         *head = w->next;
-        free(w);
+        waiter_free(w);
     }
     *tail = head;
+}
+
+struct mob_waiter *mob_ready_pop(struct mob_waiter **head, struct mob_waiter ***tail)
+{
+    struct mob_waiter *waiter = *head;
+    *head = waiter->next;
+    if (*head == NULL)
+        *tail = head;
+    else
+        (*head)->place = head;
+    waiter->place = NULL;
+    return waiter;
 }
 
 void mob_ready_clear(struct mob_client *client)
@@ -91,15 +153,14 @@ void mob_run_callbacks(struct mob_client *client)
         return;
     client->in_callbacks = true;
     while (client->ready_head != NULL) {
-        struct mob_waiter *waiter = client->ready_head;
-        client->ready_head = waiter->next;
-        if (client->ready_head == NULL)
-            client->ready_tail = &client->ready_head;
+        struct mob_waiter *waiter = mob_ready_pop(&client->ready_head, &client->ready_tail);
+        bool borrowed = waiter->borrowed; /* then the callback may free it */
         if (waiter->future != NULL) {
             waiter->future->flags &= (uint8_t)~MOB_FUTURE_QUEUED;
             waiter->callback(waiter->future, waiter->arg);
         }
-        free(waiter);
+        if (!borrowed)
+            free(waiter);
     }
     client->in_callbacks = false;
 }

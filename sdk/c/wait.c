@@ -151,11 +151,8 @@ enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *futu
 static struct mob_future *set_take(struct mob_waitset *set)
 {
     while (set->ready_head != NULL) {
-        struct mob_waiter *waiter = set->ready_head;
+        struct mob_waiter *waiter = mob_ready_pop(&set->ready_head, &set->ready_tail);
         struct mob_future *future = waiter->future;
-        set->ready_head = waiter->next;
-        if (set->ready_head == NULL)
-            set->ready_tail = &set->ready_head;
         free(waiter);
         if (future == NULL)
             continue; /* released in the meantime */
@@ -237,17 +234,14 @@ static void set_forget(struct mob_waitset *set, struct mob_future *future)
 {
     if (!(future->flags & MOB_FUTURE_WAITED))
         return;
-    for (struct mob_waiter **place = &future->as.waiter; *place != NULL;) {
-        struct mob_waiter *waiter = *place;
-        if (waiter->set != set) {
-            place = &waiter->next;
+    struct mob_waiter *next;
+    for (struct mob_waiter *waiter = future->as.waiter; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        if (waiter->set != set)
             continue;
-        }
-        *place = waiter->next;
+        mob_waiter_unlink(set->client, waiter);
         mob_waiter_forget(waiter);
     }
-    if (future->as.waiter == NULL)
-        future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
 }
 
 static void set_forget_all(struct mob_waitset *set)

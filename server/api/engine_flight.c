@@ -25,12 +25,17 @@ struct flight *flight_create(struct engine *engine, struct mob_engine_op *op)
 void flight_done(struct flight *flight)
 {
     flight_clear_deadline(flight);
-    if (flight->future)
+    if (flight->future) {
+        mob_unlisten(flight->client, &flight->waiter);
         mob_release(flight->future);
+    }
     if (flight->futures) {
-        for (size_t i = 0; flight->futures[i]; i++)
+        for (size_t i = 0; flight->futures[i]; i++) {
+            mob_unlisten(flight->client, &flight->waiters[i]);
             mob_release(flight->futures[i]);
+        }
         free(flight->futures);
+        free(flight->waiters);
     }
     mob_actor_release(flight->actor);
     *(flight->all_prev ? &flight->all_prev->all_next : &flight->engine->all) = flight->all_next;
@@ -84,6 +89,12 @@ void flight_ask(struct flight *flight, const char *what, const char *subject,
     enum mob_status status = mob_query_async(flight->client, what, subject, callback, flight);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
+}
+
+enum mob_status flight_listen(
+    struct flight *flight, void (*callback)(struct mob_future *future, void *flight))
+{
+    return mob_listen(flight->future, &flight->waiter, callback, flight);
 }
 
 /* --- deadlines: a binary heap, each flight knows its place --- */

@@ -34,6 +34,7 @@ struct flight {
     struct flight *next; /* of an ack group */
     struct mob_future *future; /* what it waits for, owned; of a wait: futures */
     struct mob_future **futures;
+    struct mob_waiter waiter, *waiters; /* on them; other flights may wait for the same object */
     struct mob_actor *actor;
     size_t ready_count;
     int64_t deadline_ns;
@@ -139,6 +140,9 @@ void flight_fail(struct flight *flight, enum mob_status status, const char *poin
 void flight_fail_reply(struct flight *flight, enum mob_status status, const char *text, size_t size);
 /* Done, with this as its JSON. Takes value. */
 void flight_done_json(struct flight *flight, json_t *value);
+/* Calls back when flight->future is ready, unless the flight has ended before. */
+MOB_MUST_USE enum mob_status flight_listen(
+    struct flight *flight, void (*callback)(struct mob_future *future, void *flight));
 /* mob_query_async for a flight, which is the callback's argument. */
 void flight_ask(struct flight *flight, const char *what, const char *subject,
     void (*callback)(void *arg, enum mob_status, const char *json, size_t size));

@@ -174,7 +174,7 @@ static void look(struct flight *flight)
     mob_object_id_format(mob_object_of(items->task, items->first), id);
     enum mob_status status = mob_future_from_id(flight->client, id, &flight->future);
     if (status == MOB_OK)
-        status = mob_on_ready(flight->future, on_ready, flight);
+        status = flight_listen(flight, on_ready);
     if (status != MOB_OK)
         refuse(flight, status, mob_client_error(flight->client));
     else

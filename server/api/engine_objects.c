@@ -244,7 +244,7 @@ static void on_task_state(void *arg, enum mob_status status, const char *text, s
         return;
     }
     /* Neither ready nor running here: it is being looked up in the lineage. */
-    status = mob_on_ready(flight->future, on_ready, flight);
+    status = flight_listen(flight, on_ready);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else
@@ -280,7 +280,7 @@ void engine_start_object_get(struct flight *flight)
         look_once(flight);
         return;
     }
-    status = mob_on_ready(flight->future, on_ready, flight);
+    status = flight_listen(flight, on_ready);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else
@@ -316,13 +316,14 @@ void engine_start_object_wait(struct flight *flight)
 {
     struct mob_engine_wait *wait = &flight->op->wait;
     flight->futures = calloc(wait->count + 1, sizeof(struct mob_future *));
-    MOB_ASSERT(flight->futures != NULL);
+    flight->waiters = calloc(wait->count + 1, sizeof(struct mob_waiter));
+    MOB_ASSERT(flight->futures != NULL && flight->waiters != NULL);
     for (size_t i = 0; i < wait->count; i++) {
         char id[MOB_ID_TEXT_MAX];
         enum mob_status status =
             mob_future_from_id(flight->client, mob_object_id_format(wait->ids[i], id), &flight->futures[i]);
         if (status == MOB_OK && !mob_future_settled(flight->futures[i]))
-            status = mob_on_ready(flight->futures[i], one_ready, flight);
+            status = mob_listen(flight->futures[i], &flight->waiters[i], one_ready, flight);
         else if (status == MOB_OK)
             flight->ready_count++;
         if (status != MOB_OK) {

@@ -170,7 +170,7 @@ static void on_stream_end(struct mob_future *future, void *arg)
     }
     status = mob_future_from_id(flight->client, id, &flight->future);
     if (status == MOB_OK)
-        status = mob_on_ready(flight->future, on_stream_error, flight);
+        status = flight_listen(flight, on_stream_error);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
 }
@@ -190,8 +190,7 @@ static void follow(struct flight *flight, struct mob_future **futures, uint32_t 
         flight_want_ack(flight);
         return;
     }
-    enum mob_status status =
-        mob_on_ready(flight->future, submit->is_stream ? on_stream_end : on_result, flight);
+    enum mob_status status = flight_listen(flight, submit->is_stream ? on_stream_end : on_result);
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else

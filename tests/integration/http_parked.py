@@ -63,7 +63,11 @@ def test_parked_polls(c):
     c.deploy("quickstart")
     pid = c.pid_of("mobula-gateway")
     c.run("quickstart.add", 1, 2)
-    tasks = [c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [60000]}) for _ in range(2)]
+    start = c.json("GET", V1 + "/events")["position"]
+    tasks = [c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [300000]}) for _ in range(2)]
+    for task in tasks:  # an event of their submission that came later would answer polls that are to wait
+        first = c.json("GET", f"{V1}/events?after={start}&task={task['id']}&wait=20")
+        check([e["type"] for e in first["events"]] == ["task.submitted"], "submission is an event", first)
     position = c.json("GET", V1 + "/events")["position"]
     before = memory_of(pid)
     objects = [Poll(c, f"{V1}/objects/{tasks[i % 2]['returns'][0]}?wait=60") for i in range(count // 2)]

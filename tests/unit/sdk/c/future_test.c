@@ -230,6 +230,40 @@ static void callbacks_run_in_step_and_not_before(void **state)
     assert_int_equal(sum, 41);
 }
 
+static void one_listener_leaves_the_others_hear(void **state)
+{
+    (void)state;
+    struct mob_object_id id = mob_object_of((struct mob_task_id){.index = 5}, 1);
+    char text[MOB_TEXT_ID_MAX];
+    struct mob_future *handles[5];
+    struct mob_waiter waiters[5] = {0};
+    int64_t heard[5] = {0};
+    mob_object_id_format(id, text);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(mob_future_from_id(client, text, &handles[i]), MOB_OK);
+        assert_int_equal(mob_listen(handles[i], &waiters[i], called, &heard[i]), MOB_OK);
+    }
+    mob_unlisten(client, &waiters[1]); /* before it is ready */
+    mob_release(handles[1]);
+    fake_node_ready_i64(&node, id, 8);
+    mob_client_pump(client);
+    mob_unlisten(client, &waiters[0]); /* callbacks are due: the last of them, */
+    mob_release(handles[0]);
+    mob_unlisten(client, &waiters[3]); /* and one in the middle */
+    mob_release(handles[3]);
+    mob_client_step(client);
+    int64_t wanted[5] = {0, 0, 8, 0, 8};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(heard[i], wanted[i]);
+    mob_unlisten(client, &waiters[2]); /* it has heard: nothing to do */
+    assert_int_equal(mob_listen(handles[2], &waiters[2], called, &heard[2]), MOB_OK);
+    mob_client_step(client);
+    assert_int_equal(heard[2], 16);
+    mob_release(handles[2]);
+    mob_release(handles[4]);
+    assert_int_equal(client->general_count, 0);
+}
+
 static void wait_sets_forget_released_futures(void **state)
 {
     (void)state;
@@ -333,6 +367,7 @@ int main(void)
         TEST(a_foreign_future_is_watched_once),
         TEST(missed_notices_are_asked_for_again),
         TEST(callbacks_run_in_step_and_not_before),
+        TEST(one_listener_leaves_the_others_hear),
         TEST(wait_sets_forget_released_futures),
         TEST(wait_counts_what_is_ready),
         TEST(stream_items_wait_for_their_turn),
