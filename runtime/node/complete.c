@@ -272,6 +272,8 @@ static void next_attempt(struct node *node, struct node_task *task, bool next_ge
 {
     struct node_task_extra *extra = node_task_extra(node, task);
     extra->attempt++;
+    extra->repeats = !next_generation;
+    extra->diverged = false;
     if (next_generation)
         extra->generation++; /* fresh children, and not the stored failure */
     else
@@ -283,6 +285,15 @@ static void next_attempt(struct node *node, struct node_task *task, bool next_ge
 void node_attempt_lost(struct node *node, struct node_task *task)
 {
     next_attempt(node, task, false);
+}
+
+/* A replay that asked for something else, of a task that wants to start over then. In its next generation
+ * nothing can differ, so each restart follows a death. */
+static bool starts_over(const struct node_task *task, enum mob_status status)
+{
+    const struct mob_spec_head *head = &task->template->head;
+    return status == MOB_REPLAY_DIVERGED && head->kind == MOB_KIND_TASK &&
+        (head->flags & MOB_SPEC_RESTART_ON_DIVERGENCE) && task->extra && task->extra->repeats;
 }
 
 /* Completions come in the order of the worker's batch, so mostly its first task is the one: no look-up by id.
@@ -313,7 +324,9 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     fill_times(task, &full.head);
     if (client->closing)
         seal_published(node, &full);
-    enum mob_sched_after after = mob_sched_finished(node->sched, &task->sched, status, run_ns, node->now_ns);
+    enum mob_sched_after after = starts_over(task, status)
+        ? mob_sched_diverged(node->sched, &task->sched, run_ns, node->now_ns)
+        : mob_sched_finished(node->sched, &task->sched, status, run_ns, node->now_ns);
     if (after == MOB_SCHED_RETRY) {
         full.head.flags = MOB_COMPLETION_WILL_RETRY;
         log_completion(node, task, &full.head, full.body);

@@ -98,6 +98,8 @@ struct node_task_extra {
     uint32_t attempt, generation, caller_seq, incarnation;
     uint64_t position; /* of an actor call, from 0 */
     uint32_t yielded; /* items of a generator, of all attempts */
+    bool repeats; /* this attempt repeats one of its generation */
+    bool diverged; /* ... and asked for something else than that one */
 };
 
 #define TASK_TAIL_INLINE 24u

@@ -85,10 +85,24 @@ struct flush {
     uint32_t slot, session, request;
 };
 
+/* Of the task that asks: did its replay ask for something else, and does it want to start over then? */
+static enum mob_status replay_state(struct node *node, uint32_t slot)
+{
+    const struct node_client *client = node_client_at(node, slot);
+    struct mob_sched_task *running;
+    if (!client || !client->worker ||
+        mob_sched_batch(node->sched, (uint16_t)client->worker->number, &running, 1) == 0)
+        return MOB_OK;
+    const struct node_task *task = (const struct node_task *)running;
+    bool tells = task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE;
+    return tells && task->extra && task->extra->diverged ? MOB_REPLAY_DIVERGED : MOB_OK;
+}
+
 static void flushed(void *arg)
 {
     struct flush *flush = arg;
-    node_reply(flush->node, flush->slot, flush->session, flush->request, MOB_OK, NULL, 0);
+    node_reply(flush->node, flush->slot, flush->session, flush->request,
+        replay_state(flush->node, flush->slot), NULL, 0);
     free(flush);
 }
 

@@ -358,6 +358,7 @@ enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec, in
     extra->attempt = spec->head.attempt;
     extra->generation = spec->head.generation;
     extra->caller_seq = spec->head.caller_seq;
+    extra->repeats = true; /* its first attempt may have run */
     *task_out = task;
     return MOB_OK;
 }

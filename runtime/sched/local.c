@@ -403,14 +403,13 @@ enum mob_status mob_sched_inputs_lost(
 
 /* ---- ends ---- */
 
-bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
+/* Another attempt, as if it had just been submitted, after its back-off. */
+static bool run_again(struct mob_sched *s, struct mob_sched_task *t, int64_t now)
 {
-    if (t->retries_left == 0 || t->marks & MARK_STOPPING)
+    if (t->marks & MARK_STOPPING)
         return false;
     if (t->marks & MARK_CALL && s->actors[t->lane].closed)
         return false;
-    if (t->retries_left > 0)
-        t->retries_left -= pays;
     s->retried++;
     if (!(t->marks & MARK_KIDS))
         sched_wait_drop(s, t);
@@ -435,6 +434,15 @@ bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64
     return true;
 }
 
+bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
+{
+    if (t->retries_left == 0 || !run_again(s, t, now))
+        return false;
+    if (t->retries_left > 0)
+        t->retries_left -= pays;
+    return true;
+}
+
 /* A record lies cold from its submission until a worker has room, and again until it has run: thousands of
  * others come between. So each end of a task fetches one that ends soon, and one that is dispatched soon. */
 static void fetch_next(struct mob_sched *s, const struct sched_worker *w, const struct mob_sched_task *ended)
@@ -453,7 +461,7 @@ static void fetch_next(struct mob_sched *s, const struct sched_worker *w, const 
     l->fetched = next;
 }
 
-enum mob_sched_after mob_sched_finished(
+static void leave_worker(
     struct mob_sched *s, struct mob_sched_task *t, enum mob_status status, int64_t run_ns, int64_t now)
 {
     MOB_ASSERT(t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED);
@@ -468,12 +476,28 @@ enum mob_sched_after mob_sched_finished(
     fetch_next(s, w, t);
     sched_worker_remove(s, t, now, status == MOB_OK && t->flags & MOB_SCHED_ACTOR_CREATE);
     s->finished++;
-    bool again = status == MOB_WORKER_DIED || (status && t->flags & MOB_SCHED_RETRY_ON_ERROR);
-    if (again && sched_retry(s, t, true, now))
-        return MOB_SCHED_RETRY;
+}
+
+static enum mob_sched_after end(struct mob_sched *s, struct mob_sched_task *t)
+{
     sched_retire(s, t);
     sched_ids_remove(s, t);
     return MOB_SCHED_FINAL;
+}
+
+enum mob_sched_after mob_sched_finished(
+    struct mob_sched *s, struct mob_sched_task *t, enum mob_status status, int64_t run_ns, int64_t now)
+{
+    leave_worker(s, t, status, run_ns, now);
+    bool again = status == MOB_WORKER_DIED || (status && t->flags & MOB_SCHED_RETRY_ON_ERROR);
+    return again && sched_retry(s, t, true, now) ? MOB_SCHED_RETRY : end(s, t);
+}
+
+enum mob_sched_after mob_sched_diverged(
+    struct mob_sched *s, struct mob_sched_task *t, int64_t run_ns, int64_t now)
+{
+    leave_worker(s, t, MOB_REPLAY_DIVERGED, run_ns, now);
+    return run_again(s, t, now) ? MOB_SCHED_RETRY : end(s, t);
 }
 
 enum mob_status mob_sched_drop(struct mob_sched *s, struct mob_sched_task *t)

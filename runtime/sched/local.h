@@ -231,6 +231,11 @@ enum mob_sched_after {
 /* A worker completed the task. `status` MOB_OK, or why it failed; `run_ns` < 0 = not measured. */
 enum mob_sched_after mob_sched_finished(
     struct mob_sched *s, struct mob_sched_task *task, enum mob_status status, int64_t run_ns, int64_t now);
+/* The same for an attempt that repeated another one and asked for something else, when its task starts over
+ * then: another attempt follows unless it is being stopped. No retry is spent: the death that made it repeat
+ * has cost one. */
+enum mob_sched_after mob_sched_diverged(
+    struct mob_sched *s, struct mob_sched_task *task, int64_t run_ns, int64_t now);
 /* Forget a task that is not running, without a decision (its outcome came from elsewhere). MOB_CONFLICT: it
  * runs. */
 MOB_MUST_USE enum mob_status mob_sched_drop(struct mob_sched *s, struct mob_sched_task *task);

@@ -216,6 +216,24 @@ static void say_stopped(struct mob_call *call)
         snprintf(call->message, sizeof call->message, "%s", mob_status_text(call->failure));
 }
 
+/* A replay that wants to start over when it differs: the node says whether each child that it asked for is
+ * the one of the first run. Before anything of this run can be seen. */
+static void check_replay(struct mob_worker *worker)
+{
+    struct mob_call *call = &worker->call;
+    if (!(call->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE) || !worker->client->look_up || call->cancelled ||
+        call->head.kind != MOB_KIND_TASK || call->failure == MOB_REPLAY_DIVERGED)
+        return;
+    enum mob_status status = mob_flush(worker->client, MOB_FOREVER);
+    if (status == MOB_OK)
+        return;
+    call->failure = MOB_OK; /* what it made of the wrong child's answer says nothing */
+    call->failed_by_function = false;
+    mob_call_fail(call, status, "%s",
+        status == MOB_REPLAY_DIVERGED ? "this run asked for another child than the first"
+                                      : mob_client_error(worker->client));
+}
+
 static void run_main(struct mob_worker *worker)
 {
     struct mob_call *call = &worker->call;
@@ -228,6 +246,7 @@ static void run_main(struct mob_worker *worker)
             say_status(worker, status);
         if (call->failure == MOB_OK && call->outcomes != NULL)
             mob_call_fail(call, MOB_REPLAY_DIVERGED, "the first run asked for more than this one");
+        check_replay(worker);
         if (call->cancelled && call->failure != MOB_OK)
             say_stopped(call);
     }

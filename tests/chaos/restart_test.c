@@ -1,139 +1,7 @@
 /* What a restart finds: of the node, of the whole cluster, of a driver under its key. Results that were in
  * the dead node's memory only are made again on demand, each task once. ctest: timeout=300
  */
-#include <mobula/mobula.h>
-
-#include <poll.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
-#include <cmocka.h>
-
-#include "common/base/clock.h"
-#include "tests/modules/chaos_model.h"
-#include "tests/support/node_box.h"
-
-#define PATIENCE (100 * MOB_SEC)
-#define OK(call) assert_ok((call), #call, __LINE__)
-
-static struct node_box box;
-static struct mob_client *client;
-static char trace[160], gate[160];
-
-static void assert_ok(enum mob_status status, const char *what, int line)
-{
-    if (status != MOB_OK)
-        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
-            client == NULL ? mob_connect_error() : mob_client_error(client));
-}
-
-static bool sanitized(void)
-{
-    const char *sanitize = getenv("MOBULA_SANITIZE");
-    return sanitize != NULL && *sanitize;
-}
-
-static void connect_with(const char *key)
-{
-    struct mob_connect_options options = {
-        .struct_size = sizeof options, .idempotency_key = key, .timeout_ns = PATIENCE};
-    client = NULL;
-    OK(mob_connect(&options, &client));
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    char module[512];
-    node_box_start(&box, 2);
-    box.gcs.args[0] = "--gcs-expire-ms";
-    box.gcs.args[1] = "2000";
-    snprintf(trace, sizeof trace, "%s/trace", box.gcs.directory);
-    snprintf(gate, sizeof gate, "%s/gate", box.gcs.directory);
-    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
-    connect_with(NULL);
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    mob_disconnect(client);
-    node_box_stop(&box);
-    return 0;
-}
-
-static int lines(const char *what)
-{
-    char line[512];
-    int count = 0;
-    FILE *file = fopen(trace, "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        count += strncmp(line, what, strlen(what)) == 0;
-    if (file != NULL)
-        fclose(file);
-    return count;
-}
-
-static void wait_for_lines(const char *what, int count)
-{
-    for (int64_t deadline = mob_now() + PATIENCE; lines(what) < count; poll(NULL, 0, 2))
-        if (mob_now() > deadline)
-            fail_msg("%d lines \"%s\" instead of %d", lines(what), what, count);
-}
-
-static void open_gate(void)
-{
-    FILE *file = fopen(gate, "w");
-    assert_non_null(file);
-    fclose(file);
-}
-
-static void kill_everything(void)
-{
-    gcs_box_end(&box.gcs.redis, SIGKILL);
-    gcs_box_end(&box.gcs.gcs, SIGKILL);
-    node_box_kill(&box);
-    node_box_revive(&box);
-}
-
-static void kill_node(void)
-{
-    node_box_kill(&box);
-    node_box_revive(&box);
-}
-
-static int64_t get_of(struct mob_future *future)
-{
-    int64_t v = -1;
-    enum mob_status status = mob_get_i64(future, PATIENCE, &v);
-    if (status != MOB_OK)
-        fail_msg("%s: %s", mob_status_code(status), status == MOB_TIMEOUT ? "" : mob_future_error(future));
-    return v;
-}
-
-static void check_bytes(struct mob_future *future, int64_t seed, size_t expected)
-{
-    struct mob_value *value;
-    const void *data;
-    size_t size;
-    enum mob_status status = mob_get(future, PATIENCE, &value);
-    if (status != MOB_OK)
-        fail_msg("%s: %s", mob_status_code(status), status == MOB_TIMEOUT ? "" : mob_future_error(future));
-    OK(mob_value_data(value, &data, &size));
-    assert_int_equal(size, expected);
-    uint8_t *model = malloc(expected);
-    chaos_fill(seed, model, expected);
-    assert_memory_equal(data, model, expected);
-    free(model);
-    mob_value_release(value);
-}
+#include "tests/chaos/restart_fixture.h"
 
 /* ---- everything ---- */
 
@@ -416,6 +284,28 @@ static void replay_that_asks_for_something_else_is_told(void **state)
     mob_release(future);
 }
 
+/* First run, the replay that differs, and a run in the next generation, whose child is a new one. */
+static void replay_that_differs_starts_over_when_asked_to(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {
+        .struct_size = sizeof options, .restart_on_divergence = true, .max_retries = 1};
+    static const char *const functions[] = {"chaos.diverges", "chaos.shrugs"};
+    for (int f = 0; f < 2; f++) {
+        struct mob_future *future;
+        struct stat st;
+        const char *word = functions[f] + strlen("chaos.");
+        unlink(trace);
+        OK(mob_submit(client, functions[f], MOB_ARGS(mob_utf8(trace)), &options, &future));
+        int64_t v = get_of(future);
+        assert_int_equal(lines(word), 3);
+        assert_int_equal(stat(trace, &st), 0);
+        int64_t before = (int64_t)st.st_size / 3 * 2; /* what the third run found */
+        assert_int_equal(v, f == 0 ? chaos_mix(before, 1) : before);
+        mob_release(future);
+    }
+}
+
 static void retry_after_an_error_takes_the_next_generation(void **state)
 {
     (void)state;
@@ -457,6 +347,7 @@ int main(void)
         cmocka_unit_test(lineage_100000_deep_is_followed),
         cmocka_unit_test(replay_finds_children_and_outcomes),
         cmocka_unit_test(replay_that_asks_for_something_else_is_told),
+        cmocka_unit_test(replay_that_differs_starts_over_when_asked_to),
         cmocka_unit_test(retry_after_an_error_takes_the_next_generation),
         cmocka_unit_test(promise_outlives_the_node),
     };

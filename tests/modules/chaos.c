@@ -255,6 +255,28 @@ static enum mob_status diverges(struct mob_call *call)
     return mob_return_i64(call, v);
 }
 
+/* The same, and it does not look at what its child says. Returns how much was in the file before. */
+static enum mob_status shrugs(struct mob_call *call)
+{
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    char text[512];
+    struct stat st = {0};
+    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    (void)stat(text, &st);
+    struct mob_future *child;
+    leave_line(call, text, strlen(text), "shrugs");
+    enum mob_status status =
+        mob_submit(mob_call_client(call), "chaos.mix", MOB_ARGS(mob_i64((int64_t)st.st_size)), NULL, &child);
+    if (status != MOB_OK)
+        return status;
+    if (st.st_size == 0) {
+        (void)!mob_flush(mob_call_client(call), MOB_FOREVER);
+        raise(SIGKILL);
+    }
+    return mob_return_i64(call, st.st_size);
+}
+
 /* ---- dying ---- */
 
 static enum mob_status dies(struct mob_call *call)
@@ -448,6 +470,7 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
     MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),
     MOB_FUNCTION("diverges", diverges, "utf8 path -> i64"),
+    MOB_FUNCTION("shrugs", shrugs, "utf8 path -> i64"),
     MOB_FUNCTION("dies", dies, "utf8 path, i64 how -> i64"), MOB_FUNCTION("hoards", hoards, "-> i64"),
     MOB_FUNCTION("stops", stops, "-> i64"), MOB_FUNCTION("steps", steps, "actor a, i64 n -> i64"),
     MOB_FUNCTION("own_actor", own_actor, "i64 seed, i64 calls, i64 checkpoint_every -> i64"),

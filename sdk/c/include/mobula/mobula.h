@@ -78,7 +78,8 @@ MOB_API void mob_client_job(const struct mob_client *client, char text_out[MOB_T
  * returns how many futures became ready. */
 MOB_API int mob_client_fd(struct mob_client *client);
 MOB_API int mob_client_step(struct mob_client *client);
-/* Wait until everything submitted and put so far is acknowledged by the GCS. */
+/* Wait until everything submitted and put so far is acknowledged by the GCS. MOB_REPLAY_DIVERGED: in a task
+ * with restart_on_divergence that runs again and asked for something else than before. */
 MOB_API MOB_MUST_USE enum mob_status mob_flush(struct mob_client *client, int64_t timeout_ns);
 
 /* ---- arguments ---- */

@@ -443,6 +443,24 @@ static void errors_are_retried_only_when_asked(void **state)
     fx_close(&fx);
 }
 
+static void replay_that_differs_runs_again_and_pays_nothing(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    struct mob_sched_task *t = fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1});
+    fx_decide(&fx);
+    assert_int_equal(mob_sched_diverged(fx.s, t, -1, fx.now), MOB_SCHED_RETRY);
+    assert_int_equal(t->state, MOB_SCHED_DELAYED);
+    fx.now += 20 * MOB_SEC;
+    fx_decide(&fx);
+    assert_int_equal(t->state, MOB_SCHED_DISPATCHED);
+    mob_sched_cancel(fx.s, t, false, false, fx.now);
+    assert_int_equal(mob_sched_diverged(fx.s, t, -1, fx.now), MOB_SCHED_FINAL); /* it was to stop */
+    fx_close(&fx);
+}
+
 static void only_the_running_task_pays_for_its_worker(void **state)
 {
     (void)state;
@@ -485,6 +503,7 @@ int main(void)
         cmocka_unit_test(too_many_blocked_is_a_typed_error),
         cmocka_unit_test(dead_worker_costs_a_retry_and_then_the_task),
         cmocka_unit_test(errors_are_retried_only_when_asked),
+        cmocka_unit_test(replay_that_differs_runs_again_and_pays_nothing),
         cmocka_unit_test(only_the_running_task_pays_for_its_worker),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
