@@ -55,6 +55,15 @@ void node_actor_rows_send(struct node *node)
     }
 }
 
+void node_actor_rows_drop(struct node *node)
+{
+    while (node->row_writes.first) {
+        struct row_write *next = node->row_writes.first->next;
+        free(node->row_writes.first);
+        node->row_writes.first = next;
+    }
+}
+
 static void send(void *arg)
 {
     struct row_write *w = arg;
@@ -70,6 +79,7 @@ static void behind_the_log(struct row_write *w)
 {
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = send;
+    effect.call.drop = free;
     effect.call.arg = w;
     lineage_log_effect(w->node->log, &effect);
 }

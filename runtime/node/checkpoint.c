@@ -73,6 +73,7 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
     memcpy(saving->value + sizeof row, state, bytes);
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = send;
+    effect.call.drop = free;
     effect.call.arg = saving;
     lineage_log_effect(node->log, &effect);
 }

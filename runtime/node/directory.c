@@ -10,6 +10,7 @@ enum { READS_MAX = 256 };
 
 struct group_read {
     struct group_read *next; /* waits for its turn */
+    struct group_read *after, **before; /* among all of the node */
     struct node *node;
     struct mob_stream stream;
     uint32_t group;
@@ -30,12 +31,27 @@ static void start_waiting(struct node *node)
     }
 }
 
+static void destroy(struct group_read *read)
+{
+    *read->before = read->after;
+    if (read->after)
+        read->after->before = read->before;
+    mob_block_decoder_destroy(read->decoder);
+    free(read);
+}
+
+static void drop(void *arg)
+{
+    struct group_read *read = arg;
+    read->reader.drop(read->reader.arg);
+    destroy(read);
+}
+
 static void finish(struct group_read *read, enum mob_status status)
 {
     struct node *node = read->node;
     struct group_reader reader = read->reader;
-    mob_block_decoder_destroy(read->decoder);
-    free(read);
+    destroy(read);
     node->reads.running--;
     reader.done(reader.arg, status);
     start_waiting(node);
@@ -96,5 +112,17 @@ void node_group_read(
     *read = (struct group_read){.node = node, .stream = stream, .group = group, .reader = *reader};
     read->decoder = mob_block_decoder_create();
     MOB_ASSERT(read->decoder);
-    lineage_log_then(node->log, start, read);
+    read->after = node->reads.all;
+    read->before = &node->reads.all;
+    if (read->after)
+        read->after->before = &read->after;
+    node->reads.all = read;
+    lineage_log_then(node->log, start, drop, read);
+}
+
+void node_group_reads_drop(struct node *node)
+{
+    while (node->reads.all)
+        drop(node->reads.all);
+    node->reads.first = NULL;
 }

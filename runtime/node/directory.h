@@ -14,9 +14,13 @@ struct group_reader {
     /* Each entry of each block that touches the group, oldest first; also entries of other groups: filter. */
     void (*entry)(void *arg, const struct mob_entry *entry, const struct mob_block_header *block);
     void (*done)(void *arg, enum mob_status status);
+    void (*drop)(void *arg); /* instead of done, when the node ends first: only frees */
     void *arg;
 };
 void node_group_read(
     struct node *node, struct mob_stream stream, uint32_t group, const struct group_reader *reader);
+
+/* At the node's end, when neither log nor control store calls back any more. */
+void node_group_reads_drop(struct node *node);
 
 #endif

@@ -86,6 +86,16 @@ static struct node_job *add_job(struct node *node, const struct node_job_options
     return job;
 }
 
+void node_jobs_free(struct node *node)
+{
+    while (node->jobs) {
+        struct node_job *next = node->jobs->next;
+        free(node->jobs);
+        node->jobs = next;
+    }
+    node->last_job = NULL;
+}
+
 struct node_job *node_job_open(struct node *node, const struct node_job_options *options)
 {
     struct node_job *job = add_job(node, options);

@@ -383,7 +383,7 @@ static void start(struct node *node, struct lookup *lookup)
     for (struct known_question *q = lookup->questions; q; q = q->next)
         q->reading = true;
     lookup->group_memory = known_groups_begin(node->known->groups, lookup->stream, lookup->group);
-    struct group_reader reader = {on_entry, on_done, lookup};
+    struct group_reader reader = {on_entry, on_done, free, lookup};
     node_group_read(node, lookup->stream, lookup->group, &reader);
 }
 

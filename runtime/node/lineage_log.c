@@ -25,6 +25,7 @@ struct log_then {
     struct log_then *next;
     uint64_t block;
     void (*fn)(void *arg);
+    void (*drop)(void *arg);
     void *arg;
 };
 
@@ -154,8 +155,19 @@ void lineage_log_destroy(struct lineage_log *log)
     }
     while (log->then) {
         struct log_then *next = log->then->next;
+        log->then->drop(log->then->arg);
         free(log->then);
         log->then = next;
+    }
+    for (; log->effect_head < log->effect_tail; log->effect_head++) {
+        struct effect *effect = effect_at(log, log->effect_head);
+        if (effect->kind == EFFECT_CALL)
+            effect->call.drop(effect->call.arg);
+    }
+    while (log->holds) {
+        struct log_hold *next = log->holds->next;
+        free(log->holds);
+        log->holds = next;
     }
     mob_block_encoder_destroy(log->encoder);
     free(log->effects);
@@ -289,11 +301,11 @@ static uint64_t newest_block(const struct lineage_log *log)
     return log->open ? log->sequence : (log->sequence > 0 ? log->sequence - 1 : 0);
 }
 
-void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void *arg)
+void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void (*drop)(void *arg), void *arg)
 {
     struct log_then *then = malloc(sizeof *then);
     MOB_ASSERT(then);
-    *then = (struct log_then){.block = newest_block(log), .fn = fn, .arg = arg};
+    *then = (struct log_then){.block = newest_block(log), .fn = fn, .drop = drop, .arg = arg};
     log->wanted = true;
     if (!log->then)
         log->then_end = &log->then;

@@ -43,6 +43,7 @@ struct effect {
         uint64_t position;
         struct {
             void (*fn)(void *arg);
+            void (*drop)(void *arg); /* the log ends first: frees arg */
             void *arg;
         } call;
     };
@@ -79,8 +80,9 @@ void lineage_log_effect(struct lineage_log *log, struct effect *effect);
 /* The same, but never from inside this call: at the earliest in the next pump. */
 void lineage_log_effect_later(struct lineage_log *log, struct effect *effect);
 /* Calls fn when everything that was appended so far is acknowledged, whatever holds there are: for what stays
- * in the node, as reading the log back. Never from inside this call; in the order of the calls. */
-void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void *arg);
+ * in the node, as reading the log back. Never from inside this call; in the order of the calls. A log that
+ * ends before calls drop instead. */
+void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void (*drop)(void *arg), void *arg);
 /* From here on effects wait until the hold is released, whatever is acknowledged. Holds may be released in
  * any order. */
 uint64_t lineage_log_hold(struct lineage_log *log);

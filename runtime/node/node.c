@@ -13,6 +13,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
+#include "runtime/node/directory.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/known.h"
 #include "runtime/node/lane.h"
@@ -211,12 +212,15 @@ void node_close(struct node *node)
     for (uint32_t slot = 0; slot < node->client_top; slot++)
         if (node->clients[slot])
             node_client_end(node, node->clients[slot], "the node stops");
+    node_workers_free(node);
     durable_puts_destroy(node->puts);
     mob_pool_destroy(node->pool);
     mob_gcs_destroy(node->gcs);
     lineage_log_destroy(node->log);
+    node_group_reads_drop(node);
+    node_actor_rows_drop(node);
+    node_tasks_free(node);
     mob_sched_destroy(node->sched);
-    node_task_extras_free(node);
     mob_store_destroy(node->store);
     watch_table_destroy(node->watches);
     alias_table_destroy(node->aliases);
@@ -227,8 +231,8 @@ void node_close(struct node *node)
     value_cache_destroy(node->values);
     awaited_puts_destroy(node->awaited);
     lane_destroy(node->lane);
+    node_jobs_free(node);
     free(node->flush_slots);
-    free(node->workers);
     if (node->listen_fd >= 0)
         close(node->listen_fd);
     close(node->signal_fd);

@@ -214,6 +214,7 @@ struct group_read;
 /* Reads of the lineage: those that run, and those that wait for their turn. */
 struct group_reads {
     struct group_read *first, **end;
+    struct group_read *all; /* asked for and not ended */
     uint32_t running;
 };
 
@@ -313,9 +314,10 @@ void node_template_drop(struct node *node, struct node_template *template);
 struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,
     const uint8_t *tail, uint32_t tail_bytes);
 void node_task_destroy(struct node *node, struct node_task *task);
+/* What all tasks hold, at the node's own end; their records go with the scheduler. */
+void node_tasks_free(struct node *node);
 struct node_task_extra *node_task_extra(
     struct node *node, struct node_task *task); /* made when it has none */
-void node_task_extras_free(struct node *node);
 
 /* recent_templates.c: like node_template_make, or one that this client used lately and that fits; a reference
  * in any case */
@@ -469,7 +471,9 @@ void node_worker_kill(
     struct node *node, struct node_worker *worker, enum mob_status status, const char *reason);
 struct node_worker *node_worker_at(struct node *node, uint32_t number);
 void node_worker_knows(struct node_worker *worker, uint32_t function_number);
-void node_workers_stop(struct node *node);
+/* Their records, at the node's own end, before the control store's client goes: what is still being read for
+ * them is abandoned, and ends with it. */
+void node_workers_free(struct node *node);
 /* Markers that did not fit into a worker's ring. */
 void node_workers_tick(struct node *node);
 /* Of the worker whose end is being handled: message, signal and last log lines for its task's error. */
@@ -520,6 +524,8 @@ void node_jobs_age(struct node *node);
 enum mob_status node_jobs_load(struct node *node);
 /* Frees the lineage of a job that has ended; the reply says how many blocks. */
 void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job);
+/* At the node's own end. */
+void node_jobs_free(struct node *node);
 char *node_jobs_json(struct node *node);
 
 /* actors.c */

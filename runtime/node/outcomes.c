@@ -110,6 +110,12 @@ static void on_done(void *arg, enum mob_status status)
         read_destroy(read); /* its worker is gone */
 }
 
+/* Abandoned: its worker's record went before. */
+static void on_drop(void *arg)
+{
+    read_destroy(arg);
+}
+
 void node_send_in_order(struct node *node, struct node_client *client, struct node_task *task)
 {
     struct node_worker *worker = client->worker;
@@ -132,7 +138,7 @@ void node_send_in_order(struct node *node, struct node_client *client, struct no
         read->done = true;
         return; /* only waits for those before it */
     }
-    struct group_reader reader = {on_entry, on_done, read};
+    struct group_reader reader = {on_entry, on_done, on_drop, read};
     node_group_read(node, task->sched.id.stream, task->sched.id.index >> MOB_GROUP_SHIFT, &reader);
 }
 

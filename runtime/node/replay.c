@@ -169,6 +169,22 @@ static void finish(struct replay *replay)
     free(replay);
 }
 
+static void drop(void *arg)
+{
+    struct replay *replay = arg;
+    for (uint32_t i = 0; i < replay->count; i++)
+        free(replay->calls[i].spec);
+    free(replay->calls);
+    free(replay);
+}
+
+static void drop_calls_read(void *arg)
+{
+    struct replay *replay = arg;
+    if (--replay->reads == 0)
+        drop(replay);
+}
+
 static void on_calls_read(void *arg, enum mob_status status)
 {
     struct replay *replay = arg;
@@ -181,7 +197,7 @@ static void on_calls_read(void *arg, enum mob_status status)
 static void on_edges_read(void *arg, enum mob_status status)
 {
     struct replay *replay = arg;
-    struct group_reader reader = {on_call_entry, on_calls_read, replay};
+    struct group_reader reader = {on_call_entry, on_calls_read, drop_calls_read, replay};
     replay->found.status = status;
     replay->reads = 1; /* ours */
     if (replay->count > 0)
@@ -203,6 +219,6 @@ void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from)
     struct replay *replay = calloc(1, sizeof *replay);
     MOB_ASSERT(replay);
     *replay = (struct replay){.node = node, .actor = id, .from = from};
-    struct group_reader reader = {on_edge, on_edges_read, replay};
+    struct group_reader reader = {on_edge, on_edges_read, drop, replay};
     node_group_read(node, id.creation.stream, id.creation.index >> MOB_GROUP_SHIFT, &reader);
 }

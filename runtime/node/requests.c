@@ -121,6 +121,7 @@ static void reply_after_commit(const struct request *r, void (*say)(void *arg))
     *flush = (struct flush){r->node, r->client->slot, r->client->session, r->number};
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = say;
+    effect.call.drop = free;
     effect.call.arg = flush;
     lineage_log_effect(r->node->log, &effect);
 }
@@ -444,6 +445,7 @@ static void space_request(const struct request *r)
     *later = space;
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = space_after_commit;
+    effect.call.drop = free;
     effect.call.arg = later;
     lineage_log_effect_later(r->node->log, &effect);
 }

@@ -85,6 +85,7 @@ static bool wait_for_commits(struct node *node, const struct restore_later *r)
     memcpy(later, r, sizeof *later + r->bytes);
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = restore_after_commit;
+    effect.call.drop = free;
     effect.call.arg = later;
     lineage_log_effect_later(node->log, &effect);
     return true;

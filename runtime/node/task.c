@@ -154,7 +154,7 @@ static void extra_give(struct node_extra_pool *pool, struct node_task_extra *ext
     pool->free = place;
 }
 
-void node_task_extras_free(struct node *node)
+static void extras_free(struct node *node)
 {
     while (node->extras.chunks) {
         union node_extra_place *next = node->extras.chunks->next;
@@ -164,16 +164,30 @@ void node_task_extras_free(struct node *node)
     node->extras.free = NULL;
 }
 
+static void let_go(struct node *node, struct node_task *task)
+{
+    if (task->tail_bytes == TASK_TAIL_SHARED)
+        tail_drop(task->tail.shared);
+    node_template_drop(node, task->template);
+}
+
 void node_task_destroy(struct node *node, struct node_task *task)
 {
     if (task->flags & TASK_BORROWS)
         node_unborrow(node, task);
-    if (task->tail_bytes == TASK_TAIL_SHARED)
-        tail_drop(task->tail.shared);
+    let_go(node, task);
     if (task->extra)
         extra_give(&node->extras, task->extra);
-    node_template_drop(node, task->template);
     mob_sched_task_free(node->sched, &task->sched);
+}
+
+void node_tasks_free(struct node *node)
+{
+    uint32_t at = 0;
+    struct mob_sched_task *task;
+    while ((task = mob_sched_each(node->sched, &at)))
+        let_go(node, (struct node_task *)task);
+    extras_free(node);
 }
 
 struct node_task_extra *node_task_extra(struct node *node, struct node_task *task)

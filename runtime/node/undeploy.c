@@ -22,6 +22,14 @@ struct undeployment {
     char user[MOB_ID_TEXT_MAX]; /* a task of the lineage that was of it */
 };
 
+static void destroy(void *arg)
+{
+    struct undeployment *u = arg;
+    mob_block_decoder_destroy(u->decoder);
+    free(u->functions);
+    free(u);
+}
+
 static void answer(struct undeployment *u, enum mob_status status, const char *text)
 {
     char hash[64];
@@ -33,9 +41,7 @@ static void answer(struct undeployment *u, enum mob_status status, const char *t
     MOB_LOG_INFO("functions", "undeploy", "module=%s status=%s", hash, mob_status_code(status));
     node_reply(u->node, u->slot, u->session, u->request, status, text, (uint32_t)strlen(text));
     u->node->undeploying--;
-    mob_block_decoder_destroy(u->decoder);
-    free(u->functions);
-    free(u);
+    destroy(u);
 }
 
 /* --- who needs it now --- */
@@ -256,5 +262,5 @@ void node_undeploy(
     }
     for (uint32_t i = 0; i < u->count; i++)
         u->functions[i]->leaving = true;
-    lineage_log_then(node->log, after_commit, u);
+    lineage_log_then(node->log, after_commit, destroy, u);
 }

@@ -54,6 +54,16 @@ static void worker_free(struct node *node, struct node_worker *worker)
     free(worker);
 }
 
+void node_workers_free(struct node *node)
+{
+    for (uint32_t i = 0; i < node->worker_capacity; i++)
+        if (node->workers[i])
+            worker_free(node, node->workers[i]);
+    free(node->workers);
+    node->workers = NULL;
+    node->worker_capacity = 0;
+}
+
 static enum mob_status open_rings(
     struct node *node, const struct mob_client_options *options, uint32_t *slot_out)
 {

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/cstring.h"
 #include "common/base/log.h"
 
 #define REASON_MAX 256
@@ -183,7 +184,7 @@ enum mob_status mob_module_cache_add(struct mob_module_cache *cache, struct mob_
         return MOB_NO_MEMORY;
     function->id = id;
     function->hash = hash;
-    function->name = strndup(name, name_bytes);
+    function->name = mob_cstring_copy(name, name_bytes);
     if (function->name == NULL) {
         free(function);
         return MOB_NO_MEMORY;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/cstring.h"
 #include "sdk/c/call.h"
 
 static uint32_t name_hash_of(const char *name)
@@ -42,7 +43,7 @@ enum mob_status mob_signature_info_init(
     enum mob_status status = mob_signature_parse(text, length, &out->parsed, &error);
     if (status != MOB_OK)
         return mob_client_fail(client, status, "%s", error.message);
-    out->text = strndup(text, length);
+    out->text = mob_cstring_copy(text, length);
     if (out->text == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
     /* A task without a declared return still has a future: null, when it has ended. */
@@ -125,7 +126,7 @@ static enum mob_status method_add(struct mob_client *client, struct mob_function
     enum mob_status status = mob_signature_info_init(client, signature, signature_bytes, &method->signature);
     if (status != MOB_OK)
         return status;
-    method->name = strndup(name, name_bytes);
+    method->name = mob_cstring_copy(name, name_bytes);
     function->method_count++;
     return method->name == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory") : MOB_OK;
 }

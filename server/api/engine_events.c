@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/cstring.h"
 #include "common/base/log.h"
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
@@ -96,7 +97,7 @@ static void on_function_event(struct translation *t, const struct mob_entry *ent
     char type[208];
     memcpy(type, entry->payload, e->type_bytes);
     type[e->type_bytes] = 0;
-    char *data = strndup((const char *)entry->payload + e->type_bytes, e->json_bytes);
+    char *data = mob_cstring_copy(entry->payload + e->type_bytes, e->json_bytes);
     publish(t, e->task, type, e->at_ns, data && *data ? data : NULL, true, NULL);
     free(data);
 }
@@ -115,7 +116,7 @@ static void on_actor(struct translation *t, const struct mob_entry *entry)
 
 static void on_job(struct translation *t, const struct mob_entry *entry)
 {
-    char *data = strndup((const char *)entry->payload, entry->payload_bytes);
+    char *data = mob_cstring_copy(entry->payload, entry->payload_bytes);
     struct mob_task_id none = {0};
     publish(t, none, "job", 0, data, false, t->job);
     free(data);

@@ -51,11 +51,6 @@ static void spawn_node(struct node_box *box)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
-    /* A node that stops leaves what it holds to the kernel. */
-    const char *sanitizer = getenv("ASAN_OPTIONS");
-    char no_leaks[256];
-    snprintf(no_leaks, sizeof no_leaks, "%s:detect_leaks=0", sanitizer == NULL ? "" : sanitizer);
-    setenv("ASAN_OPTIONS", no_leaks, 1);
     int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     dup2(fd, 1);
     dup2(fd, 2);
@@ -197,6 +192,12 @@ void node_box_stop(struct node_box *box)
 {
     if (getenv("MOBULA_SHOW_LOGS") != NULL)
         node_box_print_log(box);
-    gcs_box_end(&box->node, SIGTERM);
+    int status = gcs_box_end(&box->node, SIGTERM);
+    if (status != 0) {
+        fprintf(stderr, "node_box: the node ended with %s %d\n", WIFSIGNALED(status) ? "signal" : "status",
+            WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+        node_box_print_log(box);
+        abort();
+    }
     gcs_box_fini(&box->gcs);
 }

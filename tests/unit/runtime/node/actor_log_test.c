@@ -60,6 +60,7 @@ static void kill_that_was_not_stored_did_not_happen(void **state)
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_DEAD);
     assert_true(row_is_there(actor)); /* the log does not say it yet */
     nx_end(&nx);
+    nx_let_go(&worker);
     FAKE.hold_acks = false;
     nx_cut(FAKE.block_count - before);
     nx_start(&nx, 0);
@@ -80,6 +81,7 @@ static void kill_that_was_stored_stands(void **state)
     nx_settle(&nx);
     assert_true(row_is_there(actor));
     nx_end(&nx);
+    nx_let_go(&worker);
     FAKE.hold_acks = false;
     nx_start(&nx, 0);
     nx_turn(&nx, 5);
@@ -139,6 +141,7 @@ static void actor_whose_row_is_behind_comes_back(void **state)
     nx_complete(&worker, 0, MOB_OK);
     nx_settle(&nx);
     nx_end(&nx);
+    nx_let_go(&worker);
     FAKE.hold_acks = false;
     nx_start(&nx, 0);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
@@ -164,6 +167,7 @@ static void actor_whose_constructor_failed_stays_dead(void **state)
     nx_settle(&nx);
     assert_true(row_is_there(actor));
     nx_end(&nx);
+    nx_let_go(&worker);
     FAKE.hold_acks = false;
     nx_start(&nx, 0);
     nx_turn(&nx, 3);
@@ -195,6 +199,7 @@ static void cancelled_call_is_not_replayed(void **state)
     nx_complete(&worker, 2, MOB_OK);
     nx_turn(&nx, 5);
     nx_end(&nx);
+    nx_let_go(&worker);
     nx_start(&nx, 1);
     nx_turn(&nx, 10);
     nx_worker(&nx, &worker);
@@ -207,6 +212,7 @@ static void cancelled_call_is_not_replayed(void **state)
         nx_turn(&nx, 5);
     }
     assert_false(nx_take_task(&worker));
+    nx_let_go(&worker);
     nx_disconnect(&driver);
     nx_close(&nx);
 }

@@ -25,13 +25,6 @@
 #include "tests/unit/runtime/node/fake_gcs.h"
 #include "tests/unit/runtime/node/fake_pool.h"
 
-/* A node that stops leaves what it holds to the kernel. Read by the address sanitizer. */
-__attribute__((visibility("default"))) const char *__asan_default_options(void);
-const char *__asan_default_options(void)
-{
-    return "detect_leaks=0";
-}
-
 /* What nx_open deploys: a function and a class with one method. */
 #define NX_FUNCTION ((struct mob_function_id){{'f', 'u', 'n'}})
 #define NX_CLASS ((struct mob_function_id){{'c', 'l', 's'}})
@@ -357,6 +350,12 @@ static inline void nx_kill(struct nx *nx, struct nx_worker *worker)
 {
     fake_pool_say(nx->node->pool, MOB_POOL_EXITED, worker->number);
     nx_turn(nx, 1);
+    mob_store_detach(worker->store);
+}
+
+/* The test's end of a worker that lived as long as its node. */
+static inline void nx_let_go(struct nx_worker *worker)
+{
     mob_store_detach(worker->store);
 }
 
