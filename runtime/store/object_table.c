@@ -18,22 +18,25 @@ enum { SCAN_RETRIES = 16, CLAIM_RETRIES = 1 << 16 };
 
 struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id)
 {
-    /* Results of siblings come in runs, and so do the returns of one task: runs of 8 share a group. */
+    /* Results of siblings come in runs, and so do the returns of one task. 64 of them share a page of
+     * entries, and 8 of those a group; where in the page a run begins differs, since most runs are short. */
     uint64_t run;
-    uint32_t position;
+    uint32_t place;
     if (id.slot == 0) {
-        run = mob_stream_mix(id.task.stream) + (uint64_t)(id.task.index >> 3) * 0xd6e8feb86659fd93ull;
-        position = id.task.index & 7u;
+        run = mob_stream_mix(id.task.stream) +
+            (uint64_t)(id.task.index / MOB_RUN_ENTRIES) * 0xd6e8feb86659fd93ull;
+        place = id.task.index % MOB_RUN_ENTRIES;
     } else {
-        run = mob_task_id_mix(id.task) + (uint64_t)(id.slot >> 3) * 0xd6e8feb86659fd93ull + 1;
-        position = id.slot & 7u;
+        run = mob_task_id_mix(id.task) + (uint64_t)(id.slot / MOB_RUN_ENTRIES) * 0xd6e8feb86659fd93ull + 1;
+        place = id.slot % MOB_RUN_ENTRIES;
     }
     run ^= run >> 32;
     run *= 0x94d049bb133111ebull; /* its upper half depends on every bit */
-    uint32_t fingerprint = (uint32_t)((run >> 24) + position * 0x1357u) & 0xffffu;
+    uint32_t fingerprint = (uint32_t)((run >> 24) + place * 0x1357u) & 0xffffu;
+    uint32_t home = (uint32_t)(run >> 36), group_of_run = (home + place / MOB_GROUP_ENTRIES) % MOB_RUN_GROUPS;
     return (struct mob_object_key){
-        .group = (uint32_t)(run >> 36) & view->group_mask,
-        .position = position,
+        .group = ((home & ~(MOB_RUN_GROUPS - 1)) | group_of_run) & view->group_mask,
+        .position = place % MOB_GROUP_ENTRIES,
         .fingerprint = fingerprint == 0 ? 1 : fingerprint,
     };
 }
@@ -116,7 +119,7 @@ void mob_table_count(const struct mob_view *view, uint32_t *used_out, uint32_t *
 
 static inline uint32_t group_base(const struct mob_view *view, struct mob_object_key key, uint32_t group)
 {
-    return ((key.group + group) & view->group_mask) * MOB_GROUP_ENTRIES;
+    return mob_key_group(view, key, group) * MOB_GROUP_ENTRIES;
 }
 
 static inline uint32_t scan(const struct mob_view *view, struct mob_object_key key,

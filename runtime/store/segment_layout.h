@@ -30,6 +30,8 @@
 #define MOB_DIRTY_WORDS 64u /* 4096 clients, a bit each */
 #define MOB_OWNER_NODE 0xfffu /* owner of what the node itself makes */
 #define MOB_GROUP_ENTRIES 8u /* neighbours of one stream share a group of tags: half a cache line */
+#define MOB_RUN_GROUPS 8u /* neighbours of one stream share a page of entries: one miss of the TLB */
+#define MOB_RUN_ENTRIES (MOB_RUN_GROUPS * MOB_GROUP_ENTRIES)
 #define MOB_WINDOW_GROUPS \
     32u /* how far from its home group an entry may lie; at 5/8 fill 1e-13 need more \
          */

@@ -59,10 +59,19 @@ struct mob_object_key {
     uint32_t fingerprint;
 };
 struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id);
+/* The i-th group of its window: the same place in the runs that follow, so that a run which has to move stays
+ * together. A table of fewer runs goes round more than once, a place further each time. */
+static inline uint32_t mob_key_group(const struct mob_view *view, struct mob_object_key key, uint32_t i)
+{
+    uint32_t further = i * MOB_RUN_GROUPS;
+    if (further > view->group_mask)
+        further += further / (view->group_mask + 1);
+    return (key.group + further) & view->group_mask;
+}
 static inline uint32_t mob_key_index(
     const struct mob_view *view, struct mob_object_key key, uint32_t group, uint32_t i)
 {
-    return ((key.group + group) & view->group_mask) * MOB_GROUP_ENTRIES +
+    return mob_key_group(view, key, group) * MOB_GROUP_ENTRIES +
         ((key.position + i) & (MOB_GROUP_ENTRIES - 1));
 }
 /* Entry of a published id (not of one that is only claimed). UINT32_MAX = none. The tag is as it was when it
