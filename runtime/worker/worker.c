@@ -10,21 +10,39 @@
 
 /* ---- the stash ---- */
 
+static bool stash_grow(struct mob_worker *worker)
+{
+    uint32_t capacity = worker->stash_capacity == 0 ? 1u << 16 : worker->stash_capacity * 2;
+    if (capacity > MOB_STASH_MAX)
+        return false;
+    uint8_t *stash = realloc(worker->stash, capacity);
+    if (stash == NULL)
+        return false;
+    worker->stash = stash;
+    worker->stash_capacity = capacity;
+    return true;
+}
+
+/* Under load the stash may never be empty, so what was run must not take room for ever. Only when at least
+ * half of it was run: then each byte moves once for each byte that was pushed, at most. */
+static void stash_pack(struct mob_worker *worker)
+{
+    if (worker->stash_begin == 0 || worker->stash_begin < worker->stash_capacity / 2)
+        return;
+    worker->stash_end -= worker->stash_begin;
+    memmove(worker->stash, worker->stash + worker->stash_begin, worker->stash_end);
+    worker->stash_begin = 0;
+}
+
 static bool stash_push(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
 {
     if (worker->stash_begin == worker->stash_end)
         worker->stash_begin = worker->stash_end = 0;
-    if (worker->stash_end + record->bytes > worker->stash_capacity) {
-        uint32_t capacity = worker->stash_capacity == 0 ? 1u << 16 : worker->stash_capacity * 2;
-        if (capacity > MOB_STASH_MAX)
+    if (worker->stash_end + record->bytes > worker->stash_capacity)
+        stash_pack(worker);
+    while (worker->stash_end + record->bytes > worker->stash_capacity)
+        if (!stash_grow(worker))
             return false;
-        uint8_t *stash = realloc(worker->stash, capacity);
-        if (stash == NULL)
-            return false;
-        worker->stash = stash;
-        worker->stash_capacity = capacity;
-        return stash_push(worker, record, body);
-    }
     uint8_t *at = worker->stash + worker->stash_end;
     memcpy(at, record, sizeof *record);
     memcpy(at + sizeof *record, body, record->bytes - sizeof *record);

@@ -346,6 +346,39 @@ static void specs_before_the_marker_are_dropped(void **state)
     assert_false(fake_node_take(&node));
 }
 
+/* A worker whose outbound ring is full again and again: specs come while it waits, faster than it runs them.
+ */
+static void a_stash_that_is_never_empty_uses_its_room_again(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 30000, TEXT = 600 };
+    char text[TEXT];
+    memset(text, 'x', sizeof text);
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    uint64_t pushed = 0;
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        _Alignas(8) uint8_t tail[1024];
+        struct mob_tail_builder b;
+        int64_t argument = i;
+        mob_tail_begin(&b, tail, sizeof tail);
+        mob_tail_add_value(&b, MOB_TYPE_I64, &argument, sizeof argument);
+        mob_tail_add_ext(&b, MOB_EXT_NAME, text, sizeof text);
+        uint32_t bytes = mob_tail_end(&b);
+        head.task.index = i;
+        fake_node_give(&node, MOB_IN_SPEC, &in, sizeof in, &head, sizeof head, tail, bytes);
+        assert_true(mob_client_pump(worker.client) > 0);
+        pushed += bytes;
+        if (i < 3)
+            continue; /* so many always wait */
+        assert_true(mob_worker_step(&worker));
+        take_completion();
+        assert_int_equal(returned_i64(), i - 3);
+    }
+    assert_true(pushed > MOB_STASH_MAX);
+    assert_true(worker.stash_capacity <= 1u << 16);
+}
+
 /* ---- replay ---- */
 
 static void give_outcome(const struct mob_spec_head *head, uint32_t sequence, enum mob_outcome_kind kind,
@@ -512,6 +545,7 @@ int main(void)
         TEST(a_stream_publishes_its_items),
         TEST(results_that_wait_behind_other_specs_are_found),
         TEST(specs_before_the_marker_are_dropped),
+        TEST(a_stash_that_is_never_empty_uses_its_room_again),
         TEST(outcomes_are_logged_and_read_back),
         TEST(outcomes_that_came_twice_are_used_once),
         TEST(another_order_of_outcomes_is_a_divergence),
