@@ -195,7 +195,8 @@ static void hand_over(struct mob_edge *edge, struct guest *guest)
 
 static const char h2_preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-static void sniff(struct mob_edge *edge, struct guest *guest)
+/* `ended`: the client sends nothing more. */
+static void sniff(struct mob_edge *edge, struct guest *guest, bool ended)
 {
     char bytes[MOB_HTTP_HEAD_BYTES_MAX];
     ssize_t n = recv(guest->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
@@ -212,8 +213,10 @@ static void sniff(struct mob_edge *edge, struct guest *guest)
     size_t length = 0;
     struct mob_http_refusal refusal = {0};
     enum mob_status status = mob_http_head_check(bytes, (size_t)n, &length, &refusal);
-    if (status == MOB_AGAIN)
+    if (status == MOB_AGAIN && !ended)
         return;
+    if (status == MOB_AGAIN)
+        refusal = (struct mob_http_refusal){400, "the request head ends in the middle"};
     if (status == MOB_OK) {
         hand_over(edge, guest);
         return;
@@ -223,10 +226,10 @@ static void sniff(struct mob_edge *edge, struct guest *guest)
     refuse(edge, guest, refusal.status, refusal.why);
 }
 
-static void on_guest_event(struct mob_edge *edge, struct guest *guest)
+static void on_guest_event(struct mob_edge *edge, struct guest *guest, uint32_t events)
 {
     if (guest->state == GUEST_SNIFFING)
-        sniff(edge, guest);
+        sniff(edge, guest, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
     else if (drain(guest))
         guest_close(edge, guest);
 }
@@ -336,7 +339,7 @@ static void *edge_thread(void *argument)
             if (events[i].data.ptr == edge)
                 accept_some(edge);
             else
-                on_guest_event(edge, events[i].data.ptr);
+                on_guest_event(edge, events[i].data.ptr, events[i].events);
         }
         expire(edge, mob_now());
         if (edge->accept_paused)

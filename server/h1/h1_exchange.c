@@ -60,6 +60,7 @@ void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
     exchange->request->fd = connection->fd;
     exchange->request->park_list = connection->shard->park_list;
     connection->requests++;
+    atomic_store_explicit(&connection->reading, true, memory_order_relaxed);
     h1_set_deadline(connection, MOB_H1_HEAD_S);
     return exchange;
 }
@@ -256,6 +257,7 @@ enum MHD_Result h1_queue_answer(struct exchange *exchange)
         MHD_add_response_header(response, "Connection", "close");
     h1_set_transfer_deadline(exchange->connection, reply->body_length);
     exchange->queued = true;
+    atomic_store_explicit(&exchange->connection->reading, false, memory_order_relaxed);
     enum MHD_Result result = MHD_queue_response(exchange->connection->mhd, (unsigned)reply->status, response);
     MHD_destroy_response(response);
     return result;

@@ -22,7 +22,9 @@ struct connection {
     struct sockaddr_in6 address; /* IPv4 fits too */
     int fd;
     _Atomic int64_t deadline_ns;
-    bool expired; /* shut down by the sweep already */
+    _Atomic bool reading; /* a request has begun and is not all there */
+    bool left; /* sweep: its client was seen to send nothing more in the middle of one */
+    bool expired; /* sweep: shut down already */
     unsigned requests; /* begun on this connection */
 };
 
