@@ -167,9 +167,32 @@ enum mob_request_op {
     MOB_REQ_FETCH = 12, /* object id -> when its bytes are in the store (restored or re-made) */
     MOB_REQ_DELETE =
         13, /* object id | u32 for good (absent: 0) -> bytes dropped; a put for good: committed */
-    MOB_REQ_LOGS = 14, /* task or actor id text | u64 offset | u32 max -> log bytes */
+    MOB_REQ_LOGS =
+        14, /* struct mob_log_question -> u64 bytes there are (so far) | those from its offset on */
     MOB_REQ_LIVE_TASKS = 15, /* JSON filter -> JSON list of tasks not finished */
-    MOB_REQ_UNDEPLOY = 16 /* hash of a module, or "name@hash" -> when it is gone, or MOB_IN_USE and by whom */
+    MOB_REQ_UNDEPLOY =
+        16, /* hash of a module, or "name@hash" -> when it is gone, or MOB_IN_USE and by whom */
+    MOB_REQ_TASK_STATES = 17 /* task ids -> one byte each, enum mob_live_state */
+};
+/* What a task wrote to stdout and stderr. */
+struct mob_log_question {
+    struct mob_task_id task;
+    struct mob_actor_id actor; /* that it is a call of, or whose creation it is; else zero */
+    uint64_t offset; /* of its output */
+    uint32_t max; /* bytes */
+    uint32_t worker; /* it ran in, as its completion says, or MOB_LOG_NO_WORKER */
+};
+#define MOB_LOG_NO_WORKER UINT32_MAX
+/* What a task that has not ended does now, as the node's scheduler sees it. */
+enum mob_live_state {
+    MOB_LIVE_NOT = 0, /* ended, or not this node's */
+    MOB_LIVE_WAITING, /* for inputs */
+    MOB_LIVE_DELAYED, /* until a time */
+    MOB_LIVE_READY, /* queued for resources */
+    MOB_LIVE_RUNNING,
+    MOB_LIVE_BLOCKED, /* in get or wait */
+    MOB_LIVE_CONTINUED, /* it ended with a tail call, whose result is to be its own */
+    MOB_LIVE_STATES
 };
 struct mob_out_request {
     uint32_t request; /* client's number, unique among its outstanding ones */

@@ -129,6 +129,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
         .task = task->sched.id,
         .attempt = node_task_attempt(task),
         .generation = node_task_generation(task),
+        .worker = status == MOB_WORKER_DIED ? node->death.serial : 0, /* whose end is being handled */
         .finished_ns = node->now_ns,
     };
     fill_times(task, &head);

@@ -128,6 +128,7 @@ static void retry(struct node *node, struct node_task *task, enum mob_status sta
         .status = (uint16_t)status,
         .task = task->sched.id,
         .attempt = node_task_attempt(task),
+        .worker = status == MOB_WORKER_DIED ? node->death.serial : 0,
         .submitted_ns = task->submitted_ns,
         .finished_ns = node->now_ns,
     };

@@ -242,6 +242,7 @@ struct node {
         const char *reason;
         enum mob_status status; /* why we killed it, or MOB_WORKER_DIED */
         int signal;
+        uint32_t serial; /* of the worker: its log files */
         char message[160], log[1024];
     } death; /* of the worker whose end is being handled */
     struct {

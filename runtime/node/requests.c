@@ -220,6 +220,34 @@ static void task_request(const struct request *r, bool why)
         reply_json(r, why ? why_json(r->node, task) : task_json(r->node, task));
 }
 
+static enum mob_live_state live_state(struct node *node, struct mob_task_id id)
+{
+    static const uint8_t states[MOB_SCHED_STATE_COUNT] = {[MOB_SCHED_WAITING] = MOB_LIVE_WAITING,
+        [MOB_SCHED_DELAYED] = MOB_LIVE_DELAYED,
+        [MOB_SCHED_READY] = MOB_LIVE_READY,
+        [MOB_SCHED_DISPATCHED] = MOB_LIVE_RUNNING,
+        [MOB_SCHED_BLOCKED] = MOB_LIVE_BLOCKED};
+    const struct node_task *task = node_task_find(node, id);
+    if (task)
+        return (enum mob_live_state)states[task->sched.state];
+    return node_tail_call_of(node, id) ? MOB_LIVE_CONTINUED : MOB_LIVE_NOT;
+}
+
+/* Of many tasks at once, for lists. A record holds 64 KiB and more, so as many ids as one can bring. */
+static void task_states(const struct request *r)
+{
+    uint32_t count = r->bytes / (uint32_t)sizeof(struct mob_task_id);
+    uint8_t *states = malloc(count + 1);
+    MOB_ASSERT(states);
+    for (uint32_t i = 0; i < count; i++) {
+        struct mob_task_id id;
+        memcpy(&id, r->payload + i * sizeof id, sizeof id);
+        states[i] = (uint8_t)live_state(r->node, id);
+    }
+    reply(r, MOB_OK, states, count);
+    free(states);
+}
+
 static void live_tasks(const struct request *r)
 {
     json_t *items = json_array();
@@ -556,6 +584,9 @@ void node_request(struct node *node, struct node_client *client, const uint8_t *
         return;
     case MOB_REQ_UNDEPLOY:
         node_undeploy(node, client, head.request, r.payload, r.bytes);
+        return;
+    case MOB_REQ_TASK_STATES:
+        task_states(&r);
         return;
     }
     reply(&r, MOB_INVALID, NULL, 0);

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "runtime/node/actor_record.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/lane.h"
@@ -189,6 +190,7 @@ static void note_death(
     int status = event->wait_status;
     node->death.status = worker->kill_reason ? worker->kill_status : MOB_WORKER_DIED;
     node->death.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    node->death.serial = worker->serial;
     if (worker->kill_reason && worker->kill_status == MOB_TOO_MANY_BLOCKED)
         snprintf(node->death.message, sizeof node->death.message, "%s", worker->kill_reason);
     else if (worker->kill_reason)
@@ -310,23 +312,38 @@ enum mob_status node_pool_open(struct node *node)
     return mob_pool_create(&options, &node->pool);
 }
 
-/* What a finished task's worker kept of its output: task id | u64 offset | u32 max | u32 worker. */
+/* Whose files have it: the worker it runs in, or the one that has its actor now (a replay wrote there what
+ * the earlier ones had), or the one that the asker knows of. */
+static uint32_t log_worker(struct node *node, const struct mob_log_question *in)
+{
+    const struct node_task *task = node_task_find(node, in->task);
+    const struct node_worker *worker = NULL;
+    if (task && (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED))
+        worker = node_worker_at(node, task->sched.worker);
+    const struct node_actor *actor =
+        worker || mob_task_id_is_zero(in->actor.creation) ? NULL : node_actor_find(node, in->actor);
+    if (actor)
+        worker = actor->worker;
+    return worker ? worker->serial : in->worker;
+}
+
 void node_logs(
     struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes)
 {
-    struct {
-        struct mob_task_id task;
-        uint64_t offset;
-        uint32_t max, worker;
-    } in;
-    static uint8_t out[LOG_REPLY_MAX];
-    uint64_t total = 0;
+    struct mob_log_question in;
+    static struct {
+        uint64_t total;
+        uint8_t bytes[LOG_REPLY_MAX];
+    } out;
     if (bytes < sizeof in) {
         node_reply(node, client->slot, client->session, request, MOB_INVALID, NULL, 0);
         return;
     }
     memcpy(&in, payload, sizeof in);
-    size_t max = in.max == 0 || in.max > sizeof out ? sizeof out : in.max;
-    size_t n = mob_pool_log_read(node->pool, in.worker, in.task, in.offset, out, max, &total);
-    node_reply(node, client->slot, client->session, request, MOB_OK, out, (uint32_t)n);
+    uint32_t worker = log_worker(node, &in);
+    size_t max = in.max > sizeof out.bytes ? sizeof out.bytes : in.max, n = 0;
+    out.total = 0;
+    if (worker != MOB_LOG_NO_WORKER)
+        n = mob_pool_log_read(node->pool, worker, in.task, in.offset, out.bytes, max, &out.total);
+    node_reply(node, client->slot, client->session, request, MOB_OK, &out, (uint32_t)(sizeof out.total + n));
 }

@@ -60,8 +60,8 @@ uint32_t mob_pool_running(const struct mob_pool *pool);
 /* Logs (stdout and stderr of a worker). */
 /* The last `lines` lines, at most `size` - 1 bytes and a NUL; returns the length. */
 size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines, char *out, size_t size);
-/* What one task wrote, from `offset` of it on; returns the bytes copied. *total_out: bytes there are. A
- * worker notes what a task wrote when the task has ended. */
+/* What one task wrote, from `offset` of it on; returns the bytes copied. *total_out: bytes there are, so
+ * far if it runs. */
 size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint64_t offset,
     void *out, size_t size, uint64_t *total_out);
 /* Cut files that user code filled behind the library's back. Once a second is enough. */

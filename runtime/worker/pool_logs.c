@@ -85,29 +85,67 @@ size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines,
     return (size_t)n - begin;
 }
 
-/* One pair of files; adds to what was found before. */
-static void read_pair(struct mob_pool *pool, uint32_t worker, struct mob_task_id task,
-    const char *index_suffix, const char *log_suffix, uint64_t offset, uint8_t *out, size_t size, size_t *got,
-    uint64_t *total)
+/* What one task wrote, out of both pairs of files. */
+struct log_search {
+    struct mob_task_id task;
+    uint64_t offset; /* of its output; bytes before it are not wanted */
+    uint8_t *out;
+    size_t size, got;
+    uint64_t total; /* of its output */
+};
+
+static void take_range(struct log_search *search, int log_fd, uint64_t begin, uint64_t bytes)
 {
-    int index_fd = open_log(pool, worker, index_suffix), log_fd = open_log(pool, worker, log_suffix);
-    struct mob_log_index entries[256];
+    uint64_t skip = search->offset > search->total ? search->offset - search->total : 0;
+    search->total += bytes;
+    if (skip >= bytes || search->got == search->size)
+        return;
+    uint64_t want = bytes - skip;
+    if (want > search->size - search->got)
+        want = search->size - search->got;
+    ssize_t copied = pread(log_fd, search->out + search->got, want, (off_t)(begin + skip));
+    search->got += copied > 0 ? (size_t)copied : 0;
+}
+
+/* A mark without the note of an end behind it: the task runs, its worker died of it, or it went on in the
+ * next file. */
+static void take_open(
+    struct log_search *search, int log_fd, const struct mob_log_index *mark, uint64_t next_offset)
+{
+    if (mob_task_id_eq(mark->task, search->task) && next_offset > mark->offset)
+        take_range(search, log_fd, mark->offset, next_offset - mark->offset);
+}
+
+static void read_entries(struct log_search *search, int index_fd, int log_fd, uint64_t log_bytes)
+{
+    struct mob_log_index entries[256], mark = {0};
+    bool open = false;
     ssize_t n;
-    while (index_fd >= 0 && log_fd >= 0 && (n = read(index_fd, entries, sizeof entries)) > 0) {
+    while ((n = read(index_fd, entries, sizeof entries)) > 0) {
         for (size_t i = 0; i < (size_t)n / sizeof entries[0]; i++) {
-            if (!mob_task_id_eq(entries[i].task, task))
-                continue;
-            uint64_t skip = offset > *total ? offset - *total : 0;
-            *total += entries[i].bytes;
-            if (skip >= entries[i].bytes || *got == size)
-                continue;
-            uint64_t want = entries[i].bytes - skip;
-            if (want > size - *got)
-                want = size - *got;
-            ssize_t copied = pread(log_fd, out + *got, want, (off_t)(entries[i].offset + skip));
-            *got += copied > 0 ? (size_t)copied : 0;
+            const struct mob_log_index *e = &entries[i];
+            bool ends =
+                open && e->bytes > 0 && mob_task_id_eq(e->task, mark.task) && e->offset == mark.offset;
+            if (open && !ends)
+                take_open(search, log_fd, &mark, e->offset);
+            open = e->bytes == 0;
+            if (open)
+                mark = *e;
+            else if (mob_task_id_eq(e->task, search->task))
+                take_range(search, log_fd, e->offset, e->bytes);
         }
     }
+    if (open)
+        take_open(search, log_fd, &mark, log_bytes);
+}
+
+static void read_pair(struct mob_pool *pool, uint32_t worker, const char *index_suffix,
+    const char *log_suffix, struct log_search *search)
+{
+    int index_fd = open_log(pool, worker, index_suffix), log_fd = open_log(pool, worker, log_suffix);
+    struct stat st;
+    if (index_fd >= 0 && log_fd >= 0 && fstat(log_fd, &st) == 0)
+        read_entries(search, index_fd, log_fd, (uint64_t)st.st_size);
     if (index_fd >= 0)
         close(index_fd);
     if (log_fd >= 0)
@@ -117,12 +155,11 @@ static void read_pair(struct mob_pool *pool, uint32_t worker, struct mob_task_id
 size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint64_t offset,
     void *out, size_t size, uint64_t *total_out)
 {
-    size_t got = 0;
-    uint64_t total = 0;
-    read_pair(pool, worker, task, "idx.1", "log.1", offset, out, size, &got, &total);
-    read_pair(pool, worker, task, "idx", "log", offset, out, size, &got, &total);
-    *total_out = total;
-    return got;
+    struct log_search search = {.task = task, .offset = offset, .out = out, .size = size};
+    read_pair(pool, worker, "idx.1", "log.1", &search);
+    read_pair(pool, worker, "idx", "log", &search);
+    *total_out = search.total;
+    return search.got;
 }
 
 void mob_pool_check_logs(struct mob_pool *pool)

@@ -312,6 +312,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
         worker->cpu_short_ns = 0;
     }
     prepare(worker, in, head, tail, tail_bytes);
+    mob_worker_log_task(head->task);
     if (MOB_FAILPOINT("worker.before_run"))
         return;
     run_main(worker);

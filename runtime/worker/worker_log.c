@@ -16,6 +16,8 @@ static struct {
     int fd, index_fd;
     uint64_t base; /* bytes of the files before this one */
     uint64_t written; /* base + what is in this file */
+    struct mob_task_id task; /* that runs */
+    bool marked; /* in this file's index */
 } log_file = {.fd = -1, .index_fd = -1};
 
 void mob_worker_log_name(const char *log_dir, uint32_t worker, const char *suffix, char out[MOB_LOG_NAME_MAX])
@@ -62,7 +64,24 @@ static bool rotate(void)
     if (!open_files())
         return false;
     log_file.base = log_file.written;
+    log_file.marked = false;
     return true;
+}
+
+/* In front of its first bytes in this file. */
+static void mark(void)
+{
+    struct mob_log_index index = {log_file.task, log_file.written - log_file.base, 0};
+    log_file.marked = true;
+    if (!mob_task_id_is_zero(log_file.task) &&
+        write(log_file.index_fd, &index, sizeof index) != (ssize_t)sizeof index)
+        MOB_LOG_WARN("worker", "log_index_not_written", "errno=%d", errno);
+}
+
+void mob_worker_log_task(struct mob_task_id task)
+{
+    log_file.task = task;
+    log_file.marked = false;
 }
 
 static ssize_t cookie_write(void *cookie, const char *bytes, size_t size)
@@ -70,6 +89,8 @@ static ssize_t cookie_write(void *cookie, const char *bytes, size_t size)
     (void)cookie;
     if (log_file.written - log_file.base >= log_file.file_max)
         rotate();
+    if (!log_file.marked)
+        mark();
     ssize_t n = write(log_file.fd, bytes, size);
     if (n > 0)
         log_file.written += (uint64_t)n;

@@ -5,7 +5,9 @@
  *   LOG_DIR/worker-7.idx    LOG_DIR/worker-7.idx.1   struct mob_log_index each
  *
  * stdio writes through functions of ours, which count: whether a task wrote anything costs no system call.
- * What goes around stdio (write(2) in user code) is noticed after tasks of a millisecond and more.
+ * The first write of a task in a file puts a mark into the index, so that its output can be read while it
+ * runs, and after its worker died of it; a task that writes nothing costs nothing. What goes around stdio
+ * (write(2) in user code) is noticed after tasks of a millisecond and more.
  */
 #ifndef MOB_RUNTIME_WORKER_WORKER_LOG_H
 #define MOB_RUNTIME_WORKER_WORKER_LOG_H
@@ -15,7 +17,8 @@
 struct mob_log_index {
     struct mob_task_id task;
     uint64_t offset; /* in the log file beside this index */
-    uint64_t bytes;
+    uint64_t
+        bytes; /* 0: the mark of a task that writes from here on, up to the next entry or the file's end */
 };
 #define MOB_LOG_NAME_MAX 320
 /* suffix: "log", "log.1", "idx", "idx.1" */
@@ -24,6 +27,8 @@ void mob_worker_log_name(
 
 /* In the worker, once: opens the files and takes over descriptors 1 and 2 and stdio. */
 MOB_MUST_USE enum mob_status mob_worker_log_open(const struct mob_worker_config *config, uint32_t worker);
+/* This task runs from now on: what is written is its. */
+void mob_worker_log_task(struct mob_task_id task);
 /* Bytes written so far, ever. Compare before and after a task. */
 uint64_t mob_worker_log_written(void);
 /* Count what went around stdio (a system call). */

@@ -153,8 +153,8 @@ static const struct {
     enum mob_request_op op;
 } questions[] = {{"stats", MOB_REQ_STATS}, {"why", MOB_REQ_WHY}, {"task", MOB_REQ_TASK},
     {"actor", MOB_REQ_ACTOR_STATE}, {"job", MOB_REQ_JOB}, {"live-tasks", MOB_REQ_LIVE_TASKS},
-    {"delete", MOB_REQ_DELETE}, {"logs", MOB_REQ_LOGS}, {"function", MOB_REQ_FUNCTION},
-    {"name", MOB_REQ_NAME}, {"undeploy", MOB_REQ_UNDEPLOY}};
+    {"delete", MOB_REQ_DELETE}, {"function", MOB_REQ_FUNCTION}, {"name", MOB_REQ_NAME},
+    {"undeploy", MOB_REQ_UNDEPLOY}};
 
 struct question {
     enum mob_request_op op;

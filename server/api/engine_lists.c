@@ -1,9 +1,10 @@
 /* Lists of tasks and objects, newest first or by a field, out of the blocks of the control store.
  *
- * From the newest block on, a task's completion is seen before its spec, so its state is known when its row
- * is made. A page that begins at a cursor has not seen the newer blocks: states that it misses are looked up
- * a group at a time (`page_end`). A sorted list keeps the best rows of all blocks in reach; its pages go on
- * by number, over the blocks that were there for the first.
+ * From the newest block on, a task's completion is seen before its spec, so what has ended is known when its
+ * row is made. What has not is asked for at the node, all rows of a page at once (`page_end`). A page that
+ * begins at a cursor has not seen the newer blocks: ends that it misses are looked up a group at a time. A
+ * sorted list keeps the best rows of all blocks in reach; its pages go on by number, over the blocks that
+ * were there for the first.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ struct row {
     struct place place;
     struct mob_task_id task;
     uint32_t slot; /* of an object */
+    uint8_t live; /* enum mob_live_state: of a task whose end was not seen, the node's word */
     json_t *json;
 };
 
@@ -37,6 +39,7 @@ struct deleted {
 struct list {
     struct mob_filter early, all; /* what can be tested on a row without its state; everything */
     bool late_terms, sorted, resumed;
+    bool asks_node; /* rows of tasks: those without an end are asked for at the node */
     struct place after; /* only rows older than this; of a sorted list: not newer than this block */
     size_t skip; /* of a sorted list */
     struct row *block; /* rows of the block that is read, newest first */
@@ -81,7 +84,7 @@ static void add_row(struct scan *scan, json_t *json, struct mob_object_id id, st
     }
     struct row *row = malloc(sizeof *row);
     MOB_ASSERT(row != NULL);
-    *row = (struct row){list->block, place, id.task, id.slot, json};
+    *row = (struct row){.next = list->block, .place = place, .task = id.task, .slot = id.slot, .json = json};
     list->block = row; /* entries come oldest first, so the newest is in front */
 }
 
@@ -198,7 +201,9 @@ static void fill_state(struct scan *scan, const struct row *row)
     const struct seen *s = scan_seen(scan, row->task, false);
     json_t *json = row->json;
     if (!s || !s->final) {
-        json_object_set_new(json, "state", json_string("submitted"));
+        static const char *const texts[MOB_LIVE_STATES] = {
+            "submitted", "waiting", "delayed", "ready", "running", "blocked", "continued"};
+        json_object_set_new(json, "state", json_string(texts[row->live < MOB_LIVE_STATES ? row->live : 0]));
         return;
     }
     json_object_set_new(json, "state",
@@ -259,7 +264,7 @@ static void block_end(struct scan *scan)
     struct list *list = scan->context;
     struct row *rows = list->block;
     list->block = NULL;
-    if (!list->resumed) {
+    if (!list->resumed && !list->asks_node) {
         take_rows(scan, rows);
         return;
     }
@@ -270,7 +275,8 @@ static void block_end(struct scan *scan)
     }
     /* What is in excess is read again by the next page. */
     scan->full = list->waiting_count >= CANDIDATES_MAX ||
-        (!list->late_terms && json_array_size(list->items) + list->waiting_count >= wanted_rows(scan));
+        (!list->late_terms && !list->sorted &&
+            json_array_size(list->items) + list->waiting_count >= wanted_rows(scan));
 }
 
 /* --- states that newer blocks hold --- */
@@ -305,7 +311,7 @@ static bool know_states(struct reading *reading)
     struct list *list = scan->context;
     for (struct row *row = list->waiting; row; row = row->next) {
         struct mob_object_id id = mob_object_of(row->task, row->slot);
-        if (!is_open(scan, row))
+        if (row->live || !is_open(scan, row))
             continue;
         struct mob_task_id group = mob_put_group(id);
         if (reading_group(reading, group.stream, group.index >> MOB_GROUP_SHIFT))
@@ -341,12 +347,54 @@ static void on_group(struct reading *reading, enum mob_status status)
     scan_go_on(scan, status);
 }
 
+/* Those that the node does not have, either, ended a moment ago, or before the page that begins here. */
+static void look_for_ends(struct scan *scan)
+{
+    on_group(reading_begin(scan->flight, on_group, scan), MOB_OK);
+}
+
+/* --- states that only the node knows --- */
+
+static void on_live(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct scan *scan = arg;
+    struct list *list = scan->context;
+    size_t at = 0;
+    for (struct row *row = list->waiting; row && status == MOB_OK; row = row->next)
+        if (is_open(scan, row) && at < size)
+            row->live = (uint8_t)text[at++];
+    look_for_ends(scan);
+}
+
+/* Asks for all rows without an end, in their order. False: there is none. */
+static bool ask_node(struct scan *scan)
+{
+    struct list *list = scan->context;
+    struct mob_task_id *ids = malloc((list->waiting_count + 1) * sizeof *ids);
+    uint32_t count = 0;
+    MOB_ASSERT(ids != NULL);
+    for (struct row *row = list->waiting; row; row = row->next)
+        if (is_open(scan, row))
+            ids[count++] = row->task;
+    struct mob_pending_request *request = NULL;
+    bool asked = count > 0 &&
+        mob_request_start(scan->flight->client, MOB_REQ_TASK_STATES, ids, count * (uint32_t)sizeof *ids, NULL,
+            0, &request) == MOB_OK;
+    free(ids);
+    if (asked) {
+        request->callback = on_live;
+        request->arg = scan;
+    }
+    return asked;
+}
+
 static bool page_end(struct scan *scan)
 {
     struct list *list = scan->context;
     if (!list->waiting)
         return true;
-    on_group(reading_begin(scan->flight, on_group, scan), MOB_OK);
+    if (!list->asks_node || !ask_node(scan))
+        look_for_ends(scan);
     return false;
 }
 
@@ -464,6 +512,7 @@ void engine_list_tasks(struct flight *flight)
     list->waiting_end = &list->waiting;
     list->items = json_array();
     list->sorted = query->sort && *query->sort;
+    list->asks_node = query->kind == MOB_ITEM_TASK;
     struct scan *scan = scan_create(flight, &methods, list);
     if (mob_filter_parse(query->filter, &list->all) != MOB_OK) {
         scan_refuse(scan, MOB_BAD_REQUEST, "a filter is field:value [AND field:value]...");

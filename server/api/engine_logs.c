@@ -19,8 +19,12 @@ struct output_place {
 
 struct log_reading {
     struct flight *flight;
+    struct mob_actor_id actor; /* whose log it is, or zero */
     struct output_place *places;
     size_t count, next;
+    uint64_t asked_from; /* of the place's output */
+    size_t got;
+    bool wanted_more;
     uint64_t length; /* of all output so far, also of what is before the offset */
     bool finished;
 };
@@ -47,35 +51,45 @@ static void read_next(struct log_reading *reading);
 static void on_log(void *arg, enum mob_status status, const char *text, size_t size)
 {
     struct log_reading *reading = arg;
-    struct mob_engine_query *query = &reading->flight->op->query;
-    if (status != MOB_OK)
-        size = 0; /* rotated away */
-    uint64_t begin = reading->length;
-    reading->length += size;
-    if (reading->length > query->offset && reading->flight->op->json.length < query->limit) {
-        size_t skip = begin < query->offset ? (size_t)(query->offset - begin) : 0;
-        size_t room = query->limit - reading->flight->op->json.length, n = size - skip;
-        mob_text_put(&reading->flight->op->json, text + skip, n < room ? n : room);
+    uint64_t total = 0;
+    if (status == MOB_OK && size >= sizeof total) { /* else: rotated away */
+        memcpy(&total, text, sizeof total);
+        mob_text_put(&reading->flight->op->json, text + sizeof total, size - sizeof total);
+        reading->length += total;
+        reading->got = size - sizeof total;
+        reading->wanted_more = total > reading->asked_from + reading->got;
+    } else {
+        reading->got = 0;
+        reading->wanted_more = false;
     }
-    reading->next++;
+    /* A node's answer holds less than a page of ours may. */
+    if (!reading->wanted_more || reading->got == 0 ||
+        reading->flight->op->json.length >= reading->flight->op->query.limit)
+        reading->next++;
+    else
+        reading->length -= total; /* of the same place again */
     read_next(reading);
 }
 
 static void read_next(struct log_reading *reading)
 {
+    struct flight *flight = reading->flight;
+    struct mob_engine_query *query = &flight->op->query;
     if (reading->next == reading->count) {
         log_end(reading);
         return;
     }
-    struct {
-        struct mob_task_id task;
-        uint64_t offset;
-        uint32_t max, worker;
-    } body = {.task = reading->places[reading->next].task, .worker = reading->places[reading->next].worker};
+    /* The next byte that is wanted, and where in this place's output it is. */
+    uint64_t at = query->offset + flight->op->json.length;
+    reading->asked_from = at > reading->length ? at - reading->length : 0;
+    struct mob_log_question question = {.task = reading->places[reading->next].task,
+        .actor = reading->actor,
+        .offset = reading->asked_from,
+        .max = (uint32_t)(query->limit - flight->op->json.length),
+        .worker = reading->places[reading->next].worker};
     struct mob_pending_request *request = NULL;
-    struct flight *flight = reading->flight;
     enum mob_status status =
-        mob_request_start(flight->client, MOB_REQ_LOGS, &body, sizeof body, NULL, 0, &request);
+        mob_request_start(flight->client, MOB_REQ_LOGS, &question, sizeof question, NULL, 0, &request);
     if (status != MOB_OK) {
         free(reading->places);
         free(reading);
@@ -86,19 +100,20 @@ static void read_next(struct log_reading *reading)
     request->arg = reading;
 }
 
-/* Where the output of a task, or of an actor's construction and of its calls in order, was written. They all
- * ran in the worker that made it. */
+/* Where the output of a task, or of an actor's construction and of its calls in order, was written, as far as
+ * the lineage knows: the node knows better while they live. */
 static size_t places_of(
     const struct engine_found *found, struct mob_task_id task, bool actor, struct output_place **places_out)
 {
     const struct task_record *record = found->record;
     struct actor_edge *edges = NULL;
     size_t n = actor ? lineage_set_edges(found->set, (struct mob_actor_id){task}, &edges) : 0;
+    uint32_t worker = record && record->has_completion ? record->completion.worker : MOB_LOG_NO_WORKER;
     struct output_place *places = calloc(n + 1, sizeof *places);
     MOB_ASSERT(places != NULL);
-    places[0] = (struct output_place){task, record->completion.worker};
+    places[0] = (struct output_place){task, worker};
     for (size_t i = 0; i < n; i++)
-        places[i + 1] = (struct output_place){edges[i].task, record->completion.worker};
+        places[i + 1] = (struct output_place){edges[i].task, worker};
     free(edges);
     *places_out = places;
     return n + 1;
@@ -109,7 +124,6 @@ static void on_found(struct flight *flight, const struct engine_found *found)
     struct mob_task_id task = {0};
     struct mob_actor_id actor;
     bool of_actor = mob_actor_id_parse(flight->op->query.id, &actor) == MOB_OK;
-    const struct task_record *record = found->record;
     if (of_actor)
         task = actor.creation;
     else if (mob_task_id_parse(flight->op->query.id, &task) != MOB_OK)
@@ -122,9 +136,9 @@ static void on_found(struct flight *flight, const struct engine_found *found)
     MOB_ASSERT(reading != NULL);
     reading->flight = flight;
     reading->finished = found->known == ENGINE_FINISHED && !of_actor;
-    /* Which worker has it is known from its completion. */
-    if (record && record->has_completion)
-        reading->count = places_of(found, task, of_actor, &reading->places);
+    if (of_actor)
+        reading->actor = actor;
+    reading->count = places_of(found, task, of_actor, &reading->places);
     if (reading->count > PLACES_MAX)
         reading->count = PLACES_MAX;
     read_next(reading);

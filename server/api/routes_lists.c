@@ -1,5 +1,6 @@
 /* Lists and single items of every kind, nodes, cluster, timeline and logs: questions that the engine answers
  * as JSON. */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -178,9 +179,11 @@ void mob_api_timeline(struct mob_api *api, struct mob_http_request *request)
 
 struct log_state {
     bool ranged;
+    uint64_t length; /* at most so many bytes are wanted */
 };
 
-/* The log from an offset, as much as one answer takes; `Range: bytes=N-` or ?offset=N reads on. */
+/* The log from an offset, as much as one answer takes; `Range: bytes=N-`, `bytes=N-M` or ?offset=N reads on.
+ */
 static void answer_log(struct mob_http_request *request, struct mob_engine_op *op)
 {
     const struct log_state *state = request->state;
@@ -213,13 +216,18 @@ static bool log_offset(struct mob_http_request *request, struct log_state *state
     int64_t offset;
     if (!mob_api_query_int(request, "offset", 0, INT64_MAX, 0, &offset))
         return false;
+    state->length = LOG_CHUNK_BYTES;
     const char *range = mob_http_header(request, "Range");
     if (range && strncmp(range, "bytes=", 6) == 0) {
         char *end;
         unsigned long long first = strtoull(range + 6, &end, 10);
-        if (end > range + 6 && *end == '-') {
+        bool from = end > range + 6 && *end == '-';
+        unsigned long long last = from && end[1] ? strtoull(end + 1, &end, 10) : ULLONG_MAX;
+        if (from &&
+            last >= first) { /* a suffix, or what does not parse, is no range: the log may still grow */
             state->ranged = true;
             offset = (int64_t)(first > INT64_MAX ? INT64_MAX : first);
+            state->length = last - first < LOG_CHUNK_BYTES ? last - first + 1 : LOG_CHUNK_BYTES;
         }
     }
     *offset_out = (uint64_t)offset;
@@ -242,7 +250,7 @@ static void logs(struct mob_http_request *request, enum mob_engine_kind kind)
     op->query.kind = kind;
     op->query.id = strdup(request->segment_values[0]);
     op->query.offset = offset;
-    op->query.limit = LOG_CHUNK_BYTES;
+    op->query.limit = (uint32_t)state->length;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->query.follow = wait_ns > 0;
     op->query.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;

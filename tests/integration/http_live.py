@@ -1,0 +1,112 @@
+"""Tasks that have not ended, over HTTP: what state they are in, and what they write.   ctest: timeout=240"""
+import json
+
+from lib_http_cluster import check, main, ref
+
+V1 = "/api/v1"
+
+
+def listed(c, state):
+    return {t["id"] for t in c.json("GET", f"{V1}/tasks?limit=1000&filter=state:{state}", expect=200)["items"]}
+
+
+def cancel(c, *tasks):
+    for task in tasks:
+        c.call("POST", f"{V1}/tasks/{task['id']}:cancel", {"force": True})
+
+
+def test_waiting_ready_and_running_are_found(c):
+    c.deploy("quickstart")
+    c.deploy("http_talk")
+    cpus = int(c.json("GET", V1 + "/cluster", expect=200)["resources"]["CPU"]["total"])
+    submit = lambda function, *arguments: c.json("POST", V1 + "/tasks", {"function": function, "arguments": list(arguments)}, expect=202)
+    running = [submit("quickstart.pause", 60000) for _ in range(cpus)]
+    c.until("all slots are taken", lambda: listed(c, "running") == {t["id"] for t in running})
+    ready = [submit("quickstart.pause", 60000) for _ in range(2)]
+    waiting = [submit("quickstart.add", ref(running[0]["returns"][0]), i) for i in range(3)]
+    check(listed(c, "ready") == {t["id"] for t in ready}, "ready", listed(c, "ready"), ready)
+    check(listed(c, "waiting") == {t["id"] for t in waiting}, "waiting", listed(c, "waiting"), waiting)
+    check(listed(c, "submitted") == set(), "nothing is only submitted", listed(c, "submitted"))
+    newest = c.json("GET", f"{V1}/tasks?limit=2", expect=200)
+    rest = c.json("GET", f"{V1}/tasks?limit=100&cursor={newest['next_cursor']}", expect=200)["items"]
+    states = {t["id"]: t["state"] for t in newest["items"] + rest}
+    for state, tasks in (("running", running), ("ready", ready), ("waiting", waiting)):
+        for task in tasks:
+            check(states[task["id"]] == state, "the list over pages", state, states)
+            check(c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)["state"] == state, "the record", state)
+    by_state = c.json("GET", f"{V1}/tasks?limit=100&sort=state", expect=200)["items"]
+    check([t["state"] for t in by_state] == sorted(t["state"] for t in by_state), "sorted by state", by_state)
+    cancel(c, *running, *ready)
+    c.until("all have ended", lambda: not (listed(c, "running") | listed(c, "ready") | listed(c, "waiting")))
+    check({t["id"] for t in running} <= listed(c, "cancelled"), "cancelled", listed(c, "cancelled"))
+
+
+def follow(c, path, task, seen_running):
+    """The whole text, read from where the last answer ended; `seen_running` gets what was there while it ran."""
+    text, at = b"", 0
+    while True:
+        status, headers, body = c.call("GET", f"{path}?offset={at}&wait=10")
+        check(status == 200, "log", status, body)
+        text, at = text + body, int(headers["mobula-log-next"])
+        if c.json("GET", f"{V1}/tasks/{task['id']}")["state"] == "running":
+            seen_running.append(text)
+        if headers["mobula-log-ended"] == "true" or at >= 21:
+            return text
+
+
+def test_logs_of_a_running_task_are_followed(c):
+    c.deploy("http_talk")
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.count", "arguments": [3, 500]}, expect=202)
+    early = []
+    text = follow(c, f"{V1}/tasks/{task['id']}/logs", task, early)
+    check(text == b"line 0\nline 1\nline 2\n", "followed", text)
+    check(early and early[0].startswith(b"line 0\n") and len(early[0]) < 21, "while it ran", early)
+    c.value(task["returns"][0])
+    status, headers, body = c.call("GET", f"{V1}/tasks/{task['id']}/logs", headers={"Range": "bytes=7-13"})
+    check(status == 206 and body == b"line 1\n" and headers["content-range"] == "bytes 7-13/21", "range", status, headers, body)
+
+
+def test_a_range_of_a_running_log(c):
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.count", "arguments": [2, 3000]}, expect=202)
+    path = f"{V1}/tasks/{task['id']}/logs"
+    c.until("it has begun", lambda: c.call("GET", path)[2] == b"line 0\n")
+    status, headers, body = c.call("GET", path, headers={"Range": "bytes=5-"})
+    check(status == 206 and body == b"0\n" and headers["content-range"] == "bytes 5-6/7", "range", status, headers, body)
+    check(c.call("GET", path, headers={"Range": "bytes=8-"})[0] == 416, "behind what is there")
+    cancel(c, task)
+
+
+def test_logs_of_a_running_call_are_followed(c):
+    actor = c.json("POST", V1 + "/actors", {"class": "http_talk.Talker"}, {"Prefer": "wait=10"}, expect=201)["id"]
+    path = f"{V1}/actors/{actor}/logs"
+    check(c.call("GET", path)[2] == b"made\n", "its construction", c.call("GET", path))
+    call = c.json("POST", f"{V1}/actors/{actor}/methods/count", {"arguments": [2, 2000]}, expect=202)
+    status, headers, body = c.call("GET", f"{path}?offset=5&wait=10")
+    check(status == 200 and body == b"line 0\n", "while it runs", status, body)
+    check(c.json("GET", f"{V1}/tasks/{call['id']}")["state"] == "running", "it does")
+    status, headers, body = c.call("GET", f"{path}?offset={headers['mobula-log-next']}&wait=10")
+    check(body == b"line 1\n", "the rest", body)
+    check(c.call("GET", f"{V1}/tasks/{call['id']}/logs?wait=10")[2] == b"line 0\nline 1\n", "the call's own")
+
+
+def test_logs_longer_than_a_page(c):
+    lines = 20000
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.count", "arguments": [lines, 0]}, {"Prefer": "wait=60"}, expect=200)
+    want, got, at = "".join(f"line {i}\n" for i in range(lines)).encode(), b"", 0
+    while at < len(want):
+        status, headers, body = c.call("GET", f"{V1}/tasks/{task['id']}/logs?offset={at}")
+        if not check(status == 200 and body, "page", status, at):
+            break
+        got, at = got + body, int(headers["mobula-log-next"])
+    check(got == want, "all of it", len(got), len(want))
+
+
+def test_the_last_words_of_a_worker_are_kept(c):
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.last_words", "options": {"max_retries": 0}}, {"Prefer": "wait=30"}, expect=200)
+    check(task["state"] == "failed", "it died", task)
+    status, _, body = c.call("GET", f"{V1}/tasks/{task['id']}/logs")
+    check(status == 200 and body == b"the end is near\n", "its words", status, body)
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
