@@ -24,7 +24,7 @@ MAY_INCLUDE = {
     "gcs/chain": WIRE,
     "gcs/client": WIRE,
     "gcs/shard": WIRE + ["common/settings", "gcs/chain"],
-    "gcs/flush": WIRE + ["gcs/client"],
+    "gcs/flush": WIRE + ["common/settings", "gcs/client"],
     "gcs/master": WIRE + ["gcs/chain", "gcs/client"],
     "runtime/store": WIRE,
     "runtime/sched": WIRE,

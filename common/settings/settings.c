@@ -11,6 +11,7 @@
 #define NODE MOB_SETTINGS_NODE
 #define GCS MOB_SETTINGS_GCS
 #define GATEWAY MOB_SETTINGS_GATEWAY
+#define FLUSH MOB_SETTINGS_FLUSH
 #define ALL MOB_SETTINGS_ALL
 static const struct mob_setting_row rows[MOB_SETTINGS_COUNT] = {
 #define ROW(id, name_, type_, default_, minimum_, maximum_, unit_, users_, help_) \
@@ -23,6 +24,7 @@ static const struct mob_setting_row rows[MOB_SETTINGS_COUNT] = {
 #undef NODE
 #undef GCS
 #undef GATEWAY
+#undef FLUSH
 #undef ALL
 
 const struct mob_setting_row *mob_setting_row(enum mob_setting id)

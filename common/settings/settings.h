@@ -39,7 +39,8 @@ enum mob_settings_user {
     MOB_SETTINGS_GCS = 4,
     MOB_SETTINGS_GATEWAY = 8,
     MOB_SETTINGS_CLI = 16, /* other commands: where the cluster is */
-    MOB_SETTINGS_ALL = 31
+    MOB_SETTINGS_FLUSH = 32,
+    MOB_SETTINGS_ALL = 63
 };
 
 enum mob_setting_type {

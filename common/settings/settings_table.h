@@ -47,6 +47,12 @@
         "a read of blocks that are in PostgreSQL only waits so long for it") \
     X(POSTGRES, "postgres", CHOICE, "off", 0, 0, "on|off", UP, \
         "a private PostgreSQL, where lineage goes that leaves the control store's memory") \
+    X(FLUSH_DELAY_MS, "flush-delay-ms", MILLISECONDS, "5s", 1, 3600000, "", UP | FLUSH, \
+        "lineage waits at most so long for more of it before it is written to PostgreSQL") \
+    X(FLUSH_BATCH_BYTES, "flush-batch-bytes", BYTES, "8MiB", 64 * MOB_KIB, 256 * MOB_MIB, "", UP | FLUSH, \
+        "lineage that is written to PostgreSQL in one transaction") \
+    X(FLUSH_HOT_PERCENT, "flush-hot-percent", NUMBER, "50", 0, 100, "% of gcs-soft-bytes", UP | FLUSH, \
+        "what PostgreSQL has leaves the control store's memory above this") \
     X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY, \
         "how long lineage stays after its job ended (nothing acts on it yet)") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \

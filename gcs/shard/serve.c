@@ -5,6 +5,10 @@
 
 #include "common/base/failpoint.h"
 
+/* What a write costs until the next measurement: its bytes here until they are durable, its value in Redis,
+ * its places in the tables. */
+#define MEMORY_OF(bytes) (2ull * (bytes) + 512)
+
 /* ---- requests ---- */
 
 /* A block must say of itself what the request says of it, or recovery would read another's log. */
@@ -105,7 +109,7 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
         sh->appends += put.request.op == MOB_GCS_OP_APPEND;
         sh->append_bytes += put.request.op == MOB_GCS_OP_APPEND ? frame->body_bytes : 0;
         sh->puts += put.request.op != MOB_GCS_OP_APPEND;
-        sh->memory_bytes += frame->body_bytes; /* until it is measured again */
+        sh->memory_bytes += MEMORY_OF(frame->body_bytes); /* until it is measured again */
         serve_memory(sh);
     } else if (status != MOB_FINISHED) {
         reply_refusal(c, frame->from, put.request.request, status);

@@ -125,14 +125,18 @@ static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
     }
 }
 
+void shard_measure(struct mob_shard *sh)
+{
+    struct mallinfo2 heap = mallinfo2();
+    sh->memory_bytes = sh->store.used_memory + heap.uordblks + heap.hblkhd;
+    serve_memory(sh);
+}
+
 static void each_second(struct mob_shard *sh)
 {
     if (sh->now_ns < sh->second_ns)
         return;
     sh->second_ns = sh->now_ns + MOB_SEC;
-    struct mallinfo2 heap = mallinfo2();
-    sh->memory_bytes = sh->store.used_memory + heap.uordblks + heap.hblkhd;
-    serve_memory(sh);
     query_cold_tick(sh);
     mob_chunk_pool_trim(&sh->chunks);
 }

@@ -218,6 +218,10 @@ MOB_MUST_USE enum mob_status flushed_load_sum(
 MOB_MUST_USE enum mob_status flushed_load_note(
     struct mob_shard *sh, uint64_t number, const uint8_t *value, size_t length);
 
+/* shard.c */
+/* Once Redis has said what it uses: is a cap passed? */
+void shard_measure(struct mob_shard *sh);
+
 /* store_link.c */
 MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
 void store_io(struct mob_shard *sh, bool readable); /* writes; reads only when there is something */

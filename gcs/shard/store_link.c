@@ -216,8 +216,10 @@ static void info_reply(void *arg, const redisReply *reply, uint32_t index)
     if (reply->type != REDIS_REPLY_STRING)
         return;
     const char *at = strstr(reply->str, "used_memory:");
-    if (at != NULL)
-        sh->store.used_memory = strtoull(at + 12, NULL, 10);
+    if (at == NULL)
+        return;
+    sh->store.used_memory = strtoull(at + 12, NULL, 10);
+    shard_measure(sh); /* now: in a second it would be old */
 }
 
 static void info_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)

@@ -1,0 +1,181 @@
+#include "gcs/flush/cold_pool.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#define TRY_NS (5 * MOB_SEC) /* the member gives a read up later than that */
+#define PAUSE_NS (50 * MOB_MS)
+
+struct reader {
+    struct cold_pool *pool;
+    pthread_t thread;
+    bool started, answered;
+    struct mob_cold *cold;
+    struct mob_database *db;
+    struct mob_gcs_cold_answer answer;
+};
+struct cold_pool {
+    struct cold_pool_options options;
+    pthread_mutex_t lock;
+    pthread_cond_t asked, sent;
+    struct mob_gcs_cold_get queue[COLD_QUEUE_MAX]; /* a ring */
+    uint32_t first, count;
+    bool stop;
+    struct reader readers[COLD_THREADS];
+};
+
+/* False: told to stop. */
+static bool pause_between(struct cold_pool *p)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t ns = until.tv_nsec + PAUSE_NS;
+    until.tv_sec += ns / MOB_SEC;
+    until.tv_nsec = ns % MOB_SEC;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop && pthread_cond_timedwait(&p->sent, &p->lock, &until) == 0)
+        continue;
+    bool stop = p->stop;
+    pthread_mutex_unlock(&p->lock);
+    return !stop;
+}
+
+/* A connection that has ended is made anew, for as long as somebody may wait. */
+static void answer_query(struct reader *r, const struct mob_gcs_cold_get *query)
+{
+    int64_t deadline = mob_now() + TRY_NS;
+    do {
+        enum mob_status status = MOB_OK;
+        if (r->db == NULL || !mob_database_good(r->db)) {
+            mob_database_close(r->db);
+            r->db = NULL;
+            status = mob_database_open(r->pool->options.directory, &r->db);
+        }
+        if (status == MOB_OK)
+            status = mob_cold_read(r->cold, r->db, query, &r->answer);
+        if (status != MOB_UNAVAILABLE)
+            return;
+        mob_database_close(r->db);
+        r->db = NULL;
+    } while (mob_now() < deadline && pause_between(r->pool));
+    r->answer = (struct mob_gcs_cold_answer){.tag = query->get.tag, .status = MOB_UNAVAILABLE};
+}
+
+static void *run(void *arg)
+{
+    struct reader *r = arg;
+    struct cold_pool *p = r->pool;
+    pthread_mutex_lock(&p->lock);
+    while (!p->stop) {
+        if (p->count == 0) {
+            pthread_cond_wait(&p->asked, &p->lock);
+            continue;
+        }
+        struct mob_gcs_cold_get query = p->queue[p->first];
+        p->first = (p->first + 1) % COLD_QUEUE_MAX;
+        p->count--;
+        pthread_mutex_unlock(&p->lock);
+        answer_query(r, &query);
+        pthread_mutex_lock(&p->lock);
+        r->answered = true;
+        uint64_t one = 1;
+        ssize_t written = write(p->options.event_fd, &one, sizeof one);
+        (void)written; /* full: it is readable */
+        while (r->answered && !p->stop)
+            pthread_cond_wait(&p->sent, &p->lock);
+    }
+    pthread_mutex_unlock(&p->lock);
+    mob_database_close(r->db);
+    r->db = NULL;
+    return NULL;
+}
+
+/* ---- for the loop ---- */
+
+static void destroy(struct cold_pool *p)
+{
+    for (int i = 0; i < COLD_THREADS; i++)
+        mob_cold_destroy(p->readers[i].cold);
+    free(p);
+}
+
+enum mob_status cold_pool_start(const struct cold_pool_options *options, struct cold_pool **pool_out)
+{
+    struct cold_pool *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return MOB_NO_MEMORY;
+    p->options = *options;
+    pthread_mutex_init(&p->lock, NULL);
+    pthread_cond_init(&p->asked, NULL);
+    pthread_cond_init(&p->sent, NULL);
+    for (int i = 0; i < COLD_THREADS; i++) {
+        struct reader *r = &p->readers[i];
+        r->pool = p;
+        r->cold = mob_cold_create(options->shard);
+        r->started = r->cold != NULL && pthread_create(&r->thread, NULL, run, r) == 0;
+        if (r->started)
+            continue;
+        bool stopped = cold_pool_stop(p, MOB_SEC);
+        (void)stopped; /* nobody has asked anything yet */
+        return MOB_NO_MEMORY;
+    }
+    *pool_out = p;
+    return MOB_OK;
+}
+
+enum mob_status cold_pool_ask(struct cold_pool *p, const struct mob_gcs_cold_get *query)
+{
+    enum mob_status status = MOB_QUEUE_FULL;
+    pthread_mutex_lock(&p->lock);
+    if (p->count < COLD_QUEUE_MAX) {
+        p->queue[(p->first + p->count++) % COLD_QUEUE_MAX] = *query;
+        pthread_cond_signal(&p->asked);
+        status = MOB_OK;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return status;
+}
+
+void cold_pool_answers(
+    struct cold_pool *p, void (*send)(void *arg, const struct mob_gcs_cold_answer *answer), void *arg)
+{
+    bool any = false;
+    pthread_mutex_lock(&p->lock);
+    for (int i = 0; i < COLD_THREADS; i++) {
+        struct reader *r = &p->readers[i];
+        if (!r->answered)
+            continue;
+        send(arg, &r->answer);
+        r->answered = false;
+        any = true;
+    }
+    if (any)
+        pthread_cond_broadcast(&p->sent);
+    pthread_mutex_unlock(&p->lock);
+}
+
+bool cold_pool_stop(struct cold_pool *p, int64_t wait_ns)
+{
+    struct timespec until;
+    bool all = true;
+    pthread_mutex_lock(&p->lock);
+    p->stop = true;
+    pthread_cond_broadcast(&p->asked);
+    pthread_cond_broadcast(&p->sent);
+    pthread_mutex_unlock(&p->lock);
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t ns = until.tv_nsec + wait_ns;
+    until.tv_sec += ns / MOB_SEC;
+    until.tv_nsec = ns % MOB_SEC;
+    for (int i = 0; i < COLD_THREADS; i++)
+        all =
+            (!p->readers[i].started || pthread_timedjoin_np(p->readers[i].thread, NULL, &until) == 0) && all;
+    if (all)
+        destroy(p);
+    return all;
+}

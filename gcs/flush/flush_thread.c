@@ -1,0 +1,205 @@
+#include "gcs/flush/flush_thread.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "gcs/flush/migrate.h"
+#include "gcs/flush/watermark.h"
+
+#define ENDS_AT_ONCE 1024
+#define LOCK_SECONDS "2"
+
+struct flush_thread {
+    struct flush_thread_options options;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t given;
+    struct flush_job *job, *ended;
+    bool stop;
+    /* The thread's own. */
+    struct mob_database *db;
+    struct mob_writer_state *writer;
+};
+
+/* ---- jobs ---- */
+
+static void forget_connection(struct flush_thread *t)
+{
+    mob_database_close(t->db);
+    t->db = NULL;
+}
+
+/* A flusher that stopped inside of a transaction (the zombie's case) holds the watermark's row. Nobody waits
+ * for it longer than this, and then its connection goes, so that the row is free; it can commit no more. */
+static enum mob_status end_stopped_ones(struct flush_thread *t)
+{
+    static const char text[] =
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+        "AND application_name = current_setting('application_name') "
+        "AND xact_start < now() - interval '" LOCK_SECONDS " s'";
+    char name[128];
+    snprintf(name, sizeof name,
+        "SET application_name = 'mobula-flush-%u'; SET lock_timeout = '" LOCK_SECONDS "s'", t->options.shard);
+    struct mob_database_result *rows = NULL;
+    enum mob_status status = mob_database_run(t->db, name);
+    if (status == MOB_OK)
+        status = mob_database_query(t->db, text, NULL, 0, &rows);
+    if (status == MOB_OK && mob_database_rows(rows) == 1 && mob_database_number(rows, 0, 0) > 0)
+        MOB_LOG_WARN("flush", "stopped_ones_ended", "count=%d", (int)mob_database_number(rows, 0, 0));
+    mob_database_result_destroy(rows);
+    return status;
+}
+
+static enum mob_status connect_and_migrate(struct flush_thread *t)
+{
+    int from = 0, to = 0;
+    if (t->db != NULL && mob_database_good(t->db))
+        return end_stopped_ones(t);
+    forget_connection(t);
+    enum mob_status status = mob_database_open(t->options.directory, &t->db);
+    if (status == MOB_OK)
+        status = end_stopped_ones(t);
+    if (status == MOB_OK)
+        status = mob_migrate(t->db, mob_migrations, &from, &to);
+    if (status == MOB_OK)
+        status = mob_migrate_claim(t->db, t->options.cluster);
+    return status;
+}
+
+/* Ends of the batches in (flushed, upto], all of them. */
+static enum mob_status list_ends(struct flush_thread *t, struct flush_job *job)
+{
+    uint64_t after = job->flushed;
+    int count = ENDS_AT_ONCE;
+    enum mob_status status = MOB_OK;
+    while (status == MOB_OK && count == ENDS_AT_ONCE && after < job->upto) {
+        uint64_t *ends = realloc(job->ends, (job->end_count + ENDS_AT_ONCE) * sizeof *ends);
+        if (ends == NULL)
+            return MOB_NO_MEMORY;
+        job->ends = ends;
+        status = mob_watermark_batches(
+            t->db, t->options.shard, after, job->upto, ends + job->end_count, ENDS_AT_ONCE, &count);
+        job->end_count += (uint32_t)count;
+        after = job->end_count > 0 ? ends[job->end_count - 1] : job->upto;
+    }
+    return status;
+}
+
+static void do_open(struct flush_thread *t, struct flush_job *job)
+{
+    uint64_t epoch = 0;
+    job->status = connect_and_migrate(t);
+    if (job->status == MOB_OK)
+        job->status = mob_watermark_read(t->db, t->options.shard, &job->upto, &epoch);
+    if (job->status == MOB_OK && job->upto < job->flushed) {
+        MOB_LOG_ERROR("flush", "database_is_older",
+            "watermark=%" PRIu64 " flushed=%" PRIu64
+            " why=\"members dropped what this database does not have; the gap is named in mobula.gap\"",
+            job->upto, job->flushed);
+        job->status = mob_watermark_skip(t->db, t->options.shard, job->upto, job->flushed, job->epoch);
+        job->upto = job->flushed;
+    }
+    if (job->status == MOB_OK)
+        job->status = list_ends(t, job);
+}
+
+static void do_job(struct flush_thread *t, struct flush_job *job)
+{
+    if (job->kind == FLUSH_JOB_OPEN) {
+        do_open(t, job);
+    } else if (t->db == NULL) {
+        job->status = MOB_UNAVAILABLE;
+    } else {
+        struct mob_flush_batch batch = flush_batch_of(job->batch);
+        job->status = mob_flush_write(t->writer, t->db, &batch, &job->written);
+    }
+    if (job->status == MOB_UNAVAILABLE)
+        forget_connection(t);
+}
+
+static void *run(void *arg)
+{
+    struct flush_thread *t = arg;
+    pthread_mutex_lock(&t->lock);
+    for (;;) {
+        while (t->job == NULL && !t->stop)
+            pthread_cond_wait(&t->given, &t->lock);
+        if (t->stop)
+            break;
+        struct flush_job *job = t->job;
+        pthread_mutex_unlock(&t->lock);
+        do_job(t, job);
+        pthread_mutex_lock(&t->lock);
+        t->job = NULL;
+        t->ended = job;
+        uint64_t one = 1;
+        ssize_t written = write(t->options.event_fd, &one, sizeof one);
+        (void)written; /* full: it is readable */
+    }
+    pthread_mutex_unlock(&t->lock);
+    forget_connection(t);
+    return NULL;
+}
+
+/* ---- for the loop ---- */
+
+enum mob_status flush_thread_start(
+    const struct flush_thread_options *options, struct flush_thread **thread_out)
+{
+    struct flush_thread *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return MOB_NO_MEMORY;
+    t->options = *options;
+    t->writer = mob_flush_writer_create(options->shard);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->given, NULL);
+    if (t->writer == NULL || pthread_create(&t->thread, NULL, run, t) != 0) {
+        mob_flush_writer_destroy(t->writer);
+        free(t);
+        return MOB_NO_MEMORY;
+    }
+    *thread_out = t;
+    return MOB_OK;
+}
+
+void flush_thread_give(struct flush_thread *t, struct flush_job *job)
+{
+    pthread_mutex_lock(&t->lock);
+    MOB_ASSERT(t->job == NULL && t->ended == NULL);
+    t->job = job;
+    pthread_cond_signal(&t->given);
+    pthread_mutex_unlock(&t->lock);
+}
+
+struct flush_job *flush_thread_take(struct flush_thread *t)
+{
+    pthread_mutex_lock(&t->lock);
+    struct flush_job *job = t->ended;
+    t->ended = NULL;
+    pthread_mutex_unlock(&t->lock);
+    return job;
+}
+
+bool flush_thread_stop(struct flush_thread *t, int64_t wait_ns)
+{
+    struct timespec until;
+    pthread_mutex_lock(&t->lock);
+    t->stop = true;
+    pthread_cond_signal(&t->given);
+    pthread_mutex_unlock(&t->lock);
+    clock_gettime(CLOCK_REALTIME, &until);
+    int64_t ns = until.tv_nsec + wait_ns;
+    until.tv_sec += ns / 1000000000;
+    until.tv_nsec = ns % 1000000000;
+    if (pthread_timedjoin_np(t->thread, NULL, &until) != 0)
+        return false;
+    mob_flush_writer_destroy(t->writer);
+    free(t);
+    return true;
+}

@@ -1,0 +1,431 @@
+/* mobula-flush between a member and a real PostgreSQL: killed, stopped, overtaken, and without a database for
+ * a while; every task is there once afterwards. ctest: timeout=300
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "common/wire/block.h"
+#include "tests/support/flush_box.h"
+
+#define DEADLINE_NS (90 * MOB_SEC)
+#define TASKS_BLOCK 100u
+#define BLOCKS_MAX 100000u
+#define STREAMS 4u
+
+static struct fixture {
+    struct gcs_box gcs_box;
+    struct pg_box pg_box;
+    struct flush_box flush_box;
+    struct mob_gcs *gcs;
+    struct mob_gcs_log *log;
+    struct mob_database *db;
+    pid_t flusher;
+    uint64_t incarnation, acked, appended;
+    uint8_t *seen; /* of each task: specs, and finals << 4 */
+    uint64_t memory_most;
+} f;
+
+static int64_t soon(void)
+{
+    return mob_now() + DEADLINE_NS;
+}
+static void on_acked(void *arg, uint64_t count)
+{
+    (void)arg;
+    f.acked = count;
+}
+static void on_released(void *arg, struct mob_gcs_block *block)
+{
+    (void)arg;
+    free(block);
+}
+static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
+{
+    (void)arg;
+    (void)cut;
+    fail_msg("sealed: %s", mob_status_code(why));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    memset(&f, 0, sizeof f);
+    if (!pg_box_available())
+        return 0;
+    pg_box_init(&f.pg_box);
+    pg_box_start(&f.pg_box);
+    f.db = pg_box_open(&f.pg_box);
+    gcs_box_init(&f.gcs_box, NULL);
+    f.flush_box = (struct flush_box){
+        .gcs = &f.gcs_box, .pg = &f.pg_box, .batch_bytes = "64KiB", .delay_ms = "50", .hot_percent = "0"};
+    f.seen = calloc(BLOCKS_MAX, TASKS_BLOCK);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (f.db == NULL)
+        return 0;
+    gcs_box_end(&f.flusher, SIGKILL);
+    mob_gcs_destroy(f.gcs);
+    gcs_box_fini(&f.gcs_box);
+    mob_database_close(f.db);
+    pg_box_fini(&f.pg_box);
+    free(f.seen);
+    return 0;
+}
+
+#define NEEDS_POSTGRES() \
+    (void)state; \
+    if (f.db == NULL) \
+    skip()
+
+static void start(const char *failpoints)
+{
+    const struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, NULL};
+    gcs_box_start(&f.gcs_box);
+    f.flusher = flush_box_spawn(&f.flush_box, failpoints);
+    f.gcs = gcs_box_client(&f.gcs_box);
+    assert_int_equal(mob_gcs_node_register_wait(f.gcs, "node-a", soon(), &f.incarnation), MOB_OK);
+    assert_int_equal(mob_gcs_log_open(f.gcs, f.incarnation, 0, &events, &f.log), MOB_OK);
+}
+
+static void step(void)
+{
+    struct mob_gcs_position at;
+    mob_gcs_step(f.gcs, mob_now());
+    mob_gcs_position(f.gcs, &at);
+    f.memory_most = at.memory_bytes > f.memory_most ? at.memory_bytes : f.memory_most;
+    struct pollfd p = {.fd = mob_gcs_fd(f.gcs), .events = POLLIN};
+    poll(&p, 1, 5);
+}
+
+struct slot {
+    struct mob_gcs_block block;
+    uint8_t bytes[65536];
+};
+
+/* Block n holds specs of TASKS_BLOCK tasks and the completions of those of block n - STREAMS. */
+static void append(uint32_t blocks)
+{
+    static uint8_t bytes[65536];
+    for (uint32_t i = 0; i < blocks; i++) {
+        uint64_t n = f.appended++, pair = n / 2;
+        struct gcs_block_spec spec = {.job = 1,
+            .stream = (uint8_t)(pair % STREAMS),
+            .first_index = (uint32_t)(pair / STREAMS) * TASKS_BLOCK,
+            .tasks = TASKS_BLOCK,
+            .specs = n % 2 == 0,
+            .finals = n % 2 == 1,
+            .failed = pair % 7 == 0,
+            .function = 1,
+            .incarnation = f.incarnation,
+            .sequence = n};
+        uint32_t length = gcs_block_make(&spec, bytes, sizeof bytes);
+        struct slot *slot = malloc(offsetof(struct slot, bytes) + length);
+        memcpy(slot->bytes, bytes, length);
+        slot->block.bytes = slot->bytes;
+        slot->block.length = length;
+        assert_int_equal(mob_gcs_log_append(f.log, &slot->block), MOB_OK);
+        if (n % 32 == 0)
+            step();
+    }
+}
+
+static void wait_acked(void)
+{
+    for (int64_t deadline = soon(); f.acked < f.appended; step())
+        assert_true(mob_now() < deadline);
+}
+
+static struct mob_gcs_result *wait_answer(enum mob_status submitted, struct mob_gcs_sync *sync)
+{
+    struct mob_gcs_result *result = NULL;
+    assert_int_equal(submitted, MOB_OK);
+    assert_int_equal(mob_gcs_sync_wait(f.gcs, sync, soon(), &result), MOB_OK);
+    return result;
+}
+
+static struct mob_gcs_stats stats(void)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *r = wait_answer(mob_gcs_stats(f.gcs, mob_gcs_sync_done, &sync), &sync);
+    struct mob_gcs_stats s = *mob_gcs_result_answer(r)->stats;
+    mob_gcs_result_destroy(r);
+    return s;
+}
+
+/* Until every block is in PostgreSQL and gone from the member. */
+static void wait_flushed(void)
+{
+    for (int64_t deadline = soon(); stats().blocks > 0; poll(NULL, 0, 10)) {
+        assert_true(mob_now() < deadline);
+        step();
+    }
+}
+
+static void take_block(const struct mob_gcs_block_row *row, struct mob_block_decoder *decoder)
+{
+    static struct mob_zone_map zone;
+    static struct mob_entry entry;
+    struct mob_block_header header;
+    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, &zone);
+    while (status == MOB_OK && (status = mob_block_next(decoder, &entry)) == MOB_OK) {
+        bool spec = entry.type == MOB_ENTRY_SPEC;
+        struct mob_task_id task = spec ? entry.spec.head.task : entry.completion.head.task;
+        size_t at = (size_t)task.index * STREAMS + task.stream.b[1];
+        assert_in_range(at, 0, (size_t)BLOCKS_MAX * TASKS_BLOCK - 1);
+        f.seen[at] = (uint8_t)(f.seen[at] + (spec ? 1 : 16));
+    }
+    assert_int_equal(status, MOB_CLOSED);
+}
+
+/* A scan over everything, wherever it is: each spec and each completion once. */
+static void all_is_there_once(bool newest_first)
+{
+    struct mob_gcs_scan scan = {.newest_first = newest_first};
+    struct mob_block_decoder *decoder = mob_block_decoder_create();
+    uint64_t pairs = f.appended / 2;
+    memset(f.seen, 0, (size_t)BLOCKS_MAX * TASKS_BLOCK);
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r = wait_answer(mob_gcs_scan(f.gcs, &scan, mob_gcs_sync_done, &sync), &sync);
+        const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+        for (uint32_t i = 0; i < a->block_count; i++)
+            take_block(&a->blocks[i], decoder);
+        scan.position = a->next;
+        mob_gcs_result_destroy(r);
+    } while (scan.position != 0);
+    mob_block_decoder_destroy(decoder);
+    for (uint64_t pair = 0; pair < pairs; pair++)
+        for (uint32_t i = 0; i < TASKS_BLOCK; i++) {
+            size_t at = (size_t)(pair / STREAMS * TASKS_BLOCK + i) * STREAMS + pair % STREAMS;
+            if (f.seen[at] != 0x11)
+                fail_msg("task %u of pair %lu: %u specs, %u completions", i, (unsigned long)pair,
+                    f.seen[at] & 15u, f.seen[at] >> 4);
+        }
+}
+
+/* The rows of PostgreSQL by themselves: batches without holes, and their sums. */
+static void database_is_whole(void)
+{
+    assert_int_equal(
+        pg_box_number(f.db, "SELECT sum(specs)::bigint FROM mobula.batch"), f.appended / 2 * TASKS_BLOCK);
+    assert_int_equal(
+        pg_box_number(f.db, "SELECT sum(specs)::bigint FROM mobula.bucket"), f.appended / 2 * TASKS_BLOCK);
+    assert_int_equal(
+        pg_box_number(f.db, "SELECT sum(finals)::bigint FROM mobula.bucket"), f.appended / 2 * TASKS_BLOCK);
+    assert_int_equal(pg_box_number(f.db,
+                         "SELECT count(*) FROM mobula.batch b WHERE after <> 0 AND NOT EXISTS "
+                         "(SELECT FROM mobula.batch a WHERE a.upto = b.after)"),
+        0);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.gap"), 0);
+    assert_int_equal(
+        pg_box_number(f.db, "SELECT upto - (SELECT max(upto) FROM mobula.batch) FROM mobula.watermark"), 0);
+}
+
+static void check_everything(void)
+{
+    wait_acked();
+    wait_flushed();
+    all_is_there_once(false);
+    all_is_there_once(true);
+    database_is_whole();
+    struct mob_gcs_stats s = stats();
+    assert_int_equal(s.cold_groups, 0); /* nothing is unfinished */
+    assert_true(s.cold_reads > 0);
+}
+
+/* ---- tests ---- */
+
+static void blocks_move_and_every_read_finds_them(void **state)
+{
+    NEEDS_POSTGRES();
+    start(NULL);
+    append(600);
+    check_everything();
+    append(600);
+    check_everything();
+}
+
+/* Each end of a flusher in turn: a new one begins where the watermark is. */
+static void a_flusher_that_dies_anywhere_leaves_nothing_out(void **state)
+{
+    static const char *const ends[] = {"flush.before_commit=kill@2", "flush.after_commit=kill@1",
+        "flush.after_commit=kill@3", "flush.before_flush=kill@2", "flush.before_commit=kill@1"};
+    NEEDS_POSTGRES();
+    start(ends[0]);
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        append(300);
+        wait_acked();
+        for (int64_t deadline = soon(); !gcs_box_ended(&f.flusher); step())
+            assert_true(mob_now() < deadline);
+        f.flusher = flush_box_spawn(&f.flush_box, i + 1 < sizeof ends / sizeof ends[0] ? ends[i + 1] : NULL);
+    }
+    append(100);
+    check_everything();
+}
+
+/* Stopped inside of a transaction that holds the watermark, with rows in it; continued when its successor has
+ * gone on. */
+static void a_zombie_does_no_harm(void **state)
+{
+    NEEDS_POSTGRES();
+    start("flush.before_commit=stop@3");
+    append(300);
+    wait_acked();
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/status", f.flusher);
+    for (int64_t deadline = soon(); strstr(text, "State:\tT") == NULL; step()) {
+        assert_true(mob_now() < deadline);
+        FILE *file = fopen(path, "r");
+        assert_non_null(file);
+        text[fread(text, 1, sizeof text - 1, file)] = 0;
+        fclose(file);
+    }
+    pid_t zombie = f.flusher;
+    f.flusher = flush_box_spawn(&f.flush_box, NULL);
+    append(300);
+    wait_acked();
+    wait_flushed(); /* by the successor, behind the zombie's lock */
+    kill(zombie, SIGCONT);
+    append(300);
+    check_everything();
+    append(100);
+    check_everything();
+    gcs_box_end(&zombie, SIGKILL);
+}
+
+/* While PostgreSQL is away the member keeps everything, and takes what comes. */
+static void postgres_may_be_away(void **state)
+{
+    NEEDS_POSTGRES();
+    const char *seconds = getenv("MOBULA_TEST_AWAY_S"); /* issue: 60 */
+    int64_t away = (seconds == NULL ? 3 : atoi(seconds)) * MOB_SEC;
+    start(NULL);
+    for (int round = 0; round < 3; round++) {
+        append(300);
+        mob_database_close(f.db);
+        f.db = NULL;
+        pid_t server = f.pg_box.pid;
+        if (round == 1)
+            kill(server, SIGSTOP); /* its children go on; a new connection hangs */
+        else
+            pg_box_end(&f.pg_box, round == 0 ? SIGQUIT : SIGKILL);
+        for (int64_t until = mob_now() + away; mob_now() < until;) {
+            if (f.appended < 8000)
+                append(20);
+            step();
+        }
+        wait_acked();
+        if (round == 1)
+            kill(server, SIGCONT);
+        else
+            pg_box_spawn(&f.pg_box);
+        f.db = pg_box_open(&f.pg_box);
+        append(100);
+        check_everything();
+    }
+}
+
+/* The member with its Redis dies under the flusher. */
+static void a_member_may_die(void **state)
+{
+    NEEDS_POSTGRES();
+    start(NULL);
+    for (int round = 0; round < 4; round++) {
+        append(400);
+        gcs_box_end(&f.gcs_box.gcs, SIGKILL);
+        if (round % 2 == 1) {
+            gcs_box_end(&f.gcs_box.redis, SIGKILL);
+            gcs_box_start_redis(&f.gcs_box);
+        }
+        gcs_box_start_gcs(&f.gcs_box);
+        append(100);
+        check_everything();
+    }
+}
+
+/* What is not asked for under the cap stays; above it the oldest goes, and memory stays below. */
+static void memory_stays_under_its_cap(void **state)
+{
+    NEEDS_POSTGRES();
+    f.flush_box = (struct flush_box){
+        .gcs = &f.gcs_box, .pg = &f.pg_box, .batch_bytes = "1MiB", .delay_ms = "200", .hot_percent = "50"};
+    static const char *const caps[] = {"--gcs-soft-bytes", "16MiB", "--gcs-hard-bytes", "22MiB"};
+    memcpy(f.gcs_box.args, caps, sizeof caps);
+    start(NULL);
+    append(200);
+    wait_acked();
+    for (int64_t deadline = soon(), rows = 0; rows == 0; step()) {
+        assert_true(mob_now() < deadline);
+        if (pg_box_number(f.db, "SELECT count(*) FROM pg_tables WHERE tablename = 'batch'") == 1)
+            rows = pg_box_number(f.db, "SELECT coalesce(sum(blocks), 0)::bigint / 200 FROM mobula.batch");
+    }
+    assert_int_equal(stats().flushed, 0); /* in both places: there is room */
+    /* Several times the cap. The log is refused at the hard cap and tries again, so all of it comes through.
+     */
+    while (f.appended < 90000) {
+        append(1000);
+        while (f.appended - f.acked > 2000)
+            step();
+    }
+    wait_acked();
+    struct mob_gcs_stats s = stats();
+    printf("most memory %lu MiB, flushed %lu of %lu, %lu bytes appended\n", f.memory_most >> 20,
+        (unsigned long)s.flushed, (unsigned long)s.applied, (unsigned long)s.append_bytes);
+    assert_true(s.append_bytes > 4 * (22u << 20));
+    assert_true(f.memory_most < 26u << 20); /* the cap, and what a second brings between two measurements */
+    assert_true(s.flushed > 0 && s.flushed < s.applied);
+    all_is_there_once(false);
+}
+
+/* Another cluster's database, and a newer program's, are refused: nothing is written, and it ends. */
+static void a_foreign_database_is_refused(void **state)
+{
+    NEEDS_POSTGRES();
+    start(NULL);
+    append(100);
+    check_everything();
+    gcs_box_end(&f.flusher, SIGTERM);
+    static const char *const changes[] = {"UPDATE mobula.cluster SET id = decode(repeat('ab', 16), 'hex')",
+        "INSERT INTO mobula.migration (version, name, digest) SELECT max(version) + 1, 'later', 'x' FROM "
+        "mobula.migration"};
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mob_database_run(f.db, changes[i]), MOB_OK);
+        int64_t batches = pg_box_number(f.db, "SELECT count(*) FROM mobula.batch");
+        append(100);
+        wait_acked();
+        f.flusher = flush_box_spawn(&f.flush_box, NULL);
+        int status = gcs_box_end(&f.flusher, 0); /* by itself */
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 3);
+        assert_int_equal(pg_box_number(f.db, "SELECT count(*) FROM mobula.batch"), batches);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(blocks_move_and_every_read_finds_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_flusher_that_dies_anywhere_leaves_nothing_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_zombie_does_no_harm, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(postgres_may_be_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_member_may_die, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(memory_stays_under_its_cap, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_foreign_database_is_refused, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
