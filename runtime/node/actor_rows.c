@@ -7,6 +7,8 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/functions.h"
+#include "runtime/node/jobs.h"
 
 enum { LOAD_SECONDS = 30, ROW_VERSION = 1 };
 

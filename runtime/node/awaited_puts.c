@@ -1,4 +1,5 @@
 #include "runtime/node/awaited_puts.h"
+#include "runtime/node/jobs.h"
 
 #include <stdlib.h>
 

@@ -9,6 +9,7 @@
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 
 enum { SPEC_PREFIX = 8, SIBLING_PREFIX = 16 };

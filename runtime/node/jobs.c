@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/node.h"
 #include "runtime/node/known.h"
 #include "runtime/node/value_cache.h"

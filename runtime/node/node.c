@@ -15,6 +15,8 @@
 #include "runtime/node/borrowed.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/functions.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
@@ -226,6 +228,7 @@ void node_close(struct node *node)
     alias_table_destroy(node->aliases);
     borrow_table_destroy(node->borrows);
     actor_table_destroy(node->actors);
+    node_deployments_drop(node);
     function_table_destroy(node->functions);
     known_table_destroy(node->known);
     value_cache_destroy(node->values);

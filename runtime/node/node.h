@@ -197,6 +197,7 @@ struct node_client {
 
 struct node_promise;
 struct function_table;
+struct deployment;
 struct watch_table;
 struct actor_table;
 struct borrow_table;
@@ -252,6 +253,7 @@ struct node {
     struct node_job *jobs;
     struct node_job *last_job; /* last found */
     struct function_table *functions;
+    struct deployment *deployments; /* on their way */
     struct watch_table *watches;
     struct alias_table *aliases;
     struct borrow_table *borrows;
@@ -482,52 +484,6 @@ void node_workers_tick(struct node *node);
 void node_workers_crowded(struct node *node);
 void node_worker_over_bound(struct node *node, struct node_worker *worker);
 const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity);
-
-/* functions.c */
-struct function_table *function_table_create(void);
-void function_table_destroy(struct function_table *table);
-struct node_function *node_function_by_id(struct node *node, struct mob_function_id id);
-struct node_function *node_function_by_name(struct node *node, const char *name);
-enum mob_status node_functions_load(struct node *node); /* from the GCS, at start; blocks */
-void node_deploy(
-    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes);
-/* Functions of the module with this hash (or at least eight characters of it, or "name@hash"); gives the
- * array. MOB_NOT_FOUND; MOB_INVALID: of several modules. */
-MOB_MUST_USE enum mob_status node_module_find(struct node *node, const char *text,
-    struct mob_module_hash *module_out, struct node_function ***functions_out, uint32_t *count_out);
-/* A row of the function table is what its name means from now on. */
-void node_function_is_newest(struct node *node, const struct mob_gcs_kv *row);
-/* undeploy.c */
-void node_undeploy(
-    struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes);
-void node_describe_readable(struct node *node, int fd);
-void node_deployments_tick(struct node *node);
-char *node_functions_json(struct node *node);
-
-/* jobs.c */
-struct node_job *node_job_by_id(struct node *node, struct mob_job_id id);
-struct node_job_options {
-    const char *ns, *name;
-    struct mob_task_id root;
-    uint32_t weight; /* share of dispatches against other jobs; 0 = MOB_JOB_WEIGHT_DEFAULT */
-    bool standing, detached;
-};
-/* NULL: too many jobs, or no such weight. */
-struct node_job *node_job_open(struct node *node, const struct node_job_options *options);
-/* Another weight; 0 = as it is. */
-void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
-void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
-void node_job_save(struct node *node, struct node_job *job);
-void node_jobs_tick(struct node *node);
-/* Drops lineage that is older than the retention; now and then. */
-void node_jobs_age(struct node *node);
-#define NODE_AGE_EVERY_NS (60 * MOB_SEC)
-enum mob_status node_jobs_load(struct node *node);
-/* Frees the lineage of a job that has ended; the reply says how many blocks. */
-void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job);
-/* At the node's own end. */
-void node_jobs_free(struct node *node);
-char *node_jobs_json(struct node *node);
 
 /* actors.c */
 struct actor_table *actor_table_create(void);

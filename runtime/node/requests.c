@@ -7,8 +7,10 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/functions.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
-#include "runtime/node/node.h"
+#include "runtime/node/state_json.h"
 #include "runtime/node/value_cache.h"
 
 enum { LIVE_TASKS_MAX = 1000, TEXT_MAX = 512 };
@@ -133,79 +135,6 @@ static void flush_request(const struct request *r)
 
 /* ---- why, task, live tasks ---- */
 
-static json_t *why_json(struct node *node, const struct node_task *task)
-{
-    struct mob_why why;
-    char id[MOB_ID_TEXT_MAX];
-    mob_sched_why(node->sched, &task->sched, &why);
-    json_t *out = json_pack("{s:s,s:s,s:b}", "task", mob_task_id_format(task->sched.id, id), "reason",
-        mob_why_text(why.reason), "stopping", (int)why.stopping);
-    if (why.reason == MOB_WHY_INPUTS) {
-        json_t *inputs = json_array();
-        for (uint32_t i = 0; i < why.input_count && i < MOB_SCHED_WHY_INPUTS; i++)
-            json_array_append_new(inputs, json_string(mob_object_id_format(why.inputs[i], id)));
-        json_object_set_new(out, "inputs", inputs);
-        json_object_set_new(out, "input_count", json_integer(why.input_count));
-    } else if (why.reason == MOB_WHY_RESOURCES || why.reason == MOB_WHY_UNSATISFIABLE) {
-        const char *name = mob_sched_resource_name(node->sched, why.resource);
-        json_object_set_new(out, "resource", json_string(name ? name : "?"));
-        json_object_set_new(out, "needed", json_real((double)why.needed / MOB_SCHED_UNIT));
-        json_object_set_new(out, "free", json_real((double)why.free / MOB_SCHED_UNIT));
-        json_object_set_new(out, "total", json_real((double)why.total / MOB_SCHED_UNIT));
-    } else if (why.reason == MOB_WHY_DELAYED) {
-        json_object_set_new(
-            out, "until_us", json_integer((mob_wall_now() + why.until - node->now_ns) / 1000));
-    } else if (why.reason == MOB_WHY_QUEUED || why.reason == MOB_WHY_ACTOR_ORDER ||
-        why.reason == MOB_WHY_BATCH) {
-        json_object_set_new(out, "ahead", json_integer(why.ahead));
-    }
-    if (why.reason == MOB_WHY_RUNNING || why.reason == MOB_WHY_BLOCKED || why.reason == MOB_WHY_BATCH) {
-        json_object_set_new(out, "worker", json_integer(why.worker));
-        json_object_set_new(out, "since_us", json_integer((node->now_ns - why.since) / 1000));
-    }
-    return out;
-}
-
-static const char *state_text(const struct node_task *task)
-{
-    static const char *const texts[] = {"new", "waiting", "delayed", "ready", "running", "blocked", "done"};
-    return texts[task->sched.state];
-}
-
-static const char *kind_text(uint8_t kind)
-{
-    return kind == MOB_KIND_ACTOR_CREATE ? "actor_create"
-        : kind == MOB_KIND_ACTOR_CALL    ? "actor_call"
-                                         : "task";
-}
-
-static json_t *task_json(struct node *node, const struct node_task *task)
-{
-    char id[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
-    const struct mob_spec_head *head = &task->template->head;
-    struct node_function *f = task->template->function;
-    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:i,s:I}", "id",
-        mob_task_id_format(task->sched.id, id), "state", state_text(task), "kind", kind_text(head->kind),
-        "function", f ? f->name : "", "parent", mob_task_id_format(head->parent, parent), "job",
-        mob_job_id_format(head->job, job), "attempt", (int)node_task_attempt(task), "method",
-        head->kind == MOB_KIND_ACTOR_CALL ? (int)head->method : -1, "submitted_us",
-        (json_int_t)((mob_wall_now() + task->submitted_ns - node->now_ns) / 1000));
-    if (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) {
-        struct node_worker *worker = node_worker_at(node, task->sched.worker);
-        json_object_set_new(out, "worker", json_integer(task->sched.worker));
-        json_object_set_new(out, "pid", json_integer(worker ? worker->pid : 0));
-    }
-    return out;
-}
-
-/* It has ended with the future of another task: that is what it waits for. */
-static json_t *continued_json(const struct node_tail_call *call, bool why)
-{
-    char id[MOB_ID_TEXT_MAX], target[MOB_ID_TEXT_MAX];
-    return json_pack("{s:s,s:s,s:[s]}", why ? "task" : "id", mob_task_id_format(call->id.task, id),
-        why ? "reason" : "state", "continued", "inputs", mob_object_id_format(call->target, target));
-}
-
 static void task_request(const struct request *r, bool why)
 {
     struct mob_task_id id;
@@ -213,11 +142,11 @@ static void task_request(const struct request *r, bool why)
     struct node_task *task = known ? node_task_find(r->node, id) : NULL;
     const struct node_tail_call *call = known && !task ? node_tail_call_of(r->node, id) : NULL;
     if (call)
-        reply_json(r, continued_json(call, why));
+        reply_json(r, node_task_continued_json(call, why));
     else if (!task)
         reply(r, MOB_NOT_FOUND, NULL, 0);
     else
-        reply_json(r, why ? why_json(r->node, task) : task_json(r->node, task));
+        reply_json(r, why ? node_task_why_json(r->node, task) : node_task_json(r->node, task));
 }
 
 static enum mob_live_state live_state(struct node *node, struct mob_task_id id)
@@ -254,74 +183,11 @@ static void live_tasks(const struct request *r)
     uint32_t at = 0, taken = 0;
     struct mob_sched_task *task;
     while ((task = mob_sched_each(r->node->sched, &at)) && taken < LIVE_TASKS_MAX) {
-        json_array_append_new(items, task_json(r->node, (struct node_task *)task));
+        json_array_append_new(items, node_task_json(r->node, (struct node_task *)task));
         if (++taken >= 200) /* a reply is one record: 200 x about 400 bytes */
             break;
     }
     reply_json(r, items);
-}
-
-/* ---- node state ---- */
-
-static json_t *resources_json(struct node *node)
-{
-    json_t *out = json_object();
-    const char *name;
-    for (uint16_t kind = 0; (name = mob_sched_resource_name(node->sched, kind)); kind++) {
-        int64_t total, free_now;
-        mob_sched_resource_get(node->sched, kind, &total, &free_now);
-        if (total == 0)
-            continue;
-        json_object_set_new(out, name,
-            json_pack("{s:f,s:f}", "total", (double)total / MOB_SCHED_UNIT, "free",
-                (double)free_now / MOB_SCHED_UNIT));
-    }
-    return out;
-}
-
-static json_t *store_json(struct node *node)
-{
-    struct mob_store_stats s;
-    mob_store_stats(node->store, &s);
-    return json_pack("{s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:i}", "segment_bytes",
-        (json_int_t)s.segment_bytes, "warm_bytes", (json_int_t)s.warm_bytes, "used_bytes",
-        (json_int_t)s.arena_used_bytes, "free_bytes", (json_int_t)s.arena_free_bytes, "objects",
-        (json_int_t)s.objects, "entries", (json_int_t)s.object_entries, "spilled_objects",
-        (json_int_t)s.spilled_objects, "spilled_bytes", (json_int_t)s.spilled_bytes, "evictions",
-        (json_int_t)s.evictions, "restores", (json_int_t)s.restores, "clients", (int)s.clients);
-}
-
-static void stats_request(const struct request *r)
-{
-    struct node *node = r->node;
-    struct lineage_log_stats log;
-    struct mob_sched_stats s;
-    struct mob_gcs_position gcs;
-    lineage_log_stats(node->log, &log);
-    mob_sched_stats(node->sched, &s);
-    mob_gcs_position(node->gcs, &gcs);
-    json_t *out = json_pack("{s:s,s:I,s:I,s:I,s:I,s:I,s:I,s:I,s:o,s:o}", "name", node->options.name,
-        "incarnation", (json_int_t)node->incarnation, "passes", (json_int_t)node->passes, "submitted",
-        (json_int_t)node->submitted, "finished", (json_int_t)node->finished, "failed",
-        (json_int_t)node->failed, "retried", (json_int_t)node->retried, "duplicates",
-        (json_int_t)node->duplicates, "resources", resources_json(node), "store", store_json(node));
-    json_object_set_new(out, "queue",
-        json_pack("{s:i,s:i,s:i,s:i,s:i,s:i}", "tasks", (int)s.tasks, "waiting",
-            (int)s.by_state[MOB_SCHED_WAITING], "ready", (int)s.by_state[MOB_SCHED_READY], "running",
-            (int)s.by_state[MOB_SCHED_DISPATCHED], "blocked", (int)s.by_state[MOB_SCHED_BLOCKED], "delayed",
-            (int)s.by_state[MOB_SCHED_DELAYED]));
-    json_object_set_new(out, "workers",
-        json_pack("{s:i,s:i,s:i,s:i,s:i}", "all", (int)s.workers, "idle", (int)s.idle, "busy", (int)s.busy,
-            "blocked", (int)s.blocked, "actors", (int)s.actors));
-    json_object_set_new(out, "log",
-        json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "entries", (json_int_t)log.entries, "blocks",
-            (json_int_t)log.blocks, "bytes", (json_int_t)log.bytes, "acked", (json_int_t)log.acked, "durable",
-            (json_int_t)log.durable, "in_flight", (json_int_t)log.in_flight));
-    json_object_set_new(out, "gcs",
-        json_pack("{s:b,s:b,s:I,s:I,s:I}", "connected", (int)mob_gcs_connected(node->gcs), "pressure",
-            (int)gcs.pressure, "memory_bytes", (json_int_t)gcs.memory_bytes, "soft_bytes",
-            (json_int_t)gcs.memory_soft_bytes, "hard_bytes", (json_int_t)gcs.memory_hard_bytes));
-    reply_json(r, out);
 }
 
 /* JSON {"op": "open"|"end"|"list"|"get"|"functions"|"actors", ...} */
@@ -562,7 +428,7 @@ void node_request(struct node *node, struct node_client *client, const uint8_t *
         task_request(&r, false);
         return;
     case MOB_REQ_STATS:
-        stats_request(&r);
+        reply_json(&r, node_stats_json(node));
         return;
     case MOB_REQ_JOB:
         job_request(&r);

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
 

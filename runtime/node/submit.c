@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/borrowed.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 
 enum { MISSING_ON_STACK = 64, ARGS_MAX = 1 << 20 };

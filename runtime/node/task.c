@@ -3,6 +3,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/borrowed.h"
+#include "runtime/node/functions.h"
 
 enum { DEMANDS_MAX = MOB_SCHED_DEMANDS_MAX };
 

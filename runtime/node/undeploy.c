@@ -9,6 +9,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/functions.h"
 #include "runtime/node/node.h"
 
 struct undeployment {

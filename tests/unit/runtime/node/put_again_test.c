@@ -3,6 +3,7 @@
 #include "tests/unit/runtime/node/node_fixture.h"
 
 #include "runtime/node/awaited_puts.h"
+#include "runtime/node/jobs.h"
 
 enum { BYTES = 100000 };
 

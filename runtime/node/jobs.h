@@ -1,0 +1,31 @@
+/* Jobs: whom work belongs to, and when it ends (jobs.c). Node thread only. */
+#ifndef MOB_RUNTIME_NODE_JOBS_H
+#define MOB_RUNTIME_NODE_JOBS_H
+
+#include "runtime/node/node.h"
+
+struct node_job *node_job_by_id(struct node *node, struct mob_job_id id);
+struct node_job_options {
+    const char *ns, *name;
+    struct mob_task_id root;
+    uint32_t weight; /* share of dispatches against other jobs; 0 = MOB_JOB_WEIGHT_DEFAULT */
+    bool standing, detached;
+};
+/* NULL: too many jobs, or no such weight. */
+struct node_job *node_job_open(struct node *node, const struct node_job_options *options);
+/* Another weight; 0 = as it is. */
+void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
+void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
+void node_job_save(struct node *node, struct node_job *job);
+void node_jobs_tick(struct node *node);
+/* Drops lineage that is older than the retention; now and then. */
+void node_jobs_age(struct node *node);
+#define NODE_AGE_EVERY_NS (60 * MOB_SEC)
+enum mob_status node_jobs_load(struct node *node);
+/* Frees the lineage of a job that has ended; the reply says how many blocks. */
+void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job);
+/* At the node's own end. */
+void node_jobs_free(struct node *node);
+char *node_jobs_json(struct node *node);
+
+#endif
