@@ -120,7 +120,7 @@ enum mob_status cold_read_scan(struct mob_cold *c, struct mob_database *db, cons
     s.batch = place.batch;
     s.row = (int32_t)place.row;
     s.last_batch = place.last_batch;
-    while (status == MOB_OK && more && !cold_page_full(c->page, q->get.limit) && mob_now() < deadline) {
+    do { /* at least once: a page that ends by its deadline says from where to go on */
         struct mob_database_result *rows = NULL;
         int at = 0;
         status = scan_rows(&s, &rows);
@@ -138,7 +138,7 @@ enum mob_status cold_read_scan(struct mob_cold *c, struct mob_database *db, cons
         mob_database_result_destroy(rows);
         if (at == 0 && count > 0)
             break; /* the page was full before */
-    }
+    } while (status == MOB_OK && more && !cold_page_full(c->page, q->get.limit) && mob_now() < deadline);
     if (!more)
         *next_out = 0;
     return status;

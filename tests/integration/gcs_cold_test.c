@@ -432,6 +432,32 @@ static void positions_inside_of_batches_are_exact(void **state)
     }
 }
 
+static void *hold_batches(void *arg)
+{
+    struct mob_database *db = arg;
+    usleep(300000);
+    assert_int_equal(mob_database_run(db, "COMMIT"), MOB_OK);
+    return NULL;
+}
+
+/* A PostgreSQL that takes longer to say where to begin than a page may take: the scan goes on, it does not
+ * end. */
+static void a_slow_postgres_ends_no_scan(void **state)
+{
+    NEEDS_POSTGRES();
+    struct mob_database *other = pg_box_open(&f.box);
+    pthread_t holder;
+    some_log();
+    flush_rest(23);
+    assert_int_equal(mob_database_run(other, "BEGIN"), MOB_OK);
+    assert_int_equal(mob_database_run(other, "LOCK TABLE mobula.batch IN ACCESS EXCLUSIVE MODE"), MOB_OK);
+    assert_int_equal(pthread_create(&holder, NULL, hold_batches, other), 0);
+    read_all(scan_of(false));
+    pthread_join(holder, NULL);
+    compare(in_range, &(struct range){0, f.blocks[f.count - 1].seq}, false);
+    mob_database_close(other);
+}
+
 static bool of_group(const struct logged *e, const void *arg)
 {
     const struct mob_task_id *id = arg;
@@ -720,6 +746,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(everything_comes_back_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(positions_inside_of_batches_are_exact, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_slow_postgres_ends_no_scan, set_up, tear_down),
         cmocka_unit_test_setup_teardown(groups_come_back_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scans_by_job_function_and_time_miss_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_have_an_index_of_their_own, set_up, tear_down),
