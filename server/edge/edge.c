@@ -15,7 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/edge/addresses.h"
-#include "server/http/head.h"
+#include "server/http/refusal.h"
 
 #define EVENTS_MAX 128
 #define ACCEPT_BATCH 64
@@ -102,82 +102,15 @@ static void guest_handed_over(struct mob_edge *edge, struct guest *guest)
     free(guest);
 }
 
-static const char *reason_phrase(int status)
-{
-    switch (status) {
-    case 408:
-        return "Request Timeout";
-    case 414:
-        return "URI Too Long";
-    case 431:
-        return "Request Header Fields Too Large";
-    case 503:
-        return "Service Unavailable";
-    case 505:
-        return "HTTP Version Not Supported";
-    default:
-        return "Bad Request";
-    }
-}
-
-static const char *problem_code(int status)
-{
-    switch (status) {
-    case 408:
-        return "timeout";
-    case 431:
-        return "headers-too-large";
-    case 503:
-        return "unavailable";
-    default:
-        return "bad-request";
-    }
-}
-
-/* One write into a fresh socket's buffer, which has room; a client that does not read gets less. */
-static void send_problem(int fd, int status, const char *why)
-{
-    char body[512], head[512];
-    int body_length = snprintf(body, sizeof body,
-        "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\","
-        "\"retryable\":%s}\n",
-        reason_phrase(status), status, problem_code(status), why, status == 503 ? "true" : "false");
-    int head_length = snprintf(head, sizeof head,
-        "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %d\r\n%s"
-        "Connection: close\r\n\r\n",
-        status, reason_phrase(status), body_length, status == 503 ? "Retry-After: 1\r\n" : "");
-    char all[sizeof head + sizeof body];
-    memcpy(all, head, (size_t)head_length);
-    memcpy(all + head_length, body, (size_t)body_length);
-    ssize_t n = send(fd, all, (size_t)head_length + (size_t)body_length, MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)n;
-}
-
-/* Takes what the client still sends, so that closing does not reset the connection under the answer. True: at
- * its end. */
-static bool drain(struct guest *guest)
-{
-    char sink[4096];
-    for (int i = 0; i < 64; i++) {
-        ssize_t n = recv(guest->fd, sink, sizeof sink, MSG_DONTWAIT);
-        if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-            return true;
-        if (n < 0 && errno == EAGAIN)
-            return false;
-    }
-    return true; /* 256 KiB behind a refusal: enough patience */
-}
-
 static void refuse(struct mob_edge *edge, struct guest *guest, int status, const char *why)
 {
     atomic_fetch_add(&edge->refused, 1);
-    send_problem(guest->fd, status, why);
-    shutdown(guest->fd, SHUT_WR);
+    mob_http_refusal_send(guest->fd, (struct mob_http_refusal){status, why});
     fifo_remove(&edge->sniffing, guest);
     guest->state = GUEST_LINGERING;
     guest->deadline_ns = mob_now() + MOB_EDGE_LINGER_MS * MOB_MS;
     fifo_push(&edge->lingering, guest);
-    if (drain(guest))
+    if (mob_http_drain(guest->fd))
         guest_close(edge, guest);
 }
 
@@ -189,7 +122,7 @@ static void hand_over(struct mob_edge *edge, struct guest *guest)
         guest_handed_over(edge, guest);
         return;
     }
-    send_problem(guest->fd, 503, "too many connections");
+    mob_http_refusal_send(guest->fd, (struct mob_http_refusal){503, "too many connections"});
     guest_close(edge, guest);
 }
 
@@ -230,7 +163,7 @@ static void on_guest_event(struct mob_edge *edge, struct guest *guest, uint32_t 
 {
     if (guest->state == GUEST_SNIFFING)
         sniff(edge, guest, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
-    else if (drain(guest))
+    else if (mob_http_drain(guest->fd))
         guest_close(edge, guest);
 }
 
@@ -238,8 +171,7 @@ static void on_guest_event(struct mob_edge *edge, struct guest *guest, uint32_t 
 static void turn_away(struct mob_edge *edge, int fd, const char *why)
 {
     atomic_fetch_add(&edge->refused, 1);
-    send_problem(fd, 503, why);
-    shutdown(fd, SHUT_WR);
+    mob_http_refusal_send(fd, (struct mob_http_refusal){503, why});
     char sink[4096];
     ssize_t n = recv(fd, sink, sizeof sink, MSG_DONTWAIT);
     (void)n;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "server/h1/h1_inner.h"
-#include "server/http/head.h"
+#include "server/http/refusal.h"
 #include "server/http/stream.h"
 
 void h1_set_deadline(struct connection *connection, int64_t seconds)
@@ -47,14 +47,17 @@ void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
     struct exchange *exchange = calloc(1, sizeof *exchange);
     if (!exchange)
         return NULL;
-    exchange->request = mob_http_request_create(target, strlen(target));
+    /* Too long a one is refused when its head is complete. */
+    exchange->request = mob_http_request_create(target, strnlen(target, MOB_HTTP_TARGET_BYTES_MAX));
     if (!exchange->request) {
         free(exchange);
         return NULL;
     }
+    connection->exchange = exchange;
     exchange->connection = connection;
     exchange->raw_target = target;
     exchange->raw_target_length = strlen(target);
+    exchange->target_ok = mob_http_target_ok(target, exchange->raw_target_length); /* later it is split */
     exchange->request->front = &front_ops;
     exchange->request->front_cls = exchange;
     exchange->request->fd = connection->fd;
@@ -133,6 +136,13 @@ static bool check_head(
         collect.refusal = (struct mob_http_refusal){400, "malformed line end in the request head"};
         collect.ok = false;
     }
+    if (collect.ok && exchange->raw_target_length > MOB_HTTP_TARGET_BYTES_MAX) {
+        collect.refusal = (struct mob_http_refusal){414, "request target too long"};
+        collect.ok = false;
+    } else if (collect.ok && !exchange->target_ok) {
+        collect.refusal = (struct mob_http_refusal){400, "malformed request target"};
+        collect.ok = false;
+    }
     bool ok = collect.ok && mob_http_head_finish(&collect.facts, http_1_1, &collect.refusal);
     if (ok && !http_1_1 && strcmp(version, "HTTP/1.0") != 0) {
         collect.refusal = (struct mob_http_refusal){505, "HTTP version"};
@@ -146,18 +156,64 @@ static bool check_head(
 
 void h1_refuse(struct mob_http_request *request, int status, const char *why)
 {
-    char body[256];
-    int n = snprintf(body, sizeof body,
-        "{\"type\":\"about:blank\",\"title\":\"refused\",\"status\":%d,\"code\":\"%s\",\"detail\":\"%s\","
-        "\"retryable\":%s}\n",
-        status,
-        status == 431       ? "headers-too-large"
-            : status == 413 ? "too-large"
-                            : "bad-request",
-        why, status == 503 ? "true" : "false");
-    mob_http_reply(request, status, "application/problem+json", body, (size_t)n);
+    char body[MOB_HTTP_REFUSAL_BYTES_MAX];
+    size_t n = mob_http_refusal_body((struct mob_http_refusal){status, why}, body);
+    mob_http_reply(request, status, "application/problem+json", body, n);
     request->reply.close = true;
     mob_http_send(request);
+}
+
+/* Header by header as before the handler, for one whose head the library could not digest. */
+static enum MHD_Result find_fault(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_length,
+    const char *value, size_t value_length)
+{
+    (void)kind;
+    struct collect *c = cls;
+    c->ok = mob_http_head_field(
+        &c->facts, name, name_length, value ? value : "", value ? value_length : 0, &c->refusal);
+    return c->ok ? MHD_YES : MHD_NO;
+}
+
+/* The head is complete and the handler has not been called: only the request that this thread is parsing now.
+ */
+static bool is_parsed_now(const struct connection *c)
+{
+    return !c->exchange->begun &&
+        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE) != NULL;
+}
+
+static bool reads_chunks(const struct connection *c)
+{
+    return c->exchange->begun && c->exchange->request->content_length == UINT64_MAX &&
+        atomic_load_explicit(&c->reading, memory_order_relaxed);
+}
+
+/* What the library itself answers to a malformed Content-Length has its head twice on the wire, and no answer
+ * of its is a problem document. It says that it is about to answer, but not whom: a head that it could not
+ * digest is found by its state, a malformed chunk when one request alone sends chunks. The others, whose head
+ * is not even complete, get the library's own words, once. Our answer goes first and ends the connection, so
+ * that the library's is not sent.
+ */
+void h1_library_refuses(struct shard *shard, unsigned status, const char *text)
+{
+    bool in_body = strstr(text, "chunk") != NULL;
+    struct connection *found = NULL;
+    for (struct connection *c = shard->connections; c; c = c->next) {
+        if (!c->exchange || !(in_body ? reads_chunks(c) : is_parsed_now(c)))
+            continue;
+        if (found)
+            return;
+        found = c;
+    }
+    if (!found)
+        return;
+    struct collect fault = {.ok = true, .refusal = {(int)status, "malformed request head"}};
+    if (in_body)
+        fault.refusal.why = "malformed chunk";
+    else
+        MHD_get_connection_values_n(found->mhd, MHD_HEADER_KIND, find_fault, &fault);
+    mob_http_refusal_send(found->fd, fault.refusal);
+    mob_http_drain(found->fd);
 }
 
 static void fill_peer(struct mob_http_request *request, const struct sockaddr_in6 *address)

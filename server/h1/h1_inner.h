@@ -19,6 +19,7 @@ struct connection {
     struct connection *next, *prev;
     struct shard *shard;
     struct MHD_Connection *mhd;
+    struct exchange *exchange; /* the request on it */
     struct sockaddr_in6 address; /* IPv4 fits too */
     int fd;
     _Atomic int64_t deadline_ns;
@@ -37,7 +38,7 @@ struct exchange {
     uint64_t discarded;
     const char *raw_target; /* where the library has it, only to compare addresses */
     size_t raw_target_length;
-    bool begun, queued, suspended, discarding;
+    bool target_ok, begun, queued, suspended, discarding;
 };
 
 struct shard {
@@ -63,6 +64,8 @@ void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes);
 void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd);
 bool h1_answered(const struct mob_http_request *request);
 void h1_refuse(struct mob_http_request *request, int status, const char *why);
+/* The library is about to answer a request that it refuses itself. */
+void h1_library_refuses(struct shard *shard, unsigned status, const char *text);
 /* The head is complete: checks it, and lets the service see it. */
 void h1_begin(struct exchange *exchange, const char *method, const char *version);
 enum MHD_Result h1_queue_answer(struct exchange *exchange);
