@@ -29,6 +29,8 @@
         "most that the spill directory may hold; 0 = do not spill") \
     X(BLOCKED_MAX, "blocked-max", NUMBER, "2048", 1, 4000, "", UP | NODE, \
         "workers that may wait in get at once") \
+    X(NEST_MAX, "nest-max", NUMBER, "0", 0, 64, "", UP | NODE, \
+        "tasks that may wait on a worker's stack below one that they need; 0 = each in a worker of its own") \
     X(IDLE_REAP_MS, "idle-reap-ms", MILLISECONDS, "60s", 10, 86400000, "", UP | NODE, \
         "a worker that was idle for this long ends") \
     X(GCS_DURABILITY, "gcs-durability", CHOICE, "everysec", 0, 0, "everysec|always|no", UP | GCS, \

@@ -44,8 +44,8 @@ enum mob_out_record {
         11, /* n x object id (aux = n): this client's handles are gone; flags: mob_release_flag */
     MOB_OUT_REQUEST = 12, /* struct mob_out_request | payload -> reply */
     MOB_OUT_CANCEL = 13, /* struct mob_out_cancel */
-    MOB_OUT_SUSPENDED =
-        14, /* reserved for a worker that runs an awaited task on its own stack: task id | awaited id */
+    MOB_OUT_SUSPENDED = 14, /* struct mob_out_suspended | n x object id (aux = n) -> MOB_IN_NEST: the task
+                               cannot go on before each of these is there */
     MOB_OUT_CHECKPOINT = 15 /* struct mob_out_checkpoint | one return: the actor's state between two calls */
 };
 enum mob_release_flag {
@@ -67,14 +67,34 @@ enum mob_in_record {
     MOB_IN_MISSED =
         10, /* the ring was full: notices were left out; MOB_OUT_WATCH again what you still wait for */
     MOB_IN_REVOKED =
-        11 /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
+        11, /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
+    MOB_IN_NEST = 12 /* struct mob_in_nest: answer to MOB_OUT_SUSPENDED */
 };
 /* Rules between node and worker:
  *  - Specs in the inbound ring run in order. A worker that publishes MOB_OUT_BLOCKED drops every spec it has
  * not started and every one it reads until the matching MOB_IN_REVOKED: the node gives them to others. After
  * the task that blocked is done it takes what comes behind the marker.
+ *  - A worker that publishes MOB_OUT_SUSPENDED starts no spec until its MOB_IN_NEST: that may take back what
+ * it has not started. It publishes MOB_OUT_BLOCKED for the same wait when the answer is no, or too late, and
+ * MOB_OUT_UNBLOCKED when the task goes on before its suspension was answered, or though another task was
+ * given to it. What was to run on top then runs after it.
  *  - A client gets MOB_IN_READY for every return of what it submitted itself (workers: as soon as it is
  * there; drivers: committed), without asking. For any other object it publishes MOB_OUT_WATCH. */
+struct mob_out_suspended {
+    struct mob_task_id task;
+    uint32_t number; /* of the suspension, the client's */
+    uint32_t zero;
+};
+_Static_assert(sizeof(struct mob_out_suspended) == 24, "suspension layout");
+#define MOB_SUSPENDED_IDS_MAX 8u
+/* `status` MOB_OK: specs before this marker that have not started are taken back, and the next one, of
+ * `task`, runs on top of the task that is suspended, if it still is. Else nothing has changed. */
+struct mob_in_nest {
+    struct mob_task_id task;
+    uint32_t number;
+    uint32_t status; /* enum mob_status */
+};
+_Static_assert(sizeof(struct mob_in_nest) == 24, "nest marker layout");
 struct mob_in_function {
     struct mob_function_id function;
     struct mob_module_hash module;

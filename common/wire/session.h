@@ -12,7 +12,7 @@
 #include "common/base/id.h"
 
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
-#define MOB_SESSION_VERSION 3
+#define MOB_SESSION_VERSION 4
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */
 
 #define MOB_JOB_WEIGHT_DEFAULT 100u
@@ -53,6 +53,8 @@ struct mob_session_welcome {
     struct mob_task_id root; /* parent of what this session submits */
     uint32_t generation; /* of the root */
     uint32_t next_child; /* of a standing or resumed job: first free child index */
+    uint32_t nest_max; /* workers: tasks that may wait below another one on their stack; 0 = none */
+    uint32_t zero;
     char detail[256];
 };
 

@@ -287,6 +287,16 @@ const struct node_tail_call *node_tail_call_of(const struct node *node, struct m
     return alias ? &alias->call : NULL;
 }
 
+bool node_tail_target(const struct node *node, struct mob_object_id id, struct mob_object_id *target_out)
+{
+    struct alias *alias = first_of(node->aliases, id.task);
+    while (alias && alias->call.id.slot != id.slot)
+        alias = next_of(alias->next_of_task, id.task);
+    if (alias)
+        *target_out = alias->call.target;
+    return alias != NULL;
+}
+
 void node_tail_walk_begin(struct node *node)
 {
     node->aliases->walk++;

@@ -318,6 +318,11 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         node->duplicates++; /* a zombie's: another attempt owns the task now */
         return;
     }
+    if (mob_sched_buried(node->sched, &task->sched)) { /* it cannot have ended */
+        MOB_LOG_WARN("complete", "ended_below_another", "worker=%u", worker->number);
+        node_client_damaged(node, client);
+        return;
+    }
     struct mob_completion full = *completion;
     enum mob_status status = (enum mob_status)full.head.status;
     int64_t run_ns = full.head.finished_ns - full.head.started_ns;

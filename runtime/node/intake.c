@@ -11,6 +11,7 @@
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/suspended.h"
 
 enum { SPEC_PREFIX = 8, SIBLING_PREFIX = 16 };
 
@@ -330,6 +331,8 @@ bool node_intake(
         node_actor_checkpoint(node, client, body, bytes);
         return true;
     case MOB_OUT_SUSPENDED:
+        if (!node_suspended(node, client, record->aux, body, bytes))
+            bad_record(node, client, "suspended");
         return true;
     }
     bad_record(node, client, "unknown type");

@@ -106,6 +106,7 @@ static enum mob_status open_scheduler(struct node *node)
         .struct_size = sizeof options,
         .record_bytes = sizeof(struct node_task),
         .blocked_max = node->options.blocked_max,
+        .nest_max = node->options.nest_max,
         .cpu = (int64_t)node->options.slots * MOB_SCHED_UNIT,
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) * MOB_SCHED_UNIT,
         .reap_after_ns = (int64_t)node->options.idle_reap_ms * MOB_MS,

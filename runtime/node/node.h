@@ -32,7 +32,7 @@ struct node_options {
     char name[64];
     uint64_t segment_bytes, spill_quota_bytes;
     uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
-    uint32_t slots, blocked_max, idle_reap_ms;
+    uint32_t slots, blocked_max, nest_max, idle_reap_ms;
 };
 
 enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
@@ -149,6 +149,7 @@ struct node_worker {
     bool no_room; /* its ring was full */
     struct outcome_read *held, *held_last; /* dispatched, not sent yet */
     struct node_actor *actor;
+    struct mob_object_id *needs; /* of the tasks below the running one, by level: suspended.c; or NULL */
     uint8_t *functions_known; /* bit set by node_function.number */
     uint32_t functions_known_bytes;
     const char *kill_reason; /* we killed it: why */
@@ -239,6 +240,7 @@ struct node {
     uint32_t worker_capacity, workers_alive, workers_started;
     uint32_t no_room_workers;
     uint32_t spawns_due; /* asked for while the zygote was busy */
+    bool stacks; /* some worker has tasks below the running one, as of the last tick */
     struct {
         const char *reason;
         enum mob_status status; /* why we killed it, or MOB_WORKER_DIED */
@@ -392,6 +394,8 @@ void node_alias_ready(struct node *node, const struct ready_object *object);
 /* The first return of a task that has ended and that is not ready yet, because what it became is not; NULL.
  */
 const struct node_tail_call *node_tail_call_of(const struct node *node, struct mob_task_id task);
+/* What this object becomes, if it stands for another one; else false. */
+bool node_tail_target(const struct node *node, struct mob_object_id id, struct mob_object_id *target_out);
 /* A cancel goes from such tasks to their children and to what they became, and meets each of them once: */
 void node_tail_walk_begin(struct node *node);
 /* ... the ids of its children; false = it is none such, or was met in this walk, */

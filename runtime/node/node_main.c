@@ -48,6 +48,7 @@ static bool configure(const struct mob_settings *settings, struct node_options *
         .retention_s = (uint64_t)mob_setting_number(settings, MOB_SETTING_RETENTION_S),
         .slots = (uint32_t)mob_setting_number(settings, MOB_SETTING_SLOTS),
         .blocked_max = (uint32_t)mob_setting_number(settings, MOB_SETTING_BLOCKED_MAX),
+        .nest_max = (uint32_t)mob_setting_number(settings, MOB_SETTING_NEST_MAX),
         .idle_reap_ms = (uint32_t)mob_setting_number(settings, MOB_SETTING_IDLE_REAP_MS)};
     if (!links.worker_binary) {
         fprintf(stderr, "mobula-node: --worker-binary is needed\n");

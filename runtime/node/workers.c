@@ -15,6 +15,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/lane.h"
+#include "runtime/node/suspended.h"
 
 enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024 };
 
@@ -52,6 +53,7 @@ static void worker_free(struct node *node, struct node_worker *worker)
     node_worker_abandon_held(worker);
     node->no_room_workers -= worker->no_room;
     free(worker->functions_known);
+    free(worker->needs);
     free(worker);
 }
 
@@ -105,6 +107,7 @@ static enum mob_status spawn_one(struct node *node)
         .worker = ++node->workers_started,
         .incarnation = node->incarnation,
         .cluster = node->cluster,
+        .nest_max = node->options.nest_max,
     };
     worker->serial = welcome.worker;
     status = mob_pool_start(
@@ -292,6 +295,7 @@ void node_pool_step(struct node *node)
 void node_workers_tick(struct node *node)
 {
     mob_pool_check_logs(node->pool);
+    node_suspended_tick(node);
 }
 
 bool node_has_timers(const struct node *node)
@@ -299,7 +303,7 @@ bool node_has_timers(const struct node *node)
     for (const struct node_job *job = node->jobs; job; job = job->next)
         if (job->state == JOB_GRACE)
             return true;
-    return node->deploying > 0 || awaited_puts_any(node);
+    return node->deploying > 0 || node->stacks || awaited_puts_any(node);
 }
 
 enum mob_status node_pool_open(struct node *node)

@@ -372,6 +372,9 @@ bool mob_sched_estimate(
 /* Worker's batch, running task first; returns its size. For answers and tests. */
 uint32_t mob_sched_batch(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
+/* Tasks that wait below the one that runs there, the bottom first; returns how many. */
+uint32_t mob_sched_below(
+    const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
 /* Invariants over everything, O(all); NULL or a static text of the first violation. For tests. */
 const char *mob_sched_check(const struct mob_sched *s);
 

@@ -78,6 +78,17 @@ void sched_nest_resume(struct mob_sched *s, uint16_t worker)
     w->since = below.since; /* mostly long ago, so that nothing is queued behind it before it has ended */
 }
 
+uint32_t mob_sched_below(
+    const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max)
+{
+    const struct sched_worker *w = worker_at(s, worker);
+    if (w->state == WORKER_NONE)
+        return 0;
+    for (uint32_t i = 0; i < w->below_count && i < max; i++)
+        tasks_out[i] = task_at(s, w->below[i].task);
+    return w->below_count;
+}
+
 bool mob_sched_buried(const struct mob_sched *s, const struct mob_sched_task *t)
 {
     if (t->state != MOB_SCHED_BLOCKED)

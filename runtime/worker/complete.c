@@ -9,7 +9,7 @@
 static void fill_head(
     const struct mob_worker *worker, const struct mob_task_times *times, struct mob_completion_head *head)
 {
-    const struct mob_call *call = &worker->call;
+    const struct mob_call *call = worker->call;
     *head = (struct mob_completion_head){.version = MOB_COMPLETION_VERSION,
         .flags = call->failure == MOB_OK ? MOB_COMPLETION_FINAL : 0,
         .status = (uint16_t)call->failure,
@@ -32,7 +32,7 @@ static void fill_head(
 
 static void complete_failed(struct mob_worker *worker, const struct mob_task_times *times)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     uint8_t error[MOB_RESULT_INLINE_MAX], body[MOB_RESULT_INLINE_MAX + 64];
     struct mob_error_link link = {.status = call->failure,
         .task = call->head.task,
@@ -100,7 +100,7 @@ static void store_return(struct mob_worker *worker, struct mob_call_return *r, u
         return;
     }
     enum mob_status status = mob_store_put_small(worker->client->store,
-        mob_object_of(worker->call.head.task, slot), r->type, r->small, (uint32_t)r->bytes, &r->ref);
+        mob_object_of(worker->call->head.task, slot), r->type, r->small, (uint32_t)r->bytes, &r->ref);
     /* Made by an earlier run, or no entry left: the completion carries the value in any case. */
     r->exists = status != MOB_OK;
 }
@@ -117,7 +117,7 @@ static void seal_return(struct mob_worker *worker, struct mob_call_return *r)
 
 static bool publish_returns(struct mob_worker *worker, const struct mob_task_times *times)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_completion_head head;
     fill_head(worker, times, &head);
     head.return_count = (uint16_t)call->return_count;
@@ -143,7 +143,7 @@ static bool publish_returns(struct mob_worker *worker, const struct mob_task_tim
 
 static void unstore_returns(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     for (uint32_t i = 0; i < call->return_count; i++)
         if (!call->returns[i].stored && !call->returns[i].exists)
             mob_store_object_abort(worker->client->store, call->returns[i].ref);
@@ -151,7 +151,7 @@ static void unstore_returns(struct mob_worker *worker)
 
 void mob_worker_complete(struct mob_worker *worker, const struct mob_task_times *times)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     if (mob_client_flush_releases(worker->client) != MOB_OK)
         MOB_LOG_WARN("worker", "releases_dropped", "reason=\"%s\"", mob_client_error(worker->client));
     if (call->failure == MOB_OK)
@@ -179,7 +179,7 @@ void mob_worker_complete(struct mob_worker *worker, const struct mob_task_times 
 
 void mob_worker_checkpoint(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_worker_actor *actor = &worker->actor;
     if (!actor->lives || actor->checkpoint_every == 0 || actor->function->entry->checkpoint == NULL ||
         (call->in.position + 1) % actor->checkpoint_every != 0)

@@ -65,7 +65,7 @@ static enum mob_status from_store(
         return status;
     }
     arg->pinned = true;
-    worker->call.pinned_args++;
+    worker->call->pinned_args++;
     arg->type = view.type;
     arg->payload = view.payload;
     arg->bytes = view.payload_bytes;
@@ -74,7 +74,7 @@ static enum mob_status from_store(
 
 static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id id, struct mob_call_arg *arg)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     for (int steps = 0; steps < FOLLOW_MAX; steps++) {
         enum mob_status status = from_store(worker, id, arg);
         if ((status == MOB_NOT_FOUND || status == MOB_NOT_READY) && from_hint(worker, id, arg))
@@ -107,7 +107,7 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
 
 static enum mob_status add_view(struct mob_worker *worker, const struct mob_arg_view *view)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_call_arg *arg = next_arg(call);
     if (arg == NULL)
         return mob_call_fail(call, MOB_NO_MEMORY, "no memory for %u arguments", call->arg_count);
@@ -130,7 +130,7 @@ static enum mob_status load_page(struct mob_worker *worker, const uint8_t *paylo
         const uint8_t *at = mob_read_bytes(&r, mob_round_up(size, 8));
         struct mob_arg_view view = {.is_ref = kind == 1, .type = (enum mob_value_type)type};
         if (!mob_reader_ok(&r) || zero != 0 || (view.is_ref && size != sizeof view.ref))
-            return mob_call_fail(&worker->call, MOB_CORRUPT, "a page of arguments is damaged");
+            return mob_call_fail(worker->call, MOB_CORRUPT, "a page of arguments is damaged");
         view.payload = at;
         view.payload_bytes = size;
         if (view.is_ref)
@@ -144,7 +144,7 @@ static enum mob_status load_page(struct mob_worker *worker, const uint8_t *paylo
 
 static enum mob_status load_pages(struct mob_worker *worker, uint32_t pages)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     call->pages = calloc(pages, sizeof *call->pages);
     if (call->pages == NULL)
         return mob_call_fail(call, MOB_NO_MEMORY, "no memory for %u pages of arguments", pages);
@@ -162,7 +162,7 @@ static enum mob_status load_pages(struct mob_worker *worker, uint32_t pages)
 
 enum mob_status mob_worker_load_args(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_tail_iter it = mob_spec_args(call->tail);
     struct mob_arg_view view;
     while (mob_tail_next_arg(&it, &view)) {
@@ -181,7 +181,7 @@ enum mob_status mob_worker_load_args(struct mob_worker *worker)
 
 void mob_worker_drop_args(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_store_client *store = worker->client->store;
     for (uint32_t i = 0; call->pinned_args > 0 && i < call->arg_count; i++)
         if (call->args[i].pinned)

@@ -75,7 +75,7 @@ static bool reset_returns(struct mob_call *call, uint32_t count)
 static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, const struct mob_spec_head *head,
     const uint8_t *tail, uint32_t tail_bytes)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     call->head = *head;
     call->in = *in;
     call->failure = MOB_OK;
@@ -101,8 +101,8 @@ static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, con
         return;
     }
     /* First a private copy, then checks: user code may hold pointers into it while the ring goes on. */
-    memcpy(worker->tail, tail, tail_bytes);
-    enum mob_status status = mob_spec_tail_check(worker->tail, tail_bytes, &arg_count);
+    memcpy(call->tail, tail, tail_bytes);
+    enum mob_status status = mob_spec_tail_check(call->tail, tail_bytes, &arg_count);
     if (status != MOB_OK)
         mob_call_fail(call, status, "the spec's arguments are damaged");
     call->tail_bytes = tail_bytes;
@@ -115,7 +115,7 @@ static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, con
 
 static const struct mob_loaded_function *find_function(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_loaded_function *function =
         mob_module_cache_find(&worker->modules, worker->client, call->head.function);
     if (function == NULL) {
@@ -133,7 +133,7 @@ static const struct mob_loaded_function *find_function(struct mob_worker *worker
 
 static mob_function_main main_of_create(struct mob_worker *worker, const struct mob_loaded_function *function)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_worker_actor *actor = &worker->actor;
     if (actor->lives) {
         mob_call_fail(call, MOB_INTERNAL, "this worker has an actor already");
@@ -153,7 +153,7 @@ static mob_function_main main_of_create(struct mob_worker *worker, const struct 
 
 static mob_function_main main_of_method(struct mob_worker *worker, const struct mob_loaded_function *function)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_worker_actor *actor = &worker->actor;
     if (!actor->lives || !mob_actor_id_eq(actor->id, call->head.actor)) {
         mob_call_fail(call, MOB_ACTOR_DIED, "the actor is not in this worker");
@@ -173,12 +173,12 @@ static mob_function_main choose(struct mob_worker *worker)
     const struct mob_loaded_function *function = find_function(worker);
     if (function == NULL)
         return NULL;
-    worker->call.signature = &function->info->signature;
-    switch ((enum mob_task_kind)worker->call.head.kind) {
+    worker->call->signature = &function->info->signature;
+    switch ((enum mob_task_kind)worker->call->head.kind) {
     case MOB_KIND_TASK:
         if (function->entry->methods == NULL)
             return function->entry->main;
-        mob_call_fail(&worker->call, MOB_INVALID, "%s is a class", function->name);
+        mob_call_fail(worker->call, MOB_INVALID, "%s is a class", function->name);
         return NULL;
     case MOB_KIND_ACTOR_CREATE:
         return main_of_create(worker, function);
@@ -187,7 +187,7 @@ static mob_function_main choose(struct mob_worker *worker)
     case MOB_KIND_ROOT:
         break;
     }
-    mob_call_fail(&worker->call, MOB_INVALID, "a task of kind %u cannot run", worker->call.head.kind);
+    mob_call_fail(worker->call, MOB_INVALID, "a task of kind %u cannot run", worker->call->head.kind);
     return NULL;
 }
 
@@ -196,7 +196,7 @@ static mob_function_main choose(struct mob_worker *worker)
 /* The function returned a status and no words: those of the call that failed in it, or its name. */
 static void say_status(struct mob_worker *worker, enum mob_status status)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     if ((unsigned)status >= MOB_STATUS_COUNT)
         mob_call_fail(
             call, MOB_TASK_FAILED, "the function returned %d, which is no status of Mobula", (int)status);
@@ -236,7 +236,7 @@ static void check_replay(struct mob_worker *worker)
 
 static void run_main(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     mob_function_main run = call->failure == MOB_OK ? choose(worker) : NULL;
     if (run == NULL)
         return;
@@ -254,22 +254,28 @@ static void run_main(struct mob_worker *worker)
         worker->actor.lives = call->failure == MOB_OK;
 }
 
-static void measure(struct mob_worker *worker, struct mob_task_times *times)
+/* CPU time of the running task since it began, or went on. */
+static int64_t piece_cpu(struct mob_worker *worker, int64_t until_ns)
 {
-    int64_t wall = times->finished_ns - times->started_ns;
-    times->cpu_ns = wall;
+    int64_t wall = until_ns - worker->frame->piece_from_ns, used = wall;
     if (wall < CPU_MEASURED_NS) {
         worker->cpu_short_ns += wall;
-        return;
+        return wall;
     }
     int64_t now = mob_thread_cpu_now();
     if (worker->cpu_mark_ns > 0) {
         int64_t cpu = now - worker->cpu_mark_ns - worker->cpu_short_ns;
-        times->cpu_ns = cpu < 0 ? 0 : cpu < wall ? cpu : wall;
+        used = cpu < 0 ? 0 : cpu < wall ? cpu : wall;
     }
     worker->cpu_mark_ns = now;
     worker->cpu_short_ns = 0;
-    if (wall < PEAK_MEASURED_NS)
+    return used;
+}
+
+static void measure(struct mob_worker *worker, struct mob_task_times *times)
+{
+    times->cpu_ns = worker->frame->cpu_ns + piece_cpu(worker, times->finished_ns);
+    if (times->finished_ns - times->started_ns < PEAK_MEASURED_NS)
         return;
     struct rusage usage;
     if (getrusage(RUSAGE_SELF, &usage) == 0)
@@ -284,14 +290,24 @@ static void note_log(struct mob_worker *worker)
     if (written == worker->log_written)
         return;
     char tail[LOG_EVENT_BYTES];
-    uint32_t bytes = mob_worker_log_note(worker->call.head.task, worker->log_written, tail, sizeof tail);
+    uint32_t bytes = mob_worker_log_note(worker->call->head.task, worker->log_written, tail, sizeof tail);
     worker->log_written = written;
-    mob_call_log_event(&worker->call, tail, bytes);
+    mob_call_log_event(worker->call, tail, bytes);
+}
+
+void mob_worker_pause_task(struct mob_worker *worker)
+{
+    int64_t now = mob_now();
+    if (now - worker->frame->piece_from_ns >= PEAK_MEASURED_NS)
+        mob_worker_log_measure();
+    worker->frame->cpu_ns += piece_cpu(worker, now);
+    fflush(stdout); /* half a line is the task's, too */
+    note_log(worker);
 }
 
 static void end(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     struct mob_client *client = worker->client;
     while (call->outcomes != NULL) {
         struct mob_logged_outcome *outcome = call->outcomes;
@@ -311,6 +327,8 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
         worker->cpu_mark_ns = mob_thread_cpu_now();
         worker->cpu_short_ns = 0;
     }
+    worker->frame->cpu_ns = 0;
+    worker->frame->piece_from_ns = times.started_ns;
     prepare(worker, in, head, tail, tail_bytes);
     mob_worker_log_task(head->task);
     if (MOB_FAILPOINT("worker.before_run"))

@@ -60,7 +60,7 @@ static void note_head(struct mob_worker *worker, const struct mob_record *record
     memcpy(&worker->last_head, body + sizeof worker->last_in, sizeof worker->last_head);
 }
 
-static void stash_forget(struct mob_worker *worker)
+void mob_worker_forget_stash(struct mob_worker *worker)
 {
     while (worker->stash_begin < worker->stash_end) {
         struct mob_record record;
@@ -132,9 +132,11 @@ static void take_cancel(struct mob_worker *worker, const uint8_t *body, uint32_t
     if (bytes < sizeof task)
         return;
     memcpy(&task, body, sizeof task);
-    if (worker->client->call != NULL && mob_task_id_eq(worker->call.head.task, task))
-        worker->call.cancelled = true;
-    else if (worker->stash_begin < worker->stash_end && worker->cancel_count < MOB_CANCELS_MAX)
+    bool started = false; /* on this stack */
+    for (uint32_t i = 0; worker->client->call != NULL && i <= worker->depth; i++)
+        if (mob_task_id_eq(worker->frames[i]->call.head.task, task))
+            worker->frames[i]->call.cancelled = started = true;
+    if (!started && worker->stash_begin < worker->stash_end && worker->cancel_count < MOB_CANCELS_MAX)
         worker->cancels[worker->cancel_count++] = task;
 }
 
@@ -176,6 +178,9 @@ static void take_record(struct mob_client *client, const struct mob_record *reco
     case MOB_IN_REVOKED:
         worker->revokes -= worker->revokes > 0;
         return;
+    case MOB_IN_NEST:
+        mob_worker_take_nest(worker, body, bytes);
+        return;
     case MOB_IN_CANCEL:
         take_cancel(worker, body, bytes);
         return;
@@ -202,14 +207,17 @@ static void take_record(struct mob_client *client, const struct mob_record *reco
 static void on_blocked(struct mob_client *client)
 {
     struct mob_worker *worker = client->owner;
-    stash_forget(worker);
+    mob_worker_forget_stash(worker);
     mob_store_rest(client->store);
     worker->revokes++;
 }
 
 /* ---- life ---- */
 
-static struct mob_inbox_hooks hooks = {.record = take_record, .blocked = on_blocked};
+static struct mob_inbox_hooks hooks = {.record = take_record,
+    .blocked = on_blocked,
+    .suspends = mob_worker_suspends,
+    .on_top = mob_worker_on_top};
 
 enum mob_status mob_worker_init(struct mob_worker *worker, const char *state_dir,
     const struct mob_session_welcome *welcome, int memfd, int eventfd)
@@ -231,12 +239,12 @@ enum mob_status mob_worker_init(struct mob_worker *worker, const char *state_dir
     client->hooks = &hooks;
     client->welcome = *welcome;
     worker->client = client;
-    worker->call.client = client;
-    worker->call.args = worker->call.few_args;
-    worker->call.arg_capacity = MOB_CALL_ARGS_FEW;
-    worker->call.returns = worker->call.few_returns;
-    worker->call.return_capacity = MOB_CALL_RETURNS_FEW;
-    worker->call.tail = worker->tail;
+    worker->nest_max = welcome->nest_max < MOB_NEST_MAX ? welcome->nest_max : MOB_NEST_MAX;
+    status = mob_frame_open(worker);
+    if (status != MOB_OK) {
+        mob_client_free(client);
+        return status;
+    }
     worker->cpu_mark_ns = mob_thread_cpu_now();
     return MOB_OK;
 }
@@ -252,15 +260,31 @@ void mob_worker_fini(struct mob_worker *worker)
         free(outcome);
     }
     free(worker->stash);
-    if (worker->call.args != worker->call.few_args)
-        free(worker->call.args);
-    if (worker->call.returns != worker->call.few_returns)
-        free(worker->call.returns);
+    mob_frames_free(worker);
     mob_module_cache_fini(&worker->modules);
     mob_client_free(worker->client);
 }
 
-static bool step_stash(struct mob_worker *worker)
+bool mob_worker_stashed_task(const struct mob_worker *worker, struct mob_task_id *task_out)
+{
+    struct mob_record record;
+    struct mob_spec_head head = worker->last_head;
+    if (worker->stash_begin == worker->stash_end)
+        return false;
+    const uint8_t *at = worker->stash + worker->stash_begin;
+    memcpy(&record, at, sizeof record);
+    const size_t prefix = record.type == MOB_IN_SPEC ? sizeof(struct mob_in_spec) : 8;
+    if (record.bytes < sizeof record + prefix + (record.type == MOB_IN_SPEC ? sizeof head : 4))
+        return false;
+    if (record.type == MOB_IN_SPEC)
+        memcpy(&head, at + sizeof record + prefix, sizeof head);
+    else
+        memcpy(&head.task.index, at + sizeof record + prefix, 4);
+    *task_out = head.task;
+    return true;
+}
+
+bool mob_worker_run_stashed(struct mob_worker *worker)
 {
     if (worker->stash_begin == worker->stash_end)
         return false;
@@ -279,13 +303,14 @@ static bool step_stash(struct mob_worker *worker)
 bool mob_worker_step(struct mob_worker *worker)
 {
     struct mob_client *client = worker->client;
-    if (step_stash(worker))
+    bool may_start = worker->suspends == 0;
+    if (may_start && mob_worker_run_stashed(worker))
         return true;
     struct mob_record record;
     const uint8_t *body = mob_store_in_peek(client->store, &record);
     if (body == NULL)
         return false;
-    if ((record.type == MOB_IN_SPEC || record.type == MOB_IN_SIBLING) && worker->revokes == 0) {
+    if (may_start && (record.type == MOB_IN_SPEC || record.type == MOB_IN_SIBLING) && worker->revokes == 0) {
         /* run_task copies the spec before anything else can read the ring. */
         mob_store_in_pop(client->store);
         run_spec(worker, &record, body);

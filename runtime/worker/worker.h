@@ -3,7 +3,8 @@
  *
  * While a task waits (in get or wait) the ring is read on, because the notice it waits for lies behind specs
  * that have not started. Those are kept aside in the stash and run later; when the worker gives its CPU back
- * it forgets them, for the node gives them to others (record.h).
+ * it forgets them, for the node gives them to others (record.h). One that the waiting task needs may run on
+ * top of it, in a frame of its own (nest.c).
  */
 #ifndef MOB_RUNTIME_WORKER_WORKER_H
 #define MOB_RUNTIME_WORKER_WORKER_H
@@ -14,6 +15,7 @@
 
 #define MOB_HINTS 64u /* values of arguments that the node sent ahead */
 #define MOB_HINT_BYTES 1024u
+#define MOB_NEST_MAX 64u /* tasks below another one on a stack: MOB_SCHED_NEST_MAX of the node */
 #define MOB_STASH_MAX (16u << 20)
 #define MOB_CANCELS_MAX 256u
 
@@ -32,12 +34,26 @@ struct mob_worker_actor {
     uint32_t checkpoint_every;
 };
 
+/* A task that runs, or waits for the one above it on the same stack. */
+struct mob_frame {
+    struct mob_call call;
+    /* Its CPU time so far, and since when it has run without another one on top. */
+    int64_t cpu_ns, piece_from_ns;
+    uint8_t tail[MOB_SPEC_TAIL_MAX + 64];
+};
+
 struct mob_worker {
     struct mob_client *client;
-    struct mob_call call;
+    struct mob_frame *frame; /* frames[depth] */
+    struct mob_call *call; /* &frame->call */
+    struct mob_frame *frames[MOB_NEST_MAX + 1]; /* made when first used */
+    uint32_t depth; /* tasks below the running one */
+    uint32_t nest_max;
     uint32_t number;
     bool stopping;
     uint32_t revokes; /* MOB_OUT_BLOCKED without its MOB_IN_REVOKED yet */
+    uint32_t suspends; /* MOB_OUT_SUSPENDED without its MOB_IN_NEST yet: no spec starts meanwhile */
+    struct mob_in_nest nest; /* the newest answer */
 
     struct mob_spec_head last_head; /* of the ring's last MOB_IN_SPEC that was taken */
     struct mob_in_spec last_in;
@@ -59,7 +75,6 @@ struct mob_worker {
     int64_t cpu_short_ns; /* wall time of short tasks since then: their CPU time */
     uint64_t log_written;
     uint32_t unreleased; /* records since the ring's space was given back */
-    uint8_t tail[MOB_SPEC_TAIL_MAX + 64];
 };
 
 MOB_MUST_USE enum mob_status mob_worker_init(struct mob_worker *worker, const char *state_dir,
@@ -70,7 +85,24 @@ bool mob_worker_step(struct mob_worker *worker);
 /* Step and sleep until the node says stop. */
 void mob_worker_loop(struct mob_worker *worker);
 
+/* worker.c: the first spec of the stash; false when it is empty. */
+bool mob_worker_run_stashed(struct mob_worker *worker);
+/* Its task; false when there is none. */
+bool mob_worker_stashed_task(const struct mob_worker *worker, struct mob_task_id *task_out);
+/* What has not started is taken back. */
+void mob_worker_forget_stash(struct mob_worker *worker);
+
+/* nest.c: a task on top of the one that waits for it. */
+MOB_MUST_USE enum mob_status mob_frame_open(struct mob_worker *worker);
+void mob_frames_free(struct mob_worker *worker);
+/* For struct mob_inbox_hooks. */
+bool mob_worker_suspends(struct mob_client *client);
+enum mob_status mob_worker_on_top(struct mob_client *client, uint32_t number);
+void mob_worker_take_nest(struct mob_worker *worker, const uint8_t *body, uint32_t bytes);
+
 /* run_task.c */
+/* The running task pauses: what it used and wrote so far is its own. */
+void mob_worker_pause_task(struct mob_worker *worker);
 void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
 void mob_worker_destroy_actor(struct mob_worker *worker);

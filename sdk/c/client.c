@@ -47,12 +47,7 @@ struct mob_client *mob_client_new(void)
     struct mob_client *client = calloc(1, sizeof *client);
     if (client == NULL)
         return NULL;
-    client->family = calloc(1, sizeof *client->family);
-    client->general_mask = 63;
-    client->general = calloc(client->general_mask + 1, sizeof(struct mob_general_future *));
-    if (client->family == NULL || client->general == NULL) {
-        free(client->family);
-        free(client->general);
+    if (!mob_futures_open(&client->family, &client->general, &client->general_mask)) {
         free(client);
         return NULL;
     }
@@ -69,6 +64,7 @@ void mob_client_free(struct mob_client *client)
     mob_values_free(client);
     mob_actors_free(client);
     mob_requests_free(client);
+    mob_levels_free(client);
     mob_futures_free(client);
     mob_functions_free(client);
     while (client->old_stores != NULL) {
@@ -93,7 +89,7 @@ void mob_client_free(struct mob_client *client)
 void mob_client_enter(
     struct mob_client *client, struct mob_task_id task, uint32_t generation, struct mob_job_id job)
 {
-    client->call_epoch++;
+    client->call_epoch = ++client->epochs_given;
     client->parent = task;
     client->parent_generation = generation;
     client->continuation = 0;

@@ -196,6 +196,29 @@ struct mob_making {
     bool exists; /* in the segment that the session moved to: made by somebody else */
 };
 
+/* What belongs to the running task and not to its process: put aside while another task runs on top of it
+ * (level.c). The same members of struct mob_client are the running task's. */
+struct mob_level {
+    bool look_up, rewatch, in_callbacks;
+    struct mob_task_id parent;
+    uint32_t parent_generation, continuation, next_child, next_put, put_continuation;
+    struct mob_family *family;
+    struct mob_job_id job;
+    struct mob_call *call;
+    uint64_t call_epoch;
+    struct mob_general_future **general;
+    uint32_t general_mask, general_count;
+    struct mob_waiter *ready_head, **ready_tail;
+    struct mob_waitset *sets;
+    uint32_t wait_hits, rewatch_chunk;
+    struct mob_actor *actors;
+    struct mob_value *used_values;
+    char *error_json;
+    uint32_t cause_bytes;
+    uint8_t cause[1024];
+    char error[512];
+};
+
 struct mob_client {
     bool worker; /* else a driver (or the gateway) */
     bool look_up; /* the running task is not a first attempt: its children may be known already */
@@ -217,7 +240,12 @@ struct mob_client {
     struct mob_family *family;
     struct mob_job_id job;
     struct mob_call *call; /* worker: what runs */
-    uint64_t call_epoch; /* counts tasks */
+    uint64_t call_epoch; /* of the running task, */
+    uint64_t epochs_given; /* which counts tasks */
+    struct mob_level **levels; /* [0 .. level_count - 1]: tasks that wait below the running one; those behind
+                                  are empty and used again */
+    uint32_t level_count, levels_made;
+    uint32_t suspensions; /* numbers of MOB_OUT_SUSPENDED */
 
     /* Sibling records repeat this head. */
     struct mob_spec_head last_head;
@@ -287,6 +315,11 @@ struct mob_waitset {
 struct mob_inbox_hooks {
     void (*record)(struct mob_client *client, const struct mob_record *record, const uint8_t *body);
     void (*blocked)(struct mob_client *client); /* MOB_OUT_BLOCKED is about to be published */
+    /* May the running task be suspended? Then MOB_OUT_SUSPENDED is about to be published. */
+    bool (*suspends)(struct mob_client *client);
+    /* The answer to this suspension: MOB_AGAIN = it has not come, or not all of it; MOB_CONFLICT = no; MOB_OK
+     * = a task has run on top, and the suspension is over. */
+    enum mob_status (*on_top)(struct mob_client *client, uint32_t number);
 };
 
 struct mob_value {
@@ -328,6 +361,12 @@ struct mob_future *mob_future_new_child(struct mob_client *client, uint32_t *ind
 struct mob_future *mob_future_new_general(struct mob_client *client, struct mob_object_id id, bool hashed);
 struct mob_general_future *mob_future_find_general(struct mob_client *client, struct mob_object_id id);
 struct mob_future *mob_future_find_child(struct mob_client *client, struct mob_task_id task);
+struct mob_future *mob_families_find(struct mob_family *newest, struct mob_task_id task);
+struct mob_general_future *mob_general_find(
+    struct mob_general_future *const *table, uint32_t mask, struct mob_object_id id);
+/* An empty family and an empty table of general futures; false = out of memory. */
+bool mob_futures_open(
+    struct mob_family **family_out, struct mob_general_future ***general_out, uint32_t *general_mask_out);
 struct mob_object_id mob_future_object(const struct mob_future *future);
 /* Its value may be asked for when its handle is gone. */
 void mob_future_escapes(const struct mob_future *future);
@@ -363,6 +402,15 @@ void mob_unlisten(struct mob_client *client, struct mob_waiter *waiter);
 enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
     void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg);
 
+/* level.c: another task runs on top of the running one, and has ended. Push: MOB_NO_MEMORY. */
+MOB_MUST_USE enum mob_status mob_level_push(struct mob_client *client);
+void mob_level_pop(struct mob_client *client);
+/* A notice, for those below the running task. */
+void mob_levels_on_ready(struct mob_client *client, const struct mob_in_ready *ready, const uint8_t *payload);
+/* Notices were left out: each asks again when it is its turn. */
+void mob_levels_missed(struct mob_client *client);
+void mob_levels_free(struct mob_client *client);
+
 /* inbox.c */
 /* Take what the inbound ring holds; returns the number of records. Never blocks. */
 uint32_t mob_client_pump(struct mob_client *client);
@@ -376,8 +424,15 @@ struct mob_waiting {
     int64_t deadline_ns;
     uint32_t turns;
     bool blocked; /* the node was told */
+    /* Futures that must all be there before the task goes on; NULL = it may go on for another reason. */
+    struct mob_future *const *needs;
+    size_t need_count;
+    uint32_t suspended; /* number of the suspension that is not over; 0 = none */
+    bool refused; /* nothing could run on top */
 };
 struct mob_waiting mob_waiting_begin(struct mob_client *client, int64_t timeout_ns);
+/* Of a task: it cannot go on before all of these are there, so one that makes them may run on top of it. */
+void mob_waiting_needs(struct mob_waiting *waiting, struct mob_future *const *futures, size_t count);
 /* One turn: read the ring, then poll, yield, or sleep. MOB_OK = look again; MOB_TIMEOUT, MOB_UNAVAILABLE. */
 enum mob_status mob_waiting_turn(struct mob_waiting *waiting);
 void mob_waiting_end(struct mob_waiting *waiting);

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #define REGION_BYTES (64u * MOB_CHUNK_BYTES)
+#define GENERAL_FIRST 64u /* lists of general futures; as many as there are, when there are more */
 
 /* Regions are mapped, not malloc'ed: an aligned malloc of a megabyte would waste up to another one. */
 static bool regions_grow(struct mob_client *client)
@@ -148,9 +149,9 @@ struct mob_future *mob_future_new_child(struct mob_client *client, uint32_t *ind
     return future;
 }
 
-struct mob_future *mob_future_find_child(struct mob_client *client, struct mob_task_id task)
+struct mob_future *mob_families_find(struct mob_family *newest, struct mob_task_id task)
 {
-    for (struct mob_family *family = client->family; family != NULL; family = family->older) {
+    for (struct mob_family *family = newest; family != NULL; family = family->older) {
         if (!family->known || !mob_stream_eq(family->stream, task.stream))
             continue;
         uint32_t number = task.index / (uint32_t)MOB_CHUNK_SLOTS;
@@ -165,6 +166,11 @@ struct mob_future *mob_future_find_child(struct mob_client *client, struct mob_t
         return future->state == MOB_FUTURE_FREE ? NULL : future;
     }
     return NULL;
+}
+
+struct mob_future *mob_future_find_child(struct mob_client *client, struct mob_task_id task)
+{
+    return mob_families_find(client->family, task);
 }
 
 /* ---- general futures ---- */
@@ -213,14 +219,18 @@ static bool general_refill(struct mob_client *client)
     return true;
 }
 
-struct mob_general_future *mob_future_find_general(struct mob_client *client, struct mob_object_id id)
+struct mob_general_future *mob_general_find(
+    struct mob_general_future *const *table, uint32_t mask, struct mob_object_id id)
 {
-    if (client->general_count == 0)
-        return NULL;
-    struct mob_general_future *g = client->general[object_mix(id) & client->general_mask];
+    struct mob_general_future *g = table[object_mix(id) & mask];
     while (g != NULL && !mob_object_id_eq(g->id, id))
         g = g->next;
     return g;
+}
+
+struct mob_general_future *mob_future_find_general(struct mob_client *client, struct mob_object_id id)
+{
+    return client->general_count == 0 ? NULL : mob_general_find(client->general, client->general_mask, id);
 }
 
 struct mob_future *mob_future_new_general(struct mob_client *client, struct mob_object_id id, bool watched)
@@ -386,6 +396,22 @@ void mob_release(struct mob_future *future)
 }
 
 /* ---- all of them ---- */
+
+bool mob_futures_open(
+    struct mob_family **family_out, struct mob_general_future ***general_out, uint32_t *general_mask_out)
+{
+    struct mob_family *family = calloc(1, sizeof *family);
+    struct mob_general_future **general = calloc(GENERAL_FIRST, sizeof(struct mob_general_future *));
+    if (family == NULL || general == NULL) {
+        free(family);
+        free(general);
+        return false;
+    }
+    *family_out = family;
+    *general_out = general;
+    *general_mask_out = GENERAL_FIRST - 1;
+    return true;
+}
 
 static void family_clear(struct mob_client *client, struct mob_family *family)
 {

@@ -17,6 +17,8 @@ void mob_client_take(struct mob_client *client, const struct mob_record *record,
         if (ready.inline_bytes > bytes - sizeof ready)
             return;
         mob_client_on_ready(client, &ready, body + sizeof ready);
+        if (client->level_count > 0)
+            mob_levels_on_ready(client, &ready, body + sizeof ready);
         if (client->hooks != NULL)
             client->hooks->record(client, record, body);
         return;
@@ -33,6 +35,7 @@ void mob_client_take(struct mob_client *client, const struct mob_record *record,
     case MOB_IN_MISSED:
         client->rewatch = true;
         client->rewatch_chunk = 0;
+        mob_levels_missed(client);
         return;
     case MOB_IN_ACKED:
         return;
@@ -43,6 +46,7 @@ void mob_client_take(struct mob_client *client, const struct mob_record *record,
     case MOB_IN_STOP:
     case MOB_IN_FUNCTION:
     case MOB_IN_REVOKED:
+    case MOB_IN_NEST:
         if (client->hooks != NULL)
             client->hooks->record(client, record, body);
         return;

@@ -22,7 +22,7 @@ static size_t count_ready(
 
 /* Marked futures count themselves down when they settle, so a completion costs the same for any n. */
 static enum mob_status wait_for_more(struct mob_client *client, struct mob_future *const *futures, size_t n,
-    size_t missing, int64_t timeout_ns)
+    size_t missing, bool all, int64_t timeout_ns)
 {
     enum mob_status status = MOB_OK;
     client->wait_hits = 0; /* before the first watch: one that finds its ring full takes in what has come */
@@ -38,6 +38,8 @@ static enum mob_status wait_for_more(struct mob_client *client, struct mob_futur
             client->wait_hits++;
         }
     struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
+    if (all)
+        mob_waiting_needs(&waiting, futures, n);
     while (status == MOB_OK && client->wait_hits < missing)
         status = mob_waiting_turn(&waiting);
     mob_waiting_end(&waiting);
@@ -92,7 +94,7 @@ enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, 
     size_t ready = count_ready(client, futures, n, ready_out);
     enum mob_status status = MOB_OK;
     if (ready < k && timeout_ns != 0) {
-        status = wait_for_more(client, futures, n, k - ready, timeout_ns);
+        status = wait_for_more(client, futures, n, k - ready, k == n, timeout_ns);
         ready = count_ready(client, futures, n, ready_out);
     }
     if (status != MOB_OK && status != MOB_TIMEOUT)

@@ -1,5 +1,6 @@
-/* How a client waits (LIMITS "Wait policy"): poll, yield, then sleep on the doorbell. A worker gives back its
- * CPU before it sleeps, so that what it waits for can run in its place. */
+/* How a client waits (LIMITS "Wait policy"): poll, yield, then sleep on the doorbell. A task first asks
+ * whether what it waits for may run on top of it (MOB_OUT_SUSPENDED); else its worker gives back its CPU
+ * before it sleeps, so that what it waits for can run in its place. */
 #include "sdk/c/client.h"
 
 #include <stdlib.h>
@@ -21,6 +22,14 @@ struct mob_waiting mob_waiting_begin(struct mob_client *client, int64_t timeout_
 {
     return (struct mob_waiting){
         .client = client, .deadline_ns = timeout_ns == 0 ? 0 : mob_deadline_after(timeout_ns)};
+}
+
+void mob_waiting_needs(struct mob_waiting *waiting, struct mob_future *const *futures, size_t count)
+{
+    if (!mob_in_task(waiting->client) || waiting->deadline_ns != INT64_MAX)
+        return;
+    waiting->needs = futures;
+    waiting->need_count = count;
 }
 
 bool mob_session_recheck(struct mob_client *client)
@@ -48,9 +57,51 @@ static enum mob_status give_back_cpu(struct mob_waiting *waiting)
     if (waiting->blocked || !mob_in_task(client))
         return MOB_OK;
     waiting->blocked = true;
+    waiting->suspended = 0; /* the answer may still come: it is no longer wanted */
     if (client->hooks != NULL && client->hooks->blocked != NULL)
         client->hooks->blocked(client);
     return mob_client_publish(client, MOB_OUT_BLOCKED, 0, &client->parent, sizeof client->parent, NULL, 0);
+}
+
+/* ---- a task on top of this one ---- */
+
+static enum mob_status suspend(struct mob_waiting *waiting)
+{
+    struct mob_client *client = waiting->client;
+    struct mob_object_id ids[MOB_SUSPENDED_IDS_MAX];
+    uint16_t count = 0;
+    while (waiting->need_count > 0 && mob_future_settled(waiting->needs[0])) { /* not looked at again */
+        waiting->needs++;
+        waiting->need_count--;
+    }
+    for (size_t i = 0; i < waiting->need_count && count < MOB_SUSPENDED_IDS_MAX; i++)
+        if (!mob_future_settled(waiting->needs[i]))
+            ids[count++] = mob_future_object(waiting->needs[i]);
+    waiting->refused = count == 0 || client->hooks == NULL || client->hooks->suspends == NULL ||
+        !client->hooks->suspends(client);
+    if (waiting->refused)
+        return MOB_OK;
+    if (++client->suspensions == 0)
+        client->suspensions = 1;
+    waiting->suspended = client->suspensions;
+    struct mob_out_suspended head = {.task = client->parent, .number = waiting->suspended};
+    return mob_client_publish(
+        client, MOB_OUT_SUSPENDED, count, &head, sizeof head, ids, count * (uint32_t)sizeof ids[0]);
+}
+
+/* True: look again, another task has run. */
+static bool another_ran(struct mob_waiting *waiting)
+{
+    struct mob_client *client = waiting->client;
+    enum mob_status status = client->hooks->on_top(client, waiting->suspended);
+    if (status == MOB_AGAIN)
+        return false;
+    waiting->suspended = 0;
+    waiting->refused = status != MOB_OK;
+    if (waiting->refused)
+        return false;
+    waiting->turns = 0;
+    return true;
 }
 
 static enum mob_status sleep_turn(struct mob_waiting *waiting)
@@ -82,6 +133,10 @@ enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
         return MOB_OK;
     if (waiting->deadline_ns == 0)
         return timed_out(waiting, "not ready yet");
+    if (waiting->suspended != 0 && another_ran(waiting))
+        return MOB_OK;
+    if (waiting->need_count > 0 && waiting->suspended == 0 && !waiting->blocked && !waiting->refused)
+        return suspend(waiting);
     uint32_t turn = waiting->turns++;
     if (turn < POLL_TURNS) {
         cpu_relax();
@@ -100,9 +155,10 @@ enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
 void mob_waiting_end(struct mob_waiting *waiting)
 {
     struct mob_client *client = waiting->client;
-    if (!waiting->blocked)
+    if (!waiting->blocked && waiting->suspended == 0)
         return;
     waiting->blocked = false;
+    waiting->suspended = 0;
     enum mob_status status =
         mob_client_publish(client, MOB_OUT_UNBLOCKED, 0, &client->parent, sizeof client->parent, NULL, 0);
     if (status != MOB_OK)
@@ -157,6 +213,7 @@ enum mob_status mob_future_await(struct mob_future *future, int64_t timeout_ns)
     mob_client_pump(client);
     enum mob_status status = mob_future_watch(client, future);
     struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
+    mob_waiting_needs(&waiting, &future, 1);
     while (status == MOB_OK && !mob_future_settled(future)) {
         /* A worker sees a result as soon as it is sealed, before the node has passed it on. */
         if (client->worker && mob_future_probe(client, future))

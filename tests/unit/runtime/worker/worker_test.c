@@ -326,7 +326,7 @@ static void specs_before_the_marker_are_dropped(void **state)
     struct mob_in_spec in = {0};
     struct mob_spec_head parent = head_of("probe.echo_i64", 1), taken_back = head_of("probe.echo_i64", 1);
     struct mob_spec_head kept = head_of("probe.echo_i64", 1);
-    worker.client->call = &worker.call; /* as if the first were running and blocked */
+    worker.client->call = worker.call; /* as if the first were running and blocked */
     worker.client->hooks->blocked(worker.client);
     worker.client->call = NULL;
     give_spec(&in, &parent, 1);
