@@ -30,7 +30,13 @@ static int16_t clamp_priority(int priority)
     return (int16_t)(priority > INT16_MAX ? INT16_MAX : priority < INT16_MIN ? INT16_MIN : priority);
 }
 
-static void head_of(const struct mob_client *client, const struct mob_submission *s,
+/* Times are part of what a task asks for: its replay must ask for the same. */
+static int64_t submission_clock(struct mob_client *client)
+{
+    return mob_in_task(client) ? mob_clock_ns(client->call) : mob_wall_now();
+}
+
+static void head_of(struct mob_client *client, const struct mob_submission *s,
     const struct mob_submit_options *options, struct mob_spec_head *head)
 {
     *head = (struct mob_spec_head){.version = MOB_SPEC_VERSION,
@@ -59,9 +65,9 @@ static void head_of(const struct mob_client *client, const struct mob_submission
     if (options->deterministic)
         head->flags |= MOB_SPEC_DETERMINISTIC;
     if (options->timeout_ns > 0)
-        head->deadline_wall_ns = mob_wall_now() + options->timeout_ns;
+        head->deadline_wall_ns = submission_clock(client) + options->timeout_ns;
     if (options->delay_ns > 0)
-        head->not_before_wall_ns = mob_wall_now() + options->delay_ns;
+        head->not_before_wall_ns = submission_clock(client) + options->delay_ns;
 }
 
 static void add_resources(
