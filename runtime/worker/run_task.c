@@ -220,7 +220,7 @@ static void say_stopped(struct mob_call *call)
  * the one of the first run. Before anything of this run can be seen. */
 static void check_replay(struct mob_worker *worker)
 {
-    struct mob_call *call = &worker->call;
+    struct mob_call *call = worker->call;
     if (!(call->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE) || !worker->client->look_up || call->cancelled ||
         call->head.kind != MOB_KIND_TASK || call->failure == MOB_REPLAY_DIVERGED)
         return;
