@@ -40,7 +40,12 @@ struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id);
 struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
     uint32_t tail_bytes, struct node_job *job, struct node_function *class);
 
-/* checkpoint.c. Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
+/* checkpoint.c. The newest checkpoint of an actor, NULL = there is none that can be used; the callee frees
+ * it.
+ */
+typedef void checkpoint_read_fn(void *arg, struct actor_checkpoint *checkpoint);
+void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg);
+/* Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
 void node_actor_restore(struct node *node, struct node_actor *actor);
 /* The creation's tail with the checkpoint as its only argument; malloc'ed, NULL = no checkpoint. */
 uint8_t *node_checkpoint_tail(struct node *node, struct node_actor *actor, uint32_t *bytes_out);

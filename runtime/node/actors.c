@@ -10,6 +10,7 @@
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actor_rows.h"
 #include "runtime/node/replay.h"
+#include "runtime/node/shadow.h"
 
 enum { ACTOR_BUCKETS = 4096 };
 
@@ -61,6 +62,16 @@ static struct node_actor *find_number(struct node *node, uint32_t number)
     while (actor && actor->number != number)
         actor = actor->by_number;
     return actor;
+}
+
+/* The instance that runs this creation or call, or is to; NULL. */
+static struct node_actor *actor_of(struct node *node, const struct node_task *task)
+{
+    const struct mob_spec_head *head = &task->template->head;
+    if (node_task_is_shadow(task))
+        return node_shadow_actor(node, task);
+    return node_actor_find(
+        node, head->kind == MOB_KIND_ACTOR_CALL ? head->actor : (struct mob_actor_id){task->sched.id});
 }
 
 static void log_event(
@@ -128,7 +139,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     char name[ACTOR_NAME_MAX] = "";
     struct mob_actor_id taken;
     node_task_head(task, &head);
-    if (node_actor_find(node, (struct mob_actor_id){head.task})) {
+    if (actor_of(node, task)) {
         task->flags |= TASK_ACTOR_CREATE;
         return MOB_OK; /* another incarnation of a known actor, which has its name already */
     }
@@ -150,7 +161,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
 
 enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
 {
-    struct node_actor *actor = node_actor_find(node, task->template->head.actor);
+    struct node_actor *actor = actor_of(node, task);
     if (!actor) /* only living ones are read from the control store */
         return MOB_ACTOR_DIED;
     struct node_task_extra *extra = node_task_extra(node, task);
@@ -174,15 +185,15 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
     return MOB_OK;
 }
 
-uint32_t node_actor_number(struct node *node, struct mob_actor_id id)
+uint32_t node_actor_number(struct node *node, const struct node_task *task)
 {
-    struct node_actor *actor = node_actor_find(node, id);
+    struct node_actor *actor = actor_of(node, task);
     return actor ? actor->number : 0;
 }
 
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker)
 {
-    struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
+    struct node_actor *actor = actor_of(node, task);
     if (!actor)
         return;
     actor->worker = worker;
@@ -200,6 +211,7 @@ static void die(struct node *node, struct node_actor *actor, enum mob_status why
     }
     if (actor->number)
         mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
+    node_shadow_resume(node, actor->id);
 }
 
 static void creation_ended(
@@ -220,6 +232,7 @@ static void creation_ended(
     actor_row_change(node, actor);
     enum mob_status up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
     MOB_ASSERT(up == MOB_OK);
+    node_shadow_resume(node, actor->id);
 }
 
 bool node_actor_of_class(struct node *node, const struct node_function *class, struct mob_actor_id *id_out)
@@ -250,6 +263,10 @@ bool node_call_skipped(const struct mob_completion_head *completion)
 void node_actor_task_ended(struct node *node, struct node_task *task,
     const struct mob_completion_head *completion, const char *message)
 {
+    if (node_task_is_shadow(task)) {
+        node_shadow_task_ended(node, task, (enum mob_status)completion->status);
+        return;
+    }
     if (task->flags & TASK_ACTOR_CREATE) {
         creation_ended(node, task, (enum mob_status)completion->status, message);
         return;
@@ -365,7 +382,7 @@ void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const st
 
 int32_t node_actor_restarts_left(struct node *node, const struct node_task *task)
 {
-    const struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
+    const struct node_actor *actor = actor_of(node, task);
     return actor ? actor->life.restarts_left : 0;
 }
 
@@ -388,6 +405,8 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
     uint64_t replay_from;
     if (running)
         node_attempt_lost(node, running);
+    if (!actor && node_shadow_down(node, number))
+        return;
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
     if (actor->worker) {
@@ -401,7 +420,8 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
     }
     log_event(node, actor, MOB_ACTOR_EV_DIED, MOB_WORKER_DIED);
     actor_row_change(node, actor);
-    node_actor_restore(node, actor);
+    if (!node_shadow_yield(node, actor->id))
+        node_actor_restore(node, actor);
 }
 
 enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart)

@@ -11,8 +11,8 @@ MOB_MUST_USE enum mob_status node_actor_create(struct node *node, struct node_ta
 /* A call got its record: gives it the next position and logs the stateful edge. MOB_ACTOR_DIED,
  * MOB_NOT_FOUND, or MOB_AGAIN: the actor is being recovered, the call enters when it is back. */
 MOB_MUST_USE enum mob_status node_actor_enqueue(struct node *node, struct node_task *task);
-/* Scheduler's number of an actor, 0 = none. */
-uint32_t node_actor_number(struct node *node, struct mob_actor_id id);
+/* Scheduler's number of the actor whose call this is, 0 = none. */
+uint32_t node_actor_number(struct node *node, const struct node_task *task);
 /* Creation or call ended for good (before its record goes), as its completion says. `message`: why it failed,
  * in words; NULL when it did not. */
 void node_actor_task_ended(struct node *node, struct node_task *task,

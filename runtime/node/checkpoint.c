@@ -17,7 +17,7 @@ struct checkpoint_row {
     struct mob_hash128 hash; /* of the state */
 };
 
-/* One on its way to the GCS, or back. */
+/* One on its way to the GCS. */
 struct saving {
     struct node *node;
     struct mob_actor_id actor;
@@ -85,8 +85,8 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
     struct mob_return_view r;
     uint32_t at = 0;
     struct node_actor *actor = client->worker ? client->worker->actor : NULL;
-    if (bytes < sizeof head || !actor)
-        return;
+    if (bytes < sizeof head || !actor || actor != node_actor_find(node, actor->id))
+        return; /* a shadow's commits nothing */
     memcpy(&head, body, sizeof head);
     one.body = body + sizeof head;
     one.head.body_bytes = bytes - (uint32_t)sizeof head;
@@ -109,49 +109,77 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
         save(node, &head, view.type, view.payload, view.payload_bytes);
 }
 
-static void loaded(void *arg, const struct mob_gcs_answer *answer)
+struct reading {
+    checkpoint_read_fn *done;
+    void *arg;
+};
+
+static struct actor_checkpoint *checkpoint_of(const struct mob_gcs_answer *answer)
 {
-    struct saving *loading = arg;
-    struct node *node = loading->node;
-    struct node_actor *actor = node_actor_find(node, loading->actor);
     struct checkpoint_row row;
-    uint64_t from = 0;
-    free(loading);
-    if (!actor)
-        return;
-    free(actor->restore);
-    actor->restore = NULL;
-    if (answer->status == MOB_OK && answer->kv_count == 1 && answer->kvs[0].value_length >= sizeof row) {
-        const uint8_t *value = answer->kvs[0].value;
-        memcpy(&row, value, sizeof row);
-        bool whole = row.version == 1 && row.bytes == answer->kvs[0].value_length - sizeof row &&
-            mob_hash128_eq(row.hash, mob_hash128(value + sizeof row, row.bytes));
-        if (whole) {
-            actor->restore = malloc(sizeof *actor->restore + row.bytes);
-            MOB_ASSERT(actor->restore);
-            *actor->restore =
-                (struct actor_checkpoint){row.position, (enum mob_value_type)row.type, row.bytes};
-            memcpy(actor->restore->value, value + sizeof row, row.bytes);
-            from = row.position + 1;
-        } else {
-            MOB_LOG_ERROR("checkpoint", "unusable", "version=%u bytes=%u why=\"replay from the beginning\"",
-                row.version, answer->kvs[0].value_length);
-        }
+    if (answer->status != MOB_OK || answer->kv_count != 1 || answer->kvs[0].value_length < sizeof row)
+        return NULL;
+    const uint8_t *value = answer->kvs[0].value;
+    memcpy(&row, value, sizeof row);
+    bool whole = row.version == 1 && row.bytes == answer->kvs[0].value_length - sizeof row &&
+        mob_hash128_eq(row.hash, mob_hash128(value + sizeof row, row.bytes));
+    if (!whole) {
+        MOB_LOG_ERROR("checkpoint", "unusable", "version=%u bytes=%u why=\"replay from the beginning\"",
+            row.version, answer->kvs[0].value_length);
+        return NULL;
     }
-    node_replay_actor(node, actor->id, from);
+    struct actor_checkpoint *checkpoint = malloc(sizeof *checkpoint + row.bytes);
+    MOB_ASSERT(checkpoint);
+    *checkpoint = (struct actor_checkpoint){row.position, (enum mob_value_type)row.type, row.bytes};
+    memcpy(checkpoint->value, value + sizeof row, row.bytes);
+    return checkpoint;
+}
+
+static void checkpoint_answered(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct reading reading = *(struct reading *)arg;
+    free(arg);
+    reading.done(reading.arg, checkpoint_of(answer));
+}
+
+void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg)
+{
+    struct reading *reading = malloc(sizeof *reading);
+    MOB_ASSERT(reading);
+    *reading = (struct reading){done, arg};
+    enum mob_status status =
+        mob_gcs_get(node->gcs, MOB_GCS_CHECKPOINTS, &id, sizeof id, checkpoint_answered, reading);
+    if (status == MOB_OK)
+        return;
+    free(reading);
+    done(arg, NULL);
+}
+
+struct restoring {
+    struct node *node;
+    struct mob_actor_id actor;
+};
+
+static void loaded(void *arg, struct actor_checkpoint *checkpoint)
+{
+    struct restoring restoring = *(struct restoring *)arg;
+    struct node_actor *actor = node_actor_find(restoring.node, restoring.actor);
+    free(arg);
+    if (!actor) {
+        free(checkpoint);
+        return;
+    }
+    free(actor->restore);
+    actor->restore = checkpoint;
+    node_replay_actor(restoring.node, actor->id, checkpoint ? checkpoint->position + 1 : 0);
 }
 
 void node_actor_restore(struct node *node, struct node_actor *actor)
 {
-    struct saving *loading = malloc(sizeof *loading);
-    MOB_ASSERT(loading);
-    *loading = (struct saving){node, actor->id, 0, 0};
-    enum mob_status status =
-        mob_gcs_get(node->gcs, MOB_GCS_CHECKPOINTS, &actor->id, sizeof actor->id, loaded, loading);
-    if (status != MOB_OK) {
-        free(loading);
-        node_replay_actor(node, actor->id, 0);
-    }
+    struct restoring *restoring = malloc(sizeof *restoring);
+    MOB_ASSERT(restoring);
+    *restoring = (struct restoring){node, actor->id};
+    node_checkpoint_read(node, actor->id, loaded, restoring);
 }
 
 /* A small state travels in the spec; a larger one is an object of the creation. */

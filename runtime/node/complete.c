@@ -107,10 +107,29 @@ static uint32_t error_body(uint8_t *body, uint32_t capacity, const uint8_t *payl
     return mob_return_encode(body, 0, capacity, &r);
 }
 
+static void drop_from_sched(struct node *node, struct node_task *task)
+{
+    if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
+        MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
+}
+
+/* The call has its outcome in the log: this failure is the shadow's alone. */
+static void shadow_failed(struct node *node, struct node_task *task, enum mob_status status)
+{
+    struct mob_completion_head head = {.status = (uint16_t)status};
+    node_actor_task_ended(node, task, &head, NULL);
+    drop_from_sched(node, task);
+    node_task_destroy(node, task);
+}
+
 void node_task_fail(struct node *node, struct node_task *task, enum mob_status status, const char *message,
     const uint8_t *cause, uint32_t cause_bytes, int signal, const char *detail)
 {
     uint8_t payload[ERROR_BYTES_MAX], body[ERROR_BYTES_MAX + 64];
+    if (node_task_is_shadow(task)) {
+        shadow_failed(node, task, status);
+        return;
+    }
     struct mob_error_link link = {
         .status = status,
         .task = task->sched.id,
@@ -139,8 +158,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
     task->template->job->failed++;
     node_actor_task_ended(node, task, &head, message);
     announce_error(node, task, status, payload, bytes);
-    if (task->sched.state != MOB_SCHED_NEW && task->sched.state != MOB_SCHED_DONE)
-        MOB_ASSERT(mob_sched_drop(node->sched, &task->sched) == MOB_OK);
+    drop_from_sched(node, task);
     node_task_destroy(node, task);
 }
 
@@ -343,11 +361,12 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     log_completion(node, task, &full.head, full.body);
     char message[160];
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
+    bool counts = !node_task_is_shadow(task);
     if (status == MOB_OK) {
-        node->finished++;
-        task->template->job->finished++;
+        node->finished += counts;
+        task->template->job->finished += counts;
         announce_returns(node, task, &full);
-    } else {
+    } else if (counts) {
         uint32_t bytes;
         const uint8_t *payload = error_of(&full, &bytes);
         node->failed++;

@@ -21,6 +21,7 @@
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
+#include "runtime/node/shadow.h"
 #include "runtime/node/value_cache.h"
 
 enum {
@@ -228,6 +229,7 @@ void node_close(struct node *node)
     watch_table_destroy(node->watches);
     alias_table_destroy(node->aliases);
     borrow_table_destroy(node->borrows);
+    node_shadows_destroy(node);
     actor_table_destroy(node->actors);
     node_deployments_drop(node);
     function_table_destroy(node->functions);
@@ -360,6 +362,7 @@ static bool pass(struct node *node)
     lineage_log_pump(node->log, node->now_ns, false);
     node_acknowledge_rings(node);
     bool more = node_dispatch(node); /* what acknowledgements and answers released */
+    more |= node_shadows_step(node);
     node_missed_retry(node);
     node_flush_rings(node);
     mob_store_pass_end(node->store);

@@ -100,6 +100,7 @@ struct node_task_extra {
     uint32_t yielded; /* items of a generator, of all attempts */
     bool repeats; /* this attempt repeats one of its generation */
     bool diverged; /* ... and asked for something else than that one */
+    bool shadow; /* of an actor's shadow (shadow.h): nothing of it is committed or told but its results */
 };
 
 #define TASK_TAIL_INLINE 24u
@@ -197,6 +198,7 @@ struct node_client {
 };
 
 struct node_promise;
+struct shadow;
 struct function_table;
 struct deployment;
 struct watch_table;
@@ -262,6 +264,7 @@ struct node {
     struct node_promise *promises;
     uint32_t promise_count;
     struct actor_table *actors;
+    struct shadow *shadows;
     struct known_table *known;
     struct value_cache *values; /* that look-ups came by */
     struct group_reads reads;
@@ -331,6 +334,7 @@ enum mob_status node_template_of(struct node *node, struct node_client *client,
 void node_recent_templates_drop(struct node *node, struct node_client *client);
 uint32_t node_task_attempt(const struct node_task *task);
 uint32_t node_task_generation(const struct node_task *task);
+bool node_task_is_shadow(const struct node_task *task);
 const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out);
 void node_task_head(const struct node_task *task, struct mob_spec_head *head_out);
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
@@ -438,6 +442,8 @@ void node_watch(struct node *node, struct node_client *client, struct mob_object
 /* As a watch, but answered by a reply: a fetch. */
 void node_watch_request(
     struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request);
+/* The same when its making is under way. */
+void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id);
 void node_unwatch_client(struct node *node, struct node_client *client);
 void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
     const void *payload, uint32_t bytes);

@@ -101,6 +101,11 @@ void node_watch_request(
     watch->is_request = true;
 }
 
+void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id)
+{
+    (void)add_watch(node, client, id);
+}
+
 void node_unwatch_client(struct node *node, struct node_client *client)
 {
     struct watch_table *table = node->watches;

@@ -6,25 +6,28 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/directory.h"
 
-/* One edge, and what the lineage holds of its call. */
-struct replay_call {
-    uint64_t position;
-    struct mob_task_id task;
-    bool skipped, finished, outcomes;
-    uint32_t attempt;
-    struct mob_spec_head *spec; /* followed by its tail */
-    uint32_t tail_bytes;
-    int64_t submitted_ns;
-};
 struct replay {
     struct node *node;
     struct mob_actor_id actor;
-    uint64_t from;
+    replay_read_fn *done;
+    void (*drop)(void *arg);
+    void *arg;
     struct replay_call *calls;
     uint32_t count, capacity;
     uint32_t reads; /* groups being read */
+    struct mob_spec_head *creation;
+    uint32_t creation_tail_bytes;
     struct replay_found found;
 };
+
+static struct mob_spec_head *copy_spec(const struct mob_spec *spec)
+{
+    struct mob_spec_head *copy = malloc(sizeof *copy + spec->tail_bytes);
+    MOB_ASSERT(copy);
+    *copy = spec->head;
+    memcpy(copy + 1, spec->tail, spec->tail_bytes);
+    return copy;
+}
 
 static void note_edge(struct replay *replay, const struct mob_entry_edge *edge, bool skip)
 {
@@ -52,7 +55,11 @@ static void note_life(struct replay *replay, const struct mob_entry *e)
     struct replay_found *found = &replay->found;
     struct mob_task_id creation = replay->actor.creation;
     if (e->type == MOB_ENTRY_SPEC) {
-        found->created |= mob_task_id_eq(e->spec.head.task, creation);
+        if (found->created || !mob_task_id_eq(e->spec.head.task, creation))
+            return;
+        found->created = true;
+        replay->creation = copy_spec(&e->spec);
+        replay->creation_tail_bytes = e->spec.tail_bytes;
     } else if (e->type == MOB_ENTRY_COMPLETION) {
         const struct mob_completion_head *c = &e->completion.head;
         if (!mob_task_id_eq(c->task, creation) || !(c->flags & MOB_COMPLETION_FINAL) || c->status == MOB_OK)
@@ -105,10 +112,7 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
         struct replay_call *call = find(replay, e->spec.head.task);
         if (!call || call->spec)
             return;
-        call->spec = malloc(sizeof *call->spec + e->spec.tail_bytes);
-        MOB_ASSERT(call->spec);
-        *call->spec = e->spec.head;
-        memcpy(call->spec + 1, e->spec.tail, e->spec.tail_bytes);
+        call->spec = copy_spec(&e->spec);
         call->tail_bytes = e->spec.tail_bytes;
         call->submitted_ns = e->submitted_ns;
     } else if (e->type == MOB_ENTRY_OUTCOME) {
@@ -125,64 +129,43 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
     }
 }
 
-/* At its old position: a finished call as a replay that commits nothing, an unfinished one as itself. */
-static void queue_call(struct node *node, const struct replay_call *call)
+static void replay_destroy(struct replay *replay)
 {
-    if (!call->finished && node->ready)
-        return; /* it waits here all the time, or was cancelled while the log was read */
-    struct mob_spec spec = {
-        .head = *call->spec, .tail = (const uint8_t *)(call->spec + 1), .tail_bytes = call->tail_bytes};
-    struct node_task *task;
-    spec.head.attempt = call->attempt + 1;
-    uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0) |
-        (call->outcomes ? 0 : TASK_NO_OUTCOMES));
-    enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, &task);
-    if (status == MOB_EXISTS)
-        return; /* queued here all the time */
-    if (status != MOB_OK) {
-        MOB_LOG_ERROR(
-            "replay", "call_lost", "position=%lu status=%s", call->position, mob_status_code(status));
-        return;
-    }
-    node_task_extra(node, task)->position = call->position;
-    node_enter(node, task);
+    for (uint32_t i = 0; i < replay->count; i++)
+        free(replay->calls[i].spec);
+    free(replay->calls);
+    free(replay->creation);
+    free(replay);
 }
 
 static void finish(struct replay *replay)
 {
-    struct node *node = replay->node;
-    struct replay_found *found = &replay->found;
     if (replay->count > 0)
         qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
-    for (uint32_t i = 0; i < replay->count; i++) {
-        struct replay_call *call = &replay->calls[i];
-        found->next_position = call->position + 1;
-        bool wanted = !call->skipped && (call->position >= replay->from || !call->finished);
-        if (found->status == MOB_OK && wanted && call->spec && !found->ended)
-            queue_call(node, call);
-        free(call->spec);
-    }
-    MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu status=%s", replay->count, found->next_position,
-        mob_status_code(found->status));
-    node_actor_replay_ready(node, replay->actor, found);
-    free(replay->calls);
-    free(replay);
+    for (uint32_t i = 0; i < replay->count; i++)
+        replay->found.next_position = replay->calls[i].position + 1;
+    struct replay_log log = {.found = replay->found,
+        .calls = replay->calls,
+        .count = replay->count,
+        .creation = replay->creation,
+        .creation_tail_bytes = replay->creation_tail_bytes};
+    replay->done(replay->arg, &log);
+    replay_destroy(replay);
 }
 
-static void drop(void *arg)
+static void drop_all(void *arg)
 {
     struct replay *replay = arg;
-    for (uint32_t i = 0; i < replay->count; i++)
-        free(replay->calls[i].spec);
-    free(replay->calls);
-    free(replay);
+    if (replay->drop)
+        replay->drop(replay->arg);
+    replay_destroy(replay);
 }
 
 static void drop_calls_read(void *arg)
 {
     struct replay *replay = arg;
     if (--replay->reads == 0)
-        drop(replay);
+        drop_all(replay);
 }
 
 static void on_calls_read(void *arg, enum mob_status status)
@@ -214,11 +197,69 @@ static void on_edges_read(void *arg, enum mob_status status)
     on_calls_read(replay, status);
 }
 
-void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from)
+void node_replay_read(
+    struct node *node, struct mob_actor_id id, replay_read_fn *done, void (*drop)(void *arg), void *arg)
 {
     struct replay *replay = calloc(1, sizeof *replay);
     MOB_ASSERT(replay);
-    *replay = (struct replay){.node = node, .actor = id, .from = from};
-    struct group_reader reader = {on_edge, on_edges_read, drop, replay};
+    *replay = (struct replay){.node = node, .actor = id, .done = done, .drop = drop, .arg = arg};
+    struct group_reader reader = {on_edge, on_edges_read, drop_all, replay};
     node_group_read(node, id.creation.stream, id.creation.index >> MOB_GROUP_SHIFT, &reader);
+}
+
+/* ---- the replay of an incarnation ---- */
+
+enum mob_status node_replay_call(
+    struct node *node, const struct replay_call *call, struct node_task **task_out)
+{
+    struct mob_spec spec = {
+        .head = *call->spec, .tail = (const uint8_t *)(call->spec + 1), .tail_bytes = call->tail_bytes};
+    spec.head.attempt = call->attempt + 1;
+    uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0) |
+        (call->outcomes ? 0 : TASK_NO_OUTCOMES));
+    enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, task_out);
+    if (status == MOB_OK)
+        node_task_extra(node, *task_out)->position = call->position;
+    return status;
+}
+
+static void queue_call(struct node *node, const struct replay_call *call)
+{
+    struct node_task *task;
+    if (!call->finished && node->ready)
+        return; /* it waits here all the time, or was cancelled while the log was read */
+    enum mob_status status = node_replay_call(node, call, &task);
+    if (status == MOB_OK)
+        node_enter(node, task);
+    else if (status != MOB_EXISTS) /* queued here all the time */
+        MOB_LOG_ERROR(
+            "replay", "call_lost", "position=%lu status=%s", call->position, mob_status_code(status));
+}
+
+struct restart {
+    struct node *node;
+    struct mob_actor_id actor;
+    uint64_t from;
+};
+
+static void restart(void *arg, const struct replay_log *log)
+{
+    struct restart *r = arg;
+    for (uint32_t i = 0; i < log->count && log->found.status == MOB_OK && !log->found.ended; i++) {
+        const struct replay_call *call = &log->calls[i];
+        if (!call->skipped && (call->position >= r->from || !call->finished) && call->spec)
+            queue_call(r->node, call);
+    }
+    MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu status=%s", log->count, log->found.next_position,
+        mob_status_code(log->found.status));
+    node_actor_replay_ready(r->node, r->actor, &log->found);
+    free(r);
+}
+
+void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from)
+{
+    struct restart *r = malloc(sizeof *r);
+    MOB_ASSERT(r);
+    *r = (struct restart){node, id, from};
+    node_replay_read(node, id, restart, free, r);
 }

@@ -5,11 +5,6 @@
 
 #include "runtime/node/node.h"
 
-/* Reads the actor's edges and the specs of its calls, queues the finished ones at positions >= `from` as
- * replays and the unfinished ones that are not queued here behind them, then calls node_actor_replay_ready.
- */
-void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from);
-
 /* What the log says of the actor. */
 struct replay_found {
     enum mob_status status; /* of reading it */
@@ -18,6 +13,36 @@ struct replay_found {
     bool ended; /* for good, and */
     enum mob_status end; /* why */
 };
+/* One edge, and what the lineage holds of its call. */
+struct replay_call {
+    uint64_t position;
+    struct mob_task_id task;
+    bool skipped, finished, outcomes;
+    uint32_t attempt;
+    struct mob_spec_head *spec; /* followed by its tail; NULL = not there */
+    uint32_t tail_bytes;
+    int64_t submitted_ns;
+};
+struct replay_log {
+    struct replay_found found;
+    const struct replay_call *calls; /* by position */
+    uint32_t count;
+    const struct mob_spec_head *creation; /* followed by its tail; NULL = not there */
+    uint32_t creation_tail_bytes;
+};
+/* Reads the actor's edges, its creation, and the specs of its calls. The log lasts for the call of `done`.
+ * When the node ends first, `drop` (NULL = nothing) is called instead. */
+typedef void replay_read_fn(void *arg, const struct replay_log *log);
+void node_replay_read(
+    struct node *node, struct mob_actor_id id, replay_read_fn *done, void (*drop)(void *arg), void *arg);
+/* A record for this call at its old position: of a finished one, one whose run commits nothing. */
+MOB_MUST_USE enum mob_status node_replay_call(
+    struct node *node, const struct replay_call *call, struct node_task **task_out);
+
+/* Queues the finished calls at positions >= `from` as replays and the unfinished ones that are not queued
+ * here behind them, then calls node_actor_replay_ready. */
+void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from);
+
 /* actors.c: the replays are queued. */
 void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found);
 /* actors.c: actors that an earlier incarnation of the node left, after its unfinished tasks run again.

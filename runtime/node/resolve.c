@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/shadow.h"
 
 #define RESTORE_PATIENCE_NS (10 * MOB_SEC)
 
@@ -141,6 +142,12 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
     struct node_task *task = node_task_find(node, known->id.task);
     if (task) { /* on its way already */
         set_submitter(task, slot, session);
+        return;
+    }
+    if (known->completion && known->spec && known->spec->kind == MOB_KIND_ACTOR_CALL) {
+        if (slot != NODE_NOBODY && node_client_is(node, slot, session))
+            node_watch_made(node, node_client_at(node, slot), known->id);
+        node_shadow_want(node, known);
         return;
     }
     enum mob_status status = MOB_OBJECT_LOST;

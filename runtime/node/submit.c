@@ -159,7 +159,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         in.max_retries = (int16_t)node_actor_restarts_left(node, task);
     }
     if (task->flags & TASK_ACTOR_CALL) {
-        in.actor = node_actor_number(node, head->actor);
+        in.actor = node_actor_number(node, task);
         in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */
     }
     if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > TASK_TAIL_INLINE)

@@ -205,6 +205,11 @@ uint32_t node_task_attempt(const struct node_task *task)
     return task->extra ? task->extra->attempt : 1;
 }
 
+bool node_task_is_shadow(const struct node_task *task)
+{
+    return task->extra && task->extra->shadow;
+}
+
 uint32_t node_task_generation(const struct node_task *task)
 {
     return task->extra ? task->extra->generation : task->template->head.generation;

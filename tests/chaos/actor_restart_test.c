@@ -46,12 +46,167 @@ static void named_actor_outlives_the_whole_cluster(void **state)
     named_actor_outlives("after everything", kill_everything);
 }
 
+/* ---- shadow replay: results of calls whose bytes are gone ---- */
+
+enum { BLOBS = 10, EVERY = 4, BYTES = 100000 };
+
+/* An actor with a checkpoint behind the 4th and the 8th call, and its calls, all finished and in the log. */
+struct blobs {
+    char name[16];
+    char ids[BLOBS][MOB_TEXT_ID_MAX];
+    int64_t states[BLOBS]; /* after each call; shapes its result */
+    struct mob_actor *actor;
+};
+
+static void make_blobs(struct blobs *b, const char *name)
+{
+    struct mob_actor_options options = {.struct_size = sizeof options,
+        .name = name,
+        .detached = true,
+        .max_restarts = -1,
+        .checkpoint_every = EVERY};
+    struct mob_future *future;
+    int64_t state = chaos_mix(5, 0);
+    snprintf(b->name, sizeof b->name, "%s", name);
+    open_gate();
+    unlink(trace);
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(5)), &options, &b->actor));
+    for (int i = 0; i < BLOBS; i++) {
+        OK(mob_actor_call(b->actor, "blob",
+            MOB_ARGS(mob_i64(i), mob_i64(BYTES), mob_utf8(trace), mob_utf8(gate)), NULL, &future));
+        b->states[i] = state = chaos_mix(state, i);
+        check_bytes(future, state, BYTES);
+        mob_future_id(future, b->ids[i]);
+        mob_release(future);
+    }
+    OK(mob_flush(client, PATIENCE));
+    assert_int_equal(lines("blob"), BLOBS);
+}
+
+/* A new session: the old one still maps the dead node's memory. */
+static void lose_node(void)
+{
+    mob_disconnect(client);
+    kill_node();
+    connect_with(NULL);
+}
+
+static void check_blob(const struct blobs *b, int i)
+{
+    struct mob_future *future;
+    OK(mob_future_from_id(client, b->ids[i], &future));
+    check_bytes(future, b->states[i], BYTES);
+    mob_release(future);
+}
+
+static void check_step(struct blobs *b, int64_t v, int64_t *state)
+{
+    struct mob_future *future;
+    OK(mob_actor_call(b->actor, "step", MOB_ARGS(mob_i64(v)), NULL, &future));
+    *state = chaos_mix(*state, v);
+    assert_int_equal(get_of(future), *state);
+    mob_release(future);
+}
+
+static void lost_results_of_a_live_actor_are_made_again(void **state)
+{
+    (void)state;
+    struct blobs b;
+    int64_t now;
+    make_blobs(&b, "live");
+    lose_node();
+    OK(mob_actor_find(client, b.name, &b.actor));
+    now = b.states[BLOBS - 1];
+    check_step(&b, 70, &now); /* behind the restart's own replay, which starts at the checkpoint */
+    assert_int_equal(lines("blob"), BLOBS + 2);
+    check_blob(&b, 2);
+    assert_int_equal(lines("blob"), BLOBS + 2 + 3); /* from the creation up to the call, no further */
+    check_blob(&b, 1);
+    check_blob(&b, 9);
+    assert_int_equal(lines("blob"), BLOBS + 2 + 3); /* made already */
+    check_step(&b, 71, &now); /* the actor itself has not noticed */
+    check_blob(&b, 7);
+    assert_int_equal(lines("blob"), BLOBS + 2 + 3 + 8);
+    check_step(&b, 72, &now);
+    OK(mob_actor_kill(b.actor, true));
+}
+
+static void lost_results_of_a_dead_actor_are_made_again(void **state)
+{
+    (void)state;
+    struct blobs b;
+    struct mob_future *future, *sum;
+    make_blobs(&b, "dead");
+    OK(mob_actor_kill(b.actor, true));
+    OK(mob_flush(client, PATIENCE));
+    lose_node();
+    check_blob(&b, 9);
+    assert_int_equal(lines("blob"), BLOBS + 2); /* from the checkpoint on */
+    OK(mob_future_from_id(client, b.ids[0], &future)); /* as an argument */
+    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(future), mob_i64(1)), NULL, &sum));
+    uint8_t *model = malloc(BYTES);
+    chaos_fill(b.states[0], model, BYTES);
+    assert_int_equal(get_of(sum), chaos_digest(model, BYTES, 1));
+    free(model);
+    assert_int_equal(lines("blob"), BLOBS + 2 + 1);
+    mob_release(future);
+    mob_release(sum);
+    struct mob_actor *gone;
+    assert_int_equal(mob_actor_find(client, b.name, &gone), MOB_NOT_FOUND); /* the shadow has no name */
+}
+
+/* The shadow has the ids that the restart needs: it gives way, and begins again behind it. */
+static void actor_that_dies_beside_its_shadow_restarts(void **state)
+{
+    (void)state;
+    struct blobs b;
+    struct mob_future *lost, *stumble;
+    char once[200];
+    int64_t v, now;
+    snprintf(once, sizeof once, "%s/once", box.gcs.directory);
+    make_blobs(&b, "both");
+    lose_node();
+    OK(mob_actor_find(client, b.name, &b.actor));
+    now = b.states[BLOBS - 1];
+    check_step(&b, 1, &now);
+    unlink(gate);
+    unlink(trace);
+    OK(mob_future_from_id(client, b.ids[2], &lost));
+    assert_int_equal(mob_get_i64(lost, 10 * MOB_MS, &v), MOB_TIMEOUT);
+    wait_for_lines("blob", 1); /* the shadow waits at the gate in its first call */
+    OK(mob_actor_call(b.actor, "stumble", MOB_ARGS(mob_utf8(once)), NULL, &stumble));
+    wait_for_lines("blob", 2); /* the restart replays from the checkpoint, and waits at the gate */
+    open_gate();
+    assert_int_equal(get_of(stumble), now);
+    check_step(&b, 2, &now);
+    check_bytes(lost, b.states[2], BYTES);
+    assert_int_equal(lines("blob"), 1 + 2 + 3);
+    /* and a shadow that dies begins again by itself */
+    unlink(gate);
+    unlink(trace);
+    mob_release(lost);
+    OK(mob_future_from_id(client, b.ids[6], &lost));
+    assert_int_equal(mob_get_i64(lost, 10 * MOB_MS, &v), MOB_TIMEOUT);
+    wait_for_lines("blob", 1);
+    kill_workers();
+    wait_for_lines("blob", 2);
+    open_gate();
+    check_bytes(lost, b.states[6], BYTES);
+    check_step(&b, 3, &now);
+    mob_release(lost);
+    mob_release(stumble);
+    OK(mob_actor_kill(b.actor, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(named_actor_outlives_its_worker),
         cmocka_unit_test(named_actor_outlives_the_node),
         cmocka_unit_test(named_actor_outlives_the_whole_cluster),
+        cmocka_unit_test(lost_results_of_a_live_actor_are_made_again),
+        cmocka_unit_test(lost_results_of_a_dead_actor_are_made_again),
+        cmocka_unit_test(actor_that_dies_beside_its_shadow_restarts),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */
     return cmocka_run_group_tests_name("actor_restart", tests, set_up, tear_down);

@@ -385,7 +385,42 @@ static enum mob_status chain_restore(struct mob_call *call)
     return MOB_OK;
 }
 
+/* A step whose result is too large for the lineage. Leaves a line, then waits for the gate. */
+static enum mob_status chain_blob(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    size_t path_size, gate_size;
+    const char *path = mob_arg_utf8(call, 2, &path_size), *gate = mob_arg_utf8(call, 3, &gate_size);
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)gate_size, gate);
+    leave_line(call, path, path_size, "blob");
+    if (!wait_for_file(call, text))
+        return MOB_CANCELLED;
+    chain->state = chaos_mix(chain->state, mob_arg_i64(call, 0));
+    size_t bytes = (size_t)mob_arg_i64(call, 1);
+    uint8_t *out = mob_return_buffer(call, 0, bytes);
+    if (out != NULL)
+        chaos_fill(chain->state, out, bytes);
+    return MOB_OK;
+}
+
+/* Ends its worker, the first time. */
+static enum mob_status chain_stumble(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    size_t size;
+    const char *path = mob_arg_utf8(call, 0, &size);
+    char text[512];
+    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    int fd = open(text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        raise(SIGKILL);
+    return mob_return_i64(call, chain->state);
+}
+
 static const struct mob_method_entry chain_methods[] = {MOB_METHOD("step", chain_step, "i64 v -> i64"),
+    MOB_METHOD("blob", chain_blob, "i64 v, i64 bytes, utf8 path, utf8 gate -> bytes"),
+    MOB_METHOD("stumble", chain_stumble, "utf8 path -> i64"),
     MOB_METHOD("expect", chain_expect, "i64 v -> i64"), MOB_METHOD("set", chain_set, "i64 v -> i64"),
     MOB_METHOD("poison", chain_poison, "-> i64"), {.name = NULL}};
 

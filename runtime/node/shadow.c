@@ -1,0 +1,418 @@
+#include "runtime/node/shadow.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/actors.h"
+#include "runtime/node/functions.h"
+#include "runtime/node/jobs.h"
+#include "runtime/node/replay.h"
+#include "runtime/node/resolve.h"
+
+enum { TRIES_MAX = 3 }; /* a replay that dies of the same call each time */
+
+struct want {
+    struct want *next;
+    struct mob_object_id id;
+    uint64_t position; /* of its call */
+    uint32_t tries;
+};
+enum shadow_state {
+    SHADOW_WAITING = 1, /* for the actor, which restarts; or just made */
+    SHADOW_READING, /* the log, then a checkpoint */
+    SHADOW_RUNNING,
+    SHADOW_ENDED /* all of its tasks have; see node_shadows_step */
+};
+struct shadow {
+    struct shadow *next;
+    struct node *node;
+    enum shadow_state state;
+    struct want *wants;
+    struct node_actor actor; /* of the instance; in no table of actors */
+    uint64_t from; /* first position that it runs */
+    uint32_t left; /* tasks that have not ended */
+    bool interrupted; /* stopped for a reason that is not its own */
+    bool actor_waits; /* to restart */
+};
+
+static struct shadow *find(const struct node *node, struct mob_actor_id id)
+{
+    struct shadow *shadow = node->shadows;
+    while (shadow && !mob_actor_id_eq(shadow->actor.id, id))
+        shadow = shadow->next;
+    return shadow;
+}
+
+static struct shadow *create(struct node *node, struct mob_actor_id id)
+{
+    struct shadow *shadow = calloc(1, sizeof *shadow);
+    MOB_ASSERT(shadow);
+    shadow->next = node->shadows;
+    shadow->node = node;
+    shadow->state = SHADOW_WAITING;
+    shadow->actor.id = id;
+    node->shadows = shadow;
+    return shadow;
+}
+
+/* What one instance has; the shadow may start another. */
+static void instance_fini(struct shadow *shadow)
+{
+    struct mob_actor_id id = shadow->actor.id;
+    free(shadow->actor.tail);
+    free(shadow->actor.restore);
+    shadow->actor = (struct node_actor){.id = id};
+}
+
+static void destroy(struct shadow *shadow)
+{
+    struct shadow **at = &shadow->node->shadows;
+    while (*at != shadow)
+        at = &(*at)->next;
+    *at = shadow->next;
+    while (shadow->wants) {
+        struct want *next = shadow->wants->next;
+        free(shadow->wants);
+        shadow->wants = next;
+    }
+    instance_fini(shadow);
+    free(shadow);
+}
+
+void node_shadows_destroy(struct node *node)
+{
+    while (node->shadows)
+        destroy(node->shadows);
+}
+
+/* The actor restarts: its own replay has the ids of its calls, and makes some of the results. */
+static bool actor_restarts(const struct shadow *shadow)
+{
+    const struct node_actor *actor = node_actor_find(shadow->node, shadow->actor.id);
+    return actor && (actor->life.state == MOB_ACTOR_PENDING || actor->life.state == MOB_ACTOR_RESTARTING);
+}
+
+/* ---- what is wanted ---- */
+
+static void range_of(const struct shadow *shadow, uint64_t *first_out, uint64_t *last_out)
+{
+    *first_out = UINT64_MAX;
+    *last_out = 0;
+    for (const struct want *w = shadow->wants; w; w = w->next) {
+        *first_out = w->position < *first_out ? w->position : *first_out;
+        *last_out = w->position > *last_out ? w->position : *last_out;
+    }
+}
+
+/* All of it is lost, for this reason. */
+static void give_up(struct shadow *shadow, enum mob_status why)
+{
+    struct node *node = shadow->node;
+    struct want *wants = shadow->wants;
+    shadow->wants = NULL;
+    destroy(shadow); /* first: who hears of it may want it again */
+    while (wants) {
+        struct want *next = wants->next;
+        node_ready_committed(node, wants->id, why, MOB_TYPE_ERROR, NODE_NOBODY, 0);
+        free(wants);
+        wants = next;
+    }
+}
+
+static bool is_there(const struct node *node, struct mob_object_id id)
+{
+    struct mob_object_info info;
+    return mob_store_object_info(node->store, id, &info) && info.sealed;
+}
+
+/* Takes out what was made and was told when its call ended, and what cannot be made. */
+static struct want *sift(struct shadow *shadow)
+{
+    struct want *lost = NULL;
+    for (struct want **at = &shadow->wants; *at;) {
+        struct want *w = *at;
+        bool made = is_there(shadow->node, w->id);
+        w->tries += !shadow->interrupted;
+        if (!made && w->tries < TRIES_MAX) {
+            at = &w->next;
+            continue;
+        }
+        *at = w->next;
+        if (made) {
+            free(w);
+        } else {
+            w->next = lost;
+            lost = w;
+        }
+    }
+    return lost;
+}
+
+/* ---- a run ---- */
+
+/* Calls that have not run fail, silently; node_shadows_step goes on when the last task has ended. Returns the
+ * worker, which is nobody's now. */
+static struct node_worker *close_instance(struct shadow *shadow)
+{
+    struct node_worker *worker = shadow->actor.worker;
+    if (shadow->actor.number)
+        mob_sched_actor_close(shadow->node->sched, shadow->actor.number, MOB_ACTOR_DIED);
+    shadow->actor.number = 0;
+    shadow->actor.worker = NULL;
+    if (worker)
+        worker->actor = NULL;
+    return worker;
+}
+
+/* And what runs. */
+static void stop(struct shadow *shadow)
+{
+    struct node *node = shadow->node;
+    struct node_worker *worker = close_instance(shadow);
+    struct node_task *creation = node_task_find(node, shadow->actor.id.creation);
+    if (worker)
+        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its shadow replay was stopped");
+    else if (creation && creation->extra && creation->extra->shadow) /* not placed yet */
+        mob_sched_cancel(node->sched, &creation->sched, true, false, node->now_ns);
+}
+
+static void one_ended(struct shadow *shadow)
+{
+    MOB_ASSERT(shadow->left > 0);
+    if (--shadow->left == 0)
+        shadow->state = SHADOW_ENDED;
+}
+
+static bool enter(struct shadow *shadow, enum mob_status status, struct node_task *task)
+{
+    if (status != MOB_OK) {
+        MOB_LOG_WARN("shadow", "task_refused", "status=%s", mob_status_code(status));
+        return false;
+    }
+    node_task_extra(shadow->node, task)->shadow = true;
+    shadow->left++;
+    node_enter(shadow->node, task);
+    return true;
+}
+
+static bool enter_creation(struct shadow *shadow)
+{
+    struct node *node = shadow->node;
+    struct node_actor *actor = &shadow->actor;
+    struct mob_spec spec = {.head = actor->head, .tail = actor->tail, .tail_bytes = actor->tail_bytes};
+    struct node_task *task = NULL;
+    uint8_t *restore_tail = node_checkpoint_tail(node, actor, &spec.tail_bytes);
+    if (restore_tail)
+        spec.tail = restore_tail;
+    uint8_t flags = (uint8_t)(TASK_REMAKE | (restore_tail ? TASK_RESTORE : 0));
+    enum mob_status status = node_resubmit(node, &spec, node->now_ns, flags, &task);
+    free(restore_tail);
+    return enter(shadow, status, task);
+}
+
+/* Its calls in order, then the creation, as for a restart. */
+static void run(struct shadow *shadow, const struct replay_log *log, uint64_t last)
+{
+    bool good = true;
+    uint32_t calls = 0;
+    shadow->state = SHADOW_RUNNING;
+    shadow->left = 1; /* ours: a task may fail at once */
+    for (uint32_t i = 0; i < log->count && good && log->calls[i].position <= last; i++) {
+        const struct replay_call *call = &log->calls[i];
+        struct node_task *task = NULL;
+        if (call->position < shadow->from || call->skipped || !call->finished)
+            continue;
+        enum mob_status status = call->spec ? node_replay_call(shadow->node, call, &task) : MOB_LINEAGE_GONE;
+        good = enter(shadow, status, task);
+        calls++;
+    }
+    good = good && enter_creation(shadow);
+    MOB_LOG_INFO("shadow", "queued", "calls=%u from=%lu upto=%lu good=%d", calls, shadow->from, last, good);
+    if (!good)
+        stop(shadow);
+    one_ended(shadow);
+}
+
+/* ---- before a run: the log, and where to start ---- */
+
+static enum mob_status prepare(struct shadow *shadow, const struct replay_log *log)
+{
+    struct node *node = shadow->node;
+    struct node_actor *actor = &shadow->actor;
+    if (log->found.status != MOB_OK)
+        return log->found.status;
+    if (!log->creation)
+        return MOB_LINEAGE_GONE;
+    actor->head = *log->creation;
+    actor->tail_bytes = log->creation_tail_bytes;
+    actor->tail = malloc(actor->tail_bytes);
+    MOB_ASSERT(actor->tail);
+    memcpy(actor->tail, log->creation + 1, actor->tail_bytes);
+    actor->job = node_job_by_id(node, actor->head.job);
+    actor->class = node_function_by_id(node, actor->head.function);
+    mob_actor_life_init(&actor->life, 0);
+    return mob_sched_actor_open(node->sched, &actor->number);
+}
+
+static void on_log(void *arg, const struct replay_log *log)
+{
+    struct shadow *shadow = arg;
+    uint64_t first, last;
+    range_of(shadow, &first, &last);
+    if (actor_restarts(shadow)) { /* since the reading began */
+        instance_fini(shadow);
+        shadow->state = SHADOW_WAITING;
+        return;
+    }
+    if (shadow->actor.restore && shadow->actor.restore->position >= first) {
+        free(shadow->actor.restore);
+        shadow->actor.restore = NULL; /* too new: from the beginning */
+    }
+    shadow->from = shadow->actor.restore ? shadow->actor.restore->position + 1 : 0;
+    enum mob_status status = prepare(shadow, log);
+    if (status == MOB_OK)
+        run(shadow, log, last);
+    else
+        give_up(shadow, status);
+}
+
+static void on_checkpoint(void *arg, struct actor_checkpoint *checkpoint)
+{
+    struct shadow *shadow = arg;
+    shadow->actor.restore = checkpoint;
+    node_replay_read(shadow->node, shadow->actor.id, on_log, NULL, shadow);
+}
+
+static void start(struct shadow *shadow)
+{
+    if (actor_restarts(shadow)) {
+        shadow->state = SHADOW_WAITING;
+        return;
+    }
+    shadow->state = SHADOW_READING;
+    shadow->interrupted = false;
+    node_checkpoint_read(shadow->node, shadow->actor.id, on_checkpoint, shadow);
+}
+
+/* ---- from outside ---- */
+
+void node_shadow_want(struct node *node, const struct known *known)
+{
+    struct mob_actor_id id = known->spec->actor;
+    struct shadow *shadow = find(node, id);
+    uint64_t position = known->completion->position;
+    if (!shadow)
+        shadow = create(node, id);
+    for (const struct want *w = shadow->wants; w; w = w->next)
+        if (mob_object_id_eq(w->id, known->id))
+            return;
+    struct want *want = malloc(sizeof *want);
+    MOB_ASSERT(want);
+    *want = (struct want){.next = shadow->wants, .id = known->id, .position = position};
+    shadow->wants = want;
+    if (shadow->state == SHADOW_WAITING) {
+        start(shadow);
+    } else if (shadow->state == SHADOW_RUNNING && position < shadow->from && !shadow->interrupted) {
+        shadow->interrupted = true; /* one of its calls may need this: again, from further back */
+        stop(shadow);
+    }
+}
+
+struct node_actor *node_shadow_actor(struct node *node, const struct node_task *task)
+{
+    struct shadow *shadow = find(node,
+        task->template->head.kind == MOB_KIND_ACTOR_CALL ? task->template->head.actor
+                                                         : (struct mob_actor_id){task->sched.id});
+    MOB_ASSERT(shadow); /* it stays until its last task has ended */
+    return &shadow->actor;
+}
+
+void node_shadow_task_ended(struct node *node, struct node_task *task, enum mob_status status)
+{
+    struct node_actor *actor = node_shadow_actor(node, task);
+    struct shadow *shadow = find(node, actor->id);
+    if (task->template->head.kind != MOB_KIND_ACTOR_CALL) {
+        enum mob_status up = MOB_ACTOR_DIED;
+        if (status == MOB_OK && actor->worker && actor->number && mob_actor_life_up(&actor->life))
+            up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
+        if (up != MOB_OK)
+            close_instance(shadow); /* a worker that its constructor left goes on to other tasks */
+    }
+    one_ended(shadow);
+}
+
+bool node_shadow_down(struct node *node, uint32_t number)
+{
+    for (struct shadow *shadow = node->shadows; shadow; shadow = shadow->next)
+        if (shadow->actor.number == number) {
+            close_instance(shadow);
+            return true;
+        }
+    return false;
+}
+
+bool node_shadow_yield(struct node *node, struct mob_actor_id id)
+{
+    struct shadow *shadow = find(node, id);
+    if (!shadow || (shadow->state != SHADOW_RUNNING && shadow->state != SHADOW_ENDED))
+        return false;
+    shadow->actor_waits = shadow->interrupted = true;
+    if (shadow->state == SHADOW_RUNNING)
+        stop(shadow);
+    return true;
+}
+
+void node_shadow_resume(struct node *node, struct mob_actor_id id)
+{
+    struct shadow *shadow = find(node, id);
+    if (!shadow || shadow->state != SHADOW_WAITING)
+        return;
+    struct want *wants = shadow->wants;
+    shadow->wants = NULL;
+    destroy(shadow);
+    while (wants) { /* a call that is queued again makes it; else this comes back */
+        struct want *next = wants->next;
+        node_resolve(node, wants->id);
+        free(wants);
+        wants = next;
+    }
+}
+
+/* Its calls have ended, and who waited for them was told. */
+static void end(struct shadow *shadow)
+{
+    struct node *node = shadow->node;
+    struct node_actor *actor = shadow->actor_waits ? node_actor_find(node, shadow->actor.id) : NULL;
+    close_instance(shadow); /* its worker leaves */
+    instance_fini(shadow);
+    shadow->actor_waits = false;
+    struct want *lost = sift(shadow);
+    shadow->state = SHADOW_WAITING;
+    if (actor)
+        node_actor_restore(node, actor);
+    if (shadow->wants)
+        start(shadow);
+    else
+        destroy(shadow);
+    while (lost) {
+        struct want *next = lost->next;
+        node_ready_committed(node, lost->id, MOB_OBJECT_LOST, MOB_TYPE_ERROR, NODE_NOBODY, 0);
+        free(lost);
+        lost = next;
+    }
+}
+
+bool node_shadows_step(struct node *node)
+{
+    bool any = false;
+    for (struct shadow *shadow = node->shadows; shadow;) {
+        if (shadow->state != SHADOW_ENDED) {
+            shadow = shadow->next;
+            continue;
+        }
+        end(shadow);
+        any = true;
+        shadow = node->shadows; /* the list may have changed */
+    }
+    return any;
+}
