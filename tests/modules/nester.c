@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/modules/nester_model.h"
@@ -115,17 +114,6 @@ static enum mob_status minds(struct mob_call *call)
 }
 
 /* ---- sums ---- */
-
-static enum mob_status spin(struct mob_call *call)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    int64_t end = at.tv_sec * 1000000000ll + at.tv_nsec + mob_arg_i64(call, 0) * 1000000;
-    do
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    while (at.tv_sec * 1000000000ll + at.tv_nsec < end);
-    return mob_return_i64(call, mob_arg_i64(call, 0));
-}
 
 /* n children that take no time, all waited for at once. */
 static enum mob_status wide(struct mob_call *call)
@@ -313,8 +301,7 @@ MOB_MODULE("nester", MOB_FUNCTION("deep", deep, "i64 n -> i64"),
     MOB_FUNCTION("traced", traced, "utf8 trace, utf8 gate, i64 n, i64 fails -> i64"),
     MOB_FUNCTION("stays", stays, "utf8 trace, i64 deaf -> i64"),
     MOB_FUNCTION("minds", minds, "utf8 trace, i64 deaf, i64 timeout_ms -> i64"),
-    MOB_FUNCTION("spin", spin, "i64 ms -> i64"), MOB_FUNCTION("wide", wide, "i64 n -> i64"),
-    MOB_FUNCTION("add", add, "i64 a, i64 b -> i64"),
+    MOB_FUNCTION("wide", wide, "i64 n -> i64"), MOB_FUNCTION("add", add, "i64 a, i64 b -> i64"),
     MOB_FUNCTION("awaits", awaits, "utf8 trace, utf8 id -> i64"),
     MOB_FUNCTION("lets_go", lets_go, "utf8 trace -> i64"), MOB_FUNCTION("fails", fails, "-> i64"),
     MOB_FUNCTION("items", items, "i64 seed -> stream i64"),

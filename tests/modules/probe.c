@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static enum mob_status echo_i64(struct mob_call *call)
@@ -95,6 +96,18 @@ static enum mob_status sleeps(struct mob_call *call)
     for (int64_t i = 0; i < ms && !mob_call_cancelled(call); i++)
         usleep(1000);
     return mob_call_cancelled(call) ? MOB_CANCELLED : mob_return_i64(call, ms);
+}
+
+/* That much CPU time of its thread. */
+static enum mob_status burns(struct mob_call *call)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    int64_t end = at.tv_sec * 1000000000ll + at.tv_nsec + mob_arg_i64(call, 0) * 1000000;
+    do
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+    while (at.tv_sec * 1000000000ll + at.tv_nsec < end);
+    return mob_return_i64(call, mob_arg_i64(call, 0));
 }
 
 static enum mob_status talks(struct mob_call *call)
@@ -358,12 +371,12 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("nothing", nothing, "-> ()"),
     MOB_FUNCTION("fails", fails, "i64 code -> i64"), MOB_FUNCTION("crashes", crashes, "-> i64"),
     MOB_FUNCTION("exits", exits, "i64 status -> i64"), MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"),
-    MOB_FUNCTION("talks", talks, "-> null"), MOB_FUNCTION("returns_text", returns_text, "-> i64"),
-    MOB_FUNCTION("big", big, "i64 bytes -> bytes"), MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"),
-    MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"), MOB_FUNCTION("deep", deep, "i64 n -> i64"),
-    MOB_FUNCTION("tree", tree, "i64 depth -> i64"), MOB_FUNCTION("first_of", first_of, "i64 k -> i64"),
-    MOB_FUNCTION("in_any_order", in_any_order, "-> i64"), MOB_FUNCTION("puts_value", puts_value, "-> bytes"),
-    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
+    MOB_FUNCTION("burns", burns, "i64 ms -> i64"), MOB_FUNCTION("talks", talks, "-> null"),
+    MOB_FUNCTION("returns_text", returns_text, "-> i64"), MOB_FUNCTION("big", big, "i64 bytes -> bytes"),
+    MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"), MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"),
+    MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),
+    MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
+    MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
     MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),

@@ -29,6 +29,9 @@
 #define NX_FUNCTION ((struct mob_function_id){{'f', 'u', 'n'}})
 #define NX_CLASS ((struct mob_function_id){{'c', 'l', 's'}})
 
+/* Of nodes that are started from now on: tasks below another one on a worker's stack. */
+static uint32_t nx_nest_max;
+
 struct nx {
     struct node *node;
     char directory[64];
@@ -69,6 +72,7 @@ static inline void nx_start(struct nx *nx, uint32_t slots)
     assert_non_null(node);
     node->options = (struct node_options){.segment_bytes = 64u << 20, .slots = slots, .name = "node"};
     node->options.retention_s = 86400;
+    node->options.nest_max = nx_nest_max;
     snprintf(node->options.directory, sizeof node->options.directory, "%s", nx->directory);
     nx->node = node;
     assert_int_equal(node_open(node), MOB_OK);
@@ -313,20 +317,10 @@ static inline bool nx_take_task(struct nx_worker *worker)
     return false;
 }
 
-/* The task in worker->head ends with `value`, or (status) fails. */
-static inline void nx_complete(struct nx_worker *worker, int64_t value, enum mob_status status)
+static inline void nx_publish_completion(
+    struct nx_worker *worker, const struct mob_return_view *view, enum mob_status status)
 {
     uint8_t body[256];
-    struct mob_object_ref ref;
-    struct mob_object_id id = mob_object_of(worker->head.task, 0);
-    struct mob_error_link link = {.status = status, .task = worker->head.task, .message = "", .detail = ""};
-    uint8_t error[512];
-    struct mob_return_view view = {
-        .type = MOB_TYPE_I64, .size = sizeof value, .payload = (const uint8_t *)&value};
-    if (status != MOB_OK) {
-        uint32_t bytes = mob_error_encode(error, sizeof error, &link, NULL, 0);
-        view = (struct mob_return_view){.type = MOB_TYPE_ERROR, .size = bytes, .payload = error};
-    }
     struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
         .flags = status == MOB_OK ? MOB_COMPLETION_FINAL : 0,
         .status = (uint16_t)status,
@@ -337,12 +331,36 @@ static inline void nx_complete(struct nx_worker *worker, int64_t value, enum mob
         .started_ns = mob_now(),
         .finished_ns = mob_now(),
         .position = worker->position};
-    head.body_bytes = mob_return_encode(body, 0, sizeof body, &view);
+    head.body_bytes = mob_return_encode(body, 0, sizeof body, view);
+    nx_publish(worker->store, MOB_OUT_COMPLETION, &head, sizeof head, body, head.body_bytes);
+}
+
+/* The task in worker->head ends with `value`, or (status) fails. */
+static inline void nx_complete(struct nx_worker *worker, int64_t value, enum mob_status status)
+{
+    struct mob_object_ref ref;
+    struct mob_object_id id = mob_object_of(worker->head.task, 0);
+    struct mob_error_link link = {.status = status, .task = worker->head.task, .message = "", .detail = ""};
+    uint8_t error[512];
+    struct mob_return_view view = {
+        .type = MOB_TYPE_I64, .size = sizeof value, .payload = (const uint8_t *)&value};
+    if (status != MOB_OK) {
+        uint32_t bytes = mob_error_encode(error, sizeof error, &link, NULL, 0);
+        view = (struct mob_return_view){.type = MOB_TYPE_ERROR, .size = bytes, .payload = error};
+    }
     bool made = status == MOB_OK &&
         mob_store_put_small(worker->store, id, MOB_TYPE_I64, &value, sizeof value, &ref) == MOB_OK;
-    nx_publish(worker->store, MOB_OUT_COMPLETION, &head, sizeof head, body, head.body_bytes);
+    nx_publish_completion(worker, &view, status);
     if (made)
         mob_store_object_seal(worker->store, ref);
+}
+
+/* It ends with a tail call. */
+static inline void nx_complete_as(struct nx_worker *worker, struct mob_object_id target)
+{
+    struct mob_return_view view = {
+        .type = MOB_TYPE_FUTURE, .size = sizeof target, .payload = (const uint8_t *)&target};
+    nx_publish_completion(worker, &view, MOB_OK);
 }
 
 /* kill -9: what it published is in its ring. */
