@@ -47,6 +47,8 @@ typedef void checkpoint_read_fn(void *arg, struct actor_checkpoint *checkpoint);
 void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg);
 /* Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
 void node_actor_restore(struct node *node, struct node_actor *actor);
+/* The instance that began with actor->restore is up, or never will be: it needs no place in the store. */
+void node_checkpoint_used(struct node *node, const struct node_actor *actor);
 /* The creation's tail with the checkpoint as its only argument; malloc'ed, NULL = no checkpoint. */
 uint8_t *node_checkpoint_tail(struct node *node, struct node_actor *actor, uint32_t *bytes_out);
 

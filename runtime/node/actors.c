@@ -220,6 +220,7 @@ static void creation_ended(
     struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
     if (!actor || actor->life.state == MOB_ACTOR_DEAD)
         return;
+    node_checkpoint_used(node, actor);
     if (status != MOB_OK) {
         snprintf(actor->why, sizeof actor->why, "its constructor failed: %.130s",
             message && *message ? message : mob_status_text(status));

@@ -78,6 +78,25 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
     lineage_log_effect(node->log, &effect);
 }
 
+/* One that did not fit into the record: an object of the call before it, which has been of use when its bytes
+ * are on their way. */
+static void save_object(
+    struct node *node, const struct mob_out_checkpoint *head, const struct node_actor *actor, bool commits)
+{
+    enum mob_value_type type;
+    const uint8_t *full;
+    uint64_t size;
+    struct mob_value_view view;
+    if (actor->last_position != head->position)
+        return;
+    struct mob_object_id id = mob_object_of(actor->last_call, MOB_SLOT_CHECKPOINT);
+    (void)mob_store_seal_published(node->store, id);
+    if (commits && mob_store_object_bytes(node->store, id, true, &type, &full, &size) == MOB_OK &&
+        mob_value_open(full, size, &view) == MOB_OK)
+        save(node, head, view.type, view.payload, view.payload_bytes);
+    mob_store_object_free(node->store, id);
+}
+
 void node_actor_checkpoint(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     struct mob_out_checkpoint head;
@@ -85,28 +104,18 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
     struct mob_return_view r;
     uint32_t at = 0;
     struct node_actor *actor = client->worker ? client->worker->actor : NULL;
-    if (bytes < sizeof head || !actor || actor != node_actor_find(node, actor->id))
-        return; /* a shadow's commits nothing */
+    if (bytes < sizeof head || !actor)
+        return;
+    bool commits = actor == node_actor_find(node, actor->id); /* a shadow's does not */
     memcpy(&head, body, sizeof head);
     one.body = body + sizeof head;
     one.head.body_bytes = bytes - (uint32_t)sizeof head;
     if (!mob_actor_id_eq(head.actor, actor->id) || !mob_completion_next(&one, &at, &r))
         return;
-    if (!(r.flags & MOB_RETURN_STORED)) {
+    if (r.flags & MOB_RETURN_STORED)
+        save_object(node, &head, actor, commits);
+    else if (commits)
         save(node, &head, r.type, r.payload, r.size);
-        return;
-    }
-    enum mob_value_type type;
-    const uint8_t *full;
-    uint64_t size;
-    struct mob_value_view view;
-    if (actor->last_position != head.position)
-        return;
-    struct mob_object_id id = mob_object_of(actor->last_call, MOB_SLOT_CHECKPOINT);
-    (void)mob_store_seal_published(node->store, id);
-    if (mob_store_object_bytes(node->store, id, true, &type, &full, &size) == MOB_OK &&
-        mob_value_open(full, size, &view) == MOB_OK)
-        save(node, &head, view.type, view.payload, view.payload_bytes);
 }
 
 struct reading {
@@ -182,6 +191,29 @@ void node_actor_restore(struct node *node, struct node_actor *actor)
     node_checkpoint_read(node, actor->id, loaded, restoring);
 }
 
+static struct mob_object_id restored_object(const struct node_actor *actor)
+{
+    return mob_object_of(actor->id.creation, MOB_SLOT_CHECKPOINT);
+}
+
+void node_checkpoint_used(struct node *node, const struct node_actor *actor)
+{
+    if (actor->restore && actor->restore->bytes > MOB_RESULT_INLINE_MAX)
+        mob_store_object_free(node->store, restored_object(actor));
+}
+
+/* Into the store, in the place of the one that an earlier incarnation began with. */
+static struct mob_object_id put_restored(struct node *node, const struct node_actor *actor)
+{
+    const struct actor_checkpoint *c = actor->restore;
+    struct mob_object_id id = restored_object(actor);
+    mob_store_object_free(node->store, id);
+    enum mob_status status = node_restore_value(node, id, c->type, c->value, c->bytes);
+    if (status != MOB_OK)
+        MOB_LOG_ERROR("checkpoint", "not_restored", "status=%s", mob_status_code(status));
+    return id;
+}
+
 /* A small state travels in the spec; a larger one is an object of the creation. */
 uint8_t *node_checkpoint_tail(struct node *node, struct node_actor *actor, uint32_t *bytes_out)
 {
@@ -196,10 +228,7 @@ uint8_t *node_checkpoint_tail(struct node *node, struct node_actor *actor, uint3
     if (c->bytes <= MOB_RESULT_INLINE_MAX) {
         mob_tail_add_value(&builder, c->type, c->value, c->bytes);
     } else {
-        struct mob_object_id id = mob_object_of(actor->id.creation, MOB_SLOT_CHECKPOINT);
-        enum mob_status status = node_restore_value(node, id, c->type, c->value, c->bytes);
-        if (status != MOB_OK && status != MOB_EXISTS)
-            MOB_LOG_WARN("checkpoint", "no_room", "status=%s", mob_status_code(status));
+        struct mob_object_id id = put_restored(node, actor);
         mob_tail_add_ref(&builder, id);
     }
     if (mob_spec_find_ext(actor->tail, MOB_EXT_CHECKPOINT, &ext))

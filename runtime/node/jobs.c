@@ -11,6 +11,7 @@
 #include "runtime/node/node.h"
 #include "runtime/node/known.h"
 #include "runtime/node/value_cache.h"
+#include "runtime/node/put_sweep.h"
 
 enum { LOAD_SECONDS = 30 };
 _Static_assert(MOB_JOB_WEIGHT_MAX == MOB_SCHED_WEIGHT_MAX, "what sessions may ask for");
@@ -167,6 +168,8 @@ static void deleted(void *arg, const struct mob_gcs_answer *answer)
     }
     value_cache_clear(d->node->values);
     known_clear(d->node);
+    if (answer->status == MOB_OK)
+        node_puts_sweep(d->node, INT64_MAX);
     node_reply(d->node, d->slot, d->session, d->request, answer->status, text, (uint32_t)n);
     free(d);
 }
@@ -191,6 +194,7 @@ void node_jobs_age(struct node *node)
         return;
     node->next_age_ns = node->now_ns + NODE_AGE_EVERY_NS;
     int64_t before = mob_wall_now() - (int64_t)node->options.retention_s * MOB_SEC;
+    node_puts_age(node, before);
     for (struct node_job *job = node->jobs; job; job = job->next) {
         bool ended = job->state == JOB_ENDED && job->ended_wall_ns > 0 && job->ended_wall_ns < before;
         if (job->deleted || (!ended && !job->standing))

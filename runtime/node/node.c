@@ -21,6 +21,7 @@
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
+#include "runtime/node/put_sweep.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/value_cache.h"
 
@@ -230,6 +231,7 @@ void node_close(struct node *node)
     alias_table_destroy(node->aliases);
     borrow_table_destroy(node->borrows);
     node_shadows_destroy(node);
+    node_puts_sweep_destroy(node);
     actor_table_destroy(node->actors);
     node_deployments_drop(node);
     function_table_destroy(node->functions);

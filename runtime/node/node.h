@@ -198,6 +198,7 @@ struct node_client {
 };
 
 struct node_promise;
+struct put_sweep;
 struct shadow;
 struct function_table;
 struct deployment;
@@ -270,6 +271,8 @@ struct node {
     struct group_reads reads;
     struct row_writes row_writes;
     struct durable_puts *puts;
+    struct put_sweep *put_sweep; /* NULL = none runs */
+    int64_t next_put_age_ns;
     struct awaited_puts *awaited;
     struct lane *lane;
     struct node_client *intake_client; /* whose record is being taken, */

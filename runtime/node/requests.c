@@ -85,18 +85,14 @@ static void function_request(const struct request *r)
 struct flush {
     struct node *node;
     uint32_t slot, session, request;
+    struct mob_task_id task; /* that asks, when a task does */
 };
 
 /* Of the task that asks: did its replay ask for something else, and does it want to start over then? */
-static enum mob_status replay_state(struct node *node, uint32_t slot)
+static enum mob_status replay_state(struct node *node, struct mob_task_id id)
 {
-    const struct node_client *client = node_client_at(node, slot);
-    struct mob_sched_task *running;
-    if (!client || !client->worker ||
-        mob_sched_batch(node->sched, (uint16_t)client->worker->number, &running, 1) == 0)
-        return MOB_OK;
-    const struct node_task *task = (const struct node_task *)running;
-    bool tells = task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE;
+    const struct node_task *task = node_task_find(node, id);
+    bool tells = task && (task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE);
     return tells && task->extra && task->extra->diverged ? MOB_REPLAY_DIVERGED : MOB_OK;
 }
 
@@ -104,7 +100,7 @@ static void flushed(void *arg)
 {
     struct flush *flush = arg;
     node_reply(flush->node, flush->slot, flush->session, flush->request,
-        replay_state(flush->node, flush->slot), NULL, 0);
+        replay_state(flush->node, flush->task), NULL, 0);
     free(flush);
 }
 
@@ -116,11 +112,15 @@ static void done_request(void *arg)
 }
 
 /* Says that it is done when the log says so, too (ARCHITECTURE "Output commit"). */
-static void reply_after_commit(const struct request *r, void (*say)(void *arg))
+static void reply_after_commit(
+    const struct request *r, void (*say)(void *arg), const struct mob_task_id *task)
 {
     struct flush *flush = malloc(sizeof *flush);
     MOB_ASSERT(flush);
-    *flush = (struct flush){r->node, r->client->slot, r->client->session, r->number};
+    *flush = (struct flush){
+        .node = r->node, .slot = r->client->slot, .session = r->client->session, .request = r->number};
+    if (task)
+        flush->task = *task;
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
     effect.call.fn = say;
     effect.call.drop = free;
@@ -130,7 +130,10 @@ static void reply_after_commit(const struct request *r, void (*say)(void *arg))
 
 static void flush_request(const struct request *r)
 {
-    reply_after_commit(r, flushed);
+    struct mob_task_id task;
+    if (r->bytes >= sizeof task)
+        memcpy(&task, r->payload, sizeof task);
+    reply_after_commit(r, flushed, r->bytes >= sizeof task ? &task : NULL);
 }
 
 /* ---- why, task, live tasks ---- */
@@ -269,7 +272,7 @@ static void actor_request(const struct request *r, bool kill)
         memcpy(&no_restart, r->payload + sizeof id, sizeof no_restart);
     enum mob_status status = node_actor_kill(r->node, id, no_restart != 0);
     if (status == MOB_OK)
-        reply_after_commit(r, done_request);
+        reply_after_commit(r, done_request, NULL);
     else
         reply(r, status, NULL, 0);
 }
@@ -369,7 +372,7 @@ static void delete_object(const struct request *r, struct mob_object_id id, bool
     lineage_log_job(node->log, r->client->job->id, r->client->job->ns);
     lineage_log_put(node->log, &gone, NULL);
     known_logged(node, id.task);
-    flush_request(r);
+    reply_after_commit(r, flushed, NULL);
 }
 
 static void object_request(const struct request *r, bool fetch)

@@ -237,7 +237,10 @@ enum mob_status mob_query_async(struct mob_client *client, const char *what, con
 
 enum mob_status mob_flush(struct mob_client *client, int64_t timeout_ns)
 {
-    return mob_request(client, MOB_REQ_FLUSH, NULL, 0, timeout_ns, NULL, NULL);
+    if (!mob_in_task(client))
+        return mob_request(client, MOB_REQ_FLUSH, NULL, 0, timeout_ns, NULL, NULL);
+    /* the node says whether this task's replay differs */
+    return mob_request(client, MOB_REQ_FLUSH, &client->parent, sizeof client->parent, timeout_ns, NULL, NULL);
 }
 
 /* Replies are flat JSON that the node wrote; a text field of it is all that is needed here. */

@@ -198,6 +198,44 @@ static void actor_that_dies_beside_its_shadow_restarts(void **state)
     OK(mob_actor_kill(b.actor, true));
 }
 
+/* ---- checkpoints that are objects of the store ---- */
+
+static int64_t stored_bytes(void)
+{
+    char *json;
+    OK(mob_query(client, "stats", "", PATIENCE, &json));
+    const char *used = strstr(json, "\"used_bytes\":"), *spilled = strstr(json, "\"spilled_bytes\":");
+    assert_non_null(used);
+    assert_non_null(spilled);
+    int64_t sum = atoll(used + strlen("\"used_bytes\":")) + atoll(spilled + strlen("\"spilled_bytes\":"));
+    free(json);
+    return sum;
+}
+
+static void large_checkpoints_replace_each_other(void **state)
+{
+    (void)state;
+    enum { STATE = 400000, CALLS = 200 };
+    struct mob_actor_options options = {
+        .struct_size = sizeof options, .max_restarts = -1, .checkpoint_every = 1};
+    struct mob_actor *actor;
+    struct mob_future *future;
+    int64_t expected = chaos_mix(9, 0), before = stored_bytes();
+    OK(mob_actor_create(client, "chaos.Bulky", MOB_ARGS(mob_i64(9), mob_i64(STATE)), &options, &actor));
+    for (int i = 0; i < CALLS; i++) {
+        if (i % 50 == 49) { /* each restart begins with the newest one, and not with what lies there */
+            OK(mob_flush(client, PATIENCE));
+            kill_workers();
+        }
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(i)), NULL, &future));
+        expected = chaos_mix(expected, i);
+        assert_int_equal(get_of(future), expected);
+        mob_release(future);
+    }
+    assert_in_range(stored_bytes() - before, 0, 4 * STATE); /* and not CALLS of them */
+    OK(mob_actor_kill(actor, true));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -207,6 +245,7 @@ int main(void)
         cmocka_unit_test(lost_results_of_a_live_actor_are_made_again),
         cmocka_unit_test(lost_results_of_a_dead_actor_are_made_again),
         cmocka_unit_test(actor_that_dies_beside_its_shadow_restarts),
+        cmocka_unit_test(large_checkpoints_replace_each_other),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */
     return cmocka_run_group_tests_name("actor_restart", tests, set_up, tear_down);

@@ -424,6 +424,56 @@ static const struct mob_method_entry chain_methods[] = {MOB_METHOD("step", chain
     MOB_METHOD("expect", chain_expect, "i64 v -> i64"), MOB_METHOD("set", chain_set, "i64 v -> i64"),
     MOB_METHOD("poison", chain_poison, "-> i64"), {.name = NULL}};
 
+/* The same with a state as large as its constructor says, all of which is in its checkpoints. */
+struct bulky {
+    int64_t state;
+    size_t bytes;
+};
+
+static enum mob_status bulky_open(struct mob_call *call)
+{
+    struct bulky *bulky = calloc(1, sizeof *bulky);
+    *bulky = (struct bulky){chaos_mix(mob_arg_i64(call, 0), 0), (size_t)mob_arg_i64(call, 1)};
+    mob_call_set_self(call, bulky);
+    return MOB_OK;
+}
+
+static enum mob_status bulky_step(struct mob_call *call)
+{
+    struct bulky *bulky = mob_call_self(call);
+    bulky->state = chaos_mix(bulky->state, mob_arg_i64(call, 0));
+    return mob_return_i64(call, bulky->state);
+}
+
+static enum mob_status bulky_checkpoint(struct mob_call *call)
+{
+    const struct bulky *bulky = mob_call_self(call);
+    uint8_t *out = mob_return_buffer(call, 0, sizeof bulky->state + bulky->bytes);
+    if (out == NULL)
+        return MOB_OK;
+    memcpy(out, &bulky->state, sizeof bulky->state);
+    chaos_fill(bulky->state, out + sizeof bulky->state, bulky->bytes);
+    return MOB_OK;
+}
+
+static enum mob_status bulky_restore(struct mob_call *call)
+{
+    size_t size;
+    const uint8_t *in = mob_arg_bytes(call, 0, &size);
+    struct bulky *bulky = calloc(1, sizeof *bulky);
+    memcpy(&bulky->state, in, sizeof bulky->state);
+    bulky->bytes = size - sizeof bulky->state;
+    uint8_t *model = malloc(bulky->bytes);
+    chaos_fill(bulky->state, model, bulky->bytes);
+    bool same = memcmp(model, in + sizeof bulky->state, bulky->bytes) == 0;
+    free(model);
+    mob_call_set_self(call, bulky);
+    return same ? MOB_OK : mob_fail(call, "the checkpoint is not what was written");
+}
+
+static const struct mob_method_entry bulky_methods[] = {
+    MOB_METHOD("step", bulky_step, "i64 v -> i64"), {.name = NULL}};
+
 /* n calls of an actor by one task, in order. */
 static enum mob_status steps(struct mob_call *call)
 {
@@ -511,6 +561,13 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("own_actor", own_actor, "i64 seed, i64 calls, i64 checkpoint_every -> i64"),
     MOB_FUNCTION("counts", counts, "i64 seed, i64 n -> stream i64"),
     MOB_FUNCTION("blocks", blocks, "utf8 gate -> i64"),
+    {.name = "Bulky",
+        .main = bulky_open,
+        .signature = "i64 seed, i64 bytes -> ()",
+        .methods = bulky_methods,
+        .destroy = free,
+        .checkpoint = bulky_checkpoint,
+        .restore = bulky_restore},
     {.name = "Chain",
         .main = chain_open,
         .signature = "i64 seed -> ()",
