@@ -20,6 +20,8 @@ const struct cli_command cli_commands[] = {
         cmd_status},
     {"config", "", "every setting, its value, and where that came from", MOB_SETTINGS_UP, 0, 0, {{0}},
         cmd_config},
+    {"migrate", "", "bring the schema of the cluster's PostgreSQL up to date, as `up` does", MOB_SETTINGS_CLI,
+        0, 0, {{0}}, cmd_migrate},
     {"submit", "FUNCTION [ARGUMENT...]", "run a task; arguments are JSON, object ids, or else strings",
         MOB_SETTINGS_CLI, 1, CLI_ARGUMENTS_MAX,
         {{'w', "wait", NULL, "wait for the result and print it"},

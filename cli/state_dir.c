@@ -167,7 +167,7 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
 void state_dir_clean(const char *directory)
 {
     static const char *const names[] = {STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_GCS_SOCKET_NAME,
-        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME};
+        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME, STATE_FLUSH_READY_NAME};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[STATE_PATH_MAX];
         unlink(state_path(directory, names[i], path));
@@ -197,6 +197,21 @@ enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[ST
         return MOB_IO;
     }
     *fd_out = fd;
+    return MOB_OK;
+}
+
+enum mob_status state_dir_cluster(const char *directory, struct mob_cluster_id *out)
+{
+    char path[STATE_PATH_MAX];
+    struct mob_cluster_id id;
+    FILE *file = fopen(state_path(directory, STATE_CLUSTER_ID_NAME, path), "re");
+    if (file == NULL)
+        return MOB_NOT_FOUND;
+    size_t length = fread(&id, 1, sizeof id, file);
+    fclose(file);
+    if (length != sizeof id)
+        return MOB_CORRUPT;
+    *out = id;
     return MOB_OK;
 }
 

@@ -10,6 +10,7 @@
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
  *   DIR/gcs/                             Redis: configuration, socket, append-only file
  *   DIR/pg/                              PostgreSQL: data directory, configuration, socket
+ *   DIR/flush.ready                      made by mobula-flush when it is at work
  *   DIR/logs/NAME.log                    one for each process
  *
  * All 0700 or 0600. gcs/ and pg/ are those programs' own when they run under users of their own
@@ -23,6 +24,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "common/base/id.h"
 #include "common/base/status.h"
 
 #define STATE_PATH_MAX 512
@@ -43,6 +45,7 @@
 #define STATE_REDIS_SOCKET_NAME "gcs/redis.sock"
 #define STATE_POSTGRES_DIR_NAME "pg"
 #define STATE_POSTGRES_NEW_DIR_NAME "pg.new" /* while it is being made */
+#define STATE_FLUSH_READY_NAME "flush.ready"
 #define STATE_NODE_SOCKET_NAME "node.sock"
 #define STATE_LOGS_NAME "logs"
 
@@ -57,6 +60,9 @@ MOB_MUST_USE enum mob_status state_dir_prepare(const char *directory, char error
 MOB_MUST_USE enum mob_status state_dir_init(const char *directory, char error[STATE_ERROR_MAX]);
 /* Removes sockets and addresses that a dead cluster left. Only for the holder of the lock. */
 void state_dir_clean(const char *directory);
+
+/* Reads the cluster's id. MOB_NOT_FOUND, MOB_CORRUPT. */
+MOB_MUST_USE enum mob_status state_dir_cluster(const char *directory, struct mob_cluster_id *out);
 
 /* Becomes the supervisor of this directory: writes and locks the pid file. The lock ends with the descriptor.
  * MOB_EXISTS: somebody holds it. MOB_IO. */

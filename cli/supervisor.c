@@ -14,10 +14,11 @@
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
 #define WATCH_FAST_NS (3 * MOB_SEC)
 
-/* Patience with a graceful stop, and with sealing; together below 2 s. PostgreSQL, which stops beside the
- * others, has the whole time. */
+/* Patience with a graceful stop, and with sealing; together below 2 s. Those that stop beside the others have
+ * the whole time. */
 static const uint64_t patience_ms[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = 1850,
+    [SUPERVISED_FLUSH] = 1850,
     [SUPERVISED_REDIS] = 250,
     [SUPERVISED_GCS] = 300,
     [SUPERVISED_NODE] = 750,
@@ -27,6 +28,7 @@ static const uint64_t patience_ms[SUPERVISED_COUNT] = {
  */
 static const int stop_signal[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = SIGINT,
+    [SUPERVISED_FLUSH] = SIGTERM,
     [SUPERVISED_REDIS] = SIGTERM,
     [SUPERVISED_GCS] = SIGTERM,
     [SUPERVISED_NODE] = SIGTERM,
@@ -194,24 +196,34 @@ static void became_ready(struct process *process)
     process->unready_deaths = 0;
     MOB_LOG_INFO("supervisor", "ready", "process=%s pid=%d after_ms=%lld", process_name(process->which),
         (int)process->pid, (long long)((mob_now() - process->started_ns) / MOB_MS));
+    struct process *flush = &supervisor->processes[SUPERVISED_FLUSH];
+    if (process->which == SUPERVISED_POSTGRES && flush->state == PROCESS_DOWN)
+        process_start(flush);
     if (process->which == SUPERVISED_GATEWAY &&
         state_read_line(
             state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) == MOB_OK)
         memcpy(supervisor->listen, address, sizeof address);
 }
 
+bool process_stands_beside(enum supervised which)
+{
+    return which <= SUPERVISED_FLUSH;
+}
+
 bool supervisor_serves(const struct supervisor *supervisor)
 {
     for (int i = 0; i < SUPERVISED_COUNT; i++)
-        if (i != SUPERVISED_POSTGRES && supervisor->processes[i].state != PROCESS_READY)
+        if (!process_stands_beside((enum supervised)i) && supervisor->processes[i].state != PROCESS_READY)
             return false;
     return true;
 }
 
 static bool all_ready(const struct supervisor *supervisor)
 {
-    const struct process *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
-    return supervisor_serves(supervisor) && (!postgres->enabled || postgres->state == PROCESS_READY);
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        if (supervisor->processes[i].enabled && supervisor->processes[i].state != PROCESS_READY)
+            return false;
+    return true;
 }
 
 static void look(struct supervisor *supervisor);
@@ -275,7 +287,7 @@ static void watch(struct supervisor *supervisor)
 static void stopped(struct process *process)
 {
     MOB_LOG_INFO("supervisor", "ended", "process=%s %s", process_name(process->which), process->last_exit);
-    if (process->which == SUPERVISED_POSTGRES && !process->supervisor->only_postgres_left) {
+    if (process_stands_beside(process->which) && !process->supervisor->only_beside_left) {
         set_state(process, PROCESS_DOWN); /* before the others: nobody waits for it */
         return;
     }
@@ -316,27 +328,27 @@ static bool seal_before_down(struct process *node)
     return true;
 }
 
-/* What is flushed is committed already, so PostgreSQL can leave while the others do. */
-static void stop_postgres(struct process *postgres)
+/* What is flushed is committed already, and the rest is in the control store, so they can leave while the
+ * others do. */
+static void stop_beside(struct process *process)
 {
-    uv_timer_stop(&postgres->timer);
-    postgres->supervisor->stop_began_ns = mob_now();
-    if (postgres->pid == 0) {
-        if (postgres->state != PROCESS_DOWN)
-            set_state(postgres, PROCESS_DOWN);
+    uv_timer_stop(&process->timer);
+    if (process->pid == 0) {
+        if (process->state != PROCESS_DOWN)
+            set_state(process, PROCESS_DOWN);
         return;
     }
-    set_state(postgres, PROCESS_STOPPING);
-    kill(postgres->pid, stop_signal[SUPERVISED_POSTGRES]);
+    set_state(process, PROCESS_STOPPING);
+    kill(process->pid, stop_signal[process->which]);
 }
 
-static void await_postgres(struct process *postgres)
+static void await_beside(struct process *process)
 {
-    struct supervisor *supervisor = postgres->supervisor;
+    struct supervisor *supervisor = process->supervisor;
     int64_t gone_ms = (mob_now() - supervisor->stop_began_ns) / MOB_MS,
-            left_ms = (int64_t)patience_ms[SUPERVISED_POSTGRES] - gone_ms;
-    supervisor->only_postgres_left = true;
-    uv_timer_start(&postgres->timer, on_patience_over, left_ms < 0 ? 0 : (uint64_t)left_ms, 0);
+            left_ms = (int64_t)patience_ms[process->which] - gone_ms;
+    supervisor->only_beside_left = true;
+    uv_timer_start(&process->timer, on_patience_over, left_ms < 0 ? 0 : (uint64_t)left_ms, 0);
 }
 
 /* True when it takes time, and stop_next comes again. */
@@ -360,18 +372,23 @@ static bool stop_one(struct process *process)
 
 static void stop_next(struct supervisor *supervisor)
 {
-    struct process *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
-    if (!supervisor->stopping)
-        stop_postgres(postgres);
+    bool first = !supervisor->stopping, left = false;
     supervisor->stopping = true;
+    if (first)
+        supervisor->stop_began_ns = mob_now();
+    for (int i = 0; first && process_stands_beside((enum supervised)i); i++)
+        stop_beside(&supervisor->processes[i]);
     uv_timer_stop(&supervisor->watch);
-    for (int i = SUPERVISED_COUNT; --i > SUPERVISED_POSTGRES;)
+    for (int i = SUPERVISED_COUNT; --i > SUPERVISED_FLUSH;)
         if (supervisor->processes[i].state != PROCESS_DOWN && stop_one(&supervisor->processes[i]))
             return;
-    if (postgres->state != PROCESS_DOWN) {
-        await_postgres(postgres);
+    for (int i = 0; process_stands_beside((enum supervised)i); i++)
+        if (supervisor->processes[i].state != PROCESS_DOWN) {
+            await_beside(&supervisor->processes[i]);
+            left = true;
+        }
+    if (left)
         return;
-    }
     MOB_LOG_INFO("supervisor", "stopped", "pid=%d", (int)getpid());
     uv_stop(&supervisor->loop);
 }
@@ -424,7 +441,7 @@ static void ended(struct process *process, const siginfo_t *info)
     process_remove_its_file(process);
     wait_and_start(process);
     supervisor_write_status(supervisor);
-    if (!supervisor->was_ready && process->which != SUPERVISED_POSTGRES &&
+    if (!supervisor->was_ready && !process_stands_beside(process->which) &&
         process->unready_deaths >= SUPERVISOR_FAILURES_MAX)
         give_up(supervisor, process);
 }

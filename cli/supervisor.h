@@ -5,7 +5,8 @@
  * signal, and a group each. When mobula-node has ended, its log is sealed (node_seal.h) before it is started
  * again, so no two incarnations of one node are ever live. Order of stopping: gateway, node, control store,
  * Redis, PostgreSQL; each has its time, then it is killed, which loses nothing that was acknowledged.
- * PostgreSQL is there for what is flushed: the cluster is ready without it, and its death is nobody else's.
+ * PostgreSQL, and the flusher that moves lineage there, stand beside the others: the cluster is ready without
+ * them, and their deaths are nobody else's. The flusher starts when PostgreSQL is ready for the first time.
  * All functions are for the thread of the loop.
  */
 #ifndef MOB_CLI_SUPERVISOR_H
@@ -27,6 +28,7 @@
 /* In the order in which they are started; stopped in the opposite order. */
 enum supervised {
     SUPERVISED_POSTGRES,
+    SUPERVISED_FLUSH, /* up to here: beside the others */
     SUPERVISED_REDIS,
     SUPERVISED_GCS,
     SUPERVISED_NODE,
@@ -91,7 +93,7 @@ struct supervisor {
     int64_t started_wall_ns;
     bool was_ready, stopping, failed;
     int64_t stop_began_ns;
-    bool only_postgres_left; /* of what is being stopped */
+    bool only_beside_left; /* of what is being stopped */
     bool stale; /* somebody became ready since the status was written */
     char failure[SUPERVISOR_NOTICE_MAX]; /* told when everything has stopped */
     void (*notice)(void *arg, const char *text); /* NULL once it was called */
@@ -117,7 +119,9 @@ void process_start(struct process *process);
 void supervisor_stop(struct supervisor *supervisor, int signal_number);
 /* Takes note of every child that has ended. */
 void supervisor_reap(struct supervisor *supervisor);
-/* All but PostgreSQL are ready. */
+/* PostgreSQL and the flusher: nobody waits for them. */
+bool process_stands_beside(enum supervised which);
+/* All others are ready. */
 bool supervisor_serves(const struct supervisor *supervisor);
 /* supervisor_log.c and supervisor_spawn.c */
 const char *process_name(enum supervised which);

@@ -43,6 +43,7 @@ static enum mob_status find_users(struct supervisor *supervisor)
     if (system_user_find("redis", &redis->user) != MOB_OK)
         MOB_LOG_WARN("supervisor", "no_system_user", "user=redis process=redis as=root");
     postgres->enabled = strcmp(mob_setting_text(supervisor->settings, MOB_SETTING_POSTGRES), "on") == 0;
+    supervisor->processes[SUPERVISED_FLUSH].enabled = postgres->enabled;
     if (!postgres->enabled || system_user_find("postgres", &postgres->user) == MOB_OK)
         return MOB_OK;
     snprintf(supervisor->failure, sizeof supervisor->failure,
@@ -174,7 +175,7 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
         status = prepare(supervisor, options);
         for (int i = 0; i < SUPERVISED_COUNT && status == MOB_OK; i++)
-            if (supervisor->processes[i].enabled)
+            if (supervisor->processes[i].enabled && i != SUPERVISED_FLUSH) /* that has its time */
                 process_start(&supervisor->processes[i]);
         if (status == MOB_OK)
             uv_run(&supervisor->loop, UV_RUN_DEFAULT);

@@ -99,10 +99,12 @@ static const char *overall_state(const struct supervisor *supervisor)
 {
     if (supervisor->stopping)
         return "stopping";
-    const struct process *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
     if (!supervisor_serves(supervisor))
         return supervisor->was_ready ? "degraded" : "starting";
-    return postgres->enabled && postgres->state == PROCESS_WAITING ? "degraded" : "ready";
+    for (int i = 0; i < SUPERVISED_COUNT; i++)
+        if (supervisor->processes[i].enabled && supervisor->processes[i].state == PROCESS_WAITING)
+            return "degraded";
+    return "ready";
 }
 
 void supervisor_write_status(struct supervisor *supervisor)

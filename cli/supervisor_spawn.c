@@ -19,6 +19,7 @@ static const struct {
     const char *name, *binary, *made, *directory;
 } programs[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = {"postgres", "postgres", NULL, STATE_POSTGRES_DIR_NAME},
+    [SUPERVISED_FLUSH] = {"flush", "mobula-flush", STATE_FLUSH_READY_NAME, NULL},
     [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_REDIS_SOCKET_NAME, STATE_GCS_DIR_NAME},
     [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME, NULL},
     [SUPERVISED_NODE] = {"node", "mobula-node", STATE_NODE_SOCKET_NAME, NULL},
@@ -113,6 +114,17 @@ static void gcs_arguments(const struct supervisor *supervisor, struct arguments 
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_GCS, MOB_SETTINGS_COUNT);
+}
+
+static void flush_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+{
+    const char *directory = supervisor->directory;
+    add_settings(arguments, supervisor->settings, MOB_SETTINGS_FLUSH, MOB_SETTINGS_COUNT);
+    add_path(arguments, "--gcs-socket", directory, STATE_GCS_SOCKET_NAME);
+    add_path(arguments, "--postgres-dir", directory, STATE_POSTGRES_DIR_NAME);
+    add_path(arguments, "--ready-file", directory, STATE_FLUSH_READY_NAME);
+    add(arguments, "--cluster");
+    add(arguments, "%s", supervisor->cluster);
 }
 
 static void node_arguments(const struct supervisor *supervisor, struct arguments *arguments)
@@ -259,6 +271,7 @@ enum mob_status process_spawn(struct process *process)
     struct arguments arguments = {.count = 0};
     static void (*const fill[SUPERVISED_COUNT])(const struct supervisor *, struct arguments *) = {
         [SUPERVISED_POSTGRES] = postgres_arguments,
+        [SUPERVISED_FLUSH] = flush_arguments,
         [SUPERVISED_REDIS] = redis_arguments,
         [SUPERVISED_GCS] = gcs_arguments,
         [SUPERVISED_NODE] = node_arguments,

@@ -32,7 +32,8 @@ class Cluster(unittest.TestCase):
         self.bin.mkdir()
         # A copy: the supervisor starts what lies beside its own executable.
         shutil.copy(BIN / "mobula", self.bin)
-        os.symlink(BIN / "mobula-gcs", self.bin / "mobula-gcs")
+        for name in ["mobula-gcs", "mobula-flush"]:
+            os.symlink(BIN / name, self.bin / name)
         for name in ["node", "gateway"]:
             self.stand_in(f"mobula-{name}", name)
         self.environment = {**os.environ, "MOBULA_TEST_CONTROL": str(self.control), "MOBULA_DIR": str(self.dir)}
@@ -214,7 +215,7 @@ class Cluster(unittest.TestCase):
     def test_postgres_is_made_behind_a_cluster_that_is_ready(self):
         self.mobula("up", "--detach", "--postgres", "on", code=0)
         self.assertEqual("ready", self.status()["state"], "nothing waits for initdb")
-        self.assertEqual(["postgres", *PROCESSES], [p["name"] for p in self.status()["processes"]])
+        self.assertEqual(["postgres", "flush", *PROCESSES], [p["name"] for p in self.status()["processes"]])
         self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
         self.assertEqual("1", self.query("select 1"))
         self.assertEqual("off|", self.query("select (select setting from pg_settings where name = 'jit'), "
@@ -258,6 +259,33 @@ class Cluster(unittest.TestCase):
         self.assertEqual(0, pauses[0])
         self.assertEqual(sorted(pauses), pauses, "each pause is at least as long as the one before")
         self.assertGreater(pauses[-1], 0)
+
+    def test_the_flusher_stands_beside_the_others(self):
+        self.up_with_postgres()
+        self.wait("the flusher", lambda: self.process("flush")["state"] == "ready")
+        self.assertEqual("1", self.query("select count(*) from mobula.watermark"), "the schema is there")
+        for i in range(2):
+            os.kill(self.process("flush")["pid"], signal.SIGKILL)
+            self.wait("a restart", lambda i=i: self.process("flush")["restarts"] > i)
+            self.wait("the flusher", lambda: self.process("flush")["state"] == "ready")
+        for name in ["postgres", *PROCESSES]:
+            self.assertEqual(0, self.process(name)["restarts"], f"{name} does not care")
+        self.wait_ready()
+        # A newer program's database: refused, said, and the cluster goes on without.
+        self.query("insert into mobula.migration (version, name, digest) select max(version) + 1, 'x', 'x' from mobula.migration")
+        os.kill(self.process("flush")["pid"], signal.SIGKILL)
+        self.wait("a refusal", lambda: self.process("flush")["last_exit"] == "exit status 3")
+        self.assertEqual("degraded", self.status()["state"])
+        self.assertIn("version", self.process("flush")["last_line"])
+        self.mobula("migrate", code=5)
+        self.query("delete from mobula.migration where name = 'x'")
+        self.assertIn("nothing to do", self.mobula("migrate", code=0).stdout)
+        self.wait_ready()
+        began = time.monotonic()
+        self.mobula("down", code=0)
+        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertFalse((self.dir / "flush.ready").exists())
+        self.mobula("migrate", code=6)
 
     def test_half_a_data_directory_is_made_anew(self):
         self.mobula("up", "--detach", "--postgres", "on", code=0)
