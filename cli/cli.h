@@ -77,6 +77,7 @@ enum cli_exit cmd_down(struct cli_call *call);
 enum cli_exit cmd_status(struct cli_call *call);
 enum cli_exit cmd_config(struct cli_call *call);
 enum cli_exit cmd_migrate(struct cli_call *call);
+enum cli_exit cmd_gcs(struct cli_call *call);
 enum cli_exit cmd_submit(struct cli_call *call);
 enum cli_exit cmd_get(struct cli_call *call);
 enum cli_exit cmd_list(struct cli_call *call);

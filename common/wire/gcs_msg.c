@@ -15,7 +15,7 @@ void mob_gcs_block_row_encode(const struct mob_gcs_block_row *row, uint8_t out[M
     mob_write_u64(&w, row->incarnation);
     mob_write_u64(&w, row->number);
     mob_write_u32(&w, row->length);
-    mob_write_u32(&w, 0);
+    mob_write_u32(&w, row->recut);
 }
 
 enum mob_status mob_gcs_kv_row_decode(struct mob_reader *r, struct mob_gcs_kv *out)
@@ -37,7 +37,7 @@ enum mob_status mob_gcs_block_row_decode(struct mob_reader *r, struct mob_gcs_bl
     row.incarnation = mob_read_u64(r);
     row.number = mob_read_u64(r);
     row.length = mob_read_u32(r);
-    row.zero = mob_read_u32(r);
+    row.recut = mob_read_u32(r);
     row.bytes = mob_read_bytes(r, row.length);
     if (!mob_reader_ok(r))
         return MOB_TRUNCATED;

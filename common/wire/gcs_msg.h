@@ -46,7 +46,9 @@ struct mob_gcs_block_row {
     uint64_t incarnation, number;
     const uint8_t *bytes; /* the block as it was appended */
     uint32_t length;
-    uint32_t zero;
+    uint32_t
+        recut; /* 1: read back from PostgreSQL, where entries lie in another order (bucket.h): only which
+                  they are is as it was, and where an entry stands in here says nothing of when it came */
 };
 enum mob_gcs_incarnation_state { MOB_GCS_LIVE = 1, MOB_GCS_SEALED = 2, MOB_GCS_RECOVERED = 3 };
 struct mob_gcs_incarnation {
@@ -186,12 +188,12 @@ struct mob_gcs_get {
     uint8_t failed, newest_first;
     uint32_t limit;
     uint32_t prefix_length; /* LIST */
-    uint32_t group; /* GROUP */
+    uint32_t group; /* GROUP; SCAN: of the block at `incarnation` only the first so many entries, 0 = all */
     struct mob_stream stream;
     struct mob_job_id job;
     struct mob_function_id function;
     int64_t from_wall_ns, to_wall_ns;
-    uint64_t incarnation; /* UNFINISHED, LOG; INCARNATIONS: after */
+    uint64_t incarnation; /* UNFINISHED, LOG; INCARNATIONS: after; SCAN: a commit position */
     uint64_t position;
 };
 enum mob_gcs_rows_kind {
@@ -270,7 +272,8 @@ MOB_GCS_HEADS(MOB_GCS_HEAD_DECODE)
 
 /* u32 key | u32 value length | u64 version | key | value */
 #define MOB_GCS_KV_ROW_HEAD 16u
-/* u64 seq | u64 incarnation | u64 number | u32 length | u32 zero | bytes; the body of MOB_GCS_BLOCK is one */
+/* u64 seq | u64 incarnation | u64 number | u32 length | u32 recut | bytes; the body of MOB_GCS_BLOCK is one
+ */
 #define MOB_GCS_BLOCK_ROW_HEAD 32u
 void mob_gcs_kv_row_encode(const struct mob_gcs_kv *kv, uint8_t out[MOB_GCS_KV_ROW_HEAD]);
 void mob_gcs_block_row_encode(const struct mob_gcs_block_row *row, uint8_t out[MOB_GCS_BLOCK_ROW_HEAD]);

@@ -202,6 +202,10 @@ struct mob_gcs_scan {
     bool newest_first;
     uint32_t limit; /* rows; 0 = MOB_GCS_ROWS_MAX */
     uint64_t position; /* 0 = from the (newest or oldest) end; then answer.next */
+    /* Going on inside of a block that may have been flushed since: of the block at cut_seq only the first
+     * cut_entries are given when it is; a block that was not is given whole. 0 = no such block. */
+    uint64_t cut_seq;
+    uint32_t cut_entries;
 };
 MOB_MUST_USE enum mob_status mob_gcs_scan(
     struct mob_gcs *gcs, const struct mob_gcs_scan *scan, mob_gcs_done_fn *done, void *arg);

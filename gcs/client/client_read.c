@@ -83,6 +83,8 @@ enum mob_status mob_gcs_scan(
         .function = scan->function,
         .from_wall_ns = scan->from_wall_ns,
         .to_wall_ns = scan->to_wall_ns,
+        .incarnation = scan->cut_seq,
+        .group = scan->cut_entries,
         .position = scan->position};
     return submit(g, &head, NULL, 0, NULL, 0, done, arg);
 }

@@ -151,6 +151,8 @@ struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gcs_cold_
     w.by_function = memcmp(&g->function, &any_function, sizeof any_function) != 0;
     w.function = g->function;
     w.failed = g->failed != 0;
+    w.cut_seq = g->incarnation;
+    w.cut_entries = g->group;
     w.from_wall_ns = g->from_wall_ns;
     w.to_wall_ns = g->to_wall_ns;
     return w;

@@ -111,7 +111,7 @@ static enum mob_status put_block(struct cold_page *p, uint64_t seq, const struct
     memcpy(p->bytes + p->used, bytes, length);
     p->offsets[p->count] = p->used;
     p->rows[p->count++] = (struct mob_gcs_block_row){
-        .seq = seq, .incarnation = h->incarnation, .number = h->sequence, .length = length};
+        .seq = seq, .incarnation = h->incarnation, .number = h->sequence, .length = length, .recut = 1};
     p->used += length;
     return MOB_OK;
 }
@@ -196,6 +196,12 @@ static enum mob_status encode(struct mob_block_encoder *to, const struct mob_ent
     return encode_other(to, e);
 }
 
+static bool origin_wanted(const struct mob_bucket_origin *origin, const struct cold_wanted *w)
+{
+    bool cut = w->cut_entries != 0 && origin->seq == w->cut_seq && origin->ordinal >= w->cut_entries;
+    return origin->seq > w->above && origin->seq <= w->upto && !cut;
+}
+
 /* Only some of the entries: in a block of their own, at the newest of their positions. */
 static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_block *b,
     const struct mob_bucket_origin *origins, const struct cold_wanted *w)
@@ -206,7 +212,7 @@ static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_blo
     mob_block_begin(p->encoder, &h);
     for (uint32_t i = 0; status == MOB_OK; i++) {
         status = mob_block_next(p->decoder, &p->entry);
-        bool in_range = status == MOB_OK && origins[i].seq > w->above && origins[i].seq <= w->upto;
+        bool in_range = status == MOB_OK && origin_wanted(&origins[i], w);
         if (!in_range || (w->by_task && !mob_task_id_eq(task_of(&p->entry), w->task)))
             continue;
         status = encode(p->encoder, &p->entry);
@@ -235,7 +241,7 @@ static enum mob_status put_wanted(
         return status;
     uint32_t inside = 0;
     for (uint32_t i = 0; i < h.entry_count; i++)
-        inside += origins[i].seq > w->above && origins[i].seq <= w->upto;
+        inside += origin_wanted(&origins[i], w);
     if (inside == 0)
         return MOB_OK;
     if (inside < h.entry_count || w->by_task)

@@ -13,6 +13,8 @@
 /* What is wanted of a bucket's blocks; zero = anything. */
 struct cold_wanted {
     uint64_t above, upto; /* entries from the positions (above, upto] only */
+    uint64_t cut_seq; /* and of the block here only the first cut_entries, unless that is 0 */
+    uint32_t cut_entries;
     bool by_group, by_task, failed;
     struct mob_stream stream; /* by_group */
     uint32_t group;

@@ -79,7 +79,7 @@ static void answered(void *arg, const struct mob_gcs_answer *answer)
     }
     for (uint32_t i = 0; i < answer->block_count; i++)
         decode_block(read, &answer->blocks[i]);
-    if (answer->next != 0 && answer->block_count > 0)
+    if (answer->next != 0) /* a page of what was flushed may have nothing in it */
         ask(read, answer->next);
     else
         finish(read, MOB_OK);

@@ -77,7 +77,9 @@ static void add_row(struct scan *scan, json_t *json, struct mob_object_id id, st
     struct list *list = scan->context;
     if (list->newest.seq < place.seq)
         list->newest = place;
-    bool behind = list->sorted ? place.seq <= list->after.seq : is_older(place, list->after);
+    bool behind = place.recut ? scan_is_behind(scan, place)
+        : list->sorted        ? place.seq <= list->after.seq
+                              : is_older(place, list->after);
     if (!behind || !mob_filter_matches(&list->early, json)) {
         json_decref(json);
         return;
@@ -264,6 +266,7 @@ static void block_end(struct scan *scan)
     struct list *list = scan->context;
     struct row *rows = list->block;
     list->block = NULL;
+    list->resumed |= scan->recut; /* in what was flushed an end may come behind its beginning */
     if (!list->resumed && !list->asks_node) {
         take_rows(scan, rows);
         return;
@@ -407,10 +410,10 @@ static char *next_cursor(const struct scan *scan, bool more)
     int n = 0;
     if (list->sorted && more)
         n = asprintf(&cursor, "%llu.0.%zu", (unsigned long long)list->after.seq, wanted_rows(scan));
-    else if (more && scan->full)
+    else if (more && scan->full && !list->last.recut)
         n = asprintf(&cursor, "%llu.%u", (unsigned long long)list->last.seq, (unsigned)list->last.index);
-    else if (more) /* the search ended at its bound */
-        n = asprintf(&cursor, "%llu.0", (unsigned long long)scan->request.position);
+    else if (more) /* NULL: the search ended at its bound */
+        return scan_cursor(scan, scan->full ? &list->last : NULL);
     return n < 0 ? NULL : cursor;
 }
 
@@ -486,20 +489,30 @@ static void split_terms(struct list *list)
 }
 
 /* "SEQ.INDEX", or of a sorted list "SEQ.0.SKIP". */
-static bool read_cursor(struct list *list, const char *cursor)
+static bool read_cursor(struct scan *scan, const char *cursor)
 {
+    struct list *list = scan->context;
     unsigned long long seq, skip = 0;
     unsigned index;
     int end = 0;
+    if (!list->sorted && scan_read_cursor(scan, cursor)) {
+        list->after = (struct place){.seq = UINT64_MAX, .index = UINT32_MAX};
+        return list->resumed = true;
+    }
     if (list->sorted)
         (void)!sscanf(cursor, "%20llu.%10u.%10llu%n", &seq, &index, &skip, &end);
     else
         (void)!sscanf(cursor, "%20llu.%10u%n", &seq, &index, &end);
     if (end == 0 || cursor[end] != 0 || skip >= SORTED_MAX)
         return false;
-    list->after = (struct place){seq, index};
+    list->after = (struct place){.seq = seq, .index = index};
     list->skip = (size_t)skip;
     list->resumed = !list->sorted;
+    if (list->resumed) { /* the block itself, too, when there is something left of it */
+        scan->request.position = index > 0 ? seq + 1 : seq;
+        scan->request.cut_seq = seq;
+        scan->request.cut_entries = index;
+    }
     return true;
 }
 
@@ -508,7 +521,7 @@ void engine_list_tasks(struct flight *flight)
     struct mob_engine_query *query = &flight->op->query;
     struct list *list = calloc(1, sizeof *list);
     MOB_ASSERT(list != NULL);
-    list->after = (struct place){UINT64_MAX, UINT32_MAX};
+    list->after = (struct place){.seq = UINT64_MAX, .index = UINT32_MAX};
     list->waiting_end = &list->waiting;
     list->items = json_array();
     list->sorted = query->sort && *query->sort;
@@ -518,7 +531,7 @@ void engine_list_tasks(struct flight *flight)
         scan_refuse(scan, MOB_BAD_REQUEST, "a filter is field:value [AND field:value]...");
         return;
     }
-    if (query->cursor && !read_cursor(list, query->cursor)) {
+    if (query->cursor && !read_cursor(scan, query->cursor)) {
         scan_refuse(scan, MOB_BAD_REQUEST, "cursor is not one that this list gave");
         return;
     }
@@ -527,7 +540,5 @@ void engine_list_tasks(struct flight *flight)
         if (strcmp(list->all.terms[i].field, "job") == 0)
             (void)!mob_job_id_parse(list->all.terms[i].value, &scan->request.job);
     scan->request.newest_first = true;
-    if (list->resumed)
-        scan->request.position = list->after.seq + 1; /* the block itself, too */
     scan_start(scan);
 }

@@ -86,7 +86,71 @@ int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns)
     return mono_ns ? (mono_ns + header->wall_ns - header->mono_ns) / 1000 : 0;
 }
 
+/* --- cursors into what was flushed: "cPAGE.INCARNATION.NUMBER.INDEX.CUT_SEQ.CUT_ENTRIES" --- */
+
+bool scan_is_behind(const struct scan *scan, struct place place)
+{
+    bool same = place.incarnation == scan->begin_skip.incarnation && place.number == scan->begin_skip.number;
+    return !same || place.index < scan->begin_skip.index;
+}
+
+char *scan_cursor(const struct scan *scan, const struct place *last)
+{
+    struct place here = scan->skipping ? scan->skip : (struct place){0};
+    char *cursor = NULL;
+    here.page = scan->request.position;
+    if (last == NULL)
+        last = &here;
+    if (last->page == 0)
+        return NULL;
+    int n = asprintf(&cursor, "c%llu.%llu.%llu.%u.%llu.%u", (unsigned long long)last->page,
+        (unsigned long long)last->incarnation, (unsigned long long)last->number, last->index,
+        (unsigned long long)scan->request.cut_seq, scan->request.cut_entries);
+    return n < 0 ? NULL : cursor;
+}
+
+bool scan_read_cursor(struct scan *scan, const char *cursor)
+{
+    unsigned long long page, incarnation, number, cut_seq;
+    unsigned index, cut_entries;
+    int end = 0;
+    (void)!sscanf(cursor, "c%20llu.%20llu.%20llu.%10u.%20llu.%10u%n", &page, &incarnation, &number, &index,
+        &cut_seq, &cut_entries, &end);
+    if (end == 0 || cursor[end] != 0 || page == 0)
+        return false;
+    scan->request.position = page;
+    scan->request.cut_seq = cut_seq;
+    scan->request.cut_entries = cut_entries;
+    scan->skip = (struct place){.page = page, .incarnation = incarnation, .number = number, .index = index};
+    return true;
+}
+
 /* --- pages --- */
+
+/* Was this block given before? */
+static bool passed_over(struct scan *scan, const struct mob_gcs_block_row *row)
+{
+    if (!scan->skipping)
+        return false;
+    if (row->incarnation != scan->skip.incarnation || row->number != scan->skip.number)
+        return true;
+    scan->skipping = false;
+    return scan->skip.index == 0;
+}
+
+/* In the middle of a page of what was flushed one goes on by reading the page again. */
+static void next_position(struct scan *scan, const struct mob_gcs_answer *answer, uint32_t read)
+{
+    const struct mob_gcs_block_row *last = read > 0 ? &answer->blocks[read - 1] : NULL;
+    if (read == answer->block_count) {
+        scan->request.position = answer->next;
+    } else if (last && last->recut) {
+        scan->skip = (struct place){.incarnation = last->incarnation, .number = last->number};
+        scan->skipping = true;
+    } else if (last) {
+        scan->request.position = last->seq;
+    }
+}
 
 static void on_page(void *arg, const struct mob_gcs_answer *answer);
 
@@ -108,6 +172,8 @@ static void read_page(struct scan *scan)
 void scan_start(struct scan *scan)
 {
     scan->begin = scan->request.position;
+    scan->begin_skip = scan->skip;
+    scan->skipping = scan->skip.incarnation != 0;
     read_page(scan);
 }
 
@@ -119,6 +185,8 @@ static void begin_again(void *arg)
     scan->names_read = true;
     scan->blocks = 0;
     scan->request.position = scan->begin;
+    scan->skip = scan->begin_skip;
+    scan->skipping = scan->skip.incarnation != 0;
     mob_text_fini(&scan->flight->op->json);
     scan->methods->restart(scan);
     read_page(scan);
@@ -154,7 +222,12 @@ static void read_block(struct scan *scan, const struct mob_gcs_block_row *row)
     struct mob_entry *entry = malloc(sizeof *entry);
     MOB_ASSERT(zone && entry);
     enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
-    struct place place = {row->seq, 0};
+    struct place place = {.seq = row->seq,
+        .recut = row->recut != 0,
+        .page = scan->request.position,
+        .incarnation = row->incarnation,
+        .number = row->number};
+    scan->recut = place.recut;
     while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK) {
         scan->methods->entry(scan, entry, &header, place);
         place.index++;
@@ -173,9 +246,10 @@ static void on_page(void *arg, const struct mob_gcs_answer *answer)
     uint32_t i = 0;
     scan->more = false; /* a method may say so, too: of what a block still holds */
     for (; status == MOB_OK && i < answer->block_count && !scan->full && scan->blocks < SCAN_BLOCKS_MAX; i++)
-        read_block(scan, &answer->blocks[i]);
+        if (!passed_over(scan, &answer->blocks[i]))
+            read_block(scan, &answer->blocks[i]);
     scan->more |= i < answer->block_count || answer->next != 0;
-    scan->request.position = i < answer->block_count && i > 0 ? answer->blocks[i - 1].seq : answer->next;
+    next_position(scan, answer, i);
     if (status == MOB_OK && scan->methods->page_end && !scan->methods->page_end(scan))
         return;
     scan_go_on(scan, status);

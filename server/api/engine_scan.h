@@ -18,10 +18,14 @@
 /* Blocks that one request reads. */
 #define SCAN_BLOCKS_MAX 1024u
 
-/* Where an entry stands: block in commit order, entry in the block. */
+/* Where an entry stands: block in commit order, entry in the block. What was read back from PostgreSQL comes
+ * batch by batch, and inside of a batch in the order in which it lies there, which never changes: there an
+ * entry is known by its block's name, and by the position at which the reading of that page began. */
 struct place {
     uint64_t seq;
     uint32_t index;
+    bool recut;
+    uint64_t page, incarnation, number; /* when recut */
 };
 
 /* What is known of a task so far: newest first a completion comes before its spec, oldest first after it. */
@@ -53,6 +57,10 @@ struct scan {
     void *context;
     struct mob_gcs_scan request;
     uint64_t begin; /* its position at the start */
+    /* Blocks are passed over until this one has come; with index 0 it is passed over, too. */
+    bool skipping;
+    struct place skip, begin_skip;
+    bool recut; /* the block that is read is */
     struct seen **seen;
     uint32_t blocks; /* read so far */
     bool full; /* enough */
@@ -72,6 +80,13 @@ const char *scan_function_name(struct scan *scan, struct mob_function_id id);
 /* "module.function", or "module.Class.method" for a call. */
 void scan_full_name(
     struct scan *scan, struct mob_function_id id, uint8_t kind, uint16_t method, char *out, size_t capacity);
+/* Where the next page goes on in what was flushed: behind `last`, or (NULL) where the scan is. free(). NULL:
+ * nowhere. */
+char *scan_cursor(const struct scan *scan, const struct place *last);
+/* Before scan_start. False: it is none of those. */
+bool scan_read_cursor(struct scan *scan, const char *cursor);
+/* An entry of a block that was flushed: not given before, as far as the cursor says? */
+bool scan_is_behind(const struct scan *scan, struct place place);
 int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns);
 
 #endif

@@ -1,0 +1,163 @@
+#include "cli/cmd_gcs.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "gcs/flush/postgres_conf.h"
+
+struct mob_gcs_result *gcs_wait(struct gcs_call *g, enum mob_status submitted, struct mob_gcs_sync *sync)
+{
+    struct mob_gcs_result *result = NULL;
+    enum mob_status status = submitted;
+    if (status == MOB_OK)
+        status = mob_gcs_sync_wait(g->gcs, sync, mob_now() + GCS_ANSWER_NS, &result);
+    if (status == MOB_OK)
+        return result;
+    mob_gcs_result_destroy(result);
+    cli_say("the control store does not answer: %s", mob_status_text(status));
+    return NULL;
+}
+
+bool gcs_stats(struct gcs_call *g, struct mob_gcs_stats *out)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result = gcs_wait(g, mob_gcs_stats(g->gcs, mob_gcs_sync_done, &sync), &sync);
+    if (result == NULL)
+        return false;
+    *out = *mob_gcs_result_answer(result)->stats;
+    mob_gcs_result_destroy(result);
+    return true;
+}
+
+int64_t gcs_number(struct gcs_call *g, const char *sql)
+{
+    struct mob_database_result *rows = NULL;
+    int64_t number = 0;
+    if (mob_database_query_once(g->db, sql, NULL, 0, &rows) == MOB_OK && mob_database_rows(rows) > 0 &&
+        !mob_database_null(rows, 0, 0))
+        number = mob_database_number(rows, 0, 0);
+    mob_database_result_destroy(rows);
+    return number;
+}
+
+/* ---- status ---- */
+
+struct figure {
+    const char *name;
+    uint64_t value;
+};
+
+static void print_figures(
+    const struct cli_call *call, const char *title, const struct figure *figures, int count)
+{
+    if (call->format == CLI_TABLE || call->format == CLI_NAME) {
+        printf("%s\n", title);
+        for (int i = 0; i < count; i++)
+            printf("  %-18s %" PRIu64 "\n", figures[i].name, figures[i].value);
+        return;
+    }
+    printf("\"%s\":{", title);
+    for (int i = 0; i < count; i++)
+        printf("%s\"%s\":%" PRIu64, i > 0 ? "," : "", figures[i].name, figures[i].value);
+    printf("}");
+}
+
+static void print_member(const struct cli_call *call, const struct mob_gcs_stats *s)
+{
+    const struct figure figures[] = {{"epoch", s->epoch}, {"applied", s->applied},
+        {"committed", s->committed}, {"durable", s->durable}, {"collecting", s->collecting},
+        {"losses", s->losses}, {"blocks", s->blocks}, {"block_bytes", s->block_bytes}, {"groups", s->groups},
+        {"keys", s->keys}, {"jobs", s->jobs}, {"incarnations", s->incarnations}, {"clients", s->clients},
+        {"subscribers", s->subscribers}, {"redis_bytes", s->redis_bytes}, {"member_bytes", s->member_bytes},
+        {"soft_bytes", s->soft_bytes}, {"hard_bytes", s->hard_bytes}, {"aof_bytes", s->aof_bytes},
+        {"redis_restarts", s->redis_restarts}};
+    print_figures(call, "member", figures, (int)(sizeof figures / sizeof figures[0]));
+}
+
+static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
+{
+    const struct figure member[] = {{"flushed", s->flushed}, {"blocks", s->flushed_blocks},
+        {"unfinished_groups", s->cold_groups}, {"reads", s->cold_reads}, {"readers", s->cold_readers}};
+    print_figures(g->call, "flush", member, (int)(sizeof member / sizeof member[0]));
+    if (g->db == NULL ||
+        gcs_number(g,
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'mobula' AND "
+            "tablename = 'watermark'") == 0)
+        return;
+    uint64_t upto = (uint64_t)gcs_number(g, "SELECT upto FROM mobula.watermark WHERE shard = 0");
+    const struct figure database[] = {{"watermark", upto},
+        {"behind", s->applied > upto ? s->applied - upto : 0},
+        {"batches", (uint64_t)gcs_number(g, "SELECT count(*) FROM mobula.batch")},
+        {"tasks", (uint64_t)gcs_number(g, "SELECT sum(specs)::bigint FROM mobula.batch")},
+        {"failed", (uint64_t)gcs_number(g, "SELECT sum(failed)::bigint FROM mobula.batch")},
+        {"days",
+            (uint64_t)gcs_number(
+                g, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'mobula.bucket'::regclass")},
+        {"gaps", (uint64_t)gcs_number(g, "SELECT count(*) FROM mobula.gap")},
+        {"bytes", (uint64_t)gcs_number(g, "SELECT pg_database_size(current_database())")}};
+    if (g->call->format == CLI_JSON || g->call->format == CLI_JSONL)
+        putchar(',');
+    print_figures(g->call, "postgres", database, (int)(sizeof database / sizeof database[0]));
+}
+
+static enum cli_exit print_status(struct gcs_call *g)
+{
+    struct mob_gcs_stats stats;
+    bool json = g->call->format == CLI_JSON || g->call->format == CLI_JSONL;
+    if (!gcs_stats(g, &stats))
+        return CLI_UNREACHABLE;
+    if (json)
+        putchar('{');
+    print_member(g->call, &stats);
+    if (json)
+        putchar(',');
+    print_flush(g, &stats);
+    if (json)
+        puts("}");
+    return CLI_OK;
+}
+
+/* ---- the command ---- */
+
+static enum cli_exit run(struct gcs_call *g)
+{
+    const char *what = g->call->arguments[0];
+    bool dumps = strcmp(what, "dump") == 0;
+    if (dumps != (g->call->count == 2)) {
+        cli_say("usage: mobula gcs status | verify | dump TASK|OBJECT|ACTOR");
+        return CLI_USAGE;
+    }
+    if (strcmp(what, "status") == 0)
+        return print_status(g);
+    if (strcmp(what, "verify") == 0)
+        return gcs_verify(g);
+    if (dumps)
+        return gcs_dump(g, g->call->arguments[1]);
+    cli_say("mobula gcs knows status, verify and dump, and not %s", what);
+    return CLI_USAGE;
+}
+
+enum cli_exit cmd_gcs(struct cli_call *call)
+{
+    char path[STATE_PATH_MAX];
+    struct gcs_call g = {.call = call};
+    struct mob_gcs_options options = {
+        .socket_path = state_path(cli_directory(call), STATE_GCS_SOCKET_NAME, path)};
+    if (state_dir_supervisor(cli_directory(call)) == 0 || mob_gcs_create(&options, &g.gcs) != MOB_OK) {
+        cli_say("nothing runs in %s", cli_directory(call));
+        return CLI_UNREACHABLE;
+    }
+    enum mob_status status = MOB_NOT_FOUND;
+    char socket[STATE_PATH_MAX];
+    if (access(state_path(cli_directory(call), STATE_POSTGRES_DIR_NAME "/" MOB_POSTGRES_SOCKET_NAME, socket),
+            F_OK) == 0)
+        status = mob_database_open(state_path(cli_directory(call), STATE_POSTGRES_DIR_NAME, path), &g.db);
+    (void)status; /* without it the member's side is shown */
+    enum cli_exit code = run(&g);
+    mob_database_close(g.db);
+    mob_gcs_destroy(g.gcs);
+    return code;
+}
