@@ -177,8 +177,9 @@ static void object_entry(struct scan *scan, const struct mob_entry *entry,
             entry->ret.type, entry->ret.size);
         break;
     case MOB_ENTRY_COMPLETION:
-        while (entry->completion.head.flags & MOB_COMPLETION_FINAL &&
-            mob_completion_next(&entry->completion, &at, &ret))
+        for (; entry->completion.head.flags & MOB_COMPLETION_FINAL &&
+             mob_completion_next(&entry->completion, &at, &ret);
+             place.index++)
             object_row(scan, header, place, mob_object_of(entry->completion.head.task, ret.slot),
                 entry->completion.head.status == MOB_OK ? "ready" : "failed", ret.type, ret.size);
         break;
@@ -220,6 +221,19 @@ static void fill_state(struct scan *scan, const struct row *row)
         json_object_set_new(json, "code", json_string(mob_status_code((enum mob_status)s->status)));
 }
 
+/* How many rows, from this on, come from one entry: a page does not end between them if it can be helped, for
+ * the entry may be somewhere else when the next page is read. */
+static size_t rows_of_entry(const struct row *row)
+{
+    size_t n = 1;
+    for (const struct row *next = row->next;
+         next && next->place.seq == row->place.seq && next->place.number == row->place.number &&
+         next->place.index >> PLACE_SUB_BITS == row->place.index >> PLACE_SUB_BITS;
+         next = next->next)
+        n++;
+    return n;
+}
+
 static size_t wanted_rows(const struct scan *scan)
 {
     const struct list *list = scan->context;
@@ -244,6 +258,12 @@ static void take_rows(struct scan *scan, struct row *rows)
     struct list *list = scan->context;
     for (struct row *row = rows, *next; row; row = next) {
         next = row->next;
+        size_t have = json_array_size(list->items);
+        bool begins = list->last.seq != row->place.seq || list->last.number != row->place.number ||
+            list->last.index >> PLACE_SUB_BITS != row->place.index >> PLACE_SUB_BITS;
+        if (!scan->full && !list->sorted && begins && have > 0 &&
+            have + rows_of_entry(row) > wanted_rows(scan))
+            scan->full = scan->more = true;
         if (!scan->full) {
             if (scan->flight->op->query.kind == MOB_ITEM_TASK)
                 fill_state(scan, row);
@@ -511,7 +531,8 @@ static bool read_cursor(struct scan *scan, const char *cursor)
     if (list->resumed) { /* the block itself, too, when there is something left of it */
         scan->request.position = index > 0 ? seq + 1 : seq;
         scan->request.cut_seq = seq;
-        scan->request.cut_entries = index;
+        uint32_t of_entry = (1u << PLACE_SUB_BITS) - 1; /* some of its rows are left: the entry, too */
+        scan->request.cut_entries = (uint32_t)(((uint64_t)index + of_entry) >> PLACE_SUB_BITS);
     }
     return true;
 }

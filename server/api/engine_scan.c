@@ -230,7 +230,7 @@ static void read_block(struct scan *scan, const struct mob_gcs_block_row *row)
     scan->recut = place.recut;
     while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK) {
         scan->methods->entry(scan, entry, &header, place);
-        place.index++;
+        place.index += 1u << PLACE_SUB_BITS;
     }
     free(zone);
     free(entry);

@@ -18,12 +18,13 @@
 /* Blocks that one request reads. */
 #define SCAN_BLOCKS_MAX 1024u
 
+#define PLACE_SUB_BITS 16
 /* Where an entry stands: block in commit order, entry in the block. What was read back from PostgreSQL comes
  * batch by batch, and inside of a batch in the order in which it lies there, which never changes: there an
  * entry is known by its block's name, and by the position at which the reading of that page began. */
 struct place {
     uint64_t seq;
-    uint32_t index;
+    uint32_t index; /* entry << PLACE_SUB_BITS | which row of it, for an entry that makes several */
     bool recut;
     uint64_t page, incarnation, number; /* when recut */
 };
