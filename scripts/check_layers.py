@@ -71,7 +71,7 @@ LIBRARY_OWNERS = {
     "xxhash": ["common/base", "runtime/store"],
     "lz4": ["common/wire"],
     "uv.h": ["runtime/node", "runtime/scheduler", "gcs/shard", "gcs/master", "server", "cli"],
-    "jansson.h": ["server", "cli", "runtime/node"],
+    "jansson.h": ["server", "cli", "runtime/node", "gcs/flush"],
 }
 OWNERS_EXEMPT = ["tests", "bench"]
 

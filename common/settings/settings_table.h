@@ -55,8 +55,10 @@
         "lineage that is written to PostgreSQL in one transaction") \
     X(FLUSH_HOT_PERCENT, "flush-hot-percent", NUMBER, "50", 0, 100, "% of gcs-soft-bytes", UP | FLUSH, \
         "what PostgreSQL has leaves the control store's memory above this") \
-    X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY, \
-        "how long lineage stays after its job ended (nothing acts on it yet)") \
+    X(FLUSH_MAINTAIN_MS, "flush-maintain-ms", MILLISECONDS, "10s", 10, 86400000, "", UP | FLUSH, \
+        "how often PostgreSQL is looked through for what may go") \
+    X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY | FLUSH, \
+        "how long lineage stays after its job ended") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \
     X(LOG_FILE_BYTES, "log-file-bytes", BYTES, "4MiB", 4 * MOB_KIB, MOB_GIB, "", UP, \
         "size at which a process' log file is rotated") \

@@ -35,6 +35,11 @@ enum mob_gcs_table {
     MOB_GCS_TABLES = 12
 };
 
+/* In MOB_GCS_KV: the flusher is at work (whoever deletes a job tells it), and a job that was deleted (behind
+ * the prefix: its id). */
+#define MOB_GCS_KEY_FLUSH_PRESENT "flush/present"
+#define MOB_GCS_KEY_FLUSH_GONE "flush/gone/"
+
 struct mob_gcs_kv {
     const uint8_t *key;
     const uint8_t *value;

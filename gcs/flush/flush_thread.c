@@ -8,7 +8,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "gcs/flush/maintain.h"
 #include "gcs/flush/migrate.h"
 #include "gcs/flush/watermark.h"
 
@@ -109,12 +111,30 @@ static void do_open(struct flush_thread *t, struct flush_job *job)
         job->status = list_ends(t, job);
 }
 
+static void do_maintain(struct flush_thread *t, struct flush_job *job)
+{
+    const struct mob_maintain_options options = {.gcs_socket = t->options.gcs_socket,
+        .cluster = t->options.cluster,
+        .shard = t->options.shard,
+        .retention_s = t->options.retention_s,
+        .now_wall_ns = mob_wall_now()};
+    struct mob_maintained done;
+    job->status = mob_maintain(t->db, &options, &done);
+    if (done.days > 0)
+        mob_flush_writer_forget(t->writer);
+    if (done.days + done.jobs > 0 || job->status != MOB_OK)
+        MOB_LOG_INFO("flush", "maintained", "days=%u jobs=%u status=%s", done.days, done.jobs,
+            mob_status_code(job->status));
+}
+
 static void do_job(struct flush_thread *t, struct flush_job *job)
 {
     if (job->kind == FLUSH_JOB_OPEN) {
         do_open(t, job);
     } else if (t->db == NULL) {
         job->status = MOB_UNAVAILABLE;
+    } else if (job->kind == FLUSH_JOB_MAINTAIN) {
+        do_maintain(t, job);
     } else {
         struct mob_flush_batch batch = flush_batch_of(job->batch);
         job->status = mob_flush_write(t->writer, t->db, &batch, &job->written);

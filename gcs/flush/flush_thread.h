@@ -11,7 +11,8 @@
 
 enum flush_job_kind {
     FLUSH_JOB_OPEN, /* connect, migrate, claim; where is the watermark? */
-    FLUSH_JOB_WRITE
+    FLUSH_JOB_WRITE,
+    FLUSH_JOB_MAINTAIN /* maintain.h */
 };
 struct flush_job {
     enum flush_job_kind kind;
@@ -30,6 +31,8 @@ struct flush_thread_options {
     const char *directory; /* of the database's socket; keeps */
     struct mob_cluster_id cluster;
     uint32_t shard;
+    const char *gcs_socket; /* for FLUSH_JOB_MAINTAIN; keeps */
+    int64_t retention_s;
     int event_fd; /* written when a job has ended; keeps */
 };
 struct flush_thread;

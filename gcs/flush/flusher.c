@@ -241,6 +241,11 @@ static void job_ended(struct flusher *f)
         free(job->ends);
         return;
     }
+    if (job->kind == FLUSH_JOB_MAINTAIN) {
+        if (job->status == MOB_UNAVAILABLE && f->state == SESSION_RUNS) /* the connection is gone, perhaps */
+            flusher_restart(f, "maintain", job->status);
+        return;
+    }
     struct flush_batch *batch = job->batch;
     if (f->state == SESSION_RUNS && job->status == MOB_OK)
         written(f, batch);
@@ -259,7 +264,16 @@ static void give_batch(struct flusher *f)
         close_open(f);
     b = f->closed_first;
     mob_gcs_position(f->control, &at);
-    if (b == NULL || f->busy || b->upto > at.durable)
+    if (f->busy)
+        return;
+    if (mob_now() >= f->maintain_ns) {
+        f->maintain_ns = mob_now() + f->options.maintain_ns;
+        f->job = (struct flush_job){.kind = FLUSH_JOB_MAINTAIN};
+        f->busy = true;
+        flush_thread_give(f->thread, &f->job);
+        return;
+    }
+    if (b == NULL || b->upto > at.durable)
         return;
     f->closed_first = b->next;
     if (b->next == NULL)
@@ -387,6 +401,8 @@ static int64_t next_time(const struct flusher *f)
     int64_t next = MOB_FOREVER_NS;
     if (f->state == SESSION_RUNS && f->open != NULL)
         next = f->open->opened_ns + f->options.delay_ns;
+    if (f->state == SESSION_RUNS && !f->busy)
+        next = earlier(next, f->maintain_ns);
     if (some_not_seen(f) && !f->looking)
         next = earlier(next, f->seen_ns + QUIET_NS);
     return next;
@@ -437,8 +453,9 @@ static enum mob_status start(struct flusher *f)
     if (status == MOB_OK)
         status = mob_gcs_create(&gcs, &f->stream);
     if (status == MOB_OK)
-        status = flush_thread_start(
-            &(struct flush_thread_options){o->database, o->cluster, o->shard, f->event_fd}, &f->thread);
+        status = flush_thread_start(&(struct flush_thread_options){o->database, o->cluster, o->shard,
+                                        o->gcs_socket, o->retention_s, f->event_fd},
+            &f->thread);
     if (status == MOB_OK)
         status = cold_pool_start(&(struct cold_pool_options){o->database, o->shard, f->event_fd}, &f->pool);
     if (status == MOB_OK)
@@ -473,6 +490,8 @@ enum mob_status mob_flusher_run(const struct mob_flusher_options *options, bool 
         return MOB_NO_MEMORY;
     f->options = *options;
     f->pause_ns = PAUSE_MIN_NS;
+    f->maintain_ns =
+        mob_now() + (options->maintain_ns < FIRST_MAINTAIN_NS ? options->maintain_ns : FIRST_MAINTAIN_NS);
     enum mob_status status = start(f);
     while (status == MOB_OK && pass(f))
         continue;

@@ -28,6 +28,8 @@ struct mob_flusher_options {
     size_t batch_bytes; /* of blocks in one transaction, about */
     int64_t delay_ns; /* a block waits at most so long for others, then it is written */
     uint32_t hot_percent; /* of the member's soft cap: below it, what is written stays in its memory too */
+    int64_t retention_s; /* of lineage, maintain.h */
+    int64_t maintain_ns; /* between two looks at what may go */
     const char *ready_path; /* a file that is made when the first session has begun; NULL = none */
     const int *stop_fd; /* borrows: readable = return */
 };

@@ -62,6 +62,8 @@ static bool configure(const struct mob_settings *settings, struct mob_flusher_op
         .batch_bytes = (size_t)mob_setting_number(settings, MOB_SETTING_FLUSH_BATCH_BYTES),
         .delay_ns = mob_setting_number(settings, MOB_SETTING_FLUSH_DELAY_MS) * MOB_MS,
         .hot_percent = (uint32_t)mob_setting_number(settings, MOB_SETTING_FLUSH_HOT_PERCENT),
+        .retention_s = mob_setting_number(settings, MOB_SETTING_RETENTION_S),
+        .maintain_ns = mob_setting_number(settings, MOB_SETTING_FLUSH_MAINTAIN_MS) * MOB_MS,
         .ready_path = links.ready};
     const char *wrong = NULL;
     if (!links.socket || !links.database || !links.cluster)

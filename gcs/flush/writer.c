@@ -242,6 +242,13 @@ static void forget_seen(struct mob_writer_state *w)
     memset(w->seen_jobs, 0, SEEN_SLOTS * sizeof *w->seen_jobs);
 }
 
+void mob_flush_writer_forget(struct mob_writer_state *w)
+{
+    forget_seen(w);
+    for (int i = 0; i < DAYS_KNOWN_MAX; i++)
+        w->days_known[i] = INT32_MIN;
+}
+
 /* A failure whose spec is in another class of the same cut. */
 static void find_in_cut(struct mob_writer_state *w, size_t from)
 {

@@ -32,6 +32,8 @@ struct mob_writer_state;
 /* NULL when out of memory. */
 struct mob_writer_state *mob_flush_writer_create(uint32_t shard);
 void mob_flush_writer_destroy(struct mob_writer_state *w);
+/* Partitions were dropped: nothing is taken to be there any more. */
+void mob_flush_writer_forget(struct mob_writer_state *w);
 /* MOB_OK: committed. MOB_CONFLICT: the watermark is not at `after`, or a later epoch has moved it: nothing
  * was inserted, another flusher is at work. MOB_UNAVAILABLE: the connection ended, perhaps behind the commit:
  * look at the watermark. Others: nothing was inserted, try again later. */

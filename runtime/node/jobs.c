@@ -174,13 +174,40 @@ static void deleted(void *arg, const struct mob_gcs_answer *answer)
     free(d);
 }
 
+/* The flusher, if there is one, deletes what PostgreSQL has of it; told first, so that it is not forgotten.
+ */
+static void drop_job(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct deletion *d = arg;
+    enum mob_status status = answer->status;
+    if (status == MOB_OK) {
+        uint8_t key[sizeof MOB_GCS_KEY_FLUSH_GONE - 1 + sizeof d->job];
+        struct mob_gcs_put row = {.table = MOB_GCS_KV,
+            .key = key,
+            .key_length = sizeof key,
+            .value = "1",
+            .value_length = 1,
+            .if_version = MOB_GCS_ANY_VERSION};
+        memcpy(key, MOB_GCS_KEY_FLUSH_GONE, sizeof MOB_GCS_KEY_FLUSH_GONE - 1);
+        memcpy(key + sizeof MOB_GCS_KEY_FLUSH_GONE - 1, &d->job, sizeof d->job);
+        status = mob_gcs_put(d->node->gcs, &row, NULL, NULL);
+    }
+    if (status == MOB_OK || status == MOB_NOT_FOUND)
+        status = mob_gcs_job_drop(d->node->gcs, d->job, false, INT64_MAX, deleted, d);
+    if (status == MOB_OK)
+        return;
+    node_reply(d->node, d->slot, d->session, d->request, status, NULL, 0);
+    free(d);
+}
+
 void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job)
 {
     struct deletion *d = malloc(sizeof *d);
     MOB_ASSERT(d);
     *d = (struct deletion){node, job->id, client->slot, client->session, request, 0};
     job->deleted = true;
-    enum mob_status status = mob_gcs_job_drop(node->gcs, job->id, false, INT64_MAX, deleted, d);
+    enum mob_status status = mob_gcs_get(
+        node->gcs, MOB_GCS_KV, MOB_GCS_KEY_FLUSH_PRESENT, sizeof MOB_GCS_KEY_FLUSH_PRESENT - 1, drop_job, d);
     if (status != MOB_OK) {
         node_reply(node, client->slot, client->session, request, status, NULL, 0);
         free(d);

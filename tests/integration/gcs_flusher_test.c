@@ -416,6 +416,128 @@ static void a_foreign_database_is_refused(void **state)
     }
 }
 
+static void put_job(uint8_t job, const char *state, int64_t ended_us)
+{
+    char text[128];
+    struct mob_job_id id = gcs_block_job(job);
+    snprintf(
+        text, sizeof text, "{\"state\":\"%s\",\"standing\":false,\"ended_us\":%ld}", state, (long)ended_us);
+    struct mob_gcs_put put = {.table = MOB_GCS_JOBS,
+        .key = &id,
+        .key_length = sizeof id,
+        .value = text,
+        .value_length = (uint32_t)strlen(text),
+        .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_put_wait(f.gcs, &put, soon(), NULL), MOB_OK);
+}
+
+static void append_old(uint8_t job, uint8_t stream, int days_ago, bool ends)
+{
+    static uint8_t bytes[65536];
+    struct gcs_block_spec spec = {.job = job,
+        .stream = stream,
+        .tasks = 50,
+        .specs = true,
+        .finals = ends,
+        .function = 1,
+        .incarnation = f.incarnation,
+        .sequence = f.appended++,
+        .wall_ns = mob_wall_now() - days_ago * 86400 * MOB_SEC};
+    uint32_t length = gcs_block_make(&spec, bytes, sizeof bytes);
+    struct slot *slot = malloc(offsetof(struct slot, bytes) + length);
+    memcpy(slot->bytes, bytes, length);
+    slot->block.bytes = slot->bytes;
+    slot->block.length = length;
+    assert_int_equal(mob_gcs_log_append(f.log, &slot->block), MOB_OK);
+}
+
+#define DAYS_THERE "SELECT count(*) FROM pg_inherits WHERE inhparent = 'mobula.bucket'::regclass"
+
+static void wait_number(const char *sql, int64_t wanted)
+{
+    for (int64_t deadline = soon(); pg_box_number(f.db, sql) != wanted; step())
+        if (mob_now() > deadline)
+            fail_msg("%s: %ld, not %ld", sql, (long)pg_box_number(f.db, sql), (long)wanted);
+}
+
+/* A day goes when it is old and nothing of it is needed: not for a running job, a job that ended a moment
+ * ago, an unfinished task, or a live actor. */
+static void days_go_when_nobody_needs_them(void **state)
+{
+    NEEDS_POSTGRES();
+    int64_t long_ago = mob_wall_now() / 1000 - 20 * 86400 * 1000000ll;
+    start(NULL);
+    put_job(1, "ended", long_ago);
+    put_job(2, "running", 0);
+    put_job(3, "ended", mob_wall_now() / 1000 - 3600 * 1000000ll);
+    struct mob_actor_id actor = {{gcs_block_stream(1, 9), 7}};
+    struct mob_gcs_put put = {
+        .table = MOB_GCS_ACTORS, .key = &actor, .key_length = sizeof actor, .value = "{}", .value_length = 2};
+    assert_int_equal(mob_gcs_put_wait(f.gcs, &put, soon(), NULL), MOB_OK);
+    append_old(1, 1, 20, true); /* goes */
+    append_old(1, 2, 18, true); /* goes */
+    append_old(2, 1, 16, true); /* its job runs */
+    append_old(3, 1, 14, true); /* its job ended an hour ago */
+    append_old(1, 3, 12, false); /* unfinished */
+    append_old(1, 9, 10, true); /* an actor */
+    append_old(1, 5, 8, true); /* goes */
+    append_old(1, 4, 0, true);
+    wait_acked();
+    wait_flushed();
+    wait_number(DAYS_THERE, 5);
+    assert_int_equal(pg_box_number(f.db, "SELECT sum(specs)::bigint FROM mobula.bucket"), 5 * 50);
+    assert_int_equal(pg_box_number(f.db, "SELECT count(DISTINCT day) FROM mobula.stream_day"), 5);
+    /* What nobody needs any more goes, too. */
+    put_job(2, "ended", long_ago);
+    put_job(3, "ended", long_ago);
+    put.if_version = MOB_GCS_ANY_VERSION;
+    struct mob_gcs_sync sync = {0};
+    mob_gcs_result_destroy(wait_answer(mob_gcs_delete(f.gcs, &put, mob_gcs_sync_done, &sync), &sync));
+    wait_number(DAYS_THERE, 2);
+    /* And a day that has gone comes back when something is logged with its clock. */
+    append_old(2, 7, 20, false);
+    wait_acked();
+    wait_flushed();
+    wait_number(DAYS_THERE, 3);
+}
+
+static void deleted_jobs_leave_no_rows(void **state)
+{
+    NEEDS_POSTGRES();
+    start(NULL);
+    wait_number("SELECT count(*) FROM pg_tables WHERE tablename = 'job_gone'", 1);
+    for (uint8_t job = 1; job <= 2; job++)
+        for (uint8_t i = 0; i < 30; i++)
+            append_old(job, i, 0, true);
+    wait_acked();
+    wait_flushed();
+    struct mob_job_id job = gcs_block_job(1);
+    uint8_t key[sizeof MOB_GCS_KEY_FLUSH_GONE - 1 + sizeof job];
+    memcpy(key, MOB_GCS_KEY_FLUSH_GONE, sizeof MOB_GCS_KEY_FLUSH_GONE - 1);
+    memcpy(key + sizeof MOB_GCS_KEY_FLUSH_GONE - 1, &job, sizeof job);
+    struct mob_gcs_put put = {
+        .table = MOB_GCS_KV, .key = key, .key_length = sizeof key, .value = "1", .value_length = 1};
+    assert_int_equal(mob_gcs_put_wait(f.gcs, &put, soon(), NULL), MOB_OK);
+    wait_number("SELECT count(*) FROM mobula.job_gone", 1);
+    wait_number("SELECT count(*) FROM mobula.job_day", 1);
+    for (int64_t deadline = soon(), status = MOB_OK; status != MOB_NOT_FOUND; step()) { /* its row goes */
+        assert_true(mob_now() < deadline);
+        status = mob_gcs_get_wait(f.gcs, MOB_GCS_KV, key, sizeof key, soon(), NULL);
+    }
+    uint64_t specs[2] = {0};
+    for (int64_t until = mob_now() + 3 * MOB_SEC; mob_now() < until; poll(NULL, 0, 50))
+        step(); /* readers look at the list of deleted jobs every two seconds */
+    for (uint8_t i = 1; i <= 2; i++) {
+        struct mob_gcs_scan scan = {.job = gcs_block_job(i)};
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r = wait_answer(mob_gcs_scan(f.gcs, &scan, mob_gcs_sync_done, &sync), &sync);
+        specs[i - 1] = mob_gcs_result_answer(r)->block_count;
+        mob_gcs_result_destroy(r);
+    }
+    assert_int_equal(specs[0], 0);
+    assert_true(specs[1] > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -426,6 +548,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_member_may_die, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_stays_under_its_cap, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_foreign_database_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(days_go_when_nobody_needs_them, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(deleted_jobs_leave_no_rows, set_up, tear_down),
     };
+    if (getenv("MOBULA_TEST_ONLY") != NULL)
+        cmocka_set_test_filter(getenv("MOBULA_TEST_ONLY"));
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,8 @@ pid_t flush_box_spawn(const struct flush_box *box, const char *failpoints)
         "--postgres-dir", box->pg->data, "--cluster", FLUSH_BOX_CLUSTER, "--flush-batch-bytes",
         box->batch_bytes ? box->batch_bytes : "8MiB", "--flush-delay-ms",
         box->delay_ms ? box->delay_ms : "5s", "--flush-hot-percent",
-        box->hot_percent ? box->hot_percent : "50", NULL};
+        box->hot_percent ? box->hot_percent : "50", "--flush-maintain-ms", "100", "--retention-s",
+        box->retention_s ? box->retention_s : "24h", NULL};
     pid_t parent = getpid(), pid = fork();
     if (pid != 0)
         return pid;

@@ -10,7 +10,7 @@
 struct flush_box {
     const struct gcs_box *gcs;
     const struct pg_box *pg;
-    const char *batch_bytes, *delay_ms, *hot_percent; /* NULL = the default */
+    const char *batch_bytes, *delay_ms, *hot_percent, *retention_s; /* NULL = the default */
 };
 /* Returns at once; `failpoints` as MOBULA_FAILPOINTS, NULL = none. Its log is flush.log in the gcs_box. */
 pid_t flush_box_spawn(const struct flush_box *box, const char *failpoints);

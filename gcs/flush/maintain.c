@@ -1,0 +1,290 @@
+#include "gcs/flush/maintain.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/wire/block.h"
+#include "gcs/client/client_sync.h"
+#include "gcs/flush/cold.h"
+
+#define ANSWER_NS (20 * MOB_SEC)
+#define DAY_NS (86400 * MOB_SEC)
+#define DAYS_MAX 512
+
+/* Streams, of jobs or of tasks: both are twelve bytes. */
+struct streams {
+    struct mob_stream *rows;
+    size_t count, capacity;
+    enum mob_status status;
+};
+struct maintain {
+    const struct mob_maintain_options *options;
+    struct mob_database *db;
+    struct mob_gcs *gcs;
+    struct streams jobs, kept, gone;
+};
+
+static void add(struct streams *s, const void *bytes)
+{
+    if (s->count == s->capacity) {
+        size_t capacity = s->capacity == 0 ? 256 : s->capacity * 2;
+        struct mob_stream *rows = realloc(s->rows, capacity * sizeof *rows);
+        if (rows == NULL) {
+            s->status = MOB_NO_MEMORY;
+            return;
+        }
+        s->rows = rows;
+        s->capacity = capacity;
+    }
+    memcpy(&s->rows[s->count++], bytes, sizeof s->rows[0]);
+}
+
+/* ---- jobs that were deleted ---- */
+
+static void on_kv(void *arg, const struct mob_gcs_kv *kv)
+{
+    struct maintain *m = arg;
+    size_t prefix = sizeof MOB_GCS_KEY_FLUSH_GONE - 1;
+    if (kv->key_length == prefix + sizeof(struct mob_job_id) &&
+        memcmp(kv->key, MOB_GCS_KEY_FLUSH_GONE, prefix) == 0)
+        add(&m->gone, kv->key + prefix);
+}
+
+static enum mob_status delete_job(struct maintain *m, const struct mob_stream *job)
+{
+    static const char *const statements[] = {"DELETE FROM mobula.bucket WHERE job = $1",
+        "DELETE FROM mobula.failure WHERE job = $1", "DELETE FROM mobula.job_day WHERE job = $1",
+        "INSERT INTO mobula.job_gone (job) VALUES ($1) ON CONFLICT DO NOTHING"};
+    uint8_t key[sizeof MOB_GCS_KEY_FLUSH_GONE - 1 + sizeof *job];
+    struct mob_database_param p;
+    enum mob_status status = mob_database_run(m->db, "BEGIN");
+    for (size_t i = 0; i < 4 && status == MOB_OK; i++)
+        status = mob_database_query(m->db, statements[i], mob_param_bytes(&p, job, sizeof *job), 1, NULL);
+    if (status == MOB_OK)
+        status = mob_database_run(m->db, "COMMIT");
+    if (status != MOB_OK) {
+        mob_database_rollback(m->db);
+        return status;
+    }
+    memcpy(key, MOB_GCS_KEY_FLUSH_GONE, sizeof MOB_GCS_KEY_FLUSH_GONE - 1);
+    memcpy(key + sizeof MOB_GCS_KEY_FLUSH_GONE - 1, job, sizeof *job);
+    struct mob_gcs_put row = {
+        .table = MOB_GCS_KV, .key = key, .key_length = sizeof key, .if_version = MOB_GCS_ANY_VERSION};
+    struct mob_gcs_sync sync = {0};
+    status = mob_gcs_delete(m->gcs, &row, mob_gcs_sync_done, &sync);
+    if (status == MOB_OK)
+        status = mob_gcs_sync_wait(m->gcs, &sync, mob_now() + ANSWER_NS, NULL);
+    return status == MOB_NOT_FOUND ? MOB_OK : status;
+}
+
+static enum mob_status delete_jobs(struct maintain *m, uint32_t *count_out)
+{
+    enum mob_status status = mob_gcs_each_row_wait(m->gcs, MOB_GCS_KV, mob_now() + ANSWER_NS, on_kv, m);
+    status = status == MOB_OK ? m->gone.status : status;
+    for (size_t i = 0; i < m->gone.count && status == MOB_OK; i++) {
+        status = delete_job(m, &m->gone.rows[i]);
+        *count_out += status == MOB_OK;
+    }
+    return status;
+}
+
+/* From now on those rows are read. */
+static enum mob_status say_present(struct maintain *m)
+{
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = MOB_GCS_KEY_FLUSH_PRESENT,
+        .key_length = sizeof MOB_GCS_KEY_FLUSH_PRESENT - 1,
+        .value = "1",
+        .value_length = 1};
+    enum mob_status status = mob_gcs_put_wait(m->gcs, &put, mob_now() + ANSWER_NS, NULL);
+    return status == MOB_CONFLICT ? MOB_OK : status; /* it was said before */
+}
+
+/* ---- what is needed ---- */
+
+static void on_job(void *arg, const struct mob_gcs_kv *kv)
+{
+    struct maintain *m = arg;
+    json_t *row = json_loadb((const char *)kv->value, kv->value_length, 0, NULL);
+    const char *state = "";
+    int standing = 0;
+    json_int_t ended_us = 0;
+    int64_t since_us = m->options->now_wall_ns / 1000 - m->options->retention_s * 1000000;
+    bool read = row != NULL &&
+        json_unpack(row, "{s:s,s:b,s:I}", "state", &state, "standing", &standing, "ended_us", &ended_us) == 0;
+    bool over = read && (standing || (strcmp(state, "ended") == 0 && ended_us < since_us));
+    if (kv->key_length == sizeof(struct mob_job_id) && !over)
+        add(&m->jobs, kv->key);
+    json_decref(row);
+}
+
+static void on_actor(void *arg, const struct mob_gcs_kv *kv)
+{
+    struct maintain *m = arg;
+    if (kv->key_length >= sizeof(struct mob_stream)) /* an actor is named by its creation */
+        add(&m->kept, kv->key);
+}
+
+static void add_unfinished(struct maintain *m, const struct mob_gcs_answer *a)
+{
+    static _Thread_local struct mob_zone_map zone;
+    struct mob_block_header header;
+    for (uint32_t i = 0; i < a->block_count; i++) {
+        if (mob_block_peek(a->blocks[i].bytes, a->blocks[i].length, &header, &zone) != MOB_OK)
+            continue;
+        for (uint32_t g = 0; g < zone.group_count; g++)
+            add(&m->kept, &zone.groups[g].stream);
+    }
+    for (uint32_t i = 0; i < a->group_count; i++)
+        add(&m->kept, &a->groups[i].stream);
+}
+
+static enum mob_status read_unfinished(struct maintain *m)
+{
+    uint64_t position = 0;
+    enum mob_status status;
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *result = NULL;
+        status = mob_gcs_unfinished(m->gcs, 0, position, mob_gcs_sync_done, &sync);
+        if (status == MOB_OK)
+            status = mob_gcs_sync_wait(m->gcs, &sync, mob_now() + ANSWER_NS, &result);
+        position = 0;
+        if (status == MOB_OK) {
+            add_unfinished(m, mob_gcs_result_answer(result));
+            position = mob_gcs_result_answer(result)->next;
+        }
+        mob_gcs_result_destroy(result);
+    } while (position != 0 && status == MOB_OK);
+    return status == MOB_NOT_FOUND ? MOB_OK : status;
+}
+
+static enum mob_status read_needed(struct maintain *m)
+{
+    int64_t deadline = mob_now() + ANSWER_NS;
+    enum mob_status status = mob_gcs_each_row_wait(m->gcs, MOB_GCS_JOBS, deadline, on_job, m);
+    if (status == MOB_OK)
+        status = mob_gcs_each_row_wait(m->gcs, MOB_GCS_ACTORS, deadline, on_actor, m);
+    if (status == MOB_OK)
+        status = read_unfinished(m);
+    return status != MOB_OK ? status : m->jobs.status != MOB_OK ? m->jobs.status : m->kept.status;
+}
+
+/* ---- days ---- */
+
+static enum mob_status copy_streams(struct maintain *m, const char *table, const struct streams *s)
+{
+    char sql[128];
+    snprintf(sql, sizeof sql, "CREATE TEMP TABLE %s (stream bytea) ON COMMIT DROP", table);
+    enum mob_status status = mob_database_run(m->db, sql);
+    snprintf(sql, sizeof sql, "COPY %s FROM STDIN (FORMAT binary)", table);
+    if (status == MOB_OK)
+        status = mob_copy_begin(m->db, sql);
+    if (status != MOB_OK)
+        return status;
+    for (size_t i = 0; i < s->count; i++) {
+        mob_copy_row(m->db, 1);
+        mob_copy_bytes(m->db, &s->rows[i], sizeof s->rows[i]);
+    }
+    return mob_copy_end(m->db);
+}
+
+/* Days before `first_kept` that have a partition; all of them, or those that nobody needs (in a transaction
+ * with the two tables). */
+static enum mob_status list_days(
+    struct maintain *m, int32_t first_kept, bool unneeded, int32_t days[DAYS_MAX], int *count_out)
+{
+    static const char all[] =
+        "SELECT day FROM (SELECT replace(substring(c.relname FROM 'bucket_d(m?[0-9]+)$'), 'm', '-')::integer "
+        "AS day FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
+        "'mobula.bucket'::regclass) d WHERE day < $1 ORDER BY day LIMIT 512";
+    static const char only[] =
+        "SELECT day FROM (SELECT replace(substring(c.relname FROM 'bucket_d(m?[0-9]+)$'), 'm', '-')::integer "
+        "AS day FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = "
+        "'mobula.bucket'::regclass) d WHERE day < $1 "
+        "AND NOT EXISTS (SELECT FROM mobula.job_day j JOIN job_kept k ON k.stream = j.job WHERE j.day = "
+        "d.day) "
+        "AND NOT EXISTS (SELECT FROM mobula.stream_day s JOIN stream_kept k ON k.stream = s.stream WHERE "
+        "s.day = d.day) ORDER BY day LIMIT 512";
+    struct mob_database_param p;
+    struct mob_database_result *rows = NULL;
+    enum mob_status status =
+        mob_database_query_once(m->db, unneeded ? only : all, mob_param_i32(&p, first_kept), 1, &rows);
+    *count_out = status == MOB_OK ? mob_database_rows(rows) : 0;
+    for (int i = 0; i < *count_out && i < DAYS_MAX; i++)
+        days[i] = (int32_t)mob_database_number(rows, i, 0);
+    mob_database_result_destroy(rows);
+    return status;
+}
+
+/* With their batches that have nothing left. */
+static enum mob_status drop_day(struct maintain *m, int32_t day)
+{
+    static const char *const parents[] = {"bucket", "stream_day", "failure"};
+    char sql[512], table[MOB_COLD_TABLE_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < 3; i++)
+        n += (size_t)snprintf(
+            sql + n, sizeof sql - n, "DROP TABLE mobula.%s; ", mob_cold_table(table, parents[i], day));
+    snprintf(sql + n, sizeof sql - n,
+        "DELETE FROM mobula.job_day WHERE day = %" PRId32 "; "
+        "DELETE FROM mobula.batch WHERE day_min = %" PRId32 " AND day_max = %" PRId32,
+        day, day, day);
+    MOB_LOG_INFO("flush", "day_dropped", "day=%" PRId32, day);
+    return mob_database_run(m->db, sql);
+}
+
+static enum mob_status drop_days(struct maintain *m, uint32_t *count_out)
+{
+    int32_t days[DAYS_MAX];
+    int count = 0;
+    int64_t kept_from_ns = m->options->now_wall_ns - m->options->retention_s * MOB_SEC;
+    int32_t first_kept = (int32_t)(kept_from_ns / DAY_NS);
+    enum mob_status status = list_days(m, first_kept, false, days, &count);
+    if (status != MOB_OK || count == 0)
+        return status;
+    status = read_needed(m);
+    if (status == MOB_OK)
+        status = mob_database_run(m->db, "BEGIN");
+    if (status == MOB_OK)
+        status = copy_streams(m, "job_kept", &m->jobs);
+    if (status == MOB_OK)
+        status = copy_streams(m, "stream_kept", &m->kept);
+    if (status == MOB_OK)
+        status = list_days(m, first_kept, true, days, &count);
+    for (int i = 0; i < count && status == MOB_OK; i++)
+        status = drop_day(m, days[i]);
+    if (status == MOB_OK)
+        status = mob_database_run(m->db, "COMMIT");
+    if (status != MOB_OK)
+        mob_database_rollback(m->db);
+    else
+        *count_out = (uint32_t)count;
+    return status;
+}
+
+enum mob_status mob_maintain(
+    struct mob_database *db, const struct mob_maintain_options *options, struct mob_maintained *done_out)
+{
+    struct maintain m = {.options = options, .db = db};
+    struct mob_gcs_options gcs = {
+        .socket_path = options->gcs_socket, .cluster = options->cluster, .shard = options->shard};
+    *done_out = (struct mob_maintained){0};
+    enum mob_status status = mob_gcs_create(&gcs, &m.gcs);
+    if (status == MOB_OK)
+        status = say_present(&m);
+    if (status == MOB_OK)
+        status = delete_jobs(&m, &done_out->jobs);
+    if (status == MOB_OK)
+        status = drop_days(&m, &done_out->days);
+    mob_gcs_destroy(m.gcs);
+    free(m.jobs.rows);
+    free(m.kept.rows);
+    free(m.gone.rows);
+    return status;
+}
