@@ -134,7 +134,9 @@ def test_records_say_all_of_a_task(c):
     many = c.json("POST", V1 + "/tasks", {"function": "probe.sum_all", "arguments": [0] * 1000 + [ref(o) for o in put]}, expect=202)
     tree = c.json("GET", f"{V1}/objects/{many['returns'][0]}/lineage", expect=200)
     check(tree["nodes"][0]["inputs"] == put, "inputs in pages", tree["nodes"][:1])
-    check(record["peak_kb"] is None and record["cpu_us"] >= 0, "too short to be measured", record["peak_kb"])
+    took_us = record["finished_us"] - record["started_us"]  # a loaded machine makes a long task of a short one
+    check(took_us >= 900 or record["peak_kb"] is None, "too short to be measured", record["peak_kb"], took_us)
+    check(record["cpu_us"] >= 0, "CPU time", record["cpu_us"])
     long = c.json("GET", f"{V1}/tasks/{c.run('quickstart.pause', 300)['id']}", expect=200)
     check(long["peak_kb"] > 0, "measured", long)
     order = ("submitted_us", "inputs_ready_us", "dispatched_us", "started_us", "finished_us")
