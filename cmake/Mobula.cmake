@@ -12,8 +12,9 @@ pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(lz4 REQUIRED IMPORTED_TARGET liblz4)
+pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(pq REQUIRED IMPORTED_TARGET libpq)
-set(MOB_EXTERNAL uv hiredis microhttpd jansson sodium xxhash lz4 pq)
+set(MOB_EXTERNAL uv hiredis microhttpd jansson sodium xxhash lz4 zlib pq)
 
 # A folder without sources still has its library, so that it can be named as a dependency before its first file is there.
 set(MOB_EMPTY_SOURCE ${CMAKE_BINARY_DIR}/empty.c)

@@ -70,6 +70,7 @@ LIBRARY_OWNERS = {
     # The store hashes large objects in steps, which takes the library's streaming state.
     "xxhash": ["common/base", "runtime/store"],
     "lz4": ["common/wire"],
+    "zlib.h": ["server/http"],
     "uv.h": ["runtime/node", "runtime/scheduler", "gcs/shard", "gcs/master", "server", "cli"],
     "jansson.h": ["server", "cli", "runtime/node", "gcs/flush"],
 }

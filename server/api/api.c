@@ -11,6 +11,9 @@
 #include "server/api/idempotency.h"
 #include "server/api/metrics.h"
 #include "server/api/problem.h"
+#include "server/http/accept.h"
+#include "server/http/coding.h"
+#include "server/http/digest.h"
 
 /* --- answering --- */
 
@@ -102,8 +105,10 @@ static bool check_body_head(struct mob_http_request *request, const struct mob_r
         return false;
     }
     const char *encoding = mob_http_header(request, "Content-Encoding");
-    if (encoding && strcasecmp(encoding, "identity") != 0) {
-        reject(request, MOB_UNSUPPORTED_MEDIA, "bodies are taken without Content-Encoding");
+    if (encoding && strcasecmp(encoding, "identity") != 0 && !(route->flags & MOB_ROUTE_INFLATES)) {
+        mob_problem_replyf(request, MOB_UNSUPPORTED_MEDIA, "bodies are taken without Content-Encoding");
+        mob_http_reply_header(request, "Accept-Encoding", "identity");
+        mob_api_send(request);
         return false;
     }
     if (route->media && request->content_length > 0 &&
@@ -114,6 +119,24 @@ static bool check_body_head(struct mob_http_request *request, const struct mob_r
         return false;
     }
     return true;
+}
+
+static bool check_accept(struct mob_http_request *request, const struct mob_route *route)
+{
+    const char *accept = mob_http_header(request, "Accept");
+    if (!accept || route->flags & MOB_ROUTE_ANY_MEDIA || mob_http_accepts(accept, "application/json") ||
+        (route->flags & MOB_ROUTE_STREAMS && mob_http_accepts(accept, "text/event-stream")))
+        return true;
+    mob_problem_reply(request,
+        &(struct mob_problem){.http = 406,
+            .status = MOB_BAD_REQUEST,
+            .code = "not-acceptable",
+            .title = "no answer of an accepted type",
+            .detail = route->flags & MOB_ROUTE_STREAMS
+                ? "this route answers in application/json or text/event-stream"
+                : "this route answers in application/json"});
+    mob_api_send(request);
+    return false;
 }
 
 static void begin(void *cls, struct mob_http_request *request)
@@ -132,7 +155,10 @@ static void begin(void *cls, struct mob_http_request *request)
     if (!check_key(api, request, route ? route->role : MOB_ROLE_READ))
         return;
     if (found == MOB_METHOD_NOT_ALLOWED) {
-        mob_problem_replyf(request, found, "%s takes %s", request->path, allow);
+        if (request->method == MOB_HTTP_OPTIONS)
+            mob_http_reply(request, 204, NULL, "", 0);
+        else
+            mob_problem_replyf(request, found, "%s takes %s", request->path, allow);
         mob_http_reply_header(request, "Allow", allow);
         mob_api_send(request);
         return;
@@ -146,12 +172,55 @@ static void begin(void *cls, struct mob_http_request *request)
         reject(request, MOB_DENIED, "a page of another origin may not change state here");
         return;
     }
-    check_body_head(request, route);
+    if (check_accept(request, route))
+        check_body_head(request, route);
+}
+
+static bool check_digest(struct mob_http_request *request, const char *name)
+{
+    const char *digest = mob_http_header(request, name);
+    if (!digest)
+        return true;
+    enum mob_digest_result result =
+        mob_digest_check(digest, request->body ? request->body : "", request->body_length);
+    if (result == MOB_DIGEST_NONE || result == MOB_DIGEST_RIGHT)
+        return true;
+    char detail[96];
+    snprintf(detail, sizeof detail,
+        result == MOB_DIGEST_WRONG ? "the body is not what %s says" : "%s is malformed", name);
+    mob_problem_reply(request,
+        &(struct mob_problem){.status = MOB_BAD_REQUEST,
+            .code = result == MOB_DIGEST_WRONG ? "digest-mismatch" : NULL,
+            .title = result == MOB_DIGEST_WRONG ? "the body has another digest" : NULL,
+            .detail = detail});
+    mob_api_send(request);
+    return false;
+}
+
+static bool decode_body(struct mob_http_request *request)
+{
+    const char *coding = mob_http_header(request, "Content-Encoding");
+    if (!coding || strcasecmp(coding, "identity") == 0)
+        return true;
+    enum mob_status status = mob_http_decode_body(request, coding, MOB_API_INFLATED_BODY_MAX);
+    if (status == MOB_OK)
+        return true;
+    mob_problem_replyf(request, status == MOB_INVALID ? MOB_BAD_REQUEST : status,
+        "the body must be gzip or deflate of at most %u bytes", MOB_API_INFLATED_BODY_MAX);
+    if (status == MOB_UNSUPPORTED_MEDIA)
+        mob_http_reply_header(request, "Accept-Encoding", "gzip, deflate");
+    mob_api_send(request);
+    return false;
 }
 
 static void handle(void *cls, struct mob_http_request *request)
 {
     struct mob_api *api = cls;
+    /* Without a coding or a part of the whole, content and representation are the same bytes; with a coding,
+     * it is part of both. */
+    if (!check_digest(request, "Content-Digest") || !check_digest(request, "Repr-Digest") ||
+        !decode_body(request))
+        return;
     if ((request->route->flags & MOB_ROUTE_CREATES) &&
         !mob_idempotency_begin(api->idempotency, request, request->principal->key_id, mob_now())) {
         mob_api_send(request);
@@ -184,36 +253,37 @@ struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engi
     return op;
 }
 
-static void build(struct mob_http_request *request, struct mob_engine_op *op)
+static void build(struct mob_http_request *request, void *cls)
 {
+    struct mob_engine_op *op = cls;
     if (op->error.status != MOB_OK && !op->answers_errors)
         mob_problem_reply_error(request, &op->error);
     else
         op->answer(request, op);
 }
 
-/* A client that left may come back with its Idempotency-Key and must find the outcome. */
-static void remember(struct mob_http_request *request, struct mob_engine_op *op)
+void mob_api_deliver(
+    struct mob_http_request *request, void (*write)(struct mob_http_request *, void *cls), void *cls)
 {
-    build(request, op);
-    mob_idempotency_finish(mob_api_of(request)->idempotency, request, mob_now());
-    mob_http_reply_reset(request);
+    if (mob_http_claim(request)) {
+        write(request, cls);
+        mob_api_send(request);
+    } else if (request->idempotency && mob_http_is_gone(request)) {
+        /* A client that left may come back with its Idempotency-Key and must find the outcome. */
+        write(request, cls);
+        mob_idempotency_finish(mob_api_of(request)->idempotency, request, mob_now());
+        mob_http_reply_reset(request);
+    }
+    mob_http_release(request);
 }
 
 static void done(struct mob_engine_op *op)
 {
-    struct mob_http_request *request = op->context;
-    if (mob_http_claim(request)) {
-        build(request, op);
-        mob_api_send(request);
-    } else if (request->idempotency && mob_http_is_gone(request)) {
-        remember(request, op);
-    }
+    mob_api_deliver(op->context, build, op);
     mob_engine_op_destroy(op);
-    mob_http_release(request);
 }
 
-static void outcome_unknown(struct mob_http_request *request)
+void mob_api_outcome_unknown(struct mob_http_request *request)
 {
     mob_api_fail(request, MOB_UNAVAILABLE, "the runtime did not answer in time; the outcome is not known");
 }
@@ -227,7 +297,7 @@ void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
     op->context = request;
     struct mob_engine *engine = mob_api_of(request)->parts.engine;
     mob_http_park(request, deadline_ns ? deadline_ns : mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC),
-        on_timeout ? on_timeout : outcome_unknown);
+        on_timeout ? on_timeout : mob_api_outcome_unknown);
     mob_engine_post(engine, op);
 }
 

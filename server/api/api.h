@@ -1,9 +1,9 @@
 /* The router: one table of routes, and what every route shares.
  *
  * For each request, before its handler runs: Request-Id, Host allow-list, the route, the key and its role
- * (every route but the two of role NONE; unknown paths too), 404, 405 + Allow, browser checks on state
- * changes, body limit, media type, Idempotency-Key on creating POSTs. Handlers answer with mob_api_send(), at
- * once or from an engine callback.
+ * (every route but the two of role NONE; unknown paths too), 404, 405 + Allow, OPTIONS, 406, browser checks
+ * on state changes, body limit, media type, Idempotency-Key on creating POSTs. Handlers answer with
+ * mob_api_send(), at once or from an engine callback.
  *
  *   mob_api_create(&parts, &api);
  *   struct mob_http_service service = mob_api_service(api);    // for the fronts
@@ -26,6 +26,9 @@
 #define MOB_API_OBJECT_BODY_MAX (256u << 20)
 #define MOB_API_MODULE_BODY_MAX (64u << 20)
 #define MOB_API_INFER_BODY_MAX (64u << 20)
+/* Of a body in gzip or deflate: it is inflated in the front's thread. */
+#define MOB_API_INFLATED_BODY_MAX (16u << 20)
+#define MOB_API_PUT_PARTS_MAX 64
 #define MOB_API_WAIT_MAX_S 60
 /* What an operation of the engine may take before the client is told that its outcome is not known. */
 #define MOB_API_OP_TIMEOUT_S 60
@@ -42,7 +45,10 @@ typedef void mob_route_handler(struct mob_api *api, struct mob_http_request *req
 
 enum mob_route_flag {
     MOB_ROUTE_CREATES = 1, /* takes an Idempotency-Key */
-    MOB_ROUTE_NO_HOST = 2 /* answers under any Host: health checks of load balancers */
+    MOB_ROUTE_NO_HOST = 2, /* answers under any Host: health checks of load balancers */
+    MOB_ROUTE_ANY_MEDIA = 4, /* its answer is in a type of its own; the others answer in JSON */
+    MOB_ROUTE_STREAMS = 8, /* also as server-sent events */
+    MOB_ROUTE_INFLATES = 16 /* takes a body in gzip or deflate */
 };
 
 struct mob_route {
@@ -107,6 +113,12 @@ void mob_api_send_text(struct mob_http_request *request, int status, const char 
 void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
     void (*answer)(struct mob_http_request *request, struct mob_engine_op *op), int64_t deadline_ns,
     void (*on_timeout)(struct mob_http_request *request));
+/* For operations of a handler's own: answers a parked request with what `write` makes, or, when its client
+ * has left, keeps that for its Idempotency-Key; then releases it. */
+void mob_api_deliver(
+    struct mob_http_request *request, void (*write)(struct mob_http_request *request, void *cls), void *cls);
+/* 503: for the deadline of a parked request. */
+void mob_api_outcome_unknown(struct mob_http_request *request);
 /* New op; NULL: answered with 503. */
 struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engine_verb verb);
 /* Answers with op->json as it is. */
@@ -127,6 +139,7 @@ bool mob_api_query_only(struct mob_http_request *request, const char *names);
     X(readyz) \
     X(metrics) \
     X(openapi) \
+    X(openapi_json) \
     X(function_put) \
     X(function_list) \
     X(function_get) \

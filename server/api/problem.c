@@ -18,13 +18,14 @@ void mob_problem_reply(struct mob_http_request *request, const struct mob_proble
 {
     int http = problem->http ? problem->http : mob_status_http(problem->status);
     bool retryable = mob_status_retryable(problem->status);
-    const char *code = mob_status_code(problem->status);
+    const char *code = problem->code ? problem->code : mob_status_code(problem->status);
+    const char *title = problem->title ? problem->title : mob_status_text(problem->status);
     const char *detail = problem->detail ? problem->detail : mob_status_text(problem->status);
     struct mob_text t = {0};
     mob_text_puts(&t, "{\"type\":\"urn:mobula:error:");
     mob_text_puts(&t, code);
     mob_text_puts(&t, "\",\"title\":");
-    mob_text_json_cstring(&t, mob_status_text(problem->status));
+    mob_text_json_cstring(&t, title);
     mob_text_printf(&t, ",\"status\":%d,\"code\":\"%s\",\"detail\":", http, code);
     mob_text_json_cstring(&t, detail);
     mob_text_puts(&t, ",\"instance\":");

@@ -11,6 +11,7 @@
 struct mob_problem {
     int http; /* 0: as the status says */
     enum mob_status status;
+    const char *code, *title; /* of their own, for what only HTTP knows; NULL: the status's */
     const char *detail; /* may be NULL */
     const char *errors_json; /* an array's text, or NULL */
     const char *cause_json; /* an object's text, or NULL */

@@ -10,13 +10,15 @@
 #define SUBMIT MOB_ROLE_SUBMIT
 #define DEPLOY MOB_ROLE_DEPLOY
 #define CREATES MOB_ROUTE_CREATES
+#define ANY MOB_ROUTE_ANY_MEDIA
 
 /* The whole surface. tests/unit/server/api/routes_test.c compares it with api/openapi.yaml. */
 const struct mob_route mob_routes[] = {
-    {MOB_HTTP_GET, "/livez", MOB_ROLE_NONE, mob_api_livez, 0, NULL, MOB_ROUTE_NO_HOST},
-    {MOB_HTTP_GET, "/readyz", MOB_ROLE_NONE, mob_api_readyz, 0, NULL, MOB_ROUTE_NO_HOST},
-    {MOB_HTTP_GET, "/metrics", READ, mob_api_metrics, 0, NULL, 0},
-    {MOB_HTTP_GET, "/openapi.yaml", READ, mob_api_openapi, 0, NULL, 0},
+    {MOB_HTTP_GET, "/livez", MOB_ROLE_NONE, mob_api_livez, 0, NULL, MOB_ROUTE_NO_HOST | ANY},
+    {MOB_HTTP_GET, "/readyz", MOB_ROLE_NONE, mob_api_readyz, 0, NULL, MOB_ROUTE_NO_HOST | ANY},
+    {MOB_HTTP_GET, "/metrics", READ, mob_api_metrics, 0, NULL, ANY},
+    {MOB_HTTP_GET, "/openapi.yaml", READ, mob_api_openapi, 0, NULL, ANY},
+    {MOB_HTTP_GET, "/openapi.json", READ, mob_api_openapi_json, 0, NULL, 0},
 
     {MOB_HTTP_POST, V1 "/functions", DEPLOY, mob_api_function_put, MOB_API_MODULE_BODY_MAX, NULL, CREATES},
     {MOB_HTTP_GET, V1 "/functions", READ, mob_api_function_list, 0, NULL, 0},
@@ -29,14 +31,14 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_GET, V1 "/tasks/{id}", READ, mob_api_task_get, 0, NULL, 0},
     {MOB_HTTP_POST, V1 "/tasks/{id}:cancel", SUBMIT, mob_api_task_cancel, 4096, JSON, 0},
     {MOB_HTTP_GET, V1 "/tasks/{id}/why", READ, mob_api_task_why, 0, NULL, 0},
-    {MOB_HTTP_GET, V1 "/tasks/{id}/logs", READ, mob_api_task_logs, 0, NULL, 0},
+    {MOB_HTTP_GET, V1 "/tasks/{id}/logs", READ, mob_api_task_logs, 0, NULL, ANY},
     {MOB_HTTP_GET, V1 "/tasks/{id}/items", READ, mob_api_task_items, 0, NULL, 0},
 
     {MOB_HTTP_POST, V1 "/objects", SUBMIT, mob_api_object_put, MOB_API_OBJECT_BODY_MAX, NULL, CREATES},
     {MOB_HTTP_GET, V1 "/objects", READ, mob_api_object_list, 0, NULL, 0},
     {MOB_HTTP_POST, V1 "/objects:wait", READ, mob_api_object_wait, MOB_API_JSON_BODY_MAX, JSON, 0},
     {MOB_HTTP_GET, V1 "/objects/{id}", READ, mob_api_object_get, 0, NULL, 0},
-    {MOB_HTTP_GET, V1 "/objects/{id}/data", READ, mob_api_object_data, 0, NULL, 0},
+    {MOB_HTTP_GET, V1 "/objects/{id}/data", READ, mob_api_object_data, 0, NULL, ANY},
     {MOB_HTTP_GET, V1 "/objects/{id}/lineage", READ, mob_api_object_lineage, 0, NULL, 0},
     {MOB_HTTP_DELETE, V1 "/objects/{id}", SUBMIT, mob_api_object_delete, 0, NULL, 0},
 
@@ -46,7 +48,7 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_DELETE, V1 "/actors/{id}", SUBMIT, mob_api_actor_delete, 0, NULL, 0},
     {MOB_HTTP_POST, V1 "/actors/{id}/methods/{method}", SUBMIT, mob_api_actor_call, MOB_API_JSON_BODY_MAX,
         JSON, CREATES},
-    {MOB_HTTP_GET, V1 "/actors/{id}/logs", READ, mob_api_actor_logs, 0, NULL, 0},
+    {MOB_HTTP_GET, V1 "/actors/{id}/logs", READ, mob_api_actor_logs, 0, NULL, ANY},
 
     {MOB_HTTP_POST, V1 "/jobs", SUBMIT, mob_api_job_open, 65536, JSON, CREATES},
     {MOB_HTTP_GET, V1 "/jobs", READ, mob_api_job_list, 0, NULL, 0},
@@ -55,7 +57,7 @@ const struct mob_route mob_routes[] = {
 
     {MOB_HTTP_GET, V1 "/nodes", READ, mob_api_node_list, 0, NULL, 0},
     {MOB_HTTP_GET, V1 "/cluster", READ, mob_api_cluster, 0, NULL, 0},
-    {MOB_HTTP_GET, V1 "/events", READ, mob_api_events, 0, NULL, 0},
+    {MOB_HTTP_GET, V1 "/events", READ, mob_api_events, 0, NULL, MOB_ROUTE_STREAMS},
     {MOB_HTTP_GET, V1 "/timeline", READ, mob_api_timeline, 0, NULL, 0},
 
     {MOB_HTTP_PUT, V1 "/endpoints/{name}", DEPLOY, mob_api_endpoint_put, MOB_API_JSON_BODY_MAX, JSON, 0},
@@ -64,19 +66,20 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_DELETE, V1 "/endpoints/{name}", DEPLOY, mob_api_endpoint_delete, 0, NULL, 0},
 
     {MOB_HTTP_GET, "/v2", READ, mob_api_v2_server, 0, NULL, 0},
-    {MOB_HTTP_GET, "/v2/health/live", READ, mob_api_v2_live, 0, NULL, 0},
-    {MOB_HTTP_GET, "/v2/health/ready", READ, mob_api_v2_ready, 0, NULL, 0},
+    {MOB_HTTP_GET, "/v2/health/live", READ, mob_api_v2_live, 0, NULL, ANY},
+    {MOB_HTTP_GET, "/v2/health/ready", READ, mob_api_v2_ready, 0, NULL, ANY},
     {MOB_HTTP_GET, "/v2/models/{model}", READ, mob_api_v2_model, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}", READ, mob_api_v2_model, 0, NULL, 0},
-    {MOB_HTTP_GET, "/v2/models/{model}/ready", READ, mob_api_v2_model_ready, 0, NULL, 0},
-    {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/ready", READ, mob_api_v2_model_ready, 0, NULL, 0},
+    {MOB_HTTP_GET, "/v2/models/{model}/ready", READ, mob_api_v2_model_ready, 0, NULL, ANY},
+    {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/ready", READ, mob_api_v2_model_ready, 0, NULL, ANY},
     {MOB_HTTP_GET, "/v2/models/{model}/config", READ, mob_api_v2_config, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/config", READ, mob_api_v2_config, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/stats", READ, mob_api_v2_stats, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}/stats", READ, mob_api_v2_stats, 0, NULL, 0},
-    {MOB_HTTP_POST, "/v2/models/{model}/infer", READ, mob_api_v2_infer, MOB_API_INFER_BODY_MAX, NULL, 0},
+    {MOB_HTTP_POST, "/v2/models/{model}/infer", READ, mob_api_v2_infer, MOB_API_INFER_BODY_MAX, NULL,
+        ANY | MOB_ROUTE_INFLATES},
     {MOB_HTTP_POST, "/v2/models/{model}/versions/{version}/infer", READ, mob_api_v2_infer,
-        MOB_API_INFER_BODY_MAX, NULL, 0},
+        MOB_API_INFER_BODY_MAX, NULL, ANY | MOB_ROUTE_INFLATES},
     {MOB_HTTP_GET, NULL, MOB_ROLE_NONE, NULL, 0, NULL, 0},
 };
 
@@ -194,8 +197,12 @@ enum mob_status mob_route_find(struct mob_http_request *request, const struct mo
             memcpy(parameters, these, n * sizeof *these);
         }
     }
-    if (!found)
-        return allow_out[0] ? MOB_METHOD_NOT_ALLOWED : MOB_NOT_FOUND;
+    if (!found && !allow_out[0])
+        return MOB_NOT_FOUND;
+    if (!found) {
+        allow(MOB_HTTP_OPTIONS, allow_out, allow_capacity);
+        return MOB_METHOD_NOT_ALLOWED;
+    }
     *route_out = found;
     return count > 0 ? keep_parameters(request, parameters, count) : MOB_OK;
 }

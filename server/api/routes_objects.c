@@ -1,4 +1,4 @@
-/* /api/v1/objects: put, state, bytes, wait, lineage, delete. */
+/* /api/v1/objects: state, bytes, wait, lineage, delete. Puts are in routes_puts.c. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,68 +277,7 @@ void mob_api_object_wait(struct mob_api *api, struct mob_http_request *request)
         mob_deadline_after(timeout_ms * MOB_MS + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);
 }
 
-/* --- put, delete, lineage --- */
-
-static const struct {
-    const char *media, *type;
-} put_types[] = {
-    {"application/octet-stream", "bytes"},
-    {"application/json", "json"},
-    {"text/plain", "utf8"},
-    {"application/vnd.apache.arrow.stream", "table"},
-    {"application/x-npy", "npy"},
-    {"application/vnd.mobula.pickle5", "pickle5"},
-};
-
-static void answer_put(struct mob_http_request *request, struct mob_engine_op *op)
-{
-    char id[MOB_ID_TEXT_MAX];
-    mob_object_id_format(op->put.id, id);
-    mob_http_reply_headerf(request, "Location", "/api/v1/objects/%s", id);
-    struct mob_text t = {0};
-    mob_text_printf(&t, "{\"id\":\"%s\",\"state\":\"ready\",\"size\":%zu}\n", id, op->put.size);
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(request, 201, "application/json", body, length);
-}
-
-/* JSON is checked here, because whoever reads the object later trusts that it is JSON. */
-static bool check_json(struct mob_http_request *request)
-{
-    char message[256];
-    json_t *root =
-        mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
-    if (!root)
-        mob_api_fail(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
-    json_decref(root);
-    return root != NULL;
-}
-
-void mob_api_object_put(struct mob_api *api, struct mob_http_request *request)
-{
-    (void)api;
-    const char *media = mob_http_header(request, "Content-Type");
-    const char *type = media ? NULL : "bytes";
-    for (size_t i = 0; !type && i < sizeof put_types / sizeof *put_types; i++)
-        if (mob_http_media_is(media, put_types[i].media))
-            type = put_types[i].type;
-    if (!type) {
-        mob_api_fail(request, MOB_UNSUPPORTED_MEDIA,
-            "takes application/octet-stream, application/json, text/plain, "
-            "application/vnd.apache.arrow.stream, "
-            "application/x-npy and application/vnd.mobula.pickle5");
-        return;
-    }
-    if (strcmp(type, "json") == 0 && !check_json(request))
-        return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_PUT);
-    if (!op)
-        return;
-    op->put.type = strdup(type);
-    op->put.payload = request->body ? request->body : "";
-    op->put.size = request->body_length;
-    mob_api_run(request, op, answer_put, 0, NULL);
-}
+/* --- delete, lineage --- */
 
 void mob_api_object_delete(struct mob_api *api, struct mob_http_request *request)
 {

@@ -1,9 +1,12 @@
 /* Health, metrics and the description of the API itself. */
+#include <stdio.h>
 #include <string.h>
 
+#include "common/base/hash.h"
 #include "server/api/api.h"
 #include "server/api/metrics.h"
 #include "server/api/openapi.h"
+#include "server/api/range.h"
 
 void mob_api_livez(struct mob_api *api, struct mob_http_request *request)
 {
@@ -46,10 +49,31 @@ void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
     mob_api_send_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", &t);
 }
 
+/* Its tag is weak, since it may leave with a content coding. */
+static void send_document(
+    struct mob_http_request *request, const char *media, const char *bytes, size_t length)
+{
+    char tag[40];
+    struct mob_hash128 hash = mob_hash128(bytes, length);
+    snprintf(tag, sizeof tag, "\"%016llx%016llx\"", (unsigned long long)hash.hi, (unsigned long long)hash.lo);
+    const char *known = mob_http_header(request, "If-None-Match");
+    if (known && mob_etag_listed(known, tag))
+        mob_http_reply(request, 304, NULL, "", 0);
+    else
+        mob_http_reply_borrow(request, 200, media, bytes, length, NULL, NULL);
+    mob_http_reply_headerf(request, "ETag", "W/%s", tag);
+    mob_http_reply_header(request, "Cache-Control", "private, no-cache");
+    mob_api_send(request);
+}
+
 void mob_api_openapi(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
-    mob_http_reply_borrow(
-        request, 200, "application/yaml", mob_openapi_yaml, mob_openapi_yaml_length, NULL, NULL);
-    mob_api_send(request);
+    send_document(request, "application/yaml", mob_openapi_yaml, mob_openapi_yaml_length);
+}
+
+void mob_api_openapi_json(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    send_document(request, "application/json", mob_openapi_json, mob_openapi_json_length);
 }

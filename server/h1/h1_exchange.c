@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "server/h1/h1_inner.h"
+#include "server/http/coding.h"
 #include "server/http/refusal.h"
 #include "server/http/stream.h"
 
@@ -300,6 +301,7 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 enum MHD_Result h1_queue_answer(struct exchange *exchange)
 {
     struct mob_http_reply *reply = &exchange->request->reply;
+    mob_http_code_reply(exchange->request);
     struct MHD_Response *response = make_response(exchange);
     if (!response)
         return MHD_NO;

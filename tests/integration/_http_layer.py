@@ -302,7 +302,7 @@ def test_paths_and_methods():
     problem(call("GET", "/api/v1/nowhere"), 404, "not-found", "unknown path")
     result = call("DELETE", "/api/v1/tasks")
     problem(result, 405, "method-not-allowed", "wrong method")
-    check(set(result[1]["allow"].split(", ")) == {"GET", "HEAD", "POST"}, "Allow", result[1])
+    check(set(result[1]["allow"].split(", ")) == {"GET", "HEAD", "POST", "OPTIONS"}, "Allow", result[1])
     problem(call("GET", "/api/v1/tasks/..%2f..%2fetc%2fpasswd"), 400, "bad-request", "encoded slashes")
     problem(call("GET", "/api/v1/tasks/%00"), 400, "bad-request", "NUL in the path")
     problem(call("GET", "/api/v1/tasks/%zz"), 400, "bad-request", "bad escape")

@@ -124,7 +124,7 @@ static void paths_find_their_routes(void **state)
         {"/api/v1/tasks/%2e%2e", MOB_HTTP_GET, MOB_BAD_REQUEST, "", ".."},
         {"/api/v1/tasks/a%2fb", MOB_HTTP_GET, MOB_BAD_REQUEST, "", "a/b"},
         {"/api/v1/tasks/a%5cb", MOB_HTTP_GET, MOB_BAD_REQUEST, "", "a\\b"},
-        {"/api/v1/objects/x", MOB_HTTP_PUT, MOB_METHOD_NOT_ALLOWED, "GET, HEAD, DELETE", ""},
+        {"/api/v1/objects/x", MOB_HTTP_PUT, MOB_METHOD_NOT_ALLOWED, "GET, HEAD, DELETE, OPTIONS", ""},
         {"", MOB_HTTP_GET, MOB_NOT_FOUND, "", ""},
         {"*", MOB_HTTP_OPTIONS, MOB_NOT_FOUND, "", ""},
     };

@@ -1,0 +1,210 @@
+/* POST /api/v1/objects: one value as the body, or several as the parts of one. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "common/base/clock.h"
+#include "server/api/api.h"
+#include "server/api/body.h"
+#include "server/api/problem.h"
+#include "server/http/multipart.h"
+
+static const struct {
+    const char *media, *type;
+} put_types[] = {
+    {"application/octet-stream", "bytes"},
+    {"application/json", "json"},
+    {"text/plain", "utf8"},
+    {"application/vnd.apache.arrow.stream", "table"},
+    {"application/x-npy", "npy"},
+    {"application/vnd.mobula.pickle5", "pickle5"},
+};
+
+/* NULL: answered with 415, or with 400 for JSON that is none: whoever reads the object later trusts that it
+ * is. */
+static const char *type_of(
+    struct mob_http_request *request, const char *media, const char *bytes, size_t length)
+{
+    const char *type = media ? NULL : "bytes";
+    for (size_t i = 0; !type && i < sizeof put_types / sizeof *put_types; i++)
+        if (mob_http_media_is(media, put_types[i].media))
+            type = put_types[i].type;
+    if (!type) {
+        mob_problem_replyf(request, MOB_UNSUPPORTED_MEDIA,
+            "takes application/octet-stream, application/json, text/plain, "
+            "application/vnd.apache.arrow.stream, application/x-npy, application/vnd.mobula.pickle5, "
+            "and these as parts of multipart/form-data");
+        mob_api_send(request);
+        return NULL;
+    }
+    if (strcmp(type, "json") != 0)
+        return type;
+    char message[256];
+    json_t *root = mob_json_parse(bytes, length, message, sizeof message);
+    if (!root)
+        mob_api_fail(request, MOB_BAD_REQUEST, "the body is not JSON: %s", message);
+    json_decref(root);
+    return root ? type : NULL;
+}
+
+/* --- one --- */
+
+static void write_put(struct mob_text *t, struct mob_object_id object, size_t size)
+{
+    char id[MOB_ID_TEXT_MAX];
+    mob_object_id_format(object, id);
+    mob_text_printf(t, "\"id\":\"%s\",\"state\":\"ready\",\"size\":%zu}", id, size);
+}
+
+static void reply_json(struct mob_http_request *request, int status, struct mob_text *t)
+{
+    size_t length = 0;
+    char *body = mob_text_take(t, &length);
+    mob_http_reply_take(request, status, "application/json", body, length);
+}
+
+static void answer_put(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    char id[MOB_ID_TEXT_MAX];
+    struct mob_text t = {0};
+    mob_http_reply_headerf(request, "Location", "/api/v1/objects/%s", mob_object_id_format(op->put.id, id));
+    mob_text_putc(&t, '{');
+    write_put(&t, op->put.id, op->put.size);
+    mob_text_putc(&t, '\n');
+    reply_json(request, 201, &t);
+}
+
+static void put_one(struct mob_http_request *request, const char *media, const char *bytes, size_t length)
+{
+    const char *type = type_of(request, media, bytes, length);
+    struct mob_engine_op *op = type ? mob_api_op(request, MOB_ENGINE_OBJECT_PUT) : NULL;
+    if (!op)
+        return;
+    op->put.type = strdup(type);
+    op->put.payload = bytes;
+    op->put.size = length;
+    mob_api_run(request, op, answer_put, 0, NULL);
+}
+
+/* --- several --- */
+
+/* One request's puts. The last to be done answers. */
+struct puts {
+    struct mob_http_request *request;
+    _Atomic size_t left;
+    size_t count;
+    struct put {
+        struct puts *all;
+        struct mob_engine_op *op;
+        struct mob_part part;
+    } puts[];
+};
+
+static void puts_destroy(struct puts *all)
+{
+    for (size_t i = 0; i < all->count; i++)
+        mob_engine_op_destroy(all->puts[i].op);
+    free(all);
+}
+
+static void answer_puts(struct mob_http_request *request, void *cls)
+{
+    const struct puts *all = cls;
+    struct mob_text t = {0};
+    for (size_t i = 0; i < all->count; i++)
+        if (all->puts[i].op->error.status != MOB_OK) {
+            mob_problem_reply_error(request, &all->puts[i].op->error);
+            return;
+        }
+    mob_text_puts(&t, "{\"items\":[");
+    for (size_t i = 0; i < all->count; i++) {
+        const struct put *put = &all->puts[i];
+        mob_text_puts(&t, i > 0 ? ",{\"name\":" : "{\"name\":");
+        mob_text_json_cstring(&t, put->part.name);
+        mob_text_putc(&t, ',');
+        write_put(&t, put->op->put.id, put->op->put.size);
+    }
+    mob_text_puts(&t, "]}\n");
+    reply_json(request, 201, &t);
+}
+
+static void one_done(struct mob_engine_op *op)
+{
+    struct put *put = op->context;
+    struct puts *all = put->all;
+    if (atomic_fetch_sub(&all->left, 1) > 1)
+        return;
+    mob_api_deliver(all->request, answer_puts, all);
+    puts_destroy(all);
+}
+
+static void run_puts(struct mob_http_request *request, struct puts *all)
+{
+    struct mob_engine *engine = mob_api_of(request)->parts.engine;
+    size_t count = all->count;
+    all->request = request;
+    atomic_init(&all->left, count);
+    mob_http_park(request, mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC), mob_api_outcome_unknown);
+    for (size_t i = 0; i < count; i++) /* the last one may free `all` */
+        mob_engine_post(engine, all->puts[i].op);
+}
+
+/* False: answered. */
+static bool make_put(struct mob_http_request *request, struct puts *all, struct put *put)
+{
+    const char *type = type_of(request, put->part.media_type, put->part.bytes, put->part.length);
+    put->op = type ? mob_api_op(request, MOB_ENGINE_OBJECT_PUT) : NULL;
+    if (!put->op)
+        return false;
+    put->all = all;
+    put->op->put.type = strdup(type);
+    put->op->put.payload = put->part.bytes;
+    put->op->put.size = put->part.length;
+    put->op->done = one_done;
+    put->op->context = put;
+    return true;
+}
+
+static void put_parts(struct mob_http_request *request, const char *media)
+{
+    struct mob_multipart parts;
+    struct puts *all = calloc(1, sizeof *all + MOB_API_PUT_PARTS_MAX * sizeof(struct put));
+    if (!all) {
+        mob_api_fail(request, MOB_NO_MEMORY, "out of memory");
+        return;
+    }
+    const char *body = request->body ? request->body : "";
+    struct mob_part extra;
+    enum mob_status status = mob_multipart_open(&parts, media, body, request->body_length);
+    while (status == MOB_OK && all->count < MOB_API_PUT_PARTS_MAX) {
+        status = mob_multipart_next(&parts, &all->puts[all->count].part);
+        all->count += status == MOB_OK;
+    }
+    if (status == MOB_OK)
+        status = mob_multipart_next(&parts, &extra);
+    if (status != MOB_NOT_FOUND || all->count == 0) {
+        mob_api_fail(request, MOB_BAD_REQUEST,
+            status == MOB_OK ? "more than %d parts" : "the body is not 1 to %d whole parts of its boundary",
+            MOB_API_PUT_PARTS_MAX);
+        free(all);
+        return;
+    }
+    bool made = true;
+    for (size_t i = 0; made && i < all->count; i++)
+        made = make_put(request, all, &all->puts[i]);
+    if (made)
+        run_puts(request, all);
+    else
+        puts_destroy(all);
+}
+
+void mob_api_object_put(struct mob_api *api, struct mob_http_request *request)
+{
+    (void)api;
+    const char *media = mob_http_header(request, "Content-Type");
+    if (media && strncasecmp(media, "multipart/", 10) == 0)
+        put_parts(request, media);
+    else
+        put_one(request, media, request->body ? request->body : "", request->body_length);
+}
