@@ -154,6 +154,10 @@ static void begin(void *cls, struct mob_http_request *request)
     /* The key comes before 404 and 405: without one, nobody learns what exists. */
     if (!check_key(api, request, route ? route->role : MOB_ROLE_READ))
         return;
+    if (request->method == MOB_HTTP_OPTIONS && strcmp(request->path, "*") == 0) {
+        snprintf(allow, sizeof allow, "GET, HEAD, POST, PUT, DELETE, OPTIONS"); /* of the whole server */
+        found = MOB_METHOD_NOT_ALLOWED;
+    }
     if (found == MOB_METHOD_NOT_ALLOWED) {
         if (request->method == MOB_HTTP_OPTIONS)
             mob_http_reply(request, 204, NULL, "", 0);

@@ -79,8 +79,8 @@ void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
 
 /* What the request's headers said, kept because they are gone when the value comes. */
 struct data_request {
-    char range[128], if_range[64], if_none_match[128];
-    bool has_range, has_if_range, has_if_none_match;
+    char range[128], if_range[64], if_match[128], if_none_match[128];
+    bool has_range, has_if_range, has_if_match, has_if_none_match;
 };
 
 static void keep_header(
@@ -148,6 +148,15 @@ static void answer_data(struct mob_http_request *request, struct mob_engine_op *
     char etag[40];
     snprintf(etag, sizeof etag, "\"%016llx%016llx\"", (unsigned long long)value->hash_hi,
         (unsigned long long)value->hash_lo);
+    if (asked->has_if_match && !mob_etag_listed(asked->if_match, etag)) {
+        mob_problem_reply(request,
+            &(struct mob_problem){.http = 412,
+                .status = MOB_BAD_REQUEST,
+                .code = "precondition-failed",
+                .title = "a condition of the request does not hold",
+                .detail = "If-Match names another version; an object has one only"});
+        return;
+    }
     struct mob_range range = {0, value->size};
     int status = 200;
     if (asked->has_if_none_match && mob_etag_listed(asked->if_none_match, etag)) {
@@ -186,7 +195,9 @@ void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
         free(asked);
         return;
     }
-    keep_header(request, "Range", asked->range, sizeof asked->range, &asked->has_range);
+    if (request->method == MOB_HTTP_GET) /* for others it has no meaning (RFC 9110, section 14.2) */
+        keep_header(request, "Range", asked->range, sizeof asked->range, &asked->has_range);
+    keep_header(request, "If-Match", asked->if_match, sizeof asked->if_match, &asked->has_if_match);
     keep_header(request, "If-Range", asked->if_range, sizeof asked->if_range, &asked->has_if_range);
     keep_header(request, "If-None-Match", asked->if_none_match, sizeof asked->if_none_match,
         &asked->has_if_none_match);

@@ -118,11 +118,32 @@ def test_methods(c):
             headers = problem(c.call(method, V1 + path), 405, "method-not-allowed", f"{method} {path}")
             check(set(headers["allow"].split(", ")) == allow, f"Allow of {path}", headers)
         check(c.call("OPTIONS", V1 + path, key=None)[0] == 401, "not without a key")
+    status, headers, _ = c.call("OPTIONS", "*")
+    check(status == 204 and {"GET", "PUT", "DELETE"} < set(headers["allow"].split(", ")), "OPTIONS *", status, headers)
     problem(c.call("OPTIONS", V1 + "/nowhere"), 404, "not-found", "OPTIONS of nothing")
     for path in ("/cluster", "/tasks", "/nodes", "/events?wait=0"):
         get, head = c.call("GET", V1 + path), c.call("HEAD", V1 + path)
         check(head[0] == 200 and not head[2] and head[1]["content-type"] == get[1]["content-type"], f"HEAD {path}", head)
     check(c.call("HEAD", V1 + "/tasks/task_" + "a" * 26)[0] == 404, "HEAD of nothing")
+
+
+def test_conditions(c):
+    data = b"0123456789"
+    name = c.json("POST", V1 + "/objects", data, {"Content-Type": "application/octet-stream"}, expect=201)["id"]
+    path = f"{V1}/objects/{name}/data"
+    get = lambda **headers: c.call("GET", path, headers={k.replace("_", "-"): v for k, v in headers.items()})
+    tag = get()[1]["etag"]
+    for known in (tag, "*", f'"x", {tag}'):
+        status, headers, body = get(If_None_Match=known)
+        check(status == 304 and not body and headers["etag"] == tag, "the client has it", known, status)
+        check(get(If_Match=known)[2] == data, "it is the one", known)
+    check(get(If_None_Match='"x"')[2] == data, "the client has another")
+    problem(get(If_Match='"x"'), 412, "precondition-failed", "it is not the one")
+    status, headers, body = get(Range="bytes=2-4", If_Range=tag)
+    check((status, headers.get("content-range"), body) == (206, "bytes 2-4/10", b"234"), "a range of the same", status, headers)
+    check(get(Range="bytes=2-4", If_Range='"x"')[::2] == (200, data), "all of another")
+    status, headers, _ = c.call("HEAD", path, headers={"Range": "bytes=2-4"})
+    check(status == 200 and headers["content-length"] == "10" and headers["etag"] == tag, "HEAD knows no range", status, headers)
 
 
 def form(parts, boundary="b0und"):
