@@ -26,6 +26,8 @@ struct bench {
     char directory[256]; /* state directory of the cluster */
     char address[64], token[256];
     bool running;
+    int nest_max; /* of clusters that are started: 0 = no task runs on the stack of the one that waits for it
+                   */
     int misses; /* rows that could not be measured or whose check failed */
     const char *told[BENCH_ROWS_MAX]; /* the rows with a figure or a miss, each once */
     int told_count;

@@ -381,7 +381,9 @@ static void one_seed(uint64_t seed, int kills_max)
     char module[512], killed[512] = "";
     struct random random = {seed * 77 + 5};
     int nodes = NODES_MIN + (int)draw(&random, NODES_MAX - NODES_MIN);
-    node_box_start(&box, 2);
+    /* Tasks on the stack of those that wait for them, in every other program. */
+    static const char *const nesting[] = {"--nest-max", "8", NULL};
+    node_box_start_with(&box, 2, seed % 2 ? nesting : NULL);
     snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
     assert_int_equal(mob_connect(NULL, &client), MOB_OK);
     if (mob_deploy(client, module, NULL) != MOB_OK)
