@@ -96,12 +96,10 @@ enum mob_status mob_worker_on_top(struct mob_client *client, uint32_t number)
     if (mob_level_push(client) != MOB_OK)
         return MOB_AGAIN; /* it runs afterwards, or elsewhere when this worker blocks */
     mob_worker_pause_task(worker);
-    worker->finished_ns = 0;
     frame_use(worker, worker->depth + 1);
     mob_worker_run_stashed(worker);
     frame_use(worker, worker->depth - 1);
-    worker->frame->piece_from_ns = worker->finished_ns != 0 ? worker->finished_ns : mob_now();
-    worker->finished_ns = 0;
     mob_level_pop(client);
+    mob_worker_resume_task(worker);
     return MOB_OK;
 }

@@ -303,6 +303,14 @@ void mob_worker_pause_task(struct mob_worker *worker)
     worker->frame->cpu_ns += piece_cpu(worker, now);
     fflush(stdout); /* half a line is the task's, too */
     note_log(worker);
+    worker->finished_ns = 0; /* the next one does not begin where the one before this ended */
+}
+
+void mob_worker_resume_task(struct mob_worker *worker)
+{
+    worker->frame->piece_from_ns = worker->finished_ns != 0 ? worker->finished_ns : mob_now();
+    worker->finished_ns = 0;
+    mob_worker_log_task(worker->call->head.task);
 }
 
 static void end(struct mob_worker *worker)

@@ -103,6 +103,7 @@ void mob_worker_take_nest(struct mob_worker *worker, const uint8_t *body, uint32
 /* run_task.c */
 /* The running task pauses: what it used and wrote so far is its own. */
 void mob_worker_pause_task(struct mob_worker *worker);
+void mob_worker_resume_task(struct mob_worker *worker);
 void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
 void mob_worker_destroy_actor(struct mob_worker *worker);

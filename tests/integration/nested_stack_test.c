@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/id.h"
+#include "runtime/worker/worker_log.h"
 #include "tests/modules/nester_model.h"
 #include "tests/support/node_box.h"
 
@@ -330,6 +331,60 @@ static void who_could_go_on_is_not_held_up_for_ever(void **state)
     mob_release(sum);
 }
 
+/* ---- what they write ---- */
+
+enum { TEXT_MAX = 256 };
+
+/* What an index of the workers' logs says that a task wrote, without marks. */
+static void add_noted(int worker, struct mob_task_id task, char *text)
+{
+    char path[256];
+    struct mob_log_index index;
+    snprintf(path, sizeof path, "%s/logs/worker-%d.idx", box.directory, worker);
+    FILE *idx = fopen(path, "r");
+    snprintf(path, sizeof path, "%s/logs/worker-%d.log", box.directory, worker);
+    FILE *log = fopen(path, "r");
+    while (idx != NULL && log != NULL && fread(&index, sizeof index, 1, idx) == 1) {
+        size_t at = strlen(text);
+        if (!mob_task_id_eq(index.task, task) || index.bytes == 0)
+            continue;
+        assert_true(at + index.bytes < TEXT_MAX);
+        assert_int_equal(fseek(log, (long)index.offset, SEEK_SET), 0);
+        assert_int_equal(fread(text + at, 1, index.bytes, log), index.bytes);
+        text[at + index.bytes] = 0;
+    }
+    if (idx != NULL)
+        fclose(idx);
+    if (log != NULL)
+        fclose(log);
+}
+
+static void each_task_has_its_own_output(void **state)
+{
+    (void)state;
+    enum { DEPTH = 5, WORKERS = 200 };
+    struct line line[LEVELS_MAX];
+    struct mob_future *future = stacked(DEPTH);
+    open_gate();
+    assert_int_equal(get_of(future), DEPTH);
+    int count = read_lines("level", line, LEVELS_MAX);
+    assert_int_equal(count, DEPTH);
+    count += read_lines("bottom", line + count, 1);
+    for (int i = 0; i < count; i++) {
+        char text[TEXT_MAX] = "", wanted[64];
+        int level = DEPTH - i; /* they began in this order */
+        struct mob_task_id task;
+        OK(mob_task_id_parse(line[i].id, &task));
+        for (int worker = 1; worker < WORKERS; worker++)
+            add_noted(worker, task, text);
+        if (level > 0)
+            snprintf(wanted, sizeof wanted, "before %d\nafter %d\n", level, level);
+        else
+            snprintf(wanted, sizeof wanted, "before 0\n");
+        assert_string_equal(text, wanted);
+    }
+}
+
 /* ---- programs ---- */
 
 static void random_programs_equal_a_sequential_run(void **state)
@@ -380,6 +435,7 @@ int main(void)
         TEST(a_deaf_upper_task_costs_the_lower_one_a_run_at_most),
         TEST(a_deadline_ends_the_upper_task_only),
         TEST(who_could_go_on_is_not_held_up_for_ever),
+        TEST(each_task_has_its_own_output),
         TEST(random_programs_equal_a_sequential_run),
     };
     const struct CMUnitTest without[] = {TEST(off_means_off)};
