@@ -48,6 +48,7 @@ static enum mob_status open_slot(struct mob_store_client *client)
         return MOB_INVALID;
     client->seg_pins = (struct mob_seg_pin *)(view->base + pins_offset);
     uint64_t out_head = MOB_SEG_LOAD(&shared->out_head);
+    atomic_init(&client->full_at, CLIENT_HAS_SPACE);
     client->out = (struct mob_ring_writer){
         .bytes = view->base + out_offset,
         .size = out_bytes,
@@ -199,7 +200,8 @@ void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes
     void *body = mob_ring_reserve(&client->out, &client->seg_client->out_released, body_bytes);
     if (__builtin_expect(!body, 0)) {
         body = reserve_large(client, body_bytes);
-        client->want_space = !body;
+        atomic_store_explicit(
+            &client->full_at, body ? CLIENT_HAS_SPACE : client->out.released, memory_order_relaxed);
     }
     return body;
 }

@@ -41,48 +41,85 @@ static void futex_wait(struct mob_seg_client *client, uint32_t seen, int64_t tim
     syscall(SYS_futex, &client->bell, FUTEX_WAIT, seen, &timeout, NULL, 0);
 }
 
-static bool has_news(struct mob_store_client *client, uint64_t records)
+/* Who sleeps. The owner knows what it popped; its watcher is another thread, which must not look at that, and
+ * knows what was released. */
+struct sleeper {
+    struct mob_store_client *client;
+    uint64_t records; /* so many inbound ones are news */
+    bool watcher;
+};
+
+static bool space_came(struct mob_store_client *client)
 {
-    struct mob_seg_client *shared = client->seg_client;
-    if (client->want_space && MOB_SEG_LOAD_SC(&shared->out_released) != client->out.released) {
-        client->want_space = false;
-        return true;
-    }
-    if (MOB_SEG_LOAD_SC(&shared->in_head) == client->in.taken)
+    uint64_t full_at = atomic_load_explicit(&client->full_at, memory_order_relaxed);
+    if (full_at == CLIENT_HAS_SPACE || MOB_SEG_LOAD_SC(&client->seg_client->out_released) == full_at)
         return false;
-    return records <= 1 || MOB_SEG_LOAD(&shared->posted) - client->in_popped >= records;
+    /* Not when the owner found it full anew meanwhile. */
+    atomic_compare_exchange_strong_explicit(
+        &client->full_at, &full_at, CLIENT_HAS_SPACE, memory_order_relaxed, memory_order_relaxed);
+    return true;
 }
 
-enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
-    bool (*node_alive)(void *), void *arg)
+static bool has_news(const struct sleeper *s)
 {
+    struct mob_seg_client *shared = s->client->seg_client;
+    if (space_came(s->client))
+        return true;
+    uint64_t seen = s->watcher ? MOB_SEG_LOAD(&shared->in_released) : s->client->in.taken;
+    if (MOB_SEG_LOAD_SC(&shared->in_head) == seen)
+        return false;
+    return s->records <= 1 || MOB_SEG_LOAD(&shared->posted) - s->client->in_popped >= s->records;
+}
+
+static uint32_t kinds_of_news(struct mob_store_client *client)
+{
+    bool full = atomic_load_explicit(&client->full_at, memory_order_relaxed) != CLIENT_HAS_SPACE;
+    return MOB_ASLEEP_RECORDS | (full ? MOB_ASLEEP_SPACE : 0u);
+}
+
+static enum mob_status sleep_until_news(
+    const struct sleeper *s, int64_t deadline_ns, bool (*node_alive)(void *), void *arg)
+{
+    struct mob_store_client *client = s->client;
     struct mob_seg_client *shared = client->seg_client;
     for (int i = 0; i < YIELDS; i++) {
-        if (has_news(client, records))
+        if (has_news(s))
             return MOB_OK;
         if (!mob_yield_briefly())
             break;
     }
     for (;;) {
         uint32_t seen = MOB_SEG_LOAD(&shared->bell);
-        uint32_t kinds = MOB_ASLEEP_RECORDS | (client->want_space ? MOB_ASLEEP_SPACE : 0u);
-        MOB_SEG_STORE(&shared->wake_at, records <= 1 ? 0 : client->in_popped + records);
-        MOB_SEG_XCHG(&shared->asleep, kinds);
+        MOB_SEG_STORE(&shared->wake_at, s->records <= 1 ? 0 : client->in_popped + s->records);
+        MOB_SEG_XCHG(&shared->asleep, kinds_of_news(client));
         int64_t left = 0;
-        bool news = has_news(client, records);
+        bool news = has_news(s);
         if (!news) {
             left = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
             if (left > 0)
                 futex_wait(shared, seen, left < alive_check_ns ? left : alive_check_ns);
         }
         MOB_SEG_STORE(&shared->asleep, 0);
-        if (news || has_news(client, records))
+        if (news || has_news(s))
             return MOB_OK;
         if (left <= 0 || (deadline_ns != INT64_MAX && mob_now() >= deadline_ns))
             return MOB_TIMEOUT;
         if (node_alive && !node_alive(arg))
             return MOB_UNAVAILABLE;
     }
+}
+
+enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
+    bool (*node_alive)(void *), void *arg)
+{
+    struct sleeper owner = {.client = client, .records = records};
+    return sleep_until_news(&owner, deadline_ns, node_alive, arg);
+}
+
+enum mob_status mob_store_watch(struct mob_store_client *client, bool (*go_on)(void *), void *arg)
+{
+    struct sleeper watcher = {.client = client, .records = 1, .watcher = true};
+    return sleep_until_news(&watcher, INT64_MAX, go_on, arg);
 }
 
 void mob_store_wait_space(struct mob_store_client *client)
@@ -105,10 +142,11 @@ void mob_store_sleep_or(
     struct mob_store_client *client, int64_t deadline_ns, bool (*other_news)(void *), void *arg)
 {
     struct mob_seg_client *shared = client->seg_client;
+    struct sleeper owner = {.client = client, .records = 1};
     uint32_t seen = MOB_SEG_LOAD(&shared->bell);
     MOB_SEG_STORE(&shared->wake_at, 0);
-    MOB_SEG_XCHG(&shared->asleep, MOB_ASLEEP_RECORDS | (client->want_space ? MOB_ASLEEP_SPACE : 0u));
-    if (!has_news(client, 1) && !other_news(arg)) {
+    MOB_SEG_XCHG(&shared->asleep, kinds_of_news(client));
+    if (!has_news(&owner) && !other_news(arg)) {
         int64_t left = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
         if (left > 0)
             futex_wait(shared, seen, left);

@@ -216,6 +216,10 @@ void mob_store_in_release(struct mob_store_client *client);
  * (NULL ok); when it gives false: MOB_UNAVAILABLE. */
 enum mob_status mob_store_sleep(
     struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg);
+/* The same from one other thread of the client's process, while the owner uses the rings but does not sleep:
+ * until there is an inbound record that the owner has not released, or space in the ring that it found full.
+ * MOB_OK, or MOB_UNAVAILABLE when go_on gave false. */
+enum mob_status mob_store_watch(struct mob_store_client *client, bool (*go_on)(void *), void *arg);
 /* For a loop that waits for other things as well: announces, looks once at the ring and at `other_news`,
  * sleeps once; until a record, ring space, a poke or the deadline. Does not say which: the caller looks. */
 void mob_store_sleep_or(

@@ -307,6 +307,7 @@ bool mob_hash_queue_step(struct mob_store *store); /* hash up to 1 MiB; true = m
 void mob_store_wait_space(struct mob_store_client *client);
 
 /* client side */
+#define CLIENT_HAS_SPACE UINT64_MAX
 struct mob_store_client {
     struct mob_view view;
     uint32_t slot;
@@ -325,7 +326,9 @@ struct mob_store_client {
     struct mob_parts parts; /* of the inbound record in hand */
     bool parts_whole; /* its last part is there as well */
     bool shares_mapping; /* of the node's process */
-    bool want_space;
+    /* What had been released of the outbound ring when it was found full; CLIENT_HAS_SPACE = nobody waits.
+     * Relaxed: the owner's word to itself, and to its watcher (mob_store_watch), who comes after a semaphore. */
+    _Atomic uint64_t full_at;
     uint64_t in_popped; /* records, for the threshold of sleep_for */
     uint64_t creates_begun, creates_ended;
     struct mob_arena_user arena;

@@ -34,7 +34,7 @@ static void *helper_main(void *arg)
         if (e->stop)
             return NULL;
         /* Whatever ends the sleep is for the loop to look at: a record, or the end of the node. */
-        enum mob_status status = mob_store_sleep(e->client->store, INT64_MAX, go_on, e);
+        enum mob_status status = mob_store_watch(e->client->store, go_on, e);
         (void)status;
         e->armed = false;
         uint64_t one = 1;

@@ -5,6 +5,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <semaphore.h>
 
 #include "common/base/clock.h"
 
@@ -105,6 +106,83 @@ static void *answer_all(void *arg)
         mob_store_in_release(client);
     }
     return NULL;
+}
+
+/* ---- a second thread sleeps for the owner ---- */
+
+struct watcher {
+    struct mob_store_client *client;
+    sem_t arm, woke;
+    _Atomic bool stop;
+};
+
+static bool goes_on(void *arg)
+{
+    return !((struct watcher *)arg)->stop;
+}
+
+static void *watch(void *arg)
+{
+    struct watcher *w = arg;
+    for (;;) {
+        sem_wait(&w->arm);
+        if (w->stop)
+            return NULL;
+        enum mob_status status = mob_store_watch(w->client, goes_on, w);
+        (void)status; /* the owner looks for itself */
+        sem_post(&w->woke);
+    }
+}
+
+static void post(struct mob_store *store, uint32_t number)
+{
+    void *body = mob_store_in_reserve(store, 0, MOB_IN_REPLY, 0, 0, sizeof number);
+    assert_non_null(body);
+    memcpy(body, &number, sizeof number);
+    mob_store_in_flush(store, 0);
+}
+
+/* The owner takes what is there also while its watcher sleeps, and does not touch what the watcher reads. */
+static void a_watcher_is_woken_by_each_record(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct watcher w = {.client = inside(store, MOB_CLIENT_DRIVER)};
+    pthread_t thread;
+    sem_init(&w.arm, 0, 0);
+    sem_init(&w.woke, 0, 0);
+    assert_int_equal(0, pthread_create(&thread, NULL, watch, &w));
+    bool armed = false;
+    for (uint32_t i = 0; i < PINGS; i++) {
+        if (!armed)
+            sem_post(&w.arm);
+        armed = true;
+        post(store, i);
+        if (i % 2 == 0) {
+            struct timespec late;
+            clock_gettime(CLOCK_REALTIME, &late);
+            late.tv_sec += lost_ns / MOB_SEC;
+            if (sem_timedwait(&w.woke, &late) != 0)
+                fail_msg("record %u woke nobody", i);
+            armed = false;
+        }
+        struct mob_record record;
+        uint32_t got;
+        const uint8_t *body = mob_store_in_peek(w.client, &record);
+        assert_non_null(body);
+        memcpy(&got, body, sizeof got);
+        assert_int_equal(i, got);
+        mob_store_in_pop(w.client);
+        mob_store_in_release(w.client);
+        armed = armed && sem_trywait(&w.woke) != 0;
+    }
+    w.stop = true;
+    sem_post(&w.arm);
+    assert_int_equal(0, pthread_join(thread, NULL));
+    sem_destroy(&w.arm);
+    sem_destroy(&w.woke);
+    mob_store_detach(w.client);
+    mob_store_destroy(store);
 }
 
 static void ping_pong_never_stalls(void **state)
@@ -298,6 +376,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nobody_sleeps_through_news),
         cmocka_unit_test(ping_pong_never_stalls),
+        cmocka_unit_test(a_watcher_is_woken_by_each_record),
         cmocka_unit_test(a_client_that_waits_for_many_is_woken_once),
         cmocka_unit_test(of_many_creators_of_one_id_one_wins),
         cmocka_unit_test(readers_never_see_bytes_that_are_going),
