@@ -1,5 +1,5 @@
 /* The whole HTTP layer on an engine without a runtime: starts a gateway and runs _http_layer.py against it.
- */
+ * ctest: threads */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

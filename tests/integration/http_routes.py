@@ -1,4 +1,4 @@
-"""Every route on a real cluster: good input, bad input, no key, wrong key.   ctest: timeout=240"""
+"""Every route on a real cluster: good input, bad input, no key, wrong key.   ctest: timeout=240 threads"""
 import json
 import os
 import re

@@ -53,9 +53,21 @@ class Cluster:
 
     def end(self):
         self.down()
+        self.check_sanitizers()
         if failures:
             self.show_logs()
         shutil.rmtree(self.directory, ignore_errors=True)
+
+    def check_sanitizers(self):
+        """A process that a sanitizer ended is restarted, or was about to end anyway: a test may not notice it otherwise."""
+        logs = self.directory + "/logs"
+        for name in sorted(os.listdir(logs)) if os.path.isdir(logs) else []:
+            with open(f"{logs}/{name}", encoding="utf-8", errors="replace") as file:
+                text = file.read()
+            for mark in ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "WARNING: ThreadSanitizer", ": runtime error: "):
+                at = text.find(mark)
+                if not check(at < 0, f"{name}: a sanitizer found something"):
+                    print(text[max(at - 40, 0):][:6000], file=sys.stderr)
 
     def show_logs(self):
         logs = self.directory + "/logs"

@@ -1,4 +1,4 @@
-/* The client against a server that answers with given bytes. */
+/* The client against a server that answers with given bytes. ctest: threads */
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>

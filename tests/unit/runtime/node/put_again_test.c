@@ -1,5 +1,5 @@
 /* Large puts of drivers over the end of their node: what the driver was not told is kept, it sends again, and
- * whoever needs it waits for that. */
+ * whoever needs it waits for that. ctest: threads */
 #include "tests/unit/runtime/node/node_fixture.h"
 
 #include "runtime/node/awaited_puts.h"

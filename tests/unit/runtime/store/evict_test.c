@@ -1,4 +1,4 @@
-/* Eviction, spilling, a full store and a full disk. */
+/* Eviction, spilling, a full store and a full disk. ctest: threads */
 #include "tests/unit/runtime/store/store_support.h"
 
 #include <dirent.h>

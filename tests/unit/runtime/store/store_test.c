@@ -1,3 +1,4 @@
+/* ctest: threads */
 #include "tests/unit/runtime/store/store_support.h"
 
 #include <sched.h>

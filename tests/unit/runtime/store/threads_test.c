@@ -1,5 +1,5 @@
 /* Node and clients as threads over one mapping: what thread sanitizers can see of the segment's protocols,
- * and races that need real concurrency. A lost wake-up shows as a time-out. */
+ * and races that need real concurrency. A lost wake-up shows as a time-out. ctest: threads */
 #include "tests/unit/runtime/store/store_support.h"
 
 #include <poll.h>

@@ -1,6 +1,6 @@
 /* A driver whose node is gone goes on with the next one, and takes everything along that was not
  * acknowledged: also when that one dies, too, while it is being told. The nodes are segments in this process;
- * a thread answers at the socket. */
+ * a thread answers at the socket. ctest: threads */
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
