@@ -18,7 +18,7 @@
 #include "common/base/clock.h"
 #include "gcs/shard/aof_sync.h"
 
-enum { SYNCS = 300, LOST_MS = 20000 };
+enum { SYNCS = 100, LOST_MS = 20000 };
 
 static void make_folder(char folder[64])
 {
