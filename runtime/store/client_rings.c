@@ -200,8 +200,8 @@ void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes
     void *body = mob_ring_reserve(&client->out, &client->seg_client->out_released, body_bytes);
     if (__builtin_expect(!body, 0)) {
         body = reserve_large(client, body_bytes);
-        atomic_store_explicit(
-            &client->full_at, body ? CLIENT_HAS_SPACE : client->out.released, memory_order_relaxed);
+        uint64_t full_at = body ? CLIENT_HAS_SPACE : client->out.released;
+        atomic_store_explicit(&client->full_at, full_at, memory_order_relaxed); /* private: this process */
     }
     return body;
 }

@@ -55,8 +55,7 @@ static bool space_came(struct mob_store_client *client)
     if (full_at == CLIENT_HAS_SPACE || MOB_SEG_LOAD_SC(&client->seg_client->out_released) == full_at)
         return false;
     /* Not when the owner found it full anew meanwhile. */
-    atomic_compare_exchange_strong_explicit(
-        &client->full_at, &full_at, CLIENT_HAS_SPACE, memory_order_relaxed, memory_order_relaxed);
+    atomic_compare_exchange_strong(&client->full_at, &full_at, CLIENT_HAS_SPACE); /* private: this process */
     return true;
 }
 
