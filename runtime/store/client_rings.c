@@ -48,7 +48,7 @@ static enum mob_status open_slot(struct mob_store_client *client)
         return MOB_INVALID;
     client->seg_pins = (struct mob_seg_pin *)(view->base + pins_offset);
     uint64_t out_head = MOB_SEG_LOAD(&shared->out_head);
-    atomic_init(&client->full_at, CLIENT_HAS_SPACE);
+    atomic_init(&client->full_at, CLIENT_HAS_SPACE); /* private: this process */
     client->out = (struct mob_ring_writer){
         .bytes = view->base + out_offset,
         .size = out_bytes,
