@@ -327,7 +327,8 @@ struct mob_store_client {
     bool parts_whole; /* its last part is there as well */
     bool shares_mapping; /* of the node's process */
     /* What had been released of the outbound ring when it was found full; CLIENT_HAS_SPACE = nobody waits.
-     * Relaxed: the owner's word to itself, and to its watcher (mob_store_watch), who comes after a semaphore. */
+     * Relaxed: the owner's word to itself, and to its watcher (mob_store_watch), who comes after a semaphore.
+     */
     _Atomic uint64_t full_at;
     uint64_t in_popped; /* records, for the threshold of sleep_for */
     uint64_t creates_begun, creates_ended;
