@@ -169,12 +169,15 @@ struct mob_out_cancel {
     uint32_t recursive;
 };
 
+/* How the text of a flush begins that has ids of puts. */
+#define MOB_FLUSH_NOT_KEPT "not kept on disk: "
 /* Requests: rare control operations, answered from the node's tables or the GCS. */
 enum mob_request_op {
     MOB_REQ_FUNCTION =
         1, /* name text, "module.function[@hash]" -> struct mob_function_info ++ signature text */
     MOB_REQ_DEPLOY = 2, /* object id of a bytes value with the module file -> JSON */
-    MOB_REQ_FLUSH = 3, /* -> when everything this client published before is committed */
+    MOB_REQ_FLUSH = 3, /* -> when everything this client published before is committed; MOB_DISK_FULL or
+                        * MOB_IO: but for puts that could not be kept, the text has their ids */
     MOB_REQ_NAME = 4, /* actor name -> actor id */
     MOB_REQ_ACTOR_KILL = 5, /* actor id | u32 no_restart */
     MOB_REQ_ACTOR_STATE = 6, /* actor id -> JSON */

@@ -13,7 +13,7 @@
 #include "common/base/log.h"
 #include "runtime/node/node.h"
 
-enum { WRITE_CHUNK_BYTES = 8 << 20 };
+enum { WRITE_CHUNK_BYTES = 8 << 20, FAILED_MAX = 256 };
 
 /* One object on its way to disk. The thread reads only what stands above the line. */
 struct durable_write {
@@ -23,11 +23,14 @@ struct durable_write {
     uint64_t size;
     enum mob_status status;
     struct mob_object_id id;
+    uint32_t slot, session; /* who put it */
     uint64_t hold;
 };
 
 struct durable_puts {
     struct node *node;
+    struct durable_write *failed; /* nobody was told yet, newest first; at most FAILED_MAX */
+    uint64_t newest_hold;
     int event_fd;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -43,6 +46,11 @@ static void path_of(const struct durable_puts *puts, struct mob_object_id id, ch
     snprintf(out, capacity, "%s/objects/%s", puts->node->options.directory, mob_object_id_format(id, text));
 }
 
+static enum mob_status disk_error(void)
+{
+    return errno == ENOSPC || errno == EDQUOT ? MOB_DISK_FULL : MOB_IO;
+}
+
 static enum mob_status write_bytes(int fd, const uint8_t *bytes, uint64_t size)
 {
     while (size > 0) {
@@ -50,7 +58,7 @@ static enum mob_status write_bytes(int fd, const uint8_t *bytes, uint64_t size)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return errno == ENOSPC || errno == EDQUOT ? MOB_DISK_FULL : MOB_IO;
+            return disk_error();
         bytes += n;
         size -= (uint64_t)n;
     }
@@ -64,13 +72,13 @@ static enum mob_status write_file(const struct durable_write *w)
     snprintf(temporary, sizeof temporary, "%s.new", w->path);
     int fd = open(temporary, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0)
-        return errno == ENOSPC ? MOB_DISK_FULL : MOB_IO;
+        return disk_error();
     enum mob_status status = write_bytes(fd, w->bytes, w->size);
     if (status == MOB_OK && fdatasync(fd) != 0)
-        status = MOB_IO;
+        status = disk_error();
     close(fd);
     if (status == MOB_OK && rename(temporary, w->path) != 0)
-        status = MOB_IO;
+        status = disk_error();
     if (status != MOB_OK)
         unlink(temporary);
     return status;
@@ -126,6 +134,15 @@ enum mob_status durable_puts_create(struct node *node, struct durable_puts **out
     return MOB_OK;
 }
 
+static void free_list(struct durable_write *first)
+{
+    while (first) {
+        struct durable_write *next = first->next;
+        free(first);
+        first = next;
+    }
+}
+
 void durable_puts_destroy(struct durable_puts *puts)
 {
     if (!puts)
@@ -135,11 +152,8 @@ void durable_puts_destroy(struct durable_puts *puts)
     pthread_cond_signal(&puts->wake);
     pthread_mutex_unlock(&puts->lock);
     pthread_join(puts->thread, NULL);
-    while (puts->done) {
-        struct durable_write *next = puts->done->next;
-        free(puts->done);
-        puts->done = next;
-    }
+    free_list(puts->done);
+    free_list(puts->failed);
     close(puts->event_fd);
     free(puts);
 }
@@ -149,19 +163,67 @@ int durable_puts_fd(const struct durable_puts *puts)
     return puts->event_fd;
 }
 
+/* For its putter's next flush. It stays in memory and is never dropped for lineage; the next end of the node
+ * would lose it. Those of sessions that have ended, and the oldest beyond the bound, are told to nobody. */
+static void remember_failed(struct durable_puts *puts, struct durable_write *w)
+{
+    char id[MOB_ID_TEXT_MAX];
+    MOB_LOG_ERROR("puts", "not_kept", "object=%s bytes=%lu status=%s", mob_object_id_format(w->id, id),
+        w->size, mob_status_code(w->status));
+    w->next = puts->failed;
+    puts->failed = w;
+    uint32_t count = 0;
+    for (struct durable_write **at = &puts->failed; *at;) {
+        struct durable_write *f = *at;
+        if (count < FAILED_MAX && node_client_is(puts->node, f->slot, f->session)) {
+            at = &f->next;
+            count++;
+            continue;
+        }
+        *at = f->next;
+        free(f);
+    }
+}
+
 static void ended(struct durable_puts *puts, struct durable_write *w)
 {
     struct node *node = puts->node;
-    char id[MOB_ID_TEXT_MAX];
+    uint64_t hold = w->hold;
     mob_store_object_keep(node->store, w->id, false);
-    if (w->status != MOB_OK)
-        /* it stays in memory and is never dropped for lineage; the next end of the node would lose it */
-        MOB_LOG_ERROR("puts", "not_kept", "object=%s bytes=%lu status=%s", mob_object_id_format(w->id, id),
-            w->size, mob_status_code(w->status));
-    else
+    if (w->status == MOB_OK) {
         mob_store_object_committed(node->store, w->id, true); /* the file is its other copy */
-    lineage_log_release(node->log, w->hold);
-    free(w);
+        free(w);
+    } else {
+        remember_failed(puts, w);
+    }
+    lineage_log_release(node->log, hold); /* who waits is told now */
+}
+
+uint64_t durable_puts_newest(const struct durable_puts *puts)
+{
+    return puts->newest_hold;
+}
+
+enum mob_status durable_puts_failed(
+    struct durable_puts *puts, uint32_t slot, uint32_t session, uint64_t newest, char *text, size_t capacity)
+{
+    enum mob_status status = MOB_OK;
+    size_t used = 0;
+    char id[MOB_ID_TEXT_MAX];
+    for (struct durable_write **at = &puts->failed; *at;) {
+        struct durable_write *w = *at;
+        if (w->slot != slot || w->session != session || w->hold > newest) {
+            at = &w->next;
+            continue;
+        }
+        status = w->status;
+        if (used < capacity)
+            used += (size_t)snprintf(text + used, capacity - used, "%s%s",
+                used == 0 ? MOB_FLUSH_NOT_KEPT : " ", mob_object_id_format(w->id, id));
+        *at = w->next;
+        free(w);
+    }
+    return status;
 }
 
 void durable_puts_step(struct durable_puts *puts)
@@ -180,13 +242,15 @@ void durable_puts_step(struct durable_puts *puts)
     }
 }
 
-void durable_puts_write(struct durable_puts *puts, struct mob_object_id id)
+void durable_puts_write(struct durable_puts *puts, const struct node_client *client, struct mob_object_id id)
 {
     struct node *node = puts->node;
     enum mob_value_type type;
     struct durable_write *w = calloc(1, sizeof *w);
     MOB_ASSERT(w);
     w->id = id;
+    w->slot = client->slot;
+    w->session = client->session;
     mob_store_object_keep(node->store, id, true);
     if (mob_store_object_bytes(node->store, id, false, &type, &w->bytes, &w->size) != MOB_OK) {
         mob_store_object_keep(node->store, id, false);
@@ -194,7 +258,7 @@ void durable_puts_write(struct durable_puts *puts, struct mob_object_id id)
         return; /* its maker took it back before it was sealed: nothing to keep */
     }
     path_of(puts, id, w->path, sizeof w->path);
-    w->hold = lineage_log_hold(node->log);
+    w->hold = puts->newest_hold = lineage_log_hold(node->log);
     pthread_mutex_lock(&puts->lock);
     *puts->queue_end = w;
     puts->queue_end = &w->next;

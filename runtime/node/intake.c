@@ -167,7 +167,7 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     /* sealed by its maker after this record; the scheduler may look at it now, so make sure it is */
     (void)mob_store_seal_published(node->store, put.id);
     if (client->kind != MOB_CLIENT_WORKER && put.inline_bytes == 0 && put.size > 0)
-        durable_puts_write(node->puts, put.id);
+        durable_puts_write(node->puts, client, put.id);
     node_object_ready(node, &object, NODE_NOBODY, 0);
 }
 

@@ -86,6 +86,7 @@ struct flush {
     struct node *node;
     uint32_t slot, session, request;
     struct mob_task_id task; /* that asks, when a task does */
+    uint64_t newest_put;
 };
 
 /* Of the task that asks: did its replay ask for something else, and does it want to start over then? */
@@ -99,8 +100,14 @@ static enum mob_status replay_state(struct node *node, struct mob_task_id id)
 static void flushed(void *arg)
 {
     struct flush *flush = arg;
-    node_reply(flush->node, flush->slot, flush->session, flush->request,
-        replay_state(flush->node, flush->task), NULL, 0);
+    static char text[DURABLE_PUTS_TEXT_MAX];
+    text[0] = '\0';
+    enum mob_status status = durable_puts_failed(
+        flush->node->puts, flush->slot, flush->session, flush->newest_put, text, sizeof text);
+    if (status == MOB_OK)
+        status = replay_state(flush->node, flush->task);
+    node_reply(
+        flush->node, flush->slot, flush->session, flush->request, status, text, (uint32_t)strlen(text));
     free(flush);
 }
 
@@ -117,8 +124,11 @@ static void reply_after_commit(
 {
     struct flush *flush = malloc(sizeof *flush);
     MOB_ASSERT(flush);
-    *flush = (struct flush){
-        .node = r->node, .slot = r->client->slot, .session = r->client->session, .request = r->number};
+    *flush = (struct flush){.node = r->node,
+        .slot = r->client->slot,
+        .session = r->client->session,
+        .request = r->number,
+        .newest_put = durable_puts_newest(r->node->puts)};
     if (task)
         flush->task = *task;
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};

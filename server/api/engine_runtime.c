@@ -48,17 +48,29 @@ void flight_want_ack(struct flight *flight)
     flight_fail(flight, MOB_CLOSED, NULL, "the session with the runtime has ended");
 }
 
+/* The node keeps large puts on disk and says which it could not keep; all else of the group is committed. */
+static bool was_kept(const struct flight *flight, const char *not_kept)
+{
+    char id[MOB_TEXT_ID_MAX];
+    if (!flight->future)
+        return true;
+    mob_future_id(flight->future, id);
+    return !strstr(not_kept, id);
+}
+
 static void acknowledged(void *arg, enum mob_status status, const char *text, size_t size)
 {
-    (void)text;
-    (void)size;
+    bool names_puts = (status == MOB_DISK_FULL || status == MOB_IO) && size >= strlen(MOB_FLUSH_NOT_KEPT) &&
+        strncmp(text, MOB_FLUSH_NOT_KEPT, strlen(MOB_FLUSH_NOT_KEPT)) == 0;
     struct ack_group *group = arg;
     for (struct flight *flight = group->first, *next; flight; flight = next) {
         next = flight->next;
         flight->next = NULL;
-        flight->acked = status == MOB_OK;
-        if (status == MOB_OK)
+        flight->acked = status == MOB_OK || (names_puts && was_kept(flight, text));
+        if (flight->acked)
             engine_acked(flight);
+        else if (names_puts)
+            flight_fail(flight, status, NULL, "the value could not be kept on disk");
         else
             flight_fail(flight, status == MOB_CLOSED ? MOB_UNAVAILABLE : status, NULL,
                 "the acknowledgement did not come; the outcome is not known");
