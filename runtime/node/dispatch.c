@@ -95,6 +95,12 @@ static void dispatch(struct node *node, struct node_task *task, uint32_t number)
     }
 }
 
+/* Its worker was killed because it waits, as too many do. Those below it on its stack do not. */
+static bool one_too_many(const struct node *node, const struct node_task *task)
+{
+    return node->death.status == MOB_TOO_MANY_BLOCKED && mob_task_id_eq(node->death.task, task->sched.id);
+}
+
 static void fail(struct node *node, struct node_task *task, enum mob_status status)
 {
     char detail[1024] = "";
@@ -105,7 +111,7 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
         message = node_actor_death(node, task->template->head.actor, death, sizeof death);
     if (status == MOB_WORKER_DIED) {
         message = node_death_notice(node, &signal, detail, sizeof detail);
-        if (node->death.status == MOB_TOO_MANY_BLOCKED)
+        if (one_too_many(node, task))
             status = node->death.status; /* nobody's crash: the caller can do something about it */
     }
     node_task_fail(node, task, status, message, NULL, 0, signal, detail);
@@ -115,7 +121,7 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
  * was killed because too many wait: the task would only come to wait again. */
 static void retry(struct node *node, struct node_task *task, enum mob_status status)
 {
-    if (status == MOB_WORKER_DIED && node->death.status == MOB_TOO_MANY_BLOCKED) {
+    if (status == MOB_WORKER_DIED && one_too_many(node, task)) {
         fail(node, task, status);
         return;
     }

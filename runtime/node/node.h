@@ -247,6 +247,7 @@ struct node {
     struct {
         const char *reason;
         enum mob_status status; /* why we killed it, or MOB_WORKER_DIED */
+        struct mob_task_id task; /* that it ran, or zero */
         int signal;
         uint32_t serial; /* of the worker: its log files */
         char message[160], log[1024];

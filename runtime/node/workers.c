@@ -194,6 +194,9 @@ static void note_death(
     node->death.status = worker->kill_reason ? worker->kill_status : MOB_WORKER_DIED;
     node->death.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     node->death.serial = worker->serial;
+    struct mob_sched_task *running;
+    bool ran = mob_sched_batch(node->sched, (uint16_t)worker->number, &running, 1) > 0;
+    node->death.task = ran ? running->id : (struct mob_task_id){0};
     if (worker->kill_reason && worker->kill_status == MOB_TOO_MANY_BLOCKED)
         snprintf(node->death.message, sizeof node->death.message, "%s", worker->kill_reason);
     else if (worker->kill_reason)

@@ -281,6 +281,29 @@ static void all_levels_of_a_dead_worker_run_again(void **state)
     close_scene(&s);
 }
 
+static void one_blocked_too_many_costs_those_below_a_run(void **state)
+{
+    (void)state;
+    struct scene s;
+    open_scene(&s, 4);
+    struct mob_task_id upper = child(&s, NULL);
+    suspend(&s, s.root, 1, result(upper));
+    expect_on_top(&s, 1, upper);
+    nx_publish(s.worker.store, MOB_OUT_BLOCKED, &upper, sizeof upper, NULL, 0);
+    nx_turn(&s.nx, 2);
+    node_worker_over_bound(s.nx.node, s.nx.node->workers[0]);
+    fake_pool_say(s.nx.node->pool, MOB_POOL_EXITED, s.worker.number);
+    nx_turn(&s.nx, 2);
+    struct mob_object_info info;
+    assert_int_equal(state_of(&s, upper), MOB_SCHED_DONE);
+    assert_true(mob_store_object_info(s.nx.node->store, result(upper), &info));
+    assert_int_equal(info.type, MOB_TYPE_ERROR);
+    struct node_task *lower = node_task_find(s.nx.node, s.root);
+    assert_non_null(lower);
+    assert_int_equal(node_task_attempt(lower), 2);
+    close_scene(&s);
+}
+
 /* A cancel ends what stood between the two: the lower one waits for nothing any more. If the upper one
  * sleeps, that may be for ever. */
 static void who_is_held_up_by_a_sleeper_runs_again(void **state)
@@ -323,6 +346,7 @@ int main(void)
         cmocka_unit_test(who_goes_on_first_keeps_the_other_behind),
         cmocka_unit_test(a_buried_task_cannot_end),
         cmocka_unit_test(all_levels_of_a_dead_worker_run_again),
+        cmocka_unit_test(one_blocked_too_many_costs_those_below_a_run),
         cmocka_unit_test(who_is_held_up_by_a_sleeper_runs_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
