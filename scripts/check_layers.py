@@ -23,9 +23,11 @@ MAY_INCLUDE = {
     "common/wire": BASE,
     "gcs/chain": WIRE,
     "gcs/client": WIRE,
-    "gcs/shard": WIRE + ["common/settings", "gcs/chain"],
+    "gcs/link": WIRE,
+    "gcs/shard": WIRE + ["common/settings", "gcs/chain", "gcs/link"],
     "gcs/flush": WIRE + ["common/settings", "gcs/client"],
-    "gcs/master": WIRE + ["gcs/chain", "gcs/client"],
+    # The connection to PostgreSQL is gcs/flush's.
+    "gcs/master": WIRE + ["common/settings", "gcs/chain", "gcs/flush", "gcs/link"],
     "runtime/store": WIRE,
     "runtime/sched": WIRE,
     "runtime/actor": WIRE,

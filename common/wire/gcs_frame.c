@@ -58,7 +58,8 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
         return MOB_VERSION;
     }
     bool known = (f.type > 0 && f.type < MOB_GCS_FRAME_TYPES) ||
-        (f.type >= MOB_GCS_UPD && f.type < MOB_GCS_LINK_TYPES);
+        (f.type >= MOB_GCS_UPD && f.type < MOB_GCS_LINK_TYPES) ||
+        (f.type >= MOB_GCS_LINK_HELLO && f.type < MOB_GCS_PEER_TYPES);
     if (!known || zero != 0)
         return MOB_CORRUPT;
     if (payload_bytes > length_max)
@@ -82,9 +83,13 @@ const char *mob_gcs_frame_name(uint8_t type)
 {
     static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "HELLO", "WELCOME", "ATTACH", "ATTACHED",
         "PUT", "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
-        "RESYNC", "BYE", "COLD", "COLD_GET", "COLD_ROWS"};
+        "RESYNC", "BYE", "COLD", "COLD_GET", "COLD_ROWS", "LISTEN"};
     static const char *const links[MOB_GCS_LINK_TYPES - MOB_GCS_UPD] = {"UPD", "ACK", "SYNC", "SYNCEND",
         "POSITION", "RESEND", "READ", "CONFIG", "JOIN", "SNAPSHOT", "LOG", "JOINED", "LEAVE"};
+    static const char *const peers[MOB_GCS_PEER_TYPES - MOB_GCS_LINK_HELLO] = {"LINK_HELLO", "LINK_CHALLENGE",
+        "LINK_PROOF", "LINK_READY", "LINK_REFUSED", "REPORT", "LEASE", "BOOK", "ENTER"};
+    if (type >= MOB_GCS_LINK_HELLO && type < MOB_GCS_PEER_TYPES)
+        return peers[type - MOB_GCS_LINK_HELLO];
     if (type >= MOB_GCS_UPD && type < MOB_GCS_LINK_TYPES)
         return links[type - MOB_GCS_UPD];
     return type < MOB_GCS_FRAME_TYPES ? names[type] : names[0];

@@ -45,6 +45,7 @@ enum mob_gcs_frame_type {
     MOB_GCS_COLD = 19, /* C: this client reads what was flushed, for all others */
     MOB_GCS_COLD_GET = 20, /* M: a read of that */
     MOB_GCS_COLD_ROWS = 21, /* C: its answer */
+    MOB_GCS_LISTEN = 22, /* C: to the tail: answers to this client (or log) come here; M: it is noted */
     MOB_GCS_FRAME_TYPES
 };
 /* Between members (gcs_link.h). */
@@ -64,9 +65,22 @@ enum mob_gcs_link_type {
     MOB_GCS_LEAVE = 44, /* tail to the joiner: begin again */
     MOB_GCS_LINK_TYPES
 };
+/* Of links with a proof of the cluster's secret (gcs_peer.h): between members, and to a master. */
+enum mob_gcs_peer_type {
+    MOB_GCS_LINK_HELLO = 64, /* whoever connects, first */
+    MOB_GCS_LINK_CHALLENGE = 65, /* its answer, with a proof */
+    MOB_GCS_LINK_PROOF = 66, /* the other proof */
+    MOB_GCS_LINK_READY = 67,
+    MOB_GCS_LINK_REFUSED = 68, /* instead of any of them: why */
+    MOB_GCS_REPORT = 69, /* member to master: a heartbeat */
+    MOB_GCS_LEASE = 70, /* master to member: heard, and perhaps a read lease */
+    MOB_GCS_BOOK = 71, /* master to member: the configuration, and where its members are */
+    MOB_GCS_ENTER = 72, /* master to member: join the chain */
+    MOB_GCS_PEER_TYPES
+};
 
 struct mob_gcs_frame {
-    uint8_t type; /* enum mob_gcs_frame_type or mob_gcs_link_type */
+    uint8_t type; /* enum mob_gcs_frame_type, mob_gcs_link_type or mob_gcs_peer_type */
     uint32_t shard;
     uint64_t epoch;
     uint64_t from; /* client id, or log incarnation; 0 from a member */

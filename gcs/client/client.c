@@ -287,6 +287,7 @@ static void on_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
         break;
     case MOB_GCS_COLD:
     case MOB_GCS_COLD_ROWS:
+    case MOB_GCS_LISTEN:
     case MOB_GCS_HELLO:
     case MOB_GCS_ATTACH:
     case MOB_GCS_PUT:

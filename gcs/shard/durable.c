@@ -7,6 +7,7 @@
  */
 #include "gcs/shard/shard_internal.h"
 
+#include <poll.h>
 #include <stdlib.h>
 
 #include "common/base/failpoint.h"
@@ -25,6 +26,30 @@ enum mob_status durable_open(struct mob_shard *sh)
 void durable_fini(struct mob_shard *sh)
 {
     mob_aof_sync_destroy(sh->durable.sync);
+}
+
+enum mob_status durable_before_serving(struct mob_shard *sh, redisContext *context)
+{
+    if (sh->options.durability == MOB_GCS_NO)
+        return MOB_OK;
+    redisReply *reply = redisCommand(context, "INFO persistence");
+    bool whole = reply != NULL && reply->type == REDIS_REPLY_STRING &&
+        strstr(reply->str, "aof_last_write_status:ok") != NULL;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    if (!whole)
+        return MOB_UNAVAILABLE;
+    struct mob_aof_sync *sync = sh->durable.sync;
+    struct mob_aof_sync_result result;
+    MOB_ASSERT(!sh->durable.busy);
+    if (!mob_aof_sync_request(sync, 0))
+        return MOB_UNAVAILABLE;
+    while (!mob_aof_sync_result(sync, &result)) {
+        struct pollfd ready = {.fd = mob_aof_sync_fd(sync), .events = POLLIN};
+        poll(&ready, 1, -1);
+    }
+    sh->durable.syncs++;
+    return result.status;
 }
 
 static void commit(struct mob_shard *sh, uint64_t seq)

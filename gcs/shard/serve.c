@@ -161,6 +161,7 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
     case MOB_GCS_COLD_ROWS:
         query_cold_rows(c, frame);
         return SERVE_OK;
+    case MOB_GCS_LISTEN:
     case MOB_GCS_COLD_GET:
     case MOB_GCS_WELCOME:
     case MOB_GCS_ATTACHED:

@@ -89,9 +89,9 @@ static enum mob_status start(struct mob_shard *sh)
     sh->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (sh->epoll_fd < 0)
         return MOB_IO;
-    enum mob_status status = first_connect(sh);
+    enum mob_status status = durable_open(sh);
     if (status == MOB_OK)
-        status = durable_open(sh);
+        status = first_connect(sh);
     if (status != MOB_OK)
         return status;
     if (mob_chain_collecting(sh->chain))

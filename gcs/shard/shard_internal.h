@@ -19,7 +19,7 @@
 #include "common/wire/gcs_frame.h"
 #include "gcs/chain/chain.h"
 #include "gcs/shard/aof_sync.h"
-#include "gcs/shard/chunk.h"
+#include "gcs/link/chunk.h"
 #include "gcs/shard/index.h"
 #include "gcs/shard/redis_keys.h"
 #include "gcs/shard/redis_link.h"
@@ -234,6 +234,10 @@ MOB_MUST_USE enum mob_status load_all(struct mob_shard *sh, redisContext *contex
 
 /* durable.c */
 MOB_MUST_USE enum mob_status durable_open(struct mob_shard *sh);
+/* What Redis holds is on disk when this returns MOB_OK. A Redis that was started may have read from its file
+ * what is only in the kernel's memory yet, and clients take it for durable. Blocks. MOB_UNAVAILABLE: its last
+ * write failed, or it is gone. */
+MOB_MUST_USE enum mob_status durable_before_serving(struct mob_shard *sh, redisContext *context);
 void durable_stored(struct mob_shard *sh, size_t bytes);
 void durable_step(struct mob_shard *sh);
 void durable_result(struct mob_shard *sh);

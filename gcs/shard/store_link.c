@@ -134,6 +134,8 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
         status = get_bytes(context, "f", &flushed, sizeof flushed, &had_flushed);
     if (status == MOB_OK)
         status = get_run_id(context, run_id);
+    if (status == MOB_OK && first)
+        status = durable_before_serving(sh, context);
     if (status != MOB_OK)
         return status;
     bool same_redis = had_meta && memcmp(meta.run_id, run_id, sizeof run_id) == 0;

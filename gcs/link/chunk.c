@@ -1,4 +1,4 @@
-#include "gcs/shard/chunk.h"
+#include "gcs/link/chunk.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>

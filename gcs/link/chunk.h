@@ -2,8 +2,8 @@
  * bytes are in until it is durable, so a block is never copied between the socket and Redis. One owner, no
  * locks.
  */
-#ifndef MOB_GCS_SHARD_CHUNK_H
-#define MOB_GCS_SHARD_CHUNK_H
+#ifndef MOB_GCS_LINK_CHUNK_H
+#define MOB_GCS_LINK_CHUNK_H
 
 #include <stddef.h>
 #include <stdint.h>

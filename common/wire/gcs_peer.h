@@ -1,0 +1,108 @@
+/* What members of a chain and masters say to each other besides the chain's own messages (gcs_link.h).
+ *
+ * A link is opened by HELLO, CHALLENGE, PROOF, READY: either side proves that it knows the cluster's secret
+ * before it believes anything, and names itself, its cluster and the protocol versions that it speaks. The
+ * proof is a keyed hash over the role, the HELLO and the CHALLENGE (without the proof in it), so neither
+ * side's can be sent back, or used for another link. Afterwards a member reports to the masters, and hears
+ * from them. Heads are structs without holes; decoders check lengths. Pure.
+ */
+#ifndef MOB_COMMON_WIRE_GCS_PEER_H
+#define MOB_COMMON_WIRE_GCS_PEER_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "common/base/id.h"
+#include "common/base/status.h"
+#include "common/wire/gcs_link.h"
+
+#define MOB_GCS_PEER_PROTOCOL 1u
+#define MOB_GCS_NONCE_BYTES 32u
+#define MOB_GCS_PROOF_BYTES 32u
+#define MOB_GCS_ADDRESS_MAX 112u /* with NUL: a path, or host:port */
+
+/* Where a member is reached, by other members and by clients. */
+struct mob_gcs_place {
+    char link[MOB_GCS_ADDRESS_MAX], client[MOB_GCS_ADDRESS_MAX];
+};
+struct mob_gcs_link_hello {
+    uint16_t protocol_min, protocol_max;
+    uint32_t shard;
+    struct mob_cluster_id cluster;
+    uint64_t self; /* a member's id; 0 a master */
+    uint8_t nonce[MOB_GCS_NONCE_BYTES];
+    struct mob_gcs_place place;
+};
+struct mob_gcs_link_challenge {
+    uint16_t protocol, zero;
+    uint32_t shard;
+    struct mob_cluster_id cluster;
+    uint64_t self;
+    uint8_t nonce[MOB_GCS_NONCE_BYTES];
+    uint8_t proof[MOB_GCS_PROOF_BYTES];
+};
+struct mob_gcs_link_proof {
+    uint8_t proof[MOB_GCS_PROOF_BYTES];
+};
+struct mob_gcs_link_refused {
+    uint32_t reason; /* enum mob_status */
+    char text[124];
+};
+/* A heartbeat: struct mob_member_report (gcs/chain/membership.h) without knowing it, and what only the
+ * processes need. */
+struct mob_gcs_report {
+    uint64_t member, epoch;
+    uint32_t state, synced;
+    uint64_t synced_on_disk;
+    int64_t sent_ns, heard_ns;
+    uint64_t applied, committed, joiner, joiner_lag, stored_epoch, stored_seq, stored_synced;
+    uint64_t book_epoch; /* of the newest BOOK that it has */
+    int64_t pid;
+};
+struct mob_gcs_lease {
+    uint64_t member, epoch;
+    int64_t sent_ns, heard_ns;
+    uint64_t lease; /* 1: the read lease runs from sent_ns */
+};
+struct mob_gcs_enter {
+    uint64_t member, epoch;
+};
+/* BOOK, and the body of a NACK to a client: the configuration, and where each of its members is. */
+struct mob_gcs_book {
+    struct mob_gcs_config config;
+    struct mob_gcs_place places[MOB_GCS_MEMBERS_MAX];
+};
+_Static_assert(sizeof(struct mob_gcs_link_hello) == 288 && sizeof(struct mob_gcs_link_challenge) == 96 &&
+        sizeof(struct mob_gcs_link_refused) == 128 && sizeof(struct mob_gcs_report) == 120 &&
+        sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 80 + 7 * 224,
+    "layouts on the wire");
+
+static inline bool mob_gcs_address_ok(const char address[MOB_GCS_ADDRESS_MAX])
+{
+    return memchr(address, 0, MOB_GCS_ADDRESS_MAX) != NULL;
+}
+/* The bytes of a book with as many places as its configuration has members. */
+static inline uint32_t mob_gcs_book_bytes(const struct mob_gcs_book *book)
+{
+    return (uint32_t)(sizeof book->config + book->config.count * sizeof book->places[0]);
+}
+MOB_MUST_USE static inline enum mob_status mob_gcs_book_decode(
+    const uint8_t *bytes, uint32_t length, struct mob_gcs_book *out)
+{
+    struct mob_gcs_book book;
+    memset(&book, 0, sizeof book);
+    if (length < sizeof book.config || length > sizeof book)
+        return MOB_TRUNCATED;
+    memcpy(&book, bytes, length);
+    if (!mob_gcs_config_valid(&book.config))
+        return MOB_CORRUPT;
+    if (length != mob_gcs_book_bytes(&book))
+        return MOB_TRUNCATED;
+    for (uint32_t i = 0; i < book.config.count; i++)
+        if (!mob_gcs_address_ok(book.places[i].link) || !mob_gcs_address_ok(book.places[i].client))
+            return MOB_CORRUPT;
+    *out = book;
+    return MOB_OK;
+}
+
+#endif

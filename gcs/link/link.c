@@ -1,0 +1,338 @@
+#include "gcs/link/link.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "gcs/link/link_internal.h"
+
+#define RECV_LOOPS 8 /* a link's share of one pass */
+#define IOV_PER_WRITE 128
+#define OPENING_BYTES_MAX 4096u /* nobody sends more before it has proved itself */
+
+static enum mob_status make(
+    const struct mob_link_self *self, struct mob_chunk_pool *pool, int fd, struct mob_link **link_out)
+{
+    struct mob_link *link = calloc(1, sizeof *link);
+    if (link == NULL) {
+        close(fd);
+        return MOB_NO_MEMORY;
+    }
+    link->self = self;
+    link->pool = pool;
+    link->fd = fd;
+    *link_out = link;
+    return MOB_OK;
+}
+
+enum mob_status mob_link_dial(const struct mob_link_self *self, struct mob_chunk_pool *pool,
+    const char *address, struct mob_link **link_out)
+{
+    int fd;
+    enum mob_status status = link_connect(address, &fd);
+    if (status == MOB_OK)
+        status = make(self, pool, fd, link_out);
+    if (status == MOB_OK)
+        link_open(*link_out);
+    return status;
+}
+
+enum mob_status mob_link_accept(
+    const struct mob_link_self *self, struct mob_chunk_pool *pool, int listen_fd, struct mob_link **link_out)
+{
+    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0)
+        return MOB_AGAIN;
+    link_tune(fd);
+    return make(self, pool, fd, link_out);
+}
+
+void mob_link_destroy(struct mob_link *link)
+{
+    if (link == NULL)
+        return;
+    for (size_t i = 0; i < link->piece_count; i++)
+        mob_chunk_release(link->pieces[link->piece_first + i].chunk);
+    mob_chunk_release(link->in);
+    close(link->fd);
+    free(link->text);
+    free(link->pieces);
+    free(link);
+}
+
+int mob_link_fd(const struct mob_link *link)
+{
+    return link->fd;
+}
+bool mob_link_up(const struct mob_link *link)
+{
+    return link->state == LINK_UP;
+}
+uint64_t mob_link_peer(const struct mob_link *link)
+{
+    return link->peer;
+}
+const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link)
+{
+    return &link->place;
+}
+enum mob_status mob_link_refused(const struct mob_link *link)
+{
+    return link->refused;
+}
+size_t mob_link_unsent(const struct mob_link *link)
+{
+    return link->unsent;
+}
+bool mob_link_wants_write(const struct mob_link *link)
+{
+    return link->wants_write;
+}
+
+/* ---- out ---- */
+
+static void piece_add(struct mob_link *link, struct link_piece piece)
+{
+    if (link->piece_first + link->piece_count == link->piece_capacity) {
+        if (link->piece_first > link->piece_capacity / 2) {
+            memmove(link->pieces, link->pieces + link->piece_first, link->piece_count * sizeof *link->pieces);
+            link->piece_first = 0;
+        } else {
+            link->piece_capacity = link->piece_capacity == 0 ? 64 : link->piece_capacity * 2;
+            link->pieces = realloc(link->pieces, link->piece_capacity * sizeof *link->pieces);
+        }
+    }
+    MOB_ASSERT(link->pieces != NULL);
+    link->pieces[link->piece_first + link->piece_count++] = piece;
+}
+
+static void text_add(struct mob_link *link, const void *bytes, size_t length)
+{
+    if (length == 0)
+        return;
+    while (link->text_used + length > link->text_capacity) {
+        link->text_capacity = link->text_capacity == 0 ? 4096 : link->text_capacity * 2;
+        link->text = realloc(link->text, link->text_capacity);
+        MOB_ASSERT(link->text != NULL);
+    }
+    memcpy(link->text + link->text_used, bytes, length);
+    struct link_piece *last =
+        link->piece_count > 0 ? &link->pieces[link->piece_first + link->piece_count - 1] : NULL;
+    if (last != NULL && last->ref == NULL && last->offset + last->length == link->text_used)
+        last->length += length;
+    else
+        piece_add(link, (struct link_piece){.offset = link->text_used, .length = length});
+    link->text_used += length;
+}
+
+static void frame_header(struct mob_link *link, const struct mob_link_message *m, const void *body)
+{
+    uint8_t header[MOB_GCS_FRAME_HEADER_BYTES];
+    struct mob_gcs_frame frame = {.type = m->type,
+        .shard = link->self->shard,
+        .epoch = m->epoch,
+        .from = link->self->id,
+        .head_bytes = m->head_bytes,
+        .body_bytes = m->body_bytes + m->more_bytes,
+        .head = m->head,
+        .body = body};
+    mob_gcs_frame_encode(&frame, header);
+    text_add(link, header, sizeof header);
+    text_add(link, m->head, m->head_bytes);
+    link->unsent += sizeof header + m->head_bytes + frame.body_bytes;
+}
+
+void link_queue(struct mob_link *link, const struct mob_link_message *m)
+{
+    if (m->more_bytes > 0) { /* rare: the checksum wants them in one piece */
+        uint8_t *joined = malloc((size_t)m->body_bytes + m->more_bytes);
+        MOB_ASSERT(joined != NULL);
+        if (m->body_bytes > 0)
+            memcpy(joined, m->body, m->body_bytes);
+        memcpy(joined + m->body_bytes, m->more, m->more_bytes);
+        frame_header(link, m, joined);
+        text_add(link, joined, (size_t)m->body_bytes + m->more_bytes);
+        free(joined);
+        return;
+    }
+    frame_header(link, m, m->body);
+    if (m->chunk == NULL || m->body_bytes <= MOB_LINK_COPY_MAX) {
+        text_add(link, m->body, m->body_bytes);
+        return;
+    }
+    mob_chunk_hold(m->chunk);
+    piece_add(link, (struct link_piece){.ref = m->body, .length = m->body_bytes, .chunk = m->chunk});
+}
+
+enum mob_status mob_link_send(struct mob_link *link, const struct mob_link_message *m)
+{
+    size_t length = (size_t)m->head_bytes + m->body_bytes + m->more_bytes;
+    if (link->state != LINK_UP || link->unsent + length > MOB_LINK_OUT_MAX)
+        return MOB_UNAVAILABLE;
+    link_queue(link, m);
+    return MOB_OK;
+}
+
+static void written(struct mob_link *link, size_t n)
+{
+    link->unsent -= n;
+    while (n > 0) {
+        struct link_piece *p = &link->pieces[link->piece_first];
+        size_t left = p->length - link->piece_offset;
+        if (n < left) {
+            link->piece_offset += n;
+            return;
+        }
+        n -= left;
+        mob_chunk_release(p->chunk);
+        link->piece_first++;
+        link->piece_count--;
+        link->piece_offset = 0;
+    }
+    if (link->piece_count == 0)
+        link->piece_first = link->text_used = 0;
+}
+
+static enum mob_status write_out(struct mob_link *link)
+{
+    link->wants_write = false;
+    while (link->piece_count > 0) {
+        struct iovec iov[IOV_PER_WRITE];
+        size_t n = 0;
+        for (; n < link->piece_count && n < IOV_PER_WRITE; n++) {
+            const struct link_piece *p = &link->pieces[link->piece_first + n];
+            size_t skip = n == 0 ? link->piece_offset : 0;
+            const uint8_t *base = p->ref != NULL ? p->ref : link->text + p->offset;
+            iov[n] = (struct iovec){(void *)(uintptr_t)(base + skip), p->length - skip};
+        }
+        struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
+        ssize_t sent = sendmsg(link->fd, &message, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
+            link->wants_write = true;
+            return MOB_OK;
+        }
+        if (sent < 0)
+            return MOB_CLOSED;
+        written(link, (size_t)sent);
+    }
+    return MOB_OK;
+}
+
+/* ---- in ---- */
+
+/* A chunk with room for the rest of the frame that has begun; what is of it moves along. */
+static bool make_room(struct mob_link *link, size_t need)
+{
+    uint32_t left = link->in == NULL ? 0 : link->in->used - link->parsed;
+    if (link->in != NULL && link->in->refs == 1 && left == 0)
+        link->in->used = link->parsed = 0; /* nobody holds it */
+    if (link->in != NULL && link->parsed + need <= link->in->capacity && link->in->used < link->in->capacity)
+        return true;
+    struct mob_chunk *fresh = mob_chunk_create(link->pool, (uint32_t)need);
+    if (fresh == NULL)
+        return false;
+    if (left > 0)
+        memcpy(fresh->bytes, link->in->bytes + link->parsed, left);
+    fresh->used = left;
+    mob_chunk_release(link->in);
+    link->in = fresh;
+    link->parsed = 0;
+    return true;
+}
+
+static uint32_t payload_max(const struct mob_link *link)
+{
+    return link->state == LINK_UP ? MOB_GCS_FRAME_CHAIN_MAX : OPENING_BYTES_MAX;
+}
+
+/* Bytes that the frame which has begun needs in all. */
+static enum mob_status needed(const struct mob_link *link, size_t *need_out)
+{
+    struct mob_gcs_frame frame;
+    *need_out = MOB_GCS_FRAME_HEADER_BYTES;
+    if (link->in == NULL)
+        return MOB_OK;
+    enum mob_status status = mob_gcs_frame_decode(
+        link->in->bytes + link->parsed, link->in->used - link->parsed, payload_max(link), &frame, need_out);
+    return status == MOB_AGAIN ? MOB_OK : status;
+}
+
+static enum mob_status read_in(struct mob_link *link)
+{
+    for (int i = 0; i < RECV_LOOPS; i++) {
+        size_t need;
+        enum mob_status status = needed(link, &need);
+        if (status != MOB_OK)
+            return status;
+        /* A whole frame waits: the owner takes it first, unless the chunk has room behind it. */
+        if (link->in != NULL && link->in->used - link->parsed >= need && link->in->used == link->in->capacity)
+            return MOB_OK;
+        if (!make_room(link, need))
+            return MOB_NO_MEMORY;
+        size_t room = link->in->capacity - link->in->used;
+        ssize_t n = recv(link->fd, link->in->bytes + link->in->used, room, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN))
+            return MOB_OK;
+        if (n <= 0)
+            return MOB_CLOSED;
+        link->in->used += (uint32_t)n;
+        if ((size_t)n < room)
+            return MOB_OK;
+    }
+    return MOB_OK;
+}
+
+/* Nothing more comes: why. */
+static enum mob_status at_the_end(const struct mob_link *link)
+{
+    if (link->state == LINK_REFUSED && (link->piece_count == 0 || link->ended != MOB_OK))
+        return link->refused;
+    return link->ended != MOB_OK ? link->ended : MOB_AGAIN;
+}
+
+static void write_or_end(struct mob_link *link)
+{
+    enum mob_status status = write_out(link);
+    if (link->ended == MOB_OK)
+        link->ended = status;
+}
+
+enum mob_status mob_link_next(
+    struct mob_link *link, struct mob_gcs_frame *frame_out, struct mob_chunk **chunk_out)
+{
+    while (link->in != NULL && link->state != LINK_REFUSED) {
+        size_t used;
+        enum mob_status status = mob_gcs_frame_decode(link->in->bytes + link->parsed,
+            link->in->used - link->parsed, payload_max(link), frame_out, &used);
+        if (status == MOB_AGAIN)
+            break;
+        if (status != MOB_OK)
+            return status;
+        link->parsed += (uint32_t)used;
+        if (link->state == LINK_UP) {
+            bool theirs = frame_out->from == link->peer && frame_out->shard == link->self->shard;
+            *chunk_out = link->in;
+            return theirs ? MOB_OK : MOB_CORRUPT;
+        }
+        status = link_opening(link, frame_out);
+        if (status != MOB_OK)
+            return status;
+        write_or_end(link);
+    }
+    return at_the_end(link);
+}
+
+void mob_link_io(struct mob_link *link, bool readable)
+{
+    if (readable && link->ended == MOB_OK)
+        link->ended = read_in(link);
+    write_or_end(link);
+}

@@ -1,0 +1,86 @@
+/* A link between two members, or a member and a master: a socket whose two ends have proved to each other
+ * that they know the cluster's secret (gcs_peer.h), with frames in both directions.
+ *
+ * An end that does not prove it, is of another cluster or shard, or speaks no common version, is told why and
+ * closed; the reason is in the log of both sides. The proof is of the opening: bytes that come later are
+ * covered by the frames' checksums only, so a network that others may write into needs TLS below this.
+ *
+ *   mob_link_dial(&self, &pool, address, &link);             // or _accept(&self, &pool, fd, &link)
+ *   add mob_link_fd() to a loop for reading and writing; when it is ready:
+ *   mob_link_io(link, readable);
+ *   while ((status = mob_link_next(link, &frame, &chunk)) == MOB_OK) ...   // anything but MOB_AGAIN: destroy
+ * it mob_link_send(link, &message);                           // sent by mob_link_io
+ *
+ * One owner, no locks, no callbacks; never blocks. Limits: MOB_LINK_OUT_MAX bytes unsent, above which send
+ * fails and the owner gives the link up.
+ */
+#ifndef MOB_GCS_LINK_LINK_H
+#define MOB_GCS_LINK_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/mac.h"
+#include "common/base/status.h"
+#include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_peer.h"
+#include "gcs/link/chunk.h"
+
+#define MOB_LINK_OUT_MAX (64u << 20)
+#define MOB_LINK_COPY_MAX 4096u /* longer bodies with a chunk under them are not copied */
+
+/* Who this end is. Kept by each link. */
+struct mob_link_self {
+    uint64_t id; /* a member's; 0: a master */
+    uint32_t shard;
+    uint16_t protocol_min, protocol_max;
+    struct mob_cluster_id cluster;
+    uint8_t secret[MOB_MAC_KEY_BYTES];
+    struct mob_gcs_place place;
+};
+
+struct mob_link;
+/* An address is a path (a unix socket, made 0600) or host:port. MOB_INVALID, MOB_IO. */
+MOB_MUST_USE enum mob_status mob_link_listen(const char *address, int *fd_out);
+/* Begins to connect. MOB_UNAVAILABLE: nobody there. Gives (destroy). */
+MOB_MUST_USE enum mob_status mob_link_dial(const struct mob_link_self *self, struct mob_chunk_pool *pool,
+    const char *address, struct mob_link **link_out);
+/* Takes the next of those who connect to a listening socket. MOB_AGAIN: there is none. */
+MOB_MUST_USE enum mob_status mob_link_accept(
+    const struct mob_link_self *self, struct mob_chunk_pool *pool, int listen_fd, struct mob_link **link_out);
+void mob_link_destroy(struct mob_link *link);
+int mob_link_fd(const struct mob_link *link);
+/* Both ends have proved themselves. */
+bool mob_link_up(const struct mob_link *link);
+/* Of the other end, once it is up. */
+uint64_t mob_link_peer(const struct mob_link *link);
+const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link);
+/* Why it was refused, by either side: MOB_UNAUTHENTICATED (secret), MOB_DENIED (cluster), MOB_MISDIRECTED
+ * (shard), MOB_VERSION; MOB_OK: it was not. */
+enum mob_status mob_link_refused(const struct mob_link *link);
+
+struct mob_link_message {
+    uint8_t type;
+    uint64_t epoch;
+    const void *head;
+    uint32_t head_bytes;
+    const void *body;
+    uint32_t body_bytes;
+    const void *more; /* behind the body */
+    uint32_t more_bytes;
+    struct mob_chunk *chunk; /* holds until sent: keeps the body alive; NULL: the body is copied */
+};
+/* Queues. MOB_UNAVAILABLE: not up, or full: nothing was queued. */
+MOB_MUST_USE enum mob_status mob_link_send(struct mob_link *link, const struct mob_link_message *message);
+size_t mob_link_unsent(const struct mob_link *link);
+/* Writes what it can, and reads when `readable`. mob_link_next says how that went. */
+void mob_link_io(struct mob_link *link, bool readable);
+/* The socket took not all: wait until it is writable, too. */
+bool mob_link_wants_write(const struct mob_link *link);
+/* The next frame that was received, borrowed until the next call; its bytes are in `*chunk_out`, which may be
+ * held. MOB_AGAIN: none now. MOB_CLOSED, MOB_CORRUPT, MOB_NO_MEMORY, or why it was refused: destroy it. */
+MOB_MUST_USE enum mob_status mob_link_next(
+    struct mob_link *link, struct mob_gcs_frame *frame_out, struct mob_chunk **chunk_out);
+
+#endif
