@@ -96,9 +96,11 @@ struct mob_gcs_hello {
     uint16_t protocol_min, protocol_max;
     struct mob_cluster_id cluster; /* zero = any */
 };
+#define MOB_GCS_WELCOME_COLLECTING 1u /* attach, send again what is kept, then wait */
+#define MOB_GCS_WELCOME_CHAIN 2u /* a member of a chain: NACK with the configuration follows, now or later */
 struct mob_gcs_welcome {
     uint16_t protocol;
-    uint8_t collecting; /* 1: attach, send again what is kept, then wait */
+    uint8_t collecting; /* MOB_GCS_WELCOME_* */
     uint8_t durability; /* enum mob_gcs_durability */
     uint32_t reason; /* enum mob_status: MOB_OK, or why the link is refused */
     struct mob_cluster_id cluster;
@@ -171,8 +173,8 @@ struct mob_gcs_durable {
 };
 struct mob_gcs_nack {
     uint64_t epoch;
-    uint32_t reason; /* enum mob_status */
-    uint32_t members;
+    uint32_t reason; /* enum mob_status: MOB_WRONG_EPOCH; MOB_AGAIN: it collects what clients keep */
+    uint32_t members; /* in a chain with masters the body is a struct mob_gcs_book (gcs_peer.h) */
 };
 
 enum mob_gcs_query {

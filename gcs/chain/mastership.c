@@ -14,7 +14,9 @@ enum mob_mastership_step mob_mastership_step(
         m->next = (struct mob_master_row){m->row.term, m->row.beat + 1};
         return MOB_MASTERSHIP_BEAT;
     }
-    if (m->active || m->seen_ns == 0 || now_ns - m->seen_ns < times->takeover_ns)
+    /* Term 0: there was no master yet, so nobody's lease is to be waited for. */
+    bool fresh = m->row.term != 0 && now_ns - m->seen_ns < times->takeover_ns;
+    if (m->active || m->seen_ns == 0 || fresh)
         return MOB_MASTERSHIP_LOOK;
     m->next = (struct mob_master_row){m->row.term + 1, 0};
     return MOB_MASTERSHIP_TAKE;

@@ -21,36 +21,40 @@ enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob
     struct mob_gcs *g = calloc(1, sizeof *g);
     if (g == NULL)
         return MOB_NO_MEMORY;
-    enum mob_status status = MOB_INVALID;
-    size_t length = strlen(options->socket_path);
-    if (length == 0 || length >= sizeof g->path)
-        goto err_free;
-    memcpy(g->path, options->socket_path, length + 1);
     g->options = *options;
-    g->options.socket_path = g->path;
+    g->options.socket_path = NULL; /* in `seeds` */
     if (g->options.keep_bytes_max == 0)
         g->options.keep_bytes_max = MOB_GCS_KEEP_BYTES_DEFAULT;
-    status = MOB_NO_MEMORY;
-    g->in_capacity = IN_BYTES;
-    g->in = malloc(g->in_capacity);
-    if (g->in == NULL)
+    enum mob_status status = route_init(g, options->socket_path);
+    if (status != MOB_OK)
         goto err_free;
     status = MOB_IO;
-    g->fd = -1;
     g->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (g->epoll_fd < 0)
-        goto err_in;
+        goto err_free;
+    for (size_t i = 0; i < 2; i++) {
+        g->links[i].gcs = g;
+        g->links[i].fd = -1;
+        g->links[i].retry_pause_ns = RETRY_PAUSE_NS;
+    }
     g->next_request = 1;
     g->position.epoch = 1;
-    g->retry_pause_ns = RETRY_PAUSE_NS;
     g->told = MOB_UNAVAILABLE;
     *gcs_out = g;
     return MOB_OK;
-err_in:
-    free(g->in);
 err_free:
     free(g);
     return status;
+}
+
+static void link_fini(struct link *l)
+{
+    out_reset(l);
+    if (l->fd >= 0)
+        close(l->fd);
+    free(l->in);
+    free(l->text);
+    free(l->pieces);
 }
 
 void mob_gcs_destroy(struct mob_gcs *g)
@@ -58,22 +62,20 @@ void mob_gcs_destroy(struct mob_gcs *g)
     if (g == NULL)
         return;
     MOB_ASSERT(!g->in_step);
-    if (g->link == LINK_UP && g->stream.state == STREAM_ATTACHED && g->op_unanswered == 0) {
+    if (g->up && g->stream.state == STREAM_ATTACHED && g->op_unanswered == 0) {
         /* Nothing is unknown: the member may forget this client now. */
-        out_frame(g, MOB_GCS_BYE, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
-        out_flush(g);
+        out_frame(g->head, MOB_GCS_BYE, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+        out_flush(g->head);
     }
-    out_reset(g);
+    for (size_t i = 0; i < 2; i++)
+        out_reset(&g->links[i]);
     for (uint32_t i = 0; i < g->log_count; i++)
         log_destroy(g->logs[i]);
     ops_destroy(g);
     reads_destroy(g);
-    if (g->fd >= 0)
-        close(g->fd);
+    for (size_t i = 0; i < 2; i++)
+        link_fini(&g->links[i]);
     close(g->epoll_fd);
-    free(g->in);
-    free(g->text);
-    free(g->pieces);
     free(g);
 }
 
@@ -84,7 +86,7 @@ int mob_gcs_fd(const struct mob_gcs *g)
 
 bool mob_gcs_connected(const struct mob_gcs *g)
 {
-    return g->link == LINK_UP;
+    return g->up;
 }
 
 void mob_gcs_position(const struct mob_gcs *g, struct mob_gcs_position *out)
@@ -92,7 +94,7 @@ void mob_gcs_position(const struct mob_gcs *g, struct mob_gcs_position *out)
     *out = g->position;
 }
 
-/* ---- the link ---- */
+/* ---- links ---- */
 
 static void tell(struct mob_gcs *g, enum mob_status status)
 {
@@ -103,37 +105,64 @@ static void tell(struct mob_gcs *g, enum mob_status status)
         g->options.on_link(g->options.arg, status);
 }
 
-static void detach_all(struct mob_gcs *g, int64_t attach_ns)
+void detach_all(struct mob_gcs *g, int64_t attach_ns)
 {
     stream_detach(&g->stream, attach_ns);
     for (uint32_t i = 0; i < g->log_count; i++)
         stream_detach(&g->logs[i]->stream, attach_ns);
 }
 
-void link_fail(struct mob_gcs *g, enum mob_status why)
+/* A chain's links are right when a configuration has led to them. */
+static void look_whether_up(struct mob_gcs *g, enum mob_status why)
 {
-    if (g->link == LINK_DOWN)
+    bool both = g->head->state == LINK_UP && g->tail->state == LINK_UP;
+    bool up = both && !(g->head->chain && g->seeks);
+    if (up && !g->up)
+        detach_all(g, g->now_ns);
+    g->up = up;
+    tell(g, up ? MOB_OK : why);
+}
+
+void link_fail(struct link *l, enum mob_status why)
+{
+    struct mob_gcs *g = l->gcs;
+    if (l->state == LINK_DOWN)
         return;
-    close(g->fd); /* leaves the epoll set by itself */
-    g->fd = -1;
-    g->link = LINK_DOWN;
-    g->want_write = false;
-    g->in_used = 0;
-    out_reset(g);
+    close(l->fd); /* leaves the epoll set by itself */
+    l->fd = -1;
+    l->state = LINK_DOWN;
+    l->want_write = false;
+    l->in_used = 0;
+    out_reset(l);
+    l->retry_ns = g->now_ns + l->retry_pause_ns;
+    if (l != g->head && l != g->tail)
+        return;
     detach_all(g, g->now_ns);
-    reads_down(g);
-    cold_down(g);
-    g->retry_ns = g->now_ns + g->retry_pause_ns;
+    if (l == g->tail) {
+        reads_down(g);
+        cold_down(g);
+    }
+    g->up = false;
+    route_failed(l);
     tell(g, why);
 }
 
-static void link_open(struct mob_gcs *g)
+void link_open(struct link *l, const char *path)
 {
+    struct mob_gcs *g = l->gcs;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    memcpy(address.sun_path, g->path, strlen(g->path) + 1);
-    g->retry_ns = g->now_ns + g->retry_pause_ns;
-    g->retry_pause_ns =
-        g->retry_pause_ns * 2 < RETRY_PAUSE_MAX_NS ? g->retry_pause_ns * 2 : RETRY_PAUSE_MAX_NS;
+    if (path != l->path)
+        memcpy(l->path, path, strlen(path) + 1);
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    l->retry_ns = g->now_ns + l->retry_pause_ns;
+    l->retry_pause_ns =
+        l->retry_pause_ns * 2 < RETRY_PAUSE_MAX_NS ? l->retry_pause_ns * 2 : RETRY_PAUSE_MAX_NS;
+    if (l->in == NULL) {
+        l->in_capacity = IN_BYTES;
+        l->in = malloc(l->in_capacity);
+        if (l->in == NULL)
+            return;
+    }
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return;
@@ -145,35 +174,50 @@ static void link_open(struct mob_gcs *g)
         close(fd);
         return;
     }
-    g->fd = fd;
-    g->link = LINK_HELLO;
+    l->fd = fd;
+    l->state = LINK_HELLO;
+    l->chain = false;
+    l->opened_ns = g->now_ns;
     struct mob_gcs_hello hello = {
         .protocol_min = MOB_GCS_PROTOCOL, .protocol_max = MOB_GCS_PROTOCOL, .cluster = g->options.cluster};
-    out_frame(g, MOB_GCS_HELLO, g->client, 0, &hello, sizeof hello, NULL, 0, NULL);
+    out_frame(l, MOB_GCS_HELLO, g->client, 0, &hello, sizeof hello, NULL, 0, NULL);
 }
 
-static void on_welcome(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+static void take_position(struct mob_gcs *g, uint64_t committed, uint64_t durable)
 {
+    if (committed > g->position.committed)
+        g->position.committed = committed;
+    if (durable > g->position.durable)
+        g->position.durable = durable;
+}
+
+static void on_welcome(struct link *l, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs *g = l->gcs;
     struct mob_gcs_welcome w;
-    if (g->link != LINK_HELLO || mob_gcs_welcome_decode(frame->head, frame->head_bytes, &w) != MOB_OK) {
-        link_fail(g, MOB_CORRUPT);
+    if (l->state != LINK_HELLO || mob_gcs_welcome_decode(frame->head, frame->head_bytes, &w) != MOB_OK) {
+        link_fail(l, MOB_CORRUPT);
         return;
     }
     if (w.reason != MOB_OK) {
         MOB_LOG_ERROR(
-            "gcs_client", "refused", "socket=%s why=%s", g->path, mob_status_code((enum mob_status)w.reason));
-        g->retry_pause_ns = RETRY_PAUSE_MAX_NS;
-        link_fail(g, (enum mob_status)w.reason);
+            "gcs_client", "refused", "socket=%s why=%s", l->path, mob_status_code((enum mob_status)w.reason));
+        l->retry_pause_ns = RETRY_PAUSE_MAX_NS;
+        link_fail(l, (enum mob_status)w.reason);
         return;
     }
-    g->link = LINK_UP;
-    g->retry_pause_ns = RETRY_PAUSE_NS;
-    g->collecting = w.collecting != 0;
-    g->position.epoch = frame->epoch;
-    g->position.committed = w.committed;
-    g->position.durable = w.durable;
-    detach_all(g, g->now_ns);
-    tell(g, MOB_OK);
+    l->state = LINK_UP;
+    l->retry_pause_ns = RETRY_PAUSE_NS;
+    l->chain = (w.collecting & MOB_GCS_WELCOME_CHAIN) != 0;
+    if (l->chain) { /* where it is in the chain comes behind this */
+        take_position(g, w.committed, w.durable);
+    } else {
+        g->collecting = (w.collecting & MOB_GCS_WELCOME_COLLECTING) != 0;
+        g->position.epoch = frame->epoch;
+        g->position.committed = w.committed;
+        g->position.durable = w.durable;
+    }
+    look_whether_up(g, g->told);
 }
 
 static void on_durable(struct mob_gcs *g, const struct mob_gcs_frame *frame)
@@ -181,8 +225,7 @@ static void on_durable(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     struct mob_gcs_durable d;
     if (mob_gcs_durable_decode(frame->head, frame->head_bytes, &d) != MOB_OK)
         return;
-    g->position.committed = d.committed;
-    g->position.durable = d.durable;
+    take_position(g, d.committed, d.durable);
     g->position.memory_bytes = d.memory_bytes;
     g->position.memory_soft_bytes = d.soft_bytes;
     g->position.memory_hard_bytes = d.hard_bytes;
@@ -196,11 +239,12 @@ static void release_durable(struct mob_gcs *g)
         log_durable(g->logs[i]);
 }
 
-static void on_reply(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+static void on_reply(struct link *l, const struct mob_gcs_frame *frame)
 {
+    struct mob_gcs *g = l->gcs;
     struct mob_gcs_reply reply;
     if (mob_gcs_reply_decode(frame->head, frame->head_bytes, &reply) != MOB_OK || reply.count == 0) {
-        link_fail(g, MOB_CORRUPT);
+        link_fail(l, MOB_CORRUPT);
         return;
     }
     if (reply.durable > g->position.durable)
@@ -215,11 +259,12 @@ static void on_reply(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 }
 
 /* ATTACHED, GAP, EXPIRED: all say where the member is with one stream. */
-static void on_stream(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+static void on_stream(struct link *l, const struct mob_gcs_frame *frame)
 {
+    struct mob_gcs *g = l->gcs;
     struct mob_gcs_attached a;
     if (mob_gcs_attached_decode(frame->head, frame->head_bytes, &a) != MOB_OK) {
-        link_fail(g, MOB_CORRUPT);
+        link_fail(l, MOB_CORRUPT);
         return;
     }
     bool own = frame->from == g->client;
@@ -243,9 +288,15 @@ static void on_stream(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 }
 
 /* Another epoch: whoever is attached introduces itself again, and sends what is not answered. */
-static void on_nack(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+static void on_nack(struct link *l, const struct mob_gcs_frame *frame)
 {
+    struct mob_gcs *g = l->gcs;
     struct mob_gcs_nack nack;
+    if (l->chain) {
+        route_nack(l, frame);
+        look_whether_up(g, g->told);
+        return;
+    }
     if (mob_gcs_nack_decode(frame->head, frame->head_bytes, &nack) != MOB_OK)
         return;
     g->collecting = false;
@@ -255,14 +306,15 @@ static void on_nack(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     detach_all(g, g->now_ns);
 }
 
-static void on_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+static void on_frame(struct link *l, const struct mob_gcs_frame *frame)
 {
+    struct mob_gcs *g = l->gcs;
     switch ((enum mob_gcs_frame_type)frame->type) {
     case MOB_GCS_WELCOME:
-        on_welcome(g, frame);
+        on_welcome(l, frame);
         break;
     case MOB_GCS_REPLY:
-        on_reply(g, frame);
+        on_reply(l, frame);
         break;
     case MOB_GCS_DURABLE:
         on_durable(g, frame);
@@ -270,24 +322,29 @@ static void on_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     case MOB_GCS_ATTACHED:
     case MOB_GCS_GAP:
     case MOB_GCS_EXPIRED:
-        on_stream(g, frame);
+        on_stream(l, frame);
         break;
     case MOB_GCS_NACK:
-        on_nack(g, frame);
+        on_nack(l, frame);
         break;
     case MOB_GCS_ROWS:
         reads_answer(g, frame);
         break;
     case MOB_GCS_BLOCK:
     case MOB_GCS_RESYNC:
-        subs_frame(g, frame);
+        if (l == g->tail) /* else of one that was */
+            subs_frame(g, frame);
         break;
     case MOB_GCS_COLD_GET:
-        cold_frame(g, frame);
+        if (l == g->tail)
+            cold_frame(g, frame);
+        break;
+    case MOB_GCS_LISTEN:
+        if (l == g->tail)
+            stream_heard(g, frame->from);
         break;
     case MOB_GCS_COLD:
     case MOB_GCS_COLD_ROWS:
-    case MOB_GCS_LISTEN:
     case MOB_GCS_HELLO:
     case MOB_GCS_ATTACH:
     case MOB_GCS_PUT:
@@ -298,59 +355,59 @@ static void on_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     case MOB_GCS_BYE:
     case MOB_GCS_FRAME_TYPES:
     default:
-        link_fail(g, MOB_CORRUPT);
+        link_fail(l, MOB_CORRUPT);
         break;
     }
 }
 
-static void parse(struct mob_gcs *g)
+static void parse(struct link *l)
 {
     size_t at = 0, need = 0;
-    while (g->link != LINK_DOWN) {
+    while (l->state != LINK_DOWN) {
         struct mob_gcs_frame frame;
         enum mob_status status =
-            mob_gcs_frame_decode(g->in + at, g->in_used - at, MOB_GCS_FRAME_CLIENT_MAX, &frame, &need);
+            mob_gcs_frame_decode(l->in + at, l->in_used - at, MOB_GCS_FRAME_CLIENT_MAX, &frame, &need);
         if (status == MOB_AGAIN)
             break;
         if (status != MOB_OK) {
-            link_fail(g, status);
+            link_fail(l, status);
             return;
         }
         at += need;
-        on_frame(g, &frame);
+        on_frame(l, &frame);
     }
-    if (g->link == LINK_DOWN)
+    if (l->state == LINK_DOWN)
         return;
-    memmove(g->in, g->in + at, g->in_used - at);
-    g->in_used -= at;
-    if (need > g->in_capacity) {
-        uint8_t *grown = realloc(g->in, need);
+    memmove(l->in, l->in + at, l->in_used - at);
+    l->in_used -= at;
+    if (need > l->in_capacity) {
+        uint8_t *grown = realloc(l->in, need);
         if (grown == NULL) {
-            link_fail(g, MOB_NO_MEMORY);
+            link_fail(l, MOB_NO_MEMORY);
             return;
         }
-        g->in = grown;
-        g->in_capacity = need;
+        l->in = grown;
+        l->in_capacity = need;
     }
 }
 
 /* Reads what is there. `to_the_end`: also whether the link ended behind it, for one more call; nothing may be
  * sent into a link that is known to have ended, since what was sent counts as "perhaps done". */
-static void receive(struct mob_gcs *g, bool to_the_end)
+static void receive(struct link *l, bool to_the_end)
 {
-    for (int i = 0; i < RECV_LOOPS && g->link != LINK_DOWN; i++) {
-        size_t room = g->in_capacity - g->in_used;
-        ssize_t n = recv(g->fd, g->in + g->in_used, room, 0);
+    for (int i = 0; i < RECV_LOOPS && l->state != LINK_DOWN; i++) {
+        size_t room = l->in_capacity - l->in_used;
+        ssize_t n = recv(l->fd, l->in + l->in_used, room, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
         if (n <= 0) {
-            link_fail(g, MOB_UNAVAILABLE);
+            link_fail(l, MOB_UNAVAILABLE);
             return;
         }
-        g->in_used += (size_t)n;
-        parse(g);
+        l->in_used += (size_t)n;
+        parse(l);
         if ((size_t)n < room && !to_the_end)
             return;
     }
@@ -360,7 +417,7 @@ static void pump(struct mob_gcs *g)
 {
     bool more;
     do {
-        if (g->link == LINK_UP) {
+        if (g->up) {
             ops_pump(g);
             for (uint32_t i = 0; i < g->log_count; i++)
                 log_pump(g->logs[i]);
@@ -368,9 +425,10 @@ static void pump(struct mob_gcs *g)
             subs_pump(g);
             cold_pump(g);
         }
-        more = out_full(g);
-        out_flush(g);
-    } while (more && g->link == LINK_UP && g->piece_count == 0);
+        more = out_full(g->head) || out_full(g->tail);
+        for (size_t i = 0; i < 2; i++)
+            out_flush(&g->links[i]);
+    } while (more && g->up && g->head->piece_count == 0 && g->tail->piece_count == 0);
 }
 
 void mob_gcs_send(struct mob_gcs *g)
@@ -381,29 +439,43 @@ void mob_gcs_send(struct mob_gcs *g)
     g->in_step = false;
 }
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t stream_next_ns(const struct mob_gcs *g, const struct stream *s)
+{
+    if (s->state == STREAM_DETACHED)
+        return s->attach_ns;
+    return s->state == STREAM_ATTACHED || !g->head->chain ? MOB_FOREVER_NS
+                                                          : s->since_ns + STREAM_PATIENCE_NS + MOB_MS;
+}
+
 int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 {
     MOB_ASSERT(!g->in_step);
     g->in_step = true;
     bool was_away = now_ns - g->now_ns > AWAY_NS;
     g->now_ns = now_ns;
-    if (g->link == LINK_DOWN && now_ns >= g->retry_ns)
-        link_open(g);
-    receive(g, was_away);
+    route_step(g);
+    for (size_t i = 0; i < 2; i++)
+        receive(&g->links[i], was_away);
     pump(g);
     release_durable(g);
     pump(g); /* what the callbacks submitted */
     g->in_step = false;
     subs_reap(g);
-    int64_t next = MOB_FOREVER_NS;
-    if (g->link == LINK_DOWN)
-        next = g->retry_ns;
-    if (g->link == LINK_UP && g->stream.state == STREAM_DETACHED)
-        next = g->stream.attach_ns;
-    for (uint32_t i = 0; i < g->log_count && g->link == LINK_UP; i++)
-        if (g->logs[i]->stream.state == STREAM_DETACHED && !g->logs[i]->sealed &&
-            g->logs[i]->stream.attach_ns < next)
-            next = g->logs[i]->stream.attach_ns;
+    int64_t next = route_next_ns(g);
+    if (g->up)
+        next = earlier(next, stream_next_ns(g, &g->stream));
+    for (uint32_t i = 0; i < g->log_count && g->up; i++)
+        if (!g->logs[i]->sealed)
+            next = earlier(next, stream_next_ns(g, &g->logs[i]->stream));
+    if (g->up && g->head != g->tail && g->read_first != NULL)
+        next = earlier(next, now_ns + CHAIN_READ_NS);
+    if (g->up && now_ns < g->reads_ns && g->read_first != NULL)
+        next = earlier(next, g->reads_ns);
     return next;
 }
 

@@ -14,7 +14,7 @@ void cold_pump(struct mob_gcs *g)
     if (g->cold == NULL || g->cold_said || g->collecting)
         return;
     g->cold_said = true;
-    out_frame(g, MOB_GCS_COLD, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+    out_frame(g->tail, MOB_GCS_COLD, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
 }
 
 void cold_down(struct mob_gcs *g)
@@ -26,7 +26,7 @@ void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs_cold_get head;
     if (mob_gcs_cold_get_decode(frame->head, frame->head_bytes, &head) != MOB_OK || g->cold == NULL) {
-        link_fail(g, MOB_CORRUPT);
+        link_fail(g->tail, MOB_CORRUPT);
         return;
     }
     g->cold(g->cold_arg, &head);
@@ -34,7 +34,7 @@ void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 
 enum mob_status mob_gcs_cold_answer(struct mob_gcs *g, const struct mob_gcs_cold_answer *answer)
 {
-    if (g->link != LINK_UP || !g->cold_said)
+    if (!g->up || !g->cold_said)
         return MOB_CLOSED;
     struct mob_gcs_rows head = {.tag = answer->tag,
         .status = answer->status,
@@ -54,8 +54,8 @@ enum mob_status mob_gcs_cold_answer(struct mob_gcs *g, const struct mob_gcs_cold
         memcpy(at + MOB_GCS_BLOCK_ROW_HEAD, answer->blocks[i].bytes, answer->blocks[i].length);
         at += MOB_GCS_BLOCK_ROW_HEAD + answer->blocks[i].length;
     }
-    out_frame(
-        g, MOB_GCS_COLD_ROWS, g->client, g->position.epoch, &head, sizeof head, body, (uint32_t)bytes, NULL);
+    out_frame(g->tail, MOB_GCS_COLD_ROWS, g->client, g->position.epoch, &head, sizeof head, body,
+        (uint32_t)bytes, NULL);
     free(body);
     return MOB_OK;
 }

@@ -1,5 +1,9 @@
-/* The parts of a client: link (client.c), frames out (client_out.c), logs (client_log.c), ordered operations
- * (client_ops.c), reads and subscriptions (client_read.c). Internal to gcs/client; one thread.
+/* The parts of a client: links and what they bring (client.c), who is asked (client_route.c), frames out
+ * (client_out.c), logs (client_log.c), ordered operations (client_ops.c), reads and subscriptions
+ * (client_read.c). Internal to gcs/client; one thread.
+ *
+ * Requests go to the head, reads and subscriptions to the tail, which also answers the requests; where one
+ * member is both, one link is both.
  */
 #ifndef MOB_GCS_CLIENT_CLIENT_INTERNAL_H
 #define MOB_GCS_CLIENT_CLIENT_INTERNAL_H
@@ -7,28 +11,35 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_peer.h"
 #include "gcs/client/client.h"
 
 #define RETRY_PAUSE_NS (5 * MOB_MS)
 #define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
 #define REFUSED_PAUSE_NS (50 * MOB_MS) /* before a request that met MOB_GCS_FULL is tried again */
 #define OPS_WINDOW (MOB_GCS_WINDOW / 2) /* unanswered; the member remembers twice as many */
+#define WRONG_MEMBER_NS (2 * MOB_MS) /* before a member is asked again that was not the right one */
+#define CHAIN_READ_NS (50 * MOB_MS) /* a read through the chain that has no answer */
+#define STREAM_PATIENCE_NS (200 * MOB_MS) /* with an attachment */
+#define HELLO_PATIENCE_NS (100 * MOB_MS) /* with a member, when there are others */
 #define OUT_PIECES_MAX 4096u /* above it the pumps wait for the socket */
 
 /* One request stream: this client's, or a log's. */
 enum stream_state {
     STREAM_DETACHED = 0, /* OPEN or ATTACH is to be sent at `attach_ns` */
+    STREAM_LISTENING, /* first the tail is to know where answers go */
     STREAM_OPENING, /* this client has no id yet, and has asked for one */
     STREAM_ATTACHING, /* ATTACHED is awaited */
     STREAM_ATTACHED
 };
 struct stream {
     enum stream_state state;
-    int64_t attach_ns;
+    int64_t attach_ns, since_ns; /* since: of the state */
     uint64_t last; /* in the member's tables, as ATTACHED said */
     uint64_t sent; /* newest request ever sent */
     uint64_t next; /* next request to send on this attachment */
     bool resent; /* RESENT was sent on this attachment */
+    bool heard; /* the tail listens, on this attachment */
 };
 
 struct op {
@@ -47,6 +58,8 @@ struct read_op {
     uint8_t *body;
     uint32_t body_bytes;
     bool sent;
+    bool by_chain; /* the tail had no lease: through the head */
+    int64_t sent_ns;
     mob_gcs_done_fn *done;
     void *arg;
 };
@@ -78,15 +91,14 @@ struct out_piece {
 };
 
 enum link_state { LINK_DOWN = 0, LINK_HELLO, LINK_UP };
-struct mob_gcs {
-    struct mob_gcs_options options;
-    char path[108];
-    int epoll_fd, fd;
-    enum link_state link;
-    bool collecting, want_write, in_step, destroyed;
-    enum mob_status told; /* the last status given to on_link */
-    int64_t now_ns, retry_ns, retry_pause_ns;
-    struct mob_gcs_position position;
+struct link {
+    struct mob_gcs *gcs;
+    char path[MOB_GCS_ADDRESS_MAX]; /* where it leads, or last led */
+    int fd;
+    enum link_state state;
+    bool want_write;
+    bool chain; /* to a member of a chain with masters */
+    int64_t opened_ns, retry_ns, retry_pause_ns;
 
     uint8_t *in;
     size_t in_used, in_capacity;
@@ -95,6 +107,24 @@ struct mob_gcs {
     struct out_piece *pieces;
     size_t piece_first, piece_count, piece_capacity;
     size_t piece_offset; /* written of the first */
+};
+
+#define SEEDS_MAX MOB_GCS_MEMBERS_MAX
+struct mob_gcs {
+    struct mob_gcs_options options;
+    char seeds[SEEDS_MAX][MOB_GCS_ADDRESS_MAX];
+    uint32_t seed_count, next_seed;
+    int epoll_fd;
+    struct link links[2];
+    struct link *head, *tail; /* of `links`; one link when one member is both */
+    bool up; /* both are, and it is known that they are the right ones */
+    bool seeks; /* whoever answers is asked for the configuration */
+    struct mob_gcs_book book; /* the newest that was heard of; epoch 0: none, or no masters */
+    bool collecting, in_step, destroyed;
+    enum mob_status told; /* the last status given to on_link */
+    int64_t now_ns;
+    int64_t reads_ns; /* reads that met the wrong member go again then */
+    struct mob_gcs_position position;
 
     uint64_t client; /* 0: none yet */
     uint64_t nonce; /* of the OPEN whose reply is awaited */
@@ -119,22 +149,36 @@ struct mob_gcs {
 };
 
 /* client.c */
-void link_fail(struct mob_gcs *g, enum mob_status why);
+void link_fail(struct link *l, enum mob_status why);
+void link_open(struct link *l, const char *path);
+void detach_all(struct mob_gcs *g, int64_t attach_ns);
+
+/* client_route.c */
+MOB_MUST_USE enum mob_status route_init(struct mob_gcs *g, const char *paths);
+void route_step(struct mob_gcs *g); /* opens what is to be open */
+void route_failed(struct link *l); /* it is down now */
+void route_nack(struct link *l, const struct mob_gcs_frame *frame);
+int64_t route_next_ns(const struct mob_gcs *g);
 
 /* client_out.c: queue a frame; head and small bodies are copied, a block's bytes are not */
-void out_frame(struct mob_gcs *g, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch,
-    const void *head, uint32_t head_bytes, const void *body, uint32_t body_bytes,
-    struct mob_gcs_block *block);
-void out_flush(struct mob_gcs *g);
-void out_reset(struct mob_gcs *g);
-static inline bool out_full(const struct mob_gcs *g)
+void out_frame(struct link *l, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch, const void *head,
+    uint32_t head_bytes, const void *body, uint32_t body_bytes, struct mob_gcs_block *block);
+void out_flush(struct link *l);
+void out_reset(struct link *l);
+static inline bool out_full(const struct link *l)
 {
-    return g->piece_count >= OUT_PIECES_MAX;
+    return l->piece_count >= OUT_PIECES_MAX;
 }
 
 /* streams (client_ops.c) */
 void stream_detach(struct stream *s, int64_t attach_ns);
+/* True when the tail knows where the answers to `client` go; else it is asked. */
+bool stream_listens(struct mob_gcs *g, struct stream *s, uint64_t client);
+/* The tail has answered. */
+void stream_heard(struct mob_gcs *g, uint64_t client);
 void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_t answered, uint64_t kept);
+/* Nobody has answered for too long: from the beginning. */
+void stream_tick(struct mob_gcs *g, struct stream *s);
 
 /* client_ops.c */
 void ops_pump(struct mob_gcs *g);
@@ -156,7 +200,9 @@ void log_destroy(struct mob_gcs_log *log);
 
 /* client_read.c */
 void reads_pump(struct mob_gcs *g);
-void reads_down(struct mob_gcs *g);
+void reads_down(struct mob_gcs *g); /* the tail's link is another, or none */
+void reads_again(struct mob_gcs *g, int64_t at_ns);
+void subs_leave(struct mob_gcs *g, struct link *tail); /* another is the tail */
 void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame);
 void reads_destroy(struct mob_gcs *g);
 void subs_pump(struct mob_gcs *g);

@@ -66,7 +66,7 @@ static void send_block(struct mob_gcs_log *log, struct mob_gcs_block *block)
         head.old_seq = block->seq;
         head.old_number = block->number;
     }
-    out_frame(log->gcs, MOB_GCS_PUT, log->incarnation, log->gcs->position.epoch, &head, sizeof head,
+    out_frame(log->gcs->head, MOB_GCS_PUT, log->incarnation, log->gcs->position.epoch, &head, sizeof head,
         block->bytes, block->length, block);
 }
 
@@ -74,13 +74,15 @@ void log_pump(struct mob_gcs_log *log)
 {
     struct mob_gcs *g = log->gcs;
     struct stream *s = &log->stream;
-    if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns && !log->sealed) {
+    stream_tick(g, s);
+    if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns && !log->sealed &&
+        stream_listens(g, s, log->incarnation)) {
         uint64_t kept = log->first != NULL ? log->first->number + 1 : log->appended + 1;
         stream_attach(g, s, log->incarnation, log->acked, kept);
     }
     if (s->state != STREAM_ATTACHED)
         return;
-    while (log->cursor != NULL && !out_full(g)) {
+    while (log->cursor != NULL && !out_full(g->head)) {
         struct mob_gcs_block *block = log->cursor;
         uint64_t request = block->number + 1;
         bool again = request <= s->sent;
@@ -96,7 +98,7 @@ void log_pump(struct mob_gcs_log *log)
     bool all_again = log->cursor == NULL || log->cursor->number + 1 > s->sent;
     if (!s->resent && all_again) {
         s->resent = true;
-        out_frame(g, MOB_GCS_RESENT, log->incarnation, g->position.epoch, NULL, 0, NULL, 0, NULL);
+        out_frame(g->head, MOB_GCS_RESENT, log->incarnation, g->position.epoch, NULL, 0, NULL, 0, NULL);
     }
 }
 

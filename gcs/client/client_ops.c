@@ -12,13 +12,49 @@ void stream_detach(struct stream *s, int64_t attach_ns)
 {
     s->state = STREAM_DETACHED;
     s->attach_ns = attach_ns;
+    s->heard = false;
+}
+
+static void stream_set(struct mob_gcs *g, struct stream *s, enum stream_state state)
+{
+    s->state = state;
+    s->since_ns = g->now_ns;
+}
+
+void stream_tick(struct mob_gcs *g, struct stream *s)
+{
+    bool waits = s->state == STREAM_LISTENING || s->state == STREAM_OPENING || s->state == STREAM_ATTACHING;
+    if (waits && g->head->chain && g->now_ns - s->since_ns > STREAM_PATIENCE_NS)
+        stream_detach(s, g->now_ns);
+}
+
+bool stream_listens(struct mob_gcs *g, struct stream *s, uint64_t client)
+{
+    if (g->head == g->tail || s->heard)
+        return true;
+    out_frame(g->tail, MOB_GCS_LISTEN, client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+    stream_set(g, s, STREAM_LISTENING);
+    return false;
+}
+
+void stream_heard(struct mob_gcs *g, uint64_t client)
+{
+    struct mob_gcs_log *log = log_find(g, client);
+    struct stream *s = client == g->client || client == g->nonce ? &g->stream
+        : log != NULL                                            ? &log->stream
+                                                                 : NULL;
+    if (s == NULL || s->state != STREAM_LISTENING)
+        return;
+    s->heard = true;
+    s->state = STREAM_DETACHED; /* the next pump goes on */
+    s->attach_ns = g->now_ns;
 }
 
 void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_t answered, uint64_t kept)
 {
     struct mob_gcs_attach attach = {.answered = answered, .kept = kept, .known = 1};
-    out_frame(g, MOB_GCS_ATTACH, client, g->position.epoch, &attach, sizeof attach, NULL, 0, NULL);
-    s->state = STREAM_ATTACHING;
+    out_frame(g->head, MOB_GCS_ATTACH, client, g->position.epoch, &attach, sizeof attach, NULL, 0, NULL);
+    stream_set(g, s, STREAM_ATTACHING);
 }
 
 /* Ids are given by the chain, in order, so that one that was expired can never come back. A reply that is
@@ -26,10 +62,14 @@ void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_
 static void open_client(struct mob_gcs *g)
 {
     struct mob_gcs_request head = {.op = MOB_GCS_OP_OPEN};
-    MOB_ASSERT(getrandom(&g->nonce, sizeof g->nonce, 0) == sizeof g->nonce);
-    g->nonce |= MOB_GCS_CLIENT_BIT;
-    out_frame(g, MOB_GCS_PUT, g->nonce, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
-    g->stream.state = STREAM_OPENING;
+    if (!g->stream.heard) {
+        MOB_ASSERT(getrandom(&g->nonce, sizeof g->nonce, 0) == sizeof g->nonce);
+        g->nonce |= MOB_GCS_CLIENT_BIT;
+        if (!stream_listens(g, &g->stream, g->nonce))
+            return;
+    }
+    out_frame(g->head, MOB_GCS_PUT, g->nonce, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
+    stream_set(g, &g->stream, STREAM_OPENING);
 }
 
 void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
@@ -42,6 +82,10 @@ void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
     }
     g->client = reply->number;
     g->nonce = 0;
+    if (g->head != g->tail) { /* the tail is to know it by its name */
+        stream_detach(&g->stream, g->now_ns);
+        return;
+    }
     g->stream.state = STREAM_ATTACHED;
     g->stream.last = 0;
     g->stream.resent = false;
@@ -159,9 +203,11 @@ enum mob_status mob_gcs_flush(
 void ops_pump(struct mob_gcs *g)
 {
     struct stream *s = &g->stream;
+    stream_tick(g, s);
     if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns && g->client == 0)
         open_client(g);
-    if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns) {
+    if (s->state == STREAM_DETACHED && g->now_ns >= s->attach_ns && g->client != 0 &&
+        stream_listens(g, s, g->client)) {
         uint64_t kept = g->op_first != NULL ? g->op_first->head.request : g->next_request;
         uint64_t answered = kept - 1;
         for (struct op *op = g->op_first; op != NULL && op->answered; op = op->next)
@@ -170,7 +216,7 @@ void ops_pump(struct mob_gcs *g)
     }
     if (s->state != STREAM_ATTACHED)
         return;
-    while (g->op_cursor != NULL && !out_full(g)) {
+    while (g->op_cursor != NULL && !out_full(g->head)) {
         struct op *op = g->op_cursor;
         bool again = op->head.request <= s->sent;
         if (!again && g->op_unanswered >= OPS_WINDOW)
@@ -182,13 +228,13 @@ void ops_pump(struct mob_gcs *g)
             s->sent = op->head.request;
             g->op_unanswered++;
         }
-        out_frame(g, MOB_GCS_PUT, g->client, g->position.epoch, &op->head, sizeof op->head, op->body,
+        out_frame(g->head, MOB_GCS_PUT, g->client, g->position.epoch, &op->head, sizeof op->head, op->body,
             op->body_bytes, NULL);
     }
     bool all_again = g->op_cursor == NULL || g->op_cursor->head.request > s->sent;
     if (!s->resent && all_again) {
         s->resent = true;
-        out_frame(g, MOB_GCS_RESENT, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+        out_frame(g->head, MOB_GCS_RESENT, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
     }
 }
 

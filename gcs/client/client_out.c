@@ -9,48 +9,48 @@
 
 #define IOV_PER_WRITE 256
 
-static void piece_add(struct mob_gcs *g, struct out_piece piece)
+static void piece_add(struct link *l, struct out_piece piece)
 {
     if (piece.length == 0)
         return;
-    if (g->piece_first + g->piece_count == g->piece_capacity) {
-        if (g->piece_first > g->piece_capacity / 2) {
-            MOB_ASSERT(g->pieces != NULL);
-            memmove(g->pieces, g->pieces + g->piece_first, g->piece_count * sizeof *g->pieces);
-            g->piece_first = 0;
+    if (l->piece_first + l->piece_count == l->piece_capacity) {
+        if (l->piece_first > l->piece_capacity / 2) {
+            MOB_ASSERT(l->pieces != NULL);
+            memmove(l->pieces, l->pieces + l->piece_first, l->piece_count * sizeof *l->pieces);
+            l->piece_first = 0;
         } else {
-            g->piece_capacity = g->piece_capacity == 0 ? 256 : g->piece_capacity * 2;
-            g->pieces = realloc(g->pieces, g->piece_capacity * sizeof *g->pieces);
+            l->piece_capacity = l->piece_capacity == 0 ? 256 : l->piece_capacity * 2;
+            l->pieces = realloc(l->pieces, l->piece_capacity * sizeof *l->pieces);
         }
     }
-    MOB_ASSERT(g->pieces != NULL);
-    g->pieces[g->piece_first + g->piece_count++] = piece;
+    MOB_ASSERT(l->pieces != NULL);
+    l->pieces[l->piece_first + l->piece_count++] = piece;
 }
 
-static void text_add(struct mob_gcs *g, const void *bytes, size_t length)
+static void text_add(struct link *l, const void *bytes, size_t length)
 {
     if (length == 0)
         return;
-    while (g->text_used + length > g->text_capacity) {
-        g->text_capacity = g->text_capacity == 0 ? 16384 : g->text_capacity * 2;
-        g->text = realloc(g->text, g->text_capacity);
-        MOB_ASSERT(g->text != NULL);
+    while (l->text_used + length > l->text_capacity) {
+        l->text_capacity = l->text_capacity == 0 ? 16384 : l->text_capacity * 2;
+        l->text = realloc(l->text, l->text_capacity);
+        MOB_ASSERT(l->text != NULL);
     }
-    memcpy(g->text + g->text_used, bytes, length);
-    struct out_piece *last = g->piece_count > 0 ? &g->pieces[g->piece_first + g->piece_count - 1] : NULL;
-    if (last != NULL && last->ref == NULL && last->offset + last->length == g->text_used)
+    memcpy(l->text + l->text_used, bytes, length);
+    struct out_piece *last = l->piece_count > 0 ? &l->pieces[l->piece_first + l->piece_count - 1] : NULL;
+    if (last != NULL && last->ref == NULL && last->offset + last->length == l->text_used)
         last->length += length;
     else
-        piece_add(g, (struct out_piece){.offset = g->text_used, .length = length});
-    g->text_used += length;
+        piece_add(l, (struct out_piece){.offset = l->text_used, .length = length});
+    l->text_used += length;
 }
 
-void out_frame(struct mob_gcs *g, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch,
-    const void *head, uint32_t head_bytes, const void *body, uint32_t body_bytes, struct mob_gcs_block *block)
+void out_frame(struct link *l, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch, const void *head,
+    uint32_t head_bytes, const void *body, uint32_t body_bytes, struct mob_gcs_block *block)
 {
     uint8_t header[MOB_GCS_FRAME_HEADER_BYTES];
     struct mob_gcs_frame frame = {.type = (uint8_t)type,
-        .shard = g->options.shard,
+        .shard = l->gcs->options.shard,
         .epoch = epoch,
         .from = from,
         .head_bytes = head_bytes,
@@ -58,76 +58,76 @@ void out_frame(struct mob_gcs *g, enum mob_gcs_frame_type type, uint64_t from, u
         .head = head,
         .body = body};
     mob_gcs_frame_encode(&frame, header);
-    text_add(g, header, sizeof header);
-    text_add(g, head, head_bytes);
+    text_add(l, header, sizeof header);
+    text_add(l, head, head_bytes);
     if (block == NULL) {
-        text_add(g, body, body_bytes);
+        text_add(l, body, body_bytes);
         return;
     }
     block->queued++;
-    piece_add(g, (struct out_piece){.ref = body, .length = body_bytes, .block = block});
+    piece_add(l, (struct out_piece){.ref = body, .length = body_bytes, .block = block});
 }
 
-void out_reset(struct mob_gcs *g)
+void out_reset(struct link *l)
 {
-    for (size_t i = 0; i < g->piece_count; i++)
-        if (g->pieces[g->piece_first + i].block != NULL)
-            g->pieces[g->piece_first + i].block->queued--;
-    g->piece_first = g->piece_count = g->piece_offset = g->text_used = 0;
+    for (size_t i = 0; i < l->piece_count; i++)
+        if (l->pieces[l->piece_first + i].block != NULL)
+            l->pieces[l->piece_first + i].block->queued--;
+    l->piece_first = l->piece_count = l->piece_offset = l->text_used = 0;
 }
 
-static void written(struct mob_gcs *g, size_t n)
+static void written(struct link *l, size_t n)
 {
     while (n > 0) {
-        struct out_piece *p = &g->pieces[g->piece_first];
-        size_t left = p->length - g->piece_offset;
+        struct out_piece *p = &l->pieces[l->piece_first];
+        size_t left = p->length - l->piece_offset;
         if (n < left) {
-            g->piece_offset += n;
+            l->piece_offset += n;
             return;
         }
         n -= left;
         if (p->block != NULL)
             p->block->queued--;
-        g->piece_first++;
-        g->piece_count--;
-        g->piece_offset = 0;
+        l->piece_first++;
+        l->piece_count--;
+        l->piece_offset = 0;
     }
-    if (g->piece_count == 0)
-        g->piece_first = g->text_used = 0;
+    if (l->piece_count == 0)
+        l->piece_first = l->text_used = 0;
 }
 
-static void want_write(struct mob_gcs *g, bool want)
+static void want_write(struct link *l, bool want)
 {
-    if (g->want_write == want)
+    if (l->want_write == want)
         return;
-    g->want_write = want;
+    l->want_write = want;
     struct epoll_event event = {.events = EPOLLIN | (want ? EPOLLOUT : 0u)};
-    epoll_ctl(g->epoll_fd, EPOLL_CTL_MOD, g->fd, &event);
+    epoll_ctl(l->gcs->epoll_fd, EPOLL_CTL_MOD, l->fd, &event);
 }
 
-void out_flush(struct mob_gcs *g)
+void out_flush(struct link *l)
 {
-    while (g->link != LINK_DOWN && g->piece_count > 0) {
+    while (l->state != LINK_DOWN && l->piece_count > 0) {
         struct iovec iov[IOV_PER_WRITE];
         size_t n = 0;
-        for (; n < g->piece_count && n < IOV_PER_WRITE; n++) {
-            const struct out_piece *p = &g->pieces[g->piece_first + n];
-            size_t skip = n == 0 ? g->piece_offset : 0;
-            const uint8_t *base = p->ref != NULL ? p->ref : g->text + p->offset;
+        for (; n < l->piece_count && n < IOV_PER_WRITE; n++) {
+            const struct out_piece *p = &l->pieces[l->piece_first + n];
+            size_t skip = n == 0 ? l->piece_offset : 0;
+            const uint8_t *base = p->ref != NULL ? p->ref : l->text + p->offset;
             iov[n] = (struct iovec){(void *)(uintptr_t)(base + skip), p->length - skip};
         }
         struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
-        ssize_t sent = sendmsg(g->fd, &message, MSG_NOSIGNAL);
+        ssize_t sent = sendmsg(l->fd, &message, MSG_NOSIGNAL);
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             break;
         if (sent < 0) {
-            link_fail(g, MOB_UNAVAILABLE);
+            link_fail(l, MOB_UNAVAILABLE);
             return;
         }
-        written(g, (size_t)sent);
+        written(l, (size_t)sent);
     }
-    if (g->link != LINK_DOWN)
-        want_write(g, g->piece_count > 0);
+    if (l->state != LINK_DOWN)
+        want_write(l, l->piece_count > 0);
 }

@@ -114,19 +114,31 @@ void reads_pump(struct mob_gcs *g)
 {
     if (g->collecting) /* a member that collects answers no reads, and would hold what is behind them */
         return;
-    for (struct read_op *op = g->read_first; op != NULL && !out_full(g); op = op->next) {
-        if (op->sent)
+    if (g->now_ns < g->reads_ns)
+        return;
+    for (struct read_op *op = g->read_first; op != NULL && !out_full(g->tail); op = op->next) {
+        if (op->sent && op->by_chain && g->now_ns - op->sent_ns > CHAIN_READ_NS)
+            op->sent = op->by_chain = false; /* lost on its way, perhaps */
+        if (op->sent || (op->by_chain && g->stream.state != STREAM_ATTACHED))
             continue;
         op->sent = true;
-        out_frame(g, MOB_GCS_GET, g->client, g->position.epoch, &op->head, sizeof op->head, op->body,
-            op->body_bytes, NULL);
+        op->sent_ns = g->now_ns;
+        out_frame(op->by_chain ? g->head : g->tail, MOB_GCS_GET, g->client, g->position.epoch, &op->head,
+            sizeof op->head, op->body, op->body_bytes, NULL);
     }
+}
+
+void reads_again(struct mob_gcs *g, int64_t at_ns)
+{
+    for (struct read_op *op = g->read_first; op != NULL; op = op->next)
+        op->sent = op->by_chain = false;
+    g->reads_ns = at_ns;
 }
 
 void reads_down(struct mob_gcs *g)
 {
     for (struct read_op *op = g->read_first; op != NULL; op = op->next)
-        op->sent = false;
+        op->sent = op->by_chain = false;
     for (uint32_t i = 0; i < g->sub_count; i++)
         g->subs[i]->sent = false;
 }
@@ -201,11 +213,28 @@ static struct read_op *take_read(struct mob_gcs *g, uint64_t tag)
     return NULL;
 }
 
+/* The tail has no lease, so the read goes through the chain; or it is the tail no more. */
+static void read_elsewhere(struct mob_gcs *g, const struct mob_gcs_rows *head)
+{
+    for (struct read_op *op = g->read_first; op != NULL; op = op->next)
+        if (op->head.tag == head->tag) {
+            op->by_chain = head->status == MOB_AGAIN;
+            op->sent = false;
+            if (!op->by_chain)
+                g->reads_ns = g->now_ns + WRONG_MEMBER_NS;
+            return;
+        }
+}
+
 void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs_rows head;
     if (mob_gcs_rows_decode(frame->head, frame->head_bytes, &head) != MOB_OK) {
-        link_fail(g, MOB_CORRUPT);
+        link_fail(g->tail, MOB_CORRUPT);
+        return;
+    }
+    if (head.status == MOB_AGAIN || head.status == MOB_WRONG_EPOCH) {
+        read_elsewhere(g, &head);
         return;
     }
     struct mob_gcs_answer answer = {
@@ -265,8 +294,8 @@ void mob_gcs_unsubscribe(struct mob_gcs_sub *sub)
         return;
     struct mob_gcs *g = sub->gcs;
     struct mob_gcs_sub_head head = {.tag = sub->tag};
-    if (sub->sent && g->link == LINK_UP)
-        out_frame(g, MOB_GCS_UNSUB, g->client, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
+    if (sub->sent && g->tail->state == LINK_UP)
+        out_frame(g->tail, MOB_GCS_UNSUB, g->client, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
     sub->closed = true;
     if (!g->in_step)
         subs_reap(g);
@@ -289,7 +318,18 @@ void subs_pump(struct mob_gcs *g)
             continue;
         sub->sent = true;
         struct mob_gcs_sub_head head = {.tag = sub->tag, .after = sub->after};
-        out_frame(g, MOB_GCS_SUB, g->client, sub->epoch, &head, sizeof head, NULL, 0, NULL);
+        out_frame(g->tail, MOB_GCS_SUB, g->client, sub->epoch, &head, sizeof head, NULL, 0, NULL);
+    }
+}
+
+void subs_leave(struct mob_gcs *g, struct link *tail)
+{
+    for (uint32_t i = 0; i < g->sub_count; i++) {
+        struct mob_gcs_sub *sub = g->subs[i];
+        struct mob_gcs_sub_head head = {.tag = sub->tag};
+        if (sub->sent && tail->state == LINK_UP)
+            out_frame(tail, MOB_GCS_UNSUB, g->client, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
+        sub->sent = false;
     }
 }
 
@@ -305,7 +345,7 @@ void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs_sub_head head;
     if (mob_gcs_sub_head_decode(frame->head, frame->head_bytes, &head) != MOB_OK) {
-        link_fail(g, MOB_CORRUPT);
+        link_fail(g->tail, MOB_CORRUPT);
         return;
     }
     struct mob_gcs_sub *sub = find_sub(g, head.tag);
@@ -324,7 +364,7 @@ void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     struct mob_reader r = mob_reader_of(frame->body, frame->body_bytes);
     struct mob_gcs_block_row row;
     if (mob_gcs_block_row_decode(&r, &row) != MOB_OK) {
-        link_fail(g, MOB_CORRUPT);
+        link_fail(g->tail, MOB_CORRUPT);
         return;
     }
     if (row.seq <= sub->after)

@@ -81,7 +81,7 @@ void attach_gone(struct conn *c)
 {
     struct mob_shard *sh = c->shard;
     for (size_t i = sh->attached_count; i-- > 0;)
-        if (sh->attached[i].conn == c && sh->attached[i].nonce) {
+        if (sh->attached[i].conn == c && (sh->attached[i].nonce || sh->attached[i].listens)) {
             sh->attached[i] = sh->attached[--sh->attached_count];
         } else if (sh->attached[i].conn == c) {
             sh->attached[i].conn = NULL;
@@ -116,7 +116,8 @@ void attach_hello(struct conn *c, const struct mob_gcs_frame *frame)
     else if (frame->shard != sh->options.shard)
         reason = MOB_MISDIRECTED;
     struct mob_gcs_welcome welcome = {.protocol = MOB_GCS_PROTOCOL,
-        .collecting = mob_chain_collecting(sh->chain),
+        .collecting = (uint8_t)((mob_chain_collecting(sh->chain) ? MOB_GCS_WELCOME_COLLECTING : 0) |
+            (shard_has_masters(sh) ? MOB_GCS_WELCOME_CHAIN : 0)),
         .durability = (uint8_t)sh->options.durability,
         .reason = reason,
         .cluster = sh->options.cluster,
@@ -136,6 +137,8 @@ void attach_hello(struct conn *c, const struct mob_gcs_frame *frame)
         .hard_bytes = sh->options.hard_bytes};
     conn_send(c, MOB_GCS_DURABLE, 0, &d, sizeof d);
     c->durable_sent = d.durable;
+    if (shard_has_masters(sh))
+        member_tell(c, 0);
 }
 
 static struct mob_redis_identity identity_of(const struct conn *c)
@@ -174,7 +177,7 @@ static void remember(struct conn *c, struct attached *a)
 {
     struct mob_redis_identity identity = identity_of(c);
     a->conn = c;
-    a->answered = false;
+    a->answered = a->listens = false;
     if (memcmp(&identity, &a->identity, sizeof identity) == 0)
         return;
     a->identity = identity;
@@ -193,7 +196,12 @@ void attach_client(struct conn *c, const struct mob_gcs_frame *frame)
     }
     struct mob_chain_attach event = {
         .client = frame->from, .answered = head.answered, .kept = head.kept, .wall_ns = mob_wall_now()};
-    enum mob_status status = mob_chain_on_attach(sh->chain, &event, &attached);
+    bool late = shard_has_masters(sh) && frame->epoch != mob_chain_epoch(sh->chain);
+    enum mob_status status = late ? MOB_WRONG_EPOCH : mob_chain_on_attach(sh->chain, &event, &attached);
+    if (status == MOB_WRONG_EPOCH && shard_has_masters(sh)) {
+        member_tell(c, frame->from);
+        return;
+    }
     bool known = status == MOB_OK || status == MOB_FINISHED;
     struct attached *a = known ? find_or_add(sh, frame->from) : NULL;
     if (a == NULL) {
@@ -214,6 +222,19 @@ void attach_resent(struct conn *c, const struct mob_gcs_frame *frame)
     struct attached *a = find(c->shard, frame->from);
     if (a != NULL && a->conn == c)
         a->answered = true;
+}
+
+/* The answer says that answers will come here, so the client may send its requests to the head. */
+void attach_listen(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct attached *a = frame->from == 0 ? NULL : find_or_add(c->shard, frame->from);
+    if (a == NULL) {
+        conn_close(c, MOB_BAD_REQUEST);
+        return;
+    }
+    a->listens = a->conn == NULL || a->listens;
+    a->conn = c;
+    conn_send(c, MOB_GCS_LISTEN, frame->from, NULL, 0);
 }
 
 void attach_bye(struct conn *c, const struct mob_gcs_frame *frame)
@@ -249,6 +270,22 @@ static void await(void *arg, uint64_t client, uint64_t last)
     a->awaited = memcmp(&none, &a->identity, sizeof none) == 0 || attach_process_lives(&a->identity);
 }
 
+static void gone_since_now(void *arg, uint64_t client, uint64_t last)
+{
+    (void)last;
+    struct mob_shard *sh = arg;
+    struct attached *a = find_or_add(sh, client);
+    MOB_ASSERT(a != NULL);
+    if (a->conn == NULL)
+        a->since_ns = sh->now_ns;
+    a->listens = false;
+}
+
+void attach_all(struct mob_shard *sh)
+{
+    mob_chain_each_client(sh->chain, gone_since_now, sh);
+}
+
 void attach_collect_begin(struct mob_shard *sh)
 {
     mob_chain_each_client(sh->chain, await, sh);
@@ -274,10 +311,28 @@ static void add_base(struct mob_shard *sh)
         (struct mob_redis_position){mob_chain_epoch(sh->chain), mob_chain_history(sh->chain)};
 }
 
+static enum mob_status name_absent(struct mob_shard *sh)
+{
+    enum mob_status status = MOB_OK;
+    for (size_t i = 0; i < sh->attached_count && status == MOB_OK; i++) {
+        const struct attached *a = &sh->attached[i];
+        if (!a->awaited || a->answered)
+            continue;
+        MOB_LOG_WARN(
+            "gcs", "client_absent", "client=%llx pid=%d", (unsigned long long)a->client, a->identity.pid);
+        status = mob_chain_collect_absent(sh->chain, a->client, mob_wall_now());
+    }
+    return status;
+}
+
 static void collect_end(struct mob_shard *sh)
 {
-    enum mob_status status = mob_chain_collect_end(sh->chain, mob_wall_now());
-    for (size_t i = 0; i < sh->attached_count && status == MOB_OK; i++) {
+    /* With masters the epoch stays, and who is absent is dealt with by the same entries that end it. */
+    bool chain = shard_has_masters(sh);
+    enum mob_status status = chain ? name_absent(sh) : MOB_OK;
+    if (status == MOB_OK)
+        status = mob_chain_collect_end(sh->chain, mob_wall_now());
+    for (size_t i = 0; i < sh->attached_count && status == MOB_OK && !chain; i++) {
         struct attached *a = &sh->attached[i];
         if (!a->awaited || a->answered)
             continue;
@@ -293,6 +348,10 @@ static void collect_end(struct mob_shard *sh)
     add_base(sh);
     store_meta(sh);
     serve_actions(sh);
+    if (chain) {
+        conns_resume(sh); /* member_tick says the rest */
+        return;
+    }
     struct mob_gcs_nack nack = {.epoch = mob_chain_epoch(sh->chain), .reason = MOB_WRONG_EPOCH, .members = 1};
     for (size_t i = 0; i < sh->attached_count; i++)
         if (sh->attached[i].conn != NULL)
@@ -321,7 +380,7 @@ void attach_tick(struct mob_shard *sh)
         collect_tick(sh);
         return;
     }
-    if (sh->now_ns < sh->second_ns)
+    if (sh->now_ns < sh->second_ns || (shard_has_masters(sh) && !mob_chain_is_head(sh->chain)))
         return;
     for (size_t i = 0; i < sh->attached_count; i++) {
         struct attached *a = &sh->attached[i];

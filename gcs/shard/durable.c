@@ -52,26 +52,12 @@ enum mob_status durable_before_serving(struct mob_shard *sh, redisContext *conte
     return result.status;
 }
 
-static void commit(struct mob_shard *sh, uint64_t seq)
-{
-    if (seq > mob_chain_committed(sh->chain))
-        mob_chain_on_stored(sh->chain, seq);
-}
-
 void durable_stored(struct mob_shard *sh, size_t bytes)
 {
     sh->durable.unsynced_bytes += bytes;
-    switch (sh->options.durability) {
-    case MOB_GCS_ALWAYS:
-        break;
-    case MOB_GCS_NO:
-        commit(sh, sh->store.stored);
-        mob_chain_on_durable(sh->chain, mob_chain_committed(sh->chain));
-        break;
-    case MOB_GCS_EVERYSEC:
-        commit(sh, sh->store.stored);
-        break;
-    }
+    mob_chain_on_stored(sh->chain, sh->store.stored);
+    if (sh->options.durability == MOB_GCS_NO)
+        mob_chain_on_durable(sh->chain, sh->store.stored);
 }
 
 /* Redis answers also when it could not write its file (a full disk), keeps the rest in memory and says so in
@@ -116,6 +102,7 @@ static void request_sync(struct mob_shard *sh, uint64_t seq)
     mob_redis_arg(b, "persistence", 11);
     mob_redis_submit(sh->store.link, b);
     d->busy = true;
+    d->asked_passes = sh->store.stored_passes;
     d->file_is_whole = false;
     d->unsynced_bytes = 0;
     d->last_ns = sh->now_ns;
@@ -129,6 +116,8 @@ void durable_result(struct mob_shard *sh)
         return;
     d->busy = false;
     d->syncs++;
+    bool counts = !d->void_sync;
+    d->void_sync = false;
     if (result.status != MOB_OK) {
         /* What the kernel dropped after a failed sync it will call clean in the next one: believe nothing,
          * restart. */
@@ -139,10 +128,9 @@ void durable_result(struct mob_shard *sh)
     if (result.took_ns > SLOW_SYNC_NS)
         MOB_LOG_WARN("gcs", "sync_slow", "ms=%lld kept_bytes=%zu", (long long)(result.took_ns / MOB_MS),
             sh->chunks.live_bytes);
-    if (result.seq > d->synced)
+    d->synced_passes = d->asked_passes;
+    if (counts && result.seq > d->synced)
         d->synced = result.seq;
-    if (sh->options.durability == MOB_GCS_ALWAYS)
-        commit(sh, d->synced);
     if (sh->options.durability != MOB_GCS_NO)
         mob_chain_on_durable(sh->chain, d->synced);
 }
@@ -223,11 +211,13 @@ void durable_step(struct mob_shard *sh)
 {
     struct mob_durable *d = &sh->durable;
     rewrite_step(sh);
-    if (d->busy || d->synced >= sh->store.stored)
+    bool life_waits =
+        sh->member.life_pass > d->synced_passes && sh->member.life_pass <= sh->store.stored_passes;
+    if (d->busy || (d->synced >= sh->store.stored && !life_waits))
         return;
     bool wanted = sh->options.durability != MOB_GCS_NO || sh->stopping || d->rewrite == REWRITE_SYNC;
     bool at_once = sh->options.durability == MOB_GCS_ALWAYS || sh->stopping || d->rewrite == REWRITE_SYNC ||
-        d->unsynced_bytes >= SYNC_BYTES;
+        d->unsynced_bytes >= SYNC_BYTES || life_waits;
     /* A file that cannot be written is not asked for in a loop. */
     int64_t pause = !at_once ? MOB_SEC : d->file_is_whole ? 0 : CANNOT_WRITE_PAUSE_NS;
     if (wanted && sh->now_ns >= d->last_ns + pause)

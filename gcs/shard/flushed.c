@@ -117,6 +117,15 @@ static void put_sum(struct mob_shard *sh)
     free(groups);
 }
 
+void flushed_store_sum(struct mob_shard *sh)
+{
+    if (sh->flushed.applied == 0)
+        return;
+    store_set(sh, "f", 1, &sh->flushed.applied, sizeof sh->flushed.applied);
+    put_sum(sh);
+    sh->flushed.stored = sh->flushed.applied;
+}
+
 void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     struct mob_flushed *f = &sh->flushed;

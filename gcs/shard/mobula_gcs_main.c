@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/settings/settings_daemon.h"
+#include "gcs/chain/chain.h"
 #include "gcs/shard/redis_conf.h"
 #include "gcs/shard/shard.h"
 
@@ -18,7 +19,7 @@ extern char **environ;
 
 static struct {
     const char *socket, *redis_directory, *redis, *redis_user, *password_file, *cluster, *shard,
-        *conf_directory;
+        *conf_directory, *link, *masters, *secret_file, *lease_ms, *suspicion_ms;
     bool die_with_parent, help;
 } links;
 static const struct mob_daemon_link known_links[] = {
@@ -35,6 +36,13 @@ static const struct mob_daemon_link known_links[] = {
         .text_out = &links.cluster,
         .help = "32 hex digits; clients and blocks of another cluster are refused"},
     {.name = "shard", .text_out = &links.shard, .help = "its number, default 0"},
+    {.name = "masters",
+        .text_out = &links.masters,
+        .help = "addresses of masters, with commas: a member of a chain; without, the only member"},
+    {.name = "link", .text_out = &links.link, .help = "where other members connect: a path, or host:port"},
+    {.name = "secret-file", .text_out = &links.secret_file, .help = "the cluster's secret, 32 bytes"},
+    {.name = "lease-ms", .text_out = &links.lease_ms, .help = "of reads, as the masters know it; default 10"},
+    {.name = "suspicion-ms", .text_out = &links.suspicion_ms, .help = "the masters' too; default 12"},
     {.name = "die-with-parent",
         .given_out = &links.die_with_parent,
         .help = "end when the process that started this one ends"},
@@ -63,6 +71,43 @@ static bool parse_cluster(const char *text, struct mob_cluster_id *out)
         out->b[i] = (uint8_t)strtoul(pair, NULL, 16);
     }
     return true;
+}
+
+static bool parse_ms(const char *text, int64_t otherwise, int64_t *ns_out)
+{
+    uint32_t ms = 0;
+    bool good = text == NULL || (parse_shard(text, &ms) && ms > 0);
+    *ns_out = text == NULL ? otherwise : ms * (int64_t)MOB_MS;
+    return good;
+}
+
+static bool read_secret(const char *path, uint8_t out[32])
+{
+    FILE *file = fopen(path, "re");
+    size_t length = file == NULL ? 0 : fread(out, 1, 32, file);
+    if (file != NULL)
+        fclose(file);
+    return length == 32;
+}
+
+/* What is wrong, or NULL. */
+static const char *configure_chain(struct mob_shard_chain *chain)
+{
+    static char masters[512];
+    if (links.link == NULL || links.secret_file == NULL)
+        return "--masters needs --link and --secret-file";
+    if (!parse_ms(links.lease_ms, MOB_CHAIN_LEASE_NS, &chain->lease_ns) ||
+        !parse_ms(links.suspicion_ms, chain->lease_ns + 2 * MOB_MS, &chain->suspicion_ns) ||
+        chain->suspicion_ns < chain->lease_ns + 2 * MOB_MS)
+        return "--suspicion-ms is at least --lease-ms and 2";
+    if (strlen(links.masters) >= sizeof masters || !read_secret(links.secret_file, chain->secret))
+        return "--secret-file cannot be read, or --masters is too long";
+    chain->link = links.link;
+    memcpy(masters, links.masters, strlen(links.masters) + 1);
+    char *rest = masters;
+    for (char *one; (one = strsep(&rest, ",")) != NULL && chain->master_count < MOB_SHARD_MASTERS_MAX;)
+        chain->masters[chain->master_count++] = one;
+    return rest == NULL ? NULL : "--masters names too many";
 }
 
 static enum mob_gcs_durability durability_of(const char *text)
@@ -94,6 +139,11 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
         wrong = "--cluster takes 32 hex digits";
     else if (links.shard && !parse_shard(links.shard, &o->shard))
         wrong = "--shard takes a number";
+    static struct mob_shard_chain chain;
+    if (!wrong && links.masters) {
+        wrong = configure_chain(&chain);
+        o->chain = &chain;
+    }
     if (wrong)
         fprintf(stderr, "mobula-gcs: %s\n", wrong);
     return !wrong;

@@ -29,6 +29,11 @@ void query_answer_if_committed(struct query *q)
     struct mob_shard *sh = q->shard;
     if (!q->ready || mob_chain_committed(sh->chain) < q->gate)
         return;
+    enum mob_status may = q->by_chain ? MOB_OK : member_may_answer(sh);
+    if (may != MOB_OK) { /* not here any more, or through the chain */
+        q->body_bytes = 0;
+        q->rows = (struct mob_gcs_rows){.tag = q->get.tag, .status = may};
+    }
     struct conn *c = q->conn;
     uint8_t *at = c == NULL ? NULL : conn_frame_begin(c, sizeof q->rows, (uint32_t)q->body_bytes);
     if (at != NULL) {
@@ -113,29 +118,76 @@ void query_run(struct query *q)
     query_go_on(q);
 }
 
-void query_serve(struct conn *c, const struct mob_gcs_frame *frame)
+static void begin(struct conn *c, const struct mob_gcs_get *get, const uint8_t *argument,
+    uint32_t argument_bytes, bool by_chain)
 {
     struct mob_shard *sh = c->shard;
     struct query *q = calloc(1, sizeof *q);
     MOB_ASSERT(q != NULL);
-    if (mob_gcs_get_decode(frame->head, frame->head_bytes, &q->get) != MOB_OK ||
-        frame->body_bytes > 2 * MOB_GCS_KEY_MAX) {
-        free(q);
-        conn_close(c, MOB_BAD_REQUEST);
-        return;
-    }
+    q->get = *get;
     q->shard = sh;
     q->asked = q->get.position;
+    q->by_chain = by_chain;
     q->conn = c;
     c->queries++;
-    q->argument = malloc(frame->body_bytes + 1u);
+    q->argument = malloc(argument_bytes + 1u);
     MOB_ASSERT(q->argument != NULL);
-    memcpy(q->argument, frame->body, frame->body_bytes);
-    q->argument_bytes = frame->body_bytes;
+    if (argument_bytes > 0)
+        memcpy(q->argument, argument, argument_bytes);
+    q->argument_bytes = argument_bytes;
     q->next = sh->queries;
     sh->queries = q;
     sh->reads++;
     query_run(q);
+}
+
+/* From the head down, and read at the tail when it arrives there. */
+static void through_the_chain(
+    struct conn *c, const struct mob_gcs_frame *frame, const struct mob_gcs_get *get)
+{
+    struct mob_shard *sh = c->shard;
+    uint8_t body[sizeof *get + 2 * MOB_GCS_KEY_MAX];
+    memcpy(body, get, sizeof *get);
+    if (frame->body_bytes > 0)
+        memcpy(body + sizeof *get, frame->body, frame->body_bytes);
+    struct mob_chain_read read = {.epoch = frame->epoch,
+        .client = frame->from,
+        .tag = get->tag,
+        .body = body,
+        .body_bytes = (uint32_t)sizeof *get + frame->body_bytes};
+    if (mob_chain_on_read(sh->chain, &read) != MOB_OK)
+        member_tell(c, frame->from);
+    serve_actions(sh); /* while `body` lives */
+}
+
+void query_serve(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct mob_shard *sh = c->shard;
+    struct mob_gcs_get get;
+    if (mob_gcs_get_decode(frame->head, frame->head_bytes, &get) != MOB_OK ||
+        frame->body_bytes > 2 * MOB_GCS_KEY_MAX) {
+        conn_close(c, MOB_BAD_REQUEST);
+        return;
+    }
+    bool tail = !shard_has_masters(sh) || mob_chain_is_tail(sh->chain);
+    if (!tail && mob_chain_is_head(sh->chain))
+        through_the_chain(c, frame, &get);
+    else if (!tail)
+        member_tell(c, frame->from);
+    else
+        begin(c, &get, frame->body, frame->body_bytes, false);
+}
+
+void query_chain_read(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
+{
+    struct conn *c = attach_conn(sh, m->link.client);
+    struct mob_gcs_get get;
+    bool good = c != NULL && !c->closing && m->body_bytes >= sizeof get &&
+        m->body_bytes <= sizeof get + 2 * MOB_GCS_KEY_MAX;
+    if (!good)
+        return; /* the client asks again when it is here */
+    memcpy(&get, m->body, sizeof get);
+    begin(c, &get, m->body + sizeof get, m->body_bytes - (uint32_t)sizeof get, true);
 }
 
 void query_gone(struct conn *c)

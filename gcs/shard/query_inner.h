@@ -21,6 +21,7 @@ struct query {
     uint32_t argument_bytes;
     uint32_t runs;
     bool ready, stale;
+    bool by_chain; /* it passed every member on its way, so no lease is needed */
     uint64_t gate;
     struct mob_gcs_rows rows;
     uint8_t *body;

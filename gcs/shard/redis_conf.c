@@ -61,12 +61,14 @@ enum mob_status mob_redis_acl_text(const struct mob_redis_conf *conf, char *out,
     size_t length = strlen(conf->password);
     if (length < 32 || length > 128 || strspn(conf->password, PASSWORD_ALPHABET) != length)
         return MOB_INVALID;
-    /* What the member sends, and nothing else: no scripts, no CONFIG, no FLUSHALL, no other users. The
+    /* What the member sends, and nothing else: no scripts, no CONFIG, no other users; FLUSHDB, since a member
+     * that joins a chain begins empty. The
      * default user is off, so nobody can be it, but Redis 7.0 loads its append-only file in its name and
      * silently skips an EXEC of what it may not do: so it has the commands that are in that file. */
     int n = snprintf(out, capacity,
-        "user default off ~* -@all +select +set +mset +unlink +multi +exec\n"
-        "user " MOB_REDIS_USER " on >%s ~* -@all +auth +get +set +mset +unlink +scan +multi +exec +info "
+        "user default off ~* -@all +select +set +mset +unlink +flushdb +multi +exec\n"
+        "user " MOB_REDIS_USER
+        " on >%s ~* -@all +auth +get +set +mset +unlink +flushdb +scan +multi +exec +info "
         "+bgrewriteaof +ping\n",
         conf->password);
     return finish(n, capacity);

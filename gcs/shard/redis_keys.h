@@ -11,6 +11,7 @@
  *   N <part>        u64 upto, u64 parts, then struct mob_gcs_flush_group: what all blocks up to `upto` left
  *                   unfinished
  *   n <upto>        the same of one FLUSH; counts when it is above the sum's `upto`
+ *   l               struct mob_redis_life: of which member, in a chain with masters
  *   r <client> <slot>  struct mob_gcs_reply: the replies that are kept for duplicates
  */
 #ifndef MOB_GCS_SHARD_REDIS_KEYS_H
@@ -40,6 +41,12 @@ struct mob_redis_meta {
 };
 struct mob_redis_block {
     uint64_t epoch, incarnation, number, zero;
+};
+/* The store of a member of a chain with masters. */
+struct mob_redis_life {
+    uint64_t member; /* its newest life; 0: none */
+    uint64_t part_epoch; /* the newest configuration in which it was known to be synced */
+    uint64_t synced; /* 1: it holds all that was ever committed, up to part_epoch */
 };
 /* Which process a client was, so that a restarted member does not wait for the dead. */
 struct mob_redis_identity {

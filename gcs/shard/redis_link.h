@@ -31,7 +31,7 @@ struct mob_redis_batch {
     void (*reply)(void *arg, const redisReply *reply, uint32_t index);
     void (*done)(void *arg, struct mob_redis_batch *batch, enum mob_status status);
     void *arg;
-    uint64_t seq; /* the owner's */
+    uint64_t seq, number; /* the owner's */
     bool keep; /* reads: sent again after a reconnection instead of MOB_UNAVAILABLE */
     /* private */
     uint8_t *text;

@@ -70,7 +70,8 @@ static void reply_refusal(struct conn *c, uint64_t client, uint64_t request, enu
 static bool has_room(const struct mob_shard *sh)
 {
     /* Received, not durable. While the link to Redis is down this is what stops the clients. */
-    return mob_chain_room(sh->chain) > 0 && sh->chunks.live_bytes < sh->options.hold_bytes;
+    return mob_chain_room(sh->chain) > 0 && sh->chunks.live_bytes < sh->options.hold_bytes &&
+        !(shard_has_masters(sh) && peers_crowded(sh));
 }
 
 static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk)
@@ -86,6 +87,12 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
     enum mob_status status = mob_gcs_request_decode(frame->head, frame->head_bytes, &put.request);
     if (status == MOB_OK && put.request.op == MOB_GCS_OP_OPEN)
         status = attach_nonce(c, frame->from);
+    bool elsewhere = shard_has_masters(sh) && status == MOB_OK && !mob_chain_is_head(sh->chain) &&
+        !mob_chain_collecting(sh->chain);
+    if (elsewhere) {
+        member_tell(c, frame->from);
+        return SERVE_OK;
+    }
     if (status != MOB_OK || attach_conn(sh, frame->from) != c) {
         conn_close(c, status != MOB_OK ? status : MOB_INVALID);
         return SERVE_OK;
@@ -155,13 +162,15 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
     case MOB_GCS_UNSUB:
         unsubscribe_serve(c, frame);
         return SERVE_OK;
+    case MOB_GCS_LISTEN:
+        attach_listen(c, frame);
+        return SERVE_OK;
     case MOB_GCS_COLD:
         query_cold_serve(c);
         return SERVE_OK;
     case MOB_GCS_COLD_ROWS:
         query_cold_rows(c, frame);
         return SERVE_OK;
-    case MOB_GCS_LISTEN:
     case MOB_GCS_COLD_GET:
     case MOB_GCS_WELCOME:
     case MOB_GCS_ATTACHED:
@@ -187,6 +196,8 @@ static void index_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
     if (e->status != MOB_OK)
         return;
     if (e->op == MOB_GCS_OP_APPEND) {
+        if (e->seq <= sh->member.loaded_blocks)
+            return; /* it was in the snapshot, or was dropped before */
         if (e->body != sh->peeked) /* collected earlier: it was checked then */
             MOB_ASSERT(
                 mob_block_peek(e->body, e->body_bytes, &sh->peeked_header, &sh->peeked_zone) == MOB_OK);
@@ -269,9 +280,7 @@ static void send_other(struct mob_shard *sh, const struct mob_chain_action *a)
         return;
     flush_run(c);
     if (a->type == MOB_CHAIN_NACK) {
-        struct mob_gcs_nack nack = {
-            .epoch = mob_chain_epoch(sh->chain), .reason = MOB_WRONG_EPOCH, .members = 1};
-        conn_send(c, MOB_GCS_NACK, a->client, &nack, sizeof nack);
+        member_tell(c, a->client);
         return;
     }
     struct mob_gcs_attached last = {.last = a->reply.request, .status = a->reply.status};
@@ -300,11 +309,20 @@ void serve_actions(struct mob_shard *sh)
             mob_chunk_release(action.hold);
             break;
         case MOB_CHAIN_SEND:
+            peers_send(sh, action.message, action.entry);
+            break;
         case MOB_CHAIN_READ:
+            query_chain_read(sh, action.message);
+            break;
         case MOB_CHAIN_ROWS:
+            snapshot_ask(sh, action.message);
+            break;
         case MOB_CHAIN_LOAD:
+            snapshot_load(sh, action.message);
+            break;
         case MOB_CHAIN_WIPE:
-            MOB_ASSERT(false); /* a chain of one member has nobody to speak to */
+            snapshot_wipe(sh);
+            break;
         }
     }
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <malloc.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -44,9 +45,15 @@ static size_t drop_blocks(
     return found;
 }
 
-static enum mob_status tables_create(struct mob_shard *sh)
+enum mob_status shard_tables_create(struct mob_shard *sh)
 {
-    struct mob_chain_options chain = {.drop = drop_blocks, .drop_arg = sh};
+    struct mob_chain_options chain = {.self = sh->member.self.id,
+        .drop = drop_blocks,
+        .drop_arg = sh,
+        .on_state = shard_has_masters(sh) ? member_on_state : NULL,
+        .state_arg = sh,
+        .lease_ns = shard_has_masters(sh) ? sh->options.chain->lease_ns : 0,
+        .commit_on_disk = sh->options.durability == MOB_GCS_ALWAYS};
     sh->state = mob_state_create();
     chain.state = sh->state;
     sh->chain = sh->state == NULL ? NULL : mob_chain_create(&chain);
@@ -70,9 +77,7 @@ static enum mob_status first_connect(struct mob_shard *sh)
 {
     int64_t deadline = mob_now() + FIRST_CONNECT_NS;
     for (;;) {
-        enum mob_status status = tables_create(sh);
-        if (status == MOB_OK)
-            status = store_connect(sh, true);
+        enum mob_status status = store_connect(sh, true);
         if (status != MOB_UNAVAILABLE || mob_now() > deadline)
             return status;
         tables_destroy(sh); /* Redis may have died half-way through loading */
@@ -103,7 +108,8 @@ static enum mob_status start(struct mob_shard *sh)
     if (sh->options.stop_fd != NULL &&
         epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, *sh->options.stop_fd, &event) != 0)
         return MOB_IO;
-    return shard_listen(sh);
+    status = member_open(sh);
+    return status == MOB_OK ? shard_listen(sh) : status;
 }
 
 static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
@@ -114,6 +120,12 @@ static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
         store_io(sh, true);
     } else if (event->data.ptr == &sh->durable) {
         durable_result(sh);
+    } else if (event->data.ptr == &sh->member.beat) {
+        member_wake(sh);
+    } else if (event->data.ptr == &sh->member.listen_fd) {
+        peers_accept(sh);
+    } else if (peers_owns(sh, event->data.ptr)) {
+        peers_event(sh, event->data.ptr, event->events);
     } else if (event->data.ptr == &sh->stopping) {
         sh->stopping = true;
     } else {
@@ -149,7 +161,9 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     for (int i = 0; i < count; i++)
         dispatch(sh, &events[i]);
     attach_tick(sh);
+    member_tick(sh);
     store_tick(sh);
+    peers_flush(sh); /* the next member works while this one's Redis does */
     store_flush(sh);
     store_io(sh, false);
     durable_step(sh);
@@ -161,9 +175,11 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     serve_committed(sh);
     subscribe_feed(sh);
     store_io(sh, false); /* what subscribers and repeated reads asked for */
+    peers_flush(sh);
     for (struct conn *c = sh->conns; c != NULL; c = c->next)
         conn_flush(c);
     conns_reap(sh);
+    member_publish(sh);
 }
 
 static int wait_ms(const struct mob_shard *sh)
@@ -183,6 +199,8 @@ static int wait_ms(const struct mob_shard *sh)
         at = now + 50 * MOB_MS;
     if (d->rewrite != REWRITE_NONE && now + MOB_MS < at)
         at = now + MOB_MS;
+    if (member_next_ns(sh, now) < at)
+        at = member_next_ns(sh, now);
     return at <= now ? 0 : (int)((at - now + MOB_MS - 1) / MOB_MS);
 }
 
@@ -223,6 +241,7 @@ static void fini(struct mob_shard *sh)
         conn_close(c, MOB_CLOSED);
     conns_reap(sh);
     subscribe_fini(sh);
+    member_close(sh);
     store_fini(sh);
     queries_fini(sh);
     durable_fini(sh);
@@ -248,6 +267,21 @@ static void set_defaults(struct mob_shard_options *o)
     o->expire_ns = o->expire_ns == 0 ? 60 * MOB_SEC : o->expire_ns;
 }
 
+static void describe_self(struct mob_shard *sh)
+{
+    const struct mob_shard_chain *chain = sh->options.chain;
+    struct mob_link_self *self = &sh->member.self;
+    if (chain == NULL)
+        return;
+    *self = (struct mob_link_self){.shard = sh->options.shard,
+        .protocol_min = MOB_GCS_PEER_PROTOCOL,
+        .protocol_max = MOB_GCS_PEER_PROTOCOL,
+        .cluster = sh->options.cluster};
+    memcpy(self->secret, chain->secret, sizeof self->secret);
+    snprintf(self->place.link, sizeof self->place.link, "%s", chain->link);
+    snprintf(self->place.client, sizeof self->place.client, "%s", sh->options.socket_path);
+}
+
 enum mob_status mob_shard_run(const struct mob_shard_options *options)
 {
     struct mob_shard *sh = calloc(1, sizeof *sh);
@@ -255,6 +289,7 @@ enum mob_status mob_shard_run(const struct mob_shard_options *options)
         return MOB_NO_MEMORY;
     sh->options = *options;
     set_defaults(&sh->options);
+    describe_self(sh);
     enum mob_status status = start(sh);
     if (status == MOB_OK)
         MOB_LOG_INFO("gcs", "serving", "socket=%s epoch=%llu seq=%llu durability=%d", sh->options.socket_path,
@@ -262,7 +297,12 @@ enum mob_status mob_shard_run(const struct mob_shard_options *options)
             sh->options.durability);
     struct epoll_event events[EVENTS_MAX];
     while (status == MOB_OK && sh->failure == MOB_OK && !sh->stopping) {
-        int n = epoll_wait(sh->epoll_fd, events, EVENTS_MAX, wait_ms(sh));
+        int pause = wait_ms(sh);
+        if (sh->member.beat != NULL)
+            mob_beat_busy(sh->member.beat, false);
+        int n = epoll_wait(sh->epoll_fd, events, EVENTS_MAX, pause);
+        if (sh->member.beat != NULL)
+            mob_beat_busy(sh->member.beat, true);
         if (n < 0 && errno != EINTR)
             status = MOB_IO;
         pass(sh, events, n < 0 ? 0 : n);

@@ -1,5 +1,8 @@
 /* One member of a shard's chain as a process: sockets, the chain's state machine, Redis, index, subscribers.
  *
+ * Without masters it is the whole chain. With them it starts idle, says so, and does what configurations tell
+ * it; it returns when it is no member any more, and is to be started again, as another one.
+ *
  * mobula-gcs is mob_shard_run() with flags. One loop on the calling thread; a second thread syncs Redis'
  * files. It listens on a unix socket of mode 0600. Memory is bounded: buffers by `hold_bytes_max`, everything
  * that lasts by the soft cap (answers carry pressure) and the hard cap (writes get MOB_GCS_FULL).
@@ -14,12 +17,22 @@
 #include "common/wire/gcs_msg.h"
 
 #define MOB_SHARD_CONNECTIONS_MAX 1024u
+#define MOB_SHARD_MASTERS_MAX 3u
 #define MOB_SHARD_SOFT_BYTES_DEFAULT (768ull << 20)
 #define MOB_SHARD_HARD_BYTES_DEFAULT (1024ull << 20)
 #define MOB_SHARD_HOLD_BYTES_DEFAULT \
     (192ull << 20) /* received and not yet durable: 1.5 s of 20,000 blocks of 6 KiB */
 
+/* A member of a chain with masters. */
+struct mob_shard_chain {
+    const char *link; /* where other members connect */
+    const char *masters[MOB_SHARD_MASTERS_MAX];
+    uint32_t master_count;
+    uint8_t secret[32]; /* the cluster's */
+    int64_t lease_ns, suspicion_ns; /* the masters' */
+};
 struct mob_shard_options {
+    const struct mob_shard_chain *chain; /* borrows; NULL: the only member, without a master */
     const char *socket_path;
     const char *redis_path;
     const char *redis_user; /* NULL with no password */

@@ -10,6 +10,11 @@
  *   query*.c      reads
  *   subscribe.c   streams of blocks
  *   flushed.c     what PostgreSQL has and this member has no more
+ *   member.c      with masters: configurations, who serves, what clients and masters are told
+ *   life.c        with masters: the store's name, and whether it holds all
+ *   peers.c       with masters: links between members
+ *   beat.c        with masters: the heartbeat's thread
+ *   snapshot.c    with masters: this member's state for a joiner, and a joiner's taking it
  */
 #ifndef MOB_GCS_SHARD_SHARD_INTERNAL_H
 #define MOB_GCS_SHARD_SHARD_INTERNAL_H
@@ -17,8 +22,11 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_peer.h"
 #include "gcs/chain/chain.h"
+#include "gcs/link/link.h"
 #include "gcs/shard/aof_sync.h"
+#include "gcs/shard/beat.h"
 #include "gcs/link/chunk.h"
 #include "gcs/shard/index.h"
 #include "gcs/shard/redis_keys.h"
@@ -70,6 +78,7 @@ struct attached {
     bool answered; /* collecting: has sent all it keeps */
     bool awaited; /* collecting: from the tables, its process lives */
     bool nonce; /* no client yet: its OPEN is under way */
+    bool listens; /* answers only: its requests go to the head */
 };
 
 struct subscription {
@@ -88,7 +97,10 @@ struct mob_store {
     struct pass_queue closed;
     struct mob_redis_batch *kept_reads; /* wait for the next connection */
     uint32_t open_pairs, open_deletes;
-    uint64_t open_seq;
+    uint64_t open_seq, open_epoch;
+    uint64_t closed_passes; /* that were closed, and that Redis answered, since the start */
+    uint64_t stored_passes;
+    uint64_t void_passes; /* up to this one: their positions are of before a wipe */
     struct mob_gcs_incarnation open_log[16];
     uint32_t open_logs;
     uint8_t *deletes; /* length-prefixed keys of the open batch */
@@ -108,6 +120,8 @@ struct mob_durable {
     bool busy; /* a sync, or the question before it, is under way */
     bool file_is_whole;
     uint64_t synced, unsynced_bytes, aof_bytes;
+    uint64_t asked_passes, synced_passes; /* the sync under way covers; are on disk */
+    bool void_sync; /* the sync under way was asked for before a wipe */
     int64_t last_ns;
     enum { REWRITE_NONE, REWRITE_DRAIN, REWRITE_SYNC, REWRITE_ASK } rewrite;
     int64_t rewrite_check_ns;
@@ -123,6 +137,50 @@ struct mob_flushed {
     uint64_t sum_parts, sum_upto;
 };
 
+#define PEERS_MAX 16u
+/* Another member: where it is, and the link on which messages go to it. Its own come on a link that it made.
+ */
+struct peer {
+    uint64_t member; /* 0: none */
+    struct mob_gcs_place place; /* empty: not known */
+    struct mob_link *link;
+    int64_t dial_ns, used_ns;
+    bool want_write;
+};
+struct incoming {
+    struct mob_link *link;
+    bool want_write;
+};
+/* A joiner's question for rows that are not in the chain's tables. */
+struct mob_rows_ask {
+    uint64_t joiner, token; /* joiner 0: none */
+    uint64_t gate; /* applied when it came: Redis must have that first */
+    bool fetching;
+    uint8_t cursor[MOB_CHAIN_CURSOR_MAX];
+    uint32_t cursor_bytes;
+};
+/* What a member of a chain with masters has besides. */
+struct mob_member {
+    struct mob_link_self self; /* id 0: no masters */
+    struct mob_redis_life life;
+    uint64_t life_pass; /* the pass with the newest life in it */
+    bool told_synced;
+    uint64_t stored_epoch, stored_seq, stored_synced; /* as found */
+    struct mob_beat *beat;
+    int listen_fd;
+    struct peer peers[PEERS_MAX];
+    struct incoming incoming[PEERS_MAX];
+    struct mob_gcs_book book; /* the newest whose places are all known; epoch 0: none */
+    uint64_t book_epoch; /* of the newest book from a master */
+    uint64_t told_epoch; /* clients know */
+    bool was_head, was_collecting;
+    struct mob_rows_ask rows;
+    struct mob_gcs_flush_group *cold; /* of the snapshot under way: one moment's */
+    size_t cold_count;
+    uint64_t cold_upto;
+    uint64_t loaded_blocks; /* joining: newest seq of a block in the snapshot */
+};
+
 struct query;
 struct mob_shard {
     struct mob_shard_options options;
@@ -135,6 +193,7 @@ struct mob_shard {
     struct mob_store store;
     struct mob_durable durable;
     struct mob_flushed flushed;
+    struct mob_member member;
     struct conn *conns;
     uint32_t conn_count;
     struct attached *attached;
@@ -165,6 +224,15 @@ struct mob_shard {
     bool pressure, full, stopping;
     enum mob_status failure; /* not MOB_OK: the loop ends */
 };
+
+/* A chain with masters: this one may be any member of it. */
+static inline bool shard_has_masters(const struct mob_shard *sh)
+{
+    return sh->options.chain != NULL;
+}
+
+/* shard.c: chain, state and index, empty */
+MOB_MUST_USE enum mob_status shard_tables_create(struct mob_shard *sh);
 
 /* conn.c */
 /* Field 22 of /proc/PID/stat; 0 when the process is not to be seen. */
@@ -197,6 +265,13 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *entry);
 void store_identity(struct mob_shard *sh, const struct attached *a);
 void store_forget(struct mob_shard *sh, uint64_t client);
 void store_meta(struct mob_shard *sh);
+/* The next pass says that the store ends at `seq`. Without entries: after a wipe, and when a snapshot is
+ * complete. */
+void store_position(struct mob_shard *sh, uint64_t epoch, uint64_t seq);
+void store_wipe(struct mob_shard *sh); /* forgets all that is in Redis */
+void store_client_rows(
+    struct mob_shard *sh, uint64_t client, const struct mob_gcs_reply *replies, uint32_t count);
+uint64_t store_open_pass(const struct mob_shard *sh); /* number of the pass that is being made */
 void store_flush(struct mob_shard *sh); /* the loop's pass ends: submit */
 bool store_idle(const struct mob_shard *sh);
 void store_drop_unsent(struct mob_shard *sh); /* Redis is gone: the chain will give them again */
@@ -213,6 +288,8 @@ void flushed_resolve(const struct mob_shard *sh, struct mob_gcs_request *r);
 void flushed_apply(struct mob_shard *sh, const struct mob_chain_entry *entry); /* the first time */
 void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *entry);
 void flushed_load_position(struct mob_shard *sh, uint64_t upto);
+/* Writes all as one sum into the open pass: a joiner's. */
+void flushed_store_sum(struct mob_shard *sh);
 MOB_MUST_USE enum mob_status flushed_load_sum(
     struct mob_shard *sh, uint64_t part, const uint8_t *value, size_t length);
 MOB_MUST_USE enum mob_status flushed_load_note(
@@ -221,6 +298,41 @@ MOB_MUST_USE enum mob_status flushed_load_note(
 /* shard.c */
 /* Once Redis has said what it uses: is a cap passed? */
 void shard_measure(struct mob_shard *sh);
+/* member.c */
+MOB_MUST_USE enum mob_status member_open(struct mob_shard *sh); /* listens, and begins to report */
+void member_close(struct mob_shard *sh);
+void member_on_state(void *arg, enum mob_chain_state from, enum mob_chain_state to);
+void member_wake(struct mob_shard *sh); /* something has come from a master */
+void member_tick(struct mob_shard *sh); /* each pass, before the writes */
+void member_publish(struct mob_shard *sh); /* each pass, at its end */
+int64_t member_next_ns(const struct mob_shard *sh, int64_t now_ns); /* when to tick again at the latest */
+/* The configuration, or that there is none: NACK to one client. */
+void member_tell(struct conn *c, uint64_t client);
+/* MOB_OK: what was read when all committed, may be answered. */
+MOB_MUST_USE enum mob_status member_may_answer(struct mob_shard *sh);
+/* life.c */
+/* Who this store is, from the connection that just came up; blocks. */
+MOB_MUST_USE enum mob_status life_begin(
+    struct mob_shard *sh, redisContext *context, const struct mob_redis_position *position, bool found);
+void life_set_synced(struct mob_shard *sh, bool synced);
+/* Its newest state is on this member's disk. */
+bool life_on_disk(const struct mob_shard *sh);
+/* peers.c */
+void peers_learn(struct mob_shard *sh, uint64_t member, const struct mob_gcs_place *place);
+bool peers_place(const struct mob_shard *sh, uint64_t member, struct mob_gcs_place *place_out);
+void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const struct mob_chain_entry *entry);
+void peers_accept(struct mob_shard *sh);
+void peers_event(struct mob_shard *sh, void *ptr, uint32_t events); /* `ptr` as peers_owns says */
+bool peers_owns(const struct mob_shard *sh, const void *ptr);
+void peers_flush(struct mob_shard *sh);
+bool peers_crowded(const struct mob_shard *sh); /* the successor's link is behind: take no more */
+void peers_tick(struct mob_shard *sh); /* dials neighbours, forgets others */
+void peers_fini(struct mob_shard *sh);
+/* snapshot.c */
+void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* ROWS */
+void snapshot_step(struct mob_shard *sh);
+void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* LOAD */
+void snapshot_wipe(struct mob_shard *sh); /* WIPE */
 
 /* store_link.c */
 MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
@@ -247,6 +359,8 @@ void durable_fini(struct mob_shard *sh);
 void attach_hello(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_client(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_resent(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_listen(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_all(struct mob_shard *sh); /* it became the head: all in the tables count as gone since now */
 void attach_bye(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_gone(struct conn *c);
 struct conn *attach_conn(struct mob_shard *sh, uint64_t client);
@@ -265,6 +379,7 @@ void attach_fini(struct mob_shard *sh);
 
 /* query.c */
 void query_serve(struct conn *c, const struct mob_gcs_frame *frame);
+void query_chain_read(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* READ */
 void query_gone(struct conn *c);
 void queries_committed(struct mob_shard *sh);
 /* query_cold.c */

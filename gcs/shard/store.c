@@ -15,6 +15,11 @@
 static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status status);
 static void pass_reply(void *arg, const redisReply *reply, uint32_t index);
 
+uint64_t store_open_pass(const struct mob_shard *sh)
+{
+    return sh->store.closed_passes + 1;
+}
+
 static struct mob_redis_batch *open_pass(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
@@ -57,7 +62,8 @@ static void delete_key(struct mob_shard *sh, const void *key, size_t length)
 
 void store_set(struct mob_shard *sh, const void *key, size_t key_length, const void *value, size_t length)
 {
-    set_pair(sh, key, key_length, value, length);
+    if (sh->store.link != NULL)
+        set_pair(sh, key, key_length, value, length);
 }
 
 void store_delete(struct mob_shard *sh, const void *key, size_t length)
@@ -104,7 +110,9 @@ static void close_pass(struct mob_shard *sh)
     if (b == NULL)
         return;
     put_logs(sh);
-    struct mob_redis_position position = {.epoch = mob_chain_epoch(sh->chain), .seq = st->open_seq};
+    /* With masters it is told by the newest entry how far a store is; else it is the chain's own epoch. */
+    uint64_t epoch = shard_has_masters(sh) ? st->open_epoch : mob_chain_epoch(sh->chain);
+    struct mob_redis_position position = {.epoch = epoch, .seq = st->open_seq};
     set_pair(sh, "s", 1, &position, sizeof position);
     mob_redis_mset_end(b, st->open_pairs, st->open_deletes > 0);
     if (st->open_deletes > 0) {
@@ -120,6 +128,7 @@ static void close_pass(struct mob_shard *sh)
         mob_redis_arg(b, "EXEC", 4);
     }
     b->seq = st->open_seq;
+    b->number = ++st->closed_passes;
     st->open = NULL;
     if (st->closed.last != NULL)
         st->closed.last->next = b;
@@ -237,6 +246,62 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
     if (e->status == MOB_OK)
         put_effect(sh, e);
     sh->store.open_seq = e->seq;
+    sh->store.open_epoch = e->epoch;
+}
+
+void store_position(struct mob_shard *sh, uint64_t epoch, uint64_t seq)
+{
+    if (sh->store.link == NULL)
+        return;
+    before_set(sh);
+    open_pass(sh);
+    sh->store.open_epoch = epoch;
+    sh->store.open_seq = seq;
+}
+
+/* What was not sent yet is void with the rest; FLUSHDB stands in a batch of its own, between the passes. */
+void store_wipe(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    mob_redis_batch_destroy(st->open);
+    st->open = NULL;
+    for (struct mob_redis_batch *b = st->closed.first, *next; b != NULL; b = next) {
+        next = b->next;
+        mob_redis_batch_destroy(b);
+    }
+    st->closed = (struct pass_queue){0};
+    st->void_passes = st->closed_passes;
+    st->stored = st->open_seq = st->open_epoch = 0;
+    sh->durable.synced = 0;
+    sh->durable.void_sync = sh->durable.busy;
+    if (st->link == NULL)
+        return;
+    struct mob_redis_batch *wipe = mob_redis_batch_create();
+    wipe->done = pass_done;
+    wipe->reply = pass_reply;
+    wipe->arg = sh;
+    wipe->number = ++st->closed_passes;
+    st->void_passes = wipe->number;
+    mob_redis_command(wipe, 2);
+    mob_redis_arg(wipe, "FLUSHDB", 7);
+    mob_redis_arg(wipe, "ASYNC", 5);
+    st->passes++;
+    mob_redis_submit(st->link, wipe);
+    store_set(sh, "format", 6, MOB_REDIS_FORMAT, sizeof MOB_REDIS_FORMAT - 1);
+    store_meta(sh);
+}
+
+void store_client_rows(
+    struct mob_shard *sh, uint64_t client, const struct mob_gcs_reply *replies, uint32_t count)
+{
+    if ((client & MOB_GCS_CLIENT_BIT) == 0 || sh->store.link == NULL)
+        return; /* a log: its row and its blocks say all */
+    uint8_t key[10];
+    struct mob_redis_identity unknown = {0};
+    mob_redis_key(key, 'c', client);
+    set_pair(sh, key, 9, &unknown, sizeof unknown);
+    for (uint32_t i = 0; i < count; i++)
+        set_pair(sh, key, reply_key(key, client, replies[i].request), &replies[i], sizeof replies[i]);
 }
 
 void store_identity(struct mob_shard *sh, const struct attached *a)
@@ -295,7 +360,9 @@ static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status 
         return;
     }
     (void)MOB_FAILPOINT("gcs.after_exec");
-    if (batch->seq > st->stored)
+    if (batch->number > st->stored_passes)
+        st->stored_passes = batch->number;
+    if (batch->seq > st->stored && batch->number > st->void_passes)
         st->stored = batch->seq;
     durable_stored(sh, batch->bytes);
 }

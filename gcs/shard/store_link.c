@@ -8,9 +8,19 @@
 #define RETRY_PAUSE_NS (10 * MOB_MS)
 #define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
 
+/* Others have all that this Redis had, so this member need not know what the next one has: it ends, and is
+ * another one. The only member of a chain goes on. */
+static bool ends_with_redis(const struct mob_shard *sh)
+{
+    return shard_has_masters(sh) && !sh->stopping &&
+        (mob_chain_config(sh->chain)->count != 1 || !mob_chain_synced(sh->chain));
+}
+
 static void link_down(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
+    if (ends_with_redis(sh) && sh->failure == MOB_OK)
+        sh->failure = MOB_UNAVAILABLE;
     epoll_ctl(sh->epoll_fd, EPOLL_CTL_DEL, mob_redis_fd(st->link), NULL);
     struct mob_redis_link *link = st->link;
     st->link = NULL; /* first: a read that was half answered runs again at once */
@@ -134,13 +144,26 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
         status = get_bytes(context, "f", &flushed, sizeof flushed, &had_flushed);
     if (status == MOB_OK)
         status = get_run_id(context, run_id);
-    if (status == MOB_OK && first)
-        status = durable_before_serving(sh, context);
     if (status != MOB_OK)
         return status;
     bool same_redis = had_meta && memcmp(meta.run_id, run_id, sizeof run_id) == 0;
     if (first) {
-        mob_chain_load_position(sh->chain, position.epoch, position.seq);
+        status = life_begin(sh, context, &position, found);
+        if (status == MOB_OK)
+            status = durable_before_serving(sh, context); /* the name of this life, too */
+        if (status == MOB_OK)
+            status = shard_tables_create(sh);
+        if (status != MOB_OK)
+            return status;
+        bool whole = !shard_has_masters(sh) || sh->member.life.synced != 0;
+        if (!whole) { /* part of a snapshot: worth nothing */
+            st->meta.base_count = 0;
+            memcpy(st->meta.run_id, run_id, sizeof run_id);
+            return MOB_OK;
+        }
+        uint64_t part = shard_has_masters(sh) ? sh->member.life.part_epoch : position.epoch;
+        st->open_epoch = position.epoch;
+        mob_chain_load_position(sh->chain, part, position.seq);
         st->stored = sh->durable.synced = sh->indexed = position.seq;
         st->meta = meta;
         flushed_load_position(sh, flushed);
@@ -150,7 +173,7 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
         status = load_all(sh, context);
         if (status != MOB_OK)
             return status;
-        if (!lossless)
+        if (!lossless && !shard_has_masters(sh))
             mob_chain_collect_begin(sh->chain);
     } else {
         st->restarts += !same_redis;

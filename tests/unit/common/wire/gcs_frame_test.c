@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_peer.h"
 #include "common/wire/gcs_msg.h"
 
 static size_t whole_frame(
@@ -119,7 +120,7 @@ static void fill(uint8_t *bytes, size_t n, uint8_t from)
 
 static size_t head_size(uint8_t type)
 {
-    static const size_t sizes[MOB_GCS_FRAME_TYPES] = {[MOB_GCS_HELLO] = sizeof(struct mob_gcs_hello),
+    static const size_t sizes[MOB_GCS_PEER_TYPES] = {[MOB_GCS_HELLO] = sizeof(struct mob_gcs_hello),
         [MOB_GCS_WELCOME] = sizeof(struct mob_gcs_welcome),
         [MOB_GCS_ATTACH] = sizeof(struct mob_gcs_attach),
         [MOB_GCS_ATTACHED] = sizeof(struct mob_gcs_attached),
@@ -136,7 +137,14 @@ static size_t head_size(uint8_t type)
         [MOB_GCS_BLOCK] = sizeof(struct mob_gcs_sub_head),
         [MOB_GCS_RESYNC] = sizeof(struct mob_gcs_sub_head),
         [MOB_GCS_COLD_GET] = sizeof(struct mob_gcs_cold_get),
-        [MOB_GCS_COLD_ROWS] = sizeof(struct mob_gcs_rows)};
+        [MOB_GCS_COLD_ROWS] = sizeof(struct mob_gcs_rows),
+        [MOB_GCS_LINK_HELLO] = sizeof(struct mob_gcs_link_hello),
+        [MOB_GCS_LINK_CHALLENGE] = sizeof(struct mob_gcs_link_challenge),
+        [MOB_GCS_LINK_PROOF] = sizeof(struct mob_gcs_link_proof),
+        [MOB_GCS_LINK_REFUSED] = sizeof(struct mob_gcs_link_refused),
+        [MOB_GCS_REPORT] = sizeof(struct mob_gcs_report),
+        [MOB_GCS_LEASE] = sizeof(struct mob_gcs_lease),
+        [MOB_GCS_ENTER] = sizeof(struct mob_gcs_enter)};
     return sizes[type];
 }
 
@@ -145,7 +153,7 @@ static void bytes_stay(const char *name, uint8_t first, uint8_t end)
 {
     const char *source = getenv("MOBULA_SOURCE_DIR");
     char path[4096];
-    uint8_t made[8192], there[8192], head[256], body[64];
+    uint8_t made[8192], there[8192], head[512], body[64];
     size_t n = 0;
     for (uint8_t type = first; type < end; type++) {
         fill(head, sizeof head, type);
@@ -178,7 +186,9 @@ static void the_bytes_of_version_1_stay(void **state)
 {
     (void)state;
     bytes_stay("frames_v1", 1, MOB_GCS_COLD);
-    bytes_stay("frames_v1_cold", MOB_GCS_COLD, MOB_GCS_FRAME_TYPES);
+    bytes_stay("frames_v1_cold", MOB_GCS_COLD, MOB_GCS_LISTEN);
+    bytes_stay("frames_v1_listen", MOB_GCS_LISTEN, MOB_GCS_FRAME_TYPES);
+    bytes_stay("frames_v1_peer", MOB_GCS_LINK_HELLO, MOB_GCS_PEER_TYPES);
 }
 
 int main(void)

@@ -51,7 +51,7 @@ static void the_user_may_do_what_the_member_does_and_no_more(void **state)
     assert_int_equal(mob_redis_acl_text(&conf, text, sizeof text), MOB_OK);
     assert_non_null(strstr(text, "user default off "));
     assert_non_null(strstr(text, " -@all "));
-    static const char *const never[] = {"+eval", "+config", "+flush", "+@", "+acl", "+debug", "+shutdown",
+    static const char *const never[] = {"+eval", "+config", "+flushall", "+@", "+acl", "+debug", "+shutdown",
         "+module", "allcommands", "nopass"};
     for (size_t i = 0; i < sizeof never / sizeof never[0]; i++)
         assert_null(strstr(text, never[i]));

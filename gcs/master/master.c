@@ -1,0 +1,466 @@
+#include "gcs/master/master.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "gcs/chain/membership.h"
+#include "gcs/link/link.h"
+#include "gcs/master/table.h"
+
+#define LINKS_MAX 32u
+#define TICK_NS (1 * MOB_MS)
+#define TICK_SOLE_NS (20 * MOB_MS) /* a sole member is never evicted */
+#define TICK_STANDBY_NS (50 * MOB_MS)
+#define TABLE_PATIENCE_NS (2 * MOB_SEC)
+#define REPLACE_NS \
+    (1 * MOB_SEC) /* out of the chain, and its process has not ended by then: have it ended \
+                   */
+#define PRIORITY 10
+
+static const struct mob_mastership_times times = {500 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll};
+
+/* A link that a member made. */
+struct member_link {
+    struct mob_link *link;
+    uint64_t member; /* 0: it has not reported */
+    int64_t pid;
+    int64_t out_ns; /* since then it is not in the chain that it was in; 0: it is, or never was */
+    bool was_in;
+    uint64_t book_epoch; /* that it was sent */
+};
+
+struct master {
+    struct mob_master_options options;
+    struct mob_link_self self;
+    struct mob_chunk_pool pool;
+    struct mob_table *table;
+    struct mob_mastership mastership;
+    struct mob_membership *membership;
+    bool began;
+    enum mob_mastership_step step;
+    uint64_t next_tag, row_tag, read_tag, insert_tag; /* 0: none under way */
+    int64_t row_deadline, read_deadline, insert_deadline;
+    int listen_fd, replace_fd;
+    struct member_link links[LINKS_MAX];
+    struct { /* places of members are known beyond their links */
+        uint64_t member;
+        struct mob_gcs_place place;
+        int64_t heard_ns;
+    } places[MOB_MEMBERSHIP_MEMBERS_MAX];
+    int64_t now_ns;
+};
+
+/* ---- the table ---- */
+
+static bool ask(struct master *m, struct mob_table_question *q, uint64_t *tag_out, int64_t *deadline_out)
+{
+    q->tag = ++m->next_tag;
+    if (!mob_table_ask(m->table, q))
+        return false;
+    *tag_out = q->tag;
+    *deadline_out = m->now_ns + TABLE_PATIENCE_NS;
+    return true;
+}
+
+static void ask_newest(struct master *m)
+{
+    struct mob_table_question q = {.op = MOB_TABLE_NEWEST};
+    if (m->read_tag == 0 || m->now_ns >= m->read_deadline)
+        (void)ask(m, &q, &m->read_tag, &m->read_deadline);
+}
+
+static void step_mastership(struct master *m)
+{
+    if (m->row_tag != 0 && m->now_ns >= m->row_deadline) { /* no answer: unknown */
+        m->row_tag = 0;
+        if (m->step == MOB_MASTERSHIP_LOOK)
+            m->mastership.busy = false;
+        else
+            mob_mastership_on_set(&m->mastership, MOB_TIMEOUT, m->now_ns);
+    }
+    enum mob_mastership_step step = mob_mastership_step(&m->mastership, &times, m->now_ns);
+    if (step == MOB_MASTERSHIP_WAIT)
+        return;
+    m->step = step;
+    struct mob_table_question q = {.op = step == MOB_MASTERSHIP_LOOK ? MOB_TABLE_ROW : MOB_TABLE_SET_ROW,
+        .old_row = m->mastership.row,
+        .row = m->mastership.next};
+    if (!ask(m, &q, &m->row_tag, &m->row_deadline)) {
+        m->row_tag = UINT64_MAX; /* as one that is not answered */
+        m->row_deadline = m->now_ns + TABLE_PATIENCE_NS;
+    }
+}
+
+static void on_row(struct master *m, const struct mob_table_answer *a)
+{
+    bool was = m->mastership.active;
+    m->row_tag = 0;
+    if (m->step != MOB_MASTERSHIP_LOOK)
+        mob_mastership_on_set(&m->mastership, a->status, m->now_ns);
+    else if (a->status == MOB_OK)
+        mob_mastership_on_row(&m->mastership, &a->row, m->now_ns);
+    else
+        m->mastership.busy = false;
+    if (m->mastership.active != was)
+        MOB_LOG_INFO("master", m->mastership.active ? "active" : "standby", "term=%llu",
+            (unsigned long long)m->mastership.row.term);
+    if (m->mastership.active && !was)
+        m->read_tag = 0; /* what was read before may be old */
+}
+
+static void on_newest(struct master *m, const struct mob_table_answer *a)
+{
+    m->read_tag = 0;
+    if (a->status != MOB_OK || !m->mastership.active)
+        return;
+    if (m->began) {
+        mob_membership_on_newest(m->membership, &a->config, m->now_ns);
+        return;
+    }
+    m->began = true;
+    mob_membership_begin(m->membership, m->mastership.row.term, &a->config, m->now_ns);
+}
+
+static void on_inserted(struct master *m, const struct mob_table_answer *a)
+{
+    m->insert_tag = 0;
+    mob_membership_on_installed(m->membership, a->status, m->now_ns);
+    const struct mob_gcs_config *c = mob_membership_config(m->membership);
+    MOB_LOG_INFO("master", "configuration", "status=%s epoch=%llu members=%u start=%u head=%llx tail=%llx",
+        mob_status_code(a->status), (unsigned long long)c->epoch, c->count, c->start,
+        (unsigned long long)(c->count > 0 ? c->members[0] : 0),
+        (unsigned long long)(c->count > 0 ? c->members[c->count - 1] : 0));
+}
+
+static void table_answers(struct master *m)
+{
+    struct mob_table_answer a;
+    while (mob_table_answer(m->table, &a)) {
+        if (a.tag == m->row_tag)
+            on_row(m, &a);
+        else if (a.tag == m->read_tag)
+            on_newest(m, &a);
+        else if (a.tag == m->insert_tag)
+            on_inserted(m, &a);
+    }
+}
+
+/* ---- members ---- */
+
+static struct member_link *link_of(struct master *m, uint64_t member)
+{
+    for (uint32_t i = 0; i < LINKS_MAX; i++)
+        if (m->links[i].link != NULL && m->links[i].member == member)
+            return &m->links[i];
+    return NULL;
+}
+
+static void remember_place(struct master *m, uint64_t member, const struct mob_gcs_place *place)
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < MOB_MEMBERSHIP_MEMBERS_MAX; i++) {
+        if (m->places[i].member == member) {
+            at = i;
+            break;
+        }
+        if (m->places[i].heard_ns < m->places[at].heard_ns)
+            at = i;
+    }
+    m->places[at].member = member;
+    m->places[at].place = *place;
+    m->places[at].heard_ns = m->now_ns;
+}
+
+static void tell(struct member_link *l, uint8_t type, uint64_t epoch, const void *head, uint32_t head_bytes,
+    const void *body, uint32_t body_bytes)
+{
+    struct mob_link_message message = {.type = type,
+        .epoch = epoch,
+        .head = head,
+        .head_bytes = head_bytes,
+        .body = body,
+        .body_bytes = body_bytes};
+    if (mob_link_send(l->link, &message) != MOB_OK)
+        MOB_LOG_WARN("master", "not_sent", "member=%llx", (unsigned long long)l->member);
+}
+
+static void send_book(struct master *m, struct member_link *l, const struct mob_gcs_config *config)
+{
+    struct mob_gcs_book book = {.config = *config};
+    for (uint32_t i = 0; i < config->count; i++)
+        for (uint32_t k = 0; k < MOB_MEMBERSHIP_MEMBERS_MAX; k++)
+            if (m->places[k].member == config->members[i])
+                book.places[i] = m->places[k].place;
+    tell(l, MOB_GCS_BOOK, config->epoch, NULL, 0, &book, mob_gcs_book_bytes(&book));
+    l->book_epoch = config->epoch;
+}
+
+static bool in_config(const struct mob_gcs_config *config, uint64_t member)
+{
+    for (uint32_t i = 0; i < config->count; i++)
+        if (config->members[i] == member)
+            return true;
+    return false;
+}
+
+static void on_report(struct master *m, struct member_link *l, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_report r;
+    if (frame->head_bytes != sizeof r)
+        return;
+    memcpy(&r, frame->head, sizeof r);
+    if (r.member == 0 || r.member != mob_link_peer(l->link))
+        return;
+    if (l->member == 0)
+        MOB_LOG_INFO("master", "member_heard", "member=%llx pid=%lld state=%s", (unsigned long long)r.member,
+            (long long)r.pid, mob_chain_state_name(r.state));
+    l->member = r.member;
+    l->pid = r.pid;
+    remember_place(m, r.member, mob_link_peer_place(l->link));
+    struct mob_member_report report = {.member = r.member,
+        .epoch = r.epoch,
+        .state = r.state,
+        .synced = r.synced,
+        .synced_on_disk = r.synced_on_disk,
+        .sent_ns = r.sent_ns,
+        .heard_ns = r.heard_ns,
+        .applied = r.applied,
+        .committed = r.committed,
+        .joiner = r.joiner,
+        .joiner_lag = r.joiner_lag,
+        .stored_epoch = r.stored_epoch,
+        .stored_seq = r.stored_seq,
+        .stored_synced = r.stored_synced};
+    mob_membership_on_report(
+        m->membership, &report, mob_mastership_fresh(&m->mastership, &times, m->now_ns), m->now_ns);
+    const struct mob_gcs_config *config = mob_membership_config(m->membership);
+    bool lacks =
+        m->began && config->epoch != 0 && r.book_epoch < config->epoch && l->book_epoch < config->epoch;
+    if (lacks && mob_membership_may_tell(m->membership))
+        send_book(m, l, config);
+}
+
+static void link_close(struct member_link *l)
+{
+    mob_link_destroy(l->link);
+    *l = (struct member_link){.link = NULL};
+}
+
+static void link_event(struct master *m, struct member_link *l, bool readable)
+{
+    struct mob_gcs_frame frame;
+    struct mob_chunk *chunk;
+    enum mob_status status;
+    mob_link_io(l->link, readable);
+    while ((status = mob_link_next(l->link, &frame, &chunk)) == MOB_OK)
+        if (frame.type == MOB_GCS_REPORT)
+            on_report(m, l, &frame);
+    if (status != MOB_AGAIN)
+        link_close(l);
+}
+
+static void accept_links(struct master *m)
+{
+    struct mob_link *link;
+    while (mob_link_accept(&m->self, &m->pool, m->listen_fd, &link) == MOB_OK) {
+        uint32_t i = 0;
+        while (i < LINKS_MAX && m->links[i].link != NULL)
+            i++;
+        if (i == LINKS_MAX)
+            mob_link_destroy(link);
+        else
+            m->links[i] = (struct member_link){.link = link};
+    }
+}
+
+/* ---- replacing ---- */
+
+static void ask_to_end(struct master *m, const struct member_link *l)
+{
+    char text[64];
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (m->replace_fd < 0 || l->pid <= 0)
+        return;
+    int n = snprintf(text, sizeof text, "end %lld", (long long)l->pid);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", m->options.replace_socket);
+    ssize_t sent = sendto(m->replace_fd, text, (size_t)n, 0, (struct sockaddr *)&address, sizeof address);
+    MOB_LOG_WARN("master", "asked_to_end", "member=%llx pid=%lld sent=%d", (unsigned long long)l->member,
+        (long long)l->pid, sent == n);
+}
+
+/* A process that was a member, and has been left out, is to end and to come back as another one. One that is
+ * stopped or hangs does not do so by itself. */
+static void look_for_zombies(struct master *m)
+{
+    const struct mob_gcs_config *config = mob_membership_config(m->membership);
+    for (uint32_t i = 0; i < LINKS_MAX; i++) {
+        struct member_link *l = &m->links[i];
+        if (l->link == NULL || l->member == 0)
+            continue;
+        bool is_in = in_config(config, l->member);
+        if (is_in || !l->was_in) {
+            l->was_in = is_in;
+            l->out_ns = 0;
+        } else if (l->out_ns == 0) {
+            l->out_ns = m->now_ns;
+        } else if (m->now_ns - l->out_ns >= REPLACE_NS) {
+            ask_to_end(m, l);
+            l->out_ns = m->now_ns;
+        }
+    }
+}
+
+/* ---- the loop ---- */
+
+static void drain(struct master *m)
+{
+    struct mob_membership_action a;
+    while (mob_membership_next(m->membership, &a)) {
+        struct member_link *l = link_of(m, a.member);
+        struct mob_table_question q = {.op = MOB_TABLE_INSERT, .config = a.config};
+        if (a.type == MOB_MEMBERSHIP_INSTALL) {
+            if (!ask(m, &q, &m->insert_tag, &m->insert_deadline))
+                mob_membership_on_installed(m->membership, MOB_TIMEOUT, m->now_ns);
+        } else if (a.type == MOB_MEMBERSHIP_READ) {
+            ask_newest(m);
+        } else if (l != NULL && a.type == MOB_MEMBERSHIP_PUSH) {
+            send_book(m, l, &a.config);
+        } else if (l != NULL && a.type == MOB_MEMBERSHIP_ANSWER) {
+            struct mob_gcs_lease lease = {.member = a.member,
+                .epoch = mob_membership_config(m->membership)->epoch,
+                .sent_ns = a.sent_ns,
+                .heard_ns = a.heard_ns,
+                .lease = a.lease};
+            tell(l, MOB_GCS_LEASE, lease.epoch, &lease, sizeof lease, NULL, 0);
+        } else if (l != NULL && a.type == MOB_MEMBERSHIP_JOIN) {
+            struct mob_gcs_enter enter = {.member = a.member, .epoch = a.config.epoch};
+            send_book(m, l, &a.config); /* before: it is to know where the tail is */
+            tell(l, MOB_GCS_ENTER, enter.epoch, &enter, sizeof enter, NULL, 0);
+        }
+    }
+}
+
+static void tick(struct master *m)
+{
+    step_mastership(m);
+    if (m->mastership.active && !m->began) {
+        ask_newest(m);
+    } else if (!m->mastership.active && m->began) {
+        m->began = false;
+        mob_membership_end(m->membership);
+    }
+    if (m->insert_tag != 0 && m->now_ns >= m->insert_deadline) {
+        m->insert_tag = 0;
+        mob_membership_on_installed(m->membership, MOB_TIMEOUT, m->now_ns);
+    }
+    mob_membership_on_tick(m->membership, m->now_ns);
+    drain(m);
+    look_for_zombies(m);
+    for (uint32_t i = 0; i < LINKS_MAX; i++)
+        if (m->links[i].link != NULL && mob_link_unsent(m->links[i].link) > 0)
+            link_event(m, &m->links[i], false);
+}
+
+static int64_t pause_ns(const struct master *m)
+{
+    if (!m->mastership.active)
+        return TICK_STANDBY_NS;
+    return mob_membership_config(m->membership)->count == 1 ? TICK_SOLE_NS : TICK_NS;
+}
+
+/* What has come is read before anybody is found silent. */
+static bool wait_and_read(struct master *m)
+{
+    struct pollfd fds[LINKS_MAX + 3] = {{.fd = m->listen_fd, .events = POLLIN},
+        {.fd = mob_table_fd(m->table), .events = POLLIN},
+        {.fd = m->options.stop_fd == NULL ? -1 : *m->options.stop_fd, .events = POLLIN}};
+    struct member_link *of[LINKS_MAX + 3];
+    nfds_t n = 3;
+    for (uint32_t i = 0; i < LINKS_MAX; i++)
+        if (m->links[i].link != NULL) {
+            of[n] = &m->links[i];
+            bool write = mob_link_wants_write(m->links[i].link);
+            fds[n++] = (struct pollfd){
+                .fd = mob_link_fd(m->links[i].link), .events = (short)(POLLIN | (write ? POLLOUT : 0))};
+        }
+    int64_t pause = pause_ns(m);
+    struct timespec left = {pause / MOB_SEC, pause % MOB_SEC};
+    int ready = ppoll(fds, n, &left, NULL);
+    m->now_ns = mob_now();
+    if (ready <= 0)
+        return true;
+    if (fds[0].revents != 0)
+        accept_links(m);
+    if (fds[1].revents != 0)
+        table_answers(m);
+    for (nfds_t i = 3; i < n; i++)
+        if (fds[i].revents != 0)
+            link_event(m, of[i], (fds[i].revents & ~POLLOUT) != 0);
+    return fds[2].revents == 0;
+}
+
+static enum mob_status open_all(struct master *m)
+{
+    const struct mob_master_options *o = &m->options;
+    m->self = (struct mob_link_self){.shard = o->shard,
+        .protocol_min = MOB_GCS_PEER_PROTOCOL,
+        .protocol_max = MOB_GCS_PEER_PROTOCOL,
+        .cluster = o->cluster};
+    memcpy(m->self.secret, o->secret, sizeof m->self.secret);
+    snprintf(m->self.place.link, sizeof m->self.place.link, "%s", o->listen);
+    m->membership = mob_membership_create(&(struct mob_membership_options){.replicas = o->replicas,
+        .suspicion_ns = o->suspicion_ns,
+        .lease_ns = o->lease_ns,
+        .tick_ns = TICK_NS,
+        .reread_ns = 1 * MOB_SEC,
+        .gather_ns = o->gather_ns,
+        .start_without_all = o->start_without_all});
+    if (m->membership == NULL)
+        return MOB_NO_MEMORY;
+    struct mob_table_options table = {.shard = o->shard, .postgres = o->postgres, .file = o->file};
+    enum mob_status status = mob_table_create(&table, &m->table);
+    if (status == MOB_OK)
+        status = mob_link_listen(o->listen, &m->listen_fd);
+    m->replace_fd =
+        o->replace_socket == NULL ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    return status;
+}
+
+enum mob_status mob_master_run(const struct mob_master_options *options)
+{
+    struct master *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return MOB_NO_MEMORY;
+    m->options = *options;
+    m->listen_fd = m->replace_fd = -1;
+    enum mob_status status = open_all(m);
+    struct sched_param priority = {.sched_priority = PRIORITY};
+    bool realtime = status == MOB_OK && sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
+    if (status == MOB_OK)
+        MOB_LOG_INFO("master", "listening", "address=%s shard=%u replicas=%u realtime=%d", options->listen,
+            options->shard, options->replicas, realtime);
+    m->now_ns = mob_now();
+    while (status == MOB_OK && wait_and_read(m))
+        tick(m);
+    for (uint32_t i = 0; i < LINKS_MAX; i++)
+        if (m->links[i].link != NULL)
+            link_close(&m->links[i]);
+    mob_table_destroy(m->table);
+    mob_membership_destroy(m->membership);
+    mob_chunk_pool_fini(&m->pool);
+    if (m->listen_fd >= 0)
+        close(m->listen_fd);
+    if (m->replace_fd >= 0)
+        close(m->replace_fd);
+    free(m);
+    return status;
+}

@@ -1,0 +1,149 @@
+/* mobula-master: makes the configurations of a shard's chain. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/settings/settings_daemon.h"
+#include "gcs/chain/membership.h"
+#include "gcs/master/master.h"
+
+extern char **environ;
+
+static struct {
+    const char *listen, *postgres, *file, *replace, *cluster, *secret_file, *shard, *replicas, *lease_ms,
+        *suspicion_ms, *gather_ms;
+    bool start_without_all, die_with_parent, help;
+} links;
+static const struct mob_daemon_link known_links[] = {
+    {.name = "listen", .text_out = &links.listen, .help = "where members connect: a path, or host:port"},
+    {.name = "postgres",
+        .text_out = &links.postgres,
+        .help = "folder of PostgreSQL's socket: configurations are there"},
+    {.name = "table-file", .text_out = &links.file, .help = "or in this file, on one machine"},
+    {.name = "replace-socket",
+        .text_out = &links.replace,
+        .help = "who starts members: is told what hangs, and is to be ended"},
+    {.name = "cluster", .text_out = &links.cluster, .help = "32 hex digits"},
+    {.name = "secret-file", .text_out = &links.secret_file, .help = "the cluster's secret, 32 bytes"},
+    {.name = "shard", .text_out = &links.shard, .help = "its number, default 0"},
+    {.name = "replicas", .text_out = &links.replicas, .help = "members of the chain, default 2"},
+    {.name = "lease-ms", .text_out = &links.lease_ms, .help = "of reads at the tail, default 10"},
+    {.name = "suspicion-ms",
+        .text_out = &links.suspicion_ms,
+        .help = "silence after which a member is left out; at least the lease and 2, default 12"},
+    {.name = "gather-ms",
+        .text_out = &links.gather_ms,
+        .help = "after everything died: how long all of the last chain are waited for, default 10000"},
+    {.name = "start-without-all",
+        .given_out = &links.start_without_all,
+        .help = "and then start with the best that is there: what only others had is lost"},
+    {.name = "die-with-parent",
+        .given_out = &links.die_with_parent,
+        .help = "end when the process that started this one ends"},
+    {.name = "help", .given_out = &links.help, .help = "this"},
+    {.name = NULL},
+};
+
+static bool parse_number(const char *text, uint32_t otherwise, uint32_t *out)
+{
+    char *end = NULL;
+    errno = 0;
+    unsigned long long n = text == NULL ? otherwise : strtoull(text, &end, 10);
+    *out = (uint32_t)n;
+    return text == NULL || (errno == 0 && end != text && *end == '\0' && text[0] != '-' && n <= UINT32_MAX);
+}
+
+static bool parse_cluster(const char *text, struct mob_cluster_id *out)
+{
+    if (text == NULL || strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
+        return false;
+    for (int i = 0; i < 16; i++) {
+        char pair[3] = {text[2 * i], text[2 * i + 1], 0};
+        out->b[i] = (uint8_t)strtoul(pair, NULL, 16);
+    }
+    return true;
+}
+
+static bool read_secret(const char *path, uint8_t out[32])
+{
+    FILE *file = path == NULL ? NULL : fopen(path, "re");
+    size_t length = file == NULL ? 0 : fread(out, 1, 32, file);
+    if (file != NULL)
+        fclose(file);
+    return length == 32;
+}
+
+/* What is wrong, or NULL. */
+static const char *configure(struct mob_master_options *o)
+{
+    uint32_t lease_ms, suspicion_ms, gather_ms;
+    *o = (struct mob_master_options){.listen = links.listen,
+        .postgres = links.postgres,
+        .file = links.file,
+        .replace_socket = links.replace,
+        .start_without_all = links.start_without_all};
+    if (links.listen == NULL || (links.postgres == NULL) == (links.file == NULL))
+        return "--listen is needed, and either --postgres or --table-file";
+    if (!parse_cluster(links.cluster, &o->cluster))
+        return "--cluster takes 32 hex digits";
+    if (!read_secret(links.secret_file, o->secret))
+        return "--secret-file cannot be read, or has not 32 bytes";
+    if (!parse_number(links.shard, 0, &o->shard) || !parse_number(links.replicas, 2, &o->replicas) ||
+        o->replicas == 0 || o->replicas > MOB_GCS_MEMBERS_MAX)
+        return "--replicas takes 1 to 7, --shard a number";
+    if (!parse_number(links.lease_ms, 10, &lease_ms) || lease_ms == 0 ||
+        !parse_number(links.suspicion_ms, lease_ms + 2, &suspicion_ms) || suspicion_ms < lease_ms + 2)
+        return "--suspicion-ms is at least --lease-ms and 2";
+    if (!parse_number(links.gather_ms, 10000, &gather_ms))
+        return "--gather-ms takes a number";
+    o->lease_ns = lease_ms * (int64_t)MOB_MS;
+    o->suspicion_ns = suspicion_ms * (int64_t)MOB_MS;
+    o->gather_ns = gather_ms * (int64_t)MOB_MS;
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static struct mob_settings settings;
+    struct mob_master_options options;
+    enum mob_status status =
+        mob_settings_read_daemon(&settings, MOB_SETTINGS_CLI, known_links, argc, argv, environ);
+    if (status != MOB_OK) {
+        fprintf(stderr, "mobula-master: %s (mobula-master --help lists what there is)\n", settings.error);
+        return 2;
+    }
+    if (links.help) {
+        mob_settings_daemon_help("mobula-master", MOB_SETTINGS_CLI, known_links, stdout);
+        return 0;
+    }
+    const char *wrong = configure(&options);
+    if (wrong != NULL) {
+        fprintf(stderr, "mobula-master: %s\n", wrong);
+        return 2;
+    }
+    prctl(PR_SET_DUMPABLE, 0); /* it holds the cluster's secret */
+    if (links.die_with_parent) {
+        pid_t parent = getppid();
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            return 1;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    int stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    options.stop_fd = &stop_fd;
+    status = mob_master_run(&options);
+    if (status != MOB_OK)
+        fprintf(stderr, "mobula-master: ended: %s (%s)\n", mob_status_text(status), mob_status_code(status));
+    return status == MOB_OK ? 0 : 1;
+}

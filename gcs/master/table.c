@@ -1,0 +1,117 @@
+#include "gcs/master/table.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/log.h"
+#include "gcs/master/table_inner.h"
+
+struct mob_table {
+    struct mob_table_options options;
+    pthread_t thread;
+    int fd;
+    struct mob_database *db; /* the thread's */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool stopping;
+    struct mob_table_question questions[MOB_TABLE_QUESTIONS_MAX];
+    struct mob_table_answer answers[MOB_TABLE_QUESTIONS_MAX]; /* never more than were asked */
+    uint32_t question_count, answer_count, asked; /* asked: and not taken */
+};
+
+static void *run(void *arg)
+{
+    struct mob_table *t = arg;
+    pthread_mutex_lock(&t->lock);
+    while (!t->stopping) {
+        if (t->question_count == 0) {
+            pthread_cond_wait(&t->changed, &t->lock);
+            continue;
+        }
+        struct mob_table_question q = t->questions[0];
+        memmove(&t->questions[0], &t->questions[1], --t->question_count * sizeof q);
+        pthread_mutex_unlock(&t->lock);
+        struct mob_table_answer a = {.op = q.op, .tag = q.tag, .status = MOB_UNAVAILABLE};
+        if (t->options.postgres != NULL)
+            table_postgres_ask(t->options.postgres, t->options.shard, &t->db, &q, &a);
+        else
+            table_file_ask(t->options.file, &q, &a);
+        pthread_mutex_lock(&t->lock);
+        t->answers[t->answer_count++] = a;
+        uint64_t one = 1;
+        ssize_t n = write(t->fd, &one, sizeof one);
+        (void)n;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return NULL;
+}
+
+enum mob_status mob_table_create(const struct mob_table_options *options, struct mob_table **table_out)
+{
+    struct mob_table *t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return MOB_NO_MEMORY;
+    t->options = *options;
+    t->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->changed, NULL);
+    if (t->fd < 0 || pthread_create(&t->thread, NULL, run, t) != 0) {
+        close(t->fd);
+        free(t);
+        return MOB_IO;
+    }
+    *table_out = t;
+    return MOB_OK;
+}
+
+void mob_table_destroy(struct mob_table *t)
+{
+    if (t == NULL)
+        return;
+    pthread_mutex_lock(&t->lock);
+    t->stopping = true;
+    pthread_cond_signal(&t->changed);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    table_postgres_close(t->db);
+    pthread_mutex_destroy(&t->lock);
+    pthread_cond_destroy(&t->changed);
+    close(t->fd);
+    free(t);
+}
+
+int mob_table_fd(const struct mob_table *t)
+{
+    return t->fd;
+}
+
+bool mob_table_ask(struct mob_table *t, const struct mob_table_question *question)
+{
+    pthread_mutex_lock(&t->lock);
+    bool room = t->asked < MOB_TABLE_QUESTIONS_MAX;
+    if (room) {
+        t->questions[t->question_count++] = *question;
+        t->asked++;
+        pthread_cond_signal(&t->changed);
+    }
+    pthread_mutex_unlock(&t->lock);
+    return room;
+}
+
+bool mob_table_answer(struct mob_table *t, struct mob_table_answer *answer_out)
+{
+    uint64_t count;
+    ssize_t n = read(t->fd, &count, sizeof count); /* before looking, so that nothing is missed */
+    (void)n;
+    pthread_mutex_lock(&t->lock);
+    bool has = t->answer_count > 0;
+    if (has) {
+        *answer_out = t->answers[0];
+        memmove(&t->answers[0], &t->answers[1], --t->answer_count * sizeof t->answers[0]);
+        t->asked--;
+    }
+    pthread_mutex_unlock(&t->lock);
+    return has;
+}

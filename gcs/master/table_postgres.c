@@ -1,0 +1,100 @@
+/* The table in PostgreSQL. Each question is one statement. An INSERT holds the master's row while it looks at
+ * its term, so a new master that took the row has read every configuration of the old one. */
+#include <string.h>
+
+#include "gcs/flush/database.h"
+#include "gcs/master/table_inner.h"
+
+static const char row_sql[] = "SELECT term, beat FROM mobula.master";
+static const char set_sql[] = "UPDATE mobula.master SET term = $3, beat = $4 WHERE term = $1 AND beat = $2";
+static const char newest_sql[] =
+    "SELECT epoch, term, start, members FROM mobula.chain_epoch WHERE shard = $1 "
+    "ORDER BY epoch DESC LIMIT 1";
+static const char insert_sql[] =
+    "WITH mine AS (SELECT 1 FROM mobula.master WHERE term = $3 FOR SHARE) "
+    "INSERT INTO mobula.chain_epoch (shard, epoch, term, start, members) "
+    "SELECT $1, $2, $3, $4::integer <> 0, $5 FROM mine "
+    "WHERE NOT EXISTS (SELECT 1 FROM mobula.chain_epoch WHERE shard = $1 AND epoch >= $2)";
+
+static enum mob_status take_config(const struct mob_database_result *r, struct mob_gcs_config *out)
+{
+    size_t length;
+    memset(out, 0, sizeof *out);
+    if (mob_database_rows(r) == 0)
+        return MOB_OK;
+    out->epoch = (uint64_t)mob_database_number(r, 0, 0);
+    out->term = (uint64_t)mob_database_number(r, 0, 1);
+    out->start = mob_database_number(r, 0, 2) != 0;
+    const uint8_t *members = mob_database_bytes(r, 0, 3, &length);
+    if (length % sizeof out->members[0] != 0 || length > sizeof out->members)
+        return MOB_CORRUPT;
+    out->count = (uint32_t)(length / sizeof out->members[0]);
+    memcpy(out->members, members, length);
+    return mob_gcs_config_valid(out) ? MOB_OK : MOB_CORRUPT;
+}
+
+static enum mob_status ask(
+    struct mob_database *db, uint32_t shard, const struct mob_table_question *q, struct mob_table_answer *a)
+{
+    struct mob_database_param p[5];
+    struct mob_database_result *r = NULL;
+    const struct mob_gcs_config *c = &q->config;
+    enum mob_status status = MOB_INVALID;
+    switch (q->op) {
+    case MOB_TABLE_ROW:
+        status = mob_database_query(db, row_sql, p, 0, &r);
+        if (status == MOB_OK && mob_database_rows(r) != 1)
+            status = MOB_CORRUPT;
+        if (status == MOB_OK)
+            a->row = (struct mob_master_row){
+                (uint64_t)mob_database_number(r, 0, 0), (uint64_t)mob_database_number(r, 0, 1)};
+        break;
+    case MOB_TABLE_SET_ROW:
+        mob_param_i64(&p[0], (int64_t)q->old_row.term);
+        mob_param_i64(&p[1], (int64_t)q->old_row.beat);
+        mob_param_i64(&p[2], (int64_t)q->row.term);
+        mob_param_i64(&p[3], (int64_t)q->row.beat);
+        status = mob_database_query(db, set_sql, p, 4, &r);
+        if (status == MOB_OK && mob_database_changed(r) != 1)
+            status = MOB_CONFLICT;
+        break;
+    case MOB_TABLE_NEWEST:
+        mob_param_i32(&p[0], (int32_t)shard);
+        status = mob_database_query(db, newest_sql, p, 1, &r);
+        if (status == MOB_OK)
+            status = take_config(r, &a->config);
+        break;
+    case MOB_TABLE_INSERT:
+        mob_param_i32(&p[0], (int32_t)shard);
+        mob_param_i64(&p[1], (int64_t)c->epoch);
+        mob_param_i64(&p[2], (int64_t)c->term);
+        mob_param_i32(&p[3], (int32_t)c->start);
+        mob_param_bytes(&p[4], c->members, c->count * sizeof c->members[0]);
+        status = mob_database_query(db, insert_sql, p, 5, &r);
+        if (status == MOB_OK && mob_database_changed(r) != 1)
+            status = MOB_CONFLICT;
+        break;
+    }
+    mob_database_result_destroy(r);
+    return status;
+}
+
+void table_postgres_ask(const char *directory, uint32_t shard, struct mob_database **db,
+    const struct mob_table_question *q, struct mob_table_answer *a)
+{
+    a->status = *db == NULL ? mob_database_open(directory, db) : MOB_OK;
+    if (a->status != MOB_OK) {
+        *db = NULL;
+        return;
+    }
+    a->status = ask(*db, shard, q, a);
+    if (!mob_database_good(*db)) {
+        mob_database_close(*db);
+        *db = NULL;
+    }
+}
+
+void table_postgres_close(struct mob_database *db)
+{
+    mob_database_close(db);
+}

@@ -1,0 +1,293 @@
+#include "gcs/shard/beat.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#define REDIAL_NS (20 * MOB_MS)
+#define PRIORITY 10
+
+/* A link to one master. The thread's own. */
+struct master_link {
+    struct mob_link *link;
+    int64_t dial_ns;
+    int64_t heard_ns; /* by the master's clock; comes back with the next report */
+};
+
+struct mob_beat {
+    struct mob_beat_options options;
+    pthread_t thread;
+    int stop_fd, wake_fd;
+    _Atomic int64_t busy_since_ns; /* 0: the loop sleeps */
+    struct mob_chunk_pool pool;
+    struct master_link masters[MOB_BEAT_MASTERS_MAX];
+
+    pthread_mutex_t lock; /* inherits priority: the loop may hold it */
+    struct mob_gcs_report report;
+    bool reports, often;
+    bool has_book, has_enter, has_lease;
+    struct mob_gcs_book book;
+    uint64_t enter_epoch, lease_epoch;
+    int64_t lease_sent_ns;
+};
+
+/* ---- the loop's side ---- */
+
+void mob_beat_publish(struct mob_beat *b, const struct mob_gcs_report *report, bool often)
+{
+    pthread_mutex_lock(&b->lock);
+    b->report = *report;
+    b->reports = true;
+    b->often = often;
+    pthread_mutex_unlock(&b->lock);
+}
+
+void mob_beat_busy(struct mob_beat *b, bool busy)
+{
+    atomic_store_explicit(&b->busy_since_ns, busy ? mob_now() : 0, memory_order_relaxed);
+}
+
+bool mob_beat_take_book(struct mob_beat *b, struct mob_gcs_book *book_out)
+{
+    uint64_t count;
+    ssize_t n = read(b->wake_fd, &count, sizeof count); /* before looking, so that nothing is missed */
+    (void)n;
+    pthread_mutex_lock(&b->lock);
+    bool has = b->has_book;
+    if (has)
+        *book_out = b->book;
+    b->has_book = false;
+    pthread_mutex_unlock(&b->lock);
+    return has;
+}
+
+bool mob_beat_take_enter(struct mob_beat *b, uint64_t *epoch_out)
+{
+    pthread_mutex_lock(&b->lock);
+    bool has = b->has_enter;
+    *epoch_out = b->enter_epoch;
+    b->has_enter = false;
+    pthread_mutex_unlock(&b->lock);
+    return has;
+}
+
+bool mob_beat_lease(struct mob_beat *b, uint64_t *epoch_out, int64_t *sent_ns_out)
+{
+    pthread_mutex_lock(&b->lock);
+    bool has = b->has_lease;
+    *epoch_out = b->lease_epoch;
+    *sent_ns_out = b->lease_sent_ns;
+    pthread_mutex_unlock(&b->lock);
+    return has;
+}
+
+int mob_beat_fd(const struct mob_beat *b)
+{
+    return b->wake_fd;
+}
+
+/* ---- the thread ---- */
+
+static void wake_loop(struct mob_beat *b)
+{
+    uint64_t one = 1;
+    ssize_t n = write(b->wake_fd, &one, sizeof one);
+    (void)n; /* full: it is awake */
+}
+
+static void on_lease(struct mob_beat *b, struct master_link *m, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_lease lease;
+    if (frame->head_bytes != sizeof lease)
+        return;
+    memcpy(&lease, frame->head, sizeof lease);
+    if (lease.member != b->options.self->id)
+        return;
+    m->heard_ns = lease.heard_ns;
+    if (lease.lease == 0)
+        return;
+    pthread_mutex_lock(&b->lock);
+    bool newer = !b->has_lease || lease.epoch > b->lease_epoch ||
+        (lease.epoch == b->lease_epoch && lease.sent_ns > b->lease_sent_ns);
+    if (newer) {
+        b->has_lease = true;
+        b->lease_epoch = lease.epoch;
+        b->lease_sent_ns = lease.sent_ns;
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+static void on_book(struct mob_beat *b, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_book book;
+    if (mob_gcs_book_decode(frame->body, frame->body_bytes, &book) != MOB_OK)
+        return;
+    pthread_mutex_lock(&b->lock);
+    if (!b->has_book || book.config.epoch >= b->book.config.epoch) {
+        b->book = book;
+        b->has_book = true;
+    }
+    pthread_mutex_unlock(&b->lock);
+    wake_loop(b);
+}
+
+static void on_enter(struct mob_beat *b, const struct mob_gcs_frame *frame)
+{
+    struct mob_gcs_enter enter;
+    if (frame->head_bytes != sizeof enter)
+        return;
+    memcpy(&enter, frame->head, sizeof enter);
+    if (enter.member != b->options.self->id)
+        return;
+    pthread_mutex_lock(&b->lock);
+    b->has_enter = true;
+    b->enter_epoch = enter.epoch;
+    pthread_mutex_unlock(&b->lock);
+    wake_loop(b);
+}
+
+static void hear(struct mob_beat *b, struct master_link *m)
+{
+    struct mob_gcs_frame frame;
+    struct mob_chunk *chunk;
+    enum mob_status status;
+    while ((status = mob_link_next(m->link, &frame, &chunk)) == MOB_OK) {
+        if (frame.type == MOB_GCS_LEASE)
+            on_lease(b, m, &frame);
+        else if (frame.type == MOB_GCS_BOOK)
+            on_book(b, &frame);
+        else if (frame.type == MOB_GCS_ENTER)
+            on_enter(b, &frame);
+    }
+    if (status == MOB_AGAIN)
+        return;
+    mob_link_destroy(m->link);
+    m->link = NULL;
+    m->heard_ns = 0;
+}
+
+/* False while the loop hangs: then nobody speaks for it. */
+static bool next_report(struct mob_beat *b, int64_t now, struct mob_gcs_report *report_out, bool *often_out)
+{
+    int64_t since = atomic_load_explicit(&b->busy_since_ns, memory_order_relaxed);
+    pthread_mutex_lock(&b->lock);
+    bool reports = b->reports;
+    *report_out = b->report;
+    *often_out = b->often;
+    pthread_mutex_unlock(&b->lock);
+    report_out->sent_ns = now;
+    report_out->pid = getpid();
+    return reports && (since == 0 || now - since < b->options.hung_ns);
+}
+
+static void speak(struct mob_beat *b, struct master_link *m, const char *address,
+    const struct mob_gcs_report *report, int64_t now)
+{
+    if (m->link == NULL && now >= m->dial_ns) {
+        m->dial_ns = now + REDIAL_NS;
+        if (mob_link_dial(b->options.self, &b->pool, address, &m->link) != MOB_OK)
+            m->link = NULL;
+    }
+    if (m->link == NULL)
+        return;
+    if (report != NULL && mob_link_up(m->link)) {
+        struct mob_gcs_report mine = *report;
+        mine.heard_ns = m->heard_ns;
+        struct mob_link_message message = {
+            .type = MOB_GCS_REPORT, .epoch = mine.epoch, .head = &mine, .head_bytes = sizeof mine};
+        /* A master that does not read gets no old heartbeats later. */
+        if (mob_link_unsent(m->link) == 0 && mob_link_send(m->link, &message) != MOB_OK)
+            MOB_LOG_WARN("gcs", "heartbeat_not_sent", "master=%s", address);
+    }
+    mob_link_io(m->link, false);
+}
+
+static void wait_for_masters(struct mob_beat *b, int64_t until_ns)
+{
+    for (int64_t now = mob_now(); now < until_ns; now = mob_now()) {
+        struct pollfd fds[MOB_BEAT_MASTERS_MAX + 1] = {{.fd = b->stop_fd, .events = POLLIN}};
+        struct master_link *of[MOB_BEAT_MASTERS_MAX + 1];
+        nfds_t n = 1;
+        for (uint32_t i = 0; i < b->options.master_count; i++)
+            if (b->masters[i].link != NULL) {
+                of[n] = &b->masters[i];
+                fds[n++] = (struct pollfd){.fd = mob_link_fd(b->masters[i].link), .events = POLLIN};
+            }
+        struct timespec left = {(until_ns - now) / MOB_SEC, (until_ns - now) % MOB_SEC};
+        if (ppoll(fds, n, &left, NULL) <= 0 || fds[0].revents != 0)
+            return;
+        for (nfds_t i = 1; i < n; i++)
+            if (fds[i].revents != 0) {
+                mob_link_io(of[i]->link, true);
+                hear(b, of[i]);
+            }
+    }
+}
+
+static void *run(void *arg)
+{
+    struct mob_beat *b = arg;
+    struct sched_param priority = {.sched_priority = PRIORITY};
+    bool realtime = pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority) == 0;
+    MOB_LOG_INFO("gcs", "heartbeat", "masters=%u realtime=%d", b->options.master_count, realtime);
+    struct pollfd stop = {.fd = b->stop_fd, .events = POLLIN};
+    for (int64_t next = mob_now(); poll(&stop, 1, 0) == 0;) {
+        struct mob_gcs_report report;
+        int64_t now = mob_now();
+        bool often, speaks = next_report(b, now, &report, &often);
+        for (uint32_t i = 0; i < b->options.master_count; i++)
+            speak(b, &b->masters[i], b->options.masters[i], speaks ? &report : NULL, now);
+        int64_t pause = often || !speaks ? MOB_BEAT_NS : MOB_BEAT_SOLE_NS;
+        next = now - next > pause ? now + pause : next + pause;
+        wait_for_masters(b, next);
+    }
+    return NULL;
+}
+
+enum mob_status mob_beat_create(const struct mob_beat_options *options, struct mob_beat **beat_out)
+{
+    struct mob_beat *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return MOB_NO_MEMORY;
+    b->options = *options;
+    b->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    pthread_mutexattr_t attributes;
+    pthread_mutexattr_init(&attributes);
+    pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
+    pthread_mutex_init(&b->lock, &attributes);
+    pthread_mutexattr_destroy(&attributes);
+    bool good = b->stop_fd >= 0 && b->wake_fd >= 0 && pthread_create(&b->thread, NULL, run, b) == 0;
+    if (!good) {
+        close(b->stop_fd);
+        close(b->wake_fd);
+        free(b);
+        return MOB_IO;
+    }
+    *beat_out = b;
+    return MOB_OK;
+}
+
+void mob_beat_destroy(struct mob_beat *b)
+{
+    if (b == NULL)
+        return;
+    uint64_t one = 1;
+    ssize_t n = write(b->stop_fd, &one, sizeof one);
+    MOB_ASSERT(n == sizeof one);
+    pthread_join(b->thread, NULL);
+    for (uint32_t i = 0; i < b->options.master_count; i++)
+        mob_link_destroy(b->masters[i].link);
+    mob_chunk_pool_fini(&b->pool);
+    pthread_mutex_destroy(&b->lock);
+    close(b->stop_fd);
+    close(b->wake_fd);
+    free(b);
+}

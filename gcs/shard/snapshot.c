@@ -1,0 +1,436 @@
+/* The state that the chain's tables do not hold, for a joiner: blocks, large values, who the clients are,
+ * what was flushed. Rows are read from Redis once that has all that was applied when they were asked for;
+ * what changes meanwhile comes to the joiner in the log. A joiner writes the rows to its own Redis as they
+ * come. */
+#include <stdlib.h>
+
+#include "gcs/chain/chain_rows.h"
+#include "gcs/shard/shard_internal.h"
+
+/* The owner's kinds of rows. On the wire: append only. */
+enum owner_row {
+    ROW_BLOCK = MOB_CHAIN_ROW_OWNER, /* u64 seq, struct mob_redis_block, the block */
+    ROW_IDENTITY = 17, /* u64 client, struct mob_redis_identity */
+    ROW_BASES = 18, /* struct mob_redis_position each */
+    ROW_COLD = 19, /* struct mob_gcs_flush_group each */
+    ROW_COLD_UPTO = 20 /* u64: last of them */
+};
+/* What a cursor begins with; the rest says behind what. */
+enum part { PART_BLOCKS = 1, PART_VALUES, PART_IDENTITIES, PART_COLD };
+
+#define BATCH_BYTES MOB_CHAIN_SNAPSHOT_BYTES
+#define FETCHES_MAX 256u
+#define IDENTITIES_AT_ONCE 1024u
+#define COLD_AT_ONCE 8192u
+
+/* One batch on its way. */
+struct batch {
+    struct mob_shard *shard;
+    uint64_t joiner, token;
+    struct {
+        uint64_t seq; /* a block; 0: a value */
+        uint64_t version;
+        uint8_t key[MOB_REDIS_KEY_MAX];
+        uint32_t key_length; /* with kind and table */
+    } fetches[FETCHES_MAX];
+    uint32_t fetch_count;
+    uint8_t cursor[MOB_CHAIN_CURSOR_MAX];
+    uint32_t cursor_bytes;
+    uint8_t *rows;
+    struct mob_writer writer;
+};
+
+static struct batch *batch_create(struct mob_shard *sh)
+{
+    struct batch *b = calloc(1, sizeof *b);
+    MOB_ASSERT(b != NULL);
+    b->shard = sh;
+    b->joiner = sh->member.rows.joiner;
+    b->token = sh->member.rows.token;
+    b->rows = malloc(MOB_CHAIN_SNAPSHOT_MAX);
+    MOB_ASSERT(b->rows != NULL);
+    b->writer = mob_writer_of(b->rows, MOB_CHAIN_SNAPSHOT_MAX);
+    return b;
+}
+
+static void batch_give(struct batch *b)
+{
+    struct mob_shard *sh = b->shard;
+    struct mob_chain_rows rows = {.joiner = b->joiner,
+        .token = b->token,
+        .rows = b->rows,
+        .row_bytes = (uint32_t)mob_writer_length(&b->writer),
+        .cursor = b->cursor,
+        .cursor_bytes = b->cursor_bytes};
+    MOB_ASSERT(!b->writer.failed);
+    struct mob_rows_ask *ask = &sh->member.rows;
+    if (ask->joiner == b->joiner && ask->token == b->token)
+        *ask = (struct mob_rows_ask){0};
+    mob_chain_on_rows(sh->chain, &rows);
+    serve_actions(sh);
+    free(b->rows);
+    free(b);
+}
+
+static void cursor_set(struct batch *b, enum part part, const void *after, uint32_t length)
+{
+    MOB_ASSERT(1u + length <= sizeof b->cursor);
+    b->cursor[0] = (uint8_t)part;
+    if (length > 0)
+        memcpy(b->cursor + 1, after, length);
+    b->cursor_bytes = 1u + length;
+}
+
+/* ---- from Redis ---- */
+
+static void on_fetched(void *arg, const redisReply *reply, uint32_t index)
+{
+    struct batch *b = arg;
+    uint64_t seq = b->fetches[index].seq;
+    if (reply->type != REDIS_REPLY_STRING || (size_t)reply->len < sizeof(uint64_t))
+        return; /* gone since: the log says so */
+    if (seq != 0) {
+        size_t length = sizeof seq + (size_t)reply->len;
+        uint8_t *row = malloc(length);
+        MOB_ASSERT(row != NULL);
+        memcpy(row, &seq, sizeof seq);
+        memcpy(row + sizeof seq, reply->str, (size_t)reply->len);
+        mob_chain_row_write(&b->writer, ROW_BLOCK, row, (uint32_t)length);
+        free(row);
+        return;
+    }
+    struct mob_gcs_kv kv = {.key = b->fetches[index].key + 2,
+        .key_length = b->fetches[index].key_length - 2,
+        .version = b->fetches[index].version,
+        .value = (const uint8_t *)reply->str + sizeof kv.version,
+        .value_length = (uint32_t)((size_t)reply->len - sizeof kv.version)};
+    if (memcmp(&kv.version, reply->str, sizeof kv.version) == 0) /* else a newer one, in the log */
+        mob_chain_row_write_key(&b->writer, b->fetches[index].key[1], &kv);
+}
+
+static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
+{
+    (void)batch;
+    struct batch *b = arg;
+    b->shard->member.rows.fetching = false;
+    if (status == MOB_OK && !b->shard->stopping) {
+        batch_give(b);
+        return;
+    }
+    free(b->rows); /* the joiner asks again */
+    free(b);
+}
+
+static void fetch(struct batch *b)
+{
+    struct mob_redis_batch *batch = mob_redis_batch_create();
+    for (uint32_t i = 0; i < b->fetch_count; i++) {
+        mob_redis_command(batch, 2);
+        mob_redis_arg(batch, "GET", 3);
+        mob_redis_arg(batch, b->fetches[i].key, b->fetches[i].key_length);
+    }
+    batch->arg = b;
+    batch->reply = on_fetched;
+    batch->done = on_fetch_done;
+    b->shard->member.rows.fetching = true;
+    store_read(b->shard, batch);
+}
+
+/* ---- the parts ---- */
+
+static void pick_blocks(struct batch *b, uint64_t after)
+{
+    const struct mob_index *ix = b->shard->index;
+    size_t bytes = 0;
+    uint32_t at = mob_index_after(ix, after);
+    for (; at < mob_index_end(ix) && b->fetch_count < FETCHES_MAX; at++) {
+        const struct mob_index_slot *slot = mob_index_slot(ix, at);
+        if (slot == NULL)
+            continue;
+        /* The last one may be as large as a frame is. */
+        if (b->fetch_count > 0 && bytes + slot->length > BATCH_BYTES)
+            break;
+        bytes += slot->length + 64u;
+        b->fetches[b->fetch_count].seq = after = slot->seq;
+        mob_redis_key(b->fetches[b->fetch_count].key, 'b', slot->seq);
+        b->fetches[b->fetch_count++].key_length = 9;
+    }
+    if (at == mob_index_end(ix))
+        cursor_set(b, PART_VALUES, NULL, 0);
+    else
+        cursor_set(b, PART_BLOCKS, &after, sizeof after);
+}
+
+/* Values that are too large for the tables. */
+static void pick_values(struct batch *b, const uint8_t *after, uint32_t length)
+{
+    uint8_t last[1 + MOB_GCS_KEY_MAX];
+    struct mob_state_key key;
+    size_t bytes = 0;
+    memcpy(last, after, length);
+    while (mob_state_after(b->shard->state, last, length, &key)) {
+        bool full = b->fetch_count == FETCHES_MAX ||
+            (b->fetch_count > 0 && key.value == NULL && bytes + key.value_length > BATCH_BYTES);
+        if (full) {
+            cursor_set(b, PART_VALUES, last, length);
+            return;
+        }
+        memcpy(last, key.bytes, key.length);
+        length = key.length;
+        if (key.value != NULL)
+            continue;
+        bytes += key.value_length + 600u;
+        uint8_t *name = b->fetches[b->fetch_count].key;
+        name[0] = 'k';
+        memcpy(name + 1, key.bytes, key.length);
+        b->fetches[b->fetch_count].version = key.version;
+        b->fetches[b->fetch_count++].key_length = 1 + key.length;
+    }
+    cursor_set(b, PART_IDENTITIES, NULL, 0);
+}
+
+static void write_identities(struct batch *b, uint32_t from)
+{
+    const struct mob_shard *sh = b->shard;
+    uint32_t at = from;
+    for (; at < sh->attached_count && at < from + IDENTITIES_AT_ONCE; at++) {
+        struct {
+            uint64_t client;
+            struct mob_redis_identity identity;
+        } row = {sh->attached[at].client, sh->attached[at].identity};
+        if (!sh->attached[at].nonce && row.identity.pid != 0)
+            mob_chain_row_write(&b->writer, ROW_IDENTITY, &row, sizeof row);
+    }
+    if (from == 0 && sh->store.meta.base_count > 0)
+        mob_chain_row_write(&b->writer, ROW_BASES, sh->store.meta.bases,
+            sh->store.meta.base_count * (uint32_t)sizeof sh->store.meta.bases[0]);
+    if (at < sh->attached_count) /* its order changes: one that is missed is waited for like a stranger */
+        cursor_set(b, PART_IDENTITIES, &at, sizeof at);
+    else
+        cursor_set(b, PART_COLD, NULL, 0);
+}
+
+static void write_cold(struct batch *b, uint32_t from)
+{
+    struct mob_member *m = &b->shard->member;
+    if (from == 0) {
+        free(m->cold);
+        m->cold = mob_index_cold_groups(b->shard->index, false, &m->cold_count);
+        m->cold_upto = b->shard->flushed.applied;
+    }
+    uint32_t n = 0;
+    if (m->cold_count > from)
+        n = m->cold_count - from < COLD_AT_ONCE ? (uint32_t)(m->cold_count - from) : COLD_AT_ONCE;
+    if (n > 0)
+        mob_chain_row_write(&b->writer, ROW_COLD, m->cold + from, n * (uint32_t)sizeof *m->cold);
+    from += n;
+    if (from < m->cold_count) {
+        cursor_set(b, PART_COLD, &from, sizeof from);
+        return;
+    }
+    mob_chain_row_write(&b->writer, ROW_COLD_UPTO, &m->cold_upto, sizeof m->cold_upto);
+    b->cursor_bytes = 0; /* that was all */
+    free(m->cold);
+    m->cold = NULL;
+    m->cold_count = 0;
+}
+
+void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
+{
+    struct mob_rows_ask *ask = &sh->member.rows;
+    if (ask->fetching || m->body_bytes > sizeof ask->cursor)
+        return; /* it asks again */
+    *ask = (struct mob_rows_ask){.joiner = m->from,
+        .token = m->link.token,
+        .gate = mob_chain_applied(sh->chain),
+        .cursor_bytes = m->body_bytes};
+    if (m->body_bytes > 0)
+        memcpy(ask->cursor, m->body, m->body_bytes);
+}
+
+void snapshot_step(struct mob_shard *sh)
+{
+    struct mob_rows_ask *ask = &sh->member.rows;
+    if (ask->joiner == 0 || ask->fetching || sh->store.stored < ask->gate)
+        return;
+    struct batch *b = batch_create(sh);
+    uint8_t part = ask->cursor_bytes == 0 ? PART_BLOCKS : ask->cursor[0];
+    uint32_t length = ask->cursor_bytes == 0 ? 0 : ask->cursor_bytes - 1, count = 0;
+    uint64_t seq = 0;
+    if (length == sizeof seq)
+        memcpy(&seq, ask->cursor + 1, sizeof seq);
+    if (length == sizeof count)
+        memcpy(&count, ask->cursor + 1, sizeof count);
+    switch (part) {
+    case PART_BLOCKS:
+        pick_blocks(b, seq);
+        break;
+    case PART_VALUES:
+        pick_values(b, ask->cursor + 1, length <= 1 + MOB_GCS_KEY_MAX ? length : 0);
+        break;
+    case PART_IDENTITIES:
+        write_identities(b, count);
+        break;
+    case PART_COLD:
+    default:
+        write_cold(b, count);
+        break;
+    }
+    if (b->fetch_count > 0)
+        fetch(b);
+    else
+        batch_give(b);
+}
+
+/* ---- the joiner ---- */
+
+static bool load_block(struct mob_shard *sh, const struct mob_chain_row *row)
+{
+    uint64_t seq;
+    struct mob_redis_block head;
+    struct mob_block_header header;
+    struct mob_zone_map zone;
+    if (row->bytes <= sizeof seq + sizeof head)
+        return false;
+    memcpy(&seq, row->content, sizeof seq);
+    memcpy(&head, row->content + sizeof seq, sizeof head);
+    const uint8_t *block = row->content + sizeof seq + sizeof head;
+    uint32_t length = row->bytes - (uint32_t)(sizeof seq + sizeof head);
+    if (mob_block_peek(block, length, &header, &zone) != MOB_OK)
+        return false;
+    if (seq > sh->member.loaded_blocks) { /* a batch may come twice */
+        mob_index_add(sh->index, seq, length, &header, &zone);
+        sh->member.loaded_blocks = seq;
+    }
+    uint8_t key[9];
+    mob_redis_key(key, 'b', seq);
+    store_set(sh, key, sizeof key, row->content + sizeof seq, row->bytes - sizeof seq);
+    return true;
+}
+
+static bool load_cold(struct mob_shard *sh, const struct mob_chain_row *row)
+{
+    if (row->bytes % sizeof(struct mob_gcs_flush_group) != 0)
+        return false;
+    for (uint32_t at = 0; at < row->bytes; at += (uint32_t)sizeof(struct mob_gcs_flush_group)) {
+        struct mob_gcs_flush_group group;
+        memcpy(&group, row->content + at, sizeof group);
+        mob_index_load_group(sh->index, &group);
+    }
+    return true;
+}
+
+static bool load_owner_row(struct mob_shard *sh, const struct mob_chain_row *row)
+{
+    uint8_t key[9];
+    switch (row->kind) {
+    case ROW_BLOCK:
+        return load_block(sh, row);
+    case ROW_IDENTITY: {
+        uint64_t client;
+        struct mob_redis_identity identity;
+        if (row->bytes != sizeof client + sizeof identity)
+            return false;
+        memcpy(&client, row->content, sizeof client);
+        memcpy(&identity, row->content + sizeof client, sizeof identity);
+        mob_redis_key(key, 'c', client);
+        store_set(sh, key, sizeof key, &identity, sizeof identity);
+        return attach_load(sh, client, &identity) == MOB_OK;
+    }
+    case ROW_BASES:
+        if (row->bytes > sizeof sh->store.meta.bases || row->bytes % sizeof sh->store.meta.bases[0] != 0)
+            return false;
+        memcpy(sh->store.meta.bases, row->content, row->bytes);
+        sh->store.meta.base_count = row->bytes / (uint32_t)sizeof sh->store.meta.bases[0];
+        store_meta(sh);
+        return true;
+    case ROW_COLD:
+        return load_cold(sh, row);
+    case ROW_COLD_UPTO:
+        if (row->bytes != sizeof sh->flushed.applied)
+            return false;
+        memcpy(&sh->flushed.applied, row->content, row->bytes);
+        mob_index_flush(sh->index, sh->flushed.applied);
+        flushed_store_sum(sh);
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* The chain has taken it into its tables; here it goes to Redis. */
+static bool load_row(struct mob_shard *sh, const struct mob_chain_row *row)
+{
+    uint8_t key[MOB_REDIS_KEY_MAX];
+    if (row->kind == MOB_CHAIN_ROW_INCARNATION) {
+        struct mob_gcs_incarnation incarnation;
+        if (mob_chain_row_incarnation(row, &incarnation) != MOB_OK)
+            return false;
+        mob_redis_key(key, 'i', incarnation.id);
+        store_set(sh, key, 9, &incarnation, sizeof incarnation);
+        return true;
+    }
+    if (row->kind == MOB_CHAIN_ROW_CLIENT) {
+        struct mob_chain_row_client client;
+        struct mob_gcs_reply replies[MOB_GCS_WINDOW];
+        if (mob_chain_row_client(row, &client) != MOB_OK)
+            return false;
+        memcpy(replies, client.replies, client.count * sizeof replies[0]);
+        store_client_rows(sh, client.id, replies, client.count);
+        return true;
+    }
+    if (row->kind == MOB_CHAIN_ROW_KEY) {
+        uint8_t table, value_head[sizeof(uint64_t)];
+        struct mob_gcs_kv kv;
+        if (mob_chain_row_key(row, &table, &kv) != MOB_OK)
+            return false;
+        key[0] = 'k';
+        key[1] = table;
+        memcpy(key + 2, kv.key, kv.key_length);
+        memcpy(value_head, &kv.version, sizeof value_head);
+        uint8_t *value = malloc(sizeof value_head + kv.value_length);
+        MOB_ASSERT(value != NULL);
+        memcpy(value, value_head, sizeof value_head);
+        memcpy(value + sizeof value_head, kv.value, kv.value_length);
+        store_set(sh, key, 2 + kv.key_length, value, sizeof value_head + kv.value_length);
+        free(value);
+        return true;
+    }
+    return row->kind == MOB_CHAIN_ROW_FLUSHED || load_owner_row(sh, row);
+}
+
+void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
+{
+    struct mob_reader r = mob_reader_of(m->body, m->body_bytes);
+    struct mob_chain_row row;
+    while (mob_chain_row_next(&r, &row))
+        if (!load_row(sh, &row)) {
+            MOB_LOG_ERROR("gcs", "snapshot_row_bad", "kind=%u bytes=%u", row.kind, row.bytes);
+            sh->failure = MOB_CORRUPT;
+            return;
+        }
+    if (mob_chain_applied(sh->chain) == 0 && m->link.seq != 0)
+        return;
+    /* The last batch: from here on the store is a state, as of where the snapshot began. */
+    sh->indexed = m->link.seq;
+    store_position(sh, mob_chain_epoch(sh->chain), m->link.seq);
+    MOB_LOG_INFO("gcs", "snapshot_taken", "seq=%llu blocks_upto=%llu keys=%zu",
+        (unsigned long long)m->link.seq, (unsigned long long)sh->member.loaded_blocks,
+        mob_state_keys(sh->state));
+}
+
+void snapshot_wipe(struct mob_shard *sh)
+{
+    mob_index_destroy(sh->index);
+    sh->index = mob_index_create();
+    MOB_ASSERT(sh->index != NULL);
+    sh->flushed = (struct mob_flushed){0};
+    sh->indexed = sh->told_committed = 0;
+    sh->member.loaded_blocks = 0;
+    sh->store.meta = (struct mob_redis_meta){.base_count = 0};
+    for (size_t i = sh->attached_count; i-- > 0;)
+        if (sh->attached[i].conn == NULL)
+            sh->attached[i] = sh->attached[--sh->attached_count];
+    store_wipe(sh);
+    life_set_synced(sh, false);
+}

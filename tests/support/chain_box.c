@@ -1,0 +1,225 @@
+#include "tests/support/chain_box.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+static const char cluster[] = "00112233445566778899aabbccddeeff";
+
+static void write_secret(const char *path)
+{
+    uint8_t bytes[32];
+    for (int i = 0; i < 32; i++)
+        bytes[i] = (uint8_t)(i * 11 + 3);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    MOB_ASSERT(fd >= 0 && write(fd, bytes, sizeof bytes) == sizeof bytes);
+    close(fd);
+}
+
+void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, const char *durability)
+{
+    MOB_ASSERT(members <= CHAIN_BOX_MEMBERS_MAX);
+    *box = (struct chain_box){.members = members,
+        .masters = 1,
+        .replicas = replicas,
+        .lease_ms = 90, /* of a machine that others use, too */
+        .suspicion_ms = 100};
+    snprintf(box->directory, sizeof box->directory, "/tmp/mob-chain-XXXXXX");
+    MOB_ASSERT(mkdtemp(box->directory) != NULL);
+    snprintf(box->table, sizeof box->table, "%s/table", box->directory);
+    snprintf(box->secret, sizeof box->secret, "%s/secret", box->directory);
+    write_secret(box->secret);
+    for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++)
+        snprintf(box->master_path[i], sizeof box->master_path[i], "%s/master.%u", box->directory, i);
+    snprintf(box->masters_flag, sizeof box->masters_flag, "%s,%s", box->master_path[0], box->master_path[1]);
+    for (uint32_t i = 0; i < members; i++) {
+        struct gcs_box *m = &box->member[i];
+        gcs_box_init(m, durability);
+        snprintf(box->link[i], sizeof box->link[i], "%s/link", m->directory);
+        size_t used = strlen(box->clients);
+        snprintf(box->clients + used, sizeof box->clients - used, "%s%s", i == 0 ? "" : ",", m->socket);
+    }
+}
+
+static void member_args(struct chain_box *box, uint32_t i)
+{
+    static char lease[16], suspicion[16];
+    snprintf(lease, sizeof lease, "%d", box->lease_ms);
+    snprintf(suspicion, sizeof suspicion, "%d", box->suspicion_ms);
+    const char *args[] = {"--masters", box->masters_flag, "--link", box->link[i], "--secret-file",
+        box->secret, "--cluster", cluster, "--lease-ms", lease, "--suspicion-ms", suspicion, NULL};
+    memcpy(box->member[i].args, args, sizeof args);
+}
+
+void chain_box_start_master(struct chain_box *box, uint32_t i)
+{
+    char program[512], replicas[16], lease[16], suspicion[16], log[128];
+    const char *directory = getenv("MOBULA_BIN_DIR");
+    snprintf(
+        program, sizeof program, "%s/mobula-master", directory == NULL ? "build/release/bin" : directory);
+    snprintf(replicas, sizeof replicas, "%u", box->replicas);
+    snprintf(lease, sizeof lease, "%d", box->lease_ms);
+    snprintf(suspicion, sizeof suspicion, "%d", box->suspicion_ms);
+    snprintf(log, sizeof log, "%s/master.%u.log", box->directory, i);
+    const char *argv[] = {program, "--dir", box->directory, "--listen", box->master_path[i],
+        box->postgres != NULL ? "--postgres" : "--table-file",
+        box->postgres != NULL ? box->postgres : box->table, "--cluster", cluster, "--secret-file",
+        box->secret, "--replicas", replicas, "--lease-ms", lease, "--suspicion-ms", suspicion, NULL};
+    pid_t parent = getpid(), pid = fork();
+    MOB_ASSERT(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        int fd = open(log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+        if (getppid() != parent || fd < 0)
+            _exit(126);
+        dup2(fd, 1);
+        dup2(fd, 2);
+        execv(program, (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    box->master[i] = pid;
+}
+
+void chain_box_start_member(struct chain_box *box, uint32_t i)
+{
+    member_args(box, i);
+    if (box->member[i].redis == 0)
+        gcs_box_start_redis(&box->member[i]);
+    if (box->member[i].gcs == 0)
+        gcs_box_spawn_gcs(&box->member[i]);
+}
+
+void chain_box_start(struct chain_box *box)
+{
+    for (uint32_t i = 0; i < box->masters; i++)
+        chain_box_start_master(box, i);
+    for (uint32_t i = 0; i < box->members; i++)
+        chain_box_start_member(box, i);
+}
+
+void chain_box_tend(struct chain_box *box)
+{
+    for (uint32_t i = 0; i < box->members; i++) {
+        bool redis_ended = gcs_box_ended(&box->member[i].redis);
+        if (gcs_box_ended(&box->member[i].gcs) || redis_ended)
+            chain_box_start_member(box, i);
+    }
+    for (uint32_t i = 0; i < box->masters; i++)
+        if (gcs_box_ended(&box->master[i]))
+            chain_box_start_master(box, i);
+}
+
+struct mob_gcs *chain_box_client(struct chain_box *box)
+{
+    struct mob_gcs *gcs;
+    struct mob_gcs_options options = {.socket_path = box->clients};
+    MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
+    return gcs;
+}
+
+/* ---- what the processes' logs say ---- */
+
+/* The last line of a file that has `text` in it. */
+static bool last_line(const char *path, const char *text, char *out, size_t capacity)
+{
+    char line[1024];
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (strstr(line, text) != NULL) {
+            snprintf(out, capacity, "%s", line);
+            found = true;
+        }
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+struct newest {
+    uint64_t epoch, members, head, tail;
+};
+
+static struct newest newest_of(struct chain_box *box)
+{
+    struct newest best = {0};
+    for (uint32_t i = 0; i < box->masters; i++) {
+        char path[128], line[1024];
+        snprintf(path, sizeof path, "%s/master.%u.log", box->directory, i);
+        if (!last_line(path, "configuration status=ok", line, sizeof line))
+            continue;
+        struct newest n = {0};
+        sscanf(strstr(line, "epoch="), "epoch=%lu members=%lu start=%*u head=%lx tail=%lx", &n.epoch,
+            &n.members, &n.head, &n.tail);
+        if (n.epoch > best.epoch)
+            best = n;
+    }
+    return best;
+}
+
+/* The slot whose process is that member. */
+static int slot_of(struct chain_box *box, uint64_t member)
+{
+    char text[64], path[128], line[1024];
+    snprintf(text, sizeof text, "self=%lx ", member);
+    for (uint32_t i = 0; i < box->members; i++) {
+        snprintf(path, sizeof path, "%s/gcs.log", box->member[i].directory);
+        if (last_line(path, text, line, sizeof line))
+            return (int)i;
+    }
+    return -1;
+}
+
+static bool serves(struct chain_box *box, uint64_t member)
+{
+    char text[64], path[128], line[1024];
+    int slot = slot_of(box, member);
+    if (slot < 0)
+        return false;
+    snprintf(text, sizeof text, "self=%lx ", member);
+    snprintf(path, sizeof path, "%s/gcs.log", box->member[slot].directory);
+    return last_line(path, text, line, sizeof line) && strstr(line, "to=serving") != NULL;
+}
+
+bool chain_box_wait_length(struct chain_box *box, uint32_t length, int64_t deadline_ns)
+{
+    for (;;) {
+        struct newest n = newest_of(box);
+        if (n.members == length && serves(box, n.head) && serves(box, n.tail))
+            return true;
+        if (mob_now() > deadline_ns)
+            return false;
+        chain_box_tend(box);
+        poll(NULL, 0, 10);
+    }
+}
+
+int chain_box_place(struct chain_box *box, bool tail)
+{
+    struct newest n = newest_of(box);
+    return n.epoch == 0 ? -1 : slot_of(box, tail ? n.tail : n.head);
+}
+
+void chain_box_fini(struct chain_box *box)
+{
+    for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++)
+        gcs_box_end(&box->master[i], SIGKILL);
+    for (uint32_t i = 0; i < box->members; i++)
+        gcs_box_fini(&box->member[i]);
+    if (getenv("MOBULA_KEEP") != NULL)
+        return;
+    pid_t pid = fork();
+    if (pid == 0) {
+        execlp("rm", "rm", "-rf", "--", box->directory, (char *)NULL);
+        _exit(127);
+    }
+    waitpid(pid, NULL, 0);
+}

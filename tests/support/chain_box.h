@@ -1,0 +1,43 @@
+/* A chain of members with masters, each process its own, to be killed and stopped at will: for tests and
+ * benches. A box restarts members that ended, as the supervisor of a cluster does, when chain_box_tend is
+ * called. One thread.
+ */
+#ifndef MOB_TESTS_SUPPORT_CHAIN_BOX_H
+#define MOB_TESTS_SUPPORT_CHAIN_BOX_H
+
+#include "tests/support/gcs_box.h"
+
+#define CHAIN_BOX_MEMBERS_MAX 4u
+#define CHAIN_BOX_MASTERS_MAX 2u
+
+struct chain_box {
+    char directory[64];
+    char table[96], secret[96];
+    char masters_flag[256];
+    uint32_t members, masters, replicas;
+    int lease_ms, suspicion_ms;
+    struct gcs_box member[CHAIN_BOX_MEMBERS_MAX];
+    char link[CHAIN_BOX_MEMBERS_MAX][96];
+    pid_t master[CHAIN_BOX_MASTERS_MAX];
+    char master_path[CHAIN_BOX_MASTERS_MAX][96];
+    char clients[512]; /* --gcs-socket of clients */
+    const char *postgres; /* folder of its socket; NULL: a file */
+};
+
+/* Directories and configurations; starts nothing. `members` processes for chains of `replicas`. */
+void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, const char *durability);
+void chain_box_start_master(struct chain_box *box, uint32_t i);
+void chain_box_start_member(
+    struct chain_box *box, uint32_t i); /* Redis, if it does not run, and the member */
+void chain_box_start(struct chain_box *box);
+/* Starts what has ended. */
+void chain_box_tend(struct chain_box *box);
+struct mob_gcs *chain_box_client(struct chain_box *box);
+/* The member (of 0 to members - 1) at a place of the newest configuration that its log tells; -1: none. Waits
+ * until the chain has `length` members that serve. False: not in time. */
+bool chain_box_wait_length(struct chain_box *box, uint32_t length, int64_t deadline_ns);
+/* Which slot is the head (or the tail) as the master's log says last. */
+int chain_box_place(struct chain_box *box, bool tail);
+void chain_box_fini(struct chain_box *box);
+
+#endif
