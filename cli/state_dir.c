@@ -167,7 +167,9 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
 void state_dir_clean(const char *directory)
 {
     static const char *const names[] = {STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_GCS_SOCKET_NAME,
-        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME, STATE_FLUSH_READY_NAME};
+        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME, STATE_FLUSH_READY_NAME, STATE_GCS_1_SOCKET_NAME, STATE_GCS_2_SOCKET_NAME,
+        STATE_REDIS_1_SOCKET_NAME, STATE_REDIS_2_SOCKET_NAME, STATE_MASTER_SOCKET_NAME,
+        STATE_REPLACE_SOCKET_NAME};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[STATE_PATH_MAX];
         unlink(state_path(directory, names[i], path));

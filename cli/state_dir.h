@@ -9,6 +9,9 @@
  *   DIR/supervisor.json                  what it supervises, replaced at each change
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
  *   DIR/gcs/                             Redis: configuration, socket, append-only file
+ *   DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
+ *   DIR/master.sock, master.table        of the chain's master; its table when there is no PostgreSQL
+ *   DIR/replace.sock                     the master says here which member's process is to be ended
  *   DIR/pg/                              PostgreSQL: data directory, configuration, socket
  *   DIR/flush.ready                      made by mobula-flush when it is at work
  *   DIR/logs/NAME.log                    one for each process
@@ -29,8 +32,8 @@
 
 #define STATE_PATH_MAX 512
 #define STATE_ERROR_MAX 640
-/* A unix socket's path has 107 bytes; the longest name in the directory is gcs/redis.sock. */
-#define STATE_DIR_LENGTH_MAX (107u - sizeof "/gcs/redis.sock")
+/* A unix socket's path has 107 bytes; the longest name in the directory is gcs-1/redis.sock. */
+#define STATE_DIR_LENGTH_MAX (107u - sizeof "/gcs-1/redis.sock")
 
 #define STATE_VERSION_TEXT "mobula state 1"
 #define STATE_SECRET_BYTES 32
@@ -43,6 +46,17 @@
 #define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
 #define STATE_REDIS_SOCKET_NAME "gcs/redis.sock"
+/* The other members of the chain, and its master. */
+#define STATE_REPLICAS_MAX 3
+#define STATE_GCS_1_SOCKET_NAME "gcs-1.sock"
+#define STATE_GCS_2_SOCKET_NAME "gcs-2.sock"
+#define STATE_GCS_1_DIR_NAME "gcs-1"
+#define STATE_GCS_2_DIR_NAME "gcs-2"
+#define STATE_REDIS_1_SOCKET_NAME "gcs-1/redis.sock"
+#define STATE_REDIS_2_SOCKET_NAME "gcs-2/redis.sock"
+#define STATE_MASTER_SOCKET_NAME "master.sock"
+#define STATE_MASTER_TABLE_NAME "master.table"
+#define STATE_REPLACE_SOCKET_NAME "replace.sock"
 #define STATE_POSTGRES_DIR_NAME "pg"
 #define STATE_POSTGRES_NEW_DIR_NAME "pg.new" /* while it is being made */
 #define STATE_FLUSH_READY_NAME "flush.ready"

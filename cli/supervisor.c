@@ -20,7 +20,12 @@ static const uint64_t patience_ms[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = 1850,
     [SUPERVISED_FLUSH] = 1850,
     [SUPERVISED_REDIS] = 250,
+    [SUPERVISED_REDIS_1] = 250,
+    [SUPERVISED_REDIS_2] = 250,
     [SUPERVISED_GCS] = 300,
+    [SUPERVISED_GCS_1] = 300,
+    [SUPERVISED_GCS_2] = 300,
+    [SUPERVISED_MASTER] = 200,
     [SUPERVISED_NODE] = 750,
     [SUPERVISED_GATEWAY] = 350,
 };
@@ -30,7 +35,12 @@ static const int stop_signal[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = SIGINT,
     [SUPERVISED_FLUSH] = SIGTERM,
     [SUPERVISED_REDIS] = SIGTERM,
+    [SUPERVISED_REDIS_1] = SIGTERM,
+    [SUPERVISED_REDIS_2] = SIGTERM,
     [SUPERVISED_GCS] = SIGTERM,
+    [SUPERVISED_GCS_1] = SIGTERM,
+    [SUPERVISED_GCS_2] = SIGTERM,
+    [SUPERVISED_MASTER] = SIGTERM,
     [SUPERVISED_NODE] = SIGTERM,
     [SUPERVISED_GATEWAY] = SIGTERM,
 };
@@ -155,11 +165,9 @@ static void on_sealed(struct node_seal *seal)
 static bool seal(struct process *node)
 {
     struct supervisor *supervisor = node->supervisor;
-    char path[STATE_PATH_MAX];
     set_state(node, PROCESS_SEALING);
     return supervisor->seal.gcs != NULL || /* at it already */
-        node_seal_start(&supervisor->seal, &supervisor->loop,
-            state_path(supervisor->directory, STATE_GCS_SOCKET_NAME, path), on_sealed);
+        node_seal_start(&supervisor->seal, &supervisor->loop, supervisor->gcs_addresses, on_sealed);
 }
 
 /* A node may leave an incarnation behind only if the control store has been there before. */
@@ -213,7 +221,8 @@ bool process_stands_beside(enum supervised which)
 bool supervisor_serves(const struct supervisor *supervisor)
 {
     for (int i = 0; i < SUPERVISED_COUNT; i++)
-        if (!process_stands_beside((enum supervised)i) && supervisor->processes[i].state != PROCESS_READY)
+        if (!process_stands_beside((enum supervised)i) && supervisor->processes[i].enabled &&
+            supervisor->processes[i].state != PROCESS_READY)
             return false;
     return true;
 }

@@ -3,8 +3,8 @@
  * One thread, one libuv loop, no timer while everything is ready. Each process is in one of the states below;
  * what may follow what is in supervisor.c. It dies with its children: they have SIGKILL as their death
  * signal, and a group each. When mobula-node has ended, its log is sealed (node_seal.h) before it is started
- * again, so no two incarnations of one node are ever live. Order of stopping: gateway, node, control store,
- * Redis, PostgreSQL; each has its time, then it is killed, which loses nothing that was acknowledged.
+ * again, so no two incarnations of one node are ever live. Order of stopping: gateway, node, master, control
+ * store, Redis, PostgreSQL; each has its time, then it is killed, which loses nothing that was acknowledged.
  * PostgreSQL, and the flusher that moves lineage there, stand beside the others: the cluster is ready without
  * them, and their deaths are nobody else's. The flusher starts when PostgreSQL is ready for the first time.
  * All functions are for the thread of the loop.
@@ -30,7 +30,12 @@ enum supervised {
     SUPERVISED_POSTGRES,
     SUPERVISED_FLUSH, /* up to here: beside the others */
     SUPERVISED_REDIS,
+    SUPERVISED_REDIS_1, /* of the other members of a chain (--gcs-replicas) */
+    SUPERVISED_REDIS_2,
     SUPERVISED_GCS,
+    SUPERVISED_GCS_1,
+    SUPERVISED_GCS_2,
+    SUPERVISED_MASTER,
     SUPERVISED_NODE,
     SUPERVISED_GATEWAY,
     SUPERVISED_COUNT
@@ -87,6 +92,11 @@ struct supervisor {
     uv_signal_t signals[4];
     uv_timer_t watch; /* looks who is ready; runs only while somebody is not */
     int64_t watch_since_ns;
+    bool realtime; /* heartbeats may have real-time priority */
+    uint32_t replicas; /* members of the control store's chain */
+    char gcs_addresses[STATE_PATH_MAX]; /* of all of them, as clients take it */
+    uv_poll_t replace; /* the master says whom to end */
+    int replace_fd; /* -1 = no chain */
     struct node_seal seal;
     struct ready_probe probe;
     struct log_file own_log; /* of a detached supervisor: its stderr */
@@ -135,6 +145,13 @@ void process_remove_its_file(const struct process *process);
 /* Where `name` would be executed from; false if nowhere. */
 bool process_find_binary(
     const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX]);
+/* supervisor_chain.c: the processes of a chain of several members */
+bool process_is_redis(enum supervised which);
+bool process_is_gcs(enum supervised which);
+uint32_t process_replica(enum supervised which); /* 0 = the first member's */
+void chain_choose(struct supervisor *supervisor); /* who of them runs */
+MOB_MUST_USE enum mob_status chain_prepare(struct supervisor *supervisor);
+void chain_fini(struct supervisor *supervisor);
 /* supervisor_postgres.c */
 /* Is there a data directory? */
 bool postgres_is_made(const struct supervisor *supervisor);

@@ -1,8 +1,10 @@
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/supervisor.h"
@@ -42,6 +44,7 @@ static enum mob_status find_users(struct supervisor *supervisor)
                    *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
     if (system_user_find("redis", &redis->user) != MOB_OK)
         MOB_LOG_WARN("supervisor", "no_system_user", "user=redis process=redis as=root");
+    chain_choose(supervisor);
     postgres->enabled = strcmp(mob_setting_text(supervisor->settings, MOB_SETTING_POSTGRES), "on") == 0;
     supervisor->processes[SUPERVISED_FLUSH].enabled = postgres->enabled;
     if (!postgres->enabled || system_user_find("postgres", &postgres->user) == MOB_OK)
@@ -83,11 +86,19 @@ static enum mob_status write_configuration(struct supervisor *supervisor)
         snprintf(supervisor->failure, sizeof supervisor->failure, "cannot read %s", path);
         return MOB_IO;
     }
+    static const char *const folders[STATE_REPLICAS_MAX] = {
+        STATE_GCS_DIR_NAME, STATE_GCS_1_DIR_NAME, STATE_GCS_2_DIR_NAME};
     const struct system_user *redis = &supervisor->processes[SUPERVISED_REDIS].user;
-    state_path(supervisor->directory, STATE_GCS_DIR_NAME, path);
-    enum mob_status status = mob_redis_conf_write_seen_as(path, redis->other ? SUPERVISED_DIRECTORY : path);
-    if (status == MOB_OK)
-        status = system_user_own_tree(supervisor->directory, STATE_GCS_DIR_NAME, redis);
+    enum mob_status status = MOB_OK;
+    for (uint32_t i = 0; i < supervisor->replicas && status == MOB_OK; i++) {
+        state_path(supervisor->directory, folders[i], path);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST)
+            status = MOB_IO;
+        if (status == MOB_OK)
+            status = mob_redis_conf_write_seen_as(path, redis->other ? SUPERVISED_DIRECTORY : path);
+        if (status == MOB_OK)
+            status = system_user_own_tree(supervisor->directory, folders[i], redis);
+    }
     if (status != MOB_OK)
         snprintf(supervisor->failure, sizeof supervisor->failure, "cannot configure Redis in %s: %s", path,
             status == MOB_INVALID ? "its configuration takes only plain characters in a path"
@@ -126,6 +137,8 @@ static enum mob_status prepare(struct supervisor *supervisor, const struct super
         files.rlim_cur = files.rlim_max;
         setrlimit(RLIMIT_NOFILE, &files);
     }
+    if (chain_prepare(supervisor) != MOB_OK)
+        return MOB_IO;
     setenv("MOBULA_LOG", mob_setting_text(supervisor->settings, MOB_SETTING_LOG), 1);
     return MOB_OK;
 }
@@ -143,6 +156,7 @@ static void fini(struct supervisor *supervisor)
     for (int i = 0; i < SUPERVISED_COUNT; i++)
         process_log_close(&supervisor->processes[i]);
     node_seal_stop(&supervisor->seal);
+    chain_fini(supervisor);
     uv_walk(&supervisor->loop, close_handle, NULL);
     uv_run(&supervisor->loop, UV_RUN_DEFAULT);
     int status = uv_loop_close(&supervisor->loop);

@@ -21,7 +21,12 @@ static const struct {
     [SUPERVISED_POSTGRES] = {"postgres", "postgres", NULL, STATE_POSTGRES_DIR_NAME},
     [SUPERVISED_FLUSH] = {"flush", "mobula-flush", STATE_FLUSH_READY_NAME, NULL},
     [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_REDIS_SOCKET_NAME, STATE_GCS_DIR_NAME},
-    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME, NULL},
+    [SUPERVISED_REDIS_1] = {"redis-1", "redis-server", STATE_REDIS_1_SOCKET_NAME, STATE_GCS_1_DIR_NAME},
+    [SUPERVISED_REDIS_2] = {"redis-2", "redis-server", STATE_REDIS_2_SOCKET_NAME, STATE_GCS_2_DIR_NAME},
+    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME, STATE_GCS_DIR_NAME},
+    [SUPERVISED_GCS_1] = {"gcs-1", "mobula-gcs", STATE_GCS_1_SOCKET_NAME, STATE_GCS_1_DIR_NAME},
+    [SUPERVISED_GCS_2] = {"gcs-2", "mobula-gcs", STATE_GCS_2_SOCKET_NAME, STATE_GCS_2_DIR_NAME},
+    [SUPERVISED_MASTER] = {"master", "mobula-master", STATE_MASTER_SOCKET_NAME, NULL},
     [SUPERVISED_NODE] = {"node", "mobula-node", STATE_NODE_SOCKET_NAME, NULL},
     [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME, NULL},
 };
@@ -74,12 +79,13 @@ static void add_path(struct arguments *arguments, const char *flag, const char *
     add(arguments, "%s/%s", directory, name);
 }
 
-static void redis_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+static void redis_arguments(const struct process *process, struct arguments *arguments)
 {
-    if (supervisor->processes[SUPERVISED_REDIS].user.other)
+    if (process->user.other)
         add(arguments, OWN_DIRECTORY "/" MOB_REDIS_CONF_NAME);
     else
-        add(arguments, "%s/" STATE_GCS_DIR_NAME "/" MOB_REDIS_CONF_NAME, supervisor->directory);
+        add(arguments, "%s/%s/" MOB_REDIS_CONF_NAME, process->supervisor->directory,
+            programs[process->which].directory);
 }
 
 static void initdb_arguments(struct arguments *arguments)
@@ -90,9 +96,9 @@ static void initdb_arguments(struct arguments *arguments)
         add(arguments, "%s", flags[i]);
 }
 
-static void postgres_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+static void postgres_arguments(const struct process *process, struct arguments *arguments)
 {
-    if (supervisor->processes[SUPERVISED_POSTGRES].state == PROCESS_PREPARING) {
+    if (process->state == PROCESS_PREPARING) {
         initdb_arguments(arguments);
         return;
     }
@@ -102,46 +108,94 @@ static void postgres_arguments(const struct supervisor *supervisor, struct argum
     add(arguments, "config_file=" OWN_DIRECTORY "/" MOB_POSTGRES_CONF_NAME);
 }
 
-static void gcs_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+/* Members and master agree on these; short ones need real-time priority for the heartbeats. */
+static void add_times(const struct supervisor *supervisor, struct arguments *arguments)
 {
+    add(arguments, "--lease-ms");
+    add(arguments, "%u", supervisor->realtime ? 10u : 90u);
+    add(arguments, "--suspicion-ms");
+    add(arguments, "%u", supervisor->realtime ? 12u : 100u);
+}
+
+static void add_chain(const struct process *process, struct arguments *arguments)
+{
+    const char *directory = process->supervisor->directory;
+    add_path(arguments, "--masters", directory, STATE_MASTER_SOCKET_NAME);
+    add(arguments, "--link");
+    add(arguments, "%s/%s.link", directory, programs[process->which].name);
+    add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
+    add_times(process->supervisor, arguments);
+}
+
+static void master_arguments(const struct process *process, struct arguments *arguments)
+{
+    const struct supervisor *supervisor = process->supervisor;
     const char *directory = supervisor->directory;
-    add_path(arguments, "--socket", directory, STATE_GCS_SOCKET_NAME);
-    add_path(arguments, "--redis", directory, STATE_REDIS_SOCKET_NAME);
-    add_path(arguments, "--redis-dir", directory, STATE_GCS_DIR_NAME);
-    add(arguments, "--redis-user");
-    add(arguments, MOB_REDIS_USER);
-    add_path(arguments, "--redis-password-file", directory, STATE_GCS_DIR_NAME "/" MOB_REDIS_PASSWORD_NAME);
+    add_path(arguments, "--listen", directory, STATE_MASTER_SOCKET_NAME);
+    if (supervisor->processes[SUPERVISED_POSTGRES].enabled)
+        add_path(arguments, "--postgres", directory, STATE_POSTGRES_DIR_NAME);
+    else
+        add_path(arguments, "--table-file", directory, STATE_MASTER_TABLE_NAME);
+    add_path(arguments, "--replace-socket", directory, STATE_REPLACE_SOCKET_NAME);
+    add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
+    add(arguments, "--replicas");
+    add(arguments, "%u", supervisor->replicas);
+    add_times(supervisor, arguments);
+}
+
+static void gcs_arguments(const struct process *process, struct arguments *arguments)
+{
+    const struct supervisor *supervisor = process->supervisor;
+    const char *directory = supervisor->directory, *own = programs[process->which].directory;
+    add_path(arguments, "--socket", directory, programs[process->which].made);
+    add(arguments, "--redis");
+    add(arguments, "%s/%s/" MOB_REDIS_SOCKET_NAME, directory, own);
+    add_path(arguments, "--redis-dir", directory, own);
+    add(arguments, "--redis-user");
+    add(arguments, MOB_REDIS_USER);
+    add(arguments, "--redis-password-file");
+    add(arguments, "%s/%s/" MOB_REDIS_PASSWORD_NAME, directory, own);
+    add(arguments, "--cluster");
+    add(arguments, "%s", supervisor->cluster);
+    if (supervisor->replicas > 1)
+        add_chain(process, arguments);
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_GCS, MOB_SETTINGS_COUNT);
 }
 
-static void flush_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+static void flush_arguments(const struct process *process, struct arguments *arguments)
 {
+    const struct supervisor *supervisor = process->supervisor;
     const char *directory = supervisor->directory;
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_FLUSH, MOB_SETTINGS_COUNT);
-    add_path(arguments, "--gcs-socket", directory, STATE_GCS_SOCKET_NAME);
+    add(arguments, "--gcs-socket");
+    add(arguments, "%s", supervisor->gcs_addresses);
     add_path(arguments, "--postgres-dir", directory, STATE_POSTGRES_DIR_NAME);
     add_path(arguments, "--ready-file", directory, STATE_FLUSH_READY_NAME);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
 }
 
-static void node_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+static void node_arguments(const struct process *process, struct arguments *arguments)
 {
+    const struct supervisor *supervisor = process->supervisor;
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_NODE, MOB_SETTINGS_COUNT);
-    add_path(arguments, "--gcs-socket", supervisor->directory, STATE_GCS_SOCKET_NAME);
+    add(arguments, "--gcs-socket");
+    add(arguments, "%s", supervisor->gcs_addresses);
     add_path(arguments, "--worker-binary", supervisor->binaries, "mobula-worker");
 }
 
-static void gateway_arguments(const struct supervisor *supervisor, struct arguments *arguments)
+static void gateway_arguments(const struct process *process, struct arguments *arguments)
 {
+    const struct supervisor *supervisor = process->supervisor;
     const char *directory = supervisor->directory;
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_GATEWAY, MOB_SETTING_LISTEN);
     add(arguments, "--listen"); /* with the port that it had before */
     add(arguments, "%s", supervisor->listen);
     add_path(arguments, "--node-socket", directory, STATE_NODE_SOCKET_NAME);
-    add_path(arguments, "--gcs-socket", directory, STATE_GCS_SOCKET_NAME);
+    add(arguments, "--gcs-socket");
+    add(arguments, "%s", supervisor->gcs_addresses);
     add_path(arguments, "--token-file", directory, STATE_TOKEN_NAME);
 }
 
@@ -175,7 +229,7 @@ bool process_find_binary(
         bool preparing = supervisor->processes[which].state == PROCESS_PREPARING;
         return postgres_find(supervisor, preparing ? "initdb" : binary, path);
     }
-    if (which != SUPERVISED_REDIS) {
+    if (!process_is_redis(which)) {
         snprintf(path, STATE_PATH_MAX, "%s/%s", supervisor->binaries, binary);
         return access(path, X_OK) == 0;
     }
@@ -228,13 +282,19 @@ _Noreturn static void become(const struct launch *launch)
     _exit(127);
 }
 
+/* A member only reads what is in its Redis' folder. */
+static bool has_own_directory(enum supervised which)
+{
+    return programs[which].directory != NULL && !process_is_gcs(which);
+}
+
 /* -1 when the program has none. A descriptor below 4 could be overwritten on its way to its place. */
 static int own_directory(const struct process *process)
 {
     const char *name = process->state == PROCESS_PREPARING ? STATE_POSTGRES_NEW_DIR_NAME
                                                            : programs[process->which].directory;
     char path[STATE_PATH_MAX];
-    if (name == NULL)
+    if (!has_own_directory(process->which))
         return -1;
     int fd = open(state_path(process->supervisor->directory, name, path), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int high = fcntl(fd, F_DUPFD_CLOEXEC, OWN_DIRECTORY_FD + 1);
@@ -250,7 +310,7 @@ static enum mob_status fork_and_exec(struct process *process, char *const *argv)
         .output = process->output_fd,
         .directory = own_directory(process),
         .parent = getpid()};
-    if (launch.directory < 0 && programs[process->which].directory != NULL)
+    if (launch.directory < 0 && has_own_directory(process->which))
         return MOB_IO;
     pid_t pid = fork();
     if (pid == 0)
@@ -269,11 +329,16 @@ enum mob_status process_spawn(struct process *process)
     struct supervisor *supervisor = process->supervisor;
     char path[STATE_PATH_MAX];
     struct arguments arguments = {.count = 0};
-    static void (*const fill[SUPERVISED_COUNT])(const struct supervisor *, struct arguments *) = {
+    static void (*const fill[SUPERVISED_COUNT])(const struct process *, struct arguments *) = {
         [SUPERVISED_POSTGRES] = postgres_arguments,
         [SUPERVISED_FLUSH] = flush_arguments,
         [SUPERVISED_REDIS] = redis_arguments,
+        [SUPERVISED_REDIS_1] = redis_arguments,
+        [SUPERVISED_REDIS_2] = redis_arguments,
         [SUPERVISED_GCS] = gcs_arguments,
+        [SUPERVISED_GCS_1] = gcs_arguments,
+        [SUPERVISED_GCS_2] = gcs_arguments,
+        [SUPERVISED_MASTER] = master_arguments,
         [SUPERVISED_NODE] = node_arguments,
         [SUPERVISED_GATEWAY] = gateway_arguments,
     };
@@ -282,7 +347,7 @@ enum mob_status process_spawn(struct process *process)
         return MOB_IO;
     }
     add(&arguments, "%s", path);
-    fill[process->which](supervisor, &arguments);
+    fill[process->which](process, &arguments);
     process_remove_its_file(process);
     process->started_ns = mob_now();
     if (fork_and_exec(process, arguments.items) != MOB_OK)

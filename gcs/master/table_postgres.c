@@ -2,7 +2,7 @@
  * its term, so a new master that took the row has read every configuration of the old one. */
 #include <string.h>
 
-#include "gcs/flush/database.h"
+#include "gcs/flush/migrate.h"
 #include "gcs/master/table_inner.h"
 
 static const char row_sql[] = "SELECT term, beat FROM mobula.master";
@@ -36,7 +36,7 @@ static enum mob_status take_config(const struct mob_database_result *r, struct m
 static enum mob_status ask(
     struct mob_database *db, uint32_t shard, const struct mob_table_question *q, struct mob_table_answer *a)
 {
-    struct mob_database_param p[5];
+    struct mob_database_param p[5] = {{.length = 0}};
     struct mob_database_result *r = NULL;
     const struct mob_gcs_config *c = &q->config;
     enum mob_status status = MOB_INVALID;
@@ -82,8 +82,16 @@ static enum mob_status ask(
 void table_postgres_ask(const char *directory, uint32_t shard, struct mob_database **db,
     const struct mob_table_question *q, struct mob_table_answer *a)
 {
-    a->status = *db == NULL ? mob_database_open(directory, db) : MOB_OK;
+    bool fresh = *db == NULL;
+    a->status = fresh ? mob_database_open(directory, db) : MOB_OK;
     if (a->status != MOB_OK) {
+        *db = NULL;
+        return;
+    }
+    int from, to;
+    a->status = fresh ? mob_migrate(*db, mob_migrations, &from, &to) : MOB_OK;
+    if (a->status != MOB_OK) {
+        mob_database_close(*db);
         *db = NULL;
         return;
     }

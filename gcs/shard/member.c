@@ -4,6 +4,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#define HUNG_NS (100 * MOB_MS)
 #define TICK_NS (1 * MOB_MS) /* while somebody waits for somebody */
 #define TICK_SETTLING_NS (20 * MOB_MS) /* while only disks are behind */
 #define TICK_IDLE_NS (100 * MOB_MS)
@@ -17,8 +18,10 @@ enum mob_status member_open(struct mob_shard *sh)
     enum mob_status status = mob_link_listen(chain->link, &m->listen_fd);
     if (status != MOB_OK)
         return status;
+    /* A loop that waits for a processor does not hang: so more patience than with a member that is silent. */
+    int64_t hung_ns = chain->suspicion_ns > HUNG_NS ? chain->suspicion_ns : HUNG_NS;
     struct mob_beat_options beat = {
-        .self = &m->self, .master_count = chain->master_count, .hung_ns = chain->suspicion_ns};
+        .self = &m->self, .master_count = chain->master_count, .hung_ns = hung_ns};
     memcpy(beat.masters, chain->masters, sizeof chain->masters);
     status = mob_beat_create(&beat, &m->beat);
     if (status != MOB_OK)

@@ -414,6 +414,7 @@ void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
     /* The last batch: from here on the store is a state, as of where the snapshot began. */
     sh->indexed = m->link.seq;
     store_position(sh, mob_chain_epoch(sh->chain), m->link.seq);
+    sh->member.life_pass = store_open_pass(sh); /* synced at once: nobody counts on it before */
     MOB_LOG_INFO("gcs", "snapshot_taken", "seq=%llu blocks_upto=%llu keys=%zu",
         (unsigned long long)m->link.seq, (unsigned long long)sh->member.loaded_blocks,
         mob_state_keys(sh->state));
