@@ -30,7 +30,8 @@
 #define MOB_CHAIN_LEASE_NS (10 * 1000000ll)
 #define MOB_CHAIN_RESEND_NS (2 * 1000000ll) /* nothing heard for so long: ask, or send, again */
 #define MOB_CHAIN_SNAPSHOT_BYTES (256u << 10) /* of rows in one batch: under 1 ms of work */
-#define MOB_CHAIN_SNAPSHOT_MAX (1020u << 10) /* the same with one last large row: the largest value, its key, heads */
+#define MOB_CHAIN_SNAPSHOT_MAX \
+    (1020u << 10) /* the same with one last large row: the largest value, its key, heads */
 #define MOB_CHAIN_JOIN_WINDOW 1024u /* entries of the log on their way to a joiner */
 
 struct mob_chain;
