@@ -474,7 +474,7 @@ int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
             next = earlier(next, stream_next_ns(g, &g->logs[i]->stream));
     if (g->up && g->head != g->tail && g->read_first != NULL)
         next = earlier(next, now_ns + CHAIN_READ_NS);
-    if (g->up && now_ns < g->reads_ns && g->read_first != NULL)
+    if (g->up && now_ns < g->reads_ns)
         next = earlier(next, g->reads_ns);
     return next;
 }

@@ -11,7 +11,7 @@ void mob_gcs_cold_serve(struct mob_gcs *g, mob_gcs_cold_fn *query, void *arg)
 
 void cold_pump(struct mob_gcs *g)
 {
-    if (g->cold == NULL || g->cold_said || g->collecting)
+    if (g->cold == NULL || g->cold_said || g->collecting || g->now_ns < g->reads_ns)
         return;
     g->cold_said = true;
     out_frame(g->tail, MOB_GCS_COLD, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);

@@ -314,7 +314,7 @@ void subs_pump(struct mob_gcs *g)
 {
     for (uint32_t i = 0; i < g->sub_count; i++) {
         struct mob_gcs_sub *sub = g->subs[i];
-        if (sub->sent || sub->closed || g->collecting)
+        if (sub->sent || sub->closed || g->collecting || g->now_ns < g->reads_ns)
             continue;
         sub->sent = true;
         struct mob_gcs_sub_head head = {.tag = sub->tag, .after = sub->after};

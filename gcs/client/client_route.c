@@ -131,7 +131,9 @@ static void retry_soon(struct mob_gcs *g, uint64_t client)
         stream_detach(&log->stream, at);
     else if (client == g->client || client == g->nonce)
         stream_detach(&g->stream, at);
-    reads_again(g, at);
+    reads_down(g);
+    cold_down(g);
+    g->reads_ns = at;
 }
 
 void route_nack(struct link *l, const struct mob_gcs_frame *frame)

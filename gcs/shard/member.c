@@ -79,6 +79,17 @@ void member_tell(struct conn *c, uint64_t client)
     conn_frame_end(c, MOB_GCS_NACK, client, sizeof nack, bytes);
 }
 
+void member_refuse(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    /* who has no id yet is told, too: 0 would be news, and no refusal */
+    member_tell(c, frame->from != 0 ? frame->from : UINT64_MAX);
+}
+
+bool member_is_tail(const struct mob_shard *sh)
+{
+    return !shard_has_masters(sh) || mob_chain_is_tail(sh->chain);
+}
+
 static void tell_clients(struct mob_shard *sh)
 {
     struct mob_member *m = &sh->member;

@@ -156,7 +156,7 @@ static void through_the_chain(
         .body = body,
         .body_bytes = (uint32_t)sizeof *get + frame->body_bytes};
     if (mob_chain_on_read(sh->chain, &read) != MOB_OK)
-        member_tell(c, frame->from);
+        member_refuse(c, frame);
     serve_actions(sh); /* while `body` lives */
 }
 
@@ -169,11 +169,11 @@ void query_serve(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
-    bool tail = !shard_has_masters(sh) || mob_chain_is_tail(sh->chain);
+    bool tail = member_is_tail(sh);
     if (!tail && mob_chain_is_head(sh->chain))
         through_the_chain(c, frame, &get);
     else if (!tail)
-        member_tell(c, frame->from);
+        member_refuse(c, frame);
     else
         begin(c, &get, frame->body, frame->body_bytes, false);
 }

@@ -166,7 +166,10 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
         attach_listen(c, frame);
         return SERVE_OK;
     case MOB_GCS_COLD:
-        query_cold_serve(c);
+        if (member_is_tail(c->shard))
+            query_cold_serve(c);
+        else
+            member_refuse(c, frame);
         return SERVE_OK;
     case MOB_GCS_COLD_ROWS:
         query_cold_rows(c, frame);

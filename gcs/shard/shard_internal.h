@@ -308,6 +308,9 @@ void member_publish(struct mob_shard *sh); /* each pass, at its end */
 int64_t member_next_ns(const struct mob_shard *sh, int64_t now_ns); /* when to tick again at the latest */
 /* The configuration, or that there is none: NACK to one client. */
 void member_tell(struct conn *c, uint64_t client);
+/* The same as the answer to a frame that only the tail, or the head, can serve: it is to come again. */
+void member_refuse(struct conn *c, const struct mob_gcs_frame *frame);
+bool member_is_tail(const struct mob_shard *sh); /* reads and streams are served here */
 /* MOB_OK: what was read when all committed, may be answered. */
 MOB_MUST_USE enum mob_status member_may_answer(struct mob_shard *sh);
 /* life.c */

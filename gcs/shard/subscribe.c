@@ -151,6 +151,10 @@ void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
+    if (!member_is_tail(sh)) { /* a joiner knows nothing yet, and would see a hole */
+        member_refuse(c, frame);
+        return;
+    }
     struct subscription *sub = calloc(1, sizeof *sub);
     MOB_ASSERT(sub != NULL);
     *sub = (struct subscription){.conn = c, .tag = head.tag, .after = head.after};

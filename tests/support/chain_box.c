@@ -13,7 +13,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-static const char cluster[] = "00112233445566778899aabbccddeeff";
+static const char cluster[] = "00000000000000000000000000000000"; /* of gcs_block_make */
 
 static void write_secret(const char *path)
 {
