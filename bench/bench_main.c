@@ -18,6 +18,8 @@ static const char *const store_rows[] = {
     "put_small", "get_small", "put_large", "get_large", "put_sweep", NULL};
 static const char *const http_rows[] = {"http_task", "http_batch", NULL};
 static const char *const serve_rows[] = {"serve_4k", "serve_4k_b64", "serve_4k_inproc", NULL};
+static const char *const gcs_rows[] = {
+    "gcs_put_1", "gcs_put_2", "gcs_put_3", "gcs_ops", "gcs_blocks_1", "gcs_blocks", "gcs_failover", NULL};
 static const char *const no_rows[] = {NULL};
 
 static const struct suite {
@@ -27,6 +29,7 @@ static const struct suite {
     bool needs_cluster;
 } suites[] = {
     {"limits", suite_limits, no_rows, false},
+    {"gcs", suite_gcs, gcs_rows, false},
     {"core", suite_core, core_rows, true},
     {"store", suite_store, store_rows, true},
     {"http", suite_http, http_rows, true},
@@ -37,9 +40,9 @@ enum { SUITES = sizeof suites / sizeof *suites };
 static int usage(FILE *to, int status)
 {
     fprintf(to,
-        "usage: mobula-bench [limits|core|store|http|serve ...] [--json] [--quick] [--only=ROW]\n"
+        "usage: mobula-bench [limits|gcs|core|store|http|serve ...] [--json] [--quick] [--only=ROW]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that each "
-        "row can be measured. --only: of suites core and store, this row and those measured with it.\n");
+        "row can be measured. --only: of suites gcs, core and store, this row and those measured with it.\n");
     return status;
 }
 
@@ -98,6 +101,9 @@ int main(int argc, char **argv)
     for (int i = 0; i < SUITES; i++)
         cluster |= suites[i].needs_cluster && (wanted[i] || !any);
     suite_limits(&b); /* baselines of everything else, so always first */
+    const struct suite *gcs = suite_named("gcs"); /* before there is a cluster beside it */
+    if (wanted[gcs - suites] || !any)
+        run_suite(&b, gcs);
     if (cluster && !bench_cluster_start(&b))
         return 1;
     for (int i = 0; i < SUITES; i++)

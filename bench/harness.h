@@ -17,7 +17,7 @@
 
 struct bench_options {
     bool json, quick;
-    const char *only; /* one row of suite core or store; NULL = all */
+    const char *only; /* one row of suite gcs, core or store; NULL = all */
     char binaries[512]; /* build/<preset>/bin */
     char modules[512];
 };
@@ -160,6 +160,7 @@ void bench_limits_tcp(struct bench *b);
 void bench_limits_redis(struct bench *b);
 
 void suite_limits(struct bench *b);
+void suite_gcs(struct bench *b);
 void suite_core(struct bench *b);
 void suite_store(struct bench *b);
 void suite_http(struct bench *b);

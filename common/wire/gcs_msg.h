@@ -97,8 +97,7 @@ struct mob_gcs_hello {
     struct mob_cluster_id cluster; /* zero = any */
 };
 #define MOB_GCS_WELCOME_COLLECTING 1u /* attach, send again what is kept, then wait */
-#define MOB_GCS_WELCOME_CHAIN 2u /* a member of a chain: NACK with the configuration follows, now or later \
-                                  */
+#define MOB_GCS_WELCOME_CHAIN 2u /* a member of a chain: it says the configuration in a NACK */
 struct mob_gcs_welcome {
     uint16_t protocol;
     uint8_t collecting; /* MOB_GCS_WELCOME_* */

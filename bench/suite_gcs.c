@@ -1,0 +1,417 @@
+/* Suite gcs: chains of one, two and three members as processes on this machine, each member with its own
+ * Redis, against a plain Redis on the same kind of socket in the same run. docs/performance.md says what each
+ * row does. */
+#include <errno.h>
+#include <hiredis/hiredis.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "bench/block_load.h"
+#include "bench/harness.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "tests/support/chain_box.h"
+
+#define VALUE_BYTES 512u
+#define KEY_BYTES 25
+#define CONNECTIONS 60
+#define START_NS (30 * MOB_SEC)
+#define LATE_NS (5 * MOB_MS) /* a timer beside a run that was later than this makes the run void */
+
+/* ---- chains ---- */
+
+static bool chain_open(struct chain_box *box, uint32_t members)
+{
+    setenv("MOBULA_GCS_HARD_BYTES", "8000000000", 1);
+    setenv("MOBULA_GCS_SOFT_BYTES", "8000000000", 1);
+    chain_box_init(box, members, members, BENCH_DURABILITY);
+    box->lease_ms = 10;
+    box->suspicion_ms = 12;
+    chain_box_start(box);
+    return chain_box_wait_length(box, members, mob_now() + START_NS);
+}
+
+struct putter {
+    struct mob_gcs *gcs;
+    uint64_t number;
+    bool busy, failed;
+};
+
+static void on_put(void *arg, const struct mob_gcs_answer *a)
+{
+    struct putter *p = arg;
+    p->busy = false;
+    p->failed |= a->status != MOB_OK;
+}
+
+static void put_next(struct putter *p, uint64_t number)
+{
+    static uint8_t value[VALUE_BYTES];
+    char key[KEY_BYTES + 1];
+    snprintf(key, sizeof key, "key-%020llu", (unsigned long long)number % 20000);
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = key,
+        .key_length = KEY_BYTES,
+        .value = value,
+        .value_length = VALUE_BYTES,
+        .if_version = MOB_GCS_ANY_VERSION};
+    p->busy = true;
+    if (mob_gcs_put(p->gcs, &put, on_put, p) != MOB_OK)
+        p->failed = true;
+}
+
+/* One put, waited for. */
+static void put_and_wait(struct putter *p, uint64_t number)
+{
+    put_next(p, number);
+    while (p->busy && !p->failed) {
+        int64_t now = mob_now(), next = mob_gcs_step(p->gcs, now);
+        if (!p->busy)
+            return;
+        int64_t left = next - mob_now();
+        left = left < 0 ? 0 : left > MOB_SEC ? MOB_SEC : left;
+        struct timespec pause = {left / MOB_SEC, left % MOB_SEC};
+        struct pollfd fd = {.fd = mob_gcs_fd(p->gcs), .events = POLLIN};
+        ppoll(&fd, 1, &pause, NULL);
+    }
+}
+
+/* ---- gcs_put_N: one request in flight ---- */
+
+static redisContext *plain_redis(struct gcs_box *box)
+{
+    char path[128], password[160];
+    snprintf(path, sizeof path, "%s/redis.pass", box->directory);
+    FILE *file = fopen(path, "re");
+    char *line = file == NULL ? NULL : fgets(password, sizeof password, file);
+    if (file != NULL)
+        fclose(file);
+    snprintf(path, sizeof path, "%s/redis.sock", box->directory);
+    redisContext *redis = line == NULL ? NULL : redisConnectUnix(path);
+    if (redis != NULL && !redis->err)
+        freeReplyObject(redisCommand(redis, "AUTH mobula %s", password));
+    return redis;
+}
+
+static double one_set_us(redisContext *redis, int i)
+{
+    static uint8_t value[VALUE_BYTES];
+    int64_t begin = bench_now();
+    freeReplyObject(redisCommand(redis, "SET key-%020d %b", i % 20000, value, (size_t)VALUE_BYTES));
+    return (double)(bench_now() - begin) / 1e3;
+}
+
+/* Sets and puts in turn, so that both see the same machine. */
+static void measure_put(struct bench *b, const char *name, uint32_t members, redisContext *redis)
+{
+    enum { N_MAX = 5000 };
+    static double put_us[N_MAX], set_us[N_MAX];
+    static struct chain_box box;
+    int n = b->options.quick ? 500 : N_MAX;
+    if (!bench_wanted(b, name))
+        return;
+    if (!chain_open(&box, members)) {
+        bench_miss(b, name, "the chain does not come up");
+        chain_box_fini(&box);
+        return;
+    }
+    struct putter p = {.gcs = chain_box_client(&box)};
+    for (int i = 0; i < 200; i++)
+        put_and_wait(&p, (uint64_t)i);
+    for (int i = 0; i < n; i += 50) {
+        for (int k = i; k < i + 50; k++)
+            set_us[k] = one_set_us(redis, k);
+        for (int k = i; k < i + 50; k++) {
+            int64_t begin = bench_now();
+            put_and_wait(&p, (uint64_t)k);
+            put_us[k] = (double)(bench_now() - begin) / 1e3;
+        }
+    }
+    double p50 = bench_percentile(put_us, n, 50);
+    if (p.failed)
+        bench_miss(b, name, "a put failed");
+    else
+        bench_row(b,
+            &(struct bench_row){.name = name,
+                .value = p50,
+                .unit = "us",
+                .baseline = bench_percentile(set_us, n, 50),
+                .against = "us, p50 of one Redis SET",
+                .n = n,
+                .p50_us = p50,
+                .p99_us = bench_percentile(put_us, n, 99),
+                .commit = "committed"});
+    mob_gcs_destroy(p.gcs);
+    chain_box_fini(&box);
+}
+
+/* ---- gcs_ops: sixty connections with one request each in flight, from one thread ---- */
+
+static double redis_ops(struct gcs_box *box, double seconds)
+{
+    static redisContext *redis[CONNECTIONS];
+    static uint8_t value[VALUE_BYTES];
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        redis[i] = plain_redis(box);
+        if (redis[i] == NULL || redis[i]->err)
+            return 0;
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, redis[i]->fd, &event);
+        redis[i]->flags &= ~REDIS_BLOCK;
+    }
+    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
+    uint64_t done = 0, number = 0;
+    int written = 0;
+    for (int i = 0; i < CONNECTIONS; i++) {
+        redisAppendCommand(redis[i], "SET key-%020llu %b", (unsigned long long)(number++ % 20000), value,
+            (size_t)VALUE_BYTES);
+        redisBufferWrite(redis[i], &written);
+    }
+    while (bench_now() < end) {
+        struct epoll_event events[CONNECTIONS];
+        int n = epoll_wait(epoll_fd, events, CONNECTIONS, 100);
+        for (int i = 0; i < n; i++) {
+            redisContext *r = redis[events[i].data.u32];
+            void *reply = NULL;
+            if (redisBufferRead(r) != REDIS_OK || redisGetReplyFromReader(r, &reply) != REDIS_OK ||
+                reply == NULL)
+                continue;
+            freeReplyObject(reply);
+            done++;
+            redisAppendCommand(
+                r, "SET key-%020llu %b", (unsigned long long)(number++ % 20000), value, (size_t)VALUE_BYTES);
+            redisBufferWrite(r, &written);
+        }
+    }
+    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
+    for (int i = 0; i < CONNECTIONS; i++)
+        redisFree(redis[i]);
+    close(epoll_fd);
+    return rate;
+}
+
+static double chain_ops(struct chain_box *box, double seconds, bool *failed_out)
+{
+    static struct putter putters[CONNECTIONS];
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    uint64_t number = 0, done = 0;
+    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+        putters[i] = (struct putter){.gcs = chain_box_client(box)};
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(putters[i].gcs), &event);
+        put_and_wait(&putters[i], number++);
+    }
+    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        put_next(&putters[i], number++);
+        mob_gcs_step(putters[i].gcs, mob_now());
+    }
+    while (bench_now() < end) {
+        struct epoll_event events[CONNECTIONS];
+        int n = epoll_wait(epoll_fd, events, CONNECTIONS, 100);
+        for (int i = 0; i < n; i++) {
+            struct putter *p = &putters[events[i].data.u32];
+            mob_gcs_step(p->gcs, mob_now());
+            if (p->busy)
+                continue;
+            done++;
+            put_next(p, number++);
+            mob_gcs_send(p->gcs);
+        }
+    }
+    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
+    for (int i = 0; i < CONNECTIONS; i++) {
+        *failed_out |= putters[i].failed;
+        mob_gcs_destroy(putters[i].gcs);
+    }
+    close(epoll_fd);
+    return rate;
+}
+
+static void measure_ops(struct bench *b, struct gcs_box *plain)
+{
+    static struct chain_box box;
+    double rate[3], set[3];
+    bool failed = false;
+    int n = b->options.quick ? 1 : 3;
+    if (!bench_wanted(b, "gcs_ops"))
+        return;
+    if (!chain_open(&box, 2)) {
+        bench_miss(b, "gcs_ops", "the chain does not come up");
+        chain_box_fini(&box);
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        set[i] = redis_ops(plain, b->options.quick ? 0.5 : 2);
+        rate[i] = chain_ops(&box, b->options.quick ? 0.5 : 2, &failed);
+    }
+    if (failed)
+        bench_miss(b, "gcs_ops", "a put failed");
+    else
+        bench_row(b,
+            &(struct bench_row){.name = "gcs_ops",
+                .value = bench_median(rate, n),
+                .unit = "1/s",
+                .baseline = bench_median(set, n),
+                .against = "Redis SETs a second from as many connections",
+                .n = n,
+                .commit = "committed"});
+    chain_box_fini(&box);
+}
+
+/* ---- gcs_blocks ---- */
+
+static void measure_blocks(struct bench *b, const char *name, uint32_t members)
+{
+    static struct chain_box box;
+    struct block_load load;
+    double seconds = b->options.quick ? 0.5 : 3;
+    if (!bench_wanted(b, name))
+        return;
+    if (!chain_open(&box, members)) {
+        bench_miss(b, name, "the chain does not come up");
+        chain_box_fini(&box);
+        return;
+    }
+    block_load_open(&load, chain_box_client(&box), 32, 0);
+    int64_t begin = bench_now();
+    block_load_run(&load, seconds);
+    double tasks = (double)load.acked * BLOCK_LOAD_TASKS, took = (double)(bench_now() - begin) / 1e9;
+    bench_row(b,
+        &(struct bench_row){.name = name,
+            .value = tasks / took,
+            .unit = "1/s",
+            .baseline = b->redis_block_tasks,
+            .against = "tasks a second, specs of 200 B in blocks into Redis",
+            .n = tasks,
+            .commit = "committed"});
+    block_load_wait(&load, true);
+    mob_gcs_destroy(load.gcs);
+    block_load_fini(&load);
+    chain_box_fini(&box);
+}
+
+/* ---- gcs_failover: the longest pause of one client with one request in flight ---- */
+
+/* A bare timer of 1 ms beside the run: how late it was at most. */
+struct timer {
+    pthread_t thread;
+    volatile bool stop;
+    int64_t latest_ns;
+};
+static void *run_timer(void *arg)
+{
+    struct timer *t = arg;
+    for (int64_t next = mob_now() + MOB_MS; !t->stop; next = mob_now() + MOB_MS) {
+        struct timespec at = {next / MOB_SEC, next % MOB_SEC};
+        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+        int64_t late = mob_now() - next;
+        if (late > t->latest_ns)
+            t->latest_ns = late;
+    }
+    return NULL;
+}
+
+/* Puts for half a second, the victim is gone after a fifth of it; the longest time that a put took. */
+static int64_t longest_pause(struct putter *p, pid_t victim, int signal, uint64_t *number)
+{
+    int64_t begin = bench_now(), longest = 0;
+    bool hit = false;
+    while (bench_now() - begin < 500 * MOB_MS && !p->failed) {
+        if (!hit && bench_now() - begin > 100 * MOB_MS) {
+            kill(victim, signal);
+            hit = true;
+        }
+        int64_t sent = bench_now();
+        put_and_wait(p, (*number)++);
+        if (bench_now() - sent > longest)
+            longest = bench_now() - sent;
+    }
+    return longest;
+}
+
+static void measure_failover(struct bench *b)
+{
+    enum { RUNS_MAX = 40 };
+    static const char *const places[] = {"head", "tail"};
+    static const int signals[] = {SIGKILL, SIGSTOP};
+    static struct chain_box box;
+    double pauses[RUNS_MAX];
+    int n = 0, voided = 0, each = b->options.quick ? 1 : 5;
+    char extra[256] = "";
+    uint64_t number = 0;
+    if (!bench_wanted(b, "gcs_failover"))
+        return;
+    bool up = chain_open(&box, 2);
+    struct putter p = {.gcs = up ? chain_box_client(&box) : NULL};
+    for (int cell = 0; up && cell < 4; cell++) {
+        double worst = 0;
+        for (int i = 0; i < each && up; i++) {
+            struct timer timer = {.stop = false};
+            int slot = chain_box_place(&box, cell % 2 == 1);
+            pid_t victim = box.member[slot].gcs;
+            put_and_wait(&p, number++);
+            MOB_ASSERT(pthread_create(&timer.thread, NULL, run_timer, &timer) == 0);
+            int64_t pause = longest_pause(&p, victim, signals[cell / 2], &number);
+            timer.stop = true;
+            pthread_join(timer.thread, NULL);
+            kill(victim, SIGCONT);
+            up = !p.failed && chain_box_wait_length(&box, 2, mob_now() + START_NS);
+            if (timer.latest_ns > LATE_NS && voided < 2 * each * 4) { /* the machine's pause, perhaps */
+                voided++;
+                i--;
+                continue;
+            }
+            pauses[n++] = (double)pause / 1e6;
+            worst = pauses[n - 1] > worst ? pauses[n - 1] : worst;
+        }
+        size_t used = strlen(extra);
+        snprintf(extra + used, sizeof extra - used, "%s\"%s_%s_ms\": %.1f", cell == 0 ? "" : ", ",
+            places[cell % 2], cell / 2 == 0 ? "kill" : "stop", worst);
+    }
+    size_t used = strlen(extra);
+    snprintf(extra + used, sizeof extra - used, ", \"void_runs\": %d", voided);
+    if (!up || n == 0)
+        bench_miss(b, "gcs_failover", "the chain does not come up again");
+    else
+        bench_row(b,
+            &(struct bench_row){.name = "gcs_failover",
+                .value = bench_percentile(pauses, n, 100),
+                .unit = "ms",
+                .n = n,
+                .p50_us = bench_percentile(pauses, n, 50) * 1e3,
+                .p99_us = bench_percentile(pauses, n, 99) * 1e3,
+                .commit = "committed",
+                .extra = extra});
+    mob_gcs_destroy(p.gcs);
+    chain_box_fini(&box);
+}
+
+void suite_gcs(struct bench *b)
+{
+    static struct gcs_box plain;
+    setenv("MOBULA_BIN_DIR", b->options.binaries, 1);
+    gcs_box_init(&plain, BENCH_DURABILITY);
+    gcs_box_start_redis(&plain);
+    redisContext *redis = plain_redis(&plain);
+    if (redis == NULL || redis->err) {
+        bench_miss(b, "gcs_put_1", "the private redis-server does not answer");
+    } else {
+        measure_put(b, "gcs_put_1", 1, redis);
+        measure_put(b, "gcs_put_2", 2, redis);
+        measure_put(b, "gcs_put_3", 3, redis);
+        measure_ops(b, &plain);
+        measure_blocks(b, "gcs_blocks_1", 1);
+        measure_blocks(b, "gcs_blocks", 2);
+        measure_failover(b);
+    }
+    if (redis != NULL)
+        redisFree(redis);
+    gcs_box_fini(&plain);
+}
