@@ -46,6 +46,8 @@ static void on_put(void *arg, const struct mob_gcs_answer *a)
 {
     struct putter *p = arg;
     p->busy = false;
+    if (a->status != MOB_OK)
+        fprintf(stderr, "mobula-bench: a put was answered with %s\n", mob_status_code(a->status));
     p->failed |= a->status != MOB_OK;
 }
 

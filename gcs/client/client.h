@@ -18,7 +18,7 @@
  * configured, reconnects with back-off for ever, and sends what is missing again under the same numbers. So a
  * write fails only with an answer (MOB_CONFLICT, MOB_SEALED, MOB_GCS_FULL, ...), never because a process in
  * between died. Limits: MOB_GCS_LOGS_MAX logs, MOB_GCS_OPS_MAX operations submitted and unanswered,
- * `keep_bytes_max` of blocks.
+ * MOB_GCS_OPS_KEPT_MAX answered and not durable, `keep_bytes_max` of blocks.
  */
 #ifndef MOB_GCS_CLIENT_CLIENT_H
 #define MOB_GCS_CLIENT_CLIENT_H
@@ -33,6 +33,7 @@
 
 #define MOB_GCS_LOGS_MAX 16u
 #define MOB_GCS_OPS_MAX 4096u
+#define MOB_GCS_OPS_KEPT_MAX (1u << 16) /* answered and not yet durable: a second of 60,000 */
 #define MOB_GCS_SUBS_MAX 8u
 #define MOB_GCS_KEEP_BYTES_DEFAULT (256u << 20) /* two seconds of 20,000 blocks of 6 KiB */
 

@@ -134,6 +134,7 @@ struct mob_gcs {
     struct op *op_cursor; /* next to send */
     struct op *op_wait; /* the first that is not answered */
     uint32_t op_count, op_unanswered; /* unanswered: sent and not answered */
+    uint32_t op_kept; /* answered, and not known to be durable */
     struct read_op *read_first, *read_last;
     uint32_t read_count;
     uint64_t next_tag;

@@ -97,7 +97,7 @@ void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
 static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *head, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
 {
-    if (g->op_count + g->read_count >= MOB_GCS_OPS_MAX)
+    if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX || g->op_kept >= MOB_GCS_OPS_KEPT_MAX)
         return MOB_QUEUE_FULL;
     struct op *op = calloc(1, sizeof *op);
     uint8_t *body = malloc((size_t)a_bytes + b_bytes + 1u);
@@ -283,6 +283,7 @@ static void unlink_op(struct mob_gcs *g, struct op *op)
         g->op_cursor = op->next;
     if (g->op_wait == op)
         g->op_wait = op->next;
+    g->op_kept -= op->answered;
     g->op_count--;
 }
 
@@ -325,6 +326,7 @@ void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply)
     if (op->answered)
         return;
     op->answered = true;
+    g->op_kept++;
     while (g->op_wait != NULL && g->op_wait->answered)
         g->op_wait = g->op_wait->next;
     op->head.old_seq = reply->seq;

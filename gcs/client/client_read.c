@@ -8,7 +8,7 @@ static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_get *head,
 {
     if (a_bytes > MOB_GCS_KEY_MAX || b_bytes > MOB_GCS_KEY_MAX)
         return MOB_TOO_LARGE;
-    if (g->op_count + g->read_count >= MOB_GCS_OPS_MAX)
+    if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX)
         return MOB_QUEUE_FULL;
     struct read_op *op = calloc(1, sizeof *op);
     uint8_t *body = malloc((size_t)a_bytes + b_bytes + 1u);
