@@ -1,0 +1,203 @@
+/* ctest: timeout=180
+ * Where masters agree, in both of its forms; and a chain whose master has its table in PostgreSQL: while that
+ * is down data flows and nothing is reconfigured.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "gcs/flush/migrate.h"
+#include "gcs/master/table.h"
+#include "tests/support/chain_box.h"
+#include "tests/support/pg_box.h"
+
+#define DEADLINE (mob_now() + 30 * MOB_SEC)
+
+static struct mob_table_answer ask(struct mob_table *table, struct mob_table_question q)
+{
+    struct mob_table_answer a;
+    static uint64_t tag;
+    q.tag = ++tag;
+    assert_true(mob_table_ask(table, &q));
+    int64_t deadline = DEADLINE;
+    while (!mob_table_answer(table, &a)) {
+        struct pollfd p = {.fd = mob_table_fd(table), .events = POLLIN};
+        poll(&p, 1, 100);
+        assert_true(mob_now() < deadline);
+    }
+    assert_int_equal(a.tag, q.tag);
+    return a;
+}
+
+static enum mob_status set_row(struct mob_table *table, struct mob_master_row from, struct mob_master_row to)
+{
+    return ask(table, (struct mob_table_question){.op = MOB_TABLE_SET_ROW, .old_row = from, .row = to})
+        .status;
+}
+
+static enum mob_status insert(struct mob_table *table, uint64_t epoch, uint64_t term, uint64_t member)
+{
+    struct mob_gcs_config config = {
+        .epoch = epoch, .term = term, .count = 2, .members = {member, member + 1}};
+    return ask(table, (struct mob_table_question){.op = MOB_TABLE_INSERT, .config = config}).status;
+}
+
+/* Two masters at one table. */
+static void check_table(const struct mob_table_options *options)
+{
+    struct mob_table *one, *other;
+    assert_int_equal(mob_table_create(options, &one), MOB_OK);
+    assert_int_equal(mob_table_create(options, &other), MOB_OK);
+    struct mob_table_answer a = ask(one, (struct mob_table_question){.op = MOB_TABLE_ROW});
+    assert_int_equal(a.status, MOB_OK);
+    assert_int_equal(a.row.term, 0);
+    assert_int_equal(ask(one, (struct mob_table_question){.op = MOB_TABLE_NEWEST}).config.epoch, 0);
+    struct mob_master_row none = {0, 0}, first = {1, 0}, beat = {1, 1}, second = {2, 0};
+    assert_int_equal(set_row(one, none, first), MOB_OK);
+    assert_int_equal(set_row(other, none, first), MOB_CONFLICT);
+    assert_int_equal(set_row(one, first, beat), MOB_OK);
+    assert_int_equal(insert(one, 1, 1, 10), MOB_OK);
+    assert_int_equal(insert(other, 1, 1, 20), MOB_CONFLICT); /* the epoch is made */
+    assert_int_equal(set_row(other, beat, second), MOB_OK);
+    assert_int_equal(insert(one, 2, 1, 30), MOB_CONFLICT); /* its term is over */
+    assert_int_equal(insert(other, 2, 2, 40), MOB_OK);
+    assert_int_equal(insert(other, 2, 2, 50), MOB_CONFLICT);
+    a = ask(one, (struct mob_table_question){.op = MOB_TABLE_NEWEST});
+    assert_int_equal(a.status, MOB_OK);
+    assert_int_equal(a.config.epoch, 2);
+    assert_int_equal(a.config.term, 2);
+    assert_int_equal(a.config.count, 2);
+    assert_int_equal(a.config.members[0], 40);
+    assert_int_equal(a.config.members[1], 41);
+    mob_table_destroy(one);
+    mob_table_destroy(other);
+}
+
+static void masters_agree_in_a_file(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/mob-table-XXXXXX", path[64], lock[80];
+    assert_non_null(mkdtemp(directory));
+    snprintf(path, sizeof path, "%s/table", directory);
+    snprintf(lock, sizeof lock, "%s.lock", path);
+    check_table(&(struct mob_table_options){.file = path});
+    /* a torn file is not believed */
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    fseek(file, 40, SEEK_SET);
+    fputc('x', file);
+    fclose(file);
+    struct mob_table *table;
+    assert_int_equal(mob_table_create(&(struct mob_table_options){.file = path}, &table), MOB_OK);
+    assert_int_equal(ask(table, (struct mob_table_question){.op = MOB_TABLE_ROW}).status, MOB_CORRUPT);
+    mob_table_destroy(table);
+    unlink(path);
+    unlink(lock);
+    rmdir(directory);
+}
+
+static void masters_agree_in_postgres(void **state)
+{
+    (void)state;
+    static struct pg_box pg;
+    if (!pg_box_available())
+        skip();
+    pg_box_init(&pg);
+    pg_box_start(&pg);
+    check_table(&(struct mob_table_options){.postgres = pg.data});
+    pg_box_fini(&pg);
+}
+
+static void put_number(struct mob_gcs *gcs, uint32_t key, uint32_t value)
+{
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = &key,
+        .key_length = sizeof key,
+        .value = &value,
+        .value_length = sizeof value,
+        .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_put_wait(gcs, &put, DEADLINE, NULL), MOB_OK);
+}
+
+static void expect_number(struct mob_gcs *gcs, uint32_t key, uint32_t expected)
+{
+    struct mob_gcs_result *result;
+    uint32_t value = 0;
+    assert_int_equal(mob_gcs_get_wait(gcs, MOB_GCS_KV, &key, sizeof key, DEADLINE, &result), MOB_OK);
+    memcpy(&value, mob_gcs_result_answer(result)->kvs[0].value, sizeof value);
+    assert_int_equal(value, expected);
+    mob_gcs_result_destroy(result);
+}
+
+static void without_postgres_data_flows_and_nothing_is_reconfigured(void **state)
+{
+    (void)state;
+    static struct pg_box pg;
+    static struct chain_box box;
+    if (!pg_box_available())
+        skip();
+    pg_box_init(&pg);
+    pg_box_start(&pg);
+    chain_box_init(&box, 2, 2, "everysec");
+    box.postgres = pg.data;
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    struct mob_gcs *gcs = chain_box_client(&box);
+    for (uint32_t i = 0; i < 50; i++)
+        put_number(gcs, i, i + 1);
+    pg_box_end(&pg, SIGQUIT);
+    /* the master's lease runs out, and with it the tail's: reads go through the chain */
+    for (int64_t end = mob_now() + 4 * MOB_SEC; mob_now() < end;) {
+        put_number(gcs, 1000, (uint32_t)(end & 0xffff));
+        expect_number(gcs, 1000, (uint32_t)(end & 0xffff));
+        expect_number(gcs, 49, 50);
+    }
+    /* the tail dies: nobody can say who is in the chain now */
+    gcs_box_end(&box.member[chain_box_place(&box, true)].gcs, SIGKILL);
+    uint32_t key = 2000, value = 7;
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = &key,
+        .key_length = sizeof key,
+        .value = &value,
+        .value_length = sizeof value,
+        .if_version = MOB_GCS_ANY_VERSION};
+    struct mob_gcs_sync sync = {0};
+    assert_int_equal(mob_gcs_put(gcs, &put, mob_gcs_sync_done, &sync), MOB_OK);
+    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + 1 * MOB_SEC, NULL), MOB_TIMEOUT);
+    pg_box_start(&pg);
+    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, DEADLINE, NULL), MOB_OK);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    expect_number(gcs, key, value);
+    for (uint32_t i = 0; i < 50; i++)
+        expect_number(gcs, i, i + 1);
+    mob_gcs_destroy(gcs);
+    /* every epoch is there once, in the table */
+    struct mob_database *db = pg_box_open(&pg);
+    int64_t newest = pg_box_number(db, "SELECT max(epoch) FROM mobula.chain_epoch");
+    assert_int_equal(newest, pg_box_number(db, "SELECT count(*) FROM mobula.chain_epoch"));
+    assert_true(newest >= 3);
+    mob_database_close(db);
+    chain_box_fini(&box);
+    pg_box_fini(&pg);
+}
+
+int main(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+    cmocka_set_test_filter(getenv("MOBULA_TEST"));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masters_agree_in_a_file),
+        cmocka_unit_test(masters_agree_in_postgres),
+        cmocka_unit_test(without_postgres_data_flows_and_nothing_is_reconfigured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
