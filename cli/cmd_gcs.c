@@ -144,8 +144,7 @@ enum cli_exit cmd_gcs(struct cli_call *call)
 {
     char path[STATE_PATH_MAX];
     struct gcs_call g = {.call = call};
-    struct mob_gcs_options options = {
-        .socket_path = state_path(cli_directory(call), STATE_GCS_SOCKET_NAME, path)};
+    struct mob_gcs_options options = {.socket_path = state_gcs_addresses(cli_directory(call), path)};
     if (state_dir_supervisor(cli_directory(call)) == 0 || mob_gcs_create(&options, &g.gcs) != MOB_OK) {
         cli_say("nothing runs in %s", cli_directory(call));
         return CLI_UNREACHABLE;

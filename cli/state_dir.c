@@ -167,13 +167,27 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
 void state_dir_clean(const char *directory)
 {
     static const char *const names[] = {STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_GCS_SOCKET_NAME,
-        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME, STATE_FLUSH_READY_NAME, STATE_GCS_1_SOCKET_NAME, STATE_GCS_2_SOCKET_NAME,
-        STATE_REDIS_1_SOCKET_NAME, STATE_REDIS_2_SOCKET_NAME, STATE_MASTER_SOCKET_NAME,
-        STATE_REPLACE_SOCKET_NAME};
+        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME, STATE_FLUSH_READY_NAME, STATE_GCS_1_SOCKET_NAME,
+        STATE_GCS_2_SOCKET_NAME, STATE_REDIS_1_SOCKET_NAME, STATE_REDIS_2_SOCKET_NAME,
+        STATE_MASTER_SOCKET_NAME, STATE_REPLACE_SOCKET_NAME};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         char path[STATE_PATH_MAX];
         unlink(state_path(directory, names[i], path));
     }
+}
+
+char *state_gcs_addresses(const char *directory, char *out)
+{
+    static const char *const names[] = {
+        STATE_GCS_SOCKET_NAME, STATE_GCS_1_SOCKET_NAME, STATE_GCS_2_SOCKET_NAME};
+    char path[STATE_PATH_MAX];
+    size_t used = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (access(state_path(directory, names[i], path), F_OK) == 0) {
+            used += (size_t)snprintf(out + used, STATE_PATH_MAX - used, "%s%s", used == 0 ? "" : ",", path);
+            MOB_ASSERT(used < STATE_PATH_MAX); /* STATE_DIR_LENGTH_MAX */
+        }
+    return used == 0 ? state_path(directory, STATE_GCS_SOCKET_NAME, out) : out;
 }
 
 enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX])

@@ -67,6 +67,10 @@
  * `out`. */
 char *state_path(const char *directory, const char *name, char *out);
 
+/* Sockets of the members of the control store that are there, with commas, as gcs/client takes them; of the
+ * first when none is. Returns `out` (STATE_PATH_MAX bytes). */
+char *state_gcs_addresses(const char *directory, char *out);
+
 /* Makes the directories. MOB_DENIED: it is not ours; MOB_TOO_LARGE: path; MOB_IO. */
 MOB_MUST_USE enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_MAX]);
 /* Makes what is made once, or checks it. Only for the holder of the lock. MOB_VERSION: another layout;
