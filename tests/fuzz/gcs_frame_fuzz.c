@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
+#include "common/wire/gcs_peer.h"
 #include "common/wire/gcs_msg.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -56,6 +57,36 @@ static void heads(const struct mob_gcs_frame *f)
 #undef DECODE
 }
 
+/* Messages between members, and books: everything that a decoder says is there can be read. */
+static void peers(const struct mob_gcs_frame *f)
+{
+    struct mob_gcs_link_msg m;
+    struct mob_gcs_book book;
+    if (mob_gcs_is_link_frame(f->type) && mob_gcs_link_decode(f, &m) == MOB_OK) {
+        touch(m.body, m.body_bytes);
+        if (mob_gcs_link_has_entry(m.type))
+            touch(m.drops, (size_t)m.entry.drop_count * sizeof(uint64_t));
+        MOB_ASSERT(
+            !mob_gcs_link_has_config(m.type) || m.config.epoch == 0 || mob_gcs_config_valid(&m.config));
+    }
+    if (mob_gcs_book_decode(f->body, f->body_bytes, &book) == MOB_OK) {
+        MOB_ASSERT(mob_gcs_book_bytes(&book) == f->body_bytes);
+        for (uint32_t i = 0; i < book.config.count; i++)
+            MOB_ASSERT(strlen(book.places[i].link) < MOB_GCS_ADDRESS_MAX);
+    }
+}
+
+/* Numbers of types have gaps; every kind has its share. */
+static uint8_t some_type(uint8_t n)
+{
+    unsigned clients = MOB_GCS_FRAME_TYPES - 1, links = MOB_GCS_LINK_TYPES - MOB_GCS_UPD,
+             others = MOB_GCS_PEER_TYPES - MOB_GCS_LINK_HELLO, pick = n % (clients + links + others);
+    if (pick < clients)
+        return (uint8_t)(1 + pick);
+    return (uint8_t)(pick < clients + links ? MOB_GCS_UPD + (pick - clients)
+                                            : MOB_GCS_LINK_HELLO + (pick - clients - links));
+}
+
 static void try_frame(const uint8_t *bytes, size_t size)
 {
     struct mob_gcs_frame f;
@@ -72,6 +103,7 @@ static void try_frame(const uint8_t *bytes, size_t size)
     MOB_ASSERT(memcmp(again, bytes, sizeof again) == 0);
     heads(&f);
     rows(&f);
+    peers(&f);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -82,7 +114,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     /* The same as a frame: the first bytes choose type and lengths, the rest is payload. */
     size_t payload = size - MOB_GCS_FRAME_HEADER_BYTES;
     uint32_t head = (uint32_t)(data[6] | data[7] << 8);
-    struct mob_gcs_frame f = {.type = (uint8_t)(1 + data[5] % (MOB_GCS_FRAME_TYPES - 1)),
+    struct mob_gcs_frame f = {.type = some_type(data[5]),
         .head_bytes = head <= payload && head <= MOB_GCS_FRAME_HEAD_MAX ? head : 0};
     f.body_bytes = (uint32_t)payload - f.head_bytes;
     f.head = data + MOB_GCS_FRAME_HEADER_BYTES;
