@@ -227,6 +227,35 @@ void node_alias_ready(struct node *node, const struct ready_object *object)
         run_queue(node);
 }
 
+static struct alias *next_of(struct alias *alias, struct mob_task_id task)
+{
+    while (alias && !mob_task_id_eq(alias->call.id.task, task))
+        alias = alias->next_of_task;
+    return alias;
+}
+
+static struct alias *first_of(const struct alias_table *table, struct mob_task_id task)
+{
+    return table->count > 0 ? next_of(*bucket_of_task(table, task), task) : NULL;
+}
+
+/* The same again, as after a restart by whoever looks it up: one is enough, unless two wait to be told. */
+static bool is_known(const struct alias_table *table, const struct node_tail_call *call)
+{
+    for (struct alias *a = first_of(table, call->id.task); a; a = next_of(a->next_of_task, call->id.task)) {
+        if (!mob_object_id_eq(a->call.id, call->id) || !mob_object_id_eq(a->call.target, call->target))
+            continue;
+        if (a->call.submitter == NODE_NOBODY) {
+            a->call.submitter = call->submitter;
+            a->call.session = call->session;
+            return true;
+        }
+        if (call->submitter == NODE_NOBODY)
+            return true;
+    }
+    return false;
+}
+
 void node_alias(struct node *node, const struct node_tail_call *call)
 {
     struct alias_table *table = node->aliases;
@@ -256,6 +285,8 @@ void node_alias(struct node *node, const struct node_tail_call *call)
         run_queue(node);
         return;
     }
+    if (is_known(table, call))
+        return;
     struct alias *alias = calloc(1, sizeof *alias);
     MOB_ASSERT(alias);
     if (table->count > table->mask)
@@ -268,18 +299,6 @@ void node_alias(struct node *node, const struct node_tail_call *call)
 }
 
 /* ---- what a task became ---- */
-
-static struct alias *next_of(struct alias *alias, struct mob_task_id task)
-{
-    while (alias && !mob_task_id_eq(alias->call.id.task, task))
-        alias = alias->next_of_task;
-    return alias;
-}
-
-static struct alias *first_of(const struct alias_table *table, struct mob_task_id task)
-{
-    return table->count > 0 ? next_of(*bucket_of_task(table, task), task) : NULL;
-}
 
 const struct node_tail_call *node_tail_call_of(const struct node *node, struct mob_task_id task)
 {

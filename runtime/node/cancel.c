@@ -7,9 +7,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "runtime/node/node.h"
+#include "runtime/node/jobs.h"
+#include "runtime/node/known.h"
 
-enum { TARGETS_AT_ONCE = 16 };
+enum { TARGETS_AT_ONCE = 16, LINKS_MAX = 1 << 20 };
 
 static bool may_cancel(const struct node_client *client, const struct node_job *job)
 {
@@ -72,6 +73,81 @@ static void cancel_continued(
     free(chain.tasks);
 }
 
+/* ---- of one that is not known here ----
+ * It may have ended with a tail call before the node restarted, and what it became may run: the lineage says
+ * what that is, link by link. Until the cancel is logged no effect leaves the node that came after it. */
+
+struct late_cancel {
+    struct node *node;
+    struct mob_out_cancel cancel;
+    uint32_t slot, session;
+    uint64_t hold;
+    uint32_t links;
+};
+
+static void late_end(struct late_cancel *late)
+{
+    struct node *node = late->node;
+    const struct node_client *client =
+        node_client_is(node, late->slot, late->session) ? node_client_at(node, late->slot) : NULL;
+    const struct node_tail_call *call = node_tail_call_of(node, late->cancel.task);
+    if (client && call && (!call->job || may_cancel(client, call->job))) {
+        node_tail_walk_begin(node);
+        cancel_continued(node, client, &late->cancel);
+    }
+    lineage_log_release(node->log, late->hold);
+    free(late);
+}
+
+/* The first future among what it returned; others are found from it, once all are aliases. */
+static bool link_tails(struct node *node, const struct known *known, struct mob_task_id *next_out)
+{
+    struct mob_completion completion = {*known->completion, (const uint8_t *)(known->completion + 1)};
+    struct mob_return_view r;
+    uint32_t at = 0;
+    bool any = false;
+    while (completion.head.status == MOB_OK && mob_completion_next(&completion, &at, &r)) {
+        if (r.type != MOB_TYPE_FUTURE || r.size != sizeof(struct mob_object_id) || !r.payload)
+            continue;
+        struct node_tail_call call = {.id = mob_object_of(known->id.task, r.slot),
+            .submitter = NODE_NOBODY,
+            .job = known->spec ? node_job_by_id(node, known->spec->job) : NULL,
+            .generation = completion.head.generation,
+            .children = NODE_CHILDREN_UNKNOWN};
+        memcpy(&call.target, r.payload, sizeof call.target);
+        node_alias(node, &call);
+        if (!any)
+            *next_out = call.target.task;
+        any = true;
+    }
+    return any;
+}
+
+static void on_link(void *arg, enum mob_status status, const struct known *known)
+{
+    struct late_cancel *late = arg;
+    struct mob_task_id next;
+    bool linked = status == MOB_OK && known->completion && link_tails(late->node, known, &next);
+    late->links += linked;
+    if (linked && late->links < LINKS_MAX && !node_task_find(late->node, next))
+        known_ask(late->node, mob_object_of(next, 0), on_link, late);
+    else
+        late_end(late);
+}
+
+static void cancel_late(
+    struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel)
+{
+    struct late_cancel *late = malloc(sizeof *late);
+    MOB_ASSERT(late);
+    *late = (struct late_cancel){.node = node,
+        .cancel = *cancel,
+        .slot = client->slot,
+        .session = client->session,
+        .hold = lineage_log_hold(node->log)};
+    known_ask(node, mob_object_of(cancel->task, 0), on_link, late);
+}
+
 void node_cancel(struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel)
 {
     struct node_task *task = node_task_find(node, cancel->task);
@@ -79,7 +155,9 @@ void node_cancel(struct node *node, const struct node_client *client, const stru
     node_tail_walk_begin(node);
     if (task)
         cancel_live(node, client, task, *cancel);
-    else if (call && (!call->job || may_cancel(client, call->job)))
+    else if (!call)
+        cancel_late(node, client, cancel);
+    else if (!call->job || may_cancel(client, call->job))
         cancel_continued(node, client, cancel);
 }
 

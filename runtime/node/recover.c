@@ -8,10 +8,10 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/node.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/replay.h"
 
-enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2 };
+enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2, ABOVE_READS_MAX = 1024 };
 
 /* Where in the logs an entry stands. Logs are in ticket order, an incarnation's after those before it, so a
  * caller's submissions stand in the order in which it made them. */
@@ -20,22 +20,35 @@ struct log_place {
     uint32_t entry;
 };
 
+/* A return that is another task's object. */
+struct left_tail {
+    struct left_tail *next;
+    struct mob_object_id id, target;
+};
+
 /* A task of the cut. Hash table by id; a completion removes. */
 struct left_task {
     struct left_task *next;
     struct mob_task_id id;
-    bool finished, cancelled, cancelled_kin, outcomes;
+    bool finished, cancelled, cancelled_kin, outcomes, climbed;
     uint32_t attempt;
     int64_t submitted_ns;
     struct log_place place; /* of its spec */
+    struct left_tail *tails; /* of one that has finished */
+    uint32_t generation; /* of its completion */
     uint32_t tail_bytes;
     struct mob_spec_head *spec; /* followed by its tail; NULL = only its completion was seen so far */
+};
+struct checked_groups {
+    struct mob_task_id *keys; /* stream and group number; index UINT32_MAX = free */
+    uint32_t mask, count;
 };
 struct left_tasks {
     struct left_task **buckets;
     uint32_t mask, count;
     struct mob_block_decoder *decoder;
     struct log_place at; /* of the entry in hand */
+    struct checked_groups checked; /* groups that were read whole */
 };
 
 static struct left_task *find_left(const struct left_tasks *left, struct mob_task_id id)
@@ -61,6 +74,23 @@ static struct left_task *left_task(struct left_tasks *left, struct mob_task_id i
     return t;
 }
 
+static void note_tails(struct left_task *t, const struct mob_completion *completion)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    t->generation = completion->head.generation;
+    while (completion->head.status == MOB_OK && mob_completion_next(completion, &at, &r)) {
+        if (r.type != MOB_TYPE_FUTURE || r.size != sizeof(struct mob_object_id) || !r.payload)
+            continue;
+        struct left_tail *tail = malloc(sizeof *tail);
+        MOB_ASSERT(tail);
+        tail->next = t->tails;
+        tail->id = mob_object_of(t->id, r.slot);
+        memcpy(&tail->target, r.payload, sizeof tail->target);
+        t->tails = tail;
+    }
+}
+
 static void note(struct left_tasks *left, const struct mob_entry *e)
 {
     if (e->type == MOB_ENTRY_SPEC) {
@@ -76,8 +106,11 @@ static void note(struct left_tasks *left, const struct mob_entry *e)
         t->place = left->at;
     } else if (e->type == MOB_ENTRY_COMPLETION) {
         struct left_task *t = left_task(left, e->completion.head.task);
+        bool final = e->completion.head.flags & MOB_COMPLETION_FINAL;
         t->attempt = e->completion.head.attempt;
-        t->finished |= (e->completion.head.flags & MOB_COMPLETION_FINAL) != 0;
+        if (final && !t->finished)
+            note_tails(t, &e->completion);
+        t->finished |= final;
         /* an attempt that ended in an application error is followed by the next generation */
         if (t->spec && !t->finished && e->completion.head.status != MOB_WORKER_DIED)
             t->spec->generation = e->completion.head.generation + 1;
@@ -216,11 +249,6 @@ static enum mob_status seal_earlier(struct node *node, int64_t deadline)
  * The blocks of unfinished groups also hold specs of groups that are finished, whose completions are in other
  * blocks. So before anything runs, the group of each candidate is read whole. */
 
-struct checked_groups {
-    struct mob_task_id *keys; /* stream and group number; index UINT32_MAX = free */
-    uint32_t mask, count;
-};
-
 static bool first_time(struct checked_groups *checked, struct mob_task_id key)
 {
     if (checked->count * 2 >= checked->mask) {
@@ -245,18 +273,87 @@ static bool first_time(struct checked_groups *checked, struct mob_task_id key)
     return true;
 }
 
+static struct mob_task_id group_of(struct mob_task_id id)
+{
+    return (struct mob_task_id){id.stream, id.index >> MOB_GROUP_SHIFT};
+}
+
 static enum mob_status check_groups(struct node *node, struct left_tasks *left, int64_t deadline)
 {
-    struct checked_groups checked = {0};
     enum mob_status status = MOB_OK;
     for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
-        for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next) {
-            struct mob_task_id group = {t->id.stream, t->id.index >> MOB_GROUP_SHIFT};
-            if (t->spec && !t->finished && first_time(&checked, group))
-                status = read_group(node, left, group, deadline);
-        }
-    free(checked.keys);
+        for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next)
+            if (t->spec && !t->finished && first_time(&left->checked, group_of(t->id)))
+                status = read_group(node, left, group_of(t->id), deadline);
     return status;
+}
+
+/* ---- what ended tasks became ----
+ * A cancel finds what a task became by its tail call, and what is below it (cancel.c), also when nobody has
+ * asked for its object since. So the tasks above unfinished ones are looked at: those that have ended are
+ * what a cancel would have to pass. */
+
+static bool is_root(struct node *node, const struct left_task *t, struct mob_task_id parent)
+{
+    const struct node_job *job = node_job_by_id(node, t->spec->job);
+    return mob_task_id_is_zero(parent) || (job && mob_task_id_eq(job->root, parent));
+}
+
+/* The ended task above this one, whose group is read if it was not; NULL: it is unfinished, or there is none.
+ */
+static struct left_task *ended_above(struct node *node, struct left_tasks *left, const struct left_task *t,
+    uint32_t *reads, int64_t deadline, enum mob_status *status)
+{
+    struct mob_task_id id = t->spec->parent;
+    struct left_task *above = find_left(left, id);
+    if (is_root(node, t, id))
+        return NULL;
+    if ((!above || !above->spec) && *reads < ABOVE_READS_MAX && first_time(&left->checked, group_of(id))) {
+        (*reads)++;
+        *status = read_group(node, left, group_of(id), deadline);
+        above = find_left(left, id);
+    }
+    return above && above->spec && above->finished ? above : NULL;
+}
+
+static enum mob_status read_above(struct node *node, struct left_tasks *left, int64_t deadline)
+{
+    enum mob_status status = MOB_OK;
+    uint32_t reads = 0;
+    for (uint32_t i = 0; i <= left->mask && status == MOB_OK; i++)
+        for (struct left_task *t = left->buckets[i]; t && status == MOB_OK; t = t->next) {
+            struct left_task *at = t->spec && !t->finished ? t : NULL;
+            while (at && status == MOB_OK && !at->climbed) {
+                at->climbed = true;
+                at = ended_above(node, left, at, &reads, deadline, &status);
+            }
+        }
+    if (reads == ABOVE_READS_MAX)
+        MOB_LOG_INFO("recover", "climb_cut", "groups=%u", reads); /* the rest is found when it is asked for */
+    return status;
+}
+
+static void tail_again(struct node *node, const struct left_tasks *left, const struct left_task *t)
+{
+    for (const struct left_tail *tail = t->tails; tail; tail = tail->next) {
+        const struct left_task *next = find_left(left, tail->target.task);
+        if (!node_task_find(node, tail->target.task) && !(next && next->tails))
+            continue; /* it is a value by now */
+        struct node_tail_call call = {.id = tail->id,
+            .target = tail->target,
+            .submitter = NODE_NOBODY,
+            .job = t->spec ? node_job_by_id(node, t->spec->job) : NULL,
+            .generation = t->generation,
+            .children = NODE_CHILDREN_UNKNOWN};
+        node_alias(node, &call);
+    }
+}
+
+static void all_tails_again(struct node *node, const struct left_tasks *left)
+{
+    for (uint32_t i = 0; i <= left->mask; i++)
+        for (const struct left_task *t = left->buckets[i]; t; t = t->next)
+            tail_again(node, left, t);
 }
 
 /* It, or a task above it; as far up as the logs that were read know. */
@@ -347,11 +444,17 @@ static void left_fini(struct left_tasks *left)
     for (uint32_t i = 0; left->buckets && i <= left->mask; i++)
         while (left->buckets[i]) {
             struct left_task *next = left->buckets[i]->next;
+            while (left->buckets[i]->tails) {
+                struct left_tail *tail = left->buckets[i]->tails->next;
+                free(left->buckets[i]->tails);
+                left->buckets[i]->tails = tail;
+            }
             free(left->buckets[i]->spec);
             free(left->buckets[i]);
             left->buckets[i] = next;
         }
     free(left->buckets);
+    free(left->checked.keys);
     mob_block_decoder_destroy(left->decoder);
 }
 
@@ -368,12 +471,16 @@ enum mob_status node_recover(struct node *node)
         status = read_unfinished(node, &left, ALL_INCARNATIONS, deadline); /* one scan for all of them */
     if (status == MOB_OK)
         status = check_groups(node, &left, deadline);
+    if (status == MOB_OK)
+        status = read_above(node, &left, deadline);
     if (status == MOB_OK) {
         run_all_again(node, &left, false, &tasks);
         status = read_actors(node, &actors, deadline);
     }
-    if (status == MOB_OK)
+    if (status == MOB_OK) {
         run_all_again(node, &left, true, &tasks);
+        all_tails_again(node, &left);
+    }
     left_fini(&left);
     MOB_LOG_INFO("recover", "done", "status=%s tasks=%u actors=%u ms=%lld", mob_status_code(status), tasks,
         actors, (mob_now() - started) / MOB_MS);

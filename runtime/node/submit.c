@@ -158,6 +158,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         in.flags |= MOB_SCHED_ACTOR_CREATE;
         in.max_retries = (int16_t)node_actor_restarts_left(node, task);
     }
+    if (task->flags & TASK_LOOK_UP)
+        in.flags |= MOB_SCHED_RAN;
     if (task->flags & TASK_ACTOR_CALL) {
         in.actor = node_actor_number(node, task);
         in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */

@@ -97,7 +97,8 @@ uint32_t mob_sched_children(const struct mob_sched_task *t)
 /* Has it run, so that there may be children? */
 static bool started(const struct mob_sched_task *t)
 {
-    return t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED || t->failures;
+    return t->state == MOB_SCHED_DISPATCHED || t->state == MOB_SCHED_BLOCKED || t->failures ||
+        t->flags & MOB_SCHED_RAN;
 }
 
 static void visit(struct mob_sched *s, struct walk *walk, struct mob_sched_task *t, bool force, int64_t now)
@@ -112,8 +113,8 @@ static void visit(struct mob_sched *s, struct walk *walk, struct mob_sched_task 
     if (t->flags & FLAG_CANCEL_KIN && !force)
         return; /* and so were its descendants; no more have come */
     t->flags |= FLAG_CANCEL_KIN;
-    struct mob_sched_kin kin = {
-        s->options.children_of(s->options.arg, t), mob_sched_children(t), t->failures > 0};
+    struct mob_sched_kin kin = {s->options.children_of(s->options.arg, t), mob_sched_children(t),
+        t->failures > 0 || t->flags & MOB_SCHED_RAN};
     walk_kin(walk, &kin);
     if (!walk_started(walk, t))
         cancel_one(s, t, force, now);

@@ -125,6 +125,69 @@ static void killed_driver_under_its_key_goes_on(void **state)
     connect_with(NULL);
 }
 
+/* ---- cancel of what ended with a tail call before the node did ---- */
+
+/* The task has ended, whatever it became. */
+static void wait_for_end_of(struct mob_future *future)
+{
+    char id[MOB_TEXT_ID_MAX];
+    mob_future_task_id(future, id);
+    for (int64_t deadline = mob_now() + PATIENCE;; poll(NULL, 0, 2)) {
+        char *json = NULL;
+        enum mob_status status = mob_query(client, "task", id, PATIENCE, &json);
+        bool ended = status == MOB_NOT_FOUND || (json != NULL && strstr(json, "continued") != NULL);
+        free(json);
+        if (ended)
+            return;
+        if (mob_now() > deadline)
+            fail_msg("%s does not end", id);
+    }
+}
+
+/* Nobody has asked for its object since the restart. */
+static void cancel_after_restart(struct mob_future *future)
+{
+    char id[MOB_TEXT_ID_MAX];
+    int64_t v;
+    wait_for_end_of(future);
+    OK(mob_flush(client, PATIENCE));
+    mob_future_id(future, id);
+    mob_disconnect(client);
+    kill_node();
+    connect_with("cancels");
+    OK(mob_future_from_id(client, id, &future));
+    OK(mob_cancel(future, false));
+    enum mob_status status = mob_get_i64(future, 20 * MOB_SEC, &v);
+    if (status != MOB_CANCELLED)
+        fail_msg("%s: %s", mob_status_code(status), status == MOB_OK ? "" : mob_future_error(future));
+    mob_release(future);
+}
+
+static void what_a_task_became_is_cancelled_after_a_restart(void **state)
+{
+    (void)state;
+    enum { BETWEEN = 600 }; /* in other groups, so that nothing of the one is read for the other */
+    struct mob_future *deferred, *target, *became, *filler;
+    char id[MOB_TEXT_ID_MAX];
+    unlink(gate);
+    mob_disconnect(client);
+    connect_with("cancels");
+    OK(mob_submit(client, "chaos.defers", MOB_ARGS(mob_utf8(gate)), NULL, &deferred));
+    cancel_after_restart(deferred);
+    OK(mob_submit(client, "chaos.defers", MOB_ARGS(mob_utf8(gate)), NULL, &deferred)); /* as before */
+    OK(mob_submit(client, "chaos.gated", MOB_ARGS(mob_utf8(gate)), NULL, &target));
+    mob_future_id(target, id);
+    for (int i = 0; i < BETWEEN; i++) {
+        OK(mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(i)), NULL, &filler));
+        assert_int_equal(get_of(filler), chaos_mix(i, 1));
+        mob_release(filler);
+    }
+    OK(mob_submit(client, "chaos.becomes", MOB_ARGS(mob_utf8(id)), NULL, &became));
+    cancel_after_restart(became);
+    mob_disconnect(client);
+    connect_with(NULL);
+}
+
 /* ---- reconstruction ---- */
 
 static void large_put_of_a_driver_survives_the_node(void **state)
@@ -341,6 +404,7 @@ int main(void)
         cmocka_unit_test(actor_goes_on_after_the_whole_cluster),
         cmocka_unit_test(driver_under_its_key_finds_its_futures),
         cmocka_unit_test(killed_driver_under_its_key_goes_on),
+        cmocka_unit_test(what_a_task_became_is_cancelled_after_a_restart),
         cmocka_unit_test(large_put_of_a_driver_survives_the_node),
         cmocka_unit_test(put_that_nobody_waited_for_is_sent_again),
         cmocka_unit_test(lost_results_are_made_again_each_task_once),

@@ -204,6 +204,31 @@ static enum mob_status gated(struct mob_call *call)
     return wait_for_file(call, text) ? mob_return_i64(call, 7) : MOB_CANCELLED;
 }
 
+/* Becomes a child that runs until the file is there. */
+static enum mob_status defers(struct mob_call *call)
+{
+    size_t size;
+    const char *gate = mob_arg_utf8(call, 0, &size);
+    char text[512];
+    struct mob_future *child;
+    snprintf(text, sizeof text, "%.*s", (int)size, gate);
+    enum mob_status status =
+        mob_submit(mob_call_client(call), "chaos.gated", MOB_ARGS(mob_utf8(text)), NULL, &child);
+    return status == MOB_OK ? mob_return_future(call, child) : status;
+}
+
+/* Becomes what the object of this id becomes. */
+static enum mob_status becomes(struct mob_call *call)
+{
+    size_t size;
+    const char *id = mob_arg_utf8(call, 0, &size);
+    char text[MOB_TEXT_ID_MAX];
+    struct mob_future *other;
+    snprintf(text, sizeof text, "%.*s", (int)size, id);
+    enum mob_status status = mob_future_from_id(mob_call_client(call), text, &other);
+    return status == MOB_OK ? mob_return_future(call, other) : status;
+}
+
 /* Fails until the n-th line is in the file; each run has a child, which is another one in each generation. */
 static enum mob_status flaky(struct mob_call *call)
 {
@@ -554,6 +579,8 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("parent", parent, "utf8 path, utf8 gate, i64 n -> i64"),
     MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
     MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),
+    MOB_FUNCTION("defers", defers, "utf8 gate -> i64"),
+    MOB_FUNCTION("becomes", becomes, "utf8 object -> i64"),
     MOB_FUNCTION("diverges", diverges, "utf8 path -> i64"),
     MOB_FUNCTION("shrugs", shrugs, "utf8 path -> i64"),
     MOB_FUNCTION("dies", dies, "utf8 path, i64 how -> i64"), MOB_FUNCTION("hoards", hoards, "-> i64"),

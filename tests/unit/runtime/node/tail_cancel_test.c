@@ -1,0 +1,141 @@
+/* A cancel after the node's restart finds what is below its task: children of a task that has not run again
+ * yet, and what ended ones among them became by tail calls. */
+#include "tests/unit/runtime/node/node_fixture.h"
+
+/* The task in worker->head submits another one. */
+static struct mob_task_id submit_below(struct nx_worker *worker, uint32_t index)
+{
+    struct mob_spec_head head = nx_head(worker->head.task, worker->head.job, index, MOB_KIND_TASK);
+    nx_spec(worker->store, &head, NULL);
+    return head.task;
+}
+
+/* It ends with the future of this task. */
+static void become(struct nx_worker *worker, struct mob_task_id target)
+{
+    uint8_t body[128];
+    struct mob_object_id id = mob_object_of(target, 0);
+    struct mob_return_view view = {
+        .type = MOB_TYPE_FUTURE, .size = sizeof id, .payload = (const uint8_t *)&id};
+    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
+        .flags = MOB_COMPLETION_FINAL,
+        .return_count = 1,
+        .task = worker->head.task,
+        .attempt = worker->head.attempt,
+        .generation = worker->head.generation,
+        .started_ns = mob_now(),
+        .finished_ns = mob_now()};
+    head.body_bytes = mob_return_encode(body, 0, sizeof body, &view);
+    nx_publish(worker->store, MOB_OUT_COMPLETION, &head, sizeof head, body, head.body_bytes);
+}
+
+static void block(struct nx_worker *worker)
+{
+    nx_publish(worker->store, MOB_OUT_BLOCKED, &worker->head.task, sizeof worker->head.task, NULL, 0);
+}
+
+static void cancel(struct nx_driver *driver, struct mob_task_id task)
+{
+    struct mob_out_cancel body = {.task = task, .recursive = 1};
+    nx_publish(driver->store, MOB_OUT_CANCEL, &body, sizeof body, NULL, 0);
+}
+
+struct seen {
+    struct mob_task_id task;
+    enum mob_status status;
+    bool ended;
+};
+
+static void see_end(void *arg, const struct mob_entry *e)
+{
+    struct seen *seen = arg;
+    if (e->type != MOB_ENTRY_COMPLETION || !mob_task_id_eq(e->completion.head.task, seen->task) ||
+        !(e->completion.head.flags & MOB_COMPLETION_FINAL))
+        return;
+    seen->ended = true;
+    seen->status = (enum mob_status)e->completion.head.status;
+}
+
+static void assert_cancelled(struct nx *nx, struct mob_task_id task)
+{
+    struct seen seen = {.task = task};
+    assert_null(mob_sched_find(nx->node->sched, task));
+    nx_each_entry(see_end, &seen);
+    assert_true(seen.ended);
+    assert_int_equal(seen.status, MOB_CANCELLED);
+}
+
+/* top waits; its child `middle` has ended as `bottom`, which waits for a worker. Then the node dies; nothing
+ * runs in the next one. */
+struct tree {
+    struct mob_task_id top, middle, bottom;
+};
+static struct tree grow(struct nx *nx, struct nx_driver *driver, struct nx_driver *again)
+{
+    struct tree tree;
+    struct nx_worker first, second;
+    nx_open(nx, 1);
+    nx_connect(nx, driver, NULL);
+    tree.top = nx_submit(driver);
+    nx_turn(nx, 5);
+    nx_worker(nx, &first);
+    assert_true(nx_take_task(&first));
+    tree.middle = submit_below(&first, 0);
+    block(&first);
+    nx_turn(nx, 5);
+    nx_worker(nx, &second);
+    assert_true(nx_take_task(&second));
+    assert_true(mob_task_id_eq(second.head.task, tree.middle));
+    tree.bottom = submit_below(&second, 0);
+    become(&second, tree.bottom);
+    nx_settle(nx);
+    nx_let_go(&first);
+    nx_let_go(&second);
+    nx_end(nx);
+    nx_start(nx, 0);
+    nx_turn(nx, 20);
+    nx_connect(nx, again, driver);
+    assert_non_null(mob_sched_find(nx->node->sched, tree.top));
+    assert_null(mob_sched_find(nx->node->sched, tree.middle));
+    assert_non_null(mob_sched_find(nx->node->sched, tree.bottom));
+    return tree;
+}
+
+static void cancel_reaches_below_a_task_that_has_not_run_again(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver, again;
+    struct tree tree = grow(&nx, &driver, &again);
+    cancel(&again, tree.top);
+    nx_settle(&nx);
+    assert_cancelled(&nx, tree.top);
+    assert_cancelled(&nx, tree.bottom);
+    nx_disconnect(&again);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+static void cancel_of_an_ended_task_reaches_what_it_became(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver, again;
+    struct tree tree = grow(&nx, &driver, &again);
+    cancel(&again, tree.middle);
+    nx_settle(&nx);
+    assert_cancelled(&nx, tree.bottom);
+    assert_non_null(mob_sched_find(nx.node->sched, tree.top));
+    nx_disconnect(&again);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cancel_reaches_below_a_task_that_has_not_run_again),
+        cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_became),
+    };
+    return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
+}
