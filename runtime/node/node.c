@@ -30,11 +30,13 @@ enum {
     YIELDS_BEFORE_SLEEP = 20, /* LIMITS: poll, about 20 sched_yield, announce, sleep */
     RECORDS_PER_PASS_MAX = 2048, /* so that decisions and acknowledgements are not held up by a flood */
     POLL_EVERY_PASSES = 16, /* descriptors while busy: an epoll_wait is half a microsecond */
+    AUDIT_ENTRIES = 2048, /* of the object table, each AUDIT_EVERY_NS of a node that works */
     GCS_START_SECONDS = 30,
     STOP_SECONDS_MAX = 2
 };
 #define MAINTAIN_NS 50000
 #define TICK_NS MOB_SEC
+#define AUDIT_EVERY_NS (10 * MOB_MS)
 
 static struct mob_stream children_of(void *arg, const struct mob_sched_task *sched_task)
 {
@@ -348,6 +350,15 @@ static void tick(struct node *node)
     node_workers_tick(node);
 }
 
+/* The header each time, the object table piece by piece. */
+static bool segment_is_sound(struct node *node)
+{
+    uint32_t entries = node->now_ns >= node->next_audit_ns ? AUDIT_ENTRIES : 0;
+    if (entries > 0)
+        node->next_audit_ns = node->now_ns + AUDIT_EVERY_NS;
+    return mob_store_audit(node->store, entries);
+}
+
 /* One pass; false: nothing happened in it. The order matters: records before decisions, so that a pass sees
  * its own news; the log before the rings' flush, so that a driver's notice goes out with the pass that got
  * its acknowledgement; rings are released last. */
@@ -355,7 +366,11 @@ static bool pass(struct node *node)
 {
     node->now_ns = mob_now();
     node->passes++;
+    if (!segment_is_sound(node))
+        return false;
     uint32_t taken = take_records(node);
+    if (mob_store_damaged(node->store))
+        return false; /* found while it was read: nothing more leaves */
     node_dispatch(node);
     known_start(node);
     node_actor_rows_send(node);
@@ -421,6 +436,12 @@ static bool stopped(struct node *node)
 {
     if (node->sealed) {
         MOB_LOG_ERROR("node", "fenced", "why=\"its log was sealed: another incarnation owns its tasks\"");
+        return true;
+    }
+    if (mob_store_damaged(node->store)) {
+        MOB_LOG_ERROR("node", "segment_damaged",
+            "why=\"a client wrote where only the node writes\" then=\"the next incarnation has a fresh "
+            "one\"");
         return true;
     }
     if (!node->stopping)

@@ -289,7 +289,7 @@ struct node {
     uint32_t deploying, undeploying;
     bool acks_due; /* records of drivers were taken that no block has closed behind */
     int64_t stop_deadline_ns;
-    int64_t next_gcs_ns, next_tick_ns, next_age_ns;
+    int64_t next_gcs_ns, next_tick_ns, next_age_ns, next_audit_ns;
     uint64_t passes, submitted, finished, failed, retried, duplicates;
 };
 

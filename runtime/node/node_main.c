@@ -12,7 +12,7 @@
 
 extern char **environ;
 
-enum { EXIT_USAGE = 2, EXIT_FENCED = 3 };
+enum { EXIT_USAGE = 2, EXIT_FENCED = 3, EXIT_DAMAGED = 4 };
 
 static struct {
     const char *gcs_socket, *worker_binary, *name;
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     }
     MOB_LOG_INFO("node", "ready", "incarnation=%lu slots=%u", node.incarnation, node.options.slots);
     node_loop(&node);
-    bool sealed = node.sealed;
+    bool sealed = node.sealed, damaged = mob_store_damaged(node.store);
     node_close(&node);
-    return sealed ? EXIT_FENCED : EXIT_SUCCESS;
+    return sealed ? EXIT_FENCED : damaged ? EXIT_DAMAGED : EXIT_SUCCESS;
 }

@@ -105,6 +105,9 @@ bool mob_store_client_damaged(const struct mob_store *store, uint32_t slot);
 /* Words that only the node writes, or that only grow, were changed by a client: end all clients, start a
  * fresh segment. */
 bool mob_store_damaged(const struct mob_store *store);
+/* Looks whether it was: at the header's constants, and at the next `entries` of the object table. False: it
+ * is damaged, as mob_store_damaged says from now on. */
+bool mob_store_audit(struct mob_store *store, uint32_t entries);
 
 /* ---- node side: objects ---- */
 struct mob_object_info {

@@ -213,6 +213,8 @@ struct mob_store {
     struct mob_store_options options;
     int memfd, eventfd;
     bool damaged;
+    uint8_t constants[offsetof(struct mob_seg_header, ticket)]; /* of the header, as they were made */
+    uint32_t audit_at; /* entry that is looked at next */
     struct mob_prefault prefault;
     pthread_t prefault_thread;
     bool prefault_runs;
@@ -340,5 +342,9 @@ struct mob_store_client {
  * address. */
 enum mob_status mob_store_attach_inside(
     struct mob_store *store, uint32_t slot, struct mob_store_client **out);
+
+/* ---- audit.c ---- */
+/* Notes what the header must say from here on. */
+void mob_audit_begin(struct mob_store *store);
 
 #endif

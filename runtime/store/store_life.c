@@ -129,6 +129,7 @@ enum mob_status mob_store_create(const struct mob_store_options *options, struct
         mob_store_destroy(store);
         return status;
     }
+    mob_audit_begin(store);
     if (options->prefault) {
         store->prefault.view = &store->view;
         store->prefault_runs =

@@ -422,7 +422,7 @@ void mob_client_rewatch(struct mob_client *client);
 struct mob_waiting {
     struct mob_client *client;
     int64_t deadline_ns;
-    uint32_t turns;
+    uint32_t turns, all_turns;
     bool blocked; /* the node was told */
     /* Futures that must all be there before the task goes on; NULL = it may go on for another reason. */
     struct mob_future *const *needs;

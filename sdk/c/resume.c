@@ -113,9 +113,40 @@ static enum mob_status resend_put(struct resend *r, const uint8_t *body, uint32_
     return status;
 }
 
+/* The old segment may have been damaged by whoever else mapped it: then a new node would end this session for
+ * what it is sent. Nothing of the record is used before this. */
+static bool is_whole(const struct mob_record *record, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_spec spec;
+    struct mob_out_put put;
+    uint16_t args;
+    switch ((int)record->type) {
+    case MOB_OUT_SPEC:
+        return bytes >= 8 && mob_spec_open(body + 8, bytes - 8, &spec) == MOB_OK;
+    case MOB_OUT_SIBLING:
+        return bytes >= 16 && mob_spec_tail_check(body + 16, bytes - 16, &args) == MOB_OK;
+    case MOB_OUT_PUT:
+        if (bytes < sizeof put)
+            return false;
+        memcpy(&put, body, sizeof put);
+        return put.inline_bytes <= MOB_PUT_INLINE_MAX && put.inline_bytes <= bytes - sizeof put &&
+            put.type < MOB_TYPE_COUNT && ((put.flags & MOB_PUT_PROMISE) || put.type != MOB_TYPE_NONE);
+    case MOB_OUT_CANCEL:
+        return bytes >= sizeof(struct mob_out_cancel);
+    case MOB_OUT_EVENT:
+        return bytes >= sizeof(struct mob_out_event);
+    default:
+        return true;
+    }
+}
+
 static enum mob_status resend_one(struct resend *r, const struct mob_record *record, const uint8_t *body)
 {
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    if (!is_whole(record, body, bytes)) {
+        MOB_LOG_WARN("sdk", "record_lost", "type=%u why=\"the old segment was damaged\"", record->type);
+        return MOB_OK; /* whoever waits for it is told that there is no such thing */
+    }
     switch ((enum mob_out_record)record->type) {
     case MOB_OUT_SPEC:
         return resend_spec(r, body, bytes);

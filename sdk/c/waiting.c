@@ -9,6 +9,8 @@
 #define YIELD_TURNS 60u /* lets node and workers run where cores are few */
 
 #define RECHECK_NS (100 * MOB_MS)
+#define RECHECK_TURNS \
+    1024u /* of a wait that never sleeps: notices without end, or a segment that was damaged */
 #define TOO_LATE "not ready before the time-out has passed"
 
 static void cpu_relax(void)
@@ -129,6 +131,8 @@ static enum mob_status sleep_turn(struct mob_waiting *waiting)
 enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
 {
     struct mob_client *client = waiting->client;
+    if (++waiting->all_turns % RECHECK_TURNS == 0)
+        (void)mob_session_recheck(client);
     if (mob_client_pump(client) > 0)
         return MOB_OK;
     if (waiting->deadline_ns == 0)
