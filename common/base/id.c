@@ -150,6 +150,18 @@ struct mob_task_id mob_put_group(struct mob_object_id put)
     return (struct mob_task_id){mob_stream_of_puts(put.task), put.slot & ~MOB_SLOT_PUT};
 }
 
+struct mob_task_id mob_edge_group(struct mob_actor_id actor)
+{
+    static const uint8_t edges[] = "actor edges";
+    struct mob_task_id group = actor.creation;
+    _Static_assert(sizeof edges == sizeof group.stream.b, "one byte each");
+    for (size_t i = 0; i < sizeof group.stream.b; i++)
+        group.stream.b[i] ^= edges[i];
+    group.stream.b[sizeof edges - 1] ^= (uint8_t)group.index;
+    group.index &= ~0xffu;
+    return group;
+}
+
 struct mob_task_id mob_root_id_random(void)
 {
     struct mob_task_id id = {.index = 0};

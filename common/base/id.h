@@ -121,6 +121,11 @@ static inline bool mob_put_has_group(struct mob_object_id put)
     bool is_page = put.slot - MOB_SLOT_ARG_PAGE < MOB_ARG_PAGES_MAX;
     return (put.slot & MOB_SLOT_PUT) != 0 && (put.slot & ~MOB_SLOT_PUT) >> MOB_GROUP_SHIFT != 0 && !is_page;
 }
+/* Which group holds the stateful edges of this actor, said as the id of a member. One for each actor, so that
+ * nobody who reads the neighbours of its creation reads its calls too: (the creation's stream xor a constant
+ * and the low byte of its index, the creation's group). Streams of tasks are hashes or random, so none is met
+ * but by chance. Costs no hash. */
+struct mob_task_id mob_edge_group(struct mob_actor_id actor);
 /* Root id of a driver: random, or keyed (cluster secret, namespace, principal, idempotency key). */
 struct mob_task_id mob_root_id_random(void);
 struct mob_task_id mob_root_id_keyed(

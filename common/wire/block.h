@@ -31,13 +31,14 @@ struct mob_block_header {
 };
 
 /* What a group (256 neighbours of one stream) has in this block. Puts past the first 256 of a task have
- * groups of their own (mob_put_group). */
+ * groups of their own (mob_put_group), and so have the edges of an actor (mob_edge_group); blocks that were
+ * written before that have them in the group of the creation, so who looks for edges looks in both. */
 struct mob_zone_group {
     struct mob_stream stream;
     uint32_t group; /* index >> 8 */
     uint16_t specs; /* SPEC entries */
     uint16_t finals; /* COMPLETION entries with MOB_COMPLETION_FINAL */
-    uint16_t others; /* puts, yields, outcomes ... of its tasks; edges of its actors */
+    uint16_t others; /* puts, yields, outcomes ... of its tasks */
 };
 struct mob_zone_map {
     int64_t time_min_ns, time_max_ns; /* of completions' finished and specs' submitted; monotonic */

@@ -190,11 +190,11 @@ static uint8_t *put_fixed(struct predictors *p, uint8_t *first, enum mob_entry_t
     case MOB_ENTRY_EVENT:
         *task_out = v->event.task;
         return put_event(p, at, &v->event);
-    case MOB_ENTRY_EDGE: /* indexed under the actor: a replay reads the actor's group */
-        *task_out = v->edge.actor.creation;
+    case MOB_ENTRY_EDGE: /* indexed under the actor: a replay reads them all */
+        *task_out = mob_edge_group(v->edge.actor);
         return put_edge(p, first, &v->edge);
     case MOB_ENTRY_SKIP:
-        *task_out = v->edge.actor.creation;
+        *task_out = mob_edge_group(v->edge.actor);
         return put_varint(put_edge(p, first, &v->edge), v->edge.reason);
     case MOB_ENTRY_ACTOR:
         *task_out = v->actor.actor.creation;

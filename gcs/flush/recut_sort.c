@@ -104,7 +104,7 @@ static bool store_completion(struct recut_sort *s, const struct mob_entry *e)
 }
 
 /* The fixed struct of each type but specs and completions, and the task that such an entry belongs to: as
- * the zone map has it, so an edge belongs to its actor. */
+ * the zone map has it, so an edge belongs to the group of its actor's. */
 static const void *fixed_of(const struct mob_entry *e, uint32_t *bytes_out, struct mob_task_id *task_out)
 {
 #define FIXED(member, id) \
@@ -122,7 +122,9 @@ static const void *fixed_of(const struct mob_entry *e, uint32_t *bytes_out, stru
         FIXED(event, task);
     case MOB_ENTRY_EDGE:
     case MOB_ENTRY_SKIP:
-        FIXED(edge, actor.creation);
+        *bytes_out = sizeof e->edge;
+        *task_out = mob_edge_group(e->edge.actor);
+        return &e->edge;
     case MOB_ENTRY_ACTOR:
         FIXED(actor, actor.creation);
     case MOB_ENTRY_HASH:

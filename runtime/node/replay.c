@@ -29,24 +29,48 @@ static struct mob_spec_head *copy_spec(const struct mob_spec *spec)
     return copy;
 }
 
-static void note_edge(struct replay *replay, const struct mob_entry_edge *edge, bool skip)
+/* A block may be read for the creation and again for the edges: merge_edges makes one of the same. */
+static void note_edge(
+    struct replay *replay, const struct mob_entry_edge *edge, bool skip, const struct mob_block_header *block)
 {
     if (!mob_actor_id_eq(edge->actor, replay->actor))
         return;
-    for (uint32_t i = replay->count; i-- > 0;)
-        if (replay->calls[i].position == edge->position) {
-            replay->calls[i].skipped |= skip;
-            return;
-        } else if (replay->calls[i].position < edge->position) {
-            break; /* edges come in order of position */
-        }
     if (replay->count == replay->capacity) {
         replay->capacity = replay->capacity ? replay->capacity * 2 : 64;
         replay->calls = realloc(replay->calls, replay->capacity * sizeof *replay->calls);
         MOB_ASSERT(replay->calls);
     }
-    replay->calls[replay->count++] =
-        (struct replay_call){.position = edge->position, .task = edge->task, .skipped = skip};
+    replay->calls[replay->count++] = (struct replay_call){.position = edge->position,
+        .task = edge->task,
+        .skipped = skip,
+        .incarnation = block->incarnation,
+        .block = block->sequence};
+}
+
+/* By position, then as they were logged. */
+static int by_log(const void *a, const void *b)
+{
+    const struct replay_call *x = a, *y = b;
+    if (x->position != y->position)
+        return x->position < y->position ? -1 : 1;
+    if (x->incarnation != y->incarnation)
+        return x->incarnation < y->incarnation ? -1 : 1;
+    return x->block < y->block ? -1 : x->block > y->block;
+}
+
+/* One of each position, the first that was logged; skipped when any says so. */
+static void merge_edges(struct replay *replay)
+{
+    uint32_t count = 0;
+    if (replay->count > 0)
+        qsort(replay->calls, replay->count, sizeof *replay->calls, by_log);
+    for (uint32_t i = 0; i < replay->count; i++) {
+        if (count > 0 && replay->calls[count - 1].position == replay->calls[i].position)
+            replay->calls[count - 1].skipped |= replay->calls[i].skipped;
+        else
+            replay->calls[count++] = replay->calls[i];
+    }
+    replay->count = count;
 }
 
 /* A creation that failed is the actor's end; so is what its node says. */
@@ -75,9 +99,8 @@ static void note_life(struct replay *replay, const struct mob_entry *e)
 
 static void on_edge(void *arg, const struct mob_entry *e, const struct mob_block_header *block)
 {
-    (void)block;
     if (e->type == MOB_ENTRY_EDGE || e->type == MOB_ENTRY_SKIP)
-        note_edge(arg, &e->edge, e->type == MOB_ENTRY_SKIP);
+        note_edge(arg, &e->edge, e->type == MOB_ENTRY_SKIP, block);
     else
         note_life(arg, e);
 }
@@ -183,6 +206,7 @@ static void on_edges_read(void *arg, enum mob_status status)
     struct group_reader reader = {on_call_entry, on_calls_read, drop_calls_read, replay};
     replay->found.status = status;
     replay->reads = 1; /* ours */
+    merge_edges(replay);
     if (replay->count > 0)
         qsort(replay->calls, replay->count, sizeof *replay->calls, by_task);
     for (uint32_t i = 0; i < replay->count && status == MOB_OK; i++) {
@@ -197,13 +221,27 @@ static void on_edges_read(void *arg, enum mob_status status)
     on_calls_read(replay, status);
 }
 
+/* The creation and the actor's end; of blocks that were written before edges had groups of their own, those.
+ */
+static void on_life_read(void *arg, enum mob_status status)
+{
+    struct replay *replay = arg;
+    if (status != MOB_OK) {
+        on_edges_read(replay, status);
+        return;
+    }
+    struct mob_task_id edges = mob_edge_group(replay->actor);
+    struct group_reader reader = {on_edge, on_edges_read, drop_all, replay};
+    node_group_read(replay->node, edges.stream, edges.index >> MOB_GROUP_SHIFT, &reader);
+}
+
 void node_replay_read(
     struct node *node, struct mob_actor_id id, replay_read_fn *done, void (*drop)(void *arg), void *arg)
 {
     struct replay *replay = calloc(1, sizeof *replay);
     MOB_ASSERT(replay);
     *replay = (struct replay){.node = node, .actor = id, .done = done, .drop = drop, .arg = arg};
-    struct group_reader reader = {on_edge, on_edges_read, drop_all, replay};
+    struct group_reader reader = {on_edge, on_life_read, drop_all, replay};
     node_group_read(node, id.creation.stream, id.creation.index >> MOB_GROUP_SHIFT, &reader);
 }
 

@@ -22,6 +22,7 @@ struct replay_call {
     struct mob_spec_head *spec; /* followed by its tail; NULL = not there */
     uint32_t tail_bytes;
     int64_t submitted_ns;
+    uint64_t incarnation, block; /* that its edge stands in */
 };
 struct replay_log {
     struct replay_found found;

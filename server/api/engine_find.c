@@ -67,9 +67,10 @@ static void on_edges(void *arg, const struct mob_gcs_answer *answer);
 
 static enum mob_status ask_edges(struct reading *reading, uint64_t after)
 {
-    struct mob_task_id creation = reading->edge.actor.creation;
-    return mob_gcs_group_blocks(reading->flight->engine->gcs, creation.stream,
-        creation.index >> MOB_GROUP_SHIFT, after, on_edges, reading);
+    struct mob_actor_id actor = reading->edge.actor;
+    struct mob_task_id group = reading->edge.old ? actor.creation : mob_edge_group(actor);
+    return mob_gcs_group_blocks(
+        reading->flight->engine->gcs, group.stream, group.index >> MOB_GROUP_SHIFT, after, on_edges, reading);
 }
 
 static uint64_t edge_search_begin(const struct reading *reading)
@@ -100,6 +101,10 @@ static void on_edges(void *arg, const struct mob_gcs_answer *answer)
     else if (status == MOB_OK && !found && edge_search_begin(reading) > 0) {
         reading->edge.back *= 8;
         status = ask_edges(reading, edge_search_begin(reading));
+    } else if (status == MOB_OK && !found && !reading->edge.old) {
+        reading->edge.old = true; /* logged when edges lay in the group of the creation */
+        reading->edge.back = EDGE_BLOCKS_BACK;
+        status = ask_edges(reading, edge_search_begin(reading));
     } else {
         reading->done(reading, status);
         return;
@@ -118,6 +123,7 @@ bool reading_edge(struct reading *reading, struct mob_actor_id actor, uint64_t p
     reading->edge.position = position;
     reading->edge.until = until;
     reading->edge.back = EDGE_BLOCKS_BACK;
+    reading->edge.old = false;
     enum mob_status status = ask_edges(reading, edge_search_begin(reading));
     if (status != MOB_OK)
         reading->done(reading, status);

@@ -20,6 +20,7 @@ struct reading {
     struct {
         struct mob_actor_id actor;
         uint64_t position, until, back; /* in blocks from `until` */
+        bool old; /* in the group of the creation, where edges lay before they had groups of their own */
     } edge; /* that is looked for */
     void (*done)(struct reading *reading, enum mob_status status);
     bool (*has_enough)(const struct reading *reading); /* NULL: a group is read to its end */

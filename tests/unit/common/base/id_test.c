@@ -132,6 +132,22 @@ static void puts_past_the_256th_have_groups_of_their_own(void **state)
     assert_int_equal(mob_put_group(put).index, MOB_CHILD_INDEX_MAX);
 }
 
+static void each_actor_has_a_group_for_its_edges(void **state)
+{
+    (void)state;
+    struct mob_task_id creation = {{{1, 2, 3}}, 700};
+    for (uint32_t a = 512; a < 768; a++) {
+        struct mob_task_id one = mob_edge_group((struct mob_actor_id){{creation.stream, a}});
+        assert_int_equal(one.index >> MOB_GROUP_SHIFT, 2);
+        assert_false(mob_stream_eq(one.stream, creation.stream));
+        for (uint32_t b = 512; b < a; b++)
+            assert_false(mob_stream_eq(
+                one.stream, mob_edge_group((struct mob_actor_id){{creation.stream, b}}).stream));
+    }
+    struct mob_task_id far = mob_edge_group((struct mob_actor_id){{creation.stream, 700 + 256}});
+    assert_int_equal(far.index >> MOB_GROUP_SHIFT, 3);
+}
+
 static void keyed_roots_depend_on_every_part(void **state)
 {
     (void)state;
@@ -164,6 +180,7 @@ int main(void)
         cmocka_unit_test(text_of_another_kind_or_length_is_refused),
         cmocka_unit_test(failed_parse_leaves_the_output_alone),
         cmocka_unit_test(child_streams_differ_by_parent_generation_and_continuation),
+        cmocka_unit_test(each_actor_has_a_group_for_its_edges),
         cmocka_unit_test(puts_past_the_256th_have_groups_of_their_own),
         cmocka_unit_test(keyed_roots_depend_on_every_part),
         cmocka_unit_test(mixes_spread_neighbours),

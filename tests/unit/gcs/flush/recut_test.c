@@ -206,7 +206,7 @@ static struct mob_task_id task_of(const struct mob_entry *e)
         return e->event.task;
     case MOB_ENTRY_EDGE:
     case MOB_ENTRY_SKIP:
-        return e->edge.actor.creation;
+        return mob_edge_group(e->edge.actor);
     case MOB_ENTRY_ACTOR:
         return e->actor.actor.creation;
     case MOB_ENTRY_HASH:
