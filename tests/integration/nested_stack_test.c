@@ -191,7 +191,7 @@ static void wide_trees_come_to_their_sums(void **state)
 /* Levels of one chain, and how many of them stand on the stack of its last one. */
 static int levels_below(int count)
 {
-    struct line level[LEVELS_MAX], bottom[1];
+    struct line level[LEVELS_MAX] = {0}, bottom[1] = {0};
     assert_int_equal(read_lines("bottom", bottom, 1), 1);
     assert_int_equal(read_lines("level", level, LEVELS_MAX), count);
     int below = 0;

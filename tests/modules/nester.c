@@ -266,7 +266,7 @@ static enum mob_status get_child(
 static enum mob_status wait_first(const struct nester_plan *plan, struct mob_future **futures)
 {
     bool ready[NESTER_CHILDREN_MAX];
-    struct mob_future *waited[NESTER_CHILDREN_MAX];
+    struct mob_future *waited[NESTER_CHILDREN_MAX] = {NULL};
     size_t n = 0, count = 0;
     for (int i = 0; i < plan->count; i++)
         if (plan->kind[i] != NESTER_STREAM)
@@ -281,7 +281,7 @@ static enum mob_status random_program(struct mob_call *call)
 {
     int64_t seed = mob_arg_i64(call, 0), depth = mob_arg_i64(call, 1);
     struct nester_plan plan = nester_plan(seed, depth);
-    struct mob_future *futures[NESTER_CHILDREN_MAX];
+    struct mob_future *futures[NESTER_CHILDREN_MAX] = {NULL};
     int64_t values[NESTER_CHILDREN_MAX] = {0}, result = chaos_mix(seed, mob_arg_i64(call, 2));
     enum mob_status status = MOB_OK;
     for (int i = 0; i < plan.count && status == MOB_OK; i++)

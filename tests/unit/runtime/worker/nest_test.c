@@ -26,9 +26,9 @@ static void give_nest(uint32_t number, enum mob_status status, struct mob_task_i
 
 /* What the node does when it is asked, in order: the worker waits in this thread, so nobody else can. */
 static struct answer {
-    enum mob_status status;
     struct mob_spec_head spec; /* what runs on top, or (not MOB_OK) whose result comes instead */
     int64_t argument;
+    enum mob_status status;
     bool cancelled; /* as soon as it runs */
 } answers[4];
 static uint32_t asked;
