@@ -15,7 +15,8 @@ enum mob_mastership_step mob_mastership_step(
         return MOB_MASTERSHIP_BEAT;
     }
     /* Term 0: there was no master yet, so nobody's lease is to be waited for. */
-    bool fresh = m->row.term != 0 && now_ns - m->seen_ns < times->takeover_ns;
+    bool held = m->row.term != 0 && m->row.beat != MOB_MASTER_RELEASED;
+    bool fresh = held && now_ns - m->seen_ns < times->takeover_ns;
     if (m->active || m->seen_ns == 0 || fresh)
         return MOB_MASTERSHIP_LOOK;
     m->next = (struct mob_master_row){m->row.term + 1, 0};

@@ -93,6 +93,9 @@ bool mob_membership_next(struct mob_membership *m, struct mob_membership_action 
 struct mob_master_row {
     uint64_t term, beat;
 };
+/* The beat of a master that has stopped and said so: its leases are no longer than a suspicion, which the
+ * next one counts from when it begins, so nobody waits for its row to stand still. */
+#define MOB_MASTER_RELEASED ((1ull << 62))
 enum mob_mastership_step {
     MOB_MASTERSHIP_WAIT = 0,
     MOB_MASTERSHIP_LOOK, /* read the row */

@@ -24,6 +24,7 @@
 #define REPLACE_NS \
     (1 * MOB_SEC) /* out of the chain, and its process has not ended by then: have it ended \
                    */
+#define RELEASE_NS (150 * MOB_MS) /* of a stop */
 #define PRIORITY 10
 
 static const struct mob_mastership_times times = {500 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll};
@@ -435,6 +436,34 @@ static enum mob_status open_all(struct master *m)
     return status;
 }
 
+/* So that the next master need not wait. Not done in time: it waits. */
+static void release_row(struct master *m)
+{
+    int64_t deadline = mob_now() + RELEASE_NS;
+    while (m->row_tag != 0 && mob_now() < deadline) { /* a beat is under way */
+        struct pollfd ready = {.fd = mob_table_fd(m->table), .events = POLLIN};
+        poll(&ready, 1, 10);
+        m->now_ns = mob_now();
+        table_answers(m);
+    }
+    if (!m->mastership.active || m->mastership.unsure || m->row_tag != 0)
+        return;
+    struct mob_table_question q = {.op = MOB_TABLE_SET_ROW,
+        .tag = ++m->next_tag,
+        .old_row = m->mastership.row,
+        .row = {m->mastership.row.term, MOB_MASTER_RELEASED}};
+    struct mob_table_answer a = {.tag = 0};
+    if (!mob_table_ask(m->table, &q))
+        return;
+    while (a.tag != q.tag && mob_now() < deadline) {
+        struct pollfd ready = {.fd = mob_table_fd(m->table), .events = POLLIN};
+        poll(&ready, 1, 10);
+        (void)mob_table_answer(m->table, &a);
+    }
+    MOB_LOG_INFO("master", "released", "term=%llu done=%d", (unsigned long long)m->mastership.row.term,
+        a.tag == q.tag && a.status == MOB_OK);
+}
+
 enum mob_status mob_master_run(const struct mob_master_options *options)
 {
     struct master *m = calloc(1, sizeof *m);
@@ -454,6 +483,8 @@ enum mob_status mob_master_run(const struct mob_master_options *options)
     for (uint32_t i = 0; i < LINKS_MAX; i++)
         if (m->links[i].link != NULL)
             link_close(&m->links[i]);
+    if (status == MOB_OK)
+        release_row(m);
     mob_table_destroy(m->table);
     mob_membership_destroy(m->membership);
     mob_chunk_pool_fini(&m->pool);

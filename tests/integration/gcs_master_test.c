@@ -190,6 +190,26 @@ static void without_postgres_data_flows_and_nothing_is_reconfigured(void **state
     pg_box_fini(&pg);
 }
 
+/* A master that is stopped says so, and the next one does not wait for 3 s. */
+static void a_stopped_master_leaves_at_once(void **state)
+{
+    (void)state;
+    static struct chain_box box;
+    chain_box_init(&box, 1, 1, "everysec");
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 1, DEADLINE));
+    gcs_box_end(&box.master[0], SIGTERM);
+    int64_t stopped = mob_now();
+    chain_box_start_master(&box, 0);
+    gcs_box_end(&box.member[0].gcs, SIGKILL);
+    chain_box_start_member(&box, 0);
+    struct mob_gcs *gcs = chain_box_client(&box);
+    put_number(gcs, 1, 2);
+    assert_true(mob_now() - stopped < 2900 * MOB_MS);
+    mob_gcs_destroy(gcs);
+    chain_box_fini(&box);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -197,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masters_agree_in_a_file),
         cmocka_unit_test(masters_agree_in_postgres),
+        cmocka_unit_test(a_stopped_master_leaves_at_once),
         cmocka_unit_test(without_postgres_data_flows_and_nothing_is_reconfigured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
