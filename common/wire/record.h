@@ -26,11 +26,14 @@ _Static_assert(sizeof(struct mob_record) == 16, "record header layout");
  * their ring. */
 #define MOB_REC_PART 255
 #define MOB_RECORD_MAX (96u * 1024u)
+/* Heads that siblings repeat stand in slots, so many for each ring. A whole spec says in `aux` into which it
+ * goes, a sibling out of which its head comes. Whoever sends chooses the slots; what stood in one before is
+ * gone. */
+#define MOB_HEAD_SLOTS 64u
 
 enum mob_out_record {
-    MOB_OUT_SPEC = 1, /* i64 submitted_ns | spec head (128) | tail */
-    MOB_OUT_SIBLING =
-        2, /* i64 submitted_ns | u32 index | u32 caller_seq | tail; head = this ring's last MOB_OUT_SPEC */
+    MOB_OUT_SPEC = 1, /* i64 submitted_ns | spec head (128) | tail; aux = head slot */
+    MOB_OUT_SIBLING = 2, /* i64 submitted_ns | u32 index | u32 caller_seq | tail; aux = head slot */
     MOB_OUT_PUT = 3, /* struct mob_out_put, then the inline value (small form payload) if any */
     MOB_OUT_COMPLETION = 4, /* struct mob_completion_head | returns */
     MOB_OUT_YIELD = 5, /* struct mob_out_yield | one return: one item of a generator */
@@ -53,10 +56,8 @@ enum mob_release_flag {
 };
 
 enum mob_in_record {
-    MOB_IN_SPEC =
-        1, /* u64 position (actor calls) | u32 incarnation | u32 flags | spec head | tail: run this */
-    MOB_IN_SIBLING =
-        2, /* u64 position | u32 index | u32 caller_seq | tail; head = this ring's last MOB_IN_SPEC */
+    MOB_IN_SPEC = 1, /* struct mob_in_spec | spec head | tail; aux = head slot: run this */
+    MOB_IN_SIBLING = 2, /* u64 position | u32 index | u32 caller_seq | tail; aux = head slot */
     MOB_IN_READY = 3, /* struct mob_in_ready | inline payload: a future this client waits for or submitted */
     MOB_IN_REPLY = 4, /* struct mob_in_reply | payload */
     MOB_IN_CANCEL = 5, /* task id: asked to stop */

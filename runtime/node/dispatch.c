@@ -9,12 +9,20 @@ enum { ROOM_BYTES = 16 * 1024 };
 /* A cancel may end a million tasks: in between, acknowledgements make their errors' room free again, and
  * everybody else is served. */
 enum { FAILED_PER_PASS_MAX = 1024 };
+/* A retry's head differs from its siblings', and flags are sent with whole specs: nothing may follow those as
+ * a sibling, so they have this head slot to themselves. */
+enum { OTHERS_SLOT = MOB_HEAD_SLOTS - 1 };
 
 /* First attempt of the first generation: its head differs from its siblings' by the index only. */
 static bool is_plain(const struct node_task *task)
 {
     return !task->extra ||
         (task->extra->attempt == 1 && task->extra->generation == task->template->head.generation);
+}
+
+static uint32_t incarnation_of(const struct node_task *task)
+{
+    return task->extra ? task->extra->incarnation : 0;
 }
 
 /* A worker learns a function's module before the first spec that needs it. */
@@ -35,43 +43,71 @@ static bool teach(struct node *node, struct node_client *client, const struct no
     return true;
 }
 
-static bool send_task(struct node *node, struct node_client *client, struct node_task *task)
+/* Where the head of a task's template stands in its worker's inbound ring, and if not, where it is to go. */
+static bool find_slot(struct node_worker *worker, const struct node_task *task, uint16_t *slot_out)
 {
-    struct node_worker *worker = client->worker;
+    struct node_template *template = task->template;
+    uint32_t slot = template->in_slot;
+    if (worker->sent[slot].template != template)
+        for (slot = 0; slot < OTHERS_SLOT && worker->sent[slot].template != template;)
+            slot++;
+    bool stands = slot < OTHERS_SLOT;
+    if (!stands)
+        slot = worker->next_slot++ % OTHERS_SLOT;
+    template->in_slot = (uint8_t)slot;
+    *slot_out = (uint16_t)slot;
+    return stands && worker->sent[slot].incarnation == incarnation_of(task);
+}
+
+static bool send_sibling(
+    struct node *node, struct node_client *client, const struct node_task *task, uint16_t slot)
+{
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
-    uint32_t flags = task->flags & TASK_LOOK_UP ? MOB_IN_SPEC_LOOK_UP : 0;
-    if (task->flags & TASK_RESTORE)
-        flags |= MOB_IN_SPEC_RESTORE;
+    uint8_t *body = node_in_reserve(node, client, MOB_IN_SIBLING, 0, slot, 16 + tail_bytes);
+    if (!body)
+        return false;
     uint64_t position = task->extra ? task->extra->position : 0;
-    if (worker->sent == task->template && is_plain(task) && flags == 0) {
-        uint8_t *body = node_in_reserve(node, client, MOB_IN_SIBLING, 0, 0, 16 + tail_bytes);
-        if (!body)
-            return false;
-        uint32_t seq = task->extra ? task->extra->caller_seq : 0;
-        memcpy(body, &position, 8);
-        memcpy(body + 8, &task->sched.id.index, 4);
-        memcpy(body + 12, &seq, 4);
-        memcpy(body + 16, tail, tail_bytes);
-        return true;
-    }
-    struct mob_in_spec prefix = {position, task->extra ? task->extra->incarnation : 0, flags};
+    uint32_t seq = task->extra ? task->extra->caller_seq : 0;
+    memcpy(body, &position, 8);
+    memcpy(body + 8, &task->sched.id.index, 4);
+    memcpy(body + 12, &seq, 4);
+    memcpy(body + 16, tail, tail_bytes);
+    return true;
+}
+
+static bool send_spec(
+    struct node *node, struct node_client *client, struct node_task *task, uint16_t slot, uint32_t flags)
+{
+    struct mob_in_spec prefix = {task->extra ? task->extra->position : 0, incarnation_of(task), flags};
     struct mob_spec_head head;
+    uint32_t tail_bytes;
+    const uint8_t *tail = node_task_tail(task, &tail_bytes);
     node_task_head(task, &head);
     uint8_t *body = node_in_reserve(
-        node, client, MOB_IN_SPEC, 0, 0, (uint32_t)(sizeof prefix + sizeof head) + tail_bytes);
+        node, client, MOB_IN_SPEC, 0, slot, (uint32_t)(sizeof prefix + sizeof head) + tail_bytes);
     if (!body)
         return false;
     memcpy(body, &prefix, sizeof prefix);
     memcpy(body + sizeof prefix, &head, sizeof head);
     memcpy(body + sizeof prefix + sizeof head, tail, tail_bytes);
-    if (worker->sent)
-        node_template_drop(node, worker->sent);
-    /* a retry's head differs from its siblings': nothing may follow it as a sibling */
-    worker->sent = is_plain(task) ? task->template : NULL;
-    if (worker->sent)
-        node_template_hold(worker->sent);
+    struct node_sent_head *sent = &client->worker->sent[slot];
+    if (slot != OTHERS_SLOT)
+        node_template_hold(task->template);
+    node_template_place(node, &sent->template, slot != OTHERS_SLOT ? task->template : NULL);
+    sent->incarnation = prefix.incarnation;
     return true;
+}
+
+static bool send_task(struct node *node, struct node_client *client, struct node_task *task)
+{
+    uint32_t flags = task->flags & TASK_LOOK_UP ? MOB_IN_SPEC_LOOK_UP : 0;
+    if (task->flags & TASK_RESTORE)
+        flags |= MOB_IN_SPEC_RESTORE;
+    uint16_t slot = OTHERS_SLOT;
+    if (flags == 0 && is_plain(task) && find_slot(client->worker, task, &slot))
+        return send_sibling(node, client, task, slot);
+    return send_spec(node, client, task, slot, flags);
 }
 
 bool node_send_task(struct node *node, struct node_client *client, struct node_task *task)

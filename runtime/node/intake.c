@@ -39,11 +39,23 @@ static bool may_submit(struct node *node, struct node_client *client, const stru
     return (client->flags & MOB_SESSION_GATEWAY) || mob_task_id_eq(head->parent, client->root);
 }
 
-static bool take_spec(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+static bool submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+{
+    if (template->refused == MOB_OK)
+        return node_submit(node, client, head, template, submitted_ns, tail, tail_bytes);
+    node_fail_without_record(node, client->slot, client->session, head, template->refused,
+        "its resources cannot be expressed here");
+    return true;
+}
+
+static bool take_spec(
+    struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body, uint32_t bytes)
 {
     struct mob_spec spec;
     int64_t submitted_ns;
-    if (bytes < SPEC_PREFIX || mob_spec_open(body + SPEC_PREFIX, bytes - SPEC_PREFIX, &spec) != MOB_OK) {
+    if (slot >= MOB_HEAD_SLOTS || bytes < SPEC_PREFIX ||
+        mob_spec_open(body + SPEC_PREFIX, bytes - SPEC_PREFIX, &spec) != MOB_OK) {
         bad_record(node, client, "spec");
         return true;
     }
@@ -55,36 +67,39 @@ static bool take_spec(struct node *node, struct node_client *client, const uint8
     }
     spec.head.job = job->id;
     spec.head.attempt = 1;
-    struct node_template *template;
-    enum mob_status status = node_template_of(node, client, &spec.head, spec.tail, job, &template);
-    if (status != MOB_OK) {
-        node_fail_without_record(node, client->slot, client->session, &spec.head, status,
-            "its resources cannot be expressed here");
-        return true;
-    }
-    if (client->template)
-        node_template_drop(node, client->template);
-    client->template = template;
-    return node_submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes);
+    struct node_template *template = node_template_make(node, &spec.head, spec.tail, job);
+    node_template_place(node, &client->templates[slot], template);
+    return submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes);
 }
 
-static bool take_sibling(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+/* A head may stand in its slot for long: what was checked when it came must still be so. */
+static bool may_submit_again(struct node *node, struct node_client *client, struct node_template *template)
+{
+    if (client->kind != MOB_CLIENT_WORKER)
+        return true; /* its root is what it was */
+    const struct node_task *parent = node_template_parent(node, template);
+    return parent && client->worker && parent->sched.worker == client->worker->number;
+}
+
+static bool take_sibling(
+    struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body, uint32_t bytes)
 {
     int64_t submitted_ns;
     uint16_t args;
     uint32_t tail_bytes;
-    if (!client->template || bytes < SIBLING_PREFIX + 8 ||
+    struct node_template *template = slot < MOB_HEAD_SLOTS ? client->templates[slot] : NULL;
+    if (!template || bytes < SIBLING_PREFIX + 8 || !may_submit_again(node, client, template) ||
         mob_spec_tail_check(body + SIBLING_PREFIX, bytes - SIBLING_PREFIX, &args) != MOB_OK) {
         bad_record(node, client, "sibling");
         return true;
     }
     memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
-    struct mob_spec_head head = client->template->head;
+    node_template_find_function(node, template);
+    struct mob_spec_head head = template->head;
     memcpy(&submitted_ns, body, sizeof submitted_ns);
     memcpy(&head.task.index, body + 8, 4);
     memcpy(&head.caller_seq, body + 12, 4);
-    return node_submit(
-        node, client, &head, client->template, submitted_ns, body + SIBLING_PREFIX, tail_bytes);
+    return submit(node, client, &head, template, submitted_ns, body + SIBLING_PREFIX, tail_bytes);
 }
 
 static void take_completion(
@@ -291,12 +306,12 @@ bool node_intake(
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
     switch ((enum mob_out_record)record->type) {
     case MOB_OUT_SIBLING:
-        return take_sibling(node, client, body, bytes);
+        return take_sibling(node, client, record->aux, body, bytes);
     case MOB_OUT_COMPLETION:
         take_completion(node, client, body, bytes);
         return true;
     case MOB_OUT_SPEC:
-        return take_spec(node, client, body, bytes);
+        return take_spec(node, client, record->aux, body, bytes);
     case MOB_OUT_PUT:
         take_put(node, client, body, bytes);
         return true;
@@ -339,36 +354,40 @@ bool node_intake(
     return true;
 }
 
-/* Parent of the submissions of this ring's last spec, and their stream, into client->foreseen. */
-static void foresee_spec(struct node *node, struct node_client *client, const struct mob_spec_head *head)
+/* Whether the tasks with this head are looked up, and their stream. */
+static struct node_foreseen foresee_spec(
+    struct node *node, struct node_client *client, const struct mob_spec_head *head)
 {
     const struct node_task *parent =
         client->kind == MOB_CLIENT_WORKER ? node_task_find(node, head->parent) : NULL;
-    client->foreseen = (struct node_foreseen){
+    return (struct node_foreseen){
         .spec = true, .look_up = node_looks_up(client, parent, head->task), .stream = head->task.stream};
 }
 
 struct known_question *node_foresee(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
-    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record, slot = record->aux;
     struct mob_spec_head head;
     struct mob_task_id task;
+    if (slot >= MOB_HEAD_SLOTS)
+        return NULL;
+    struct node_foreseen *foreseen = &client->foreseen[slot];
     if (record->type == MOB_OUT_SPEC && bytes >= SPEC_PREFIX + sizeof head) {
         memcpy(&head, body + SPEC_PREFIX, sizeof head);
-        foresee_spec(node, client, &head);
+        *foreseen = foresee_spec(node, client, &head);
         task = head.task;
     } else if (record->type == MOB_OUT_SIBLING && bytes >= SIBLING_PREFIX) {
-        if (!client->foreseen.spec && !client->template)
+        if (!foreseen->spec && !client->templates[slot])
             return NULL;
-        if (!client->foreseen.spec)
-            foresee_spec(node, client, &client->template->head);
-        task.stream = client->foreseen.stream;
+        if (!foreseen->spec)
+            *foreseen = foresee_spec(node, client, &client->templates[slot]->head);
+        task.stream = foreseen->stream;
         memcpy(&task.index, body + 8, sizeof task.index);
     } else {
         return NULL;
     }
-    return client->foreseen.look_up ? known_ask(node, mob_object_of(task, 0), NULL, NULL) : NULL;
+    return foreseen->look_up ? known_ask(node, mob_object_of(task, 0), NULL, NULL) : NULL;
 }
 
 void node_client_damaged(struct node *node, struct node_client *client)

@@ -74,7 +74,7 @@ static void pop(struct node *node)
     w->client->waiting = w->next_of_client;
     if (!w->client->waiting) {
         w->client->waiting_last = NULL;
-        w->client->foreseen = (struct node_foreseen){0};
+        memset(w->client->foreseen, 0, sizeof w->client->foreseen);
     }
 }
 

@@ -82,6 +82,8 @@ struct node_template {
     uint32_t parent_handle; /* of the parent's task record; checked when used */
     uint16_t sched_class;
     uint16_t sched_function;
+    uint8_t in_slot; /* head slot of the worker that got it last; checked when used */
+    enum mob_status refused; /* not MOB_OK: its resources cannot be expressed here */
     struct node_tail *last_tail; /* of the newest sibling: equal ones share it */
 };
 
@@ -146,7 +148,11 @@ struct node_worker {
     uint32_t slot;
     pid_t pid;
     enum worker_state state;
-    struct node_template *sent; /* head of the last spec record in its inbound ring */
+    struct node_sent_head {
+        struct node_template *template; /* holds it; NULL = none that siblings may repeat */
+        uint32_t incarnation;
+    } sent[MOB_HEAD_SLOTS]; /* what stands in the head slots of its inbound ring */
+    uint32_t next_slot;
     bool no_room; /* its ring was full */
     struct outcome_read *held, *held_last; /* dispatched, not sent yet */
     struct node_actor *actor;
@@ -159,14 +165,13 @@ struct node_worker {
     int64_t started_ns;
 };
 
-/* Of submissions that wait in the lane: what the ring's last MOB_OUT_SPEC among them says of those behind
- * it. */
+/* Of submissions that wait in the lane: what the last MOB_OUT_SPEC among them into a head slot says of its
+ * siblings behind it. */
 struct node_foreseen {
     bool spec, look_up;
     struct mob_stream stream;
 };
 
-enum { RECENT_TEMPLATES_SHIFT = 6 };
 /* A client slot that is in use. */
 struct node_client {
     uint32_t slot;
@@ -178,13 +183,12 @@ struct node_client {
     pid_t pid;
     struct node_job *job;
     struct mob_task_id root;
-    struct node_template *template; /* of this ring's last MOB_OUT_SPEC */
-    struct node_template *recent[1u << RECENT_TEMPLATES_SHIFT]; /* recent_templates.c */
+    struct node_template *templates[MOB_HEAD_SLOTS]; /* of its outbound ring's head slots */
     struct mob_stream stream; /* of the newest spec in this ring, and the index that follows it */
     uint32_t next_index;
     uint64_t acked_queued; /* ring position whose acknowledgement is queued or done */
     struct waiting *waiting, *waiting_last; /* its records in the lane; none: NULL */
-    struct node_foreseen foreseen;
+    struct node_foreseen foreseen[MOB_HEAD_SLOTS];
     bool flush_due, missed, read_local;
     bool closing; /* its process has ended, or its session is over */
     bool ending; /* closing, and its end stands in the lane */
@@ -318,10 +322,15 @@ struct known_question *node_foresee(
 void node_client_damaged(struct node *node, struct node_client *client);
 
 /* task.c: records of unfinished tasks */
-MOB_MUST_USE enum mob_status node_template_make(struct node *node, const struct mob_spec_head *head,
-    const uint8_t *tail, struct node_job *job, struct node_template **out);
+/* Gives a reference. `refused` says whether its tasks can run here. */
+struct node_template *node_template_make(
+    struct node *node, const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job);
+/* Unless it has it: it may have been deployed since the head came. */
+void node_template_find_function(struct node *node, struct node_template *template);
 void node_template_hold(struct node_template *template);
-void node_template_drop(struct node *node, struct node_template *template);
+void node_template_drop(struct node *node, struct node_template *template); /* NULL: nothing */
+/* Into a head slot: takes `template` (NULL: empties it), and drops what stood there. */
+void node_template_place(struct node *node, struct node_template **slot, struct node_template *template);
 /* NULL = too many tasks. Holds the template. */
 struct node_task *node_task_create(struct node *node, struct node_template *template, struct mob_task_id id,
     const uint8_t *tail, uint32_t tail_bytes);
@@ -331,11 +340,6 @@ void node_tasks_free(struct node *node);
 struct node_task_extra *node_task_extra(
     struct node *node, struct node_task *task); /* made when it has none */
 
-/* recent_templates.c: like node_template_make, or one that this client used lately and that fits; a reference
- * in any case */
-enum mob_status node_template_of(struct node *node, struct node_client *client,
-    const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job, struct node_template **out);
-void node_recent_templates_drop(struct node *node, struct node_client *client);
 uint32_t node_task_attempt(const struct node_task *task);
 uint32_t node_task_generation(const struct node_task *task);
 bool node_task_is_shadow(const struct node_task *task);
@@ -343,6 +347,9 @@ const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out)
 void node_task_head(const struct node_task *task, struct mob_spec_head *head_out);
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
+
+/* The running task that submits; NULL for drivers, and when it has ended. */
+struct node_task *node_template_parent(struct node *node, struct node_template *template);
 
 /* submit.c: a spec enters the node. False: it waits for node->intake_question, and nothing was done. */
 bool node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,

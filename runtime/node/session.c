@@ -276,9 +276,8 @@ void node_client_end(struct node *node, struct node_client *client, const char *
     node_unwatch_client(node, client);
     node_promises_broken(node, client);
     mob_store_client_close(node->store, client->slot);
-    if (client->template)
-        node_template_drop(node, client->template);
-    node_recent_templates_drop(node, client);
+    for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
+        node_template_drop(node, client->templates[i]);
     if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
         !job->detached && job->state == JOB_RUNNING && !node->stopping) {
         job->state = JOB_GRACE;

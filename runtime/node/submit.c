@@ -116,23 +116,6 @@ static void fill_timing(struct mob_sched_submit *in, const struct mob_spec_head 
     }
 }
 
-/* The running task that submits; NULL for drivers. Siblings come in runs, so the template remembers its
- * handle. */
-static struct node_task *parent_of(struct node *node, struct node_template *template)
-{
-    if (template->parent_handle == PARENT_NONE)
-        return NULL;
-    struct mob_task_id id = template->head.parent;
-    if (template->parent_handle != PARENT_UNKNOWN) {
-        struct mob_sched_task *task = mob_sched_task_of(node->sched, template->parent_handle);
-        if (task && mob_task_id_eq(task->id, id) && task->state != MOB_SCHED_DONE)
-            return (struct node_task *)task;
-    }
-    struct node_task *parent = node_task_find(node, id);
-    template->parent_handle = parent ? parent->sched.handle : PARENT_NONE;
-    return parent;
-}
-
 /* Give a task that has its record to the scheduler. */
 static enum mob_status schedule(struct node *node, struct node_task *task, const struct inputs *inputs)
 {
@@ -140,7 +123,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     const struct mob_spec_head *head = &template->head;
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
-    struct node_task *parent = parent_of(node, template);
+    struct node_task *parent = node_template_parent(node, template);
     struct mob_sched_submit in = {
         .id = task->sched.id,
         .parent = parent ? &parent->sched : NULL,
@@ -326,7 +309,8 @@ void node_submit_fresh(struct node *node, struct node_client *client, const stru
 bool node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
 {
-    const struct node_task *parent = client->kind == MOB_CLIENT_WORKER ? parent_of(node, template) : NULL;
+    const struct node_task *parent =
+        client->kind == MOB_CLIENT_WORKER ? node_template_parent(node, template) : NULL;
     bool look_up = node_looks_up(client, parent, head->task);
     bool may_live = may_be_known(client, head->task) || look_up;
     if (may_live && mob_sched_find(node->sched, head->task)) {
@@ -347,14 +331,14 @@ enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec, in
         return MOB_LINEAGE_GONE;
     if (mob_sched_find(node->sched, spec->head.task))
         return MOB_EXISTS;
-    struct node_template *template;
-    enum mob_status status = node_template_make(node, &spec->head, spec->tail, job, &template);
-    if (status != MOB_OK)
-        return status;
-    struct node_task *task = node_task_create(node, template, spec->head.task, spec->tail, spec->tail_bytes);
+    struct node_template *template = node_template_make(node, &spec->head, spec->tail, job);
+    enum mob_status refused = template->refused;
+    struct node_task *task = refused != MOB_OK
+        ? NULL
+        : node_task_create(node, template, spec->head.task, spec->tail, spec->tail_bytes);
     node_template_drop(node, template);
     if (!task)
-        return MOB_QUEUE_FULL;
+        return refused != MOB_OK ? refused : MOB_QUEUE_FULL;
     task->submitted_ns = submitted_ns;
     task->flags = flags | TASK_LOOK_UP;
     struct node_task_extra *extra = node_task_extra(node, task);

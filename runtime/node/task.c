@@ -36,27 +36,30 @@ static enum mob_status class_of(
     return mob_sched_class(node->sched, head->runtime, demands, count, class_out);
 }
 
-enum mob_status node_template_make(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
-    struct node_job *job, struct node_template **out)
+void node_template_find_function(struct node *node, struct node_template *template)
 {
-    uint16_t class_id;
-    enum mob_status status = class_of(node, head, tail, &class_id);
-    if (status != MOB_OK)
-        return status;
+    const struct node_function *function = template->function;
+    if (function && !function->leaving && !function->gone)
+        return;
+    template->function = node_function_by_id(node, template->head.function);
+    function = template->function;
+    if (function && (function->leaving || function->gone))
+        template->function = NULL;
+}
+
+struct node_template *node_template_make(
+    struct node *node, const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job)
+{
     struct node_template *template = calloc(1, sizeof *template);
-    if (!template)
-        return MOB_NO_MEMORY;
+    MOB_ASSERT(template);
     template->head = *head;
     template->job = job;
-    template->function = node_function_by_id(node, head->function);
-    if (template->function && (template->function->leaving || template->function->gone))
-        template->function = NULL;
+    node_template_find_function(node, template);
     template->refs = 1;
     template->parent_handle = PARENT_UNKNOWN;
-    template->sched_class = class_id;
+    template->refused = class_of(node, head, tail, &template->sched_class);
     template->sched_function = mob_sched_function(node->sched, head->function);
-    *out = template;
-    return MOB_OK;
+    return template;
 }
 
 static void tail_drop(struct node_tail *tail)
@@ -73,10 +76,32 @@ void node_template_hold(struct node_template *template)
 void node_template_drop(struct node *node, struct node_template *template)
 {
     (void)node;
-    if (--template->refs > 0)
+    if (!template || --template->refs > 0)
         return;
     tail_drop(template->last_tail);
     free(template);
+}
+
+void node_template_place(struct node *node, struct node_template **slot, struct node_template *template)
+{
+    node_template_drop(node, *slot);
+    *slot = template;
+}
+
+/* Siblings come in runs, so the template remembers the parent's handle. */
+struct node_task *node_template_parent(struct node *node, struct node_template *template)
+{
+    if (template->parent_handle == PARENT_NONE)
+        return NULL;
+    struct mob_task_id id = template->head.parent;
+    if (template->parent_handle != PARENT_UNKNOWN) {
+        struct mob_sched_task *task = mob_sched_task_of(node->sched, template->parent_handle);
+        if (task && mob_task_id_eq(task->id, id) && task->state != MOB_SCHED_DONE)
+            return (struct node_task *)task;
+    }
+    struct node_task *parent = node_task_find(node, id);
+    template->parent_handle = parent ? parent->sched.handle : PARENT_NONE;
+    return parent;
 }
 
 static bool set_tail(struct node_task *task, const uint8_t *tail, uint32_t bytes)

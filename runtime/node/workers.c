@@ -48,8 +48,8 @@ static void worker_free(struct node *node, struct node_worker *worker)
 {
     node->workers[worker->number] = NULL;
     node->workers_alive--;
-    if (worker->sent)
-        node_template_drop(node, worker->sent);
+    for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
+        node_template_drop(node, worker->sent[i].template);
     node_worker_abandon_held(worker);
     node->no_room_workers -= worker->no_room;
     free(worker->functions_known);

@@ -50,14 +50,14 @@ static bool stash_push(struct mob_worker *worker, const struct mob_record *recor
     return true;
 }
 
-/* The head that later siblings repeat is that of the last spec, run or not. */
+/* The head that later siblings repeat is that of the last spec in its slot, run or not. */
 static void note_head(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
 {
-    if (record->type != MOB_IN_SPEC ||
-        record->bytes < sizeof *record + sizeof worker->last_in + sizeof worker->last_head)
+    struct mob_worker_head *place = &worker->heads[record->aux % MOB_HEAD_SLOTS];
+    if (record->type != MOB_IN_SPEC || record->bytes < sizeof *record + sizeof place->in + sizeof place->head)
         return;
-    memcpy(&worker->last_in, body, sizeof worker->last_in);
-    memcpy(&worker->last_head, body + sizeof worker->last_in, sizeof worker->last_head);
+    memcpy(&place->in, body, sizeof place->in);
+    memcpy(&place->head, body + sizeof place->in, sizeof place->head);
 }
 
 void mob_worker_forget_stash(struct mob_worker *worker)
@@ -75,25 +75,22 @@ void mob_worker_forget_stash(struct mob_worker *worker)
 
 static void run_spec(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
 {
+    const uint32_t sibling_bytes = 16;
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
-    const uint32_t fixed = (uint32_t)(sizeof worker->last_in + sizeof worker->last_head);
-    if (record->type == MOB_IN_SPEC) {
-        if (bytes < fixed)
-            return;
-        note_head(worker, record, body);
-        struct mob_spec_head head = worker->last_head;
-        struct mob_in_spec in = worker->last_in;
-        mob_worker_run_task(worker, &in, &head, body + fixed, bytes - fixed);
+    const struct mob_worker_head *place = &worker->heads[record->aux % MOB_HEAD_SLOTS];
+    uint32_t fixed =
+        record->type == MOB_IN_SPEC ? (uint32_t)(sizeof place->in + sizeof place->head) : sibling_bytes;
+    if (bytes < fixed)
         return;
+    note_head(worker, record, body);
+    struct mob_spec_head head = place->head;
+    struct mob_in_spec in = place->in;
+    if (record->type == MOB_IN_SIBLING) {
+        memcpy(&in.position, body, 8);
+        memcpy(&head.task.index, body + 8, 4);
+        memcpy(&head.caller_seq, body + 12, 4);
     }
-    if (bytes < 16)
-        return;
-    struct mob_spec_head head = worker->last_head;
-    struct mob_in_spec in = worker->last_in;
-    memcpy(&in.position, body, 8);
-    memcpy(&head.task.index, body + 8, 4);
-    memcpy(&head.caller_seq, body + 12, 4);
-    mob_worker_run_task(worker, &in, &head, body + 16, bytes - 16);
+    mob_worker_run_task(worker, &in, &head, body + fixed, bytes - fixed);
 }
 
 static void take_outcome(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
@@ -268,11 +265,11 @@ void mob_worker_fini(struct mob_worker *worker)
 bool mob_worker_stashed_task(const struct mob_worker *worker, struct mob_task_id *task_out)
 {
     struct mob_record record;
-    struct mob_spec_head head = worker->last_head;
     if (worker->stash_begin == worker->stash_end)
         return false;
     const uint8_t *at = worker->stash + worker->stash_begin;
     memcpy(&record, at, sizeof record);
+    struct mob_spec_head head = worker->heads[record.aux % MOB_HEAD_SLOTS].head;
     const size_t prefix = record.type == MOB_IN_SPEC ? sizeof(struct mob_in_spec) : 8;
     if (record.bytes < sizeof record + prefix + (record.type == MOB_IN_SPEC ? sizeof head : 4))
         return false;

@@ -55,8 +55,10 @@ struct mob_worker {
     uint32_t suspends; /* MOB_OUT_SUSPENDED without its MOB_IN_NEST yet: no spec starts meanwhile */
     struct mob_in_nest nest; /* the newest answer */
 
-    struct mob_spec_head last_head; /* of the ring's last MOB_IN_SPEC that was taken */
-    struct mob_in_spec last_in;
+    struct mob_worker_head {
+        struct mob_in_spec in;
+        struct mob_spec_head head;
+    } heads[MOB_HEAD_SLOTS]; /* of the MOB_IN_SPECs that were taken, for their siblings */
 
     uint8_t *stash; /* records, in order */
     uint32_t stash_begin, stash_end, stash_capacity;

@@ -9,6 +9,7 @@ struct mob_actor {
     struct mob_actor_id id;
     uint32_t refs;
     uint32_t caller_seq; /* calls of the current caller so far */
+    uint32_t head_slot; /* for its calls, unless somebody else got it since; 0 = none yet */
     const struct mob_function *cls; /* NULL until it is needed: foreign handles carry an id only */
     struct mob_future *created; /* of an actor that this caller created */
 };
@@ -248,6 +249,19 @@ static enum mob_status learn_class(struct mob_actor *actor)
     return mob_function_resolve(client, cls, &actor->cls);
 }
 
+/* The first slot is for those that are no calls. With more actors than slots they take turns, and send whole
+ * specs. */
+static uint32_t head_slot_of(struct mob_actor *actor)
+{
+    struct mob_client *client = actor->client;
+    if (actor->head_slot == 0 || client->heads[actor->head_slot].user != actor) {
+        actor->head_slot = 1 + client->next_head_slot++ % (MOB_HEAD_SLOTS - 1);
+        client->heads[actor->head_slot].user = actor;
+        client->heads[actor->head_slot].plain = NULL; /* another actor's */
+    }
+    return actor->head_slot;
+}
+
 enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, struct mob_args args,
     const struct mob_submit_options *options, struct mob_future **futures_out)
 {
@@ -269,7 +283,9 @@ enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, stru
         .flags = info->read_only ? MOB_SPEC_READ_ONLY : 0,
         .signature = &info->signature,
         .args = args,
-        .options = options};
+        .options = options,
+        .plain = options == NULL,
+        .head_slot = head_slot_of(actor)};
     status = mob_submission_publish(client, &s, futures_out);
     if (status == MOB_OK)
         actor->caller_seq++;

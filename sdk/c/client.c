@@ -98,7 +98,7 @@ void mob_client_enter(
     client->put_continuation = 0;
     client->job = job;
     client->family->known = false;
-    client->last_plain = NULL; /* the parent is part of the head */
+    client->plain_epoch++; /* the parent is part of the head */
     client->error[0] = 0; /* what went wrong in the task before is not this one's */
 }
 

@@ -170,10 +170,22 @@ struct mob_pending_request {
     struct mob_pending_request *next;
 };
 
+/* What stands in a head slot of the outbound ring (record.h), which siblings repeat. */
+struct mob_head_slot {
+    struct mob_spec_head head; /* index and caller_seq: 0 */
+    bool valid;
+    const struct mob_actor *user; /* whose calls have it */
+    /* Its head is that of this function or method with default options, for as long as the client's
+     * plain_epoch is the one here. */
+    const struct mob_signature_info *plain;
+    uint64_t plain_epoch;
+};
+
 /* Heads of the specs in the outbound ring, so that siblings can be sent again when their spec is gone from
  * the ring. */
 struct mob_sent_head {
     uint64_t position;
+    uint32_t slot;
     struct mob_spec_head head;
 };
 
@@ -247,11 +259,9 @@ struct mob_client {
     uint32_t level_count, levels_made;
     uint32_t suspensions; /* numbers of MOB_OUT_SUSPENDED */
 
-    /* Sibling records repeat this head. */
-    struct mob_spec_head last_head;
-    bool last_head_valid;
-    const struct mob_function
-        *last_plain; /* last_head is this function's with default options, same parent */
+    struct mob_head_slot heads[MOB_HEAD_SLOTS]; /* an actor's calls have one of their own, others the first */
+    uint32_t next_head_slot;
+    uint64_t plain_epoch; /* changes with parent, stream and functions */
     struct mob_sent_head *sent_heads; /* driver */
     uint32_t sent_head_count, sent_head_capacity;
 
@@ -474,7 +484,8 @@ enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns
 /* waiting.c: for callers that do not sleep. Looks after the node ten times a second at most; true = it was
  * gone, and the session is with the next one. */
 bool mob_session_recheck(struct mob_client *client);
-void mob_client_note_spec(struct mob_client *client, const struct mob_spec_head *head, uint64_t position);
+void mob_client_note_spec(
+    struct mob_client *client, uint32_t slot, const struct mob_spec_head *head, uint64_t position);
 
 /* submit.c */
 struct mob_submission {
@@ -491,7 +502,8 @@ struct mob_submission {
     struct mob_args args;
     const struct mob_submit_options *options;
     const struct mob_actor_options *actor_options;
-    bool plain; /* everything but the arguments follows from `function` */
+    bool plain; /* everything but the arguments follows from `signature` */
+    uint32_t head_slot;
 };
 enum mob_status mob_submission_publish(
     struct mob_client *client, const struct mob_submission *submission, struct mob_future **futures_out);

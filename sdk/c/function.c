@@ -77,7 +77,7 @@ void mob_functions_free(struct mob_client *client)
         function_free(function);
     }
     memset(client->function_hash, 0, sizeof client->function_hash);
-    client->last_plain = NULL;
+    client->plain_epoch++;
 }
 
 static struct mob_function *function_new(struct mob_client *client, const char *name)

@@ -79,7 +79,7 @@ static bool family_continue(struct mob_client *client)
         return false;
     client->continuation++;
     client->next_child = 0;
-    client->last_plain = NULL;
+    client->plain_epoch++; /* the stream is part of the head */
     return true;
 }
 

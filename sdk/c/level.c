@@ -64,7 +64,7 @@ static void exchange(struct mob_client *client, struct mob_level *level)
     SWAP(used_values);
     swap_ready(client, level);
     swap_texts(client, level);
-    client->last_plain = NULL; /* the parent is part of the head */
+    client->plain_epoch++; /* the parent is part of the head */
 }
 
 static struct mob_level *level_new(void)

@@ -8,35 +8,45 @@
 
 /* ---- heads of specs, for siblings whose spec was acknowledged before them ---- */
 
-void mob_client_note_spec(struct mob_client *client, const struct mob_spec_head *head, uint64_t position)
+/* Of those below `acked` the last one of each slot stays: siblings above it may repeat it. */
+static void drop_superseded(struct mob_client *client, uint64_t acked)
+{
+    bool seen[MOB_HEAD_SLOTS] = {false};
+    uint32_t to = client->sent_head_count;
+    for (uint32_t i = client->sent_head_count; i-- > 0;) {
+        const struct mob_sent_head *sent = &client->sent_heads[i];
+        if (sent->position <= acked && seen[sent->slot])
+            continue;
+        seen[sent->slot] |= sent->position <= acked;
+        client->sent_heads[--to] = *sent;
+    }
+    client->sent_head_count -= to;
+    memmove(
+        client->sent_heads, client->sent_heads + to, client->sent_head_count * sizeof *client->sent_heads);
+}
+
+/* Half of it, so that so many come before the next time. */
+static void make_room(struct mob_client *client)
+{
+    if (client->sent_head_count > 0)
+        drop_superseded(client, mob_store_out_acked(client->store));
+    if (client->sent_head_count < client->sent_head_capacity / 2)
+        return;
+    uint32_t capacity = client->sent_head_capacity == 0 ? 16 : client->sent_head_capacity * 2;
+    struct mob_sent_head *heads = realloc(client->sent_heads, capacity * sizeof *heads);
+    MOB_ASSERT(heads != NULL);
+    client->sent_heads = heads;
+    client->sent_head_capacity = capacity;
+}
+
+void mob_client_note_spec(
+    struct mob_client *client, uint32_t slot, const struct mob_spec_head *head, uint64_t position)
 {
     if (client->worker)
         return; /* a worker ends with its node */
-    uint64_t acked = mob_store_out_acked(client->store);
-    uint32_t gone = 0; /* all but the last one below `acked`: siblings above it may repeat that one */
-    while (gone + 1 < client->sent_head_count && client->sent_heads[gone + 1].position <= acked)
-        gone++;
-    if (gone > 0) {
-        client->sent_head_count -= gone;
-        memmove(client->sent_heads, client->sent_heads + gone,
-            client->sent_head_count * sizeof *client->sent_heads);
-    }
-    if (client->sent_head_count == client->sent_head_capacity) {
-        uint32_t capacity = client->sent_head_capacity == 0 ? 16 : client->sent_head_capacity * 2;
-        struct mob_sent_head *heads = realloc(client->sent_heads, capacity * sizeof *heads);
-        MOB_ASSERT(heads != NULL);
-        client->sent_heads = heads;
-        client->sent_head_capacity = capacity;
-    }
-    client->sent_heads[client->sent_head_count++] = (struct mob_sent_head){position, *head};
-}
-
-static const struct mob_spec_head *head_before(const struct mob_client *client, uint64_t position)
-{
-    for (uint32_t i = client->sent_head_count; i-- > 0;)
-        if (client->sent_heads[i].position <= position)
-            return &client->sent_heads[i].head;
-    return NULL;
+    if (client->sent_head_count == client->sent_head_capacity)
+        make_room(client);
+    client->sent_heads[client->sent_head_count++] = (struct mob_sent_head){position, slot, *head};
 }
 
 /* ---- sending again ---- */
@@ -44,36 +54,50 @@ static const struct mob_spec_head *head_before(const struct mob_client *client, 
 struct resend {
     struct mob_client *client;
     struct mob_store_client *old;
-    struct mob_spec_head head; /* that siblings repeat */
-    bool head_known;
+    struct {
+        struct mob_spec_head head;
+        bool known;
+    } slots[MOB_HEAD_SLOTS]; /* what siblings repeat */
 };
 
-static enum mob_status resend_spec(struct resend *r, const uint8_t *body, uint32_t bytes)
+/* What stands in the slots at `position` of the old ring. */
+static void heads_before(struct resend *r, uint64_t position)
+{
+    for (uint32_t i = 0; i < r->client->sent_head_count; i++) {
+        const struct mob_sent_head *sent = &r->client->sent_heads[i];
+        if (sent->position > position)
+            return;
+        r->slots[sent->slot].head = sent->head;
+        r->slots[sent->slot].known = true;
+    }
+}
+
+static enum mob_status resend_spec(struct resend *r, uint32_t slot, const uint8_t *body, uint32_t bytes)
 {
     struct mob_client *client = r->client;
-    uint32_t at = (uint32_t)sizeof(int64_t);
-    memcpy(&r->head, body + at, sizeof r->head);
-    r->head_known = true;
-    enum mob_status status = mob_client_publish(client, MOB_OUT_SPEC, 0, body, bytes, NULL, 0);
+    struct mob_spec_head *head = &r->slots[slot].head;
+    memcpy(head, body + sizeof(int64_t), sizeof *head);
+    r->slots[slot].known = true;
+    enum mob_status status = mob_client_publish(client, MOB_OUT_SPEC, (uint16_t)slot, body, bytes, NULL, 0);
     if (status == MOB_OK)
-        mob_client_note_spec(client, &r->head, mob_store_out_published(client->store) - bytes);
+        mob_client_note_spec(client, slot, head, mob_store_out_published(client->store) - bytes);
     return status;
 }
 
-static enum mob_status resend_sibling(struct resend *r, const uint8_t *body, uint32_t bytes)
+static enum mob_status resend_sibling(struct resend *r, uint32_t slot, const uint8_t *body, uint32_t bytes)
 {
-    if (!r->head_known)
+    if (!r->slots[slot].known)
         return mob_client_fail(r->client, MOB_INTERNAL, "a spec that siblings repeat is not known any more");
-    struct mob_spec_head head = r->head;
+    struct mob_spec_head head = r->slots[slot].head;
     uint8_t fixed[sizeof(int64_t) + sizeof head];
     memcpy(fixed, body, sizeof(int64_t));
     memcpy(&head.task.index, body + 8, sizeof head.task.index);
     memcpy(&head.caller_seq, body + 12, sizeof head.caller_seq);
     memcpy(fixed + sizeof(int64_t), &head, sizeof head);
-    enum mob_status status =
-        mob_client_publish(r->client, MOB_OUT_SPEC, 0, fixed, sizeof fixed, body + 16, bytes - 16);
+    enum mob_status status = mob_client_publish(
+        r->client, MOB_OUT_SPEC, (uint16_t)slot, fixed, sizeof fixed, body + 16, bytes - 16);
     if (status == MOB_OK)
-        mob_client_note_spec(r->client, &head, mob_store_out_published(r->client->store) - bytes);
+        mob_client_note_spec(r->client, slot, &head, mob_store_out_published(r->client->store) - bytes);
     return status;
 }
 
@@ -149,9 +173,9 @@ static enum mob_status resend_one(struct resend *r, const struct mob_record *rec
     }
     switch ((enum mob_out_record)record->type) {
     case MOB_OUT_SPEC:
-        return resend_spec(r, body, bytes);
+        return resend_spec(r, record->aux % MOB_HEAD_SLOTS, body, bytes);
     case MOB_OUT_SIBLING:
-        return resend_sibling(r, body, bytes);
+        return resend_sibling(r, record->aux % MOB_HEAD_SLOTS, body, bytes);
     case MOB_OUT_PUT:
         return resend_put(r, body, bytes);
     case MOB_OUT_CANCEL:
@@ -255,8 +279,9 @@ static enum mob_status move(const struct resend *r, int64_t deadline_ns)
         session_put_back(client, &before);
         return status;
     }
-    client->last_head_valid = false;
-    client->last_plain = NULL;
+    for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
+        client->heads[i].valid = false;
+    client->plain_epoch++;
     struct resend again = *r;
     status = resend_all(&again);
     if (status == MOB_OK) {
@@ -282,11 +307,7 @@ enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns
     client->lost = true;
     mob_event_fd_quiesce(client);
     struct resend r = {.client = client, .old = client->store};
-    const struct mob_spec_head *head = head_before(client, mob_store_out_acked(r.old));
-    if (head != NULL) {
-        r.head = *head;
-        r.head_known = true;
-    }
+    heads_before(&r, mob_store_out_acked(r.old));
     client->hello.resume_incarnation = mob_store_client_incarnation(r.old);
     client->hello.resume_root = client->parent;
     client->hello.resume_stream = client->family->known ? client->family->stream : (struct mob_stream){{0}};

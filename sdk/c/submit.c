@@ -181,6 +181,12 @@ static enum mob_status futures_of(struct mob_client *client, const struct mob_su
 
 /* ---- the record ---- */
 
+static inline bool plain_head_stands(const struct mob_client *client, const struct mob_submission *s)
+{
+    const struct mob_head_slot *slot = &client->heads[s->head_slot];
+    return s->plain && slot->plain == s->signature && slot->plain_epoch == client->plain_epoch;
+}
+
 /* A task like the one before it, with a few scalars: the path of tight loops. False = take the general one.
  */
 static inline bool submit_scalars(struct mob_client *client, const struct mob_submission *s,
@@ -200,7 +206,7 @@ static inline bool submit_scalars(struct mob_client *client, const struct mob_su
         *status_out = mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
         return true;
     }
-    if (client->last_plain != s->function) { /* a continued stream */
+    if (!plain_head_stands(client, s)) { /* a continued stream */
         undo_child(client, future);
         return false;
     }
@@ -210,13 +216,13 @@ static inline bool submit_scalars(struct mob_client *client, const struct mob_su
         undo_child(client, future);
         return true;
     }
-    if (client->last_plain != s->function) { /* it waited, and the session moved to another node */
+    if (!plain_head_stands(client, s)) { /* it waited, and the session moved to another node */
         undo_child(client, future);
         return false;
     }
     uint8_t *at = body;
     int64_t now = mob_client_now(client);
-    uint64_t index_seq = index; /* caller_seq 0 */
+    uint64_t index_seq = (uint64_t)s->caller_seq << 32 | index;
     uint64_t tail_head = (uint64_t)tail_bytes << 32 | (uint64_t)count;
     memcpy(at, &now, 8);
     memcpy(at + 8, &index_seq, 8);
@@ -234,15 +240,15 @@ static inline bool submit_scalars(struct mob_client *client, const struct mob_su
         memcpy(at, &head, 8);
         memcpy(at + 8, &payload, 8);
     }
-    mob_client_commit(client, MOB_OUT_SIBLING, 0, body_bytes);
+    mob_client_commit(client, MOB_OUT_SIBLING, (uint16_t)s->head_slot, body_bytes);
     *future_out = future;
     return true;
 }
 
 /* Head without what siblings differ in. */
-static bool same_head(const struct mob_client *client, const struct mob_spec_head *head)
+static bool same_head(const struct mob_head_slot *slot, const struct mob_spec_head *head)
 {
-    return client->last_head_valid && memcmp(&client->last_head, head, sizeof *head) == 0;
+    return slot->valid && memcmp(&slot->head, head, sizeof *head) == 0;
 }
 
 static enum mob_status publish_spec(struct mob_client *client, const struct mob_submission *s,
@@ -251,32 +257,34 @@ static enum mob_status publish_spec(struct mob_client *client, const struct mob_
     void *body;
     bool sibling;
     uint32_t body_bytes;
+    struct mob_head_slot *slot = &client->heads[s->head_slot];
     struct mob_ext_view ext;
     /* The node keeps what siblings need with their head, and resources stand behind it: nobody's sibling. */
     bool alone = !s->plain && mob_spec_find_ext(tail, MOB_EXT_RESOURCES, &ext);
     do { /* waiting for room may end in another segment, whose node has not seen this head */
-        sibling = !alone && same_head(client, head);
+        sibling = !alone && same_head(slot, head);
         body_bytes = (sibling ? 16 : 8 + (uint32_t)sizeof *head) + tail_bytes;
         enum mob_status status = mob_client_reserve(client, body_bytes, &body);
         if (status != MOB_OK)
             return status;
-    } while (sibling && !same_head(client, head));
+    } while (sibling && !same_head(slot, head));
     struct mob_writer w = mob_writer_of(body, body_bytes);
     mob_write_i64(&w, mob_client_now(client));
     if (sibling) {
         mob_write_u32(&w, index);
         mob_write_u32(&w, s->caller_seq);
     } else {
-        client->last_head = *head;
-        client->last_head_valid = !alone;
+        slot->head = *head;
+        slot->valid = !alone;
         head->task.index = index;
         head->caller_seq = s->caller_seq;
         mob_write_bytes(&w, head, sizeof *head);
-        mob_client_note_spec(client, head, mob_store_out_published(client->store));
+        mob_client_note_spec(client, s->head_slot, head, mob_store_out_published(client->store));
     }
     mob_write_bytes(&w, tail, tail_bytes);
-    mob_client_commit(client, sibling ? MOB_OUT_SIBLING : MOB_OUT_SPEC, 0, body_bytes);
-    client->last_plain = s->plain ? s->function : NULL;
+    mob_client_commit(client, sibling ? MOB_OUT_SIBLING : MOB_OUT_SPEC, (uint16_t)s->head_slot, body_bytes);
+    slot->plain = s->plain ? s->signature : NULL;
+    slot->plain_epoch = client->plain_epoch;
     return MOB_OK;
 }
 
@@ -338,7 +346,7 @@ enum mob_status mob_submission_publish(
     struct mob_client *client, const struct mob_submission *s, struct mob_future **futures_out)
 {
     enum mob_status status;
-    if (s->plain && client->last_plain == s->function && submit_scalars(client, s, futures_out, &status))
+    if (plain_head_stands(client, s) && submit_scalars(client, s, futures_out, &status))
         return status;
     struct mob_submit_options options = options_of(s->options);
     struct mob_arg_list list;

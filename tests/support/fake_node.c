@@ -58,8 +58,8 @@ bool fake_node_take(struct fake_node *node)
 void fake_node_give(struct fake_node *node, uint8_t type, const void *a, size_t a_bytes, const void *b,
     size_t b_bytes, const void *c, size_t c_bytes)
 {
-    uint8_t *body =
-        mob_store_in_reserve(node->store, node->slot, type, 0, 0, (uint32_t)(a_bytes + b_bytes + c_bytes));
+    uint8_t *body = mob_store_in_reserve(
+        node->store, node->slot, type, 0, node->give_aux, (uint32_t)(a_bytes + b_bytes + c_bytes));
     assert_non_null(body);
     if (a_bytes > 0)
         memcpy(body, a, a_bytes);
@@ -94,4 +94,18 @@ const struct mob_function *fake_function(struct mob_client *client, const char *
     struct mob_module_hash module = {{9}};
     assert_int_equal(mob_function_of_entry(client, name, module, &entry, &function), MOB_OK);
     return function;
+}
+
+struct mob_actor *fake_actor(struct mob_client *client, const struct mob_method_entry *methods)
+{
+    struct mob_function_entry entry = {.name = "t.Class", .signature = "-> ()", .methods = methods};
+    const struct mob_function *cls;
+    struct mob_module_hash module = {{9}};
+    struct mob_actor *actor;
+    assert_int_equal(mob_function_of_entry(client, entry.name, module, &entry, &cls), MOB_OK);
+    /* as if the node had been asked just now; the client asks again when this grows old */
+    client->functions->asked_ns = mob_now() + 3600 * MOB_SEC;
+    assert_ptr_equal(client->functions, cls);
+    assert_int_equal(mob_actor_create(client, entry.name, MOB_NO_ARGS, NULL, &actor), MOB_OK);
+    return actor;
 }

@@ -14,6 +14,7 @@ struct fake_node {
     struct mob_store *store;
     uint32_t slot;
     struct mob_client *client; /* of a driver; NULL when the test attaches a worker itself */
+    uint16_t give_aux; /* of what is given */
     /* The record taken last. */
     struct mob_record record;
     _Alignas(8) uint8_t body[FAKE_RECORD_BYTES];
@@ -37,5 +38,7 @@ void fake_node_ready_i64(struct fake_node *node, struct mob_object_id id, int64_
 
 /* A function of a table entry, as if the node had been asked. */
 const struct mob_function *fake_function(struct mob_client *client, const char *name, const char *signature);
+/* An actor of a class with these methods, whose constructor takes nothing. */
+struct mob_actor *fake_actor(struct mob_client *client, const struct mob_method_entry *methods);
 
 #endif

@@ -48,6 +48,8 @@ struct nx_worker {
     uint32_t number; /* of the process */
     struct mob_store_client *store;
     struct mob_spec_head head; /* of the task it has: last MOB_IN_SPEC or MOB_IN_SIBLING */
+    struct mob_spec_head slots[MOB_HEAD_SLOTS];
+    uint32_t specs; /* that came whole */
     uint64_t position;
     uint32_t flags; /* MOB_IN_SPEC_* */
 };
@@ -299,15 +301,20 @@ static inline bool nx_take_task(struct nx_worker *worker)
     const uint8_t *body;
     while ((body = mob_store_in_peek(worker->store, &record)) != NULL) {
         bool spec = record.type == MOB_IN_SPEC, sibling = record.type == MOB_IN_SIBLING;
+        assert_true(!(spec || sibling) || record.aux < MOB_HEAD_SLOTS);
         if (spec) {
             struct mob_in_spec in;
             memcpy(&in, body, sizeof in);
             worker->position = in.position;
             worker->flags = in.flags;
             memcpy(&worker->head, body + sizeof in, sizeof worker->head);
+            worker->slots[record.aux] = worker->head;
+            worker->specs++;
         } else if (sibling) {
+            worker->head = worker->slots[record.aux];
             memcpy(&worker->position, body, 8);
             memcpy(&worker->head.task.index, body + 8, 4);
+            memcpy(&worker->head.caller_seq, body + 12, 4);
         }
         mob_store_in_pop(worker->store);
         mob_store_in_release(worker->store);

@@ -44,6 +44,46 @@ static void siblings_repeat_the_head(void **state)
     }
 }
 
+static void give_sibling(uint32_t index, int64_t argument)
+{
+    _Alignas(8) uint8_t tail[256];
+    struct {
+        uint64_t position;
+        uint32_t index, seq;
+    } sibling = {0, index, 0};
+    uint32_t bytes = tail_of_i64(tail, argument);
+    fake_node_give(&node, MOB_IN_SIBLING, &sibling, sizeof sibling, tail, bytes, NULL, 0);
+}
+
+/* Two functions, two streams, in turn; half of the siblings go through the stash. */
+static void siblings_repeat_the_head_of_their_slot(void **state)
+{
+    (void)state;
+    static const uint16_t slots[2] = {3, MOB_HEAD_SLOTS - 1};
+    struct mob_spec_head heads[2] = {head_of("probe.echo_i64", 1), head_of("probe.fails", 1)};
+    struct mob_in_spec in = {0};
+    heads[1].task.stream.b[0] = 77;
+    for (uint32_t i = 0; i < 20; i++) {
+        node.give_aux = slots[i % 2];
+        if (i < 2)
+            give_spec(&in, &heads[i], i);
+        else
+            give_sibling(100 + i, i);
+        if (i % 4 >= 2)
+            assert_true(mob_client_pump(worker.client) > 0);
+    }
+    node.give_aux = 0;
+    step_all();
+    for (uint32_t i = 0; i < 20; i++) {
+        take_completion();
+        assert_true(mob_stream_eq(completion.head.task.stream, heads[i % 2].task.stream));
+        assert_int_equal(completion.head.task.index, i < 2 ? heads[i].task.index : 100 + i);
+        assert_int_equal(completion.head.status, i % 2 == 0 ? MOB_OK : MOB_TASK_FAILED);
+        if (i % 2 == 0)
+            assert_int_equal(returned_i64(), i);
+    }
+}
+
 static void failures_carry_their_reason(void **state)
 {
     (void)state;
@@ -383,6 +423,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_task_runs_and_its_result_is_sealed),
         TEST(siblings_repeat_the_head),
+        TEST(siblings_repeat_the_head_of_their_slot),
         TEST(failures_carry_their_reason),
         TEST(a_changed_module_file_is_refused),
         TEST(a_reference_is_read_from_the_store),

@@ -239,10 +239,47 @@ static void put_that_waits_for_room_goes_to_the_next_node(void **state)
     close_cluster(&c);
 }
 
+/* The heads of the calls were acknowledged long ago, those of one actor with another method than before: what
+ * is sent again has each its own. */
+static void calls_whose_heads_are_gone_are_sent_again_whole(void **state)
+{
+    (void)state;
+    enum { ACTORS = 3, CALLS = 600, TAKEN = 401 };
+    static const struct mob_method_entry methods[] = {{.name = "inc", .signature = "i64 by -> i64"},
+        {.name = "dec", .signature = "i64 by -> i64"}, {.name = NULL}};
+    struct mob_actor *actors[ACTORS];
+    struct mob_future *last = NULL;
+    struct cluster c;
+    open_cluster(&c, 2, (uint32_t[]){0, 0}, (int[]){50, -1});
+    for (int i = 0; i < ACTORS; i++)
+        actors[i] = fake_actor(c.client, methods);
+    for (int i = 0; i < CALLS; i++)
+        assert_int_equal(
+            mob_actor_call(actors[i % ACTORS], i % ACTORS == 1 && i / 50 % 2 == 1 ? "dec" : "inc",
+                MOB_ARGS(mob_i64(i)), NULL, &last),
+            MOB_OK);
+    for (int i = 0; i < ACTORS + TAKEN; i++)
+        assert_true(fake_node_take(&c.nodes[0]));
+    notice(&c, last);
+    for (int i = TAKEN; i < CALLS; i++) {
+        struct mob_spec_head head;
+        do
+            assert_true(fake_node_take(&c.nodes[1]));
+        while (c.nodes[1].record.type != MOB_OUT_SPEC);
+        memcpy(&head, c.nodes[1].body + 8, sizeof head);
+        assert_int_equal(head.task.index, ACTORS + i);
+        assert_true(mob_actor_id_eq(head.actor, mob_actor_identity(actors[i % ACTORS])));
+        assert_int_equal(head.caller_seq, i / ACTORS);
+        assert_int_equal(head.method, i % ACTORS == 1 && i / 50 % 2 == 1);
+    }
+    close_cluster(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(everything_that_was_not_acknowledged_comes_along),
+        cmocka_unit_test(calls_whose_heads_are_gone_are_sent_again_whole),
         cmocka_unit_test(node_that_dies_while_it_is_told_leaves_nothing_behind),
         cmocka_unit_test(put_goes_on_in_the_next_segment),
         cmocka_unit_test(put_that_waits_for_room_goes_to_the_next_node),

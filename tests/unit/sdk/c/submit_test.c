@@ -38,22 +38,33 @@ static struct mob_spec_head head_taken;
 static const uint8_t *tail_taken;
 static uint32_t tail_bytes_taken;
 
-static void take_task(uint8_t type)
+static struct mob_spec_head slots_taken[MOB_HEAD_SLOTS];
+
+static void take_any_task(void)
 {
     uint16_t args;
     assert_true(fake_node_take(&node));
-    assert_int_equal(node.record.type, type);
-    if (type == MOB_OUT_SPEC) {
+    assert_true(node.record.type == MOB_OUT_SPEC || node.record.type == MOB_OUT_SIBLING);
+    assert_true(node.record.aux < MOB_HEAD_SLOTS);
+    if (node.record.type == MOB_OUT_SPEC) {
         memcpy(&head_taken, node.body + 8, sizeof head_taken);
+        slots_taken[node.record.aux] = head_taken;
         tail_taken = node.body + 8 + sizeof head_taken;
         tail_bytes_taken = node.bytes - 8 - (uint32_t)sizeof head_taken;
     } else {
+        head_taken = slots_taken[node.record.aux];
         memcpy(&head_taken.task.index, node.body + 8, 4);
         memcpy(&head_taken.caller_seq, node.body + 12, 4);
         tail_taken = node.body + 16;
         tail_bytes_taken = node.bytes - 16;
     }
     assert_int_equal(mob_spec_tail_check(tail_taken, tail_bytes_taken, &args), MOB_OK);
+}
+
+static void take_task(uint8_t type)
+{
+    take_any_task();
+    assert_int_equal(node.record.type, type);
 }
 
 static void the_second_of_equals_is_a_sibling(void **state)
@@ -99,6 +110,91 @@ static void other_options_begin_a_new_spec(void **state)
     take_task(MOB_OUT_SPEC);
     take_task(MOB_OUT_SPEC);
     assert_int_equal(head_taken.task.index, 4);
+}
+
+/* ---- calls ---- */
+
+static struct mob_actor *make_actor(void)
+{
+    static const struct mob_method_entry methods[] = {{.name = "inc", .signature = "i64 by -> i64"},
+        {.name = "name", .signature = "utf8 name -> i64"}, {.name = NULL}};
+    return fake_actor(client, methods);
+}
+
+static void calls_on_actors_in_turn_are_siblings(void **state)
+{
+    (void)state;
+    enum { ACTORS = 32, CALLS = 10 };
+    struct mob_actor *actors[ACTORS];
+    struct mob_future *future;
+    for (int i = 0; i < ACTORS; i++)
+        actors[i] = make_actor();
+    for (int i = 0; i < ACTORS; i++)
+        take_any_task();
+    const struct mob_function *add = fake_function(client, "add", "i64 a -> i64");
+    for (uint32_t call = 0; call < CALLS; call++) {
+        for (int i = 0; i < ACTORS; i++)
+            assert_int_equal(
+                mob_actor_call(actors[i], "inc", MOB_ARGS(mob_i64(call)), NULL, &future), MOB_OK);
+        submit(add, MOB_ARGS(mob_i64(1)), NULL); /* has a slot of its own */
+        for (int i = 0; i < ACTORS; i++) {
+            take_task(call == 0 ? MOB_OUT_SPEC : MOB_OUT_SIBLING);
+            assert_int_equal(head_taken.kind, MOB_KIND_ACTOR_CALL);
+            assert_true(mob_actor_id_eq(head_taken.actor, mob_actor_identity(actors[i])));
+            assert_int_equal(head_taken.caller_seq, call);
+        }
+        take_task(call == 0 ? MOB_OUT_SPEC : MOB_OUT_SIBLING);
+        assert_int_equal(head_taken.kind, MOB_KIND_TASK);
+    }
+}
+
+/* More actors than slots, two methods, tasks and a new parent in between: whatever form a call has, it is the
+ * call that was meant. */
+static void calls_are_what_was_meant_with_more_actors_than_slots(void **state)
+{
+    (void)state;
+    enum { ACTORS = MOB_HEAD_SLOTS + 20, CALLS = 20000 };
+    static struct mob_actor *actors[ACTORS];
+    static uint32_t calls[ACTORS];
+    uint32_t seed = 7, index = ACTORS, siblings = 0;
+    struct mob_task_id parent = client->parent;
+    for (int i = 0; i < ACTORS; i++) {
+        actors[i] = make_actor();
+        calls[i] = 0;
+    }
+    for (int i = 0; i < ACTORS; i++)
+        take_any_task();
+    const struct mob_function *add = fake_function(client, "add", "i64 a -> i64");
+    for (int i = 0; i < CALLS; i++) {
+        seed = seed * 1664525u + 1013904223u;
+        uint32_t of = (i / 1000 % 2 == 0 ? ACTORS : 20), a = (seed >> 8) % of, kind = (seed >> 24) % 8;
+        struct mob_future *future;
+        if (i % 5000 == 4999) {
+            parent.index++;
+            mob_client_leave(client, true);
+            mob_client_enter(client, parent, 0, client->job);
+            memset(calls, 0, sizeof calls);
+            index = 0;
+        }
+        if (kind == 0)
+            future = submit(add, MOB_ARGS(mob_i64(1)), NULL);
+        else
+            assert_int_equal(mob_actor_call(actors[a], kind == 1 ? "name" : "inc",
+                                 kind == 1 ? MOB_ARGS(mob_utf8("n")) : MOB_ARGS(mob_i64(1)), NULL, &future),
+                MOB_OK);
+        mob_release(future);
+        take_any_task();
+        siblings += node.record.type == MOB_OUT_SIBLING;
+        assert_int_equal(head_taken.task.index, index++);
+        assert_true(mob_task_id_eq(head_taken.parent, parent));
+        assert_int_equal(head_taken.kind, kind == 0 ? MOB_KIND_TASK : MOB_KIND_ACTOR_CALL);
+        if (kind == 0)
+            continue;
+        assert_true(mob_actor_id_eq(head_taken.actor, mob_actor_identity(actors[a])));
+        assert_int_equal(head_taken.method, kind == 1);
+        assert_int_equal(head_taken.caller_seq, calls[a]++);
+    }
+    assert_in_range(siblings, CALLS / 4, CALLS * 9 / 10);
 }
 
 static void extensions_are_in_the_tail(void **state)
@@ -264,6 +360,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(the_second_of_equals_is_a_sibling, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_options_begin_a_new_spec, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(calls_on_actors_in_turn_are_siblings, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            calls_are_what_was_meant_with_more_actors_than_slots, set_up, tear_down),
         cmocka_unit_test_setup_teardown(extensions_are_in_the_tail, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_older_options_struct_is_read_as_far_as_it_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_arguments_leave_no_trace, set_up, tear_down),
