@@ -20,6 +20,7 @@ static const char *const http_rows[] = {"http_task", "http_batch", NULL};
 static const char *const serve_rows[] = {"serve_4k", "serve_4k_b64", "serve_4k_inproc", NULL};
 static const char *const gcs_rows[] = {
     "gcs_put_1", "gcs_put_2", "gcs_put_3", "gcs_ops", "gcs_blocks_1", "gcs_blocks", "gcs_failover", NULL};
+static const char *const flush_rows[] = {"gcs_flush", "gcs_flush_mem", "gcs_find", NULL};
 static const char *const no_rows[] = {NULL};
 
 static const struct suite {
@@ -34,15 +35,17 @@ static const struct suite {
     {"store", suite_store, store_rows, true},
     {"http", suite_http, http_rows, true},
     {"serve", suite_serve, serve_rows, true},
+    {"flush", suite_flush, flush_rows, false},
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 
 static int usage(FILE *to, int status)
 {
     fprintf(to,
-        "usage: mobula-bench [limits|gcs|core|store|http|serve ...] [--json] [--quick] [--only=ROW]\n"
+        "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] [--only=ROW]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that each "
-        "row can be measured. --only: of suites gcs, core and store, this row and those measured with it.\n");
+        "row can be measured. --only: of suites gcs, core, store and flush, this row and those measured with "
+        "it.\n");
     return status;
 }
 
@@ -110,6 +113,9 @@ int main(int argc, char **argv)
         if (suites[i].needs_cluster && (wanted[i] || !any))
             run_suite(&b, &suites[i]);
     bench_cluster_stop(&b);
+    const struct suite *flush = suite_named("flush"); /* when there is none any more */
+    if (wanted[flush - suites] || !any)
+        run_suite(&b, flush);
     if (b.options.only && !bench_told(&b, b.options.only))
         bench_miss(&b, b.options.only, "these suites have no such row");
     if (b.misses > 0)

@@ -165,5 +165,6 @@ void suite_core(struct bench *b);
 void suite_store(struct bench *b);
 void suite_http(struct bench *b);
 void suite_serve(struct bench *b);
+void suite_flush(struct bench *b);
 
 #endif

@@ -207,6 +207,11 @@ static void rewrite_step(struct mob_shard *sh)
     }
 }
 
+int64_t durable_pause(const struct mob_shard *sh)
+{
+    return sh->pressure ? PRESSURE_PAUSE_NS : MOB_SEC;
+}
+
 void durable_step(struct mob_shard *sh)
 {
     struct mob_durable *d = &sh->durable;
@@ -219,7 +224,7 @@ void durable_step(struct mob_shard *sh)
     bool at_once = sh->options.durability == MOB_GCS_ALWAYS || sh->stopping || d->rewrite == REWRITE_SYNC ||
         d->unsynced_bytes >= SYNC_BYTES || life_waits;
     /* A file that cannot be written is not asked for in a loop. */
-    int64_t pause = !at_once ? MOB_SEC : d->file_is_whole ? 0 : CANNOT_WRITE_PAUSE_NS;
+    int64_t pause = !at_once ? durable_pause(sh) : d->file_is_whole ? 0 : CANNOT_WRITE_PAUSE_NS;
     if (wanted && sh->now_ns >= d->last_ns + pause)
         request_sync(sh, sh->store.stored);
 }

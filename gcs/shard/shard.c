@@ -148,7 +148,7 @@ static void each_second(struct mob_shard *sh)
 {
     if (sh->now_ns < sh->second_ns)
         return;
-    sh->second_ns = sh->now_ns + MOB_SEC;
+    sh->second_ns = sh->now_ns + (sh->pressure ? PRESSURE_PAUSE_NS : MOB_SEC);
     query_cold_tick(sh);
     mob_chunk_pool_trim(&sh->chunks);
 }
@@ -189,8 +189,8 @@ static int wait_ms(const struct mob_shard *sh)
         return 0;
     const struct mob_durable *d = &sh->durable;
     bool unsynced = !d->busy && d->synced < sh->store.stored && sh->options.durability != MOB_GCS_NO;
-    int64_t pause =
-        sh->options.durability == MOB_GCS_ALWAYS ? 200 * MOB_MS : MOB_SEC; /* after a failed write */
+    int64_t pause = sh->options.durability == MOB_GCS_ALWAYS ? 200 * MOB_MS
+                                                             : durable_pause(sh); /* after a failed write */
     if (unsynced && d->last_ns + pause < at)
         at = d->last_ns + pause;
     if (sh->store.link == NULL && sh->store.retry_ns < at)

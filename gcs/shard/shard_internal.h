@@ -39,6 +39,9 @@
 #define SUBS_MAX 256u
 #define PASS_BYTES_MAX (4u << 20) /* of one batch of writes */
 #define PASSES_MAX 4u /* batches of writes unanswered by Redis */
+/* Above the soft cap memory is measured, and everysec syncs, so often: only what is durable can be flushed.
+ */
+#define PRESSURE_PAUSE_NS (50 * MOB_MS)
 #define SYNC_BYTES (32u << 20) /* everysec: earlier than a second when so much is not durable */
 #define FLUSH_NOTES_MAX 64u /* then they become one sum */
 #define FLUSH_NOTES_KEPT 256u
@@ -355,6 +358,7 @@ MOB_MUST_USE enum mob_status durable_open(struct mob_shard *sh);
 MOB_MUST_USE enum mob_status durable_before_serving(struct mob_shard *sh, redisContext *context);
 void durable_stored(struct mob_shard *sh, size_t bytes);
 void durable_step(struct mob_shard *sh);
+int64_t durable_pause(const struct mob_shard *sh); /* between syncs of everysec */
 void durable_result(struct mob_shard *sh);
 void durable_fini(struct mob_shard *sh);
 

@@ -1,0 +1,325 @@
+/* Finding tasks that are only in PostgreSQL: 30 days, 10,000 jobs, 100 functions, one failure in 1,000 or in
+ * 1,000,000, evenly spread. Every answer is compared with what was written. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bench/flush_rows.h"
+#include "common/base/log.h"
+#include "common/wire/block.h"
+#include "gcs/flush/cold.h"
+#include "gcs/flush/migrate.h"
+#include "gcs/flush/watermark.h"
+#include "gcs/flush/writer.h"
+
+#define DAYS 30
+#define FUNCTIONS 100u
+#define BLOCK_TASKS 125u
+#define BATCH_BLOCKS 1024u
+#define DAY_NS (86400ll * 1000000000)
+#define FIRST_WALL_NS (20000ll * DAY_NS)
+
+struct finding {
+    struct bench *b;
+    struct mob_database *db;
+    struct mob_writer_state *writer;
+    struct mob_cold *cold;
+    struct mob_block_encoder *encoder;
+    uint64_t tasks, jobs, one_in; /* one failure in so many */
+    uint64_t per_job;
+    uint32_t shard;
+    uint64_t seq, watermark;
+    uint8_t *bytes; /* of a batch */
+    struct mob_flush_block blocks[BATCH_BLOCKS];
+};
+
+/* Everything of task n follows from n. */
+static struct mob_stream stream_of(const struct finding *f, uint64_t job)
+{
+    struct mob_stream s = {{'f', (uint8_t)f->shard}};
+    uint64_t mixed = (job + 1) * 0x9e3779b97f4a7c15ull;
+    memcpy(s.b + 4, &mixed, 8);
+    return s;
+}
+static struct mob_function_id function_of(uint64_t task)
+{
+    struct mob_function_id id = {{0}};
+    uint64_t mixed = task * 0xbf58476d1ce4e5b9ull;
+    id.b[0] = (uint8_t)((mixed >> 32) % FUNCTIONS);
+    id.b[1] = 'f';
+    return id;
+}
+static bool fails(const struct finding *f, uint64_t task)
+{
+    uint64_t mixed = (task + 7) * 0x94d049bb133111ebull;
+    return (mixed ^ mixed >> 31) % f->one_in == 0;
+}
+static int64_t finished_wall_ns(const struct finding *f, uint64_t task)
+{
+    return FIRST_WALL_NS + (int64_t)((double)task / (double)f->tasks * DAYS * (double)DAY_NS);
+}
+
+/* Specs and ends of tasks [from, from + BLOCK_TASKS), of one job. */
+static uint32_t make_block(struct finding *f, uint64_t from, uint8_t *out)
+{
+    _Alignas(8) uint8_t tail[256], body[64];
+    uint64_t job = from / f->per_job;
+    int64_t opened = finished_wall_ns(f, from);
+    struct mob_stream stream = stream_of(f, job);
+    struct mob_block_header header = {.version = MOB_BLOCK_VERSION,
+        .incarnation = 1,
+        .sequence = f->seq,
+        .job = {stream},
+        .ns = "default",
+        .wall_ns = opened,
+        .mono_ns = DAY_NS};
+    mob_block_begin(f->encoder, &header);
+    for (uint64_t task = from; task < from + BLOCK_TASKS; task++) {
+        int64_t argument = (int64_t)task, at = finished_wall_ns(f, task) - opened + DAY_NS;
+        struct mob_tail_builder builder;
+        mob_tail_begin(&builder, tail, sizeof tail);
+        mob_tail_add_value(&builder, MOB_TYPE_I64, &argument, sizeof argument);
+        struct mob_spec_head head = {.version = MOB_SPEC_VERSION,
+            .kind = MOB_KIND_TASK,
+            .runtime = MOB_RUNTIME_C,
+            .num_returns = 1,
+            .task = {stream, (uint32_t)(task % f->per_job)},
+            .job = {stream},
+            .function = function_of(task),
+            .max_retries = 3,
+            .cpu = 10000,
+            .attempt = 1};
+        struct mob_return_view ret = {
+            .type = MOB_TYPE_I64, .size = sizeof argument, .payload = (const uint8_t *)&argument};
+        struct mob_completion_head end = {.version = MOB_COMPLETION_VERSION,
+            .flags = MOB_COMPLETION_FINAL,
+            .status = fails(f, task) ? MOB_TASK_FAILED : MOB_OK,
+            .return_count = 1,
+            .task = head.task,
+            .attempt = 1,
+            .worker = 1000 + (uint32_t)(task % 2),
+            .submitted_ns = at - 3000,
+            .ready_ns = at - 2500,
+            .dispatched_ns = at - 2000,
+            .started_ns = at - 1000,
+            .finished_ns = at,
+            .body_bytes = mob_return_encode(body, 0, sizeof body, &ret)};
+        MOB_ASSERT(mob_block_add_spec(f->encoder, &head, tail, mob_tail_end(&builder), at - 3000) == MOB_OK &&
+            mob_block_add_completion(f->encoder, &end, body) == MOB_OK);
+    }
+    return mob_block_end(f->encoder, out);
+}
+
+static enum mob_status write_all(struct finding *f)
+{
+    enum mob_status status = MOB_OK;
+    for (uint64_t task = 0; task < f->tasks && status == MOB_OK;) {
+        struct mob_flush_batch batch = {.after = f->watermark, .epoch = 1, .blocks = f->blocks};
+        struct mob_flush_written written;
+        size_t used = 0;
+        for (; task < f->tasks && batch.count < BATCH_BLOCKS; task += BLOCK_TASKS) {
+            uint32_t length = make_block(f, task, f->bytes + used);
+            f->blocks[batch.count++] =
+                (struct mob_flush_block){.seq = ++f->seq, .bytes = f->bytes + used, .length = length};
+            used += length;
+        }
+        batch.upto = f->watermark = f->seq;
+        status = mob_flush_write(f->writer, f->db, &batch, &written);
+    }
+    return status;
+}
+
+static bool has_task(const struct mob_gcs_cold_answer *a, struct mob_task_id wanted, bool failed)
+{
+    static struct mob_zone_map zone;
+    static struct mob_entry entry;
+    struct mob_block_header header;
+    struct mob_block_decoder *decoder = mob_block_decoder_create();
+    int found = 0;
+    for (uint32_t i = 0; i < a->block_count; i++) {
+        enum mob_status status =
+            mob_block_open(decoder, a->blocks[i].bytes, a->blocks[i].length, &header, &zone);
+        while (status == MOB_OK && (status = mob_block_next(decoder, &entry)) == MOB_OK) {
+            bool spec = entry.type == MOB_ENTRY_SPEC && mob_task_id_eq(entry.spec.head.task, wanted);
+            bool end = entry.type == MOB_ENTRY_COMPLETION &&
+                mob_task_id_eq(entry.completion.head.task, wanted) &&
+                (entry.completion.head.status != MOB_OK) == failed;
+            found |= spec ? 1 : end ? 2 : 0;
+        }
+    }
+    mob_block_decoder_destroy(decoder);
+    return found == 3;
+}
+
+/* Random tasks by id. */
+static bool find_tasks(struct finding *f, double *us, int count)
+{
+    uint64_t random = 88172645463325252ull;
+    for (int i = 0; i < count; i++) {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        uint64_t task = random % f->tasks;
+        struct mob_task_id id = {stream_of(f, task / f->per_job), (uint32_t)(task % f->per_job)};
+        struct mob_gcs_cold_get q = {.upto = f->watermark,
+            .get = {.query = MOB_GCS_Q_GROUP, .stream = id.stream, .group = id.index >> MOB_GROUP_SHIFT}};
+        struct mob_gcs_cold_answer a;
+        int64_t begin = bench_now();
+        enum mob_status status = mob_cold_read(f->cold, f->db, &q, &a);
+        us[i] = (double)(bench_now() - begin) / 1e3;
+        if (status != MOB_OK || !has_task(&a, id, fails(f, task)))
+            return false;
+    }
+    return true;
+}
+
+/* Which tasks of the function failed in [from, to), newest first: from what was written. */
+static int expected_failures(
+    const struct finding *f, struct mob_function_id function, uint64_t from, uint64_t to, uint64_t out[100])
+{
+    int n = 0;
+    for (uint64_t task = to; task-- > from && n < 100;) {
+        struct mob_function_id of = function_of(task);
+        if (fails(f, task) && memcmp(&of, &function, sizeof of) == 0)
+            out[n++] = task;
+    }
+    return n;
+}
+
+/* The next one from a place that depends on i. */
+static uint64_t some_failure(const struct finding *f, uint64_t i)
+{
+    uint64_t task = (i + 1) * 0x9e3779b97f4a7c15ull % f->tasks;
+    for (uint64_t n = 0; n < f->tasks && !fails(f, task); n++)
+        task = (task + 1) % f->tasks;
+    return task;
+}
+
+/* The first page of the failed tasks of a function in an hour that has some; complete and in order. */
+static bool find_failures(struct finding *f, double *us, int count, double *rows_out)
+{
+    uint64_t per_hour = f->tasks / (DAYS * 24), rows = 0;
+    for (int i = 0; i < count; i++) {
+        uint64_t failure = some_failure(f, (uint64_t)i), expected[100];
+        uint64_t from = failure / per_hour * per_hour;
+        struct mob_function_id function = function_of(failure);
+        struct mob_gcs_cold_get q = {.upto = f->watermark,
+            .get = {.query = MOB_GCS_Q_SCAN,
+                .failed = 1,
+                .newest_first = 1,
+                .limit = 100,
+                .function = function,
+                .from_wall_ns = finished_wall_ns(f, from),
+                .to_wall_ns = finished_wall_ns(f, from + per_hour) - 1000}};
+        struct mob_gcs_cold_answer a;
+        int64_t begin = bench_now();
+        enum mob_status status = mob_cold_read(f->cold, f->db, &q, &a);
+        us[i] = (double)(bench_now() - begin) / 1e3;
+        int n = expected_failures(f, function, from, from + per_hour, expected);
+        if (status != MOB_OK || (int)a.block_count != n)
+            return false;
+        for (int k = 0; k < n; k++) {
+            uint64_t task = expected[k];
+            struct mob_gcs_cold_answer one = {.blocks = &a.blocks[k], .block_count = 1};
+            struct mob_task_id id = {stream_of(f, task / f->per_job), (uint32_t)(task % f->per_job)};
+            if (!has_task(&one, id, true))
+                return false;
+        }
+        rows += (uint64_t)n;
+    }
+    *rows_out = (double)rows;
+    return true;
+}
+
+static bool open_finding(struct finding *f, const char *directory)
+{
+    int from, to;
+    char socket[300];
+    snprintf(socket, sizeof socket, "%s/pg", directory);
+    f->writer = mob_flush_writer_create(f->shard);
+    f->cold = mob_cold_create(f->shard);
+    f->encoder = mob_block_encoder_create();
+    f->bytes = malloc((size_t)BATCH_BLOCKS * 16384 + MOB_BLOCK_BYTES_MAX);
+    uint64_t upto, epoch;
+    return f->writer && f->cold && f->encoder && f->bytes && mob_database_open(socket, &f->db) == MOB_OK &&
+        mob_migrate(f->db, mob_migrations, &from, &to) == MOB_OK &&
+        mob_database_query_once(f->db, "SELECT 1", NULL, 0, NULL) == MOB_OK &&
+        mob_watermark_read(f->db, f->shard, &upto, &epoch) == MOB_OK;
+}
+
+static void close_finding(struct finding *f)
+{
+    mob_flush_writer_destroy(f->writer);
+    mob_cold_destroy(f->cold);
+    mob_block_encoder_destroy(f->encoder);
+    mob_database_close(f->db);
+    free(f->bytes);
+}
+
+static void measure(struct finding *f, const char *failed_row)
+{
+    enum { LOOKS = 1000, PAGES = 200 };
+    static double us[LOOKS], page_us[PAGES];
+    double rows = 0;
+    char extra[160];
+    int64_t begin = bench_now();
+    if (write_all(f) != MOB_OK) {
+        bench_miss(f->b, failed_row, "not written");
+        return;
+    }
+    double seconds = (double)(bench_now() - begin) / 1e9;
+    if (!find_tasks(f, us, LOOKS) || !find_failures(f, page_us, PAGES, &rows)) {
+        bench_miss(f->b, failed_row, "a task was not found, or a page is not what was written");
+        return;
+    }
+    if (f->one_in == 1000)
+        bench_row(f->b,
+            &(struct bench_row){.name = "gcs_find",
+                .unit = "us",
+                .value = bench_percentile(us, LOOKS, 50),
+                .baseline = f->b->socket_rtt_us,
+                .against = "a round trip through a socket",
+                .n = LOOKS,
+                .p50_us = bench_percentile(us, LOOKS, 50),
+                .p99_us = bench_percentile(us, LOOKS, 99)});
+    snprintf(extra, sizeof extra, "\"tasks\":%llu,\"rows\":%.0f,\"written_per_s\":%.0f",
+        (unsigned long long)f->tasks, rows, (double)f->tasks / seconds);
+    bench_row(f->b,
+        &(struct bench_row){.name = failed_row,
+            .unit = "us",
+            .value = bench_percentile(page_us, PAGES, 50),
+            .n = PAGES,
+            .p50_us = bench_percentile(page_us, PAGES, 50),
+            .p99_us = bench_percentile(page_us, PAGES, 99),
+            .extra = extra});
+}
+
+void bench_flush_find(struct bench *b)
+{
+    static struct finding f;
+    struct bench fresh = {.options = b->options};
+    setenv("MOBULA_POSTGRES", "on", 1);
+    bool up = bench_cluster_start(&fresh);
+    unsetenv("MOBULA_POSTGRES");
+    for (uint32_t i = 0; i < 2 && up; i++) {
+        f = (struct finding){.b = b,
+            .shard = 100 + i,
+            .tasks = b->options.quick ? 300000 : 10000000,
+            .jobs = b->options.quick ? 300 : 10000,
+            .one_in = i == 0 ? 1000 : 1000000};
+        f.per_job = f.tasks / f.jobs;
+        for (int tries = 0; tries < 300 && !f.db && !open_finding(&f, fresh.directory); tries++) {
+            close_finding(&f);
+            f.db = NULL;
+            usleep(100000);
+        }
+        if (f.db)
+            measure(&f, i == 0 ? "gcs_find_failed" : "gcs_find_failed_rare");
+        else
+            bench_miss(b, "gcs_find", "no PostgreSQL");
+        close_finding(&f);
+    }
+    if (!up)
+        bench_miss(b, "gcs_find", "no cluster");
+    bench_cluster_stop(&fresh);
+}
