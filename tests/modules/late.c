@@ -1,0 +1,34 @@
+/* Tasks that submit children long after they began. */
+#include <mobula/mobula.h>
+
+#include <stdlib.h>
+#include <time.h>
+
+static enum mob_status one(struct mob_call *call)
+{
+    return mob_return_i64(call, mob_arg_i64(call, 0));
+}
+
+/* Sleeps, then runs n children, and gives their sum. */
+static enum mob_status parent(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    int64_t ms = mob_arg_i64(call, 0), sum = 0;
+    size_t n = (size_t)mob_arg_i64(call, 1);
+    struct mob_future **results = calloc(n + 1, sizeof(struct mob_future *));
+    enum mob_status status = results == NULL ? MOB_NO_MEMORY : MOB_OK;
+    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+    nanosleep(&pause, NULL);
+    for (size_t i = 0; i < n && status == MOB_OK; i++)
+        status = mob_submit(client, "late.one", MOB_ARGS(mob_i64((int64_t)i)), NULL, &results[i]);
+    for (size_t i = 0; i < n && status == MOB_OK; i++) {
+        int64_t value = 0;
+        status = mob_get_i64(results[i], MOB_FOREVER, &value);
+        sum += value;
+    }
+    free(results);
+    return status == MOB_OK ? mob_return_i64(call, sum) : status;
+}
+
+MOB_MODULE("late", MOB_FUNCTION("one", one, "i64 value -> i64"),
+    MOB_FUNCTION("parent", parent, "i64 ms, i64 children -> i64"))
