@@ -239,13 +239,29 @@ static enum mob_status drop_day(struct maintain *m, int32_t day)
     return mob_database_run(m->db, sql);
 }
 
+/* What other shards need of a day is not known here. */
+static enum mob_status others_flush(struct maintain *m, bool *out)
+{
+    static const char sql[] = "SELECT count(*) FROM mobula.watermark WHERE shard <> $1";
+    struct mob_database_param p;
+    struct mob_database_result *rows = NULL;
+    enum mob_status status =
+        mob_database_query(m->db, sql, mob_param_i32(&p, (int32_t)m->options->shard), 1, &rows);
+    *out = status != MOB_OK || mob_database_number(rows, 0, 0) > 0;
+    mob_database_result_destroy(rows);
+    return status;
+}
+
 static enum mob_status drop_days(struct maintain *m, uint32_t *count_out)
 {
+    bool others;
     int32_t days[DAYS_MAX];
     int count = 0;
     int64_t kept_from_ns = m->options->now_wall_ns - m->options->retention_s * MOB_SEC;
     int32_t first_kept = (int32_t)(kept_from_ns / DAY_NS);
-    enum mob_status status = list_days(m, first_kept, false, days, &count);
+    enum mob_status status = others_flush(m, &others);
+    if (status == MOB_OK && !others)
+        status = list_days(m, first_kept, false, days, &count);
     if (status != MOB_OK || count == 0)
         return status;
     status = read_needed(m);

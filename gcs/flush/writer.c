@@ -455,7 +455,7 @@ static enum mob_status write_once(struct mob_writer_state *w)
     (void)MOB_FAILPOINT("flush.after_commit");
     if (status != MOB_OK) {
         mob_database_rollback(w->db);
-        forget_seen(w);
+        mob_flush_writer_forget(w); /* a day may have been dropped */
     }
     return status;
 }
