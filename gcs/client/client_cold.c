@@ -9,11 +9,16 @@ void mob_gcs_cold_serve(struct mob_gcs *g, mob_gcs_cold_fn *query, void *arg)
     g->cold_arg = arg;
 }
 
+/* Members count their tags each for itself, so an answer to one must never reach another, or its successor.
+ */
+#define TIME_SHIFT 48
+
 void cold_pump(struct mob_gcs *g)
 {
     if (g->cold == NULL || g->cold_said || g->collecting || g->now_ns < g->reads_ns)
         return;
     g->cold_said = true;
+    g->cold_time++;
     out_frame(g->tail, MOB_GCS_COLD, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
 }
 
@@ -29,14 +34,16 @@ void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
         link_fail(g->tail, MOB_CORRUPT);
         return;
     }
-    g->cold(g->cold_arg, &head);
+    head.get.tag |= (uint64_t)g->cold_time << TIME_SHIFT;
+    if (g->cold_said)
+        g->cold(g->cold_arg, &head);
 }
 
 enum mob_status mob_gcs_cold_answer(struct mob_gcs *g, const struct mob_gcs_cold_answer *answer)
 {
-    if (!g->up || !g->cold_said)
+    if (!g->up || !g->cold_said || answer->tag >> TIME_SHIFT != g->cold_time)
         return MOB_CLOSED;
-    struct mob_gcs_rows head = {.tag = answer->tag,
+    struct mob_gcs_rows head = {.tag = answer->tag & ((1ull << TIME_SHIFT) - 1),
         .status = answer->status,
         .kind = answer->status == MOB_OK ? MOB_GCS_ROWS_BLOCKS : MOB_GCS_ROWS_NONE,
         .count = answer->block_count,

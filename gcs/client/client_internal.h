@@ -147,6 +147,7 @@ struct mob_gcs {
     mob_gcs_cold_fn *cold; /* NULL: others serve what was flushed */
     void *cold_arg;
     bool cold_said; /* on this link */
+    uint16_t cold_time; /* how often it had to be said; in the tags that the reader sees */
 };
 
 /* client.c */

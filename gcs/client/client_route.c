@@ -65,13 +65,16 @@ static void set_route(struct mob_gcs *g, const struct mob_gcs_book *book)
     point_at(tail, tail_path);
     if (one && other(g, head)->state != LINK_DOWN)
         link_fail(other(g, head), MOB_UNAVAILABLE);
-    if (tail != old_tail)
+    if (tail != old_tail) {
         reads_down(g);
+        cold_down(g);
+    }
 }
 
 static void seek(struct mob_gcs *g)
 {
     g->seeks = true;
+    cold_down(g);
     g->head = g->tail = &g->links[0];
     if (g->links[1].state != LINK_DOWN)
         link_fail(&g->links[1], MOB_UNAVAILABLE);

@@ -1,0 +1,67 @@
+"""Flushing under a chain of two whose members are killed in turn: everything is read back, whoever is the tail.   ctest: timeout=280"""
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+from lib_http_cluster import BIN, check, main
+
+V1 = "/api/v1"
+
+
+def status(c):
+    done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout) if done.returncode == 0 else None
+
+
+def all_flushed(c):
+    figures = status(c)
+    return figures and figures["member"]["blocks"] == 0
+
+
+def ids_of(c, name):
+    items, cursor = [], ""
+    while True:
+        page = c.json("GET", f"{V1}/tasks?filter=name:{name}&limit=197{cursor}", expect=200)
+        items += [task["id"] for task in page.get("items", [])]
+        if not page.get("next_cursor"):
+            return items
+        cursor = "&cursor=" + page["next_cursor"]
+
+
+def kill_member(c, name):
+    with open(c.directory + "/supervisor.json", encoding="utf-8") as file:
+        os.kill(next(p["pid"] for p in json.load(file)["processes"] if p["name"] == name), signal.SIGKILL)
+    c.until("two members", lambda: all(p["state"] == "ready" for p in processes(c)), 60)
+
+
+def processes(c):
+    done = subprocess.run([BIN + "/mobula", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout)["processes"]
+
+
+def test_members_are_killed_in_turn(c):
+    c.deploy("arith")
+    c.until("the flusher", lambda: os.path.exists(c.directory + "/flush.ready"), 60)
+    expected = []
+    for round_number, victim in enumerate(["gcs", "gcs-1", "gcs-1", "gcs"]):
+        batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": [[i, i % 3] for i in range(300)], "options": {"name": "turn"}}, expect=202)
+        expected += [item["id"] for item in batch["items"]]
+        c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 300, "timeout_ms": 60000}, expect=200)
+        kill_member(c, victim)
+        c.until("all is flushed", lambda: all_flushed(c), 60)
+        found = ids_of(c, "turn")
+        check(sorted(found) == sorted(expected), "each task once", round_number, len(found), len(set(found)), len(expected))
+        record = c.json("GET", f"{V1}/tasks/{expected[7]}", expect=200)
+        check(record.get("arguments") == [7, 1], "a record", record)
+    verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    check(verify.returncode == 0, "verify", verify.stdout, verify.stderr)
+
+
+if __name__ == "__main__":
+    if not shutil.which("psql"):
+        print("there is no PostgreSQL here: skipped")
+        sys.exit(0)
+    main(globals(), "--postgres", "on", "--gcs-replicas", "2", "--flush-hot-percent", "0", "--flush-delay-ms", "100")
