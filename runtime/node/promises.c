@@ -13,9 +13,32 @@ struct node_promise {
     uint32_t slot, session;
 };
 
+static struct node_promise *find(const struct node *node, struct mob_object_id id)
+{
+    struct node_promise *p = node->promises;
+    while (p && !mob_object_id_eq(p->id, id))
+        p = p->next;
+    return p;
+}
+
+/* The session that had it is the driver's own, which has opened another one: this one keeps it. */
+static bool is_moved(struct node *node, const struct node_promise *promise, const struct node_client *client)
+{
+    const struct node_client *before = node_client_at(node, promise->slot);
+    return client->kind != MOB_CLIENT_WORKER && before && before != client &&
+        before->session == promise->session && mob_task_id_eq(before->root, client->root) &&
+        mob_task_id_eq(promise->id.task, client->root);
+}
+
 bool node_promise_make(struct node *node, const struct node_client *client, struct mob_object_id id)
 {
-    if (node->promise_count >= PROMISES_MAX || node_promised(node, id))
+    struct node_promise *known = find(node, id);
+    if (known && is_moved(node, known, client)) {
+        known->slot = client->slot;
+        known->session = client->session;
+        return true;
+    }
+    if (node->promise_count >= PROMISES_MAX || known)
         return false;
     struct node_promise *promise = malloc(sizeof *promise);
     MOB_ASSERT(promise);
@@ -27,10 +50,7 @@ bool node_promise_make(struct node *node, const struct node_client *client, stru
 
 bool node_promised(const struct node *node, struct mob_object_id id)
 {
-    for (const struct node_promise *p = node->promises; p; p = p->next)
-        if (mob_object_id_eq(p->id, id))
-            return true;
-    return false;
+    return find(node, id) != NULL;
 }
 
 void node_promise_kept(struct node *node, struct mob_object_id id)

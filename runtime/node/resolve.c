@@ -272,6 +272,8 @@ static bool is_promise(const struct mob_out_put *put)
 /* A large put of a driver, not in the store: its bytes are on disk, or still with the driver. */
 static void from_put(struct node *node, const struct known *known)
 {
+    if (is_promise(known->put) && node_promised(node, known->id))
+        return; /* promised here since it was asked for: its value comes */
     enum mob_value_type type = (enum mob_value_type)known->put->type;
     enum mob_status status =
         is_promise(known->put) ? MOB_NOT_FOUND : durable_puts_restore(node->puts, known->id);

@@ -178,6 +178,70 @@ static void put_that_was_removed_is_not_awaited(void **state)
 }
 
 /* A promise is kept by its driver also after the end of the node that heard it. */
+static void make_promise(struct nx_driver *driver, struct mob_object_id id)
+{
+    struct mob_out_put promise = {.id = id, .flags = MOB_PUT_PROMISE};
+    nx_publish(driver->store, MOB_OUT_PUT, &promise, sizeof promise, NULL, 0);
+}
+
+static void keep_promise(struct nx_driver *driver, struct mob_object_id id, int64_t value)
+{
+    struct mob_object_ref ref;
+    assert_int_equal(
+        mob_store_put_small(driver->store, id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
+    struct mob_out_put put = {
+        .id = id, .type = MOB_TYPE_I64, .size = sizeof value, .inline_bytes = sizeof value};
+    nx_publish(driver->store, MOB_OUT_PUT, &put, sizeof put, &value, sizeof value);
+    mob_store_object_seal(driver->store, ref);
+}
+
+/* The question about it was under way when it came: what the log says then is no reason to call it lost. */
+static void promise_that_was_asked_for_first_is_waited_for(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    enum mob_status status;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_object_id id = put_id(&driver, 1);
+    nx_watch(driver.store, id);
+    make_promise(&driver, id);
+    nx_settle(&nx);
+    assert_false(nx_told(driver.store, id, &status));
+    keep_promise(&driver, id, 4);
+    nx_settle(&nx);
+    assert_true(nx_told(driver.store, id, &status));
+    assert_int_equal(status, MOB_OK);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+/* A driver that opens another session and sends its promise again: the end of the first breaks nothing. */
+static void promise_goes_with_its_driver_to_another_session(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver first, again;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &first, NULL);
+    struct mob_object_id id = put_id(&first, 1);
+    make_promise(&first, id);
+    struct mob_task_id task = submit_on(&first, id);
+    nx_turn(&nx, 10);
+    nx_connect(&nx, &again, &first);
+    make_promise(&again, id);
+    nx_turn(&nx, 5);
+    nx_disconnect(&first);
+    nx_turn(&nx, 10);
+    assert_true(waits(&nx, task));
+    keep_promise(&again, id, 4);
+    nx_turn(&nx, 5);
+    assert_false(waits(&nx, task));
+    nx_disconnect(&again);
+    nx_close(&nx);
+}
+
 static void promise_waits_for_its_driver(void **state)
 {
     (void)state;
@@ -186,8 +250,7 @@ static void promise_waits_for_its_driver(void **state)
     nx_open(&nx, 0);
     nx_connect(&nx, &first, NULL);
     struct mob_object_id id = put_id(&first, 1);
-    struct mob_out_put promise = {.id = id, .flags = MOB_PUT_PROMISE};
-    nx_publish(first.store, MOB_OUT_PUT, &promise, sizeof promise, NULL, 0);
+    make_promise(&first, id);
     struct mob_task_id task = submit_on(&first, id);
     nx_turn(&nx, 10);
     assert_int_equal(mob_store_out_acked(first.store), mob_store_out_published(first.store));
@@ -196,13 +259,7 @@ static void promise_waits_for_its_driver(void **state)
     nx_turn(&nx, 20);
     assert_true(waits(&nx, task));
     nx_connect(&nx, &again, &first);
-    int64_t value = 4;
-    struct mob_object_ref ref;
-    assert_int_equal(mob_store_put_small(again.store, id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
-    struct mob_out_put put = {
-        .id = id, .type = MOB_TYPE_I64, .size = sizeof value, .inline_bytes = sizeof value};
-    nx_publish(again.store, MOB_OUT_PUT, &put, sizeof put, &value, sizeof value);
-    mob_store_object_seal(again.store, ref);
+    keep_promise(&again, id, 4);
     nx_turn(&nx, 5);
     assert_false(waits(&nx, task));
     nx_disconnect(&first);
@@ -219,6 +276,8 @@ int main(void)
         cmocka_unit_test(put_on_disk_is_there_again),
         cmocka_unit_test(put_that_was_removed_is_not_awaited),
         cmocka_unit_test(promise_waits_for_its_driver),
+        cmocka_unit_test(promise_that_was_asked_for_first_is_waited_for),
+        cmocka_unit_test(promise_goes_with_its_driver_to_another_session),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);
