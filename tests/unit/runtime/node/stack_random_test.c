@@ -61,6 +61,7 @@ struct frame { /* of one task on a worker's stack */
     uint32_t suspended; /* number; 0 = not, or answered */
 };
 struct sim_worker {
+    struct mob_spec_head slots[MOB_HEAD_SLOTS]; /* heads that siblings repeat */
     struct nx_worker at; /* .head: of the last spec in its ring */
     struct mob_spec_head specs[SPECS_MAX];
     uint32_t spec_begin, spec_end;
@@ -87,8 +88,10 @@ static void take_record(struct sim_worker *w, const struct mob_record *record, c
     switch (record->type) {
     case MOB_IN_SPEC:
         memcpy(&w->at.head, body + sizeof in, sizeof w->at.head);
+        w->slots[record->aux % MOB_HEAD_SLOTS] = w->at.head;
         break;
     case MOB_IN_SIBLING:
+        w->at.head = w->slots[record->aux % MOB_HEAD_SLOTS];
         memcpy(&w->at.head.task.index, body + 8, 4);
         break;
     case MOB_IN_REVOKED:
