@@ -160,7 +160,9 @@ static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const str
     assert_int_equal(recvmsg(driver->sock, &message, MSG_DONTWAIT), sizeof driver->welcome);
     assert_int_equal(driver->welcome.status, MOB_OK);
     int fds[2];
-    memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fds);
+    const struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
+    assert_non_null(passed);
+    memcpy(fds, CMSG_DATA(passed), sizeof fds);
     driver->memfd = fds[0];
     driver->eventfd = fds[1];
     assert_int_equal(mob_store_attach(fds[0], fds[1], driver->welcome.slot, &driver->store), MOB_OK);
