@@ -95,6 +95,8 @@ static void set_default(struct mob_settings *settings, enum mob_setting id)
         set_number(value, row, sysconf(_SC_NPROCESSORS_ONLN));
     } else if (id == MOB_SETTING_SEGMENT_BYTES) {
         set_share(value, row, 30);
+    } else if (id == MOB_SETTING_WORKER_MEMORY_BYTES) {
+        set_share(value, row, 50);
     } else if (id == MOB_SETTING_GCS_SOFT_BYTES) {
         set_share(value, row, 12);
     } else if (id == MOB_SETTING_GCS_HARD_BYTES) {

@@ -257,12 +257,11 @@ static void job_ended(struct flusher *f)
 static void give_batch(struct flusher *f)
 {
     struct mob_gcs_position at;
-    struct flush_batch *b = f->closed_first;
     if (f->state != SESSION_RUNS)
         return;
     if (f->open != NULL && mob_now() >= f->open->opened_ns + f->options.delay_ns)
         close_open(f);
-    b = f->closed_first;
+    struct flush_batch *b = f->closed_first;
     mob_gcs_position(f->control, &at);
     if (f->busy)
         return;
@@ -499,6 +498,6 @@ enum mob_status mob_flusher_run(const struct mob_flusher_options *options, bool 
         status = f->refused;
     *clean_out = stop(f);
     if (*clean_out)
-        free(f);
-    return status;
+        free(f); /* else a thread that still waits for PostgreSQL uses it until the process ends */
+    return status; /* NOLINT(clang-analyzer-unix.Malloc): see above */
 }

@@ -88,6 +88,7 @@ static int run(struct mob_flusher_options *options)
     int stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     options->stop_fd = &stop_fd;
     enum mob_status status = mob_flusher_run(options, &clean);
+    options->stop_fd = NULL; /* it points into this frame */
     if (status != MOB_OK)
         fprintf(stderr, "mobula-flush: ended: %s (%s)\n", mob_status_text(status), mob_status_code(status));
     bool refused = status == MOB_VERSION || status == MOB_DENIED || status == MOB_CORRUPT;

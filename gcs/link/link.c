@@ -99,6 +99,7 @@ static void piece_add(struct mob_link *link, struct link_piece piece)
 {
     if (link->piece_first + link->piece_count == link->piece_capacity) {
         if (link->piece_first > link->piece_capacity / 2) {
+            MOB_ASSERT(link->pieces != NULL);
             memmove(link->pieces, link->pieces + link->piece_first, link->piece_count * sizeof *link->pieces);
             link->piece_first = 0;
         } else {

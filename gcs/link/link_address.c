@@ -52,6 +52,7 @@ static enum mob_status net_address(const char *text, union any_address *out, soc
 
 static enum mob_status parse(const char *text, union any_address *out, socklen_t *length_out)
 {
+    *out = (union any_address){0};
     return text[0] == '/' ? path_address(text, out, length_out) : net_address(text, out, length_out);
 }
 

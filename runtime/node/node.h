@@ -31,6 +31,7 @@ struct node_options {
     char resources[NODE_RESOURCES_TEXT_MAX]; /* "GPU=1,disk=2.5"; CPU comes from `slots` */
     char name[64];
     uint64_t segment_bytes, spill_quota_bytes;
+    uint64_t worker_memory_bytes; /* address space of one worker besides the segment; 0 = no limit */
     uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
     uint32_t slots, blocked_max, nest_max, idle_reap_ms;
 };

@@ -45,6 +45,7 @@ static bool configure(const struct mob_settings *settings, struct node_options *
     *o = (struct node_options){
         .segment_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_SEGMENT_BYTES),
         .spill_quota_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_SPILL_QUOTA_BYTES),
+        .worker_memory_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_WORKER_MEMORY_BYTES),
         .retention_s = (uint64_t)mob_setting_number(settings, MOB_SETTING_RETENTION_S),
         .slots = (uint32_t)mob_setting_number(settings, MOB_SETTING_SLOTS),
         .blocked_max = (uint32_t)mob_setting_number(settings, MOB_SETTING_BLOCKED_MAX),

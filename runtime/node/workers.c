@@ -315,6 +315,7 @@ enum mob_status node_pool_open(struct node *node)
         .struct_size = sizeof options,
         .worker_path = node->options.worker_binary,
         .state_dir = node->options.directory,
+        .address_space_bytes = node->options.worker_memory_bytes,
     };
     return mob_pool_create(&options, &node->pool);
 }

@@ -28,7 +28,8 @@ struct mob_pool_options {
     const char *state_dir; /* modules/ in it holds the module files */
     const char *log_dir; /* NULL = state_dir/logs; made if missing */
     uint64_t log_bytes_max; /* of one file; 0 = 1 MiB */
-    uint64_t address_space_bytes; /* of a worker beside the segment (RLIMIT_AS); 0 = no limit */
+    uint64_t address_space_bytes; /* of a worker beside the segment (RLIMIT_AS); 0 = no limit, as with
+                                     sanitizers */
     int oom_score_adj; /* 0 = 500: the kernel picks a worker before anything else */
 };
 

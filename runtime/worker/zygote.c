@@ -58,12 +58,19 @@ static void only_descriptors(int memfd, int eventfd)
         _exit(1);
 }
 
+/* Sanitizers map terabytes for their shadow. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LIMITS_ADDRESS_SPACE false
+#else
+#define LIMITS_ADDRESS_SPACE true
+#endif
+
 static void limits(const struct mob_worker_config *config, int memfd)
 {
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     struct stat segment;
-    if (config->address_space_bytes > 0 && fstat(memfd, &segment) == 0) {
+    if (LIMITS_ADDRESS_SPACE && config->address_space_bytes > 0 && fstat(memfd, &segment) == 0) {
         rlim_t bytes = config->address_space_bytes + (rlim_t)segment.st_size;
         struct rlimit as = {bytes, bytes};
         setrlimit(RLIMIT_AS, &as);

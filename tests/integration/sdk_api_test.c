@@ -35,7 +35,8 @@ static int set_up(void **state)
     (void)state;
     char module[512];
     const char *modules = getenv("MOBULA_MODULE_DIR");
-    node_box_start(&box, 2);
+    static const char *const args[] = {"--worker-memory-bytes", "1GiB", NULL};
+    node_box_start_with(&box, 2, args);
     if (mob_connect(NULL, &client) != MOB_OK) {
         print_error("connect: %s\n", mob_connect_error());
         return -1;
@@ -345,6 +346,24 @@ static void a_crash_costs_one_worker_and_is_told(void **state)
     mob_release(future);
     OK(mob_submit(client, "probe.exits", MOB_ARGS(mob_i64(3)), &once, &future));
     FAILS(mob_get_i64(future, PATIENCE, &v), MOB_WORKER_DIED);
+    mob_release(future);
+    assert_int_equal(call_i64("probe.echo_i64", MOB_ARGS(mob_i64(1))), 1);
+}
+
+/* `worker-memory-bytes` ends it, not the machine's memory. */
+static void endless_allocation_costs_one_worker(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* no limit with sanitizers */
+#endif
+    struct mob_submit_options once = {.struct_size = sizeof once, .max_retries = MOB_NO_RETRY};
+    struct mob_future *future;
+    int64_t v;
+    OK(mob_submit(client, "probe.devours", MOB_NO_ARGS, &once, &future));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_WORKER_DIED);
+    assert_non_null(strstr(mob_future_error(future), "\"signal\":11"));
+    assert_non_null(strstr(mob_future_error(future), "about to take all memory"));
     mob_release(future);
     assert_int_equal(call_i64("probe.echo_i64", MOB_ARGS(mob_i64(1))), 1);
 }
@@ -670,6 +689,7 @@ int main(void)
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(a_failed_task_tells_its_reason),
         cmocka_unit_test(a_crash_costs_one_worker_and_is_told),
+        cmocka_unit_test(endless_allocation_costs_one_worker),
         cmocka_unit_test(a_running_task_is_cancelled),
         cmocka_unit_test(cancel_follows_tail_calls),
         cmocka_unit_test(wait_gives_the_first_of_many),

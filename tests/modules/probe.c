@@ -1,6 +1,7 @@
 /* Functions that tests call: every kind of value, result, failure and API call that a function may make. */
 #include <mobula/mobula.h>
 
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -82,6 +83,19 @@ static enum mob_status crashes(struct mob_call *call)
     printf("about to crash\n");
     (void)call;
     raise(SIGSEGV);
+    return MOB_OK;
+}
+
+/* Allocates for ever; what malloc does not give is written to all the same. */
+static enum mob_status devours(struct mob_call *call)
+{
+    (void)call;
+    printf("about to take all memory\n");
+    for (int taken = 0; taken < INT_MAX; taken++) {
+        volatile char *block = malloc(64u << 20);
+        for (size_t i = 0; i < 64u << 20; i += 4096)
+            block[i] = 1;
+    }
     return MOB_OK;
 }
 
@@ -370,13 +384,14 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("sum_all", sum_all, "i64... -> i64"), MOB_FUNCTION("many", many, "i64 n -> i64..."),
     MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("nothing", nothing, "-> ()"),
     MOB_FUNCTION("fails", fails, "i64 code -> i64"), MOB_FUNCTION("crashes", crashes, "-> i64"),
-    MOB_FUNCTION("exits", exits, "i64 status -> i64"), MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"),
-    MOB_FUNCTION("burns", burns, "i64 ms -> i64"), MOB_FUNCTION("talks", talks, "-> null"),
-    MOB_FUNCTION("returns_text", returns_text, "-> i64"), MOB_FUNCTION("big", big, "i64 bytes -> bytes"),
-    MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"), MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"),
-    MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),
-    MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
-    MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
+    MOB_FUNCTION("devours", devours, "-> i64"), MOB_FUNCTION("exits", exits, "i64 status -> i64"),
+    MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"), MOB_FUNCTION("burns", burns, "i64 ms -> i64"),
+    MOB_FUNCTION("talks", talks, "-> null"), MOB_FUNCTION("returns_text", returns_text, "-> i64"),
+    MOB_FUNCTION("big", big, "i64 bytes -> bytes"), MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"),
+    MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"), MOB_FUNCTION("deep", deep, "i64 n -> i64"),
+    MOB_FUNCTION("tree", tree, "i64 depth -> i64"), MOB_FUNCTION("first_of", first_of, "i64 k -> i64"),
+    MOB_FUNCTION("in_any_order", in_any_order, "-> i64"), MOB_FUNCTION("puts_value", puts_value, "-> bytes"),
+    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
     MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),
