@@ -9,10 +9,14 @@
 #ifndef MOB_COMMON_WIRE_SESSION_H
 #define MOB_COMMON_WIRE_SESSION_H
 
+#include <stddef.h>
+
 #include "common/base/id.h"
+#include "common/base/status.h"
 
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
 #define MOB_SESSION_VERSION 4
+#define MOB_SESSION_DETAIL 256
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */
 
 #define MOB_JOB_WEIGHT_DEFAULT 100u
@@ -55,7 +59,16 @@ struct mob_session_welcome {
     uint32_t next_child; /* of a standing or resumed job: first free child index */
     uint32_t nest_max; /* workers: tasks that may wait below another one on their stack; 0 = none */
     uint32_t zero;
-    char detail[256];
+    char detail[MOB_SESSION_DETAIL];
 };
+
+/* What a client sent. MOB_INVALID (no client of ours, or malformed), MOB_VERSION; `detail_out` says why. The
+ * texts have their ends; whether `kind` may come this way is the node's to say. */
+MOB_MUST_USE enum mob_status mob_session_hello_decode(const void *bytes, size_t length,
+    struct mob_session_hello *hello_out, char detail_out[MOB_SESSION_DETAIL]);
+/* What a node answered. MOB_INVALID: no node of ours; MOB_VERSION: another version of one, and then of the
+ * rest only `version` means something. */
+MOB_MUST_USE enum mob_status mob_session_welcome_decode(
+    const void *bytes, size_t length, struct mob_session_welcome *welcome_out);
 
 #endif

@@ -334,7 +334,9 @@ static void space_after_commit(void *arg)
 
 static void space_request(const struct request *r)
 {
-    struct space space = {.to = {r->node, r->client->slot, r->client->session, r->number}};
+    struct space space = {
+        .to = {
+            .node = r->node, .slot = r->client->slot, .session = r->client->session, .request = r->number}};
     if (r->bytes < sizeof space.bytes + sizeof space.id) {
         reply(r, MOB_INVALID, NULL, 0);
         return;

@@ -57,31 +57,14 @@ void node_accept(struct node *node)
     }
 }
 
-static bool text_ends(const char *text, size_t capacity)
+static enum mob_status check_hello(
+    const void *bytes, size_t length, struct mob_session_hello *hello_out, char detail[MOB_SESSION_DETAIL])
 {
-    return memchr(text, 0, capacity) != NULL;
-}
-
-static enum mob_status check_hello(const struct mob_session_hello *hello, ssize_t bytes, char detail[256])
-{
-    if (bytes < 8 || hello->magic != MOB_SESSION_MAGIC) {
-        snprintf(detail, 256, "not a Mobula client");
-        return MOB_INVALID;
-    }
-    if (hello->version != MOB_SESSION_VERSION) {
-        snprintf(detail, 256, "session version %u, this node speaks %u: use the library of this installation",
-            hello->version, MOB_SESSION_VERSION);
-        return MOB_VERSION;
-    }
-    if (bytes != sizeof *hello || !text_ends(hello->ns, sizeof hello->ns) ||
-        !text_ends(hello->job_name, sizeof hello->job_name) ||
-        !text_ends(hello->idempotency_key, sizeof hello->idempotency_key) ||
-        hello->job_weight > MOB_JOB_WEIGHT_MAX ||
-        (hello->kind != MOB_CLIENT_DRIVER && hello->kind != MOB_CLIENT_GATEWAY)) {
-        snprintf(detail, 256, "malformed hello");
-        return MOB_INVALID;
-    }
-    return MOB_OK;
+    enum mob_status status = mob_session_hello_decode(bytes, length, hello_out, detail);
+    if (status != MOB_OK || hello_out->kind == MOB_CLIENT_DRIVER || hello_out->kind == MOB_CLIENT_GATEWAY)
+        return status;
+    snprintf(detail, MOB_SESSION_DETAIL, "malformed hello");
+    return MOB_INVALID;
 }
 
 static void send_welcome(int fd, const struct mob_session_welcome *welcome, const int *fds, int fd_count)
@@ -211,9 +194,10 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
 
 void node_hello(struct node *node, int fd)
 {
-    struct mob_session_hello hello = {0};
-    char detail[256] = "";
-    ssize_t bytes = recv(fd, &hello, sizeof hello, MSG_DONTWAIT);
+    struct mob_session_hello hello;
+    uint8_t sent[sizeof hello];
+    char detail[MOB_SESSION_DETAIL] = "";
+    ssize_t bytes = recv(fd, sent, sizeof sent, MSG_DONTWAIT);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (bytes <= 0) {
@@ -221,7 +205,7 @@ void node_hello(struct node *node, int fd)
         close(fd);
         return;
     }
-    enum mob_status status = check_hello(&hello, bytes, detail);
+    enum mob_status status = check_hello(sent, (size_t)bytes, &hello, detail);
     if (status != MOB_OK)
         refuse(node, fd, status, detail);
     else

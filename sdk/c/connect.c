@@ -54,7 +54,8 @@ static enum mob_status receive_welcome(struct mob_client *client, int sock, int 
         struct cmsghdr align;
         char bytes[CMSG_SPACE(2 * sizeof(int))];
     } control;
-    struct iovec iov = {&client->welcome, sizeof client->welcome};
+    uint8_t sent[sizeof client->welcome];
+    struct iovec iov = {sent, sizeof sent};
     struct msghdr message = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     fds[0] = fds[1] = -1;
@@ -63,10 +64,10 @@ static enum mob_status receive_welcome(struct mob_client *client, int sock, int 
     if (c != NULL && c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS &&
         c->cmsg_len == CMSG_LEN(2 * sizeof(int)))
         memcpy(fds, CMSG_DATA(c), 2 * sizeof(int));
-    if (n != (ssize_t)sizeof client->welcome || client->welcome.magic != MOB_SESSION_MAGIC)
+    enum mob_status status = mob_session_welcome_decode(sent, n < 0 ? 0 : (size_t)n, &client->welcome);
+    if (status == MOB_INVALID)
         return mob_client_fail(client, MOB_UNAVAILABLE, "the node ended the session before it began");
-    client->welcome.detail[sizeof client->welcome.detail - 1] = 0;
-    if (client->welcome.version != MOB_SESSION_VERSION)
+    if (status != MOB_OK)
         return mob_client_fail(client, MOB_VERSION, "the node speaks session version %u, this library %u",
             client->welcome.version, MOB_SESSION_VERSION);
     if (client->welcome.status != MOB_OK)

@@ -1,0 +1,50 @@
+#include "common/wire/session.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool text_ends(const char *text, size_t capacity)
+{
+    return memchr(text, 0, capacity) != NULL;
+}
+
+enum mob_status mob_session_hello_decode(const void *bytes, size_t length,
+    struct mob_session_hello *hello_out, char detail_out[MOB_SESSION_DETAIL])
+{
+    struct mob_session_hello hello = {0};
+    if (length > 0)
+        memcpy(&hello, bytes, length < sizeof hello ? length : sizeof hello);
+    if (length < offsetof(struct mob_session_hello, pid) || hello.magic != MOB_SESSION_MAGIC) {
+        snprintf(detail_out, MOB_SESSION_DETAIL, "not a Mobula client");
+        return MOB_INVALID;
+    }
+    if (hello.version != MOB_SESSION_VERSION) {
+        snprintf(detail_out, MOB_SESSION_DETAIL,
+            "session version %u, this node speaks %u: use the library of this installation", hello.version,
+            MOB_SESSION_VERSION);
+        return MOB_VERSION;
+    }
+    if (length != sizeof hello || !text_ends(hello.ns, sizeof hello.ns) ||
+        !text_ends(hello.job_name, sizeof hello.job_name) ||
+        !text_ends(hello.idempotency_key, sizeof hello.idempotency_key) ||
+        hello.job_weight > MOB_JOB_WEIGHT_MAX) {
+        snprintf(detail_out, MOB_SESSION_DETAIL, "malformed hello");
+        return MOB_INVALID;
+    }
+    *hello_out = hello;
+    return MOB_OK;
+}
+
+enum mob_status mob_session_welcome_decode(
+    const void *bytes, size_t length, struct mob_session_welcome *welcome_out)
+{
+    struct mob_session_welcome welcome;
+    if (length != sizeof welcome)
+        return MOB_INVALID;
+    memcpy(&welcome, bytes, sizeof welcome);
+    if (welcome.magic != MOB_SESSION_MAGIC || welcome.status >= MOB_STATUS_COUNT)
+        return MOB_INVALID;
+    welcome.detail[sizeof welcome.detail - 1] = '\0';
+    *welcome_out = welcome;
+    return welcome.version == MOB_SESSION_VERSION ? MOB_OK : MOB_VERSION;
+}
