@@ -1,3 +1,4 @@
+#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 
 #include "cli/cluster_state.h"
 #include "cli/state_dir.h"
+#include "tests/support/golden_file.h"
 
 static char root[64], directory[128], error[STATE_ERROR_MAX];
 
@@ -79,6 +81,68 @@ static void another_layout_is_refused_with_both_names(void **state)
     assert_int_equal(state_dir_init(directory, error), MOB_VERSION);
     assert_non_null(strstr(error, "mobula state 9"));
     assert_non_null(strstr(error, STATE_VERSION_TEXT));
+}
+
+/* Name, mode and length of what there is, and the text of `version`: sorted. */
+static void describe(struct golden_text *text)
+{
+    struct dirent **names;
+    char path[STATE_PATH_MAX], version[64];
+    struct stat st;
+    int count = scandir(directory, &names, NULL, alphasort);
+    assert_true(count > 2);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(stat(state_path(directory, names[i]->d_name, path), &st), 0);
+        if (names[i]->d_name[0] != '.' && S_ISDIR(st.st_mode))
+            golden_say(text, "%s/ %o\n", names[i]->d_name, st.st_mode & 0777);
+        else if (names[i]->d_name[0] != '.')
+            golden_say(text, "%s %o %lld\n", names[i]->d_name, st.st_mode & 0777, (long long)st.st_size);
+        free(names[i]);
+    }
+    free(names);
+    assert_int_equal(
+        state_read_line(state_path(directory, "version", path), version, sizeof version), MOB_OK);
+    golden_say(text, "version says %s\n", version);
+}
+
+static void a_new_one_is_as_its_version_says(void **state)
+{
+    (void)state;
+    static struct golden_text text;
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    assert_int_equal(state_dir_init(directory, error), MOB_OK);
+    describe(&text);
+    golden_compare("state/state_v1.txt", &text);
+}
+
+/* One of version 1, made from what is kept about it and not by this program: accepted, and nothing in it
+ * changed. */
+static void one_of_version_1_is_accepted_as_it_is(void **state)
+{
+    (void)state;
+    static struct golden_text kept, after;
+    char path[STATE_PATH_MAX], name[64], secret[STATE_SECRET_BYTES];
+    unsigned mode;
+    long long length;
+    golden_read("state/state_v1.txt", &kept);
+    assert_int_equal(state_dir_prepare(directory, error), MOB_OK);
+    char *save = NULL, *copy = strdup(kept.bytes);
+    for (char *line = strtok_r(copy, "\n", &save); line != NULL; line = strtok_r(NULL, "\n", &save)) {
+        char bytes[64] = "mobula state 1\n";
+        if (sscanf(line, "%63s %o %lld", name, &mode, &length) != 3)
+            continue;
+        assert_in_range(length, 1, sizeof bytes);
+        if (strcmp(name, "version") != 0)
+            memset(bytes, 's', sizeof bytes);
+        assert_int_equal(state_write(state_path(directory, name, path), bytes, (size_t)length), MOB_OK);
+    }
+    free(copy);
+    assert_int_equal(state_dir_init(directory, error), MOB_OK);
+    describe(&after);
+    assert_string_equal(after.bytes, kept.bytes);
+    read_secret(secret);
+    for (size_t i = 0; i < sizeof secret; i++)
+        assert_int_equal(secret[i], 's');
 }
 
 static void a_path_too_long_for_sockets_is_refused(void **state)
@@ -184,6 +248,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(it_is_made_private_and_its_secrets_once, setup, teardown),
         cmocka_unit_test_setup_teardown(another_layout_is_refused_with_both_names, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_new_one_is_as_its_version_says, setup, teardown),
+        cmocka_unit_test_setup_teardown(one_of_version_1_is_accepted_as_it_is, setup, teardown),
         cmocka_unit_test_setup_teardown(a_path_too_long_for_sockets_is_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(one_supervisor_at_a_time, setup, teardown),
         cmocka_unit_test_setup_teardown(a_pid_file_of_a_dead_or_other_process_is_stale, setup, teardown),
