@@ -58,6 +58,9 @@ _Static_assert(
  */
 #define MOB_SLOT_ARG_PAGE 0xc0000000u
 #define MOB_ARG_PAGES_MAX 1024u
+/* The puts of one owner: what follows are the slots of a checkpoint (common/wire/record.h) and of argument
+ * pages. */
+#define MOB_PUT_COUNTER_MAX 0x3ffffffeu
 /* Past this index a parent goes on in its continued stream; tests start counters near it. */
 #define MOB_CHILD_INDEX_MAX 0x7fffffffu
 #define MOB_CONTINUED_CHILD 0xffffffffu

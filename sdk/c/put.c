@@ -13,7 +13,7 @@ struct mob_put_buffer {
 struct mob_object_id mob_next_put(struct mob_client *client)
 {
     uint32_t counter = client->next_put++;
-    if (counter > MOB_CHILD_INDEX_MAX) { /* goes on under an id that no child gets */
+    if (counter > MOB_PUT_COUNTER_MAX) { /* goes on under an id that no child gets */
         client->put_continuation++;
         client->next_put = 1;
         counter = 0;

@@ -46,7 +46,7 @@ static void block_rows(const uint8_t *bytes, size_t size)
         MOB_ASSERT(row.bytes >= at && row.bytes + row.length <= bytes + size);
         uint8_t again[MOB_GCS_BLOCK_ROW_HEAD];
         mob_gcs_block_row_encode(&row, again);
-        MOB_ASSERT(memcmp(again, row.bytes - sizeof again, sizeof again - sizeof row.zero) == 0);
+        MOB_ASSERT(memcmp(again, row.bytes - sizeof again, sizeof again) == 0);
         MOB_ASSERT(r.at > at);
         at = r.at;
     }

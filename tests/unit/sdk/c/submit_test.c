@@ -336,6 +336,25 @@ static void counters_go_on_in_a_continued_stream(void **state)
     }
 }
 
+/* The slots behind the last one are those of a checkpoint and of argument pages. */
+static void puts_go_on_in_a_continued_stream(void **state)
+{
+    (void)state;
+    struct mob_stream continued = mob_stream_of_children(client->parent, client->parent_generation, 1);
+    client->next_put = MOB_PUT_COUNTER_MAX - 1;
+    for (uint32_t i = 0; i < 4; i++) {
+        struct mob_object_id id = mob_next_put(client);
+        assert_true((id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT && id.slot != MOB_SLOT_CHECKPOINT);
+        if (i < 2) {
+            assert_true(mob_task_id_eq(id.task, client->parent));
+            assert_int_equal(id.slot, MOB_SLOT_PUT | (MOB_PUT_COUNTER_MAX - 1 + i));
+        } else {
+            assert_true(mob_task_id_eq(id.task, (struct mob_task_id){continued, MOB_CONTINUED_CHILD}));
+            assert_int_equal(id.slot, MOB_SLOT_PUT | (i - 2));
+        }
+    }
+}
+
 static void a_full_ring_is_no_loss(void **state)
 {
     (void)state;
@@ -369,6 +388,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(large_values_are_put_and_passed_by_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_lists_go_on_in_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(counters_go_on_in_a_continued_stream, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(puts_go_on_in_a_continued_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_ring_is_no_loss, set_up, tear_down),
     };
     return cmocka_run_group_tests_name("sdk/c/submit", tests, NULL, NULL);
