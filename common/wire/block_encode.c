@@ -9,8 +9,10 @@
 struct mob_block_encoder *mob_block_encoder_create(void)
 {
     struct mob_block_encoder *e = malloc(sizeof *e);
-    if (e)
-        mob_block_begin(e, &(struct mob_block_header){0});
+    if (!e)
+        return NULL;
+    block_zone_init(&e->zone);
+    mob_block_begin(e, &(struct mob_block_header){0});
     return e;
 }
 

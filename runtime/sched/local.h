@@ -368,9 +368,6 @@ struct mob_sched_stats {
     uint64_t bytes; /* memory of the core, records included */
 };
 void mob_sched_stats(const struct mob_sched *s, struct mob_sched_stats *stats_out);
-/* Estimated run time of a function (mean, deviation) in ns; false = not measured yet. */
-bool mob_sched_estimate(
-    const struct mob_sched *s, uint16_t function, int64_t *mean_out, int64_t *deviation_out);
 /* Worker's batch, running task first; returns its size. For answers and tests. */
 uint32_t mob_sched_batch(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);

@@ -433,13 +433,3 @@ void mob_sched_function_defers(struct mob_sched *s, uint16_t function)
     MOB_ASSERT(function < s->function_count);
     s->functions[function].defers = true;
 }
-
-bool mob_sched_estimate(
-    const struct mob_sched *s, uint16_t function, int64_t *mean_out, int64_t *deviation_out)
-{
-    if (function >= s->function_count || !s->functions[function].measured)
-        return false;
-    *mean_out = s->functions[function].mean_ns;
-    *deviation_out = s->functions[function].deviation_ns;
-    return true;
-}

@@ -533,8 +533,6 @@ struct mob_object_id mob_next_put(struct mob_client *client);
 struct mob_value *mob_value_new(struct mob_client *client);
 /* Follows tail calls; *id is then the object that holds the bytes, or the one that is missing. */
 enum mob_status mob_value_read(struct mob_client *client, struct mob_object_id *id, struct mob_value *value);
-enum mob_status mob_value_from_store(
-    struct mob_client *client, struct mob_object_id id, struct mob_value *value);
 enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct mob_tensor *out);
 void mob_values_free(struct mob_client *client);
 

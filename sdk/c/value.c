@@ -113,12 +113,6 @@ enum mob_status mob_value_read(struct mob_client *client, struct mob_object_id *
     return MOB_CYCLE;
 }
 
-enum mob_status mob_value_from_store(
-    struct mob_client *client, struct mob_object_id id, struct mob_value *value)
-{
-    return mob_value_read(client, &id, value);
-}
-
 enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct mob_tensor *out)
 {
     struct mob_tensor_view view;

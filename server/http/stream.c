@@ -27,11 +27,6 @@ struct mob_http_stream *mob_http_stream_create(struct mob_http_request *request,
     return stream;
 }
 
-void mob_http_stream_hold(struct mob_http_stream *stream)
-{
-    atomic_fetch_add(&stream->references, 1);
-}
-
 void mob_http_stream_release(struct mob_http_stream *stream)
 {
     if (!stream || atomic_fetch_sub(&stream->references, 1) != 1)
@@ -94,14 +89,6 @@ void mob_http_stream_end(struct mob_http_stream *stream)
     stream->ended = true;
     wake(stream);
     pthread_mutex_unlock(&stream->lock);
-}
-
-bool mob_http_stream_closed(struct mob_http_stream *stream)
-{
-    pthread_mutex_lock(&stream->lock);
-    bool closed = stream->request == NULL;
-    pthread_mutex_unlock(&stream->lock);
-    return closed;
 }
 
 long mob_http_stream_read(struct mob_http_stream *stream, char *out, size_t capacity)

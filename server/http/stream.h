@@ -20,14 +20,12 @@
  * must not be parked or must be claimed. NULL when out of memory. */
 struct mob_http_stream *mob_http_stream_create(
     struct mob_http_request *request, int status, const char *type);
-void mob_http_stream_hold(struct mob_http_stream *stream);
 void mob_http_stream_release(struct mob_http_stream *stream);
 /* All of it or nothing. MOB_CLOSED: the reader has left; stop. */
 MOB_MUST_USE enum mob_status mob_http_stream_write(
     struct mob_http_stream *stream, const void *bytes, size_t length);
 /* No more will come; the reader gets the rest, then the end. */
 void mob_http_stream_end(struct mob_http_stream *stream);
-bool mob_http_stream_closed(struct mob_http_stream *stream);
 
 /* The front. Read returns the bytes taken, 0 after suspending the connection, -1 at the end. */
 long mob_http_stream_read(struct mob_http_stream *stream, char *out, size_t capacity);
