@@ -67,7 +67,8 @@ static enum mob_status open_auth(struct mob_gateway *gateway, const struct mob_g
     return status;
 }
 
-static enum mob_status open_api(struct mob_gateway *gateway, mob_engine_maker *make, void *make_cls)
+static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_gateway_options *options,
+    mob_engine_maker *make, void *make_cls)
 {
     struct mob_events_source source = {gateway, events_want, events_stop};
     enum mob_status status = mob_events_create(&source, &gateway->events);
@@ -84,7 +85,8 @@ static enum mob_status open_api(struct mob_gateway *gateway, mob_engine_maker *m
         .serve = gateway->serve,
         .parked = parked,
         .connections = connections,
-        .front_cls = gateway};
+        .front_cls = gateway,
+        .idempotency_ns = options->idempotency_ns};
     return mob_api_create(&parts, &gateway->api);
 }
 
@@ -122,7 +124,7 @@ enum mob_status mob_gateway_open(const struct mob_gateway_options *options, mob_
         return MOB_NO_MEMORY;
     enum mob_status status = open_auth(gateway, options);
     if (status == MOB_OK)
-        status = open_api(gateway, make, make_cls);
+        status = open_api(gateway, options, make, make_cls);
     if (status == MOB_OK)
         status = open_fronts(gateway, options);
     if (status != MOB_OK) {

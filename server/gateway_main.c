@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/settings/settings_daemon.h"
 #include "server/api/engine_runtime.h"
@@ -114,13 +115,15 @@ static int serve(const struct mob_settings *settings)
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    struct mob_engine_runtime_options engine = {
-        .directory = directory, .gcs_socket = links.gcs_socket ? links.gcs_socket : gcs_socket};
+    struct mob_engine_runtime_options engine = {.directory = directory,
+        .gcs_socket = links.gcs_socket ? links.gcs_socket : gcs_socket,
+        .idempotency_ns = mob_setting_number(settings, MOB_SETTING_IDEMPOTENCY_S) * MOB_SEC};
     struct mob_gateway_options options = {.host = host,
         .port = port,
         .token_file = links.token_file ? links.token_file : token_file,
         .extra_hosts = links.hosts,
-        .extra_host_count = links.host_count};
+        .extra_host_count = links.host_count,
+        .idempotency_ns = engine.idempotency_ns};
     struct mob_gateway *gateway;
     enum mob_status status = mob_gateway_open(&options, make_engine, &engine, &gateway);
     if (status != MOB_OK) {

@@ -64,6 +64,8 @@
         "how often PostgreSQL is looked through for what may go") \
     X(RETENTION_S, "retention-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | NODE | GATEWAY | FLUSH, \
         "how long lineage stays after its job ended") \
+    X(IDEMPOTENCY_S, "idempotency-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | GATEWAY, \
+        "how long an Idempotency-Key stands for its first request") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \
     X(LOG_FILE_BYTES, "log-file-bytes", BYTES, "4MiB", 4 * MOB_KIB, MOB_GIB, "", UP, \
         "size at which a process' log file is rotated") \

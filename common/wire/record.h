@@ -51,6 +51,10 @@ enum mob_out_record {
                                cannot go on before each of these is there */
     MOB_OUT_CHECKPOINT = 15 /* struct mob_out_checkpoint | one return: the actor's state between two calls */
 };
+/* In aux of MOB_OUT_SPEC and MOB_OUT_SIBLING. The id follows from an idempotency key, so it may be in the
+ * lineage already: it is looked up, and what is there is this very submission. Its submitter has compared the
+ * requests: deadlines and trace contexts differ between two of them that are the same. Only of a gateway. */
+#define MOB_SPEC_KEYED 0x8000u /* beside the head slot */
 enum mob_release_flag {
     MOB_RELEASE_UNLOGGED = 1 /* gateway: inputs and outputs of inference calls, which nobody else knows */
 };
@@ -196,7 +200,9 @@ enum mob_request_op {
     MOB_REQ_LIVE_TASKS = 15, /* JSON filter -> JSON list of tasks not finished */
     MOB_REQ_UNDEPLOY =
         16, /* hash of a module, or "name@hash" -> when it is gone, or MOB_IN_USE and by whom */
-    MOB_REQ_TASK_STATES = 17 /* task ids -> one byte each, enum mob_live_state */
+    MOB_REQ_TASK_STATES = 17, /* task ids -> one byte each, enum mob_live_state */
+    MOB_REQ_KEYED_ROOT =
+        18 /* gateway: an idempotency key in its scope, text -> the root id that stands for it */
 };
 /* What a task wrote to stdout and stderr. */
 struct mob_log_question {

@@ -21,6 +21,16 @@ static void bad_record(struct node *node, struct node_client *client, const char
     node_client_damaged(node, client);
 }
 
+static bool is_keyed(const struct node_client *client, const struct mob_record *record)
+{
+    return (client->flags & MOB_SESSION_GATEWAY) && (record->aux & MOB_SPEC_KEYED);
+}
+
+static uint32_t slot_of(const struct mob_record *record)
+{
+    return record->aux & ~MOB_SPEC_KEYED;
+}
+
 /* Which job a spec belongs to: the session's own, or for a worker the job of the task that runs. */
 static struct node_job *job_of(
     struct node *node, struct node_client *client, const struct mob_spec_head *head)
@@ -40,17 +50,18 @@ static bool may_submit(struct node *node, struct node_client *client, const stru
 }
 
 static bool submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes,
+    bool keyed)
 {
     if (template->refused == MOB_OK)
-        return node_submit(node, client, head, template, submitted_ns, tail, tail_bytes);
+        return node_submit(node, client, head, template, submitted_ns, tail, tail_bytes, keyed);
     node_fail_without_record(node, client->slot, client->session, head, template->refused,
         "its resources cannot be expressed here");
     return true;
 }
 
-static bool take_spec(
-    struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body, uint32_t bytes)
+static bool take_spec(struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body,
+    uint32_t bytes, bool keyed)
 {
     struct mob_spec spec;
     int64_t submitted_ns;
@@ -69,7 +80,7 @@ static bool take_spec(
     spec.head.attempt = 1;
     struct node_template *template = node_template_make(node, &spec.head, spec.tail, job);
     node_template_place(node, &client->templates[slot], template);
-    return submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes);
+    return submit(node, client, &spec.head, template, submitted_ns, spec.tail, spec.tail_bytes, keyed);
 }
 
 /* A head may stand in its slot for long: what was checked when it came must still be so. */
@@ -81,8 +92,8 @@ static bool may_submit_again(struct node *node, struct node_client *client, stru
     return parent && client->worker && parent->sched.worker == client->worker->number;
 }
 
-static bool take_sibling(
-    struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body, uint32_t bytes)
+static bool take_sibling(struct node *node, struct node_client *client, uint32_t slot, const uint8_t *body,
+    uint32_t bytes, bool keyed)
 {
     int64_t submitted_ns;
     uint16_t args;
@@ -99,7 +110,7 @@ static bool take_sibling(
     memcpy(&submitted_ns, body, sizeof submitted_ns);
     memcpy(&head.task.index, body + 8, 4);
     memcpy(&head.caller_seq, body + 12, 4);
-    return submit(node, client, &head, template, submitted_ns, body + SIBLING_PREFIX, tail_bytes);
+    return submit(node, client, &head, template, submitted_ns, body + SIBLING_PREFIX, tail_bytes, keyed);
 }
 
 static void take_completion(
@@ -306,12 +317,12 @@ bool node_intake(
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
     switch ((enum mob_out_record)record->type) {
     case MOB_OUT_SIBLING:
-        return take_sibling(node, client, record->aux, body, bytes);
+        return take_sibling(node, client, slot_of(record), body, bytes, is_keyed(client, record));
     case MOB_OUT_COMPLETION:
         take_completion(node, client, body, bytes);
         return true;
     case MOB_OUT_SPEC:
-        return take_spec(node, client, record->aux, body, bytes);
+        return take_spec(node, client, slot_of(record), body, bytes, is_keyed(client, record));
     case MOB_OUT_PUT:
         take_put(node, client, body, bytes);
         return true;
@@ -367,7 +378,7 @@ static struct node_foreseen foresee_spec(
 struct known_question *node_foresee(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
-    uint32_t bytes = record->bytes - (uint32_t)sizeof *record, slot = record->aux;
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record, slot = slot_of(record);
     struct mob_spec_head head;
     struct mob_task_id task;
     if (slot >= MOB_HEAD_SLOTS)
@@ -387,7 +398,8 @@ struct known_question *node_foresee(
     } else {
         return NULL;
     }
-    return foreseen->look_up ? known_ask(node, mob_object_of(task, 0), NULL, NULL) : NULL;
+    return foreseen->look_up || is_keyed(client, record) ? known_ask(node, mob_object_of(task, 0), NULL, NULL)
+                                                         : NULL;
 }
 
 void node_client_damaged(struct node *node, struct node_client *client)

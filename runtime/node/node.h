@@ -352,9 +352,11 @@ uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
 /* The running task that submits; NULL for drivers, and when it has ended. */
 struct node_task *node_template_parent(struct node *node, struct node_template *template);
 
-/* submit.c: a spec enters the node. False: it waits for node->intake_question, and nothing was done. */
+/* submit.c: a spec enters the node; `keyed`: MOB_SPEC_KEYED. False: it waits for node->intake_question, and
+ * nothing was done. */
 bool node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes,
+    bool keyed);
 /* May this id be in the lineage (ARCHITECTURE "Ownership")? `parent` is NULL for drivers. */
 bool node_looks_up(const struct node_client *client, const struct node_task *parent, struct mob_task_id task);
 /* No log knows it. Roots meet the control store's soft cap. */
@@ -362,7 +364,8 @@ void node_submit_fresh(struct node *node, struct node_client *client, const stru
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
 /* submit_known.c: one whose id may be in the lineage. False as above. */
 bool node_submit_looked_up(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes);
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes,
+    bool keyed);
 /* A known id came with other content: its submitter hears it. */
 void node_tell_diverged(struct node *node, struct node_client *client, const struct mob_spec_head *head);
 /* A task whose spec is in the lineage already runs (again): recovery, re-making, restart of an actor. */

@@ -162,6 +162,18 @@ static void task_request(const struct request *r, bool why)
         reply_json(r, why ? node_task_why_json(r->node, task) : node_task_json(r->node, task));
 }
 
+/* The secret stays here. */
+static void keyed_root(const struct request *r)
+{
+    char key[TEXT_MAX];
+    if (!(r->client->flags & MOB_SESSION_GATEWAY) || !r->client->job || !payload_text(r, key)) {
+        reply(r, MOB_DENIED, NULL, 0);
+        return;
+    }
+    struct mob_task_id root = mob_root_id_keyed(r->node->secret, r->client->job->ns, "http", key);
+    reply(r, MOB_OK, &root, sizeof root);
+}
+
 static enum mob_live_state live_state(struct node *node, struct mob_task_id id)
 {
     static const uint8_t states[MOB_SCHED_STATE_COUNT] = {[MOB_SCHED_WAITING] = MOB_LIVE_WAITING,
@@ -468,6 +480,9 @@ void node_request(struct node *node, struct node_client *client, const uint8_t *
         return;
     case MOB_REQ_TASK_STATES:
         task_states(&r);
+        return;
+    case MOB_REQ_KEYED_ROOT:
+        keyed_root(&r);
         return;
     }
     reply(&r, MOB_INVALID, NULL, 0);

@@ -165,7 +165,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
 /* A known id that comes again: the same spec is a replay or a resend, another one is an error of its
  * submitter. */
 static void submitted_again(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    const uint8_t *tail, uint32_t tail_bytes)
+    const uint8_t *tail, uint32_t tail_bytes, bool keyed)
 {
     struct node_task *known = node_task_find(node, head->task);
     struct mob_spec_head known_head;
@@ -179,7 +179,7 @@ static void submitted_again(struct node *node, struct node_client *client, const
     known_head.generation = head->generation;
     struct mob_hash128 a = mob_spec_digest(&known_head, known_tail, known_bytes);
     struct mob_hash128 b = mob_spec_digest(head, tail, tail_bytes);
-    if (mob_hash128_eq(a, b)) {
+    if (keyed || mob_hash128_eq(a, b)) {
         known->submitter = (uint16_t)client->slot; /* it waits for the result now */
         known->submitter_session = client->session;
         return;
@@ -307,18 +307,19 @@ void node_submit_fresh(struct node *node, struct node_client *client, const stru
 }
 
 bool node_submit(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes,
+    bool keyed)
 {
     const struct node_task *parent =
         client->kind == MOB_CLIENT_WORKER ? node_template_parent(node, template) : NULL;
-    bool look_up = node_looks_up(client, parent, head->task);
+    bool look_up = keyed || node_looks_up(client, parent, head->task);
     bool may_live = may_be_known(client, head->task) || look_up;
     if (may_live && mob_sched_find(node->sched, head->task)) {
-        submitted_again(node, client, head, tail, tail_bytes);
+        submitted_again(node, client, head, tail, tail_bytes, keyed);
         return true;
     }
     if (look_up)
-        return node_submit_looked_up(node, client, head, template, submitted_ns, tail, tail_bytes);
+        return node_submit_looked_up(node, client, head, template, submitted_ns, tail, tail_bytes, keyed);
     node_submit_fresh(node, client, head, template, submitted_ns, tail, tail_bytes);
     return true;
 }

@@ -71,7 +71,8 @@ static void answer_from_lineage(struct node *node, struct node_client *client,
 }
 
 bool node_submit_looked_up(struct node *node, struct node_client *client, const struct mob_spec_head *head,
-    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
+    struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes,
+    bool keyed)
 {
     struct known_question *question = node->intake_question;
     enum mob_status status;
@@ -87,7 +88,7 @@ bool node_submit_looked_up(struct node *node, struct node_client *client, const 
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, client->slot, client->session);
     else if (!known->spec)
         node_submit_fresh(node, client, head, template, submitted_ns, tail, tail_bytes);
-    else if (!same_submission(known, head, tail, tail_bytes))
+    else if (!keyed && !same_submission(known, head, tail, tail_bytes))
         node_tell_diverged(node, client, head);
     else
         answer_from_lineage(node, client, head, known);

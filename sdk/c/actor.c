@@ -159,13 +159,16 @@ static struct mob_actor_options options_of(const struct mob_actor_options *given
     return options;
 }
 
-static enum mob_status existing(
-    struct mob_client *client, const struct mob_actor_options *options, struct mob_actor **actor_out)
+/* MOB_NOT_FOUND: the name is free, or this submission's own, which a process before this one made. */
+static enum mob_status existing(struct mob_client *client, const struct mob_actor_options *options,
+    const struct mob_client_key *key, struct mob_actor **actor_out)
 {
     struct mob_actor_id id;
     enum mob_status status = look_up(client, options->name, &id);
     if (status != MOB_OK)
         return status;
+    if (key->set && key->again && mob_task_id_eq(id.creation, mob_key_child(key->root, key->index)))
+        return MOB_NOT_FOUND;
     if (!options->return_if_exists)
         return mob_client_fail(client, MOB_EXISTS, "an actor named \"%.120s\" lives already", options->name);
     struct mob_actor *actor = mob_actor_of_id(client, id);
@@ -186,9 +189,12 @@ enum mob_status mob_actor_create(struct mob_client *client, const char *cls, str
         return mob_client_fail(client, MOB_INVALID, "%s is a function and no class", cls);
     struct mob_actor_options options = options_of(given);
     if (options.name != NULL) {
-        status = existing(client, &options, actor_out);
+        struct mob_client_key key = client->key;
+        client->key.set = false;
+        status = existing(client, &options, &key, actor_out);
         if (status != MOB_NOT_FOUND)
             return status;
+        client->key = key;
     }
     struct mob_submission s = {.function = function,
         .kind = MOB_KIND_ACTOR_CREATE,
@@ -202,15 +208,18 @@ enum mob_status mob_actor_create(struct mob_client *client, const char *cls, str
         .args = args,
         .actor_options = &options};
     struct mob_future *created;
+    bool may_have_handle = client->key.set && client->key.again;
     status = mob_submission_publish(client, &s, &created);
     if (status != MOB_OK)
         return status;
-    struct mob_actor *actor = actor_new(client, (struct mob_actor_id){mob_future_object(created).task});
+    struct mob_actor_id id = {mob_future_object(created).task};
+    struct mob_actor *actor = may_have_handle ? mob_actor_of_id(client, id) : actor_new(client, id);
     if (actor == NULL) {
         mob_release(created);
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
     }
     actor->cls = function;
+    mob_release(actor->created);
     actor->created = created;
     *actor_out = actor;
     return MOB_OK;

@@ -251,6 +251,11 @@ struct mob_client {
     uint32_t put_continuation;
     struct mob_family *family;
     struct mob_job_id job;
+    struct mob_client_key {
+        bool set, again; /* what is submitted or put next has an id that follows from a key: mob_client_key */
+        struct mob_task_id root;
+        uint32_t index;
+    } key;
     struct mob_call *call; /* worker: what runs */
     uint64_t call_epoch; /* of the running task, */
     uint64_t epochs_given; /* which counts tasks */
@@ -488,6 +493,12 @@ void mob_client_note_spec(
     struct mob_client *client, uint32_t slot, const struct mob_spec_head *head, uint64_t position);
 
 /* submit.c */
+/* The next submission (task, actor, call) of this client is child `index` of `root`, which stands for an
+ * idempotency key, and the next put is its first. `again`: an earlier process may have submitted it, so the
+ * node looks it up first, and takes what it finds for this submission. Good for one; NULL: none after all.
+ * Such a generator has no stream of items here. */
+void mob_client_key(struct mob_client *client, const struct mob_task_id *root, uint32_t index, bool again);
+struct mob_task_id mob_key_child(struct mob_task_id root, uint32_t index);
 struct mob_submission {
     const struct mob_function *function;
     enum mob_task_kind kind;

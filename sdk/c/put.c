@@ -12,6 +12,10 @@ struct mob_put_buffer {
 
 struct mob_object_id mob_next_put(struct mob_client *client)
 {
+    if (client->key.set) {
+        client->key.set = false;
+        return mob_object_of(client->key.root, MOB_SLOT_PUT);
+    }
     uint32_t counter = client->next_put++;
     if (counter > MOB_PUT_COUNTER_MAX) { /* goes on under an id that no child gets */
         client->put_continuation++;

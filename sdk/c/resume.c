@@ -72,20 +72,22 @@ static void heads_before(struct resend *r, uint64_t position)
     }
 }
 
-static enum mob_status resend_spec(struct resend *r, uint32_t slot, const uint8_t *body, uint32_t bytes)
+static enum mob_status resend_spec(struct resend *r, uint16_t aux, const uint8_t *body, uint32_t bytes)
 {
+    uint32_t slot = aux % MOB_HEAD_SLOTS;
     struct mob_client *client = r->client;
     struct mob_spec_head *head = &r->slots[slot].head;
     memcpy(head, body + sizeof(int64_t), sizeof *head);
     r->slots[slot].known = true;
-    enum mob_status status = mob_client_publish(client, MOB_OUT_SPEC, (uint16_t)slot, body, bytes, NULL, 0);
+    enum mob_status status = mob_client_publish(client, MOB_OUT_SPEC, aux, body, bytes, NULL, 0);
     if (status == MOB_OK)
         mob_client_note_spec(client, slot, head, mob_store_out_published(client->store) - bytes);
     return status;
 }
 
-static enum mob_status resend_sibling(struct resend *r, uint32_t slot, const uint8_t *body, uint32_t bytes)
+static enum mob_status resend_sibling(struct resend *r, uint16_t aux, const uint8_t *body, uint32_t bytes)
 {
+    uint32_t slot = aux % MOB_HEAD_SLOTS;
     if (!r->slots[slot].known)
         return mob_client_fail(r->client, MOB_INTERNAL, "a spec that siblings repeat is not known any more");
     struct mob_spec_head head = r->slots[slot].head;
@@ -94,8 +96,8 @@ static enum mob_status resend_sibling(struct resend *r, uint32_t slot, const uin
     memcpy(&head.task.index, body + 8, sizeof head.task.index);
     memcpy(&head.caller_seq, body + 12, sizeof head.caller_seq);
     memcpy(fixed + sizeof(int64_t), &head, sizeof head);
-    enum mob_status status = mob_client_publish(
-        r->client, MOB_OUT_SPEC, (uint16_t)slot, fixed, sizeof fixed, body + 16, bytes - 16);
+    enum mob_status status =
+        mob_client_publish(r->client, MOB_OUT_SPEC, aux, fixed, sizeof fixed, body + 16, bytes - 16);
     if (status == MOB_OK)
         mob_client_note_spec(r->client, slot, &head, mob_store_out_published(r->client->store) - bytes);
     return status;
@@ -173,9 +175,9 @@ static enum mob_status resend_one(struct resend *r, const struct mob_record *rec
     }
     switch ((enum mob_out_record)record->type) {
     case MOB_OUT_SPEC:
-        return resend_spec(r, record->aux % MOB_HEAD_SLOTS, body, bytes);
+        return resend_spec(r, record->aux, body, bytes);
     case MOB_OUT_SIBLING:
-        return resend_sibling(r, record->aux % MOB_HEAD_SLOTS, body, bytes);
+        return resend_sibling(r, record->aux, body, bytes);
     case MOB_OUT_PUT:
         return resend_put(r, body, bytes);
     case MOB_OUT_CANCEL:

@@ -36,16 +36,23 @@ static int64_t submission_clock(struct mob_client *client)
     return mob_in_task(client) ? mob_clock_ns(client->call) : mob_wall_now();
 }
 
+/* What is submitted: the next child of the client's parent, or the one that a key stands for. */
+struct child {
+    struct mob_task_id task, parent;
+    struct mob_future *future; /* of the first return */
+    bool keyed, again;
+};
+
 static void head_of(struct mob_client *client, const struct mob_submission *s,
-    const struct mob_submit_options *options, struct mob_spec_head *head)
+    const struct mob_submit_options *options, const struct child *child, struct mob_spec_head *head)
 {
     *head = (struct mob_spec_head){.version = MOB_SPEC_VERSION,
         .kind = (uint8_t)s->kind,
         .runtime = MOB_RUNTIME_C,
         .num_returns = s->num_returns,
         .flags = (uint16_t)(s->flags | s->function->flags),
-        .task.stream = client->family->stream,
-        .parent = client->parent,
+        .task.stream = child->task.stream,
+        .parent = child->parent,
         .job = client->job,
         .function = s->function->id,
         .actor = s->actor,
@@ -154,9 +161,10 @@ static void undo_child(struct mob_client *client, struct mob_future *future)
 }
 
 static enum mob_status futures_of(struct mob_client *client, const struct mob_submission *s,
-    struct mob_future *first, struct mob_future **futures_out)
+    const struct child *child, struct mob_future **futures_out)
 {
-    if (s->num_returns == MOB_RETURNS_STREAM) {
+    struct mob_future *first = child->future;
+    if (s->num_returns == MOB_RETURNS_STREAM && !child->keyed) {
         struct mob_stream_state *stream = calloc(1, sizeof *stream);
         if (stream == NULL)
             return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
@@ -252,7 +260,7 @@ static bool same_head(const struct mob_head_slot *slot, const struct mob_spec_he
 }
 
 static enum mob_status publish_spec(struct mob_client *client, const struct mob_submission *s,
-    struct mob_spec_head *head, uint32_t index, const uint8_t *tail, uint32_t tail_bytes)
+    struct mob_spec_head *head, const struct child *child, const uint8_t *tail, uint32_t tail_bytes)
 {
     void *body;
     bool sibling;
@@ -271,31 +279,30 @@ static enum mob_status publish_spec(struct mob_client *client, const struct mob_
     struct mob_writer w = mob_writer_of(body, body_bytes);
     mob_write_i64(&w, mob_client_now(client));
     if (sibling) {
-        mob_write_u32(&w, index);
+        mob_write_u32(&w, child->task.index);
         mob_write_u32(&w, s->caller_seq);
     } else {
         slot->head = *head;
         slot->valid = !alone;
-        head->task.index = index;
+        head->task.index = child->task.index;
         head->caller_seq = s->caller_seq;
         mob_write_bytes(&w, head, sizeof *head);
         mob_client_note_spec(client, s->head_slot, head, mob_store_out_published(client->store));
     }
     mob_write_bytes(&w, tail, tail_bytes);
-    mob_client_commit(client, sibling ? MOB_OUT_SIBLING : MOB_OUT_SPEC, (uint16_t)s->head_slot, body_bytes);
-    slot->plain = s->plain ? s->signature : NULL;
+    uint16_t aux = (uint16_t)(s->head_slot | (child->again ? MOB_SPEC_KEYED : 0));
+    mob_client_commit(client, sibling ? MOB_OUT_SIBLING : MOB_OUT_SPEC, aux, body_bytes);
+    slot->plain = s->plain && !child->keyed ? s->signature : NULL;
     slot->plain_epoch = client->plain_epoch;
     return MOB_OK;
 }
 
 static enum mob_status submit_list(struct mob_client *client, const struct mob_submission *s,
-    const struct mob_submit_options *options, struct mob_arg_list *list, struct mob_future *future,
-    uint32_t index)
+    const struct mob_submit_options *options, struct mob_arg_list *list, const struct child *child)
 {
     struct mob_spec_head head;
-    head_of(client, s, options, &head);
-    struct mob_task_id task = {client->family->stream, index};
-    enum mob_status status = mob_arg_list_put_pages(client, list, task);
+    head_of(client, s, options, child, &head);
+    enum mob_status status = mob_arg_list_put_pages(client, list, child->task);
     if (status != MOB_OK)
         return status;
     _Alignas(8) uint8_t tail[MOB_SPEC_TAIL_MAX];
@@ -310,8 +317,7 @@ static enum mob_status submit_list(struct mob_client *client, const struct mob_s
     if (tail_bytes == 0)
         return mob_client_fail(client, MOB_TOO_LARGE,
             "names, labels and resources of a task take up to %u bytes", EXTS_BYTES_MAX);
-    (void)future;
-    return publish_spec(client, s, &head, index, tail, tail_bytes);
+    return publish_spec(client, s, &head, child, tail, tail_bytes);
 }
 
 /* Whether a replay may need the arguments after the task has ended: an actor's calls run again with it, a
@@ -342,28 +348,66 @@ static void let_arguments_go(struct mob_client *client, const struct mob_submiss
             mob_future_escapes(s->args.items[i].as.future);
 }
 
+void mob_client_key(struct mob_client *client, const struct mob_task_id *root, uint32_t index, bool again)
+{
+    client->key = (struct mob_client_key){.set = root != NULL, .again = again, .index = index};
+    if (root != NULL)
+        client->key.root = *root;
+}
+
+struct mob_task_id mob_key_child(struct mob_task_id root, uint32_t index)
+{
+    return (struct mob_task_id){mob_stream_of_children(root, 0, 0), index};
+}
+
+/* Takes the key, if there is one. */
+static enum mob_status child_begin(
+    struct mob_client *client, const struct mob_client_key *key, struct child *out)
+{
+    *out = (struct child){.parent = client->parent, .keyed = key->set, .again = key->set && key->again};
+    if (key->set) {
+        out->parent = key->root;
+        out->task = mob_key_child(key->root, key->index);
+        out->future = mob_future_new_general(client, mob_object_of(out->task, 0), true);
+    } else {
+        out->future = mob_future_new_child(client, &out->task.index);
+        if (out->future != NULL)
+            out->task.stream = client->family->stream;
+    }
+    return out->future == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory") : MOB_OK;
+}
+
+static void child_undo(struct mob_client *client, const struct child *child)
+{
+    if (child->keyed)
+        mob_release(child->future);
+    else if (child->future != NULL)
+        undo_child(client, child->future);
+}
+
 enum mob_status mob_submission_publish(
     struct mob_client *client, const struct mob_submission *s, struct mob_future **futures_out)
 {
     enum mob_status status;
-    if (plain_head_stands(client, s) && submit_scalars(client, s, futures_out, &status))
+    struct mob_client_key key = client->key;
+    client->key.set = false; /* also what this submission has to put first is nobody's */
+    if (!key.set && plain_head_stands(client, s) && submit_scalars(client, s, futures_out, &status))
         return status;
     struct mob_submit_options options = options_of(s->options);
     struct mob_arg_list list;
     status = mob_arg_list_build(client, s->signature, s->args, &list);
     if (status != MOB_OK)
         return status;
-    uint32_t index;
-    struct mob_future *future = mob_future_new_child(client, &index);
-    status = future == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory")
-                            : submit_list(client, s, &options, &list, future, index);
+    struct child child;
+    status = child_begin(client, &key, &child);
+    if (status == MOB_OK)
+        status = submit_list(client, s, &options, &list, &child);
     if (status == MOB_OK)
         let_arguments_go(client, s, &options, &list);
     mob_arg_list_free(&list);
     if (status == MOB_OK)
-        return futures_of(client, s, future, futures_out);
-    if (future != NULL)
-        undo_child(client, future);
+        return futures_of(client, s, &child, futures_out);
+    child_undo(client, &child);
     return status;
 }
 

@@ -260,7 +260,12 @@ struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engi
 static void build(struct mob_http_request *request, void *cls)
 {
     struct mob_engine_op *op = cls;
-    if (op->error.status != MOB_OK && !op->answers_errors)
+    if (op->key && op->key->again)
+        mob_idempotency_mark(request);
+    if (op->key && op->key->replayed) {
+        if (!mob_idempotency_restore(request, op->key->answer, op->key->answer_length))
+            mob_problem_replyf(request, MOB_CORRUPT, "the answer kept for this Idempotency-Key is damaged");
+    } else if (op->error.status != MOB_OK && !op->answers_errors)
         mob_problem_reply_error(request, &op->error);
     else
         op->answer(request, op);
@@ -281,10 +286,50 @@ void mob_api_deliver(
     mob_http_release(request);
 }
 
+/* After build: the control store keeps the answer of a keyed operation, for the time when this gateway is
+ * gone. */
+static void keep_answer(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    struct mob_api *api = mob_api_of(request);
+    if (!op->key || op->key->replayed)
+        return;
+    if (op->key->other_body) {
+        mob_idempotency_forget(api->idempotency, request);
+        return;
+    }
+    uint8_t *answer = mob_idempotency_encode(request, &op->key->answer_length);
+    struct mob_engine_op *keep =
+        answer ? mob_engine_op_create(MOB_ENGINE_KEY_KEEP, mob_engine_op_destroy, NULL) : NULL;
+    if (!keep) {
+        free(answer);
+        return; /* it runs again, under the same ids */
+    }
+    keep->key = op->key;
+    keep->key->answer = answer;
+    op->key = NULL;
+    mob_engine_post(api->parts.engine, keep);
+}
+
+static void build_and_keep(struct mob_http_request *request, void *cls)
+{
+    build(request, cls);
+    keep_answer(request, cls);
+}
+
 static void done(struct mob_engine_op *op)
 {
-    mob_api_deliver(op->context, build, op);
+    mob_api_deliver(op->context, build_and_keep, op);
     mob_engine_op_destroy(op);
+}
+
+static void give_key(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    struct mob_engine_key key = {0};
+    if (!mob_idempotency_key(request, &key.scope, &key.body))
+        return;
+    op->key = malloc(sizeof *op->key);
+    MOB_ASSERT(op->key != NULL);
+    *op->key = key;
 }
 
 void mob_api_outcome_unknown(struct mob_http_request *request)
@@ -299,6 +344,7 @@ void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
     op->answer = answer;
     op->done = done;
     op->context = request;
+    give_key(request, op);
     struct mob_engine *engine = mob_api_of(request)->parts.engine;
     mob_http_park(request, deadline_ns ? deadline_ns : mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC),
         on_timeout ? on_timeout : mob_api_outcome_unknown);
@@ -399,7 +445,8 @@ enum mob_status mob_api_create(const struct mob_api_parts *parts, struct mob_api
     api->parts = *parts;
     struct mob_task_id random = mob_root_id_random();
     memcpy(&api->request_prefix, &random, sizeof api->request_prefix);
-    enum mob_status status = mob_idempotency_create(parts->idempotency_entries_max, &api->idempotency);
+    enum mob_status status =
+        mob_idempotency_create(parts->idempotency_entries_max, parts->idempotency_ns, &api->idempotency);
     if (status == MOB_OK)
         status = mob_metrics_create(mob_route_count(), &api->metrics);
     if (status != MOB_OK) {

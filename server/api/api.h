@@ -80,6 +80,7 @@ struct mob_api_parts {
     unsigned (*connections)(void *cls);
     void *front_cls;
     size_t idempotency_entries_max; /* 0: the default */
+    int64_t idempotency_ns; /* 0: the default */
 };
 struct mob_api {
     struct mob_api_parts parts;

@@ -61,7 +61,8 @@ enum mob_engine_verb {
     MOB_ENGINE_LINEAGE, /* query: tree of producers, depth-bounded, paged */
     MOB_ENGINE_TIMELINE, /* query: Chrome trace JSON */
     MOB_ENGINE_LOGS, /* query: bytes of a task's or actor's log from query.offset, in op->json */
-    MOB_ENGINE_CLUSTER /* resources total and free */
+    MOB_ENGINE_CLUSTER, /* resources total and free */
+    MOB_ENGINE_KEY_KEEP /* key: its answer is kept */
 };
 
 enum mob_engine_kind {
@@ -239,9 +240,26 @@ struct mob_engine_query {
     bool ended; /* out: the log will not grow */
 };
 
+/* The Idempotency-Key of an operation. The engine claims it before it begins, and all ids that the operation
+ * makes follow from it: run again, by this process or another, it finds what it made. */
+struct mob_engine_key {
+    struct mob_module_hash scope; /* of principal, method, path and key */
+    struct mob_module_hash body; /* of the request's body */
+    /* out */
+    bool other_body; /* the operation failed with MOB_INVALID: the key stands for another request */
+    bool again; /* it was claimed before, for the same body */
+    bool replayed; /* nothing was run: `answer` is what was answered before */
+    uint8_t *answer; /* owned. Of MOB_ENGINE_KEY_KEEP: in */
+    size_t answer_length;
+    /* the engine's */
+    uint64_t period;
+    int64_t made_wall_ns;
+};
+
 struct mob_engine_op {
     struct mob_engine_op *next; /* the mailbox's */
     enum mob_engine_verb verb;
+    struct mob_engine_key *key; /* owned; NULL: none */
     void (*done)(struct mob_engine_op *op);
     void *context;
     void (*answer)(
@@ -294,6 +312,7 @@ void mob_engine_op_destroy(struct mob_engine_op *op);
 /* Sets the error; formats the detail. Pointer may be NULL. First error wins. */
 void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
+void mob_engine_key_destroy(struct mob_engine_key *key);
 void mob_engine_error_fini(struct mob_engine_error *error);
 void mob_engine_options_fini(struct mob_engine_options *options);
 

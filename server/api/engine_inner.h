@@ -41,6 +41,9 @@ struct flight {
     size_t timer; /* place in the heap + 1; 0: none */
     void (*on_deadline)(struct flight *flight);
     unsigned step; /* of multi-step operations */
+    void (*start)(struct flight *flight); /* when its key is claimed */
+    struct mob_task_id key_root; /* `keyed`: whose children its submissions are */
+    bool keyed, key_again; /* again: an earlier run may have made them */
     void *context; /* the operation's own */
     bool acked, ack_wanted;
     struct batch *batch; /* of an inference call that has left */
@@ -110,7 +113,7 @@ struct engine {
     _Atomic bool events_unwanted;
     struct session sessions[ENGINE_JOBS_MAX + 1]; /* the first is the standing job's */
     size_t session_count;
-    int64_t retry_connect_ns, next_second_ns;
+    int64_t retry_connect_ns, next_second_ns, sweep_keys_ns;
     struct mob_gcs *gcs;
     int64_t gcs_next_ns, alive_checked_ns;
     bool alive;
@@ -168,6 +171,16 @@ void engine_watch_session(struct engine *engine, struct session *session);
 struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job);
 /* The error of a call on `client` that failed. */
 void flight_fail_client(struct flight *flight, enum mob_status status, const char *pointer);
+
+/* engine_keys.c */
+/* Calls `start` when the operation's key is this operation's, unless that ends the flight. */
+void engine_key_claim(struct flight *flight, void (*start)(struct flight *flight));
+void engine_start_key_keep(struct flight *flight);
+/* Around each submission or put of an operation that may have a key. */
+void engine_key_use(const struct flight *flight, uint32_t index);
+void engine_key_unused(const struct flight *flight);
+/* Drops rows of keys that are old; now and then. */
+void engine_keys_sweep(struct engine *engine, int64_t now);
 
 /* engine_tasks.c */
 void engine_start_submit(struct flight *flight);

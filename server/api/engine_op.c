@@ -106,6 +106,14 @@ static void query_fini(struct mob_engine_query *query)
     free(query->cursor);
 }
 
+void mob_engine_key_destroy(struct mob_engine_key *key)
+{
+    if (!key)
+        return;
+    free(key->answer);
+    free(key);
+}
+
 void mob_engine_op_destroy(struct mob_engine_op *op)
 {
     if (!op)
@@ -162,7 +170,10 @@ void mob_engine_op_destroy(struct mob_engine_op *op)
     case MOB_ENGINE_CLUSTER:
         query_fini(&op->query);
         break;
+    case MOB_ENGINE_KEY_KEEP:
+        break;
     }
+    mob_engine_key_destroy(op->key);
     mob_engine_error_fini(&op->error);
     mob_text_fini(&op->json);
     free(op);

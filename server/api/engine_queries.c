@@ -28,9 +28,11 @@ void engine_start_job_open(struct flight *flight)
         flight_fail(flight, MOB_QUEUE_FULL, NULL, "%d jobs are open here already", ENGINE_JOBS_MAX);
         return;
     }
+    char key[MOB_ID_TEXT_MAX];
     struct mob_connect_options options = {.struct_size = sizeof options,
         .directory = engine->options.directory,
         .job_name = job->name,
+        .idempotency_key = flight->keyed ? mob_task_id_format(flight->key_root, key) : NULL,
         .detached = job->detached,
         .job_weight = job->weight,
         .gateway = true,
@@ -45,6 +47,11 @@ void engine_start_job_open(struct flight *flight)
     if (status != MOB_OK) {
         mob_disconnect(client);
         flight_fail(flight, status, NULL, "%s", mob_connect_error());
+        return;
+    }
+    if (engine_session(engine, true, job->id)) { /* opened before under the same key */
+        mob_disconnect(client);
+        flight_done(flight);
         return;
     }
     add_session(engine, job->id, client);

@@ -187,6 +187,7 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
         [MOB_ENGINE_TIMELINE] = engine_start_timeline,
         [MOB_ENGINE_LOGS] = engine_start_logs,
         [MOB_ENGINE_CLUSTER] = engine_start_cluster,
+        [MOB_ENGINE_KEY_KEEP] = engine_start_key_keep,
     };
     struct flight *flight = flight_create(engine, op);
     if (!alive || atomic_load(&engine->stopping)) {
@@ -196,7 +197,10 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
     flight->client = engine->sessions[0].client;
     if (makes_lineage(op->verb) && refused_for_memory(flight))
         return;
-    starters[op->verb](flight);
+    if (op->key && op->verb != MOB_ENGINE_KEY_KEEP)
+        engine_key_claim(flight, starters[op->verb]);
+    else
+        starters[op->verb](flight);
 }
 
 static bool is_alive(struct engine *engine)
@@ -309,6 +313,7 @@ static void each_second(struct engine *engine, int64_t now)
     drop_ended_sessions(engine);
     engine->next_second_ns = now + MOB_SEC;
     look_alive(engine);
+    engine_keys_sweep(engine, now);
     mob_events_tick(engine->options.events, now);
 }
 

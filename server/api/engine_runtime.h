@@ -18,6 +18,7 @@ struct mob_engine_runtime_options {
     const char *gcs_socket; /* the same */
     struct mob_events *events;
     struct mob_serve *serve;
+    int64_t idempotency_ns; /* how long an Idempotency-Key stands for its request */
 };
 
 MOB_MUST_USE enum mob_status mob_engine_runtime_start(

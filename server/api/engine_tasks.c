@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "server/api/engine_inner.h"
 
@@ -112,6 +113,8 @@ static void on_wait_over(struct flight *flight)
 
 void engine_acked(struct flight *flight)
 {
+    if (flight->keyed)
+        (void)MOB_FAILPOINT("gateway.keyed_acked");
     switch ((int)flight->op->verb) {
     case MOB_ENGINE_SUBMIT:
         flight->op->submit.accepted = true;
@@ -183,9 +186,10 @@ static void follow(struct flight *flight, struct mob_future **futures, uint32_t 
     for (uint32_t i = 1; i < count && count != MOB_RETURNS_STREAM; i++)
         mob_release(futures[i]);
     submit->task = mob_future_object(flight->future).task;
-    submit->is_stream = flight->future->state == MOB_FUTURE_STREAM;
+    submit->is_stream = count == MOB_RETURNS_STREAM;
     submit->return_count = submit->is_stream ? 0 : count;
-    if (submit->wait_deadline_ns == 0) {
+    /* A generator under a key has no stream here: its items are read from the lineage. */
+    if (submit->wait_deadline_ns == 0 || (submit->is_stream && flight->keyed)) {
         flight->ack_wanted = true;
         flight_want_ack(flight);
         return;
@@ -223,8 +227,10 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
+    engine_key_use(flight, 0);
     status = mob_submit_function(
         flight->client, function, arguments, options->plain ? NULL : &options->task, futures);
+    engine_key_unused(flight);
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
@@ -250,7 +256,9 @@ static void create_actor(
         return;
     }
     uint32_t children = flight->client->next_child;
+    engine_key_use(flight, 0);
     status = mob_actor_create(flight->client, submit->function, arguments, &options->actor, &flight->actor);
+    engine_key_unused(flight);
     if (status != MOB_OK) {
         flight_fail_client(flight, status,
             status == MOB_EXISTS              ? "/options/name"
@@ -259,7 +267,9 @@ static void create_actor(
         return;
     }
     /* No child was made: the name led to an actor that lives. */
-    submit->existed = children == flight->client->next_child;
+    submit->existed = flight->keyed
+        ? !mob_task_id_eq(mob_actor_identity(flight->actor).creation, mob_key_child(flight->key_root, 0))
+        : children == flight->client->next_child;
     struct mob_future *created = NULL;
     status = mob_actor_created(flight->actor, &created);
     if (status != MOB_OK) {
@@ -327,8 +337,10 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
+    engine_key_use(flight, 0);
     status = mob_actor_call(
         flight->actor, submit->function, arguments, options->plain ? NULL : &options->task, futures);
+    engine_key_unused(flight);
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
@@ -388,8 +400,10 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
+    engine_key_use(flight, (uint32_t)i);
     status =
         mob_submit_function(flight->client, function, args, options->plain ? NULL : &options->task, futures);
+    engine_key_unused(flight);
     if (status == MOB_OK) {
         batch->tasks[i] = mob_future_object(futures[0]).task;
         batch->return_counts[i] = count;

@@ -11,9 +11,11 @@
 struct entry {
     struct entry *chain; /* of its bucket */
     struct entry *older, *newer; /* by start: expiry takes the oldest */
-    struct mob_hash128 scope; /* of principal, method, path and key */
-    struct mob_module_hash body; /* BLAKE2b-256: another body must not pass for this one */
+    struct mob_module_hash
+        scope; /* of principal, method, path and key; BLAKE2b-256: no other may pass for it, */
+    struct mob_module_hash body; /* nor another body */
     bool running;
+    bool again; /* an earlier run made what its answer tells of */
     int64_t started_ns;
     int status;
     char *headers;
@@ -26,15 +28,18 @@ struct mob_idempotency {
     pthread_mutex_t lock;
     struct entry **buckets;
     size_t bucket_count, entries_max, count, bytes;
+    int64_t life_ns;
     struct entry *oldest, *newest;
 };
 
-enum mob_status mob_idempotency_create(size_t entries_max, struct mob_idempotency **table_out)
+enum mob_status mob_idempotency_create(
+    size_t entries_max, int64_t life_ns, struct mob_idempotency **table_out)
 {
     struct mob_idempotency *table = calloc(1, sizeof *table);
     if (!table)
         return MOB_NO_MEMORY;
     table->entries_max = entries_max ? entries_max : MOB_IDEMPOTENCY_ENTRIES_DEFAULT;
+    table->life_ns = life_ns > 0 ? life_ns : (int64_t)MOB_IDEMPOTENCY_LIFE_S * MOB_SEC;
     table->bucket_count = 16384;
     table->buckets = calloc(table->bucket_count, sizeof(struct entry *));
     if (!table->buckets) {
@@ -46,9 +51,11 @@ enum mob_status mob_idempotency_create(size_t entries_max, struct mob_idempotenc
     return MOB_OK;
 }
 
-static struct entry **bucket_of(struct mob_idempotency *table, struct mob_hash128 scope)
+static struct entry **bucket_of(struct mob_idempotency *table, struct mob_module_hash scope)
 {
-    return &table->buckets[scope.lo % table->bucket_count];
+    uint32_t mix;
+    memcpy(&mix, scope.b, sizeof mix); /* a hash already */
+    return &table->buckets[mix % table->bucket_count];
 }
 
 static void forget(struct mob_idempotency *table, struct entry *entry)
@@ -77,7 +84,7 @@ void mob_idempotency_destroy(struct mob_idempotency *table)
     free(table);
 }
 
-static struct mob_hash128 scope_of(
+static struct mob_module_hash scope_of(
     const struct mob_http_request *request, const char *principal, const char *key)
 {
     struct mob_text text = {0};
@@ -86,32 +93,36 @@ static struct mob_hash128 scope_of(
     mob_text_put(&text, "", 1);
     mob_text_put(&text, request->path, strlen(request->path) + 1);
     mob_text_puts(&text, key);
-    struct mob_hash128 hash = mob_hash128(text.bytes, text.length);
+    struct mob_module_hash hash = mob_module_hash(text.bytes, text.length);
     mob_text_fini(&text);
     return hash;
 }
 
-static void replay(struct mob_http_request *request, const struct entry *entry)
+static void reply_headers(struct mob_http_request *request, const char *headers, size_t length)
 {
-    for (size_t at = 0; at < entry->headers_length;) {
-        const char *name = entry->headers + at;
+    for (size_t at = 0; at < length;) {
+        const char *name = headers + at;
         const char *value = name + strlen(name) + 1;
         mob_http_reply_header(request, name, value);
-        at = (size_t)(value - entry->headers) + strlen(value) + 1;
+        at = (size_t)(value - headers) + strlen(value) + 1;
     }
+}
+
+static void replay(struct mob_http_request *request, const struct entry *entry)
+{
+    reply_headers(request, entry->headers, entry->headers_length);
     mob_http_reply_header(request, "Idempotent-Replayed", "true");
     mob_http_reply(request, entry->status, NULL, entry->answer, entry->answer_length);
 }
 
 static void expire(struct mob_idempotency *table, int64_t now_ns)
 {
-    while (table->oldest && !table->oldest->running &&
-        now_ns - table->oldest->started_ns > (int64_t)MOB_IDEMPOTENCY_LIFE_S * MOB_SEC)
+    while (table->oldest && !table->oldest->running && now_ns - table->oldest->started_ns > table->life_ns)
         forget(table, table->oldest);
 }
 
 static struct entry *add(
-    struct mob_idempotency *table, struct mob_hash128 scope, struct mob_module_hash body, int64_t now_ns)
+    struct mob_idempotency *table, struct mob_module_hash scope, struct mob_module_hash body, int64_t now_ns)
 {
     if (table->count == table->entries_max || table->bytes > MOB_IDEMPOTENCY_BYTES_MAX)
         return NULL;
@@ -143,13 +154,13 @@ bool mob_idempotency_begin(
             request, MOB_BAD_REQUEST, "Idempotency-Key must have 1 to %d bytes", MOB_IDEMPOTENCY_KEY_MAX);
         return false;
     }
-    struct mob_hash128 scope = scope_of(request, principal, key);
+    struct mob_module_hash scope = scope_of(request, principal, key);
     struct mob_module_hash body = mob_module_hash(request->body ? request->body : "", request->body_length);
     bool run = false;
     pthread_mutex_lock(&table->lock);
     expire(table, now_ns);
     struct entry *entry = *bucket_of(table, scope);
-    while (entry && !mob_hash128_eq(entry->scope, scope))
+    while (entry && memcmp(&entry->scope, &scope, sizeof scope) != 0)
         entry = entry->chain;
     if (!entry) {
         entry = add(table, scope, body, now_ns);
@@ -172,6 +183,12 @@ bool mob_idempotency_begin(
     return run;
 }
 
+static bool is_kept(const struct mob_http_reply *reply)
+{
+    return reply->status < 500 && reply->status != 429 && reply->status != 408 && !reply->stream &&
+        reply->body_length <= MOB_IDEMPOTENCY_BODY_MAX;
+}
+
 void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_request *request, int64_t now_ns)
 {
     struct entry *entry = request->idempotency;
@@ -180,8 +197,7 @@ void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_reque
     request->idempotency = NULL;
     (void)now_ns;
     const struct mob_http_reply *reply = &request->reply;
-    bool keep = reply->status < 500 && reply->status != 429 && reply->status != 408 && !reply->stream &&
-        reply->body_length <= MOB_IDEMPOTENCY_BODY_MAX;
+    bool keep = is_kept(reply), again = entry->again;
     pthread_mutex_lock(&table->lock);
     entry->running = false;
     entry->status = reply->status;
@@ -202,4 +218,75 @@ void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_reque
         forget(table, entry);
     }
     pthread_mutex_unlock(&table->lock);
+    if (again)
+        mob_http_reply_header(request, "Idempotent-Replayed", "true");
+}
+
+void mob_idempotency_forget(struct mob_idempotency *table, struct mob_http_request *request)
+{
+    if (!request->idempotency)
+        return;
+    pthread_mutex_lock(&table->lock);
+    forget(table, request->idempotency);
+    pthread_mutex_unlock(&table->lock);
+    request->idempotency = NULL;
+}
+
+bool mob_idempotency_key(const struct mob_http_request *request, struct mob_module_hash *scope_out,
+    struct mob_module_hash *body_out)
+{
+    const struct entry *entry = request->idempotency;
+    if (!entry)
+        return false;
+    *scope_out = entry->scope;
+    *body_out = entry->body;
+    return true;
+}
+
+/* --- answers in the control store: u32 status, u32 bytes of headers, headers as in the reply, body --- */
+
+struct kept_answer {
+    uint32_t status, headers_length;
+};
+
+uint8_t *mob_idempotency_encode(const struct mob_http_request *request, size_t *length_out)
+{
+    const struct mob_http_reply *reply = &request->reply;
+    struct kept_answer head = {(uint32_t)reply->status, (uint32_t)reply->headers_length};
+    size_t length = sizeof head + reply->headers_length + reply->body_length;
+    if (!request->idempotency || !is_kept(reply) || length > MOB_IDEMPOTENCY_ROW_MAX)
+        return NULL;
+    uint8_t *out = malloc(length);
+    if (!out)
+        return NULL;
+    memcpy(out, &head, sizeof head);
+    if (reply->headers_length > 0)
+        memcpy(out + sizeof head, reply->headers, reply->headers_length);
+    if (reply->body_length > 0)
+        memcpy(out + sizeof head + reply->headers_length, reply->body, reply->body_length);
+    *length_out = length;
+    return out;
+}
+
+void mob_idempotency_mark(struct mob_http_request *request)
+{
+    struct entry *entry = request->idempotency;
+    if (entry)
+        entry->again = true;
+}
+
+bool mob_idempotency_restore(struct mob_http_request *request, const uint8_t *bytes, size_t length)
+{
+    struct kept_answer head;
+    if (length < sizeof head)
+        return false;
+    memcpy(&head, bytes, sizeof head);
+    const char *headers = (const char *)bytes + sizeof head;
+    if (head.headers_length > length - sizeof head || head.status < 200 || head.status > 599 ||
+        (head.headers_length > 0 && headers[head.headers_length - 1] != 0))
+        return false;
+    reply_headers(request, headers, head.headers_length);
+    mob_http_reply(request, (int)head.status, NULL, headers + head.headers_length,
+        length - sizeof head - head.headers_length);
+    return true;
 }

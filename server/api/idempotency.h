@@ -1,10 +1,13 @@
-/* Idempotency-Key: one outcome for each (principal, method, path, key) for 24 hours.
+/* Idempotency-Key: one outcome for each (principal, method, path, key) for as long as keys are kept (24
+ * hours).
  *
  * The first request with a key runs; while it runs, others get 409 + Retry-After; afterwards they get the
  * same answer again with `Idempotent-Replayed: true`. Another body under a known key is 422. Answers that say
- * "try again" are not kept. Keys live in this gateway's memory: a gateway that restarts forgets them. Limits:
- * entries_max keys, MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full
- * table refuses new keys (503), since dropping an old one would break its promise. Thread-safe.
+ * "try again" are not kept. This table is one gateway's memory; what outlives it is in the control store,
+ * where the engine claims each key before it makes anything (engine_keys.c). Limits: entries_max keys,
+ * MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full table refuses new
+ * keys (503), since dropping an old one would break its promise. Answers over MOB_IDEMPOTENCY_ROW_MAX are not
+ * kept in the control store: the request runs again, under the same ids. Thread-safe.
  */
 #ifndef MOB_SERVER_API_IDEMPOTENCY_H
 #define MOB_SERVER_API_IDEMPOTENCY_H
@@ -12,6 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "common/base/id.h"
 #include "common/base/status.h"
 #include "server/http/http.h"
 
@@ -19,10 +23,12 @@
 #define MOB_IDEMPOTENCY_BODY_MAX (256u << 10)
 #define MOB_IDEMPOTENCY_BYTES_MAX (64u << 20)
 #define MOB_IDEMPOTENCY_KEY_MAX 255
+#define MOB_IDEMPOTENCY_ROW_MAX (16u << 10)
 #define MOB_IDEMPOTENCY_LIFE_S (24 * 3600)
 
 struct mob_idempotency;
-MOB_MUST_USE enum mob_status mob_idempotency_create(size_t entries_max, struct mob_idempotency **table_out);
+MOB_MUST_USE enum mob_status mob_idempotency_create(
+    size_t entries_max, int64_t life_ns, struct mob_idempotency **table_out);
 void mob_idempotency_destroy(struct mob_idempotency *table);
 /* Before the handler, with the whole body there. True: run it (and the request holds the key until _finish).
  * False: the reply has been built: replayed, or 409, 422, 503. `now_ns` monotonic. */
@@ -30,5 +36,17 @@ bool mob_idempotency_begin(
     struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns);
 /* With the reply built. Does nothing for a request that holds no key. */
 void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_request *request, int64_t now_ns);
+
+/* What the request's key stands for. False: it holds none. */
+bool mob_idempotency_key(const struct mob_http_request *request, struct mob_module_hash *scope_out,
+    struct mob_module_hash *body_out);
+/* The key stands for another request, as the control store knows: nothing is remembered of this one. */
+void mob_idempotency_forget(struct mob_idempotency *table, struct mob_http_request *request);
+/* The reply that was built, for the control store; malloc'ed. NULL: it is not one to keep, or too large. */
+uint8_t *mob_idempotency_encode(const struct mob_http_request *request, size_t *length_out);
+/* The reply repeats what an earlier run made: `finish` marks it as a replay. */
+void mob_idempotency_mark(struct mob_http_request *request);
+/* Builds the reply that was encoded. False: it does not parse. */
+bool mob_idempotency_restore(struct mob_http_request *request, const uint8_t *bytes, size_t length);
 
 #endif

@@ -1,0 +1,285 @@
+/* Idempotency keys in the control store: what was asked under a key, and what was answered.
+ *
+ * A row stands before anything is made (compare and set: absent -> fingerprint of the body), and gets the
+ * answer when there is one. A gateway that finds the row of another one, or its own from before it died,
+ * refuses another body, gives the answer that is kept, or runs the request again: all ids of the request
+ * follow from the key (cluster secret, namespace, scope, period), so the second run finds what the first one
+ * made. A row is good for `idempotency_ns`; after that the key may stand for something new, whose ids differ
+ * by the period.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/failpoint.h"
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+
+#define ROW_VERSION 1u
+#define ROW_KEY_BYTES (sizeof prefix - 1 + sizeof(struct mob_module_hash))
+#define SWEEP_NS (3600 * MOB_SEC)
+#define CLAIM_TRIES 4u /* against others that claim and sweep the same key */
+
+static const char prefix[] = "idempotency/";
+
+struct key_row {
+    uint32_t version;
+    uint32_t answer_bytes; /* behind it; 0: none is kept */
+    int64_t made_wall_ns;
+    uint64_t period; /* part of the ids that follow from the key */
+    struct mob_module_hash body; /* of the first request */
+};
+
+/* --- rows --- */
+
+static void row_key(const struct mob_engine_key *key, uint8_t out[static ROW_KEY_BYTES])
+{
+    memcpy(out, prefix, sizeof prefix - 1);
+    memcpy(out + sizeof prefix - 1, key->scope.b, sizeof key->scope.b);
+}
+
+static bool row_open(const struct mob_gcs_kv *kv, struct key_row *row_out, const uint8_t **answer_out)
+{
+    if (kv->value_length < sizeof *row_out)
+        return false;
+    memcpy(row_out, kv->value, sizeof *row_out);
+    *answer_out = kv->value + sizeof *row_out;
+    return row_out->version == ROW_VERSION && row_out->answer_bytes <= kv->value_length - sizeof *row_out;
+}
+
+static enum mob_status put_row(struct engine *engine, const struct mob_engine_key *key, uint64_t if_version,
+    mob_gcs_done_fn *done, void *arg)
+{
+    uint8_t name[ROW_KEY_BYTES];
+    struct key_row row = {.version = ROW_VERSION,
+        .answer_bytes = (uint32_t)key->answer_length,
+        .made_wall_ns = key->made_wall_ns,
+        .period = key->period,
+        .body = key->body};
+    uint8_t *value = malloc(sizeof row + key->answer_length);
+    MOB_ASSERT(value != NULL);
+    memcpy(value, &row, sizeof row);
+    if (key->answer_length > 0)
+        memcpy(value + sizeof row, key->answer, key->answer_length);
+    row_key(key, name);
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = name,
+        .key_length = sizeof name,
+        .value = value,
+        .value_length = (uint32_t)(sizeof row + key->answer_length),
+        .if_version = if_version};
+    enum mob_status status = mob_gcs_put(engine->gcs, &put, done, arg);
+    free(value);
+    return status;
+}
+
+/* --- claiming --- */
+
+static void claim(struct flight *flight, uint64_t if_version);
+
+static void fail(struct flight *flight, enum mob_status status)
+{
+    flight_fail(flight, mob_status_retryable(status) ? status : MOB_UNAVAILABLE, NULL,
+        "the control store does not take the idempotency key");
+}
+
+static void on_root(void *arg, enum mob_status status, const char *bytes, size_t size)
+{
+    struct flight *flight = arg;
+    if (status != MOB_OK || size != sizeof flight->key_root) {
+        flight_fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, NULL, 0);
+        return;
+    }
+    memcpy(&flight->key_root, bytes, sizeof flight->key_root);
+    flight->keyed = true;
+    flight->engine->worked++;
+    (void)MOB_FAILPOINT("gateway.key_claimed");
+    flight->start(flight);
+}
+
+/* The key is ours: which ids follow from it? */
+static void ask_root(struct flight *flight)
+{
+    const struct mob_engine_key *key = flight->op->key;
+    char text[128];
+    size_t n = mob_base32_encode(key->scope.b, sizeof key->scope.b, text);
+    snprintf(text + n, sizeof text - n, ":%llu", (unsigned long long)key->period);
+    struct mob_pending_request *request = NULL;
+    enum mob_status status = mob_request_start(
+        flight->client, MOB_REQ_KEYED_ROOT, text, (uint32_t)strlen(text), NULL, 0, &request);
+    if (status != MOB_OK) {
+        flight_fail_client(flight, status, NULL);
+        return;
+    }
+    request->callback = on_root;
+    request->arg = flight;
+}
+
+static bool is_old(const struct engine *engine, int64_t made_wall_ns)
+{
+    return mob_wall_now() - made_wall_ns > engine->options.idempotency_ns;
+}
+
+static void take_answer(struct flight *flight, const uint8_t *answer, size_t length)
+{
+    struct mob_engine_key *key = flight->op->key;
+    key->answer = malloc(length);
+    MOB_ASSERT(key->answer != NULL);
+    memcpy(key->answer, answer, length);
+    key->answer_length = length;
+    key->replayed = true;
+    flight_done(flight);
+}
+
+static void on_row(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct flight *flight = arg;
+    struct mob_engine_key *key = flight->op->key;
+    struct key_row row;
+    const uint8_t *kept;
+    flight->engine->worked++;
+    if (answer->status == MOB_NOT_FOUND) { /* swept a moment ago */
+        claim(flight, 0);
+        return;
+    }
+    if (answer->status != MOB_OK || answer->kv_count == 0 || !row_open(&answer->kvs[0], &row, &kept)) {
+        fail(flight, answer->status);
+        return;
+    }
+    if (is_old(flight->engine, row.made_wall_ns)) {
+        key->period = row.period >= key->period ? row.period + 1 : key->period;
+        claim(flight, answer->kvs[0].version);
+        return;
+    }
+    key->made_wall_ns = row.made_wall_ns;
+    key->period = row.period;
+    if (memcmp(&row.body, &key->body, sizeof key->body) != 0) {
+        key->other_body = true;
+        flight_fail(flight, MOB_INVALID, NULL, "this Idempotency-Key was used with another body");
+        return;
+    }
+    flight->key_again = key->again = true;
+    /* A job is opened again, by its id: its session ended with the gateway that had it. */
+    if (row.answer_bytes > 0 && flight->op->verb != MOB_ENGINE_JOB_OPEN)
+        take_answer(flight, kept, row.answer_bytes);
+    else
+        ask_root(flight);
+}
+
+static void on_claimed(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct flight *flight = arg;
+    uint8_t name[ROW_KEY_BYTES];
+    flight->engine->worked++;
+    if (answer->status == MOB_OK) {
+        ask_root(flight);
+        return;
+    }
+    row_key(flight->op->key, name);
+    enum mob_status status = answer->status;
+    if (status == MOB_CONFLICT && flight->step++ < CLAIM_TRIES)
+        status = mob_gcs_get(flight->engine->gcs, MOB_GCS_KV, name, sizeof name, on_row, flight);
+    if (status != MOB_OK)
+        fail(flight, status);
+}
+
+static void claim(struct flight *flight, uint64_t if_version)
+{
+    flight->op->key->made_wall_ns = mob_wall_now();
+    enum mob_status status = put_row(flight->engine, flight->op->key, if_version, on_claimed, flight);
+    if (status != MOB_OK)
+        fail(flight, status);
+}
+
+void engine_key_claim(struct flight *flight, void (*start)(struct flight *flight))
+{
+    struct mob_engine_key *key = flight->op->key;
+    flight->start = start;
+    /* So a lost row (gateway and control store killed in the same unsynced second) does not lose the ids. */
+    key->period = (uint64_t)(mob_wall_now() / flight->engine->options.idempotency_ns);
+    claim(flight, 0);
+}
+
+/* --- keeping the answer --- */
+
+void engine_start_key_keep(struct flight *flight)
+{
+    enum mob_status status = put_row(flight->engine, flight->op->key, MOB_GCS_ANY_VERSION, NULL, NULL);
+    if (status != MOB_OK) /* the next run finds out by itself */
+        MOB_LOG_WARN("engine", "answer_not_kept", "code=%s", mob_status_code(status));
+    flight_done(flight);
+}
+
+/* --- ids of keyed work --- */
+
+void engine_key_use(const struct flight *flight, uint32_t index)
+{
+    mob_client_key(flight->client, flight->keyed ? &flight->key_root : NULL, index, flight->key_again);
+}
+
+void engine_key_unused(const struct flight *flight)
+{
+    mob_client_key(flight->client, NULL, 0, false);
+}
+
+/* --- old rows go --- */
+
+struct sweep {
+    struct engine *engine;
+    uint8_t after[ROW_KEY_BYTES];
+    uint32_t after_length;
+};
+
+static void on_rows(void *arg, const struct mob_gcs_answer *answer);
+
+static void read_rows(struct sweep *sweep)
+{
+    struct mob_gcs_list list = {.table = MOB_GCS_KV,
+        .prefix = prefix,
+        .prefix_length = sizeof prefix - 1,
+        .after = sweep->after,
+        .after_length = sweep->after_length};
+    if (mob_gcs_list(sweep->engine->gcs, &list, on_rows, sweep) != MOB_OK)
+        free(sweep);
+}
+
+static void drop_if_old(struct engine *engine, const struct mob_gcs_kv *kv)
+{
+    struct key_row row;
+    const uint8_t *answer;
+    if (row_open(kv, &row, &answer) && !is_old(engine, row.made_wall_ns))
+        return;
+    struct mob_gcs_put del = {
+        .table = MOB_GCS_KV, .key = kv->key, .key_length = kv->key_length, .if_version = kv->version};
+    if (mob_gcs_delete(engine->gcs, &del, NULL, NULL) != MOB_OK)
+        MOB_LOG_WARN("engine", "key_not_dropped", "bytes=%u", kv->value_length);
+}
+
+static void on_rows(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct sweep *sweep = arg;
+    for (uint32_t i = 0; answer->status == MOB_OK && i < answer->kv_count; i++)
+        drop_if_old(sweep->engine, &answer->kvs[i]);
+    const struct mob_gcs_kv *last =
+        answer->status == MOB_OK && answer->kv_count > 0 ? &answer->kvs[answer->kv_count - 1] : NULL;
+    if (!last || answer->next == 0 || last->key_length != sizeof sweep->after) {
+        free(sweep);
+        return;
+    }
+    memcpy(sweep->after, last->key, last->key_length);
+    sweep->after_length = last->key_length;
+    read_rows(sweep);
+}
+
+void engine_keys_sweep(struct engine *engine, int64_t now)
+{
+    if (now < engine->sweep_keys_ns || !engine->gcs_up)
+        return;
+    int64_t life = engine->options.idempotency_ns;
+    engine->sweep_keys_ns = now + (life < SWEEP_NS ? life : SWEEP_NS);
+    struct sweep *sweep = calloc(1, sizeof *sweep);
+    MOB_ASSERT(sweep != NULL);
+    sweep->engine = engine;
+    read_rows(sweep);
+}

@@ -1,0 +1,171 @@
+"""Idempotency keys: one outcome for each, over restarts and kills of the gateway.   ctest: timeout=300"""
+import json
+import os
+import sys
+import time
+
+from lib_http_cluster import Cluster, check, failures
+
+V1 = "/api/v1"
+
+
+def back(c):
+    try:
+        c.read_address()
+        return c.call("GET", "/readyz", key=None)[0] == 200
+    except (OSError, ValueError):
+        return False
+
+
+def kill_gateway(c):
+    c.kill("mobula-gateway")
+    c.until("the gateway is back", lambda: back(c))
+
+
+def keyed(c, path, body, key, headers=None, **options):
+    status, head, data = c.call("POST", V1 + path, body, {"Idempotency-Key": key, **(headers or {})}, **options)
+    return status, head.get("idempotent-replayed"), json.loads(data)
+
+
+def insist(c, path, body, key, headers=None):
+    """As a client does that was cut off: the same request until it is answered."""
+    for _ in range(50):
+        try:
+            answer = keyed(c, path, body, key, headers)
+            if answer[0] not in (409, 503):
+                return answer
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.1)
+        c.until("the gateway is back", lambda: back(c))
+    check(False, f"{path} is never answered", answer)
+
+
+def executions(c, function):
+    """Tasks of this function that the lineage knows."""
+    return c.json("GET", f"{V1}/tasks?limit=1000&filter=function:{function}", expect=200)["items"]
+
+
+def octets(data):
+    return data, {"Content-Type": "application/octet-stream"}
+
+
+def requests_of(c, actor):
+    """One of each creating route that makes something of its own: name -> (path, body, headers)."""
+    return {
+        "task": ("/tasks", {"function": "arith.add", "arguments": [1, 2], "options": {"timeout_ms": 60000}}, None),
+        "waited": ("/tasks", {"function": "arith.add", "arguments": [3, 4]}, {"Prefer": "wait=20"}),
+        "rows": ("/tasks:batch", {"function": "arith.add", "rows": [[i, 1] for i in range(300)]}, None),
+        "items": ("/tasks:batch", {"items": [{"function": "arith.add", "arguments": [5, 5]}, {"function": "nope.f"}]}, None),
+        "actor": ("/actors", {"class": "quickstart.Counter", "arguments": [7], "options": {"name": "keyed"}}, None),
+        "call": (f"/actors/{actor}/methods/add", {"arguments": [1]}, None),
+        "small": ("/objects", *octets(b"small")),
+        "large": ("/objects", *octets(b"large" * 50000)),
+        "job": ("/jobs", {"name": "keyed"}, None),
+    }
+
+
+def test_answers_outlive_the_gateway():
+    c = Cluster()
+    try:
+        for module in ("arith", "quickstart"):
+            c.deploy(module)
+        actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [0]}, {"Prefer": "wait=10"})["id"]
+        requests = requests_of(c, actor)
+        first = {name: keyed(c, path, body, name, headers) for name, (path, body, headers) in requests.items()}
+        for name, (status, replayed, answer) in first.items():
+            check(status in (200, 201, 202) and not replayed, name, status, answer)
+        for life in ("the same gateway", "another one"):
+            for name, (path, body, headers) in requests.items():
+                status, replayed, answer = insist(c, path, body, name, headers)
+                check(answer == first[name][2], f"{name}: the same answer by {life}", answer, first[name][2])
+                check(replayed == "true" and status == first[name][0], f"{name}: replayed by {life}", status, replayed)
+            if life == "the same gateway":
+                kill_gateway(c)
+        job = first["job"][2]["id"]
+        in_job = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 1], "job": job}, {"Prefer": "wait=10"})
+        check(in_job.get("result") == 2, "the job is open again", in_job)
+        other = {**requests["task"][1], "arguments": [1, 3]}
+        status, _, problem = keyed(c, "/tasks", other, "task")
+        check(status == 422 and problem["code"] == "invalid-argument", "another body", status, problem)
+        kill_gateway(c)
+        status, _, problem = keyed(c, "/tasks", other, "task")
+        check(status == 422 and "another body" in problem["detail"], "another body by another gateway", status, problem)
+        check(keyed(c, "/tasks", requests["task"][1], "task")[2] == first["task"][2], "and the first one stands")
+        rows = first["rows"][2]["items"]
+        check(c.value(rows[299]["returns"][0])["value"] == 300, "the rows' values")
+        check(c.value(first["call"][2]["returns"][0])["value"] == 1, "the call's value")
+        calls = c.json("GET", f"{V1}/actors/{actor}", expect=200)
+        again = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [10]}, {"Prefer": "wait=10"})
+        check(again["result"] == 11, "the keyed call ran once", again, calls)
+        check(len(executions(c, "arith.add")) == 1 + 1 + 300 + 1 + 1, "each task once", len(executions(c, "arith.add")))
+    finally:
+        c.end()
+
+
+def killed_at(failpoint):
+    """The second keyed request of each gateway dies with it at this place; a client insists."""
+    os.environ["MOBULA_FAILPOINTS"] = f"{failpoint}=kill@2"
+    c = Cluster()
+    try:
+        for module in ("arith", "quickstart"):
+            c.deploy(module)
+        actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [0]}, {"Prefer": "wait=10"})["id"]
+        expected = 0
+        for name, (path, body, headers) in requests_of(c, actor).items():
+            if name in ("waited", "job"):  # answered by a result, or by the node's word: no acknowledgement
+                continue
+            kill_gateway(c)
+            warm = keyed(c, "/tasks", {"function": "arith.add", "arguments": [0, 0]}, "warm " + name)
+            check(warm[0] == 202, "warm", warm)
+            before = c.pid_of("mobula-gateway")
+            status, replayed, answer = insist(c, path, body, name, headers)
+            check(c.pid_of("mobula-gateway") != before, f"{name}: the gateway died of it")
+            check(status in (200, 201, 202), f"{name}: answered in the end", status, answer)
+            kill_gateway(c)
+            check(insist(c, path, body, name, headers)[2] == answer, f"{name}: and the same ever after")
+            other = b"other" if isinstance(body, bytes) else {**body, "job": "job_" + "a" * 20}
+            check(insist(c, path, other, name, headers)[0] == 422, f"{name}: another body")
+            tasks = {"task": 1, "rows": 300, "items": 1}.get(name, 0)
+            expected += tasks + 1
+            check(len(executions(c, "arith.add")) == expected, f"{name}: each task once", len(executions(c, "arith.add")), expected)
+        total = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [10]}, {"Prefer": "wait=10"})
+        check(total["result"] == 11, "the call ran once", total)
+        listed = [o["id"] for o in c.json("GET", f"{V1}/objects?limit=1000", expect=200)["items"]]
+        check(len(listed) == len(set(listed)), "each object once", len(listed))
+    finally:
+        del os.environ["MOBULA_FAILPOINTS"]
+        c.end()
+
+
+def test_a_kill_between_acknowledgement_and_answer():
+    killed_at("gateway.keyed_acked")
+
+
+def test_a_kill_between_claim_and_submission():
+    killed_at("gateway.key_claimed")
+
+
+def test_a_key_means_something_new_when_it_is_old():
+    c = Cluster("--idempotency-s", "2s")
+    try:
+        c.deploy("arith")
+        body = {"function": "arith.add", "arguments": [1, 2]}
+        first = keyed(c, "/tasks", body, "old")[2]
+        kill_gateway(c)
+        check(insist(c, "/tasks", body, "old")[2] == first, "kept")
+        time.sleep(2.5)
+        status, replayed, second = insist(c, "/tasks", {**body, "arguments": [3, 4]}, "old")
+        check(status == 202 and not replayed and second["id"] != first["id"], "new", status, second, first)
+        check(c.value(second["returns"][0])["value"] == 7, "its value")
+    finally:
+        c.end()
+
+
+if __name__ == "__main__":
+    for test_name, test in list(globals().items()):
+        if test_name.startswith("test_") and (not sys.argv[1:] or any(word in test_name for word in sys.argv[1:])):
+            count = len(failures)
+            test()
+            print("ok" if len(failures) == count else "not ok", test_name, flush=True)
+    sys.exit(1 if failures else 0)
