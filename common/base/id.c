@@ -162,6 +162,19 @@ struct mob_task_id mob_edge_group(struct mob_actor_id actor)
     return group;
 }
 
+struct mob_job_id mob_job_system(void)
+{
+    struct mob_job_id id;
+    memset(&id, 0xff, sizeof id);
+    return id;
+}
+
+bool mob_job_is_system(struct mob_job_id id)
+{
+    struct mob_job_id system = mob_job_system();
+    return memcmp(&id, &system, sizeof id) == 0;
+}
+
 struct mob_task_id mob_root_id_random(void)
 {
     struct mob_task_id id = {.index = 0};

@@ -129,6 +129,9 @@ static inline bool mob_put_has_group(struct mob_object_id put)
  * and the low byte of its index, the creation's group). Streams of tasks are hashes or random, so none is met
  * but by chance. Costs no hash. */
 struct mob_task_id mob_edge_group(struct mob_actor_id actor);
+/* The job of entries that are no job's: what happens to nodes and workers. No root makes it. */
+struct mob_job_id mob_job_system(void);
+bool mob_job_is_system(struct mob_job_id id);
 /* Root id of a driver: random, or keyed (cluster secret, namespace, principal, idempotency key). */
 struct mob_task_id mob_root_id_random(void);
 struct mob_task_id mob_root_id_keyed(

@@ -447,6 +447,11 @@ static bool stopped(struct node *node)
     if (!node->stopping)
         return false;
     bool quiet = lineage_log_idle(node->log) && !mob_store_has_news(node->store);
+    if (quiet && !node->said_stopped) { /* the log's last word */
+        node->said_stopped = true;
+        node_event_stopped(node);
+        quiet = false;
+    }
     return quiet || node->now_ns > node->stop_deadline_ns;
 }
 

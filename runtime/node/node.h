@@ -242,10 +242,12 @@ struct node {
     uint32_t sessions_given;
     uint32_t client_top; /* slots at or above it are not in use */
     uint32_t closing_clients; /* sockets that ended */
+    bool said_stopped; /* node.stopped is in the log */
     uint32_t missed_clients; /* rings that were full */
     uint8_t secret[32]; /* of the cluster; keys the roots of named drivers */
     struct node_worker **workers; /* by number */
     uint32_t worker_capacity, workers_alive, workers_started;
+    uint32_t workers_lost; /* died, and no other has started since */
     uint32_t no_room_workers;
     uint32_t spawns_due; /* asked for while the zygote was busy */
     bool stacks; /* some worker has tasks below the running one, as of the last tick */
@@ -509,6 +511,14 @@ void node_workers_tick(struct node *node);
 void node_workers_crowded(struct node *node);
 void node_worker_over_bound(struct node *node, struct node_worker *worker);
 const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity);
+
+/* node_events.c: deaths and starts, in the log */
+void node_event_worker_died(struct node *node, uint32_t serial, pid_t pid, const char *why);
+void node_event_worker_started(struct node *node, uint32_t serial, pid_t pid);
+/* After the logs before this one are sealed: `previous` is the last of them (0: none), with so many blocks.
+ */
+void node_event_started(struct node *node, uint64_t previous, uint64_t blocks, int64_t deadline);
+void node_event_stopped(struct node *node);
 
 /* actors.c */
 struct actor_table *actor_table_create(void);

@@ -215,8 +215,10 @@ static enum mob_status read_unfinished(
     return MOB_OK;
 }
 
-/* Earlier logs of this node are sealed, if the supervisor did not do it. */
-static enum mob_status seal_earlier(struct node *node, int64_t deadline)
+/* Earlier logs of this node are sealed, if the supervisor did not do it. Out: the last of them, 0 = there is
+ * none, and where it was cut. */
+static enum mob_status seal_earlier(
+    struct node *node, int64_t deadline, uint64_t *previous_out, uint64_t *cut_out)
 {
     uint64_t after = 0;
     do {
@@ -232,10 +234,13 @@ static enum mob_status seal_earlier(struct node *node, int64_t deadline)
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->incarnation_count && status == MOB_OK; i++) {
             const struct mob_gcs_incarnation *in = &answer->incarnations[i];
-            uint64_t cut;
-            if (in->state == MOB_GCS_LIVE && in->id != node->incarnation &&
-                strcmp(in->name, node->options.name) == 0)
+            uint64_t cut = in->blocks;
+            if (in->id == node->incarnation || strcmp(in->name, node->options.name) != 0)
+                continue;
+            if (in->state == MOB_GCS_LIVE)
                 status = mob_gcs_log_seal_wait(node->gcs, in->id, deadline, &cut);
+            *previous_out = in->id; /* oldest first */
+            *cut_out = cut;
         }
         after = answer->next;
         mob_gcs_result_destroy(result);
@@ -466,7 +471,10 @@ enum mob_status node_recover(struct node *node)
     left.buckets = calloc((size_t)left.mask + 1, sizeof *left.buckets);
     left.decoder = mob_block_decoder_create();
     MOB_ASSERT(left.buckets && left.decoder);
-    enum mob_status status = seal_earlier(node, deadline);
+    uint64_t previous = 0, cut = 0;
+    enum mob_status status = seal_earlier(node, deadline, &previous, &cut);
+    if (status == MOB_OK)
+        node_event_started(node, previous, cut, deadline);
     if (status == MOB_OK)
         status = read_unfinished(node, &left, ALL_INCARNATIONS, deadline); /* one scan for all of them */
     if (status == MOB_OK)

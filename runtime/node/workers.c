@@ -235,9 +235,11 @@ static void gone(struct node *node, struct node_client *client, const void *argu
     struct node_worker *worker = client->worker;
     bool expected = worker->state == WORKER_STOPPING && WIFEXITED(event->wait_status);
     note_death(node, worker, event);
-    if (!expected)
+    if (!expected) {
         MOB_LOG_WARN("workers", "died", "worker=%u pid=%d why=\"%s\"", worker->number, worker->pid,
             node->death.message);
+        node_event_worker_died(node, worker->serial, worker->pid, node->death.message);
+    }
     if (worker->state == WORKER_STARTING)
         mob_sched_spawn_failed(node->sched, MOB_RUNTIME_C, 1, node->now_ns);
     else
@@ -268,6 +270,7 @@ static void on_start_of(struct node *node, const struct mob_pool_event *event)
     worker->pid = event->pid;
     worker->state = WORKER_READY;
     node->clients[worker->slot]->pid = event->pid;
+    node_event_worker_started(node, worker->serial, event->pid);
     enum mob_status status =
         mob_sched_worker_added(node->sched, (uint16_t)worker->number, MOB_RUNTIME_C, node->now_ns);
     MOB_ASSERT(status == MOB_OK);

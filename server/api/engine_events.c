@@ -1,22 +1,19 @@
-/* Committed blocks to events. The subscription exists only while the hub wants events. */
+/* Committed blocks to events. The subscription exists only while the hub wants events.
+ *
+ * Whom an entry belongs to is told by the spec of its task, which was logged earlier: the last few are
+ * remembered, others are read from the lineage (engine_event_specs.c). A block with an entry that nobody can
+ * place yet, or with functions that were deployed a moment ago, is held, and all behind it with it: the order
+ * of events is that of the log.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/cstring.h"
 #include "common/base/log.h"
+#include "server/api/engine_event_specs.h"
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
-
-/* Whom a completion belongs to is only in its spec, which was in an earlier entry: the last few are
- * remembered. */
-#define RECENT 65536u
-
-struct recent {
-    struct mob_task_id task;
-    struct mob_function_id function;
-    struct mob_actor_id actor;
-};
 
 struct translation {
     struct engine *engine;
@@ -25,23 +22,13 @@ struct translation {
     char job[MOB_ID_TEXT_MAX];
 };
 
-static struct recent *recent_of(struct mob_task_id task)
-{
-    static struct recent *table; /* the engine's thread only; lives as long as the process */
-    if (!table)
-        table = calloc(RECENT, sizeof *table);
-    MOB_ASSERT(table != NULL);
-    return &table[mob_task_id_mix(task) % RECENT];
-}
-
 static void publish(struct translation *t, struct mob_task_id task, const char *type, int64_t mono_ns,
     const char *data, bool per_task, const char *subject)
 {
     char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
-    const struct recent *recent = recent_of(task);
-    bool known = mob_task_id_eq(recent->task, task);
-    const struct function_name *function = known ? engine_function_of(t->engine, recent->function) : NULL;
-    bool of_actor = known && !mob_task_id_is_zero(recent->actor.creation);
+    const struct event_spec *spec = event_spec_of(t->engine->event_specs, task);
+    const struct function_name *function = spec ? engine_function_of(t->engine, spec->function) : NULL;
+    bool of_actor = spec && !mob_task_id_is_zero(spec->actor.creation);
     mob_task_id_format(task, id);
     struct mob_event event = {.position = t->position,
         .wall_us =
@@ -49,9 +36,9 @@ static void publish(struct translation *t, struct mob_task_id task, const char *
         .type = type,
         .subject = subject ? subject : id,
         .task = id,
-        .job = t->job,
+        .job = t->job[0] ? t->job : NULL,
         .function = function ? function->name : NULL,
-        .actor = of_actor ? mob_actor_id_format(recent->actor, actor) : NULL,
+        .actor = of_actor ? mob_actor_id_format(spec->actor, actor) : NULL,
         .data = data,
         .per_task = per_task};
     mob_events_publish(t->engine->options.events, &event);
@@ -60,10 +47,7 @@ static void publish(struct translation *t, struct mob_task_id task, const char *
 static void on_spec(struct translation *t, const struct mob_entry *entry)
 {
     const struct mob_spec_head *head = &entry->spec.head;
-    struct recent *recent = recent_of(head->task);
-    *recent = (struct recent){head->task, head->function, head->actor};
-    if (head->kind == MOB_KIND_ACTOR_CREATE)
-        recent->actor = (struct mob_actor_id){head->task};
+    event_specs_note(t->engine->event_specs, head);
     const struct function_name *function = engine_function_of(t->engine, head->function);
     struct mob_text data = {0};
     size_t length;
@@ -97,8 +81,10 @@ static void on_function_event(struct translation *t, const struct mob_entry *ent
     char type[208];
     memcpy(type, entry->payload, e->type_bytes);
     type[e->type_bytes] = 0;
-    char *data = mob_cstring_copy(entry->payload + e->type_bytes, e->json_bytes);
-    publish(t, e->task, type, e->at_ns, data && *data ? data : NULL, true, NULL);
+    char *data = mob_cstring_copy(entry->payload + e->type_bytes, e->json_bytes), node[128];
+    bool of_node = data && mob_task_id_is_zero(e->task); /* what happens to nodes and workers concerns all */
+    bool named = of_node && mob_json_text_field(data, "node", node, sizeof node);
+    publish(t, e->task, type, e->at_ns, data && *data ? data : NULL, !of_node, named ? node : NULL);
     free(data);
 }
 
@@ -152,29 +138,53 @@ static void translate(struct translation *t, const struct mob_entry *entry)
     }
 }
 
-static void translate_block(struct engine *engine, uint64_t seq, const uint8_t *bytes, size_t length)
+/* The task whose spec has to be known, zero if there is none. */
+static struct mob_task_id task_of(const struct mob_entry *entry)
+{
+    static const struct mob_task_id none;
+    return entry->type == MOB_ENTRY_COMPLETION ? entry->completion.head.task
+        : entry->type == MOB_ENTRY_EVENT       ? entry->event.task
+        : entry->type == MOB_ENTRY_ACTOR       ? entry->actor.actor.creation
+                                               : none;
+}
+
+/* From entry `from` on. True: all of it; false: the spec of *missing_out has to be read first, for entry
+ * *from. `bytes` stay until the call returns. */
+static bool translate_block(struct engine *engine, uint64_t seq, const uint8_t *bytes, size_t length,
+    uint32_t *from, struct mob_task_id *missing_out)
 {
     struct mob_block_header header;
     static struct mob_zone_map zone; /* too large for the stack; the engine's thread only */
     static struct mob_entry entry;
     struct translation t = {.engine = engine, .header = &header, .position = {seq, 0}};
     enum mob_status status = mob_block_open(engine->event_decoder, bytes, length, &header, &zone);
-    if (status == MOB_OK)
+    if (status == MOB_OK && !mob_job_is_system(header.job))
         mob_job_id_format(header.job, t.job);
+    engine->worked++;
     while (status == MOB_OK && (status = mob_block_next(engine->event_decoder, &entry)) == MOB_OK) {
-        t.position.index++;
+        if (++t.position.index <= *from)
+            continue;
+        struct mob_task_id task = task_of(&entry);
+        if (!mob_task_id_is_zero(task) && !event_specs_know(engine->event_specs, task)) {
+            *missing_out = task;
+            return false;
+        }
         translate(&t, &entry);
+        *from = t.position.index;
     }
     mob_events_pass(engine->options.events, seq);
-    engine->worked++;
+    event_specs_block_end(engine->event_specs);
+    return true;
 }
 
-/* --- blocks with functions that were deployed a moment ago wait for their names --- */
+/* --- blocks that wait: for names of functions, for specs --- */
 
 #define HELD_MAX 1024u
 struct held_block {
     struct held_block *next;
     uint64_t seq;
+    uint32_t from; /* entries before it are published */
+    bool named; /* its names were asked for */
     size_t length;
     uint8_t bytes[];
 };
@@ -192,23 +202,20 @@ static bool has_missing_names(struct engine *engine, const uint8_t *bytes, size_
     return missing;
 }
 
-static void hold(struct engine *engine, const struct mob_gcs_block_row *row)
+static void hold(struct engine *engine, const struct mob_gcs_block_row *row, uint32_t from)
 {
     struct held_block *held = malloc(sizeof *held + row->length);
     MOB_ASSERT(held != NULL);
-    held->next = NULL;
-    held->seq = row->seq;
-    held->length = row->length;
+    *held = (struct held_block){.seq = row->seq, .from = from, .length = row->length};
     memcpy(held->bytes, row->bytes, row->length);
     *engine->held_end = held;
     engine->held_end = &held->next;
     engine->held_count++;
 }
 
-static void release_first(struct engine *engine)
+static void drop_first(struct engine *engine)
 {
     struct held_block *held = engine->held;
-    translate_block(engine, held->seq, held->bytes, held->length);
     engine->held = held->next;
     if (!engine->held)
         engine->held_end = &engine->held;
@@ -216,33 +223,73 @@ static void release_first(struct engine *engine)
     free(held);
 }
 
-static void on_names(void *arg)
+static void go_on(struct engine *engine);
+
+/* What was asked for the first of the held blocks. Another subscription may have begun since. */
+struct held_wait {
+    struct engine *engine;
+    uint64_t serial;
+};
+
+static struct held_wait *wait_begin(struct engine *engine)
 {
-    struct engine *engine = arg;
-    bool first = true; /* it waited for this reading; a later one may need another */
-    while (engine->held) {
-        if (!first && has_missing_names(engine, engine->held->bytes, engine->held->length)) {
-            engine_functions_refresh(engine, on_names, engine);
-            return;
-        }
-        release_first(engine);
-        first = false;
+    struct held_wait *wait = malloc(sizeof *wait);
+    MOB_ASSERT(wait != NULL);
+    *wait = (struct held_wait){engine, ++engine->held_serial};
+    engine->held_waits = true;
+    return wait;
+}
+
+static void wait_over(void *arg)
+{
+    struct held_wait *wait = arg;
+    struct engine *engine = wait->engine;
+    bool mine = wait->serial == engine->held_serial;
+    free(wait);
+    if (!mine)
+        return;
+    engine->held_waits = false;
+    go_on(engine);
+}
+
+/* True: the first held block is done. */
+static bool first_goes(struct engine *engine)
+{
+    struct held_block *held = engine->held;
+    struct mob_task_id missing;
+    if (!held->named && has_missing_names(engine, held->bytes, held->length)) {
+        held->named = true;
+        engine_functions_refresh(engine, wait_over, wait_begin(engine));
+        return false;
     }
+    if (translate_block(engine, held->seq, held->bytes, held->length, &held->from, &missing)) {
+        drop_first(engine);
+        return true;
+    }
+    event_specs_read(engine->event_specs, missing, wait_over, wait_begin(engine));
+    return false;
+}
+
+static void go_on(struct engine *engine)
+{
+    while (engine->held && !engine->held_waits && first_goes(engine))
+        continue;
 }
 
 static void on_block(void *arg, const struct mob_gcs_block_row *row)
 {
     struct engine *engine = arg;
-    if (engine->held) {
-        if (engine->held_count == HELD_MAX)
-            release_first(engine); /* the node is slow: without a name rather than without an end */
-        hold(engine, row);
-    } else if (has_missing_names(engine, row->bytes, row->length)) {
-        hold(engine, row);
-        engine_functions_refresh(engine, on_names, engine);
-    } else {
-        translate_block(engine, row->seq, row->bytes, row->length);
+    struct mob_task_id missing;
+    uint32_t from = 0;
+    if (!engine->held && !has_missing_names(engine, row->bytes, row->length) &&
+        translate_block(engine, row->seq, row->bytes, row->length, &from, &missing))
+        return;
+    if (engine->held_count == HELD_MAX) { /* node or control store are slow: begin again from where we are */
+        mob_events_gap(engine->options.events, engine->held->seq - 1, row->seq);
+        engine_events_end(engine);
     }
+    hold(engine, row, from);
+    go_on(engine);
 }
 
 void engine_events_end(struct engine *engine)
@@ -254,6 +301,9 @@ void engine_events_end(struct engine *engine)
     }
     engine->held_end = &engine->held;
     engine->held_count = 0;
+    engine->held_serial++; /* what is on its way is nobody's */
+    engine->held_waits = false;
+    event_specs_block_end(engine->event_specs);
 }
 
 static void on_resync(void *arg, uint64_t after, uint64_t next)

@@ -82,6 +82,7 @@ struct function_name {
 
 struct function_cache;
 struct held_block;
+struct event_specs;
 
 #define ENGINE_KNOWN_ACTORS 1024 /* direct-mapped */
 struct known_actor {
@@ -125,8 +126,11 @@ struct engine {
     struct function_cache *functions;
     bool closing;
     struct mob_gcs_sub *subscription;
-    struct held_block *held, **held_end; /* blocks of the subscription that wait for names of functions */
+    struct held_block *held, **held_end; /* blocks of the subscription that wait, for the first one's needs */
     size_t held_count;
+    uint64_t held_serial; /* of what was asked for the first one, which is */
+    bool held_waits; /* on its way */
+    struct event_specs *event_specs;
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];

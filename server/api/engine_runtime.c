@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "server/api/engine_event_specs.h"
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
 
@@ -449,6 +450,7 @@ static void stop(struct mob_engine *base)
     mob_block_decoder_destroy(engine->decoder);
     mob_block_decoder_destroy(engine->event_decoder);
     engine_events_end(engine);
+    event_specs_destroy(engine->event_specs);
     engine_functions_end(engine);
     free(engine->timers);
     free(engine);
@@ -462,7 +464,8 @@ static enum mob_status open_parts(struct engine *engine)
     engine->timers = calloc(ENGINE_TIMERS_MAX, sizeof(struct flight *));
     engine->decoder = mob_block_decoder_create();
     engine->event_decoder = mob_block_decoder_create();
-    if (!engine->timers || !engine->decoder || !engine->event_decoder ||
+    engine->event_specs = event_specs_create(engine);
+    if (!engine->timers || !engine->decoder || !engine->event_decoder || !engine->event_specs ||
         engine_models_create(engine) != MOB_OK)
         return MOB_NO_MEMORY;
     struct mob_gcs_options options = {

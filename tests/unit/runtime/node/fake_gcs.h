@@ -355,6 +355,15 @@ enum mob_status mob_gcs_incarnations(struct mob_gcs *gcs, uint64_t after, mob_gc
     return MOB_OK;
 }
 
+enum mob_status mob_gcs_log_read(
+    struct mob_gcs *gcs, uint64_t incarnation, uint64_t number, mob_gcs_done_fn *done, void *arg)
+{
+    (void)incarnation;
+    (void)number;
+    fake_op(gcs, done, arg)->status = MOB_NOT_FOUND;
+    return MOB_OK;
+}
+
 enum mob_status mob_gcs_log_seal(struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
 {
     (void)incarnation;

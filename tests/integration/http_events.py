@@ -1,0 +1,150 @@
+"""What /events tells: deaths and starts of nodes and workers, and of tasks that were submitted long before.   ctest: timeout=240"""
+import threading
+
+from lib_http_cluster import check, main
+
+V1 = "/api/v1"
+
+
+def position(c):
+    return c.json("GET", f"{V1}/events", expect=200)["position"]
+
+
+def collect(c, after, until, query="", seconds=30):
+    """Events from a position on, until one of them satisfies."""
+    events = []
+
+    def more():
+        nonlocal after
+        page = c.json("GET", f"{V1}/events?after={after}&wait=2{query}")
+        after = page.get("position") or after
+        events.extend(page.get("events", []))
+        return any(until(e) for e in events)
+
+    c.until(f"an event {query}", more, seconds)
+    return events
+
+
+def of_type(events, kind):
+    return [e for e in events if e["type"] == kind]
+
+
+def submit(c, function, *arguments, **more):
+    return c.json("POST", V1 + "/tasks", {"function": function, "arguments": list(arguments), **more}, expect=202)
+
+
+def test_a_completion_reaches_filters_that_never_saw_its_spec(c):
+    for module in ("quickstart", "http_talk", "arith"):
+        c.deploy(module)
+    actor = c.json("POST", V1 + "/actors", {"class": "http_talk.Talker"}, {"Prefer": "wait=10"}, expect=201)["id"]
+    slow = submit(c, "quickstart.pause", 8000)
+    job = c.json("POST", V1 + "/jobs", {"name": "events"}, expect=201)["id"]
+    in_job = submit(c, "quickstart.pause", 8000, job=job)
+    call = c.json("POST", f"{V1}/actors/{actor}/methods/count", {"arguments": [1, 8000]}, expect=202)
+    rows = [[i, i] for i in range(300)]  # specs of others stand between
+    c.json("POST", V1 + "/tasks:batch", {"function": "arith.add", "rows": rows}, expect=202)
+    c.kill("mobula-gateway")  # which remembers them
+    c.until("the gateway is back", lambda: back(c))
+    after = position(c)
+    seen = {}
+
+    def watch(name, query, task):
+        seen[name] = collect(c, after, lambda e: e["type"] == "task.finished" and e["subject"] == task, query)
+
+    watchers = [threading.Thread(target=watch, args=args) for args in (
+        ("function", "&function=quickstart.pause", slow["id"]), ("job", f"&job={job}", in_job["id"]),
+        ("actor", f"&actor={actor}", call["id"]), ("task", f"&task={slow['id']}", slow["id"]))]
+    for w in watchers:
+        w.start()
+    for w in watchers:
+        w.join()
+    found = {e["subject"] for e in of_type(seen["function"], "task.finished")}
+    check({slow["id"]} <= found <= {slow["id"], in_job["id"]}, "by function", seen["function"])
+    check(not of_type(seen["function"], "task.submitted"), "submitted before", seen["function"])
+    check([e["subject"] for e in seen["job"]] == [in_job["id"]], "by job", seen["job"])
+    check(call["id"] in {e["subject"] for e in of_type(seen["actor"], "task.finished")}, "by actor", seen["actor"])
+
+
+def test_specs_of_many_are_found(c):
+    """More than one group of neighbours, whose completions come at once."""
+    gate = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [3000]}, expect=202)
+    rows = [[{"$ref": gate["returns"][0]}, i] for i in range(900)]
+    made = c.json("POST", V1 + "/tasks:batch", {"function": "quickstart.add", "rows": rows}, expect=202)["items"]
+    c.kill("mobula-gateway")
+    c.until("the gateway is back", lambda: back(c))
+    after, found = position(c), set()
+    want = {m["id"] for m in made}
+
+    def all_found():
+        nonlocal after
+        page = c.json("GET", f"{V1}/events?after={after}&wait=5&limit=1000&function=quickstart.add", expect=200)
+        after = page["position"]
+        check(not page.get("gap"), "no gap", page.get("gap"))
+        found.update(e["subject"] for e in of_type(page["events"], "task.finished"))
+        return found >= want
+
+    c.until("all completions", all_found)
+    check(found == want, "each of them", len(found), len(want))
+
+
+def back(c):
+    try:
+        c.read_address()
+        return c.call("GET", "/readyz", key=None)[0] == 200
+    except (OSError, ValueError):
+        return False
+
+
+def test_a_worker_dies(c):
+    after = position(c)
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.last_words", "options": {"max_retries": 0}}, {"Prefer": "wait=20"}, expect=200)
+    check(task["state"] == "failed", "it died", task)
+    events = collect(c, after, lambda e: e["type"] == "worker.died")
+    died = of_type(events, "worker.died")
+    check(len(died) == 1 and died[0]["data"]["pid"] > 0 and "signal" in died[0]["data"]["reason"], "once, with its pid and why", died)
+    check("job" not in died[0] and died[0]["subject"], "it is nobody's job", died)
+    c.run("arith.add", 1, 2)
+    cpus = int(c.json("GET", V1 + "/cluster", expect=200)["resources"]["CPU"]["total"])
+    busy = [submit(c, "quickstart.pause", 300) for _ in range(2 * cpus)]
+    for b in busy:
+        c.value(b["returns"][0])
+    started = of_type(collect(c, after, lambda e: e["type"] == "worker.started"), "worker.started")
+    check(started[0]["data"]["pid"] != died[0]["data"]["pid"], "another one instead", started)
+
+
+def test_an_actor_dies_and_is_started_again(c):
+    after = position(c)
+    actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [5], "options": {"max_restarts": 1}}, {"Prefer": "wait=10"}, expect=201)["id"]
+    import os, signal
+    os.kill(c.json("GET", f"{V1}/actors/{actor}", expect=200)["pid"], signal.SIGKILL)
+    check(c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [1]}, {"Prefer": "wait=20"})["result"] == 6, "it is back")
+    events = collect(c, after, lambda e: e["type"] == "actor.started" and e["data"]["incarnation"] == 2)
+    types = [e["type"] for e in events if e["subject"] == actor]
+    check(types == ["actor.started", "actor.died", "actor.started"], "its life", types)
+    check(len(of_type(events, "worker.died")) == 1, "and its worker's end", events)
+
+
+def test_a_node_dies(c):
+    after = position(c)
+    before = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    c.kill("mobula-node")
+    c.until("ready again", lambda: back(c) and c.run("arith.add", 1, 2).get("result") == 3)
+    events = collect(c, after, lambda e: e["type"] == "node.started")
+    died, started = of_type(events, "node.died"), of_type(events, "node.started")
+    now = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    check(len(died) == 1 and died[0]["data"]["died"] == before, "the one that was", died, before)
+    check(started[0]["data"]["previous"] == before and started[0]["data"]["incarnation"] == now > before, "and the one that is", started, now)
+    trace = c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
+    check({"node.died", "worker.died"} <= {e["name"] for e in trace}, "the timeline has them")
+
+
+def test_a_node_that_is_told_to_stop_did_not_die(c):
+    after = position(c)
+    c.down()
+    c.up()
+    events = collect(c, after, lambda e: e["type"] == "node.started")
+    check(len(of_type(events, "node.stopped")) == 1 and not of_type(events, "node.died"), "stopped", events)
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
