@@ -130,6 +130,11 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     return actor;
 }
 
+static int64_t wall_of(int64_t mono_ns)
+{
+    return mob_wall_now() + mono_ns - mob_now();
+}
+
 enum mob_status node_actor_create(struct node *node, struct node_task *task)
 {
     struct mob_spec_head head;
@@ -155,6 +160,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
         node_actor_add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
     if (!actor)
         return MOB_QUEUE_FULL;
+    actor->needed_since_wall_ns = wall_of(task->submitted_ns);
     actor_row_new(node, actor);
     return MOB_OK;
 }
@@ -280,6 +286,7 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
     mob_actor_life_ended(&actor->life, task->extra->position);
     actor->last_call = task->sched.id;
     actor->last_position = task->extra->position;
+    actor->last_submitted_wall_ns = wall_of(task->submitted_ns);
     if (node_call_skipped(completion) && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         struct mob_entry_edge skip = {.actor = actor->id,
             .task = task->sched.id,
@@ -479,6 +486,16 @@ char *node_actors_json(struct node *node, const struct node_job *job)
             if (!job || a->job == job)
                 json_array_append_new(items, actor_json(a));
     return dump(items);
+}
+
+int64_t node_actors_need_since(const struct node *node, const struct node_job *job)
+{
+    int64_t since = INT64_MAX;
+    for (int i = 0; i < ACTOR_BUCKETS; i++)
+        for (const struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
+            if (a->job == job && a->life.state != MOB_ACTOR_DEAD && a->needed_since_wall_ns < since)
+                since = a->needed_since_wall_ns;
+    return since;
 }
 
 void node_actors_end_job(struct node *node, const struct node_job *job)

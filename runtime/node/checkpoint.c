@@ -112,6 +112,9 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
     one.head.body_bytes = bytes - (uint32_t)sizeof head;
     if (!mob_actor_id_eq(head.actor, actor->id) || !mob_completion_next(&one, &at, &r))
         return;
+    /* Calls behind it were submitted no earlier, and ageing comes through the same queue behind the row. */
+    if (commits && actor->last_position == head.position)
+        actor->needed_since_wall_ns = actor->last_submitted_wall_ns;
     if (r.flags & MOB_RETURN_STORED)
         save_object(node, &head, actor, commits);
     else if (commits)

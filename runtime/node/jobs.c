@@ -214,13 +214,22 @@ void node_job_delete(struct node *node, struct node_client *client, uint32_t req
     }
 }
 
+static void drop_old(struct node *node, struct mob_job_id job, bool finished_only, int64_t before)
+{
+    enum mob_status status = mob_gcs_job_drop(node->gcs, job, finished_only, before, NULL, NULL);
+    if (status != MOB_OK)
+        MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
+}
+
 /* What aged out is a page at most; the next turn takes the next. */
 void node_jobs_age(struct node *node)
 {
     if (node->now_ns < node->next_age_ns)
         return;
-    node->next_age_ns = node->now_ns + NODE_AGE_EVERY_NS;
-    int64_t before = mob_wall_now() - (int64_t)node->options.retention_s * MOB_SEC;
+    int64_t retention_ns = (int64_t)node->options.retention_s * MOB_SEC;
+    int64_t every_ns = retention_ns / 2 < MOB_SEC ? MOB_SEC : retention_ns / 2;
+    node->next_age_ns = node->now_ns + (every_ns < NODE_AGE_EVERY_NS ? every_ns : NODE_AGE_EVERY_NS);
+    int64_t before = mob_wall_now() - retention_ns;
     node_puts_age(node, before);
     for (struct node_job *job = node->jobs; job; job = job->next) {
         bool ended = job->state == JOB_ENDED && job->ended_wall_ns > 0 && job->ended_wall_ns < before;
@@ -228,12 +237,11 @@ void node_jobs_age(struct node *node)
             continue;
         value_cache_clear(node->values);
         known_clear(node);
-        /* of an ended job all, of a standing one what is finished and old */
-        enum mob_status status =
-            mob_gcs_job_drop(node->gcs, job->id, !ended, ended ? INT64_MAX : before, NULL, NULL);
-        if (status != MOB_OK)
-            MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
+        /* of an ended job all, of a standing one what is finished, old, and needed by no actor that lives */
+        int64_t needed = node_actors_need_since(node, job);
+        drop_old(node, job->id, !ended, ended ? INT64_MAX : needed < before ? needed : before);
     }
+    drop_old(node, mob_job_system(), true, before);
 }
 
 /* Jobs whose driver did not come back within its grace end. */

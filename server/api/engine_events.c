@@ -252,14 +252,19 @@ static void wait_over(void *arg)
     go_on(engine);
 }
 
+static void learn_names(struct engine *engine)
+{
+    engine->held->named = true;
+    engine_functions_refresh(engine, wait_over, wait_begin(engine));
+}
+
 /* True: the first held block is done. */
 static bool first_goes(struct engine *engine)
 {
     struct held_block *held = engine->held;
     struct mob_task_id missing;
     if (!held->named && has_missing_names(engine, held->bytes, held->length)) {
-        held->named = true;
-        engine_functions_refresh(engine, wait_over, wait_begin(engine));
+        learn_names(engine);
         return false;
     }
     if (translate_block(engine, held->seq, held->bytes, held->length, &held->from, &missing)) {
@@ -281,7 +286,9 @@ static void on_block(void *arg, const struct mob_gcs_block_row *row)
     struct engine *engine = arg;
     struct mob_task_id missing;
     uint32_t from = 0;
-    if (!engine->held && !has_missing_names(engine, row->bytes, row->length) &&
+    /* Asked once: a name that is missing counts as unknown from then on, until it was read. */
+    bool nameless = !engine->held && has_missing_names(engine, row->bytes, row->length);
+    if (!engine->held && !nameless &&
         translate_block(engine, row->seq, row->bytes, row->length, &from, &missing))
         return;
     if (engine->held_count == HELD_MAX) { /* node or control store are slow: begin again from where we are */
@@ -289,7 +296,10 @@ static void on_block(void *arg, const struct mob_gcs_block_row *row)
         engine_events_end(engine);
     }
     hold(engine, row, from);
-    go_on(engine);
+    if (nameless)
+        learn_names(engine);
+    else
+        go_on(engine);
 }
 
 void engine_events_end(struct engine *engine)

@@ -1,0 +1,68 @@
+"""Lineage of the standing job ages out, but never what a living actor needs.   ctest: timeout=240"""
+import json
+import os
+import signal
+import time
+
+from lib_http_cluster import check, main
+
+V1 = "/api/v1"
+RETENTION_S = 2
+
+
+def gone(c, task):
+    return c.call("GET", f"{V1}/tasks/{task}")[0] == 404
+
+
+def kill_worker_of(c, actor):
+    os.kill(c.json("GET", f"{V1}/actors/{actor}", expect=200)["pid"], signal.SIGKILL)
+
+
+def call(c, actor, amount):
+    return c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [amount]}, {"Prefer": "wait=30"})
+
+
+def test_finished_tasks_age_out(c):
+    for module in ("arith", "quickstart"):
+        c.deploy(module)
+    early = time.monotonic()
+    old = [c.run("arith.add", i, i) for i in range(20)]
+    value = json.loads(c.call("POST", V1 + "/objects", b"x" * 100, {"Content-Type": "application/octet-stream"})[2])["id"]
+    check(c.json("GET", f"{V1}/tasks/{old[0]['id']}", expect=200)["state"] == "finished", "it is there first")
+    c.until("old tasks are gone", lambda: all(gone(c, t["id"]) for t in old))
+    check(time.monotonic() - early > RETENTION_S, "not before their time", time.monotonic() - early)
+    listed = {t["id"] for t in c.json("GET", f"{V1}/tasks?limit=1000", expect=200)["items"]}
+    check(not listed & {t["id"] for t in old}, "the list says the same", listed)
+    lost = c.json("GET", f"{V1}/objects/{value}")
+    check(lost.get("status") == 404 or lost.get("state") in ("ready", "lost"), "an old put is there or lost, never wrong", lost)
+
+
+def test_an_unfinished_task_stays_until_it_has_ended(c):
+    running = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [8000]}, expect=202)
+    neighbour = c.run("arith.add", 1, 1)
+    time.sleep(3 * RETENTION_S)
+    check(c.json("GET", f"{V1}/tasks/{running['id']}", expect=200)["state"] == "running", "it stays")
+    check(not gone(c, neighbour["id"]), "with its group")
+    check(c.value(running["returns"][0])["value"] == 8000, "and ends")
+    c.until("and goes", lambda: gone(c, running["id"]) and gone(c, neighbour["id"]))
+
+
+def test_an_actor_without_checkpoints_keeps_its_edges(c):
+    actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [100], "options": {"max_restarts": -1}}, {"Prefer": "wait=20"}, expect=201)["id"]
+    check([call(c, actor, n)["result"] for n in (1, 2, 3)] == [101, 103, 106], "calls")
+    before = c.run("arith.add", 1, 1)
+    time.sleep(3 * RETENTION_S)
+    check(not gone(c, before["id"]), "what came behind its creation stays as well")
+    kill_worker_of(c, actor)
+    check(call(c, actor, 4).get("result") == 110, "its state after a restart", call(c, actor, 0))
+    c.kill("mobula-node")
+    c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 2).get("result") == 3)
+    time.sleep(3 * RETENTION_S)
+    kill_worker_of(c, actor)
+    check(call(c, actor, 5).get("result") == 115, "its state after the node's end and a restart", call(c, actor, 0))
+    check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "end")
+    c.until("with it, all goes", lambda: gone(c, before["id"]))
+
+
+if __name__ == "__main__":
+    main(dict(globals()), "--retention-s", f"{RETENTION_S}s")
