@@ -37,6 +37,12 @@ struct mob_actor *mob_actor_of_id(struct mob_client *client, struct mob_actor_id
     return actor_new(client, id);
 }
 
+void mob_actor_set_class(struct mob_actor *actor, const struct mob_function *cls)
+{
+    if (actor->cls == NULL)
+        actor->cls = cls;
+}
+
 struct mob_actor_id mob_actor_identity(const struct mob_actor *actor)
 {
     return actor->id;

@@ -549,6 +549,8 @@ void mob_values_free(struct mob_client *client);
 
 /* actor.c */
 struct mob_actor *mob_actor_of_id(struct mob_client *client, struct mob_actor_id id);
+/* Of an actor that was made elsewhere: known, it is not asked for. */
+void mob_actor_set_class(struct mob_actor *actor, const struct mob_function *cls);
 struct mob_actor_id mob_actor_identity(const struct mob_actor *actor);
 void mob_actors_next_caller(struct mob_client *client);
 void mob_actors_free(struct mob_client *client);

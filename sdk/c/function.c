@@ -179,6 +179,33 @@ static enum mob_status read_info(
     return mob_signature_info_init(client, text, info.signature_bytes, &function->signature);
 }
 
+/* An answer of the node about `name`; `newest`: it was asked for by that very name. */
+static enum mob_status take_answer(struct mob_client *client, const char *name, bool newest,
+    const uint8_t *reply, uint32_t reply_bytes, struct mob_function **function_out)
+{
+    struct mob_function *function = function_new(client, name);
+    enum mob_status status = function == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory")
+                                              : read_info(client, function, reply, reply_bytes);
+    if (status != MOB_OK) {
+        function_free(function);
+        return status;
+    }
+    struct mob_function *known = table_find(client, name, &function->module);
+    if (known != NULL)
+        function_free(function); /* not redeployed: pointers to the known one stay the ones in use */
+    else
+        function_enter(client, known = function);
+    known->asked_ns = newest ? mob_client_now(client) : 0;
+    *function_out = known;
+    return MOB_OK;
+}
+
+static bool fresh(struct mob_client *client, const struct mob_function *function)
+{
+    /* also a pinned one, which may have been deleted */
+    return function->asked_ns != 0 && mob_client_now(client) - function->asked_ns < MOB_NAME_FRESH_NS;
+}
+
 /* `asked` is the text of the question (perhaps pinned by a hash), `name` the one under which the answer is
  * kept. */
 static enum mob_status ask_node(
@@ -192,22 +219,22 @@ static enum mob_status ask_node(
         return mob_client_fail(client, status, "no function \"%s\" is deployed", asked);
     if (status != MOB_OK)
         return status;
-    struct mob_function *function = function_new(client, name);
-    status = function == NULL ? mob_client_fail(client, MOB_NO_MEMORY, "out of memory")
-                              : read_info(client, function, reply, reply_bytes);
+    status = take_answer(client, name, asked == name, reply, reply_bytes, function_out);
     free(reply);
-    if (status != MOB_OK) {
-        function_free(function);
-        return status;
-    }
-    struct mob_function *known = table_find(client, name, &function->module);
-    if (known != NULL)
-        function_free(function); /* not redeployed: pointers to the known one stay the ones in use */
-    else
-        function_enter(client, known = function);
-    known->asked_ns = asked == name ? mob_client_now(client) : 0;
-    *function_out = known;
-    return MOB_OK;
+    return status;
+}
+
+bool mob_function_is_fresh(struct mob_client *client, const char *name)
+{
+    struct mob_function *function = table_find(client, name, NULL);
+    return function != NULL && fresh(client, function);
+}
+
+enum mob_status mob_function_learn(
+    struct mob_client *client, const char *name, const uint8_t *reply, uint32_t bytes)
+{
+    struct mob_function *function;
+    return take_answer(client, name, true, reply, bytes, &function);
 }
 
 /* ---- of the running module ---- */
@@ -263,12 +290,6 @@ static const struct mob_function_entry *own_entry(const struct mob_call *call, c
         if (strcmp(e->name, name + length + 1) == 0)
             return e;
     return NULL;
-}
-
-static bool fresh(struct mob_client *client, const struct mob_function *function)
-{
-    /* also a pinned one, which may have been deleted */
-    return function->asked_ns != 0 && mob_client_now(client) - function->asked_ns < MOB_NAME_FRESH_NS;
 }
 
 static enum mob_status resolve(

@@ -38,6 +38,7 @@ void flight_done(struct flight *flight)
         free(flight->waiters);
     }
     mob_actor_release(flight->actor);
+    free(flight->learns);
     *(flight->all_prev ? &flight->all_prev->all_next : &flight->engine->all) = flight->all_next;
     if (flight->all_next)
         flight->all_next->all_prev = flight->all_prev;

@@ -180,6 +180,42 @@ void engine_functions_end(struct engine *engine)
     engine->functions = NULL;
 }
 
+/* --- one that is about to be used --- */
+
+static void on_learned(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    flight->engine->worked++;
+    if (status == MOB_OK)
+        status = mob_function_learn(flight->client, flight->learns, (const uint8_t *)text, (uint32_t)size);
+    if (status == MOB_OK || (status == MOB_NOT_FOUND && flight->op->verb == MOB_ENGINE_BATCH)) {
+        free(flight->learns);
+        flight->learns = NULL;
+        flight->then(flight); /* an item of a batch says so itself */
+    } else if (status == MOB_NOT_FOUND) {
+        enum mob_engine_call call = flight->op->submit.call;
+        flight_fail(flight, status,
+            call == MOB_CALL_TASK               ? "/function"
+                : call == MOB_CALL_ACTOR_CREATE ? "/class"
+                                                : NULL,
+            "no function \"%.400s\" is deployed", flight->learns);
+    } else {
+        flight_fail(flight, status, NULL, "%s", mob_status_text(status));
+    }
+}
+
+void engine_function_learn(struct flight *flight, const char *name, void (*then)(struct flight *flight))
+{
+    if (mob_function_is_fresh(flight->client, name)) {
+        then(flight);
+        return;
+    }
+    flight->then = then;
+    flight->learns = strdup(name);
+    MOB_ASSERT(flight->learns != NULL);
+    flight_ask(flight, "function", name, on_learned);
+}
+
 /* --- deploying --- */
 
 static void hash_of(const struct mob_engine_upload *upload, char out[64])

@@ -42,6 +42,8 @@ struct flight {
     void (*on_deadline)(struct flight *flight);
     unsigned step; /* of multi-step operations */
     void (*start)(struct flight *flight); /* when its key is claimed */
+    void (*then)(struct flight *flight); /* when the function of this name is known: */
+    char *learns; /* owned */
     struct mob_task_id key_root; /* `keyed`: whose children its submissions are */
     bool keyed, key_again; /* again: an earlier run may have made them */
     void *context; /* the operation's own */
@@ -225,6 +227,9 @@ void engine_start_function_delete(struct flight *flight);
  * ends; at once if the node cannot be asked. */
 void engine_functions_refresh(struct engine *engine, void (*then)(void *arg), void *arg);
 void engine_functions_end(struct engine *engine);
+/* Asks the node for the function or class of this name, if it was not asked a moment ago; then calls `then`,
+ * which may resolve it without waiting. */
+void engine_function_learn(struct flight *flight, const char *name, void (*then)(struct flight *flight));
 /* NULL: not known here. */
 const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
 /* Not known here, and reading again may help: the node was not asked since, or not for a while. */

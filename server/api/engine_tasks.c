@@ -279,23 +279,12 @@ static void create_actor(
     follow(flight, &created, 1);
 }
 
-/* The class of an actor never changes, so it is asked for once; the node answers within microseconds. */
-static enum mob_status class_of(struct flight *flight, const struct mob_function **class_out)
+/* The class of an actor never changes, so it is asked for once. */
+static struct known_actor *known_class(const struct flight *flight)
 {
-    struct known_actor *known =
-        &flight->engine->actors[mob_task_id_mix(flight->op->submit.actor.creation) % ENGINE_KNOWN_ACTORS];
-    if (!known->class_name[0] || !mob_actor_id_eq(known->id, flight->op->submit.actor)) {
-        char id[MOB_ID_TEXT_MAX], *json = NULL;
-        mob_actor_id_format(flight->op->submit.actor, id);
-        enum mob_status status = mob_query(flight->client, "actor", id, 5 * MOB_SEC, &json);
-        if (status != MOB_OK)
-            return status;
-        known->id = flight->op->submit.actor;
-        if (!mob_json_text_field(json, "class", known->class_name, sizeof known->class_name))
-            known->class_name[0] = 0;
-        free(json);
-    }
-    return mob_function_resolve(flight->client, known->class_name, class_out);
+    struct mob_actor_id id = flight->op->submit.actor;
+    struct known_actor *known = &flight->engine->actors[mob_task_id_mix(id.creation) % ENGINE_KNOWN_ACTORS];
+    return known->class_name[0] && mob_actor_id_eq(known->id, id) ? known : NULL;
 }
 
 /* The node does not know the actor. */
@@ -310,16 +299,19 @@ static void on_actor_to_call(struct flight *flight, const struct engine_found *f
 static void call_actor(struct flight *flight, struct argument_memory *memory, struct native_options *options)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
-    flight->actor = mob_actor_of_id(flight->client, submit->actor);
+    const struct known_actor *known = known_class(flight); /* learned before this runs */
     const struct mob_function *class = NULL;
-    enum mob_status status = flight->actor ? class_of(flight, &class) : MOB_NO_MEMORY;
+    flight->actor = mob_actor_of_id(flight->client, submit->actor);
+    enum mob_status status = !flight->actor ? MOB_NO_MEMORY
+        : known                             ? mob_function_resolve(flight->client, known->class_name, &class)
+                                            : MOB_NOT_FOUND;
     uint16_t index;
     const struct mob_method_info *method =
         class ? mob_function_method(class, submit->function, &index) : NULL;
+    if (class)
+        mob_actor_set_class(flight->actor, class);
     if (status != MOB_OK || !method) {
-        if (status == MOB_NOT_FOUND && !class) /* of the node; it may have ended before the node began */
-            engine_find(flight, submit->actor.creation, ENGINE_FIND_RECORD, on_actor_to_call);
-        else if (status != MOB_OK)
+        if (status != MOB_OK)
             flight_fail_client(flight, status, NULL);
         else
             flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"",
@@ -349,12 +341,10 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
         free(futures);
 }
 
-void engine_start_submit(struct flight *flight)
+static void submit_known(struct flight *flight)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
     struct native_options options;
-    if (!use_session(flight, &submit->options))
-        return;
     struct argument_memory *memory = argument_memory_create();
     MOB_ASSERT(memory != NULL);
     native(&submit->options, &options);
@@ -370,6 +360,43 @@ void engine_start_submit(struct flight *flight)
         break;
     }
     argument_memory_destroy(memory);
+}
+
+static void on_actor_class(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_engine_submit *submit = &flight->op->submit;
+    if (status == MOB_NOT_FOUND) { /* it may have ended before the node began */
+        engine_find(flight, submit->actor.creation, ENGINE_FIND_RECORD, on_actor_to_call);
+        return;
+    }
+    if (status != MOB_OK) {
+        flight_fail_reply(flight, status, text, size);
+        return;
+    }
+    struct known_actor *known =
+        &flight->engine->actors[mob_task_id_mix(submit->actor.creation) % ENGINE_KNOWN_ACTORS];
+    known->id = submit->actor;
+    if (!mob_json_text_field(text, "class", known->class_name, sizeof known->class_name)) {
+        known->class_name[0] = 0;
+        flight_fail(flight, MOB_INTERNAL, NULL, "the node names no class of this actor");
+        return;
+    }
+    engine_function_learn(flight, known->class_name, submit_known);
+}
+
+/* What the node has to be asked first is asked without waiting: the thread serves everybody. */
+void engine_start_submit(struct flight *flight)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    char id[MOB_ID_TEXT_MAX];
+    if (!use_session(flight, &submit->options))
+        return;
+    const struct known_actor *known = submit->call == MOB_CALL_ACTOR_METHOD ? known_class(flight) : NULL;
+    if (submit->call == MOB_CALL_ACTOR_METHOD && !known)
+        flight_ask(flight, "actor", mob_actor_id_format(submit->actor, id), on_actor_class);
+    else
+        engine_function_learn(flight, known ? known->class_name : submit->function, submit_known);
 }
 
 /* --- batches --- */
@@ -417,12 +444,10 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
     return status;
 }
 
-void engine_start_batch(struct flight *flight)
+static void batch_known(struct flight *flight)
 {
     struct mob_engine_batch *batch = &flight->op->batch;
     struct native_options options;
-    if (!use_session(flight, &batch->options))
-        return;
     native(&batch->options, &options);
     batch->count = json_array_size(batch->rows ? batch->rows : batch->items);
     batch->tasks = calloc(batch->count + 1, sizeof *batch->tasks);
@@ -445,6 +470,30 @@ void engine_start_batch(struct flight *flight)
         return;
     }
     flight_want_ack(flight);
+}
+
+/* Each name is asked for once, without waiting. */
+static void learn_next(struct flight *flight)
+{
+    const struct mob_engine_batch *batch = &flight->op->batch;
+    size_t count = batch->items ? json_array_size(batch->items) : 1;
+    while (flight->step < count) {
+        const json_t *item = batch->items ? json_array_get(batch->items, flight->step) : NULL;
+        const char *name = item ? json_string_value(json_object_get(item, "function")) : batch->function;
+        flight->step++;
+        if (name && !mob_function_is_fresh(flight->client, name)) {
+            engine_function_learn(flight, name, learn_next);
+            return;
+        }
+    }
+    batch_known(flight);
+}
+
+void engine_start_batch(struct flight *flight)
+{
+    flight->step = 0;
+    if (use_session(flight, &flight->op->batch.options))
+        learn_next(flight);
 }
 
 /* --- cancel and end --- */

@@ -1,5 +1,9 @@
 """Tasks that have not ended, over HTTP: what state they are in, and what they write.   ctest: timeout=240"""
 import json
+import os
+import signal
+import threading
+import time
 
 from lib_http_cluster import check, main, ref
 
@@ -106,6 +110,31 @@ def test_the_last_words_of_a_worker_are_kept(c):
     check(task["state"] == "failed", "it died", task)
     status, _, body = c.call("GET", f"{V1}/tasks/{task['id']}/logs")
     check(status == 200 and body == b"the end is near\n", "its words", status, body)
+
+
+def test_a_node_that_does_not_answer_holds_up_only_who_asks_it(c):
+    """Function and class have to be asked for: by then others are served."""
+    c.deploy("arith")
+    actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [1]}, {"Prefer": "wait=20"}, expect=201)["id"]
+    time.sleep(1.1)  # what was asked before is not believed for longer
+    node, answers = c.pid_of("mobula-node"), []
+    ask = lambda path, body: answers.append(c.json("POST", V1 + path, body, {"Prefer": "wait=30"}))
+    waiters = [threading.Thread(target=ask, args=args) for args in (
+        ("/tasks", {"function": "arith.add", "arguments": [1, 2]}), (f"/actors/{actor}/methods/add", {"arguments": [2]}))]
+    os.kill(node, signal.SIGSTOP)
+    try:
+        for w in waiters:
+            w.start()
+        time.sleep(0.3)
+        begin = time.monotonic()
+        status, _, body = c.call("GET", V1 + "/endpoints")
+        check(status == 200 and time.monotonic() - begin < 5, "the engine answers what it knows", status, time.monotonic() - begin)
+        check(not answers, "the others wait", answers)
+    finally:
+        os.kill(node, signal.SIGCONT)
+    for w in waiters:
+        w.join()
+    check(sorted(a.get("result", -1) for a in answers) == [3, 3], "and are answered", answers)
 
 
 if __name__ == "__main__":
