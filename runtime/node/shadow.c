@@ -410,6 +410,7 @@ bool node_shadows_step(struct node *node)
 {
     bool any = false;
     for (struct shadow *shadow = node->shadows; shadow;) {
+        /* One that ended is off the list. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
         if (shadow->state != SHADOW_ENDED) {
             shadow = shadow->next;
             continue;
