@@ -76,9 +76,13 @@ static enum mob_status check_elf(int fd, char *reason)
         snprintf(reason, REASON_MAX, "the file is no ELF shared object");
         return MOB_INVALID;
     }
-    if (head[4] == 2 && head[5] == 1 && (uint16_t)(head[18] | head[19] << 8) == machine)
+    /* e_machine is in the byte order that byte 5 names. */
+    unsigned found = head[5] == 2 ? head[18] << 8 | head[19] : head[18] | head[19] << 8;
+    if (head[4] == 2 && head[5] == 1 && found == machine)
         return MOB_OK;
-    snprintf(reason, REASON_MAX, "the module was built for another machine than " MOB_MACHINE);
+    snprintf(reason, REASON_MAX,
+        "the module was built for ELF machine %u (%s, class %u), this machine is " MOB_MACHINE " (%u)", found,
+        head[5] == 2 ? "big-endian" : "little-endian", head[4], machine);
     return MOB_ABI_MISMATCH;
 }
 
