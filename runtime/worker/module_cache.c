@@ -77,7 +77,8 @@ static enum mob_status check_elf(int fd, char *reason)
         return MOB_INVALID;
     }
     /* e_machine is in the byte order that byte 5 names. */
-    unsigned found = head[5] == 2 ? head[18] << 8 | head[19] : head[18] | head[19] << 8;
+    unsigned low = head[5] == 2 ? head[19] : head[18], high = head[5] == 2 ? head[18] : head[19];
+    unsigned found = high << 8 | low;
     if (head[4] == 2 && head[5] == 1 && found == machine)
         return MOB_OK;
     snprintf(reason, REASON_MAX,
