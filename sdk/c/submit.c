@@ -141,6 +141,8 @@ static void add_exts(struct mob_tail_builder *b, const struct mob_submission *s,
         return;
     if (actor->name != NULL)
         mob_tail_add_ext(b, MOB_EXT_NAME, actor->name, (uint32_t)strlen(actor->name));
+    if (actor->traceparent != NULL)
+        mob_tail_add_ext(b, MOB_EXT_TRACEPARENT, actor->traceparent, (uint32_t)strlen(actor->traceparent));
     if (actor->checkpoint_every > 0) {
         uint32_t every = (uint32_t)actor->checkpoint_every;
         mob_tail_add_ext(b, MOB_EXT_CHECKPOINT, &every, sizeof every);

@@ -46,7 +46,8 @@ static void native(const struct mob_engine_options *in, struct native_options *o
         .max_restarts = in->max_restarts,
         .checkpoint_every = (int)in->checkpoint_every,
         .resources = out->resources,
-        .resource_count = n};
+        .resource_count = n,
+        .traceparent = out->task.traceparent};
     out->plain = !in->name && n == 0 && !in->has_max_retries && !in->retry_on_error && !in->timeout_ms &&
         !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns;
 }

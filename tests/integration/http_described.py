@@ -109,7 +109,8 @@ def test_traceparent_goes_into_the_task(c):
     check(trace_of(c, c.json("POST", V1 + "/tasks", body, expect=202)["id"]) is None, "none was given")
     batch = c.json("POST", V1 + "/tasks:batch", {"items": [body, body]}, header, expect=202)
     check([trace_of(c, item["id"]) for item in batch["items"]] == [TRACE, TRACE], "of a batch")
-    actor = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [1]}, expect=201)["id"]
+    actor = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [1]}, header, expect=201)["id"]
+    check(trace_of(c, "task_" + actor[6:]) == TRACE, "of a constructor")
     call = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [1]}, header, expect=202)
     check(trace_of(c, call["id"]) == TRACE, "of a method's call")
     c.call("DELETE", f"{V1}/actors/{actor}")

@@ -277,6 +277,7 @@ struct mob_actor_options {
     double cpus; /* to be placed: 0 = 1 */
     const struct mob_resource *resources;
     size_t resource_count;
+    const char *traceparent; /* W3C trace context, of the creation */
 };
 /* `cls` is "module.Class". Returns at once; creation waits for resources. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_create(struct mob_client *client, const char *cls,
