@@ -199,6 +199,7 @@ static uint64_t some_failure(const struct finding *f, uint64_t i)
 static bool find_failures(struct finding *f, double *us, int count, double *rows_out)
 {
     uint64_t per_hour = f->tasks / (DAYS * 24), rows = 0;
+    MOB_ASSERT(per_hour > 0); /* the smallest run has hundreds */
     for (int i = 0; i < count; i++) {
         uint64_t failure = some_failure(f, (uint64_t)i), expected[100];
         uint64_t from = failure / per_hour * per_hour;

@@ -36,7 +36,7 @@ static inline uint64_t mob_bloom_bit(struct mob_bloom_hash h, unsigned probe, si
 }
 static inline void mob_bloom_add(uint8_t *filter, size_t bytes, struct mob_bloom_hash h)
 {
-    for (unsigned k = 0; k < MOB_BLOOM_PROBES; k++) {
+    for (unsigned k = 0; bytes > 0 && k < MOB_BLOOM_PROBES; k++) { /* an empty filter has everything */
         uint64_t bit = mob_bloom_bit(h, k, bytes);
         filter[bit / 8] = (uint8_t)(filter[bit / 8] | 1u << bit % 8);
     }

@@ -221,7 +221,8 @@ static void note_functions(struct mob_bucket_builder *b)
         b->function_count = FUNCTIONS_MAX + 1;
     for (uint32_t i = 0; i < z->function_count && b->function_count <= FUNCTIONS_MAX; i++) {
         uint32_t k = 0;
-        while (k < b->function_count && memcmp(&b->functions[k], &z->functions[i], sizeof z->functions[i]))
+        while (
+            k < b->function_count && memcmp(&b->functions[k], &z->functions[i], sizeof z->functions[i]) != 0)
             k++;
         if (k == b->function_count && k < FUNCTIONS_MAX)
             b->functions[k] = z->functions[i];

@@ -254,6 +254,7 @@ static void wait_over(void *arg)
 
 static void learn_names(struct engine *engine)
 {
+    MOB_ASSERT(engine->held != NULL);
     engine->held->named = true;
     engine_functions_refresh(engine, wait_over, wait_begin(engine));
 }
@@ -291,7 +292,8 @@ static void on_block(void *arg, const struct mob_gcs_block_row *row)
     if (!engine->held && !nameless &&
         translate_block(engine, row->seq, row->bytes, row->length, &from, &missing))
         return;
-    if (engine->held_count == HELD_MAX) { /* node or control store are slow: begin again from where we are */
+    if (engine->held &&
+        engine->held_count == HELD_MAX) { /* node or control store are slow: begin again from where we are */
         mob_events_gap(engine->options.events, engine->held->seq - 1, row->seq);
         engine_events_end(engine);
     }
