@@ -58,7 +58,7 @@ class Killer(threading.Thread):
             return None
 
     def run(self):
-        while not self.over.wait(self.draw.uniform(0.05, 0.5)):
+        while self.count() < KILLS and not self.over.wait(self.draw.uniform(0.05, 0.5)):
             name = self.draw.choice(VICTIMS)
             pid = self.pid_of(name)
             try:
@@ -111,7 +111,7 @@ def run_program(c, seed, killer):
     actors = [client.make("/actors", {"class": "chaos.Chain", "arguments": [b], "options": {"max_restarts": -1}}, f"{seed}-actor-{i}")["id"] for i, b in enumerate(begin)]
     states = [mix(b, 0) for b in begin]
     step = 0
-    while killer.count() < KILLS:
+    while killer.is_alive():
         step += 1
         time.sleep(PACE_S)  # kills meet requests, and not only the end
         kind, key = draw.choice(("mix", "mix", "slow", "nest", "call", "call")), f"{seed}-{step}"
