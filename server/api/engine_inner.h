@@ -85,6 +85,7 @@ struct function_name {
 struct function_cache;
 struct held_block;
 struct event_specs;
+struct key_sweep;
 
 #define ENGINE_KNOWN_ACTORS 1024 /* direct-mapped */
 struct known_actor {
@@ -133,6 +134,7 @@ struct engine {
     uint64_t held_serial; /* of what was asked for the first one, which is */
     bool held_waits; /* on its way */
     struct event_specs *event_specs;
+    struct key_sweep *key_sweep;
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];
@@ -187,6 +189,8 @@ void engine_key_use(const struct flight *flight, uint32_t index);
 void engine_key_unused(const struct flight *flight);
 /* Drops rows of keys that are old; now and then. */
 void engine_keys_sweep(struct engine *engine, int64_t now);
+/* Behind the end of the control store's client. */
+void engine_keys_end(struct engine *engine);
 
 /* engine_tasks.c */
 void engine_start_submit(struct flight *flight);

@@ -225,23 +225,23 @@ void engine_key_unused(const struct flight *flight)
 
 /* --- old rows go --- */
 
-struct sweep {
+struct key_sweep {
     struct engine *engine;
+    bool running;
     uint8_t after[ROW_KEY_BYTES];
     uint32_t after_length;
 };
 
 static void on_rows(void *arg, const struct mob_gcs_answer *answer);
 
-static void read_rows(struct sweep *sweep)
+static void read_rows(struct key_sweep *sweep)
 {
     struct mob_gcs_list list = {.table = MOB_GCS_KV,
         .prefix = prefix,
         .prefix_length = sizeof prefix - 1,
         .after = sweep->after,
         .after_length = sweep->after_length};
-    if (mob_gcs_list(sweep->engine->gcs, &list, on_rows, sweep) != MOB_OK)
-        free(sweep);
+    sweep->running = mob_gcs_list(sweep->engine->gcs, &list, on_rows, sweep) == MOB_OK;
 }
 
 static void drop_if_old(struct engine *engine, const struct mob_gcs_kv *kv)
@@ -258,13 +258,13 @@ static void drop_if_old(struct engine *engine, const struct mob_gcs_kv *kv)
 
 static void on_rows(void *arg, const struct mob_gcs_answer *answer)
 {
-    struct sweep *sweep = arg;
+    struct key_sweep *sweep = arg;
     for (uint32_t i = 0; answer->status == MOB_OK && i < answer->kv_count; i++)
         drop_if_old(sweep->engine, &answer->kvs[i]);
     const struct mob_gcs_kv *last =
         answer->status == MOB_OK && answer->kv_count > 0 ? &answer->kvs[answer->kv_count - 1] : NULL;
     if (!last || answer->next == 0 || last->key_length != sizeof sweep->after) {
-        free(sweep);
+        sweep->running = false;
         return;
     }
     memcpy(sweep->after, last->key, last->key_length);
@@ -278,8 +278,16 @@ void engine_keys_sweep(struct engine *engine, int64_t now)
         return;
     int64_t life = engine->options.idempotency_ns;
     engine->sweep_keys_ns = now + (life < SWEEP_NS ? life : SWEEP_NS);
-    struct sweep *sweep = calloc(1, sizeof *sweep);
-    MOB_ASSERT(sweep != NULL);
-    sweep->engine = engine;
-    read_rows(sweep);
+    if (!engine->key_sweep)
+        engine->key_sweep = calloc(1, sizeof *engine->key_sweep);
+    MOB_ASSERT(engine->key_sweep != NULL);
+    if (engine->key_sweep->running)
+        return;
+    *engine->key_sweep = (struct key_sweep){.engine = engine};
+    read_rows(engine->key_sweep);
+}
+
+void engine_keys_end(struct engine *engine)
+{
+    free(engine->key_sweep); /* the control store's client is gone: nobody calls back */
 }

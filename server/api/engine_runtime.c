@@ -447,6 +447,7 @@ static void stop(struct mob_engine *base)
     for (size_t i = engine->session_count; i-- > 0;)
         mob_disconnect(engine->sessions[i].client);
     mob_gcs_destroy(engine->gcs);
+    engine_keys_end(engine);
     mob_block_decoder_destroy(engine->decoder);
     mob_block_decoder_destroy(engine->event_decoder);
     engine_events_end(engine);
