@@ -103,8 +103,12 @@ def test_answers_outlive_the_gateway():
         c.end()
 
 
-def killed_at(failpoint):
-    """The second keyed request of each gateway dies with it at this place; a client insists."""
+def killed_at(failpoint, half):
+    """The second keyed request of each gateway dies with it at this place; a client insists.
+
+    Gateways that die young come back after up to 5 s each, so a run takes every other kind of request; with
+    MOBULA_TEST_ALL=1 all of them.
+    """
     os.environ["MOBULA_FAILPOINTS"] = f"{failpoint}=kill@2"
     c = Cluster()
     try:
@@ -112,9 +116,10 @@ def killed_at(failpoint):
             c.deploy(module)
         actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [0]}, {"Prefer": "wait=10"})["id"]
         expected = 0
-        for name, (path, body, headers) in requests_of(c, actor).items():
-            if name in ("waited", "job"):  # answered by a result, or by the node's word: no acknowledgement
-                continue
+        # `waited` and `job` are answered by a result, or by the node's word: no acknowledgement
+        kinds = [(name, request) for name, request in requests_of(c, actor).items() if name not in ("waited", "job")]
+        called = any(name == "call" for name, _ in kinds[half::2]) or "MOBULA_TEST_ALL" in os.environ
+        for name, (path, body, headers) in kinds if "MOBULA_TEST_ALL" in os.environ else kinds[half::2]:
             kill_gateway(c)
             warm = keyed(c, "/tasks", {"function": "arith.add", "arguments": [0, 0]}, "warm " + name)
             check(warm[0] == 202, "warm", warm)
@@ -130,7 +135,7 @@ def killed_at(failpoint):
             expected += tasks + 1
             check(len(executions(c, "arith.add")) == expected, f"{name}: each task once", len(executions(c, "arith.add")), expected)
         total = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [10]}, {"Prefer": "wait=10"})
-        check(total["result"] == 11, "the call ran once", total)
+        check(total["result"] == (11 if called else 10), "the call ran once", total)
         listed = [o["id"] for o in c.json("GET", f"{V1}/objects?limit=1000", expect=200)["items"]]
         check(len(listed) == len(set(listed)), "each object once", len(listed))
     finally:
@@ -139,11 +144,11 @@ def killed_at(failpoint):
 
 
 def test_a_kill_between_acknowledgement_and_answer():
-    killed_at("gateway.keyed_acked")
+    killed_at("gateway.keyed_acked", 0)
 
 
 def test_a_kill_between_claim_and_submission():
-    killed_at("gateway.key_claimed")
+    killed_at("gateway.key_claimed", 1)
 
 
 def test_a_key_means_something_new_when_it_is_old():
