@@ -176,6 +176,19 @@ static void publish_to(struct mob_store_client *client, uint64_t head)
     }
 }
 
+static void note_damage(struct mob_store_client *client)
+{
+    if (!mob_store_rings_damaged(client))
+        MOB_LOG_WARN("store", "rings_damaged", "slot=%u incarnation=%llu", client->slot,
+            (unsigned long long)client->incarnation);
+    atomic_store_explicit(&client->damaged, true, memory_order_relaxed); /* private: this process */
+}
+
+bool mob_store_rings_damaged(const struct mob_store_client *client)
+{
+    return atomic_load_explicit(&client->damaged, memory_order_relaxed); /* private: this process */
+}
+
 static uint64_t take_ticket(struct mob_store_client *client)
 {
     return MOB_SEG_ADD(&client->view.seg_header->ticket, 1) + 1;
@@ -199,6 +212,8 @@ void *mob_store_out_reserve(struct mob_store_client *client, uint32_t body_bytes
 {
     void *body = mob_ring_reserve(&client->out, &client->seg_client->out_released, body_bytes);
     if (__builtin_expect(!body, 0)) {
+        if (client->out.damaged)
+            note_damage(client);
         body = reserve_large(client, body_bytes);
         uint64_t full_at = body ? CLIENT_HAS_SPACE : client->out.released;
         atomic_store_explicit(&client->full_at, full_at, memory_order_relaxed); /* private: this process */
@@ -215,8 +230,13 @@ static void commit_large(
     for (uint32_t at = 0, bytes; at < body_bytes; at += bytes) {
         bytes = mob_part_bytes(ring->size, body_bytes - at);
         void *to;
-        while (!(to = mob_ring_reserve(ring, &client->seg_client->out_released, bytes)))
+        while (!(to = mob_ring_reserve(ring, &client->seg_client->out_released, bytes))) {
+            if (ring->damaged) {
+                note_damage(client); /* the rest would wait for ever: its owner is told, and comes again */
+                return;
+            }
             mob_store_wait_space(client);
+        }
         MOB_SEG_COPY(to, client->large + at, bytes);
         bool last = at + bytes == body_bytes;
         mob_ring_commit(
@@ -302,7 +322,9 @@ uint64_t mob_store_out_published(const struct mob_store_client *client)
 
 uint64_t mob_store_out_acked(const struct mob_store_client *client)
 {
-    return MOB_SEG_LOAD(&client->seg_client->out_released);
+    uint64_t acked = MOB_SEG_LOAD(&client->seg_client->out_released);
+    bool possible = acked >= client->out.released && acked <= client->out.flushed;
+    return possible ? acked : client->out.released; /* nothing counts as durable that the node did not say */
 }
 
 bool mob_store_out_unacked(
@@ -339,8 +361,10 @@ static const uint8_t *take_parts(
 {
     struct mob_ring_reader *ring = &client->in;
     while (!client->parts_whole) {
-        if (!mob_parts_add(&client->parts, body, record->bytes - (uint32_t)sizeof *record))
-            return NULL; /* not from our node; nothing more is read */
+        if (!mob_parts_add(&client->parts, body, record->bytes - (uint32_t)sizeof *record)) {
+            note_damage(client); /* not from our node; nothing more is read */
+            return NULL;
+        }
         client->parts_whole = record->type != MOB_REC_PART;
         if (client->parts_whole)
             break;
@@ -357,7 +381,10 @@ static const uint8_t *take_parts(
 const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out)
 {
     struct mob_ring_reader *ring = &client->in;
-    if (peek(client, record_out) != MOB_RING_RECORD)
+    enum mob_ring_peek found = peek(client, record_out);
+    if (__builtin_expect(found == MOB_RING_DAMAGED, 0))
+        note_damage(client);
+    if (found != MOB_RING_RECORD)
         return NULL;
     const uint8_t *body = ring->bytes + (ring->taken & (ring->size - 1)) + sizeof(struct mob_record);
     if (__builtin_expect(client->parts.used > 0 || record_out->type == MOB_REC_PART, 0))

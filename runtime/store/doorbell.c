@@ -62,6 +62,8 @@ static bool space_came(struct mob_store_client *client)
 static bool has_news(const struct sleeper *s)
 {
     struct mob_seg_client *shared = s->client->seg_client;
+    if (mob_store_rings_damaged(s->client))
+        return false; /* what the cursors say is none; only whether the node lets go is of interest */
     if (space_came(s->client))
         return true;
     uint64_t seen = s->watcher ? MOB_SEG_LOAD(&shared->in_released) : s->client->in.taken;

@@ -19,9 +19,14 @@ static bool too_large_for(const struct mob_node_client *client, uint32_t body_by
     return mob_round_up((uint64_t)HEADER + body_bytes, 8) > client->in.size / 2;
 }
 
-static void *reserve(struct mob_node_client *client, uint32_t body_bytes)
+/* A client that claims to have read what it was not given, or less than before, would be served never again:
+ * it is ended, as one whose outbound ring does not parse. */
+static void *reserve(struct mob_store *store, struct mob_node_client *client, uint32_t body_bytes)
 {
-    return mob_ring_reserve(&client->in, &client->seg_client->in_released, body_bytes);
+    void *body = mob_ring_reserve(&client->in, &client->seg_client->in_released, body_bytes);
+    if (!body && client->in.damaged)
+        mob_client_mark_damaged(store, client);
+    return body;
 }
 
 /* ---- the backlog ---- */
@@ -59,7 +64,7 @@ void mob_inbound_close(struct mob_store *store, struct mob_node_client *client)
 }
 
 /* A piece of the first record: its next part, or its end under its own type. false = the ring is full. */
-static bool push_piece(struct mob_node_client *client)
+static bool push_piece(struct mob_store *store, struct mob_node_client *client)
 {
     struct mob_backlog *backlog = &client->backlog;
     struct mob_record record;
@@ -67,7 +72,7 @@ static bool push_piece(struct mob_node_client *client)
     const uint8_t *body = backlog->bytes + backlog->at + HEADER + backlog->part;
     uint32_t left = record.bytes - HEADER - backlog->part;
     uint32_t bytes = mob_part_bytes(client->in.size, left);
-    void *to = reserve(client, bytes);
+    void *to = reserve(store, client, bytes);
     if (!to)
         return false;
     MOB_SEG_COPY(to, body, bytes);
@@ -85,7 +90,7 @@ static void push_backlog(struct mob_store *store, struct mob_node_client *client
 {
     struct mob_backlog *backlog = &client->backlog;
     while (backlog->at < backlog->used)
-        if (!push_piece(client))
+        if (!push_piece(store, client))
             return;
     backlog_end(store, client);
 }
@@ -127,7 +132,7 @@ bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_byt
     if (too_large_for(client, body_bytes))
         body_bytes = (uint32_t)(client->in.size / 2) - HEADER;
     /* Reserving writes at most a PAD behind the head; the next reserve does the same again. */
-    return reserve(client, body_bytes) != NULL;
+    return reserve(store, client, body_bytes) != NULL;
 }
 
 void *mob_store_in_reserve(
@@ -141,7 +146,7 @@ void *mob_store_in_reserve(
         return NULL;
     if (too_large_for(client, body_bytes))
         return backlog_add(store, client, type, flags, aux, body_bytes);
-    void *body = reserve(client, body_bytes);
+    void *body = reserve(store, client, body_bytes);
     if (!body)
         return NULL;
     mob_ring_commit(&client->in, type, flags, aux, body_bytes, 0);

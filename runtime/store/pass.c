@@ -13,7 +13,7 @@
 
 #include "common/base/log.h"
 
-static void mark_damaged(struct mob_store *store, struct mob_node_client *client)
+void mob_client_mark_damaged(struct mob_store *store, struct mob_node_client *client)
 {
     if (client->damaged)
         return;
@@ -35,7 +35,7 @@ static bool look(struct mob_store *store, struct mob_node_client *client)
         store->pending[slot / 64] &= ~(1ull << (slot % 64));
         return false;
     case MOB_RING_DAMAGED:
-        mark_damaged(store, client);
+        mob_client_mark_damaged(store, client);
         return false;
     case MOB_RING_RECORD:
         break;
@@ -44,12 +44,12 @@ static bool look(struct mob_store *store, struct mob_node_client *client)
     if (client->next_ticket > store->counter) {
         /* Taken after the counter was read; the next pass reads a higher one. */
         if (client->waited)
-            mark_damaged(store, client);
+            mob_client_mark_damaged(store, client);
         client->waited = true;
         return false;
     }
     if (client->next_ticket < client->last_ticket) {
-        mark_damaged(store, client);
+        mob_client_mark_damaged(store, client);
         return false;
     }
     client->waited = false;
@@ -60,7 +60,7 @@ static bool read_head(struct mob_store *store, struct mob_node_client *client)
 {
     uint64_t head = MOB_SEG_LOAD_SC(&client->seg_client->out_head);
     if (head < client->out.head || head - client->out_released > client->out.size || head % 8 != 0) {
-        mark_damaged(store, client);
+        mob_client_mark_damaged(store, client);
         return false;
     }
     client->out.head = head;
@@ -151,7 +151,7 @@ static void copy_record(
         return;
     }
     if (!mob_parts_add(parts, body, bytes)) {
-        mark_damaged(store, client);
+        mob_client_mark_damaged(store, client);
         record_out->type = MOB_REC_PART; /* nobody gets it */
         return;
     }

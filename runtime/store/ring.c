@@ -18,8 +18,10 @@ void *mob_ring_reserve(struct mob_ring_writer *ring, _Atomic uint64_t *released_
     uint64_t pad = total > ring->size - position ? ring->size - position : 0;
     if (ring->head + pad + total - ring->released > ring->size) {
         uint64_t released = MOB_SEG_LOAD(released_at);
-        if (released < ring->released || released > ring->flushed)
-            return NULL; /* not a cursor that the reader can have written: treat as full */
+        if (released < ring->released || released > ring->flushed) {
+            ring->damaged = true;
+            return NULL;
+        }
         ring->released = released;
         if (ring->head + pad + total - released > ring->size)
             return NULL;

@@ -204,6 +204,9 @@ void mob_store_out_flush(struct mob_store_client *client);
  * elsewhere). */
 uint64_t mob_store_out_published(const struct mob_store_client *client);
 uint64_t mob_store_out_acked(const struct mob_store_client *client);
+/* Somebody wrote over this client's cursors or rings: neither side can go on with them. A driver begins a new
+ * session, a worker ends. Found when a ring is read or room is looked for; any thread may ask. */
+bool mob_store_rings_damaged(const struct mob_store_client *client);
 /* Walk own unacknowledged records (after the node died); *at starts at mob_store_out_acked(). */
 bool mob_store_out_unacked(
     struct mob_store_client *client, uint64_t *at, struct mob_record *record_out, const uint8_t **body_out);

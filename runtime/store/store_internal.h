@@ -112,6 +112,7 @@ struct mob_ring_writer {
     uint64_t flushed; /* end of what is published */
     uint64_t released; /* last seen; space before it is free */
     uint64_t reserved; /* where the reserved record's header goes; differs from head by a PAD */
+    bool damaged; /* the reader's cursor is none that it can have written */
 };
 /* The reading end. Cursors of the other side are checked; false from peek with *damaged when they cannot be.
  */
@@ -121,7 +122,7 @@ struct mob_ring_reader {
     uint64_t taken; /* end of what was consumed */
     uint64_t head; /* last seen */
 };
-/* `released_at` is read when the space known so far does not do. NULL = full. */
+/* `released_at` is read when the space known so far does not do. NULL = full, or damaged: the writer says. */
 void *mob_ring_reserve(struct mob_ring_writer *ring, _Atomic uint64_t *released_at, uint32_t body_bytes);
 /* Returns the record's whole size. */
 uint32_t mob_ring_commit(struct mob_ring_writer *ring, uint8_t type, uint8_t flags, uint16_t aux,
@@ -201,6 +202,8 @@ struct mob_node_client {
 };
 
 struct mob_store;
+/* pass.c: nothing more is taken from this client or given to it; the node is told at its next pass. */
+void mob_client_mark_damaged(struct mob_store *store, struct mob_node_client *client);
 /* inbound.c: end of a pass; what waits goes on. */
 void mob_inbound_push(struct mob_store *store);
 void mob_inbound_close(struct mob_store *store, struct mob_node_client *client);
@@ -332,6 +335,8 @@ struct mob_store_client {
      * Relaxed: the owner's word to itself, and to its watcher (mob_store_watch), who comes after a semaphore.
      */
     _Atomic uint64_t full_at;
+    /* The inbound ring, or the node's word on the outbound one, does not parse. Relaxed: never taken back. */
+    _Atomic bool damaged;
     uint64_t in_popped; /* records, for the threshold of sleep_for */
     uint64_t creates_begun, creates_ended;
     struct mob_arena_user arena;

@@ -328,6 +328,7 @@ void mob_worker_loop(struct mob_worker *worker)
     while (!worker->stopping) {
         if (mob_worker_step(worker))
             continue;
+        mob_client_end_damaged_worker(client);
         mob_store_in_release(client->store);
         worker->unreleased = 0;
         worker->finished_ns = 0;

@@ -429,6 +429,9 @@ void mob_levels_free(struct mob_client *client);
 /* inbox.c */
 /* Take what the inbound ring holds; returns the number of records. Never blocks. */
 uint32_t mob_client_pump(struct mob_client *client);
+/* A worker cannot come again in another session, as drivers do: the node puts another in its place, and its
+ * task runs again as after any death. */
+void mob_client_end_damaged_worker(struct mob_client *client);
 /* One record, which the caller has peeked and will pop. */
 void mob_client_take(struct mob_client *client, const struct mob_record *record, const uint8_t *body);
 void mob_client_rewatch(struct mob_client *client);

@@ -130,12 +130,15 @@ enum mob_status mob_session_open(struct mob_client *client, int64_t deadline_ns)
     }
 }
 
-/* The socket carries nothing after the welcome: readable means that the node is gone. */
+/* The socket carries nothing after the welcome: readable means that the node is gone. With rings that do not
+ * parse the node is told good-bye, and when it has taken what it can still read it closes its end as well. */
 bool mob_session_alive(void *arg)
 {
     struct mob_client *client = arg;
     if (client->sock < 0)
         return true; /* a worker ends with its node, by signal */
+    if (mob_store_rings_damaged(client->store))
+        shutdown(client->sock, SHUT_WR);
     struct pollfd p = {client->sock, POLLIN, 0};
     if (poll(&p, 1, 0) <= 0)
         return true;

@@ -2,6 +2,7 @@
 #include "sdk/c/client.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #define WATCH_BATCH 1024u
 
@@ -53,6 +54,14 @@ void mob_client_take(struct mob_client *client, const struct mob_record *record,
     }
 }
 
+void mob_client_end_damaged_worker(struct mob_client *client)
+{
+    if (!client->worker || !mob_store_rings_damaged(client->store))
+        return;
+    MOB_LOG_ERROR("sdk", "worker_ends", "reason=\"its rings were written over\"");
+    _exit(EXIT_FAILURE);
+}
+
 uint32_t mob_client_pump(struct mob_client *client)
 {
     uint32_t taken = 0;
@@ -70,6 +79,8 @@ uint32_t mob_client_pump(struct mob_client *client)
     }
     if (taken > 0)
         mob_store_in_release(client->store);
+    else
+        mob_client_end_damaged_worker(client);
     client->pumping = false;
     if (__builtin_expect(client->rewatch, 0))
         mob_client_rewatch(client);

@@ -19,6 +19,8 @@ static enum mob_status wait_for_room(struct mob_client *client, uint32_t body_by
             return mob_client_fail(
                 client, MOB_QUEUE_FULL, "the ring to the node is full: step, then try again");
         if (client->pumping) { /* the doorbell has rung for the record in hand: it would not sleep */
+            if (!mob_session_alive(client)) /* what is pending is asked for again in the next session */
+                return mob_client_fail(client, MOB_UNAVAILABLE, "the node is gone");
             sched_yield();
             continue;
         }

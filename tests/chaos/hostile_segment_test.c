@@ -104,6 +104,19 @@ static void over_the_rings(struct hostile *h)
     memset((void *)h->view.seg_header->dirty, 0xff, sizeof h->view.seg_header->dirty);
 }
 
+/* What the node tells the others: it keeps its own numbers and does not look here, they do. */
+static void over_the_words_of_the_node(struct hostile *h)
+{
+    for (uint32_t slot = 0; slot < h->view.clients_max; slot++) {
+        struct mob_seg_client *other = &h->view.seg_clients[slot];
+        if (slot == h->slot)
+            continue;
+        scribble(h, (void *)&other->out_released, sizeof other->out_released);
+        scribble(h, (void *)&other->in_head, sizeof other->in_head);
+        scribble(h, (void *)&other->posted, sizeof other->posted);
+    }
+}
+
 /* In a process of its own, which what it does may end. */
 static void attack(void (*how)(struct hostile *h))
 {
@@ -225,6 +238,16 @@ static void rings_of_others_are_written_over(void **state)
     end_work(&work);
 }
 
+/* The driver and the workers find it themselves: it begins a new session, they are replaced. */
+static void words_of_the_node_are_written_over(void **state)
+{
+    (void)state;
+    struct work work;
+    begin_work(&work);
+    attack(over_the_words_of_the_node);
+    end_work(&work);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -232,6 +255,7 @@ int main(void)
         cmocka_unit_test(tickets_are_taken_back),
         cmocka_unit_test(object_table_is_written_over),
         cmocka_unit_test(rings_of_others_are_written_over),
+        cmocka_unit_test(words_of_the_node_are_written_over),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */
     return cmocka_run_group_tests_name("hostile_segment", tests, set_up, tear_down);
