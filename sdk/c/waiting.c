@@ -5,7 +5,11 @@
 
 #include <stdlib.h>
 
-#define POLL_TURNS 128u /* some microseconds: results of tasks that run on the other core */
+#define POLL_TURNS 128u /* some microseconds: results that another core makes */
+/* A task shares its core, more often than not, with the node or with the worker that it waits for: a turn
+ * that polls holds up what is polled for. Yields of one who is alone on a core come back at once, so they
+ * poll as well, and only a result that is as good as there is worth a look before them. */
+#define POLL_TURNS_IN_TASK 8u
 #define YIELD_TURNS 60u /* lets node and workers run where cores are few */
 
 #define RECHECK_NS (100 * MOB_MS)
@@ -141,16 +145,18 @@ enum mob_status mob_waiting_turn(struct mob_waiting *waiting)
         return MOB_OK;
     if (waiting->need_count > 0 && waiting->suspended == 0 && !waiting->blocked && !waiting->refused)
         return suspend(waiting);
+    const bool in_task = mob_in_task(client);
+    const uint32_t polls = in_task ? POLL_TURNS_IN_TASK : POLL_TURNS;
     uint32_t turn = waiting->turns++;
-    if (turn < POLL_TURNS) {
+    if (turn < polls) {
         cpu_relax();
         return MOB_OK;
     }
-    if (turn < POLL_TURNS + YIELD_TURNS && (mob_in_task(client) || waiting->deadline_ns != INT64_MAX)) {
+    if (turn < polls + YIELD_TURNS && (in_task || waiting->deadline_ns != INT64_MAX)) {
         if (waiting->deadline_ns != INT64_MAX && mob_now() >= waiting->deadline_ns)
             return timed_out(waiting, TOO_LATE);
         if (!mob_yield_briefly())
-            waiting->turns = POLL_TURNS + YIELD_TURNS;
+            waiting->turns = polls + YIELD_TURNS;
         return MOB_OK;
     }
     return sleep_turn(waiting);
