@@ -1,15 +1,11 @@
 /* mobula-flush: the flusher of one shard. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
 #include "gcs/flush/flusher.h"
 
@@ -34,26 +30,6 @@ static const struct mob_daemon_link known_links[] = {
     {.name = NULL},
 };
 
-static bool parse_shard(const char *text, uint32_t *out)
-{
-    char *end;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    *out = (uint32_t)n;
-    return errno == 0 && end != text && *end == '\0' && text[0] != '-' && n <= INT32_MAX;
-}
-
-static bool parse_cluster(const char *text, struct mob_cluster_id *out)
-{
-    if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
-        return false;
-    for (int i = 0; i < 16; i++) {
-        char pair[3] = {text[2 * i], text[2 * i + 1], 0};
-        out->b[i] = (uint8_t)strtoul(pair, NULL, 16);
-    }
-    return true;
-}
-
 /* False after a message. */
 static bool configure(const struct mob_settings *settings, struct mob_flusher_options *o)
 {
@@ -68,9 +44,9 @@ static bool configure(const struct mob_settings *settings, struct mob_flusher_op
     const char *wrong = NULL;
     if (!links.socket || !links.database || !links.cluster)
         wrong = "--gcs-socket, --postgres-dir and --cluster are needed";
-    else if (!parse_cluster(links.cluster, &o->cluster))
+    else if (!mob_daemon_cluster(links.cluster, &o->cluster))
         wrong = "--cluster takes 32 hex digits";
-    else if (links.shard && !parse_shard(links.shard, &o->shard))
+    else if (!mob_daemon_number(links.shard, 0, INT32_MAX, &o->shard))
         wrong = "--shard takes a number";
     if (wrong)
         fprintf(stderr, "mobula-flush: %s\n", wrong);
@@ -79,13 +55,8 @@ static bool configure(const struct mob_settings *settings, struct mob_flusher_op
 
 static int run(struct mob_flusher_options *options)
 {
-    sigset_t signals;
     bool clean = true;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    int stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    int stop_fd = mob_daemon_stop_fd();
     options->stop_fd = &stop_fd;
     enum mob_status status = mob_flusher_run(options, &clean);
     options->stop_fd = NULL; /* it points into this frame */
@@ -115,13 +86,7 @@ int main(int argc, char **argv)
     }
     if (!configure(&settings, &options))
         return 2;
-    prctl(PR_SET_DUMPABLE, 0); /* it holds other people's data */
-    if (links.die_with_parent) {
-        pid_t parent = getppid();
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            return 1;
-    }
-    signal(SIGPIPE, SIG_IGN);
+    if (!mob_daemon_begin(links.die_with_parent))
+        return 1;
     return run(&options);
 }

@@ -1,14 +1,10 @@
 /* mobula-master: makes the configurations of a shard's chain. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
 #include "gcs/chain/membership.h"
 #include "gcs/master/master.h"
@@ -50,39 +46,9 @@ static const struct mob_daemon_link known_links[] = {
     {.name = NULL},
 };
 
-static bool parse_number(const char *text, uint32_t otherwise, uint32_t *out)
-{
-    char *end = NULL;
-    errno = 0;
-    unsigned long long n = text == NULL ? otherwise : strtoull(text, &end, 10);
-    *out = (uint32_t)n;
-    return text == NULL || (errno == 0 && end != text && *end == '\0' && text[0] != '-' && n <= UINT32_MAX);
-}
-
-static bool parse_cluster(const char *text, struct mob_cluster_id *out)
-{
-    if (text == NULL || strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
-        return false;
-    for (int i = 0; i < 16; i++) {
-        char pair[3] = {text[2 * i], text[2 * i + 1], 0};
-        out->b[i] = (uint8_t)strtoul(pair, NULL, 16);
-    }
-    return true;
-}
-
-static bool read_secret(const char *path, uint8_t out[32])
-{
-    FILE *file = path == NULL ? NULL : fopen(path, "re");
-    size_t length = file == NULL ? 0 : fread(out, 1, 32, file);
-    if (file != NULL)
-        fclose(file);
-    return length == 32;
-}
-
 /* What is wrong, or NULL. */
 static const char *configure(struct mob_master_options *o)
 {
-    uint32_t lease_ms, suspicion_ms, gather_ms;
     *o = (struct mob_master_options){.listen = links.listen,
         .postgres = links.postgres,
         .file = links.file,
@@ -90,21 +56,19 @@ static const char *configure(struct mob_master_options *o)
         .start_without_all = links.start_without_all};
     if (links.listen == NULL || (links.postgres == NULL) == (links.file == NULL))
         return "--listen is needed, and either --postgres or --table-file";
-    if (!parse_cluster(links.cluster, &o->cluster))
+    if (!mob_daemon_cluster(links.cluster, &o->cluster))
         return "--cluster takes 32 hex digits";
-    if (!read_secret(links.secret_file, o->secret))
+    if (!mob_daemon_secret(links.secret_file, o->secret))
         return "--secret-file cannot be read, or has not 32 bytes";
-    if (!parse_number(links.shard, 0, &o->shard) || !parse_number(links.replicas, 2, &o->replicas) ||
-        o->replicas == 0 || o->replicas > MOB_GCS_MEMBERS_MAX)
+    if (!mob_daemon_number(links.shard, 0, UINT32_MAX, &o->shard) ||
+        !mob_daemon_number(links.replicas, 2, MOB_GCS_MEMBERS_MAX, &o->replicas) || o->replicas == 0)
         return "--replicas takes 1 to 7, --shard a number";
-    if (!parse_number(links.lease_ms, 10, &lease_ms) || lease_ms == 0 ||
-        !parse_number(links.suspicion_ms, lease_ms + 2, &suspicion_ms) || suspicion_ms < lease_ms + 2)
+    if (!mob_daemon_ms(links.lease_ms, 10 * MOB_MS, &o->lease_ns) ||
+        !mob_daemon_ms(links.suspicion_ms, o->lease_ns + 2 * MOB_MS, &o->suspicion_ns) ||
+        o->suspicion_ns < o->lease_ns + 2 * MOB_MS)
         return "--suspicion-ms is at least --lease-ms and 2";
-    if (!parse_number(links.gather_ms, 10000, &gather_ms))
-        return "--gather-ms takes a number";
-    o->lease_ns = lease_ms * (int64_t)MOB_MS;
-    o->suspicion_ns = suspicion_ms * (int64_t)MOB_MS;
-    o->gather_ns = gather_ms * (int64_t)MOB_MS;
+    if (!mob_daemon_ms(links.gather_ms, 10 * MOB_SEC, &o->gather_ns))
+        return "--gather-ms takes a number above 0";
     return NULL;
 }
 
@@ -127,20 +91,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "mobula-master: %s\n", wrong);
         return 2;
     }
-    prctl(PR_SET_DUMPABLE, 0); /* it holds the cluster's secret */
-    if (links.die_with_parent) {
-        pid_t parent = getppid();
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            return 1;
-    }
-    signal(SIGPIPE, SIG_IGN);
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
-    int stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (!mob_daemon_begin(links.die_with_parent))
+        return 1;
+    int stop_fd = mob_daemon_stop_fd();
     options.stop_fd = &stop_fd;
     status = mob_master_run(&options);
     if (status != MOB_OK)

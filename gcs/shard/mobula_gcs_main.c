@@ -1,15 +1,11 @@
 /* mobula-gcs: one member of one shard of the control store. */
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
 #include "gcs/chain/chain.h"
 #include "gcs/shard/redis_conf.h"
@@ -53,54 +49,17 @@ static const struct mob_daemon_link known_links[] = {
     {.name = NULL},
 };
 
-static bool parse_shard(const char *text, uint32_t *out)
-{
-    char *end;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    *out = (uint32_t)n;
-    return errno == 0 && end != text && *end == '\0' && text[0] != '-' && n <= UINT32_MAX;
-}
-
-static bool parse_cluster(const char *text, struct mob_cluster_id *out)
-{
-    if (strlen(text) != 32 || strspn(text, "0123456789abcdefABCDEF") != 32)
-        return false;
-    for (int i = 0; i < 16; i++) {
-        char pair[3] = {text[2 * i], text[2 * i + 1], 0};
-        out->b[i] = (uint8_t)strtoul(pair, NULL, 16);
-    }
-    return true;
-}
-
-static bool parse_ms(const char *text, int64_t otherwise, int64_t *ns_out)
-{
-    uint32_t ms = 0;
-    bool good = text == NULL || (parse_shard(text, &ms) && ms > 0);
-    *ns_out = text == NULL ? otherwise : ms * (int64_t)MOB_MS;
-    return good;
-}
-
-static bool read_secret(const char *path, uint8_t out[32])
-{
-    FILE *file = fopen(path, "re");
-    size_t length = file == NULL ? 0 : fread(out, 1, 32, file);
-    if (file != NULL)
-        fclose(file);
-    return length == 32;
-}
-
 /* What is wrong, or NULL. */
 static const char *configure_chain(struct mob_shard_chain *chain)
 {
     static char masters[512];
     if (links.link == NULL || links.secret_file == NULL)
         return "--masters needs --link and --secret-file";
-    if (!parse_ms(links.lease_ms, MOB_CHAIN_LEASE_NS, &chain->lease_ns) ||
-        !parse_ms(links.suspicion_ms, chain->lease_ns + 2 * MOB_MS, &chain->suspicion_ns) ||
+    if (!mob_daemon_ms(links.lease_ms, MOB_CHAIN_LEASE_NS, &chain->lease_ns) ||
+        !mob_daemon_ms(links.suspicion_ms, chain->lease_ns + 2 * MOB_MS, &chain->suspicion_ns) ||
         chain->suspicion_ns < chain->lease_ns + 2 * MOB_MS)
         return "--suspicion-ms is at least --lease-ms and 2";
-    if (strlen(links.masters) >= sizeof masters || !read_secret(links.secret_file, chain->secret))
+    if (strlen(links.masters) >= sizeof masters || !mob_daemon_secret(links.secret_file, chain->secret))
         return "--secret-file cannot be read, or --masters is too long";
     chain->link = links.link;
     memcpy(masters, links.masters, strlen(links.masters) + 1);
@@ -135,9 +94,9 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
     const char *wrong = NULL;
     if (!links.socket || !links.redis_directory)
         wrong = "--socket and --redis-dir are needed";
-    else if (links.cluster && !parse_cluster(links.cluster, &o->cluster))
+    else if (links.cluster && !mob_daemon_cluster(links.cluster, &o->cluster))
         wrong = "--cluster takes 32 hex digits";
-    else if (links.shard && !parse_shard(links.shard, &o->shard))
+    else if (!mob_daemon_number(links.shard, 0, UINT32_MAX, &o->shard))
         wrong = "--shard takes a number";
     static struct mob_shard_chain chain;
     if (!wrong && links.masters) {
@@ -164,13 +123,8 @@ static int run(struct mob_shard_options *options)
     options->redis_path = links.redis != NULL ? links.redis : redis;
     options->aof_directory = aof;
     options->redis_password = status == MOB_OK ? password : NULL;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
     static int stop_fd;
-    stop_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    stop_fd = mob_daemon_stop_fd();
     options->stop_fd = &stop_fd;
     status = mob_shard_run(options);
     if (status != MOB_OK)
@@ -196,13 +150,7 @@ int main(int argc, char **argv)
         return mob_redis_conf_write(links.conf_directory) == MOB_OK ? 0 : 1;
     if (!configure(&settings, &options))
         return 2;
-    prctl(PR_SET_DUMPABLE, 0); /* it holds the password and other people's data */
-    if (links.die_with_parent) {
-        pid_t parent = getppid();
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
-            return 1;
-    }
-    signal(SIGPIPE, SIG_IGN);
+    if (!mob_daemon_begin(links.die_with_parent))
+        return 1;
     return run(&options);
 }
