@@ -18,6 +18,8 @@
 #define MOB_GCS_VALUE_MAX (960u * 1024u) /* a put must fit in a frame of a chain link (1 MiB) */
 #define MOB_GCS_ROWS_MAX 1024u /* rows in one page */
 #define MOB_GCS_NAME_MAX 63u
+/* Shards of one control store. A log's home is its incarnation modulo their number. */
+#define MOB_GCS_SHARDS_MAX 8u
 
 /* Numbers are stored: append only. */
 enum mob_gcs_table {
@@ -121,7 +123,8 @@ enum mob_gcs_op {
     MOB_GCS_OP_APPEND = 1, /* from = incarnation, request = block number + 1; body = block */
     MOB_GCS_OP_PUT = 2, /* key then value in the body */
     MOB_GCS_OP_DELETE = 3, /* key in the body */
-    MOB_GCS_OP_REGISTER = 4, /* node name in the body */
+    MOB_GCS_OP_REGISTER = 4, /* node name in the body; with several shards if_version says how many there are,
+                                and target which of them this is */
     MOB_GCS_OP_SEAL = 5,
     MOB_GCS_OP_RECOVERED = 6,
     MOB_GCS_OP_JOB_DROP = 7,

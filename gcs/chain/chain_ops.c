@@ -60,11 +60,14 @@ static void resolve_log(const struct mob_chain *c, struct mob_chain_entry *entry
 
 /* Ids are never used again, also when their registration was lost with everything: the chain that started
  * again has another epoch. */
-static uint64_t new_incarnation(const struct mob_chain *c)
+static uint64_t new_incarnation(const struct mob_chain *c, const struct mob_gcs_request *request)
 {
     uint64_t next = mob_state_incarnation_last(c->options.state) + 1;
     uint64_t base = ((c->config.epoch - 1) << MOB_CHAIN_INCARNATION_SHIFT) + 1;
-    return next > base ? next : base;
+    uint64_t id = next > base ? next : base, shards = request->if_version;
+    if (shards < 2)
+        return id;
+    return id + (request->target + shards - id % shards) % shards;
 }
 
 static uint64_t new_client(const struct mob_chain *c, uint64_t seq)
@@ -87,7 +90,7 @@ enum mob_status mob_chain_resolve(
         resolve_key(c, put, seq, entry);
         break;
     case MOB_GCS_OP_REGISTER:
-        entry->number = new_incarnation(c);
+        entry->number = new_incarnation(c, &put->request);
         break;
     case MOB_GCS_OP_SEAL:
     case MOB_GCS_OP_RECOVERED:

@@ -18,6 +18,8 @@
 
 enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out)
 {
+    if (strchr(options->socket_path, ';') != NULL)
+        return shards_create(options, gcs_out);
     struct mob_gcs *g = calloc(1, sizeof *g);
     if (g == NULL)
         return MOB_NO_MEMORY;
@@ -62,6 +64,10 @@ void mob_gcs_destroy(struct mob_gcs *g)
     if (g == NULL)
         return;
     MOB_ASSERT(!g->in_step);
+    if (g->shard_count > 0) {
+        shards_destroy(g);
+        return;
+    }
     if (g->up && g->stream.state == STREAM_ATTACHED && g->op_unanswered == 0) {
         /* Nothing is unknown: the member may forget this client now. */
         out_frame(g->head, MOB_GCS_BYE, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
@@ -86,12 +92,15 @@ int mob_gcs_fd(const struct mob_gcs *g)
 
 bool mob_gcs_connected(const struct mob_gcs *g)
 {
-    return g->up;
+    return g->shard_count > 0 ? shards_connected(g) : g->up;
 }
 
 void mob_gcs_position(const struct mob_gcs *g, struct mob_gcs_position *out)
 {
-    *out = g->position;
+    if (g->shard_count > 0)
+        shards_position(g, out);
+    else
+        *out = g->position;
 }
 
 /* ---- links ---- */
@@ -434,6 +443,10 @@ static void pump(struct mob_gcs *g)
 void mob_gcs_send(struct mob_gcs *g)
 {
     MOB_ASSERT(!g->in_step);
+    if (g->shard_count > 0) {
+        shards_send(g);
+        return;
+    }
     g->in_step = true;
     pump(g);
     g->in_step = false;
@@ -455,6 +468,8 @@ static int64_t stream_next_ns(const struct mob_gcs *g, const struct stream *s)
 int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 {
     MOB_ASSERT(!g->in_step);
+    if (g->shard_count > 0)
+        return shards_step(g, now_ns);
     g->in_step = true;
     bool was_away = now_ns - g->now_ns > AWAY_NS;
     g->now_ns = now_ns;

@@ -1,7 +1,9 @@
-/* Client of the control store (GCS.md): node logs, keys and values, look-ups and subscriptions over one
- * socket.
+/* Client of the control store (GCS.md): node logs, keys and values, look-ups and subscriptions.
  *
- * A `struct mob_gcs` is one client of one shard. It belongs to one thread; nothing here locks. It never
+ * A `struct mob_gcs` is one client of one shard, or of all of them: then it has a client for each, with
+ * connections, window and retries of its own, so that one shard's trouble is not the others'. A key goes to
+ * the shard of its hash (mob_gcs_key_shard), a log to its home shard (mob_gcs_home_shard), what asks for
+ * everything to all. It belongs to one thread; nothing here locks. It never
  * blocks (but see client_sync.h): the owner adds mob_gcs_fd() to its loop for EPOLLIN once, and calls
  * mob_gcs_step() when that is readable, when the time that the last step returned has come, and at the end of
  * each pass that submitted something. All callbacks run inside mob_gcs_step(), on its caller's stack, never
@@ -42,12 +44,15 @@ struct mob_gcs_log;
 struct mob_gcs_sub;
 
 struct mob_gcs_options {
-    const char *socket_path; /* copies; at most 107 bytes */
+    /* Copies. Sockets of a chain's members with commas, each of at most 107 bytes; those of several shards,
+     * from the first on, with semicolons in between. */
+    const char *socket_path;
     struct mob_cluster_id cluster; /* zero = whichever answers */
-    uint32_t shard;
+    uint32_t shard; /* of the first */
     size_t keep_bytes_max; /* 0 = MOB_GCS_KEEP_BYTES_DEFAULT */
     /* Connection went up (MOB_OK) or down (MOB_UNAVAILABLE, MOB_DENIED, MOB_VERSION: the reason); may be
-     * NULL. Between the two everything submitted waits; nothing is lost. */
+     * NULL. Between the two everything submitted waits; nothing is lost. With several shards: all are up, or
+     * one of them is down; what the others have to do goes on. */
     void (*on_link)(void *arg, enum mob_status status);
     void *arg;
 };
@@ -67,7 +72,25 @@ void mob_gcs_send(struct mob_gcs *gcs);
 /* Waits in poll() and steps until `*done` or the deadline: for tools and tests. MOB_TIMEOUT. */
 MOB_MUST_USE enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns);
 bool mob_gcs_connected(const struct mob_gcs *gcs);
-/* Where the member stands, as far as this client knows. */
+
+/* ---- shards ---- */
+
+uint32_t mob_gcs_shard_count(const struct mob_gcs *gcs); /* at least 1 */
+/* The client of one shard, to ask just that one; it is `gcs` itself when there is one. Lives as long as
+ * `gcs`, which steps and destroys it; client_sync.h's calls may wait on it. */
+struct mob_gcs *mob_gcs_shard(struct mob_gcs *gcs, uint32_t shard);
+uint32_t mob_gcs_key_shard(
+    const struct mob_gcs *gcs, enum mob_gcs_table table, const void *key, uint32_t key_length);
+uint32_t mob_gcs_home_shard(const struct mob_gcs *gcs, uint64_t incarnation);
+/* Commit positions of several shards in one number, as group_blocks and unfinished give them in rows and
+ * pages: order and distance are those of commit within a shard. Position 0 is before all of them. */
+#define MOB_GCS_POSITION_SHARD_SHIFT 58
+static inline uint64_t mob_gcs_shard_position(uint32_t shards, uint32_t shard, uint64_t position)
+{
+    return shards < 2 ? position : position | (uint64_t)(shard + 1) << MOB_GCS_POSITION_SHARD_SHIFT;
+}
+
+/* Where the member stands, as far as this client knows; of several shards the one that is fullest. */
 struct mob_gcs_position {
     uint64_t epoch, committed, durable; /* chain sequence numbers */
     bool pressure; /* soft memory cap passed: reject roots with MOB_GCS_FULL (429) */
@@ -132,7 +155,9 @@ MOB_MUST_USE enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct 
 /* ---- control operations. All asynchronous; MOB_QUEUE_FULL at MOB_GCS_OPS_MAX, MOB_TOO_LARGE; done may be
  * NULL ---- */
 
-/* A new incarnation of the node `name` (answer.number), live from now on. */
+/* A new incarnation of the node `name` (answer.number), live from now on. Of several shards its home is the
+ * one of the node's earlier incarnations, so that its logs are in one order, else the one with the fewest
+ * nodes. */
 MOB_MUST_USE enum mob_status mob_gcs_node_register(
     struct mob_gcs *gcs, const char *name, mob_gcs_done_fn *done, void *arg);
 /* Ends an incarnation's log: nothing is accepted any more; answer.number = the cut. Sealing twice is MOB_OK
@@ -143,8 +168,8 @@ MOB_MUST_USE enum mob_status mob_gcs_log_seal(
  */
 MOB_MUST_USE enum mob_status mob_gcs_log_recovered(
     struct mob_gcs *gcs, uint64_t incarnation, mob_gcs_done_fn *done, void *arg);
-/* answer.incarnations: every incarnation with id > after, oldest first, at most MOB_GCS_ROWS_MAX;
- * answer.next. */
+/* answer.incarnations: every incarnation with id > after, in the order of their ids (each shard's: oldest
+ * first), at most MOB_GCS_ROWS_MAX of a shard; answer.next. */
 MOB_MUST_USE enum mob_status mob_gcs_incarnations(
     struct mob_gcs *gcs, uint64_t after, mob_gcs_done_fn *done, void *arg);
 /* Drops blocks of a job: all, or (finished_only) those whose groups have no unfinished task and whose newest
@@ -179,7 +204,7 @@ struct mob_gcs_list {
     uint32_t prefix_length;
     const void *after; /* the last key of the page before, or empty; copies */
     uint32_t after_length;
-    uint32_t limit; /* 0 = MOB_GCS_ROWS_MAX */
+    uint32_t limit; /* 0 = MOB_GCS_ROWS_MAX; of several shards there may be one more for each of them */
 };
 /* Keys in byte order; answer.next is nonzero when there are more: list again after the last key. */
 MOB_MUST_USE enum mob_status mob_gcs_list(
@@ -196,6 +221,7 @@ MOB_MUST_USE enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mo
 MOB_MUST_USE enum mob_status mob_gcs_group_here(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
     uint64_t position, mob_gcs_done_fn *done, void *arg);
 struct mob_gcs_scan {
+    uint32_t shard; /* whose blocks: one shard's, below mob_gcs_shard_count(); positions are that shard's */
     struct mob_job_id job; /* zero = any */
     struct mob_function_id function; /* zero = any; may also give blocks without it, never misses one */
     int64_t from_wall_ns, to_wall_ns; /* blocks whose times meet [from, to); 0, 0 = any */
@@ -220,10 +246,10 @@ MOB_MUST_USE enum mob_status mob_gcs_unfinished(
 /* One incarnation's blocks from `number` on. answer.next = the number to go on with, 0 at the end. */
 MOB_MUST_USE enum mob_status mob_gcs_log_read(
     struct mob_gcs *gcs, uint64_t incarnation, uint64_t number, mob_gcs_done_fn *done, void *arg);
-/* answer.stats */
+/* answer.stats; of one shard (MOB_INVALID with several: mob_gcs_shard). */
 MOB_MUST_USE enum mob_status mob_gcs_stats(struct mob_gcs *gcs, mob_gcs_done_fn *done, void *arg);
 
-/* ---- flushing (gcs/flush) ---- */
+/* ---- flushing (gcs/flush): with the client of one shard, MOB_INVALID else ---- */
 
 /* All blocks with seq <= upto are in PostgreSQL, and go from the members; `from`: up to where that held
  * before, as known here. `groups`: what the blocks in between leave unfinished (copies; at most
@@ -251,7 +277,8 @@ struct mob_gcs_cold_answer {
 MOB_MUST_USE enum mob_status mob_gcs_cold_answer(
     struct mob_gcs *gcs, const struct mob_gcs_cold_answer *answer);
 
-/* ---- subscription: each block once, in commit order, over reconnections ---- */
+/* ---- subscription: each block once, in commit order, over reconnections. Of one shard: MOB_INVALID
+ * with several (mob_gcs_shard) ---- */
 
 struct mob_gcs_sub_events {
     /* Borrowed during the call. row->seq is the position to resume after. */

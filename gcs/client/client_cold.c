@@ -5,6 +5,7 @@
 
 void mob_gcs_cold_serve(struct mob_gcs *g, mob_gcs_cold_fn *query, void *arg)
 {
+    MOB_ASSERT(g->shard_count == 0);
     g->cold = query;
     g->cold_arg = arg;
 }

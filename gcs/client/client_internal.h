@@ -1,6 +1,7 @@
 /* The parts of a client: links and what they bring (client.c), who is asked (client_route.c), frames out
  * (client_out.c), logs (client_log.c), ordered operations (client_ops.c), reads and subscriptions
- * (client_read.c). Internal to gcs/client; one thread.
+ * (client_read.c); over several shards: who is asked (client_shards.c), what all are asked
+ * (client_gather.c). Internal to gcs/client; one thread.
  *
  * Requests go to the head, reads and subscriptions to the tail, which also answers the requests; where one
  * member is both, one link is both.
@@ -109,9 +110,17 @@ struct link {
     size_t piece_offset; /* written of the first */
 };
 
+struct gather; /* client_gather.c */
+
 #define SEEDS_MAX MOB_GCS_MEMBERS_MAX
 struct mob_gcs {
     struct mob_gcs_options options;
+    /* Of several shards: only these, options, epoll_fd, in_step and told are used. */
+    struct mob_gcs *shards[MOB_GCS_SHARDS_MAX];
+    uint32_t shard_count; /* 0: this is the client of one */
+    struct mob_gcs *parent; /* of the client of one among several */
+    struct gather *gathers;
+    enum mob_status shard_told[MOB_GCS_SHARDS_MAX];
     char seeds[SEEDS_MAX][MOB_GCS_ADDRESS_MAX];
     uint32_t seed_count, next_seed;
     int epoll_fd;
@@ -154,6 +163,38 @@ struct mob_gcs {
 void link_fail(struct link *l, enum mob_status why);
 void link_open(struct link *l, const char *path);
 void detach_all(struct mob_gcs *g, int64_t attach_ns);
+
+/* client_shards.c */
+MOB_MUST_USE enum mob_status shards_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out);
+void shards_destroy(struct mob_gcs *g);
+int64_t shards_step(struct mob_gcs *g, int64_t now_ns);
+void shards_send(struct mob_gcs *g);
+bool shards_connected(const struct mob_gcs *g);
+void shards_position(const struct mob_gcs *g, struct mob_gcs_position *out);
+/* Whom to ask; `g` itself when it is the client of one. */
+static inline struct mob_gcs *shard_of_key(
+    struct mob_gcs *g, enum mob_gcs_table table, const void *key, uint32_t key_length)
+{
+    return g->shard_count == 0 ? g : g->shards[mob_gcs_key_shard(g, table, key, key_length)];
+}
+static inline struct mob_gcs *shard_of_log(struct mob_gcs *g, uint64_t incarnation)
+{
+    return g->shard_count == 0 ? g : g->shards[mob_gcs_home_shard(g, incarnation)];
+}
+
+/* client_gather.c: what all shards are asked; done comes once */
+MOB_MUST_USE enum mob_status gather_register(
+    struct mob_gcs *g, const char *name, mob_gcs_done_fn *done, void *arg);
+MOB_MUST_USE enum mob_status gather_incarnations(
+    struct mob_gcs *g, uint64_t after, mob_gcs_done_fn *done, void *arg);
+MOB_MUST_USE enum mob_status gather_job_drop(struct mob_gcs *g, struct mob_job_id job, bool finished_only,
+    int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg);
+MOB_MUST_USE enum mob_status gather_list(
+    struct mob_gcs *g, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg);
+/* GROUP and UNFINISHED: one shard after the other, page by page. */
+MOB_MUST_USE enum mob_status gather_pages(
+    struct mob_gcs *g, const struct mob_gcs_get *get, mob_gcs_done_fn *done, void *arg);
+void gathers_destroy(struct mob_gcs *g);
 
 /* client_route.c */
 MOB_MUST_USE enum mob_status route_init(struct mob_gcs *g, const char *paths);
@@ -200,7 +241,13 @@ void log_expired(struct mob_gcs_log *log, enum mob_status why, uint64_t cut);
 void log_durable(struct mob_gcs_log *log);
 void log_destroy(struct mob_gcs_log *log);
 
+/* client_ops.c; `shards` of them, of which this is `shard` */
+MOB_MUST_USE enum mob_status ops_register(
+    struct mob_gcs *g, const char *name, uint32_t shard, uint32_t shards, mob_gcs_done_fn *done, void *arg);
+
 /* client_read.c */
+MOB_MUST_USE enum mob_status read_submit(struct mob_gcs *g, const struct mob_gcs_get *head, const void *a,
+    uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg);
 void reads_pump(struct mob_gcs *g);
 void reads_down(struct mob_gcs *g); /* the tail's link is another, or none */
 void reads_again(struct mob_gcs *g, int64_t at_ns);

@@ -8,6 +8,7 @@
 enum mob_status mob_gcs_log_open(struct mob_gcs *g, uint64_t incarnation, uint64_t first_number,
     const struct mob_gcs_log_events *events, struct mob_gcs_log **log_out)
 {
+    g = shard_of_log(g, incarnation);
     if (incarnation == 0 || (incarnation & MOB_GCS_CLIENT_BIT) != 0 || log_find(g, incarnation) != NULL)
         return MOB_INVALID;
     if (g->log_count == MOB_GCS_LOGS_MAX)

@@ -141,6 +141,7 @@ static enum mob_status submit_key(
         .table = (uint8_t)put->table,
         .key_length = put->key_length,
         .if_version = put->if_version};
+    g = shard_of_key(g, put->table, put->key, put->key_length);
     return submit(g, &head, put->key, put->key_length, put->value, value_length, done, arg);
 }
 
@@ -156,31 +157,40 @@ enum mob_status mob_gcs_delete(
     return submit_key(g, MOB_GCS_OP_DELETE, del, done, arg);
 }
 
+enum mob_status ops_register(
+    struct mob_gcs *g, const char *name, uint32_t shard, uint32_t shards, mob_gcs_done_fn *done, void *arg)
+{
+    struct mob_gcs_request head = {
+        .op = MOB_GCS_OP_REGISTER, .target = shard, .if_version = shards > 1 ? shards : 0};
+    return submit(g, &head, name, (uint32_t)strlen(name), NULL, 0, done, arg);
+}
+
 enum mob_status mob_gcs_node_register(struct mob_gcs *g, const char *name, mob_gcs_done_fn *done, void *arg)
 {
     size_t length = strlen(name);
     if (length == 0 || length > MOB_GCS_NAME_MAX)
         return MOB_INVALID;
-    struct mob_gcs_request head = {.op = MOB_GCS_OP_REGISTER};
-    return submit(g, &head, name, (uint32_t)length, NULL, 0, done, arg);
+    return g->shard_count > 0 ? gather_register(g, name, done, arg) : ops_register(g, name, 0, 1, done, arg);
 }
 
 enum mob_status mob_gcs_log_seal(struct mob_gcs *g, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
 {
     struct mob_gcs_request head = {.op = MOB_GCS_OP_SEAL, .target = incarnation};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return submit(shard_of_log(g, incarnation), &head, NULL, 0, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_log_recovered(
     struct mob_gcs *g, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
 {
     struct mob_gcs_request head = {.op = MOB_GCS_OP_RECOVERED, .target = incarnation};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return submit(shard_of_log(g, incarnation), &head, NULL, 0, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_job_drop(struct mob_gcs *g, struct mob_job_id job, bool finished_only,
     int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->shard_count > 0)
+        return gather_job_drop(g, job, finished_only, before_wall_ns, done, arg);
     struct mob_gcs_request head = {.op = MOB_GCS_OP_JOB_DROP,
         .job = job,
         .finished_only = finished_only,
@@ -191,6 +201,8 @@ enum mob_status mob_gcs_job_drop(struct mob_gcs *g, struct mob_job_id job, bool 
 enum mob_status mob_gcs_flush(
     struct mob_gcs *g, const struct mob_gcs_flush *flush, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->shard_count > 0)
+        return MOB_INVALID;
     if (flush->group_count > MOB_GCS_FLUSH_GROUPS_MAX)
         return MOB_TOO_LARGE;
     struct mob_gcs_request head = {.op = MOB_GCS_OP_FLUSH, .target = flush->upto, .if_version = flush->from};

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_get *head, const void *a,
+enum mob_status read_submit(struct mob_gcs *g, const struct mob_gcs_get *head, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
 {
     if (a_bytes > MOB_GCS_KEY_MAX || b_bytes > MOB_GCS_KEY_MAX)
@@ -35,25 +35,38 @@ static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_get *head,
 
 enum mob_status mob_gcs_incarnations(struct mob_gcs *g, uint64_t after, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->shard_count > 0)
+        return gather_incarnations(g, after, done, arg);
     struct mob_gcs_get head = {.query = MOB_GCS_Q_INCARNATIONS, .incarnation = after};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_submit(g, &head, NULL, 0, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_get(struct mob_gcs *g, enum mob_gcs_table table, const void *key, uint32_t key_length,
     mob_gcs_done_fn *done, void *arg)
 {
     struct mob_gcs_get head = {.query = MOB_GCS_Q_GET, .table = (uint8_t)table};
-    return submit(g, &head, key, key_length, NULL, 0, done, arg);
+    g = shard_of_key(g, table, key, key_length);
+    return read_submit(g, &head, key, key_length, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_list(
     struct mob_gcs *g, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->shard_count > 0)
+        return gather_list(g, list, done, arg);
     struct mob_gcs_get head = {.query = MOB_GCS_Q_LIST,
         .table = (uint8_t)list->table,
         .limit = list->limit,
         .prefix_length = list->prefix_length};
-    return submit(g, &head, list->prefix, list->prefix_length, list->after, list->after_length, done, arg);
+    return read_submit(
+        g, &head, list->prefix, list->prefix_length, list->after, list->after_length, done, arg);
+}
+
+static enum mob_status read_pages(
+    struct mob_gcs *g, const struct mob_gcs_get *head, mob_gcs_done_fn *done, void *arg)
+{
+    return g->shard_count > 0 ? gather_pages(g, head, done, arg)
+                              : read_submit(g, head, NULL, 0, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_group_blocks(struct mob_gcs *g, struct mob_stream stream, uint32_t group,
@@ -61,7 +74,7 @@ enum mob_status mob_gcs_group_blocks(struct mob_gcs *g, struct mob_stream stream
 {
     struct mob_gcs_get head = {
         .query = MOB_GCS_Q_GROUP, .stream = stream, .group = group, .position = position};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_pages(g, &head, done, arg);
 }
 
 enum mob_status mob_gcs_group_here(struct mob_gcs *g, struct mob_stream stream, uint32_t group,
@@ -69,12 +82,15 @@ enum mob_status mob_gcs_group_here(struct mob_gcs *g, struct mob_stream stream, 
 {
     struct mob_gcs_get head = {
         .query = MOB_GCS_Q_GROUP, .newest_first = 1, .stream = stream, .group = group, .position = position};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_pages(g, &head, done, arg);
 }
 
 enum mob_status mob_gcs_scan(
     struct mob_gcs *g, const struct mob_gcs_scan *scan, mob_gcs_done_fn *done, void *arg)
 {
+    if (scan->shard >= mob_gcs_shard_count(g))
+        return MOB_INVALID;
+    g = mob_gcs_shard(g, scan->shard);
     struct mob_gcs_get head = {.query = MOB_GCS_Q_SCAN,
         .failed = scan->failed,
         .newest_first = scan->newest_first,
@@ -86,7 +102,7 @@ enum mob_status mob_gcs_scan(
         .incarnation = scan->cut_seq,
         .group = scan->cut_entries,
         .position = scan->position};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_submit(g, &head, NULL, 0, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_unfinished(
@@ -94,20 +110,22 @@ enum mob_status mob_gcs_unfinished(
 {
     struct mob_gcs_get head = {
         .query = MOB_GCS_Q_UNFINISHED, .incarnation = incarnation, .position = position};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_pages(g, &head, done, arg);
 }
 
 enum mob_status mob_gcs_log_read(
     struct mob_gcs *g, uint64_t incarnation, uint64_t number, mob_gcs_done_fn *done, void *arg)
 {
     struct mob_gcs_get head = {.query = MOB_GCS_Q_LOG, .incarnation = incarnation, .position = number};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_submit(shard_of_log(g, incarnation), &head, NULL, 0, NULL, 0, done, arg);
 }
 
 enum mob_status mob_gcs_stats(struct mob_gcs *g, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->shard_count > 0)
+        return MOB_INVALID;
     struct mob_gcs_get head = {.query = MOB_GCS_Q_STATS};
-    return submit(g, &head, NULL, 0, NULL, 0, done, arg);
+    return read_submit(g, &head, NULL, 0, NULL, 0, done, arg);
 }
 
 void reads_pump(struct mob_gcs *g)
@@ -272,6 +290,8 @@ void reads_destroy(struct mob_gcs *g)
 enum mob_status mob_gcs_subscribe(struct mob_gcs *g, uint64_t after_seq,
     const struct mob_gcs_sub_events *events, struct mob_gcs_sub **sub_out)
 {
+    if (g->shard_count > 0)
+        return MOB_INVALID;
     if (g->sub_count == MOB_GCS_SUBS_MAX)
         return MOB_QUEUE_FULL;
     struct mob_gcs_sub *sub = calloc(1, sizeof *sub);

@@ -48,6 +48,8 @@ static enum mob_status check_request(
             return MOB_TOO_LARGE;
         return MOB_OK;
     case MOB_GCS_OP_REGISTER:
+        if (r->if_version > MOB_GCS_SHARDS_MAX || (r->if_version > 0 && r->target != sh->options.shard))
+            return MOB_INVALID;
         return frame->body_bytes == 0 || frame->body_bytes > MOB_GCS_NAME_MAX ? MOB_INVALID : MOB_OK;
     case MOB_GCS_OP_SEAL:
     case MOB_GCS_OP_RECOVERED:

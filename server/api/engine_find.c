@@ -75,7 +75,8 @@ static enum mob_status ask_edges(struct reading *reading, uint64_t after)
 
 static uint64_t edge_search_begin(const struct reading *reading)
 {
-    return reading->edge.until > reading->edge.back ? reading->edge.until - reading->edge.back : 0;
+    uint64_t in_shard = reading->edge.until & ((1ull << MOB_GCS_POSITION_SHARD_SHIFT) - 1);
+    return in_shard > reading->edge.back ? reading->edge.until - reading->edge.back : 0;
 }
 
 static bool edge_found(struct reading *reading)
