@@ -57,6 +57,18 @@ MAY_INCLUDE = {
     "bench": ANYTHING,
 }
 
+# Headers of a folder that others may see, and who; the rest of that folder's headers is its own. CLOSED ones give nothing
+# of the inside away: they include no other header of their folder.
+OFFERED = {
+    "sdk/c": {
+        "sdk/c/embed.h": ["server", "cli"],
+        # The worker is the other half of the C API: it runs the calls that functions see.
+        "sdk/c/call.h": ["runtime/worker"],
+        "sdk/c/function.h": ["runtime/worker"],
+    },
+}
+CLOSED = ["sdk/c/embed.h"]
+
 PUBLIC_HEADERS = "mobula/"  # <mobula/mobula.h>, found in sdk/c/include
 PUBLIC_USERS = ["sdk/c", "runtime/worker", "runtime/node", "server", "cli", "examples", "rl", "modules", "tests", "bench"]
 
@@ -112,8 +124,13 @@ def quoted_problem(root, path, layer, target):
     if "/" not in target or ".." in target.split("/") or not (root / target).is_file():
         return f'"{target}" is not a file written from the root'
     allowed = MAY_INCLUDE[layer]
+    if path in CLOSED and layer_of(target) == layer:
+        return f"{path} is offered to others and includes nothing of {layer}"
     if allowed is ANYTHING or layer_of(target) == layer:
         return None
+    offers = OFFERED.get(layer_of(target))
+    if offers is not None and not any(within(path, user) for user in offers.get(target, [])):
+        return f"{target} is private to {layer_of(target)}, or not offered to {layer}"
     if any(within(target, entry) for entry in allowed):
         return None
     return f"{layer} may not include {layer_of(target) or target} (it may: {', '.join(allowed) or 'only <mobula/mobula.h>'})"

@@ -184,15 +184,22 @@ static enum mob_status existing(struct mob_client *client, const struct mob_acto
     return MOB_OK;
 }
 
+static enum mob_status check_class(struct mob_client *client, const struct mob_function *class)
+{
+    return class->kind == MOB_KIND_ACTOR_CREATE
+        ? MOB_OK
+        : mob_client_fail(client, MOB_INVALID, "%s is a function and no class", class->name);
+}
+
 enum mob_status mob_actor_create(struct mob_client *client, const char *cls, struct mob_args args,
     const struct mob_actor_options *given, struct mob_actor **actor_out)
 {
     const struct mob_function *function;
     enum mob_status status = mob_function_resolve(client, cls, &function);
+    if (status == MOB_OK)
+        status = check_class(client, function);
     if (status != MOB_OK)
         return status;
-    if (function->kind != MOB_KIND_ACTOR_CREATE)
-        return mob_client_fail(client, MOB_INVALID, "%s is a function and no class", cls);
     struct mob_actor_options options = options_of(given);
     if (options.name != NULL) {
         struct mob_client_key key = client->key;
@@ -202,6 +209,16 @@ enum mob_status mob_actor_create(struct mob_client *client, const char *cls, str
             return status;
         client->key = key;
     }
+    return mob_actor_create_unasked(client, function, args, given, actor_out);
+}
+
+enum mob_status mob_actor_create_unasked(struct mob_client *client, const struct mob_function *function,
+    struct mob_args args, const struct mob_actor_options *given, struct mob_actor **actor_out)
+{
+    struct mob_actor_options options = options_of(given);
+    enum mob_status status = check_class(client, function);
+    if (status != MOB_OK)
+        return status;
     struct mob_submission s = {.function = function,
         .kind = MOB_KIND_ACTOR_CREATE,
         .num_returns = 1,

@@ -1,4 +1,5 @@
-/* Inside of the C API: what the files of sdk/c and the worker (runtime/worker) share. Not installed.
+/* Inside of the C API: what the files of sdk/c and, through call.h, the worker (runtime/worker) share. Not
+ * installed; what others of this tree may use stands in embed.h.
  *
  * One struct mob_client serves both sides. A driver owns its session (socket, segment) and may move to
  * another segment when its node died; a worker's client is the running task's view of the node, and its
@@ -20,13 +21,12 @@
 #include "common/wire/record.h"
 #include "common/wire/session.h"
 #include "runtime/store/store.h"
+#include "sdk/c/embed.h"
 #include "sdk/c/function.h"
 
 #define MOB_PENDING_REQUESTS_MAX 4096u
 /* A driver that cannot publish for this long gets MOB_QUEUE_FULL. */
 #define MOB_PUBLISH_PATIENCE_NS (30 * MOB_SEC)
-/* Values of arguments above this are put first and passed by id. */
-#define MOB_ARG_VALUE_INLINE_MAX 1024u
 #define MOB_RELEASE_BATCH 64u
 /* More than this is let go at once: memory that was just used is warm. */
 #define MOB_RELEASE_BYTES (512u << 10)
@@ -37,13 +37,6 @@
 
 /* ------------------------------------------------------------------------------------------------ futures */
 
-enum mob_future_state {
-    MOB_FUTURE_FREE, /* the slot has no handle (never had, or released) */
-    MOB_FUTURE_PENDING,
-    MOB_FUTURE_READY,
-    MOB_FUTURE_FAILED,
-    MOB_FUTURE_STREAM /* of a generator: items have futures of their own */
-};
 enum mob_future_where {
     MOB_WHERE_SLOT, /* up to 8 bytes, in `as` */
     MOB_WHERE_BLOCK, /* as.block */
@@ -74,16 +67,6 @@ struct mob_stream_state {
     bool pulls; /* items are asked for one by one: notices may have been left out, */
     uint32_t pulled; /* up to this one */
     struct mob_waiter *waiters; /* for the end */
-};
-struct mob_waiter {
-    struct mob_waiter *next; /* of the same future; later: in the ready queue */
-    struct mob_waiter **place; /* what points here in that list; NULL: in none */
-    struct mob_future *future;
-    struct mob_waitset *set; /* or NULL: */
-    void (*callback)(struct mob_future *, void *); /* or NULL: */
-    struct mob_future *alias; /* gets the same outcome */
-    void *arg;
-    bool borrowed; /* its memory is the listener's */
 };
 struct mob_future {
     union {
@@ -165,7 +148,7 @@ struct mob_pending_request {
     uint32_t payload_bytes;
     uint8_t *sent; /* what was asked, for the next node when this one dies; owned */
     uint32_t sent_bytes;
-    void (*callback)(void *, enum mob_status, const char *, size_t);
+    mob_answer_fn *callback;
     void *arg;
     struct mob_pending_request *next;
 };
@@ -306,6 +289,7 @@ struct mob_client {
     uint64_t clock_ticks;
 
     struct mob_event_fd *event_fd;
+    int64_t ring_marked_ns; /* when a mark was last put for calls that are not logged */
     bool own_loop; /* its owner sleeps on the doorbell itself (mob_client_own_loop) */
     int64_t alive_checked_ns; /* own_loop: when the session was last looked at */
     void *owner; /* the worker */
@@ -382,7 +366,6 @@ struct mob_general_future *mob_general_find(
 /* An empty family and an empty table of general futures; false = out of memory. */
 bool mob_futures_open(
     struct mob_family **family_out, struct mob_general_future ***general_out, uint32_t *general_mask_out);
-struct mob_object_id mob_future_object(const struct mob_future *future);
 /* Its value may be asked for when its handle is gone. */
 void mob_future_escapes(const struct mob_future *future);
 bool mob_family_know(struct mob_client *client);
@@ -407,13 +390,6 @@ void mob_ready_forget(struct mob_client *client, const struct mob_future *future
 void mob_ready_clear(struct mob_client *client);
 /* The first of a queue that is not empty leaves it. */
 struct mob_waiter *mob_ready_pop(struct mob_waiter **head, struct mob_waiter ***tail);
-/* As mob_on_ready, for one of several users of a future: it can be taken back, which must be done before the
- * listener's handle is released. Keeps `waiter` until the callback runs or mob_unlisten(). */
-MOB_MUST_USE enum mob_status mob_listen(struct mob_future *future, struct mob_waiter *waiter,
-    void (*callback)(struct mob_future *, void *), void *arg);
-/* The callback does not come any more. Also when it has come, or nothing was listened to (a waiter of zeros).
- */
-void mob_unlisten(struct mob_client *client, struct mob_waiter *waiter);
 enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
     void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg);
 
@@ -458,10 +434,6 @@ enum mob_status mob_future_await(struct mob_future *future, int64_t timeout_ns);
 /* Is it in the store already? Settles it then. */
 bool mob_future_probe(struct mob_client *client, struct mob_future *future);
 enum mob_status mob_client_watch(struct mob_client *client, struct mob_object_id id);
-/* Ask the node about it, once, unless it tells by itself. */
-enum mob_status mob_future_watch(struct mob_client *client, struct mob_future *future);
-/* Get without logging (mob_get logs time-outs of tasks). */
-enum mob_status mob_get_settled(struct mob_future *future, struct mob_value **value_out);
 
 /* publish.c: the outbound ring. */
 /* Room for a record with this body; waits for it. Commit with mob_client_commit. */
@@ -483,7 +455,6 @@ void mob_client_on_reply(struct mob_client *client, const struct mob_in_reply *r
 void mob_requests_run(struct mob_client *client);
 void mob_requests_free(struct mob_client *client);
 enum mob_status mob_requests_resend(struct mob_client *client);
-bool mob_json_text_field(const char *json, const char *key, char *out, size_t size);
 
 /* connect.c, resume.c */
 enum mob_status mob_session_open(struct mob_client *client, int64_t deadline_ns);
@@ -496,12 +467,6 @@ void mob_client_note_spec(
     struct mob_client *client, uint32_t slot, const struct mob_spec_head *head, uint64_t position);
 
 /* submit.c */
-/* The next submission (task, actor, call) of this client is child `index` of `root`, which stands for an
- * idempotency key, and the next put is its first. `again`: an earlier process may have submitted it, so the
- * node looks it up first, and takes what it finds for this submission. Good for one; NULL: none after all.
- * Such a generator has no stream of items here. */
-void mob_client_key(struct mob_client *client, const struct mob_task_id *root, uint32_t index, bool again);
-struct mob_task_id mob_key_child(struct mob_task_id root, uint32_t index);
 struct mob_submission {
     const struct mob_function *function;
     enum mob_task_kind kind;
@@ -547,22 +512,13 @@ struct mob_object_id mob_next_put(struct mob_client *client);
 struct mob_value *mob_value_new(struct mob_client *client);
 /* Follows tail calls; *id is then the object that holds the bytes, or the one that is missing. */
 enum mob_status mob_value_read(struct mob_client *client, struct mob_object_id *id, struct mob_value *value);
-enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct mob_tensor *out);
 void mob_values_free(struct mob_client *client);
 
 /* actor.c */
-struct mob_actor *mob_actor_of_id(struct mob_client *client, struct mob_actor_id id);
-/* Of an actor that was made elsewhere: known, it is not asked for. */
-void mob_actor_set_class(struct mob_actor *actor, const struct mob_function *cls);
-struct mob_actor_id mob_actor_identity(const struct mob_actor *actor);
 void mob_actors_next_caller(struct mob_client *client);
 void mob_actors_free(struct mob_client *client);
 
 /* loop.c */
-/* loop.c: the third form, for the gateway: its thread sleeps with mob_store_sleep_or, which also wakes for
- * what is not the client's, and calls mob_client_step each time. As with an fd, nothing waits for ring room.
- */
-void mob_client_own_loop(struct mob_client *client);
 void mob_event_fd_free(struct mob_client *client);
 void mob_event_fd_arm(struct mob_client *client);
 /* Returns when the helper thread has let go of the segment; the node is dead. */

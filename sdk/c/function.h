@@ -39,11 +39,6 @@ struct mob_function {
     uint16_t method_count;
 };
 
-/* For those who may not wait for the node: resolve answers from the table for a while yet. */
-bool mob_function_is_fresh(struct mob_client *client, const char *name);
-/* Takes the node's answer to MOB_REQ_FUNCTION, asked with this name: resolve finds it from then on. */
-enum mob_status mob_function_learn(
-    struct mob_client *client, const char *name, const uint8_t *reply, uint32_t bytes);
 /* Find by name: in the client's table, in the running task's own module, or by asking the node. */
 enum mob_status mob_function_resolve(
     struct mob_client *client, const char *name, const struct mob_function **function_out);

@@ -94,7 +94,7 @@ static enum mob_status failed(struct mob_future *future)
     return status;
 }
 
-enum mob_status mob_get_settled(struct mob_future *future, struct mob_value **value_out)
+enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value **value_out)
 {
     struct mob_client *client = mob_future_client(future);
     if (future->state == MOB_FUTURE_FAILED)
@@ -132,7 +132,7 @@ enum mob_status mob_get_settled(struct mob_future *future, struct mob_value **va
 enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out)
 {
     enum mob_status status = await_logged(future, timeout_ns);
-    return status == MOB_OK ? mob_get_settled(future, value_out) : status;
+    return status == MOB_OK ? mob_value_of_future(future, value_out) : status;
 }
 
 /* The short way for what lies in the slot; anything else goes through a value. */
@@ -148,7 +148,7 @@ static enum mob_status get_scalar(
         return MOB_OK;
     }
     struct mob_value *value = NULL;
-    status = mob_get_settled(future, &value);
+    status = mob_value_of_future(future, &value);
     if (status != MOB_OK)
         return status;
     status = type == MOB_TYPE_I64 ? mob_value_i64(value, out) : mob_value_f64(value, out);

@@ -108,7 +108,7 @@ static void batch_ready(struct batch *batch)
             result->pins[k] = engine_pin(batch->endpoint->engine, value);
             result->pins[k]->client = batch->endpoint->client;
             result->pins[k]->object = mob_future_object(batch->futures[k]);
-            result->pins[k]->drop = batch->futures[k]->where == MOB_WHERE_STORE;
+            result->pins[k]->drop = mob_future_look(batch->futures[k]).own_bytes;
             status = mob_value_tensor(value, &tensors[k]);
         }
         if (status == MOB_OK && model->max_batch_size > 1 &&

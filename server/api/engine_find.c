@@ -177,12 +177,15 @@ static void on_page(void *arg, enum mob_status status, const char *text, size_t 
     struct search *search = reading->context;
     struct mob_client *client = reading->flight->client;
     struct mob_object_id id = mob_object_of(search->id, MOB_SLOT_ARG_PAGE | search->page);
-    struct mob_value *value = status == MOB_OK ? mob_value_new(client) : NULL;
+    struct mob_value *value = NULL;
     (void)text;
     (void)size;
-    if (value && mob_value_read(client, &id, value) == MOB_OK && value->payload_bytes <= UINT32_MAX)
-        task_record_add_page(search->record, search->page, value->payload, (uint32_t)value->payload_bytes);
-    mob_value_release(value);
+    if (status == MOB_OK && mob_value_of_object(client, &id, &value) == MOB_OK) {
+        struct mob_value_look look = mob_value_look(value);
+        if (look.bytes <= UINT32_MAX)
+            task_record_add_page(search->record, search->page, look.payload, (uint32_t)look.bytes);
+        mob_value_release(value);
+    }
     fetch_pages(reading);
 }
 
@@ -191,17 +194,12 @@ static void on_page(void *arg, enum mob_status status, const char *text, size_t 
 static void fetch_pages(struct reading *reading)
 {
     struct search *search = reading->context;
-    struct mob_pending_request *request = NULL;
     while (search->record && search->how != ENGINE_FIND_LIVE &&
         task_record_missing_page(search->record, search->next_page, &search->page)) {
         struct mob_object_id id = mob_object_of(search->id, MOB_SLOT_ARG_PAGE | search->page);
         search->next_page = search->page + 1;
-        if (mob_request_start(reading->flight->client, MOB_REQ_FETCH, &id, sizeof id, NULL, 0, &request) ==
-            MOB_OK) {
-            request->callback = on_page;
-            request->arg = reading;
+        if (mob_ask(reading->flight->client, MOB_REQ_FETCH, &id, sizeof id, on_page, reading) == MOB_OK)
             return;
-        }
     }
     tell(reading);
 }

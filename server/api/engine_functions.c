@@ -254,8 +254,7 @@ static void on_deployed_functions(void *arg, enum mob_status status, const char 
 static void forget_meanings(struct engine *engine)
 {
     for (size_t i = 0; i < engine->session_count; i++)
-        for (struct mob_function *f = engine->sessions[i].client->functions; f; f = f->next)
-            f->asked_ns = 0;
+        mob_functions_distrust(engine->sessions[i].client);
 }
 
 static void on_deployed(void *arg, enum mob_status status, const char *text, size_t size)
@@ -275,18 +274,13 @@ static void on_deployed(void *arg, enum mob_status status, const char *text, siz
 void engine_start_function_put(struct flight *flight)
 {
     struct mob_engine_upload *upload = &flight->op->upload;
-    struct mob_pending_request *request = NULL;
     enum mob_status status = mob_put(flight->client, mob_bytes(upload->bytes, upload->size), &flight->future);
     if (status == MOB_OK) {
         struct mob_object_id id = mob_future_object(flight->future);
-        status = mob_request_start(flight->client, MOB_REQ_DEPLOY, &id, sizeof id, NULL, 0, &request);
+        status = mob_ask(flight->client, MOB_REQ_DEPLOY, &id, sizeof id, on_deployed, flight);
     }
-    if (status != MOB_OK) {
+    if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
-        return;
-    }
-    request->callback = on_deployed;
-    request->arg = flight;
 }
 
 static void on_undeployed(void *arg, enum mob_status status, const char *text, size_t size)

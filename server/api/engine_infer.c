@@ -28,29 +28,31 @@ static void write_rows(const struct engine_infer_call *call, uint32_t input, uin
     }
 }
 
-static enum mob_status write_object(struct engine_infer_call *call, uint32_t input, const uint8_t *head,
-    uint32_t head_bytes, uint64_t data_bytes)
+struct input_tensor {
+    const struct engine_infer_call *call;
+    uint32_t input;
+    uint8_t head[MOB_TENSOR_HEAD_MAX];
+    uint32_t head_bytes;
+};
+
+static void write_tensor(void *arg, uint8_t *payload)
 {
-    struct mob_client *client = call->client;
-    struct mob_object_id id = mob_next_put(client);
-    struct mob_object_ref ref;
-    uint64_t full_bytes;
-    void *full;
-    uint8_t *payload;
+    const struct input_tensor *tensor = arg;
+    memcpy(payload, tensor->head, tensor->head_bytes);
+    write_rows(tensor->call, tensor->input, payload + tensor->head_bytes);
+}
+
+static enum mob_status write_object(
+    struct engine_infer_call *call, struct input_tensor *tensor, uint64_t data_bytes)
+{
+    struct mob_object_id id;
     char text[MOB_ID_TEXT_MAX];
-    enum mob_status status = mob_value_full_size(head_bytes + data_bytes, 0, 0, &full_bytes);
-    if (status == MOB_OK)
-        status = mob_store_room(client, id, full_bytes, &ref, &full);
+    enum mob_status status = mob_put_unlogged(
+        call->client, MOB_TYPE_TENSOR, tensor->head_bytes + data_bytes, write_tensor, tensor, &id);
     if (status != MOB_OK)
         return status;
-    status = mob_value_init(
-        full, full_bytes, MOB_TYPE_TENSOR, head_bytes + data_bytes, NULL, 0, NULL, 0, &payload);
-    MOB_ASSERT(status == MOB_OK);
-    memcpy(payload, head, head_bytes);
-    write_rows(call, input, payload + head_bytes);
-    mob_store_object_seal(client->store, ref);
     call->inputs[call->input_count++] = id;
-    return mob_future_from_id(client, mob_object_id_format(id, text), &call->refs[input]);
+    return mob_future_from_id(call->client, mob_object_id_format(id, text), &call->refs[tensor->input]);
 }
 
 static enum mob_status make_input(
@@ -62,12 +64,12 @@ static enum mob_status make_input(
     memcpy(tensor.shape, first->shape, sizeof tensor.shape);
     if (call->batched)
         tensor.shape[0] = (int64_t)call->rows;
-    uint8_t head[MOB_TENSOR_HEAD_MAX];
-    uint32_t head_bytes =
-        mob_tensor_head_encode(head, sizeof head, first->dtype, tensor.shape, first->ndim, data_bytes);
-    if (head_bytes == 0)
+    struct input_tensor in = {.call = call, .input = input};
+    in.head_bytes =
+        mob_tensor_head_encode(in.head, sizeof in.head, first->dtype, tensor.shape, first->ndim, data_bytes);
+    if (in.head_bytes == 0)
         return MOB_INVALID;
-    if (head_bytes + data_bytes <= MOB_ARG_VALUE_INLINE_MAX) {
+    if (in.head_bytes + data_bytes <= MOB_ARG_VALUE_INLINE_MAX) {
         *small_out = malloc(data_bytes + 1);
         MOB_ASSERT(*small_out != NULL);
         write_rows(call, input, *small_out);
@@ -75,27 +77,9 @@ static enum mob_status make_input(
         *out = mob_tensor(tensor);
         return MOB_OK;
     }
-    enum mob_status status = write_object(call, input, head, head_bytes, data_bytes);
+    enum mob_status status = write_object(call, &in, data_bytes);
     *out = mob_ref(call->refs[input]);
     return status;
-}
-
-/* The node gives ring space back when a block of its log is acknowledged, and calls that are not logged close
- * none: with nothing else to log a small value makes one. */
-#define UNACKED_BYTES_MAX (128u << 10)
-#define TRIM_INTERVAL_NS (2 * MOB_MS)
-
-static void keep_ring_moving(struct mob_client *client)
-{
-    static int64_t last_ns; /* the engine's thread only */
-    int64_t now = mob_now();
-    if (mob_store_out_published(client->store) - mob_store_out_acked(client->store) < UNACKED_BYTES_MAX ||
-        now - last_ns < TRIM_INTERVAL_NS)
-        return;
-    struct mob_future *mark = NULL;
-    last_ns = now;
-    if (mob_put(client, mob_null(), &mark) == MOB_OK)
-        mob_release(mark);
 }
 
 enum mob_status engine_infer_send(struct engine_infer_call *call, struct mob_actor *actor,
@@ -103,25 +87,14 @@ enum mob_status engine_infer_send(struct engine_infer_call *call, struct mob_act
 {
     struct mob_arg items[MOB_MODEL_TENSORS_MAX];
     uint8_t *small[MOB_MODEL_TENSORS_MAX] = {0};
-    uint16_t index = 0;
-    const struct mob_method_info *method = mob_function_method(class, "infer", &index);
-    enum mob_status status = method ? MOB_OK : MOB_NOT_FOUND;
+    enum mob_status status = MOB_OK;
     for (uint32_t i = 0; status == MOB_OK && i < call->tensor_count; i++)
         status = make_input(call, i, &items[i], &small[i]);
-    if (status == MOB_OK) {
-        struct mob_submission submission = {.function = class,
-            .kind = MOB_KIND_ACTOR_CALL,
-            .actor = mob_actor_identity(actor),
-            .method = index,
-            .num_returns = method->signature.num_returns,
-            .flags = MOB_SPEC_READ_ONLY | MOB_SPEC_UNLOGGED,
-            .signature = &method->signature,
-            .args = {items, call->tensor_count}};
-        status = mob_submission_publish(call->client, &submission, futures_out);
-    }
+    if (status == MOB_OK)
+        status = mob_call_unlogged(
+            actor, class, "infer", (struct mob_args){items, call->tensor_count}, futures_out);
     for (uint32_t i = 0; i < MOB_MODEL_TENSORS_MAX; i++)
         free(small[i]);
-    keep_ring_moving(call->client);
     if (status != MOB_OK)
         engine_infer_drop(call);
     return status;
@@ -132,14 +105,9 @@ void engine_infer_flush_drops(struct engine *engine)
 {
     for (size_t i = 0; i < engine->session_count; i++) {
         struct session *session = &engine->sessions[i];
-        uint32_t bytes = session->drop_count * (uint32_t)sizeof *session->drops;
-        void *body = bytes > 0 ? mob_store_out_reserve(session->client->store, bytes) : NULL;
-        if (!body)
-            continue;
-        memcpy(body, session->drops, bytes);
-        mob_store_out_commit(session->client->store, MOB_OUT_RELEASE, MOB_RELEASE_UNLOGGED,
-            (uint16_t)session->drop_count, bytes);
-        session->drop_count = 0;
+        if (session->drop_count > 0 &&
+            mob_drop_unlogged(session->client, session->drops, session->drop_count))
+            session->drop_count = 0;
     }
 }
 

@@ -11,7 +11,7 @@
 
 #include "common/wire/block.h"
 #include "gcs/client/client.h"
-#include "sdk/c/client.h"
+#include "sdk/c/embed.h"
 #include "server/api/engine.h"
 #include "server/api/engine_runtime.h"
 #include "server/api/lineage.h"
@@ -47,6 +47,7 @@ struct flight {
     struct mob_task_id key_root; /* `keyed`: whose children its submissions are */
     bool keyed, key_again; /* again: an earlier run may have made them */
     void *context; /* the operation's own */
+    uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
     bool acked, ack_wanted;
     struct batch *batch; /* of an inference call that has left */
 };
@@ -96,7 +97,7 @@ struct known_actor {
 /* Where the engine's thread sleeps (engine_sleep.c). */
 struct engine_rest {
     _Atomic int state;
-    struct mob_store_client *bell_of; /* on whose doorbell; NULL: on `bell` */
+    struct mob_client *bell_of; /* on whose doorbell; NULL: on `bell` */
     _Atomic uint32_t bell;
     _Atomic uint32_t readable; /* a descriptor is, and the engine has not read it yet */
     int stop_fd;
@@ -138,6 +139,7 @@ struct engine {
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];
+    uint64_t names_given; /* to actors, by creations that were published */
     uint64_t worked; /* counts what was done, to know when to sleep */
 };
 
@@ -195,9 +197,11 @@ void engine_keys_end(struct engine *engine);
 /* engine_tasks.c */
 void engine_start_submit(struct flight *flight);
 void engine_start_batch(struct flight *flight);
+void engine_acked(struct flight *flight);
+
+/* engine_ends.c */
 void engine_start_cancel(struct flight *flight);
 void engine_start_actor_delete(struct flight *flight);
-void engine_acked(struct flight *flight);
 
 /* engine_objects.c */
 void engine_start_object_get(struct flight *flight);

@@ -105,15 +105,10 @@ static void ask_root(struct flight *flight)
     char text[128];
     size_t n = mob_base32_encode(key->scope.b, sizeof key->scope.b, text);
     snprintf(text + n, sizeof text - n, ":%llu", (unsigned long long)key->period);
-    struct mob_pending_request *request = NULL;
-    enum mob_status status = mob_request_start(
-        flight->client, MOB_REQ_KEYED_ROOT, text, (uint32_t)strlen(text), NULL, 0, &request);
-    if (status != MOB_OK) {
+    enum mob_status status =
+        mob_ask(flight->client, MOB_REQ_KEYED_ROOT, text, (uint32_t)strlen(text), on_root, flight);
+    if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
-        return;
-    }
-    request->callback = on_root;
-    request->arg = flight;
 }
 
 static bool is_old(const struct engine *engine, int64_t made_wall_ns)

@@ -399,15 +399,10 @@ static bool ask_node(struct scan *scan)
     for (struct row *row = list->waiting; row; row = row->next)
         if (is_open(scan, row))
             ids[count++] = row->task;
-    struct mob_pending_request *request = NULL;
     bool asked = count > 0 &&
-        mob_request_start(scan->flight->client, MOB_REQ_TASK_STATES, ids, count * (uint32_t)sizeof *ids, NULL,
-            0, &request) == MOB_OK;
+        mob_ask(scan->flight->client, MOB_REQ_TASK_STATES, ids, count * (uint32_t)sizeof *ids, on_live,
+            scan) == MOB_OK;
     free(ids);
-    if (asked) {
-        request->callback = on_live;
-        request->arg = scan;
-    }
     return asked;
 }
 

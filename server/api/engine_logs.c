@@ -87,17 +87,14 @@ static void read_next(struct log_reading *reading)
         .offset = reading->asked_from,
         .max = (uint32_t)(query->limit - flight->op->json.length),
         .worker = reading->places[reading->next].worker};
-    struct mob_pending_request *request = NULL;
     enum mob_status status =
-        mob_request_start(flight->client, MOB_REQ_LOGS, &question, sizeof question, NULL, 0, &request);
+        mob_ask(flight->client, MOB_REQ_LOGS, &question, sizeof question, on_log, reading);
     if (status != MOB_OK) {
         free(reading->places);
         free(reading);
         flight_fail_client(flight, status, NULL);
         return;
     }
-    request->callback = on_log;
-    request->arg = reading;
 }
 
 /* Where the output of a task, or of an actor's construction and of its calls in order, was written, as far as

@@ -117,10 +117,9 @@ static void endpoint_remove(struct endpoint *e)
     fail_waiting_calls(e, MOB_UNAVAILABLE, "the model has been replaced");
     e->removed = true;
     if (e->actor) {
-        struct mob_pending_request *request = NULL;
         body.id = mob_actor_identity(e->actor);
-        if (mob_request_start(e->client, MOB_REQ_ACTOR_KILL, &body, sizeof body, NULL, 0, &request) == MOB_OK)
-            request->callback = engine_ignore_reply;
+        if (mob_ask(e->client, MOB_REQ_ACTOR_KILL, &body, sizeof body, engine_ignore_reply, NULL) != MOB_OK)
+            MOB_LOG_WARN("models", "actor_left", "name=%s", e->name);
     }
     for (struct endpoint **at = &engine->models->all; *at; at = &(*at)->next)
         if (*at == e) {
@@ -164,10 +163,11 @@ static void on_created(struct mob_future *future, void *arg)
 {
     struct endpoint *e = arg;
     e->engine->worked++;
-    if (future->state == MOB_FUTURE_FAILED) {
+    struct mob_future_look look = mob_future_look(future);
+    if (look.state == MOB_FUTURE_FAILED) {
         char message[200], why[256];
         if (!mob_json_text_field(mob_future_error(future), "message", message, sizeof message) || !*message)
-            snprintf(message, sizeof message, "%s", mob_status_text((enum mob_status)future->status));
+            snprintf(message, sizeof message, "%s", mob_status_text(look.status));
         snprintf(why, sizeof why, "the actor could not be made: %s", message);
         broken(e, MOB_INVALID, NULL, why);
         return;
@@ -185,18 +185,17 @@ static void on_created(struct mob_future *future, void *arg)
 /* Returns the method's signature text; NULL: `e` is broken and says why. */
 static const char *infer_signature(struct endpoint *e, const struct mob_function **class_out)
 {
-    uint16_t index;
-    if (mob_function_resolve(e->client, e->class_name, class_out) != MOB_OK) {
+    struct mob_callable infer;
+    if (mob_function_find(e->client, e->class_name, class_out) != MOB_OK) {
         broken(e, MOB_INVALID, "/class", mob_client_error(e->client));
         return NULL;
     }
-    const struct mob_method_info *method =
-        (*class_out)->kind == MOB_KIND_ACTOR_CREATE ? mob_function_method(*class_out, "infer", &index) : NULL;
-    if (!method)
-        broken(e, MOB_INVALID, "/class",
-            (*class_out)->kind == MOB_KIND_ACTOR_CREATE ? "the class has no method `infer`"
-                                                        : "this is a function, not a class");
-    return method ? method->signature.text : NULL;
+    bool is_class = mob_function_is_class(*class_out);
+    if (is_class && mob_method_callable(*class_out, "infer", &infer))
+        return infer.text;
+    broken(e, MOB_INVALID, "/class",
+        is_class ? "the class has no method `infer`" : "this is a function, not a class");
+    return NULL;
 }
 
 /* False: broken. */
@@ -237,8 +236,8 @@ static void start_actor(struct endpoint *e)
         .return_if_exists = true,
         .detached = true,
         .max_restarts = -1};
-    enum mob_status status = engine_arguments(
-        e->client, &class->signature.parsed, e->arguments, "/arguments", memory, &arguments, &error);
+    enum mob_status status = engine_arguments(e->client, mob_function_callable(class).signature, e->arguments,
+        "/arguments", memory, &arguments, &error);
     if (status == MOB_OK)
         status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
     if (status == MOB_OK)
@@ -400,12 +399,10 @@ static void on_actors(void *arg, enum mob_status status, const char *text, size_
             struct mob_actor_id id;
             uint32_t no_restart;
         } body = {.no_restart = 1};
-        struct mob_pending_request *request = NULL;
         if (!is_orphan(engine, row) || !id || mob_actor_id_parse(id, &body.id) != MOB_OK ||
-            mob_request_start(engine->sessions[0].client, MOB_REQ_ACTOR_KILL, &body, sizeof body, NULL, 0,
-                &request) != MOB_OK)
+            mob_ask(engine->sessions[0].client, MOB_REQ_ACTOR_KILL, &body, sizeof body, engine_ignore_reply,
+                NULL) != MOB_OK)
             continue;
-        request->callback = engine_ignore_reply;
         MOB_LOG_INFO("models", "orphan_ended", "actor=%s", id);
     }
     json_decref(rows);

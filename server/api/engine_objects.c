@@ -13,7 +13,7 @@
 
 void engine_future_error(struct mob_engine_op *op, struct mob_future *future)
 {
-    enum mob_status status = (enum mob_status)future->status;
+    enum mob_status status = mob_future_look(future).status;
     const char *json = mob_future_error(future);
     char message[512];
     bool known = mob_json_text_field(json, "message", message, sizeof message) && *message;
@@ -28,19 +28,20 @@ void engine_future_error(struct mob_engine_op *op, struct mob_future *future)
 static bool node_speaks(struct mob_future *future)
 {
     char message[64];
-    return future->state == MOB_FUTURE_FAILED &&
+    return mob_future_look(future).state == MOB_FUTURE_FAILED &&
         !(mob_json_text_field(mob_future_error(future), "message", message, sizeof message) && *message);
 }
 
 /* The node has nothing of this id, and no log knows it. */
 static bool never_was(struct mob_future *future)
 {
-    return future->state == MOB_FUTURE_FAILED && future->status == MOB_NOT_FOUND && node_speaks(future);
+    struct mob_future_look look = mob_future_look(future);
+    return look.state == MOB_FUTURE_FAILED && look.status == MOB_NOT_FOUND && node_speaks(future);
 }
 
 static enum mob_engine_object_state state_of_failed(struct mob_future *future)
 {
-    enum mob_status status = (enum mob_status)future->status;
+    enum mob_status status = mob_future_look(future).status;
     if (status == MOB_OBJECT_LOST || status == MOB_LINEAGE_GONE || status == MOB_LOST_UNCOMMITTED)
         return MOB_OBJ_LOST;
     if (!node_speaks(future))
@@ -98,17 +99,18 @@ static void free_payload(void *cls)
 
 static void give_payload(struct engine *engine, struct mob_value *value, struct mob_engine_value *out)
 {
-    if (value->payload_bytes <= COPY_MAX) {
-        char *copy = malloc(value->payload_bytes + 1);
+    struct mob_value_look look = mob_value_look(value);
+    if (look.bytes <= COPY_MAX) {
+        char *copy = malloc(look.bytes + 1);
         MOB_ASSERT(copy != NULL);
-        memcpy(copy, value->payload, value->payload_bytes);
+        memcpy(copy, look.payload, look.bytes);
         out->payload = copy;
         out->release = free_payload;
         out->release_cls = copy;
         mob_value_release(value);
         return;
     }
-    out->payload = value->payload;
+    out->payload = look.payload;
     out->release = give_back;
     out->release_cls = engine_pin(engine, value);
 }
@@ -128,31 +130,28 @@ static void on_fetched(void *arg, enum mob_status status, const char *text, size
 
 static void fetch(struct flight *flight, struct mob_object_id id)
 {
-    struct mob_pending_request *request = NULL;
     enum mob_status status = flight->step++ < FETCH_TRIES
-        ? mob_request_start(flight->client, MOB_REQ_FETCH, &id, sizeof id, NULL, 0, &request)
+        ? mob_ask(flight->client, MOB_REQ_FETCH, &id, sizeof id, on_fetched, flight)
         : MOB_OBJECT_LOST;
     if (status != MOB_OK) {
         flight->op->object.value.state = MOB_OBJ_LOST;
         flight_fail(flight, status, NULL, "the bytes do not stay in the store");
-        return;
     }
-    request->callback = on_fetched;
-    request->arg = flight;
 }
 
 static void fill_value(struct flight *flight, struct mob_value *value)
 {
     struct mob_engine_object *object = &flight->op->object;
     struct mob_engine_value *out = &object->value;
+    struct mob_value_look look = mob_value_look(value);
     out->state = MOB_OBJ_READY;
-    out->type = mob_value_type_name(value->type);
-    out->media_type = engine_media_of(value->type);
-    out->size = value->payload_bytes;
+    out->type = mob_value_type_name(look.type);
+    out->media_type = engine_media_of(look.type);
+    out->size = look.bytes;
     if (object->want_json) {
         out->json = engine_value_json(value);
-        if (value->payload_bytes <= (1u << 20)) {
-            struct mob_hash128 hash = mob_hash128(value->payload, value->payload_bytes);
+        if (look.bytes <= (1u << 20)) {
+            struct mob_hash128 hash = mob_hash128(look.payload, look.bytes);
             out->hash_lo = hash.lo;
             out->hash_hi = hash.hi;
         }
@@ -173,26 +172,20 @@ static void get_value(struct flight *flight)
 {
     struct mob_future *future = flight->future;
     struct mob_value *value = NULL;
-    if (future->where == MOB_WHERE_SLOT || future->where == MOB_WHERE_BLOCK) {
-        enum mob_status status = mob_get_settled(future, &value);
+    struct mob_future_look look = mob_future_look(future);
+    if (look.at_hand) {
+        enum mob_status status = mob_value_of_future(future, &value);
         if (status == MOB_OK)
             fill_value(flight, value);
         else
             flight_fail_client(flight, status, NULL);
         return;
     }
-    struct mob_object_id id = mob_future_object(future);
-    if (future->where == MOB_WHERE_OTHER)
-        memcpy(&id, future->as.block->payload, sizeof id);
-    value = mob_value_new(flight->client);
-    MOB_ASSERT(value != NULL);
-    enum mob_status status = mob_value_read(flight->client, &id, value);
-    if (status == MOB_OK) {
+    struct mob_object_id id = look.bytes;
+    enum mob_status status = mob_value_of_object(flight->client, &id, &value);
+    if (status == MOB_OK)
         fill_value(flight, value);
-        return;
-    }
-    mob_value_release(value);
-    if (status == MOB_NOT_FOUND || status == MOB_NOT_READY)
+    else if (status == MOB_NOT_FOUND || status == MOB_NOT_READY)
         fetch(flight, id);
     else
         flight_fail(flight, status, NULL, "%s", mob_status_text(status));
@@ -202,7 +195,7 @@ static void settled(struct flight *flight)
 {
     struct mob_engine_value *value = &flight->op->object.value;
     flight_clear_deadline(flight);
-    if (flight->future->state == MOB_FUTURE_FAILED) {
+    if (mob_future_look(flight->future).state == MOB_FUTURE_FAILED) {
         if (never_was(flight->future)) {
             flight_fail(flight, MOB_NOT_FOUND, NULL, "no such object");
             return;
@@ -235,7 +228,7 @@ static void on_task_state(void *arg, enum mob_status status, const char *text, s
     struct flight *flight = arg;
     (void)text;
     (void)size;
-    if (mob_future_settled(flight->future)) {
+    if (mob_ready(flight->future)) {
         settled(flight);
         return;
     }
@@ -272,7 +265,7 @@ void engine_start_object_get(struct flight *flight)
         flight_fail_client(flight, status, NULL);
         return;
     }
-    if (mob_future_settled(flight->future)) {
+    if (mob_ready(flight->future)) {
         settled(flight);
         return;
     }
@@ -299,7 +292,7 @@ static void wait_done(struct flight *flight)
             flight_fail(flight, MOB_NOT_FOUND, pointer, "no such object");
             return;
         }
-        wait->ready[i] = mob_future_settled(flight->futures[i]);
+        wait->ready[i] = mob_ready(flight->futures[i]);
     }
     flight_done(flight);
 }
@@ -322,7 +315,7 @@ void engine_start_object_wait(struct flight *flight)
         char id[MOB_ID_TEXT_MAX];
         enum mob_status status =
             mob_future_from_id(flight->client, mob_object_id_format(wait->ids[i], id), &flight->futures[i]);
-        if (status == MOB_OK && !mob_future_settled(flight->futures[i]))
+        if (status == MOB_OK && !mob_ready(flight->futures[i]))
             status = mob_listen(flight->futures[i], &flight->waiters[i], one_ready, flight);
         else if (status == MOB_OK)
             flight->ready_count++;

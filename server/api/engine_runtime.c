@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/session.h"
 #include "server/api/engine_event_specs.h"
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
@@ -90,15 +91,9 @@ static void ask_for_acks(struct engine *engine)
         MOB_ASSERT(group != NULL);
         *group = (struct ack_group){engine, session->to_ack};
         session->to_ack = NULL;
-        struct mob_pending_request *request = NULL;
-        enum mob_status status =
-            mob_request_start(session->client, MOB_REQ_FLUSH, NULL, 0, NULL, 0, &request);
-        if (status != MOB_OK) {
+        enum mob_status status = mob_ask(session->client, MOB_REQ_FLUSH, NULL, 0, acknowledged, group);
+        if (status != MOB_OK)
             acknowledged(group, status, NULL, 0);
-            continue;
-        }
-        request->callback = acknowledged;
-        request->arg = group;
     }
 }
 
@@ -209,7 +204,7 @@ static bool is_alive(struct engine *engine)
     int64_t now = mob_now();
     if (now - engine->alive_checked_ns > ALIVE_INTERVAL_NS) {
         engine->alive_checked_ns = now;
-        engine->alive = mob_session_alive(engine->sessions[0].client);
+        engine->alive = mob_client_alive(engine->sessions[0].client);
     }
     return engine->alive;
 }
@@ -251,7 +246,7 @@ void engine_watch_session(struct engine *engine, struct session *session)
 
 static void look_alive(struct engine *engine)
 {
-    bool alive = engine->session_count > 0 && mob_session_alive(engine->sessions[0].client);
+    bool alive = engine->session_count > 0 && mob_client_alive(engine->sessions[0].client);
     atomic_store(&engine->is_ready, alive && engine->gcs_up);
 }
 
@@ -301,11 +296,11 @@ static void drop_ended_sessions(struct engine *engine)
         bool used = session->to_ack != NULL;
         for (const struct flight *f = engine->all; f && !used; f = f->all_next)
             used = f->client == session->client;
-        if (!session->ended || used || session->client->requests)
+        if (!session->ended || used || mob_asks_pending(session->client))
             continue;
         struct mob_client *client = session->client;
         engine->sessions[i] = engine->sessions[--engine->session_count];
-        mob_client_free(client);
+        mob_client_abandon(client);
     }
 }
 
@@ -356,12 +351,8 @@ static int64_t round_of(struct engine *engine, int64_t now)
     ask_for_acks(engine);
     /* Reading the rings costs no system call; a whole step of the clients does, and is for before the sleep.
      */
-    for (size_t i = 0; i < engine->session_count; i++) {
-        struct mob_client *client = engine->sessions[i].client;
-        engine->worked += mob_client_pump(client);
-        mob_requests_run(client);
-        mob_run_callbacks(client);
-    }
+    for (size_t i = 0; i < engine->session_count; i++)
+        engine->worked += mob_client_turn(engine->sessions[i].client);
     if (engine_descriptor_news(engine))
         step_descriptors(engine, now);
     else if (now >= engine->gcs_next_ns)
@@ -415,17 +406,17 @@ static void *engine_thread(void *argument)
 
 /* --- life --- */
 
+static void forget_ack_group(mob_answer_fn *answer, void *arg)
+{
+    if (answer == acknowledged)
+        free(arg);
+}
+
 /* From here on nothing may call back: every flight ends, and what is still asked of the node is forgotten. */
 static void end_all(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->session_count; i++) {
-        for (struct mob_pending_request *r = engine->sessions[i].client->requests; r; r = r->next) {
-            if (r->callback == acknowledged)
-                free(r->arg);
-            if (r->callback)
-                r->callback = engine_ignore_reply;
-        }
-    }
+    for (size_t i = 0; i < engine->session_count; i++)
+        mob_asks_forget(engine->sessions[i].client, forget_ack_group);
     engine->closing = true;
     while (engine->all)
         flight_fail(engine->all, MOB_UNAVAILABLE, NULL, "the gateway is shutting down");

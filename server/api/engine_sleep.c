@@ -2,7 +2,7 @@
  *
  * What comes often must cost little: notices from the node, and operations from the fronts. Both ring the
  * doorbell of the standing job's session, on which the thread sleeps: the node rings it anyway, and the
- * fronts, which are threads of this process, poke it (mob_store_poke). What comes seldom (answers of the
+ * fronts, which are threads of this process, poke it (mob_client_poke). What comes seldom (answers of the
  * control store, notices of other jobs' sessions) comes through descriptors; a thread waits for those, and
  * pokes too.
  */
@@ -40,7 +40,7 @@ void engine_ring(struct engine *engine)
         return; /* awake, and looks again before it sleeps; or somebody wakes it */
     /* The session's segment stays until the state is AWAKE again. */
     if (rest->bell_of) {
-        mob_store_poke(rest->bell_of);
+        mob_client_poke(rest->bell_of);
     } else {
         atomic_fetch_add(&rest->bell, 1);
         wake(&rest->bell);
@@ -62,11 +62,11 @@ void engine_sleep(struct engine *engine, int64_t deadline_ns)
     int64_t now = mob_now();
     if (deadline_ns > now + ALIVE_CHECK_NS) /* a node that is gone rings nobody */
         deadline_ns = now + ALIVE_CHECK_NS;
-    rest->bell_of = engine->session_count > 0 ? engine->sessions[0].client->store : NULL;
+    rest->bell_of = engine->session_count > 0 ? engine->sessions[0].client : NULL;
     uint32_t seen = atomic_load(&rest->bell);
     atomic_store(&rest->state, ASLEEP);
     if (rest->bell_of)
-        mob_store_sleep_or(rest->bell_of, deadline_ns, has_news, engine);
+        mob_client_sleep(rest->bell_of, deadline_ns, has_news, engine);
     else if (deadline_ns > now && !has_news(engine))
         wait_while(&rest->bell, seen, deadline_ns - now);
     for (int asleep = ASLEEP; !atomic_compare_exchange_strong(&rest->state, &asleep, AWAKE);

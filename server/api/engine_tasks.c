@@ -1,4 +1,4 @@
-/* Submissions: tasks, batches, actors and their calls; cancel and end. */
+/* Submissions: tasks, batches, actors and their calls. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,26 +70,19 @@ static void take_result(struct flight *flight)
     struct mob_engine_submit *submit = &flight->op->submit;
     struct mob_value *value = NULL;
     submit->accepted = true; /* a driver sees committed results only, so the spec is committed too */
-    if (flight->future->state == MOB_FUTURE_FAILED) {
+    struct mob_future_look look = mob_future_look(flight->future);
+    if (look.state == MOB_FUTURE_FAILED) {
         submit->value.state = MOB_OBJ_FAILED;
         engine_future_error(flight->op, flight->future);
     } else {
         submit->value.state = MOB_OBJ_READY;
-        submit->value.type = mob_value_type_name((enum mob_value_type)flight->future->type);
-        bool at_hand = flight->future->where == MOB_WHERE_SLOT || flight->future->where == MOB_WHERE_BLOCK;
-        if (at_hand && mob_get_settled(flight->future, &value) == MOB_OK) {
+        submit->value.type = mob_value_type_name(look.type);
+        /* Without a fetch: what is not in memory any more is read as an object. */
+        enum mob_status status = look.at_hand ? mob_value_of_future(flight->future, &value)
+                                              : mob_value_of_object(flight->client, &look.bytes, &value);
+        if (status == MOB_OK) {
             submit->value.json = engine_value_json(value);
-            submit->value.size = value->payload_bytes;
-            mob_value_release(value);
-        } else if (!at_hand && (value = mob_value_new(flight->client)) != NULL) {
-            /* Without a fetch: what is not in memory any more is read as an object. */
-            struct mob_object_id id = mob_future_object(flight->future);
-            if (flight->future->where == MOB_WHERE_OTHER)
-                memcpy(&id, flight->future->as.block->payload, sizeof id);
-            if (mob_value_read(flight->client, &id, value) == MOB_OK) {
-                submit->value.json = engine_value_json(value);
-                submit->value.size = value->payload_bytes;
-            }
+            submit->value.size = mob_value_look(value).bytes;
             mob_value_release(value);
         }
     }
@@ -142,7 +135,7 @@ static void on_stream_error(struct mob_future *future, void *arg)
 {
     struct flight *flight = arg;
     flight->op->submit.value.state = MOB_OBJ_FAILED;
-    if (future->state == MOB_FUTURE_FAILED)
+    if (mob_future_look(future).state == MOB_FUTURE_FAILED)
         engine_future_error(flight->op, future);
     else
         mob_engine_op_fail(flight->op, MOB_TASK_FAILED, NULL, "%s", mob_status_text(MOB_TASK_FAILED));
@@ -154,8 +147,8 @@ static void on_stream_end(struct mob_future *future, void *arg)
 {
     struct flight *flight = arg;
     struct mob_engine_submit *submit = &flight->op->submit;
-    const struct mob_stream_state *state = future->as.stream;
-    enum mob_status status = state->status;
+    uint32_t count;
+    enum mob_status status = mob_stream_outcome(future, &count);
     char id[MOB_ID_TEXT_MAX];
     flight->engine->worked++;
     if (flight->ack_wanted)
@@ -164,8 +157,8 @@ static void on_stream_end(struct mob_future *future, void *arg)
     flight_clear_deadline(flight);
     submit->accepted = true;
     submit->stream_ended = true;
-    submit->return_count = state->last;
-    mob_object_id_format(mob_object_of(submit->task, state->last), id);
+    submit->return_count = count;
+    mob_object_id_format(mob_object_of(submit->task, count), id);
     mob_release(future);
     flight->future = NULL;
     if (status == MOB_OK) {
@@ -202,28 +195,27 @@ static void follow(struct flight *flight, struct mob_future **futures, uint32_t 
         flight_set_deadline(flight, submit->wait_deadline_ns, on_wait_over);
 }
 
-static uint32_t returns_of(
-    const struct mob_signature_info *signature, const struct mob_submit_options *options)
+static uint32_t returns_of(struct mob_callable callable, const struct mob_submit_options *options)
 {
-    return options->num_returns ? options->num_returns : signature->num_returns ? signature->num_returns : 1;
+    return options->num_returns ? options->num_returns : callable.num_returns ? callable.num_returns : 1;
 }
 
 static void submit_task(struct flight *flight, struct argument_memory *memory, struct native_options *options)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
     const struct mob_function *function;
-    enum mob_status status = mob_function_resolve(flight->client, submit->function, &function);
+    enum mob_status status = mob_function_find(flight->client, submit->function, &function);
     if (status != MOB_OK) {
         flight_fail_client(flight, status, "/function");
         return;
     }
     struct mob_args arguments;
-    if (engine_arguments(flight->client, &function->signature.parsed, submit->arguments, "/arguments", memory,
-            &arguments, &flight->op->error) != MOB_OK) {
+    if (engine_arguments(flight->client, mob_function_callable(function).signature, submit->arguments,
+            "/arguments", memory, &arguments, &flight->op->error) != MOB_OK) {
         flight_done(flight);
         return;
     }
-    uint32_t count = returns_of(&function->signature, &options->task);
+    uint32_t count = returns_of(mob_function_callable(function), &options->task);
     struct mob_future *few[16],
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
@@ -240,44 +232,42 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
         free(futures);
 }
 
+static void follow_creation(struct flight *flight)
+{
+    struct mob_future *created = NULL;
+    enum mob_status status = mob_actor_created(flight->actor, &created);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+    else
+        follow(flight, &created, 1);
+}
+
 static void create_actor(
     struct flight *flight, struct argument_memory *memory, struct native_options *options)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
     const struct mob_function *function;
-    enum mob_status status = mob_function_resolve(flight->client, submit->function, &function);
+    enum mob_status status = mob_function_find(flight->client, submit->function, &function);
     if (status != MOB_OK) {
         flight_fail_client(flight, status, "/class");
         return;
     }
     struct mob_args arguments;
-    if (engine_arguments(flight->client, &function->signature.parsed, submit->arguments, "/arguments", memory,
-            &arguments, &flight->op->error) != MOB_OK) {
+    if (engine_arguments(flight->client, mob_function_callable(function).signature, submit->arguments,
+            "/arguments", memory, &arguments, &flight->op->error) != MOB_OK) {
         flight_done(flight);
         return;
     }
-    uint32_t children = flight->client->next_child;
     engine_key_use(flight, 0);
-    status = mob_actor_create(flight->client, submit->function, arguments, &options->actor, &flight->actor);
+    status = mob_actor_create_unasked(flight->client, function, arguments, &options->actor, &flight->actor);
     engine_key_unused(flight);
     if (status != MOB_OK) {
-        flight_fail_client(flight, status,
-            status == MOB_EXISTS              ? "/options/name"
-                : status == MOB_TYPE_MISMATCH ? "/arguments"
-                                              : "/class");
+        flight_fail_client(flight, status, status == MOB_TYPE_MISMATCH ? "/arguments" : "/class");
         return;
     }
-    /* No child was made: the name led to an actor that lives. */
-    submit->existed = flight->keyed
-        ? !mob_task_id_eq(mob_actor_identity(flight->actor).creation, mob_key_child(flight->key_root, 0))
-        : children == flight->client->next_child;
-    struct mob_future *created = NULL;
-    status = mob_actor_created(flight->actor, &created);
-    if (status != MOB_OK) {
-        flight_fail_client(flight, status, NULL);
-        return;
-    }
-    follow(flight, &created, 1);
+    if (options->actor.name)
+        flight->engine->names_given++;
+    follow_creation(flight);
 }
 
 /* The class of an actor never changes, so it is asked for once. */
@@ -304,28 +294,27 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
     const struct mob_function *class = NULL;
     flight->actor = mob_actor_of_id(flight->client, submit->actor);
     enum mob_status status = !flight->actor ? MOB_NO_MEMORY
-        : known                             ? mob_function_resolve(flight->client, known->class_name, &class)
+        : known                             ? mob_function_find(flight->client, known->class_name, &class)
                                             : MOB_NOT_FOUND;
-    uint16_t index;
-    const struct mob_method_info *method =
-        class ? mob_function_method(class, submit->function, &index) : NULL;
+    struct mob_callable method;
+    bool has_method = class && mob_method_callable(class, submit->function, &method);
     if (class)
         mob_actor_set_class(flight->actor, class);
-    if (status != MOB_OK || !method) {
+    if (status != MOB_OK || !has_method) {
         if (status != MOB_OK)
             flight_fail_client(flight, status, NULL);
         else
-            flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"",
-                class ? class->name : "the actor", submit->function);
+            flight_fail(flight, MOB_NOT_FOUND, NULL, "%s has no method \"%.100s\"", mob_function_name(class),
+                submit->function);
         return;
     }
     struct mob_args arguments;
-    if (engine_arguments(flight->client, &method->signature.parsed, submit->arguments, "/arguments", memory,
+    if (engine_arguments(flight->client, method.signature, submit->arguments, "/arguments", memory,
             &arguments, &flight->op->error) != MOB_OK) {
         flight_done(flight);
         return;
     }
-    uint32_t count = returns_of(&method->signature, &options->task);
+    uint32_t count = returns_of(method, &options->task);
     struct mob_future *few[16],
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
@@ -386,6 +375,66 @@ static void on_actor_class(void *arg, enum mob_status status, const char *text, 
     engine_function_learn(flight, known->class_name, submit_known);
 }
 
+/* --- creations with a name --- */
+
+static void ask_name(struct flight *flight);
+
+/* Between the answer and now another creation may have been published, perhaps under the same name. */
+static void create_if_still_free(struct flight *flight)
+{
+    if (flight->names_seen == flight->engine->names_given)
+        submit_known(flight);
+    else
+        ask_name(flight);
+}
+
+static void on_named(struct flight *flight, struct mob_actor_id id)
+{
+    struct mob_engine_submit *submit = &flight->op->submit;
+    /* This creation's own, which an earlier run under the same key made. */
+    if (flight->key_again && mob_task_id_eq(id.creation, mob_key_child(flight->key_root, 0))) {
+        submit_known(flight);
+        return;
+    }
+    if (!submit->options.return_existing) {
+        flight_fail(flight, MOB_EXISTS, "/options/name", "an actor named \"%.120s\" lives already",
+            submit->options.actor_name);
+        return;
+    }
+    flight->actor = mob_actor_of_id(flight->client, id);
+    if (!flight->actor) {
+        flight_fail(flight, MOB_NO_MEMORY, NULL, "%s", mob_status_text(MOB_NO_MEMORY));
+        return;
+    }
+    submit->existed = true;
+    follow_creation(flight);
+}
+
+static void on_name(void *arg, enum mob_status status, const char *bytes, size_t size)
+{
+    struct flight *flight = arg;
+    struct mob_actor_id id;
+    flight->engine->worked++;
+    if (status == MOB_NOT_FOUND) { /* its class may be older than a name stays fresh, by now */
+        engine_function_learn(flight, flight->op->submit.function, create_if_still_free);
+    } else if (status == MOB_OK && size == sizeof id) {
+        memcpy(&id, bytes, sizeof id);
+        on_named(flight, id);
+    } else {
+        flight_fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, NULL, 0);
+    }
+}
+
+static void ask_name(struct flight *flight)
+{
+    const char *name = flight->op->submit.options.actor_name;
+    flight->names_seen = flight->engine->names_given;
+    enum mob_status status =
+        mob_ask(flight->client, MOB_REQ_NAME, name, (uint32_t)strlen(name), on_name, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
 /* What the node has to be asked first is asked without waiting: the thread serves everybody. */
 void engine_start_submit(struct flight *flight)
 {
@@ -396,6 +445,8 @@ void engine_start_submit(struct flight *flight)
     const struct known_actor *known = submit->call == MOB_CALL_ACTOR_METHOD ? known_class(flight) : NULL;
     if (submit->call == MOB_CALL_ACTOR_METHOD && !known)
         flight_ask(flight, "actor", mob_actor_id_format(submit->actor, id), on_actor_class);
+    else if (submit->call == MOB_CALL_ACTOR_CREATE && submit->options.actor_name)
+        engine_function_learn(flight, submit->function, ask_name);
     else
         engine_function_learn(flight, known ? known->class_name : submit->function, submit_known);
 }
@@ -414,16 +465,16 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
     struct mob_engine_batch *batch = &flight->op->batch;
     const struct mob_function *function;
     struct mob_args args;
-    enum mob_status status = mob_function_resolve(flight->client, name, &function);
+    enum mob_status status = mob_function_find(flight->client, name, &function);
     if (status != MOB_OK) {
         fail_item(batch, i, status, mob_client_error(flight->client));
         return status;
     }
-    status = engine_arguments(
-        flight->client, &function->signature.parsed, arguments, prefix, memory, &args, &batch->errors[i]);
+    status = engine_arguments(flight->client, mob_function_callable(function).signature, arguments, prefix,
+        memory, &args, &batch->errors[i]);
     if (status != MOB_OK)
         return status;
-    uint32_t count = returns_of(&function->signature, &options->task);
+    uint32_t count = returns_of(mob_function_callable(function), &options->task);
     struct mob_future *few[16],
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
@@ -495,88 +546,4 @@ void engine_start_batch(struct flight *flight)
     flight->step = 0;
     if (use_session(flight, &flight->op->batch.options))
         learn_next(flight);
-}
-
-/* --- cancel and end --- */
-
-static void on_reply(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    struct flight *flight = arg;
-    if (status == MOB_OK)
-        flight_done(flight);
-    else
-        flight_fail_reply(flight, status, text, size);
-}
-
-static void publish_cancel(struct flight *flight)
-{
-    struct mob_out_cancel cancel = {.force = flight->op->query.force, .recursive = 1};
-    enum mob_status status = mob_task_id_parse(flight->op->query.id, &cancel.task);
-    if (status == MOB_OK)
-        status = mob_client_publish(flight->client, MOB_OUT_CANCEL, 0, &cancel, sizeof cancel, NULL, 0);
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
-    else
-        flight_want_ack(flight);
-}
-
-static void on_task_to_cancel(struct flight *flight, const struct engine_found *found)
-{
-    if (found->live)
-        publish_cancel(flight);
-    else if (found->known == ENGINE_NEVER)
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
-    else if (found->known == ENGINE_FINISHED)
-        flight_fail(
-            flight, MOB_FINISHED, NULL, "the task has ended: it is %s", task_record_state(found->record));
-    else
-        flight_fail(flight, MOB_AGAIN, NULL, "the task is between two nodes' hands");
-}
-
-void engine_start_cancel(struct flight *flight)
-{
-    struct mob_task_id id;
-    if (mob_task_id_parse(flight->op->query.id, &id) == MOB_OK)
-        engine_find(flight, id, ENGINE_FIND_LIVE, on_task_to_cancel);
-    else
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
-}
-
-/* The node does not know the actor: it ended before the node began, or never was. */
-static void on_actor_to_end(struct flight *flight, const struct engine_found *found)
-{
-    if (engine_is_actor(found))
-        flight_fail(flight, MOB_FINISHED, NULL, "the actor has ended");
-    else
-        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such actor");
-}
-
-static void on_actor_killed(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    struct flight *flight = arg;
-    struct mob_actor_id id;
-    if (status == MOB_NOT_FOUND && mob_actor_id_parse(flight->op->query.id, &id) == MOB_OK)
-        engine_find(flight, id.creation, ENGINE_FIND_RECORD, on_actor_to_end);
-    else if (status == MOB_FINISHED)
-        flight_fail(flight, status, NULL, "the actor has ended");
-    else
-        on_reply(arg, status, text, size);
-}
-
-void engine_start_actor_delete(struct flight *flight)
-{
-    struct {
-        struct mob_actor_id id;
-        uint32_t no_restart;
-    } body = {.no_restart = 1};
-    struct mob_pending_request *request = NULL;
-    enum mob_status status = mob_actor_id_parse(flight->op->query.id, &body.id);
-    if (status == MOB_OK)
-        status = mob_request_start(flight->client, MOB_REQ_ACTOR_KILL, &body, sizeof body, NULL, 0, &request);
-    if (status != MOB_OK) {
-        flight_fail_client(flight, status, NULL);
-        return;
-    }
-    request->callback = on_actor_killed;
-    request->arg = flight;
 }

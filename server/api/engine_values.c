@@ -175,11 +175,12 @@ enum mob_status engine_arguments(struct mob_client *client, const struct mob_sig
 
 char *engine_value_json(const struct mob_value *value)
 {
-    if (value->payload_bytes > ENGINE_JSON_VALUE_MAX)
+    struct mob_value_look look = mob_value_look(value);
+    if (look.bytes > ENGINE_JSON_VALUE_MAX)
         return NULL;
-    if (value->type == MOB_TYPE_I64 && value->payload_bytes == 8) {
+    if (look.type == MOB_TYPE_I64 && look.bytes == 8) {
         int64_t v;
-        memcpy(&v, value->payload, 8);
+        memcpy(&v, look.payload, 8);
         struct mob_text t = {0};
         size_t length;
         mob_text_i64(&t, v);
@@ -187,8 +188,8 @@ char *engine_value_json(const struct mob_value *value)
     }
     char *json = NULL;
     uint64_t length;
-    if (mob_value_to_json(value->type, value->payload, value->payload_bytes, 4 * ENGINE_JSON_VALUE_MAX, &json,
-            &length) != MOB_OK)
+    if (mob_value_to_json(look.type, look.payload, look.bytes, 4 * ENGINE_JSON_VALUE_MAX, &json, &length) !=
+        MOB_OK)
         return NULL;
     return json;
 }

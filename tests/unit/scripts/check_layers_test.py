@@ -17,7 +17,9 @@ TREE = {
     "runtime/store/store.h": '#include "common/wire/spec.h"\n',
     "runtime/sched/sched.h": '#include "common/base/status.h"\n',
     "gcs/client/gcs_client.h": '#include "common/wire/spec.h"\n',
-    "sdk/c/client.h": "#include <mobula/mobula.h>\n",
+    "sdk/c/client.h": '#include <mobula/mobula.h>\n#include "sdk/c/embed.h"\n',
+    "sdk/c/embed.h": '#include <mobula/mobula.h>\n#include "common/wire/spec.h"\n',
+    "sdk/c/call.h": '#include "sdk/c/client.h"\n',
     "server/http/http.h": "",
 }
 
@@ -55,6 +57,19 @@ class CheckLayers(unittest.TestCase):
         self.assert_refused("server/api/tasks.c", '#include "runtime/store/store.h"\n', "server/api may not include runtime/store")
         self.assert_refused("server/gateway_main.c", '#include "runtime/store/store.h"\n', "server may not include")
 
+    def test_the_inside_of_the_c_api_is_its_own(self):
+        for path in ["server/api/engine.c", "server/gateway_main.c", "cli/up.c"]:
+            self.assert_accepted(path, '#include "sdk/c/embed.h"\n')
+            self.assert_refused(path, '#include "sdk/c/client.h"\n', "sdk/c/client.h is private to sdk/c")
+            self.assert_refused(path, '#include "sdk/c/call.h"\n', "not offered to server" if "server" in path else "not offered to cli")
+        self.assert_accepted("runtime/worker/run.h", '#include "sdk/c/call.h"\n')
+        self.assert_refused("runtime/worker/run.h", '#include "sdk/c/client.h"\n', "private")
+        self.assert_refused("runtime/node/node.c", '#include "sdk/c/embed.h"\n', "not offered to runtime/node")
+        self.assert_accepted("sdk/c/put.c", '#include "sdk/c/client.h"\n')
+
+    def test_an_offered_header_does_not_open_the_inside(self):
+        self.assert_refused("sdk/c/embed.h", '#include "sdk/c/client.h"\n', "includes nothing of sdk/c")
+
     def test_each_library_has_its_owners(self):
         for header, path in [
             ("hiredis/hiredis.h", "runtime/node/node.c"),
@@ -79,7 +94,7 @@ class CheckLayers(unittest.TestCase):
         self.assert_refused("runtime/store/a.c", "#include <mobula/mobula.h>\n", "below")
 
     def test_cli_is_a_client(self):
-        self.assert_accepted("cli/up.c", '#include "gcs/client/gcs_client.h"\n#include "sdk/c/client.h"\n#include <uv.h>\n')
+        self.assert_accepted("cli/up.c", '#include "gcs/client/gcs_client.h"\n#include "sdk/c/embed.h"\n#include <uv.h>\n')
         self.assert_refused("cli/up.c", '#include "runtime/store/store.h"\n')
 
     def test_tests_and_benches_see_everything(self):
