@@ -137,5 +137,21 @@ def test_a_node_that_does_not_answer_holds_up_only_who_asks_it(c):
     check(sorted(a.get("result", -1) for a in answers) == [3, 3], "and are answered", answers)
 
 
+def test_one_name_goes_to_one_actor(c):
+    """Names are asked for without waiting, so many creations under one are on their way at a time."""
+    c.deploy("quickstart")
+    for round, (if_exists, others) in enumerate((("fail", 409), ("return", 200)) * 3):
+        answers, body = [], {"class": "quickstart.Counter", "arguments": [round], "options": {"name": f"only-{round}", "if_exists": if_exists}}
+        create = lambda: answers.append(c.call("POST", V1 + "/actors", body))
+        creators = [threading.Thread(target=create) for _ in range(8)]
+        for t in creators:
+            t.start()
+        for t in creators:
+            t.join()
+        check(sorted(a[0] for a in answers) == sorted([201] + 7 * [others]), "one is made", if_exists, [a[0] for a in answers])
+        ids = {json.loads(a[2])["id"] for a in answers if a[0] != 409}
+        check(len(ids) == 1, "one id", ids)
+
+
 if __name__ == "__main__":
     main(dict(globals()))
