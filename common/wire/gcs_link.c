@@ -1,5 +1,6 @@
 #include "common/wire/gcs_link.h"
 
+#include "common/base/hash.h"
 #include "common/base/log.h"
 
 bool mob_gcs_config_valid(const struct mob_gcs_config *config)
@@ -33,11 +34,13 @@ static enum mob_status check_entry(const struct mob_gcs_link_msg *m, const struc
 {
     const struct mob_gcs_entry *e = &m->entry;
     uint64_t bytes = (uint64_t)e->body_bytes + (uint64_t)e->drop_count * sizeof(uint64_t);
-    bool same = e->drop_count > 0 || e->body_crc == frame->body_crc;
-    bool good = bytes == frame->body_bytes && same && e->key_length <= e->body_bytes &&
-        e->key_length <= MOB_GCS_KEY_MAX && e->op != 0 && e->op < MOB_GCS_OPS && e->table < MOB_GCS_TABLES &&
-        e->status < MOB_STATUS_COUNT && e->zero == 0 && m->link.seq > m->link.prev &&
-        (e->op != MOB_GCS_OP_PUT || e->key_length > 0);
+    if (bytes != frame->body_bytes)
+        return MOB_CORRUPT;
+    /* The frame's sum is over the body and what is dropped behind it; the entry's is kept with the body. */
+    uint32_t crc = e->drop_count > 0 ? mob_crc32c(frame->body, e->body_bytes) : frame->body_crc;
+    bool good = e->body_crc == crc && e->key_length <= e->body_bytes && e->key_length <= MOB_GCS_KEY_MAX &&
+        e->op != 0 && e->op < MOB_GCS_OPS && e->table < MOB_GCS_TABLES && e->status < MOB_STATUS_COUNT &&
+        e->zero == 0 && m->link.seq > m->link.prev && (e->op != MOB_GCS_OP_PUT || e->key_length > 0);
     return good ? MOB_OK : MOB_CORRUPT;
 }
 

@@ -11,6 +11,7 @@
 struct known {
     struct mob_member_report report;
     int64_t heard_ns;
+    int64_t hears_ns; /* when it last showed that it had heard something new of this master */
     int64_t doubted_ns; /* silent, or known to be dead, since about then; 0 = it is not */
 };
 
@@ -152,13 +153,20 @@ static bool silent(const struct mob_membership *m, const struct known *k, int64_
     return now_ns - since >= m->options.suspicion_ns;
 }
 
+/* One that speaks and hears nothing is of no more use than one that is silent. */
+static bool deaf(const struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    int64_t since = k->hears_ns < m->begun_ns ? m->begun_ns : k->hears_ns;
+    return now_ns - since >= m->options.suspicion_ns;
+}
+
 /* Dead for sure: it says so, or its store already serves its next life. */
 static bool dead(struct mob_membership *m, uint32_t place, int64_t now_ns)
 {
     const struct known *k = find(m, m->config.members[place]);
     if (k != NULL && k->report.state == MOB_CHAIN_EVICTED)
         return true;
-    return find_next_life(m, place) != NULL || silent(m, k, now_ns);
+    return find_next_life(m, place) != NULL || silent(m, k, now_ns) || (k != NULL && deaf(m, k, now_ns));
 }
 
 static bool heard(const struct mob_membership *m, const struct known *k, int64_t now_ns)
@@ -411,7 +419,9 @@ void mob_membership_on_report(
     struct known *k = hear(m, report->member, now_ns);
     if (k == NULL)
         return;
-    *k = (struct known){*report, now_ns, k->report.member == report->member ? k->doubted_ns : 0};
+    bool same = k->report.member == report->member;
+    bool hears = !same || (report->heard_ns != 0 && report->heard_ns != k->report.heard_ns);
+    *k = (struct known){*report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0};
     if (report->epoch < m->config.epoch)
         tell(m, report->member);
     bool lease = lease_ok && may_lease(m, report);
@@ -440,8 +450,10 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns)
     /* What arrived while this process was not running has not been read yet. */
     int64_t late = now_ns - m->tick_ns - m->options.tick_ns;
     m->tick_ns = now_ns;
-    for (uint32_t i = 0; late > 0 && i < m->known_count; i++)
+    for (uint32_t i = 0; late > 0 && i < m->known_count; i++) {
         m->known[i].heard_ns += late;
+        m->known[i].hears_ns += late;
+    }
     if (late > 0)
         m->begun_ns += late;
     if (m->unknown || now_ns - m->reread_ns >= m->options.reread_ns) {

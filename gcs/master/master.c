@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "gcs/chain/membership.h"
 #include "gcs/link/link.h"
@@ -134,6 +135,8 @@ static void on_newest(struct master *m, const struct mob_table_answer *a)
 static void on_inserted(struct master *m, const struct mob_table_answer *a)
 {
     m->insert_tag = 0;
+    if (a->status == MOB_OK)
+        (void)MOB_FAILPOINT("master.inserted");
     mob_membership_on_installed(m->membership, a->status, m->now_ns);
     const struct mob_gcs_config *c = mob_membership_config(m->membership);
     MOB_LOG_INFO("master", "configuration", "status=%s epoch=%llu members=%u start=%u head=%llx tail=%llx",

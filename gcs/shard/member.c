@@ -4,6 +4,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "common/base/failpoint.h"
+
 #define HUNG_NS (100 * MOB_MS)
 #define TICK_NS (1 * MOB_MS) /* while somebody waits for somebody */
 #define TICK_SETTLING_NS (20 * MOB_MS) /* while only disks are behind */
@@ -124,6 +126,8 @@ void member_on_state(void *arg, enum mob_chain_state from, enum mob_chain_state 
     MOB_LOG_INFO("gcs", "member", "self=%llx from=%s to=%s epoch=%llu applied=%llu",
         (unsigned long long)sh->member.self.id, mob_chain_state_name(from), mob_chain_state_name(to),
         (unsigned long long)mob_chain_epoch(sh->chain), (unsigned long long)mob_chain_applied(sh->chain));
+    if (from == MOB_CHAIN_JOINING && to == MOB_CHAIN_SYNCING)
+        (void)MOB_FAILPOINT("gcs.joiner_syncing");
     if (to == MOB_CHAIN_EVICTED)
         sh->failure = MOB_CANCELLED; /* the next life of this store is another member */
 }

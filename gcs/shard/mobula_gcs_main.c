@@ -15,7 +15,7 @@ extern char **environ;
 
 static struct {
     const char *socket, *redis_directory, *redis, *redis_user, *password_file, *cluster, *shard,
-        *conf_directory, *link, *masters, *secret_file, *lease_ms, *suspicion_ms;
+        *conf_directory, *link, *link_told, *client_told, *masters, *secret_file, *lease_ms, *suspicion_ms;
     bool die_with_parent, help;
 } links;
 static const struct mob_daemon_link known_links[] = {
@@ -36,6 +36,10 @@ static const struct mob_daemon_link known_links[] = {
         .text_out = &links.masters,
         .help = "addresses of masters, with commas: a member of a chain; without, the only member"},
     {.name = "link", .text_out = &links.link, .help = "where other members connect: a path, or host:port"},
+    {.name = "link-advertised", .text_out = &links.link_told, .help = "where they find that, if not there"},
+    {.name = "socket-advertised",
+        .text_out = &links.client_told,
+        .help = "and where clients find --socket: what is forwarded"},
     {.name = "secret-file", .text_out = &links.secret_file, .help = "the cluster's secret, 32 bytes"},
     {.name = "lease-ms", .text_out = &links.lease_ms, .help = "of reads, as the masters know it; default 10"},
     {.name = "suspicion-ms", .text_out = &links.suspicion_ms, .help = "the masters' too; default 12"},
@@ -62,6 +66,8 @@ static const char *configure_chain(struct mob_shard_chain *chain)
     if (strlen(links.masters) >= sizeof masters || !mob_daemon_secret(links.secret_file, chain->secret))
         return "--secret-file cannot be read, or --masters is too long";
     chain->link = links.link;
+    chain->link_told = links.link_told;
+    chain->client_told = links.client_told;
     memcpy(masters, links.masters, strlen(links.masters) + 1);
     char *rest = masters;
     for (char *one; (one = strsep(&rest, ",")) != NULL && chain->master_count < MOB_SHARD_MASTERS_MAX;)

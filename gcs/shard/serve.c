@@ -368,6 +368,8 @@ void serve_committed(struct mob_shard *sh)
     if (mob_chain_committed(sh->chain) > sh->told_committed) {
         sh->told_committed = mob_chain_committed(sh->chain);
         (void)MOB_FAILPOINT("gcs.before_reply");
+        if (member_is_tail(sh))
+            (void)MOB_FAILPOINT("gcs.tail_before_reply");
     }
     serve_runs(sh);
     if (sh->seal_count > 0)

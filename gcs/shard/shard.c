@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "common/base/failpoint.h"
 #include "gcs/shard/shard_internal.h"
 
 #define EVENTS_MAX 64
@@ -164,6 +165,8 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     member_tick(sh);
     store_tick(sh);
     peers_flush(sh); /* the next member works while this one's Redis does */
+    if (mob_chain_is_head(sh->chain) && mob_chain_applied(sh->chain) > mob_chain_committed(sh->chain))
+        (void)MOB_FAILPOINT("gcs.head_forwarded");
     store_flush(sh);
     store_io(sh, false);
     durable_step(sh);
@@ -278,8 +281,10 @@ static void describe_self(struct mob_shard *sh)
         .protocol_max = MOB_GCS_PEER_PROTOCOL,
         .cluster = sh->options.cluster};
     memcpy(self->secret, chain->secret, sizeof self->secret);
-    snprintf(self->place.link, sizeof self->place.link, "%s", chain->link);
-    snprintf(self->place.client, sizeof self->place.client, "%s", sh->options.socket_path);
+    snprintf(self->place.link, sizeof self->place.link, "%s",
+        chain->link_told != NULL ? chain->link_told : chain->link);
+    snprintf(self->place.client, sizeof self->place.client, "%s",
+        chain->client_told != NULL ? chain->client_told : sh->options.socket_path);
 }
 
 enum mob_status mob_shard_run(const struct mob_shard_options *options)

@@ -26,6 +26,7 @@
 /* A member of a chain with masters. */
 struct mob_shard_chain {
     const char *link; /* where other members connect */
+    const char *link_told, *client_told; /* what they, and clients, are told instead; NULL: the same */
     const char *masters[MOB_SHARD_MASTERS_MAX];
     uint32_t master_count;
     uint8_t secret[32]; /* the cluster's */

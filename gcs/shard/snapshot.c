@@ -4,6 +4,7 @@
  * come. */
 #include <stdlib.h>
 
+#include "common/base/failpoint.h"
 #include "gcs/chain/chain_rows.h"
 #include "gcs/shard/shard_internal.h"
 
@@ -253,6 +254,7 @@ void snapshot_step(struct mob_shard *sh)
     struct mob_rows_ask *ask = &sh->member.rows;
     if (ask->joiner == 0 || ask->fetching || sh->store.stored < ask->gate)
         return;
+    (void)MOB_FAILPOINT("gcs.source_rows");
     struct batch *b = batch_create(sh);
     uint8_t part = ask->cursor_bytes == 0 ? PART_BLOCKS : ask->cursor[0];
     uint32_t length = ask->cursor_bytes == 0 ? 0 : ask->cursor_bytes - 1, count = 0;
@@ -403,6 +405,7 @@ void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
 {
     struct mob_reader r = mob_reader_of(m->body, m->body_bytes);
     struct mob_chain_row row;
+    (void)MOB_FAILPOINT("gcs.joiner_rows");
     while (mob_chain_row_next(&r, &row))
         if (!load_row(sh, &row)) {
             MOB_LOG_ERROR("gcs", "snapshot_row_bad", "kind=%u bytes=%u", row.kind, row.bytes);

@@ -25,6 +25,16 @@ static void write_secret(const char *path)
     close(fd);
 }
 
+static void clients_flag(struct chain_box *box)
+{
+    box->clients[0] = 0;
+    for (uint32_t i = 0; i < box->members; i++) {
+        size_t used = strlen(box->clients);
+        snprintf(box->clients + used, sizeof box->clients - used, "%s%s", i == 0 ? "" : ",",
+            box->proxy != NULL ? box->client_told[i] : box->member[i].socket);
+    }
+}
+
 void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, const char *durability)
 {
     MOB_ASSERT(members <= CHAIN_BOX_MEMBERS_MAX);
@@ -45,9 +55,34 @@ void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, 
         struct gcs_box *m = &box->member[i];
         gcs_box_init(m, durability);
         snprintf(box->link[i], sizeof box->link[i], "%s/link", m->directory);
-        size_t used = strlen(box->clients);
-        snprintf(box->clients + used, sizeof box->clients - used, "%s%s", i == 0 ? "" : ",", m->socket);
     }
+    clients_flag(box);
+}
+
+static void append(char *out, size_t capacity, const char *text, const char *more)
+{
+    size_t length = strlen(text);
+    MOB_ASSERT(length + strlen(more) < capacity);
+    memcpy(out, text, length);
+    memcpy(out + length, more, strlen(more) + 1);
+}
+
+void chain_box_proxied(struct chain_box *box, struct fault_proxy *proxy)
+{
+    char masters[CHAIN_BOX_MASTERS_MAX][104];
+    box->proxy = proxy;
+    for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++) {
+        snprintf(masters[i], sizeof masters[i], "%s.p", box->master_path[i]);
+        fault_proxy_route(proxy, masters[i], box->master_path[i]);
+    }
+    snprintf(box->masters_proxied, sizeof box->masters_proxied, "%s,%s", masters[0], masters[1]);
+    for (uint32_t i = 0; i < box->members; i++) {
+        append(box->link_told[i], sizeof box->link_told[i], box->link[i], ".p");
+        append(box->client_told[i], sizeof box->client_told[i], box->member[i].socket, ".p");
+        fault_proxy_route(proxy, box->link_told[i], box->link[i]);
+        fault_proxy_route(proxy, box->client_told[i], box->member[i].socket);
+    }
+    clients_flag(box);
 }
 
 static void member_args(struct chain_box *box, uint32_t i)
@@ -55,8 +90,15 @@ static void member_args(struct chain_box *box, uint32_t i)
     static char lease[16], suspicion[16];
     snprintf(lease, sizeof lease, "%d", box->lease_ms);
     snprintf(suspicion, sizeof suspicion, "%d", box->suspicion_ms);
-    const char *args[] = {"--masters", box->masters_flag, "--link", box->link[i], "--secret-file",
-        box->secret, "--cluster", cluster, "--lease-ms", lease, "--suspicion-ms", suspicion, NULL};
+    const char *args[GCS_BOX_ARGS_MAX] = {"--masters",
+        box->proxy != NULL ? box->masters_proxied : box->masters_flag, "--link", box->link[i],
+        "--secret-file", box->secret, "--cluster", cluster, "--lease-ms", lease, "--suspicion-ms", suspicion};
+    if (box->proxy != NULL) {
+        args[12] = "--link-advertised";
+        args[13] = box->link_told[i];
+        args[14] = "--socket-advertised";
+        args[15] = box->client_told[i];
+    }
     memcpy(box->member[i].args, args, sizeof args);
 }
 
@@ -83,6 +125,7 @@ void chain_box_start_master(struct chain_box *box, uint32_t i)
             _exit(126);
         dup2(fd, 1);
         dup2(fd, 2);
+        setenv("MOBULA_FAILPOINTS", box->master_failpoints[i] == NULL ? "" : box->master_failpoints[i], 1);
         execv(program, (char *const *)(uintptr_t)argv);
         _exit(127);
     }

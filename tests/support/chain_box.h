@@ -5,6 +5,7 @@
 #ifndef MOB_TESTS_SUPPORT_CHAIN_BOX_H
 #define MOB_TESTS_SUPPORT_CHAIN_BOX_H
 
+#include "tests/support/fault_proxy.h"
 #include "tests/support/gcs_box.h"
 
 #define CHAIN_BOX_MEMBERS_MAX 4u
@@ -22,10 +23,16 @@ struct chain_box {
     char master_path[CHAIN_BOX_MASTERS_MAX][96];
     char clients[512]; /* --gcs-socket of clients */
     const char *postgres; /* folder of its socket; NULL: a file */
+    const char *master_failpoints[CHAIN_BOX_MASTERS_MAX]; /* of the next start; NULL = none */
+    struct fault_proxy *proxy; /* every link goes through it (chain_box_proxied) */
+    char masters_proxied[256];
+    char link_told[CHAIN_BOX_MEMBERS_MAX][104], client_told[CHAIN_BOX_MEMBERS_MAX][104];
 };
 
 /* Directories and configurations; starts nothing. `members` processes for chains of `replicas`. */
 void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, const char *durability);
+/* After init, before any start: all links, and those of clients, go through `proxy` (keeps). */
+void chain_box_proxied(struct chain_box *box, struct fault_proxy *proxy);
 void chain_box_start_master(struct chain_box *box, uint32_t i);
 void chain_box_start_member(
     struct chain_box *box, uint32_t i); /* Redis, if it does not run, and the member */

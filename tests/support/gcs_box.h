@@ -11,7 +11,7 @@
 
 #include "gcs/client/client_sync.h"
 
-#define GCS_BOX_ARGS_MAX 16
+#define GCS_BOX_ARGS_MAX 20
 
 struct gcs_box {
     char directory[64]; /* mkdtemp */

@@ -1,0 +1,137 @@
+/* Whom a master leaves out, by what members say and show that they heard. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "gcs/chain/chain.h"
+#include "gcs/chain/membership.h"
+
+#define HEAD 0x1100000001ull
+#define TAIL 0x2200000001ull
+#define SUSPICION (12 * MOB_MS)
+
+struct fixture {
+    struct mob_membership *m;
+    int64_t now_ns;
+    struct mob_gcs_config installed;
+};
+
+/* One heartbeat; `heard_ns`: what it has last heard of the master. */
+static void report(struct fixture *f, uint64_t member, int64_t heard_ns)
+{
+    struct mob_member_report r = {.member = member,
+        .epoch = 1,
+        .state = MOB_CHAIN_SERVING,
+        .synced = 1,
+        .synced_on_disk = 1,
+        .sent_ns = f->now_ns,
+        .heard_ns = heard_ns};
+    mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+static void tick(struct fixture *f)
+{
+    struct mob_membership_action a;
+    mob_membership_on_tick(f->m, f->now_ns);
+    while (mob_membership_next(f->m, &a))
+        if (a.type == MOB_MEMBERSHIP_INSTALL)
+            f->installed = a.config;
+    f->now_ns += MOB_MS;
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    f = (struct fixture){.now_ns = 5 * MOB_SEC};
+    f.m = mob_membership_create(&(struct mob_membership_options){.replicas = 2,
+        .suspicion_ns = SUSPICION,
+        .lease_ns = 10 * MOB_MS,
+        .tick_ns = MOB_MS,
+        .reread_ns = MOB_SEC,
+        .gather_ns = 10 * MOB_SEC});
+    assert_non_null(f.m);
+    struct mob_gcs_config config = {.epoch = 1, .term = 1, .count = 2, .members = {HEAD, TAIL}};
+    mob_membership_begin(f.m, 1, &config, f.now_ns);
+    for (int i = 0; i < 30; i++) {
+        report(&f, HEAD, f.now_ns - MOB_MS);
+        report(&f, TAIL, f.now_ns - MOB_MS);
+        tick(&f);
+    }
+    assert_int_equal(f.installed.epoch, 0);
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    mob_membership_destroy(((struct fixture *)*state)->m);
+    return 0;
+}
+
+static void who_speaks_and_hears_goes_on(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 100; i++) {
+        report(f, HEAD, f->now_ns - 3 * MOB_MS);
+        report(f, TAIL, f->now_ns - 5 * MOB_MS);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 0);
+}
+
+static void who_is_silent_is_left_out(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 20; i++) {
+        report(f, TAIL, f->now_ns - MOB_MS);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], TAIL);
+}
+
+/* Its heartbeats come, but nothing reaches it any more. */
+static void who_hears_nothing_is_left_out(void **state)
+{
+    struct fixture *f = *state;
+    int64_t last_heard_ns = f->now_ns - MOB_MS, cut_ns = f->now_ns;
+    while (f->installed.epoch == 0 && f->now_ns < cut_ns + 2 * SUSPICION) {
+        report(f, HEAD, last_heard_ns);
+        report(f, TAIL, f->now_ns - MOB_MS);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], TAIL);
+    assert_true(f->now_ns - cut_ns >= SUSPICION);
+}
+
+/* A master that was stopped itself finds nobody deaf for what it did not say meanwhile. */
+static void a_master_that_slept_leaves_nobody_out(void **state)
+{
+    struct fixture *f = *state;
+    int64_t slept_ns = f->now_ns;
+    f->now_ns += MOB_SEC;
+    for (int i = 0; i < 30; i++) {
+        tick(f);
+        report(f, HEAD, i < 2 ? slept_ns : f->now_ns - 2 * MOB_MS);
+        report(f, TAIL, i < 2 ? slept_ns : f->now_ns - 2 * MOB_MS);
+    }
+    assert_int_equal(f->installed.epoch, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(who_speaks_and_hears_goes_on, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_is_silent_is_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_hears_nothing_is_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_master_that_slept_leaves_nobody_out, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
