@@ -45,7 +45,9 @@ static int usage(FILE *to, int status)
         "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] [--only=ROW]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that each "
         "row can be measured. --only: of suites gcs, core, store and flush, this row and those measured with "
-        "it.\n");
+        "it.\n"
+        "       mobula-bench gcs-history --out FILE [--seed N] [--seconds S]: histories under faults, for a "
+        "checker\n");
     return status;
 }
 
@@ -83,6 +85,8 @@ static void run_suite(struct bench *b, const struct suite *suite)
 int main(int argc, char **argv)
 {
     static struct bench b;
+    if (argc > 1 && strcmp(argv[1], "gcs-history") == 0)
+        return find_binaries(&b) ? bench_gcs_history(&b, argc - 1, argv + 1) : 1;
     bool wanted[SUITES] = {false}, any = false, cluster = false;
     for (int i = 1; i < argc; i++) {
         const struct suite *suite = suite_named(argv[i]);

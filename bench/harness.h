@@ -159,6 +159,9 @@ bool bench_upload(struct bench *b, const char *module_file);
 void bench_limits_tcp(struct bench *b);
 void bench_limits_redis(struct bench *b);
 
+/* `mobula-bench gcs-history ...` (gcs_history_run.c): its exit status. */
+int bench_gcs_history(struct bench *b, int argc, char **argv);
+
 void suite_limits(struct bench *b);
 void suite_gcs(struct bench *b);
 void suite_core(struct bench *b);

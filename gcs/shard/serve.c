@@ -9,6 +9,9 @@
  * its places in the tables. */
 #define MEMORY_OF(bytes) (2ull * (bytes) + 512)
 
+#define DURABLE_OUT_MAX \
+    (64u << 10) /* unsent bytes of a connection above which it is not told what is durable */
+
 /* ---- requests ---- */
 
 /* A block must say of itself what the request says of it, or recovery would read another's log. */
@@ -353,6 +356,10 @@ static void tell_seals(struct mob_shard *sh)
 
 static void send_durable(struct mob_shard *sh, struct conn *c)
 {
+    /* Only the newest counts, so whoever does not read is told when he does again. */
+    c->durable_owed = conn_out_bytes(c) > DURABLE_OUT_MAX;
+    if (c->durable_owed)
+        return;
     struct mob_gcs_durable d = {.committed = mob_chain_committed(sh->chain),
         .durable = mob_chain_durable(sh->chain),
         .memory_bytes = sh->memory_bytes,
@@ -360,6 +367,14 @@ static void send_durable(struct mob_shard *sh, struct conn *c)
         .hard_bytes = sh->options.hard_bytes};
     c->durable_sent = d.durable;
     conn_send(c, MOB_GCS_DURABLE, 0, &d, sizeof d);
+}
+
+void serve_owed(struct conn *c)
+{
+    if (!c->durable_owed || c->closing || conn_out_bytes(c) > 0)
+        return;
+    send_durable(c->shard, c);
+    conn_flush(c);
 }
 
 void serve_committed(struct mob_shard *sh)
@@ -376,7 +391,7 @@ void serve_committed(struct mob_shard *sh)
         tell_seals(sh);
     queries_committed(sh);
     for (struct conn *c = sh->conns; c != NULL; c = c->next)
-        if (c->open && c->durable_sent < mob_chain_durable(sh->chain))
+        if (c->open && (c->durable_owed || c->durable_sent < mob_chain_durable(sh->chain)))
             send_durable(sh, c);
 }
 

@@ -70,6 +70,7 @@ struct conn {
     uint32_t queries;
     struct reply_run run;
     uint64_t durable_sent;
+    bool durable_owed; /* it did not read; told when it has */
 };
 
 /* A client or log that the member knows of. */
@@ -260,6 +261,8 @@ enum serve_result { SERVE_OK, SERVE_STALL };
 enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk);
 void serve_actions(struct mob_shard *sh);
 void serve_committed(struct mob_shard *sh); /* after the chain's committed or durable grew */
+/* What durable_owed promises, when all that was before it has left. */
+void serve_owed(struct conn *c);
 void serve_runs(struct mob_shard *sh); /* sends what reply runs hold */
 void serve_memory(struct mob_shard *sh);
 

@@ -113,8 +113,9 @@ bool gcs_history_read(struct gcs_history *h, const char *path)
         good = parse_op(line, &op);
         if (!good)
             fprintf(stderr, "%s:%zu: not an operation: %s", path, number, line);
-        else
-            h->ops[gcs_history_call(h, &op)] = op;
+        size_t at = good ? gcs_history_call(h, &op) : 0;
+        if (good)
+            h->ops[at] = op;
     }
     if (file == NULL)
         fprintf(stderr, "%s cannot be read\n", path);
