@@ -37,7 +37,7 @@ const struct cli_command cli_commands[] = {
     {"get", "TASK|OBJECT...", "wait for a value and print it", MOB_SETTINGS_CLI, 1, CLI_ARGUMENTS_MAX,
         {{0, "timeout", "SECONDS", "wait at most this long"}}, cmd_get},
     {"list", "KIND", "tasks, objects, actors, functions, jobs, nodes or endpoints", MOB_SETTINGS_CLI, 1, 1,
-        {{0, "filter", "FILTER", "as state:FAILED AND name:train*"}, {0, "sort", "FIELD", "as -started_at"},
+        {{0, "filter", "FILTER", "as state:FAILED AND name:train*"}, {0, "sort", "FIELD", "as -started_us"},
             {'n', "limit", "N", "at most so many (default 100)"}},
         cmd_list},
     {"logs", "TASK|ACTOR", "what it wrote on stdout and stderr", MOB_SETTINGS_CLI, 1, 1,

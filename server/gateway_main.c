@@ -18,14 +18,12 @@
 #include "server/api/engine_runtime.h"
 #include "server/gateway.h"
 
-#define EXTRA_HOSTS_MAX 8
+enum { EXTRA_HOSTS_MAX = 8 };
 
 extern char **environ;
 
 static struct {
     const char *gcs_socket, *node_socket, *token_file;
-    const char *hosts[EXTRA_HOSTS_MAX];
-    unsigned host_count;
     bool help;
 } links;
 static const struct mob_daemon_link known_links[] = {
@@ -36,11 +34,6 @@ static const struct mob_daemon_link known_links[] = {
     {.name = "token-file",
         .text_out = &links.token_file,
         .help = "the keys (DIR/token, 0600), made with one key if it is not there"},
-    {.name = "host",
-        .text_out = links.hosts,
-        .count_out = &links.host_count,
-        .texts_max = EXTRA_HOSTS_MAX,
-        .help = "one more name under which the gateway may be addressed; may come several times"},
     {.name = "help", .given_out = &links.help, .help = "this"},
     {.name = NULL},
 };
@@ -57,6 +50,27 @@ static bool split_listen(const char *text, char *host, size_t capacity, uint16_t
     int n = snprintf(host, capacity, "%.*s", (int)(colon - text - (bracketed ? 2 : 0)), text + bracketed);
     *port_out = (uint16_t)port;
     return n > 0 && (size_t)n < capacity;
+}
+
+struct host_names {
+    char text[MOB_SETTING_TEXT_MAX];
+    const char *names[EXTRA_HOSTS_MAX];
+    unsigned count;
+};
+
+/* "a.example,b.example"; false: too many, or one of them is empty. */
+static bool split_hosts(const char *text, struct host_names *out)
+{
+    char *rest = out->text;
+    snprintf(out->text, sizeof out->text, "%s", text);
+    out->count = 0;
+    while (*text != '\0' && rest != NULL) {
+        char *name = strsep(&rest, ",");
+        if (*name == '\0' || out->count == EXTRA_HOSTS_MAX)
+            return false;
+        out->names[out->count++] = name;
+    }
+    return true;
 }
 
 /* Whole or not at all: readers poll for it. */
@@ -108,6 +122,12 @@ static int serve(const struct mob_settings *settings)
         fprintf(stderr, "mobula-gateway: --listen takes ADDRESS:PORT\n");
         return 2;
     }
+    struct host_names hosts;
+    if (!split_hosts(mob_setting_text(settings, MOB_SETTING_HOSTS), &hosts)) {
+        fprintf(stderr, "mobula-gateway: --hosts takes at most %d names, with a comma between two\n",
+            EXTRA_HOSTS_MAX);
+        return 2;
+    }
     snprintf(token_file, sizeof token_file, "%s/token", directory);
     snprintf(gcs_socket, sizeof gcs_socket, "%s/gcs.sock", directory);
     sigset_t signals;
@@ -121,8 +141,8 @@ static int serve(const struct mob_settings *settings)
     struct mob_gateway_options options = {.host = host,
         .port = port,
         .token_file = links.token_file ? links.token_file : token_file,
-        .extra_hosts = links.hosts,
-        .extra_host_count = links.host_count,
+        .extra_hosts = hosts.names,
+        .extra_host_count = hosts.count,
         .idempotency_ns = engine.idempotency_ns};
     struct mob_gateway *gateway;
     enum mob_status status = mob_gateway_open(&options, make_engine, &engine, &gateway);

@@ -1,4 +1,4 @@
-/* Filters and order of lists: `state:FAILED AND name:train*`, `-started_at`. Pure, on JSON objects.
+/* Filters and order of lists: `state:FAILED AND name:train*`, `-started_us`. Pure, on JSON objects.
  */
 #ifndef MOB_SERVER_API_FILTER_H
 #define MOB_SERVER_API_FILTER_H

@@ -20,6 +20,7 @@ BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
 STANDIN = pathlib.Path(__file__).with_name("lib_cli_standin.py")
 SANITIZED = bool(os.environ.get("MOBULA_SANITIZE"))
 PROCESSES = ["redis", "gcs", "node", "gateway"]
+STOP_SECONDS = 10  # two on a machine that has time: what does not stop is killed after that, whatever it waits for
 
 
 class Cluster(unittest.TestCase):
@@ -114,7 +115,7 @@ class Cluster(unittest.TestCase):
             self.assertEqual(0, (self.dir / name).stat().st_mode & 0o077, name)
         began = time.monotonic()
         self.mobula("down", code=0)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, STOP_SECONDS)
         for name in ["gateway.addr", "node.sock", "gcs.sock", "gcs/redis.sock", "supervisor.pid", "supervisor.json"]:
             self.assertFalse((self.dir / name).exists(), name)
         self.assertEqual(6, self.mobula("status").returncode)
@@ -200,7 +201,7 @@ class Cluster(unittest.TestCase):
         self.mobula("up", "--detach", code=0)
         began = time.monotonic()
         self.mobula("down", code=0)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, STOP_SECONDS)
 
     # ---- PostgreSQL
 
@@ -236,7 +237,7 @@ class Cluster(unittest.TestCase):
         self.query("insert into kept values (7)")
         began = time.monotonic()
         self.mobula("down", code=0)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, STOP_SECONDS)
         self.assertIn("database system is shut down", (self.dir / "logs/postgres.log").read_text())
         self.up_with_postgres()
         self.assertEqual("7", self.query("select a from kept"))
@@ -283,7 +284,7 @@ class Cluster(unittest.TestCase):
         self.wait_ready()
         began = time.monotonic()
         self.mobula("down", code=0)
-        self.assertLess(time.monotonic() - began, 2.0)
+        self.assertLess(time.monotonic() - began, STOP_SECONDS)
         self.assertFalse((self.dir / "flush.ready").exists())
         self.mobula("migrate", code=6)
 

@@ -1,0 +1,42 @@
+"""What ./dev and the settings table offer is described, and what they do not know is refused before anything is done."""
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def dev(*arguments):
+    return subprocess.run([ROOT / "dev", *arguments], capture_output=True, text=True, timeout=60)
+
+
+class Usage(unittest.TestCase):
+    def commands(self):
+        found = re.findall(r"^\./dev ([a-z]+)", dev("help").stdout, re.MULTILINE)
+        self.assertGreater(len(found), 9)
+        return [command for command in found if command != "help"]
+
+    def test_each_command_has_a_help_of_its_own(self):
+        for command in self.commands():
+            run = dev(command, "--help")
+            self.assertEqual((run.returncode, run.stdout.split("\n")[0].split(" ")[:2]), (0, ["./dev", command]), command)
+
+    def test_arguments_that_a_command_does_not_take_are_refused(self):
+        for command in ("down", "check", "fmt", "address", "token", "install"):
+            run = dev(command, "--nope")
+            self.assertEqual((run.returncode, run.stdout), (2, ""), command)
+            self.assertIn("--nope", run.stderr)
+        self.assertEqual(dev("build", "release", "dev").returncode, 2)
+        self.assertEqual(dev("nope").returncode, 2)
+
+    def test_each_setting_stands_in_the_documentation(self):
+        table = (ROOT / "common/settings/settings_table.h").read_text()
+        described = (ROOT / "docs/cli.md").read_text()
+        names = re.findall(r'^    X\(\w+, "([a-z-]+)"', table, re.MULTILINE)
+        self.assertGreater(len(names), 20)
+        self.assertEqual([name for name in names if f"`{name}`" not in described], [])
+
+
+if __name__ == "__main__":
+    unittest.main()
