@@ -117,6 +117,12 @@ void node_unborrow(struct node *node, const struct node_task *task)
     }
 }
 
+bool node_borrowed(void *arg, struct mob_object_id id)
+{
+    const struct borrow_table *table = ((const struct node *)arg)->borrows;
+    return table->count > 0 && table->places[place_of(table, id)].tasks > 0;
+}
+
 void node_let_go(struct node *node, struct mob_object_id id)
 {
     struct borrowed *place = &node->borrows->places[place_of(node->borrows, id)];

@@ -100,6 +100,8 @@ static enum mob_status open_store(struct node *node)
         .incarnation = node->incarnation,
         .cluster = node->cluster,
         .prefault = true,
+        .needed = node_borrowed,
+        .arg = node,
     };
     return mob_store_create(&options, &node->store);
 }

@@ -29,6 +29,10 @@ struct mob_store_options {
     uint64_t incarnation;
     struct mob_cluster_id cluster;
     bool prefault; /* background thread that touches pages; warm ones are handed out first */
+    /* Whether something that is going to run needs this object: then it counts as used, as long as others can
+     * go in its place. Called by the node's thread, for objects about to be swept. NULL = none is. */
+    bool (*needed)(void *arg, struct mob_object_id id);
+    void *arg;
 };
 
 /* ---- node side: life ---- */

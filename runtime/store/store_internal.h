@@ -169,6 +169,7 @@ enum {
 struct mob_sweep {
     uint32_t hand, left; /* of the turn that it is on: next tag, and tags to go; left 0 = none */
     uint32_t limit; /* of that turn: last used in this epoch or before goes */
+    bool spares; /* and in that turn what is needed stays */
     uint32_t paid; /* tags that commits have paid for */
     uint64_t used, commits; /* taken tags when last counted, and commits since */
     /* What may be swept, by the epoch of its last use (index: epoch % AGES; the oldest holds older ones too),

@@ -351,6 +351,38 @@ static void what_is_read_stays_and_what_nobody_wants_goes_first(void **state)
     rig_close(&rig);
 }
 
+/* Those of stream 1, and of stream `*arg`. */
+static bool needed_by_streams(void *arg, struct mob_object_id id)
+{
+    const uint32_t *stream = arg;
+    struct mob_object_id one = test_id(1, 0, 0), other = test_id(*stream, 0, 0);
+    return mob_stream_eq(id.task.stream, one.task.stream) || mob_stream_eq(id.task.stream, other.task.stream);
+}
+
+static void what_a_waiting_task_needs_stays_while_others_can_go(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(8 << 20, 0);
+    uint32_t entries = rig.store->view.entries, few = entries / 32, stream = 1;
+    rig.store->options.needed = needed_by_streams;
+    rig.store->options.arg = &stream;
+    for (uint32_t i = 0; i < few; i++) {
+        put_committed(&rig, test_id(1, i, 0));
+        put_committed(&rig, test_id(2, i, 0));
+    }
+    for (uint32_t i = 0; i < entries * 4; i++)
+        put_committed(&rig, test_id(3, i, 0));
+    assert_int_equal(few, count_here(&rig, 1, 0, few));
+    assert_int_equal(0, count_here(&rig, 2, 0, few));
+
+    stream = 4; /* more than the table holds: the oldest of them go, and nobody finds it full */
+    for (uint32_t i = 0; i < entries * 4; i++)
+        put_committed(&rig, test_id(4, i, 0));
+    assert_int_equal(entries / 8, count_here(&rig, 4, entries * 4 - entries / 8, entries * 4));
+    assert_int_equal(0, count_here(&rig, 1, 0, few));
+    rig_close(&rig);
+}
+
 /* A flood that is committed late: what is committed after a turn began is younger than what the turn is for.
  */
 static void a_burst_of_commits_does_not_take_the_newest(void **state)
@@ -618,6 +650,7 @@ int main(void)
         cmocka_unit_test(committed_small_objects_are_swept_at_the_fill_mark),
         cmocka_unit_test(the_oldest_small_objects_go_first),
         cmocka_unit_test(what_is_read_stays_and_what_nobody_wants_goes_first),
+        cmocka_unit_test(what_a_waiting_task_needs_stays_while_others_can_go),
         cmocka_unit_test(a_burst_of_commits_does_not_take_the_newest),
         cmocka_unit_test(a_full_window_gives_up_its_oldest),
         cmocka_unit_test(a_table_full_of_kept_objects_is_a_typed_error),
