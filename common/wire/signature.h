@@ -101,8 +101,8 @@ MOB_MUST_USE enum mob_status mob_signature_check_tail(const struct mob_signature
 MOB_MUST_USE enum mob_status mob_signature_check_return(const struct mob_signature *s, uint32_t index,
     const struct mob_arg_view *value, struct mob_signature_error *error_out);
 
-/* JSON Schema (2020-12) of {"args": [...], "returns": [...]}, NUL-terminated; its length, 0 when it does not
- * fit (16 KiB hold every signature). */
+/* JSON Schema (2020-12) of {"arguments": [...], "returns": [...]}, the first as a request has them,
+ * NUL-terminated; its length, 0 when it does not fit (16 KiB hold every signature). */
 uint32_t mob_signature_json_schema(const struct mob_signature *s, char *out, uint32_t capacity);
 
 #endif

@@ -146,12 +146,12 @@ uint32_t mob_signature_json_schema(const struct mob_signature *s, char *out, uin
     text_add(&t,
         "{\"$schema\":\"https://json-schema.org/draft/2020-12/schema\",\"title\":\"%s\",\"type\":\"object\",",
         text);
-    text_add(&t, "\"properties\":{\"args\":");
+    text_add(&t, "\"properties\":{\"arguments\":");
     add_list(&t, s, &(struct list){s->params, s->param_count, s->required, s->variadic, true});
     text_add(&t, ",\"returns\":");
     uint32_t least = s->return_count - (open_returns ? 1 : 0);
     add_list(&t, s, &(struct list){s->returns, s->return_count, least, open_returns, false});
-    text_add(&t, "},\"required\":[\"args\"],\"$defs\":{");
+    text_add(&t, "},\"required\":[\"arguments\"],\"$defs\":{");
     text_add(&t,
         "\"object\":{\"type\":\"object\",\"properties\":{\"$ref\":{\"type\":\"string\",\"pattern\":"
         "\"^obj_[a-z2-7]{32}$\"}},\"required\":[\"$ref\"],\"additionalProperties\":false},");

@@ -163,19 +163,57 @@ void engine_start_list(struct flight *flight)
 
 /* --- one item --- */
 
-static void add_schema(json_t *function)
+/* JSON Schema of one signature's arguments and returns; NULL: it is none. The caller's. */
+static json_t *schema_of(const char *text, size_t length)
 {
-    const char *text = json_string_value(json_object_get(function, "signature"));
     struct mob_signature *signature = malloc(sizeof *signature);
     char *schema = malloc(SCHEMA_BYTES);
-    if (text && signature && schema && mob_signature_parse(text, strlen(text), signature, NULL) == MOB_OK) {
+    json_t *parsed = NULL;
+    if (signature && schema && mob_signature_parse(text, length, signature, NULL) == MOB_OK) {
         uint32_t n = mob_signature_json_schema(signature, schema, SCHEMA_BYTES);
-        json_t *parsed = n > 0 ? json_loadb(schema, n, 0, NULL) : NULL;
-        if (parsed)
-            json_object_set_new(function, "schema", parsed);
+        parsed = n > 0 ? json_loadb(schema, n, 0, NULL) : NULL;
     }
     free(signature);
     free(schema);
+    return parsed;
+}
+
+/* A line "name signature" of a class. */
+static void add_method(json_t *methods, const char *line, size_t length)
+{
+    const char *blank = memchr(line, ' ', length);
+    size_t name_length = blank ? (size_t)(blank - line) : 0;
+    if (name_length == 0)
+        return;
+    const char *signature = blank + 1;
+    size_t signature_length = length - name_length - 1;
+    json_t *method = json_pack("{s:s%, s:o*}", "signature", signature, signature_length, "schema",
+        schema_of(signature, signature_length));
+    char name[256];
+    snprintf(name, sizeof name, "%.*s", (int)name_length, line);
+    json_object_set_new(methods, name, method);
+}
+
+/* A function's `schema`; of a class its constructor's, and `methods` with one each. The signature of a class
+ * has a line for each of them (deploy.c). */
+static void add_schema(json_t *function)
+{
+    const char *text = json_string_value(json_object_get(function, "signature"));
+    if (!text)
+        return;
+    const char *end = strchrnul(text, '\n');
+    json_t *schema = schema_of(text, (size_t)(end - text));
+    if (schema)
+        json_object_set_new(function, "schema", schema);
+    if (*end == '\0')
+        return;
+    json_t *methods = json_object();
+    while (*end != '\0') {
+        const char *line = end + 1;
+        end = strchrnul(line, '\n');
+        add_method(methods, line, (size_t)(end - line));
+    }
+    json_object_set_new(function, "methods", methods);
 }
 
 /* "name@hash", or as much of the hash as tells. */

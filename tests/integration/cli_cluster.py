@@ -16,7 +16,6 @@ import urllib.request
 
 BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
 MODULES = pathlib.Path(os.environ["MOBULA_MODULE_DIR"])
-SANITIZED = bool(os.environ.get("MOBULA_SANITIZE"))
 PROCESSES = ["redis", "gcs", "node", "gateway"]
 
 

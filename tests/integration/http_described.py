@@ -10,6 +10,24 @@ TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 BINARY = {"Content-Type": "application/octet-stream"}
 
 
+# ---- signatures as JSON Schema ----
+
+def argument_types(schema):
+    return [(one.get("title"), one["description"]) for one in schema["properties"]["arguments"].get("prefixItems", [])]
+
+
+def test_functions_and_classes_are_described(c):
+    c.deploy("quickstart")
+    add = c.json("GET", f"{V1}/functions/quickstart.add", expect=200)
+    check(argument_types(add["schema"]) == [("a", "i64"), ("b", "i64")] and "methods" not in add, "a function", add)
+    counter = c.json("GET", f"{V1}/functions/quickstart.Counter", expect=200)
+    check(argument_types(counter["schema"]) == [("start", "i64")], "a class has its constructor's", counter)
+    check(list(counter["methods"]) == ["add"], "and its methods", counter)
+    method = counter["methods"]["add"]
+    check(method["signature"] == "i64 amount -> i64" and argument_types(method["schema"]) == [("amount", "i64")], "each with one", method)
+    check(method["schema"]["properties"]["returns"]["minItems"] == 1, "and what it returns", method)
+
+
 # ---- modules that this machine cannot run ----
 
 def module_at(image):

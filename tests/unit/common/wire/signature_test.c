@@ -252,7 +252,7 @@ static void schema_is_json_with_what_the_signature_says(void **state)
         json_t *json = json_loads(schema, 0, &error);
         if (!json)
             fail_msg("%s: %s in %s", texts[i], error.text, schema);
-        json_t *args = json_object_get(json_object_get(json, "properties"), "args");
+        json_t *args = json_object_get(json_object_get(json, "properties"), "arguments");
         assert_int_equal(json_integer_value(json_object_get(args, "minItems")), s.required);
         if (i == 0) {
             json_t *items = json_object_get(args, "prefixItems");
