@@ -1,4 +1,4 @@
-/* ctest: timeout=300
+/* ctest: timeout=300 long
  * Chains of two and three members as processes under load: heads, middles and tails are killed, stopped and
  * continued, lose their Redis, all at once; masters are killed. Meanwhile a counter is raised by
  * compare-and-set (a write that was lost or done twice would show), blocks are appended to a log, a stream of

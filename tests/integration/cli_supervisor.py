@@ -1,7 +1,7 @@
 """`mobula up`, `status`, `down` with real Redis and mobula-gcs; node and gateway are stand-ins whose behaviour the test sets.
 
 The real node and gateway have a test of their own (cli_cluster.py): here is what they would not do on demand.
-ctest: timeout=240
+ctest: timeout=240 long
 """
 import contextlib
 import json

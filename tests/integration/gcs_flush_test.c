@@ -1,5 +1,5 @@
 /* FLUSH: blocks leave the member for PostgreSQL, here a list in the test, and every read finds them all the
- * same. ctest: timeout=300
+ * same. ctest: timeout=300 long
  */
 #include <poll.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
 /* mobula-flush between a member and a real PostgreSQL: killed, stopped, overtaken, and without a database for
- * a while; every task is there once afterwards. ctest: timeout=300
+ * a while; every task is there once afterwards. ctest: timeout=300 long
  */
 #include <poll.h>
 #include <setjmp.h>

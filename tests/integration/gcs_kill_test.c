@@ -1,4 +1,4 @@
-/* ctest: timeout=300
+/* ctest: timeout=300 long
  * kill -9 of mobula-gcs and of its Redis under load: work stalls, goes on, and nothing acknowledged is lost,
  * doubled or reordered. Seeded (MOBULA_SEED); MOBULA_GCS_ROUNDS makes it longer.
  */

@@ -1,5 +1,5 @@
 """At the memory cap: roots are told to come again, what runs may submit what it needs to finish, and flushing makes room.
-Fills memory for minutes under sanitizers, and `http_full` meets the same code there.   ctest: timeout=280 plain"""
+Fills memory for minutes under sanitizers, and `http_full` meets the same code there.   ctest: timeout=280 plain long"""
 import json
 import os
 import shutil

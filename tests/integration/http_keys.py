@@ -1,4 +1,4 @@
-"""Idempotency keys: one outcome for each, over restarts and kills of the gateway.   ctest: timeout=300"""
+"""Idempotency keys: one outcome for each, over restarts and kills of the gateway.   ctest: timeout=300 long"""
 import json
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Lineage of the standing job ages out, but never what a living actor needs.   ctest: timeout=240"""
+"""Lineage of the standing job ages out, but never what a living actor needs.   ctest: timeout=240 long"""
 import json
 import os
 import signal

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# ctest: timeout=300
+# ctest: timeout=300 long
 """The main job on a cluster of its own, over HTTP: it learns, its lineage has every step, and kill -9 changes nothing."""
 import http.client
 import json
