@@ -7,10 +7,10 @@
 #include <stdint.h>
 
 #define BACKOFF_FIRST_MS 100u
-#define BACKOFF_MAX_MS 5000u
-#define BACKOFF_LIVED_NS (10ll * 1000000000ll) /* twice the longest pause, or it could never be forgiven */
+#define BACKOFF_LIVED_NS (10ll * 1000000000ll) /* or twice the longest pause, or it could never be forgiven */
 
 struct backoff {
+    uint32_t longest_ms; /* pause; the setting restart-pause-max-ms */
     uint32_t failures; /* in a row */
 };
 

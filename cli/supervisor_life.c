@@ -180,6 +180,8 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
         supervisor->processes[i].supervisor = supervisor;
         supervisor->processes[i].which = (enum supervised)i;
+        supervisor->processes[i].backoff.longest_ms =
+            (uint32_t)mob_setting_number(supervisor->settings, MOB_SETTING_RESTART_PAUSE_MAX_MS);
     }
     enum mob_status status = find_users(supervisor);
     if (status == MOB_OK)

@@ -68,6 +68,8 @@
         "how long lineage stays after its job ended") \
     X(IDEMPOTENCY_S, "idempotency-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | GATEWAY, \
         "how long an Idempotency-Key stands for its first request") \
+    X(RESTART_PAUSE_MAX_MS, "restart-pause-max-ms", MILLISECONDS, "5s", 1, 3600000, "", UP, \
+        "longest pause before a process that keeps dying is started again") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \
     X(LOG_FILE_BYTES, "log-file-bytes", BYTES, "4MiB", 4 * MOB_KIB, MOB_GIB, "", UP, \
         "size at which a process' log file is rotated") \

@@ -106,8 +106,7 @@ def test_answers_outlive_the_gateway():
 def killed_at(failpoint, half):
     """The second keyed request of each gateway dies with it at this place; a client insists.
 
-    Gateways that die young come back after up to 5 s each, so a run takes every other kind of request; with
-    MOBULA_TEST_ALL=1 all of them.
+    A run takes every other kind of request; with MOBULA_TEST_ALL=1 all of them.
     """
     os.environ["MOBULA_FAILPOINTS"] = f"{failpoint}=kill@2"
     c = Cluster()

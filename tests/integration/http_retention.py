@@ -7,7 +7,7 @@ import time
 from lib_http_cluster import check, main
 
 V1 = "/api/v1"
-RETENTION_S = 2
+RETENTION_S = 1
 
 
 def gone(c, task):
@@ -38,12 +38,12 @@ def test_finished_tasks_age_out(c):
 
 
 def test_an_unfinished_task_stays_until_it_has_ended(c):
-    running = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [8000]}, expect=202)
+    running = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [5000 * RETENTION_S]}, expect=202)
     neighbour = c.run("arith.add", 1, 1)
     time.sleep(3 * RETENTION_S)
     check(c.json("GET", f"{V1}/tasks/{running['id']}", expect=200)["state"] == "running", "it stays")
     check(not gone(c, neighbour["id"]), "with its group")
-    check(c.value(running["returns"][0])["value"] == 8000, "and ends")
+    check(c.value(running["returns"][0])["value"] == 5000 * RETENTION_S, "and ends")
     c.until("and goes", lambda: gone(c, running["id"]) and gone(c, neighbour["id"]))
 
 

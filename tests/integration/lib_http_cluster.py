@@ -33,7 +33,8 @@ class Cluster:
         self.up()
 
     def up(self):
-        command = [BIN + "/mobula", "up", "--detach", "--dir", self.directory, "--segment-bytes", "256MiB", *self.options]
+        command = [BIN + "/mobula", "up", "--detach", "--dir", self.directory, "--segment-bytes", "256MiB",
+                   "--restart-pause-max-ms", "100ms", *self.options]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         if done.returncode != 0:
             print(done.stdout, done.stderr, file=sys.stderr)
