@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 #define BACKOFF_FIRST_MS 100u
-#define BACKOFF_LIVED_NS (10ll * 1000000000ll) /* or twice the longest pause, or it could never be forgiven */
+#define BACKOFF_LIVED_NS (10ll * 1000000000ll) /* or twice the longest pause, or it could never be forgiven \
+                                                */
 
 struct backoff {
     uint32_t longest_ms; /* pause; the setting restart-pause-max-ms */
