@@ -7,8 +7,9 @@
 #include <stdint.h>
 
 #define BACKOFF_FIRST_MS 100u
-#define BACKOFF_LIVED_NS (10ll * 1000000000ll) /* or twice the longest pause, or it could never be forgiven \
-                                                */
+/* Who lived for so long starts over; for twice the longest pause if that is more, or it could never be
+ * forgiven. */
+#define BACKOFF_LIVED_NS (10ll * 1000000000ll)
 
 struct backoff {
     uint32_t longest_ms; /* pause; the setting restart-pause-max-ms */
