@@ -7,10 +7,10 @@
 
 #include "common/base/status.h"
 
-#define CLUSTER_PROCESSES_MAX 8
+#define CLUSTER_PROCESSES_MAX 40
 
 struct cluster_process {
-    char name[16], state[16], last_exit[64], last_line[256];
+    char name[24], state[16], last_exit[64], last_line[256];
     int pid;
     uint64_t start_time; /* with the pid it names the process: state_start_time */
     uint32_t restarts;

@@ -32,15 +32,27 @@ bool gcs_stats(struct gcs_call *g, struct mob_gcs_stats *out)
     return true;
 }
 
-int64_t gcs_number(struct gcs_call *g, const char *sql)
+static int64_t number_of(
+    struct gcs_call *g, const char *sql, const struct mob_database_param *params, int param_count)
 {
     struct mob_database_result *rows = NULL;
     int64_t number = 0;
-    if (mob_database_query_once(g->db, sql, NULL, 0, &rows) == MOB_OK && mob_database_rows(rows) > 0 &&
-        !mob_database_null(rows, 0, 0))
+    if (mob_database_query_once(g->db, sql, params, param_count, &rows) == MOB_OK &&
+        mob_database_rows(rows) > 0 && !mob_database_null(rows, 0, 0))
         number = mob_database_number(rows, 0, 0);
     mob_database_result_destroy(rows);
     return number;
+}
+
+int64_t gcs_number(struct gcs_call *g, const char *sql)
+{
+    return number_of(g, sql, NULL, 0);
+}
+
+int64_t gcs_shard_number(struct gcs_call *g, const char *sql)
+{
+    struct mob_database_param p;
+    return number_of(g, sql, mob_param_i32(&p, (int32_t)g->shard), 1);
 }
 
 /* ---- status ---- */
@@ -87,16 +99,18 @@ static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
             "SELECT count(*) FROM pg_tables WHERE schemaname = 'mobula' AND "
             "tablename = 'watermark'") == 0)
         return;
-    uint64_t upto = (uint64_t)gcs_number(g, "SELECT upto FROM mobula.watermark WHERE shard = 0");
+    uint64_t upto = (uint64_t)gcs_shard_number(g, "SELECT upto FROM mobula.watermark WHERE shard = $1");
     const struct figure database[] = {{"watermark", upto},
         {"behind", s->applied > upto ? s->applied - upto : 0},
-        {"batches", (uint64_t)gcs_number(g, "SELECT count(*) FROM mobula.batch")},
-        {"tasks", (uint64_t)gcs_number(g, "SELECT sum(specs)::bigint FROM mobula.batch")},
-        {"failed", (uint64_t)gcs_number(g, "SELECT sum(failed)::bigint FROM mobula.batch")},
+        {"batches", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.batch WHERE shard = $1")},
+        {"tasks",
+            (uint64_t)gcs_shard_number(g, "SELECT sum(specs)::bigint FROM mobula.batch WHERE shard = $1")},
+        {"failed",
+            (uint64_t)gcs_shard_number(g, "SELECT sum(failed)::bigint FROM mobula.batch WHERE shard = $1")},
         {"days",
             (uint64_t)gcs_number(
                 g, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'mobula.bucket'::regclass")},
-        {"gaps", (uint64_t)gcs_number(g, "SELECT count(*) FROM mobula.gap")},
+        {"gaps", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.gap WHERE shard = $1")},
         {"bytes", (uint64_t)gcs_number(g, "SELECT pg_database_size(current_database())")}};
     if (g->call->format == CLI_JSON || g->call->format == CLI_JSONL)
         putchar(',');
@@ -109,8 +123,12 @@ static enum cli_exit print_status(struct gcs_call *g)
     bool json = g->call->format == CLI_JSON || g->call->format == CLI_JSONL;
     if (!gcs_stats(g, &stats))
         return CLI_UNREACHABLE;
+    if (g->shards > 1 && !json)
+        printf("shard %u\n", g->shard);
     if (json)
         putchar('{');
+    if (g->shards > 1 && json)
+        printf("\"shard\":%u,", g->shard);
     print_member(g->call, &stats);
     if (json)
         putchar(',');
@@ -122,6 +140,22 @@ static enum cli_exit print_status(struct gcs_call *g)
 
 /* ---- the command ---- */
 
+/* For each shard; the worst that one of them says. JSON of several is a line for each. */
+static enum cli_exit each_shard(struct gcs_call *all, enum cli_exit (*tell)(struct gcs_call *g))
+{
+    enum cli_exit worst = CLI_OK;
+    for (uint32_t shard = 0; shard < all->shards; shard++) {
+        struct gcs_call one = *all;
+        one.gcs = mob_gcs_shard(all->gcs, shard);
+        one.shard = shard;
+        enum cli_exit code = tell(&one);
+        if (code != CLI_OK && all->shards > 1)
+            cli_say("that was shard %u", shard);
+        worst = code != CLI_OK ? code : worst;
+    }
+    return worst;
+}
+
 static enum cli_exit run(struct gcs_call *g)
 {
     const char *what = g->call->arguments[0];
@@ -131,9 +165,9 @@ static enum cli_exit run(struct gcs_call *g)
         return CLI_USAGE;
     }
     if (strcmp(what, "status") == 0)
-        return print_status(g);
+        return each_shard(g, print_status);
     if (strcmp(what, "verify") == 0)
-        return gcs_verify(g);
+        return each_shard(g, gcs_verify);
     if (dumps)
         return gcs_dump(g, g->call->arguments[1]);
     cli_say("mobula gcs knows status, verify and dump, and not %s", what);
@@ -142,13 +176,14 @@ static enum cli_exit run(struct gcs_call *g)
 
 enum cli_exit cmd_gcs(struct cli_call *call)
 {
-    char path[STATE_PATH_MAX];
+    char path[STATE_PATH_MAX], addresses[STATE_ADDRESSES_MAX];
     struct gcs_call g = {.call = call};
-    struct mob_gcs_options options = {.socket_path = state_gcs_addresses(cli_directory(call), path)};
+    struct mob_gcs_options options = {.socket_path = state_gcs_addresses(cli_directory(call), addresses)};
     if (state_dir_supervisor(cli_directory(call)) == 0 || mob_gcs_create(&options, &g.gcs) != MOB_OK) {
         cli_say("nothing runs in %s", cli_directory(call));
         return CLI_UNREACHABLE;
     }
+    g.shards = mob_gcs_shard_count(g.gcs);
     enum mob_status status = MOB_NOT_FOUND;
     char socket[STATE_PATH_MAX];
     if (access(state_path(cli_directory(call), STATE_POSTGRES_DIR_NAME "/" MOB_POSTGRES_SOCKET_NAME, socket),

@@ -13,7 +13,8 @@
 
 struct gcs_call {
     struct cli_call *call;
-    struct mob_gcs *gcs;
+    struct mob_gcs *gcs; /* of one shard; `dump`: of all */
+    uint32_t shard, shards; /* which, and how many there are */
     struct mob_database *db; /* NULL: no PostgreSQL runs there */
 };
 /* Waits for the operation that was just submitted with mob_gcs_sync_done and a zeroed `sync`. NULL after a
@@ -22,6 +23,7 @@ struct mob_gcs_result *gcs_wait(struct gcs_call *g, enum mob_status submitted, s
 bool gcs_stats(struct gcs_call *g, struct mob_gcs_stats *out);
 /* First column of the first row; 0 when there is none. */
 int64_t gcs_number(struct gcs_call *g, const char *sql);
+int64_t gcs_shard_number(struct gcs_call *g, const char *sql); /* the same; $1 is the shard */
 
 enum cli_exit gcs_verify(struct gcs_call *g);
 enum cli_exit gcs_dump(struct gcs_call *g, const char *id);

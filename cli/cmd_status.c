@@ -9,12 +9,12 @@
 
 static void print_file(const struct cli_call *call)
 {
-    char path[STATE_PATH_MAX], bytes[8192];
+    char path[STATE_PATH_MAX], bytes[4096];
     FILE *file = fopen(state_path(cli_directory(call), STATE_STATUS_NAME, path), "re");
     if (!file)
         return;
-    size_t length = fread(bytes, 1, sizeof bytes, file);
-    fwrite(bytes, 1, length, stdout);
+    for (size_t length; (length = fread(bytes, 1, sizeof bytes, file)) > 0;)
+        fwrite(bytes, 1, length, stdout);
     fclose(file);
 }
 

@@ -79,6 +79,9 @@ static enum cli_exit supervise(const struct cli_call *call, const struct supervi
     cluster_end_leftovers(cli_directory(call));
     state_dir_clean(cli_directory(call));
     enum mob_status status = state_dir_init(cli_directory(call), error);
+    if (status == MOB_OK)
+        status = state_dir_set_shards(cli_directory(call),
+            (uint32_t)mob_setting_number(options->settings, MOB_SETTING_GCS_SHARDS), error);
     if (status != MOB_OK)
         options->notice(options->arg, error);
     else

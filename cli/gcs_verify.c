@@ -62,11 +62,16 @@ static void add(struct sums *to, const struct sums *s)
 
 static void say(struct verify *v, bool good, const char *what, const char *figures)
 {
+    char shard[24] = "";
+    bool json = v->g->call->format == CLI_JSON || v->g->call->format == CLI_JSONL;
     v->failed_checks += !good;
-    if (v->g->call->format == CLI_JSON || v->g->call->format == CLI_JSONL)
-        printf("{\"check\":\"%s\",\"ok\":%s,\"figures\":\"%s\"}\n", what, good ? "true" : "false", figures);
+    if (v->g->shards > 1)
+        snprintf(shard, sizeof shard, json ? "\"shard\":%u," : "shard %u: ", v->g->shard);
+    if (json)
+        printf("{%s\"check\":\"%s\",\"ok\":%s,\"figures\":\"%s\"}\n", shard, what, good ? "true" : "false",
+            figures);
     else
-        printf("%-6s %s: %s\n", good ? "ok" : "FAILED", what, figures);
+        printf("%-6s %s%s: %s\n", good ? "ok" : "FAILED", shard, what, figures);
 }
 
 /* ---- blocks that are here ---- */
@@ -136,10 +141,12 @@ static bool scan(struct verify *v, uint64_t flushed)
 
 static bool load_ends(struct verify *v, uint64_t flushed)
 {
-    static const char sql[] = "SELECT upto FROM mobula.batch WHERE shard = 0 AND upto > $1 ORDER BY upto";
-    struct mob_database_param p;
+    static const char sql[] = "SELECT upto FROM mobula.batch WHERE shard = $2 AND upto > $1 ORDER BY upto";
+    struct mob_database_param p[2];
     struct mob_database_result *rows = NULL;
-    if (mob_database_query_once(v->g->db, sql, mob_param_i64(&p, (int64_t)flushed), 1, &rows) != MOB_OK)
+    mob_param_i64(&p[0], (int64_t)flushed);
+    mob_param_i32(&p[1], (int32_t)v->g->shard);
+    if (mob_database_query_once(v->g->db, sql, p, 2, &rows) != MOB_OK)
         return false;
     v->end_count = mob_database_rows(rows);
     v->ends = calloc((size_t)v->end_count + 1, sizeof *v->ends);
@@ -154,9 +161,11 @@ static bool load_ends(struct verify *v, uint64_t flushed)
 static bool same_sums(struct verify *v, const char *sql, int64_t upto, const struct sums *s, bool gone,
     char *out, size_t capacity)
 {
-    struct mob_database_param p;
+    struct mob_database_param p[2];
     struct mob_database_result *rows = NULL;
-    if (mob_database_query_once(v->g->db, sql, mob_param_i64(&p, upto), 1, &rows) != MOB_OK)
+    mob_param_i64(&p[0], upto);
+    mob_param_i32(&p[1], (int32_t)v->g->shard);
+    if (mob_database_query_once(v->g->db, sql, p, 2, &rows) != MOB_OK)
         return false;
     uint64_t n[4] = {0};
     for (int i = 0; i < 4 && mob_database_rows(rows) == 1; i++)
@@ -176,25 +185,27 @@ static void check_database(struct verify *v, uint64_t flushed)
     char figures[256];
     /* Deleted with their job, or with their day while the batch had others. */
     bool gone = gcs_number(v->g, "SELECT count(*) FROM mobula.job_gone") > 0 ||
-        gcs_number(v->g,
-            "SELECT count(*) FROM mobula.batch WHERE day_min < (SELECT min(day) FROM mobula.bucket)") > 0;
-    int64_t holes = gcs_number(v->g,
-        "SELECT count(*) FROM mobula.batch b WHERE after <> 0 AND NOT EXISTS (SELECT FROM "
+        gcs_shard_number(v->g,
+            "SELECT count(*) FROM mobula.batch WHERE shard = $1 AND day_min < (SELECT min(day) FROM "
+            "mobula.bucket)") > 0;
+    int64_t holes = gcs_shard_number(v->g,
+        "SELECT count(*) FROM mobula.batch b WHERE shard = $1 AND after <> 0 AND NOT EXISTS (SELECT FROM "
         "mobula.batch a WHERE a.shard = b.shard AND a.upto = b.after) AND NOT EXISTS "
         "(SELECT FROM mobula.gap g WHERE g.shard = b.shard AND g.upto = b.after) AND "
         "EXISTS (SELECT FROM mobula.batch a WHERE a.shard = b.shard AND a.upto < b.upto)");
-    int64_t gaps = gcs_number(v->g, "SELECT count(*) FROM mobula.gap");
+    int64_t gaps = gcs_shard_number(v->g, "SELECT count(*) FROM mobula.gap WHERE shard = $1");
     snprintf(figures, sizeof figures, "%" PRId64 " batches, %" PRId64 " holes, %" PRId64 " named gaps",
-        gcs_number(v->g, "SELECT count(*) FROM mobula.batch"), holes, gaps);
+        gcs_shard_number(v->g, "SELECT count(*) FROM mobula.batch WHERE shard = $1"), holes, gaps);
     say(v, holes == 0, "batches follow each other", figures);
     bool good = same_sums(v,
         "SELECT sum(specs)::bigint, sum(finals)::bigint, sum(failed)::bigint, sum(others)::bigint FROM "
-        "mobula.batch WHERE upto <= $1",
+        "mobula.batch WHERE upto <= $1 AND shard = $2",
         (int64_t)flushed, &v->flushed, gone, figures, sizeof figures);
     say(v, good && v->flushed.damaged == 0, "what was flushed is in PostgreSQL", figures);
     int wrong = 0;
     for (int i = 0; i < v->end_count; i++)
-        wrong += !same_sums(v, "SELECT specs, finals, failed, others FROM mobula.batch WHERE upto = $1",
+        wrong += !same_sums(v,
+            "SELECT specs, finals, failed, others FROM mobula.batch WHERE upto = $1 AND shard = $2",
             (int64_t)v->ends[i], &v->of_ends[i], true, figures, sizeof figures);
     snprintf(figures, sizeof figures, "%d of %d batches differ", wrong, v->end_count);
     say(v, wrong == 0, "what is in both places is the same", figures);

@@ -166,28 +166,115 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
 
 void state_dir_clean(const char *directory)
 {
-    static const char *const names[] = {STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_GCS_SOCKET_NAME,
-        STATE_REDIS_SOCKET_NAME, STATE_STATUS_NAME, STATE_FLUSH_READY_NAME, STATE_GCS_1_SOCKET_NAME,
-        STATE_GCS_2_SOCKET_NAME, STATE_REDIS_1_SOCKET_NAME, STATE_REDIS_2_SOCKET_NAME,
-        STATE_MASTER_SOCKET_NAME, STATE_REPLACE_SOCKET_NAME};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        char path[STATE_PATH_MAX];
+    static const char *const names[] = {
+        STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_STATUS_NAME, STATE_REPLACE_SOCKET_NAME};
+    static const struct {
+        const char *kind, *suffix;
+        uint32_t replicas;
+    } of_shards[] = {{"gcs", ".sock", STATE_REPLICAS_MAX}, {"gcs", "/redis.sock", STATE_REPLICAS_MAX},
+        {"master", ".sock", 1}, {"flush", ".ready", 1}};
+    char path[STATE_PATH_MAX], name[STATE_NAME_MAX];
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         unlink(state_path(directory, names[i], path));
+    for (size_t i = 0; i < sizeof of_shards / sizeof of_shards[0]; i++)
+        for (uint32_t k = 0; k < STATE_SHARDS_MAX * of_shards[i].replicas; k++) {
+            uint32_t shard = k / of_shards[i].replicas, replica = k % of_shards[i].replicas;
+            state_member_name(of_shards[i].kind, shard, replica, of_shards[i].suffix, name);
+            unlink(state_path(directory, name, path));
+        }
+}
+
+/* ---- shards ---- */
+
+char *state_member_name(
+    const char *kind, uint32_t shard, uint32_t replica, const char *suffix, char out[STATE_NAME_MAX])
+{
+    char of_shard[16] = "", of_replica[16] = "";
+    if (shard > 0)
+        snprintf(of_shard, sizeof of_shard, "-s%u", shard);
+    if (replica > 0)
+        snprintf(of_replica, sizeof of_replica, "-%u", replica);
+    int length = snprintf(out, STATE_NAME_MAX, "%s%s%s%s", kind, of_shard, of_replica, suffix);
+    MOB_ASSERT(length < STATE_NAME_MAX);
+    return out;
+}
+
+enum mob_status state_dir_shards(const char *directory, uint32_t *out)
+{
+    char path[STATE_PATH_MAX], text[16] = "1";
+    bool begun = access(state_path(directory, STATE_GCS_DIR_NAME "/appendonlydir", path), F_OK) == 0;
+    enum mob_status status =
+        state_read_line(state_path(directory, STATE_SHARDS_NAME, path), text, sizeof text);
+    bool good = strlen(text) == 1 && text[0] >= '1' && text[0] <= '0' + STATE_SHARDS_MAX;
+    if (status != MOB_NOT_FOUND && (status != MOB_OK || !good))
+        return MOB_CORRUPT;
+    *out = begun ? (uint32_t)(text[0] - '0') : 0;
+    return MOB_OK;
+}
+
+enum mob_status state_dir_set_shards(const char *directory, uint32_t shards, char error[STATE_ERROR_MAX])
+{
+    char path[STATE_PATH_MAX], text[16];
+    uint32_t there;
+    enum mob_status status = state_dir_shards(directory, &there);
+    state_path(directory, STATE_SHARDS_NAME, path);
+    if (status != MOB_OK) {
+        snprintf(error, STATE_ERROR_MAX, "%s does not say how many shards the control store has", path);
+        return status;
     }
+    if (there != 0 && there != shards) {
+        snprintf(error, STATE_ERROR_MAX,
+            "%s holds a control store of %u shard%s, and gcs-shards is %u: data does not move between "
+            "shards, so "
+            "their number is set when a directory is empty. Use --gcs-shards %u here, or another --dir",
+            directory, there, there == 1 ? "" : "s", shards, there);
+        return MOB_CONFLICT;
+    }
+    if (shards > 1 && strlen(directory) > STATE_DIR_LENGTH_SHARDS_MAX) {
+        snprintf(error, STATE_ERROR_MAX,
+            "%s is too long for the sockets of several shards: at most %zu bytes", directory,
+            (size_t)STATE_DIR_LENGTH_SHARDS_MAX);
+        return MOB_TOO_LARGE;
+    }
+    int length = snprintf(text, sizeof text, "%u\n", shards);
+    if (there == 0)
+        status = shards > 1                        ? state_write(path, text, (size_t)length)
+            : unlink(path) == 0 || errno == ENOENT ? MOB_OK
+                                                   : MOB_IO;
+    if (status != MOB_OK)
+        snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
+    return status;
+}
+
+static size_t add_address(
+    const char *directory, uint32_t shard, uint32_t replica, const char *separator, char *out, size_t used)
+{
+    char name[STATE_NAME_MAX], path[STATE_PATH_MAX];
+    state_path(directory, state_member_name("gcs", shard, replica, ".sock", name), path);
+    used += (size_t)snprintf(out + used, STATE_ADDRESSES_MAX - used, "%s%s", separator, path);
+    MOB_ASSERT(used < STATE_ADDRESSES_MAX); /* STATE_DIR_LENGTH_MAX */
+    return used;
 }
 
 char *state_gcs_addresses(const char *directory, char *out)
 {
-    static const char *const names[] = {
-        STATE_GCS_SOCKET_NAME, STATE_GCS_1_SOCKET_NAME, STATE_GCS_2_SOCKET_NAME};
-    char path[STATE_PATH_MAX];
+    char name[STATE_NAME_MAX], path[STATE_PATH_MAX];
+    uint32_t shards;
     size_t used = 0;
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (access(state_path(directory, names[i], path), F_OK) == 0) {
-            used += (size_t)snprintf(out + used, STATE_PATH_MAX - used, "%s%s", used == 0 ? "" : ",", path);
-            MOB_ASSERT(used < STATE_PATH_MAX); /* STATE_DIR_LENGTH_MAX */
+    if (state_dir_shards(directory, &shards) != MOB_OK || shards == 0)
+        shards = 1;
+    for (uint32_t shard = 0; shard < shards; shard++) {
+        size_t before = used;
+        for (uint32_t i = 0; i < STATE_REPLICAS_MAX; i++) {
+            state_path(directory, state_member_name("gcs", shard, i, ".sock", name), path);
+            const char *separator = used > before ? "," : shard > 0 ? ";" : "";
+            if (access(path, F_OK) == 0)
+                used = add_address(directory, shard, i, separator, out, used);
         }
-    return used == 0 ? state_path(directory, STATE_GCS_SOCKET_NAME, out) : out;
+        if (used == before)
+            used = add_address(directory, shard, 0, shard > 0 ? ";" : "", out, used);
+    }
+    return out;
 }
 
 enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[STATE_ERROR_MAX])

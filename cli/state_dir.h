@@ -10,6 +10,8 @@
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
  *   DIR/gcs/                             Redis: configuration, socket, append-only file
  *   DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
+ *   DIR/gcs-shards                       how many chains there are (--gcs-shards), when it is not one
+ *   DIR/gcs-s1.sock, gcs-s1-1/ and so on members of the other chains: -sSHARD of the second and later ones
  *   DIR/master.sock, master.table        of the chain's master; its table when there is no PostgreSQL
  *   DIR/replace.sock                     the master says here which member's process is to be ended
  *   DIR/pg/                              PostgreSQL: data directory, configuration, socket
@@ -34,6 +36,8 @@
 #define STATE_ERROR_MAX 640
 /* A unix socket's path has 107 bytes; the longest name in the directory is gcs-1/redis.sock. */
 #define STATE_DIR_LENGTH_MAX (107u - sizeof "/gcs-1/redis.sock")
+/* And with several shards. */
+#define STATE_DIR_LENGTH_SHARDS_MAX (107u - sizeof "/gcs-s1-1/redis.sock")
 
 #define STATE_VERSION_TEXT "mobula state 1"
 #define STATE_SECRET_BYTES 32
@@ -45,21 +49,15 @@
 #define STATE_TOKEN_NAME "token"
 #define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
-#define STATE_REDIS_SOCKET_NAME "gcs/redis.sock"
-/* The other members of the chain, and its master. */
-#define STATE_REPLICAS_MAX 3
-#define STATE_GCS_1_SOCKET_NAME "gcs-1.sock"
-#define STATE_GCS_2_SOCKET_NAME "gcs-2.sock"
-#define STATE_GCS_1_DIR_NAME "gcs-1"
-#define STATE_GCS_2_DIR_NAME "gcs-2"
-#define STATE_REDIS_1_SOCKET_NAME "gcs-1/redis.sock"
-#define STATE_REDIS_2_SOCKET_NAME "gcs-2/redis.sock"
-#define STATE_MASTER_SOCKET_NAME "master.sock"
-#define STATE_MASTER_TABLE_NAME "master.table"
+#define STATE_SHARDS_NAME "gcs-shards"
+#define STATE_SHARDS_MAX 4
+#define STATE_REPLICAS_MAX 3 /* members of each chain */
+#define STATE_NAME_MAX 48
+#define STATE_ADDRESSES_MAX 2048 /* of all members of all shards */
+_Static_assert(STATE_SHARDS_MAX *STATE_REPLICAS_MAX * 108 < STATE_ADDRESSES_MAX, "paths of sockets");
 #define STATE_REPLACE_SOCKET_NAME "replace.sock"
 #define STATE_POSTGRES_DIR_NAME "pg"
 #define STATE_POSTGRES_NEW_DIR_NAME "pg.new" /* while it is being made */
-#define STATE_FLUSH_READY_NAME "flush.ready"
 #define STATE_NODE_SOCKET_NAME "node.sock"
 #define STATE_LOGS_NAME "logs"
 
@@ -67,8 +65,18 @@
  * `out`. */
 char *state_path(const char *directory, const char *name, char *out);
 
-/* Sockets of the members of the control store that are there, with commas, as gcs/client takes them; of the
- * first when none is. Returns `out` (STATE_PATH_MAX bytes). */
+/* What belongs to one chain or member: KIND, KIND-sSHARD, KIND-REPLICA or KIND-sSHARD-REPLICA, where the
+ * first of each has no number, then `suffix`. Returns `out` (STATE_NAME_MAX bytes). */
+char *state_member_name(
+    const char *kind, uint32_t shard, uint32_t replica, const char *suffix, char out[STATE_NAME_MAX]);
+/* How many shards the directory has been made for; 0: it has no control store yet. MOB_CORRUPT. */
+MOB_MUST_USE enum mob_status state_dir_shards(const char *directory, uint32_t *out);
+/* Makes it one of `shards`. MOB_CONFLICT: it has another number of them; nothing was changed. MOB_TOO_LARGE:
+ * path; MOB_CORRUPT, MOB_IO. For the holder of the lock. */
+MOB_MUST_USE enum mob_status state_dir_set_shards(
+    const char *directory, uint32_t shards, char error[STATE_ERROR_MAX]);
+/* Sockets of the members of the control store that are there, as gcs/client takes them; of a shard's first
+ * when none of it is. Returns `out` (STATE_ADDRESSES_MAX bytes). */
 char *state_gcs_addresses(const char *directory, char *out);
 
 /* Makes the directories. MOB_DENIED: it is not ours; MOB_TOO_LARGE: path; MOB_IO. */

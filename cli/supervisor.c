@@ -20,11 +20,7 @@ static const uint64_t patience_ms[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = 1850,
     [SUPERVISED_FLUSH] = 1850,
     [SUPERVISED_REDIS] = 250,
-    [SUPERVISED_REDIS_1] = 250,
-    [SUPERVISED_REDIS_2] = 250,
     [SUPERVISED_GCS] = 300,
-    [SUPERVISED_GCS_1] = 300,
-    [SUPERVISED_GCS_2] = 300,
     [SUPERVISED_MASTER] = 200,
     [SUPERVISED_NODE] = 750,
     [SUPERVISED_GATEWAY] = 350,
@@ -35,11 +31,7 @@ static const int stop_signal[SUPERVISED_COUNT] = {
     [SUPERVISED_POSTGRES] = SIGINT,
     [SUPERVISED_FLUSH] = SIGTERM,
     [SUPERVISED_REDIS] = SIGTERM,
-    [SUPERVISED_REDIS_1] = SIGTERM,
-    [SUPERVISED_REDIS_2] = SIGTERM,
     [SUPERVISED_GCS] = SIGTERM,
-    [SUPERVISED_GCS_1] = SIGTERM,
-    [SUPERVISED_GCS_2] = SIGTERM,
     [SUPERVISED_MASTER] = SIGTERM,
     [SUPERVISED_NODE] = SIGTERM,
     [SUPERVISED_GATEWAY] = SIGTERM,
@@ -204,9 +196,9 @@ static void became_ready(struct process *process)
     process->unready_deaths = 0;
     MOB_LOG_INFO("supervisor", "ready", "process=%s pid=%d after_ms=%lld", process_name(process->which),
         (int)process->pid, (long long)((mob_now() - process->started_ns) / MOB_MS));
-    struct process *flush = &supervisor->processes[SUPERVISED_FLUSH];
-    if (process->which == SUPERVISED_POSTGRES && flush->state == PROCESS_DOWN)
-        process_start(flush);
+    for (int i = SUPERVISED_FLUSH; process->which == SUPERVISED_POSTGRES && i < SUPERVISED_REDIS; i++)
+        if (supervisor->processes[i].enabled && supervisor->processes[i].state == PROCESS_DOWN)
+            process_start(&supervisor->processes[i]);
     if (process->which == SUPERVISED_GATEWAY &&
         state_read_line(
             state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) == MOB_OK)
@@ -215,7 +207,7 @@ static void became_ready(struct process *process)
 
 bool process_stands_beside(enum supervised which)
 {
-    return which <= SUPERVISED_FLUSH;
+    return which < SUPERVISED_REDIS;
 }
 
 bool supervisor_serves(const struct supervisor *supervisor)
@@ -348,14 +340,14 @@ static void stop_beside(struct process *process)
         return;
     }
     set_state(process, PROCESS_STOPPING);
-    kill(process->pid, stop_signal[process->which]);
+    kill(process->pid, stop_signal[process_kind(process->which)]);
 }
 
 static void await_beside(struct process *process)
 {
     struct supervisor *supervisor = process->supervisor;
     int64_t gone_ms = (mob_now() - supervisor->stop_began_ns) / MOB_MS,
-            left_ms = (int64_t)patience_ms[process->which] - gone_ms;
+            left_ms = (int64_t)patience_ms[process_kind(process->which)] - gone_ms;
     supervisor->only_beside_left = true;
     uv_timer_start(&process->timer, on_patience_over, left_ms < 0 ? 0 : (uint64_t)left_ms, 0);
 }
@@ -373,8 +365,8 @@ static bool stop_one(struct process *process)
         return false;
     }
     set_state(process, PROCESS_STOPPING);
-    kill(process->pid, stop_signal[process->which]);
-    uv_timer_start(&process->timer, on_patience_over, patience_ms[process->which], 0);
+    kill(process->pid, stop_signal[process_kind(process->which)]);
+    uv_timer_start(&process->timer, on_patience_over, patience_ms[process_kind(process->which)], 0);
     supervisor_write_status(process->supervisor);
     return true;
 }
@@ -388,7 +380,7 @@ static void stop_next(struct supervisor *supervisor)
     for (int i = 0; first && process_stands_beside((enum supervised)i); i++)
         stop_beside(&supervisor->processes[i]);
     uv_timer_stop(&supervisor->watch);
-    for (int i = SUPERVISED_COUNT; --i > SUPERVISED_FLUSH;)
+    for (int i = SUPERVISED_COUNT; --i >= SUPERVISED_REDIS;)
         if (supervisor->processes[i].state != PROCESS_DOWN && stop_one(&supervisor->processes[i]))
             return;
     for (int i = 0; process_stands_beside((enum supervised)i); i++)

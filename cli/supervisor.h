@@ -28,15 +28,12 @@
 /* In the order in which they are started; stopped in the opposite order. */
 enum supervised {
     SUPERVISED_POSTGRES,
-    SUPERVISED_FLUSH, /* up to here: beside the others */
-    SUPERVISED_REDIS,
-    SUPERVISED_REDIS_1, /* of the other members of a chain (--gcs-replicas) */
-    SUPERVISED_REDIS_2,
-    SUPERVISED_GCS,
-    SUPERVISED_GCS_1,
-    SUPERVISED_GCS_2,
-    SUPERVISED_MASTER,
-    SUPERVISED_NODE,
+    SUPERVISED_FLUSH, /* one of each shard (--gcs-shards); up to here: beside the others */
+    SUPERVISED_REDIS =
+        SUPERVISED_FLUSH + STATE_SHARDS_MAX, /* of each member (--gcs-replicas) of each shard */
+    SUPERVISED_GCS = SUPERVISED_REDIS + STATE_SHARDS_MAX * STATE_REPLICAS_MAX,
+    SUPERVISED_MASTER = SUPERVISED_GCS + STATE_SHARDS_MAX * STATE_REPLICAS_MAX, /* of each shard */
+    SUPERVISED_NODE = SUPERVISED_MASTER + STATE_SHARDS_MAX,
     SUPERVISED_GATEWAY,
     SUPERVISED_COUNT
 };
@@ -59,6 +56,7 @@ enum process_state {
     2 /* unready deaths after which the gateway gives up the address that it had */
 #define SUPERVISOR_READ_MAX 16384
 #define SUPERVISOR_NOTICE_MAX 1024
+#define SUPERVISOR_STATUS_MAX (SUPERVISED_COUNT * 1024) /* the file that says how the cluster is */
 
 struct supervisor;
 struct process {
@@ -93,8 +91,9 @@ struct supervisor {
     uv_timer_t watch; /* looks who is ready; runs only while somebody is not */
     int64_t watch_since_ns;
     bool realtime; /* heartbeats may have real-time priority */
-    uint32_t replicas; /* members of the control store's chain */
-    char gcs_addresses[STATE_PATH_MAX]; /* of all of them, as clients take it */
+    uint32_t shards, replicas; /* chains of the control store, and members of each */
+    char gcs_addresses[STATE_ADDRESSES_MAX]; /* of all of them, as clients take it */
+    char shard_addresses[STATE_SHARDS_MAX][STATE_PATH_MAX]; /* of each shard's */
     uv_poll_t replace; /* the master says whom to end */
     int replace_fd; /* -1 = no chain */
     struct node_seal seal;
@@ -145,10 +144,15 @@ void process_remove_its_file(const struct process *process);
 /* Where `name` would be executed from; false if nowhere. */
 bool process_find_binary(
     const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX]);
-/* supervisor_chain.c: the processes of a chain of several members */
+/* supervisor_chain.c: the processes of shards, each a chain of one or several members */
+/* What it is, without whose: one of the names of enum supervised. */
+enum supervised process_kind(enum supervised which);
 bool process_is_redis(enum supervised which);
 bool process_is_gcs(enum supervised which);
+uint32_t process_shard(enum supervised which); /* 0 = the first shard's, or of none */
 uint32_t process_replica(enum supervised which); /* 0 = the first member's */
+/* The file or folder that is a member's, or a shard's: state_member_name. */
+char *process_file(enum supervised which, const char *kind, const char *suffix, char out[STATE_NAME_MAX]);
 void chain_choose(struct supervisor *supervisor); /* who of them runs */
 MOB_MUST_USE enum mob_status chain_prepare(struct supervisor *supervisor);
 void chain_fini(struct supervisor *supervisor);

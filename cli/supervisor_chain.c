@@ -1,6 +1,6 @@
-/* The control store as a chain of several members: each a mobula-gcs with its own Redis, and one
- * mobula-master, which says what hangs and is to be ended. What ends is started again, and is then another,
- * empty member. */
+/* The control store as shards, each a chain of one or several members: each a mobula-gcs with its own Redis,
+ * and, of several members, one mobula-master a chain, which says what hangs and is to be ended. What ends is
+ * started again, and is then another, empty member. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,19 +15,41 @@
 #include "cli/supervisor.h"
 #include "common/base/log.h"
 
+enum supervised process_kind(enum supervised which)
+{
+    static const enum supervised kinds[] = {SUPERVISED_GATEWAY, SUPERVISED_NODE, SUPERVISED_MASTER,
+        SUPERVISED_GCS, SUPERVISED_REDIS, SUPERVISED_FLUSH};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (which >= kinds[i])
+            return kinds[i];
+    return SUPERVISED_POSTGRES;
+}
+
 bool process_is_redis(enum supervised which)
 {
-    return which >= SUPERVISED_REDIS && which <= SUPERVISED_REDIS_2;
+    return process_kind(which) == SUPERVISED_REDIS;
 }
 
 bool process_is_gcs(enum supervised which)
 {
-    return which >= SUPERVISED_GCS && which <= SUPERVISED_GCS_2;
+    return process_kind(which) == SUPERVISED_GCS;
+}
+
+uint32_t process_shard(enum supervised which)
+{
+    uint32_t place = (uint32_t)(which - process_kind(which));
+    return process_is_redis(which) || process_is_gcs(which) ? place / STATE_REPLICAS_MAX : place;
 }
 
 uint32_t process_replica(enum supervised which)
 {
-    return (uint32_t)(which - (process_is_redis(which) ? SUPERVISED_REDIS : SUPERVISED_GCS));
+    uint32_t place = (uint32_t)(which - process_kind(which));
+    return process_is_redis(which) || process_is_gcs(which) ? place % STATE_REPLICAS_MAX : 0;
+}
+
+char *process_file(enum supervised which, const char *kind, const char *suffix, char out[STATE_NAME_MAX])
+{
+    return state_member_name(kind, process_shard(which), process_replica(which), suffix, out);
 }
 
 /* Tried, since a container may forbid it to root, too. */
@@ -37,27 +59,40 @@ static bool realtime_is_allowed(void)
     return sched_setscheduler(0, SCHED_FIFO, &high) == 0 && sched_setscheduler(0, SCHED_OTHER, &normal) == 0;
 }
 
+static void write_addresses(struct supervisor *supervisor)
+{
+    char name[STATE_NAME_MAX];
+    size_t all = 0;
+    for (uint32_t shard = 0; shard < supervisor->shards; shard++) {
+        char *own = supervisor->shard_addresses[shard];
+        size_t used = 0;
+        for (uint32_t i = 0; i < supervisor->replicas; i++)
+            used += (size_t)snprintf(own + used, STATE_PATH_MAX - used, "%s%s/%s", i == 0 ? "" : ",",
+                supervisor->directory, state_member_name("gcs", shard, i, ".sock", name));
+        MOB_ASSERT(used < STATE_PATH_MAX); /* STATE_DIR_LENGTH_MAX */
+        all += (size_t)snprintf(
+            supervisor->gcs_addresses + all, STATE_ADDRESSES_MAX - all, "%s%s", shard == 0 ? "" : ";", own);
+        MOB_ASSERT(all < STATE_ADDRESSES_MAX);
+    }
+}
+
 void chain_choose(struct supervisor *supervisor)
 {
-    static const char *const sockets[STATE_REPLICAS_MAX] = {
-        STATE_GCS_SOCKET_NAME, STATE_GCS_1_SOCKET_NAME, STATE_GCS_2_SOCKET_NAME};
+    supervisor->shards = (uint32_t)mob_setting_number(supervisor->settings, MOB_SETTING_GCS_SHARDS);
     supervisor->replicas = (uint32_t)mob_setting_number(supervisor->settings, MOB_SETTING_GCS_REPLICAS);
     supervisor->replace_fd = -1;
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
         struct process *process = &supervisor->processes[i];
-        bool of_chain = process_is_redis(process->which) || process_is_gcs(process->which);
-        if (of_chain)
-            process->enabled = process_replica(process->which) < supervisor->replicas;
+        if (process_shard(process->which) >= supervisor->shards ||
+            process_replica(process->which) >= supervisor->replicas)
+            process->enabled = false;
+        if (process_kind(process->which) == SUPERVISED_MASTER && supervisor->replicas == 1)
+            process->enabled = false;
         if (process_is_redis(process->which))
             process->user = supervisor->processes[SUPERVISED_REDIS].user;
     }
-    supervisor->processes[SUPERVISED_MASTER].enabled = supervisor->replicas > 1;
     supervisor->realtime = supervisor->replicas > 1 && realtime_is_allowed();
-    size_t used = 0;
-    for (uint32_t i = 0; i < supervisor->replicas; i++)
-        used += (size_t)snprintf(supervisor->gcs_addresses + used, sizeof supervisor->gcs_addresses - used,
-            "%s%s/%s", i == 0 ? "" : ",", supervisor->directory, sockets[i]);
-    MOB_ASSERT(used < sizeof supervisor->gcs_addresses); /* STATE_DIR_LENGTH_MAX */
+    write_addresses(supervisor);
 }
 
 /* "end PID", from the master: a member that is left out of the chain and does not end by itself. */
@@ -71,7 +106,7 @@ static void on_replace(uv_poll_t *poll, int status, int events)
     while ((length = recv(supervisor->replace_fd, text, sizeof text - 1, 0)) > 0) {
         text[length] = 0;
         long pid = strncmp(text, "end ", 4) == 0 ? strtol(text + 4, NULL, 10) : 0;
-        for (int i = SUPERVISED_GCS; i <= SUPERVISED_GCS_2; i++) {
+        for (int i = SUPERVISED_GCS; i < SUPERVISED_MASTER; i++) {
             struct process *process = &supervisor->processes[i];
             if (pid <= 0 || process->pid != pid || supervisor->stopping)
                 continue;

@@ -44,9 +44,10 @@ static enum mob_status find_users(struct supervisor *supervisor)
                    *postgres = &supervisor->processes[SUPERVISED_POSTGRES];
     if (system_user_find("redis", &redis->user) != MOB_OK)
         MOB_LOG_WARN("supervisor", "no_system_user", "user=redis process=redis as=root");
-    chain_choose(supervisor);
     postgres->enabled = strcmp(mob_setting_text(supervisor->settings, MOB_SETTING_POSTGRES), "on") == 0;
-    supervisor->processes[SUPERVISED_FLUSH].enabled = postgres->enabled;
+    for (int i = SUPERVISED_FLUSH; i < SUPERVISED_REDIS; i++)
+        supervisor->processes[i].enabled = postgres->enabled;
+    chain_choose(supervisor);
     if (!postgres->enabled || system_user_find("postgres", &postgres->user) == MOB_OK)
         return MOB_OK;
     snprintf(supervisor->failure, sizeof supervisor->failure,
@@ -71,6 +72,19 @@ static void ignore_signal(uv_signal_t *handle, int number)
     (void)number;
 }
 
+/* `path`: the folder, to say so when it fails. */
+static enum mob_status configure_redis(
+    struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX])
+{
+    char folder[STATE_NAME_MAX];
+    const struct system_user *redis = &supervisor->processes[which].user;
+    state_path(supervisor->directory, process_file(which, STATE_GCS_DIR_NAME, "", folder), path);
+    if (mkdir(path, 0700) != 0 && errno != EEXIST)
+        return MOB_IO;
+    enum mob_status status = mob_redis_conf_write_seen_as(path, redis->other ? SUPERVISED_DIRECTORY : path);
+    return status == MOB_OK ? system_user_own_tree(supervisor->directory, folder, redis) : status;
+}
+
 /* What is made for each start, or must be there. */
 static enum mob_status write_configuration(struct supervisor *supervisor)
 {
@@ -86,19 +100,10 @@ static enum mob_status write_configuration(struct supervisor *supervisor)
         snprintf(supervisor->failure, sizeof supervisor->failure, "cannot read %s", path);
         return MOB_IO;
     }
-    static const char *const folders[STATE_REPLICAS_MAX] = {
-        STATE_GCS_DIR_NAME, STATE_GCS_1_DIR_NAME, STATE_GCS_2_DIR_NAME};
-    const struct system_user *redis = &supervisor->processes[SUPERVISED_REDIS].user;
     enum mob_status status = MOB_OK;
-    for (uint32_t i = 0; i < supervisor->replicas && status == MOB_OK; i++) {
-        state_path(supervisor->directory, folders[i], path);
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            status = MOB_IO;
-        if (status == MOB_OK)
-            status = mob_redis_conf_write_seen_as(path, redis->other ? SUPERVISED_DIRECTORY : path);
-        if (status == MOB_OK)
-            status = system_user_own_tree(supervisor->directory, folders[i], redis);
-    }
+    for (int i = SUPERVISED_REDIS; i < SUPERVISED_GCS && status == MOB_OK; i++)
+        if (supervisor->processes[i].enabled)
+            status = configure_redis(supervisor, (enum supervised)i, path);
     if (status != MOB_OK)
         snprintf(supervisor->failure, sizeof supervisor->failure, "cannot configure Redis in %s: %s", path,
             status == MOB_INVALID ? "its configuration takes only plain characters in a path"
@@ -191,7 +196,8 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     if (status == MOB_OK && uv_loop_init(&supervisor->loop) == 0) {
         status = prepare(supervisor, options);
         for (int i = 0; i < SUPERVISED_COUNT && status == MOB_OK; i++)
-            if (supervisor->processes[i].enabled && i != SUPERVISED_FLUSH) /* that has its time */
+            if (supervisor->processes[i].enabled &&
+                process_kind((enum supervised)i) != SUPERVISED_FLUSH) /* that has its time */
                 process_start(&supervisor->processes[i]);
         if (status == MOB_OK)
             uv_run(&supervisor->loop, UV_RUN_DEFAULT);

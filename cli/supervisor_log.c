@@ -109,7 +109,8 @@ static const char *overall_state(const struct supervisor *supervisor)
 
 void supervisor_write_status(struct supervisor *supervisor)
 {
-    char text[8192], path[STATE_PATH_MAX], address[64];
+    static char text[SUPERVISOR_STATUS_MAX]; /* of the supervisor's only thread */
+    char path[STATE_PATH_MAX], address[64];
     supervisor->stale = false;
     if (state_read_line(
             state_path(supervisor->directory, STATE_ADDRESS_NAME, path), address, sizeof address) != MOB_OK)

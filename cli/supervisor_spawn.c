@@ -14,27 +14,36 @@
 #include "gcs/flush/postgres_conf.h"
 #include "gcs/shard/redis_conf.h"
 
-/* binary; what it makes when it is ready; the directory that is its own */
+/* Of each kind: binary; what its files are named after; what it makes when it is ready, and the directory
+ * that is its own, as endings of that name. */
 static const struct {
-    const char *name, *binary, *made, *directory;
+    const char *name, *binary, *file, *made, *directory;
 } programs[SUPERVISED_COUNT] = {
-    [SUPERVISED_POSTGRES] = {"postgres", "postgres", NULL, STATE_POSTGRES_DIR_NAME},
-    [SUPERVISED_FLUSH] = {"flush", "mobula-flush", STATE_FLUSH_READY_NAME, NULL},
-    [SUPERVISED_REDIS] = {"redis", "redis-server", STATE_REDIS_SOCKET_NAME, STATE_GCS_DIR_NAME},
-    [SUPERVISED_REDIS_1] = {"redis-1", "redis-server", STATE_REDIS_1_SOCKET_NAME, STATE_GCS_1_DIR_NAME},
-    [SUPERVISED_REDIS_2] = {"redis-2", "redis-server", STATE_REDIS_2_SOCKET_NAME, STATE_GCS_2_DIR_NAME},
-    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", STATE_GCS_SOCKET_NAME, STATE_GCS_DIR_NAME},
-    [SUPERVISED_GCS_1] = {"gcs-1", "mobula-gcs", STATE_GCS_1_SOCKET_NAME, STATE_GCS_1_DIR_NAME},
-    [SUPERVISED_GCS_2] = {"gcs-2", "mobula-gcs", STATE_GCS_2_SOCKET_NAME, STATE_GCS_2_DIR_NAME},
-    [SUPERVISED_MASTER] = {"master", "mobula-master", STATE_MASTER_SOCKET_NAME, NULL},
-    [SUPERVISED_NODE] = {"node", "mobula-node", STATE_NODE_SOCKET_NAME, NULL},
-    [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", STATE_ADDRESS_NAME, NULL},
+    [SUPERVISED_POSTGRES] = {"postgres", "postgres", STATE_POSTGRES_DIR_NAME, NULL, ""},
+    [SUPERVISED_FLUSH] = {"flush", "mobula-flush", "flush", ".ready", NULL},
+    [SUPERVISED_REDIS] = {"redis", "redis-server", "gcs", "/redis.sock", ""},
+    [SUPERVISED_GCS] = {"gcs", "mobula-gcs", "gcs", ".sock", ""},
+    [SUPERVISED_MASTER] = {"master", "mobula-master", "master", ".sock", NULL},
+    [SUPERVISED_NODE] = {"node", "mobula-node", "node", ".sock", NULL},
+    [SUPERVISED_GATEWAY] = {"gateway", "mobula-gateway", "gateway", ".addr", NULL},
 };
+
+static char *made_by(enum supervised which, char out[STATE_NAME_MAX])
+{
+    enum supervised kind = process_kind(which);
+    return process_file(which, programs[kind].file, programs[kind].made, out);
+}
+
+static char *directory_of(enum supervised which, char out[STATE_NAME_MAX])
+{
+    enum supervised kind = process_kind(which);
+    return process_file(which, programs[kind].file, programs[kind].directory, out);
+}
 
 #define OWN_DIRECTORY_FD 3
 #define OWN_DIRECTORY SUPERVISED_DIRECTORY
 
-enum { ARGUMENTS_MAX = 40, ARGUMENT_BYTES_MAX = 8192 };
+enum { ARGUMENTS_MAX = 64, ARGUMENT_BYTES_MAX = 8192 };
 
 /* argv of fixed bounds. */
 struct arguments {
@@ -81,11 +90,12 @@ static void add_path(struct arguments *arguments, const char *flag, const char *
 
 static void redis_arguments(const struct process *process, struct arguments *arguments)
 {
+    char own[STATE_NAME_MAX];
     if (process->user.other)
         add(arguments, OWN_DIRECTORY "/" MOB_REDIS_CONF_NAME);
     else
         add(arguments, "%s/%s/" MOB_REDIS_CONF_NAME, process->supervisor->directory,
-            programs[process->which].directory);
+            directory_of(process->which, own));
 }
 
 static void initdb_arguments(struct arguments *arguments)
@@ -117,12 +127,22 @@ static void add_times(const struct supervisor *supervisor, struct arguments *arg
     add(arguments, "%u", supervisor->realtime ? 12u : 100u);
 }
 
+/* A store of one shard is started as one that knows of no others. */
+static void add_shard(const struct process *process, struct arguments *arguments)
+{
+    if (process->supervisor->shards == 1)
+        return;
+    add(arguments, "--shard");
+    add(arguments, "%u", process_shard(process->which));
+}
+
 static void add_chain(const struct process *process, struct arguments *arguments)
 {
     const char *directory = process->supervisor->directory;
-    add_path(arguments, "--masters", directory, STATE_MASTER_SOCKET_NAME);
-    add(arguments, "--link");
-    add(arguments, "%s/%s.link", directory, programs[process->which].name);
+    char name[STATE_NAME_MAX];
+    state_member_name("master", process_shard(process->which), 0, ".sock", name);
+    add_path(arguments, "--masters", directory, name);
+    add_path(arguments, "--link", directory, process_file(process->which, "gcs", ".link", name));
     add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
     add_times(process->supervisor, arguments);
 }
@@ -131,25 +151,30 @@ static void master_arguments(const struct process *process, struct arguments *ar
 {
     const struct supervisor *supervisor = process->supervisor;
     const char *directory = supervisor->directory;
-    add_path(arguments, "--listen", directory, STATE_MASTER_SOCKET_NAME);
+    char name[STATE_NAME_MAX];
+    add_path(arguments, "--listen", directory, made_by(process->which, name));
     if (supervisor->processes[SUPERVISED_POSTGRES].enabled)
         add_path(arguments, "--postgres", directory, STATE_POSTGRES_DIR_NAME);
     else
-        add_path(arguments, "--table-file", directory, STATE_MASTER_TABLE_NAME);
+        add_path(
+            arguments, "--table-file", directory, process_file(process->which, "master", ".table", name));
     add_path(arguments, "--replace-socket", directory, STATE_REPLACE_SOCKET_NAME);
     add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
     add(arguments, "--replicas");
     add(arguments, "%u", supervisor->replicas);
+    add_shard(process, arguments);
     add_times(supervisor, arguments);
 }
 
 static void gcs_arguments(const struct process *process, struct arguments *arguments)
 {
     const struct supervisor *supervisor = process->supervisor;
-    const char *directory = supervisor->directory, *own = programs[process->which].directory;
-    add_path(arguments, "--socket", directory, programs[process->which].made);
+    const char *directory = supervisor->directory;
+    char own[STATE_NAME_MAX], name[STATE_NAME_MAX];
+    directory_of(process->which, own);
+    add_path(arguments, "--socket", directory, made_by(process->which, name));
     add(arguments, "--redis");
     add(arguments, "%s/%s/" MOB_REDIS_SOCKET_NAME, directory, own);
     add_path(arguments, "--redis-dir", directory, own);
@@ -159,6 +184,7 @@ static void gcs_arguments(const struct process *process, struct arguments *argum
     add(arguments, "%s/%s/" MOB_REDIS_PASSWORD_NAME, directory, own);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
+    add_shard(process, arguments);
     if (supervisor->replicas > 1)
         add_chain(process, arguments);
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_GCS, MOB_SETTINGS_COUNT);
@@ -168,11 +194,18 @@ static void flush_arguments(const struct process *process, struct arguments *arg
 {
     const struct supervisor *supervisor = process->supervisor;
     const char *directory = supervisor->directory;
+    char name[STATE_NAME_MAX];
+    uint32_t shard = process_shard(process->which);
     add_settings(arguments, supervisor->settings, MOB_SETTINGS_FLUSH, MOB_SETTINGS_COUNT);
     add(arguments, "--gcs-socket");
-    add(arguments, "%s", supervisor->gcs_addresses);
+    add(arguments, "%s", supervisor->shard_addresses[shard]);
+    if (supervisor->shards > 1) {
+        add(arguments, "--all-shards");
+        add(arguments, "%s", supervisor->gcs_addresses);
+    }
+    add_shard(process, arguments);
     add_path(arguments, "--postgres-dir", directory, STATE_POSTGRES_DIR_NAME);
-    add_path(arguments, "--ready-file", directory, STATE_FLUSH_READY_NAME);
+    add_path(arguments, "--ready-file", directory, made_by(process->which, name));
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
 }
@@ -201,30 +234,33 @@ static void gateway_arguments(const struct process *process, struct arguments *a
 
 const char *process_name(enum supervised which)
 {
-    return programs[which].name;
+    static char names[SUPERVISED_COUNT][STATE_NAME_MAX]; /* of the supervisor's only thread */
+    if (names[which][0] == '\0')
+        process_file(which, programs[process_kind(which)].name, "", names[which]);
+    return names[which];
 }
 
 bool process_made_its_file(const struct process *process)
 {
-    char path[STATE_PATH_MAX];
+    char path[STATE_PATH_MAX], name[STATE_NAME_MAX];
     struct stat st;
     if (process->which == SUPERVISED_POSTGRES)
         return postgres_is_ready(process);
-    return stat(state_path(process->supervisor->directory, programs[process->which].made, path), &st) == 0 &&
+    return stat(state_path(process->supervisor->directory, made_by(process->which, name), path), &st) == 0 &&
         (S_ISSOCK(st.st_mode) || st.st_size > 0);
 }
 
 void process_remove_its_file(const struct process *process)
 {
-    char path[STATE_PATH_MAX];
-    if (programs[process->which].made != NULL)
-        unlink(state_path(process->supervisor->directory, programs[process->which].made, path));
+    char path[STATE_PATH_MAX], name[STATE_NAME_MAX];
+    if (programs[process_kind(process->which)].made != NULL)
+        unlink(state_path(process->supervisor->directory, made_by(process->which, name), path));
 }
 
 bool process_find_binary(
     const struct supervisor *supervisor, enum supervised which, char path[STATE_PATH_MAX])
 {
-    const char *binary = programs[which].binary;
+    const char *binary = programs[process_kind(which)].binary;
     if (which == SUPERVISED_POSTGRES) {
         bool preparing = supervisor->processes[which].state == PROCESS_PREPARING;
         return postgres_find(supervisor, preparing ? "initdb" : binary, path);
@@ -285,17 +321,17 @@ _Noreturn static void become(const struct launch *launch)
 /* A member only reads what is in its Redis' folder. */
 static bool has_own_directory(enum supervised which)
 {
-    return programs[which].directory != NULL && !process_is_gcs(which);
+    return programs[process_kind(which)].directory != NULL && !process_is_gcs(which);
 }
 
 /* -1 when the program has none. A descriptor below 4 could be overwritten on its way to its place. */
 static int own_directory(const struct process *process)
 {
-    const char *name = process->state == PROCESS_PREPARING ? STATE_POSTGRES_NEW_DIR_NAME
-                                                           : programs[process->which].directory;
-    char path[STATE_PATH_MAX];
+    char path[STATE_PATH_MAX], own[STATE_NAME_MAX];
     if (!has_own_directory(process->which))
         return -1;
+    const char *name =
+        process->state == PROCESS_PREPARING ? STATE_POSTGRES_NEW_DIR_NAME : directory_of(process->which, own);
     int fd = open(state_path(process->supervisor->directory, name, path), O_PATH | O_DIRECTORY | O_CLOEXEC);
     int high = fcntl(fd, F_DUPFD_CLOEXEC, OWN_DIRECTORY_FD + 1);
     if (fd >= 0)
@@ -333,11 +369,7 @@ enum mob_status process_spawn(struct process *process)
         [SUPERVISED_POSTGRES] = postgres_arguments,
         [SUPERVISED_FLUSH] = flush_arguments,
         [SUPERVISED_REDIS] = redis_arguments,
-        [SUPERVISED_REDIS_1] = redis_arguments,
-        [SUPERVISED_REDIS_2] = redis_arguments,
         [SUPERVISED_GCS] = gcs_arguments,
-        [SUPERVISED_GCS_1] = gcs_arguments,
-        [SUPERVISED_GCS_2] = gcs_arguments,
         [SUPERVISED_MASTER] = master_arguments,
         [SUPERVISED_NODE] = node_arguments,
         [SUPERVISED_GATEWAY] = gateway_arguments,
@@ -347,7 +379,7 @@ enum mob_status process_spawn(struct process *process)
         return MOB_IO;
     }
     add(&arguments, "%s", path);
-    fill[process->which](process, &arguments);
+    fill[process_kind(process->which)](process, &arguments);
     process_remove_its_file(process);
     process->started_ns = mob_now();
     if (fork_and_exec(process, arguments.items) != MOB_OK)

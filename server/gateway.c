@@ -27,10 +27,10 @@ struct mob_gateway {
     struct mob_edge *edge;
 };
 
-static void events_want(void *cls, uint64_t after_seq)
+static void events_want(void *cls)
 {
     struct mob_gateway *gateway = cls;
-    gateway->engine->ops->events_want(gateway->engine, after_seq);
+    gateway->engine->ops->events_want(gateway->engine);
 }
 
 static void events_stop(void *cls)
@@ -70,7 +70,8 @@ static enum mob_status open_auth(struct mob_gateway *gateway, const struct mob_g
 static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_gateway_options *options,
     mob_engine_maker *make, void *make_cls)
 {
-    struct mob_events_source source = {gateway, events_want, events_stop};
+    struct mob_events_source source = {
+        gateway, options->shards > 0 ? options->shards : 1, events_want, events_stop};
     enum mob_status status = mob_events_create(&source, &gateway->events);
     if (status == MOB_OK)
         status = mob_serve_create(&gateway->serve);

@@ -25,6 +25,7 @@ struct mob_gateway_options {
     const char *const *extra_hosts; /* more names under which we may be addressed */
     unsigned extra_host_count;
     int sniff_timeout_ms; /* 0: the default */
+    uint32_t shards; /* of the control store, which positions of events name; 0: one */
     int64_t idempotency_ns; /* how long an Idempotency-Key stands for its request; 0: the default */
 };
 

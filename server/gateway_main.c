@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/settings/settings_daemon.h"
+#include "gcs/client/client.h"
 #include "server/api/engine_runtime.h"
 #include "server/gateway.h"
 
@@ -143,6 +144,7 @@ static int serve(const struct mob_settings *settings)
         .token_file = links.token_file ? links.token_file : token_file,
         .extra_hosts = hosts.names,
         .extra_host_count = hosts.count,
+        .shards = mob_gcs_shards_in(engine.gcs_socket),
         .idempotency_ns = engine.idempotency_ns};
     struct mob_gateway *gateway;
     enum mob_status status = mob_gateway_open(&options, make_engine, &engine, &gateway);

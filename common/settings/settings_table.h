@@ -39,9 +39,11 @@
         "a worker that was idle for this long ends") \
     X(GCS_DURABILITY, "gcs-durability", CHOICE, "everysec", 0, 0, "everysec|always|no", UP | GCS, \
         "when an acknowledged write is on disk") \
+    X(GCS_SHARDS, "gcs-shards", NUMBER, "1", 1, 4, "", UP, \
+        "chains that the control store is spread over; set when a directory is empty, for good") \
     X(GCS_REPLICAS, "gcs-replicas", NUMBER, "1", 1, 3, "", UP, \
-        "members of the control store's chain, each with its own Redis; above 1 a master replaces what " \
-        "dies") \
+        "members of each chain of the control store, each with its own Redis; above 1 a master replaces " \
+        "what dies") \
     X(GCS_SOFT_BYTES, "gcs-soft-bytes", BYTES, "<12% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which new root tasks are refused (429)") \
     X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \

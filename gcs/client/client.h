@@ -76,6 +76,7 @@ bool mob_gcs_connected(const struct mob_gcs *gcs);
 /* ---- shards ---- */
 
 uint32_t mob_gcs_shard_count(const struct mob_gcs *gcs); /* at least 1 */
+uint32_t mob_gcs_shards_in(const char *socket_path); /* what a client of these will have */
 /* The client of one shard, to ask just that one; it is `gcs` itself when there is one. Lives as long as
  * `gcs`, which steps and destroys it; client_sync.h's calls may wait on it. */
 struct mob_gcs *mob_gcs_shard(struct mob_gcs *gcs, uint32_t shard);

@@ -9,6 +9,14 @@
 
 /* ---- which shard ---- */
 
+uint32_t mob_gcs_shards_in(const char *socket_path)
+{
+    uint32_t count = 1;
+    for (const char *at = socket_path; (at = strchr(at, ';')) != NULL; at++)
+        count++;
+    return count;
+}
+
 uint32_t mob_gcs_shard_count(const struct mob_gcs *g)
 {
     return g->shard_count > 0 ? g->shard_count : 1;

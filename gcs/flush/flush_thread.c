@@ -114,6 +114,7 @@ static void do_open(struct flush_thread *t, struct flush_job *job)
 static void do_maintain(struct flush_thread *t, struct flush_job *job)
 {
     const struct mob_maintain_options options = {.gcs_socket = t->options.gcs_socket,
+        .all_shards = t->options.all_shards,
         .cluster = t->options.cluster,
         .shard = t->options.shard,
         .retention_s = t->options.retention_s,

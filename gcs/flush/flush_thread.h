@@ -31,7 +31,7 @@ struct flush_thread_options {
     const char *directory; /* of the database's socket; keeps */
     struct mob_cluster_id cluster;
     uint32_t shard;
-    const char *gcs_socket; /* for FLUSH_JOB_MAINTAIN; keeps */
+    const char *gcs_socket, *all_shards; /* flusher.h */ /* for FLUSH_JOB_MAINTAIN; keeps */
     int64_t retention_s;
     int event_fd; /* written when a job has ended; keeps */
 };

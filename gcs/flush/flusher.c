@@ -453,7 +453,7 @@ static enum mob_status start(struct flusher *f)
         status = mob_gcs_create(&gcs, &f->stream);
     if (status == MOB_OK)
         status = flush_thread_start(&(struct flush_thread_options){o->database, o->cluster, o->shard,
-                                        o->gcs_socket, o->retention_s, f->event_fd},
+                                        o->gcs_socket, o->all_shards, o->retention_s, f->event_fd},
             &f->thread);
     if (status == MOB_OK)
         status = cold_pool_start(&(struct cold_pool_options){o->database, o->shard, f->event_fd}, &f->pool);

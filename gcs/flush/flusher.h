@@ -22,6 +22,7 @@
 
 struct mob_flusher_options {
     const char *gcs_socket; /* of the member */
+    const char *all_shards; /* of all shards' members, as gcs/client takes them; NULL: this is the only one */
     const char *database; /* folder of PostgreSQL's socket */
     struct mob_cluster_id cluster;
     uint32_t shard;

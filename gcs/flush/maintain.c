@@ -239,7 +239,7 @@ static enum mob_status drop_day(struct maintain *m, int32_t day)
     return mob_database_run(m->db, sql);
 }
 
-/* What other shards need of a day is not known here. */
+/* What other shards need of a day is not known to a flusher that knows of no others. */
 static enum mob_status others_flush(struct maintain *m, bool *out)
 {
     static const char sql[] = "SELECT count(*) FROM mobula.watermark WHERE shard <> $1";
@@ -260,7 +260,7 @@ static enum mob_status drop_days(struct maintain *m, uint32_t *count_out)
     int64_t kept_from_ns = m->options->now_wall_ns - m->options->retention_s * MOB_SEC;
     int32_t first_kept = (int32_t)(kept_from_ns / DAY_NS);
     enum mob_status status = others_flush(m, &others);
-    if (status == MOB_OK && !others)
+    if (status == MOB_OK && (!others || m->options->all_shards != NULL))
         status = list_days(m, first_kept, false, days, &count);
     if (status != MOB_OK || count == 0)
         return status;
@@ -291,6 +291,10 @@ enum mob_status mob_maintain(
     struct mob_gcs_options gcs = {
         .socket_path = options->gcs_socket, .cluster = options->cluster, .shard = options->shard};
     *done_out = (struct mob_maintained){0};
+    if (options->all_shards != NULL && options->shard != 0)
+        return MOB_OK;
+    if (options->all_shards != NULL)
+        gcs.socket_path = options->all_shards;
     enum mob_status status = mob_gcs_create(&gcs, &m.gcs);
     if (status == MOB_OK)
         status = say_present(&m);

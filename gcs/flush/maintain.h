@@ -3,8 +3,9 @@
  * A day's partitions are dropped when it ended longer than the retention ago and nothing of it is needed: no
  * job with lineage of that day is running or ended within the retention (of a standing job what has ended
  * ages by itself), no task of it is unfinished, no actor that was created then lives. What is needed is read
- * from the control store first, so an answer that is missing keeps everything; with several shards in one
- * database nothing is dropped, because what the others need is not known here. Whoever deletes a job leaves a
+ * from the control store first, so an answer that is missing keeps everything. With several shards in one
+ * database the first one's flusher does this for all, and asks all; one that cannot ask the others drops
+ * nothing. Whoever deletes a job leaves a
  * row (MOB_GCS_KEY_FLUSH_GONE ++ job id, in MOB_GCS_KV), if there is one that says that somebody reads such
  * rows (MOB_GCS_KEY_FLUSH_PRESENT). One thread; blocks, also on the control store.
  */
@@ -16,6 +17,7 @@
 
 struct mob_maintain_options {
     const char *gcs_socket;
+    const char *all_shards; /* flusher.h */
     struct mob_cluster_id cluster;
     uint32_t shard;
     int64_t retention_s;

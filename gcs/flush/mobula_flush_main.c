@@ -14,11 +14,15 @@ extern char **environ;
 #define EXIT_REFUSED 3 /* the database is another cluster's, or a newer program's */
 
 static struct {
-    const char *socket, *database, *cluster, *shard, *ready;
+    const char *socket, *all_shards, *database, *cluster, *shard, *ready;
     bool die_with_parent, help;
 } links;
 static const struct mob_daemon_link known_links[] = {
     {.name = "gcs-socket", .text_out = &links.socket, .help = "of the control store's member"},
+    {.name = "all-shards",
+        .text_out = &links.all_shards,
+        .help = "members of every shard, when there are several: the first shard's flusher drops old days "
+                "for all"},
     {.name = "postgres-dir", .text_out = &links.database, .help = "folder of PostgreSQL's socket"},
     {.name = "cluster", .text_out = &links.cluster, .help = "32 hex digits"},
     {.name = "shard", .text_out = &links.shard, .help = "its number, default 0"},
@@ -34,6 +38,7 @@ static const struct mob_daemon_link known_links[] = {
 static bool configure(const struct mob_settings *settings, struct mob_flusher_options *o)
 {
     *o = (struct mob_flusher_options){.gcs_socket = links.socket,
+        .all_shards = links.all_shards,
         .database = links.database,
         .batch_bytes = (size_t)mob_setting_number(settings, MOB_SETTING_FLUSH_BATCH_BYTES),
         .delay_ns = mob_setting_number(settings, MOB_SETTING_FLUSH_DELAY_MS) * MOB_MS,

@@ -1,17 +1,21 @@
-/* The table in PostgreSQL. Each question is one statement. An INSERT holds the master's row while it looks at
- * its term, so a new master that took the row has read every configuration of the old one. */
+/* The table in PostgreSQL: a master's row, and the configurations, of each shard. Each question is one
+ * statement. An INSERT holds the master's row while it looks at its term, so a new master that took the row
+ * has read every configuration of the old one. */
 #include <string.h>
 
 #include "gcs/flush/migrate.h"
 #include "gcs/master/table_inner.h"
 
-static const char row_sql[] = "SELECT term, beat FROM mobula.master";
-static const char set_sql[] = "UPDATE mobula.master SET term = $3, beat = $4 WHERE term = $1 AND beat = $2";
+static const char make_row_sql[] =
+    "INSERT INTO mobula.master (shard, term, beat) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING";
+static const char row_sql[] = "SELECT term, beat FROM mobula.master WHERE shard = $1";
+static const char set_sql[] =
+    "UPDATE mobula.master SET term = $3, beat = $4 WHERE term = $1 AND beat = $2 AND shard = $5";
 static const char newest_sql[] =
     "SELECT epoch, term, start, members FROM mobula.chain_epoch WHERE shard = $1 "
     "ORDER BY epoch DESC LIMIT 1";
 static const char insert_sql[] =
-    "WITH mine AS (SELECT 1 FROM mobula.master WHERE term = $3 FOR SHARE) "
+    "WITH mine AS (SELECT 1 FROM mobula.master WHERE shard = $1 AND term = $3 FOR SHARE) "
     "INSERT INTO mobula.chain_epoch (shard, epoch, term, start, members) "
     "SELECT $1, $2, $3, $4::integer <> 0, $5 FROM mine "
     "WHERE NOT EXISTS (SELECT 1 FROM mobula.chain_epoch WHERE shard = $1 AND epoch >= $2)";
@@ -42,7 +46,7 @@ static enum mob_status ask(
     enum mob_status status = MOB_INVALID;
     switch (q->op) {
     case MOB_TABLE_ROW:
-        status = mob_database_query(db, row_sql, p, 0, &r);
+        status = mob_database_query(db, row_sql, mob_param_i32(&p[0], (int32_t)shard), 1, &r);
         if (status == MOB_OK && mob_database_rows(r) != 1)
             status = MOB_CORRUPT;
         if (status == MOB_OK)
@@ -54,7 +58,8 @@ static enum mob_status ask(
         mob_param_i64(&p[1], (int64_t)q->old_row.beat);
         mob_param_i64(&p[2], (int64_t)q->row.term);
         mob_param_i64(&p[3], (int64_t)q->row.beat);
-        status = mob_database_query(db, set_sql, p, 4, &r);
+        mob_param_i32(&p[4], (int32_t)shard);
+        status = mob_database_query(db, set_sql, p, 5, &r);
         if (status == MOB_OK && mob_database_changed(r) != 1)
             status = MOB_CONFLICT;
         break;
@@ -90,6 +95,9 @@ void table_postgres_ask(const char *directory, uint32_t shard, struct mob_databa
     }
     int from, to;
     a->status = fresh ? mob_migrate(*db, mob_migrations, &from, &to) : MOB_OK;
+    struct mob_database_param p;
+    if (fresh && a->status == MOB_OK)
+        a->status = mob_database_query(*db, make_row_sql, mob_param_i32(&p, (int32_t)shard), 1, NULL);
     if (a->status != MOB_OK) {
         mob_database_close(*db);
         *db = NULL;

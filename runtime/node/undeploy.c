@@ -21,6 +21,7 @@ struct undeployment {
     struct mob_block_decoder *decoder;
     enum mob_status status;
     char user[MOB_ID_TEXT_MAX]; /* a task of the lineage that was of it */
+    uint32_t shard; /* whose lineage is read */
 };
 
 static void destroy(void *arg)
@@ -92,7 +93,7 @@ static bool block_has_task_of(struct undeployment *u, const struct mob_gcs_block
 }
 
 static void remove_rows(struct undeployment *u);
-static void read_lineage(struct undeployment *u, uint64_t position);
+static void read_lineage(struct undeployment *u, uint32_t shard, uint64_t position);
 
 static void on_blocks(void *arg, const struct mob_gcs_answer *blocks)
 {
@@ -110,21 +111,26 @@ static void on_blocks(void *arg, const struct mob_gcs_answer *blocks)
             return;
         }
     if (blocks->next != 0 && blocks->block_count > 0) {
-        read_lineage(u, blocks->next);
+        read_lineage(u, u->shard, blocks->next);
+        return;
+    }
+    if (u->shard + 1 < mob_gcs_shard_count(u->node->gcs)) {
+        read_lineage(u, u->shard + 1, 0);
         return;
     }
     if (++u->next < u->count) {
-        read_lineage(u, 0);
+        read_lineage(u, 0, 0);
         return;
     }
     u->next = 0;
     remove_rows(u);
 }
 
-static void read_lineage(struct undeployment *u, uint64_t position)
+static void read_lineage(struct undeployment *u, uint32_t shard, uint64_t position)
 {
+    u->shard = shard;
     struct mob_gcs_scan scan = {
-        .function = u->functions[u->next]->id, .newest_first = true, .position = position};
+        .shard = shard, .function = u->functions[u->next]->id, .newest_first = true, .position = position};
     enum mob_status status = mob_gcs_scan(u->node->gcs, &scan, on_blocks, u);
     if (status != MOB_OK)
         answer(u, status, "the lineage cannot be read now");
@@ -132,7 +138,7 @@ static void read_lineage(struct undeployment *u, uint64_t position)
 
 static void after_commit(void *arg)
 {
-    read_lineage(arg, 0);
+    read_lineage(arg, 0, 0);
 }
 
 /* --- rows and file --- */

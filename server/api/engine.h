@@ -287,7 +287,7 @@ struct mob_engine_ops {
     void (*post)(struct mob_engine *engine, struct mob_engine_op *op);
     bool (*ready)(struct mob_engine *engine);
     /* The event hub's wishes (server/events): must only post a message. */
-    void (*events_want)(struct mob_engine *engine, uint64_t after_seq);
+    void (*events_want)(struct mob_engine *engine);
     void (*events_stop)(struct mob_engine *engine);
     void (*stop)(struct mob_engine *engine); /* answers all, joins its thread, frees itself */
 };

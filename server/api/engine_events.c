@@ -1,9 +1,9 @@
-/* Committed blocks to events. The subscription exists only while the hub wants events.
+/* Committed blocks to events. Subscriptions, one of each shard, exist only while the hub wants events.
  *
  * Whom an entry belongs to is told by the spec of its task, which was logged earlier: the last few are
  * remembered, others are read from the lineage (engine_event_specs.c). A block with an entry that nobody can
  * place yet, or with functions that were deployed a moment ago, is held, and all behind it with it: the order
- * of events is that of the log.
+ * of events is that of the log. Shards' blocks take turns as they come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,10 +15,13 @@
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
 
+_Static_assert(MOB_EVENTS_SHARDS_MAX == MOB_GCS_SHARDS_MAX, "a place in each shard");
+
 struct translation {
     struct engine *engine;
     const struct mob_block_header *header;
-    struct mob_event_position position;
+    uint32_t shard;
+    struct mob_event_place place;
     char job[MOB_ID_TEXT_MAX];
 };
 
@@ -30,7 +33,8 @@ static void publish(struct translation *t, struct mob_task_id task, const char *
     const struct function_name *function = spec ? engine_function_of(t->engine, spec->function) : NULL;
     bool of_actor = spec && !mob_task_id_is_zero(spec->actor.creation);
     mob_task_id_format(task, id);
-    struct mob_event event = {.position = t->position,
+    struct mob_event event = {.shard = t->shard,
+        .place = t->place,
         .wall_us =
             ((mono_ns ? mono_ns : t->header->mono_ns) + t->header->wall_ns - t->header->mono_ns) / 1000,
         .type = type,
@@ -148,21 +152,31 @@ static struct mob_task_id task_of(const struct mob_entry *entry)
                                                : none;
 }
 
+/* A committed block; its bytes are borrowed. */
+struct event_block {
+    uint32_t shard;
+    uint64_t seq;
+    const uint8_t *bytes;
+    size_t length;
+};
+
 /* From entry `from` on. True: all of it; false: the spec of *missing_out has to be read first, for entry
- * *from. `bytes` stay until the call returns. */
-static bool translate_block(struct engine *engine, uint64_t seq, const uint8_t *bytes, size_t length,
-    uint32_t *from, struct mob_task_id *missing_out)
+ * *from. */
+static bool translate_block(
+    struct engine *engine, const struct event_block *block, uint32_t *from, struct mob_task_id *missing_out)
 {
     struct mob_block_header header;
     static struct mob_zone_map zone; /* too large for the stack; the engine's thread only */
     static struct mob_entry entry;
-    struct translation t = {.engine = engine, .header = &header, .position = {seq, 0}};
-    enum mob_status status = mob_block_open(engine->event_decoder, bytes, length, &header, &zone);
+    struct translation t = {
+        .engine = engine, .header = &header, .shard = block->shard, .place = {block->seq, 0}};
+    enum mob_status status =
+        mob_block_open(engine->event_decoder, block->bytes, block->length, &header, &zone);
     if (status == MOB_OK && !mob_job_is_system(header.job))
         mob_job_id_format(header.job, t.job);
     engine->worked++;
     while (status == MOB_OK && (status = mob_block_next(engine->event_decoder, &entry)) == MOB_OK) {
-        if (++t.position.index <= *from)
+        if (++t.place.index <= *from)
             continue;
         struct mob_task_id task = task_of(&entry);
         if (!mob_task_id_is_zero(task) && !event_specs_know(engine->event_specs, task)) {
@@ -170,9 +184,9 @@ static bool translate_block(struct engine *engine, uint64_t seq, const uint8_t *
             return false;
         }
         translate(&t, &entry);
-        *from = t.position.index;
+        *from = t.place.index;
     }
-    mob_events_pass(engine->options.events, seq);
+    mob_events_pass(engine->options.events, block->shard, block->seq);
     event_specs_block_end(engine->event_specs);
     return true;
 }
@@ -182,6 +196,7 @@ static bool translate_block(struct engine *engine, uint64_t seq, const uint8_t *
 #define HELD_MAX 1024u
 struct held_block {
     struct held_block *next;
+    uint32_t shard;
     uint64_t seq;
     uint32_t from; /* entries before it are published */
     bool named; /* its names were asked for */
@@ -202,12 +217,13 @@ static bool has_missing_names(struct engine *engine, const uint8_t *bytes, size_
     return missing;
 }
 
-static void hold(struct engine *engine, const struct mob_gcs_block_row *row, uint32_t from)
+static void hold(struct engine *engine, const struct event_block *block, uint32_t from)
 {
-    struct held_block *held = malloc(sizeof *held + row->length);
+    struct held_block *held = malloc(sizeof *held + block->length);
     MOB_ASSERT(held != NULL);
-    *held = (struct held_block){.seq = row->seq, .from = from, .length = row->length};
-    memcpy(held->bytes, row->bytes, row->length);
+    *held =
+        (struct held_block){.shard = block->shard, .seq = block->seq, .from = from, .length = block->length};
+    memcpy(held->bytes, block->bytes, block->length);
     *engine->held_end = held;
     engine->held_end = &held->next;
     engine->held_count++;
@@ -263,12 +279,13 @@ static void learn_names(struct engine *engine)
 static bool first_goes(struct engine *engine)
 {
     struct held_block *held = engine->held;
+    struct event_block block = {held->shard, held->seq, held->bytes, held->length};
     struct mob_task_id missing;
     if (!held->named && has_missing_names(engine, held->bytes, held->length)) {
         learn_names(engine);
         return false;
     }
-    if (translate_block(engine, held->seq, held->bytes, held->length, &held->from, &missing)) {
+    if (translate_block(engine, &block, &held->from, &missing)) {
         drop_first(engine);
         return true;
     }
@@ -282,22 +299,37 @@ static void go_on(struct engine *engine)
         continue;
 }
 
+/* Node or control store are slow: begin again from where we are. Of each shard, what was held is missing. */
+static void give_up_held(struct engine *engine, const struct event_block *now)
+{
+    for (uint32_t shard = 0; shard < mob_gcs_shard_count(engine->gcs); shard++) {
+        uint64_t first = 0, behind = 0;
+        for (const struct held_block *held = engine->held; held; held = held->next)
+            if (held->shard == shard) {
+                first = first ? first : held->seq;
+                behind = held->seq + 1;
+            }
+        if (first)
+            mob_events_gap(engine->options.events, shard, first - 1, shard == now->shard ? now->seq : behind);
+    }
+    engine_events_end(engine);
+}
+
 static void on_block(void *arg, const struct mob_gcs_block_row *row)
 {
-    struct engine *engine = arg;
+    struct event_source *source = arg;
+    struct engine *engine = source->engine;
+    struct event_block block = {
+        (uint32_t)(source - engine->event_sources), row->seq, row->bytes, row->length};
     struct mob_task_id missing;
     uint32_t from = 0;
     /* Asked once: a name that is missing counts as unknown from then on, until it was read. */
     bool nameless = !engine->held && has_missing_names(engine, row->bytes, row->length);
-    if (!engine->held && !nameless &&
-        translate_block(engine, row->seq, row->bytes, row->length, &from, &missing))
+    if (!engine->held && !nameless && translate_block(engine, &block, &from, &missing))
         return;
-    if (engine->held &&
-        engine->held_count == HELD_MAX) { /* node or control store are slow: begin again from where we are */
-        mob_events_gap(engine->options.events, engine->held->seq - 1, row->seq);
-        engine_events_end(engine);
-    }
-    hold(engine, row, from);
+    if (engine->held && engine->held_count == HELD_MAX)
+        give_up_held(engine, &block);
+    hold(engine, &block, from);
     if (nameless)
         learn_names(engine);
     else
@@ -320,48 +352,95 @@ void engine_events_end(struct engine *engine)
 
 static void on_resync(void *arg, uint64_t after, uint64_t next)
 {
-    struct engine *engine = arg;
-    mob_events_gap(engine->options.events, after, next);
+    struct event_source *source = arg;
+    struct engine *engine = source->engine;
+    mob_events_gap(engine->options.events, (uint32_t)(source - engine->event_sources), after, next);
 }
 
-static void subscribe(struct engine *engine, uint64_t after)
+void engine_events_unsubscribe(struct engine *engine)
 {
-    if (engine->subscription)
-        mob_gcs_unsubscribe(engine->subscription);
-    engine->subscription = NULL;
+    for (uint32_t i = 0; i < MOB_GCS_SHARDS_MAX; i++) {
+        mob_gcs_unsubscribe(engine->event_sources[i].subscription);
+        engine->event_sources[i].subscription = NULL;
+    }
+}
+
+static void subscribe(struct engine *engine, const uint64_t *after)
+{
+    engine_events_unsubscribe(engine);
     engine_events_end(engine);
-    struct mob_gcs_sub_events events = {on_block, on_resync, engine};
-    enum mob_status status = mob_gcs_subscribe(engine->gcs, after, &events, &engine->subscription);
+    enum mob_status status = MOB_OK;
+    for (uint32_t i = 0; i < mob_gcs_shard_count(engine->gcs) && status == MOB_OK; i++) {
+        struct event_source *source = &engine->event_sources[i];
+        source->engine = engine;
+        struct mob_gcs_sub_events events = {on_block, on_resync, source};
+        status = mob_gcs_subscribe(mob_gcs_shard(engine->gcs, i), after[i], &events, &source->subscription);
+    }
     if (status == MOB_OK)
         mob_events_started(engine->options.events, after);
     else
         MOB_LOG_WARN("engine", "subscribe_failed", "code=%s", mob_status_code(status));
 }
 
+/* --- from now on: where is that, in each shard? --- */
+
+struct newest_wait {
+    struct engine *engine;
+    uint64_t serial;
+    uint32_t shard;
+    uint64_t committed[MOB_GCS_SHARDS_MAX];
+};
+
+static void ask_newest(struct newest_wait *wait);
+
 static void on_newest(void *arg, const struct mob_gcs_answer *answer)
 {
-    struct engine *engine = arg;
-    if (answer->status == MOB_OK && answer->stats)
-        subscribe(engine, answer->stats->committed);
-    else
-        atomic_store(&engine->events_wanted, UINT64_MAX); /* again */
+    struct newest_wait *wait = arg;
+    struct engine *engine = wait->engine;
+    bool good = answer->status == MOB_OK && answer->stats;
+    bool mine = wait->serial == engine->events_serial;
+    if (good)
+        wait->committed[wait->shard] = answer->stats->committed;
+    if (good && mine && ++wait->shard < mob_gcs_shard_count(engine->gcs)) {
+        ask_newest(wait);
+        return;
+    }
+    if (good && mine)
+        subscribe(engine, wait->committed);
+    else if (mine)
+        atomic_store(&engine->events_wanted, true); /* again */
+    free(wait);
+}
+
+static void ask_newest(struct newest_wait *wait)
+{
+    struct engine *engine = wait->engine;
+    if (mob_gcs_stats(mob_gcs_shard(engine->gcs, wait->shard), on_newest, wait) == MOB_OK)
+        return;
+    atomic_store(&engine->events_wanted, true);
+    free(wait);
 }
 
 void engine_events_step(struct engine *engine)
 {
     if (atomic_load_explicit(&engine->events_unwanted, memory_order_relaxed) &&
         atomic_exchange(&engine->events_unwanted, false)) {
-        if (engine->subscription)
-            mob_gcs_unsubscribe(engine->subscription);
-        engine->subscription = NULL;
+        engine_events_unsubscribe(engine);
         engine_events_end(engine);
     }
     if (!atomic_load_explicit(&engine->events_wanted, memory_order_relaxed) || !engine->gcs_up)
         return;
-    uint64_t wanted = atomic_exchange(&engine->events_wanted, 0);
+    atomic_store(&engine->events_wanted, false); /* before the hub is asked: it may want more at once */
     engine->worked++;
-    if (wanted != UINT64_MAX)
-        subscribe(engine, wanted - 1);
-    else if (mob_gcs_stats(engine->gcs, on_newest, engine) != MOB_OK)
-        atomic_store(&engine->events_wanted, UINT64_MAX);
+    engine->events_serial++;
+    uint64_t after[MOB_EVENTS_SHARDS_MAX];
+    if (mob_events_wanted(engine->options.events, after)) {
+        subscribe(engine, after);
+        return;
+    }
+    struct newest_wait *wait = calloc(1, sizeof *wait);
+    MOB_ASSERT(wait != NULL);
+    wait->engine = engine;
+    wait->serial = engine->events_serial;
+    ask_newest(wait);
 }

@@ -114,7 +114,7 @@ struct engine {
     _Atomic(struct pinned *) returned;
     _Atomic uint32_t queued;
     _Atomic bool stopping, is_ready;
-    _Atomic uint64_t events_wanted; /* after + 1; 0: nothing new asked */
+    _Atomic bool events_wanted; /* from where, the hub says */
     _Atomic bool events_unwanted;
     struct session sessions[ENGINE_JOBS_MAX + 1]; /* the first is the standing job's */
     size_t session_count;
@@ -129,7 +129,11 @@ struct engine {
     size_t flights;
     struct function_cache *functions;
     bool closing;
-    struct mob_gcs_sub *subscription;
+    struct event_source {
+        struct engine *engine;
+        struct mob_gcs_sub *subscription; /* NULL: none */
+    } event_sources[MOB_GCS_SHARDS_MAX]; /* the shards */
+    uint64_t events_serial; /* of the newest wish for events */
     struct held_block *held, **held_end; /* blocks of the subscription that wait, for the first one's needs */
     size_t held_count;
     uint64_t held_serial; /* of what was asked for the first one, which is */
@@ -300,6 +304,7 @@ void engine_start_logs(struct flight *flight);
 
 /* engine_events.c */
 void engine_events_step(struct engine *engine);
+void engine_events_unsubscribe(struct engine *engine);
 /* Blocks that are held back are dropped. */
 void engine_events_end(struct engine *engine);
 

@@ -524,10 +524,9 @@ static bool read_cursor(struct scan *scan, const char *cursor)
     list->skip = (size_t)skip;
     list->resumed = !list->sorted;
     if (list->resumed) { /* the block itself, too, when there is something left of it */
-        scan->request.position = index > 0 ? seq + 1 : seq;
-        scan->request.cut_seq = seq;
         uint32_t of_entry = (1u << PLACE_SUB_BITS) - 1; /* some of its rows are left: the entry, too */
-        scan->request.cut_entries = (uint32_t)(((uint64_t)index + of_entry) >> PLACE_SUB_BITS);
+        uint32_t entries = (uint32_t)(((uint64_t)index + of_entry) >> PLACE_SUB_BITS);
+        return scan_begin_before(scan, seq, index > 0, entries);
     }
     return true;
 }

@@ -121,11 +121,11 @@ static bool ready(struct mob_engine *base)
     return atomic_load(&((struct engine *)base)->is_ready);
 }
 
-static void events_want(struct mob_engine *base, uint64_t after_seq)
+static void events_want(struct mob_engine *base)
 {
     struct engine *engine = (struct engine *)base;
     atomic_store(&engine->events_unwanted, false);
-    atomic_store(&engine->events_wanted, after_seq == UINT64_MAX ? UINT64_MAX : after_seq + 1);
+    atomic_store(&engine->events_wanted, true);
     engine_ring(engine);
 }
 
@@ -433,8 +433,7 @@ static void stop(struct mob_engine *base)
     end_all(engine);
     engine_drop_returned(engine);
     engine_models_destroy(engine);
-    if (engine->subscription)
-        mob_gcs_unsubscribe(engine->subscription);
+    engine_events_unsubscribe(engine);
     for (size_t i = engine->session_count; i-- > 0;)
         mob_disconnect(engine->sessions[i].client);
     mob_gcs_destroy(engine->gcs);

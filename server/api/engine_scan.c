@@ -86,7 +86,50 @@ int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns)
     return mono_ns ? (mono_ns + header->wall_ns - header->mono_ns) / 1000 : 0;
 }
 
-/* --- cursors into what was flushed: "cPAGE.INCARNATION.NUMBER.INDEX.CUT_SEQ.CUT_ENTRIES" --- */
+/* --- shards --- */
+
+static struct mob_gcs *gcs_of(const struct scan *scan)
+{
+    return scan->flight->engine->gcs;
+}
+
+static uint64_t seq_of(const struct scan *scan, uint64_t seq)
+{
+    return mob_gcs_shard_position(mob_gcs_shard_count(gcs_of(scan)), scan->request.shard, seq);
+}
+
+bool scan_begin_before(struct scan *scan, uint64_t seq, bool with_it, uint32_t entries)
+{
+    uint32_t shards = mob_gcs_shard_count(gcs_of(scan));
+    uint64_t shard = shards < 2 ? 1 : seq >> MOB_GCS_POSITION_SHARD_SHIFT;
+    if (shard == 0 || shard > shards)
+        return false;
+    scan->placed = true;
+    scan->request.shard = (uint32_t)shard - 1;
+    scan->request.cut_seq = shards < 2 ? seq : seq & ((1ull << MOB_GCS_POSITION_SHARD_SHIFT) - 1);
+    scan->request.position = scan->request.cut_seq + with_it;
+    scan->request.cut_entries = entries;
+    return true;
+}
+
+static bool is_last_shard(const struct scan *scan)
+{
+    return scan->request.newest_first ? scan->request.shard == 0
+                                      : scan->request.shard + 1 == mob_gcs_shard_count(gcs_of(scan));
+}
+
+/* The request for the beginning of the shard behind this one. */
+static struct mob_gcs_scan of_next_shard(const struct scan *scan)
+{
+    struct mob_gcs_scan request = scan->request;
+    request.shard = request.newest_first ? request.shard - 1 : request.shard + 1;
+    request.position = request.cut_seq = 0;
+    request.cut_entries = 0;
+    return request;
+}
+
+/* --- cursors into what was flushed: "cPAGE.INCARNATION.NUMBER.INDEX.CUT_SEQ.CUT_ENTRIES", with ".SHARD" when
+ * that is not the first; PAGE 0 is a shard's beginning --- */
 
 bool scan_is_behind(const struct scan *scan, struct place place)
 {
@@ -96,28 +139,36 @@ bool scan_is_behind(const struct scan *scan, struct place place)
 
 char *scan_cursor(const struct scan *scan, const struct place *last)
 {
+    bool turns = last == NULL && scan->shard_done;
+    struct mob_gcs_scan request = turns ? of_next_shard(scan) : scan->request;
     struct place here = scan->skipping ? scan->skip : (struct place){0};
-    char *cursor = NULL;
-    here.page = scan->request.position;
+    char *cursor = NULL, shard[16] = "";
+    here.page = request.position;
     if (last == NULL)
         last = &here;
-    if (last->page == 0)
+    if (last->page == 0 && !turns)
         return NULL;
-    int n = asprintf(&cursor, "c%llu.%llu.%llu.%u.%llu.%u", (unsigned long long)last->page,
+    if (mob_gcs_shard_count(gcs_of(scan)) > 1)
+        snprintf(shard, sizeof shard, ".%u", request.shard);
+    int n = asprintf(&cursor, "c%llu.%llu.%llu.%u.%llu.%u%s", (unsigned long long)last->page,
         (unsigned long long)last->incarnation, (unsigned long long)last->number, last->index,
-        (unsigned long long)scan->request.cut_seq, scan->request.cut_entries);
+        (unsigned long long)request.cut_seq, request.cut_entries, shard);
     return n < 0 ? NULL : cursor;
 }
 
 bool scan_read_cursor(struct scan *scan, const char *cursor)
 {
     unsigned long long page, incarnation, number, cut_seq;
-    unsigned index, cut_entries;
-    int end = 0;
-    (void)!sscanf(cursor, "c%20llu.%20llu.%20llu.%10u.%20llu.%10u%n", &page, &incarnation, &number, &index,
-        &cut_seq, &cut_entries, &end);
-    if (end == 0 || cursor[end] != 0 || page == 0)
+    unsigned index, cut_entries, shard = 0, shards = mob_gcs_shard_count(gcs_of(scan));
+    int end = 0, with_shard = 0;
+    (void)!sscanf(cursor, "c%20llu.%20llu.%20llu.%10u.%20llu.%10u%n.%1u%n", &page, &incarnation, &number,
+        &index, &cut_seq, &cut_entries, &end, &shard, &with_shard);
+    if (shards > 1)
+        end = with_shard;
+    if (end == 0 || cursor[end] != 0 || shard >= shards || (page == 0 && shards == 1))
         return false;
+    scan->placed = true;
+    scan->request.shard = shard;
     scan->request.position = page;
     scan->request.cut_seq = cut_seq;
     scan->request.cut_entries = cut_entries;
@@ -164,14 +215,19 @@ static void fail(struct scan *scan, enum mob_status status)
 
 static void read_page(struct scan *scan)
 {
-    enum mob_status status = mob_gcs_scan(scan->flight->engine->gcs, &scan->request, on_page, scan);
+    if (scan->shard_done)
+        scan->request = of_next_shard(scan);
+    scan->shard_done = false;
+    enum mob_status status = mob_gcs_scan(gcs_of(scan), &scan->request, on_page, scan);
     if (status != MOB_OK)
         fail(scan, status);
 }
 
 void scan_start(struct scan *scan)
 {
-    scan->begin = scan->request.position;
+    if (!scan->placed && scan->request.newest_first)
+        scan->request.shard = mob_gcs_shard_count(gcs_of(scan)) - 1;
+    scan->begin = scan->request;
     scan->begin_skip = scan->skip;
     scan->skipping = scan->skip.incarnation != 0;
     read_page(scan);
@@ -184,7 +240,8 @@ static void begin_again(void *arg)
     scan->names_missing = scan->full = scan->more = false;
     scan->names_read = true;
     scan->blocks = 0;
-    scan->request.position = scan->begin;
+    scan->request = scan->begin;
+    scan->shard_done = false;
     scan->skip = scan->begin_skip;
     scan->skipping = scan->skip.incarnation != 0;
     mob_text_fini(&scan->flight->op->json);
@@ -222,7 +279,7 @@ static void read_block(struct scan *scan, const struct mob_gcs_block_row *row)
     struct mob_entry *entry = malloc(sizeof *entry);
     MOB_ASSERT(zone && entry);
     enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
-    struct place place = {.seq = row->seq,
+    struct place place = {.seq = seq_of(scan, row->seq),
         .recut = row->recut != 0,
         .page = scan->request.position,
         .incarnation = row->incarnation,
@@ -248,7 +305,8 @@ static void on_page(void *arg, const struct mob_gcs_answer *answer)
     for (; status == MOB_OK && i < answer->block_count && !scan->full && scan->blocks < SCAN_BLOCKS_MAX; i++)
         if (!passed_over(scan, &answer->blocks[i]))
             read_block(scan, &answer->blocks[i]);
-    scan->more |= i < answer->block_count || answer->next != 0;
+    scan->shard_done = i == answer->block_count && answer->next == 0 && !is_last_shard(scan);
+    scan->more |= i < answer->block_count || answer->next != 0 || scan->shard_done;
     next_position(scan, answer, i);
     if (status == MOB_OK && scan->methods->page_end && !scan->methods->page_end(scan))
         return;

@@ -1,5 +1,6 @@
 /* Reading blocks of the control store page by page for one request, newest or oldest first, within a bound of
- * blocks: what lists and the timeline have in common.
+ * blocks: what lists and the timeline have in common. With several shards one after the other, newest first
+ * the last of them first; the order of times is that of each shard's logs.
  *
  *   struct scan *scan = scan_create(flight, &methods, context);
  *   scan->request = ...; scan_start(scan);
@@ -23,7 +24,7 @@
  * batch by batch, and inside of a batch in the order in which it lies there, which never changes: there an
  * entry is known by its block's name, and by the position at which the reading of that page began. */
 struct place {
-    uint64_t seq;
+    uint64_t seq; /* mob_gcs_shard_position: in the order in which blocks are read, or its opposite */
     uint32_t index; /* entry << PLACE_SUB_BITS | which row of it, for an entry that makes several */
     bool recut;
     uint64_t page, incarnation, number; /* when recut */
@@ -57,7 +58,9 @@ struct scan {
     const struct scan_methods *methods;
     void *context;
     struct mob_gcs_scan request;
-    uint64_t begin; /* its position at the start */
+    bool placed; /* a cursor says where to begin */
+    bool shard_done; /* the next page is another shard's */
+    struct mob_gcs_scan begin; /* the request at the start */
     /* Blocks are passed over until this one has come; with index 0 it is passed over, too. */
     bool skipping;
     struct place skip, begin_skip;
@@ -86,6 +89,9 @@ void scan_full_name(
 char *scan_cursor(const struct scan *scan, const struct place *last);
 /* Before scan_start. False: it is none of those. */
 bool scan_read_cursor(struct scan *scan, const char *cursor);
+/* Before scan_start: only blocks before (newest first) the place `seq`; `with_it`, and the first `entries` of
+ * that block. False: there is no such shard. */
+bool scan_begin_before(struct scan *scan, uint64_t seq, bool with_it, uint32_t entries);
 /* An entry of a block that was flushed: not given before, as far as the cursor says? */
 bool scan_is_behind(const struct scan *scan, struct place place);
 int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns);

@@ -52,16 +52,18 @@ static bool read_topics(struct mob_http_request *request, struct mob_event_filte
 }
 
 /* ?after=, or Last-Event-ID of a stream that comes back. False: answered with 400. */
-static bool read_after(struct mob_http_request *request, struct mob_event_position *after, bool *present_out)
+static bool read_after(struct mob_api *api, struct mob_http_request *request,
+    struct mob_event_position *after, bool *present_out)
 {
-    char text[64];
+    char text[MOB_EVENTS_POSITION_TEXT_MAX];
     const char *last = mob_http_header(request, "Last-Event-ID");
     enum mob_status status = mob_http_query(request, "after", text, sizeof text);
     *present_out = status != MOB_NOT_FOUND || last != NULL;
     if (!*present_out)
         return true;
     const char *position = status == MOB_NOT_FOUND ? last : status == MOB_OK ? text : "";
-    if (mob_event_position_parse(position, after) == MOB_OK)
+    if (mob_event_position_parse(position, after) == MOB_OK &&
+        after->shards == mob_events_shards(api->parts.events))
         return true;
     mob_api_fail(request, MOB_BAD_REQUEST, "after is not a position that this API gave");
     return false;
@@ -84,7 +86,7 @@ void mob_api_events(struct mob_api *api, struct mob_http_request *request)
         !mob_api_wait_query(request, &wait) ||
         !mob_api_query_int(request, "limit", 1, MOB_EVENTS_POLL_MAX, 100, &limit) ||
         !read_key(request, &filter) || !read_topics(request, &filter) ||
-        !read_after(request, &after, &has_after))
+        !read_after(api, request, &after, &has_after))
         return;
     enum mob_status status;
     if (wants_stream(request)) {

@@ -8,14 +8,12 @@
 
 static void write_json(struct mob_text *t, const struct mob_event *event)
 {
-    char position[MOB_EVENTS_POSITION_TEXT_MAX], stamp[40];
-    mob_event_position_format(event->position, position);
+    char stamp[40];
     time_t seconds = (time_t)(event->wall_us / 1000000);
     struct tm utc;
     gmtime_r(&seconds, &utc);
     strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &utc);
-    mob_text_printf(t, "{\"position\":\"%s\",\"time\":\"%s.%06dZ\",\"type\":", position, stamp,
-        (int)(event->wall_us % 1000000));
+    mob_text_printf(t, "\",\"time\":\"%s.%06dZ\",\"type\":", stamp, (int)(event->wall_us % 1000000));
     mob_text_json_cstring(t, event->type);
     mob_text_puts(t, ",\"subject\":");
     mob_text_json_cstring(t, event->subject ? event->subject : "");
@@ -49,7 +47,6 @@ struct kept *mob_event_keep(const struct mob_event *event)
     struct kept *kept = json.failed ? NULL : malloc(bytes);
     if (kept) {
         char *at = (char *)(kept + 1);
-        kept->position = event->position;
         kept->bytes = bytes;
         kept->event = *event;
         kept->event.data = NULL;
@@ -69,10 +66,25 @@ struct kept *mob_event_keep(const struct mob_event *event)
 
 /* --- giving events to watchers; all with the lock held --- */
 
-static void write_frame(struct mob_text *t, const struct kept *kept)
+/* Where a watcher is that has seen this event. */
+static struct mob_event_position position_after(const struct watcher *w, const struct kept *kept)
+{
+    struct mob_event_position position = w->cursor;
+    position.at[kept->event.shard] = kept->event.place;
+    return position;
+}
+
+static void write_event(struct mob_text *t, const struct kept *kept, const char *position)
+{
+    mob_text_puts(t, "{\"position\":\"");
+    mob_text_puts(t, position);
+    mob_text_puts(t, kept->json);
+}
+
+static void write_frame(struct mob_text *t, const struct kept *kept, const struct mob_event_position *after)
 {
     char position[MOB_EVENTS_POSITION_TEXT_MAX];
-    mob_event_position_format(kept->position, position);
+    mob_event_position_format(after, position);
     mob_text_puts(t, "id: ");
     mob_text_puts(t, position);
     mob_text_puts(t, "\nevent: ");
@@ -80,7 +92,7 @@ static void write_frame(struct mob_text *t, const struct kept *kept)
         if (*c != '\n' && *c != '\r')
             mob_text_putc(t, *c);
     mob_text_puts(t, "\ndata: ");
-    mob_text_puts(t, kept->json);
+    write_event(t, kept, position);
     mob_text_puts(t, "\n\n");
 }
 
@@ -104,34 +116,45 @@ static bool give_to_stream(struct watcher *w, const struct kept *kept)
     struct mob_text t = {0};
     if (w->lagging) {
         char position[MOB_EVENTS_POSITION_TEXT_MAX];
-        mob_event_position_format(w->cursor, position);
+        mob_event_position_format(&w->cursor, position);
         mob_text_printf(&t, "event: gap\ndata: {\"after\":\"%s\"}\n\n", position);
         w->lagging = false;
     }
-    write_frame(&t, kept);
+    struct mob_event_position after = position_after(w, kept);
+    write_frame(&t, kept, &after);
     bool there = mob_event_write_to_stream(w, &t);
     if (there && !w->lagging)
-        w->cursor = kept->position;
+        w->cursor = after;
     return there;
 }
 
 bool mob_event_give(struct watcher *w, const struct kept *kept)
 {
-    if (!w->placed || !mob_event_before(w->cursor, kept->position) ||
+    if (!w->placed || !mob_event_before(w->cursor.at[kept->event.shard], kept->event.place) ||
         !mob_event_matches(w->filter, &kept->event))
         return true;
     if (w->stream)
         return give_to_stream(w, kept);
     if (w->count == w->limit)
         return true;
+    char position[MOB_EVENTS_POSITION_TEXT_MAX];
+    w->cursor = position_after(w, kept);
+    mob_event_position_format(&w->cursor, position);
     mob_text_puts(&w->found, w->count > 0 ? "," : "");
-    mob_text_puts(&w->found, kept->json);
+    write_event(&w->found, kept, position);
     if (w->count++ == 0) {
         w->ready_next = w->hub->ready;
         w->hub->ready = w;
     }
-    w->cursor = kept->position;
     return true;
+}
+
+void mob_event_position_of(const struct watcher *w, struct mob_event_position *out)
+{
+    *out = w->cursor;
+    for (uint32_t i = 0; i < out->shards; i++)
+        if (mob_event_before(out->at[i], mob_event_end_of(w->hub->passed[i])))
+            out->at[i] = mob_event_end_of(w->hub->passed[i]);
 }
 
 void mob_event_build_poll_reply(struct watcher *w, bool gap)
@@ -144,9 +167,9 @@ void mob_event_build_poll_reply(struct watcher *w, bool gap)
         char position[MOB_EVENTS_POSITION_TEXT_MAX];
         /* Everything up to the end of the last block was looked at, unless the answer is full. */
         struct mob_event_position at = w->cursor;
-        if (w->count < w->limit && mob_event_before(at, mob_event_end_of(w->hub->passed)))
-            at = mob_event_end_of(w->hub->passed);
-        mob_event_position_format(at, position);
+        if (w->count < w->limit)
+            mob_event_position_of(w, &at);
+        mob_event_position_format(&at, position);
         mob_text_printf(&t, "\"%s\"", position);
     } else {
         mob_text_puts(&t, "null");

@@ -31,10 +31,9 @@ struct watcher {
 };
 
 struct kept {
-    struct mob_event_position position;
     struct mob_event event; /* its texts are behind it */
     size_t bytes;
-    char *json;
+    char *json; /* what is behind its position, which is the reader's */
 };
 
 struct mob_events {
@@ -44,22 +43,28 @@ struct mob_events {
     unsigned watchers;
     struct kept **ring;
     size_t ring_begin, ring_count, ring_bytes;
-    struct mob_event_position ring_from; /* the ring has all behind this */
-    uint64_t passed; /* published up to here; goes back when the source starts again */
-    uint64_t newest; /* furthest it has been */
+    /* Of each shard: */
+    struct mob_event_place ring_from[MOB_EVENTS_SHARDS_MAX]; /* the ring has all behind this */
+    uint64_t passed[MOB_EVENTS_SHARDS_MAX]; /* published so far; goes back when the source starts again */
+    uint64_t newest[MOB_EVENTS_SHARDS_MAX]; /* furthest it has been */
+    uint64_t wanted_after[MOB_EVENTS_SHARDS_MAX];
+    bool wanted_new; /* events are wanted from now on, not from there */
+    bool has_newest;
     struct watcher *ready;
     bool wanted, started, closed;
     int64_t idle_since_ns, last_heartbeat_ns;
 };
 
-static inline bool mob_event_before(struct mob_event_position a, struct mob_event_position b)
+static inline bool mob_event_before(struct mob_event_place a, struct mob_event_place b)
 {
     return a.seq != b.seq ? a.seq < b.seq : a.index < b.index;
 }
-static inline struct mob_event_position mob_event_end_of(uint64_t seq)
+static inline struct mob_event_place mob_event_end_of(uint64_t seq)
 {
-    return (struct mob_event_position){seq, UINT32_MAX};
+    return (struct mob_event_place){seq, UINT32_MAX};
 }
+/* What the hub has passed was looked at for this watcher, too: where it is now. */
+void mob_event_position_of(const struct watcher *w, struct mob_event_position *out);
 
 /* A copy with its JSON text, one allocation (free with free()). NULL: out of memory. */
 struct kept *mob_event_keep(const struct mob_event *event);

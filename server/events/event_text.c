@@ -2,28 +2,45 @@
 #include <string.h>
 
 #include "common/base/id.h"
+#include "common/base/log.h"
 #include "server/events/events.h"
 
-void mob_event_position_format(struct mob_event_position position, char out[MOB_EVENTS_POSITION_TEXT_MAX])
+#define PLACE_BYTES 12u
+_Static_assert((MOB_EVENTS_SHARDS_MAX * PLACE_BYTES * 8 + 4) / 5 < MOB_EVENTS_POSITION_TEXT_MAX, "base32");
+
+void mob_event_position_format(
+    const struct mob_event_position *position, char out[MOB_EVENTS_POSITION_TEXT_MAX])
 {
-    uint8_t bytes[12];
-    for (int i = 0; i < 8; i++)
-        bytes[i] = (uint8_t)(position.seq >> (56 - 8 * i));
-    for (int i = 0; i < 4; i++)
-        bytes[8 + i] = (uint8_t)(position.index >> (24 - 8 * i));
-    mob_base32_encode(bytes, sizeof bytes, out);
+    uint8_t bytes[MOB_EVENTS_SHARDS_MAX * PLACE_BYTES];
+    MOB_ASSERT(position->shards <= MOB_EVENTS_SHARDS_MAX);
+    for (uint32_t shard = 0; shard < position->shards; shard++) {
+        const struct mob_event_place *place = &position->at[shard];
+        uint8_t *at = bytes + shard * PLACE_BYTES;
+        for (int i = 0; i < 8; i++)
+            at[i] = (uint8_t)(place->seq >> (56 - 8 * i));
+        for (int i = 0; i < 4; i++)
+            at[8 + i] = (uint8_t)(place->index >> (24 - 8 * i));
+    }
+    mob_base32_encode(bytes, position->shards * PLACE_BYTES, out);
 }
 
 enum mob_status mob_event_position_parse(const char *text, struct mob_event_position *out)
 {
-    uint8_t bytes[12];
-    if (mob_base32_decode(text, strlen(text), bytes, sizeof bytes) != MOB_OK)
+    uint8_t bytes[MOB_EVENTS_SHARDS_MAX * PLACE_BYTES];
+    struct mob_event_position position = {.shards = 1};
+    size_t length = strlen(text);
+    while (position.shards < MOB_EVENTS_SHARDS_MAX && (position.shards * PLACE_BYTES * 8 + 4) / 5 < length)
+        position.shards++;
+    if (mob_base32_decode(text, length, bytes, position.shards * PLACE_BYTES) != MOB_OK)
         return MOB_INVALID;
-    struct mob_event_position position = {0};
-    for (int i = 0; i < 8; i++)
-        position.seq = position.seq << 8 | bytes[i];
-    for (int i = 0; i < 4; i++)
-        position.index = position.index << 8 | bytes[8 + i];
+    for (uint32_t shard = 0; shard < position.shards; shard++) {
+        struct mob_event_place *place = &position.at[shard];
+        const uint8_t *at = bytes + shard * PLACE_BYTES;
+        for (int i = 0; i < 8; i++)
+            place->seq = place->seq << 8 | at[i];
+        for (int i = 0; i < 4; i++)
+            place->index = place->index << 8 | at[8 + i];
+    }
     *out = position;
     return MOB_OK;
 }

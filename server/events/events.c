@@ -29,6 +29,7 @@ enum mob_status mob_events_create(const struct mob_events_source *source, struct
         free(hub);
         return MOB_NO_MEMORY;
     }
+    MOB_ASSERT(source->shards > 0 && source->shards <= MOB_EVENTS_SHARDS_MAX);
     hub->source = *source;
     pthread_mutex_init(&hub->lock, NULL);
     *hub_out = hub;
@@ -38,7 +39,7 @@ enum mob_status mob_events_create(const struct mob_events_source *source, struct
 static void drop_oldest(struct mob_events *hub)
 {
     struct kept *kept = hub->ring[hub->ring_begin];
-    hub->ring_from = kept->position;
+    hub->ring_from[kept->event.shard] = kept->event.place;
     hub->ring_bytes -= kept->bytes;
     hub->ring_begin = (hub->ring_begin + 1) % MOB_EVENTS_RING_MAX;
     hub->ring_count--;
@@ -97,28 +98,48 @@ void mob_events_destroy(struct mob_events *hub)
 
 /* --- the source --- */
 
-static void advance(struct mob_events *hub, uint64_t seq)
+uint32_t mob_events_shards(const struct mob_events *hub)
 {
-    hub->passed = seq;
-    if (seq > hub->newest)
-        hub->newest = seq;
+    return hub->source.shards;
 }
 
-void mob_events_started(struct mob_events *hub, uint64_t seq)
+static void advance(struct mob_events *hub, uint32_t shard, uint64_t seq)
+{
+    hub->passed[shard] = seq;
+    if (seq > hub->newest[shard])
+        hub->newest[shard] = seq;
+}
+
+static void place_at_newest(const struct mob_events *hub, struct watcher *w)
+{
+    for (uint32_t i = 0; i < hub->source.shards; i++)
+        w->cursor.at[i] = mob_event_end_of(hub->newest[i]);
+    w->placed = true;
+}
+
+bool mob_events_wanted(struct mob_events *hub, uint64_t after_out[MOB_EVENTS_SHARDS_MAX])
+{
+    pthread_mutex_lock(&hub->lock);
+    bool from_there = !hub->wanted_new;
+    memcpy(after_out, hub->wanted_after, sizeof hub->wanted_after);
+    pthread_mutex_unlock(&hub->lock);
+    return from_there;
+}
+
+void mob_events_started(struct mob_events *hub, const uint64_t *seqs)
 {
     pthread_mutex_lock(&hub->lock);
     while (hub->ring_count > 0)
         drop_oldest(hub);
-    hub->ring_from = mob_event_end_of(seq);
-    hub->started = true;
-    advance(hub, seq);
-    for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++) {
-        for (struct watcher *w = hub->buckets[b]; w; w = w->next) {
-            if (!w->placed)
-                w->cursor = mob_event_end_of(hub->newest);
-            w->placed = true;
-        }
+    for (uint32_t i = 0; i < hub->source.shards; i++) {
+        hub->ring_from[i] = mob_event_end_of(seqs[i]);
+        advance(hub, i, seqs[i]);
     }
+    hub->started = hub->has_newest = true;
+    for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++)
+        for (struct watcher *w = hub->buckets[b]; w; w = w->next)
+            if (!w->placed)
+                place_at_newest(hub, w);
     pthread_mutex_unlock(&hub->lock);
 }
 
@@ -157,10 +178,10 @@ void mob_events_publish(struct mob_events *hub, const struct mob_event *event)
     pthread_mutex_unlock(&hub->lock);
 }
 
-void mob_events_pass(struct mob_events *hub, uint64_t seq)
+void mob_events_pass(struct mob_events *hub, uint32_t shard, uint64_t seq)
 {
     pthread_mutex_lock(&hub->lock);
-    advance(hub, seq);
+    advance(hub, shard, seq);
     for (struct watcher *w = hub->ready, *next; w; w = next) {
         next = w->ready_next;
         mob_event_answer_poll(w, false);
@@ -168,26 +189,32 @@ void mob_events_pass(struct mob_events *hub, uint64_t seq)
     pthread_mutex_unlock(&hub->lock);
 }
 
-void mob_events_gap(struct mob_events *hub, uint64_t from_seq, uint64_t to_seq)
+static void write_gap(struct watcher *w, uint32_t shard, uint64_t from_seq)
+{
+    struct mob_text t = {0};
+    char from[MOB_EVENTS_POSITION_TEXT_MAX], to[MOB_EVENTS_POSITION_TEXT_MAX];
+    struct mob_event_position before = w->cursor;
+    before.at[shard] = mob_event_end_of(from_seq);
+    mob_event_position_format(&before, from);
+    mob_event_position_format(&w->cursor, to);
+    mob_text_printf(&t, "event: gap\ndata: {\"from\":\"%s\",\"to\":\"%s\"}\n\n", from, to);
+    mob_event_write_to_stream(w, &t);
+}
+
+void mob_events_gap(struct mob_events *hub, uint32_t shard, uint64_t from_seq, uint64_t to_seq)
 {
     pthread_mutex_lock(&hub->lock);
-    advance(hub, to_seq - 1);
+    advance(hub, shard, to_seq - 1);
     for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++) {
         for (struct watcher *w = hub->buckets[b], *next; w; w = next) {
             next = w->next;
-            if (!w->placed || !mob_event_before(w->cursor, mob_event_end_of(to_seq - 1)))
+            if (!w->placed || !mob_event_before(w->cursor.at[shard], mob_event_end_of(to_seq - 1)))
                 continue;
-            w->cursor = mob_event_end_of(to_seq - 1);
-            if (w->request) {
+            w->cursor.at[shard] = mob_event_end_of(to_seq - 1);
+            if (w->request)
                 mob_event_answer_poll(w, true);
-            } else {
-                struct mob_text t = {0};
-                char a[MOB_EVENTS_POSITION_TEXT_MAX], b_text[MOB_EVENTS_POSITION_TEXT_MAX];
-                mob_event_position_format(mob_event_end_of(from_seq), a);
-                mob_event_position_format(mob_event_end_of(to_seq - 1), b_text);
-                mob_text_printf(&t, "event: gap\ndata: {\"from\":\"%s\",\"to\":\"%s\"}\n\n", a, b_text);
-                mob_event_write_to_stream(w, &t);
-            }
+            else
+                write_gap(w, shard, from_seq);
         }
     }
     pthread_mutex_unlock(&hub->lock);
@@ -203,9 +230,9 @@ static void heartbeat(struct mob_events *hub)
             struct mob_text t = {0};
             char position[MOB_EVENTS_POSITION_TEXT_MAX];
             struct mob_event_position at = w->cursor;
-            if (!w->lagging && mob_event_before(at, mob_event_end_of(hub->passed)))
-                at = mob_event_end_of(hub->passed);
-            mob_event_position_format(at, position);
+            if (!w->lagging)
+                mob_event_position_of(w, &at);
+            mob_event_position_format(&at, position);
             if (w->placed)
                 mob_text_printf(
                     &t, "id: %s\nevent: bookmark\ndata: {\"position\":\"%s\"}\n\n", position, position);
@@ -225,7 +252,8 @@ void mob_events_tick(struct mob_events *hub, int64_t now_ns)
     }
     if (hub->wanted && hub->watchers == 0 && now_ns - hub->idle_since_ns > MOB_EVENTS_GRACE_S * MOB_SEC) {
         hub->wanted = hub->started = false;
-        hub->newest = 0; /* the next one who asks for "from now on" asks the source */
+        hub->has_newest = false; /* the next one who asks for "from now on" asks the source */
+        memset(hub->newest, 0, sizeof hub->newest);
         while (hub->ring_count > 0)
             drop_oldest(hub);
         hub->source.stop(hub->source.cls);
@@ -256,30 +284,43 @@ static struct watcher *add_watcher(
         w->next->prev = w;
     hub->buckets[w->bucket] = w;
     hub->watchers++;
+    w->cursor.shards = hub->source.shards;
     if (after) {
         w->cursor = *after;
         w->placed = true;
-    } else if (hub->newest > 0) {
-        w->cursor = mob_event_end_of(hub->newest);
-        w->placed = true;
+    } else if (hub->has_newest) {
+        place_at_newest(hub, w);
     }
     return w;
+}
+
+static bool is_behind_ring(const struct mob_events *hub, const struct watcher *w)
+{
+    for (uint32_t i = 0; i < hub->source.shards; i++)
+        if (mob_event_before(w->cursor.at[i], hub->ring_from[i]))
+            return true;
+    return false;
 }
 
 /* Lock held. Gives what the ring has, and sees to it that the source delivers what comes. The ring may begin
  * behind the place the watcher resumes from: then the source starts again from there. */
 static void connect_watcher(struct mob_events *hub, struct watcher *w)
 {
-    bool behind = hub->started && mob_event_before(w->cursor, hub->ring_from) && w->placed;
+    bool behind = hub->started && w->placed && is_behind_ring(hub, w);
     if (hub->started && !behind)
         mob_event_give_from_ring(w);
     if (hub->wanted && !behind)
         return;
     hub->wanted = true;
     hub->started = false;
-    /* The whole block of the place again: entries up to it are passed over by the cursor. */
-    uint64_t after = !w->placed ? UINT64_MAX : w->cursor.seq > 0 ? w->cursor.seq - 1 : 0;
-    hub->source.want(hub->source.cls, after);
+    hub->wanted_new = !w->placed;
+    for (uint32_t i = 0; w->placed && i < hub->source.shards; i++) {
+        /* The whole block of the place again: entries up to it are passed over by the cursor. */
+        uint64_t seq = w->cursor.at[i].seq, after = seq > 0 ? seq - 1 : 0;
+        /* A shard in which it is not behind goes on for the others. */
+        hub->wanted_after[i] = behind && hub->passed[i] < after ? hub->passed[i] : after;
+    }
+    hub->source.want(hub->source.cls);
 }
 
 static void poll_timed_out(struct mob_http_request *request)

@@ -1,10 +1,14 @@
 /* The event hub: what the control store commits, given to whoever waits for it.
  *
- *   mob_events_create(&(struct mob_events_source){cls, want}, &hub);
- *   engine thread: mob_events_started(hub, seq); mob_events_publish(hub, &event); mob_events_pass(hub, seq);
- *   a route:       mob_events_poll(hub, request, &filter, after, limit, deadline)   or mob_events_stream(..)
+ *   mob_events_create(&(struct mob_events_source){cls, shards, want, stop}, &hub);
+ *   engine thread: mob_events_started(hub, seqs); mob_events_publish(hub, &event); mob_events_pass(hub, 0,
+ * seq); a route:       mob_events_poll(hub, request, &filter, after, limit, deadline)   or
+ * mob_events_stream(..)
  *
- * A position is a place in the store's commit order (block, entry), opaque text outside. Nothing is decoded
+ * A place (block, entry) is one in the commit order of a shard of the store; a position has a place in each,
+ * and is opaque text outside. Order is guaranteed within a shard, and so within a node's log; between shards
+ * events come as they are heard of. A reader that comes back with a position hears all that is behind it in
+ * each shard, and nothing twice, whatever happened to other shards meanwhile. Nothing is decoded
  * while nobody watches: `want` tells the source from where events are wanted, and it delivers from there in
  * order, again from an older place when somebody resumes from one. Recent events stay in a ring for those who
  * come back for more. A reader whose place is gone gets `gap`. Per-task events reach only watchers that
@@ -25,20 +29,26 @@
 #define MOB_EVENTS_RING_BYTES_MAX (32u << 20)
 #define MOB_EVENTS_WATCHERS_MAX 16384
 #define MOB_EVENTS_POLL_MAX 1000
-#define MOB_EVENTS_POSITION_TEXT_MAX 24
+#define MOB_EVENTS_SHARDS_MAX 8u
+#define MOB_EVENTS_POSITION_TEXT_MAX 160
 #define MOB_EVENTS_TOPICS_MAX 8
 #define MOB_EVENTS_HEARTBEAT_S 15
 /* With no watcher left the source is told to stop after this: a client between two polls still finds its
  * place. */
 #define MOB_EVENTS_GRACE_S 60
 
-struct mob_event_position {
+struct mob_event_place {
     uint64_t seq; /* of the block */
     uint32_t index; /* of the entry in it */
 };
+struct mob_event_position {
+    uint32_t shards;
+    struct mob_event_place at[MOB_EVENTS_SHARDS_MAX];
+};
 
 struct mob_event {
-    struct mob_event_position position;
+    uint32_t shard;
+    struct mob_event_place place;
     int64_t wall_us;
     const char *type; /* "task.finished", "actor.died", "progress", a function's own */
     const char *subject; /* id in text form */
@@ -55,9 +65,9 @@ struct mob_event_filter {
 
 struct mob_events_source {
     void *cls;
-    /* Deliver from behind `after` on; UINT64_MAX: from now on, and say where that is with mob_events_started.
-     */
-    void (*want)(void *cls, uint64_t after_seq);
+    uint32_t shards; /* of the store, 1 to MOB_EVENTS_SHARDS_MAX */
+    /* Deliver from where mob_events_wanted says, and say with mob_events_started where that is. */
+    void (*want)(void *cls);
     void (*stop)(void *cls);
 };
 
@@ -70,13 +80,15 @@ void mob_events_destroy(struct mob_events *hub);
 
 /* --- the source --- */
 
-/* Delivery begins behind this block. */
-void mob_events_started(struct mob_events *hub, uint64_t seq);
+/* Behind which block of each shard events are wanted; false: from now on. */
+bool mob_events_wanted(struct mob_events *hub, uint64_t after_out[MOB_EVENTS_SHARDS_MAX]);
+/* Delivery begins behind these blocks, one of each shard. */
+void mob_events_started(struct mob_events *hub, const uint64_t *seqs);
 void mob_events_publish(struct mob_events *hub, const struct mob_event *event);
 /* Everything up to this block has been published: answers polls that have something. */
-void mob_events_pass(struct mob_events *hub, uint64_t seq);
+void mob_events_pass(struct mob_events *hub, uint32_t shard, uint64_t seq);
 /* What was between is lost to us. */
-void mob_events_gap(struct mob_events *hub, uint64_t from_seq, uint64_t to_seq);
+void mob_events_gap(struct mob_events *hub, uint32_t shard, uint64_t from_seq, uint64_t to_seq);
 /* About once a second: heartbeats, and the end of the grace. */
 void mob_events_tick(struct mob_events *hub, int64_t now_ns);
 
@@ -91,7 +103,9 @@ MOB_MUST_USE enum mob_status mob_events_stream(struct mob_events *hub, struct mo
     const struct mob_event_filter *filter, const struct mob_event_position *after,
     void (*send)(struct mob_http_request *request));
 
-void mob_event_position_format(struct mob_event_position position, char out[MOB_EVENTS_POSITION_TEXT_MAX]);
+uint32_t mob_events_shards(const struct mob_events *hub); /* that its positions have */
+void mob_event_position_format(
+    const struct mob_event_position *position, char out[MOB_EVENTS_POSITION_TEXT_MAX]);
 MOB_MUST_USE enum mob_status mob_event_position_parse(const char *text, struct mob_event_position *out);
 bool mob_event_matches(const struct mob_event_filter *filter, const struct mob_event *event);
 

@@ -37,9 +37,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mob_event_position position;
     if (mob_event_position_parse(text, &position) == MOB_OK) {
         char again[MOB_EVENTS_POSITION_TEXT_MAX];
-        mob_event_position_format(position, again);
+        mob_event_position_format(&position, again);
         struct mob_event_position same;
-        MOB_ASSERT(mob_event_position_parse(again, &same) == MOB_OK && same.seq == position.seq);
+        MOB_ASSERT(mob_event_position_parse(again, &same) == MOB_OK && same.shards == position.shards &&
+            memcmp(same.at, position.at, sizeof same.at) == 0);
     }
     char id[MOB_TOKEN_ID_LENGTH + 1];
     struct mob_token_hash hash;

@@ -74,7 +74,7 @@ static void fake_event(struct fake_engine *e, struct mob_task_id task, const cha
     e->seq++;
     if (!e->events_wanted)
         return;
-    struct mob_event event = {.position = {e->seq, 0},
+    struct mob_event event = {.place = {e->seq, 0},
         .wall_us = mob_wall_now() / 1000,
         .type = type,
         .subject = text,
@@ -83,7 +83,7 @@ static void fake_event(struct fake_engine *e, struct mob_task_id task, const cha
         .data = "{\"n\":1}",
         .per_task = true};
     mob_events_publish(e->context.events, &event);
-    mob_events_pass(e->context.events, e->seq);
+    mob_events_pass(e->context.events, 0, e->seq);
 }
 
 static bool fake_accept(
@@ -373,13 +373,12 @@ static void *fake_start_events(void *argument)
     uint64_t seq = e->seq + 100;
     e->seq = seq;
     pthread_mutex_unlock(&e->lock);
-    mob_events_started(e->context.events, seq);
+    mob_events_started(e->context.events, &seq);
     return NULL;
 }
 
-static void fake_events_want(struct mob_engine *engine, uint64_t after)
+static void fake_events_want(struct mob_engine *engine)
 {
-    (void)after;
     pthread_t thread;
     if (pthread_create(&thread, NULL, fake_start_events, engine) == 0)
         pthread_detach(thread);

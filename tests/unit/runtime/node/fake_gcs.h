@@ -424,6 +424,12 @@ bool mob_gcs_connected(const struct mob_gcs *gcs)
     return true;
 }
 
+uint32_t mob_gcs_shard_count(const struct mob_gcs *gcs)
+{
+    (void)gcs;
+    return 1;
+}
+
 void mob_gcs_position(const struct mob_gcs *gcs, struct mob_gcs_position *out)
 {
     (void)gcs;
