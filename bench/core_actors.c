@@ -100,7 +100,7 @@ static void sync_in_task(struct bench *b, struct mob_client *client, struct mob_
     static struct bench_samples samples;
     struct mob_future *future;
     double n, p50, p99;
-    char task[MOB_TEXT_ID_MAX], filter[256];
+    char task[MOB_TEXT_ID_MAX];
     int64_t count = b->options.quick ? 500 : 20000;
     BENCH_TRY(b, row,
         actor ? mob_submit(client, "noop.sync_actor", MOB_ARGS(mob_i64(count), mob_actor_handle(actor)), NULL,
@@ -112,10 +112,8 @@ static void sync_in_task(struct bench *b, struct mob_client *client, struct mob_
     }
     mob_future_task_id(future, task);
     mob_release(future);
-    snprintf(filter, sizeof filter, "parent:%s", task);
     bench_samples_init(&samples, actor ? "noop.Counter.ping" : "noop.echo");
-    if (!bench_list_check(
-            b, row, filter, &samples, count < BENCH_SAMPLES ? (int)count : BENCH_SAMPLES, BENCH_RESULT_ECHO))
+    if (!bench_children_check(b, row, task, &samples, count, BENCH_SAMPLES, BENCH_RESULT_ECHO))
         return;
     bench_note_worker(b, &samples, task);
     if (samples.workers < 2)
@@ -211,8 +209,9 @@ static void actor_async(struct bench *b, struct mob_client *client)
 
 enum { ACTORS = 32, CALLERS = 4 };
 
+/* All callers' answers are added up in `answers_out`. */
 static enum mob_status run_callers(struct mob_client *client, struct mob_actor *const *actors, int64_t calls,
-    char tasks_out[CALLERS][MOB_TEXT_ID_MAX], double *seconds_out)
+    char tasks_out[CALLERS][MOB_TEXT_ID_MAX], uint64_t *answers_out, double *seconds_out)
 {
     struct mob_arg args[ACTORS + 1];
     struct mob_future *futures[CALLERS];
@@ -227,6 +226,7 @@ static enum mob_status run_callers(struct mob_client *client, struct mob_actor *
     for (int i = 0; i < CALLERS && status == MOB_OK; i++) {
         status = mob_get_i64(futures[i], 300 * BENCH_SECOND, &result);
         mob_future_task_id(futures[i], tasks_out[i]);
+        *answers_out += (uint64_t)result;
     }
     *seconds_out = (double)(bench_now() - begin) / 1e9;
     for (int i = 0; i < CALLERS && status == MOB_OK; i++)
@@ -234,7 +234,8 @@ static enum mob_status run_callers(struct mob_client *client, struct mob_actor *
     return status;
 }
 
-static enum mob_status count_and_kill(struct mob_actor *actor, int64_t *total)
+/* An actor that was called n times has answered 1, 2, ... n. */
+static enum mob_status count_and_kill(struct mob_actor *actor, int64_t *total, uint64_t *answers)
 {
     struct mob_future *future;
     int64_t count = 0;
@@ -245,6 +246,7 @@ static enum mob_status count_and_kill(struct mob_actor *actor, int64_t *total)
         return status;
     mob_release(future);
     *total += count;
+    *answers += (uint64_t)count * (uint64_t)(count + 1) / 2;
     status = mob_actor_kill(actor, true);
     mob_actor_release(actor);
     return status;
@@ -256,21 +258,22 @@ static void actor_n_n(struct bench *b, struct mob_client *client)
     static struct bench_samples samples;
     int64_t calls = b->options.quick ? 10000 : 500000, total = 0;
     struct mob_actor *actors[ACTORS];
-    char tasks[CALLERS][MOB_TEXT_ID_MAX], filter[256];
+    char tasks[CALLERS][MOB_TEXT_ID_MAX];
+    uint64_t answers = 0, expected = 0;
     double seconds;
     for (int i = 0; i < ACTORS; i++)
         BENCH_TRY(b, row, make_counter(client, &actors[i]));
-    BENCH_TRY(b, row, run_callers(client, actors, calls, tasks, &seconds));
+    BENCH_TRY(b, row, run_callers(client, actors, calls, tasks, &answers, &seconds));
     for (int i = 0; i < ACTORS; i++)
-        BENCH_TRY(b, row, count_and_kill(actors[i], &total));
-    if (total != calls * CALLERS) {
-        bench_miss(b, row, "calls were lost or doubled");
+        BENCH_TRY(b, row, count_and_kill(actors[i], &total, &expected));
+    if (total != calls * CALLERS || answers != expected) {
+        bench_miss(b, row, "calls were lost or doubled, or an answer is wrong");
         return;
     }
     bench_samples_init(&samples, "noop.Counter.inc");
     for (int i = 0; i < CALLERS; i++) {
-        snprintf(filter, sizeof filter, "parent:%s", tasks[i]);
-        if (!bench_list_check(b, row, filter, &samples, BENCH_SAMPLES / CALLERS, BENCH_RESULT_ANY))
+        if (!bench_children_check(
+                b, row, tasks[i], &samples, calls, BENCH_SAMPLES / CALLERS, BENCH_RESULT_ANY))
             return;
         bench_note_worker(b, &samples, tasks[i]);
     }

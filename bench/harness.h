@@ -110,6 +110,7 @@ void bench_http_baseline(struct bench *b);
 #define BENCH_SAMPLES 1000
 struct bench_sample {
     char task[MOB_TEXT_ID_MAX], object[MOB_TEXT_ID_MAX];
+    char needs[MOB_TEXT_ID_MAX]; /* its first argument is this object by reference; "" = a number */
     int64_t argument, result;
 };
 /* A reservoir: each task that was offered is in it with the same probability. */
@@ -127,6 +128,9 @@ struct bench_samples {
 void bench_samples_init(struct bench_samples *s, const char *function);
 /* Offer one finished task; `future` is still held. */
 void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result);
+/* One whose first argument is the result of `needed`, which is still held, too. */
+void bench_sample_offer_needing(
+    struct bench_samples *s, struct mob_future *future, struct mob_future *needed, int64_t result);
 void bench_sample_offer_ids(
     struct bench_samples *s, const char *task, const char *object, int64_t argument, int64_t result);
 /* Read each over HTTP and compare function, argument, result, object, times, worker and lineage; at least
@@ -136,6 +140,10 @@ enum bench_result { BENCH_RESULT_ANY, BENCH_RESULT_ECHO, BENCH_RESULT_LEAVES }; 
 /* The same for `wanted` tasks that the list gives under `filter` and that are of the sample's function. */
 bool bench_list_check(struct bench *b, const char *row, const char *filter, struct bench_samples *s,
     int wanted, enum bench_result expected);
+/* The same for `wanted` random children of a task that has `children` of them and nothing else: their ids
+ * count up. */
+bool bench_children_check(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
+    int64_t children, int wanted, enum bench_result expected);
 /* Adds the worker that ran this task. */
 void bench_note_worker(struct bench *b, struct bench_samples *s, const char *task);
 /* Random walks down the tree of noop.tree from its root: each task's depth, leaves, kind and times. */

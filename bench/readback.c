@@ -7,6 +7,7 @@
 
 #include "bench/harness.h"
 #include "cli/http_client.h"
+#include "common/base/id.h"
 
 #define WHY_MAX 1024
 #define QUICK_SAMPLES 50
@@ -87,7 +88,10 @@ static struct bench_sample *place(struct bench_samples *s)
     if (s->count < BENCH_SAMPLES)
         return &s->items[s->count++];
     uint64_t at = next_random(&s->random) % s->seen;
-    return at < BENCH_SAMPLES ? &s->items[at] : NULL;
+    if (at >= BENCH_SAMPLES)
+        return NULL;
+    s->items[at] = (struct bench_sample){0};
+    return &s->items[at];
 }
 
 void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int64_t argument, int64_t result)
@@ -98,6 +102,18 @@ void bench_sample_offer(struct bench_samples *s, struct mob_future *future, int6
     mob_future_task_id(future, item->task);
     mob_future_id(future, item->object);
     item->argument = argument;
+    item->result = result;
+}
+
+void bench_sample_offer_needing(
+    struct bench_samples *s, struct mob_future *future, struct mob_future *needed, int64_t result)
+{
+    struct bench_sample *item = place(s);
+    if (!item)
+        return;
+    mob_future_task_id(future, item->task);
+    mob_future_id(future, item->object);
+    mob_future_id(needed, item->needs);
     item->result = result;
 }
 
@@ -176,8 +192,8 @@ static bool argument_fits(
         return json_array_size(arguments) == (size_t)sample->argument ||
             (json_array_size(arguments) > 0 && json_is_true(json_object_get(task, "arguments_truncated")));
     const json_t *first = json_array_get(arguments, 0);
-    return s->argument_object ? strcmp(text_at(first, "$ref"), s->argument_object) == 0
-                              : is_number(first, sample->argument);
+    const char *object = sample->needs[0] ? sample->needs : s->argument_object;
+    return object ? strcmp(text_at(first, "$ref"), object) == 0 : is_number(first, sample->argument);
 }
 
 /* State, function, times and worker of any finished task. */
@@ -350,6 +366,36 @@ bool bench_list_check(struct bench *b, const char *row, const char *filter, stru
     snprintf(f.why, sizeof f.why, "%d tasks of %s were listed, expected %d", checked, filter, wanted);
     bench_miss(b, row, f.why);
     return false;
+}
+
+/* Of any of its children: the others' ids differ in the index. */
+static bool a_child_of(struct bench *b, const char *parent, struct mob_task_id *out)
+{
+    char path[256];
+    snprintf(path, sizeof path, "/api/v1/tasks?limit=1&filter=parent:%s", parent);
+    json_t *list = get_json(b, path);
+    bool found =
+        mob_task_id_parse(text_at(json_array_get(json_object_get(list, "items"), 0), "id"), out) == MOB_OK;
+    json_decref(list);
+    return found;
+}
+
+bool bench_children_check(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
+    int64_t children, int wanted, enum bench_result expected)
+{
+    struct finding f = {"no children were listed"};
+    struct mob_task_id id;
+    bool ok = a_child_of(b, parent, &id);
+    if (b->options.quick && wanted > QUICK_SAMPLES)
+        wanted = QUICK_SAMPLES;
+    for (int i = 0; ok && i < wanted; i++) {
+        char text[MOB_TEXT_ID_MAX];
+        id.index = (uint32_t)(next_random(&s->random) % (uint64_t)children);
+        ok = check_listed(b, s, mob_task_id_format(id, text), expected, &f);
+    }
+    if (!ok)
+        bench_miss(b, row, f.why);
+    return ok;
 }
 
 /* ---- a tree ---- */

@@ -114,7 +114,6 @@ static void tasks_chain(struct bench *b, struct mob_client *client)
     int64_t result = 0;
     const struct mob_function *sum;
     bench_samples_init(&samples, "noop.sum");
-    samples.many_arguments = true;
     BENCH_TRY(b, row, mob_function_find(client, "noop.sum", &sum));
     int64_t begin = bench_now();
     BENCH_TRY(b, row, mob_submit_function(client, sum, MOB_ARGS(mob_i64(0), mob_i64(1)), NULL, &before));
@@ -122,7 +121,7 @@ static void tasks_chain(struct bench *b, struct mob_client *client)
         BENCH_TRY(
             b, row, mob_submit_function(client, sum, MOB_ARGS(mob_ref(before), mob_i64(1)), NULL, &next));
         if (i % 61 == 0)
-            bench_sample_offer(&samples, before, 2, i); /* two arguments; the i-th gives i */
+            bench_sample_offer_needing(&samples, next, before, i + 1);
         mob_release(before);
         before = next;
     }
