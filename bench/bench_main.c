@@ -18,8 +18,8 @@ static const char *const store_rows[] = {
     "put_small", "get_small", "put_large", "get_large", "put_sweep", NULL};
 static const char *const http_rows[] = {"http_task", "http_batch", NULL};
 static const char *const serve_rows[] = {"serve_4k", "serve_4k_b64", "serve_4k_inproc", NULL};
-static const char *const gcs_rows[] = {
-    "gcs_put_1", "gcs_put_2", "gcs_put_3", "gcs_ops", "gcs_blocks_1", "gcs_blocks", "gcs_failover", NULL};
+static const char *const gcs_rows[] = {"gcs_put_1", "gcs_put_2", "gcs_put_3", "gcs_ops", "gcs_blocks_1",
+    "gcs_blocks", "gcs_failover", "gcs_join", "gcs_overhead", NULL};
 static const char *const flush_rows[] = {"gcs_flush", "gcs_flush_mem", "gcs_find", NULL};
 static const char *const no_rows[] = {NULL};
 
@@ -42,10 +42,11 @@ enum { SUITES = sizeof suites / sizeof *suites };
 static int usage(FILE *to, int status)
 {
     fprintf(to,
-        "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] [--only=ROW]\n"
+        "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] [--only=ROW] "
+        "[--runs=N]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that each "
         "row can be measured. --only: of suites gcs, core, store and flush, this row and those measured with "
-        "it.\n"
+        "it. --runs: of each cell of gcs_failover.\n"
         "       mobula-bench gcs-history --out FILE [--seed N] [--seconds S]: histories under faults, for a "
         "checker\n");
     return status;
@@ -96,6 +97,8 @@ int main(int argc, char **argv)
             b.options.quick = true;
         else if (strncmp(argv[i], "--only=", 7) == 0)
             b.options.only = argv[i] + 7;
+        else if (strncmp(argv[i], "--runs=", 7) == 0)
+            b.options.runs = atoi(argv[i] + 7);
         else if (strcmp(argv[i], "--help") == 0)
             return usage(stdout, 0);
         else if (suite)

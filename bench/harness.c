@@ -215,7 +215,7 @@ static unsigned long segment_mib(bool quick)
 
 bool bench_cluster_start(struct bench *b)
 {
-    char program[600], segment[32], nest_max[16];
+    char program[600], segment[32], nest_max[16], replicas[16];
     snprintf(b->directory, sizeof b->directory, "/tmp/mobula-bench.XXXXXX");
     if (!mkdtemp(b->directory))
         return false;
@@ -224,7 +224,8 @@ bool bench_cluster_start(struct bench *b)
     snprintf(nest_max, sizeof nest_max, "%d", b->nest_max);
     char *argv[] = {program, (char *)"up", (char *)"--detach", (char *)"--dir", b->directory,
         (char *)"--segment-bytes", segment, (char *)"--gcs-durability", (char *)BENCH_DURABILITY,
-        (char *)"--nest-max", nest_max, NULL};
+        (char *)"--nest-max", nest_max, b->replicas > 0 ? (char *)"--gcs-replicas" : NULL, replicas, NULL};
+    snprintf(replicas, sizeof replicas, "%d", b->replicas);
     stop_with_us(program, b->directory);
     if (bench_run(argv, NULL, 0) != 0) {
         fprintf(stderr, "mobula-bench: the cluster did not start; its logs are in %s/logs\n", b->directory);

@@ -17,6 +17,7 @@
 
 struct bench_options {
     bool json, quick;
+    int runs; /* of each cell of gcs_failover; 0 = its own number */
     const char *only; /* one row of suite gcs, core or store; NULL = all */
     char binaries[512]; /* build/<preset>/bin */
     char modules[512];
@@ -28,6 +29,7 @@ struct bench {
     bool running;
     int nest_max; /* of clusters that are started: 0 = no task runs on the stack of the one that waits for it
                    */
+    int replicas; /* of clusters that are started: members of the control store's chain; 0 = the default */
     int misses; /* rows that could not be measured or whose check failed */
     const char *told[BENCH_ROWS_MAX]; /* the rows with a figure or a miss, each once */
     int told_count;

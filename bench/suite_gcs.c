@@ -13,76 +13,14 @@
 #include <unistd.h>
 
 #include "bench/block_load.h"
+#include "bench/gcs_putter.h"
 #include "bench/harness.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "tests/support/chain_box.h"
 
-#define VALUE_BYTES 512u
-#define KEY_BYTES 25
+#define VALUE_BYTES GCS_PUTTER_VALUE_BYTES
 #define CONNECTIONS 60
-#define START_NS (30 * MOB_SEC)
-#define LATE_NS (5 * MOB_MS) /* a timer beside a run that was later than this makes the run void */
-
-/* ---- chains ---- */
-
-static bool chain_open(struct chain_box *box, uint32_t members)
-{
-    setenv("MOBULA_GCS_HARD_BYTES", "8000000000", 1);
-    setenv("MOBULA_GCS_SOFT_BYTES", "8000000000", 1);
-    chain_box_init(box, members, members, BENCH_DURABILITY);
-    box->lease_ms = 10;
-    box->suspicion_ms = 12;
-    chain_box_start(box);
-    return chain_box_wait_length(box, members, mob_now() + START_NS);
-}
-
-struct putter {
-    struct mob_gcs *gcs;
-    uint64_t number;
-    bool busy, failed;
-};
-
-static void on_put(void *arg, const struct mob_gcs_answer *a)
-{
-    struct putter *p = arg;
-    p->busy = false;
-    if (a->status != MOB_OK)
-        fprintf(stderr, "mobula-bench: a put was answered with %s\n", mob_status_code(a->status));
-    p->failed |= a->status != MOB_OK;
-}
-
-static void put_next(struct putter *p, uint64_t number)
-{
-    static uint8_t value[VALUE_BYTES];
-    char key[KEY_BYTES + 1];
-    snprintf(key, sizeof key, "key-%020llu", (unsigned long long)number % 20000);
-    struct mob_gcs_put put = {.table = MOB_GCS_KV,
-        .key = key,
-        .key_length = KEY_BYTES,
-        .value = value,
-        .value_length = VALUE_BYTES,
-        .if_version = MOB_GCS_ANY_VERSION};
-    p->busy = true;
-    if (mob_gcs_put(p->gcs, &put, on_put, p) != MOB_OK)
-        p->failed = true;
-}
-
-/* One put, waited for. */
-static void put_and_wait(struct putter *p, uint64_t number)
-{
-    put_next(p, number);
-    while (p->busy && !p->failed) {
-        int64_t now = mob_now(), next = mob_gcs_step(p->gcs, now);
-        if (!p->busy)
-            return;
-        int64_t left = next - mob_now();
-        left = left < 0 ? 0 : left > MOB_SEC ? MOB_SEC : left;
-        struct timespec pause = {left / MOB_SEC, left % MOB_SEC};
-        struct pollfd fd = {.fd = mob_gcs_fd(p->gcs), .events = POLLIN};
-        ppoll(&fd, 1, &pause, NULL);
-    }
-}
 
 /* ---- gcs_put_N: one request in flight ---- */
 
@@ -118,20 +56,20 @@ static void measure_put(struct bench *b, const char *name, uint32_t members, red
     int n = b->options.quick ? 500 : N_MAX;
     if (!bench_wanted(b, name))
         return;
-    if (!chain_open(&box, members)) {
+    if (!gcs_chain_open(&box, members)) {
         bench_miss(b, name, "the chain does not come up");
         chain_box_fini(&box);
         return;
     }
-    struct putter p = {.gcs = chain_box_client(&box)};
+    struct gcs_putter p = {.gcs = chain_box_client(&box)};
     for (int i = 0; i < 200; i++)
-        put_and_wait(&p, (uint64_t)i);
+        gcs_putter_put(&p, (uint64_t)i);
     for (int i = 0; i < n; i += 50) {
         for (int k = i; k < i + 50; k++)
             set_us[k] = one_set_us(redis, k);
         for (int k = i; k < i + 50; k++) {
             int64_t begin = bench_now();
-            put_and_wait(&p, (uint64_t)k);
+            gcs_putter_put(&p, (uint64_t)k);
             put_us[k] = (double)(bench_now() - begin) / 1e3;
         }
     }
@@ -201,30 +139,30 @@ static double redis_ops(struct gcs_box *box, double seconds)
 
 static double chain_ops(struct chain_box *box, double seconds, bool *failed_out)
 {
-    static struct putter putters[CONNECTIONS];
+    static struct gcs_putter putters[CONNECTIONS];
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     uint64_t number = 0, done = 0;
     for (uint32_t i = 0; i < CONNECTIONS; i++) {
-        putters[i] = (struct putter){.gcs = chain_box_client(box)};
+        putters[i] = (struct gcs_putter){.gcs = chain_box_client(box)};
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         epoll_ctl(epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(putters[i].gcs), &event);
-        put_and_wait(&putters[i], number++);
+        gcs_putter_put(&putters[i], number++);
     }
     int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
     for (int i = 0; i < CONNECTIONS; i++) {
-        put_next(&putters[i], number++);
+        gcs_putter_begin(&putters[i], number++);
         mob_gcs_step(putters[i].gcs, mob_now());
     }
     while (bench_now() < end) {
         struct epoll_event events[CONNECTIONS];
         int n = epoll_wait(epoll_fd, events, CONNECTIONS, 100);
         for (int i = 0; i < n; i++) {
-            struct putter *p = &putters[events[i].data.u32];
+            struct gcs_putter *p = &putters[events[i].data.u32];
             mob_gcs_step(p->gcs, mob_now());
             if (p->busy)
                 continue;
             done++;
-            put_next(p, number++);
+            gcs_putter_begin(p, number++);
             mob_gcs_send(p->gcs);
         }
     }
@@ -245,7 +183,7 @@ static void measure_ops(struct bench *b, struct gcs_box *plain)
     int n = b->options.quick ? 1 : 3;
     if (!bench_wanted(b, "gcs_ops"))
         return;
-    if (!chain_open(&box, 2)) {
+    if (!gcs_chain_open(&box, 2)) {
         bench_miss(b, "gcs_ops", "the chain does not come up");
         chain_box_fini(&box);
         return;
@@ -277,7 +215,7 @@ static void measure_blocks(struct bench *b, const char *name, uint32_t members)
     double seconds = b->options.quick ? 0.5 : 3;
     if (!bench_wanted(b, name))
         return;
-    if (!chain_open(&box, members)) {
+    if (!gcs_chain_open(&box, members)) {
         bench_miss(b, name, "the chain does not come up");
         chain_box_fini(&box);
         return;
@@ -300,104 +238,6 @@ static void measure_blocks(struct bench *b, const char *name, uint32_t members)
     chain_box_fini(&box);
 }
 
-/* ---- gcs_failover: the longest pause of one client with one request in flight ---- */
-
-/* A bare timer of 1 ms beside the run: how late it was at most. */
-struct timer {
-    pthread_t thread;
-    volatile bool stop;
-    int64_t latest_ns;
-};
-static void *run_timer(void *arg)
-{
-    struct timer *t = arg;
-    struct sched_param priority = {.sched_priority = 10}; /* the heartbeats' */
-    pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
-    for (int64_t next = mob_now() + MOB_MS; !t->stop; next = mob_now() + MOB_MS) {
-        struct timespec at = {next / MOB_SEC, next % MOB_SEC};
-        clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-        int64_t late = mob_now() - next;
-        if (late > t->latest_ns)
-            t->latest_ns = late;
-    }
-    return NULL;
-}
-
-/* Puts for half a second, the victim is gone after a fifth of it; the longest time that a put took. */
-static int64_t longest_pause(struct putter *p, pid_t victim, int signal, uint64_t *number)
-{
-    int64_t begin = bench_now(), longest = 0;
-    bool hit = false;
-    while (bench_now() - begin < 500 * MOB_MS && !p->failed) {
-        if (!hit && bench_now() - begin > 100 * MOB_MS) {
-            kill(victim, signal);
-            hit = true;
-        }
-        int64_t sent = bench_now();
-        put_and_wait(p, (*number)++);
-        if (bench_now() - sent > longest)
-            longest = bench_now() - sent;
-    }
-    return longest;
-}
-
-static void measure_failover(struct bench *b)
-{
-    enum { RUNS_MAX = 40 };
-    static const char *const places[] = {"head", "tail"};
-    static const int signals[] = {SIGKILL, SIGSTOP};
-    static struct chain_box box;
-    double pauses[RUNS_MAX];
-    int n = 0, voided = 0, each = b->options.quick ? 1 : 5;
-    char extra[256] = "";
-    uint64_t number = 0;
-    if (!bench_wanted(b, "gcs_failover"))
-        return;
-    bool up = chain_open(&box, 2);
-    struct putter p = {.gcs = up ? chain_box_client(&box) : NULL};
-    for (int cell = 0; up && cell < 4; cell++) {
-        double worst = 0;
-        for (int i = 0; i < each && up; i++) {
-            struct timer timer = {.stop = false};
-            int slot = chain_box_place(&box, cell % 2 == 1);
-            pid_t victim = box.member[slot].gcs;
-            put_and_wait(&p, number++);
-            MOB_ASSERT(pthread_create(&timer.thread, NULL, run_timer, &timer) == 0);
-            int64_t pause = longest_pause(&p, victim, signals[cell / 2], &number);
-            timer.stop = true;
-            pthread_join(timer.thread, NULL);
-            kill(victim, SIGCONT);
-            up = !p.failed && chain_box_wait_length(&box, 2, mob_now() + START_NS);
-            if (timer.latest_ns > LATE_NS && voided < 2 * each) { /* the machine's pause, perhaps */
-                voided++;
-                i--;
-                continue;
-            }
-            pauses[n++] = (double)pause / 1e6;
-            worst = pauses[n - 1] > worst ? pauses[n - 1] : worst;
-        }
-        size_t used = strlen(extra);
-        snprintf(extra + used, sizeof extra - used, "%s\"%s_%s_ms\": %.1f", cell == 0 ? "" : ", ",
-            places[cell % 2], cell / 2 == 0 ? "kill" : "stop", worst);
-    }
-    size_t used = strlen(extra);
-    snprintf(extra + used, sizeof extra - used, ", \"void_runs\": %d", voided);
-    if (!up || n == 0)
-        bench_miss(b, "gcs_failover", "the chain does not come up again");
-    else
-        bench_row(b,
-            &(struct bench_row){.name = "gcs_failover",
-                .value = bench_percentile(pauses, n, 100),
-                .unit = "ms",
-                .n = n,
-                .p50_us = bench_percentile(pauses, n, 50) * 1e3,
-                .p99_us = bench_percentile(pauses, n, 99) * 1e3,
-                .commit = "committed",
-                .extra = extra});
-    mob_gcs_destroy(p.gcs);
-    chain_box_fini(&box);
-}
-
 void suite_gcs(struct bench *b)
 {
     static struct gcs_box plain;
@@ -414,7 +254,9 @@ void suite_gcs(struct bench *b)
         measure_ops(b, &plain);
         measure_blocks(b, "gcs_blocks_1", 1);
         measure_blocks(b, "gcs_blocks", 2);
-        measure_failover(b);
+        gcs_measure_failover(b);
+        gcs_measure_join(b);
+        gcs_measure_overhead(b);
     }
     if (redis != NULL)
         redisFree(redis);

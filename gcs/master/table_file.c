@@ -2,10 +2,11 @@
  * copy that replaces the file when it is on disk. Only the newest configuration is kept. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/hash.h"
@@ -14,6 +15,8 @@
 
 #define FILE_MAGIC 0x4c42544d42554f4dull /* "MOUBMTBL" */
 #define FILE_VERSION 1u
+#define LOCK_TRIES 100 /* a second: a change takes the time of one fsync */
+#define LOCK_PAUSE_NS (10 * 1000000)
 
 struct content {
     uint64_t magic, version;
@@ -99,13 +102,50 @@ static enum mob_status change(const char *path, const struct mob_table_question 
     return store(path, c);
 }
 
+/* A master that was stopped inside of a change would keep the others out until it goes on, and must not go on
+ * behind their backs either: it is ended. One that is only slow is waited for. */
+static void end_if_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    size_t length = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+    if (file != NULL)
+        fclose(file);
+    text[length] = 0;
+    const char *state = strrchr(text, ')');
+    if (state == NULL || state[1] == 0 || (state[2] != 'T' && state[2] != 't'))
+        return;
+    MOB_LOG_WARN("master", "ended_a_stopped_master", "pid=%d why=\"it holds the lock of the table\"", pid);
+    (void)kill(pid, SIGKILL);
+}
+
+/* Of this process, which has one table: released when `fd` is closed. */
+static enum mob_status lock_table(int fd)
+{
+    for (int i = 0; i < LOCK_TRIES; i++) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        if (fcntl(fd, F_SETLK, &lock) == 0)
+            return MOB_OK;
+        if (errno != EAGAIN && errno != EACCES && errno != EINTR)
+            return MOB_IO;
+        struct timespec pause = {0, LOCK_PAUSE_NS};
+        nanosleep(&pause, NULL);
+        if (i >= LOCK_TRIES / 2 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK)
+            end_if_stopped(lock.l_pid);
+    }
+    return MOB_TIMEOUT; /* nothing was asked */
+}
+
 void table_file_ask(const char *path, const struct mob_table_question *q, struct mob_table_answer *a)
 {
     char lock_path[4096];
     struct content c;
     snprintf(lock_path, sizeof lock_path, "%s.lock", path);
     int lock = open(lock_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    a->status = lock >= 0 && flock(lock, LOCK_EX) == 0 ? load(path, &c) : MOB_IO;
+    a->status = lock >= 0 ? lock_table(lock) : MOB_IO;
+    if (a->status == MOB_OK)
+        a->status = load(path, &c);
     if (a->status == MOB_OK && (q->op == MOB_TABLE_SET_ROW || q->op == MOB_TABLE_INSERT))
         a->status = change(path, q, &c);
     if (a->status == MOB_OK) {

@@ -2,6 +2,7 @@
  * Where masters agree, in both of its forms; and a chain whose master has its table in PostgreSQL: while that
  * is down data flows and nothing is reconfigured.
  */
+#include <fcntl.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -10,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -210,6 +213,34 @@ static void a_stopped_master_leaves_at_once(void **state)
     chain_box_fini(&box);
 }
 
+/* A master that was stopped while it changed the file holds its lock. */
+static void a_master_that_was_stopped_in_a_change_keeps_nobody_out(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    char path[128];
+    int status = 0;
+    chain_box_init(&box, 2, 2, "everysec");
+    snprintf(path, sizeof path, "%s.lock", box.table);
+    pid_t stopped = fork();
+    if (stopped == 0) {
+        struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        int fd = open(path, O_RDWR | O_CREAT, 0600);
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (fd < 0 || fcntl(fd, F_SETLK, &lock) != 0)
+            _exit(1);
+        raise(SIGSTOP);
+        _exit(2); /* it went on */
+    }
+    assert_int_equal(waitpid(stopped, &status, WUNTRACED), stopped);
+    assert_true(WIFSTOPPED(status));
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    assert_int_equal(waitpid(stopped, &status, 0), stopped);
+    assert_true(WIFSIGNALED(status));
+    chain_box_fini(&box);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -218,6 +249,7 @@ int main(void)
         cmocka_unit_test(masters_agree_in_a_file),
         cmocka_unit_test(masters_agree_in_postgres),
         cmocka_unit_test(a_stopped_master_leaves_at_once),
+        cmocka_unit_test(a_master_that_was_stopped_in_a_change_keeps_nobody_out),
         cmocka_unit_test(without_postgres_data_flows_and_nothing_is_reconfigured),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -314,6 +315,13 @@ struct fault_proxy *fault_proxy_create(uint64_t seed)
     pthread_mutex_init(&p->lock, NULL);
     MOB_ASSERT(p->wake_fd >= 0 && pthread_create(&p->thread, NULL, run, p) == 0);
     return p;
+}
+
+void fault_proxy_realtime(struct fault_proxy *p)
+{
+    struct sched_param priority = {.sched_priority = 10};
+    if (pthread_setschedparam(p->thread, SCHED_FIFO, &priority) != 0)
+        MOB_LOG_WARN("test", "proxy_without_priority", "pid=%d", getpid());
 }
 
 void fault_proxy_destroy(struct fault_proxy *p)

@@ -31,6 +31,8 @@ struct fault_counts {
 
 struct fault_proxy;
 struct fault_proxy *fault_proxy_create(uint64_t seed);
+/* At the priority of heartbeats, where that is allowed: a bench's links are to be down, not slow. */
+void fault_proxy_realtime(struct fault_proxy *p);
 void fault_proxy_destroy(struct fault_proxy *p); /* NULL is fine */
 void fault_proxy_route(struct fault_proxy *p, const char *from, const char *to);
 void fault_proxy_set(struct fault_proxy *p, const struct fault_rates *rates);

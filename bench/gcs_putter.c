@@ -1,0 +1,80 @@
+#include "bench/gcs_putter.h"
+
+#include <poll.h>
+#include <stdlib.h>
+
+#include "bench/block_load.h"
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+#define KEY_BYTES 25
+
+bool gcs_chain_open(struct chain_box *box, uint32_t members)
+{
+    return gcs_chain_open_proxied(box, members, NULL);
+}
+
+bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy)
+{
+    setenv("MOBULA_GCS_HARD_BYTES", "8000000000", 1);
+    setenv("MOBULA_GCS_SOFT_BYTES", "8000000000", 1);
+    chain_box_init(box, members, members, BENCH_DURABILITY);
+    box->lease_ms = 10;
+    box->suspicion_ms = 12;
+    if (proxy != NULL)
+        chain_box_proxied(box, proxy);
+    chain_box_start(box);
+    return chain_box_wait_length(box, members, mob_now() + GCS_START_NS);
+}
+
+static void on_put(void *arg, const struct mob_gcs_answer *a)
+{
+    struct gcs_putter *p = arg;
+    p->busy = false;
+    if (a->status != MOB_OK)
+        fprintf(stderr, "mobula-bench: a put was answered with %s\n", mob_status_code(a->status));
+    p->failed |= a->status != MOB_OK;
+}
+
+void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
+{
+    static uint8_t value[GCS_PUTTER_VALUE_BYTES];
+    char key[KEY_BYTES + 1];
+    snprintf(key, sizeof key, "key-%020llu", (unsigned long long)number % 20000);
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = key,
+        .key_length = KEY_BYTES,
+        .value = value,
+        .value_length = GCS_PUTTER_VALUE_BYTES,
+        .if_version = MOB_GCS_ANY_VERSION};
+    p->busy = true;
+    if (mob_gcs_put(p->gcs, &put, on_put, p) != MOB_OK)
+        p->failed = true;
+}
+
+/* One put, waited for. */
+void gcs_putter_put(struct gcs_putter *p, uint64_t number)
+{
+    gcs_putter_begin(p, number);
+    while (p->busy && !p->failed) {
+        int64_t now = mob_now(), next = mob_gcs_step(p->gcs, now);
+        if (!p->busy)
+            return;
+        int64_t left = next - mob_now();
+        left = left < 0 ? 0 : left > MOB_SEC ? MOB_SEC : left;
+        struct timespec pause = {left / MOB_SEC, left % MOB_SEC};
+        struct pollfd fd = {.fd = mob_gcs_fd(p->gcs), .events = POLLIN};
+        ppoll(&fd, 1, &pause, NULL);
+    }
+}
+
+void gcs_chain_fill(struct chain_box *box, uint64_t bytes)
+{
+    struct block_load load;
+    block_load_open(&load, chain_box_client(box), 32, 400);
+    while (load.acked * load.length < bytes)
+        block_load_run(&load, 0.02);
+    block_load_wait(&load, true);
+    mob_gcs_destroy(load.gcs);
+    block_load_fini(&load);
+}

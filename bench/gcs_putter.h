@@ -1,0 +1,32 @@
+/* One client of a chain that puts 25-byte keys with 512-byte values, as in the paper's Figure 10a, and the
+ * rows that are measured with it. One thread. */
+#ifndef MOB_BENCH_GCS_PUTTER_H
+#define MOB_BENCH_GCS_PUTTER_H
+
+#include "bench/harness.h"
+#include "tests/support/chain_box.h"
+
+#define GCS_PUTTER_VALUE_BYTES 512u
+#define GCS_START_NS \
+    (120 * 1000000000ll) /* a chain has its length again, with 512 MiB, on a shared machine */
+
+/* Lease 10 ms, suspicion 12 ms; waits until it serves. `proxy` (may be NULL): all links go through it. */
+bool gcs_chain_open(struct chain_box *box, uint32_t members);
+bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy);
+/* Blocks of a node's log until so much is resident in each member's Redis. */
+void gcs_chain_fill(struct chain_box *box, uint64_t bytes);
+
+struct gcs_putter {
+    struct mob_gcs *gcs;
+    bool busy, failed;
+};
+void gcs_putter_begin(struct gcs_putter *p, uint64_t number);
+/* Begins one and waits for its answer. */
+void gcs_putter_put(struct gcs_putter *p, uint64_t number);
+
+/* gcs_failover.c, gcs_join.c, gcs_overhead.c */
+void gcs_measure_failover(struct bench *b);
+void gcs_measure_join(struct bench *b);
+void gcs_measure_overhead(struct bench *b);
+
+#endif
