@@ -26,7 +26,8 @@ enum mob_session_flag {
     MOB_SESSION_STANDING_JOB = 1, /* join the namespace's standing job */
     MOB_SESSION_READ_LOCAL = 2, /* MOB_IN_READY before the commit */
     MOB_SESSION_DETACHED = 4, /* the job goes on without its driver */
-    MOB_SESSION_GATEWAY = 8 /* may cancel, kill and query any job of the namespace */
+    MOB_SESSION_GATEWAY = 8, /* may cancel, kill and query any job of the namespace */
+    MOB_SESSION_JOIN = 16 /* one more session of the job whose id is in job_name, with ids of its own */
 };
 struct mob_session_hello {
     uint32_t magic;
@@ -39,7 +40,7 @@ struct mob_session_hello {
     struct mob_stream resume_stream; /* of its children, and the first of them that it has not used yet */
     uint32_t resume_next_child;
     char ns[64];
-    char job_name[64];
+    char job_name[64]; /* MOB_SESSION_JOIN: the job's id as text */
     char idempotency_key[128];
     uint32_t job_weight; /* share of dispatches against other jobs, 1 .. MOB_JOB_WEIGHT_MAX; 0 = the default,
                             or as it is */
@@ -54,7 +55,8 @@ struct mob_session_welcome {
     uint64_t incarnation;
     struct mob_cluster_id cluster;
     struct mob_job_id job;
-    struct mob_task_id root; /* parent of what this session submits */
+    struct mob_task_id
+        root; /* parent of what this session submits; the job's, unless others submit to it too */
     uint32_t generation; /* of the root */
     uint32_t next_child; /* of a standing or resumed job: first free child index */
     uint32_t nest_max; /* workers: tasks that may wait below another one on their stack; 0 = none */

@@ -37,12 +37,12 @@ struct node_job *node_job_by_id(struct node *node, struct mob_job_id id)
 static json_t *job_json(const struct node_job *job)
 {
     char id[MOB_ID_TEXT_MAX], root[MOB_ID_TEXT_MAX];
-    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:s,s:i,s:I,s:I,s:I,s:I,s:I}", "id",
+    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:b,s:s,s:i,s:I,s:I,s:I,s:I,s:I}", "id",
         mob_job_id_format(job->id, id), "namespace", job->ns, "name", job->name, "state",
-        state_text(job->state), "standing", (int)job->standing, "detached", (int)job->detached, "root",
-        mob_task_id_format(job->root, root), "weight", (int)job->weight, "submitted",
-        (json_int_t)job->submitted, "finished", (json_int_t)job->finished, "failed", (json_int_t)job->failed,
-        "started_us", (json_int_t)(job->started_wall_ns / 1000), "ended_us",
+        state_text(job->state), "standing", (int)job->standing, "detached", (int)job->detached, "over_http",
+        (int)job->over_http, "root", mob_task_id_format(job->root, root), "weight", (int)job->weight,
+        "submitted", (json_int_t)job->submitted, "finished", (json_int_t)job->finished, "failed",
+        (json_int_t)job->failed, "started_us", (json_int_t)(job->started_wall_ns / 1000), "ended_us",
         (json_int_t)(job->ended_wall_ns / 1000));
 }
 
@@ -81,6 +81,7 @@ static struct node_job *add_job(struct node *node, const struct node_job_options
     job->weight = weight;
     job->standing = options->standing;
     job->detached = options->detached;
+    job->over_http = options->over_http;
     snprintf(job->ns, sizeof job->ns, "%s", options->ns);
     snprintf(job->name, sizeof job->name, "%s", options->name);
     job->next = node->jobs;
@@ -257,21 +258,22 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
     struct node *node = arg;
     json_t *row = json_loadb((const char *)kv->value, kv->value_length, 0, NULL);
     const char *ns, *name, *state, *root_text;
-    int standing, detached, weight = 0; /* rows of older versions have none */
+    int standing, detached, weight = 0, over_http = 0; /* rows of older versions have neither */
     json_int_t submitted, finished, failed, started, ended;
     struct mob_task_id root;
     if (row &&
-        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s?i,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns, "name", &name,
-            "state", &state, "root", &root_text, "standing", &standing, "detached", &detached, "weight",
-            &weight, "submitted", &submitted, "finished", &finished, "failed", &failed, "started_us",
-            &started, "ended_us", &ended) == 0 &&
+        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s?i,s?b,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns, "name",
+            &name, "state", &state, "root", &root_text, "standing", &standing, "detached", &detached,
+            "weight", &weight, "over_http", &over_http, "submitted", &submitted, "finished", &finished,
+            "failed", &failed, "started_us", &started, "ended_us", &ended) == 0 &&
         mob_task_id_parse(root_text, &root) == MOB_OK) {
         struct node_job_options options = {.ns = ns,
             .name = name,
             .root = root,
             .weight = (uint32_t)weight,
             .standing = standing,
-            .detached = detached};
+            .detached = detached,
+            .over_http = over_http};
         struct node_job *job = add_job(node, &options);
         if (job) {
             job->submitted = (uint64_t)submitted;
@@ -280,7 +282,7 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
             job->started_wall_ns = started * 1000;
             job->ended_wall_ns = ended * 1000;
             job->state = strcmp(state, "ended") == 0 ? JOB_ENDED
-                : standing || detached               ? JOB_RUNNING
+                : standing || detached || over_http  ? JOB_RUNNING
                                                      : JOB_GRACE;
             job->grace_until_ns = mob_deadline_after(NODE_DRIVER_GRACE_NS);
         }

@@ -9,7 +9,7 @@ struct node_job_options {
     const char *ns, *name;
     struct mob_task_id root;
     uint32_t weight; /* share of dispatches against other jobs; 0 = MOB_JOB_WEIGHT_DEFAULT */
-    bool standing, detached;
+    bool standing, detached, over_http;
 };
 /* NULL: too many jobs, or no such weight. */
 struct node_job *node_job_open(struct node *node, const struct node_job_options *options);

@@ -46,6 +46,7 @@ struct node_job {
     char name[64];
     enum job_state state;
     bool standing, detached, deleted;
+    bool over_http; /* opened by a gateway: its sessions come and go, and it ends when told */
     uint16_t sched_job; /* handle in the scheduler */
     uint32_t weight;
     uint32_t sessions; /* drivers connected */

@@ -110,14 +110,31 @@ static struct node_job *standing_job(struct node *node, const char *ns)
     return node_job_open(node, &options);
 }
 
-/* The job that this session works in: a resumed one, the namespace's standing one, a keyed one, or a new one.
- */
-static struct node_job *job_of(struct node *node, const struct mob_session_hello *hello, bool *known_out)
+static const char *ns_of(const struct mob_session_hello *hello)
 {
-    const char *ns = hello->ns[0] ? hello->ns : "default";
+    return hello->ns[0] ? hello->ns : "default";
+}
+
+static enum mob_status join(
+    struct node *node, const struct mob_session_hello *hello, struct node_job **job_out)
+{
+    struct mob_job_id id;
+    struct node_job *job = mob_job_id_parse(hello->job_name, &id) == MOB_OK ? node_job_by_id(node, id) : NULL;
+    if (!(hello->flags & MOB_SESSION_GATEWAY))
+        return MOB_DENIED;
+    if (!job || job->deleted || strcmp(job->ns, ns_of(hello)) != 0)
+        return MOB_NOT_FOUND;
+    if (job->state == JOB_ENDED)
+        return MOB_FINISHED;
+    *job_out = job;
+    return MOB_OK;
+}
+
+/* A driver's: a resumed one, a keyed one, or a new one. */
+static struct node_job *own_job(struct node *node, const struct mob_session_hello *hello, bool *known_out)
+{
+    const char *ns = ns_of(hello);
     struct mob_task_id root = hello->resume_root;
-    if (hello->flags & MOB_SESSION_STANDING_JOB)
-        return standing_job(node, ns);
     if (mob_task_id_is_zero(root))
         root = hello->idempotency_key[0]
             ? mob_root_id_keyed(node->secret, ns, "local", hello->idempotency_key)
@@ -134,8 +151,27 @@ static struct node_job *job_of(struct node *node, const struct mob_session_hello
         .name = hello->job_name,
         .root = root,
         .weight = hello->job_weight,
-        .detached = (hello->flags & MOB_SESSION_DETACHED) != 0};
+        .detached = (hello->flags & MOB_SESSION_DETACHED) != 0,
+        .over_http = (hello->flags & MOB_SESSION_GATEWAY) != 0};
     return node_job_open(node, &options);
+}
+
+/* The job that this session works in. */
+static enum mob_status job_of(
+    struct node *node, const struct mob_session_hello *hello, struct node_job **job_out, bool *known_out)
+{
+    if (hello->flags & MOB_SESSION_JOIN)
+        return join(node, hello, job_out);
+    *job_out = hello->flags & MOB_SESSION_STANDING_JOB ? standing_job(node, ns_of(hello))
+                                                       : own_job(node, hello, known_out);
+    return *job_out ? MOB_OK : MOB_QUEUE_FULL;
+}
+
+/* Sessions of gateways come and go, and several may share a job: each submits under a root of its own, as
+ * parallel submitters do. */
+static bool shares_job(const struct mob_session_hello *hello, const struct node_job *job)
+{
+    return job->standing || (hello->flags & (MOB_SESSION_JOIN | MOB_SESSION_GATEWAY)) != 0;
 }
 
 static void welcome_client(struct node *node, int fd, const struct mob_session_hello *hello)
@@ -145,10 +181,19 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
         return;
     }
     bool known = false;
-    struct node_job *job = job_of(node, hello, &known);
+    struct node_job *job;
     struct mob_client_options options = {.kind = (enum mob_client_kind)hello->kind};
     uint32_t slot;
-    enum mob_status status = job ? mob_store_client_open(node->store, &options, &slot) : MOB_NO_MEMORY;
+    enum mob_status status = job_of(node, hello, &job, &known);
+    if (status != MOB_OK) {
+        refuse(node, fd, status,
+            status == MOB_NOT_FOUND      ? "no such job"
+                : status == MOB_DENIED   ? "only a gateway joins other jobs"
+                : status == MOB_FINISHED ? "the job has ended"
+                                         : "too many jobs");
+        return;
+    }
+    status = mob_store_client_open(node->store, &options, &slot);
     if (status != MOB_OK) {
         refuse(node, fd, status, "no room for another client in the segment");
         return;
@@ -177,8 +222,7 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
         .root = job->root,
         .next_child = job->standing ? job->next_child : 0,
     };
-    if (job->standing) {
-        /* several sessions share a standing job: each gets a stream of its own, as parallel submitters do */
+    if (shares_job(hello, job)) {
         welcome.root = mob_task_id_is_zero(hello->resume_root) ? mob_root_id_random() : hello->resume_root;
         client->look_up = !mob_task_id_is_zero(hello->resume_root);
         welcome.next_child = 0;
@@ -263,7 +307,7 @@ void node_client_end(struct node *node, struct node_client *client, const char *
     for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
         node_template_drop(node, client->templates[i]);
     if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
-        !job->detached && job->state == JOB_RUNNING && !node->stopping) {
+        !job->detached && !job->over_http && job->state == JOB_RUNNING && !node->stopping) {
         job->state = JOB_GRACE;
         job->grace_until_ns = node->now_ns + NODE_DRIVER_GRACE_NS;
     }

@@ -290,6 +290,13 @@ struct mob_client {
 
     struct mob_event_fd *event_fd;
     int64_t ring_marked_ns; /* when a mark was last put for calls that are not logged */
+    bool
+        asks_room; /* its owner asks for room in the store and does not wait for it (mob_client_asks_room), */
+    struct {
+        uint64_t bytes;
+        struct mob_object_id id;
+    } room_missed; /* for this, last */
+    bool refused; /* the node has no such job any more (mob_client_refused) */
     bool own_loop; /* its owner sleeps on the doorbell itself (mob_client_own_loop) */
     int64_t alive_checked_ns; /* own_loop: when the session was last looked at */
     void *owner; /* the worker */

@@ -187,6 +187,8 @@ static enum mob_status prepare(struct mob_client *client, const struct mob_conne
     }
     if (options->job_weight > MOB_JOB_WEIGHT_MAX)
         return mob_client_fail(client, MOB_INVALID, "a job's weight is 1 to %u", MOB_JOB_WEIGHT_MAX);
+    if (options->join_job != NULL)
+        hello->flags |= MOB_SESSION_JOIN;
     hello->job_weight = options->job_weight;
     client->committed_only = !options->read_local;
     enum mob_status status = find_directory(client, options->directory);
@@ -195,11 +197,26 @@ static enum mob_status prepare(struct mob_client *client, const struct mob_conne
             options->name_space == NULL ? "default" : options->name_space, "namespace");
     if (status == MOB_OK)
         status = copy_text(client, hello->job_name, sizeof hello->job_name,
-            options->job_name == NULL ? program_invocation_short_name : options->job_name, "job's name");
+            options->join_job != NULL       ? options->join_job
+                : options->job_name != NULL ? options->job_name
+                                            : program_invocation_short_name,
+            "job's name");
     if (status == MOB_OK)
         status = copy_text(client, hello->idempotency_key, sizeof hello->idempotency_key,
             options->idempotency_key, "idempotency key");
     return status;
+}
+
+/* A gateway's session of a job has a root of its own, by which a later node cannot know the job: it joins it
+ * by name. */
+static void rejoin_by_id(struct mob_client *client)
+{
+    struct mob_session_hello *hello = &client->hello;
+    if (!(hello->flags & MOB_SESSION_GATEWAY) || (hello->flags & MOB_SESSION_STANDING_JOB))
+        return;
+    hello->flags |= MOB_SESSION_JOIN;
+    memset(hello->idempotency_key, 0, sizeof hello->idempotency_key);
+    mob_job_id_format(client->welcome.job, hello->job_name);
 }
 
 /* Why the last mob_connect of this thread failed: there is no client yet that could say it. */
@@ -229,6 +246,7 @@ enum mob_status mob_connect(const struct mob_connect_options *given, struct mob_
     }
     mob_client_enter(client, client->welcome.root, client->welcome.generation, client->welcome.job);
     client->next_child = client->welcome.next_child;
+    rejoin_by_id(client);
     *client_out = client;
     return MOB_OK;
 }

@@ -28,6 +28,16 @@ bool mob_client_alive(struct mob_client *client)
     return mob_session_alive(client);
 }
 
+bool mob_client_refused(const struct mob_client *client)
+{
+    return client->refused;
+}
+
+void mob_client_asks_room(struct mob_client *client, bool asks)
+{
+    client->asks_room = asks;
+}
+
 void mob_client_abandon(struct mob_client *client)
 {
     mob_client_free(client);
@@ -68,6 +78,17 @@ void mob_asks_forget(struct mob_client *client, void (*forgotten)(mob_answer_fn 
         forgotten(r->callback, r->arg);
         r->callback = ignore_answer;
         r->arg = NULL;
+    }
+}
+
+void mob_asks_fail(struct mob_client *client, enum mob_status status)
+{
+    for (struct mob_pending_request *r = client->requests; r != NULL; r = r->next) {
+        if (r->done)
+            continue;
+        r->done = true;
+        r->status = status;
+        client->replies += r->callback != NULL;
     }
 }
 

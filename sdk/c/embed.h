@@ -45,6 +45,9 @@ void mob_client_sleep(struct mob_client *client, int64_t deadline_ns, bool (*has
 void mob_client_poke(struct mob_client *client);
 /* Is the node that this session is with still there? A system call. */
 bool mob_client_alive(struct mob_client *client);
+/* The session moved to a new node, and that one has no such job, or it has ended: nothing here works again.
+ */
+bool mob_client_refused(const struct mob_client *client);
 /* As mob_disconnect, without waiting for what was published: of a job that has ended. */
 void mob_client_abandon(struct mob_client *client);
 
@@ -61,8 +64,33 @@ MOB_MUST_USE enum mob_status mob_ask(struct mob_client *client, enum mob_request
 bool mob_asks_pending(const struct mob_client *client);
 /* No answer to what has been asked so far comes any more; `forgotten` is called for each, to free `arg`. */
 void mob_asks_forget(struct mob_client *client, void (*forgotten)(mob_answer_fn *answer, void *arg));
+/* What has been asked so far is answered with this status by the next mob_client_turn: of a session that the
+ * node refuses (mob_client_refused). */
+void mob_asks_fail(struct mob_client *client, enum mob_status status);
 /* A text field of the flat JSON that the node writes. False: not there, or longer than `size` - 1. */
 bool mob_json_text_field(const char *json, const char *key, char *out, size_t size);
+
+/* ---- room in the store ---- */
+
+/* `asks`: from now on no call on this client waits for room: what finds none gives MOB_STORE_FULL, and its
+ * caller asks for room and calls again. (A session that moves to another node's segment still waits there.) */
+void mob_client_asks_room(struct mob_client *client, bool asks);
+/* For what found none last; the answer is MOB_OK when there is, or what stands in the way with its numbers as
+ * text. Somebody else may take it first. */
+MOB_MUST_USE enum mob_status mob_ask_room(struct mob_client *client, mob_answer_fn *answer, void *arg);
+
+/* mob_put in steps: prepare, room (again until it is MOB_OK), write, end; or drop at any time between them.
+ * The value, and what it points to, must stay until the end. A key (mob_client_key) is taken by the first. */
+MOB_MUST_USE enum mob_status mob_put_prepare(
+    struct mob_client *client, const struct mob_arg *value, struct mob_put_buffer **buffer_out);
+/* That mob_put_write will copy; 0: the value goes with the record. */
+uint64_t mob_put_bytes(const struct mob_put_buffer *buffer);
+MOB_MUST_USE enum mob_status mob_put_room(struct mob_put_buffer *buffer); /* MOB_STORE_FULL */
+/* Copies the bytes. One thread, which may be another than the client's, whose next step comes after it. */
+void mob_put_write(struct mob_put_buffer *buffer);
+/* Publishes and seals; frees the buffer. MOB_QUEUE_FULL. */
+MOB_MUST_USE enum mob_status mob_put_end(struct mob_put_buffer *buffer, struct mob_future **future_out);
+void mob_put_drop(struct mob_put_buffer *buffer); /* NULL is fine */
 
 /* ---- futures ---- */
 

@@ -8,6 +8,12 @@
 struct mob_put_buffer {
     struct mob_client *client;
     struct mob_making making;
+    /* of mob_put_prepare: */
+    struct mob_arg value;
+    struct mob_encoded encoded; /* borrows from `value` and what it points to */
+    struct mob_object_id id;
+    enum { PUT_PREPARED, PUT_MAKING, PUT_BESIDE } state; /* beside: small, or made before; nothing to write */
+    bool exists;
 };
 
 struct mob_object_id mob_next_put(struct mob_client *client)
@@ -30,13 +36,25 @@ struct mob_object_id mob_next_put(struct mob_client *client)
     return mob_object_of(owner, MOB_SLOT_PUT | counter);
 }
 
+enum mob_status mob_ask_room(struct mob_client *client, mob_answer_fn *answer, void *arg)
+{
+    uint8_t wanted[sizeof client->room_missed.bytes + sizeof client->room_missed.id];
+    memcpy(wanted, &client->room_missed.bytes, sizeof client->room_missed.bytes);
+    memcpy(wanted + sizeof client->room_missed.bytes, &client->room_missed.id, sizeof client->room_missed.id);
+    /* what this client let go of may be room enough */
+    enum mob_status status = mob_client_flush_releases(client);
+    return status == MOB_OK ? mob_ask(client, MOB_REQ_SPACE, wanted, sizeof wanted, answer, arg) : status;
+}
+
 /* Full store: the node makes room (evicts, spills), or says with numbers that there is none. */
 enum mob_status mob_store_room(struct mob_client *client, struct mob_object_id id, uint64_t size,
     struct mob_object_ref *ref_out, void **bytes_out)
 {
     for (int tries = 0;; tries++) {
         enum mob_status status = mob_store_object_create(client->store, id, size, ref_out, bytes_out);
-        if (status != MOB_STORE_FULL || tries == 8)
+        client->room_missed.bytes = size;
+        client->room_missed.id = id;
+        if (status != MOB_STORE_FULL || tries == 8 || (client->asks_room && !client->resuming))
             return status == MOB_STORE_FULL
                 ? mob_client_fail(
                       client, status, "no room for %llu bytes in the store", (unsigned long long)size)
@@ -89,7 +107,10 @@ static enum mob_status making_move(struct mob_client *client, struct mob_making 
     while (m->store != client->store) {
         struct mob_object_ref ref;
         void *full;
+        bool asks = client->asks_room;
+        client->asks_room = false; /* a node has died: that nobody else waits meanwhile matters less */
         enum mob_status status = mob_store_room(client, m->id, m->full_bytes, &ref, &full);
+        client->asks_room = asks;
         if (status != MOB_OK && status != MOB_EXISTS)
             return status;
         m->exists = status == MOB_EXISTS;
@@ -231,6 +252,90 @@ enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct 
     struct mob_object_id id = mob_next_put(client);
     status = mob_put_encoded(client, id, &encoded);
     return status == MOB_OK ? put_future(client, id, encoded.type, encoded.bytes, future_out) : status;
+}
+
+/* ---- without waiting, in four steps (embed.h) ---- */
+
+enum mob_status mob_put_prepare(
+    struct mob_client *client, const struct mob_arg *value, struct mob_put_buffer **buffer_out)
+{
+    struct mob_put_buffer *buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
+    buffer->client = client;
+    buffer->value = *value;
+    enum mob_status status = mob_encode(&buffer->value, &buffer->encoded);
+    if (status != MOB_OK || buffer->encoded.is_ref) {
+        free(buffer);
+        return mob_client_fail(client, MOB_INVALID, "the value cannot be stored");
+    }
+    buffer->id = mob_next_put(client);
+    if (buffer->encoded.bytes <= MOB_OBJECT_INLINE_MAX && buffer->encoded.tensor == NULL)
+        buffer->state = PUT_BESIDE;
+    *buffer_out = buffer;
+    return MOB_OK;
+}
+
+uint64_t mob_put_bytes(const struct mob_put_buffer *buffer)
+{
+    return buffer->state == PUT_BESIDE ? 0 : buffer->encoded.bytes;
+}
+
+enum mob_status mob_put_room(struct mob_put_buffer *buffer)
+{
+    if (buffer->state != PUT_PREPARED)
+        return MOB_OK;
+    uint64_t full_bytes, bytes = buffer->encoded.bytes;
+    enum mob_status status = mob_value_full_size(bytes, 0, 0, &full_bytes);
+    if (status == MOB_OK)
+        status = making_begin(buffer->client, buffer->id, full_bytes, &buffer->making);
+    if (status == MOB_EXISTS) { /* an earlier run put it; the node compares the records */
+        buffer->exists = true;
+        buffer->state = PUT_BESIDE;
+        return MOB_OK;
+    }
+    if (status != MOB_OK)
+        return status;
+    uint8_t *payload;
+    status = mob_value_init(
+        buffer->making.full, full_bytes, buffer->encoded.type, bytes, NULL, 0, NULL, 0, &payload);
+    MOB_ASSERT(status == MOB_OK);
+    buffer->state = PUT_MAKING;
+    return MOB_OK;
+}
+
+void mob_put_write(struct mob_put_buffer *buffer)
+{
+    if (buffer->state != PUT_MAKING)
+        return;
+    struct mob_value_header header;
+    memcpy(&header, buffer->making.full, sizeof header);
+    mob_encoded_write(&buffer->encoded, (uint8_t *)buffer->making.full + header.payload_offset);
+}
+
+static enum mob_status finish_prepared(struct mob_put_buffer *buffer)
+{
+    if (buffer->exists)
+        return MOB_OK;
+    return buffer->state == PUT_MAKING ? put_full(buffer->client, &buffer->making)
+                                       : mob_put_encoded(buffer->client, buffer->id, &buffer->encoded);
+}
+
+enum mob_status mob_put_end(struct mob_put_buffer *buffer, struct mob_future **future_out)
+{
+    enum mob_status status = finish_prepared(buffer);
+    if (status == MOB_OK)
+        status =
+            put_future(buffer->client, buffer->id, buffer->encoded.type, buffer->encoded.bytes, future_out);
+    free(buffer);
+    return status;
+}
+
+void mob_put_drop(struct mob_put_buffer *buffer)
+{
+    if (buffer != NULL && buffer->state == PUT_MAKING)
+        making_abort(buffer->client, &buffer->making);
+    free(buffer);
 }
 
 enum mob_status mob_put_begin(

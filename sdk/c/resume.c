@@ -319,6 +319,7 @@ enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns
         status = move(&r, deadline_ns);
     while (status == MOB_UNAVAILABLE && mob_now() < deadline_ns);
     client->resuming = false;
+    client->refused = status == MOB_NOT_FOUND || status == MOB_FINISHED;
     if (status != MOB_OK)
         return status;
     client->lost = false;

@@ -140,6 +140,16 @@ static void on_no_answer(struct flight *flight)
     batch_fail(flight->batch, MOB_UNAVAILABLE, "the model did not answer in time");
 }
 
+static void send_now(struct flight *first);
+
+static void on_no_room(struct flight *first, enum mob_status status, const char *text, size_t size)
+{
+    char why[256];
+    snprintf(why, sizeof why, "%s%s%.*s", mob_status_text(status), size ? ": " : "",
+        (int)(size < 200 ? size : 200), text ? text : "");
+    batch_fail(first->batch, status, why);
+}
+
 static void send_batch(struct endpoint *e, struct batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
@@ -154,9 +164,21 @@ static void send_batch(struct endpoint *e, struct batch *batch)
         .tensor_count = e->model->input_count,
         .rows = batch->rows,
         .batched = e->model->max_batch_size > 1};
+    send_now(engine_op_of(batch->entries[0])->infer.flight);
+}
+
+/* Of the batch whose first request this is. */
+static void send_now(struct flight *first)
+{
+    struct batch *batch = first->batch;
+    struct endpoint *e = batch->endpoint;
     enum mob_status status = engine_infer_send(&batch->call, e->actor, e->class, batch->futures);
     for (uint32_t k = 0; status == MOB_OK && k < e->model->output_count; k++)
         status = mob_on_ready(batch->futures[k], on_output, batch);
+    if (status == MOB_STORE_FULL) {
+        flight_want_room(first, send_now, on_no_room);
+        return;
+    }
     if (status != MOB_OK) {
         char why[256];
         snprintf(why, sizeof why, "%s", mob_client_error(e->client));
@@ -164,8 +186,7 @@ static void send_batch(struct endpoint *e, struct batch *batch)
         return;
     }
     /* A node that dies takes the call with it: nobody would ever answer. */
-    flight_set_deadline(
-        engine_op_of(batch->entries[0])->infer.flight, batch->sent_ns + ANSWER_NS, on_no_answer);
+    flight_set_deadline(first, mob_now() + ANSWER_NS, on_no_answer);
 }
 
 static void step_endpoint(struct endpoint *e, int64_t now)

@@ -37,6 +37,7 @@ void flight_done(struct flight *flight)
         free(flight->futures);
         free(flight->waiters);
     }
+    mob_put_drop(flight->put);
     mob_actor_release(flight->actor);
     free(flight->learns);
     *(flight->all_prev ? &flight->all_prev->all_next : &flight->engine->all) = flight->all_next;

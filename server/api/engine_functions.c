@@ -271,16 +271,19 @@ static void on_deployed(void *arg, enum mob_status status, const char *text, siz
     flight_ask(flight, "job", "{\"op\":\"functions\"}", on_deployed_functions);
 }
 
+static void deploy(struct flight *flight)
+{
+    struct mob_object_id id = mob_future_object(flight->future);
+    enum mob_status status = mob_ask(flight->client, MOB_REQ_DEPLOY, &id, sizeof id, on_deployed, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
 void engine_start_function_put(struct flight *flight)
 {
     struct mob_engine_upload *upload = &flight->op->upload;
-    enum mob_status status = mob_put(flight->client, mob_bytes(upload->bytes, upload->size), &flight->future);
-    if (status == MOB_OK) {
-        struct mob_object_id id = mob_future_object(flight->future);
-        status = mob_ask(flight->client, MOB_REQ_DEPLOY, &id, sizeof id, on_deployed, flight);
-    }
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
+    struct mob_arg module = mob_bytes(upload->bytes, upload->size);
+    engine_put(flight, &module, deploy);
 }
 
 static void on_undeployed(void *arg, enum mob_status status, const char *text, size_t size)

@@ -24,6 +24,16 @@
 #define ENGINE_ARGUMENT_BYTES_MAX (64u << 20)
 
 struct engine;
+struct errands;
+struct job_errand;
+struct room_wait;
+
+/* Work for a thread beside the engine's (engine_errands.c). Its owner frees it, in `done` or later. */
+struct errand {
+    struct errand *next;
+    void (*run)(struct errand *errand); /* in that thread */
+    void (*done)(struct errand *errand); /* then, in the engine's */
+};
 
 /* An operation on its way through the runtime. */
 struct flight {
@@ -42,11 +52,13 @@ struct flight {
     void (*on_deadline)(struct flight *flight);
     unsigned step; /* of multi-step operations */
     void (*start)(struct flight *flight); /* when its key is claimed */
-    void (*then)(struct flight *flight); /* when the function of this name is known: */
+    struct mob_put_buffer *put; /* of a put that has not ended */
+    void (*then)(struct flight *flight); /* when it has, or when the function of this name is known: */
     char *learns; /* owned */
     struct mob_task_id key_root; /* `keyed`: whose children its submissions are */
     bool keyed, key_again; /* again: an earlier run may have made them */
     void *context; /* the operation's own */
+    size_t next_item; /* of a batch: those before it are submitted, or failed */
     uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
     bool acked, ack_wanted;
     struct batch *batch; /* of an inference call that has left */
@@ -143,6 +155,13 @@ struct engine {
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];
+    struct errands *errands;
+    struct job_errand *joins; /* on their way */
+    struct { /* engine_room.c */
+        struct room_wait *first, *last;
+        const struct flight *trying; /* the first one's, while it tries; */
+        bool missed; /* it found none */
+    } room;
     uint64_t names_given; /* to actors, by creations that were published */
     uint64_t worked; /* counts what was done, to know when to sleep */
 };
@@ -178,6 +197,37 @@ void engine_sleep(struct engine *engine, int64_t deadline_ns);
 bool engine_descriptor_news(struct engine *engine);
 void engine_descriptors_read(struct engine *engine);
 
+/* engine_errands.c */
+MOB_MUST_USE enum mob_status engine_errands_start(struct engine *engine);
+void engine_errand(struct engine *engine, struct errand *errand);
+bool engine_errands_news(const struct engine *engine);
+void engine_errands_step(struct engine *engine);
+/* What was begun ends, and is done, before this returns. */
+void engine_errands_stop(struct engine *engine);
+void engine_errands_end(struct engine *engine);
+
+/* engine_room.c */
+/* The store was full for this flight: `again` when there is room, and so on, or `refused` with the node's
+ * words (NULL: the flight fails with them). */
+void flight_want_room(struct flight *flight, void (*again)(struct flight *flight),
+    void (*refused)(struct flight *flight, enum mob_status status, const char *text, size_t size));
+/* Does somebody wait for room, and is it not his turn to try now? */
+bool engine_room_is_awaited(const struct engine *engine);
+void engine_room_end(struct engine *engine);
+
+/* engine_puts.c */
+/* Puts the value, of which what it points to stays until `then`; flight->future is the put's. */
+void engine_put(struct flight *flight, const struct mob_arg *value, void (*then)(struct flight *flight));
+void engine_start_object_put(struct flight *flight);
+
+/* engine_jobs.c */
+void engine_start_job_open(struct flight *flight);
+void engine_start_job_end(struct flight *flight);
+/* There is no session of this job: calls `then` when there is one, or fails the flight. */
+void engine_job_join(struct flight *flight, struct mob_job_id id, void (*then)(struct flight *flight));
+/* Once a second: sessions of jobs that have ended go. */
+void engine_jobs_tick(struct engine *engine);
+
 /* engine_runtime.c */
 /* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */
 void flight_want_ack(struct flight *flight);
@@ -210,7 +260,6 @@ void engine_start_actor_delete(struct flight *flight);
 /* engine_objects.c */
 void engine_start_object_get(struct flight *flight);
 void engine_start_object_wait(struct flight *flight);
-void engine_start_object_put(struct flight *flight);
 void engine_start_object_delete(struct flight *flight);
 /* Fills the error of an op from a failed future. */
 void engine_future_error(struct mob_engine_op *op, struct mob_future *future);
@@ -248,8 +297,6 @@ const struct function_name *engine_function_of(struct engine *engine, struct mob
 bool engine_function_is_missing(struct engine *engine, struct mob_function_id id);
 
 /* engine_queries.c: the node's answers, and rows of the control store */
-void engine_start_job_open(struct flight *flight);
-void engine_start_job_end(struct flight *flight);
 void engine_start_describe(struct flight *flight);
 void engine_start_list(struct flight *flight);
 void engine_start_why(struct flight *flight);

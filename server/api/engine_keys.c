@@ -155,8 +155,7 @@ static void on_row(void *arg, const struct mob_gcs_answer *answer)
         return;
     }
     flight->key_again = key->again = true;
-    /* A job is opened again, by its id: its session ended with the gateway that had it. */
-    if (row.answer_bytes > 0 && flight->op->verb != MOB_ENGINE_JOB_OPEN)
+    if (row.answer_bytes > 0)
         take_answer(flight, kept, row.answer_bytes);
     else
         ask_root(flight);

@@ -238,8 +238,12 @@ static void start_actor(struct endpoint *e)
         .max_restarts = -1};
     enum mob_status status = engine_arguments(e->client, mob_function_callable(class).signature, e->arguments,
         "/arguments", memory, &arguments, &error);
-    if (status == MOB_OK)
+    if (status == MOB_OK) {
+        /* Waits for the name's look-up, and for room: once for each endpoint, here or at its PUT. */
+        mob_client_asks_room(e->client, false);
         status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
+        mob_client_asks_room(e->client, true);
+    }
     if (status == MOB_OK)
         status = mob_actor_created(e->actor, &e->created);
     if (status == MOB_OK)

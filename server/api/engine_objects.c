@@ -1,4 +1,4 @@
-/* Objects: state, value, wait, put, delete. */
+/* Objects: state, value, wait, delete. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -333,51 +333,7 @@ void engine_start_object_wait(struct flight *flight)
     flight_set_deadline(flight, wait->deadline_ns > least ? wait->deadline_ns : least, wait_done);
 }
 
-/* --- put and delete --- */
-
-static void put_object(struct flight *flight)
-{
-    struct mob_engine_put *put = &flight->op->put;
-    struct mob_arg value = mob_bytes(put->payload, put->size);
-    struct mob_tensor tensor;
-    if (strcmp(put->type, "npy") == 0) {
-        if (engine_npy_to_tensor(put->payload, put->size, &tensor) != MOB_OK) {
-            flight_fail(flight, MOB_INVALID, NULL, "not a row-major little-endian .npy of numbers");
-            return;
-        }
-        value = mob_tensor(tensor);
-    }
-    for (int type = MOB_TYPE_BYTES; type < MOB_TYPE_COUNT; type++)
-        if (strcmp(mob_value_type_name((enum mob_value_type)type), put->type) == 0)
-            value.kind = type;
-    engine_key_use(flight, 0);
-    enum mob_status status = mob_put(flight->client, value, &flight->future);
-    engine_key_unused(flight);
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
-    else
-        flight_want_ack(flight);
-}
-
-/* Of an earlier run with the same key. Deleted since: it was put all the same. */
-static void on_put_before(struct flight *flight, const struct engine_found *found)
-{
-    struct mob_object_id id = mob_object_of(flight->key_root, MOB_SLOT_PUT);
-    if (!found->record || task_record_put_state(found->record, id) == LINEAGE_PUT_NEVER) {
-        put_object(flight);
-        return;
-    }
-    flight->op->put.id = id;
-    flight_done(flight);
-}
-
-void engine_start_object_put(struct flight *flight)
-{
-    if (flight->key_again)
-        engine_find_object(flight, mob_object_of(flight->key_root, MOB_SLOT_PUT), on_put_before);
-    else
-        put_object(flight);
-}
+/* --- delete --- */
 
 static void on_deleted(void *arg, enum mob_status status, const char *text, size_t size)
 {

@@ -271,6 +271,7 @@ static void connect_runtime(struct engine *engine, int64_t now)
     if (mob_job_id_parse(job, &session->job) != MOB_OK)
         memset(&session->job, 0, sizeof session->job);
     engine->session_count = 1;
+    mob_client_asks_room(session->client, true);
     engine_watch_session(engine, session);
     MOB_LOG_INFO("engine", "connected", "job=%s", job);
     engine_functions_refresh(engine, NULL, NULL);
@@ -288,25 +289,9 @@ static void on_gcs_link(void *arg, enum mob_status status)
         engine_functions_refresh(engine, NULL, NULL);
 }
 
-/* A job that has ended lets its session go when nothing runs there any more. */
-static void drop_ended_sessions(struct engine *engine)
-{
-    for (size_t i = engine->session_count; i-- > 1;) {
-        struct session *session = &engine->sessions[i];
-        bool used = session->to_ack != NULL;
-        for (const struct flight *f = engine->all; f && !used; f = f->all_next)
-            used = f->client == session->client;
-        if (!session->ended || used || mob_asks_pending(session->client))
-            continue;
-        struct mob_client *client = session->client;
-        engine->sessions[i] = engine->sessions[--engine->session_count];
-        mob_client_abandon(client);
-    }
-}
-
 static void each_second(struct engine *engine, int64_t now)
 {
-    drop_ended_sessions(engine);
+    engine_jobs_tick(engine);
     engine->next_second_ns = now + MOB_SEC;
     look_alive(engine);
     engine_keys_sweep(engine, now);
@@ -347,6 +332,7 @@ static void step_descriptors(struct engine *engine, int64_t now)
 static int64_t round_of(struct engine *engine, int64_t now)
 {
     take_inbox(engine);
+    engine_errands_step(engine);
     int64_t wake = engine_models_step(engine, now);
     ask_for_acks(engine);
     /* Reading the rings costs no system call; a whole step of the clients does, and is for before the sleep.
@@ -428,6 +414,7 @@ static void stop(struct mob_engine *base)
     atomic_store(&engine->stopping, true);
     engine_ring(engine);
     pthread_join(engine->thread, NULL);
+    engine_errands_stop(engine); /* rings the engine's bell */
     engine_rest_stop(engine);
     take_inbox(engine); /* answers MOB_UNAVAILABLE */
     end_all(engine);
@@ -443,6 +430,8 @@ static void stop(struct mob_engine *base)
     engine_events_end(engine);
     event_specs_destroy(engine->event_specs);
     engine_functions_end(engine);
+    engine_room_end(engine);
+    engine_errands_end(engine);
     free(engine->timers);
     free(engine);
 }
@@ -461,7 +450,9 @@ static enum mob_status open_parts(struct engine *engine)
         return MOB_NO_MEMORY;
     struct mob_gcs_options options = {
         .socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};
-    enum mob_status status = mob_gcs_create(&options, &engine->gcs);
+    enum mob_status status = engine_errands_start(engine);
+    if (status == MOB_OK)
+        status = mob_gcs_create(&options, &engine->gcs);
     return status == MOB_OK ? engine_rest_start(engine) : status;
 }
 

@@ -53,7 +53,7 @@ static bool has_news(void *arg)
     struct engine *engine = arg;
     return atomic_load(&engine->inbox) || atomic_load(&engine->returned) ||
         atomic_load(&engine->events_wanted) || atomic_load(&engine->stopping) ||
-        atomic_load(&engine->rest.readable);
+        atomic_load(&engine->rest.readable) || engine_errands_news(engine);
 }
 
 void engine_sleep(struct engine *engine, int64_t deadline_ns)

@@ -1,4 +1,4 @@
-/* Submissions: tasks, batches, actors and their calls. */
+/* Submissions: tasks, actors and their calls. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,61 +6,17 @@
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "server/api/engine_inner.h"
+#include "server/api/engine_submit.h"
 
-/* --- options --- */
-
-struct native_options {
-    struct mob_submit_options task;
-    struct mob_actor_options actor;
-    struct mob_resource resources[32];
-    bool plain; /* all default */
-};
-
-static void native(const struct mob_engine_options *in, struct native_options *out)
-{
-    memset(&out->task, 0, sizeof out->task);
-    memset(&out->actor, 0, sizeof out->actor);
-    size_t n = in->resource_count < 32 ? in->resource_count : 32;
-    for (size_t i = 0; i < n; i++)
-        out->resources[i] =
-            (struct mob_resource){in->resources[i].name, (double)in->resources[i].amount / 10000};
-    out->task = (struct mob_submit_options){.struct_size = sizeof out->task,
-        .name = in->name,
-        .resources = out->resources,
-        .resource_count = n,
-        .max_retries = !in->has_max_retries ? 0
-            : in->max_retries == 0          ? MOB_NO_RETRY
-                                            : in->max_retries,
-        .retry_on_error = in->retry_on_error,
-        .timeout_ns = in->timeout_ms * MOB_MS,
-        .delay_ns = in->delay_ms * MOB_MS,
-        .priority = in->priority,
-        .deterministic = in->deterministic,
-        .traceparent = in->traceparent[0] ? in->traceparent : NULL,
-        .num_returns = in->num_returns};
-    out->actor = (struct mob_actor_options){.struct_size = sizeof out->actor,
-        .name = in->actor_name,
-        .return_if_exists = in->return_existing,
-        .detached = in->detached,
-        .max_restarts = in->max_restarts,
-        .checkpoint_every = (int)in->checkpoint_every,
-        .resources = out->resources,
-        .resource_count = n,
-        .traceparent = out->task.traceparent};
-    out->plain = !in->name && n == 0 && !in->has_max_retries && !in->retry_on_error && !in->timeout_ms &&
-        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns;
-}
-
-static bool use_session(struct flight *flight, const struct mob_engine_options *options)
+bool engine_use_session(
+    struct flight *flight, const struct mob_engine_options *options, void (*again)(struct flight *flight))
 {
     struct session *session = engine_session(flight->engine, options->has_job, options->job);
-    if (!session) {
-        flight_fail(flight, MOB_NOT_FOUND, "/job", "this job is not open here");
-        return false;
-    }
-    flight->client = session->client;
-    return true;
+    if (session)
+        flight->client = session->client;
+    else
+        engine_job_join(flight, options->job, again);
+    return session != NULL;
 }
 
 /* --- one submission --- */
@@ -195,9 +151,19 @@ static void follow(struct flight *flight, struct mob_future **futures, uint32_t 
         flight_set_deadline(flight, submit->wait_deadline_ns, on_wait_over);
 }
 
-static uint32_t returns_of(struct mob_callable callable, const struct mob_submit_options *options)
+uint32_t engine_returns_of(struct mob_callable callable, const struct mob_submit_options *options)
 {
     return options->num_returns ? options->num_returns : callable.num_returns ? callable.num_returns : 1;
+}
+
+/* Large arguments find no room in the store: from the start, since what is known of functions has grown old
+ * when there is some. */
+static void fail_submission(struct flight *flight, enum mob_status status, const char *pointer)
+{
+    if (status == MOB_STORE_FULL)
+        flight_want_room(flight, engine_start_submit, NULL);
+    else
+        flight_fail_client(flight, status, status == MOB_TYPE_MISMATCH ? "/arguments" : pointer);
 }
 
 static void submit_task(struct flight *flight, struct argument_memory *memory, struct native_options *options)
@@ -215,7 +181,7 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
         flight_done(flight);
         return;
     }
-    uint32_t count = returns_of(mob_function_callable(function), &options->task);
+    uint32_t count = engine_returns_of(mob_function_callable(function), &options->task);
     struct mob_future *few[16],
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
@@ -227,7 +193,7 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
-        flight_fail_client(flight, status, status == MOB_TYPE_MISMATCH ? "/arguments" : "/function");
+        fail_submission(flight, status, "/function");
     if (futures != few)
         free(futures);
 }
@@ -262,7 +228,7 @@ static void create_actor(
     status = mob_actor_create_unasked(flight->client, function, arguments, &options->actor, &flight->actor);
     engine_key_unused(flight);
     if (status != MOB_OK) {
-        flight_fail_client(flight, status, status == MOB_TYPE_MISMATCH ? "/arguments" : "/class");
+        fail_submission(flight, status, "/class");
         return;
     }
     if (options->actor.name)
@@ -314,7 +280,7 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
         flight_done(flight);
         return;
     }
-    uint32_t count = returns_of(method, &options->task);
+    uint32_t count = engine_returns_of(method, &options->task);
     struct mob_future *few[16],
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
@@ -326,7 +292,7 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
-        flight_fail_client(flight, status, "/arguments");
+        fail_submission(flight, status, "/arguments");
     if (futures != few)
         free(futures);
 }
@@ -337,7 +303,7 @@ static void submit_known(struct flight *flight)
     struct native_options options;
     struct argument_memory *memory = argument_memory_create();
     MOB_ASSERT(memory != NULL);
-    native(&submit->options, &options);
+    engine_native_options(&submit->options, &options);
     switch (submit->call) {
     case MOB_CALL_TASK:
         submit_task(flight, memory, &options);
@@ -440,7 +406,7 @@ void engine_start_submit(struct flight *flight)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
     char id[MOB_ID_TEXT_MAX];
-    if (!use_session(flight, &submit->options))
+    if (!engine_use_session(flight, &submit->options, engine_start_submit))
         return;
     const struct known_actor *known = submit->call == MOB_CALL_ACTOR_METHOD ? known_class(flight) : NULL;
     if (submit->call == MOB_CALL_ACTOR_METHOD && !known)
@@ -449,101 +415,4 @@ void engine_start_submit(struct flight *flight)
         engine_function_learn(flight, submit->function, ask_name);
     else
         engine_function_learn(flight, known ? known->class_name : submit->function, submit_known);
-}
-
-/* --- batches --- */
-
-static void fail_item(struct mob_engine_batch *batch, size_t i, enum mob_status status, const char *detail)
-{
-    batch->errors[i].status = status;
-    batch->errors[i].detail = strdup(detail);
-}
-
-static enum mob_status submit_item(struct flight *flight, size_t i, const char *name, const json_t *arguments,
-    const char *prefix, struct argument_memory *memory, struct native_options *options)
-{
-    struct mob_engine_batch *batch = &flight->op->batch;
-    const struct mob_function *function;
-    struct mob_args args;
-    enum mob_status status = mob_function_find(flight->client, name, &function);
-    if (status != MOB_OK) {
-        fail_item(batch, i, status, mob_client_error(flight->client));
-        return status;
-    }
-    status = engine_arguments(flight->client, mob_function_callable(function).signature, arguments, prefix,
-        memory, &args, &batch->errors[i]);
-    if (status != MOB_OK)
-        return status;
-    uint32_t count = returns_of(mob_function_callable(function), &options->task);
-    struct mob_future *few[16],
-        **futures =
-            count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
-    MOB_ASSERT(futures != NULL);
-    engine_key_use(flight, (uint32_t)i);
-    status =
-        mob_submit_function(flight->client, function, args, options->plain ? NULL : &options->task, futures);
-    engine_key_unused(flight);
-    if (status == MOB_OK) {
-        batch->tasks[i] = mob_future_object(futures[0]).task;
-        batch->return_counts[i] = count;
-        for (uint32_t k = 0; k < (count == MOB_RETURNS_STREAM ? 1 : count); k++)
-            mob_release(futures[k]);
-    } else {
-        fail_item(batch, i, status, mob_client_error(flight->client));
-    }
-    if (futures != few)
-        free(futures);
-    return status;
-}
-
-static void batch_known(struct flight *flight)
-{
-    struct mob_engine_batch *batch = &flight->op->batch;
-    struct native_options options;
-    native(&batch->options, &options);
-    batch->count = json_array_size(batch->rows ? batch->rows : batch->items);
-    batch->tasks = calloc(batch->count + 1, sizeof *batch->tasks);
-    batch->return_counts = calloc(batch->count + 1, sizeof *batch->return_counts);
-    batch->errors = calloc(batch->count + 1, sizeof *batch->errors);
-    struct argument_memory *memory = argument_memory_create();
-    MOB_ASSERT(batch->tasks && batch->return_counts && batch->errors && memory);
-    size_t accepted = 0;
-    for (size_t i = 0; i < batch->count; i++) {
-        char prefix[48];
-        const json_t *item = batch->items ? json_array_get(batch->items, i) : NULL;
-        const json_t *arguments = item ? json_object_get(item, "arguments") : json_array_get(batch->rows, i);
-        const char *name = item ? json_string_value(json_object_get(item, "function")) : batch->function;
-        snprintf(prefix, sizeof prefix, item ? "/items/%zu/arguments" : "/rows/%zu", i);
-        accepted += submit_item(flight, i, name, arguments, prefix, memory, &options) == MOB_OK;
-    }
-    argument_memory_destroy(memory);
-    if (accepted == 0 && batch->count > 0 && batch->function && batch->errors[0].status == MOB_NOT_FOUND) {
-        flight_fail(flight, MOB_NOT_FOUND, "/function", "%s", batch->errors[0].detail);
-        return;
-    }
-    flight_want_ack(flight);
-}
-
-/* Each name is asked for once, without waiting. */
-static void learn_next(struct flight *flight)
-{
-    const struct mob_engine_batch *batch = &flight->op->batch;
-    size_t count = batch->items ? json_array_size(batch->items) : 1;
-    while (flight->step < count) {
-        const json_t *item = batch->items ? json_array_get(batch->items, flight->step) : NULL;
-        const char *name = item ? json_string_value(json_object_get(item, "function")) : batch->function;
-        flight->step++;
-        if (name && !mob_function_is_fresh(flight->client, name)) {
-            engine_function_learn(flight, name, learn_next);
-            return;
-        }
-    }
-    batch_known(flight);
-}
-
-void engine_start_batch(struct flight *flight)
-{
-    flight->step = 0;
-    if (use_session(flight, &flight->op->batch.options))
-        learn_next(flight);
 }

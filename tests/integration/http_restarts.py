@@ -65,6 +65,45 @@ def test_gateway_is_killed(c):
     check(c.run("arith.add", 5, 6)["result"] == 11, "tasks run")
 
 
+def test_jobs_outlive_gateway_and_node(c):
+    """A job is known by its id, whoever opened it: tasks are submitted to it, and are new ones."""
+    add = lambda job, a: {"function": "arith.add", "arguments": [a, 1], "job": job}
+    run = lambda job, a: c.json("POST", V1 + "/tasks", add(job, a), {"Prefer": "wait=30"}, expect=200)
+    keyed = lambda: c.json("POST", V1 + "/jobs", {"name": "keyed"}, {"Idempotency-Key": "a job"}, expect=201)["id"]
+    jobs, tasks = [c.json("POST", V1 + "/jobs", {"name": "plain"}, expect=201)["id"], keyed()], {}
+    for life in ("the first gateway", "the second", "the next node"):
+        for job in jobs:
+            answers = []
+            threads = [threading.Thread(target=lambda a=a: answers.append((a, run(job, a)))) for a in range(6)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            check(all(t.get("result") == a + 1 for a, t in answers), f"results under {life}", answers)
+            tasks.setdefault(job, set()).update(t["id"] for _, t in answers)
+        if life == "the first gateway":
+            c.kill("mobula-gateway")
+            c.until("the gateway is back", lambda: back(c))
+        elif life == "the second":
+            check(keyed() == jobs[1], "the key's job")
+            c.kill("mobula-node")
+            c.until("the next node is there", lambda: back(c))
+    for job in jobs:
+        rows = c.json("POST", V1 + "/tasks:batch", {"function": "arith.add", "rows": [[1, 1], [2, 2]], "job": job}, expect=202)
+        tasks[job].update(item["id"] for item in rows["items"])
+        check(len(tasks[job]) == 20, "each task is another one", len(tasks[job]))
+        listed = c.json("GET", f"{V1}/tasks?limit=100&filter=job:{job}", expect=200)["items"]
+        check({t["id"] for t in listed} == tasks[job], "all are the job's", len(listed))
+        check(c.json("GET", f"{V1}/jobs/{job}", expect=200)["state"] == "running", "it runs")
+    check(c.call("DELETE", f"{V1}/jobs/{jobs[0]}")[0] == 202, "ended")
+    for life in ("this gateway", "another"):
+        check(c.json("POST", V1 + "/tasks", add(jobs[0], 1), expect=409)["code"] == "already-finished", f"it has ended, says {life}")
+        check(c.json("POST", V1 + "/tasks", add("job_" + "a" * 20, 1), expect=404)["errors"][0]["pointer"] == "/job", f"unknown to {life}")
+        if life == "this gateway":
+            c.kill("mobula-gateway")
+            c.until("the gateway is back", lambda: back(c))
+
+
 def back(c):
     try:
         c.read_address()

@@ -61,6 +61,8 @@ struct mob_connect_options {
     bool gateway; /* the session of a gateway: may cancel, kill and query any job of the namespace */
     uint32_t job_weight; /* the job's share of task starts against other jobs that have work, 1..1000; 0 =
                             100, or, of a job that is joined again, as it was */
+    const char *join_job; /* with `gateway`: id of an open job that this session submits to as well, under ids
+                             of its own. MOB_NOT_FOUND; MOB_FINISHED: it has ended */
 };
 /* Blocks until connected. MOB_UNAVAILABLE when no node answers, MOB_VERSION, MOB_DENIED. */
 MOB_API MOB_MUST_USE enum mob_status mob_connect(

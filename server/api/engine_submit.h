@@ -1,0 +1,24 @@
+/* What single submissions (engine_tasks.c) and many at once (engine_bulk.c) share. The engine's thread. */
+#ifndef MOB_SERVER_API_ENGINE_SUBMIT_H
+#define MOB_SERVER_API_ENGINE_SUBMIT_H
+
+#include "server/api/engine_inner.h"
+
+/* engine_options.c: a request's options as the C API takes them; they borrow from `in` and from each other.
+ */
+struct native_options {
+    struct mob_submit_options task;
+    struct mob_actor_options actor;
+    struct mob_resource resources[32];
+    bool plain; /* all default */
+};
+void engine_native_options(const struct mob_engine_options *in, struct native_options *out);
+
+/* engine_tasks.c */
+/* The job's session becomes the flight's. False: `again` is called when there is one, or the flight ends. */
+bool engine_use_session(
+    struct flight *flight, const struct mob_engine_options *options, void (*again)(struct flight *flight));
+/* How many futures a submission gives; MOB_RETURNS_STREAM: one. */
+uint32_t engine_returns_of(struct mob_callable callable, const struct mob_submit_options *options);
+
+#endif

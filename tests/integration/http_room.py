@@ -1,0 +1,128 @@
+"""Puts, jobs and tasks that have to wait for room or for the node, over HTTP: nobody else waits with them.   ctest: timeout=240"""
+import json
+import os
+import random
+import signal
+import threading
+
+from lib_http_cluster import check, main, ref
+
+V1 = "/api/v1"
+MIB = 1 << 20
+BYTES = {"Content-Type": "application/octet-stream"}
+
+
+def content(size, seed):
+    return random.Random(seed).randbytes(size)
+
+
+def put(c, size, seed):
+    status, _, body = c.call("POST", V1 + "/objects", content(size, seed), BYTES)
+    return status, json.loads(body)
+
+
+def is_there(c, object_id, size, seed):
+    status, _, body = c.call("GET", f"{V1}/objects/{object_id}/data")
+    return check(status == 200 and body == content(size, seed), "its bytes", status, size, len(body))
+
+
+def in_threads(calls):
+    threads = [threading.Thread(target=call) for call in calls]
+    for t in threads:
+        t.start()
+    return threads
+
+
+def served_beside(c, what, ask):
+    """While the node stands still `ask` waits for it; what needs no node is answered before that."""
+    node, answers = c.pid_of("mobula-node"), []
+    os.kill(node, signal.SIGSTOP)
+    try:
+        threads = in_threads([lambda: answers.append(ask())])
+        for _ in range(20):  # the engine takes requests in order, so soon this one is behind `ask`
+            status, _, body = c.call("GET", V1 + "/endpoints")
+            check(status == 200, f"{what}: others are served", status, body)
+        check(not answers, f"{what}: it waits for the node", answers)
+    finally:
+        os.kill(node, signal.SIGCONT)
+    for t in threads:
+        t.join()
+    return answers[0]
+
+
+def test_who_needs_room_waits_alone(c):
+    for i in range(3):  # most of the store
+        status, answer = put(c, 15 * MIB, i)
+        check(status == 201, "put", answer)
+    status, answer = served_beside(c, "a large put", lambda: put(c, 25 * MIB, "large"))
+    if check(status == 201, "put when there was room", answer):
+        is_there(c, answer["id"], 25 * MIB, "large")
+
+
+def test_who_opens_a_job_waits_alone(c):
+    job = served_beside(c, "a job", lambda: c.json("POST", V1 + "/jobs", {"name": "patient"}, expect=201))
+    c.deploy("arith")
+    task = {"function": "arith.add", "arguments": [20, 22], "job": job["id"]}
+    check(c.json("POST", V1 + "/tasks", task, {"Prefer": "wait=20"}, expect=200)["result"] == 42, "it takes tasks")
+
+
+def test_many_large_puts_beside_quick_tasks(c):
+    """Together three times the store: each gets its turn, and tasks go on."""
+    c.deploy("arith")
+    puts, quick, over = [], [], threading.Event()
+
+    def tasks():
+        while not over.is_set():
+            quick.append(c.run("arith.add", len(quick), 1).get("result") == len(quick) + 1)
+
+    one = lambda i: lambda: puts.append((i, *put(c, (10 + i) * MIB, i)))
+    others = in_threads([tasks])
+    for t in in_threads([one(i) for i in range(8)]):
+        t.join()
+    over.set()
+    others[0].join()
+    check([p[1] for p in puts] == 8 * [201], "all were put", [p[1:] for p in puts if p[1] != 201])
+    check(quick and all(quick), "tasks ran", len(quick))
+    for i, status, answer in puts:
+        if status == 201:
+            is_there(c, answer["id"], (10 + i) * MIB, i)
+
+
+def test_large_arguments_find_room(c):
+    c.deploy("probe")
+    rows = [["x" * (900 << 10) + str(i)] for i in range(12)]
+    results = []
+    submit = lambda i: lambda: results.append((i, c.json("POST", V1 + "/tasks", {"function": "probe.echo_utf8", "arguments": rows[i]}, expect=202)))
+    threads = in_threads([submit(i) for i in range(12)] * 2)
+    for t in threads:
+        t.join()
+    for i, task in results:
+        status, _, body = c.call("GET", f"{V1}/objects/{task['returns'][0]}?wait=30")
+        check(status == 200 and json.loads(body)["state"] == "ready", "done", body[:200])
+        check(c.call("GET", f"{V1}/objects/{task['returns'][0]}/data")[2].decode() == rows[i][0], "the argument")
+    batch = c.json("POST", V1 + "/tasks:batch", {"function": "probe.echo_utf8", "rows": rows[:1]}, expect=202)
+    for i, item in enumerate(batch["items"]):
+        c.value(item["returns"][0])
+        check(c.call("GET", f"{V1}/objects/{item['returns'][0]}/data")[2].decode() == rows[i][0], "the row")
+
+
+def test_a_node_that_dies_while_values_are_put(c):
+    """What was answered with 201 is there."""
+    puts = []
+    one = lambda i: lambda: puts.append((i, *put(c, (3 + i) * MIB, i)))
+    threads = in_threads([one(i) for i in range(10)])
+    c.until("some are put", lambda: puts)
+    c.kill("mobula-node")
+    for t in threads:
+        t.join()
+    c.until("the next node is there", lambda: c.call("GET", "/readyz", key=False)[0] == 200)
+    check(all(status in (201, 500, 503) for _, status, _ in puts), "answers", [(p[1], p[2].get("code")) for p in puts])
+    check(len(puts) == 10, "each has an answer", len(puts))
+    for i, status, answer in puts:
+        if status == 201:
+            c.value(answer["id"])
+            is_there(c, answer["id"], (3 + i) * MIB, i)
+
+
+if __name__ == "__main__":
+    main(dict(globals()), "--segment-bytes", "64MiB")
