@@ -73,7 +73,8 @@ bool mob_json_text_field(const char *json, const char *key, char *out, size_t si
 /* ---- room in the store ---- */
 
 /* `asks`: from now on no call on this client waits for room: what finds none gives MOB_STORE_FULL, and its
- * caller asks for room and calls again. (A session that moves to another node's segment still waits there.) */
+ * caller asks for room and calls again. (A session that moves to another node's segment still waits there.)
+ */
 void mob_client_asks_room(struct mob_client *client, bool asks);
 /* For what found none last; the answer is MOB_OK when there is, or what stands in the way with its numbers as
  * text. Somebody else may take it first. */

@@ -14,7 +14,8 @@ static const struct {
         "id class name state job namespace incarnation calls next_position restarts_left pid detached why "},
     [MOB_ITEM_FUNCTION] = {"functions", "name id module_hash kind signature newest "},
     [MOB_ITEM_JOB] = {"jobs",
-        "id namespace name state standing detached over_http root weight submitted finished failed started_us "
+        "id namespace name state standing detached over_http root weight submitted finished failed "
+        "started_us "
         "ended_us "},
     [MOB_ITEM_NODE] = {"nodes",
         "id name state incarnation passes submitted finished failed retried duplicates "},
