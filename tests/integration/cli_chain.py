@@ -4,55 +4,17 @@ ctest: timeout=300
 """
 import json
 import os
-import pathlib
 import re
-import shutil
 import signal
-import subprocess
-import tempfile
 import time
 import unittest
-import urllib.request
 
-BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
-MODULES = pathlib.Path(os.environ["MOBULA_MODULE_DIR"])
+from lib_cli_cluster import ClusterCase
+
 PROCESSES = ["redis", "redis-1", "gcs", "gcs-1", "master", "node", "gateway"]
 
 
-class Chain(unittest.TestCase):
-    def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mobula_chain_"))
-        self.environment = {**os.environ, "MOBULA_DIR": str(self.dir), "MOBULA_SEGMENT_BYTES": "64MiB"}
-
-    def tearDown(self):
-        self.mobula("down")
-        shutil.rmtree(self.dir)
-
-    def mobula(self, *arguments, code=None):
-        result = subprocess.run([BIN / "mobula", *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=120)
-        if code is not None:
-            self.assertEqual(code, result.returncode, f"mobula {arguments}: {result.stdout}{result.stderr}{self.logs()}")
-        return result
-
-    def logs(self):
-        return "".join(f"\n== {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in sorted(self.dir.glob("logs/*.log")))
-
-    def up(self, *arguments):
-        self.mobula("up", "--detach", *arguments, code=0)
-
-    def deploy(self):
-        address = (self.dir / "gateway.addr").read_text().strip()
-        token = (self.dir / "token").read_text().split()[0]
-        request = urllib.request.Request(f"http://{address}/api/v1/functions", data=(MODULES / "quickstart.so").read_bytes(),
-                                         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            json.load(answer)
-
-    def pid(self, name):
-        processes = json.loads(self.mobula("status", "-o", "json").stdout)["processes"]
-        return next(p for p in processes if p["name"] == name)["pid"]
-
+class Chain(ClusterCase):
     def add(self, n):
         self.assertEqual(str(n + 5), self.mobula("submit", "quickstart.add", str(n), "5", "--wait", code=0).stdout.strip())
 
@@ -83,20 +45,20 @@ class Chain(unittest.TestCase):
         for victim in ["gcs", "gcs-1", "redis-1", "gcs"]:
             self.add(n)
             epoch, _ = self.chain()
-            os.kill(self.pid(victim), signal.SIGKILL)
+            os.kill(self.process(victim)["pid"], signal.SIGKILL)
             n += 1
             self.add(n)
             self.whole_after(epoch)
             n += 1
         # one that hangs is ended by the supervisor, because the master asks for it
         epoch, _ = self.chain()
-        stopped = self.pid("gcs-1")
+        stopped = self.process("gcs-1")["pid"]
         os.kill(stopped, signal.SIGSTOP)
         self.add(n)
         self.whole_after(epoch)
-        self.assertNotEqual(stopped, self.pid("gcs-1"))
+        self.assertNotEqual(stopped, self.process("gcs-1")["pid"])
         # without a master data flows
-        os.kill(self.pid("master"), signal.SIGKILL)
+        os.kill(self.process("master")["pid"], signal.SIGKILL)
         n += 1
         self.add(n)
         self.assertEqual(n + 1, self.tasks())

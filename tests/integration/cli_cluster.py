@@ -4,66 +4,18 @@ ctest: timeout=300
 """
 import json
 import os
-import pathlib
-import shutil
 import signal
-import subprocess
-import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
-MODULES = pathlib.Path(os.environ["MOBULA_MODULE_DIR"])
+from lib_cli_cluster import ClusterCase
+
 PROCESSES = ["redis", "gcs", "node", "gateway"]
 
 
-class Cluster(unittest.TestCase):
-    def setUp(self):
-        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mobula_cluster_"))
-        self.environment = {**os.environ, "MOBULA_DIR": str(self.dir), "MOBULA_SEGMENT_BYTES": "64MiB"}
-
-    def tearDown(self):
-        self.mobula("down")
-        shutil.rmtree(self.dir)
-
-    def mobula(self, *arguments, code=None):
-        result = subprocess.run([BIN / "mobula", *arguments], env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
-                                text=True, timeout=120)
-        if code is not None:
-            self.assertEqual(code, result.returncode, f"mobula {arguments}: {result.stdout}{result.stderr}{self.logs()}")
-        return result
-
-    def logs(self):
-        text = ""
-        for path in sorted(self.dir.glob("logs/*.log")):
-            try:
-                text += f"\n== {path.name}\n{path.read_text(errors='replace')[-2000:]}"
-            except FileNotFoundError:  # a worker that ended takes its log along
-                pass
-        return text
-
-    def up(self):
-        self.mobula("up", "--detach", code=0)
-
-    def deploy(self, module="quickstart"):
-        address = (self.dir / "gateway.addr").read_text().strip()
-        token = (self.dir / "token").read_text().split()[0]
-        request = urllib.request.Request(f"http://{address}/api/v1/functions", data=(MODULES / f"{module}.so").read_bytes(),
-                                         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/octet-stream"})
-        with urllib.request.urlopen(request, timeout=30) as answer:
-            return json.load(answer)
-
-    def out(self, *arguments, code=0):
-        return self.mobula(*arguments, code=code).stdout.strip()
-
-    def status(self):
-        return json.loads(self.mobula("status", "-o", "json").stdout)
-
-    def process(self, name):
-        return next(p for p in self.status()["processes"] if p["name"] == name)
-
+class Cluster(ClusterCase):
     def wait(self, what, condition, seconds=30):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:

@@ -41,7 +41,9 @@ class Cluster(unittest.TestCase):
 
     def tearDown(self):
         self.mobula("down")
-        leftovers = self.pids_of_this_test()
+        deadline = time.monotonic() + 10  # one that said why it cannot start may be at its last instructions
+        while (leftovers := self.pids_of_this_test()) and time.monotonic() < deadline:
+            time.sleep(0.02)
         for pid in leftovers:
             os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.root)

@@ -1,5 +1,5 @@
 /* Batches into a real PostgreSQL and back: every read of flushed lineage against a list of what was written.
- * ctest: timeout=300
+ * ctest: timeout=300 long
  */
 #include <pthread.h>
 #include <setjmp.h>
