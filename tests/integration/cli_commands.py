@@ -2,6 +2,7 @@
 import http.server
 import json
 import os
+import resource
 import pathlib
 import shutil
 import signal
@@ -272,12 +273,16 @@ class Commands(unittest.TestCase):
 
     @unittest.skipIf(os.environ.get("MOBULA_SANITIZE"), "sanitizers start slowly")
     def test_it_starts_in_under_20_ms(self):
+        def used():  # not the time that passes: the machine may be busy with other things
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            return usage.ru_utime + usage.ru_stime
+
         times = []
         for _ in range(10):
-            began = time.monotonic()
+            before = used()
             subprocess.run([MOBULA, "version"], stdout=subprocess.DEVNULL, check=True)
-            times.append(time.monotonic() - began)
-        self.assertLess(min(times), 0.02)  # the machine may be busy with other things
+            times.append(used() - before)
+        self.assertLess(min(times), 0.02)
 
 
 if __name__ == "__main__":
