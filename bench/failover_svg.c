@@ -30,12 +30,13 @@ static void axes(FILE *f, int panel, const char *title)
     for (int ms = 0; ms <= FAILOVER_TRACE_MS; ms += 100)
         fprintf(f, "<text x=\"%.1f\" y=\"%.0f\" text-anchor=\"middle\">%d</text>\n", x_of(ms),
             top + PANEL_HEIGHT + 16, ms);
-    for (double e = y_min; e <= y_max; e++)
+    for (int i = 0; i <= (int)(y_max - y_min); i++) {
+        double ms = pow(10, y_min + i), y = y_of(panel, ms);
         fprintf(f,
             "<line x1=\"%d\" y1=\"%.1f\" x2=\"%d\" y2=\"%.1f\" stroke=\"#ddd\"/>"
             "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n",
-            LEFT, y_of(panel, pow(10, e)), LEFT + PANEL_WIDTH, y_of(panel, pow(10, e)), LEFT - 6,
-            y_of(panel, pow(10, e)) + 4, pow(10, e));
+            LEFT, y, LEFT + PANEL_WIDTH, y, LEFT - 6, y + 4, ms);
+    }
 }
 
 static void line(FILE *f, int panel, const struct failover_trace *trace, const char *colour)

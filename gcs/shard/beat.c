@@ -209,9 +209,11 @@ static void speak(struct mob_beat *b, struct master_link *m, const char *address
     mob_link_io(m->link, false);
 }
 
-static void wait_for_masters(struct mob_beat *b, int64_t until_ns)
+/* False: the thread is to end. */
+static bool wait_for_masters(struct mob_beat *b, int64_t until_ns)
 {
-    for (int64_t now = mob_now(); now < until_ns; now = mob_now()) {
+    int64_t left_ns;
+    do { /* once at least: a thread that is late hears, too */
         struct pollfd fds[MOB_BEAT_MASTERS_MAX + 1] = {{.fd = b->stop_fd, .events = POLLIN}};
         struct master_link *of[MOB_BEAT_MASTERS_MAX + 1];
         nfds_t n = 1;
@@ -220,15 +222,19 @@ static void wait_for_masters(struct mob_beat *b, int64_t until_ns)
                 of[n] = &b->masters[i];
                 fds[n++] = (struct pollfd){.fd = mob_link_fd(b->masters[i].link), .events = POLLIN};
             }
-        struct timespec left = {(until_ns - now) / MOB_SEC, (until_ns - now) % MOB_SEC};
-        if (ppoll(fds, n, &left, NULL) <= 0 || fds[0].revents != 0)
-            return;
+        left_ns = until_ns - mob_now();
+        left_ns = left_ns > 0 ? left_ns : 0;
+        struct timespec left = {left_ns / MOB_SEC, left_ns % MOB_SEC};
+        if (ppoll(fds, n, &left, NULL) > 0 && fds[0].revents != 0)
+            return false;
         for (nfds_t i = 1; i < n; i++)
             if (fds[i].revents != 0) {
                 mob_link_io(of[i]->link, true);
                 hear(b, of[i]);
             }
-    }
+        left_ns = until_ns - mob_now();
+    } while (left_ns > 0);
+    return true;
 }
 
 static void *run(void *arg)
@@ -237,17 +243,16 @@ static void *run(void *arg)
     struct sched_param priority = {.sched_priority = PRIORITY};
     bool realtime = pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority) == 0;
     MOB_LOG_INFO("gcs", "heartbeat", "masters=%u realtime=%d", b->options.master_count, realtime);
-    struct pollfd stop = {.fd = b->stop_fd, .events = POLLIN};
-    for (int64_t next = mob_now(); poll(&stop, 1, 0) == 0;) {
+    int64_t next = mob_now();
+    do {
         struct mob_gcs_report report;
         int64_t now = mob_now();
         bool often, speaks = next_report(b, now, &report, &often);
         for (uint32_t i = 0; i < b->options.master_count; i++)
             speak(b, &b->masters[i], b->options.masters[i], speaks ? &report : NULL, now);
-        int64_t pause = often || !speaks ? MOB_BEAT_NS : MOB_BEAT_SOLE_NS;
+        int64_t pause = often || !speaks ? b->options.beat_ns : MOB_BEAT_SOLE_NS;
         next = now - next > pause ? now + pause : next + pause;
-        wait_for_masters(b, next);
-    }
+    } while (wait_for_masters(b, next));
     return NULL;
 }
 

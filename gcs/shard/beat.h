@@ -16,7 +16,7 @@
 #include "gcs/link/link.h"
 
 #define MOB_BEAT_MASTERS_MAX 3u
-#define MOB_BEAT_NS (2 * 1000000ll)
+#define MOB_BEATS_SUSPICION 6 /* heartbeats in the time after which silence is death: one each 2 ms of 12 */
 #define MOB_BEAT_SOLE_NS \
     (100 * 1000000ll) /* a sole member is never evicted, and an idle cluster is to be idle */
 
@@ -25,7 +25,7 @@ struct mob_beat_options {
     const struct mob_link_self *self; /* keeps */
     const char *masters[MOB_BEAT_MASTERS_MAX]; /* keeps; addresses */
     uint32_t master_count;
-    int64_t hung_ns;
+    int64_t hung_ns, beat_ns;
 };
 /* Gives (destroy). MOB_IO, MOB_NO_MEMORY. */
 MOB_MUST_USE enum mob_status mob_beat_create(

@@ -22,8 +22,10 @@ enum mob_status member_open(struct mob_shard *sh)
         return status;
     /* A loop that waits for a processor does not hang: so more patience than with a member that is silent. */
     int64_t hung_ns = chain->suspicion_ns > HUNG_NS ? chain->suspicion_ns : HUNG_NS;
-    struct mob_beat_options beat = {
-        .self = &m->self, .master_count = chain->master_count, .hung_ns = hung_ns};
+    struct mob_beat_options beat = {.self = &m->self,
+        .master_count = chain->master_count,
+        .hung_ns = hung_ns,
+        .beat_ns = chain->suspicion_ns / MOB_BEATS_SUSPICION};
     memcpy(beat.masters, chain->masters, sizeof chain->masters);
     status = mob_beat_create(&beat, &m->beat);
     if (status != MOB_OK)
