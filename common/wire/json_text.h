@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/wire/utf8.h"
 
 struct json_slice {
     const char *at, *end;
@@ -52,10 +53,6 @@ bool json_number_i64(struct json_slice number, int64_t *out);
 bool json_number_is_integer(struct json_slice number);
 double json_number_f64(struct json_slice number);
 
-/* Bytes of the sequence at `text` (which is not empty), 0 when it is not UTF-8: no overlong forms, no
- * surrogates, at most U+10FFFF. */
-size_t json_utf8_sequence(const char *text, size_t left);
-bool json_utf8_ok(const void *bytes, size_t length);
 /* Standard base64 with padding. Decoded length, -1 when it is not base64. `out` may be NULL to only measure.
  */
 int64_t json_base64_decode(struct json_slice string, uint8_t *out);

@@ -3,9 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool text_ends(const char *text, size_t capacity)
+#include "common/wire/utf8.h"
+
+/* These texts become members of JSON, so they are UTF-8. */
+static bool text_ok(const char *text, size_t capacity)
 {
-    return memchr(text, 0, capacity) != NULL;
+    const char *end = memchr(text, 0, capacity);
+    return end != NULL && json_utf8_ok(text, (size_t)(end - text));
 }
 
 enum mob_status mob_session_hello_decode(const void *bytes, size_t length,
@@ -24,9 +28,9 @@ enum mob_status mob_session_hello_decode(const void *bytes, size_t length,
             MOB_SESSION_VERSION);
         return MOB_VERSION;
     }
-    if (length != sizeof hello || !text_ends(hello.ns, sizeof hello.ns) ||
-        !text_ends(hello.job_name, sizeof hello.job_name) ||
-        !text_ends(hello.idempotency_key, sizeof hello.idempotency_key) ||
+    if (length != sizeof hello || !text_ok(hello.ns, sizeof hello.ns) ||
+        !text_ok(hello.job_name, sizeof hello.job_name) ||
+        memchr(hello.idempotency_key, 0, sizeof hello.idempotency_key) == NULL ||
         hello.job_weight > MOB_JOB_WEIGHT_MAX) {
         snprintf(detail_out, MOB_SESSION_DETAIL, "malformed hello");
         return MOB_INVALID;

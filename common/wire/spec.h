@@ -65,6 +65,7 @@ struct mob_spec_head {
 };
 _Static_assert(sizeof(struct mob_spec_head) == 128, "spec head layout");
 
+#define MOB_RESOURCE_NAME_MAX 63u /* bytes */
 enum mob_spec_ext {
     MOB_EXT_RESOURCES = 1, /* repeated: u32 amount in 1/10000 ++ name bytes */
     MOB_EXT_LABEL = 2, /* key NUL value */
@@ -73,6 +74,7 @@ enum mob_spec_ext {
     MOB_EXT_ARG_PAGES = 5, /* u32 pages ++ u32 total_args */
     MOB_EXT_BACKOFF = 6, /* u64 initial ns ++ u64 max ns ++ u32 factor in 1/1000 */
     MOB_EXT_CHECKPOINT = 7, /* u32 every n calls */
+    MOB_EXT_WIDE_RESOURCES = 9, /* repeated: u64 amount in 1/10000 ++ name bytes: what RESOURCES cannot say */
     MOB_EXT_CONTAINS = 8 /* object ids mentioned inside inline JSON arguments, 20 bytes each */
 };
 

@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/utf8.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actor_rows.h"
 #include "runtime/node/replay.h"
@@ -151,6 +152,8 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     if (mob_spec_find_ext(tail, MOB_EXT_NAME, &ext)) {
         if (ext.payload_bytes >= sizeof name)
             return MOB_TOO_LARGE;
+        if (!json_utf8_ok(ext.payload, ext.payload_bytes))
+            return MOB_INVALID; /* it is shown in JSON */
         memcpy(name, ext.payload, ext.payload_bytes);
         if (node_actor_by_name(node, task->template->job->ns, name, &taken))
             return MOB_EXISTS;

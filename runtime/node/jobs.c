@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/utf8.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
@@ -69,24 +70,48 @@ static struct node_job *add_job(struct node *node, const struct node_job_options
 {
     struct node_job *job = calloc(1, sizeof *job);
     uint32_t weight = options->weight ? options->weight : MOB_JOB_WEIGHT_DEFAULT;
-    uint16_t number;
-    if (!job || mob_sched_job_open(node->sched, weight, &number) != MOB_OK) {
+    if (!job || weight > MOB_JOB_WEIGHT_MAX) {
         free(job);
         return NULL;
     }
     job->id = (struct mob_job_id){options->root.stream};
     job->root = options->root;
     job->state = JOB_RUNNING;
-    job->sched_job = number;
+    job->sched_job = JOB_NO_NUMBER;
     job->weight = weight;
     job->standing = options->standing;
     job->detached = options->detached;
     job->over_http = options->over_http;
-    snprintf(job->ns, sizeof job->ns, "%s", options->ns);
-    snprintf(job->name, sizeof job->name, "%s", options->name);
+    json_utf8_copy(job->ns, sizeof job->ns, options->ns);
+    json_utf8_copy(job->name, sizeof job->name, options->name);
     job->next = node->jobs;
     node->jobs = job;
     return job;
+}
+
+/* Numbers of jobs without tasks go back to the scheduler. Ended jobs too may get work again (a lost result
+ * that is made once more, calls of detached actors), so it is not their end that decides. */
+static void give_numbers_back(struct node *node)
+{
+    for (struct node_job *job = node->jobs; job; job = job->next)
+        if (job->sched_job != JOB_NO_NUMBER && mob_sched_job_idle(node->sched, job->sched_job)) {
+            mob_sched_job_close(node->sched, job->sched_job);
+            job->sched_job = JOB_NO_NUMBER;
+        }
+}
+
+enum mob_status node_job_number(struct node *node, struct node_job *job, uint16_t *number_out)
+{
+    enum mob_status status = MOB_OK;
+    if (job->sched_job == JOB_NO_NUMBER) {
+        status = mob_sched_job_open(node->sched, job->weight, &job->sched_job);
+        if (status == MOB_QUEUE_FULL) {
+            give_numbers_back(node);
+            status = mob_sched_job_open(node->sched, job->weight, &job->sched_job);
+        }
+    }
+    *number_out = job->sched_job;
+    return status;
 }
 
 void node_jobs_free(struct node *node)
@@ -111,7 +136,9 @@ struct node_job *node_job_open(struct node *node, const struct node_job_options 
 
 void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight)
 {
-    if (weight == 0 || weight == job->weight ||
+    if (weight == 0 || weight == job->weight || weight > MOB_JOB_WEIGHT_MAX)
+        return;
+    if (job->sched_job != JOB_NO_NUMBER &&
         mob_sched_job_weight(node->sched, job->sched_job, weight) != MOB_OK)
         return;
     job->weight = weight;

@@ -11,8 +11,11 @@ struct node_job_options {
     uint32_t weight; /* share of dispatches against other jobs; 0 = MOB_JOB_WEIGHT_DEFAULT */
     bool standing, detached, over_http;
 };
-/* NULL: too many jobs, or no such weight. */
+/* NULL: no memory, or no such weight. */
 struct node_job *node_job_open(struct node *node, const struct node_job_options *options);
+/* The scheduler's number of this job, of which there are MOB_SCHED_JOBS_MAX: a job has one while it has
+ * tasks, and until others need it. Not to be kept. MOB_QUEUE_FULL: that many jobs have tasks now. */
+MOB_MUST_USE enum mob_status node_job_number(struct node *node, struct node_job *job, uint16_t *number_out);
 /* Another weight; 0 = as it is. */
 void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);

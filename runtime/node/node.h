@@ -39,6 +39,7 @@ struct node_options {
 enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
 /* So long may a driver stay away before its job ends. */
 #define NODE_DRIVER_GRACE_NS (600 * 1000000000ll)
+#define JOB_NO_NUMBER UINT16_MAX
 struct node_job {
     struct node_job *next;
     struct mob_job_id id;
@@ -47,7 +48,7 @@ struct node_job {
     enum job_state state;
     bool standing, detached, deleted;
     bool over_http; /* opened by a gateway: its sessions come and go, and it ends when told */
-    uint16_t sched_job; /* handle in the scheduler */
+    uint16_t sched_job; /* number in the scheduler, JOB_NO_NUMBER while it has none: node_job_number */
     uint32_t weight;
     uint32_t sessions; /* drivers connected */
     uint32_t next_child; /* standing and resumed jobs: first child index not yet used */

@@ -124,12 +124,16 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
     struct node_task *parent = node_template_parent(node, template);
+    uint16_t job;
+    enum mob_status status = node_job_number(node, template->job, &job);
+    if (status != MOB_OK)
+        return status;
     struct mob_sched_submit in = {
         .id = task->sched.id,
         .parent = parent ? &parent->sched : NULL,
         .missing = inputs->missing,
         .missing_count = inputs->count,
-        .job = template->job->sched_job,
+        .job = job,
         .class_id = template->sched_class,
         .function = template->sched_function,
         .priority = head->priority,
@@ -149,7 +153,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     }
     if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > TASK_TAIL_INLINE)
         fill_timing(&in, head, tail);
-    enum mob_status status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
+    status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
     if (status != MOB_OK)
         return status;
     if ((parent || (task->flags & TASK_LOOK_UP)) && !(task->flags & TASK_BORROWS))

@@ -21,17 +21,22 @@ static enum mob_status class_of(
     while (mob_tail_next_arg(&it, &arg))
         continue;
     while (mob_tail_next_ext(&it, &ext)) {
-        uint32_t amount;
-        if (ext.tag != MOB_EXT_RESOURCES || ext.payload_bytes <= sizeof amount)
+        uint64_t amount = 0;
+        uint32_t amount_bytes = ext.tag == MOB_EXT_RESOURCES ? sizeof(uint32_t)
+            : ext.tag == MOB_EXT_WIDE_RESOURCES              ? sizeof(uint64_t)
+                                                             : UINT32_MAX;
+        if (ext.payload_bytes <= amount_bytes)
             continue;
         if (count == DEMANDS_MAX)
             return MOB_TOO_LARGE;
-        memcpy(&amount, ext.payload, sizeof amount);
-        enum mob_status status = mob_sched_resource(node->sched, (const char *)ext.payload + sizeof amount,
-            ext.payload_bytes - sizeof amount, &demands[count].kind);
+        memcpy(&amount, ext.payload, amount_bytes);
+        if (amount > INT64_MAX)
+            return MOB_INVALID;
+        enum mob_status status = mob_sched_resource(node->sched, (const char *)ext.payload + amount_bytes,
+            ext.payload_bytes - amount_bytes, &demands[count].kind);
         if (status != MOB_OK)
             return status;
-        demands[count++].amount = amount;
+        demands[count++].amount = (int64_t)amount;
     }
     return mob_sched_class(node->sched, head->runtime, demands, count, class_out);
 }

@@ -180,6 +180,8 @@ enum mob_status mob_sched_class_check(const struct mob_sched *s, uint16_t class_
 MOB_MUST_USE enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t weight, uint16_t *job_out);
 /* Another share from now on. MOB_INVALID. */
 MOB_MUST_USE enum mob_status mob_sched_job_weight(struct mob_sched *s, uint16_t job, uint32_t weight);
+/* No task of it is left, so that closing it ends it at once. */
+bool mob_sched_job_idle(const struct mob_sched *s, uint16_t job);
 /* The number is used again after its last task. */
 void mob_sched_job_close(struct mob_sched *s, uint16_t job);
 /* Number for run time estimates; never fails (0 = shared). */

@@ -323,7 +323,7 @@ static void job_end(struct mob_sched *s, uint16_t job)
 {
     if (s->jobs[job].lanes_live)
         return;
-    if (s->lane_slot_count)
+    if (s->jobs[job].lanes)
         lanes_sweep(s, job);
     MOB_ASSERT(s->jobs[job].lanes == 0);
     s->jobs[job].used = false;
@@ -347,6 +347,12 @@ void sched_lane_release(struct mob_sched *s, uint16_t lane)
     s->jobs[l->job].lanes_live--;
     if (!s->jobs[l->job].open)
         job_end(s, l->job);
+}
+
+bool mob_sched_job_idle(const struct mob_sched *s, uint16_t job)
+{
+    MOB_ASSERT(job < s->job_count && s->jobs[job].open);
+    return s->jobs[job].lanes_live == 0;
 }
 
 void mob_sched_job_close(struct mob_sched *s, uint16_t job)

@@ -1,5 +1,5 @@
 /* Actor handles. There is one per actor and client, so that all calls of one caller share one order. */
-#include "sdk/c/client.h"
+#include "sdk/c/options.h"
 
 #include <stdlib.h>
 
@@ -201,6 +201,9 @@ enum mob_status mob_actor_create(struct mob_client *client, const char *cls, str
     if (status != MOB_OK)
         return status;
     struct mob_actor_options options = options_of(given);
+    status = mob_actor_options_check(client, &options);
+    if (status != MOB_OK)
+        return status;
     if (options.name != NULL) {
         struct mob_client_key key = client->key;
         client->key.set = false;
@@ -223,9 +226,7 @@ enum mob_status mob_actor_create_unasked(struct mob_client *client, const struct
         .kind = MOB_KIND_ACTOR_CREATE,
         .num_returns = 1,
         .max_retries = options.max_restarts,
-        .cpu = options.cpus < 0 ? 0
-            : options.cpus == 0 ? 10000
-                                : (uint32_t)(options.cpus * 10000 + 0.5),
+        .cpu = mob_cpu_units(options.cpus, 10000),
         .flags = options.detached ? MOB_SPEC_DETACHED : 0,
         .signature = &function->signature,
         .args = args,

@@ -9,6 +9,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/wire/utf8.h"
+
 #define CONNECT_TIMEOUT_NS (10 * MOB_SEC)
 #define RETRY_MS 20
 #define WELCOME_PATIENCE_NS (5 * MOB_SEC)
@@ -157,6 +159,15 @@ static enum mob_status copy_text(
     return MOB_OK;
 }
 
+/* Names are shown in JSON. */
+static enum mob_status copy_name(
+    struct mob_client *client, char *to, size_t size, const char *text, const char *what)
+{
+    if (!json_utf8_ok(text, strlen(text)))
+        return mob_client_fail(client, MOB_INVALID, "the %s is not UTF-8", what);
+    return copy_text(client, to, size, text, what);
+}
+
 static enum mob_status find_directory(struct mob_client *client, const char *given)
 {
     const char *directory = given != NULL ? given : getenv("MOBULA_DIR");
@@ -193,14 +204,13 @@ static enum mob_status prepare(struct mob_client *client, const struct mob_conne
     client->committed_only = !options->read_local;
     enum mob_status status = find_directory(client, options->directory);
     if (status == MOB_OK)
-        status = copy_text(client, hello->ns, sizeof hello->ns,
+        status = copy_name(client, hello->ns, sizeof hello->ns,
             options->name_space == NULL ? "default" : options->name_space, "namespace");
-    if (status == MOB_OK)
-        status = copy_text(client, hello->job_name, sizeof hello->job_name,
-            options->join_job != NULL       ? options->join_job
-                : options->job_name != NULL ? options->job_name
-                                            : program_invocation_short_name,
-            "job's name");
+    const char *job = options->join_job != NULL ? options->join_job : options->job_name;
+    if (job == NULL) /* a program may have any name */
+        json_utf8_copy(hello->job_name, sizeof hello->job_name, program_invocation_short_name);
+    else if (status == MOB_OK)
+        status = copy_name(client, hello->job_name, sizeof hello->job_name, job, "job's name");
     if (status == MOB_OK)
         status = copy_text(client, hello->idempotency_key, sizeof hello->idempotency_key,
             options->idempotency_key, "idempotency key");

@@ -1,10 +1,11 @@
 /* Submission: a spec in the outbound ring. A task that differs from the one before it only in arguments and
  * index is a sibling record: 16 bytes and the arguments. */
 #include "sdk/c/arg_list.h"
+#include "sdk/c/options.h"
 
 #include <stdlib.h>
 
-#define CPU_UNITS 10000.0
+#define CPU_UNITS 10000u
 #define EXTS_BYTES_MAX 4096u
 
 /* ---- options ---- */
@@ -16,13 +17,6 @@ static struct mob_submit_options options_of(const struct mob_submit_options *giv
     if (given != NULL)
         memcpy(&options, given, given->struct_size < sizeof options ? given->struct_size : sizeof options);
     return options;
-}
-
-static uint32_t cpu_units(double cpus, bool by_default)
-{
-    if (cpus < 0 || (cpus == 0 && !by_default))
-        return 0;
-    return cpus == 0 ? (uint32_t)CPU_UNITS : (uint32_t)(cpus * CPU_UNITS + 0.5);
 }
 
 static int16_t clamp_priority(int priority)
@@ -42,6 +36,13 @@ struct child {
     struct mob_future *future; /* of the first return */
     bool keyed, again;
 };
+
+/* Far away rather than in the past. */
+static int64_t submission_time(struct mob_client *client, int64_t delay_ns)
+{
+    int64_t now = submission_clock(client);
+    return delay_ns > INT64_MAX - now ? INT64_MAX : now + delay_ns;
+}
 
 static void head_of(struct mob_client *client, const struct mob_submission *s,
     const struct mob_submit_options *options, const struct child *child, struct mob_spec_head *head)
@@ -71,46 +72,10 @@ static void head_of(struct mob_client *client, const struct mob_submission *s,
         head->flags |= MOB_SPEC_RESTART_ON_DIVERGENCE;
     if (options->deterministic)
         head->flags |= MOB_SPEC_DETERMINISTIC;
-    if (options->timeout_ns > 0)
-        head->deadline_wall_ns = submission_clock(client) + options->timeout_ns;
+    if (options->timeout_ns > 0 && options->timeout_ns != MOB_FOREVER)
+        head->deadline_wall_ns = submission_time(client, options->timeout_ns);
     if (options->delay_ns > 0)
-        head->not_before_wall_ns = submission_clock(client) + options->delay_ns;
-}
-
-static void add_resources(
-    struct mob_tail_builder *b, const struct mob_resource *resources, size_t count, uint32_t *cpu)
-{
-    for (size_t i = 0; i < count; i++) {
-        uint8_t payload[4 + 256];
-        size_t name_bytes = strlen(resources[i].name);
-        if (strcmp(resources[i].name, "CPU") == 0) {
-            *cpu = cpu_units(resources[i].amount, false);
-            continue;
-        }
-        if (name_bytes > 256) {
-            b->failed = true;
-            return;
-        }
-        double units = resources[i].amount * CPU_UNITS + 0.5;
-        uint32_t amount = units >= UINT32_MAX ? UINT32_MAX : units < 0 ? 0 : (uint32_t)units;
-        memcpy(payload, &amount, sizeof amount);
-        memcpy(payload + sizeof amount, resources[i].name, name_bytes);
-        mob_tail_add_ext(b, MOB_EXT_RESOURCES, payload, (uint32_t)(sizeof amount + name_bytes));
-    }
-}
-
-static void add_label(struct mob_tail_builder *b, const char *label)
-{
-    char payload[512];
-    size_t bytes = strlen(label);
-    const char *equals = strchr(label, '=');
-    if (bytes >= sizeof payload || equals == NULL) {
-        b->failed = true;
-        return;
-    }
-    memcpy(payload, label, bytes);
-    payload[equals - label] = 0;
-    mob_tail_add_ext(b, MOB_EXT_LABEL, payload, (uint32_t)bytes);
+        head->not_before_wall_ns = submission_time(client, options->delay_ns);
 }
 
 static void add_exts(struct mob_tail_builder *b, const struct mob_submission *s,
@@ -120,11 +85,11 @@ static void add_exts(struct mob_tail_builder *b, const struct mob_submission *s,
         uint32_t pages[2] = {list->pages, list->count};
         mob_tail_add_ext(b, MOB_EXT_ARG_PAGES, pages, sizeof pages);
     }
-    add_resources(b, options->resources, options->resource_count, cpu);
+    mob_resources_write(b, options->resources, options->resource_count, cpu);
     if (options->name != NULL)
         mob_tail_add_ext(b, MOB_EXT_NAME, options->name, (uint32_t)strlen(options->name));
     for (size_t i = 0; i < options->label_count; i++)
-        add_label(b, options->labels[i]);
+        mob_label_write(b, options->labels[i]);
     if (options->traceparent != NULL)
         mob_tail_add_ext(
             b, MOB_EXT_TRACEPARENT, options->traceparent, (uint32_t)strlen(options->traceparent));
@@ -147,7 +112,7 @@ static void add_exts(struct mob_tail_builder *b, const struct mob_submission *s,
         uint32_t every = (uint32_t)actor->checkpoint_every;
         mob_tail_add_ext(b, MOB_EXT_CHECKPOINT, &every, sizeof every);
     }
-    add_resources(b, actor->resources, actor->resource_count, cpu);
+    mob_resources_write(b, actor->resources, actor->resource_count, cpu);
 }
 
 /* ---- futures of the returns ---- */
@@ -270,7 +235,9 @@ static enum mob_status publish_spec(struct mob_client *client, const struct mob_
     struct mob_head_slot *slot = &client->heads[s->head_slot];
     struct mob_ext_view ext;
     /* The node keeps what siblings need with their head, and resources stand behind it: nobody's sibling. */
-    bool alone = !s->plain && mob_spec_find_ext(tail, MOB_EXT_RESOURCES, &ext);
+    bool alone = !s->plain &&
+        (mob_spec_find_ext(tail, MOB_EXT_RESOURCES, &ext) ||
+            mob_spec_find_ext(tail, MOB_EXT_WIDE_RESOURCES, &ext));
     do { /* waiting for room may end in another segment, whose node has not seen this head */
         sibling = !alone && same_head(slot, head);
         body_bytes = (sibling ? 16 : 8 + (uint32_t)sizeof *head) + tail_bytes;
@@ -397,7 +364,9 @@ enum mob_status mob_submission_publish(
         return status;
     struct mob_submit_options options = options_of(s->options);
     struct mob_arg_list list;
-    status = mob_arg_list_build(client, s->signature, s->args, &list);
+    status = s->options == NULL ? MOB_OK : mob_options_check(client, &options);
+    if (status == MOB_OK)
+        status = mob_arg_list_build(client, s->signature, s->args, &list);
     if (status != MOB_OK)
         return status;
     struct child child;
@@ -422,14 +391,14 @@ enum mob_status mob_submit_function(struct mob_client *client, const struct mob_
     struct mob_submission s = {.function = function,
         .kind = MOB_KIND_TASK,
         .num_returns = function->signature.num_returns,
-        .cpu = (uint32_t)CPU_UNITS,
+        .cpu = CPU_UNITS,
         .signature = &function->signature,
         .args = args,
         .options = options,
         .plain = options == NULL};
     if (options != NULL) {
         struct mob_submit_options full = options_of(options);
-        s.cpu = cpu_units(full.cpus, true);
+        s.cpu = mob_cpu_units(full.cpus, CPU_UNITS);
         if (full.num_returns > 0) {
             if (!function->signature.parsed.variadic_returns || full.num_returns > MOB_RETURNS_MAX ||
                 full.num_returns < function->signature.parsed.return_count - 1)

@@ -36,7 +36,7 @@ static int set_up(void **state)
 {
     (void)state;
     static const char *const args[] = {
-        "--resources", "disk=2.5", "--idle-reap-ms", "300", "--blocked-max", "20", NULL};
+        "--resources", "disk=2.5,memory=1000000000", "--idle-reap-ms", "300", "--blocked-max", "20", NULL};
     char module[512];
     node_box_start_with(&box, 2, args);
     snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
@@ -273,6 +273,28 @@ static void named_resources_are_shared_by_fractions(void **state)
     assert_int_equal(get_of(waits), chaos_mix(1, 1));
 }
 
+/* More bytes than fit in 32 bits of 1/10000. */
+static void memory_is_counted_in_bytes(void **state)
+{
+    (void)state;
+    struct mob_resource most = {"memory", 6e8}, more = {"memory", 2e9};
+    struct mob_submit_options options = {
+        .struct_size = sizeof options, .cpus = -1, .resources = &most, .resource_count = 1};
+    struct mob_future *holds = submit("chaos.gated", MOB_ARGS(mob_utf8(gate)), &options);
+    wait_for_reason(holds, "running");
+    struct mob_future *waits = submit("chaos.mix", MOB_ARGS(mob_i64(1)), &options);
+    wait_for_reason(waits, "resources");
+    options.resources = &more;
+    struct mob_future *never = submit("chaos.mix", MOB_ARGS(mob_i64(3)), &options);
+    wait_for_reason(never, "unsatisfiable");
+    OK(mob_cancel(never, false));
+    (void)error_of(never, MOB_CANCELLED);
+    mob_release(never);
+    open_gate();
+    assert_int_equal(get_of(holds), 7);
+    assert_int_equal(get_of(waits), chaos_mix(1, 1));
+}
+
 /* ---- actors, generators, errors ---- */
 
 static void a_name_is_taken_given_and_free_again(void **state)
@@ -411,6 +433,7 @@ int main(void)
         TEST(deadline_ends_a_task),
         TEST(delayed_task_waits),
         TEST(named_resources_are_shared_by_fractions),
+        TEST(memory_is_counted_in_bytes),
         TEST(a_name_is_taken_given_and_free_again),
         TEST(calls_of_each_caller_keep_their_order),
         TEST(errors_flow_through_dependents_with_their_causes),

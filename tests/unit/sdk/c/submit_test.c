@@ -1,3 +1,4 @@
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -253,6 +254,77 @@ static void wrong_arguments_leave_no_trace(void **state)
     assert_int_equal(head_taken.task.index, 0);
 }
 
+static void refused(const struct mob_submit_options *options, const char *what)
+{
+    struct mob_future *future;
+    const struct mob_function *f = fake_function(client, "f", "-> i64");
+    assert_int_equal(mob_submit_function(client, f, MOB_NO_ARGS, options, &future), MOB_INVALID);
+    assert_non_null(strstr(mob_client_error(client), what));
+    assert_false(fake_node_take(&node));
+}
+
+/* The node ends a session whose records make no sense, and with it what else the driver had submitted. */
+static void senseless_options_leave_no_trace(void **state)
+{
+    (void)state;
+    struct mob_resource bad[] = {
+        {"GPU", -1}, {"GPU", NAN}, {"GPU", INFINITY}, {"", 1}, {NULL, 1}, {"r\xff", 1}, {"CPU", 1e6}};
+    const char *labels[] = {"no equals sign"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        refused(
+            &(struct mob_submit_options){
+                .struct_size = sizeof(struct mob_submit_options), .resources = &bad[i], .resource_count = 1},
+            i < 3        ? "GPU"
+                : i == 6 ? "cpus"
+                         : "name");
+    refused(&(struct mob_submit_options){.struct_size = sizeof(struct mob_submit_options), .max_retries = -7},
+        "max_retries");
+    refused(
+        &(struct mob_submit_options){.struct_size = sizeof(struct mob_submit_options), .cpus = NAN}, "cpus");
+    refused(&(struct mob_submit_options){.struct_size = sizeof(struct mob_submit_options), .name = "a\xff"},
+        "UTF-8");
+    refused(
+        &(struct mob_submit_options){
+            .struct_size = sizeof(struct mob_submit_options), .labels = labels, .label_count = 1},
+        "key=value");
+}
+
+static void a_resource_may_be_gigabytes(void **state)
+{
+    (void)state;
+    struct mob_resource memory = {"memory", 5e9};
+    struct mob_submit_options options = {
+        .struct_size = sizeof options, .resources = &memory, .resource_count = 1};
+    const struct mob_function *f = fake_function(client, "f", "-> i64");
+    for (int i = 0; i < 2; i++) { /* never a sibling: the node keeps no extensions with heads */
+        struct mob_ext_view ext;
+        uint64_t amount;
+        submit(f, MOB_NO_ARGS, &options);
+        take_task(MOB_OUT_SPEC);
+        assert_true(mob_spec_find_ext(tail_taken, MOB_EXT_WIDE_RESOURCES, &ext));
+        assert_int_equal(ext.payload_bytes, sizeof amount + 6);
+        memcpy(&amount, ext.payload, sizeof amount);
+        assert_int_equal(amount, 50000000000000);
+        assert_memory_equal(ext.payload + sizeof amount, "memory", 6);
+    }
+}
+
+static void times_that_never_come_are_not_in_the_past(void **state)
+{
+    (void)state;
+    const struct mob_function *f = fake_function(client, "f", "-> i64");
+    struct mob_submit_options options = {.struct_size = sizeof options, .timeout_ns = MOB_FOREVER};
+    submit(f, MOB_NO_ARGS, &options);
+    take_any_task();
+    assert_int_equal(head_taken.deadline_wall_ns, 0);
+    options = (struct mob_submit_options){
+        .struct_size = sizeof options, .timeout_ns = INT64_MAX - 1, .delay_ns = INT64_MAX};
+    submit(f, MOB_NO_ARGS, &options);
+    take_any_task();
+    assert_int_equal(head_taken.deadline_wall_ns, INT64_MAX);
+    assert_int_equal(head_taken.not_before_wall_ns, INT64_MAX);
+}
+
 static void large_values_are_put_and_passed_by_id(void **state)
 {
     (void)state;
@@ -385,6 +457,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(extensions_are_in_the_tail, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_older_options_struct_is_read_as_far_as_it_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_arguments_leave_no_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(senseless_options_leave_no_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_resource_may_be_gigabytes, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(times_that_never_come_are_not_in_the_past, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_values_are_put_and_passed_by_id, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_lists_go_on_in_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(counters_go_on_in_a_continued_stream, set_up, tear_down),

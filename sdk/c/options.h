@@ -1,0 +1,24 @@
+/* What a submission asks for beside its arguments: checked before anything is published, and written as
+ * extensions of the spec. Any thread that owns the client. */
+#ifndef MOB_SDK_C_OPTIONS_H
+#define MOB_SDK_C_OPTIONS_H
+
+#include "sdk/c/client.h"
+
+#define MOB_LABEL_MAX 511u /* bytes of one label */
+#define MOB_ACTOR_NAME_BYTES_MAX 127u
+/* Most of one resource, so that sums of it cannot overflow in a scheduler: 225 GB, when it is memory. */
+#define MOB_AMOUNT_MAX (INT64_MAX / 4096 / 10000)
+
+/* MOB_INVALID, with the option's name in mob_client_error. The node ends a session that publishes a record
+ * which makes no sense, so none may leave. */
+enum mob_status mob_options_check(struct mob_client *client, const struct mob_submit_options *options);
+enum mob_status mob_actor_options_check(struct mob_client *client, const struct mob_actor_options *options);
+/* 1/10000 CPU of an option that was checked or will be; 0 = `by_default`, negative = none. */
+uint32_t mob_cpu_units(double cpus, uint32_t by_default);
+/* The extensions; an entry "CPU" replaces *cpu. */
+void mob_resources_write(
+    struct mob_tail_builder *b, const struct mob_resource *resources, size_t count, uint32_t *cpu);
+void mob_label_write(struct mob_tail_builder *b, const char *label);
+
+#endif

@@ -1,0 +1,94 @@
+/* Jobs of drivers that come and go, and drivers whose names cannot be shown. */
+#include "tests/unit/runtime/node/node_fixture.h"
+
+#include "runtime/node/jobs.h"
+
+static struct node_job *open_job(struct nx *nx, const char *name)
+{
+    struct node_job_options options = {.ns = "default", .name = name, .root = mob_root_id_random()};
+    struct node_job *job = node_job_open(nx->node, &options);
+    assert_non_null(job);
+    return job;
+}
+
+/* Without its row: the stand-in of the control store keeps few. */
+static struct node_job *add_job(struct nx *nx)
+{
+    struct node_job *job = calloc(1, sizeof *job);
+    assert_non_null(job);
+    job->id = (struct mob_job_id){mob_root_id_random().stream};
+    job->weight = 1;
+    job->sched_job = JOB_NO_NUMBER;
+    job->next = nx->node->jobs;
+    nx->node->jobs = job;
+    return job;
+}
+
+static void more_jobs_than_the_scheduler_has_numbers(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_spec_head head = nx_next(&driver, MOB_KIND_TASK);
+    struct mob_object_id missing = mob_object_of(mob_root_id_random(), 0);
+    nx_spec(driver.store, &head, &missing);
+    nx_turn(&nx, 3);
+    struct node_job *busy = node_job_by_id(nx.node, driver.welcome.job);
+    assert_non_null(busy);
+    uint16_t kept = busy->sched_job, number;
+    assert_int_not_equal(kept, JOB_NO_NUMBER);
+    for (uint32_t i = 0; i < MOB_SCHED_JOBS_MAX + 10; i++)
+        assert_int_equal(node_job_number(nx.node, add_job(&nx), &number), MOB_OK);
+    assert_int_equal(busy->sched_job, kept); /* its task is there yet */
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+static void names_are_cut_between_characters(void **state)
+{
+    (void)state;
+    struct nx nx;
+    char name[80];
+    nx_open(&nx, 0);
+    memset(name, 'a', 62);
+    memcpy(name + 62, "\xc3\xa9", 3); /* 64 bytes: the last character has no room */
+    struct node_job *job = open_job(&nx, name);
+    assert_int_equal(strlen(job->name), 62);
+    assert_string_equal(open_job(&nx,
+                            "a\xff"
+                            "b")
+                            ->name,
+        "a?b");
+    char *list = node_jobs_json(nx.node);
+    assert_non_null(strstr(list, "a?b"));
+    free(list);
+    nx_close(&nx);
+}
+
+static void names_that_are_not_utf8_are_refused(void **state)
+{
+    (void)state;
+    struct mob_session_hello hello = {.magic = MOB_SESSION_MAGIC,
+                                 .version = MOB_SESSION_VERSION,
+                                 .kind = MOB_CLIENT_DRIVER},
+                             out;
+    char detail[MOB_SESSION_DETAIL];
+    assert_int_equal(mob_session_hello_decode(&hello, sizeof hello, &out, detail), MOB_OK);
+    memcpy(hello.job_name, "a\xff", 2);
+    assert_int_equal(mob_session_hello_decode(&hello, sizeof hello, &out, detail), MOB_INVALID);
+    hello.job_name[0] = 0;
+    memcpy(hello.ns, "\xc3", 1);
+    assert_int_equal(mob_session_hello_decode(&hello, sizeof hello, &out, detail), MOB_INVALID);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(more_jobs_than_the_scheduler_has_numbers),
+        cmocka_unit_test(names_are_cut_between_characters),
+        cmocka_unit_test(names_that_are_not_utf8_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
