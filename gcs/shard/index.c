@@ -5,6 +5,9 @@
 #include "common/base/log.h"
 #include "gcs/shard/index_groups.h"
 
+/* Groups of a block whose places are fetched before their turn: as many as memory brings at a time. */
+enum { FETCH_AHEAD = 8 };
+
 #define PAGE_SLOTS 1024u
 
 struct page {
@@ -267,8 +270,11 @@ void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const st
     ix->jobs[row].newest = ordinal;
     ix->jobs[row].blocks++;
     log_add(ix, header->incarnation, header->sequence, ordinal);
-    for (uint32_t i = 0; i < zone->group_count; i++)
+    for (uint32_t i = 0; i < zone->group_count; i++) {
+        if (i + FETCH_AHEAD < zone->group_count)
+            mob_index_groups_fetch(&ix->groups, &zone->groups[i + FETCH_AHEAD]);
         mob_index_groups_add(&ix->groups, &zone->groups[i], ordinal);
+    }
     ix->blocks++;
     ix->block_bytes += length;
 }

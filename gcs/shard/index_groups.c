@@ -90,6 +90,12 @@ static struct mob_index_group *group_of(struct mob_index_groups *t, struct mob_s
     return g;
 }
 
+void mob_index_groups_fetch(const struct mob_index_groups *t, const struct mob_zone_group *zone)
+{
+    if (t->capacity > 0)
+        __builtin_prefetch(&t->slots[slot_of(t, zone->stream, zone->group)], 1);
+}
+
 void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_group *zone, uint32_t ordinal)
 {
     struct mob_index_group *g = group_of(t, zone->stream, zone->group);

@@ -34,6 +34,8 @@ struct mob_index_groups {
 void mob_index_groups_fini(struct mob_index_groups *t);
 struct mob_index_group *mob_index_groups_find(
     const struct mob_index_groups *t, struct mob_stream stream, uint32_t group);
+/* A hint that the group is added soon: its place is anywhere in a table much larger than the cache. */
+void mob_index_groups_fetch(const struct mob_index_groups *t, const struct mob_zone_group *zone);
 /* Adds what `zone` says the block has of its group. */
 void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_group *zone, uint32_t ordinal);
 /* Flushed blocks had so many more specs than final completions of the group. */

@@ -206,6 +206,13 @@ static void queue_ready(
     push(node->aliases, &p);
 }
 
+void node_alias_fetch(const struct node *node, struct mob_object_id id)
+{
+    const struct alias_table *table = node->aliases;
+    if (table->count > 0)
+        __builtin_prefetch(bucket_of(table, id));
+}
+
 void node_alias_ready(struct node *node, const struct ready_object *object)
 {
     struct alias_table *table = node->aliases;

@@ -326,6 +326,15 @@ static struct node_task *expected(struct node *node, const struct node_worker *w
     return node_task_find(node, id);
 }
 
+/* Whoever waits for its result is looked up in tables that are larger than the cache when many wait: fetched
+ * here, what is needed at the end of the completion has come by then. */
+static void fetch_waiters(const struct node *node, struct mob_task_id task)
+{
+    struct mob_object_id first = mob_object_of(task, 0);
+    mob_sched_object_fetch(node->sched, first);
+    node_alias_fetch(node, first);
+}
+
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion)
 {
     struct node_worker *worker = client->worker;
@@ -341,6 +350,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         node_client_damaged(node, client);
         return;
     }
+    fetch_waiters(node, completion->head.task);
     struct mob_completion full = *completion;
     enum mob_status status = (enum mob_status)full.head.status;
     int64_t run_ns = full.head.finished_ns - full.head.started_ns;

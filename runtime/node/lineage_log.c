@@ -5,7 +5,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-enum { ALONE_ENTRIES = 2 }; /* in a block: one task at a time */
+enum {
+    ALONE_ENTRIES = 2, /* in a block: one task at a time */
+    FETCH_AHEAD = 8 /* effects: as long as a line takes to come from memory */
+};
 
 /* A closed block on its way: kept until it is durable. */
 struct log_block {
@@ -68,6 +71,19 @@ static uint64_t first_held(const struct lineage_log *log)
     return first;
 }
 
+/* Results of one stream lie side by side; where another stream begins, nothing has been fetched yet. */
+static void fetch_ahead(struct lineage_log *log)
+{
+    uint64_t ahead = log->effect_head + FETCH_AHEAD;
+    if (ahead >= log->effect_tail || log->options.fetch_effect == NULL)
+        return;
+    const struct effect *soon = effect_at(log, ahead), *before = effect_at(log, ahead - 1);
+    if (soon->kind == EFFECT_READY && before->kind == EFFECT_READY &&
+        mob_stream_eq(soon->ready.id.task.stream, before->ready.id.task.stream))
+        return;
+    log->options.fetch_effect(log->options.arg, soon);
+}
+
 static void run_due_effects(struct lineage_log *log)
 {
     while (log->effect_head < log->effect_tail && (!log->holds || log->effect_head < first_held(log)) &&
@@ -75,6 +91,7 @@ static void run_due_effects(struct lineage_log *log)
         struct effect due =
             *effect_at(log, log->effect_head); /* running it may queue more and move the ring */
         log->effect_head++;
+        fetch_ahead(log);
         log->options.run_effect(log->options.arg, &due);
     }
 }

@@ -55,6 +55,7 @@ struct lineage_log_options {
     struct mob_cluster_id cluster;
     uint64_t incarnation;
     void (*run_effect)(void *arg, const struct effect *effect);
+    void (*fetch_effect)(void *arg, const struct effect *effect); /* a hint: it runs soon */
     void (*sealed)(void *arg); /* the log was sealed by someone: this incarnation is over */
     void (*before_close)(void *arg); /* a block is about to close: add its ring acknowledgements */
     void *arg;

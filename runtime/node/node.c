@@ -132,6 +132,7 @@ static enum mob_status open_log(struct node *node)
         .cluster = node->cluster,
         .incarnation = node->incarnation,
         .run_effect = node_run_effect,
+        .fetch_effect = node_fetch_effect,
         .sealed = on_log_sealed,
         .before_close = node_before_block_close,
         .arg = node,

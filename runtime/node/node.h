@@ -412,6 +412,8 @@ void node_alias(struct node *node, const struct node_tail_call *call);
 struct alias_table;
 struct alias_table *alias_table_create(void);
 void alias_table_destroy(struct alias_table *table);
+/* A hint that this object is ready soon: fetches where what stands for it would be. */
+void node_alias_fetch(const struct node *node, struct mob_object_id id);
 /* `object` became ready: so do those that stand for it. */
 void node_alias_ready(struct node *node, const struct ready_object *object);
 /* The first return of a task that has ended and that is not ready yet, because what it became is not; NULL.
@@ -452,6 +454,7 @@ bool node_object_ready(
 
 /* notices.c: MOB_IN_* to clients */
 void node_run_effect(void *node, const struct effect *effect);
+void node_fetch_effect(void *node, const struct effect *effect); /* lineage_log.h, fetch_effect */
 void node_before_block_close(void *node);
 /* The same for records that went into no block: a driver that only asks gets its ring back, too. */
 void node_acknowledge_rings(struct node *node);

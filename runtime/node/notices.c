@@ -397,6 +397,13 @@ void node_run_effect(void *arg, const struct effect *effect)
     }
 }
 
+void node_fetch_effect(void *arg, const struct effect *effect)
+{
+    const struct node *node = arg;
+    if (effect->kind == EFFECT_READY)
+        mob_store_object_fetch(node->store, effect->ready.id);
+}
+
 /* Drivers' ring space is theirs until the block that holds their records is acknowledged. */
 void node_before_block_close(void *arg)
 {

@@ -150,6 +150,15 @@ enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_
     return status;
 }
 
+void mob_store_object_fetch(const struct mob_store *store, struct mob_object_id id)
+{
+    const struct mob_view *view = &store->view;
+    uint32_t index = mob_key_index(view, mob_object_key(view, id), 0, 0);
+    __builtin_prefetch(&view->seg_tags[index], 1);
+    __builtin_prefetch(&view->seg_table[index]);
+    __builtin_prefetch(&store->entry_flags[index], 1);
+}
+
 /* Every so many commits, or so much of the arena, a new epoch begins: what was not used since is older. */
 static void count_commit(struct mob_store *store, uint32_t index, uint32_t tag)
 {

@@ -133,6 +133,8 @@ MOB_MUST_USE enum mob_status mob_store_object_put(struct mob_store *store, struc
     enum mob_value_type type, bool small, const void *bytes, uint64_t size);
 /* Seal what a dead or slow worker published in a completion (either side may; compare-and-set). */
 enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id);
+/* A hint that the object is looked at soon. */
+void mob_store_object_fetch(const struct mob_store *store, struct mob_object_id id);
 /* The object's lineage is acknowledged: may now be evicted (small: dropped; large: spilled before it is
  * dropped unless `remakeable`). Cheap hint per object; called for each acknowledged result. */
 void mob_store_object_committed(struct mob_store *store, struct mob_object_id id, bool remakeable);
