@@ -3,10 +3,10 @@
 
 #include <stdlib.h>
 #include <stdio.h>
-#include <sys/resource.h>
 
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
+#include "runtime/worker/peak_memory.h"
 #include "runtime/worker/worker_log.h"
 
 /* Below this a task's CPU time is its wall time: reading the CPU clock costs more than many tasks. */
@@ -272,14 +272,21 @@ static int64_t piece_cpu(struct mob_worker *worker, int64_t until_ns)
     return used;
 }
 
+/* Tasks that are too short for it leave the mark where it is: they touch little new memory in their time. */
+static void note_peak(struct mob_frame *frame)
+{
+    uint32_t peak_kb = mob_peak_memory_take();
+    if (peak_kb > frame->peak_kb)
+        frame->peak_kb = peak_kb;
+}
+
 static void measure(struct mob_worker *worker, struct mob_task_times *times)
 {
     times->cpu_ns = worker->frame->cpu_ns + piece_cpu(worker, times->finished_ns);
     if (times->finished_ns - times->started_ns < PEAK_MEASURED_NS)
         return;
-    struct rusage usage;
-    if (getrusage(RUSAGE_SELF, &usage) == 0)
-        times->peak_kb = (uint32_t)usage.ru_maxrss;
+    note_peak(worker->frame);
+    times->peak_kb = worker->frame->peak_kb;
     mob_worker_log_measure();
 }
 
@@ -298,8 +305,10 @@ static void note_log(struct mob_worker *worker)
 void mob_worker_pause_task(struct mob_worker *worker)
 {
     int64_t now = mob_now();
-    if (now - worker->frame->piece_from_ns >= PEAK_MEASURED_NS)
+    if (now - worker->frame->piece_from_ns >= PEAK_MEASURED_NS) {
+        note_peak(worker->frame);
         mob_worker_log_measure();
+    }
     worker->frame->cpu_ns += piece_cpu(worker, now);
     fflush(stdout); /* half a line is the task's, too */
     note_log(worker);
@@ -336,6 +345,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
         worker->cpu_short_ns = 0;
     }
     worker->frame->cpu_ns = 0;
+    worker->frame->peak_kb = 0;
     worker->frame->piece_from_ns = times.started_ns;
     prepare(worker, in, head, tail, tail_bytes);
     mob_worker_log_task(head->task);

@@ -39,6 +39,7 @@ struct mob_frame {
     struct mob_call call;
     /* Its CPU time so far, and since when it has run without another one on top. */
     int64_t cpu_ns, piece_from_ns;
+    uint32_t peak_kb; /* of its pieces so far */
     uint8_t tail[MOB_SPEC_TAIL_MAX + 64];
 };
 

@@ -1,36 +1,111 @@
 /* The timeline: Chrome's trace events out of the blocks of the control store, oldest first. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "server/api/engine_scan.h"
 
-struct timeline {
-    int64_t from_us, to_us;
-    uint32_t items, limit;
+#define HELD_BUCKETS 4096u
+
+/* An event stands in the log before the completion that says in which worker its task ran. */
+struct held {
+    struct held *next;
+    struct mob_task_id task;
+    char *text; /* of the trace event, up to that number */
 };
 
-static void trace_begin(struct scan *scan, const char *phase, const char *category)
+struct timeline {
+    int64_t from_us, to_us;
+    uint32_t items, limit; /* held ones included */
+    uint32_t written;
+    struct held *held[HELD_BUCKETS];
+};
+
+/* Events of tasks that still run: their worker is not known here. */
+#define TRACK_OF_RUNNING UINT32_MAX
+
+static void count_item(struct scan *scan)
 {
     struct timeline *line = scan->context;
-    mob_text_printf(&scan->flight->op->json,
-        "%s{\"ph\":\"%s\",\"cat\":\"%s\",\"name\":", line->items++ > 0 ? ",\n" : "", phase, category);
-    scan->full = line->items >= line->limit;
+    scan->full = ++line->items >= line->limit;
 }
+
+static void separate(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    if (line->written++ > 0)
+        mob_text_puts(&scan->flight->op->json, ",\n");
+}
+
+/* --- events that wait for their task's completion --- */
+
+static void hold(struct timeline *line, struct mob_task_id task, char *text)
+{
+    struct held **bucket = &line->held[mob_task_id_mix(task) % HELD_BUCKETS];
+    struct held *h = malloc(sizeof *h);
+    MOB_ASSERT(h != NULL);
+    *h = (struct held){*bucket, task, text};
+    *bucket = h;
+}
+
+static void write_event(struct scan *scan, const char *text, uint32_t worker)
+{
+    separate(scan);
+    mob_text_printf(&scan->flight->op->json, "%s%u}", text, worker);
+}
+
+/* Of this task; NULL: all. */
+static void write_held(
+    struct scan *scan, struct held **place, const struct mob_task_id *task, uint32_t worker)
+{
+    while (*place) {
+        struct held *h = *place;
+        if (task && !mob_task_id_eq(h->task, *task)) {
+            place = &h->next;
+            continue;
+        }
+        *place = h->next;
+        write_event(scan, h->text, worker);
+        free(h->text);
+        free(h);
+    }
+}
+
+static void free_held(struct timeline *line)
+{
+    for (size_t b = 0; b < HELD_BUCKETS; b++)
+        for (struct held *h = line->held[b], *next; h; h = next) {
+            next = h->next;
+            free(h->text);
+            free(h);
+        }
+    memset(line->held, 0, sizeof line->held);
+}
+
+/* --- entries --- */
 
 static void trace_task(
     struct scan *scan, const struct mob_completion_head *c, const struct mob_block_header *header)
 {
-    const struct timeline *line = scan->context;
+    struct timeline *line = scan->context;
     struct mob_text *t = &scan->flight->op->json;
+    struct seen *s = scan_seen(scan, c->task, true);
+    s->final = true;
+    s->worker = c->worker;
+    write_held(scan, &line->held[mob_task_id_mix(c->task) % HELD_BUCKETS], &c->task, c->worker);
+    if (scan->full) {
+        scan->more = true;
+        return;
+    }
     int64_t begin = scan_wall_us(header, c->started_ns), end = scan_wall_us(header, c->finished_ns);
     if (!c->started_ns || end < line->from_us || begin > line->to_us)
         return;
-    const struct seen *s = scan_seen(scan, c->task, false);
     char id[MOB_ID_TEXT_MAX], name[640] = "";
-    if (s)
-        scan_full_name(scan, s->function, s->kind, s->method, name, sizeof name);
-    trace_begin(scan, "X", "task");
+    scan_full_name(scan, s->function, s->kind, s->method, name, sizeof name);
+    count_item(scan);
+    separate(scan);
+    mob_text_puts(t, "{\"ph\":\"X\",\"cat\":\"task\",\"name\":");
     mob_text_json_cstring(t, name[0] ? name : "task");
     mob_text_printf(t,
         ",\"ts\":%lld,\"dur\":%lld,\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\",\"attempt\":%u,"
@@ -44,20 +119,30 @@ static void trace_task(
 static void trace_event(
     struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header)
 {
-    const struct timeline *line = scan->context;
-    struct mob_text *t = &scan->flight->op->json;
+    struct timeline *line = scan->context;
     const struct mob_out_event *e = &entry->event;
     int64_t at = scan_wall_us(header, e->at_ns);
     if (at < line->from_us || at > line->to_us || e->type_bytes > entry->payload_bytes)
         return;
     const struct seen *s = scan_seen(scan, e->task, false);
     char id[MOB_ID_TEXT_MAX];
-    trace_begin(scan, e->span_ns > 0 ? "X" : "i", "event");
-    mob_text_json_string(t, (const char *)entry->payload, e->type_bytes);
-    mob_text_printf(t,
-        ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\"}}",
+    struct mob_text t = {0};
+    size_t length;
+    count_item(scan);
+    mob_text_printf(&t, "{\"ph\":\"%s\",\"cat\":\"event\",\"name\":", e->span_ns > 0 ? "X" : "i");
+    mob_text_json_string(&t, (const char *)entry->payload, e->type_bytes);
+    mob_text_printf(&t,
+        ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"args\":{\"task\":\"%s\"},\"tid\":",
         (long long)at, (long long)(e->span_ns / 1000), (unsigned long long)header->incarnation,
-        s ? s->worker : 0, mob_task_id_format(e->task, id));
+        mob_task_id_format(e->task, id));
+    char *text = mob_text_take(&t, &length);
+    MOB_ASSERT(text != NULL);
+    if (!mob_task_id_is_zero(e->task) && !(s && s->final)) {
+        hold(line, e->task, text);
+        return;
+    }
+    write_event(scan, text, s ? s->worker : 0); /* 0: of the node itself */
+    free(text);
 }
 
 static void trace_entry(struct scan *scan, const struct mob_entry *entry,
@@ -69,10 +154,10 @@ static void trace_entry(struct scan *scan, const struct mob_entry *entry,
         s->function = entry->spec.head.function;
         s->kind = entry->spec.head.kind;
         s->method = entry->spec.head.method;
-    } else if (scan->full) {
-        scan->more = true;
     } else if (entry->type == MOB_ENTRY_COMPLETION) {
         trace_task(scan, &entry->completion.head, header);
+    } else if (scan->full) {
+        scan->more = true;
     } else if (entry->type == MOB_ENTRY_EVENT) {
         trace_event(scan, entry, header);
     }
@@ -81,29 +166,36 @@ static void trace_entry(struct scan *scan, const struct mob_entry *entry,
 static void begin_text(struct scan *scan)
 {
     struct timeline *line = scan->context;
-    line->items = 0;
+    free_held(line);
+    line->items = line->written = 0;
     mob_text_puts(&scan->flight->op->json, "{\"traceEvents\":[");
 }
 
 static void finish_trace(struct scan *scan)
 {
+    struct timeline *line = scan->context;
+    for (size_t b = 0; b < HELD_BUCKETS; b++)
+        write_held(scan, &line->held[b], NULL, TRACK_OF_RUNNING);
     mob_text_printf(&scan->flight->op->json,
         "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n", scan->more ? "true" : "false");
 }
 
 static void destroy_trace(struct scan *scan)
 {
+    free_held(scan->context);
     free(scan->context);
 }
 
 static const struct scan_methods methods = {trace_entry, NULL, NULL, finish_trace, begin_text, destroy_trace};
 
-void engine_start_timeline(struct flight *flight)
+static void start_scan(struct flight *flight)
 {
     struct mob_engine_query *query = &flight->op->query;
     struct timeline *line = calloc(1, sizeof *line);
     MOB_ASSERT(line != NULL);
-    *line = (struct timeline){query->from_us, query->to_us, 0, query->limit};
+    line->from_us = query->from_us;
+    line->to_us = query->to_us;
+    line->limit = query->limit;
     struct scan *scan = scan_create(flight, &methods, line);
     if (query->id && mob_job_id_parse(query->id, &scan->request.job) != MOB_OK) {
         scan_refuse(scan, MOB_NOT_FOUND, "no such job");
@@ -116,4 +208,30 @@ void engine_start_timeline(struct flight *flight)
     }
     begin_text(scan);
     scan_start(scan);
+}
+
+static void on_job_row(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct flight *flight = arg;
+    flight->engine->worked++;
+    if (answer->status == MOB_OK)
+        start_scan(flight);
+    else if (answer->status == MOB_NOT_FOUND)
+        flight_fail(flight, MOB_NOT_FOUND, NULL, "no such job");
+    else
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, "the control store does not answer");
+}
+
+void engine_start_timeline(struct flight *flight)
+{
+    struct mob_job_id job;
+    if (!flight->op->query.id) {
+        start_scan(flight);
+        return;
+    }
+    enum mob_status status = mob_job_id_parse(flight->op->query.id, &job);
+    if (status == MOB_OK)
+        status = mob_gcs_get(flight->engine->gcs, MOB_GCS_JOBS, &job, sizeof job, on_job_row, flight);
+    if (status != MOB_OK)
+        flight_fail(flight, status, NULL, "the control store does not answer");
 }

@@ -1,4 +1,5 @@
 #include "server/api/options.h"
+#include "server/http/trace_context.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -85,8 +86,8 @@ void mob_options_read(struct mob_body *body, const json_t *object, const char *p
             mob_body_error(body, prefix, "job", "is not a job id");
     }
     const char *trace = body->request->headers ? mob_http_header(body->request, "traceparent") : NULL;
-    if (trace && strlen(trace) < sizeof out->traceparent)
-        snprintf(out->traceparent, sizeof out->traceparent, "%s", trace);
+    if (trace && !mob_traceparent_take(trace, out->traceparent))
+        out->traceparent[0] = 0;
     json_t *options = mob_body_object(body, object, prefix, "options", MOB_BODY_OPTIONAL);
     if (!options)
         return;

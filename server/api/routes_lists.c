@@ -159,7 +159,9 @@ void mob_api_timeline(struct mob_api *api, struct mob_http_request *request)
         !mob_api_query_int(request, "to", 0, INT64_MAX / 1000, INT64_MAX / 1000, &to) ||
         !mob_api_query_int(request, "limit", 1, 1000000, 100000, &limit))
         return;
-    if (mob_http_query(request, "job", job, sizeof job) == MOB_INVALID || to < from) {
+    struct mob_job_id id;
+    if (mob_http_query(request, "job", job, sizeof job) == MOB_INVALID || to < from ||
+        (*job && mob_job_id_parse(job, &id) != MOB_OK)) {
         mob_api_fail(request, MOB_BAD_REQUEST, "job must be a job id, and from not after to");
         return;
     }

@@ -100,6 +100,8 @@ def test_reports_show_as_events_and_in_the_timeline(c):
     check(sorted(slices) == ["probe.reports", "progress", "test.event", "test.span"] and len(trace) == 4, "all of the job", trace)
     check({n: e["ph"] for n, e in slices.items()} == {"probe.reports": "X", "progress": "i", "test.event": "i", "test.span": "X"}, "span or point", trace)
     check(all(e["args"]["task"] == task for e in trace), "whose", trace)
+    worker = c.json("GET", f"{V1}/tasks/{task}", expect=200)["worker"]
+    check({e["tid"] for e in trace} == {worker}, "all on its worker's track", worker, trace)
     whole, span = slices["probe.reports"], slices["test.span"]
     # Each time is rounded down to a microsecond by itself.
     check(whole["ts"] <= span["ts"] and span["ts"] + span["dur"] <= whole["ts"] + whole["dur"] + 2, "the span lies in its task", trace)
@@ -125,6 +127,8 @@ def test_traceparent_goes_into_the_task(c):
     body = {"function": "probe.nothing"}
     check(trace_of(c, c.json("POST", V1 + "/tasks", body, header, expect=202)["id"]) == TRACE, "of a task")
     check(trace_of(c, c.json("POST", V1 + "/tasks", body, expect=202)["id"]) is None, "none was given")
+    for bad in ("banana", TRACE.upper(), TRACE + "x", TRACE[:-1], "ff" + TRACE[2:], TRACE[:3] + 32 * "0" + TRACE[35:]):
+        check(trace_of(c, c.json("POST", V1 + "/tasks", body, {"traceparent": bad}, expect=202)["id"]) is None, "malformed counts as none", bad)
     batch = c.json("POST", V1 + "/tasks:batch", {"items": [body, body]}, header, expect=202)
     check([trace_of(c, item["id"]) for item in batch["items"]] == [TRACE, TRACE], "of a batch")
     actor = c.json("POST", V1 + "/actors", {"class": "probe.Account", "arguments": [1]}, header, expect=201)["id"]
@@ -159,6 +163,9 @@ def test_bad_times_and_jobs(c):
     for query in ("from=x", "to=x", "from=-1", "to=1.5", "from=", "from=5&to=1", "limit=0"):
         document = c.json("GET", f"{V1}/timeline?{query}", expect=400)
         check(document.get("code") == "bad-request" and query.split("=")[0] in document["detail"], query, document)
+    for job, status in (("x", 400), ("task_" + "a" * 26, 400), ("job_" + "a" * 19, 400), ("job_" + "a" * 20, 404)):
+        document = c.json("GET", f"{V1}/timeline?job={job}", expect=status)
+        check("job" in document["detail"], "it says of what", document)
     jobs = [j["id"] for j in c.json("GET", f"{V1}/jobs?limit=1000", expect=200)["items"]]
     for body, pointer in (([], ""), ({"name": 1}, "/name"), ({"name": "x" * 64}, "/name"), ({"weight": 0}, "/weight"), ({"weight": 1001}, "/weight"), ({"detached": "yes"}, "/detached"), ({"colour": "red"}, "/colour")):
         document = c.json("POST", V1 + "/jobs", body, expect=422)

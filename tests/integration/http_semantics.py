@@ -147,6 +147,24 @@ def test_records_say_all_of_a_task(c):
         check(times == sorted(times) and len(times) == 5, "times ascend", [one.get(field) for field in order])
 
 
+def test_peak_memory_is_the_tasks_own(c):
+    """Not the most that its worker ever had."""
+    c.deploy("probe")
+    record = lambda task: c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+    large, pairs = {}, []
+    for _ in range(30):
+        one = record(c.run("probe.touches", 96))
+        check(one["peak_kb"] >= 96 << 10, "what it touched", one)
+        large[one["worker"]] = one["peak_kb"]
+        small = record(c.run("quickstart.pause", 20))
+        if small["worker"] in large:
+            pairs.append((small["peak_kb"], large[small["worker"]]))
+        if len(pairs) == 3:
+            break
+    check(len(pairs) == 3, "one ran where the other had", pairs)
+    check(all(0 < few < much - (48 << 10) for few, much in pairs), "far less", pairs)
+
+
 def test_lineage_follows_tail_calls(c):
     task = c.run("probe.tree", 2)
     check(task["result"] == 4, "value", task)

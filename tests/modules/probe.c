@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -102,6 +103,18 @@ static enum mob_status devours(struct mob_call *call)
 static enum mob_status exits(struct mob_call *call)
 {
     exit((int)mob_arg_i64(call, 0));
+}
+
+/* Memory of its own, which is gone when it ends. */
+static enum mob_status touches(struct mob_call *call)
+{
+    size_t bytes = (size_t)mob_arg_i64(call, 0) << 20;
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED)
+        return mob_fail(call, "no memory to touch");
+    memset(memory, 1, bytes);
+    munmap(memory, bytes);
+    return mob_return_i64(call, mob_arg_i64(call, 0));
 }
 
 static enum mob_status sleeps(struct mob_call *call)
@@ -385,13 +398,13 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("nothing", nothing, "-> ()"),
     MOB_FUNCTION("fails", fails, "i64 code -> i64"), MOB_FUNCTION("crashes", crashes, "-> i64"),
     MOB_FUNCTION("devours", devours, "-> i64"), MOB_FUNCTION("exits", exits, "i64 status -> i64"),
-    MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"), MOB_FUNCTION("burns", burns, "i64 ms -> i64"),
-    MOB_FUNCTION("talks", talks, "-> null"), MOB_FUNCTION("returns_text", returns_text, "-> i64"),
-    MOB_FUNCTION("big", big, "i64 bytes -> bytes"), MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"),
-    MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"), MOB_FUNCTION("deep", deep, "i64 n -> i64"),
-    MOB_FUNCTION("tree", tree, "i64 depth -> i64"), MOB_FUNCTION("first_of", first_of, "i64 k -> i64"),
-    MOB_FUNCTION("in_any_order", in_any_order, "-> i64"), MOB_FUNCTION("puts_value", puts_value, "-> bytes"),
-    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
+    MOB_FUNCTION("touches", touches, "i64 mib -> i64"), MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"),
+    MOB_FUNCTION("burns", burns, "i64 ms -> i64"), MOB_FUNCTION("talks", talks, "-> null"),
+    MOB_FUNCTION("returns_text", returns_text, "-> i64"), MOB_FUNCTION("big", big, "i64 bytes -> bytes"),
+    MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"), MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"),
+    MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),
+    MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
+    MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
     MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),
