@@ -57,6 +57,13 @@ static unsigned connections(void *cls)
     return gateway->edge ? mob_edge_connections(gateway->edge) : 0;
 }
 
+static void totals(void *cls, uint64_t *accepted_out, uint64_t *refused_out)
+{
+    struct mob_gateway *gateway = cls;
+    *accepted_out = gateway->edge ? mob_edge_accepted_total(gateway->edge) : 0;
+    *refused_out = gateway->edge ? mob_edge_refused_total(gateway->edge) : 0;
+}
+
 static enum mob_status open_auth(struct mob_gateway *gateway, const struct mob_gateway_options *options)
 {
     enum mob_status status = mob_auth_open(options->token_file, &gateway->auth);
@@ -86,6 +93,7 @@ static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_ga
         .serve = gateway->serve,
         .parked = parked,
         .connections = connections,
+        .totals = totals,
         .front_cls = gateway,
         .idempotency_ns = options->idempotency_ns};
     return mob_api_create(&parts, &gateway->api);

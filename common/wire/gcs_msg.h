@@ -197,7 +197,7 @@ struct mob_gcs_get {
     uint8_t table;
     uint8_t failed, newest_first;
     uint32_t limit;
-    uint32_t prefix_length; /* LIST */
+    uint32_t prefix_length; /* LIST; SCAN of failures: `tie` of the page before */
     uint32_t group; /* GROUP; SCAN: of the block at `incarnation` only the first so many entries, 0 = all */
     struct mob_stream stream;
     struct mob_job_id job;
@@ -219,7 +219,7 @@ struct mob_gcs_rows {
     uint32_t status;
     uint32_t kind; /* enum mob_gcs_rows_kind */
     uint32_t count;
-    uint32_t zero;
+    uint32_t tie; /* `next` is a time: so many failures of exactly that time were given */
     uint64_t seq, next;
 };
 /* A GET whose rows were flushed, as the member gives it to the client that reads PostgreSQL. */
@@ -232,7 +232,8 @@ struct mob_gcs_cold_get {
  * `seq` was given, and of the batch behind it the rows below `row`. Newest first: everything from `seq` on,
  * and of the batch before it the rows from `row` on. */
 #define MOB_GCS_COLD_BIT (1ull << 63)
-#define MOB_GCS_COLD_TIME_BIT (1ull << 62) /* the rest means something else, to who reads only */
+/* Of failures, which come by the time of their end: the rest is microseconds since 1970. */
+#define MOB_GCS_COLD_TIME_BIT (1ull << 62)
 #define MOB_GCS_COLD_ROW_BITS 20
 #define MOB_GCS_COLD_ROW_MAX ((1u << MOB_GCS_COLD_ROW_BITS) - 1)
 #define MOB_GCS_COLD_SEQ_MAX ((1ull << (62 - MOB_GCS_COLD_ROW_BITS)) - 1)

@@ -31,6 +31,7 @@
 
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/wire/gcs_link.h"
 #include "common/wire/gcs_msg.h"
 
 #define MOB_GCS_LOGS_MAX 16u
@@ -91,6 +92,9 @@ static inline uint64_t mob_gcs_shard_position(uint32_t shards, uint32_t shard, u
     return shards < 2 ? position : position | (uint64_t)(shard + 1) << MOB_GCS_POSITION_SHARD_SHIFT;
 }
 
+/* The chain of a client of one shard (mob_gcs_shard), as it last heard of it; epoch 0: it has not, or there
+ * is no master, and one member. */
+void mob_gcs_chain(const struct mob_gcs *gcs, struct mob_gcs_config *out);
 /* Where the member stands, as far as this client knows; of several shards the one that is fullest. */
 struct mob_gcs_position {
     uint64_t epoch, committed, durable; /* chain sequence numbers */
@@ -118,6 +122,7 @@ struct mob_gcs_answer {
     const struct mob_gcs_flush_group *groups;
     uint32_t group_count;
     uint64_t next; /* pages: hand it to the next call; 0 = this was the last page */
+    uint32_t tie; /* goes with `next`, of scans of failures */
 };
 /* `arg` is the submitter's. */
 typedef void mob_gcs_done_fn(void *arg, const struct mob_gcs_answer *answer);
@@ -226,10 +231,14 @@ struct mob_gcs_scan {
     struct mob_job_id job; /* zero = any */
     struct mob_function_id function; /* zero = any; may also give blocks without it, never misses one */
     int64_t from_wall_ns, to_wall_ns; /* blocks whose times meet [from, to); 0, 0 = any */
-    bool failed; /* only blocks with a failed completion */
+    /* Only blocks with a failed completion, whatever function it is of. What was flushed comes page by page
+     * by the time of the failure, only its tasks' own entries and those of `function`; a page may give again
+     * what came before it was flushed. */
+    bool failed;
     bool newest_first;
     uint32_t limit; /* rows; 0 = MOB_GCS_ROWS_MAX */
     uint64_t position; /* 0 = from the (newest or oldest) end; then answer.next */
+    uint32_t tie; /* then answer.tie */
     /* Going on inside of a block that may have been flushed since: of the block at cut_seq only the first
      * cut_entries are given when it is; a block that was not is given whole. 0 = no such block. */
     uint64_t cut_seq;
@@ -273,6 +282,7 @@ struct mob_gcs_cold_answer {
     const struct mob_gcs_block_row *blocks; /* copied */
     uint32_t block_count; /* at most MOB_GCS_ROWS_MAX; together at most 3 MiB */
     uint64_t next; /* a cold position, or 0 */
+    uint32_t tie; /* goes with it */
 };
 /* MOB_CLOSED: the link went down since; nobody waits for it. */
 MOB_MUST_USE enum mob_status mob_gcs_cold_answer(

@@ -48,6 +48,7 @@ enum mob_status mob_gcs_cold_answer(struct mob_gcs *g, const struct mob_gcs_cold
         .status = answer->status,
         .kind = answer->status == MOB_OK ? MOB_GCS_ROWS_BLOCKS : MOB_GCS_ROWS_NONE,
         .count = answer->block_count,
+        .tie = answer->tie,
         .next = answer->next};
     size_t bytes = 0;
     for (uint32_t i = 0; i < answer->block_count; i++)

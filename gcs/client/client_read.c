@@ -95,6 +95,7 @@ enum mob_status mob_gcs_scan(
         .failed = scan->failed,
         .newest_first = scan->newest_first,
         .limit = scan->limit,
+        .prefix_length = scan->tie,
         .job = scan->job,
         .function = scan->function,
         .from_wall_ns = scan->from_wall_ns,
@@ -256,7 +257,7 @@ void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame)
         return;
     }
     struct mob_gcs_answer answer = {
-        .status = (enum mob_status)head.status, .seq = head.seq, .next = head.next};
+        .status = (enum mob_status)head.status, .seq = head.seq, .next = head.next, .tie = head.tie};
     struct mob_reader r = mob_reader_of(frame->body, frame->body_bytes);
     union rows *rows = malloc(sizeof *rows);
     enum mob_status status = rows == NULL ? MOB_NO_MEMORY : decode_rows(&head, &r, rows, &answer);

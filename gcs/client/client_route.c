@@ -21,6 +21,11 @@ enum mob_status route_init(struct mob_gcs *g, const char *paths)
     return g->seed_count > 0 ? MOB_OK : MOB_INVALID;
 }
 
+void mob_gcs_chain(const struct mob_gcs *g, struct mob_gcs_config *out)
+{
+    *out = g->book.config;
+}
+
 static struct link *other(struct mob_gcs *g, const struct link *l)
 {
     return &g->links[l == &g->links[0]];

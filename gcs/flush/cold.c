@@ -251,8 +251,8 @@ enum mob_status cold_read_group(struct mob_cold *c, struct mob_database *db, con
 
 /* ---- one read ---- */
 
-static enum mob_status read_page(
-    struct mob_cold *c, struct mob_database *db, const struct mob_gcs_cold_get *q, uint64_t *next_out)
+static enum mob_status read_page(struct mob_cold *c, struct mob_database *db,
+    const struct mob_gcs_cold_get *q, struct cold_behind *next_out)
 {
     struct cold_wanted wanted = cold_wanted_of(c, q);
     bool down = q->get.query == MOB_GCS_Q_SCAN && q->get.newest_first;
@@ -269,10 +269,10 @@ static enum mob_status read_page(
         return status;
     switch ((enum mob_gcs_query)q->get.query) {
     case MOB_GCS_Q_GROUP:
-        return cold_read_group(c, db, &wanted, place, next_out);
+        return cold_read_group(c, db, &wanted, place, &next_out->position);
     case MOB_GCS_Q_SCAN:
         return q->get.failed ? cold_read_failures(c, db, q, &wanted, next_out)
-                             : cold_read_scan(c, db, q, &wanted, place, next_out);
+                             : cold_read_scan(c, db, q, &wanted, place, &next_out->position);
     case MOB_GCS_Q_GET:
     case MOB_GCS_Q_LIST:
     case MOB_GCS_Q_UNFINISHED:
@@ -289,10 +289,10 @@ enum mob_status mob_cold_read(struct mob_cold *c, struct mob_database *db,
     const struct mob_gcs_cold_get *query, struct mob_gcs_cold_answer *answer_out)
 {
     enum mob_status status = MOB_OK;
-    uint64_t next = 0;
+    struct cold_behind next = {0};
     for (int attempt = 0; attempt < 3; attempt++) { /* a partition may go between two statements */
         cold_page_begin(c->page);
-        next = 0;
+        next = (struct cold_behind){0};
         status = read_page(c, db, query, &next);
         if (status != MOB_NOT_FOUND)
             break;
@@ -303,17 +303,19 @@ enum mob_status mob_cold_read(struct mob_cold *c, struct mob_database *db,
         return status;
     answer_out->blocks = c->page->rows;
     answer_out->block_count = c->page->count;
-    answer_out->next = next;
+    answer_out->next = next.position;
+    answer_out->tie = next.tie;
     return status;
 }
 
 enum mob_status mob_cold_function(
     struct mob_cold *c, struct mob_database *db, struct mob_task_id task, struct mob_function_id *out)
 {
+    struct cold_task one = {.id = task};
     struct cold_wanted wanted = {.upto = MOB_GCS_COLD_SEQ_MAX,
         .by_group = true,
-        .by_task = true,
-        .task = task,
+        .tasks = &one,
+        .task_count = 1,
         .stream = task.stream,
         .group = task.index >> MOB_GROUP_SHIFT};
     struct cold_place place = {.upto = MOB_GCS_COLD_SEQ_MAX};

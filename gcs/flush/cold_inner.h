@@ -1,4 +1,4 @@
-/* Between cold.c (pages, groups) and cold_scan.c (scans, failures). Internal to gcs/flush. */
+/* Between cold.c (pages, groups), cold_scan.c and cold_failures.c. Internal to gcs/flush. */
 #ifndef MOB_GCS_FLUSH_COLD_INNER_H
 #define MOB_GCS_FLUSH_COLD_INNER_H
 
@@ -24,6 +24,22 @@ struct cold_place {
     int64_t last_batch; /* the newest batch with anything up to `upto` */
 };
 
+/* Where the next page begins: struct mob_gcs_rows. */
+struct cold_behind {
+    uint64_t position;
+    uint32_t tie;
+};
+
+/* Days and times of a scan; all of them are in it. */
+struct cold_bounds {
+    int64_t from_us, to_us;
+    int32_t day_min, day_max;
+};
+struct cold_bounds cold_bounds_of(const struct cold_wanted *w);
+/* A job's days narrow them further; *any_out false: it has none. */
+MOB_MUST_USE enum mob_status cold_narrow_by_job(
+    struct mob_database *db, struct mob_job_id job, struct cold_bounds *b, bool *any_out);
+
 /* Fills in batch and last_batch. */
 MOB_MUST_USE enum mob_status cold_place(
     struct mob_cold *c, struct mob_database *db, bool down, struct cold_place *place);
@@ -41,6 +57,6 @@ MOB_MUST_USE enum mob_status cold_read_scan(struct mob_cold *c, struct mob_datab
     const struct mob_gcs_cold_get *q, const struct cold_wanted *w, struct cold_place place,
     uint64_t *next_out);
 MOB_MUST_USE enum mob_status cold_read_failures(struct mob_cold *c, struct mob_database *db,
-    const struct mob_gcs_cold_get *q, const struct cold_wanted *w, uint64_t *next_out);
+    const struct mob_gcs_cold_get *q, const struct cold_wanted *w, struct cold_behind *next_out);
 
 #endif

@@ -80,12 +80,18 @@ static bool zone_in_time(
     return last >= w->from_wall_ns && first < w->to_wall_ns;
 }
 
+static bool zone_has_task(const struct mob_zone_map *z, const struct cold_wanted *w)
+{
+    for (uint32_t i = 0; i < w->task_count; i++)
+        if (zone_has_group(z, w->tasks[i].id.stream, w->tasks[i].id.index >> MOB_GROUP_SHIFT))
+            return true;
+    return w->task_count == 0;
+}
+
 static bool block_wanted(
     const struct mob_zone_map *z, const struct mob_block_header *h, const struct cold_wanted *w)
 {
-    uint32_t group = w->by_task ? w->task.index >> MOB_GROUP_SHIFT : w->group;
-    struct mob_stream stream = w->by_task ? w->task.stream : w->stream;
-    return !((w->by_group || w->by_task) && !zone_has_group(z, stream, group)) &&
+    return !(w->by_group && !zone_has_group(z, w->stream, w->group)) && zone_has_task(z, w) &&
         !(w->by_job && !mob_stream_eq(h->job.root, w->job.root)) &&
         !(w->by_function && !zone_has_function(z, w->function)) && !(w->failed && z->failed == 0) &&
         zone_in_time(z, h, w) && !(w->gone != NULL && w->gone(w->gone_arg, h->job));
@@ -202,6 +208,15 @@ static bool origin_wanted(const struct mob_bucket_origin *origin, const struct c
     return origin->seq > w->above && origin->seq <= w->upto && !cut;
 }
 
+/* NULL: it is not among them. */
+static struct cold_task *wanted_task(const struct cold_wanted *w, struct mob_task_id id)
+{
+    for (uint32_t i = 0; i < w->task_count; i++)
+        if (mob_task_id_eq(w->tasks[i].id, id))
+            return &w->tasks[i];
+    return NULL;
+}
+
 /* Only some of the entries: in a block of their own, at the newest of their positions. */
 static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_block *b,
     const struct mob_bucket_origin *origins, const struct cold_wanted *w)
@@ -213,10 +228,13 @@ static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_blo
     for (uint32_t i = 0; status == MOB_OK; i++) {
         status = mob_block_next(p->decoder, &p->entry);
         bool in_range = status == MOB_OK && origin_wanted(&origins[i], w);
-        if (!in_range || (w->by_task && !mob_task_id_eq(task_of(&p->entry), w->task)))
+        struct cold_task *task = in_range && w->task_count > 0 ? wanted_task(w, task_of(&p->entry)) : NULL;
+        bool other = w->specs_only && p->entry.type != MOB_ENTRY_SPEC;
+        if (!in_range || other || (w->task_count > 0 && task == NULL))
             continue;
         status = encode(p->encoder, &p->entry);
-        p->has_spec |= p->entry.type == MOB_ENTRY_SPEC;
+        if (task != NULL && p->entry.type == MOB_ENTRY_SPEC)
+            task->has_spec = true;
         newest = origins[i].seq > newest ? origins[i].seq : newest;
     }
     if (status != MOB_CLOSED)
@@ -244,7 +262,7 @@ static enum mob_status put_wanted(
         inside += origin_wanted(&origins[i], w);
     if (inside == 0)
         return MOB_OK;
-    if (inside < h.entry_count || w->by_task)
+    if (inside < h.entry_count || w->task_count > 0)
         return put_some(p, b, origins, w);
     return put_block(p, b->seq, &h, b->bytes, b->length);
 }
@@ -254,7 +272,6 @@ enum mob_status cold_page_add(
 {
     uint32_t blocks, count_before = p->count;
     size_t used_before = p->used;
-    p->has_spec = false;
     struct mob_bucket_block b;
     enum mob_status status = mob_bucket_open(p->reader, payload, length, &blocks);
     while (status == MOB_OK && mob_bucket_next(p->reader, &b))

@@ -10,15 +10,23 @@
 #define COLD_PAGE_BYTES (1u << 20) /* a page that has so much ends with the bucket */
 #define COLD_PAGE_BYTES_MAX (3u << 20)
 
+/* Some tasks; found with their specs or without. */
+struct cold_task {
+    struct mob_task_id id;
+    bool has_spec;
+};
+
 /* What is wanted of a bucket's blocks; zero = anything. */
 struct cold_wanted {
     uint64_t above, upto; /* entries from the positions (above, upto] only */
     uint64_t cut_seq; /* and of the block here only the first cut_entries, unless that is 0 */
     uint32_t cut_entries;
-    bool by_group, by_task, failed;
+    bool by_group, failed;
     struct mob_stream stream; /* by_group */
     uint32_t group;
-    struct mob_task_id task; /* by_task */
+    struct cold_task *tasks; /* entries of these only; which specs were taken is noted */
+    uint32_t task_count; /* few */
+    bool specs_only; /* of those tasks */
     bool by_job, by_function;
     struct mob_job_id job;
     struct mob_function_id function;
@@ -32,7 +40,6 @@ struct cold_page {
     struct mob_gcs_block_row rows[MOB_GCS_ROWS_MAX]; /* bytes: NULL until cold_page_end */
     size_t offsets[MOB_GCS_ROWS_MAX];
     uint32_t count;
-    bool has_spec; /* what the last add took; only of chosen entries */
     uint8_t *bytes;
     size_t used, capacity;
     struct mob_bucket_reader *reader;

@@ -6,8 +6,6 @@
 #include "gcs/flush/recut_inner.h"
 
 #define DAY_NS (86400ll * 1000000000)
-/* Clock pairs of one node drift a little; more is a step of its clock, and a class of its own. */
-#define CLOCK_TOLERANCE_NS 100000
 #define NONE UINT32_MAX
 
 struct source {
@@ -107,12 +105,12 @@ int32_t mob_recut_day(int64_t wall_ns)
 static bool same_class(const struct class *c, const struct mob_block_header *h)
 {
     const struct mob_block_header *o = &c->header;
-    int64_t drift = (int64_t)(((uint64_t)h->wall_ns - (uint64_t)h->mono_ns) -
-        ((uint64_t)o->wall_ns - (uint64_t)o->mono_ns));
-    return c->day == mob_recut_day(h->wall_ns) && h->incarnation == o->incarnation &&
+    /* Times are kept as they are: failures are listed by them, here and in the members. */
+    bool same_clock =
+        (uint64_t)h->wall_ns - (uint64_t)h->mono_ns == (uint64_t)o->wall_ns - (uint64_t)o->mono_ns;
+    return same_clock && c->day == mob_recut_day(h->wall_ns) && h->incarnation == o->incarnation &&
         mob_stream_eq(h->job.root, o->job.root) && strcmp(h->ns, o->ns) == 0 &&
-        memcmp(&h->cluster, &o->cluster, sizeof h->cluster) == 0 && drift >= -CLOCK_TOLERANCE_NS &&
-        drift <= CLOCK_TOLERANCE_NS;
+        memcmp(&h->cluster, &o->cluster, sizeof h->cluster) == 0;
 }
 
 /* Newest first: a node's blocks are mostly of the job that it worked at last. */

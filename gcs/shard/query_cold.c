@@ -106,6 +106,7 @@ static void add_rows(struct query *q, const struct mob_gcs_rows *head, const str
         return;
     }
     q->rows.next = head->next;
+    q->rows.tie = head->tie;
     q->rows.seq = mob_chain_committed(q->shard->chain);
     q->ready = true;
     query_answer_if_committed(q);

@@ -153,7 +153,8 @@ static bool scan_wants(const struct query *q, const struct mob_index_slot *slot)
     const struct mob_job_id any_job = {0};
     if (g->failed && slot->failed == 0)
         return false;
-    if (memcmp(&g->function, &any_function, sizeof any_function) != 0) {
+    /* The spec of what failed may be in another block. */
+    if (!g->failed && memcmp(&g->function, &any_function, sizeof any_function) != 0) {
         uint64_t bits = mob_index_function_bits(g->function);
         if ((slot->functions & bits) != bits)
             return false;

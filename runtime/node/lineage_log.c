@@ -32,6 +32,8 @@ struct log_then {
     void *arg;
 };
 
+#define CLOCK_DRIFT_NS (1000 * 1000ll)
+
 struct lineage_log {
     struct lineage_log_options options;
     struct log_then *then, **then_end; /* empty: end is not valid */
@@ -46,6 +48,7 @@ struct lineage_log {
     uint32_t usual_entries; /* of the last blocks, in 1/16 */
     bool sealed;
     int64_t opened_ns;
+    int64_t to_wall_ns; /* wall clock less monotonic clock */
     uint64_t sequence; /* of the open, or else the next, block */
     uint64_t handed; /* blocks given to the client */
     uint64_t acked;
@@ -233,18 +236,29 @@ static void close_block(struct lineage_log *log)
     hand_over(log);
 }
 
+/* Blocks of one log have the same distance between their clocks, unless the wall clock was set or has drifted
+ * away: so that a time is the same to the microsecond in whatever block its entry is cut into later. */
+static int64_t wall_at(struct lineage_log *log, int64_t mono_ns)
+{
+    int64_t to_wall_ns = mob_wall_now() - mono_ns, drift_ns = to_wall_ns - log->to_wall_ns;
+    if (drift_ns > CLOCK_DRIFT_NS || drift_ns < -CLOCK_DRIFT_NS)
+        log->to_wall_ns = to_wall_ns;
+    return mono_ns + log->to_wall_ns;
+}
+
 static void open_block(struct lineage_log *log)
 {
     if (log->open)
         return;
+    int64_t now_ns = mob_now();
     struct mob_block_header header = {
         .version = MOB_BLOCK_VERSION,
         .cluster = log->options.cluster,
         .incarnation = log->options.incarnation,
         .sequence = log->sequence,
         .job = log->job,
-        .wall_ns = mob_wall_now(),
-        .mono_ns = mob_now(),
+        .wall_ns = wall_at(log, now_ns),
+        .mono_ns = now_ns,
     };
     memcpy(header.ns, log->ns, sizeof header.ns);
     mob_block_begin(log->encoder, &header);

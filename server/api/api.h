@@ -78,6 +78,8 @@ struct mob_api_parts {
     struct mob_serve *serve;
     size_t (*parked)(void *cls); /* for metrics; may be NULL */
     unsigned (*connections)(void *cls);
+    /* Connections since the start: taken, and refused before there was a request. */
+    void (*totals)(void *cls, uint64_t *accepted_out, uint64_t *refused_out);
     void *front_cls;
     size_t idempotency_entries_max; /* 0: the default */
     int64_t idempotency_ns; /* 0: the default */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -54,6 +55,22 @@ const struct function_name *engine_function_of(struct engine *engine, struct mob
     while (f && memcmp(&f->id, &id, sizeof id) != 0)
         f = f->next;
     return f;
+}
+
+size_t engine_functions_named(
+    struct engine *engine, const char *name, struct mob_function_id *out, size_t max)
+{
+    size_t count = 0;
+    for (size_t b = 0; b < BUCKETS; b++) {
+        for (const struct function_name *f = cache_of(engine)->buckets[b]; f; f = f->next) {
+            size_t length = strlen(f->name);
+            bool is = strncasecmp(f->name, name, length) == 0 &&
+                (name[length] == '\0' || (f->is_class && name[length] == '.'));
+            if (is && count++ < max)
+                out[count - 1] = f->id;
+        }
+    }
+    return count;
 }
 
 bool engine_function_is_missing(struct engine *engine, struct mob_function_id id)

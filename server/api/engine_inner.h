@@ -293,6 +293,10 @@ void engine_functions_end(struct engine *engine);
 void engine_function_learn(struct flight *flight, const char *name, void (*then)(struct flight *flight));
 /* NULL: not known here. */
 const struct function_name *engine_function_of(struct engine *engine, struct mob_function_id id);
+/* Every function of this name, and classes of whose methods it may be one, of those that are known here: the
+ * first `max` of them; how many there are. Letter case does not matter, as in filters. */
+size_t engine_functions_named(
+    struct engine *engine, const char *name, struct mob_function_id *out, size_t max);
 /* Not known here, and reading again may help: the node was not asked since, or not for a while. */
 bool engine_function_is_missing(struct engine *engine, struct mob_function_id id);
 
@@ -343,8 +347,14 @@ void engine_start_lineage(struct flight *flight);
 
 /* engine_lists.c: tasks, and objects */
 void engine_list_tasks(struct flight *flight);
+/* engine_failures.c: false, and nothing was done: it is not a list of failed or cancelled tasks, newest first
+ */
+bool engine_list_failures(struct flight *flight);
 /* engine_timeline.c */
 void engine_start_timeline(struct flight *flight);
+
+/* engine_metrics.c */
+void engine_start_metrics(struct flight *flight);
 
 /* engine_logs.c */
 void engine_start_logs(struct flight *flight);

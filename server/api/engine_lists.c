@@ -14,6 +14,7 @@
 #include "server/api/engine_reading.h"
 #include "server/api/engine_scan.h"
 #include "server/api/filter.h"
+#include "server/api/task_row.h"
 
 /* Rows of a sorted list that can be paged through. */
 #define SORTED_MAX 10000u
@@ -113,19 +114,10 @@ static void task_entry(struct scan *scan, const struct mob_entry *entry,
     if (entry->type != MOB_ENTRY_SPEC || entry->spec.head.attempt > 1)
         return;
     const struct mob_spec_head *head = &entry->spec.head;
-    char id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], name[640];
+    char name[640];
     scan_full_name(scan, head->function, head->kind, head->method, name, sizeof name);
-    json_t *row = json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id", mob_task_id_format(head->task, id), "function",
-        name, "name", name, "job", mob_job_id_format(header->job, job), "parent",
-        mob_task_id_format(head->parent, parent), "submitted_us",
-        (json_int_t)scan_wall_us(header, entry->submitted_ns));
-    if (head->kind == MOB_KIND_ACTOR_CALL) {
-        char actor[MOB_ID_TEXT_MAX];
-        json_object_set_new(row, "actor", json_string(mob_actor_id_format(head->actor, actor)));
-    }
-    struct mob_ext_view ext;
-    if (mob_spec_find_ext(entry->spec.tail, MOB_EXT_NAME, &ext))
-        json_object_set_new(row, "name", json_stringn((const char *)ext.payload, ext.payload_bytes));
+    json_t *row =
+        task_row(name, head, entry->spec.tail, header->job, scan_wall_us(header, entry->submitted_ns));
     add_row(scan, row, mob_object_of(head->task, 0), place);
 }
 
@@ -209,16 +201,12 @@ static void fill_state(struct scan *scan, const struct row *row)
         json_object_set_new(json, "state", json_string(texts[row->live < MOB_LIVE_STATES ? row->live : 0]));
         return;
     }
-    json_object_set_new(json, "state",
-        json_string(s->status == MOB_OK      ? "finished"
-                : s->status == MOB_CANCELLED ? "cancelled"
-                                             : "failed"));
-    json_object_set_new(json, "started_us", json_integer(s->started_us));
-    json_object_set_new(json, "finished_us", json_integer(s->finished_us));
-    json_object_set_new(json, "worker", json_integer(s->worker));
-    json_object_set_new(json, "attempt", json_integer(s->attempt));
-    if (s->status != MOB_OK)
-        json_object_set_new(json, "code", json_string(mob_status_code((enum mob_status)s->status)));
+    task_row_end(json,
+        &(struct task_row_end){.status = (enum mob_status)s->status,
+            .worker = s->worker,
+            .attempt = s->attempt,
+            .started_us = s->started_us,
+            .finished_us = s->finished_us});
 }
 
 /* How many rows, from this on, come from one entry: a page does not end between them if it can be helped, for
@@ -534,6 +522,8 @@ static bool read_cursor(struct scan *scan, const char *cursor)
 void engine_list_tasks(struct flight *flight)
 {
     struct mob_engine_query *query = &flight->op->query;
+    if (engine_list_failures(flight))
+        return;
     struct list *list = calloc(1, sizeof *list);
     MOB_ASSERT(list != NULL);
     list->after = (struct place){.seq = UINT64_MAX, .index = UINT32_MAX};

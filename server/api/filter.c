@@ -53,9 +53,43 @@ bool mob_glob(const char *pattern, const char *text)
     }
 }
 
+/* ">5", ">=5", "<5", "<=5" of a number; anything else is a pattern. */
+static bool is_comparison(const char *pattern)
+{
+    size_t sign = strspn(pattern, "<>="), digits = pattern[sign] == '-' ? sign + 1 : sign;
+    return (pattern[0] == '<' || pattern[0] == '>') && isdigit((unsigned char)pattern[digits]);
+}
+
+static bool compares(const char *pattern, double value)
+{
+    bool or_equal = pattern[1] == '=';
+    double bound = strtod(pattern + 1 + or_equal, NULL);
+    return (or_equal && value == bound) || (pattern[0] == '<' ? value < bound : value > bound);
+}
+
+bool mob_filter_bounds(const struct mob_filter *filter, const char *field, int64_t *from, int64_t *to)
+{
+    bool any = false;
+    for (size_t i = 0; i < filter->count; i++) {
+        const char *value = filter->terms[i].value;
+        if (strcmp(filter->terms[i].field, field) != 0 || !is_comparison(value))
+            continue;
+        bool or_equal = value[1] == '=';
+        int64_t bound = strtoll(value + 1 + or_equal, NULL, 10);
+        if (value[0] == '>' && bound > *from)
+            *from = bound;
+        if (value[0] == '<' && bound < *to)
+            *to = bound;
+        any = true;
+    }
+    return any;
+}
+
 static bool term_matches(const char *pattern, const json_t *value)
 {
     char text[64];
+    if (json_is_number(value) && is_comparison(pattern))
+        return compares(pattern, json_number_value(value));
     switch (value ? json_typeof(value) : JSON_NULL) {
     case JSON_STRING:
         return mob_glob(pattern, json_string_value(value));

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/status.h"
 
@@ -20,8 +21,12 @@ struct mob_filter {
 
 /* NULL or empty text: everything. MOB_INVALID: not `field:value [AND field:value]...`. */
 MOB_MUST_USE enum mob_status mob_filter_parse(const char *text, struct mob_filter *out);
-/* Case does not matter; '*' stands for anything. A field that the item lacks matches nothing. */
+/* Case does not matter; '*' stands for anything; a number may also be compared, as in `finished_us:>=17`. A
+ * field that the item lacks matches nothing. */
 bool mob_filter_matches(const struct mob_filter *filter, const json_t *item);
+/* What comparisons say of a whole number: moves `from` and `to` together; it is in [from, to]. False: there
+ * are none. */
+bool mob_filter_bounds(const struct mob_filter *filter, const char *field, int64_t *from, int64_t *to);
 bool mob_glob(const char *pattern, const char *text);
 /* Sorts an array of objects by a field, descending with '-'. Stable. */
 void mob_json_sort(json_t *array, const char *order);

@@ -84,7 +84,7 @@ static void list(struct mob_http_request *request, enum mob_engine_kind kind)
         mob_api_fail(request, MOB_BAD_REQUEST, "filter, sort or cursor is too long or does not decode");
         return;
     }
-    if (cursor[strspn(cursor, "0123456789.c")] != '\0') {
+    if (cursor[strspn(cursor, "0123456789.cf")] != '\0') {
         mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this API gave");
         return;
     }

@@ -1,8 +1,11 @@
 /* Health, metrics and the description of the API itself. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "common/base/log.h"
 #include "server/api/api.h"
 #include "server/api/metrics.h"
 #include "server/api/openapi.h"
@@ -31,22 +34,79 @@ static void write_model(void *cls, struct mob_model *model)
     mob_model_write_metrics(model, cls);
 }
 
-void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
+#define STORE_WAIT_NS (2 * MOB_SEC) /* then the gateway's own figures go alone */
+
+static void write_connections(const struct mob_api_parts *parts, struct mob_text *t)
 {
-    struct mob_text t = {0};
-    mob_metrics_write(api->metrics, &t);
-    const struct mob_api_parts *parts = &api->parts;
+    uint64_t accepted = 0, refused = 0;
     if (parts->connections)
-        mob_text_printf(&t, "# TYPE mobula_http_connections gauge\nmobula_http_connections %u\n",
+        mob_text_printf(t, "# TYPE mobula_http_connections gauge\nmobula_http_connections %u\n",
             parts->connections(parts->front_cls));
+    if (!parts->totals)
+        return;
+    parts->totals(parts->front_cls, &accepted, &refused);
+    mob_text_printf(t,
+        "# TYPE mobula_http_connections_total counter\nmobula_http_connections_total %llu\n"
+        "# TYPE mobula_http_connections_refused_total counter\nmobula_http_connections_refused_total %llu\n",
+        (unsigned long long)accepted, (unsigned long long)refused);
+}
+
+/* The gateway's own figures. */
+static void write_own(const struct mob_api *api, struct mob_text *t)
+{
+    mob_metrics_write(api->metrics, t);
+    const struct mob_api_parts *parts = &api->parts;
+    write_connections(parts, t);
     if (parts->parked)
         mob_text_printf(
-            &t, "# TYPE mobula_http_parked gauge\nmobula_http_parked %zu\n", parts->parked(parts->front_cls));
+            t, "# TYPE mobula_http_parked gauge\nmobula_http_parked %zu\n", parts->parked(parts->front_cls));
     mob_text_printf(
-        &t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n", mob_engine_ready(parts->engine));
+        t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n", mob_engine_ready(parts->engine));
     if (parts->serve)
-        mob_serve_each(parts->serve, write_model, &t);
-    mob_api_send_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", &t);
+        mob_serve_each(parts->serve, write_model, t);
+}
+
+static void free_text(void *state)
+{
+    mob_text_fini(state);
+    free(state);
+}
+
+/* `store`: what the control store said; NULL: nothing. */
+static void reply_metrics(struct mob_http_request *request, const struct mob_text *store)
+{
+    struct mob_text *t = request->state;
+    if (store && store->length > 0)
+        mob_text_put(t, store->bytes, store->length);
+    else
+        mob_text_puts(t, "# TYPE mobula_gcs_up gauge\nmobula_gcs_up 0\n");
+    size_t length = 0;
+    char *body = mob_text_take(t, &length);
+    mob_http_reply_take(request, 200, "text/plain; version=0.0.4; charset=utf-8", body, length);
+}
+
+static void answer_metrics(struct mob_http_request *request, struct mob_engine_op *op)
+{
+    reply_metrics(request, op->error.status == MOB_OK ? &op->json : NULL);
+}
+
+static void metrics_without_store(struct mob_http_request *request)
+{
+    reply_metrics(request, NULL);
+    mob_api_send(request);
+}
+
+void mob_api_metrics(struct mob_api *api, struct mob_http_request *request)
+{
+    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_METRICS);
+    if (!op)
+        return;
+    request->state = calloc(1, sizeof(struct mob_text));
+    MOB_ASSERT(request->state != NULL);
+    request->state_free = free_text;
+    write_own(api, request->state); /* before this request is parked itself */
+    op->answers_errors = true;
+    mob_api_run(request, op, answer_metrics, mob_deadline_after(STORE_WAIT_NS), metrics_without_store);
 }
 
 /* Its tag is weak, since it may leave with a content coding. */

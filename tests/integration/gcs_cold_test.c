@@ -541,13 +541,13 @@ static void scans_by_job_function_and_time_miss_nothing(void **state)
     assert_int_equal(got_blocks, 0);
 }
 
-/* Reads failures page by page, and checks that each is whole, in order of its end, and that none is
- * missing.
+/* Reads failures page by page, and checks that each is whole, that pages are in order of their ends, and that
+ * none is missing.
  */
 static void check_failures(struct mob_gcs_cold_get q, uint32_t want)
 {
     bool down = q.get.newest_first;
-    int64_t before = down ? INT64_MAX : INT64_MIN;
+    int64_t before = down ? INT64_MAX : INT64_MIN, last = before;
     uint32_t seen = 0;
     static struct logged some[4096];
     do {
@@ -565,10 +565,12 @@ static void check_failures(struct mob_gcs_cold_get q, uint32_t want)
             assert_int_equal(specs, 1);
             int64_t at_us = some[i].wall_ns / 1000; /* as fine as the index is */
             assert_true(down ? at_us <= before : at_us >= before);
-            before = at_us;
+            last = (down ? at_us < last : at_us > last) ? at_us : last;
             seen++;
         }
+        before = last;
         q.get.position = answer.next;
+        q.get.prefix_length = answer.tie;
     } while (q.get.position != 0);
     assert_int_equal(seen, want);
 }
@@ -603,6 +605,45 @@ static void failures_have_an_index_of_their_own(void **state)
         q.get.from_wall_ns = (FIRST_DAY + 1) * DAY_NS;
         q.get.to_wall_ns = INT64_MAX;
         check_failures(q, of_one);
+    }
+}
+
+/* A job that is cancelled ends with thousands of tasks in the same microsecond. */
+static void failures_of_one_moment_come_once_each(void **state)
+{
+    NEEDS_POSTGRES();
+    log_pairs(1, 1, 60, 50, 0);
+    flush_rest(13);
+    int64_t all = pg_box_number(f.db, "SELECT count(*) FROM mobula.failure");
+    assert_in_range(all, 20, 4000);
+    assert_int_equal(
+        mob_database_run(
+            f.db, "UPDATE mobula.failure SET finished_us = (SELECT min(finished_us) FROM mobula.failure)"),
+        MOB_OK);
+    for (int down = 0; down < 2; down++) {
+        struct mob_gcs_cold_get q = scan_of(down);
+        static struct mob_task_id tasks[4096];
+        static struct logged some[4096];
+        uint32_t seen = 0;
+        q.get.failed = 1;
+        q.get.limit = 3;
+        do {
+            struct mob_gcs_cold_answer answer;
+            assert_int_equal(mob_cold_read(f.cold, f.db, &q, &answer), MOB_OK);
+            for (uint32_t i = 0; i < answer.block_count; i++) {
+                uint32_t n =
+                    entries_of(answer.blocks[i].bytes, answer.blocks[i].length, answer.blocks[i].seq, some);
+                for (uint32_t k = 0; k < n; k++)
+                    if (some[k].failed && seen < 4096)
+                        tasks[seen++] = some[k].task;
+            }
+            q.get.position = answer.next;
+            q.get.prefix_length = answer.tie;
+        } while (q.get.position != 0);
+        assert_int_equal(seen, all);
+        for (uint32_t i = 0; i < seen; i++)
+            for (uint32_t k = 0; k < i; k++)
+                assert_false(mob_task_id_eq(tasks[i], tasks[k]));
     }
 }
 
@@ -750,6 +791,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(groups_come_back_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(scans_by_job_function_and_time_miss_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(failures_have_an_index_of_their_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(failures_of_one_moment_come_once_each, set_up, tear_down),
         cmocka_unit_test_setup_teardown(of_two_flushers_one_inserts, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_at_once_insert_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_killed_postgres_has_a_batch_or_not, set_up, tear_down),

@@ -1,7 +1,9 @@
 """Over HTTP nobody sees where lineage lies: records, lists, lineage and timeline, hot, flushed to PostgreSQL, and across the move.
 ctest: timeout=280"""
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -58,7 +60,9 @@ def test_records_and_lists_of_what_was_flushed(c):
         some = pages(c, f"{V1}/tasks?filter=name:moved&limit={limit}")
         check(some == whole["items"], f"pages of {limit}", len(some))
     failed = pages(c, f"{V1}/tasks?filter=name:moved%20AND%20state:failed&limit=41")
-    check([t["id"] for t in failed] == [t["id"] for t in whole["items"] if t["state"] == "failed"], "failed ones", len(failed))
+    by_end = sorted((t for t in whole["items"] if t["state"] == "failed"), key=lambda t: -t["finished_us"])
+    check([t["finished_us"] for t in failed] == [t["finished_us"] for t in by_end], "failed ones, newest end first", len(failed))
+    check({t["id"] for t in failed} == {t["id"] for t in by_end} and len(failed) == 300, "each once", len(failed))
     objects = pages(c, f"{V1}/objects?limit=300")
     made = {o for i, pair in enumerate(returns) for o in (pair if i % 3 else pair[:1])}
     every = [o["id"] for o in objects]
@@ -110,6 +114,39 @@ def test_tools(c):
     check(len(checks) == 5 and all(line["ok"] for line in checks), "verify", checks)
     figures = status(c)
     check(figures["postgres"]["watermark"] == figures["flush"]["flushed"], "watermark", figures)
+
+
+def metrics(c):
+    code, _, text = c.call("GET", "/metrics")
+    check(code == 200, "metrics", code)
+    return dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
+
+
+def test_metrics_say_what_status_says(c):
+    c.deploy("arith")
+    submit(c, "counted", [[i, 1] for i in range(50)])
+    flushed(c)
+
+    before, told, after = status(c), metrics(c), status(c)
+    check(told['mobula_gcs_up{shard="0"}'] == "1", "up")
+    for name, part, figure in (  # these grow, also by being asked for
+        ("epoch", "member", "epoch"), ("applied_position", "member", "applied"), ("committed_position", "member", "committed"),
+        ("durable_position", "member", "durable"), ("flushed_position", "flush", "flushed"),
+    ):
+        value = int(told[f'mobula_gcs_{name}{{shard="0"}}'])
+        check(0 < int(before[part][figure]) <= value <= int(after[part][figure]), name, before[part][figure], value, after[part][figure])
+    for name, figure in (("memory_soft_bytes", "soft_bytes"), ("memory_hard_bytes", "hard_bytes"), ("incarnations", "incarnations")):
+        check(told[f'mobula_gcs_{name}{{shard="0"}}'] == str(before["member"][figure]), name, told)
+    check(told['mobula_gcs_cold_readers{shard="0"}'] == "1", "the flusher reads", told)
+    check(int(told["mobula_http_connections_total"]) > 0 and told["mobula_http_connections_refused_total"] == "0", "connections", told)
+    pid = c.pid_of("mobula-gcs")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        told = metrics(c)
+        check(told.get("mobula_gcs_up") == "0" and "mobula_http_connections" in told, "without the control store", sorted(told)[:5])
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    c.until("up again", lambda: metrics(c).get('mobula_gcs_up{shard="0"}') == "1", 30)
 
 
 def test_a_restart_finds_it(c):

@@ -56,6 +56,8 @@ def test_members_are_killed_in_turn(c):
         check(sorted(found) == sorted(expected), "each task once", round_number, len(found), len(set(found)), len(expected))
         record = c.json("GET", f"{V1}/tasks/{expected[7]}", expect=200)
         check(record.get("arguments") == [7, 1], "a record", record)
+    told = [line.split("{")[1].split("}")[0] for line in c.call("GET", "/metrics")[2].decode().splitlines() if line.startswith("mobula_gcs_member{")]
+    check([line.split("role=")[1] for line in told] == ['"head"', '"tail"'], "the chain in the metrics", told)
     verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
     check(verify.returncode == 0, "verify", verify.stdout, verify.stderr)
 

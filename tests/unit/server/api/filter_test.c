@@ -22,6 +22,13 @@ static void filters_match_all_their_terms(void **state)
         {"state:FAILED AND name:train*", true, true},
         {"name:*7 and worker:3", true, true},
         {"standing:true", true, true},
+        {"worker:>2", true, true},
+        {"worker:>=3 AND worker:<4", true, true},
+        {"worker:<=3", true, true},
+        {"worker:<3", true, false},
+        {"worker:>3", true, false},
+        {"worker:>=x", true, false}, /* a pattern */
+        {"name:>=3", true, false}, /* no number */
         {"state:fail", true, false},
         {"state:failed AND worker:4", true, false},
         {"other:1", true, false},
@@ -37,6 +44,18 @@ static void filters_match_all_their_terms(void **state)
             fail_msg("filter %zu", i);
     }
     json_decref(item);
+}
+
+static void comparisons_bound_a_number(void **state)
+{
+    (void)state;
+    struct mob_filter filter;
+    int64_t from = 0, to = 100;
+    assert_int_equal(mob_filter_parse("a:>=7 AND a:>9 AND a:<40 AND b:<=3 AND a:12", &filter), MOB_OK);
+    assert_true(mob_filter_bounds(&filter, "a", &from, &to));
+    assert_int_equal(from, 9);
+    assert_int_equal(to, 40);
+    assert_false(mob_filter_bounds(&filter, "c", &from, &to));
 }
 
 static void globs_find_backtracking_matches(void **state)
@@ -66,6 +85,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(filters_match_all_their_terms),
+        cmocka_unit_test(comparisons_bound_a_number),
         cmocka_unit_test(globs_find_backtracking_matches),
         cmocka_unit_test(sorting_is_stable_both_ways),
     };

@@ -1,0 +1,152 @@
+/* Figures of the control store in Prometheus' text format: of each shard what its tail knows, as `mobula gcs
+ * status` shows it, and its chain as this client last heard of it. A shard that does not answer is
+ * mobula_gcs_up 0, and has no figures. */
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "server/api/engine_inner.h"
+
+#define SHARDS_MAX 64u
+
+struct gathering {
+    struct flight *flight;
+    uint32_t shard, count;
+    struct {
+        bool up;
+        struct mob_gcs_stats stats;
+    } of[SHARDS_MAX];
+};
+
+struct figure {
+    const char *name, *type;
+    uint64_t (*value)(const struct mob_gcs_stats *s);
+};
+#define FIGURE(name) \
+    static uint64_t get_##name(const struct mob_gcs_stats *s) \
+    { \
+        return s->name; \
+    }
+FIGURE(epoch)
+FIGURE(applied)
+FIGURE(committed)
+FIGURE(durable)
+FIGURE(flushed)
+FIGURE(collecting)
+FIGURE(losses)
+FIGURE(blocks)
+FIGURE(block_bytes)
+FIGURE(groups)
+FIGURE(cold_groups)
+FIGURE(keys)
+FIGURE(jobs)
+FIGURE(incarnations)
+FIGURE(clients)
+FIGURE(subscribers)
+FIGURE(redis_bytes)
+FIGURE(member_bytes)
+FIGURE(soft_bytes)
+FIGURE(hard_bytes)
+FIGURE(aof_bytes)
+FIGURE(redis_restarts)
+FIGURE(appends)
+FIGURE(append_bytes)
+FIGURE(puts)
+FIGURE(reads)
+FIGURE(duplicates)
+FIGURE(syncs)
+FIGURE(rewrites)
+FIGURE(flushed_blocks)
+FIGURE(cold_reads)
+FIGURE(cold_readers)
+#undef FIGURE
+static uint64_t get_durable_lag(const struct mob_gcs_stats *s)
+{
+    return s->committed > s->durable ? s->committed - s->durable : 0;
+}
+static uint64_t get_commit_lag(const struct mob_gcs_stats *s)
+{
+    return s->applied > s->committed ? s->applied - s->committed : 0;
+}
+
+static const struct figure figures[] = {{"epoch", "gauge", get_epoch},
+    {"applied_position", "gauge", get_applied}, {"committed_position", "gauge", get_committed},
+    {"durable_position", "gauge", get_durable}, {"flushed_position", "gauge", get_flushed},
+    {"commit_lag", "gauge", get_commit_lag}, {"durable_lag", "gauge", get_durable_lag},
+    {"collecting", "gauge", get_collecting}, {"losses", "gauge", get_losses}, {"blocks", "gauge", get_blocks},
+    {"block_bytes", "gauge", get_block_bytes}, {"groups", "gauge", get_groups},
+    {"flushed_unfinished_groups", "gauge", get_cold_groups}, {"keys", "gauge", get_keys},
+    {"jobs", "gauge", get_jobs}, {"incarnations", "gauge", get_incarnations},
+    {"clients", "gauge", get_clients}, {"subscribers", "gauge", get_subscribers},
+    {"redis_memory_bytes", "gauge", get_redis_bytes}, {"member_memory_bytes", "gauge", get_member_bytes},
+    {"memory_soft_bytes", "gauge", get_soft_bytes}, {"memory_hard_bytes", "gauge", get_hard_bytes},
+    {"aof_bytes", "gauge", get_aof_bytes}, {"cold_readers", "gauge", get_cold_readers},
+    {"redis_restarts_total", "counter", get_redis_restarts}, {"appends_total", "counter", get_appends},
+    {"append_bytes_total", "counter", get_append_bytes}, {"puts_total", "counter", get_puts},
+    {"reads_total", "counter", get_reads}, {"duplicates_total", "counter", get_duplicates},
+    {"syncs_total", "counter", get_syncs}, {"rewrites_total", "counter", get_rewrites},
+    {"flushed_blocks_total", "counter", get_flushed_blocks}, {"cold_reads_total", "counter", get_cold_reads}};
+
+static void write_chain(const struct gathering *g, struct mob_text *t)
+{
+    mob_text_puts(t, "# TYPE mobula_gcs_member gauge\n");
+    for (uint32_t i = 0; i < g->count; i++) {
+        struct mob_gcs_config chain;
+        mob_gcs_chain(mob_gcs_shard(g->flight->engine->gcs, i), &chain);
+        for (uint32_t m = 0; m < chain.count; m++) {
+            const char *role = chain.count == 1 ? "sole"
+                : m == 0                        ? "head"
+                : m == chain.count - 1          ? "tail"
+                                                : "middle";
+            mob_text_printf(t, "mobula_gcs_member{shard=\"%u\",member=\"%llu\",role=\"%s\"} 1\n", i,
+                (unsigned long long)chain.members[m], role);
+        }
+    }
+}
+
+static void write_all(const struct gathering *g, struct mob_text *t)
+{
+    mob_text_puts(t, "# TYPE mobula_gcs_up gauge\n");
+    for (uint32_t i = 0; i < g->count; i++)
+        mob_text_printf(t, "mobula_gcs_up{shard=\"%u\"} %d\n", i, g->of[i].up);
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
+        mob_text_printf(t, "# TYPE mobula_gcs_%s %s\n", figures[f].name, figures[f].type);
+        for (uint32_t i = 0; i < g->count; i++)
+            if (g->of[i].up)
+                mob_text_printf(t, "mobula_gcs_%s{shard=\"%u\"} %llu\n", figures[f].name, i,
+                    (unsigned long long)figures[f].value(&g->of[i].stats));
+    }
+    write_chain(g, t);
+}
+
+static void ask_next(struct gathering *g);
+
+static void on_stats(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct gathering *g = arg;
+    g->of[g->shard].up = answer->status == MOB_OK && answer->stats;
+    if (g->of[g->shard].up)
+        g->of[g->shard].stats = *answer->stats;
+    g->shard++;
+    ask_next(g);
+}
+
+static void ask_next(struct gathering *g)
+{
+    struct flight *flight = g->flight;
+    for (; g->shard < g->count; g->shard++)
+        if (mob_gcs_stats(mob_gcs_shard(flight->engine->gcs, g->shard), on_stats, g) == MOB_OK)
+            return;
+    write_all(g, &flight->op->json);
+    free(g);
+    flight_done(flight);
+}
+
+void engine_start_metrics(struct flight *flight)
+{
+    struct gathering *g = calloc(1, sizeof *g);
+    MOB_ASSERT(g != NULL);
+    g->flight = flight;
+    g->count = mob_gcs_shard_count(flight->engine->gcs);
+    g->count = g->count < SHARDS_MAX ? g->count : SHARDS_MAX;
+    ask_next(g);
+}
