@@ -2,8 +2,8 @@
 import http.server
 import json
 import os
-import resource
 import pathlib
+import resource
 import shutil
 import signal
 import subprocess
