@@ -17,6 +17,8 @@
 
 _Static_assert(MOB_EVENTS_SHARDS_MAX == MOB_GCS_SHARDS_MAX, "a place in each shard");
 
+enum { EVENT_TYPE_MAX = 255 }; /* as mob_event takes it */
+
 struct translation {
     struct engine *engine;
     const struct mob_block_header *header;
@@ -80,9 +82,9 @@ static void on_completion(struct translation *t, const struct mob_entry *entry)
 static void on_function_event(struct translation *t, const struct mob_entry *entry)
 {
     const struct mob_out_event *e = &entry->event;
-    if (e->type_bytes + (uint64_t)e->json_bytes > entry->payload_bytes || e->type_bytes > 200)
+    if (e->type_bytes + (uint64_t)e->json_bytes > entry->payload_bytes || e->type_bytes > EVENT_TYPE_MAX)
         return;
-    char type[208];
+    char type[EVENT_TYPE_MAX + 1];
     memcpy(type, entry->payload, e->type_bytes);
     type[e->type_bytes] = 0;
     char *data = mob_cstring_copy(entry->payload + e->type_bytes, e->json_bytes), node[128];

@@ -22,7 +22,7 @@ static void write_json(struct mob_text *t, const struct mob_event *event)
         mob_text_json_cstring(t, event->job);
     }
     mob_text_puts(t, ",\"data\":");
-    mob_text_puts(t, event->data ? event->data : "{}");
+    mob_event_data_write(t, event->data ? event->data : "{}");
     mob_text_putc(t, '}');
 }
 

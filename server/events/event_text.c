@@ -3,6 +3,7 @@
 
 #include "common/base/id.h"
 #include "common/base/log.h"
+#include "common/wire/json_text.h"
 #include "server/events/events.h"
 
 #define PLACE_BYTES 12u
@@ -43,6 +44,25 @@ enum mob_status mob_event_position_parse(const char *text, struct mob_event_posi
     }
     *out = position;
     return MOB_OK;
+}
+
+static bool is_json(const char *text, size_t length)
+{
+    struct json_slice whole = {text, text + length}, value;
+    return json_whole(whole, &value) != JSON_NONE;
+}
+
+void mob_event_data_write(struct mob_text *t, const char *data)
+{
+    size_t length = strlen(data);
+    if (!is_json(data, length)) {
+        mob_text_puts(t, "{\"text\":");
+        mob_text_json_string(t, data, length);
+        mob_text_putc(t, '}');
+        return;
+    }
+    for (const char *c = data; *c; c++) /* strings have no raw line ends, so these are blanks */
+        mob_text_putc(t, *c == '\n' || *c == '\r' ? ' ' : *c);
 }
 
 static bool key_is(const char *key, const char *kind, const char *id)

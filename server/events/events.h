@@ -24,6 +24,7 @@
 
 #include "common/base/status.h"
 #include "server/http/http.h"
+#include "server/http/text.h"
 
 #define MOB_EVENTS_RING_MAX 65536
 #define MOB_EVENTS_RING_BYTES_MAX (32u << 20)
@@ -53,7 +54,7 @@ struct mob_event {
     const char *type; /* "task.finished", "actor.died", "progress", a function's own */
     const char *subject; /* id in text form */
     const char *task, *job, *function, *actor; /* for filters; NULL or "" when it has none */
-    const char *data; /* JSON object, or NULL */
+    const char *data; /* JSON, or NULL for {}; text that is none is given as {"text": ...} */
     bool per_task;
 };
 
@@ -107,6 +108,10 @@ uint32_t mob_events_shards(const struct mob_events *hub); /* that its positions 
 void mob_event_position_format(
     const struct mob_event_position *position, char out[MOB_EVENTS_POSITION_TEXT_MAX]);
 MOB_MUST_USE enum mob_status mob_event_position_parse(const char *text, struct mob_event_position *out);
+/* An event's data as JSON on one line. It may come from a module that wrote its ring itself, past the checks
+ * of the C API, and must not break what stands around it, for readers of all other events: text that is not
+ * JSON becomes {"text": "..."}. */
+void mob_event_data_write(struct mob_text *t, const char *data);
 bool mob_event_matches(const struct mob_event_filter *filter, const struct mob_event *event);
 
 #endif

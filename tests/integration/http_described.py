@@ -88,6 +88,15 @@ def run_in_job(c, function):
     return job, task["id"], position
 
 
+def test_misreports_are_refused_and_leave_no_event(c):
+    job, task, position = run_in_job(c, "probe.misreports")
+    check(c.json("GET", f"{V1}/tasks/{task}", expect=200)["returns"][0].get("value") == (1 << 11) - 1, "all refused")
+    events = [e for e in events_of(c, f"after={position}&job={job}") if not e["type"].startswith("task.")]
+    check([e["type"] for e in events if e["type"] not in ("job", "log")] == ["progress"], "only the one that was told", events)
+    told = next(e["data"] for e in events if e["type"] == "progress")
+    check(told["fraction"] == 1 and told["message"].startswith("\ufffd\u00e4\u00e4") and told["message"].endswith("\u00e4"), "its text", told)
+
+
 def test_reports_show_as_events_and_in_the_timeline(c):
     job, task, position = run_in_job(c, "probe.reports")
     want = {"test.event": {"n": 1}, "progress": {"fraction": 0.5, "message": 'half "way"'}, "test.span": {}}

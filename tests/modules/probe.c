@@ -311,6 +311,33 @@ static enum mob_status reports(struct mob_call *call)
     return mob_return_i64(call, mob_clock_ns(call) > 0 && mob_random(call) != mob_random(call));
 }
 
+/* What is no report is refused, and leaves none: how many of the refusals came, a bit each. */
+static enum mob_status misreports(struct mob_call *call)
+{
+    char type[257], deep[200];
+    memset(type, 't', 256);
+    type[256] = 0;
+    memset(deep, '[', sizeof deep - 1);
+    deep[sizeof deep - 1] = 0;
+    const enum mob_status got[] = {mob_event(call, "bad.event", "{bad"), mob_event(call, "bad.event", ""),
+        mob_event(call, "bad.event", "{}{}"), mob_event(call, "bad.event", deep),
+        mob_event(call, "bad.event", "\"\xff\""), mob_event(call, "", "{}"), mob_event(call, type, "{}"),
+        mob_event(call, "\xff", "{}"), mob_progress(call, 1.5, "too much"), mob_progress(call, -0.1, ""),
+        mob_progress(call, 0.0 / 0.0, "")};
+    int64_t refused = 0;
+    for (size_t i = 0; i < sizeof got / sizeof *got; i++)
+        refused |= (int64_t)(got[i] == MOB_INVALID) << i;
+    /* what cannot be shown as it is: bytes that are no text, cut inside a letter */
+    char message[600];
+    memset(message, 'm', sizeof message);
+    message[0] = (char)0xff;
+    for (size_t at = 1; at + 2 < sizeof message; at += 2)
+        memcpy(message + at, "\xc3\xa4", 2);
+    message[sizeof message - 1] = 0;
+    enum mob_status status = mob_progress(call, 1, message);
+    return status == MOB_OK ? mob_return_i64(call, refused) : mob_fail(call, "the message was refused");
+}
+
 static enum mob_status about(struct mob_call *call)
 {
     char id[MOB_TEXT_ID_MAX];
@@ -406,7 +433,8 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
     MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
-    MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("about", about, "-> utf8"),
+    MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("misreports", misreports, "-> i64"),
+    MOB_FUNCTION("about", about, "-> utf8"),
     MOB_FUNCTION("calls_actor", calls_actor, "actor a, i64 n -> i64"),
     {.name = "Account",
         .main = account_open,
