@@ -11,9 +11,12 @@
  *
  * Conventions: every call that can fail returns enum mob_status (0 = MOB_OK); outputs come last and are
  * written only on success; after a failure mob_client_error() gives a sentence that says what to do. Handles
- * are opaque. Options structs start with `struct_size` (= sizeof): zero means default. Times are nanoseconds;
- * a negative time-out or MOB_FOREVER waits for ever. A client and everything made from it belong to one
- * thread; open one client a thread. Values are immutable. Usable from C++.
+ * are opaque. Options structs start with `struct_size` (= sizeof): what is zero behind it has its default,
+ * and the shorter structs of older headers are fine; a struct_size of 0, or one beyond what this library
+ * knows, is MOB_INVALID. Options are checked before anything is sent: MOB_INVALID, and mob_client_error()
+ * names the field and its bounds. Times are nanoseconds; a negative time-out or MOB_FOREVER waits for ever. A
+ * client and everything made from it belong to one thread; open one client a thread. Values are immutable.
+ * Usable from C++.
  *
  * Inside a function, mob_call_client(call) is the client of the running task: what it submits is a child of
  * that task (the papers' nested remote functions), and its ids are the same when the task is run again after
@@ -152,26 +155,26 @@ struct mob_args {
 /* ---- tasks ---- */
 
 struct mob_resource {
-    const char *name; /* "CPU", "GPU", "memory" (bytes) or any name the node declares */
-    double amount; /* fractions down to 1/10000 */
+    const char *name; /* "CPU", "GPU", "memory" (bytes) or any name the node declares; 1 to 63 bytes */
+    double amount; /* 0, or 1/10000 up to 9e14 ("CPU": 400,000), in steps of 1/10000 */
 };
 struct mob_submit_options {
     size_t struct_size;
-    const char *name; /* display name */
-    double cpus; /* 0 = the default (1 for tasks and for placing an actor); negative = none */
+    const char *name; /* display name, 1 to 256 bytes of UTF-8 */
+    double cpus; /* 0 = the default (1 for tasks and for placing an actor); negative = none; up to 400,000 */
     const struct mob_resource *resources;
-    size_t resource_count;
-    int max_retries; /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none */
+    size_t resource_count; /* up to 32 */
+    int max_retries; /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none; up to 1,000,000 */
     bool retry_on_error; /* also when the function returned an error */
-    int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 100 ms, 30 s; doubles */
-    int64_t timeout_ns; /* deadline from now; 0 = none */
-    int64_t delay_ns; /* not before now + delay */
-    int priority; /* higher first within the job */
+    int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 100 ms, 30 s; doubles; up to 365 days */
+    int64_t timeout_ns; /* deadline from now, up to 365 days; 0 or MOB_FOREVER = none */
+    int64_t delay_ns; /* not before now + delay; up to 365 days */
+    int priority; /* higher first within the job; -32,768 to 32,767 */
     bool deterministic; /* results may be dropped and re-made from lineage */
     bool restart_on_divergence;
-    const char *const *labels; /* "key=value" */
+    const char *const *labels; /* "key=value", up to 511 bytes of UTF-8 each; the key is not empty */
     size_t label_count;
-    const char *traceparent; /* W3C trace context */
+    const char *traceparent; /* W3C trace context: 00-<32 hex>-<16 hex>-<2 hex> */
     uint32_t
         num_returns; /* of a function with variadic returns (`-> i64...`): how many; 0 = the fixed ones */
 };
@@ -180,7 +183,9 @@ struct mob_submit_options {
 /* Submit a task: returns at once. `function` is "module.function", or "module.function@hash" to pin. One
  * future per declared return is written to futures_out[0..n-1] (one for a stream: see mob_stream_next).
  * Arguments are checked against the signature: MOB_TYPE_MISMATCH names the argument. MOB_NOT_FOUND: no such
- * function (deployed?). MOB_GCS_FULL, MOB_QUEUE_FULL: backpressure, try again. */
+ * function (deployed?). MOB_INVALID: an option out of bounds, an argument that is no value (text that is not
+ * JSON, say). MOB_TOO_LARGE: labels and resources, together up to 4 KiB. MOB_GCS_FULL, MOB_QUEUE_FULL:
+ * backpressure, try again. */
 MOB_API MOB_MUST_USE enum mob_status mob_submit(struct mob_client *client, const char *function,
     struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out);
 /* A resolved function, to save the look-up by name in a loop. Lives as long as the client. */
@@ -235,7 +240,9 @@ MOB_API void mob_future_task_id(
 MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(
     struct mob_client *client, const char *object_id, struct mob_future **future_out);
 /* Store a value; returns at once. It is in the GCS (or safe on disk) before anything that depends on it
- * leaves the node; mob_flush waits for it. */
+ * leaves the node; mob_flush waits for it. MOB_INVALID: a reference, or no value (text that is not JSON, a
+ * tensor without data). MOB_STORE_FULL, with the numbers, when the node could make no room; MOB_QUEUE_FULL,
+ * MOB_UNAVAILABLE, MOB_NO_MEMORY. */
 MOB_API MOB_MUST_USE enum mob_status mob_put(
     struct mob_client *client, struct mob_arg value, struct mob_future **future_out);
 /* A future now, its value later: tasks may wait for it before it is there. Only this client can fulfil it,
@@ -271,26 +278,37 @@ MOB_API void mob_value_release(struct mob_value *value);
 
 struct mob_actor_options {
     size_t struct_size;
-    const char *name; /* registered in the namespace */
+    const char *name; /* registered in the namespace; 1 to 127 bytes of UTF-8 */
     bool return_if_exists; /* with a name: give the living one instead of MOB_EXISTS */
     bool detached; /* outlives the job */
-    int max_restarts; /* 0 = none, -1 = for ever */
-    int checkpoint_every; /* calls; 0 = never; needs the class' checkpoint/restore hooks */
+    int max_restarts; /* 0 = none, -1 = for ever; up to 1,000,000 */
+    int checkpoint_every; /* calls, up to 1,000,000,000; 0 = never; needs the class' checkpoint/restore hooks
+                           */
     double cpus; /* to be placed: 0 = 1 */
     const struct mob_resource *resources;
     size_t resource_count;
     const char *traceparent; /* W3C trace context, of the creation */
 };
-/* `cls` is "module.Class". Returns at once; creation waits for resources. */
+/* `cls` is "module.Class". Returns at once, with a name after one question to the node; creation waits for
+ * resources. MOB_NOT_FOUND: no such class. MOB_INVALID: a function and no class, or an option out of bounds.
+ * MOB_EXISTS: an actor of that name lives, and return_if_exists is not set. Else as mob_submit; what goes
+ * wrong later is the error of mob_actor_created's future. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_create(struct mob_client *client, const char *cls,
     struct mob_args args, const struct mob_actor_options *options, struct mob_actor **actor_out);
-/* Calls of one caller run in the order in which they were made. Options: those of a task that make sense. */
+/* Calls of one caller run in the order in which they were made. Options: those of a task that make sense.
+ * MOB_NOT_FOUND: no such method, or no such actor. Else as mob_submit. That the actor is dead is no error of
+ * this call but of its future: MOB_ACTOR_DIED. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_call(struct mob_actor *actor, const char *method,
     struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out);
+/* The living actor of that name in the client's namespace. MOB_NOT_FOUND; MOB_UNAVAILABLE. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_find(
     struct mob_client *client, const char *name, struct mob_actor **actor_out);
+/* MOB_INVALID: the text is no actor's id. Whether there is such an actor is not asked. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_from_id(
     struct mob_client *client, const char *actor_id, struct mob_actor **actor_out);
+/* Ends the actor's worker at once. As after a crash, it then restarts while max_restarts lasts, and its call
+ * runs again; with `no_restart` it is dead for good, its name is free, and its calls end with MOB_ACTOR_DIED.
+ * Returns when that is acknowledged by the GCS. MOB_NOT_FOUND: never was; MOB_FINISHED: dead already. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_kill(struct mob_actor *actor, bool no_restart);
 MOB_API void mob_actor_id(const struct mob_actor *actor, char text_out[MOB_TEXT_ID_MAX]);
 /* The future of the creation itself (null value): ready when the constructor has returned. */
@@ -337,7 +355,10 @@ MOB_API void mob_call_set_self(struct mob_call *call, void *instance); /* in a c
 /* Logged, so that a replay sees the same. */
 MOB_API int64_t mob_clock_ns(struct mob_call *call); /* wall clock */
 MOB_API uint64_t mob_random(struct mob_call *call);
-/* Seen in /events and /timeline. */
+/* Seen in /events and /timeline. MOB_INVALID: a type or name that is not 1 to 255 bytes of UTF-8, text that
+ * is not JSON, a fraction outside 0..1; MOB_TOO_LARGE: JSON over 64 KiB. json NULL is {}; a message is cut
+ * after 500 bytes. mob_span_begin gives nanoseconds of the monotonic clock, for mob_span_end of the same
+ * task. */
 MOB_API enum mob_status mob_event(struct mob_call *call, const char *type, const char *json);
 MOB_API enum mob_status mob_progress(struct mob_call *call, double fraction, const char *message);
 MOB_API int64_t mob_span_begin(struct mob_call *call);
