@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# What `cmake --install` lays down is enough to build a driver: header, both libraries, pkg-config; in C and in C++.
+# What `cmake --install` lays down is enough to build a driver: header, both libraries, pkg-config; in C and in C++. A driver
+# and a module of C++ run against a cluster.
 # ctest: plain (a user's program is not linked with our sanitizers)
 set -euo pipefail
 
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cmake --install "$(dirname "$MOBULA_BIN_DIR")" --prefix "$prefix" >"$prefix/log" || { cat "$prefix/log"; exit 1; }
 pc=$(find "$prefix" -name mobula.pc)
 sed -i "s|^prefix=.*|prefix=$prefix|" "$pc"
@@ -36,3 +38,14 @@ LD_LIBRARY_PATH=$libdir "$prefix/user_shared"
 cc "$prefix/user.c" -o "$prefix/user_static" "$libdir/libmobula.a" "${static[@]}"
 "$prefix/user_static"
 echo "linked with $symbol, shared and static"
+
+# C++: the macros for argument lists and modules, without a warning, from the oldest standard that has initializer lists on.
+for compiler in "g++ -std=c++11" "g++ -std=c++20" "clang++ -std=c++17"; do
+    read -ra cxx <<<"$compiler"
+    "${cxx[@]}" -Wall -Wextra -Wpedantic -Werror -shared -fPIC "$here/cpp/counting.cc" -o "$prefix/counting.so" "${cflags[@]}"
+    "${cxx[@]}" -Wall -Wextra -Wpedantic -Werror "$here/cpp/counting_driver.cc" -o "$prefix/counting_driver" "${shared[@]}"
+done
+"$MOBULA_BIN_DIR/mobula" up --detach --dir "$prefix/cluster" --segment-bytes 64MiB >"$prefix/up" 2>&1 || { cat "$prefix/up"; exit 1; }
+trap '"$MOBULA_BIN_DIR/mobula" down --dir "$prefix/cluster" >/dev/null 2>&1; rm -rf "$prefix"' EXIT
+MOBULA_DIR=$prefix/cluster LD_LIBRARY_PATH=$libdir "$prefix/counting_driver" "$prefix/counting.so"
+echo "a driver and a module of C++ ran"

@@ -33,6 +33,7 @@
 #include <mobula/status.h>
 
 #ifdef __cplusplus
+#include <initializer_list>
 extern "C" {
 #endif
 
@@ -145,11 +146,19 @@ struct mob_args {
     const struct mob_arg *items;
     size_t count;
 };
+/* A list of arguments for one call: it is gone at the end of the expression that it stands in. */
 #ifndef __cplusplus
 #define MOB_ARGS(...) \
     ((struct mob_args){(const struct mob_arg[]){__VA_ARGS__}, \
         sizeof((const struct mob_arg[]){__VA_ARGS__}) / sizeof(struct mob_arg)})
 #define MOB_NO_ARGS ((struct mob_args){NULL, 0})
+#else
+static inline struct mob_args mob_args_of_list(const std::initializer_list<struct mob_arg> &list)
+{
+    return mob_args{list.begin(), list.size()};
+}
+#define MOB_ARGS(...) (mob_args_of_list({__VA_ARGS__}))
+#define MOB_NO_ARGS (mob_args{nullptr, 0})
 #endif
 
 /* ---- tasks ---- */
@@ -404,6 +413,9 @@ struct mob_module {
     const struct mob_function_entry *functions; /* ended by a NULL name */
 };
 
+extern MOB_API const struct mob_module mob_module_v1;
+
+#ifndef __cplusplus
 #define MOB_FUNCTION(name_, main_, signature_) \
     { \
         .name = (name_), .main = (main_), .signature = (signature_) \
@@ -423,7 +435,33 @@ struct mob_module {
     static const struct mob_function_entry mob_module_functions_[] = {__VA_ARGS__, {.name = NULL}}; \
     MOB_API const struct mob_module mob_module_v1 = { \
         MOB_ABI, sizeof(struct mob_module), MOB_MACHINE, module_name, mob_module_functions_};
-extern MOB_API const struct mob_module mob_module_v1;
+#else /* without compound literals and designators, which C++ has not or not in this place */
+#define MOB_FUNCTION(name_, main_, signature_) \
+    mob_function_entry \
+    { \
+        (name_), (main_), (signature_), nullptr, nullptr, nullptr, nullptr, 0 \
+    }
+#define MOB_METHOD(name_, main_, signature_) \
+    mob_method_entry \
+    { \
+        (name_), (main_), (signature_), 0 \
+    }
+#define MOB_METHODS(...) \
+    ([]() -> const mob_method_entry * { \
+        static const mob_method_entry methods_[] = {__VA_ARGS__, {nullptr, nullptr, nullptr, 0}}; \
+        return methods_; \
+    }())
+#define MOB_ACTOR_CLASS(name_, create_, signature_, destroy_, ...) \
+    mob_function_entry \
+    { \
+        (name_), (create_), (signature_), MOB_METHODS(__VA_ARGS__), (destroy_), nullptr, nullptr, 0 \
+    }
+#define MOB_MODULE(module_name, ...) \
+    static const mob_function_entry mob_module_functions_[] = { \
+        __VA_ARGS__, {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 0}}; \
+    const mob_module mob_module_v1 = { \
+        MOB_ABI, sizeof(mob_module), MOB_MACHINE, module_name, mob_module_functions_};
+#endif
 
 /* Deploy a module file: functions are known to the cluster under "module.function" at once. `hash_out` (65
  * bytes, may be NULL) gets the content hash. Needs the deploy role over HTTP; a local driver has it.
