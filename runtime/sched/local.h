@@ -153,7 +153,9 @@ struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at);
 /* ---- names that are looked up once and then are numbers ---- */
 #define MOB_SCHED_CPU 0u
 #define MOB_SCHED_GPU 1u
-#define MOB_SCHED_MEMORY 2u /* amounts are bytes x MOB_SCHED_UNIT: at most 900 TB */
+#define MOB_SCHED_MEMORY 2u /* amounts are bytes x MOB_SCHED_UNIT */
+/* Of one resource in one demand, and what a node may have of it: 9e14 whole ones (900 TB of memory). */
+#define MOB_SCHED_AMOUNT_MAX (900000000000000ll * MOB_SCHED_UNIT)
 /* Number of a resource name; "CPU", "GPU" and "memory" are there. MOB_QUEUE_FULL at MOB_SCHED_RESOURCES_MAX.
  */
 MOB_MUST_USE enum mob_status mob_sched_resource(
@@ -168,7 +170,8 @@ struct mob_sched_demand {
     uint16_t kind;
     int64_t amount;
 };
-/* Number of a demand set (order and duplicates do not matter). MOB_INVALID, MOB_QUEUE_FULL. */
+/* Number of a demand set (order and duplicates do not matter). MOB_INVALID: amounts, or the sum of
+ * duplicates, beyond 0..MOB_SCHED_AMOUNT_MAX. MOB_QUEUE_FULL. */
 MOB_MUST_USE enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime,
     const struct mob_sched_demand *demands, uint32_t count, uint16_t *class_out);
 /* MOB_UNSATISFIABLE while the totals are below the demand. */

@@ -71,14 +71,18 @@ static enum mob_status class_normalize(
     qsort(sorted, count, sizeof *sorted, demand_by_kind);
     for (uint32_t i = 0; i < count; i++) {
         const struct mob_sched_demand *d = &sorted[i];
-        if (d->kind >= s->kind_count || d->amount < 0 || d->amount > INT64_MAX / 4096)
+        if (d->kind >= s->kind_count || d->amount < 0 || d->amount > MOB_SCHED_AMOUNT_MAX)
             return MOB_INVALID;
         if (d->amount == 0)
             continue;
-        if (c->count && c->demands[c->count - 1].kind == d->kind)
-            c->demands[c->count - 1].amount += d->amount;
-        else
+        if (c->count && c->demands[c->count - 1].kind == d->kind) {
+            int64_t *sum = &c->demands[c->count - 1].amount;
+            if (*sum > MOB_SCHED_AMOUNT_MAX - d->amount)
+                return MOB_INVALID;
+            *sum += d->amount;
+        } else {
             c->demands[c->count++] = *d;
+        }
         c->mask |= 1ull << d->kind;
         if (d->kind == MOB_SCHED_CPU)
             c->cpu = c->demands[c->count - 1].amount;

@@ -201,7 +201,10 @@ enum mob_status mob_actor_create(struct mob_client *client, const char *cls, str
     if (status != MOB_OK)
         return status;
     struct mob_actor_options options = options_of(given);
-    status = mob_actor_options_check(client, &options);
+    if (given != NULL)
+        status = mob_options_size_check(client, given->struct_size, sizeof options);
+    if (status == MOB_OK)
+        status = mob_actor_options_check(client, &options);
     if (status != MOB_OK)
         return status;
     if (options.name != NULL) {

@@ -1,5 +1,5 @@
 /* A driver's session with its node: one exchange on the node's socket, then shared memory. */
-#include "sdk/c/client.h"
+#include "sdk/c/options.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -245,7 +245,10 @@ enum mob_status mob_connect(const struct mob_connect_options *given, struct mob_
     struct mob_client *client = mob_client_new();
     if (client == NULL)
         return MOB_NO_MEMORY;
-    enum mob_status status = prepare(client, &options);
+    enum mob_status status =
+        given == NULL ? MOB_OK : mob_options_size_check(client, given->struct_size, sizeof options);
+    if (status == MOB_OK)
+        status = prepare(client, &options);
     if (status == MOB_OK)
         status = mob_session_open(
             client, mob_deadline_after(options.timeout_ns == 0 ? CONNECT_TIMEOUT_NS : options.timeout_ns));

@@ -2,6 +2,7 @@
  * type; a reference has the kind MOB_TYPE_FUTURE. */
 #include "sdk/c/client.h"
 
+#include "common/wire/json_text.h"
 #include "common/wire/tensor.h"
 
 _Static_assert((int)MOB_F32 == (int)MOB_DTYPE_F32 && (int)MOB_BOOL8 == (int)MOB_DTYPE_BOOL &&
@@ -88,6 +89,12 @@ static enum mob_status encode_tensor(const struct mob_tensor *tensor, struct mob
     return mob_add_overflows(head_bytes, data_bytes, &out->bytes) ? MOB_TOO_LARGE : MOB_OK;
 }
 
+static bool is_json(const void *text, size_t bytes)
+{
+    struct json_slice whole = {text, (const char *)text + bytes}, value;
+    return bytes > 0 && json_whole(whole, &value) != JSON_NONE;
+}
+
 enum mob_status mob_encode(const struct mob_arg *arg, struct mob_encoded *out)
 {
     *out = (struct mob_encoded){.type = (enum mob_value_type)arg->kind, .payload = out->scratch};
@@ -110,7 +117,9 @@ enum mob_status mob_encode(const struct mob_arg *arg, struct mob_encoded *out)
     case MOB_TYPE_PICKLE5:
         out->payload = arg->as.bytes.data;
         out->bytes = arg->as.bytes.size;
-        return out->payload == NULL && out->bytes > 0 ? MOB_INVALID : MOB_OK;
+        if (out->payload == NULL && out->bytes > 0)
+            return MOB_INVALID;
+        return out->type != MOB_TYPE_JSON || is_json(out->payload, out->bytes) ? MOB_OK : MOB_INVALID;
     case MOB_TYPE_TENSOR:
         return encode_tensor(&arg->as.tensor, out);
     case MOB_TYPE_ACTOR: {

@@ -5,6 +5,9 @@
 #include "common/wire/utf8.h"
 
 #define UNITS 10000.0
+#define RETRIES_MAX 1000000 /* this and the next two as over HTTP */
+#define CHECKPOINT_EVERY_MAX 1000000000
+#define TASK_NAME_MAX 256u
 
 /* ---- checks ---- */
 
@@ -21,11 +24,35 @@ static enum mob_status check_text(struct mob_client *client, const char *text, s
     return MOB_OK;
 }
 
+/* What would round to nothing was meant as something. */
+static bool rounds_away(double amount)
+{
+    return amount > 0 && amount < 1 / UNITS;
+}
+
 static enum mob_status check_cpus(struct mob_client *client, double cpus)
 {
-    if (cpus <= UINT32_MAX / UNITS) /* false for what is no number */
+    if (cpus <= UINT32_MAX / UNITS && !rounds_away(cpus)) /* false for what is no number */
         return MOB_OK;
-    return mob_client_fail(client, MOB_INVALID, "cpus is a number up to %.0f", UINT32_MAX / UNITS);
+    return mob_client_fail(client, MOB_INVALID, "cpus is a number of 1/%.0f up to %.0f, not %g", UNITS,
+        UINT32_MAX / UNITS, cpus);
+}
+
+static enum mob_status check_range(
+    struct mob_client *client, const char *what, int64_t v, int64_t least, int64_t most)
+{
+    return v >= least && v <= most
+        ? MOB_OK
+        : mob_client_fail(client, MOB_INVALID, "%s is a number from %lld to %lld, not %lld", what,
+              (long long)least, (long long)most, (long long)v);
+}
+
+enum mob_status mob_options_size_check(struct mob_client *client, size_t given, size_t here)
+{
+    if (given >= sizeof(size_t) && given <= here)
+        return MOB_OK;
+    return mob_client_fail(client, MOB_INVALID,
+        "struct_size is %zu: it is sizeof of the options, %zu here and less in older versions", given, here);
 }
 
 static enum mob_status check_resources(
@@ -39,9 +66,9 @@ static enum mob_status check_resources(
             check_text(client, resources[i].name, MOB_RESOURCE_NAME_MAX, "a resource's name");
         if (status != MOB_OK)
             return status;
-        if (!(amount >= 0 && amount <= (double)MOB_AMOUNT_MAX))
+        if (!(amount >= 0 && amount <= (double)MOB_AMOUNT_MAX) || rounds_away(amount))
             return mob_client_fail(client, MOB_INVALID,
-                "the amount of resource \"%s\" is a number from 0 to %lld", resources[i].name,
+                "the amount of resource \"%s\" is 0, or a number from 0.0001 to %lld", resources[i].name,
                 (long long)MOB_AMOUNT_MAX);
         if (strcmp(resources[i].name, "CPU") == 0 && (status = check_cpus(client, amount)) != MOB_OK)
             return status;
@@ -74,15 +101,25 @@ enum mob_status mob_options_check(struct mob_client *client, const struct mob_su
     if (options->max_retries < MOB_NO_RETRY)
         return mob_client_fail(client, MOB_INVALID,
             "max_retries is a number, -1 (for ever) or MOB_NO_RETRY, not %d", options->max_retries);
+    enum mob_status status =
+        check_range(client, "max_retries", options->max_retries, MOB_NO_RETRY, RETRIES_MAX);
+    if (status == MOB_OK)
+        status = check_range(client, "priority", options->priority, INT16_MIN, INT16_MAX);
+    if (status == MOB_OK)
+        status = check_range(client, "timeout_ns", options->timeout_ns, 0, MOB_FOREVER);
+    if (status == MOB_OK)
+        status = check_range(client, "delay_ns", options->delay_ns, 0, MOB_FOREVER);
+    if (status != MOB_OK)
+        return status;
     if (options->backoff_initial_ns < 0 || options->backoff_max_ns < 0)
         return mob_client_fail(client, MOB_INVALID, "a back-off is not negative");
-    enum mob_status status = check_cpus(client, options->cpus);
+    status = check_cpus(client, options->cpus);
     if (status == MOB_OK)
         status = check_resources(client, options->resources, options->resource_count);
     if (status == MOB_OK)
         status = check_labels(client, options->labels, options->label_count);
     if (status == MOB_OK)
-        status = check_optional(client, options->name, MOB_SPEC_TAIL_MAX, "the name");
+        status = check_optional(client, options->name, TASK_NAME_MAX, "the name");
     if (status == MOB_OK)
         status = check_optional(client, options->traceparent, MOB_SPEC_TAIL_MAX, "traceparent");
     return status;
@@ -93,11 +130,15 @@ enum mob_status mob_actor_options_check(struct mob_client *client, const struct 
     if (options->max_restarts < -1)
         return mob_client_fail(
             client, MOB_INVALID, "max_restarts is a number or -1 (for ever), not %d", options->max_restarts);
-    enum mob_status status = check_cpus(client, options->cpus);
+    enum mob_status status = check_range(client, "max_restarts", options->max_restarts, -1, RETRIES_MAX);
+    if (status == MOB_OK)
+        status = check_range(client, "checkpoint_every", options->checkpoint_every, 0, CHECKPOINT_EVERY_MAX);
+    if (status == MOB_OK)
+        status = check_cpus(client, options->cpus);
     if (status == MOB_OK)
         status = check_resources(client, options->resources, options->resource_count);
-    if (status == MOB_OK)
-        status = check_optional(client, options->name, MOB_ACTOR_NAME_BYTES_MAX, "the actor's name");
+    if (status == MOB_OK && options->name != NULL)
+        status = check_text(client, options->name, MOB_ACTOR_NAME_BYTES_MAX, "the actor's name");
     if (status == MOB_OK)
         status = check_optional(client, options->traceparent, MOB_SPEC_TAIL_MAX, "traceparent");
     return status;

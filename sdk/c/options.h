@@ -7,9 +7,11 @@
 
 #define MOB_LABEL_MAX 511u /* bytes of one label */
 #define MOB_ACTOR_NAME_BYTES_MAX 127u
-/* Most of one resource, so that sums of it cannot overflow in a scheduler: 225 GB, when it is memory. */
-#define MOB_AMOUNT_MAX (INT64_MAX / 4096 / 10000)
+/* Most of one resource, as schedulers count it (MOB_SCHED_AMOUNT_MAX): 900 TB, when it is memory. */
+#define MOB_AMOUNT_MAX 900000000000000ll
 
+/* MOB_INVALID: a struct_size that no version of the options has had; `here` is that of this one. */
+enum mob_status mob_options_size_check(struct mob_client *client, size_t given, size_t here);
 /* MOB_INVALID, with the option's name in mob_client_error. The node ends a session that publishes a record
  * which makes no sense, so none may leave. */
 enum mob_status mob_options_check(struct mob_client *client, const struct mob_submit_options *options);

@@ -364,7 +364,10 @@ enum mob_status mob_submission_publish(
         return status;
     struct mob_submit_options options = options_of(s->options);
     struct mob_arg_list list;
-    status = s->options == NULL ? MOB_OK : mob_options_check(client, &options);
+    status =
+        s->options == NULL ? MOB_OK : mob_options_size_check(client, s->options->struct_size, sizeof options);
+    if (status == MOB_OK && s->options != NULL)
+        status = mob_options_check(client, &options);
     if (status == MOB_OK)
         status = mob_arg_list_build(client, s->signature, s->args, &list);
     if (status != MOB_OK)

@@ -165,25 +165,25 @@ static inline struct mob_args mob_args_of_list(const std::initializer_list<struc
 
 struct mob_resource {
     const char *name; /* "CPU", "GPU", "memory" (bytes) or any name the node declares; 1 to 63 bytes */
-    double amount; /* 0, or 1/10000 up to 9e14 ("CPU": 400,000), in steps of 1/10000 */
+    double amount; /* 0, or 1/10000 up to 9e14 ("CPU": 429,496), in steps of 1/10000 */
 };
 struct mob_submit_options {
     size_t struct_size;
     const char *name; /* display name, 1 to 256 bytes of UTF-8 */
-    double cpus; /* 0 = the default (1 for tasks and for placing an actor); negative = none; up to 400,000 */
+    double cpus; /* 0 = the default (1 for tasks and for placing an actor); negative = none; up to 429,496 */
     const struct mob_resource *resources;
-    size_t resource_count; /* up to 32 */
+    size_t resource_count;
     int max_retries; /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none; up to 1,000,000 */
     bool retry_on_error; /* also when the function returned an error */
-    int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 100 ms, 30 s; doubles; up to 365 days */
-    int64_t timeout_ns; /* deadline from now, up to 365 days; 0 or MOB_FOREVER = none */
-    int64_t delay_ns; /* not before now + delay; up to 365 days */
+    int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 100 ms, 30 s; doubles */
+    int64_t timeout_ns; /* deadline from now, not negative; 0 or MOB_FOREVER = none */
+    int64_t delay_ns; /* not before now + delay, not negative */
     int priority; /* higher first within the job; -32,768 to 32,767 */
     bool deterministic; /* results may be dropped and re-made from lineage */
     bool restart_on_divergence;
-    const char *const *labels; /* "key=value", up to 511 bytes of UTF-8 each; the key is not empty */
+    const char *const *labels; /* "key=value", up to 511 bytes of UTF-8 each */
     size_t label_count;
-    const char *traceparent; /* W3C trace context: 00-<32 hex>-<16 hex>-<2 hex> */
+    const char *traceparent; /* W3C trace context */
     uint32_t
         num_returns; /* of a function with variadic returns (`-> i64...`): how many; 0 = the fixed ones */
 };

@@ -289,6 +289,58 @@ static void senseless_options_leave_no_trace(void **state)
         "key=value");
 }
 
+static void options_have_bounds(void **state)
+{
+    (void)state;
+#define ROW(word, ...) \
+    { \
+        {.struct_size = sizeof(struct mob_submit_options), __VA_ARGS__}, word \
+    }
+    static char name[300];
+    memset(name, 'n', 257);
+    static struct mob_resource tiny = {"GPU", 1e-5}, vast = {"memory", 1e15};
+    const struct {
+        struct mob_submit_options options;
+        const char *word;
+    } rows[] = {{{.struct_size = 0}, "struct_size"}, {{.struct_size = 4}, "struct_size"},
+        {{.struct_size = 4096}, "struct_size"}, ROW("priority", .priority = 100000),
+        ROW("priority", .priority = -32769), ROW("max_retries", .max_retries = 1000001),
+        ROW("timeout_ns", .timeout_ns = -1), ROW("delay_ns", .delay_ns = -1), ROW("cpus", .cpus = 1e-5),
+        ROW("GPU", .resources = &tiny, .resource_count = 1),
+        ROW("memory", .resources = &vast, .resource_count = 1), ROW("name", .name = name)};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        refused(&rows[i].options, rows[i].word);
+    struct mob_resource most = {"memory", 9e14};
+    struct mob_submit_options fine = {.struct_size = sizeof fine,
+        .priority = 32767,
+        .max_retries = 1000000,
+        .cpus = 1e-4,
+        .resources = &most,
+        .resource_count = 1,
+        .name = name + 1};
+    submit(fake_function(client, "f", "-> i64"), MOB_NO_ARGS, &fine);
+    take_task(MOB_OUT_SPEC);
+    assert_int_equal(head_taken.cpu, 1);
+    assert_int_equal(head_taken.priority, 32767);
+}
+
+static void text_that_is_not_json_is_no_value(void **state)
+{
+    (void)state;
+    const struct mob_function *f = fake_function(client, "f", "json v -> i64");
+    struct mob_future *future;
+    const char *bad[] = {"{bad", "", "{}{}", NULL};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(
+            mob_submit_function(client, f, MOB_ARGS(mob_json(bad[i])), NULL, &future), MOB_INVALID);
+        assert_int_equal(mob_put(client, mob_json(bad[i]), &future), MOB_INVALID);
+        assert_non_null(strstr(mob_client_error(client), "JSON"));
+        assert_false(fake_node_take(&node));
+    }
+    submit(f, MOB_ARGS(mob_json("{\"good\": [1]}")), NULL);
+    take_task(MOB_OUT_SPEC);
+}
+
 static void a_resource_may_be_gigabytes(void **state)
 {
     (void)state;
@@ -458,6 +510,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_older_options_struct_is_read_as_far_as_it_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_arguments_leave_no_trace, set_up, tear_down),
         cmocka_unit_test_setup_teardown(senseless_options_leave_no_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(options_have_bounds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(text_that_is_not_json_is_no_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_resource_may_be_gigabytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_that_never_come_are_not_in_the_past, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_values_are_put_and_passed_by_id, set_up, tear_down),
