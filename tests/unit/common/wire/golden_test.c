@@ -324,6 +324,28 @@ static size_t make_spec(void)
     return sizeof s.entry.spec.head + s.entry.spec.tail_bytes;
 }
 
+/* One amount in each form. */
+static size_t make_spec_resources(void)
+{
+    struct mob_spec_head head = {.version = MOB_SPEC_VERSION,
+        .kind = MOB_KIND_TASK,
+        .runtime = MOB_RUNTIME_C,
+        .num_returns = 1,
+        .max_retries = 3,
+        .cpu = 10000,
+        .attempt = 1};
+    _Alignas(8) uint8_t tail[MOB_SPEC_TAIL_MAX];
+    struct mob_tail_builder b;
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_ext(&b, MOB_EXT_RESOURCES, "\x88\x13\0\0GPU", 7);
+    mob_tail_add_ext(&b, MOB_EXT_WIDE_RESOURCES, "\0\0\x8a\x5d\x78\x45\x63\x01memory", 14);
+    uint32_t bytes = mob_tail_end(&b);
+    assert_int_not_equal(bytes, 0);
+    memcpy(made, &head, sizeof head);
+    memcpy(made + sizeof head, tail, bytes);
+    return sizeof head + bytes;
+}
+
 static size_t make_completion(void)
 {
     static struct sample_entry s;
@@ -456,6 +478,7 @@ static const struct golden {
 } goldens[] = {
     {"value_v1", describe_value, make_value, false},
     {"spec_v1", describe_spec, make_spec, false},
+    {"spec_v1_resources", describe_spec, make_spec_resources, false},
     {"completion_v1", describe_completion, make_completion, false},
     {"error_v1", describe_error, make_error, false},
     {"block_v1", describe_block, make_block, true},
