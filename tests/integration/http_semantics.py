@@ -46,6 +46,28 @@ def test_ids_that_never_were(c):
     problem(c, "GET", f"{V1}/actors/actor_{known['id'][5:]}/logs", 404, "not-found")
 
 
+def test_memory_is_shared_by_bytes(c):
+    c.deploy("arith")
+    c.deploy("quickstart")
+    memory = lambda: c.json("GET", V1 + "/cluster", expect=200)["resources"]["memory"]
+    why = lambda task: c.json("GET", f"{V1}/tasks/{task['id']}/why", expect=200)
+    total = memory()["total"]
+    check(total > 430000 and memory()["free"] == total, "all of it is free", memory())
+    part = int(total * 0.6)
+    body = lambda function, arguments, amount: {"function": function, "arguments": arguments, "options": {"resources": {"CPU": 0, "memory": amount}}}
+    first = c.json("POST", V1 + "/tasks", body("quickstart.pause", [60000], part), expect=202)
+    c.until("the first runs", lambda: c.json("GET", f"{V1}/tasks/{first['id']}").get("state") == "running")
+    check(memory()["free"] == total - part, "the bytes that it takes", memory(), part)
+    second = c.json("POST", V1 + "/tasks", body("arith.add", [1, 2], part), expect=202)
+    c.until("the second waits for memory", lambda: why(second).get("reason") == "resources" and why(second)["resource"] == "memory")
+    check(c.json("POST", f"{V1}/tasks/{first['id']}:cancel", {"force": True}) is not None, "cancelled")
+    check(c.value(second["returns"][0]).get("value") == 3, "its turn")
+    c.until("all of it is free again", lambda: memory()["free"] == total)
+    never = c.json("POST", V1 + "/tasks", body("arith.add", [1, 2], 1e13), expect=202)
+    c.until("10 TB are nowhere", lambda: why(never).get("reason") == "unsatisfiable")
+    c.call("POST", f"{V1}/tasks/{never['id']}:cancel")
+
+
 def test_waiting_for_what_failed_is_over(c):
     failed = c.run("arith.divmod", 1, 0)
     answer = c.json("POST", V1 + "/objects:wait", {"ids": failed["returns"], "num_returns": 2}, expect=200)
