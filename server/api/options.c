@@ -7,6 +7,10 @@
 #include <string.h>
 
 #define ARGUMENTS_MAX 65534
+/* Amounts of resources, as the C API takes them. */
+#define RESOURCE_MIN 1e-4
+#define RESOURCE_MAX 9e14
+#define CPUS_MAX (UINT32_MAX / 10000.0)
 
 static char *copy(const char *text)
 {
@@ -30,8 +34,9 @@ static void read_resources(
     json_object_foreach(resources, name, amount)
     {
         double value = json_number_value(amount);
-        if (!json_is_number(amount) || !(value >= 0) || value > 1e14) {
-            mob_body_error(body, prefix, name, "must be a number that is not negative");
+        double most = strcmp(name, "CPU") == 0 ? CPUS_MAX : RESOURCE_MAX;
+        if (!json_is_number(amount) || !(value >= 0) || value > most || (value > 0 && value < RESOURCE_MIN)) {
+            mob_body_error(body, prefix, name, "must be 0, or a number from %g to %g", RESOURCE_MIN, most);
             continue;
         }
         struct mob_engine_resource *resource = &out->resources[out->resource_count++];

@@ -68,6 +68,14 @@ def test_memory_is_shared_by_bytes(c):
     c.call("POST", f"{V1}/tasks/{never['id']}:cancel")
 
 
+def test_amounts_that_cannot_be_counted(c):
+    c.deploy("arith")
+    for name, amount in (("memory", 1e15), ("memory", -1), ("GPU", 1e-5), ("CPU", 1e-5), ("CPU", 1e300)):
+        body = {"function": "arith.add", "arguments": [1, 2], "options": {"resources": {name: amount}}}
+        document = problem(c, "POST", V1 + "/tasks", 422, "invalid-argument", body)
+        check(document["errors"][0]["pointer"] == f"/options/resources/{name}", "which one", document)
+
+
 def test_waiting_for_what_failed_is_over(c):
     failed = c.run("arith.divmod", 1, 0)
     answer = c.json("POST", V1 + "/objects:wait", {"ids": failed["returns"], "num_returns": 2}, expect=200)
