@@ -193,23 +193,35 @@ static void without_postgres_data_flows_and_nothing_is_reconfigured(void **state
     pg_box_fini(&pg);
 }
 
-/* A master that is stopped says so, and the next one does not wait for 3 s. */
+/* Ends the master, starts the next, and says how long it was until the chain took a write. */
+static int64_t time_without_master(struct chain_box *box, int64_t number)
+{
+    gcs_box_end(&box->master[0], SIGTERM);
+    int64_t stopped = mob_now();
+    chain_box_start_master(box, 0);
+    gcs_box_end(&box->member[0].gcs, SIGKILL);
+    chain_box_start_member(box, 0);
+    struct mob_gcs *gcs = chain_box_client(box);
+    put_number(gcs, number, 2);
+    mob_gcs_destroy(gcs);
+    return mob_now() - stopped;
+}
+
+/* A master that is stopped says so, and the next one does not wait for the 3 s of its lease: if it did, no
+ * attempt could be quicker, and one of several is, however busy the machine. */
 static void a_stopped_master_leaves_at_once(void **state)
 {
     (void)state;
     static struct chain_box box;
+    int64_t quickest = INT64_MAX;
     chain_box_init(&box, 1, 1, "everysec");
     chain_box_start(&box);
     assert_true(chain_box_wait_length(&box, 1, DEADLINE));
-    gcs_box_end(&box.master[0], SIGTERM);
-    int64_t stopped = mob_now();
-    chain_box_start_master(&box, 0);
-    gcs_box_end(&box.member[0].gcs, SIGKILL);
-    chain_box_start_member(&box, 0);
-    struct mob_gcs *gcs = chain_box_client(&box);
-    put_number(gcs, 1, 2);
-    assert_true(mob_now() - stopped < 2900 * MOB_MS);
-    mob_gcs_destroy(gcs);
+    for (int64_t i = 1; i <= 5 && quickest >= 2900 * MOB_MS; i++) {
+        int64_t took = time_without_master(&box, i);
+        quickest = took < quickest ? took : quickest;
+    }
+    assert_true(quickest < 2900 * MOB_MS);
     chain_box_fini(&box);
 }
 

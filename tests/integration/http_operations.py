@@ -1,12 +1,14 @@
 """Each operation of the API's description with good input, bad input, no key and a wrong key.   ctest: timeout=240
 
 The operations are read from the description that the gateway serves; CASES has a good and a bad one for each. An
-operation without both fails the test, and so does a case without its operation.
+operation without both fails the test, and so does a case without its operation. Good answers and problems are held
+against the schemas that the description gives them.
 """
 import json
 import re
 
 from lib_http_cluster import MODULES, check, main
+from lib_schema import wrong
 
 MISSING_TASK = "task_" + "a" * 26
 MISSING_ACTOR = "actor_" + "a" * 26
@@ -91,9 +93,8 @@ def cases(c, made):
     }
 
 
-def operations(c):
+def operations(document):
     """operationId -> (method, path, operation), as served."""
-    document = c.json("GET", "/openapi.json", expect=200)
     return {operation["operationId"]: (method.upper(), path, operation)
             for path, methods in document["paths"].items()
             for method, operation in methods.items() if isinstance(operation, dict) and "operationId" in operation}
@@ -130,8 +131,17 @@ def send(c, method, path, one, key=True):
     return c.call(one["method"] or method, path + one["query"], one["body"], dict(one["headers"]), key=key)
 
 
-def is_problem(status, headers, body):
-    return status >= 400 and headers.get("content-type") == "application/problem+json" and json.loads(body)["status"] == status
+def is_problem(document, status, headers, body):
+    return status >= 400 and headers.get("content-type") == "application/problem+json" and json.loads(body)["status"] == status and \
+        not list(wrong(document["components"]["schemas"]["Problem"], json.loads(body), document))
+
+
+def differences(document, operation, status, headers, body):
+    """Between an answer in JSON and what the description says of it."""
+    content = operation["responses"][str(status)].get("content", {}).get("application/json", {})
+    if not headers.get("content-type", "").startswith("application/json"):
+        return []
+    return list(wrong(content.get("schema", {}), json.loads(body), document))
 
 
 def filled(one, path):
@@ -139,7 +149,8 @@ def filled(one, path):
 
 
 def test_each_operation(c):
-    described = operations(c)
+    document = c.json("GET", "/openapi.json", expect=200)
+    described = operations(document)
     table = cases(c, make_things(c))
     check(not set(described) - set(table), "operations without cases", set(described) - set(table))
     check(not set(table) - set(described), "cases without an operation", set(table) - set(described))
@@ -153,11 +164,13 @@ def test_each_operation(c):
             if name in OPEN_TO_ALL:
                 check(status == good["expect"], f"{name} without a key", status, body)
             else:
-                check(status == 401 and is_problem(status, headers, body), f"{name} with the key {key}", status, body)
+                check(status == 401 and is_problem(document, status, headers, body), f"{name} with the key {key}", status, body)
         status, headers, body = send(c, method, path, bad)
-        check(status == bad["expect"] and is_problem(status, headers, body), f"{name}: bad input", status, bad["expect"], headers, body)
+        check(status == bad["expect"] and is_problem(document, status, headers, body), f"{name}: bad input", status, bad["expect"], headers, body)
         status, headers, body = send(c, method, path, good)
         check(status == good["expect"], f"{name}: good input", status, good["expect"], body)
+        check(not differences(document, operation, status, headers, body), f"{name}: as described",
+              differences(document, operation, status, headers, body), body)
 
 
 if __name__ == "__main__":
