@@ -19,7 +19,7 @@
 #define MOB_GCS_ROWS_MAX 1024u /* rows in one page */
 #define MOB_GCS_NAME_MAX 63u
 /* Shards of one control store. A log's home is its incarnation modulo their number. */
-#define MOB_GCS_SHARDS_MAX 8u
+#define MOB_GCS_SHARDS_MAX 4u
 
 /* Numbers are stored: append only. */
 enum mob_gcs_table {

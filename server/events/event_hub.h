@@ -17,12 +17,12 @@
 struct watcher {
     struct watcher *next, *prev;
     struct mob_events *hub;
-    unsigned bucket;
     struct mob_http_request *request; /* long-poll */
     struct mob_http_stream *stream; /* or stream */
     void (*send)(struct mob_http_request *request);
     struct mob_event_filter *filter; /* behind it: only its topics that are used */
     struct mob_event_position cursor; /* the last event it has seen */
+    unsigned bucket;
     bool placed; /* the cursor is set */
     bool lagging; /* stream: something did not fit */
     unsigned limit, count;

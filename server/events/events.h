@@ -30,7 +30,7 @@
 #define MOB_EVENTS_RING_BYTES_MAX (32u << 20)
 #define MOB_EVENTS_WATCHERS_MAX 16384
 #define MOB_EVENTS_POLL_MAX 1000
-#define MOB_EVENTS_SHARDS_MAX 8u
+#define MOB_EVENTS_SHARDS_MAX 4u /* each waiting reader has a place in each */
 #define MOB_EVENTS_POSITION_TEXT_MAX 160
 #define MOB_EVENTS_TOPICS_MAX 8
 #define MOB_EVENTS_HEARTBEAT_S 15
@@ -38,7 +38,8 @@
  * place. */
 #define MOB_EVENTS_GRACE_S 60
 
-struct mob_event_place {
+/* Packed, since ten thousand readers that wait have one in each shard. */
+struct __attribute__((packed, aligned(4))) mob_event_place {
     uint64_t seq; /* of the block */
     uint32_t index; /* of the entry in it */
 };
