@@ -232,7 +232,8 @@ static void large_checkpoints_replace_each_other(void **state)
         assert_int_equal(get_of(future), expected);
         mob_release(future);
     }
-    assert_true(stored_bytes() - before <= 4 * STATE); /* and not CALLS of them; what lay there before may go */
+    assert_true(
+        stored_bytes() - before <= 4 * STATE); /* and not CALLS of them; what lay there before may go */
     OK(mob_actor_kill(actor, true));
 }
 
