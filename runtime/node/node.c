@@ -78,8 +78,7 @@ static enum mob_status set_resources(struct node *node)
         char *equals = strchr(item, '='), *end = NULL;
         uint16_t kind;
         double amount = equals ? strtod(equals + 1, &end) : -1;
-        bool countable =
-            amount >= 0 && amount <= (double)(MOB_SCHED_AMOUNT_MAX / MOB_SCHED_UNIT); /* no NaN */
+        bool countable = amount >= 0 && amount * MOB_SCHED_UNIT <= (double)MOB_SCHED_AMOUNT_MAX; /* no NaN */
         if (!equals || equals == item || end == equals + 1 || *end != '\0' || !countable) {
             MOB_LOG_ERROR("node", "bad_resource", "text=\"%s\" expected=name=amount most=%lld", item,
                 (long long)(MOB_SCHED_AMOUNT_MAX / MOB_SCHED_UNIT));
