@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from lib_http_cluster import BIN, check, main
+from lib_http_cluster import BIN, check, ids_of, main
 
 V1 = "/api/v1"
 
@@ -19,16 +19,6 @@ def status(c):
 def all_flushed(c):
     figures = status(c)
     return figures and figures["member"]["blocks"] == 0
-
-
-def ids_of(c, name):
-    items, cursor = [], ""
-    while True:
-        page = c.json("GET", f"{V1}/tasks?filter=name:{name}&limit=197{cursor}", expect=200)
-        items += [task["id"] for task in page.get("items", [])]
-        if not page.get("next_cursor"):
-            return items
-        cursor = "&cursor=" + page["next_cursor"]
 
 
 def kill_member(c, name):

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 
-from lib_http_cluster import BIN, check, main
+from lib_http_cluster import BIN, check, ids_of, main
 
 V1 = "/api/v1"
 
@@ -23,16 +23,6 @@ def all_flushed(c):
     done = mobula(c, "gcs", "status", "-o", "json")
     shards = [json.loads(line) for line in done.stdout.splitlines()]
     return done.returncode == 0 and len(shards) == 2 and all(s["member"]["blocks"] == 0 for s in shards)
-
-
-def ids_of(c, name):
-    items, cursor = [], ""
-    while True:
-        page = c.json("GET", f"{V1}/tasks?filter=name:{name}&limit=197{cursor}", expect=200)
-        items += [task["id"] for task in page.get("items", [])]
-        if not page.get("next_cursor"):
-            return items
-        cursor = "&cursor=" + page["next_cursor"]
 
 
 def test_each_shard_has_its_master_and_flusher(c):

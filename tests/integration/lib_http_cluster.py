@@ -161,6 +161,17 @@ def ref(object_id):
     return {"$ref": object_id}
 
 
+def ids_of(c, name):
+    """Of all tasks of that name, over all pages."""
+    items, cursor = [], ""
+    while True:
+        page = c.json("GET", f"/api/v1/tasks?filter=name:{name}&limit=197{cursor}", expect=200)
+        items += [task["id"] for task in page.get("items", [])]
+        if not page.get("next_cursor"):
+            return items
+        cursor = "&cursor=" + page["next_cursor"]
+
+
 def main(tests, *options):
     only = sys.argv[1:]
     cluster = Cluster(*options)
