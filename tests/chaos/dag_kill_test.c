@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "tests/modules/chaos_model.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
@@ -377,17 +378,14 @@ static bool driver_ended(pid_t *driver, uint64_t seed, int nodes, int *status_ou
 static void one_seed(uint64_t seed, int kills_max)
 {
     struct node_box box;
-    struct mob_client *client;
-    char module[512], killed[512] = "";
+    char killed[512] = "";
     struct random random = {seed * 77 + 5};
     int nodes = NODES_MIN + (int)draw(&random, NODES_MAX - NODES_MIN);
     /* Tasks on the stack of those that wait for them, in every other program. */
     static const char *const nesting[] = {"--nest-max", "8", NULL};
     node_box_start_with(&box, 2, seed % 2 ? nesting : NULL);
-    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
-    assert_int_equal(mob_connect(NULL, &client), MOB_OK);
-    if (mob_deploy(client, module, NULL) != MOB_OK)
-        fail_msg("%s: %s", module, mob_client_error(client));
+    struct mob_client *client = driver_connect(NULL);
+    driver_deploy(client, "chaos");
     mob_disconnect(client);
     pid_t driver = start_driver(seed, nodes);
     int status = -1, kills = 0;

@@ -21,48 +21,33 @@
 
 #include "common/base/clock.h"
 #include "tests/modules/chaos_model.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define PATIENCE (100 * MOB_SEC)
-#define OK(call) assert_ok((call), #call, __LINE__)
 
 static struct node_box box;
 static struct mob_client *client;
 static char trace[160], gate[160];
 
-static inline void assert_ok(enum mob_status status, const char *what, int line)
-{
-    if (status != MOB_OK)
-        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
-            client == NULL ? mob_connect_error() : mob_client_error(client));
-}
-
-static inline bool sanitized(void)
-{
-    const char *sanitize = getenv("MOBULA_SANITIZE");
-    return sanitize != NULL && *sanitize;
-}
-
 static inline void connect_with(const char *key)
 {
     struct mob_connect_options options = {
         .struct_size = sizeof options, .idempotency_key = key, .timeout_ns = PATIENCE};
-    client = NULL;
-    OK(mob_connect(&options, &client));
+    client = driver_connect(&options);
 }
 
 static inline int set_up(void **state)
 {
     (void)state;
-    char module[512];
     node_box_start(&box, 2);
     box.gcs.args[0] = "--gcs-expire-ms";
     box.gcs.args[1] = "2000";
     snprintf(trace, sizeof trace, "%s/trace", box.gcs.directory);
     snprintf(gate, sizeof gate, "%s/gate", box.gcs.directory);
-    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
     connect_with(NULL);
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+    driver_deploy(client, "chaos");
+    return 0;
 }
 
 static inline int tear_down(void **state)
@@ -75,14 +60,7 @@ static inline int tear_down(void **state)
 
 static inline int lines(const char *what)
 {
-    char line[512];
-    int count = 0;
-    FILE *file = fopen(trace, "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        count += strncmp(line, what, strlen(what)) == 0;
-    if (file != NULL)
-        fclose(file);
-    return count;
+    return trace_lines(trace, what);
 }
 
 static inline void wait_for_lines(const char *what, int count)
@@ -94,9 +72,7 @@ static inline void wait_for_lines(const char *what, int count)
 
 static inline void open_gate(void)
 {
-    FILE *file = fopen(gate, "w");
-    assert_non_null(file);
-    fclose(file);
+    gate_open(gate);
 }
 
 static inline void kill_everything(void)

@@ -225,7 +225,7 @@ static void put_that_nobody_waited_for_is_sent_again(void **state)
 static void lost_results_are_made_again_each_task_once(void **state)
 {
     (void)state;
-    const int n = sanitized() ? 50 : 300;
+    const int n = driver_sanitized() ? 50 : 300;
     enum { BYTES = 100000 };
     int before = lines("made");
     int64_t seed = 1;
@@ -264,7 +264,7 @@ static void lineage_100000_deep_is_followed(void **state)
 {
     (void)state;
     const char *depth = getenv("MOBULA_LINEAGE_DEPTH");
-    const int n = depth != NULL ? atoi(depth) : sanitized() ? 5000 : 100000;
+    const int n = depth != NULL ? atoi(depth) : driver_sanitized() ? 5000 : 100000;
     struct mob_submit_options options = {.struct_size = sizeof options, .deterministic = true};
     struct mob_future *last, *next;
     int64_t seed = 1;

@@ -10,16 +10,17 @@
 
 #include "common/base/clock.h"
 #include "tests/modules/chaos_model.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define PATIENCE (60 * MOB_SEC)
-#define OK(call) assert_int_equal((call), MOB_OK)
 
 enum { CALLS = 20000, WINDOW = 500, SISTER_CALLS = 10 };
 
 static struct node_box box;
+static struct mob_client *client;
 
-static void calls(struct mob_client *client, struct mob_actor *actor, int count)
+static void calls(struct mob_actor *actor, int count)
 {
     static struct mob_future *futures[WINDOW];
     int64_t v;
@@ -64,17 +65,14 @@ static struct mob_actor_id id_of(const struct mob_actor *actor)
 static void neighbours_of_a_busy_actor_are_read_from_few_blocks(void **state)
 {
     (void)state;
-    struct mob_client *client;
     struct mob_actor *busy, *sister;
     struct mob_connect_options options = {.struct_size = sizeof options, .timeout_ns = PATIENCE};
-    char module[512];
-    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
-    OK(mob_connect(&options, &client));
-    OK(mob_deploy(client, module, NULL));
+    client = driver_connect(&options);
+    driver_deploy(client, "chaos");
     OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), NULL, &busy));
     OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(2)), NULL, &sister));
-    calls(client, sister, SISTER_CALLS);
-    calls(client, busy, CALLS);
+    calls(sister, SISTER_CALLS);
+    calls(busy, CALLS);
     struct mob_gcs *gcs = gcs_box_client(&box.gcs);
     uint32_t creation = blocks_of(gcs, id_of(busy).creation);
     uint32_t edges = blocks_of(gcs, mob_edge_group(id_of(busy)));

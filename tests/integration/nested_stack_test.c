@@ -17,10 +17,10 @@
 #include "common/base/id.h"
 #include "runtime/worker/worker_log.h"
 #include "tests/modules/nester_model.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define PATIENCE (100 * MOB_SEC)
-#define OK(call) assert_ok((call), #call, __LINE__)
 
 enum { NEST_MAX = 8, LEVELS_MAX = 64 };
 
@@ -28,22 +28,14 @@ static struct node_box box;
 static struct mob_client *client;
 static char trace[160], gate[160];
 
-static void assert_ok(enum mob_status status, const char *what, int line)
-{
-    if (status != MOB_OK)
-        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
-            client == NULL ? mob_connect_error() : mob_client_error(client));
-}
-
 static int open_box(const char *nest_max)
 {
     static const char *args[] = {"--nest-max", NULL, NULL};
-    char module[512];
     args[1] = nest_max;
     node_box_start_with(&box, 2, args);
-    snprintf(module, sizeof module, "%s/nester.so", getenv("MOBULA_MODULE_DIR"));
-    OK(mob_connect(NULL, &client));
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+    client = driver_connect(NULL);
+    driver_deploy(client, "nester");
+    return 0;
 }
 
 static int set_up(void **state)
@@ -89,12 +81,6 @@ static int read_lines(const char *word, struct line *out, int max)
     return count;
 }
 
-static int lines(const char *word)
-{
-    static struct line found[4 * LEVELS_MAX];
-    return read_lines(word, found, 4 * LEVELS_MAX);
-}
-
 /* The newest line of this kind, once there are `count`. */
 static struct line await_line(const char *word, int count)
 {
@@ -102,17 +88,10 @@ static struct line await_line(const char *word, int count)
     int64_t deadline = mob_now() + PATIENCE;
     while (read_lines(word, found, 4 * LEVELS_MAX) < count) {
         if (mob_now() > deadline)
-            fail_msg("no %d lines \"%s\" but %d", count, word, lines(word));
+            fail_msg("no %d lines \"%s\" but %d", count, word, trace_lines(trace, word));
         poll(NULL, 0, 2);
     }
     return found[count - 1];
-}
-
-static void open_gate(void)
-{
-    FILE *file = fopen(gate, "w");
-    assert_non_null(file);
-    fclose(file);
 }
 
 /* ---- asking ---- */
@@ -213,7 +192,7 @@ static void the_bound_is_kept(void **state)
     struct mob_future *future = traced(DEPTH, 0);
     await_line("bottom", 1);
     assert_in_range(levels_below(DEPTH), 0, NEST_MAX);
-    open_gate();
+    gate_open(gate);
     assert_int_equal(get_of(future), DEPTH);
 }
 
@@ -227,7 +206,7 @@ static struct mob_future *stacked(int64_t levels)
         await_line("bottom", 1);
         if (levels_below((int)levels) >= 2)
             return future;
-        open_gate();
+        gate_open(gate);
         assert_int_equal(get_of(future), levels);
     }
     fail_msg("nothing ran on a stack");
@@ -246,7 +225,7 @@ static void a_killed_worker_loses_none_of_its_levels(void **state)
     int below = levels_below(DEPTH);
     kill(bottom.pid, SIGKILL);
     await_line("bottom", 2);
-    open_gate();
+    gate_open(gate);
     assert_int_equal(get_of(future), DEPTH);
     /* Those on its stack ran again, and no other: each once. */
     int ran = read_lines("level", level, LEVELS_MAX);
@@ -274,7 +253,7 @@ static void an_error_goes_up_through_the_levels(void **state)
         links++;
     if (links != 6 || strstr(error, "the bottom gives way") == NULL)
         fail_msg("%d links: %s", links, error);
-    assert_int_equal(lines("level"), 5); /* and nothing was tried again */
+    assert_int_equal(trace_lines(trace, "level"), 5); /* and nothing was tried again */
     mob_release(future);
 }
 
@@ -287,7 +266,7 @@ static void a_cancelled_upper_task_gives_way(void **state)
     child = result_of(stays.id);
     OK(mob_cancel(child, false));
     assert_int_equal(get_of(future), MOB_CANCELLED);
-    assert_int_equal(lines("minds"), 1); /* the lower one had no part in it */
+    assert_int_equal(trace_lines(trace, "minds"), 1); /* the lower one had no part in it */
     mob_release(child);
 }
 
@@ -301,8 +280,8 @@ static void a_deaf_upper_task_costs_the_lower_one_a_run_at_most(void **state)
     child = result_of(stays.id);
     OK(mob_cancel(child, true));
     assert_int_equal(get_of(future), MOB_CANCELLED);
-    assert_int_equal(lines("minds"), minds.pid == stays.pid ? 2 : 1);
-    assert_int_equal(lines("stays"), 1);
+    assert_int_equal(trace_lines(trace, "minds"), minds.pid == stays.pid ? 2 : 1);
+    assert_int_equal(trace_lines(trace, "stays"), 1);
     mob_release(child);
 }
 
@@ -312,11 +291,11 @@ static void a_deadline_ends_the_upper_task_only(void **state)
     int64_t how = get_of(submit("nester.minds", MOB_ARGS(mob_utf8(trace), mob_i64(0), mob_i64(300))));
     if (how != MOB_DEADLINE && how != MOB_CANCELLED) /* it may say itself that it was asked to stop */
         fail_msg("%s", mob_status_code((enum mob_status)how));
-    assert_int_equal(lines("minds"), 1);
+    assert_int_equal(trace_lines(trace, "minds"), 1);
     fresh_files(NULL);
     how = get_of(submit("nester.minds", MOB_ARGS(mob_utf8(trace), mob_i64(1), mob_i64(300))));
     assert_int_equal(how, MOB_DEADLINE);
-    assert_in_range(lines("minds"), 1, 2);
+    assert_in_range(trace_lines(trace, "minds"), 1, 2);
 }
 
 /* The sum between the two is cancelled: then the lower one waits for nothing any more, and the upper one for
@@ -330,7 +309,7 @@ static void who_could_go_on_is_not_held_up_for_ever(void **state)
     OK(mob_future_from_id(client, line.word + 4, &sum));
     OK(mob_cancel(sum, false));
     assert_int_equal(get_of(future), 23);
-    assert_true(lines("goes-on") >= 1);
+    assert_true(trace_lines(trace, "goes-on") >= 1);
     mob_release(sum);
 }
 
@@ -368,7 +347,7 @@ static void each_task_has_its_own_output(void **state)
     enum { DEPTH = 5, WORKERS = 200 };
     struct line line[LEVELS_MAX];
     struct mob_future *future = stacked(DEPTH);
-    open_gate();
+    gate_open(gate);
     assert_int_equal(get_of(future), DEPTH);
     int count = read_lines("level", line, LEVELS_MAX);
     assert_int_equal(count, DEPTH);

@@ -16,32 +16,24 @@
 
 #include "common/base/clock.h"
 #include "tests/modules/chaos_model.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define PATIENCE (60 * MOB_SEC)
-#define OK(call) assert_ok((call), #call, __LINE__)
 
 static struct node_box box;
 static struct mob_client *client;
 static char trace[160], gate[160];
-
-static void assert_ok(enum mob_status status, const char *what, int line)
-{
-    if (status != MOB_OK)
-        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
-            client == NULL ? mob_connect_error() : mob_client_error(client));
-}
 
 static int set_up(void **state)
 {
     (void)state;
     static const char *const args[] = {
         "--resources", "disk=2.5,memory=1000000000", "--idle-reap-ms", "300", "--blocked-max", "20", NULL};
-    char module[512];
     node_box_start_with(&box, 2, args);
-    snprintf(module, sizeof module, "%s/chaos.so", getenv("MOBULA_MODULE_DIR"));
-    OK(mob_connect(NULL, &client));
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+    client = driver_connect(NULL);
+    driver_deploy(client, "chaos");
+    return 0;
 }
 
 static int tear_down(void **state)
@@ -59,25 +51,6 @@ static int fresh_files(void **state)
     snprintf(trace, sizeof trace, "%s/trace%d", box.gcs.directory, ++number);
     snprintf(gate, sizeof gate, "%s/gate%d", box.gcs.directory, number);
     return 0;
-}
-
-static int lines(const char *what)
-{
-    char line[512];
-    int count = 0;
-    FILE *file = fopen(trace, "r");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        count += strncmp(line, what, strlen(what)) == 0;
-    if (file != NULL)
-        fclose(file);
-    return count;
-}
-
-static void open_gate(void)
-{
-    FILE *file = fopen(gate, "w");
-    assert_non_null(file);
-    fclose(file);
 }
 
 static struct mob_future *submit(
@@ -149,7 +122,7 @@ static void death_is_told_with_signal_log_and_task(void **state)
         .backoff_max_ns = MOB_MS};
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
         char id[MOB_TEXT_ID_MAX];
-        int before = lines("dies");
+        int before = trace_lines(trace, "dies");
         struct mob_future *future =
             submit("chaos.dies", MOB_ARGS(mob_utf8(trace), mob_i64(ways[i].how)), &options);
         mob_future_task_id(future, id);
@@ -157,7 +130,7 @@ static void death_is_told_with_signal_log_and_task(void **state)
         says(error, ways[i].signal);
         says(error, "the last words of a task");
         says(error, id);
-        assert_int_equal(lines("dies") - before, 3);
+        assert_int_equal(trace_lines(trace, "dies") - before, 3);
         mob_release(future);
     }
 }
@@ -168,7 +141,7 @@ static void no_retry_means_one_run(void **state)
     struct mob_submit_options options = {.struct_size = sizeof options, .max_retries = MOB_NO_RETRY};
     struct mob_future *future = submit("chaos.dies", MOB_ARGS(mob_utf8(trace), mob_i64(3)), &options);
     (void)error_of(future, MOB_WORKER_DIED);
-    assert_int_equal(lines("dies"), 1);
+    assert_int_equal(trace_lines(trace, "dies"), 1);
     mob_release(future);
 }
 
@@ -268,7 +241,7 @@ static void named_resources_are_shared_by_fractions(void **state)
     OK(mob_cancel(never, false));
     (void)error_of(never, MOB_CANCELLED);
     mob_release(never);
-    open_gate();
+    gate_open(gate);
     assert_int_equal(get_of(holds), 7);
     assert_int_equal(get_of(waits), chaos_mix(1, 1));
 }
@@ -290,7 +263,7 @@ static void memory_is_counted_in_bytes(void **state)
     OK(mob_cancel(never, false));
     (void)error_of(never, MOB_CANCELLED);
     mob_release(never);
-    open_gate();
+    gate_open(gate);
     assert_int_equal(get_of(holds), 7);
     assert_int_equal(get_of(waits), chaos_mix(1, 1));
 }
@@ -411,7 +384,7 @@ static void graceful_stop_is_quick_and_loses_nothing(void **state)
     int status;
     int64_t took = node_box_end(&box, &status);
     /* 2 s on a machine of its own */
-    bool shared = getenv("CI") != NULL || (getenv("MOBULA_SANITIZE") != NULL && *getenv("MOBULA_SANITIZE"));
+    bool shared = getenv("CI") != NULL || driver_sanitized();
     if (took > (shared ? 20 : 2) * MOB_SEC)
         fail_msg("it took %ld ms", (long)(took / MOB_MS));
     assert_true(WIFEXITED(status));

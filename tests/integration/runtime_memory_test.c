@@ -12,35 +12,27 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define PATIENCE (120 * MOB_SEC)
-#define OK(call) assert_ok((call), #call, __LINE__)
 #define MIB (1 << 20)
 
 static struct node_box box;
 static char spill[32];
 static struct mob_client *client;
 
-static void assert_ok(enum mob_status status, const char *what, int line)
-{
-    if (status != MOB_OK)
-        fail_msg("line %d: %s: %s: %s", line, what, mob_status_code(status),
-            client == NULL ? mob_connect_error() : mob_client_error(client));
-}
-
 static int set_up(void **state)
 {
     (void)state;
     static const char *const args[] = {
         "--segment-bytes", "100663296", "--spill-dir", spill, "--spill-quota-bytes", "16GiB", NULL};
-    char module[512];
     snprintf(spill, sizeof spill, "/tmp/mobula_memory_XXXXXX");
     assert_non_null(mkdtemp(spill));
     node_box_start_with(&box, 2, args);
-    snprintf(module, sizeof module, "%s/holder.so", getenv("MOBULA_MODULE_DIR"));
-    OK(mob_connect(NULL, &client));
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+    client = driver_connect(NULL);
+    driver_deploy(client, "holder");
+    return 0;
 }
 
 static int tear_down(void **state)

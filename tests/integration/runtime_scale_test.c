@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
@@ -19,14 +20,12 @@ static struct mob_client *client;
 static int set_up(void **state)
 {
     (void)state;
-    char module[512];
     /* a thousand block at once */
     static const char *const args[] = {"--segment-bytes", "805306368", NULL};
     node_box_start_with(&box, 2, args);
-    if (mob_connect(NULL, &client) != MOB_OK)
-        return -1;
-    snprintf(module, sizeof module, "%s/probe.so", getenv("MOBULA_MODULE_DIR"));
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+    client = driver_connect(NULL);
+    driver_deploy(client, "probe");
+    return 0;
 }
 
 static int tear_down(void **state)
@@ -55,7 +54,7 @@ static int64_t run(const char *function, int64_t argument)
 static void nested_chain_1000_deep_finishes_on_two_slots(void **state)
 {
     (void)state;
-    int depth = getenv("MOBULA_SANITIZE") && *getenv("MOBULA_SANITIZE") ? 200 : 1000;
+    int depth = driver_sanitized() ? 200 : 1000;
     assert_int_equal(run("probe.deep", depth), depth + 1);
 }
 

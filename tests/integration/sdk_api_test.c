@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
@@ -20,32 +21,15 @@
 static struct node_box box;
 static struct mob_client *client;
 
-/* Prints what the library says when a call fails. */
-#define OK(call) \
-    do { \
-        enum mob_status status_ = (call); \
-        if (status_ != MOB_OK) \
-            print_error("%s: %s: %s\n", #call, mob_status_code(status_), mob_client_error(client)); \
-        assert_int_equal(status_, MOB_OK); \
-    } while (0)
 #define FAILS(call, expected) assert_string_equal(mob_status_code(call), mob_status_code(expected))
 
 static int set_up(void **state)
 {
     (void)state;
-    char module[512];
-    const char *modules = getenv("MOBULA_MODULE_DIR");
     static const char *const args[] = {"--worker-memory-bytes", "1GiB", NULL};
     node_box_start_with(&box, 2, args);
-    if (mob_connect(NULL, &client) != MOB_OK) {
-        print_error("connect: %s\n", mob_connect_error());
-        return -1;
-    }
-    snprintf(module, sizeof module, "%s/probe.so", modules == NULL ? "build/release/modules" : modules);
-    if (mob_deploy(client, module, NULL) != MOB_OK) {
-        print_error("deploy: %s\n", mob_client_error(client));
-        return -1;
-    }
+    client = driver_connect(NULL);
+    driver_deploy(client, "probe");
     return 0;
 }
 

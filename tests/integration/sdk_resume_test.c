@@ -13,6 +13,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
@@ -24,30 +25,17 @@ static pthread_t killer;
 static sem_t please_kill, killed, test_ends;
 static void *killer_main(void *arg);
 
-#define OK(call) \
-    do { \
-        enum mob_status status_ = (call); \
-        if (status_ != MOB_OK) \
-            print_error("%s: %s: %s\n", #call, mob_status_code(status_), mob_client_error(client)); \
-        assert_int_equal(status_, MOB_OK); \
-    } while (0)
-
 static int set_up(void **state)
 {
     (void)state;
-    char module[512];
     sem_init(&please_kill, 0, 0);
     sem_init(&killed, 0, 0);
     sem_init(&test_ends, 0, 0);
     if (pthread_create(&killer, NULL, killer_main, NULL) != 0)
         return -1;
-    const char *modules = getenv("MOBULA_MODULE_DIR");
     node_box_start(&box, 2);
-    snprintf(module, sizeof module, "%s/probe.so", modules == NULL ? "build/release/modules" : modules);
-    if (mob_connect(NULL, &client) != MOB_OK || mob_deploy(client, module, NULL) != MOB_OK) {
-        print_error("%s\n", client == NULL ? mob_connect_error() : mob_client_error(client));
-        return -1;
-    }
+    client = driver_connect(NULL);
+    driver_deploy(client, "probe");
     return 0;
 }
 

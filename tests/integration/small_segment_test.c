@@ -11,6 +11,7 @@
 #include <jansson.h>
 
 #include "common/base/clock.h"
+#include "tests/support/driver.h"
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
@@ -21,13 +22,11 @@ static struct mob_client *client;
 static int set_up(void **state)
 {
     (void)state;
-    char module[512];
     static const char *const args[] = {"--segment-bytes", "67108864", NULL};
     node_box_start_with(&box, 2, args);
-    if (mob_connect(NULL, &client) != MOB_OK)
-        return -1;
-    snprintf(module, sizeof module, "%s/probe.so", getenv("MOBULA_MODULE_DIR"));
-    return mob_deploy(client, module, NULL) == MOB_OK ? 0 : -1;
+    client = driver_connect(NULL);
+    driver_deploy(client, "probe");
+    return 0;
 }
 
 static int tear_down(void **state)
