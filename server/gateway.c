@@ -95,7 +95,9 @@ static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_ga
         .connections = connections,
         .totals = totals,
         .front_cls = gateway,
-        .idempotency_ns = options->idempotency_ns};
+        .idempotency_ns = options->idempotency_ns,
+        .rate_limit = options->rate_limit,
+        .rate_burst = options->rate_burst};
     return mob_api_create(&parts, &gateway->api);
 }
 

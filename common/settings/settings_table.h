@@ -70,6 +70,10 @@
         "how long lineage stays after its job ended") \
     X(IDEMPOTENCY_S, "idempotency-s", SECONDS, "24h", 1, 3650ll * 86400, "", UP | GATEWAY, \
         "how long an Idempotency-Key stands for its first request") \
+    X(RATE_LIMIT, "rate-limit", NUMBER, "0", 0, 1000000, "requests/s", UP | GATEWAY, \
+        "requests that each key may send a second, over the gateway; above: 429; 0 = no limit") \
+    X(RATE_BURST, "rate-burst", NUMBER, "0", 0, 1000000, "requests", UP | GATEWAY, \
+        "requests that a key may send at once; 0 = those of one second") \
     X(RESTART_PAUSE_MAX_MS, "restart-pause-max-ms", MILLISECONDS, "5s", 1, 3600000, "", UP, \
         "longest pause before a process that keeps dying is started again") \
     X(LOG, "log", CHOICE, "info", 0, 0, "debug|info|warn|error", UP, "least level that is logged") \

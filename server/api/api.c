@@ -17,12 +17,21 @@
 
 /* --- answering --- */
 
+static void add_rate(const struct mob_rate_limit *rate, struct mob_http_request *request)
+{
+    mob_http_reply_headerf(request, "RateLimit-Policy", "\"key\";q=%u;w=%u", rate->burst, rate->window_s);
+    mob_http_reply_headerf(
+        request, "RateLimit", "\"key\";r=%u;t=%u", request->rate_left.requests, request->rate_left.full_in_s);
+}
+
 void mob_api_send(struct mob_http_request *request)
 {
     struct mob_api *api = mob_api_of(request);
     mob_idempotency_finish(api->idempotency, request, mob_now());
     mob_http_reply_header(request, "Request-Id", request->request_id);
     mob_http_reply_header(request, "X-Content-Type-Options", "nosniff");
+    if (request->rate_left.known)
+        add_rate(&api->rate, request);
     mob_http_send(request);
 }
 
@@ -94,6 +103,33 @@ static bool check_key(struct mob_api *api, struct mob_http_request *request, enu
     return false;
 }
 
+/* Each request with a valid key counts, whatever becomes of it: asking for what is not there costs as much.
+ */
+static bool check_rate(struct mob_api *api, struct mob_http_request *request)
+{
+    struct mob_rate_left left;
+    if (!mob_rate_limit_is_on(&api->rate) || !request->principal)
+        return true;
+    bool taken = mob_rate_limit_take(&api->rate, &api->rates[request->principal->index], mob_now(), &left);
+    request->rate_left.known = true;
+    request->rate_left.requests = left.requests;
+    request->rate_left.full_in_s = left.full_in_s;
+    if (taken)
+        return true;
+    char detail[160];
+    snprintf(detail, sizeof detail,
+        "this key may ask %u times in %u s (rate-limit, rate-burst); the request was not run",
+        api->rate.burst, api->rate.window_s);
+    mob_problem_reply(request,
+        &(struct mob_problem){.status = MOB_QUEUE_FULL,
+            .code = "rate-limited",
+            .title = "too many requests",
+            .detail = detail,
+            .retry_after_s = left.retry_after_s});
+    mob_api_send(request);
+    return false;
+}
+
 static bool check_body_head(struct mob_http_request *request, const struct mob_route *route)
 {
     request->body_limit = route->body_max;
@@ -152,7 +188,7 @@ static void begin(void *cls, struct mob_http_request *request)
         return;
     }
     /* The key comes before 404 and 405: without one, nobody learns what exists. */
-    if (!check_key(api, request, route ? route->role : MOB_ROLE_READ))
+    if (!check_key(api, request, route ? route->role : MOB_ROLE_READ) || !check_rate(api, request))
         return;
     if (request->method == MOB_HTTP_OPTIONS && strcmp(request->path, "*") == 0) {
         snprintf(allow, sizeof allow, "GET, HEAD, POST, PUT, DELETE, OPTIONS"); /* of the whole server */
@@ -443,6 +479,7 @@ enum mob_status mob_api_create(const struct mob_api_parts *parts, struct mob_api
     if (!api)
         return MOB_NO_MEMORY;
     api->parts = *parts;
+    mob_rate_limit_init(&api->rate, parts->rate_limit, parts->rate_burst);
     struct mob_task_id random = mob_root_id_random();
     memcpy(&api->request_prefix, &random, sizeof api->request_prefix);
     enum mob_status status =

@@ -1,9 +1,9 @@
 /* The router: one table of routes, and what every route shares.
  *
  * For each request, before its handler runs: Request-Id, Host allow-list, the route, the key and its role
- * (every route but the two of role NONE; unknown paths too), 404, 405 + Allow, OPTIONS, 406, browser checks
- * on state changes, body limit, media type, Idempotency-Key on creating POSTs. Handlers answer with
- * mob_api_send(), at once or from an engine callback.
+ * (every route but the two of role NONE; unknown paths too), the key's rate (429), 404, 405 + Allow, OPTIONS,
+ * 406, browser checks on state changes, body limit, media type, Idempotency-Key on creating POSTs. Handlers
+ * answer with mob_api_send(), at once or from an engine callback.
  *
  *   mob_api_create(&parts, &api);
  *   struct mob_http_service service = mob_api_service(api);    // for the fronts
@@ -19,6 +19,7 @@
 #include <stdint.h>
 
 #include "server/api/engine.h"
+#include "server/api/rate_limit.h"
 #include "server/auth/auth.h"
 #include "server/http/http.h"
 
@@ -83,11 +84,14 @@ struct mob_api_parts {
     void *front_cls;
     size_t idempotency_entries_max; /* 0: the default */
     int64_t idempotency_ns; /* 0: the default */
+    uint32_t rate_limit, rate_burst; /* requests a second and at once, of each key; limit 0: none */
 };
 struct mob_api {
     struct mob_api_parts parts;
     struct mob_idempotency *idempotency;
     struct mob_metrics *metrics;
+    struct mob_rate_limit rate;
+    struct mob_rate_bucket rates[MOB_AUTH_KEYS_MAX]; /* by principal->index */
     _Atomic bool draining;
     _Atomic uint64_t next_request;
     uint64_t request_prefix;

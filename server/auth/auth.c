@@ -76,6 +76,7 @@ static enum mob_status add_line(struct mob_auth *auth, char *line)
     if (mob_token_parse(token, strlen(token), key->principal.key_id, &key->hash) != MOB_OK)
         return MOB_INVALID;
     key->principal.roles = MOB_ROLE_ADMIN;
+    key->principal.index = (unsigned)auth->key_count;
     if (roles && parse_roles(roles, &key->principal.roles) != MOB_OK)
         return MOB_INVALID;
     if (key->principal.roles & MOB_ROLE_ADMIN)

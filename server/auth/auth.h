@@ -31,6 +31,7 @@ enum mob_role {
 struct mob_principal {
     char key_id[16], name[48], ns[32];
     unsigned roles;
+    unsigned index; /* of its key, below MOB_AUTH_KEYS_MAX */
 };
 
 struct mob_auth;

@@ -108,6 +108,10 @@ struct mob_http_request {
     void *state; /* of the route */
     void (*state_free)(void *state);
     void *idempotency; /* the key this request holds */
+    struct {
+        bool known;
+        uint32_t requests, full_in_s;
+    } rate_left; /* of its key, after this request */
     char request_id[MOB_HTTP_REQUEST_ID_MAX];
     char *segment_values[MOB_HTTP_SEGMENTS_MAX]; /* decoded parameters of the path pattern, inside
                                                     `segment_memory` */

@@ -106,6 +106,11 @@ def test_types_of_answers(c):
     check(headers.get("accept-encoding") == "identity", "and which is", headers)
 
 
+def test_without_a_limit_no_rate_is_told(c):
+    headers = c.call("GET", "/api/v1/jobs")[1]
+    check(not any(name.startswith("ratelimit") for name in headers), "nothing is limited, and nothing is said", headers)
+
+
 def test_methods(c):
     for path, allow in (
         ("/tasks", {"GET", "HEAD", "POST"}), ("/objects/x", {"GET", "HEAD", "DELETE"}), ("/endpoints/x", {"GET", "HEAD", "PUT", "DELETE"}),
