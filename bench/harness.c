@@ -213,20 +213,17 @@ static unsigned long segment_mib(bool quick)
     return mib > most ? most : mib < 256 ? 256 : mib;
 }
 
-bool bench_cluster_start(struct bench *b)
+bool bench_cluster_again(struct bench *b)
 {
     char program[600], segment[32], nest_max[16], replicas[16];
-    snprintf(b->directory, sizeof b->directory, "/tmp/mobula-bench.XXXXXX");
-    if (!mkdtemp(b->directory))
-        return false;
     snprintf(program, sizeof program, "%s/mobula", b->options.binaries);
     snprintf(segment, sizeof segment, "%luMiB", segment_mib(b->options.quick));
     snprintf(nest_max, sizeof nest_max, "%d", b->nest_max);
     char *argv[] = {program, (char *)"up", (char *)"--detach", (char *)"--dir", b->directory,
         (char *)"--segment-bytes", segment, (char *)"--gcs-durability", (char *)BENCH_DURABILITY,
-        (char *)"--nest-max", nest_max, b->replicas > 0 ? (char *)"--gcs-replicas" : NULL, replicas, NULL};
+        (char *)"--nest-max", nest_max, (char *)"--postgres", (char *)(b->postgres ? "on" : "off"),
+        b->replicas > 0 ? (char *)"--gcs-replicas" : NULL, replicas, NULL};
     snprintf(replicas, sizeof replicas, "%d", b->replicas);
-    stop_with_us(program, b->directory);
     if (bench_run(argv, NULL, 0) != 0) {
         fprintf(stderr, "mobula-bench: the cluster did not start; its logs are in %s/logs\n", b->directory);
         return false;
@@ -236,7 +233,18 @@ bool bench_cluster_start(struct bench *b)
         read_line(b->directory, "token", b->token, sizeof b->token);
 }
 
-void bench_cluster_stop(struct bench *b)
+bool bench_cluster_start(struct bench *b)
+{
+    char program[600];
+    snprintf(b->directory, sizeof b->directory, "/tmp/mobula-bench.XXXXXX");
+    if (!mkdtemp(b->directory))
+        return false;
+    snprintf(program, sizeof program, "%s/mobula", b->options.binaries);
+    stop_with_us(program, b->directory);
+    return bench_cluster_again(b);
+}
+
+void bench_cluster_down(struct bench *b)
 {
     char program[600];
     if (!b->running)
@@ -244,10 +252,17 @@ void bench_cluster_stop(struct bench *b)
     snprintf(program, sizeof program, "%s/mobula", b->options.binaries);
     char *down[] = {program, (char *)"down", (char *)"--dir", b->directory, NULL};
     bench_run(down, NULL, 0);
+    b->running = false;
+}
+
+void bench_cluster_stop(struct bench *b)
+{
+    if (!b->running)
+        return; /* what never ran keeps its logs */
+    bench_cluster_down(b);
     char *remove[] = {(char *)"/bin/rm", (char *)"-rf", b->directory, NULL};
     if (strncmp(b->directory, "/tmp/mobula-bench.", 18) == 0 && !getenv("MOBULA_BENCH_KEEP"))
         bench_run(remove, NULL, 0);
-    b->running = false;
 }
 
 struct mob_client *bench_connect(struct bench *b)
@@ -367,6 +382,18 @@ double bench_process_cpu(int pid)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
+/* Memory figures are without PostgreSQL, whose buffers are its own affair. */
+static double pss_but_of_postgres(int pid)
+{
+    char path[64], name[32] = "";
+    snprintf(path, sizeof path, "/proc/%d/comm", pid);
+    FILE *f = fopen(path, "r");
+    bool postgres = f && fgets(name, sizeof name, f) && strncmp(name, "postgres", 8) == 0;
+    if (f)
+        fclose(f);
+    return postgres ? 0 : bench_process_pss(pid);
+}
+
 static double sum_over_cluster(struct bench *b, double (*of)(int pid))
 {
     double total = 0;
@@ -384,7 +411,7 @@ static double sum_over_cluster(struct bench *b, double (*of)(int pid))
 
 double bench_memory(struct bench *b, bool with_this_process)
 {
-    return sum_over_cluster(b, bench_process_pss) + (with_this_process ? bench_process_pss(getpid()) : 0);
+    return sum_over_cluster(b, pss_but_of_postgres) + (with_this_process ? bench_process_pss(getpid()) : 0);
 }
 
 double bench_cpu_seconds(struct bench *b)

@@ -30,6 +30,7 @@ struct bench {
     int nest_max; /* of clusters that are started: 0 = no task runs on the stack of the one that waits for it
                    */
     int replicas; /* of clusters that are started: members of the control store's chain; 0 = the default */
+    bool postgres; /* of clusters that are started: with a PostgreSQL, as by default; the rows have none */
     int misses; /* rows that could not be measured or whose check failed */
     const char *told[BENCH_ROWS_MAX]; /* the rows with a figure or a miss, each once */
     int told_count;
@@ -64,6 +65,10 @@ bool bench_wanted(const struct bench *b, const char *row);
 
 /* Start a cluster in a fresh directory; false after a message. */
 bool bench_cluster_start(struct bench *b);
+/* The same in the directory that is there, after bench_cluster_down. */
+bool bench_cluster_again(struct bench *b);
+void bench_cluster_down(struct bench *b);
+/* Also removes the directory. */
 void bench_cluster_stop(struct bench *b);
 struct mob_client *bench_connect(struct bench *b);
 /* Until the segment's pages have been touched in the background, which takes a core while it lasts; a minute
@@ -76,7 +81,7 @@ bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const c
 /* Proportional set size of one process without the segment, and CPU seconds that it used. */
 double bench_process_pss(int pid);
 double bench_process_cpu(int pid);
-/* Summed over the cluster's processes; `with_this_process` adds the caller. Bytes. */
+/* Summed over the cluster's processes, without PostgreSQL's; `with_this_process` adds the caller. Bytes. */
 double bench_memory(struct bench *b, bool with_this_process);
 double bench_cpu_seconds(struct bench *b);
 /* Number at `path` ("gcs.memory_bytes") in the node's stats; -1 when there is none. */

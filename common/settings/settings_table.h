@@ -56,7 +56,7 @@
         "the control store forgets a client that is gone for so long") \
     X(GCS_COLD_WAIT_MS, "gcs-cold-wait-ms", MILLISECONDS, "10s", 1, 3600000, "", UP | GCS, \
         "a read of blocks that are in PostgreSQL only waits so long for it") \
-    X(POSTGRES, "postgres", CHOICE, "off", 0, 0, "on|off", UP, \
+    X(POSTGRES, "postgres", CHOICE, "on", 0, 0, "on|off", UP, \
         "a private PostgreSQL, where lineage goes that leaves the control store's memory") \
     X(FLUSH_DELAY_MS, "flush-delay-ms", MILLISECONDS, "5s", 1, 3600000, "", UP | FLUSH, \
         "lineage waits at most so long for more of it before it is written to PostgreSQL") \

@@ -37,7 +37,8 @@ class Cluster(unittest.TestCase):
             os.symlink(BIN / name, self.bin / name)
         for name in ["node", "gateway"]:
             self.stand_in(f"mobula-{name}", name)
-        self.environment = {**os.environ, "MOBULA_TEST_CONTROL": str(self.control), "MOBULA_DIR": str(self.dir)}
+        self.environment = {**os.environ, "MOBULA_TEST_CONTROL": str(self.control), "MOBULA_DIR": str(self.dir),
+                            "MOBULA_POSTGRES": "off"}  # what needs it turns it on
 
     def tearDown(self):
         self.mobula("down")
@@ -216,7 +217,8 @@ class Cluster(unittest.TestCase):
                               check=True, capture_output=True, text=True, timeout=30).stdout.strip()
 
     def test_postgres_is_made_behind_a_cluster_that_is_ready(self):
-        self.mobula("up", "--detach", "--postgres", "on", code=0)
+        del self.environment["MOBULA_POSTGRES"]
+        self.mobula("up", "--detach", code=0)
         self.assertEqual("ready", self.status()["state"], "nothing waits for initdb")
         self.assertEqual(["postgres", "flush", *PROCESSES], [p["name"] for p in self.status()["processes"]])
         self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
@@ -309,6 +311,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual(["PG_VERSION"], [p.name for p in (self.dir / "pg").iterdir()])
 
     def test_without_postgres(self):
+        del self.environment["MOBULA_POSTGRES"]
         self.mobula("up", "--detach", "--no-postgres", code=0)
         self.assertEqual(PROCESSES, [p["name"] for p in self.status()["processes"]])
         self.assertFalse((self.dir / "pg").exists())

@@ -19,7 +19,8 @@ MODULES = pathlib.Path(os.environ["MOBULA_MODULE_DIR"])
 class ClusterCase(unittest.TestCase):
     def setUp(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mobula_cluster_"))
-        self.environment = {**os.environ, "MOBULA_DIR": str(self.dir), "MOBULA_SEGMENT_BYTES": "64MiB"}
+        self.environment = {**os.environ, "MOBULA_DIR": str(self.dir), "MOBULA_SEGMENT_BYTES": "64MiB",
+                            "MOBULA_POSTGRES": "off"}  # what needs it turns it on
 
     def tearDown(self):
         self.mobula("down")

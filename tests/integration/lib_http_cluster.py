@@ -35,7 +35,8 @@ class Cluster:
     def up(self):
         command = [BIN + "/mobula", "up", "--detach", "--dir", self.directory, "--segment-bytes", "256MiB",
                    "--restart-pause-max-ms", "100ms", *self.options]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                              env={"MOBULA_POSTGRES": "off", **os.environ})  # options turn it on
         if done.returncode != 0:
             print(done.stdout, done.stderr, file=sys.stderr)
             self.show_logs()

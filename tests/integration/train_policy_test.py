@@ -25,7 +25,7 @@ class Cluster:
     def __init__(self):
         self.directory = tempfile.mkdtemp(prefix="mobula-train-")
         try:
-            self.mobula("up", "--detach", "--slots", "2", "--segment-bytes", "256MiB")
+            self.mobula("up", "--detach", "--no-postgres", "--slots", "2", "--segment-bytes", "256MiB")
         except Exception:
             shutil.rmtree(self.directory, ignore_errors=True)
             raise
