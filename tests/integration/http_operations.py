@@ -159,6 +159,7 @@ def test_each_operation(c):
         good, bad = table[name]
         check(filled(good, path), f"{name}: the good case fills {path}", good["path"])
         check(str(good["expect"]) in operation["responses"], f"{name}: {good['expect']} is described", list(operation["responses"]))
+        check(str(bad["expect"]) in operation["responses"] or bad["expect"] == 405, f"{name}: {bad['expect']} is described", list(operation["responses"]))
         for key in WRONG_KEYS:
             status, headers, body = send(c, method, path, good, key=key)
             if name in OPEN_TO_ALL:
