@@ -2,8 +2,9 @@
  *
  * Every macro is also a failpoint: in builds with MOB_SEGMENT_FAILPOINTS (all but release) each passage is
  * counted, and the process kills itself right before passage n when a test asked for it. Killing at every n
- * therefore kills between every two stores. scripts/check_segment_stores.py refuses any other store. In
- * release these are plain atomics.
+ * therefore kills between every two stores. Each place in the source that stores is a site, known to the
+ * linker, so that a test can say which ones it never passed. scripts/check_segment_stores.py refuses any
+ * other store. In release these are plain atomics.
  *
  * Pointers are to _Atomic fields of `struct mob_seg_*`. Copies of bulk bytes (ring records, values) are not
  * atomic: they become visible through a later release store of a cursor or tag; with failpoints they pass in
@@ -17,18 +18,37 @@
 #include <stdint.h>
 #include <string.h>
 
+/* A place in the source that stores to the segment. */
+struct mob_segment_site {
+    const char *file, *function;
+    int line;
+    uint64_t passages; /* since mob_segment_kill_at; 0 unless that was called */
+};
+
 #ifdef MOB_SEGMENT_FAILPOINTS
-#define MOB_SEG_POINT() mob_segment_passage()
+/* The section holds a pointer to each site, and the linker names its two ends: mob_segment_sites. */
+#define MOB_SEG_POINT() \
+    __extension__({ \
+        static struct mob_segment_site site_ = {__FILE__, __func__, __LINE__, 0}; \
+        static struct mob_segment_site *const site_at_ __attribute__((section("mob_seg_sites"), used)) = \
+            &site_; \
+        mob_segment_passage(&site_); \
+    })
 #else
 #define MOB_SEG_POINT() ((void)0)
 #endif
 
 /* Count a passage; SIGKILL to itself when it is the one that was asked for. */
-void mob_segment_passage(void);
-/* 0 = off, UINT64_MAX = only count. Resets the count. Per process, not thread-safe: for single-threaded
- * tests. */
+void mob_segment_passage(struct mob_segment_site *site);
+/* 0 = off, UINT64_MAX = only count. Resets the counts. All of these: per process, not thread-safe, for
+ * single-threaded tests. */
 void mob_segment_kill_at(uint64_t passage);
 uint64_t mob_segment_passages(void);
+/* While passages are counted, `rival` runs right before each of them, but for those that it makes itself:
+ * what another client could do at that moment. NULL = none. */
+void mob_segment_set_rival(void (*rival)(const struct mob_segment_site *site, void *arg), void *arg);
+/* All sites of this program, in no order. *count_out = 0 in builds without failpoints. */
+struct mob_segment_site *const *mob_segment_sites(size_t *count_out);
 
 /* Loads never fail and never kill; named for symmetry. */
 #define MOB_SEG_LOAD(p) atomic_load_explicit((p), memory_order_acquire)
@@ -48,19 +68,20 @@ uint64_t mob_segment_passages(void);
     (MOB_SEG_POINT(), \
         atomic_compare_exchange_strong_explicit( \
             (p), (expected), (v), memory_order_seq_cst, memory_order_seq_cst))
-#define MOB_SEG_COPY(to, from, bytes) mob_segment_copy((to), (from), (bytes))
 
-static inline void mob_segment_copy(void *to, const void *from, size_t bytes)
-{
 #ifdef MOB_SEGMENT_FAILPOINTS
-    size_t half = bytes / 2;
-    MOB_SEG_POINT();
-    memcpy(to, from, half);
-    MOB_SEG_POINT();
-    memcpy((char *)to + half, (const char *)from + half, bytes - half);
+#define MOB_SEG_COPY(to, from, bytes) \
+    do { \
+        char *const to_ = (char *)(to); \
+        const char *const from_ = (const char *)(from); \
+        const size_t bytes_ = (bytes), half_ = bytes_ / 2; \
+        MOB_SEG_POINT(); \
+        memcpy(to_, from_, half_); \
+        MOB_SEG_POINT(); \
+        memcpy(to_ + half_, from_ + half_, bytes_ - half_); \
+    } while (0)
 #else
-    memcpy(to, from, bytes);
+#define MOB_SEG_COPY(to, from, bytes) memcpy((to), (from), (bytes))
 #endif
-}
 
 #endif

@@ -138,6 +138,8 @@ struct mob_seg_entry {
 #define MOB_UNIT_CHUNK 0xa0000000u /* a slab chunk of a live client or the node */
 #define MOB_UNIT_CLIENT 0xc0000000u /* rings and pin journal of a client */
 #define MOB_UNIT_CHUNK_ORPHAN 0xe0000000u /* its client is gone, some blocks live */
+/* An orphan that nobody may adopt or free: the node looks whether its owner still takes from it. */
+#define MOB_UNIT_LOOKED_AT(class_index) MOB_UNIT_MARK(MOB_UNIT_CHUNK_ORPHAN, class_index, MOB_OWNER_NODE)
 #define MOB_UNIT_KIND(mark) ((mark)&0xe0000000u)
 #define MOB_UNIT_CLASS(mark) ((mark) >> 16 & 0xffu)
 #define MOB_UNIT_SLOT(mark) ((mark)&0xfffu)

@@ -6,9 +6,11 @@
  *
  * A client takes only from the chunk that it announced as current for the class: it announces, then looks
  * whether the chunk is still its own. The node takes back an empty chunk of a live client by changing its
- * mark to orphan, then looking whether it is announced. Store, then look, on both sides: one of them sees the
- * other. Chunks of a dead client that still hold objects become orphans, and go to whoever next needs that
- * class and finds no free unit, or back when their last object goes.
+ * mark to "being looked at", then looking whether it is announced. Store, then look, on both sides: one of
+ * them sees the other. While it is being looked at, its blocks can be taken and come back, but nobody adopts
+ * or frees it: when it was announced after all, its owner goes on in it and never learns of the look. Chunks
+ * of a dead client that still hold objects become orphans, and go to whoever next needs that class and finds
+ * no free unit, or back when their last object goes.
  */
 #include "runtime/store/store_internal.h"
 
@@ -264,8 +266,10 @@ void mob_slab_free(const struct mob_view *view, uint64_t offset)
         block >= mob_slab_class_blocks(class_index))
         return;
     MOB_SEG_OR(&mob_view_chunk(view, unit)->free_bits[block / 64], 1ull << (block % 64));
-    if (MOB_UNIT_KIND(mark) == MOB_UNIT_CHUNK_ORPHAN)
-        free_orphan_if_empty(view, unit, mark);
+    /* The mark only now: whoever just made it an orphan looks at the bits after that. */
+    uint32_t orphan = MOB_UNIT_MARK(MOB_UNIT_CHUNK_ORPHAN, class_index, 0);
+    if (MOB_SEG_LOAD_SC(&view->unit_map[unit].v) == orphan)
+        free_orphan_if_empty(view, unit, orphan);
 }
 
 void mob_slab_disown(const struct mob_view *view, uint32_t slot)
@@ -297,15 +301,15 @@ uint32_t mob_slab_reclaim(struct mob_store *store)
         if (MOB_UNIT_KIND(mark) != MOB_UNIT_CHUNK || class_index >= MOB_CLASS_COUNT ||
             slot >= view->clients_max || !mob_slab_chunk_empty(view, unit, class_index))
             continue;
-        uint32_t orphan = MOB_UNIT_MARK(MOB_UNIT_CHUNK_ORPHAN, class_index, 0);
-        if (!MOB_SEG_CAS(&view->unit_map[unit].v, &mark, orphan))
+        if (!MOB_SEG_CAS(&view->unit_map[unit].v, &mark, MOB_UNIT_LOOKED_AT(class_index)))
             continue;
         uint32_t announced = MOB_SEG_LOAD_SC(&view->seg_clients[slot].current_chunk[class_index]);
         if (announced == unit + 1) {
-            MOB_SEG_CAS(
-                &view->unit_map[unit].v, &orphan, mark); /* fails when it was adopted: its owner will see */
+            MOB_SEG_STORE(&view->unit_map[unit].v, mark);
             continue;
         }
+        uint32_t orphan = MOB_UNIT_MARK(MOB_UNIT_CHUNK_ORPHAN, class_index, 0);
+        MOB_SEG_XCHG(&view->unit_map[unit].v, orphan);
         freed += free_orphan_if_empty(view, unit, orphan);
     }
     if (freed > 0)

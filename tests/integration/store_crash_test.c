@@ -2,13 +2,14 @@
  *
  * A client may die at any instruction. A child runs a script of everything that a client does to the segment
  * and is killed before its first store to it, before its second, and so on to the last; then at random
- * moments from outside. After each death the node drains what was published, seals it and closes the client:
- * no leaked pin, block, entry or ring slot, nothing half-made visible, others unharmed. The same store serves
- * all deaths, so what leaks adds up.
+ * moments from outside. The script passes every store that a client can execute, or the test fails and names
+ * those it never came to. After each death the node drains what was published, seals it and closes the
+ * client: no leaked pin, block, entry or ring slot, nothing half-made visible, others unharmed. The same
+ * store serves all deaths, so what leaks adds up.
  *
  * MOB_CRASH_SEED and MOB_CRASH_KILLS set the random part.
  */
-#include "tests/unit/runtime/store/store_support.h"
+#include "tests/integration/store_crash_script.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -19,25 +20,13 @@
 
 #include "common/base/clock.h"
 
-enum {
-    SEGMENT_BYTES = 6 << 20,
-    IDS = 4096,
-    OTHERS = 8,
-    VICTIM_STREAM = 1000,
-    SURVIVOR_STREAM = 2000,
-    ORPHAN_SIZE = 16300
-};
-
-/* What an object is follows from its index. */
-enum kind { SMALL, SLAB, LARGE };
-static enum kind kind_of(uint32_t index)
-{
-    return index % 8 < 4 ? SMALL : index % 8 < 7 ? SLAB : LARGE;
-}
-static uint64_t payload_of(uint32_t index)
-{
-    return kind_of(index) == LARGE ? 150000 + index : 40 + index % 60 * 37;
-}
+/* Sanitizers look at memory, and take ten times as long. */
+#ifdef __SANITIZE_ADDRESS__
+enum { KILLS = 300 };
+#else
+enum { KILLS = 2000 };
+#endif
+enum { SEGMENT_BYTES = 6 << 20, SURVIVOR_STREAM = 2000, SITES_MAX = 512 };
 
 struct world {
     struct mob_store *store;
@@ -46,145 +35,6 @@ struct world {
     uint32_t baseline_free; /* units */
     bool published[IDS];
 };
-
-static void fail_in_child(const char *what)
-{
-    fprintf(stderr, "child %d: %s\n", (int)getpid(), what);
-    abort();
-}
-#define CHILD_CHECK(x) \
-    do { \
-        if (!(x)) \
-            fail_in_child(#x); \
-    } while (0)
-
-/* ---- what a client does ---- */
-
-static enum mob_status make(
-    struct mob_store_client *client, struct mob_object_id id, struct mob_object_ref *ref_out)
-{
-    uint32_t index = id.task.index;
-    if (kind_of(index) == SMALL) {
-        int64_t n = (int64_t)index * 7;
-        return mob_store_put_small(client, id, MOB_TYPE_I64, &n, sizeof n, ref_out);
-    }
-    uint64_t payload = payload_of(index), size;
-    void *bytes;
-    uint8_t *at;
-    CHILD_CHECK(mob_value_full_size(payload, 0, 0, &size) == MOB_OK);
-    enum mob_status status = mob_store_object_create(client, id, size, ref_out, &bytes);
-    if (status != MOB_OK)
-        return status;
-    CHILD_CHECK(mob_value_init(bytes, size, MOB_TYPE_BYTES, payload, NULL, 0, NULL, 0, &at) == MOB_OK);
-    memset(at, (int)index, payload);
-    return MOB_OK;
-}
-
-static bool publish(struct mob_store_client *client, struct mob_object_id id)
-{
-    struct mob_out_put put = {.id = id};
-    struct mob_piece piece = {&put, sizeof put};
-    return mob_store_publish(client, MOB_OUT_PUT, 0, 0, &piece, 1) == MOB_OK;
-}
-
-static void make_publish_seal(struct mob_store_client *client, struct mob_object_id id)
-{
-    struct mob_object_ref ref;
-    CHILD_CHECK(make(client, id, &ref) == MOB_OK);
-    CHILD_CHECK(publish(client, id));
-    CHILD_CHECK(mob_store_object_seal(client, ref) == MOB_OK);
-}
-
-static void staged_batch(struct mob_store_client *client, uint32_t stream, uint32_t first)
-{
-    struct mob_object_ref refs[3];
-    for (uint32_t i = 0; i < 3; i++) {
-        struct mob_out_put put = {.id = test_id(stream, first + i, 0)};
-        CHILD_CHECK(make(client, put.id, &refs[i]) == MOB_OK);
-        void *body = mob_store_out_reserve(client, sizeof put);
-        CHILD_CHECK(body);
-        memcpy(body, &put, sizeof put);
-        mob_store_out_stage(client, MOB_OUT_PUT, 0, 0, sizeof put);
-    }
-    mob_store_out_flush(client);
-    for (uint32_t i = 0; i < 3; i++)
-        CHILD_CHECK(mob_store_object_seal(client, refs[i]) == MOB_OK);
-}
-
-static void pin_and_release(struct mob_store_client *client)
-{
-    struct test_got got[OTHERS];
-    for (uint32_t i = 0; i < OTHERS; i++) {
-        got[i] = test_get(client, test_id(1, i, 0));
-        CHILD_CHECK(got[i].status == MOB_OK);
-    }
-    for (uint32_t i = 0; i < OTHERS; i += 2)
-        mob_store_object_release(client, got[i].pin);
-    struct test_got again = test_get(client, test_id(1, 5, 0)); /* stays pinned */
-    CHILD_CHECK(again.status == MOB_OK);
-}
-
-static void read_inbound(struct mob_store_client *client)
-{
-    struct mob_record record;
-    for (int i = 0; i < 3; i++) {
-        CHILD_CHECK(mob_store_in_peek(client, &record) != NULL);
-        mob_store_in_pop(client);
-    }
-    mob_store_in_release(client);
-    CHILD_CHECK(mob_store_sleep(client, 0, NULL, NULL) == MOB_TIMEOUT);
-}
-
-/* With no unit left, a chunk that a dead client left half empty does. */
-static void adopt_an_orphan(struct mob_store_client *client)
-{
-    struct mob_object_ref ref;
-    void *bytes;
-    uint32_t index = 200;
-    for (uint64_t size = 1 << 20; size >= MOB_UNIT_BYTES; size /= 4)
-        while (
-            mob_store_object_create(client, test_id(VICTIM_STREAM, index, 0), size, &ref, &bytes) == MOB_OK)
-            index++;
-    CHILD_CHECK(mob_store_object_create(
-                    client, test_id(VICTIM_STREAM, index, 0), ORPHAN_SIZE, &ref, &bytes) == MOB_OK);
-}
-
-/* Everything once, some of it along the rare paths. Fills no ring: nobody drains while it runs. */
-static void script(struct mob_store_client *client)
-{
-    const uint32_t s = VICTIM_STREAM;
-    struct mob_object_ref ref;
-    for (uint32_t i = 0; i < 8; i++)
-        make_publish_seal(client, test_id(s, i, 0));
-    CHILD_CHECK(make(client, test_id(s, 3, 0), &ref) == MOB_EXISTS);
-    for (uint32_t i = 8; i < 16; i++) { /* aborted */
-        CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK);
-        mob_store_object_abort(client, ref);
-    }
-    staged_batch(client, s, 20);
-    pin_and_release(client);
-    read_inbound(client);
-    /* A run of one class until a second chunk is needed, then more than there is. */
-    uint64_t size;
-    void *bytes;
-    CHILD_CHECK(mob_value_full_size(13000, 0, 0, &size) == MOB_OK);
-    for (uint32_t i = 0; i < 7; i++)
-        CHILD_CHECK(mob_store_object_create(client, test_id(s, 100 + i, 1), size, &ref, &bytes) == MOB_OK);
-    mob_store_object_abort(client, ref);
-    CHILD_CHECK(
-        mob_store_object_create(client, test_id(s, 120, 0), 64 << 20, &ref, &bytes) == MOB_STORE_FULL);
-    CHILD_CHECK(mob_store_object_create(client, test_id(s, 121, 0), 5 << 20, &ref, &bytes) == MOB_STORE_FULL);
-    for (uint32_t i = 24; i < 32; i++) /* returns of one task; published, never sealed */
-        CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK && publish(client, test_id(s, i, 0)));
-    for (uint32_t i = 32; i < 40; i++) /* never published */
-        CHILD_CHECK(make(client, test_id(s, i, 0), &ref) == MOB_OK);
-    adopt_an_orphan(client);
-    for (int i = 0; i < 40; i++) { /* round the ring's end */
-        struct mob_out_put put = {.id = test_id(s, 0, 0)};
-        struct mob_piece pieces[2] = {{&put, sizeof put}, {"padding", (uint32_t)i % 8}};
-        CHILD_CHECK(mob_store_publish(client, MOB_OUT_PUT, 0, 0, pieces, 2) == MOB_OK);
-    }
-}
 
 /* ---- what the node does ---- */
 
@@ -278,11 +128,14 @@ static uint32_t free_units(const struct mob_store *store)
     return units;
 }
 
-static void after_death(struct world *world, uint32_t slot, uint32_t stream, uint32_t indices)
+static void after_death(struct world *world, const uint32_t slots[2], uint32_t stream, uint32_t indices)
 {
-    mob_store_client_ended(world->store, slot);
+    mob_store_announce_awake(world->store);
+    for (int i = 0; i < 2; i++)
+        mob_store_client_ended(world->store, slots[i]);
     pass(world, stream);
-    mob_store_client_close(world->store, slot);
+    for (int i = 0; i < 2; i++)
+        mob_store_client_close(world->store, slots[i]);
     assert_store_ok(world->store);
     expect_visible(world, stream, indices);
     expect_others_unharmed(world);
@@ -298,24 +151,65 @@ static void send_inbound(struct mob_store *store, uint32_t slot)
     mob_store_in_flush(store, slot);
 }
 
-/* One life: killed before passage n; UINT64_MAX = not at all. Returns whether it was killed. */
-static bool live_and_die(struct world *world, uint64_t n, uint64_t *passages)
+static struct mob_store_client *attach(struct world *world, uint32_t slot)
+{
+    struct mob_store_client *client;
+    CHILD_CHECK(mob_store_attach(
+                    mob_store_memfd(world->store), mob_store_eventfd(world->store), slot, &client) == MOB_OK);
+    return client;
+}
+
+/* So that a record of the script does not fit before the end of its ring, and goes round. */
+static void near_the_rings_end(struct world *world, uint32_t slot)
+{
+    struct mob_store_client *client = test_attach(world->store, slot);
+    struct mob_out_put put = {.id = test_id(1, 0, 0)};
+    struct mob_piece piece = {&put, sizeof put};
+    while (client->out.head < client->out.size - 2 * (sizeof(struct mob_record) + sizeof put))
+        assert_status(MOB_OK, mob_store_publish(client, MOB_OUT_PUT, 0, 0, &piece, 1));
+    mob_store_detach(client);
+    pass(world, VICTIM_STREAM);
+}
+
+/* Of the life that nobody kills. In memory that both processes see. */
+struct counted {
+    uint64_t passages;
+    uint64_t at_site[SITES_MAX];
+};
+
+static void count_sites(struct counted *counted)
+{
+    size_t count;
+    struct mob_segment_site *const *sites = mob_segment_sites(&count);
+    CHILD_CHECK(count <= SITES_MAX);
+    for (size_t i = 0; i < count; i++)
+        counted->at_site[i] = sites[i]->passages;
+    counted->passages = mob_segment_passages();
+}
+
+/* One life: killed before passage n; UINT64_MAX = not at all, then *counted_out. Returns whether it was
+ * killed. */
+static bool live_and_die(struct world *world, uint64_t n, struct counted *counted_out)
 {
     struct mob_client_options options = {
-        .kind = MOB_CLIENT_WORKER, .out_ring_bytes = 8192, .in_ring_bytes = 4096, .pins_max = 16};
-    uint32_t slot;
-    assert_status(MOB_OK, mob_store_client_open(world->store, &options, &slot));
-    send_inbound(world->store, slot);
+        .kind = MOB_CLIENT_WORKER, .out_ring_bytes = OUT_RING_BYTES, .in_ring_bytes = 4096, .pins_max = 16};
+    uint32_t slots[2]; /* the victim's and its rival's, which is of the same process */
+    for (int i = 0; i < 2; i++)
+        assert_status(MOB_OK, mob_store_client_open(world->store, &options, &slots[i]));
+    near_the_rings_end(world, slots[0]);
+    send_inbound(world->store, slots[0]);
+    mob_epoch_advance(world->store); /* what it reads was not read in this one */
+    mob_store_announce_sleep(world->store);
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        struct mob_store_client *client;
-        CHILD_CHECK(mob_store_attach(mob_store_memfd(world->store), mob_store_eventfd(world->store), slot,
-                        &client) == MOB_OK);
+        struct rival rival = {.client = attach(world, slots[1])};
+        struct mob_store_client *client = attach(world, slots[0]);
         mob_segment_kill_at(n);
-        script(client);
-        *passages = mob_segment_passages();
+        script(client, &rival);
+        if (counted_out)
+            count_sites(counted_out);
         _exit(0);
     }
     int status;
@@ -323,26 +217,98 @@ static bool live_and_die(struct world *world, uint64_t n, uint64_t *passages)
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
         fail_msg("passage %llu: child ended with status %x", (unsigned long long)n, status);
-    after_death(world, slot, VICTIM_STREAM, 140);
+    after_death(world, slots, VICTIM_STREAM, 256);
     return killed;
+}
+
+/* What only the node executes, whose death ends the segment. By function: all its stores. */
+static const struct {
+    const char *function, *why;
+} of_the_node[] = {
+    {"map_segment", "a segment begins"},
+    {"mob_segment_prefault_main", "its pages are touched"},
+    {"mob_store_destroy", "and its end"},
+    {"reset_shared", "a slot of the client table"},
+    {"mob_store_client_open", ""},
+    {"mob_store_client_close", ""},
+    {"mob_store_announce_sleep", "its own sleep"},
+    {"mob_store_announce_awake", ""},
+    {"mob_bell_ring", "it wakes clients"},
+    {"push_piece", "inbound rings"},
+    {"publish", ""},
+    {"mob_store_pass_begin", "it reads outbound rings"},
+    {"release", ""},
+    {"seal_entry", "objects of published records, and its own"},
+    {"mob_store_object_committed", ""},
+    {"mob_store_object_bytes", ""},
+    {"mob_store_object_put", ""},
+    {"mob_entry_set_hash", "hashes that come later"},
+    {"mob_evict_mark", "eviction"},
+    {"revert_if_victim", ""},
+    {"mob_entry_drop", ""},
+    {"mob_spill_restore", ""},
+    {"sweep_tags", "the sweep of what is old"},
+    {"spare", ""},
+    {"mob_sweep_make_old", ""},
+    {"mob_epoch_advance", ""},
+    {"mob_slab_disown", "chunks of clients"},
+    {"mob_slab_reclaim", ""},
+};
+enum { OF_THE_NODE = sizeof of_the_node / sizeof of_the_node[0] };
+
+static bool is_of_the_node(const struct mob_segment_site *site, size_t *which_out)
+{
+    for (size_t i = 0; i < OF_THE_NODE; i++)
+        if (strcmp(of_the_node[i].function, site->function) == 0) {
+            *which_out = i;
+            return true;
+        }
+    return false;
+}
+
+/* Every store that a client can execute was executed, and the list of the others is true. */
+static void expect_every_site(
+    struct mob_segment_site *const *sites, size_t count, const struct counted *counted)
+{
+    bool known[OF_THE_NODE] = {false};
+    size_t wrong = 0, passed = 0, which;
+    for (size_t i = 0; i < count; i++) {
+        bool nodes = is_of_the_node(sites[i], &which);
+        passed += counted->at_site[i] > 0;
+        if (nodes)
+            known[which] = true;
+        if (nodes == (counted->at_site[i] == 0))
+            continue;
+        wrong++;
+        print_error("%s:%d: %s: %s\n", sites[i]->file, sites[i]->line, sites[i]->function,
+            nodes ? "said to be the node's, and the client passed it" : "the script never passes it");
+    }
+    for (size_t i = 0; i < OF_THE_NODE; i++)
+        if (!known[i]) {
+            wrong++;
+            print_error("%s: stores nothing; strike it off the node's list\n", of_the_node[i].function);
+        }
+    print_message("%zu of %zu places that store are a client's\n", passed, count);
+    assert_int_equal(0, wrong);
 }
 
 static void a_client_may_die_between_any_two_stores(void **state)
 {
     (void)state;
+    size_t count;
+    struct mob_segment_site *const *sites = mob_segment_sites(&count);
+    if (count == 0)
+        skip(); /* a release build: no store is a failpoint */
     struct world world;
     world_open(&world, test_store(SEGMENT_BYTES, NULL, 0));
     world.baseline_free = free_units(world.store);
-    uint64_t *passages = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    assert_true(passages != MAP_FAILED);
-    assert_false(live_and_die(&world, UINT64_MAX, passages));
-    uint64_t total = *passages;
-    munmap(passages, 4096);
-    if (total == 0) {
-        mob_store_detach(world.observer);
-        mob_store_destroy(world.store);
-        skip(); /* a release build: stores are not counted */
-    }
+    struct counted *counted =
+        mmap(NULL, sizeof *counted, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(counted != MAP_FAILED);
+    assert_false(live_and_die(&world, UINT64_MAX, counted));
+    uint64_t total = counted->passages;
+    expect_every_site(sites, count, counted);
+    munmap(counted, sizeof *counted);
     print_message("%llu stores, killed before each\n", (unsigned long long)total);
     for (uint64_t n = 1; n <= total; n++)
         assert_true(live_and_die(&world, n, NULL));
@@ -506,7 +472,7 @@ static void clients_killed_from_outside_leave_nothing(void **state)
 {
     (void)state;
     uint64_t seed = setting("MOB_CRASH_SEED", 0x9e3779b97f4a7c15ull),
-             kills = setting("MOB_CRASH_KILLS", 2000);
+             kills = setting("MOB_CRASH_KILLS", KILLS);
     print_message("seed %llx, %llu kills\n", (unsigned long long)seed, (unsigned long long)kills);
     struct world world;
     world_open(&world, test_store(SEGMENT_BYTES * 2, NULL, 0));
