@@ -1,5 +1,5 @@
 /* Log lines: `time level module event key=value ...` on stderr, which the supervisor sends to a file per
- * process.
+ * process, or to a sink that the process has set.
  *
  *   MOB_LOG_INFO("node", "worker_started", "pid=%d slot=%u", pid, slot);
  *
@@ -10,9 +10,12 @@
 #ifndef MOB_COMMON_BASE_LOG_H
 #define MOB_COMMON_BASE_LOG_H
 
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
-enum mob_log_level { MOB_LOG_LEVEL_DEBUG, MOB_LOG_LEVEL_INFO, MOB_LOG_LEVEL_WARN, MOB_LOG_LEVEL_ERROR };
+#include "common/base/log_level.h"
 
 struct mob_log_site {
     _Atomic int64_t window_start_ns;
@@ -21,8 +24,19 @@ struct mob_log_site {
 
 void mob_log_write(struct mob_log_site *site, enum mob_log_level level, const char *module, const char *event,
     const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* Lowest level written; read once from the environment. */
-extern enum mob_log_level mob_log_threshold;
+/* Lowest level written; from the environment until somebody sets it. Private: threads of this process. */
+extern _Atomic int mob_log_threshold;
+
+/* Gets the lines instead of stderr, without their line end and with a NUL behind them; one at a time, from
+ * whatever thread logs. What is logged inside of it goes to stderr. */
+typedef void mob_log_sink(void *arg, enum mob_log_level level, const char *line, size_t bytes);
+/* NULL = stderr again. When it returns the sink before is not called any more, except when called by it. */
+void mob_log_set_sink(mob_log_sink *sink, void *arg);
+/* A line of a user's own words, `time level text`: to the sink, if there is one, else false, and the line,
+ * cut to `size` and with its line end, is in `line_out`, `*bytes_out` of it. Line ends in the text become
+ * blanks. */
+bool mob_log_words(enum mob_log_level level, char *line_out, size_t size, size_t *bytes_out,
+    const char *format, va_list args) __attribute__((format(printf, 5, 0)));
 
 #define MOB_LOG_AT(level, ...) \
     do { \

@@ -211,6 +211,8 @@ static void note_death(
     size_t n = mob_pool_log_tail(
         node->pool, worker->serial, LOG_TAIL_LINES, node->death.log, sizeof node->death.log);
     node->death.log[n < sizeof node->death.log ? n : sizeof node->death.log - 1] = '\0';
+    if (ran)
+        mob_pool_log_died(node->pool, worker->serial, running->id);
 }
 
 const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity)
@@ -338,6 +340,15 @@ static uint32_t log_worker(struct node *node, const struct mob_log_question *in)
     return worker ? worker->serial : in->worker;
 }
 
+/* Is it the one that its worker runs now, not one that waits behind or below it? */
+static bool runs_now(struct node *node, struct mob_task_id id)
+{
+    const struct node_task *task = node_task_find(node, id);
+    struct mob_sched_task *first;
+    return task && (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) &&
+        mob_sched_batch(node->sched, task->sched.worker, &first, 1) > 0 && first == &task->sched;
+}
+
 void node_logs(
     struct node *node, struct node_client *client, uint32_t request, const uint8_t *payload, uint32_t bytes)
 {
@@ -355,6 +366,7 @@ void node_logs(
     size_t max = in.max > sizeof out.bytes ? sizeof out.bytes : in.max, n = 0;
     out.total = 0;
     if (worker != MOB_LOG_NO_WORKER)
-        n = mob_pool_log_read(node->pool, worker, in.task, in.offset, out.bytes, max, &out.total);
+        n = mob_pool_log_read(
+            node->pool, worker, in.task, runs_now(node, in.task), in.offset, out.bytes, max, &out.total);
     node_reply(node, client->slot, client->session, request, MOB_OK, &out, (uint32_t)(sizeof out.total + n));
 }

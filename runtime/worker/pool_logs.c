@@ -92,6 +92,7 @@ struct log_search {
     uint8_t *out;
     size_t size, got;
     uint64_t total; /* of its output */
+    bool runs; /* it is the one that runs: what nobody has noted is its */
 };
 
 static void take_range(struct log_search *search, int log_fd, uint64_t begin, uint64_t bytes)
@@ -119,6 +120,7 @@ static void take_open(
 static void read_entries(struct log_search *search, int index_fd, int log_fd, uint64_t log_bytes)
 {
     struct mob_log_index entries[256], mark = {0};
+    uint64_t noted = 0; /* up to here */
     bool open = false;
     ssize_t n;
     while ((n = read(index_fd, entries, sizeof entries)) > 0) {
@@ -133,10 +135,13 @@ static void read_entries(struct log_search *search, int index_fd, int log_fd, ui
                 mark = *e;
             else if (mob_task_id_eq(e->task, search->task))
                 take_range(search, log_fd, e->offset, e->bytes);
+            noted = e->offset + e->bytes;
         }
     }
     if (open)
         take_open(search, log_fd, &mark, log_bytes);
+    else if (search->runs && noted < log_bytes) /* it wrote around stdio, and so without a mark */
+        take_range(search, log_fd, noted, log_bytes - noted);
 }
 
 static void read_pair(struct mob_pool *pool, uint32_t worker, const char *index_suffix,
@@ -152,14 +157,39 @@ static void read_pair(struct mob_pool *pool, uint32_t worker, const char *index_
         close(log_fd);
 }
 
-size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint64_t offset,
-    void *out, size_t size, uint64_t *total_out)
+size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, bool runs,
+    uint64_t offset, void *out, size_t size, uint64_t *total_out)
 {
     struct log_search search = {.task = task, .offset = offset, .out = out, .size = size};
     read_pair(pool, worker, "idx.1", "log.1", &search);
+    search.runs = runs;
     read_pair(pool, worker, "idx", "log", &search);
     *total_out = search.total;
     return search.got;
+}
+
+void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task)
+{
+    char name[MOB_LOG_NAME_MAX];
+    struct stat log, index;
+    struct mob_log_index last = {0};
+    mob_worker_log_name(pool->config.log_dir, worker, "log", name);
+    if (stat(name, &log) != 0)
+        return;
+    mob_worker_log_name(pool->config.log_dir, worker, "idx", name);
+    int fd = open(name, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    off_t end = fstat(fd, &index) == 0 ? index.st_size / (off_t)sizeof last * (off_t)sizeof last : 0;
+    if (end > 0 && pread(fd, &last, sizeof last, end - (off_t)sizeof last) != (ssize_t)sizeof last)
+        last = (struct mob_log_index){0};
+    uint64_t noted = last.offset + last.bytes, size = (uint64_t)log.st_size;
+    bool marked = end > 0 && last.bytes == 0; /* up to the file's end already */
+    struct mob_log_index rest = {task, noted, size - noted};
+    /* after half an entry nothing could be read behind it */
+    if (!marked && noted < size && index.st_size == end && write(fd, &rest, sizeof rest) < 0)
+        MOB_LOG_WARN("pool", "log_index_not_written", "worker=%u", worker);
+    close(fd);
 }
 
 void mob_pool_check_logs(struct mob_pool *pool)

@@ -7,7 +7,9 @@
  * stdio writes through functions of ours, which count: whether a task wrote anything costs no system call.
  * The first write of a task in a file puts a mark into the index, so that its output can be read while it
  * runs, and after its worker died of it; a task that writes nothing costs nothing. What goes around stdio
- * (write(2) in user code) is noticed after tasks of a millisecond and more.
+ * (write(2) in user code) has no mark. The node reads it while the task runs as what stands behind all that
+ * was noted, and notes it itself when the worker dies; the worker notices it after tasks of a millisecond and
+ * more.
  */
 #ifndef MOB_RUNTIME_WORKER_WORKER_LOG_H
 #define MOB_RUNTIME_WORKER_WORKER_LOG_H

@@ -1,6 +1,7 @@
 """Tasks that have not ended, over HTTP: what state they are in, and what they write.   ctest: timeout=240"""
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -68,6 +69,39 @@ def test_logs_of_a_running_task_are_followed(c):
     c.value(task["returns"][0])
     status, headers, body = c.call("GET", f"{V1}/tasks/{task['id']}/logs", headers={"Range": "bytes=7-13"})
     check(status == 206 and body == b"line 1\n" and headers["content-range"] == "bytes 7-13/21", "range", status, headers, body)
+
+
+def test_what_goes_around_stdio_is_followed_too(c):
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.count_directly", "arguments": [2, 60000]}, expect=202)
+    path = f"{V1}/tasks/{task['id']}/logs"
+    c.until("it has begun", lambda: c.call("GET", path)[2] == b"line 0\n")
+    check(c.json("GET", f"{V1}/tasks/{task['id']}")["state"] == "running", "while it runs")
+    other = c.json("POST", V1 + "/tasks", {"function": "http_talk.say", "arguments": ["mine"]}, {"Prefer": "wait=20"}, expect=200)
+    check(c.call("GET", f"{V1}/tasks/{other['id']}/logs")[2] == b"said mine\n", "another task's are its own")
+    cancel(c, task)
+
+
+def test_what_went_around_stdio_is_there_when_the_task_has_ended(c):
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.count_directly", "arguments": [2, 5]}, {"Prefer": "wait=20"}, expect=200)
+    check(c.call("GET", f"{V1}/tasks/{task['id']}/logs")[2] == b"line 0\nline 1\n", "both lines")
+    died = c.json("POST", V1 + "/tasks", {"function": "http_talk.last_words_directly", "options": {"max_retries": 0}}, {"Prefer": "wait=30"}, expect=200)
+    check(died["state"] == "failed", "it died", died)
+    status, _, body = c.call("GET", f"{V1}/tasks/{died['id']}/logs")
+    check(status == 200 and body == b"no more stdio\n", "and its worker with it", status, body)
+
+
+def test_lines_of_the_api(c):
+    position = c.json("GET", f"{V1}/events", expect=200)["position"]
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.logs"}, {"Prefer": "wait=20"}, expect=200)
+    _, _, body = c.call("GET", f"{V1}/tasks/{task['id']}/logs")
+    form = rb"half a line, \d{4}-\d\d-\d\dT[\d:.]+Z WARN reward 0\.5 in line 2\n\S+Z ERROR of nobody\n"
+    check(re.fullmatch(form, body), "the task's lines, in order", body)
+    events = []
+
+    def logged():
+        events.extend(c.json("GET", f"{V1}/events?after={position}&task={task['id']}&wait=1", expect=200)["events"])
+        return any(e["type"] == "log" and "reward 0.5 in line 2" in json.dumps(e) for e in events)
+    c.until("it is in the event log", logged)
 
 
 def test_a_range_of_a_running_log(c):

@@ -23,6 +23,38 @@ static enum mob_status count(struct mob_call *call)
     return mob_return_i64(call, mob_arg_i64(call, 0));
 }
 
+/* The same around stdio. */
+static enum mob_status count_directly(struct mob_call *call)
+{
+    for (int64_t i = 0; i < mob_arg_i64(call, 0); i++) {
+        char line[32];
+        int bytes = snprintf(line, sizeof line, "line %ld\n", (long)i);
+        if (write(1, line, (size_t)bytes) != bytes)
+            return mob_fail(call, "line %ld could not be written", (long)i);
+        usleep((useconds_t)mob_arg_i64(call, 1) * 1000);
+    }
+    return mob_return_i64(call, mob_arg_i64(call, 0));
+}
+
+/* Lines of the API's log, between others. */
+static enum mob_status logs(struct mob_call *call)
+{
+    printf("half a line, ");
+    mob_log(call, MOB_LOG_LEVEL_DEBUG, "below the threshold");
+    mob_log(call, MOB_LOG_LEVEL_WARN, "reward %g\nin line %d", 0.5, 2);
+    mob_log(NULL, MOB_LOG_LEVEL_ERROR, "of nobody");
+    return mob_return_i64(call, 0);
+}
+
+static enum mob_status last_words_directly(struct mob_call *call)
+{
+    static const char text[] = "no more stdio\n";
+    (void)call;
+    if (write(2, text, sizeof text - 1) < 0)
+        return MOB_IO;
+    abort();
+}
+
 /* Words of a process that does not end well. */
 static enum mob_status last_words(struct mob_call *call)
 {
@@ -44,7 +76,10 @@ static enum mob_status create(struct mob_call *call)
 MOB_MODULE("http_talk",
     MOB_FUNCTION("say", say, "utf8 text -> i64"),
     MOB_FUNCTION("count", count, "i64 lines, i64 pause_ms -> i64"),
+    MOB_FUNCTION("count_directly", count_directly, "i64 lines, i64 pause_ms -> i64"),
+    MOB_FUNCTION("logs", logs, "-> i64"),
     MOB_FUNCTION("last_words", last_words, "-> i64"),
+    MOB_FUNCTION("last_words_directly", last_words_directly, "-> i64"),
     {.name = "Talker", .main = create, .signature = "-> ()",
      .methods = MOB_METHODS(MOB_METHOD("say", say, "utf8 text -> i64"),
          MOB_METHOD("count", count, "i64 lines, i64 pause_ms -> i64"))})

@@ -30,6 +30,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <mobula/log_level.h>
 #include <mobula/status.h>
 
 #ifdef __cplusplus
@@ -372,6 +373,27 @@ MOB_API enum mob_status mob_event(struct mob_call *call, const char *type, const
 MOB_API enum mob_status mob_progress(struct mob_call *call, double fraction, const char *message);
 MOB_API int64_t mob_span_begin(struct mob_call *call);
 MOB_API enum mob_status mob_span_end(struct mob_call *call, int64_t begin, const char *name);
+
+/* ---- logging ---- */
+
+/* One line, `time level text`, of at most 2,046 bytes; line ends in the text become blanks. Levels below the
+ * threshold cost nothing. `call`: the running call, in a function: the line is output of its task like what
+ * it writes to stderr, read with `mobula logs`, over HTTP while the task runs, and in its event log. NULL, in
+ * a driver: it goes where the library's own lines go. Any thread. */
+MOB_API void mob_log(struct mob_call *call, enum mob_log_level level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* What is logged at all: MOB_LOG_LEVEL_DEBUG, _INFO, _WARN or _ERROR and above. At first it is what the
+ * environment says in MOBULA_LOG (debug, info, warn, error), else INFO; workers have their node's. Any
+ * thread; for the whole process. */
+MOB_API void mob_set_log_level(enum mob_log_level least);
+/* Gets the lines of this process, the library's own (`time level module event key=value ...`) and those of
+ * mob_log(NULL, ...), instead of stderr: without line end, with a NUL behind it, valid until it returns. It
+ * is called from whatever thread logs, also threads of the library, one call at a time, and must call nothing
+ * of this API but mob_log and mob_set_log_handler; what it logs itself goes to stderr. NULL = stderr again.
+ * When this returns the handler before is not called any more. For drivers: a worker's lines belong to its
+ * log. */
+typedef void mob_log_handler(void *arg, enum mob_log_level level, const char *line, size_t bytes);
+MOB_API void mob_set_log_handler(mob_log_handler *handler, void *arg);
 
 /* ---- modules ---- */
 

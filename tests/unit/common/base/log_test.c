@@ -123,6 +123,74 @@ static void too_long_a_line_is_cut_and_still_ends(void **state)
     assert_in_range(strlen(text), 1000, 2048);
 }
 
+/* ---- a sink ---- */
+
+static struct {
+    int lines;
+    enum mob_log_level level;
+    char line[2100];
+    size_t bytes;
+} sunk;
+
+static void sink(void *arg, enum mob_log_level level, const char *line, size_t bytes)
+{
+    assert_ptr_equal(arg, &sunk);
+    assert_int_equal(strlen(line), bytes);
+    assert_true(bytes < sizeof sunk.line);
+    sunk.lines++;
+    sunk.level = level;
+    sunk.bytes = bytes;
+    memcpy(sunk.line, line, bytes + 1);
+    if (sunk.lines == 1)
+        MOB_LOG_WARN("test", "inside", "x=%d", 1);
+}
+
+static void a_sink_gets_the_lines_instead_of_stderr(void **state)
+{
+    (void)state;
+    memset(&sunk, 0, sizeof sunk);
+    capture();
+    mob_log_set_sink(sink, &sunk);
+    MOB_LOG_ERROR("test", "first", "x=%d", 1);
+    MOB_LOG_INFO("test", "second", "x=%d", 2);
+    mob_log_set_sink(NULL, NULL);
+    MOB_LOG_INFO("test", "third", "x=%d", 3);
+    const char *text = captured();
+    assert_int_equal(sunk.lines, 2);
+    assert_int_equal(sunk.level, MOB_LOG_LEVEL_INFO);
+    assert_string_equal(strchr(sunk.line, ' '), " INFO test second x=2");
+    assert_int_equal(lines_of(text), 2); /* what was logged inside, and after it */
+    assert_non_null(strstr(text, " WARN test inside x=1\n"));
+    assert_non_null(strstr(text, " INFO test third x=3\n"));
+}
+
+static bool words(char *line, size_t size, size_t *bytes, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    bool given = mob_log_words(MOB_LOG_LEVEL_WARN, line, size, bytes, format, args);
+    va_end(args);
+    return given;
+}
+
+static void words_are_one_line_cut_between_characters(void **state)
+{
+    (void)state;
+    size_t bytes = 0;
+    char line[64], wide[200];
+    assert_false(words(line, sizeof line, &bytes, "a\nb\rc %d", 7));
+    assert_string_equal(strchr(line, ' '), " WARN a b c 7\n");
+    assert_int_equal(bytes, strlen(line));
+    for (size_t i = 0; i + 2 < sizeof wide; i += 2)
+        memcpy(wide + i, "\xc3\xa9", 3);
+    for (size_t size = sizeof line - 1; size <= sizeof line; size++) { /* one of them would cut in two */
+        assert_false(words(line, size, &bytes, "%s", wide));
+        assert_true(bytes < size && bytes + 3 > size - 1);
+        assert_int_equal(line[bytes - 1], '\n');
+        assert_int_equal((unsigned char)line[bytes - 2], 0xa9);
+    }
+}
+
 static void failed_assertion_is_logged_and_ends_the_process(void **state)
 {
     (void)state;
@@ -148,6 +216,8 @@ int main(void)
         cmocka_unit_test(repeating_site_is_muted_and_says_how_much_it_left_out),
         cmocka_unit_test(sites_are_muted_one_by_one),
         cmocka_unit_test(too_long_a_line_is_cut_and_still_ends),
+        cmocka_unit_test(a_sink_gets_the_lines_instead_of_stderr),
+        cmocka_unit_test(words_are_one_line_cut_between_characters),
         cmocka_unit_test(failed_assertion_is_logged_and_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
