@@ -2,10 +2,11 @@
 #ifndef MOB_RUNTIME_NODE_ACTOR_RECORD_H
 #define MOB_RUNTIME_NODE_ACTOR_RECORD_H
 
+#include "common/wire/option_bounds.h"
 #include "runtime/actor/life.h"
 #include "runtime/node/node.h"
 
-#define ACTOR_NAME_MAX 128
+#define ACTOR_NAME_MAX (MOB_ACTOR_NAME_BYTES_MAX + 1u)
 
 struct actor_checkpoint {
     uint64_t position; /* of the last call in it */

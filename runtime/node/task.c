@@ -2,10 +2,13 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/wire/option_bounds.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/functions.h"
 
 enum { DEMANDS_MAX = MOB_SCHED_DEMANDS_MAX };
+_Static_assert(MOB_SCHED_DEMANDS_MAX == MOB_TASK_RESOURCES_MAX, "what submissions are checked for");
+_Static_assert(MOB_SCHED_AMOUNT_MAX == MOB_AMOUNT_MAX * MOB_AMOUNT_UNITS, "the same");
 
 /* Demand set of a spec: CPU from the head, the rest from its extensions. */
 static enum mob_status class_of(

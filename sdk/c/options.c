@@ -4,11 +4,6 @@
 
 #include "common/wire/utf8.h"
 
-#define UNITS 10000.0
-#define RETRIES_MAX 1000000 /* this and the next two as over HTTP */
-#define CHECKPOINT_EVERY_MAX 1000000000
-#define TASK_NAME_MAX 256u
-
 /* ---- checks ---- */
 
 /* Names are shown in JSON. */
@@ -27,15 +22,15 @@ static enum mob_status check_text(struct mob_client *client, const char *text, s
 /* What would round to nothing was meant as something. */
 static bool rounds_away(double amount)
 {
-    return amount > 0 && amount < 1 / UNITS;
+    return amount > 0 && amount < MOB_AMOUNT_MIN;
 }
 
 static enum mob_status check_cpus(struct mob_client *client, double cpus)
 {
-    if (cpus <= UINT32_MAX / UNITS && !rounds_away(cpus)) /* false for what is no number */
+    if (cpus <= MOB_CPUS_MAX && !rounds_away(cpus)) /* false for what is no number */
         return MOB_OK;
-    return mob_client_fail(client, MOB_INVALID, "cpus is a number of 1/%.0f up to %.0f, not %g", UNITS,
-        UINT32_MAX / UNITS, cpus);
+    return mob_client_fail(client, MOB_INVALID, "cpus is a number of 1/%d up to %.0f, not %g",
+        MOB_AMOUNT_UNITS, MOB_CPUS_MAX, cpus);
 }
 
 static enum mob_status check_range(
@@ -81,7 +76,7 @@ static enum mob_status check_labels(struct mob_client *client, const char *const
     if (count > 0 && labels == NULL)
         return mob_client_fail(client, MOB_INVALID, "labels are missing");
     for (size_t i = 0; i < count; i++) {
-        enum mob_status status = check_text(client, labels[i], MOB_LABEL_MAX, "a label");
+        enum mob_status status = check_text(client, labels[i], MOB_LABEL_BYTES_MAX, "a label");
         if (status != MOB_OK)
             return status;
         if (strchr(labels[i], '=') == NULL)
@@ -102,9 +97,9 @@ enum mob_status mob_options_check(struct mob_client *client, const struct mob_su
         return mob_client_fail(client, MOB_INVALID,
             "max_retries is a number, -1 (for ever) or MOB_NO_RETRY, not %d", options->max_retries);
     enum mob_status status =
-        check_range(client, "max_retries", options->max_retries, MOB_NO_RETRY, RETRIES_MAX);
+        check_range(client, "max_retries", options->max_retries, MOB_NO_RETRY, MOB_RETRIES_MAX);
     if (status == MOB_OK)
-        status = check_range(client, "priority", options->priority, INT16_MIN, INT16_MAX);
+        status = check_range(client, "priority", options->priority, MOB_PRIORITY_MIN, MOB_PRIORITY_MAX);
     if (status == MOB_OK)
         status = check_range(client, "timeout_ns", options->timeout_ns, 0, MOB_FOREVER);
     if (status == MOB_OK)
@@ -119,7 +114,7 @@ enum mob_status mob_options_check(struct mob_client *client, const struct mob_su
     if (status == MOB_OK)
         status = check_labels(client, options->labels, options->label_count);
     if (status == MOB_OK)
-        status = check_optional(client, options->name, TASK_NAME_MAX, "the name");
+        status = check_optional(client, options->name, MOB_TASK_NAME_BYTES_MAX, "the name");
     if (status == MOB_OK)
         status = check_optional(client, options->traceparent, MOB_SPEC_TAIL_MAX, "traceparent");
     return status;
@@ -130,9 +125,10 @@ enum mob_status mob_actor_options_check(struct mob_client *client, const struct 
     if (options->max_restarts < -1)
         return mob_client_fail(
             client, MOB_INVALID, "max_restarts is a number or -1 (for ever), not %d", options->max_restarts);
-    enum mob_status status = check_range(client, "max_restarts", options->max_restarts, -1, RETRIES_MAX);
+    enum mob_status status = check_range(client, "max_restarts", options->max_restarts, -1, MOB_RETRIES_MAX);
     if (status == MOB_OK)
-        status = check_range(client, "checkpoint_every", options->checkpoint_every, 0, CHECKPOINT_EVERY_MAX);
+        status =
+            check_range(client, "checkpoint_every", options->checkpoint_every, 0, MOB_CHECKPOINT_EVERY_MAX);
     if (status == MOB_OK)
         status = check_cpus(client, options->cpus);
     if (status == MOB_OK)
@@ -152,7 +148,7 @@ uint32_t mob_cpu_units(double cpus, uint32_t by_default)
         return by_default;
     if (cpus < 0)
         return 0;
-    return cpus < UINT32_MAX / UNITS ? (uint32_t)(cpus * UNITS + 0.5) : UINT32_MAX;
+    return cpus < MOB_CPUS_MAX ? (uint32_t)(cpus * MOB_AMOUNT_UNITS + 0.5) : UINT32_MAX;
 }
 
 /* Bytes of memory do not fit in 32 bits of 1/10000: such amounts have a wider extension. */
@@ -160,7 +156,7 @@ static void write_amount(struct mob_tail_builder *b, const struct mob_resource *
 {
     uint8_t payload[sizeof(uint64_t) + MOB_RESOURCE_NAME_MAX];
     size_t name_bytes = strlen(resource->name);
-    uint64_t wide = (uint64_t)(resource->amount * UNITS + 0.5);
+    uint64_t wide = (uint64_t)(resource->amount * MOB_AMOUNT_UNITS + 0.5);
     uint32_t narrow = (uint32_t)wide;
     bool fits = wide <= UINT32_MAX;
     size_t head = fits ? sizeof narrow : sizeof wide;
@@ -182,7 +178,7 @@ void mob_resources_write(
 
 void mob_label_write(struct mob_tail_builder *b, const char *label)
 {
-    char payload[MOB_LABEL_MAX];
+    char payload[MOB_LABEL_BYTES_MAX];
     size_t bytes = strlen(label), key = (size_t)(strchr(label, '=') - label);
     memcpy(payload, label, bytes);
     payload[key] = 0;

@@ -3,12 +3,8 @@
 #ifndef MOB_SDK_C_OPTIONS_H
 #define MOB_SDK_C_OPTIONS_H
 
+#include "common/wire/option_bounds.h"
 #include "sdk/c/client.h"
-
-#define MOB_LABEL_MAX 511u /* bytes of one label */
-#define MOB_ACTOR_NAME_BYTES_MAX 127u
-/* Most of one resource, as schedulers count it (MOB_SCHED_AMOUNT_MAX): 900 TB, when it is memory. */
-#define MOB_AMOUNT_MAX 900000000000000ll
 
 /* MOB_INVALID: a struct_size that no version of the options has had; `here` is that of this one. */
 enum mob_status mob_options_size_check(struct mob_client *client, size_t given, size_t here);

@@ -12,10 +12,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/option_bounds.h"
 #include "server/api/engine_models.h"
 
 #define ACTOR_PREFIX "endpoint/"
 #define ACTOR_NAME_BYTES (MOB_MODEL_NAME_MAX + 40)
+/* The generation is a time in microseconds: 16 digits until the year 2286. */
+_Static_assert(sizeof ACTOR_PREFIX - 1 + MOB_MODEL_NAME_MAX - 1 + 1 + 16 <= MOB_ACTOR_NAME_BYTES_MAX,
+    "every model's actor can have its name");
 /* An actor without a row is of a PUT that goes on elsewhere, or of one that ended with its gateway. */
 #define ORPHAN_US (60ll * 1000000)
 

@@ -1,16 +1,18 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "server/api/engine_submit.h"
 
 void engine_native_options(const struct mob_engine_options *in, struct native_options *out)
 {
     memset(&out->task, 0, sizeof out->task);
     memset(&out->actor, 0, sizeof out->actor);
-    size_t n = in->resource_count < 32 ? in->resource_count : 32;
+    size_t n = in->resource_count;
+    MOB_ASSERT(n <= MOB_TASK_RESOURCES_MAX); /* options.c */
     for (size_t i = 0; i < n; i++)
         out->resources[i] =
-            (struct mob_resource){in->resources[i].name, (double)in->resources[i].amount / 10000};
+            (struct mob_resource){in->resources[i].name, (double)in->resources[i].amount / MOB_AMOUNT_UNITS};
     out->task = (struct mob_submit_options){.struct_size = sizeof out->task,
         .name = in->name,
         .resources = out->resources,

@@ -2,6 +2,7 @@
 #ifndef MOB_SERVER_API_ENGINE_SUBMIT_H
 #define MOB_SERVER_API_ENGINE_SUBMIT_H
 
+#include "common/wire/option_bounds.h"
 #include "server/api/engine_inner.h"
 
 /* engine_options.c: a request's options as the C API takes them; they borrow from `in` and from each other.
@@ -9,7 +10,7 @@
 struct native_options {
     struct mob_submit_options task;
     struct mob_actor_options actor;
-    struct mob_resource resources[32];
+    struct mob_resource resources[MOB_TASK_RESOURCES_MAX];
     bool plain; /* all default */
 };
 void engine_native_options(const struct mob_engine_options *in, struct native_options *out);

@@ -1,20 +1,24 @@
 #include "server/api/options.h"
-#include "server/http/trace_context.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENTS_MAX 65534
-/* Amounts of resources, as the C API takes them. */
-#define RESOURCE_MIN 1e-4
-#define RESOURCE_MAX 9e14
-#define CPUS_MAX (UINT32_MAX / 10000.0)
+#include "common/wire/option_bounds.h"
+#include "server/http/trace_context.h"
+
+#define TIMES_MS_MAX \
+    (1000ll * 86400 * 365) /* a year, from now: deadlines are instants in 63 bits of nanoseconds */
 
 static char *copy(const char *text)
 {
     return text ? strdup(text) : NULL;
+}
+
+static size_t takes_cpus_unasked(const json_t *resources)
+{
+    return json_object_get(resources, "CPU") == NULL;
 }
 
 static void read_resources(
@@ -22,8 +26,10 @@ static void read_resources(
 {
     if (!resources)
         return;
-    if (json_object_size(resources) > MOB_OPTIONS_RESOURCES_MAX) {
-        mob_body_error(body, prefix, NULL, "at most %d resources", MOB_OPTIONS_RESOURCES_MAX);
+    if (json_object_size(resources) + takes_cpus_unasked(resources) > MOB_TASK_RESOURCES_MAX) {
+        mob_body_error(body, prefix, NULL,
+            "at most %u resources, with the CPU that is taken unless \"CPU\" says otherwise",
+            MOB_TASK_RESOURCES_MAX);
         return;
     }
     out->resources = calloc(json_object_size(resources) + 1, sizeof *out->resources);
@@ -34,14 +40,20 @@ static void read_resources(
     json_object_foreach(resources, name, amount)
     {
         double value = json_number_value(amount);
-        double most = strcmp(name, "CPU") == 0 ? CPUS_MAX : RESOURCE_MAX;
-        if (!json_is_number(amount) || !(value >= 0) || value > most || (value > 0 && value < RESOURCE_MIN)) {
-            mob_body_error(body, prefix, name, "must be 0, or a number from %g to %g", RESOURCE_MIN, most);
+        double most = strcmp(name, "CPU") == 0 ? MOB_CPUS_MAX : (double)MOB_AMOUNT_MAX;
+        if (*name == 0 || strlen(name) > MOB_RESOURCE_NAME_MAX) {
+            mob_body_error(
+                body, prefix, NULL, "names of resources have 1 to %u bytes", MOB_RESOURCE_NAME_MAX);
+            continue;
+        }
+        if (!json_is_number(amount) || !(value >= 0) || value > most ||
+            (value > 0 && value < MOB_AMOUNT_MIN)) {
+            mob_body_error(body, prefix, name, "must be 0, or a number from %g to %g", MOB_AMOUNT_MIN, most);
             continue;
         }
         struct mob_engine_resource *resource = &out->resources[out->resource_count++];
         resource->name = copy(name);
-        resource->amount = (uint64_t)llround(value * 10000);
+        resource->amount = (uint64_t)llround(value * MOB_AMOUNT_UNITS);
     }
 }
 
@@ -56,28 +68,30 @@ static void read_actor(
     struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
 {
     out->actor_name =
-        copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_OPTIONS_NAME_MAX));
+        copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_ACTOR_NAME_BYTES_MAX));
     const char *exists = mob_body_string(body, options, at, "if_exists", MOB_BODY_OPTIONAL, 8);
     if (exists && strcmp(exists, "fail") != 0 && strcmp(exists, "return") != 0)
         mob_body_error(body, at, "if_exists", "must be fail or return");
     out->return_existing = exists && strcmp(exists, "return") == 0;
     out->detached = mob_body_bool(body, options, at, "detached", false);
     out->has_max_restarts = json_object_get(options, "max_restarts") != NULL;
-    out->max_restarts = (int32_t)mob_body_int(body, options, at, "max_restarts", -1, 1000000, 0);
-    out->checkpoint_every = (uint32_t)mob_body_int(body, options, at, "checkpoint_every", 0, 1000000000, 0);
+    out->max_restarts = (int32_t)mob_body_int(body, options, at, "max_restarts", -1, MOB_RETRIES_MAX, 0);
+    out->checkpoint_every =
+        (uint32_t)mob_body_int(body, options, at, "checkpoint_every", 0, MOB_CHECKPOINT_EVERY_MAX, 0);
 }
 
 static void read_task(
     struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
 {
-    out->name = copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_OPTIONS_NAME_MAX));
-    out->num_returns = (uint32_t)mob_body_int(body, options, at, "num_returns", 1, 65534, 0);
+    out->name = copy(mob_body_string(body, options, at, "name", MOB_BODY_OPTIONAL, MOB_TASK_NAME_BYTES_MAX));
+    out->num_returns = (uint32_t)mob_body_int(body, options, at, "num_returns", 1, MOB_RETURNS_MAX, 0);
     out->has_max_retries = json_object_get(options, "max_retries") != NULL;
-    out->max_retries = (int32_t)mob_body_int(body, options, at, "max_retries", -1, 1000000, 3);
+    out->max_retries = (int32_t)mob_body_int(body, options, at, "max_retries", -1, MOB_RETRIES_MAX, 3);
     out->retry_on_error = mob_body_bool(body, options, at, "retry_on_error", false);
-    out->timeout_ms = mob_body_int(body, options, at, "timeout_ms", 1, 1000ll * 86400 * 365, 0);
-    out->delay_ms = mob_body_int(body, options, at, "delay_ms", 0, 1000ll * 86400 * 365, 0);
-    out->priority = (int32_t)mob_body_int(body, options, at, "priority", -32768, 32767, 0);
+    out->timeout_ms = mob_body_int(body, options, at, "timeout_ms", 1, TIMES_MS_MAX, 0);
+    out->delay_ms = mob_body_int(body, options, at, "delay_ms", 0, TIMES_MS_MAX, 0);
+    out->priority =
+        (int32_t)mob_body_int(body, options, at, "priority", MOB_PRIORITY_MIN, MOB_PRIORITY_MAX, 0);
     out->deterministic = mob_body_bool(body, options, at, "deterministic", false);
 }
 
@@ -113,7 +127,8 @@ void mob_options_read(struct mob_body *body, const json_t *object, const char *p
 
 json_t *mob_options_arguments(struct mob_body *body, const json_t *object, const char *prefix)
 {
-    json_t *arguments = mob_body_array(body, object, prefix, "arguments", MOB_BODY_OPTIONAL, ARGUMENTS_MAX);
+    json_t *arguments =
+        mob_body_array(body, object, prefix, "arguments", MOB_BODY_OPTIONAL, MOB_ARGUMENTS_MAX);
     return arguments ? json_incref(arguments) : json_array();
 }
 

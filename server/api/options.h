@@ -6,9 +6,6 @@
 #include "server/api/body.h"
 #include "server/api/engine.h"
 
-#define MOB_OPTIONS_RESOURCES_MAX 32
-#define MOB_OPTIONS_NAME_MAX 256
-
 enum mob_options_of { MOB_OPTIONS_OF_TASK, MOB_OPTIONS_OF_ACTOR, MOB_OPTIONS_OF_CALL };
 
 /* Reads `options` and `job` of `object`, whose pointer is `prefix`. Errors go to the body; what was read is

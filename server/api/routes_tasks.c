@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/wire/option_bounds.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
 #include "server/api/metrics.h"
@@ -44,7 +45,7 @@ static void read_items(struct mob_body *body, const json_t *items)
         /* Options of single items would make each a group of its own: they are the batch's. */
         mob_body_fields(body, item, at, "function\0arguments\0");
         mob_body_string(body, item, at, "function", MOB_BODY_REQUIRED, 512);
-        mob_body_array(body, item, at, "arguments", MOB_BODY_OPTIONAL, 65534);
+        mob_body_array(body, item, at, "arguments", MOB_BODY_OPTIONAL, MOB_ARGUMENTS_MAX);
     }
 }
 

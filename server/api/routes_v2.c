@@ -28,7 +28,8 @@ void mob_api_endpoint_put(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     struct mob_body body;
     if (!name_ok(request->segment_values[0])) {
-        mob_api_fail(request, MOB_INVALID, "names of endpoints have letters, digits, '-', '_' and '.'");
+        mob_api_fail(request, MOB_INVALID,
+            "names of endpoints have 1 to %d letters, digits, '-', '_' and '.'", MOB_MODEL_NAME_MAX - 1);
         return;
     }
     if (!mob_body_open(&body, request, false))

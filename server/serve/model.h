@@ -19,7 +19,8 @@
 
 #define MOB_MODELS_MAX 256
 #define MOB_MODEL_TENSORS_MAX 16
-#define MOB_MODEL_NAME_MAX 128
+#define MOB_MODEL_NAME_MAX \
+    102 /* with its NUL: its actor's name has 26 bytes more (engine_models.c), and 127 at most */
 
 struct mob_tensor_spec {
     char name[64];

@@ -29,6 +29,39 @@ def test_every_described_route_needs_a_key(c):
             check(status == 401 and headers["content-type"] == "application/problem+json", f"{method} {at}", status, body)
 
 
+def test_bounds_of_options(c):
+    """What the node would refuse is refused before it is asked, with the place."""
+    c.deploy("arith")
+    c.deploy("quickstart")
+
+    def asked(path, body, options, pointer=None):
+        status, _, data = c.call("POST", path, {**body, "options": options})
+        answer = json.loads(data)
+        where = [one["pointer"] for one in answer.get("errors", [])]
+        check(where == [pointer] and status == 422 if pointer else status in (201, 202), f"{options} at {path}", status, pointer, answer)
+        return answer
+
+    task = ("/api/v1/tasks", {"function": "arith.add", "arguments": [1, 2]})
+    actor = ("/api/v1/actors", {"class": "quickstart.Counter", "arguments": [1]})
+    named = asked(*actor, {"name": "n" * 127})
+    check(c.json("GET", f"/api/v1/actors/{named['id']}")["name"] == "n" * 127, "the longest name is registered whole")
+    asked(*actor, {"name": "n" * 128}, "/options/name")
+    asked(*actor, {"name": "\u00e9" * 64}, "/options/name")  # 128 bytes
+    asked(*task, {"name": "n" * 256})
+    asked(*task, {"name": "n" * 257}, "/options/name")
+    eight = {"CPU": 1, **{f"none{i}": 0 for i in range(7)}}
+    done = c.json("GET", f"/api/v1/objects/{asked(*task, {'resources': eight})['returns'][0]}?wait=30")
+    check(done.get("value") == 3, "eight resources are a demand", done)
+    asked(*task, {"resources": {**eight, "none7": 0}}, "/options/resources")
+    asked(*task, {"resources": {f"none{i}": 0 for i in range(8)}}, "/options/resources")  # and the CPU
+    asked(*task, {"resources": {"r" * 63: 0}})
+    asked(*task, {"resources": {"r" * 64: 0}}, "/options/resources")
+    for amount in (-1, 0.00001, 9.1e14, "1"):
+        asked(*task, {"resources": {"memory": amount}}, "/options/resources/memory")
+    status, _, data = c.call("PUT", "/api/v1/endpoints/" + "m" * 102, {"class": "quickstart.Counter"})
+    check(status == 422, "names of endpoints are shorter than their actors'", status, data)
+
+
 def test_functions(c):
     for name in ("arith", "quickstart", "mlp"):
         answer = c.deploy(name)

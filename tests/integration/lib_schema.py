@@ -18,6 +18,8 @@ def is_type(value, name):
 
 def of_object(schema, value, document, at):
     properties, others = schema.get("properties", {}), schema.get("additionalProperties", True)
+    if len(value) > schema.get("maxProperties", len(value)):
+        yield f"{at}: {len(value)} properties"
     for name in schema.get("required", []):
         if name not in value:
             yield f"{at}: {name} is missing"
@@ -33,7 +35,7 @@ def of_object(schema, value, document, at):
 def wrong(schema, value, document, at=""):
     """What of `value` does not fit `schema`, as texts."""
     unknown = set(schema) - NOTES - {"$ref", "type", "enum", "const", "pattern", "minimum", "maximum", "minLength", "maxLength", "minItems",
-                                     "maxItems", "items", "required", "properties", "additionalProperties", "oneOf"}
+                                     "maxItems", "maxProperties", "items", "required", "properties", "additionalProperties", "oneOf"}
     if unknown:
         raise ValueError(f"{at}: keywords that are not checked: {unknown}")
     if "$ref" in schema:
