@@ -73,7 +73,7 @@ static void announce_error(
     }
 }
 
-static void fill_times(const struct node_task *task, struct mob_completion_head *head)
+void node_fill_times(const struct node_task *task, struct mob_completion_head *head)
 {
     head->submitted_ns = task->submitted_ns;
     head->ready_ns = task->submitted_ns + (int64_t)task->ready_us * 1000;
@@ -151,7 +151,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
         .worker = status == MOB_WORKER_DIED ? node->death.serial : 0, /* whose end is being handled */
         .finished_ns = node->now_ns,
     };
-    fill_times(task, &head);
+    node_fill_times(task, &head);
     head.body_bytes = error_body(body, sizeof body, payload, bytes);
     log_completion(node, task, &head, body);
     node->failed++;
@@ -355,7 +355,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     enum mob_status status = (enum mob_status)full.head.status;
     int64_t run_ns = full.head.finished_ns - full.head.started_ns;
     full.head.worker = worker->serial;
-    fill_times(task, &full.head);
+    node_fill_times(task, &full.head);
     if (client->closing)
         seal_published(node, &full);
     enum mob_sched_after after = starts_over(task, status)

@@ -7,6 +7,8 @@
 
 enum {
     ALONE_ENTRIES = 2, /* in a block: one task at a time */
+    OPEN_RUNS = 16, /* of results, by worker */
+    RUNS_A_CHUNK = 64,
     FETCH_AHEAD = 8 /* effects: as long as a line takes to come from memory */
 };
 
@@ -30,6 +32,11 @@ struct log_then {
     void (*fn)(void *arg);
     void (*drop)(void *arg);
     void *arg;
+};
+
+struct run_chunk {
+    struct run_chunk *next;
+    struct effect_run runs[RUNS_A_CHUNK];
 };
 
 #define CLOCK_DRIFT_NS (1000 * 1000ll)
@@ -57,12 +64,47 @@ struct lineage_log {
     struct log_block *waiting_head, *waiting_tail;
     struct effect *effects; /* circular, capacity a power of two */
     uint64_t effect_head, effect_tail, effect_capacity;
+    uint64_t open_runs[OPEN_RUNS]; /* number + 1 of the effect that a worker's next result may join; 0 = none */
+    struct effect_run *free_runs;
+    struct run_chunk *run_chunks;
     uint8_t scratch[MOB_BLOCK_BYTES_MAX];
 };
 
 static struct effect *effect_at(struct lineage_log *log, uint64_t i)
 {
     return &log->effects[i & (log->effect_capacity - 1)];
+}
+
+static struct effect_run *run_take(struct lineage_log *log)
+{
+    if (!log->free_runs) {
+        struct run_chunk *chunk = malloc(sizeof *chunk);
+        MOB_ASSERT(chunk); /* as many as effects, and those are bounded by the window */
+        chunk->next = log->run_chunks;
+        log->run_chunks = chunk;
+        for (int i = RUNS_A_CHUNK - 1; i >= 0; i--) {
+            chunk->runs[i].next_free = log->free_runs;
+            log->free_runs = &chunk->runs[i];
+        }
+    }
+    struct effect_run *run = log->free_runs;
+    log->free_runs = run->next_free;
+    return run;
+}
+
+static void run_give(struct lineage_log *log, struct effect_run *run)
+{
+    run->next_free = log->free_runs;
+    log->free_runs = run;
+}
+
+static void runs_free(struct lineage_log *log)
+{
+    while (log->run_chunks) {
+        struct run_chunk *next = log->run_chunks->next;
+        free(log->run_chunks);
+        log->run_chunks = next;
+    }
 }
 
 /* Index of the first effect that a hold keeps back. */
@@ -96,6 +138,8 @@ static void run_due_effects(struct lineage_log *log)
         log->effect_head++;
         fetch_ahead(log);
         log->options.run_effect(log->options.arg, &due);
+        if (due.kind == EFFECT_RUN)
+            run_give(log, due.run);
     }
 }
 
@@ -190,6 +234,7 @@ void lineage_log_destroy(struct lineage_log *log)
         log->holds = next;
     }
     mob_block_encoder_destroy(log->encoder);
+    runs_free(log);
     free(log->effects);
     free(log);
 }
@@ -356,7 +401,8 @@ void lineage_log_effect(struct lineage_log *log, struct effect *effect)
 /* Not what only marks an object as committed, or gives ring space back. */
 static bool somebody_waits(const struct effect *effect)
 {
-    return effect->kind == EFFECT_CALL || (effect->kind == EFFECT_READY && effect->slot != UINT32_MAX);
+    return effect->kind == EFFECT_CALL ||
+        ((effect->kind == EFFECT_READY || effect->kind == EFFECT_RUN) && effect->slot != UINT32_MAX);
 }
 
 void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
@@ -368,8 +414,41 @@ void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
     *effect_at(log, log->effect_tail++) = *effect;
 }
 
+/* The effect that this result may join: of the same block, with nothing held back in between. */
+static struct effect *open_run(struct lineage_log *log, const struct log_result *result)
+{
+    uint64_t number = log->open_runs[result->worker % OPEN_RUNS];
+    if (number <= log->effect_head)
+        return NULL;
+    struct effect *effect = effect_at(log, number - 1);
+    const struct effect_run *run = effect->run;
+    bool joins = effect->block == newest_block(log) && effect->slot == result->slot &&
+        effect->session == result->session && effect->type == result->type && run->count < EFFECT_RUN_MAX &&
+        run->first + run->count == result->task.index && mob_stream_eq(run->stream, result->task.stream);
+    return joins ? effect : NULL;
+}
+
+void lineage_log_result(struct lineage_log *log, const struct log_result *result)
+{
+    struct effect *open = open_run(log, result);
+    if (open) {
+        open->run->values[open->run->count++] = result->value;
+        return;
+    }
+    struct effect effect = {
+        .kind = EFFECT_RUN, .type = result->type, .slot = result->slot, .session = result->session};
+    effect.run = run_take(log);
+    effect.run->stream = result->task.stream;
+    effect.run->first = result->task.index;
+    effect.run->count = 1;
+    effect.run->values[0] = result->value;
+    lineage_log_effect_later(log, &effect);
+    log->open_runs[result->worker % OPEN_RUNS] = log->effect_tail;
+}
+
 uint64_t lineage_log_hold(struct lineage_log *log)
 {
+    memset(log->open_runs, 0, sizeof log->open_runs); /* what comes now is held: it joins nothing before */
     struct log_hold *hold = malloc(sizeof *hold);
     MOB_ASSERT(hold);
     *hold = (struct log_hold){log->holds, ++log->holds_given, log->effect_tail};

@@ -22,12 +22,24 @@
 enum effect_kind {
     EFFECT_READY = 1, /* an object became committed: mark it, and tell the client in `slot` if there is one */
     EFFECT_RING_ACK = 2, /* everything the client published up to `position` is committed */
-    EFFECT_CALL = 3 /* call back */
+    EFFECT_CALL = 3, /* call back */
+    EFFECT_RUN = 4 /* as READY, for results that came one after another: lineage_log_result */
+};
+/* Results of `count` tasks of one stream, from index `first` on: return 0 of each, a small value of eight
+ * bytes. */
+#define EFFECT_RUN_MAX 32u
+struct effect_run {
+    union {
+        struct mob_stream stream;
+        struct effect_run *next_free; /* the log's own */
+    };
+    uint32_t first, count;
+    uint64_t values[EFFECT_RUN_MAX];
 };
 struct effect {
     uint64_t block; /* runs when acked > block */
     uint8_t kind; /* enum effect_kind */
-    uint8_t type; /* READY: enum mob_value_type */
+    uint8_t type; /* READY, RUN: enum mob_value_type */
     uint8_t flags; /* READY: MOB_READY_* */
     uint8_t remakeable;
     uint16_t status;
@@ -41,6 +53,7 @@ struct effect {
             uint64_t size;
         } ready;
         uint64_t position;
+        struct effect_run *run;
         struct {
             void (*fn)(void *arg);
             void (*drop)(void *arg); /* the log ends first: frees arg */
@@ -80,6 +93,17 @@ void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const 
 void lineage_log_effect(struct lineage_log *log, struct effect *effect);
 /* The same, but never from inside this call: at the earliest in the next pump. */
 void lineage_log_effect_later(struct lineage_log *log, struct effect *effect);
+/* An effect as READY for return 0 of a task that ended well, queued behind what was appended so far: its
+ * completion is part of that. Such results are kept together by worker, which is any number that tells the
+ * workers apart: between two holds and two ends of blocks their order does not matter to anybody. */
+struct log_result {
+    uint32_t worker;
+    uint32_t slot, session; /* who is told; UINT32_MAX = nobody */
+    uint8_t type; /* enum mob_value_type, of eight bytes */
+    struct mob_task_id task;
+    uint64_t value;
+};
+void lineage_log_result(struct lineage_log *log, const struct log_result *result);
 /* Calls fn when everything that was appended so far is acknowledged, whatever holds there are: for what stays
  * in the node, as reading the log back. Never from inside this call; in the order of the calls. A log that
  * ends before calls drop instead. */

@@ -87,6 +87,7 @@ struct node_template {
     uint16_t sched_function;
     uint8_t in_slot; /* head slot of the worker that got it last; checked when used */
     enum mob_status refused; /* not MOB_OK: its resources cannot be expressed here */
+    bool plain; /* its tasks are logged, and have one return: plain.h */
     struct node_tail *last_tail; /* of the newest sibling: equal ones share it */
 };
 
@@ -451,6 +452,12 @@ void node_yielded(struct node *node, struct node_client *client, const uint8_t *
  */
 bool node_object_ready(
     struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session);
+
+/* The same for return 0 of a task that ended well, a value of eight bytes whose completion was logged; `slot`
+ * is that of its submitter. */
+void node_result_ready(struct node *node, const struct log_result *result);
+/* The node's times, and an actor call's place, into the head of a worker's completion. */
+void node_fill_times(const struct node_task *task, struct mob_completion_head *head);
 
 /* notices.c: MOB_IN_* to clients */
 void node_run_effect(void *node, const struct effect *effect);

@@ -362,6 +362,52 @@ bool node_object_ready(
     return told;
 }
 
+void node_result_ready(struct node *node, const struct log_result *result)
+{
+    struct log_result told = *result;
+    struct ready_object object = {
+        .id = mob_object_of(result->task, 0),
+        .type = (enum mob_value_type)result->type,
+        .remakeable = true,
+        .size = sizeof result->value,
+        .small = (const uint8_t *)&result->value,
+    };
+    mob_sched_object_ready(node->sched, object.id);
+    if (told.slot != NODE_NOBODY) {
+        bool live = node_client_is(node, told.slot, told.session);
+        if (live && sees_uncommitted(node->clients[told.slot])) {
+            node_notice_ready(node, told.slot, &object);
+            live = false;
+        }
+        if (!live)
+            told.slot = NODE_NOBODY;
+    }
+    lineage_log_result(node->log, &told);
+    if (node->watches->count > 0)
+        tell_watchers(node, &object);
+    node_alias_ready(node, &object);
+}
+
+static void effect_run(struct node *node, const struct effect *effect)
+{
+    const struct effect_run *run = effect->run;
+    struct mob_object_id id = {.task = {run->stream, run->first}};
+    for (uint32_t i = 0; i < run->count; i++, id.task.index++)
+        mob_store_object_committed(node->store, id, true);
+    if (effect->slot == NODE_NOBODY || !node_client_is(node, effect->slot, effect->session))
+        return;
+    struct ready_object object = {
+        .id = {.task = {run->stream, run->first}},
+        .type = (enum mob_value_type)effect->type,
+        .flags = MOB_READY_COMMITTED,
+        .size = sizeof run->values[0],
+    };
+    for (uint32_t i = 0; i < run->count; i++, object.id.task.index++) {
+        object.small = (const uint8_t *)&run->values[i];
+        node_notice_ready(node, effect->slot, &object);
+    }
+}
+
 static void effect_ready(struct node *node, const struct effect *effect)
 {
     mob_store_object_committed(node->store, effect->ready.id, effect->remakeable);
@@ -389,6 +435,9 @@ void node_run_effect(void *arg, const struct effect *effect)
         if (node_client_is(node, effect->slot, effect->session))
             mob_store_ack(node->store, effect->slot, effect->position);
         break;
+    case EFFECT_RUN:
+        effect_run(node, effect);
+        break;
     case EFFECT_CALL:
         effect->call.fn(effect->call.arg);
         break;
@@ -402,6 +451,8 @@ void node_fetch_effect(void *arg, const struct effect *effect)
     const struct node *node = arg;
     if (effect->kind == EFFECT_READY)
         mob_store_object_fetch(node->store, effect->ready.id);
+    else if (effect->kind == EFFECT_RUN)
+        __builtin_prefetch(effect->run);
 }
 
 /* Drivers' ring space is theirs until the block that holds their records is acknowledged. */

@@ -67,6 +67,8 @@ struct node_template *node_template_make(
     template->parent_handle = PARENT_UNKNOWN;
     template->refused = class_of(node, head, tail, &template->sched_class);
     template->sched_function = mob_sched_function(node->sched, head->function);
+    template->plain = (head->kind == MOB_KIND_TASK || head->kind == MOB_KIND_ACTOR_CALL) &&
+        head->num_returns == 1 && !(head->flags & MOB_SPEC_UNLOGGED);
     return template;
 }
 

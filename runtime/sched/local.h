@@ -378,6 +378,8 @@ void mob_sched_stats(const struct mob_sched *s, struct mob_sched_stats *stats_ou
 /* Worker's batch, running task first; returns its size. For answers and tests. */
 uint32_t mob_sched_batch(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
+/* The first of its batch; NULL = empty. */
+struct mob_sched_task *mob_sched_first(const struct mob_sched *s, uint16_t worker);
 /* Tasks that wait below the one that runs there, the bottom first; returns how many. */
 uint32_t mob_sched_below(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);

@@ -198,3 +198,9 @@ uint32_t mob_sched_batch(
         tasks_out[i] = task_at(s, worker_place(w, w->head + i)->task);
     return worker_load(w);
 }
+
+struct mob_sched_task *mob_sched_first(const struct mob_sched *s, uint16_t worker)
+{
+    const struct sched_worker *w = worker_at(s, worker);
+    return w->state != WORKER_NONE && w->head != w->tail ? task_at(s, worker_place(w, w->head)->task) : NULL;
+}
