@@ -105,8 +105,14 @@ static bool take_sibling(struct node *node, struct node_client *client, uint32_t
         bad_record(node, client, "sibling");
         return true;
     }
-    memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
     node_template_find_function(node, template);
+    struct plain_sibling plain;
+    if (bytes == sizeof plain && !keyed) {
+        memcpy(&plain, body, sizeof plain);
+        if (node_submit_plain(node, client, template, &plain))
+            return true;
+    }
+    memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
     struct mob_spec_head head = template->head;
     memcpy(&submitted_ns, body, sizeof submitted_ns);
     memcpy(&head.task.index, body + 8, 4);

@@ -15,6 +15,7 @@ struct known_group {
 struct known_groups {
     struct known_group slots[GROUPS];
     uint32_t next; /* slot that goes next */
+    uint32_t used; /* slots */
     struct {
         struct mob_stream stream;
         uint32_t group;
@@ -29,8 +30,9 @@ struct known_groups *known_groups_create(void)
     return groups;
 }
 
-static void drop(struct known_group *g)
+static void drop(struct known_groups *groups, struct known_group *g)
 {
+    groups->used -= g->used;
     for (uint32_t i = 0; g->members && i < MEMBERS; i++)
         known_free(&g->members[i]);
     free(g->members);
@@ -41,7 +43,7 @@ void known_groups_clear(struct known_groups *groups)
 {
     for (uint32_t i = 0; i < GROUPS; i++)
         if (groups->slots[i].whole)
-            drop(&groups->slots[i]);
+            drop(groups, &groups->slots[i]);
         else
             groups->slots[i].outdated = true; /* being read */
 }
@@ -49,7 +51,7 @@ void known_groups_clear(struct known_groups *groups)
 void known_groups_destroy(struct known_groups *groups)
 {
     for (uint32_t i = 0; groups && i < GROUPS; i++)
-        drop(&groups->slots[i]);
+        drop(groups, &groups->slots[i]);
     free(groups);
 }
 
@@ -80,7 +82,7 @@ static struct known_group *free_slot(struct known_groups *groups)
         struct known_group *g = &groups->slots[groups->next++ % GROUPS];
         if (g->used && !g->whole)
             continue;
-        drop(g);
+        drop(groups, g);
         return g;
     }
     return NULL;
@@ -95,6 +97,7 @@ struct known_group *known_groups_begin(struct known_groups *groups, struct mob_s
     if (!members)
         return NULL;
     *g = (struct known_group){.stream = stream, .group = group, .used = true, .members = members};
+    groups->used++;
     for (uint32_t i = 0; i < MEMBERS; i++)
         members[i].id.task = (struct mob_task_id){stream, group << MOB_GROUP_SHIFT | i};
     return g;
@@ -123,11 +126,10 @@ void known_group_entry(struct known_group *g, const struct mob_entry *entry, uin
 
 void known_groups_end(struct known_groups *groups, struct known_group *g, bool whole)
 {
-    (void)groups;
     if (whole && !g->outdated)
         g->whole = true;
     else
-        drop(g);
+        drop(groups, g);
 }
 
 const struct known *known_groups_find(struct known_groups *groups, struct mob_task_id task)
@@ -138,9 +140,11 @@ const struct known *known_groups_find(struct known_groups *groups, struct mob_ta
 
 void known_groups_logged(struct known_groups *groups, struct mob_task_id task)
 {
+    if (groups->used == 0)
+        return;
     struct known_group *g = slot_of(groups, task.stream, task.index >> MOB_GROUP_SHIFT);
     if (g && g->whole)
-        drop(g);
+        drop(groups, g);
     else if (g)
         g->outdated = true;
 }

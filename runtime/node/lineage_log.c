@@ -64,7 +64,8 @@ struct lineage_log {
     struct log_block *waiting_head, *waiting_tail;
     struct effect *effects; /* circular, capacity a power of two */
     uint64_t effect_head, effect_tail, effect_capacity;
-    uint64_t open_runs[OPEN_RUNS]; /* number + 1 of the effect that a worker's next result may join; 0 = none */
+    uint64_t
+        open_runs[OPEN_RUNS]; /* number + 1 of the effect that a worker's next result may join; 0 = none */
     struct effect_run *free_runs;
     struct run_chunk *run_chunks;
     uint8_t scratch[MOB_BLOCK_BYTES_MAX];

@@ -1,7 +1,96 @@
 #include "runtime/node/plain.h"
 
 #include "runtime/node/actors.h"
+#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+
+/* ---- beginnings ---- */
+
+static bool one_word_tail(const uint64_t tail[3])
+{
+    /* u16 args 1 | u16 flags 0 | u32 24, then u8 inline | u8 type | u16 0 | u32 8: spec.h */
+    uint64_t types = (uint64_t)UINT8_MAX << 8, type = tail[1] >> 8 & UINT8_MAX;
+    return tail[0] == (1 | 24ull << 32) && (tail[1] & ~types) == 8ull << 32 &&
+        (type == MOB_TYPE_I64 || type == MOB_TYPE_F64);
+}
+
+/* Ids of one stream come in growing order from their client: nobody knows it yet. */
+static bool is_fresh(const struct node_client *client, const struct node_template *template, uint32_t index)
+{
+    return index >= client->next_index && mob_stream_eq(client->stream, template->head.task.stream) &&
+        !client->look_up;
+}
+
+static bool under_pressure(const struct node *node)
+{
+    struct mob_gcs_position at;
+    mob_gcs_position(node->gcs, &at);
+    return at.pressure;
+}
+
+static enum mob_status schedule(struct node *node, struct node_task *task, struct node_task *parent)
+{
+    struct node_template *template = task->template;
+    const struct mob_spec_head *head = &template->head;
+    uint16_t job;
+    enum mob_status status = node_job_number(node, template->job, &job);
+    if (status != MOB_OK)
+        return status;
+    struct mob_sched_submit in = {
+        .id = task->sched.id,
+        .parent = parent ? &parent->sched : NULL,
+        .job = job,
+        .class_id = template->sched_class,
+        .function = template->sched_function,
+        .priority = head->priority,
+        .max_retries = head->max_retries,
+        .flags = head->flags & MOB_SPEC_RETRY_ON_ERROR ? MOB_SCHED_RETRY_ON_ERROR : 0,
+    };
+    status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
+    task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+    return status;
+}
+
+bool node_submit_plain(struct node *node, struct node_client *client, struct node_template *template,
+    const struct plain_sibling *sibling)
+{
+    const struct node_function *function = template->function;
+    struct node_task *parent = NULL;
+    if (!template->plain || template->head.kind != MOB_KIND_TASK || template->refused != MOB_OK ||
+        !function || template->head.not_before_wall_ns != 0 || template->head.deadline_wall_ns != 0 ||
+        !is_fresh(client, template, sibling->index) || !one_word_tail(sibling->tail))
+        return false;
+    if (client->kind == MOB_CLIENT_WORKER) {
+        parent = node_template_parent(node, template);
+        if (!parent || (parent->flags & TASK_LOOK_UP))
+            return false;
+    } else if (under_pressure(node)) {
+        return false;
+    }
+    struct mob_spec_head head = template->head;
+    head.task.index = sibling->index;
+    head.caller_seq = sibling->caller_seq;
+    const uint8_t *tail = (const uint8_t *)sibling->tail;
+    struct node_task *task = node_task_create(node, template, head.task, tail, sizeof sibling->tail);
+    if (!task)
+        return false;
+    client->next_index = sibling->index + 1;
+    struct node_job *job = template->job;
+    node->submitted++;
+    job->submitted++;
+    lineage_log_job(node->log, job->id, job->ns);
+    lineage_log_spec(node->log, &head, tail, sizeof sibling->tail, sibling->submitted_ns);
+    known_logged(node, head.task);
+    task->submitted_ns = sibling->submitted_ns;
+    task->submitter = (uint16_t)client->slot;
+    task->submitter_session = client->session;
+    enum mob_status status = schedule(node, task, parent);
+    if (status != MOB_OK)
+        node_submit_refused(node, task, status);
+    return true;
+}
+
+/* ---- ends ---- */
 
 /* Of a completion's body with one small return of eight bytes. */
 struct one_word {
@@ -33,8 +122,7 @@ static struct node_task *running_plain(
     return plain ? task : NULL;
 }
 
-bool node_complete_plain(
-    struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+bool node_complete_plain(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     struct mob_completion_head head;
     struct one_word ret;

@@ -214,6 +214,11 @@ static const char *why_refused(enum mob_status status)
     }
 }
 
+void node_submit_refused(struct node *node, struct node_task *task, enum mob_status status)
+{
+    refuse(node, task, status, why_refused(status));
+}
+
 static void enter(struct node *node, struct node_task *task)
 {
     struct inputs inputs;
