@@ -73,7 +73,8 @@ enum mob_in_record {
         10, /* the ring was full: notices were left out; MOB_OUT_WATCH again what you still wait for */
     MOB_IN_REVOKED =
         11, /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
-    MOB_IN_NEST = 12 /* struct mob_in_nest: answer to MOB_OUT_SUSPENDED */
+    MOB_IN_NEST = 12, /* struct mob_in_nest: answer to MOB_OUT_SUSPENDED */
+    MOB_IN_READY_RUN = 13 /* struct mob_in_ready_run | n payloads of 8 bytes (aux = n): as n MOB_IN_READY */
 };
 /* Rules between node and worker:
  *  - Specs in the inbound ring run in order. A worker that publishes MOB_OUT_BLOCKED drops every spec it has
@@ -257,6 +258,16 @@ struct mob_in_ready {
     uint32_t inline_bytes;
     uint32_t zero;
 };
+/* Return 0 of `n` tasks of one stream, from index `first` on; each ended well. */
+struct mob_in_ready_run {
+    struct mob_stream stream;
+    uint32_t first;
+    uint8_t type; /* enum mob_value_type, of eight bytes */
+    uint8_t flags; /* MOB_READY_* */
+    uint16_t zero;
+    uint32_t zero2;
+};
+_Static_assert(sizeof(struct mob_in_ready_run) == 24, "layout of runs of ready records");
 #define MOB_READY_COMMITTED 1u
 #define MOB_READY_LAST 2u /* generator: no item at or above this slot */
 _Static_assert(sizeof(struct mob_in_ready) == 40, "ready record layout");

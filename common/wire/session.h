@@ -15,7 +15,7 @@
 #include "common/base/status.h"
 
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
-#define MOB_SESSION_VERSION 4
+#define MOB_SESSION_VERSION 5
 #define MOB_SESSION_DETAIL 256
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */
 

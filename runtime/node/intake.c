@@ -124,8 +124,6 @@ static void take_completion(
     struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     struct mob_completion completion;
-    if (node_complete_plain(node, client, body, bytes))
-        return;
     if (client->kind != MOB_CLIENT_WORKER || mob_completion_open(body, bytes, &completion) != MOB_OK) {
         bad_record(node, client, "completion");
         return;

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/known.h"
+#include "runtime/node/plain.h"
 
 enum { RUN_MAX = 4096 }; /* records in one go: decisions and acknowledgements are not held up by a flood */
 
@@ -97,6 +98,10 @@ void node_take(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
     struct known_question *question = NULL;
+    /* a worker's ring is given back when the pass ends: no block needs to know how far it was taken */
+    if (record->type == MOB_OUT_COMPLETION && !node->lane->first &&
+        node_complete_plain(node, client, body, record->bytes - (uint32_t)sizeof *record))
+        return;
     uint64_t from = mob_store_taken(node->store, client->slot) - record->bytes;
     if (!node->lane->first && take(node, client, record, body, from, &question))
         return;

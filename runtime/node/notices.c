@@ -388,6 +388,24 @@ void node_result_ready(struct node *node, const struct log_result *result)
     node_alias_ready(node, &object);
 }
 
+static void notice_run(
+    struct node *node, struct node_client *client, const struct effect_run *run, enum mob_value_type type)
+{
+    struct mob_in_ready_run head = {
+        .stream = run->stream, .first = run->first, .type = (uint8_t)type, .flags = MOB_READY_COMMITTED};
+    uint32_t values_bytes = run->count * (uint32_t)sizeof run->values[0];
+    if (client->missed)
+        return; /* as in node_notice_ready */
+    uint8_t *body = node_in_reserve(node, client, MOB_IN_READY_RUN, 0, (uint16_t)run->count,
+        (uint32_t)sizeof head + values_bytes);
+    if (!body) {
+        note_missed(node, client);
+        return;
+    }
+    memcpy(body, &head, sizeof head);
+    memcpy(body + sizeof head, run->values, values_bytes);
+}
+
 static void effect_run(struct node *node, const struct effect *effect)
 {
     const struct effect_run *run = effect->run;
@@ -396,16 +414,7 @@ static void effect_run(struct node *node, const struct effect *effect)
         mob_store_object_committed(node->store, id, true);
     if (effect->slot == NODE_NOBODY || !node_client_is(node, effect->slot, effect->session))
         return;
-    struct ready_object object = {
-        .id = {.task = {run->stream, run->first}},
-        .type = (enum mob_value_type)effect->type,
-        .flags = MOB_READY_COMMITTED,
-        .size = sizeof run->values[0],
-    };
-    for (uint32_t i = 0; i < run->count; i++, object.id.task.index++) {
-        object.small = (const uint8_t *)&run->values[i];
-        node_notice_ready(node, effect->slot, &object);
-    }
+    notice_run(node, node->clients[effect->slot], run, (enum mob_value_type)effect->type);
 }
 
 static void effect_ready(struct node *node, const struct effect *effect)

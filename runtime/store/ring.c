@@ -6,8 +6,7 @@
 
 #include "common/base/bytes.h"
 
-/* FETCH_AHEAD: bytes behind a record that the reader will want, and that another core has written. */
-enum { HEADER = sizeof(struct mob_record), PAD_HEADER = 8, FETCH_AHEAD = 256 };
+enum { HEADER = sizeof(struct mob_record), PAD_HEADER = 8 };
 
 void *mob_ring_reserve(struct mob_ring_writer *ring, _Atomic uint64_t *released_at, uint32_t body_bytes)
 {
@@ -68,7 +67,7 @@ enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record
         }
         if (record.bytes < HEADER || record.bytes > MOB_RECORD_MAX)
             return MOB_RING_DAMAGED;
-        __builtin_prefetch(ring->bytes + position + record.bytes + FETCH_AHEAD);
+        __builtin_prefetch(ring->bytes + position + record.bytes + MOB_RING_FETCH_AHEAD);
         *record_out = record;
         return MOB_RING_RECORD;
     }

@@ -141,6 +141,8 @@ struct mob_parts {
 };
 /* false = more than a record may have, or no memory. */
 bool mob_parts_add(struct mob_parts *parts, const void *body, uint32_t bytes);
+/* Bytes behind a record that its reader will want, and that another core has written. */
+#define MOB_RING_FETCH_AHEAD 256u
 enum mob_ring_peek { MOB_RING_EMPTY, MOB_RING_RECORD, MOB_RING_DAMAGED };
 /* Skips PADs; copies and checks the header of the next record below ring->head. */
 enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record *record_out);

@@ -193,6 +193,7 @@ static void take_record(struct mob_client *client, const struct mob_record *reco
     case MOB_IN_READY:
         take_hint(worker, body);
         return;
+    case MOB_IN_READY_RUN:
     case MOB_IN_REPLY:
     case MOB_IN_ACKED:
     case MOB_IN_MISSED:

@@ -6,6 +6,30 @@
 
 #define WATCH_BATCH 1024u
 
+static void take_ready(struct mob_client *client, const struct mob_in_ready *ready, const uint8_t *payload)
+{
+    mob_client_on_ready(client, ready, payload);
+    if (client->level_count > 0)
+        mob_levels_on_ready(client, ready, payload);
+}
+
+static void take_ready_run(
+    struct mob_client *client, const struct mob_record *record, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_in_ready_run run;
+    if (bytes < sizeof run || bytes - sizeof run < (uint32_t)record->aux * sizeof(uint64_t))
+        return;
+    memcpy(&run, body, sizeof run);
+    struct mob_in_ready ready = {.id.task = {run.stream, run.first},
+        .type = run.type,
+        .flags = run.flags,
+        .size = sizeof(uint64_t),
+        .inline_bytes = sizeof(uint64_t)};
+    const uint8_t *payload = body + sizeof run;
+    for (uint32_t i = 0; i < record->aux; i++, ready.id.task.index++, payload += sizeof(uint64_t))
+        take_ready(client, &ready, payload);
+}
+
 void mob_client_take(struct mob_client *client, const struct mob_record *record, const uint8_t *body)
 {
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
@@ -17,13 +41,14 @@ void mob_client_take(struct mob_client *client, const struct mob_record *record,
         memcpy(&ready, body, sizeof ready);
         if (ready.inline_bytes > bytes - sizeof ready)
             return;
-        mob_client_on_ready(client, &ready, body + sizeof ready);
-        if (client->level_count > 0)
-            mob_levels_on_ready(client, &ready, body + sizeof ready);
+        take_ready(client, &ready, body + sizeof ready);
         if (client->hooks != NULL)
             client->hooks->record(client, record, body);
         return;
     }
+    case MOB_IN_READY_RUN: /* never to a worker */
+        take_ready_run(client, record, body, bytes);
+        return;
     case MOB_IN_REPLY: {
         struct mob_in_reply reply;
         if (bytes < sizeof reply)

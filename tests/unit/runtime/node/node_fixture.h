@@ -189,6 +189,13 @@ static inline void nx_watch(struct mob_store_client *store, struct mob_object_id
     assert_int_equal(mob_store_publish(store, MOB_OUT_WATCH, 0, 1, &piece, 1), MOB_OK);
 }
 
+static inline bool nx_in_run(const struct mob_record *record, const uint8_t *body, struct mob_object_id id)
+{
+    struct mob_in_ready_run run;
+    memcpy(&run, body, sizeof run);
+    return id.slot == 0 && mob_stream_eq(run.stream, id.task.stream) && id.task.index - run.first < record->aux;
+}
+
 /* Takes notices until there is one of this object; its status. False = there is none. */
 static inline bool nx_told(
     struct mob_store_client *store, struct mob_object_id id, enum mob_status *status_out)
@@ -200,7 +207,8 @@ static inline bool nx_told(
         struct mob_in_ready ready = {0};
         if (record.type == MOB_IN_READY)
             memcpy(&ready, body, sizeof ready);
-        found = record.type == MOB_IN_READY && mob_object_id_eq(ready.id, id);
+        found = (record.type == MOB_IN_READY && mob_object_id_eq(ready.id, id)) ||
+            (record.type == MOB_IN_READY_RUN && nx_in_run(&record, body, id));
         *status_out = (enum mob_status)ready.status;
         mob_store_in_pop(store);
     }
