@@ -25,12 +25,17 @@ static uint32_t incarnation_of(const struct node_task *task)
     return task->extra ? task->extra->incarnation : 0;
 }
 
+static bool knows(const struct node_worker *worker, const struct node_function *f)
+{
+    uint32_t byte = f->number >> 3;
+    return byte < worker->functions_known_bytes && worker->functions_known[byte] >> (f->number & 7) & 1;
+}
+
 /* A worker learns a function's module before the first spec that needs it. */
 static bool teach(struct node *node, struct node_client *client, const struct node_function *f)
 {
     struct node_worker *worker = client->worker;
-    uint32_t byte = f->number >> 3;
-    if (byte < worker->functions_known_bytes && worker->functions_known[byte] >> (f->number & 7) & 1)
+    if (knows(worker, f))
         return true;
     size_t name = strlen(f->name);
     struct mob_in_function head = {f->id, f->module};
@@ -115,12 +120,25 @@ bool node_send_task(struct node *node, struct node_client *client, struct node_t
     return teach(node, client, task->template->function) && send_task(node, client, task);
 }
 
-static void dispatch(struct node *node, struct node_task *task, uint32_t number)
+/* A first attempt whose head stands in its worker's ring. False = it is none such, or there is no room. */
+static bool send_plain(
+    struct node *node, struct node_client *client, const struct node_worker *worker, struct node_task *task)
 {
-    struct node_worker *worker = node_worker_at(node, number);
-    MOB_ASSERT(worker);
+    uint32_t slot = task->template->in_slot;
+    if ((task->flags & (uint8_t) ~(TASK_BORROWS | TASK_ACTOR_CALL)) != 0 || worker->held ||
+        slot >= OTHERS_SLOT || worker->sent[slot].template != task->template ||
+        worker->sent[slot].incarnation != incarnation_of(task) || !is_plain(task) ||
+        !knows(worker, task->template->function))
+        return false;
+    return send_sibling(node, client, task, (uint16_t)slot);
+}
+
+static void dispatch(struct node *node, struct node_worker *worker, struct node_task *task)
+{
     struct node_client *client = node->clients[worker->slot];
     task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+    if (send_plain(node, client, worker, task))
+        return;
     if (task->flags & TASK_ACTOR_CREATE)
         node_actor_placed(node, task, worker);
     if (worker->held || (task->flags & (TASK_LOOK_UP | TASK_NO_OUTCOMES)) == TASK_LOOK_UP)
@@ -129,6 +147,15 @@ static void dispatch(struct node *node, struct node_task *task, uint32_t number)
         mob_sched_no_room(node->sched, &task->sched); /* told again when the ring has emptied */
         node_worker_no_room(node, worker);
     }
+}
+
+/* This task and those that its worker gets behind it. */
+static void dispatch_run(struct node *node, struct node_task *task, uint16_t number)
+{
+    struct node_worker *worker = node_worker_at(node, number);
+    MOB_ASSERT(worker);
+    for (; task; task = (struct node_task *)mob_sched_next_of(node->sched, number))
+        dispatch(node, worker, task);
 }
 
 /* Its worker was killed because it waits, as too many do. Those below it on its stack do not. */
@@ -200,7 +227,7 @@ static void act(struct node *node, const struct mob_decision *d)
     struct node_task *task = (struct node_task *)d->task;
     switch (d->kind) {
     case MOB_DECIDE_DISPATCH:
-        dispatch(node, task, d->worker);
+        dispatch_run(node, task, d->worker);
         return;
     case MOB_DECIDE_FAIL:
         fail(node, task, d->status);

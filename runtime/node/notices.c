@@ -396,8 +396,8 @@ static void notice_run(
     uint32_t values_bytes = run->count * (uint32_t)sizeof run->values[0];
     if (client->missed)
         return; /* as in node_notice_ready */
-    uint8_t *body = node_in_reserve(node, client, MOB_IN_READY_RUN, 0, (uint16_t)run->count,
-        (uint32_t)sizeof head + values_bytes);
+    uint8_t *body = node_in_reserve(
+        node, client, MOB_IN_READY_RUN, 0, (uint16_t)run->count, (uint32_t)sizeof head + values_bytes);
     if (!body) {
         note_missed(node, client);
         return;

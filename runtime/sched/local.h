@@ -332,6 +332,9 @@ struct mob_decision {
 };
 /* Next decision; false = none until another event or timer. Every event may be called between two of them. */
 bool mob_sched_next(struct mob_sched *s, int64_t now, struct mob_decision *decision_out);
+/* After a DISPATCH to `worker`: the task of the next decision, if that is another one; else NULL, and
+ * mob_sched_next says what it is. */
+struct mob_sched_task *mob_sched_next_of(struct mob_sched *s, uint16_t worker);
 /* When mob_sched_next wants to be called though nothing happened; MOB_FOREVER_NS (INT64_MAX) = not at all. */
 int64_t mob_sched_next_timer(const struct mob_sched *s);
 

@@ -299,6 +299,15 @@ static bool next_dispatch(struct mob_sched *s, struct mob_decision *d)
     return false;
 }
 
+struct mob_sched_task *mob_sched_next_of(struct mob_sched *s, uint16_t worker)
+{
+    struct sched_worker *w = worker_at(s, worker);
+    if (s->untold != worker || w->told == w->tail || w->no_room || s->note_count || s->failed_head ||
+        w->state == WORKER_NONE)
+        return NULL;
+    return task_at(s, worker_place(w, w->told++)->task);
+}
+
 static bool next_spawn(struct mob_sched *s, int64_t now, struct mob_decision *d)
 {
     for (uint8_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {

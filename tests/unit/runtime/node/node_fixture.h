@@ -193,7 +193,8 @@ static inline bool nx_in_run(const struct mob_record *record, const uint8_t *bod
 {
     struct mob_in_ready_run run;
     memcpy(&run, body, sizeof run);
-    return id.slot == 0 && mob_stream_eq(run.stream, id.task.stream) && id.task.index - run.first < record->aux;
+    return id.slot == 0 && mob_stream_eq(run.stream, id.task.stream) &&
+        id.task.index - run.first < record->aux;
 }
 
 /* Takes notices until there is one of this object; its status. False = there is none. */
