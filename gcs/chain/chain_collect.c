@@ -259,7 +259,9 @@ static enum mob_status put_all_back(struct mob_chain *c, int64_t wall_ns, size_t
         struct mob_chain_put *put = &c->collected[i].put;
         enum mob_status one = status != MOB_OK ? status : put_back(c, put, wall_ns);
         if (one == MOB_OK) {
-            c->history = put->request.old_seq != 0 ? c->applied : c->history;
+            /* Up to the first hole only: whoever has seen what was there is to be told. */
+            if (put->request.old_seq != 0 && put->request.old_seq == c->history + 1)
+                c->history = put->request.old_seq;
             (*back_out)++;
             continue;
         }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/hash.h"
+#include "gcs/chain/chain_rules.h"
 
 static enum mob_status condition(uint64_t if_version, bool found, uint64_t present)
 {
@@ -58,6 +59,19 @@ static void resolve_log(const struct mob_chain *c, struct mob_chain_entry *entry
     entry->number = log->blocks;
 }
 
+/* One that knew another position than there is now changes nothing: its notes of what is left unfinished
+ * count blocks that another flusher's FLUSH has counted. */
+static void resolve_flush(const struct mob_chain *c, const struct mob_gcs_request *request, uint64_t seq,
+    struct mob_chain_entry *entry)
+{
+    uint64_t flushed = mob_state_flushed(c->options.state);
+    entry->number = flushed;
+    if (request->if_version != flushed && MOB_RULE(FLUSH_FROM))
+        return;
+    if (entry->target > flushed)
+        entry->number = entry->target < seq ? entry->target : seq - 1;
+}
+
 /* Ids are never used again, also when their registration was lost with everything: the chain that started
  * again has another epoch. */
 static uint64_t new_incarnation(const struct mob_chain *c, const struct mob_gcs_request *request)
@@ -104,9 +118,7 @@ enum mob_status mob_chain_resolve(
         entry->number = new_client(c, seq);
         break;
     case MOB_GCS_OP_FLUSH:
-        entry->number = mob_state_flushed(c->options.state);
-        if (entry->target > entry->number)
-            entry->number = entry->target < seq ? entry->target : seq - 1;
+        resolve_flush(c, &put->request, seq, entry);
         break;
     case MOB_GCS_OP_EXPIRE:
     case MOB_GCS_OP_LOSS:

@@ -12,6 +12,10 @@
 #define MOB_RULE_SYNCEND 4 /* nothing is served before the predecessor has sent the rest */
 #define MOB_RULE_RESEND 5 /* a predecessor sends again what its successor lacks */
 #define MOB_RULE_SEQUENCE 6 /* an update is taken only right behind the one before */
+#define MOB_RULE_STREAM_TAIL 7 /* only a tail serves subscribers */
+#define MOB_RULE_STREAM_HISTORY 8 /* after a restart they are told which of their positions are void */
+#define MOB_RULE_STREAM_HOLE 9 /* they are told when what they lack was flushed */
+#define MOB_RULE_FLUSH_FROM 10 /* a FLUSH that knew another position changes nothing */
 
 #ifndef MOB_RULE_LEFT_OUT
 #define MOB_RULE_LEFT_OUT 0

@@ -94,9 +94,11 @@ static void on_resync(void *arg, uint64_t after, uint64_t next)
     flusher_restart(arg, "resync", MOB_OK);
 }
 
-static void on_stream_link(void *arg, enum mob_status status)
+/* Of either client: what was not durable may be another block when the members are back, and what one of them
+ * then says is durable must not be taken for what the other had heard before. */
+static void on_link(void *arg, enum mob_status status)
 {
-    if (status != MOB_OK) /* what was not durable may be another block when the member is back */
+    if (status != MOB_OK)
         flusher_restart(arg, "link", status);
 }
 
@@ -445,10 +447,9 @@ static enum mob_status start(struct flusher *f)
     f->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->event_fd < 0)
         return MOB_IO;
-    struct mob_gcs_options gcs = {.socket_path = o->gcs_socket, .cluster = o->cluster, .shard = o->shard};
+    struct mob_gcs_options gcs = {
+        .socket_path = o->gcs_socket, .cluster = o->cluster, .shard = o->shard, .on_link = on_link, .arg = f};
     enum mob_status status = mob_gcs_create(&gcs, &f->control);
-    gcs.on_link = on_stream_link;
-    gcs.arg = f;
     if (status == MOB_OK)
         status = mob_gcs_create(&gcs, &f->stream);
     if (status == MOB_OK)

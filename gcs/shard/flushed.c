@@ -34,12 +34,6 @@ enum mob_status flushed_check(
     return r->target > mob_chain_applied(sh->chain) ? MOB_INVALID : MOB_OK;
 }
 
-void flushed_resolve(const struct mob_shard *sh, struct mob_gcs_request *r)
-{
-    if (r->if_version != mob_state_flushed(sh->state))
-        r->target = 0; /* another flusher was here: its notes count, and this one changes nothing */
-}
-
 void flushed_apply(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     struct mob_flushed *f = &sh->flushed;

@@ -112,8 +112,6 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
         reply_refusal(c, frame->from, put.request.request, status);
         return SERVE_OK;
     }
-    if (put.request.op == MOB_GCS_OP_FLUSH)
-        flushed_resolve(sh, &put.request);
     status = mob_chain_on_put(sh->chain, &put);
     if (status == MOB_OK) {
         (void)MOB_FAILPOINT("gcs.after_apply");

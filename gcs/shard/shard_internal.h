@@ -289,8 +289,6 @@ void store_delete(struct mob_shard *sh, const void *key, size_t length);
 /* flushed.c */
 MOB_MUST_USE enum mob_status flushed_check(
     const struct mob_shard *sh, const struct mob_gcs_request *r, uint32_t body_bytes);
-/* At the head: a FLUSH that does not go on where the last one ended changes nothing. */
-void flushed_resolve(const struct mob_shard *sh, struct mob_gcs_request *r);
 void flushed_apply(struct mob_shard *sh, const struct mob_chain_entry *entry); /* the first time */
 void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *entry);
 void flushed_load_position(struct mob_shard *sh, uint64_t upto);

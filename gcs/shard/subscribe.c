@@ -2,6 +2,7 @@
  * from the entries that are kept until durable, or from Redis when it is further behind. So a slow reader
  * costs no memory.
  */
+#include "gcs/chain/chain_stream.h"
 #include "gcs/shard/shard_internal.h"
 
 #include <stdlib.h>
@@ -98,18 +99,31 @@ static void send_hole(struct subscription *sub, uint64_t after, uint64_t next)
     sub->after = next - 1;
 }
 
+/* The first block behind `after`, at `*at_out` in the index; NULL: there is none. */
+static const struct mob_index_slot *first_behind(const struct mob_shard *sh, uint64_t after, uint32_t *at_out)
+{
+    const struct mob_index_slot *slot = NULL;
+    uint32_t at = mob_index_after(sh->index, after);
+    while (at < mob_index_end(sh->index) && (slot = mob_index_slot(sh->index, at)) == NULL)
+        at++;
+    *at_out = at;
+    return slot;
+}
+
 static void feed(struct mob_shard *sh, struct subscription *sub)
 {
-    /* What was flushed is not here any more: a subscriber that is so far behind reads it otherwise. */
-    if (sub->after < sh->flushed.applied && !sub->fetching)
-        send_hole(sub, sub->after, sh->flushed.applied + 1);
     while (!sub->fetching && !sub->conn->closing && conn_out_bytes(sub->conn) < SUB_OUT_BYTES) {
-        uint32_t at = mob_index_after(sh->index, sub->after);
-        const struct mob_index_slot *slot = NULL;
-        while (at < mob_index_end(sh->index) && (slot = mob_index_slot(sh->index, at)) == NULL)
-            at++;
-        if (slot == NULL || slot->seq > mob_chain_committed(sh->chain))
+        uint32_t at;
+        const struct mob_index_slot *slot = first_behind(sh, sub->after, &at);
+        enum mob_chain_stream_step step = mob_chain_stream_next(
+            sub->after, slot == NULL ? 0 : slot->seq, mob_chain_committed(sh->chain), sh->flushed.applied);
+        if (step == MOB_CHAIN_STREAM_WAIT)
             return;
+        if (step == MOB_CHAIN_STREAM_HOLE) {
+            /* A subscriber that is so far behind reads it otherwise. */
+            send_hole(sub, sub->after, sh->flushed.applied + 1);
+            continue;
+        }
         const struct mob_chain_entry *kept = mob_chain_kept(sh->chain, slot->seq);
         if (kept == NULL) {
             fetch(sh, sub, at);
@@ -134,12 +148,11 @@ void subscribe_feed(struct mob_shard *sh)
  * void. */
 static uint64_t history_end(const struct mob_shard *sh, uint64_t epoch)
 {
-    uint64_t end = mob_chain_applied(sh->chain);
+    struct mob_chain_stream_base bases[MOB_REDIS_BASES_MAX];
     const struct mob_redis_meta *m = &sh->store.meta;
     for (uint32_t i = 0; i < m->base_count; i++)
-        if (m->bases[i].epoch > epoch && m->bases[i].seq < end)
-            end = m->bases[i].seq;
-    return end;
+        bases[i] = (struct mob_chain_stream_base){m->bases[i].epoch, m->bases[i].seq};
+    return mob_chain_stream_end(bases, m->base_count, epoch, mob_chain_applied(sh->chain));
 }
 
 void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame)
@@ -151,7 +164,9 @@ void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
-    if (!member_is_tail(sh)) { /* a joiner knows nothing yet, and would see a hole */
+    if (shard_has_masters(sh) &&
+        !mob_chain_stream_may_serve(
+            sh->chain, frame->epoch)) { /* a joiner knows nothing yet, and would see a hole */
         member_refuse(c, frame);
         return;
     }

@@ -22,6 +22,7 @@
 
 #include "gcs/chain/chain.h"
 #include "gcs/chain/membership.h"
+#include "gcs/chain/chain_stream.h"
 #include "tests/sim/sim_cover.h"
 
 #define SIM_US 1000ll
@@ -33,10 +34,21 @@
 #define SIM_KEYS 6u
 #define SIM_EPOCHS_MAX 1024u
 #define SIM_SEALS_MAX 24u
+#define SIM_SUBS_MAX 16u /* at one member */
+#define SIM_BASES_MAX 16u
 
 struct sim;
+/* Rules of processes beside the chain's machine, which a run may leave out; those of the machine are left out
+ * by building it without them (gcs/chain/chain_rules.h). */
+enum sim_rule {
+    SIM_RULE_NONE = 0,
+    SIM_RULE_WATERMARK, /* a batch is written only if the watermark is where its flusher found it */
+    SIM_RULE_DURABLE, /* only blocks that are durable at the members are written */
+    SIM_RULE_SESSION /* a flusher begins anew after everything died */
+};
 struct sim_setup {
     uint64_t seed;
+    enum sim_rule without;
     bool trace;
 };
 struct sim_result {
@@ -131,9 +143,21 @@ enum sim_msg_type {
     SIM_JOIN,
     SIM_DB,
     SIM_DB_ANSWER,
+    SIM_SUB, /* client to tail: a = after, b = epoch of that history, tag = this attempt */
+    SIM_BLOCK, /* a = after, b = how many blocks of this attempt were sent before; body = struct sim_block */
+    SIM_RESYNC, /* a = after, b = as above, c = next */
+    SIM_STATS, /* what has been flushed? */
+    SIM_STATS_ANSWER, /* a = durable, b = flushed, c = rows flushed so far */
     SIM_MSG_TYPES
 };
-enum sim_db_op { SIM_DB_ROW = 1, SIM_DB_SET_ROW, SIM_DB_NEWEST, SIM_DB_INSERT };
+enum sim_db_op {
+    SIM_DB_ROW = 1,
+    SIM_DB_SET_ROW,
+    SIM_DB_NEWEST,
+    SIM_DB_INSERT,
+    SIM_DB_WATERMARK, /* answer: b = watermark, c = rows */
+    SIM_DB_WRITE /* b = after, c = upto, body = blocks: moves the watermark and inserts them, or CONFLICT */
+};
 struct sim_msg {
     uint8_t type; /* enum sim_msg_type */
     uint8_t from, to; /* nodes */
@@ -191,6 +215,11 @@ struct sim_image {
     bool synced;
     uint64_t part_epoch; /* the newest in which it was synced */
     uint64_t flushed;
+    struct { /* the newest FLUSH, and how many rows all of them told of: the owner's notes */
+        uint64_t upto, rows;
+    } notes;
+    struct mob_chain_stream_base bases[SIM_BASES_MAX];
+    uint32_t base_count;
     struct sim_key *keys;
     size_t key_count, key_capacity;
     struct sim_block *blocks;
@@ -200,13 +229,21 @@ struct sim_image {
     struct mob_gcs_incarnation *incarnations;
     size_t incarnation_count, incarnation_capacity;
 };
-enum sim_write_type { SIM_WRITE_ENTRY, SIM_WRITE_ROWS, SIM_WRITE_WIPE, SIM_WRITE_META };
+/* What a member keeps besides tables and blocks. As a row of a snapshot it has another size than a block. */
+struct sim_notes {
+    uint64_t upto, rows;
+    struct mob_chain_stream_base bases[SIM_BASES_MAX];
+    uint64_t base_count;
+};
+_Static_assert(sizeof(struct sim_notes) != sizeof(struct sim_block), "told apart by their size");
+enum sim_write_type { SIM_WRITE_ENTRY, SIM_WRITE_ROWS, SIM_WRITE_WIPE, SIM_WRITE_META, SIM_WRITE_BASE };
 struct sim_write {
     enum sim_write_type type;
     struct mob_chain_entry entry; /* body and drops copied */
     uint8_t *bytes;
     uint32_t length;
     uint64_t member, seq, part_epoch; /* META; seq of a snapshot's end, 0 = as it is */
+    struct mob_chain_stream_base base; /* BASE */
     bool synced;
 };
 /* Writes [0, durable) survive a power cut, those up to `stored` were answered. `image` holds [0, folded). */
@@ -223,6 +260,8 @@ void sim_disk_cut(struct sim_disk *d, uint64_t cut);
 void sim_disk_wipe(struct sim_disk *d);
 void sim_disk_fini(struct sim_disk *d);
 void sim_image_apply_entry(struct sim_image *i, const struct mob_chain_entry *e);
+void sim_image_add_base(struct sim_image *i, const struct mob_chain_stream_base *base);
+struct sim_notes sim_image_notes(const struct sim_image *i);
 void sim_image_apply_rows(struct sim_image *i, const uint8_t *rows, uint32_t length);
 void sim_image_clear(struct sim_image *i);
 void sim_image_copy(struct sim_image *to, const struct sim_image *from); /* to an empty one */
@@ -246,6 +285,10 @@ struct sim_client_seen {
     uint64_t last_request; /* in this life's history */
     bool answered; /* collecting */
     bool awaited;
+};
+struct sim_subscriber {
+    uint8_t node;
+    uint64_t tag, after, sent;
 };
 struct hold;
 struct sim_member {
@@ -276,6 +319,8 @@ struct sim_member {
     struct sim_client_seen *clients;
     size_t client_count, client_capacity;
     int64_t collect_since, collect_until;
+    struct sim_subscriber subs[SIM_SUBS_MAX];
+    uint32_t sub_count;
     struct hold *holds; /* memory that the machine has not given back */
     int64_t expire_check;
     struct {
@@ -330,6 +375,71 @@ struct sim_stream {
     uint64_t cut; /* log: sealed there; UINT64_MAX while it lives */
 };
 
+/* ---- sim_sub.c: streams of committed blocks, at both ends ---- */
+
+/* One subscription of a client. Each attempt has a tag of its own, and what does not come in the order in
+ * which it was sent breaks it, like a link. */
+struct sim_sub {
+    bool on, of_flusher;
+    uint64_t tag, after, epoch, got; /* got: frames of this attempt */
+    uint8_t at; /* node that served it last */
+    int64_t heard_at;
+    struct sim_block *blocks; /* that it gave, but what was said to be void since */
+    size_t count, capacity;
+    struct sim_hole { /* (after, next) was said to be missing */
+        uint64_t after, next;
+    } * holes;
+    size_t hole_count, hole_capacity;
+};
+struct sim_client;
+void sim_sub_start(struct sim *s, struct sim_client *c, struct sim_sub *sub, uint64_t after);
+void sim_sub_stop(struct sim_sub *sub);
+void sim_sub_tick(struct sim *s, struct sim_client *c, struct sim_sub *sub);
+void sim_sub_config(struct sim *s, struct sim_client *c, struct sim_sub *sub);
+/* BLOCK or RESYNC. True: it was taken, and is the next of the stream. */
+bool sim_sub_message(struct sim *s, struct sim_client *c, struct sim_sub *sub, const struct sim_msg *msg);
+/* All that was committed and is not named as missing has been seen, as it is. */
+void sim_sub_check(struct sim *s, const struct sim_sub *sub, const struct sim_member *head);
+/* It has all that this member has. */
+bool sim_sub_is_whole(const struct sim_sub *sub, const struct sim_member *head);
+void sim_owner_subscribe(struct sim *s, struct sim_member *m, const struct sim_msg *msg);
+void sim_owner_feed(struct sim *s, struct sim_member *m);
+void sim_owner_stats(struct sim *s, struct sim_member *m, const struct sim_msg *msg);
+/* After collecting: the history is that of before only up to there. */
+void sim_owner_add_base(struct sim *s, struct sim_member *m);
+
+/* ---- sim_flush.c: the flusher, which moves blocks to the database ---- */
+
+enum sim_flush_state { SIM_FLUSH_NONE, SIM_FLUSH_ASKS, SIM_FLUSH_OPENS, SIM_FLUSH_RUNS };
+struct sim_flusher {
+    enum sim_flush_state state;
+    uint64_t tag;
+    int64_t next_at, give_up_at;
+    uint64_t flushed, flushed_rows; /* by the members */
+    uint64_t written, rows; /* in the database */
+    struct sim_block *batch; /* gathered, not written */
+    size_t batch_count, batch_capacity, writing; /* blocks of it that are being written; 0: none are */
+    bool busy;
+    uint64_t write_upto;
+    uint64_t request, request_upto, request_rows; /* FLUSH under way; 0: none is */
+    struct sim_sub stream;
+};
+void sim_flusher_start(struct sim *s, struct sim_client *c);
+void sim_flusher_stop(struct sim_client *c);
+void sim_flusher_tick(struct sim *s, struct sim_client *c);
+/* Another configuration than that of `before` was heard of. */
+void sim_flusher_config(struct sim *s, struct sim_client *c, uint64_t before);
+void sim_flusher_message(struct sim *s, struct sim_client *c, const struct sim_msg *msg);
+/* FLUSH was answered; reply NULL: it never will be. */
+void sim_flusher_flushed(struct sim *s, struct sim_client *c, const struct mob_gcs_reply *reply);
+/* A FLUSH is about to be applied by a member: what it drops is in the database. */
+void sim_check_flush(struct sim *s, const struct sim_member *m, const struct mob_chain_entry *e);
+void sim_check_dropped(struct sim *s, const struct sim_member *m, const struct mob_chain_entry *e);
+bool sim_was_dropped(const struct sim *s, const struct sim_block *block);
+const struct sim_block *sim_cold_find(const struct sim *s, uint64_t seq);
+/* The database has what the members dropped and nothing else, each block once and at its place. */
+void sim_check_cold(struct sim *s, const struct sim_member *head);
+
 /* ---- sim_client.c ---- */
 
 struct sim_get {
@@ -356,6 +466,9 @@ struct sim_client {
     uint64_t known_version[SIM_KEYS];
     uint64_t operations;
     uint64_t log_registering; /* request of the REGISTER under way */
+    bool watches, flushes;
+    struct sim_sub watch;
+    struct sim_flusher flusher;
     uint64_t sealing, sealing_log; /* request of the SEAL under way, and what it seals */
 };
 void sim_client_start(struct sim *s, struct sim_client *c);
@@ -378,6 +491,8 @@ void sim_stream_attached(
 void sim_stream_gap(struct sim *s, struct sim_client *c, struct sim_stream *st, uint64_t last);
 void sim_stream_durable(struct sim_stream *st, uint64_t durable);
 void sim_stream_push(struct sim *s, struct sim_client *c, struct sim_stream *st);
+struct sim_request *sim_client_submit(struct sim *s, struct sim_client *c, const struct mob_gcs_request *head,
+    const void *body, uint32_t bytes);
 uint64_t sim_block_hash(uint64_t incarnation, uint64_t number);
 
 /* ---- sim_master.c ---- */
@@ -402,6 +517,9 @@ struct sim_database {
         uint64_t incarnation, cut;
     } seals[SIM_SEALS_MAX];
     uint32_t seal_count;
+    uint64_t watermark;
+    struct sim_block *cold; /* in the order in which they were written */
+    size_t cold_count, cold_capacity;
 };
 void sim_master_start(struct sim *s, struct sim_master *m);
 void sim_master_stop(struct sim *s, struct sim_master *m);
@@ -509,6 +627,8 @@ struct sim {
         uint64_t seq, client, request;
     } * answers;
     size_t answer_count, answer_capacity;
+    struct sim_block *dropped; /* with their jobs */
+    size_t dropped_count, dropped_capacity;
     uint64_t *excused; /* logs whose node was not there to send again */
     size_t excused_count, excused_capacity;
 };

@@ -346,7 +346,10 @@ void sim_tell_missing(struct sim *s, char *out, size_t size)
     }
     for (uint32_t i = 0; i < s->plan.clients && n < size; i++) {
         const struct sim_client *k = &s->clients[i];
-        if (!sim_client_idle(k))
+        if (k->watch.on)
+            n += (size_t)snprintf(
+                out + n, size - n, "; client %u has seen %llu", i, (unsigned long long)k->watch.after);
+        if (n < size && !sim_client_idle(k))
             n += (size_t)snprintf(out + n, size - n, "; client %u state %d unanswered %zu, log %zu", i,
                 k->keys.state, sim_stream_unanswered(&k->keys), sim_stream_unanswered(&k->log));
     }
@@ -367,8 +370,10 @@ bool sim_is_whole(struct sim *s)
         if (mob_chain_applied(head->chain) != mob_chain_applied(m->chain))
             return false;
     }
+    const struct sim_member *head = member_of(s, c->members[0]);
     for (uint32_t i = 0; i < s->plan.clients; i++)
-        if (!sim_client_idle(&s->clients[i]))
+        if (!sim_client_idle(&s->clients[i]) ||
+            (s->clients[i].watch.on && !sim_sub_is_whole(&s->clients[i].watch, head)))
             return false;
     return true;
 }
@@ -401,6 +406,10 @@ void sim_check_whole(struct sim *s)
     const struct mob_gcs_config *c = &s->database.configs[s->database.newest];
     const struct sim_member *head = member_of(s, c->members[0]);
     check_blocks(s, head);
+    sim_check_cold(s, head);
+    for (uint32_t i = 0; i < s->plan.clients; i++)
+        if (s->clients[i].watch.on)
+            sim_sub_check(s, &s->clients[i].watch, head);
     for (uint32_t i = 1; i < c->count; i++) {
         const struct sim_member *m = member_of(s, c->members[i]);
         SIM_CHECK(s,

@@ -27,6 +27,10 @@ void sim_client_start(struct sim *s, struct sim_client *c)
     memset(c->known_version, 0, sizeof c->known_version);
     c->log_registering = c->sealing = 0;
     c->ask_at = 0;
+    if (c->watches)
+        sim_sub_start(s, c, &c->watch, 0);
+    if (c->flushes)
+        sim_flusher_start(s, c);
     sim_tick_later(s, c);
 }
 
@@ -35,12 +39,13 @@ void sim_client_stop(struct sim *s, struct sim_client *c)
     (void)s;
     sim_stream_fini(&c->keys);
     sim_stream_fini(&c->log);
+    sim_sub_stop(&c->watch);
+    sim_flusher_stop(c);
 }
 
 void sim_client_fini(struct sim_client *c)
 {
-    sim_stream_fini(&c->keys);
-    sim_stream_fini(&c->log);
+    sim_client_stop(NULL, c);
 }
 
 bool sim_client_idle(const struct sim_client *c)
@@ -48,13 +53,13 @@ bool sim_client_idle(const struct sim_client *c)
     bool reads = false;
     for (size_t i = 0; i < SIM_GETS; i++)
         reads = reads || c->gets[i].active;
-    return !reads && c->keys.state == SIM_STREAM_READY && sim_stream_unanswered(&c->keys) == 0 &&
-        (c->log.client == 0 || sim_stream_unanswered(&c->log) == 0);
+    return !reads && c->flusher.request == 0 && c->keys.state == SIM_STREAM_READY &&
+        sim_stream_unanswered(&c->keys) == 0 && (c->log.client == 0 || sim_stream_unanswered(&c->log) == 0);
 }
 
 /* ---- what it asks ---- */
 
-static struct sim_request *submit(
+struct sim_request *sim_client_submit(
     struct sim *s, struct sim_client *c, const struct mob_gcs_request *head, const void *body, uint32_t bytes)
 {
     struct sim_request *r = sim_stream_add(&c->keys, head, body, bytes);
@@ -83,7 +88,7 @@ static void submit_write(struct sim *s, struct sim_client *c)
         length = 0;
     }
     size_t history = sim_history_call(s, &op);
-    struct sim_request *r = submit(s, c, &head, body, 2 + length);
+    struct sim_request *r = sim_client_submit(s, c, &head, body, 2 + length);
     r->history = history + 1;
     s->history[history].chain_client = c->keys.client;
     s->history[history].request = r->head.request;
@@ -131,7 +136,7 @@ static void submit_seal(struct sim *s, struct sim_client *c)
     if (other->node->up)
         sim_cover_add(s, SIM_SEALED_LIVE);
     struct mob_gcs_request head = {.op = MOB_GCS_OP_SEAL, .target = incarnation};
-    struct sim_request *r = submit(s, c, &head, NULL, 0);
+    struct sim_request *r = sim_client_submit(s, c, &head, NULL, 0);
     c->sealing = r->head.request;
     c->sealing_log = incarnation;
 }
@@ -148,7 +153,7 @@ static void submit_blocks(struct sim *s, struct sim_client *c)
     if (log->client == 0) {
         if (c->log_registering == 0 && !s->healing) {
             struct mob_gcs_request head = {.op = MOB_GCS_OP_REGISTER};
-            c->log_registering = submit(s, c, &head, "node", 4)->head.request;
+            c->log_registering = sim_client_submit(s, c, &head, "node", 4)->head.request;
         }
         return;
     }
@@ -178,7 +183,7 @@ static void submit_some(struct sim *s, struct sim_client *c)
         submit_seal(s, c);
     if (sim_chance(s, 0.01)) {
         struct mob_gcs_request head = {.op = MOB_GCS_OP_JOB_DROP, .target = c->log.client};
-        submit(s, c, &head, NULL, 0);
+        sim_client_submit(s, c, &head, NULL, 0);
     }
     if (c->has_log)
         submit_blocks(s, c);
@@ -201,6 +206,10 @@ void sim_client_tick(struct sim *s, struct sim_client *c)
     submit_some(s, c);
     sim_stream_tick(s, c, &c->keys);
     sim_stream_tick(s, c, &c->log);
+    if (c->watch.on)
+        sim_sub_tick(s, c, &c->watch);
+    if (c->flushes)
+        sim_flusher_tick(s, c);
     for (size_t i = 0; i < SIM_GETS; i++) {
         struct sim_get *g = &c->gets[i];
         if (g->active && s->now - g->sent_at > GET_AGAIN_NS) {
@@ -216,9 +225,13 @@ static void on_config(struct sim *s, struct sim_client *c, const struct mob_gcs_
 {
     if (config->epoch <= c->config.epoch)
         return;
+    uint64_t before = c->config.epoch;
     c->config = *config;
+    sim_flusher_config(s, c, before);
     sim_stream_config(s, &c->keys);
     sim_stream_config(s, &c->log);
+    sim_sub_config(s, c, &c->watch);
+    sim_sub_config(s, c, &c->flusher.stream);
 }
 
 static void on_keys_reply(
@@ -242,6 +255,8 @@ static void on_keys_reply(
         c->log.client = reply->number;
         c->log.state = SIM_STREAM_READY;
     }
+    if (r->head.op == MOB_GCS_OP_FLUSH && r->head.request == c->flusher.request)
+        sim_flusher_flushed(s, c, reply);
     if (r->head.op == MOB_GCS_OP_SEAL && r->head.request == c->sealing) {
         c->sealing = 0;
         if (reply->status == MOB_OK) {
@@ -256,7 +271,8 @@ static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *
     sim_cover_add(s, SIM_MSG_REPLY);
     if (msg->epoch < c->floor_epoch)
         return;
-    if (msg->a > c->durable)
+    /* Of a chain that it has not heard of: there is no link to that yet. */
+    if (msg->a > c->durable && msg->epoch <= c->config.epoch)
         c->durable = msg->a;
     const struct mob_gcs_reply *reply = &msg->reply;
     if (c->keys.client == 0 && msg->client == c->keys.nonce && reply->seq != 0) {
@@ -305,6 +321,7 @@ static void on_expired(struct sim *s, struct sim_client *c, const struct sim_msg
     if (msg->client == c->keys.client && msg->client != 0) {
         SIM_TRACE(s, "client %u: expired", c->number);
         c->log_registering = c->sealing = 0;
+        sim_flusher_flushed(s, c, NULL);
         sim_stream_reset(s, &c->keys); /* what was not answered is unknown for ever */
     } else if (msg->client == c->log.client && msg->client != 0) {
         uint64_t cut = msg->type == SIM_ATTACHED ? msg->attached.last : msg->b;
@@ -365,6 +382,17 @@ void sim_client_message(struct sim *s, struct sim_client *c, const struct sim_ms
     case SIM_VALUE:
         on_value(s, c, msg);
         break;
+    case SIM_BLOCK:
+    case SIM_RESYNC:
+        if (!sim_sub_message(s, c, &c->watch, msg) && sim_sub_message(s, c, &c->flusher.stream, msg))
+            sim_flusher_message(s, c, msg);
+        break;
+    case SIM_STATS_ANSWER:
+    case SIM_DB_ANSWER:
+        sim_flusher_message(s, c, msg);
+        break;
+    case SIM_SUB:
+    case SIM_STATS:
     case SIM_CHAIN:
     case SIM_PUT:
     case SIM_ATTACH:
@@ -375,7 +403,6 @@ void sim_client_message(struct sim *s, struct sim_client *c, const struct sim_ms
     case SIM_LEASE:
     case SIM_JOIN:
     case SIM_DB:
-    case SIM_DB_ANSWER:
     case SIM_MSG_TYPES:
         break;
     }

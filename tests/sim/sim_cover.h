@@ -99,6 +99,20 @@ enum sim_fault_kind {
     X(TWO_MASTERS, "two masters believed themselves active", 5) \
     X(INSERT_CONFLICTS, "configurations refused by compare-and-set", 10) \
     X(INSERT_UNKNOWN, "configurations with an unknown outcome", 5) \
+    X(MSG_SUB, "SUB received", 1000) \
+    X(MSG_BLOCK, "BLOCK received in its order", 10000) \
+    X(MSG_RESYNC, "RESYNC received in its order", 100) \
+    X(MSG_STATS, "a flusher asked what was flushed", 500) \
+    X(STREAMS_MOVED, "streams that went on at another member", 500) \
+    X(STREAMS_BROKEN, "streams broken by the network, and resumed", 200) \
+    X(STREAMS_VOID, "streams told that what they gave is void", 5) \
+    X(STREAMS_BEHIND, "streams told that what they lack was flushed", 50) \
+    X(SESSIONS, "sessions of a flusher", 500) \
+    X(BATCHES, "batches written, and the watermark moved", 1000) \
+    X(WATERMARK_CONFLICTS, "flushers that were overtaken", 20) \
+    X(FLUSHES, "FLUSH that dropped blocks", 500) \
+    X(FLUSHES_LATE, "FLUSH that came behind another flusher's", 10) \
+    X(FLUSHER_DIES, "a flusher dies between COMMIT and FLUSH", 20) \
     X(CONDITIONS_FAILED, "compare-and-set of a key refused", 500) \
     X(CHECKS_DONE, "histories of a key checked", 4000) \
     X(CHECKS_TAINTED, "histories not checked: some of it was named as lost", 0) \

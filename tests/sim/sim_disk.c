@@ -158,6 +158,12 @@ static void apply_effect(struct sim_image *i, const struct mob_chain_entry *e)
         add_client(i, e->number);
         break;
     case MOB_GCS_OP_FLUSH:
+        if (e->number > i->notes.upto && e->body_bytes == sizeof(uint64_t)) {
+            uint64_t rows;
+            memcpy(&rows, e->body, sizeof rows);
+            i->notes.upto = e->number;
+            i->notes.rows += rows;
+        }
         i->flushed = e->number;
         drop_blocks(i, e);
         break;
@@ -190,6 +196,20 @@ void sim_image_apply_entry(struct sim_image *i, const struct mob_chain_entry *e)
     i->epoch = e->epoch;
 }
 
+void sim_image_add_base(struct sim_image *i, const struct mob_chain_stream_base *base)
+{
+    if (i->base_count == SIM_BASES_MAX)
+        memmove(&i->bases[0], &i->bases[1], --i->base_count * sizeof i->bases[0]);
+    i->bases[i->base_count++] = *base;
+}
+
+struct sim_notes sim_image_notes(const struct sim_image *i)
+{
+    struct sim_notes notes = {.upto = i->notes.upto, .rows = i->notes.rows, .base_count = i->base_count};
+    memcpy(notes.bases, i->bases, sizeof notes.bases);
+    return notes;
+}
+
 void sim_image_apply_rows(struct sim_image *i, const uint8_t *rows, uint32_t length)
 {
     struct mob_reader r = mob_reader_of(rows, length);
@@ -214,6 +234,13 @@ void sim_image_apply_rows(struct sim_image *i, const uint8_t *rows, uint32_t len
             set_key(i, table, &kv);
         } else if (row.kind == MOB_CHAIN_ROW_FLUSHED) {
             memcpy(&i->flushed, row.content, sizeof i->flushed);
+        } else if (row.kind == MOB_CHAIN_ROW_OWNER && row.bytes == sizeof(struct sim_notes)) {
+            struct sim_notes notes;
+            memcpy(&notes, row.content, sizeof notes);
+            i->notes.upto = notes.upto;
+            i->notes.rows = notes.rows;
+            memcpy(i->bases, notes.bases, sizeof i->bases);
+            i->base_count = (uint32_t)notes.base_count;
         } else if (row.kind == MOB_CHAIN_ROW_OWNER) {
             struct sim_block block;
             memcpy(&block, row.content, sizeof block);
@@ -248,13 +275,17 @@ void sim_image_copy(struct sim_image *to, const struct sim_image *from)
     for (size_t k = 0; k < from->incarnation_count; k++)
         set_incarnation(to, &from->incarnations[k]);
     to->flushed = from->flushed;
+    to->notes = from->notes;
+    memcpy(to->bases, from->bases, sizeof to->bases);
+    to->base_count = from->base_count;
     to->seq = from->seq;
     to->epoch = from->epoch;
 }
 
 bool sim_image_same_blocks(const struct sim_image *a, const struct sim_image *b)
 {
-    return a->block_count == b->block_count &&
+    return a->block_count == b->block_count && a->notes.upto == b->notes.upto &&
+        a->notes.rows == b->notes.rows &&
         (a->block_count == 0 || memcmp(a->blocks, b->blocks, a->block_count * sizeof *a->blocks) == 0);
 }
 
@@ -279,6 +310,8 @@ static void fold(struct sim_disk *d, uint64_t upto)
             sim_image_apply_rows(&d->image, w->bytes, w->length);
         else if (w->type == SIM_WRITE_WIPE)
             sim_image_clear(&d->image);
+        else if (w->type == SIM_WRITE_BASE)
+            sim_image_add_base(&d->image, &w->base);
         if (w->type == SIM_WRITE_META) {
             d->image.member = w->member;
             d->image.synced = w->synced;

@@ -175,6 +175,8 @@ static void one_client(struct sim *s, enum sim_fault_kind kind)
     if (kind == SIM_FAULT_PAUSE_CLIENT) {
         pause_node(s, c->node, SIM_MS, 100 * SIM_MS);
     } else if (c->node->up) {
+        if (c->flusher.state == SIM_FLUSH_RUNS && c->flusher.written > c->flusher.flushed)
+            sim_cover_add(s, SIM_FLUSHER_DIES);
         sim_client_stop(s, c);
         down(s, c->node, c->number);
     }

@@ -1,4 +1,5 @@
 /* sim [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J] [--expect unsafe|stuck]
+ * [--without RULE]
  *
  * Runs seeds, on all cores; without a seed, --seeds (2,000) from --first (1) on. Prints how often each thing
  * happened, and fails when a rule is broken, when something happened too seldom, or when more than a tenth of
@@ -6,7 +7,8 @@
  *
  * --expect is for machines with a rule left out: succeeds with the first seed that breaks an invariant
  * (unsafe), or that is not whole again after all faults have ended (stuck), and prints "caught by seed N". A
- * process that ends by a signal is no such catch.
+ * process that ends by a signal is no such catch. --without leaves out a rule of the processes beside the
+ * machine (enum sim_rule).
  */
 #include <errno.h>
 #include <getopt.h>
@@ -37,6 +39,7 @@ struct arguments {
     uint64_t seed, first, seeds, minutes, jobs;
     bool one, trace;
     enum expect expect;
+    enum sim_rule without;
 };
 
 static double seconds_now(void)
@@ -76,7 +79,7 @@ static void work(struct board *b, const struct arguments *a, unsigned job, doubl
             return;
         struct sim_result result;
         atomic_store(&b->running[job], seed);
-        sim_run(&(struct sim_setup){.seed = seed}, &result);
+        sim_run(&(struct sim_setup){.seed = seed, .without = a->without}, &result);
         atomic_store(&b->running[job], 0);
         record(b, a, seed, &result);
     }
@@ -166,7 +169,7 @@ static int run_many(const struct arguments *a, const char *program)
 static int run_one(const struct arguments *a)
 {
     struct sim_result r;
-    sim_run(&(struct sim_setup){.seed = a->seed, .trace = a->trace}, &r);
+    sim_run(&(struct sim_setup){.seed = a->seed, .trace = a->trace, .without = a->without}, &r);
     printf("seed %llu %s%s: %llu events, %llu operations, %.3f virtual s %s\n", (unsigned long long)a->seed,
         r.failed ? "FAILED" : "passed", r.is_void ? " (void)" : "", (unsigned long long)r.events,
         (unsigned long long)r.operations, (double)r.virtual_ns / 1e9, r.why);
@@ -195,11 +198,25 @@ static enum expect expectation(const char *text)
     exit(2);
 }
 
+static enum sim_rule rule(const char *text)
+{
+    static const struct {
+        const char *name;
+        enum sim_rule rule;
+    } rules[] = {
+        {"watermark", SIM_RULE_WATERMARK}, {"durable", SIM_RULE_DURABLE}, {"session", SIM_RULE_SESSION}};
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (strcmp(text, rules[i].name) == 0)
+            return rules[i].rule;
+    fprintf(stderr, "sim: no such rule: %s\n", text);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"seed", 1, NULL, 's'}, {"trace", 0, NULL, 't'},
         {"seeds", 1, NULL, 'k'}, {"first", 1, NULL, 'f'}, {"minutes", 1, NULL, 'm'}, {"jobs", 1, NULL, 'j'},
-        {"expect", 1, NULL, 'x'}, {NULL, 0, NULL, 0}};
+        {"expect", 1, NULL, 'x'}, {"without", 1, NULL, 'w'}, {NULL, 0, NULL, 0}};
     struct arguments a = {.first = 1, .seeds = 2000, .jobs = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN)};
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
@@ -225,10 +242,13 @@ int main(int argc, char **argv)
         case 'x':
             a.expect = expectation(optarg);
             break;
+        case 'w':
+            a.without = rule(optarg);
+            break;
         default:
             fprintf(stderr,
                 "usage: %s [--seed N] [--trace] [--seeds K] [--first N] [--minutes M] [--jobs J]\n"
-                "       [--expect unsafe|stuck]\n",
+                "       [--expect unsafe|stuck] [--without RULE]\n",
                 argv[0]);
             return 2;
         }

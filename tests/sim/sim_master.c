@@ -31,6 +31,25 @@ static void insert(struct sim *s, const struct sim_msg *msg, struct sim_msg *ans
     sim_check_config(s, config);
 }
 
+/* One transaction: the watermark's compare-and-set, then the rows. */
+static void write_blocks(struct sim *s, const struct sim_msg *msg, struct sim_msg *answer)
+{
+    struct sim_database *d = &s->database;
+    if (d->watermark != msg->b && s->setup.without != SIM_RULE_WATERMARK) {
+        answer->status = MOB_CONFLICT;
+        sim_cover_add(s, SIM_WATERMARK_CONFLICTS);
+        return;
+    }
+    size_t n = msg->body_bytes / sizeof(struct sim_block);
+    for (size_t i = 0; i < n; i++)
+        memcpy(SIM_GROW(d->cold, d->cold_count, d->cold_capacity), msg->body + i * sizeof *d->cold,
+            sizeof *d->cold);
+    d->watermark = msg->c;
+    sim_cover_add(s, SIM_BATCHES);
+    SIM_TRACE(
+        s, "watermark %llu -> %llu, %zu blocks", (unsigned long long)msg->b, (unsigned long long)msg->c, n);
+}
+
 void sim_database_message(struct sim *s, const struct sim_msg *msg)
 {
     struct sim_database *d = &s->database;
@@ -53,6 +72,13 @@ void sim_database_message(struct sim *s, const struct sim_msg *msg)
         break;
     case SIM_DB_INSERT:
         insert(s, msg, answer);
+        break;
+    case SIM_DB_WATERMARK:
+        answer->b = d->watermark;
+        answer->c = d->cold_count;
+        break;
+    case SIM_DB_WRITE:
+        write_blocks(s, msg, answer);
         break;
     }
     sim_send(s, answer);

@@ -115,6 +115,14 @@ static void write_meta(struct sim *s, struct sim_member *m, bool synced, uint64_
     submit(s, m, &w);
 }
 
+void sim_owner_add_base(struct sim *s, struct sim_member *m)
+{
+    struct sim_write w = {
+        .type = SIM_WRITE_BASE, .base = {mob_chain_epoch(m->chain), mob_chain_history(m->chain)}};
+    sim_image_add_base(&m->memory, &w.base);
+    submit(s, m, &w);
+}
+
 void sim_member_start(struct sim *s, struct sim_member *m)
 {
     m->sim = s;
@@ -169,7 +177,7 @@ void sim_member_stop(struct sim *s, struct sim_member *m)
     m->clients = NULL;
     m->read_count = m->read_capacity = m->client_count = m->client_capacity = 0;
     m->rows.joiner = 0;
-
+    m->sub_count = 0;
     m->told_synced = m->formatted = false;
     memset(m->heard_ns, 0, sizeof m->heard_ns);
 }
@@ -306,6 +314,10 @@ static void on_store(struct sim *s, struct sim_member *m, const struct mob_chain
     if (e->op == MOB_GCS_OP_PUT && e->status == MOB_OK &&
         e->body_bytes - e->key_length > MOB_STATE_INLINE_MAX)
         sim_cover_add(s, SIM_LARGE_VALUES);
+    if (e->op == MOB_GCS_OP_FLUSH && e->status == MOB_OK)
+        sim_check_flush(s, m, e);
+    if (e->op == MOB_GCS_OP_JOB_DROP)
+        sim_check_dropped(s, m, e);
     sim_image_apply_entry(&m->memory, e);
     store_entry(s, m, e);
 }
@@ -329,6 +341,7 @@ static void on_wipe(struct sim *s, struct sim_member *m)
 {
     sim_image_clear(&m->memory);
     m->client_count = 0;
+    m->sub_count = 0;
     m->hist_count = 0;
     m->base_seq = m->base_digest = m->written_seq = m->sync_seq = 0;
     m->wiped_at = m->disk.submitted;
@@ -393,6 +406,7 @@ void sim_member_drain(struct sim *s, struct sim_member *m)
         m->synced_write = m->disk.submitted;
     }
     sim_owner_committed(s, m);
+    sim_owner_feed(s, m);
     sim_check_member(s, m);
     if (mob_chain_state(m->chain) == MOB_CHAIN_EVICTED)
         sim_member_ends(s, m);
@@ -520,6 +534,15 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
         if (msg->client == m->id)
             mob_chain_on_join(m->chain, msg->epoch);
         break;
+    case SIM_SUB:
+        sim_owner_subscribe(s, m, msg);
+        break;
+    case SIM_STATS:
+        sim_owner_stats(s, m, msg);
+        break;
+    case SIM_BLOCK:
+    case SIM_RESYNC:
+    case SIM_STATS_ANSWER:
     case SIM_REPLY:
     case SIM_GAP:
     case SIM_EXPIRED:

@@ -246,6 +246,7 @@ static void end_collecting(struct sim *s, struct sim_member *m)
     }
     uint64_t applied = mob_chain_applied(m->chain);
     MOB_ASSERT(mob_chain_collect_end(m->chain, s->now) == MOB_OK);
+    sim_owner_add_base(s, m);
     s->result->cover[SIM_COLLECTED_AGAIN] += mob_chain_applied(m->chain) - applied;
     sim_member_drain(s, m);
     if (m->node->up)
@@ -307,6 +308,10 @@ void sim_owner_rows(struct sim *s, struct sim_member *m)
     static uint8_t bytes[64 * 1024];
     struct mob_writer w = mob_writer_of(bytes, sizeof bytes);
     size_t limit = (size_t)sim_between(s, 100, 3000);
+    if (m->rows.cursor_bytes < 9) {
+        struct sim_notes notes = sim_image_notes(&m->memory);
+        mob_chain_row_write(&w, MOB_CHAIN_ROW_OWNER, &notes, sizeof notes);
+    }
     for (size_t i = 0; !blocks_done && i <= m->memory.block_count; i++) {
         if (i == m->memory.block_count) {
             blocks_done = true;

@@ -44,6 +44,8 @@ static void populate(struct sim *s)
         c->window = 1 + (uint32_t)sim_below(s, 12);
         c->get_share = 0.2 + 0.5 * (double)sim_below(s, 100) / 100;
         c->has_log = sim_chance(s, 0.5);
+        c->watches = sim_chance(s, 0.4);
+        c->flushes = sim_chance(s, 0.4);
         c->think_ns = sim_between(s, 5 * SIM_MS, 60 * SIM_MS);
     }
 }
@@ -163,6 +165,8 @@ static void fini(struct sim *s)
     free(s->named);
     free(s->history);
     free(s->answers);
+    free(s->dropped);
+    free(s->database.cold);
     free(s->excused);
     free(s);
 }
