@@ -124,6 +124,9 @@ static enum mob_status look_up(struct mob_client *client, const char *name, stru
 
 enum mob_status mob_actor_find(struct mob_client *client, const char *name, struct mob_actor **actor_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, name);
+    MOB_GIVEN(client, actor_out);
     struct mob_actor_id id;
     enum mob_status status = look_up(client, name, &id);
     if (status == MOB_NOT_FOUND)
@@ -140,6 +143,9 @@ enum mob_status mob_actor_find(struct mob_client *client, const char *name, stru
 enum mob_status mob_actor_from_id(
     struct mob_client *client, const char *actor_id, struct mob_actor **actor_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, actor_id);
+    MOB_GIVEN(client, actor_out);
     struct mob_actor_id id;
     if (mob_actor_id_parse(actor_id, &id) != MOB_OK)
         return mob_client_fail(client, MOB_INVALID, "\"%.60s\" is not an actor id (actor_...)", actor_id);
@@ -152,7 +158,11 @@ enum mob_status mob_actor_from_id(
 
 void mob_actor_id(const struct mob_actor *actor, char text_out[MOB_TEXT_ID_MAX])
 {
-    mob_actor_id_format(actor->id, text_out);
+    if (text_out == NULL)
+        return;
+    text_out[0] = 0;
+    if (actor != NULL)
+        mob_actor_id_format(actor->id, text_out);
 }
 
 /* ---- creation ---- */
@@ -194,6 +204,8 @@ static enum mob_status check_class(struct mob_client *client, const struct mob_f
 enum mob_status mob_actor_create(struct mob_client *client, const char *cls, struct mob_args args,
     const struct mob_actor_options *given, struct mob_actor **actor_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, actor_out);
     const struct mob_function *function;
     enum mob_status status = mob_function_resolve(client, cls, &function);
     if (status == MOB_OK)
@@ -254,7 +266,9 @@ enum mob_status mob_actor_create_unasked(struct mob_client *client, const struct
 
 enum mob_status mob_actor_created(struct mob_actor *actor, struct mob_future **future_out)
 {
+    MOB_GIVEN(NULL, actor);
     struct mob_client *client = actor->client;
+    MOB_GIVEN(client, future_out);
     bool own = actor->created != NULL;
     struct mob_future *future = mob_future_new_general(client, mob_object_of(actor->id.creation, 0), own);
     if (future == NULL)
@@ -301,7 +315,10 @@ static uint32_t head_slot_of(struct mob_actor *actor)
 enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, struct mob_args args,
     const struct mob_submit_options *options, struct mob_future **futures_out)
 {
+    MOB_GIVEN(NULL, actor);
     struct mob_client *client = actor->client;
+    MOB_GIVEN(client, method);
+    MOB_GIVEN(client, futures_out);
     enum mob_status status = actor->cls == NULL ? learn_class(actor) : MOB_OK;
     if (status != MOB_OK)
         return status;
@@ -330,6 +347,7 @@ enum mob_status mob_actor_call(struct mob_actor *actor, const char *method, stru
 
 enum mob_status mob_actor_kill(struct mob_actor *actor, bool no_restart)
 {
+    MOB_GIVEN(NULL, actor);
     struct {
         struct mob_actor_id id;
         uint32_t no_restart;

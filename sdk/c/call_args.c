@@ -20,16 +20,20 @@ enum mob_status mob_call_fail(struct mob_call *call, enum mob_status status, con
 
 struct mob_client *mob_call_client(struct mob_call *call)
 {
-    return call->client;
+    return call == NULL ? NULL : call->client;
 }
 
 size_t mob_arg_count(const struct mob_call *call)
 {
-    return call->arg_count;
+    return call == NULL ? 0 : call->arg_count;
 }
 
 static const struct mob_call_arg *argument(struct mob_call *call, size_t i, enum mob_value_type type)
 {
+    if (call == NULL) {
+        (void)mob_say_null(NULL, "call");
+        return NULL;
+    }
     if (i >= call->arg_count) {
         mob_call_fail(call, MOB_TYPE_MISMATCH, "argument %zu was read, and there are %u", i, call->arg_count);
         return NULL;
@@ -69,7 +73,7 @@ bool mob_arg_bool(struct mob_call *call, size_t i)
 /* An optional argument that was left out is null. */
 bool mob_arg_is_null(struct mob_call *call, size_t i)
 {
-    return i >= call->arg_count || call->args[i].type == MOB_TYPE_NULL;
+    return call == NULL || i >= call->arg_count || call->args[i].type == MOB_TYPE_NULL;
 }
 
 static const void *data(struct mob_call *call, size_t i, enum mob_value_type type, size_t *size_out)
@@ -82,14 +86,14 @@ static const void *data(struct mob_call *call, size_t i, enum mob_value_type typ
 
 const char *mob_arg_utf8(struct mob_call *call, size_t i, size_t *size_out)
 {
-    bool json = i < call->arg_count && call->args[i].type == MOB_TYPE_JSON;
+    bool json = call != NULL && i < call->arg_count && call->args[i].type == MOB_TYPE_JSON;
     return data(call, i, json ? MOB_TYPE_JSON : MOB_TYPE_UTF8, size_out);
 }
 
 const void *mob_arg_bytes(struct mob_call *call, size_t i, size_t *size_out)
 {
     enum mob_value_type type = MOB_TYPE_BYTES;
-    if (i < call->arg_count &&
+    if (call != NULL && i < call->arg_count &&
         (call->args[i].type == MOB_TYPE_TABLE || call->args[i].type == MOB_TYPE_PICKLE5))
         type = call->args[i].type;
     return data(call, i, type, size_out);
@@ -122,21 +126,27 @@ struct mob_actor *mob_arg_actor(struct mob_call *call, size_t i)
 
 void mob_call_task_id(const struct mob_call *call, char text_out[MOB_TEXT_ID_MAX])
 {
-    mob_task_id_format(call->head.task, text_out);
+    if (text_out == NULL)
+        return;
+    text_out[0] = 0;
+    if (call != NULL)
+        mob_task_id_format(call->head.task, text_out);
 }
 
 uint32_t mob_call_attempt(const struct mob_call *call)
 {
-    return call->head.attempt;
+    return call == NULL ? 0 : call->head.attempt;
 }
 
 int64_t mob_call_deadline_ns(const struct mob_call *call)
 {
-    return call->head.deadline_wall_ns;
+    return call == NULL ? 0 : call->head.deadline_wall_ns;
 }
 
 bool mob_call_cancelled(struct mob_call *call)
 {
+    if (call == NULL)
+        return false;
     if (!call->cancelled)
         mob_client_pump(call->client);
     return call->cancelled;
@@ -144,12 +154,14 @@ bool mob_call_cancelled(struct mob_call *call)
 
 void *mob_call_self(struct mob_call *call)
 {
-    return call->self == NULL ? NULL : *call->self;
+    return call == NULL || call->self == NULL ? NULL : *call->self;
 }
 
 void mob_call_set_self(struct mob_call *call, void *instance)
 {
-    if (call->self == NULL)
+    if (call == NULL)
+        (void)mob_say_null(NULL, "call");
+    else if (call->self == NULL)
         mob_call_fail(call, MOB_INVALID, "mob_call_set_self was called in a function that is no actor's");
     else
         *call->self = instance;
@@ -157,6 +169,8 @@ void mob_call_set_self(struct mob_call *call, void *instance)
 
 int64_t mob_clock_ns(struct mob_call *call)
 {
+    if (call == NULL) /* no task's, and so nobody's to repeat */
+        return mob_wall_now();
     int64_t now;
     uint32_t bytes;
     if (mob_outcome_replay(call->client, MOB_OUTCOME_CLOCK, &now, sizeof now, &bytes) && bytes == sizeof now)
@@ -168,6 +182,10 @@ int64_t mob_clock_ns(struct mob_call *call)
 
 uint64_t mob_random(struct mob_call *call)
 {
+    if (call == NULL) {
+        (void)mob_say_null(NULL, "call");
+        return 0;
+    }
     uint64_t x;
     uint32_t bytes;
     if (mob_outcome_replay(call->client, MOB_OUTCOME_RANDOM, &x, sizeof x, &bytes) && bytes == sizeof x)

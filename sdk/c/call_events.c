@@ -26,6 +26,7 @@ static enum mob_status check(
 static enum mob_status publish(
     struct mob_call *call, const char *type, const char *json, int64_t at_ns, int64_t span_ns)
 {
+    MOB_GIVEN(call->client, type);
     size_t type_bytes = strlen(type), json_bytes = json == NULL ? 0 : strlen(json);
     enum mob_status status = check(call->client, type, type_bytes, json, json_bytes);
     if (status != MOB_OK)
@@ -50,6 +51,7 @@ static enum mob_status publish(
 
 enum mob_status mob_event(struct mob_call *call, const char *type, const char *json)
 {
+    MOB_GIVEN(NULL, call);
     return publish(call, type, json == NULL ? "{}" : json, mob_now(), 0);
 }
 
@@ -80,6 +82,7 @@ static void escape(const char *text, size_t bytes, char *out, size_t size)
 
 enum mob_status mob_progress(struct mob_call *call, double fraction, const char *message)
 {
+    MOB_GIVEN(NULL, call);
     char text[512], json[640];
     if (!(fraction >= 0 && fraction <= 1)) /* nor NaN */
         return mob_client_fail(
@@ -107,6 +110,8 @@ int64_t mob_span_begin(struct mob_call *call)
 
 enum mob_status mob_span_end(struct mob_call *call, int64_t begin, const char *name)
 {
+    MOB_GIVEN(NULL, call);
+    MOB_GIVEN(call->client, name);
     int64_t span = mob_now() - begin;
     return publish(call, name, NULL, begin, span > 0 ? span : 1);
 }

@@ -119,6 +119,7 @@ enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const
 
 enum mob_status mob_return_i64(struct mob_call *call, int64_t v)
 {
+    MOB_GIVEN(NULL, call);
     /* The short way of the most frequent return. */
     if (call->return_count > 0 && call->returns[0].type == MOB_TYPE_NONE &&
         call->head.num_returns != MOB_RETURNS_STREAM &&
@@ -144,12 +145,13 @@ enum mob_status mob_return(struct mob_call *call, struct mob_arg v)
 
 enum mob_status mob_return_at(struct mob_call *call, size_t index, struct mob_arg v)
 {
+    MOB_GIVEN(NULL, call);
     return mob_call_set_return(call, index > UINT32_MAX ? UINT32_MAX : (uint32_t)index, &v);
 }
 
 void *mob_return_buffer(struct mob_call *call, size_t index, size_t size)
 {
-    struct mob_call_return *r = slot_of(call, index);
+    struct mob_call_return *r = call == NULL ? NULL : slot_of(call, index);
     if (r == NULL)
         return NULL;
     drop(call, r);
@@ -162,11 +164,16 @@ void *mob_return_buffer(struct mob_call *call, size_t index, size_t size)
 
 enum mob_status mob_return_future(struct mob_call *call, struct mob_future *future)
 {
+    MOB_GIVEN(NULL, call);
+    if (future == NULL)
+        return mob_call_fail(call, MOB_INVALID, "mob_return_future was called with NULL");
     return mob_return_at(call, 0, mob_ref(future));
 }
 
 enum mob_status mob_fail(struct mob_call *call, const char *format, ...)
 {
+    MOB_GIVEN(NULL, call);
+    MOB_GIVEN(call->client, format);
     if (call->failure != MOB_OK)
         return call->failure;
     call->failure = MOB_TASK_FAILED;
@@ -211,6 +218,7 @@ uint32_t mob_call_return_encode(
 
 enum mob_status mob_yield(struct mob_call *call, struct mob_arg item)
 {
+    MOB_GIVEN(NULL, call);
     if (call->head.num_returns != MOB_RETURNS_STREAM)
         return mob_call_fail(
             call, MOB_INVALID, "mob_yield was called in a function that does not return a stream");

@@ -30,16 +30,31 @@ void mob_client_say(struct mob_client *client, const char *format, ...)
     va_end(list);
 }
 
+/* Of the last call of this thread that had no client to keep it. */
+static _Thread_local char error_of_nobody[128] = "there is no client: mob_connect failed or was not called";
+
+enum mob_status mob_say_null(struct mob_client *client, const char *what)
+{
+    if (client != NULL)
+        return mob_client_fail(client, MOB_INVALID, "%s is NULL", what);
+    snprintf(error_of_nobody, sizeof error_of_nobody, "%s is NULL", what);
+    return MOB_INVALID;
+}
+
 const char *mob_client_error(const struct mob_client *client)
 {
     if (client == NULL)
-        return "there is no client: mob_connect failed or was not called";
+        return error_of_nobody;
     return client->error[0] != 0 ? client->error : "no error";
 }
 
 void mob_client_job(const struct mob_client *client, char text_out[MOB_TEXT_ID_MAX])
 {
-    mob_job_id_format(client->job, text_out);
+    if (text_out == NULL)
+        return;
+    text_out[0] = 0;
+    if (client != NULL)
+        mob_job_id_format(client->job, text_out);
 }
 
 struct mob_client *mob_client_new(void)

@@ -352,6 +352,17 @@ static inline enum mob_status mob_status_of(enum mob_status status)
 }
 #define mob_client_fail(client, status, ...) (mob_client_say((client), __VA_ARGS__), mob_status_of(status))
 
+/* client.c: MOB_INVALID, and the sentence that `what` is NULL, in the client, or, when that is what is
+ * missing, in this thread's mob_client_error(NULL). */
+enum mob_status mob_say_null(struct mob_client *client, const char *what);
+/* At the entry of public calls: leaves the call with MOB_INVALID when a pointer is NULL that must not be. */
+#define MOB_GIVEN(client, pointer) \
+    do { \
+        if (__builtin_expect((pointer) == NULL, 0)) \
+            return mob_say_null((client), #pointer); \
+    } while (0)
+#define MOB_GIVEN_CLIENT(client) MOB_GIVEN(NULL, client)
+
 /* client.c */
 struct mob_client *mob_client_new(void);
 void mob_client_free(struct mob_client *client);

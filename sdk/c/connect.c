@@ -239,6 +239,10 @@ const char *mob_connect_error(void)
 
 enum mob_status mob_connect(const struct mob_connect_options *given, struct mob_client **client_out)
 {
+    if (client_out == NULL) {
+        snprintf(connect_error, sizeof connect_error, "client_out is NULL");
+        return mob_say_null(NULL, "client_out");
+    }
     struct mob_connect_options options = {0};
     if (given != NULL)
         memcpy(&options, given, given->struct_size < sizeof options ? given->struct_size : sizeof options);

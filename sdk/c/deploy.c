@@ -11,6 +11,8 @@
 
 enum mob_status mob_deploy_bytes(struct mob_client *client, const void *bytes, size_t size, char *hash_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, bytes);
     struct mob_future *file;
     if (size == 0 || size > MODULE_BYTES_MAX)
         return mob_client_fail(
@@ -64,6 +66,8 @@ static enum mob_status read_file(
 
 enum mob_status mob_deploy(struct mob_client *client, const char *path, char *hash_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, path);
     uint8_t *bytes = NULL;
     size_t size = 0;
     enum mob_status status = read_file(client, path, &bytes, &size);

@@ -29,14 +29,24 @@ struct mob_arg mob_null(void)
     return (struct mob_arg){.kind = MOB_TYPE_NULL};
 }
 
+/* Refused by whatever call it is given to. */
+static struct mob_arg no_value(void)
+{
+    return (struct mob_arg){.kind = MOB_TYPE_NONE};
+}
+
 struct mob_arg mob_utf8(const char *text)
 {
-    return (struct mob_arg){.kind = MOB_TYPE_UTF8, .as.bytes = {text, text == NULL ? 0 : strlen(text)}};
+    if (text == NULL)
+        return no_value();
+    return (struct mob_arg){.kind = MOB_TYPE_UTF8, .as.bytes = {text, strlen(text)}};
 }
 
 struct mob_arg mob_json(const char *text)
 {
-    return (struct mob_arg){.kind = MOB_TYPE_JSON, .as.bytes = {text, text == NULL ? 0 : strlen(text)}};
+    if (text == NULL)
+        return no_value();
+    return (struct mob_arg){.kind = MOB_TYPE_JSON, .as.bytes = {text, strlen(text)}};
 }
 
 struct mob_arg mob_bytes(const void *data, size_t size)

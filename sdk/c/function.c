@@ -337,7 +337,7 @@ enum mob_status mob_function_resolve(
     struct mob_client *client, const char *name, const struct mob_function **function_out)
 {
     if (name == NULL)
-        return mob_client_fail(client, MOB_INVALID, "a function name is missing");
+        return mob_say_null(client, "the function's name");
     struct mob_function *function;
     enum mob_status status;
     if (!mob_in_task(client)) {
@@ -368,10 +368,12 @@ const struct mob_method_info *mob_function_method(
 enum mob_status mob_function_find(
     struct mob_client *client, const char *function, const struct mob_function **function_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, function_out);
     return mob_function_resolve(client, function, function_out);
 }
 
 const char *mob_function_signature(const struct mob_function *function)
 {
-    return function->signature.text;
+    return function == NULL ? "" : function->signature.text;
 }

@@ -282,12 +282,22 @@ void mob_future_escapes(const struct mob_future *future)
 
 void mob_future_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX])
 {
+    if (text_out == NULL)
+        return;
+    text_out[0] = 0;
+    if (future == NULL)
+        return;
     mob_future_escapes(future);
     mob_object_id_format(mob_future_object(future), text_out);
 }
 
 void mob_future_task_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX])
 {
+    if (text_out == NULL)
+        return;
+    text_out[0] = 0;
+    if (future == NULL)
+        return;
     mob_future_escapes(future);
     mob_task_id_format(mob_future_object(future).task, text_out);
 }
@@ -295,6 +305,9 @@ void mob_future_task_id(const struct mob_future *future, char text_out[MOB_TEXT_
 enum mob_status mob_future_from_id(
     struct mob_client *client, const char *object_id, struct mob_future **future_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, object_id);
+    MOB_GIVEN(client, future_out);
     struct mob_object_id id;
     if (mob_object_id_parse(object_id, &id) != MOB_OK)
         return mob_client_fail(client, MOB_INVALID, "\"%.60s\" is not an object id (obj_...)", object_id);

@@ -131,27 +131,31 @@ enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value 
 
 enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out)
 {
+    MOB_GIVEN(NULL, future);
+    MOB_GIVEN(mob_future_client(future), value_out);
     enum mob_status status = await_logged(future, timeout_ns);
     return status == MOB_OK ? mob_value_of_future(future, value_out) : status;
 }
 
 /* The short way for what lies in the slot; anything else goes through a value. */
 static enum mob_status get_scalar(
-    struct mob_future *future, int64_t timeout_ns, enum mob_value_type type, void *out)
+    struct mob_future *future, int64_t timeout_ns, enum mob_value_type type, void *value_out)
 {
+    MOB_GIVEN(NULL, future);
+    MOB_GIVEN(mob_future_client(future), value_out);
     enum mob_status status = await_logged(future, timeout_ns);
     if (status != MOB_OK)
         return status;
     if (future->state == MOB_FUTURE_READY && future->where == MOB_WHERE_SLOT && future->type == type &&
         future->size == 8) {
-        memcpy(out, future->as.bytes, 8);
+        memcpy(value_out, future->as.bytes, 8);
         return MOB_OK;
     }
     struct mob_value *value = NULL;
     status = mob_value_of_future(future, &value);
     if (status != MOB_OK)
         return status;
-    status = type == MOB_TYPE_I64 ? mob_value_i64(value, out) : mob_value_f64(value, out);
+    status = type == MOB_TYPE_I64 ? mob_value_i64(value, value_out) : mob_value_f64(value, value_out);
     mob_value_release(value);
     return status;
 }
@@ -208,6 +212,8 @@ static void chain_json(const struct mob_error_link *links, int count, char *out,
 
 const char *mob_future_error(struct mob_future *future)
 {
+    if (future == NULL)
+        return "{}";
     struct mob_client *client = mob_future_client(future);
     if (future->state != MOB_FUTURE_FAILED)
         return "{}";

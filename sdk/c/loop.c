@@ -74,6 +74,10 @@ void mob_event_fd_arm(struct mob_client *client)
 
 int mob_client_fd(struct mob_client *client)
 {
+    if (client == NULL) {
+        (void)mob_say_null(NULL, "client");
+        return -1;
+    }
     if (client->event_fd == NULL) {
         client->event_fd = event_fd_new(client);
         if (client->event_fd == NULL)
@@ -129,6 +133,10 @@ static bool looks_alive(struct mob_client *client)
 
 int mob_client_step(struct mob_client *client)
 {
+    if (client == NULL) {
+        (void)mob_say_null(NULL, "client");
+        return 0;
+    }
     uint32_t settled = client->settled;
     if (looks_alive(client) && !mob_session_alive(client) &&
         mob_client_resume(client, mob_now() + RESUME_STEP_NS) != MOB_OK)

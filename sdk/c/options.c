@@ -50,11 +50,29 @@ enum mob_status mob_options_size_check(struct mob_client *client, size_t given, 
         "struct_size is %zu: it is sizeof of the options, %zu here and less in older versions", given, here);
 }
 
+/* CPU is one of them, given as `cpus` or by its name. */
+static enum mob_status check_count(
+    struct mob_client *client, double cpus, const struct mob_resource *resources, size_t count)
+{
+    size_t others = 0;
+    uint32_t cpu = mob_cpu_units(cpus, 1);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(resources[i].name, "CPU") == 0)
+            cpu = mob_cpu_units(resources[i].amount, 0);
+        else
+            others++;
+    if (others + (cpu > 0) <= MOB_TASK_RESOURCES_MAX)
+        return MOB_OK;
+    return mob_client_fail(client, MOB_INVALID,
+        "a task has up to %u resources, CPU among them, and these are %zu", MOB_TASK_RESOURCES_MAX,
+        others + (cpu > 0));
+}
+
 static enum mob_status check_resources(
-    struct mob_client *client, const struct mob_resource *resources, size_t count)
+    struct mob_client *client, double cpus, const struct mob_resource *resources, size_t count)
 {
     if (count > 0 && resources == NULL)
-        return mob_client_fail(client, MOB_INVALID, "resources are missing");
+        return mob_say_null(client, "resources");
     for (size_t i = 0; i < count; i++) {
         double amount = resources[i].amount;
         enum mob_status status =
@@ -68,13 +86,13 @@ static enum mob_status check_resources(
         if (strcmp(resources[i].name, "CPU") == 0 && (status = check_cpus(client, amount)) != MOB_OK)
             return status;
     }
-    return MOB_OK;
+    return check_count(client, cpus, resources, count);
 }
 
 static enum mob_status check_labels(struct mob_client *client, const char *const *labels, size_t count)
 {
     if (count > 0 && labels == NULL)
-        return mob_client_fail(client, MOB_INVALID, "labels are missing");
+        return mob_say_null(client, "labels");
     for (size_t i = 0; i < count; i++) {
         enum mob_status status = check_text(client, labels[i], MOB_LABEL_BYTES_MAX, "a label");
         if (status != MOB_OK)
@@ -110,7 +128,7 @@ enum mob_status mob_options_check(struct mob_client *client, const struct mob_su
         return mob_client_fail(client, MOB_INVALID, "a back-off is not negative");
     status = check_cpus(client, options->cpus);
     if (status == MOB_OK)
-        status = check_resources(client, options->resources, options->resource_count);
+        status = check_resources(client, options->cpus, options->resources, options->resource_count);
     if (status == MOB_OK)
         status = check_labels(client, options->labels, options->label_count);
     if (status == MOB_OK)
@@ -132,7 +150,7 @@ enum mob_status mob_actor_options_check(struct mob_client *client, const struct 
     if (status == MOB_OK)
         status = check_cpus(client, options->cpus);
     if (status == MOB_OK)
-        status = check_resources(client, options->resources, options->resource_count);
+        status = check_resources(client, options->cpus, options->resources, options->resource_count);
     if (status == MOB_OK && options->name != NULL)
         status = check_text(client, options->name, MOB_ACTOR_NAME_BYTES_MAX, "the actor's name");
     if (status == MOB_OK)

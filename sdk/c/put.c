@@ -245,6 +245,8 @@ static enum mob_status put_future(struct mob_client *client, struct mob_object_i
 
 enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct mob_future **future_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, future_out);
     struct mob_encoded encoded;
     enum mob_status status = mob_encode(&value, &encoded);
     if (status != MOB_OK || encoded.is_ref)
@@ -343,6 +345,9 @@ void mob_put_drop(struct mob_put_buffer *buffer)
 enum mob_status mob_put_begin(
     struct mob_client *client, size_t size, void **data_out, struct mob_put_buffer **buffer_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, data_out);
+    MOB_GIVEN(client, buffer_out);
     struct mob_put_buffer *buffer = calloc(1, sizeof *buffer);
     if (buffer == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
@@ -367,7 +372,9 @@ enum mob_status mob_put_begin(
 
 enum mob_status mob_put_finish(struct mob_put_buffer *buffer, struct mob_future **future_out)
 {
+    MOB_GIVEN(NULL, buffer);
     struct mob_client *client = buffer->client;
+    MOB_GIVEN(client, future_out); /* the buffer stays the caller's */
     struct mob_object_id id = buffer->making.id;
     uint64_t full_bytes = buffer->making.full_bytes;
     enum mob_status status = put_full(client, &buffer->making);
@@ -387,6 +394,8 @@ void mob_put_abort(struct mob_put_buffer *buffer)
 
 enum mob_status mob_promise(struct mob_client *client, struct mob_future **future_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, future_out);
     struct mob_object_id id = mob_next_put(client);
     struct mob_out_put head = {.id = id, .flags = MOB_PUT_PROMISE};
     struct mob_future *future = mob_future_new_general(client, id, false);
@@ -403,6 +412,7 @@ enum mob_status mob_promise(struct mob_client *client, struct mob_future **futur
 
 enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value)
 {
+    MOB_GIVEN(NULL, future);
     struct mob_client *client = mob_future_client(future);
     struct mob_encoded encoded;
     enum mob_status status = mob_encode(&value, &encoded);

@@ -209,6 +209,9 @@ static enum mob_status question_of(
 enum mob_status mob_query(
     struct mob_client *client, const char *what, const char *subject, int64_t timeout_ns, char **json_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, what);
+    MOB_GIVEN(client, json_out);
     struct question q;
     uint8_t *reply;
     uint32_t bytes;
@@ -223,6 +226,9 @@ enum mob_status mob_query(
 enum mob_status mob_query_async(struct mob_client *client, const char *what, const char *subject,
     void (*callback)(void *arg, enum mob_status, const char *json, size_t size), void *arg)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, what);
+    MOB_GIVEN(client, callback);
     struct question q;
     struct mob_pending_request *request;
     enum mob_status status = question_of(client, what, subject, &q);
@@ -237,6 +243,7 @@ enum mob_status mob_query_async(struct mob_client *client, const char *what, con
 
 enum mob_status mob_flush(struct mob_client *client, int64_t timeout_ns)
 {
+    MOB_GIVEN_CLIENT(client);
     if (!mob_in_task(client))
         return mob_request(client, MOB_REQ_FLUSH, NULL, 0, timeout_ns, NULL, NULL);
     /* the node says whether this task's replay differs */

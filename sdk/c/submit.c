@@ -358,6 +358,8 @@ enum mob_status mob_submission_publish(
     struct mob_client *client, const struct mob_submission *s, struct mob_future **futures_out)
 {
     enum mob_status status;
+    if (__builtin_expect(s->args.items == NULL && s->args.count > 0, 0))
+        return mob_say_null(client, "args.items");
     struct mob_client_key key = client->key;
     client->key.set = false; /* also what this submission has to put first is nobody's */
     if (!key.set && plain_head_stands(client, s) && submit_scalars(client, s, futures_out, &status))
@@ -388,6 +390,9 @@ enum mob_status mob_submission_publish(
 enum mob_status mob_submit_function(struct mob_client *client, const struct mob_function *function,
     struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, function);
+    MOB_GIVEN(client, futures_out);
     if (function->kind == MOB_KIND_ACTOR_CREATE)
         return mob_client_fail(client, MOB_INVALID,
             "%s is a class: create an actor of it with mob_actor_create", function->name);
@@ -416,6 +421,7 @@ enum mob_status mob_submit_function(struct mob_client *client, const struct mob_
 enum mob_status mob_submit(struct mob_client *client, const char *function, struct mob_args args,
     const struct mob_submit_options *options, struct mob_future **futures_out)
 {
+    MOB_GIVEN_CLIENT(client);
     const struct mob_function *found;
     enum mob_status status = mob_function_resolve(client, function, &found);
     return status == MOB_OK ? mob_submit_function(client, found, args, options, futures_out) : status;
@@ -423,6 +429,7 @@ enum mob_status mob_submit(struct mob_client *client, const char *function, stru
 
 enum mob_status mob_cancel(struct mob_future *future, bool force)
 {
+    MOB_GIVEN(NULL, future);
     struct mob_client *client = mob_future_client(future);
     struct mob_out_cancel cancel = {
         .task = mob_future_object(future).task, .force = force ? 1 : 0, .recursive = 1};
@@ -458,7 +465,9 @@ static enum mob_status pull(
 
 enum mob_status mob_stream_next(struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out)
 {
+    MOB_GIVEN(NULL, stream);
     struct mob_client *client = mob_future_client(stream);
+    MOB_GIVEN(client, item_out);
     if (stream->state != MOB_FUTURE_STREAM)
         return mob_client_fail(client, MOB_INVALID, "this future is not a stream");
     struct mob_stream_state *state = stream->as.stream;

@@ -127,7 +127,7 @@ enum mob_status mob_tensor_decode(const uint8_t *payload, uint64_t bytes, struct
 
 const char *mob_value_type(const struct mob_value *value)
 {
-    return mob_value_type_name(value->type);
+    return value == NULL ? "none" : mob_value_type_name(value->type);
 }
 
 static enum mob_status mismatch(const struct mob_value *value, const char *wanted)
@@ -138,6 +138,8 @@ static enum mob_status mismatch(const struct mob_value *value, const char *wante
 
 enum mob_status mob_value_i64(const struct mob_value *value, int64_t *out)
 {
+    MOB_GIVEN(NULL, value);
+    MOB_GIVEN(value->client, out);
     if (value->type != MOB_TYPE_I64 || value->payload_bytes != 8)
         return mismatch(value, "i64");
     memcpy(out, value->payload, 8);
@@ -146,6 +148,8 @@ enum mob_status mob_value_i64(const struct mob_value *value, int64_t *out)
 
 enum mob_status mob_value_f64(const struct mob_value *value, double *out)
 {
+    MOB_GIVEN(NULL, value);
+    MOB_GIVEN(value->client, out);
     if (value->type != MOB_TYPE_F64 || value->payload_bytes != 8)
         return mismatch(value, "f64");
     memcpy(out, value->payload, 8);
@@ -154,6 +158,8 @@ enum mob_status mob_value_f64(const struct mob_value *value, double *out)
 
 enum mob_status mob_value_bool(const struct mob_value *value, bool *out)
 {
+    MOB_GIVEN(NULL, value);
+    MOB_GIVEN(value->client, out);
     if (value->type != MOB_TYPE_BOOL || value->payload_bytes != 1)
         return mismatch(value, "bool");
     *out = value->payload[0] != 0;
@@ -162,6 +168,9 @@ enum mob_status mob_value_bool(const struct mob_value *value, bool *out)
 
 enum mob_status mob_value_data(const struct mob_value *value, const void **data_out, size_t *size_out)
 {
+    MOB_GIVEN(NULL, value);
+    MOB_GIVEN(value->client, data_out);
+    MOB_GIVEN(value->client, size_out);
     if (value->type != MOB_TYPE_BYTES && value->type != MOB_TYPE_UTF8 && value->type != MOB_TYPE_JSON &&
         value->type != MOB_TYPE_TABLE && value->type != MOB_TYPE_PICKLE5)
         return mismatch(value, "bytes, utf8, json, table or pickle5");
@@ -172,6 +181,8 @@ enum mob_status mob_value_data(const struct mob_value *value, const void **data_
 
 enum mob_status mob_value_tensor(const struct mob_value *value, struct mob_tensor *out)
 {
+    MOB_GIVEN(NULL, value);
+    MOB_GIVEN(value->client, out);
     if (value->type != MOB_TYPE_TENSOR)
         return mismatch(value, "tensor");
     return mob_tensor_decode(value->payload, value->payload_bytes, out);
@@ -180,6 +191,9 @@ enum mob_status mob_value_tensor(const struct mob_value *value, struct mob_tenso
 enum mob_status mob_value_actor(
     struct mob_client *client, const struct mob_value *value, struct mob_actor **actor_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, value);
+    MOB_GIVEN(client, actor_out);
     struct mob_actor_id id;
     if (value->type != MOB_TYPE_ACTOR || value->payload_bytes != sizeof id)
         return mismatch(value, "actor");

@@ -76,11 +76,18 @@ static void log_wait(struct mob_client *client, size_t n, const bool *ready)
 enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, int64_t timeout_ns,
     bool *ready_out, size_t *count_out)
 {
+    struct mob_client *client =
+        n == 0 || futures == NULL || futures[0] == NULL ? NULL : mob_future_client(futures[0]);
+    MOB_GIVEN(client, count_out);
     if (n == 0) {
         *count_out = 0;
         return MOB_OK;
     }
-    struct mob_client *client = mob_future_client(futures[0]);
+    MOB_GIVEN(client, futures);
+    MOB_GIVEN(client, ready_out);
+    for (size_t i = 0; i < n; i++)
+        if (futures[i] == NULL)
+            return mob_say_null(client, "one of the futures");
     if (k > n)
         return mob_client_fail(client, MOB_INVALID, "cannot wait for %zu of %zu futures", k, n);
     /* Waiting for all of them for ever has one outcome only. */
@@ -108,6 +115,8 @@ enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, 
 
 bool mob_ready(struct mob_future *future)
 {
+    if (future == NULL)
+        return false;
     struct mob_client *client = mob_future_client(future);
     bool ready = false;
     size_t count;
@@ -130,6 +139,8 @@ bool mob_ready(struct mob_future *future)
 
 enum mob_status mob_waitset_create(struct mob_client *client, struct mob_waitset **set_out)
 {
+    MOB_GIVEN_CLIENT(client);
+    MOB_GIVEN(client, set_out);
     struct mob_waitset *set = calloc(1, sizeof *set);
     if (set == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
@@ -146,6 +157,8 @@ enum mob_status mob_waitset_create(struct mob_client *client, struct mob_waitset
 
 enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *future)
 {
+    MOB_GIVEN(NULL, set);
+    MOB_GIVEN(set->client, future);
     enum mob_status status = mob_future_watch(set->client, future);
     return status == MOB_OK ? mob_future_add_waiter(future, set, NULL, NULL, NULL) : status;
 }
@@ -214,7 +227,9 @@ static enum mob_status set_wait(struct mob_waitset *set, int64_t timeout_ns, str
 
 enum mob_status mob_waitset_next(struct mob_waitset *set, int64_t timeout_ns, struct mob_future **ready_out)
 {
+    MOB_GIVEN(NULL, set);
     struct mob_client *client = set->client;
+    MOB_GIVEN(client, ready_out);
     if (!mob_in_task(client))
         return set_wait(set, timeout_ns, ready_out);
     struct mob_object_id id = {0};
@@ -279,7 +294,9 @@ void mob_waitset_destroy(struct mob_waitset *set)
 enum mob_status mob_on_ready(
     struct mob_future *future, void (*callback)(struct mob_future *, void *), void *arg)
 {
+    MOB_GIVEN(NULL, future);
     struct mob_client *client = mob_future_client(future);
+    MOB_GIVEN(client, callback);
     enum mob_status status = mob_future_watch(client, future);
     return status == MOB_OK ? mob_future_add_waiter(future, NULL, callback, NULL, arg) : status;
 }

@@ -14,9 +14,10 @@
  * are opaque. Options structs start with `struct_size` (= sizeof): what is zero behind it has its default,
  * and the shorter structs of older headers are fine; a struct_size of 0, or one beyond what this library
  * knows, is MOB_INVALID. Options are checked before anything is sent: MOB_INVALID, and mob_client_error()
- * names the field and its bounds. Times are nanoseconds; a negative time-out or MOB_FOREVER waits for ever. A
- * client and everything made from it belong to one thread; open one client a thread. Values are immutable.
- * Usable from C++.
+ * names the field and its bounds. A pointer that is NULL where that is not said to be fine is MOB_INVALID
+ * too, or nothing, from what gives no status; without a client mob_client_error(NULL) says which. Times are
+ * nanoseconds; a negative time-out or MOB_FOREVER waits for ever. A client and everything made from it belong
+ * to one thread; open one client a thread. Values are immutable. Usable from C++.
  *
  * Inside a function, mob_call_client(call) is the client of the running task: what it submits is a child of
  * that task (the papers' nested remote functions), and its ids are the same when the task is run again after
@@ -77,7 +78,8 @@ MOB_API const char *mob_connect_error(void);
 /* Flushes, then leaves. Futures, actors and values of this client are gone. NULL is fine. */
 MOB_API void mob_disconnect(struct mob_client *client);
 /* What went wrong in the last failed call on this client, one sentence; never NULL. Valid until the next
- * call. */
+ * call. NULL: of this thread's last call that had no client, because it was given NULL in the place of one.
+ */
 MOB_API const char *mob_client_error(const struct mob_client *client);
 MOB_API void mob_client_job(const struct mob_client *client, char text_out[MOB_TEXT_ID_MAX]);
 
@@ -172,7 +174,7 @@ struct mob_submit_options {
     size_t struct_size;
     const char *name; /* display name, 1 to 256 bytes of UTF-8 */
     double cpus; /* 0 = the default (1 for tasks and for placing an actor); negative = none; up to 429,496 */
-    const struct mob_resource *resources;
+    const struct mob_resource *resources; /* up to 8, CPU among them */
     size_t resource_count;
     int max_retries; /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none; up to 1,000,000 */
     bool retry_on_error; /* also when the function returned an error */

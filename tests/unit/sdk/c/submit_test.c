@@ -289,6 +289,30 @@ static void senseless_options_leave_no_trace(void **state)
         "key=value");
 }
 
+static void a_task_has_eight_resources_and_cpu_is_one(void **state)
+{
+    (void)state;
+    struct mob_resource nine[9] = {
+        {"a", 1}, {"b", 1}, {"c", 1}, {"d", 1}, {"e", 1}, {"f", 1}, {"g", 1}, {"h", 1}, {"CPU", 2}};
+    struct mob_submit_options options = {
+        .struct_size = sizeof options, .resources = nine, .resource_count = 8};
+    refused(&options, "up to 8 resources, CPU among them, and these are 9");
+    options.resource_count = 9;
+    refused(&options, "these are 9");
+    nine[8].amount = 0;
+    submit(fake_function(client, "f", "-> i64"), MOB_NO_ARGS, &options);
+    take_any_task();
+    assert_int_equal(head_taken.cpu, 0);
+    options.resource_count = 8;
+    options.cpus = -1;
+    submit(fake_function(client, "f", "-> i64"), MOB_NO_ARGS, &options);
+    take_any_task();
+    options =
+        (struct mob_submit_options){.struct_size = sizeof options, .resources = nine, .resource_count = 7};
+    submit(fake_function(client, "f", "-> i64"), MOB_NO_ARGS, &options);
+    take_any_task();
+}
+
 static void options_have_bounds(void **state)
 {
     (void)state;
@@ -510,6 +534,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(an_older_options_struct_is_read_as_far_as_it_goes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(wrong_arguments_leave_no_trace, set_up, tear_down),
         cmocka_unit_test_setup_teardown(senseless_options_leave_no_trace, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_task_has_eight_resources_and_cpu_is_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(options_have_bounds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_that_is_not_json_is_no_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_resource_may_be_gigabytes, set_up, tear_down),
