@@ -1,6 +1,5 @@
 #include "bench/gcs_putter.h"
 
-#include <poll.h>
 #include <stdlib.h>
 
 #include "bench/block_load.h"
@@ -30,7 +29,7 @@ bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct faul
 static void on_put(void *arg, const struct mob_gcs_answer *a)
 {
     struct gcs_putter *p = arg;
-    p->busy = false;
+    p->answered = true;
     if (a->status != MOB_OK)
         fprintf(stderr, "mobula-bench: a put was answered with %s\n", mob_status_code(a->status));
     p->failed |= a->status != MOB_OK;
@@ -47,7 +46,7 @@ void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
         .value = value,
         .value_length = GCS_PUTTER_VALUE_BYTES,
         .if_version = MOB_GCS_ANY_VERSION};
-    p->busy = true;
+    p->answered = false;
     if (mob_gcs_put(p->gcs, &put, on_put, p) != MOB_OK)
         p->failed = true;
 }
@@ -56,16 +55,8 @@ void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
 void gcs_putter_put(struct gcs_putter *p, uint64_t number)
 {
     gcs_putter_begin(p, number);
-    while (p->busy && !p->failed) {
-        int64_t now = mob_now(), next = mob_gcs_step(p->gcs, now);
-        if (!p->busy)
-            return;
-        int64_t left = next - mob_now();
-        left = left < 0 ? 0 : left > MOB_SEC ? MOB_SEC : left;
-        struct timespec pause = {left / MOB_SEC, left % MOB_SEC};
-        struct pollfd fd = {.fd = mob_gcs_fd(p->gcs), .events = POLLIN};
-        ppoll(&fd, 1, &pause, NULL);
-    }
+    if (!p->failed && mob_gcs_run_until(p->gcs, &p->answered, MOB_FOREVER_NS) != MOB_OK)
+        p->failed = true;
 }
 
 void gcs_chain_fill(struct chain_box *box, uint64_t bytes)

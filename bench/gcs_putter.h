@@ -18,7 +18,7 @@ void gcs_chain_fill(struct chain_box *box, uint64_t bytes);
 
 struct gcs_putter {
     struct mob_gcs *gcs;
-    bool busy, failed;
+    bool answered, failed;
 };
 void gcs_putter_begin(struct gcs_putter *p, uint64_t number);
 /* Begins one and waits for its answer. */

@@ -159,7 +159,7 @@ static double chain_ops(struct chain_box *box, double seconds, bool *failed_out)
         for (int i = 0; i < n; i++) {
             struct gcs_putter *p = &putters[events[i].data.u32];
             mob_gcs_step(p->gcs, mob_now());
-            if (p->busy)
+            if (!p->answered)
                 continue;
             done++;
             gcs_putter_begin(p, number++);

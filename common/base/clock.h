@@ -50,4 +50,23 @@ static inline bool mob_yield_briefly(void)
     return mob_now() - before < MOB_YIELD_LONG_NS;
 }
 
+/* The same for who yields again and again over a long time: when a yield took long, the next ones are left
+ * out for so long that waiting for others' time slices takes at most a fiftieth of the time. Zero at the
+ * start. */
+struct mob_yielder {
+    int64_t not_before_ns;
+};
+static inline bool mob_yield_seldom_long(struct mob_yielder *y)
+{
+    int64_t before = mob_now();
+    if (before < y->not_before_ns)
+        return false;
+    sched_yield();
+    int64_t took = mob_now() - before;
+    if (took < MOB_YIELD_LONG_NS)
+        return true;
+    y->not_before_ns = before + 50 * took;
+    return false;
+}
+
 #endif

@@ -13,6 +13,10 @@
 #define IN_BYTES (256u << 10)
 #define RECV_LOOPS 16
 #define SOCKET_BUFFER_BYTES (4 << 20)
+/* An answer takes about as long as waking whoever sleeps on another core (docs/performance.md), so who waits
+ * for one yields so long before it sleeps. */
+#define LOOK_NS (200 * MOB_US)
+#define HEAD_PAUSE_NS MOB_MS
 #define AWAY_NS \
     (50 * MOB_MS) /* nobody stepped for so long: the link may be gone behind what it had brought */
 
@@ -400,26 +404,44 @@ static void parse(struct link *l)
     }
 }
 
-/* Reads what is there. `to_the_end`: also whether the link ended behind it, for one more call; nothing may be
- * sent into a link that is known to have ended, since what was sent counts as "perhaps done". */
-static void receive(struct link *l, bool to_the_end)
+/* Reads what is there; was there anything? `to_the_end`: also whether the link ended behind it, for one more
+ * call; nothing may be sent into a link that is known to have ended, since what was sent counts as "perhaps
+ * done". */
+static bool receive(struct link *l, bool to_the_end)
 {
+    bool came = false;
     for (int i = 0; i < RECV_LOOPS && l->state != LINK_DOWN; i++) {
         size_t room = l->in_capacity - l->in_used;
         ssize_t n = recv(l->fd, l->in + l->in_used, room, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-            return;
+            return came;
         if (n <= 0) {
             link_fail(l, MOB_UNAVAILABLE);
-            return;
+            return true;
         }
+        came = true;
         l->in_used += (size_t)n;
         parse(l);
         if ((size_t)n < room && !to_the_end)
-            return;
+            break;
     }
+    return came;
+}
+
+/* The head of several speaks only of changes, so it is not asked each time that the tail has answered. */
+static void receive_all(struct mob_gcs *g, bool to_the_end)
+{
+    struct link *quiet = g->up && g->head != g->tail ? g->head : NULL;
+    bool came = false;
+    for (size_t i = 0; i < 2; i++)
+        if (&g->links[i] != quiet)
+            came |= receive(&g->links[i], to_the_end);
+    if (quiet == NULL || (came && !to_the_end && g->now_ns < g->head_heard_ns + HEAD_PAUSE_NS))
+        return;
+    g->head_heard_ns = g->now_ns;
+    receive(quiet, to_the_end);
 }
 
 static void pump(struct mob_gcs *g)
@@ -474,8 +496,7 @@ int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
     bool was_away = now_ns - g->now_ns > AWAY_NS;
     g->now_ns = now_ns;
     route_step(g);
-    for (size_t i = 0; i < 2; i++)
-        receive(&g->links[i], was_away);
+    receive_all(g, was_away);
     pump(g);
     release_durable(g);
     pump(g); /* what the callbacks submitted */
@@ -496,18 +517,24 @@ int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 
 enum mob_status mob_gcs_run_until(struct mob_gcs *g, const bool *done, int64_t deadline_ns)
 {
+    int64_t look_until_ns = mob_now() + LOOK_NS;
     for (;;) {
         int64_t now = mob_now();
         int64_t next = mob_gcs_step(g, now);
         if (*done)
             return MOB_OK;
+        if (now < look_until_ns) {
+            if (!mob_yield_seldom_long(&g->yielder))
+                look_until_ns = 0;
+            continue;
+        }
         now = mob_now();
         if (now >= deadline_ns)
             return MOB_TIMEOUT;
-        if (next > deadline_ns)
-            next = deadline_ns;
-        int64_t ms = next <= now ? 0 : (next - now + MOB_MS - 1) / MOB_MS;
+        int64_t left = earlier(earlier(next, deadline_ns) - now, MOB_SEC);
+        left = left < 0 ? 0 : left;
+        struct timespec pause = {left / MOB_SEC, left % MOB_SEC};
         struct pollfd p = {.fd = g->epoll_fd, .events = POLLIN};
-        poll(&p, 1, ms > 1000 ? 1000 : (int)ms);
+        ppoll(&p, 1, &pause, NULL);
     }
 }

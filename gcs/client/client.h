@@ -70,7 +70,8 @@ int64_t mob_gcs_step(struct mob_gcs *gcs, int64_t now_ns);
 /* Sends what was submitted since the last step; receives nothing, calls nobody back. Before the owner sleeps.
  */
 void mob_gcs_send(struct mob_gcs *gcs);
-/* Waits in poll() and steps until `*done` or the deadline: for tools and tests. MOB_TIMEOUT. */
+/* Steps until `*done` or the deadline; yields at first, then waits in poll(): for tools and tests.
+ * MOB_TIMEOUT. */
 MOB_MUST_USE enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns);
 bool mob_gcs_connected(const struct mob_gcs *gcs);
 

@@ -132,6 +132,8 @@ struct mob_gcs {
     bool collecting, in_step, destroyed;
     enum mob_status told; /* the last status given to on_link */
     int64_t now_ns;
+    int64_t head_heard_ns; /* when its link was read last */
+    struct mob_yielder yielder; /* of whoever waits in run_until */
     int64_t reads_ns; /* reads that met the wrong member go again then */
     struct mob_gcs_position position;
 

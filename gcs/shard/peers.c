@@ -9,6 +9,9 @@
 
 #define DIAL_PAUSE_NS (5 * MOB_MS)
 #define CROWDED_BYTES (16u << 20)
+/* An acknowledgement only lets the predecessor forget; no client waits for one. They are cumulative, so the
+ * newest stands for all of that time. */
+#define ACK_PAUSE_NS (500 * MOB_US)
 
 /* ---- who is where ---- */
 
@@ -90,12 +93,9 @@ static void dial(struct mob_shard *sh, struct peer *p)
     watch(sh, p->link, &p->want_write, p, true);
 }
 
-void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const struct mob_chain_entry *entry)
+static void send_now(struct mob_shard *sh, struct peer *p, const struct mob_gcs_link_msg *m,
+    const struct mob_chain_entry *entry)
 {
-    struct peer *p = find_or_add(sh, m->link.to);
-    dial(sh, p);
-    if (p->link == NULL || !mob_link_up(p->link))
-        return;
     uint8_t head[MOB_GCS_LINK_HEAD_MAX];
     struct mob_link_message message = {.type = m->type,
         .epoch = m->epoch,
@@ -111,6 +111,35 @@ void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const st
             mob_link_unsent(p->link));
         link_close(sh, &p->link);
     }
+    p->urgent = true;
+}
+
+static bool can_send(const struct peer *p)
+{
+    return p->link != NULL && mob_link_up(p->link);
+}
+
+void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const struct mob_chain_entry *entry)
+{
+    struct peer *p = find_or_add(sh, m->link.to);
+    dial(sh, p);
+    if (!can_send(p))
+        return;
+    if (m->type != MOB_GCS_ACK) {
+        send_now(sh, p, m, entry);
+        return;
+    }
+    if (p->ack.link.to == 0)
+        p->ack_ns = sh->now_ns;
+    p->ack = *m;
+}
+
+static void send_ack(struct mob_shard *sh, struct peer *p)
+{
+    struct mob_gcs_link_msg ack = p->ack;
+    p->ack.link.to = 0;
+    if (can_send(p))
+        send_now(sh, p, &ack, NULL);
 }
 
 bool peers_crowded(const struct mob_shard *sh)
@@ -125,11 +154,25 @@ void peers_flush(struct mob_shard *sh)
 {
     for (uint32_t i = 0; i < PEERS_MAX; i++) {
         struct peer *p = &sh->member.peers[i];
+        if (p->ack.link.to != 0 && (p->urgent || sh->now_ns - p->ack_ns >= ACK_PAUSE_NS))
+            send_ack(sh, p);
+        p->urgent = false;
         if (p->link == NULL || mob_link_unsent(p->link) == 0)
             continue;
         mob_link_io(p->link, false);
         watch(sh, p->link, &p->want_write, p, false);
     }
+}
+
+int64_t peers_next_ns(const struct mob_shard *sh)
+{
+    int64_t next = INT64_MAX;
+    for (uint32_t i = 0; i < PEERS_MAX; i++) {
+        const struct peer *p = &sh->member.peers[i];
+        if (p->ack.link.to != 0 && p->ack_ns + ACK_PAUSE_NS < next)
+            next = p->ack_ns + ACK_PAUSE_NS;
+    }
+    return next;
 }
 
 /* ---- in ---- */

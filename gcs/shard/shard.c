@@ -161,6 +161,8 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     sh->now_ns = mob_now();
     for (int i = 0; i < count; i++)
         dispatch(sh, &events[i]);
+    if (store_answers_wait(sh))
+        store_io(sh, true);
     attach_tick(sh);
     member_tick(sh);
     store_tick(sh);
@@ -185,28 +187,6 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     peers_flush(sh); /* acknowledgements: a client waits for its answer, the others for nothing */
     conns_reap(sh);
     member_publish(sh);
-}
-
-static int wait_ms(const struct mob_shard *sh)
-{
-    int64_t now = mob_now(), at = sh->second_ns;
-    if (sh->store.link != NULL && !sh->store.want_write && mob_redis_unsent(sh->store.link))
-        return 0;
-    const struct mob_durable *d = &sh->durable;
-    bool unsynced = !d->busy && d->synced < sh->store.stored && sh->options.durability != MOB_GCS_NO;
-    int64_t pause = sh->options.durability == MOB_GCS_ALWAYS ? 200 * MOB_MS
-                                                             : durable_pause(sh); /* after a failed write */
-    if (unsynced && d->last_ns + pause < at)
-        at = d->last_ns + pause;
-    if (sh->store.link == NULL && sh->store.retry_ns < at)
-        at = sh->store.retry_ns;
-    if (mob_chain_collecting(sh->chain) && now + 50 * MOB_MS < at)
-        at = now + 50 * MOB_MS;
-    if (d->rewrite != REWRITE_NONE && now + MOB_MS < at)
-        at = now + MOB_MS;
-    if (member_next_ns(sh, now) < at)
-        at = member_next_ns(sh, now);
-    return at <= now ? 0 : (int)((at - now + MOB_MS - 1) / MOB_MS);
 }
 
 /* Everything answered, synced, and marked so: the next start need not ask anybody. */
@@ -304,10 +284,9 @@ enum mob_status mob_shard_run(const struct mob_shard_options *options)
             sh->options.durability);
     struct epoll_event events[EVENTS_MAX];
     while (status == MOB_OK && sh->failure == MOB_OK && !sh->stopping) {
-        int pause = wait_ms(sh);
         if (sh->member.beat != NULL)
             mob_beat_busy(sh->member.beat, false);
-        int n = epoll_wait(sh->epoll_fd, events, EVENTS_MAX, pause);
+        int n = idle_wait(sh, events, EVENTS_MAX);
         if (sh->member.beat != NULL)
             mob_beat_busy(sh->member.beat, true);
         if (n < 0 && errno != EINTR)

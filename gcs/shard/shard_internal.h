@@ -8,6 +8,7 @@
  *   durable.c     syncing and rewriting the append-only file
  *   load.c        tables and index from Redis after a start
  *   query*.c      reads
+ *   idle.c        how the loop waits between two passes
  *   subscribe.c   streams of blocks
  *   flushed.c     what PostgreSQL has and this member has no more
  *   member.c      with masters: configurations, who serves, what clients and masters are told
@@ -112,6 +113,7 @@ struct mob_store {
     uint32_t passes; /* submitted and unanswered */
     uint64_t stored; /* newest seq that Redis answered */
     bool want_write;
+    bool unwatched; /* answers are not waited for, but looked for in each pass */
     bool hold; /* no new pass: a rewrite is about to begin */
     bool broken; /* Redis refused a pass: connect again */
     int64_t retry_ns, retry_pause_ns;
@@ -150,6 +152,9 @@ struct peer {
     struct mob_link *link;
     int64_t dial_ns, used_ns;
     bool want_write;
+    bool urgent; /* what is unsent must not wait */
+    struct mob_gcs_link_msg ack; /* not given to the link yet; to 0: none */
+    int64_t ack_ns; /* since when */
 };
 struct incoming {
     struct mob_link *link;
@@ -185,6 +190,11 @@ struct mob_member {
     uint64_t loaded_blocks; /* joining: newest seq of a block in the snapshot */
 };
 
+struct mob_idle {
+    bool lively; /* something had come before this pass */
+    struct mob_yielder yielder;
+};
+
 struct query;
 struct mob_shard {
     struct mob_shard_options options;
@@ -198,6 +208,7 @@ struct mob_shard {
     struct mob_durable durable;
     struct mob_flushed flushed;
     struct mob_member member;
+    struct mob_idle idle;
     struct conn *conns;
     uint32_t conn_count;
     struct attached *attached;
@@ -331,7 +342,8 @@ void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const st
 void peers_accept(struct mob_shard *sh);
 void peers_event(struct mob_shard *sh, void *ptr, uint32_t events); /* `ptr` as peers_owns says */
 bool peers_owns(const struct mob_shard *sh, const void *ptr);
-void peers_flush(struct mob_shard *sh);
+void peers_flush(struct mob_shard *sh); /* but acknowledgements only when it is time */
+int64_t peers_next_ns(const struct mob_shard *sh); /* when to flush again at the latest */
 bool peers_crowded(const struct mob_shard *sh); /* the successor's link is behind: take no more */
 void peers_tick(struct mob_shard *sh); /* dials neighbours, forgets others */
 void peers_fini(struct mob_shard *sh);
@@ -344,6 +356,8 @@ void snapshot_wipe(struct mob_shard *sh); /* WIPE */
 /* store_link.c */
 MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
 void store_io(struct mob_shard *sh, bool readable); /* writes; reads only when there is something */
+/* Answers of Redis that nobody is woken for: to be looked for in each pass, and each millisecond. */
+bool store_answers_wait(const struct mob_shard *sh);
 void store_tick(struct mob_shard *sh);
 void store_read(struct mob_shard *sh, struct mob_redis_batch *batch);
 void store_fini(struct mob_shard *sh);
@@ -396,6 +410,11 @@ void query_cold_rows(struct conn *c, const struct mob_gcs_frame *frame);
 void query_cold_gone(struct conn *c);
 void query_cold_tick(struct mob_shard *sh); /* each second */
 void queries_fini(struct mob_shard *sh);
+
+/* idle.c */
+/* As epoll_wait on the loop's set, for as long as nothing else has to be done. */
+struct epoll_event;
+int idle_wait(struct mob_shard *sh, struct epoll_event *events, int max);
 
 /* subscribe.c */
 void subscribe_serve(struct conn *c, const struct mob_gcs_frame *frame);

@@ -39,6 +39,31 @@ static void link_down(struct mob_shard *sh)
         (unsigned long long)mob_chain_committed(sh->chain), (unsigned long long)mob_chain_applied(sh->chain));
 }
 
+/* Only the tail's clients wait for its store (GCS.md, 2); of the others it only says what they may forget.
+ * But a store that takes no more passes, or is asked for something else, is waited for. */
+static bool nobody_waits(const struct mob_shard *sh)
+{
+    const struct mob_store *st = &sh->store;
+    if (!shard_has_masters(sh) || mob_chain_state(sh->chain) != MOB_CHAIN_SERVING ||
+        mob_chain_is_tail(sh->chain) || sh->options.durability == MOB_GCS_ALWAYS || sh->stopping)
+        return false;
+    bool others = sh->queries != NULL || sh->durable.busy || sh->durable.rewrite != REWRITE_NONE ||
+        sh->member.life_pass > st->stored_passes;
+    return !others && st->passes < (st->unwatched ? PASSES_MAX : 1u);
+}
+
+static void watch(struct mob_shard *sh, bool want_write, bool unwatched)
+{
+    struct mob_store *st = &sh->store;
+    if (want_write == st->want_write && unwatched == st->unwatched)
+        return;
+    st->want_write = want_write;
+    st->unwatched = unwatched;
+    struct epoll_event event = {
+        .events = (unwatched ? 0u : EPOLLIN) | (want_write ? EPOLLOUT : 0u), .data.ptr = st};
+    epoll_ctl(sh->epoll_fd, EPOLL_CTL_MOD, mob_redis_fd(st->link), &event);
+}
+
 void store_io(struct mob_shard *sh, bool readable)
 {
     struct mob_store *st = &sh->store;
@@ -50,11 +75,13 @@ void store_io(struct mob_shard *sh, bool readable)
         link_down(sh);
         return;
     }
-    if (want_write != st->want_write) {
-        st->want_write = want_write;
-        struct epoll_event event = {.events = EPOLLIN | (want_write ? EPOLLOUT : 0u), .data.ptr = st};
-        epoll_ctl(sh->epoll_fd, EPOLL_CTL_MOD, mob_redis_fd(st->link), &event);
-    }
+    watch(sh, want_write, nobody_waits(sh));
+}
+
+bool store_answers_wait(const struct mob_shard *sh)
+{
+    const struct mob_store *st = &sh->store;
+    return st->link != NULL && st->unwatched && mob_redis_link_batches(st->link) != NULL;
 }
 
 void store_read(struct mob_shard *sh, struct mob_redis_batch *batch)
@@ -212,7 +239,7 @@ enum mob_status store_connect(struct mob_shard *sh, bool first)
     st->link = mob_redis_link_create(context);
     MOB_ASSERT(st->link != NULL);
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = st};
-    st->want_write = false;
+    st->want_write = st->unwatched = false;
     if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, mob_redis_fd(st->link), &event) != 0)
         return MOB_IO;
     st->open_seq = st->stored;
