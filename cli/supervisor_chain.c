@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/supervisor.h"
+#include "common/base/clock.h"
 #include "common/base/log.h"
 
 enum supervised process_kind(enum supervised which)
@@ -95,25 +96,65 @@ void chain_choose(struct supervisor *supervisor)
     write_addresses(supervisor);
 }
 
+#define UNHEARD_AFTER_NS (2 * MOB_SEC) /* a member that runs for so long has made itself heard */
+
+static void replace(struct process *process, const char *why)
+{
+    MOB_LOG_WARN("supervisor", "replacing", "process=%s pid=%ld why=\"%s\"", process_name(process->which),
+        (long)process->pid, why);
+    kill(-process->pid, SIGKILL); /* its end is seen like any other */
+}
+
+static bool is_named(const char *pids, pid_t pid)
+{
+    for (char *end; *pids != 0; pids = end) {
+        long named = strtol(pids, &end, 10);
+        if (end == pids)
+            return false;
+        if (named == pid)
+            return true;
+    }
+    return false;
+}
+
+/* "lacks SHARD PID..", from a master whose chain is too short: all whom it hears. */
+static void replace_unheard(struct supervisor *supervisor, const char *text)
+{
+    char *pids;
+    long shard = strtol(text, &pids, 10);
+    for (int i = SUPERVISED_GCS; i < SUPERVISED_MASTER; i++) {
+        struct process *process = &supervisor->processes[i];
+        bool runs = process->pid > 0 && process->state == PROCESS_READY &&
+            mob_now() - process->started_ns > UNHEARD_AFTER_NS;
+        if (runs && process_shard(process->which) == shard && !is_named(pids, process->pid))
+            replace(process, "the master does not hear it, and lacks a member");
+    }
+}
+
 /* "end PID", from the master: a member that is left out of the chain and does not end by itself. */
+static void replace_one(struct supervisor *supervisor, const char *text)
+{
+    long pid = strtol(text, NULL, 10);
+    for (int i = SUPERVISED_GCS; i < SUPERVISED_MASTER; i++)
+        if (pid > 0 && supervisor->processes[i].pid == pid)
+            replace(&supervisor->processes[i], "the master asked for it");
+}
+
 static void on_replace(uv_poll_t *poll, int status, int events)
 {
     (void)status;
     (void)events;
     struct supervisor *supervisor = poll->data;
-    char text[64];
+    char text[512];
     ssize_t length;
     while ((length = recv(supervisor->replace_fd, text, sizeof text - 1, 0)) > 0) {
         text[length] = 0;
-        long pid = strncmp(text, "end ", 4) == 0 ? strtol(text + 4, NULL, 10) : 0;
-        for (int i = SUPERVISED_GCS; i < SUPERVISED_MASTER; i++) {
-            struct process *process = &supervisor->processes[i];
-            if (pid <= 0 || process->pid != pid || supervisor->stopping)
-                continue;
-            MOB_LOG_WARN("supervisor", "replacing", "process=%s pid=%ld why=\"the master asked for it\"",
-                process_name(process->which), pid);
-            kill(-process->pid, SIGKILL); /* its end is seen like any other */
-        }
+        if (supervisor->stopping)
+            continue;
+        if (strncmp(text, "end ", 4) == 0)
+            replace_one(supervisor, text + 4);
+        else if (strncmp(text, "lacks ", 6) == 0)
+            replace_unheard(supervisor, text + 6);
     }
 }
 

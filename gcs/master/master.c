@@ -1,5 +1,3 @@
-#include "gcs/master/master.h"
-
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
@@ -7,59 +5,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
 #include "common/base/log.h"
-#include "gcs/chain/membership.h"
-#include "gcs/link/link.h"
-#include "gcs/master/table.h"
+#include "gcs/master/master_inner.h"
 
-#define LINKS_MAX 32u
 #define TICK_NS (1 * MOB_MS)
 #define TICK_SOLE_NS (20 * MOB_MS) /* a sole member is never evicted */
 #define TICK_STANDBY_NS (50 * MOB_MS)
 #define TABLE_PATIENCE_NS (2 * MOB_SEC)
-#define REPLACE_NS \
-    (1 * MOB_SEC) /* out of the chain, and its process has not ended by then: have it ended \
-                   */
 #define RELEASE_NS (150 * MOB_MS) /* of a stop */
 #define PRIORITY 10
 
 static const struct mob_mastership_times times = {500 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll};
-
-/* A link that a member made. */
-struct member_link {
-    struct mob_link *link;
-    uint64_t member; /* 0: it has not reported */
-    int64_t pid;
-    int64_t out_ns; /* since then it is not in the chain that it was in; 0: it is, or never was */
-    bool was_in;
-    uint64_t book_epoch; /* that it was sent */
-};
-
-struct master {
-    struct mob_master_options options;
-    struct mob_link_self self;
-    struct mob_chunk_pool pool;
-    struct mob_table *table;
-    struct mob_mastership mastership;
-    struct mob_membership *membership;
-    bool began;
-    enum mob_mastership_step step;
-    uint64_t next_tag, row_tag, read_tag, insert_tag; /* 0: none under way */
-    int64_t row_deadline, read_deadline, insert_deadline;
-    int listen_fd, replace_fd;
-    struct member_link links[LINKS_MAX];
-    struct { /* places of members are known beyond their links */
-        uint64_t member;
-        struct mob_gcs_place place;
-        int64_t heard_ns;
-    } places[MOB_MEMBERSHIP_MEMBERS_MAX];
-    int64_t now_ns;
-};
 
 /* ---- the table ---- */
 
@@ -160,7 +120,7 @@ static void table_answers(struct master *m)
 
 /* ---- members ---- */
 
-static struct member_link *link_of(struct master *m, uint64_t member)
+struct member_link *master_link_of(struct master *m, uint64_t member)
 {
     for (uint32_t i = 0; i < LINKS_MAX; i++)
         if (m->links[i].link != NULL && m->links[i].member == member)
@@ -208,14 +168,6 @@ static void send_book(struct master *m, struct member_link *l, const struct mob_
     l->book_epoch = config->epoch;
 }
 
-static bool in_config(const struct mob_gcs_config *config, uint64_t member)
-{
-    for (uint32_t i = 0; i < config->count; i++)
-        if (config->members[i] == member)
-            return true;
-    return false;
-}
-
 static void on_report(struct master *m, struct member_link *l, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs_report r;
@@ -229,6 +181,7 @@ static void on_report(struct master *m, struct member_link *l, const struct mob_
             (long long)r.pid, mob_chain_state_name(r.state));
     l->member = r.member;
     l->pid = r.pid;
+    l->heard_ns = m->now_ns;
     remember_place(m, r.member, mob_link_peer_place(l->link));
     struct mob_member_report report = {.member = r.member,
         .epoch = r.epoch,
@@ -286,50 +239,13 @@ static void accept_links(struct master *m)
     }
 }
 
-/* ---- replacing ---- */
-
-static void ask_to_end(struct master *m, const struct member_link *l)
-{
-    char text[64];
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (m->replace_fd < 0 || l->pid <= 0)
-        return;
-    int n = snprintf(text, sizeof text, "end %lld", (long long)l->pid);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", m->options.replace_socket);
-    ssize_t sent = sendto(m->replace_fd, text, (size_t)n, 0, (struct sockaddr *)&address, sizeof address);
-    MOB_LOG_WARN("master", "asked_to_end", "member=%llx pid=%lld sent=%d", (unsigned long long)l->member,
-        (long long)l->pid, sent == n);
-}
-
-/* A process that was a member, and has been left out, is to end and to come back as another one. One that is
- * stopped or hangs does not do so by itself. */
-static void look_for_zombies(struct master *m)
-{
-    const struct mob_gcs_config *config = mob_membership_config(m->membership);
-    for (uint32_t i = 0; i < LINKS_MAX; i++) {
-        struct member_link *l = &m->links[i];
-        if (l->link == NULL || l->member == 0)
-            continue;
-        bool is_in = in_config(config, l->member);
-        if (is_in || !l->was_in) {
-            l->was_in = is_in;
-            l->out_ns = 0;
-        } else if (l->out_ns == 0) {
-            l->out_ns = m->now_ns;
-        } else if (m->now_ns - l->out_ns >= REPLACE_NS) {
-            ask_to_end(m, l);
-            l->out_ns = m->now_ns;
-        }
-    }
-}
-
 /* ---- the loop ---- */
 
 static void drain(struct master *m)
 {
     struct mob_membership_action a;
     while (mob_membership_next(m->membership, &a)) {
-        struct member_link *l = link_of(m, a.member);
+        struct member_link *l = master_link_of(m, a.member);
         struct mob_table_question q = {.op = MOB_TABLE_INSERT, .config = a.config};
         if (a.type == MOB_MEMBERSHIP_INSTALL) {
             if (!ask(m, &q, &m->insert_tag, &m->insert_deadline))
@@ -368,7 +284,8 @@ static void tick(struct master *m)
     }
     mob_membership_on_tick(m->membership, m->now_ns);
     drain(m);
-    look_for_zombies(m);
+    master_look_for_zombies(m);
+    master_look_for_unheard(m);
     for (uint32_t i = 0; i < LINKS_MAX; i++)
         if (m->links[i].link != NULL && mob_link_unsent(m->links[i].link) > 0)
             link_event(m, &m->links[i], false);

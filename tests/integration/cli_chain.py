@@ -57,6 +57,15 @@ class Chain(ClusterCase):
         self.add(n)
         self.whole_after(epoch)
         self.assertNotEqual(stopped, self.process("gcs-1")["pid"])
+        # and so is one that was stopped before the next master has heard of it: nobody can tell that one its pid
+        epoch, _ = self.chain()
+        stopped = self.process("gcs")["pid"]
+        os.kill(self.process("master")["pid"], signal.SIGKILL)
+        os.kill(stopped, signal.SIGSTOP)
+        n += 1
+        self.add(n)
+        self.whole_after(epoch)
+        self.assertNotEqual(stopped, self.process("gcs")["pid"])
         # without a master data flows
         os.kill(self.process("master")["pid"], signal.SIGKILL)
         n += 1
