@@ -8,8 +8,9 @@
 #include "common/base/log.h"
 #include "gcs/master/master_inner.h"
 
-#define REPLACE_NS (1 * MOB_SEC) /* out of the chain, and its process has not ended by then: have it ended \
-                                  */
+#define REPLACE_NS \
+    (1 * MOB_SEC) /* out of the chain, and its process has not ended by then: have it ended \
+                   */
 #define HEARD_NS (500 * MOB_MS) /* so lately reported: it is heard of */
 
 static bool in_config(const struct mob_gcs_config *config, uint64_t member)

@@ -131,6 +131,11 @@ static void stage_open(struct stage *s, const struct fault *fault, uint64_t seed
     char head[64], tail[64];
     *s = (struct stage){.fault = fault, .seed = seed};
     chain_box_init(&s->box, fault->members, fault->members, "everysec");
+    const char *suspicion = getenv("MOBULA_CHAOS_SUSPICION_MS");
+    if (suspicion != NULL) {
+        s->box.suspicion_ms = atoi(suspicion);
+        s->box.lease_ms = s->box.suspicion_ms - 2;
+    }
     if (fault->postgres) {
         pg_box_init(&s->pg);
         pg_box_start(&s->pg);

@@ -153,12 +153,12 @@ def one(c, seed):
     print(f"seed {seed}: {len(expected)} steps in {time.monotonic() - begin:.1f} s, killed {killer.met}", flush=True)
 
 
-def main():
+def main(*options, programs=2):
     first = int(os.environ.get("MOBULA_CHAOS_SEED", random.SystemRandom().randrange(1 << 30)))
-    cluster = Cluster()
+    cluster = Cluster(*options)
     try:
         cluster.deploy("chaos")
-        for seed in range(first, first + int(os.environ.get("MOBULA_CHAOS_SEEDS", "2"))):
+        for seed in range(first, first + int(os.environ.get("MOBULA_CHAOS_SEEDS", programs))):
             one(cluster, seed)
     except Exception as error:  # pylint: disable=broad-except
         check(False, f"{type(error).__name__}: {error}")
