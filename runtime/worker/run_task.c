@@ -3,9 +3,11 @@
 
 #include <stdlib.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/failpoint.h"
+#include "runtime/worker/forked.h"
 #include "runtime/worker/peak_memory.h"
 #include "runtime/worker/worker_log.h"
 
@@ -242,6 +244,8 @@ static void run_main(struct mob_worker *worker)
         return;
     if (mob_worker_load_args(worker) == MOB_OK) {
         enum mob_status status = run(call);
+        if (mob_worker_is_forked())
+            _exit(0); /* a child of the function came back from it too */
         if (status != MOB_OK && call->failure == MOB_OK)
             say_status(worker, status);
         if (call->failure == MOB_OK && call->outcomes != NULL)

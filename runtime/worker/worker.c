@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/failpoint.h"
+#include "runtime/worker/forked.h"
 #include "runtime/worker/worker_log.h"
 
 #define RELEASE_EVERY 32u
@@ -358,6 +359,7 @@ int mob_worker_run(
             "worker", "not_attached", "worker=%u status=%s", welcome->worker, mob_status_code(status));
         return 1;
     }
+    mob_worker_watch_forks();
     mob_worker_loop(worker);
     mob_worker_fini(worker);
     free(worker);

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/utf8.h"
 
 /* In a task a time-out is an input like any other: which way it went is logged, and a replay goes the same
  * way. */
@@ -172,16 +175,23 @@ enum mob_status mob_get_f64(struct mob_future *future, int64_t timeout_ns, doubl
 
 /* ---- the chain of causes as JSON ---- */
 
-static size_t append(char *out, size_t at, size_t size, const char *text, size_t bytes, bool escape)
+/* Inside of a string. What a function said, or the last of its log, may be cut in the middle of a character,
+ * or no UTF-8 at all: U+FFFD for each such byte. */
+static size_t append_escaped(char *out, size_t at, size_t size, const char *text, size_t bytes)
 {
-    for (size_t i = 0; i < bytes && at + 8 < size; i++) {
+    for (size_t i = 0, n; i < bytes && at + 8 < size; i += n > 0 ? n : 1) {
+        n = json_utf8_sequence(text + i, bytes - i);
         uint8_t c = (uint8_t)text[i];
-        if (escape && (c == '"' || c == '\\'))
-            out[at++] = '\\';
-        if (escape && c < 32)
+        if (n == 0) {
+            at += (size_t)snprintf(out + at, size - at, "\\ufffd");
+        } else if (c < 32) {
             at += (size_t)snprintf(out + at, size - at, "\\u%04x", c);
-        else
-            out[at++] = (char)c;
+        } else {
+            if (c == '"' || c == '\\')
+                out[at++] = '\\';
+            memcpy(out + at, text + i, n);
+            at += n;
+        }
     }
     out[at] = 0;
     return at;
@@ -189,7 +199,11 @@ static size_t append(char *out, size_t at, size_t size, const char *text, size_t
 
 static size_t append_text(char *out, size_t at, size_t size, const char *text)
 {
-    return append(out, at, size, text, strlen(text), false);
+    size_t bytes = strlen(text), room = size - at - 1;
+    bytes = bytes < room ? bytes : room;
+    memcpy(out + at, text, bytes);
+    out[at + bytes] = 0;
+    return at + bytes;
 }
 
 static void chain_json(const struct mob_error_link *links, int count, char *out, size_t size)
@@ -201,9 +215,9 @@ static void chain_json(const struct mob_error_link *links, int count, char *out,
             i == 0 ? "" : ",\"cause\":", mob_status_code(links[i].status),
             mob_task_id_format(links[i].task, id), links[i].signal);
         at = append_text(out, at, size, head);
-        at = append(out, at, size, links[i].message, links[i].message_bytes, true);
+        at = append_escaped(out, at, size, links[i].message, links[i].message_bytes);
         at = append_text(out, at, size, "\",\"log\":\"");
-        at = append(out, at, size, links[i].detail, links[i].detail_bytes, true);
+        at = append_escaped(out, at, size, links[i].detail, links[i].detail_bytes);
         at = append_text(out, at, size, "\"");
     }
     for (int i = 0; i < count; i++)

@@ -78,6 +78,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     if (!exchange)
         return MHD_NO; /* no memory for it when its target came */
     struct mob_http_request *request = exchange->request;
+    if (exchange->refused)
+        return MHD_NO;
     if (!exchange->begun) {
         h1_begin(exchange, method, version);
         if (h1_answered(request) && !worth_discarding(request))
@@ -117,16 +119,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     return MHD_NO;
 }
 
-static void on_completed(
-    void *cls, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode reason)
+static void end_exchange(struct exchange *exchange)
 {
-    (void)cls;
-    (void)mhd;
-    (void)reason;
-    struct exchange *exchange = *context;
-    *context = NULL;
-    if (!exchange)
-        return;
     const struct mob_http_service *service = &exchange->connection->shard->h1->options.service;
     if (exchange->request->reply.stream)
         mob_http_stream_detach(exchange->request->reply.stream);
@@ -143,6 +137,18 @@ static void on_completed(
     exchange->request->header_count = 0;
     mob_http_release(exchange->request);
     free(exchange);
+}
+
+static void on_completed(
+    void *cls, struct MHD_Connection *mhd, void **context, enum MHD_RequestTerminationCode reason)
+{
+    (void)cls;
+    (void)mhd;
+    (void)reason;
+    struct exchange *exchange = *context;
+    *context = NULL;
+    if (exchange)
+        end_exchange(exchange);
 }
 
 /* --- connections --- */
@@ -170,6 +176,9 @@ static void connection_started(struct shard *shard, struct MHD_Connection *mhd, 
 
 static void connection_closed(struct shard *shard, struct connection *connection)
 {
+    /* A request that ran out of room while its head was read was never completed. */
+    if (connection->exchange)
+        end_exchange(connection->exchange);
     pthread_mutex_lock(&shard->lock);
     if (connection->prev)
         connection->prev->next = connection->next;

@@ -39,6 +39,16 @@ static const struct mob_http_front_ops front_ops = {suspend, resume};
 
 /* --- reading a request --- */
 
+/* Before the library takes the query apart: out of room for it, it would end the request without a word. */
+static bool refuse_long_query(struct exchange *exchange)
+{
+    if (mob_http_query_ok(exchange->raw_target, exchange->raw_target_length))
+        return false;
+    mob_http_refusal_send(exchange->request->fd, (struct mob_http_refusal){400, "too many query parameters"});
+    mob_http_drain(exchange->request->fd);
+    return true;
+}
+
 /* Called by the library with the raw target of each request, before its headers are parsed. */
 void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
 {
@@ -66,6 +76,7 @@ void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
     connection->requests++;
     atomic_store_explicit(&connection->reading, true, memory_order_relaxed);
     h1_set_deadline(connection, MOB_H1_HEAD_S);
+    exchange->refused = refuse_long_query(exchange);
     return exchange;
 }
 
@@ -200,7 +211,7 @@ void h1_library_refuses(struct shard *shard, unsigned status, const char *text)
     bool in_body = strstr(text, "chunk") != NULL;
     struct connection *found = NULL;
     for (struct connection *c = shard->connections; c; c = c->next) {
-        if (!c->exchange || !(in_body ? reads_chunks(c) : is_parsed_now(c)))
+        if (!c->exchange || c->exchange->refused || !(in_body ? reads_chunks(c) : is_parsed_now(c)))
             continue;
         if (found)
             return;

@@ -38,6 +38,7 @@ struct exchange {
     uint64_t discarded;
     const char *raw_target; /* where the library has it, only to compare addresses */
     size_t raw_target_length;
+    bool refused; /* answered before the library has read its head; nothing else is sent */
     bool target_ok, begun, queued, suspended, discarding;
 };
 

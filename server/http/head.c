@@ -102,6 +102,14 @@ bool mob_http_target_ok(const char *target, size_t length)
     return true;
 }
 
+bool mob_http_query_ok(const char *target, size_t length)
+{
+    unsigned separators = 0;
+    for (size_t i = 0; i < length; i++)
+        separators += target[i] == '&';
+    return separators < MOB_HTTP_QUERY_PARAMETERS_MAX;
+}
+
 static bool check_request_line(
     const char *line, size_t length, bool *http_1_1_out, struct mob_http_refusal *out)
 {
@@ -118,6 +126,8 @@ static bool check_request_line(
         return refuse(out, 414, "request target too long");
     if (!mob_http_target_ok(target, target_length))
         return refuse(out, 400, "malformed request target");
+    if (!mob_http_query_ok(target, target_length))
+        return refuse(out, 400, "too many query parameters");
     const char *version = end + 1;
     size_t version_length = length - (size_t)(version - line);
     if (version_length != 8 || memcmp(version, "HTTP/1.", 7) != 0 || (version[7] != '0' && version[7] != '1'))

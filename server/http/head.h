@@ -42,5 +42,8 @@ MOB_MUST_USE enum mob_status mob_http_head_check(
     const char *bytes, size_t length, size_t *length_out, struct mob_http_refusal *refusal_out);
 /* A request target as we take it: origin form, visible ASCII, no fragment. */
 bool mob_http_target_ok(const char *target, size_t length);
+/* At most MOB_HTTP_QUERY_PARAMETERS_MAX. Each takes room for its record from the connection's pool in the
+ * library, which says nothing to the client when there is none left. */
+bool mob_http_query_ok(const char *target, size_t length);
 
 #endif

@@ -42,6 +42,7 @@ enum mob_http_method {
 /* Limits of one request. A header block fits the front's 8 KiB pool, so these only bound our own arrays. */
 #define MOB_HTTP_HEADERS_MAX 64
 #define MOB_HTTP_TARGET_BYTES_MAX 4096
+#define MOB_HTTP_QUERY_PARAMETERS_MAX 32
 #define MOB_HTTP_SEGMENTS_MAX 4
 #define MOB_HTTP_REQUEST_ID_MAX 64
 #define MOB_HTTP_REPLY_HEADERS_BYTES_MAX 16384

@@ -236,6 +236,19 @@ def test_large_heads_are_refused():
     check(c.rest().startswith(b"HTTP/1.1 414"), "a long target")
 
 
+def test_many_query_parameters_are_refused():
+    """First on a connection, and later, where the library has taken the head apart already."""
+    good, plenty = (b"GET /livez?" + b"&".join(b"a=%d" % i for i in range(n)) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n" for n in (32, 300))
+    for before in (b"", good):
+        for behind in (b"", good):
+            c = Connection()
+            c.send(before + plenty + behind)
+            if before:
+                check(c.response()[0] == 200, "32 of them")
+            answer = c.rest()
+            check(answer.startswith(b"HTTP/1.1 400") and answer.count(b"HTTP/1.1") == 1 and b"too many query parameters" in answer, "too many", before, answer)
+
+
 # ------------------------------------------------------------------------------------------- keys
 
 def routes():

@@ -3,6 +3,7 @@ was deleted.   ctest: timeout=240"""
 import json
 import os
 import re
+import signal
 import subprocess
 
 from lib_http_cluster import BIN, MODULES, check, main, ref, with_slot
@@ -264,6 +265,44 @@ def test_failures_have_words(c):
     check(late["code"] == "deadline-exceeded" and "deadline" in late["cause"]["message"], "too late", late)
     ended = c.json("POST", V1 + "/functions", b"\x7fELF" + b"\0" * 200, {"Content-Type": "application/octet-stream"}, expect=422)
     check("{" not in ended["detail"] and len(ended["detail"]) > 30, "why it cannot be loaded", ended)
+
+
+def test_words_that_are_no_text(c):
+    """What a function says, and the last of its output, may be any bytes; the answer is JSON."""
+    c.deploy("http_ends")
+    error = c.run("http_ends.spoiled_words", max_retries=0)["error"]
+    check(error["cause"]["message"] == "caf\u00e9 \"\ufffd\ufffd\x01\"", "its words", error)
+
+
+def parent_of(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
+def children_of(pid):
+    with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+        return file.read().split()
+
+
+def runs(pid):
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_what_a_function_forks_is_no_worker(c):
+    c.deploy("http_ends")
+    worker = c.run("http_ends.forks")["result"]
+    for i in range(20):
+        check(c.run("quickstart.add", i, 1)["result"] == i + 1, "served by workers only")
+    c.until("its fork came back and ended", lambda: not any(runs(child) for child in children_of(worker)))
+    child = c.run("http_ends.leaves_a_child")["result"]
+    check(runs(child), "it stays as long as its worker")
+    os.kill(parent_of(parent_of(child)), signal.SIGKILL)  # the zygote; the workers go with it
+    c.until("and no longer", lambda: not runs(child))
+    check(c.run("quickstart.add", 1, 1).get("result") == 2, "other workers")
 
 
 def test_a_full_store_says_how_full(c):
