@@ -1,6 +1,6 @@
 /* A driver: deploys the module, submits, gets.
  *
- *   example_arith [MODULE_FILE]       default build/modules/arith.so
+ *   example_arith [MODULE_FILE]       default build/release/modules/arith.so
  */
 #include <mobula/mobula.h>
 
@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 
     if (mob_connect(NULL, &client) != MOB_OK)
         return failed(client, "connect");
-    if (mob_deploy(client, argc > 1 ? argv[1] : "build/modules/arith.so", NULL) != MOB_OK)
+    if (mob_deploy(client, argc > 1 ? argv[1] : "build/release/modules/arith.so", NULL) != MOB_OK)
         return failed(client, "deploy");
 
     if (mob_submit(client, "arith.add", MOB_ARGS(mob_i64(1), mob_i64(2)), NULL, &sum) != MOB_OK ||

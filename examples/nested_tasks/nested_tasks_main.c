@@ -1,6 +1,6 @@
 /* results = [g(n) for _ in range(m)], every g and every f in parallel.
  *
- *   example_nested_tasks [MODULE_FILE [M [N]]]       default build/modules/nested_tasks.so 20 50
+ *   example_nested_tasks [MODULE_FILE [M [N]]]       default build/release/modules/nested_tasks.so 20 50
  */
 #include <mobula/mobula.h>
 
@@ -11,7 +11,7 @@
 
 int main(int argc, char **argv)
 {
-    const char *module = argc > 1 ? argv[1] : "build/modules/nested_tasks.so";
+    const char *module = argc > 1 ? argv[1] : "build/release/modules/nested_tasks.so";
     int m = argc > 2 ? atoi(argv[2]) : 20, n = argc > 3 ? atoi(argv[3]) : 50;
     static struct mob_future *results[M_MAX];
     struct mob_client *client = NULL;

@@ -1,7 +1,7 @@
 /* A search that keeps a few experiments running, and after each step that is ready (whichever it is: wait)
  * decides whether that one goes on or makes room for the next.
  *
- *   example_search_wait [MODULE_FILE]       default build/modules/search_wait.so
+ *   example_search_wait [MODULE_FILE]       default build/release/modules/search_wait.so
  */
 #include <mobula/mobula.h>
 
@@ -104,7 +104,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", mob_connect_error());
         return 1;
     }
-    if (mob_deploy(client, argc > 1 ? argv[1] : "build/modules/search_wait.so", NULL) != MOB_OK ||
+    if (mob_deploy(client, argc > 1 ? argv[1] : "build/release/modules/search_wait.so", NULL) != MOB_OK ||
         search(&best) != MOB_OK) {
         fprintf(stderr, "%s\n", mob_client_error(client));
         mob_disconnect(client);

@@ -1,6 +1,8 @@
 /* while len(data) > 1: data = data[2:] + [aggregate(data[0], data[1])]; nobody waits before the root.
  *
- *   example_tree_reduce [MODULE_FILE [LEAVES [LENGTH]]]       default build/modules/tree_reduce.so 64 1000
+ *   example_tree_reduce [MODULE_FILE [LEAVES [LENGTH]]]
+ *
+ * default build/release/modules/tree_reduce.so 64 1000
  */
 #include <mobula/mobula.h>
 
@@ -46,7 +48,7 @@ static int check(const struct mob_tensor *sum, int leaves, int length)
 
 int main(int argc, char **argv)
 {
-    const char *module = argc > 1 ? argv[1] : "build/modules/tree_reduce.so";
+    const char *module = argc > 1 ? argv[1] : "build/release/modules/tree_reduce.so";
     int leaves = argc > 2 ? atoi(argv[2]) : 64, length = argc > 3 ? atoi(argv[3]) : 1000;
     struct mob_client *client = NULL;
     struct mob_future *root;

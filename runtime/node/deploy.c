@@ -192,6 +192,8 @@ static void register_all(struct deployment *d)
         finish(d, d->status == MOB_OK ? MOB_INVALID : d->status, "the module has no functions");
 }
 
+static const char NOT_A_MODULE[] = "the file is not a function module";
+
 /* "error CODE REASON", or nothing that can be understood. */
 static void finish_refused(struct deployment *d, int wait_status)
 {
@@ -207,7 +209,7 @@ static void finish_refused(struct deployment *d, int wait_status)
         snprintf(message, sizeof message, "%.380s", fields[2]);
         finish(d, mob_status_from_code(fields[1]), message);
     } else {
-        finish(d, MOB_INVALID, "the file is not a function module");
+        finish(d, MOB_INVALID, NOT_A_MODULE);
     }
 }
 
@@ -332,10 +334,12 @@ void node_deploy(
     }
     memcpy(&id, payload, sizeof id);
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &object, &size);
-    if (status == MOB_OK)
-        status = mob_value_open(object, size, &value);
-    if (status != MOB_OK || value.type != MOB_TYPE_BYTES) {
-        finish(d, status == MOB_OK ? MOB_TYPE_MISMATCH : status, "the module's bytes are not in the store");
+    if (status != MOB_OK) {
+        finish(d, status, "the module's bytes are not in the store");
+        return;
+    }
+    if (mob_value_open(object, size, &value) != MOB_OK || value.type != MOB_TYPE_BYTES) {
+        finish(d, MOB_INVALID, NOT_A_MODULE); /* so short that it stands inside the object table's entry */
         return;
     }
     d->module = mob_module_hash(value.payload, value.payload_bytes);

@@ -6,6 +6,8 @@
 
 #include "runtime/worker/module_cache.h"
 
+enum { REASON_MAX = 640 };
+
 static int refuse(enum mob_status status, const char *reason)
 {
     printf("error\t%s\t%s\n", mob_status_code(status), reason);
@@ -32,29 +34,61 @@ static bool known_signature(const char *signature, struct mob_signature_error *e
         mob_signature_parse(signature, strlen(signature), &parsed, error) == MOB_OK;
 }
 
-static int print_entry(const struct mob_function_entry *entry)
+/* A name in `reason`, and why it cannot be. */
+static bool is_refused(const char *owner, const char *name, mob_function_main main, const char *signature,
+    char reason[REASON_MAX])
 {
     struct mob_signature_error error;
-    char reason[640];
-    if (!printable(entry->name) || entry->main == NULL || !known_signature(entry->signature, &error)) {
-        snprintf(reason, sizeof reason, "%.100s: %s", entry->name, error.message);
-        return refuse(MOB_INVALID, reason);
+    const char *dot = *owner == '\0' ? "" : ".";
+    if (!printable(name) || !known_signature(signature, &error))
+        snprintf(reason, REASON_MAX, "%.100s%s%.100s: %s", owner, dot, name, error.message);
+    else if (main == NULL)
+        snprintf(reason, REASON_MAX, "%.100s%s%.100s has no function to call", owner, dot, name);
+    else
+        return false;
+    return true;
+}
+
+static bool methods_are_refused(const struct mob_function_entry *entry, char reason[REASON_MAX])
+{
+    for (const struct mob_method_entry *m = entry->methods; m != NULL && m->name != NULL; m++) {
+        if (is_refused(entry->name, m->name, m->main, m->signature, reason))
+            return true;
+        for (const struct mob_method_entry *before = entry->methods; before != m; before++)
+            if (strcmp(before->name, m->name) == 0) {
+                snprintf(reason, REASON_MAX, "%.100s has two methods %.100s", entry->name, m->name);
+                return true;
+            }
     }
+    return false;
+}
+
+static bool entries_are_refused(const struct mob_module *module, char reason[REASON_MAX])
+{
+    for (const struct mob_function_entry *entry = module->functions; entry->name != NULL; entry++) {
+        if (is_refused("", entry->name, entry->main, entry->signature, reason) ||
+            methods_are_refused(entry, reason))
+            return true;
+        for (const struct mob_function_entry *before = module->functions; before != entry; before++)
+            if (strcmp(before->name, entry->name) == 0) {
+                snprintf(reason, REASON_MAX, "the module has two functions %.100s", entry->name);
+                return true;
+            }
+    }
+    return false;
+}
+
+static void print_entry(const struct mob_function_entry *entry)
+{
     if (entry->methods == NULL) {
         printf("function\t%s\t%u\t%s\n", entry->name, entry->flags, entry->signature);
-        return 0;
+        return;
     }
     printf("class\t%s\t%u\t%s\t%s%s%s\n", entry->name, entry->flags, entry->signature,
         entry->checkpoint == NULL ? "" : "c", entry->restore == NULL ? "" : "r",
         entry->checkpoint == NULL && entry->restore == NULL ? "-" : "");
-    for (const struct mob_method_entry *m = entry->methods; m->name != NULL; m++) {
-        if (!printable(m->name) || m->main == NULL || !known_signature(m->signature, &error)) {
-            snprintf(reason, sizeof reason, "%.100s.%.100s: %s", entry->name, m->name, error.message);
-            return refuse(MOB_INVALID, reason);
-        }
+    for (const struct mob_method_entry *m = entry->methods; m->name != NULL; m++)
         printf("method\t%s\t%u\t%s\n", m->name, m->flags, m->signature);
-    }
-    return 0;
 }
 
 int mob_inspect_print(const char *path)
@@ -62,15 +96,16 @@ int mob_inspect_print(const char *path)
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     const struct mob_module *module;
-    char reason[256];
+    char reason[REASON_MAX];
     enum mob_status status = mob_module_open(path, NULL, &module, reason);
     if (status != MOB_OK)
         return refuse(status, reason);
     if (!printable(module->name) || strchr(module->name, '.') != NULL)
         return refuse(MOB_INVALID, "a module's name has no dots and no control characters");
+    if (entries_are_refused(module, reason)) /* its first line says so: nothing is printed before */
+        return refuse(MOB_INVALID, reason);
     printf("module\t%s\t%u\t%s\n", module->name, module->abi, module->machine);
     for (const struct mob_function_entry *entry = module->functions; entry->name != NULL; entry++)
-        if (print_entry(entry) != 0)
-            return 1;
+        print_entry(entry);
     return 0;
 }

@@ -68,6 +68,17 @@ def test_modules_for_elsewhere_are_refused(c):
     c.deploy("probe")  # unchanged, it is taken
 
 
+def test_mistakes_in_a_module_are_named(c):
+    for name, words in (("wrong_signature", ("Counter.add: ", "no such type")), ("two_of_a_name", ("two functions twin",))):
+        with open(f"{MODULES}/{name}.so", "rb") as file:
+            document = c.json("POST", V1 + "/functions", file.read(), BINARY, expect=422)
+        for word in words:
+            check(word in document.get("detail", ""), f"{name}: {word}", document)
+    for image in (b"a word", b"a longer text that is no module either" * 100):
+        document = c.json("POST", V1 + "/functions", image, BINARY, expect=422)
+        check("not an ELF shared object" in document.get("detail", ""), "no module", document)
+
+
 # ---- what a function reports of itself ----
 
 def events_of(c, query, last="task.finished"):

@@ -9,7 +9,6 @@ trap 'rm -rf "$prefix"' EXIT
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cmake --install "$(dirname "$MOBULA_BIN_DIR")" --prefix "$prefix" >"$prefix/log" || { cat "$prefix/log"; exit 1; }
 pc=$(find "$prefix" -name mobula.pc)
-sed -i "s|^prefix=.*|prefix=$prefix|" "$pc"
 PKG_CONFIG_PATH=$(dirname "$pc")
 export PKG_CONFIG_PATH
 libdir=$(pkg-config --variable=libdir mobula)

@@ -178,7 +178,7 @@ struct mob_submit_options {
     size_t resource_count;
     int max_retries; /* 0 = default 3; -1 = for ever; MOB_NO_RETRY = none; up to 1,000,000 */
     bool retry_on_error; /* also when the function returned an error */
-    int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 100 ms, 30 s; doubles */
+    int64_t backoff_initial_ns, backoff_max_ns; /* 0 = 10 ms, 10 s; doubles */
     int64_t timeout_ns; /* deadline from now, not negative; 0 or MOB_FOREVER = none */
     int64_t delay_ns; /* not before now + delay, not negative */
     int priority; /* higher first within the job; -32,768 to 32,767 */
