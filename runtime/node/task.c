@@ -85,10 +85,11 @@ void node_template_hold(struct node_template *template)
 
 void node_template_drop(struct node *node, struct node_template *template)
 {
-    (void)node;
     if (!template || --template->refs > 0)
         return;
     tail_drop(template->last_tail);
+    if (template->refused == MOB_OK)
+        mob_sched_class_release(node->sched, template->sched_class);
     free(template);
 }
 

@@ -53,8 +53,8 @@
 #define MOB_SCHED_LANES_MAX 65535u /* u16 in each task; lanes without tasks are used again */
 /* Trees of a job that take equal turns with its roots; each one more halves the roots' turns. */
 #define MOB_SCHED_TREES_AT_ONCE 16u
-#define MOB_SCHED_CLASSES_MAX 4096u /* distinct demands, kept for ever */
-#define MOB_SCHED_RESOURCES_MAX 64u /* distinct names, kept for ever */
+#define MOB_SCHED_CLASSES_MAX 4096u /* distinct demands at a time */
+#define MOB_SCHED_RESOURCES_MAX 64u /* distinct names at a time */
 #define MOB_SCHED_DEMANDS_MAX 8u /* resources in one demand */
 #define MOB_SCHED_FUNCTIONS_MAX 65535u /* with a run time estimate of their own; the rest share number 0 */
 #define MOB_SCHED_ACTORS_MAX 65535u
@@ -156,14 +156,15 @@ struct mob_sched_task *mob_sched_each(const struct mob_sched *s, uint32_t *at);
 #define MOB_SCHED_MEMORY 2u /* amounts are bytes x MOB_SCHED_UNIT */
 /* Of one resource in one demand, and what a node may have of it: 9e14 whole ones (900 TB of memory). */
 #define MOB_SCHED_AMOUNT_MAX (900000000000000ll * MOB_SCHED_UNIT)
-/* Number of a resource name; "CPU", "GPU" and "memory" are there. MOB_QUEUE_FULL at MOB_SCHED_RESOURCES_MAX.
- */
+/* Number of a resource name; "CPU", "GPU" and "memory" are there. It is good until the next mob_sched_class,
+ * and from then on as long as there is a demand for it, or some of it here. MOB_QUEUE_FULL: so many others
+ * are in use, MOB_SCHED_RESOURCES_MAX. */
 MOB_MUST_USE enum mob_status mob_sched_resource(
     struct mob_sched *s, const char *name, size_t length, uint16_t *kind_out);
 /* What the node has of it. Less than is taken: dispatches wait. */
 void mob_sched_resource_total(struct mob_sched *s, uint16_t kind, int64_t total);
 void mob_sched_resource_get(const struct mob_sched *s, uint16_t kind, int64_t *total_out, int64_t *free_out);
-/* NUL-terminated, NULL past the last: to list them. */
+/* NUL-terminated, NULL past the last: to list them. Empty: nobody has that number now. */
 const char *mob_sched_resource_name(const struct mob_sched *s, uint16_t kind);
 
 struct mob_sched_demand {
@@ -171,9 +172,11 @@ struct mob_sched_demand {
     int64_t amount;
 };
 /* Number of a demand set (order and duplicates do not matter). MOB_INVALID: amounts, or the sum of
- * duplicates, beyond 0..MOB_SCHED_AMOUNT_MAX. MOB_QUEUE_FULL. */
+ * duplicates, beyond 0..MOB_SCHED_AMOUNT_MAX. MOB_QUEUE_FULL: MOB_SCHED_CLASSES_MAX others are in use. The
+ * number is the caller's until mob_sched_class_release, and as long as a task or worker has it. */
 MOB_MUST_USE enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime,
     const struct mob_sched_demand *demands, uint32_t count, uint16_t *class_out);
+void mob_sched_class_release(struct mob_sched *s, uint16_t class_id);
 /* MOB_UNSATISFIABLE while the totals are below the demand. */
 enum mob_status mob_sched_class_check(const struct mob_sched *s, uint16_t class_id, uint16_t *kind_out);
 

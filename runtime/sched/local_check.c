@@ -19,6 +19,7 @@ static const char *check_resources(const struct mob_sched *s)
             continue;
         }
         const struct sched_class *c = &s->classes[w->class_id];
+        CHECK(c->used, "a worker holds a class that nobody has");
         for (uint32_t k = 0; k < c->count; k++) {
             int64_t amount = c->demands[k].kind != MOB_SCHED_CPU || w->holds_cpu ? c->demands[k].amount : 0;
             taken[c->demands[k].kind] += amount;
@@ -116,6 +117,7 @@ static const char *check_lanes(const struct mob_sched *s)
         const struct sched_lane *l = &s->lanes[i];
         if (!l->used)
             continue;
+        CHECK(s->classes[l->class_id].used, "a lane is of a class that nobody has");
         uint32_t count = list_length(s, l->head, l->tail, 0, i);
         CHECK(count != UINT32_MAX, "a base queue is broken");
         for (uint32_t f = l->top, above = 0; f; families++) {

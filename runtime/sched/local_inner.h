@@ -92,8 +92,10 @@ struct sched_class {
     uint64_t mask; /* of kinds */
     int64_t cpu;
     uint32_t busy; /* workers that hold it and are not blocked */
+    uint32_t users; /* who may submit with it: mob_sched_class without mob_sched_class_release */
     uint16_t hungry; /* list of workers with room for more of this class */
     uint8_t count, runtime;
+    bool used;
 };
 struct sched_lane {
     uint32_t refs, count;
@@ -214,8 +216,9 @@ struct mob_sched {
     /* names */
     struct sched_kind *kinds;
     uint32_t kind_count;
+    uint64_t kinds_asked; /* since the last mob_sched_class: no class names them yet */
     struct sched_class *classes;
-    uint32_t class_count;
+    uint32_t class_count, classes_free; /* numbers given out so far; those of them that nobody has now */
     struct sched_function *functions;
     uint32_t function_count, function_capacity, function_slot_count;
     uint16_t *function_slots;
@@ -316,6 +319,10 @@ struct sched_lane_key {
     uint32_t tree;
 };
 enum mob_status sched_lane_get(struct mob_sched *s, const struct sched_lane_key *key, uint16_t *lane_out);
+void sched_lanes_sweep(struct mob_sched *s);
+/* local_unused.c */
+void sched_classes_sweep(struct mob_sched *s);
+void sched_kinds_sweep(struct mob_sched *s);
 bool sched_lane_is(const struct sched_lane *lane, const struct sched_lane_key *key);
 /* Tasks come into a lane and leave it for good. */
 void sched_lane_hold(struct mob_sched *s, uint16_t lane);

@@ -16,19 +16,35 @@ void sched_names_fini(struct mob_sched *s)
 
 /* ---- resources ---- */
 
+static bool kind_take(struct mob_sched *s, uint32_t *kind_out)
+{
+    if (s->kind_count < MOB_SCHED_RESOURCES_MAX) {
+        *kind_out = s->kind_count++;
+        return true;
+    }
+    sched_kinds_sweep(s);
+    for (uint32_t i = 0; i < s->kind_count; i++)
+        if (s->kinds[i].name[0] == '\0') {
+            *kind_out = i;
+            return true;
+        }
+    return false;
+}
+
 enum mob_status mob_sched_resource(struct mob_sched *s, const char *name, size_t length, uint16_t *kind_out)
 {
     if (length == 0 || length >= sizeof s->kinds[0].name || memchr(name, 0, length))
         return MOB_INVALID;
-    for (uint32_t i = 0; i < s->kind_count; i++)
-        if (!strncmp(s->kinds[i].name, name, length) && !s->kinds[i].name[length]) {
-            *kind_out = (uint16_t)i;
-            return MOB_OK;
-        }
-    if (s->kind_count == MOB_SCHED_RESOURCES_MAX)
+    uint32_t kind;
+    for (kind = 0; kind < s->kind_count; kind++)
+        if (!strncmp(s->kinds[kind].name, name, length) && !s->kinds[kind].name[length])
+            break;
+    if (kind == s->kind_count && !kind_take(s, &kind))
         return MOB_QUEUE_FULL;
-    memcpy(s->kinds[s->kind_count].name, name, length);
-    *kind_out = (uint16_t)s->kind_count++;
+    if (s->kinds[kind].name[0] == '\0')
+        memcpy(s->kinds[kind].name, name, length);
+    s->kinds_asked |= 1ull << kind;
+    *kind_out = (uint16_t)kind;
     return MOB_OK;
 }
 
@@ -100,18 +116,15 @@ static bool class_same(const struct sched_class *a, const struct sched_class *b)
     return true;
 }
 
-enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime, const struct mob_sched_demand *demands,
-    uint32_t count, uint16_t *class_out)
+/* A number for a new demand; its place in the table is to be written. */
+static enum mob_status class_take(struct mob_sched *s, uint32_t *class_out)
 {
-    if (runtime >= MOB_SCHED_RUNTIMES_MAX)
-        return MOB_INVALID;
-    struct sched_class c = {.runtime = runtime, .hungry = SCHED_NIL16};
-    enum mob_status status = class_normalize(s, demands, count, &c);
-    if (status)
-        return status;
-    for (uint32_t i = 0; i < s->class_count; i++)
-        if (class_same(&s->classes[i], &c)) {
-            *class_out = (uint16_t)i;
+    if (s->class_count == MOB_SCHED_CLASSES_MAX && s->classes_free == 0)
+        sched_classes_sweep(s);
+    for (uint32_t i = 0; s->classes_free > 0; i++)
+        if (!s->classes[i].used) {
+            s->classes_free--;
+            *class_out = i;
             return MOB_OK;
         }
     if (s->class_count == MOB_SCHED_CLASSES_MAX)
@@ -123,8 +136,38 @@ enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime, const stru
             return MOB_NO_MEMORY;
         s->classes = classes;
     }
-    s->classes[s->class_count] = c;
-    *class_out = (uint16_t)s->class_count++;
+    *class_out = s->class_count++;
+    return MOB_OK;
+}
+
+static enum mob_status class_find(struct mob_sched *s, const struct sched_class *c, uint32_t *class_out)
+{
+    for (uint32_t i = 0; i < s->class_count; i++)
+        if (s->classes[i].used && class_same(&s->classes[i], c)) {
+            *class_out = i;
+            return MOB_OK;
+        }
+    enum mob_status status = class_take(s, class_out);
+    if (status == MOB_OK)
+        s->classes[*class_out] = *c;
+    return status;
+}
+
+enum mob_status mob_sched_class(struct mob_sched *s, uint8_t runtime, const struct mob_sched_demand *demands,
+    uint32_t count, uint16_t *class_out)
+{
+    if (runtime >= MOB_SCHED_RUNTIMES_MAX)
+        return MOB_INVALID;
+    struct sched_class c = {.runtime = runtime, .hungry = SCHED_NIL16, .used = true};
+    uint32_t class_id;
+    enum mob_status status = class_normalize(s, demands, count, &c);
+    if (status == MOB_OK)
+        status = class_find(s, &c, &class_id);
+    s->kinds_asked = 0; /* the class has them now */
+    if (status != MOB_OK)
+        return status;
+    s->classes[class_id].users++;
+    *class_out = (uint16_t)class_id;
     return MOB_OK;
 }
 
@@ -230,6 +273,8 @@ static void lane_index(struct mob_sched *s, uint32_t lane)
 /* Forget lanes without tasks (of one job, or of all), and rebuild the index. */
 static void lanes_sweep(struct mob_sched *s, uint32_t job)
 {
+    if (s->lane_slot_count == 0)
+        return;
     memset(s->lane_slots, 0, s->lane_slot_count * sizeof *s->lane_slots);
     for (uint32_t i = 0; i < s->lane_count; i++) {
         struct sched_lane *l = &s->lanes[i];
@@ -246,6 +291,11 @@ static void lanes_sweep(struct mob_sched *s, uint32_t job)
             lane_index(s, i);
         }
     }
+}
+
+void sched_lanes_sweep(struct mob_sched *s)
+{
+    lanes_sweep(s, UINT32_MAX);
 }
 
 static bool lanes_grow(struct mob_sched *s)

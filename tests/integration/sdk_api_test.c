@@ -51,6 +51,39 @@ static int64_t call_i64(const char *function, struct mob_args args)
     return v;
 }
 
+/* ---- demands ---- */
+
+/* More of each than the scheduler has numbers at a time. */
+static void demands_of_thousands_of_kinds_run(void **state)
+{
+    (void)state;
+    enum { DEMANDS = 6000, WINDOW = 500, NAMES = 150 };
+    static struct mob_future *futures[WINDOW];
+    struct mob_resource need = {.name = "memory"};
+    struct mob_submit_options options = {
+        .struct_size = sizeof options, .resources = &need, .resource_count = 1};
+    for (int64_t i = 0, v; i < DEMANDS + WINDOW; i++) {
+        if (i >= WINDOW) {
+            OK(mob_get_i64(futures[i % WINDOW], PATIENCE, &v));
+            assert_int_equal(v, i - WINDOW);
+            mob_release(futures[i % WINDOW]);
+        }
+        need.amount = (double)(1000 + i);
+        if (i < DEMANDS)
+            OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(i)), &options, &futures[i % WINDOW]));
+    }
+    for (int i = 0; i < NAMES; i++) { /* nobody has these, so they wait until they are cancelled */
+        char name[32];
+        struct mob_value *value;
+        snprintf(name, sizeof name, "device-%d", i);
+        need = (struct mob_resource){name, 1};
+        OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(i)), &options, &futures[0]));
+        OK(mob_cancel(futures[0], true));
+        FAILS(mob_get(futures[0], PATIENCE, &value), MOB_CANCELLED);
+        mob_release(futures[0]);
+    }
+}
+
 /* ---- values ---- */
 
 static void scalars_come_back(void **state)
@@ -658,6 +691,7 @@ static void questions_are_answered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(demands_of_thousands_of_kinds_run),
         cmocka_unit_test(scalars_come_back),
         cmocka_unit_test(texts_and_bytes_of_any_size_come_back),
         cmocka_unit_test(tensors_are_read_in_place),
