@@ -106,18 +106,28 @@ static bool take_sibling(struct node *node, struct node_client *client, uint32_t
         return true;
     }
     node_template_find_function(node, template);
-    struct plain_sibling plain;
-    if (bytes == sizeof plain && !keyed) {
-        memcpy(&plain, body, sizeof plain);
-        if (node_submit_plain(node, client, template, &plain))
-            return true;
-    }
     memcpy(&tail_bytes, body + SIBLING_PREFIX + 4, sizeof tail_bytes);
     struct mob_spec_head head = template->head;
     memcpy(&submitted_ns, body, sizeof submitted_ns);
     memcpy(&head.task.index, body + 8, 4);
     memcpy(&head.caller_seq, body + 12, 4);
     return submit(node, client, &head, template, submitted_ns, body + SIBLING_PREFIX, tail_bytes, keyed);
+}
+
+bool node_intake_plain(
+    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
+{
+    struct plain_sibling sibling;
+    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    if (record->type == MOB_OUT_COMPLETION)
+        return node_complete_plain(node, client, body, bytes);
+    struct node_template *template = record->aux < MOB_HEAD_SLOTS ? client->templates[record->aux] : NULL;
+    if (record->type != MOB_OUT_SIBLING || bytes != sizeof sibling || !template ||
+        !may_submit_again(node, client, template))
+        return false;
+    memcpy(&sibling, body, sizeof sibling);
+    node_template_find_function(node, template);
+    return node_submit_plain(node, client, template, &sibling);
 }
 
 static void take_completion(

@@ -4,7 +4,6 @@
 
 #include "common/base/log.h"
 #include "runtime/node/known.h"
-#include "runtime/node/plain.h"
 
 enum { RUN_MAX = 4096 }; /* records in one go: decisions and acknowledgements are not held up by a flood */
 
@@ -94,16 +93,24 @@ static bool take(struct node *node, struct node_client *client, const struct mob
     return taken;
 }
 
+static bool take_plain(struct node *node, struct node_client *client, const struct mob_record *record,
+    const uint8_t *body, uint64_t from)
+{
+    node->acks_due |= client->kind != MOB_CLIENT_WORKER;
+    node->intake_client = client;
+    node->intake_from = from;
+    bool taken = node_intake_plain(node, client, record, body);
+    node->intake_client = NULL;
+    return taken;
+}
+
 void node_take(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
 {
     struct known_question *question = NULL;
-    /* a worker's ring is given back when the pass ends: no block needs to know how far it was taken */
-    if (record->type == MOB_OUT_COMPLETION && !node->lane->first &&
-        node_complete_plain(node, client, body, record->bytes - (uint32_t)sizeof *record))
-        return;
     uint64_t from = mob_store_taken(node->store, client->slot) - record->bytes;
-    if (!node->lane->first && take(node, client, record, body, from, &question))
+    if (!node->lane->first &&
+        (take_plain(node, client, record, body, from) || take(node, client, record, body, from, &question)))
         return;
     struct waiting *w = push(node, client, body, record->bytes - (uint32_t)sizeof *record, from);
     w->record = *record;

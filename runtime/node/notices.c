@@ -409,9 +409,8 @@ static void notice_run(
 static void effect_run(struct node *node, const struct effect *effect)
 {
     const struct effect_run *run = effect->run;
-    struct mob_object_id id = {.task = {run->stream, run->first}};
-    for (uint32_t i = 0; i < run->count; i++, id.task.index++)
-        mob_store_object_committed(node->store, id, true);
+    struct mob_task_id first = {run->stream, run->first};
+    mob_store_results_committed(node->store, first, run->count);
     if (effect->slot == NODE_NOBODY || !node_client_is(node, effect->slot, effect->session))
         return;
     notice_run(node, node->clients[effect->slot], run, (enum mob_value_type)effect->type);

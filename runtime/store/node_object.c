@@ -258,6 +258,33 @@ void mob_store_object_committed(struct mob_store *store, struct mob_object_id id
         mob_sweep_committed(store, index);
 }
 
+/* The usual case of mob_store_object_committed, of what can be made again. */
+static bool commit_sealed(struct mob_store *store, struct mob_found found)
+{
+    uint32_t tag = found.tag;
+    if (found.index == UINT32_MAX || mob_tag_state(tag) != MOB_TAG_SEALED ||
+        (store->entry_flags[found.index] & MOB_NODE_UNWANTED) ||
+        !MOB_SEG_CAS(&store->view.seg_tags[found.index].v, &tag, mob_tag_with(tag, MOB_TAG_COMMITTED)))
+        return false;
+    count_commit(store, found.index, tag);
+    store->entry_flags[found.index] |= MOB_NODE_REMAKEABLE;
+    mob_sweep_committed(store, found.index);
+    return true;
+}
+
+void mob_store_results_committed(struct mob_store *store, struct mob_task_id first, uint32_t count)
+{
+    struct mob_object_id id = {.task = first};
+    while (count > 0) {
+        struct mob_found found[MOB_GROUP_ENTRIES];
+        uint32_t some = mob_table_find_run(&store->view, id, count, found);
+        for (uint32_t i = 0; i < some; i++, id.task.index++)
+            if (!commit_sealed(store, found[i]))
+                mob_store_object_committed(store, id, true);
+        count -= some;
+    }
+}
+
 void mob_store_object_keep(struct mob_store *store, struct mob_object_id id, bool keep)
 {
     uint32_t tag;

@@ -16,7 +16,13 @@
 
 enum { SCAN_RETRIES = 16, CLAIM_RETRIES = 1 << 16 };
 
-struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id)
+/* A hash for each run of neighbours, and the place of one among them. */
+struct run_place {
+    uint64_t run;
+    uint32_t place;
+};
+
+static inline struct run_place run_of(struct mob_object_id id)
 {
     /* Results of siblings come in runs, and so do the returns of one task. 64 of them share a page of
      * entries, and 8 of those a group; where in the page a run begins differs, since most runs are short. */
@@ -32,12 +38,29 @@ struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_obj
     }
     run ^= run >> 32;
     run *= 0x94d049bb133111ebull; /* its upper half depends on every bit */
-    uint32_t fingerprint = (uint32_t)((run >> 24) + place * 0x1357u) & 0xffffu;
-    uint32_t home = (uint32_t)(run >> 36), group_of_run = (home + place / MOB_GROUP_ENTRIES) % MOB_RUN_GROUPS;
+    return (struct run_place){run, place};
+}
+
+static inline uint32_t fingerprint_of(struct run_place at)
+{
+    uint32_t fingerprint = (uint32_t)((at.run >> 24) + at.place * 0x1357u) & 0xffffu;
+    return fingerprint == 0 ? 1 : fingerprint;
+}
+
+static inline uint32_t group_of(const struct mob_view *view, struct run_place at)
+{
+    uint32_t home = (uint32_t)(at.run >> 36);
+    uint32_t group_of_run = (home + at.place / MOB_GROUP_ENTRIES) % MOB_RUN_GROUPS;
+    return ((home & ~(MOB_RUN_GROUPS - 1)) | group_of_run) & view->group_mask;
+}
+
+struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id)
+{
+    struct run_place at = run_of(id);
     return (struct mob_object_key){
-        .group = ((home & ~(MOB_RUN_GROUPS - 1)) | group_of_run) & view->group_mask,
-        .position = place % MOB_GROUP_ENTRIES,
-        .fingerprint = fingerprint == 0 ? 1 : fingerprint,
+        .group = group_of(view, at),
+        .position = at.place % MOB_GROUP_ENTRIES,
+        .fingerprint = fingerprint_of(at),
     };
 }
 
@@ -65,7 +88,7 @@ struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry)
 
 /* Whether the entry holds `id` under a tag with that fingerprint; *tag_io follows the tag. Tag and generation
  * are read again after the id, so an id that was torn by a re-use never matches. */
-static bool entry_holds(
+static inline bool entry_holds(
     const struct mob_view *view, uint32_t index, const struct packed_id *id, uint32_t *tag_io)
 {
     const struct mob_seg_entry *entry = &view->seg_table[index];
@@ -195,6 +218,24 @@ uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, ui
     }
     uint32_t home = MOB_SEG_LOAD(&view->seg_home[key.group].v);
     return scan(view, key, &packed, REACH(home), false, UINT32_MAX, tag_out);
+}
+
+uint32_t mob_table_find_run(const struct mob_view *view, struct mob_object_id id, uint32_t count,
+    struct mob_found found_out[MOB_GROUP_ENTRIES])
+{
+    struct run_place at = run_of(id);
+    struct mob_object_key key = {group_of(view, at), at.place % MOB_GROUP_ENTRIES, 0};
+    prefetch_run(view, id, key, false);
+    uint32_t base = mob_key_index(view, key, 0, 0), left = MOB_GROUP_ENTRIES - key.position;
+    count = count < left ? count : left;
+    for (uint32_t i = 0; i < count; i++, at.place++, id.task.index++) {
+        struct packed_id packed = pack(id);
+        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[base + i].v);
+        bool there = (tag & 0xffffu) == fingerprint_of(at) && mob_tag_state(tag) != MOB_TAG_CLAIMED &&
+            entry_holds(view, base + i, &packed, &tag) && mob_tag_state(tag) != MOB_TAG_CLAIMED;
+        found_out[i] = (struct mob_found){there ? base + i : UINT32_MAX, tag};
+    }
+    return count;
 }
 
 /* Take the free tag nearest to the preferred place. Without a fingerprint: what the entry still says belongs

@@ -138,6 +138,8 @@ void mob_store_object_fetch(const struct mob_store *store, struct mob_object_id 
 /* The object's lineage is acknowledged: may now be evicted (small: dropped; large: spilled before it is
  * dropped unless `remakeable`). Cheap hint per object; called for each acknowledged result. */
 void mob_store_object_committed(struct mob_store *store, struct mob_object_id id, bool remakeable);
+/* The same for return 0 of `count` tasks of one stream, from `first` on; all can be made again. */
+void mob_store_results_committed(struct mob_store *store, struct mob_task_id first, uint32_t count);
 void mob_store_object_keep(
     struct mob_store *store, struct mob_object_id id, bool keep); /* no eviction while kept */
 /* A hint (MOB_OUT_RELEASE): the last handle of its maker is gone. A committed, remakeable, unpinned full

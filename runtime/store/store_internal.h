@@ -77,6 +77,14 @@ static inline uint32_t mob_key_index(
 /* Entry of a published id (not of one that is only claimed). UINT32_MAX = none. The tag is as it was when it
  * matched. */
 uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, uint32_t *tag_out);
+/* Of the first returns of `count` neighbours, from that of `id` on: those as far as their group goes, each in
+ * the place that it likes best. An index UINT32_MAX says nothing: mob_table_find may find it. Returns how
+ * many of them. */
+struct mob_found {
+    uint32_t index, tag;
+};
+uint32_t mob_table_find_run(const struct mob_view *view, struct mob_object_id id, uint32_t count,
+    struct mob_found found_out[MOB_GROUP_ENTRIES]);
 /* Take an entry for `id`, as the only one of that id: MOB_OK (tag CREATING), MOB_EXISTS, MOB_STORE_FULL. */
 enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
     bool is_inline, struct mob_object_ref *ref_out);
