@@ -128,6 +128,9 @@ MOB_MUST_USE enum mob_status mob_block_add_completion(
     struct mob_block_encoder *e, const struct mob_completion_head *head, const uint8_t *body);
 MOB_MUST_USE enum mob_status mob_block_add_put(
     struct mob_block_encoder *e, const struct mob_out_put *put, const uint8_t *inline_payload);
+/* The edge of an actor's call. */
+MOB_MUST_USE enum mob_status mob_block_add_edge(
+    struct mob_block_encoder *e, const struct mob_entry_edge *edge);
 /* Every other entry type: its fixed struct (as in struct mob_entry) and payload. */
 MOB_MUST_USE enum mob_status mob_block_add_other(struct mob_block_encoder *e, enum mob_entry_type type,
     const void *fixed, uint32_t fixed_bytes, const uint8_t *payload, uint32_t payload_bytes);

@@ -190,9 +190,6 @@ static uint8_t *put_fixed(struct predictors *p, uint8_t *first, enum mob_entry_t
     case MOB_ENTRY_EVENT:
         *task_out = v->event.task;
         return put_event(p, at, &v->event);
-    case MOB_ENTRY_EDGE: /* indexed under the actor: a replay reads them all */
-        *task_out = mob_edge_group(v->edge.actor);
-        return put_edge(p, first, &v->edge);
     case MOB_ENTRY_SKIP:
         *task_out = mob_edge_group(v->edge.actor);
         return put_varint(put_edge(p, first, &v->edge), v->edge.reason);
@@ -212,6 +209,20 @@ static uint8_t *put_fixed(struct predictors *p, uint8_t *first, enum mob_entry_t
     }
 }
 
+enum mob_status mob_block_add_edge(struct mob_block_encoder *e, const struct mob_entry_edge *edge)
+{
+    enum mob_status status = block_room(e, 0);
+    if (status != MOB_OK)
+        return status;
+    *e->at = MOB_ENTRY_EDGE;
+    e->at = put_edge(&e->p, e->at, edge);
+    e->entry_count++;
+    e->zone.map.others++;
+    /* indexed under the actor: a replay reads them all */
+    block_zone_group(&e->zone, mob_edge_group(edge->actor), &e->zone.last_edge)->others++;
+    return MOB_OK;
+}
+
 enum mob_status mob_block_add_other(struct mob_block_encoder *e, enum mob_entry_type type, const void *fixed,
     uint32_t fixed_bytes, const uint8_t *payload, uint32_t payload_bytes)
 {
@@ -223,6 +234,8 @@ enum mob_status mob_block_add_other(struct mob_block_encoder *e, enum mob_entry_
         memcpy(&v, fixed, fixed_bytes);
     if (!payload_ok(type, &v, payload_bytes))
         return MOB_INVALID;
+    if (type == MOB_ENTRY_EDGE)
+        return mob_block_add_edge(e, &v.edge);
     if (type == MOB_ENTRY_YIELD && !yield_return(payload, payload_bytes, &r))
         return MOB_INVALID;
     enum mob_status status = block_room(e, payload_bytes);

@@ -172,7 +172,7 @@ static inline void block_worker_context_start(struct predictors *p, uint32_t slo
 enum { ZONE_TABLE_SLOTS = 1024 };
 struct zone_builder {
     struct mob_zone_map map;
-    uint32_t last_spec, last_final, last_put; /* group found last; neighbours mostly share it */
+    uint32_t last_spec, last_final, last_put, last_edge; /* group found last; neighbours mostly share it */
     struct mob_task_id putter; /* `puts` is the stream of this task's puts */
     struct mob_stream puts;
     uint16_t table[ZONE_TABLE_SLOTS]; /* group number + 1 */

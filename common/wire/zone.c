@@ -17,7 +17,7 @@ void block_zone_begin(struct zone_builder *z)
     z->map.longest_ns = 0;
     z->map.specs = z->map.finals = z->map.failed = z->map.others = 0;
     z->map.function_count = z->map.group_count = 0;
-    z->last_spec = z->last_final = z->last_put = 0;
+    z->last_spec = z->last_final = z->last_put = z->last_edge = 0;
     memset(z->table, 0, sizeof z->table);
 }
 

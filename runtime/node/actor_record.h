@@ -33,7 +33,7 @@ struct node_actor {
     uint64_t calls;
     struct mob_task_id last_call; /* newest that ended, at last_position */
     uint64_t last_position;
-    int64_t last_submitted_wall_ns; /* of the call at last_position */
+    int64_t last_submitted_ns; /* monotonic: the call at last_position; 0 = there was none */
     int64_t needed_since_wall_ns; /* a replay needs nothing of the lineage that is older; 0: not known */
     struct actor_checkpoint *restore; /* read back for the next incarnation */
 };

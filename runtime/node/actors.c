@@ -131,7 +131,7 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     return actor;
 }
 
-static int64_t wall_of(int64_t mono_ns)
+int64_t node_wall_of(int64_t mono_ns)
 {
     return mob_wall_now() + mono_ns - mob_now();
 }
@@ -163,7 +163,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
         node_actor_add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
     if (!actor)
         return MOB_QUEUE_FULL;
-    actor->needed_since_wall_ns = wall_of(task->submitted_ns);
+    actor->needed_since_wall_ns = node_wall_of(task->submitted_ns);
     actor_row_new(node, actor);
     return MOB_OK;
 }
@@ -189,7 +189,7 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
             .incarnation = actor->life.incarnation};
         /* a recovered call's spec was not logged just before it */
         lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
-        lineage_log_other(node->log, MOB_ENTRY_EDGE, &edge, sizeof edge, NULL, 0);
+        lineage_log_edge(node->log, &edge);
     }
     return MOB_OK;
 }
@@ -289,7 +289,7 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
     mob_actor_life_ended(&actor->life, task->extra->position);
     actor->last_call = task->sched.id;
     actor->last_position = task->extra->position;
-    actor->last_submitted_wall_ns = wall_of(task->submitted_ns);
+    actor->last_submitted_ns = task->submitted_ns;
     if (node_call_skipped(completion) && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         struct mob_entry_edge skip = {.actor = actor->id,
             .task = task->sched.id,

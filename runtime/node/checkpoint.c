@@ -114,7 +114,8 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
         return;
     /* Calls behind it were submitted no earlier, and ageing comes through the same queue behind the row. */
     if (commits && actor->last_position == head.position)
-        actor->needed_since_wall_ns = actor->last_submitted_wall_ns;
+        actor->needed_since_wall_ns =
+            actor->last_submitted_ns > 0 ? node_wall_of(actor->last_submitted_ns) : 0;
     if (r.flags & MOB_RETURN_STORED)
         save_object(node, &head, actor, commits);
     else if (commits)

@@ -354,6 +354,11 @@ void lineage_log_put(struct lineage_log *log, const struct mob_out_put *put, con
     APPEND(log, mob_block_add_put(log->encoder, put, inline_payload));
 }
 
+void lineage_log_edge(struct lineage_log *log, const struct mob_entry_edge *edge)
+{
+    APPEND(log, mob_block_add_edge(log->encoder, edge));
+}
+
 void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const void *fixed,
     uint32_t fixed_bytes, const void *payload, uint32_t payload_bytes)
 {

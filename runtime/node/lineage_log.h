@@ -85,6 +85,7 @@ void lineage_log_spec(struct lineage_log *log, const struct mob_spec_head *head,
 void lineage_log_completion(
     struct lineage_log *log, const struct mob_completion_head *head, const uint8_t *body);
 void lineage_log_put(struct lineage_log *log, const struct mob_out_put *put, const uint8_t *inline_payload);
+void lineage_log_edge(struct lineage_log *log, const struct mob_entry_edge *edge);
 void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const void *fixed,
     uint32_t fixed_bytes, const void *payload, uint32_t payload_bytes);
 

@@ -385,7 +385,9 @@ MOB_MUST_USE enum mob_status node_resubmit(struct node *node, const struct mob_s
 void node_task_fail(struct node *node, struct node_task *task, enum mob_status status, const char *message,
     const uint8_t *cause, uint32_t cause_bytes, int signal, const char *detail);
 
-/* A logged submission that the scheduler does not take: its task ends with an error that says why. */
+/* A logged submission that is not taken: its task ends with an error that says why. MOB_AGAIN: it enters
+ * later.
+ */
 void node_submit_refused(struct node *node, struct node_task *task, enum mob_status status);
 /* A resubmitted task enters: inputs, actor order, scheduler. */
 void node_enter(struct node *node, struct node_task *task);

@@ -33,7 +33,9 @@ static enum mob_status schedule(struct node *node, struct node_task *task, struc
     struct node_template *template = task->template;
     const struct mob_spec_head *head = &template->head;
     uint16_t job;
-    enum mob_status status = node_job_number(node, template->job, &job);
+    enum mob_status status = head->kind == MOB_KIND_ACTOR_CALL ? node_actor_enqueue(node, task) : MOB_OK;
+    if (status == MOB_OK)
+        status = node_job_number(node, template->job, &job);
     if (status != MOB_OK)
         return status;
     struct mob_sched_submit in = {
@@ -46,6 +48,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, struc
         .max_retries = head->max_retries,
         .flags = head->flags & MOB_SPEC_RETRY_ON_ERROR ? MOB_SCHED_RETRY_ON_ERROR : 0,
     };
+    if (head->kind == MOB_KIND_ACTOR_CALL)
+        in.actor = node_actor_number(node, task);
     status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
     task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
     return status;
@@ -56,8 +60,8 @@ bool node_submit_plain(struct node *node, struct node_client *client, struct nod
 {
     const struct node_function *function = template->function;
     struct node_task *parent = NULL;
-    if (!template->plain || template->head.kind != MOB_KIND_TASK || template->refused != MOB_OK ||
-        !function || template->head.not_before_wall_ns != 0 || template->head.deadline_wall_ns != 0 ||
+    if (!template->plain || template->refused != MOB_OK || !function ||
+        template->head.not_before_wall_ns != 0 || template->head.deadline_wall_ns != 0 ||
         !is_fresh(client, template, sibling->index) || !one_word_tail(sibling->tail))
         return false;
     if (client->kind == MOB_CLIENT_WORKER) {
@@ -84,6 +88,8 @@ bool node_submit_plain(struct node *node, struct node_client *client, struct nod
     task->submitted_ns = sibling->submitted_ns;
     task->submitter = (uint16_t)client->slot;
     task->submitter_session = client->session;
+    if (head.kind == MOB_KIND_ACTOR_CALL)
+        node_task_extra(node, task)->caller_seq = head.caller_seq;
     enum mob_status status = schedule(node, task, parent);
     if (status != MOB_OK)
         node_submit_refused(node, task, status);

@@ -216,7 +216,12 @@ static const char *why_refused(enum mob_status status)
 
 void node_submit_refused(struct node *node, struct node_task *task, enum mob_status status)
 {
-    refuse(node, task, status, why_refused(status));
+    char death[256];
+    if (status == MOB_AGAIN)
+        return; /* the actor is being read from the control store */
+    refuse(node, task, status,
+        status == MOB_ACTOR_DIED ? node_actor_death(node, task->template->head.actor, death, sizeof death)
+                                 : why_refused(status));
 }
 
 static void enter(struct node *node, struct node_task *task)
@@ -237,11 +242,8 @@ static void enter(struct node *node, struct node_task *task)
     if (status == MOB_OK)
         status = schedule(node, task, &inputs);
     inputs_fini(&inputs);
-    char death[256];
-    if (status != MOB_OK && status != MOB_AGAIN) /* AGAIN: the actor is being read from the control store */
-        refuse(node, task, status,
-            status == MOB_ACTOR_DIED ? node_actor_death(node, head->actor, death, sizeof death)
-                                     : why_refused(status));
+    if (status != MOB_OK)
+        node_submit_refused(node, task, status);
 }
 
 /* Ids of one stream come in growing order from their client, so most are new without a look at the table. */
