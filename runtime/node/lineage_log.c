@@ -64,8 +64,10 @@ struct lineage_log {
     struct log_block *waiting_head, *waiting_tail;
     struct effect *effects; /* circular, capacity a power of two */
     uint64_t effect_head, effect_tail, effect_capacity;
-    uint64_t
-        open_runs[OPEN_RUNS]; /* number + 1 of the effect that a worker's next result may join; 0 = none */
+    struct open_run {
+        uint64_t effect; /* number + 1 of the one that the worker's next result may join; 0 = none */
+        struct mob_task_id next; /* whose result would follow its last one */
+    } open_runs[OPEN_RUNS];
     struct effect_run *free_runs;
     struct run_chunk *run_chunks;
     uint8_t scratch[MOB_BLOCK_BYTES_MAX];
@@ -420,27 +422,36 @@ void lineage_log_effect_later(struct lineage_log *log, struct effect *effect)
     *effect_at(log, log->effect_tail++) = *effect;
 }
 
-/* The effect that this result may join: of the same block, with nothing held back in between. */
-static struct effect *open_run(struct lineage_log *log, const struct log_result *result)
+/* The effect that the result which follows may join: of the same block, with nothing held back in between. */
+static struct effect *joinable(struct lineage_log *log, const struct log_result *result, uint64_t number)
 {
-    uint64_t number = log->open_runs[result->worker % OPEN_RUNS];
     if (number <= log->effect_head)
         return NULL;
     struct effect *effect = effect_at(log, number - 1);
-    const struct effect_run *run = effect->run;
     bool joins = effect->block == newest_block(log) && effect->slot == result->slot &&
-        effect->session == result->session && effect->type == result->type && run->count < EFFECT_RUN_MAX &&
-        run->first + run->count == result->task.index && mob_stream_eq(run->stream, result->task.stream);
+        effect->session == result->session && effect->type == result->type &&
+        effect->run->count < EFFECT_RUN_MAX;
     return joins ? effect : NULL;
 }
 
-void lineage_log_result(struct lineage_log *log, const struct log_result *result)
+static struct effect alone(const struct log_result *result)
 {
-    struct effect *open = open_run(log, result);
-    if (open) {
-        open->run->values[open->run->count++] = result->value;
-        return;
-    }
+    struct effect effect = {.kind = EFFECT_READY,
+        .type = result->type,
+        .flags = MOB_READY_COMMITTED,
+        .remakeable = true,
+        .status = MOB_OK,
+        .inline_bytes = sizeof result->value,
+        .slot = result->slot,
+        .session = result->session};
+    effect.ready.id = mob_object_of(result->task, 0);
+    effect.ready.size = sizeof result->value;
+    memcpy(effect.ready.small, &result->value, sizeof result->value);
+    return effect;
+}
+
+static struct effect run_of_one(struct lineage_log *log, const struct log_result *result)
+{
     struct effect effect = {
         .kind = EFFECT_RUN, .type = result->type, .slot = result->slot, .session = result->session};
     effect.run = run_take(log);
@@ -448,8 +459,22 @@ void lineage_log_result(struct lineage_log *log, const struct log_result *result
     effect.run->first = result->task.index;
     effect.run->count = 1;
     effect.run->values[0] = result->value;
+    return effect;
+}
+
+void lineage_log_result(struct lineage_log *log, const struct log_result *result)
+{
+    struct open_run *run = &log->open_runs[result->worker % OPEN_RUNS];
+    bool follows = mob_task_id_eq(run->next, result->task);
+    struct effect *open = follows ? joinable(log, result, run->effect) : NULL;
+    run->next = (struct mob_task_id){result->task.stream, result->task.index + 1};
+    if (open) {
+        open->run->values[open->run->count++] = result->value;
+        return;
+    }
+    struct effect effect = follows ? run_of_one(log, result) : alone(result);
     lineage_log_effect_later(log, &effect);
-    log->open_runs[result->worker % OPEN_RUNS] = log->effect_tail;
+    run->effect = follows ? log->effect_tail : 0;
 }
 
 uint64_t lineage_log_hold(struct lineage_log *log)
