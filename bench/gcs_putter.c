@@ -1,6 +1,8 @@
 #include "bench/gcs_putter.h"
 
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include "bench/block_load.h"
 #include "common/base/clock.h"
@@ -8,22 +10,33 @@
 
 #define KEY_BYTES 25
 
-bool gcs_chain_open(struct chain_box *box, uint32_t members)
-{
-    return gcs_chain_open_proxied(box, members, NULL);
-}
-
-bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy)
+static bool open_chain(struct chain_box *box, uint32_t members, uint32_t shard, struct fault_proxy *proxy)
 {
     setenv("MOBULA_GCS_HARD_BYTES", "8000000000", 1);
     setenv("MOBULA_GCS_SOFT_BYTES", "8000000000", 1);
     chain_box_init(box, members, members, BENCH_DURABILITY);
     box->lease_ms = 10;
     box->suspicion_ms = 12;
+    box->shard = shard;
     if (proxy != NULL)
         chain_box_proxied(box, proxy);
     chain_box_start(box);
     return chain_box_wait_length(box, members, mob_now() + GCS_START_NS);
+}
+
+bool gcs_chain_open(struct chain_box *box, uint32_t members)
+{
+    return open_chain(box, members, 0, NULL);
+}
+
+bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy)
+{
+    return open_chain(box, members, 0, proxy);
+}
+
+bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard)
+{
+    return open_chain(box, members, shard, NULL);
 }
 
 static void on_put(void *arg, const struct mob_gcs_answer *a)
@@ -57,6 +70,52 @@ void gcs_putter_put(struct gcs_putter *p, uint64_t number)
     gcs_putter_begin(p, number);
     if (!p->failed && mob_gcs_run_until(p->gcs, &p->answered, MOB_FOREVER_NS) != MOB_OK)
         p->failed = true;
+}
+
+static struct mob_gcs *client_of(const char *clients)
+{
+    struct mob_gcs *gcs = NULL;
+    struct mob_gcs_options options = {.socket_path = clients};
+    MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
+    return gcs;
+}
+
+double gcs_putters_rate(const char *clients, double seconds, bool *failed_out)
+{
+    static struct gcs_putter putters[GCS_CONNECTIONS];
+    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    uint64_t number = 0, done = 0;
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+        putters[i] = (struct gcs_putter){.gcs = client_of(clients)};
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(putters[i].gcs), &event);
+        gcs_putter_put(&putters[i], number++);
+    }
+    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+        gcs_putter_begin(&putters[i], number++);
+        mob_gcs_step(putters[i].gcs, mob_now());
+    }
+    while (bench_now() < end) {
+        struct epoll_event events[GCS_CONNECTIONS];
+        int n = epoll_wait(epoll_fd, events, GCS_CONNECTIONS, 100);
+        for (int i = 0; i < n; i++) {
+            struct gcs_putter *p = &putters[events[i].data.u32];
+            mob_gcs_step(p->gcs, mob_now());
+            if (!p->answered)
+                continue;
+            done++;
+            gcs_putter_begin(p, number++);
+            mob_gcs_send(p->gcs);
+        }
+    }
+    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+        *failed_out |= putters[i].failed;
+        mob_gcs_destroy(putters[i].gcs);
+    }
+    close(epoll_fd);
+    return rate;
 }
 
 void gcs_chain_fill(struct chain_box *box, uint64_t bytes)

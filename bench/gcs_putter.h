@@ -7,12 +7,15 @@
 #include "tests/support/chain_box.h"
 
 #define GCS_PUTTER_VALUE_BYTES 512u
+#define GCS_CONNECTIONS 60u /* of gcs_ops and gcs_scale, for each shard of the simulated ones */
 #define GCS_START_NS \
     (120 * 1000000000ll) /* a chain has its length again, with 512 MiB, on a shared machine */
 
 /* Lease 10 ms, suspicion 12 ms; waits until it serves. `proxy` (may be NULL): all links go through it. */
 bool gcs_chain_open(struct chain_box *box, uint32_t members);
 bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy);
+/* The chain of one of several shards. */
+bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard);
 /* Blocks of a node's log until so much is resident in each member's Redis. */
 void gcs_chain_fill(struct chain_box *box, uint64_t bytes);
 
@@ -24,9 +27,14 @@ void gcs_putter_begin(struct gcs_putter *p, uint64_t number);
 /* Begins one and waits for its answer. */
 void gcs_putter_put(struct gcs_putter *p, uint64_t number);
 
+/* Puts a second of GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of
+ * mob_gcs_options. `*failed_out` is set when a put failed, else left. */
+double gcs_putters_rate(const char *clients, double seconds, bool *failed_out);
+
 /* gcs_failover.c, gcs_join.c, gcs_overhead.c */
 void gcs_measure_failover(struct bench *b);
 void gcs_measure_join(struct bench *b);
 void gcs_measure_overhead(struct bench *b);
+void gcs_measure_scale(struct bench *b);
 
 #endif

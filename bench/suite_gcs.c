@@ -20,7 +20,6 @@
 #include "tests/support/chain_box.h"
 
 #define VALUE_BYTES GCS_PUTTER_VALUE_BYTES
-#define CONNECTIONS 60
 
 /* ---- gcs_put_N: one request in flight ---- */
 
@@ -95,10 +94,10 @@ static void measure_put(struct bench *b, const char *name, uint32_t members, red
 
 static double redis_ops(struct gcs_box *box, double seconds)
 {
-    static redisContext *redis[CONNECTIONS];
+    static redisContext *redis[GCS_CONNECTIONS];
     static uint8_t value[VALUE_BYTES];
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    for (uint32_t i = 0; i < CONNECTIONS; i++) {
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
         redis[i] = plain_redis(box);
         if (redis[i] == NULL || redis[i]->err)
             return 0;
@@ -109,14 +108,14 @@ static double redis_ops(struct gcs_box *box, double seconds)
     int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
     uint64_t done = 0, number = 0;
     int written = 0;
-    for (int i = 0; i < CONNECTIONS; i++) {
+    for (int i = 0; i < (int)GCS_CONNECTIONS; i++) {
         redisAppendCommand(redis[i], "SET key-%020llu %b", (unsigned long long)(number++ % 20000), value,
             (size_t)VALUE_BYTES);
         redisBufferWrite(redis[i], &written);
     }
     while (bench_now() < end) {
-        struct epoll_event events[CONNECTIONS];
-        int n = epoll_wait(epoll_fd, events, CONNECTIONS, 100);
+        struct epoll_event events[GCS_CONNECTIONS];
+        int n = epoll_wait(epoll_fd, events, GCS_CONNECTIONS, 100);
         for (int i = 0; i < n; i++) {
             redisContext *r = redis[events[i].data.u32];
             void *reply = NULL;
@@ -131,46 +130,8 @@ static double redis_ops(struct gcs_box *box, double seconds)
         }
     }
     double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
-    for (int i = 0; i < CONNECTIONS; i++)
+    for (int i = 0; i < (int)GCS_CONNECTIONS; i++)
         redisFree(redis[i]);
-    close(epoll_fd);
-    return rate;
-}
-
-static double chain_ops(struct chain_box *box, double seconds, bool *failed_out)
-{
-    static struct gcs_putter putters[CONNECTIONS];
-    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    uint64_t number = 0, done = 0;
-    for (uint32_t i = 0; i < CONNECTIONS; i++) {
-        putters[i] = (struct gcs_putter){.gcs = chain_box_client(box)};
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(putters[i].gcs), &event);
-        gcs_putter_put(&putters[i], number++);
-    }
-    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
-    for (int i = 0; i < CONNECTIONS; i++) {
-        gcs_putter_begin(&putters[i], number++);
-        mob_gcs_step(putters[i].gcs, mob_now());
-    }
-    while (bench_now() < end) {
-        struct epoll_event events[CONNECTIONS];
-        int n = epoll_wait(epoll_fd, events, CONNECTIONS, 100);
-        for (int i = 0; i < n; i++) {
-            struct gcs_putter *p = &putters[events[i].data.u32];
-            mob_gcs_step(p->gcs, mob_now());
-            if (!p->answered)
-                continue;
-            done++;
-            gcs_putter_begin(p, number++);
-            mob_gcs_send(p->gcs);
-        }
-    }
-    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
-    for (int i = 0; i < CONNECTIONS; i++) {
-        *failed_out |= putters[i].failed;
-        mob_gcs_destroy(putters[i].gcs);
-    }
     close(epoll_fd);
     return rate;
 }
@@ -190,7 +151,7 @@ static void measure_ops(struct bench *b, struct gcs_box *plain)
     }
     for (int i = 0; i < n; i++) {
         set[i] = redis_ops(plain, b->options.quick ? 0.5 : 2);
-        rate[i] = chain_ops(&box, b->options.quick ? 0.5 : 2, &failed);
+        rate[i] = gcs_putters_rate(box.clients, b->options.quick ? 0.5 : 2, &failed);
     }
     if (failed)
         bench_miss(b, "gcs_ops", "a put failed");
@@ -257,6 +218,7 @@ void suite_gcs(struct bench *b)
         gcs_measure_failover(b);
         gcs_measure_join(b);
         gcs_measure_overhead(b);
+        gcs_measure_scale(b);
     }
     if (redis != NULL)
         redisFree(redis);

@@ -87,24 +87,27 @@ void chain_box_proxied(struct chain_box *box, struct fault_proxy *proxy)
 
 static void member_args(struct chain_box *box, uint32_t i)
 {
-    static char lease[16], suspicion[16];
+    static char lease[16], suspicion[16], shard[16];
+    snprintf(shard, sizeof shard, "%u", box->shard);
     snprintf(lease, sizeof lease, "%d", box->lease_ms);
     snprintf(suspicion, sizeof suspicion, "%d", box->suspicion_ms);
     const char *args[GCS_BOX_ARGS_MAX] = {"--masters",
         box->proxy != NULL ? box->masters_proxied : box->masters_flag, "--link", box->link[i],
-        "--secret-file", box->secret, "--cluster", cluster, "--lease-ms", lease, "--suspicion-ms", suspicion};
+        "--secret-file", box->secret, "--cluster", cluster, "--lease-ms", lease, "--suspicion-ms", suspicion,
+        "--shard", shard};
     if (box->proxy != NULL) {
-        args[12] = "--link-advertised";
-        args[13] = box->link_told[i];
-        args[14] = "--socket-advertised";
-        args[15] = box->client_told[i];
+        args[14] = "--link-advertised";
+        args[15] = box->link_told[i];
+        args[16] = "--socket-advertised";
+        args[17] = box->client_told[i];
     }
     memcpy(box->member[i].args, args, sizeof args);
 }
 
 void chain_box_start_master(struct chain_box *box, uint32_t i)
 {
-    char program[512], replicas[16], lease[16], suspicion[16], log[128];
+    char program[512], replicas[16], lease[16], suspicion[16], log[128], shard[16];
+    snprintf(shard, sizeof shard, "%u", box->shard);
     const char *directory = getenv("MOBULA_BIN_DIR");
     snprintf(
         program, sizeof program, "%s/mobula-master", directory == NULL ? "build/release/bin" : directory);
@@ -115,7 +118,8 @@ void chain_box_start_master(struct chain_box *box, uint32_t i)
     const char *argv[] = {program, "--dir", box->directory, "--listen", box->master_path[i],
         box->postgres != NULL ? "--postgres" : "--table-file",
         box->postgres != NULL ? box->postgres : box->table, "--cluster", cluster, "--secret-file",
-        box->secret, "--replicas", replicas, "--lease-ms", lease, "--suspicion-ms", suspicion, NULL};
+        box->secret, "--replicas", replicas, "--lease-ms", lease, "--suspicion-ms", suspicion, "--shard",
+        shard, NULL};
     pid_t parent = getpid(), pid = fork();
     MOB_ASSERT(pid >= 0);
     if (pid == 0) {

@@ -17,6 +17,7 @@ struct chain_box {
     char masters_flag[256];
     uint32_t members, masters, replicas;
     int lease_ms, suspicion_ms;
+    uint32_t shard; /* set after init: the number of its members and masters */
     struct gcs_box member[CHAIN_BOX_MEMBERS_MAX];
     char link[CHAIN_BOX_MEMBERS_MAX][96];
     pid_t master[CHAIN_BOX_MASTERS_MAX];
