@@ -124,7 +124,7 @@ static void launch(struct process *process)
     }
     /* A gateway keeps its address, so that clients find it again, unless somebody else has taken it
      * meanwhile. */
-    if (process->which == SUPERVISED_GATEWAY && process->unready_deaths >= SUPERVISOR_ADDRESS_FAILURES)
+    if (process->which == SUPERVISED_GATEWAY && process->unready_exits >= SUPERVISOR_ADDRESS_FAILURES)
         snprintf(process->supervisor->listen, sizeof process->supervisor->listen, "%s",
             mob_setting_text(process->supervisor->settings, MOB_SETTING_LISTEN));
     if (process_spawn(process) != MOB_OK) {
@@ -193,7 +193,7 @@ static void became_ready(struct process *process)
     char path[STATE_PATH_MAX], address[sizeof supervisor->listen];
     set_state(process, PROCESS_READY);
     supervisor->stale = true;
-    process->unready_deaths = 0;
+    process->unready_deaths = process->unready_exits = 0;
     MOB_LOG_INFO("supervisor", "ready", "process=%s pid=%d after_ms=%lld", process_name(process->which),
         (int)process->pid, (long long)((mob_now() - process->started_ns) / MOB_MS));
     for (int i = SUPERVISED_FLUSH; process->which == SUPERVISED_POSTGRES && i < SUPERVISED_REDIS; i++)
@@ -437,8 +437,10 @@ static void ended(struct process *process, const siginfo_t *info)
         set_state(process, PROCESS_DOWN);
         return;
     }
-    if (process->state == PROCESS_STARTING || process->state == PROCESS_PREPARING)
+    if (process->state == PROCESS_STARTING || process->state == PROCESS_PREPARING) {
         process->unready_deaths++;
+        process->unready_exits += info->si_code == CLD_EXITED;
+    }
     process_remove_its_file(process);
     wait_and_start(process);
     supervisor_write_status(supervisor);

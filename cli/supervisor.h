@@ -53,7 +53,8 @@ enum process_state {
 #define SUPERVISED_LINE_MAX 256 /* of the last log line that is kept to say why something died */
 #define SUPERVISOR_FAILURES_MAX 5 /* unready deaths that end an `up` that was never ready */
 #define SUPERVISOR_ADDRESS_FAILURES \
-    2 /* unready deaths after which the gateway gives up the address that it had */
+    2 /* unready ends by itself, not by a signal, after which the gateway gives up the address that it had \
+       */
 #define SUPERVISOR_READ_MAX 16384
 #define SUPERVISOR_NOTICE_MAX 1024
 #define SUPERVISOR_STATUS_MAX (SUPERVISED_COUNT * 1024) /* the file that says how the cluster is */
@@ -69,6 +70,7 @@ struct process {
     uint64_t start_time; /* of the pid: state_start_time */
     uint32_t starts; /* restarts = starts - 1 */
     uint32_t unready_deaths; /* in a row, without being ready in between */
+    uint32_t unready_exits; /* of these, without a signal */
     int64_t started_ns, started_wall_ns;
     struct backoff backoff;
     uv_timer_t timer; /* pause before a start, or patience with a stop */

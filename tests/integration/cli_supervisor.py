@@ -156,10 +156,21 @@ class Cluster(unittest.TestCase):
             self.wait(f"restart of {name}", lambda name=name: self.process(name)["restarts"] == 1)
             self.wait_ready()
             self.assertIn("signal 9", self.process(name)["last_exit"])
-        self.assertEqual(address, self.status()["address"], "the gateway keeps its address")
         log = (self.dir / "logs/supervisor.log").read_text()
         for name in PROCESSES:
             self.assertIn(f"died process={name} ", log)
+
+    def test_a_gateway_that_is_killed_before_it_is_ready_keeps_its_address(self):
+        self.mobula("up", "--detach", code=0)
+        address, node = self.status()["address"], self.process("node")["pid"]
+        os.kill(node, signal.SIGSTOP)  # without it no gateway is ready
+        for restarts in range(1, 5):
+            self.wait("a gateway", lambda: self.process("gateway")["pid"])
+            os.kill(self.process("gateway")["pid"], signal.SIGKILL)
+            self.wait("its restart", lambda restarts=restarts: self.process("gateway")["restarts"] == restarts)
+        os.kill(node, signal.SIGCONT)
+        self.wait_ready()
+        self.assertEqual(address, self.status()["address"])
 
     def test_nothing_outlives_a_killed_supervisor(self):
         self.mobula("up", "--detach", code=0)

@@ -44,8 +44,9 @@ static enum mob_status forks(struct mob_call *call)
 static enum mob_status leaves_a_child(struct mob_call *call)
 {
     pid_t child = fork();
-    while (child == 0)
-        pause();
+    if (child == 0)
+        for (;;)
+            pause();
     return mob_return_i64(call, child);
 }
 
