@@ -4,6 +4,7 @@ it is ready, and ends on SIGTERM. Its behaviour can be changed by files in the d
     fail.NAME     end at once with status 3
     deaf.NAME     do not end on SIGTERM
     noise.NAME    write as many bytes of log lines first
+    late.NAME     not ready as long as it is there
 """
 import http.server
 import os
@@ -38,6 +39,8 @@ def main():
         with open(f"{control}/noise.{name}", encoding="ascii") as file:
             for i in range(int(file.read()) // 100):
                 print(f"noise {i}".ljust(99), flush=True)
+    while os.path.exists(f"{control}/late.{name}"):
+        time.sleep(0.02)
     if os.path.exists(f"{control}/deaf.{name}"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
