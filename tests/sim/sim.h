@@ -36,6 +36,8 @@
 #define SIM_SEALS_MAX 24u
 #define SIM_SUBS_MAX 16u /* at one member */
 #define SIM_BASES_MAX 16u
+#define SIM_TASKS_MAX 256u
+#define SIM_TAG_RECOVERY 255u /* low byte of the tag of a question: not one of the gets */
 
 struct sim;
 /* Rules of processes beside the chain's machine, which a run may leave out; those of the machine are left out
@@ -44,7 +46,11 @@ enum sim_rule {
     SIM_RULE_NONE = 0,
     SIM_RULE_WATERMARK, /* a batch is written only if the watermark is where its flusher found it */
     SIM_RULE_DURABLE, /* only blocks that are durable at the members are written */
-    SIM_RULE_SESSION /* a flusher begins anew after everything died */
+    SIM_RULE_SESSION, /* a flusher begins anew after everything died */
+    SIM_RULE_CUT, /* a log is recovered only when it is sealed */
+    SIM_RULE_OWNER, /* a task changes its owner by compare-and-set */
+    SIM_RULE_ACCEPT, /* the new owner's log says so first */
+    SIM_RULE_TAKEOVER /* who recovers is replaced when it is dead */
 };
 struct sim_setup {
     uint64_t seed;
@@ -148,6 +154,8 @@ enum sim_msg_type {
     SIM_RESYNC, /* a = after, b = as above, c = next */
     SIM_STATS, /* what has been flushed? */
     SIM_STATS_ANSWER, /* a = durable, b = flushed, c = rows flushed so far */
+    SIM_SCAN, /* a = log: its blocks */
+    SIM_ROWS, /* body = struct sim_block... */
     SIM_MSG_TYPES
 };
 enum sim_db_op {
@@ -156,6 +164,7 @@ enum sim_db_op {
     SIM_DB_NEWEST,
     SIM_DB_INSERT,
     SIM_DB_WATERMARK, /* answer: b = watermark, c = rows */
+    SIM_DB_ROWS, /* b = log; answer: body = its blocks */
     SIM_DB_WRITE /* b = after, c = upto, body = blocks: moves the watermark and inserts them, or CONFLICT */
 };
 struct sim_msg {
@@ -175,12 +184,13 @@ struct sim_msg {
             struct mob_master_row old_row, new_row;
         } row;
     };
-    struct {
-        uint64_t incarnation, cut;
-    } seals[SIM_SEALS_MAX];
-    uint32_t seal_count;
-    uint32_t body_bytes;
+    uint32_t body_bytes; /* of a configuration: struct sim_seal..., of a start */
     uint8_t body[];
+};
+/* A log that the master has had sealed. */
+struct sim_seal {
+    uint64_t incarnation, cut; /* UINT64_MAX: nobody has heard it yet */
+    bool recovered;
 };
 struct sim_msg *sim_msg_create(
     uint8_t type, uint32_t from, uint32_t to, const void *body, uint32_t body_bytes);
@@ -201,8 +211,16 @@ struct sim_key {
     uint64_t version;
     uint8_t *bytes; /* key, then value */
 };
+/* What a block says of a task. */
+enum sim_record_kind { SIM_RECORD_NONE = 0, SIM_RECORD_SPEC, SIM_RECORD_ACCEPT, SIM_RECORD_DONE };
+struct sim_record {
+    uint32_t task, attempt;
+    uint32_t kind; /* enum sim_record_kind */
+};
 struct sim_block {
     uint64_t seq, incarnation, number, hash;
+    struct sim_record record;
+    uint32_t zero;
 };
 struct sim_disk_client {
     uint64_t id, last;
@@ -274,7 +292,7 @@ struct sim_hist {
     uint64_t seq, digest;
 };
 struct sim_read { /* waits until what it saw is committed */
-    uint64_t gate, client, tag, version, value;
+    uint64_t gate, client, tag, version, value, more; /* more: the value's next 8 bytes */
     uint32_t status;
     uint8_t node;
     bool by_chain;
@@ -440,8 +458,53 @@ const struct sim_block *sim_cold_find(const struct sim *s, uint64_t seq);
 /* The database has what the members dropped and nothing else, each block once and at its place. */
 void sim_check_cold(struct sim *s, const struct sim_member *head);
 
+/* ---- sim_recover.c: tasks in node logs, and the recovery of a sealed one ---- */
+
+enum sim_task_state { SIM_TASK_BEGINS, SIM_TASK_OWNED, SIM_TASK_ENDS, SIM_TASK_ENDED };
+struct sim_task {
+    uint32_t id, attempt;
+    enum sim_task_state state;
+    uint64_t request; /* its newest block */
+};
+enum sim_recover_state {
+    SIM_RECOVER_NONE,
+    SIM_RECOVER_CLAIM, /* the record of who recovers: compare-and-set */
+    SIM_RECOVER_WHO, /* it is somebody's: whose? */
+    SIM_RECOVER_READ, /* the log's blocks at the tail, then in the database */
+    SIM_RECOVER_READ_COLD,
+    SIM_RECOVER_OWNER, /* of the task at hand: who owns it? */
+    SIM_RECOVER_ACCEPT, /* own block */
+    SIM_RECOVER_MOVE, /* the directory: compare-and-set */
+    SIM_RECOVER_SAY /* RECOVERED */
+};
+struct sim_recovery {
+    enum sim_recover_state state;
+    uint64_t log, tag, version, request;
+    uint32_t attempt;
+    bool by_chain;
+    int64_t since, asked_at, next_at;
+    struct sim_block *blocks;
+    size_t count, capacity, at;
+};
+struct sim_client;
+uint32_t sim_record_write(uint8_t *body, const struct sim_record *record);
+struct sim_record sim_tasks_next_record(struct sim *s, struct sim_client *c);
+bool sim_tasks_want_a_block(const struct sim_client *c);
+void sim_tasks_acknowledged(struct sim *s, struct sim_client *c);
+void sim_tasks_forget(struct sim *s, struct sim_client *c); /* s NULL: at the end */
+void sim_tasks_fini(struct sim_client *c);
+void sim_recovery_tick(struct sim *s, struct sim_client *c);
+void sim_recovery_message(struct sim *s, struct sim_client *c, const struct sim_msg *msg);
+void sim_recovery_replied(struct sim *s, struct sim_client *c, const struct mob_gcs_reply *reply);
+void sim_check_recovered(struct sim *s, const struct sim_member *m, uint64_t log);
+void sim_check_tasks(struct sim *s, const struct sim_member *m);
+bool sim_tasks_whole(struct sim *s);
+void sim_owner_scan(struct sim *s, struct sim_member *m, const struct sim_msg *msg);
+
 /* ---- sim_client.c ---- */
 
+/* Request number of the block. */
+uint64_t sim_client_append(struct sim *s, struct sim_client *c, const struct sim_record *record);
 struct sim_get {
     bool active, by_chain;
     uint64_t tag;
@@ -469,6 +532,9 @@ struct sim_client {
     bool watches, flushes;
     struct sim_sub watch;
     struct sim_flusher flusher;
+    struct sim_task *tasks;
+    size_t task_count, task_capacity;
+    struct sim_recovery recovery;
     uint64_t sealing, sealing_log; /* request of the SEAL under way, and what it seals */
 };
 void sim_client_start(struct sim *s, struct sim_client *c);
@@ -513,9 +579,7 @@ struct sim_database {
     struct mob_master_row row;
     struct mob_gcs_config configs[SIM_EPOCHS_MAX]; /* by epoch; epoch 0 = not made */
     uint64_t newest;
-    struct {
-        uint64_t incarnation, cut;
-    } seals[SIM_SEALS_MAX];
+    struct sim_seal seals[SIM_SEALS_MAX];
     uint32_t seal_count;
     uint64_t watermark;
     struct sim_block *cold; /* in the order in which they were written */
@@ -627,6 +691,12 @@ struct sim {
         uint64_t seq, client, request;
     } * answers;
     size_t answer_count, answer_capacity;
+    uint32_t next_task;
+    uint32_t task_seen[SIM_TASKS_MAX]; /* how often the world outside saw it end */
+    bool task_dropped[SIM_TASKS_MAX]; /* some record of it went with its job */
+    bool tasks_tainted; /* something was lost with everything, and named: records may be missing */
+    uint64_t dead_logs[SIM_SEALS_MAX]; /* whose node died, not sealed yet */
+    uint32_t dead_log_count;
     struct sim_block *dropped; /* with their jobs */
     size_t dropped_count, dropped_capacity;
     uint64_t *excused; /* logs whose node was not there to send again */

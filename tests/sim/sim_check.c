@@ -262,6 +262,7 @@ static bool was_heard(struct sim *s, const struct sim_answer *a)
 
 static void lose(struct sim *s, const struct sim_member *m, const struct sim_answer *a)
 {
+    s->tasks_tainted = true;
     bool alive = false, known = false;
     for (size_t i = 0; i < m->client_count; i++)
         if (m->clients[i].client == a->client) {
@@ -287,6 +288,7 @@ static void lose(struct sim *s, const struct sim_member *m, const struct sim_ans
  * may have read it: the one thing that collecting cannot put back in its place (docs/gcs.md). */
 static void taint_unheard(struct sim *s, const struct sim_answer *a)
 {
+    s->tasks_tainted = s->tasks_tainted || !was_heard(s, a);
     for (size_t i = 0; i < s->history_count; i++) {
         const struct sim_op *op = &s->history[i];
         if (op->chain_client == a->client && op->request == a->request && op->return_at == INT64_MAX)
@@ -344,6 +346,10 @@ void sim_tell_missing(struct sim *s, char *out, size_t size)
                 (unsigned long long)mob_chain_applied(m->chain),
                 (unsigned long long)mob_chain_committed(m->chain));
     }
+    for (uint32_t i = 0; i < s->database.seal_count && n < size; i++)
+        if (!s->database.seals[i].recovered)
+            n += (size_t)snprintf(out + n, size - n, "; log %llu not recovered",
+                (unsigned long long)s->database.seals[i].incarnation);
     for (uint32_t i = 0; i < s->plan.clients && n < size; i++) {
         const struct sim_client *k = &s->clients[i];
         if (k->watch.on)
@@ -375,7 +381,7 @@ bool sim_is_whole(struct sim *s)
         if (!sim_client_idle(&s->clients[i]) ||
             (s->clients[i].watch.on && !sim_sub_is_whole(&s->clients[i].watch, head)))
             return false;
-    return true;
+    return sim_tasks_whole(s);
 }
 
 static void check_blocks(struct sim *s, const struct sim_member *m)
@@ -396,7 +402,7 @@ static void check_blocks(struct sim *s, const struct sim_member *m)
         const struct mob_gcs_incarnation *log = mob_state_incarnation(m->state, id);
         SIM_CHECK(s,
             cut == UINT64_MAX || sim_log_is_excused(s, id) ||
-                (log != NULL && log->state == MOB_GCS_SEALED && log->blocks == cut),
+                (log != NULL && log->state != MOB_GCS_LIVE && log->blocks == cut),
             "log %llu was cut at %llu and is not", (unsigned long long)id, (unsigned long long)cut);
     }
 }
@@ -407,6 +413,7 @@ void sim_check_whole(struct sim *s)
     const struct sim_member *head = member_of(s, c->members[0]);
     check_blocks(s, head);
     sim_check_cold(s, head);
+    sim_check_tasks(s, head);
     for (uint32_t i = 0; i < s->plan.clients; i++)
         if (s->clients[i].watch.on)
             sim_sub_check(s, &s->clients[i].watch, head);

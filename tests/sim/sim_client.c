@@ -34,9 +34,18 @@ void sim_client_start(struct sim *s, struct sim_client *c)
     sim_tick_later(s, c);
 }
 
+/* Its node is gone; somebody is to seal its log. */
+static void leave_log(struct sim *s, const struct sim_client *c)
+{
+    if (c->log.client != 0 && s->dead_log_count < SIM_SEALS_MAX)
+        s->dead_logs[s->dead_log_count++] = c->log.client;
+}
+
 void sim_client_stop(struct sim *s, struct sim_client *c)
 {
-    (void)s;
+    if (s != NULL)
+        leave_log(s, c);
+    sim_tasks_forget(s, c);
     sim_stream_fini(&c->keys);
     sim_stream_fini(&c->log);
     sim_sub_stop(&c->watch);
@@ -46,6 +55,7 @@ void sim_client_stop(struct sim *s, struct sim_client *c)
 void sim_client_fini(struct sim_client *c)
 {
     sim_client_stop(NULL, c);
+    sim_tasks_fini(c);
 }
 
 bool sim_client_idle(const struct sim_client *c)
@@ -127,18 +137,52 @@ static void submit_get(struct sim *s, struct sim_client *c)
     }
 }
 
-static void submit_seal(struct sim *s, struct sim_client *c)
+static void submit_seal_of(struct sim *s, struct sim_client *c, uint64_t incarnation)
 {
-    struct sim_client *other = &s->clients[sim_below(s, s->plan.clients)];
-    uint64_t incarnation = other->log.client;
     if (c->sealing != 0 || incarnation == 0 || !sim_database_seal(s, incarnation, UINT64_MAX))
         return;
-    if (other->node->up)
-        sim_cover_add(s, SIM_SEALED_LIVE);
     struct mob_gcs_request head = {.op = MOB_GCS_OP_SEAL, .target = incarnation};
     struct sim_request *r = sim_client_submit(s, c, &head, NULL, 0);
     c->sealing = r->head.request;
     c->sealing_log = incarnation;
+}
+
+/* Of a node that lives: somebody was wrong about it. */
+static void submit_seal(struct sim *s, struct sim_client *c)
+{
+    struct sim_client *other = &s->clients[sim_below(s, s->plan.clients)];
+    if (other->node->up && other->log.client != 0 && c->sealing == 0)
+        sim_cover_add(s, SIM_SEALED_LIVE);
+    submit_seal_of(s, c, other->log.client);
+}
+
+/* The master has logs of dead nodes sealed, and asks again whoever it can when nothing is heard of it. */
+static void seal_dead_ones(struct sim *s, struct sim_client *c)
+{
+    if (c->sealing != 0 || c->keys.client == 0 || !sim_chance(s, 0.1))
+        return;
+    if (s->dead_log_count > 0) {
+        submit_seal_of(s, c, s->dead_logs[sim_below(s, s->dead_log_count)]);
+        return;
+    }
+    for (uint32_t i = 0; i < s->database.seal_count; i++)
+        if (s->database.seals[i].cut == UINT64_MAX && !s->database.seals[i].recovered) {
+            submit_seal_of(s, c, s->database.seals[i].incarnation);
+            return;
+        }
+}
+
+static void sealed(struct sim *s, const struct sim_client *c, const struct mob_gcs_reply *reply)
+{
+    sim_cover_add(s, SIM_SEALS);
+    uint64_t cut = reply->status == MOB_OK ? reply->number : UINT64_MAX;
+    (void)sim_database_seal(s, c->sealing_log, cut);
+    for (uint32_t i = 0; i < s->dead_log_count; i++)
+        if (s->dead_logs[i] == c->sealing_log)
+            s->dead_logs[i--] = s->dead_logs[--s->dead_log_count];
+    for (uint32_t i = 0; i < s->database.seal_count; i++) /* nobody knows it: there is nothing to recover */
+        if (reply->status == MOB_NOT_FOUND && s->database.seals[i].incarnation == c->sealing_log)
+            s->database.seals[i].recovered = true;
 }
 
 uint64_t sim_block_hash(uint64_t incarnation, uint64_t number)
@@ -147,30 +191,53 @@ uint64_t sim_block_hash(uint64_t incarnation, uint64_t number)
     return mob_hash64(pair, sizeof pair);
 }
 
+uint64_t sim_client_append(struct sim *s, struct sim_client *c, const struct sim_record *record)
+{
+    struct mob_gcs_request head = {.op = MOB_GCS_OP_APPEND};
+    uint8_t body[80] = {0};
+    uint64_t hash = sim_block_hash(c->log.client, c->log.next - 1);
+    memcpy(body, &hash, sizeof hash);
+    uint32_t n = sizeof hash + sim_record_write(body + sizeof hash, record);
+    uint64_t request = sim_stream_add(&c->log, &head, body, n + (uint32_t)sim_below(s, 50))->head.request;
+    sim_stream_push(s, c, &c->log);
+    return request;
+}
+
+static bool some_are_not_recovered(const struct sim *s)
+{
+    for (uint32_t i = 0; i < s->database.seal_count; i++)
+        if (!s->database.seals[i].recovered)
+            return true;
+    return false;
+}
+
 static void submit_blocks(struct sim *s, struct sim_client *c)
 {
     struct sim_stream *log = &c->log;
     if (log->client == 0) {
-        if (c->log_registering == 0 && !s->healing) {
+        if (c->log_registering == 0 && (!s->healing || some_are_not_recovered(s))) {
             struct mob_gcs_request head = {.op = MOB_GCS_OP_REGISTER};
             c->log_registering = sim_client_submit(s, c, &head, "node", 4)->head.request;
         }
         return;
     }
     for (uint64_t n = sim_below(s, 4); n > 0 && sim_stream_unanswered(log) < LOG_WINDOW; n--) {
-        struct mob_gcs_request head = {.op = MOB_GCS_OP_APPEND};
-        uint8_t body[64] = {0};
-        uint64_t hash = sim_block_hash(log->client, log->next - 1);
-        memcpy(body, &hash, sizeof hash);
-        sim_stream_add(log, &head, body, 8 + (uint32_t)sim_below(s, 50));
+        if (s->healing && !sim_tasks_want_a_block(c))
+            return;
+        struct sim_record record = sim_tasks_next_record(s, c);
+        (void)sim_client_append(s, c, &record);
     }
-    sim_stream_push(s, c, log);
 }
 
 static void submit_some(struct sim *s, struct sim_client *c)
 {
-    if (s->healing || c->keys.client == 0 || s->now < c->think_until)
+    if (c->keys.client == 0 || s->now < c->think_until)
         return;
+    if (s->healing) {
+        if (c->has_log)
+            submit_blocks(s, c);
+        return;
+    }
     c->think_until = s->now + sim_between(s, 0, c->think_ns);
     uint64_t n = 1 + sim_below(s, c->window);
     for (; n > 0; n--) {
@@ -204,6 +271,8 @@ void sim_client_tick(struct sim *s, struct sim_client *c)
         ask_where(s, c);
     }
     submit_some(s, c);
+    seal_dead_ones(s, c);
+    sim_recovery_tick(s, c);
     sim_stream_tick(s, c, &c->keys);
     sim_stream_tick(s, c, &c->log);
     if (c->watch.on)
@@ -251,6 +320,7 @@ static void on_keys_reply(
     }
     if (r->head.op == MOB_GCS_OP_REGISTER && r->head.request == c->log_registering) {
         c->log_registering = 0;
+        sim_tasks_forget(s, c);
         sim_stream_reset(s, &c->log);
         c->log.client = reply->number;
         c->log.state = SIM_STREAM_READY;
@@ -259,11 +329,9 @@ static void on_keys_reply(
         sim_flusher_flushed(s, c, reply);
     if (r->head.op == MOB_GCS_OP_SEAL && r->head.request == c->sealing) {
         c->sealing = 0;
-        if (reply->status == MOB_OK) {
-            sim_cover_add(s, SIM_SEALS);
-            (void)sim_database_seal(s, c->sealing_log, reply->number);
-        }
+        sealed(s, c, reply);
     }
+    sim_recovery_replied(s, c, reply);
 }
 
 static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
@@ -311,6 +379,7 @@ static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *
         r->seq = r->head.old_seq = reply->seq;
     while ((r = sim_stream_find(st, st->answered + 1)) != NULL && r->answered)
         st->answered++;
+    sim_tasks_acknowledged(s, c);
     sim_stream_durable(&c->keys, c->durable);
     sim_stream_durable(&c->log, c->durable);
 }
@@ -322,6 +391,7 @@ static void on_expired(struct sim *s, struct sim_client *c, const struct sim_msg
         SIM_TRACE(s, "client %u: expired", c->number);
         c->log_registering = c->sealing = 0;
         sim_flusher_flushed(s, c, NULL);
+        c->recovery.request = 0; /* asked again, or given up after its time */
         sim_stream_reset(s, &c->keys); /* what was not answered is unknown for ever */
     } else if (msg->client == c->log.client && msg->client != 0) {
         uint64_t cut = msg->type == SIM_ATTACHED ? msg->attached.last : msg->b;
@@ -330,12 +400,18 @@ static void on_expired(struct sim *s, struct sim_client *c, const struct sim_msg
         SIM_CHECK(s, cut >= c->log.answered || sim_log_is_excused(s, c->log.client),
             "log %llu: %llu blocks were acknowledged, and the cut is %llu", (unsigned long long)c->log.client,
             (unsigned long long)c->log.answered, (unsigned long long)cut);
+        leave_log(s, c); /* until the master knows */
+        sim_tasks_forget(s, c);
         sim_stream_reset(s, &c->log);
     }
 }
 
 static void on_value(struct sim *s, struct sim_client *c, const struct sim_msg *msg)
 {
+    if ((msg->tag & 255) == SIM_TAG_RECOVERY) {
+        sim_recovery_message(s, c, msg);
+        return;
+    }
     struct sim_get *g = &c->gets[msg->tag & 255];
     if (!g->active || g->tag != msg->tag)
         return;
@@ -387,10 +463,18 @@ void sim_client_message(struct sim *s, struct sim_client *c, const struct sim_ms
         if (!sim_sub_message(s, c, &c->watch, msg) && sim_sub_message(s, c, &c->flusher.stream, msg))
             sim_flusher_message(s, c, msg);
         break;
-    case SIM_STATS_ANSWER:
     case SIM_DB_ANSWER:
+        if (msg->a == SIM_DB_ROWS) {
+            sim_recovery_message(s, c, msg);
+            break;
+        } /* fall through */
+    case SIM_STATS_ANSWER:
         sim_flusher_message(s, c, msg);
         break;
+    case SIM_ROWS:
+        sim_recovery_message(s, c, msg);
+        break;
+    case SIM_SCAN:
     case SIM_SUB:
     case SIM_STATS:
     case SIM_CHAIN:

@@ -105,7 +105,7 @@ enum sim_fault_kind {
     X(MSG_STATS, "a flusher asked what was flushed", 500) \
     X(STREAMS_MOVED, "streams that went on at another member", 500) \
     X(STREAMS_BROKEN, "streams broken by the network, and resumed", 200) \
-    X(STREAMS_VOID, "streams told that what they gave is void", 5) \
+    X(STREAMS_VOID, "streams told that what they gave is void", 3) \
     X(STREAMS_BEHIND, "streams told that what they lack was flushed", 50) \
     X(SESSIONS, "sessions of a flusher", 500) \
     X(BATCHES, "batches written, and the watermark moved", 1000) \
@@ -113,6 +113,14 @@ enum sim_fault_kind {
     X(FLUSHES, "FLUSH that dropped blocks", 500) \
     X(FLUSHES_LATE, "FLUSH that came behind another flusher's", 10) \
     X(FLUSHER_DIES, "a flusher dies between COMMIT and FLUSH", 20) \
+    X(TASKS_ENDED, "tasks seen to end", 1000) \
+    X(TASKS_MOVED, "unfinished tasks that got a new owner", 100) \
+    X(TASKS_TAINTED, "runs whose tasks are not checked: something was named as lost", 0) \
+    X(OWNER_CONFLICTS, "a new owner was too late", 0) \
+    X(RECOVERIES, "recoveries of a log begun", 300) \
+    X(RECOVERIES_TAKEN, "taken over from a dead recoverer", 5) \
+    X(RECOVERER_DIES, "a recoverer dies, or its log is sealed", 20) \
+    X(RECOVERED, "logs recovered", 200) \
     X(CONDITIONS_FAILED, "compare-and-set of a key refused", 500) \
     X(CHECKS_DONE, "histories of a key checked", 4000) \
     X(CHECKS_TAINTED, "histories not checked: some of it was named as lost", 0) \

@@ -120,8 +120,9 @@ static void apply_effect(struct sim_image *i, const struct mob_chain_entry *e)
 {
     switch ((enum mob_gcs_op)e->op) {
     case MOB_GCS_OP_APPEND: {
-        struct sim_block block = {e->seq, e->client, e->number, 0};
+        struct sim_block block = {.seq = e->seq, .incarnation = e->client, .number = e->number};
         memcpy(&block.hash, e->body, sizeof block.hash);
+        memcpy(&block.record, e->body + sizeof block.hash, sizeof block.record);
         add_block(i, &block);
         struct mob_gcs_incarnation *row = find_incarnation(i, e->client);
         set_log(i, e->client, row != NULL ? row->state : MOB_GCS_LIVE, e->request);

@@ -50,10 +50,26 @@ static void write_blocks(struct sim *s, const struct sim_msg *msg, struct sim_ms
         s, "watermark %llu -> %llu, %zu blocks", (unsigned long long)msg->b, (unsigned long long)msg->c, n);
 }
 
+/* The blocks of a log. */
+static struct sim_msg *rows_of(struct sim *s, const struct sim_msg *msg)
+{
+    struct sim_database *d = &s->database;
+    struct sim_block *rows = malloc((d->cold_count + 1) * sizeof *rows);
+    size_t n = 0;
+    for (size_t i = 0; i < d->cold_count; i++)
+        if (d->cold[i].incarnation == msg->b)
+            rows[n++] = d->cold[i];
+    struct sim_msg *answer =
+        sim_msg_create(SIM_DB_ANSWER, d->number, msg->from, rows, (uint32_t)(n * sizeof *rows));
+    free(rows);
+    return answer;
+}
+
 void sim_database_message(struct sim *s, const struct sim_msg *msg)
 {
     struct sim_database *d = &s->database;
-    struct sim_msg *answer = sim_msg_create(SIM_DB_ANSWER, d->number, msg->from, NULL, 0);
+    struct sim_msg *answer = msg->a == SIM_DB_ROWS ? rows_of(s, msg)
+                                                   : sim_msg_create(SIM_DB_ANSWER, d->number, msg->from, NULL, 0);
     answer->tag = msg->tag;
     answer->a = msg->a;
     answer->status = MOB_OK;
@@ -76,6 +92,8 @@ void sim_database_message(struct sim *s, const struct sim_msg *msg)
     case SIM_DB_WATERMARK:
         answer->b = d->watermark;
         answer->c = d->cold_count;
+        break;
+    case SIM_DB_ROWS:
         break;
     case SIM_DB_WRITE:
         write_blocks(s, msg, answer);
@@ -100,8 +118,7 @@ bool sim_database_seal(struct sim *s, uint64_t incarnation, uint64_t cut)
         }
     if (d->seal_count == sizeof d->seals / sizeof d->seals[0])
         return false;
-    d->seals[d->seal_count].incarnation = incarnation;
-    d->seals[d->seal_count++].cut = cut;
+    d->seals[d->seal_count++] = (struct sim_seal){.incarnation = incarnation, .cut = cut};
     return true;
 }
 
@@ -153,12 +170,10 @@ static void ask_newest(struct sim *s, struct sim_master *m)
 
 static void push_config(struct sim *s, struct sim_master *m, const struct mob_membership_action *a)
 {
-    struct sim_msg *msg = sim_msg_create(SIM_NACK, m->number, sim_node_of_member(a->member), NULL, 0);
+    uint32_t seals = a->config.start != 0 ? s->database.seal_count : 0;
+    struct sim_msg *msg = sim_msg_create(SIM_NACK, m->number, sim_node_of_member(a->member), s->database.seals,
+        seals * (uint32_t)sizeof s->database.seals[0]);
     msg->config = a->config;
-    for (uint32_t i = 0; a->config.start != 0 && i < s->database.seal_count; i++) {
-        msg->seals[msg->seal_count].incarnation = s->database.seals[i].incarnation;
-        msg->seals[msg->seal_count++].cut = s->database.seals[i].cut;
-    }
     sim_send(s, msg);
 }
 

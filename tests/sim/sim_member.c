@@ -318,6 +318,8 @@ static void on_store(struct sim *s, struct sim_member *m, const struct mob_chain
         sim_check_flush(s, m, e);
     if (e->op == MOB_GCS_OP_JOB_DROP)
         sim_check_dropped(s, m, e);
+    if (e->op == MOB_GCS_OP_RECOVERED && e->status == MOB_OK)
+        sim_check_recovered(s, m, e->target);
     sim_image_apply_entry(&m->memory, e);
     store_entry(s, m, e);
 }
@@ -495,8 +497,11 @@ static void on_config(struct sim *s, struct sim_member *m, const struct sim_msg 
     mob_chain_on_config(m->chain, &msg->config);
     if (!new_one || !mob_chain_collecting(m->chain))
         return;
-    for (uint32_t i = 0; i < msg->seal_count; i++)
-        MOB_ASSERT(mob_chain_collect_seal(m->chain, msg->seals[i].incarnation, msg->seals[i].cut) == MOB_OK);
+    for (uint32_t at = 0; at < msg->body_bytes; at += sizeof(struct sim_seal)) {
+        struct sim_seal seal;
+        memcpy(&seal, msg->body + at, sizeof seal);
+        MOB_ASSERT(mob_chain_collect_seal(m->chain, seal.incarnation, seal.cut) == MOB_OK);
+    }
     sim_check_started(s, m);
 }
 
@@ -540,6 +545,10 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
     case SIM_STATS:
         sim_owner_stats(s, m, msg);
         break;
+    case SIM_SCAN:
+        sim_owner_scan(s, m, msg);
+        break;
+    case SIM_ROWS:
     case SIM_BLOCK:
     case SIM_RESYNC:
     case SIM_STATS_ANSWER:

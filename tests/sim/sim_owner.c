@@ -22,13 +22,18 @@ struct sim_client_seen *sim_owner_client(struct sim *s, struct sim_member *m, ui
 
 /* ---- reads ---- */
 
-static void add_read(struct sim *s, struct sim_member *m, struct sim_read *read, uint8_t key)
+/* Keys of clients ('k', kind 0) and records of recovery, by their number. */
+static void add_read(struct sim *s, struct sim_member *m, struct sim_read *read, uint8_t kind, uint64_t number)
 {
-    uint8_t name[2] = {'k', key};
+    uint8_t name[9] = {kind == 0 ? (uint8_t)'k' : kind, (uint8_t)number};
+    uint32_t length = kind == 0 ? 2 : sizeof name;
+    enum mob_gcs_table table = kind == 0 ? MOB_GCS_KV : MOB_GCS_NODES;
+    if (kind != 0)
+        memcpy(name + 1, &number, sizeof number);
     struct mob_state_key row;
     read->gate = mob_chain_applied(m->chain);
     read->status = MOB_NOT_FOUND;
-    if (mob_state_get(m->state, MOB_GCS_KV, name, sizeof name, &row)) {
+    if (mob_state_get(m->state, table, name, length, &row)) {
         const uint8_t *value = row.value;
         for (size_t i = 0; value == NULL && i < m->memory.key_count; i++) {
             const struct sim_key *large = &m->memory.keys[i];
@@ -40,6 +45,8 @@ static void add_read(struct sim *s, struct sim_member *m, struct sim_read *read,
         read->status = MOB_OK;
         read->version = row.version;
         memcpy(&read->value, value, sizeof read->value);
+        if (kind != 0)
+            memcpy(&read->more, value + sizeof read->value, sizeof read->more);
     }
     *SIM_GROW(m->reads, m->read_count, m->read_capacity) = *read;
 }
@@ -51,6 +58,7 @@ static void send_value(struct sim *s, struct sim_member *m, const struct sim_rea
     msg->status = r->status;
     msg->a = r->value;
     msg->b = r->version;
+    msg->c = r->more;
     msg->epoch = mob_chain_epoch(m->chain);
     sim_send(s, msg);
 }
@@ -69,11 +77,12 @@ void sim_owner_get(struct sim *s, struct sim_member *m, const struct sim_msg *ms
     sim_cover_add(s, SIM_MSG_GET);
     if (msg->client != 0)
         sim_owner_client(s, m, msg->client)->heard_ns = s->now;
-    uint8_t key = (uint8_t)msg->a;
+    uint8_t kind = (uint8_t)msg->c;
     if (msg->b != 0) { /* through the chain */
-        uint8_t body[2] = {key, msg->from};
+        uint8_t body[10] = {kind, msg->from};
+        memcpy(body + 2, &msg->a, sizeof msg->a);
         struct mob_chain_read read = {
-            .epoch = msg->epoch, .client = msg->from + 1u, .tag = msg->tag, .body = body, .body_bytes = 2};
+            .epoch = msg->epoch, .client = msg->from + 1u, .tag = msg->tag, .body = body, .body_bytes = sizeof body};
         if (mob_chain_on_read(m->chain, &read) != MOB_OK)
             send_config(s, m, msg->from);
         sim_member_drain(s, m); /* while `body` lives */
@@ -84,13 +93,15 @@ void sim_owner_get(struct sim *s, struct sim_member *m, const struct sim_msg *ms
         return;
     }
     struct sim_read read = {.tag = msg->tag, .node = msg->from};
-    add_read(s, m, &read, key);
+    add_read(s, m, &read, kind, msg->a);
 }
 
 void sim_owner_chain_read(struct sim *s, struct sim_member *m, const struct mob_gcs_link_msg *msg)
 {
     struct sim_read read = {.tag = msg->link.token, .node = msg->body[1], .by_chain = true};
-    add_read(s, m, &read, msg->body[0]);
+    uint64_t number;
+    memcpy(&number, msg->body + 2, sizeof number);
+    add_read(s, m, &read, msg->body[0], number);
 }
 
 static void finish_read(struct sim *s, struct sim_member *m, struct sim_read *r)
@@ -123,6 +134,24 @@ void sim_owner_committed(struct sim *s, struct sim_member *m)
             finish_read(s, m, &r);
     }
     m->read_count = kept;
+}
+
+/* All blocks of a log that is sealed; nothing of it changes any more but where it is. */
+void sim_owner_scan(struct sim *s, struct sim_member *m, const struct sim_msg *msg)
+{
+    const struct mob_gcs_incarnation *log = mob_state_incarnation(m->state, msg->a);
+    bool sealed = log != NULL && log->state != MOB_GCS_LIVE;
+    if (!mob_chain_is_tail(m->chain) || (log != NULL && !sealed && s->setup.without != SIM_RULE_CUT))
+        return;
+    struct sim_block *rows = malloc((m->memory.block_count + 1) * sizeof *rows);
+    size_t n = 0;
+    for (size_t i = 0; i < m->memory.block_count; i++)
+        if (m->memory.blocks[i].incarnation == msg->a)
+            rows[n++] = m->memory.blocks[i];
+    struct sim_msg *answer = sim_msg_create(SIM_ROWS, m->slot, msg->from, rows, (uint32_t)(n * sizeof *rows));
+    free(rows);
+    answer->tag = msg->tag;
+    sim_send(s, answer);
 }
 
 /* ---- clients ---- */
