@@ -48,7 +48,6 @@ enum sim_rule {
     SIM_RULE_DURABLE, /* only blocks that are durable at the members are written */
     SIM_RULE_SESSION, /* a flusher begins anew after everything died */
     SIM_RULE_CUT, /* a log is recovered only when it is sealed */
-    SIM_RULE_OWNER, /* a task changes its owner by compare-and-set */
     SIM_RULE_ACCEPT, /* the new owner's log says so first */
     SIM_RULE_TAKEOVER /* who recovers is replaced when it is dead */
 };

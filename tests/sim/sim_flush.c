@@ -225,11 +225,10 @@ void sim_check_dropped(struct sim *s, const struct sim_member *m, const struct m
 {
     for (uint32_t d = 0; d < e->drop_count; d++)
         for (size_t i = 0; i < m->memory.block_count; i++)
-            if (m->memory.blocks[i].seq == e->drops[d] && !sim_was_dropped(s, &m->memory.blocks[i]))
-{
+            if (m->memory.blocks[i].seq == e->drops[d] && !sim_was_dropped(s, &m->memory.blocks[i])) {
                 *SIM_GROW(s->dropped, s->dropped_count, s->dropped_capacity) = m->memory.blocks[i];
                 s->task_dropped[m->memory.blocks[i].record.task] = true;
-}
+            }
 }
 
 void sim_check_flush(struct sim *s, const struct sim_member *m, const struct mob_chain_entry *e)

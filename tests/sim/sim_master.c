@@ -68,8 +68,9 @@ static struct sim_msg *rows_of(struct sim *s, const struct sim_msg *msg)
 void sim_database_message(struct sim *s, const struct sim_msg *msg)
 {
     struct sim_database *d = &s->database;
-    struct sim_msg *answer = msg->a == SIM_DB_ROWS ? rows_of(s, msg)
-                                                   : sim_msg_create(SIM_DB_ANSWER, d->number, msg->from, NULL, 0);
+    struct sim_msg *answer = msg->a == SIM_DB_ROWS
+        ? rows_of(s, msg)
+        : sim_msg_create(SIM_DB_ANSWER, d->number, msg->from, NULL, 0);
     answer->tag = msg->tag;
     answer->a = msg->a;
     answer->status = MOB_OK;
@@ -171,8 +172,8 @@ static void ask_newest(struct sim *s, struct sim_master *m)
 static void push_config(struct sim *s, struct sim_master *m, const struct mob_membership_action *a)
 {
     uint32_t seals = a->config.start != 0 ? s->database.seal_count : 0;
-    struct sim_msg *msg = sim_msg_create(SIM_NACK, m->number, sim_node_of_member(a->member), s->database.seals,
-        seals * (uint32_t)sizeof s->database.seals[0]);
+    struct sim_msg *msg = sim_msg_create(SIM_NACK, m->number, sim_node_of_member(a->member),
+        s->database.seals, seals * (uint32_t)sizeof s->database.seals[0]);
     msg->config = a->config;
     sim_send(s, msg);
 }

@@ -23,7 +23,8 @@ struct sim_client_seen *sim_owner_client(struct sim *s, struct sim_member *m, ui
 /* ---- reads ---- */
 
 /* Keys of clients ('k', kind 0) and records of recovery, by their number. */
-static void add_read(struct sim *s, struct sim_member *m, struct sim_read *read, uint8_t kind, uint64_t number)
+static void add_read(
+    struct sim *s, struct sim_member *m, struct sim_read *read, uint8_t kind, uint64_t number)
 {
     uint8_t name[9] = {kind == 0 ? (uint8_t)'k' : kind, (uint8_t)number};
     uint32_t length = kind == 0 ? 2 : sizeof name;
@@ -81,8 +82,11 @@ void sim_owner_get(struct sim *s, struct sim_member *m, const struct sim_msg *ms
     if (msg->b != 0) { /* through the chain */
         uint8_t body[10] = {kind, msg->from};
         memcpy(body + 2, &msg->a, sizeof msg->a);
-        struct mob_chain_read read = {
-            .epoch = msg->epoch, .client = msg->from + 1u, .tag = msg->tag, .body = body, .body_bytes = sizeof body};
+        struct mob_chain_read read = {.epoch = msg->epoch,
+            .client = msg->from + 1u,
+            .tag = msg->tag,
+            .body = body,
+            .body_bytes = sizeof body};
         if (mob_chain_on_read(m->chain, &read) != MOB_OK)
             send_config(s, m, msg->from);
         sim_member_drain(s, m); /* while `body` lives */

@@ -27,7 +27,8 @@ static struct sim_task *task_of(struct sim_client *c, uint32_t task)
     return NULL;
 }
 
-static struct sim_task *add_task(struct sim_client *c, uint32_t task, uint32_t attempt, enum sim_task_state state)
+static struct sim_task *add_task(
+    struct sim_client *c, uint32_t task, uint32_t attempt, enum sim_task_state state)
 {
     struct sim_task *t = SIM_GROW(c->tasks, c->task_count, c->task_capacity);
     *t = (struct sim_task){.id = task, .attempt = attempt, .state = state};
@@ -136,8 +137,8 @@ static uint32_t name_of(uint8_t kind, uint64_t number, uint8_t name[9])
 }
 
 /* Compare-and-set of a record {incarnation, attempt}. */
-static void set(struct sim *s, struct sim_client *c, uint8_t kind, uint64_t number, uint64_t version,
-    uint32_t attempt)
+static void set(
+    struct sim *s, struct sim_client *c, uint8_t kind, uint64_t number, uint64_t version, uint32_t attempt)
 {
     uint8_t body[9 + 16];
     uint64_t value[2] = {c->log.client, attempt};
@@ -173,17 +174,23 @@ static bool is_over(struct sim *s, uint64_t log)
     return seal != NULL && seal->cut != UINT64_MAX;
 }
 
+/* A sealed log that nobody has recovered; 0: none now. */
+static uint64_t log_to_recover(struct sim *s)
+{
+    uint32_t n = s->database.seal_count;
+    if (s->setup.without == SIM_RULE_CUT)
+        return s->clients[sim_below(s, s->plan.clients)].log.client;
+    const struct sim_seal *seal = n == 0 ? NULL : &s->database.seals[sim_below(s, n)];
+    return seal == NULL || seal->cut == UINT64_MAX || seal->recovered ? 0 : seal->incarnation;
+}
+
 static void pick(struct sim *s, struct sim_client *c)
 {
     struct sim_recovery *r = &c->recovery;
-    uint32_t n = s->database.seal_count;
-    if (n == 0 || s->now < r->next_at || !sim_chance(s, 0.2))
+    uint64_t log = s->now < r->next_at || !sim_chance(s, 0.2) ? 0 : log_to_recover(s);
+    if (log == 0 || log == c->log.client)
         return;
-    const struct sim_seal *seal = &s->database.seals[sim_below(s, n)];
-    bool sealed = seal->cut != UINT64_MAX || s->setup.without == SIM_RULE_CUT;
-    if (!sealed || seal->recovered || seal->incarnation == c->log.client)
-        return;
-    r->log = seal->incarnation;
+    r->log = log;
     sim_cover_add(s, SIM_RECOVERIES);
     enter(s, c, SIM_RECOVER_CLAIM);
 }
@@ -210,7 +217,8 @@ static void next_task(struct sim *s, struct sim_client *c)
     for (; r->at < r->count; r->at++) {
         const struct sim_record *begun = &r->blocks[r->at].record;
         bool begins = begun->kind == SIM_RECORD_SPEC || begun->kind == SIM_RECORD_ACCEPT;
-        if (!begins || s->task_dropped[begun->task] || ended_in(r->blocks, r->count, begun) || task_of(c, begun->task) != NULL)
+        if (!begins || s->task_dropped[begun->task] || ended_in(r->blocks, r->count, begun) ||
+            task_of(c, begun->task) != NULL)
             continue;
         enter(s, c, SIM_RECOVER_OWNER);
         return;
@@ -224,7 +232,8 @@ static void skip_task(struct sim *s, struct sim_client *c)
     next_task(s, c);
 }
 
-static void on_owner(struct sim *s, struct sim_client *c, bool found, uint64_t version, const uint64_t value[2])
+static void on_owner(
+    struct sim *s, struct sim_client *c, bool found, uint64_t version, const uint64_t value[2])
 {
     struct sim_recovery *r = &c->recovery;
     const struct sim_record *begun = &r->blocks[r->at].record;
@@ -314,7 +323,7 @@ void sim_recovery_replied(struct sim *s, struct sim_client *c, const struct mob_
         on_moved(s, c, reply);
     } else if (r->state == SIM_RECOVER_SAY) {
         struct sim_seal *seal = seal_of(s, r->log);
-        if (reply->status == MOB_OK || reply->status == MOB_NOT_FOUND) {
+        if (seal != NULL && (reply->status == MOB_OK || reply->status == MOB_NOT_FOUND)) {
             seal->recovered = true; /* the master notes it */
             sim_cover_add(s, SIM_RECOVERED);
         }
@@ -363,8 +372,7 @@ static void step(struct sim *s, struct sim_client *c)
         break;
     case SIM_RECOVER_MOVE:
         if (r->request == 0)
-            set(s, c, 'o', r->blocks[r->at].record.task,
-                s->setup.without == SIM_RULE_OWNER ? UINT64_MAX : r->version, r->attempt);
+            set(s, c, 'o', r->blocks[r->at].record.task, r->version, r->attempt);
         break;
     case SIM_RECOVER_SAY:
         if (r->request == 0) {
@@ -391,7 +399,8 @@ void sim_recovery_tick(struct sim *s, struct sim_client *c)
 
 /* ---- what must hold ---- */
 
-static struct sim_block *gather(const struct sim *s, const struct sim_member *m, uint64_t log, size_t *count_out)
+static struct sim_block *gather(
+    const struct sim *s, const struct sim_member *m, uint64_t log, size_t *count_out)
 {
     size_t n = 0;
     struct sim_block *all = malloc((m->memory.block_count + s->database.cold_count + 1) * sizeof *all);
