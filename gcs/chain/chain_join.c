@@ -351,8 +351,11 @@ static void on_snapshot(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     const uint8_t *cursor = mob_read_bytes(&r, cursor_bytes);
     const uint8_t *rows = r.at;
     bool same = !j->begun || (j->begin_seq == m->link.seq && j->begin_digest == m->link.digest);
-    enum mob_status status =
-        cursor == NULL || cursor_bytes > MOB_CHAIN_CURSOR_MAX || !same ? MOB_CORRUPT : MOB_OK;
+    if (!same) { /* the source had given it up, and a late JOIN made it begin anew: its log is another one */
+        mob_chain_join_begin(c);
+        return;
+    }
+    enum mob_status status = cursor == NULL || cursor_bytes > MOB_CHAIN_CURSOR_MAX ? MOB_CORRUPT : MOB_OK;
     struct mob_chain_row row;
     while (status == MOB_OK && mob_chain_row_next(&r, &row))
         status = load_row(c, &row);
