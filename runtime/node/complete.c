@@ -353,7 +353,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     fetch_waiters(node, completion->head.task);
     struct mob_completion full = *completion;
     enum mob_status status = (enum mob_status)full.head.status;
-    int64_t run_ns = full.head.finished_ns - full.head.started_ns;
+    bool ran = full.head.started_ns != 0; /* else it was cancelled before its turn came */
+    int64_t run_ns = ran ? full.head.finished_ns - full.head.started_ns : -1;
     full.head.worker = worker->serial;
     node_fill_times(task, &full.head);
     if (client->closing)

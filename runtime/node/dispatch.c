@@ -218,8 +218,10 @@ static void ask_to_stop(struct node *node, struct node_task *task, uint32_t numb
     node_cancel_note_stop(node, task, why);
     struct node_client *client = node->clients[worker->slot];
     uint8_t *body = node_in_append(node, client, MOB_IN_CANCEL, 0, 0, sizeof task->sched.id);
-    if (body)
-        memcpy(body, &task->sched.id, sizeof task->sched.id);
+    if (!body)
+        return;
+    memcpy(body, &task->sched.id, sizeof task->sched.id);
+    mob_store_in_urgent(node->store, worker->slot); /* it may stand in front of this, not started */
 }
 
 static void act(struct node *node, const struct mob_decision *d)

@@ -150,9 +150,12 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     if (task->flags & TASK_ACTOR_CALL) {
         in.actor = node_actor_number(node, task);
         in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */
+        in.flags |= task->flags & TASK_REMAKE ? MOB_SCHED_REPEATS : 0;
     }
     if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > TASK_TAIL_INLINE)
         fill_timing(&in, head, tail);
+    if (task->flags & TASK_REMAKE)
+        in.deadline = 0; /* the first run kept it */
     status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
     if (status != MOB_OK)
         return status;

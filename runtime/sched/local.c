@@ -373,7 +373,7 @@ enum mob_status mob_sched_submit(
     }
     if (!(t->marks & MARK_CALL))
         sched_lane_hold(s, t->lane);
-    if (in->parent && in->parent->flags & FLAG_CANCEL_KIN)
+    if (in->parent && in->parent->flags & FLAG_CANCEL_KIN && !(in->flags & MOB_SCHED_REPEATS))
         fail_at_submit(s, t, MOB_CANCELLED);
     else if (forwards(s, t))
         fail_at_submit(s, t, MOB_STATUS_COUNT); /* stands for FORWARD */

@@ -204,6 +204,8 @@ enum mob_sched_flag {
         2, /* takes a whole worker and keeps it (mob_sched_actor_up or finished with an error) */
     MOB_SCHED_HOLD_CPU = 4, /* of an actor: the CPU was asked for by name and is held while it lives */
     MOB_SCHED_REPLAY = 8, /* actor call that had its position before: takes its place among those that wait */
+    MOB_SCHED_REPEATS = 32, /* its outcome is known, and what it does is part of an actor's state: it is not
+                               to be cancelled */
     MOB_SCHED_RAN = 16 /* it may have run before, so that there may be children of it that it has not
                           submitted again: a recursive cancel looks for them */
 };

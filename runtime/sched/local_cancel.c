@@ -103,8 +103,8 @@ static bool started(const struct mob_sched_task *t)
 
 static void visit(struct mob_sched *s, struct walk *walk, struct mob_sched_task *t, bool force, int64_t now)
 {
-    if (t->state == MOB_SCHED_DONE)
-        return; /* failed in this pass already */
+    if (t->state == MOB_SCHED_DONE || t->flags & MOB_SCHED_REPEATS)
+        return; /* failed in this pass already, or in no need of it: it only repeats */
     walk->found++;
     if (!started(t)) {
         cancel_one(s, t, force, now);
@@ -153,7 +153,7 @@ static uint32_t run_walk(struct mob_sched *s, struct walk *walk, bool force, int
 uint32_t mob_sched_cancel(
     struct mob_sched *s, struct mob_sched_task *task, bool force, bool recursive, int64_t now)
 {
-    if (task->state == MOB_SCHED_NEW || task->state == MOB_SCHED_DONE)
+    if (task->state == MOB_SCHED_NEW || task->state == MOB_SCHED_DONE || task->flags & MOB_SCHED_REPEATS)
         return 0;
     s->now = now;
     if (!recursive || !s->options.children_of) {

@@ -134,7 +134,7 @@ static void kill_due(struct mob_sched *s, struct mob_sched_task *t)
 {
     struct sched_extra *e = extra_at(s, t->extra);
     if (t->state == MOB_SCHED_DISPATCHED && !worker_runs(worker_at(s, t->worker), t)) {
-        /* It has not started: its worker skips it when its turn comes, which is no reason to kill that worker
+        /* It has not started: its worker ends it when its turn comes, which is no reason to kill that worker
          * now. */
         e->wake = s->now + 100 * MOB_MS;
         sched_extra_schedule(s, t);

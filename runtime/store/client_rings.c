@@ -407,3 +407,8 @@ void mob_store_in_release(struct mob_store_client *client)
 {
     MOB_SEG_STORE(&client->seg_client->in_released, client->in.taken);
 }
+
+bool mob_store_in_has_urgent(const struct mob_store_client *client)
+{
+    return MOB_SEG_LOAD(&client->seg_client->in_urgent) > client->in.taken;
+}

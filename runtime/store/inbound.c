@@ -102,6 +102,11 @@ static void publish(struct mob_node_client *client)
     client->in.flushed = client->in.head;
     MOB_SEG_STORE(&client->seg_client->posted, client->in_posted);
     MOB_SEG_XCHG(&client->seg_client->in_head, client->in.head);
+    /* Behind the cursor: who sees it finds the records that it speaks of. */
+    if (client->urgent && client->backlog.used == 0) {
+        client->urgent = false;
+        MOB_SEG_STORE(&client->seg_client->in_urgent, client->in.head);
+    }
     mob_bell_ring(client->seg_client, MOB_ASLEEP_RECORDS);
 }
 
@@ -173,4 +178,10 @@ void mob_store_in_flush(struct mob_store *store, uint32_t slot)
     if (client->backlog.used > 0)
         push_backlog(store, client);
     publish(client);
+}
+
+void mob_store_in_urgent(struct mob_store *store, uint32_t slot)
+{
+    MOB_ASSERT(slot < store->view.clients_max);
+    store->clients[slot].urgent = store->clients[slot].open;
 }

@@ -65,6 +65,8 @@ struct mob_seg_client {
     _Atomic uint32_t kind; /* 0 = closed */
     _Atomic uint32_t out_bytes, in_bytes, pins_max;
     _Atomic uint64_t out_offset, in_offset, pins_offset;
+    /* Node: end of the newest inbound record that is to be read before anything else is begun. */
+    _Atomic uint64_t in_urgent;
     /* Client: end of the published records. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t out_head;
     /* Node: space before this may be reused; for a driver also: acknowledged. */

@@ -199,6 +199,7 @@ struct mob_node_client {
     struct mob_seg_client *seg_client;
     enum mob_client_kind kind;
     bool open, damaged, damage_reported, touched;
+    bool urgent; /* the end of what it is given is to be told as such */
     bool waited; /* its next ticket was above the counter in the last pass; it cannot be in this one */
     uint32_t first_unit, units, pins_max;
     uint64_t out_released;

@@ -18,16 +18,6 @@
 
 /* ---- before ---- */
 
-static bool take_cancelled(struct mob_worker *worker, struct mob_task_id task)
-{
-    for (uint32_t i = 0; i < worker->cancel_count; i++)
-        if (mob_task_id_eq(worker->cancels[i], task)) {
-            worker->cancels[i] = worker->cancels[--worker->cancel_count];
-            return true;
-        }
-    return false;
-}
-
 /* The outcomes of the run that this one repeats, each once: a task that was given back unstarted and sent
  * again brought them twice. */
 static struct mob_logged_outcome *take_outcomes(struct mob_worker *worker, const struct mob_spec_head *head)
@@ -91,7 +81,7 @@ static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, con
     call->signature = NULL;
     call->module = NULL;
     call->self = NULL;
-    call->cancelled = worker->cancel_count > 0 && take_cancelled(worker, head->task);
+    call->cancelled = false;
     call->outcomes = worker->outcomes != NULL ? take_outcomes(worker, head) : NULL;
     worker->client->cause_bytes = 0;
     mob_client_enter(worker->client, head->task, head->generation, head->job);
@@ -360,6 +350,20 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
     worker->finished_ns = times.finished_ns;
     measure(worker, &times);
     note_log(worker);
+    mob_worker_complete(worker, &times);
+    if (head->kind == MOB_KIND_ACTOR_CALL)
+        mob_worker_checkpoint(worker);
+    end(worker);
+}
+
+void mob_worker_end_unstarted(struct mob_worker *worker, const struct mob_in_spec *in,
+    const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
+{
+    struct mob_task_times times = {.finished_ns = mob_now()}; /* no start */
+    prepare(worker, in, head, tail, tail_bytes);
+    worker->call->failed_by_function = false;
+    worker->call->cancelled = true;
+    say_stopped(worker->call);
     mob_worker_complete(worker, &times);
     if (head->kind == MOB_KIND_ACTOR_CALL)
         mob_worker_checkpoint(worker);

@@ -8,6 +8,7 @@
 #include "runtime/worker/worker_log.h"
 
 #define RELEASE_EVERY 32u
+#define STASH_CANCELLED 1u /* in the flags of a stashed spec: it ends without a run */
 
 /* ---- the stash ---- */
 
@@ -69,12 +70,12 @@ void mob_worker_forget_stash(struct mob_worker *worker)
         note_head(worker, &record, worker->stash + worker->stash_begin + sizeof record);
         worker->stash_begin += record.bytes;
     }
-    worker->cancel_count = 0;
 }
 
 /* ---- records ---- */
 
-static void run_spec(struct mob_worker *worker, const struct mob_record *record, const uint8_t *body)
+static void run_spec(
+    struct mob_worker *worker, const struct mob_record *record, const uint8_t *body, bool cancelled)
 {
     const uint32_t sibling_bytes = 16;
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
@@ -91,7 +92,10 @@ static void run_spec(struct mob_worker *worker, const struct mob_record *record,
         memcpy(&head.task.index, body + 8, 4);
         memcpy(&head.caller_seq, body + 12, 4);
     }
-    mob_worker_run_task(worker, &in, &head, body + fixed, bytes - fixed);
+    if (cancelled)
+        mob_worker_end_unstarted(worker, &in, &head, body + fixed, bytes - fixed);
+    else
+        mob_worker_run_task(worker, &in, &head, body + fixed, bytes - fixed);
 }
 
 static void take_outcome(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
@@ -124,6 +128,44 @@ static void take_function(struct mob_worker *worker, const uint8_t *body, uint32
         MOB_LOG_ERROR("worker", "function_not_kept", "status=%s", mob_status_code(status));
 }
 
+/* Of a record in the stash. `streams` are those of the heads that its siblings repeat. */
+static bool stashed_id(const struct mob_record *record, const uint8_t *body, struct mob_stream *streams,
+    struct mob_task_id *task_out)
+{
+    struct mob_stream *stream = &streams[record->aux % MOB_HEAD_SLOTS];
+    struct mob_spec_head head;
+    const size_t prefix = record->type == MOB_IN_SPEC ? sizeof(struct mob_in_spec) : 8;
+    if (record->bytes < sizeof *record + prefix + (record->type == MOB_IN_SPEC ? sizeof head : 4))
+        return false;
+    if (record->type == MOB_IN_SPEC) {
+        memcpy(&head, body + prefix, sizeof head);
+        *stream = head.task.stream;
+        *task_out = head.task;
+    } else {
+        task_out->stream = *stream;
+        memcpy(&task_out->index, body + prefix, 4);
+    }
+    return true;
+}
+
+/* It has not started, and will not: when its turn comes it ends. */
+static void cancel_stashed(struct mob_worker *worker, struct mob_task_id task)
+{
+    struct mob_stream streams[MOB_HEAD_SLOTS];
+    struct mob_record record;
+    struct mob_task_id id;
+    for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
+        streams[i] = worker->heads[i].head.task.stream;
+    for (uint32_t at = worker->stash_begin; at < worker->stash_end; at += record.bytes) {
+        memcpy(&record, worker->stash + at, sizeof record);
+        if (!stashed_id(&record, worker->stash + at + sizeof record, streams, &id) ||
+            !mob_task_id_eq(id, task))
+            continue;
+        record.flags |= STASH_CANCELLED;
+        memcpy(worker->stash + at, &record, sizeof record);
+    }
+}
+
 static void take_cancel(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
 {
     struct mob_task_id task;
@@ -134,8 +176,8 @@ static void take_cancel(struct mob_worker *worker, const uint8_t *body, uint32_t
     for (uint32_t i = 0; worker->client->call != NULL && i <= worker->depth; i++)
         if (mob_task_id_eq(worker->frames[i]->call.head.task, task))
             worker->frames[i]->call.cancelled = started = true;
-    if (!started && worker->stash_begin < worker->stash_end && worker->cancel_count < MOB_CANCELS_MAX)
-        worker->cancels[worker->cancel_count++] = task;
+    if (!started)
+        cancel_stashed(worker, task);
 }
 
 /* A value of an argument that the node sent ahead; for futures the client has used it already. */
@@ -271,16 +313,10 @@ bool mob_worker_stashed_task(const struct mob_worker *worker, struct mob_task_id
         return false;
     const uint8_t *at = worker->stash + worker->stash_begin;
     memcpy(&record, at, sizeof record);
-    struct mob_spec_head head = worker->heads[record.aux % MOB_HEAD_SLOTS].head;
-    const size_t prefix = record.type == MOB_IN_SPEC ? sizeof(struct mob_in_spec) : 8;
-    if (record.bytes < sizeof record + prefix + (record.type == MOB_IN_SPEC ? sizeof head : 4))
-        return false;
-    if (record.type == MOB_IN_SPEC)
-        memcpy(&head, at + sizeof record + prefix, sizeof head);
-    else
-        memcpy(&head.task.index, at + sizeof record + prefix, 4);
-    *task_out = head.task;
-    return true;
+    struct mob_stream streams[MOB_HEAD_SLOTS];
+    uint32_t slot = record.aux % MOB_HEAD_SLOTS;
+    streams[slot] = worker->heads[slot].head.task.stream;
+    return stashed_id(&record, at + sizeof record, streams, task_out);
 }
 
 bool mob_worker_run_stashed(struct mob_worker *worker)
@@ -294,7 +330,7 @@ bool mob_worker_run_stashed(struct mob_worker *worker)
     MOB_ASSERT(body != NULL);
     memcpy(body, worker->stash + worker->stash_begin + sizeof record, record.bytes - sizeof record);
     worker->stash_begin += record.bytes;
-    run_spec(worker, &record, body);
+    run_spec(worker, &record, body, record.flags & STASH_CANCELLED);
     free(body);
     return true;
 }
@@ -303,6 +339,8 @@ bool mob_worker_step(struct mob_worker *worker)
 {
     struct mob_client *client = worker->client;
     bool may_start = worker->suspends == 0;
+    if (__builtin_expect(mob_store_in_has_urgent(client->store), 0))
+        mob_client_pump(client); /* what is cancelled is so before it begins */
     if (may_start && mob_worker_run_stashed(worker))
         return true;
     struct mob_record record;
@@ -312,7 +350,7 @@ bool mob_worker_step(struct mob_worker *worker)
     if (may_start && (record.type == MOB_IN_SPEC || record.type == MOB_IN_SIBLING) && worker->revokes == 0) {
         /* run_task copies the spec before anything else can read the ring. */
         mob_store_in_pop(client->store);
-        run_spec(worker, &record, body);
+        run_spec(worker, &record, body, false);
         if (++worker->unreleased >= RELEASE_EVERY) {
             mob_store_in_release(client->store);
             worker->unreleased = 0;

@@ -17,7 +17,6 @@
 #define MOB_HINT_BYTES 1024u
 #define MOB_NEST_MAX 64u /* tasks below another one on a stack: MOB_SCHED_NEST_MAX of the node */
 #define MOB_STASH_MAX (16u << 20)
-#define MOB_CANCELS_MAX 256u
 
 struct mob_hint {
     struct mob_object_id id;
@@ -70,8 +69,6 @@ struct mob_worker {
     struct mob_logged_outcome **outcomes_tail;
     struct mob_hint hints[MOB_HINTS];
     uint32_t next_hint;
-    struct mob_task_id cancels[MOB_CANCELS_MAX]; /* of tasks in the stash */
-    uint32_t cancel_count;
 
     int64_t finished_ns; /* of the task before, if this one follows without a pause; else 0 */
     int64_t cpu_mark_ns; /* thread CPU time, last read */
@@ -108,6 +105,9 @@ void mob_worker_take_nest(struct mob_worker *worker, const uint8_t *body, uint32
 void mob_worker_pause_task(struct mob_worker *worker);
 void mob_worker_resume_task(struct mob_worker *worker);
 void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
+    const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
+/* Cancelled, or past its deadline, before it began: it ends as that, and nothing of it runs. */
+void mob_worker_end_unstarted(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
 void mob_worker_destroy_actor(struct mob_worker *worker);
 /* load_args.c: the arguments of worker->call. MOB_OK or why the task cannot run; the reason is in the call.

@@ -88,22 +88,28 @@ static void says(const char *error, const char *what)
         fail_msg("\"%s\" is not in %s", what, error);
 }
 
-/* Why a live task waits, once `reason` is it. */
-static void wait_for_reason(struct mob_future *future, const char *reason)
+/* Until the answer to why a live task waits has this in it. */
+static void wait_for(struct mob_future *future, const char *wanted)
 {
-    char id[MOB_TEXT_ID_MAX], wanted[64], *why;
+    char id[MOB_TEXT_ID_MAX], *why;
     mob_future_task_id(future, id);
-    snprintf(wanted, sizeof wanted, "\"reason\":\"%s\"", reason);
     for (int64_t deadline = mob_now() + PATIENCE;; poll(NULL, 0, 2)) {
         bool there = mob_query(client, "why", id, PATIENCE, &why) == MOB_OK;
         bool good = there && strstr(why, wanted) != NULL;
         if (mob_now() > deadline)
-            fail_msg("not %s: %s", reason, there ? why : mob_client_error(client));
+            fail_msg("not %s: %s", wanted, there ? why : mob_client_error(client));
         if (there)
             free(why);
         if (good)
             return;
     }
+}
+
+static void wait_for_reason(struct mob_future *future, const char *reason)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "\"reason\":\"%s\"", reason);
+    wait_for(future, wanted);
 }
 
 /* ---- death ---- */
@@ -197,6 +203,82 @@ static void queued_and_running_and_children_are_cancelled(void **state)
     /* its child is gone with it: both slots are free */
     struct mob_future *a = submit("chaos.mix", MOB_ARGS(mob_i64(1)), NULL);
     assert_int_equal(get_of(a), chaos_mix(1, 1));
+}
+
+/* Behind one that runs, in the hands of its worker. The gate is open when their turn comes, so what runs then
+ * returns. */
+static void what_a_worker_holds_is_cancelled_before_it_starts(void **state)
+{
+    (void)state;
+    enum { SHORT = 2000, BEHIND = 40 };
+    char closed[176];
+    struct mob_future *behind[BEHIND], **shorts = malloc(SHORT * sizeof(struct mob_future *));
+    snprintf(closed, sizeof closed, "%s.closed", gate);
+    gate_open(gate);
+    for (int i = 0; i < SHORT; i++) /* the function counts as short: others are sent behind one of it */
+        shorts[i] = submit("chaos.gated", MOB_ARGS(mob_utf8(gate)), NULL);
+    for (int i = 0; i < SHORT; i++)
+        assert_int_equal(get_of(shorts[i]), 7);
+    free(shorts);
+    struct mob_future *runs = submit("chaos.gated", MOB_ARGS(mob_utf8(closed)), NULL);
+    wait_for_reason(runs, "running");
+    for (int i = 0; i < BEHIND; i++)
+        behind[i] = submit("chaos.gated", MOB_ARGS(mob_utf8(closed)), NULL);
+    for (int i = 0; i < BEHIND; i++)
+        OK(mob_cancel(behind[i], false));
+    char id[MOB_TEXT_ID_MAX], *answer = NULL;
+    mob_future_task_id(runs, id);
+    OK(mob_query(client, "why", id, PATIENCE, &answer)); /* the node has read what came before it */
+    free(answer);
+    gate_open(closed);
+    for (int i = 0; i < BEHIND; i++) {
+        (void)error_of(behind[i], MOB_CANCELLED);
+        mob_release(behind[i]);
+    }
+    assert_int_equal(get_of(runs), 7);
+}
+
+/* Calls that wait in the actor's worker: cancelled, or out of time. The others keep their order, and a replay
+ * leaves out the same ones, however late it is. */
+static void calls_behind_a_running_one_are_cancelled(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {.struct_size = sizeof options, .max_restarts = 2};
+    struct mob_submit_options brief = {.struct_size = sizeof brief, .timeout_ns = 300 * MOB_MS};
+    struct mob_actor *actor;
+    struct mob_future *in_time, *runs, *first, *cancelled, *late, *last;
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), &options, &actor));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(9)), &brief, &in_time));
+    int64_t expected = chaos_mix(1, 0), v;
+    if (mob_get_i64(in_time, PATIENCE, &v) == MOB_OK) /* on a machine that is not too slow for it */
+        expected = chaos_mix(expected, 9);
+    OK(mob_actor_call(
+        actor, "blob", MOB_ARGS(mob_i64(1), mob_i64(8), mob_utf8(trace), mob_utf8(gate)), NULL, &runs));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(2)), NULL, &first));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(3)), NULL, &cancelled));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(4)), &brief, &late));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(5)), NULL, &last));
+    wait_for_reason(runs, "running");
+    wait_for_reason(cancelled, "batch");
+    OK(mob_cancel(cancelled, false));
+    wait_for(cancelled, "\"stopping\":true");
+    wait_for(late, "\"stopping\":true"); /* its deadline */
+    gate_open(gate);
+    expected = chaos_mix(chaos_mix(expected, 1), 2);
+    assert_int_equal(get_of(first), expected);
+    (void)error_of(cancelled, MOB_CANCELLED);
+    (void)error_of(late, MOB_DEADLINE);
+    expected = chaos_mix(expected, 5);
+    assert_int_equal(get_of(last), expected);
+    OK(mob_actor_kill(actor, false));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(6)), NULL, &last));
+    assert_int_equal(get_of(last), chaos_mix(expected, 6));
+    mob_release(in_time);
+    mob_release(runs);
+    mob_release(cancelled);
+    mob_release(late);
+    OK(mob_actor_kill(actor, true));
+    mob_actor_release(actor);
 }
 
 static void deadline_ends_a_task(void **state)
@@ -403,6 +485,8 @@ int main(void)
         TEST(stopped_worker_is_killed_by_force),
         TEST(poison_ends_as_an_error_of_its_call),
         TEST(queued_and_running_and_children_are_cancelled),
+        TEST(what_a_worker_holds_is_cancelled_before_it_starts),
+        TEST(calls_behind_a_running_one_are_cancelled),
         TEST(deadline_ends_a_task),
         TEST(delayed_task_waits),
         TEST(named_resources_are_shared_by_fractions),

@@ -23,6 +23,27 @@ static void cancelled_task_leaves_every_queue(void **state)
     fx_close(&fx);
 }
 
+/* A finished call that an actor's replay repeats: without it the actor would come back with another state. */
+static void a_repeated_call_is_not_cancelled(void **state)
+{
+    (void)state;
+    struct fx fx;
+    uint32_t actor;
+    fx_open(&fx);
+    assert_int_equal(mob_sched_actor_open(fx.s, &actor), MOB_OK);
+    struct mob_sched_submit in = {.class_id = fx.cpu1, .actor = actor, .flags = MOB_SCHED_REPEATS};
+    struct mob_sched_task *repeats = fx_submit(&fx, in);
+    in.flags = 0;
+    struct mob_sched_task *call = fx_submit(&fx, in);
+    assert_int_equal(mob_sched_cancel(fx.s, repeats, true, false, fx.now), 0);
+    assert_int_equal(mob_sched_cancel(fx.s, repeats, true, true, fx.now), 0);
+    assert_int_equal(mob_sched_cancel(fx.s, call, false, true, fx.now), 1);
+    assert_int_equal(fx_decide(&fx), 1);
+    fx_expect_fail(&fx, call, MOB_CANCELLED);
+    assert_int_equal(repeats->state, MOB_SCHED_READY);
+    fx_close(&fx);
+}
+
 static void running_task_is_asked_and_then_killed(void **state)
 {
     (void)state;
@@ -214,6 +235,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancelled_task_leaves_every_queue),
+        cmocka_unit_test(a_repeated_call_is_not_cancelled),
         cmocka_unit_test(running_task_is_asked_and_then_killed),
         cmocka_unit_test(cancel_reaches_children_of_running_tasks),
         cmocka_unit_test(cancel_goes_through_tasks_that_others_continue),

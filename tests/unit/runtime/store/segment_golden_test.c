@@ -35,6 +35,7 @@ static void say_structs(void)
     FIELD(mob_seg_client, out_offset);
     FIELD(mob_seg_client, in_offset);
     FIELD(mob_seg_client, pins_offset);
+    FIELD(mob_seg_client, in_urgent);
     FIELD(mob_seg_client, out_head);
     FIELD(mob_seg_client, out_released);
     FIELD(mob_seg_client, in_head);

@@ -84,6 +84,48 @@ static void siblings_repeat_the_head_of_their_slot(void **state)
     }
 }
 
+static void give_cancel(struct mob_task_id task)
+{
+    fake_node_give(&node, MOB_IN_CANCEL, &task, sizeof task, NULL, 0, NULL, 0);
+    mob_store_in_urgent(node.store, node.slot);
+    mob_store_in_flush(node.store, node.slot);
+}
+
+/* Behind others in the ring, and the cancel behind all of them: nothing of it runs, and nobody else is
+ * concerned. So many that no table of a fixed size would hold them. */
+static void what_is_cancelled_before_its_turn_does_not_run(void **state)
+{
+    (void)state;
+    enum { COUNT = 700 };
+    struct mob_spec_head head = head_of("probe.echo_i64", 1), late = head_of("probe.echo_i64", 1);
+    struct mob_in_spec in = {0};
+    late.deadline_wall_ns = mob_wall_now() - MOB_SEC;
+    give_spec(&in, &late, 5);
+    give_cancel(late.task);
+    give_spec(&in, &head, 0);
+    head.task.index = 1000;
+    for (uint32_t i = 1; i < COUNT; i++)
+        give_sibling(head.task.index + i, i);
+    for (uint32_t i = 1; i < COUNT; i++)
+        if (i % 3 != 0)
+            give_cancel((struct mob_task_id){head.task.stream, head.task.index + i});
+    step_all();
+    assert_failed(MOB_DEADLINE, mob_status_text(MOB_DEADLINE));
+    assert_int_equal(completion.head.started_ns, 0);
+    take_completion();
+    for (uint32_t i = 1; i < COUNT; i++) {
+        if (i % 3 != 0)
+            assert_failed(MOB_CANCELLED, mob_status_text(MOB_CANCELLED));
+        else
+            take_completion();
+        assert_int_equal(completion.head.task.index, 1000 + i);
+        assert_int_equal(completion.head.started_ns == 0, i % 3 != 0);
+        if (i % 3 == 0)
+            assert_int_equal(returned_i64(), i);
+    }
+    assert_false(mob_store_in_has_urgent(worker.client->store));
+}
+
 static void failures_carry_their_reason(void **state)
 {
     (void)state;
@@ -424,6 +466,7 @@ int main(void)
         TEST(a_task_runs_and_its_result_is_sealed),
         TEST(siblings_repeat_the_head),
         TEST(siblings_repeat_the_head_of_their_slot),
+        TEST(what_is_cancelled_before_its_turn_does_not_run),
         TEST(failures_carry_their_reason),
         TEST(a_changed_module_file_is_refused),
         TEST(a_reference_is_read_from_the_store),
