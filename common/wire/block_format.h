@@ -275,9 +275,15 @@ uint8_t *block_put_long(uint8_t *at, uint64_t v);
 const uint8_t *block_get_long(const uint8_t *at, uint64_t *out);
 
 /* Without a loop: lengths vary from entry to entry, and a mispredicted branch costs more than the whole
- * spread. May write eight bytes whatever the length. */
+ * spread. One byte or two are nearly all there is. May write eight bytes whatever the length. */
 static inline uint8_t *put_varint(uint8_t *at, uint64_t v)
 {
+    if (__builtin_expect(v >> 14 == 0, 1)) {
+        uint32_t two_bytes = v > 0x7f;
+        uint16_t both = (uint16_t)((v & 0x7f) | two_bytes << 7 | (v & 0x3f80) << 1);
+        memcpy(at, &both, sizeof both);
+        return at + 1 + two_bytes;
+    }
     if (__builtin_expect(v >> 28 != 0, 0))
         return block_put_long(at, v);
     uint32_t x = (uint32_t)v;
