@@ -120,6 +120,7 @@ struct mob_gcs {
     uint32_t shard_count; /* 0: this is the client of one */
     struct mob_gcs *parent; /* of the client of one among several */
     struct gather *gathers;
+    struct late_wait *late_waits; /* whose callers have gone: client_sync.c */
     enum mob_status shard_told[MOB_GCS_SHARDS_MAX];
     char seeds[SEEDS_MAX][MOB_GCS_ADDRESS_MAX];
     uint32_t seed_count, next_seed;
@@ -264,5 +265,8 @@ void subs_reap(struct mob_gcs *g);
 void cold_pump(struct mob_gcs *g);
 void cold_down(struct mob_gcs *g);
 void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame);
+
+/* client_sync.c: waits that timed out, at the client's end. */
+void late_waits_free(struct mob_gcs *g);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "gcs/client/client_internal.h"
 
 /* ---- copies of answers ---- */
 
@@ -118,33 +119,71 @@ enum mob_status mob_gcs_sync_wait(
     return status;
 }
 
-/* A wait whose `sync` is on the heap, so that a late answer after MOB_TIMEOUT finds it: it is leaked then, on
- * purpose. */
-static enum mob_status wait_for(struct mob_gcs *gcs, enum mob_status submitted, struct mob_gcs_sync *sync,
+/* ---- waits of one call ---- */
+
+/* On the heap, so that an answer after MOB_TIMEOUT finds it: until then, or until the client's end, it stands
+ * in the client's list of those that nobody waits for. */
+struct late_wait {
+    struct mob_gcs_sync sync; /* first */
+    struct mob_gcs *gcs;
+    struct late_wait *next;
+    bool late;
+};
+
+static void wait_done(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct late_wait *wait = arg;
+    if (!wait->late) {
+        mob_gcs_sync_done(&wait->sync, answer);
+        return;
+    }
+    struct late_wait **at = &wait->gcs->late_waits;
+    while (*at != wait)
+        at = &(*at)->next;
+    *at = wait->next;
+    free(wait);
+}
+
+void late_waits_free(struct mob_gcs *g)
+{
+    while (g->late_waits != NULL) {
+        struct late_wait *next = g->late_waits->next;
+        free(g->late_waits);
+        g->late_waits = next;
+    }
+}
+
+static enum mob_status wait_for(struct mob_gcs *gcs, enum mob_status submitted, struct late_wait *wait,
     int64_t deadline_ns, struct mob_gcs_result **result_out)
 {
     enum mob_status status = submitted;
     if (status == MOB_OK)
-        status = mob_gcs_sync_wait(gcs, sync, deadline_ns, result_out);
-    if (status != MOB_TIMEOUT || sync->done)
-        free(sync);
+        status = mob_gcs_sync_wait(gcs, &wait->sync, deadline_ns, result_out);
+    if (submitted != MOB_OK || wait->sync.done) {
+        free(wait);
+        return status;
+    }
+    wait->late = true;
+    wait->gcs = gcs;
+    wait->next = gcs->late_waits;
+    gcs->late_waits = wait;
     return status;
 }
 
-static struct mob_gcs_sync *sync_create(void)
+static struct late_wait *wait_create(void)
 {
-    struct mob_gcs_sync *sync = calloc(1, sizeof *sync);
-    MOB_ASSERT(sync != NULL);
-    return sync;
+    struct late_wait *wait = calloc(1, sizeof *wait);
+    MOB_ASSERT(wait != NULL);
+    return wait;
 }
 
 enum mob_status mob_gcs_put_wait(
     struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct mob_gcs_sync *sync = sync_create();
-    enum mob_status status = mob_gcs_put(gcs, put, mob_gcs_sync_done, sync);
-    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    struct late_wait *wait = wait_create();
+    enum mob_status status = mob_gcs_put(gcs, put, wait_done, wait);
+    status = wait_for(gcs, status, wait, deadline_ns, &result);
     if (result != NULL && version_out != NULL)
         *version_out = result->answer.version;
     mob_gcs_result_destroy(result);
@@ -155,9 +194,9 @@ enum mob_status mob_gcs_get_wait(struct mob_gcs *gcs, enum mob_gcs_table table, 
     uint32_t key_length, int64_t deadline_ns, struct mob_gcs_result **result_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct mob_gcs_sync *sync = sync_create();
-    enum mob_status status = mob_gcs_get(gcs, table, key, key_length, mob_gcs_sync_done, sync);
-    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    struct late_wait *wait = wait_create();
+    enum mob_status status = mob_gcs_get(gcs, table, key, key_length, wait_done, wait);
+    status = wait_for(gcs, status, wait, deadline_ns, &result);
     if (status == MOB_OK)
         *result_out = result;
     else
@@ -173,9 +212,9 @@ enum mob_status mob_gcs_each_row_wait(
     for (bool more = true; more;) {
         struct mob_gcs_list list = {.table = table, .after = after, .after_length = after_length};
         struct mob_gcs_result *result = NULL;
-        struct mob_gcs_sync *sync = sync_create();
-        enum mob_status status = mob_gcs_list(gcs, &list, mob_gcs_sync_done, sync);
-        status = wait_for(gcs, status, sync, deadline_ns, &result);
+        struct late_wait *wait = wait_create();
+        enum mob_status status = mob_gcs_list(gcs, &list, wait_done, wait);
+        status = wait_for(gcs, status, wait, deadline_ns, &result);
         if (status != MOB_OK) {
             mob_gcs_result_destroy(result);
             return status;
@@ -197,9 +236,9 @@ enum mob_status mob_gcs_node_register_wait(
     struct mob_gcs *gcs, const char *name, int64_t deadline_ns, uint64_t *incarnation_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct mob_gcs_sync *sync = sync_create();
-    enum mob_status status = mob_gcs_node_register(gcs, name, mob_gcs_sync_done, sync);
-    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    struct late_wait *wait = wait_create();
+    enum mob_status status = mob_gcs_node_register(gcs, name, wait_done, wait);
+    status = wait_for(gcs, status, wait, deadline_ns, &result);
     if (status == MOB_OK)
         *incarnation_out = result->answer.number;
     mob_gcs_result_destroy(result);
@@ -210,9 +249,9 @@ enum mob_status mob_gcs_log_seal_wait(
     struct mob_gcs *gcs, uint64_t incarnation, int64_t deadline_ns, uint64_t *cut_out)
 {
     struct mob_gcs_result *result = NULL;
-    struct mob_gcs_sync *sync = sync_create();
-    enum mob_status status = mob_gcs_log_seal(gcs, incarnation, mob_gcs_sync_done, sync);
-    status = wait_for(gcs, status, sync, deadline_ns, &result);
+    struct late_wait *wait = wait_create();
+    enum mob_status status = mob_gcs_log_seal(gcs, incarnation, wait_done, wait);
+    status = wait_for(gcs, status, wait, deadline_ns, &result);
     if (status == MOB_OK && cut_out != NULL)
         *cut_out = result->answer.number;
     mob_gcs_result_destroy(result);
