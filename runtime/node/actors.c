@@ -1,5 +1,6 @@
 /* Actors on this node: records, names, the order of calls, and what happens when a worker goes. */
 #include "runtime/node/actors.h"
+#include "runtime/node/jobs.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -116,6 +117,7 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     actor->id = (struct mob_actor_id){head->task};
     actor->head = *head;
     actor->job = job;
+    node_job_hold(job);
     actor->class = class;
     actor->detached = (head->flags & MOB_SPEC_DETACHED) != 0;
     mob_actor_life_init(&actor->life, head->max_retries);
@@ -335,6 +337,7 @@ static void forget(struct node *node, struct node_actor *actor)
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
     actor_row_remove(node, actor);
     node->actors->count--;
+    node_job_release(actor->job);
     free(actor->tail);
     free(actor->restore);
     free(actor);

@@ -114,6 +114,19 @@ enum mob_status node_job_number(struct node *node, struct node_job *job, uint16_
     return status;
 }
 
+void node_job_hold(struct node_job *job)
+{
+    if (job)
+        job->users++;
+}
+
+void node_job_release(struct node_job *job)
+{
+    MOB_ASSERT(!job || job->users > 0);
+    if (job)
+        job->users--;
+}
+
 void node_jobs_free(struct node *node)
 {
     while (node->jobs) {
@@ -169,6 +182,16 @@ void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
     node_job_save(node, job);
 }
 
+static bool delete_row(struct node *node, struct mob_job_id job)
+{
+    struct mob_gcs_put row = {
+        .table = MOB_GCS_JOBS, .key = &job, .key_length = sizeof job, .if_version = MOB_GCS_ANY_VERSION};
+    enum mob_status status = mob_gcs_delete(node->gcs, &row, NULL, NULL);
+    if (status != MOB_OK)
+        MOB_LOG_WARN("jobs", "row_left", "status=%s", mob_status_code(status));
+    return status == MOB_OK;
+}
+
 struct deletion {
     struct node *node;
     struct mob_job_id job;
@@ -186,13 +209,10 @@ static void deleted(void *arg, const struct mob_gcs_answer *answer)
         return; /* a page of blocks a time */
     int n = snprintf(text, sizeof text, "{\"blocks\":%lu}", d->blocks);
     if (answer->status == MOB_OK) {
-        struct mob_gcs_put row = {.table = MOB_GCS_JOBS,
-            .key = &d->job,
-            .key_length = sizeof d->job,
-            .if_version = MOB_GCS_ANY_VERSION};
-        enum mob_status status = mob_gcs_delete(d->node->gcs, &row, NULL, NULL);
-        if (status != MOB_OK)
-            MOB_LOG_WARN("jobs", "row_left", "status=%s", mob_status_code(status));
+        struct node_job *job = node_job_by_id(d->node, d->job);
+        delete_row(d->node, d->job);
+        if (job)
+            job->aged = true;
     }
     value_cache_clear(d->node->values);
     known_clear(d->node);
@@ -249,11 +269,65 @@ static void drop_old(struct node *node, struct mob_job_id job, bool finished_onl
         MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
 }
 
+/* Whether nobody needs it or can ask for it: its number in the scheduler is given back then. */
+static bool forgettable(struct node *node, struct node_job *job)
+{
+    if (!job->aged || job->ageing || job->state != JOB_ENDED || job->standing || job->sessions > 0)
+        return false;
+    if (job->users > 0)
+        node_workers_forget_job(node, job);
+    if (job->users > 0)
+        return false;
+    if (job->sched_job == JOB_NO_NUMBER)
+        return true;
+    if (!mob_sched_job_idle(node->sched, job->sched_job))
+        return false;
+    mob_sched_job_close(node->sched, job->sched_job);
+    job->sched_job = JOB_NO_NUMBER;
+    return true;
+}
+
+/* Jobs that ended, and whose lineage has been dropped since. */
+static void forget_aged(struct node *node)
+{
+    for (struct node_job **at = &node->jobs; *at;) {
+        struct node_job *job = *at;
+        if (!forgettable(node, job) || (!job->deleted && !delete_row(node, job->id))) {
+            job->aged &= job->deleted; /* what came meanwhile is dropped in its turn */
+            at = &job->next;
+            continue;
+        }
+        *at = job->next;
+        if (node->last_job == job)
+            node->last_job = NULL;
+        free(job);
+    }
+}
+
+/* A page of an ended job's lineage was dropped; `next`: there is more, for the next turn. */
+static void on_aged(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct node_job *job = arg;
+    job->ageing = false;
+    job->aged = answer->status == MOB_OK && answer->next == 0;
+}
+
+static void age_ended(struct node *node, struct node_job *job)
+{
+    if (job->ageing)
+        return;
+    enum mob_status status = mob_gcs_job_drop(node->gcs, job->id, false, INT64_MAX, on_aged, job);
+    job->ageing = status == MOB_OK;
+    if (status != MOB_OK)
+        MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
+}
+
 /* What aged out is a page at most; the next turn takes the next. */
 void node_jobs_age(struct node *node)
 {
     if (node->now_ns < node->next_age_ns)
         return;
+    forget_aged(node);
     int64_t retention_ns = (int64_t)node->options.retention_s * MOB_SEC;
     int64_t every_ns = retention_ns / 2 < MOB_SEC ? MOB_SEC : retention_ns / 2;
     node->next_age_ns = node->now_ns + (every_ns < NODE_AGE_EVERY_NS ? every_ns : NODE_AGE_EVERY_NS);
@@ -266,8 +340,12 @@ void node_jobs_age(struct node *node)
         value_cache_clear(node->values);
         known_clear(node);
         /* of an ended job all, of a standing one what is finished, old, and needed by no actor that lives */
+        if (ended) {
+            age_ended(node, job);
+            continue;
+        }
         int64_t needed = node_actors_need_since(node, job);
-        drop_old(node, job->id, !ended, ended ? INT64_MAX : needed < before ? needed : before);
+        drop_old(node, job->id, true, needed < before ? needed : before);
     }
     drop_old(node, mob_job_system(), true, before);
 }

@@ -18,10 +18,14 @@ struct node_job *node_job_open(struct node *node, const struct node_job_options 
 MOB_MUST_USE enum mob_status node_job_number(struct node *node, struct node_job *job, uint16_t *number_out);
 /* Another weight; 0 = as it is. */
 void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
+/* Whoever keeps a pointer to a job beyond the current pass holds it; ended jobs without holders, sessions and
+ * lineage are forgotten, here and in the control store. NULL is fine. */
+void node_job_hold(struct node_job *job);
+void node_job_release(struct node_job *job);
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
 void node_job_save(struct node *node, struct node_job *job);
 void node_jobs_tick(struct node *node);
-/* Drops lineage that is older than the retention; now and then. */
+/* Drops lineage that is older than the retention, and forgets jobs that have none left; now and then. */
 void node_jobs_age(struct node *node);
 #define NODE_AGE_EVERY_NS (60 * MOB_SEC)
 enum mob_status node_jobs_load(struct node *node);

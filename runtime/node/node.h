@@ -47,6 +47,8 @@ struct node_job {
     char name[64];
     enum job_state state;
     bool standing, detached, deleted;
+    bool ageing, aged; /* its lineage is being dropped; is all gone */
+    uint32_t users; /* templates and actors that point to it: node_job_hold */
     bool over_http; /* opened by a gateway: its sessions come and go, and it ends when told */
     uint16_t sched_job; /* number in the scheduler, JOB_NO_NUMBER while it has none: node_job_number */
     uint32_t weight;
@@ -526,6 +528,8 @@ void node_worker_knows(struct node_worker *worker, uint32_t function_number);
 void node_workers_free(struct node *node);
 /* Markers that did not fit into a worker's ring. */
 void node_workers_tick(struct node *node);
+/* Heads of this job's tasks that workers were sent are kept for siblings no longer. */
+void node_workers_forget_job(struct node *node, const struct node_job *job);
 /* Of the worker whose end is being handled: message, signal and last log lines for its task's error. */
 /* crowded.c: a worker could not be started because the segment has no room; one blocked more than may. */
 void node_workers_crowded(struct node *node);

@@ -59,6 +59,7 @@ static struct shadow *create(struct node *node, struct mob_actor_id id)
 static void instance_fini(struct shadow *shadow)
 {
     struct mob_actor_id id = shadow->actor.id;
+    node_job_release(shadow->actor.job);
     free(shadow->actor.tail);
     free(shadow->actor.restore);
     shadow->actor = (struct node_actor){.id = id};
@@ -249,6 +250,7 @@ static enum mob_status prepare(struct shadow *shadow, const struct replay_log *l
     MOB_ASSERT(actor->tail);
     memcpy(actor->tail, log->creation + 1, actor->tail_bytes);
     actor->job = node_job_by_id(node, actor->head.job);
+    node_job_hold(actor->job);
     actor->class = node_function_by_id(node, actor->head.function);
     mob_actor_life_init(&actor->life, 0);
     return mob_sched_actor_open(node->sched, &actor->number);

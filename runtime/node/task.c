@@ -5,6 +5,7 @@
 #include "common/wire/option_bounds.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/functions.h"
+#include "runtime/node/jobs.h"
 
 enum { DEMANDS_MAX = MOB_SCHED_DEMANDS_MAX };
 _Static_assert(MOB_SCHED_DEMANDS_MAX == MOB_TASK_RESOURCES_MAX, "what submissions are checked for");
@@ -62,6 +63,7 @@ struct node_template *node_template_make(
     MOB_ASSERT(template);
     template->head = *head;
     template->job = job;
+    node_job_hold(job);
     node_template_find_function(node, template);
     template->refs = 1;
     template->parent_handle = PARENT_UNKNOWN;
@@ -88,6 +90,7 @@ void node_template_drop(struct node *node, struct node_template *template)
     if (!template || --template->refs > 0)
         return;
     tail_drop(template->last_tail);
+    node_job_release(template->job);
     if (template->refused == MOB_OK)
         mob_sched_class_release(node->sched, template->sched_class);
     free(template);

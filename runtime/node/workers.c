@@ -314,6 +314,21 @@ bool node_has_timers(const struct node *node)
     return node->deploying > 0 || node->stacks || awaited_puts_any(node);
 }
 
+/* The next task of this job in a worker brings its head along again. */
+static void forget_heads(struct node *node, struct node_worker *worker, const struct node_job *job)
+{
+    for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
+        if (worker->sent[i].template && worker->sent[i].template->job == job)
+            node_template_place(node, &worker->sent[i].template, NULL);
+}
+
+void node_workers_forget_job(struct node *node, const struct node_job *job)
+{
+    for (uint32_t i = 0; i < node->worker_capacity; i++)
+        if (node->workers[i])
+            forget_heads(node, node->workers[i], job);
+}
+
 enum mob_status node_pool_open(struct node *node)
 {
     struct mob_pool_options options = {

@@ -8,6 +8,7 @@ from lib_http_cluster import check, main
 
 V1 = "/api/v1"
 RETENTION_S = 1
+JOBS = 3000 if os.environ.get("MOBULA_TEST_ALL") else 150
 
 
 def gone(c, task):
@@ -62,6 +63,29 @@ def test_an_actor_without_checkpoints_keeps_its_edges(c):
     check(call(c, actor, 5).get("result") == 115, "its state after the node's end and a restart", call(c, actor, 0))
     check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "end")
     c.until("with it, all goes", lambda: gone(c, before["id"]))
+
+
+def jobs_of(c, ids):
+    return {j["id"] for j in c.json("GET", V1 + "/jobs?limit=1000", expect=200)["items"]} & ids
+
+
+def test_ended_jobs_are_forgotten(c):
+    """With their lineage: the node's list of them and the control store's rows; what lives stays."""
+    lives = c.json("POST", V1 + "/jobs", {"name": "lives"}, expect=201)["id"]
+    ids = set()
+    for i in range(JOBS):
+        job = c.json("POST", V1 + "/jobs", {"name": f"job-{i}"}, expect=201)["id"]
+        ids.add(job)
+        if i % 10 == 0:
+            c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [i, 1], "job": job}, {"Prefer": "wait=20"}, expect=200)
+        check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "it ends", job)
+    c.until("all are forgotten", lambda: not jobs_of(c, ids), 60)
+    for job in sorted(ids)[::JOBS // 5]:
+        check(c.call("GET", f"{V1}/jobs/{job}")[0] == 404, "one by one too", job)
+    check(jobs_of(c, {lives}) == {lives}, "the one that has not ended stays")
+    c.kill("mobula-node")
+    c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 2).get("result") == 3)
+    check(not jobs_of(c, ids) and jobs_of(c, {lives}), "a later node reads the same from the control store")
 
 
 if __name__ == "__main__":
