@@ -298,13 +298,24 @@ static void stopped(struct process *process)
     stop_next(process->supervisor);
 }
 
+/* What a node says when its log is acknowledged: after that it only gives memory back. */
+static bool said_its_last_word(const struct process *process)
+{
+    return process->which == SUPERVISED_NODE && strstr(process->last_line, " node stopped ") != NULL &&
+        strstr(process->last_line, " log=acknowledged") != NULL;
+}
+
 /* Killed, it runs no more, though the kernel may take seconds to free a large segment: that is not waited
  * for. */
 static void on_patience_over(uv_timer_t *timer)
 {
     struct process *process = timer->data;
-    MOB_LOG_WARN("supervisor", "killed", "process=%s pid=%d why=\"did not stop in time\"",
-        process_name(process->which), (int)process->pid);
+    if (said_its_last_word(process))
+        MOB_LOG_INFO("supervisor", "left", "process=%s pid=%d while=\"its memory is given back\"",
+            process_name(process->which), (int)process->pid);
+    else
+        MOB_LOG_WARN("supervisor", "killed", "process=%s pid=%d why=\"did not stop in time\"",
+            process_name(process->which), (int)process->pid);
     kill(-process->pid, SIGKILL);
     snprintf(process->last_exit, sizeof process->last_exit, "killed");
     process->pid = 0;

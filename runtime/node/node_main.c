@@ -107,6 +107,9 @@ int main(int argc, char **argv)
     MOB_LOG_INFO("node", "ready", "incarnation=%lu slots=%u", node.incarnation, node.options.slots);
     node_loop(&node);
     bool sealed = node.sealed, damaged = mob_store_damaged(node.store);
+    if (node.stopping &&
+        lineage_log_idle(node.log)) /* the supervisor knows by this line that nothing is lost */
+        MOB_LOG_INFO("node", "stopped", "incarnation=%lu log=acknowledged", node.incarnation);
     node_close(&node);
     return sealed ? EXIT_FENCED : damaged ? EXIT_DAMAGED : EXIT_SUCCESS;
 }

@@ -104,6 +104,15 @@ class Cluster(ClusterCase):
         self.assertEqual(sorted(set(sealed)), sealed, "an incarnation was live again after it had been sealed")
         self.assertEqual(3, len(sealed))
 
+    def test_a_stop_waits_for_the_log_and_not_for_the_memory(self):
+        self.up("--segment-bytes", "2GiB")
+        self.deploy()
+        self.mobula("submit", "quickstart.add", "1", "2", "--wait", code=0)
+        self.mobula("down", code=0)
+        node, supervisor = ((self.dir / f"logs/{name}.log").read_text() for name in ("node", "supervisor"))
+        self.assertIn(" node stopped incarnation=1 log=acknowledged", node)
+        self.assertNotIn(" killed process=node", supervisor)
+
     def test_killing_everything_at_once_is_survived(self):
         self.up()
         self.deploy()
