@@ -90,6 +90,16 @@ void node_fill_times(const struct node_task *task, struct mob_completion_head *h
         head->started_ns = head->dispatched_ns;
 }
 
+void node_fill_death(const struct node *node, const struct node_task *task, struct mob_completion_head *head)
+{
+    if (!mob_task_id_eq(node->death.task, task->sched.id))
+        return;
+    head->worker = node->death.serial;
+    head->ready_ns = task->submitted_ns + (int64_t)task->ready_us * 1000;
+    head->dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
+    head->started_ns = head->dispatched_ns;
+}
+
 static void log_completion(
     struct node *node, struct node_task *task, const struct mob_completion_head *head, const uint8_t *body)
 {
@@ -152,6 +162,9 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
         .finished_ns = node->now_ns,
     };
     node_fill_times(task, &head);
+    if (task->dispatched_us == 0)
+        head.dispatched_ns = 0; /* it never was */
+    node_fill_death(node, task, &head);
     head.body_bytes = error_body(body, sizeof body, payload, bytes);
     log_completion(node, task, &head, body);
     node->failed++;

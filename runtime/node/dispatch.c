@@ -201,6 +201,7 @@ static void retry(struct node *node, struct node_task *task, enum mob_status sta
         .submitted_ns = task->submitted_ns,
         .finished_ns = node->now_ns,
     };
+    node_fill_death(node, task, &head);
     if (!(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         lineage_log_job(node->log, task->template->job->id, task->template->job->ns);
         lineage_log_completion(node->log, &head, (const uint8_t *)"");

@@ -468,6 +468,9 @@ bool node_object_ready(
 void node_result_ready(struct node *node, const struct log_result *result);
 /* The node's times, and an actor call's place, into the head of a worker's completion. */
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head);
+/* Of the task that ran when the worker ended whose death is handled: on which worker, and from when, which is
+ * its dispatch as far as the node knows, since the worker took its start along. Nothing for any other. */
+void node_fill_death(const struct node *node, const struct node_task *task, struct mob_completion_head *head);
 
 /* notices.c: MOB_IN_* to clients */
 void node_run_effect(void *node, const struct effect *effect);

@@ -247,6 +247,7 @@ static void gone(struct node *node, struct node_client *client, const void *argu
     else
         mob_sched_worker_gone(node->sched, (uint16_t)worker->number, node->now_ns);
     node_dispatch_all(node); /* with this death's notice at hand */
+    node->death.task = (struct mob_task_id){0}; /* it may run again, and end in another way */
     node_client_end(node, client, expected ? "it was idle" : "it died");
     worker_free(node, worker);
 }

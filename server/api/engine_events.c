@@ -68,10 +68,12 @@ static void on_spec(struct translation *t, const struct mob_entry *entry)
 static void on_completion(struct translation *t, const struct mob_entry *entry)
 {
     const struct mob_completion_head *c = &entry->completion.head;
-    char data[256];
-    snprintf(data, sizeof data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u,\"duration_us\":%lld}",
-        c->attempt, mob_status_code((enum mob_status)c->status), c->worker,
-        (long long)((c->finished_ns - c->started_ns) / 1000));
+    char data[256], duration[48] = "";
+    if (c->started_ns > 0) /* else it never began */
+        snprintf(duration, sizeof duration, ",\"duration_us\":%lld",
+            (long long)((c->finished_ns - c->started_ns) / 1000));
+    snprintf(data, sizeof data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u%s}", c->attempt,
+        mob_status_code((enum mob_status)c->status), c->worker, duration);
     const char *type = !(c->flags & MOB_COMPLETION_FINAL) ? "task.retrying"
         : c->status == MOB_OK                             ? "task.finished"
         : c->status == MOB_CANCELLED                      ? "task.cancelled"

@@ -21,7 +21,8 @@ void task_row_end(json_t *row, const struct task_row_end *end)
         json_string(end->status == MOB_OK      ? "finished"
                 : end->status == MOB_CANCELLED ? "cancelled"
                                                : "failed"));
-    json_object_set_new(row, "started_us", json_integer(end->started_us));
+    if (end->started_us > 0) /* else it never began */
+        json_object_set_new(row, "started_us", json_integer(end->started_us));
     json_object_set_new(row, "finished_us", json_integer(end->finished_us));
     json_object_set_new(row, "worker", json_integer(end->worker));
     json_object_set_new(row, "attempt", json_integer(end->attempt));

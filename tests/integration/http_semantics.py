@@ -180,6 +180,32 @@ def test_records_say_all_of_a_task(c):
         check(times == sorted(times) and len(times) == 5, "times ascend", [one.get(field) for field in order])
 
 
+def test_what_took_its_worker_along_is_in_records_events_and_timeline(c):
+    c.deploy("probe")
+    position = c.json("GET", f"{V1}/events", expect=200)["position"]
+    body = {"function": "probe.crashes", "arguments": [], "options": {"max_retries": 1}}
+    crashed = c.json("POST", V1 + "/tasks", body, {"Prefer": "wait=60"})
+    check(crashed["state"] == "failed", "it crashes", crashed)
+    record = c.json("GET", f"{V1}/tasks/{crashed['id']}", expect=200)
+    check(record["worker"] > 0 and record["submitted_us"] <= record["started_us"] <= record["finished_us"], "where and when", record)
+    spans = [e for e in c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
+             if e["ph"] == "X" and e["args"].get("task") == record["id"]]
+    check([e["tid"] for e in spans][-1:] == [record["worker"]] and all(e["dur"] >= 0 for e in spans), "in the timeline", spans)
+    seen = []
+    while not any(e["type"] == "task.failed" for e in seen):
+        page = c.json("GET", f"{V1}/events?after={position}&task={record['id']}&wait=20", expect=200)
+        seen, position = seen + page["events"], page["position"]
+    ends = [e["data"] for e in seen if e["type"] in ("task.retrying", "task.failed")]
+    check([e["attempt"] for e in ends] == [1, 2], "both attempts ended", ends)
+    took_us = record["finished_us"] - record["submitted_us"]
+    check(all(0 <= e["duration_us"] <= took_us for e in ends), "for so long", ends, took_us)
+    held = c.json("POST", V1 + "/tasks", {"function": "quickstart.add", "arguments": [1, 2], "options": {"delay_ms": 600000}}, expect=202)
+    c.json("POST", f"{V1}/tasks/{held['id']}:cancel", expect=202)
+    while (record := c.json("GET", f"{V1}/tasks/{held['id']}", expect=200))["state"] != "cancelled":
+        pass
+    check("started_us" not in record and "dispatched_us" not in record, "it never began", record)
+
+
 def test_peak_memory_is_the_tasks_own(c):
     """Not the most that its worker ever had."""
     c.deploy("probe")
