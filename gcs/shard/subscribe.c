@@ -124,6 +124,7 @@ static void feed(struct mob_shard *sh, struct subscription *sub)
             send_hole(sub, sub->after, sh->flushed.applied + 1);
             continue;
         }
+        MOB_ASSERT(slot != NULL);
         const struct mob_chain_entry *kept = mob_chain_kept(sh->chain, slot->seq);
         if (kept == NULL) {
             fetch(sh, sub, at);

@@ -79,6 +79,7 @@ static void feed(struct sim *s, struct sim_member *m, struct sim_subscriber *sub
             send_hole(s, m, sub, m->memory.notes.upto + 1);
             continue;
         }
+        MOB_ASSERT(b != NULL);
         struct sim_msg *msg = frame_to(s, m, sub, SIM_BLOCK, b, sizeof *b);
         sub->after = b->seq;
         sim_send(s, msg);
