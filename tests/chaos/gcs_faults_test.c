@@ -31,13 +31,13 @@
 struct stage;
 struct fault {
     const char *name;
-    uint32_t members;
     void (*run)(struct stage *s);
     /* A failpoint of the first life of the head, or of the tail, and up to which passage. */
     const char *head_point, *tail_point;
     uint32_t passages;
-    bool proxied, postgres, short_set;
+    uint32_t members;
     uint32_t window; /* of blocks; 0: 16 */
+    bool proxied, postgres, short_set;
 };
 struct stage {
     const struct fault *fault;

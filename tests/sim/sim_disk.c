@@ -9,6 +9,7 @@ static struct sim_key *find_key(struct sim_image *i, uint8_t table, const uint8_
 {
     for (size_t k = 0; k < i->key_count; k++) {
         struct sim_key *row = &i->keys[k];
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): set_key replaces what it frees */
         if (row->table == table && row->key_length == length && memcmp(row->bytes, key, length) == 0)
             return row;
     }
@@ -20,15 +21,17 @@ static void set_key(struct sim_image *i, uint8_t table, const struct mob_gcs_kv 
     struct sim_key *row = find_key(i, table, kv->key, kv->key_length);
     if (row == NULL)
         row = memset(SIM_GROW(i->keys, i->key_count, i->key_capacity), 0, sizeof *row);
-    free(row->bytes);
+    uint8_t *bytes = malloc((size_t)kv->key_length + kv->value_length + 1);
+    memcpy(bytes, kv->key, kv->key_length);
+    if (kv->value_length > 0)
+        memcpy(bytes + kv->key_length, kv->value, kv->value_length);
+    uint8_t *before = row->bytes;
     *row = (struct sim_key){.table = table,
         .key_length = kv->key_length,
         .value_length = kv->value_length,
         .version = kv->version,
-        .bytes = malloc((size_t)kv->key_length + kv->value_length + 1)};
-    memcpy(row->bytes, kv->key, kv->key_length);
-    if (kv->value_length > 0)
-        memcpy(row->bytes + kv->key_length, kv->value, kv->value_length);
+        .bytes = bytes};
+    free(before);
 }
 
 static void remove_key(struct sim_image *i, uint8_t table, const uint8_t *key, uint32_t length)

@@ -168,8 +168,11 @@ void sim_member_stop(struct sim *s, struct sim_member *m)
     mob_state_destroy(m->state);
     m->chain = NULL;
     m->state = NULL;
-    while (m->holds != NULL)
-        hold_free(m->holds);
+    for (struct hold *h = m->holds, *next; h != NULL; h = next) {
+        next = h->next;
+        free(h);
+    }
+    m->holds = NULL;
     sim_image_clear(&m->memory);
     free(m->reads);
     free(m->clients);
