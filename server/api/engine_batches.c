@@ -16,6 +16,7 @@ struct batch_result {
 
 struct batch {
     struct endpoint *endpoint;
+    struct batch *next, **at; /* among those of the endpoint that are with the node; at NULL: it is not */
     struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
     size_t count;
     uint64_t rows;
@@ -43,17 +44,62 @@ static void batch_end(struct batch *batch)
         mob_release(batch->futures[i]);
     engine_infer_drop(&batch->call);
     mob_batch_ended(&e->batcher);
+    if (batch->at) {
+        *batch->at = batch->next;
+        if (batch->next)
+            batch->next->at = batch->at;
+    }
     free(batch);
-    if (--e->running == 0 && e->removed)
-        endpoint_free(e);
+    e->running--;
+    e->look_ns = 0; /* something comes */
+    endpoint_let_go(e);
+}
+
+static void entry_fail(
+    struct mob_batch_entry *entry, enum mob_status status, unsigned retry_after_s, const char *why)
+{
+    struct flight *flight = engine_op_of(entry)->infer.flight;
+    flight->op->error.retry_after_s = retry_after_s;
+    flight_fail(flight, status, NULL, "%s", why);
+}
+
+static void batch_fail_for(
+    struct batch *batch, enum mob_status status, unsigned retry_after_s, const char *why)
+{
+    for (size_t i = 0; i < batch->count; i++)
+        entry_fail(batch->entries[i], status, retry_after_s, why);
+    mob_model_count(batch->endpoint->model, false, batch->count, 0, mob_now() - batch->sent_ns);
+    batch_end(batch);
 }
 
 static void batch_fail(struct batch *batch, enum mob_status status, const char *why)
 {
-    for (size_t i = 0; i < batch->count; i++)
-        flight_fail(engine_op_of(batch->entries[i])->infer.flight, status, NULL, "%s", why);
-    mob_model_count(batch->endpoint->model, false, batch->count, 0, mob_now() - batch->sent_ns);
-    batch_end(batch);
+    batch_fail_for(batch, status, 0, why);
+}
+
+static void tell_pending(struct endpoint *e)
+{
+    if (e->model)
+        atomic_store(&e->model->pending_count, e->batcher.count);
+}
+
+void endpoint_fail_waiting(
+    struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why)
+{
+    for (struct mob_batch_entry *entry = mob_batch_drain(&e->batcher), *next; entry; entry = next) {
+        next = entry->next;
+        entry_fail(entry, status, retry_after_s, why);
+    }
+    tell_pending(e);
+}
+
+void endpoint_fail_calls(struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why)
+{
+    endpoint_fail_waiting(e, status, retry_after_s, why);
+    for (struct batch *batch = e->sent, *next; batch; batch = next) {
+        next = batch->next;
+        batch_fail_for(batch, status, retry_after_s, why);
+    }
 }
 
 /* Rows [first, first + rows) of an output, in place. */
@@ -185,13 +231,18 @@ static void send_now(struct flight *first)
         batch_fail(batch, status, why);
         return;
     }
+    batch->at = &e->sent;
+    batch->next = e->sent;
+    if (batch->next)
+        batch->next->at = &batch->next;
+    e->sent = batch;
     /* A node that dies takes the call with it: nobody would ever answer. */
     flight_set_deadline(first, mob_now() + ANSWER_NS, on_no_answer);
 }
 
 static void step_endpoint(struct endpoint *e, int64_t now)
 {
-    while (e->ready) {
+    while (e->ready && !e->waits[0]) {
         struct batch *batch = NULL;
         struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
         size_t n = mob_batch_take(&e->batcher, now, entries);
@@ -206,6 +257,7 @@ static void step_endpoint(struct endpoint *e, int64_t now)
             batch->rows += entries[i]->rows;
         e->running++;
         e->engine->worked++;
+        tell_pending(e);
         send_batch(e, batch);
     }
 }
@@ -216,7 +268,9 @@ int64_t engine_models_step(struct engine *engine, int64_t now)
     for (struct endpoint *e = engine->models->all, *next; e; e = next) {
         next = e->next;
         step_endpoint(e, now);
-        int64_t at = e->ready ? mob_batch_deadline(&e->batcher) : INT64_MAX;
+        int64_t at = e->ready && !e->waits[0] ? mob_batch_deadline(&e->batcher) : INT64_MAX;
+        wake = at < wake ? at : wake;
+        at = endpoint_look(e, now);
         wake = at < wake ? at : wake;
     }
     return wake;
@@ -239,4 +293,5 @@ void engine_start_infer(struct flight *flight)
             &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
         flight_fail(
             flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+    tell_pending(e);
 }

@@ -16,7 +16,6 @@
 #include "server/api/engine_models.h"
 
 #define ACTOR_PREFIX "endpoint/"
-#define ACTOR_NAME_BYTES (MOB_MODEL_NAME_MAX + 40)
 /* The generation is a time in microseconds: 16 digits until the year 2286. */
 _Static_assert(sizeof ACTOR_PREFIX - 1 + MOB_MODEL_NAME_MAX - 1 + 1 + 16 <= MOB_ACTOR_NAME_BYTES_MAX,
     "every model's actor can have its name");
@@ -47,13 +46,10 @@ struct mob_engine_op *engine_op_of(struct mob_batch_entry *entry)
     return (struct mob_engine_op *)((char *)entry - offsetof(struct mob_engine_op, infer.entry));
 }
 
-static void fail_waiting_calls(struct endpoint *e, enum mob_status status, const char *why)
+void endpoint_let_go(struct endpoint *e)
 {
-    for (struct mob_batch_entry *entry = mob_batch_drain(&e->batcher), *next; entry; entry = next) {
-        next = entry->next;
-        struct flight *flight = engine_op_of(entry)->infer.flight;
-        flight_fail(flight, status, NULL, "%s", why);
-    }
+    if (e->removed && e->running == 0 && !e->maker && !e->looking)
+        endpoint_free(e);
 }
 
 void engine_models_destroy(struct engine *engine)
@@ -77,12 +73,13 @@ struct endpoint *endpoint_named(struct engine *engine, const char *name)
     return e;
 }
 
-static void actor_name(const struct endpoint *e, char out[ACTOR_NAME_BYTES])
+void endpoint_actor_name(const struct endpoint *e, char out[ENDPOINT_ACTOR_NAME_BYTES])
 {
     if (e->generation)
-        snprintf(out, ACTOR_NAME_BYTES, ACTOR_PREFIX "%s/%llu", e->name, (unsigned long long)e->generation);
+        snprintf(out, ENDPOINT_ACTOR_NAME_BYTES, ACTOR_PREFIX "%s/%llu", e->name,
+            (unsigned long long)e->generation);
     else
-        snprintf(out, ACTOR_NAME_BYTES, ACTOR_PREFIX "%s", e->name);
+        snprintf(out, ENDPOINT_ACTOR_NAME_BYTES, ACTOR_PREFIX "%s", e->name);
 }
 
 static json_t *endpoint_json(const struct endpoint *e)
@@ -93,10 +90,10 @@ static json_t *endpoint_json(const struct endpoint *e)
     return json_pack("{s:s,s:s,s:O,s:i,s:i,s:s,s:s,s:s}", "name", e->name, "class", e->class_name,
         "arguments", e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
         (int)e->max_queue_delay_us, "state",
-        e->ready          ? "ready"
-            : e->error[0] ? "failed"
-                          : "starting",
-        "actor", actor, "error", e->error);
+        e->ready && !e->waits[0] ? "ready"
+            : e->error[0]        ? "failed"
+                                 : "starting",
+        "actor", actor, "error", e->error[0] ? e->error : e->waits);
 }
 
 json_t *engine_models_json(struct engine *engine)
@@ -118,7 +115,7 @@ static void endpoint_remove(struct endpoint *e)
         struct mob_actor_id id;
         uint32_t no_restart;
     } body = {.no_restart = 1};
-    fail_waiting_calls(e, MOB_UNAVAILABLE, "the model has been replaced");
+    endpoint_fail_waiting(e, MOB_UNAVAILABLE, 0, "the model has been replaced");
     e->removed = true;
     if (e->actor) {
         body.id = mob_actor_identity(e->actor);
@@ -130,8 +127,7 @@ static void endpoint_remove(struct endpoint *e)
             *at = e->next;
             break;
         }
-    if (e->running == 0)
-        endpoint_free(e);
+    endpoint_let_go(e);
 }
 
 void engine_ignore_reply(void *arg, enum mob_status status, const char *text, size_t size)
@@ -144,7 +140,7 @@ void engine_ignore_reply(void *arg, enum mob_status status, const char *text, si
 
 /* A candidate goes without a trace, its PUT is refused; an endpoint that was there shows why it does not
  * work. */
-static void broken(struct endpoint *e, enum mob_status status, const char *pointer, const char *why)
+void endpoint_broken(struct endpoint *e, enum mob_status status, const char *pointer, const char *why)
 {
     if (e->candidate) {
         struct flight *put = e->put;
@@ -158,61 +154,21 @@ static void broken(struct endpoint *e, enum mob_status status, const char *point
     e->ready = false;
     if (e->model)
         atomic_store(&e->model->ready, false);
-    fail_waiting_calls(e, MOB_UNAVAILABLE, "the model's actor could not be made");
+    endpoint_fail_waiting(e, MOB_UNAVAILABLE, 0, "the model's actor could not be made");
 }
 
 static void save(struct endpoint *e);
 
-static void on_created(struct mob_future *future, void *arg)
+void endpoint_made(struct endpoint *e)
 {
-    struct endpoint *e = arg;
-    e->engine->worked++;
-    struct mob_future_look look = mob_future_look(future);
-    if (look.state == MOB_FUTURE_FAILED) {
-        char message[200], why[256];
-        if (!mob_json_text_field(mob_future_error(future), "message", message, sizeof message) || !*message)
-            snprintf(message, sizeof message, "%s", mob_status_text(look.status));
-        snprintf(why, sizeof why, "the actor could not be made: %s", message);
-        broken(e, MOB_INVALID, NULL, why);
-        return;
-    }
     if (e->candidate) {
         save(e);
         return;
     }
-    e->error[0] = 0;
+    e->error[0] = e->waits[0] = 0;
     e->ready = true;
     atomic_store(&e->model->ready, true);
     MOB_LOG_INFO("models", "ready", "name=%s class=%s", e->name, e->class_name);
-}
-
-/* Returns the method's signature text; NULL: `e` is broken and says why. */
-static const char *infer_signature(struct endpoint *e, const struct mob_function **class_out)
-{
-    struct mob_callable infer;
-    if (mob_function_find(e->client, e->class_name, class_out) != MOB_OK) {
-        broken(e, MOB_INVALID, "/class", mob_client_error(e->client));
-        return NULL;
-    }
-    bool is_class = mob_function_is_class(*class_out);
-    if (is_class && mob_method_callable(*class_out, "infer", &infer))
-        return infer.text;
-    broken(e, MOB_INVALID, "/class",
-        is_class ? "the class has no method `infer`" : "this is a function, not a class");
-    return NULL;
-}
-
-/* False: broken. */
-static bool make_model(struct endpoint *e, const char *signature)
-{
-    char why[256] = "";
-    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us,
-            &e->model, why) != MOB_OK) {
-        broken(e, MOB_INVALID, "/class", why);
-        return false;
-    }
-    e->model->engine_data = e; /* not freed by the model: the endpoint outlives its use here */
-    return true;
 }
 
 /* From now on requests find the model. */
@@ -222,44 +178,40 @@ static enum mob_status publish_model(struct endpoint *e)
     return mob_serve_put(e->engine->options.serve, e->model);
 }
 
-static void start_actor(struct endpoint *e)
+/* The signature of the class' method, NULL: the maker has failed and says why. */
+static const char *infer_signature(struct endpoint *e, struct flight *maker)
 {
-    const struct mob_function *class = NULL;
-    const char *signature = infer_signature(e, &class);
-    if (!signature || !make_model(e, signature))
-        return;
-    e->class = class;
-    struct argument_memory *memory = argument_memory_create();
-    MOB_ASSERT(memory != NULL);
-    struct mob_args arguments;
-    struct mob_engine_error error = {0};
-    char name[ACTOR_NAME_BYTES];
-    actor_name(e, name);
-    struct mob_actor_options options = {.struct_size = sizeof options,
-        .name = name,
-        .return_if_exists = true,
-        .detached = true,
-        .max_restarts = -1};
-    enum mob_status status = engine_arguments(e->client, mob_function_callable(class).signature, e->arguments,
-        "/arguments", memory, &arguments, &error);
-    if (status == MOB_OK) {
-        /* Waits for the name's look-up, and for room: once for each endpoint, here or at its PUT. */
-        mob_client_asks_room(e->client, false);
-        status = mob_actor_create(e->client, e->class_name, arguments, &options, &e->actor);
-        mob_client_asks_room(e->client, true);
+    struct mob_callable infer;
+    enum mob_status status = mob_function_find(e->client, e->class_name, &e->class);
+    if (status != MOB_OK) {
+        flight_fail_client(maker, MOB_INVALID, "/class");
+        return NULL;
     }
-    if (status == MOB_OK)
-        status = mob_actor_created(e->actor, &e->created);
-    if (status == MOB_OK)
-        status = mob_on_ready(e->created, on_created, e);
-    if (status != MOB_OK)
-        broken(e, error.detail ? error.status : status,
-            error.pointer                     ? error.pointer
-                : status == MOB_TYPE_MISMATCH ? "/arguments"
-                                              : NULL,
-            error.detail ? error.detail : mob_client_error(e->client));
-    mob_engine_error_fini(&error);
-    argument_memory_destroy(memory);
+    bool is_class = mob_function_is_class(e->class);
+    if (is_class && mob_method_callable(e->class, "infer", &infer))
+        return infer.text;
+    flight_fail(maker, MOB_INVALID, "/class", "%s",
+        is_class ? "the class has no method `infer`" : "this is a function, not a class");
+    return NULL;
+}
+
+bool endpoint_take_class(struct endpoint *e, struct flight *maker)
+{
+    char why[256] = "";
+    const char *signature = infer_signature(e, maker);
+    if (!signature)
+        return false;
+    if (mob_model_create(e->name, e->class_name, signature, e->max_batch_size, e->max_queue_delay_us,
+            &e->model, why) != MOB_OK) {
+        flight_fail(maker, MOB_INVALID, "/class", "%s", why);
+        return false;
+    }
+    e->model->engine_data = e; /* not freed by the model: the endpoint outlives its use here */
+    if (!e->candidate && publish_model(e) != MOB_OK) {
+        flight_fail(maker, MOB_QUEUE_FULL, NULL, "too many models");
+        return false;
+    }
+    return true;
 }
 
 /* --- PUT and DELETE --- */
@@ -289,7 +241,7 @@ static void take_place(struct endpoint *e)
     struct endpoint *old = endpoint_named(e->engine, e->name);
     put->op->endpoint.created = old == NULL;
     if (publish_model(e) != MOB_OK) {
-        broken(e, MOB_QUEUE_FULL, NULL, "too many models");
+        endpoint_broken(e, MOB_QUEUE_FULL, NULL, "too many models");
         return;
     }
     if (old)
@@ -308,7 +260,7 @@ static void on_saved(void *arg, const struct mob_gcs_answer *answer)
     if (answer->status == MOB_OK)
         take_place(e);
     else
-        broken(e, answer->status, NULL, "the endpoint could not be saved");
+        endpoint_broken(e, answer->status, NULL, "the endpoint could not be saved");
 }
 
 static void save(struct endpoint *e)
@@ -328,7 +280,7 @@ static void save(struct endpoint *e)
     enum mob_status status = mob_gcs_put(e->engine->gcs, &kv, on_saved, e);
     free(text);
     if (status != MOB_OK)
-        broken(e, status, NULL, "the endpoint could not be saved");
+        endpoint_broken(e, status, NULL, "the endpoint could not be saved");
 }
 
 void engine_start_endpoint_put(struct flight *flight)
@@ -346,7 +298,7 @@ void engine_start_endpoint_put(struct flight *flight)
     e->generation = (uint64_t)mob_wall_now() / 1000;
     e->candidate = true;
     e->put = flight;
-    start_actor(e);
+    endpoint_make_actor(e);
 }
 
 static void on_forgotten(void *arg, const struct mob_gcs_answer *answer)
@@ -387,8 +339,8 @@ static bool is_orphan(const struct engine *engine, const json_t *actor)
         strncmp(name, ACTOR_PREFIX, strlen(ACTOR_PREFIX)) != 0)
         return false;
     for (const struct endpoint *e = engine->models->all; e; e = e->next) {
-        char own[ACTOR_NAME_BYTES];
-        actor_name(e, own);
+        char own[ENDPOINT_ACTOR_NAME_BYTES];
+        endpoint_actor_name(e, own);
         if (strcmp(own, name) == 0)
             return false;
     }
@@ -426,9 +378,7 @@ static void load_endpoint(struct engine *engine, const json_t *row)
         (uint32_t)json_integer_value(json_object_get(row, "max_batch_size")),
         (uint32_t)json_integer_value(json_object_get(row, "max_queue_delay_us")));
     e->generation = (uint64_t)json_integer_value(json_object_get(row, "generation"));
-    start_actor(e);
-    if (e->model && publish_model(e) != MOB_OK)
-        broken(e, MOB_QUEUE_FULL, NULL, "too many models");
+    endpoint_make_actor(e);
 }
 
 static void on_loaded(void *arg, const struct mob_gcs_answer *answer)

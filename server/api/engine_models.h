@@ -1,8 +1,12 @@
-/* Endpoints and the batches of calls that run on them: shared by engine_models.c and engine_batches.c. */
+/* Endpoints, the actors behind them and the batches of calls that run on them: shared by engine_models.c,
+ * engine_replicas.c and engine_batches.c. */
 #ifndef MOB_SERVER_API_ENGINE_MODELS_H
 #define MOB_SERVER_API_ENGINE_MODELS_H
 
 #include "server/api/engine_inner.h"
+
+#define ENDPOINT_ACTOR_NAME_BYTES (MOB_MODEL_NAME_MAX + 40)
+#define ENDPOINT_WAITS_BYTES 160
 
 struct endpoint {
     struct endpoint *next;
@@ -21,8 +25,13 @@ struct endpoint {
         generation; /* tells its actor from those of other endpoints of that name; 0: loaded without one */
     bool ready, removed;
     bool candidate; /* of a PUT that is not through: nobody sees it */
-    unsigned running;
+    unsigned running; /* batches: */
+    struct batch *sent; /* the newest of those that are with the node */
     struct flight *put; /* of a candidate */
+    struct flight *maker; /* of its actor, until it is published or found */
+    int64_t look_ns; /* when to ask why nothing comes; 0: nobody waits */
+    bool looking; /* the node has been asked, */
+    char waits[ENDPOINT_WAITS_BYTES]; /* and said what the actor waits for; "": it does not wait */
 };
 
 struct engine_models {
@@ -31,6 +40,28 @@ struct engine_models {
 };
 
 void endpoint_free(struct endpoint *e);
+/* Frees it when it is removed and nothing of it is on its way any more. */
+void endpoint_let_go(struct endpoint *e);
+void endpoint_actor_name(const struct endpoint *e, char out[ENDPOINT_ACTOR_NAME_BYTES]);
+/* A candidate goes without a trace, its PUT is refused; an endpoint that was there shows why it does not
+ * work. `e` may be gone. */
+void endpoint_broken(struct endpoint *e, enum mob_status status, const char *pointer, const char *why);
+/* Its class is known: makes the model. False: the maker has failed, and `e` may be gone. */
+bool endpoint_take_class(struct endpoint *e, struct flight *maker);
+/* Its actor lives. */
+void endpoint_made(struct endpoint *e);
+
+/* engine_replicas.c */
+void endpoint_make_actor(struct endpoint *e);
+/* Asks why nothing comes, if it is time; when to call again. */
+int64_t endpoint_look(struct endpoint *e, int64_t now);
+
+/* engine_batches.c */
+/* Calls that have not been sent; `retry_after_s` 0: the default. */
+void endpoint_fail_waiting(
+    struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why);
+/* And those that have. */
+void endpoint_fail_calls(struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why);
 /* No candidate. */
 struct endpoint *endpoint_named(struct engine *engine, const char *name);
 /* The operation whose entry waits in a batcher. */

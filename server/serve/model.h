@@ -40,7 +40,7 @@ struct mob_model {
     void (*engine_free)(void *engine_data);
     /* for /stats and /metrics */
     _Atomic uint64_t inference_count, execution_count, success_count, success_ns, fail_count, queue_ns,
-        compute_ns;
+        compute_ns, pending_count; /* calls that wait to be sent */
     _Atomic int64_t last_inference_ms;
 };
 

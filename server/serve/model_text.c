@@ -78,10 +78,10 @@ void mob_model_write_metrics(const struct mob_model *model, struct mob_text *out
 {
     static const char *const names[] = {"nv_inference_request_success", "nv_inference_request_failure",
         "nv_inference_count", "nv_inference_exec_count", "nv_inference_queue_duration_us",
-        "nv_inference_compute_infer_duration_us"};
+        "nv_inference_compute_infer_duration_us", "nv_inference_pending_request_count"};
     const unsigned long long values[] = {get(&model->success_count), get(&model->fail_count),
         get(&model->inference_count), get(&model->execution_count), get(&model->queue_ns) / 1000,
-        get(&model->compute_ns) / 1000};
+        get(&model->compute_ns) / 1000, get(&model->pending_count)};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         mob_text_printf(out, "%s{model=\"%s\",version=\"1\"} %llu\n", names[i], model->name, values[i]);
 }

@@ -1,4 +1,6 @@
 """Models behind HTTP: how calls are stacked, that nothing of them stays, and that a model comes back.   ctest: timeout=240"""
+import os
+import re
 import threading
 import time
 
@@ -85,15 +87,33 @@ def test_shapes_do_not_mix(c):
     check(max(sizes(answers)) <= 4, "were not stacked", answers)
 
 
+def waiting_calls(c, name):
+    metrics = c.call("GET", "/metrics")[2].decode()
+    return int(re.search(rf'^nv_inference_pending_request_count\{{model="{name}",version="1"\}} (\d+)$', metrics, re.MULTILINE).group(1))
+
+
 def test_an_idle_replica_is_asked_at_once(c):
-    serve(c, "idle", 300, max_batch_size=64, max_queue_delay_us=0)
-    calls = [[[i, 0]] for i in range(6)]
+    c.deploy("batcher")
+    gate = c.directory + "/gate"
+    c.json("PUT", f"{V1}/endpoints/idle", {"class": "batcher.Gate", "arguments": [gate], "max_batch_size": 64}, expect=201)
     first = threading.Thread(target=ask, args=(c, "idle", [[0, 0]]))
     first.start()
-    time.sleep(0.1)  # it runs
-    answers, seconds = at_once(c, "idle", calls)
-    first.join()
-    check(sizes(answers) == [6] * 6, "what came while it worked runs as one", answers, seconds)
+    c.until("a call runs, without a second one", lambda: os.path.exists(gate + ".in"))
+    answers = [None] * 6
+
+    def one(i):
+        answers[i] = ask(c, "idle", [[i, 0]])
+
+    others = [threading.Thread(target=one, args=(i,)) for i in range(6)]
+    for thread in others:
+        thread.start()
+    c.until("the others wait", lambda: waiting_calls(c, "idle") == 6)
+    with open(gate + ".open", "w", encoding="ascii"):
+        pass
+    for thread in (first, *others):
+        thread.join(60)
+    check(None not in answers and sizes(answers) == [6] * 6, "what came while it worked runs as one", answers)
+    check([a[0][1] for a in answers] == list(range(6)), "each row by itself", answers)
 
 
 def store(c):

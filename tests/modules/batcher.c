@@ -2,10 +2,13 @@
  *
  *   Batcher(sleep_ms)   .infer(x[n,k]) -> seen[n,2]: for each row the rows of its call, and the sum of its
  * numbers
+ *   Gate(path)          the same, but each call makes path.in and ends when there is path.open
  */
 #include <mobula/mobula.h>
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static enum mob_status batcher_create(struct mob_call *call)
@@ -18,9 +21,8 @@ static enum mob_status batcher_create(struct mob_call *call)
     return MOB_OK;
 }
 
-static enum mob_status infer(struct mob_call *call)
+static enum mob_status tell(struct mob_call *call)
 {
-    const int64_t *sleep_ms = mob_call_self(call);
     const struct mob_tensor x = mob_arg_tensor(call, 0);
     const int64_t rows = x.shape[0], columns = x.shape[1];
     float *seen = malloc((size_t)rows * 2 * sizeof(float));
@@ -33,15 +35,46 @@ static enum mob_status infer(struct mob_call *call)
         seen[2 * row] = (float)rows;
         seen[2 * row + 1] = sum;
     }
-    usleep((useconds_t)*sleep_ms * 1000);
     enum mob_status status = mob_return(call, mob_tensor_f32(seen, rows, 2));
     free(seen);
     return status;
+}
+
+static enum mob_status infer(struct mob_call *call)
+{
+    const int64_t *sleep_ms = mob_call_self(call);
+    usleep((useconds_t)*sleep_ms * 1000);
+    return tell(call);
+}
+
+static enum mob_status gate_create(struct mob_call *call)
+{
+    size_t length;
+    const char *path = mob_arg_utf8(call, 0, &length);
+    mob_call_set_self(call, strndup(path, length));
+    return MOB_OK;
+}
+
+static enum mob_status infer_behind_gate(struct mob_call *call)
+{
+    char in[512], open_[512];
+    snprintf(in, sizeof in, "%s.in", (const char *)mob_call_self(call));
+    snprintf(open_, sizeof open_, "%s.open", (const char *)mob_call_self(call));
+    FILE *file = fopen(in, "w");
+    if (file == NULL)
+        return mob_fail(call, "cannot make the file");
+    fclose(file);
+    while (access(open_, F_OK) != 0)
+        usleep(1000);
+    return tell(call);
 }
 
 /* clang-format off */
 MOB_MODULE("batcher",
     MOB_ACTOR_CLASS("Batcher", batcher_create, "i64 sleep_ms -> ()", free,
         {.name = "infer", .main = infer, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
+         .flags = MOB_METHOD_READ_ONLY}),
+    MOB_ACTOR_CLASS("Gate", gate_create, "utf8 path -> ()", free,
+        {.name = "infer", .main = infer_behind_gate, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
          .flags = MOB_METHOD_READ_ONLY}))
 /* clang-format on */
