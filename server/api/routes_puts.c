@@ -5,8 +5,11 @@
 #include <strings.h>
 
 #include "common/base/clock.h"
+#include "common/base/hash.h"
+#include "common/base/log.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
+#include "server/api/idempotency.h"
 #include "server/api/problem.h"
 #include "server/http/multipart.h"
 
@@ -89,11 +92,16 @@ static void put_one(struct mob_http_request *request, const char *media, const c
 
 /* --- several --- */
 
-/* One request's puts. The last to be done answers. */
+/* One request's puts. The last to be done answers.
+ *
+ * Under an Idempotency-Key each part has a key of its own, so that each finds what it made before. The first
+ * one's is the request's: it goes alone, since it says whether the key stands for this body at all.
+ */
 struct puts {
     struct mob_http_request *request;
     _Atomic size_t left;
     size_t count;
+    bool keyed;
     struct put {
         struct puts *all;
         struct mob_engine_op *op;
@@ -108,10 +116,27 @@ static void puts_destroy(struct puts *all)
     free(all);
 }
 
+/* False: the key stands for another body, and nothing is remembered of this one. */
+static bool key_is_ours(struct mob_http_request *request, const struct puts *all)
+{
+    const struct mob_engine_key *key = all->puts[0].op->key;
+    if (key && key->other_body) {
+        mob_idempotency_forget(mob_api_of(request)->idempotency, request);
+        return false;
+    }
+    if (key && key->again)
+        mob_idempotency_mark(request);
+    return true;
+}
+
 static void answer_puts(struct mob_http_request *request, void *cls)
 {
     const struct puts *all = cls;
     struct mob_text t = {0};
+    if (!key_is_ours(request, all)) {
+        mob_problem_reply_error(request, &all->puts[0].op->error);
+        return;
+    }
     for (size_t i = 0; i < all->count; i++)
         if (all->puts[i].op->error.status != MOB_OK) {
             mob_problem_reply_error(request, &all->puts[i].op->error);
@@ -129,25 +154,64 @@ static void answer_puts(struct mob_http_request *request, void *cls)
     reply_json(request, 201, &t);
 }
 
+/* From the one at `first` on; when it returns, the last one may have freed `all`. */
+static void post_puts(struct puts *all, size_t first, size_t end)
+{
+    struct mob_engine *engine = mob_api_of(all->request)->parts.engine;
+    for (size_t i = first; i < end; i++)
+        mob_engine_post(engine, all->puts[i].op);
+}
+
 static void one_done(struct mob_engine_op *op)
 {
     struct put *put = op->context;
     struct puts *all = put->all;
-    if (atomic_fetch_sub(&all->left, 1) > 1)
+    size_t count = all->count;
+    bool leads = all->keyed && put == all->puts && count > 1;
+    if (leads && op->error.status == MOB_OK) {
+        atomic_fetch_sub(&all->left, 1);
+        post_puts(all, 1, count);
+        return;
+    }
+    if (!leads && atomic_fetch_sub(&all->left, 1) > 1)
         return;
     mob_api_deliver(all->request, answer_puts, all);
     puts_destroy(all);
 }
 
+static struct mob_module_hash scope_of_part(struct mob_module_hash scope, uint32_t part)
+{
+    struct {
+        struct mob_module_hash scope;
+        uint32_t part;
+    } of = {scope, part};
+    return part == 0 ? scope : mob_module_hash(&of, sizeof of);
+}
+
+/* False: the request has no key. */
+static bool key_puts(const struct mob_http_request *request, struct puts *all)
+{
+    struct mob_engine_key key = {0};
+    if (!mob_idempotency_key(request, &key.scope, &key.body))
+        return false;
+    for (size_t i = 0; i < all->count; i++) {
+        struct mob_engine_op *op = all->puts[i].op;
+        op->key = malloc(sizeof *op->key);
+        MOB_ASSERT(op->key != NULL);
+        *op->key = key;
+        op->key->scope = scope_of_part(key.scope, (uint32_t)i);
+    }
+    return true;
+}
+
 static void run_puts(struct mob_http_request *request, struct puts *all)
 {
-    struct mob_engine *engine = mob_api_of(request)->parts.engine;
     size_t count = all->count;
     all->request = request;
     atomic_init(&all->left, count);
+    all->keyed = key_puts(request, all);
     mob_http_park(request, mob_deadline_after(MOB_API_OP_TIMEOUT_S * MOB_SEC), mob_api_outcome_unknown);
-    for (size_t i = 0; i < count; i++) /* the last one may free `all` */
-        mob_engine_post(engine, all->puts[i].op);
+    post_puts(all, 0, all->keyed ? 1 : count);
 }
 
 /* False: answered. */

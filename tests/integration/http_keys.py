@@ -29,6 +29,7 @@ def keyed(c, path, body, key, headers=None, **options):
 
 def insist(c, path, body, key, headers=None):
     """As a client does that was cut off: the same request until it is answered."""
+    answer = None
     for _ in range(50):
         try:
             answer = keyed(c, path, body, key, headers)
@@ -50,6 +51,11 @@ def octets(data):
     return data, {"Content-Type": "application/octet-stream"}
 
 
+def parts(*contents):
+    body = b"".join(b'--=+=\r\nContent-Disposition: form-data; name="p%d"\r\n\r\n%s\r\n' % (i, one) for i, one in enumerate(contents))
+    return body + b"--=+=--\r\n", {"Content-Type": 'multipart/form-data; boundary="=+="'}
+
+
 def requests_of(c, actor):
     """One of each creating route that makes something of its own: name -> (path, body, headers)."""
     return {
@@ -61,6 +67,7 @@ def requests_of(c, actor):
         "call": (f"/actors/{actor}/methods/add", {"arguments": [1]}, None),
         "small": ("/objects", *octets(b"small")),
         "large": ("/objects", *octets(b"large" * 50000)),
+        "parts": ("/objects", *parts(b"l" * 10, b"l" * 100000, b"")),
         "job": ("/jobs", {"name": "keyed"}, None),
     }
 
@@ -92,6 +99,12 @@ def test_answers_outlive_the_gateway():
         status, _, problem = keyed(c, "/tasks", other, "task")
         check(status == 422 and "another body" in problem["detail"], "another body by another gateway", status, problem)
         check(keyed(c, "/tasks", requests["task"][1], "task")[2] == first["task"][2], "and the first one stands")
+        path, body, headers = requests["parts"]
+        for another in (body.replace(b"l", b"L"), *parts(b"one alone")[:1]):
+            check(keyed(c, path, another, "parts", headers)[0] == 422, "other parts", another[:60])
+        check(keyed(c, path, *octets(b"small")[:1], "parts", octets(b"")[1])[0] == 422, "a value for parts")
+        check(len({one["id"] for one in first["parts"][2]["items"]}) == 3, "three objects", first["parts"])
+        check(c.call("GET", f"{V1}/objects/{first['parts'][2]['items'][1]['id']}/data")[2] == b"l" * 100000, "the second part's bytes")
         rows = first["rows"][2]["items"]
         check(c.value(rows[299]["returns"][0])["value"] == 300, "the rows' values")
         check(c.value(first["call"][2]["returns"][0])["value"] == 1, "the call's value")
@@ -115,8 +128,8 @@ def killed_at(failpoint, half):
             c.deploy(module)
         actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [0]}, {"Prefer": "wait=10"})["id"]
         expected = 0
-        # `waited` and `job` are answered by a result, or by the node's word: no acknowledgement
-        kinds = [(name, request) for name, request in requests_of(c, actor).items() if name not in ("waited", "job")]
+        # `waited` and `job` are answered by a result, or by the node's word: no acknowledgement; `parts` has several claims
+        kinds = [(name, request) for name, request in requests_of(c, actor).items() if name not in ("waited", "job", "parts")]
         called = any(name == "call" for name, _ in kinds[half::2]) or "MOBULA_TEST_ALL" in os.environ
         for name, (path, body, headers) in kinds if "MOBULA_TEST_ALL" in os.environ else kinds[half::2]:
             kill_gateway(c)
@@ -128,7 +141,7 @@ def killed_at(failpoint, half):
             check(status in (200, 201, 202), f"{name}: answered in the end", status, answer)
             kill_gateway(c)
             check(insist(c, path, body, name, headers)[2] == answer, f"{name}: and the same ever after")
-            other = b"other" if isinstance(body, bytes) else {**body, "job": "job_" + "a" * 20}
+            other = body.replace(b"l", b"L") if isinstance(body, bytes) else {**body, "job": "job_" + "a" * 20}
             check(insist(c, path, other, name, headers)[0] == 422, f"{name}: another body")
             tasks = {"task": 1, "rows": 300, "items": 1}.get(name, 0)
             expected += tasks + 1
@@ -148,6 +161,29 @@ def test_a_kill_between_acknowledgement_and_answer():
 
 def test_a_kill_between_claim_and_submission():
     killed_at("gateway.key_claimed", 1)
+
+
+def test_a_kill_between_two_parts():
+    """The gateway's second request dies with it behind its second part; each life has five claims."""
+    os.environ["MOBULA_FAILPOINTS"] = "gateway.key_claimed=kill@6"
+    c = Cluster()
+    try:
+        body, headers = parts(b"first", b"second" * 20000, b"third")
+        first = keyed(c, "/objects", body, "one", headers)
+        before = c.pid_of("mobula-gateway")
+        second = insist(c, "/objects", body, "two", headers)
+        check(c.pid_of("mobula-gateway") != before, "the gateway died of it")
+        check(first[0] == second[0] == 201 and second[1] == "true", "answered in the end, as a repetition", first, second)
+        kill_gateway(c)
+        check(insist(c, "/objects", body, "two", headers)[2] == second[2], "and the same ever after")
+        ids = [one["id"] for answer in (first, second) for one in answer[2]["items"]]
+        listed = [one["id"] for one in c.json("GET", f"{V1}/objects?limit=1000", expect=200)["items"]]
+        check(sorted(ids) == sorted(listed) and len(set(ids)) == 6, "each part is one object", ids, listed)
+        values = [c.call("GET", f"{V1}/objects/{one}/data")[2] for one in ids]
+        check(values == [b"first", b"second" * 20000, b"third"] * 2, "of its bytes", [len(one) for one in values])
+    finally:
+        del os.environ["MOBULA_FAILPOINTS"]
+        c.end()
 
 
 def test_a_key_means_something_new_when_it_is_old():
