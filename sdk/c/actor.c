@@ -269,8 +269,15 @@ enum mob_status mob_actor_created(struct mob_actor *actor, struct mob_future **f
     MOB_GIVEN(NULL, actor);
     struct mob_client *client = actor->client;
     MOB_GIVEN(client, future_out);
+    struct mob_object_id id = mob_object_of(actor->id.creation, 0);
+    struct mob_general_future *known = mob_future_find_general(client, id);
+    if (known != NULL) { /* of two with one id only one would hear */
+        known->refs++;
+        *future_out = &known->future;
+        return MOB_OK;
+    }
     bool own = actor->created != NULL;
-    struct mob_future *future = mob_future_new_general(client, mob_object_of(actor->id.creation, 0), own);
+    struct mob_future *future = mob_future_new_general(client, id, own);
     if (future == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
     if (own && mob_future_settled(actor->created))

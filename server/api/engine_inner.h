@@ -60,6 +60,7 @@ struct flight {
     void *context; /* the operation's own */
     size_t next_item; /* of a batch: those before it are submitted, or failed */
     uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
+    bool claims_name; /* of an actor's creation: it was published under a name, which another may have got */
     bool acked, ack_wanted;
     struct batch *batch; /* of an inference call that has left */
 };

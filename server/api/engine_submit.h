@@ -22,4 +22,17 @@ bool engine_use_session(
 /* How many futures a submission gives; MOB_RETURNS_STREAM: one. */
 uint32_t engine_returns_of(struct mob_callable callable, const struct mob_submit_options *options);
 
+/* engine_tasks.c */
+void engine_submit_known(struct flight *flight);
+/* With flight->actor: waits for its creation as the operation says. */
+void engine_follow_creation(struct flight *flight);
+
+/* engine_names.c: creations under a name */
+void engine_name_ask(struct flight *flight);
+bool engine_name_is_claimed(const struct flight *flight);
+/* The creation is acknowledged: whose is the name? Answers accordingly. */
+void engine_name_check(struct flight *flight);
+/* It has failed, since the name was another's. */
+void engine_name_lost(struct flight *flight);
+
 #endif

@@ -27,6 +27,10 @@ static void take_result(struct flight *flight)
     struct mob_value *value = NULL;
     submit->accepted = true; /* a driver sees committed results only, so the spec is committed too */
     struct mob_future_look look = mob_future_look(flight->future);
+    if (look.state == MOB_FUTURE_FAILED && look.status == MOB_EXISTS && engine_name_is_claimed(flight)) {
+        engine_name_lost(flight);
+        return;
+    }
     if (look.state == MOB_FUTURE_FAILED) {
         submit->value.state = MOB_OBJ_FAILED;
         engine_future_error(flight->op, flight->future);
@@ -69,6 +73,10 @@ void engine_acked(struct flight *flight)
     case MOB_ENGINE_SUBMIT:
         flight->op->submit.accepted = true;
         flight->op->submit.value.state = MOB_OBJ_PENDING;
+        if (engine_name_is_claimed(flight)) {
+            engine_name_check(flight);
+            return;
+        }
         break;
     case MOB_ENGINE_OBJECT_PUT:
         flight->op->put.id = mob_future_object(flight->future);
@@ -198,7 +206,7 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
         free(futures);
 }
 
-static void follow_creation(struct flight *flight)
+void engine_follow_creation(struct flight *flight)
 {
     struct mob_future *created = NULL;
     enum mob_status status = mob_actor_created(flight->actor, &created);
@@ -231,9 +239,11 @@ static void create_actor(
         fail_submission(flight, status, "/class");
         return;
     }
-    if (options->actor.name)
+    if (options->actor.name) {
         flight->engine->names_given++;
-    follow_creation(flight);
+        flight->claims_name = true;
+    }
+    engine_follow_creation(flight);
 }
 
 /* The class of an actor never changes, so it is asked for once. */
@@ -297,7 +307,7 @@ static void call_actor(struct flight *flight, struct argument_memory *memory, st
         free(futures);
 }
 
-static void submit_known(struct flight *flight)
+void engine_submit_known(struct flight *flight)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
     struct native_options options;
@@ -338,67 +348,7 @@ static void on_actor_class(void *arg, enum mob_status status, const char *text, 
         flight_fail(flight, MOB_INTERNAL, NULL, "the node names no class of this actor");
         return;
     }
-    engine_function_learn(flight, known->class_name, submit_known);
-}
-
-/* --- creations with a name --- */
-
-static void ask_name(struct flight *flight);
-
-/* Between the answer and now another creation may have been published, perhaps under the same name. */
-static void create_if_still_free(struct flight *flight)
-{
-    if (flight->names_seen == flight->engine->names_given)
-        submit_known(flight);
-    else
-        ask_name(flight);
-}
-
-static void on_named(struct flight *flight, struct mob_actor_id id)
-{
-    struct mob_engine_submit *submit = &flight->op->submit;
-    /* This creation's own, which an earlier run under the same key made. */
-    if (flight->key_again && mob_task_id_eq(id.creation, mob_key_child(flight->key_root, 0))) {
-        submit_known(flight);
-        return;
-    }
-    if (!submit->options.return_existing) {
-        flight_fail(flight, MOB_EXISTS, "/options/name", "an actor named \"%.120s\" lives already",
-            submit->options.actor_name);
-        return;
-    }
-    flight->actor = mob_actor_of_id(flight->client, id);
-    if (!flight->actor) {
-        flight_fail(flight, MOB_NO_MEMORY, NULL, "%s", mob_status_text(MOB_NO_MEMORY));
-        return;
-    }
-    submit->existed = true;
-    follow_creation(flight);
-}
-
-static void on_name(void *arg, enum mob_status status, const char *bytes, size_t size)
-{
-    struct flight *flight = arg;
-    struct mob_actor_id id;
-    flight->engine->worked++;
-    if (status == MOB_NOT_FOUND) { /* its class may be older than a name stays fresh, by now */
-        engine_function_learn(flight, flight->op->submit.function, create_if_still_free);
-    } else if (status == MOB_OK && size == sizeof id) {
-        memcpy(&id, bytes, sizeof id);
-        on_named(flight, id);
-    } else {
-        flight_fail_reply(flight, status == MOB_OK ? MOB_INTERNAL : status, NULL, 0);
-    }
-}
-
-static void ask_name(struct flight *flight)
-{
-    const char *name = flight->op->submit.options.actor_name;
-    flight->names_seen = flight->engine->names_given;
-    enum mob_status status =
-        mob_ask(flight->client, MOB_REQ_NAME, name, (uint32_t)strlen(name), on_name, flight);
-    if (status != MOB_OK)
-        flight_fail_client(flight, status, NULL);
+    engine_function_learn(flight, known->class_name, engine_submit_known);
 }
 
 /* What the node has to be asked first is asked without waiting: the thread serves everybody. */
@@ -412,7 +362,7 @@ void engine_start_submit(struct flight *flight)
     if (submit->call == MOB_CALL_ACTOR_METHOD && !known)
         flight_ask(flight, "actor", mob_actor_id_format(submit->actor, id), on_actor_class);
     else if (submit->call == MOB_CALL_ACTOR_CREATE && submit->options.actor_name)
-        engine_function_learn(flight, submit->function, ask_name);
+        engine_function_learn(flight, submit->function, engine_name_ask);
     else
-        engine_function_learn(flight, known ? known->class_name : submit->function, submit_known);
+        engine_function_learn(flight, known ? known->class_name : submit->function, engine_submit_known);
 }

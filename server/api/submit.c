@@ -103,10 +103,10 @@ static void reply_finished(struct mob_http_request *request, struct mob_engine_o
         mob_text_printf(&t, ",\"state\":\"finished\",\"type\":\"%s\",\"size\":%zu", op->submit.value.type,
             op->submit.value.size);
     }
-    mob_text_puts(&t, "}\n");
+    mob_text_puts(&t, op->submit.existed ? ",\"existed\":true}\n" : "}\n");
     add_location(request, &op->submit);
     add_preference(request);
-    reply_text(request, op->submit.call == MOB_CALL_ACTOR_CREATE ? 201 : 200, &t);
+    reply_text(request, op->submit.call == MOB_CALL_ACTOR_CREATE && !op->submit.existed ? 201 : 200, &t);
 }
 
 static void answer(struct mob_http_request *request, struct mob_engine_op *op)

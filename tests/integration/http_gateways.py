@@ -1,0 +1,152 @@
+"""Two gateways of one cluster, asked for the same thing at once: keys and names have one outcome.   ctest: timeout=240"""
+import json
+import signal
+import subprocess
+import threading
+
+from lib_http_cluster import BIN, Cluster, check, main
+
+V1 = "/api/v1"
+ROUNDS = 8
+
+
+class Gateway(Cluster):
+    """One more gateway of a cluster that runs."""
+
+    def __init__(self, cluster):
+        self.directory, first = cluster.directory, (cluster.host, cluster.port)
+        self.process = subprocess.Popen([BIN + "/mobula-gateway", "--dir", self.directory, "--listen", "127.0.0.1:0"])
+        self.token = cluster.token
+
+        def is_there():
+            self.read_address()  # both write it, the later one stands
+            return (self.host, self.port) != first and self.call("GET", "/readyz", key=None)[0] == 200
+
+        cluster.until("the second gateway serves", is_there)
+        with open(self.directory + "/gateway.addr", "w", encoding="ascii") as file:   # for the command line, and the next test
+            file.write(f"{first[0]}:{first[1]}\n")
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        check(self.process.wait(60) == 0, "the second gateway ends well", self.process.returncode)
+
+
+def at_once(requests):
+    """(gateway, path, body, headers) all together; their (status, headers, answer)."""
+    answers, barrier = [None] * len(requests), threading.Barrier(len(requests))
+    connections = [gateway.connect() for gateway, *_ in requests]
+
+    def one(i):
+        gateway, path, body, headers = requests[i]
+        connections[i].connect()
+        barrier.wait()
+        status, head, data = gateway.call("POST", V1 + path, body, headers, connection=connections[i])
+        answers[i] = status, head, json.loads(data)
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(requests))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for connection in connections:
+        connection.close()
+    return answers
+
+
+def insist(gateway, path, body, headers):
+    """Until the first request with this key does not run any more."""
+    def ask():
+        status, head, data = gateway.call("POST", V1 + path, body, headers)
+        return (status, head, json.loads(data)) if status != 409 or json.loads(data)["code"] != "again" else None
+
+    return gateway.until("an outcome", ask)
+
+
+def is_running(answer):
+    return answer[0] == 409 and answer[2]["code"] == "again" and "retry-after" in answer[1]
+
+
+def add(a, b, **options):
+    return {"function": "arith.add", "arguments": [a, b], "options": options}
+
+
+def test_one_gateway_and_one_name(c):
+    c.deploy("arith")
+    c.deploy("quickstart")
+    for n in range(ROUNDS):
+        answers = at_once([(c, "/actors", actor(f"alone-{n}", "return"), {"Prefer": "wait=60"})] * 4)
+        check(sorted((a[0], a[2]["state"]) for a in answers) == [(200, "finished")] * 3 + [(201, "finished")], "all hear of the creation", n, answers)
+        check(len({a[2]["id"] for a in answers}) == 1, "of the same one", answers)
+
+
+def test_one_key_and_one_body(c):
+    second = Gateway(c)
+    try:
+        for gateways in ([c], [c, second]):
+            for n in range(ROUNDS):
+                name = f"same-{len(gateways)}-{n}"
+                request = "/tasks", add(n, 1, timeout_ms=60000, name=name), {"Idempotency-Key": name}
+                answers = at_once([(gateways[i % len(gateways)], *request) for i in range(6)])
+                taken = [a for a in answers if a[0] == 202]
+                check(taken and all(a[0] == 202 or is_running(a) for a in answers), "taken, or it runs still", name, answers)
+                check(len({a[2]["id"] for a in taken}) == 1, "one task", name, answers)
+                for gateway in gateways:
+                    status, head, answer = insist(gateway, *request)
+                    check(status == 202 and answer["id"] == taken[0][2]["id"] and head.get("idempotent-replayed") == "true",
+                          "and the same ever after", name, status, head, answer)
+                check(c.value(taken[0][2]["returns"][0]).get("value") == n + 1, "its value", name)
+                listed = c.json("GET", f"{V1}/tasks?filter=name:{name}", expect=200)["items"]
+                check(len({one["id"] for one in listed}) == 1, "and in the lineage", name, listed)
+    finally:
+        second.end()
+
+
+def test_one_key_and_two_bodies(c):
+    second = Gateway(c)
+    try:
+        for gateways in ([c], [c, second]):
+            for n in range(ROUNDS):
+                name = f"other-{len(gateways)}-{n}"
+                headers = {"Idempotency-Key": name}
+                answers = at_once([(gateways[i % len(gateways)], "/tasks", add(n, i % 2, name=name), headers) for i in range(6)])
+                taken = [i for i, a in enumerate(answers) if a[0] == 202]
+                check(taken and all(a[0] in (202, 422) or is_running(a) for a in answers), "taken, refused, or it runs still", name, answers)
+                check(len({i % 2 for i in taken}) == 1, "one of both bodies", name, answers)
+                check(all(answers[i][0] == 422 or is_running(answers[i]) for i in range(6) if i % 2 != taken[0] % 2), "the other is not taken", name, answers)
+                for gateway in gateways:
+                    check(insist(gateway, "/tasks", add(n, 1 - taken[0] % 2, name=name), headers)[0] == 422, "ever after", name)
+                listed = c.json("GET", f"{V1}/tasks?filter=name:{name}", expect=200)["items"]
+                check(len({one["id"] for one in listed}) == 1, "one task", name, listed)
+    finally:
+        second.end()
+
+
+def actor(name, exists):
+    return {"class": "quickstart.Counter", "arguments": [1], "options": {"name": name, "if_exists": exists}}
+
+
+def living(c, name):
+    return [a["id"] for a in c.json("GET", f"{V1}/actors?filter=name:{name}", expect=200)["items"] if a["state"] != "dead"]
+
+
+def test_one_name_has_one_actor(c):
+    second = Gateway(c)
+    try:
+        for n in range(ROUNDS):
+            for headers in ({}, {"Prefer": "wait=20"}):
+                name = f"failing-{n}-{len(headers)}"
+                answers = at_once([((c, second)[i % 2], "/actors", actor(name, "fail"), headers) for i in range(4)])
+                made = [a for a in answers if a[0] == 201]
+                check(len(made) == 1, "one creation", name, answers)
+                check(all(a[0] == 201 or a[0] == 409 and a[2]["code"] == "already-exists" for a in answers), "the others exist", name, answers)
+                check(living(c, name) == [made[0][2]["id"]], "it lives", name, living(c, name))
+                name = f"returning-{n}-{len(headers)}"
+                answers = at_once([((c, second)[i % 2], "/actors", actor(name, "return"), headers) for i in range(4)])
+                check(sorted(a[0] for a in answers) == [200, 200, 200, 201], "one creation", name, answers)
+                check({a[2]["id"] for a in answers} == set(living(c, name)), "all have the one that lives", name, answers, living(c, name))
+    finally:
+        second.end()
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
