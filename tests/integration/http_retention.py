@@ -8,7 +8,7 @@ from lib_http_cluster import check, main
 
 V1 = "/api/v1"
 RETENTION_S = 1
-JOBS = 3000 if os.environ.get("MOBULA_TEST_ALL") else 150
+JOBS = 3000 if os.environ.get("MOBULA_TEST_ALL") else 40
 
 
 def gone(c, task):
