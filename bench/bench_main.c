@@ -39,14 +39,22 @@ static const struct suite {
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 
+/* Rows that are measured with another. */
+static const struct {
+    const char *row, *with;
+} measured_with[] = {{"lineage_bytes", "tasks_async"}, {"tasks_sync_committed", "tasks_sync"},
+    {"actor_sync", "tasks_sync"}, {"actor_sync_committed", "tasks_sync"},
+    {"tasks_queued_1m_mem", "tasks_queued_1m"}, {"start_first", "start"}, {"idle_cpu", "idle"},
+    {"gcs_flush_mem", "gcs_flush"}};
+
 static int usage(FILE *to, int status)
 {
     fprintf(to,
         "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] [--only=ROW] "
         "[--runs=N]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that each "
-        "row can be measured. --only: of suites gcs, core, store and flush, this row and those measured with "
-        "it. --runs: of each cell of gcs_failover.\n"
+        "row can be measured. --only: this row and those measured with it, after the limits. --runs: of each "
+        "cell of gcs_failover.\n"
         "       mobula-bench gcs-history --out FILE [--seed N] [--seconds S]: histories under faults, for a "
         "checker\n");
     return status;
@@ -73,6 +81,23 @@ static const struct suite *suite_named(const char *name)
         if (strcmp(suites[i].name, name) == 0)
             return &suites[i];
     return NULL;
+}
+
+static const struct suite *suite_of(const char *row)
+{
+    for (int i = 0; i < SUITES; i++)
+        for (const char *const *name = suites[i].rows; *name; name++)
+            if (strcmp(*name, row) == 0)
+                return &suites[i];
+    return NULL;
+}
+
+static const char *row_that_measures(const char *row)
+{
+    for (size_t i = 0; i < sizeof measured_with / sizeof *measured_with; i++)
+        if (strcmp(measured_with[i].row, row) == 0)
+            return measured_with[i].with;
+    return row;
 }
 
 static void run_suite(struct bench *b, const struct suite *suite)
@@ -106,6 +131,18 @@ int main(int argc, char **argv)
         else
             return usage(stderr, 2);
     }
+    const char *only = b.options.only;
+    if (only) {
+        const struct suite *suite = suite_of(only);
+        if (!suite || (any && !wanted[suite - suites])) {
+            fprintf(stderr, "mobula-bench: %s have no row %s; docs/performance.md lists them\n",
+                suite ? "these suites" : "the suites", only);
+            return 2;
+        }
+        memset(wanted, 0, sizeof wanted);
+        wanted[suite - suites] = any = true;
+        b.options.only = row_that_measures(only);
+    }
     if (!find_binaries(&b))
         return 1;
     for (int i = 0; i < SUITES; i++)
@@ -123,8 +160,8 @@ int main(int argc, char **argv)
     const struct suite *flush = suite_named("flush"); /* when there is none any more */
     if (wanted[flush - suites] || !any)
         run_suite(&b, flush);
-    if (b.options.only && !bench_told(&b, b.options.only))
-        bench_miss(&b, b.options.only, "these suites have no such row");
+    if (only && !bench_told(&b, only))
+        bench_miss(&b, only, "the row it is measured with was not");
     if (b.misses > 0)
         fprintf(stderr, "mobula-bench: %d rows were not measured\n", b.misses);
     return b.misses > 0 ? 1 : 0;

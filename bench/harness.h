@@ -18,7 +18,7 @@
 struct bench_options {
     bool json, quick;
     int runs; /* of each cell of gcs_failover; 0 = its own number */
-    const char *only; /* one row of suite gcs, core or store; NULL = all */
+    const char *only; /* one row, which may measure others with it; NULL = all */
     char binaries[512]; /* build/<preset>/bin */
     char modules[512];
 };

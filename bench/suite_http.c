@@ -268,7 +268,9 @@ void suite_http(struct bench *b)
     }
     bench_wait_warm(client);
     bench_http_baseline(b);
-    http_task(b);
-    http_batch(b, client);
+    if (bench_wanted(b, "http_task"))
+        http_task(b);
+    if (bench_wanted(b, "http_batch"))
+        http_batch(b, client);
     mob_disconnect(client);
 }

@@ -234,10 +234,13 @@ void suite_serve(struct bench *b)
     bench_wait_warm(client);
     bench_http_baseline(b);
     if (deploy_endpoint(b, actor)) {
-        serve_http(b, client, "serve_4k", actor, 1);
-        serve_http(b, client, "serve_4k_b64", actor, 64);
+        if (bench_wanted(b, "serve_4k"))
+            serve_http(b, client, "serve_4k", actor, 1);
+        if (bench_wanted(b, "serve_4k_b64"))
+            serve_http(b, client, "serve_4k_b64", actor, 64);
     }
-    serve_inproc(b, client);
+    if (bench_wanted(b, "serve_4k_inproc"))
+        serve_inproc(b, client);
     free(bench_http(b, "DELETE", "/api/v1/endpoints/bench_mlp", NULL));
     mob_disconnect(client);
 }

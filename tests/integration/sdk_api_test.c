@@ -16,7 +16,7 @@
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
-#define PATIENCE (10 * SECONDS)
+#define PATIENCE (60 * SECONDS)
 
 static struct node_box box;
 static struct mob_client *client;
