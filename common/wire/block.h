@@ -76,14 +76,15 @@ enum mob_actor_event {
     MOB_ACTOR_EV_STARTED = 1,
     MOB_ACTOR_EV_DIED = 2,
     MOB_ACTOR_EV_CHECKPOINT = 3,
-    MOB_ACTOR_EV_ENDED = 4
+    MOB_ACTOR_EV_ENDED = 4,
+    MOB_ACTOR_EV_UNLOGGED = 5 /* `reason` positions right below `position` are of calls that are not logged */
 };
 struct mob_entry_actor {
     struct mob_actor_id actor;
     uint32_t incarnation;
     uint32_t event; /* enum mob_actor_event */
     uint64_t position;
-    uint32_t reason; /* enum mob_status */
+    uint32_t reason; /* enum mob_status; UNLOGGED: how many */
     uint32_t zero;
 };
 struct mob_entry_hash {

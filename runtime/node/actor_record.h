@@ -35,10 +35,15 @@ struct node_actor {
     uint64_t last_position;
     int64_t last_submitted_ns; /* monotonic: the call at last_position; 0 = there was none */
     int64_t needed_since_wall_ns; /* a replay needs nothing of the lineage that is older; 0: not known */
+    struct actor_caller *callers; /* actor_needs.h */
+    uint32_t caller_count, caller_capacity, caller_at;
+    uint32_t unlogged; /* positions since the last logged call that no edge has: of inference calls */
     struct actor_checkpoint *restore; /* read back for the next incarnation */
 };
 
 struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id);
+/* All of them, in no order: NULL gives the first, and NULL comes behind the last. */
+const struct node_actor *node_actor_next(const struct node *node, const struct node_actor *actor);
 /* NULL: too many. */
 struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
     uint32_t tail_bytes, struct node_job *job, struct node_function *class);

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/utf8.h"
+#include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actor_rows.h"
 #include "runtime/node/replay.h"
@@ -30,6 +31,14 @@ struct actor_table *actor_table_create(void)
     return table;
 }
 
+static void actor_free(struct node_actor *actor)
+{
+    free(actor->tail);
+    free(actor->callers);
+    free(actor->restore);
+    free(actor);
+}
+
 void actor_table_destroy(struct actor_table *table)
 {
     if (!table)
@@ -37,9 +46,7 @@ void actor_table_destroy(struct actor_table *table)
     for (int i = 0; i < ACTOR_BUCKETS; i++)
         while (table->by_id[i]) {
             struct node_actor *next = table->by_id[i]->next;
-            free(table->by_id[i]->tail);
-            free(table->by_id[i]->restore);
-            free(table->by_id[i]);
+            actor_free(table->by_id[i]);
             table->by_id[i] = next;
         }
     free(table);
@@ -56,6 +63,16 @@ struct node_actor *node_actor_find(struct node *node, struct mob_actor_id id)
     while (actor && !mob_actor_id_eq(actor->id, id))
         actor = actor->next;
     return actor;
+}
+
+const struct node_actor *node_actor_next(const struct node *node, const struct node_actor *actor)
+{
+    if (actor && actor->next)
+        return actor->next;
+    uint32_t bucket = actor ? (uint32_t)(mob_task_id_mix(actor->id.creation) % ACTOR_BUCKETS) + 1 : 0;
+    while (bucket < ACTOR_BUCKETS && !node->actors->by_id[bucket])
+        bucket++;
+    return bucket < ACTOR_BUCKETS ? node->actors->by_id[bucket] : NULL;
 }
 
 static struct node_actor *find_number(struct node *node, uint32_t number)
@@ -170,6 +187,21 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
     return MOB_OK;
 }
 
+/* Positions that calls without a place in the log had, before this one: a replay misses nothing there. */
+static void log_unlogged(struct node *node, struct node_actor *actor, uint64_t position)
+{
+    if (actor->unlogged == 0)
+        return;
+    struct mob_entry_actor entry = {.actor = actor->id,
+        .incarnation = actor->life.incarnation,
+        .event = MOB_ACTOR_EV_UNLOGGED,
+        .position = position,
+        .reason = actor->unlogged};
+    actor->unlogged = 0;
+    lineage_log_job(node->log, actor->job->id, actor->job->ns);
+    lineage_log_other(node->log, MOB_ENTRY_ACTOR, &entry, sizeof entry, NULL, 0);
+}
+
 enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
 {
     struct node_actor *actor = actor_of(node, task);
@@ -184,7 +216,11 @@ enum mob_status node_actor_enqueue(struct node *node, struct node_task *task)
     task->flags |= TASK_ACTOR_CALL;
     extra->incarnation = actor->life.incarnation;
     actor->calls++;
-    if (!(task->flags & TASK_UNLOGGED)) {
+    if (task->flags & TASK_UNLOGGED) {
+        actor->unlogged += actor->unlogged < UINT32_MAX;
+    } else {
+        log_unlogged(node, actor, extra->position);
+        node_actor_called(actor, task->template->job->id, extra->position, task->submitted_ns);
         struct mob_entry_edge edge = {.actor = actor->id,
             .task = task->sched.id,
             .position = extra->position,
@@ -338,9 +374,7 @@ static void forget(struct node *node, struct node_actor *actor)
     actor_row_remove(node, actor);
     node->actors->count--;
     node_job_release(actor->job);
-    free(actor->tail);
-    free(actor->restore);
-    free(actor);
+    actor_free(actor);
 }
 
 /* It has ended, says the log; its row had not been taken out yet. */
@@ -380,7 +414,12 @@ void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const st
     if (!actor || (actor->life.state != MOB_ACTOR_RESTARTING && actor->life.state != MOB_ACTOR_PENDING))
         return;
     if (found->status != MOB_OK) {
-        snprintf(actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(found->status));
+        if (found->status == MOB_LINEAGE_GONE)
+            snprintf(actor->why, sizeof actor->why, "the lineage of its call at position %lu is gone",
+                found->missing);
+        else
+            snprintf(
+                actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(found->status));
         die(node, actor, found->status);
         return;
     }
@@ -492,16 +531,6 @@ char *node_actors_json(struct node *node, const struct node_job *job)
             if (!job || a->job == job)
                 json_array_append_new(items, actor_json(a));
     return dump(items);
-}
-
-int64_t node_actors_need_since(const struct node *node, const struct node_job *job)
-{
-    int64_t since = INT64_MAX;
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        for (const struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            if (a->job == job && a->life.state != MOB_ACTOR_DEAD && a->needed_since_wall_ns < since)
-                since = a->needed_since_wall_ns;
-    return since;
 }
 
 void node_actors_end_job(struct node *node, const struct node_job *job)

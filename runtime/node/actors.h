@@ -39,10 +39,6 @@ bool node_actor_by_name(struct node *node, const char *ns, const char *name, str
 /* malloc'ed JSON; NULL = unknown. */
 char *node_actor_json(struct node *node, struct mob_actor_id id);
 char *node_actors_json(struct node *node, const struct node_job *job);
-/* Wall time: lineage of this job that is older is needed by no replay of its living actors. Without a
- * checkpoint that is the time of an actor's creation; an actor that an earlier incarnation of the node made
- * needs all until it has a checkpoint here (0). INT64_MAX: there is no actor. */
-int64_t node_actors_need_since(const struct node *node, const struct node_job *job);
 /* Ends the job's actors that are not detached. */
 void node_actors_end_job(struct node *node, const struct node_job *job);
 /* A worker's MOB_OUT_CHECKPOINT: kept in the CHECKPOINTS table; calls at or below it are not replayed. */

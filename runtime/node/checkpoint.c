@@ -22,6 +22,7 @@ struct saving {
     struct node *node;
     struct mob_actor_id actor;
     uint64_t position;
+    int64_t submitted_wall_ns; /* of the call at `position`; 0: not known */
     uint32_t bytes;
     uint8_t value[]; /* row and state */
 };
@@ -32,8 +33,11 @@ static void saved(void *arg, const struct mob_gcs_answer *answer)
     struct node_actor *actor = node_actor_find(saving->node, saving->actor);
     if (answer->status != MOB_OK)
         MOB_LOG_WARN("checkpoint", "refused", "status=%s", mob_status_code(answer->status));
-    else if (actor && actor->life.state != MOB_ACTOR_DEAD)
+    else if (actor && actor->life.state != MOB_ACTOR_DEAD) {
         mob_actor_life_checkpointed(&actor->life, saving->position + 1);
+        if (saving->submitted_wall_ns != 0) /* calls behind it were submitted no earlier */
+            actor->needed_since_wall_ns = saving->submitted_wall_ns;
+    }
     free(saving);
 }
 
@@ -68,7 +72,10 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
     row.hash = mob_hash128(state, bytes);
     struct saving *saving = malloc(sizeof *saving + sizeof row + bytes);
     MOB_ASSERT(saving);
-    *saving = (struct saving){node, head->actor, head->position, (uint32_t)(sizeof row + bytes)};
+    const struct node_actor *actor = node_actor_find(node, head->actor);
+    bool newest = actor && actor->last_submitted_ns > 0 && actor->last_position == head->position;
+    *saving = (struct saving){node, head->actor, head->position,
+        newest ? node_wall_of(actor->last_submitted_ns) : 0, (uint32_t)(sizeof row + bytes)};
     memcpy(saving->value, &row, sizeof row);
     memcpy(saving->value + sizeof row, state, bytes);
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
@@ -112,10 +119,6 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
     one.head.body_bytes = bytes - (uint32_t)sizeof head;
     if (!mob_actor_id_eq(head.actor, actor->id) || !mob_completion_next(&one, &at, &r))
         return;
-    /* Calls behind it were submitted no earlier, and ageing comes through the same queue behind the row. */
-    if (commits && actor->last_position == head.position)
-        actor->needed_since_wall_ns =
-            actor->last_submitted_ns > 0 ? node_wall_of(actor->last_submitted_ns) : 0;
     if (r.flags & MOB_RETURN_STORED)
         save_object(node, &head, actor, commits);
     else if (commits)
@@ -171,6 +174,7 @@ void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_
 struct restoring {
     struct node *node;
     struct mob_actor_id actor;
+    uint64_t ended;
 };
 
 static void loaded(void *arg, struct actor_checkpoint *checkpoint)
@@ -184,14 +188,15 @@ static void loaded(void *arg, struct actor_checkpoint *checkpoint)
     }
     free(actor->restore);
     actor->restore = checkpoint;
-    node_replay_actor(restoring.node, actor->id, checkpoint ? checkpoint->position + 1 : 0);
+    node_replay_actor(restoring.node, actor->id, checkpoint ? checkpoint->position + 1 : 0, restoring.ended);
 }
 
 void node_actor_restore(struct node *node, struct node_actor *actor)
 {
     struct restoring *restoring = malloc(sizeof *restoring);
     MOB_ASSERT(restoring);
-    *restoring = (struct restoring){node, actor->id};
+    uint64_t logged = actor->life.next_position - actor->unlogged;
+    *restoring = (struct restoring){node, actor->id, actor->life.ended < logged ? actor->life.ended : logged};
     node_checkpoint_read(node, actor->id, loaded, restoring);
 }
 

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/wire/utf8.h"
 #include "gcs/client/client_sync.h"
+#include "runtime/node/actor_needs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/node.h"
@@ -248,8 +249,24 @@ static void drop_job(void *arg, const struct mob_gcs_answer *answer)
     free(d);
 }
 
+/* The calls of a job are part of the state of the actors that it called, until a checkpoint covers them. */
+static bool is_needed(
+    struct node *node, const struct node_client *client, uint32_t request, const struct node_job *job)
+{
+    char id[MOB_ID_TEXT_MAX], why[256];
+    const struct node_actor *actor = node_actor_needing(node, job);
+    if (!actor)
+        return false;
+    int n = snprintf(why, sizeof why, "%s, which lives, %s", mob_actor_id_format(actor->id, id),
+        actor->job == job ? "is of this job" : "needs this job's calls to come back after a death");
+    node_reply(node, client->slot, client->session, request, MOB_IN_USE, why, (uint32_t)n);
+    return true;
+}
+
 void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job)
 {
+    if (is_needed(node, client, request, job))
+        return;
     struct deletion *d = malloc(sizeof *d);
     MOB_ASSERT(d);
     *d = (struct deletion){node, job->id, client->slot, client->session, request, 0};
@@ -272,7 +289,8 @@ static void drop_old(struct node *node, struct mob_job_id job, bool finished_onl
 /* Whether nobody needs it or can ask for it: its number in the scheduler is given back then. */
 static bool forgettable(struct node *node, struct node_job *job)
 {
-    if (!job->aged || job->ageing || job->state != JOB_ENDED || job->standing || job->sessions > 0)
+    if (!job->aged || job->ageing || job->state != JOB_ENDED || job->standing || job->sessions > 0 ||
+        node_actor_needing(node, job))
         return false;
     if (job->users > 0)
         node_workers_forget_job(node, job);
@@ -339,13 +357,13 @@ void node_jobs_age(struct node *node)
             continue;
         value_cache_clear(node->values);
         known_clear(node);
-        /* of an ended job all, of a standing one what is finished, old, and needed by no actor that lives */
-        if (ended) {
-            age_ended(node, job);
-            continue;
-        }
+        /* of an ended job all, of a standing one what is finished and old; of both what living actors need
+         * stays */
         int64_t needed = node_actors_need_since(node, job);
-        drop_old(node, job->id, true, needed < before ? needed : before);
+        if (ended && needed == INT64_MAX)
+            age_ended(node, job);
+        else
+            drop_old(node, job->id, true, ended || needed < before ? needed : before);
     }
     drop_old(node, mob_job_system(), true, before);
 }

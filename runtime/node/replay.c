@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/actor_needs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/directory.h"
+#include "runtime/node/jobs.h"
 
 struct replay {
     struct node *node;
@@ -14,6 +16,8 @@ struct replay {
     void *arg;
     struct replay_call *calls;
     uint32_t count, capacity;
+    struct replay_unlogged *unlogged;
+    uint32_t unlogged_count, unlogged_capacity;
     uint32_t reads; /* groups being read */
     struct mob_spec_head *creation;
     uint32_t creation_tail_bytes;
@@ -45,6 +49,18 @@ static void note_edge(
         .skipped = skip,
         .incarnation = block->incarnation,
         .block = block->sequence};
+}
+
+static void note_unlogged(struct replay *replay, const struct mob_entry_actor *entry)
+{
+    if (replay->unlogged_count == replay->unlogged_capacity) {
+        replay->unlogged_capacity = replay->unlogged_capacity ? replay->unlogged_capacity * 2 : 16;
+        replay->unlogged = realloc(replay->unlogged, replay->unlogged_capacity * sizeof *replay->unlogged);
+        MOB_ASSERT(replay->unlogged);
+    }
+    uint64_t count = entry->reason < entry->position ? entry->reason : entry->position;
+    replay->unlogged[replay->unlogged_count++] =
+        (struct replay_unlogged){entry->position - count, entry->position};
 }
 
 /* By position, then as they were logged. */
@@ -94,6 +110,9 @@ static void note_life(struct replay *replay, const struct mob_entry *e)
         mob_actor_id_eq(e->actor.actor, replay->actor)) {
         found->ended = true;
         found->end = (enum mob_status)e->actor.reason;
+    } else if (e->type == MOB_ENTRY_ACTOR && e->actor.event == MOB_ACTOR_EV_UNLOGGED &&
+        mob_actor_id_eq(e->actor.actor, replay->actor)) {
+        note_unlogged(replay, &e->actor);
     }
 }
 
@@ -157,12 +176,41 @@ static void replay_destroy(struct replay *replay)
     for (uint32_t i = 0; i < replay->count; i++)
         free(replay->calls[i].spec);
     free(replay->calls);
+    free(replay->unlogged);
     free(replay->creation);
     free(replay);
 }
 
+static int by_first(const void *a, const void *b)
+{
+    uint64_t x = ((const struct replay_unlogged *)a)->first, y = ((const struct replay_unlogged *)b)->first;
+    return x < y ? -1 : x > y;
+}
+
+bool node_replay_gap(const struct replay_log *log, uint64_t from, uint64_t behind, uint64_t *missing_out)
+{
+    uint32_t call = 0, range = 0;
+    while (from < behind) {
+        while (call < log->count && log->calls[call].position < from)
+            call++;
+        while (range < log->unlogged_count && log->unlogged[range].behind <= from)
+            range++;
+        const struct replay_call *at = call < log->count ? &log->calls[call] : NULL;
+        if (at && at->position == from && (at->skipped || at->spec))
+            from++;
+        else if (range < log->unlogged_count && log->unlogged[range].first <= from)
+            from = log->unlogged[range].behind;
+        else
+            break;
+    }
+    *missing_out = from;
+    return from < behind;
+}
+
 static void finish(struct replay *replay)
 {
+    if (replay->unlogged_count > 0)
+        qsort(replay->unlogged, replay->unlogged_count, sizeof *replay->unlogged, by_first);
     if (replay->count > 0)
         qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
     for (uint32_t i = 0; i < replay->count; i++)
@@ -170,6 +218,8 @@ static void finish(struct replay *replay)
     struct replay_log log = {.found = replay->found,
         .calls = replay->calls,
         .count = replay->count,
+        .unlogged = replay->unlogged,
+        .unlogged_count = replay->unlogged_count,
         .creation = replay->creation,
         .creation_tail_bytes = replay->creation_tail_bytes};
     replay->done(replay->arg, &log);
@@ -261,43 +311,81 @@ enum mob_status node_replay_call(
     return status;
 }
 
-static void queue_call(struct node *node, const struct replay_call *call)
-{
-    struct node_task *task;
-    if (!call->finished && node->ready)
-        return; /* it waits here all the time, or was cancelled while the log was read */
-    enum mob_status status = node_replay_call(node, call, &task);
-    if (status == MOB_OK)
-        node_enter(node, task);
-    else if (status != MOB_EXISTS) /* queued here all the time */
-        MOB_LOG_ERROR(
-            "replay", "call_lost", "position=%lu status=%s", call->position, mob_status_code(status));
-}
-
 struct restart {
     struct node *node;
     struct mob_actor_id actor;
-    uint64_t from;
+    uint64_t from, ended;
 };
+
+static enum mob_status queue_call(struct node *node, const struct replay_call *call)
+{
+    struct node_task *task;
+    if (!call->finished && node->ready)
+        return MOB_OK; /* it waits here all the time, or was cancelled while the log was read */
+    enum mob_status status = node_replay_call(node, call, &task);
+    if (status == MOB_OK)
+        node_enter(node, task);
+    return status == MOB_EXISTS ? MOB_OK : status; /* queued here all the time */
+}
+
+/* A call whose job was deleted cannot run again. */
+static bool job_is_gone(const struct restart *r, const struct replay_log *log, uint64_t *missing_out)
+{
+    for (uint32_t i = 0; i < log->count; i++) {
+        const struct replay_call *call = &log->calls[i];
+        *missing_out = call->position;
+        if (!call->skipped && call->position >= r->from && !node_job_by_id(r->node, call->spec->job))
+            return true;
+    }
+    return false;
+}
+
+/* All of it or nothing: what follows a call that is lost would find another state. */
+static void queue_calls(const struct restart *r, const struct replay_log *log, struct replay_found *found)
+{
+    uint64_t behind = found->next_position > r->ended ? found->next_position : r->ended;
+    if (node_replay_gap(log, r->from, behind, &found->missing) || job_is_gone(r, log, &found->missing)) {
+        found->status = MOB_LINEAGE_GONE;
+        return;
+    }
+    for (uint32_t i = 0; i < log->count && found->status == MOB_OK; i++) {
+        const struct replay_call *call = &log->calls[i];
+        if (call->skipped || !call->spec || (call->position < r->from && call->finished))
+            continue;
+        found->status = queue_call(r->node, call);
+        found->missing = call->position;
+    }
+}
+
+/* Positions from which on calls are known, and whose they are: their lineage stays. */
+static void note_callers(const struct restart *r, const struct replay_log *log)
+{
+    struct node_actor *actor = node_actor_find(r->node, r->actor);
+    for (uint32_t i = 0; actor && i < log->count; i++)
+        if (log->calls[i].spec && log->calls[i].position >= r->from)
+            node_actor_called(actor, log->calls[i].spec->job, log->calls[i].position, 0);
+}
 
 static void restart(void *arg, const struct replay_log *log)
 {
     struct restart *r = arg;
-    for (uint32_t i = 0; i < log->count && log->found.status == MOB_OK && !log->found.ended; i++) {
-        const struct replay_call *call = &log->calls[i];
-        if (!call->skipped && (call->position >= r->from || !call->finished) && call->spec)
-            queue_call(r->node, call);
-    }
-    MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu status=%s", log->count, log->found.next_position,
-        mob_status_code(log->found.status));
-    node_actor_replay_ready(r->node, r->actor, &log->found);
+    struct replay_found found = log->found;
+    note_callers(r, log);
+    if (found.status == MOB_OK && !found.ended)
+        queue_calls(r, log, &found);
+    if (found.status == MOB_OK)
+        MOB_LOG_INFO("replay", "queued", "calls=%u next=%lu", log->count, found.next_position);
+    else
+        MOB_LOG_ERROR("replay", "not_complete", "calls=%u from=%lu next=%lu missing=%lu status=%s",
+            log->count, r->from, found.next_position, found.missing, mob_status_code(found.status));
+    node_actor_replay_ready(r->node, r->actor, &found);
     free(r);
 }
 
-void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from)
+void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended)
 {
     struct restart *r = malloc(sizeof *r);
     MOB_ASSERT(r);
-    *r = (struct restart){node, id, from};
+    *r = (struct restart){node, id, from, ended};
     node_replay_read(node, id, restart, free, r);
 }

@@ -9,6 +9,7 @@
 struct replay_found {
     enum mob_status status; /* of reading it */
     uint64_t next_position; /* behind the last logged edge */
+    uint64_t missing; /* MOB_LINEAGE_GONE: the first position that has no call, though nobody skipped it */
     bool created; /* the creation's spec is there */
     bool ended; /* for good, and */
     enum mob_status end; /* why */
@@ -24,10 +25,16 @@ struct replay_call {
     int64_t submitted_ns;
     uint64_t incarnation, block; /* that its edge stands in */
 };
+/* Positions of calls that are not in the log (inference calls): [first, behind). */
+struct replay_unlogged {
+    uint64_t first, behind;
+};
 struct replay_log {
     struct replay_found found;
     const struct replay_call *calls; /* by position */
     uint32_t count;
+    const struct replay_unlogged *unlogged; /* by position */
+    uint32_t unlogged_count;
     const struct mob_spec_head *creation; /* followed by its tail; NULL = not there */
     uint32_t creation_tail_bytes;
 };
@@ -36,13 +43,19 @@ struct replay_log {
 typedef void replay_read_fn(void *arg, const struct replay_log *log);
 void node_replay_read(
     struct node *node, struct mob_actor_id id, replay_read_fn *done, void (*drop)(void *arg), void *arg);
+/* Is the call of each position in [from, behind) there, or skipped, or of a call that is never logged? True =
+ * not, and *missing_out is the first that is lost: a replay would make another state than the one that was.
+ */
+bool node_replay_gap(const struct replay_log *log, uint64_t from, uint64_t behind, uint64_t *missing_out);
 /* A record for this call at its old position: of a finished one, one whose run commits nothing. */
 MOB_MUST_USE enum mob_status node_replay_call(
     struct node *node, const struct replay_call *call, struct node_task **task_out);
 
 /* Queues the finished calls at positions >= `from` as replays and the unfinished ones that are not queued
- * here behind them, then calls node_actor_replay_ready. */
-void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from);
+ * here behind them, then calls node_actor_replay_ready. When one of them is not in the lineage any more, or
+ * not of those below `ended` (what the node knows of calls that had an outcome; 0 after its start): nothing
+ * is queued, and the status is MOB_LINEAGE_GONE. */
+void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended);
 
 /* actors.c: the replays are queued. */
 void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found);

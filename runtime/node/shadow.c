@@ -236,13 +236,14 @@ static void run(struct shadow *shadow, const struct replay_log *log, uint64_t la
 
 /* ---- before a run: the log, and where to start ---- */
 
-static enum mob_status prepare(struct shadow *shadow, const struct replay_log *log)
+static enum mob_status prepare(struct shadow *shadow, const struct replay_log *log, uint64_t last)
 {
     struct node *node = shadow->node;
     struct node_actor *actor = &shadow->actor;
     if (log->found.status != MOB_OK)
         return log->found.status;
-    if (!log->creation)
+    uint64_t missing;
+    if (!log->creation || node_replay_gap(log, shadow->from, last + 1, &missing))
         return MOB_LINEAGE_GONE;
     actor->head = *log->creation;
     actor->tail_bytes = log->creation_tail_bytes;
@@ -271,7 +272,7 @@ static void on_log(void *arg, const struct replay_log *log)
         shadow->actor.restore = NULL; /* too new: from the beginning */
     }
     shadow->from = shadow->actor.restore ? shadow->actor.restore->position + 1 : 0;
-    enum mob_status status = prepare(shadow, log);
+    enum mob_status status = prepare(shadow, log, last);
     if (status == MOB_OK)
         run(shadow, log, last);
     else

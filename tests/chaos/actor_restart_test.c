@@ -2,6 +2,8 @@
  */
 #include "tests/chaos/restart_fixture.h"
 
+#include "gcs/client/client_sync.h"
+
 /* An actor with a name, without checkpoints and with restarts to spare: five calls, a death, and five more on
  * the actor of that name, whose state is that of ten calls in order. */
 static void named_actor_outlives(const char *name, void (*death)(void))
@@ -44,6 +46,60 @@ static void named_actor_outlives_the_whole_cluster(void **state)
 {
     (void)state;
     named_actor_outlives("after everything", kill_everything);
+}
+
+/* Calls of another driver's job, whose lineage somebody takes away behind everybody's back: never another
+ * state than the one that was told. */
+static void actor_whose_calls_are_lost_ends(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {
+        .struct_size = sizeof options, .name = "robbed", .detached = true, .max_restarts = -1};
+    struct mob_actor *actor;
+    struct mob_future *future;
+    struct mob_job_id job;
+    char text[MOB_TEXT_ID_MAX];
+    int64_t v;
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(8)), &options, &actor));
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(0)), NULL, &future));
+    int64_t expected = chaos_mix(chaos_mix(8, 0), 0);
+    assert_int_equal(get_of(future), expected);
+    mob_disconnect(client);
+    connect_with(NULL);
+    OK(mob_actor_find(client, "robbed", &actor));
+    for (int i = 1; i < 4; i++) {
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(i)), NULL, &future));
+        expected = chaos_mix(expected, i);
+        assert_int_equal(get_of(future), expected);
+    }
+    OK(mob_flush(client, PATIENCE));
+    mob_client_job(client, text);
+    OK(mob_job_id_parse(text, &job));
+    struct mob_gcs_options gcs_options = {.socket_path = box.gcs.socket};
+    struct mob_gcs *gcs;
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result;
+    OK(mob_gcs_create(&gcs_options, &gcs));
+    OK(mob_gcs_job_drop(gcs, job, false, INT64_MAX, mob_gcs_sync_done, &sync));
+    OK(mob_gcs_sync_wait(gcs, &sync, mob_deadline_after(PATIENCE), &result));
+    assert_true(mob_gcs_result_answer(result)->number > 0);
+    mob_gcs_result_destroy(result);
+    mob_gcs_destroy(gcs);
+    kill_workers();
+    enum mob_status status;
+    do { /* the one that notices the death may be the call */
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(4)), NULL, &future));
+        status = mob_get_i64(future, PATIENCE, &v);
+        if (status == MOB_OK) /* it came before the death was noticed */
+            expected = chaos_mix(expected, 4);
+        if (status == MOB_OK)
+            assert_int_equal(v, expected);
+    } while (status == MOB_OK);
+    assert_int_equal(status, MOB_ACTOR_DIED);
+    if (strstr(mob_future_error(future), "lineage") == NULL)
+        assert_string_equal(mob_future_error(future), "its lineage ...");
+    mob_release(future);
+    mob_actor_release(actor);
 }
 
 /* ---- shadow replay: results of calls whose bytes are gone ---- */
@@ -243,6 +299,7 @@ int main(void)
         cmocka_unit_test(named_actor_outlives_its_worker),
         cmocka_unit_test(named_actor_outlives_the_node),
         cmocka_unit_test(named_actor_outlives_the_whole_cluster),
+        cmocka_unit_test(actor_whose_calls_are_lost_ends),
         cmocka_unit_test(lost_results_of_a_live_actor_are_made_again),
         cmocka_unit_test(lost_results_of_a_dead_actor_are_made_again),
         cmocka_unit_test(actor_that_dies_beside_its_shadow_restarts),

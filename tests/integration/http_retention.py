@@ -88,5 +88,49 @@ def test_ended_jobs_are_forgotten(c):
     check(not jobs_of(c, ids) and jobs_of(c, {lives}), "a later node reads the same from the control store")
 
 
+def job_of(c, name):
+    return c.json("POST", f"{V1}/jobs", {"name": name}, expect=201)["id"]
+
+
+def counter(c, **more):
+    body = {"class": "quickstart.Counter", "arguments": [100], "options": {"detached": True, "max_restarts": -1}, **more}
+    return c.json("POST", V1 + "/actors", body, {"Prefer": "wait=20"}, expect=201)["id"]
+
+
+def after_the_nodes_end(c):
+    c.kill("mobula-node")
+    c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200 and c.run("arith.add", 1, 2).get("result") == 3)
+
+
+def in_use(c, job, actor):
+    answer = c.json("DELETE", f"{V1}/jobs/{job}", expect=409)
+    check(answer.get("code") == "in-use" and actor in answer.get("detail", ""), "a deletion names the actor", answer)
+
+
+def test_an_actor_needs_its_own_job_and_that_of_its_callers(c):
+    """Its own has ended; the calls are the standing job's."""
+    own, other = job_of(c, "own"), job_of(c, "other")
+    actor = counter(c, job=own)
+    calls = [call(c, actor, 1) for _ in range(2)]
+    check([each.get("result") for each in calls] == [101, 102], "calls", calls)
+    aged = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 1], "job": other}, {"Prefer": "wait=30"})
+    for job in (own, other):
+        check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "its end")
+    in_use(c, own, actor)
+    c.until("what no actor needs has aged", lambda: gone(c, aged["id"]))
+    time.sleep(2 * RETENTION_S)
+    check(not gone(c, calls[0]["id"]) and not gone(c, calls[1]["id"]), "the actor's calls stay")
+    kill_worker_of(c, actor)
+    check(call(c, actor, 1).get("result") == 103, "its state after a restart")
+    after_the_nodes_end(c)
+    time.sleep(2 * RETENTION_S)
+    check(call(c, actor, 1).get("result") == 104, "its state after the node's end")
+    in_use(c, own, actor)
+    check(c.call("DELETE", f"{V1}/actors/{actor}")[0] == 202, "end")
+    c.until("with it, all goes", lambda: gone(c, calls[0]["id"]))
+    for job in (own, other):
+        c.until("and the job", lambda: c.call("GET", f"{V1}/jobs/{job}")[0] == 404 or c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202)
+
+
 if __name__ == "__main__":
     main(dict(globals()), "--retention-s", f"{RETENTION_S}s")

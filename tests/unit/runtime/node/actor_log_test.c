@@ -2,7 +2,8 @@
  * more than it, and what it says stands whether or not a row had been changed. */
 #include "tests/unit/runtime/node/node_fixture.h"
 
-#include "runtime/node/actor_record.h"
+#include "runtime/node/actor_needs.h"
+#include "runtime/node/jobs.h"
 
 static void request_kill(struct nx_driver *driver, struct mob_actor_id actor)
 {
@@ -217,6 +218,167 @@ static void cancelled_call_is_not_replayed(void **state)
     nx_close(&nx);
 }
 
+/* The next task of the worker is this actor's call at `position`; it ends. */
+static void run_call(struct nx *nx, struct nx_worker *worker, uint64_t position)
+{
+    assert_true(nx_take_task(worker));
+    assert_int_equal(worker->head.kind, MOB_KIND_ACTOR_CALL);
+    assert_int_equal(worker->position, position);
+    nx_complete(worker, (int64_t)position, MOB_OK);
+    nx_turn(nx, 5);
+}
+
+static void call_and_run(
+    struct nx *nx, struct nx_driver *driver, struct nx_worker *worker, struct mob_actor_id actor, uint64_t at)
+{
+    nx_call(driver, actor);
+    nx_turn(nx, 5);
+    run_call(nx, worker, at);
+}
+
+/* A call that is not logged, as those of inference. */
+static void infer(
+    struct nx *nx, struct nx_driver *driver, struct nx_worker *worker, struct mob_actor_id actor, uint64_t at)
+{
+    struct mob_spec_head head = nx_next(driver, MOB_KIND_ACTOR_CALL);
+    head.actor = actor;
+    head.flags |= MOB_SPEC_UNLOGGED;
+    nx_spec(driver->store, &head, NULL);
+    nx_turn(nx, 5);
+    run_call(nx, worker, at);
+}
+
+static void lose_blocks(uint32_t from, uint32_t behind)
+{
+    assert_true(from < behind && behind <= FAKE.block_count);
+    for (uint32_t i = from; i < behind; i++)
+        free(FAKE.blocks[i].bytes);
+    memmove(&FAKE.blocks[from], &FAKE.blocks[behind], (FAKE.block_count - behind) * sizeof FAKE.blocks[0]);
+    FAKE.block_count -= behind - from;
+}
+
+/* What is left is no run of the actor: it ends, and says what it lacks. */
+static void assert_lineage_gone(struct nx *nx, struct nx_driver *driver, struct mob_actor_id id)
+{
+    const struct node_actor *actor = node_actor_find(nx->node, id);
+    assert_non_null(actor);
+    assert_int_equal(actor->life.state, MOB_ACTOR_DEAD);
+    assert_int_equal(actor->life.death, MOB_LINEAGE_GONE);
+    assert_non_null(strstr(actor->why, "position 2"));
+    nx_call(driver, id);
+    nx_turn(nx, 5);
+    assert_int_equal(nx->node->failed, 1);
+}
+
+static void a_replay_that_misses_a_call_ends_the_actor(void **state)
+{
+    for (int in_the_middle = 0; in_the_middle < 2; in_the_middle++) {
+        (void)state;
+        struct nx nx;
+        struct nx_driver driver, again;
+        struct nx_worker worker;
+        struct mob_actor_id actor = live_actor(&nx, &driver, &worker);
+        call_and_run(&nx, &driver, &worker, actor, 1);
+        uint32_t before = FAKE.block_count;
+        call_and_run(&nx, &driver, &worker, actor, 2);
+        uint32_t behind = FAKE.block_count;
+        if (in_the_middle)
+            call_and_run(&nx, &driver, &worker, actor, 3);
+        lose_blocks(before, behind);
+        if (in_the_middle) { /* found by the next node, which knows only what the log says */
+            nx_end(&nx);
+            nx_let_go(&worker);
+            nx_start(&nx, 1);
+            nx_turn(&nx, 10);
+            nx_connect(&nx, &again, NULL);
+            assert_lineage_gone(&nx, &again, actor);
+            nx_disconnect(&again);
+        } else { /* the last one: this node knows that there was one */
+            nx_kill(&nx, &worker);
+            nx_turn(&nx, 10);
+            assert_lineage_gone(&nx, &driver, actor);
+        }
+        nx_disconnect(&driver);
+        nx_close(&nx);
+    }
+}
+
+static void calls_that_are_not_logged_are_not_missed(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    struct mob_actor_id actor = live_actor(&nx, &driver, &worker);
+    infer(&nx, &driver, &worker, actor, 1);
+    infer(&nx, &driver, &worker, actor, 2);
+    call_and_run(&nx, &driver, &worker, actor, 3);
+    infer(&nx, &driver, &worker, actor, 4);
+    nx_kill(&nx, &worker);
+    for (int again = 0; again < 2; again++) {
+        nx_turn(&nx, 10);
+        assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
+        nx_worker(&nx, &worker);
+        assert_true(nx_take_task(&worker));
+        assert_int_equal(worker.head.kind, MOB_KIND_ACTOR_CREATE);
+        nx_complete(&worker, 0, MOB_OK);
+        nx_turn(&nx, 5);
+        run_call(&nx, &worker, 0);
+        run_call(&nx, &worker, 3);
+        assert_int_equal(state_of(&nx, actor), MOB_ACTOR_ALIVE);
+        nx_end(&nx);
+        nx_let_go(&worker);
+        nx_start(&nx, 1);
+    }
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+/* An actor of one job, called by another: that one's lineage is needed while the actor lives, its end and the
+ * node's notwithstanding. */
+static void lineage_of_callers_is_needed(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver owner, caller, stranger;
+    struct nx_worker worker;
+    struct mob_actor_id actor = live_actor(&nx, &owner, &worker);
+    nx_connect(&nx, &caller, NULL);
+    nx_connect(&nx, &stranger, NULL);
+    int64_t before = mob_wall_now() - MOB_MS;
+    call_and_run(&nx, &caller, &worker, actor, 1);
+    struct mob_job_id caller_job = caller.welcome.job, stranger_job = stranger.welcome.job;
+    for (int again = 0; again < 2; again++) {
+        struct node_job *job = node_job_by_id(nx.node, caller_job);
+        const struct node_actor *needing = node_actor_needing(nx.node, job);
+        assert_non_null(needing);
+        assert_true(mob_actor_id_eq(needing->id, actor));
+        int64_t since = node_actors_need_since(nx.node, job);
+        assert_true(again ? since == 0 : since >= before && since <= mob_wall_now());
+        assert_true(node_actors_need_since(nx.node, needing->job) <= since);
+        job = node_job_by_id(nx.node, stranger_job);
+        assert_null(node_actor_needing(nx.node, job));
+        assert_true(node_actors_need_since(nx.node, job) == INT64_MAX);
+        if (again)
+            break;
+        nx_end(&nx);
+        nx_let_go(&worker);
+        nx_start(&nx, 1);
+        nx_turn(&nx, 10);
+    }
+    struct node_actor *found = node_actor_find(nx.node, actor);
+    mob_actor_life_checkpointed(&found->life, 2);
+    assert_null(node_actor_needing(nx.node, node_job_by_id(nx.node, caller_job)));
+    assert_non_null(node_actor_needing(nx.node, found->job));
+    assert_int_equal(node_actor_kill(nx.node, actor, true), MOB_OK);
+    assert_null(node_actor_needing(nx.node, found->job));
+    nx_turn(&nx, 5); /* the calls that it was to repeat end */
+    nx_disconnect(&owner);
+    nx_disconnect(&caller);
+    nx_disconnect(&stranger);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -226,6 +388,9 @@ int main(void)
         cmocka_unit_test(actor_whose_row_is_behind_comes_back),
         cmocka_unit_test(actor_whose_constructor_failed_stays_dead),
         cmocka_unit_test(cancelled_call_is_not_replayed),
+        cmocka_unit_test(a_replay_that_misses_a_call_ends_the_actor),
+        cmocka_unit_test(calls_that_are_not_logged_are_not_missed),
+        cmocka_unit_test(lineage_of_callers_is_needed),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);

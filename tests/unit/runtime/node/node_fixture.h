@@ -159,10 +159,11 @@ static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const str
         .msg_iov = &piece, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
     assert_int_equal(recvmsg(driver->sock, &message, MSG_DONTWAIT), sizeof driver->welcome);
     assert_int_equal(driver->welcome.status, MOB_OK);
-    int fds[2];
+    int fds[2] = {-1, -1};
     const struct cmsghdr *passed = CMSG_FIRSTHDR(&message);
     assert_non_null(passed);
-    memcpy(fds, CMSG_DATA(passed), sizeof fds);
+    if (passed != NULL) /* for the linter, which does not know that the line above does not return then */
+        memcpy(fds, CMSG_DATA(passed), sizeof fds);
     driver->memfd = fds[0];
     driver->eventfd = fds[1];
     assert_int_equal(mob_store_attach(fds[0], fds[1], driver->welcome.slot, &driver->store), MOB_OK);

@@ -1,0 +1,28 @@
+/* What of the lineage the living actors need: a replay repeats their calls, whosever those are. An edge and
+ * its call's spec lie in the lineage of the caller's job, which may be another than the actor's own, and may
+ * end and age while the actor lives. Node thread only.
+ */
+#ifndef MOB_RUNTIME_NODE_ACTOR_NEEDS_H
+#define MOB_RUNTIME_NODE_ACTOR_NEEDS_H
+
+#include "runtime/node/actor_record.h"
+
+/* A job whose calls a replay of the actor repeats. */
+struct actor_caller {
+    struct mob_job_id job;
+    uint64_t newest; /* position of its newest call: a checkpoint behind it covers all of them */
+    int64_t since_wall_ns; /* its oldest call that may be needed is no older; 0: not known */
+};
+
+/* A call of this job got its position. `submitted_ns`: monotonic; 0 = not known, of an earlier incarnation.
+ */
+void node_actor_called(
+    struct node_actor *actor, struct mob_job_id job, uint64_t position, int64_t submitted_ns);
+/* Wall time: lineage of this job that is older is needed by no replay of a living actor. Without a checkpoint
+ * that is the time of an actor's creation, or of the job's first call of it; an actor that an earlier
+ * incarnation of the node made needs all until it has a checkpoint here (0). INT64_MAX: none needs any. */
+int64_t node_actors_need_since(const struct node *node, const struct node_job *job);
+/* A living actor that is of this job, or needs calls of it; NULL = none. */
+const struct node_actor *node_actor_needing(const struct node *node, const struct node_job *job);
+
+#endif
