@@ -33,6 +33,12 @@ static void events_want(void *cls)
     gateway->engine->ops->events_want(gateway->engine);
 }
 
+static void events_behind(void *cls)
+{
+    struct mob_gateway *gateway = cls;
+    gateway->engine->ops->events_behind(gateway->engine);
+}
+
 static void events_stop(void *cls)
 {
     struct mob_gateway *gateway = cls;
@@ -78,7 +84,7 @@ static enum mob_status open_api(struct mob_gateway *gateway, const struct mob_ga
     mob_engine_maker *make, void *make_cls)
 {
     struct mob_events_source source = {
-        gateway, options->shards > 0 ? options->shards : 1, events_want, events_stop};
+        gateway, options->shards > 0 ? options->shards : 1, events_want, events_stop, events_behind};
     enum mob_status status = mob_events_create(&source, &gateway->events);
     if (status == MOB_OK)
         status = mob_serve_create(&gateway->serve);

@@ -189,6 +189,10 @@ enum mob_gcs_query {
     MOB_GCS_Q_LOG = 6,
     MOB_GCS_Q_INCARNATIONS = 7,
     MOB_GCS_Q_STATS = 8,
+    /* SCAN, oldest first, in commit order in what was flushed too, where each block has its entries as it had
+     * them (but recut: its number and clocks may be those of a neighbour). With `job` only. `tie` = 1: some
+     * of what was behind the position is not there any more. */
+    MOB_GCS_Q_HISTORY = 9,
     MOB_GCS_QUERIES
 };
 struct mob_gcs_get {

@@ -91,7 +91,7 @@ enum mob_status mob_gcs_scan(
     if (scan->shard >= mob_gcs_shard_count(g))
         return MOB_INVALID;
     g = mob_gcs_shard(g, scan->shard);
-    struct mob_gcs_get head = {.query = MOB_GCS_Q_SCAN,
+    struct mob_gcs_get head = {.query = scan->history ? MOB_GCS_Q_HISTORY : MOB_GCS_Q_SCAN,
         .failed = scan->failed,
         .newest_first = scan->newest_first,
         .limit = scan->limit,

@@ -273,6 +273,8 @@ static enum mob_status read_page(struct mob_cold *c, struct mob_database *db,
     case MOB_GCS_Q_SCAN:
         return q->get.failed ? cold_read_failures(c, db, q, &wanted, next_out)
                              : cold_read_scan(c, db, q, &wanted, place, &next_out->position);
+    case MOB_GCS_Q_HISTORY:
+        return cold_read_history(c, db, q, &wanted, next_out);
     case MOB_GCS_Q_GET:
     case MOB_GCS_Q_LIST:
     case MOB_GCS_Q_UNFINISHED:

@@ -58,5 +58,8 @@ MOB_MUST_USE enum mob_status cold_read_scan(struct mob_cold *c, struct mob_datab
     uint64_t *next_out);
 MOB_MUST_USE enum mob_status cold_read_failures(struct mob_cold *c, struct mob_database *db,
     const struct mob_gcs_cold_get *q, const struct cold_wanted *w, struct cold_behind *next_out);
+/* Commit order: cold_history.c. tie: 1 = something between the position and the first block is gone. */
+MOB_MUST_USE enum mob_status cold_read_history(struct mob_cold *c, struct mob_database *db,
+    const struct mob_gcs_cold_get *q, const struct cold_wanted *w, struct cold_behind *next_out);
 
 #endif

@@ -99,7 +99,7 @@ static bool block_wanted(
 
 /* ---- taking a block, or some of its entries ---- */
 
-static enum mob_status put_block(struct cold_page *p, uint64_t seq, const struct mob_block_header *h,
+enum mob_status cold_page_put(struct cold_page *p, uint64_t seq, const struct mob_block_header *h,
     const uint8_t *bytes, uint32_t length)
 {
     if (p->count == MOB_GCS_ROWS_MAX || p->used + length > COLD_PAGE_BYTES_MAX)
@@ -241,7 +241,7 @@ static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_blo
         return status == MOB_QUEUE_FULL ? MOB_CORRUPT : status; /* fewer than there were always fit */
     if (mob_block_entries(p->encoder) == 0)
         return MOB_OK;
-    return put_block(p, newest, &h, p->block, mob_block_end(p->encoder, p->block));
+    return cold_page_put(p, newest, &h, p->block, mob_block_end(p->encoder, p->block));
 }
 
 static enum mob_status put_wanted(
@@ -264,7 +264,7 @@ static enum mob_status put_wanted(
         return MOB_OK;
     if (inside < h.entry_count || w->task_count > 0)
         return put_some(p, b, origins, w);
-    return put_block(p, b->seq, &h, b->bytes, b->length);
+    return cold_page_put(p, b->seq, &h, b->bytes, b->length);
 }
 
 enum mob_status cold_page_add(

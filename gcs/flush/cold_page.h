@@ -58,6 +58,9 @@ void cold_page_begin(struct cold_page *p);
  * MOB_CORRUPT, MOB_VERSION, MOB_NO_MEMORY: nothing was added. */
 MOB_MUST_USE enum mob_status cold_page_add(
     struct cold_page *p, const uint8_t *payload, size_t length, const struct cold_wanted *wanted);
+/* Adds a block as it is. MOB_QUEUE_FULL, MOB_NO_MEMORY. */
+MOB_MUST_USE enum mob_status cold_page_put(struct cold_page *p, uint64_t seq,
+    const struct mob_block_header *header, const uint8_t *bytes, uint32_t length);
 bool cold_page_full(const struct cold_page *p, uint32_t limit);
 /* Makes the rows' pointers. */
 void cold_page_end(struct cold_page *p);

@@ -14,8 +14,9 @@ uint64_t query_cold_start(const struct mob_shard *sh)
 static bool cold_position(const struct query *q, uint64_t *out)
 {
     uint64_t p = q->get.position, flushed = q->shard->flushed.applied;
-    bool scan = q->get.query == MOB_GCS_Q_SCAN, group = q->get.query == MOB_GCS_Q_GROUP;
-    bool down = scan && q->get.newest_first, here_only = group && q->get.newest_first;
+    bool scan = q->get.query == MOB_GCS_Q_SCAN || q->get.query == MOB_GCS_Q_HISTORY;
+    bool group = q->get.query == MOB_GCS_Q_GROUP, down = scan && q->get.newest_first,
+         here_only = group && q->get.newest_first;
     if (flushed == 0 || here_only || !(scan || group))
         return false;
     if ((p & MOB_GCS_COLD_BIT) != 0)
@@ -100,13 +101,13 @@ static void add_rows(struct query *q, const struct mob_gcs_rows *head, const str
     query_body_add(q, frame->body, frame->body_bytes);
     q->rows.kind = MOB_GCS_ROWS_BLOCKS;
     q->rows.count += head->count;
+    q->rows.tie = head->tie;
     if (head->next == 0 && !down) {
         q->get.position = q->cold_upto;
         query_go_on(q);
         return;
     }
     q->rows.next = head->next;
-    q->rows.tie = head->tie;
     q->rows.seq = mob_chain_committed(q->shard->chain);
     q->ready = true;
     query_answer_if_committed(q);

@@ -335,6 +335,7 @@ void query_pick(struct query *q)
         pick_group(q);
         return;
     case MOB_GCS_Q_SCAN:
+    case MOB_GCS_Q_HISTORY:
         pick_scan(q);
         return;
     case MOB_GCS_Q_UNFINISHED:

@@ -289,6 +289,7 @@ struct mob_engine_ops {
     bool (*ready)(struct mob_engine *engine);
     /* The event hub's wishes (server/events): must only post a message. */
     void (*events_want)(struct mob_engine *engine);
+    void (*events_behind)(struct mob_engine *engine);
     void (*events_stop)(struct mob_engine *engine);
     void (*stop)(struct mob_engine *engine); /* answers all, joins its thread, frees itself */
 };

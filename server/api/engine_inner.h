@@ -127,7 +127,8 @@ struct engine {
     _Atomic(struct pinned *) returned;
     _Atomic uint32_t queued;
     _Atomic bool stopping, is_ready;
-    _Atomic bool events_wanted; /* from where, the hub says */
+    _Atomic bool events_wanted;
+    _Atomic bool events_behind; /* a reader of the past is there */
     _Atomic bool events_unwanted;
     struct session sessions[ENGINE_JOBS_MAX + 1]; /* the first is the standing job's */
     size_t session_count;
@@ -152,6 +153,8 @@ struct engine {
     uint64_t held_serial; /* of what was asked for the first one, which is */
     bool held_waits; /* on its way */
     struct event_specs *event_specs;
+    struct history *history; /* engine_history.c */
+    int64_t history_next_ns; /* to look for readers of the past; INT64_MAX: when there is one */
     struct key_sweep *key_sweep;
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
@@ -365,6 +368,11 @@ void engine_events_step(struct engine *engine);
 void engine_events_unsubscribe(struct engine *engine);
 /* Blocks that are held back are dropped. */
 void engine_events_end(struct engine *engine);
+
+/* engine_history.c */
+MOB_MUST_USE enum mob_status engine_history_create(struct engine *engine);
+void engine_history_destroy(struct engine *engine);
+void engine_history_step(struct engine *engine, int64_t now_ns);
 
 /* engine_models.c */
 enum mob_status engine_models_create(struct engine *engine);

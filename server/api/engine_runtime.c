@@ -129,6 +129,13 @@ static void events_want(struct mob_engine *base)
     engine_ring(engine);
 }
 
+static void events_behind(struct mob_engine *base)
+{
+    struct engine *engine = (struct engine *)base;
+    atomic_store(&engine->events_behind, true);
+    engine_ring(engine);
+}
+
 static void events_stop(struct mob_engine *base)
 {
     struct engine *engine = (struct engine *)base;
@@ -309,6 +316,8 @@ static int64_t next_wake(const struct engine *engine, int64_t wake)
         wake = engine->gcs_next_ns;
     if (engine->session_count == 0 && engine->retry_connect_ns < wake)
         wake = engine->retry_connect_ns;
+    if (engine->gcs_up && engine->history_next_ns < wake)
+        wake = engine->history_next_ns;
     if (engine->next_second_ns < wake)
         wake = engine->next_second_ns;
     return wake;
@@ -347,6 +356,7 @@ static int64_t round_of(struct engine *engine, int64_t now)
     else
         mob_gcs_send(engine->gcs); /* what this round asked */
     engine_events_step(engine);
+    engine_history_step(engine, now);
     engine_run_deadlines(engine, now);
     engine_drop_returned(engine);
     engine_infer_flush_drops(engine);
@@ -430,6 +440,7 @@ static void stop(struct mob_engine *base)
     mob_block_decoder_destroy(engine->event_decoder);
     engine_events_end(engine);
     event_specs_destroy(engine->event_specs);
+    engine_history_destroy(engine);
     engine_functions_end(engine);
     engine_room_end(engine);
     engine_errands_end(engine);
@@ -437,7 +448,7 @@ static void stop(struct mob_engine *base)
     free(engine);
 }
 
-static const struct mob_engine_ops runtime_ops = {post, ready, events_want, events_stop, stop};
+static const struct mob_engine_ops runtime_ops = {post, ready, events_want, events_behind, events_stop, stop};
 
 static enum mob_status open_parts(struct engine *engine)
 {
@@ -447,7 +458,7 @@ static enum mob_status open_parts(struct engine *engine)
     engine->event_decoder = mob_block_decoder_create();
     engine->event_specs = event_specs_create(engine);
     if (!engine->timers || !engine->decoder || !engine->event_decoder || !engine->event_specs ||
-        engine_models_create(engine) != MOB_OK)
+        engine_models_create(engine) != MOB_OK || engine_history_create(engine) != MOB_OK)
         return MOB_NO_MEMORY;
     struct mob_gcs_options options = {
         .socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};

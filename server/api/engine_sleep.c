@@ -48,12 +48,17 @@ void engine_ring(struct engine *engine)
     atomic_store(&rest->state, AWAKE);
 }
 
+/* What is wanted of a control store that is away is done when that is back. */
+static bool has_event_news(const struct engine *engine)
+{
+    return engine->gcs_up && (atomic_load(&engine->events_wanted) || atomic_load(&engine->events_behind));
+}
+
 static bool has_news(void *arg)
 {
     struct engine *engine = arg;
-    return atomic_load(&engine->inbox) || atomic_load(&engine->returned) ||
-        atomic_load(&engine->events_wanted) || atomic_load(&engine->stopping) ||
-        atomic_load(&engine->rest.readable) || engine_errands_news(engine);
+    return atomic_load(&engine->inbox) || atomic_load(&engine->returned) || has_event_news(engine) ||
+        atomic_load(&engine->stopping) || atomic_load(&engine->rest.readable) || engine_errands_news(engine);
 }
 
 void engine_sleep(struct engine *engine, int64_t deadline_ns)

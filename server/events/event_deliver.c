@@ -142,7 +142,7 @@ bool mob_event_give(struct watcher *w, const struct kept *kept)
     mob_event_position_format(&w->cursor, position);
     mob_text_puts(&w->found, w->count > 0 ? "," : "");
     write_event(&w->found, kept, position);
-    if (w->count++ == 0) {
+    if (w->count++ == 0 && w->behind == WATCHER_LIVE) {
         w->ready_next = w->hub->ready;
         w->hub->ready = w;
     }
@@ -152,6 +152,8 @@ bool mob_event_give(struct watcher *w, const struct kept *kept)
 void mob_event_position_of(const struct watcher *w, struct mob_event_position *out)
 {
     *out = w->cursor;
+    if (w->behind != WATCHER_LIVE)
+        return;
     for (uint32_t i = 0; i < out->shards; i++)
         if (mob_event_before(out->at[i], mob_event_end_of(w->hub->passed[i])))
             out->at[i] = mob_event_end_of(w->hub->passed[i]);
@@ -190,9 +192,10 @@ void mob_event_answer_poll(struct watcher *w, bool gap)
     mob_event_unlink(w);
 }
 
-void mob_event_give_from_ring(struct watcher *w)
+bool mob_event_give_from_ring(struct watcher *w)
 {
-    for (size_t i = 0; i < w->hub->ring_count; i++)
+    for (size_t i = 0; i < w->hub->ring_count && !w->lagging; i++)
         if (!mob_event_give(w, w->hub->ring[(w->hub->ring_begin + i) % MOB_EVENTS_RING_MAX]))
-            return;
+            return false;
+    return true;
 }

@@ -1,5 +1,5 @@
-/* Inside of the event hub: shared by events.c (its life, source and routes) and event_deliver.c (giving to
- * watchers). All with the hub's lock held.
+/* Inside of the event hub: shared by events.c (its life, source and routes), event_deliver.c (giving to
+ * watchers) and event_behind.c (those that are behind). All with the hub's lock held.
  */
 #ifndef MOB_SERVER_EVENTS_EVENT_HUB_H
 #define MOB_SERVER_EVENTS_EVENT_HUB_H
@@ -25,9 +25,13 @@ struct watcher {
     unsigned bucket;
     bool placed; /* the cursor is set */
     bool lagging; /* stream: something did not fit */
+    /* Reads the past: waits for a slot, or is in one. It gets no event of the present then. */
+    enum { WATCHER_LIVE, WATCHER_QUEUED, WATCHER_READS } behind;
+    unsigned slot;
+    int64_t not_before_ns; /* queued: it was not read on then, or there was no room for more */
     unsigned limit, count;
     struct mob_text found; /* long-poll: events that it will be answered with */
-    struct watcher *ready_next; /* in the hub's list of polls that have something */
+    struct watcher *ready_next; /* in the hub's list of polls that have something; queued: behind the next */
 };
 
 struct kept {
@@ -45,12 +49,10 @@ struct mob_events {
     size_t ring_begin, ring_count, ring_bytes;
     /* Of each shard: */
     struct mob_event_place ring_from[MOB_EVENTS_SHARDS_MAX]; /* the ring has all behind this */
-    uint64_t passed[MOB_EVENTS_SHARDS_MAX]; /* published so far; goes back when the source starts again */
-    uint64_t newest[MOB_EVENTS_SHARDS_MAX]; /* furthest it has been */
-    uint64_t wanted_after[MOB_EVENTS_SHARDS_MAX];
-    bool wanted_new; /* events are wanted from now on, not from there */
-    bool has_newest;
+    uint64_t passed[MOB_EVENTS_SHARDS_MAX]; /* published so far */
     struct watcher *ready;
+    struct watcher *behind[MOB_EVENTS_BEHIND_MAX]; /* that are read for; NULL: free */
+    struct watcher *queue, *queue_end; /* that wait for it */
     bool wanted, started, closed;
     int64_t idle_since_ns, last_heartbeat_ns;
 };
@@ -71,12 +73,19 @@ struct kept *mob_event_keep(const struct mob_event *event);
 /* Gives one event if the watcher has not seen it and wants it. False: its reader has left, and it is
  * unlinked. */
 bool mob_event_give(struct watcher *w, const struct kept *kept);
-void mob_event_give_from_ring(struct watcher *w);
+/* False: as above. */
+bool mob_event_give_from_ring(struct watcher *w);
 /* Takes the text. False: as above. */
 bool mob_event_write_to_stream(struct watcher *w, struct mob_text *text);
 void mob_event_build_poll_reply(struct watcher *w, bool gap);
 /* Answers if nobody else does; then the watcher is unlinked. */
 void mob_event_answer_poll(struct watcher *w, bool gap);
 void mob_event_unlink(struct watcher *w);
+void mob_event_tell_gap(struct watcher *w, uint32_t shard, uint64_t from_seq);
+
+/* The source runs, and the watcher is placed: gives what the ring has, or has the past read first. */
+void mob_event_join(struct watcher *w);
+bool mob_event_behind_ring(const struct watcher *w);
+void mob_event_behind_unlink(struct watcher *w);
 
 #endif

@@ -52,7 +52,9 @@ void mob_event_unlink(struct watcher *w)
     *(w->prev ? &w->prev->next : &hub->buckets[w->bucket]) = w->next;
     if (w->next)
         w->next->prev = w->prev;
-    if (w->count > 0)
+    if (w->behind != WATCHER_LIVE)
+        mob_event_behind_unlink(w);
+    else if (w->count > 0)
         for (struct watcher **at = &hub->ready; *at; at = &(*at)->ready_next)
             if (*at == w) {
                 *at = w->ready_next;
@@ -103,27 +105,11 @@ uint32_t mob_events_shards(const struct mob_events *hub)
     return hub->source.shards;
 }
 
-static void advance(struct mob_events *hub, uint32_t shard, uint64_t seq)
-{
-    hub->passed[shard] = seq;
-    if (seq > hub->newest[shard])
-        hub->newest[shard] = seq;
-}
-
 static void place_at_newest(const struct mob_events *hub, struct watcher *w)
 {
     for (uint32_t i = 0; i < hub->source.shards; i++)
-        w->cursor.at[i] = mob_event_end_of(hub->newest[i]);
+        w->cursor.at[i] = mob_event_end_of(hub->passed[i]);
     w->placed = true;
-}
-
-bool mob_events_wanted(struct mob_events *hub, uint64_t after_out[MOB_EVENTS_SHARDS_MAX])
-{
-    pthread_mutex_lock(&hub->lock);
-    bool from_there = !hub->wanted_new;
-    memcpy(after_out, hub->wanted_after, sizeof hub->wanted_after);
-    pthread_mutex_unlock(&hub->lock);
-    return from_there;
 }
 
 void mob_events_started(struct mob_events *hub, const uint64_t *seqs)
@@ -133,13 +119,17 @@ void mob_events_started(struct mob_events *hub, const uint64_t *seqs)
         drop_oldest(hub);
     for (uint32_t i = 0; i < hub->source.shards; i++) {
         hub->ring_from[i] = mob_event_end_of(seqs[i]);
-        advance(hub, i, seqs[i]);
+        hub->passed[i] = seqs[i];
     }
-    hub->started = hub->has_newest = true;
+    hub->started = true;
     for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++)
-        for (struct watcher *w = hub->buckets[b]; w; w = w->next)
+        for (struct watcher *w = hub->buckets[b], *next; w; w = next) {
+            next = w->next;
             if (!w->placed)
                 place_at_newest(hub, w);
+            else if (w->behind == WATCHER_LIVE)
+                mob_event_join(w);
+        }
     pthread_mutex_unlock(&hub->lock);
 }
 
@@ -153,7 +143,7 @@ static void give_bucket(struct mob_events *hub, const char *kind, const char *id
         return;
     for (struct watcher *w = hub->buckets[bucket_of(key)], *next; w; w = next) {
         next = w->next;
-        if (strcmp(w->filter->key, key) == 0)
+        if (w->behind == WATCHER_LIVE && strcmp(w->filter->key, key) == 0)
             mob_event_give(w, kept);
     }
 }
@@ -181,7 +171,7 @@ void mob_events_publish(struct mob_events *hub, const struct mob_event *event)
 void mob_events_pass(struct mob_events *hub, uint32_t shard, uint64_t seq)
 {
     pthread_mutex_lock(&hub->lock);
-    advance(hub, shard, seq);
+    hub->passed[shard] = seq;
     for (struct watcher *w = hub->ready, *next; w; w = next) {
         next = w->ready_next;
         mob_event_answer_poll(w, false);
@@ -189,7 +179,7 @@ void mob_events_pass(struct mob_events *hub, uint32_t shard, uint64_t seq)
     pthread_mutex_unlock(&hub->lock);
 }
 
-static void write_gap(struct watcher *w, uint32_t shard, uint64_t from_seq)
+void mob_event_tell_gap(struct watcher *w, uint32_t shard, uint64_t from_seq)
 {
     struct mob_text t = {0};
     char from[MOB_EVENTS_POSITION_TEXT_MAX], to[MOB_EVENTS_POSITION_TEXT_MAX];
@@ -204,17 +194,18 @@ static void write_gap(struct watcher *w, uint32_t shard, uint64_t from_seq)
 void mob_events_gap(struct mob_events *hub, uint32_t shard, uint64_t from_seq, uint64_t to_seq)
 {
     pthread_mutex_lock(&hub->lock);
-    advance(hub, shard, to_seq - 1);
+    hub->passed[shard] = to_seq - 1;
     for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++) {
         for (struct watcher *w = hub->buckets[b], *next; w; w = next) {
             next = w->next;
-            if (!w->placed || !mob_event_before(w->cursor.at[shard], mob_event_end_of(to_seq - 1)))
+            if (!w->placed || w->behind != WATCHER_LIVE ||
+                !mob_event_before(w->cursor.at[shard], mob_event_end_of(to_seq - 1)))
                 continue;
             w->cursor.at[shard] = mob_event_end_of(to_seq - 1);
             if (w->request)
                 mob_event_answer_poll(w, true);
             else
-                write_gap(w, shard, from_seq);
+                mob_event_tell_gap(w, shard, from_seq);
         }
     }
     pthread_mutex_unlock(&hub->lock);
@@ -252,8 +243,6 @@ void mob_events_tick(struct mob_events *hub, int64_t now_ns)
     }
     if (hub->wanted && hub->watchers == 0 && now_ns - hub->idle_since_ns > MOB_EVENTS_GRACE_S * MOB_SEC) {
         hub->wanted = hub->started = false;
-        hub->has_newest = false; /* the next one who asks for "from now on" asks the source */
-        memset(hub->newest, 0, sizeof hub->newest);
         while (hub->ring_count > 0)
             drop_oldest(hub);
         hub->source.stop(hub->source.cls);
@@ -288,39 +277,21 @@ static struct watcher *add_watcher(
     if (after) {
         w->cursor = *after;
         w->placed = true;
-    } else if (hub->has_newest) {
+    } else if (hub->started) {
         place_at_newest(hub, w);
     }
     return w;
 }
 
-static bool is_behind_ring(const struct mob_events *hub, const struct watcher *w)
-{
-    for (uint32_t i = 0; i < hub->source.shards; i++)
-        if (mob_event_before(w->cursor.at[i], hub->ring_from[i]))
-            return true;
-    return false;
-}
-
-/* Lock held. Gives what the ring has, and sees to it that the source delivers what comes. The ring may begin
- * behind the place the watcher resumes from: then the source starts again from there. */
+/* Lock held. Sees to it that the source delivers; gives what is there. */
 static void connect_watcher(struct mob_events *hub, struct watcher *w)
 {
-    bool behind = hub->started && w->placed && is_behind_ring(hub, w);
-    if (hub->started && !behind)
-        mob_event_give_from_ring(w);
-    if (hub->wanted && !behind)
-        return;
-    hub->wanted = true;
-    hub->started = false;
-    hub->wanted_new = !w->placed;
-    for (uint32_t i = 0; w->placed && i < hub->source.shards; i++) {
-        /* The whole block of the place again: entries up to it are passed over by the cursor. */
-        uint64_t seq = w->cursor.at[i].seq, after = seq > 0 ? seq - 1 : 0;
-        /* A shard in which it is not behind goes on for the others. */
-        hub->wanted_after[i] = behind && hub->passed[i] < after ? hub->passed[i] : after;
+    if (!hub->wanted) {
+        hub->wanted = true;
+        hub->source.want(hub->source.cls);
+    } else if (hub->started) {
+        mob_event_join(w);
     }
-    hub->source.want(hub->source.cls);
 }
 
 static void poll_timed_out(struct mob_http_request *request)

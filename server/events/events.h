@@ -1,6 +1,6 @@
 /* The event hub: what the control store commits, given to whoever waits for it.
  *
- *   mob_events_create(&(struct mob_events_source){cls, shards, want, stop}, &hub);
+ *   mob_events_create(&(struct mob_events_source){cls, shards, want, stop, behind}, &hub);
  *   engine thread: mob_events_started(hub, seqs); mob_events_publish(hub, &event); mob_events_pass(hub, 0,
  * seq); a route:       mob_events_poll(hub, request, &filter, after, limit, deadline)   or
  * mob_events_stream(..)
@@ -9,12 +9,14 @@
  * and is opaque text outside. Order is guaranteed within a shard, and so within a node's log; between shards
  * events come as they are heard of. A reader that comes back with a position hears all that is behind it in
  * each shard, and nothing twice, whatever happened to other shards meanwhile. Nothing is decoded
- * while nobody watches: `want` tells the source from where events are wanted, and it delivers from there in
- * order, again from an older place when somebody resumes from one. Recent events stay in a ring for those who
- * come back for more. A reader whose place is gone gets `gap`. Per-task events reach only watchers that
- * filter by job, function, task or actor. Threads: all functions from any; publish, started, pass and gap
- * from one. Callbacks `want` run under the hub's lock and must only post a message. Limits: below; a stream
- * that does not keep up misses events and is told so.
+ * while nobody watches: `want` tells the source that events are wanted, and it delivers from then on, in
+ * order. Recent events stay in a ring for those who come back for more. For a reader whose place is older
+ * than that the source reads the log page by page (mob_events_behind_*), for each by itself, so that others
+ * do not wait for it; when it has come to the ring it goes on with that. A reader whose place is gone gets
+ * `gap`. Per-task events reach only watchers that filter by job, function, task or actor. Threads: all
+ * functions from any; publish, started, pass, gap and behind_* from one. The source's callbacks run under the
+ * hub's lock and must only post a message. Limits: below; a stream that does not keep up misses events and is
+ * told so.
  */
 #ifndef MOB_SERVER_EVENTS_EVENTS_H
 #define MOB_SERVER_EVENTS_EVENTS_H
@@ -68,9 +70,10 @@ struct mob_event_filter {
 struct mob_events_source {
     void *cls;
     uint32_t shards; /* of the store, 1 to MOB_EVENTS_SHARDS_MAX */
-    /* Deliver from where mob_events_wanted says, and say with mob_events_started where that is. */
+    /* Deliver from now on, and say with mob_events_started where that is. */
     void (*want)(void *cls);
     void (*stop)(void *cls);
+    void (*behind)(void *cls); /* there is something for mob_events_behind_take */
 };
 
 struct mob_events;
@@ -82,8 +85,6 @@ void mob_events_destroy(struct mob_events *hub);
 
 /* --- the source --- */
 
-/* Behind which block of each shard events are wanted; false: from now on. */
-bool mob_events_wanted(struct mob_events *hub, uint64_t after_out[MOB_EVENTS_SHARDS_MAX]);
 /* Delivery begins behind these blocks, one of each shard. */
 void mob_events_started(struct mob_events *hub, const uint64_t *seqs);
 void mob_events_publish(struct mob_events *hub, const struct mob_event *event);
@@ -93,6 +94,31 @@ void mob_events_pass(struct mob_events *hub, uint32_t shard, uint64_t seq);
 void mob_events_gap(struct mob_events *hub, uint32_t shard, uint64_t from_seq, uint64_t to_seq);
 /* About once a second: heartbeats, and the end of the grace. */
 void mob_events_tick(struct mob_events *hub, int64_t now_ns);
+
+/* --- readers that are behind what the ring has. The source gives them the past, each in a slot; the others
+ * wait for their turn. What returns false says that the slot is free again: the reader has what it asked for,
+ * has left, or has come to the ring, from where it goes on without a gap --- */
+
+#define MOB_EVENTS_BEHIND_MAX 4u
+
+struct mob_events_behind {
+    struct mob_event_position at; /* the last event that it has seen, or the end of a block */
+    char key[96]; /* its filter's, struct mob_event_filter: what does not match need not be read */
+};
+/* The next of them into a free slot. False: there is none, or not before *wake_ns_out (INT64_MAX: none). */
+bool mob_events_behind_take(struct mob_events *hub, unsigned slot, int64_t now_ns,
+    struct mob_events_behind *out, int64_t *wake_ns_out);
+/* An event of the past, in order in its shard; what the reader has seen is passed over. */
+bool mob_events_behind_give(struct mob_events *hub, unsigned slot, const struct mob_event *event);
+/* All up to this block was given. */
+bool mob_events_behind_pass(struct mob_events *hub, unsigned slot, uint32_t shard, uint64_t seq);
+/* What is behind its place and before `to_seq` is gone; its place is there then, also when that is before it.
+ */
+bool mob_events_behind_gap(struct mob_events *hub, unsigned slot, uint32_t shard, uint64_t to_seq);
+/* A page has ended. */
+bool mob_events_behind_turn(struct mob_events *hub, unsigned slot, int64_t now_ns);
+/* The past cannot be read now: it waits again. The slot is free. */
+void mob_events_behind_pause(struct mob_events *hub, unsigned slot, int64_t now_ns);
 
 /* --- routes --- */
 

@@ -782,6 +782,118 @@ static void deleted_jobs_are_not_given(void **state)
     compare(any, NULL, false);
 }
 
+/* ---- in commit order ---- */
+
+static uint32_t got_holes; /* pages that say that something is gone */
+
+/* What was read is what `wanted` says, entry by entry in the order of the log, in blocks as they were. */
+static void read_history(
+    struct mob_gcs_cold_get q, bool (*wanted)(const struct logged *, const void *), const void *arg)
+{
+    uint32_t at = 0, pages = 0;
+    struct logged *entries = calloc(MOB_BLOCK_ENTRIES_MAX, sizeof *entries);
+    got_holes = 0;
+    q.get.query = MOB_GCS_Q_HISTORY;
+    do {
+        struct mob_gcs_cold_answer answer;
+        assert_string_equal(mob_status_code(mob_cold_read(f.cold, f.db, &q, &answer)), "ok");
+        got_holes += answer.tie;
+        for (uint32_t i = 0; i < answer.block_count; i++) {
+            const struct mob_gcs_block_row *row = &answer.blocks[i];
+            uint32_t count = entries_of(row->bytes, row->length, row->seq, entries);
+            for (uint32_t k = 0; k < count; k++, at++) {
+                while (at < f.entry_count && !wanted(&f.entries[at], arg))
+                    at++;
+                assert_in_range(at, 0, f.entry_count - 1);
+                assert_int_equal(row->seq, f.entries[at].seq);
+                assert_int_equal(entries[k].digest, f.entries[at].digest);
+                assert_int_equal(entries[k].wall_ns, f.entries[at].wall_ns);
+            }
+            assert_true(at == f.entry_count || f.entries[at].seq != row->seq); /* the whole block */
+        }
+        assert_in_range(++pages, 1, 10000);
+        assert_true(answer.next == 0 || answer.next != q.get.position);
+        q.get.position = answer.next;
+    } while (q.get.position != 0);
+    while (at < f.entry_count && !wanted(&f.entries[at], arg))
+        at++;
+    assert_int_equal(at, f.entry_count);
+    got_pages = pages;
+    free(entries);
+}
+
+static void history_is_the_log_as_it_was_committed(void **state)
+{
+    NEEDS_POSTGRES();
+    some_log();
+    flush_rest(37);
+    uint64_t last = f.blocks[f.count - 1].seq;
+    struct mob_gcs_cold_get q = scan_of(false);
+    read_history(q, any, NULL);
+    assert_int_equal(got_holes, 0);
+    q.get.limit = 7;
+    read_history(q, any, NULL);
+    assert_in_range(got_pages, f.count / 37, f.count);
+    for (uint32_t i = 0; i < 25; i++) { /* from anywhere, up to what the members still have */
+        struct range r = {1 + (uint64_t)i * 7919 % last, f.batches[(i * 5) % f.batch_count]};
+        q.upto = r.upto;
+        q.get.position = mob_gcs_cold_position(r.above, 0);
+        read_history(q, in_range, &r);
+        assert_int_equal(got_holes, 0);
+    }
+    q = scan_of(false);
+    for (uint8_t job = 1; job <= 4; job++) {
+        q.get.job = gcs_block_job(job);
+        read_history(q, of_job, &(struct terms){.job = &q.get.job});
+        assert_int_equal(got_holes, 0);
+    }
+}
+
+static bool on_kept_days(const struct logged *e, const void *arg)
+{
+    return e->seq > *(const uint64_t *)arg;
+}
+
+static void history_says_which_of_it_is_gone(void **state)
+{
+    NEEDS_POSTGRES();
+    log_pairs(1, 1, 10, 50, 0);
+    flush_rest(40);
+    uint64_t first_day = f.blocks[f.count - 1].seq;
+    log_pairs(2, 2, 10, 50, 1);
+    flush_rest(40);
+    char sql[256];
+    snprintf(sql, sizeof sql, "DROP TABLE mobula.bucket_d%d; DELETE FROM mobula.batch WHERE day_max = %d",
+        FIRST_DAY, FIRST_DAY);
+    assert_int_equal(mob_database_run(f.db, sql), MOB_OK);
+    struct mob_gcs_cold_get q = scan_of(false);
+    read_history(q, on_kept_days, &first_day);
+    assert_int_equal(got_holes, 1);
+    q.get.position = mob_gcs_cold_position(first_day, 0);
+    read_history(q, on_kept_days, &first_day);
+    assert_int_equal(got_holes, 0);
+    /* And when nothing is left at all. */
+    snprintf(sql, sizeof sql, "DROP TABLE mobula.bucket_d%d; DELETE FROM mobula.batch", FIRST_DAY + 1);
+    assert_int_equal(mob_database_run(f.db, sql), MOB_OK);
+    read_history(q, on_kept_days, &f.blocks[f.count - 1].seq);
+    assert_int_equal(got_holes, 1);
+}
+
+/* A batch that lost one of its days still has the others. */
+static void history_of_a_batch_that_lost_a_day_has_the_rest(void **state)
+{
+    NEEDS_POSTGRES();
+    log_pairs(1, 1, 4, 50, 0);
+    uint64_t first_day = f.blocks[f.count - 1].seq;
+    log_pairs(2, 2, 4, 50, 1);
+    flush_rest(1000);
+    char sql[256];
+    snprintf(sql, sizeof sql, "DROP TABLE mobula.bucket_d%d", FIRST_DAY);
+    assert_int_equal(mob_database_run(f.db, sql), MOB_OK);
+    read_history(scan_of(false), on_kept_days, &first_day);
+    assert_int_equal(got_holes, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -797,6 +909,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_killed_postgres_has_a_batch_or_not, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_damaged_block_is_named_and_the_others_are_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(deleted_jobs_are_not_given, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(history_is_the_log_as_it_was_committed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(history_says_which_of_it_is_gone, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(history_of_a_batch_that_lost_a_day_has_the_rest, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

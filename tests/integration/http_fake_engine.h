@@ -384,6 +384,29 @@ static void fake_events_want(struct mob_engine *engine)
         pthread_detach(thread);
 }
 
+/* It keeps no log: whoever is behind is told so, and goes on with what is new. */
+static void *fake_tell_behind(void *argument)
+{
+    struct fake_engine *e = argument;
+    struct mob_events_behind reader;
+    int64_t wake_ns;
+    pthread_mutex_lock(&e->lock);
+    uint64_t seq = e->seq;
+    pthread_mutex_unlock(&e->lock);
+    while (mob_events_behind_take(e->context.events, 0, mob_now(), &reader, &wake_ns))
+        if (mob_events_behind_gap(e->context.events, 0, 0, seq + 1) &&
+            mob_events_behind_turn(e->context.events, 0, mob_now()))
+            mob_events_behind_pause(e->context.events, 0, mob_now());
+    return NULL;
+}
+
+static void fake_events_behind(struct mob_engine *engine)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, fake_tell_behind, engine) == 0)
+        pthread_detach(thread);
+}
+
 static void fake_events_stop(struct mob_engine *engine)
 {
     (void)engine;
@@ -403,7 +426,7 @@ static void fake_stop(struct mob_engine *engine)
 }
 
 static const struct mob_engine_ops fake_ops = {
-    fake_post, fake_ready, fake_events_want, fake_events_stop, fake_stop};
+    fake_post, fake_ready, fake_events_want, fake_events_behind, fake_events_stop, fake_stop};
 
 static enum mob_status fake_engine_make(
     void *cls, const struct mob_engine_context *context, struct mob_engine **engine_out)

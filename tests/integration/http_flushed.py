@@ -1,11 +1,14 @@
 """Over HTTP nobody sees where lineage lies: records, lists, lineage and timeline, hot, flushed to PostgreSQL, and across the move.
 ctest: timeout=280"""
+import base64
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 
 from lib_http_cluster import BIN, check, main, ref
 
@@ -85,6 +88,148 @@ def test_a_list_goes_on_across_the_move(c):
         flushed(c)
         rest = pages(c, path, second)
         check(sorted(t["id"] for t in first["items"] + rest) == sorted(ids), "each once", round_number, len(first["items"]), len(rest))
+
+
+# ---- events ----
+
+
+def events(c, after, query, limit=1000, until=None, seconds=60):
+    """From a position on, until `until` says that all are there: the events, and the last answer's position."""
+    found, deadline = [], time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        page = c.json("GET", f"{V1}/events?after={after}&limit={limit}&wait=1{query}", expect=200)
+        check(not page.get("gap"), "no gap", query, page.get("gap"))
+        check(len(page["events"]) <= limit, "limit", len(page["events"]))
+        after = page["position"]
+        found += page["events"]
+        if until(found):
+            return found, after
+    check(False, "the events came", query, len(found), found[-2:])
+    return found, after
+
+
+def streamed(c, after, query, count):
+    """The same as server-sent events."""
+    connection, found = c.connect(), []
+    connection.request("GET", f"{V1}/events?{query[1:]}", headers={"Authorization": "Bearer " + c.token, "Accept": "text/event-stream", "Last-Event-ID": after})
+    response, kind = connection.getresponse(), ""
+    while len(found) < count:
+        line = response.readline().decode().rstrip("\n")
+        kind = line[7:] if line.startswith("event: ") else kind
+        check(kind != "gap", "no gap", line)
+        if line.startswith("data: ") and kind != "bookmark":
+            found.append(json.loads(line[6:]))
+    connection.close()
+    return found
+
+
+def forget(c):
+    """The gateway has recent events in memory; a new one has none."""
+    c.kill("mobula-gateway")
+    c.until("the gateway is back", lambda: ready(c))
+
+
+def place(event):
+    """In the log of the one shard."""
+    text = event["position"].upper()
+    return base64.b32decode(text + "=" * (-len(text) % 8))
+
+
+def of_tasks(found):
+    return [e for e in found if e["type"].startswith("task.")]
+
+
+def test_events_of_what_was_flushed(c):
+    c.deploy("arith")
+    begin = c.json("GET", f"{V1}/events", expect=200)["position"]
+    job = c.json("POST", V1 + "/jobs", {"name": "told"}, expect=201)["id"]
+    rows = [[i, i % 3] for i in range(700)]
+    batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": rows, "job": job, "options": {"max_retries": 0}}, expect=202)
+    ids = [item["id"] for item in batch["items"]]
+    all_there = lambda found: len(of_tasks(found)) >= 1400
+    hot, end = events(c, begin, f"&job={job}", until=all_there)
+    check(sorted(e["subject"] for e in hot if e["type"] == "task.submitted") == sorted(ids), "submitted", len(hot))
+    check(sum(e["type"] == "task.failed" for e in hot) == 234, "failed")
+    flushed(c)
+    forget(c)
+    for query in (f"&job={job}", "&function=arith.divmod"):
+        whole = hot if query.startswith("&job") else of_tasks(hot)
+        cold, _ = events(c, begin, query, until=all_there)
+        check([e for e in cold if e["type"] != "job"] == [e for e in whole if e["type"] != "job"], "as they were", query, len(cold), len(whole))
+        for limit, at in ((61, 5), (256, 333), (1000, 1204)):  # from the middle of a block on
+            wanted = whole[at + 1:]
+            part, _ = events(c, whole[at]["position"], query, limit, lambda found: len(found) >= len(wanted))
+            check([e["position"] for e in part] == [e["position"] for e in wanted], "goes on", query, at, len(part), len(wanted))
+        check(streamed(c, whole[0]["position"], query, len(whole) - 1)[:-1] == whole[1:-1], "as a stream", query)
+    one, _ = events(c, begin, f"&task={ids[350]}", until=lambda found: len(found) >= 2)
+    check([e["type"] for e in one] == ["task.submitted", "task.finished"], "of one task", one)
+    failed, _ = events(c, begin, f"&job={job}&topics=task.failed", until=lambda found: len(found) >= 234)
+    check(failed == [e for e in hot if e["type"] == "task.failed"], "by topic", len(failed))
+    again = c.json("GET", f"{V1}/events?after={end}&job={job}&wait=0.2", expect=200)
+    check(of_tasks(again["events"]) == [], "nothing twice", again)
+
+
+def test_events_across_the_moving_watermark(c):
+    """A reader follows from the beginning while tasks run and their blocks move: each event once, those of a task in order."""
+    begin = c.json("GET", f"{V1}/events", expect=200)["position"]
+    ids, stop = [], threading.Event()
+
+    def run():
+        for round_number in range(12):
+            ids.extend(submit(c, f"moving{round_number}", [[i, 1] for i in range(150)])[0])
+            time.sleep(0.2)  # two delays of the flusher: what was is moved
+        stop.set()
+
+    runner = threading.Thread(target=run)
+    runner.start()
+    enough = lambda found: stop.is_set() and len(of_tasks(found)) >= 2 * len(ids)
+    readers, seen = [], {}
+    for name, start, limit in (("behind", 0.0, 40), ("later", 1.5, 1000)):
+        def read(name=name, start=start, limit=limit):
+            time.sleep(start)
+            seen[name], _ = events(c, begin, "&function=arith.divmod", limit, enough)
+        readers.append(threading.Thread(target=read))
+        readers[-1].start()
+    for thread in readers + [runner]:
+        thread.join()
+    flushed(c)
+    forget(c)
+    seen["cold"], _ = events(c, begin, "&function=arith.divmod", 997, enough)
+    for name, found in seen.items():
+        check([e["type"] for e in found].count("task.submitted") == len(ids), "submitted", name, len(found))
+        check(sorted(e["subject"] for e in found if e["type"] == "task.finished") == sorted(ids), "each once", name, len(found))
+        places = [place(e) for e in found]
+        check(places == sorted(set(places)), "in order", name)
+    check(seen["behind"] == seen["cold"] and seen["later"] == seen["cold"], "whoever reads, and when", {name: len(found) for name, found in seen.items()})
+
+
+def test_who_reads_the_past_holds_nobody_up(c):
+    c.deploy("arith")
+    begin = c.json("GET", f"{V1}/events", expect=200)["position"]
+    old, _ = submit(c, "old", [[i, 1] for i in range(40)])
+    flushed(c)
+    forget(c)
+    now = c.json("GET", f"{V1}/events", expect=200)["position"]
+    pid, late = c.pid_of("mobula-flush"), {}
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        reader = threading.Thread(target=lambda: late.update(found=events(c, begin, "&function=arith.divmod", until=lambda found: len(found) >= 2 * len(old))[0]))
+        reader.start()
+        new, _ = submit(c, "new", [[i, 1] for i in range(20)])
+        fresh, _ = events(c, now, "&function=arith.divmod", until=lambda found: len(found) >= 40)
+        check({e["subject"] for e in fresh} == set(new) and "found" not in late, "the present goes on", len(fresh))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    reader.join()
+    check({e["subject"] for e in late["found"][:80]} == set(old), "and the past is there", len(late["found"]))
+
+
+def ready(c):
+    try:
+        c.read_address()
+        return c.call("GET", "/readyz", key=None)[0] == 200
+    except (OSError, ValueError):
+        return False
 
 
 def test_lineage_and_timeline(c):

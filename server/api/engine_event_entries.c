@@ -1,0 +1,191 @@
+/* Entries of committed blocks to events. */
+#include "server/api/engine_event_entries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/cstring.h"
+#include "server/events/events.h"
+
+enum { EVENT_TYPE_MAX = 255 }; /* as mob_event takes it */
+
+struct translation {
+    const struct event_sink *sink;
+    const struct mob_block_header *header;
+    uint32_t shard;
+    struct mob_event_place place;
+    char job[MOB_ID_TEXT_MAX];
+    bool stopped;
+};
+
+static void publish(struct translation *t, struct mob_task_id task, const char *type, int64_t mono_ns,
+    const char *data, bool per_task, const char *subject)
+{
+    char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
+    const struct event_spec *spec = event_spec_of(t->sink->specs, task);
+    const struct function_name *function = spec ? engine_function_of(t->sink->engine, spec->function) : NULL;
+    bool of_actor = spec && !mob_task_id_is_zero(spec->actor.creation);
+    mob_task_id_format(task, id);
+    struct mob_event event = {.shard = t->shard,
+        .place = t->place,
+        .wall_us =
+            ((mono_ns ? mono_ns : t->header->mono_ns) + t->header->wall_ns - t->header->mono_ns) / 1000,
+        .type = type,
+        .subject = subject ? subject : id,
+        .task = id,
+        .job = t->job[0] ? t->job : NULL,
+        .function = function ? function->name : NULL,
+        .actor = of_actor ? mob_actor_id_format(spec->actor, actor) : NULL,
+        .data = data,
+        .per_task = per_task};
+    t->stopped |= !t->sink->give(t->sink->arg, &event);
+}
+
+static void on_spec(struct translation *t, const struct mob_entry *entry)
+{
+    const struct mob_spec_head *head = &entry->spec.head;
+    event_specs_note(t->sink->specs, head);
+    const struct function_name *function = engine_function_of(t->sink->engine, head->function);
+    struct mob_text data = {0};
+    size_t length;
+    mob_text_puts(&data, "{\"function\":");
+    mob_text_json_cstring(&data, function ? function->name : "");
+    mob_text_printf(&data, ",\"attempt\":%u}", head->attempt);
+    char *text = mob_text_take(&data, &length);
+    publish(t, head->task, "task.submitted", entry->submitted_ns, text, true, NULL);
+    free(text);
+}
+
+static void on_completion(struct translation *t, const struct mob_entry *entry)
+{
+    const struct mob_completion_head *c = &entry->completion.head;
+    char data[256], duration[48] = "";
+    if (c->started_ns > 0) /* else it never began */
+        snprintf(duration, sizeof duration, ",\"duration_us\":%lld",
+            (long long)((c->finished_ns - c->started_ns) / 1000));
+    snprintf(data, sizeof data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u%s}", c->attempt,
+        mob_status_code((enum mob_status)c->status), c->worker, duration);
+    const char *type = !(c->flags & MOB_COMPLETION_FINAL) ? "task.retrying"
+        : c->status == MOB_OK                             ? "task.finished"
+        : c->status == MOB_CANCELLED                      ? "task.cancelled"
+                                                          : "task.failed";
+    publish(t, c->task, type, c->finished_ns, data, true, NULL);
+}
+
+static void on_function_event(struct translation *t, const struct mob_entry *entry)
+{
+    const struct mob_out_event *e = &entry->event;
+    if (e->type_bytes + (uint64_t)e->json_bytes > entry->payload_bytes || e->type_bytes > EVENT_TYPE_MAX)
+        return;
+    char type[EVENT_TYPE_MAX + 1];
+    memcpy(type, entry->payload, e->type_bytes);
+    type[e->type_bytes] = 0;
+    char *data = mob_cstring_copy(entry->payload + e->type_bytes, e->json_bytes), node[128];
+    bool of_node = data && mob_task_id_is_zero(e->task); /* what happens to nodes and workers concerns all */
+    bool named = of_node && mob_json_text_field(data, "node", node, sizeof node);
+    publish(t, e->task, type, e->at_ns, data && *data ? data : NULL, !of_node, named ? node : NULL);
+    free(data);
+}
+
+static void on_actor(struct translation *t, const struct mob_entry *entry)
+{
+    static const char *const types[] = {
+        "actor.unknown", "actor.started", "actor.died", "actor.checkpoint", "actor.ended"};
+    const struct mob_entry_actor *a = &entry->actor;
+    char id[MOB_ID_TEXT_MAX], data[128];
+    snprintf(data, sizeof data, "{\"incarnation\":%u,\"position\":%llu,\"reason\":\"%s\"}", a->incarnation,
+        (unsigned long long)a->position, mob_status_code((enum mob_status)a->reason));
+    publish(t, a->actor.creation, types[a->event < 5 ? a->event : 0], 0, data, false,
+        mob_actor_id_format(a->actor, id));
+}
+
+static void on_job(struct translation *t, const struct mob_entry *entry)
+{
+    char *data = mob_cstring_copy(entry->payload, entry->payload_bytes);
+    struct mob_task_id none = {0};
+    publish(t, none, "job", 0, data, false, t->job);
+    free(data);
+}
+
+static void translate(struct translation *t, const struct mob_entry *entry)
+{
+    switch (entry->type) {
+    case MOB_ENTRY_SPEC:
+        on_spec(t, entry);
+        break;
+    case MOB_ENTRY_COMPLETION:
+        on_completion(t, entry);
+        break;
+    case MOB_ENTRY_EVENT:
+        on_function_event(t, entry);
+        break;
+    case MOB_ENTRY_ACTOR:
+        on_actor(t, entry);
+        break;
+    case MOB_ENTRY_JOB:
+        on_job(t, entry);
+        break;
+    case MOB_ENTRY_PUT:
+    case MOB_ENTRY_YIELD:
+    case MOB_ENTRY_OUTCOME:
+    case MOB_ENTRY_EDGE:
+    case MOB_ENTRY_SKIP:
+    case MOB_ENTRY_HASH:
+    case MOB_ENTRY_CANCEL:
+    default:
+        break;
+    }
+}
+
+/* The task whose spec has to be known, zero if there is none. */
+static struct mob_task_id task_of(const struct mob_entry *entry)
+{
+    static const struct mob_task_id none;
+    return entry->type == MOB_ENTRY_COMPLETION ? entry->completion.head.task
+        : entry->type == MOB_ENTRY_EVENT       ? entry->event.task
+        : entry->type == MOB_ENTRY_ACTOR       ? entry->actor.actor.creation
+                                               : none;
+}
+
+enum event_block_end engine_event_block(const struct event_sink *sink, const struct event_block *block,
+    uint32_t *from, struct mob_task_id *missing_out)
+{
+    struct mob_block_header header;
+    static struct mob_zone_map zone; /* too large for the stack; the engine's thread only */
+    static struct mob_entry entry;
+    struct translation t = {.sink = sink, .header = &header, .shard = block->shard, .place = {block->seq, 0}};
+    struct mob_block_decoder *decoder = sink->engine->event_decoder;
+    enum mob_status status = mob_block_open(decoder, block->bytes, block->length, &header, &zone);
+    if (status == MOB_OK && !mob_job_is_system(header.job))
+        mob_job_id_format(header.job, t.job);
+    sink->engine->worked++;
+    while (status == MOB_OK && (status = mob_block_next(decoder, &entry)) == MOB_OK) {
+        if (++t.place.index <= *from)
+            continue;
+        struct mob_task_id task = task_of(&entry);
+        if (!mob_task_id_is_zero(task) && !event_specs_know(sink->specs, task)) {
+            *missing_out = task;
+            return EVENT_BLOCK_LACKS_SPEC;
+        }
+        translate(&t, &entry);
+        if (t.stopped)
+            return EVENT_BLOCK_STOPPED;
+        *from = t.place.index;
+    }
+    event_specs_block_end(sink->specs);
+    return EVENT_BLOCK_DONE;
+}
+
+bool engine_event_names_missing(struct engine *engine, const uint8_t *bytes, size_t length)
+{
+    struct mob_block_header header;
+    static struct mob_zone_map zone;
+    if (mob_block_peek(bytes, length, &header, &zone) != MOB_OK)
+        return false;
+    uint32_t n = zone.function_count < MOB_ZONE_FUNCTIONS_MAX ? zone.function_count : MOB_ZONE_FUNCTIONS_MAX;
+    bool missing = false;
+    for (uint32_t i = 0; i < n; i++)
+        missing |= engine_function_is_missing(engine, zone.functions[i]);
+    return missing;
+}
