@@ -6,27 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cmd_gcs.h"
-#include "common/wire/block.h"
+#include "cli/gcs_verify.h"
+#include "common/base/hash.h"
+#include "gcs/flush/cold_page.h"
 
-#define LOOKUPS_MAX 1000u
+#define LOOKUPS_MAX 4000u
 
-struct sums {
-    uint64_t blocks, specs, finals, failed, others, damaged;
-};
-struct verify {
-    struct gcs_call *g;
-    struct mob_block_decoder *decoder;
-    struct sums here, flushed;
-    uint64_t lookups, lookups_failed;
-    /* The batches that are in both places: where each ends, and what of it is here. */
-    uint64_t *ends;
-    struct sums *of_ends;
-    int end_count;
-    int failed_checks;
-};
-
-static void add_entry(struct sums *s, const struct mob_entry *e)
+void verify_add_entry(struct verify_sums *s, const struct mob_entry *e)
 {
     bool final = e->type == MOB_ENTRY_COMPLETION && (e->completion.head.flags & MOB_COMPLETION_FINAL) != 0;
     s->specs += e->type == MOB_ENTRY_SPEC;
@@ -35,22 +21,33 @@ static void add_entry(struct sums *s, const struct mob_entry *e)
     s->others += e->type != MOB_ENTRY_SPEC && e->type != MOB_ENTRY_COMPLETION;
 }
 
+uint64_t verify_digest(struct verify *v, const struct mob_entry *e)
+{
+    static uint8_t bytes[MOB_BLOCK_BYTES_MAX];
+    static const struct mob_block_header none = {.ns = "v"};
+    mob_block_begin(v->encoder, &none);
+    if (cold_page_encode(v->encoder, e) != MOB_OK)
+        return 0;
+    return mob_hash64(bytes, mob_block_end(v->encoder, bytes));
+}
+
 /* Decodes every entry. */
-static struct sums sums_of(struct verify *v, const struct mob_gcs_block_row *row, struct mob_zone_map *zone)
+static struct verify_sums sums_of(
+    struct verify *v, const struct mob_gcs_block_row *row, struct mob_zone_map *zone)
 {
     static struct mob_entry entry;
     struct mob_block_header header;
-    struct sums s = {.blocks = 1};
+    struct verify_sums s = {.blocks = 1};
     enum mob_status status = mob_block_open(v->decoder, row->bytes, row->length, &header, zone);
     while (status == MOB_OK && (status = mob_block_next(v->decoder, &entry)) == MOB_OK)
-        add_entry(&s, &entry);
+        verify_add_entry(&s, &entry);
     s.damaged = status != MOB_CLOSED;
     if (s.damaged)
         cli_say("the block at %" PRIu64 " does not decode: %s", row->seq, mob_status_text(status));
     return s;
 }
 
-static void add(struct sums *to, const struct sums *s)
+static void add(struct verify_sums *to, const struct verify_sums *s)
 {
     to->blocks += s->blocks;
     to->specs += s->specs;
@@ -60,7 +57,7 @@ static void add(struct sums *to, const struct sums *s)
     to->damaged += s->damaged;
 }
 
-static void say(struct verify *v, bool good, const char *what, const char *figures)
+void verify_say(struct verify *v, bool good, const char *what, const char *figures)
 {
     char shard[24] = "";
     bool json = v->g->call->format == CLI_JSON || v->g->call->format == CLI_JSONL;
@@ -76,38 +73,45 @@ static void say(struct verify *v, bool good, const char *what, const char *figur
 
 /* ---- blocks that are here ---- */
 
-/* Is the block at `seq` among those of its first group? */
-static void look_up(struct verify *v, const struct mob_zone_map *zone, uint64_t seq)
+/* The index in both directions: the block at `seq` is among those of its group, and whatever is among them
+ * has something of the group. */
+static bool group_is_right(struct verify *v, const struct mob_zone_group *g, uint64_t seq)
 {
-    bool found = false;
+    static struct mob_zone_map zone; /* too large for the stack */
+    struct mob_block_header header;
+    bool found = false, foreign = false;
     uint64_t position = 0;
-    if (zone->group_count == 0 || v->lookups == LOOKUPS_MAX)
-        return;
     do {
         struct mob_gcs_sync sync = {0};
         struct mob_gcs_result *r = gcs_wait(v->g,
-            mob_gcs_group_here(
-                v->g->gcs, zone->groups[0].stream, zone->groups[0].group, position, mob_gcs_sync_done, &sync),
-            &sync);
+            mob_gcs_group_here(v->g->gcs, g->stream, g->group, position, mob_gcs_sync_done, &sync), &sync);
         if (r == NULL)
-            break;
+            return false;
         const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
-        for (uint32_t i = 0; i < a->block_count; i++)
-            found |= a->blocks[i].seq == seq;
+        for (uint32_t i = 0; i < a->block_count; i++) {
+            const struct mob_gcs_block_row *row = &a->blocks[i];
+            bool has = mob_block_peek(row->bytes, row->length, &header, &zone) != MOB_OK;
+            for (uint32_t k = 0; k < zone.group_count && !has; k++)
+                has = zone.groups[k].group == g->group && mob_stream_eq(zone.groups[k].stream, g->stream);
+            found |= row->seq == seq;
+            if (!has)
+                cli_say("the index has the block at %" PRIu64 " in a group that it has nothing of", row->seq);
+            foreign |= !has;
+        }
         position = a->next;
         mob_gcs_result_destroy(r);
-    } while (!found && position != 0);
-    v->lookups++;
-    v->lookups_failed += !found;
+    } while (position != 0);
+    if (!found)
+        cli_say("the index lacks the block at %" PRIu64 " in a group of it", seq);
+    return found && !foreign;
 }
 
-static void add_to_batch(struct verify *v, uint64_t seq, const struct sums *s)
+static void look_up(struct verify *v, const struct mob_zone_map *zone, uint64_t seq)
 {
-    for (int i = 0; i < v->end_count; i++)
-        if (seq <= v->ends[i]) {
-            add(&v->of_ends[i], s);
-            return;
-        }
+    for (uint32_t i = 0; i < zone->group_count && v->lookups < LOOKUPS_MAX; i++) {
+        v->lookups++;
+        v->lookups_failed += !group_is_right(v, &zone->groups[i], seq);
+    }
 }
 
 static bool scan(struct verify *v, uint64_t flushed)
@@ -123,13 +127,11 @@ static bool scan(struct verify *v, uint64_t flushed)
         const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
         for (uint32_t i = 0; i < a->block_count; i++) {
             const struct mob_gcs_block_row *row = &a->blocks[i];
-            struct sums s = sums_of(v, row, &zone);
+            struct verify_sums s = sums_of(v, row, &zone);
             add(row->recut && row->seq <= flushed ? &v->flushed : &v->here, &s);
             if (row->recut)
                 continue;
-            add_to_batch(v, row->seq, &s);
-            if (row->seq % 16 == 0)
-                look_up(v, &zone, row->seq);
+            look_up(v, &zone, row->seq);
         }
         scan.position = a->next;
         mob_gcs_result_destroy(r);
@@ -139,26 +141,8 @@ static bool scan(struct verify *v, uint64_t flushed)
 
 /* ---- PostgreSQL ---- */
 
-static bool load_ends(struct verify *v, uint64_t flushed)
-{
-    static const char sql[] = "SELECT upto FROM mobula.batch WHERE shard = $2 AND upto > $1 ORDER BY upto";
-    struct mob_database_param p[2];
-    struct mob_database_result *rows = NULL;
-    mob_param_i64(&p[0], (int64_t)flushed);
-    mob_param_i32(&p[1], (int32_t)v->g->shard);
-    if (mob_database_query_once(v->g->db, sql, p, 2, &rows) != MOB_OK)
-        return false;
-    v->end_count = mob_database_rows(rows);
-    v->ends = calloc((size_t)v->end_count + 1, sizeof *v->ends);
-    v->of_ends = calloc((size_t)v->end_count + 1, sizeof *v->of_ends);
-    for (int i = 0; i < v->end_count && v->ends != NULL; i++)
-        v->ends[i] = (uint64_t)mob_database_number(rows, i, 0);
-    mob_database_result_destroy(rows);
-    return v->ends != NULL && v->of_ends != NULL;
-}
-
 /* What a statement counts, against what was counted here. `gone`: jobs were deleted, so less may be there. */
-static bool same_sums(struct verify *v, const char *sql, int64_t upto, const struct sums *s, bool gone,
+static bool same_sums(struct verify *v, const char *sql, int64_t upto, const struct verify_sums *s, bool gone,
     char *out, size_t capacity)
 {
     struct mob_database_param p[2];
@@ -180,14 +164,18 @@ static bool same_sums(struct verify *v, const char *sql, int64_t upto, const str
     return s->specs == n[0] && s->finals == n[1] && s->failed == n[2] && s->others == n[3];
 }
 
-static void check_database(struct verify *v, uint64_t flushed)
+/* Deleted with their job, or with their day while the batch had others. */
+static bool less_is_there(struct verify *v)
 {
-    char figures[256];
-    /* Deleted with their job, or with their day while the batch had others. */
-    bool gone = gcs_number(v->g, "SELECT count(*) FROM mobula.job_gone") > 0 ||
+    return gcs_number(v->g, "SELECT count(*) FROM mobula.job_gone") > 0 ||
         gcs_shard_number(v->g,
             "SELECT count(*) FROM mobula.batch WHERE shard = $1 AND day_min < (SELECT min(day) FROM "
             "mobula.bucket)") > 0;
+}
+
+static void check_database(struct verify *v, uint64_t flushed, bool gone)
+{
+    char figures[VERIFY_FIGURES_MAX];
     int64_t holes = gcs_shard_number(v->g,
         "SELECT count(*) FROM mobula.batch b WHERE shard = $1 AND after <> 0 AND NOT EXISTS (SELECT FROM "
         "mobula.batch a WHERE a.shard = b.shard AND a.upto = b.after) AND NOT EXISTS "
@@ -196,19 +184,12 @@ static void check_database(struct verify *v, uint64_t flushed)
     int64_t gaps = gcs_shard_number(v->g, "SELECT count(*) FROM mobula.gap WHERE shard = $1");
     snprintf(figures, sizeof figures, "%" PRId64 " batches, %" PRId64 " holes, %" PRId64 " named gaps",
         gcs_shard_number(v->g, "SELECT count(*) FROM mobula.batch WHERE shard = $1"), holes, gaps);
-    say(v, holes == 0, "batches follow each other", figures);
+    verify_say(v, holes == 0, "batches follow each other", figures);
     bool good = same_sums(v,
         "SELECT sum(specs)::bigint, sum(finals)::bigint, sum(failed)::bigint, sum(others)::bigint FROM "
         "mobula.batch WHERE upto <= $1 AND shard = $2",
         (int64_t)flushed, &v->flushed, gone, figures, sizeof figures);
-    say(v, good && v->flushed.damaged == 0, "what was flushed is in PostgreSQL", figures);
-    int wrong = 0;
-    for (int i = 0; i < v->end_count; i++)
-        wrong += !same_sums(v,
-            "SELECT specs, finals, failed, others FROM mobula.batch WHERE upto = $1 AND shard = $2",
-            (int64_t)v->ends[i], &v->of_ends[i], true, figures, sizeof figures);
-    snprintf(figures, sizeof figures, "%d of %d batches differ", wrong, v->end_count);
-    say(v, wrong == 0, "what is in both places is the same", figures);
+    verify_say(v, good && v->flushed.damaged == 0, "what was flushed is in PostgreSQL", figures);
 }
 
 static enum cli_exit verify(struct verify *v)
@@ -224,28 +205,33 @@ static enum cli_exit verify(struct verify *v)
     bool database = v->g->db != NULL &&
         gcs_number(
             v->g, "SELECT count(*) FROM pg_tables WHERE schemaname = 'mobula' AND tablename = 'batch'") > 0;
-    if ((database && !load_ends(v, before.flushed)) || !scan(v, before.flushed) || !gcs_stats(v->g, &after))
-        return CLI_UNREACHABLE;
+    if (!scan(v, before.flushed) || !gcs_stats(v->g, &after)) /* perhaps because of what was found */
+        return v->failed_checks == 0 ? CLI_UNREACHABLE : CLI_FAILED;
     bool quiet = before.applied == after.applied && before.flushed == after.flushed;
     snprintf(figures, sizeof figures, "%" PRIu64 " of %" PRIu64 " blocks, %" PRIu64 " damaged%s",
         v->here.blocks, after.blocks, v->here.damaged,
         quiet ? "" : " (and it went on meanwhile: not compared)");
-    say(v, v->here.damaged == 0 && (!quiet || v->here.blocks == after.blocks), "blocks of the member",
+    verify_say(v, v->here.damaged == 0 && (!quiet || v->here.blocks == after.blocks), "blocks of the member",
         figures);
-    snprintf(figures, sizeof figures, "%" PRIu64 " of %" PRIu64 " looked up by a group were not found",
+    snprintf(figures, sizeof figures, "%" PRIu64 " of %" PRIu64 " groups of blocks are wrong",
         v->lookups_failed, v->lookups);
-    say(v, v->lookups_failed == 0 || !quiet, "index of the member", figures);
-    if (database && before.flushed == after.flushed)
-        check_database(v, before.flushed);
+    verify_say(v, v->lookups_failed == 0 || !quiet, "index of the member", figures);
+    if (database && before.flushed == after.flushed) {
+        bool gone = less_is_there(v);
+        check_database(v, before.flushed, gone);
+        if (!verify_database(v, before.flushed, gone))
+            return CLI_UNREACHABLE;
+    }
     return v->failed_checks == 0 ? CLI_OK : CLI_FAILED;
 }
 
 enum cli_exit gcs_verify(struct gcs_call *g)
 {
-    struct verify v = {.g = g, .decoder = mob_block_decoder_create()};
-    enum cli_exit code = v.decoder == NULL ? CLI_FAILED : verify(&v);
+    struct verify v = {.g = g, .decoder = mob_block_decoder_create(), .encoder = mob_block_encoder_create()};
+    enum cli_exit code = CLI_FAILED;
+    if (v.decoder != NULL && v.encoder != NULL)
+        code = verify_members(&v) ? verify(&v) : CLI_FAILED;
     mob_block_decoder_destroy(v.decoder);
-    free(v.ends);
-    free(v.of_ends);
+    mob_block_encoder_destroy(v.encoder);
     return code;
 }

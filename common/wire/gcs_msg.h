@@ -80,6 +80,7 @@ struct mob_gcs_stats {
     uint64_t flushed_blocks; /* since the member started */
     uint64_t cold_groups; /* groups with unfinished tasks in flushed blocks */
     uint64_t cold_reads, cold_readers;
+    uint64_t history_digest, state_digest; /* of all up to `applied`, and of the tables then */
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
@@ -195,6 +196,8 @@ enum mob_gcs_query {
     MOB_GCS_Q_HISTORY = 9,
     MOB_GCS_QUERIES
 };
+/* `table` of SCAN and STATS: what this very member has, whatever its place in the chain (not a read). */
+#define MOB_GCS_HERE 255u
 struct mob_gcs_get {
     uint64_t tag; /* comes back in MOB_GCS_ROWS */
     uint8_t query; /* enum mob_gcs_query */

@@ -187,7 +187,7 @@ static enum mob_status encode_other(struct mob_block_encoder *to, const struct m
     return mob_block_add_other(to, e->type, fixed, bytes, e->payload, e->payload_bytes);
 }
 
-static enum mob_status encode(struct mob_block_encoder *to, const struct mob_entry *e)
+enum mob_status cold_page_encode(struct mob_block_encoder *to, const struct mob_entry *e)
 {
     static _Thread_local uint8_t item[MOB_RECORD_MAX];
     if (e->type == MOB_ENTRY_SPEC)
@@ -232,7 +232,7 @@ static enum mob_status put_some(struct cold_page *p, const struct mob_bucket_blo
         bool other = w->specs_only && p->entry.type != MOB_ENTRY_SPEC;
         if (!in_range || other || (w->task_count > 0 && task == NULL))
             continue;
-        status = encode(p->encoder, &p->entry);
+        status = cold_page_encode(p->encoder, &p->entry);
         if (task != NULL && p->entry.type == MOB_ENTRY_SPEC)
             task->has_spec = true;
         newest = origins[i].seq > newest ? origins[i].seq : newest;

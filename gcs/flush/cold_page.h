@@ -61,6 +61,8 @@ MOB_MUST_USE enum mob_status cold_page_add(
 /* Adds a block as it is. MOB_QUEUE_FULL, MOB_NO_MEMORY. */
 MOB_MUST_USE enum mob_status cold_page_put(struct cold_page *p, uint64_t seq,
     const struct mob_block_header *header, const uint8_t *bytes, uint32_t length);
+/* Adds a decoded entry to a block: the encoder's answer. */
+MOB_MUST_USE enum mob_status cold_page_encode(struct mob_block_encoder *to, const struct mob_entry *e);
 bool cold_page_full(const struct cold_page *p, uint32_t limit);
 /* Makes the rows' pointers. */
 void cold_page_end(struct cold_page *p);

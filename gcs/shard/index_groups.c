@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 
 static size_t slot_of(const struct mob_index_groups *t, struct mob_stream stream, uint32_t group)
@@ -98,7 +99,14 @@ void mob_index_groups_fetch(const struct mob_index_groups *t, const struct mob_z
 
 void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_group *zone, uint32_t ordinal)
 {
+    if (MOB_FAILPOINT("index.lacks"))
+        return;
+    bool foreign = MOB_FAILPOINT("index.has_more");
     struct mob_index_group *g = group_of(t, zone->stream, zone->group);
+    if (foreign) { /* what tools must find: a group with a block that has nothing of it */
+        ref_add(t, group_of(t, zone->stream, zone->group + 1), ordinal);
+        g = group_of(t, zone->stream, zone->group); /* the table may have moved */
+    }
     g->open += (int32_t)zone->specs - (int32_t)zone->finals;
     if (g->ref_count == 0 || mob_index_group_refs(g)[g->ref_count - 1] != ordinal)
         ref_add(t, g, ordinal);

@@ -169,7 +169,11 @@ void query_serve(struct conn *c, const struct mob_gcs_frame *frame)
         conn_close(c, MOB_BAD_REQUEST);
         return;
     }
-    bool tail = member_is_tail(sh);
+    bool tail = member_is_tail(sh), scan = get.query == MOB_GCS_Q_SCAN;
+    if ((scan || get.query == MOB_GCS_Q_STATS) && get.table == MOB_GCS_HERE) {
+        begin(c, &get, NULL, 0, true);
+        return;
+    }
     if (!tail && mob_chain_is_head(sh->chain))
         through_the_chain(c, frame, &get);
     else if (!tail)

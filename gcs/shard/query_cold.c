@@ -17,7 +17,7 @@ static bool cold_position(const struct query *q, uint64_t *out)
     bool scan = q->get.query == MOB_GCS_Q_SCAN || q->get.query == MOB_GCS_Q_HISTORY;
     bool group = q->get.query == MOB_GCS_Q_GROUP, down = scan && q->get.newest_first,
          here_only = group && q->get.newest_first;
-    if (flushed == 0 || here_only || !(scan || group))
+    if (flushed == 0 || here_only || q->get.table == MOB_GCS_HERE || !(scan || group))
         return false;
     if ((p & MOB_GCS_COLD_BIT) != 0)
         *out = p;

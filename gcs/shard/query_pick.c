@@ -314,7 +314,9 @@ static void pick_stats(struct query *q)
         .flushed_blocks = sh->flushed.blocks,
         .cold_groups = f.cold_groups,
         .cold_reads = sh->cold_reads,
-        .cold_readers = sh->cold_reader != NULL};
+        .cold_readers = sh->cold_reader != NULL,
+        .history_digest = mob_chain_digest(sh->chain),
+        .state_digest = mob_chain_state_digest(sh->chain)};
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;
     query_body_add(q, &s, sizeof s);

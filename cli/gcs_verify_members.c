@@ -1,0 +1,307 @@
+/* All members of a chain: equal digests at one position, and block by block the same bytes, each decoded. A
+ * block that the index of a member has and its Redis does not, or the other way round, is named.
+ */
+#include <hiredis/hiredis.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cli/gcs_verify.h"
+#include "common/base/hash.h"
+#include "gcs/client/member_link.h"
+#include "gcs/shard/redis_conf.h"
+#include "gcs/shard/redis_keys.h"
+
+#define TRIES 50
+#define PAUSE_NS 100000000l
+#define GONE_BLOCKS_MAX 4096u /* positions tried behind a block that cannot be read */
+
+struct member_block {
+    uint64_t seq, digest;
+};
+struct member {
+    char path[STATE_PATH_MAX];
+    const char *name; /* in the path */
+    struct mob_member_link *link;
+    struct mob_gcs_stats stats;
+    struct member_block *blocks;
+    size_t count, capacity;
+    uint64_t missing, damaged, not_indexed;
+};
+struct members {
+    struct verify *v;
+    struct member all[STATE_REPLICAS_MAX];
+    uint32_t count;
+    struct mob_gcs_block_row *rows;
+};
+
+/* ---- who they are ---- */
+
+static void find_members(struct members *m)
+{
+    char addresses[STATE_ADDRESSES_MAX];
+    char *save_shard = NULL, *save = NULL;
+    char *list = strtok_r(state_gcs_addresses(cli_directory(m->v->g->call), addresses), ";", &save_shard);
+    for (uint32_t shard = 0; shard < m->v->g->shard && list != NULL; shard++)
+        list = strtok_r(NULL, ";", &save_shard);
+    for (char *path = list == NULL ? NULL : strtok_r(list, ",", &save);
+         path != NULL && m->count < STATE_REPLICAS_MAX; path = strtok_r(NULL, ",", &save)) {
+        struct member *one = &m->all[m->count++];
+        snprintf(one->path, sizeof one->path, "%s", path);
+        const char *slash = strrchr(one->path, '/');
+        one->name = slash == NULL ? one->path : slash + 1;
+    }
+}
+
+static bool open_members(struct members *m)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        enum mob_status status = mob_member_open(m->all[i].path, m->v->g->shard, &m->all[i].link);
+        if (status != MOB_OK) {
+            cli_say("the member %s does not answer: %s", m->all[i].name, mob_status_text(status));
+            return false;
+        }
+    }
+    return m->count > 0;
+}
+
+/* ---- digests at one position ---- */
+
+/* Asked until all stand at the same. */
+static bool read_stats(struct members *m, bool *equal_out)
+{
+    *equal_out = false;
+    for (int attempt = 0; attempt < TRIES && !*equal_out; attempt++) {
+        *equal_out = true;
+        for (uint32_t i = 0; i < m->count; i++) {
+            enum mob_status status = mob_member_stats(m->all[i].link, &m->all[i].stats);
+            if (status != MOB_OK) {
+                cli_say("the member %s does not answer: %s", m->all[i].name, mob_status_text(status));
+                return false;
+            }
+            *equal_out &= m->all[i].stats.applied == m->all[0].stats.applied;
+        }
+        if (!*equal_out)
+            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+    }
+    return true;
+}
+
+static void compare_digests(struct members *m, bool at_one_position)
+{
+    char figures[VERIFY_FIGURES_MAX];
+    bool same = true;
+    const struct mob_gcs_stats *first = &m->all[0].stats;
+    for (uint32_t i = 0; i < m->count && at_one_position; i++) {
+        const struct mob_gcs_stats *s = &m->all[i].stats;
+        bool equal = s->history_digest == first->history_digest && s->state_digest == first->state_digest &&
+            s->blocks == first->blocks && s->flushed == first->flushed;
+        if (!equal)
+            cli_say("%s and %s differ at %" PRIu64, m->all[0].name, m->all[i].name, first->applied);
+        same &= equal;
+    }
+    if (at_one_position)
+        snprintf(figures, sizeof figures,
+            "%u members at %" PRIu64 ", history %016" PRIx64 ", tables %016" PRIx64, m->count, first->applied,
+            first->history_digest, first->state_digest);
+    else
+        snprintf(figures, sizeof figures, "%u members (they went on meanwhile: not compared)", m->count);
+    verify_say(m->v, same, "digests of the members", figures);
+}
+
+/* ---- blocks ---- */
+
+static bool keep(struct member *one, uint64_t seq, uint64_t digest)
+{
+    if (one->count == one->capacity) {
+        size_t capacity = one->capacity == 0 ? 4096 : 2 * one->capacity;
+        struct member_block *grown = realloc(one->blocks, capacity * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        one->blocks = grown;
+        one->capacity = capacity;
+    }
+    one->blocks[one->count++] = (struct member_block){seq, digest};
+    return true;
+}
+
+static bool decodes(struct members *m, const struct member *one, const struct mob_gcs_block_row *row)
+{
+    static struct mob_zone_map zone; /* too large for the stack */
+    static struct mob_entry entry;
+    struct mob_block_header header;
+    struct mob_block_decoder *decoder = m->v->decoder;
+    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, &zone);
+    while (status == MOB_OK)
+        status = mob_block_next(decoder, &entry);
+    if (status == MOB_CLOSED)
+        return true;
+    if (one->damaged < VERIFY_NAMED_MAX)
+        cli_say(
+            "%s: the block at %" PRIu64 " does not decode: %s", one->name, row->seq, mob_status_text(status));
+    return false;
+}
+
+/* A page with a block that is not in Redis is refused whole: then block by block. *position: behind what was
+ * taken; 0 at the end. */
+static bool next_page(struct members *m, struct member *one, uint64_t *position, uint32_t *count_out)
+{
+    enum mob_status status = mob_member_scan(one->link, *position, 0, m->rows, count_out, position);
+    if (status != MOB_UNAVAILABLE)
+        return status == MOB_OK;
+    uint64_t at = *position, first = at;
+    while ((status = mob_member_scan(one->link, at, 1, m->rows, count_out, position)) == MOB_UNAVAILABLE &&
+        at - first < GONE_BLOCKS_MAX)
+        at++;
+    if (status != MOB_OK)
+        return false;
+    if (at > first) { /* the last position that was refused was that before it */
+        one->missing++;
+        cli_say("%s: the block at %" PRIu64 " is in the index and not in Redis", one->name, at);
+    }
+    return true;
+}
+
+static bool read_blocks(struct members *m, struct member *one)
+{
+    uint64_t position = 0;
+    do {
+        uint32_t count = 0;
+        if (!next_page(m, one, &position, &count)) {
+            cli_say("the member %s does not answer", one->name);
+            return false;
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            const struct mob_gcs_block_row *row = &m->rows[i];
+            one->damaged += !decodes(m, one, row);
+            if (!keep(one, row->seq, mob_hash64(row->bytes, row->length)))
+                return false;
+        }
+    } while (position != 0);
+    return true;
+}
+
+/* ---- what its Redis has, whatever the index says ---- */
+
+static redisContext *open_redis(const struct member *one)
+{
+    char path[STATE_PATH_MAX + 32], password[160];
+    int folder = (int)(strlen(one->path) - strlen(".sock"));
+    snprintf(path, sizeof path, "%.*s/" MOB_REDIS_PASSWORD_NAME, folder, one->path);
+    if (mob_redis_password_read(path, password, sizeof password) != MOB_OK)
+        return NULL;
+    snprintf(path, sizeof path, "%.*s/" MOB_REDIS_SOCKET_NAME, folder, one->path);
+    redisContext *redis = redisConnectUnixWithTimeout(path, (struct timeval){.tv_sec = 20});
+    redisReply *reply =
+        redis == NULL || redis->err != 0 ? NULL : redisCommand(redis, "AUTH " MOB_REDIS_USER " %s", password);
+    bool good = reply != NULL && reply->type != REDIS_REPLY_ERROR;
+    freeReplyObject(reply);
+    if (good)
+        return redis;
+    redisFree(redis);
+    return NULL;
+}
+
+static int by_seq(const void *a, const void *b)
+{
+    const struct member_block *x = a, *y = b;
+    return (x->seq > y->seq) - (x->seq < y->seq);
+}
+
+static void look_at_key(struct member *one, const redisReply *key)
+{
+    if (key->type != REDIS_REPLY_STRING || key->len != 9 || key->str[0] != 'b')
+        return;
+    struct member_block wanted = {.seq = mob_redis_key_to_number((const uint8_t *)key->str + 1)};
+    if (one->count > 0 && bsearch(&wanted, one->blocks, one->count, sizeof wanted, by_seq) != NULL)
+        return;
+    if (one->not_indexed++ < VERIFY_NAMED_MAX)
+        cli_say("%s: the block at %" PRIu64 " is in Redis and not in the index", one->name, wanted.seq);
+}
+
+static bool read_keys(struct member *one)
+{
+    redisContext *redis = open_redis(one);
+    char cursor[32] = "0";
+    bool good = redis != NULL;
+    do {
+        redisReply *reply = good ? redisCommand(redis, "SCAN %s MATCH b* COUNT 4096", cursor) : NULL;
+        good = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
+            reply->element[0]->type == REDIS_REPLY_STRING;
+        if (good) {
+            snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
+            for (size_t i = 0; i < reply->element[1]->elements; i++)
+                look_at_key(one, reply->element[1]->element[i]);
+        }
+        freeReplyObject(reply);
+    } while (good && strcmp(cursor, "0") != 0);
+    redisFree(redis);
+    if (!good)
+        cli_say("the Redis of %s does not answer", one->name);
+    return good;
+}
+
+/* Blocks of `one` that `other` has not, or otherwise. */
+static uint64_t compare_blocks(const struct member *one, const struct member *other)
+{
+    uint64_t wrong = 0;
+    size_t at = 0;
+    for (size_t i = 0; i < one->count; i++) {
+        const struct member_block *b = &one->blocks[i];
+        while (at < other->count && other->blocks[at].seq < b->seq)
+            at++;
+        bool there = at < other->count && other->blocks[at].seq == b->seq;
+        if (there && other->blocks[at].digest == b->digest)
+            continue;
+        if (wrong++ < VERIFY_NAMED_MAX)
+            cli_say("the block at %" PRIu64 " of %s is %s in %s", b->seq, one->name,
+                there ? "another" : "not", other->name);
+    }
+    return wrong;
+}
+
+static void compare_all(struct members *m, bool quiet)
+{
+    char figures[VERIFY_FIGURES_MAX];
+    uint64_t wrong = 0, missing = 0, damaged = 0, blocks = 0, more = 0;
+    for (uint32_t i = 0; i < m->count; i++) {
+        struct member *one = &m->all[i], *next = &m->all[(i + 1) % m->count];
+        missing += one->missing;
+        more += one->not_indexed;
+        damaged += one->damaged;
+        blocks += one->count;
+        if (m->count > 1 && quiet)
+            wrong += compare_blocks(one, next);
+    }
+    snprintf(figures, sizeof figures,
+        "%" PRIu64 " blocks, %" PRIu64 " damaged, %" PRIu64 " missing, %" PRIu64 " not indexed, %" PRIu64
+        " differ%s",
+        blocks, damaged, missing, more, wrong, quiet ? "" : " (they went on meanwhile: not compared)");
+    verify_say(m->v, damaged == 0 && ((missing == 0 && more == 0) || !quiet) && wrong == 0,
+        "blocks of each member", figures);
+}
+
+bool verify_members(struct verify *v)
+{
+    struct members m = {.v = v, .rows = calloc(MOB_GCS_ROWS_MAX, sizeof *m.rows)};
+    bool equal = false, after = false;
+    find_members(&m);
+    bool good = m.rows != NULL && open_members(&m) && read_stats(&m, &equal);
+    if (good)
+        compare_digests(&m, equal);
+    uint64_t applied = good ? m.all[0].stats.applied : 0;
+    for (uint32_t i = 0; i < m.count && good; i++)
+        good = read_blocks(&m, &m.all[i]) && read_keys(&m.all[i]);
+    if (good)
+        good = read_stats(&m, &after);
+    if (good)
+        compare_all(&m, equal && after && applied == m.all[0].stats.applied);
+    for (uint32_t i = 0; i < m.count; i++) {
+        mob_member_close(m.all[i].link);
+        free(m.all[i].blocks);
+    }
+    free(m.rows);
+    return good;
+}

@@ -1,0 +1,24 @@
+/* One member of the control store, asked for what it has itself, whatever its place in the chain: for tools
+ * that compare members. What it says is not a read in the sense of the protocol, and may be older than the
+ * tail's. Blocks; one thread.
+ */
+#ifndef MOB_GCS_CLIENT_MEMBER_LINK_H
+#define MOB_GCS_CLIENT_MEMBER_LINK_H
+
+#include "common/base/status.h"
+#include "common/wire/gcs_msg.h"
+
+struct mob_member_link;
+/* A socket's path. Each call gives up after 20 s of silence. MOB_UNAVAILABLE, or why the member refuses.
+ * Gives (close). */
+MOB_MUST_USE enum mob_status mob_member_open(
+    const char *path, uint32_t shard, struct mob_member_link **link_out);
+void mob_member_close(struct mob_member_link *link); /* NULL is fine */
+MOB_MUST_USE enum mob_status mob_member_stats(struct mob_member_link *link, struct mob_gcs_stats *out);
+/* Its blocks behind a commit position, oldest first; *next_out: the position to go on from, 0 at the end.
+ * `rows` has room for MOB_GCS_ROWS_MAX; their bytes are borrowed until the next call. MOB_UNAVAILABLE also
+ * when one of them is in the index and not in its Redis. */
+MOB_MUST_USE enum mob_status mob_member_scan(struct mob_member_link *link, uint64_t position, uint32_t limit,
+    struct mob_gcs_block_row *rows, uint32_t *count_out, uint64_t *next_out);
+
+#endif

@@ -1,0 +1,184 @@
+"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=280"""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+
+import lib_http_cluster
+from lib_http_cluster import BIN, Cluster, check
+
+V1 = "/api/v1"
+
+
+def verify(c):
+    """Exit code, what it says of what is wrong, and its checks by name."""
+    done = subprocess.run([BIN + "/mobula", "gcs", "verify", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    return done.returncode, done.stderr, {line["check"]: line for line in map(json.loads, done.stdout.splitlines())}
+
+
+def good(c, why):
+    code, said, checks = verify(c)
+    check(code == 0 and all(line["ok"] for line in checks.values()), f"good: {why}", code, said, checks)
+
+
+def bad(c, why, of, words):
+    code, said, checks = verify(c)
+    check(code == 1 and not checks.get(of, {"ok": True})["ok"], f"found: {why}", code, said, checks)
+    check(words in said, f"named: {why}", words, said)
+
+
+def status(c):
+    done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
+    return json.loads(done.stdout)
+
+
+class Redis:
+    """Of one member."""
+
+    def __init__(self, c, member):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.connect(f"{c.directory}/{member}/redis.sock")
+        self.file = self.socket.makefile("rb")
+        with open(f"{c.directory}/{member}/redis.pass", "rb") as file:
+            self.call(b"AUTH", b"mobula", file.readline().strip())
+
+    def call(self, *words):
+        self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+        return self.reply()
+
+    def reply(self):
+        line = self.file.readline().rstrip()
+        if line[:1] == b"*":
+            return [self.reply() for _ in range(int(line[1:]))]
+        if line[:1] != b"$":
+            check(line[:1] != b"-", "Redis", line)
+            return line
+        return None if line == b"$-1" else self.file.read(int(line[1:]) + 2)[:-2]
+
+    def blocks(self):
+        cursor, keys = b"0", []
+        while True:
+            cursor, some = self.call(b"SCAN", cursor, b"MATCH", b"b*", b"COUNT", b"1000")
+            keys += [key for key in some if len(key) == 9]
+            if cursor == b"0":
+                return sorted(keys)
+
+
+def sql(c, text):
+    done = subprocess.run(["psql", "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", text],
+                          capture_output=True, text=True, timeout=60)
+    check(done.returncode == 0, "psql", text, done.stderr)
+    return done.stdout.strip()
+
+
+def some_tasks(c):
+    c.deploy("arith")
+    batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": [[i, i % 3] for i in range(600)], "options": {"max_retries": 0}}, expect=202)
+    c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 600, "timeout_ms": 60000}, expect=200)
+
+
+def settled(c):
+    """Everything is in the members' Redis, durable, and in PostgreSQL: nothing changes any more by itself."""
+    applied = status(c)["member"]["applied"]
+    c.until("durable", lambda: status(c)["member"]["durable"] >= applied and status(c)["postgres"]["watermark"] > 0, 60)
+    c.until("written", lambda: status(c)["postgres"]["behind"] < 40 and verify(c)[0] == 0, 60)
+
+
+def test_a_chain(c):
+    for _ in range(2):  # two batches
+        some_tasks(c)
+        settled(c)
+    good(c, "as it is")
+    for member in ("gcs", "gcs-1"):
+        redis = Redis(c, member)
+        keys = redis.blocks()
+        key = keys[len(keys) // 2]
+        at, value = int.from_bytes(key[1:], "big"), redis.call(b"GET", key)
+        redis.call(b"SET", key, value[:-9] + bytes([value[-9] ^ 4]) + value[-8:])
+        bad(c, "a byte", "blocks of each member", f"{member}.sock: the block at {at} does not decode")
+        redis.call(b"UNLINK", key)
+        bad(c, "a block that is not there", "blocks of each member", f"{member}.sock: the block at {at} is in the index and not in Redis")
+        redis.call(b"SET", key, value)
+        good(c, "put back")
+        more = b"b" + (at + (1 << 40)).to_bytes(8, "big")
+        redis.call(b"SET", more, value)
+        bad(c, "a block that is not indexed", "blocks of each member", f"{member}.sock: the block at {at + (1 << 40)} is in Redis and not in the index")
+        redis.call(b"UNLINK", more)
+    good(c, "all put back")
+
+
+def spoil_database(c):
+    row = "(upto, row_number) = (SELECT upto, row_number FROM mobula.bucket ORDER BY octet_length(payload) DESC LIMIT 1)"
+    columns = sql(c, "SELECT string_agg(column_name, ', ' ORDER BY ordinal_position) FROM information_schema.columns WHERE table_schema = 'mobula' AND table_name = 'bucket'")
+    sql(c, "CREATE TABLE kept AS SELECT * FROM mobula.bucket; CREATE TABLE kept_failures AS SELECT * FROM mobula.failure; CREATE TABLE kept_days AS SELECT * FROM mobula.stream_day")
+    for why, spoil, words in (
+        ("a row less", f"DELETE FROM mobula.bucket WHERE {row}", "its rows are not what it took in"),
+        ("a row changed", f"UPDATE mobula.bucket SET payload = set_byte(payload, 300, get_byte(payload, 300) # 1) WHERE {row}", "row "),
+        ("a row twice", f"INSERT INTO mobula.bucket SELECT {columns.replace('row_number', 'row_number + 10000')} FROM mobula.bucket WHERE {row}", "is there twice"),
+        ("a summary changed", f"UPDATE mobula.bucket SET finals = finals + 1 WHERE {row}", "it does not hold what it says"),
+        ("a row of no batch", f"INSERT INTO mobula.bucket SELECT {columns.replace('upto', 'upto + 100000000')} FROM mobula.bucket WHERE {row}", ""),
+    ):
+        sql(c, spoil)
+        bad(c, why, "rows of PostgreSQL", words)
+        sql(c, "TRUNCATE mobula.bucket; INSERT INTO mobula.bucket SELECT * FROM kept")
+    for why, spoil, words in (
+        ("a failure less", "DELETE FROM mobula.failure WHERE ctid = (SELECT min(ctid) FROM mobula.failure)", "mobula.failure has not each"),
+        ("a failure twice", "INSERT INTO mobula.failure SELECT * FROM mobula.failure WHERE ctid = (SELECT min(ctid) FROM mobula.failure)", "mobula.failure has not each"),
+    ):
+        sql(c, spoil)
+        bad(c, why, "rows of PostgreSQL", words)
+        sql(c, "TRUNCATE mobula.failure; INSERT INTO mobula.failure SELECT * FROM kept_failures")
+    sql(c, "DELETE FROM mobula.stream_day")
+    bad(c, "streams without their day", "rows of PostgreSQL", "not found by their id")
+    sql(c, "INSERT INTO mobula.stream_day SELECT * FROM kept_days")
+    good(c, "PostgreSQL put back")
+
+
+def test_the_database(c):
+    spoil_database(c)
+
+
+def test_what_is_in_both(c):
+    """A batch that is as good as any, but holds another task's entries than the members have."""
+    swap = "UPDATE mobula.bucket b SET payload = k.payload FROM kept k WHERE"
+    pair = sql(c, "SELECT a.upto, a.row_number, b.upto, b.row_number FROM kept a, kept b WHERE a.upto < b.upto LIMIT 1").split("|")
+    if not check(len(pair) == 4, "two batches", pair):
+        return
+    sql(c, f"{swap} (b.upto, b.row_number) = ({pair[0]}, {pair[1]}) AND (k.upto, k.row_number) = ({pair[2]}, {pair[3]})")
+    bad(c, "another task's", "what is in both places, entry by entry", "in PostgreSQL")
+    sql(c, "TRUNCATE mobula.bucket; INSERT INTO mobula.bucket SELECT * FROM kept")
+    good(c, "and back")
+
+
+def index_of(failpoint, words):
+    os.environ["MOBULA_FAILPOINTS"] = failpoint
+    c = Cluster()
+    del os.environ["MOBULA_FAILPOINTS"]
+    try:
+        some_tasks(c)
+        bad(c, failpoint, "index of the member", words)
+    finally:
+        c.end()
+
+
+def main():
+    c = Cluster("--postgres", "on", "--gcs-replicas", "2", "--flush-delay-ms", "100")
+    try:
+        for test in (test_a_chain, test_the_database, test_what_is_in_both):
+            before = len(lib_http_cluster.failures)
+            test(c)
+            print("ok" if len(lib_http_cluster.failures) == before else "not ok", test.__name__, flush=True)
+    finally:
+        c.end()
+    index_of("index.lacks=error@5", "in a group of it")
+    index_of("index.has_more=error@5", "in a group that it has nothing of")
+    sys.exit(1 if lib_http_cluster.failures else 0)
+
+
+if __name__ == "__main__":
+    if not shutil.which("psql"):
+        print("there is no PostgreSQL here: skipped")
+        sys.exit(0)
+    main()
