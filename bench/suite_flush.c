@@ -1,25 +1,33 @@
 /* Suite flush: what moving lineage to PostgreSQL costs, and what finding it there takes. Clusters of their
  * own. docs/performance.md says what each row does. */
+#include <dirent.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "bench/core.h"
 #include "bench/flush_rows.h"
+#include "bench/flush_svg.h"
 #include "gcs/flush/database.h"
 
 #define RETRY_US 1000
+#define SAMPLE_SETS 10 /* of BENCH_SAMPLES tasks that are read back by their id */
+#define FIXED_RATE 500000.0 /* tasks a second */
 
 /* ---- what the control store's processes hold, every 100 ms ---- */
 
 struct sampler {
     pthread_t thread;
     int pids[2]; /* redis-server, mobula-gcs */
+    char log_directory[320]; /* of Redis */
     _Atomic bool stop;
-    double most_bytes;
+    _Atomic uint64_t taken; /* tasks, by who takes them */
+    struct flush_sample samples[FLUSH_SAMPLES_MAX];
+    int count;
 };
 
 static double rss_bytes(int pid)
@@ -35,15 +43,45 @@ static double rss_bytes(int pid)
     return (double)pages * (double)sysconf(_SC_PAGESIZE);
 }
 
+static double directory_bytes(const char *path)
+{
+    DIR *d = opendir(path);
+    double bytes = 0;
+    struct stat st;
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d))
+        if (fstatat(dirfd(d), e->d_name, &st, 0) == 0 && S_ISREG(st.st_mode))
+            bytes += (double)st.st_size;
+    if (d)
+        closedir(d);
+    return bytes;
+}
+
 static void *sample(void *arg)
 {
     struct sampler *s = arg;
+    int64_t begin = bench_now();
     while (!atomic_load(&s->stop)) {
-        double bytes = rss_bytes(s->pids[0]) + rss_bytes(s->pids[1]);
-        s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
+        if (s->count < FLUSH_SAMPLES_MAX)
+            s->samples[s->count++] = (struct flush_sample){.seconds = (double)(bench_now() - begin) / 1e9,
+                .redis_bytes = rss_bytes(s->pids[0]),
+                .member_bytes = rss_bytes(s->pids[1]),
+                .log_bytes = directory_bytes(s->log_directory),
+                .tasks = (double)atomic_load(&s->taken)};
         usleep(100000);
     }
     return NULL;
+}
+
+/* The most in the samples of a part of the time. */
+static double most_bytes(const struct sampler *s, double from, double to, bool of_log)
+{
+    double most = 0;
+    for (int i = (int)(from * s->count); i < (int)(to * s->count); i++) {
+        const struct flush_sample *one = &s->samples[i];
+        double bytes = of_log ? one->log_bytes : one->redis_bytes + one->member_bytes;
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 static int pid_of(const struct bench *b, const char *name)
@@ -69,8 +107,18 @@ static int pid_of(const struct bench *b, const char *name)
 
 struct run {
     double rate, most_bytes, wal_bytes, disk_bytes, refused;
+    double late_over_early; /* most memory of the second half over that of the first */
+    double log_bytes; /* the most that Redis' log had */
     uint64_t done;
 };
+/* What to do. */
+struct plan {
+    uint64_t count;
+    double rate; /* tasks submitted a second; 0 = as fast as it goes */
+    bool draws; /* the picture, and reads back all sets of samples */
+};
+static struct bench_samples samples[SAMPLE_SETS];
+static struct sampler sampler;
 
 static enum mob_status submit(
     struct mob_client *client, const struct mob_function *echo, int64_t argument, struct mob_future **out)
@@ -80,7 +128,7 @@ static enum mob_status submit(
 
 /* The oldest in flight, until it has a result. */
 static enum mob_status take(struct mob_client *client, const struct mob_function *echo,
-    struct bench_window *w, struct bench_samples *samples, int64_t *sum, double *refused)
+    struct bench_window *w, int64_t *sum, double *refused)
 {
     uint64_t i = w->taken % BENCH_WINDOW;
     for (;;) {
@@ -89,7 +137,8 @@ static enum mob_status take(struct mob_client *client, const struct mob_function
         if (status == MOB_OK) {
             *sum += result;
             if (w->taken % 97 == 0)
-                bench_sample_offer(samples, w->futures[i], w->arguments[i], result);
+                bench_sample_offer(
+                    &samples[w->taken / 97 % SAMPLE_SETS], w->futures[i], w->arguments[i], result);
             mob_release(w->futures[i]);
             w->taken++;
             return MOB_OK;
@@ -105,28 +154,43 @@ static enum mob_status take(struct mob_client *client, const struct mob_function
     }
 }
 
-static void tasks(struct bench *b, const char *row, struct mob_client *client, uint64_t count,
-    struct run *out, struct bench_samples *samples)
+/* How many may be submitted by now. */
+static uint64_t allowed(const struct plan *plan, int64_t begin)
+{
+    if (plan->rate == 0)
+        return plan->count;
+    double n = (double)(bench_now() - begin) / 1e9 * plan->rate;
+    return n < (double)plan->count ? (uint64_t)n : plan->count;
+}
+
+static void tasks(
+    struct bench *b, const char *row, struct mob_client *client, const struct plan *plan, struct run *out)
 {
     static struct bench_window w;
     const struct mob_function *echo;
     int64_t sum = 0, expected = 0;
     memset(&w, 0, sizeof w);
-    bench_samples_init(samples, "noop.echo");
+    for (int i = 0; i < SAMPLE_SETS; i++)
+        bench_samples_init(&samples[i], "noop.echo");
     BENCH_TRY(b, row, mob_function_find(client, "noop.echo", &echo));
     int64_t begin = bench_now();
-    while (w.taken < count) {
-        while (w.submitted < count && w.submitted - w.taken < BENCH_WINDOW) {
+    while (w.taken < plan->count) {
+        uint64_t most = allowed(plan, begin);
+        while (w.submitted < most && w.submitted - w.taken < BENCH_WINDOW) {
             uint64_t i = w.submitted % BENCH_WINDOW;
             w.arguments[i] = (int64_t)(w.submitted * 7 + 1);
             expected += w.arguments[i];
             BENCH_TRY(b, row, submit(client, echo, w.arguments[i], &w.futures[i]));
             w.submitted++;
         }
-        BENCH_TRY(b, row, take(client, echo, &w, samples, &sum, &out->refused));
+        if (w.taken < w.submitted)
+            BENCH_TRY(b, row, take(client, echo, &w, &sum, &out->refused));
+        else
+            usleep(50); /* ahead of the rate */
+        atomic_store_explicit(&sampler.taken, w.taken, memory_order_relaxed);
     }
-    out->rate = (double)count / ((double)(bench_now() - begin) / 1e9);
-    out->done = sum == expected ? count : 0;
+    out->rate = (double)plan->count / ((double)(bench_now() - begin) / 1e9);
+    out->done = sum == expected ? plan->count : 0;
 }
 
 static bool wait_flusher(const struct bench *b)
@@ -156,15 +220,50 @@ static bool verified(const struct bench *b)
     return bench_run(argv, NULL, 0) == 0;
 }
 
-static void with_flusher(struct bench *b, const char *row, struct bench *fresh, struct mob_client *client,
-    uint64_t count, struct run *out)
+static bool draw(struct bench *b, const char *row, double cap_bytes)
 {
-    static struct bench_samples samples;
+    char path[600];
+    snprintf(path, sizeof path, "%s/../gcs_flush.svg", b->options.binaries);
+    if (flush_svg_write(path, sampler.samples, sampler.count, cap_bytes))
+        return true;
+    bench_miss(b, row, "the picture cannot be written");
+    return false;
+}
+
+/* A thousand of a quick run, ten thousand else: each over HTTP, by its id. */
+static bool read_back(struct bench *fresh, const char *row, const struct plan *plan)
+{
+    int sets = plan->draws && !fresh->options.quick ? SAMPLE_SETS : 1;
+    for (int i = 0; i < sets; i++)
+        if (!bench_samples_check(fresh, row, &samples[i], 1))
+            return false;
+    return true;
+}
+
+static double cap_bytes_of(const struct bench *b)
+{
+    return (b->options.quick ? 192.0 : 480.0) * 1048576;
+}
+
+static void note_samples(struct run *out)
+{
+    out->most_bytes = most_bytes(&sampler, 0, 1, false);
+    out->log_bytes = most_bytes(&sampler, 0, 1, true);
+    double early = most_bytes(&sampler, 0, 0.5, false);
+    out->late_over_early = early > 0 ? most_bytes(&sampler, 0.5, 1, false) / early : 0;
+}
+
+static void with_flusher(struct bench *b, const char *row, struct bench *fresh, struct mob_client *client,
+    const struct plan *plan, struct run *out)
+{
     static const char wal[] = "SELECT (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint";
     static const char disk[] = "SELECT pg_database_size(current_database())";
     char socket[300];
     struct mob_database *db = NULL;
-    struct sampler sampler = {.pids = {pid_of(fresh, "redis"), pid_of(fresh, "gcs")}};
+    memset(&sampler, 0, sizeof sampler);
+    sampler.pids[0] = pid_of(fresh, "redis");
+    sampler.pids[1] = pid_of(fresh, "gcs");
+    snprintf(sampler.log_directory, sizeof sampler.log_directory, "%s/gcs/appendonlydir", fresh->directory);
     snprintf(socket, sizeof socket, "%s/pg", fresh->directory);
     if (mob_database_open(socket, &db) != MOB_OK ||
         pthread_create(&sampler.thread, NULL, sample, &sampler) != 0) {
@@ -173,32 +272,31 @@ static void with_flusher(struct bench *b, const char *row, struct bench *fresh, 
         return;
     }
     double wal_before = database_number(db, wal), disk_before = database_number(db, disk);
-    tasks(b, row, client, count, out, &samples);
+    tasks(b, row, client, plan, out);
     out->wal_bytes = database_number(db, wal) - wal_before;
     out->disk_bytes = database_number(db, disk) - disk_before;
     atomic_store(&sampler.stop, true);
     pthread_join(sampler.thread, NULL);
-    out->most_bytes = sampler.most_bytes;
+    note_samples(out);
     mob_database_close(db);
-    if (out->done > 0 && (!bench_samples_check(fresh, row, &samples, 1) || !verified(fresh))) {
+    if (out->done > 0 && plan->draws && !draw(b, row, cap_bytes_of(b)))
+        return;
+    if (out->done > 0 && (!read_back(fresh, row, plan) || !verified(fresh))) {
         bench_miss(b, row, "a task is not as it was submitted, or mobula gcs verify failed");
         out->done = 0;
     }
 }
 
-static bool one_run(struct bench *b, const char *row, bool flushes, uint64_t count, struct run *out)
+static bool one_run(struct bench *b, const char *row, bool flushes, const struct plan *plan, struct run *out)
 {
-    static struct bench_samples samples;
-    struct bench fresh = {.options = b->options};
+    struct bench fresh = {.options = b->options, .postgres = flushes};
     int misses = b->misses;
     *out = (struct run){0};
     if (flushes) {
-        setenv("MOBULA_POSTGRES", "on", 1);
         setenv("MOBULA_GCS_SOFT_BYTES", b->options.quick ? "160MiB" : "416MiB", 1);
         setenv("MOBULA_GCS_HARD_BYTES", b->options.quick ? "192MiB" : "480MiB", 1);
     }
     bool up = bench_cluster_start(&fresh) && (!flushes || wait_flusher(&fresh));
-    unsetenv("MOBULA_POSTGRES");
     unsetenv("MOBULA_GCS_SOFT_BYTES");
     unsetenv("MOBULA_GCS_HARD_BYTES");
     struct mob_client *client = up ? bench_connect(&fresh) : NULL;
@@ -207,9 +305,9 @@ static bool one_run(struct bench *b, const char *row, bool flushes, uint64_t cou
     } else {
         bench_wait_warm(client);
         if (flushes)
-            with_flusher(b, row, &fresh, client, count, out);
+            with_flusher(b, row, &fresh, client, plan, out);
         else
-            tasks(b, row, client, count, out, &samples);
+            tasks(b, row, client, plan, out);
     }
     mob_disconnect(client);
     bench_cluster_stop(&fresh);
@@ -219,41 +317,70 @@ static bool one_run(struct bench *b, const char *row, bool flushes, uint64_t cou
     return out->done > 0 && b->misses == misses;
 }
 
+static void tell(struct bench *b, const char *row, const char *against, const struct plan *with,
+    const struct run *bare, const struct run *flushed)
+{
+    char extra[480];
+    double count = (double)with->count;
+    snprintf(extra, sizeof extra,
+        "\"tasks_per_s\":%.0f,\"without_per_s\":%.0f,\"most_mb\":%.1f,\"late_over_early\":%.3f,"
+        "\"log_mb\":%.1f,\"wal_bytes_per_task\":%.1f,\"disk_bytes_per_task\":%.1f,\"refused\":%.0f",
+        flushed->rate, bare->rate, flushed->most_bytes / 1e6, flushed->late_over_early,
+        flushed->log_bytes / 1e6, flushed->wal_bytes / count, flushed->disk_bytes / count, flushed->refused);
+    bench_row(b,
+        &(struct bench_row){.name = row,
+            .unit = "",
+            .value = flushed->rate / bare->rate,
+            .baseline = 1,
+            .against = against,
+            .n = count,
+            .commit = "committed",
+            .extra = extra});
+}
+
+/* Tasks of the whole run: 50,000,000, or what MOBULA_BENCH_FLUSH_TASKS says. */
+static uint64_t tasks_of_flush(const struct bench *b)
+{
+    const char *text = getenv("MOBULA_BENCH_FLUSH_TASKS");
+    uint64_t given = text ? strtoull(text, NULL, 10) : 0;
+    return given > 0 ? given : b->options.quick ? 8000000 : 50000000;
+}
+
 static void gcs_flush(struct bench *b)
 {
     static const char row[] = "gcs_flush";
     /* Without flushing all of it must fit. */
-    uint64_t without = b->options.quick ? 300000 : 5000000, with = b->options.quick ? 8000000 : 50000000;
+    struct plan without = {.count = b->options.quick ? 300000 : 5000000};
+    struct plan with = {.count = tasks_of_flush(b), .draws = true};
     struct run bare, flushed;
-    char extra[320];
-    if (!one_run(b, row, false, without, &bare) || !one_run(b, row, true, with, &flushed))
+    if (!one_run(b, row, false, &without, &bare) || !one_run(b, row, true, &with, &flushed))
         return;
-    snprintf(extra, sizeof extra,
-        "\"tasks_per_s\":%.0f,\"without_per_s\":%.0f,\"most_mb\":%.1f,\"wal_bytes_per_task\":%.1f,"
-        "\"disk_bytes_per_task\":%.1f,\"refused\":%.0f",
-        flushed.rate, bare.rate, flushed.most_bytes / 1e6, flushed.wal_bytes / (double)with,
-        flushed.disk_bytes / (double)with, flushed.refused);
-    bench_row(b,
-        &(struct bench_row){.name = row,
-            .unit = "",
-            .value = flushed.rate / bare.rate,
-            .baseline = 1,
-            .against = "the same tasks without flushing",
-            .n = (double)with,
-            .commit = "committed",
-            .extra = extra});
+    tell(b, row, "the same tasks without flushing", &with, &bare, &flushed);
     bench_row(b,
         &(struct bench_row){.name = "gcs_flush_mem",
             .unit = "MB",
             .value = flushed.most_bytes / 1e6,
-            .n = (double)with,
+            .n = (double)with.count,
             .commit = "committed"});
+}
+
+/* The same at a rate that both can hold, on a machine that is fast enough for it. */
+static void gcs_flush_fixed(struct bench *b)
+{
+    static const char row[] = "gcs_flush_fixed";
+    struct plan without = {.count = b->options.quick ? 500000 : 5000000, .rate = FIXED_RATE};
+    struct plan with = {.count = b->options.quick ? 2000000 : 20000000, .rate = FIXED_RATE};
+    struct run bare, flushed;
+    if (one_run(b, row, false, &without, &bare) && one_run(b, row, true, &with, &flushed))
+        tell(b, row, "without flushing, at most 500,000 tasks/s each", &with, &bare, &flushed);
 }
 
 void suite_flush(struct bench *b)
 {
     if (bench_wanted(b, "gcs_flush"))
         gcs_flush(b);
+    if (bench_wanted(b, "gcs_flush_fixed"))
+        gcs_flush_fixed(b);
     if (bench_wanted(b, "gcs_find"))
         bench_flush_find(b);
 }

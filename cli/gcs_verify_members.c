@@ -1,7 +1,6 @@
 /* All members of a chain: equal digests at one position, and block by block the same bytes, each decoded. A
  * block that the index of a member has and its Redis does not, or the other way round, is named.
  */
-#include <hiredis/hiredis.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,8 +10,7 @@
 #include "cli/gcs_verify.h"
 #include "common/base/hash.h"
 #include "gcs/client/member_link.h"
-#include "gcs/shard/redis_conf.h"
-#include "gcs/shard/redis_keys.h"
+#include "gcs/shard/redis_scan.h"
 
 #define TRIES 50
 #define PAUSE_NS 100000000l
@@ -185,59 +183,27 @@ static bool read_blocks(struct members *m, struct member *one)
 
 /* ---- what its Redis has, whatever the index says ---- */
 
-static redisContext *open_redis(const struct member *one)
-{
-    char path[STATE_PATH_MAX + 32], password[160];
-    int folder = (int)(strlen(one->path) - strlen(".sock"));
-    snprintf(path, sizeof path, "%.*s/" MOB_REDIS_PASSWORD_NAME, folder, one->path);
-    if (mob_redis_password_read(path, password, sizeof password) != MOB_OK)
-        return NULL;
-    snprintf(path, sizeof path, "%.*s/" MOB_REDIS_SOCKET_NAME, folder, one->path);
-    redisContext *redis = redisConnectUnixWithTimeout(path, (struct timeval){.tv_sec = 20});
-    redisReply *reply =
-        redis == NULL || redis->err != 0 ? NULL : redisCommand(redis, "AUTH " MOB_REDIS_USER " %s", password);
-    bool good = reply != NULL && reply->type != REDIS_REPLY_ERROR;
-    freeReplyObject(reply);
-    if (good)
-        return redis;
-    redisFree(redis);
-    return NULL;
-}
-
 static int by_seq(const void *a, const void *b)
 {
     const struct member_block *x = a, *y = b;
     return (x->seq > y->seq) - (x->seq < y->seq);
 }
 
-static void look_at_key(struct member *one, const redisReply *key)
+static void look_at_key(void *arg, uint64_t seq)
 {
-    if (key->type != REDIS_REPLY_STRING || key->len != 9 || key->str[0] != 'b')
-        return;
-    struct member_block wanted = {.seq = mob_redis_key_to_number((const uint8_t *)key->str + 1)};
+    struct member *one = arg;
+    struct member_block wanted = {.seq = seq};
     if (one->count > 0 && bsearch(&wanted, one->blocks, one->count, sizeof wanted, by_seq) != NULL)
         return;
     if (one->not_indexed++ < VERIFY_NAMED_MAX)
-        cli_say("%s: the block at %" PRIu64 " is in Redis and not in the index", one->name, wanted.seq);
+        cli_say("%s: the block at %" PRIu64 " is in Redis and not in the index", one->name, seq);
 }
 
 static bool read_keys(struct member *one)
 {
-    redisContext *redis = open_redis(one);
-    char cursor[32] = "0";
-    bool good = redis != NULL;
-    do {
-        redisReply *reply = good ? redisCommand(redis, "SCAN %s MATCH b* COUNT 4096", cursor) : NULL;
-        good = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-            reply->element[0]->type == REDIS_REPLY_STRING;
-        if (good) {
-            snprintf(cursor, sizeof cursor, "%s", reply->element[0]->str);
-            for (size_t i = 0; i < reply->element[1]->elements; i++)
-                look_at_key(one, reply->element[1]->element[i]);
-        }
-        freeReplyObject(reply);
-    } while (good && strcmp(cursor, "0") != 0);
-    redisFree(redis);
+    char directory[STATE_PATH_MAX]; /* beside its socket, of the same name */
+    snprintf(directory, sizeof directory, "%.*s", (int)(strlen(one->path) - strlen(".sock")), one->path);
+    bool good = mob_redis_each_block(directory, look_at_key, one) == MOB_OK;
     if (!good)
         cli_say("the Redis of %s does not answer", one->name);
     return good;
