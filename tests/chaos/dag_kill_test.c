@@ -25,9 +25,15 @@
 #include "tests/support/node_box.h"
 
 #define SECONDS 1000000000ll
-#define PATIENCE ((getenv("MOBULA_CHAOS_PATIENCE") ? atoll(getenv("MOBULA_CHAOS_PATIENCE")) : 100) * SECONDS)
+#define PATIENCE patience()
 
 enum { NODES_MAX = 400, NODES_MIN = 80, ACTORS = 3, REFS_MAX = 3, BIG_BYTES = 150000, KILLS = 14 };
+
+static int64_t patience(void)
+{
+    const char *seconds = getenv("MOBULA_CHAOS_PATIENCE");
+    return (seconds != NULL ? atoll(seconds) : 100) * SECONDS;
+}
 
 struct random {
     uint64_t state;

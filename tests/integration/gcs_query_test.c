@@ -355,7 +355,7 @@ static void a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked(void **st
         &sync, MOB_OK);
     assert_int_equal(mob_gcs_result_answer(r)->number, 7); /* 0..7 without the unfinished 3 */
     mob_gcs_result_destroy(r);
-    uint64_t n[64];
+    uint64_t n[64] = {0};
     struct mob_gcs_scan scan = {.job = gcs_block_job(1)};
     assert_int_equal(count_rows(f, ask_scan, &scan, n, 64), 3);
     assert_int_equal(n[0], 3);
