@@ -265,6 +265,11 @@ static void close_finding(struct finding *f)
     mob_block_encoder_destroy(f->encoder);
     mob_database_close(f->db);
     free(f->bytes);
+    f->writer = NULL;
+    f->cold = NULL;
+    f->encoder = NULL;
+    f->db = NULL;
+    f->bytes = NULL;
 }
 
 static void measure(struct finding *f, const char *failed_row)
@@ -308,10 +313,8 @@ static void measure(struct finding *f, const char *failed_row)
 void bench_flush_find(struct bench *b)
 {
     static struct finding f;
-    struct bench fresh = {.options = b->options};
-    setenv("MOBULA_POSTGRES", "on", 1);
+    struct bench fresh = {.options = b->options, .postgres = true};
     bool up = bench_cluster_start(&fresh);
-    unsetenv("MOBULA_POSTGRES");
     for (uint32_t i = 0; i < 2 && up; i++) {
         f = (struct finding){.b = b,
             .shard = 100 + i,
@@ -321,7 +324,6 @@ void bench_flush_find(struct bench *b)
         f.per_job = f.tasks / f.jobs;
         for (int tries = 0; tries < 300 && !f.db && !open_finding(&f, fresh.directory); tries++) {
             close_finding(&f);
-            f.db = NULL;
             usleep(100000);
         }
         if (f.db)
