@@ -258,7 +258,7 @@ static inline uint32_t mob_gcs_cold_row(uint64_t position)
 }
 struct mob_gcs_sub_head {
     uint64_t tag;
-    uint64_t after; /* SUB: after this seq; RESYNC: what is behind it ... */
+    uint64_t after; /* SUB: after this seq; BLOCK: the one given before it; RESYNC: what is behind it ... */
     uint64_t next; /* RESYNC: ... and before this is not given */
 };
 

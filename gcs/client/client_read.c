@@ -372,9 +372,15 @@ void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame)
     struct mob_gcs_sub *sub = find_sub(g, head.tag);
     if (sub == NULL)
         return;
+    bool start = sub->newest;
+    if (!start && head.after > sub->after) { /* what stands between is lost on its way: again from `after` */
+        link_fail(g->tail, MOB_CORRUPT);
+        return;
+    }
     sub->epoch = frame->epoch;
     if (frame->type == MOB_GCS_RESYNC) {
-        bool start = sub->newest;
+        if (!start && head.after < sub->after && head.next <= sub->after + 1)
+            return; /* doubled on its way, or of an earlier subscription: it says nothing new */
         uint64_t before = sub->after;
         sub->newest = false;
         sub->after = head.next - 1;

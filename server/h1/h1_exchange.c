@@ -108,7 +108,7 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
         return MHD_NO;
     }
     unsigned n = exchange->request->header_count;
-    if (n >= INLINE_HEADERS && (n & (n - 1)) == 0) { /* at 8, 16 and 32 it doubles */
+    if (n == exchange->header_room) { /* it doubles */
         bool is_inline = exchange->headers == exchange->inline_headers;
         struct mob_http_header *grown = realloc(is_inline ? NULL : exchange->headers, 2 * n * sizeof *grown);
         if (!grown) {
@@ -119,6 +119,7 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
         if (is_inline)
             memcpy(grown, exchange->inline_headers, sizeof exchange->inline_headers);
         exchange->headers = grown;
+        exchange->header_room = (uint16_t)(2 * n);
     }
     exchange->headers[n] = (struct mob_http_header){name, value};
     exchange->request->header_count++;
@@ -141,6 +142,7 @@ static bool check_head(
         .ok = true,
         .expected = exchange->raw_target + exchange->raw_target_length + 1 + strlen(version) + 2};
     exchange->headers = exchange->inline_headers;
+    exchange->header_room = INLINE_HEADERS;
     MHD_get_connection_values_n(exchange->connection->mhd, MHD_HEADER_KIND, collect_header, &collect);
     exchange->request->headers = exchange->headers;
     bool http_1_1 = strcmp(version, "HTTP/1.1") == 0;

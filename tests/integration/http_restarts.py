@@ -17,6 +17,7 @@ def test_node_is_killed(c):
     waited = []
     waiter = threading.Thread(target=lambda: waited.append(c.value(running["returns"][0], 50)))
     waiter.start()
+    c.until("it waits", lambda: "\nmobula_http_parked 1\n" in c.call("GET", "/metrics")[2].decode())
     c.kill("mobula-node")
     check(c.call("GET", "/livez", key=None)[0] == 200, "the gateway lives")
     status, headers, body = c.call("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]}, {"Prefer": "wait=20"})

@@ -240,6 +240,7 @@ static const struct {
     {"release", ""},
     {"seal_entry", "objects of published records, and its own"},
     {"mob_store_object_committed", ""},
+    {"commit_sealed", ""},
     {"mob_store_object_bytes", ""},
     {"mob_store_object_put", ""},
     {"mob_entry_set_hash", "hashes that come later"},
