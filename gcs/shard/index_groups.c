@@ -104,7 +104,7 @@ void mob_index_groups_add(struct mob_index_groups *t, const struct mob_zone_grou
     bool foreign = MOB_FAILPOINT("index.has_more");
     struct mob_index_group *g = group_of(t, zone->stream, zone->group);
     if (foreign) { /* what tools must find: a group with a block that has nothing of it */
-        ref_add(t, group_of(t, zone->stream, zone->group + 1000), ordinal); /* far from any of the block */
+        ref_add(t, group_of(t, zone->stream, zone->group + 1), ordinal);
         g = group_of(t, zone->stream, zone->group); /* the table may have moved */
     }
     g->open += (int32_t)zone->specs - (int32_t)zone->finals;
