@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/gcs_verify.h"
+#include "common/base/array.h"
 #include "common/base/hash.h"
 #include "common/wire/bucket.h"
 #include "gcs/flush/cold.h"
@@ -49,24 +50,11 @@ static void name(struct database *d, const struct batch *batch, const char *what
         cli_say("PostgreSQL, batch %" PRId64 ": %s", batch->upto, what);
 }
 
-static bool make_room(void **array, size_t count, size_t *capacity, size_t size)
-{
-    if (count <= *capacity)
-        return true;
-    size_t wanted = count > 2 * *capacity ? count : 2 * *capacity;
-    void *grown = realloc(*array, wanted * size);
-    if (grown == NULL)
-        return false;
-    *array = grown;
-    *capacity = wanted;
-    return true;
-}
-
 /* ---- a row ---- */
 
 static void note_streams(struct database *d, const struct mob_zone_map *zone, int32_t day)
 {
-    if (!make_room((void **)&d->streams, d->stream_count + zone->group_count, &d->stream_capacity,
+    if (!mob_array_room((void **)&d->streams, d->stream_count + zone->group_count, &d->stream_capacity,
             sizeof *d->streams)) {
         d->no_memory = true;
         return;
@@ -90,7 +78,7 @@ static enum mob_status read_block(
     if (status == MOB_OK)
         status = mob_bucket_origins(b, d->origins, h.entry_count);
     if (status == MOB_OK &&
-        !make_room(
+        !mob_array_room(
             (void **)&d->places, d->place_count + h.entry_count, &d->place_capacity, sizeof *d->places))
         status = MOB_NO_MEMORY;
     if (status != MOB_OK)

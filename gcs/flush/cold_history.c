@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 
+#include "common/base/array.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/flush/cold_inner.h"
@@ -112,19 +113,6 @@ static enum mob_status stretch_end(struct mob_cold *c, struct mob_database *db, 
     return status;
 }
 
-static bool make_room(void **array, size_t count, size_t *capacity, size_t size)
-{
-    if (count <= *capacity)
-        return true;
-    size_t wanted = count > 2 * *capacity ? count : 2 * *capacity;
-    void *grown = realloc(*array, wanted * size);
-    if (grown == NULL)
-        return false;
-    *array = grown;
-    *capacity = wanted;
-    return true;
-}
-
 static enum mob_status take_block(
     struct mob_cold *c, struct stretch *s, const struct mob_bucket_block *b, const struct cold_wanted *w)
 {
@@ -141,8 +129,9 @@ static enum mob_status take_block(
         status = recut_sort_add(&s->sort, c->page->decoder, (uint32_t)s->header_count, b->bytes, b->length);
     size_t count = s->sort.item_count;
     if (status == MOB_OK &&
-        !(make_room((void **)&s->headers, s->header_count + 1, &s->header_capacity, sizeof *s->headers) &&
-            make_room((void **)&s->pieces, count, &s->capacity, sizeof *s->pieces)))
+        !(mob_array_room(
+              (void **)&s->headers, s->header_count + 1, &s->header_capacity, sizeof *s->headers) &&
+            mob_array_room((void **)&s->pieces, count, &s->capacity, sizeof *s->pieces)))
         status = MOB_NO_MEMORY;
     if (status != MOB_OK)
         return status;

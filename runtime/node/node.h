@@ -70,7 +70,6 @@ struct node_function {
     uint16_t kind; /* enum mob_task_kind: TASK or ACTOR_CREATE */
     uint16_t method_count;
     uint32_t number; /* dense, for the workers' sets of known functions */
-    uint16_t sched_class; /* of run times */
     bool newest;
     bool leaving; /* its module is being deleted: no new task gets it */
     bool gone; /* it was; the record stays, since ended tasks and actors may point to it */

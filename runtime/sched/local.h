@@ -8,9 +8,12 @@
  *     struct node_task { struct mob_sched_task sched; ... };             // options.record_bytes = sizeof it
  *     struct node_task *t = mob_sched_task_alloc(s);                      // zeroed; handles are stable
  *     mob_sched_submit(s, &t->sched, &(struct mob_sched_submit){.id = id, .job = job, .class_id = c}, now);
- *     mob_sched_object_ready(s, object);                                  // for each object somebody may
- * wait for for (struct mob_decision d; mob_sched_next(s, now, &d);) act(&d); mob_sched_finished(s, &t->sched,
- * MOB_OK, run_ns, now);              // then mob_sched_task_free when done with it
+ *     mob_sched_object_ready(s, object);                   // for each object somebody may wait for
+ *
+ *     for (struct mob_decision d; mob_sched_next(s, now, &d);)
+ *         act(&d);
+ *
+ *     mob_sched_finished(s, &t->sched, MOB_OK, run_ns, now); // then mob_sched_task_free when done with it
  *
  * Rules
  *  - States: see mob_sched_state. A task that waits costs sizeof(struct mob_sched_task) = 52 bytes and at
@@ -45,7 +48,7 @@
 #define MOB_SCHED_TASKS_MAX 16777215u
 /* Numbers of workers are the node's; the segment has MOB_STORE_CLIENTS_MAX = 4094 clients. */
 #define MOB_SCHED_WORKERS_MAX 4096u
-/* Not started tasks that one worker holds: 256 x 4 bytes = 1 KiB of ring per worker, 4 MiB in all. */
+/* Tasks that one worker holds, the running one first. */
 #define MOB_SCHED_BATCH_MAX 1024u
 #define MOB_SCHED_BLOCKED_MAX_DEFAULT 2048u
 #define MOB_SCHED_NEST_MAX 64u

@@ -2,9 +2,8 @@
 import json
 import signal
 import subprocess
-import threading
 
-from lib_http_cluster import BIN, Cluster, check, main
+from lib_http_cluster import BIN, Cluster, at_once, check, main
 
 V1 = "/api/v1"
 ROUNDS = 8
@@ -31,23 +30,18 @@ class Gateway(Cluster):
         check(self.process.wait(60) == 0, "the second gateway ends well", self.process.returncode)
 
 
-def at_once(requests):
+def post_at_once(requests):
     """(gateway, path, body, headers) all together; their (status, headers, answer)."""
-    answers, barrier = [None] * len(requests), threading.Barrier(len(requests))
     connections = [gateway.connect() for gateway, *_ in requests]
 
-    def one(i):
+    def ask(i):
         gateway, path, body, headers = requests[i]
-        connections[i].connect()
-        barrier.wait()
         status, head, data = gateway.call("POST", V1 + path, body, headers, connection=connections[i])
-        answers[i] = status, head, json.loads(data)
+        return status, head, json.loads(data)
 
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(requests))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    for connection in connections:
+        connection.connect()
+    answers = at_once([lambda i=i: ask(i) for i in range(len(requests))])
     for connection in connections:
         connection.close()
     return answers
@@ -74,7 +68,7 @@ def test_one_gateway_and_one_name(c):
     c.deploy("arith")
     c.deploy("quickstart")
     for n in range(ROUNDS):
-        answers = at_once([(c, "/actors", actor(f"alone-{n}", "return"), {"Prefer": "wait=60"})] * 4)
+        answers = post_at_once([(c, "/actors", actor(f"alone-{n}", "return"), {"Prefer": "wait=60"})] * 4)
         check(sorted((a[0], a[2]["state"]) for a in answers) == [(200, "finished")] * 3 + [(201, "finished")], "all hear of the creation", n, answers)
         check(len({a[2]["id"] for a in answers}) == 1, "of the same one", answers)
 
@@ -86,7 +80,7 @@ def test_one_key_and_one_body(c):
             for n in range(ROUNDS):
                 name = f"same-{len(gateways)}-{n}"
                 request = "/tasks", add(n, 1, timeout_ms=60000, name=name), {"Idempotency-Key": name}
-                answers = at_once([(gateways[i % len(gateways)], *request) for i in range(6)])
+                answers = post_at_once([(gateways[i % len(gateways)], *request) for i in range(6)])
                 taken = [a for a in answers if a[0] == 202]
                 check(taken and all(a[0] == 202 or is_running(a) for a in answers), "taken, or it runs still", name, answers)
                 check(len({a[2]["id"] for a in taken}) == 1, "one task", name, answers)
@@ -108,7 +102,7 @@ def test_one_key_and_two_bodies(c):
             for n in range(ROUNDS):
                 name = f"other-{len(gateways)}-{n}"
                 headers = {"Idempotency-Key": name}
-                answers = at_once([(gateways[i % len(gateways)], "/tasks", add(n, i % 2, name=name), headers) for i in range(6)])
+                answers = post_at_once([(gateways[i % len(gateways)], "/tasks", add(n, i % 2, name=name), headers) for i in range(6)])
                 taken = [i for i, a in enumerate(answers) if a[0] == 202]
                 check(taken and all(a[0] in (202, 422) or is_running(a) for a in answers), "taken, refused, or it runs still", name, answers)
                 check(len({i % 2 for i in taken}) == 1, "one of both bodies", name, answers)
@@ -135,13 +129,13 @@ def test_one_name_has_one_actor(c):
         for n in range(ROUNDS):
             for headers in ({}, {"Prefer": "wait=20"}):
                 name = f"failing-{n}-{len(headers)}"
-                answers = at_once([((c, second)[i % 2], "/actors", actor(name, "fail"), headers) for i in range(4)])
+                answers = post_at_once([((c, second)[i % 2], "/actors", actor(name, "fail"), headers) for i in range(4)])
                 made = [a for a in answers if a[0] == 201]
                 check(len(made) == 1, "one creation", name, answers)
                 check(all(a[0] == 201 or a[0] == 409 and a[2]["code"] == "already-exists" for a in answers), "the others exist", name, answers)
                 check(living(c, name) == [made[0][2]["id"]], "it lives", name, living(c, name))
                 name = f"returning-{n}-{len(headers)}"
-                answers = at_once([((c, second)[i % 2], "/actors", actor(name, "return"), headers) for i in range(4)])
+                answers = post_at_once([((c, second)[i % 2], "/actors", actor(name, "return"), headers) for i in range(4)])
                 check(sorted(a[0] for a in answers) == [200, 200, 200, 201], "one creation", name, answers)
                 check({a[2]["id"] for a in answers} == set(living(c, name)), "all have the one that lives", name, answers, living(c, name))
     finally:

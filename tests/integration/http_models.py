@@ -4,7 +4,7 @@ import re
 import threading
 import time
 
-from lib_http_cluster import check, main
+from lib_http_cluster import at_once, check, main
 
 V1 = "/api/v1"
 
@@ -24,28 +24,20 @@ def ask(c, name, rows, connection=None):
     return [data[i:i + 2] for i in range(0, len(data), 2)]
 
 
-def at_once(c, name, calls):
-    """All of them together, from threads; answers in the order of calls, and the seconds of each."""
-    answers, seconds = [None] * len(calls), [0.0] * len(calls)
+def ask_at_once(c, name, calls):
+    """All of them together; answers in the order of calls, and the seconds of each."""
     connections = [c.connect() for _ in calls]
-    for connection in connections:
-        connection.connect()
-    barrier = threading.Barrier(len(calls))
 
     def one(i):
-        barrier.wait()
         begin = time.monotonic()
-        answers[i] = ask(c, name, calls[i], connections[i])
-        seconds[i] = time.monotonic() - begin
+        return ask(c, name, calls[i], connections[i]), time.monotonic() - begin
 
-    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(calls))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    for connection in connections:
+        connection.connect()
+    answers = at_once([lambda i=i: one(i) for i in range(len(calls))])
     for connection in connections:
         connection.close()
-    return answers, seconds
+    return [answer for answer, _ in answers], [seconds for _, seconds in answers]
 
 
 def sizes(answers):
@@ -54,7 +46,7 @@ def sizes(answers):
 
 def test_a_full_batch_does_not_wait(c):
     serve(c, "full", 0, max_batch_size=4, max_queue_delay_us=1000000)
-    answers, seconds = at_once(c, "full", [[[i, 1]] for i in range(4)])
+    answers, seconds = ask_at_once(c, "full", [[[i, 1]] for i in range(4)])
     check(sizes(answers) == [4, 4, 4, 4], "four calls of one row run as one", answers)
     check([a[0][1] for a in answers] == [1, 2, 3, 4], "and each gets its own row", answers)
     check(max(seconds) < 0.9, "at once", seconds)
@@ -62,9 +54,9 @@ def test_a_full_batch_does_not_wait(c):
 
 def test_the_delay_is_waited_for(c):
     serve(c, "slow", 0, max_batch_size=64, max_queue_delay_us=400000)
-    answers, seconds = at_once(c, "slow", [[[1, 2]]])
+    answers, seconds = ask_at_once(c, "slow", [[[1, 2]]])
     check(sizes(answers) == [1] and seconds[0] >= 0.4, "one call waits its delay for company", answers, seconds)
-    answers, seconds = at_once(c, "slow", [[[i, 0]] for i in range(3)])
+    answers, seconds = ask_at_once(c, "slow", [[[i, 0]] for i in range(3)])
     check(sizes(answers) == [3, 3, 3], "what comes in that time runs with it", answers)
     check(max(seconds) < 5, "and leaves when the first has waited", seconds)
 
@@ -72,7 +64,7 @@ def test_the_delay_is_waited_for(c):
 def test_no_batch_is_larger_than_allowed(c):
     serve(c, "small", 50, max_batch_size=4, max_queue_delay_us=0)
     calls = [[[i, 0]] * (1 + i % 3) for i in range(24)]
-    answers, _ = at_once(c, "small", calls)
+    answers, _ = ask_at_once(c, "small", calls)
     check(all(a is not None and len(a) == len(call) for a, call in zip(answers, calls)), "every call has its rows", answers)
     check(all(row[1] == i for i, a in enumerate(answers) for row in a), "and its own", answers)
     check(max(sizes(answers)) <= 4, "at most four rows run together", sizes(answers))
@@ -82,7 +74,7 @@ def test_no_batch_is_larger_than_allowed(c):
 
 def test_shapes_do_not_mix(c):
     serve(c, "shapes", 50, max_batch_size=64, max_queue_delay_us=200000)
-    answers, _ = at_once(c, "shapes", [[[1] * (2 + i % 2)] for i in range(8)])
+    answers, _ = ask_at_once(c, "shapes", [[[1] * (2 + i % 2)] for i in range(8)])
     check([a[0][1] for a in answers] == [2, 3] * 4, "rows of two and of three numbers", answers)
     check(max(sizes(answers)) <= 4, "were not stacked", answers)
 

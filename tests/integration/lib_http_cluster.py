@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 BIN = os.environ.get("MOBULA_BIN_DIR", "build/release/bin")
@@ -24,6 +25,22 @@ def check(condition, what, *values):
         failures.append(what)
         print("FAILED", what, *[repr(v)[:600] for v in values], file=sys.stderr, flush=True)
     return condition
+
+
+def at_once(asks):
+    """Calls all of them together, from a thread each; what they returned, in their order."""
+    answers, barrier = [None] * len(asks), threading.Barrier(len(asks))
+
+    def one(i):
+        barrier.wait()
+        answers[i] = asks[i]()
+
+    threads = [threading.Thread(target=one, args=(i,)) for i in range(len(asks))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return answers
 
 
 class Cluster:
