@@ -1,4 +1,4 @@
-/* What the files of the simulator share beyond sim.h. */
+/* What the files of the simulator share beyond sim_world.h. */
 #ifndef MOB_TESTS_SIM_SIM_INTERNAL_H
 #define MOB_TESTS_SIM_SIM_INTERNAL_H
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/sim_world.h"
 
 void sim_seed(struct sim *s, uint64_t seed);
 bool sim_pop(struct sim *s, struct sim_event *out);

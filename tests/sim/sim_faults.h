@@ -1,0 +1,15 @@
+/* What goes wrong, and when: sim_faults.c. Part of the simulator (sim_world.h). */
+#ifndef MOB_TESTS_SIM_SIM_FAULTS_H
+#define MOB_TESTS_SIM_SIM_FAULTS_H
+
+#include "tests/sim/sim_member.h"
+
+void sim_faults_plan(struct sim *s);
+void sim_fault(struct sim *s);
+void sim_heal(struct sim *s);
+void sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe);
+/* Another synced live member has what this one has. */
+bool sim_others_hold(struct sim *s, const struct mob_gcs_config *config, const struct sim_member *m);
+bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next);
+
+#endif
