@@ -1,12 +1,15 @@
 #include "gcs/master/table.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
 #include "gcs/master/table_inner.h"
+
+#define PRIORITY 10 /* the master's */
 
 struct mob_table {
     struct mob_table_options options;
@@ -24,6 +27,9 @@ struct mob_table {
 static void *run(void *arg)
 {
     struct mob_table *t = arg;
+    /* A fail-over waits for what is asked here; where that is not allowed it goes on without. */
+    struct sched_param priority = {.sched_priority = PRIORITY};
+    (void)pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
     pthread_mutex_lock(&t->lock);
     while (!t->stopping) {
         if (t->question_count == 0) {

@@ -93,11 +93,13 @@ static void masters_agree_in_a_file(void **state)
     snprintf(path, sizeof path, "%s/table", directory);
     snprintf(lock, sizeof lock, "%s.lock", path);
     check_table(&(struct mob_table_options){.file = path});
-    /* a torn file is not believed */
+    /* a file without one good slot is not believed */
     FILE *file = fopen(path, "r+");
     assert_non_null(file);
-    fseek(file, 40, SEEK_SET);
-    fputc('x', file);
+    for (long slot = 0; slot < 3; slot++) {
+        fseek(file, slot * 4096 + 40, SEEK_SET);
+        fputc('x', file);
+    }
     fclose(file);
     struct mob_table *table;
     assert_int_equal(mob_table_create(&(struct mob_table_options){.file = path}, &table), MOB_OK);
