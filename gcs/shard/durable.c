@@ -162,7 +162,8 @@ static bool worth_rewriting(const struct mob_shard *sh)
     struct mob_index_figures f;
     mob_index_figures(sh->index, &f);
     /* About what a rewritten file has; the measured figure is up to a second old. */
-    uint64_t live = sh->store.used_memory > f.block_bytes ? sh->store.used_memory : f.block_bytes;
+    bool memory_is_old = sh->durable.wiped || sh->store.used_memory < f.block_bytes;
+    uint64_t live = memory_is_old ? f.block_bytes : sh->store.used_memory;
     return sh->durable.aof_bytes > sh->options.rewrite_bytes &&
         sh->durable.aof_bytes > 2 * live + sh->options.rewrite_bytes / 2;
 }
@@ -173,12 +174,15 @@ static void rewrite_step(struct mob_shard *sh)
     struct mob_store *st = &sh->store;
     switch (d->rewrite) {
     case REWRITE_NONE:
-        if (sh->now_ns < d->rewrite_check_ns || st->link == NULL)
+        /* Before a joiner's rows come: later the same takes a fork of all of them, and writes them twice. */
+        if (st->link == NULL || (d->wiped ? d->aof_bytes == 0 : sh->now_ns < d->rewrite_check_ns))
             return;
         d->rewrite_check_ns = sh->now_ns + REWRITE_CHECK_NS;
         if (sh->options.durability == MOB_GCS_NO && d->unsynced_bytes > 0)
             request_sync(sh, MEASURE_ONLY);
-        if (!worth_rewriting(sh))
+        bool worth = worth_rewriting(sh);
+        d->wiped = false;
+        if (!worth)
             return;
         st->hold = true;
         d->rewrite = REWRITE_DRAIN;

@@ -131,6 +131,7 @@ struct mob_durable {
     int64_t last_ns;
     enum { REWRITE_NONE, REWRITE_DRAIN, REWRITE_SYNC, REWRITE_ASK } rewrite;
     int64_t rewrite_check_ns;
+    bool wiped; /* the file still has what is no more: looked at as soon as its size is told */
     uint64_t syncs, rewrites;
 };
 

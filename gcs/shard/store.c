@@ -274,6 +274,8 @@ void store_wipe(struct mob_shard *sh)
     st->stored = st->open_seq = st->open_epoch = 0;
     sh->durable.synced = 0;
     sh->durable.void_sync = sh->durable.busy;
+    sh->durable.wiped = true;
+    sh->durable.aof_bytes = 0; /* not known yet */
     if (st->link == NULL)
         return;
     struct mob_redis_batch *wipe = mob_redis_batch_create();
