@@ -46,9 +46,10 @@ static void on_put(void *arg, const struct mob_gcs_answer *a)
     if (a->status != MOB_OK)
         fprintf(stderr, "mobula-bench: a put was answered with %s\n", mob_status_code(a->status));
     p->failed |= a->status != MOB_OK;
+    p->version = a->version;
 }
 
-void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
+static void begin(struct gcs_putter *p, uint64_t number, uint64_t if_version)
 {
     static uint8_t value[GCS_PUTTER_VALUE_BYTES];
     char key[KEY_BYTES + 1];
@@ -58,18 +59,33 @@ void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
         .key_length = KEY_BYTES,
         .value = value,
         .value_length = GCS_PUTTER_VALUE_BYTES,
-        .if_version = MOB_GCS_ANY_VERSION};
+        .if_version = if_version};
     p->answered = false;
     if (mob_gcs_put(p->gcs, &put, on_put, p) != MOB_OK)
         p->failed = true;
 }
 
-/* One put, waited for. */
+void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
+{
+    begin(p, number, MOB_GCS_ANY_VERSION);
+}
+
+static void finish(struct gcs_putter *p)
+{
+    if (!p->failed && mob_gcs_run_until(p->gcs, &p->answered, MOB_FOREVER_NS) != MOB_OK)
+        p->failed = true;
+}
+
 void gcs_putter_put(struct gcs_putter *p, uint64_t number)
 {
     gcs_putter_begin(p, number);
-    if (!p->failed && mob_gcs_run_until(p->gcs, &p->answered, MOB_FOREVER_NS) != MOB_OK)
-        p->failed = true;
+    finish(p);
+}
+
+void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_version)
+{
+    begin(p, number, if_version);
+    finish(p);
 }
 
 static struct mob_gcs *client_of(const char *clients)

@@ -22,10 +22,14 @@ void gcs_chain_fill(struct chain_box *box, uint64_t bytes);
 struct gcs_putter {
     struct mob_gcs *gcs;
     bool answered, failed;
+    uint64_t version; /* that the last answered put gave its key */
 };
 void gcs_putter_begin(struct gcs_putter *p, uint64_t number);
 /* Begins one and waits for its answer. */
 void gcs_putter_put(struct gcs_putter *p, uint64_t number);
+/* The same of key `number`, which fails unless the key still has the version that its last put was answered
+ * with (0: there is none): so each put shows that the one before it was neither lost nor done twice. */
+void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_version);
 
 /* Puts a second of GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of
  * mob_gcs_options. `*failed_out` is set when a put failed, else left. */

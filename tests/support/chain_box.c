@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -193,7 +194,28 @@ static bool last_line(const char *path, const char *text, char *out, size_t capa
 
 struct newest {
     uint64_t epoch, members, head, tail;
+    int64_t wall_ns;
 };
+
+/* 2026-01-31T23:59:59.123456Z, of a line of a log; 0: it has none. */
+static int64_t wall_of(const char *line)
+{
+    struct tm t = {0};
+    int us = 0;
+    if (sscanf(line, "%d-%d-%dT%d:%d:%d.%dZ", &t.tm_year, &t.tm_mon, &t.tm_mday, &t.tm_hour, &t.tm_min,
+            &t.tm_sec, &us) != 7)
+        return 0;
+    t.tm_year -= 1900;
+    t.tm_mon -= 1;
+    return timegm(&t) * MOB_SEC + us * MOB_US;
+}
+
+static void parse_line(const char *line, struct newest *n)
+{
+    sscanf(strstr(line, "epoch="), "epoch=%lu members=%lu start=%*u head=%lx tail=%lx", &n->epoch,
+        &n->members, &n->head, &n->tail);
+    n->wall_ns = wall_of(line);
+}
 
 static struct newest newest_of(struct chain_box *box)
 {
@@ -204,8 +226,7 @@ static struct newest newest_of(struct chain_box *box)
         if (!last_line(path, "configuration status=ok", line, sizeof line))
             continue;
         struct newest n = {0};
-        sscanf(strstr(line, "epoch="), "epoch=%lu members=%lu start=%*u head=%lx tail=%lx", &n.epoch,
-            &n.members, &n.head, &n.tail);
+        parse_line(line, &n);
         if (n.epoch > best.epoch)
             best = n;
     }
@@ -253,6 +274,37 @@ int chain_box_place(struct chain_box *box, bool tail)
 {
     struct newest n = newest_of(box);
     return n.epoch == 0 ? -1 : slot_of(box, tail ? n.tail : n.head);
+}
+
+/* ` epoch=7 `: no other line of a master's log about a configuration has it. */
+static struct newest of_epoch(struct chain_box *box, uint64_t epoch)
+{
+    struct newest n = {0};
+    char text[64], path[128], line[1024];
+    snprintf(text, sizeof text, "configuration status=ok epoch=%lu ", epoch);
+    for (uint32_t i = 0; i < box->masters && n.epoch == 0; i++) {
+        snprintf(path, sizeof path, "%s/master.%u.log", box->directory, i);
+        if (last_line(path, text, line, sizeof line))
+            parse_line(line, &n);
+    }
+    return n;
+}
+
+struct chain_box_config chain_box_config(struct chain_box *box, uint64_t epoch)
+{
+    struct newest n = epoch == 0 ? newest_of(box) : of_epoch(box, epoch);
+    struct chain_box_config c = {.epoch = n.epoch,
+        .members = (uint32_t)n.members,
+        .head_id = n.head,
+        .tail_id = n.tail,
+        .wall_ns = n.wall_ns,
+        .head = -1,
+        .tail = -1};
+    if (n.epoch != 0) {
+        c.head = slot_of(box, n.head);
+        c.tail = slot_of(box, n.tail);
+    }
+    return c;
 }
 
 void chain_box_fini(struct chain_box *box)

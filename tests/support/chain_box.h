@@ -46,6 +46,16 @@ struct mob_gcs *chain_box_client(struct chain_box *box);
 bool chain_box_wait_length(struct chain_box *box, uint32_t length, int64_t deadline_ns);
 /* Which slot is the head (or the tail) as the master's log says last. */
 int chain_box_place(struct chain_box *box, bool tail);
+/* A configuration as a master's log tells it. Slots are -1 where no process is known to be that member. */
+struct chain_box_config {
+    uint64_t epoch; /* 0: there is none */
+    uint32_t members;
+    uint64_t head_id, tail_id;
+    int head, tail;
+    int64_t wall_ns; /* when it was made */
+};
+/* The newest of all masters' logs; `epoch` 0 = that, else exactly this one. */
+struct chain_box_config chain_box_config(struct chain_box *box, uint64_t epoch);
 void chain_box_fini(struct chain_box *box);
 
 #endif
