@@ -12,6 +12,7 @@
 #define MOB_TASK_NAME_BYTES_MAX 256u /* shown, looked for by filters */
 #define MOB_ACTOR_NAME_BYTES_MAX 127u /* registered: the node keeps them in records of 128 with a NUL */
 #define MOB_LABEL_BYTES_MAX 511u /* key=value; as long as a filter may be */
+#define MOB_LABELS_MAX 16u /* over HTTP; drivers are bounded by the bytes of all options only */
 
 /* Resources: amounts are counted in 1/MOB_AMOUNT_UNITS. */
 #define MOB_AMOUNT_UNITS 10000

@@ -14,6 +14,7 @@
 #include "runtime/node/actor_rows.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/shadow.h"
+#include "runtime/node/state_json.h"
 
 enum { ACTOR_BUCKETS = 4096 };
 
@@ -520,7 +521,11 @@ static char *dump(json_t *value)
 char *node_actor_json(struct node *node, struct mob_actor_id id)
 {
     struct node_actor *actor = node_actor_find(node, id);
-    return actor ? dump(actor_json(actor)) : NULL;
+    if (!actor)
+        return NULL;
+    json_t *out = actor_json(actor);
+    node_spec_options_into(out, &actor->head, actor->tail);
+    return dump(out);
 }
 
 char *node_actors_json(struct node *node, const struct node_job *job)

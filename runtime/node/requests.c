@@ -159,7 +159,7 @@ static void task_request(const struct request *r, bool why)
     else if (!task)
         reply(r, MOB_NOT_FOUND, NULL, 0);
     else
-        reply_json(r, why ? node_task_why_json(r->node, task) : node_task_json(r->node, task));
+        reply_json(r, why ? node_task_why_json(r->node, task) : node_task_whole_json(r->node, task));
 }
 
 /* The secret stays here. */

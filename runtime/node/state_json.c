@@ -1,6 +1,9 @@
 #include "runtime/node/state_json.h"
 
+#include <stdlib.h>
+
 #include "common/base/clock.h"
+#include "common/wire/spec_json.h"
 
 json_t *node_task_why_json(struct node *node, const struct node_task *task)
 {
@@ -48,6 +51,18 @@ static const char *kind_text(uint8_t kind)
                                          : "task";
 }
 
+void node_spec_options_into(json_t *object, const struct mob_spec_head *head, const uint8_t *tail)
+{
+    char *text;
+    uint64_t length;
+    if (mob_spec_options_json(head, tail, &text, &length) != MOB_OK)
+        return;
+    json_t *options = json_loadb(text, length, 0, NULL);
+    json_object_update(object, options);
+    json_decref(options);
+    free(text);
+}
+
 json_t *node_task_json(struct node *node, const struct node_task *task)
 {
     char id[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
@@ -64,6 +79,14 @@ json_t *node_task_json(struct node *node, const struct node_task *task)
         json_object_set_new(out, "worker", json_integer(task->sched.worker));
         json_object_set_new(out, "pid", json_integer(worker ? worker->pid : 0));
     }
+    return out;
+}
+
+json_t *node_task_whole_json(struct node *node, const struct node_task *task)
+{
+    uint32_t tail_bytes;
+    json_t *out = node_task_json(node, task);
+    node_spec_options_into(out, &task->template->head, node_task_tail(task, &tail_bytes));
     return out;
 }
 

@@ -26,6 +26,7 @@
 
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/wire/option_bounds.h"
 #include "server/http/text.h"
 #include "server/serve/batch.h"
 #include "server/serve/infer.h"
@@ -107,6 +108,8 @@ struct mob_engine_options {
     uint32_t checkpoint_every; /* actor creation */
     struct mob_engine_resource *resources;
     size_t resource_count;
+    char *labels[MOB_LABELS_MAX]; /* key=value */
+    size_t label_count;
     struct mob_job_id job; /* zero: the namespace's standing job */
     bool has_job;
     char traceparent[56]; /* W3C trace context, "": none */

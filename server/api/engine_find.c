@@ -320,17 +320,17 @@ static void write_actor(struct flight *flight, const struct engine_found *found)
         return;
     }
     struct lineage_names names = engine_names(flight->engine);
-    struct mob_ext_view name;
     char job[MOB_ID_TEXT_MAX];
     mob_text_printf(t, "{\"id\":\"%s\",\"class\":", flight->op->query.id);
     task_record_write_name(record, &names, t);
-    mob_text_puts(t, ",\"name\":");
-    if (mob_spec_find_ext(record->tail, MOB_EXT_NAME, &name))
-        mob_text_json_string(t, (const char *)name.payload, name.payload_bytes);
-    else
-        mob_text_puts(t, "\"\"");
-    mob_text_printf(t, ",\"state\":\"%s\",\"job\":\"%s\"}\n",
+    mob_text_printf(t, ",\"state\":\"%s\",\"job\":\"%s\"",
         found->known == ENGINE_FINISHED ? "dead" : "pending", mob_job_id_format(record->job, job));
+    struct mob_ext_view name;
+    if (record->has_spec && !mob_spec_find_ext(record->tail, MOB_EXT_NAME, &name))
+        mob_text_puts(t, ",\"name\":\"\"");
+    if (record->has_spec)
+        task_record_write_options(record, t);
+    mob_text_puts(t, "}\n");
     flight_done(flight);
 }
 

@@ -68,6 +68,8 @@ void mob_engine_options_fini(struct mob_engine_options *options)
     for (size_t i = 0; i < options->resource_count; i++)
         free(options->resources[i].name);
     free(options->resources);
+    for (size_t i = 0; i < options->label_count; i++)
+        free(options->labels[i]);
 }
 
 static void value_fini(struct mob_engine_value *value)

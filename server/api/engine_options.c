@@ -26,6 +26,8 @@ void engine_native_options(const struct mob_engine_options *in, struct native_op
         .priority = in->priority,
         .deterministic = in->deterministic,
         .traceparent = in->traceparent[0] ? in->traceparent : NULL,
+        .labels = (const char *const *)in->labels,
+        .label_count = in->label_count,
         .num_returns = in->num_returns};
     out->actor = (struct mob_actor_options){.struct_size = sizeof out->actor,
         .name = in->actor_name,
@@ -37,5 +39,5 @@ void engine_native_options(const struct mob_engine_options *in, struct native_op
         .resource_count = n,
         .traceparent = out->task.traceparent};
     out->plain = !in->name && n == 0 && !in->has_max_retries && !in->retry_on_error && !in->timeout_ms &&
-        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns;
+        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns && !in->label_count;
 }

@@ -96,6 +96,8 @@ const char *task_record_state(const struct task_record *record);
 /* The whole record; `live` (may be NULL) is the node's word about a task that has not finished. */
 void task_record_write(const struct task_record *record, const struct lineage_names *names,
     const json_t *live, struct mob_text *out);
+/* `,"priority":0,...`: what was asked for. Of a record with a spec. */
+void task_record_write_options(const struct task_record *record, struct mob_text *out);
 /* `,"error":{...}` of one that failed. */
 void task_record_write_error(const struct task_record *record, struct mob_text *out);
 void task_record_write_name(

@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "common/wire/json_value.h"
+#include "common/wire/option_bounds.h"
+#include "common/wire/spec_json.h"
 #include "server/api/lineage.h"
 
 #define VALUE_JSON_MAX (256u << 10)
@@ -71,17 +73,17 @@ static void write_arguments(const struct task_record *r, struct mob_text *out)
         write_argument_count(r, out);
 }
 
-static void write_names(const struct task_record *r, struct mob_text *out)
+void task_record_write_options(const struct task_record *r, struct mob_text *out)
 {
-    struct mob_ext_view ext;
-    if (mob_spec_find_ext(r->tail, MOB_EXT_NAME, &ext)) {
-        mob_text_puts(out, ",\"name\":");
-        mob_text_json_string(out, (const char *)ext.payload, ext.payload_bytes);
+    char *json;
+    uint64_t length;
+    if (mob_spec_options_json(&r->spec, r->tail, &json, &length) != MOB_OK) {
+        out->failed = true;
+        return;
     }
-    if (mob_spec_find_ext(r->tail, MOB_EXT_TRACEPARENT, &ext)) {
-        mob_text_puts(out, ",\"traceparent\":");
-        mob_text_json_string(out, (const char *)ext.payload, ext.payload_bytes);
-    }
+    mob_text_putc(out, ',');
+    mob_text_put(out, json + 1, length - 2); /* its members, without the braces */
+    free(json);
 }
 
 static void write_return(
@@ -258,14 +260,13 @@ void task_record_write(
         const char *hash = names->hash(names->cls, r->spec.function);
         if (hash)
             mob_text_printf(out, ",\"module_hash\":\"%s\"", hash);
-        mob_text_printf(out,
-            ",\"parent\":\"%s\",\"generation\":%u,\"priority\":%d,\"max_retries\":%d,\"cpus\":%g",
-            mob_task_id_format(r->spec.parent, parent), r->spec.generation, r->spec.priority,
-            r->spec.max_retries, (double)r->spec.cpu / 10000);
+        mob_text_printf(out, ",\"parent\":\"%s\",\"generation\":%u,\"cpus\":%g",
+            mob_task_id_format(r->spec.parent, parent), r->spec.generation,
+            (double)r->spec.cpu / MOB_AMOUNT_UNITS);
+        task_record_write_options(r, out);
         if (r->spec.kind == MOB_KIND_ACTOR_CALL)
             mob_text_printf(out, ",\"actor\":\"%s\"", mob_actor_id_format(r->spec.actor, actor));
         write_arguments(r, out);
-        write_names(r, out);
     }
     mob_text_printf(out, ",\"node\":\"%llu\",\"attempt\":%u", (unsigned long long)r->incarnation,
         r->has_completion ? r->completion.attempt

@@ -57,12 +57,36 @@ static void read_resources(
     }
 }
 
+static void read_labels(
+    struct mob_body *body, json_t *labels, const char *prefix, struct mob_engine_options *out)
+{
+    if (json_object_size(labels) > MOB_LABELS_MAX) {
+        mob_body_error(body, prefix, NULL, "at most %u labels", MOB_LABELS_MAX);
+        return;
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(labels, key, value)
+    {
+        const char *text = json_string_value(value);
+        if (!*key || strchr(key, '='))
+            mob_body_error(body, prefix, key, "the key of a label is not empty and has no \"=\"");
+        else if (!text || strlen(text) != json_string_length(value))
+            mob_body_error(body, prefix, key, "must be a string without NUL");
+        else if (strlen(key) + 1 + strlen(text) > MOB_LABEL_BYTES_MAX)
+            mob_body_error(body, prefix, key, "a label has at most %u bytes, with its key and \"=\"",
+                MOB_LABEL_BYTES_MAX);
+        else if (asprintf(&out->labels[out->label_count], "%s=%s", key, text) >= 0)
+            out->label_count++;
+    }
+}
+
 /* Fields by kind; a name that the kind does not have is an unknown field. */
 static const char task_fields[] =
     "name\0resources\0num_returns\0max_retries\0retry_on_error\0timeout_ms\0delay_ms\0"
-    "priority\0deterministic\0";
+    "priority\0deterministic\0labels\0";
 static const char actor_fields[] = "name\0resources\0max_restarts\0detached\0if_exists\0checkpoint_every\0";
-static const char call_fields[] = "name\0timeout_ms\0priority\0num_returns\0max_retries\0";
+static const char call_fields[] = "name\0timeout_ms\0priority\0num_returns\0max_retries\0labels\0";
 
 static void read_actor(
     struct mob_body *body, const json_t *options, const char *at, struct mob_engine_options *out)
@@ -93,6 +117,9 @@ static void read_task(
     out->priority =
         (int32_t)mob_body_int(body, options, at, "priority", MOB_PRIORITY_MIN, MOB_PRIORITY_MAX, 0);
     out->deterministic = mob_body_bool(body, options, at, "deterministic", false);
+    char at_labels[96];
+    snprintf(at_labels, sizeof at_labels, "%s/labels", at);
+    read_labels(body, mob_body_object(body, options, at, "labels", MOB_BODY_OPTIONAL), at_labels, out);
 }
 
 void mob_options_read(struct mob_body *body, const json_t *object, const char *prefix, enum mob_options_of of,

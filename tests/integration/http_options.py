@@ -1,0 +1,83 @@
+"""What was asked for of a task or an actor is what its record shows: every option, while it waits and when it has ended."""
+import time
+
+from lib_http_cluster import check, main, ref
+
+V1 = "/api/v1"
+TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
+
+def record(c, task):
+    return c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+
+
+def shows(record, wanted, what):
+    for field, value in wanted.items():
+        check(record.get(field) == value, f"{what}: {field}", record.get(field), value, record)
+
+
+def test_all_options_of_a_task(c):
+    c.deploy("arith")
+    c.deploy("probe")
+    options = {"name": "all", "resources": {"CPU": 0.5, "GPU": 0.25, "memory": 1000000, "camera": 1}, "num_returns": 2, "max_retries": -1,
+               "retry_on_error": True, "priority": -7, "deterministic": True, "labels": {"team": "rl", "empty": "", "run": "a=b"}}
+    body = {"function": "probe.many", "arguments": [2], "options": {**options, "timeout_ms": 600000, "delay_ms": 50}}
+    before_us = time.time_ns() // 1000
+    task = c.json("POST", V1 + "/tasks", body, {"Prefer": "wait=60", "traceparent": TRACE}, expect=200)
+    after_us = time.time_ns() // 1000
+    check(task.get("state") == "finished", "it ran", task)
+    one = record(c, task)
+    shows(one, {**options, "cpus": 0.5}, "given")
+    check(one["traceparent"].startswith(TRACE[:35]), "trace", one.get("traceparent"))
+    check(before_us + 600000000 <= one["deadline_us"] <= after_us + 600000000, "deadline", one, before_us)
+    check(before_us + 50000 <= one["not_before_us"] <= one["started_us"], "not before", one, before_us)
+
+
+def test_what_nobody_asked_for(c):
+    task = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]}, {"Prefer": "wait=60"}, expect=200)
+    one = record(c, task)
+    shows(one, {"resources": {"CPU": 1}, "cpus": 1, "priority": 0, "max_retries": 3, "num_returns": 1}, "defaults")
+    for field in ("labels", "deadline_us", "not_before_us", "retry_on_error", "deterministic", "name", "traceparent", "max_restarts"):
+        check(field not in one, f"not asked for: {field}", one)
+
+
+def test_what_waits_shows_it_too(c):
+    c.deploy("quickstart")
+    slow = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [60000]}, expect=202)
+    options = {"resources": {"CPU": 2, "tape": 3}, "labels": {"a": "b"}, "priority": 9}
+    waits = c.json("POST", V1 + "/tasks", {"function": "quickstart.add", "arguments": [ref(slow["returns"][0]), 1], "options": options}, expect=202)
+    shows(record(c, waits), {**options, "state": "waiting"}, "waits")
+    c.json("POST", f"{V1}/tasks/{slow['id']}:cancel", {"force": True}, expect=202)
+
+
+def test_options_of_an_actor(c):
+    options = {"name": "the counter", "resources": {"CPU": 0, "camera": 0.5}, "max_restarts": 4, "detached": True, "checkpoint_every": 3}
+    body = {"class": "quickstart.Counter", "arguments": [0], "options": options}
+    made = c.json("POST", V1 + "/actors", body, {"Prefer": "wait=60", "traceparent": TRACE}, expect=201)
+    creation = record(c, {"id": "task_" + made["id"][6:]})
+    shows(creation, {**options, "kind": "actor_create", "cpus": 0}, "creation")
+    check("max_retries" not in creation, "it restarts", creation)
+    call = {"arguments": [2], "options": {"name": "a call", "priority": 3, "timeout_ms": 60000, "labels": {"k": "v"}}}
+    called = c.json("POST", f"{V1}/actors/{made['id']}/methods/add", call, {"Prefer": "wait=60"}, expect=200)
+    one = record(c, called)
+    shows(one, {"name": "a call", "priority": 3, "labels": {"k": "v"}, "kind": "actor_call", "actor": made["id"]}, "call")
+    check(one["deadline_us"] > one["submitted_us"] and "resources" not in one, "runs where its actor is", one)
+    shows(c.json("GET", f"{V1}/actors/{made['id']}", expect=200), {**options, "state": "alive"}, "living actor")
+    c.json("DELETE", f"{V1}/actors/{made['id']}", expect=202)
+    c.until("it is dead", lambda: c.json("GET", f"{V1}/actors/{made['id']}")["state"] == "dead")
+    shows(c.json("GET", f"{V1}/actors/{made['id']}", expect=200), options, "dead actor")
+
+
+def test_labels_that_cannot_be(c):
+    for labels, pointer in (({"": "x"}, "/"), ({"a=b": "x"}, "/a=b"), ({"a": 1}, "/a"), ({"k": "v" * 510}, "/k"),
+                            ({str(i): "" for i in range(17)}, ""), ([], "")):
+        body = {"function": "arith.add", "arguments": [1, 2], "options": {"labels": labels}}
+        problem = c.json("POST", V1 + "/tasks", body, expect=422)
+        check(problem["errors"][0]["pointer"] == "/options/labels" + pointer, "which one", problem)
+    most = {f"k{i}": "v" * 200 for i in range(16)}
+    task = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2], "options": {"labels": most}}, {"Prefer": "wait=60"}, expect=200)
+    check(record(c, task)["labels"] == most, "as many as may be", task)
+
+
+if __name__ == "__main__":
+    main(dict(globals()), "--resources", "GPU=1,camera=1")
