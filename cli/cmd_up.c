@@ -9,6 +9,8 @@
 #include "cli/cli.h"
 #include "cli/cluster_state.h"
 #include "cli/http_client.h"
+#include "cli/places.h"
+#include "cli/running_settings.h"
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 
@@ -82,10 +84,14 @@ static enum cli_exit supervise(const struct cli_call *call, const struct supervi
     if (status == MOB_OK)
         status = state_dir_set_shards(cli_directory(call),
             (uint32_t)mob_setting_number(options->settings, MOB_SETTING_GCS_SHARDS), error);
+    if (status == MOB_OK && running_settings_write(options->settings) != MOB_OK)
+        cli_say("%s/%s cannot be written: `mobula config` will not know what runs", cli_directory(call),
+            STATE_SETTINGS_NAME);
     if (status != MOB_OK)
         options->notice(options->arg, error);
     else
         status = supervisor_run(options);
+    unlink(state_path(cli_directory(call), STATE_SETTINGS_NAME, path));
     unlink(state_path(cli_directory(call), STATE_PID_NAME, path));
     return status == MOB_OK ? CLI_OK : CLI_FAILED;
 }
@@ -219,9 +225,9 @@ enum cli_exit cmd_up(struct cli_call *call)
         enum cli_exit exit_code;
         if (state_dir_supervisor(cli_directory(call)) != 0 && join_running(call, &exit_code))
             return exit_code;
-        if (state_dir_prepare(cli_directory(call), error) != MOB_OK) {
+        if (places_check(&call->settings, error) != MOB_OK || places_make(&call->settings, error) != MOB_OK) {
             cli_say("%s", error);
-            return CLI_FAILED;
+            return CLI_USAGE;
         }
         exit_code = cli_option(call, "detach") ? detach(call) : stay(call);
         if (exit_code != UP_LOST_RACE)

@@ -166,8 +166,8 @@ enum mob_status state_dir_prepare(const char *directory, char error[STATE_ERROR_
 
 void state_dir_clean(const char *directory)
 {
-    static const char *const names[] = {
-        STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_STATUS_NAME, STATE_REPLACE_SOCKET_NAME};
+    static const char *const names[] = {STATE_ADDRESS_NAME, STATE_NODE_SOCKET_NAME, STATE_STATUS_NAME,
+        STATE_SETTINGS_NAME, STATE_REPLACE_SOCKET_NAME};
     static const struct {
         const char *kind, *suffix;
         uint32_t replicas;

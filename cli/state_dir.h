@@ -7,6 +7,7 @@
  *   DIR/supervisor.pid                   `pid starttime`, locked (flock) by the supervisor for as long as it
  * lives
  *   DIR/supervisor.json                  what it supervises, replaced at each change
+ *   DIR/settings.json                    what it was started with (running_settings.h)
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
  *   DIR/gcs/                             Redis: configuration, socket, append-only file
  *   DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
@@ -45,6 +46,7 @@
 #define STATE_SECRET_NAME "cluster-secret"
 #define STATE_PID_NAME "supervisor.pid"
 #define STATE_STATUS_NAME "supervisor.json"
+#define STATE_SETTINGS_NAME "settings.json"
 #define STATE_ADDRESS_NAME "gateway.addr"
 #define STATE_TOKEN_NAME "token"
 #define STATE_GCS_SOCKET_NAME "gcs.sock"

@@ -1,5 +1,4 @@
 /* mobula-gateway: HTTP in front of a cluster. Starts without a runtime and connects when there is one. */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
@@ -15,11 +14,10 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/settings/settings_daemon.h"
+#include "common/settings/settings_forms.h"
 #include "gcs/client/client.h"
 #include "server/api/engine_runtime.h"
 #include "server/gateway.h"
-
-enum { EXTRA_HOSTS_MAX = 8 };
 
 extern char **environ;
 
@@ -38,41 +36,6 @@ static const struct mob_daemon_link known_links[] = {
     {.name = "help", .given_out = &links.help, .help = "this"},
     {.name = NULL},
 };
-
-/* "127.0.0.1:0" or "[::1]:0" */
-static bool split_listen(const char *text, char *host, size_t capacity, uint16_t *port_out)
-{
-    const char *colon = strrchr(text, ':');
-    char *end;
-    unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-    if (!colon || end == colon + 1 || *end || port > 65535)
-        return false;
-    bool bracketed = text[0] == '[' && colon > text && colon[-1] == ']';
-    int n = snprintf(host, capacity, "%.*s", (int)(colon - text - (bracketed ? 2 : 0)), text + bracketed);
-    *port_out = (uint16_t)port;
-    return n > 0 && (size_t)n < capacity;
-}
-
-struct host_names {
-    char text[MOB_SETTING_TEXT_MAX];
-    const char *names[EXTRA_HOSTS_MAX];
-    unsigned count;
-};
-
-/* "a.example,b.example"; false: too many, or one of them is empty. */
-static bool split_hosts(const char *text, struct host_names *out)
-{
-    char *rest = out->text;
-    snprintf(out->text, sizeof out->text, "%s", text);
-    out->count = 0;
-    while (*text != '\0' && rest != NULL) {
-        char *name = strsep(&rest, ",");
-        if (*name == '\0' || out->count == EXTRA_HOSTS_MAX)
-            return false;
-        out->names[out->count++] = name;
-    }
-    return true;
-}
 
 /* Whole or not at all: readers poll for it. */
 static bool write_address(const char *directory, const char *host, uint16_t port)
@@ -117,16 +80,12 @@ static enum mob_status make_engine(
 static int serve(const struct mob_settings *settings)
 {
     const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
-    char host[64], token_file[512], gcs_socket[512];
+    char host[MOB_LISTEN_HOST_MAX], token_file[512], gcs_socket[512], message[MOB_FORM_MESSAGE_MAX];
     uint16_t port;
-    if (!split_listen(mob_setting_text(settings, MOB_SETTING_LISTEN), host, sizeof host, &port)) {
-        fprintf(stderr, "mobula-gateway: --listen takes ADDRESS:PORT\n");
-        return 2;
-    }
-    struct host_names hosts;
-    if (!split_hosts(mob_setting_text(settings, MOB_SETTING_HOSTS), &hosts)) {
-        fprintf(stderr, "mobula-gateway: --hosts takes at most %d names, with a comma between two\n",
-            EXTRA_HOSTS_MAX);
+    struct mob_listed_hosts hosts;
+    if (mob_listen_parse(mob_setting_text(settings, MOB_SETTING_LISTEN), host, &port, message) != MOB_OK ||
+        mob_hosts_parse(mob_setting_text(settings, MOB_SETTING_HOSTS), &hosts, message) != MOB_OK) {
+        fprintf(stderr, "mobula-gateway: %s\n", message); /* checked when the settings were read */
         return 2;
     }
     snprintf(token_file, sizeof token_file, "%s/token", directory);

@@ -138,9 +138,22 @@ static enum mob_status make_absolute(struct mob_settings *settings, enum mob_set
     return MOB_OK;
 }
 
+/* More than there is would be touched until the machine kills somebody. */
+static enum mob_status check_segment(struct mob_settings *settings)
+{
+    const struct mob_setting_value *segment = &settings->values[MOB_SETTING_SEGMENT_BYTES];
+    int64_t memory = segment->source == MOB_SOURCE_DEFAULT ? INT64_MAX : memory_bytes();
+    if (segment->number <= memory)
+        return MOB_OK;
+    snprintf(settings->error, sizeof settings->error,
+        "segment-bytes is %lld, and this machine (or its control group) has %lld bytes of memory",
+        (long long)segment->number, (long long)memory);
+    return MOB_INVALID;
+}
+
 enum mob_status mob_settings_finish(struct mob_settings *settings)
 {
-    if (make_absolute(settings, MOB_SETTING_DIR) != MOB_OK)
+    if (make_absolute(settings, MOB_SETTING_DIR) != MOB_OK || check_segment(settings) != MOB_OK)
         return MOB_INVALID;
     struct mob_setting_value *spill = &settings->values[MOB_SETTING_SPILL_DIR];
     if (spill->text[0] == '\0') {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/settings/settings.h"
+#include "common/settings/settings_forms.h"
 #include "common/settings/settings_parse.h"
 
 #define VARIABLE_PREFIX "MOBULA_"
@@ -93,6 +94,25 @@ static const char *type_words(enum mob_setting_type type)
     return type == MOB_SETTING_TYPE_SECONDS ? "a time as 90s or 24h" : "a whole number";
 }
 
+/* Lists and addresses, read as their daemon will read them. */
+static enum mob_status check_form(
+    const struct mob_setting_row *row, const char *text, char *error, size_t size)
+{
+    char message[MOB_FORM_MESSAGE_MAX], host[MOB_LISTEN_HOST_MAX];
+    struct mob_listed_hosts hosts;
+    uint16_t port;
+    enum mob_status status = MOB_OK;
+    if (row->type == MOB_SETTING_TYPE_RESOURCES)
+        status = mob_resources_check(text, message);
+    else if (row->type == MOB_SETTING_TYPE_LISTEN)
+        status = mob_listen_parse(text, host, &port, message);
+    else if (row->type == MOB_SETTING_TYPE_HOSTS)
+        status = mob_hosts_parse(text, &hosts, message);
+    if (status != MOB_OK)
+        snprintf(error, size, "%s: %s", row->name, message);
+    return status;
+}
+
 static enum mob_status check_value(
     struct mob_settings *settings, const struct mob_setting_row *row, const char *text, int64_t *number_out)
 {
@@ -111,7 +131,7 @@ static enum mob_status check_value(
         return MOB_INVALID;
     }
     if (row->type < MOB_SETTING_TYPE_NUMBER)
-        return MOB_OK;
+        return check_form(row, text, error, size);
     if (!mob_setting_parse_number(row->type, text, number_out)) {
         snprintf(error, size, "%s is %s, and must be %s", row->name, text, type_words(row->type));
         return MOB_INVALID;
@@ -207,7 +227,7 @@ static enum mob_status read_line(struct mob_settings *settings, char *line, unsi
 enum mob_status mob_settings_read_file(struct mob_settings *settings, const char *path)
 {
     FILE *file = fopen(path, "re");
-    if (!file && errno == ENOENT)
+    if (!file && (errno == ENOENT || errno == ENOTDIR)) /* a directory that cannot be is told as such */
         return MOB_OK;
     if (!file) {
         snprintf(settings->error, sizeof settings->error, "%s: %s", path, strerror(errno));

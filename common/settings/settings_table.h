@@ -16,12 +16,12 @@
 /* X(ID, name, type, default, minimum, maximum, unit or choices, users, help) */
 #define MOB_SETTINGS_TABLE(X) \
     X(DIR, "dir", PATH, "<home>/.mobula", 0, 0, "", ALL, "state directory of the cluster") \
-    X(LISTEN, "listen", TEXT, "127.0.0.1:0", 0, 0, "address:port", UP | GATEWAY, \
+    X(LISTEN, "listen", LISTEN, "127.0.0.1:0", 0, 0, "address:port", UP | GATEWAY, \
         "where the gateway listens; port 0 takes a free one") \
-    X(HOSTS, "hosts", TEXT, "", 0, 0, "NAME,...", UP | GATEWAY, \
+    X(HOSTS, "hosts", HOSTS, "", 0, 0, "NAME,...", UP | GATEWAY, \
         "more names, up to 8, under which the gateway may be addressed (Host header)") \
     X(SLOTS, "slots", NUMBER, "<cpus>", 1, 1024, "", UP | NODE, "tasks that run at once") \
-    X(RESOURCES, "resources", TEXT, "", 0, 0, "NAME=AMOUNT,...", UP | NODE, \
+    X(RESOURCES, "resources", RESOURCES, "", 0, 0, "NAME=AMOUNT,...", UP | NODE, \
         "what the node offers besides one CPU a slot, as GPU=2,camera=1") \
     X(SEGMENT_BYTES, "segment-bytes", BYTES, "<30% of memory>", 8 * MOB_MIB, 64 * MOB_TIB, "", UP | NODE, \
         "shared memory that holds the objects") \

@@ -3,12 +3,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/settings/settings_forms.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
@@ -69,27 +71,26 @@ static void on_log_sealed(void *arg)
     node->sealed = true;
 }
 
-/* "name=amount,..." as the supervisor gives it. */
+_Static_assert(MOB_LISTED_RESOURCES_MAX + 4 <= MOB_SCHED_RESOURCES_MAX, "names of resources");
+_Static_assert(MOB_LISTED_RESOURCE_NAME_MAX == MOB_RESOURCE_NAME_MAX, "as long as tasks may ask for");
+
+/* The setting was checked when it was read. */
 static enum mob_status set_resources(struct node *node)
 {
-    char text[NODE_RESOURCES_TEXT_MAX], *save = NULL;
-    snprintf(text, sizeof text, "%s", node->options.resources);
-    for (char *item = strtok_r(text, ",", &save); item; item = strtok_r(NULL, ",", &save)) {
-        char *equals = strchr(item, '='), *end = NULL;
+    struct mob_listed_resource offered;
+    char message[MOB_FORM_MESSAGE_MAX];
+    enum mob_status status;
+    for (const char *at = node->options.resources;
+         (status = mob_resources_next(&at, &offered, message)) == MOB_OK;) {
         uint16_t kind;
-        double amount = equals ? strtod(equals + 1, &end) : -1;
-        bool countable = amount >= 0 && amount * MOB_SCHED_UNIT <= (double)MOB_SCHED_AMOUNT_MAX; /* no NaN */
-        if (!equals || equals == item || end == equals + 1 || *end != '\0' || !countable) {
-            MOB_LOG_ERROR("node", "bad_resource", "text=\"%s\" expected=name=amount most=%lld", item,
-                (long long)(MOB_SCHED_AMOUNT_MAX / MOB_SCHED_UNIT));
-            return MOB_INVALID;
-        }
-        enum mob_status status = mob_sched_resource(node->sched, item, (size_t)(equals - item), &kind);
+        status = mob_sched_resource(node->sched, offered.name, strlen(offered.name), &kind);
         if (status != MOB_OK)
             return status;
-        mob_sched_resource_total(node->sched, kind, (int64_t)(amount * MOB_SCHED_UNIT));
+        mob_sched_resource_total(node->sched, kind, (int64_t)(offered.amount * MOB_SCHED_UNIT));
     }
-    return MOB_OK;
+    if (status == MOB_INVALID)
+        MOB_LOG_ERROR("node", "bad_resource", "error=\"%s\"", message);
+    return status == MOB_NOT_FOUND ? MOB_OK : status;
 }
 
 static enum mob_status open_store(struct node *node)

@@ -39,5 +39,6 @@ void engine_native_options(const struct mob_engine_options *in, struct native_op
         .resource_count = n,
         .traceparent = out->task.traceparent};
     out->plain = !in->name && n == 0 && !in->has_max_retries && !in->retry_on_error && !in->timeout_ms &&
-        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns && !in->label_count;
+        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns &&
+        !in->label_count;
 }
