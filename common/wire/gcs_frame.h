@@ -76,6 +76,10 @@ enum mob_gcs_peer_type {
     MOB_GCS_LEASE = 70, /* master to member: heard, and perhaps a read lease */
     MOB_GCS_BOOK = 71, /* master to member: the configuration, and where its members are */
     MOB_GCS_ENTER = 72, /* master to member: join the chain */
+    MOB_GCS_ENROLL = 73, /* node to master: its next incarnation, please */
+    MOB_GCS_ENROLLED = 74, /* master to node: which that is, or where its home is */
+    MOB_GCS_NODE_BEAT = 75, /* node to master: it lives, or leaves */
+    MOB_GCS_NODE_HEARD = 76, /* master to node: its answer */
     MOB_GCS_PEER_TYPES
 };
 

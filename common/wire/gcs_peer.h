@@ -4,11 +4,13 @@
  * before it believes anything, and names itself, its cluster and the protocol versions that it speaks. The
  * proof is a keyed hash over the role, the HELLO and the CHALLENGE (without the proof in it), so neither
  * side's can be sent back, or used for another link. Afterwards a member reports to the masters, and hears
- * from them. Heads are structs without holes; decoders check lengths. Pure.
+ * from them; a node does so to the masters of its home shard. Heads are structs without holes; decoders check
+ * lengths. Pure.
  */
 #ifndef MOB_COMMON_WIRE_GCS_PEER_H
 #define MOB_COMMON_WIRE_GCS_PEER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -67,6 +69,31 @@ struct mob_gcs_lease {
 struct mob_gcs_enter {
     uint64_t member, epoch;
 };
+/* A node and the master of its home shard (gcs/chain/node_watch.h). */
+struct mob_gcs_enroll {
+    uint64_t start; /* random number of this start of the process */
+    int64_t pid;
+    char node[MOB_GCS_NAME_MAX + 1u]; /* with NUL */
+};
+struct mob_gcs_enrolled {
+    uint64_t incarnation;
+    uint32_t status; /* enum mob_status; MOB_MISDIRECTED: the home is another shard */
+    uint32_t home;
+};
+struct mob_gcs_node_beat {
+    uint64_t incarnation;
+    uint64_t leaving; /* 1: its log ends here */
+};
+struct mob_gcs_node_heard {
+    uint64_t incarnation;
+    uint64_t over; /* 1: it was declared dead, and its log is sealed, or is being sealed */
+};
+/* A log that takes nothing above its first `cut` blocks; UINT64_MAX: nobody was told the cut yet. The head of
+ * a BOOK whose chain starts again after everything died. */
+struct mob_gcs_seal {
+    uint64_t incarnation, cut;
+};
+#define MOB_GCS_SEALS_MAX (MOB_GCS_FRAME_HEAD_MAX / 16u)
 /* BOOK, and the body of a NACK to a client: the configuration, and where each of its members is. */
 struct mob_gcs_book {
     struct mob_gcs_config config;
@@ -74,12 +101,18 @@ struct mob_gcs_book {
 };
 _Static_assert(sizeof(struct mob_gcs_link_hello) == 288 && sizeof(struct mob_gcs_link_challenge) == 96 &&
         sizeof(struct mob_gcs_link_refused) == 128 && sizeof(struct mob_gcs_report) == 120 &&
-        sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 80 + 7 * 224,
+        sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 80 + 7 * 224 &&
+        sizeof(struct mob_gcs_enroll) == 80 && sizeof(struct mob_gcs_enrolled) == 16 &&
+        sizeof(struct mob_gcs_seal) * MOB_GCS_SEALS_MAX == MOB_GCS_FRAME_HEAD_MAX,
     "layouts on the wire");
 
 static inline bool mob_gcs_address_ok(const char address[MOB_GCS_ADDRESS_MAX])
 {
     return memchr(address, 0, MOB_GCS_ADDRESS_MAX) != NULL;
+}
+static inline bool mob_gcs_node_name_ok(const char node[MOB_GCS_NAME_MAX + 1u])
+{
+    return node[0] != 0 && memchr(node, 0, MOB_GCS_NAME_MAX + 1u) != NULL;
 }
 /* The bytes of a book with as many places as its configuration has members. */
 static inline uint32_t mob_gcs_book_bytes(const struct mob_gcs_book *book)

@@ -82,6 +82,8 @@ void mob_table_destroy(struct mob_table *t)
     pthread_mutex_unlock(&t->lock);
     pthread_join(t->thread, NULL);
     table_postgres_close(t->db);
+    for (uint32_t i = 0; i < t->answer_count; i++)
+        free(t->answers[i].logs);
     pthread_mutex_destroy(&t->lock);
     pthread_cond_destroy(&t->changed);
     close(t->fd);

@@ -1,6 +1,6 @@
-/* Where masters agree: one row {term, beat}, and the configurations of each shard. Both change by
- * compare-and-set only. In PostgreSQL (migrations/0002_chain.sql), or, for one machine without it, in a file
- * that is locked for each change.
+/* Where masters agree: one row {term, beat}, the configurations of each shard, the homes of nodes and the
+ * logs of their incarnations. All change by compare-and-set only. In PostgreSQL (migrations/0002_chain.sql,
+ * 0004_nodes.sql), or, for one machine without it, in files that are locked for each change.
  *
  * Calls may block for as long as the database does, so they are made by a thread of their own: one question
  * at a time, asked by the owner, answered when mob_table_fd() is readable. One owner.
@@ -13,18 +13,26 @@
 
 #include "common/base/status.h"
 #include "gcs/chain/membership.h"
+#include "gcs/chain/node_watch.h"
 
 enum mob_table_op {
     MOB_TABLE_ROW = 1, /* read {term, beat} */
     MOB_TABLE_SET_ROW, /* `old_row` becomes `row` */
     MOB_TABLE_NEWEST, /* read the newest configuration */
-    MOB_TABLE_INSERT /* `config`, if its epoch is above all others and its term is the row's */
+    MOB_TABLE_INSERT, /* `config`, if its epoch is above all others and its term is the row's */
+    MOB_TABLE_LOGS, /* read the logs of nodes whose home is this shard: the newest, and all that live */
+    MOB_TABLE_SET_LOG, /* `log`, where its state is `old_state` (0: it is not there), if row.term is the row's
+                        */
+    MOB_TABLE_HOME /* where the node `log.node` has its home; a new one where the fewest have theirs */
 };
 struct mob_table_question {
     enum mob_table_op op;
     uint64_t tag; /* comes back */
     struct mob_master_row old_row, row;
     struct mob_gcs_config config;
+    struct mob_node_log log;
+    uint32_t old_state;
+    uint32_t shards; /* HOME: how many there are */
 };
 /* MOB_OK; MOB_CONFLICT: somebody else was first; anything else: unknown. */
 struct mob_table_answer {
@@ -33,6 +41,9 @@ struct mob_table_answer {
     enum mob_status status;
     struct mob_master_row row;
     struct mob_gcs_config config; /* epoch 0: there is none */
+    uint32_t home;
+    uint32_t log_count;
+    struct mob_node_log *logs; /* LOGS: the taker's, free() it; else NULL */
 };
 
 struct mob_table_options {

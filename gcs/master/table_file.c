@@ -121,21 +121,26 @@ static enum mob_status sync_folder(const char *path)
     return synced ? MOB_OK : MOB_IO;
 }
 
-/* A file with its slots, and with this content in the first, in the place of what was there. */
-static enum mob_status make(const struct table *t)
+enum mob_status table_file_store(const char *path, const void *bytes, size_t length)
 {
     char temporary[4096];
-    uint8_t bytes[SLOTS * SLOT_BYTES] = {0};
-    memcpy(bytes, &t->content, sizeof t->content);
-    snprintf(temporary, sizeof temporary, "%s.new", t->path);
+    snprintf(temporary, sizeof temporary, "%s.new", path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     if (fd < 0)
         return MOB_IO;
-    bool written = write(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes && fsync(fd) == 0;
+    bool written = write(fd, bytes, length) == (ssize_t)length && fsync(fd) == 0;
     close(fd);
     if (!written)
         return MOB_IO;
-    return rename(temporary, t->path) == 0 ? sync_folder(t->path) : MOB_IO;
+    return rename(temporary, path) == 0 ? sync_folder(path) : MOB_IO;
+}
+
+/* A file with its slots, and with this content in the first, in the place of what was there. */
+static enum mob_status make(const struct table *t)
+{
+    uint8_t bytes[SLOTS * SLOT_BYTES] = {0};
+    memcpy(bytes, &t->content, sizeof t->content);
+    return table_file_store(t->path, bytes, sizeof bytes);
 }
 
 static enum mob_status write_slot(const struct table *t, enum slot slot, bool synced)
@@ -230,6 +235,8 @@ void table_file_ask(const char *path, const struct mob_table_question *q, struct
     if (a->status == MOB_OK) {
         a->row = t.content.row;
         a->config = t.content.newest;
+        if (q->op == MOB_TABLE_LOGS || q->op == MOB_TABLE_SET_LOG || q->op == MOB_TABLE_HOME)
+            table_nodes_file_ask(path, t.content.row.term, q, a);
     }
     if (lock >= 0)
         close(lock);

@@ -79,6 +79,11 @@ static enum mob_status ask(
         if (status == MOB_OK && mob_database_changed(r) != 1)
             status = MOB_CONFLICT;
         break;
+    case MOB_TABLE_LOGS:
+    case MOB_TABLE_SET_LOG:
+    case MOB_TABLE_HOME:
+        status = table_nodes_postgres_ask(db, shard, q, a);
+        break;
     }
     mob_database_result_destroy(r);
     return status;

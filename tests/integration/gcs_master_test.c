@@ -54,6 +54,81 @@ static enum mob_status insert(struct mob_table *table, uint64_t epoch, uint64_t 
     return ask(table, (struct mob_table_question){.op = MOB_TABLE_INSERT, .config = config}).status;
 }
 
+static struct mob_node_log log_of(const char *node, uint64_t incarnation, uint32_t state, uint64_t cut)
+{
+    struct mob_node_log log = {.incarnation = incarnation,
+        .start = incarnation << 40 | 1ull << 63,
+        .pid = 7,
+        .cut = cut,
+        .state = state};
+    snprintf(log.node, sizeof log.node, "%s", node);
+    return log;
+}
+
+static enum mob_status set_log(
+    struct mob_table *table, uint64_t term, uint32_t old_state, const struct mob_node_log log)
+{
+    return ask(table,
+        (struct mob_table_question){
+            .op = MOB_TABLE_SET_LOG, .row = {term, 0}, .old_state = old_state, .log = log})
+        .status;
+}
+
+static uint32_t home_of(struct mob_table *table, uint64_t term, const char *node)
+{
+    struct mob_table_answer a = ask(table,
+        (struct mob_table_question){
+            .op = MOB_TABLE_HOME, .row = {term, 0}, .log = log_of(node, 0, 0, 0), .shards = 3});
+    assert_int_equal(a.status, MOB_OK);
+    return a.home;
+}
+
+/* Term 2 is the present one, and `other` its master. */
+static void check_nodes(struct mob_table *one, struct mob_table *other)
+{
+    struct mob_table_question logs = {.op = MOB_TABLE_LOGS};
+    struct mob_table_answer a = ask(one, logs);
+    assert_int_equal(a.status, MOB_OK);
+    assert_int_equal(a.log_count, 0);
+    free(a.logs);
+    assert_int_equal(set_log(one, 1, 0, log_of("a", 5, 1, 0)), MOB_CONFLICT); /* its term is over */
+    assert_int_equal(set_log(other, 2, 0, log_of("a", 5, 1, 0)), MOB_OK);
+    assert_int_equal(set_log(other, 2, 0, log_of("a", 5, 1, 0)), MOB_CONFLICT); /* it is there */
+    assert_int_equal(set_log(other, 2, 0, log_of("a", 6, 1, 0)), MOB_CONFLICT); /* one of a node lives */
+    assert_int_equal(set_log(other, 2, 0, log_of("b", 7, 1, 0)), MOB_OK);
+    assert_int_equal(set_log(one, 1, 1, log_of("a", 5, 2, 0)), MOB_CONFLICT);
+    assert_int_equal(set_log(other, 2, 2, log_of("a", 5, 3, 44)), MOB_CONFLICT); /* it is not dead */
+    assert_int_equal(set_log(other, 2, 1, log_of("a", 5, 2, 0)), MOB_OK);
+    assert_int_equal(set_log(other, 2, 1, log_of("a", 5, 2, 0)), MOB_CONFLICT); /* that was decided */
+    assert_int_equal(set_log(other, 2, 0, log_of("a", 6, 1, 0)), MOB_CONFLICT); /* it is not sealed */
+    assert_int_equal(set_log(other, 2, 2, log_of("a", 5, 3, 44)), MOB_OK);
+    assert_int_equal(set_log(other, 2, 0, log_of("a", 6, 1, 0)), MOB_OK);
+    a = ask(one, logs);
+    assert_int_equal(a.status, MOB_OK);
+    assert_int_equal(a.log_count, 3);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < a.log_count; i++) {
+        struct mob_node_log is = a.logs[i],
+                            expected = is.incarnation == 5 ? log_of("a", 5, 3, 44)
+            : is.incarnation == 6                          ? log_of("a", 6, 1, 0)
+                                                           : log_of("b", 7, 1, 0);
+        assert_memory_equal(&is, &expected, sizeof is);
+        seen |= 1u << is.incarnation;
+    }
+    assert_int_equal(seen, 1u << 5 | 1u << 6 | 1u << 7);
+    free(a.logs);
+    /* homes are spread, and stay, whoever asks */
+    assert_int_equal(home_of(other, 2, "a"), 0);
+    assert_int_equal(home_of(other, 2, "b"), 1);
+    assert_int_equal(home_of(other, 2, "c"), 2);
+    assert_int_equal(home_of(one, 1, "b"), 1);
+    assert_int_equal(ask(one,
+                         (struct mob_table_question){
+                             .op = MOB_TABLE_HOME, .row = {1, 0}, .log = log_of("d", 0, 0, 0), .shards = 3})
+                         .status,
+        MOB_CONFLICT);
+}
+
 /* Two masters at one table. */
 static void check_table(const struct mob_table_options *options)
 {
@@ -81,6 +156,7 @@ static void check_table(const struct mob_table_options *options)
     assert_int_equal(a.config.count, 2);
     assert_int_equal(a.config.members[0], 40);
     assert_int_equal(a.config.members[1], 41);
+    check_nodes(one, other);
     mob_table_destroy(one);
     mob_table_destroy(other);
 }
@@ -88,10 +164,11 @@ static void check_table(const struct mob_table_options *options)
 static void masters_agree_in_a_file(void **state)
 {
     (void)state;
-    char directory[] = "/tmp/mob-table-XXXXXX", path[64], lock[80];
+    char directory[] = "/tmp/mob-table-XXXXXX", path[64], lock[80], nodes[80];
     assert_non_null(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/table", directory);
     snprintf(lock, sizeof lock, "%s.lock", path);
+    snprintf(nodes, sizeof nodes, "%s.nodes", path);
     check_table(&(struct mob_table_options){.file = path});
     /* a file without one good slot is not believed */
     FILE *file = fopen(path, "r+");
@@ -107,6 +184,7 @@ static void masters_agree_in_a_file(void **state)
     mob_table_destroy(table);
     unlink(path);
     unlink(lock);
+    unlink(nodes);
     rmdir(directory);
 }
 

@@ -79,6 +79,7 @@ static void an_old_database_is_brought_up_with_what_is_in_it(void **state)
     assert_int_equal(mob_migrate(db, mob_migrations, &from, &to), MOB_OK);
     assert_int_equal(from, 1);
     assert_int_equal(to, n);
+    assert_int_equal(pg_box_number(db, "SELECT count(*) FROM mobula.node_log"), 0); /* 0004 */
     /* and by migrations of tomorrow */
     memcpy(more, mob_migrations, (size_t)n * sizeof more[0]);
     static const char next[] = "ALTER TABLE mobula.watermark ADD COLUMN tomorrow integer DEFAULT 5";

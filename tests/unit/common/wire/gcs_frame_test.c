@@ -144,7 +144,11 @@ static size_t head_size(uint8_t type)
         [MOB_GCS_LINK_REFUSED] = sizeof(struct mob_gcs_link_refused),
         [MOB_GCS_REPORT] = sizeof(struct mob_gcs_report),
         [MOB_GCS_LEASE] = sizeof(struct mob_gcs_lease),
-        [MOB_GCS_ENTER] = sizeof(struct mob_gcs_enter)};
+        [MOB_GCS_ENTER] = sizeof(struct mob_gcs_enter),
+        [MOB_GCS_ENROLL] = sizeof(struct mob_gcs_enroll),
+        [MOB_GCS_ENROLLED] = sizeof(struct mob_gcs_enrolled),
+        [MOB_GCS_NODE_BEAT] = sizeof(struct mob_gcs_node_beat),
+        [MOB_GCS_NODE_HEARD] = sizeof(struct mob_gcs_node_heard)};
     return sizes[type];
 }
 
@@ -188,7 +192,8 @@ static void the_bytes_of_version_1_stay(void **state)
     bytes_stay("frames_v1", 1, MOB_GCS_COLD);
     bytes_stay("frames_v1_cold", MOB_GCS_COLD, MOB_GCS_LISTEN);
     bytes_stay("frames_v1_listen", MOB_GCS_LISTEN, MOB_GCS_FRAME_TYPES);
-    bytes_stay("frames_v1_peer", MOB_GCS_LINK_HELLO, MOB_GCS_PEER_TYPES);
+    bytes_stay("frames_v1_peer", MOB_GCS_LINK_HELLO, MOB_GCS_ENROLL);
+    bytes_stay("frames_v1_node", MOB_GCS_ENROLL, MOB_GCS_PEER_TYPES);
 }
 
 int main(void)
