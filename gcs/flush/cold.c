@@ -264,6 +264,7 @@ static enum mob_status read_page(struct mob_cold *c, struct mob_database *db,
         wanted.upto = place.seq - 1;
     if (!down && !by_time)
         wanted.above = place.seq;
+    wanted.down = down;
     enum mob_status status = load_gone(c, db);
     if (status != MOB_OK)
         return status;

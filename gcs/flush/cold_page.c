@@ -116,6 +116,7 @@ enum mob_status cold_page_put(struct cold_page *p, uint64_t seq, const struct mo
     }
     memcpy(p->bytes + p->used, bytes, length);
     p->offsets[p->count] = p->used;
+    p->times_ns[p->count] = p->time_ns;
     p->rows[p->count++] = (struct mob_gcs_block_row){
         .seq = seq, .incarnation = h->incarnation, .number = h->sequence, .length = length, .recut = 1};
     p->used += length;
@@ -254,6 +255,7 @@ static enum mob_status put_wanted(
         return status;
     if (!block_wanted(&p->zone, &h, w))
         return MOB_OK;
+    p->time_ns = p->zone.time_max_ns != 0 ? p->zone.time_max_ns + h.wall_ns - h.mono_ns : h.wall_ns;
     status = mob_bucket_origins(b, origins, h.entry_count);
     if (status != MOB_OK)
         return status;
@@ -265,6 +267,30 @@ static enum mob_status put_wanted(
     if (inside < h.entry_count || w->task_count > 0)
         return put_some(p, b, origins, w);
     return cold_page_put(p, b->seq, &h, b->bytes, b->length);
+}
+
+static void swap_rows(struct cold_page *p, uint32_t a, uint32_t b)
+{
+    struct mob_gcs_block_row row = p->rows[a];
+    size_t offset = p->offsets[a];
+    int64_t time_ns = p->times_ns[a];
+    p->rows[a] = p->rows[b];
+    p->offsets[a] = p->offsets[b];
+    p->times_ns[a] = p->times_ns[b];
+    p->rows[b] = row;
+    p->offsets[b] = offset;
+    p->times_ns[b] = time_ns;
+}
+
+/* Of one bucket, whose blocks do not change: so this order does not, either. They lie class by class, each
+ * mostly from the oldest to the newest: turned round there is little left to do. */
+static void newest_first(struct cold_page *p, uint32_t first)
+{
+    for (uint32_t low = first, high = p->count; low + 1 < high; low++)
+        swap_rows(p, low, --high);
+    for (uint32_t i = first + 1; i < p->count; i++)
+        for (uint32_t k = i; k > first && p->times_ns[k - 1] < p->times_ns[k]; k--)
+            swap_rows(p, k - 1, k);
 }
 
 enum mob_status cold_page_add(
@@ -279,6 +305,8 @@ enum mob_status cold_page_add(
     if (status != MOB_OK) {
         p->count = count_before;
         p->used = used_before;
+    } else if (wanted->down) {
+        newest_first(p, count_before);
     }
     return status;
 }

@@ -27,6 +27,7 @@ struct cold_wanted {
     struct cold_task *tasks; /* entries of these only; which specs were taken is noted */
     uint32_t task_count; /* few */
     bool specs_only; /* of those tasks */
+    bool down; /* a bucket's blocks from the newest to the oldest, by their newest times */
     bool by_job, by_function;
     struct mob_job_id job;
     struct mob_function_id function;
@@ -39,7 +40,9 @@ struct cold_wanted {
 struct cold_page {
     struct mob_gcs_block_row rows[MOB_GCS_ROWS_MAX]; /* bytes: NULL until cold_page_end */
     size_t offsets[MOB_GCS_ROWS_MAX];
+    int64_t times_ns[MOB_GCS_ROWS_MAX]; /* newest, of the block that the row is of */
     uint32_t count;
+    int64_t time_ns; /* for the next one */
     uint8_t *bytes;
     size_t used, capacity;
     struct mob_bucket_reader *reader;

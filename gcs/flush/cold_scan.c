@@ -56,8 +56,13 @@ enum mob_status cold_narrow_by_job(
     "AND b.upto <= $4 AND b.day >= $5 AND b.day <= $6 AND b.time_max_us >= $7 AND b.time_min_us <= $8 " \
     "AND ($9::bytea IS NULL OR b.job IS NULL OR b.job = $9) " \
     "AND ($10::bigint IS NULL OR mobula.filter_has(b.function_filter, $10, $11, true)) "
-static const char scan_down[] = SCAN_SELECT
-    "AND (b.upto, b.row_number) < ($2::bigint, $3::integer) ORDER BY b.upto DESC, b.row_number DESC LIMIT 8";
+/* Of a batch the buckets with the newest times first, so that many jobs that were flushed together do not
+ * come one after the other. */
+static const char scan_down[] =
+    SCAN_SELECT "AND b.upto <= $2::bigint AND (b.upto, b.time_max_us, b.row_number) < ($2::bigint, "
+                "coalesce((SELECT o.time_max_us FROM mobula.bucket o WHERE o.shard = $1 AND o.upto = $2 AND "
+                "o.row_number = $3 LIMIT 1), 9223372036854775807), $3::integer) "
+                "ORDER BY b.upto DESC, b.time_max_us DESC, b.row_number DESC LIMIT 8";
 static const char scan_up[] = SCAN_SELECT
     "AND (b.upto, b.row_number) >= ($2::bigint, $3::integer) ORDER BY b.upto, b.row_number LIMIT 8";
 _Static_assert(ROWS_AT_ONCE == 8, "as in the statements");

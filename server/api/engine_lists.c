@@ -4,12 +4,13 @@
  * row is made. What has not is asked for at the node, all rows of a page at once (`page_end`). A page that
  * begins at a cursor has not seen the newer blocks: ends that it misses are looked up a group at a time. A
  * sorted list keeps the best rows of all blocks in reach; its pages go on by number, over the blocks that
- * were there for the first.
+ * were there for the first. A cursor has a place in each shard.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "server/api/engine_reading.h"
 #include "server/api/engine_scan.h"
@@ -41,15 +42,17 @@ struct list {
     struct mob_filter early, all; /* what can be tested on a row without its state; everything */
     bool late_terms, sorted, resumed;
     bool asks_node; /* rows of tasks: those without an end are asked for at the node */
-    struct place after; /* only rows older than this; of a sorted list: not newer than this block */
-    size_t skip; /* of a sorted list */
+    uint64_t name; /* of this list among lists: what its cursors are bound to */
+    uint32_t skip; /* of a sorted list */
     struct row *block; /* rows of the block that is read, newest first */
+    struct row *held[MOB_GCS_SHARDS_MAX]; /* of each shard's last block, newest first: not their turn yet */
     struct row *waiting, **waiting_end; /* for their states, newest first */
     size_t waiting_count;
     struct deleted *deleted[DELETED_BUCKETS];
     json_t *items;
     struct place last; /* of the last row that was looked at */
-    struct place newest; /* block that the scan began with */
+    struct place left[MOB_GCS_SHARDS_MAX]; /* the newest row that was not, where has_left says so */
+    bool has_left[MOB_GCS_SHARDS_MAX];
 };
 
 static void row_free(struct row *row)
@@ -68,26 +71,18 @@ static void rows_free(struct row *rows)
 
 /* --- making rows --- */
 
-static bool is_older(struct place a, struct place b)
-{
-    return a.seq < b.seq || (a.seq == b.seq && a.index < b.index);
-}
-
-static void add_row(struct scan *scan, json_t *json, struct mob_object_id id, struct place place)
+static void add_row(
+    struct scan *scan, json_t *json, struct mob_object_id id, struct place place, int64_t turn_ns)
 {
     struct list *list = scan->context;
-    if (list->newest.seq < place.seq)
-        list->newest = place;
-    bool behind = place.recut ? scan_is_behind(scan, place)
-        : list->sorted        ? place.seq <= list->after.seq
-                              : is_older(place, list->after);
-    if (!behind || !mob_filter_matches(&list->early, json)) {
+    if (!scan_is_behind(scan, place) || !mob_filter_matches(&list->early, json)) {
         json_decref(json);
         return;
     }
     struct row *row = malloc(sizeof *row);
     MOB_ASSERT(row != NULL);
     *row = (struct row){.next = list->block, .place = place, .task = id.task, .slot = id.slot, .json = json};
+    row->place.turn_ns = turn_ns;
     list->block = row; /* entries come oldest first, so the newest is in front */
 }
 
@@ -116,20 +111,20 @@ static void task_entry(struct scan *scan, const struct mob_entry *entry,
     const struct mob_spec_head *head = &entry->spec.head;
     char name[640];
     scan_full_name(scan, head->function, head->kind, head->method, name, sizeof name);
-    json_t *row =
-        task_row(name, head, entry->spec.tail, header->job, scan_wall_us(header, entry->submitted_ns));
-    add_row(scan, row, mob_object_of(head->task, 0), place);
+    int64_t submitted_us = scan_wall_us(header, entry->submitted_ns);
+    json_t *row = task_row(name, head, entry->spec.tail, header->job, submitted_us);
+    add_row(scan, row, mob_object_of(head->task, 0), place, scan_turn_ns(header, submitted_us * 1000));
 }
 
 static void object_row(struct scan *scan, const struct mob_block_header *header, struct place place,
-    struct mob_object_id object, const char *state, enum mob_value_type type, uint64_t size)
+    struct mob_object_id object, const char *state, const struct mob_return_view *ret, int64_t made_us)
 {
     char id[MOB_ID_TEXT_MAX], task[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
     add_row(scan,
         json_pack("{s:s,s:s,s:s,s:s,s:s,s:I}", "id", mob_object_id_format(object, id), "task",
             mob_task_id_format(object.task, task), "job", mob_job_id_format(header->job, job), "state", state,
-            "type", mob_value_type_name(type), "size", (json_int_t)size),
-        object, place);
+            "type", mob_value_type_name(ret->type), "size", (json_int_t)ret->size),
+        object, place, scan_turn_ns(header, made_us * 1000));
 }
 
 static struct deleted *find_deleted(const struct list *list, struct mob_object_id id)
@@ -161,19 +156,22 @@ static void object_entry(struct scan *scan, const struct mob_entry *entry,
         if (entry->put.flags & MOB_PUT_DELETED)
             note_deleted(scan->context, entry->put.id);
         else if ((entry->put.id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT)
-            object_row(scan, header, place, entry->put.id, "ready", (enum mob_value_type)entry->put.type,
-                entry->put.size);
+            object_row(scan, header, place, entry->put.id, "ready",
+                &(struct mob_return_view){
+                    .type = (enum mob_value_type)entry->put.type, .size = entry->put.size},
+                header->wall_ns / 1000);
         break;
     case MOB_ENTRY_YIELD:
         object_row(scan, header, place, mob_object_of(entry->yield.task, entry->yield.item), "ready",
-            entry->ret.type, entry->ret.size);
+            &entry->ret, header->wall_ns / 1000);
         break;
     case MOB_ENTRY_COMPLETION:
         for (; entry->completion.head.flags & MOB_COMPLETION_FINAL &&
              mob_completion_next(&entry->completion, &at, &ret);
              place.index++)
             object_row(scan, header, place, mob_object_of(entry->completion.head.task, ret.slot),
-                entry->completion.head.status == MOB_OK ? "ready" : "failed", ret.type, ret.size);
+                entry->completion.head.status == MOB_OK ? "ready" : "failed", &ret,
+                scan_wall_us(header, entry->completion.head.finished_ns));
         break;
     default:
         break;
@@ -209,15 +207,19 @@ static void fill_state(struct scan *scan, const struct row *row)
             .finished_us = s->finished_us});
 }
 
+/* Rows of one entry, neighbours in their list? */
+static bool same_entry(struct place a, struct place b)
+{
+    return a.shard == b.shard && a.seq == b.seq && a.incarnation == b.incarnation && a.number == b.number &&
+        a.index >> PLACE_SUB_BITS == b.index >> PLACE_SUB_BITS;
+}
+
 /* How many rows, from this on, come from one entry: a page does not end between them if it can be helped, for
  * the entry may be somewhere else when the next page is read. */
 static size_t rows_of_entry(const struct row *row)
 {
     size_t n = 1;
-    for (const struct row *next = row->next;
-         next && next->place.seq == row->place.seq && next->place.number == row->place.number &&
-         next->place.index >> PLACE_SUB_BITS == row->place.index >> PLACE_SUB_BITS;
-         next = next->next)
+    for (const struct row *next = row->next; next && same_entry(next->place, row->place); next = next->next)
         n++;
     return n;
 }
@@ -240,6 +242,16 @@ static void trim_sorted(struct scan *scan, size_t over)
         json_array_remove(list->items, json_array_size(list->items) - 1);
 }
 
+/* The next page begins with it, among those of its shard. */
+static void leave_row(struct scan *scan, const struct row *row)
+{
+    struct list *list = scan->context;
+    uint32_t shard = row->place.shard;
+    if (!list->has_left[shard])
+        list->left[shard] = row->place;
+    list->has_left[shard] = scan->more = true;
+}
+
 /* All that is to be known of these rows is known. Takes them, newest first. */
 static void take_rows(struct scan *scan, struct row *rows)
 {
@@ -247,12 +259,13 @@ static void take_rows(struct scan *scan, struct row *rows)
     for (struct row *row = rows, *next; row; row = next) {
         next = row->next;
         size_t have = json_array_size(list->items);
-        bool begins = list->last.seq != row->place.seq || list->last.number != row->place.number ||
-            list->last.index >> PLACE_SUB_BITS != row->place.index >> PLACE_SUB_BITS;
+        bool begins = !same_entry(list->last, row->place);
         if (!scan->full && !list->sorted && begins && have > 0 &&
             have + rows_of_entry(row) > wanted_rows(scan))
-            scan->full = scan->more = true;
-        if (!scan->full) {
+            scan->full = true;
+        if (scan->full) {
+            leave_row(scan, row);
+        } else {
             if (scan->flight->op->query.kind == MOB_ITEM_TASK)
                 fill_state(scan, row);
             else if (find_deleted(list, mob_object_of(row->task, row->slot)))
@@ -261,7 +274,6 @@ static void take_rows(struct scan *scan, struct row *rows)
                 json_array_append(list->items, row->json);
             list->last = row->place;
             scan->full = !list->sorted && json_array_size(list->items) >= wanted_rows(scan);
-            scan->more |= scan->full && next;
         }
         row_free(row);
     }
@@ -269,12 +281,10 @@ static void take_rows(struct scan *scan, struct row *rows)
         trim_sorted(scan, 4 * CANDIDATES_MAX);
 }
 
-static void block_end(struct scan *scan)
+/* Their turn has come, newest first. */
+static void give_rows(struct scan *scan, struct row *rows)
 {
     struct list *list = scan->context;
-    struct row *rows = list->block;
-    list->block = NULL;
-    list->resumed |= scan->recut; /* in what was flushed an end may come behind its beginning */
     if (!list->resumed && !list->asks_node) {
         take_rows(scan, rows);
         return;
@@ -288,6 +298,44 @@ static void block_end(struct scan *scan)
     scan->full = list->waiting_count >= CANDIDATES_MAX ||
         (!list->late_terms && !list->sorted &&
             json_array_size(list->items) + list->waiting_count >= wanted_rows(scan));
+}
+
+static void hold_rows(struct scan_lane *lane, struct row *rows)
+{
+    struct list *list = lane->scan->context;
+    list->held[lane->request.shard] = rows;
+    lane->held = rows != NULL;
+    if (!rows)
+        return;
+    scan_lane_move(lane, rows->place.turn_ns);
+    rows->place.turn_ns = lane->time_ns;
+}
+
+/* As many as are newer than what other shards have next. */
+static void take_held(struct scan *scan, struct scan_lane *lane)
+{
+    struct list *list = scan->context;
+    struct row *rows = list->held[lane->request.shard], *last = rows;
+    hold_rows(lane, last->next);
+    while (lane->held && scan_is_turn_of(scan, lane)) {
+        last = last->next;
+        hold_rows(lane, last->next);
+    }
+    last->next = NULL;
+    give_rows(scan, rows);
+}
+
+static void block_end(struct scan *scan, struct scan_lane *lane)
+{
+    struct list *list = scan->context;
+    struct row *rows = list->block;
+    list->block = NULL;
+    /* In what was flushed an end may come behind its beginning, and so it may from another shard. */
+    list->resumed |= scan->recut || scan->lane_count > 1;
+    if (scan->lane_count > 1 && !list->sorted)
+        hold_rows(lane, rows);
+    else
+        give_rows(scan, rows);
 }
 
 /* --- states that newer blocks hold --- */
@@ -406,18 +454,21 @@ static bool page_end(struct scan *scan)
 
 /* --- the answer --- */
 
-static char *next_cursor(const struct scan *scan, bool more)
+/* A sorted list is read again from where its first page began, and what was given is left out. */
+static char *next_cursor(const struct scan *scan)
 {
     const struct list *list = scan->context;
-    char *cursor = NULL;
-    int n = 0;
-    if (list->sorted && more)
-        n = asprintf(&cursor, "%llu.0.%zu", (unsigned long long)list->after.seq, wanted_rows(scan));
-    else if (more && scan->full && !list->last.recut)
-        n = asprintf(&cursor, "%llu.%u", (unsigned long long)list->last.seq, (unsigned)list->last.index);
-    else if (more) /* NULL: the search ended at its bound */
-        return scan_cursor(scan, scan->full ? &list->last : NULL);
-    return n < 0 ? NULL : cursor;
+    struct scan_mark marks[MOB_GCS_SHARDS_MAX];
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        marks[i] = list->sorted ? scan->lanes[i].begin
+            : list->has_left[i] ? scan_mark_at(scan, list->left[i])
+            : list->held[i]     ? scan_mark_at(scan, list->held[i]->place)
+                                : scan_mark_now(scan, i);
+    char *cursor = malloc(SCAN_CURSOR_MAX);
+    MOB_ASSERT(cursor != NULL);
+    scan_cursor_write(
+        marks, scan->lane_count, list->sorted ? (uint32_t)wanted_rows(scan) : 0, list->name, cursor);
+    return cursor;
 }
 
 /* A sorted list cannot say where its next page begins when the blocks in reach were not all. */
@@ -425,10 +476,8 @@ static void finish_list(struct scan *scan)
 {
     struct list *list = scan->context;
     struct mob_engine_query *query = &scan->flight->op->query;
-    bool more = scan->more, truncated = scan->more && !scan->full;
+    bool more = scan_has_more(scan), truncated = more && !scan->full;
     if (list->sorted) {
-        if (list->after.seq == UINT64_MAX)
-            list->after.seq = list->newest.seq;
         trim_sorted(scan, 0);
         mob_json_sort(list->items, query->sort);
         for (size_t i = 0; i < list->skip && json_array_size(list->items) > 0; i++)
@@ -442,7 +491,7 @@ static void finish_list(struct scan *scan)
         }
     }
     free(query->cursor);
-    query->cursor = next_cursor(scan, more);
+    query->cursor = more ? next_cursor(scan) : NULL;
     json_t *out = json_pack("{s:O,s:s?,s:n,s:b,s:n}", "items", list->items, "next_cursor", query->cursor,
         "total_estimate", "truncated", (int)truncated, "dropped_before");
     char *text = json_dumps(out, JSON_COMPACT);
@@ -456,6 +505,11 @@ static void restart_list(struct scan *scan)
     struct list *list = scan->context;
     rows_free(list->block);
     list->block = NULL;
+    for (uint32_t i = 0; i < MOB_GCS_SHARDS_MAX; i++) {
+        rows_free(list->held[i]);
+        list->held[i] = NULL;
+    }
+    memset(list->has_left, 0, sizeof list->has_left);
     json_array_clear(list->items);
 }
 
@@ -464,6 +518,8 @@ static void destroy_list(struct scan *scan)
     struct list *list = scan->context;
     rows_free(list->block);
     rows_free(list->waiting);
+    for (uint32_t i = 0; i < MOB_GCS_SHARDS_MAX; i++)
+        rows_free(list->held[i]);
     for (size_t b = 0; b < DELETED_BUCKETS; b++)
         for (struct deleted *d = list->deleted[b], *next; d; d = next) {
             next = d->next;
@@ -474,7 +530,7 @@ static void destroy_list(struct scan *scan)
 }
 
 static const struct scan_methods methods = {
-    list_entry, block_end, page_end, finish_list, restart_list, destroy_list};
+    list_entry, block_end, take_held, page_end, finish_list, restart_list, destroy_list};
 
 /* While scanning only what is in the spec can be tested. */
 static void split_terms(struct list *list)
@@ -491,31 +547,29 @@ static void split_terms(struct list *list)
     }
 }
 
-/* "SEQ.INDEX", or of a sorted list "SEQ.0.SKIP". */
+/* Kind, filter and sort: another list has other places. */
+static uint64_t name_of(const struct mob_engine_query *query)
+{
+    struct mob_text t = {0};
+    mob_text_printf(&t, "%d\n%s\n%s", (int)query->kind, query->filter ? query->filter : "",
+        query->sort ? query->sort : "");
+    size_t length;
+    char *text = mob_text_take(&t, &length);
+    MOB_ASSERT(text != NULL);
+    uint64_t name = mob_hash64(text, length);
+    free(text);
+    return name;
+}
+
 static bool read_cursor(struct scan *scan, const char *cursor)
 {
     struct list *list = scan->context;
-    unsigned long long seq, skip = 0;
-    unsigned index;
-    int end = 0;
-    if (!list->sorted && scan_read_cursor(scan, cursor)) {
-        list->after = (struct place){.seq = UINT64_MAX, .index = UINT32_MAX};
-        return list->resumed = true;
-    }
-    if (list->sorted)
-        (void)!sscanf(cursor, "%20llu.%10u.%10llu%n", &seq, &index, &skip, &end);
-    else
-        (void)!sscanf(cursor, "%20llu.%10u%n", &seq, &index, &end);
-    if (end == 0 || cursor[end] != 0 || skip >= SORTED_MAX)
+    struct scan_mark marks[MOB_GCS_SHARDS_MAX];
+    if (!scan_cursor_read(cursor, list->name, marks, scan->lane_count, &list->skip) ||
+        list->skip >= SORTED_MAX)
         return false;
-    list->after = (struct place){.seq = seq, .index = index};
-    list->skip = (size_t)skip;
+    scan_begin_at(scan, marks);
     list->resumed = !list->sorted;
-    if (list->resumed) { /* the block itself, too, when there is something left of it */
-        uint32_t of_entry = (1u << PLACE_SUB_BITS) - 1; /* some of its rows are left: the entry, too */
-        uint32_t entries = (uint32_t)(((uint64_t)index + of_entry) >> PLACE_SUB_BITS);
-        return scan_begin_before(scan, seq, index > 0, entries);
-    }
     return true;
 }
 
@@ -526,7 +580,7 @@ void engine_list_tasks(struct flight *flight)
         return;
     struct list *list = calloc(1, sizeof *list);
     MOB_ASSERT(list != NULL);
-    list->after = (struct place){.seq = UINT64_MAX, .index = UINT32_MAX};
+    list->name = name_of(query);
     list->waiting_end = &list->waiting;
     list->items = json_array();
     list->sorted = query->sort && *query->sort;

@@ -3,9 +3,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 
 #define SEEN_BUCKETS 65536u
+/* What is logged so much later than it happened counts as of when it was logged: a shard is not held up for
+ * longer by something that is old. */
+#define LATE_NS (10 * MOB_SEC)
+
+static void read_pages(struct scan *scan);
+static void run(struct scan *scan);
 
 struct seen *scan_seen(struct scan *scan, struct mob_task_id id, bool make)
 {
@@ -42,11 +49,23 @@ struct scan *scan_create(struct flight *flight, const struct scan_methods *metho
         .context = context,
         .seen = calloc(SEEN_BUCKETS, sizeof(struct seen *))};
     MOB_ASSERT(scan->seen != NULL);
+    scan->lane_count = mob_gcs_shard_count(flight->engine->gcs);
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        scan->lanes[i].scan = scan;
     return scan;
+}
+
+static void forget_page(struct scan_lane *lane)
+{
+    mob_gcs_result_destroy(lane->page.result);
+    lane->page = (struct mob_gcs_sync){0};
+    lane->at = 0;
 }
 
 static void scan_destroy(struct scan *scan)
 {
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        forget_page(&scan->lanes[i]);
     forget_seen(scan);
     free(scan->seen);
     scan->methods->destroy(scan);
@@ -86,151 +105,295 @@ int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns)
     return mono_ns ? (mono_ns + header->wall_ns - header->mono_ns) / 1000 : 0;
 }
 
-/* --- shards --- */
+/* --- places --- */
 
-static struct mob_gcs *gcs_of(const struct scan *scan)
+/* The next block of a shard, as far as its page is there. */
+static const struct mob_gcs_block_row *head_of(const struct scan_lane *lane)
 {
-    return scan->flight->engine->gcs;
+    const struct mob_gcs_answer *a = lane->page.result ? mob_gcs_result_answer(lane->page.result) : NULL;
+    return a && lane->at < a->block_count ? &a->blocks[lane->at] : NULL;
 }
 
-static uint64_t seq_of(const struct scan *scan, uint64_t seq)
+bool scan_has_more(const struct scan *scan)
 {
-    return mob_gcs_shard_position(mob_gcs_shard_count(gcs_of(scan)), scan->request.shard, seq);
+    bool more = scan->more;
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        more |= scan->lanes[i].held || head_of(&scan->lanes[i]) || !scan->lanes[i].ended;
+    return more;
 }
 
-bool scan_begin_before(struct scan *scan, uint64_t seq, bool with_it, uint32_t entries)
+static struct scan_mark flushed_mark(const struct scan_lane *lane, uint64_t position)
 {
-    uint32_t shards = mob_gcs_shard_count(gcs_of(scan));
-    uint64_t shard = shards < 2 ? 1 : seq >> MOB_GCS_POSITION_SHARD_SHIFT;
-    if (shard == 0 || shard > shards)
-        return false;
-    scan->placed = true;
-    scan->request.shard = (uint32_t)shard - 1;
-    scan->request.cut_seq = shards < 2 ? seq : seq & ((1ull << MOB_GCS_POSITION_SHARD_SHIFT) - 1);
-    scan->request.position = scan->request.cut_seq + with_it;
-    scan->request.cut_entries = entries;
-    return true;
+    return (struct scan_mark){.kind = SCAN_MARK_FLUSHED,
+        .position = position,
+        .cut_seq = lane->request.cut_seq,
+        .cut_entries = lane->request.cut_entries,
+        .time_ns = lane->time_ns};
 }
 
-static bool is_last_shard(const struct scan *scan)
+struct scan_mark scan_mark_at(const struct scan *scan, struct place place)
 {
-    return scan->request.newest_first ? scan->request.shard == 0
-                                      : scan->request.shard + 1 == mob_gcs_shard_count(gcs_of(scan));
+    uint32_t index = place.index == SCAN_MARK_WHOLE ? SCAN_MARK_WHOLE : place.index + 1;
+    if (!place.recut)
+        return (struct scan_mark){
+            .kind = SCAN_MARK_BLOCK, .position = place.seq, .index = index, .time_ns = place.turn_ns};
+    struct scan_mark mark = flushed_mark(&scan->lanes[place.shard], place.page);
+    mark.index = index;
+    mark.incarnation = place.incarnation;
+    mark.number = place.number;
+    mark.time_ns = place.turn_ns;
+    return mark;
 }
 
-/* The request for the beginning of the shard behind this one. */
-static struct mob_gcs_scan of_next_shard(const struct scan *scan)
+static struct place place_of(const struct scan_lane *lane, const struct mob_gcs_block_row *row)
 {
-    struct mob_gcs_scan request = scan->request;
-    request.shard = request.newest_first ? request.shard - 1 : request.shard + 1;
-    request.position = request.cut_seq = 0;
-    request.cut_entries = 0;
-    return request;
+    return (struct place){.shard = (uint32_t)(lane - lane->scan->lanes),
+        .seq = row->seq,
+        .recut = row->recut != 0,
+        .page = lane->page_position,
+        .incarnation = row->incarnation,
+        .number = row->number,
+        .turn_ns = lane->time_ns};
 }
 
-/* --- cursors into what was flushed: "cPAGE.INCARNATION.NUMBER.INDEX.CUT_SEQ.CUT_ENTRIES", with ".SHARD" when
- * that is not the first; PAGE 0 is a shard's beginning --- */
+/* Of a block that was not looked at: all that was not given before. */
+static uint32_t entries_left(const struct scan_mark *begin, struct place place)
+{
+    bool is_first = place.recut ? begin->kind == SCAN_MARK_FLUSHED &&
+            begin->incarnation == place.incarnation && begin->number == place.number
+                                : begin->kind == SCAN_MARK_BLOCK && begin->position == place.seq;
+    return is_first ? begin->index - 1 : SCAN_MARK_WHOLE;
+}
+
+struct scan_mark scan_mark_now(const struct scan *scan, uint32_t shard)
+{
+    const struct scan_lane *lane = &scan->lanes[shard];
+    const struct mob_gcs_block_row *head = head_of(lane);
+    if (head) {
+        struct place place = place_of(lane, head);
+        place.index = entries_left(&lane->begin, place);
+        return scan_mark_at(scan, place);
+    }
+    if (lane->ended)
+        return (struct scan_mark){.kind = SCAN_MARK_END};
+    struct scan_mark mark = flushed_mark(lane, lane->request.position);
+    if (lane->skipping) { /* it is in none of the pages so far */
+        mark.index = lane->begin.index;
+        mark.incarnation = lane->begin.incarnation;
+        mark.number = lane->begin.number;
+    }
+    return mark;
+}
+
+static void begin_lane(struct scan_lane *lane)
+{
+    const struct scan_mark *m = &lane->begin;
+    forget_page(lane);
+    lane->request = lane->scan->request;
+    lane->request.shard = (uint32_t)(lane - lane->scan->lanes);
+    lane->held = false;
+    lane->ended = m->kind == SCAN_MARK_END;
+    lane->skipping = m->kind == SCAN_MARK_FLUSHED && m->incarnation != 0;
+    if (m->kind == SCAN_MARK_BEGIN)
+        lane->time_ns = lane->request.newest_first ? INT64_MAX : INT64_MIN;
+    else
+        lane->time_ns = m->time_ns;
+    if (m->kind == SCAN_MARK_FLUSHED) {
+        lane->request.position = m->position;
+        lane->request.cut_seq = m->cut_seq;
+        lane->request.cut_entries = m->cut_entries;
+    } else if (m->kind == SCAN_MARK_BLOCK) { /* the block itself, too, when there is something left of it */
+        uint32_t of_entry = (1u << PLACE_SUB_BITS) - 1; /* some of its rows are left: the entry, too */
+        lane->request.position = m->position + (m->index > 0);
+        lane->request.cut_seq = m->position;
+        lane->request.cut_entries = (uint32_t)(((uint64_t)m->index + of_entry) >> PLACE_SUB_BITS);
+    }
+}
+
+void scan_begin_at(struct scan *scan, const struct scan_mark *marks)
+{
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        scan->lanes[i].begin = marks[i];
+}
 
 bool scan_is_behind(const struct scan *scan, struct place place)
 {
-    bool same = place.incarnation == scan->begin_skip.incarnation && place.number == scan->begin_skip.number;
-    return !same || place.index < scan->begin_skip.index;
-}
-
-char *scan_cursor(const struct scan *scan, const struct place *last)
-{
-    bool turns = last == NULL && scan->shard_done;
-    struct mob_gcs_scan request = turns ? of_next_shard(scan) : scan->request;
-    struct place here = scan->skipping ? scan->skip : (struct place){0};
-    char *cursor = NULL, shard[16] = "";
-    here.page = request.position;
-    if (last == NULL)
-        last = &here;
-    if (last->page == 0 && !turns)
-        return NULL;
-    if (mob_gcs_shard_count(gcs_of(scan)) > 1)
-        snprintf(shard, sizeof shard, ".%u", request.shard);
-    int n = asprintf(&cursor, "c%llu.%llu.%llu.%u.%llu.%u%s", (unsigned long long)last->page,
-        (unsigned long long)last->incarnation, (unsigned long long)last->number, last->index,
-        (unsigned long long)request.cut_seq, request.cut_entries, shard);
-    return n < 0 ? NULL : cursor;
-}
-
-bool scan_read_cursor(struct scan *scan, const char *cursor)
-{
-    unsigned long long page, incarnation, number, cut_seq;
-    unsigned index, cut_entries, shard = 0, shards = mob_gcs_shard_count(gcs_of(scan));
-    int end = 0, with_shard = 0;
-    (void)!sscanf(cursor, "c%20llu.%20llu.%20llu.%10u.%20llu.%10u%n.%1u%n", &page, &incarnation, &number,
-        &index, &cut_seq, &cut_entries, &end, &shard, &with_shard);
-    if (shards > 1)
-        end = with_shard;
-    if (end == 0 || cursor[end] != 0 || shard >= shards || (page == 0 && shards == 1))
-        return false;
-    scan->placed = true;
-    scan->request.shard = shard;
-    scan->request.position = page;
-    scan->request.cut_seq = cut_seq;
-    scan->request.cut_entries = cut_entries;
-    scan->skip = (struct place){.page = page, .incarnation = incarnation, .number = number, .index = index};
-    return true;
+    const struct scan_mark *m = &scan->lanes[place.shard].begin;
+    if (m->kind == SCAN_MARK_BLOCK && !place.recut)
+        return place.seq < m->position || (place.seq == m->position && place.index < m->index);
+    bool same = m->kind == SCAN_MARK_FLUSHED && place.recut && place.incarnation == m->incarnation &&
+        place.number == m->number;
+    return !same || place.index < m->index;
 }
 
 /* --- pages --- */
 
 /* Was this block given before? */
-static bool passed_over(struct scan *scan, const struct mob_gcs_block_row *row)
+static bool passed_over(struct scan_lane *lane, const struct mob_gcs_block_row *row)
 {
-    if (!scan->skipping)
+    if (!lane->skipping)
         return false;
-    if (row->incarnation != scan->skip.incarnation || row->number != scan->skip.number)
+    if (row->incarnation != lane->begin.incarnation || row->number != lane->begin.number)
         return true;
-    scan->skipping = false;
-    return scan->skip.index == 0;
+    lane->skipping = false;
+    return lane->begin.index == 0;
 }
 
-/* In the middle of a page of what was flushed one goes on by reading the page again. */
-static void next_position(struct scan *scan, const struct mob_gcs_answer *answer, uint32_t read)
+int64_t scan_turn_ns(const struct mob_block_header *header, int64_t wall_ns)
 {
-    const struct mob_gcs_block_row *last = read > 0 ? &answer->blocks[read - 1] : NULL;
-    if (read == answer->block_count) {
-        scan->request.position = answer->next;
-    } else if (last && last->recut) {
-        scan->skip = (struct place){.incarnation = last->incarnation, .number = last->number};
-        scan->skipping = true;
-    } else if (last) {
-        scan->request.position = last->seq;
+    int64_t logged_ns = header->wall_ns - LATE_NS;
+    return wall_ns > logged_ns ? wall_ns : logged_ns;
+}
+
+/* A block's newest (oldest) time. */
+static int64_t time_of(const struct mob_gcs_block_row *row, bool newest)
+{
+    static _Thread_local struct mob_zone_map zone;
+    struct mob_block_header header;
+    if (mob_block_peek(row->bytes, row->length, &header, &zone) != MOB_OK)
+        return newest ? INT64_MIN : INT64_MAX; /* nothing will be read of it */
+    int64_t mono_ns = newest ? zone.time_max_ns : zone.time_min_ns;
+    return scan_turn_ns(&header, mono_ns ? mono_ns + header.wall_ns - header.mono_ns : header.wall_ns);
+}
+
+void scan_lane_move(struct scan_lane *lane, int64_t time_ns)
+{
+    if (lane->request.newest_first ? time_ns < lane->time_ns : time_ns > lane->time_ns)
+        lane->time_ns = time_ns;
+}
+
+/* There may be another block in front. */
+static void look_at_head(struct scan_lane *lane)
+{
+    const struct mob_gcs_block_row *row;
+    while ((row = head_of(lane)) && passed_over(lane, row))
+        lane->at++;
+    if (row && lane->scan->lane_count > 1)
+        scan_lane_move(lane, time_of(row, lane->request.newest_first));
+}
+
+static bool is_empty(const struct scan_lane *lane)
+{
+    return lane->ended && !lane->held && !head_of(lane);
+}
+
+static bool lacks_page(const struct scan_lane *lane)
+{
+    return !lane->ended && !lane->held && !head_of(lane);
+}
+
+/* The shard whose block or row is next; NULL: there is none, or it is not known before a page has come. */
+static struct scan_lane *next_lane(struct scan *scan)
+{
+    struct scan_lane *next = NULL;
+    for (uint32_t i = 0; i < scan->lane_count; i++) {
+        struct scan_lane *lane = &scan->lanes[i];
+        if (is_empty(lane))
+            continue;
+        if (lacks_page(lane))
+            return NULL;
+        bool sooner = next &&
+            (scan->request.newest_first ? lane->time_ns > next->time_ns : lane->time_ns < next->time_ns);
+        if (!next || sooner)
+            next = lane;
+    }
+    return next;
+}
+
+bool scan_is_turn_of(struct scan *scan, const struct scan_lane *lane)
+{
+    return next_lane(scan) == lane;
+}
+
+static void read_block(struct scan *scan, const struct mob_gcs_block_row *row, struct place place)
+{
+    struct mob_block_decoder *decoder = scan->flight->engine->decoder;
+    struct mob_block_header header;
+    struct mob_zone_map *zone = malloc(sizeof *zone);
+    struct mob_entry *entry = malloc(sizeof *entry);
+    MOB_ASSERT(zone && entry);
+    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
+    scan->recut = place.recut;
+    while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK) {
+        scan->methods->entry(scan, entry, &header, place);
+        place.index += 1u << PLACE_SUB_BITS;
+    }
+    free(zone);
+    free(entry);
+    scan->blocks++;
+    if (scan->methods->block_end)
+        scan->methods->block_end(scan, &scan->lanes[place.shard]);
+}
+
+static void read_blocks(struct scan *scan)
+{
+    struct scan_lane *lane;
+    while (!scan->full && (lane = next_lane(scan))) {
+        if (lane->held) {
+            scan->methods->take(scan, lane);
+        } else if (scan->blocks >= SCAN_BLOCKS_MAX) {
+            break;
+        } else {
+            const struct mob_gcs_block_row *row = head_of(lane);
+            lane->at++;
+            read_block(scan, row, place_of(lane, row));
+        }
+        if (!lane->held)
+            look_at_head(lane);
     }
 }
 
-static void on_page(void *arg, const struct mob_gcs_answer *answer);
-
-static void fail(struct scan *scan, enum mob_status status)
+static void fail(struct scan *scan)
 {
     struct flight *flight = scan->flight;
+    enum mob_status status = scan->status;
     scan_destroy(scan);
     mob_text_fini(&flight->op->json);
-    flight_fail(flight, status, NULL, "the control store does not answer");
+    flight_fail(flight, status, NULL,
+        status == MOB_EXPIRED ? "the place that the cursor names is gone, with its job or its day"
+                              : "the control store does not answer");
 }
 
-static void read_page(struct scan *scan)
+/* From there on the scan has a beginning that does not move. */
+static void pin(struct scan_lane *lane)
 {
-    if (scan->shard_done)
-        scan->request = of_next_shard(scan);
-    scan->shard_done = false;
-    enum mob_status status = mob_gcs_scan(gcs_of(scan), &scan->request, on_page, scan);
-    if (status != MOB_OK)
-        fail(scan, status);
+    if (lane->begin.kind != SCAN_MARK_BEGIN)
+        return;
+    lane->begin = scan_mark_now(lane->scan, lane->request.shard);
 }
 
-void scan_start(struct scan *scan)
+static void on_page(void *arg, const struct mob_gcs_answer *answer)
 {
-    if (!scan->placed && scan->request.newest_first)
-        scan->request.shard = mob_gcs_shard_count(gcs_of(scan)) - 1;
-    scan->begin = scan->request;
-    scan->begin_skip = scan->skip;
-    scan->skipping = scan->skip.incarnation != 0;
-    read_page(scan);
+    struct scan_lane *lane = arg;
+    struct scan *scan = lane->scan;
+    bool good = answer->status == MOB_OK || answer->status == MOB_NOT_FOUND;
+    forget_page(lane);
+    mob_gcs_sync_done(&lane->page, answer);
+    if (!good || !lane->page.result)
+        scan->status = good ? MOB_NO_MEMORY : answer->status;
+    lane->page_position = lane->request.position;
+    lane->request.position = answer->next;
+    lane->ended = answer->next == 0;
+    look_at_head(lane);
+    if (scan->request.newest_first)
+        pin(lane);
+    if (--scan->awaited == 0)
+        run(scan);
+}
+
+/* Of all shards that lack one; run goes on when they are there. */
+static void read_pages(struct scan *scan)
+{
+    scan->awaited = 1; /* this function */
+    for (uint32_t i = 0; i < scan->lane_count && scan->status == MOB_OK; i++) {
+        struct scan_lane *lane = &scan->lanes[i];
+        if (!lacks_page(lane))
+            continue;
+        scan->status = mob_gcs_scan(scan->flight->engine->gcs, &lane->request, on_page, lane);
+        scan->awaited += scan->status == MOB_OK;
+    }
+    if (--scan->awaited == 0)
+        fail(scan); /* not one was asked for, and one was lacking */
 }
 
 static void begin_again(void *arg)
@@ -240,13 +403,18 @@ static void begin_again(void *arg)
     scan->names_missing = scan->full = scan->more = false;
     scan->names_read = true;
     scan->blocks = 0;
-    scan->request = scan->begin;
-    scan->shard_done = false;
-    scan->skip = scan->begin_skip;
-    scan->skipping = scan->skip.incarnation != 0;
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        begin_lane(&scan->lanes[i]);
     mob_text_fini(&scan->flight->op->json);
     scan->methods->restart(scan);
-    read_page(scan);
+    run(scan);
+}
+
+void scan_start(struct scan *scan)
+{
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        begin_lane(&scan->lanes[i]);
+    run(scan);
 }
 
 static void end(struct scan *scan)
@@ -261,54 +429,61 @@ static void end(struct scan *scan)
     flight_done(flight);
 }
 
+static bool needs_page(const struct scan *scan)
+{
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        if (lacks_page(&scan->lanes[i]))
+            return true;
+    return false;
+}
+
+static bool nothing_left(const struct scan *scan)
+{
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        if (!is_empty(&scan->lanes[i]))
+            return false;
+    return true;
+}
+
+/* The block that a cursor names was not found: what is behind it is not known. */
+static bool lost_place(const struct scan *scan)
+{
+    for (uint32_t i = 0; i < scan->lane_count; i++)
+        if (is_empty(&scan->lanes[i]) && scan->lanes[i].skipping)
+            return true;
+    return false;
+}
+
+/* Until a page is awaited, or what a method waits for, or the end. */
+static void run(struct scan *scan)
+{
+    scan->runs = true;
+    do {
+        if (scan->status == MOB_OK && lost_place(scan))
+            scan->status = MOB_EXPIRED;
+        if (scan->status != MOB_OK) {
+            fail(scan);
+            return;
+        }
+        if (scan->full || scan->blocks >= SCAN_BLOCKS_MAX || nothing_left(scan)) {
+            end(scan);
+            return;
+        }
+        if (needs_page(scan)) {
+            scan->runs = false;
+            read_pages(scan);
+            return;
+        }
+        read_blocks(scan);
+        scan->resumed = false;
+    } while (!scan->methods->page_end || scan->methods->page_end(scan) || scan->resumed);
+    scan->runs = false;
+}
+
 void scan_go_on(struct scan *scan, enum mob_status status)
 {
-    if (status != MOB_OK)
-        fail(scan, status);
-    else if (scan->full || !scan->more || scan->blocks >= SCAN_BLOCKS_MAX)
-        end(scan);
-    else
-        read_page(scan);
-}
-
-static void read_block(struct scan *scan, const struct mob_gcs_block_row *row)
-{
-    struct mob_block_decoder *decoder = scan->flight->engine->decoder;
-    struct mob_block_header header;
-    struct mob_zone_map *zone = malloc(sizeof *zone);
-    struct mob_entry *entry = malloc(sizeof *entry);
-    MOB_ASSERT(zone && entry);
-    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
-    struct place place = {.seq = seq_of(scan, row->seq),
-        .recut = row->recut != 0,
-        .page = scan->request.position,
-        .incarnation = row->incarnation,
-        .number = row->number};
-    scan->recut = place.recut;
-    while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK) {
-        scan->methods->entry(scan, entry, &header, place);
-        place.index += 1u << PLACE_SUB_BITS;
-    }
-    free(zone);
-    free(entry);
-    scan->blocks++;
-    if (scan->methods->block_end)
-        scan->methods->block_end(scan);
-}
-
-static void on_page(void *arg, const struct mob_gcs_answer *answer)
-{
-    struct scan *scan = arg;
-    enum mob_status status = answer->status == MOB_NOT_FOUND ? MOB_OK : answer->status;
-    uint32_t i = 0;
-    scan->more = false; /* a method may say so, too: of what a block still holds */
-    for (; status == MOB_OK && i < answer->block_count && !scan->full && scan->blocks < SCAN_BLOCKS_MAX; i++)
-        if (!passed_over(scan, &answer->blocks[i]))
-            read_block(scan, &answer->blocks[i]);
-    scan->shard_done = i == answer->block_count && answer->next == 0 && !is_last_shard(scan);
-    scan->more |= i < answer->block_count || answer->next != 0 || scan->shard_done;
-    next_position(scan, answer, i);
-    if (status == MOB_OK && scan->methods->page_end && !scan->methods->page_end(scan))
-        return;
-    scan_go_on(scan, status);
+    scan->status = status;
+    scan->resumed = true;
+    if (!scan->runs)
+        run(scan);
 }

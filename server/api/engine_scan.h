@@ -1,20 +1,26 @@
 /* Reading blocks of the control store page by page for one request, newest or oldest first, within a bound of
- * blocks: what lists and the timeline have in common. With several shards one after the other, newest first
- * the last of them first; the order of times is that of each shard's logs.
+ * blocks: what lists and the timeline have in common. Of several shards a page each is read at once, and the
+ * next block is the one with the newest (oldest) time of theirs; a shard whose blocks go back in time does
+ * not overtake itself, so what is in one shard stays in the order that it has there. What makes rows of
+ * blocks may hold those of each shard's last block, so that rows are merged and not blocks: while `held`,
+ * the lane's time is that of the next of them, no more is read of that shard, and `take` is called when
+ * their turn has come.
  *
  *   struct scan *scan = scan_create(flight, &methods, context);
  *   scan->request = ...; scan_start(scan);
  *
  * `entry` sees every entry, oldest first within a block; `block_end` comes after each block and may say
- * scan->full; `page_end` comes when a page was read and before `finish`, and may work on: then it returns
+ * scan->full; `page_end` comes before more is read and before `finish`, and may work on: then it returns
  * false, and calls scan_go_on later. `finish` answers the flight; the scan is freed after it, and `destroy`
  * frees the context. Functions whose names are not known yet are learned before `finish`, and the whole scan
- * begins again with `restart`. The engine's thread only.
+ * begins again with `restart`, with no newer blocks than the first time. The engine's thread only.
  */
 #ifndef MOB_SERVER_API_ENGINE_SCAN_H
 #define MOB_SERVER_API_ENGINE_SCAN_H
 
+#include "gcs/client/client_sync.h"
 #include "server/api/engine_inner.h"
+#include "server/api/scan_cursor.h"
 
 /* Blocks that one request reads. */
 #define SCAN_BLOCKS_MAX 1024u
@@ -24,10 +30,12 @@
  * batch by batch, and inside of a batch in the order in which it lies there, which never changes: there an
  * entry is known by its block's name, and by the position at which the reading of that page began. */
 struct place {
-    uint64_t seq; /* mob_gcs_shard_position: in the order in which blocks are read, or its opposite */
+    uint32_t shard;
+    uint64_t seq; /* of the shard */
     uint32_t index; /* entry << PLACE_SUB_BITS | which row of it, for an entry that makes several */
     bool recut;
     uint64_t page, incarnation, number; /* when recut */
+    int64_t turn_ns; /* of a row, among several shards: the lane's time when it is next */
 };
 
 /* What is known of a task so far: newest first a completion comes before its spec, oldest first after it. */
@@ -43,32 +51,46 @@ struct seen {
 };
 
 struct scan;
+struct scan_lane;
 struct scan_methods {
     void (*entry)(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header,
         struct place place);
-    void (*block_end)(struct scan *scan); /* may be NULL */
+    void (*block_end)(struct scan *scan, struct scan_lane *lane); /* may be NULL */
+    void (*take)(struct scan *scan, struct scan_lane *lane); /* NULL: holds nothing */
     bool (*page_end)(struct scan *scan); /* may be NULL */
     void (*finish)(struct scan *scan);
     void (*restart)(struct scan *scan);
     void (*destroy)(struct scan *scan);
 };
 
+/* One shard's part of a scan. */
+struct scan_lane {
+    struct scan *scan;
+    struct scan_mark begin; /* of this request, from when its first page was there on */
+    struct mob_gcs_scan request; /* for the page behind the one that is there */
+    uint64_t page_position; /* at which that one began */
+    struct mob_gcs_sync page;
+    uint32_t at; /* its blocks that were read */
+    bool skipping; /* blocks are passed over until `begin`'s has come */
+    bool ended; /* no page is behind this one */
+    bool held; /* by the context: rows of this shard */
+    int64_t time_ns; /* of the next block or row held, or of one before it */
+};
+
 struct scan {
     struct flight *flight;
     const struct scan_methods *methods;
     void *context;
-    struct mob_gcs_scan request;
-    bool placed; /* a cursor says where to begin */
-    bool shard_done; /* the next page is another shard's */
-    struct mob_gcs_scan begin; /* the request at the start */
-    /* Blocks are passed over until this one has come; with index 0 it is passed over, too. */
-    bool skipping;
-    struct place skip, begin_skip;
+    struct mob_gcs_scan request; /* what is asked of each shard; its places are the lanes' */
+    struct scan_lane lanes[MOB_GCS_SHARDS_MAX];
+    uint32_t lane_count, awaited; /* pages */
+    enum mob_status status;
+    bool runs, resumed;
     bool recut; /* the block that is read is */
     struct seen **seen;
     uint32_t blocks; /* read so far */
     bool full; /* enough */
-    bool more; /* there is something behind what was read */
+    bool more; /* a method's word: of a block that was read something is left */
     bool names_missing, names_read;
 };
 
@@ -84,15 +106,21 @@ const char *scan_function_name(struct scan *scan, struct mob_function_id id);
 /* "module.function", or "module.Class.method" for a call. */
 void scan_full_name(
     struct scan *scan, struct mob_function_id id, uint8_t kind, uint16_t method, char *out, size_t capacity);
-/* Where the next page goes on in what was flushed: behind `last`, or (NULL) where the scan is. free(). NULL:
- * nowhere. */
-char *scan_cursor(const struct scan *scan, const struct place *last);
-/* Before scan_start. False: it is none of those. */
-bool scan_read_cursor(struct scan *scan, const char *cursor);
-/* Before scan_start: only blocks before (newest first) the place `seq`; `with_it`, and the first `entries` of
- * that block. False: there is no such shard. */
-bool scan_begin_before(struct scan *scan, uint64_t seq, bool with_it, uint32_t entries);
-/* An entry of a block that was flushed: not given before, as far as the cursor says? */
+/* When among the shards something is due that happened at `wall_ns` and stands in that block. */
+int64_t scan_turn_ns(const struct mob_block_header *header, int64_t wall_ns);
+/* The next block or row has this time: the lane's goes there, or stays when it is there already. */
+void scan_lane_move(struct scan_lane *lane, int64_t time_ns);
+/* False: another shard's is before what this one has next; or it is not known. */
+bool scan_is_turn_of(struct scan *scan, const struct scan_lane *lane);
+/* Is there anything behind what was given? */
+bool scan_has_more(const struct scan *scan);
+/* Where a shard's reading goes on, for a cursor. */
+struct scan_mark scan_mark_now(const struct scan *scan, uint32_t shard);
+/* The same, with what was read from this place on. */
+struct scan_mark scan_mark_at(const struct scan *scan, struct place place);
+/* Before scan_start: begins where the marks say, one for each shard. */
+void scan_begin_at(struct scan *scan, const struct scan_mark *marks);
+/* An entry of a block: not given before, as far as the marks say? */
 bool scan_is_behind(const struct scan *scan, struct place place);
 int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns);
 

@@ -177,7 +177,8 @@ static void finish_trace(struct scan *scan)
     for (size_t b = 0; b < HELD_BUCKETS; b++)
         write_held(scan, &line->held[b], NULL, TRACK_OF_RUNNING);
     mob_text_printf(&scan->flight->op->json,
-        "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n", scan->more ? "true" : "false");
+        "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n",
+        scan_has_more(scan) ? "true" : "false");
 }
 
 static void destroy_trace(struct scan *scan)
@@ -186,7 +187,8 @@ static void destroy_trace(struct scan *scan)
     free(scan->context);
 }
 
-static const struct scan_methods methods = {trace_entry, NULL, NULL, finish_trace, begin_text, destroy_trace};
+static const struct scan_methods methods = {
+    trace_entry, NULL, NULL, NULL, finish_trace, begin_text, destroy_trace};
 
 static void start_scan(struct flight *flight)
 {

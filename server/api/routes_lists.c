@@ -9,6 +9,7 @@
 #include "server/api/api.h"
 #include "server/api/item_fields.h"
 #include "server/api/problem.h"
+#include "server/api/scan_cursor.h"
 
 /* --- lists --- */
 
@@ -73,7 +74,7 @@ static bool order_ok(
 
 static void list(struct mob_http_request *request, enum mob_engine_kind kind)
 {
-    char filter[512] = "", sort[64] = "", cursor[256] = "";
+    char filter[512] = "", sort[64] = "", cursor[SCAN_CURSOR_MAX] = "";
     int64_t limit;
     if (!mob_api_query_only(request, "limit\0cursor\0filter\0sort\0") ||
         !mob_api_query_int(request, "limit", 1, MOB_API_LIST_MAX, MOB_API_LIST_DEFAULT, &limit))
@@ -84,7 +85,7 @@ static void list(struct mob_http_request *request, enum mob_engine_kind kind)
         mob_api_fail(request, MOB_BAD_REQUEST, "filter, sort or cursor is too long or does not decode");
         return;
     }
-    if (cursor[strspn(cursor, "0123456789.cf")] != '\0') {
+    if (cursor[strspn(cursor, "0123456789.-abcdef")] != '\0') {
         mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this API gave");
         return;
     }
