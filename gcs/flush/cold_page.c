@@ -255,7 +255,10 @@ static enum mob_status put_wanted(
         return status;
     if (!block_wanted(&p->zone, &h, w))
         return MOB_OK;
-    p->time_ns = p->zone.time_max_ns != 0 ? p->zone.time_max_ns + h.wall_ns - h.mono_ns : h.wall_ns;
+    /* Blocks say what times they like: the sum may wrap, and is then as good as any. */
+    p->time_ns = p->zone.time_max_ns == 0
+        ? h.wall_ns
+        : (int64_t)((uint64_t)p->zone.time_max_ns + (uint64_t)h.wall_ns - (uint64_t)h.mono_ns);
     status = mob_bucket_origins(b, origins, h.entry_count);
     if (status != MOB_OK)
         return status;

@@ -241,7 +241,7 @@ static bool passed_over(struct scan_lane *lane, const struct mob_gcs_block_row *
 
 int64_t scan_turn_ns(const struct mob_block_header *header, int64_t wall_ns)
 {
-    int64_t logged_ns = header->wall_ns - LATE_NS;
+    int64_t logged_ns = (int64_t)((uint64_t)header->wall_ns - LATE_NS);
     return wall_ns > logged_ns ? wall_ns : logged_ns;
 }
 
@@ -253,7 +253,9 @@ static int64_t time_of(const struct mob_gcs_block_row *row, bool newest)
     if (mob_block_peek(row->bytes, row->length, &header, &zone) != MOB_OK)
         return newest ? INT64_MIN : INT64_MAX; /* nothing will be read of it */
     int64_t mono_ns = newest ? zone.time_max_ns : zone.time_min_ns;
-    return scan_turn_ns(&header, mono_ns ? mono_ns + header.wall_ns - header.mono_ns : header.wall_ns);
+    /* Blocks say what times they like: the sum may wrap, and is then as good as any. */
+    uint64_t wall_ns = (uint64_t)mono_ns + (uint64_t)header.wall_ns - (uint64_t)header.mono_ns;
+    return scan_turn_ns(&header, mono_ns ? (int64_t)wall_ns : header.wall_ns);
 }
 
 void scan_lane_move(struct scan_lane *lane, int64_t time_ns)
