@@ -26,7 +26,7 @@ struct node_actor {
     struct node_worker *worker;
     bool detached, recovering;
     char name[ACTOR_NAME_MAX];
-    char why[160]; /* last death */
+    char why[224]; /* last death */
     struct mob_spec_head head; /* of the creation */
     uint8_t *tail;
     uint32_t tail_bytes;

@@ -468,7 +468,9 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
         actor->worker = NULL;
     }
     if (!mob_actor_life_down(&actor->life, &replay_from)) {
-        snprintf(actor->why, sizeof actor->why, "its worker died and no restarts are left");
+        int signal;
+        snprintf(actor->why, sizeof actor->why, "%s, and no restarts are left",
+            node_death_notice(node, &signal, NULL, 0));
         die(node, actor, MOB_ACTOR_DIED);
         return;
     }

@@ -158,10 +158,16 @@ static void dispatch_run(struct node *node, struct node_task *task, uint16_t num
         dispatch(node, worker, task);
 }
 
+/* It ran when the worker ended whose death is being handled. */
+static bool died_with_worker(const struct node *node, const struct node_task *task)
+{
+    return mob_task_id_eq(node->death.task, task->sched.id);
+}
+
 /* Its worker was killed because it waits, as too many do. Those below it on its stack do not. */
 static bool one_too_many(const struct node *node, const struct node_task *task)
 {
-    return node->death.status == MOB_TOO_MANY_BLOCKED && mob_task_id_eq(node->death.task, task->sched.id);
+    return node->death.status == MOB_TOO_MANY_BLOCKED && died_with_worker(node, task);
 }
 
 static void fail(struct node *node, struct node_task *task, enum mob_status status)
@@ -169,14 +175,13 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
     char detail[1024] = "";
     int signal = 0;
     const char *message = mob_status_text(status);
-    char death[256];
+    char death[NODE_ACTOR_DEATH_BYTES];
+    if (status == MOB_WORKER_DIED || (status == MOB_ACTOR_DIED && died_with_worker(node, task)))
+        message = node_death_notice(node, &signal, detail, sizeof detail);
     if (status == MOB_ACTOR_DIED && task->template->head.kind == MOB_KIND_ACTOR_CALL)
         message = node_actor_death(node, task->template->head.actor, death, sizeof death);
-    if (status == MOB_WORKER_DIED) {
-        message = node_death_notice(node, &signal, detail, sizeof detail);
-        if (one_too_many(node, task))
-            status = node->death.status; /* nobody's crash: the caller can do something about it */
-    }
+    if (status == MOB_WORKER_DIED && one_too_many(node, task))
+        status = node->death.status; /* nobody's crash: the caller can do something about it */
     node_task_fail(node, task, status, message, NULL, 0, signal, detail);
 }
 

@@ -532,10 +532,11 @@ void node_workers_free(struct node *node);
 void node_workers_tick(struct node *node);
 /* Heads of this job's tasks that workers were sent are kept for siblings no longer. */
 void node_workers_forget_job(struct node *node, const struct node_job *job);
-/* Of the worker whose end is being handled: message, signal and last log lines for its task's error. */
 /* crowded.c: a worker could not be started because the segment has no room; one blocked more than may. */
 void node_workers_crowded(struct node *node);
 void node_worker_over_bound(struct node *node, struct node_worker *worker);
+/* Of the worker whose end is being handled: gives the message, the signal and its last log lines (NULL, 0:
+ * not asked for). */
 const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity);
 
 /* node_events.c: deaths and starts, in the log */

@@ -219,7 +219,7 @@ static const char *why_refused(enum mob_status status)
 
 void node_submit_refused(struct node *node, struct node_task *task, enum mob_status status)
 {
-    char death[256];
+    char death[NODE_ACTOR_DEATH_BYTES];
     if (status == MOB_AGAIN)
         return; /* the actor is being read from the control store */
     refuse(node, task, status,
