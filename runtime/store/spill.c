@@ -2,24 +2,22 @@
  *
  * A file stays while its object is back in memory, since the bytes never change: leaving again costs nothing.
  * When the quota is reached, files of objects that are in memory go first. Files do not outlive the node's
- * segment; what a node finds in its spill directory at start belongs to a dead incarnation and is removed.
+ * segment; what an incarnation that was killed left is removed by the next one (spill_home.h).
  */
 #include "runtime/store/store_internal.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "runtime/store/spill_home.h"
 
 #define SPILL_MAGIC 0x4c4c495053424f4dull
 enum { SPILL_VERSION = 1, BUCKETS_MIN = 64 };
-static const char suffix[] = ".spill";
 
 struct file_header {
     uint64_t magic;
@@ -42,7 +40,7 @@ struct record {
 };
 
 struct mob_spill {
-    char directory[PATH_MAX - MOB_ID_TEXT_MAX - sizeof suffix - 1];
+    struct mob_spill_home *home;
     uint64_t quota, bytes, objects;
     struct record **buckets;
     uint32_t bucket_count;
@@ -60,20 +58,8 @@ static struct record **find(const struct mob_spill *spill, struct mob_object_id 
 static void path_of(const struct mob_spill *spill, struct mob_object_id id, char *path)
 {
     char text[MOB_ID_TEXT_MAX];
-    snprintf(path, PATH_MAX, "%s/%s%s", spill->directory, mob_object_id_format(id, text), suffix);
-}
-
-static void remove_leftovers(const struct mob_spill *spill)
-{
-    DIR *directory = opendir(spill->directory);
-    if (!directory)
-        return;
-    for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory)) {
-        size_t length = strlen(entry->d_name);
-        if (length > strlen(suffix) && strcmp(entry->d_name + length - strlen(suffix), suffix) == 0)
-            unlinkat(dirfd(directory), entry->d_name, 0);
-    }
-    closedir(directory);
+    snprintf(path, PATH_MAX, "%s/%s" MOB_SPILL_SUFFIX, mob_spill_home_path(spill->home),
+        mob_object_id_format(id, text));
 }
 
 enum mob_status mob_spill_create(const char *directory, uint64_t quota_bytes, struct mob_spill **spill_out)
@@ -87,16 +73,9 @@ enum mob_status mob_spill_create(const char *directory, uint64_t quota_bytes, st
     enum mob_status status = MOB_NO_MEMORY;
     if (!spill->buckets)
         goto err_free;
-    status = MOB_INVALID;
-    if (strlen(directory) >= sizeof spill->directory)
+    status = mob_spill_home_open(directory, &spill->home);
+    if (status != MOB_OK)
         goto err_free;
-    snprintf(spill->directory, sizeof spill->directory, "%s", directory);
-    status = MOB_IO;
-    if (mkdir(directory, 0700) != 0 && errno != EEXIST) {
-        MOB_LOG_ERROR("store", "spill_directory", "path=%s error=\"%s\"", directory, strerror(errno));
-        goto err_free;
-    }
-    remove_leftovers(spill);
     *spill_out = spill;
     return MOB_OK;
 err_free:
@@ -111,12 +90,10 @@ void mob_spill_destroy(struct mob_spill *spill)
         return;
     for (uint32_t i = 0; i < spill->bucket_count; i++)
         for (struct record *record = spill->buckets[i], *next; record; record = next) {
-            char path[PATH_MAX];
-            path_of(spill, record->id, path);
-            unlink(path);
             next = record->next;
             free(record);
         }
+    mob_spill_home_close(spill->home);
     free(spill->buckets);
     free(spill);
 }

@@ -78,15 +78,20 @@ static void check_returns(struct mob_call *call)
     }
 }
 
-static uint32_t encoded_bytes(const struct mob_call *call)
+static uint32_t encoded_bytes(const struct mob_call *call, uint32_t inline_max)
 {
     uint32_t bytes = 0;
     for (uint32_t i = 0; i < call->return_count; i++) {
         const struct mob_call_return *r = &call->returns[i];
-        bytes += 16 + (r->bytes <= MOB_RESULT_INLINE_MAX ? (uint32_t)mob_round_up(r->bytes, 8) : 16);
+        bool inlined = !r->stored || r->bytes <= inline_max;
+        bytes += 16 + (inlined ? (uint32_t)mob_round_up(r->bytes, 8) : (uint32_t)sizeof(struct mob_hash128));
     }
     return bytes;
 }
+
+/* Bytes of returns in one record. When they have more, those that stand in the store are only named, as large
+ * ones are. */
+#define RETURNS_BYTES_MAX (MOB_RECORD_MAX - sizeof(struct mob_record) - sizeof(struct mob_completion_head))
 
 static void store_return(struct mob_worker *worker, struct mob_call_return *r, uint32_t slot)
 {
@@ -121,7 +126,12 @@ static bool publish_returns(struct mob_worker *worker, const struct mob_task_tim
     struct mob_completion_head head;
     fill_head(worker, times, &head);
     head.return_count = (uint16_t)call->return_count;
-    head.body_bytes = encoded_bytes(call);
+    uint32_t inline_max = MOB_RESULT_INLINE_MAX;
+    head.body_bytes = encoded_bytes(call, inline_max);
+    if (head.body_bytes > RETURNS_BYTES_MAX) {
+        inline_max = 0;
+        head.body_bytes = encoded_bytes(call, inline_max);
+    }
     uint32_t bytes = (uint32_t)sizeof head + head.body_bytes;
     void *body;
     enum mob_status status = mob_client_reserve(worker->client, bytes, &body);
@@ -133,7 +143,8 @@ static bool publish_returns(struct mob_worker *worker, const struct mob_task_tim
     struct mob_writer w = mob_writer_of(body, bytes);
     mob_write_bytes(&w, &head, sizeof head);
     for (uint32_t i = 0; i < call->return_count; i++) {
-        uint32_t n = mob_call_return_encode(&call->returns[i], i, w.at, (uint32_t)mob_writer_left(&w));
+        uint32_t n =
+            mob_call_return_encode(&call->returns[i], i, inline_max, w.at, (uint32_t)mob_writer_left(&w));
         MOB_ASSERT(n > 0);
         w.at += n;
     }
@@ -204,7 +215,7 @@ void mob_worker_checkpoint(struct mob_worker *worker)
     struct mob_out_checkpoint head = {
         .actor = actor->id, .position = call->in.position, .incarnation = call->in.incarnation};
     uint8_t body[MOB_RESULT_INLINE_MAX + 64];
-    uint32_t bytes = mob_call_return_encode(r, MOB_SLOT_CHECKPOINT, body, sizeof body);
+    uint32_t bytes = mob_call_return_encode(r, MOB_SLOT_CHECKPOINT, MOB_RESULT_INLINE_MAX, body, sizeof body);
     status = mob_client_publish(worker->client, MOB_OUT_CHECKPOINT, 0, &head, sizeof head, body, bytes);
     if (status != MOB_OK)
         MOB_LOG_WARN("worker", "checkpoint_not_sent", "status=%s", mob_status_code(status));

@@ -79,9 +79,10 @@ enum mob_status mob_call_fail(struct mob_call *call, enum mob_status status, con
 enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const struct mob_arg *value);
 /* Undo what was made for returns. */
 void mob_call_abort_returns(struct mob_call *call);
-/* A return's record form, at `out`; its length. */
+/* A return's record form, at `out`; its length. What has over `inline_max` bytes (up to
+ * MOB_RESULT_INLINE_MAX) and stands in the store is only named. */
 uint32_t mob_call_return_encode(
-    const struct mob_call_return *r, uint32_t slot, uint8_t *out, uint32_t capacity);
+    const struct mob_call_return *r, uint32_t slot, uint32_t inline_max, uint8_t *out, uint32_t capacity);
 /* Hash what is stored, or leave it to the node when it is large. */
 void mob_call_return_finish(struct mob_call_return *r);
 /* Make one return value of the call's task under `slot`. */

@@ -199,9 +199,9 @@ void mob_call_return_finish(struct mob_call_return *r)
 }
 
 uint32_t mob_call_return_encode(
-    const struct mob_call_return *r, uint32_t slot, uint8_t *out, uint32_t capacity)
+    const struct mob_call_return *r, uint32_t slot, uint32_t inline_max, uint8_t *out, uint32_t capacity)
 {
-    bool inlined = r->bytes <= MOB_RESULT_INLINE_MAX;
+    bool inlined = !r->stored || r->bytes <= inline_max;
     struct mob_return_view view = {.slot = slot, .type = r->type};
     if (inlined) {
         view.size = r->bytes;
@@ -238,7 +238,7 @@ enum mob_status mob_yield(struct mob_call *call, struct mob_arg item)
     mob_call_return_finish(&r);
     struct mob_out_yield head = {.task = call->head.task, .attempt = call->head.attempt, .item = slot};
     uint8_t body[64 + MOB_RESULT_INLINE_MAX];
-    uint32_t bytes = mob_call_return_encode(&r, slot, body, sizeof body);
+    uint32_t bytes = mob_call_return_encode(&r, slot, MOB_RESULT_INLINE_MAX, body, sizeof body);
     status = mob_client_publish(client, MOB_OUT_YIELD, 0, &head, sizeof head, body, bytes);
     if (status != MOB_OK)
         return mob_call_fail(

@@ -233,6 +233,29 @@ static void several_returns_are_several_futures(void **state)
     }
 }
 
+/* Each is small enough to travel with the completion, all together are not. */
+static void many_returns_of_some_hundred_bytes(void **state)
+{
+    (void)state;
+    enum { N = 1000, BYTES = 900 };
+    static struct mob_future *futures[N];
+    struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = N};
+    OK(mob_submit(client, "probe.many_texts", MOB_ARGS(mob_i64(N), mob_i64(BYTES)), &options, futures));
+    for (int i = 0; i < N; i++) {
+        struct mob_value *value;
+        const void *data;
+        size_t size;
+        char expected[BYTES + 1];
+        snprintf(expected, sizeof expected, "%0*d", BYTES, i);
+        OK(mob_get(futures[i], PATIENCE, &value));
+        OK(mob_value_data(value, &data, &size));
+        assert_int_equal(size, BYTES);
+        assert_memory_equal(data, expected, BYTES);
+        mob_value_release(value);
+        mob_release(futures[i]);
+    }
+}
+
 static void ten_thousand_references_are_arguments(void **state)
 {
     (void)state;
@@ -700,6 +723,7 @@ int main(void)
         cmocka_unit_test(a_put_without_a_copy),
         cmocka_unit_test(a_promise_is_waited_for),
         cmocka_unit_test(several_returns_are_several_futures),
+        cmocka_unit_test(many_returns_of_some_hundred_bytes),
         cmocka_unit_test(ten_thousand_references_are_arguments),
         cmocka_unit_test(a_generator_gives_items_one_by_one),
         cmocka_unit_test(a_generator_that_fails_gives_its_items_first),

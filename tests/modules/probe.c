@@ -63,6 +63,20 @@ static enum mob_status many(struct mob_call *call)
     return MOB_OK;
 }
 
+static enum mob_status many_texts(struct mob_call *call)
+{
+    size_t bytes = (size_t)mob_arg_i64(call, 1);
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
+        return MOB_NO_MEMORY;
+    for (int64_t i = 0; i < mob_arg_i64(call, 0); i++) {
+        snprintf(text, bytes + 1, "%0*lld", (int)bytes, (long long)i);
+        mob_return_at(call, (size_t)i, mob_utf8(text));
+    }
+    free(text);
+    return MOB_OK;
+}
+
 static enum mob_status optional(struct mob_call *call)
 {
     return mob_return(call, mob_arg_is_null(call, 0) ? mob_utf8("nothing") : mob_i64(mob_arg_i64(call, 0)));
@@ -422,6 +436,7 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("echo_bytes", echo_bytes, "bytes v -> bytes"),
     MOB_FUNCTION("scale", scale, "tensor<f32> x, f64 factor -> tensor<f32>"),
     MOB_FUNCTION("sum_all", sum_all, "i64... -> i64"), MOB_FUNCTION("many", many, "i64 n -> i64..."),
+    MOB_FUNCTION("many_texts", many_texts, "i64 n, i64 bytes -> utf8..."),
     MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("nothing", nothing, "-> ()"),
     MOB_FUNCTION("fails", fails, "i64 code -> i64"), MOB_FUNCTION("crashes", crashes, "-> i64"),
     MOB_FUNCTION("devours", devours, "-> i64"), MOB_FUNCTION("exits", exits, "i64 status -> i64"),

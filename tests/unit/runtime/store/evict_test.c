@@ -130,6 +130,17 @@ static void a_full_store_never_loses_what_is_not_remakeable(void **state)
     rig_close(&rig);
 }
 
+/* The path of what alone stands in this folder. */
+static void the_entry(const char *folder, char *path_out, size_t capacity)
+{
+    DIR *directory = opendir(folder);
+    assert_non_null(directory);
+    for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
+        if (entry->d_name[0] != '.')
+            snprintf(path_out, capacity, "%s/%s", folder, entry->d_name);
+    closedir(directory);
+}
+
 static void a_damaged_spill_file_is_noticed(void **state)
 {
     (void)state;
@@ -138,12 +149,11 @@ static void a_damaged_spill_file_is_noticed(void **state)
     uint32_t tag, index = mob_table_find(&rig.store->view, test_id(1, 0, 0), &tag);
     assert_status(MOB_OK, mob_spill_write(rig.store, index));
     assert_true(mob_evict_unpinned(rig.store, index));
-    DIR *directory = opendir(rig.directory);
-    char path[400] = "";
-    for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
-        if (entry->d_name[0] != '.')
-            snprintf(path, sizeof path, "%s/%s", rig.directory, entry->d_name);
-    closedir(directory);
+    char path[600] = "";
+    the_entry(rig.directory, path, sizeof path); /* the folder of this store */
+    char folder[600];
+    snprintf(folder, sizeof folder, "%s", path);
+    the_entry(folder, path, sizeof path);
     struct stat stat_buffer;
     assert_int_equal(0, stat(path, &stat_buffer));
     assert_int_equal(0600, stat_buffer.st_mode & 0777);
