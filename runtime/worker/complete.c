@@ -92,6 +92,7 @@ static uint32_t encoded_bytes(const struct mob_call *call, uint32_t inline_max)
 /* Bytes of returns in one record. When they have more, those that stand in the store are only named, as large
  * ones are. */
 #define RETURNS_BYTES_MAX (MOB_RECORD_MAX - sizeof(struct mob_record) - sizeof(struct mob_completion_head))
+_Static_assert(MOB_RETURNS_MAX *(16 + sizeof(struct mob_hash128)) <= RETURNS_BYTES_MAX, "returns fit");
 
 static void store_return(struct mob_worker *worker, struct mob_call_return *r, uint32_t slot)
 {

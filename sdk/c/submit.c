@@ -410,8 +410,9 @@ enum mob_status mob_submit_function(struct mob_client *client, const struct mob_
         if (full.num_returns > 0) {
             if (!function->signature.parsed.variadic_returns || full.num_returns > MOB_RETURNS_MAX ||
                 full.num_returns < function->signature.parsed.return_count - 1)
-                return mob_client_fail(
-                    client, MOB_INVALID, "%s cannot have %u returns", function->name, full.num_returns);
+                return mob_client_fail(client, MOB_INVALID,
+                    "%s cannot have %u returns (num_returns is at most %u)", function->name, full.num_returns,
+                    MOB_RETURNS_MAX);
             s.num_returns = (uint16_t)full.num_returns;
         }
     }

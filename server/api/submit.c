@@ -3,14 +3,14 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "common/wire/spec.h"
 #include "server/api/api.h"
 #include "server/api/metrics.h"
 #include "server/api/problem.h"
 
 #define RETURNS_STREAM 0xffffu
-/* A task with thousands of returns answers with the first of them; ids of the rest follow from the task's id.
- */
-#define RETURNS_SHOWN_MAX 1000u
+/* All that a task may have; of a stream, whose items have a page of their own, the first. */
+#define RETURNS_SHOWN_MAX MOB_RETURNS_MAX
 
 void mob_submit_write_returns(struct mob_text *t, struct mob_task_id task, uint32_t count)
 {

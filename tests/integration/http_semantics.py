@@ -77,6 +77,18 @@ def test_amounts_that_cannot_be_counted(c):
         check(document["errors"][0]["pointer"] == f"/options/resources/{name}", "which one", document)
 
 
+def test_thousands_of_returns_are_all_named(c):
+    c.deploy("probe")
+    body = lambda n: {"function": "probe.many", "arguments": [n], "options": {"num_returns": n}}
+    task = c.json("POST", V1 + "/tasks", body(3000), expect=202)
+    check(len(task["returns"]) == len(set(task["returns"])) == 3000, "each", len(task["returns"]))
+    check(c.value(task["returns"][2999])["value"] == 2999 * 2999, "the last")
+    record = c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+    check([r["id"] for r in record["returns"]] == task["returns"], "the same in its record")
+    document = problem(c, "POST", V1 + "/tasks", 422, "invalid-argument", body(3001))
+    check(document["errors"][0]["pointer"] == "/options/num_returns", "one too many", document)
+
+
 def test_waiting_for_what_failed_is_over(c):
     failed = c.run("arith.divmod", 1, 0)
     answer = c.json("POST", V1 + "/objects:wait", {"ids": failed["returns"], "num_returns": 2}, expect=200)
