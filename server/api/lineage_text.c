@@ -10,8 +10,8 @@
 #define VALUE_JSON_MAX (256u << 10)
 /* Of one task's text; HTTP submits at most 65,534. */
 #define ARGUMENTS_SHOWN_MAX 65534u
-#define RETURNS_SHOWN_MAX MOB_RETURNS_MAX /* all; of a stream the first, its items have a page of their own \
-                                           */
+/* All that a task may have; of a stream, whose items have a page of their own, the first. */
+#define RETURNS_SHOWN_MAX MOB_RETURNS_MAX
 
 const char *task_record_state(const struct task_record *r)
 {
