@@ -74,12 +74,16 @@ enum mob_in_record {
     MOB_IN_REVOKED =
         11, /* answer to MOB_OUT_BLOCKED: specs before this marker that have not started are taken back */
     MOB_IN_NEST = 12, /* struct mob_in_nest: answer to MOB_OUT_SUSPENDED */
-    MOB_IN_READY_RUN = 13 /* struct mob_in_ready_run | n payloads of 8 bytes (aux = n): as n MOB_IN_READY */
+    MOB_IN_READY_RUN = 13, /* struct mob_in_ready_run | n payloads of 8 bytes (aux = n): as n MOB_IN_READY */
+    MOB_IN_TAKEN_BACK = 14 /* task id: specs behind that task's and before this marker are taken back */
 };
 /* Rules between node and worker:
  *  - Specs in the inbound ring run in order. A worker that publishes MOB_OUT_BLOCKED drops every spec it has
  * not started and every one it reads until the matching MOB_IN_REVOKED: the node gives them to others. After
  * the task that blocked is done it takes what comes behind the marker.
+ *  - Without being asked the node takes back what stands behind a task that has begun: it says how far the
+ * worker may go (mob_store_in_halt), and the worker reads that before it begins anything else. The task that
+ * MOB_IN_TAKEN_BACK names, or one before it, is the last that it had begun.
  *  - A worker that publishes MOB_OUT_SUSPENDED starts no spec until its MOB_IN_NEST: that may take back what
  * it has not started. It publishes MOB_OUT_BLOCKED for the same wait when the answer is no, or too late, and
  * MOB_OUT_UNBLOCKED when the task goes on before its suspension was answered, or though another task was

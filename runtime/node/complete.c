@@ -351,6 +351,8 @@ static void fetch_waiters(const struct node *node, struct mob_task_id task)
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion)
 {
     struct node_worker *worker = client->worker;
+    if (worker)
+        worker->ended++;
     struct node_task *task = expected(node, worker, completion->head.task);
     if (!task || !worker || task->sched.worker != worker->number ||
         (task->sched.state != MOB_SCHED_DISPATCHED && task->sched.state != MOB_SCHED_BLOCKED) ||

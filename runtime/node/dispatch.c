@@ -2,7 +2,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
-#include "runtime/node/node.h"
+#include "runtime/node/take_back.h"
 
 /* A spec with its arguments and extensions at their largest, and its function. */
 enum { ROOM_BYTES = 16 * 1024 };
@@ -242,6 +242,9 @@ static void act(struct node *node, const struct mob_decision *d)
         return;
     case MOB_DECIDE_RETRY:
         retry(node, task, d->status);
+        return;
+    case MOB_DECIDE_TAKE_BACK:
+        node_take_back(node, d->worker);
         return;
     case MOB_DECIDE_STOP:
         ask_to_stop(node, task, d->worker, d->status);

@@ -118,6 +118,7 @@ static enum mob_status open_scheduler(struct node *node)
         .nest_max = node->options.nest_max,
         .cpu = (int64_t)node->options.slots * MOB_SCHED_UNIT,
         .memory = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) * MOB_SCHED_UNIT,
+        .take_back_ns = node->options.take_back_ns,
         .reap_after_ns = (int64_t)node->options.idle_reap_ms * MOB_MS,
         .children_of = children_of,
         .position_of = position_of,

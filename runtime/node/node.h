@@ -34,6 +34,7 @@ struct node_options {
     uint64_t worker_memory_bytes; /* address space of one worker besides the segment; 0 = no limit */
     uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
     uint32_t slots, blocked_max, nest_max, idle_reap_ms;
+    int64_t take_back_ns; /* 0 = the scheduler's default */
 };
 
 enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
@@ -158,6 +159,7 @@ struct node_worker {
         uint32_t incarnation;
     } sent[MOB_HEAD_SLOTS]; /* what stands in the head slots of its inbound ring */
     uint32_t next_slot;
+    uint64_t ended; /* completions of it that were taken, of whatever attempts */
     bool no_room; /* its ring was full */
     struct outcome_read *held, *held_last; /* dispatched, not sent yet */
     struct node_actor *actor;

@@ -132,7 +132,7 @@ bool node_complete_plain(struct node *node, struct node_client *client, const ui
 {
     struct mob_completion_head head;
     struct one_word ret;
-    const struct node_worker *worker = client->worker;
+    struct node_worker *worker = client->worker;
     if (bytes != sizeof head + sizeof ret || !worker || client->closing)
         return false;
     memcpy(&head, body, sizeof head);
@@ -141,6 +141,7 @@ bool node_complete_plain(struct node *node, struct node_client *client, const ui
     if (!task)
         return false;
     struct node_job *job = task->template->job;
+    worker->ended++;
     int64_t run_ns = head.finished_ns - head.started_ns;
     head.worker = worker->serial;
     head.flags = MOB_COMPLETION_FINAL;

@@ -144,8 +144,9 @@ json_t *node_stats_json(struct node *node)
             (int)s.by_state[MOB_SCHED_DISPATCHED], "blocked", (int)s.by_state[MOB_SCHED_BLOCKED], "delayed",
             (int)s.by_state[MOB_SCHED_DELAYED]));
     json_object_set_new(out, "workers",
-        json_pack("{s:i,s:i,s:i,s:i,s:i,s:I}", "all", (int)s.workers, "idle", (int)s.idle, "busy",
-            (int)s.busy, "blocked", (int)s.blocked, "actors", (int)s.actors, "nested", (json_int_t)s.nested));
+        json_pack("{s:i,s:i,s:i,s:i,s:i,s:I,s:I}", "all", (int)s.workers, "idle", (int)s.idle, "busy",
+            (int)s.busy, "blocked", (int)s.blocked, "actors", (int)s.actors, "nested", (json_int_t)s.nested,
+            "revoked", (json_int_t)s.revoked));
     json_object_set_new(out, "log",
         json_pack("{s:I,s:I,s:I,s:I,s:I,s:I}", "entries", (json_int_t)log.entries, "blocks",
             (json_int_t)log.blocks, "bytes", (json_int_t)log.bytes, "acked", (json_int_t)log.acked, "durable",

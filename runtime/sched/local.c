@@ -22,6 +22,10 @@ static void options_fill(struct mob_sched_options *o)
     o->batch_ns_max = or_default(o->batch_ns_max, 500 * MOB_US);
     o->batch_ns_max = o->batch_ns_max < INT32_MAX ? o->batch_ns_max : INT32_MAX;
     o->wake_worth_ns = or_default(o->wake_worth_ns, 50 * MOB_US);
+    o->take_back_ns = or_default(o->take_back_ns, 10 * MOB_MS);
+    if (o->take_back_ns <
+        o->batch_ns_max) /* else it would be given to a worker that is not late yet, again */
+        o->take_back_ns = o->batch_ns_max;
     o->reap_after_ns = or_default(o->reap_after_ns, 10 * MOB_SEC);
     o->kill_grace_ns = or_default(o->kill_grace_ns, 5 * MOB_SEC);
     o->backoff_initial_ns = or_default(o->backoff_initial_ns, 10 * MOB_MS);
@@ -36,7 +40,7 @@ static enum mob_status init(struct mob_sched *s)
     s->edges.size = sizeof(struct sched_edge);
     s->families.size = sizeof(struct sched_family);
     s->extras.size = sizeof(struct sched_extra);
-    s->active = s->untold = s->following = s->actor_list = SCHED_NIL16;
+    s->active = s->untold = s->following = s->piled = s->actor_list = SCHED_NIL16;
     for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++)
         s->runtimes[i].idle_head = s->runtimes[i].idle_tail = SCHED_NIL16;
     s->kinds = calloc(MOB_SCHED_RESOURCES_MAX, sizeof *s->kinds);

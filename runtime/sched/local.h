@@ -36,7 +36,8 @@
  * deviations per function, unknown = long) sum up to batch_ns_max; queue shares are split between the workers
  * that could run them, unless the share is not worth a wake. A task whose only missing inputs come from tasks
  * in one worker's batch follows them there. A batch's first task is the one that runs, the others have not
- * started.
+ * started, as far as is known. When an estimate was wrong and the first runs for take_back_ns, the others go
+ * back to the queue.
  */
 #ifndef MOB_RUNTIME_SCHED_LOCAL_H
 #define MOB_RUNTIME_SCHED_LOCAL_H
@@ -116,6 +117,8 @@ struct mob_sched_options {
         memory; /* totals in 1/MOB_SCHED_UNIT (memory: of one byte x UNIT, see MOB_SCHED_MEMORY) */
     int64_t batch_ns_max; /* 0 = 500 us of estimated work in one worker's hands */
     int64_t wake_worth_ns; /* 0 = 50 us: less work is not worth another worker's wake */
+    int64_t take_back_ns; /* 0 = 10 ms, at least batch_ns_max: a task that runs for longer keeps nothing
+                             behind it */
     int64_t reap_after_ns; /* 0 = 10 s idle */
     int64_t kill_grace_ns; /* 0 = 5 s from "asked to stop" to "killed"; MOB_FOREVER_NS = never */
     int64_t backoff_initial_ns; /* 0 = 10 ms, doubled up to ... */
@@ -264,6 +267,10 @@ uint32_t mob_sched_cancel(
     struct mob_sched *s, struct mob_sched_task *task, bool force, bool recursive, int64_t now);
 /* The same for the descendants of a task that has ended. */
 uint32_t mob_sched_cancel_kin(struct mob_sched *s, const struct mob_sched_kin *kin, bool force, int64_t now);
+/* Answers TAKE_BACK: `begun` tasks of the worker's batch have begun, or may have; it begins no others of
+ * them. Those go back to the front in order, and fail if they were to stop. At least the first stays. Returns
+ * how many went. */
+uint32_t mob_sched_take_back(struct mob_sched *s, uint16_t worker, uint32_t begun, int64_t now);
 /* How many children a task has submitted, of this attempt; also when it is DONE. */
 uint32_t mob_sched_children(const struct mob_sched_task *task);
 
@@ -320,6 +327,9 @@ enum mob_decision_kind {
     MOB_DECIDE_DISPATCH = 1, /* task to worker; `last`: nothing more for this worker now, wake it */
     MOB_DECIDE_FAIL, /* task is DONE: its outcome is `status` */
     MOB_DECIDE_RETRY, /* task's attempt ended by `status`; it is DELAYED until its next one */
+    MOB_DECIDE_TAKE_BACK, /* of worker: find out what it has begun, then mob_sched_take_back. Its first task
+                             runs for long, or one behind that is to stop. Who cannot find out does nothing:
+                             it is asked again */
     MOB_DECIDE_STOP, /* ask worker to stop task (MOB_IN_CANCEL); status: MOB_CANCELLED or MOB_DEADLINE */
     MOB_DECIDE_KILL, /* kill worker: task did not stop */
     MOB_DECIDE_SPAWN, /* start `count` workers of `runtime` */
@@ -389,6 +399,8 @@ void mob_sched_stats(const struct mob_sched *s, struct mob_sched_stats *stats_ou
 /* Worker's batch, running task first; returns its size. For answers and tests. */
 uint32_t mob_sched_batch(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
+/* So many of its batch were told by DISPATCH, the first ones; 0 = nothing can be taken back from it now. */
+uint32_t mob_sched_told(const struct mob_sched *s, uint16_t worker);
 /* The first of its batch; NULL = empty. */
 struct mob_sched_task *mob_sched_first(const struct mob_sched *s, uint16_t worker);
 /* Tasks that wait below the one that runs there, the bottom first; returns how many. */

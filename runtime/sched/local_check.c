@@ -65,6 +65,7 @@ static const char *check_worker(const struct mob_sched *s, uint16_t worker)
     CHECK(
         (w->state == WORKER_BUSY || w->state == WORKER_BLOCKED) <= w->holds, "a busy worker holds no class");
     CHECK(w->hungry <= (w->state == WORKER_BUSY), "a hungry worker is not busy");
+    CHECK((load > 1) <= w->piled, "what stands behind a long task will never be taken back");
     CHECK((w->told != w->tail) <= (w->untold || w->no_room || w->state == WORKER_LEAVING),
         "a dispatch will never be told");
     return NULL;

@@ -151,11 +151,13 @@ struct sched_worker {
     uint16_t class_id;
     uint16_t next, prev; /* idle list */
     uint16_t hungry_next, hungry_prev; /* of its class */
-    uint16_t untold_next, follow_next;
+    uint16_t untold_next, follow_next, piled_next;
     uint8_t state, runtime;
     uint8_t below_count;
     bool holds, holds_cpu, stuck; /* its class's demand; its CPU; counted in sched_kind.stuck */
     bool hungry, untold, following, no_room;
+    bool piled, hurry; /* in the list of those with tasks behind the first; one of these is to stop */
+    int64_t asked; /* TAKE_BACK was decided last */
     bool solo; /* makes an actor: nothing joins that batch */
 };
 struct sched_actor {
@@ -225,7 +227,8 @@ struct mob_sched {
     /* workers */
     struct sched_worker *workers;
     struct sched_runtime runtimes[MOB_SCHED_RUNTIMES_MAX];
-    uint16_t untold, untold_tail, following;
+    uint16_t untold, untold_tail, following, piled;
+    int64_t piled_due; /* none of the list is to be asked before */
     uint32_t worker_count, blocked_count, actor_worker_count, leaving_count;
     uint32_t creating_count; /* workers that make an actor now */
     uint32_t spawn_want[MOB_SCHED_RUNTIMES_MAX];
@@ -383,6 +386,18 @@ static inline bool worker_lags(const struct mob_sched *s, const struct sched_wor
 {
     return s->now - w->since > s->options.batch_ns_max;
 }
+
+/* ---- taking back (local_take_back.c) ---- */
+/* Something stands behind the first of its batch. */
+void sched_piled_add(struct mob_sched *s, uint16_t worker);
+static inline void sched_piled_mark(struct mob_sched *s, uint16_t worker)
+{
+    if (!worker_at(s, worker)->piled)
+        sched_piled_add(s, worker);
+}
+/* A task of its batch that is not known to have begun is to stop. */
+void sched_hurry(struct mob_sched *s, uint16_t worker);
+bool sched_next_take_back(struct mob_sched *s, int64_t now, struct mob_decision *d);
 
 /* ---- tasks on top of each other (local_nest.c) ---- */
 /* It waits, and another runs on top of it. */

@@ -359,6 +359,8 @@ bool mob_sched_next(struct mob_sched *s, int64_t now, struct mob_decision *d)
     *d = (struct mob_decision){0};
     if (s->heap_count)
         sched_timers_run(s, now);
+    if (s->piled != SCHED_NIL16 && now >= s->piled_due && sched_next_take_back(s, now, d))
+        return true;
     /* Ends before new work, so that the node's records are free for it; dispatches in worker order, one wake
      * each. */
     if (next_note(s, d) || next_failed(s, d) || next_dispatch(s, d))
@@ -374,6 +376,8 @@ int64_t mob_sched_next_timer(const struct mob_sched *s)
         const struct sched_extra *e = pool_at(&s->extras, s->heap[0]);
         when = e->wake && (!e->deadline || e->wake < e->deadline) ? e->wake : e->deadline;
     }
+    if (s->piled != SCHED_NIL16 && s->piled_due < when)
+        when = s->piled_due;
     for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
         const struct sched_runtime *r = &s->runtimes[i];
         if (r->idle > s->options.idle_keep) {

@@ -113,6 +113,8 @@ void sched_stop(struct mob_sched *s, struct mob_sched_task *t, bool force, int64
 {
     bool asked = t->marks & MARK_STOPPING;
     t->marks |= MARK_STOPPING;
+    if (t->state == MOB_SCHED_DISPATCHED && !worker_runs(worker_at(s, t->worker), t))
+        sched_hurry(s, t->worker); /* then it ends now, and not when its turn comes */
     if (!asked)
         sched_note_push(s,
             (struct sched_note){.kind = MOB_DECIDE_STOP,

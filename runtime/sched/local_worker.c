@@ -160,6 +160,8 @@ void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_
     uint32_t estimate = sched_estimate(s, t->function);
     if (w->head == w->tail)
         w->since = s->now;
+    else
+        sched_piled_mark(s, worker);
     *worker_place(w, w->tail++) = (struct sched_place){t->handle, estimate};
     w->estimate_sum += estimate;
     t->worker = worker;
@@ -174,6 +176,8 @@ void sched_worker_prepend(struct mob_sched *s, uint16_t worker, struct mob_sched
     MOB_ASSERT(worker_load(w) < MOB_SCHED_BATCH_MAX);
     uint32_t estimate = sched_estimate(s, t->function);
     *worker_place(w, --w->head) = (struct sched_place){t->handle, estimate};
+    if (worker_load(w) > 1)
+        sched_piled_add(s, worker);
     w->estimate_sum += estimate;
     w->follow = w->tail;
 }
@@ -400,6 +404,7 @@ enum mob_status mob_sched_worker_added(struct mob_sched *s, uint16_t worker, uin
     w->estimate_sum = 0;
     w->actor = w->tree = w->follow_run = w->below_count = 0;
     w->ended = 0;
+    w->asked = 0;
     s->worker_count++;
     struct sched_runtime *r = &s->runtimes[runtime];
     if (r->starting)

@@ -85,6 +85,7 @@ static enum mob_status client_init(struct mob_store_client *client, int eventfd,
     enum mob_status status = open_slot(client);
     if (status != MOB_OK)
         return status;
+    mob_begun_open(client);
     mob_arena_user_init(&client->arena, &client->view, slot, client->seg_client);
     client->table = (struct mob_table_user){.view = &client->view, .arena = &client->arena, .owner = slot};
     return MOB_OK;
@@ -406,9 +407,4 @@ void mob_store_in_pop(struct mob_store_client *client)
 void mob_store_in_release(struct mob_store_client *client)
 {
     MOB_SEG_STORE(&client->seg_client->in_released, client->in.taken);
-}
-
-bool mob_store_in_has_urgent(const struct mob_store_client *client)
-{
-    return MOB_SEG_LOAD(&client->seg_client->in_urgent) > client->in.taken;
 }

@@ -66,6 +66,7 @@ static void reset_shared(struct mob_seg_client *shared)
     MOB_SEG_STORE(&shared->posted, 0);
     MOB_SEG_STORE(&shared->in_urgent, 0);
     MOB_SEG_STORE(&shared->in_released, 0);
+    MOB_SEG_STORE(&shared->in_begun, 0);
     MOB_SEG_STORE(&shared->asleep, 0);
     MOB_SEG_STORE(&shared->wake_at, 0);
     MOB_SEG_STORE(&shared->creates_begun, 0);

@@ -65,7 +65,8 @@ struct mob_seg_client {
     _Atomic uint32_t kind; /* 0 = closed */
     _Atomic uint32_t out_bytes, in_bytes, pins_max;
     _Atomic uint64_t out_offset, in_offset, pins_offset;
-    /* Node: end of the newest inbound record that is to be read before anything else is begun. */
+    /* Node: end of the newest inbound record that is to be read before anything else is begun. It may not be
+     * published yet. */
     _Atomic uint64_t in_urgent;
     /* Client: end of the published records. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t out_head;
@@ -74,8 +75,9 @@ struct mob_seg_client {
     /* Node: end of the inbound records, and their number. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t in_head;
     _Atomic uint64_t posted;
-    /* Client: inbound space before this may be reused. */
+    /* Client: inbound space before this may be reused; of what its ring gave it, how much it has begun. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t in_released;
+    _Atomic uint64_t in_begun;
     /* Node: futex word, changed only when the client announced sleep. */
     alignas(MOB_CACHE_LINE) _Atomic uint32_t bell;
     /* Client: sleep announcement, and from how many posted records on it wants to be woken. */

@@ -13,7 +13,7 @@
 
 #include "common/wire/record.h"
 
-#define MOB_SEGMENT_VERSION 4
+#define MOB_SEGMENT_VERSION 5
 #define MOB_STORE_CLIENTS_MAX 4094u
 #define MOB_OBJECT_INLINE_MAX 24u /* values up to this size live inside the 64-byte table entry */
 
@@ -105,6 +105,13 @@ void mob_store_in_flush(struct mob_store *store, uint32_t slot);
 /* The client is to read what was appended so far before it begins anything else that the ring holds
  * (mob_store_in_has_urgent); with the next flush. */
 void mob_store_in_urgent(struct mob_store *store, uint32_t slot);
+/* How far has this client got? Reserves a record as mob_store_in_reserve does, and gives the number of things
+ * that the client had begun (mob_store_in_begin), UINT64_MAX = the system does not let us know; it begins
+ * none beyond those before it has read the record. Fill and flush it at once: the client waits for it. Costs
+ * a system call. NULL: no room now, nothing has changed. */
+#define MOB_HALT_BYTES_MAX 64u
+void *mob_store_in_halt(
+    struct mob_store *store, uint32_t slot, uint8_t type, uint32_t body_bytes, uint64_t *begun_out);
 /* Does a record wait for its client to read? The end of each pass goes on with it: do not sleep for long. */
 bool mob_store_in_backlog(const struct mob_store *store);
 /* The client wrote an impossible cursor; its rings are no longer served. End it. */
@@ -225,8 +232,13 @@ bool mob_store_out_unacked(
 /* Next inbound record; the body stays valid until mob_store_in_pop. NULL = none now. */
 const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out);
 void mob_store_in_pop(struct mob_store_client *client);
-/* Is there a record further on that is to be read before what stands in front of it is begun? */
+/* Is there a record further on that is to be read before what stands in front of it is begun? It may be on
+ * its way: then it is there soon. */
 bool mob_store_in_has_urgent(const struct mob_store_client *client);
+/* Before each thing of the inbound ring that is to be done only once: the node may take back what has not
+ * begun (mob_store_in_halt). True: it has begun now. False: not yet, for there is an urgent record; read it
+ * first. */
+bool mob_store_in_begin(struct mob_store_client *client);
 /* Release consumed space later than pop: pop advances a private cursor, release publishes it to the node. A
  * worker releases a task's record only after its completion is published. */
 void mob_store_in_release(struct mob_store_client *client);

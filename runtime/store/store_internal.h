@@ -351,6 +351,8 @@ struct mob_store_client {
     _Atomic bool damaged;
     uint64_t in_popped; /* records, for the threshold of sleep_for */
     uint64_t creates_begun, creates_ended;
+    uint64_t begun; /* things of the inbound ring: begun.c */
+    bool fences; /* before it begins one: the node cannot do it in its place */
     struct mob_arena_user arena;
     struct mob_table_user table;
 };
@@ -359,6 +361,10 @@ struct mob_store_client {
  * address. */
 enum mob_status mob_store_attach_inside(
     struct mob_store *store, uint32_t slot, struct mob_store_client **out);
+
+/* ---- begun.c ---- */
+/* Of a client that is being attached. */
+void mob_begun_open(struct mob_store_client *client);
 
 /* ---- audit.c ---- */
 /* Notes what the header must say from here on. */

@@ -93,8 +93,16 @@ enum mob_status mob_worker_on_top(struct mob_client *client, uint32_t number)
         return MOB_CONFLICT;
     if (!mob_worker_stashed_task(worker, &task) || !mob_task_id_eq(task, worker->nest.task))
         return MOB_AGAIN; /* not here yet, or cancelled on its way */
+    if (mob_store_in_has_urgent(client->store)) {
+        mob_worker_read_urgent(worker);
+        return MOB_AGAIN; /* is it still this worker's? */
+    }
     if (mob_level_push(client) != MOB_OK)
         return MOB_AGAIN; /* it runs afterwards, or elsewhere when this worker blocks */
+    if (!mob_store_in_begin(client->store)) {
+        mob_level_pop(client);
+        return MOB_AGAIN;
+    }
     mob_worker_pause_task(worker);
     frame_use(worker, worker->depth + 1);
     mob_worker_run_stashed(worker);

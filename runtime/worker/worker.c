@@ -8,7 +8,10 @@
 #include "runtime/worker/worker_log.h"
 
 #define RELEASE_EVERY 32u
-#define STASH_CANCELLED 1u /* in the flags of a stashed spec: it ends without a run */
+#define URGENT_LOOK_NS (100 * MOB_MS)
+/* In the flags of a stashed spec. */
+#define STASH_CANCELLED 1u /* it ends without a run */
+#define STASH_TAKEN_BACK 2u /* it is others' now: of it only the head counts */
 
 /* ---- the stash ---- */
 
@@ -62,14 +65,38 @@ static void note_head(struct mob_worker *worker, const struct mob_record *record
     memcpy(&place->head, body + sizeof place->in, sizeof place->head);
 }
 
+static struct mob_record stash_at(const struct mob_worker *worker, uint32_t at)
+{
+    struct mob_record record;
+    memcpy(&record, worker->stash + at, sizeof record);
+    return record;
+}
+
+/* The first one, of which only the head counts any more. */
+static void stash_skip(struct mob_worker *worker, const struct mob_record *record)
+{
+    note_head(worker, record, worker->stash + worker->stash_begin + sizeof *record);
+    worker->stash_begin += record->bytes;
+}
+
 void mob_worker_forget_stash(struct mob_worker *worker)
 {
     while (worker->stash_begin < worker->stash_end) {
-        struct mob_record record;
-        memcpy(&record, worker->stash + worker->stash_begin, sizeof record);
-        note_head(worker, &record, worker->stash + worker->stash_begin + sizeof record);
-        worker->stash_begin += record.bytes;
+        struct mob_record record = stash_at(worker, worker->stash_begin);
+        stash_skip(worker, &record);
     }
+}
+
+/* The first spec that is still this worker's. */
+static bool stash_first(struct mob_worker *worker, struct mob_record *record_out)
+{
+    while (worker->stash_begin < worker->stash_end) {
+        *record_out = stash_at(worker, worker->stash_begin);
+        if (!(record_out->flags & STASH_TAKEN_BACK))
+            return true;
+        stash_skip(worker, record_out);
+    }
+    return false;
 }
 
 /* ---- records ---- */
@@ -148,22 +175,46 @@ static bool stashed_id(const struct mob_record *record, const uint8_t *body, str
     return true;
 }
 
-/* It has not started, and will not: when its turn comes it ends. */
-static void cancel_stashed(struct mob_worker *worker, struct mob_task_id task)
+/* Where in the stash this task's spec stands, if it is still this worker's; else the end of the stash. */
+static uint32_t stash_find(const struct mob_worker *worker, struct mob_task_id task)
 {
     struct mob_stream streams[MOB_HEAD_SLOTS];
     struct mob_record record;
     struct mob_task_id id;
     for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
         streams[i] = worker->heads[i].head.task.stream;
-    for (uint32_t at = worker->stash_begin; at < worker->stash_end; at += record.bytes) {
-        memcpy(&record, worker->stash + at, sizeof record);
-        if (!stashed_id(&record, worker->stash + at + sizeof record, streams, &id) ||
-            !mob_task_id_eq(id, task))
-            continue;
-        record.flags |= STASH_CANCELLED;
-        memcpy(worker->stash + at, &record, sizeof record);
+    uint32_t at = worker->stash_begin;
+    for (; at < worker->stash_end; at += record.bytes) {
+        record = stash_at(worker, at);
+        if (stashed_id(&record, worker->stash + at + sizeof record, streams, &id) &&
+            mob_task_id_eq(id, task) && !(record.flags & STASH_TAKEN_BACK))
+            break;
     }
+    return at;
+}
+
+static void stash_mark(struct mob_worker *worker, uint32_t at, uint8_t flag)
+{
+    struct mob_record record = stash_at(worker, at);
+    record.flags |= flag;
+    memcpy(worker->stash + at, &record, sizeof record);
+}
+
+/* What stands behind `last` is others' now. If that one is not here it has begun, and all has been taken. A
+ * spec that stays may repeat the head of one before it, so those behind it are not forgotten at once. */
+static void take_back(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
+{
+    struct mob_task_id last;
+    if (bytes < sizeof last)
+        return;
+    memcpy(&last, body, sizeof last);
+    uint32_t at = stash_find(worker, last);
+    if (at == worker->stash_end) {
+        mob_worker_forget_stash(worker);
+        return;
+    }
+    while ((at += stash_at(worker, at).bytes) < worker->stash_end)
+        stash_mark(worker, at, STASH_TAKEN_BACK);
 }
 
 static void take_cancel(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)
@@ -176,8 +227,9 @@ static void take_cancel(struct mob_worker *worker, const uint8_t *body, uint32_t
     for (uint32_t i = 0; worker->client->call != NULL && i <= worker->depth; i++)
         if (mob_task_id_eq(worker->frames[i]->call.head.task, task))
             worker->frames[i]->call.cancelled = started = true;
-    if (!started)
-        cancel_stashed(worker, task);
+    uint32_t at = started ? worker->stash_end : stash_find(worker, task);
+    if (at < worker->stash_end) /* it has not started, and will not: when its turn comes it ends */
+        stash_mark(worker, at, STASH_CANCELLED);
 }
 
 /* A value of an argument that the node sent ahead; for futures the client has used it already. */
@@ -220,6 +272,9 @@ static void take_record(struct mob_client *client, const struct mob_record *reco
         return;
     case MOB_IN_NEST:
         mob_worker_take_nest(worker, body, bytes);
+        return;
+    case MOB_IN_TAKEN_BACK:
+        take_back(worker, body, bytes);
         return;
     case MOB_IN_CANCEL:
         take_cancel(worker, body, bytes);
@@ -306,25 +361,35 @@ void mob_worker_fini(struct mob_worker *worker)
     mob_client_free(worker->client);
 }
 
-bool mob_worker_stashed_task(const struct mob_worker *worker, struct mob_task_id *task_out)
+bool mob_worker_stashed_task(struct mob_worker *worker, struct mob_task_id *task_out)
 {
     struct mob_record record;
-    if (worker->stash_begin == worker->stash_end)
+    if (!stash_first(worker, &record))
         return false;
-    const uint8_t *at = worker->stash + worker->stash_begin;
-    memcpy(&record, at, sizeof record);
     struct mob_stream streams[MOB_HEAD_SLOTS];
     uint32_t slot = record.aux % MOB_HEAD_SLOTS;
     streams[slot] = worker->heads[slot].head.task.stream;
-    return stashed_id(&record, at + sizeof record, streams, task_out);
+    return stashed_id(&record, worker->stash + worker->stash_begin + sizeof record, streams, task_out);
 }
 
-bool mob_worker_run_stashed(struct mob_worker *worker)
+/* Whether it is still this worker's, and what is cancelled, is known before it begins. The record may be on
+ * its way: the node publishes it next. */
+void mob_worker_read_urgent(struct mob_worker *worker)
 {
-    if (worker->stash_begin == worker->stash_end)
-        return false;
+    struct mob_client *client = worker->client;
+    while (mob_store_in_has_urgent(client->store))
+        if (mob_client_pump(client) == 0) {
+            enum mob_status status =
+                mob_store_sleep(client->store, mob_deadline_after(URGENT_LOOK_NS), NULL, NULL);
+            (void)status; /* the record, or look again */
+        }
+}
+
+void mob_worker_run_stashed(struct mob_worker *worker)
+{
     struct mob_record record;
-    memcpy(&record, worker->stash + worker->stash_begin, sizeof record);
+    bool any = stash_first(worker, &record);
+    MOB_ASSERT(any);
     /* A copy: the task may push to the stash, which then moves. */
     uint8_t *body = malloc(record.bytes);
     MOB_ASSERT(body != NULL);
@@ -332,22 +397,28 @@ bool mob_worker_run_stashed(struct mob_worker *worker)
     worker->stash_begin += record.bytes;
     run_spec(worker, &record, body, record.flags & STASH_CANCELLED);
     free(body);
-    return true;
 }
 
 bool mob_worker_step(struct mob_worker *worker)
 {
     struct mob_client *client = worker->client;
     bool may_start = worker->suspends == 0;
-    if (__builtin_expect(mob_store_in_has_urgent(client->store), 0))
-        mob_client_pump(client); /* what is cancelled is so before it begins */
-    if (may_start && mob_worker_run_stashed(worker))
-        return true;
     struct mob_record record;
+    if (may_start && stash_first(worker, &record)) {
+        if (mob_store_in_begin(client->store))
+            mob_worker_run_stashed(worker);
+        else
+            mob_worker_read_urgent(worker);
+        return true;
+    }
     const uint8_t *body = mob_store_in_peek(client->store, &record);
     if (body == NULL)
         return false;
     if (may_start && (record.type == MOB_IN_SPEC || record.type == MOB_IN_SIBLING) && worker->revokes == 0) {
+        if (!mob_store_in_begin(client->store)) {
+            mob_worker_read_urgent(worker);
+            return true;
+        }
         /* run_task copies the spec before anything else can read the ring. */
         mob_store_in_pop(client->store);
         run_spec(worker, &record, body, false);

@@ -85,10 +85,12 @@ bool mob_worker_step(struct mob_worker *worker);
 /* Step and sleep until the node says stop. */
 void mob_worker_loop(struct mob_worker *worker);
 
-/* worker.c: the first spec of the stash; false when it is empty. */
-bool mob_worker_run_stashed(struct mob_worker *worker);
+/* worker.c: the first spec of the stash, which is not empty and has begun (mob_store_in_begin). */
+void mob_worker_run_stashed(struct mob_worker *worker);
 /* Its task; false when there is none. */
-bool mob_worker_stashed_task(const struct mob_worker *worker, struct mob_task_id *task_out);
+bool mob_worker_stashed_task(struct mob_worker *worker, struct mob_task_id *task_out);
+/* The ring is read as far as the node wants it to be before anything else begins. */
+void mob_worker_read_urgent(struct mob_worker *worker);
 /* What has not started is taken back. */
 void mob_worker_forget_stash(struct mob_worker *worker);
 

@@ -73,6 +73,7 @@ void mob_client_take(struct mob_client *client, const struct mob_record *record,
     case MOB_IN_FUNCTION:
     case MOB_IN_REVOKED:
     case MOB_IN_NEST:
+    case MOB_IN_TAKEN_BACK:
         if (client->hooks != NULL)
             client->hooks->record(client, record, body);
         return;

@@ -105,14 +105,19 @@ static void pin_and_release(struct mob_store_client *client)
     CHILD_CHECK(again.status == MOB_OK);
 }
 
+/* The last record is to be read before anything begins. */
 static void read_inbound(struct mob_store_client *client)
 {
     struct mob_record record;
+    CHILD_CHECK(!mob_store_in_begin(client));
     for (int i = 0; i < 3; i++) {
         CHILD_CHECK(mob_store_in_peek(client, &record) != NULL);
         mob_store_in_pop(client);
     }
     mob_store_in_release(client);
+    CHILD_CHECK(mob_store_in_begin(client));
+    client->fences = true; /* as where the node cannot do it */
+    CHILD_CHECK(mob_store_in_begin(client));
 }
 
 static void create(

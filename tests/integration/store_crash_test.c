@@ -146,8 +146,10 @@ static void after_death(struct world *world, const uint32_t slots[2], uint32_t s
 
 static void send_inbound(struct mob_store *store, uint32_t slot)
 {
-    for (int i = 0; i < 3; i++)
+    uint64_t begun;
+    for (int i = 0; i < 2; i++)
         memset(mob_store_in_reserve(store, slot, MOB_IN_STOP, 0, 0, 100), i, 100);
+    memset(mob_store_in_halt(store, slot, MOB_IN_TAKEN_BACK, 16, &begun), 0, 16);
     mob_store_in_flush(store, slot);
 }
 
@@ -236,6 +238,7 @@ static const struct {
     {"mob_bell_ring", "it wakes clients"},
     {"push_piece", "inbound rings"},
     {"publish", ""},
+    {"mob_store_in_halt", ""},
     {"mob_store_pass_begin", "it reads outbound rings"},
     {"release", ""},
     {"seal_entry", "objects of published records, and its own"},

@@ -31,6 +31,8 @@
 
 /* Of nodes that are started from now on: tasks below another one on a worker's stack. */
 static uint32_t nx_nest_max;
+/* Of these too: time is real, and the test may be slow. */
+static int64_t nx_take_back_ns = 3600 * MOB_SEC;
 
 struct nx {
     struct node *node;
@@ -75,6 +77,7 @@ static inline void nx_start(struct nx *nx, uint32_t slots)
     node->options = (struct node_options){.segment_bytes = 64u << 20, .slots = slots, .name = "node"};
     node->options.retention_s = 86400;
     node->options.nest_max = nx_nest_max;
+    node->options.take_back_ns = nx_take_back_ns;
     snprintf(node->options.directory, sizeof node->options.directory, "%s", nx->directory);
     nx->node = node;
     assert_int_equal(node_open(node), MOB_OK);

@@ -3,6 +3,7 @@
  *
  * MOBULA_TEST_SEEDS = how many programs, MOBULA_TEST_SEED = the first (a failing one is printed).
  */
+#include "runtime/node/take_back.h"
 #include "tests/unit/runtime/node/node_fixture.h"
 
 enum {
@@ -12,6 +13,7 @@ enum {
     CHILDREN_MAX = 4,
     DEPTH = 4,
     ROOTS = 5,
+    TAKE_BACK_EVERY = 60, /* steps: what is taken back is sent again, and has to be read */
     STEPS_MAX = 400000
 };
 
@@ -74,12 +76,25 @@ static struct sim_worker *workers[FAKE_WORKERS_MAX];
 static uint32_t worker_count;
 static struct nx nx;
 static struct nx_driver driver;
-static uint32_t on_top, most_levels; /* of all programs: that it was tried at all */
+static uint32_t on_top, most_levels, taken_back; /* of all programs: that it was tried at all */
 
 static bool there(struct mob_task_id id)
 {
     struct mob_object_info info;
     return mob_store_object_info(nx.node->store, mob_object_of(id, 0), &info) && info.sealed;
+}
+
+/* What stands behind that task is others' now. */
+static void take_back(struct sim_worker *w, const uint8_t *body)
+{
+    struct mob_task_id last;
+    memcpy(&last, body, sizeof last);
+    uint32_t end = w->spec_begin;
+    for (uint32_t i = w->spec_begin; i < w->spec_end; i++)
+        if (mob_task_id_eq(w->specs[i].task, last))
+            end = i + 1;
+    taken_back += w->spec_end - end;
+    w->spec_end = end;
 }
 
 static void take_record(struct sim_worker *w, const struct mob_record *record, const uint8_t *body)
@@ -103,6 +118,9 @@ static void take_record(struct sim_worker *w, const struct mob_record *record, c
         if (w->nest.status == MOB_OK)
             w->spec_begin = w->spec_end;
         return;
+    case MOB_IN_TAKEN_BACK:
+        take_back(w, body);
+        return;
     default:
         return;
     }
@@ -112,11 +130,11 @@ static void take_record(struct sim_worker *w, const struct mob_record *record, c
     w->specs[w->spec_end++] = w->at.head;
 }
 
-static void read_some(struct sim_worker *w)
+static void read_some(struct sim_worker *w, uint32_t most)
 {
     struct mob_record record;
     const uint8_t *body;
-    for (uint32_t n = draw(4); n > 0 && (body = mob_store_in_peek(w->at.store, &record)) != NULL; n--) {
+    for (uint32_t n = most; n > 0 && (body = mob_store_in_peek(w->at.store, &record)) != NULL; n--) {
         take_record(w, &record, body);
         mob_store_in_pop(w->at.store);
     }
@@ -129,6 +147,15 @@ static void add_need(struct frame *f, struct mob_task_id task)
     uint32_t place = draw(f->need_count + 1);
     f->needs[f->need_count++] = f->needs[place];
     f->needs[place] = task;
+}
+
+/* The first of its specs begins; not before it has read what the node wants it to read first. */
+static bool begins(struct sim_worker *w)
+{
+    if (mob_store_in_begin(w->at.store))
+        return true;
+    read_some(w, UINT32_MAX);
+    return false;
 }
 
 /* Children of the task, each of which may need the one before it. */
@@ -189,6 +216,8 @@ static void wait_on(struct sim_worker *w, struct frame *f, struct mob_task_id ne
         f->refused = true;
     } else if (answered && w->spec_begin < w->spec_end && w->depth < FRAMES_MAX &&
         mob_task_id_eq(w->specs[w->spec_begin].task, w->nest.task)) {
+        if (!begins(w))
+            return;
         on_top++;
         start(w);
         most_levels = w->depth > most_levels ? w->depth : most_levels;
@@ -224,10 +253,10 @@ static void run(struct sim_worker *w)
 
 static void step(struct sim_worker *w)
 {
-    read_some(w);
+    read_some(w, draw(4));
     if (w->depth > 0)
         run(w);
-    else if (w->suspends == 0 && w->spec_begin < w->spec_end)
+    else if (w->suspends == 0 && w->spec_begin < w->spec_end && begins(w))
         start(w);
 }
 
@@ -268,6 +297,8 @@ static void run_program(uint64_t seed)
         meet_new_workers();
         if (worker_count == 0 || draw(4) == 0)
             nx_turn(&nx, 1);
+        else if (draw(TAKE_BACK_EVERY) == 0)
+            node_take_back(nx.node, draw(worker_count));
         else
             step(workers[draw(worker_count)]);
     }
@@ -298,6 +329,7 @@ static void random_programs_come_to_their_end(void **state)
     if (count >= 40) {
         assert_true(on_top > 500);
         assert_true(most_levels > 3);
+        assert_true(taken_back > 100);
     }
 }
 

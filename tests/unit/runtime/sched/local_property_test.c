@@ -191,7 +191,7 @@ static void run_to_the_end(struct model *m)
     M_FAIL(m, "it does not end");
 }
 
-static uint64_t nested; /* in all runs */
+static uint64_t nested, taken_back; /* in all runs */
 
 static void run_seed(struct model *m, uint64_t seed)
 {
@@ -244,6 +244,7 @@ static void run_seed(struct model *m, uint64_t seed)
     if (bad)
         M_FAIL(m, "invariant: %s", bad);
     nested += stats.nested;
+    taken_back += m->taken_back;
     M_CHECK(m, stats.tasks == 0 && stats.wait_objects == 0 && stats.edges == 0 && stats.families == 0);
     mob_sched_destroy(m->s);
 }
@@ -260,9 +261,12 @@ static void random_programs_behave_as_the_model(void **state)
         uint64_t count = runs ? strtoull(runs, NULL, 10) : RUNS;
         for (uint64_t i = 1; i <= count; i++)
             run_seed(m, i);
-        print_message("%llu random programs, seeds 1..%llu; %llu tasks ran on top of others\n",
-            (unsigned long long)count, (unsigned long long)count, (unsigned long long)nested);
+        print_message(
+            "%llu random programs, seeds 1..%llu; %llu tasks ran on top of others, %llu were taken back\n",
+            (unsigned long long)count, (unsigned long long)count, (unsigned long long)nested,
+            (unsigned long long)taken_back);
         assert_true(nested > count / 4); /* else this run has shown nothing about them */
+        assert_true(taken_back > count / 4);
     }
     free(m);
 }

@@ -29,6 +29,7 @@ struct m_task {
     bool kin_cancelled; /* what it submits from now on is cancelled too */
     bool continued; /* DONE, but not what it became */
     bool killed; /* its worker was to be killed for it */
+    bool kept; /* it may have begun, when its worker was asked */
     bool several; /* had more than one input when it began to wait */
     int64_t deadline, wake;
     enum mob_status expected; /* FAILING */
@@ -78,6 +79,7 @@ struct model {
     bool was_idle[M_WORKERS], ending;
     bool alike; /* children are of their parent's kind, and ready */
     int kill[M_WORKERS], kills;
+    uint64_t taken_back;
 };
 
 #define M_FAIL(m, ...) \

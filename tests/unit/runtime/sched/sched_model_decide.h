@@ -179,6 +179,26 @@ static void check_work(struct model *m)
     }
 }
 
+static void revoke(struct model *m, struct m_worker *w, int from);
+
+/* The worker has begun its first task, or some more that are as good as ended. */
+static void take_back(struct model *m, int worker)
+{
+    struct m_worker *w = &m->worker[worker];
+    M_CHECK(m, w->alive && !w->leaving && !w->blocked && !w->below_count && w->count > 1);
+    M_CHECK(m, m->told_count == 0);
+    if (m_random(m, 8) == 0 && !m->ending)
+        return; /* it cannot be asked now */
+    int begun = m_random(m, 3) ? (int)m_random(m, 2) : (int)m_random(m, (uint32_t)w->count + 2);
+    int stay = begun < 1 ? 1 : begun < w->count ? begun : w->count;
+    uint32_t went = mob_sched_take_back(m->s, (uint16_t)worker, (uint32_t)begun, m->now);
+    M_CHECK(m, went == (uint32_t)(w->count - stay));
+    m->taken_back += went;
+    for (int i = 0; i < stay; i++)
+        m->task[w->batch[i]].kept = true;
+    revoke(m, w, stay);
+}
+
 static void on_decision(struct model *m, const struct mob_decision *d)
 {
     int t = d->task ? m_of(m, d->task) : -1;
@@ -193,6 +213,9 @@ static void on_decision(struct model *m, const struct mob_decision *d)
         return;
     case MOB_DECIDE_RETRY:
         M_CHECK(m, t >= 0 && m->task[t].failures > 0);
+        return;
+    case MOB_DECIDE_TAKE_BACK:
+        take_back(m, d->worker);
         return;
     case MOB_DECIDE_STOP:
     case MOB_DECIDE_KILL:

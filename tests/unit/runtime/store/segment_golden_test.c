@@ -41,6 +41,7 @@ static void say_structs(void)
     FIELD(mob_seg_client, in_head);
     FIELD(mob_seg_client, posted);
     FIELD(mob_seg_client, in_released);
+    FIELD(mob_seg_client, in_begun);
     FIELD(mob_seg_client, bell);
     FIELD(mob_seg_client, asleep);
     FIELD(mob_seg_client, wake_at);

@@ -126,6 +126,52 @@ static void what_is_cancelled_before_its_turn_does_not_run(void **state)
     assert_false(mob_store_in_has_urgent(worker.client->store));
 }
 
+/* `begun_out`: of all that it was given. */
+static void take_back_behind(struct mob_task_id last, uint64_t *begun_out)
+{
+    void *body =
+        mob_store_in_halt(node.store, node.slot, MOB_IN_TAKEN_BACK, (uint32_t)sizeof last, begun_out);
+    assert_non_null(body);
+    memcpy(body, &last, sizeof last);
+    mob_store_in_flush(node.store, node.slot);
+}
+
+/* Of what is taken back only the heads count: for what stays, and for what comes later. */
+static void what_is_taken_back_does_not_run(void **state)
+{
+    (void)state;
+    struct mob_spec_head first = head_of("probe.echo_i64", 1), second = head_of("probe.fails", 1);
+    struct mob_in_spec in = {0};
+    uint64_t begun;
+    give_spec(&in, &first, 1);
+    assert_true(mob_worker_step(&worker)); /* its function */
+    assert_true(mob_worker_step(&worker));
+    assert_true(mob_worker_step(&worker));
+    take_completion();
+    give_sibling(100, 2);
+    give_sibling(101, 3);
+    give_spec(&in, &second, 4); /* into the same slot */
+    give_sibling(102, 5);
+    take_back_behind((struct mob_task_id){first.task.stream, 100}, &begun);
+    assert_int_equal(begun, 1);
+    give_sibling(103, 6); /* of the second */
+    step_all();
+    take_completion();
+    assert_int_equal(completion.head.task.index, 100);
+    assert_int_equal(completion.head.status, MOB_OK);
+    assert_int_equal(returned_i64(), 2);
+    take_completion();
+    assert_int_equal(completion.head.task.index, 103);
+    assert_int_equal(completion.head.status, MOB_TASK_FAILED);
+    assert_false(fake_node_take(&node));
+    take_back_behind(first.task, &begun); /* it has nothing */
+    assert_int_equal(begun, 3);
+    give_sibling(100, 7); /* and here it comes again */
+    step_all();
+    take_completion();
+    assert_int_equal(completion.head.task.index, 100);
+}
+
 static void failures_carry_their_reason(void **state)
 {
     (void)state;
@@ -467,6 +513,7 @@ int main(void)
         TEST(siblings_repeat_the_head),
         TEST(siblings_repeat_the_head_of_their_slot),
         TEST(what_is_cancelled_before_its_turn_does_not_run),
+        TEST(what_is_taken_back_does_not_run),
         TEST(failures_carry_their_reason),
         TEST(a_changed_module_file_is_refused),
         TEST(a_reference_is_read_from_the_store),
