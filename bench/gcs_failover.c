@@ -162,29 +162,38 @@ static void mend(struct run *r)
         fault_proxy_heal(r->proxy);
 }
 
+/* Of what the run before did, or the filling: a load may cost a member, which then joins again. */
+static bool wait_whole(struct run *r)
+{
+    int64_t begin = bench_now();
+    bool whole = chain_box_wait_length(r->box, r->box->members, mob_now() + GCS_START_NS);
+    fprintf(stderr, "gcs_failover: whole after %.1f s\n", (double)(bench_now() - begin) / 1e9);
+    return whole;
+}
+
 static enum outcome one_run(struct failover *f, struct run *r, uint64_t mib)
 {
     static const char *const outcomes[] = {"", ", void", ", missed", ", wrong"};
     struct timer timer = {.stop = false};
+    if (!wait_whole(r))
+        return WRONG;
     MOB_ASSERT(pthread_create(&timer.thread, NULL, run_timer, &timer) == 0);
     put_and_strike(f, r);
     timer.stop = true;
     pthread_join(timer.thread, NULL);
-    mend(r);
     bool hit = was_hit(r);
-    int64_t mended = bench_now();
-    bool whole =
-        !r->putter->failed && chain_box_wait_length(r->box, r->box->members, mob_now() + GCS_START_NS);
-    enum outcome outcome = !whole ? WRONG : timer.latest_ns > LATE_NS ? VOID : !hit ? MISSED : GOOD;
+    mend(r);
+    enum outcome outcome = r->putter->failed ? WRONG
+        : timer.latest_ns > LATE_NS          ? VOID
+        : !hit                               ? MISSED
+                                             : GOOD;
     if (outcome == GOOD)
         f->traces[r->fault][r->place] = r->trace;
     fprintf(stderr,
         "gcs_failover %s_%s, %llu MiB: %.1f ms (%.1f before the fault; left out after %.1f), timer %.1f ms "
-        "late, "
-        "whole after %.1f s%s\n",
+        "late%s\n",
         place_names[r->place], fault_names[r->fault], (unsigned long long)mib, r->pause_ms, r->before_ms,
-        r->left_out_ms, (double)timer.latest_ns / 1e6, (double)(bench_now() - mended) / 1e9,
-        outcomes[outcome]);
+        r->left_out_ms, (double)timer.latest_ns / 1e6, outcomes[outcome]);
     return outcome;
 }
 
@@ -265,9 +274,6 @@ static void run_box(struct failover *f, uint32_t members, bool proxied, uint64_t
         fault_proxy_realtime(proxy);
     if (gcs_chain_open_proxied(&box, members, proxy)) {
         gcs_chain_fill(&box, mib * MIB);
-        /* The load may have cost a member, which then joins again. */
-        if (!chain_box_wait_length(&box, members, mob_now() + GCS_START_NS))
-            f->wrong = "the chain is not whole after it was filled";
         fprintf(stderr, "gcs_failover: a chain of %u%s with %llu MiB after %.1f s\n", members,
             proxied ? " behind a proxy" : "", (unsigned long long)mib, (double)(bench_now() - begin) / 1e9);
         struct gcs_putter p = {.gcs = chain_box_client(&box)};

@@ -111,7 +111,7 @@ def run_program(c, seed, killer):
     actors = [client.make("/actors", {"class": "chaos.Chain", "arguments": [b], "options": {"max_restarts": -1}}, f"{seed}-actor-{i}")["id"] for i, b in enumerate(begin)]
     states = [mix(b, 0) for b in begin]
     step = 0
-    while killer.is_alive():
+    while killer.is_alive() or step <= KILLS:  # fewer steps than kills show little
         step += 1
         time.sleep(PACE_S)  # kills meet requests, and not only the end
         kind, key = draw.choice(("mix", "mix", "slow", "nest", "call", "call")), f"{seed}-{step}"
