@@ -111,13 +111,36 @@ static void put_sum(struct mob_shard *sh)
     free(groups);
 }
 
-void flushed_store_sum(struct mob_shard *sh)
+static void store_sum(struct mob_shard *sh)
 {
     if (sh->flushed.applied == 0)
         return;
     store_set(sh, "f", 1, &sh->flushed.applied, sizeof sh->flushed.applied);
     put_sum(sh);
     sh->flushed.stored = sh->flushed.applied;
+}
+
+/* Blocks that were flushed while they were on their way to this joiner are in its Redis: the FLUSH comes in
+ * the log, and takes what is behind this position only. */
+static void delete_flushed_blocks(struct mob_shard *sh, uint64_t upto)
+{
+    uint8_t key[9];
+    for (uint32_t at = mob_index_after(sh->index, 0); at < mob_index_after(sh->index, upto); at++) {
+        const struct mob_index_slot *slot = mob_index_slot(sh->index, at);
+        if (slot == NULL)
+            continue;
+        mob_redis_key(key, 'b', slot->seq);
+        store_delete(sh, key, sizeof key);
+    }
+}
+
+void flushed_join(struct mob_shard *sh, uint64_t upto)
+{
+    if (sh->store.link != NULL)
+        delete_flushed_blocks(sh, upto);
+    sh->flushed.applied = upto;
+    mob_index_flush(sh->index, upto);
+    store_sum(sh);
 }
 
 void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *e)

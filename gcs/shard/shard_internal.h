@@ -304,8 +304,8 @@ MOB_MUST_USE enum mob_status flushed_check(
 void flushed_apply(struct mob_shard *sh, const struct mob_chain_entry *entry); /* the first time */
 void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *entry);
 void flushed_load_position(struct mob_shard *sh, uint64_t upto);
-/* Writes all as one sum into the open pass: a joiner's. */
-void flushed_store_sum(struct mob_shard *sh);
+/* A joiner has its source's groups: all as one sum into the open pass, and blocks up to there go. */
+void flushed_join(struct mob_shard *sh, uint64_t upto);
 MOB_MUST_USE enum mob_status flushed_load_sum(
     struct mob_shard *sh, uint64_t part, const uint8_t *value, size_t length);
 MOB_MUST_USE enum mob_status flushed_load_note(

@@ -355,13 +355,14 @@ static bool load_owner_row(struct mob_shard *sh, const struct mob_chain_row *row
         return true;
     case ROW_COLD:
         return load_cold(sh, row);
-    case ROW_COLD_UPTO:
-        if (row->bytes != sizeof sh->flushed.applied)
+    case ROW_COLD_UPTO: {
+        uint64_t upto;
+        if (row->bytes != sizeof upto)
             return false;
-        memcpy(&sh->flushed.applied, row->content, row->bytes);
-        mob_index_flush(sh->index, sh->flushed.applied);
-        flushed_store_sum(sh);
+        memcpy(&upto, row->content, sizeof upto);
+        flushed_join(sh, upto);
         return true;
+    }
     default:
         return false;
     }

@@ -21,7 +21,10 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "gcs/client/member_link.h"
 #include "tests/support/chain_box.h"
+#include "tests/support/chain_compare.h"
+#include "tests/support/flush_box.h"
 #include "tests/support/gcs_load.h"
 #include "tests/support/pg_box.h"
 
@@ -37,7 +40,7 @@ struct fault {
     uint32_t passages;
     uint32_t members;
     uint32_t window; /* of blocks; 0: 16 */
-    bool proxied, postgres, short_set;
+    bool proxied, postgres, flushed, short_set;
 };
 struct stage {
     const struct fault *fault;
@@ -46,6 +49,7 @@ struct stage {
     struct gcs_load load;
     struct fault_proxy *proxy;
     struct pg_box pg;
+    pid_t flusher; /* 0: none */
     bool hold; /* what ended stays so */
     pid_t seen[CHAIN_BOX_MEMBERS_MAX];
     uint32_t deaths; /* of members */
@@ -150,6 +154,7 @@ static void stage_open(struct stage *s, const struct fault *fault, uint64_t seed
     struct gcs_load_options load = {.sockets = s->box.clients,
         .seed = seed,
         .window = fault->window == 0 ? 16 : fault->window,
+        .flushed = fault->flushed,
         .tend = tend,
         .arg = s};
     gcs_load_init(&s->load, &load);
@@ -196,6 +201,8 @@ static void whole_again(struct stage *s)
     steps(s);
 }
 
+static void check_flushed(struct stage *s);
+
 static void stage_close(struct stage *s)
 {
     if (s->proxy != NULL)
@@ -203,6 +210,8 @@ static void stage_close(struct stage *s)
     whole_again(s);
     gcs_load_finish(&s->load, PATIENCE_NS);
     good(s);
+    if (s->flusher != 0)
+        check_flushed(s);
     const struct gcs_history_verdict *v = &s->load.verdict;
     print_message("%s seed %llu: %zu operations, %zu unknown, %zu keys, %llu blocks, longest pause %lld ms, "
                   "deaths %u\n",
@@ -210,6 +219,7 @@ static void stage_close(struct stage *s)
         (unsigned long long)s->load.acked, (long long)(s->load.longest_ns / MOB_MS), s->deaths);
     assert_true(v->done >= 3 * STEPS && s->load.acked >= 2 * STEPS); /* else it shows nothing */
     gcs_load_fini(&s->load);
+    gcs_box_end(&s->flusher, SIGKILL);
     chain_box_fini(&s->box);
     fault_proxy_destroy(s->proxy);
     if (s->fault->postgres)
@@ -343,6 +353,105 @@ static void source_of_snapshot(struct stage *s)
     end_member(s, source);
     kill(stopped_joiner, SIGCONT);
     steps(s);
+}
+
+/* ---- a joiner while the log is written and flushed ---- */
+
+/* What a serving member says; 0 when it does not answer. */
+static uint64_t flushed_at(struct stage *s, int slot)
+{
+    struct mob_member_link *link = NULL;
+    struct mob_gcs_stats stats = {0};
+    if (mob_member_open(s->box.member[slot].socket, s->box.shard, &link) != MOB_OK ||
+        mob_member_stats(link, &stats) != MOB_OK)
+        stats.flushed = 0;
+    mob_member_close(link);
+    return stats.flushed;
+}
+
+static void compare_members(struct stage *s)
+{
+    struct chain_compared c = chain_compare(&s->box, mob_now() + PATIENCE_NS);
+    if (c.wrong[0] != 0)
+        failed(s, c.wrong);
+    print_message("equal at %llu: flushed up to %llu, %llu blocks left\n", (unsigned long long)c.applied,
+        (unsigned long long)c.flushed, (unsigned long long)c.blocks);
+}
+
+/* A member joins; how many positions were flushed from its first row to its last, as its source tells. */
+static uint64_t join_under_flush(struct stage *s)
+{
+    char log[128];
+    int slot = slot_at(s, gcs_load_random(&s->load) % 2 == 0);
+    struct gcs_box *joiner = &s->box.member[slot];
+    snprintf(log, sizeof log, "%s/gcs.log", joiner->directory);
+    uint32_t joined = lines_with(log, "to=joining"), taken = lines_with(log, "to=syncing");
+    joiner->failpoints = "gcs.joiner_rows=delay:80"; /* a batch takes so long, and flushing goes on */
+    end_member(s, slot);
+    for (int64_t deadline = mob_now() + PATIENCE_NS; lines_with(log, "to=joining") == joined;) {
+        gcs_load_for(&s->load, 2 * MOB_MS);
+        if (mob_now() > deadline)
+            failed(s, "it does not come back");
+    }
+    uint64_t before = flushed_at(s, 1 - slot);
+    for (int64_t deadline = mob_now() + PATIENCE_NS; lines_with(log, "to=syncing") == taken;) {
+        gcs_load_for(&s->load, 2 * MOB_MS);
+        good(s);
+        if (mob_now() > deadline)
+            failed(s, "it does not join");
+    }
+    uint64_t after = flushed_at(s, 1 - slot);
+    whole_again(s);
+    return after > before ? after - before : 0;
+}
+
+/* Blocks gather, then a flusher takes them away while a member joins, and writes go on: what the joiner has
+ * is what the others have. At the end everything is in the database, once. */
+static void joiner_under_flush(struct stage *s)
+{
+    uint64_t meanwhile = 0;
+    struct flush_box flush = {.gcs = &s->box.member[0],
+        .pg = &s->pg,
+        .sockets = s->box.clients,
+        .cluster = CHAIN_BOX_CLUSTER,
+        .batch_bytes = "64KiB",
+        .delay_ms = "20",
+        .hot_percent = "0",
+        .maintain_ms = "1h"}; /* which is a client that comes and goes: positions would never stand still */
+    gcs_load_for(&s->load, 300 * MOB_MS + (int64_t)(gcs_load_random(&s->load) % (uint64_t)(300 * MOB_MS)));
+    s->flusher = flush_box_spawn(&flush, NULL);
+    for (int i = 0; i < 2 || (meanwhile == 0 && i < 6); i++) {
+        meanwhile += join_under_flush(s);
+        compare_members(s);
+    }
+    print_message("%llu positions were flushed during joins\n", (unsigned long long)meanwhile);
+    if (meanwhile == 0)
+        failed(s, "nothing was flushed during a join");
+    steps(s);
+}
+
+static bool all_flushed(struct stage *s, struct mob_database *db)
+{
+    return pg_box_number(db, "SELECT coalesce(sum(blocks), 0)::bigint FROM mobula.batch") ==
+        (int64_t)s->load.appended;
+}
+
+/* After the load: each block is in the database, once. */
+static void check_flushed(struct stage *s)
+{
+    struct mob_database *db = pg_box_open(&s->pg);
+    for (int64_t deadline = mob_now() + PATIENCE_NS; !all_flushed(s, db); poll(NULL, 0, 50)) {
+        chain_box_tend(&s->box);
+        if (mob_now() > deadline)
+            failed(s, "not everything comes to the database");
+    }
+    if (pg_box_number(db, "SELECT sum(specs)::bigint FROM mobula.bucket") !=
+        (int64_t)(s->load.appended * GCS_LOAD_TASKS))
+        failed(s, "tasks are missing in the database, or twice there");
+    if (pg_box_number(db, "SELECT count(*) FROM mobula.gap") != 0)
+        failed(s, "the database has a gap");
+    mob_database_close(db);
+    compare_members(s);
 }
 
 static void redis_comes_back_empty(struct stage *s)
@@ -645,6 +754,12 @@ static const struct fault faults[] = {
     {.name = "joiner_in_transfer", .members = 2, .run = joiner_in_transfer},
     {.name = "joiner_before_syncend", .members = 2, .run = joiner_before_syncend, .short_set = true},
     {.name = "source_of_snapshot", .members = 3, .run = source_of_snapshot},
+    {.name = "joiner_under_flush",
+        .members = 2,
+        .run = joiner_under_flush,
+        .postgres = true,
+        .flushed = true,
+        .short_set = true},
     {.name = "redis_comes_back_empty", .members = 2, .run = redis_comes_back_empty},
     {.name = "both_members", .members = 2, .run = both_members},
     {.name = "links_are_hostile", .members = 3, .run = links_are_hostile, .proxied = true, .short_set = true},

@@ -14,7 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
-static const char cluster[] = "00000000000000000000000000000000"; /* of gcs_block_make */
+static const char cluster[] = CHAIN_BOX_CLUSTER;
 
 static void write_secret(const char *path)
 {

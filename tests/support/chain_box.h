@@ -11,6 +11,8 @@
 #define CHAIN_BOX_MEMBERS_MAX 4u
 #define CHAIN_BOX_MASTERS_MAX 2u
 
+#define CHAIN_BOX_CLUSTER "00000000000000000000000000000000" /* of gcs_block_make */
+
 struct chain_box {
     char directory[64];
     char table[96], secret[96];

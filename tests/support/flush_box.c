@@ -13,11 +13,13 @@ pid_t flush_box_spawn(const struct flush_box *box, const char *failpoints)
     const char *bin = getenv("MOBULA_BIN_DIR");
     snprintf(program, sizeof program, "%s/mobula-flush", bin == NULL ? "build/release/bin" : bin);
     snprintf(log, sizeof log, "%s/flush.log", box->gcs->directory);
-    const char *argv[] = {program, "--dir", box->gcs->directory, "--gcs-socket", box->gcs->socket,
-        "--postgres-dir", box->pg->data, "--cluster", FLUSH_BOX_CLUSTER, "--flush-batch-bytes",
+    const char *argv[] = {program, "--dir", box->gcs->directory, "--gcs-socket",
+        box->sockets ? box->sockets : box->gcs->socket, "--postgres-dir", box->pg->data, "--cluster",
+        box->cluster ? box->cluster : FLUSH_BOX_CLUSTER, "--flush-batch-bytes",
         box->batch_bytes ? box->batch_bytes : "8MiB", "--flush-delay-ms",
         box->delay_ms ? box->delay_ms : "5s", "--flush-hot-percent",
-        box->hot_percent ? box->hot_percent : "50", "--flush-maintain-ms", "100", "--retention-s",
+        box->hot_percent ? box->hot_percent : "50", "--flush-maintain-ms",
+        box->maintain_ms ? box->maintain_ms : "100", "--retention-s",
         box->retention_s ? box->retention_s : "24h", NULL};
     pid_t parent = getpid(), pid = fork();
     if (pid != 0)

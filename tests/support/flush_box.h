@@ -10,7 +10,9 @@
 struct flush_box {
     const struct gcs_box *gcs;
     const struct pg_box *pg;
-    const char *batch_bytes, *delay_ms, *hot_percent, *retention_s; /* NULL = the default */
+    const char *sockets, *cluster; /* of a chain; NULL: of `gcs`, FLUSH_BOX_CLUSTER */
+    const char *batch_bytes, *delay_ms, *hot_percent, *retention_s,
+        *maintain_ms; /* NULL = the default, of maintain_ms 100 */
 };
 /* Returns at once; `failpoints` as MOBULA_FAILPOINTS, NULL = none. Its log is flush.log in the gcs_box. */
 pid_t flush_box_spawn(const struct flush_box *box, const char *failpoints);

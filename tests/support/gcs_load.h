@@ -21,6 +21,7 @@
 #define GCS_LOAD_KEYS 4u /* in use at a time */
 #define GCS_LOAD_KEY_OPS 200u /* then another key takes its place */
 #define GCS_LOAD_BLOCKS_MAX 200000u
+#define GCS_LOAD_TASKS 8u /* specs in each block */
 
 struct gcs_load;
 struct gcs_load_options {
@@ -28,6 +29,8 @@ struct gcs_load_options {
     uint64_t seed;
     uint32_t clients; /* 0: 6 */
     uint32_t window; /* of blocks; 0: no log */
+    bool flushed; /* a flusher takes blocks away: the follower may miss some, the log's first ones may be gone
+                   */
     int64_t think_ns_max; /* between an answer and the next request; 0: 2 ms */
     void (*tend)(void *arg); /* now and then: starts what has ended; may be NULL */
     void *arg;
@@ -55,6 +58,7 @@ struct gcs_load {
     struct mob_gcs *writer, *follower;
     struct mob_gcs_log *log;
     uint64_t incarnation, appended, acked, released, followed;
+    bool resynced; /* a hole in the stream was named, and nothing came since */
     uint64_t *hashes; /* of each block */
     struct gcs_history_verdict verdict;
 };
