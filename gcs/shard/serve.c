@@ -202,8 +202,9 @@ static void index_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
     if (e->status != MOB_OK)
         return;
     if (e->op == MOB_GCS_OP_APPEND) {
-        if (e->seq <= sh->member.loaded_blocks)
-            return; /* it was in the snapshot, or was dropped before */
+        /* It was in the snapshot, or was dropped or flushed before that ended. */
+        if (e->seq <= sh->member.loaded_blocks || e->seq <= sh->flushed.applied)
+            return;
         if (e->body != sh->peeked) /* collected earlier: it was checked then */
             MOB_ASSERT(
                 mob_block_peek(e->body, e->body_bytes, &sh->peeked_header, &sh->peeked_zone) == MOB_OK);

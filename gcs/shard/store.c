@@ -150,12 +150,15 @@ static void put_block(struct mob_shard *sh, const struct mob_chain_entry *e)
     struct mob_redis_block head = {
         .epoch = mob_chain_epoch(sh->chain), .incarnation = e->client, .number = e->number};
     uint8_t key[9];
+    open_pass(sh);
+    touch_log(sh, e->client, MOB_GCS_LIVE, e->request);
+    if (e->seq <= sh->flushed.stored)
+        return; /* of a joiner's log, and flushed before its snapshot ended: its FLUSH deletes nothing */
     mob_redis_key(key, 'b', e->seq);
     struct mob_redis_batch *b = open_pass(sh);
     mob_redis_arg(b, key, sizeof key);
     mob_redis_arg_ref(b, &head, sizeof head, e->body, e->body_bytes);
     sh->store.open_pairs++;
-    touch_log(sh, e->client, MOB_GCS_LIVE, e->request);
 }
 
 static size_t kv_key(uint8_t out[MOB_REDIS_KEY_MAX], const struct mob_chain_entry *e)
