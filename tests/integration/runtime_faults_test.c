@@ -247,8 +247,7 @@ static int64_t revoked(void)
     char *answer;
     OK(mob_query(client, "stats", "", PATIENCE, &answer));
     const char *at = strstr(answer, "\"revoked\":");
-    if (at == NULL)
-        fail_msg("not in %s", answer);
+    assert_non_null(at);
     int64_t count = strtoll(at + strlen("\"revoked\":"), NULL, 10);
     free(answer);
     return count;
