@@ -18,12 +18,12 @@
 
 #define SLOT_BYTES 4096
 
-static char directory[] = "/tmp/mob-table-XXXXXX", path[64];
+static char directory[32], path[64];
 
 static int set_up(void **state)
 {
     (void)state;
-    strcpy(directory + sizeof directory - 7, "XXXXXX");
+    snprintf(directory, sizeof directory, "/tmp/mob-table-XXXXXX");
     assert_non_null(mkdtemp(directory));
     snprintf(path, sizeof path, "%s/table", directory);
     return 0;
@@ -79,7 +79,6 @@ static void spoil(int slot)
     close(fd);
 }
 
-/* Which slot has the newest configuration, and not because of a beat: the others' bytes stay as they are. */
 static void read_slots(uint8_t out[3 * SLOT_BYTES])
 {
     int fd = open(path, O_RDONLY);
@@ -87,6 +86,7 @@ static void read_slots(uint8_t out[3 * SLOT_BYTES])
     close(fd);
 }
 
+/* The one slot whose bytes differ; -1: none. */
 static int changed_slot(const uint8_t *before, const uint8_t *after)
 {
     int changed = -1;
