@@ -7,7 +7,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/known.h"
 
-enum { ERROR_BYTES_MAX = 4096, BODY_BYTES_MAX = 80 * 1024 };
+enum { ERROR_BYTES_MAX = 4096 };
 
 /* Readiness of one return. Small results are in the completion, all are in the store. */
 static struct ready_object ready_of(
@@ -267,6 +267,22 @@ static void announce_returns(
     }
 }
 
+/* Its results were there before, and are lost with their node: what it gives now is something else. */
+static void announce_diverged(struct node *node, struct node_task *task)
+{
+    static const char message[] = "its bytes were lost, and its function gave others when it ran again: the "
+                                  "value cannot be had any more";
+    uint8_t payload[512];
+    struct mob_error_link link = {.status = MOB_REPLAY_DIVERGED,
+        .task = task->sched.id,
+        .message = message,
+        .message_bytes = sizeof message - 1};
+    uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
+    char id[MOB_ID_TEXT_MAX];
+    MOB_LOG_WARN("complete", "remade_otherwise", "task=%s", mob_task_id_format(task->sched.id, id));
+    announce_error(node, task, MOB_REPLAY_DIVERGED, payload, bytes);
+}
+
 /* A completion may name objects that its worker, dead by now, had published and not sealed. */
 static void seal_published(struct node *node, const struct mob_completion *completion)
 {
@@ -388,7 +404,9 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     char message[160];
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
     bool counts = !node_task_is_shadow(task);
-    if (status == MOB_OK) {
+    if (status == MOB_OK && !node_remade_the_same(node, task, &full)) {
+        announce_diverged(node, task);
+    } else if (status == MOB_OK) {
         node->finished += counts;
         task->template->job->finished += counts;
         announce_returns(node, task, &full);

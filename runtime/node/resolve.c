@@ -165,6 +165,8 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, slot, session);
         return;
     }
+    if (known->completion)
+        node_remade_expect(node, task, known->completion);
     set_submitter(task, slot, session);
     node_enter(node, task);
 }

@@ -216,8 +216,10 @@ void node_task_destroy(struct node *node, struct node_task *task)
     if (task->flags & TASK_BORROWS)
         node_unborrow(node, task);
     let_go(node, task);
-    if (task->extra)
+    if (task->extra) {
+        free(task->extra->stored);
         extra_give(&node->extras, task->extra);
+    }
     mob_sched_task_free(node->sched, &task->sched);
 }
 
@@ -225,8 +227,12 @@ void node_tasks_free(struct node *node)
 {
     uint32_t at = 0;
     struct mob_sched_task *task;
-    while ((task = mob_sched_each(node->sched, &at)))
-        let_go(node, (struct node_task *)task);
+    while ((task = mob_sched_each(node->sched, &at))) {
+        struct node_task *left = (struct node_task *)task;
+        let_go(node, left);
+        if (left->extra)
+            free(left->extra->stored);
+    }
     extras_free(node);
 }
 

@@ -258,6 +258,42 @@ static void lost_results_are_made_again_each_task_once(void **state)
     mob_release(last);
 }
 
+/* A future has one value: who has read it once never reads another under the same id. The function says so
+ * itself when another one will do. */
+static void what_comes_back_otherwise_is_told(void **state)
+{
+    (void)state;
+    enum { BYTES = 100000 };
+    struct mob_submit_options at_will = {.struct_size = sizeof at_will, .restart_on_divergence = true};
+    struct mob_future *future, *again, *digest;
+    char id[MOB_TEXT_ID_MAX], id_at_will[MOB_TEXT_ID_MAX];
+    unlink(trace);
+    OK(mob_submit(client, "chaos.fickle_blob", MOB_ARGS(mob_utf8(trace), mob_i64(BYTES)), NULL, &future));
+    check_bytes(future, 0, BYTES);
+    struct stat st;
+    assert_int_equal(0, stat(trace, &st));
+    OK(mob_submit(client, "chaos.fickle_blob", MOB_ARGS(mob_utf8(trace), mob_i64(BYTES)), &at_will, &again));
+    check_bytes(again, st.st_size, BYTES);
+    mob_future_id(future, id);
+    mob_future_id(again, id_at_will);
+    OK(mob_flush(client, PATIENCE));
+    mob_disconnect(client); /* it maps the dead node's memory */
+    kill_node();
+    connect_with(NULL);
+    OK(mob_future_from_id(client, id, &future));
+    struct mob_value *value;
+    assert_int_equal(MOB_REPLAY_DIVERGED, mob_get(future, PATIENCE, &value));
+    assert_non_null(strstr(mob_future_error(future), "gave others when it ran again"));
+    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(future), mob_i64(1)), NULL, &digest));
+    assert_int_equal(MOB_DEPENDENCY_FAILED, mob_get(digest, PATIENCE, &value));
+    assert_int_equal(0, stat(trace, &st));
+    OK(mob_future_from_id(client, id_at_will, &again));
+    check_bytes(again, st.st_size, BYTES);
+    mob_release(future);
+    mob_release(again);
+    mob_release(digest);
+}
+
 /* The same deep: never by recursion. More than the segment holds, so what is done with goes: the function
  * says that it gives the same again. */
 static void lineage_100000_deep_is_followed(void **state)
@@ -408,6 +444,7 @@ int main(void)
         cmocka_unit_test(large_put_of_a_driver_survives_the_node),
         cmocka_unit_test(put_that_nobody_waited_for_is_sent_again),
         cmocka_unit_test(lost_results_are_made_again_each_task_once),
+        cmocka_unit_test(what_comes_back_otherwise_is_told),
         cmocka_unit_test(lineage_100000_deep_is_followed),
         cmocka_unit_test(replay_finds_children_and_outcomes),
         cmocka_unit_test(replay_that_asks_for_something_else_is_told),

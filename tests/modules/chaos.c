@@ -152,6 +152,21 @@ static enum mob_status traced_blob(struct mob_call *call)
     return MOB_OK;
 }
 
+/* Other bytes each time: those of the number of lines that the file had. */
+static enum mob_status fickle_blob(struct mob_call *call)
+{
+    size_t path_bytes;
+    struct stat st = {0};
+    const char *path = mob_arg_utf8(call, 0, &path_bytes);
+    (void)stat(path, &st);
+    leave_line(call, path, path_bytes, "made");
+    size_t bytes = (size_t)mob_arg_i64(call, 1);
+    uint8_t *out = mob_return_buffer(call, 0, bytes);
+    if (out != NULL)
+        chaos_fill((int64_t)st.st_size, out, bytes);
+    return MOB_OK;
+}
+
 static bool wait_for_file(struct mob_call *call, const char *path)
 {
     struct stat st;
@@ -576,6 +591,7 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("nest", nest, "i64 seed, i64 width, i64 depth -> i64"),
     MOB_FUNCTION("traced", traced, "utf8 path, i64 seed -> i64"),
     MOB_FUNCTION("traced_blob", traced_blob, "utf8 path, i64 seed, i64 size, bytes... -> bytes"),
+    MOB_FUNCTION("fickle_blob", fickle_blob, "utf8 path, i64 size -> bytes"),
     MOB_FUNCTION("parent", parent, "utf8 path, utf8 gate, i64 n -> i64"),
     MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
     MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),
