@@ -2,6 +2,7 @@
  * gives other bytes than the first one did has not made them (ARCHITECTURE "Identity"). */
 #include <stdlib.h>
 
+#include "common/base/log.h"
 #include "runtime/node/node.h"
 
 static uint32_t stored_returns(const struct mob_completion *completion, struct node_stored_return *out)
