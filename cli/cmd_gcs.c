@@ -108,8 +108,10 @@ static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
         {"failed",
             (uint64_t)gcs_shard_number(g, "SELECT sum(failed)::bigint FROM mobula.batch WHERE shard = $1")},
         {"days",
-            (uint64_t)gcs_number(
-                g, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'mobula.bucket'::regclass")},
+            (uint64_t)gcs_number(g,
+                "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent "
+                "= "
+                "'mobula.bucket'::regclass AND c.relname <> 'bucket_d2000000'")}, /* MOB_COLD_DAY_KEPT */
         {"gaps", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.gap WHERE shard = $1")},
         {"bytes", (uint64_t)gcs_number(g, "SELECT pg_database_size(current_database())")}};
     if (g->call->format == CLI_JSON || g->call->format == CLI_JSONL)

@@ -23,6 +23,8 @@ enum mob_status mob_cold_read(struct mob_cold *c, struct mob_database *db,
  * inserted. */
 MOB_MUST_USE enum mob_status mob_cold_function(
     struct mob_cold *c, struct mob_database *db, struct mob_task_id task, struct mob_function_id *out);
+/* No day: what living actors need of days that are gone (kept.h). Scans and history stop before it. */
+#define MOB_COLD_DAY_KEPT 2000000
 /* The name of a day's partition, as "bucket_d20000". */
 #define MOB_COLD_TABLE_MAX 48
 const char *mob_cold_table(char out[MOB_COLD_TABLE_MAX], const char *parent, int32_t day);

@@ -16,6 +16,7 @@
 
 #define ENDS_AT_ONCE 1024
 #define LOCK_SECONDS "2"
+#define TIDY_EVERY 16u /* times that it maintains */
 
 struct flush_thread {
     struct flush_thread_options options;
@@ -27,6 +28,7 @@ struct flush_thread {
     /* The thread's own. */
     struct mob_database *db;
     struct mob_writer_state *writer;
+    uint32_t maintained; /* so often */
 };
 
 /* ---- jobs ---- */
@@ -118,7 +120,8 @@ static void do_maintain(struct flush_thread *t, struct flush_job *job)
         .cluster = t->options.cluster,
         .shard = t->options.shard,
         .retention_s = t->options.retention_s,
-        .now_wall_ns = mob_wall_now()};
+        .now_wall_ns = mob_wall_now(),
+        .tidy = t->maintained++ % TIDY_EVERY == TIDY_EVERY - 1};
     struct mob_maintained done;
     job->status = mob_maintain(t->db, &options, &done);
     if (done.days > 0)

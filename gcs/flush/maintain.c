@@ -11,6 +11,7 @@
 #include "common/wire/block.h"
 #include "gcs/client/client_sync.h"
 #include "gcs/flush/cold.h"
+#include "gcs/flush/kept.h"
 
 #define ANSWER_NS (20 * MOB_SEC)
 #define DAY_NS (86400 * MOB_SEC)
@@ -27,6 +28,7 @@ struct maintain {
     struct mob_database *db;
     struct mob_gcs *gcs;
     struct streams jobs, kept, gone;
+    struct kept_needs needs; /* of living actors */
 };
 
 static void add(struct streams *s, const void *bytes)
@@ -123,13 +125,6 @@ static void on_job(void *arg, const struct mob_gcs_kv *kv)
     json_decref(row);
 }
 
-static void on_actor(void *arg, const struct mob_gcs_kv *kv)
-{
-    struct maintain *m = arg;
-    if (kv->key_length >= sizeof(struct mob_stream)) /* an actor is named by its creation */
-        add(&m->kept, kv->key);
-}
-
 static void add_unfinished(struct maintain *m, const struct mob_gcs_answer *a)
 {
     static _Thread_local struct mob_zone_map zone;
@@ -169,7 +164,7 @@ static enum mob_status read_needed(struct maintain *m)
     int64_t deadline = mob_now() + ANSWER_NS;
     enum mob_status status = mob_gcs_each_row_wait(m->gcs, MOB_GCS_JOBS, deadline, on_job, m);
     if (status == MOB_OK)
-        status = mob_gcs_each_row_wait(m->gcs, MOB_GCS_ACTORS, deadline, on_actor, m);
+        status = kept_read_needs(m->gcs, &m->needs);
     if (status == MOB_OK)
         status = read_unfinished(m);
     return status != MOB_OK ? status : m->jobs.status != MOB_OK ? m->jobs.status : m->kept.status;
@@ -222,7 +217,6 @@ static enum mob_status list_days(
     return status;
 }
 
-/* With their batches that have nothing left. */
 static enum mob_status drop_day(struct maintain *m, int32_t day)
 {
     static const char *const parents[] = {"bucket", "stream_day", "failure"};
@@ -231,10 +225,7 @@ static enum mob_status drop_day(struct maintain *m, int32_t day)
     for (size_t i = 0; i < 3; i++)
         n += (size_t)snprintf(
             sql + n, sizeof sql - n, "DROP TABLE mobula.%s; ", mob_cold_table(table, parents[i], day));
-    snprintf(sql + n, sizeof sql - n,
-        "DELETE FROM mobula.job_day WHERE day = %" PRId32 "; "
-        "DELETE FROM mobula.batch WHERE day_min = %" PRId32 " AND day_max = %" PRId32,
-        day, day, day);
+    snprintf(sql + n, sizeof sql - n, "DELETE FROM mobula.job_day WHERE day = %" PRId32, day);
     MOB_LOG_INFO("flush", "day_dropped", "day=%" PRId32, day);
     return mob_database_run(m->db, sql);
 }
@@ -252,29 +243,46 @@ static enum mob_status others_flush(struct maintain *m, bool *out)
     return status;
 }
 
+/* In a transaction. Everything is copied before the first table goes, which keeps readers out. */
+static enum mob_status keep_and_drop(struct maintain *m, int32_t first_kept, int *count_out)
+{
+    int32_t days[DAYS_MAX];
+    enum mob_status status = copy_streams(m, "job_kept", &m->jobs);
+    if (status == MOB_OK)
+        status = copy_streams(m, "stream_kept", &m->kept);
+    if (status == MOB_OK)
+        status = kept_begin(m->db, &m->needs);
+    if (status == MOB_OK)
+        status = list_days(m, first_kept, true, days, count_out);
+    for (int i = 0; i < *count_out && status == MOB_OK; i++)
+        status = kept_copy_day(m->db, days[i]);
+    for (int i = 0; i < *count_out && status == MOB_OK; i++)
+        status = drop_day(m, days[i]);
+    return status == MOB_OK ? kept_tidy(m->db) : status;
+}
+
 static enum mob_status drop_days(struct maintain *m, uint32_t *count_out)
 {
-    bool others;
+    bool others, any = false;
     int32_t days[DAYS_MAX];
     int count = 0;
     int64_t kept_from_ns = m->options->now_wall_ns - m->options->retention_s * MOB_SEC;
     int32_t first_kept = (int32_t)(kept_from_ns / DAY_NS);
     enum mob_status status = others_flush(m, &others);
-    if (status == MOB_OK && (!others || m->options->all_shards != NULL))
-        status = list_days(m, first_kept, false, days, &count);
-    if (status != MOB_OK || count == 0)
+    if (status != MOB_OK || (others && m->options->all_shards == NULL))
+        return status;
+    status = list_days(m, first_kept, false, days, &count);
+    if (status == MOB_OK && m->options->tidy)
+        status = kept_any(m->db, &any);
+    if (status != MOB_OK || (count == 0 && !any))
         return status;
     status = read_needed(m);
     if (status == MOB_OK)
+        status = kept_make_tables(m->db);
+    if (status == MOB_OK)
         status = mob_database_run(m->db, "BEGIN");
     if (status == MOB_OK)
-        status = copy_streams(m, "job_kept", &m->jobs);
-    if (status == MOB_OK)
-        status = copy_streams(m, "stream_kept", &m->kept);
-    if (status == MOB_OK)
-        status = list_days(m, first_kept, true, days, &count);
-    for (int i = 0; i < count && status == MOB_OK; i++)
-        status = drop_day(m, days[i]);
+        status = keep_and_drop(m, first_kept, &count);
     if (status == MOB_OK)
         status = mob_database_run(m->db, "COMMIT");
     if (status != MOB_OK)
@@ -306,5 +314,6 @@ enum mob_status mob_maintain(
     free(m.jobs.rows);
     free(m.kept.rows);
     free(m.gone.rows);
+    kept_needs_fini(&m.needs);
     return status;
 }

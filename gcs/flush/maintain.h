@@ -2,7 +2,8 @@
  *
  * A day's partitions are dropped when it ended longer than the retention ago and nothing of it is needed: no
  * job with lineage of that day is running or ended within the retention (of a standing job what has ended
- * ages by itself), no task of it is unfinished, no actor that was created then lives. What is needed is read
+ * ages by itself), no task of it is unfinished. What living actors need of it is copied before it goes, and
+ * goes when they do (kept.h). What is needed is read
  * from the control store first, so an answer that is missing keeps everything. With several shards in one
  * database the first one's flusher does this for all, and asks all; one that cannot ask the others drops
  * nothing. Whoever deletes a job leaves a
@@ -22,6 +23,7 @@ struct mob_maintain_options {
     uint32_t shard;
     int64_t retention_s;
     int64_t now_wall_ns;
+    bool tidy; /* look at what was kept for actors, though no day goes: reads the edges of all of them */
 };
 struct mob_maintained {
     uint32_t days, jobs; /* that went */

@@ -4,18 +4,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "common/wire/checkpoint_row.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/replay.h"
-
-/* Value of a row; the state follows. */
-struct checkpoint_row {
-    uint16_t version; /* 1 */
-    uint16_t type; /* enum mob_value_type */
-    uint32_t bytes;
-    uint64_t position;
-    struct mob_hash128 hash; /* of the state */
-};
 
 /* One on its way to the GCS. */
 struct saving {
@@ -62,8 +54,10 @@ static void send(void *arg)
 static void save(struct node *node, const struct mob_out_checkpoint *head, enum mob_value_type type,
     const void *state, uint64_t bytes)
 {
-    struct checkpoint_row row = {
-        .version = 1, .type = (uint16_t)type, .bytes = (uint32_t)bytes, .position = head->position};
+    struct mob_checkpoint_row row = {.version = MOB_CHECKPOINT_ROW_VERSION,
+        .type = (uint16_t)type,
+        .bytes = (uint32_t)bytes,
+        .position = head->position};
     if (bytes > MOB_GCS_VALUE_MAX - sizeof row) {
         MOB_LOG_WARN(
             "checkpoint", "too_large", "bytes=%lu max=%zu", bytes, (size_t)MOB_GCS_VALUE_MAX - sizeof row);
@@ -132,16 +126,13 @@ struct reading {
 
 static struct actor_checkpoint *checkpoint_of(const struct mob_gcs_answer *answer)
 {
-    struct checkpoint_row row;
-    if (answer->status != MOB_OK || answer->kv_count != 1 || answer->kvs[0].value_length < sizeof row)
+    struct mob_checkpoint_row row;
+    if (answer->status != MOB_OK || answer->kv_count != 1)
         return NULL;
     const uint8_t *value = answer->kvs[0].value;
-    memcpy(&row, value, sizeof row);
-    bool whole = row.version == 1 && row.bytes == answer->kvs[0].value_length - sizeof row &&
-        mob_hash128_eq(row.hash, mob_hash128(value + sizeof row, row.bytes));
-    if (!whole) {
-        MOB_LOG_ERROR("checkpoint", "unusable", "version=%u bytes=%u why=\"replay from the beginning\"",
-            row.version, answer->kvs[0].value_length);
+    if (!mob_checkpoint_row_open(value, answer->kvs[0].value_length, &row)) {
+        MOB_LOG_ERROR("checkpoint", "unusable", "bytes=%u why=\"replay from the beginning\"",
+            answer->kvs[0].value_length);
         return NULL;
     }
     struct actor_checkpoint *checkpoint = malloc(sizeof *checkpoint + row.bytes);
