@@ -41,10 +41,12 @@ static void on_actor(void *arg, const struct mob_gcs_kv *kv)
     struct actors *a = arg;
     if (kv->key_length != sizeof a->rows[0] || a->status != MOB_OK)
         return;
-    if (!mob_array_room((void **)&a->rows, a->count + 1, &a->capacity, sizeof *a->rows))
+    struct mob_actor_id id;
+    memcpy(&id, kv->key, sizeof id);
+    if (!mob_array_room((void **)&a->rows, a->count + 1, &a->capacity, sizeof *a->rows) || a->rows == NULL)
         a->status = MOB_NO_MEMORY;
     else
-        memcpy(&a->rows[a->count++], kv->key, sizeof a->rows[0]);
+        a->rows[a->count++] = id;
 }
 
 static enum mob_status add_need(struct kept_needs *needs, struct kept_need need)
@@ -117,9 +119,9 @@ static enum mob_status read_edges_in(struct reader *r, struct mob_task_id group)
         if (status == MOB_OK)
             status = mob_gcs_sync_wait(r->gcs, &sync, mob_now() + ANSWER_NS, &result);
         const struct mob_gcs_answer *a = result != NULL ? mob_gcs_result_answer(result) : NULL;
-        for (uint32_t i = 0; status == MOB_OK && i < a->block_count; i++)
+        for (uint32_t i = 0; status == MOB_OK && a != NULL && i < a->block_count; i++)
             status = note_edges(r, &a->blocks[i]);
-        position = status == MOB_OK ? a->next : 0;
+        position = status == MOB_OK && a != NULL ? a->next : 0;
         mob_gcs_result_destroy(result);
     } while (position != 0);
     return status == MOB_NOT_FOUND ? MOB_OK : status;
