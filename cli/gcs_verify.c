@@ -176,13 +176,14 @@ static bool less_is_there(struct verify *v)
 static void check_database(struct verify *v, uint64_t flushed, bool gone)
 {
     char figures[VERIFY_FIGURES_MAX];
-    /* Behind a batch of an earlier day, days may have been dropped. */
+    /* Behind a batch of an earlier day, or of one that is gone, others may have been dropped. */
     int64_t holes = gcs_shard_number(v->g,
         "SELECT count(*) FROM mobula.batch b WHERE shard = $1 AND after <> 0 AND NOT EXISTS (SELECT FROM "
         "mobula.batch a WHERE a.shard = b.shard AND a.upto = b.after) AND NOT EXISTS "
         "(SELECT FROM mobula.gap g WHERE g.shard = b.shard AND g.upto = b.after) AND "
         "EXISTS (SELECT FROM mobula.batch a WHERE a.shard = b.shard AND a.upto = (SELECT max(p.upto) FROM "
-        "mobula.batch p WHERE p.shard = b.shard AND p.upto < b.upto) AND a.day_max >= b.day_min)");
+        "mobula.batch p WHERE p.shard = b.shard AND p.upto < b.upto) AND a.day_max >= b.day_min AND "
+        "to_regclass('mobula.bucket_d' || replace(a.day_max::text, '-', 'm')) IS NOT NULL)");
     int64_t gaps = gcs_shard_number(v->g, "SELECT count(*) FROM mobula.gap WHERE shard = $1");
     snprintf(figures, sizeof figures, "%" PRId64 " batches, %" PRId64 " holes, %" PRId64 " named gaps",
         gcs_shard_number(v->g, "SELECT count(*) FROM mobula.batch WHERE shard = $1"), holes, gaps);

@@ -56,7 +56,8 @@ static enum mob_status add_need(struct kept_needs *needs, struct kept_need need)
         last->shard == need.shard && last->seq_from <= need.seq_from;
     if (same) /* as with calls of one caller, one after the other */
         return MOB_OK;
-    if (!mob_array_room((void **)&needs->rows, needs->count + 1, &needs->capacity, sizeof *needs->rows))
+    if (!mob_array_room((void **)&needs->rows, needs->count + 1, &needs->capacity, sizeof *needs->rows) ||
+        needs->rows == NULL)
         return MOB_NO_MEMORY;
     needs->rows[needs->count++] = need;
     return MOB_OK;
