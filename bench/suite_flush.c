@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bench/core.h"
+#include "bench/flush_check.h"
 #include "bench/flush_rows.h"
 #include "bench/flush_svg.h"
 #include "gcs/flush/database.h"
@@ -17,6 +18,7 @@
 #define RETRY_US 1000
 #define SAMPLE_SETS 10 /* of BENCH_SAMPLES tasks that are read back by their id */
 #define FIXED_RATE 500000.0 /* tasks a second */
+#define FLUSHED_NS (300 * BENCH_SECOND) /* for the flusher to have written all */
 
 /* ---- what the control store's processes hold, every 100 ms ---- */
 
@@ -109,6 +111,10 @@ struct run {
     double rate, most_bytes, wal_bytes, disk_bytes, refused;
     double late_over_early; /* most memory of the second half over that of the first */
     double log_bytes; /* the most that Redis' log had */
+    double flushed_at_end; /* tasks in PostgreSQL when the last result was there */
+    double tail_s; /* from then on until all were */
+    double flusher_us; /* CPU time of the flusher and of PostgreSQL for each task */
+    double found, find_us; /* tasks of the samples that were read in PostgreSQL, and the time of a look-up */
     uint64_t done;
 };
 /* What to do. */
@@ -211,6 +217,57 @@ static double database_number(struct mob_database *db, const char *sql)
     return value;
 }
 
+/* CPU time of the flusher, and of PostgreSQL with its children. */
+static double flusher_cpu_s(const struct bench *fresh)
+{
+    int postgres = pid_of(fresh, "postgres"), flusher = pid_of(fresh, "flush"), parent = 0;
+    double ticks = 0;
+    DIR *d = opendir("/proc");
+    for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
+        char path[300];
+        unsigned long user = 0, system = 0;
+        int pid = atoi(e->d_name), n = 0;
+        snprintf(path, sizeof path, "/proc/%.20s/stat", e->d_name);
+        FILE *f = pid > 0 ? fopen(path, "re") : NULL;
+        if (f)
+            n = fscanf(f, "%*d (%*[^)]) %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &parent, &user,
+                &system);
+        if (f)
+            fclose(f);
+        if (n == 3 && (pid == postgres || parent == postgres || pid == flusher))
+            ticks += (double)(user + system);
+    }
+    if (d)
+        closedir(d);
+    return ticks / (double)sysconf(_SC_CLK_TCK);
+}
+
+/* Until the watermark is behind every task: what was reported before that was not paid for yet. */
+static bool wait_flushed(struct mob_database *db, const struct plan *plan, struct run *out)
+{
+    static const char tasks_there[] = "SELECT coalesce(sum(specs), 0)::bigint FROM mobula.batch";
+    int64_t begin = bench_now();
+    double there = out->flushed_at_end = database_number(db, tasks_there);
+    while (there < (double)plan->count && bench_now() - begin < FLUSHED_NS) {
+        usleep(100000);
+        there = database_number(db, tasks_there);
+    }
+    out->tail_s = (double)(bench_now() - begin) / 1e9;
+    return there >= (double)plan->count;
+}
+
+/* The samples, in PostgreSQL itself: what a gateway answers might come from memory. */
+static bool found_in_postgres(
+    struct mob_database *db, const struct bench *b, const struct plan *plan, struct run *out)
+{
+    int sets = plan->draws && !b->options.quick ? SAMPLE_SETS : 1, wanted = 0;
+    for (int i = 0; i < sets; i++) {
+        wanted += samples[i].count;
+        out->found += bench_flush_check(db, &samples[i], &out->find_us);
+    }
+    return wanted > 0 && out->found == wanted;
+}
+
 static bool verified(const struct bench *b)
 {
     char program[600];
@@ -272,13 +329,22 @@ static void with_flusher(struct bench *b, const char *row, struct bench *fresh, 
         return;
     }
     double wal_before = database_number(db, wal), disk_before = database_number(db, disk);
+    double cpu_before = flusher_cpu_s(fresh);
     tasks(b, row, client, plan, out);
+    bool all = out->done > 0 && wait_flushed(db, plan, out);
+    out->flusher_us = (flusher_cpu_s(fresh) - cpu_before) * 1e6 / (double)plan->count;
     out->wal_bytes = database_number(db, wal) - wal_before;
     out->disk_bytes = database_number(db, disk) - disk_before;
     atomic_store(&sampler.stop, true);
     pthread_join(sampler.thread, NULL);
     note_samples(out);
+    bool found = all && found_in_postgres(db, b, plan, out);
     mob_database_close(db);
+    if (out->done > 0 && !found) {
+        bench_miss(
+            b, row, all ? "a task is not in PostgreSQL as it was submitted" : "not all tasks were flushed");
+        out->done = 0;
+    }
     if (out->done > 0 && plan->draws && !draw(b, row, cap_bytes_of(b)))
         return;
     if (out->done > 0 && (!read_back(fresh, row, plan) || !verified(fresh))) {
@@ -320,13 +386,16 @@ static bool one_run(struct bench *b, const char *row, bool flushes, const struct
 static void tell(struct bench *b, const char *row, const char *against, const struct plan *with,
     const struct run *bare, const struct run *flushed)
 {
-    char extra[480];
+    char extra[800];
     double count = (double)with->count;
     snprintf(extra, sizeof extra,
         "\"tasks_per_s\":%.0f,\"without_per_s\":%.0f,\"most_mb\":%.1f,\"late_over_early\":%.3f,"
-        "\"log_mb\":%.1f,\"wal_bytes_per_task\":%.1f,\"disk_bytes_per_task\":%.1f,\"refused\":%.0f",
+        "\"log_mb\":%.1f,\"wal_bytes_per_task\":%.1f,\"disk_bytes_per_task\":%.1f,\"refused\":%.0f,"
+        "\"flushed_at_end\":%.0f,\"flush_tail_s\":%.1f,\"flusher_us_per_task\":%.3f,"
+        "\"read_in_postgres\":%.0f,\"read_p50_us\":%.0f",
         flushed->rate, bare->rate, flushed->most_bytes / 1e6, flushed->late_over_early,
-        flushed->log_bytes / 1e6, flushed->wal_bytes / count, flushed->disk_bytes / count, flushed->refused);
+        flushed->log_bytes / 1e6, flushed->wal_bytes / count, flushed->disk_bytes / count, flushed->refused,
+        flushed->flushed_at_end, flushed->tail_s, flushed->flusher_us, flushed->found, flushed->find_us);
     bench_row(b,
         &(struct bench_row){.name = row,
             .unit = "",

@@ -190,8 +190,10 @@ enum cli_exit cmd_gcs(struct cli_call *call)
     char socket[STATE_PATH_MAX];
     if (access(state_path(cli_directory(call), STATE_POSTGRES_DIR_NAME "/" MOB_POSTGRES_SOCKET_NAME, socket),
             F_OK) == 0)
-        status = mob_database_open(state_path(cli_directory(call), STATE_POSTGRES_DIR_NAME, path), &g.db);
-    (void)status; /* without it the member's side is shown */
+        status =
+            mob_database_open_soon(state_path(cli_directory(call), STATE_POSTGRES_DIR_NAME, path), &g.db);
+    if (status != MOB_OK && status != MOB_NOT_FOUND) /* the member's side is shown */
+        cli_say("PostgreSQL does not answer (within 2 s), so nothing of it is here");
     enum cli_exit code = run(&g);
     mob_database_close(g.db);
     mob_gcs_destroy(g.gcs);

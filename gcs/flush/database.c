@@ -74,12 +74,13 @@ static void ignore_notice(void *arg, const PGresult *result)
     (void)result;
 }
 
-enum mob_status mob_database_open(const char *directory, struct mob_database **db_out)
+/* libpq takes no less than 2 s. */
+static enum mob_status open_within(const char *directory, const char *seconds, struct mob_database **db_out)
 {
     static const char *const keys[] = {
         "host", "port", "user", "dbname", "application_name", "connect_timeout", NULL};
     const char *const values[] = {
-        directory, MOB_POSTGRES_PORT, MOB_POSTGRES_ROLE, MOB_POSTGRES_DATABASE, "mobula", "10", NULL};
+        directory, MOB_POSTGRES_PORT, MOB_POSTGRES_ROLE, MOB_POSTGRES_DATABASE, "mobula", seconds, NULL};
     struct mob_database *db = calloc(1, sizeof *db);
     if (db == NULL)
         return MOB_NO_MEMORY;
@@ -92,6 +93,16 @@ enum mob_status mob_database_open(const char *directory, struct mob_database **d
     PQsetNoticeReceiver(db->conn, ignore_notice, NULL);
     *db_out = db;
     return MOB_OK;
+}
+
+enum mob_status mob_database_open(const char *directory, struct mob_database **db_out)
+{
+    return open_within(directory, "10", db_out);
+}
+
+enum mob_status mob_database_open_soon(const char *directory, struct mob_database **db_out)
+{
+    return open_within(directory, "2", db_out);
 }
 
 void mob_database_close(struct mob_database *db)

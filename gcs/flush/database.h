@@ -36,6 +36,8 @@ struct mob_database_param *mob_param_null(struct mob_database_param *p);
 
 /* `directory` holds the server's socket. Blocks until it answers or refuses. MOB_UNAVAILABLE. */
 MOB_MUST_USE enum mob_status mob_database_open(const char *directory, struct mob_database **db_out);
+/* The same for somebody who waits at a terminal: 2 s instead of 10. */
+MOB_MUST_USE enum mob_status mob_database_open_soon(const char *directory, struct mob_database **db_out);
 void mob_database_close(struct mob_database *db); /* NULL is fine */
 bool mob_database_good(const struct mob_database *db);
 

@@ -261,6 +261,21 @@ def test_tools(c):
     check(figures["postgres"]["watermark"] == figures["flush"]["flushed"], "watermark", figures)
 
 
+def test_status_without_postgres(c):
+    """It says what it knows of the members, and does not wait for a database that hangs."""
+    pid = next(p["pid"] for p in json.loads(subprocess.run([BIN + "/mobula", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60).stdout)["processes"]
+               if p["name"] == "postgres")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    figures = json.loads(done.stdout)
+    check(done.returncode == 0 and int(figures["member"]["applied"]) > 0 and "postgres" not in figures, "the member's side", done.returncode, figures)
+    check("within 2 s" in done.stderr, "and what is missing", done.stderr)
+    check("postgres" in status(c), "and then it is there again")
+
+
 def metrics(c):
     code, _, text = c.call("GET", "/metrics")
     check(code == 200, "metrics", code)
