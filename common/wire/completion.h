@@ -45,6 +45,15 @@ _Static_assert(sizeof(struct mob_completion_head) == 120, "completion head layou
 
 enum mob_return_flag { MOB_RETURN_STORED = 1, MOB_RETURN_HASH_LATER = 2 };
 
+/* How an inline return of eight bytes lies in the body. */
+struct mob_return_word {
+    uint32_t slot;
+    uint8_t type, flags;
+    uint16_t zero;
+    uint64_t size; /* 8 */
+    uint64_t value;
+};
+_Static_assert(sizeof(struct mob_return_word) == 24, "layout of returns");
 struct mob_return_view {
     uint32_t slot;
     enum mob_value_type type;

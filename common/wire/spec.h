@@ -106,6 +106,16 @@ struct mob_tail_iter {
 /* Check the whole tail once (counts, paddings, sizes, value sizes: i64/f64 8, bool 1). */
 MOB_MUST_USE enum mob_status mob_spec_tail_check(
     const uint8_t *tail, uint32_t tail_bytes, uint16_t *arg_count_out);
+/* A tail of MOB_SPEC_WORD_TAIL bytes, as most are: one argument, a value of eight bytes (i64 or f64), no
+ * extension. Then it is whole. */
+#define MOB_SPEC_WORD_TAIL 24u
+static inline bool mob_spec_tail_is_word(const uint64_t tail[3])
+{
+    /* u16 args 1 | u16 flags 0 | u32 24, then u8 inline | u8 type | u16 0 | u32 8 */
+    uint64_t types = (uint64_t)UINT8_MAX << 8, type = tail[1] >> 8 & UINT8_MAX;
+    return tail[0] == (1 | (uint64_t)MOB_SPEC_WORD_TAIL << 32) && (tail[1] & ~types) == 8ull << 32 &&
+        (type == MOB_TYPE_I64 || type == MOB_TYPE_F64);
+}
 /* Head ++ tail as in a ring record or file. MOB_VERSION, MOB_TRUNCATED, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_spec_open(const void *bytes, size_t length, struct mob_spec *out);
 struct mob_tail_iter mob_spec_args(const uint8_t *checked_tail);

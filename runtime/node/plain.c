@@ -6,14 +6,6 @@
 
 /* ---- beginnings ---- */
 
-static bool one_word_tail(const uint64_t tail[3])
-{
-    /* u16 args 1 | u16 flags 0 | u32 24, then u8 inline | u8 type | u16 0 | u32 8: spec.h */
-    uint64_t types = (uint64_t)UINT8_MAX << 8, type = tail[1] >> 8 & UINT8_MAX;
-    return tail[0] == (1 | 24ull << 32) && (tail[1] & ~types) == 8ull << 32 &&
-        (type == MOB_TYPE_I64 || type == MOB_TYPE_F64);
-}
-
 /* Ids of one stream come in growing order from their client: nobody knows it yet. */
 static bool is_fresh(const struct node_client *client, const struct node_template *template, uint32_t index)
 {
@@ -62,7 +54,7 @@ bool node_submit_plain(struct node *node, struct node_client *client, struct nod
     struct node_task *parent = NULL;
     if (!template->plain || template->refused != MOB_OK || !function ||
         template->head.not_before_wall_ns != 0 || template->head.deadline_wall_ns != 0 ||
-        !is_fresh(client, template, sibling->index) || !one_word_tail(sibling->tail))
+        !is_fresh(client, template, sibling->index) || !mob_spec_tail_is_word(sibling->tail))
         return false;
     if (client->kind == MOB_CLIENT_WORKER) {
         parent = node_template_parent(node, template);
@@ -98,17 +90,7 @@ bool node_submit_plain(struct node *node, struct node_client *client, struct nod
 
 /* ---- ends ---- */
 
-/* Of a completion's body with one small return of eight bytes. */
-struct one_word {
-    uint32_t slot;
-    uint8_t type, flags;
-    uint16_t zero;
-    uint64_t size;
-    uint64_t value;
-};
-_Static_assert(sizeof(struct one_word) == 24, "layout of returns, completion.h");
-
-static bool ended_plainly(const struct mob_completion_head *head, const struct one_word *ret)
+static bool ended_plainly(const struct mob_completion_head *head, const struct mob_return_word *ret)
 {
     return head->version == MOB_COMPLETION_VERSION && head->reserved == 0 && head->status == MOB_OK &&
         head->return_count == 1 && head->attempt == 1 && head->body_bytes == sizeof *ret && ret->slot == 0 &&
@@ -131,7 +113,7 @@ static struct node_task *running_plain(
 bool node_complete_plain(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     struct mob_completion_head head;
-    struct one_word ret;
+    struct mob_return_word ret;
     struct node_worker *worker = client->worker;
     if (bytes != sizeof head + sizeof ret || !worker || client->closing)
         return false;

@@ -361,6 +361,7 @@ static const uint8_t *take_parts(
     struct mob_store_client *client, struct mob_record *record, const uint8_t *body)
 {
     struct mob_ring_reader *ring = &client->in;
+    client->in_peeked = 0;
     while (!client->parts_whole) {
         if (!mob_parts_add(&client->parts, body, record->bytes - (uint32_t)sizeof *record)) {
             note_damage(client); /* not from our node; nothing more is read */
@@ -375,6 +376,7 @@ static const uint8_t *take_parts(
             return NULL;
         body = ring->bytes + (ring->taken & (ring->size - 1)) + sizeof *record;
     }
+    client->in_peeked = record->bytes;
     record->bytes = (uint32_t)sizeof *record + client->parts.used;
     return client->parts.bytes;
 }
@@ -382,23 +384,26 @@ static const uint8_t *take_parts(
 const uint8_t *mob_store_in_peek(struct mob_store_client *client, struct mob_record *record_out)
 {
     struct mob_ring_reader *ring = &client->in;
-    enum mob_ring_peek found = peek(client, record_out);
-    if (__builtin_expect(found == MOB_RING_DAMAGED, 0))
-        note_damage(client);
-    if (found != MOB_RING_RECORD)
-        return NULL;
+    if (!mob_ring_peek_whole(ring, record_out)) {
+        enum mob_ring_peek found = peek(client, record_out);
+        if (__builtin_expect(found == MOB_RING_DAMAGED, 0))
+            note_damage(client);
+        if (found != MOB_RING_RECORD)
+            return NULL;
+    }
     const uint8_t *body = ring->bytes + (ring->taken & (ring->size - 1)) + sizeof(struct mob_record);
     if (__builtin_expect(client->parts.used > 0 || record_out->type == MOB_REC_PART, 0))
         return take_parts(client, record_out, body);
+    client->in_peeked = record_out->bytes;
     return body;
 }
 
 void mob_store_in_pop(struct mob_store_client *client)
 {
-    struct mob_record record;
-    if (mob_ring_peek(&client->in, &record) != MOB_RING_RECORD)
+    if (client->in_peeked == 0)
         return;
-    client->in.taken += record.bytes;
+    client->in.taken += client->in_peeked;
+    client->in_peeked = 0;
     client->in_popped++;
     client->parts.used = 0;
     client->parts_whole = false;

@@ -54,7 +54,7 @@ static inline uint32_t group_of(const struct mob_view *view, struct run_place at
     return ((home & ~(MOB_RUN_GROUPS - 1)) | group_of_run) & view->group_mask;
 }
 
-struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id)
+static inline struct mob_object_key key_of(const struct mob_view *view, struct mob_object_id id)
 {
     struct run_place at = run_of(id);
     return (struct mob_object_key){
@@ -62,6 +62,11 @@ struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_obj
         .position = at.place % MOB_GROUP_ENTRIES,
         .fingerprint = fingerprint_of(at),
     };
+}
+
+struct mob_object_key mob_object_key(const struct mob_view *view, struct mob_object_id id)
+{
+    return key_of(view, id);
 }
 
 struct packed_id {
@@ -188,7 +193,7 @@ static inline void prefetch_run(
         id.task.index += MOB_GROUP_ENTRIES;
     else
         id.slot += MOB_GROUP_ENTRIES;
-    uint32_t next = mob_object_key(view, id).group;
+    uint32_t next = key_of(view, id).group;
     if (to_write)
         fetch_to_write(&view->seg_home[next]);
     else
@@ -205,7 +210,7 @@ static inline void prefetch_run(
 
 uint32_t mob_table_find(const struct mob_view *view, struct mob_object_id id, uint32_t *tag_out)
 {
-    struct mob_object_key key = mob_object_key(view, id);
+    struct mob_object_key key = key_of(view, id);
     struct packed_id packed = pack(id);
     prefetch_run(view, id, key, false);
     /* Most lie where they like to. */
@@ -243,6 +248,12 @@ uint32_t mob_table_find_run(const struct mob_view *view, struct mob_object_id id
 static uint32_t take_free_tag(
     const struct mob_view *view, struct mob_object_key key, uint32_t owner, uint32_t *distance_out)
 {
+    uint32_t wanted = group_base(view, key, 0) + key.position, none = 0;
+    if (MOB_SEG_LOAD_RELAXED(&view->seg_tags[wanted].v) == 0 &&
+        MOB_SEG_CAS(&view->seg_tags[wanted].v, &none, MOB_TAG(MOB_TAG_CLAIMED, owner, 0))) {
+        *distance_out = 0;
+        return wanted;
+    }
     for (uint32_t group = 0; group < MOB_WINDOW_GROUPS; group++) {
         uint32_t base = group_base(view, key, group);
         uint32_t hits = group_matches(&view->seg_tags[base], 0, UINT32_MAX);
@@ -262,7 +273,7 @@ static uint32_t take_free_tag(
 enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
     bool is_inline, struct mob_object_ref *ref_out)
 {
-    struct mob_object_key key = mob_object_key(view, id);
+    struct mob_object_key key = key_of(view, id);
     struct packed_id packed = pack(id);
     prefetch_run(view, id, key, true);
     struct mob_seg_word *home = &view->seg_home[key.group];

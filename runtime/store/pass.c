@@ -59,18 +59,10 @@ static bool look_at_all(struct mob_store *store, struct mob_node_client *client)
 /* The same, for what the next record mostly is: whole, in its place, of this pass. */
 static inline bool look(struct mob_store *store, struct mob_node_client *client)
 {
-    const struct mob_ring_reader *ring = &client->out;
-    uint64_t position = ring->taken & (ring->size - 1);
-    uint64_t left = ring->head - ring->taken, contiguous = ring->size - position;
-    left = contiguous < left ? contiguous : left;
     struct mob_record next;
-    if (left < sizeof next)
+    if (!mob_ring_peek_whole(&client->out, &next) || next.ticket > store->counter ||
+        next.ticket < client->last_ticket)
         return look_at_all(store, client);
-    memcpy(&next, ring->bytes + position, sizeof next);
-    if (next.type == MOB_REC_PAD || next.bytes < sizeof next || next.bytes > left || next.bytes % 8 != 0 ||
-        next.bytes > MOB_RECORD_MAX || next.ticket > store->counter || next.ticket < client->last_ticket)
-        return look_at_all(store, client);
-    __builtin_prefetch(ring->bytes + position + next.bytes + MOB_RING_FETCH_AHEAD);
     client->next = next;
     client->next_ticket = next.ticket;
     client->waited = false;

@@ -154,6 +154,22 @@ bool mob_parts_add(struct mob_parts *parts, const void *body, uint32_t bytes);
 enum mob_ring_peek { MOB_RING_EMPTY, MOB_RING_RECORD, MOB_RING_DAMAGED };
 /* Skips PADs; copies and checks the header of the next record below ring->head. */
 enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record *record_out);
+/* The same for what the next record mostly is: whole, and in its place. False: mob_ring_peek says what it is.
+ */
+static inline bool mob_ring_peek_whole(const struct mob_ring_reader *ring, struct mob_record *record_out)
+{
+    uint64_t position = ring->taken & (ring->size - 1);
+    uint64_t left = ring->head - ring->taken, contiguous = ring->size - position;
+    left = contiguous < left ? contiguous : left;
+    if (left < sizeof *record_out)
+        return false;
+    memcpy(record_out, ring->bytes + position, sizeof *record_out);
+    if (record_out->type == MOB_REC_PAD || record_out->bytes < sizeof *record_out ||
+        record_out->bytes > left || record_out->bytes % 8 != 0 || record_out->bytes > MOB_RECORD_MAX)
+        return false;
+    __builtin_prefetch(ring->bytes + position + record_out->bytes + MOB_RING_FETCH_AHEAD);
+    return true;
+}
 
 /* ---- doorbell (doorbell.c) ---- */
 /* Node: news of these kinds (MOB_ASLEEP_*) were just stored, sequentially consistent. Wakes the client if it
@@ -337,6 +353,7 @@ struct mob_store_client {
     uint32_t *pin_stack; /* free journal slots, last freed on top */
     struct mob_ring_writer out;
     struct mob_ring_reader in;
+    uint32_t in_peeked; /* bytes of the inbound record, or last part of one, in hand; 0 = none */
     uint64_t staged_from;
     uint8_t *large; /* private: the body of a record that will go in parts; MOB_RECORD_MAX */
     uint32_t large_bytes; /* reserved there; 0 = the reservation is in the ring */

@@ -160,9 +160,27 @@ static enum mob_status load_pages(struct mob_worker *worker, uint32_t pages)
     return MOB_OK;
 }
 
+/* The only argument, in place. */
+static void load_word(struct mob_call *call, uint64_t head)
+{
+    call->arg_count = 1;
+    call->args[0].pinned = call->args[0].in_place = false;
+    call->args[0].type = (enum mob_value_type)(head >> 8 & UINT8_MAX);
+    call->args[0].payload = call->tail + MOB_SPEC_WORD_TAIL - 8;
+    call->args[0].bytes = 8;
+}
+
 enum mob_status mob_worker_load_args(struct mob_worker *worker)
 {
     struct mob_call *call = worker->call;
+    uint64_t words[MOB_SPEC_WORD_TAIL / 8];
+    if (call->tail_bytes == sizeof words) {
+        memcpy(words, call->tail, sizeof words);
+        if (mob_spec_tail_is_word(words)) {
+            load_word(call, words[1]);
+            return MOB_OK;
+        }
+    }
     struct mob_tail_iter it = mob_spec_args(call->tail);
     struct mob_arg_view view;
     while (mob_tail_next_arg(&it, &view)) {

@@ -64,6 +64,22 @@ static bool reset_returns(struct mob_call *call, uint32_t count)
     return true;
 }
 
+/* First a private copy, then checks: user code may hold pointers into it while the ring goes on. */
+static enum mob_status copy_tail(struct mob_call *call, const uint8_t *tail, uint32_t bytes)
+{
+    uint64_t words[MOB_SPEC_WORD_TAIL / 8];
+    uint16_t arg_count;
+    call->tail_bytes = bytes;
+    if (bytes == sizeof words) {
+        memcpy(words, tail, sizeof words);
+        memcpy(call->tail, words, sizeof words);
+        if (mob_spec_tail_is_word(words))
+            return MOB_OK;
+    }
+    memcpy(call->tail, tail, bytes);
+    return mob_spec_tail_check(call->tail, bytes, &arg_count);
+}
+
 static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, const struct mob_spec_head *head,
     const uint8_t *tail, uint32_t tail_bytes)
 {
@@ -87,17 +103,13 @@ static void prepare(struct mob_worker *worker, const struct mob_in_spec *in, con
     mob_client_enter(worker->client, head->task, head->generation, head->job);
     worker->client->call = call;
     worker->client->look_up = (in->flags & MOB_IN_SPEC_LOOK_UP) != 0;
-    uint16_t arg_count;
     if (tail_bytes > MOB_SPEC_TAIL_MAX) {
         mob_call_fail(call, MOB_CORRUPT, "the spec's arguments are too long");
         return;
     }
-    /* First a private copy, then checks: user code may hold pointers into it while the ring goes on. */
-    memcpy(call->tail, tail, tail_bytes);
-    enum mob_status status = mob_spec_tail_check(call->tail, tail_bytes, &arg_count);
+    enum mob_status status = copy_tail(call, tail, tail_bytes);
     if (status != MOB_OK)
         mob_call_fail(call, status, "the spec's arguments are damaged");
-    call->tail_bytes = tail_bytes;
     uint32_t returns = head->num_returns == MOB_RETURNS_STREAM ? 0 : head->num_returns;
     if (!reset_returns(call, returns))
         mob_call_fail(call, MOB_NO_MEMORY, "no memory for %u returns", returns);
@@ -351,7 +363,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
     measure(worker, &times);
     note_log(worker);
     mob_worker_complete(worker, &times);
-    if (head->kind == MOB_KIND_ACTOR_CALL)
+    if (worker->call->head.kind == MOB_KIND_ACTOR_CALL)
         mob_worker_checkpoint(worker);
     end(worker);
 }
@@ -365,7 +377,7 @@ void mob_worker_end_unstarted(struct mob_worker *worker, const struct mob_in_spe
     worker->call->cancelled = true;
     say_stopped(worker->call);
     mob_worker_complete(worker, &times);
-    if (head->kind == MOB_KIND_ACTOR_CALL)
+    if (worker->call->head.kind == MOB_KIND_ACTOR_CALL)
         mob_worker_checkpoint(worker);
     end(worker);
 }

@@ -106,23 +106,21 @@ static void run_spec(
 {
     const uint32_t sibling_bytes = 16;
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
-    const struct mob_worker_head *place = &worker->heads[record->aux % MOB_HEAD_SLOTS];
+    struct mob_worker_head *place = &worker->heads[record->aux % MOB_HEAD_SLOTS];
     uint32_t fixed =
         record->type == MOB_IN_SPEC ? (uint32_t)(sizeof place->in + sizeof place->head) : sibling_bytes;
     if (bytes < fixed)
         return;
     note_head(worker, record, body);
-    struct mob_spec_head head = place->head;
-    struct mob_in_spec in = place->in;
-    if (record->type == MOB_IN_SIBLING) {
-        memcpy(&in.position, body, 8);
-        memcpy(&head.task.index, body + 8, 4);
-        memcpy(&head.caller_seq, body + 12, 4);
+    if (record->type == MOB_IN_SIBLING) { /* in place: what differs, each sibling brings along */
+        memcpy(&place->in.position, body, 8);
+        memcpy(&place->head.task.index, body + 8, 4);
+        memcpy(&place->head.caller_seq, body + 12, 4);
     }
     if (cancelled)
-        mob_worker_end_unstarted(worker, &in, &head, body + fixed, bytes - fixed);
+        mob_worker_end_unstarted(worker, &place->in, &place->head, body + fixed, bytes - fixed);
     else
-        mob_worker_run_task(worker, &in, &head, body + fixed, bytes - fixed);
+        mob_worker_run_task(worker, &place->in, &place->head, body + fixed, bytes - fixed);
 }
 
 static void take_outcome(struct mob_worker *worker, const uint8_t *body, uint32_t bytes)

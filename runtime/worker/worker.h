@@ -106,6 +106,7 @@ void mob_worker_take_nest(struct mob_worker *worker, const uint8_t *body, uint32
 /* The running task pauses: what it used and wrote so far is its own. */
 void mob_worker_pause_task(struct mob_worker *worker);
 void mob_worker_resume_task(struct mob_worker *worker);
+/* Copies what it is given. */
 void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes);
 /* Cancelled, or past its deadline, before it began: it ends as that, and nothing of it runs. */
