@@ -54,6 +54,17 @@ struct mob_return_word {
     uint64_t value;
 };
 _Static_assert(sizeof(struct mob_return_word) == 24, "layout of returns");
+/* In a ring: a first attempt that ended well with one result of eight bytes, as most do. What a completion
+ * says beside this is 0, or known to the node from the task. */
+struct mob_completion_word {
+    struct mob_task_id task;
+    uint32_t generation;
+    uint8_t type; /* MOB_TYPE_I64 or MOB_TYPE_F64 */
+    uint8_t zero[3];
+    int64_t started_ns, finished_ns, cpu_ns;
+    uint64_t value;
+};
+_Static_assert(sizeof(struct mob_completion_word) == 56, "short completion layout");
 struct mob_return_view {
     uint32_t slot;
     enum mob_value_type type;
@@ -69,6 +80,30 @@ struct mob_completion {
 
 MOB_MUST_USE enum mob_status mob_completion_open(
     const void *bytes, size_t length, struct mob_completion *out);
+/* The short form, checked. MOB_TRUNCATED, MOB_CORRUPT. */
+MOB_MUST_USE enum mob_status mob_completion_word_open(
+    const void *bytes, size_t length, struct mob_completion_word *out);
+/* The same in full; `body_out` is the completion's body. */
+static inline struct mob_completion mob_completion_of_word(
+    const struct mob_completion_word *word, struct mob_return_word *body_out)
+{
+    *body_out =
+        (struct mob_return_word){.type = word->type, .size = sizeof word->value, .value = word->value};
+    return (struct mob_completion){
+        .head = {.version = MOB_COMPLETION_VERSION,
+            .flags = MOB_COMPLETION_FINAL,
+            .status = MOB_OK,
+            .return_count = 1,
+            .task = word->task,
+            .attempt = 1,
+            .generation = word->generation,
+            .started_ns = word->started_ns,
+            .finished_ns = word->finished_ns,
+            .cpu_ns = word->cpu_ns,
+            .body_bytes = sizeof *body_out},
+        .body = (const uint8_t *)body_out,
+    };
+}
 /* Walk the returns of an opened completion: start with *at = 0. */
 bool mob_completion_next(const struct mob_completion *c, uint32_t *at, struct mob_return_view *out);
 /* Append one return to `body`, returns the new length or 0 when it does not fit. */

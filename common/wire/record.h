@@ -35,7 +35,8 @@ enum mob_out_record {
     MOB_OUT_SPEC = 1, /* i64 submitted_ns | spec head (128) | tail; aux = head slot */
     MOB_OUT_SIBLING = 2, /* i64 submitted_ns | u32 index | u32 caller_seq | tail; aux = head slot */
     MOB_OUT_PUT = 3, /* struct mob_out_put, then the inline value (small form payload) if any */
-    MOB_OUT_COMPLETION = 4, /* struct mob_completion_head | returns */
+    MOB_OUT_COMPLETION = 4, /* struct mob_completion_head | returns; aux = MOB_COMPLETION_SHORT: struct
+                               mob_completion_word */
     MOB_OUT_YIELD = 5, /* struct mob_out_yield | one return: one item of a generator */
     MOB_OUT_OUTCOME = 6, /* struct mob_out_outcome | payload: logged nondeterminism of a running task */
     MOB_OUT_EVENT = 7, /* struct mob_out_event | type text | JSON */
@@ -55,6 +56,7 @@ enum mob_out_record {
  * lineage already: it is looked up, and what is there is this very submission. Its submitter has compared the
  * requests: deadlines and trace contexts differ between two of them that are the same. Only of a gateway. */
 #define MOB_SPEC_KEYED 0x8000u /* beside the head slot */
+#define MOB_COMPLETION_SHORT 1u /* in aux of MOB_OUT_COMPLETION */
 enum mob_release_flag {
     MOB_RELEASE_UNLOGGED = 1 /* gateway: inputs and outputs of inference calls, which nobody else knows */
 };

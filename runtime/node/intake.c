@@ -119,7 +119,7 @@ bool node_intake_plain(
 {
     struct plain_sibling sibling;
     uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
-    if (record->type == MOB_OUT_COMPLETION)
+    if (record->type == MOB_OUT_COMPLETION && record->aux == MOB_COMPLETION_SHORT)
         return node_complete_plain(node, client, body, bytes);
     struct node_template *template = record->aux < MOB_HEAD_SLOTS ? client->templates[record->aux] : NULL;
     if (record->type != MOB_OUT_SIBLING || bytes != sizeof sibling || !template ||
@@ -130,11 +130,25 @@ bool node_intake_plain(
     return node_submit_plain(node, client, template, &sibling);
 }
 
-static void take_completion(
-    struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+static enum mob_status open_completion(const struct mob_record *record, const uint8_t *body, uint32_t bytes,
+    struct mob_completion *out, struct mob_return_word *place)
+{
+    struct mob_completion_word word;
+    if (record->aux != MOB_COMPLETION_SHORT)
+        return mob_completion_open(body, bytes, out);
+    enum mob_status status = mob_completion_word_open(body, bytes, &word);
+    if (status == MOB_OK)
+        *out = mob_completion_of_word(&word, place);
+    return status;
+}
+
+static void take_completion(struct node *node, struct node_client *client, const struct mob_record *record,
+    const uint8_t *body, uint32_t bytes)
 {
     struct mob_completion completion;
-    if (client->kind != MOB_CLIENT_WORKER || mob_completion_open(body, bytes, &completion) != MOB_OK) {
+    struct mob_return_word place;
+    if (client->kind != MOB_CLIENT_WORKER ||
+        open_completion(record, body, bytes, &completion, &place) != MOB_OK) {
         bad_record(node, client, "completion");
         return;
     }
@@ -336,7 +350,7 @@ bool node_intake(
     case MOB_OUT_SIBLING:
         return take_sibling(node, client, slot_of(record), body, bytes, is_keyed(client, record));
     case MOB_OUT_COMPLETION:
-        take_completion(node, client, body, bytes);
+        take_completion(node, client, record, body, bytes);
         return true;
     case MOB_OUT_SPEC:
         return take_spec(node, client, slot_of(record), body, bytes, is_keyed(client, record));

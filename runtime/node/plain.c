@@ -90,14 +90,6 @@ bool node_submit_plain(struct node *node, struct node_client *client, struct nod
 
 /* ---- ends ---- */
 
-static bool ended_plainly(const struct mob_completion_head *head, const struct mob_return_word *ret)
-{
-    return head->version == MOB_COMPLETION_VERSION && head->reserved == 0 && head->status == MOB_OK &&
-        head->return_count == 1 && head->attempt == 1 && head->body_bytes == sizeof *ret && ret->slot == 0 &&
-        (ret->type == MOB_TYPE_I64 || ret->type == MOB_TYPE_F64) && ret->flags == 0 && ret->zero == 0 &&
-        ret->size == sizeof ret->value;
-}
-
 /* Of the tasks whose completions are taken in the order in which they were sent: the one that runs, if this
  * is it and it is plain. */
 static struct node_task *running_plain(
@@ -112,25 +104,23 @@ static struct node_task *running_plain(
 
 bool node_complete_plain(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
-    struct mob_completion_head head;
+    struct mob_completion_word word;
     struct mob_return_word ret;
     struct node_worker *worker = client->worker;
-    if (bytes != sizeof head + sizeof ret || !worker || client->closing)
+    if (!worker || client->closing || mob_completion_word_open(body, bytes, &word) != MOB_OK)
         return false;
-    memcpy(&head, body, sizeof head);
-    memcpy(&ret, body + sizeof head, sizeof ret);
-    struct node_task *task = ended_plainly(&head, &ret) ? running_plain(node, worker, head.task) : NULL;
+    struct node_task *task = running_plain(node, worker, word.task);
     if (!task)
         return false;
     struct node_job *job = task->template->job;
     worker->ended++;
+    struct mob_completion_head head = mob_completion_of_word(&word, &ret).head;
     int64_t run_ns = head.finished_ns - head.started_ns;
     head.worker = worker->serial;
-    head.flags = MOB_COMPLETION_FINAL;
     node_fill_times(task, &head);
     (void)mob_sched_finished(node->sched, &task->sched, MOB_OK, run_ns, node->now_ns);
     lineage_log_job(node->log, job->id, job->ns);
-    lineage_log_completion(node->log, &head, body + sizeof head);
+    lineage_log_completion(node->log, &head, (const uint8_t *)&ret);
     known_logged(node, head.task);
     if (task->flags & TASK_ACTOR_CALL)
         node_actor_task_ended(node, task, &head, NULL);

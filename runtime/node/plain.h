@@ -17,8 +17,8 @@ struct plain_sibling {
  * known, and nothing was done. */
 bool node_submit_plain(struct node *node, struct node_client *client, struct node_template *template,
     const struct plain_sibling *sibling);
-/* A worker's completion record of a plain task that it runs, which ended well with a small value of eight
- * bytes. False: it is none such, and nothing was done. */
+/* A worker's short completion record (struct mob_completion_word) of a plain task that it runs. False: it is
+ * none such, and nothing was done. */
 bool node_complete_plain(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
 
 #endif

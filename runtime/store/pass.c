@@ -148,7 +148,7 @@ static void report_damage(struct mob_store *store, uint32_t *damaged_slot_out)
 
 /* A sibling with one argument, and a completion with one result, of eight bytes each: most records are these.
  */
-enum { SMALL_SIBLING = 40, SMALL_COMPLETION = sizeof(struct mob_completion_head) + 24 };
+enum { SMALL_SIBLING = 40, SMALL_COMPLETION = sizeof(struct mob_completion_word) };
 
 static inline void copy_body(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {

@@ -173,6 +173,66 @@ static void damaged_errors_are_refused(void **state)
     assert_int_equal(mob_error_decode(value, n, links, 4), -1);
 }
 
+static void short_form_says_the_same_as_the_long_one(void **state)
+{
+    (void)state;
+    struct mob_completion_word word = {.task = {.index = 7},
+        .generation = 3,
+        .type = MOB_TYPE_F64,
+        .started_ns = 5,
+        .finished_ns = 9,
+        .cpu_ns = 2,
+        .value = 0x0123456789abcdefull};
+    memset(&word.task.stream, 0x5a, sizeof word.task.stream);
+    struct mob_completion_word opened;
+    assert_int_equal(mob_completion_word_open(&word, sizeof word, &opened), MOB_OK);
+    struct mob_return_word place;
+    struct mob_completion whole = mob_completion_of_word(&opened, &place), read;
+    uint8_t record[sizeof whole.head + sizeof place];
+    memcpy(record, &whole.head, sizeof whole.head);
+    memcpy(record + sizeof whole.head, whole.body, whole.head.body_bytes);
+    assert_int_equal(whole.head.body_bytes, sizeof place);
+    assert_int_equal(mob_completion_open(record, sizeof record, &read), MOB_OK);
+    assert_true(mob_task_id_eq(read.head.task, word.task));
+    assert_int_equal(read.head.status, MOB_OK);
+    assert_int_equal(read.head.flags, MOB_COMPLETION_FINAL);
+    assert_int_equal(read.head.attempt, 1);
+    assert_int_equal(read.head.generation, 3);
+    assert_int_equal(read.head.started_ns, 5);
+    assert_int_equal(read.head.finished_ns, 9);
+    assert_int_equal(read.head.cpu_ns, 2);
+    struct mob_return_view r;
+    uint32_t at = 0;
+    assert_true(mob_completion_next(&read, &at, &r));
+    assert_int_equal(r.type, MOB_TYPE_F64);
+    assert_int_equal(r.slot, 0);
+    assert_int_equal(r.size, 8);
+    assert_memory_equal(r.payload, &word.value, 8);
+    assert_false(mob_completion_next(&read, &at, &r));
+}
+
+static void damaged_short_forms_are_refused(void **state)
+{
+    (void)state;
+    struct mob_completion_word good = {.type = MOB_TYPE_I64}, bad, out;
+    uint8_t longer[sizeof good + 8] = {0};
+    memcpy(longer, &good, sizeof good);
+    for (uint32_t bytes = 0; bytes < sizeof good; bytes++)
+        assert_int_equal(mob_completion_word_open(&good, bytes, &out), MOB_TRUNCATED);
+    assert_int_equal(mob_completion_word_open(longer, sizeof longer, &out), MOB_CORRUPT);
+    for (uint32_t type = 0; type <= UINT8_MAX; type++) {
+        bad = good;
+        bad.type = (uint8_t)type;
+        assert_int_equal(mob_completion_word_open(&bad, sizeof bad, &out),
+            type == MOB_TYPE_I64 || type == MOB_TYPE_F64 ? MOB_OK : MOB_CORRUPT);
+    }
+    for (uint32_t i = 0; i < sizeof bad.zero; i++) {
+        bad = good;
+        bad.zero[i] = 1;
+        assert_int_equal(mob_completion_word_open(&bad, sizeof bad, &out), MOB_CORRUPT);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -183,6 +243,8 @@ int main(void)
         cmocka_unit_test(long_chain_keeps_newest_and_root),
         cmocka_unit_test(cut_texts_end_at_a_character),
         cmocka_unit_test(damaged_errors_are_refused),
+        cmocka_unit_test(short_form_says_the_same_as_the_long_one),
+        cmocka_unit_test(damaged_short_forms_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

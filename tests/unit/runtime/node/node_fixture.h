@@ -339,9 +339,27 @@ static inline bool nx_take_task(struct nx_worker *worker)
     return false;
 }
 
+/* As a worker says it of a first attempt with a small result. */
+static inline void nx_publish_short(struct nx_worker *worker, const struct mob_return_view *view)
+{
+    struct mob_completion_word word = {.task = worker->head.task,
+        .generation = worker->head.generation,
+        .type = (uint8_t)view->type,
+        .started_ns = mob_now(),
+        .finished_ns = mob_now()};
+    memcpy(&word.value, view->payload, sizeof word.value);
+    struct mob_piece piece = {&word, sizeof word};
+    assert_int_equal(
+        mob_store_publish(worker->store, MOB_OUT_COMPLETION, 0, MOB_COMPLETION_SHORT, &piece, 1), MOB_OK);
+}
+
 static inline void nx_publish_completion(
     struct nx_worker *worker, const struct mob_return_view *view, enum mob_status status)
 {
+    if (status == MOB_OK && view->type == MOB_TYPE_I64 && view->slot == 0 && worker->head.attempt == 1) {
+        nx_publish_short(worker, view);
+        return;
+    }
     uint8_t body[256];
     struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
         .flags = status == MOB_OK ? MOB_COMPLETION_FINAL : 0,

@@ -112,7 +112,7 @@ static void an_awaited_child_runs_on_top(void **state)
     /* It found the results in the store, and was on nobody's CPU but its own. */
     assert_true(fake_node_take(&node));
     assert_int_equal(node.record.type, MOB_OUT_COMPLETION);
-    assert_int_equal(mob_completion_open(node.body, node.bytes, &completion), MOB_OK);
+    open_completion();
     assert_true(mob_task_id_eq(completion.head.task, parent.task));
     assert_int_equal(returned_i64(), 21);
     assert_false(fake_node_take(&node));
