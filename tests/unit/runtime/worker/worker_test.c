@@ -473,7 +473,6 @@ static void an_actor_lives_in_its_worker(void **state)
     assert_int_equal(returned_i64(), 105);
     take_completion();
     assert_int_equal(returned_i64(), 110);
-    assert_int_equal(completion.head.position, 1);
     struct mob_out_checkpoint checkpoint;
     int64_t saved;
     assert_true(fake_node_take(&node));
@@ -502,7 +501,6 @@ static void a_restored_actor_goes_on(void **state)
     take_completion();
     take_completion();
     assert_int_equal(returned_i64(), 110);
-    assert_int_equal(completion.head.incarnation, 1);
 }
 
 int main(void)
