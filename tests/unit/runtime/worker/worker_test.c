@@ -12,7 +12,6 @@ static void a_task_runs_and_its_result_is_sealed(void **state)
     step_all();
     take_completion();
     assert_int_equal(completion.head.status, MOB_OK);
-    assert_int_equal(node.record.aux, MOB_COMPLETION_SHORT);
     assert_true(completion.head.finished_ns >= completion.head.started_ns);
     assert_int_equal(returned_i64(), 41);
     struct mob_object_info info;
