@@ -188,11 +188,11 @@ static void short_form_says_the_same_as_the_long_one(void **state)
     assert_int_equal(mob_completion_word_open(&word, sizeof word, &opened), MOB_OK);
     struct mob_return_word place;
     struct mob_completion whole = mob_completion_of_word(&opened, &place), read;
-    uint8_t record[sizeof whole.head + sizeof place];
-    memcpy(record, &whole.head, sizeof whole.head);
-    memcpy(record + sizeof whole.head, whole.body, whole.head.body_bytes);
+    uint8_t bytes[sizeof whole.head + sizeof place];
+    memcpy(bytes, &whole.head, sizeof whole.head);
+    memcpy(bytes + sizeof whole.head, whole.body, whole.head.body_bytes);
     assert_int_equal(whole.head.body_bytes, sizeof place);
-    assert_int_equal(mob_completion_open(record, sizeof record, &read), MOB_OK);
+    assert_int_equal(mob_completion_open(bytes, sizeof bytes, &read), MOB_OK);
     assert_true(mob_task_id_eq(read.head.task, word.task));
     assert_int_equal(read.head.status, MOB_OK);
     assert_int_equal(read.head.flags, MOB_COMPLETION_FINAL);
