@@ -91,7 +91,7 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
 static struct mob_gcs *client_of(const char *clients)
 {
     struct mob_gcs *gcs = NULL;
-    struct mob_gcs_options options = {.socket_path = clients};
+    struct mob_gcs_options options = {.socket_path = clients, .secret = gcs_box_secret};
     MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
     return gcs;
 }

@@ -176,13 +176,35 @@ static enum cli_exit run(struct gcs_call *g)
     return CLI_USAGE;
 }
 
+/* Of the control store; false after a message. One that only does not answer is each question's to tell. */
+static bool let_in(struct gcs_call *g)
+{
+    enum mob_status status = mob_gcs_connect_wait(g->gcs, mob_now() + GCS_ANSWER_NS);
+    const char *why;
+    if (status == MOB_OK || mob_gcs_refusal(g->gcs, &why) == MOB_OK)
+        return true;
+    cli_say("the control store and this program refuse each other: %s (%s)", why, mob_status_code(status));
+    return false;
+}
+
 enum cli_exit cmd_gcs(struct cli_call *call)
 {
     char path[STATE_PATH_MAX], addresses[STATE_ADDRESSES_MAX];
     struct gcs_call g = {.call = call};
-    struct mob_gcs_options options = {.socket_path = state_gcs_addresses(cli_directory(call), addresses)};
+    uint8_t secret[STATE_SECRET_BYTES];
+    struct mob_gcs_options options = {
+        .socket_path = state_gcs_addresses(cli_directory(call), addresses), .secret = secret};
+    if (state_dir_cluster(cli_directory(call), &options.cluster) != MOB_OK ||
+        state_dir_secret(cli_directory(call), secret) != MOB_OK) {
+        cli_say("%s has no cluster-id and cluster-secret that you may read", cli_directory(call));
+        return CLI_UNREACHABLE;
+    }
     if (state_dir_supervisor(cli_directory(call)) == 0 || mob_gcs_create(&options, &g.gcs) != MOB_OK) {
         cli_say("nothing runs in %s", cli_directory(call));
+        return CLI_UNREACHABLE;
+    }
+    if (!let_in(&g)) {
+        mob_gcs_destroy(g.gcs);
         return CLI_UNREACHABLE;
     }
     g.shards = mob_gcs_shard_count(g.gcs);

@@ -55,8 +55,16 @@ static void find_members(struct members *m)
 
 static bool open_members(struct members *m)
 {
+    const char *directory = cli_directory(m->v->g->call);
+    uint8_t secret[STATE_SECRET_BYTES];
+    struct mob_member_options options = {.shard = m->v->g->shard, .secret = secret};
+    enum mob_status status = state_dir_cluster(directory, &options.cluster);
+    if (status == MOB_OK)
+        status = state_dir_secret(directory, secret);
     for (uint32_t i = 0; i < m->count; i++) {
-        enum mob_status status = mob_member_open(m->all[i].path, m->v->g->shard, &m->all[i].link);
+        options.path = m->all[i].path;
+        if (status == MOB_OK)
+            status = mob_member_open(&options, &m->all[i].link);
         if (status != MOB_OK) {
             cli_say("the member %s does not answer: %s", m->all[i].name, mob_status_text(status));
             return false;

@@ -1,5 +1,6 @@
 #include "cli/node_seal.h"
 
+#include "cli/state_dir.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/client/client.h"
@@ -113,13 +114,18 @@ static void step(struct node_seal *seal)
             &seal->timer, on_time, next_ns <= now_ns ? 0 : (uint64_t)((next_ns - now_ns) / MOB_MS) + 1, 0);
 }
 
-bool node_seal_start(
-    struct node_seal *seal, uv_loop_t *loop, const char *gcs_socket, void (*done)(struct node_seal *))
+bool node_seal_start(struct node_seal *seal, uv_loop_t *loop, const struct node_seal_options *options,
+    void (*done)(struct node_seal *))
 {
+    uint8_t secret[STATE_SECRET_BYTES];
+    struct mob_gcs_options gcs = {.socket_path = options->gcs_socket, .secret = secret};
+
     if (seal->gcs)
         return false;
     *seal = (struct node_seal){.done = done};
-    if (mob_gcs_create(&(struct mob_gcs_options){.socket_path = gcs_socket}, &seal->gcs) != MOB_OK) {
+    bool known = state_dir_cluster(options->directory, &gcs.cluster) == MOB_OK &&
+        state_dir_secret(options->directory, secret) == MOB_OK;
+    if (!known || mob_gcs_create(&gcs, &seal->gcs) != MOB_OK) {
         seal->gcs = NULL;
         return false;
     }

@@ -5,7 +5,8 @@
  * plays the part that the master has in a cluster. Non-blocking, in the caller's loop; while the control
  * store is away it waits.
  *
- *   node_seal_start(&seal, loop, "/state/gcs.sock", on_sealed);      // once at a time
+ *   node_seal_start(&seal, loop, &(struct node_seal_options){directory, sockets}, on_sealed); // once at a
+ * time
  */
 #ifndef MOB_CLI_NODE_SEAL_H
 #define MOB_CLI_NODE_SEAL_H
@@ -30,9 +31,14 @@ struct node_seal {
     void (*done)(struct node_seal *seal);
 };
 
-/* `done` comes once, later, when nothing is live any more. False: at work already, or out of memory. */
-bool node_seal_start(
-    struct node_seal *seal, uv_loop_t *loop, const char *gcs_socket, void (*done)(struct node_seal *));
+struct node_seal_options {
+    const char *directory; /* with the cluster's id and secret */
+    const char *gcs_socket; /* as gcs/client takes it */
+};
+/* `done` comes once, later, when nothing is live any more. False: at work already, out of memory, or without
+ * the cluster's secret. */
+bool node_seal_start(struct node_seal *seal, uv_loop_t *loop, const struct node_seal_options *options,
+    void (*done)(struct node_seal *));
 /* Gives up; `done` does not come. Fine at rest. */
 void node_seal_stop(struct node_seal *seal);
 

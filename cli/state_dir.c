@@ -303,19 +303,29 @@ enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[ST
     return MOB_OK;
 }
 
-enum mob_status state_dir_cluster(const char *directory, struct mob_cluster_id *out)
+static enum mob_status read_bytes(const char *directory, const char *name, void *out, size_t bytes)
 {
     char path[STATE_PATH_MAX];
-    struct mob_cluster_id id;
-    FILE *file = fopen(state_path(directory, STATE_CLUSTER_ID_NAME, path), "re");
+    FILE *file = fopen(state_path(directory, name, path), "re");
     if (file == NULL)
         return MOB_NOT_FOUND;
-    size_t length = fread(&id, 1, sizeof id, file);
+    size_t length = fread(out, 1, bytes, file);
     fclose(file);
-    if (length != sizeof id)
-        return MOB_CORRUPT;
-    *out = id;
-    return MOB_OK;
+    return length == bytes ? MOB_OK : MOB_CORRUPT;
+}
+
+enum mob_status state_dir_cluster(const char *directory, struct mob_cluster_id *out)
+{
+    struct mob_cluster_id id;
+    enum mob_status status = read_bytes(directory, STATE_CLUSTER_ID_NAME, &id, sizeof id);
+    if (status == MOB_OK)
+        *out = id;
+    return status;
+}
+
+enum mob_status state_dir_secret(const char *directory, uint8_t out[STATE_SECRET_BYTES])
+{
+    return read_bytes(directory, STATE_SECRET_NAME, out, STATE_SECRET_BYTES);
 }
 
 pid_t state_dir_supervisor(const char *directory)

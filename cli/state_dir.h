@@ -91,6 +91,8 @@ void state_dir_clean(const char *directory);
 
 /* Reads the cluster's id. MOB_NOT_FOUND, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status state_dir_cluster(const char *directory, struct mob_cluster_id *out);
+/* Reads the cluster's secret. MOB_NOT_FOUND (or not ours to read), MOB_CORRUPT. */
+MOB_MUST_USE enum mob_status state_dir_secret(const char *directory, uint8_t out[STATE_SECRET_BYTES]);
 
 /* Becomes the supervisor of this directory: writes and locks the pid file. The lock ends with the descriptor.
  * MOB_EXISTS: somebody holds it. MOB_IO. */

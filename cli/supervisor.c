@@ -159,7 +159,8 @@ static bool seal(struct process *node)
     struct supervisor *supervisor = node->supervisor;
     set_state(node, PROCESS_SEALING);
     return supervisor->seal.gcs != NULL || /* at it already */
-        node_seal_start(&supervisor->seal, &supervisor->loop, supervisor->gcs_addresses, on_sealed);
+        node_seal_start(&supervisor->seal, &supervisor->loop,
+            &(struct node_seal_options){supervisor->directory, supervisor->gcs_addresses}, on_sealed);
 }
 
 /* A node may leave an incarnation behind only if the control store has been there before. */

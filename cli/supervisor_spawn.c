@@ -143,7 +143,6 @@ static void add_chain(const struct process *process, struct arguments *arguments
     state_member_name("master", process_shard(process->which), 0, ".sock", name);
     add_path(arguments, "--masters", directory, name);
     add_path(arguments, "--link", directory, process_file(process->which, "gcs", ".link", name));
-    add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
     add_times(process->supervisor, arguments);
 }
 
@@ -184,6 +183,7 @@ static void gcs_arguments(const struct process *process, struct arguments *argum
     add(arguments, "%s/%s/" MOB_REDIS_PASSWORD_NAME, directory, own);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
+    add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
     add_shard(process, arguments);
     if (supervisor->replicas > 1)
         add_chain(process, arguments);
@@ -208,6 +208,7 @@ static void flush_arguments(const struct process *process, struct arguments *arg
     add_path(arguments, "--ready-file", directory, made_by(process->which, name));
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
+    add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
 }
 
 static void node_arguments(const struct process *process, struct arguments *arguments)

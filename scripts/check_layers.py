@@ -22,7 +22,7 @@ MAY_INCLUDE = {
     "common/settings": BASE,
     "common/wire": BASE,
     "gcs/chain": WIRE,
-    "gcs/client": WIRE,
+    "gcs/client": WIRE + ["gcs/link"],
     "gcs/link": WIRE,
     "gcs/shard": WIRE + ["common/settings", "gcs/chain", "gcs/link"],
     "gcs/flush": WIRE + ["common/settings", "gcs/client"],

@@ -13,6 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
 #include "common/settings/settings_forms.h"
 #include "gcs/client/client.h"
@@ -90,6 +91,12 @@ static int serve(const struct mob_settings *settings)
     }
     snprintf(token_file, sizeof token_file, "%s/token", directory);
     snprintf(gcs_socket, sizeof gcs_socket, "%s/gcs.sock", directory);
+    struct mob_cluster_id cluster;
+    uint8_t secret[MOB_CLUSTER_SECRET_BYTES];
+    if (!mob_daemon_identity(directory, &cluster, secret)) {
+        fprintf(stderr, "mobula-gateway: %s has no cluster-id and cluster-secret\n", directory);
+        return 2;
+    }
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
@@ -97,6 +104,8 @@ static int serve(const struct mob_settings *settings)
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     struct mob_engine_runtime_options engine = {.directory = directory,
         .gcs_socket = links.gcs_socket ? links.gcs_socket : gcs_socket,
+        .cluster = cluster,
+        .secret = secret,
         .idempotency_ns = mob_setting_number(settings, MOB_SETTING_IDEMPOTENCY_S) * MOB_SEC};
     struct mob_gateway_options options = {.host = host,
         .port = port,

@@ -47,13 +47,29 @@ bool mob_daemon_cluster(const char *text, struct mob_cluster_id *out)
     return true;
 }
 
-bool mob_daemon_secret(const char *path, uint8_t out[MOB_CLUSTER_SECRET_BYTES])
+static bool read_bytes(const char *path, void *out, size_t bytes)
 {
     FILE *file = path == NULL ? NULL : fopen(path, "re");
-    size_t length = file == NULL ? 0 : fread(out, 1, MOB_CLUSTER_SECRET_BYTES, file);
+    size_t length = file == NULL ? 0 : fread(out, 1, bytes, file);
     if (file != NULL)
         fclose(file);
-    return length == MOB_CLUSTER_SECRET_BYTES;
+    return length == bytes;
+}
+
+bool mob_daemon_secret(const char *path, uint8_t out[MOB_CLUSTER_SECRET_BYTES])
+{
+    return read_bytes(path, out, MOB_CLUSTER_SECRET_BYTES);
+}
+
+bool mob_daemon_identity(
+    const char *directory, struct mob_cluster_id *cluster_out, uint8_t secret_out[MOB_CLUSTER_SECRET_BYTES])
+{
+    char id[4096], secret[4096];
+    int id_length = snprintf(id, sizeof id, "%s/cluster-id", directory),
+        secret_length = snprintf(secret, sizeof secret, "%s/cluster-secret", directory);
+    if (id_length >= (int)sizeof id || secret_length >= (int)sizeof secret)
+        return false;
+    return read_bytes(id, cluster_out, sizeof *cluster_out) && mob_daemon_secret(secret, secret_out);
 }
 
 bool mob_daemon_begin(bool die_with_parent)

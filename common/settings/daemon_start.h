@@ -20,6 +20,10 @@ bool mob_daemon_ms(const char *text, int64_t otherwise_ns, int64_t *ns_out);
 bool mob_daemon_cluster(const char *text, struct mob_cluster_id *out);
 /* The first bytes of that file. false: NULL, not readable, or shorter. */
 bool mob_daemon_secret(const char *path, uint8_t out[MOB_CLUSTER_SECRET_BYTES]);
+/* Of a state directory: DIR/cluster-id and DIR/cluster-secret. false: one of them is not readable, or
+ * shorter. */
+bool mob_daemon_identity(
+    const char *directory, struct mob_cluster_id *cluster_out, uint8_t secret_out[MOB_CLUSTER_SECRET_BYTES]);
 
 /* No core files and no tracing by the same user, since it holds secrets or people's data; a peer that is gone
  * is an error of write() and no signal; with `die_with_parent` it ends when the process does that started it.

@@ -57,7 +57,7 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
         MOB_LOG_WARN("gcs", "frame_version", "got=%u known=%u", version, MOB_GCS_FRAME_VERSION);
         return MOB_VERSION;
     }
-    bool known = (f.type > 0 && f.type < MOB_GCS_FRAME_TYPES) ||
+    bool known = (f.type >= MOB_GCS_WELCOME && f.type < MOB_GCS_FRAME_TYPES) ||
         (f.type >= MOB_GCS_UPD && f.type < MOB_GCS_LINK_TYPES) ||
         (f.type >= MOB_GCS_LINK_HELLO && f.type < MOB_GCS_PEER_TYPES);
     if (!known || zero != 0)
@@ -81,8 +81,8 @@ enum mob_status mob_gcs_frame_decode(const uint8_t *bytes, size_t length, uint32
 
 const char *mob_gcs_frame_name(uint8_t type)
 {
-    static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "HELLO", "WELCOME", "ATTACH", "ATTACHED",
-        "PUT", "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
+    static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "?", "WELCOME", "ATTACH", "ATTACHED", "PUT",
+        "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
         "RESYNC", "BYE", "COLD", "COLD_GET", "COLD_ROWS", "LISTEN"};
     static const char *const links[MOB_GCS_LINK_TYPES - MOB_GCS_UPD] = {"UPD", "ACK", "SYNC", "SYNCEND",
         "POSITION", "RESEND", "READ", "CONFIG", "JOIN", "SNAPSHOT", "LOG", "JOINED", "LEAVE"};

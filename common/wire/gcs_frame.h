@@ -24,8 +24,8 @@
 
 /* Numbers are on the wire: append only. C = from a client, M = from a member. */
 enum mob_gcs_frame_type {
-    MOB_GCS_HELLO = 1, /* C: opens the link */
-    MOB_GCS_WELCOME = 2, /* M: its answer */
+    /* 1 was of links that opened without a proof (gcs_peer.h), and is not given again */
+    MOB_GCS_WELCOME = 2, /* M: the link is open */
     MOB_GCS_ATTACH = 3, /* C: I am this client (or log) and keep requests from here on */
     MOB_GCS_ATTACHED = 4, /* M: last request that is in the tables */
     MOB_GCS_PUT = 5, /* C: an ordered operation */
@@ -65,7 +65,7 @@ enum mob_gcs_link_type {
     MOB_GCS_LEAVE = 44, /* tail to the joiner: begin again */
     MOB_GCS_LINK_TYPES
 };
-/* Of links with a proof of the cluster's secret (gcs_peer.h): between members, and to a master. */
+/* The proof of the cluster's secret with which each link opens (gcs_peer.h), and links to a master. */
 enum mob_gcs_peer_type {
     MOB_GCS_LINK_HELLO = 64, /* whoever connects, first */
     MOB_GCS_LINK_CHALLENGE = 65, /* its answer, with a proof */

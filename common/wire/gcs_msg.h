@@ -87,7 +87,7 @@ struct mob_gcs_stats {
  * MOB_TRUNCATED or MOB_CORRUPT. What follows a head is the frame's body ---- */
 
 #define MOB_GCS_HEAD_MAX 1280u
-#define MOB_GCS_PROTOCOL 2u /* 1: clients chose their ids themselves */
+#define MOB_GCS_PROTOCOL 3u /* 1: clients chose their ids themselves; 2: links opened without a proof */
 /* Replies kept for each client of keys and values, and so the most it may have unanswered. */
 #define MOB_GCS_WINDOW 64u
 /* Blocks a log may have unanswered. */
@@ -95,17 +95,13 @@ struct mob_gcs_stats {
 /* Client ids: logs are incarnations (small numbers), others have this bit and are random. */
 #define MOB_GCS_CLIENT_BIT (1ull << 63)
 
-struct mob_gcs_hello {
-    uint16_t protocol_min, protocol_max;
-    struct mob_cluster_id cluster; /* zero = any */
-};
 #define MOB_GCS_WELCOME_COLLECTING 1u /* attach, send again what is kept, then wait */
 #define MOB_GCS_WELCOME_CHAIN 2u /* a member of a chain: it says the configuration in a NACK */
 struct mob_gcs_welcome {
     uint16_t protocol;
     uint8_t collecting; /* MOB_GCS_WELCOME_* */
     uint8_t durability; /* enum mob_gcs_durability */
-    uint32_t reason; /* enum mob_status: MOB_OK, or why the link is refused */
+    uint32_t zero;
     struct mob_cluster_id cluster;
     uint64_t committed, durable;
 };
@@ -264,7 +260,6 @@ struct mob_gcs_sub_head {
 
 /* Each head is a struct of fixed-width integers without holes, so its bytes are its encoding. */
 #define MOB_GCS_HEADS(X) \
-    X(hello, 20) \
     X(welcome, 40) \
     X(attach, 24) \
     X(attached, 16) \

@@ -1,11 +1,12 @@
-/* What members of a chain and masters say to each other besides the chain's own messages (gcs_link.h).
+/* How each link of the control store opens, and what members of a chain and masters say to each other besides
+ * the chain's own messages (gcs_link.h).
  *
- * A link is opened by HELLO, CHALLENGE, PROOF, READY: either side proves that it knows the cluster's secret
- * before it believes anything, and names itself, its cluster and the protocol versions that it speaks. The
- * proof is a keyed hash over the role, the HELLO and the CHALLENGE (without the proof in it), so neither
- * side's can be sent back, or used for another link. Afterwards a member reports to the masters, and hears
- * from them; a node does so to the masters of its home shard. Heads are structs without holes; decoders check
- * lengths. Pure.
+ * A link, of members as of clients, is opened by HELLO, CHALLENGE, PROOF, READY: either side proves that it
+ * knows the cluster's secret before it believes anything, and names itself, its cluster and the protocol
+ * versions that it speaks. The proof is a keyed hash over the role and the kind of link, the HELLO and the
+ * CHALLENGE (without the proof in it), so neither side's can be sent back, or used for another link.
+ * Afterwards a member reports to the masters, and hears from them; a node does so to the masters of its home
+ * shard. Heads are structs without holes; decoders check lengths. Pure.
  */
 #ifndef MOB_COMMON_WIRE_GCS_PEER_H
 #define MOB_COMMON_WIRE_GCS_PEER_H
@@ -31,7 +32,7 @@ struct mob_gcs_link_hello {
     uint16_t protocol_min, protocol_max;
     uint32_t shard;
     struct mob_cluster_id cluster;
-    uint64_t self; /* a member's id; 0 a master */
+    uint64_t self; /* a member's id; 0 a master, or a client */
     uint8_t nonce[MOB_GCS_NONCE_BYTES];
     struct mob_gcs_place place;
 };

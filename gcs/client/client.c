@@ -22,6 +22,8 @@
 
 enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out)
 {
+    if (options->secret == NULL)
+        return MOB_INVALID;
     if (strchr(options->socket_path, ';') != NULL)
         return shards_create(options, gcs_out);
     struct mob_gcs *g = calloc(1, sizeof *g);
@@ -29,6 +31,13 @@ enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob
         return MOB_NO_MEMORY;
     g->options = *options;
     g->options.socket_path = NULL; /* in `seeds` */
+    g->options.secret = NULL; /* in `self` */
+    g->self = (struct mob_link_self){.kind = MOB_LINK_OF_CLIENTS,
+        .shard = options->shard,
+        .protocol_min = MOB_GCS_PROTOCOL,
+        .protocol_max = MOB_GCS_PROTOCOL,
+        .cluster = options->cluster};
+    memcpy(g->self.secret, options->secret, sizeof g->self.secret);
     if (g->options.keep_bytes_max == 0)
         g->options.keep_bytes_max = MOB_GCS_KEEP_BYTES_DEFAULT;
     enum mob_status status = route_init(g, options->socket_path);
@@ -100,6 +109,17 @@ bool mob_gcs_connected(const struct mob_gcs *g)
     return g->shard_count > 0 ? shards_connected(g) : g->up;
 }
 
+enum mob_status mob_gcs_refusal(const struct mob_gcs *g, const char **why_out)
+{
+    const struct mob_gcs *one = g;
+    for (uint32_t i = 0; i < g->shard_count; i++)
+        if (g->shards[i]->refused != MOB_OK)
+            one = g->shards[i];
+    if (why_out != NULL && one->refused != MOB_OK)
+        *why_out = one->why;
+    return one->refused;
+}
+
 void mob_gcs_position(const struct mob_gcs *g, struct mob_gcs_position *out)
 {
     if (g->shard_count > 0)
@@ -161,6 +181,13 @@ void link_fail(struct link *l, enum mob_status why)
     tell(g, why);
 }
 
+static void say(struct link *l, const struct mob_opening_say *what)
+{
+    l->opened_ns = l->gcs->now_ns;
+    if (what->type != 0)
+        out_frame(l, what->type, 0, 0, what->head, what->head_bytes, NULL, 0, NULL);
+}
+
 void link_open(struct link *l, const char *path)
 {
     struct mob_gcs *g = l->gcs;
@@ -189,12 +216,35 @@ void link_open(struct link *l, const char *path)
         return;
     }
     l->fd = fd;
-    l->state = LINK_HELLO;
+    l->state = LINK_OPENING;
     l->chain = false;
-    l->opened_ns = g->now_ns;
-    struct mob_gcs_hello hello = {
-        .protocol_min = MOB_GCS_PROTOCOL, .protocol_max = MOB_GCS_PROTOCOL, .cluster = g->options.cluster};
-    out_frame(l, MOB_GCS_HELLO, g->client, 0, &hello, sizeof hello, NULL, 0, NULL);
+    struct mob_opening_say hello;
+    mob_opening_dial(&l->opening, &g->self, &hello);
+    say(l, &hello);
+}
+
+static void refused(struct link *l)
+{
+    struct mob_gcs *g = l->gcs;
+    g->refused = l->opening.refused;
+    memcpy(g->why, l->opening.why, sizeof g->why);
+    MOB_LOG_ERROR("gcs_client", "refused", "socket=%s why=%s", l->path, mob_status_code(l->opening.refused));
+    out_flush(l); /* the member is told why, if it was this end that refused */
+    l->retry_pause_ns = RETRY_PAUSE_MAX_NS;
+    link_fail(l, l->opening.refused);
+}
+
+static void on_opening(struct link *l, const struct mob_gcs_frame *frame)
+{
+    struct mob_opening_say answer;
+    enum mob_status status = mob_opening_take(&l->opening, frame, &answer);
+    if (status != MOB_OK) {
+        link_fail(l, status);
+        return;
+    }
+    say(l, &answer);
+    if (l->opening.state == MOB_OPENING_REFUSED)
+        refused(l);
 }
 
 static void take_position(struct mob_gcs *g, uint64_t committed, uint64_t durable)
@@ -209,18 +259,12 @@ static void on_welcome(struct link *l, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs *g = l->gcs;
     struct mob_gcs_welcome w;
-    if (l->state != LINK_HELLO || mob_gcs_welcome_decode(frame->head, frame->head_bytes, &w) != MOB_OK) {
+    if (l->state != LINK_OPENING || mob_gcs_welcome_decode(frame->head, frame->head_bytes, &w) != MOB_OK) {
         link_fail(l, MOB_CORRUPT);
         return;
     }
-    if (w.reason != MOB_OK) {
-        MOB_LOG_ERROR(
-            "gcs_client", "refused", "socket=%s why=%s", l->path, mob_status_code((enum mob_status)w.reason));
-        l->retry_pause_ns = RETRY_PAUSE_MAX_NS;
-        link_fail(l, (enum mob_status)w.reason);
-        return;
-    }
     l->state = LINK_UP;
+    g->refused = MOB_OK;
     l->retry_pause_ns = RETRY_PAUSE_NS;
     l->chain = (w.collecting & MOB_GCS_WELCOME_CHAIN) != 0;
     if (l->chain) { /* where it is in the chain comes behind this */
@@ -323,6 +367,14 @@ static void on_nack(struct link *l, const struct mob_gcs_frame *frame)
 static void on_frame(struct link *l, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs *g = l->gcs;
+    if (l->opening.state != MOB_OPENING_PROVED) {
+        on_opening(l, frame);
+        return;
+    }
+    if (l->state == LINK_OPENING && frame->type != MOB_GCS_WELCOME) {
+        link_fail(l, MOB_CORRUPT);
+        return;
+    }
     switch ((enum mob_gcs_frame_type)frame->type) {
     case MOB_GCS_WELCOME:
         on_welcome(l, frame);
@@ -359,7 +411,6 @@ static void on_frame(struct link *l, const struct mob_gcs_frame *frame)
         break;
     case MOB_GCS_COLD:
     case MOB_GCS_COLD_ROWS:
-    case MOB_GCS_HELLO:
     case MOB_GCS_ATTACH:
     case MOB_GCS_PUT:
     case MOB_GCS_RESENT:
@@ -379,8 +430,9 @@ static void parse(struct link *l)
     size_t at = 0, need = 0;
     while (l->state != LINK_DOWN) {
         struct mob_gcs_frame frame;
-        enum mob_status status =
-            mob_gcs_frame_decode(l->in + at, l->in_used - at, MOB_GCS_FRAME_CLIENT_MAX, &frame, &need);
+        bool proved = l->opening.state == MOB_OPENING_PROVED;
+        enum mob_status status = mob_gcs_frame_decode(l->in + at, l->in_used - at,
+            proved ? MOB_GCS_FRAME_CLIENT_MAX : MOB_OPENING_BYTES_MAX, &frame, &need);
         if (status == MOB_AGAIN)
             break;
         if (status != MOB_OK) {

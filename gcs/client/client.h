@@ -10,7 +10,7 @@
  * before the submitting call returned, each operation's exactly once. A callback may submit; it must not
  * destroy the client.
  *
- *   mob_gcs_create(&(struct mob_gcs_options){.socket_path = path}, &gcs);
+ *   mob_gcs_create(&(struct mob_gcs_options){.socket_path = path, .cluster = id, .secret = secret}, &gcs);
  *   mob_gcs_log_open(gcs, incarnation, 0, &(struct mob_gcs_log_events){acked, released, sealed, self}, &log);
  *   block->base.bytes = ...; block->base.length = n;
  *   mob_gcs_log_append(log, &block->base);          // in order; keeps the block until released()
@@ -48,17 +48,21 @@ struct mob_gcs_options {
     /* Copies. Sockets of a chain's members with commas, each of at most 107 bytes; those of several shards,
      * from the first on, with semicolons in between. */
     const char *socket_path;
-    struct mob_cluster_id cluster; /* zero = whichever answers */
+    /* Every link opens with a mutual proof of these (gcs/link/opening.h): the cluster and its secret,
+     * MOB_MAC_KEY_BYTES of it. Copies. */
+    struct mob_cluster_id cluster;
+    const uint8_t *secret;
     uint32_t shard; /* of the first */
     size_t keep_bytes_max; /* 0 = MOB_GCS_KEEP_BYTES_DEFAULT */
-    /* Connection went up (MOB_OK) or down (MOB_UNAVAILABLE, MOB_DENIED, MOB_VERSION: the reason); may be
-     * NULL. Between the two everything submitted waits; nothing is lost. With several shards: all are up, or
-     * one of them is down; what the others have to do goes on. */
+    /* Connection went up (MOB_OK) or down (MOB_UNAVAILABLE; MOB_UNAUTHENTICATED, MOB_DENIED, MOB_VERSION,
+     * MOB_MISDIRECTED: it was refused, see mob_gcs_refusal); may be NULL. Between the two everything
+     * submitted waits; nothing is lost. With several shards: all are up, or one of them is down; what the
+     * others have to do goes on. */
     void (*on_link)(void *arg, enum mob_status status);
     void *arg;
 };
 
-/* MOB_INVALID (path too long), MOB_NO_MEMORY, MOB_IO. Connects in the first step. Gives (free with
+/* MOB_INVALID (path too long, no secret), MOB_NO_MEMORY, MOB_IO. Connects in the first step. Gives (free with
  * mob_gcs_destroy). */
 MOB_MUST_USE enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out);
 /* Drops what is outstanding without callbacks, except released() for each kept block. NULL is fine. */
@@ -74,6 +78,10 @@ void mob_gcs_send(struct mob_gcs *gcs);
  * MOB_TIMEOUT. */
 MOB_MUST_USE enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns);
 bool mob_gcs_connected(const struct mob_gcs *gcs);
+/* Why the link was refused, by this end or the member, and the same in words for the user (may be NULL;
+ * borrowed until the next step). MOB_OK: it was not, or has opened since. The client goes on trying, twice a
+ * second. */
+enum mob_status mob_gcs_refusal(const struct mob_gcs *gcs, const char **why_out);
 
 /* ---- shards ---- */
 

@@ -14,6 +14,7 @@
 #include "common/wire/gcs_frame.h"
 #include "common/wire/gcs_peer.h"
 #include "gcs/client/client.h"
+#include "gcs/link/opening.h"
 
 #define RETRY_PAUSE_NS (5 * MOB_MS)
 #define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
@@ -22,7 +23,7 @@
 #define WRONG_MEMBER_NS (2 * MOB_MS) /* before a member is asked again that was not the right one */
 #define CHAIN_READ_NS (50 * MOB_MS) /* a read through the chain that has no answer */
 #define STREAM_PATIENCE_NS (200 * MOB_MS) /* with an attachment */
-#define HELLO_PATIENCE_NS (100 * MOB_MS) /* with a member, when there are others */
+#define OPENING_PATIENCE_NS (100 * MOB_MS) /* with a member that says nothing, when there are others */
 #define OUT_PIECES_MAX 4096u /* above it the pumps wait for the socket */
 
 /* One request stream: this client's, or a log's. */
@@ -91,7 +92,7 @@ struct out_piece {
     struct mob_gcs_block *block; /* whose bytes these are */
 };
 
-enum link_state { LINK_DOWN = 0, LINK_HELLO, LINK_UP };
+enum link_state { LINK_DOWN = 0, LINK_OPENING, LINK_UP };
 struct link {
     struct mob_gcs *gcs;
     char path[MOB_GCS_ADDRESS_MAX]; /* where it leads, or last led */
@@ -99,7 +100,9 @@ struct link {
     enum link_state state;
     bool want_write;
     bool chain; /* to a member of a chain with masters */
-    int64_t opened_ns, retry_ns, retry_pause_ns;
+    struct mob_opening opening; /* WELCOME comes behind it */
+    int64_t opened_ns; /* or when its opening last went on */
+    int64_t retry_ns, retry_pause_ns;
 
     uint8_t *in;
     size_t in_used, in_capacity;
@@ -115,7 +118,7 @@ struct gather; /* client_gather.c */
 #define SEEDS_MAX MOB_GCS_MEMBERS_MAX
 struct mob_gcs {
     struct mob_gcs_options options;
-    /* Of several shards: only these, options, epoll_fd, in_step and told are used. */
+    /* Of several shards: only these, epoll_fd, in_step and told are used. */
     struct mob_gcs *shards[MOB_GCS_SHARDS_MAX];
     uint32_t shard_count; /* 0: this is the client of one */
     struct mob_gcs *parent; /* of the client of one among several */
@@ -125,6 +128,9 @@ struct mob_gcs {
     char seeds[SEEDS_MAX][MOB_GCS_ADDRESS_MAX];
     uint32_t seed_count, next_seed;
     int epoll_fd;
+    struct mob_link_self self;
+    enum mob_status refused; /* MOB_OK: no link was since one opened */
+    char why[sizeof((struct mob_opening *)0)->why]; /* the same in words */
     struct link links[2];
     struct link *head, *tail; /* of `links`; one link when one member is both */
     bool up; /* both are, and it is known that they are the right ones */
@@ -207,7 +213,7 @@ void route_nack(struct link *l, const struct mob_gcs_frame *frame);
 int64_t route_next_ns(const struct mob_gcs *g);
 
 /* client_out.c: queue a frame; head and small bodies are copied, a block's bytes are not */
-void out_frame(struct link *l, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch, const void *head,
+void out_frame(struct link *l, uint8_t type, uint64_t from, uint64_t epoch, const void *head,
     uint32_t head_bytes, const void *body, uint32_t body_bytes, struct mob_gcs_block *block);
 void out_flush(struct link *l);
 void out_reset(struct link *l);

@@ -45,11 +45,11 @@ static void text_add(struct link *l, const void *bytes, size_t length)
     l->text_used += length;
 }
 
-void out_frame(struct link *l, enum mob_gcs_frame_type type, uint64_t from, uint64_t epoch, const void *head,
+void out_frame(struct link *l, uint8_t type, uint64_t from, uint64_t epoch, const void *head,
     uint32_t head_bytes, const void *body, uint32_t body_bytes, struct mob_gcs_block *block)
 {
     uint8_t header[MOB_GCS_FRAME_HEADER_BYTES];
-    struct mob_gcs_frame frame = {.type = (uint8_t)type,
+    struct mob_gcs_frame frame = {.type = type,
         .shard = l->gcs->options.shard,
         .epoch = epoch,
         .from = from,

@@ -97,8 +97,8 @@ void route_step(struct mob_gcs *g)
 {
     for (size_t i = 0; i < 2; i++) {
         struct link *l = &g->links[i];
-        bool late = g->now_ns - l->opened_ns > HELLO_PATIENCE_NS;
-        bool silent = l->state == LINK_HELLO && (g->seed_count > 1 || g->book.config.epoch != 0);
+        bool late = g->now_ns - l->opened_ns > OPENING_PATIENCE_NS;
+        bool silent = l->state == LINK_OPENING && (g->seed_count > 1 || g->book.config.epoch != 0);
         bool useless = g->seeks && l->state == LINK_UP && l->chain; /* it does not know a configuration */
         if (late && (silent || useless))
             link_fail(l, MOB_UNAVAILABLE);
@@ -122,8 +122,8 @@ int64_t route_next_ns(const struct mob_gcs *g)
         int64_t at = MOB_FOREVER_NS;
         if (used && l->state == LINK_DOWN)
             at = l->retry_ns;
-        else if (used && (l->state == LINK_HELLO || g->seeks) && (l->chain || g->seed_count > 1))
-            at = l->opened_ns + HELLO_PATIENCE_NS + MOB_MS;
+        else if (used && (l->state == LINK_OPENING || g->seeks) && (l->chain || g->seed_count > 1))
+            at = l->opened_ns + OPENING_PATIENCE_NS + MOB_MS;
         if (at < next)
             next = at;
     }

@@ -91,6 +91,7 @@ enum mob_status shards_create(const struct mob_gcs_options *options, struct mob_
         goto err_free;
     g->options = *options;
     g->options.socket_path = NULL;
+    g->options.secret = NULL;
     g->told = MOB_UNAVAILABLE;
     g->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     status = g->epoll_fd < 0 ? MOB_IO : MOB_OK;

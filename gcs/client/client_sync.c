@@ -1,5 +1,6 @@
 #include "gcs/client/client_sync.h"
 
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -117,6 +118,23 @@ enum mob_status mob_gcs_sync_wait(
         mob_gcs_result_destroy(sync->result);
     sync->result = NULL;
     return status;
+}
+
+enum mob_status mob_gcs_connect_wait(struct mob_gcs *gcs, int64_t deadline_ns)
+{
+    for (;;) {
+        int64_t now = mob_now(), next = mob_gcs_step(gcs, now);
+        if (mob_gcs_connected(gcs))
+            return MOB_OK;
+        enum mob_status refused = mob_gcs_refusal(gcs, NULL);
+        if (refused != MOB_OK)
+            return refused;
+        if (now >= deadline_ns)
+            return MOB_TIMEOUT;
+        int64_t until = next < deadline_ns ? next : deadline_ns, left = until - mob_now();
+        struct pollfd ready = {.fd = mob_gcs_fd(gcs), .events = POLLIN};
+        poll(&ready, 1, left <= 0 ? 0 : left > MOB_SEC ? 1000 : (int)(left / MOB_MS) + 1);
+    }
 }
 
 /* ---- waits of one call ---- */

@@ -32,6 +32,10 @@ void mob_gcs_sync_done(void *arg, const struct mob_gcs_answer *answer);
 MOB_MUST_USE enum mob_status mob_gcs_sync_wait(
     struct mob_gcs *gcs, struct mob_gcs_sync *sync, int64_t deadline_ns, struct mob_gcs_result **result_out);
 
+/* Until it is connected (MOB_OK). MOB_TIMEOUT; or why the link was refused, at once, since it will be again:
+ * mob_gcs_refusal says it in words. */
+MOB_MUST_USE enum mob_status mob_gcs_connect_wait(struct mob_gcs *gcs, int64_t deadline_ns);
+
 /* The common ones. */
 MOB_MUST_USE enum mob_status mob_gcs_put_wait(
     struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/wire/gcs_frame.h"
+#include "gcs/link/opening.h"
 
 #define SILENCE_S 20
 #define IN_BYTES (MOB_GCS_FRAME_CLIENT_MAX + MOB_GCS_FRAME_HEADER_BYTES + 4096u)
@@ -17,6 +18,8 @@
 struct mob_member_link {
     int fd;
     uint32_t shard;
+    struct mob_link_self self;
+    struct mob_opening opening;
     uint64_t tag;
     uint8_t *in;
     size_t begin, end;
@@ -25,11 +28,11 @@ struct mob_member_link {
 /* ---- frames ---- */
 
 static enum mob_status send_frame(
-    struct mob_member_link *l, enum mob_gcs_frame_type type, const void *head, uint32_t head_bytes)
+    struct mob_member_link *l, uint8_t type, const void *head, uint32_t head_bytes)
 {
     uint8_t bytes[MOB_GCS_FRAME_HEADER_BYTES + MOB_GCS_HEAD_MAX];
     const struct mob_gcs_frame frame = {
-        .type = (uint8_t)type, .shard = l->shard, .head_bytes = head_bytes, .head = head};
+        .type = type, .shard = l->shard, .head_bytes = head_bytes, .head = head};
     mob_gcs_frame_encode(&frame, bytes);
     memcpy(bytes + MOB_GCS_FRAME_HEADER_BYTES, head, head_bytes);
     size_t length = MOB_GCS_FRAME_HEADER_BYTES + head_bytes, sent = 0;
@@ -60,52 +63,85 @@ static enum mob_status read_more(struct mob_member_link *l)
     return MOB_OK;
 }
 
+static enum mob_status next_frame(struct mob_member_link *l, struct mob_gcs_frame *out)
+{
+    uint32_t payload_max =
+        l->opening.state == MOB_OPENING_PROVED ? MOB_GCS_FRAME_CLIENT_MAX : MOB_OPENING_BYTES_MAX;
+    for (;;) {
+        size_t used;
+        enum mob_status status =
+            mob_gcs_frame_decode(l->in + l->begin, l->end - l->begin, payload_max, out, &used);
+        if (status == MOB_OK)
+            l->begin += used;
+        if (status != MOB_AGAIN)
+            return status;
+        status = read_more(l);
+        if (status != MOB_OK)
+            return status;
+    }
+}
+
 /* The next frame of a type; what else the member tells its clients is passed over. */
 static enum mob_status receive(
     struct mob_member_link *l, enum mob_gcs_frame_type type, struct mob_gcs_frame *out)
 {
-    for (;;) {
-        size_t used;
-        enum mob_status status =
-            mob_gcs_frame_decode(l->in + l->begin, l->end - l->begin, MOB_GCS_FRAME_CLIENT_MAX, out, &used);
-        if (status == MOB_OK) {
-            l->begin += used;
-            if (out->type == type)
-                return MOB_OK;
-        } else if (status != MOB_AGAIN) {
-            return status;
-        } else if ((status = read_more(l)) != MOB_OK) {
-            return status;
-        }
-    }
+    enum mob_status status;
+    do
+        status = next_frame(l, out);
+    while (status == MOB_OK && out->type != type);
+    return status;
 }
 
 /* ---- opening ---- */
 
-static enum mob_status greet(struct mob_member_link *l)
+static enum mob_status say(struct mob_member_link *l, const struct mob_opening_say *what)
 {
-    const struct mob_gcs_hello hello = {.protocol_min = MOB_GCS_PROTOCOL, .protocol_max = MOB_GCS_PROTOCOL};
-    struct mob_gcs_frame frame;
-    struct mob_gcs_welcome welcome;
-    enum mob_status status = send_frame(l, MOB_GCS_HELLO, &hello, sizeof hello);
-    if (status == MOB_OK)
-        status = receive(l, MOB_GCS_WELCOME, &frame);
-    if (status == MOB_OK)
-        status = mob_gcs_welcome_decode(frame.head, frame.head_bytes, &welcome);
-    return status == MOB_OK ? (enum mob_status)welcome.reason : status;
+    return what->type == 0 ? MOB_OK : send_frame(l, what->type, what->head, what->head_bytes);
 }
 
-enum mob_status mob_member_open(const char *path, uint32_t shard, struct mob_member_link **link_out)
+/* Until the member has proved itself and taken this end's proof. */
+static enum mob_status prove(struct mob_member_link *l)
+{
+    struct mob_opening_say words;
+    struct mob_gcs_frame frame;
+    mob_opening_dial(&l->opening, &l->self, &words);
+    enum mob_status status = say(l, &words);
+    while (status == MOB_OK && l->opening.state != MOB_OPENING_PROVED) {
+        status = next_frame(l, &frame);
+        if (status == MOB_OK)
+            status = mob_opening_take(&l->opening, &frame, &words);
+        if (status == MOB_OK)
+            status = say(l, &words);
+        if (status == MOB_OK && l->opening.state == MOB_OPENING_REFUSED)
+            status = l->opening.refused;
+    }
+    return status;
+}
+
+static enum mob_status greet(struct mob_member_link *l)
+{
+    struct mob_gcs_frame frame;
+    enum mob_status status = prove(l);
+    return status == MOB_OK ? receive(l, MOB_GCS_WELCOME, &frame) : status;
+}
+
+enum mob_status mob_member_open(const struct mob_member_options *options, struct mob_member_link **link_out)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     struct timeval silence = {.tv_sec = SILENCE_S};
-    if (strlen(path) >= sizeof address.sun_path)
+    if (strlen(options->path) >= sizeof address.sun_path)
         return MOB_INVALID;
     struct mob_member_link *l = calloc(1, sizeof *l);
     if (l == NULL)
         return MOB_NO_MEMORY;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    l->shard = shard;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", options->path);
+    l->shard = options->shard;
+    l->self = (struct mob_link_self){.kind = MOB_LINK_OF_CLIENTS,
+        .shard = options->shard,
+        .protocol_min = MOB_GCS_PROTOCOL,
+        .protocol_max = MOB_GCS_PROTOCOL,
+        .cluster = options->cluster};
+    memcpy(l->self.secret, options->secret, sizeof l->self.secret);
     l->in = malloc(IN_BYTES);
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     bool good = l->in != NULL && l->fd >= 0 &&

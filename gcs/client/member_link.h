@@ -5,14 +5,21 @@
 #ifndef MOB_GCS_CLIENT_MEMBER_LINK_H
 #define MOB_GCS_CLIENT_MEMBER_LINK_H
 
+#include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/wire/gcs_msg.h"
 
 struct mob_member_link;
-/* A socket's path. Each call gives up after 20 s of silence. MOB_UNAVAILABLE, or why the member refuses.
- * Gives (close). */
+struct mob_member_options {
+    const char *path; /* of its socket */
+    uint32_t shard;
+    struct mob_cluster_id cluster;
+    const uint8_t *secret; /* MOB_MAC_KEY_BYTES, the cluster's; copies */
+};
+/* Each call gives up after 20 s of silence. MOB_UNAVAILABLE, or why the member, or this end, refuses. Gives
+ * (close). */
 MOB_MUST_USE enum mob_status mob_member_open(
-    const char *path, uint32_t shard, struct mob_member_link **link_out);
+    const struct mob_member_options *options, struct mob_member_link **link_out);
 void mob_member_close(struct mob_member_link *link); /* NULL is fine */
 MOB_MUST_USE enum mob_status mob_member_stats(struct mob_member_link *link, struct mob_gcs_stats *out);
 /* Its blocks behind a commit position, oldest first; *next_out: the position to go on from, 0 at the end.

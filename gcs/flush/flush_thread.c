@@ -118,6 +118,7 @@ static void do_maintain(struct flush_thread *t, struct flush_job *job)
     const struct mob_maintain_options options = {.gcs_socket = t->options.gcs_socket,
         .all_shards = t->options.all_shards,
         .cluster = t->options.cluster,
+        .secret = t->options.secret,
         .shard = t->options.shard,
         .retention_s = t->options.retention_s,
         .now_wall_ns = mob_wall_now(),

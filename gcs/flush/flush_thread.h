@@ -30,6 +30,7 @@ struct flush_job {
 struct flush_thread_options {
     const char *directory; /* of the database's socket; keeps */
     struct mob_cluster_id cluster;
+    const uint8_t *secret; /* the cluster's; keeps */
     uint32_t shard;
     const char *gcs_socket, *all_shards; /* flusher.h */ /* for FLUSH_JOB_MAINTAIN; keeps */
     int64_t retention_s;

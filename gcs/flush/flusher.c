@@ -447,14 +447,18 @@ static enum mob_status start(struct flusher *f)
     f->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (f->event_fd < 0)
         return MOB_IO;
-    struct mob_gcs_options gcs = {
-        .socket_path = o->gcs_socket, .cluster = o->cluster, .shard = o->shard, .on_link = on_link, .arg = f};
+    struct mob_gcs_options gcs = {.socket_path = o->gcs_socket,
+        .cluster = o->cluster,
+        .secret = o->secret,
+        .shard = o->shard,
+        .on_link = on_link,
+        .arg = f};
     enum mob_status status = mob_gcs_create(&gcs, &f->control);
     if (status == MOB_OK)
         status = mob_gcs_create(&gcs, &f->stream);
     if (status == MOB_OK)
-        status = flush_thread_start(&(struct flush_thread_options){o->database, o->cluster, o->shard,
-                                        o->gcs_socket, o->all_shards, o->retention_s, f->event_fd},
+        status = flush_thread_start(&(struct flush_thread_options){o->database, o->cluster, o->secret,
+                                        o->shard, o->gcs_socket, o->all_shards, o->retention_s, f->event_fd},
             &f->thread);
     if (status == MOB_OK)
         status = cold_pool_start(&(struct cold_pool_options){o->database, o->shard, f->event_fd}, &f->pool);

@@ -25,6 +25,7 @@ struct mob_flusher_options {
     const char *all_shards; /* of all shards' members, as gcs/client takes them; NULL: this is the only one */
     const char *database; /* folder of PostgreSQL's socket */
     struct mob_cluster_id cluster;
+    uint8_t secret[32]; /* the cluster's */
     uint32_t shard;
     size_t batch_bytes; /* of blocks in one transaction, about */
     int64_t delay_ns; /* a block waits at most so long for others, then it is written */

@@ -296,8 +296,10 @@ enum mob_status mob_maintain(
     struct mob_database *db, const struct mob_maintain_options *options, struct mob_maintained *done_out)
 {
     struct maintain m = {.options = options, .db = db};
-    struct mob_gcs_options gcs = {
-        .socket_path = options->gcs_socket, .cluster = options->cluster, .shard = options->shard};
+    struct mob_gcs_options gcs = {.socket_path = options->gcs_socket,
+        .cluster = options->cluster,
+        .secret = options->secret,
+        .shard = options->shard};
     *done_out = (struct mob_maintained){0};
     if (options->all_shards != NULL && options->shard != 0)
         return MOB_OK;

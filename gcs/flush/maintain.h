@@ -20,6 +20,7 @@ struct mob_maintain_options {
     const char *gcs_socket;
     const char *all_shards; /* flusher.h */
     struct mob_cluster_id cluster;
+    const uint8_t *secret; /* the cluster's; keeps */
     uint32_t shard;
     int64_t retention_s;
     int64_t now_wall_ns;

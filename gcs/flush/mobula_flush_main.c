@@ -14,7 +14,7 @@ extern char **environ;
 #define EXIT_REFUSED 3 /* the database is another cluster's, or a newer program's */
 
 static struct {
-    const char *socket, *all_shards, *database, *cluster, *shard, *ready;
+    const char *socket, *all_shards, *database, *cluster, *secret_file, *shard, *ready;
     bool die_with_parent, help;
 } links;
 static const struct mob_daemon_link known_links[] = {
@@ -25,6 +25,7 @@ static const struct mob_daemon_link known_links[] = {
                 "for all"},
     {.name = "postgres-dir", .text_out = &links.database, .help = "folder of PostgreSQL's socket"},
     {.name = "cluster", .text_out = &links.cluster, .help = "32 hex digits"},
+    {.name = "secret-file", .text_out = &links.secret_file, .help = "the cluster's secret, 32 bytes"},
     {.name = "shard", .text_out = &links.shard, .help = "its number, default 0"},
     {.name = "ready-file", .text_out = &links.ready, .help = "made when it is at work"},
     {.name = "die-with-parent",
@@ -47,8 +48,10 @@ static bool configure(const struct mob_settings *settings, struct mob_flusher_op
         .maintain_ns = mob_setting_number(settings, MOB_SETTING_FLUSH_MAINTAIN_MS) * MOB_MS,
         .ready_path = links.ready};
     const char *wrong = NULL;
-    if (!links.socket || !links.database || !links.cluster)
-        wrong = "--gcs-socket, --postgres-dir and --cluster are needed";
+    if (!links.socket || !links.database || !links.cluster || !links.secret_file)
+        wrong = "--gcs-socket, --postgres-dir, --cluster and --secret-file are needed";
+    else if (!mob_daemon_secret(links.secret_file, o->secret))
+        wrong = "--secret-file cannot be read, or has not 32 bytes";
     else if (!mob_daemon_cluster(links.cluster, &o->cluster))
         wrong = "--cluster takes 32 hex digits";
     else if (!mob_daemon_number(links.shard, 0, INT32_MAX, &o->shard))

@@ -7,12 +7,23 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/link/link_internal.h"
 
 #define RECV_LOOPS 8 /* a link's share of one pass */
 #define IOV_PER_WRITE 128
-#define OPENING_BYTES_MAX 4096u /* nobody sends more before it has proved itself */
+
+static void link_queue(struct mob_link *link, const struct mob_link_message *message);
+
+static void say(struct mob_link *link, const struct mob_opening_say *what)
+{
+    link->heard_ns = mob_now();
+    if (what->type != 0)
+        link_queue(link,
+            &(struct mob_link_message){
+                .type = what->type, .head = what->head, .head_bytes = what->head_bytes});
+}
 
 static enum mob_status make(
     const struct mob_link_self *self, struct mob_chunk_pool *pool, int fd, struct mob_link **link_out)
@@ -25,6 +36,8 @@ static enum mob_status make(
     link->self = self;
     link->pool = pool;
     link->fd = fd;
+    link->heard_ns = mob_now();
+    mob_opening_accept(&link->opening, self);
     *link_out = link;
     return MOB_OK;
 }
@@ -36,9 +49,12 @@ enum mob_status mob_link_dial(const struct mob_link_self *self, struct mob_chunk
     enum mob_status status = link_connect(address, &fd);
     if (status == MOB_OK)
         status = make(self, pool, fd, link_out);
-    if (status == MOB_OK)
-        link_open(*link_out);
-    return status;
+    if (status != MOB_OK)
+        return status;
+    struct mob_opening_say hello;
+    mob_opening_dial(&(*link_out)->opening, self, &hello);
+    say(*link_out, &hello);
+    return MOB_OK;
 }
 
 enum mob_status mob_link_accept(
@@ -70,19 +86,23 @@ int mob_link_fd(const struct mob_link *link)
 }
 bool mob_link_up(const struct mob_link *link)
 {
-    return link->state == LINK_UP;
+    return link->opening.state == MOB_OPENING_PROVED;
 }
 uint64_t mob_link_peer(const struct mob_link *link)
 {
-    return link->peer;
+    return link->opening.peer;
 }
 const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link)
 {
-    return &link->place;
+    return &link->opening.place;
 }
 enum mob_status mob_link_refused(const struct mob_link *link)
 {
-    return link->refused;
+    return link->opening.refused;
+}
+bool mob_link_silent(const struct mob_link *link, int64_t now_ns)
+{
+    return !mob_link_up(link) && now_ns - link->heard_ns > MOB_OPENING_SILENCE_NS;
 }
 size_t mob_link_unsent(const struct mob_link *link)
 {
@@ -147,7 +167,7 @@ static void frame_header(struct mob_link *link, const struct mob_link_message *m
     link->unsent += sizeof header + m->head_bytes + frame.body_bytes;
 }
 
-void link_queue(struct mob_link *link, const struct mob_link_message *m)
+static void link_queue(struct mob_link *link, const struct mob_link_message *m)
 {
     if (m->more_bytes > 0) { /* rare: the checksum wants them in one piece */
         uint8_t *joined = malloc((size_t)m->body_bytes + m->more_bytes);
@@ -172,7 +192,7 @@ void link_queue(struct mob_link *link, const struct mob_link_message *m)
 enum mob_status mob_link_send(struct mob_link *link, const struct mob_link_message *m)
 {
     size_t length = (size_t)m->head_bytes + m->body_bytes + m->more_bytes;
-    if (link->state != LINK_UP || link->unsent + length > MOB_LINK_OUT_MAX)
+    if (!mob_link_up(link) || link->unsent + length > MOB_LINK_OUT_MAX)
         return MOB_UNAVAILABLE;
     link_queue(link, m);
     return MOB_OK;
@@ -249,7 +269,7 @@ static bool make_room(struct mob_link *link, size_t need)
 
 static uint32_t payload_max(const struct mob_link *link)
 {
-    return link->state == LINK_UP ? MOB_GCS_FRAME_CHAIN_MAX : OPENING_BYTES_MAX;
+    return mob_link_up(link) ? MOB_GCS_FRAME_CHAIN_MAX : MOB_OPENING_BYTES_MAX;
 }
 
 /* Bytes that the frame which has begun needs in all. */
@@ -294,8 +314,9 @@ static enum mob_status read_in(struct mob_link *link)
 /* Nothing more comes: why. */
 static enum mob_status at_the_end(const struct mob_link *link)
 {
-    if (link->state == LINK_REFUSED && (link->piece_count == 0 || link->ended != MOB_OK))
-        return link->refused;
+    bool refused = link->opening.state == MOB_OPENING_REFUSED;
+    if (refused && (link->piece_count == 0 || link->ended != MOB_OK))
+        return link->opening.refused;
     return link->ended != MOB_OK ? link->ended : MOB_AGAIN;
 }
 
@@ -309,7 +330,7 @@ static void write_or_end(struct mob_link *link)
 enum mob_status mob_link_next(
     struct mob_link *link, struct mob_gcs_frame *frame_out, struct mob_chunk **chunk_out)
 {
-    while (link->in != NULL && link->state != LINK_REFUSED) {
+    while (link->in != NULL && link->opening.state != MOB_OPENING_REFUSED) {
         size_t used;
         enum mob_status status = mob_gcs_frame_decode(link->in->bytes + link->parsed,
             link->in->used - link->parsed, payload_max(link), frame_out, &used);
@@ -318,14 +339,16 @@ enum mob_status mob_link_next(
         if (status != MOB_OK)
             return status;
         link->parsed += (uint32_t)used;
-        if (link->state == LINK_UP) {
-            bool theirs = frame_out->from == link->peer && frame_out->shard == link->self->shard;
+        if (mob_link_up(link)) {
+            bool theirs = frame_out->from == link->opening.peer && frame_out->shard == link->self->shard;
             *chunk_out = link->in;
             return theirs ? MOB_OK : MOB_CORRUPT;
         }
-        status = link_opening(link, frame_out);
+        struct mob_opening_say answer;
+        status = mob_opening_take(&link->opening, frame_out, &answer);
         if (status != MOB_OK)
             return status;
+        say(link, &answer);
         write_or_end(link);
     }
     return at_the_end(link);

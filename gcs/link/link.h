@@ -1,5 +1,5 @@
 /* A link between two members, or a member and a master: a socket whose two ends have proved to each other
- * that they know the cluster's secret (gcs_peer.h), with frames in both directions.
+ * that they know the cluster's secret (opening.h), with frames in both directions.
  *
  * An end that does not prove it, is of another cluster or shard, or speaks no common version, is told why and
  * closed; the reason is in the log of both sides. The proof is of the opening: bytes that come later are
@@ -21,24 +21,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/mac.h"
 #include "common/base/status.h"
 #include "common/wire/gcs_frame.h"
 #include "common/wire/gcs_peer.h"
 #include "gcs/link/chunk.h"
+#include "gcs/link/opening.h"
 
 #define MOB_LINK_OUT_MAX (64u << 20)
 #define MOB_LINK_COPY_MAX 4096u /* longer bodies with a chunk under them are not copied */
-
-/* Who this end is. Kept by each link. */
-struct mob_link_self {
-    uint64_t id; /* a member's; 0: a master */
-    uint32_t shard;
-    uint16_t protocol_min, protocol_max;
-    struct mob_cluster_id cluster;
-    uint8_t secret[MOB_MAC_KEY_BYTES];
-    struct mob_gcs_place place;
-};
 
 struct mob_link;
 /* An address is a path (a unix socket, made 0600) or host:port. MOB_INVALID, MOB_IO. */
@@ -56,9 +46,11 @@ bool mob_link_up(const struct mob_link *link);
 /* Of the other end, once it is up. */
 uint64_t mob_link_peer(const struct mob_link *link);
 const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link);
-/* Why it was refused, by either side: MOB_UNAUTHENTICATED (secret), MOB_DENIED (cluster), MOB_MISDIRECTED
- * (shard), MOB_VERSION; MOB_OK: it was not. */
+/* Why it was refused, by either side, as in opening.h; MOB_OK: it was not. */
 enum mob_status mob_link_refused(const struct mob_link *link);
+/* Nothing proves that the other end is a member, and it has said nothing since MOB_OPENING_SILENCE_NS: the
+ * owner gives it up, since a place that it takes is one less for others. */
+bool mob_link_silent(const struct mob_link *link, int64_t now_ns);
 
 struct mob_link_message {
     uint8_t type;

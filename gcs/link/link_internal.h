@@ -1,18 +1,9 @@
-/* The parts of a link: its opening (link_open.c), frames and bytes (link.c), sockets (link_address.c).
+/* The parts of a link: frames and bytes (link.c), sockets (link_address.c); how it opens: opening.h.
  * Internal to gcs/link. */
 #ifndef MOB_GCS_LINK_LINK_INTERNAL_H
 #define MOB_GCS_LINK_LINK_INTERNAL_H
 
 #include "gcs/link/link.h"
-
-enum link_state {
-    LINK_AWAITS_HELLO = 0, /* it was connected to */
-    LINK_AWAITS_CHALLENGE,
-    LINK_AWAITS_PROOF,
-    LINK_AWAITS_READY,
-    LINK_UP,
-    LINK_REFUSED /* REFUSED is being sent, or was received */
-};
 
 struct link_piece {
     const uint8_t *ref; /* NULL: in the text */
@@ -24,12 +15,9 @@ struct mob_link {
     const struct mob_link_self *self;
     struct mob_chunk_pool *pool;
     int fd;
-    enum link_state state;
-    enum mob_status refused, ended;
-    uint64_t peer;
-    struct mob_gcs_place place;
-    struct mob_gcs_link_hello hello; /* as it was sent, or received */
-    struct mob_gcs_link_challenge challenge;
+    struct mob_opening opening;
+    enum mob_status ended;
+    int64_t heard_ns; /* when its opening last went on */
 
     struct mob_chunk *in;
     uint32_t parsed;
@@ -45,13 +33,5 @@ struct mob_link {
 /* link_address.c */
 void link_tune(int fd);
 MOB_MUST_USE enum mob_status link_connect(const char *address, int *fd_out);
-
-/* link.c */
-void link_queue(struct mob_link *link, const struct mob_link_message *message);
-
-/* link_open.c */
-void link_open(struct mob_link *link); /* of the end that connects: HELLO */
-/* A frame while it is not up. MOB_OK: go on. */
-MOB_MUST_USE enum mob_status link_opening(struct mob_link *link, const struct mob_gcs_frame *frame);
 
 #endif

@@ -286,9 +286,13 @@ static void tick(struct master *m)
     drain(m);
     master_look_for_zombies(m);
     master_look_for_unheard(m);
-    for (uint32_t i = 0; i < LINKS_MAX; i++)
-        if (m->links[i].link != NULL && mob_link_unsent(m->links[i].link) > 0)
-            link_event(m, &m->links[i], false);
+    for (uint32_t i = 0; i < LINKS_MAX; i++) {
+        struct member_link *l = &m->links[i];
+        if (l->link != NULL && mob_link_silent(l->link, m->now_ns))
+            link_close(l); /* its place may be a member's */
+        else if (l->link != NULL && mob_link_unsent(l->link) > 0)
+            link_event(m, l, false);
+    }
 }
 
 static int64_t pause_ns(const struct master *m)

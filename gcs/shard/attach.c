@@ -103,39 +103,17 @@ void attach_fini(struct mob_shard *sh)
 
 /* ---- frames ---- */
 
-void attach_hello(struct conn *c, const struct mob_gcs_frame *frame)
+void attach_welcome(struct conn *c)
 {
     struct mob_shard *sh = c->shard;
-    struct mob_gcs_hello hello;
-    struct mob_cluster_id any = {0};
-    enum mob_status status = mob_gcs_hello_decode(frame->head, frame->head_bytes, &hello);
-    if (status != MOB_OK || c->open) {
-        conn_close(c, MOB_BAD_REQUEST);
-        return;
-    }
-    enum mob_status reason = MOB_OK;
-    if (hello.protocol_min > MOB_GCS_PROTOCOL || hello.protocol_max < MOB_GCS_PROTOCOL)
-        reason = MOB_VERSION;
-    else if (memcmp(&hello.cluster, &any, sizeof any) != 0 &&
-        memcmp(&sh->options.cluster, &any, sizeof any) != 0 &&
-        memcmp(&hello.cluster, &sh->options.cluster, sizeof any) != 0)
-        reason = MOB_DENIED;
-    else if (frame->shard != sh->options.shard)
-        reason = MOB_MISDIRECTED;
-    struct mob_gcs_welcome welcome = {.protocol = MOB_GCS_PROTOCOL,
+    struct mob_gcs_welcome welcome = {.protocol = c->opening.challenge.protocol,
         .collecting = (uint8_t)((mob_chain_collecting(sh->chain) ? MOB_GCS_WELCOME_COLLECTING : 0) |
             (shard_has_masters(sh) ? MOB_GCS_WELCOME_CHAIN : 0)),
         .durability = (uint8_t)sh->options.durability,
-        .reason = reason,
         .cluster = sh->options.cluster,
         .committed = mob_chain_committed(sh->chain),
         .durable = mob_chain_durable(sh->chain)};
     conn_send(c, MOB_GCS_WELCOME, 0, &welcome, sizeof welcome);
-    if (reason != MOB_OK) {
-        conn_flush(c);
-        conn_close(c, reason);
-        return;
-    }
     c->open = true;
     struct mob_gcs_durable d = {.committed = welcome.committed,
         .durable = welcome.durable,

@@ -190,6 +190,10 @@ static bool next_report(struct mob_beat *b, int64_t now, struct mob_gcs_report *
 static void speak(struct mob_beat *b, struct master_link *m, const char *address,
     const struct mob_gcs_report *report, int64_t now)
 {
+    if (m->link != NULL && mob_link_silent(m->link, now)) {
+        mob_link_destroy(m->link);
+        m->link = NULL;
+    }
     if (m->link == NULL && now >= m->dial_ns) {
         m->dial_ns = now + REDIAL_NS;
         if (mob_link_dial(b->options.self, &b->pool, address, &m->link) != MOB_OK)

@@ -53,12 +53,63 @@ uint64_t conn_process_start(int32_t pid)
     return at == NULL ? 0 : strtoull(at + 1, NULL, 10);
 }
 
+/* ---- opening ---- */
+
+static void shut_out(struct conn *c, const char *why)
+{
+    MOB_LOG_WARN("gcs", "connection_given_up", "pid=%d why=\"%s\"", c->pid, why);
+    conn_close(c, MOB_CLOSED);
+}
+
+/* Room for one more that has proved nothing. */
+static void make_place(struct mob_shard *sh)
+{
+    uint32_t count = 0;
+    struct conn *longest = NULL;
+    for (struct conn *c = sh->conns; c != NULL; c = c->next) {
+        if (c->open || c->closing)
+            continue;
+        count++;
+        if (longest == NULL || c->heard_ns < longest->heard_ns)
+            longest = c;
+    }
+    if (count >= CONN_OPENING_MAX)
+        shut_out(longest, "too many have proved nothing");
+}
+
+void conns_tick(struct mob_shard *sh)
+{
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        if (!c->open && !c->closing && sh->now_ns - c->heard_ns > MOB_OPENING_SILENCE_NS)
+            shut_out(c, "it proved nothing in time");
+}
+
+void conn_opening(struct conn *c, const struct mob_gcs_frame *frame)
+{
+    struct mob_opening_say say;
+    enum mob_status status = mob_opening_take(&c->opening, frame, &say);
+    if (status != MOB_OK) {
+        conn_close(c, status);
+        return;
+    }
+    c->heard_ns = c->shard->now_ns;
+    if (say.type != 0)
+        conn_send(c, say.type, 0, say.head, say.head_bytes);
+    if (c->opening.state == MOB_OPENING_REFUSED) {
+        conn_flush(c); /* why, if the socket takes it */
+        conn_close(c, c->opening.refused);
+    } else if (c->opening.state == MOB_OPENING_PROVED) {
+        attach_welcome(c);
+    }
+}
+
 void shard_accept(struct mob_shard *sh)
 {
     for (;;) {
         int fd = accept4(sh->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0)
             return;
+        make_place(sh);
         struct conn *c = sh->conn_count < MOB_SHARD_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};
         if (c == NULL || epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
@@ -76,6 +127,8 @@ void shard_accept(struct mob_shard *sh)
         c->fd = fd;
         c->pid = peer.pid;
         c->pid_start = conn_process_start(peer.pid);
+        c->heard_ns = sh->now_ns;
+        mob_opening_accept(&c->opening, &sh->client_end);
         c->next = sh->conns;
         sh->conns = c;
         sh->conn_count++;
@@ -141,8 +194,9 @@ static enum serve_result parse(struct conn *c, size_t *need_out)
     *need_out = 0;
     while (!c->closing && c->in != NULL) {
         struct mob_gcs_frame frame;
+        uint32_t payload_max = c->open ? MOB_GCS_FRAME_CLIENT_MAX : MOB_OPENING_BYTES_MAX;
         enum mob_status status = mob_gcs_frame_decode(
-            c->in->bytes + c->parsed, c->in->used - c->parsed, MOB_GCS_FRAME_CLIENT_MAX, &frame, need_out);
+            c->in->bytes + c->parsed, c->in->used - c->parsed, payload_max, &frame, need_out);
         if (status == MOB_AGAIN)
             return SERVE_OK;
         if (status != MOB_OK) {
@@ -253,11 +307,10 @@ uint8_t *conn_frame_begin(struct conn *c, uint32_t head_bytes, uint32_t body_byt
     return c->out + c->out_end + MOB_GCS_FRAME_HEADER_BYTES;
 }
 
-void conn_frame_end(
-    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes)
+void conn_frame_end(struct conn *c, uint8_t type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes)
 {
     uint8_t *header = c->out + c->out_end;
-    struct mob_gcs_frame frame = {.type = (uint8_t)type,
+    struct mob_gcs_frame frame = {.type = type,
         .shard = c->shard->options.shard,
         .epoch = mob_chain_epoch(c->shard->chain),
         .from = from,
@@ -269,8 +322,7 @@ void conn_frame_end(
     c->out_end += (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes;
 }
 
-void conn_send(
-    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, const void *head, uint32_t head_bytes)
+void conn_send(struct conn *c, uint8_t type, uint64_t from, const void *head, uint32_t head_bytes)
 {
     uint8_t *at = conn_frame_begin(c, head_bytes, 0);
     if (at == NULL)

@@ -40,7 +40,9 @@ static const struct mob_daemon_link known_links[] = {
     {.name = "socket-advertised",
         .text_out = &links.client_told,
         .help = "and where clients find --socket: what is forwarded"},
-    {.name = "secret-file", .text_out = &links.secret_file, .help = "the cluster's secret, 32 bytes"},
+    {.name = "secret-file",
+        .text_out = &links.secret_file,
+        .help = "the cluster's secret, 32 bytes: who does not prove that he knows it is refused"},
     {.name = "lease-ms", .text_out = &links.lease_ms, .help = "of reads, as the masters know it; default 10"},
     {.name = "suspicion-ms", .text_out = &links.suspicion_ms, .help = "the masters' too; default 12"},
     {.name = "die-with-parent",
@@ -57,14 +59,14 @@ static const struct mob_daemon_link known_links[] = {
 static const char *configure_chain(struct mob_shard_chain *chain)
 {
     static char masters[512];
-    if (links.link == NULL || links.secret_file == NULL)
-        return "--masters needs --link and --secret-file";
+    if (links.link == NULL)
+        return "--masters needs --link";
     if (!mob_daemon_ms(links.lease_ms, MOB_CHAIN_LEASE_NS, &chain->lease_ns) ||
         !mob_daemon_ms(links.suspicion_ms, chain->lease_ns + 2 * MOB_MS, &chain->suspicion_ns) ||
         chain->suspicion_ns < chain->lease_ns + 2 * MOB_MS)
         return "--suspicion-ms is at least --lease-ms and 2";
-    if (strlen(links.masters) >= sizeof masters || !mob_daemon_secret(links.secret_file, chain->secret))
-        return "--secret-file cannot be read, or --masters is too long";
+    if (strlen(links.masters) >= sizeof masters)
+        return "--masters is too long";
     chain->link = links.link;
     chain->link_told = links.link_told;
     chain->client_told = links.client_told;
@@ -98,8 +100,10 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
         .expire_ns = mob_setting_number(settings, MOB_SETTING_GCS_EXPIRE_MS) * MOB_MS,
         .cold_wait_ns = mob_setting_number(settings, MOB_SETTING_GCS_COLD_WAIT_MS) * MOB_MS};
     const char *wrong = NULL;
-    if (!links.socket || !links.redis_directory)
-        wrong = "--socket and --redis-dir are needed";
+    if (!links.socket || !links.redis_directory || !links.secret_file)
+        wrong = "--socket, --redis-dir and --secret-file are needed";
+    else if (!mob_daemon_secret(links.secret_file, o->secret))
+        wrong = "--secret-file cannot be read, or has not 32 bytes";
     else if (links.cluster && !mob_daemon_cluster(links.cluster, &o->cluster))
         wrong = "--cluster takes 32 hex digits";
     else if (!mob_daemon_number(links.shard, 0, UINT32_MAX, &o->shard))

@@ -285,8 +285,22 @@ void peers_event(struct mob_shard *sh, void *ptr, uint32_t events)
         link_close(sh, &in->link);
 }
 
+/* They hold places that others may need. */
+static void drop_silent(struct mob_shard *sh)
+{
+    for (uint32_t i = 0; i < PEERS_MAX; i++) {
+        struct incoming *in = &sh->member.incoming[i];
+        struct peer *p = &sh->member.peers[i];
+        if (in->link != NULL && mob_link_silent(in->link, sh->now_ns))
+            link_close(sh, &in->link);
+        if (p->link != NULL && mob_link_silent(p->link, sh->now_ns))
+            link_close(sh, &p->link);
+    }
+}
+
 void peers_tick(struct mob_shard *sh)
 {
+    drop_silent(sh);
     const struct mob_gcs_config *config = mob_chain_config(sh->chain);
     for (uint32_t i = 0; i < config->count; i++) {
         bool next = i > 0 && config->members[i - 1] == sh->member.self.id;

@@ -131,8 +131,8 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
 
 enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame, struct mob_chunk *chunk)
 {
-    if (!c->open && frame->type != MOB_GCS_HELLO) {
-        conn_close(c, MOB_BAD_REQUEST);
+    if (!c->open) {
+        conn_opening(c, frame);
         return SERVE_OK;
     }
     /* Reads wait while the client does not read, or asks too much at once. */
@@ -142,9 +142,6 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
             mob_chain_collecting(c->shard->chain)))
         return SERVE_STALL;
     switch ((enum mob_gcs_frame_type)frame->type) {
-    case MOB_GCS_HELLO:
-        attach_hello(c, frame);
-        return SERVE_OK;
     case MOB_GCS_ATTACH:
         attach_client(c, frame);
         return SERVE_OK;

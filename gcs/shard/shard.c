@@ -151,6 +151,7 @@ static void each_second(struct mob_shard *sh)
         return;
     sh->second_ns = sh->now_ns + (sh->pressure ? PRESSURE_PAUSE_NS : MOB_SEC);
     query_cold_tick(sh);
+    conns_tick(sh);
     mob_chunk_pool_trim(&sh->chunks);
 }
 
@@ -256,13 +257,19 @@ static void describe_self(struct mob_shard *sh)
 {
     const struct mob_shard_chain *chain = sh->options.chain;
     struct mob_link_self *self = &sh->member.self;
+    sh->client_end = (struct mob_link_self){.kind = MOB_LINK_OF_CLIENTS,
+        .shard = sh->options.shard,
+        .protocol_min = MOB_GCS_PROTOCOL,
+        .protocol_max = MOB_GCS_PROTOCOL,
+        .cluster = sh->options.cluster};
+    memcpy(sh->client_end.secret, sh->options.secret, sizeof sh->client_end.secret);
     if (chain == NULL)
         return;
     *self = (struct mob_link_self){.shard = sh->options.shard,
         .protocol_min = MOB_GCS_PEER_PROTOCOL,
         .protocol_max = MOB_GCS_PEER_PROTOCOL,
         .cluster = sh->options.cluster};
-    memcpy(self->secret, chain->secret, sizeof self->secret);
+    memcpy(self->secret, sh->options.secret, sizeof self->secret);
     snprintf(self->place.link, sizeof self->place.link, "%s",
         chain->link_told != NULL ? chain->link_told : chain->link);
     snprintf(self->place.client, sizeof self->place.client, "%s",

@@ -29,7 +29,6 @@ struct mob_shard_chain {
     const char *link_told, *client_told; /* what they, and clients, are told instead; NULL: the same */
     const char *masters[MOB_SHARD_MASTERS_MAX];
     uint32_t master_count;
-    uint8_t secret[32]; /* the cluster's */
     int64_t lease_ns, suspicion_ns; /* the masters' */
 };
 struct mob_shard_options {
@@ -39,7 +38,8 @@ struct mob_shard_options {
     const char *redis_user; /* NULL with no password */
     const char *redis_password; /* NULL: no AUTH */
     const char *aof_directory; /* Redis' appenddirname, absolute */
-    struct mob_cluster_id cluster; /* zero = any */
+    struct mob_cluster_id cluster; /* zero: blocks of any are taken */
+    uint8_t secret[32]; /* the cluster's: every link opens with a proof of it */
     uint32_t shard;
     enum mob_gcs_durability durability;
     uint64_t soft_bytes, hard_bytes, hold_bytes; /* 0 = default */

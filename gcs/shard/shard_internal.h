@@ -35,6 +35,9 @@
 #include "gcs/shard/shard.h"
 
 #define CONN_OUT_MAX (8u << 20) /* a client that does not read gets nothing more to read */
+/* Connections that have not proved themselves; one more takes the place of the one that is silent for
+ * longest, so that strangers keep nobody out. */
+#define CONN_OPENING_MAX 256u
 #define CONN_QUERIES_MAX 64u /* unanswered reads of one connection */
 #define SUB_OUT_BYTES (512u << 10) /* a stream fills a connection's buffer up to this */
 #define SUBS_MAX 256u
@@ -58,12 +61,14 @@ struct conn {
     struct mob_shard *shard;
     struct conn *next;
     int fd;
-    bool open; /* WELCOME was sent */
+    bool open; /* it has proved itself, and WELCOME was sent */
     bool closing; /* freed at the end of the pass */
     bool stalled; /* frames wait for room */
     bool want_write;
     int32_t pid;
     uint64_t pid_start; /* start time of that process: tells it from a later one with the same pid */
+    struct mob_opening opening;
+    int64_t heard_ns; /* when that last went on */
     struct mob_chunk *in;
     uint32_t parsed; /* of in->bytes */
     uint8_t *out;
@@ -212,6 +217,7 @@ struct mob_shard {
     struct mob_idle idle;
     struct conn *conns;
     uint32_t conn_count;
+    struct mob_link_self client_end; /* who this end of clients' links is */
     struct attached *attached;
     size_t attached_count, attached_capacity;
     struct subscription *subs[SUBS_MAX];
@@ -259,12 +265,13 @@ void conn_readable(struct conn *c);
 void conn_flush(struct conn *c);
 void conn_close(struct conn *c, enum mob_status why);
 void conns_reap(struct mob_shard *sh);
+void conns_tick(struct mob_shard *sh); /* each second: gives up those that prove nothing */
+/* A frame of one that is not open. */
+void conn_opening(struct conn *c, const struct mob_gcs_frame *frame);
 /* Space for a frame of at most these bytes behind head; conn_frame_end writes its header. NULL: closing. */
 uint8_t *conn_frame_begin(struct conn *c, uint32_t head_bytes, uint32_t body_bytes_max);
-void conn_frame_end(
-    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes);
-void conn_send(
-    struct conn *c, enum mob_gcs_frame_type type, uint64_t from, const void *head, uint32_t head_bytes);
+void conn_frame_end(struct conn *c, uint8_t type, uint64_t from, uint32_t head_bytes, uint32_t body_bytes);
+void conn_send(struct conn *c, uint8_t type, uint64_t from, const void *head, uint32_t head_bytes);
 size_t conn_out_bytes(const struct conn *c);
 void conns_resume(struct mob_shard *sh); /* those that were stalled */
 
@@ -379,7 +386,7 @@ void durable_result(struct mob_shard *sh);
 void durable_fini(struct mob_shard *sh);
 
 /* attach.c */
-void attach_hello(struct conn *c, const struct mob_gcs_frame *frame);
+void attach_welcome(struct conn *c); /* it has proved itself */
 void attach_client(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_resent(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_listen(struct conn *c, const struct mob_gcs_frame *frame);

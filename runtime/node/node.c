@@ -146,11 +146,14 @@ static enum mob_status open_log(struct node *node)
 
 static enum mob_status join_cluster(struct node *node)
 {
-    struct mob_gcs_options options = {.socket_path = node->options.gcs_socket, .cluster = node->cluster};
+    struct mob_gcs_options options = {
+        .socket_path = node->options.gcs_socket, .cluster = node->cluster, .secret = node->secret};
     enum mob_status status = mob_gcs_create(&options, &node->gcs);
+    int64_t deadline = mob_deadline_after(GCS_START_SECONDS * MOB_SEC);
     if (status == MOB_OK)
-        status = mob_gcs_node_register_wait(node->gcs, node->options.name,
-            mob_deadline_after(GCS_START_SECONDS * MOB_SEC), &node->incarnation);
+        status = mob_gcs_connect_wait(node->gcs, deadline); /* at once when it is refused */
+    if (status == MOB_OK)
+        status = mob_gcs_node_register_wait(node->gcs, node->options.name, deadline, &node->incarnation);
     return status;
 }
 

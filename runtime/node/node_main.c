@@ -1,5 +1,4 @@
 /* mobula-node: settings, cluster files, run. */
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
 #include "runtime/node/node_run.h"
 
@@ -67,19 +67,6 @@ static bool configure(const struct mob_settings *settings, struct node_options *
         keep(o->name, sizeof o->name, "name", links.name);
 }
 
-/* Files of the state directory that the supervisor made; absent ones stay zero (tests). */
-static void read_file(const char *directory, const char *name, void *out, size_t bytes)
-{
-    char path[NODE_PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s", directory, name);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    if (read(fd, out, bytes) != (ssize_t)bytes)
-        memset(out, 0, bytes);
-    close(fd);
-}
-
 int main(int argc, char **argv)
 {
     static struct node node; /* a table of every client slot: not for the stack */
@@ -97,8 +84,10 @@ int main(int argc, char **argv)
     if (!configure(&settings, &node.options))
         return EXIT_USAGE;
     prctl(PR_SET_DUMPABLE, 0); /* the cluster's secret is in memory */
-    read_file(node.options.directory, "cluster-id", &node.cluster, sizeof node.cluster);
-    read_file(node.options.directory, "cluster-secret", node.secret, sizeof node.secret);
+    if (!mob_daemon_identity(node.options.directory, &node.cluster, node.secret)) {
+        fprintf(stderr, "mobula-node: %s has no cluster-id and cluster-secret\n", node.options.directory);
+        return EXIT_USAGE;
+    }
     status = node_open(&node);
     if (status != MOB_OK) {
         MOB_LOG_ERROR("node", "start_failed", "status=%s", mob_status_code(status));

@@ -460,8 +460,11 @@ static enum mob_status open_parts(struct engine *engine)
     if (!engine->timers || !engine->decoder || !engine->event_decoder || !engine->event_specs ||
         engine_models_create(engine) != MOB_OK || engine_history_create(engine) != MOB_OK)
         return MOB_NO_MEMORY;
-    struct mob_gcs_options options = {
-        .socket_path = engine->options.gcs_socket, .on_link = on_gcs_link, .arg = engine};
+    struct mob_gcs_options options = {.socket_path = engine->options.gcs_socket,
+        .cluster = engine->options.cluster,
+        .secret = engine->options.secret,
+        .on_link = on_gcs_link,
+        .arg = engine};
     enum mob_status status = engine_errands_start(engine);
     if (status == MOB_OK)
         status = mob_gcs_create(&options, &engine->gcs);

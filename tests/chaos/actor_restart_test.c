@@ -75,7 +75,7 @@ static void actor_whose_calls_are_lost_ends(void **state)
     OK(mob_flush(client, PATIENCE));
     mob_client_job(client, text);
     OK(mob_job_id_parse(text, &job));
-    struct mob_gcs_options gcs_options = {.socket_path = box.gcs.socket};
+    struct mob_gcs_options gcs_options = {.socket_path = box.gcs.socket, .secret = gcs_box_secret};
     struct mob_gcs *gcs;
     struct mob_gcs_sync sync = {0};
     struct mob_gcs_result *result;

@@ -362,7 +362,7 @@ static uint64_t flushed_at(struct stage *s, int slot)
 {
     struct mob_member_link *link = NULL;
     struct mob_gcs_stats stats = {0};
-    if (mob_member_open(s->box.member[slot].socket, s->box.shard, &link) != MOB_OK ||
+    if (gcs_box_member(s->box.member[slot].socket, s->box.shard, &link) != MOB_OK ||
         mob_member_stats(link, &stats) != MOB_OK)
         stats.flushed = 0;
     mob_member_close(link);

@@ -65,7 +65,8 @@ static struct mob_gcs *client(struct fixture *f, uint32_t first, uint32_t second
     char paths[256];
     struct mob_gcs *gcs = NULL;
     snprintf(paths, sizeof paths, "%s;%s", f->box[first].socket, f->box[second].socket);
-    struct mob_gcs_options options = {.socket_path = paths, .on_link = on_link, .arg = f};
+    struct mob_gcs_options options = {
+        .socket_path = paths, .secret = gcs_box_secret, .on_link = on_link, .arg = f};
     assert_int_equal(mob_gcs_create(&options, &gcs), MOB_OK);
     return gcs;
 }

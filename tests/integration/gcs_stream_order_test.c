@@ -282,7 +282,7 @@ static void blocks_that_change_places_are_all_seen_in_order(void **state)
     writer = gcs_box_client(&box);
     append_blocks(writer);
     swapper_start(&swapper, &box);
-    struct mob_gcs_options options = {.socket_path = swapper.from};
+    struct mob_gcs_options options = {.socket_path = swapper.from, .secret = gcs_box_secret};
     assert_int_equal(mob_gcs_create(&options, &reader), MOB_OK);
     struct mob_gcs_sub_events events = {.block = on_block, .resync = on_resync, .arg = &seen};
     assert_int_equal(mob_gcs_subscribe(reader, 0, &events, &sub), MOB_OK);

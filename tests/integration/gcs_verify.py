@@ -34,6 +34,23 @@ def status(c):
     return json.loads(done.stdout)
 
 
+def refused(c):
+    """A directory with another cluster's secret: the tool says why at once, and so does the member's log."""
+    path = c.directory + "/cluster-secret"
+    with open(path, "rb") as file:
+        secret = file.read()
+    with open(path, "wb") as file:
+        file.write(bytes(32))
+    done = [subprocess.run([BIN + "/mobula", "gcs", what, "--dir", c.directory], capture_output=True, text=True, timeout=60)
+            for what in ("status", "verify")]
+    with open(path, "wb") as file:
+        file.write(secret)
+    for one in done:
+        check(one.returncode == 6 and "refuse each other" in one.stderr and "secret" in one.stderr, "refused", one)
+    with open(c.directory + "/logs/gcs.log", encoding="utf-8", errors="replace") as file:
+        check("reason=unauthenticated" in file.read(), "the member's log")
+
+
 class Redis:
     """Of one member."""
 
@@ -91,6 +108,7 @@ def test_a_chain(c):
         some_tasks(c)
         settled(c)
     good(c, "as it is")
+    refused(c)
     for member in ("gcs", "gcs-1"):
         redis = Redis(c, member)
         keys = redis.blocks()

@@ -173,8 +173,10 @@ int main(int argc, char **argv)
     w.name = argv[2];
     w.wall_less_mono_ns = (mob_wall_now() - mob_now()) / 1000 * 1000;
     need(state_dir_cluster(argv[1], &w.cluster), "the cluster's id");
+    uint8_t secret[STATE_SECRET_BYTES];
+    need(state_dir_secret(argv[1], secret), "the cluster's secret");
     struct mob_gcs_options options = {
-        .socket_path = state_gcs_addresses(argv[1], addresses), .cluster = w.cluster};
+        .socket_path = state_gcs_addresses(argv[1], addresses), .cluster = w.cluster, .secret = secret};
     need(mob_gcs_create(&options, &w.gcs), "a client");
     w.shards = mob_gcs_shard_count(w.gcs);
     open_logs(&w);

@@ -16,16 +16,6 @@
 
 static const char cluster[] = CHAIN_BOX_CLUSTER;
 
-static void write_secret(const char *path)
-{
-    uint8_t bytes[32];
-    for (int i = 0; i < 32; i++)
-        bytes[i] = (uint8_t)(i * 11 + 3);
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    MOB_ASSERT(fd >= 0 && write(fd, bytes, sizeof bytes) == sizeof bytes);
-    close(fd);
-}
-
 static void clients_flag(struct chain_box *box)
 {
     box->clients[0] = 0;
@@ -47,8 +37,8 @@ void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, 
     snprintf(box->directory, sizeof box->directory, "/tmp/mob-chain-XXXXXX");
     MOB_ASSERT(mkdtemp(box->directory) != NULL);
     snprintf(box->table, sizeof box->table, "%s/table", box->directory);
-    snprintf(box->secret, sizeof box->secret, "%s/secret", box->directory);
-    write_secret(box->secret);
+    snprintf(box->secret, sizeof box->secret, "%s/cluster-secret", box->directory);
+    gcs_box_write_identity(box->directory);
     for (uint32_t i = 0; i < CHAIN_BOX_MASTERS_MAX; i++)
         snprintf(box->master_path[i], sizeof box->master_path[i], "%s/master.%u", box->directory, i);
     snprintf(box->masters_flag, sizeof box->masters_flag, "%s,%s", box->master_path[0], box->master_path[1]);
@@ -93,14 +83,13 @@ static void member_args(struct chain_box *box, uint32_t i)
     snprintf(lease, sizeof lease, "%d", box->lease_ms);
     snprintf(suspicion, sizeof suspicion, "%d", box->suspicion_ms);
     const char *args[GCS_BOX_ARGS_MAX] = {"--masters",
-        box->proxy != NULL ? box->masters_proxied : box->masters_flag, "--link", box->link[i],
-        "--secret-file", box->secret, "--cluster", cluster, "--lease-ms", lease, "--suspicion-ms", suspicion,
-        "--shard", shard};
+        box->proxy != NULL ? box->masters_proxied : box->masters_flag, "--link", box->link[i], "--cluster",
+        cluster, "--lease-ms", lease, "--suspicion-ms", suspicion, "--shard", shard};
     if (box->proxy != NULL) {
-        args[14] = "--link-advertised";
-        args[15] = box->link_told[i];
-        args[16] = "--socket-advertised";
-        args[17] = box->client_told[i];
+        args[12] = "--link-advertised";
+        args[13] = box->link_told[i];
+        args[14] = "--socket-advertised";
+        args[15] = box->client_told[i];
     }
     memcpy(box->member[i].args, args, sizeof args);
 }
@@ -169,7 +158,7 @@ void chain_box_tend(struct chain_box *box)
 struct mob_gcs *chain_box_client(struct chain_box *box)
 {
     struct mob_gcs *gcs;
-    struct mob_gcs_options options = {.socket_path = box->clients};
+    struct mob_gcs_options options = {.socket_path = box->clients, .secret = gcs_box_secret};
     MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
     return gcs;
 }

@@ -33,7 +33,7 @@ static bool read_stats(struct chain_box *box, struct holding *all)
     bool good = true;
     for (uint32_t i = 0; i < box->members && good; i++) {
         struct mob_member_link *link = NULL;
-        good = mob_member_open(box->member[i].socket, box->shard, &link) == MOB_OK &&
+        good = gcs_box_member(box->member[i].socket, box->shard, &link) == MOB_OK &&
             mob_member_stats(link, &all[i].stats) == MOB_OK;
         mob_member_close(link);
     }
@@ -68,7 +68,7 @@ static bool read_blocks(struct chain_box *box, uint32_t i, struct holding *h)
     struct mob_gcs_block_row *rows = calloc(MOB_GCS_ROWS_MAX, sizeof *rows);
     struct mob_member_link *link = NULL;
     MOB_ASSERT(rows != NULL);
-    bool good = mob_member_open(box->member[i].socket, box->shard, &link) == MOB_OK;
+    bool good = gcs_box_member(box->member[i].socket, box->shard, &link) == MOB_OK;
     uint64_t position = 0;
     do {
         uint32_t count = 0;

@@ -9,13 +9,14 @@
 
 pid_t flush_box_spawn(const struct flush_box *box, const char *failpoints)
 {
-    char program[512], log[128];
+    char program[512], log[128], secret[96];
     const char *bin = getenv("MOBULA_BIN_DIR");
     snprintf(program, sizeof program, "%s/mobula-flush", bin == NULL ? "build/release/bin" : bin);
+    snprintf(secret, sizeof secret, "%s/cluster-secret", box->gcs->directory);
     snprintf(log, sizeof log, "%s/flush.log", box->gcs->directory);
     const char *argv[] = {program, "--dir", box->gcs->directory, "--gcs-socket",
         box->sockets ? box->sockets : box->gcs->socket, "--postgres-dir", box->pg->data, "--cluster",
-        box->cluster ? box->cluster : FLUSH_BOX_CLUSTER, "--flush-batch-bytes",
+        box->cluster ? box->cluster : FLUSH_BOX_CLUSTER, "--secret-file", secret, "--flush-batch-bytes",
         box->batch_bytes ? box->batch_bytes : "8MiB", "--flush-delay-ms",
         box->delay_ms ? box->delay_ms : "5s", "--flush-hot-percent",
         box->hot_percent ? box->hot_percent : "50", "--flush-maintain-ms",

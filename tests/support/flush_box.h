@@ -5,7 +5,7 @@
 #include "tests/support/gcs_box.h"
 #include "tests/support/pg_box.h"
 
-#define FLUSH_BOX_CLUSTER "00112233445566778899aabbccddeeff"
+#define FLUSH_BOX_CLUSTER "00000000000000000000000000000000"
 
 struct flush_box {
     const struct gcs_box *gcs;

@@ -55,6 +55,25 @@ static pid_t spawn(const struct gcs_box *box, const char *name, char *const argv
     _exit(127);
 }
 
+const uint8_t gcs_box_secret[32] = "thirty-two bytes for all tests..";
+
+static void write_file(const char *directory, const char *name, const void *bytes, size_t length)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, bytes, length) != (ssize_t)length)
+        die("identity", path);
+    close(fd);
+}
+
+void gcs_box_write_identity(const char *directory)
+{
+    static const struct mob_cluster_id zero;
+    write_file(directory, "cluster-id", &zero, sizeof zero);
+    write_file(directory, "cluster-secret", gcs_box_secret, sizeof gcs_box_secret);
+}
+
 void gcs_box_init(struct gcs_box *box, const char *durability)
 {
     *box = (struct gcs_box){.durability = durability == NULL ? "everysec" : durability};
@@ -69,6 +88,7 @@ void gcs_box_init(struct gcs_box *box, const char *durability)
 
 void gcs_box_configure(struct gcs_box *box)
 {
+    gcs_box_write_identity(box->directory);
     char program[512];
     char *argv[] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"), "--dir", box->directory,
         "--redis-conf", box->directory, NULL};
@@ -88,12 +108,13 @@ void gcs_box_spawn_redis(struct gcs_box *box)
 
 void gcs_box_spawn_gcs(struct gcs_box *box)
 {
-    char program[512];
-    char *argv[10 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"),
-        "--dir", box->directory, "--socket", box->socket, "--redis-dir", box->directory, "--gcs-durability",
-        (char *)(uintptr_t)box->durability};
+    char program[512], secret[96];
+    snprintf(secret, sizeof secret, "%s/cluster-secret", box->directory);
+    char *argv[12 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"),
+        "--dir", box->directory, "--socket", box->socket, "--redis-dir", box->directory, "--secret-file",
+        secret, "--gcs-durability", (char *)(uintptr_t)box->durability};
     for (int i = 0; i < GCS_BOX_ARGS_MAX && box->args[i] != NULL; i++)
-        argv[9 + i] = (char *)(uintptr_t)box->args[i];
+        argv[11 + i] = (char *)(uintptr_t)box->args[i];
     box->gcs = spawn(box, "gcs", argv);
 }
 
@@ -171,10 +192,16 @@ void gcs_box_fini(struct gcs_box *box)
 struct mob_gcs *gcs_box_client(struct gcs_box *box)
 {
     struct mob_gcs *gcs;
-    struct mob_gcs_options options = {.socket_path = box->socket};
+    struct mob_gcs_options options = {.socket_path = box->socket, .secret = gcs_box_secret};
     if (mob_gcs_create(&options, &gcs) != MOB_OK)
         die("client", box->socket);
     return gcs;
+}
+
+enum mob_status gcs_box_member(const char *socket, uint32_t shard, struct mob_member_link **link_out)
+{
+    struct mob_member_options options = {.path = socket, .shard = shard, .secret = gcs_box_secret};
+    return mob_member_open(&options, link_out);
 }
 
 int64_t gcs_box_cpu_ns(pid_t pid)

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "gcs/client/client_sync.h"
+#include "gcs/client/member_link.h"
 
 #define GCS_BOX_ARGS_MAX 20
 
@@ -22,6 +23,11 @@ struct gcs_box {
     pid_t redis, gcs;
     uint64_t kills;
 };
+
+/* The secret of every control store of a test; their cluster's id is zero, as of gcs_block_make's blocks. */
+extern const uint8_t gcs_box_secret[32];
+/* DIR/cluster-id and DIR/cluster-secret, as node and gateway look for them. */
+void gcs_box_write_identity(const char *directory);
 
 /* Writes the configuration; starts nothing. durability NULL = everysec. */
 void gcs_box_init(struct gcs_box *box, const char *durability);
@@ -41,6 +47,9 @@ bool gcs_box_ended(pid_t *pid);
 /* Kills both, removes the folder (kept when MOBULA_KEEP is set). */
 void gcs_box_fini(struct gcs_box *box);
 struct mob_gcs *gcs_box_client(struct gcs_box *box);
+/* mob_member_open with the secret of all boxes. */
+MOB_MUST_USE enum mob_status gcs_box_member(
+    const char *socket, uint32_t shard, struct mob_member_link **link_out);
 /* utime + stime of a process, ns. */
 int64_t gcs_box_cpu_ns(pid_t pid);
 

@@ -101,7 +101,7 @@ static void begin_any(struct gcs_load_client *c)
 
 static void client_begin(struct gcs_load *l, struct gcs_load_client *c)
 {
-    struct mob_gcs_options options = {.socket_path = l->options.sockets};
+    struct mob_gcs_options options = {.socket_path = l->options.sockets, .secret = gcs_box_secret};
     *c = (struct gcs_load_client){.load = l, .number = ++l->next_number};
     MOB_ASSERT(mob_gcs_create(&options, &c->gcs) == MOB_OK);
 }
@@ -188,7 +188,7 @@ static void append_block(struct gcs_load *l)
 
 static void log_open(struct gcs_load *l)
 {
-    struct mob_gcs_options options = {.socket_path = l->options.sockets};
+    struct mob_gcs_options options = {.socket_path = l->options.sockets, .secret = gcs_box_secret};
     struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, l};
     struct mob_gcs_sub_events stream = {on_block, on_resync, l};
     struct mob_gcs_sub *sub;

@@ -91,6 +91,7 @@ void node_box_start_with(struct node_box *box, int slots, const char *const *arg
     gcs_box_start(&box->gcs);
     snprintf(box->directory, sizeof box->directory, "%s/node", box->gcs.directory);
     mkdir(box->directory, 0700);
+    gcs_box_write_identity(box->directory);
     spawn_node(box);
     wait_ready(box);
     setenv("MOBULA_DIR", box->directory, 1);

@@ -1,6 +1,7 @@
 /* Links of daemons that are numbers, ids and secrets, and a process that asks to be stopped. */
 #include <poll.h>
 #include <setjmp.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -77,6 +78,41 @@ static void secrets(void **state)
     assert_false(mob_daemon_secret(NULL, got));
 }
 
+static void write_file(const char *directory, const char *name, const void *bytes, size_t length)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", directory, name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(write(fd, bytes, length), length);
+    close(fd);
+}
+
+static void a_directory_without_its_secret_gives_no_identity(void **state)
+{
+    (void)state;
+    char directory[] = "/tmp/mob-identity-XXXXXX", path[128];
+    static const char id[] = "sixteen-bytes-id", secret[] = "thirty-two-bytes-of-the-secret--";
+    struct mob_cluster_id cluster;
+    uint8_t got[MOB_CLUSTER_SECRET_BYTES];
+    assert_non_null(mkdtemp(directory));
+    write_file(directory, "cluster-id", id, sizeof cluster);
+    assert_false(mob_daemon_identity(directory, &cluster, got));
+    write_file(directory, "cluster-secret", secret, sizeof got - 1);
+    assert_false(mob_daemon_identity(directory, &cluster, got));
+    write_file(directory, "cluster-secret", secret, sizeof got);
+    assert_true(mob_daemon_identity(directory, &cluster, got));
+    assert_memory_equal(&cluster, id, sizeof cluster);
+    assert_memory_equal(got, secret, sizeof got);
+    write_file(directory, "cluster-id", id, 3);
+    assert_false(mob_daemon_identity(directory, &cluster, got));
+    snprintf(path, sizeof path, "%s/cluster-id", directory);
+    unlink(path);
+    assert_false(mob_daemon_identity(directory, &cluster, got));
+    snprintf(path, sizeof path, "%s/cluster-secret", directory);
+    unlink(path);
+    rmdir(directory);
+}
+
 static void a_process_is_told_to_stop_and_not_killed(void **state)
 {
     (void)state;
@@ -111,6 +147,7 @@ int main(void)
         cmocka_unit_test(milliseconds),
         cmocka_unit_test(ids_of_clusters),
         cmocka_unit_test(secrets),
+        cmocka_unit_test(a_directory_without_its_secret_gives_no_identity),
         cmocka_unit_test(a_process_is_told_to_stop_and_not_killed),
     };
     return cmocka_run_group_tests_name("daemon_start", tests, NULL, NULL);

@@ -77,7 +77,7 @@ static void sizes_and_versions_are_refused_by_name(void **state)
     (void)state;
     uint8_t bytes[200];
     struct mob_gcs_frame f;
-    size_t used, n = whole_frame(bytes, MOB_GCS_HELLO, "head", 4, "body", 4);
+    size_t used, n = whole_frame(bytes, MOB_GCS_WELCOME, "head", 4, "body", 4);
     assert_int_equal(mob_gcs_frame_decode(bytes, n, 7, &f, &used), MOB_TOO_LARGE);
     bytes[4] = 2;
     assert_int_equal(mob_gcs_frame_decode(bytes, n, 1000, &f, &used), MOB_VERSION);
@@ -120,8 +120,7 @@ static void fill(uint8_t *bytes, size_t n, uint8_t from)
 
 static size_t head_size(uint8_t type)
 {
-    static const size_t sizes[MOB_GCS_PEER_TYPES] = {[MOB_GCS_HELLO] = sizeof(struct mob_gcs_hello),
-        [MOB_GCS_WELCOME] = sizeof(struct mob_gcs_welcome),
+    static const size_t sizes[MOB_GCS_PEER_TYPES] = {[MOB_GCS_WELCOME] = sizeof(struct mob_gcs_welcome),
         [MOB_GCS_ATTACH] = sizeof(struct mob_gcs_attach),
         [MOB_GCS_ATTACHED] = sizeof(struct mob_gcs_attached),
         [MOB_GCS_PUT] = sizeof(struct mob_gcs_request),
@@ -189,7 +188,7 @@ static void bytes_stay(const char *name, uint8_t first, uint8_t end)
 static void the_bytes_of_version_1_stay(void **state)
 {
     (void)state;
-    bytes_stay("frames_v1", 1, MOB_GCS_COLD);
+    bytes_stay("frames_v1", MOB_GCS_WELCOME, MOB_GCS_COLD);
     bytes_stay("frames_v1_cold", MOB_GCS_COLD, MOB_GCS_LISTEN);
     bytes_stay("frames_v1_listen", MOB_GCS_LISTEN, MOB_GCS_FRAME_TYPES);
     bytes_stay("frames_v1_peer", MOB_GCS_LINK_HELLO, MOB_GCS_ENROLL);

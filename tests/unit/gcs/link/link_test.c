@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "common/base/clock.h"
 #include "gcs/link/link.h"
 
 struct pair {
@@ -258,6 +259,27 @@ static void nothing_is_sent_before_both_are_proved(void **state)
     pair_fini(&p);
 }
 
+/* An end that was connected to and hears nothing, or only the first word, is for its owner to give up; one
+ * that is up may be silent for ever. */
+static void who_proves_nothing_is_silent(void **state)
+{
+    (void)state;
+    struct pair p;
+    int64_t late = 10 * MOB_OPENING_SILENCE_NS;
+    pair_init(&p);
+    pair_open(&p);
+    assert_false(mob_link_silent(p.acceptor, mob_now()));
+    assert_true(mob_link_silent(p.acceptor, mob_now() + late));
+    mob_link_io(p.dialer, false);
+    drain(&p, p.acceptor, &p.acceptor_end);
+    assert_true(mob_link_silent(p.acceptor, mob_now() + late)); /* a HELLO proves nothing */
+    assert_true(mob_link_silent(p.dialer, mob_now() + late));
+    exchange(&p);
+    assert_false(mob_link_silent(p.acceptor, mob_now() + late));
+    assert_false(mob_link_silent(p.dialer, mob_now() + late));
+    pair_fini(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +292,7 @@ int main(void)
         cmocka_unit_test(a_changed_opening_is_refused),
         cmocka_unit_test(large_and_small_frames_arrive_whole),
         cmocka_unit_test(nothing_is_sent_before_both_are_proved),
+        cmocka_unit_test(who_proves_nothing_is_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

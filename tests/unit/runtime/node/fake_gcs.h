@@ -386,6 +386,12 @@ enum mob_status mob_gcs_node_register(struct mob_gcs *gcs, const char *name, mob
     return MOB_OK;
 }
 
+enum mob_status mob_gcs_refusal(const struct mob_gcs *gcs, const char **why_out)
+{
+    (void)gcs, (void)why_out;
+    return MOB_OK;
+}
+
 enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out)
 {
     (void)options;
