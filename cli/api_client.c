@@ -117,14 +117,32 @@ static void say_causes(const json_t *causes, int depth)
     }
 }
 
+static const char *first_of(const json_t *object, const char *a, const char *b, const char *c)
+{
+    return *text_of(object, a) ? text_of(object, a)
+        : *text_of(object, b)  ? text_of(object, b)
+                               : text_of(object, c);
+}
+
+/* The first cause of a problem is often the problem itself, as the task said it: that is told once, with what
+ * the cause knows besides. */
+static const json_t *said_again(const json_t *error, const char *code, const char *message)
+{
+    const json_t *cause = json_object_get(error, "cause");
+    return json_is_object(cause) && strcmp(first_of(cause, "detail", "message", "title"), message) == 0 &&
+            strcmp(first_of(cause, "code", "kind", ""), code) == 0
+        ? cause
+        : NULL;
+}
+
 void api_say_error(const json_t *error)
 {
     for (int depth = 0; json_is_object(error) && depth < 16; depth++) {
-        const char *message = text_of(error, "detail");
-        if (!*message)
-            message = *text_of(error, "message") ? text_of(error, "message") : text_of(error, "title");
-        const char *code = *text_of(error, "code") ? text_of(error, "code") : text_of(error, "kind");
-        const char *task = *text_of(error, "task_id") ? text_of(error, "task_id") : text_of(error, "task");
+        const char *message = first_of(error, "detail", "message", "title");
+        const char *code = first_of(error, "code", "kind", "");
+        const json_t *again = said_again(error, code, message);
+        error = again ? again : error;
+        const char *task = first_of(error, "task_id", "task", "");
         cli_say("%*s%s%s%s%s%s%s", depth * 2, "", depth ? "because " : "", code,
             *code && *message ? ": " : "", message, *task ? " in " : "", task);
         if (*text_of(error, "log"))
@@ -146,7 +164,9 @@ static enum cli_exit say_problem(const struct api *api)
         json_t *item;
         json_array_foreach(json_object_get(problem, "errors"), index, item)
         {
-            cli_say("  %s %s", text_of(item, "pointer"), text_of(item, "message"));
+            /* One error is the problem's own detail. */
+            if (strcmp(text_of(item, "message"), text_of(problem, "detail")) != 0)
+                cli_say("  %s %s", text_of(item, "pointer"), text_of(item, "message"));
         }
     } else {
         cli_say("the gateway answered %d", response->status);

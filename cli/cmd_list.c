@@ -79,7 +79,7 @@ static void print_items(const struct cli_call *call, const json_t *items, const 
 static enum cli_exit fetch(
     struct cli_call *call, struct api *api, const char *kind, long long limit, json_t *all, bool *more_out)
 {
-    char cursor[256] = "";
+    char cursor[1024] = "";
     for (;;) {
         char path[API_PATH_MAX];
         json_t *page = NULL;

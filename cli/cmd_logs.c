@@ -3,17 +3,46 @@
 #include <string.h>
 
 #include "cli/api_client.h"
+#include "common/wire/utf8.h"
 
-enum { FOLLOW_WAIT_S = 20 };
+enum { FOLLOW_WAIT_S = 20, LINE_MAX_BYTES = 65536 };
+
+/* -o json, jsonl: {"line": "..."} for each line, as it comes. A longer one is told in pieces. */
+struct lines {
+    bool as_json;
+    size_t length;
+    char text[LINE_MAX_BYTES + 1];
+};
+
+static bool end_line(struct lines *lines)
+{
+    char clean[LINE_MAX_BYTES + 1];
+    lines->text[lines->length] = '\0';
+    json_utf8_copy(clean, sizeof clean, lines->text);
+    lines->length = 0;
+    json_t *line = json_pack("{s:s}", "line", clean);
+    bool written = line && json_dumpf(line, stdout, JSON_COMPACT) == 0 && putchar('\n') != EOF;
+    json_decref(line);
+    return written;
+}
 
 static bool write_bytes(void *arg, const void *bytes, size_t length)
 {
-    (void)arg;
-    return fwrite(bytes, 1, length, stdout) == length;
+    struct lines *lines = arg;
+    if (!lines->as_json)
+        return fwrite(bytes, 1, length, stdout) == length;
+    for (const char *at = bytes, *end = at + length; at < end; at++) {
+        if ((*at == '\n' || lines->length == LINE_MAX_BYTES) && !end_line(lines))
+            return false;
+        if (*at != '\n')
+            lines->text[lines->length++] = *at == '\0' ? '?' : *at;
+    }
+    return true;
 }
 
 /* Reads on from `offset` until the log has ended, or, without following, until nothing more is there. */
-static enum cli_exit read_on(struct api *api, const char *kind, const char *id, bool follow)
+static enum cli_exit read_on(
+    struct api *api, const char *kind, const char *id, bool follow, struct lines *lines)
 {
     unsigned long long offset = 0;
     for (;;) {
@@ -21,8 +50,11 @@ static enum cli_exit read_on(struct api *api, const char *kind, const char *id, 
         snprintf(path, sizeof path, API_PREFIX "/%s/%s/logs?offset=%llu", kind, id, offset);
         if (follow)
             snprintf(path + strlen(path), sizeof path - strlen(path), "&wait=%d", FOLLOW_WAIT_S);
-        struct http_request request = {
-            .method = "GET", .path = path, .sink = write_bytes, .timeout_ns = 2 * API_TIMEOUT_NS};
+        struct http_request request = {.method = "GET",
+            .path = path,
+            .sink = write_bytes,
+            .arg = lines,
+            .timeout_ns = 2 * API_TIMEOUT_NS};
         enum cli_exit exit_code = api_exchange(api, &request, 0);
         if (exit_code != CLI_OK)
             return exit_code;
@@ -41,6 +73,8 @@ static enum cli_exit read_on(struct api *api, const char *kind, const char *id, 
 enum cli_exit cmd_logs(struct cli_call *call)
 {
     static struct api api;
+    static struct lines lines;
+    lines.as_json = call->format == CLI_JSON || call->format == CLI_JSONL;
     char id[API_PATH_MAX / 2];
     const char *text = call->arguments[0];
     const char *kind = strncmp(text, "actor_", 6) == 0 ? "actors" : "tasks";
@@ -50,7 +84,9 @@ enum cli_exit cmd_logs(struct cli_call *call)
     }
     enum cli_exit exit_code = api_open(call, &api);
     if (exit_code == CLI_OK)
-        exit_code = read_on(&api, kind, id, cli_option(call, "follow") != NULL);
+        exit_code = read_on(&api, kind, id, cli_option(call, "follow") != NULL, &lines);
+    if (lines.length > 0 && !end_line(&lines)) /* the last one has no end yet */
+        exit_code = CLI_FAILED;
     api_close(&api);
     return exit_code;
 }

@@ -119,15 +119,30 @@ static void print_submitted(const struct cli_call *call, const json_t *answer)
     }
 }
 
+/* The values of several returns, a line each. */
+static void print_each(const struct cli_call *call, const json_t *values)
+{
+    size_t index;
+    json_t *value;
+    json_array_foreach(values, index, value)
+    {
+        api_print_value(call, value);
+    }
+}
+
 /* The answer of a submit that waited: the result, the error, or that it takes longer. */
 static enum cli_exit print_result(
     const struct cli_call *call, struct api *api, const json_t *answer, int64_t deadline_ns)
 {
-    const char *first = json_string_value(json_array_get(json_object_get(answer, "returns"), 0));
     const json_t *error = json_object_get(answer, "error"), *result = json_object_get(answer, "result");
-    if (error || (result && call->format != CLI_NAME)) {
+    const json_t *results = json_object_get(answer, "results");
+    bool whole = result &&
+        (!results || json_array_size(results) == json_array_size(json_object_get(answer, "returns")));
+    if (error || (whole && call->format != CLI_NAME)) {
         if (call->format != CLI_TABLE)
             api_print_value(call, answer);
+        else if (results)
+            print_each(call, results);
         else if (result)
             api_print_value(call, result);
         if (error)
@@ -136,10 +151,7 @@ static enum cli_exit print_result(
     }
     if (json_object_get(answer, "stream"))
         return futures_print_items(call, api, json_string_value(json_object_get(answer, "id")), deadline_ns);
-    if (first)
-        return futures_print(call, api, first, deadline_ns);
-    cli_say("the task has no return");
-    return CLI_OK;
+    return futures_print_all(call, api, json_object_get(answer, "returns"), deadline_ns);
 }
 
 enum cli_exit cmd_submit(struct cli_call *call)
@@ -177,12 +189,14 @@ enum cli_exit cmd_get(struct cli_call *call)
         return CLI_USAGE;
     enum cli_exit exit_code = api_open(call, &api);
     for (int i = 0; i < call->count && exit_code == CLI_OK; i++) {
+        struct mob_task_id task;
         char id[MOB_ID_TEXT_MAX];
-        if (!api_object_of(call->arguments[i], id)) {
+        if (mob_task_id_parse(call->arguments[i], &task) == MOB_OK)
+            exit_code = futures_print_task(call, &api, call->arguments[i], deadline_ns);
+        else if (api_object_of(call->arguments[i], id))
+            exit_code = futures_print(call, &api, id, deadline_ns);
+        else
             exit_code = CLI_USAGE;
-            break;
-        }
-        exit_code = futures_print(call, &api, id, deadline_ns);
     }
     api_close(&api);
     return exit_code;

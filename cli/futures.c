@@ -122,6 +122,43 @@ enum cli_exit futures_print(
     }
 }
 
+enum cli_exit futures_print_all(
+    const struct cli_call *call, struct api *api, const json_t *object_ids, int64_t deadline_ns)
+{
+    enum cli_exit exit_code = CLI_OK;
+    size_t index;
+    json_t *id;
+    if (json_array_size(object_ids) == 0)
+        cli_say("the task has no return");
+    json_array_foreach(object_ids, index, id)
+    {
+        if (exit_code == CLI_OK && json_string_value(id))
+            exit_code = futures_print(call, api, json_string_value(id), deadline_ns);
+    }
+    return exit_code;
+}
+
+enum cli_exit futures_print_task(
+    const struct cli_call *call, struct api *api, const char *task_id, int64_t deadline_ns)
+{
+    struct mob_task_id task;
+    char path[API_PATH_MAX], id[MOB_ID_TEXT_MAX];
+    json_t *record = NULL;
+    snprintf(path, sizeof path, API_PREFIX "/tasks/%s", task_id);
+    enum cli_exit exit_code = api_json(api, "GET", path, NULL, NULL, &record);
+    if (exit_code != CLI_OK || mob_task_id_parse(task_id, &task) != MOB_OK)
+        return exit_code;
+    bool is_stream = json_object_get(record, "stream") != NULL;
+    const json_t *count = json_object_get(record, "num_returns");
+    uint32_t returns = json_is_integer(count) ? (uint32_t)json_integer_value(count) : 1;
+    json_decref(record);
+    if (is_stream)
+        return futures_print_items(call, api, task_id, deadline_ns);
+    for (uint32_t i = 0; i < returns && exit_code == CLI_OK; i++)
+        exit_code = futures_print(call, api, mob_object_id_format(mob_object_of(task, i), id), deadline_ns);
+    return exit_code;
+}
+
 /* An item that has no JSON form, or is too large for one, is shown by its id. */
 static void print_item(const struct cli_call *call, const json_t *item)
 {
@@ -154,7 +191,7 @@ static enum cli_exit print_page(const struct cli_call *call, const json_t *page,
 enum cli_exit futures_print_items(
     const struct cli_call *call, struct api *api, const char *task_id, int64_t deadline_ns)
 {
-    char cursor[64] = "", path[API_PATH_MAX];
+    char cursor[128] = "", path[API_PATH_MAX];
     bool ended = false;
     api->deadline_ns = deadline_ns == INT64_MAX ? 0 : deadline_ns;
     while (!ended) {

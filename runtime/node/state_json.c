@@ -5,6 +5,13 @@
 #include "common/base/clock.h"
 #include "common/wire/spec_json.h"
 
+/* The number by which records, events and log files know a worker; the scheduler's own are used again. */
+static uint32_t worker_serial(struct node *node, uint32_t number)
+{
+    const struct node_worker *worker = node_worker_at(node, number);
+    return worker ? worker->serial : 0;
+}
+
 json_t *node_task_why_json(struct node *node, const struct node_task *task)
 {
     struct mob_why why;
@@ -32,7 +39,7 @@ json_t *node_task_why_json(struct node *node, const struct node_task *task)
         json_object_set_new(out, "ahead", json_integer(why.ahead));
     }
     if (why.reason == MOB_WHY_RUNNING || why.reason == MOB_WHY_BLOCKED || why.reason == MOB_WHY_BATCH) {
-        json_object_set_new(out, "worker", json_integer(why.worker));
+        json_object_set_new(out, "worker", json_integer(worker_serial(node, why.worker)));
         json_object_set_new(out, "since_us", json_integer((node->now_ns - why.since) / 1000));
     }
     return out;
@@ -76,7 +83,7 @@ json_t *node_task_json(struct node *node, const struct node_task *task)
         (json_int_t)((mob_wall_now() + task->submitted_ns - node->now_ns) / 1000));
     if (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) {
         struct node_worker *worker = node_worker_at(node, task->sched.worker);
-        json_object_set_new(out, "worker", json_integer(task->sched.worker));
+        json_object_set_new(out, "worker", json_integer(worker_serial(node, task->sched.worker)));
         json_object_set_new(out, "pid", json_integer(worker ? worker->pid : 0));
     }
     return out;

@@ -161,6 +161,7 @@ struct mob_engine_submit {
         stream_ended; /* a generator: how many items it gave is in return_count when it has ended */
     bool existed; /* a named actor that was there already */
     struct mob_engine_value value; /* when it waited: of the first return, as JSON if it has that form */
+    char *results_json; /* of a task with several returns: all of them, what is too large by its id */
 };
 
 /* One function with rows of arguments, or items of their own. */
@@ -232,10 +233,14 @@ struct mob_engine_infer {
     struct mob_infer_result *result; /* out: held; shared by the calls of one batch */
 };
 
+#define MOB_CURSOR_SCOPE_MAX 9 /* cursor.h; with its NUL */
+
 struct mob_engine_query {
     enum mob_engine_kind kind;
     char *id; /* text form or name */
-    char *filter, *sort, *cursor;
+    char *filter, *sort;
+    char *cursor; /* without its scope; out: of the next page, with it (mob_engine_next_cursor) */
+    char scope[MOB_CURSOR_SCOPE_MAX];
     uint32_t limit, depth;
     uint64_t offset;
     int64_t from_us, to_us, wait_deadline_ns;
@@ -317,6 +322,8 @@ void mob_engine_op_destroy(struct mob_engine_op *op);
 /* Sets the error; formats the detail. Pointer may be NULL. First error wins. */
 void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
+/* The query's cursor becomes the scope and `own`, which is taken; NULL: there is no next page. */
+void mob_engine_next_cursor(struct mob_engine_query *query, char *own);
 void mob_engine_key_destroy(struct mob_engine_key *key);
 void mob_engine_error_fini(struct mob_engine_error *error);
 void mob_engine_options_fini(struct mob_engine_options *options);

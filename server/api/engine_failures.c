@@ -176,8 +176,7 @@ static void answer(struct failures *f)
     struct place_in_time last = {.finished_us = f->cut_us};
     if (!truncated && more)
         last = f->rows[given - 1].place;
-    free(query->cursor);
-    query->cursor = more || truncated ? cursor_text(last) : NULL;
+    mob_engine_next_cursor(query, more || truncated ? cursor_text(last) : NULL);
     json_t *out = json_pack("{s:o,s:s?,s:n,s:b,s:n}", "items", items, "next_cursor", query->cursor,
         "total_estimate", "truncated", (int)truncated, "dropped_before");
     destroy(f);
@@ -438,7 +437,7 @@ bool engine_list_failures(struct flight *flight)
         .request = {.failed = true, .newest_first = true}};
     if (query->cursor && !read_cursor(query->cursor, &f->cursor)) {
         destroy(f);
-        flight_fail(flight, MOB_BAD_REQUEST, NULL, "cursor is not one that this list gave");
+        flight_fail(flight, MOB_BAD_REQUEST, NULL, "cursor: not one that this list gave; begin without one");
         return true;
     }
     f->rows = calloc(f->capacity, sizeof *f->rows);

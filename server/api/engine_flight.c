@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "server/api/engine_inner.h"
+#include "server/api/engine_submit.h"
 
 /* --- flights --- */
 
@@ -37,6 +37,7 @@ void flight_done(struct flight *flight)
         free(flight->futures);
         free(flight->waiters);
     }
+    engine_returns_drop(flight);
     mob_put_drop(flight->put);
     mob_actor_release(flight->actor);
     free(flight->learns);

@@ -58,6 +58,7 @@ struct flight {
     struct mob_task_id key_root; /* `keyed`: whose children its submissions are */
     bool keyed, key_again; /* again: an earlier run may have made them */
     void *context; /* the operation's own */
+    struct more_returns *more; /* of a submission that waits for several */
     size_t next_item; /* of a batch: those before it are submitted, or failed */
     uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
     bool claims_name; /* of an actor's creation: it was published under a name, which another may have got */

@@ -44,8 +44,8 @@ static void refuse(struct flight *flight, enum mob_status status, const char *wh
 static void answer_none(struct flight *flight)
 {
     const struct items *items = items_of(flight);
-    mob_text_printf(&flight->op->json, "{\"items\":[],\"next_cursor\":\"%u.%llu\",\"ended\":false}\n",
-        items->first, (unsigned long long)items->position);
+    mob_text_printf(&flight->op->json, "{\"items\":[],\"next_cursor\":\"%s%u.%llu\",\"ended\":false}\n",
+        flight->op->query.scope, items->first, (unsigned long long)items->position);
     end(flight);
 }
 
@@ -98,8 +98,8 @@ static void answer(struct flight *flight, const struct task_record *record)
     if (ended)
         mob_text_puts(t, "],\"next_cursor\":null,\"ended\":true");
     else
-        mob_text_printf(t, "],\"next_cursor\":\"%u.%llu\",\"ended\":false", items->first,
-            (unsigned long long)items->position);
+        mob_text_printf(t, "],\"next_cursor\":\"%s%u.%llu\",\"ended\":false", flight->op->query.scope,
+            items->first, (unsigned long long)items->position);
     if (ended && failed)
         task_record_write_error(record, t);
     mob_text_puts(t, "}\n");
@@ -252,7 +252,7 @@ void engine_start_items(struct flight *flight)
     if (query->cursor) {
         (void)!sscanf(query->cursor, "%10u.%20llu%n", &items->first, &position, &length);
         if (length == 0 || query->cursor[length] != 0) {
-            refuse(flight, MOB_BAD_REQUEST, "cursor is not one that this list gave");
+            refuse(flight, MOB_BAD_REQUEST, "cursor: not one that these items gave; begin without one");
             return;
         }
     }

@@ -169,7 +169,7 @@ static void tree_end(struct reading *reading)
     flight->op->query.cursor = NULL;
     mob_text_puts(t, "],\"next_cursor\":");
     if (tree->next < tree->count)
-        mob_text_printf(t, "\"%zu\"", tree->begin + flight->op->query.limit);
+        mob_text_printf(t, "\"%s%zu\"", flight->op->query.scope, tree->begin + flight->op->query.limit);
     else
         mob_text_puts(t, "null");
     mob_text_printf(t, ",\"truncated\":%s}\n", tree->truncated ? "true" : "false");

@@ -490,8 +490,7 @@ static void finish_list(struct scan *scan)
             more = false;
         }
     }
-    free(query->cursor);
-    query->cursor = more ? next_cursor(scan) : NULL;
+    mob_engine_next_cursor(query, more ? next_cursor(scan) : NULL);
     json_t *out = json_pack("{s:O,s:s?,s:n,s:b,s:n}", "items", list->items, "next_cursor", query->cursor,
         "total_estimate", "truncated", (int)truncated, "dropped_before");
     char *text = json_dumps(out, JSON_COMPACT);
@@ -591,7 +590,7 @@ void engine_list_tasks(struct flight *flight)
         return;
     }
     if (query->cursor && !read_cursor(scan, query->cursor)) {
-        scan_refuse(scan, MOB_BAD_REQUEST, "cursor is not one that this list gave");
+        scan_refuse(scan, MOB_BAD_REQUEST, "cursor: not one that this list gave; begin without one");
         return;
     }
     split_terms(list);

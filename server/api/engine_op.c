@@ -98,6 +98,7 @@ static void submit_fini(struct mob_engine_submit *submit)
     json_decref(submit->arguments);
     mob_engine_options_fini(&submit->options);
     value_fini(&submit->value);
+    free(submit->results_json);
 }
 
 static void query_fini(struct mob_engine_query *query)
@@ -106,6 +107,16 @@ static void query_fini(struct mob_engine_query *query)
     free(query->filter);
     free(query->sort);
     free(query->cursor);
+}
+
+void mob_engine_next_cursor(struct mob_engine_query *query, char *own)
+{
+    char *whole = NULL;
+    if (own && asprintf(&whole, "%s%s", query->scope, own) < 0)
+        whole = NULL;
+    free(own);
+    free(query->cursor);
+    query->cursor = whole;
 }
 
 void mob_engine_key_destroy(struct mob_engine_key *key)

@@ -35,10 +35,10 @@ static void send_page(struct flight *flight, json_t *rows)
     for (size_t i = begin; i < total && i < begin + query->limit; i++)
         json_array_append(page, json_array_get(kept, i));
     json_decref(kept);
-    free(query->cursor);
-    query->cursor = NULL;
-    if (begin + query->limit < total && asprintf(&query->cursor, "%zu", begin + query->limit) < 0)
-        query->cursor = NULL;
+    char *next = NULL;
+    if (begin + query->limit < total && asprintf(&next, "%zu", begin + query->limit) < 0)
+        next = NULL;
+    mob_engine_next_cursor(query, next);
     flight_done_json(flight,
         json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page, "next_cursor", query->cursor, "total_estimate",
             (json_int_t)total, "truncated", 0, "dropped_before"));

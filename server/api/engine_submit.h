@@ -22,6 +22,21 @@ bool engine_use_session(
 /* How many futures a submission gives; MOB_RETURNS_STREAM: one. */
 uint32_t engine_returns_of(struct mob_callable callable, const struct mob_submit_options *options);
 
+/* engine_tasks.c: what the flight's future has become. True: READY, with its JSON (NULL: it has none, or is
+ * too large) and, unless `value` is NULL, type and size. False: it failed, and the operation has the error.
+ */
+bool engine_return_read(struct flight *flight, char **json_out, struct mob_engine_value *value);
+
+/* engine_returns.c. Of a task with thousands the first are waited for; ids of the rest follow from the
+ * task's.
+ */
+#define ENGINE_RETURNS_SHOWN_MAX 1000u
+/* Takes the futures behind the first. */
+void engine_returns_keep(struct flight *flight, struct mob_future **futures, uint32_t count);
+/* The first is there: waits for the others, then ends the flight. */
+void engine_returns_follow(struct flight *flight);
+void engine_returns_drop(struct flight *flight);
+
 /* engine_tasks.c */
 void engine_submit_known(struct flight *flight);
 /* With flight->actor: waits for its creation as the operation says. */

@@ -21,32 +21,46 @@ bool engine_use_session(
 
 /* --- one submission --- */
 
+bool engine_return_read(struct flight *flight, char **json_out, struct mob_engine_value *out)
+{
+    struct mob_value *value = NULL;
+    struct mob_future_look look = mob_future_look(flight->future);
+    *json_out = NULL;
+    if (look.state == MOB_FUTURE_FAILED) {
+        flight->op->submit.value.state = MOB_OBJ_FAILED;
+        engine_future_error(flight->op, flight->future);
+        return false;
+    }
+    if (out)
+        out->type = mob_value_type_name(look.type);
+    /* Without a fetch: what is not in memory any more is read as an object. */
+    enum mob_status status = look.at_hand ? mob_value_of_future(flight->future, &value)
+                                          : mob_value_of_object(flight->client, &look.bytes, &value);
+    if (status != MOB_OK)
+        return true;
+    *json_out = engine_value_json(value);
+    if (out)
+        out->size = mob_value_look(value).bytes;
+    mob_value_release(value);
+    return true;
+}
+
 static void take_result(struct flight *flight)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
-    struct mob_value *value = NULL;
     submit->accepted = true; /* a driver sees committed results only, so the spec is committed too */
     struct mob_future_look look = mob_future_look(flight->future);
     if (look.state == MOB_FUTURE_FAILED && look.status == MOB_EXISTS && engine_name_is_claimed(flight)) {
         engine_name_lost(flight);
         return;
     }
-    if (look.state == MOB_FUTURE_FAILED) {
-        submit->value.state = MOB_OBJ_FAILED;
-        engine_future_error(flight->op, flight->future);
-    } else {
+    bool there = engine_return_read(flight, &submit->value.json, &submit->value);
+    if (there)
         submit->value.state = MOB_OBJ_READY;
-        submit->value.type = mob_value_type_name(look.type);
-        /* Without a fetch: what is not in memory any more is read as an object. */
-        enum mob_status status = look.at_hand ? mob_value_of_future(flight->future, &value)
-                                              : mob_value_of_object(flight->client, &look.bytes, &value);
-        if (status == MOB_OK) {
-            submit->value.json = engine_value_json(value);
-            submit->value.size = mob_value_look(value).bytes;
-            mob_value_release(value);
-        }
-    }
-    flight_done(flight);
+    if (there && flight->more)
+        engine_returns_follow(flight);
+    else
+        flight_done(flight);
 }
 
 static void on_result(struct mob_future *future, void *arg)
@@ -140,8 +154,11 @@ static void on_stream_end(struct mob_future *future, void *arg)
 static void follow(struct flight *flight, struct mob_future **futures, uint32_t count)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
+    bool several = count > 1 && count != MOB_RETURNS_STREAM;
     flight->future = futures[0];
-    for (uint32_t i = 1; i < count && count != MOB_RETURNS_STREAM; i++)
+    if (several && submit->wait_deadline_ns != 0)
+        engine_returns_keep(flight, futures + 1, count - 1);
+    for (uint32_t i = 1; i < count && several && !flight->more; i++)
         mob_release(futures[i]);
     submit->task = mob_future_object(flight->future).task;
     submit->is_stream = count == MOB_RETURNS_STREAM;

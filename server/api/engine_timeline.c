@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "server/api/engine_scan.h"
+#include "server/events/events.h"
 
 #define HELD_BUCKETS 4096u
 
@@ -12,7 +13,16 @@
 struct held {
     struct held *next;
     struct mob_task_id task;
+    uint64_t incarnation;
     char *text; /* of the trace event, up to that number */
+};
+
+/* Where something was shown: a node's incarnation is a process of the trace, a worker a thread of it. */
+#define TRACK_BUCKETS 1024u
+struct track {
+    struct track *next;
+    uint64_t incarnation;
+    uint32_t worker;
 };
 
 struct timeline {
@@ -20,10 +30,12 @@ struct timeline {
     uint32_t items, limit; /* held ones included */
     uint32_t written;
     struct held *held[HELD_BUCKETS];
+    struct track *tracks[TRACK_BUCKETS];
 };
 
 /* Events of tasks that still run: their worker is not known here. */
 #define TRACK_OF_RUNNING UINT32_MAX
+#define TRACK_OF_NODE 0u /* workers count from 1 */
 
 static void count_item(struct scan *scan)
 {
@@ -38,19 +50,79 @@ static void separate(struct scan *scan)
         mob_text_puts(&scan->flight->op->json, ",\n");
 }
 
+/* --- tracks --- */
+
+static void note_track(struct timeline *line, uint64_t incarnation, uint32_t worker)
+{
+    struct track **bucket = &line->tracks[(incarnation * 31 + worker) % TRACK_BUCKETS];
+    for (const struct track *t = *bucket; t; t = t->next)
+        if (t->incarnation == incarnation && t->worker == worker)
+            return;
+    struct track *track = malloc(sizeof *track);
+    MOB_ASSERT(track != NULL);
+    *track = (struct track){*bucket, incarnation, worker};
+    *bucket = track;
+}
+
+/* Each process that anything was shown of has its name, which goes with the node's own track. */
+static void name_nodes(struct timeline *line)
+{
+    for (size_t b = 0; b < TRACK_BUCKETS; b++)
+        for (const struct track *track = line->tracks[b]; track; track = track->next)
+            note_track(line, track->incarnation, TRACK_OF_NODE);
+}
+
+/* Names, as viewers show them. The track of the node itself stands for its process. */
+static void write_names(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    struct mob_text *t = &scan->flight->op->json;
+    for (size_t b = 0; b < TRACK_BUCKETS; b++)
+        for (const struct track *track = line->tracks[b]; track; track = track->next) {
+            unsigned long long pid = track->incarnation;
+            separate(scan);
+            if (track->worker == TRACK_OF_NODE)
+                mob_text_printf(t,
+                    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%llu,\"args\":{\"name\":\"node, "
+                    "incarnation "
+                    "%llu\"}},\n",
+                    pid, pid);
+            mob_text_printf(t,
+                "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%llu,\"tid\":%u,\"args\":{\"name\":\"", pid,
+                track->worker);
+            if (track->worker == TRACK_OF_NODE)
+                mob_text_puts(t, "node\"}}");
+            else if (track->worker == TRACK_OF_RUNNING)
+                mob_text_puts(t, "not finished\"}}");
+            else
+                mob_text_printf(t, "worker %u\"}}", track->worker);
+        }
+}
+
+static void free_tracks(struct timeline *line)
+{
+    for (size_t b = 0; b < TRACK_BUCKETS; b++)
+        for (struct track *track = line->tracks[b], *next; track; track = next) {
+            next = track->next;
+            free(track);
+        }
+    memset(line->tracks, 0, sizeof line->tracks);
+}
+
 /* --- events that wait for their task's completion --- */
 
-static void hold(struct timeline *line, struct mob_task_id task, char *text)
+static void hold(struct timeline *line, struct mob_task_id task, uint64_t incarnation, char *text)
 {
     struct held **bucket = &line->held[mob_task_id_mix(task) % HELD_BUCKETS];
     struct held *h = malloc(sizeof *h);
     MOB_ASSERT(h != NULL);
-    *h = (struct held){*bucket, task, text};
+    *h = (struct held){*bucket, task, incarnation, text};
     *bucket = h;
 }
 
-static void write_event(struct scan *scan, const char *text, uint32_t worker)
+static void write_event(struct scan *scan, const char *text, uint64_t incarnation, uint32_t worker)
 {
+    note_track(scan->context, incarnation, worker);
     separate(scan);
     mob_text_printf(&scan->flight->op->json, "%s%u}", text, worker);
 }
@@ -66,7 +138,7 @@ static void write_held(
             continue;
         }
         *place = h->next;
-        write_event(scan, h->text, worker);
+        write_event(scan, h->text, h->incarnation, worker);
         free(h->text);
         free(h);
     }
@@ -104,6 +176,7 @@ static void trace_task(
     char id[MOB_ID_TEXT_MAX], name[640] = "";
     scan_full_name(scan, s->function, s->kind, s->method, name, sizeof name);
     count_item(scan);
+    note_track(line, header->incarnation, c->worker);
     separate(scan);
     mob_text_puts(t, "{\"ph\":\"X\",\"cat\":\"task\",\"name\":");
     mob_text_json_cstring(t, name[0] ? name : "task");
@@ -114,6 +187,27 @@ static void trace_task(
         (long long)begin, (long long)(end - begin), (unsigned long long)header->incarnation, c->worker,
         mob_task_id_format(c->task, id), c->attempt, mob_status_code((enum mob_status)c->status),
         (long long)((c->started_ns - c->submitted_ns) / 1000));
+}
+
+/* Of a node or a worker: on a track of the node, with what it says. */
+static void trace_node_event(
+    struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header, int64_t at_us)
+{
+    const struct mob_out_event *e = &entry->event;
+    struct mob_text *t = &scan->flight->op->json;
+    uint32_t bytes = entry->payload_bytes - e->type_bytes;
+    char *data =
+        strndup((const char *)entry->payload + e->type_bytes, e->json_bytes < bytes ? e->json_bytes : bytes);
+    MOB_ASSERT(data != NULL);
+    note_track(scan->context, header->incarnation, TRACK_OF_NODE);
+    separate(scan);
+    mob_text_puts(t, "{\"ph\":\"i\",\"cat\":\"node\",\"name\":");
+    mob_text_json_string(t, (const char *)entry->payload, e->type_bytes);
+    mob_text_printf(t, ",\"ts\":%lld,\"s\":\"p\",\"pid\":%llu,\"tid\":%u,\"args\":", (long long)at_us,
+        (unsigned long long)header->incarnation, TRACK_OF_NODE);
+    mob_event_data_write(t, *data ? data : "{}");
+    mob_text_putc(t, '}');
+    free(data);
 }
 
 static void trace_event(
@@ -129,6 +223,10 @@ static void trace_event(
     struct mob_text t = {0};
     size_t length;
     count_item(scan);
+    if (mob_task_id_is_zero(e->task)) {
+        trace_node_event(scan, entry, header, at);
+        return;
+    }
     mob_text_printf(&t, "{\"ph\":\"%s\",\"cat\":\"event\",\"name\":", e->span_ns > 0 ? "X" : "i");
     mob_text_json_string(&t, (const char *)entry->payload, e->type_bytes);
     mob_text_printf(&t,
@@ -137,11 +235,11 @@ static void trace_event(
         mob_task_id_format(e->task, id));
     char *text = mob_text_take(&t, &length);
     MOB_ASSERT(text != NULL);
-    if (!mob_task_id_is_zero(e->task) && !(s && s->final)) {
-        hold(line, e->task, text);
+    if (!(s && s->final)) {
+        hold(line, e->task, header->incarnation, text);
         return;
     }
-    write_event(scan, text, s ? s->worker : 0); /* 0: of the node itself */
+    write_event(scan, text, header->incarnation, s->worker);
     free(text);
 }
 
@@ -167,6 +265,7 @@ static void begin_text(struct scan *scan)
 {
     struct timeline *line = scan->context;
     free_held(line);
+    free_tracks(line);
     line->items = line->written = 0;
     mob_text_puts(&scan->flight->op->json, "{\"traceEvents\":[");
 }
@@ -176,6 +275,8 @@ static void finish_trace(struct scan *scan)
     struct timeline *line = scan->context;
     for (size_t b = 0; b < HELD_BUCKETS; b++)
         write_held(scan, &line->held[b], NULL, TRACK_OF_RUNNING);
+    name_nodes(line);
+    write_names(scan);
     mob_text_printf(&scan->flight->op->json,
         "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n",
         scan_has_more(scan) ? "true" : "false");
@@ -184,6 +285,7 @@ static void finish_trace(struct scan *scan)
 static void destroy_trace(struct scan *scan)
 {
     free_held(scan->context);
+    free_tracks(scan->context);
     free(scan->context);
 }
 

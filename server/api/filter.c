@@ -54,7 +54,7 @@ bool mob_glob(const char *pattern, const char *text)
 }
 
 /* ">5", ">=5", "<5", "<=5" of a number; anything else is a pattern. */
-static bool is_comparison(const char *pattern)
+bool mob_filter_is_comparison(const char *pattern)
 {
     size_t sign = strspn(pattern, "<>="), digits = pattern[sign] == '-' ? sign + 1 : sign;
     return (pattern[0] == '<' || pattern[0] == '>') && isdigit((unsigned char)pattern[digits]);
@@ -72,7 +72,7 @@ bool mob_filter_bounds(const struct mob_filter *filter, const char *field, int64
     bool any = false;
     for (size_t i = 0; i < filter->count; i++) {
         const char *value = filter->terms[i].value;
-        if (strcmp(filter->terms[i].field, field) != 0 || !is_comparison(value))
+        if (strcmp(filter->terms[i].field, field) != 0 || !mob_filter_is_comparison(value))
             continue;
         bool or_equal = value[1] == '=';
         int64_t bound = strtoll(value + 1 + or_equal, NULL, 10);
@@ -88,7 +88,7 @@ bool mob_filter_bounds(const struct mob_filter *filter, const char *field, int64
 static bool term_matches(const char *pattern, const json_t *value)
 {
     char text[64];
-    if (json_is_number(value) && is_comparison(pattern))
+    if (json_is_number(value) && mob_filter_is_comparison(pattern))
         return compares(pattern, json_number_value(value));
     switch (value ? json_typeof(value) : JSON_NULL) {
     case JSON_STRING:

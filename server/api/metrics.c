@@ -62,21 +62,29 @@ void mob_metrics_tasks(struct mob_metrics *metrics, uint64_t submitted)
     add(&metrics->tasks, submitted);
 }
 
-static void write_route(
+typedef void write_family(
+    const struct route_metrics *m, const char *method, const char *pattern, struct mob_text *out);
+
+static void write_requests(
     const struct route_metrics *m, const char *method, const char *pattern, struct mob_text *out)
 {
-    uint64_t total = 0;
     for (unsigned c = 1; c < 6; c++) {
         uint64_t n = get(&m->by_class[c]);
-        total += n;
         if (n > 0)
             mob_text_printf(out,
                 "mobula_http_requests_total{method=\"%s\",route=\"%s\",status=\"%uxx\"} %llu\n", method,
                 pattern, c, (unsigned long long)n);
     }
+}
+
+static void write_durations(
+    const struct route_metrics *m, const char *method, const char *pattern, struct mob_text *out)
+{
+    uint64_t total = 0, below = 0;
+    for (size_t b = 0; b < BUCKETS; b++)
+        total += get(&m->buckets[b]);
     if (total == 0)
         return;
-    uint64_t below = 0;
     for (size_t b = 0; b < BUCKETS; b++) {
         below += get(&m->buckets[b]);
         char bound[32] = "+Inf";
@@ -92,15 +100,20 @@ static void write_route(
         method, pattern, (unsigned long long)below);
 }
 
+/* The lines of one family stand together, as the format wants it. */
+static void write_routes(const struct mob_metrics *metrics, write_family *write, struct mob_text *out)
+{
+    for (size_t i = 0; i < metrics->routes; i++)
+        write(&metrics->of_route[i], mob_http_method_name(mob_routes[i].method), mob_routes[i].pattern, out);
+    write(&metrics->of_route[metrics->routes], "ANY", "none", out);
+}
+
 void mob_metrics_write(const struct mob_metrics *metrics, struct mob_text *out)
 {
-    mob_text_puts(out,
-        "# TYPE mobula_http_requests_total counter\n"
-        "# TYPE mobula_http_request_duration_seconds histogram\n");
-    for (size_t i = 0; i < metrics->routes; i++)
-        write_route(
-            &metrics->of_route[i], mob_http_method_name(mob_routes[i].method), mob_routes[i].pattern, out);
-    write_route(&metrics->of_route[metrics->routes], "ANY", "none", out);
+    mob_text_puts(out, "# TYPE mobula_http_requests_total counter\n");
+    write_routes(metrics, write_requests, out);
+    mob_text_puts(out, "# TYPE mobula_http_request_duration_seconds histogram\n");
+    write_routes(metrics, write_durations, out);
     mob_text_printf(out, "# TYPE mobula_tasks_submitted_total counter\nmobula_tasks_submitted_total %llu\n",
         (unsigned long long)get(&metrics->tasks));
 }

@@ -11,6 +11,18 @@ static void send(struct mob_http_request *request)
     mob_api_send(request);
 }
 
+static bool is_possible(const char *kind, const char *value)
+{
+    struct mob_task_id task;
+    struct mob_job_id job;
+    struct mob_actor_id actor;
+    if (strcmp(kind, "task") == 0)
+        return mob_task_id_parse(value, &task) == MOB_OK;
+    if (strcmp(kind, "job") == 0)
+        return mob_job_id_parse(value, &job) == MOB_OK;
+    return strcmp(kind, "actor") == 0 ? mob_actor_id_parse(value, &actor) == MOB_OK : *value != '\0';
+}
+
 /* At most one of job, task, function and actor. False: answered with 400. */
 static bool read_key(struct mob_http_request *request, struct mob_event_filter *filter)
 {
@@ -20,9 +32,14 @@ static bool read_key(struct mob_http_request *request, struct mob_event_filter *
         enum mob_status status = mob_http_query(request, kinds[i], value, sizeof value);
         if (status == MOB_NOT_FOUND)
             continue;
-        if (status != MOB_OK || !*value || filter->key[0]) {
+        if (status != MOB_OK || !is_possible(kinds[i], value)) {
+            mob_api_fail(request, MOB_BAD_REQUEST, "%s: %s", kinds[i],
+                i == 2 ? "a name of at most 79 bytes, as arith.add" : "not an id of that kind");
+            return false;
+        }
+        if (filter->key[0]) {
             mob_api_fail(
-                request, MOB_BAD_REQUEST, "give one of task, job, function and actor, as an id or name");
+                request, MOB_BAD_REQUEST, "%s: at most one of task, job, function and actor", kinds[i]);
             return false;
         }
         snprintf(filter->key, sizeof filter->key, "%s:%s", kinds[i], value);
@@ -46,8 +63,8 @@ static bool read_topics(struct mob_http_request *request, struct mob_event_filte
         snprintf(filter->topics[filter->topic_count++], sizeof filter->topics[0], "%s", topic);
     }
     if (status != MOB_OK)
-        mob_api_fail(request, MOB_BAD_REQUEST, "topics takes at most %d type prefixes of at most 31 bytes",
-            MOB_EVENTS_TOPICS_MAX);
+        mob_api_fail(request, MOB_BAD_REQUEST,
+            "topics: at most %d prefixes of types, of at most 31 bytes each", MOB_EVENTS_TOPICS_MAX);
     return status == MOB_OK;
 }
 
@@ -65,7 +82,7 @@ static bool read_after(struct mob_api *api, struct mob_http_request *request,
     if (mob_event_position_parse(position, after) == MOB_OK &&
         after->shards == mob_events_shards(api->parts.events))
         return true;
-    mob_api_fail(request, MOB_BAD_REQUEST, "after is not a position that this API gave");
+    mob_api_fail(request, MOB_BAD_REQUEST, "after: not a position that these events gave; begin without one");
     return false;
 }
 
@@ -92,10 +109,9 @@ void mob_api_events(struct mob_api *api, struct mob_http_request *request)
     if (wants_stream(request)) {
         status = mob_events_stream(api->parts.events, request, &filter, has_after ? &after : NULL, send);
     } else {
-        /* Without ?wait the store still gets a moment to say what it has. */
-        double seconds = wait > 0.25 ? wait : 0.25;
+        int64_t deadline_ns = wait > 0 ? mob_deadline_after((int64_t)(wait * 1e9)) : 0;
         status = mob_events_poll(api->parts.events, request, &filter, has_after ? &after : NULL,
-            (unsigned)limit, mob_deadline_after((int64_t)(seconds * 1e9)), send);
+            (unsigned)limit, deadline_ns, send);
     }
     if (status != MOB_OK)
         mob_api_fail(request, status, "too many event readers (%d)", MOB_EVENTS_WATCHERS_MAX);

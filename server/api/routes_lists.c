@@ -7,9 +7,9 @@
 
 #include "common/base/clock.h"
 #include "server/api/api.h"
+#include "server/api/cursor.h"
 #include "server/api/item_fields.h"
 #include "server/api/problem.h"
-#include "server/api/scan_cursor.h"
 
 /* --- lists --- */
 
@@ -61,11 +61,11 @@ static bool order_ok(
     struct mob_http_request *request, enum mob_engine_kind kind, const char *filter, const char *sort)
 {
     struct mob_filter parsed;
-    char message[512];
+    char message[MOB_ITEM_FIELDS_MESSAGE_MAX];
     if (mob_filter_parse(filter, &parsed) != MOB_OK)
-        mob_api_fail(request, MOB_BAD_REQUEST, "a filter is field:value [AND field:value]..., at most %d",
-            MOB_FILTER_TERMS_MAX);
-    else if (!mob_item_fields_check(kind, &parsed, sort, message, sizeof message))
+        mob_api_fail(request, MOB_BAD_REQUEST,
+            "filter: it is field:value [AND field:value]..., at most %d of them", MOB_FILTER_TERMS_MAX);
+    else if (!mob_item_fields_check(kind, &parsed, sort, message))
         mob_api_fail(request, MOB_BAD_REQUEST, "%s", message);
     else
         return true;
@@ -74,19 +74,14 @@ static bool order_ok(
 
 static void list(struct mob_http_request *request, enum mob_engine_kind kind)
 {
-    char filter[512] = "", sort[64] = "", cursor[SCAN_CURSOR_MAX] = "";
+    char filter[512] = "", sort[64] = "";
     int64_t limit;
     if (!mob_api_query_only(request, "limit\0cursor\0filter\0sort\0") ||
         !mob_api_query_int(request, "limit", 1, MOB_API_LIST_MAX, MOB_API_LIST_DEFAULT, &limit))
         return;
     if (mob_http_query(request, "filter", filter, sizeof filter) == MOB_INVALID ||
-        mob_http_query(request, "sort", sort, sizeof sort) == MOB_INVALID ||
-        mob_http_query(request, "cursor", cursor, sizeof cursor) == MOB_INVALID) {
-        mob_api_fail(request, MOB_BAD_REQUEST, "filter, sort or cursor is too long or does not decode");
-        return;
-    }
-    if (cursor[strspn(cursor, "0123456789.-abcdef")] != '\0') {
-        mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this API gave");
+        mob_http_query(request, "sort", sort, sizeof sort) == MOB_INVALID) {
+        mob_api_fail(request, MOB_BAD_REQUEST, "filter or sort: too long, or it does not decode");
         return;
     }
     if (!order_ok(request, kind, filter, sort))
@@ -100,7 +95,10 @@ static void list(struct mob_http_request *request, enum mob_engine_kind kind)
     op->query.limit = (uint32_t)limit;
     op->query.filter = *filter ? strdup(filter) : NULL;
     op->query.sort = *sort ? strdup(sort) : NULL;
-    op->query.cursor = *cursor ? strdup(cursor) : NULL;
+    if (!mob_cursor_take(request, &op->query)) {
+        mob_engine_op_destroy(op);
+        return;
+    }
     mob_api_run(request, op, answer_list, 0, NULL);
 }
 
@@ -161,9 +159,14 @@ void mob_api_timeline(struct mob_api *api, struct mob_http_request *request)
         !mob_api_query_int(request, "limit", 1, 1000000, 100000, &limit))
         return;
     struct mob_job_id id;
-    if (mob_http_query(request, "job", job, sizeof job) == MOB_INVALID || to < from ||
+    if (mob_http_query(request, "job", job, sizeof job) == MOB_INVALID ||
         (*job && mob_job_id_parse(job, &id) != MOB_OK)) {
-        mob_api_fail(request, MOB_BAD_REQUEST, "job must be a job id, and from not after to");
+        mob_api_fail(request, MOB_BAD_REQUEST, "job: not an id of a job, as job_cqx7d3gkoj2sn3jtlcfq");
+        return;
+    }
+    if (to < from) {
+        mob_api_fail(request, MOB_BAD_REQUEST, "from: it is %lld, which is after to, %lld", (long long)from,
+            (long long)to);
         return;
     }
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_TIMELINE);

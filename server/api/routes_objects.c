@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
+#include "server/api/cursor.h"
 #include "server/api/problem.h"
 #include "server/api/range.h"
 
@@ -162,6 +163,7 @@ static void answer_data(struct mob_http_request *request, struct mob_engine_op *
     if (asked->has_if_none_match && mob_etag_listed(asked->if_none_match, etag)) {
         status = 304;
         range.length = 0;
+        request->reply.length_of_head = value->size;
     } else if (asked->has_range && (!asked->has_if_range || strcmp(asked->if_range, etag) == 0)) {
         enum mob_range_result result = mob_range_parse(asked->range, value->size, &range);
         if (result == MOB_RANGE_OUTSIDE) {
@@ -306,16 +308,11 @@ void mob_api_object_lineage(struct mob_api *api, struct mob_http_request *reques
     (void)api;
     struct mob_object_id id;
     int64_t depth, limit;
-    char cursor[256] = "";
     if (!mob_api_query_only(request, "depth\0limit\0cursor\0") ||
         !mob_api_query_int(request, "depth", 1, 1000, 8, &depth) ||
         !mob_api_query_int(request, "limit", 1, MOB_API_LIST_MAX, MOB_API_LIST_DEFAULT, &limit) ||
         !object_of(request, &id))
         return;
-    if (mob_http_query(request, "cursor", cursor, sizeof cursor) == MOB_INVALID) {
-        mob_api_fail(request, MOB_EXPIRED, "the cursor is not one of ours");
-        return;
-    }
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_LINEAGE);
     if (!op)
         return;
@@ -323,6 +320,9 @@ void mob_api_object_lineage(struct mob_api *api, struct mob_http_request *reques
     op->query.id = strdup(request->segment_values[0]);
     op->query.depth = (uint32_t)depth;
     op->query.limit = (uint32_t)limit;
-    op->query.cursor = *cursor ? strdup(cursor) : NULL;
+    if (!mob_cursor_take(request, &op->query)) {
+        mob_engine_op_destroy(op);
+        return;
+    }
     mob_api_run(request, op, mob_api_answer_json, 0, NULL);
 }

@@ -29,9 +29,24 @@ void mob_api_readyz(struct mob_api *api, struct mob_http_request *request)
     mob_api_send(request);
 }
 
+struct figure_text {
+    enum mob_model_figure figure;
+    struct mob_text *out;
+};
+
 static void write_model(void *cls, struct mob_model *model)
 {
-    mob_model_write_metrics(model, cls);
+    const struct figure_text *text = cls;
+    mob_model_write_figure(model, text->figure, text->out);
+}
+
+static void write_models(const struct mob_api_parts *parts, struct mob_text *t)
+{
+    for (int i = 0; i < MOB_MODEL_FIGURES; i++) {
+        struct figure_text text = {(enum mob_model_figure)i, t};
+        mob_model_write_figure_type(text.figure, t);
+        mob_serve_each(parts->serve, write_model, &text);
+    }
 }
 
 #define STORE_WAIT_NS (2 * MOB_SEC) /* then the gateway's own figures go alone */
@@ -63,7 +78,7 @@ static void write_own(const struct mob_api *api, struct mob_text *t)
     mob_text_printf(
         t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n", mob_engine_ready(parts->engine));
     if (parts->serve)
-        mob_serve_each(parts->serve, write_model, t);
+        write_models(parts, t);
 }
 
 static void free_text(void *state)

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/wire/utf8.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
 #include "server/api/idempotency.h"
@@ -24,8 +25,8 @@ static const struct {
     {"application/vnd.mobula.pickle5", "pickle5"},
 };
 
-/* NULL: answered with 415, or with 400 for JSON that is none: whoever reads the object later trusts that it
- * is. */
+/* NULL: answered with 415, or with 400 for JSON or text that is none: whoever reads the object later trusts
+ * that it is. */
 static const char *type_of(
     struct mob_http_request *request, const char *media, const char *bytes, size_t length)
 {
@@ -39,6 +40,11 @@ static const char *type_of(
             "application/vnd.apache.arrow.stream, application/x-npy, application/vnd.mobula.pickle5, "
             "and these as parts of multipart/form-data");
         mob_api_send(request);
+        return NULL;
+    }
+    if (strcmp(type, "utf8") == 0 && !json_utf8_ok(bytes, length)) {
+        mob_api_fail(
+            request, MOB_BAD_REQUEST, "the body is not UTF-8: other bytes go as application/octet-stream");
         return NULL;
     }
     if (strcmp(type, "json") != 0)

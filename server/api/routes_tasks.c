@@ -6,6 +6,7 @@
 #include "common/wire/option_bounds.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
+#include "server/api/cursor.h"
 #include "server/api/metrics.h"
 #include "server/api/options.h"
 #include "server/api/problem.h"
@@ -98,6 +99,12 @@ static void answer_batch(struct mob_http_request *request, struct mob_engine_op 
     mob_http_reply_take(request, 202, "application/json", body, length);
 }
 
+static bool is_given(const json_t *object, const char *field)
+{
+    const json_t *value = json_object_get(object, field);
+    return value && !json_is_null(value);
+}
+
 void mob_api_task_batch(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
@@ -112,9 +119,11 @@ void mob_api_task_batch(struct mob_api *api, struct mob_http_request *request)
     mob_body_fields(&body, body.root, "", "function\0rows\0items\0options\0job\0");
     json_t *rows = mob_body_array(&body, body.root, "", "rows", MOB_BODY_OPTIONAL, MOB_ENGINE_BATCH_MAX);
     json_t *items = mob_body_array(&body, body.root, "", "items", MOB_BODY_OPTIONAL, MOB_ENGINE_BATCH_MAX);
-    if ((rows != NULL) == (items != NULL))
-        mob_body_error(&body, "", rows ? "items" : "rows", "exactly one of rows and items is needed");
-    if (rows)
+    /* One that is there and wrong has its error already. */
+    bool has_rows = is_given(body.root, "rows"), has_items = is_given(body.root, "items");
+    if (has_rows == has_items)
+        mob_body_error(&body, "", has_rows ? "items" : "rows", "exactly one of rows and items is needed");
+    if (has_rows)
         op->batch.function = mob_options_function(&body, body.root, "", "function");
     else if (json_object_get(body.root, "function"))
         mob_body_error(&body, "", "function", "goes with rows; items name their own");
@@ -172,14 +181,9 @@ void mob_api_task_items(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     double wait;
     int64_t limit;
-    char cursor[64] = "";
     if (!mob_api_query_only(request, "limit\0cursor\0wait\0") || !mob_api_wait_query(request, &wait) ||
         !mob_api_query_int(request, "limit", 1, MOB_API_LIST_MAX, MOB_API_LIST_DEFAULT, &limit))
         return;
-    if (mob_http_query(request, "cursor", cursor, sizeof cursor) == MOB_INVALID) {
-        mob_api_fail(request, MOB_BAD_REQUEST, "cursor is not one that this list gave");
-        return;
-    }
     const char *id = task_of(request);
     struct mob_engine_op *op = id ? mob_api_op(request, MOB_ENGINE_ITEMS) : NULL;
     if (!op)
@@ -187,7 +191,10 @@ void mob_api_task_items(struct mob_api *api, struct mob_http_request *request)
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->query.id = strdup(id);
     op->query.limit = (uint32_t)limit;
-    op->query.cursor = *cursor ? strdup(cursor) : NULL;
+    if (!mob_cursor_take(request, &op->query)) {
+        mob_engine_op_destroy(op);
+        return;
+    }
     op->query.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
     mob_api_run(
         request, op, mob_api_answer_json, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);

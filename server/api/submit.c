@@ -103,6 +103,10 @@ static void reply_finished(struct mob_http_request *request, struct mob_engine_o
         mob_text_printf(&t, ",\"state\":\"finished\",\"type\":\"%s\",\"size\":%zu", op->submit.value.type,
             op->submit.value.size);
     }
+    if (op->error.status == MOB_OK && op->submit.results_json) {
+        mob_text_puts(&t, ",\"results\":");
+        mob_text_puts(&t, op->submit.results_json);
+    }
     mob_text_puts(&t, op->submit.existed ? ",\"existed\":true}\n" : "}\n");
     add_location(request, &op->submit);
     add_preference(request);

@@ -116,7 +116,8 @@ bool mob_events_behind_take(struct mob_events *hub, unsigned slot, int64_t now_n
     MOB_ASSERT(hub->behind[slot] == NULL);
     struct watcher *w = take_first(hub, now_ns, wake_ns_out);
     while (w && hub->started && !mob_event_behind_ring(w) && !is_ahead(w)) { /* it waited for room only */
-        give_ring(w);
+        if (give_ring(w))
+            mob_event_answer_if_due(w);
         w = take_first(hub, now_ns, wake_ns_out);
     }
     if (w) {
@@ -209,8 +210,8 @@ bool mob_events_behind_turn(struct mob_events *hub, unsigned slot, int64_t now_n
     struct watcher *w = hub->behind[slot];
     if (there && hub->started && !mob_event_behind_ring(w)) {
         leave_slot(w);
-        if (give_ring(w) && w->request && w->count > 0)
-            mob_event_answer_poll(w, false);
+        if (give_ring(w))
+            mob_event_answer_if_due(w);
         there = false;
     } else if (there && hub->queue && hub->queue->not_before_ns <= now_ns) { /* others wait */
         leave_slot(w);

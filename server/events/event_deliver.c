@@ -192,6 +192,13 @@ void mob_event_answer_poll(struct watcher *w, bool gap)
     mob_event_unlink(w);
 }
 
+void mob_event_answer_if_due(struct watcher *w)
+{
+    bool has_all = w->at_once && w->placed && w->behind == WATCHER_LIVE;
+    if (w->request && (w->count > 0 || has_all))
+        mob_event_answer_poll(w, false);
+}
+
 bool mob_event_give_from_ring(struct watcher *w)
 {
     for (size_t i = 0; i < w->hub->ring_count && !w->lagging; i++)

@@ -25,6 +25,7 @@ struct watcher {
     unsigned bucket;
     bool placed; /* the cursor is set */
     bool lagging; /* stream: something did not fit */
+    bool at_once; /* long-poll that does not wait for news: for its place only, and for the past */
     /* Reads the past: waits for a slot, or is in one. It gets no event of the present then. */
     enum { WATCHER_LIVE, WATCHER_QUEUED, WATCHER_READS } behind;
     unsigned slot;
@@ -80,6 +81,8 @@ bool mob_event_write_to_stream(struct watcher *w, struct mob_text *text);
 void mob_event_build_poll_reply(struct watcher *w, bool gap);
 /* Answers if nobody else does; then the watcher is unlinked. */
 void mob_event_answer_poll(struct watcher *w, bool gap);
+/* Answers a poll that has something, or that has all there is now and does not wait for more. */
+void mob_event_answer_if_due(struct watcher *w);
 void mob_event_unlink(struct watcher *w);
 void mob_event_tell_gap(struct watcher *w, uint32_t shard, uint64_t from_seq);
 

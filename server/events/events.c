@@ -125,10 +125,13 @@ void mob_events_started(struct mob_events *hub, const uint64_t *seqs)
     for (unsigned b = 0; b < MOB_EVENTS_BUCKETS; b++)
         for (struct watcher *w = hub->buckets[b], *next; w; w = next) {
             next = w->next;
+            bool waits = w->request != NULL; /* a stream may leave while it is given something */
             if (!w->placed)
                 place_at_newest(hub, w);
             else if (w->behind == WATCHER_LIVE)
                 mob_event_join(w);
+            if (waits)
+                mob_event_answer_if_due(w);
         }
     pthread_mutex_unlock(&hub->lock);
 }
@@ -327,12 +330,15 @@ enum mob_status mob_events_poll(struct mob_events *hub, struct mob_http_request 
     w->request = request;
     w->send = send;
     w->limit = limit;
+    w->at_once = deadline_ns == 0;
     request->state = w;
     request->on_gone = poll_gone;
+    if (w->at_once)
+        deadline_ns = mob_deadline_after(MOB_EVENTS_SOURCE_S * MOB_SEC);
     mob_http_park(request, deadline_ns, poll_timed_out); /* its reference is the watcher's */
     connect_watcher(hub, w);
-    if (w->count > 0)
-        mob_event_answer_poll(w, false);
+    if (hub->started || w->count > 0)
+        mob_event_answer_if_due(w);
     pthread_mutex_unlock(&hub->lock);
     return MOB_OK;
 }

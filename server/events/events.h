@@ -36,6 +36,7 @@
 #define MOB_EVENTS_POSITION_TEXT_MAX 160
 #define MOB_EVENTS_TOPICS_MAX 8
 #define MOB_EVENTS_HEARTBEAT_S 15
+#define MOB_EVENTS_SOURCE_S 1
 /* With no watcher left the source is told to stop after this: a client between two polls still finds its
  * place. */
 #define MOB_EVENTS_GRACE_S 60
@@ -122,7 +123,9 @@ void mob_events_behind_pause(struct mob_events *hub, unsigned slot, int64_t now_
 
 /* --- routes --- */
 
-/* Answers now, or parks. `after` NULL: from now on. MOB_QUEUE_FULL: too many watchers, not answered. */
+/* Answers now, or parks until there is something or `deadline_ns`; 0: gives what there is now, after waiting
+ * for the source at most MOB_EVENTS_SOURCE_S. `after` NULL: from now on. MOB_QUEUE_FULL: too many watchers,
+ * not answered. */
 MOB_MUST_USE enum mob_status mob_events_poll(struct mob_events *hub, struct mob_http_request *request,
     const struct mob_event_filter *filter, const struct mob_event_position *after, unsigned limit,
     int64_t deadline_ns, void (*send)(struct mob_http_request *request));

@@ -291,6 +291,10 @@ static struct MHD_Response *make_response(struct exchange *exchange)
     struct mob_http_reply *reply = &exchange->request->reply;
     if (reply->stream)
         return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_stream, exchange, NULL);
+    if (reply->status == 304) /* what the representation has, or no length: zero would be a wrong one */
+        return MHD_create_response_from_callback(
+            reply->length_of_head > 0 ? reply->length_of_head : MHD_SIZE_UNKNOWN, 1024, read_nothing, NULL,
+            NULL);
     if (exchange->request->method == MOB_HTTP_HEAD && reply->length_of_head > 0)
         return MHD_create_response_from_callback(reply->length_of_head, 1024, read_nothing, NULL, NULL);
     if (reply->body_free == free) {

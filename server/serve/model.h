@@ -67,8 +67,21 @@ void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_
 void mob_model_write_metadata(const struct mob_model *model, struct mob_text *out);
 void mob_model_write_config(const struct mob_model *model, struct mob_text *out);
 void mob_model_write_stats(const struct mob_model *model, struct mob_text *out);
-/* The same counters under Triton's metric names. */
-void mob_model_write_metrics(const struct mob_model *model, struct mob_text *out);
+/* The same counters in Prometheus' text format, under Triton's names: a family's type, then its line of each
+ * model. */
+enum mob_model_figure {
+    MOB_MODEL_SUCCESS,
+    MOB_MODEL_FAILURE,
+    MOB_MODEL_INFERENCES,
+    MOB_MODEL_EXECUTIONS,
+    MOB_MODEL_QUEUE_US,
+    MOB_MODEL_COMPUTE_US,
+    MOB_MODEL_PENDING,
+    MOB_MODEL_FIGURES
+};
+void mob_model_write_figure_type(enum mob_model_figure figure, struct mob_text *out);
+void mob_model_write_figure(
+    const struct mob_model *model, enum mob_model_figure figure, struct mob_text *out);
 void mob_model_count(
     struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns);
 

@@ -74,14 +74,49 @@ void mob_model_write_stats(const struct mob_model *model, struct mob_text *out)
     mob_text_puts(out, "}}]}\n");
 }
 
-void mob_model_write_metrics(const struct mob_model *model, struct mob_text *out)
+static unsigned long long figure_of(const struct mob_model *model, enum mob_model_figure figure)
 {
-    static const char *const names[] = {"nv_inference_request_success", "nv_inference_request_failure",
-        "nv_inference_count", "nv_inference_exec_count", "nv_inference_queue_duration_us",
-        "nv_inference_compute_infer_duration_us", "nv_inference_pending_request_count"};
-    const unsigned long long values[] = {get(&model->success_count), get(&model->fail_count),
-        get(&model->inference_count), get(&model->execution_count), get(&model->queue_ns) / 1000,
-        get(&model->compute_ns) / 1000, get(&model->pending_count)};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        mob_text_printf(out, "%s{model=\"%s\",version=\"1\"} %llu\n", names[i], model->name, values[i]);
+    switch (figure) {
+    case MOB_MODEL_SUCCESS:
+        return get(&model->success_count);
+    case MOB_MODEL_FAILURE:
+        return get(&model->fail_count);
+    case MOB_MODEL_INFERENCES:
+        return get(&model->inference_count);
+    case MOB_MODEL_EXECUTIONS:
+        return get(&model->execution_count);
+    case MOB_MODEL_QUEUE_US:
+        return get(&model->queue_ns) / 1000;
+    case MOB_MODEL_COMPUTE_US:
+        return get(&model->compute_ns) / 1000;
+    case MOB_MODEL_PENDING:
+        return get(&model->pending_count);
+    case MOB_MODEL_FIGURES:
+        break;
+    }
+    return 0;
+}
+
+/* Triton's names. */
+static const struct {
+    const char *name, *type;
+} figures[MOB_MODEL_FIGURES] = {
+    [MOB_MODEL_SUCCESS] = {"nv_inference_request_success", "counter"},
+    [MOB_MODEL_FAILURE] = {"nv_inference_request_failure", "counter"},
+    [MOB_MODEL_INFERENCES] = {"nv_inference_count", "counter"},
+    [MOB_MODEL_EXECUTIONS] = {"nv_inference_exec_count", "counter"},
+    [MOB_MODEL_QUEUE_US] = {"nv_inference_queue_duration_us", "counter"},
+    [MOB_MODEL_COMPUTE_US] = {"nv_inference_compute_infer_duration_us", "counter"},
+    [MOB_MODEL_PENDING] = {"nv_inference_pending_request_count", "gauge"},
+};
+
+void mob_model_write_figure_type(enum mob_model_figure figure, struct mob_text *out)
+{
+    mob_text_printf(out, "# TYPE %s %s\n", figures[figure].name, figures[figure].type);
+}
+
+void mob_model_write_figure(const struct mob_model *model, enum mob_model_figure figure, struct mob_text *out)
+{
+    mob_text_printf(out, "%s{model=\"%s\",version=\"1\"} %llu\n", figures[figure].name, model->name,
+        figure_of(model, figure));
 }

@@ -167,7 +167,29 @@ class Commands(unittest.TestCase):
         self.assertIn("dependency-failed: an input failed", result.stderr)
         self.assertIn(f"because task-failed: no luck in {TASK}", result.stderr)
 
-    def test_get_takes_a_task_for_its_first_return(self):
+    def test_a_problem_is_said_once(self):
+        problem = {"code": "task-failed", "detail": "no luck", "cause": {"kind": "task-failed", "message": "no luck", "task_id": TASK, "log": "its log"}}
+        self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "failed", "error": problem}, {}))
+        said = self.run_cli("submit", "m.f", "--wait", code=1).stderr
+        self.assertEqual(1, said.count("no luck"), said)
+        self.assertIn(f"task-failed: no luck in {TASK}", said)
+        self.assertIn("its log", said)
+        problem = {"code": "invalid-argument", "detail": "argument 1 is none", "errors": [{"pointer": "/arguments/0", "message": "argument 1 is none"}]}
+        self.gateway.on("POST", "/api/v1/tasks", (422, problem, {}))
+        self.assertEqual(1, self.run_cli("submit", "m.f", code=2).stderr.count("argument 1 is none"))
+
+    def test_get_of_a_task_prints_each_return(self):
+        second = OBJECT[:-5] + "qaaaa"
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}", (200, {"id": TASK, "state": "finished", "num_returns": 2}, {}))
+        self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "ready", "value": 3}, {}))
+        self.gateway.on("GET", f"/api/v1/objects/{second}", (200, {"id": second, "state": "ready", "value": 2}, {}))
+        self.assertEqual("3\n2\n", self.run_cli("get", TASK).stdout)
+        answer = {"id": TASK, "returns": [OBJECT, second], "state": "finished", "result": 3, "results": [3, 2]}
+        self.gateway.on("POST", "/api/v1/tasks", (200, answer, {}))
+        self.assertEqual("3\n2\n", self.run_cli("submit", "m.f", "--wait").stdout)
+
+    def test_get_of_a_task_with_one_return(self):
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}", (200, {"id": TASK, "state": "finished", "num_returns": 1}, {}))
         self.gateway.on("GET", f"/api/v1/objects/{OBJECT}", (200, {"id": OBJECT, "state": "ready", "value": {"x": 1}}, {}))
         self.assertEqual('{"x":1}\n', self.run_cli("get", TASK).stdout)
         self.assertEqual("ready", json.loads(self.run_cli("get", OBJECT, "-o", "json").stdout)["state"])
@@ -228,6 +250,15 @@ class Commands(unittest.TestCase):
                         (200, b"", {"Mobula-Log-Next": "8", "Mobula-Log-Ended": "true"}))
         self.assertEqual("one\ntwo\n", self.run_cli("logs", TASK, "-f").stdout)
         self.assertEqual(["offset=0&wait=20", "offset=4&wait=20", "offset=8&wait=20"], [r[2] for r in self.gateway.requests])
+
+    def test_logs_as_json_are_a_line_each(self):
+        self.gateway.on("GET", f"/api/v1/tasks/{TASK}/logs", (200, b'one\n"two" \xff\nthr', {"Mobula-Log-Next": "15", "Mobula-Log-Ended": "true"}),
+                        (200, b"ee", {"Mobula-Log-Next": "17", "Mobula-Log-Ended": "true"}), (200, b"", {"Mobula-Log-Next": "17"}))
+        for form in ("json", "jsonl"):
+            self.gateway.requests.clear()
+            lines = [json.loads(line)["line"] for line in self.run_cli("logs", TASK, "-o", form).stdout.splitlines()]
+            self.assertEqual(["one", '"two" ?', "three"], lines)
+            self.gateway.on("GET", f"/api/v1/tasks/{TASK}/logs", (200, b'one\n"two" \xff\nthree', {"Mobula-Log-Next": "17"}), (200, b"", {"Mobula-Log-Next": "17"}))
 
     def test_why_and_lineage_are_readable(self):
         self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (200, {"state": "waiting", "inputs": [{"id": OBJECT}]}, {}))

@@ -194,10 +194,10 @@ static void fake_list(struct mob_engine_op *op)
     mob_text_puts(&op->json, "{\"items\":[");
     for (unsigned i = begin; i < end; i++)
         mob_text_printf(&op->json, "%s{\"n\":%u}", i > begin ? "," : "", i);
-    free(op->query.cursor);
-    op->query.cursor = NULL;
-    if (end < 250 && asprintf(&op->query.cursor, "%u", end) < 0)
-        op->query.cursor = NULL;
+    char *next = NULL;
+    if (end < 250 && asprintf(&next, "%u", end) < 0)
+        next = NULL;
+    mob_engine_next_cursor(&op->query, next);
     mob_text_puts(&op->json, "],\"next_cursor\":");
     mob_text_puts(&op->json, op->query.cursor ? "\"more\"" : "null");
     mob_text_puts(&op->json, ",\"truncated\":false}\n");

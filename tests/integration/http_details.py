@@ -1,0 +1,232 @@
+"""Details that a careful client relies on: every return of a task, values that a query cannot have, cursors of other lists, texts
+that are none, hashes, metrics in their format, conditional answers, events at once."""
+import base64
+import http.client
+import json
+import re
+import subprocess
+import time
+
+from lib_http_cluster import BIN, check, main, ref, with_slot
+
+V1 = "/api/v1"
+WAIT = {"Prefer": "wait=60"}
+
+
+def refused(c, path, *words):
+    """400, and the detail says what is wrong and what would be right."""
+    problem = c.json("GET", V1 + path, expect=400)
+    check(problem.get("code") == "bad-request", f"{path}: code", problem)
+    for word in words:
+        check(word in problem.get("detail", ""), f"{path}: says {word}", problem)
+
+
+def mobula(c, *arguments, code=0):
+    done = subprocess.run([BIN + "/mobula", *arguments, "--dir", c.directory], capture_output=True, text=True, timeout=90)
+    check(done.returncode == code, f"mobula {arguments}", done)
+    return done
+
+
+def test_every_return_of_a_task(c):
+    c.deploy("arith")
+    c.deploy("probe")
+    two = c.json("POST", V1 + "/tasks", {"function": "arith.divmod", "arguments": [17, 5]}, WAIT, expect=200)
+    check((two["result"], two["results"]) == (3, [3, 2]), "both", two)
+    one = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]}, WAIT, expect=200)
+    check(one["result"] == 3 and "results" not in one, "one has one", one)
+    many = c.json("POST", V1 + "/tasks", {"function": "probe.many", "arguments": [1100], "options": {"num_returns": 1100}}, WAIT, expect=200)
+    check(len(many["results"]) == 1000 == len(many["returns"]), "a thousand of them", len(many.get("results", [])))
+    values = [c.value(with_slot(many["returns"][0], i))["value"] for i in (0, 1, 999, 1099)]
+    check([many["results"][i] for i in (0, 1, 999)] == values[:3], "in their order", values, many["results"][:3])
+    failed = c.json("POST", V1 + "/tasks", {"function": "arith.divmod", "arguments": [1, 0]}, WAIT, expect=200)
+    check(failed["state"] == "failed" and "results" not in failed, "failed", failed)
+    check(mobula(c, "get", two["id"]).stdout == "3\n2\n", "get shows both")
+    check(mobula(c, "submit", "--wait", "arith.divmod", "17", "5").stdout == "3\n2\n", "submit shows both")
+    check(mobula(c, "get", one["id"]).stdout == "3\n", "get of one")
+    shown = [json.loads(line) for line in mobula(c, "get", two["id"], "-o", "jsonl").stdout.splitlines()]
+    check([o["id"] for o in shown] == two["returns"], "get -o jsonl", shown)
+
+
+def test_filters_with_values_that_cannot_be(c):
+    for path, *words in (
+            ("/tasks?filter=state:bogus", "filter", "state", "tasks", "running|", "failed", "bogus"), ("/tasks?filter=state:retry*", "state"),
+            ("/tasks?filter=id:task_short", "id", "task_"), ("/tasks?filter=job:task_" + "a" * 26, "job_"), ("/tasks?filter=parent:x*", "task_"),
+            ("/tasks?filter=worker:seven", "worker", "number"), ("/tasks?filter=finished_us:%3Enow", "number"),
+            ("/tasks?filter=code:nope", "code", "codes of problems"), ("/objects?filter=type:i65", "type", "i64"),
+            ("/objects?filter=state:waiting", "ready|"), ("/actors?filter=state:sleeping", "alive|"), ("/actors?filter=detached:maybe", "true|false"),
+            ("/jobs?filter=state:done", "running|"), ("/jobs?filter=weight:heavy", "number"), ("/functions?filter=kind:method", "function|class"),
+            ("/nodes?filter=state:dead", "live"), ("/endpoints?filter=state:live", "ready|"), ("/endpoints?filter=actor:me", "actor_"),
+            ("/tasks?filter=state", "filter", "field:value"), ("/tasks?sort=colour", "sort", "colour")):
+        refused(c, path, *words)
+    for path in ("/tasks?filter=state:FAIL*", "/tasks?filter=state:*", "/tasks?filter=id:TASK_*", "/tasks?filter=worker:1*", "/objects?filter=type:I64",
+                 "/tasks?filter=code:task-*", "/tasks?filter=worker:%3E=0%20AND%20finished_us:%3C99", "/jobs?filter=standing:TRUE"):
+        c.json("GET", V1 + path, expect=200)
+
+
+def test_events_and_timeline_with_values_that_cannot_be(c):
+    for path, *words in (
+            ("/events?task=task_x", "task"), ("/events?job=", "job"), ("/events?actor=task_" + "a" * 26, "actor"), ("/events?function=", "function"),
+            ("/events?task=task_" + "a" * 26 + "&job=job_" + "a" * 20, "at most one"), ("/events?after=nowhere", "after"),
+            ("/events?topics=" + "x" * 40, "topics"), ("/events?limit=0", "limit"), ("/events?wait=soon", "wait"), ("/events?until=5", "until"),
+            ("/timeline?from=5&to=4", "from", "to"), ("/timeline?job=x", "job"), ("/timeline?from=-1", "from")):
+        refused(c, path, *words)
+
+
+def test_cursors_belong_to_their_list(c):
+    for i in range(3):
+        c.run("arith.add", i, i)
+    page = lambda path: c.json("GET", f"{V1}/{path}", expect=200)
+    cursor = page("tasks?limit=1&filter=name:*%20AND%20state:*")["next_cursor"] or page("tasks?limit=1")["next_cursor"]
+    check(page("tasks?limit=1")["next_cursor"], "there are more")
+    cursor = page("tasks?limit=1")["next_cursor"]
+    check(len(page(f"tasks?limit=2&cursor={cursor}")["items"]) == 2, "another limit is fine")
+    for path in ("tasks?filter=state:finished", "tasks?sort=-submitted_us", "objects?limit=1", "functions?limit=1", "tasks?filter=state:failed"):
+        refused(c, f"/{path}&cursor={cursor}", "cursor")
+    of_functions = page("functions?limit=1")["next_cursor"]
+    refused(c, f"/jobs?cursor={of_functions}", "cursor")
+    check(page(f"functions?limit=1&cursor={of_functions}")["items"], "its own")
+    for bad in ("x", "1.2", cursor + "x", cursor[:8], "a" * 300):
+        refused(c, f"/tasks?cursor={bad}", "cursor")
+    stream = c.json("POST", V1 + "/tasks", {"function": "probe.counts", "arguments": [3]}, WAIT, expect=200)
+    other = c.json("POST", V1 + "/tasks", {"function": "probe.counts", "arguments": [4]}, WAIT, expect=200)
+    items = page(f"tasks/{stream['id']}/items?limit=2")
+    check(len(page(f"tasks/{stream['id']}/items?cursor={items['next_cursor']}")["items"]) == 1, "goes on", items)
+    refused(c, f"/tasks/{other['id']}/items?cursor={items['next_cursor']}", "cursor")
+    tree = c.json("POST", V1 + "/tasks", {"function": "probe.tree", "arguments": [2]}, WAIT, expect=200)
+    lineage = page(f"objects/{tree['returns'][0]}/lineage?limit=2")
+    check(page(f"objects/{tree['returns'][0]}/lineage?limit=2&cursor={lineage['next_cursor']}")["nodes"], "goes on")
+    refused(c, f"/objects/{stream['returns'][0] if stream['returns'] else tree['returns'][0]}/lineage?depth=3&cursor={lineage['next_cursor']}", "cursor")
+
+
+def test_text_is_utf8(c):
+    for body, expect in (("gr\u00fc\u00dfe \U0001f600".encode(), 201), (b"", 201), (b"caf\xe9", 400), (b"\xc0\x80", 400), (b"\xed\xa0\x80", 400), (b"ok\xff", 400)):
+        status, _, data = c.call("POST", V1 + "/objects", body, {"Content-Type": "text/plain"})
+        check(status == expect, f"{body!r}", status, data)
+        if status == 400:
+            check("UTF-8" in json.loads(data)["detail"] and "octet-stream" in json.loads(data)["detail"], "says so", data)
+    parts = (b'--x\r\nContent-Disposition: form-data; name="a"\r\nContent-Type: text/plain\r\n\r\n\xff\r\n--x--\r\n')
+    check(c.call("POST", V1 + "/objects", parts, {"Content-Type": "multipart/form-data; boundary=x"})[0] == 400, "in a part")
+
+
+def test_why_names_the_worker_of_the_record(c):
+    c.deploy("quickstart")
+    c.run("quickstart.add", 1, 2)
+    slow = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [700]}, expect=202)
+    running = lambda: (w := c.json("GET", f"{V1}/tasks/{slow['id']}/why")).get("reason") == "running" and w
+    why = c.until("it runs", running)
+    live = c.json("GET", f"{V1}/tasks/{slow['id']}", expect=200)
+    c.value(slow["returns"][0])
+    record = c.json("GET", f"{V1}/tasks/{slow['id']}", expect=200)
+    check(why["worker"] == record["worker"], "one number", why, record["worker"])
+    check(live["state"] == "finished" or live.get("worker", record["worker"]) == record["worker"], "while it ran, too", live)
+
+
+SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\n]|\\[\\"n])*",?)*)\})? (-?(?:\d+(?:\.\d+)?(?:e[+-]?\d+)?|\+?Inf|NaN))')
+
+
+def parse_metrics(text):
+    """As Prometheus' text format says: {family: type}; anything else fails."""
+    families, open_family, seen = {}, None, set()
+    check(text.endswith("\n"), "ends with a line")
+    for line in text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            check(kind in ("counter", "gauge", "histogram", "summary", "untyped"), "type", line)
+            check(name not in families, "a family is announced once", line)
+            families[name] = kind
+            open_family = name
+            continue
+        match = SAMPLE.fullmatch(line)
+        if not check(match, "a sample", line):
+            continue
+        name = match.group(1)
+        family = re.sub("_(bucket|sum|count)$", "", name) if families.get(re.sub("_(bucket|sum|count)$", "", name)) == "histogram" else name
+        check(family == open_family, "lines of one family stand together, behind its type", line, open_family)
+        check((name, match.group(2)) not in seen, "each sample once", line)
+        seen.add((name, match.group(2)))
+    return families
+
+
+def test_metrics_are_in_their_format(c):
+    c.deploy("mlp")
+    for name in ("first", "second"):
+        c.json("PUT", f"{V1}/endpoints/{name}", {"class": "mlp.Mlp", "arguments": [1]}, expect=201)
+    c.call("GET", V1 + "/tasks")
+    c.call("GET", V1 + "/nothing")
+    status, headers, body = c.call("GET", "/metrics")
+    families = parse_metrics(body.decode())
+    check(status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4"), "type", headers)
+    for name, kind in (("mobula_http_requests_total", "counter"), ("mobula_http_request_duration_seconds", "histogram"), ("mobula_gcs_up", "gauge"),
+                       ("nv_inference_request_success", "counter"), ("nv_inference_pending_request_count", "gauge")):
+        check(families.get(name) == kind, name, families)
+    check(body.count(b'nv_inference_count{model="') == 2, "both models")
+    buckets = [int(n) for n in re.findall(rb'seconds_bucket\{method="GET",route="/api/v1/tasks",le="[^"]*"\} (\d+)', body)]
+    check(buckets == sorted(buckets) and len(buckets) == 12, "buckets grow", buckets)
+    for name in ("first", "second"):
+        c.call("DELETE", f"{V1}/endpoints/{name}")
+
+
+def test_not_modified_has_no_length_of_its_own(c):
+    data = b"0123456789" * 10
+    object_id = json.loads(c.call("POST", V1 + "/objects", data, {"Content-Type": "application/octet-stream"})[2])["id"]
+    connection = c.connect()
+    for path in (f"{V1}/objects/{object_id}/data", "/openapi.yaml"):
+        _, headers, _ = c.call("GET", path, connection=connection)
+        for _ in range(2):
+            status, again, body = c.call("GET", path, headers={"If-None-Match": headers["etag"]}, connection=connection)
+            check(status == 304 and body == b"" and again["etag"] == headers["etag"], path, status, again)
+            check(again.get("content-length") in (None, headers.get("content-length")), "length", again)
+        check(c.call("GET", path, connection=connection)[0] == 200, "the connection goes on")
+    connection.close()
+
+
+def test_events_without_waiting_come_at_once(c):
+    position = c.json("GET", V1 + "/events", expect=200)["position"]
+    check(position, "a position", position)
+    connection = c.connect()
+    took = []
+    for _ in range(20):
+        begin = time.monotonic()
+        c.call("GET", f"{V1}/events?after={position}&function=never.was", connection=connection)
+        took.append(time.monotonic() - begin)
+    connection.close()
+    check(min(took) < 0.1, "no pause", took)  # it was 0.25 s for each
+    c.run("arith.add", 1, 2)
+    seen = []
+    while not any(e["type"] == "task.finished" for e in seen):
+        page = c.json("GET", f"{V1}/events?after={position}&function=arith.add", expect=200)
+        seen, position = seen + page["events"], page["position"]
+
+
+def test_the_timeline_has_names_and_tracks(c):
+    c.deploy("probe")
+    c.run("arith.add", 1, 2)
+    c.run("probe.crashes", max_retries=0)
+    c.run("arith.add", 1, 2)
+    died = lambda: (t := c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]) and any(e["name"] == "worker.died" for e in t) and t
+    trace = c.until("a worker died", died) or []
+    tracks = {(e["pid"], e["tid"]) for e in trace if e["ph"] != "M"}
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in trace if e["name"] == "thread_name"}
+    check(tracks <= set(names), "each track has a name", tracks, names)
+    check({e["pid"] for e in trace if e["name"] == "process_name"} == {pid for pid, _ in tracks}, "and each process")
+    check(len([e for e in trace if e["name"] == "thread_name"]) == len(names), "once")
+    for e in trace:
+        if e.get("cat") == "node":
+            check(names[e["pid"], e["tid"]] == "node" and "task" not in e["args"], "of the node", e)
+        elif e.get("cat") == "task":
+            check(names[e["pid"], e["tid"]] == f"worker {e['tid']}", "of a worker", e)
+    check([e["args"]["worker"] for e in trace if e["name"] == "worker.died"], "says whose end")
+
+
+def test_a_batch_that_is_too_long_has_one_error(c):
+    for body in ({"function": "arith.add", "rows": [[1, 2]] * 1001}, {"items": [{"function": "arith.add", "arguments": [1, 2]}] * 1001}):
+        errors = c.json("POST", V1 + "/tasks:batch", body, expect=422)["errors"]
+        check(len(errors) == 1 and errors[0]["pointer"] in ("/rows", "/items") and "1000" in errors[0]["message"], "one", errors)
+    errors = c.json("POST", V1 + "/tasks:batch", {"rows": {}}, expect=422)["errors"]
+    check([e["pointer"] for e in errors] == ["/rows", "/function"], "each once", errors)
+    errors = c.json("POST", V1 + "/tasks:batch", {}, expect=422)["errors"]
+    check(len(errors) == 1, "neither", errors)
+
+
+if __name__ == "__main__":
+    main(dict(globals()))
