@@ -164,8 +164,8 @@ static enum cli_exit say_problem(const struct api *api)
         json_t *item;
         json_array_foreach(json_object_get(problem, "errors"), index, item)
         {
-            /* One error is the problem's own detail. */
-            if (strcmp(text_of(item, "message"), text_of(problem, "detail")) != 0)
+            /* The first is the problem's own detail. */
+            if (!strstr(text_of(problem, "detail"), text_of(item, "message")))
                 cli_say("  %s %s", text_of(item, "pointer"), text_of(item, "message"));
         }
     } else {

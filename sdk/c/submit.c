@@ -395,7 +395,7 @@ enum mob_status mob_submit_function(struct mob_client *client, const struct mob_
     MOB_GIVEN(client, futures_out);
     if (function->kind == MOB_KIND_ACTOR_CREATE)
         return mob_client_fail(client, MOB_INVALID,
-            "%s is a class: create an actor of it with mob_actor_create", function->name);
+            "%s is a class: create an actor of it (mob_actor_create, POST /api/v1/actors)", function->name);
     struct mob_submission s = {.function = function,
         .kind = MOB_KIND_TASK,
         .num_returns = function->signature.num_returns,
@@ -411,8 +411,8 @@ enum mob_status mob_submit_function(struct mob_client *client, const struct mob_
             if (!function->signature.parsed.variadic_returns || full.num_returns > MOB_RETURNS_MAX ||
                 full.num_returns < function->signature.parsed.return_count - 1)
                 return mob_client_fail(client, MOB_INVALID,
-                    "%s cannot have %u returns (num_returns is at most %u)", function->name, full.num_returns,
-                    MOB_RETURNS_MAX);
+                    "%s cannot have %u returns (num_returns is at most %u): its signature is \"%s\"",
+                    function->name, full.num_returns, MOB_RETURNS_MAX, function->signature.text);
             s.num_returns = (uint16_t)full.num_returns;
         }
     }

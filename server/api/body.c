@@ -40,7 +40,10 @@ json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_
     }
     json_error_t error;
     json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!root)
+    if (!root && json_error_code(&error) == json_error_null_character)
+        snprintf(message_out, capacity, "text with \\u0000 is not taken, at line %d, column %d", error.line,
+            error.column);
+    else if (!root)
         snprintf(message_out, capacity, "%s at line %d, column %d", error.text, error.line, error.column);
     return root;
 }
@@ -81,9 +84,13 @@ bool mob_body_ok(struct mob_body *body)
     mob_text_putc(&body->errors, ']');
     size_t length = 0;
     char *errors = mob_text_take(&body->errors, &length);
-    mob_problem_reply(body->request,
-        &(struct mob_problem){
-            .status = MOB_INVALID, .detail = "the body does not fit", .errors_json = errors});
+    char detail[400];
+    if (body->error_count == 1)
+        snprintf(detail, sizeof detail, "%s", body->first);
+    else
+        snprintf(detail, sizeof detail, "%s; and %u more, see errors", body->first, body->error_count - 1);
+    mob_problem_reply(
+        body->request, &(struct mob_problem){.status = MOB_INVALID, .detail = detail, .errors_json = errors});
     free(errors);
     mob_api_send(body->request);
     mob_body_close(body);
@@ -119,11 +126,23 @@ void mob_body_error(struct mob_body *body, const char *prefix, const char *field
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    if (body->error_count == 1)
+        snprintf(body->first, sizeof body->first, "%.80s%s%.64s: %.160s", prefix, field ? "/" : "",
+            field ? field : "", message);
     mob_text_puts(&body->errors, body->error_count == 1 ? "[{\"pointer\":" : ",{\"pointer\":");
     write_pointer(&body->errors, prefix, field);
     mob_text_puts(&body->errors, ",\"message\":");
     mob_text_json_cstring(&body->errors, message);
     mob_text_putc(&body->errors, '}');
+}
+
+static void unknown_field(struct mob_body *body, const char *prefix, const char *key, const char *names)
+{
+    char known[200] = "";
+    size_t used = 0;
+    for (const char *name = names; *name && used < sizeof known; name += strlen(name) + 1)
+        used += (size_t)snprintf(known + used, sizeof known - used, " %s", name);
+    mob_body_error(body, prefix, key, "unknown field; there are:%s", known);
 }
 
 void mob_body_fields(struct mob_body *body, const json_t *object, const char *prefix, const char *names)
@@ -136,7 +155,7 @@ void mob_body_fields(struct mob_body *body, const json_t *object, const char *pr
         while (*name && strcmp(name, key) != 0)
             name += strlen(name) + 1;
         if (!*name)
-            mob_body_error(body, prefix, key, "unknown field");
+            unknown_field(body, prefix, key, names);
     }
 }
 

@@ -30,6 +30,7 @@ struct mob_body {
     json_t *root;
     struct mob_text errors;
     unsigned error_count;
+    char first[320]; /* the first of them in words: the answer's detail */
 };
 
 /* Parses the request's body, which must be a JSON object. False: answered with 400, 415 or 422. An absent

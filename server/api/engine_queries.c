@@ -150,6 +150,11 @@ static bool is_pinned(const char *wanted, const char *name, const char *hash)
         strlen(at + 1) >= 8 && strncmp(hash, at + 1, strlen(at + 1)) == 0;
 }
 
+static const char *kind_word(enum mob_engine_kind kind)
+{
+    return kind == MOB_ITEM_JOB ? "job" : kind == MOB_ITEM_ENDPOINT ? "endpoint" : "function";
+}
+
 /* One row out of a list, by its id or name; of several the newest. */
 static void on_rows_find(void *arg, enum mob_status status, const char *text, size_t size)
 {
@@ -168,7 +173,8 @@ static void on_rows_find(void *arg, enum mob_status status, const char *text, si
     json_incref(found);
     json_decref(rows);
     if (!found) {
-        flight_fail(flight, status == MOB_OK ? MOB_NOT_FOUND : status, NULL, "no such thing: %s", wanted);
+        flight_fail(flight, status == MOB_OK ? MOB_NOT_FOUND : status, NULL, "no such %s: %.200s",
+            kind_word(flight->op->query.kind), wanted);
         return;
     }
     if (flight->op->query.kind == MOB_ITEM_FUNCTION)

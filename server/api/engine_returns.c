@@ -1,6 +1,7 @@
 /* A submission that waits for several returns: the first is waited for like a single one, then the others,
  * one after the other. They come together, but for those that became another task's (a tail call). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
 #include "server/api/engine_submit.h"
@@ -29,17 +30,12 @@ void engine_returns_drop(struct flight *flight)
 
 void engine_returns_keep(struct flight *flight, struct mob_future **futures, uint32_t count)
 {
-    uint32_t kept = count < ENGINE_RETURNS_SHOWN_MAX - 1 ? count : ENGINE_RETURNS_SHOWN_MAX - 1;
     struct more_returns *more = calloc(1, sizeof *more);
     MOB_ASSERT(more != NULL);
-    more->futures = calloc(kept, sizeof(struct mob_future *));
+    more->futures = calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(more->futures != NULL);
-    more->count = kept;
-    for (uint32_t i = 0; i < count; i++)
-        if (i < kept)
-            more->futures[i] = futures[i];
-        else
-            mob_release(futures[i]);
+    more->count = count;
+    memcpy(more->futures, futures, count * sizeof(struct mob_future *));
     flight->more = more;
 }
 

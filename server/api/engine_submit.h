@@ -27,10 +27,7 @@ uint32_t engine_returns_of(struct mob_callable callable, const struct mob_submit
  */
 bool engine_return_read(struct flight *flight, char **json_out, struct mob_engine_value *value);
 
-/* engine_returns.c. Of a task with thousands the first are waited for; ids of the rest follow from the
- * task's.
- */
-#define ENGINE_RETURNS_SHOWN_MAX 1000u
+/* engine_returns.c */
 /* Takes the futures behind the first. */
 void engine_returns_keep(struct flight *flight, struct mob_future **futures, uint32_t count);
 /* The first is there: waits for the others, then ends the flight. */

@@ -218,7 +218,7 @@ static void submit_task(struct flight *flight, struct argument_memory *memory, s
     if (status == MOB_OK)
         follow(flight, futures, count);
     else
-        fail_submission(flight, status, "/function");
+        fail_submission(flight, status, options->task.num_returns ? "/options/num_returns" : "/function");
     if (futures != few)
         free(futures);
 }

@@ -247,7 +247,7 @@ static void read_ids(struct mob_body *body, const json_t *ids, struct mob_engine
     wait->count = json_array_size(ids);
     wait->ids = calloc(wait->count + 1, sizeof *wait->ids);
     wait->ready = calloc(wait->count + 1, sizeof *wait->ready);
-    if (wait->count == 0)
+    if (ids && wait->count == 0)
         mob_body_error(body, "", "ids", "must not be empty");
     for (size_t i = 0; wait->ids && i < wait->count; i++) {
         const char *text = json_string_value(json_array_get(ids, i));
