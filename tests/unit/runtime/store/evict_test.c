@@ -137,7 +137,7 @@ static void the_entry(const char *folder, char *path_out, size_t capacity)
     assert_non_null(directory);
     for (struct dirent *entry = readdir(directory); entry; entry = readdir(directory))
         if (entry->d_name[0] != '.')
-            snprintf(path_out, capacity, "%s/%s", folder, entry->d_name);
+            assert_true((size_t)snprintf(path_out, capacity, "%s/%s", folder, entry->d_name) < capacity);
     closedir(directory);
 }
 
