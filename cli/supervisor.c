@@ -176,7 +176,8 @@ void process_start(struct process *process)
     struct supervisor *supervisor = process->supervisor;
     if (process->which == SUPERVISED_POSTGRES && !postgres_is_made(supervisor)) {
         prepare_postgres(process);
-    } else if (process->which != SUPERVISED_NODE || !has_history(supervisor)) {
+    } else if (process->which != SUPERVISED_NODE || chain_has_masters(supervisor) ||
+        !has_history(supervisor)) {
         launch(process);
     } else if (!seal(process)) {
         snprintf(process->last_line, sizeof process->last_line, "its log cannot be sealed: out of memory");
@@ -335,7 +336,8 @@ static void on_seal_patience_over(uv_timer_t *timer)
 /* A log that is closed now need not be waited for when the cluster starts again. */
 static bool seal_before_down(struct process *node)
 {
-    if (node->supervisor->processes[SUPERVISED_GCS].state != PROCESS_READY || !seal(node))
+    if (chain_has_masters(node->supervisor) || /* it has told its master that it leaves */
+        node->supervisor->processes[SUPERVISED_GCS].state != PROCESS_READY || !seal(node))
         return false;
     uv_timer_start(&node->timer, on_seal_patience_over, SEAL_PATIENCE_MS, 0);
     return true;

@@ -2,12 +2,13 @@
  *
  * One thread, one libuv loop, no timer while everything is ready. Each process is in one of the states below;
  * what may follow what is in supervisor.c. It dies with its children: they have SIGKILL as their death
- * signal, and a group each. When mobula-node has ended, its log is sealed (node_seal.h) before it is started
- * again, so no two incarnations of one node are ever live. Order of stopping: gateway, node, master, control
- * store, Redis, PostgreSQL; each has its time, then it is killed, which loses nothing that was acknowledged.
- * PostgreSQL, and the flusher that moves lineage there, stand beside the others: the cluster is ready without
- * them, and their deaths are nobody else's. The flusher starts when PostgreSQL is ready for the first time.
- * All functions are for the thread of the loop.
+ * signal, and a group each. When mobula-node has ended, its log is sealed before the next incarnation begins,
+ * so no two of one node are ever live: by the master that the node enrolls at (gcs/life/node_life.h), or,
+ * where there is none, by the supervisor before it starts the process again (node_seal.h). Order of stopping:
+ * gateway, node, master, control store, Redis, PostgreSQL; each has its time, then it is killed, which loses
+ * nothing that was acknowledged. PostgreSQL, and the flusher that moves lineage there, stand beside the
+ * others: the cluster is ready without them, and their deaths are nobody else's. The flusher starts when
+ * PostgreSQL is ready for the first time. All functions are for the thread of the loop.
  */
 #ifndef MOB_CLI_SUPERVISOR_H
 #define MOB_CLI_SUPERVISOR_H
@@ -96,6 +97,7 @@ struct supervisor {
     uint32_t shards, replicas; /* chains of the control store, and members of each */
     char gcs_addresses[STATE_ADDRESSES_MAX]; /* of all of them, as clients take it */
     char shard_addresses[STATE_SHARDS_MAX][STATE_PATH_MAX]; /* of each shard's */
+    char masters[STATE_SHARDS_MAX * STATE_PATH_MAX]; /* of all shards, as nodes take it */
     uv_poll_t replace; /* the master says whom to end */
     int replace_fd; /* -1 = no chain */
     struct node_seal seal;
@@ -156,6 +158,9 @@ uint32_t process_replica(enum supervised which); /* 0 = the first member's */
 /* The file or folder that is a member's, or a shard's: state_member_name. */
 char *process_file(enum supervised which, const char *kind, const char *suffix, char out[STATE_NAME_MAX]);
 void chain_choose(struct supervisor *supervisor); /* who of them runs */
+/* Then masters find out that a node is dead and have its log sealed; else the supervisor does (node_seal.h).
+ */
+bool chain_has_masters(const struct supervisor *supervisor);
 MOB_MUST_USE enum mob_status chain_prepare(struct supervisor *supervisor);
 void chain_fini(struct supervisor *supervisor);
 /* supervisor_postgres.c */

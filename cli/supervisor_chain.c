@@ -77,6 +77,22 @@ static void write_addresses(struct supervisor *supervisor)
     }
 }
 
+static void write_masters(struct supervisor *supervisor)
+{
+    char name[STATE_NAME_MAX];
+    size_t used = 0;
+    for (uint32_t shard = 0; shard < supervisor->shards; shard++)
+        used += (size_t)snprintf(supervisor->masters + used, sizeof supervisor->masters - used, "%s%s/%s",
+            shard == 0 ? "" : ";", supervisor->directory,
+            state_member_name("master", shard, 0, ".sock", name));
+    MOB_ASSERT(used < sizeof supervisor->masters);
+}
+
+bool chain_has_masters(const struct supervisor *supervisor)
+{
+    return supervisor->replicas > 1;
+}
+
 void chain_choose(struct supervisor *supervisor)
 {
     supervisor->shards = (uint32_t)mob_setting_number(supervisor->settings, MOB_SETTING_GCS_SHARDS);
@@ -94,6 +110,7 @@ void chain_choose(struct supervisor *supervisor)
     }
     supervisor->realtime = supervisor->replicas > 1 && realtime_is_allowed();
     write_addresses(supervisor);
+    write_masters(supervisor);
 }
 
 #define UNHEARD_AFTER_NS (2 * MOB_SEC) /* a member that runs for so long has made itself heard */
@@ -131,13 +148,17 @@ static void replace_unheard(struct supervisor *supervisor, const char *text)
     }
 }
 
-/* "end PID", from the master: a member that is left out of the chain and does not end by itself. */
+/* "end PID", from the master: a member that is left out of the chain, or a node that was declared dead, and
+ * that does not end by itself. */
 static void replace_one(struct supervisor *supervisor, const char *text)
 {
     long pid = strtol(text, NULL, 10);
     for (int i = SUPERVISED_GCS; i < SUPERVISED_MASTER; i++)
         if (pid > 0 && supervisor->processes[i].pid == pid)
             replace(&supervisor->processes[i], "the master asked for it");
+    struct process *node = &supervisor->processes[SUPERVISED_NODE];
+    if (pid > 0 && node->pid == pid)
+        replace(node, "the master asked for it: it was declared dead");
 }
 
 static void on_replace(uv_poll_t *poll, int status, int events)

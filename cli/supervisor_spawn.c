@@ -158,6 +158,10 @@ static void master_arguments(const struct process *process, struct arguments *ar
         add_path(
             arguments, "--table-file", directory, process_file(process->which, "master", ".table", name));
     add_path(arguments, "--replace-socket", directory, STATE_REPLACE_SOCKET_NAME);
+    add(arguments, "--gcs-socket");
+    add(arguments, "%s", supervisor->shard_addresses[process_shard(process->which)]);
+    add(arguments, "--shards");
+    add(arguments, "%u", supervisor->shards);
     add_path(arguments, "--secret-file", directory, STATE_SECRET_NAME);
     add(arguments, "--cluster");
     add(arguments, "%s", supervisor->cluster);
@@ -218,6 +222,10 @@ static void node_arguments(const struct process *process, struct arguments *argu
     add(arguments, "--gcs-socket");
     add(arguments, "%s", supervisor->gcs_addresses);
     add_path(arguments, "--worker-binary", supervisor->binaries, "mobula-worker");
+    if (chain_has_masters(supervisor)) {
+        add(arguments, "--masters");
+        add(arguments, "%s", supervisor->masters);
+    }
 }
 
 static void gateway_arguments(const struct process *process, struct arguments *arguments)

@@ -24,10 +24,12 @@ MAY_INCLUDE = {
     "gcs/chain": WIRE,
     "gcs/client": WIRE + ["gcs/link"],
     "gcs/link": WIRE,
+    # What a node says to the master of its home shard.
+    "gcs/life": WIRE + ["gcs/client", "gcs/link"],
     "gcs/shard": WIRE + ["common/settings", "gcs/chain", "gcs/link"],
     "gcs/flush": WIRE + ["common/settings", "gcs/client"],
     # The connection to PostgreSQL is gcs/flush's.
-    "gcs/master": WIRE + ["common/settings", "gcs/chain", "gcs/flush", "gcs/link"],
+    "gcs/master": WIRE + ["common/settings", "gcs/chain", "gcs/client", "gcs/flush", "gcs/link"],
     "runtime/store": WIRE,
     "runtime/sched": WIRE,
     "runtime/actor": WIRE,
@@ -35,7 +37,7 @@ MAY_INCLUDE = {
     "sdk/c": WIRE + ["gcs/client", "runtime/store"],
     "runtime/worker": CLIENT + ["runtime/store"],
     "runtime/scheduler": WIRE + ["gcs/client", "runtime/sched"],
-    "runtime/node": CLIENT + ["common/settings", "runtime/store", "runtime/sched", "runtime/actor", "runtime/xfer", "runtime/worker"],
+    "runtime/node": CLIENT + ["common/settings", "gcs/life", "runtime/store", "runtime/sched", "runtime/actor", "runtime/xfer", "runtime/worker"],
     # Every front makes the one struct request of server/http, and the router reads it.
     "server/http": BASE,
     "server/edge": BASE + ["server/http"],

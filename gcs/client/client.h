@@ -175,6 +175,9 @@ MOB_MUST_USE enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct 
  * nodes. */
 MOB_MUST_USE enum mob_status mob_gcs_node_register(
     struct mob_gcs *gcs, const char *name, mob_gcs_done_fn *done, void *arg);
+/* The same where the home is decided: `gcs` is a client of that shard alone, which is one of `shards`. */
+MOB_MUST_USE enum mob_status mob_gcs_node_register_at(
+    struct mob_gcs *gcs, const char *name, uint32_t shard, uint32_t shards, mob_gcs_done_fn *done, void *arg);
 /* Ends an incarnation's log: nothing is accepted any more; answer.number = the cut. Sealing twice is MOB_OK
  * too. */
 MOB_MUST_USE enum mob_status mob_gcs_log_seal(

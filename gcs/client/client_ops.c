@@ -173,6 +173,15 @@ enum mob_status mob_gcs_node_register(struct mob_gcs *g, const char *name, mob_g
     return g->shard_count > 0 ? gather_register(g, name, done, arg) : ops_register(g, name, 0, 1, done, arg);
 }
 
+enum mob_status mob_gcs_node_register_at(
+    struct mob_gcs *g, const char *name, uint32_t shard, uint32_t shards, mob_gcs_done_fn *done, void *arg)
+{
+    size_t length = strlen(name);
+    if (length == 0 || length > MOB_GCS_NAME_MAX || g->shard_count > 0)
+        return MOB_INVALID;
+    return ops_register(g, name, shard, shards, done, arg);
+}
+
 enum mob_status mob_gcs_log_seal(struct mob_gcs *g, uint64_t incarnation, mob_gcs_done_fn *done, void *arg)
 {
     struct mob_gcs_request head = {.op = MOB_GCS_OP_SEAL, .target = incarnation};

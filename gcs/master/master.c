@@ -23,7 +23,7 @@ static const struct mob_mastership_times times = {500 * 1000000ll, 3000 * 100000
 
 /* ---- the table ---- */
 
-static bool ask(struct master *m, struct mob_table_question *q, uint64_t *tag_out, int64_t *deadline_out)
+bool master_ask(struct master *m, struct mob_table_question *q, uint64_t *tag_out, int64_t *deadline_out)
 {
     q->tag = ++m->next_tag;
     if (!mob_table_ask(m->table, q))
@@ -36,8 +36,10 @@ static bool ask(struct master *m, struct mob_table_question *q, uint64_t *tag_ou
 static void ask_newest(struct master *m)
 {
     struct mob_table_question q = {.op = MOB_TABLE_NEWEST};
+    if (!m->began && m->nodes.logs_tag != 0)
+        return; /* that was read, and now the logs of nodes are */
     if (m->read_tag == 0 || m->now_ns >= m->read_deadline)
-        (void)ask(m, &q, &m->read_tag, &m->read_deadline);
+        (void)master_ask(m, &q, &m->read_tag, &m->read_deadline);
 }
 
 static void step_mastership(struct master *m)
@@ -56,7 +58,7 @@ static void step_mastership(struct master *m)
     struct mob_table_question q = {.op = step == MOB_MASTERSHIP_LOOK ? MOB_TABLE_ROW : MOB_TABLE_SET_ROW,
         .old_row = m->mastership.row,
         .row = m->mastership.next};
-    if (!ask(m, &q, &m->row_tag, &m->row_deadline)) {
+    if (!master_ask(m, &q, &m->row_tag, &m->row_deadline)) {
         m->row_tag = UINT64_MAX; /* as one that is not answered */
         m->row_deadline = m->now_ns + TABLE_PATIENCE_NS;
     }
@@ -76,7 +78,7 @@ static void on_row(struct master *m, const struct mob_table_answer *a)
         MOB_LOG_INFO("master", m->mastership.active ? "active" : "standby", "term=%llu",
             (unsigned long long)m->mastership.row.term);
     if (m->mastership.active && !was)
-        m->read_tag = 0; /* what was read before may be old */
+        m->read_tag = m->nodes.logs_tag = 0; /* what was read before may be old */
 }
 
 static void on_newest(struct master *m, const struct mob_table_answer *a)
@@ -88,8 +90,16 @@ static void on_newest(struct master *m, const struct mob_table_answer *a)
         mob_membership_on_newest(m->membership, &a->config, m->now_ns);
         return;
     }
+    m->newest = a->config;
+    master_nodes_read(m);
+}
+
+/* Both were read under this term: whatever an older master did is in them. */
+void master_begin(struct master *m, const struct mob_node_log *logs, uint32_t count)
+{
     m->began = true;
-    mob_membership_begin(m->membership, m->mastership.row.term, &a->config, m->now_ns);
+    mob_membership_begin(m->membership, m->mastership.row.term, &m->newest, m->now_ns);
+    mob_node_watch_begin(m->nodes.watch, logs, count, m->now_ns);
 }
 
 static void on_inserted(struct master *m, const struct mob_table_answer *a)
@@ -115,6 +125,9 @@ static void table_answers(struct master *m)
             on_newest(m, &a);
         else if (a.tag == m->insert_tag)
             on_inserted(m, &a);
+        else
+            (void)master_nodes_answer(m, &a);
+        free(a.logs);
     }
 }
 
@@ -144,7 +157,7 @@ static void remember_place(struct master *m, uint64_t member, const struct mob_g
     m->places[at].heard_ns = m->now_ns;
 }
 
-static void tell(struct member_link *l, uint8_t type, uint64_t epoch, const void *head, uint32_t head_bytes,
+void master_tell(struct member_link *l, uint8_t type, uint64_t epoch, const void *head, uint32_t head_bytes,
     const void *body, uint32_t body_bytes)
 {
     struct mob_link_message message = {.type = type,
@@ -160,11 +173,16 @@ static void tell(struct member_link *l, uint8_t type, uint64_t epoch, const void
 static void send_book(struct master *m, struct member_link *l, const struct mob_gcs_config *config)
 {
     struct mob_gcs_book book = {.config = *config};
+    struct mob_gcs_seal seals[MOB_GCS_SEALS_MAX];
+    uint32_t seal_count = 0;
+    if (config->start != 0 && !master_nodes_seals(m, config, seals, &seal_count))
+        return; /* with its next report */
     for (uint32_t i = 0; i < config->count; i++)
         for (uint32_t k = 0; k < MOB_MEMBERSHIP_MEMBERS_MAX; k++)
             if (m->places[k].member == config->members[i])
                 book.places[i] = m->places[k].place;
-    tell(l, MOB_GCS_BOOK, config->epoch, NULL, 0, &book, mob_gcs_book_bytes(&book));
+    master_tell(l, MOB_GCS_BOOK, config->epoch, seals, seal_count * (uint32_t)sizeof seals[0], &book,
+        mob_gcs_book_bytes(&book));
     l->book_epoch = config->epoch;
 }
 
@@ -221,6 +239,8 @@ static void link_event(struct master *m, struct member_link *l, bool readable)
     while ((status = mob_link_next(l->link, &frame, &chunk)) == MOB_OK)
         if (frame.type == MOB_GCS_REPORT)
             on_report(m, l, &frame);
+        else
+            master_nodes_frame(m, l, &frame);
     if (status != MOB_AGAIN)
         link_close(l);
 }
@@ -248,7 +268,7 @@ static void drain(struct master *m)
         struct member_link *l = master_link_of(m, a.member);
         struct mob_table_question q = {.op = MOB_TABLE_INSERT, .config = a.config};
         if (a.type == MOB_MEMBERSHIP_INSTALL) {
-            if (!ask(m, &q, &m->insert_tag, &m->insert_deadline))
+            if (!master_ask(m, &q, &m->insert_tag, &m->insert_deadline))
                 mob_membership_on_installed(m->membership, MOB_TIMEOUT, m->now_ns);
         } else if (a.type == MOB_MEMBERSHIP_READ) {
             ask_newest(m);
@@ -260,11 +280,11 @@ static void drain(struct master *m)
                 .sent_ns = a.sent_ns,
                 .heard_ns = a.heard_ns,
                 .lease = a.lease};
-            tell(l, MOB_GCS_LEASE, lease.epoch, &lease, sizeof lease, NULL, 0);
+            master_tell(l, MOB_GCS_LEASE, lease.epoch, &lease, sizeof lease, NULL, 0);
         } else if (l != NULL && a.type == MOB_MEMBERSHIP_JOIN) {
             struct mob_gcs_enter enter = {.member = a.member, .epoch = a.config.epoch};
             send_book(m, l, &a.config); /* before: it is to know where the tail is */
-            tell(l, MOB_GCS_ENTER, enter.epoch, &enter, sizeof enter, NULL, 0);
+            master_tell(l, MOB_GCS_ENTER, enter.epoch, &enter, sizeof enter, NULL, 0);
         }
     }
 }
@@ -277,6 +297,7 @@ static void tick(struct master *m)
     } else if (!m->mastership.active && m->began) {
         m->began = false;
         mob_membership_end(m->membership);
+        mob_node_watch_end(m->nodes.watch);
     }
     if (m->insert_tag != 0 && m->now_ns >= m->insert_deadline) {
         m->insert_tag = 0;
@@ -284,6 +305,7 @@ static void tick(struct master *m)
     }
     mob_membership_on_tick(m->membership, m->now_ns);
     drain(m);
+    master_nodes_tick(m);
     master_look_for_zombies(m);
     master_look_for_unheard(m);
     for (uint32_t i = 0; i < LINKS_MAX; i++) {
@@ -305,11 +327,12 @@ static int64_t pause_ns(const struct master *m)
 /* What has come is read before anybody is found silent. */
 static bool wait_and_read(struct master *m)
 {
-    struct pollfd fds[LINKS_MAX + 3] = {{.fd = m->listen_fd, .events = POLLIN},
+    struct pollfd fds[LINKS_MAX + 4] = {{.fd = m->listen_fd, .events = POLLIN},
         {.fd = mob_table_fd(m->table), .events = POLLIN},
-        {.fd = m->options.stop_fd == NULL ? -1 : *m->options.stop_fd, .events = POLLIN}};
-    struct member_link *of[LINKS_MAX + 3];
-    nfds_t n = 3;
+        {.fd = m->options.stop_fd == NULL ? -1 : *m->options.stop_fd, .events = POLLIN},
+        {.fd = master_nodes_fd(m), .events = POLLIN}}; /* the tick reads it */
+    struct member_link *of[LINKS_MAX + 4];
+    nfds_t n = 4;
     for (uint32_t i = 0; i < LINKS_MAX; i++)
         if (m->links[i].link != NULL) {
             of[n] = &m->links[i];
@@ -327,7 +350,7 @@ static bool wait_and_read(struct master *m)
         accept_links(m);
     if (fds[1].revents != 0)
         table_answers(m);
-    for (nfds_t i = 3; i < n; i++)
+    for (nfds_t i = 4; i < n; i++)
         if (fds[i].revents != 0)
             link_event(m, of[i], (fds[i].revents & ~POLLOUT) != 0);
     return fds[2].revents == 0;
@@ -349,7 +372,7 @@ static enum mob_status open_all(struct master *m)
         .reread_ns = 1 * MOB_SEC,
         .gather_ns = o->gather_ns,
         .start_without_all = o->start_without_all});
-    if (m->membership == NULL)
+    if (m->membership == NULL || master_nodes_open(m) != MOB_OK)
         return MOB_NO_MEMORY;
     struct mob_table_options table = {.shard = o->shard, .postgres = o->postgres, .file = o->file};
     enum mob_status status = mob_table_create(&table, &m->table);
@@ -382,7 +405,8 @@ static void release_row(struct master *m)
     while (a.tag != q.tag && mob_now() < deadline) {
         struct pollfd ready = {.fd = mob_table_fd(m->table), .events = POLLIN};
         poll(&ready, 1, 10);
-        (void)mob_table_answer(m->table, &a);
+        if (mob_table_answer(m->table, &a))
+            free(a.logs);
     }
     MOB_LOG_INFO("master", "released", "term=%llu done=%d", (unsigned long long)m->mastership.row.term,
         a.tag == q.tag && a.status == MOB_OK);
@@ -411,6 +435,7 @@ enum mob_status mob_master_run(const struct mob_master_options *options)
         release_row(m);
     mob_table_destroy(m->table);
     mob_membership_destroy(m->membership);
+    master_nodes_close(m);
     mob_chunk_pool_fini(&m->pool);
     if (m->listen_fd >= 0)
         close(m->listen_fd);

@@ -29,15 +29,14 @@ static bool tell_supervisor(const struct master *m, const char *text, size_t len
     return sent == (ssize_t)length;
 }
 
-static void ask_to_end(struct master *m, const struct member_link *l)
+void master_ask_to_end(struct master *m, const char *who, int64_t pid)
 {
     char text[64];
-    if (m->replace_fd < 0 || l->pid <= 0)
+    if (m->replace_fd < 0 || pid <= 0)
         return;
-    int n = snprintf(text, sizeof text, "end %lld", (long long)l->pid);
+    int n = snprintf(text, sizeof text, "end %lld", (long long)pid);
     bool sent = tell_supervisor(m, text, (size_t)n);
-    MOB_LOG_WARN("master", "asked_to_end", "member=%llx pid=%lld sent=%d", (unsigned long long)l->member,
-        (long long)l->pid, sent);
+    MOB_LOG_WARN("master", "asked_to_end", "who=%s pid=%lld sent=%d", who, (long long)pid, sent);
 }
 
 static bool is_heard(const struct master *m, const struct member_link *l)
@@ -98,7 +97,9 @@ void master_look_for_zombies(struct master *m)
         } else if (l->out_ns == 0) {
             l->out_ns = m->now_ns;
         } else if (m->now_ns - l->out_ns >= REPLACE_NS) {
-            ask_to_end(m, l);
+            char member[20];
+            snprintf(member, sizeof member, "%llx", (unsigned long long)l->member);
+            master_ask_to_end(m, member, l->pid);
             l->out_ns = m->now_ns;
         }
     }

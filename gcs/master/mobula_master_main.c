@@ -7,13 +7,14 @@
 #include "common/settings/daemon_start.h"
 #include "common/settings/settings_daemon.h"
 #include "gcs/chain/membership.h"
+#include "gcs/chain/node_watch.h"
 #include "gcs/master/master.h"
 
 extern char **environ;
 
 static struct {
     const char *listen, *postgres, *file, *replace, *cluster, *secret_file, *shard, *replicas, *lease_ms,
-        *suspicion_ms, *gather_ms;
+        *suspicion_ms, *gather_ms, *gcs_socket, *shards, *silence_ms;
     bool start_without_all, die_with_parent, help;
 } links;
 static const struct mob_daemon_link known_links[] = {
@@ -28,6 +29,13 @@ static const struct mob_daemon_link known_links[] = {
     {.name = "cluster", .text_out = &links.cluster, .help = "32 hex digits"},
     {.name = "secret-file", .text_out = &links.secret_file, .help = "the cluster's secret, 32 bytes"},
     {.name = "shard", .text_out = &links.shard, .help = "its number, default 0"},
+    {.name = "shards", .text_out = &links.shards, .help = "how many there are, default 1"},
+    {.name = "gcs-socket",
+        .text_out = &links.gcs_socket,
+        .help = "clients' sockets of the shard's members, with commas: nodes may enroll here"},
+    {.name = "node-silence-ms",
+        .text_out = &links.silence_ms,
+        .help = "silence after which a node is declared dead, default 3000"},
     {.name = "replicas", .text_out = &links.replicas, .help = "members of the chain, default 2"},
     {.name = "lease-ms", .text_out = &links.lease_ms, .help = "of reads at the tail, default 10"},
     {.name = "suspicion-ms",
@@ -53,6 +61,7 @@ static const char *configure(struct mob_master_options *o)
         .postgres = links.postgres,
         .file = links.file,
         .replace_socket = links.replace,
+        .gcs_socket = links.gcs_socket,
         .start_without_all = links.start_without_all};
     if (links.listen == NULL || (links.postgres == NULL) == (links.file == NULL))
         return "--listen is needed, and either --postgres or --table-file";
@@ -67,6 +76,12 @@ static const char *configure(struct mob_master_options *o)
         !mob_daemon_ms(links.suspicion_ms, o->lease_ns + 2 * MOB_MS, &o->suspicion_ns) ||
         o->suspicion_ns < o->lease_ns + 2 * MOB_MS)
         return "--suspicion-ms is at least --lease-ms and 2";
+    if (!mob_daemon_number(links.shards, 1, 64, &o->shards) ||
+        o->shard >= (o->shards > 1 ? o->shards : UINT32_MAX))
+        return "--shards takes 1 to 64, above --shard";
+    if (!mob_daemon_ms(links.silence_ms, MOB_NODE_SILENCE_NS, &o->silence_ns) ||
+        o->silence_ns < 5 * MOB_NODE_BEAT_NS)
+        return "--node-silence-ms is at least 500";
     if (!mob_daemon_ms(links.gather_ms, 10 * MOB_SEC, &o->gather_ns))
         return "--gather-ms takes a number above 0";
     return NULL;

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ struct mob_beat {
     bool reports, often;
     bool has_book, has_enter, has_lease;
     struct mob_gcs_book book;
+    struct mob_gcs_seal seals[MOB_GCS_SEALS_MAX]; /* that came with it */
+    uint32_t seal_count;
     uint64_t enter_epoch, lease_epoch;
     int64_t lease_sent_ns;
 };
@@ -54,15 +57,19 @@ void mob_beat_busy(struct mob_beat *b, bool busy)
     atomic_store_explicit(&b->busy_since_ns, busy ? mob_now() : 0, memory_order_relaxed);
 }
 
-bool mob_beat_take_book(struct mob_beat *b, struct mob_gcs_book *book_out)
+bool mob_beat_take_book(struct mob_beat *b, struct mob_gcs_book *book_out,
+    struct mob_gcs_seal seals_out[MOB_GCS_SEALS_MAX], uint32_t *seal_count_out)
 {
     uint64_t count;
     ssize_t n = read(b->wake_fd, &count, sizeof count); /* before looking, so that nothing is missed */
     (void)n;
     pthread_mutex_lock(&b->lock);
     bool has = b->has_book;
-    if (has)
+    if (has) {
         *book_out = b->book;
+        *seal_count_out = b->seal_count;
+        memcpy(seals_out, b->seals, b->seal_count * sizeof b->seals[0]);
+    }
     b->has_book = false;
     pthread_mutex_unlock(&b->lock);
     return has;
@@ -127,11 +134,14 @@ static void on_lease(struct mob_beat *b, struct master_link *m, const struct mob
 static void on_book(struct mob_beat *b, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs_book book;
-    if (mob_gcs_book_decode(frame->body, frame->body_bytes, &book) != MOB_OK)
+    if (mob_gcs_book_decode(frame->body, frame->body_bytes, &book) != MOB_OK ||
+        frame->head_bytes % sizeof b->seals[0] != 0 || frame->head_bytes > sizeof b->seals)
         return;
     pthread_mutex_lock(&b->lock);
     if (!b->has_book || book.config.epoch >= b->book.config.epoch) {
         b->book = book;
+        b->seal_count = frame->head_bytes / (uint32_t)sizeof b->seals[0];
+        memcpy(b->seals, frame->head, frame->head_bytes);
         b->has_book = true;
     }
     pthread_mutex_unlock(&b->lock);

@@ -36,8 +36,10 @@ int mob_beat_fd(const struct mob_beat *beat);
 void mob_beat_publish(struct mob_beat *beat, const struct mob_gcs_report *report, bool often);
 /* The loop begins a pass, or is about to sleep. */
 void mob_beat_busy(struct mob_beat *beat, bool busy);
-/* The newest book or order since the last call; false: none. */
-bool mob_beat_take_book(struct mob_beat *beat, struct mob_gcs_book *book_out);
+/* The newest book or order since the last call; false: none. A book of a chain that starts again has the
+ * seals of node logs with it. */
+bool mob_beat_take_book(struct mob_beat *beat, struct mob_gcs_book *book_out,
+    struct mob_gcs_seal seals_out[MOB_GCS_SEALS_MAX], uint32_t *seal_count_out);
 bool mob_beat_take_enter(struct mob_beat *beat, uint64_t *epoch_out);
 /* The newest lease: in which epoch, and from when by this machine's monotonic clock. */
 bool mob_beat_lease(struct mob_beat *beat, uint64_t *epoch_out, int64_t *sent_ns_out);

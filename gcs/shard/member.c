@@ -150,17 +150,34 @@ static void after_changes(struct mob_shard *sh)
 
 /* ---- masters ---- */
 
+/* A chain that starts again takes nothing that was sealed before, however much its node has kept. */
+static void take_seals(struct mob_shard *sh, const struct mob_gcs_seal *seals, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        MOB_LOG_INFO("gcs", "sealed_before", "incarnation=%llu cut=%lld",
+            (unsigned long long)seals[i].incarnation, (long long)seals[i].cut);
+        enum mob_status status = mob_chain_collect_seal(sh->chain, seals[i].incarnation, seals[i].cut);
+        if (status != MOB_OK)
+            sh->failure = status; /* it must not serve without */
+    }
+}
+
 void member_wake(struct mob_shard *sh)
 {
     struct mob_member *m = &sh->member;
     struct mob_gcs_book book;
+    struct mob_gcs_seal seals[MOB_GCS_SEALS_MAX];
+    uint32_t seal_count;
     uint64_t epoch;
-    if (mob_beat_take_book(m->beat, &book)) {
+    if (mob_beat_take_book(m->beat, &book, seals, &seal_count)) {
+        bool fresh = book.config.epoch > mob_chain_epoch(sh->chain);
         for (uint32_t i = 0; i < book.config.count; i++)
             peers_learn(sh, book.config.members[i], &book.places[i]);
         if (book.config.epoch > m->book_epoch)
             m->book_epoch = book.config.epoch;
         mob_chain_on_config(sh->chain, &book.config);
+        if (fresh && mob_chain_collecting(sh->chain))
+            take_seals(sh, seals, seal_count);
         serve_actions(sh);
     }
     if (mob_beat_take_enter(m->beat, &epoch)) {

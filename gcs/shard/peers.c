@@ -190,6 +190,13 @@ static bool body_good(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
     return true;
 }
 
+/* That a chain starts again with this member is for the master to say: it knows what is sealed. */
+static bool starts_here(const struct mob_shard *sh, const struct mob_gcs_link_msg *m)
+{
+    return mob_gcs_link_has_config(m->type) && m->config.start != 0 &&
+        m->config.epoch > mob_chain_epoch(sh->chain) && m->config.members[0] == sh->member.self.id;
+}
+
 static enum mob_status take(struct mob_shard *sh, const struct mob_gcs_frame *frame, struct mob_chunk *chunk)
 {
     struct mob_gcs_link_msg m;
@@ -198,6 +205,8 @@ static enum mob_status take(struct mob_shard *sh, const struct mob_gcs_frame *fr
     enum mob_status status = mob_gcs_link_decode(frame, &m);
     if (status != MOB_OK || !body_good(sh, &m))
         return MOB_CORRUPT;
+    if (starts_here(sh, &m))
+        return MOB_OK;
     status = mob_chain_on_message(sh->chain, &m, mob_gcs_link_has_entry(m.type) ? chunk : NULL);
     if (status == MOB_OK && mob_gcs_link_has_entry(m.type))
         mob_chunk_hold(chunk);

@@ -13,6 +13,7 @@ enum loop_source {
     LOOP_STORE = 6,
     LOOP_SIGNAL = 7,
     LOOP_PUTS = 9,
+    LOOP_LIFE = 10, /* the incarnation is over */
     LOOP_DESCRIBE = 8 /* number = descriptor of a module inspection */
 };
 static inline uint64_t loop_tag(enum loop_source source, uint32_t number)

@@ -150,10 +150,13 @@ static enum mob_status join_cluster(struct node *node)
         .socket_path = node->options.gcs_socket, .cluster = node->cluster, .secret = node->secret};
     enum mob_status status = mob_gcs_create(&options, &node->gcs);
     int64_t deadline = mob_deadline_after(GCS_START_SECONDS * MOB_SEC);
+    struct mob_node_life_options life = {
+        .node = node->options.name, .masters = node->options.masters, .cluster = node->cluster};
+    memcpy(life.secret, node->secret, sizeof life.secret);
     if (status == MOB_OK)
         status = mob_gcs_connect_wait(node->gcs, deadline); /* at once when it is refused */
     if (status == MOB_OK)
-        status = mob_gcs_node_register_wait(node->gcs, node->options.name, deadline, &node->incarnation);
+        status = mob_node_life_begin(&life, node->gcs, deadline, &node->life, &node->incarnation);
     return status;
 }
 
@@ -217,6 +220,8 @@ enum mob_status node_open(struct node *node)
     watch_fd(node, mob_pool_fd(node->pool), LOOP_POOL);
     watch_fd(node, node->signal_fd, LOOP_SIGNAL);
     watch_fd(node, durable_puts_fd(node->puts), LOOP_PUTS);
+    if (mob_node_life_fd(node->life) >= 0)
+        watch_fd(node, mob_node_life_fd(node->life), LOOP_LIFE);
     status = node_recover(node);
     if (status != MOB_OK)
         return status;
@@ -229,6 +234,8 @@ void node_close(struct node *node)
     for (uint32_t slot = 0; slot < node->client_top; slot++)
         if (node->clients[slot])
             node_client_end(node, node->clients[slot], "the node stops");
+    /* Its last word was acknowledged, so nothing of this log is missing where it ends. */
+    mob_node_life_end(node->life, node->said_stopped && lineage_log_idle(node->log));
     node_workers_free(node);
     durable_puts_destroy(node->puts);
     mob_pool_destroy(node->pool);
@@ -302,6 +309,9 @@ static void handle_event(struct node *node, uint64_t tag)
     case LOOP_STORE:
         drain_eventfd(mob_store_eventfd(node->store));
         return;
+    case LOOP_LIFE:
+        node->sealed = mob_node_life_over(node->life);
+        return;
     case LOOP_SIGNAL:
         read_signal(node);
         return;
@@ -321,6 +331,7 @@ static int poll_events(struct node *node, int timeout_ms)
     struct epoll_event events[EVENTS_MAX];
     int n = epoll_wait(node->epoll_fd, events, EVENTS_MAX, timeout_ms);
     node->now_ns = mob_now();
+    mob_node_life_at(node->life, node->now_ns);
     for (int i = 0; i < n; i++)
         handle_event(node, events[i].data.u64);
     return n;
@@ -376,6 +387,7 @@ static bool pass(struct node *node)
 {
     node->now_ns = mob_now();
     node->passes++;
+    mob_node_life_at(node->life, node->now_ns);
     if (!segment_is_sound(node))
         return false;
     uint32_t taken = take_records(node);
@@ -436,6 +448,7 @@ static bool sleep_until_news(struct node *node)
         int timeout_ms = left_ms > INT32_MAX ? INT32_MAX : (int)left_ms;
         if (wake != INT64_MAX && left_ms < 0)
             timeout_ms = 0;
+        mob_node_life_at(node->life, 0);
         news = poll_events(node, timeout_ms) > 0;
     }
     mob_store_announce_awake(node->store);

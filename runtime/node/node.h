@@ -14,6 +14,7 @@
 #include "common/wire/record.h"
 #include "common/wire/session.h"
 #include "gcs/client/client.h"
+#include "gcs/life/node_life.h"
 #include "runtime/node/lineage_log.h"
 #include "runtime/sched/local.h"
 #include "runtime/store/store.h"
@@ -30,6 +31,7 @@ struct node_options {
     char spill_directory[NODE_PATH_MAX];
     char resources[NODE_RESOURCES_TEXT_MAX]; /* "GPU=1,disk=2.5"; CPU comes from `slots` */
     char name[64];
+    const char *masters; /* of each shard (gcs/life/node_life.h); NULL = there are none */
     uint64_t segment_bytes, spill_quota_bytes;
     uint64_t worker_memory_bytes; /* address space of one worker besides the segment; 0 = no limit */
     uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
@@ -247,6 +249,7 @@ struct node {
     struct node_options options;
     struct mob_cluster_id cluster;
     uint64_t incarnation;
+    struct mob_node_life *life; /* where that comes from, and who finds out that it is over */
     int epoll_fd, listen_fd, signal_fd;
     struct mob_store *store;
     struct mob_sched *sched;

@@ -15,7 +15,7 @@ extern char **environ;
 enum { EXIT_USAGE = 2, EXIT_FENCED = 3, EXIT_DAMAGED = 4 };
 
 static struct {
-    const char *gcs_socket, *worker_binary, *name;
+    const char *gcs_socket, *worker_binary, *name, *masters;
     bool help;
 } links = {.name = "node"};
 static const struct mob_daemon_link known_links[] = {
@@ -24,6 +24,9 @@ static const struct mob_daemon_link known_links[] = {
         .help = "where the control store listens (DIR/gcs.sock)"},
     {.name = "worker-binary", .text_out = &links.worker_binary, .help = "mobula-worker; needed"},
     {.name = "name", .text_out = &links.name, .help = "of this node in the cluster (node)"},
+    {.name = "masters",
+        .text_out = &links.masters,
+        .help = "that nodes enroll at: of a shard with commas, shards with semicolons (none)"},
     {.name = "help", .given_out = &links.help, .help = "this"},
     {.name = NULL},
 };
@@ -83,6 +86,7 @@ int main(int argc, char **argv)
     }
     if (!configure(&settings, &node.options))
         return EXIT_USAGE;
+    node.options.masters = links.masters;
     prctl(PR_SET_DUMPABLE, 0); /* the cluster's secret is in memory */
     if (!mob_daemon_identity(node.options.directory, &node.cluster, node.secret)) {
         fprintf(stderr, "mobula-node: %s has no cluster-id and cluster-secret\n", node.options.directory);

@@ -33,7 +33,8 @@ void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, 
         .masters = 1,
         .replicas = replicas,
         .lease_ms = 90, /* of a machine that others use, too */
-        .suspicion_ms = 100};
+        .suspicion_ms = 100,
+        .silence_ms = 3000};
     snprintf(box->directory, sizeof box->directory, "/tmp/mob-chain-XXXXXX");
     MOB_ASSERT(mkdtemp(box->directory) != NULL);
     snprintf(box->table, sizeof box->table, "%s/table", box->directory);
@@ -96,7 +97,8 @@ static void member_args(struct chain_box *box, uint32_t i)
 
 void chain_box_start_master(struct chain_box *box, uint32_t i)
 {
-    char program[512], replicas[16], lease[16], suspicion[16], log[128], shard[16];
+    char program[512], replicas[16], lease[16], suspicion[16], log[128], shard[16], silence[16];
+    snprintf(silence, sizeof silence, "%d", box->silence_ms);
     snprintf(shard, sizeof shard, "%u", box->shard);
     const char *directory = getenv("MOBULA_BIN_DIR");
     snprintf(
@@ -109,7 +111,7 @@ void chain_box_start_master(struct chain_box *box, uint32_t i)
         box->postgres != NULL ? "--postgres" : "--table-file",
         box->postgres != NULL ? box->postgres : box->table, "--cluster", cluster, "--secret-file",
         box->secret, "--replicas", replicas, "--lease-ms", lease, "--suspicion-ms", suspicion, "--shard",
-        shard, NULL};
+        shard, "--gcs-socket", box->clients, "--node-silence-ms", silence, NULL};
     pid_t parent = getpid(), pid = fork();
     MOB_ASSERT(pid >= 0);
     if (pid == 0) {

@@ -19,6 +19,7 @@ struct chain_box {
     char masters_flag[256];
     uint32_t members, masters, replicas;
     int lease_ms, suspicion_ms;
+    int silence_ms; /* of nodes */
     uint32_t shard; /* set after init: the number of its members and masters */
     struct gcs_box member[CHAIN_BOX_MEMBERS_MAX];
     char link[CHAIN_BOX_MEMBERS_MAX][96];
