@@ -66,6 +66,15 @@ class Chain(ClusterCase):
         self.add(n)
         self.whole_after(epoch)
         self.assertNotEqual(stopped, self.process("gcs")["pid"])
+        # a node that is killed, and one that is stopped: its master has the log sealed and it replaced
+        for how in [signal.SIGKILL, signal.SIGSTOP]:
+            node = self.process("node")["pid"]
+            os.kill(node, how)
+            n += 1
+            self.add(n)
+            self.assertNotEqual(node, self.process("node")["pid"])
+        log = (self.dir / "logs/master.log").read_text(errors="replace")
+        self.assertGreaterEqual(log.count("node_log_sealed"), 2, log)
         # without a master data flows
         os.kill(self.process("master")["pid"], signal.SIGKILL)
         n += 1

@@ -296,8 +296,24 @@ static void taint_unheard(struct sim *s, const struct sim_answer *a)
     }
 }
 
+/* What was sealed stays sealed, at its cut, also when the entry that did it is lost with everything. */
+static void check_seals(struct sim *s, const struct sim_member *m)
+{
+    for (uint32_t i = 0; i < s->database.seal_count; i++) {
+        const struct sim_seal *seal = &s->database.seals[i];
+        const struct mob_gcs_incarnation *log = mob_state_incarnation(m->state, seal->incarnation);
+        if (seal->cut == UINT64_MAX || log == NULL)
+            continue;
+        SIM_CHECK(s, log->state != MOB_GCS_LIVE && log->blocks <= seal->cut,
+            "log %llu was sealed at %llu, and is in state %u with %llu blocks after everything had died",
+            (unsigned long long)seal->incarnation, (unsigned long long)seal->cut, log->state,
+            (unsigned long long)log->blocks);
+    }
+}
+
 void sim_check_collected(struct sim *s, struct sim_member *m)
 {
+    check_seals(s, m);
     size_t kept = 0;
     for (size_t i = 0; i < s->answer_count; i++) {
         struct sim_answer a = s->answers[i];

@@ -205,7 +205,7 @@ static enum sim_rule rule(const char *text)
         enum sim_rule rule;
     } rules[] = {{"watermark", SIM_RULE_WATERMARK}, {"durable", SIM_RULE_DURABLE},
         {"session", SIM_RULE_SESSION}, {"cut", SIM_RULE_CUT}, {"accept", SIM_RULE_ACCEPT},
-        {"takeover", SIM_RULE_TAKEOVER}, {"seals", SIM_RULE_SEALS}};
+        {"takeover", SIM_RULE_TAKEOVER}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (strcmp(text, rules[i].name) == 0)
             return rules[i].rule;

@@ -171,8 +171,7 @@ static void ask_newest(struct sim *s, struct sim_master *m)
 
 static void push_config(struct sim *s, struct sim_master *m, const struct mob_membership_action *a)
 {
-    bool told = a->config.start != 0 && s->setup.without != SIM_RULE_SEALS;
-    uint32_t seals = told ? s->database.seal_count : 0;
+    uint32_t seals = a->config.start != 0 ? s->database.seal_count : 0;
     struct sim_msg *msg = sim_msg_create(SIM_NACK, m->number, sim_node_of_member(a->member),
         s->database.seals, seals * (uint32_t)sizeof s->database.seals[0]);
     msg->config = a->config;
