@@ -17,6 +17,11 @@
 #define MOB_RULE_STREAM_HOLE 9 /* they are told when what they lack was flushed */
 #define MOB_RULE_FLUSH_FROM 10 /* a FLUSH that knew another position changes nothing */
 
+/* Of gcs/chain/node_watch.c (ctest sim/nodes-without-*). */
+#define MOB_RULE_NODE_SEAL 11 /* the next incarnation is given out when the log before is sealed */
+#define MOB_RULE_NODE_TOLD 12 /* a chain that starts again is told what was sealed */
+#define MOB_RULE_NODE_SETTLED 13 /* but not while a record is under way */
+
 #ifndef MOB_RULE_LEFT_OUT
 #define MOB_RULE_LEFT_OUT 0
 #endif

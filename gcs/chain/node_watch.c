@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "gcs/chain/chain_rules.h"
 
 #define ACTIONS_MAX 64u
 #define AGAIN_NS (200 * 1000000ll) /* what the table, or the chain, refused is asked again */
+#define REREAD_NS (1000 * 1000000ll) /* a record that seemed lost may come to the table late */
 
 struct watched {
     struct mob_node_log log; /* as recorded */
@@ -32,6 +34,7 @@ struct mob_node_watch {
     uint32_t enrolling_count;
     bool noting; /* one record at a time is under way */
     bool unknown; /* and how it ended is not known: the table is to be read */
+    bool reading; /* and no record was made since that was asked */
     struct mob_node_log note;
     struct mob_node_watch_action actions[ACTIONS_MAX];
     uint32_t action_count, action_next;
@@ -76,6 +79,7 @@ static void note(struct mob_node_watch *w, const struct mob_node_log *log, uint3
     if (w->noting || !push(w, &a))
         return;
     w->noting = true;
+    w->reading = false;
     w->note = *log;
 }
 
@@ -144,7 +148,7 @@ static void take_all(
 {
     for (uint32_t i = 0; i < count; i++)
         take(w, &logs[i], now_ns);
-    w->noting = w->unknown = false;
+    w->noting = w->unknown = w->reading = false;
 }
 
 void mob_node_watch_begin(
@@ -152,7 +156,7 @@ void mob_node_watch_begin(
 {
     w->active = true;
     w->log_count = w->enrolling_count = 0;
-    w->tick_ns = now_ns;
+    w->tick_ns = w->read_ns = now_ns;
     take_all(w, logs, count, now_ns);
 }
 
@@ -166,13 +170,13 @@ void mob_node_watch_end(struct mob_node_watch *w)
 void mob_node_watch_on_logs(
     struct mob_node_watch *w, const struct mob_node_log *logs, uint32_t count, int64_t now_ns)
 {
-    if (w->active && w->unknown) /* else it was asked before what is under way */
+    if (w->active && w->reading) /* else it was asked before what is under way */
         take_all(w, logs, count, now_ns);
 }
 
 bool mob_node_watch_settled(const struct mob_node_watch *w)
 {
-    return w->active && !w->noting;
+    return w->active && (!w->noting || !MOB_RULE(NODE_SETTLED));
 }
 
 uint32_t mob_node_watch_seals(const struct mob_node_watch *w, struct mob_gcs_seal *seals_out)
@@ -180,7 +184,7 @@ uint32_t mob_node_watch_seals(const struct mob_node_watch *w, struct mob_gcs_sea
     uint32_t count = 0;
     for (uint32_t i = 0; i < w->log_count; i++) {
         const struct mob_node_log *log = &w->logs[i].log;
-        if (log->state == MOB_NODE_LOG_LIVE)
+        if (log->state == MOB_NODE_LOG_LIVE || !MOB_RULE(NODE_TOLD))
             continue;
         uint64_t cut = log->state == MOB_NODE_LOG_SEALED ? log->cut : UINT64_MAX;
         seals_out[count++] = (struct mob_gcs_seal){log->incarnation, cut};
@@ -261,6 +265,13 @@ static void step_log(struct mob_node_watch *w, struct watched *l, int64_t now_ns
     }
 }
 
+/* Of the log before: nobody can bring it back. */
+static bool is_out_of_the_way(const struct watched *l)
+{
+    bool dead = l->log.state != MOB_NODE_LOG_LIVE;
+    return MOB_RULE(NODE_SEAL) ? l->log.state == MOB_NODE_LOG_SEALED : dead;
+}
+
 /* True: answered, and to be forgotten. */
 static bool step_enrolling(struct mob_node_watch *w, struct enrolling *e, int64_t now_ns)
 {
@@ -276,7 +287,7 @@ static bool step_enrolling(struct mob_node_watch *w, struct enrolling *e, int64_
                 .log = *log};
             return push(w, &a);
         }
-        free_to_go = free_to_go && log->state == MOB_NODE_LOG_SEALED;
+        free_to_go = free_to_go && is_out_of_the_way(&w->logs[i]);
     }
     if (!free_to_go || now_ns < e->next_ns)
         return false;
@@ -339,9 +350,10 @@ void mob_node_watch_on_tick(struct mob_node_watch *w, int64_t now_ns)
     w->tick_ns = now_ns;
     for (uint32_t i = 0; late > 0 && i < w->log_count; i++)
         w->logs[i].heard_ns += late;
-    if (w->unknown && now_ns >= w->read_ns) {
-        w->read_ns = now_ns + AGAIN_NS;
-        (void)push(w, &(struct mob_node_watch_action){.type = MOB_NODE_WATCH_READ});
+    bool settled = !w->noting && now_ns - w->read_ns >= REREAD_NS;
+    if (settled || (w->unknown && now_ns - w->read_ns >= AGAIN_NS)) {
+        w->read_ns = now_ns;
+        w->reading = push(w, &(struct mob_node_watch_action){.type = MOB_NODE_WATCH_READ});
     }
     step(w, now_ns);
 }
@@ -352,7 +364,7 @@ void mob_node_watch_on_noted(struct mob_node_watch *w, enum mob_status status, i
         return;
     if (status != MOB_OK) { /* also after a conflict: somebody else's is there */
         w->unknown = true;
-        w->read_ns = now_ns;
+        w->read_ns = now_ns - AGAIN_NS;
         return;
     }
     w->noting = false;

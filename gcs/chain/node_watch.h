@@ -92,7 +92,7 @@ MOB_MUST_USE enum mob_status mob_node_watch_on_enroll(
 void mob_node_watch_on_tick(struct mob_node_watch *w, int64_t now_ns);
 /* Answer to NOTE. Anything but MOB_OK: READ follows until it is known what the table says. */
 void mob_node_watch_on_noted(struct mob_node_watch *w, enum mob_status status, int64_t now_ns);
-/* Answer to READ. */
+/* Answer to READ, which comes now and then by itself. */
 void mob_node_watch_on_logs(
     struct mob_node_watch *w, const struct mob_node_log *logs, uint32_t count, int64_t now_ns);
 /* Answer to SEAL. MOB_NOT_FOUND: the chain has no such log (it was never used, and is lost): cut 0. Else it
