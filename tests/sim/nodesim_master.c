@@ -1,0 +1,236 @@
+/* Masters of nodesim, around the real machines. */
+#include "tests/sim/nodesim.h"
+
+static const struct mob_mastership_times times = {
+    .beat_ns = 40 * MS, .takeover_ns = 300 * MS, .fresh_ns = 200 * MS};
+
+/* ---- masters ---- */
+
+static struct event question(struct master *m, enum table_op op, uint64_t *tag_out, int64_t *deadline_out)
+{
+    *tag_out = ++m->tag;
+    *deadline_out = world.now + PATIENCE;
+    return (struct event){.what = AT_TABLE, .from = (uint32_t)(m - world.masters), .op = op, .tag = m->tag};
+}
+
+static void tell_book(struct master *m)
+{
+    struct mob_gcs_seal *seals = malloc(MOB_GCS_SEALS_MAX * sizeof *seals);
+    struct event e = {.what = AT_CHAIN_BOOK, .seals = seals};
+    /* Its configuration is made under its term, which the table checks: here in one step. */
+    if (m->mastership.row.term != world.row.term || !mob_node_watch_settled(m->watch)) {
+        free(seals);
+        return;
+    }
+    e.count = mob_node_watch_seals(m->watch, seals);
+    nodesim_at_chain_book(&e);
+    free(seals);
+}
+
+struct process *nodesim_newest_process(uint32_t node)
+{
+    for (uint32_t i = world.process_count; i-- > 0;)
+        if (world.processes[i].node == node)
+            return &world.processes[i];
+    return NULL;
+}
+
+/* A supervisor has one process of its node, and starts the next when that one has ended, or was given up. */
+void nodesim_start_next(const struct process *p, int64_t delay)
+{
+    if (nodesim_newest_process(p->node) == p && world.start_at[p->node] == 0)
+        world.start_at[p->node] = world.now + delay;
+}
+
+static void obey(struct master *m, const struct mob_node_watch_action *a)
+{
+    uint32_t self = (uint32_t)(m - world.masters);
+    struct event e = {.from = self, .log = a->log};
+    switch (a->type) {
+    case MOB_NODE_WATCH_NOTE:
+        e = question(m, TABLE_NOTE, &m->note_tag, &m->note_deadline);
+        e.row = m->mastership.row;
+        e.log = a->log;
+        e.old_state = a->old_state;
+        nodesim_send_event(e, false);
+        for (uint32_t i = 0; i < world.process_count; i++)
+            world.wrong_verdicts += a->log.state == MOB_NODE_LOG_DEAD && world.processes[i].up &&
+                world.processes[i].incarnation == a->log.incarnation;
+        break;
+    case MOB_NODE_WATCH_READ:
+        if (m->logs_tag == 0)
+            nodesim_send_event(question(m, TABLE_LOGS, &m->logs_tag, &m->logs_deadline), false);
+        break;
+    case MOB_NODE_WATCH_SEAL:
+        m->sealing[a->log.incarnation] = true;
+        m->sealed_at[a->log.incarnation] = 0;
+        break;
+    case MOB_NODE_WATCH_REGISTER:
+        if (m->registered_at != 0) {
+            mob_node_watch_on_registered(m->watch, a->log.node, MOB_UNAVAILABLE, 0, world.now);
+            break;
+        }
+        m->registering = a->log;
+        m->registered_at = 1;
+        break;
+    case MOB_NODE_WATCH_ENROLLED:
+        e.what = AT_NODE_ENROLLED;
+        e.to = (uint32_t)a->token;
+        e.a = a->log.incarnation;
+        e.status = a->status;
+        nodesim_send_event(e, true);
+        break;
+    case MOB_NODE_WATCH_END: /* the supervisor ends it, or only starts another beside it: a zombie */
+        for (uint32_t i = 0; i < world.process_count; i++)
+            if ((int64_t)world.processes[i].start == a->log.pid) {
+                if (nodesim_chance(0.5))
+                    world.processes[i].up = false;
+                else
+                    world.zombies += world.processes[i].up;
+                nodesim_start_next(&world.processes[i], 1);
+            }
+        break;
+    }
+}
+
+static void drain(struct master *m)
+{
+    struct mob_node_watch_action a;
+    while (mob_node_watch_next(m->watch, &a))
+        obey(m, &a);
+}
+
+static void step_mastership(struct master *m)
+{
+    if (m->row_tag != 0 && world.now >= m->row_deadline) {
+        m->row_tag = 0;
+        if (m->step == MOB_MASTERSHIP_LOOK)
+            m->mastership.busy = false;
+        else
+            mob_mastership_on_set(&m->mastership, MOB_TIMEOUT, world.now);
+    }
+    enum mob_mastership_step step = mob_mastership_step(&m->mastership, &times, world.now);
+    if (step == MOB_MASTERSHIP_WAIT)
+        return;
+    m->step = step;
+    struct event e =
+        question(m, step == MOB_MASTERSHIP_LOOK ? TABLE_ROW : TABLE_SET_ROW, &m->row_tag, &m->row_deadline);
+    e.old_row = m->mastership.row;
+    e.row = m->mastership.next;
+    nodesim_send_event(e, false);
+}
+
+/* Requests to the chain are kept until they are answered. */
+static void ask_chain(struct master *m)
+{
+    uint32_t self = (uint32_t)(m - world.masters);
+    for (uint32_t i = 0; i < LOGS_MAX; i++)
+        if (m->sealing[i] && world.now - m->sealed_at[i] > 50 * MS) {
+            m->sealed_at[i] = world.now;
+            nodesim_send_event((struct event){.what = AT_CHAIN_SEAL, .from = self, .a = i}, true);
+        }
+    if (m->registered_at != 0 && world.now - m->registered_at > 100 * MS &&
+        world.chain.count + 20 < LOGS_MAX) {
+        m->registered_at = world.now;
+        nodesim_send_event(
+            (struct event){.what = AT_CHAIN_REGISTER, .from = self, .log = m->registering}, false);
+    }
+}
+
+void nodesim_master_tick(struct master *m)
+{
+    if (!m->up || m->paused_until > world.now)
+        return;
+    step_mastership(m);
+    if (m->logs_tag != 0 && world.now >= m->logs_deadline)
+        m->logs_tag = 0;
+    if (m->note_tag != 0 && world.now >= m->note_deadline) {
+        m->note_tag = 0;
+        mob_node_watch_on_noted(m->watch, MOB_TIMEOUT, world.now);
+    }
+    if (m->mastership.active && !m->began && m->logs_tag == 0)
+        nodesim_send_event(question(m, TABLE_LOGS, &m->logs_tag, &m->logs_deadline), false);
+    if (!m->mastership.active && m->began) {
+        m->began = false;
+        mob_node_watch_end(m->watch);
+    }
+    mob_node_watch_on_tick(m->watch, world.now);
+    drain(m);
+    ask_chain(m);
+    if (m->began && !world.chain_up && nodesim_chance(0.1))
+        tell_book(m);
+}
+
+static void master_table(struct master *m, struct event *e)
+{
+    if (e->tag == m->row_tag) {
+        bool was = m->mastership.active;
+        m->row_tag = 0;
+        if (m->step != MOB_MASTERSHIP_LOOK)
+            mob_mastership_on_set(&m->mastership, e->status, world.now);
+        else
+            mob_mastership_on_row(&m->mastership, &e->row, world.now);
+        if (m->mastership.active && !was) {
+            m->logs_tag = 0;
+            world.takeovers++;
+            TRACE("master %d is active, term %llu", (int)(m - world.masters),
+                (unsigned long long)m->mastership.row.term);
+        }
+    } else if (e->tag == m->note_tag) {
+        m->note_tag = 0;
+        mob_node_watch_on_noted(m->watch, e->status, world.now);
+    } else if (e->tag == m->logs_tag) {
+        m->logs_tag = 0;
+        if (m->began) {
+            mob_node_watch_on_logs(m->watch, e->logs, e->count, world.now);
+        } else if (m->mastership.active) {
+            m->began = true;
+            mob_node_watch_begin(m->watch, e->logs, e->count, world.now);
+        }
+    }
+}
+
+void nodesim_at_master(struct event *e)
+{
+    struct master *m = &world.masters[e->to];
+    struct event answer = {.what = AT_NODE_OVER, .to = e->from, .a = e->a};
+    if (!m->up)
+        return;
+    switch (e->what) {
+    case AT_MASTER_TABLE:
+        master_table(m, e);
+        break;
+    case AT_MASTER_ENROLL:
+        if (mob_node_watch_on_enroll(m->watch, &e->log, e->from, world.now) != MOB_OK)
+            break; /* it asks again */
+        break;
+    case AT_MASTER_BEAT:
+        if (mob_node_watch_on_beat(m->watch, e->a, false, world.now))
+            nodesim_send_event(answer, true);
+        break;
+    case AT_MASTER_CUT:
+        if (!m->sealing[e->a])
+            break;
+        m->sealing[e->a] = false;
+        if (e->status == MOB_OK)
+            m->cuts[e->a] = e->b + 1;
+        mob_node_watch_on_cut(m->watch, e->a, e->status, e->b, world.now);
+        break;
+    default:
+        if (m->registered_at == 0 || m->registering.start != e->log.start)
+            break;
+        m->registered_at = 0;
+        mob_node_watch_on_registered(m->watch, e->log.node, MOB_OK, e->a, world.now);
+        break;
+    }
+    drain(m);
+}
+
+void nodesim_master_start(struct master *m)
+{
+    mob_node_watch_destroy(m->watch);
+    uint64_t tag = m->tag + 1000; /* answers to the one before are not this one's */
+    *m = (struct master){.up = true, .tag = tag};
+    m->watch = mob_node_watch_create(&(struct mob_node_watch_options){
+        .silence_ns = SILENCE, .tick_ns = 2 * TICK, .end_after_ns = 60 * MS});
+}
