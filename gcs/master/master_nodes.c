@@ -38,9 +38,10 @@ void master_nodes_close(struct master *m)
 
 static struct mob_gcs *chain_client(struct master *m)
 {
-    struct mob_gcs_options options = {
-        .socket_path = m->options.gcs_socket, .cluster = m->options.cluster,
-        .secret = m->options.secret, .shard = m->options.shard};
+    struct mob_gcs_options options = {.socket_path = m->options.gcs_socket,
+        .cluster = m->options.cluster,
+        .secret = m->options.secret,
+        .shard = m->options.shard};
     if (m->nodes.gcs == NULL && m->options.gcs_socket != NULL &&
         mob_gcs_create(&options, &m->nodes.gcs) != MOB_OK)
         m->nodes.gcs = NULL;
