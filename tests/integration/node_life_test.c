@@ -144,15 +144,13 @@ static uint64_t incarnation;
 
 static void open_stage(struct pg_box *pg, uint32_t masters)
 {
-    char secret[160];
     chain_box_init(&box, 2, 2, "everysec");
     box.silence_ms = 1500;
     box.masters = masters;
     box.postgres = pg == NULL ? NULL : pg->data;
     snprintf(node_dir, sizeof node_dir, "%s/node", box.directory);
     assert_int_equal(mkdir(node_dir, 0700), 0);
-    snprintf(secret, sizeof secret, "%s/cluster-secret", node_dir);
-    assert_int_equal(symlink(box.secret, secret), 0);
+    gcs_box_write_identity(node_dir);
     chain_box_start(&box);
     gcs = chain_box_client(&box);
     node = spawn_node();
