@@ -83,7 +83,7 @@ const char *mob_gcs_frame_name(uint8_t type)
 {
     static const char *const names[MOB_GCS_FRAME_TYPES] = {"?", "?", "WELCOME", "ATTACH", "ATTACHED", "PUT",
         "REPLY", "DURABLE", "NACK", "GAP", "EXPIRED", "RESENT", "GET", "ROWS", "SUB", "UNSUB", "BLOCK",
-        "RESYNC", "BYE", "COLD", "COLD_GET", "COLD_ROWS", "LISTEN"};
+        "RESYNC", "BYE", "COLD", "COLD_GET", "COLD_ROWS", "LISTEN", "HURRY"};
     static const char *const links[MOB_GCS_LINK_TYPES - MOB_GCS_UPD] = {"UPD", "ACK", "SYNC", "SYNCEND",
         "POSITION", "RESEND", "READ", "CONFIG", "JOIN", "SNAPSHOT", "LOG", "JOINED", "LEAVE"};
     static const char *const peers[MOB_GCS_PEER_TYPES - MOB_GCS_LINK_HELLO] = {"LINK_HELLO", "LINK_CHALLENGE",

@@ -46,6 +46,7 @@ enum mob_gcs_frame_type {
     MOB_GCS_COLD_GET = 20, /* M: a read of that */
     MOB_GCS_COLD_ROWS = 21, /* C: its answer */
     MOB_GCS_LISTEN = 22, /* C: to the tail: answers to this client (or log) come here; M: it is noted */
+    MOB_GCS_HURRY = 23, /* C: another member of this chain was asked for something */
     MOB_GCS_FRAME_TYPES
 };
 /* Between members (gcs_link.h). */

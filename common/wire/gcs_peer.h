@@ -55,17 +55,21 @@ struct mob_gcs_link_refused {
  * processes need. */
 struct mob_gcs_report {
     uint64_t member, epoch;
-    uint32_t state, synced;
+    uint8_t state, busy;
+    uint16_t pause_ms; /* the next one comes within so long; 0: at the full rate */
+    uint32_t synced;
     uint64_t synced_on_disk;
     int64_t sent_ns, heard_ns;
     uint64_t applied, committed, joiner, joiner_lag, stored_epoch, stored_seq, stored_synced;
     uint64_t book_epoch; /* of the newest BOOK that it has */
     int64_t pid;
 };
+#define MOB_GCS_LEASE_READS 1u /* the read lease runs from sent_ns */
+#define MOB_GCS_LEASE_HURRY 2u /* no answer: report at once, and at the full rate for a while */
 struct mob_gcs_lease {
     uint64_t member, epoch;
     int64_t sent_ns, heard_ns;
-    uint64_t lease; /* 1: the read lease runs from sent_ns */
+    uint64_t flags; /* MOB_GCS_LEASE_* */
 };
 struct mob_gcs_enter {
     uint64_t member, epoch;

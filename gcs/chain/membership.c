@@ -13,6 +13,7 @@ struct known {
     int64_t heard_ns;
     int64_t hears_ns; /* when it last showed that it had heard something new of this master */
     int64_t doubted_ns; /* silent, or known to be dead, since about then; 0 = it is not */
+    int64_t hurried_ns; /* when it was last told to hurry; 0 = never */
 };
 
 struct mob_membership {
@@ -22,7 +23,8 @@ struct mob_membership {
     struct mob_gcs_config config;
     struct mob_gcs_config pending; /* epoch 0: none */
     bool unknown; /* how the last INSTALL ended */
-    int64_t begun_ns, tick_ns, reread_ns, died_ns; /* died: no synced member lives since then; 0 = one does */
+    int64_t begun_ns, tick_ns, pause_ns, reread_ns,
+        died_ns; /* died: no synced member lives since then; 0 = one does */
     uint64_t leased; /* who got the last lease, which may last until leased_until_ns */
     int64_t leased_until_ns;
     bool quiet; /* a configuration is in the table that nobody may hear of before that */
@@ -146,18 +148,32 @@ static void config_add(struct mob_gcs_config *config, uint64_t member)
     config->members[config->count++] = member;
 }
 
-/* Silence counts from when this master began to listen. */
+/* From when on it means something that nothing has come since `since_ns`: after the pause that was announced,
+ * or after it was told to hurry, whichever was first. Never before `since_ns`: so a read lease, which was
+ * counted from before it, is over when the suspicion is. What this master has not heard itself may have
+ * announced the longest pause to another one. */
+static int64_t matters_from(const struct mob_membership *m, const struct known *k, int64_t since_ns)
+{
+    if (k == NULL || since_ns < m->begun_ns)
+        return m->begun_ns + MOB_MEMBERSHIP_PAUSE_MAX_NS;
+    int64_t end_ns = since_ns + k->report.pause_ns;
+    return k->hurried_ns > since_ns && k->hurried_ns < end_ns ? k->hurried_ns : end_ns;
+}
+
+static int64_t silence_ns(const struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    return now_ns - matters_from(m, k, k == NULL ? 0 : k->heard_ns);
+}
+
 static bool silent(const struct mob_membership *m, const struct known *k, int64_t now_ns)
 {
-    int64_t since = k == NULL || k->heard_ns < m->begun_ns ? m->begun_ns : k->heard_ns;
-    return now_ns - since >= m->options.suspicion_ns;
+    return silence_ns(m, k, now_ns) >= m->options.suspicion_ns;
 }
 
 /* One that speaks and hears nothing is of no more use than one that is silent. */
 static bool deaf(const struct mob_membership *m, const struct known *k, int64_t now_ns)
 {
-    int64_t since = k->hears_ns < m->begun_ns ? m->begun_ns : k->hears_ns;
-    return now_ns - since >= m->options.suspicion_ns;
+    return now_ns - matters_from(m, k, k->hears_ns) >= m->options.suspicion_ns;
 }
 
 /* Dead for sure: it says so, or its store already serves its next life. */
@@ -264,6 +280,20 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
     install(m, &next);
 }
 
+/* Each of the chain that is quiet with leave, and was not told since it spoke, but for one. */
+static void hurry(struct mob_membership *m, uint64_t but, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        struct known *k = find(m, m->config.members[i]);
+        bool quiet =
+            k != NULL && k->report.member != but && k->report.pause_ns > 0 && k->hurried_ns <= k->heard_ns;
+        struct mob_membership_action a = {
+            .type = MOB_MEMBERSHIP_HURRY, .member = m->config.members[i], .heard_ns = now_ns};
+        if (quiet && push_action(m, &a))
+            k->hurried_ns = now_ns;
+    }
+}
+
 /* Noted well before the verdict, so that the others' next heartbeats can show that they lived after it. */
 static void doubt(struct mob_membership *m, int64_t now_ns)
 {
@@ -271,11 +301,13 @@ static void doubt(struct mob_membership *m, int64_t now_ns)
         struct known *k = find(m, m->config.members[i]);
         if (k == NULL)
             continue;
-        bool quiet = now_ns - k->heard_ns >= m->options.suspicion_ns / 2;
+        bool quiet = silence_ns(m, k, now_ns) >= m->options.suspicion_ns / 2;
         if (!quiet && !dead(m, i, now_ns))
             k->doubted_ns = 0;
         else if (k->doubted_ns == 0)
             k->doubted_ns = now_ns;
+        if (k->doubted_ns != 0)
+            hurry(m, k->report.member, now_ns);
     }
 }
 
@@ -364,6 +396,7 @@ void mob_membership_begin(
     m->pending.epoch = 0;
     m->unknown = false;
     m->begun_ns = m->tick_ns = m->reread_ns = now_ns;
+    m->pause_ns = m->options.tick_ns;
     m->died_ns = 0;
     m->leased = 0;
     m->quiet = false;
@@ -421,7 +454,12 @@ void mob_membership_on_report(
         return;
     bool same = k->report.member == report->member;
     bool hears = !same || (report->heard_ns != 0 && report->heard_ns != k->report.heard_ns);
-    *k = (struct known){*report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0};
+    *k = (struct known){
+        *report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0, same ? k->hurried_ns : 0};
+    if (k->report.pause_ns > MOB_MEMBERSHIP_PAUSE_MAX_NS)
+        k->report.pause_ns = MOB_MEMBERSHIP_PAUSE_MAX_NS;
+    if (report->busy != 0 && in_config(&m->config, report->member))
+        hurry(m, report->member, now_ns);
     if (report->epoch < m->config.epoch)
         tell(m, report->member);
     bool lease = lease_ok && may_lease(m, report);
@@ -448,11 +486,12 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns)
     if (!m->active)
         return;
     /* What arrived while this process was not running has not been read yet. */
-    int64_t late = now_ns - m->tick_ns - m->options.tick_ns;
+    int64_t late = now_ns - m->tick_ns - m->pause_ns;
     m->tick_ns = now_ns;
     for (uint32_t i = 0; late > 0 && i < m->known_count; i++) {
         m->known[i].heard_ns += late;
         m->known[i].hears_ns += late;
+        m->known[i].hurried_ns += late;
     }
     if (late > 0)
         m->begun_ns += late;
@@ -463,6 +502,25 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns)
     if (m->quiet)
         publish(m, now_ns);
     decide(m, now_ns);
+}
+
+/* Nobody of the chain is waited for. */
+static bool at_rest(struct mob_membership *m)
+{
+    bool settled = m->active && m->config.epoch != 0 && m->pending.epoch == 0 && !m->unknown && !m->quiet &&
+        m->died_ns == 0;
+    for (uint32_t i = 0; i < m->config.count && settled; i++) {
+        const struct known *k = find(m, m->config.members[i]);
+        settled = k != NULL && k->heard_ns >= m->begun_ns && k->report.pause_ns > 0 &&
+            k->hurried_ns <= k->heard_ns && k->doubted_ns == 0;
+    }
+    return settled || m->config.count == 1;
+}
+
+int64_t mob_membership_pause_ns(struct mob_membership *m)
+{
+    m->pause_ns = at_rest(m) ? m->options.tick_slow_ns : m->options.tick_ns;
+    return m->pause_ns;
 }
 
 static void adopt(struct mob_membership *m, const struct mob_gcs_config *config, int64_t now_ns)

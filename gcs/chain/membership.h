@@ -7,7 +7,7 @@
  *
  *   mob_membership_begin(m, term, &newest, now);               // became the active master
  *   mob_membership_on_report(m, &report, lease_ok, now);       // from a member
- *   mob_membership_on_tick(m, now);                            // every tick_ns
+ *   mob_membership_on_tick(m, now);                            // after mob_membership_pause_ns(m)
  *   while (mob_membership_next(m, &action)) ...
  *
  * Time is the master's own monotonic clock. One owner, no locks; bounded by MOB_MEMBERSHIP_MEMBERS_MAX,
@@ -22,11 +22,19 @@
 #define MOB_MEMBERSHIP_MEMBERS_MAX 32u
 #define MOB_MEMBERSHIP_LAG_MAX 100u /* entries that a joiner may lack when it is appended */
 
+/* A member with nothing to do need not speak each 2 ms: it says with each heartbeat how long it will be
+ * quiet, and its silence counts from the end of that time. As soon as one has something to do it says so, and
+ * the others are told to hurry: from then on the silence of all counts again, so whoever waits for a dead
+ * member waits no longer than if all had been busy. */
+#define MOB_MEMBERSHIP_PAUSE_MAX_NS (100 * 1000000ll)
+
 /* A heartbeat. The read lease counts from sent_ns, so it is taken before the report is made. */
 struct mob_member_report {
     uint64_t member, epoch;
     uint32_t state; /* enum mob_chain_state */
     uint32_t synced; /* mob_chain_synced() */
+    uint32_t busy; /* somebody may wait for this chain */
+    int64_t pause_ns; /* it may be silent for so long, without that meaning anything; 0: at the full rate */
     uint64_t synced_on_disk; /* and its disk says so, too: else, were it left alone and lost its power, nobody
                                 would have what the others had on their disks */
     int64_t sent_ns; /* the member's clock; comes back with the lease */
@@ -42,7 +50,8 @@ enum mob_membership_action_type {
     MOB_MEMBERSHIP_READ, /* read the newest configuration */
     MOB_MEMBERSHIP_PUSH, /* tell `member` the configuration */
     MOB_MEMBERSHIP_ANSWER, /* to `member`: heard_ns, and if `lease` the read lease for sent_ns */
-    MOB_MEMBERSHIP_JOIN /* `member` is to be a new one: config.epoch is the newest */
+    MOB_MEMBERSHIP_JOIN, /* `member` is to be a new one: config.epoch is the newest */
+    MOB_MEMBERSHIP_HURRY /* `member` is to report at once, and at the full rate for a while; heard_ns: now */
 };
 struct mob_membership_action {
     enum mob_membership_action_type type;
@@ -56,7 +65,8 @@ struct mob_membership_options {
     uint32_t replicas; /* length of the chain */
     int64_t suspicion_ns; /* at least lease + 2 ms */
     int64_t lease_ns;
-    int64_t tick_ns;
+    int64_t tick_ns; /* while somebody may fall silent */
+    int64_t tick_slow_ns; /* while all have said that they will be quiet, or nobody can be left out */
     int64_t reread_ns; /* how often to look for a configuration that seemed lost and came to the table late */
     int64_t gather_ns; /* after everything died: wait so long for all of the last configuration */
     bool start_without_all; /* then start with the best that is there: what only others had is lost */
@@ -86,6 +96,8 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns);
 void mob_membership_on_installed(struct mob_membership *m, enum mob_status status, int64_t now_ns);
 /* Answer to READ, when there is one. READ comes now and then by itself. */
 void mob_membership_on_newest(struct mob_membership *m, const struct mob_gcs_config *newest, int64_t now_ns);
+/* How long the owner may wait until the next tick, if nothing comes. */
+int64_t mob_membership_pause_ns(struct mob_membership *m);
 bool mob_membership_next(struct mob_membership *m, struct mob_membership_action *action_out);
 
 /* ---- who is the master: a row {term, beat} in the database, by compare-and-set ---- */

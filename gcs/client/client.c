@@ -409,6 +409,7 @@ static void on_frame(struct link *l, const struct mob_gcs_frame *frame)
         if (l == g->tail)
             stream_heard(g, frame->from);
         break;
+    case MOB_GCS_HURRY:
     case MOB_GCS_COLD:
     case MOB_GCS_COLD_ROWS:
     case MOB_GCS_ATTACH:
@@ -497,6 +498,20 @@ static void receive_all(struct mob_gcs *g, bool to_the_end)
     receive(quiet, to_the_end);
 }
 
+/* Members that have nothing to do are watched seldom. The one that is asked now wakes the master's watch over
+ * all of them; but it may be the dead one, so the other is told, too. */
+static void hurry(struct mob_gcs *g)
+{
+    if (g->head == g->tail || (g->head->piece_count == 0 && g->tail->piece_count == 0))
+        return;
+    int64_t now_ns = mob_now(); /* sending is not always within a step */
+    if (now_ns - g->hurried_ns < HURRY_PAUSE_NS)
+        return;
+    g->hurried_ns = now_ns;
+    for (size_t i = 0; i < 2; i++)
+        out_frame(&g->links[i], MOB_GCS_HURRY, 0, g->position.epoch, NULL, 0, NULL, 0, NULL);
+}
+
 static void pump(struct mob_gcs *g)
 {
     bool more;
@@ -508,6 +523,7 @@ static void pump(struct mob_gcs *g)
             reads_pump(g);
             subs_pump(g);
             cold_pump(g);
+            hurry(g);
         }
         more = out_full(g->head) || out_full(g->tail);
         for (size_t i = 0; i < 2; i++)

@@ -24,6 +24,8 @@
 #define CHAIN_READ_NS (50 * MOB_MS) /* a read through the chain that has no answer */
 #define STREAM_PATIENCE_NS (200 * MOB_MS) /* with an attachment */
 #define OPENING_PATIENCE_NS (100 * MOB_MS) /* with a member that says nothing, when there are others */
+#define HURRY_PAUSE_NS \
+    (100 * MOB_MS) /* well below the time for which a member that was asked stays watchful */
 #define OUT_PIECES_MAX 4096u /* above it the pumps wait for the socket */
 
 /* One request stream: this client's, or a log's. */
@@ -139,6 +141,7 @@ struct mob_gcs {
     bool collecting, in_step, destroyed;
     enum mob_status told; /* the last status given to on_link */
     int64_t now_ns;
+    int64_t hurried_ns; /* both members of a chain last heard that something is asked */
     int64_t head_heard_ns; /* when its link was read last */
     struct mob_yielder yielder; /* of whoever waits in run_until */
     int64_t reads_ns; /* reads that met the wrong member go again then */

@@ -13,7 +13,7 @@
 #include "gcs/master/master_inner.h"
 
 #define TICK_NS (1 * MOB_MS)
-#define TICK_SOLE_NS (20 * MOB_MS) /* a sole member is never evicted */
+#define TICK_SLOW_NS (50 * MOB_MS) /* all have said that they will be quiet, or there is one only */
 #define TICK_STANDBY_NS (50 * MOB_MS)
 #define TABLE_PATIENCE_NS (2 * MOB_SEC)
 #define RELEASE_NS (150 * MOB_MS) /* of a stop */
@@ -205,6 +205,8 @@ static void on_report(struct master *m, struct member_link *l, const struct mob_
         .epoch = r.epoch,
         .state = r.state,
         .synced = r.synced,
+        .busy = r.busy,
+        .pause_ns = r.pause_ms * MOB_MS,
         .synced_on_disk = r.synced_on_disk,
         .sent_ns = r.sent_ns,
         .heard_ns = r.heard_ns,
@@ -279,8 +281,12 @@ static void drain(struct master *m)
                 .epoch = mob_membership_config(m->membership)->epoch,
                 .sent_ns = a.sent_ns,
                 .heard_ns = a.heard_ns,
-                .lease = a.lease};
+                .flags = a.lease ? MOB_GCS_LEASE_READS : 0};
             master_tell(l, MOB_GCS_LEASE, lease.epoch, &lease, sizeof lease, NULL, 0);
+        } else if (l != NULL && a.type == MOB_MEMBERSHIP_HURRY) {
+            struct mob_gcs_lease hurry = {
+                .member = a.member, .heard_ns = a.heard_ns, .flags = MOB_GCS_LEASE_HURRY};
+            master_tell(l, MOB_GCS_LEASE, 0, &hurry, sizeof hurry, NULL, 0);
         } else if (l != NULL && a.type == MOB_MEMBERSHIP_JOIN) {
             struct mob_gcs_enter enter = {.member = a.member, .epoch = a.config.epoch};
             send_book(m, l, &a.config); /* before: it is to know where the tail is */
@@ -317,11 +323,11 @@ static void tick(struct master *m)
     }
 }
 
-static int64_t pause_ns(const struct master *m)
+static int64_t pause_ns(struct master *m)
 {
     if (!m->mastership.active)
         return TICK_STANDBY_NS;
-    return mob_membership_config(m->membership)->count == 1 ? TICK_SOLE_NS : TICK_NS;
+    return mob_membership_pause_ns(m->membership);
 }
 
 /* What has come is read before anybody is found silent. */
@@ -369,6 +375,7 @@ static enum mob_status open_all(struct master *m)
         .suspicion_ns = o->suspicion_ns,
         .lease_ns = o->lease_ns,
         .tick_ns = TICK_NS,
+        .tick_slow_ns = TICK_SLOW_NS,
         .reread_ns = 1 * MOB_SEC,
         .gather_ns = o->gather_ns,
         .start_without_all = o->start_without_all});

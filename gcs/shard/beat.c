@@ -26,6 +26,9 @@ struct mob_beat {
     struct mob_beat_options options;
     pthread_t thread;
     int stop_fd, wake_fd;
+    int speed_fd; /* the thread is to speak at once */
+    int64_t hurried_ns; /* by a master; the thread's own */
+    _Atomic uint64_t count;
     _Atomic int64_t busy_since_ns; /* 0: the loop sleeps */
     struct mob_chunk_pool pool;
     struct master_link masters[MOB_BEAT_MASTERS_MAX];
@@ -41,15 +44,32 @@ struct mob_beat {
     int64_t lease_sent_ns;
 };
 
+static void raise_flag(int fd)
+{
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof one);
+    (void)n; /* full: it is raised */
+}
+
+static void take_flag(int fd)
+{
+    uint64_t count;
+    ssize_t n = read(fd, &count, sizeof count);
+    (void)n;
+}
+
 /* ---- the loop's side ---- */
 
 void mob_beat_publish(struct mob_beat *b, const struct mob_gcs_report *report, bool often)
 {
     pthread_mutex_lock(&b->lock);
+    bool faster = !b->often && (often || report->busy);
     b->report = *report;
     b->reports = true;
-    b->often = often;
+    b->often = often || report->busy;
     pthread_mutex_unlock(&b->lock);
+    if (faster)
+        raise_flag(b->speed_fd);
 }
 
 void mob_beat_busy(struct mob_beat *b, bool busy)
@@ -60,9 +80,7 @@ void mob_beat_busy(struct mob_beat *b, bool busy)
 bool mob_beat_take_book(struct mob_beat *b, struct mob_gcs_book *book_out,
     struct mob_gcs_seal seals_out[MOB_GCS_SEALS_MAX], uint32_t *seal_count_out)
 {
-    uint64_t count;
-    ssize_t n = read(b->wake_fd, &count, sizeof count); /* before looking, so that nothing is missed */
-    (void)n;
+    take_flag(b->wake_fd); /* before looking, so that nothing is missed */
     pthread_mutex_lock(&b->lock);
     bool has = b->has_book;
     if (has) {
@@ -95,19 +113,17 @@ bool mob_beat_lease(struct mob_beat *b, uint64_t *epoch_out, int64_t *sent_ns_ou
     return has;
 }
 
+uint64_t mob_beat_count(const struct mob_beat *b)
+{
+    return atomic_load_explicit(&b->count, memory_order_relaxed);
+}
+
 int mob_beat_fd(const struct mob_beat *b)
 {
     return b->wake_fd;
 }
 
 /* ---- the thread ---- */
-
-static void wake_loop(struct mob_beat *b)
-{
-    uint64_t one = 1;
-    ssize_t n = write(b->wake_fd, &one, sizeof one);
-    (void)n; /* full: it is awake */
-}
 
 static void on_lease(struct mob_beat *b, struct master_link *m, const struct mob_gcs_frame *frame)
 {
@@ -118,7 +134,11 @@ static void on_lease(struct mob_beat *b, struct master_link *m, const struct mob
     if (lease.member != b->options.self->id)
         return;
     m->heard_ns = lease.heard_ns;
-    if (lease.lease == 0)
+    if ((lease.flags & MOB_GCS_LEASE_HURRY) != 0) {
+        b->hurried_ns = mob_now();
+        raise_flag(b->speed_fd);
+    }
+    if ((lease.flags & MOB_GCS_LEASE_READS) == 0)
         return;
     pthread_mutex_lock(&b->lock);
     bool newer = !b->has_lease || lease.epoch > b->lease_epoch ||
@@ -145,7 +165,7 @@ static void on_book(struct mob_beat *b, const struct mob_gcs_frame *frame)
         b->has_book = true;
     }
     pthread_mutex_unlock(&b->lock);
-    wake_loop(b);
+    raise_flag(b->wake_fd);
 }
 
 static void on_enter(struct mob_beat *b, const struct mob_gcs_frame *frame)
@@ -160,7 +180,7 @@ static void on_enter(struct mob_beat *b, const struct mob_gcs_frame *frame)
     b->has_enter = true;
     b->enter_epoch = enter.epoch;
     pthread_mutex_unlock(&b->lock);
-    wake_loop(b);
+    raise_flag(b->wake_fd);
 }
 
 static void hear(struct mob_beat *b, struct master_link *m)
@@ -228,9 +248,10 @@ static bool wait_for_masters(struct mob_beat *b, int64_t until_ns)
 {
     int64_t left_ns;
     do { /* once at least: a thread that is late hears, too */
-        struct pollfd fds[MOB_BEAT_MASTERS_MAX + 1] = {{.fd = b->stop_fd, .events = POLLIN}};
-        struct master_link *of[MOB_BEAT_MASTERS_MAX + 1];
-        nfds_t n = 1;
+        struct pollfd fds[MOB_BEAT_MASTERS_MAX + 2] = {
+            {.fd = b->stop_fd, .events = POLLIN}, {.fd = b->speed_fd, .events = POLLIN}};
+        struct master_link *of[MOB_BEAT_MASTERS_MAX + 2];
+        nfds_t n = 2;
         for (uint32_t i = 0; i < b->options.master_count; i++)
             if (b->masters[i].link != NULL) {
                 of[n] = &b->masters[i];
@@ -241,11 +262,15 @@ static bool wait_for_masters(struct mob_beat *b, int64_t until_ns)
         struct timespec left = {left_ns / MOB_SEC, left_ns % MOB_SEC};
         if (ppoll(fds, n, &left, NULL) > 0 && fds[0].revents != 0)
             return false;
-        for (nfds_t i = 1; i < n; i++)
+        for (nfds_t i = 2; i < n; i++)
             if (fds[i].revents != 0) {
                 mob_link_io(of[i]->link, true);
                 hear(b, of[i]);
             }
+        if (fds[1].revents != 0) {
+            take_flag(b->speed_fd);
+            return true;
+        }
         left_ns = until_ns - mob_now();
     } while (left_ns > 0);
     return true;
@@ -262,10 +287,14 @@ static void *run(void *arg)
         struct mob_gcs_report report;
         int64_t now = mob_now();
         bool often, speaks = next_report(b, now, &report, &often);
+        bool fast = often || !speaks || now - b->hurried_ns < MOB_BEAT_HURRY_NS;
+        int64_t pause = fast ? b->options.beat_ns : MOB_BEAT_SLOW_NS;
+        report.pause_ms = fast ? 0 : MOB_BEAT_SLOW_NS / MOB_MS;
+        atomic_fetch_add_explicit(&b->count, 1, memory_order_relaxed);
         for (uint32_t i = 0; i < b->options.master_count; i++)
             speak(b, &b->masters[i], b->options.masters[i], speaks ? &report : NULL, now);
-        int64_t pause = often || !speaks ? b->options.beat_ns : MOB_BEAT_SOLE_NS;
-        next = now - next > pause ? now + pause : next + pause;
+        bool told = next > now; /* before its time: from here on */
+        next = told || now - next > pause ? now + pause : next + pause;
     } while (wait_for_masters(b, next));
     return NULL;
 }
@@ -278,15 +307,19 @@ enum mob_status mob_beat_create(const struct mob_beat_options *options, struct m
     b->options = *options;
     b->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     b->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    b->speed_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    b->hurried_ns = -MOB_BEAT_HURRY_NS;
     pthread_mutexattr_t attributes;
     pthread_mutexattr_init(&attributes);
     pthread_mutexattr_setprotocol(&attributes, PTHREAD_PRIO_INHERIT);
     pthread_mutex_init(&b->lock, &attributes);
     pthread_mutexattr_destroy(&attributes);
-    bool good = b->stop_fd >= 0 && b->wake_fd >= 0 && pthread_create(&b->thread, NULL, run, b) == 0;
+    bool good = b->stop_fd >= 0 && b->wake_fd >= 0 && b->speed_fd >= 0 &&
+        pthread_create(&b->thread, NULL, run, b) == 0;
     if (!good) {
         close(b->stop_fd);
         close(b->wake_fd);
+        close(b->speed_fd);
         free(b);
         return MOB_IO;
     }
@@ -308,5 +341,6 @@ void mob_beat_destroy(struct mob_beat *b)
     pthread_mutex_destroy(&b->lock);
     close(b->stop_fd);
     close(b->wake_fd);
+    close(b->speed_fd);
     free(b);
 }

@@ -17,8 +17,8 @@
 
 #define MOB_BEAT_MASTERS_MAX 3u
 #define MOB_BEATS_SUSPICION 6 /* heartbeats in the time after which silence is death: one each 2 ms of 12 */
-#define MOB_BEAT_SOLE_NS \
-    (100 * 1000000ll) /* a sole member is never evicted, and an idle cluster is to be idle */
+#define MOB_BEAT_SLOW_NS (100 * 1000000ll) /* nothing is under way: an idle cluster is to be idle */
+#define MOB_BEAT_HURRY_NS (200 * 1000000ll) /* at the full rate, after something was under way anywhere */
 
 struct mob_beat;
 struct mob_beat_options {
@@ -32,8 +32,12 @@ MOB_MUST_USE enum mob_status mob_beat_create(
     const struct mob_beat_options *options, struct mob_beat **beat_out);
 void mob_beat_destroy(struct mob_beat *beat); /* NULL is fine; waits for the thread */
 int mob_beat_fd(const struct mob_beat *beat);
-/* What the next heartbeats say; sent_ns, heard_ns and pid are filled in. */
+/* What the next heartbeats say; sent_ns, heard_ns, pause_ms and pid are filled in. They come at the full rate
+ * while the report says busy, or `often`, or a master asked for it not long ago; else each MOB_BEAT_SLOW_NS.
+ * One that is newly busy is sent at once. */
 void mob_beat_publish(struct mob_beat *beat, const struct mob_gcs_report *report, bool often);
+/* How often the thread has spoken: for tests. */
+uint64_t mob_beat_count(const struct mob_beat *beat);
 /* The loop begins a pass, or is about to sleep. */
 void mob_beat_busy(struct mob_beat *beat, bool busy);
 /* The newest book or order since the last call; false: none. A book of a chain that starts again has the

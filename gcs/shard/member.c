@@ -204,14 +204,26 @@ static bool alone(const struct mob_shard *sh)
         !mob_chain_join(sh->chain, &joiner, &lag);
 }
 
+/* Somebody may wait for this chain, and would wait for a member of it that is dead. */
+static bool busy(const struct mob_shard *sh)
+{
+    return !alone(sh) &&
+        (sh->now_ns - sh->member.asked_ns < MOB_BEAT_HURRY_NS ||
+            mob_chain_state(sh->chain) != MOB_CHAIN_SERVING ||
+            mob_chain_committed(sh->chain) < mob_chain_applied(sh->chain) || sh->queries != NULL);
+}
+
 void member_publish(struct mob_shard *sh)
 {
     struct mob_member *m = &sh->member;
     if (!shard_has_masters(sh))
         return;
+    uint64_t joiner, lag;
+    bool joins = mob_chain_join(sh->chain, &joiner, &lag);
     struct mob_gcs_report report = {.member = m->self.id,
         .epoch = mob_chain_epoch(sh->chain),
-        .state = mob_chain_state(sh->chain),
+        .state = (uint8_t)mob_chain_state(sh->chain),
+        .busy = busy(sh),
         .synced = mob_chain_synced(sh->chain),
         .synced_on_disk = life_on_disk(sh),
         .applied = mob_chain_applied(sh->chain),
@@ -224,7 +236,7 @@ void member_publish(struct mob_shard *sh)
         report.stored_seq = m->stored_seq;
         report.stored_synced = m->stored_synced;
     }
-    mob_beat_publish(m->beat, &report, !alone(sh));
+    mob_beat_publish(m->beat, &report, joins || sh->member.told_epoch != mob_chain_epoch(sh->chain));
 }
 
 int64_t member_next_ns(const struct mob_shard *sh, int64_t now_ns)

@@ -207,6 +207,8 @@ static enum mob_status take(struct mob_shard *sh, const struct mob_gcs_frame *fr
         return MOB_CORRUPT;
     if (starts_here(sh, &m))
         return MOB_OK;
+    if (mob_gcs_link_has_entry(m.type) || m.type == MOB_GCS_READ)
+        sh->member.asked_ns = sh->now_ns;
     status = mob_chain_on_message(sh->chain, &m, mob_gcs_link_has_entry(m.type) ? chunk : NULL);
     if (status == MOB_OK && mob_gcs_link_has_entry(m.type))
         mob_chunk_hold(chunk);

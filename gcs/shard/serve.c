@@ -135,6 +135,7 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
         conn_opening(c, frame);
         return SERVE_OK;
     }
+    c->shard->member.asked_ns = c->shard->now_ns;
     /* Reads wait while the client does not read, or asks too much at once. */
     bool is_read = frame->type == MOB_GCS_GET;
     if (is_read &&
@@ -173,6 +174,8 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
         return SERVE_OK;
     case MOB_GCS_COLD_ROWS:
         query_cold_rows(c, frame);
+        return SERVE_OK;
+    case MOB_GCS_HURRY: /* has done its work above */
         return SERVE_OK;
     case MOB_GCS_COLD_GET:
     case MOB_GCS_WELCOME:

@@ -182,6 +182,7 @@ struct mob_member {
     bool told_synced;
     uint64_t stored_epoch, stored_seq, stored_synced; /* as found */
     struct mob_beat *beat;
+    int64_t asked_ns; /* a client, or the chain, last wanted something of this member */
     int listen_fd;
     struct peer peers[PEERS_MAX];
     struct incoming incoming[PEERS_MAX];

@@ -96,6 +96,9 @@ enum sim_fault_kind {
     X(READS_NO_LEASE, "reads refused for lack of the lease", 100) \
     X(READS_LATE, "reads whose lease ended before the answer", 0) \
     X(TAKEOVERS, "a standby became master", 50) \
+    X(BEATS_FAST, "heartbeats at the full rate", 50000) \
+    X(BEATS_SLOW, "heartbeats of members at rest", 1000) \
+    X(HURRIED, "members at rest told to hurry", 500) \
     X(TWO_MASTERS, "two masters believed themselves active", 5) \
     X(INSERT_CONFLICTS, "configurations refused by compare-and-set", 10) \
     X(INSERT_UNKNOWN, "configurations with an unknown outcome", 5) \

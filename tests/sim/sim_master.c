@@ -127,7 +127,8 @@ bool sim_database_seal(struct sim *s, uint64_t incarnation, uint64_t cut)
 
 static void tick_later(struct sim *s, struct sim_master *m)
 {
-    sim_at(s, TICK_NS, (struct sim_event){.type = SIM_EV_TICK, .node = m->number, .life = m->node->life});
+    int64_t pause = m->membership == NULL || !m->began ? TICK_NS : mob_membership_pause_ns(m->membership);
+    sim_at(s, pause, (struct sim_event){.type = SIM_EV_TICK, .node = m->number, .life = m->node->life});
 }
 
 void sim_master_start(struct sim *s, struct sim_master *m)
@@ -137,6 +138,7 @@ void sim_master_start(struct sim *s, struct sim_master *m)
         .suspicion_ns = MOB_MEMBERSHIP_SUSPICION_NS,
         .lease_ns = MOB_CHAIN_LEASE_NS,
         .tick_ns = TICK_NS,
+        .tick_slow_ns = 10 * TICK_NS,
         .reread_ns = 20 * SIM_MS,
         .gather_ns = 300 * SIM_MS,
         .start_without_all =
@@ -205,6 +207,13 @@ static void drain(struct sim *s, struct sim_master *m)
             msg->c = a.lease;
             if (a.lease)
                 sim_cover_add(s, SIM_MSG_LEASE);
+            sim_send(s, msg);
+            break;
+        case MOB_MEMBERSHIP_HURRY:
+            msg = sim_msg_create(SIM_LEASE, m->number, sim_node_of_member(a.member), NULL, 0);
+            msg->client = a.member;
+            msg->b = (uint64_t)a.heard_ns;
+            msg->c = SIM_LEASE_HURRY;
             sim_send(s, msg);
             break;
         case MOB_MEMBERSHIP_JOIN:

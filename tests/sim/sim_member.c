@@ -7,6 +7,10 @@
 
 #define TICK_NS (1 * SIM_MS)
 #define HEARTBEAT_NS (2 * SIM_MS)
+#define HEARTBEAT_SLOW_NS (30 * SIM_MS)
+#define WATCHFUL_NS (8 * SIM_MS) /* at the full rate, after work or a word of a master */
+
+static void heartbeat(struct sim *s, struct sim_member *m);
 
 /* Memory that the machine holds until RELEASE. */
 struct hold {
@@ -535,7 +539,11 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
     case SIM_LEASE:
         if (msg->client == m->id)
             m->heard_ns[msg->from - s->masters[0].number] = (int64_t)msg->b;
-        if (msg->client == m->id && msg->c != 0)
+        if (msg->client == m->id && msg->c == SIM_LEASE_HURRY) {
+            m->hurried_ns = sim_clock(s, m->node);
+            sim_cover_add(s, SIM_HURRIED);
+            heartbeat(s, m);
+        } else if (msg->client == m->id && msg->c != 0)
             mob_chain_on_lease(m->chain, msg->epoch, (int64_t)msg->a);
         break;
     case SIM_JOIN:
@@ -569,14 +577,36 @@ void sim_member_message(struct sim *s, struct sim_member *m, const struct sim_ms
     sim_member_drain(s, m);
 }
 
+static bool busy(struct sim *s, struct sim_member *m)
+{
+    int64_t now = sim_clock(s, m->node);
+    uint64_t applied = mob_chain_applied(m->chain);
+    bool works = applied != m->worked_to || mob_chain_committed(m->chain) < applied ||
+        mob_chain_state(m->chain) != MOB_CHAIN_SERVING;
+    if (works)
+        m->worked_ns = now;
+    m->worked_to = applied;
+    return now - m->worked_ns < WATCHFUL_NS;
+}
+
 static void heartbeat(struct sim *s, struct sim_member *m)
 {
     if (!m->formatted)
         return;
+    int64_t now = sim_clock(s, m->node);
+    uint64_t joiner, lag;
+    bool works = busy(s, m),
+         fast = works || now - m->hurried_ns < WATCHFUL_NS || mob_chain_join(m->chain, &joiner, &lag);
+    if (!fast && now - m->spoke_ns < HEARTBEAT_SLOW_NS - HEARTBEAT_NS)
+        return;
+    m->spoke_ns = now;
+    sim_cover_add(s, fast ? SIM_BEATS_FAST : SIM_BEATS_SLOW);
     struct mob_member_report report = {.member = m->id,
         .epoch = mob_chain_epoch(m->chain),
         .state = mob_chain_state(m->chain),
         .synced = mob_chain_synced(m->chain),
+        .busy = works,
+        .pause_ns = fast ? 0 : HEARTBEAT_SLOW_NS,
         .synced_on_disk = m->told_synced && m->disk.durable >= m->synced_write,
         .sent_ns = sim_clock(s, m->node),
         .applied = mob_chain_applied(m->chain),

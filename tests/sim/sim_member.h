@@ -42,6 +42,9 @@ struct sim_member {
     uint64_t written_seq; /* newest seq that the store answered */
     uint64_t sync_number, sync_seq; /* of the sync under way */
     int64_t heard_ns[SIM_MASTERS];
+    int64_t hurried_ns, spoke_ns,
+        worked_ns; /* heartbeats: by a master; last sent; when there was last work */
+    uint64_t worked_to; /* applied, then */
     uint64_t wiped_at; /* writes below this number are of what was forgotten */
     bool told_synced; /* META with synced was written */
     uint64_t synced_write; /* its number + 1 */

@@ -6,6 +6,7 @@
 #include "gcs/chain/membership.h"
 #include "tests/sim/sim.h"
 
+#define SIM_LEASE_HURRY 2u
 enum sim_msg_type {
     SIM_CHAIN = 1, /* frame between members */
     SIM_PUT, /* client to head: body = the request's */
@@ -20,7 +21,7 @@ enum sim_msg_type {
     SIM_VALUE,
     SIM_WHERE,
     SIM_REPORT,
-    SIM_LEASE,
+    SIM_LEASE, /* c: the read lease, or SIM_LEASE_HURRY */
     SIM_JOIN,
     SIM_DB,
     SIM_DB_ANSWER,

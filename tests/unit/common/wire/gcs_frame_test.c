@@ -190,7 +190,8 @@ static void the_bytes_of_version_1_stay(void **state)
     (void)state;
     bytes_stay("frames_v1", MOB_GCS_WELCOME, MOB_GCS_COLD);
     bytes_stay("frames_v1_cold", MOB_GCS_COLD, MOB_GCS_LISTEN);
-    bytes_stay("frames_v1_listen", MOB_GCS_LISTEN, MOB_GCS_FRAME_TYPES);
+    bytes_stay("frames_v1_listen", MOB_GCS_LISTEN, MOB_GCS_HURRY);
+    bytes_stay("frames_v1_hurry", MOB_GCS_HURRY, MOB_GCS_FRAME_TYPES);
     bytes_stay("frames_v1_peer", MOB_GCS_LINK_HELLO, MOB_GCS_ENROLL);
     bytes_stay("frames_v1_node", MOB_GCS_ENROLL, MOB_GCS_PEER_TYPES);
 }

@@ -51,6 +51,7 @@ static int set_up(void **state)
         .suspicion_ns = SUSPICION,
         .lease_ns = 10 * MOB_MS,
         .tick_ns = MOB_MS,
+        .tick_slow_ns = 50 * MOB_MS,
         .reread_ns = MOB_SEC,
         .gather_ns = 10 * MOB_SEC});
     assert_non_null(f.m);
@@ -125,6 +126,111 @@ static void a_master_that_slept_leaves_nobody_out(void **state)
     assert_int_equal(f->installed.epoch, 0);
 }
 
+/* Both are at rest: each says that it will be quiet for 100 ms. */
+static void rest(struct fixture *f, uint64_t member)
+{
+    struct mob_member_report r = {.member = member,
+        .epoch = 1,
+        .state = MOB_CHAIN_SERVING,
+        .synced = 1,
+        .synced_on_disk = 1,
+        .pause_ns = 100 * MOB_MS,
+        .sent_ns = f->now_ns,
+        .heard_ns = f->now_ns - MOB_MS};
+    mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+static void work(struct fixture *f, uint64_t member)
+{
+    struct mob_member_report r = {.member = member,
+        .epoch = 1,
+        .state = MOB_CHAIN_SERVING,
+        .synced = 1,
+        .synced_on_disk = 1,
+        .busy = 1,
+        .sent_ns = f->now_ns,
+        .heard_ns = f->now_ns - MOB_MS};
+    mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+/* How often the owner is woken, and the members speak: counted, not timed. */
+static void a_chain_at_rest_wakes_nobody_often(void **state)
+{
+    struct fixture *f = *state;
+    uint32_t ticks = 0, answers = 0;
+    struct mob_membership_action a;
+    int64_t end_ns = f->now_ns + MOB_SEC, next_ns = f->now_ns;
+    rest(f, HEAD);
+    rest(f, TAIL);
+    while (f->now_ns < end_ns) {
+        if (f->now_ns == next_ns) {
+            next_ns += 100 * MOB_MS;
+            rest(f, HEAD);
+            rest(f, TAIL);
+        }
+        mob_membership_on_tick(f->m, f->now_ns);
+        ticks++;
+        while (mob_membership_next(f->m, &a)) {
+            answers += a.type == MOB_MEMBERSHIP_ANSWER;
+            assert_int_not_equal(a.type, MOB_MEMBERSHIP_INSTALL);
+            assert_int_not_equal(a.type, MOB_MEMBERSHIP_HURRY);
+        }
+        f->now_ns += mob_membership_pause_ns(f->m);
+    }
+    assert_in_range(ticks, 1, 25);
+    assert_in_range(answers, 20, 24);
+}
+
+/* The tail was told to hurry when the head had something to do, and says nothing: it is found as soon as one
+ * that had been busy would be. */
+static void who_does_not_hurry_is_left_out_in_a_suspicion(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_membership_action a;
+    bool told = false;
+    rest(f, HEAD);
+    rest(f, TAIL);
+    tick(f);
+    assert_int_equal(mob_membership_pause_ns(f->m), 50 * MOB_MS);
+    f->now_ns += 30 * MOB_MS;
+    work(f, HEAD);
+    int64_t asked_ns = f->now_ns;
+    while (mob_membership_next(f->m, &a))
+        if (a.type == MOB_MEMBERSHIP_HURRY) {
+            assert_true(a.member == TAIL);
+            assert_int_equal(a.heard_ns, asked_ns);
+            told = true;
+        }
+    assert_true(told);
+    tick(f);
+    assert_int_equal(mob_membership_pause_ns(f->m), MOB_MS);
+    while (f->installed.epoch == 0) {
+        assert_true(f->now_ns < asked_ns + 2 * SUSPICION);
+        work(f, HEAD);
+        tick(f);
+    }
+    assert_true(f->now_ns - MOB_MS >= asked_ns + SUSPICION); /* no sooner, either */
+    assert_int_equal(f->installed.count, 1);
+    assert_true(f->installed.members[0] == HEAD);
+}
+
+/* One at rest whose end of the pause passes is silent a suspicion later, and not before: its lease is over
+ * long since. */
+static void who_stays_quiet_beyond_its_pause_is_left_out(void **state)
+{
+    struct fixture *f = *state;
+    rest(f, HEAD);
+    rest(f, TAIL);
+    int64_t spoke_ns = f->now_ns;
+    while (f->installed.epoch == 0) {
+        assert_true(f->now_ns < spoke_ns + 100 * MOB_MS + 3 * SUSPICION);
+        rest(f, HEAD);
+        tick(f);
+    }
+    assert_true(f->now_ns - MOB_MS >= spoke_ns + 100 * MOB_MS + SUSPICION);
+    assert_true(f->installed.members[0] == HEAD);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +238,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_silent_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_hears_nothing_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_master_that_slept_leaves_nobody_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_chain_at_rest_wakes_nobody_often, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_does_not_hurry_is_left_out_in_a_suspicion, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_stays_quiet_beyond_its_pause_is_left_out, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
