@@ -74,8 +74,8 @@ void nodesim_send_event(struct event e, bool may_double)
         else
             free(twin.logs);
     }
-    nodesim_put(e, delay);
-} // NOLINT(clang-analyzer-unix.Malloc): the queue owns the copies now
+    nodesim_put(e, delay); // NOLINT(clang-analyzer-unix.Malloc): the queue owns the copies now
+} // NOLINT(clang-analyzer-unix.Malloc): as above
 
 /* ---- the table ---- */
 
