@@ -385,18 +385,38 @@ static bool stop_one(struct process *process)
     return true;
 }
 
+static bool masters_have_left(const struct supervisor *supervisor)
+{
+    for (int i = SUPERVISED_MASTER; i < SUPERVISED_NODE; i++)
+        if (supervisor->processes[i].state != PROCESS_DOWN)
+            return false;
+    return true;
+}
+
+/* A master gives its mastership back in PostgreSQL when it leaves, and the next one, which would wait for the
+ * old one's time to run out otherwise, begins at once: so PostgreSQL stays until the masters are gone. */
+static void stop_those_beside(struct supervisor *supervisor)
+{
+    for (int i = 0; process_stands_beside((enum supervised)i); i++) {
+        struct process *process = &supervisor->processes[i];
+        if (process->state != PROCESS_DOWN && process->state != PROCESS_STOPPING &&
+            (i != SUPERVISED_POSTGRES || masters_have_left(supervisor)))
+            stop_beside(process);
+    }
+}
+
 static void stop_next(struct supervisor *supervisor)
 {
-    bool first = !supervisor->stopping, left = false;
-    supervisor->stopping = true;
-    if (first)
+    bool left = false;
+    if (!supervisor->stopping)
         supervisor->stop_began_ns = mob_now();
-    for (int i = 0; first && process_stands_beside((enum supervised)i); i++)
-        stop_beside(&supervisor->processes[i]);
+    supervisor->stopping = true;
+    stop_those_beside(supervisor);
     uv_timer_stop(&supervisor->watch);
     for (int i = SUPERVISED_COUNT; --i >= SUPERVISED_REDIS;)
         if (supervisor->processes[i].state != PROCESS_DOWN && stop_one(&supervisor->processes[i]))
             return;
+    stop_those_beside(supervisor);
     for (int i = 0; process_stands_beside((enum supervised)i); i++)
         if (supervisor->processes[i].state != PROCESS_DOWN) {
             await_beside(&supervisor->processes[i]);

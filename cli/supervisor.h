@@ -5,10 +5,11 @@
  * signal, and a group each. When mobula-node has ended, its log is sealed before the next incarnation begins,
  * so no two of one node are ever live: by the master that the node enrolls at (gcs/life/node_life.h), or,
  * where there is none, by the supervisor before it starts the process again (node_seal.h). Order of stopping:
- * gateway, node, master, control store, Redis, PostgreSQL; each has its time, then it is killed, which loses
- * nothing that was acknowledged. PostgreSQL, and the flusher that moves lineage there, stand beside the
- * others: the cluster is ready without them, and their deaths are nobody else's. The flusher starts when
- * PostgreSQL is ready for the first time. All functions are for the thread of the loop.
+ * gateway, node, master, control store, Redis; PostgreSQL beside them once no master is left; each has its
+ * time, then it is killed, which loses nothing that was acknowledged. PostgreSQL, and the flusher that moves
+ * lineage there, stand beside the others: the cluster is ready without them, and their deaths are nobody
+ * else's. The flusher starts when PostgreSQL is ready for the first time. All functions are for the thread of
+ * the loop.
  */
 #ifndef MOB_CLI_SUPERVISOR_H
 #define MOB_CLI_SUPERVISOR_H

@@ -81,6 +81,17 @@ class Chain(ClusterCase):
         self.add(n)
         self.assertEqual(n + 1, self.tasks())
 
+    def test_a_master_gives_its_place_back_before_postgresql_leaves(self):
+        self.up("--gcs-replicas", "2", "--postgres", "on")
+        self.deploy()
+        self.add(1)
+        self.mobula("down", code=0)
+        log = (self.dir / "logs/master.log").read_text(errors="replace")
+        self.assertIn("released term=1 done=1", log)  # so the next one did not wait for its time to run out
+        self.up("--gcs-replicas", "2", "--postgres", "on")
+        self.add(2)
+        self.assertEqual(2, self.tasks())
+
     def test_a_store_of_one_becomes_a_chain_and_stays_one(self):
         self.up()
         self.deploy()
