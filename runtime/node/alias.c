@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "runtime/node/node.h"
+#include "runtime/node/large_hashes.h"
 
 struct alias {
     struct alias *next; /* with the same hash of its target */
@@ -170,6 +170,7 @@ static void settle(struct node *node, struct pending *p)
         put = put_error(node, p->id, p->target, &own.size);
     } else {
         own.type = MOB_TYPE_FUTURE;
+        large_hashes_follow(node, p->id, p->target);
         put = put_reference(node, p->id, p->target, &own.size);
     }
     if (put != MOB_OK && put != MOB_EXISTS) /* the completion in the log says it all the same */

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/known.h"
+#include "runtime/node/large_hashes.h"
 
 enum { ERROR_BYTES_MAX = 4096 };
 
@@ -29,7 +30,8 @@ static void announce(struct node *node, const struct node_task *task, const stru
 {
     bool told = node_object_ready(node, object,
         task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter, task->submitter_session);
-    if (task->flags & TASK_REMAKE) /* the log has it already, so nothing commits it a second time */
+    /* The log has it already, so nothing commits it a second time, unless its hash is compared first. */
+    if ((task->flags & TASK_REMAKE) && object->committed)
         mob_store_object_committed(node->store, object->id, object->remakeable);
     if (!(task->flags & TASK_UNLOGGED))
         return;
@@ -243,6 +245,25 @@ static void continue_as(struct node *node, const struct node_task *task, const s
     node_alias(node, &call);
 }
 
+/* A value over 1 MiB is committed behind its hash. One that is made again must have the hash of the first,
+ * but for a task that may give something else then. */
+static void announce_value(struct node *node, const struct node_task *task, const struct mob_return_view *r)
+{
+    struct ready_object object = ready_of(task, r, MOB_OK);
+    const struct mob_spec_head *head = &task->template->head;
+    const struct node_job *job = task->template->job;
+    if ((r->flags & MOB_RETURN_HASH_LATER) && !(task->flags & TASK_UNLOGGED)) {
+        struct large_hash_wanted wanted = {.id = object.id,
+            .job = job->id,
+            .ns = job->ns,
+            .slot = NODE_NOBODY,
+            .again = (task->flags & TASK_REMAKE) && !(head->flags & MOB_SPEC_RESTART_ON_DIVERGENCE)};
+        if (large_hashes_want(node, &wanted))
+            object.committed = false;
+    }
+    announce(node, task, &object);
+}
+
 static void announce_returns(
     struct node *node, struct node_task *task, const struct mob_completion *completion)
 {
@@ -253,8 +274,7 @@ static void announce_returns(
             continue_as(node, task, &r);
             continue;
         }
-        struct ready_object object = ready_of(task, &r, MOB_OK);
-        announce(node, task, &object);
+        announce_value(node, task, &r);
     }
     if (task->template->head.num_returns == MOB_RETURNS_STREAM) {
         /* the end of a generator: no item at or above this slot */
@@ -443,6 +463,5 @@ void node_yielded(struct node *node, struct node_client *client, const uint8_t *
         lineage_log_job(node->log, job->id, job->ns);
         lineage_log_other(node->log, MOB_ENTRY_YIELD, &yield, sizeof yield, one.body, one.head.body_bytes);
     }
-    struct ready_object object = ready_of(task, &r, MOB_OK);
-    announce(node, task, &object);
+    announce_value(node, task, &r);
 }

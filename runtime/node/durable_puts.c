@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/log.h"
-#include "runtime/node/node.h"
+#include "runtime/node/large_hashes.h"
 
 enum { WRITE_CHUNK_BYTES = 8 << 20, FAILED_MAX = 256 };
 
@@ -191,7 +191,8 @@ static void ended(struct durable_puts *puts, struct durable_write *w)
     uint64_t hold = w->hold;
     mob_store_object_keep(node->store, w->id, false);
     if (w->status == MOB_OK) {
-        mob_store_object_committed(node->store, w->id, true); /* the file is its other copy */
+        if (!large_hashes_copied(node, w->id)) /* the file is its other copy */
+            mob_store_object_committed(node->store, w->id, true);
         free(w);
     } else {
         remember_failed(puts, w);

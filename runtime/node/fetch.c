@@ -4,7 +4,10 @@
  * look-up (resolve.c). Whoever reads in order gets the next ones along with the one that it asked for, so
  * that it comes here once for many.
  */
-#include "runtime/node/node.h"
+#include <stdlib.h>
+
+#include "common/base/log.h"
+#include "runtime/node/large_hashes.h"
 #include "runtime/node/value_cache.h"
 
 enum { AHEAD = 64 }; /* neighbours that come along */
@@ -44,6 +47,34 @@ static bool restore_run(struct node *node, struct mob_object_id id)
     return true;
 }
 
+/* The bytes are here; who sees only what is committed gets its reply when they are. */
+struct fetched {
+    struct node *node;
+    uint32_t slot, session, request;
+};
+
+static void reply_fetched(void *arg)
+{
+    struct fetched *f = arg;
+    node_reply(f->node, f->slot, f->session, f->request, MOB_OK, NULL, 0);
+    free(f);
+}
+
+static bool reply_when_hashed(
+    struct node *node, const struct node_client *client, uint32_t request, struct mob_object_id id)
+{
+    if (client->kind == MOB_CLIENT_WORKER || client->read_local || !large_hashes_waits(node, id))
+        return false;
+    struct fetched *f = malloc(sizeof *f);
+    MOB_ASSERT(f);
+    *f = (struct fetched){node, client->slot, client->session, request};
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    effect.call.fn = reply_fetched;
+    effect.call.drop = free;
+    effect.call.arg = f;
+    return large_hashes_keep(node, id, &effect);
+}
+
 void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
 {
     enum mob_value_type type;
@@ -52,6 +83,8 @@ void node_fetch(struct node *node, struct node_client *client, uint32_t request,
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
     if (status == MOB_NOT_FOUND && restore_run(node, id))
         status = MOB_OK;
+    if (status == MOB_OK && reply_when_hashed(node, client, request, id))
+        return;
     if (status == MOB_OK || status == MOB_STORE_FULL || status == MOB_CORRUPT) {
         node_reply(node, client->slot, client->session, request, status, NULL, 0);
         return;

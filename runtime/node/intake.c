@@ -11,6 +11,7 @@
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/large_hashes.h"
 #include "runtime/node/plain.h"
 #include "runtime/node/suspended.h"
 
@@ -223,6 +224,11 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     };
     /* sealed by its maker after this record; the scheduler may look at it now, so make sure it is */
     (void)mob_store_seal_published(node->store, put.id);
+    if (put.flags & MOB_PUT_HASH_LATER) {
+        struct large_hash_wanted wanted = {
+            .id = put.id, .job = job->id, .ns = job->ns, .slot = client->slot, .session = client->session};
+        (void)!large_hashes_want(node, &wanted); /* gone already: committed as its record is */
+    }
     if (client->kind != MOB_CLIENT_WORKER && put.inline_bytes == 0 && put.size > 0)
         durable_puts_write(node->puts, client, put.id);
     node_object_ready(node, &object, NODE_NOBODY, 0);

@@ -126,8 +126,8 @@ static bool remember(struct node *node, struct known_question *q)
     struct known *to = &q->known;
     const struct known *from =
         to->id.slot & MOB_SLOT_PUT ? NULL : known_groups_find(table->groups, to->id.task);
-    if (!from || (from->spec && from->spec->num_returns == MOB_RETURNS_STREAM))
-        return false; /* items of a generator are not remembered */
+    if (!from || from->hashes || (from->spec && from->spec->num_returns == MOB_RETURNS_STREAM))
+        return false; /* items of a generator are not remembered, nor is which return has which hash */
     if (from->spec) {
         to->spec = copy_two(from->spec, sizeof *from->spec, from->spec + 1, from->spec_tail_bytes);
         to->spec_tail_bytes = from->spec_tail_bytes;
@@ -254,6 +254,16 @@ static void note_item(struct known *known, const struct mob_entry *e)
     known->item = copy_two(&head, sizeof head, e->ret.payload, bytes);
 }
 
+/* The first one stands: what came back later was compared with it. */
+static void note_hash(struct known *known, const struct mob_entry_hash *entry)
+{
+    known->hashes |= mob_task_id_eq(entry->id.task, known->id.task);
+    if (known->hashed || !mob_object_id_eq(entry->id, known->id))
+        return;
+    known->hashed = true;
+    known->hash = entry->hash;
+}
+
 void known_note(struct known *known, const struct mob_entry *e, uint64_t incarnation)
 {
     switch ((int)e->type) {
@@ -277,6 +287,9 @@ void known_note(struct known *known, const struct mob_entry *e, uint64_t incarna
     case MOB_ENTRY_YIELD:
         if (mob_task_id_eq(e->yield.task, known->id.task))
             note_item(known, e);
+        return;
+    case MOB_ENTRY_HASH:
+        note_hash(known, &e->hash);
         return;
     case MOB_ENTRY_OUTCOME:
         known->outcomes |= mob_task_id_eq(e->outcome.task, known->id.task);
@@ -322,6 +335,17 @@ static void keep_values(const struct lookup *lookup, const struct mob_entry *ent
         keep_returns(lookup, entry);
 }
 
+static void note_with_job(
+    struct known *known, const struct mob_entry *entry, const struct mob_block_header *block)
+{
+    bool had_put = known->put != NULL;
+    known_note(known, entry, block->incarnation);
+    if (had_put || !known->put)
+        return;
+    known->put_job = block->job;
+    memcpy(known->put_ns, block->ns, sizeof known->put_ns);
+}
+
 static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_block_header *block)
 {
     struct lookup *lookup = arg;
@@ -329,7 +353,7 @@ static void on_entry(void *arg, const struct mob_entry *entry, const struct mob_
     if (lookup->group_memory)
         known_group_entry(lookup->group_memory, entry, block->incarnation);
     for (struct known_question *q = lookup->questions; q; q = q->next)
-        known_note(&q->known, entry, block->incarnation);
+        note_with_job(&q->known, entry, block);
 }
 
 /* A put whose own group does not have its bytes: the task that made it may make it again, so what is known of

@@ -33,7 +33,12 @@ struct known {
     struct mob_out_put *put; /* of the object, followed by its inline value */
     uint64_t put_incarnation; /* whose log has it */
     bool outcomes; /* the task logged some */
+    struct mob_job_id put_job; /* of that log's entry */
+    char put_ns[MOB_NAMESPACE_MAX];
     bool deleted; /* what was put */
+    bool hashed; /* the object's hash was logged by itself (large_hashes.h) */
+    bool hashes; /* of some object of the task */
+    struct mob_hash128 hash;
     struct known_item *item; /* the object is this item of a generator */
     uint32_t items; /* of the generator that are in the log */
 };

@@ -111,6 +111,8 @@ static bool task_of(const struct mob_entry *e, struct mob_task_id *task_out)
         *task_out = e->completion.head.task;
     else if (e->type == MOB_ENTRY_OUTCOME)
         *task_out = e->outcome.task;
+    else if (e->type == MOB_ENTRY_HASH && !(e->hash.id.slot & MOB_SLOT_PUT))
+        *task_out = e->hash.id.task;
     else
         return false;
     return true;

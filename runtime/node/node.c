@@ -21,6 +21,7 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/lane.h"
+#include "runtime/node/large_hashes.h"
 #include "runtime/node/loop_tag.h"
 #include "runtime/node/node_run.h"
 #include "runtime/node/put_sweep.h"
@@ -170,6 +171,7 @@ static void make_tables(struct node *node)
     node->known = known_table_create();
     node->values = value_cache_create();
     node->awaited = awaited_puts_create();
+    node->large_hashes = large_hashes_create();
     node->lane = lane_create();
     node->flush_slots = calloc(MOB_STORE_CLIENTS_MAX + 2, sizeof *node->flush_slots);
     MOB_ASSERT(node->values && node->flush_slots);
@@ -257,6 +259,7 @@ void node_close(struct node *node)
     known_table_destroy(node->known);
     value_cache_destroy(node->values);
     awaited_puts_destroy(node->awaited);
+    large_hashes_destroy(node->large_hashes);
     lane_destroy(node->lane);
     node_jobs_free(node);
     free(node->flush_slots);
@@ -397,6 +400,7 @@ static bool pass(struct node *node)
     known_start(node);
     node_actor_rows_send(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
+    taken += large_hashes_step(node);
     taken += node_lane_run(node); /* what answers of the control store let go on */
     lineage_log_pump(node->log, node->now_ns, false);
     node_acknowledge_rings(node);
@@ -415,6 +419,7 @@ void node_turn(struct node *node)
 {
     poll_events(node, 0);
     pass(node);
+    (void)mob_store_maintain(node->store, 0);
 }
 
 static int64_t next_wake(const struct node *node)
@@ -430,6 +435,8 @@ static int64_t next_wake(const struct node *node)
         node->row_writes.first || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
+    if (large_hashes_any(node)) /* one may have found no room to be read back into */
+        at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     if (node_has_timers(node) && node->next_tick_ns < at)
         at = node->next_tick_ns;
     return at;
@@ -469,7 +476,7 @@ static bool stopped(struct node *node)
     }
     if (!node->stopping)
         return false;
-    bool quiet = lineage_log_idle(node->log) && !mob_store_has_news(node->store);
+    bool quiet = lineage_log_idle(node->log) && !large_hashes_any(node) && !mob_store_has_news(node->store);
     if (quiet && !node->said_stopped) { /* the log's last word */
         node->said_stopped = true;
         node_event_stopped(node);
@@ -498,11 +505,13 @@ void node_loop(struct node *node)
         bool busy = pass(node);
         if (log_moved(node, &log) || busy) {
             idle = 0;
+            if (large_hashes_due(node))
+                (void)mob_store_maintain(node->store, 0); /* one step */
             if (node->passes % POLL_EVERY_PASSES == 0)
                 poll_events(node, 0);
             continue;
         }
-        if (mob_store_maintain(node->store, MAINTAIN_NS))
+        if (mob_store_maintain(node->store, MAINTAIN_NS) || large_hashes_step(node))
             idle = 0;
         if (++idle < YIELDS_BEFORE_SLEEP) {
             if (!mob_yield_briefly())

@@ -229,6 +229,7 @@ struct actor_table;
 struct borrow_table;
 struct durable_puts;
 struct awaited_puts;
+struct large_hashes;
 struct lane;
 struct known_table;
 struct known_question;
@@ -300,6 +301,7 @@ struct node {
     struct put_sweep *put_sweep; /* NULL = none runs */
     int64_t next_put_age_ns;
     struct awaited_puts *awaited;
+    struct large_hashes *large_hashes;
     struct lane *lane;
     struct node_client *intake_client; /* whose record is being taken, */
     uint64_t intake_from; /* its ring position: it may be in no block yet, */

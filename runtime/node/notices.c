@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/lane.h"
+#include "runtime/node/large_hashes.h"
 
 /* Object id -> clients that asked. Chained hash table; an entry a watch. */
 struct watch {
@@ -311,6 +312,13 @@ static bool sees_uncommitted(const struct node_client *client)
     return client->kind == MOB_CLIENT_WORKER || client->read_local;
 }
 
+/* Behind the log, and behind the object's hash when that has an entry of its own. */
+static void when_committed(struct node *node, struct effect *effect)
+{
+    if (!large_hashes_keep(node, effect->ready.id, effect))
+        lineage_log_effect(node->log, effect);
+}
+
 /* Tell one client: at once when it lives and dies with the node, else when the commit is there. */
 static void tell(struct node *node, uint32_t slot, uint32_t session, const struct ready_object *object)
 {
@@ -321,7 +329,7 @@ static void tell(struct node *node, uint32_t slot, uint32_t session, const struc
         return;
     }
     struct effect effect = ready_effect(object, slot, session);
-    lineage_log_effect(node->log, &effect);
+    when_committed(node, &effect);
 }
 
 static void tell_watchers(struct node *node, const struct ready_object *object)
@@ -354,7 +362,7 @@ bool node_object_ready(
     }
     if (!object->committed) {
         struct effect effect = ready_effect(object, live ? submitter : NODE_NOBODY, session);
-        lineage_log_effect(node->log, &effect);
+        when_committed(node, &effect);
     }
     if (node->watches->count > 0)
         tell_watchers(node, object);

@@ -10,6 +10,7 @@
 #include "runtime/node/functions.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/large_hashes.h"
 #include "runtime/node/state_json.h"
 #include "runtime/node/value_cache.h"
 
@@ -135,7 +136,8 @@ static void reply_after_commit(
     effect.call.fn = say;
     effect.call.drop = free;
     effect.call.arg = flush;
-    lineage_log_effect(r->node->log, &effect);
+    if (!large_hashes_after(r->node, flush->slot, flush->session, &effect))
+        lineage_log_effect(r->node->log, &effect);
 }
 
 static void flush_request(const struct request *r)
@@ -357,7 +359,8 @@ static void space_request(const struct request *r)
     memcpy(&space.id, r->payload + sizeof space.bytes, sizeof space.id);
     uint64_t free_now = 0;
     enum mob_status status = make_space(&space, &free_now);
-    if (status != MOB_STORE_FULL || lineage_log_idle(r->node->log)) {
+    bool waits = !lineage_log_idle(r->node->log) || large_hashes_any(r->node);
+    if (status != MOB_STORE_FULL || !waits) {
         reply_space(&space, status, free_now);
         return;
     }
@@ -368,7 +371,8 @@ static void space_request(const struct request *r)
     effect.call.fn = space_after_commit;
     effect.call.drop = free;
     effect.call.arg = later;
-    lineage_log_effect_later(r->node->log, &effect);
+    if (!large_hashes_after(r->node, NODE_NOBODY, 0, &effect))
+        lineage_log_effect_later(r->node->log, &effect);
 }
 
 static bool is_put(struct mob_object_id id)

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/large_hashes.h"
 #include "runtime/node/shadow.h"
 
 #define RESTORE_PATIENCE_NS (10 * MOB_SEC)
@@ -49,8 +50,15 @@ void node_ready_committed(struct node *node, struct mob_object_id id, enum mob_s
         .type = type,
         .flags = MOB_READY_COMMITTED,
         .committed = true,
+        .remakeable = true,
         .size = there ? info.size : 0,
     };
+    if (status == MOB_OK && large_hashes_waits(node, id)) {
+        object.flags = 0;
+        object.committed = false;
+        node_object_ready(node, &object, slot, session);
+        return;
+    }
     node_object_ready(node, &object, slot, session);
     mob_store_object_committed(node->store, id, true);
 }
@@ -78,7 +86,8 @@ static void restore_after_commit(void *arg)
 
 static bool wait_for_commits(struct node *node, const struct restore_later *r)
 {
-    if (lineage_log_idle(node->log) || node->now_ns > r->give_up_ns)
+    bool more = !lineage_log_idle(node->log) || large_hashes_any(node);
+    if (!more || node->now_ns > r->give_up_ns)
         return false;
     struct restore_later *later = malloc(sizeof *later + r->bytes);
     if (!later)
@@ -88,7 +97,8 @@ static bool wait_for_commits(struct node *node, const struct restore_later *r)
     effect.call.fn = restore_after_commit;
     effect.call.drop = free;
     effect.call.arg = later;
-    lineage_log_effect_later(node->log, &effect);
+    if (!large_hashes_after(node, NODE_NOBODY, 0, &effect))
+        lineage_log_effect_later(node->log, &effect);
     return true;
 }
 
@@ -284,6 +294,11 @@ static void from_put(struct node *node, const struct known *known)
         return;
     if (status == MOB_NOT_FOUND || status == MOB_CORRUPT)
         status = MOB_OBJECT_LOST;
+    if (status == MOB_OK && (known->put->flags & MOB_PUT_HASH_LATER)) {
+        struct large_hash_wanted wanted = {
+            .id = known->id, .job = known->put_job, .ns = known->put_ns, .slot = NODE_NOBODY, .again = true};
+        (void)!large_hashes_want(node, &wanted);
+    }
     node_ready_committed(node, known->id, status, status == MOB_OK ? type : MOB_TYPE_ERROR, NODE_NOBODY, 0);
 }
 

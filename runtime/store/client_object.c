@@ -205,6 +205,19 @@ void mob_store_object_release(struct mob_store_client *client, struct mob_object
         unpin(client, pin.journal);
 }
 
+bool mob_store_object_hash(
+    const struct mob_store_client *client, struct mob_object_ref pin, struct mob_hash128 *hash_out)
+{
+    struct mob_value_view value;
+    if (pin.entry >= client->view.entries ||
+        mob_entry_value(&client->view, &client->view.seg_table[pin.entry], &value) != MOB_OK)
+        return false;
+    if (value.object_ref_count + value.actor_ref_count > 0)
+        return false;
+    *hash_out = mob_entry_hash(&client->view.seg_table[pin.entry], &value);
+    return (hash_out->lo | hash_out->hi) != 0;
+}
+
 void mob_store_rest(struct mob_store_client *client)
 {
     enum { CHUNKS_MAX = 64 }; /* with more of them it is no small client, and looking at all takes long */

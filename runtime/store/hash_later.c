@@ -11,6 +11,7 @@ enum { QUEUE_MAX = 4096, STEP_BYTES = 1 << 20 };
 struct job {
     struct mob_object_id id;
     struct mob_hash128 hash;
+    bool there;
 };
 
 /* Two rings of one array each: waiting jobs, finished ones. */
@@ -58,29 +59,47 @@ enum mob_status mob_store_hash_later(struct mob_store *store, struct mob_object_
     return MOB_OK;
 }
 
-bool mob_store_next_hash(struct mob_store *store, struct mob_object_id *id_out, struct mob_hash128 *hash_out)
+bool mob_store_next_hash(
+    struct mob_store *store, struct mob_object_id *id_out, bool *there_out, struct mob_hash128 *hash_out)
 {
     struct mob_hash_queue *queue = store->hashes;
     if (queue->done_head == queue->done_tail)
         return false;
     const struct job *job = &queue->done[queue->done_tail++ % QUEUE_MAX];
     *id_out = job->id;
+    *there_out = job->there;
     *hash_out = job->hash;
     return true;
 }
 
+/* The first waiting job has ended. */
+static void end(struct mob_hash_queue *queue)
+{
+    queue->done[queue->done_head++ % QUEUE_MAX] = queue->waiting[queue->waiting_tail++ % QUEUE_MAX];
+    queue->at = 0;
+}
+
+/* Its turn comes again when the others had theirs. */
+static void put_last(struct mob_hash_queue *queue)
+{
+    struct job job = queue->waiting[queue->waiting_tail++ % QUEUE_MAX];
+    queue->waiting[queue->waiting_head++ % QUEUE_MAX] = job;
+    queue->at = 0;
+}
+
 /* The value itself never changes after its seal, not even its header; the hash stands beside it in the entry.
  */
-static void finish(struct mob_store *store, struct job *job)
+static void hashed(struct mob_store *store, struct job *job)
 {
     struct mob_hash_queue *queue = store->hashes;
+    XXH128_hash_t hash = XXH3_128bits_digest(queue->state);
     uint32_t tag;
     uint32_t index = mob_table_find(&store->view, job->id, &tag);
+    job->hash = (struct mob_hash128){hash.low64, hash.high64};
+    job->there = true;
     if (index != UINT32_MAX && !mob_tag_is_inline(tag))
         mob_entry_set_hash(&store->view.seg_table[index], job->hash);
-    queue->done[queue->done_head++ % QUEUE_MAX] = *job;
-    queue->waiting_tail++;
-    queue->at = 0;
+    end(queue);
 }
 
 bool mob_hash_queue_step(struct mob_store *store)
@@ -92,33 +111,30 @@ bool mob_hash_queue_step(struct mob_store *store)
     enum mob_value_type type;
     const uint8_t *bytes;
     uint64_t size;
+    struct mob_value_view value;
     /* Found anew in each step: it may have been spilled, or dropped, in between. Bytes of a sealed value
      * never change. */
-    if (mob_store_object_bytes(store, job->id, true, &type, &bytes, &size) != MOB_OK || size < queue->at) {
-        queue->waiting_tail++; /* gone: nothing will be committed of it */
-        queue->at = 0;
+    enum mob_status status = mob_store_object_bytes(store, job->id, true, &type, &bytes, &size);
+    if (status == MOB_STORE_FULL || status == MOB_DISK_FULL) { /* spilled, and no room to read it back into */
+        put_last(queue);
+        return false;
+    }
+    if (status != MOB_OK || size < queue->at || mob_value_open(bytes, size, &value) != MOB_OK) {
+        end(queue); /* gone: nothing will be committed of it */
         return true;
     }
-    struct mob_value_view value;
-    if (mob_value_open(bytes, size, &value) != MOB_OK) {
-        queue->waiting_tail++;
-        queue->at = 0;
-        return true;
-    }
-    uint64_t end = (uint64_t)(value.payload - bytes) + value.payload_bytes; /* table ++ padding ++ payload */
+    uint64_t length =
+        (uint64_t)(value.payload - bytes) + value.payload_bytes; /* table ++ padding ++ payload */
     if (queue->at == 0) {
         XXH3_128bits_reset(queue->state);
         queue->at = MOB_VALUE_HEADER_BYTES;
     }
-    if (queue->at > end)
-        queue->at = end;
-    uint64_t left = end - queue->at, step = left < STEP_BYTES ? left : STEP_BYTES;
+    if (queue->at > length)
+        queue->at = length;
+    uint64_t left = length - queue->at, step = left < STEP_BYTES ? left : STEP_BYTES;
     XXH3_128bits_update(queue->state, bytes + queue->at, step);
     queue->at += step;
-    if (queue->at == end) {
-        XXH128_hash_t hash = XXH3_128bits_digest(queue->state);
-        job->hash = (struct mob_hash128){hash.low64, hash.high64};
-        finish(store, job);
-    }
+    if (queue->at == length)
+        hashed(store, job);
     return queue->waiting_head != queue->waiting_tail;
 }

@@ -170,8 +170,10 @@ MOB_MUST_USE enum mob_status mob_store_make_room(
  * creator did not). mob_store_object_info then gives the hash; the value stays as it was sealed, its header
  * too. MOB_NOT_FOUND, MOB_NOT_READY, MOB_QUEUE_FULL. */
 MOB_MUST_USE enum mob_status mob_store_hash_later(struct mob_store *store, struct mob_object_id id);
-/* Results of the above, each once. false = none now. */
-bool mob_store_next_hash(struct mob_store *store, struct mob_object_id *id_out, struct mob_hash128 *hash_out);
+/* Ends of the above, each once; *there_out false: the bytes went before they were hashed. false = none now.
+ */
+bool mob_store_next_hash(
+    struct mob_store *store, struct mob_object_id *id_out, bool *there_out, struct mob_hash128 *hash_out);
 /* Background work in small steps (sweep of committed released entries when the table passes its fill mark,
  * spill writes, hashes of large objects); call when a pass has time. Returns whether more is left. */
 bool mob_store_maintain(struct mob_store *store, int64_t budget_ns);
@@ -286,6 +288,10 @@ MOB_MUST_USE enum mob_status mob_store_object_get(struct mob_store_client *clien
     bool committed_only, enum mob_value_type *type_out, void *small, const void **bytes_out,
     uint64_t *size_out, struct mob_object_ref *pin_out);
 void mob_store_object_release(struct mob_store_client *client, struct mob_object_ref pin);
+/* The content hash of a full object that is pinned: of its payload. False: it is not known yet (a value over
+ * 1 MiB), or the object refers to others, which its hash is of as well. */
+bool mob_store_object_hash(
+    const struct mob_store_client *client, struct mob_object_ref pin, struct mob_hash128 *hash_out);
 /* Before it waits for long: gives back its slabs that hold nothing. Little work, whatever it holds. */
 void mob_store_rest(struct mob_store_client *client);
 

@@ -121,6 +121,11 @@ struct mob_value_look mob_value_look(const struct mob_value *value)
     return (struct mob_value_look){value->type, value->payload, value->payload_bytes};
 }
 
+bool mob_value_stored_hash(const struct mob_value *value, struct mob_hash128 *hash_out)
+{
+    return value->pinned && mob_store_object_hash(value->store, value->pin, hash_out);
+}
+
 enum mob_status mob_value_of_object(
     struct mob_client *client, struct mob_object_id *id, struct mob_value **value_out)
 {

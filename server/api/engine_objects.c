@@ -150,8 +150,12 @@ static void fill_value(struct flight *flight, struct mob_value *value)
     out->size = look.bytes;
     if (object->want_json) {
         out->json = engine_value_json(value);
+        struct mob_hash128 hash;
         if (look.bytes <= (1u << 20)) {
-            struct mob_hash128 hash = mob_hash128(look.payload, look.bytes);
+            hash = mob_hash128(look.payload, look.bytes);
+            out->hash_lo = hash.lo;
+            out->hash_hi = hash.hi;
+        } else if (mob_value_stored_hash(value, &hash)) {
             out->hash_lo = hash.lo;
             out->hash_hi = hash.hi;
         }

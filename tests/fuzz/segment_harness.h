@@ -167,6 +167,7 @@ static inline void harness_object(struct harness *h, uint8_t op, struct mob_obje
     enum mob_value_type type;
     const uint8_t *bytes;
     uint64_t size, room;
+    bool there;
     volatile uint8_t sum = 0;
     int64_t n = arg;
     switch (op) {
@@ -210,7 +211,7 @@ static inline void harness_object(struct harness *h, uint8_t op, struct mob_obje
         break;
     case 11:
         mob_store_maintain(h->store, 0);
-        (void)mob_store_next_hash(h->store, &id, &hash);
+        (void)mob_store_next_hash(h->store, &id, &there, &hash);
         break;
     default:
         break;

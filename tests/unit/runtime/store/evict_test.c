@@ -632,12 +632,14 @@ static void large_values_are_hashed_later(void **state)
     assert_status(MOB_OK, mob_store_hash_later(rig.store, test_id(1, 0, 0)));
     struct mob_object_id id;
     struct mob_hash128 hash;
-    assert_false(mob_store_next_hash(rig.store, &id, &hash));
+    bool there;
+    assert_false(mob_store_next_hash(rig.store, &id, &there, &hash));
     int steps = 1;
     while (mob_store_maintain(rig.store, 0))
         steps++;
     assert_in_range(steps, 4, 6); /* a megabyte each */
-    assert_true(mob_store_next_hash(rig.store, &id, &hash));
+    assert_true(mob_store_next_hash(rig.store, &id, &there, &hash));
+    assert_true(there);
     mob_value_hash(value);
     struct mob_value_view view;
     assert_status(MOB_OK, mob_value_open(value, size, &view));
@@ -645,7 +647,15 @@ static void large_values_are_hashed_later(void **state)
     struct mob_object_info info;
     assert_true(mob_store_object_info(rig.store, test_id(1, 0, 0), &info));
     assert_true(mob_hash128_eq(view.hash, info.hash));
-    assert_false(mob_store_next_hash(rig.store, &id, &hash));
+    assert_false(mob_store_next_hash(rig.store, &id, &there, &hash));
+
+    /* One that goes before it is hashed is told of, too. */
+    assert_status(MOB_OK, mob_store_hash_later(rig.store, test_id(1, 0, 0)));
+    assert_status(MOB_OK, mob_store_object_delete(rig.store, test_id(1, 0, 0)));
+    mob_store_maintain(rig.store, 0);
+    assert_true(mob_store_next_hash(rig.store, &id, &there, &hash));
+    assert_false(there);
+    assert_true(mob_object_id_eq(id, test_id(1, 0, 0)));
     free(value);
     rig_close(&rig);
 }
