@@ -75,6 +75,14 @@ static void add_object(json_t *line, struct mob_object_id id)
     json_object_set_new(line, "object", json_string(mob_object_id_format(id, text)));
 }
 
+/* As GET /objects/{id} shows it. */
+static void add_hash(json_t *line, struct mob_hash128 hash)
+{
+    char text[33];
+    snprintf(text, sizeof text, "%016llx%016llx", (unsigned long long)hash.hi, (unsigned long long)hash.lo);
+    json_object_set_new(line, "hash", json_string(text));
+}
+
 static void add_number(json_t *line, const char *key, uint64_t value)
 {
     json_object_set_new(line, key, json_integer((json_int_t)value));
@@ -143,6 +151,7 @@ static const char *add_fields(json_t *line, const struct mob_block_header *h, co
         return "actor";
     case MOB_ENTRY_HASH:
         add_object(line, e->hash.id);
+        add_hash(line, e->hash.hash);
         return "hash";
     case MOB_ENTRY_CANCEL:
         add_id(line, "task", e->cancel.task);
