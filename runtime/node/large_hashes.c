@@ -36,7 +36,8 @@ struct large_hash {
     uint32_t slot, session;
     struct mob_hash128 hash;
     uint8_t state; /* enum large_hash_state */
-    bool again, remakeable, diverged;
+    bool again, remakeable;
+    enum mob_status status; /* that its waiters are told instead of their own, unless MOB_OK */
     struct kept_effect *effects, **effects_end;
 };
 struct large_hashes {
@@ -149,8 +150,8 @@ static void run_kept(struct node *node, const struct large_hash *h, struct kept_
         pass_on(node, h->older, kept);
         return;
     }
-    if (effect->kind == EFFECT_READY && h->diverged) {
-        effect->status = MOB_REPLAY_DIVERGED;
+    if (effect->kind == EFFECT_READY && h->status != MOB_OK) {
+        effect->status = (uint16_t)h->status;
         effect->type = MOB_TYPE_ERROR;
     }
     node_run_effect(node, effect);
@@ -238,7 +239,7 @@ static void other_bytes(struct node *node, struct large_hash *h)
         .message_bytes = sizeof message - 1};
     uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
     MOB_LOG_WARN("hashes", "remade_otherwise", "object=%s", mob_object_id_format(h->id, id));
-    h->diverged = true;
+    h->status = MOB_REPLAY_DIVERGED;
     mob_store_object_free(node->store, h->id);
     enum mob_status put = node_restore_value(node, h->id, MOB_TYPE_ERROR, payload, bytes);
     if (put != MOB_OK) /* somebody reads the bytes, or no room: the notice says it all the same */
@@ -251,12 +252,16 @@ static void on_known(void *arg, enum mob_status status, const struct known *know
     struct large_hash *h = find(node, known->id);
     if (!h || h->state != HASH_LOOKED_UP)
         return;
-    if (status != MOB_OK || !known->hashed) { /* twice the same entry is as good as one */
+    if (status == MOB_OK && !known->hashed) {
         log_hash(node, h);
         return;
     }
-    if (!mob_hash128_eq(known->hash, h->hash))
+    if (status != MOB_OK) { /* whoever asks next brings the bytes back, and compares, anew */
+        h->status = status;
+        mob_store_object_free(node->store, h->id);
+    } else if (!mob_hash128_eq(known->hash, h->hash)) {
         other_bytes(node, h);
+    }
     commit_behind_log(node, h);
 }
 

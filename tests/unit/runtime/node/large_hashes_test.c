@@ -276,6 +276,40 @@ static void nothing_else_waits(void **state)
     nx_close(&nx);
 }
 
+/* More than the store's queue takes at a time: none is forgotten. */
+static void those_beyond_the_queue_get_their_turn(void **state)
+{
+    (void)state;
+    enum { COUNT = 4200, VALUE_BYTES = 1000 };
+    uint8_t value[VALUE_BYTES + 2 * MOB_VALUE_HEADER_BYTES] __attribute__((aligned(64))), *payload;
+    struct nx nx;
+    struct nx_driver driver;
+    uint64_t size;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    assert_int_equal(mob_value_full_size(VALUE_BYTES, 0, 0, &size), MOB_OK);
+    assert_true(size <= sizeof value);
+    assert_int_equal(
+        mob_value_init(value, size, MOB_TYPE_BYTES, VALUE_BYTES, NULL, 0, NULL, 0, &payload), MOB_OK);
+    memset(payload, 1, VALUE_BYTES);
+    for (uint32_t i = 0; i < COUNT; i++) {
+        struct large_hash_wanted wanted = {
+            .id = put_id(&driver, i), .job = driver.welcome.job, .ns = "default", .slot = NODE_NOBODY};
+        assert_int_equal(
+            mob_store_object_put(nx.node->store, wanted.id, MOB_TYPE_BYTES, false, value, size), MOB_OK);
+        assert_true(large_hashes_want(nx.node, &wanted));
+    }
+    for (int64_t end = mob_now() + PATIENCE_NS; large_hashes_any(nx.node); nx_turn(&nx, 1))
+        assert_true(mob_now() < end);
+    for (uint32_t i = 0; i < COUNT; i++)
+        assert_true(is_committed(&nx, put_id(&driver, i)));
+    struct mob_hash128 found;
+    assert_int_equal(logged(put_id(&driver, COUNT - 1), &found), 1);
+    assert_true(mob_hash128_eq(found, mob_hash128(payload, VALUE_BYTES)));
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -284,6 +318,7 @@ int main(void)
         cmocka_unit_test(a_put_whose_hash_was_not_logged_gets_it_from_its_file),
         cmocka_unit_test(a_result_that_is_made_again_has_the_hash_of_the_first),
         cmocka_unit_test(nothing_else_waits),
+        cmocka_unit_test(those_beyond_the_queue_get_their_turn),
     };
     return cmocka_run_group_tests_name("node large hashes", tests, NULL, NULL);
 }
