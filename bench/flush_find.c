@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bench/find_corpus.h"
 #include "bench/flush_rows.h"
 #include "common/base/log.h"
 #include "common/wire/block.h"
@@ -12,12 +13,8 @@
 #include "gcs/flush/watermark.h"
 #include "gcs/flush/writer.h"
 
-#define DAYS 30
-#define FUNCTIONS 100u
-#define BLOCK_TASKS 125u
 #define BATCH_BLOCKS 1024u
-#define DAY_NS (86400ll * 1000000000)
-#define FIRST_WALL_NS (20000ll * DAY_NS)
+#define FIRST_WALL_NS (20000 * 86400ll * 1000000000)
 
 struct finding {
     struct bench *b;
@@ -25,100 +22,24 @@ struct finding {
     struct mob_writer_state *writer;
     struct mob_cold *cold;
     struct mob_block_encoder *encoder;
-    uint64_t tasks, jobs, one_in; /* one failure in so many */
-    uint64_t per_job;
+    struct find_corpus corpus;
     uint32_t shard;
     uint64_t seq, watermark;
     uint8_t *bytes; /* of a batch */
     struct mob_flush_block blocks[BATCH_BLOCKS];
 };
 
-/* Everything of task n follows from n. */
-static struct mob_stream stream_of(const struct finding *f, uint64_t job)
-{
-    struct mob_stream s = {{'f', (uint8_t)f->shard}};
-    uint64_t mixed = (job + 1) * 0x9e3779b97f4a7c15ull;
-    memcpy(s.b + 4, &mixed, 8);
-    return s;
-}
-static struct mob_function_id function_of(uint64_t task)
-{
-    struct mob_function_id id = {{0}};
-    uint64_t mixed = task * 0xbf58476d1ce4e5b9ull;
-    id.b[0] = (uint8_t)((mixed >> 32) % FUNCTIONS);
-    id.b[1] = 'f';
-    return id;
-}
-static bool fails(const struct finding *f, uint64_t task)
-{
-    uint64_t mixed = (task + 7) * 0x94d049bb133111ebull;
-    return (mixed ^ mixed >> 31) % f->one_in == 0;
-}
-static int64_t finished_wall_ns(const struct finding *f, uint64_t task)
-{
-    return FIRST_WALL_NS + (int64_t)((double)task / (double)f->tasks * DAYS * (double)DAY_NS);
-}
-
-/* Specs and ends of tasks [from, from + BLOCK_TASKS), of one job. */
-static uint32_t make_block(struct finding *f, uint64_t from, uint8_t *out)
-{
-    _Alignas(8) uint8_t tail[256], body[64];
-    uint64_t job = from / f->per_job;
-    int64_t opened = finished_wall_ns(f, from);
-    struct mob_stream stream = stream_of(f, job);
-    struct mob_block_header header = {.version = MOB_BLOCK_VERSION,
-        .incarnation = 1,
-        .sequence = f->seq,
-        .job = {stream},
-        .ns = "default",
-        .wall_ns = opened,
-        .mono_ns = DAY_NS};
-    mob_block_begin(f->encoder, &header);
-    for (uint64_t task = from; task < from + BLOCK_TASKS; task++) {
-        int64_t argument = (int64_t)task, at = finished_wall_ns(f, task) - opened + DAY_NS;
-        struct mob_tail_builder builder;
-        mob_tail_begin(&builder, tail, sizeof tail);
-        mob_tail_add_value(&builder, MOB_TYPE_I64, &argument, sizeof argument);
-        struct mob_spec_head head = {.version = MOB_SPEC_VERSION,
-            .kind = MOB_KIND_TASK,
-            .runtime = MOB_RUNTIME_C,
-            .num_returns = 1,
-            .task = {stream, (uint32_t)(task % f->per_job)},
-            .job = {stream},
-            .function = function_of(task),
-            .max_retries = 3,
-            .cpu = 10000,
-            .attempt = 1};
-        struct mob_return_view ret = {
-            .type = MOB_TYPE_I64, .size = sizeof argument, .payload = (const uint8_t *)&argument};
-        struct mob_completion_head end = {.version = MOB_COMPLETION_VERSION,
-            .flags = MOB_COMPLETION_FINAL,
-            .status = fails(f, task) ? MOB_TASK_FAILED : MOB_OK,
-            .return_count = 1,
-            .task = head.task,
-            .attempt = 1,
-            .worker = 1000 + (uint32_t)(task % 2),
-            .submitted_ns = at - 3000,
-            .ready_ns = at - 2500,
-            .dispatched_ns = at - 2000,
-            .started_ns = at - 1000,
-            .finished_ns = at,
-            .body_bytes = mob_return_encode(body, 0, sizeof body, &ret)};
-        MOB_ASSERT(mob_block_add_spec(f->encoder, &head, tail, mob_tail_end(&builder), at - 3000) == MOB_OK &&
-            mob_block_add_completion(f->encoder, &end, body) == MOB_OK);
-    }
-    return mob_block_end(f->encoder, out);
-}
-
 static enum mob_status write_all(struct finding *f)
 {
     enum mob_status status = MOB_OK;
-    for (uint64_t task = 0; task < f->tasks && status == MOB_OK;) {
+    const struct find_corpus *c = &f->corpus;
+    for (uint64_t task = 0; task < c->tasks && status == MOB_OK;) {
         struct mob_flush_batch batch = {.after = f->watermark, .epoch = 1, .blocks = f->blocks};
         struct mob_flush_written written;
         size_t used = 0;
-        for (; task < f->tasks && batch.count < BATCH_BLOCKS; task += BLOCK_TASKS) {
-            uint32_t length = make_block(f, task, f->bytes + used);
+        for (; task < c->tasks && batch.count < BATCH_BLOCKS; task += FIND_BLOCK_TASKS) {
+            struct mob_block_header header = {.incarnation = 1, .sequence = f->seq};
+            uint32_t length = find_corpus_block(c, f->encoder, &header, task, f->bytes + used);
             f->blocks[batch.count++] =
                 (struct mob_flush_block){.seq = ++f->seq, .bytes = f->bytes + used, .length = length};
             used += length;
@@ -170,72 +91,48 @@ static bool find_tasks(struct finding *f, double *us, int count)
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
-        uint64_t task = random % f->tasks;
-        struct mob_task_id id = {stream_of(f, task / f->per_job), (uint32_t)(task % f->per_job)};
+        uint64_t task = random % f->corpus.tasks;
+        struct mob_task_id id = find_corpus_task(&f->corpus, task);
         struct mob_gcs_cold_get q = {.upto = f->watermark,
             .get = {.query = MOB_GCS_Q_GROUP, .stream = id.stream, .group = id.index >> MOB_GROUP_SHIFT}};
         struct mob_gcs_cold_answer a;
         int64_t begin = bench_now();
         enum mob_status status = mob_cold_read(f->cold, f->db, &q, &a);
         us[i] = (double)(bench_now() - begin) / 1e3;
-        if (status != MOB_OK || !has_task(&a, id, fails(f, task)))
+        if (status != MOB_OK || !has_task(&a, id, find_corpus_fails(&f->corpus, task)))
             return false;
     }
     return true;
 }
 
-/* Which tasks of the function failed in [from, to), newest first: from what was written. */
-static int expected_failures(
-    const struct finding *f, struct mob_function_id function, uint64_t from, uint64_t to, uint64_t out[100])
-{
-    int n = 0;
-    for (uint64_t task = to; task-- > from && n < 100;) {
-        struct mob_function_id of = function_of(task);
-        if (fails(f, task) && memcmp(&of, &function, sizeof of) == 0)
-            out[n++] = task;
-    }
-    return n;
-}
-
-/* The next one from a place that depends on i. */
-static uint64_t some_failure(const struct finding *f, uint64_t i)
-{
-    uint64_t task = (i + 1) * 0x9e3779b97f4a7c15ull % f->tasks;
-    for (uint64_t n = 0; n < f->tasks && !fails(f, task); n++)
-        task = (task + 1) % f->tasks;
-    return task;
-}
-
 /* The first page of the failed tasks of a function in an hour that has some; complete and in order. */
 static bool find_failures(struct finding *f, double *us, int count, double *rows_out)
 {
-    uint64_t per_hour = f->tasks / (DAYS * 24), rows = 0;
+    const struct find_corpus *c = &f->corpus;
+    uint64_t per_hour = c->tasks / FIND_HOURS, rows = 0;
     MOB_ASSERT(per_hour > 0); /* the smallest run has hundreds */
     for (int i = 0; i < count; i++) {
-        uint64_t failure = some_failure(f, (uint64_t)i), expected[100];
+        uint64_t failure = find_corpus_failure(c, (uint64_t)i), expected[FIND_PAGE];
         uint64_t from = failure / per_hour * per_hour;
-        struct mob_function_id function = function_of(failure);
+        uint32_t function = find_corpus_function(failure);
         struct mob_gcs_cold_get q = {.upto = f->watermark,
             .get = {.query = MOB_GCS_Q_SCAN,
                 .failed = 1,
                 .newest_first = 1,
-                .limit = 100,
-                .function = function,
-                .from_wall_ns = finished_wall_ns(f, from),
-                .to_wall_ns = finished_wall_ns(f, from + per_hour) - 1000}};
+                .limit = FIND_PAGE,
+                .function = c->functions[function],
+                .from_wall_ns = find_corpus_finished_ns(c, from),
+                .to_wall_ns = find_corpus_finished_ns(c, from + per_hour) - 1000}};
         struct mob_gcs_cold_answer a;
         int64_t begin = bench_now();
         enum mob_status status = mob_cold_read(f->cold, f->db, &q, &a);
         us[i] = (double)(bench_now() - begin) / 1e3;
-        int n = expected_failures(f, function, from, from + per_hour, expected);
+        int n = find_corpus_failures(c, function, from, from + per_hour, expected);
         if (status != MOB_OK || count_failed(&a) != n)
             return false;
-        for (int k = 0; k < n; k++) {
-            uint64_t task = expected[k];
-            struct mob_task_id id = {stream_of(f, task / f->per_job), (uint32_t)(task % f->per_job)};
-            if (!has_task(&a, id, true))
+        for (int k = 0; k < n; k++)
+            if (!has_task(&a, find_corpus_task(c, expected[k]), true))
                 return false;
-        }
         rows += (uint64_t)n;
     }
     *rows_out = (double)rows;
@@ -250,7 +147,7 @@ static bool open_finding(struct finding *f, const char *directory)
     f->writer = mob_flush_writer_create(f->shard);
     f->cold = mob_cold_create(f->shard);
     f->encoder = mob_block_encoder_create();
-    f->bytes = malloc((size_t)BATCH_BLOCKS * 16384 + MOB_BLOCK_BYTES_MAX);
+    f->bytes = malloc((size_t)BATCH_BLOCKS * FIND_BLOCK_BYTES_MAX + MOB_BLOCK_BYTES_MAX);
     uint64_t upto, epoch;
     return f->writer && f->cold && f->encoder && f->bytes && mob_database_open(socket, &f->db) == MOB_OK &&
         mob_migrate(f->db, mob_migrations, &from, &to) == MOB_OK &&
@@ -288,7 +185,7 @@ static void measure(struct finding *f, const char *failed_row)
         bench_miss(f->b, failed_row, "a task was not found, or a page is not what was written");
         return;
     }
-    if (f->one_in == 1000)
+    if (f->corpus.one_in == 1000)
         bench_row(f->b,
             &(struct bench_row){.name = "gcs_find",
                 .unit = "us",
@@ -299,7 +196,7 @@ static void measure(struct finding *f, const char *failed_row)
                 .p50_us = bench_percentile(us, LOOKS, 50),
                 .p99_us = bench_percentile(us, LOOKS, 99)});
     snprintf(extra, sizeof extra, "\"tasks\":%llu,\"rows\":%.0f,\"written_per_s\":%.0f",
-        (unsigned long long)f->tasks, rows, (double)f->tasks / seconds);
+        (unsigned long long)f->corpus.tasks, rows, (double)f->corpus.tasks / seconds);
     bench_row(f->b,
         &(struct bench_row){.name = failed_row,
             .unit = "us",
@@ -316,12 +213,14 @@ void bench_flush_find(struct bench *b)
     struct bench fresh = {.options = b->options, .postgres = true};
     bool up = bench_cluster_start(&fresh);
     for (uint32_t i = 0; i < 2 && up; i++) {
-        f = (struct finding){.b = b,
-            .shard = 100 + i,
+        f = (struct finding){.b = b, .shard = 100 + i};
+        f.corpus = (struct find_corpus){.tag = (uint8_t)f.shard,
             .tasks = b->options.quick ? 300000 : 10000000,
             .jobs = b->options.quick ? 300 : 10000,
-            .one_in = i == 0 ? 1000 : 1000000};
-        f.per_job = f.tasks / f.jobs;
+            .one_in = i == 0 ? 1000 : 1000000,
+            .first_wall_ns = FIRST_WALL_NS};
+        for (uint32_t n = 0; n < FIND_FUNCTIONS; n++)
+            f.corpus.functions[n] = (struct mob_function_id){{(uint8_t)n, 'f'}};
         for (int tries = 0; tries < 300 && !f.db && !open_finding(&f, fresh.directory); tries++) {
             close_finding(&f);
             usleep(100000);

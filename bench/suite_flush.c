@@ -452,4 +452,6 @@ void suite_flush(struct bench *b)
         gcs_flush_fixed(b);
     if (bench_wanted(b, "gcs_find"))
         bench_flush_find(b);
+    if (bench_wanted(b, "gcs_find_http"))
+        bench_find_http(b);
 }
