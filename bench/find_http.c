@@ -14,7 +14,7 @@
 #include "gcs/client/client_sync.h"
 
 #define DAY_NS (86400 * MOB_SEC)
-#define WINDOW 256u /* blocks on their way */
+#define WINDOW 4096u /* blocks that are not durable yet: a few seconds of them */
 #define LOGGED_NS (1800 * MOB_SEC)
 #define LOOKS_MAX 1000
 #define PAGES_MAX 200

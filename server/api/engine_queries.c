@@ -9,39 +9,29 @@
 #include "common/wire/signature.h"
 #include "server/api/engine_inner.h"
 #include "server/api/filter.h"
+#include "server/api/item_page.h"
 
 #define SCHEMA_BYTES 16384u
 
 /* --- lists --- */
 
-/* A page of an array: filter, sort, then the cursor, which is the place in that order. */
 static void send_page(struct flight *flight, json_t *rows)
 {
     struct mob_engine_query *query = &flight->op->query;
     struct mob_filter filter;
-    if (mob_filter_parse(query->filter, &filter) != MOB_OK) {
-        json_decref(rows);
+    struct item_page page;
+    if (mob_filter_parse(query->filter, &filter) != MOB_OK)
         flight_fail(flight, MOB_BAD_REQUEST, NULL, "a filter is field:value [AND field:value]...");
-        return;
+    else if (item_page_cut(rows, query->kind, &filter, query->sort, query->cursor, query->limit, &page) !=
+        MOB_OK)
+        flight_fail(flight, MOB_BAD_REQUEST, NULL, "cursor: not one that this list gave; begin without one");
+    else {
+        mob_engine_next_cursor(query, page.next);
+        flight_done_json(flight,
+            json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page.items, "next_cursor", query->cursor,
+                "total_estimate", (json_int_t)page.total, "truncated", 0, "dropped_before"));
     }
-    json_t *kept = json_array();
-    for (size_t i = 0; i < json_array_size(rows); i++)
-        if (mob_filter_matches(&filter, json_array_get(rows, i)))
-            json_array_append(kept, json_array_get(rows, i));
     json_decref(rows);
-    mob_json_sort(kept, query->sort);
-    size_t begin = query->cursor ? strtoull(query->cursor, NULL, 10) : 0, total = json_array_size(kept);
-    json_t *page = json_array();
-    for (size_t i = begin; i < total && i < begin + query->limit; i++)
-        json_array_append(page, json_array_get(kept, i));
-    json_decref(kept);
-    char *next = NULL;
-    if (begin + query->limit < total && asprintf(&next, "%zu", begin + query->limit) < 0)
-        next = NULL;
-    mob_engine_next_cursor(query, next);
-    flight_done_json(flight,
-        json_pack("{s:o,s:s?,s:I,s:b,s:n}", "items", page, "next_cursor", query->cursor, "total_estimate",
-            (json_int_t)total, "truncated", 0, "dropped_before"));
 }
 
 static void on_rows(void *arg, enum mob_status status, const char *text, size_t size)
