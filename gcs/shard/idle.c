@@ -39,6 +39,9 @@ static int sleep_ms(const struct mob_shard *sh)
         at = earlier(at, now + 50 * MOB_MS);
     if (d->rewrite != REWRITE_NONE || store_answers_wait(sh))
         at = earlier(at, now + MOB_MS);
+    int64_t gathers = store_gathers_until(sh);
+    if (gathers != 0)
+        at = earlier(at, gathers);
     at = earlier(at, earlier(member_next_ns(sh, now), peers_next_ns(sh)));
     return at <= now ? 0 : (int)((at - now + MOB_MS - 1) / MOB_MS);
 }

@@ -104,6 +104,7 @@ struct pass_queue {
 struct mob_store {
     struct mob_redis_link *link; /* NULL: down */
     struct mob_redis_batch *open;
+    int64_t open_ns; /* since when */
     struct pass_queue closed;
     struct mob_redis_batch *kept_reads; /* wait for the next connection */
     uint32_t open_pairs, open_deletes;
@@ -367,6 +368,8 @@ MOB_MUST_USE enum mob_status store_connect(struct mob_shard *sh, bool first);
 void store_io(struct mob_shard *sh, bool readable); /* writes; reads only when there is something */
 /* Answers of Redis that nobody is woken for: to be looked for in each pass, and each millisecond. */
 bool store_answers_wait(const struct mob_shard *sh);
+/* The open pass may take more in until then; 0: it is to leave now, or there is none. */
+int64_t store_gathers_until(const struct mob_shard *sh);
 void store_tick(struct mob_shard *sh);
 void store_read(struct mob_shard *sh, struct mob_redis_batch *batch);
 void store_fini(struct mob_shard *sh);

@@ -28,6 +28,7 @@ static struct mob_redis_batch *open_pass(struct mob_shard *sh)
         st->open->done = pass_done;
         st->open->reply = pass_reply;
         st->open->arg = sh;
+        st->open_ns = sh->now_ns;
         mob_redis_mset_begin(st->open);
         st->open_pairs = st->open_deletes = st->open_logs = 0;
         st->delete_bytes = 0;
@@ -378,6 +379,8 @@ void store_flush(struct mob_shard *sh)
     if (st->link == NULL || st->hold || st->broken)
         return;
     while (st->passes < PASSES_MAX) {
+        if (st->closed.first == NULL && sh->now_ns < store_gathers_until(sh))
+            return;
         if (st->closed.first == NULL)
             close_pass(sh);
         struct mob_redis_batch *b = st->closed.first;

@@ -7,6 +7,10 @@
 
 #define RETRY_PAUSE_NS (10 * MOB_MS)
 #define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
+/* A pass of a store that nobody waits for may take more requests in for so long, and to so many bytes: one
+ * command and one wake of Redis for all of them, on cores that those who are waited for need. */
+#define GATHER_NS (500 * MOB_US)
+#define GATHER_BYTES_MAX (64u << 10)
 
 /* Others have all that this Redis had, so this member need not know what the next one has: it ends, and is
  * another one. The only member of a chain goes on. */
@@ -40,16 +44,28 @@ static void link_down(struct mob_shard *sh)
 }
 
 /* Only the tail's clients wait for its store (GCS.md, 2); of the others it only says what they may forget.
- * But a store that takes no more passes, or is asked for something else, is waited for. */
-static bool nobody_waits(const struct mob_shard *sh)
+ * But a store that is asked for something else is waited for. */
+static bool only_told(const struct mob_shard *sh)
 {
-    const struct mob_store *st = &sh->store;
     if (!shard_has_masters(sh) || mob_chain_state(sh->chain) != MOB_CHAIN_SERVING ||
         mob_chain_is_tail(sh->chain) || sh->options.durability == MOB_GCS_ALWAYS || sh->stopping)
         return false;
-    bool others = sh->queries != NULL || sh->durable.busy || sh->durable.rewrite != REWRITE_NONE ||
-        sh->member.life_pass > st->stored_passes;
-    return !others && st->passes < (st->unwatched ? PASSES_MAX : 1u);
+    return sh->queries == NULL && !sh->durable.busy && sh->durable.rewrite == REWRITE_NONE &&
+        sh->member.life_pass <= sh->store.stored_passes;
+}
+
+int64_t store_gathers_until(const struct mob_shard *sh)
+{
+    const struct mob_store *st = &sh->store;
+    bool gathers = st->open != NULL && st->open->bytes < GATHER_BYTES_MAX && only_told(sh);
+    return gathers ? st->open_ns + GATHER_NS : 0;
+}
+
+/* A store that takes no more passes is waited for, too. */
+static bool nobody_waits(const struct mob_shard *sh)
+{
+    const struct mob_store *st = &sh->store;
+    return only_told(sh) && st->passes < (st->unwatched ? PASSES_MAX : 1u);
 }
 
 static void watch(struct mob_shard *sh, bool want_write, bool unwatched)
