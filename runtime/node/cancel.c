@@ -29,7 +29,8 @@ static void cancel_live(
     if (!may_cancel(client, task->template->job))
         return;
     cancel.task = task->sched.id;
-    log_cancel(node, task->template->job, &cancel);
+    if (!(task->flags & TASK_UNLOGGED))
+        log_cancel(node, task->template->job, &cancel);
     mob_sched_cancel(node->sched, &task->sched, cancel.force != 0, cancel.recursive != 0, node->now_ns);
 }
 

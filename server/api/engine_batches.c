@@ -63,6 +63,16 @@ static void entry_fail(
     flight_fail(flight, status, NULL, "%s", why);
 }
 
+/* Nobody waits for it any more: what has not begun never does, what runs is asked to end. */
+static void batch_take_back(struct batch *batch)
+{
+    struct mob_task_id task = mob_future_object(batch->futures[0]).task;
+    enum mob_status status = mob_cancel_task(batch->endpoint->client, task, false);
+    if (status != MOB_OK) /* a ring without room, or no node: it runs, and its outputs are dropped */
+        MOB_LOG_WARN(
+            "models", "call_left", "name=%s code=%s", batch->endpoint->name, mob_status_code(status));
+}
+
 static void batch_fail_for(
     struct batch *batch, enum mob_status status, unsigned retry_after_s, const char *why)
 {
@@ -98,6 +108,7 @@ void endpoint_fail_calls(struct endpoint *e, enum mob_status status, unsigned re
     endpoint_fail_waiting(e, status, retry_after_s, why);
     for (struct batch *batch = e->sent, *next; batch; batch = next) {
         next = batch->next;
+        batch_take_back(batch);
         batch_fail_for(batch, status, retry_after_s, why);
     }
 }
@@ -183,6 +194,7 @@ static void on_output(struct mob_future *future, void *arg)
 
 static void on_no_answer(struct flight *flight)
 {
+    batch_take_back(flight->batch);
     batch_fail(flight->batch, MOB_UNAVAILABLE, "the model did not answer in time");
 }
 

@@ -30,6 +30,8 @@ struct endpoint {
     struct flight *put; /* of a candidate */
     struct flight *maker; /* of its actor, until it is published or found */
     int64_t look_ns; /* when to ask why nothing comes; 0: nobody waits */
+    int64_t
+        put_patience_ns; /* of a candidate: how long it may wait for its turn; 0: it was not looked at yet */
     bool looking; /* the node has been asked, */
     char waits[ENDPOINT_WAITS_BYTES]; /* and said what the actor waits for; "": it does not wait */
 };
@@ -60,7 +62,7 @@ int64_t endpoint_look(struct endpoint *e, int64_t now);
 /* Calls that have not been sent; `retry_after_s` 0: the default. */
 void endpoint_fail_waiting(
     struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why);
-/* And those that have. */
+/* And those that have, which are taken back from the node. */
 void endpoint_fail_calls(struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why);
 /* No candidate. */
 struct endpoint *endpoint_named(struct engine *engine, const char *name);

@@ -7,7 +7,8 @@
  * A replica that was alive may wait again: its node or worker died, and others have the CPU that placing it
  * takes. Its calls then wait in the node, which says nothing. So who has heard nothing for LOOK_NS is looked
  * after: the node is asked why the creation waits, and if it does, callers are told that, what is missing,
- * and when to come again; no more calls are sent until it is there.
+ * and when to come again; no more calls are sent until it is there, and those that were are taken back, so
+ * that nothing runs that nobody waits for.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,9 @@
 #include "server/api/engine_models.h"
 
 #define LOOK_NS (2 * MOB_SEC)
-/* A PUT waits longer: it has nothing to fall back on, and its client has asked for something new. */
-#define PUT_LOOK_NS (30 * MOB_SEC)
+/* A PUT whose actor waits for resources is told so as soon as a call is. What waits for its turn, for room or
+ * for a worker's start comes by itself, also on a slow machine: that long. */
+#define PUT_PATIENCE_NS (20 * MOB_SEC)
 #define RETRY_AFTER_S 2u
 
 /* --- making it --- */
@@ -168,17 +170,27 @@ void endpoint_make_actor(struct endpoint *e)
 
 /* --- why it is not there --- */
 
-/* "CPU: 1 needed, 0 of 2 free". False: it does not wait. */
-static bool waits_for(const char *text, size_t size, char *out, size_t capacity)
+enum wait_kind { WAITS_NOT, WAITS_FOR_TURN, WAITS_FOR_RESOURCES };
+
+static enum wait_kind kind_of(const char *reason)
+{
+    static const char *const turns[] = {"inputs", "delayed", "queued", "workers", NULL};
+    if (strcmp(reason, "resources") == 0 || strcmp(reason, "unsatisfiable") == 0)
+        return WAITS_FOR_RESOURCES;
+    for (int i = 0; turns[i]; i++)
+        if (strcmp(reason, turns[i]) == 0)
+            return WAITS_FOR_TURN;
+    return WAITS_NOT;
+}
+
+/* `out`: "CPU: 1 needed, 0 of 2 free"; "" if it does not wait. */
+static enum wait_kind waits_for(const char *text, size_t size, char *out, size_t capacity)
 {
     json_t *why = json_loadb(text, size, 0, NULL);
     const char *reason = json_string_value(json_object_get(why, "reason"));
     const char *resource = json_string_value(json_object_get(why, "resource"));
-    static const char *const waiting[] = {
-        "inputs", "delayed", "resources", "unsatisfiable", "queued", "workers", NULL};
-    bool waits = false;
-    for (int i = 0; reason && waiting[i] && !waits; i++)
-        waits = strcmp(reason, waiting[i]) == 0;
+    enum wait_kind waits = reason ? kind_of(reason) : WAITS_NOT;
+    *out = 0;
     if (waits && resource)
         snprintf(out, capacity, "%s: %g needed, %g of %g free", resource,
             json_number_value(json_object_get(why, "needed")),
@@ -194,6 +206,7 @@ static void refuse_put(struct endpoint *e)
 {
     char why[ENDPOINT_WAITS_BYTES + 100];
     snprintf(why, sizeof why, "the model's actor is not placed yet (%s); nothing was changed", e->waits);
+    e->put->op->error.retry_after_s = RETRY_AFTER_S;
     endpoint_broken(e, MOB_NOT_PLACED, NULL, why);
 }
 
@@ -214,16 +227,14 @@ static void on_why(void *arg, enum mob_status status, const char *text, size_t s
         endpoint_let_go(e);
         return;
     }
-    bool waits = status == MOB_OK && waits_for(text, size, e->waits, sizeof e->waits);
-    if (!waits)
-        e->waits[0] = 0;
+    enum wait_kind waits = waits_for(text, status == MOB_OK ? size : 0, e->waits, sizeof e->waits);
     if (e->model)
         atomic_store(&e->model->ready, e->ready && !waits);
     e->look_ns = mob_now() + LOOK_NS;
-    if (waits && e->candidate)
-        refuse_put(e); /* `e` is gone */
-    else if (waits)
+    if (waits && !e->candidate)
         tell_callers(e);
+    else if (waits == WAITS_FOR_RESOURCES || (waits && mob_now() >= e->put_patience_ns))
+        refuse_put(e); /* `e` is gone */
 }
 
 static void look(struct endpoint *e)
@@ -243,7 +254,9 @@ int64_t endpoint_look(struct endpoint *e, int64_t now)
         return INT64_MAX;
     }
     if (e->look_ns == 0)
-        e->look_ns = now + (e->candidate ? PUT_LOOK_NS : LOOK_NS);
+        e->look_ns = now + LOOK_NS;
+    if (e->candidate && e->put_patience_ns == 0)
+        e->put_patience_ns = now + PUT_PATIENCE_NS;
     if (now < e->look_ns)
         return e->look_ns;
     look(e);

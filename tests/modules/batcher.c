@@ -3,6 +3,7 @@
  *   Batcher(sleep_ms)   .infer(x[n,k]) -> seen[n,2]: for each row the rows of its call, and the sum of its
  * numbers
  *   Gate(path)          the same, but each call makes path.in and ends when there is path.open
+ *   Tally()             .infer(x[n,k]) -> seen[n,2]: how many calls this process has run, and 0
  */
 #include <mobula/mobula.h>
 
@@ -69,10 +70,37 @@ static enum mob_status infer_behind_gate(struct mob_call *call)
     return tell(call);
 }
 
+static enum mob_status tally_create(struct mob_call *call)
+{
+    int64_t *calls = calloc(1, sizeof *calls);
+    if (calls == NULL)
+        return MOB_NO_MEMORY;
+    mob_call_set_self(call, calls);
+    return MOB_OK;
+}
+
+static enum mob_status infer_and_count(struct mob_call *call)
+{
+    int64_t *calls = mob_call_self(call);
+    const int64_t rows = mob_arg_tensor(call, 0).shape[0];
+    float *seen = calloc((size_t)rows, 2 * sizeof(float));
+    if (seen == NULL)
+        return MOB_NO_MEMORY;
+    (*calls)++;
+    for (int64_t row = 0; row < rows; row++)
+        seen[2 * row] = (float)*calls;
+    enum mob_status status = mob_return(call, mob_tensor_f32(seen, rows, 2));
+    free(seen);
+    return status;
+}
+
 /* clang-format off */
 MOB_MODULE("batcher",
     MOB_ACTOR_CLASS("Batcher", batcher_create, "i64 sleep_ms -> ()", free,
         {.name = "infer", .main = infer, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
+         .flags = MOB_METHOD_READ_ONLY}),
+    MOB_ACTOR_CLASS("Tally", tally_create, "-> ()", free,
+        {.name = "infer", .main = infer_and_count, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
          .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Gate", gate_create, "utf8 path -> ()", free,
         {.name = "infer", .main = infer_behind_gate, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
