@@ -359,10 +359,25 @@ static void done(struct mob_engine_op *op)
     mob_engine_op_destroy(op);
 }
 
+static void key_is_decided(const struct mob_engine_key *key)
+{
+    const struct mob_api *api = key->decided_cls;
+    mob_idempotency_decided(api->idempotency, &key->scope, &key->body);
+}
+
+bool mob_api_key(const struct mob_http_request *request, struct mob_engine_key *key_out)
+{
+    struct mob_engine_key key = {.decided = key_is_decided, .decided_cls = mob_api_of(request)};
+    if (!mob_idempotency_key(request, &key.scope, &key.body))
+        return false;
+    *key_out = key;
+    return true;
+}
+
 static void give_key(struct mob_http_request *request, struct mob_engine_op *op)
 {
-    struct mob_engine_key key = {0};
-    if (!mob_idempotency_key(request, &key.scope, &key.body))
+    struct mob_engine_key key;
+    if (!mob_api_key(request, &key))
         return;
     op->key = malloc(sizeof *op->key);
     MOB_ASSERT(op->key != NULL);

@@ -115,6 +115,9 @@ void mob_api_send(struct mob_http_request *request);
 void mob_api_fail(struct mob_http_request *request, enum mob_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void mob_api_send_text(struct mob_http_request *request, int status, const char *type, struct mob_text *text);
+/* The key of an operation of this request; its `answer` and the like are empty. False: the request has none.
+ */
+bool mob_api_key(const struct mob_http_request *request, struct mob_engine_key *key_out);
 /* Parks the request and posts the op, whose `done` claims the request, calls `answer` (or answers the op's
  * error) and sends. At the deadline `on_timeout` (NULL: 503, outcome unknown) runs instead. Takes op. */
 void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,

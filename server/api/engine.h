@@ -254,6 +254,9 @@ struct mob_engine_query {
 struct mob_engine_key {
     struct mob_module_hash scope; /* of principal, method, path and key */
     struct mob_module_hash body; /* of the request's body */
+    /* In the engine's thread, before anything is made: the control store has given the key to this body. */
+    void (*decided)(const struct mob_engine_key *key);
+    void *decided_cls;
     /* out */
     bool other_body; /* the operation failed with MOB_INVALID: the key stands for another request */
     bool again; /* it was claimed before, for the same body */

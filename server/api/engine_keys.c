@@ -111,6 +111,13 @@ static void ask_root(struct flight *flight)
         flight_fail_client(flight, status, NULL);
 }
 
+/* The key is this body's. */
+static void decided(const struct mob_engine_key *key)
+{
+    if (key->decided)
+        key->decided(key);
+}
+
 static bool is_old(const struct engine *engine, int64_t made_wall_ns)
 {
     return mob_wall_now() - made_wall_ns > engine->options.idempotency_ns;
@@ -155,6 +162,7 @@ static void on_row(void *arg, const struct mob_gcs_answer *answer)
         return;
     }
     flight->key_again = key->again = true;
+    decided(key);
     if (row.answer_bytes > 0)
         take_answer(flight, kept, row.answer_bytes);
     else
@@ -167,6 +175,7 @@ static void on_claimed(void *arg, const struct mob_gcs_answer *answer)
     uint8_t name[ROW_KEY_BYTES];
     flight->engine->worked++;
     if (answer->status == MOB_OK) {
+        decided(flight->op->key);
         ask_root(flight);
         return;
     }

@@ -15,6 +15,7 @@ struct entry {
         scope; /* of principal, method, path and key; BLAKE2b-256: no other may pass for it, */
     struct mob_module_hash body; /* nor another body */
     bool running;
+    bool decided; /* the control store has given the key to this body */
     bool again; /* an earlier run made what its answer tells of */
     int64_t started_ns;
     int status;
@@ -143,6 +144,14 @@ static struct entry *add(
     return entry;
 }
 
+static struct entry *find(struct mob_idempotency *table, const struct mob_module_hash *scope)
+{
+    struct entry *entry = *bucket_of(table, *scope);
+    while (entry && memcmp(&entry->scope, scope, sizeof *scope) != 0)
+        entry = entry->chain;
+    return entry;
+}
+
 bool mob_idempotency_begin(
     struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns)
 {
@@ -159,9 +168,7 @@ bool mob_idempotency_begin(
     bool run = false;
     pthread_mutex_lock(&table->lock);
     expire(table, now_ns);
-    struct entry *entry = *bucket_of(table, scope);
-    while (entry && memcmp(&entry->scope, &scope, sizeof scope) != 0)
-        entry = entry->chain;
+    struct entry *entry = find(table, &scope);
     if (!entry) {
         entry = add(table, scope, body, now_ns);
         request->idempotency = entry;
@@ -169,7 +176,7 @@ bool mob_idempotency_begin(
         if (!run)
             mob_problem_replyf(
                 request, MOB_QUEUE_FULL, "%zu idempotency keys are kept already", table->count);
-    } else if (memcmp(&entry->body, &body, sizeof body) != 0) {
+    } else if (entry->decided && memcmp(&entry->body, &body, sizeof body) != 0) {
         mob_problem_replyf(request, MOB_INVALID, "this Idempotency-Key was used with another body");
     } else if (entry->running) {
         mob_problem_reply(request,
@@ -181,6 +188,16 @@ bool mob_idempotency_begin(
     }
     pthread_mutex_unlock(&table->lock);
     return run;
+}
+
+void mob_idempotency_decided(
+    struct mob_idempotency *table, const struct mob_module_hash *scope, const struct mob_module_hash *body)
+{
+    pthread_mutex_lock(&table->lock);
+    struct entry *entry = find(table, scope);
+    if (entry && memcmp(&entry->body, body, sizeof *body) == 0)
+        entry->decided = true;
+    pthread_mutex_unlock(&table->lock);
 }
 
 static bool is_kept(const struct mob_http_reply *reply)
@@ -197,8 +214,9 @@ void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_reque
     request->idempotency = NULL;
     (void)now_ns;
     const struct mob_http_reply *reply = &request->reply;
-    bool keep = is_kept(reply), again = entry->again;
+    bool again = entry->again;
     pthread_mutex_lock(&table->lock);
+    bool keep = entry->decided && is_kept(reply);
     entry->running = false;
     entry->status = reply->status;
     if (keep) {

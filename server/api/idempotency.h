@@ -2,9 +2,12 @@
  * hours).
  *
  * The first request with a key runs; while it runs, others get 409 + Retry-After; afterwards they get the
- * same answer again with `Idempotent-Replayed: true`. Another body under a known key is 422. Answers that say
- * "try again" are not kept. This table is one gateway's memory; what outlives it is in the control store,
- * where the engine claims each key before it makes anything (engine_keys.c). Limits: entries_max keys,
+ * same answer again with `Idempotent-Replayed: true`. Answers that say "try again" are not kept. This table
+ * is one gateway's memory; what outlives it is in the control store, where the engine claims each key before
+ * it makes anything (engine_keys.c). Which body a key stands for is decided there alone: another one is told
+ * 422 only when this gateway has heard that decision, and until then to come again, since another gateway's
+ * request may be the one that gets the key. An answer from before the decision (a body that is refused at
+ * once, for which nothing was claimed) is not kept. Limits: entries_max keys,
  * MOB_IDEMPOTENCY_BODY_MAX bytes of an answer, MOB_IDEMPOTENCY_BYTES_MAX in all; a full table refuses new
  * keys (503), since dropping an old one would break its promise. Answers over MOB_IDEMPOTENCY_ROW_MAX are not
  * kept in the control store: the request runs again, under the same ids. Thread-safe.
@@ -40,6 +43,9 @@ void mob_idempotency_finish(struct mob_idempotency *table, struct mob_http_reque
 /* What the request's key stands for. False: it holds none. */
 bool mob_idempotency_key(const struct mob_http_request *request, struct mob_module_hash *scope_out,
     struct mob_module_hash *body_out);
+/* The control store has decided that this key stands for this body. Any thread. */
+void mob_idempotency_decided(
+    struct mob_idempotency *table, const struct mob_module_hash *scope, const struct mob_module_hash *body);
 /* The key stands for another request, as the control store knows: nothing is remembered of this one. */
 void mob_idempotency_forget(struct mob_idempotency *table, struct mob_http_request *request);
 /* The reply that was built, for the control store; malloc'ed. NULL: it is not one to keep, or too large. */

@@ -197,8 +197,8 @@ static struct mob_module_hash scope_of_part(struct mob_module_hash scope, uint32
 /* False: the request has no key. */
 static bool key_puts(const struct mob_http_request *request, struct puts *all)
 {
-    struct mob_engine_key key = {0};
-    if (!mob_idempotency_key(request, &key.scope, &key.body))
+    struct mob_engine_key key;
+    if (!mob_api_key(request, &key))
         return false;
     for (size_t i = 0; i < all->count; i++) {
         struct mob_engine_op *op = all->puts[i].op;

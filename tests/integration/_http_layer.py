@@ -462,6 +462,37 @@ def test_idempotency():
     check(result[0] == 409 and "retry-after" in result[1], "still running", result)
 
 
+def while_it_runs(name, body, other, status):
+    """What `other` is told while a request with the same key and `body` runs: this status, at least the third time."""
+    text = json.dumps(body).encode()
+    for key in (f"{name}-{n}" for n in range(50)):
+        first = Connection()
+        headers = {"Idempotency-Key": key, "Prefer": "wait=3", "Content-Type": "application/json", "Content-Length": len(text)}
+        first.send(head("POST", "/api/v1/tasks", headers).encode() + text)
+        for _ in range(3):
+            told = call("POST", "/api/v1/tasks", other, {"Idempotency-Key": key})
+            if told[0] == status:
+                break
+        if first.response()[0] == 202 and told[0] != 202:
+            return told
+        # else the second overtook the first, or was late: once more
+    return told
+
+
+def test_whose_a_key_is_the_control_store_decides():
+    told = while_it_runs("contested", {"function": "test.contested"}, {"function": "test.echo"}, 409)
+    problem(told, 409, "again", "not decided yet, and may become theirs")
+    check("retry-after" in told[1], "Retry-After", told[1])
+    problem(while_it_runs("decided", {"function": "test.never"}, {"function": "test.echo"}, 422), 422, "invalid-argument", "decided for the other")
+
+
+def test_a_key_is_not_used_up_by_what_is_refused_at_once():
+    key = {"Idempotency-Key": "mended"}
+    problem(call("POST", "/api/v1/tasks", {"function": "test.echo", "nonsense": 1}, key), 422, "invalid-argument", "refused")
+    check(call("POST", "/api/v1/tasks", {"function": "test.echo"}, key)[0] == 202, "and mended: nothing was made under the key")
+    problem(call("POST", "/api/v1/tasks", {"function": "test.echo", "nonsense": 1}, key), 422, "invalid-argument", "another body now")
+
+
 def test_lists():
     seen, path = [], "/api/v1/tasks?limit=100&filter=state:FAILED"
     while path:

@@ -1,8 +1,9 @@
 /* An engine without a runtime, for tests of the HTTP layer: echoes, sleeps, fails and keeps objects in a
  * table.
  *
- * Functions: "test.echo" gives its first argument, "test.never" never ends, "test.fail" fails; others do not
- * exist. Every submission is an event of its task. One thread; it exists for one test program.
+ * Functions: "test.echo" gives its first argument, "test.never" never ends, "test.fail" fails,
+ * "test.contested" never ends and its Idempotency-Key is never decided; others do not exist. Every submission
+ * is an event of its task. One thread; it exists for one test program.
  */
 #ifndef TESTS_INTEGRATION_HTTP_FAKE_ENGINE_H
 #define TESTS_INTEGRATION_HTTP_FAKE_ENGINE_H
@@ -99,6 +100,12 @@ static bool fake_accept(
     return true;
 }
 
+/* Its key is never decided. */
+static bool fake_contested(const struct mob_engine_op *op)
+{
+    return op->verb == MOB_ENGINE_SUBMIT && strcmp(op->submit.function, "test.contested") == 0;
+}
+
 /* True: done. */
 static bool fake_submit(struct fake_engine *e, struct mob_engine_op *op)
 {
@@ -113,7 +120,7 @@ static bool fake_submit(struct fake_engine *e, struct mob_engine_op *op)
         json_t *argument = json_array_get(s->arguments, 0);
         char *text = argument ? json_dumps(argument, JSON_ENCODE_ANY | JSON_COMPACT) : strdup("null");
         enum mob_engine_object_state state =
-            strcmp(s->function, "test.never") == 0 ? MOB_OBJ_PENDING : MOB_OBJ_READY;
+            strcmp(s->function, "test.never") == 0 || fake_contested(op) ? MOB_OBJ_PENDING : MOB_OBJ_READY;
         if (strcmp(s->function, "test.fail") == 0)
             state = MOB_OBJ_FAILED;
         fake_add(e, mob_object_of(s->task, 0), state, text, strlen(text), true);
@@ -318,6 +325,8 @@ static void *fake_thread(void *argument)
         while (e->inbox) {
             struct mob_engine_op *op = e->inbox;
             e->inbox = op->next;
+            if (op->key && op->key->decided && !fake_contested(op))
+                op->key->decided(op->key);
             op->next = e->waiting;
             e->waiting = op;
         }
