@@ -176,7 +176,8 @@ void mob_chain_load_reply(struct mob_chain *c, uint64_t client, const struct mob
         return;
     if (row->last < reply->request)
         mob_chain_client_set_last(&c->clients, row, reply->request);
-    if (row->replies[reply->request % MOB_GCS_WINDOW].request < reply->request)
+    const struct mob_gcs_reply *slot = &row->replies[reply->request % MOB_GCS_WINDOW];
+    if (slot->seq == 0 || slot->request < reply->request)
         mob_chain_client_set_reply(&c->clients, row, reply);
 }
 
@@ -222,8 +223,8 @@ static uint64_t digest_of(const struct mob_chain *c, const struct mob_chain_entr
 /* The client's row as the entry leaves it. */
 static void remember(struct mob_chain *c, const struct mob_chain_entry *e)
 {
-    struct mob_chain_client *client =
-        e->client == 0 || e->request == 0 ? NULL : mob_chain_clients_find(&c->clients, e->client);
+    uint64_t keeper = mob_chain_entry_keeper(e);
+    struct mob_chain_client *client = keeper == 0 ? NULL : mob_chain_clients_find(&c->clients, keeper);
     if (client == NULL)
         return;
     struct mob_gcs_reply reply = mob_chain_reply_of(e);

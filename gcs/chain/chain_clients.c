@@ -29,6 +29,16 @@ struct mob_chain_client *mob_chain_clients_find(const struct mob_chain_clients *
     }
 }
 
+struct mob_chain_client *mob_chain_clients_opened(const struct mob_chain_clients *t, uint64_t nonce)
+{
+    for (size_t i = 0; i < t->capacity; i++) {
+        const struct mob_gcs_reply *open = t->slots[i] == NULL ? NULL : &t->slots[i]->replies[0];
+        if (open != NULL && open->request == 0 && open->seq != 0 && open->version == nonce)
+            return t->slots[i];
+    }
+    return NULL;
+}
+
 static void place(struct mob_chain_clients *t, struct mob_chain_client *client)
 {
     size_t i = slot_of(t, client->id);

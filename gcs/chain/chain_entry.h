@@ -21,7 +21,7 @@ struct mob_chain_entry {
     const uint8_t *body; /* block, or key then value, or node name */
     uint32_t body_bytes, key_length;
     uint64_t target; /* SEAL, RECOVERED: incarnation; EXPIRE: client; OPEN: nonce; FLUSH: asked for */
-    uint64_t version; /* reply; SEAL: 1 = recovered already */
+    uint64_t version; /* reply; SEAL: 1 = recovered already; OPEN: the nonce, 0 = collected */
     uint64_t number; /* reply; REGISTER: the new incarnation; SEAL: the cut; JOB_DROP: blocks dropped; OPEN:
                         the new client; FLUSH: all blocks up to here are gone */
     uint64_t next; /* reply of JOB_DROP: 1 = there is more to drop */
@@ -33,5 +33,14 @@ struct mob_chain_entry {
     bool own_body; /* body is the chain's own memory (hold is NULL) */
     bool awaited; /* this member, not the tail, owes its client the reply */
 };
+
+/* Whose row keeps the reply, 0: nobody's. That of an OPEN is kept as its new client's request 0, until the
+ * client has had a window of others, so an OPEN that is sent again is answered with the same client. */
+static inline uint64_t mob_chain_entry_keeper(const struct mob_chain_entry *e)
+{
+    if (e->op == MOB_GCS_OP_OPEN)
+        return e->status == MOB_OK && e->version != 0 ? e->number : 0;
+    return e->request == 0 ? 0 : e->client;
+}
 
 #endif

@@ -116,6 +116,7 @@ enum mob_status mob_chain_resolve(
         break;
     case MOB_GCS_OP_OPEN:
         entry->number = new_client(c, seq);
+        entry->version = entry->target;
         break;
     case MOB_GCS_OP_FLUSH:
         resolve_flush(c, &put->request, seq, entry);

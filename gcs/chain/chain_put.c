@@ -96,7 +96,9 @@ enum mob_status mob_chain_accept(struct mob_chain *c, const struct mob_chain_put
     return status;
 }
 
-static void on_duplicate(struct mob_chain *c, const struct mob_chain_client *client, uint64_t request)
+/* `to`: who asks; while a client has not heard its id, the nonce of its OPEN. */
+static void on_duplicate(
+    struct mob_chain *c, const struct mob_chain_client *client, uint64_t to, uint64_t request)
 {
     const struct mob_gcs_reply *reply = &client->replies[request % MOB_GCS_WINDOW];
     c->duplicates++;
@@ -111,7 +113,7 @@ static void on_duplicate(struct mob_chain *c, const struct mob_chain_client *cli
     struct mob_gcs_reply answer = *reply;
     if (reply->request != request) /* older than the window; only a broken client can ask */
         answer = (struct mob_gcs_reply){.request = request, .count = 1, .status = MOB_EXPIRED};
-    mob_chain_answer(c, MOB_CHAIN_REPLY, client->id, &answer);
+    mob_chain_answer(c, MOB_CHAIN_REPLY, to, &answer);
 }
 
 static enum mob_status new_request(struct mob_chain *c, const struct mob_chain_put *put)
@@ -125,6 +127,18 @@ static enum mob_status new_request(struct mob_chain *c, const struct mob_chain_p
     return status;
 }
 
+/* Who has not heard the reply asks again under the same nonce, and gets the place that is its own: another
+ * one would leave that with nobody in it, whom a restarted member waits for. */
+static enum mob_status on_open(struct mob_chain *c, const struct mob_chain_put *put)
+{
+    const struct mob_chain_client *opened = mob_chain_clients_opened(&c->clients, put->client);
+    if (MOB_RULE(DEDUP) && opened != NULL) {
+        on_duplicate(c, opened, put->client, 0);
+        return MOB_FINISHED;
+    }
+    return c->collecting ? MOB_QUEUE_FULL : new_request(c, put);
+}
+
 enum mob_status mob_chain_on_put(struct mob_chain *c, const struct mob_chain_put *put)
 {
     uint64_t request = put->request.request;
@@ -134,7 +148,7 @@ enum mob_status mob_chain_on_put(struct mob_chain *c, const struct mob_chain_put
         return MOB_FINISHED;
     }
     if (put->request.op == MOB_GCS_OP_OPEN)
-        return c->collecting ? MOB_QUEUE_FULL : new_request(c, put);
+        return on_open(c, put);
     struct mob_chain_client *client = mob_chain_clients_find(&c->clients, put->client);
     if (client == NULL) {
         notify_expired(c, put->client);
@@ -143,7 +157,7 @@ enum mob_status mob_chain_on_put(struct mob_chain *c, const struct mob_chain_put
     if (c->collecting)
         return mob_chain_collect(c, client, put);
     if (MOB_RULE(DEDUP) && request <= client->last) {
-        on_duplicate(c, client, request);
+        on_duplicate(c, client, put->client, request);
         return MOB_FINISHED;
     }
     if (request > client->last + 1) {

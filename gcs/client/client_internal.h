@@ -149,6 +149,7 @@ struct mob_gcs {
 
     uint64_t client; /* 0: none yet */
     uint64_t nonce; /* of the OPEN whose reply is awaited */
+    uint32_t opens; /* how often it was sent */
     struct stream stream;
     uint64_t next_request;
     struct op *op_first, *op_last;

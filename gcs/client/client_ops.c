@@ -57,17 +57,20 @@ void stream_attach(struct mob_gcs *g, struct stream *s, uint64_t client, uint64_
     stream_set(g, s, STREAM_ATTACHING);
 }
 
-/* Ids are given by the chain, in order, so that one that was expired can never come back. A reply that is
- * lost leaves an id that nobody uses; it expires. */
+/* Ids are given by the chain, in order, so that one that was expired can never come back. The nonce stays the
+ * same until there is a reply, so a reply that was lost, or is late, leaves no id that nobody uses: asked
+ * again, the chain gives the one that this nonce has got. */
 static void open_client(struct mob_gcs *g)
 {
     struct mob_gcs_request head = {.op = MOB_GCS_OP_OPEN};
-    if (!g->stream.heard) {
+    if (g->nonce == 0) {
         MOB_ASSERT(getrandom(&g->nonce, sizeof g->nonce, 0) == sizeof g->nonce);
         g->nonce |= MOB_GCS_CLIENT_BIT;
-        if (!stream_listens(g, &g->stream, g->nonce))
-            return;
+        g->opens = 0;
     }
+    if (!stream_listens(g, &g->stream, g->nonce))
+        return;
+    g->opens++;
     out_frame(g->head, MOB_GCS_PUT, g->nonce, g->position.epoch, &head, sizeof head, NULL, 0, NULL);
     stream_set(g, &g->stream, STREAM_OPENING);
 }
@@ -82,7 +85,9 @@ void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
     }
     g->client = reply->number;
     g->nonce = 0;
-    if (g->head != g->tail) { /* the tail is to know it by its name */
+    /* The tail is to know it by its name; so is a member that may have given it on an earlier link, or have
+     * restarted since and wait for it. */
+    if (g->head != g->tail || g->opens > 1) {
         stream_detach(&g->stream, g->now_ns);
         return;
     }

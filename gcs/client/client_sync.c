@@ -7,6 +7,8 @@
 #include "common/base/log.h"
 #include "gcs/client/client_internal.h"
 
+#define LEAVE_LOOK_MS 1000
+
 /* ---- copies of answers ---- */
 
 struct mob_gcs_result {
@@ -274,6 +276,34 @@ enum mob_status mob_gcs_log_seal_wait(
         *cut_out = result->answer.number;
     mob_gcs_result_destroy(result);
     return status;
+}
+
+/* ---- leaving ---- */
+
+static bool may_leave(const struct mob_gcs *g)
+{
+    bool all = true;
+    if (g->shard_count == 0)
+        return g->up && g->stream.state == STREAM_ATTACHED && g->op_unanswered == 0;
+    for (uint32_t i = 0; i < g->shard_count; i++)
+        all = all && may_leave(g->shards[i]);
+    return all;
+}
+
+enum mob_status mob_gcs_leave_wait(struct mob_gcs *gcs, int64_t deadline_ns)
+{
+    for (;;) {
+        int64_t next = mob_gcs_step(gcs, mob_now());
+        if (may_leave(gcs))
+            return MOB_OK;
+        int64_t now = mob_now();
+        if (now >= deadline_ns)
+            return MOB_TIMEOUT;
+        next = next < deadline_ns ? next : deadline_ns;
+        int64_t ms = next <= now ? 0 : (next - now) / MOB_MS + 1;
+        struct pollfd p = {.fd = gcs->epoll_fd, .events = POLLIN};
+        poll(&p, 1, ms > LEAVE_LOOK_MS ? LEAVE_LOOK_MS : (int)ms);
+    }
 }
 
 /* ---- blobs: piece n under key ++ 0x00 ++ big-endian n, the length under the key itself, last ---- */

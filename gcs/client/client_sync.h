@@ -36,6 +36,11 @@ MOB_MUST_USE enum mob_status mob_gcs_sync_wait(
  * mob_gcs_refusal says it in words. */
 MOB_MUST_USE enum mob_status mob_gcs_connect_wait(struct mob_gcs *gcs, int64_t deadline_ns);
 
+/* Until this client may be destroyed without leaving a place in the members' tables behind: linked, attached,
+ * and nothing that was sent is unanswered. Who destroys one whose link is down and lives on is waited for by
+ * a member that restarts. MOB_TIMEOUT: the place stays until it expires. */
+MOB_MUST_USE enum mob_status mob_gcs_leave_wait(struct mob_gcs *gcs, int64_t deadline_ns);
+
 /* The common ones. */
 MOB_MUST_USE enum mob_status mob_gcs_put_wait(
     struct mob_gcs *gcs, const struct mob_gcs_put *put, int64_t deadline_ns, uint64_t *version_out);

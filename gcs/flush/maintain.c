@@ -16,6 +16,7 @@
 #define ANSWER_NS (20 * MOB_SEC)
 #define DAY_NS (86400 * MOB_SEC)
 #define DAYS_MAX 512
+#define LEAVE_NS (10 * MOB_SEC) /* as long as a restarted member waits at most */
 
 /* Streams, of jobs or of tasks: both are twelve bytes. */
 struct streams {
@@ -312,6 +313,10 @@ enum mob_status mob_maintain(
         status = delete_jobs(&m, &done_out->jobs);
     if (status == MOB_OK)
         status = drop_days(&m, &done_out->days);
+    /* The flusher lives on: a member that restarts would wait for a client of its that is there no more. */
+    enum mob_status left = m.gcs == NULL ? MOB_OK : mob_gcs_leave_wait(m.gcs, mob_now() + LEAVE_NS);
+    if (left != MOB_OK)
+        MOB_LOG_INFO("flush", "client_left_behind", "status=%s", mob_status_code(left));
     mob_gcs_destroy(m.gcs);
     free(m.jobs.rows);
     free(m.kept.rows);

@@ -138,9 +138,7 @@ enum mob_status attach_nonce(struct conn *c, uint64_t nonce)
     struct attached *a = find_or_add(c->shard, nonce);
     if (a == NULL)
         return MOB_NO_MEMORY;
-    if (a->conn != NULL && a->conn != c)
-        return MOB_INVALID;
-    a->conn = c;
+    a->conn = c; /* whose link broke asks again on another */
     a->nonce = true;
     return MOB_OK;
 }
@@ -162,7 +160,7 @@ static void remember(struct conn *c, struct attached *a)
 {
     struct mob_redis_identity identity = identity_of(c);
     a->conn = c;
-    a->answered = a->listens = false;
+    a->answered = a->listens = a->leaves = false;
     if (memcmp(&identity, &a->identity, sizeof identity) == 0)
         return;
     a->identity = identity;
@@ -226,10 +224,11 @@ void attach_bye(struct conn *c, const struct mob_gcs_frame *frame)
 {
     struct mob_shard *sh = c->shard;
     struct attached *a = find(sh, frame->from);
-    bool expires = a != NULL && a->conn == c && (frame->from & MOB_GCS_CLIENT_BIT) != 0 &&
-        !mob_chain_collecting(sh->chain) && mob_chain_room(sh->chain) > 0;
-    if (!expires)
+    if (a == NULL || a->conn != c || (frame->from & MOB_GCS_CLIENT_BIT) == 0)
         return;
+    a->leaves = true;
+    if (mob_chain_collecting(sh->chain) || mob_chain_room(sh->chain) == 0)
+        return; /* attach_tick does it */
     if (mob_chain_on_internal(sh->chain, MOB_GCS_OP_EXPIRE, frame->from) == MOB_OK)
         serve_actions(sh);
 }
@@ -370,8 +369,8 @@ void attach_tick(struct mob_shard *sh)
     for (size_t i = 0; i < sh->attached_count; i++) {
         struct attached *a = &sh->attached[i];
         bool keys = (a->client & MOB_GCS_CLIENT_BIT) != 0;
-        if (!keys || a->conn != NULL || sh->now_ns < a->since_ns + sh->options.expire_ns ||
-            mob_chain_room(sh->chain) == 0)
+        bool gone = a->leaves || (a->conn == NULL && sh->now_ns >= a->since_ns + sh->options.expire_ns);
+        if (!keys || !gone || mob_chain_room(sh->chain) == 0)
             continue;
         MOB_LOG_INFO(
             "gcs", "client_expired", "client=%llx pid=%d", (unsigned long long)a->client, a->identity.pid);

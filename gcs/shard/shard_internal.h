@@ -89,6 +89,7 @@ struct attached {
     bool awaited; /* collecting: from the tables, its process lives */
     bool nonce; /* no client yet: its OPEN is under way */
     bool listens; /* answers only: its requests go to the head */
+    bool leaves; /* has said so, and is to be expired as soon as that can be ordered */
 };
 
 struct subscription {

@@ -235,8 +235,8 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
         return;
     before_set(sh);
     open_pass(sh);
-    bool keys = (e->client & MOB_GCS_CLIENT_BIT) != 0;
-    if (keys) {
+    uint64_t keeper = mob_chain_entry_keeper(e);
+    if ((keeper & MOB_GCS_CLIENT_BIT) != 0) {
         struct mob_gcs_reply reply = {.request = e->request,
             .count = 1,
             .status = e->status,
@@ -245,7 +245,7 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
             .number = e->number,
             .next = e->next};
         uint8_t key[10];
-        set_pair(sh, key, reply_key(key, e->client, e->request), &reply, sizeof reply);
+        set_pair(sh, key, reply_key(key, keeper, e->request), &reply, sizeof reply);
     }
     if (e->status == MOB_OK)
         put_effect(sh, e);

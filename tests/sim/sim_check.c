@@ -45,6 +45,9 @@ void sim_check_appended(struct sim *s, struct sim_member *m, const struct mob_ch
         if (e->target != 0)
             sim_owner_client(s, m, e->target)->last_request = e->number;
     }
+    if (e->op == MOB_GCS_OP_OPEN && mob_chain_synced(m->chain))
+        SIM_CHECK(s, !sim_image_opened(&m->memory, e->version), "member %u: nonce %llx opens a second client",
+            m->slot, (unsigned long long)e->version);
     if (e->client == 0 || e->request == 0)
         return;
     struct sim_client_seen *seen = sim_owner_client(s, m, e->client);

@@ -345,8 +345,7 @@ static void on_reply(struct sim *s, struct sim_client *c, const struct sim_msg *
     const struct mob_gcs_reply *reply = &msg->reply;
     if (c->keys.client == 0 && msg->client == c->keys.nonce && reply->seq != 0) {
         c->keys.client = reply->number;
-        c->keys.state = SIM_STREAM_READY;
-        sim_stream_push(s, c, &c->keys);
+        sim_stream_opened(s, c, &c->keys);
         return;
     }
     struct sim_stream *st = msg->client == c->keys.client ? &c->keys

@@ -90,6 +90,7 @@ enum sim_fault_kind {
     X(SEALED_LIVE, "logs sealed under a live node", 20) \
     X(EXPIRED_CLIENTS, "clients expired", 50) \
     X(DUPLICATES, "duplicates answered from the table", 500) \
+    X(OPENED_BEFORE, "clients that asked again for their id", 100) \
     X(READS_LEASE, "reads answered under the lease", 5000) \
     X(READS_SOLE, "reads answered by a sole member", 500) \
     X(READS_CHAIN, "reads answered through the chain", 100) \

@@ -183,7 +183,8 @@ void sim_image_apply_entry(struct sim_image *i, const struct mob_chain_entry *e)
 {
     if (e->status == MOB_OK)
         apply_effect(i, e);
-    struct sim_disk_client *client = e->client == 0 ? NULL : find_client(i, e->client);
+    uint64_t keeper = mob_chain_entry_keeper(e);
+    struct sim_disk_client *client = keeper == 0 ? NULL : find_client(i, keeper);
     if (client != NULL) {
         client->last = e->request;
         client->replies[e->request % MOB_GCS_WINDOW] = (struct mob_gcs_reply){.request = e->request,
@@ -198,6 +199,16 @@ void sim_image_apply_entry(struct sim_image *i, const struct mob_chain_entry *e)
         client->last = e->number;
     i->seq = e->seq;
     i->epoch = e->epoch;
+}
+
+bool sim_image_opened(const struct sim_image *i, uint64_t nonce)
+{
+    for (size_t k = 0; k < i->client_count && nonce != 0; k++) {
+        const struct mob_gcs_reply *open = &i->clients[k].replies[0];
+        if (open->request == 0 && open->seq != 0 && open->version == nonce)
+            return true;
+    }
+    return false;
 }
 
 void sim_image_add_base(struct sim_image *i, const struct mob_chain_stream_base *base)

@@ -80,6 +80,8 @@ void sim_disk_cut(struct sim_disk *d, uint64_t cut);
 void sim_disk_wipe(struct sim_disk *d);
 void sim_disk_fini(struct sim_disk *d);
 void sim_image_apply_entry(struct sim_image *i, const struct mob_chain_entry *e);
+/* Is there a client that this nonce opened? */
+bool sim_image_opened(const struct sim_image *i, uint64_t nonce);
 void sim_image_add_base(struct sim_image *i, const struct mob_chain_stream_base *base);
 struct sim_notes sim_image_notes(const struct sim_image *i);
 void sim_image_apply_rows(struct sim_image *i, const uint8_t *rows, uint32_t length);

@@ -482,7 +482,7 @@ static void on_put(struct sim *s, struct sim_member *m, const struct sim_msg *ms
         msg->from, (unsigned long long)msg->client, (unsigned long long)msg->request.request, msg->request.op,
         (unsigned long long)msg->request.old_seq, (unsigned long long)msg->epoch, mob_status_code(status));
     if (mob_chain_duplicates(m->chain) > duplicates)
-        sim_cover_add(s, SIM_DUPLICATES);
+        sim_cover_add(s, msg->request.op == MOB_GCS_OP_OPEN ? SIM_OPENED_BEFORE : SIM_DUPLICATES);
     if (status != MOB_OK)
         hold_free(h);
     if (status != MOB_OK && status != MOB_FINISHED)

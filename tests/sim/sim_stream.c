@@ -89,7 +89,9 @@ static void send_above(
 
 static void send_open(struct sim *s, struct sim_client *c, struct sim_stream *st)
 {
-    st->nonce = MOB_GCS_CLIENT_BIT | (sim_random(s) >> 16 << 8) | st->node;
+    st->asked_again = st->nonce != 0;
+    if (!st->asked_again)
+        st->nonce = MOB_GCS_CLIENT_BIT | (sim_random(s) >> 16 << 8) | st->node;
     struct sim_msg *msg = sim_msg_create(SIM_PUT, st->node, head_of(c), NULL, 0);
     msg->epoch = c->config.epoch;
     msg->client = st->nonce;
@@ -149,6 +151,14 @@ void sim_stream_push(struct sim *s, struct sim_client *c, struct sim_stream *st)
 }
 
 /* ---- hearing ---- */
+
+/* Who asked more than once may have been given its id before a restart, and says what it keeps: nothing. */
+void sim_stream_opened(struct sim *s, struct sim_client *c, struct sim_stream *st)
+{
+    st->state = st->asked_again ? SIM_STREAM_ATTACHING : SIM_STREAM_READY;
+    st->attach_at = s->now;
+    sim_stream_push(s, c, st);
+}
 
 /* Another epoch: introduce yourself again. */
 void sim_stream_config(struct sim *s, struct sim_stream *st)

@@ -22,7 +22,8 @@ struct sim_stream {
     bool is_log;
     enum sim_stream_state state;
     uint64_t client; /* 0: none yet */
-    uint64_t nonce;
+    uint64_t nonce; /* of its OPEN; the same until it is answered */
+    bool asked_again;
     struct sim_request *kept; /* oldest first */
     size_t count, capacity;
     uint64_t next; /* request number */
@@ -32,6 +33,7 @@ struct sim_stream {
     uint64_t cut; /* log: sealed there; UINT64_MAX while it lives */
 };
 void sim_stream_reset(struct sim *s, struct sim_stream *st);
+void sim_stream_opened(struct sim *s, struct sim_client *c, struct sim_stream *st); /* it has its id */
 void sim_stream_fini(struct sim_stream *st);
 struct sim_request *sim_stream_add(
     struct sim_stream *st, const struct mob_gcs_request *head, const void *body, uint32_t body_bytes);

@@ -159,6 +159,51 @@ static void a_reply_comes_with_the_commit_and_a_duplicate_gets_the_same(void **s
     member_fini(&m);
 }
 
+static enum mob_status open_again(struct member *m)
+{
+    struct mob_chain_put put = {.epoch = mob_chain_epoch(m->chain),
+        .client = MOB_GCS_CLIENT_BIT | 0x1234,
+        .request = {.op = MOB_GCS_OP_OPEN}};
+    enum mob_status status = mob_chain_on_put(m->chain, &put);
+    drain(m);
+    return status;
+}
+
+static void expect_opened(const struct member *m)
+{
+    assert_int_equal(m->seen_count, 1);
+    assert_int_equal(m->seen[0].type, MOB_CHAIN_REPLY);
+    assert_int_equal(m->seen[0].client, MOB_GCS_CLIENT_BIT | 0x1234);
+    assert_int_equal(m->seen[0].reply.number, KV_CLIENT);
+}
+
+static void a_nonce_opens_one_client(void **state)
+{
+    (void)state;
+    struct member m;
+    member_init(&m);
+    assert_int_equal(open_again(&m), MOB_OK);
+    assert_int_equal(open_again(&m), MOB_FINISHED); /* in flight: the answer comes with the commit */
+    assert_int_equal(m.seen_count, 0);
+    commit_all(&m);
+    expect_opened(&m);
+    assert_int_equal(open_again(&m), MOB_FINISHED); /* it was lost */
+    expect_opened(&m);
+    assert_int_equal(mob_chain_applied(m.chain), 1);
+    assert_int_equal(mob_chain_clients(m.chain), 1);
+    struct mob_gcs_reply kept = m.seen[0].reply;
+    member_fini(&m);
+    member_init(&m); /* restarted, with that on its disk */
+    mob_chain_load_position(m.chain, 1, 1);
+    assert_int_equal(mob_chain_load_client(m.chain, KV_CLIENT, 0), MOB_OK);
+    mob_chain_load_reply(m.chain, KV_CLIENT, &kept);
+    mob_chain_collect_begin(m.chain);
+    assert_int_equal(open_again(&m), MOB_FINISHED);
+    expect_opened(&m);
+    assert_int_equal(mob_chain_clients(m.chain), 1);
+    member_fini(&m);
+}
+
 static void a_condition_is_decided_once(void **state)
 {
     (void)state;
@@ -522,6 +567,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_reply_comes_with_the_commit_and_a_duplicate_gets_the_same),
+        cmocka_unit_test(a_nonce_opens_one_client),
         cmocka_unit_test(a_condition_is_decided_once),
         cmocka_unit_test(a_gap_is_said_and_nothing_behind_it_taken),
         cmocka_unit_test(another_epoch_is_refused),

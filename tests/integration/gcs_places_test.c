@@ -1,0 +1,130 @@
+/* ctest: timeout=180
+ * Places of clients in a member's table: one for each client that lives, whatever happens to its link. A
+ * place with nobody in it is waited for when the member restarts.
+ */
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/clock.h"
+#include "tests/support/gcs_box.h"
+
+#define DEADLINE_NS (40 * MOB_SEC) /* below the minute after which a place expires */
+
+static void start(struct gcs_box *box, const char *durability, const char *failpoints)
+{
+    gcs_box_init(box, durability);
+    box->args[0] = "--gcs-collect-ms";
+    box->args[1] = "300";
+    gcs_box_start_redis(box);
+    box->failpoints = failpoints;
+    gcs_box_start_gcs(box);
+    box->failpoints = NULL;
+}
+
+static void put(struct mob_gcs *gcs, const char *key)
+{
+    struct mob_gcs_put row = {.table = MOB_GCS_KV,
+        .key = key,
+        .key_length = (uint32_t)strlen(key),
+        .value = "x",
+        .value_length = 1,
+        .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_put_wait(gcs, &row, mob_now() + DEADLINE_NS, NULL), MOB_OK);
+}
+
+static uint64_t places(struct mob_gcs *gcs)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result = NULL;
+    assert_int_equal(mob_gcs_stats(gcs, mob_gcs_sync_done, &sync), MOB_OK);
+    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
+    uint64_t clients = mob_gcs_result_answer(result)->stats->clients;
+    mob_gcs_result_destroy(result);
+    return clients;
+}
+
+static void wait_for_places(struct mob_gcs *gcs, uint64_t wanted)
+{
+    int64_t deadline = mob_now() + DEADLINE_NS;
+    uint64_t there = places(gcs);
+    while (there != wanted && mob_now() < deadline) {
+        poll(NULL, 0, 20);
+        there = places(gcs);
+    }
+    assert_int_equal(there, wanted);
+}
+
+/* The member has given it an id, on disk, and dies before it says so, with its Redis: so it waits for that
+ * client when it is back. */
+static void a_client_that_asks_again_gets_its_own_place(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    bool never = false;
+    start(&box, "always", "gcs.before_reply=kill");
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    for (int64_t deadline = mob_now() + DEADLINE_NS; !gcs_box_ended(&box.gcs);) {
+        assert_true(mob_now() < deadline);
+        assert_int_equal(mob_gcs_run_until(gcs, &never, mob_now() + 10 * MOB_MS), MOB_TIMEOUT);
+    }
+    gcs_box_end(&box.redis, SIGKILL);
+    gcs_box_start(&box);
+    put(gcs, "k");
+    assert_int_equal(places(gcs), 1);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
+/* Member and Redis restart, and wait for all their clients: one of them wants to end, the other is slow. */
+static void a_client_that_leaves_a_restarted_member_leaves_no_place(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    start(&box, NULL, NULL);
+    struct mob_gcs *slow = gcs_box_client(&box), *leaver = gcs_box_client(&box);
+    put(slow, "a");
+    put(leaver, "b");
+    assert_int_equal(places(slow), 2);
+    gcs_box_end(&box.gcs, SIGKILL);
+    bool never = false;
+    while (mob_gcs_connected(leaver))
+        assert_int_equal(mob_gcs_run_until(leaver, &never, mob_now() + MOB_MS), MOB_TIMEOUT);
+    gcs_box_end(&box.redis, SIGKILL);
+    gcs_box_start(&box);
+    assert_int_equal(mob_gcs_leave_wait(leaver, mob_now() + DEADLINE_NS), MOB_OK);
+    mob_gcs_destroy(leaver);
+    wait_for_places(slow, 1);
+    put(slow, "c");
+    mob_gcs_destroy(slow);
+    gcs_box_fini(&box);
+}
+
+/* Nobody answers: it says so in time, and may be destroyed. */
+static void leaving_ends_with_its_deadline(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    start(&box, NULL, NULL);
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    put(gcs, "a");
+    gcs_box_end(&box.gcs, SIGKILL);
+    assert_int_equal(mob_gcs_leave_wait(gcs, mob_now() + 50 * MOB_MS), MOB_TIMEOUT);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_client_that_asks_again_gets_its_own_place),
+        cmocka_unit_test(a_client_that_leaves_a_restarted_member_leaves_no_place),
+        cmocka_unit_test(leaving_ends_with_its_deadline),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
