@@ -221,7 +221,7 @@ static uint64_t seal_and_commit(
         if (done >= LATER)
             mob_store_object_committed(store, *oldest, true);
         memcpy(oldest, body, sizeof *oldest);
-        mob_store_seal_published(store, *oldest);
+        mob_store_seal_published(store, *oldest, from);
         done++;
     }
     mob_store_pass_end(store);

@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/taken.h"
 
 struct alias {
     struct alias *next; /* with the same hash of its target */
@@ -274,7 +275,8 @@ void node_alias(struct node *node, const struct node_tail_call *call)
     }
     struct mob_object_info info;
     uint8_t small[EFFECT_INLINE_MAX];
-    if (mob_store_object_info(node->store, call->target, &info) && info.sealed) {
+    if (mob_store_object_info(node->store, call->target, &info) && info.sealed &&
+        node_object_taken(node, call->target, &info)) {
         struct ready_object ready = {.id = call->target,
             .status = info.type == MOB_TYPE_ERROR ? MOB_TASK_FAILED : MOB_OK,
             .type = info.type,

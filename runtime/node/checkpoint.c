@@ -81,8 +81,8 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
 
 /* One that did not fit into the record: an object of the call before it, which has been of use when its bytes
  * are on their way. */
-static void save_object(
-    struct node *node, const struct mob_out_checkpoint *head, const struct node_actor *actor, bool commits)
+static void save_object(struct node *node, const struct node_client *maker,
+    const struct mob_out_checkpoint *head, const struct node_actor *actor, bool commits)
 {
     enum mob_value_type type;
     const uint8_t *full;
@@ -91,7 +91,7 @@ static void save_object(
     if (actor->last_position != head->position)
         return;
     struct mob_object_id id = mob_object_of(actor->last_call, MOB_SLOT_CHECKPOINT);
-    (void)mob_store_seal_published(node->store, id);
+    (void)mob_store_seal_published(node->store, id, maker->slot);
     if (commits && mob_store_object_bytes(node->store, id, true, &type, &full, &size) == MOB_OK &&
         mob_value_open(full, size, &view) == MOB_OK)
         save(node, head, view.type, view.payload, view.payload_bytes);
@@ -114,7 +114,7 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
     if (!mob_actor_id_eq(head.actor, actor->id) || !mob_completion_next(&one, &at, &r))
         return;
     if (r.flags & MOB_RETURN_STORED)
-        save_object(node, &head, actor, commits);
+        save_object(node, client, &head, actor, commits);
     else if (commits)
         save(node, &head, r.type, r.payload, r.size);
 }

@@ -247,7 +247,8 @@ static void continue_as(struct node *node, const struct node_task *task, const s
 
 /* A value over 1 MiB is committed behind its hash. One that is made again must have the hash of the first,
  * but for a task that may give something else then. */
-static void announce_value(struct node *node, const struct node_task *task, const struct mob_return_view *r)
+static void announce_value(struct node *node, const struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *r)
 {
     struct ready_object object = ready_of(task, r, MOB_OK);
     const struct mob_spec_head *head = &task->template->head;
@@ -258,14 +259,16 @@ static void announce_value(struct node *node, const struct node_task *task, cons
             .ns = job->ns,
             .slot = NODE_NOBODY,
             .again = (task->flags & TASK_REMAKE) && !(head->flags & MOB_SPEC_RESTART_ON_DIVERGENCE)};
+        /* sealed by its maker after its record, perhaps not yet */
+        (void)mob_store_seal_published(node->store, object.id, maker->slot);
         if (large_hashes_want(node, &wanted))
             object.committed = false;
     }
     announce(node, task, &object);
 }
 
-static void announce_returns(
-    struct node *node, struct node_task *task, const struct mob_completion *completion)
+static void announce_returns(struct node *node, struct node_task *task, const struct node_client *maker,
+    const struct mob_completion *completion)
 {
     struct mob_return_view r;
     uint32_t at = 0;
@@ -274,7 +277,7 @@ static void announce_returns(
             continue_as(node, task, &r);
             continue;
         }
-        announce_value(node, task, &r);
+        announce_value(node, task, maker, &r);
     }
     if (task->template->head.num_returns == MOB_RETURNS_STREAM) {
         /* the end of a generator: no item at or above this slot */
@@ -304,12 +307,14 @@ static void announce_diverged(struct node *node, struct node_task *task)
 }
 
 /* A completion may name objects that its worker, dead by now, had published and not sealed. */
-static void seal_published(struct node *node, const struct mob_completion *completion)
+static void seal_published(
+    struct node *node, const struct node_client *maker, const struct mob_completion *completion)
 {
     struct mob_return_view r;
     uint32_t at = 0;
     while (mob_completion_next(completion, &at, &r))
-        (void)mob_store_seal_published(node->store, mob_object_of(completion->head.task, r.slot));
+        (void)mob_store_seal_published(
+            node->store, mob_object_of(completion->head.task, r.slot), maker->slot);
 }
 
 static const uint8_t *error_of(const struct mob_completion *completion, uint32_t *bytes_out)
@@ -409,7 +414,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     full.head.worker = worker->serial;
     node_fill_times(task, &full.head);
     if (client->closing)
-        seal_published(node, &full);
+        seal_published(node, client, &full);
     enum mob_sched_after after = starts_over(task, status)
         ? mob_sched_diverged(node->sched, &task->sched, run_ns, node->now_ns)
         : mob_sched_finished(node->sched, &task->sched, status, run_ns, node->now_ns);
@@ -424,12 +429,12 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     char message[160];
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
     bool counts = !node_task_is_shadow(task);
-    if (status == MOB_OK && !node_remade_the_same(node, task, &full)) {
+    if (status == MOB_OK && !node_remade_the_same(node, task, client, &full)) {
         announce_diverged(node, task);
     } else if (status == MOB_OK) {
         node->finished += counts;
         task->template->job->finished += counts;
-        announce_returns(node, task, &full);
+        announce_returns(node, task, client, &full);
     } else if (counts) {
         uint32_t bytes;
         const uint8_t *payload = error_of(&full, &bytes);
@@ -463,5 +468,5 @@ void node_yielded(struct node *node, struct node_client *client, const uint8_t *
         lineage_log_job(node->log, job->id, job->ns);
         lineage_log_other(node->log, MOB_ENTRY_YIELD, &yield, sizeof yield, one.body, one.head.body_bytes);
     }
-    announce_value(node, task, &r);
+    announce_value(node, task, client, &r);
 }

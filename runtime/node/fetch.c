@@ -8,6 +8,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/taken.h"
 #include "runtime/node/value_cache.h"
 
 enum { AHEAD = 64 }; /* neighbours that come along */
@@ -60,11 +61,17 @@ static void reply_fetched(void *arg)
     free(f);
 }
 
-static bool reply_when_hashed(
-    struct node *node, const struct node_client *client, uint32_t request, struct mob_object_id id)
+/* False: there is nothing to wait for. */
+static bool reply_when_committed(
+    struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
 {
-    if (client->kind == MOB_CLIENT_WORKER || client->read_local || !large_hashes_waits(node, id))
+    struct mob_object_info info;
+    if (node_sees_uncommitted(client) || !mob_store_object_info(node->store, id, &info) || info.committed)
         return false;
+    if (!node_object_taken(node, id, &info)) {
+        node_watch_request(node, client, id, request);
+        return true;
+    }
     struct fetched *f = malloc(sizeof *f);
     MOB_ASSERT(f);
     *f = (struct fetched){node, client->slot, client->session, request};
@@ -72,7 +79,9 @@ static bool reply_when_hashed(
     effect.call.fn = reply_fetched;
     effect.call.drop = free;
     effect.call.arg = f;
-    return large_hashes_keep(node, id, &effect);
+    if (!large_hashes_keep(node, id, &effect))
+        lineage_log_effect(node->log, &effect);
+    return true;
 }
 
 void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
@@ -83,7 +92,7 @@ void node_fetch(struct node *node, struct node_client *client, uint32_t request,
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
     if (status == MOB_NOT_FOUND && restore_run(node, id))
         status = MOB_OK;
-    if (status == MOB_OK && reply_when_hashed(node, client, request, id))
+    if (status == MOB_OK && reply_when_committed(node, client, request, id))
         return;
     if (status == MOB_OK || status == MOB_STORE_FULL || status == MOB_CORRUPT) {
         node_reply(node, client->slot, client->session, request, status, NULL, 0);

@@ -223,7 +223,7 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
         .small = put.inline_bytes == put.size && put.size <= EFFECT_INLINE_MAX ? body + sizeof put : NULL,
     };
     /* sealed by its maker after this record; the scheduler may look at it now, so make sure it is */
-    (void)mob_store_seal_published(node->store, put.id);
+    (void)mob_store_seal_published(node->store, put.id, client->slot);
     if (put.flags & MOB_PUT_HASH_LATER) {
         struct large_hash_wanted wanted = {
             .id = put.id, .job = job->id, .ns = job->ns, .slot = client->slot, .session = client->session};

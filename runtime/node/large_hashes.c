@@ -316,8 +316,6 @@ bool large_hashes_want(struct node *node, const struct large_hash_wanted *wanted
 {
     struct large_hashes *hashes = node->large_hashes;
     struct mob_object_info info;
-    /* Its maker seals it after its record, perhaps not yet. */
-    (void)mob_store_seal_published(node->store, wanted->id);
     if (!mob_store_object_info(node->store, wanted->id, &info) || !info.sealed || info.inline_value)
         return false;
     if (find(node, wanted->id))

@@ -379,8 +379,8 @@ struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 void node_remade_expect(struct node *node, struct node_task *task, const struct mob_completion_head *first);
 /* Has it given the same? Else its objects are dropped, since whoever has read them before has read other
  * bytes. */
-bool node_remade_the_same(
-    struct node *node, const struct node_task *task, const struct mob_completion *completion);
+bool node_remade_the_same(struct node *node, const struct node_task *task, const struct node_client *maker,
+    const struct mob_completion *completion);
 uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
 
 /* The running task that submits; NULL for drivers, and when it has ended. */

@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/taken.h"
 
 /* Object id -> clients that asked. Chained hash table; an entry a watch. */
 struct watch {
@@ -307,11 +308,6 @@ static struct effect ready_effect(const struct ready_object *object, uint32_t sl
     return effect;
 }
 
-static bool sees_uncommitted(const struct node_client *client)
-{
-    return client->kind == MOB_CLIENT_WORKER || client->read_local;
-}
-
 /* Behind the log, and behind the object's hash when that has an entry of its own. */
 static void when_committed(struct node *node, struct effect *effect)
 {
@@ -324,7 +320,7 @@ static void tell(struct node *node, uint32_t slot, uint32_t session, const struc
 {
     if (!node_client_is(node, slot, session))
         return;
-    if (object->committed || sees_uncommitted(node->clients[slot])) {
+    if (object->committed || node_sees_uncommitted(node->clients[slot])) {
         node_notice_ready(node, slot, object);
         return;
     }
@@ -356,7 +352,7 @@ bool node_object_ready(
 {
     mob_sched_object_ready(node->sched, object->id);
     bool told = false, live = submitter != NODE_NOBODY && node_client_is(node, submitter, session);
-    if (live && (object->committed || sees_uncommitted(node->clients[submitter]))) {
+    if (live && (object->committed || node_sees_uncommitted(node->clients[submitter]))) {
         told = node_notice_ready(node, submitter, object);
         live = false;
     }
@@ -383,7 +379,7 @@ void node_result_ready(struct node *node, const struct log_result *result)
     mob_sched_object_ready(node->sched, object.id);
     if (told.slot != NODE_NOBODY) {
         bool live = node_client_is(node, told.slot, told.session);
-        if (live && sees_uncommitted(node->clients[told.slot])) {
+        if (live && node_sees_uncommitted(node->clients[told.slot])) {
             node_notice_ready(node, told.slot, &object);
             live = false;
         }
@@ -503,7 +499,8 @@ void node_acknowledge_rings(struct node *node)
 void node_watch(struct node *node, struct node_client *client, struct mob_object_id id)
 {
     struct mob_object_info info;
-    if (mob_store_object_info(node->store, id, &info) && info.sealed) {
+    if (mob_store_object_info(node->store, id, &info) && info.sealed &&
+        (node_sees_uncommitted(client) || node_object_taken(node, id, &info))) {
         struct ready_object object = {
             .id = id,
             .status = info.type == MOB_TYPE_ERROR ? MOB_TASK_FAILED : MOB_OK,

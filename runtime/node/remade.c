@@ -50,8 +50,8 @@ static bool same(const struct node_stored_return *before, const struct mob_retur
 }
 
 /* What this run has made. Bytes of the first run that are there still are what whoever asks for them gets. */
-static void drop(
-    struct node *node, const struct node_task_extra *extra, const struct mob_completion *completion)
+static void drop(struct node *node, const struct node_task_extra *extra, const struct node_client *maker,
+    const struct mob_completion *completion)
 {
     struct mob_return_view r;
     struct mob_object_info info;
@@ -59,15 +59,15 @@ static void drop(
     while (mob_completion_next(completion, &at, &r)) {
         struct mob_object_id id = mob_object_of(completion->head.task, r.slot);
         const struct node_stored_return *before = expected_at(extra, r.slot);
-        (void)mob_store_seal_published(node->store, id);
+        (void)mob_store_seal_published(node->store, id, maker->slot);
         if (!before || !before->hashed || !mob_store_object_info(node->store, id, &info) ||
             !mob_hash128_eq(info.hash, before->hash))
             mob_store_object_free(node->store, id);
     }
 }
 
-bool node_remade_the_same(
-    struct node *node, const struct node_task *task, const struct mob_completion *completion)
+bool node_remade_the_same(struct node *node, const struct node_task *task, const struct node_client *maker,
+    const struct mob_completion *completion)
 {
     const struct node_task_extra *extra = task->extra;
     if (!extra || extra->stored_count == 0)
@@ -82,6 +82,6 @@ bool node_remade_the_same(
     }
     all = all && found == extra->stored_count;
     if (!all)
-        drop(node, extra, completion);
+        drop(node, extra, maker, completion);
     return all;
 }

@@ -12,6 +12,7 @@
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/shadow.h"
+#include "runtime/node/taken.h"
 
 #define RESTORE_PATIENCE_NS (10 * MOB_SEC)
 
@@ -60,7 +61,21 @@ void node_ready_committed(struct node *node, struct mob_object_id id, enum mob_s
         return;
     }
     node_object_ready(node, &object, slot, session);
-    mob_store_object_committed(node->store, id, true);
+    if (there) /* else somebody may be making it */
+        mob_store_object_committed(node->store, id, true);
+}
+
+/* Sealed since it was asked for. Its commit comes behind its record, and that when it was taken. */
+static void ready_sealed(struct node *node, struct mob_object_id id, const struct mob_object_info *info)
+{
+    struct ready_object object = {.id = id,
+        .status = info->type == MOB_TYPE_ERROR ? MOB_TASK_FAILED : MOB_OK,
+        .type = info->type,
+        .flags = info->committed ? MOB_READY_COMMITTED : 0,
+        .committed = info->committed,
+        .size = info->size};
+    if (node_object_taken(node, id, info))
+        node_object_ready(node, &object, NODE_NOBODY, 0);
 }
 
 /* A value from the lineage that found the store full of what waits for its commit: again when that is there.
@@ -281,6 +296,12 @@ static bool is_promise(const struct mob_out_put *put)
     return put->flags & MOB_PUT_PROMISE;
 }
 
+static bool is_sealed(const struct node *node, struct mob_object_id id)
+{
+    struct mob_object_info info;
+    return mob_store_object_info(node->store, id, &info) && info.sealed;
+}
+
 /* A large put of a driver, not in the store: its bytes are on disk, or still with the driver. */
 static void from_put(struct node *node, const struct known *known)
 {
@@ -294,6 +315,12 @@ static void from_put(struct node *node, const struct known *known)
         return;
     if (status == MOB_NOT_FOUND || status == MOB_CORRUPT)
         status = MOB_OBJECT_LOST;
+    if (status == MOB_OK && !is_sealed(node, known->id)) {
+        if (!awaited_puts_add(node, known->id))
+            status = MOB_OBJECT_LOST;
+        else
+            return; /* its driver is sending it again: the record tells */
+    }
     if (status == MOB_OK && (known->put->flags & MOB_PUT_HASH_LATER)) {
         struct large_hash_wanted wanted = {
             .id = known->id, .job = known->put_job, .ns = known->put_ns, .slot = NODE_NOBODY, .again = true};
@@ -320,7 +347,7 @@ static void from_lineage(struct node *node, const struct known *known)
     const uint8_t *bytes;
     uint64_t size;
     if (mob_store_object_info(node->store, known->id, &info) && info.sealed && !info.spilled)
-        node_ready_committed(node, known->id, MOB_OK, info.type, NODE_NOBODY, 0);
+        ready_sealed(node, known->id, &info);
     else if (known->deleted)
         restore_deleted(node, known->id);
     else if (known->put && known->put->inline_bytes == known->put->size && !is_promise(known->put))

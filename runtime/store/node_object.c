@@ -24,13 +24,14 @@ static enum mob_status seal_entry(struct mob_store *store, uint32_t index, uint3
     return MOB_OK; /* lost against the client: sealed as well */
 }
 
-enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id)
+enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id, uint32_t slot)
 {
     uint32_t tag;
     uint32_t index = mob_table_find(&store->view, id, &tag);
     if (index == UINT32_MAX)
         return MOB_NOT_FOUND;
-    return mob_tag_state(tag) == MOB_TAG_CREATING ? seal_entry(store, index, &tag) : MOB_OK;
+    bool due = mob_tag_state(tag) == MOB_TAG_CREATING && mob_tag_owner(tag) == slot;
+    return due ? seal_entry(store, index, &tag) : MOB_OK;
 }
 
 bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, struct mob_object_info *info_out)
@@ -174,15 +175,13 @@ static void count_commit(struct mob_store *store, uint32_t index, uint32_t tag)
         mob_epoch_advance(store);
 }
 
-/* Entry of a sealed object; one whose record was published counts as sealed. Notes about an entry are kept
- * only for these: a client may still abort the others, and the next object there would inherit them. */
+/* Entry of a sealed object. Notes about an entry are kept only for these, and only these are dropped: others
+ * are being written by a client, which may still abort them, and the next object there would inherit the
+ * notes. */
 static uint32_t sealed_entry(struct mob_store *store, struct mob_object_id id, uint32_t *tag_out)
 {
     uint32_t index = mob_table_find(&store->view, id, tag_out);
-    if (index != UINT32_MAX && mob_tag_state(*tag_out) == MOB_TAG_CREATING &&
-        seal_entry(store, index, tag_out) != MOB_OK)
-        return UINT32_MAX;
-    return index;
+    return index != UINT32_MAX && mob_tag_state(*tag_out) == MOB_TAG_CREATING ? UINT32_MAX : index;
 }
 
 static void drop_if_unwanted(struct mob_store *store, uint32_t index)

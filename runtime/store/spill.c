@@ -207,8 +207,12 @@ enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index)
         return MOB_CORRUPT;
     struct record **at = find(spill, id);
     bool committed = state == MOB_TAG_COMMITTED || state == MOB_TAG_EVICT_COMMITTED;
+    struct mob_value_view value;
+    if (mob_entry_value(view, entry, &value) != MOB_OK)
+        return MOB_CORRUPT;
     if (*at && (*at)->size == size) {
         (*at)->committed |= committed;
+        (*at)->hash = mob_entry_hash(entry, &value); /* perhaps computed since it was written */
         return MOB_OK;
     }
     if (*at)
@@ -222,11 +226,6 @@ enum mob_status mob_spill_write(struct mob_store *store, uint32_t entry_index)
     if (!record)
         return MOB_NO_MEMORY;
     const uint8_t *bytes = view->base + offset;
-    struct mob_value_view value;
-    if (mob_entry_value(view, entry, &value) != MOB_OK) {
-        free(record);
-        return MOB_CORRUPT;
-    }
     struct file_header header = {
         .magic = SPILL_MAGIC,
         .version = SPILL_VERSION,

@@ -141,8 +141,9 @@ MOB_MUST_USE enum mob_status mob_store_object_bytes(struct mob_store *store, str
  * if there. */
 MOB_MUST_USE enum mob_status mob_store_object_put(struct mob_store *store, struct mob_object_id id,
     enum mob_value_type type, bool small, const void *bytes, uint64_t size);
-/* Seal what a dead or slow worker published in a completion (either side may; compare-and-set). */
-enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id);
+/* Seal what this client, dead or slow, published in a record (either side may; compare-and-set). What another
+ * client is making under that id stays as it is. MOB_NOT_FOUND. */
+enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id, uint32_t slot);
 /* A hint that the object is looked at soon. */
 void mob_store_object_fetch(const struct mob_store *store, struct mob_object_id id);
 /* The object's lineage is acknowledged: may now be evicted (small: dropped; large: spilled before it is

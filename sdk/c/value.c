@@ -71,13 +71,21 @@ void mob_values_free(struct mob_client *client)
     }
 }
 
+/* What it has put it may read at once. What others make, a driver reads when it is committed: bytes that are
+ * made again may be refused until then. */
+static bool committed_only(const struct mob_client *client, struct mob_object_id id)
+{
+    bool own = (id.slot & MOB_SLOT_PUT) != 0 && mob_task_id_eq(id.task, client->parent);
+    return client->committed_only && !own;
+}
+
 static enum mob_status read_object(
     struct mob_client *client, struct mob_object_id id, struct mob_value *value)
 {
     const void *bytes;
     uint64_t size;
     enum mob_status status = mob_store_object_get(
-        client->store, id, false, &value->type, value->small, &bytes, &size, &value->pin);
+        client->store, id, committed_only(client, id), &value->type, value->small, &bytes, &size, &value->pin);
     if (status != MOB_OK)
         return status;
     if (value->pin.entry == UINT32_MAX) {

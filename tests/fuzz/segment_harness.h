@@ -189,7 +189,7 @@ static inline void harness_object(struct harness *h, uint8_t op, struct mob_obje
         (void)!mob_store_object_put(h->store, id, MOB_TYPE_BYTES, false, h->large, h->large_size);
         break;
     case 5:
-        mob_store_seal_published(h->store, id);
+        mob_store_seal_published(h->store, id, h->slots[arg % HARNESS_CLIENTS]);
         break;
     case 6:
         mob_store_object_committed(h->store, id, arg & 1);

@@ -62,7 +62,7 @@ static void pass(struct world *world, uint32_t stream)
         struct mob_out_put put;
         assert_int_equal(MOB_OUT_PUT, record.type);
         memcpy(&put, body, sizeof put);
-        enum mob_status status = mob_store_seal_published(world->store, put.id);
+        enum mob_status status = mob_store_seal_published(world->store, put.id, slot);
         assert_status(MOB_OK, status);
         if (mob_object_id_eq(put.id, test_id(stream, put.id.task.index, 0)))
             world->published[put.id.task.index] = true;
@@ -405,7 +405,7 @@ static void pass_all(struct world *world)
     while (mob_store_next(world->store, &slot, &record, &body, &damaged)) {
         struct mob_out_put put;
         memcpy(&put, body, sizeof put);
-        assert_status(MOB_OK, mob_store_seal_published(world->store, put.id));
+        assert_status(MOB_OK, mob_store_seal_published(world->store, put.id, slot));
         if (mob_object_id_eq(put.id, test_id(VICTIM_STREAM, put.id.task.index, 0))) {
             world->published[put.id.task.index] = true;
         } else {

@@ -617,6 +617,19 @@ static void a_client_that_rests_gives_back_empty_slabs(void **state)
     rig_close(&rig);
 }
 
+/* Sealed without a hash. */
+static void test_put_later(struct rig *rig, struct mob_object_id id, uint64_t payload_bytes)
+{
+    uint64_t size;
+    uint8_t *value = test_value(payload_bytes, 9, &size);
+    struct mob_object_ref ref;
+    void *bytes;
+    assert_status(MOB_OK, mob_store_object_create(rig->client, id, size, &ref, &bytes));
+    memcpy(bytes, value, size);
+    assert_status(MOB_OK, mob_store_object_seal(rig->client, ref));
+    free(value);
+}
+
 static void large_values_are_hashed_later(void **state)
 {
     (void)state;
@@ -660,6 +673,41 @@ static void large_values_are_hashed_later(void **state)
     rig_close(&rig);
 }
 
+/* Its file was written before its hash was known. */
+static void a_hash_that_comes_late_outlives_the_memory(void **state)
+{
+    (void)state;
+    enum { BYTES = 3 << 20 };
+    struct rig rig = rig_open(8 << 20, 0);
+    struct mob_object_id id = test_id(1, 0, 0), done;
+    struct mob_object_info info;
+    struct mob_hash128 hash;
+    bool there;
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t room, size;
+    test_put_later(&rig, id, BYTES);
+    mob_store_object_committed(rig.store, id, false);
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 7 << 20, &room));
+    assert_false(is_here(&rig, id));
+    assert_status(MOB_OK, mob_store_hash_later(rig.store, id));
+    while (mob_store_maintain(rig.store, 0)) {
+    }
+    assert_true(mob_store_next_hash(rig.store, &done, &there, &hash));
+    assert_true(there);
+    assert_true(is_here(&rig, id));
+    assert_status(MOB_OK, mob_store_make_room(rig.store, NULL, 7 << 20, &room));
+    assert_false(is_here(&rig, id));
+    assert_true(mob_store_object_info(rig.store, id, &info)); /* of its file */
+    assert_true(mob_hash128_eq(hash, info.hash));
+    assert_status(MOB_OK, mob_store_object_bytes(rig.store, id, true, &type, &bytes, &size));
+    assert_true(mob_store_object_info(rig.store, id, &info));
+    assert_false(info.spilled);
+    assert_true(mob_hash128_eq(hash, info.hash));
+    assert_status(MOB_OK, mob_store_object_delete(rig.store, id));
+    rig_close(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -682,6 +730,7 @@ int main(void)
         cmocka_unit_test(space_that_a_client_does_not_use_goes_to_another),
         cmocka_unit_test(a_client_that_rests_gives_back_empty_slabs),
         cmocka_unit_test(large_values_are_hashed_later),
+        cmocka_unit_test(a_hash_that_comes_late_outlives_the_memory),
         cmocka_unit_test(a_full_disk_is_typed_and_nothing_is_lost), /* last: it leaves the mount namespace */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

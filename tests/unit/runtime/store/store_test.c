@@ -419,7 +419,7 @@ static void a_dead_client_leaves_nothing_but_what_it_published(void **state)
     assert_status(MOB_OK, test_get(client, test_id(3, 0, 0)).status); /* pinned */
     mob_store_detach(client);
     assert_status(MOB_AGAIN, mob_store_object_delete(store, test_id(3, 0, 0)));
-    assert_status(MOB_OK, mob_store_seal_published(store, test_id(3, 3, 0)));
+    assert_status(MOB_OK, mob_store_seal_published(store, test_id(3, 3, 0), slot));
     mob_store_client_ended(store, slot);
     mob_store_client_close(store, slot);
     mob_store_client_close(store, slot);
@@ -592,6 +592,31 @@ static void the_table_holds_mixed_ids_at_its_fill_mark(void **state)
     mob_store_destroy(store);
 }
 
+/* Neither the node nor another client's record has anything to do with it yet. */
+static void what_is_being_written_is_left_alone(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(8 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER), other = test_open(store, MOB_CLIENT_WORKER);
+    struct mob_store_client *client = test_attach(store, slot);
+    struct mob_object_id id = test_id(3, 1, 0);
+    struct mob_object_ref ref;
+    struct mob_object_info info;
+    assert_status(MOB_OK, test_create(client, id, 300000, 1, &ref));
+    mob_store_object_free(store, id);
+    mob_store_object_unwanted(store, id);
+    mob_store_object_keep(store, id, true);
+    assert_status(MOB_OK, mob_store_seal_published(store, id, other));
+    assert_true(mob_store_object_info(store, id, &info));
+    assert_false(info.sealed);
+    assert_status(MOB_OK, mob_store_seal_published(store, id, slot));
+    assert_true(mob_store_object_info(store, id, &info));
+    assert_true(info.sealed);
+    assert_status(MOB_OK, mob_store_object_delete(store, id)); /* nothing was noted about it */
+    mob_store_detach(client);
+    mob_store_destroy(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -607,6 +632,7 @@ int main(void)
         cmocka_unit_test(a_sealed_object_is_read_and_an_unsealed_one_is_not),
         cmocka_unit_test(small_values_live_in_the_table),
         cmocka_unit_test(a_dead_client_leaves_nothing_but_what_it_published),
+        cmocka_unit_test(what_is_being_written_is_left_alone),
         cmocka_unit_test(the_node_makes_and_reads_objects_itself),
         cmocka_unit_test(a_ring_that_does_not_parse_is_reported_once_and_others_go_on),
         cmocka_unit_test(a_ticket_counter_that_goes_back_means_a_damaged_segment),
