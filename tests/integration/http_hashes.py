@@ -58,11 +58,13 @@ def test_return(c):
     c.deploy("probe")
     data = b"mobula" * (1 << 19)
     name = put(c, data)
-    made = echo(c, name)
-    status, head, body = c.call("GET", f"{V1}/objects/{made}?wait=30")
-    value = json.loads(body)
-    shown = status == 200 and value["state"] == "ready" and value.get("hash") == hash_of(data)
-    check(shown, "shown", status, head, {**value, "value": None})
+    for pause in range(12):  # asked for before, while and after it becomes ready
+        made = echo(c, name)
+        time.sleep(pause / 1000)
+        status, head, body = c.call("GET", f"{V1}/objects/{made}?wait=30")
+        value = json.loads(body)
+        shown = status == 200 and value["state"] == "ready" and value.get("hash") == hash_of(data)
+        check(shown, "shown", pause, status, head, {**value, "value": None})
     check(logged(c, made) == [hash_of(data)], "logged")
 
 
