@@ -84,8 +84,8 @@ static enum mob_status read_object(
 {
     const void *bytes;
     uint64_t size;
-    enum mob_status status = mob_store_object_get(
-        client->store, id, committed_only(client, id), &value->type, value->small, &bytes, &size, &value->pin);
+    enum mob_status status = mob_store_object_get(client->store, id, committed_only(client, id), &value->type,
+        value->small, &bytes, &size, &value->pin);
     if (status != MOB_OK)
         return status;
     if (value->pin.entry == UINT32_MAX) {
