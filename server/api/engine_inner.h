@@ -384,7 +384,11 @@ void engine_start_endpoint_delete(struct flight *flight);
 void engine_start_infer(struct flight *flight);
 /* Lets batches leave; returns when to be called again. */
 int64_t engine_models_step(struct engine *engine, int64_t now_ns);
-void engine_models_connected(struct engine *engine);
+/* Reads the endpoints that there are, unless it was done. To be called again until it is. */
+void engine_models_load(struct engine *engine);
+bool engine_models_loaded(const struct engine *engine);
+/* They have not been read yet: the flight has failed, with MOB_UNAVAILABLE. */
+bool engine_models_unknown(struct flight *flight);
 /* Array of all endpoints; a new reference. */
 json_t *engine_models_json(struct engine *engine);
 

@@ -107,6 +107,8 @@ json_t *engine_models_json(struct engine *engine)
 
 /* --- making the actor --- */
 
+static void look_complete(struct engine *engine);
+
 /* The old actor ends; calls that wait are told so. Freed when nothing runs there any more. */
 static void endpoint_remove(struct endpoint *e)
 {
@@ -127,6 +129,7 @@ static void endpoint_remove(struct endpoint *e)
             *at = e->next;
             break;
         }
+    look_complete(engine);
     endpoint_let_go(e);
 }
 
@@ -155,6 +158,7 @@ void endpoint_broken(struct endpoint *e, enum mob_status status, const char *poi
     if (e->model)
         atomic_store(&e->model->ready, false);
     endpoint_fail_waiting(e, MOB_UNAVAILABLE, 0, "the model's actor could not be made");
+    look_complete(e->engine);
 }
 
 static void save(struct endpoint *e);
@@ -211,6 +215,7 @@ bool endpoint_take_class(struct endpoint *e, struct flight *maker)
         flight_fail(maker, MOB_QUEUE_FULL, NULL, "too many models");
         return false;
     }
+    look_complete(e->engine);
     return true;
 }
 
@@ -287,6 +292,8 @@ void engine_start_endpoint_put(struct flight *flight)
 {
     struct mob_engine_endpoint *put = &flight->op->endpoint;
     size_t count = 0;
+    if (engine_models_unknown(flight))
+        return;
     for (const struct endpoint *e = flight->engine->models->all; e; e = e->next)
         count++;
     if (count >= MOB_MODELS_MAX && !endpoint_named(flight->engine, put->name)) {
@@ -312,6 +319,8 @@ static void on_forgotten(void *arg, const struct mob_gcs_answer *answer)
 
 void engine_start_endpoint_delete(struct flight *flight)
 {
+    if (engine_models_unknown(flight))
+        return;
     const char *name = flight->op->query.id;
     struct endpoint *e = endpoint_named(flight->engine, name);
     struct mob_gcs_put kv = {.table = MOB_GCS_ENDPOINTS,
@@ -381,9 +390,36 @@ static void load_endpoint(struct engine *engine, const json_t *row)
     endpoint_make_actor(e);
 }
 
+/* Until then nobody can be told that there is no model of some name. */
+static void look_complete(struct engine *engine)
+{
+    struct engine_models *models = engine->models;
+    if (models->complete || !models->loaded)
+        return;
+    for (const struct endpoint *e = models->all; e; e = e->next)
+        if (!e->candidate && !e->model && !e->error[0])
+            return;
+    models->complete = true;
+    mob_serve_set_complete(engine->options.serve);
+}
+
+bool engine_models_loaded(const struct engine *engine)
+{
+    return engine->models->loaded;
+}
+
+bool engine_models_unknown(struct flight *flight)
+{
+    if (flight->engine->models->loaded)
+        return false;
+    flight_fail(flight, MOB_UNAVAILABLE, NULL, "the endpoints have not been read from the control store yet");
+    return true;
+}
+
 static void on_loaded(void *arg, const struct mob_gcs_answer *answer)
 {
     struct engine *engine = arg;
+    engine->models->asked = false;
     if (answer->status != MOB_OK || engine->session_count == 0)
         return;
     engine->models->loaded = true;
@@ -392,15 +428,21 @@ static void on_loaded(void *arg, const struct mob_gcs_answer *answer)
         load_endpoint(engine, row);
         json_decref(row);
     }
+    look_complete(engine);
     enum mob_status status =
         mob_query_async(engine->sessions[0].client, "job", "{\"op\":\"actors\"}", on_actors, engine);
     if (status != MOB_OK)
         MOB_LOG_WARN("models", "orphans_left", "code=%s", mob_status_code(status));
 }
 
-void engine_models_connected(struct engine *engine)
+void engine_models_load(struct engine *engine)
 {
     struct mob_gcs_list list = {.table = MOB_GCS_ENDPOINTS};
-    if (!engine->models->loaded && mob_gcs_list(engine->gcs, &list, on_loaded, engine) != MOB_OK)
+    if (engine->models->loaded || engine->models->asked)
+        return;
+    engine->models->asked = true;
+    if (mob_gcs_list(engine->gcs, &list, on_loaded, engine) != MOB_OK) {
+        engine->models->asked = false;
         MOB_LOG_WARN("models", "not_loaded", "reason=busy");
+    }
 }

@@ -38,7 +38,9 @@ struct endpoint {
 
 struct engine_models {
     struct endpoint *all;
-    bool loaded;
+    bool asked; /* the control store for the endpoints, and it has not answered */
+    bool loaded; /* what it knew of is in `all` */
+    bool complete; /* and each of these has a model, or says why it has none */
 };
 
 void endpoint_free(struct endpoint *e);

@@ -71,6 +71,8 @@ void engine_start_list(struct flight *flight)
         flight_ask(flight, "stats", "", on_rows);
         return;
     case MOB_ITEM_ENDPOINT:
+        if (engine_models_unknown(flight))
+            return;
         send_page(flight, engine_models_json(flight->engine));
         return;
     }
@@ -218,6 +220,8 @@ void engine_start_describe(struct flight *flight)
         flight_ask(flight, "job", "{\"op\":\"list\"}", on_rows_find);
         return;
     case MOB_ITEM_ENDPOINT: {
+        if (engine_models_unknown(flight))
+            return;
         json_t *rows = engine_models_json(flight->engine);
         char *text = json_dumps(rows, JSON_COMPACT);
         json_decref(rows);

@@ -255,7 +255,7 @@ void engine_watch_session(struct engine *engine, struct session *session)
 static void look_alive(struct engine *engine)
 {
     bool alive = engine->session_count > 0 && mob_client_alive(engine->sessions[0].client);
-    atomic_store(&engine->is_ready, alive && engine->gcs_up);
+    atomic_store(&engine->is_ready, alive && engine->gcs_up && engine_models_loaded(engine));
 }
 
 static void connect_runtime(struct engine *engine, int64_t now)
@@ -283,7 +283,7 @@ static void connect_runtime(struct engine *engine, int64_t now)
     engine_watch_session(engine, session);
     MOB_LOG_INFO("engine", "connected", "job=%s", job);
     engine_functions_refresh(engine, NULL, NULL);
-    engine_models_connected(engine);
+    engine_models_load(engine);
     look_alive(engine);
 }
 
@@ -302,6 +302,8 @@ static void each_second(struct engine *engine, int64_t now)
     engine_jobs_tick(engine);
     engine->next_second_ns = now + MOB_SEC;
     look_alive(engine);
+    if (engine->session_count > 0)
+        engine_models_load(engine);
     engine_keys_sweep(engine, now);
     mob_events_tick(engine->options.events, now);
 }

@@ -97,16 +97,20 @@ void mob_api_v2_ready(struct mob_api *api, struct mob_http_request *request)
 
 /* --- models --- */
 
-/* Held; NULL: answered with 404. */
+/* Held; NULL: answered with 404, or with 503 while it is not known which models there are. */
 static struct mob_model *model_of(struct mob_api *api, struct mob_http_request *request)
 {
+    bool complete =
+        mob_serve_is_complete(api->parts.serve); /* before the look: what comes between is found */
     struct mob_model *model = mob_serve_find(api->parts.serve, request->segment_values[0]);
     const char *version = request->segment_values[1];
     if (model && version && strcmp(version, "1") != 0) {
         mob_model_release(model);
         model = NULL;
     }
-    if (!model)
+    if (!model && !complete)
+        mob_api_fail(request, MOB_UNAVAILABLE, "the models have not been read from the control store yet");
+    else if (!model)
         mob_api_fail(request, MOB_NOT_FOUND, "no such model: %s", request->segment_values[0]);
     return model;
 }

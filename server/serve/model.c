@@ -12,6 +12,7 @@ struct mob_serve {
     pthread_mutex_t lock;
     struct mob_model *models[MOB_MODELS_MAX];
     size_t count;
+    _Atomic bool complete;
 };
 
 enum mob_status mob_serve_create(struct mob_serve **serve_out)
@@ -174,6 +175,16 @@ struct mob_model *mob_serve_find(struct mob_serve *serve, const char *name)
         mob_model_hold(model);
     pthread_mutex_unlock(&serve->lock);
     return model;
+}
+
+void mob_serve_set_complete(struct mob_serve *serve)
+{
+    atomic_store(&serve->complete, true);
+}
+
+bool mob_serve_is_complete(const struct mob_serve *serve)
+{
+    return atomic_load(&serve->complete);
 }
 
 void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_model *model), void *cls)

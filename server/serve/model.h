@@ -60,6 +60,10 @@ MOB_MUST_USE enum mob_status mob_serve_put(struct mob_serve *serve, struct mob_m
 bool mob_serve_remove(struct mob_serve *serve, const char *name);
 /* Held (release with mob_model_release); NULL when there is none. */
 struct mob_model *mob_serve_find(struct mob_serve *serve, const char *name);
+/* Every model that there was when the gateway started is in the registry: only from then on does a name that
+ * is not there name no model. */
+void mob_serve_set_complete(struct mob_serve *serve);
+bool mob_serve_is_complete(const struct mob_serve *serve);
 /* Calls back under the lock for each model; the callback must not call the registry. */
 void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_model *model), void *cls);
 

@@ -444,6 +444,7 @@ static enum mob_status fake_engine_make(
     struct fake_engine *e = calloc(1, sizeof *e);
     e->base.ops = &fake_ops;
     e->context = *context;
+    mob_serve_set_complete(context->serve); /* there were no models before */
     e->seq = 1;
     pthread_mutex_init(&e->lock, NULL);
     pthread_cond_init(&e->wake, NULL);

@@ -1,5 +1,7 @@
 """What HTTP clients see while processes die: errors that say "try again", then everything goes on.   ctest: timeout=240"""
 import json
+import os
+import signal
 import threading
 import time
 
@@ -66,6 +68,27 @@ def test_gateway_is_killed(c):
     check(c.run("arith.add", 5, 6)["result"] == 11, "tasks run")
 
 
+def test_no_model_is_denied_before_all_are_known(c):
+    """A gateway that cannot read the endpoints yet does not say that there are none: 404 is for ever, 503 is not."""
+    infer = {"inputs": [{"name": "x", "shape": [1, 1024], "datatype": "FP32", "data": [0.5] * 1024}]}
+    store = c.pid_of("mobula-gcs")
+    os.kill(store, signal.SIGSTOP)
+    try:
+        c.kill("mobula-gateway")
+        c.until("the gateway is back", lambda: lives(c))
+        asked = (("GET", "/v2/models/mlp"), ("GET", "/v2/models/mlp/ready"), ("POST", "/v2/models/mlp/infer"), ("GET", f"{V1}/endpoints/mlp"),
+                 ("GET", f"{V1}/endpoints"), ("DELETE", f"{V1}/endpoints/mlp"), ("GET", "/v2/models/none"), ("GET", "/readyz"))
+        for method, path in asked:
+            status, headers, body = c.call(method, path, infer if method == "POST" else None)
+            check(status == 503 and "retry-after" in headers, f"{method} {path}: not now", status, body)
+    finally:
+        os.kill(store, signal.SIGCONT)
+    c.until("the gateway is ready", lambda: back(c))
+    c.until("its models are back", lambda: c.call("GET", "/v2/models/mlp/ready")[0] == 200)
+    check(c.call("GET", "/v2/models/none")[0] == 404, "what was never there is denied again")
+    c.json("GET", f"{V1}/endpoints/mlp", expect=200)
+
+
 def test_jobs_outlive_gateway_and_node(c):
     """A job is known by its id, whoever opened it: tasks are submitted to it, and are new ones."""
     add = lambda job, a: {"function": "arith.add", "arguments": [a, 1], "job": job}
@@ -118,6 +141,14 @@ def back(c):
     try:
         c.read_address()
         return c.call("GET", "/readyz", key=None)[0] == 200
+    except (OSError, ValueError):
+        return False
+
+
+def lives(c):
+    try:
+        c.read_address()
+        return c.call("GET", "/livez", key=None)[0] == 200
     except (OSError, ValueError):
         return False
 
