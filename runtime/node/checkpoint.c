@@ -7,6 +7,7 @@
 #include "common/wire/checkpoint_row.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/checkpoint_room.h"
 #include "runtime/node/replay.h"
 
 /* One on its way to the GCS. */
@@ -202,15 +203,13 @@ void node_checkpoint_used(struct node *node, const struct node_actor *actor)
         mob_store_object_free(node->store, restored_object(actor));
 }
 
-/* Into the store, in the place of the one that an earlier incarnation began with. */
+/* Into the store, perhaps later, in the place of the one that an earlier incarnation began with. */
 static struct mob_object_id put_restored(struct node *node, const struct node_actor *actor)
 {
     const struct actor_checkpoint *c = actor->restore;
     struct mob_object_id id = restored_object(actor);
     mob_store_object_free(node->store, id);
-    enum mob_status status = node_restore_value(node, id, c->type, c->value, c->bytes);
-    if (status != MOB_OK)
-        MOB_LOG_ERROR("checkpoint", "not_restored", "status=%s", mob_status_code(status));
+    checkpoint_room_put(node, id, c);
     return id;
 }
 

@@ -14,6 +14,7 @@
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
+#include "runtime/node/checkpoint_room.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/durable_puts.h"
@@ -259,6 +260,7 @@ void node_close(struct node *node)
     known_table_destroy(node->known);
     value_cache_destroy(node->values);
     awaited_puts_destroy(node->awaited);
+    checkpoint_room_drop(node);
     large_hashes_destroy(node->large_hashes);
     lane_destroy(node->lane);
     node_jobs_free(node);
@@ -371,6 +373,7 @@ static void tick(struct node *node)
     node_jobs_tick(node);
     node_deployments_tick(node);
     awaited_puts_tick(node);
+    checkpoint_room_tick(node);
     node_workers_tick(node);
 }
 

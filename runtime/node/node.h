@@ -229,6 +229,7 @@ struct actor_table;
 struct borrow_table;
 struct durable_puts;
 struct awaited_puts;
+struct checkpoint_wait;
 struct large_hashes;
 struct lane;
 struct known_table;
@@ -301,6 +302,7 @@ struct node {
     struct put_sweep *put_sweep; /* NULL = none runs */
     int64_t next_put_age_ns;
     struct awaited_puts *awaited;
+    struct checkpoint_wait *checkpoint_waits;
     struct large_hashes *large_hashes;
     struct lane *lane;
     struct node_client *intake_client; /* whose record is being taken, */

@@ -14,6 +14,7 @@
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
+#include "runtime/node/checkpoint_room.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/suspended.h"
 
@@ -312,7 +313,7 @@ bool node_has_timers(const struct node *node)
     for (const struct node_job *job = node->jobs; job; job = job->next)
         if (job->state == JOB_GRACE)
             return true;
-    return node->deploying > 0 || node->stacks || awaited_puts_any(node);
+    return node->deploying > 0 || node->stacks || awaited_puts_any(node) || checkpoint_room_any(node);
 }
 
 /* The next task of this job in a worker brings its head along again. */

@@ -1,0 +1,161 @@
+/* An actor that restarts from a large checkpoint while the store is full. */
+#include "tests/unit/runtime/node/node_fixture.h"
+
+#include "runtime/node/actor_record.h"
+
+enum { CHECKPOINT_BYTES = 900 << 10, PIECE_BYTES = 500 << 10, PIECES_MAX = 200 };
+#define PATIENCE_NS (30 * MOB_SEC)
+
+struct world {
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    struct mob_actor_id actor;
+    struct mob_object_ref pieces[PIECES_MAX];
+    uint32_t piece_count;
+};
+
+static void *make(struct mob_store_client *store, struct mob_object_id id, uint32_t payload_bytes,
+    struct mob_object_ref *ref_out, uint64_t *size_out)
+{
+    void *full;
+    uint8_t *payload;
+    assert_int_equal(mob_value_full_size(payload_bytes, 0, 0, size_out), MOB_OK);
+    if (mob_store_object_create(store, id, *size_out, ref_out, &full) != MOB_OK)
+        return NULL;
+    assert_int_equal(
+        mob_value_init(full, *size_out, MOB_TYPE_BYTES, payload_bytes, NULL, 0, NULL, 0, &payload), MOB_OK);
+    return payload;
+}
+
+static void take(struct world *w)
+{
+    for (int64_t end = mob_now() + PATIENCE_NS; !nx_take_task(&w->worker); nx_turn(&w->nx, 1))
+        assert_true(mob_now() < end);
+}
+
+/* The state behind the call that it has just run. */
+static void checkpoint(struct world *w)
+{
+    struct mob_object_ref ref;
+    uint64_t size;
+    uint8_t body[128];
+    struct mob_object_id id = mob_object_of(w->worker.head.task, MOB_SLOT_CHECKPOINT);
+    uint8_t *state = make(w->worker.store, id, CHECKPOINT_BYTES, &ref, &size);
+    assert_non_null(state);
+    memset(state, 6, CHECKPOINT_BYTES);
+    struct mob_return_view view = {.type = MOB_TYPE_BYTES, .flags = MOB_RETURN_STORED, .size = size};
+    struct mob_out_checkpoint head = {.actor = w->actor, .position = w->worker.position};
+    uint32_t bytes = mob_return_encode(body, 0, sizeof body, &view);
+    nx_publish(w->worker.store, MOB_OUT_CHECKPOINT, &head, sizeof head, body, bytes);
+    mob_store_object_seal(w->worker.store, ref);
+    nx_settle(&w->nx);
+    assert_true(fake_row_of(MOB_GCS_CHECKPOINTS, &w->actor, sizeof w->actor) >= 0);
+}
+
+/* An actor with a call and a checkpoint behind it. */
+static void open_checkpointed(struct world *w)
+{
+    *w = (struct world){0};
+    nx_open(&w->nx, 1);
+    nx_connect(&w->nx, &w->driver, NULL);
+    w->actor = nx_create(&w->driver);
+    nx_turn(&w->nx, 5);
+    nx_worker(&w->nx, &w->worker);
+    take(w);
+    nx_complete(&w->worker, 0, MOB_OK);
+    nx_call(&w->driver, w->actor);
+    take(w);
+    nx_complete(&w->worker, 1, MOB_OK);
+    nx_turn(&w->nx, 5);
+    checkpoint(w);
+}
+
+static struct mob_object_id restored(const struct world *w)
+{
+    return mob_object_of(w->actor.creation, MOB_SLOT_CHECKPOINT);
+}
+
+/* Room for a worker, but in no piece that would hold the checkpoint. */
+static void fill(struct world *w)
+{
+    uint64_t size;
+    for (; w->piece_count < PIECES_MAX; w->piece_count++)
+        if (!make(w->driver.store, mob_object_of(w->driver.welcome.root, MOB_SLOT_PUT | w->piece_count),
+                PIECE_BYTES, &w->pieces[w->piece_count], &size))
+            break;
+    assert_in_range(w->piece_count, 64, PIECES_MAX - 1);
+    for (uint32_t i = 0; i < w->piece_count; i += 4)
+        mob_store_object_abort(w->driver.store, w->pieces[i]);
+}
+
+static void let_go(struct world *w)
+{
+    for (uint32_t i = 0; i < w->piece_count; i++)
+        if (i % 4 != 0)
+            mob_store_object_abort(w->driver.store, w->pieces[i]);
+}
+
+static bool is_there(const struct world *w)
+{
+    struct mob_object_info info;
+    return mob_store_object_info(w->nx.node->store, restored(w), &info) && info.sealed;
+}
+
+/* The creation in the hands of the next worker. */
+static void take_creation(struct world *w, uint32_t started)
+{
+    for (int64_t end = mob_now() + PATIENCE_NS; w->nx.node->pool->started_count == started;
+         nx_turn(&w->nx, 1))
+        assert_true(mob_now() < end);
+    nx_worker(&w->nx, &w->worker);
+    take(w);
+    assert_int_equal(w->worker.head.kind, MOB_KIND_ACTOR_CREATE);
+}
+
+static void it_comes_when_there_is_room(void **state)
+{
+    (void)state;
+    struct world w;
+    open_checkpointed(&w);
+    fill(&w);
+    uint32_t started = w.nx.node->pool->started_count;
+    nx_kill(&w.nx, &w.worker);
+    nx_settle(&w.nx);
+    assert_non_null(node_task_find(w.nx.node, w.actor.creation)); /* it waits */
+    assert_false(is_there(&w));
+    w.nx.node->next_tick_ns = 0;
+    nx_turn(&w.nx, 2);
+    assert_false(is_there(&w)); /* tried in vain */
+    assert_int_equal(w.nx.node->pool->started_count, started);
+    let_go(&w);
+    w.nx.node->next_tick_ns = 0;
+    take_creation(&w, started);
+    enum mob_value_type type;
+    const uint8_t *bytes;
+    uint64_t size;
+    struct mob_value_view view;
+    assert_int_equal(
+        mob_store_object_bytes(w.nx.node->store, restored(&w), false, &type, &bytes, &size), MOB_OK);
+    assert_int_equal(mob_value_open(bytes, size, &view), MOB_OK);
+    assert_int_equal(view.payload_bytes, CHECKPOINT_BYTES);
+    assert_int_equal(view.payload[0], 6);
+    assert_int_equal(view.payload[CHECKPOINT_BYTES - 1], 6);
+    nx_complete(&w.worker, 0, MOB_OK);
+    nx_settle(&w.nx);
+    assert_int_equal(node_actor_find(w.nx.node, w.actor)->life.state, MOB_ACTOR_ALIVE);
+    nx_call(&w.driver, w.actor);
+    take(&w);
+    assert_int_equal(w.worker.position, 1); /* what it covers is not replayed */
+    nx_let_go(&w.worker);
+    nx_disconnect(&w.driver);
+    nx_close(&w.nx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_comes_when_there_is_room),
+    };
+    return cmocka_run_group_tests_name("node checkpoint room", tests, NULL, NULL);
+}
