@@ -31,7 +31,8 @@ struct left_task {
     struct left_task *next;
     struct mob_task_id id;
     bool finished, cancelled, cancelled_kin, outcomes, climbed;
-    uint32_t attempt;
+    uint32_t attempt; /* the last that ended; 0: none */
+    uint64_t owner; /* the incarnation that logged it, or else the spec */
     int64_t submitted_ns;
     struct log_place place; /* of its spec */
     struct left_tail *tails; /* of one that has finished */
@@ -91,7 +92,7 @@ static void note_tails(struct left_task *t, const struct mob_completion *complet
     }
 }
 
-static void note(struct left_tasks *left, const struct mob_entry *e)
+static void note(struct left_tasks *left, const struct mob_entry *e, uint64_t incarnation)
 {
     if (e->type == MOB_ENTRY_SPEC) {
         struct left_task *t = left_task(left, e->spec.head.task);
@@ -104,10 +105,13 @@ static void note(struct left_tasks *left, const struct mob_entry *e)
         t->tail_bytes = e->spec.tail_bytes;
         t->submitted_ns = e->submitted_ns;
         t->place = left->at;
+        if (t->attempt == 0)
+            t->owner = incarnation;
     } else if (e->type == MOB_ENTRY_COMPLETION) {
         struct left_task *t = left_task(left, e->completion.head.task);
         bool final = e->completion.head.flags & MOB_COMPLETION_FINAL;
         t->attempt = e->completion.head.attempt;
+        t->owner = incarnation;
         if (final && !t->finished)
             note_tails(t, &e->completion);
         t->finished |= final;
@@ -131,7 +135,7 @@ static void note_block(struct left_tasks *left, const struct mob_gcs_block_row *
     enum mob_status status = mob_block_open(left->decoder, row->bytes, row->length, &header, &zone);
     left->at = (struct log_place){row->incarnation, row->number, 0};
     for (; status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK; left->at.entry++)
-        note(left, &entry);
+        note(left, &entry, row->incarnation);
     if (status != MOB_CLOSED)
         MOB_LOG_ERROR(
             "recover", "block_corrupt", "incarnation=%lu number=%lu", row->incarnation, row->number);
@@ -156,7 +160,7 @@ static void note_group(struct left_tasks *left, const struct mob_gcs_block_row *
     while (status == MOB_OK && (status = mob_block_next(left->decoder, &entry)) == MOB_OK) {
         struct mob_task_id task = task_of(&entry);
         if (mob_stream_eq(task.stream, group.stream) && task.index >> MOB_GROUP_SHIFT == group.index)
-            note(left, &entry);
+            note(left, &entry, row->incarnation);
     }
 }
 
@@ -372,12 +376,22 @@ static bool is_cancelled(const struct left_tasks *left, const struct left_task *
     return t != NULL;
 }
 
+/* What an incarnation began is in no log when it dies with it. So each incarnation after the one that logged
+ * the task's last word counts as an owner with an attempt of its own, whether it came to run the task or not:
+ * no two attempts have one number (GCS.md, "Node logs and the cut": a new owner, attempt + 1). */
+static uint32_t next_attempt(const struct node *node, const struct left_task *t)
+{
+    uint64_t owners = node->incarnation > t->owner ? node->incarnation - t->owner : 1;
+    uint64_t attempt = t->attempt + 1 + owners;
+    return attempt < UINT32_MAX ? (uint32_t)attempt : UINT32_MAX;
+}
+
 static bool run_again(struct node *node, const struct left_tasks *left, struct left_task *t)
 {
     struct mob_spec spec = {
         .head = *t->spec, .tail = (const uint8_t *)(t->spec + 1), .tail_bytes = t->tail_bytes};
     struct node_task *task;
-    spec.head.attempt = (t->attempt > 0 ? t->attempt : 1) + 1;
+    spec.head.attempt = next_attempt(node, t);
     enum mob_status status =
         node_resubmit(node, &spec, t->submitted_ns, t->outcomes ? 0 : TASK_NO_OUTCOMES, &task);
     if (status != MOB_OK) {

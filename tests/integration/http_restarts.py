@@ -31,6 +31,18 @@ def test_node_is_killed(c):
     check(waited and waited[0].get("value") == 1500, "a task that ran", waited)
 
 
+def test_each_run_after_a_kill_has_an_attempt_of_its_own(c):
+    task = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [3000]}, expect=202)
+    path = f"{V1}/tasks/{task['id']}"
+    running = lambda: json.loads(c.call("GET", path)[2]).get("state") == "running"
+    for _ in range(3):
+        c.until("it runs", running)
+        c.kill("mobula-node")
+        c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200)
+    check(c.value(task["returns"][0]).get("value") == 3000, "it ends", c.value(task["returns"][0]))
+    check(c.json("GET", path)["attempt"] == 4, "three incarnations died with an attempt each", c.json("GET", path))
+
+
 def test_control_store_is_killed(c):
     c.kill("mobula-gcs")
     answers = []
