@@ -104,7 +104,8 @@ struct mob_engine_options {
     bool has_max_restarts;
     int32_t priority;
     int64_t timeout_ms, delay_ms; /* from now; 0: none */
-    bool deterministic;
+    int64_t backoff_initial_ms, backoff_max_ms; /* between retries; 0: the default */
+    bool deterministic, restart_on_divergence;
     uint32_t checkpoint_every; /* actor creation */
     struct mob_engine_resource *resources;
     size_t resource_count;

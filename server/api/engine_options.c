@@ -21,10 +21,13 @@ void engine_native_options(const struct mob_engine_options *in, struct native_op
             : in->max_retries == 0          ? MOB_NO_RETRY
                                             : in->max_retries,
         .retry_on_error = in->retry_on_error,
+        .backoff_initial_ns = in->backoff_initial_ms * MOB_MS,
+        .backoff_max_ns = in->backoff_max_ms * MOB_MS,
         .timeout_ns = in->timeout_ms * MOB_MS,
         .delay_ns = in->delay_ms * MOB_MS,
         .priority = in->priority,
         .deterministic = in->deterministic,
+        .restart_on_divergence = in->restart_on_divergence,
         .traceparent = in->traceparent[0] ? in->traceparent : NULL,
         .labels = (const char *const *)in->labels,
         .label_count = in->label_count,
@@ -39,6 +42,7 @@ void engine_native_options(const struct mob_engine_options *in, struct native_op
         .resource_count = n,
         .traceparent = out->task.traceparent};
     out->plain = !in->name && n == 0 && !in->has_max_retries && !in->retry_on_error && !in->timeout_ms &&
-        !in->delay_ms && !in->priority && !in->deterministic && !in->traceparent[0] && !in->num_returns &&
+        !in->delay_ms && !in->priority && !in->deterministic && !in->restart_on_divergence &&
+        !in->backoff_initial_ms && !in->backoff_max_ms && !in->traceparent[0] && !in->num_returns &&
         !in->label_count;
 }

@@ -262,7 +262,8 @@ void task_record_write(
         if (hash)
             mob_text_printf(out, ",\"module_hash\":\"%s\"", hash);
         mob_text_printf(out, ",\"parent\":\"%s\",\"generation\":%u,\"cpus\":%g",
-            mob_task_id_format(r->spec.parent, parent), r->spec.generation,
+            mob_task_id_format(r->spec.parent, parent),
+            r->has_completion ? r->completion.generation : r->spec.generation,
             (double)r->spec.cpu / MOB_AMOUNT_UNITS);
         task_record_write_options(r, out);
         if (r->spec.kind == MOB_KIND_ACTOR_CALL)

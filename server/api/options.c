@@ -84,7 +84,7 @@ static void read_labels(
 /* Fields by kind; a name that the kind does not have is an unknown field. */
 static const char task_fields[] =
     "name\0resources\0num_returns\0max_retries\0retry_on_error\0timeout_ms\0delay_ms\0"
-    "priority\0deterministic\0labels\0";
+    "priority\0deterministic\0labels\0backoff_initial_ms\0backoff_max_ms\0restart_on_divergence\0";
 static const char actor_fields[] = "name\0resources\0max_restarts\0detached\0if_exists\0checkpoint_every\0";
 static const char call_fields[] = "name\0timeout_ms\0priority\0num_returns\0max_retries\0labels\0";
 
@@ -117,6 +117,9 @@ static void read_task(
     out->priority =
         (int32_t)mob_body_int(body, options, at, "priority", MOB_PRIORITY_MIN, MOB_PRIORITY_MAX, 0);
     out->deterministic = mob_body_bool(body, options, at, "deterministic", false);
+    out->restart_on_divergence = mob_body_bool(body, options, at, "restart_on_divergence", false);
+    out->backoff_initial_ms = mob_body_int(body, options, at, "backoff_initial_ms", 1, TIMES_MS_MAX, 0);
+    out->backoff_max_ms = mob_body_int(body, options, at, "backoff_max_ms", 1, TIMES_MS_MAX, 0);
     char at_labels[96];
     snprintf(at_labels, sizeof at_labels, "%s/labels", at);
     read_labels(body, mob_body_object(body, options, at, "labels", MOB_BODY_OPTIONAL), at_labels, out);

@@ -20,14 +20,16 @@ def test_all_options_of_a_task(c):
     c.deploy("arith")
     c.deploy("probe")
     options = {"name": "all", "resources": {"CPU": 0.5, "GPU": 0.25, "memory": 1000000, "camera": 1}, "num_returns": 2, "max_retries": -1,
-               "retry_on_error": True, "priority": -7, "deterministic": True, "labels": {"team": "rl", "empty": "", "run": "a=b"}}
-    body = {"function": "probe.many", "arguments": [2], "options": {**options, "timeout_ms": 600000, "delay_ms": 50}}
+               "retry_on_error": True, "priority": -7, "deterministic": True, "labels": {"team": "rl", "empty": "", "run": "a=b"},
+               "restart_on_divergence": True}
+    body = {"function": "probe.many", "arguments": [2],
+            "options": {**options, "timeout_ms": 600000, "delay_ms": 50, "backoff_initial_ms": 20, "backoff_max_ms": 40}}
     before_us = time.time_ns() // 1000
     task = c.json("POST", V1 + "/tasks", body, {"Prefer": "wait=60", "traceparent": TRACE}, expect=200)
     after_us = time.time_ns() // 1000
     check(task.get("state") == "finished", "it ran", task)
     one = record(c, task)
-    shows(one, {**options, "cpus": 0.5}, "given")
+    shows(one, {**options, "cpus": 0.5, "generation": 0, "backoff_initial_us": 20000, "backoff_max_us": 40000}, "given")
     check(one["traceparent"].startswith(TRACE[:35]), "trace", one.get("traceparent"))
     check(before_us + 600000000 <= one["deadline_us"] <= after_us + 600000000, "deadline", one, before_us)
     check(before_us + 50000 <= one["not_before_us"] <= one["started_us"], "not before", one, before_us)
@@ -37,8 +39,22 @@ def test_what_nobody_asked_for(c):
     task = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2]}, {"Prefer": "wait=60"}, expect=200)
     one = record(c, task)
     shows(one, {"resources": {"CPU": 1}, "cpus": 1, "priority": 0, "max_retries": 3, "num_returns": 1}, "defaults")
-    for field in ("labels", "deadline_us", "not_before_us", "retry_on_error", "deterministic", "name", "traceparent", "max_restarts"):
+    for field in ("labels", "deadline_us", "not_before_us", "retry_on_error", "deterministic", "name", "traceparent", "max_restarts",
+                  "restart_on_divergence", "backoff_initial_us", "backoff_max_us"):
         check(field not in one, f"not asked for: {field}", one)
+
+
+def test_generation_counts_errors(c):
+    """Each error that is tried again opens a generation of its own; the pauses between them are those asked for."""
+    c.deploy("probe")
+    options = {"retry_on_error": True, "max_retries": 3, "backoff_initial_ms": 150, "backoff_max_ms": 200}
+    body = {"function": "probe.fails", "arguments": [1], "options": options}
+    before = time.monotonic()
+    task = c.json("POST", V1 + "/tasks", body, {"Prefer": "wait=60"}, expect=200)
+    took = time.monotonic() - before
+    check(task["state"] == "failed", "its errors are its end", task)
+    shows(record(c, task), {"attempt": 4, "generation": 3}, "retried")
+    check(took >= 0.5, "150, 200 and 200 ms of pauses", took)
 
 
 def test_what_waits_shows_it_too(c):
