@@ -121,6 +121,7 @@ struct mob_mastership {
     int64_t seen_ns; /* the row changed then, by this one's clock */
     int64_t sent_ns, fresh_ns; /* when the step under way, and the last beat that counted, were sent */
     int64_t step_ns;
+    int64_t vain_ns; /* since then no look has brought the row; 0: the last one did */
 };
 struct mob_mastership_times {
     int64_t beat_ns; /* between beats, and looks of a standby */
@@ -129,12 +130,17 @@ struct mob_mastership_times {
 };
 #define MOB_MASTERSHIP_TIMES \
     ((struct mob_mastership_times){500 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll})
-/* What to do now; the owner does it and calls _on_row or _on_set. */
+/* What to do now; the owner does it and calls _on_row, _on_no_row or _on_set. */
 enum mob_mastership_step mob_mastership_step(
     struct mob_mastership *m, const struct mob_mastership_times *times, int64_t now_ns);
+/* Answer to LOOK. A row that nobody holds is taken with the next step, which is due at once. */
 void mob_mastership_on_row(struct mob_mastership *m, const struct mob_master_row *row, int64_t now_ns);
+/* The same, but the table did not answer. A standby looks again soon, and then less and less often. */
+void mob_mastership_on_no_row(struct mob_mastership *m, int64_t now_ns);
 /* MOB_OK: the row is `next`. MOB_CONFLICT: another took it. Else unknown. */
 void mob_mastership_on_set(struct mob_mastership *m, enum mob_status status, int64_t now_ns);
+/* How long there will be nothing to do, unless an answer comes; INT64_MAX: until then. */
+int64_t mob_mastership_pause_ns(const struct mob_mastership *m, int64_t now_ns);
 bool mob_mastership_fresh(
     const struct mob_mastership *m, const struct mob_mastership_times *times, int64_t now_ns);
 

@@ -47,7 +47,7 @@ static void step_mastership(struct master *m)
     if (m->row_tag != 0 && m->now_ns >= m->row_deadline) { /* no answer: unknown */
         m->row_tag = 0;
         if (m->step == MOB_MASTERSHIP_LOOK)
-            m->mastership.busy = false;
+            mob_mastership_on_no_row(&m->mastership, m->now_ns);
         else
             mob_mastership_on_set(&m->mastership, MOB_TIMEOUT, m->now_ns);
     }
@@ -73,7 +73,7 @@ static void on_row(struct master *m, const struct mob_table_answer *a)
     else if (a->status == MOB_OK)
         mob_mastership_on_row(&m->mastership, &a->row, m->now_ns);
     else
-        m->mastership.busy = false;
+        mob_mastership_on_no_row(&m->mastership, m->now_ns);
     if (m->mastership.active != was)
         MOB_LOG_INFO("master", m->mastership.active ? "active" : "standby", "term=%llu",
             (unsigned long long)m->mastership.row.term);
@@ -325,9 +325,10 @@ static void tick(struct master *m)
 
 static int64_t pause_ns(struct master *m)
 {
-    if (!m->mastership.active)
-        return TICK_STANDBY_NS;
-    return mob_membership_pause_ns(m->membership);
+    if (m->mastership.active)
+        return mob_membership_pause_ns(m->membership);
+    int64_t step_ns = mob_mastership_pause_ns(&m->mastership, m->now_ns);
+    return step_ns < TICK_STANDBY_NS ? step_ns : TICK_STANDBY_NS;
 }
 
 /* What has come is read before anybody is found silent. */

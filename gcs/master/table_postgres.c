@@ -1,9 +1,13 @@
 /* The table in PostgreSQL: a master's row, and the configurations, of each shard. Each question is one
  * statement. An INSERT holds the master's row while it looks at its term, so a new master that took the row
  * has read every configuration of the old one. */
+#include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "gcs/flush/migrate.h"
+#include "gcs/flush/postgres_conf.h"
 #include "gcs/master/table_inner.h"
 
 static const char make_row_sql[] =
@@ -89,11 +93,20 @@ static enum mob_status ask(
     return status;
 }
 
+/* The server makes its socket before it answers. Without one it is not asked: a refusal is written to the
+ * log, and a standby asks each few milliseconds while a cluster starts. */
+static bool listens(const char *directory)
+{
+    char path[sizeof((struct sockaddr_un *)0)->sun_path];
+    int n = snprintf(path, sizeof path, "%s/" MOB_POSTGRES_SOCKET_NAME, directory);
+    return n < 0 || (size_t)n >= sizeof path || access(path, F_OK) == 0; /* too long: let it say so */
+}
+
 void table_postgres_ask(const char *directory, uint32_t shard, struct mob_database **db,
     const struct mob_table_question *q, struct mob_table_answer *a)
 {
     bool fresh = *db == NULL;
-    a->status = fresh ? mob_database_open(directory, db) : MOB_OK;
+    a->status = !fresh ? MOB_OK : listens(directory) ? mob_database_open(directory, db) : MOB_UNAVAILABLE;
     if (a->status != MOB_OK) {
         *db = NULL;
         return;

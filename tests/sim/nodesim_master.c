@@ -105,7 +105,7 @@ static void step_mastership(struct master *m)
     if (m->row_tag != 0 && world.now >= m->row_deadline) {
         m->row_tag = 0;
         if (m->step == MOB_MASTERSHIP_LOOK)
-            m->mastership.busy = false;
+            mob_mastership_on_no_row(&m->mastership, world.now);
         else
             mob_mastership_on_set(&m->mastership, MOB_TIMEOUT, world.now);
     }

@@ -231,7 +231,7 @@ static void step_mastership(struct sim *s, struct sim_master *m, int64_t now)
     if (m->row_tag != 0 && now >= m->row_deadline) { /* no answer: unknown */
         m->row_tag = 0;
         if (m->step == MOB_MASTERSHIP_LOOK)
-            m->mastership.busy = false;
+            mob_mastership_on_no_row(&m->mastership, now);
         else
             mob_mastership_on_set(&m->mastership, MOB_TIMEOUT, now);
     }
