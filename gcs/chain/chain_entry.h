@@ -20,7 +20,8 @@ struct mob_chain_entry {
     uint32_t status; /* enum mob_status of the reply */
     const uint8_t *body; /* block, or key then value, or node name */
     uint32_t body_bytes, key_length;
-    uint64_t target; /* SEAL, RECOVERED: incarnation; EXPIRE: client; OPEN: nonce; FLUSH: asked for */
+    uint64_t target; /* SEAL, RECOVERED: incarnation; EXPIRE: client; OPEN: nonce; FLUSH: asked for, 0 = it
+                        changes nothing, whatever its reply says */
     uint64_t version; /* reply; SEAL: 1 = recovered already; OPEN: the nonce, 0 = collected */
     uint64_t number; /* reply; REGISTER: the new incarnation; SEAL: the cut; JOB_DROP: blocks dropped; OPEN:
                         the new client; FLUSH: all blocks up to here are gone */
@@ -41,6 +42,13 @@ static inline uint64_t mob_chain_entry_keeper(const struct mob_chain_entry *e)
     if (e->op == MOB_GCS_OP_OPEN)
         return e->status == MOB_OK && e->version != 0 ? e->number : 0;
     return e->request == 0 ? 0 : e->client;
+}
+
+/* Of a FLUSH: all blocks up to there go; 0: none. Its reply may say otherwise: one that was answered before
+ * everything died keeps that answer, also when what it began from is not here any more. */
+static inline uint64_t mob_chain_flush_upto(const struct mob_chain_entry *entry)
+{
+    return entry->target == 0 ? 0 : entry->number;
 }
 
 #endif

@@ -72,6 +72,15 @@ static void resolve_flush(const struct mob_chain *c, const struct mob_gcs_reques
         entry->number = entry->target < seq ? entry->target : seq - 1;
 }
 
+/* A FLUSH that was answered before everything died drops blocks again only if it did so then, and if what it
+ * began from is here. The one before it may not be: its answer was lost, so it comes last, and if this one
+ * went first, its notes of what the blocks leave unfinished would count for nothing. */
+static bool flush_stands(const struct mob_chain *c, const struct mob_gcs_request *request)
+{
+    return request->if_version == mob_state_flushed(c->options.state) &&
+        request->old_number == request->target;
+}
+
 /* Ids are never used again, also when their registration was lost with everything: the chain that started
  * again has another epoch. */
 static uint64_t new_incarnation(const struct mob_chain *c, const struct mob_gcs_request *request)
@@ -134,6 +143,8 @@ enum mob_status mob_chain_resolve(
         entry->status = put->request.old_status;
         entry->version = put->request.old_version;
         entry->number = put->request.old_number;
+        if (put->request.op == MOB_GCS_OP_FLUSH && !flush_stands(c, &put->request))
+            entry->target = 0;
     }
     return MOB_OK;
 }
@@ -225,7 +236,8 @@ enum mob_status mob_chain_apply(struct mob_chain *c, const struct mob_chain_entr
     case MOB_GCS_OP_OPEN:
         return add_client(c, entry->number);
     case MOB_GCS_OP_FLUSH: /* the rows are the owner's */
-        mob_state_set_flushed(state, entry->number);
+        if (mob_chain_flush_upto(entry) > mob_state_flushed(state))
+            mob_state_set_flushed(state, entry->number);
         return MOB_OK;
     case MOB_GCS_OP_JOB_DROP: /* the rows are the owner's: it drops them at the STORE */
     case MOB_GCS_OPS:

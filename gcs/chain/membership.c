@@ -294,6 +294,15 @@ static void hurry(struct mob_membership *m, uint64_t but, int64_t now_ns)
     }
 }
 
+/* One that rests and was told to hurry may not have heard it: once more, while there is time to answer. */
+static void remind(struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    if (k->report.pause_ns > 0)
+        (void)push_action(m,
+            &(struct mob_membership_action){
+                .type = MOB_MEMBERSHIP_HURRY, .member = k->report.member, .heard_ns = now_ns});
+}
+
 /* Noted well before the verdict, so that the others' next heartbeats can show that they lived after it. */
 static void doubt(struct mob_membership *m, int64_t now_ns)
 {
@@ -302,10 +311,12 @@ static void doubt(struct mob_membership *m, int64_t now_ns)
         if (k == NULL)
             continue;
         bool quiet = silence_ns(m, k, now_ns) >= m->options.suspicion_ns / 2;
-        if (!quiet && !dead(m, i, now_ns))
+        if (!quiet && !dead(m, i, now_ns)) {
             k->doubted_ns = 0;
-        else if (k->doubted_ns == 0)
+        } else if (k->doubted_ns == 0) {
             k->doubted_ns = now_ns;
+            remind(m, k, now_ns);
+        }
         if (k->doubted_ns != 0)
             hurry(m, k->report.member, now_ns);
     }

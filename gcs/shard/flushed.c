@@ -37,10 +37,11 @@ enum mob_status flushed_check(
 void flushed_apply(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     struct mob_flushed *f = &sh->flushed;
-    if (e->number <= f->applied)
+    uint64_t upto = mob_chain_flush_upto(e);
+    if (upto <= f->applied)
         return;
-    f->applied = e->number;
-    uint64_t dropped = mob_index_flush(sh->index, e->number);
+    f->applied = upto;
+    uint64_t dropped = mob_index_flush(sh->index, upto);
     f->blocks += dropped;
     for (uint32_t i = 0; i < group_count(e); i++) {
         struct mob_gcs_flush_group group = group_at(e->body, i);
@@ -147,7 +148,7 @@ void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     struct mob_flushed *f = &sh->flushed;
     uint8_t key[9];
-    if (e->number <= f->stored)
+    if (mob_chain_flush_upto(e) <= f->stored)
         return;
     bool newest = e->seq == sh->indexed;
     store_set(sh, "format", 6, MOB_REDIS_FORMAT, sizeof MOB_REDIS_FORMAT - 1);

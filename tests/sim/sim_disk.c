@@ -101,7 +101,7 @@ static void drop_blocks(struct sim_image *i, const struct mob_chain_entry *e)
 {
     size_t kept = 0;
     for (size_t k = 0; k < i->block_count; k++) {
-        bool drop = e->op == MOB_GCS_OP_FLUSH && i->blocks[k].seq <= e->number;
+        bool drop = e->op == MOB_GCS_OP_FLUSH && i->blocks[k].seq <= mob_chain_flush_upto(e);
         for (uint32_t d = 0; d < e->drop_count; d++)
             drop = drop || e->drops[d] == i->blocks[k].seq;
         if (!drop)
@@ -162,13 +162,14 @@ static void apply_effect(struct sim_image *i, const struct mob_chain_entry *e)
         add_client(i, e->number);
         break;
     case MOB_GCS_OP_FLUSH:
-        if (e->number > i->notes.upto && e->body_bytes == sizeof(uint64_t)) {
+        if (mob_chain_flush_upto(e) > i->notes.upto && e->body_bytes == sizeof(uint64_t)) {
             uint64_t rows;
             memcpy(&rows, e->body, sizeof rows);
             i->notes.upto = e->number;
             i->notes.rows += rows;
         }
-        i->flushed = e->number;
+        if (mob_chain_flush_upto(e) > i->flushed)
+            i->flushed = e->number;
         drop_blocks(i, e);
         break;
     case MOB_GCS_OP_JOB_DROP:

@@ -1,6 +1,8 @@
 /* What goes wrong, and when: drawn from the seed. */
 #include "tests/sim/sim_internal.h"
 
+#define STORM_LOSS 0.15
+
 /* ---- the plan ---- */
 
 static void plan_network(struct sim *s)
@@ -108,6 +110,8 @@ bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_ty
 bool sim_others_hold(struct sim *s, const struct mob_gcs_config *config, const struct sim_member *m)
 {
     uint32_t others = 0;
+    if (s->net.loss >= STORM_LOSS)
+        return false; /* enough heartbeats in a row are lost that a master leaves out who is well */
     /* A configuration without those others may be on its way to the table. */
     for (size_t i = 0; i < s->heap_count; i++)
         if (s->heap[i].message != NULL && s->heap[i].message->type == SIM_DB &&
@@ -244,7 +248,7 @@ static void happen(struct sim *s, enum sim_fault_kind kind)
         one_client(s, kind);
         break;
     case SIM_FAULT_STORM:
-        s->net.loss = s->net.doubling = s->net.reordering = sim_chance(s, 0.5) ? 0 : 0.15;
+        s->net.loss = s->net.doubling = s->net.reordering = sim_chance(s, 0.5) ? 0 : STORM_LOSS;
         break;
     case SIM_FAULT_KINDS:
         break;

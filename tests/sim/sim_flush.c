@@ -234,7 +234,7 @@ void sim_check_dropped(struct sim *s, const struct sim_member *m, const struct m
 void sim_check_flush(struct sim *s, const struct sim_member *m, const struct mob_chain_entry *e)
 {
     bool drops = false;
-    for (size_t i = 0; i < m->memory.block_count && m->memory.blocks[i].seq <= e->number; i++) {
+    for (size_t i = 0; i < m->memory.block_count && m->memory.blocks[i].seq <= mob_chain_flush_upto(e); i++) {
         const struct sim_block *b = &m->memory.blocks[i], *cold = sim_cold_find(s, b->seq);
         drops = true;
         SIM_CHECK(s, (cold != NULL && memcmp(cold, b, sizeof *b) == 0) || sim_was_dropped(s, b),

@@ -597,9 +597,10 @@ static void heartbeat(struct sim *s, struct sim_member *m)
     uint64_t joiner, lag;
     bool works = busy(s, m),
          fast = works || now - m->hurried_ns < WATCHFUL_NS || mob_chain_join(m->chain, &joiner, &lag);
-    if (!fast && now - m->spoke_ns < HEARTBEAT_SLOW_NS - HEARTBEAT_NS)
+    if (!fast && m->rests && now - m->spoke_ns < HEARTBEAT_SLOW_NS - HEARTBEAT_NS)
         return;
     m->spoke_ns = now;
+    m->rests = !fast; /* the first of those says so, before it is silent for longer */
     sim_cover_add(s, fast ? SIM_BEATS_FAST : SIM_BEATS_SLOW);
     struct mob_member_report report = {.member = m->id,
         .epoch = mob_chain_epoch(m->chain),

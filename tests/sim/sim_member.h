@@ -42,6 +42,7 @@ struct sim_member {
     uint64_t written_seq; /* newest seq that the store answered */
     uint64_t sync_number, sync_seq; /* of the sync under way */
     int64_t heard_ns[SIM_MASTERS];
+    bool rests; /* its last heartbeat said that it will be quiet */
     int64_t hurried_ns, spoke_ns,
         worked_ns; /* heartbeats: by a master; last sent; when there was last work */
     uint64_t worked_to; /* applied, then */
