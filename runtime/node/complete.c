@@ -7,6 +7,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/known.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/remade.h"
 
 enum { ERROR_BYTES_MAX = 4096 };
 
@@ -42,15 +43,41 @@ static void announce(struct node *node, const struct node_task *task, const stru
         mob_store_object_committed(node->store, object->id, object->small != NULL);
 }
 
-/* The error stands in every return slot, so that whoever asks for any of them gets it. */
+struct error_value {
+    enum mob_status status;
+    const uint8_t *payload; /* of the value */
+    uint32_t bytes;
+    const void *value;
+    uint64_t size;
+};
+
+static void announce_error_at(
+    struct node *node, struct node_task *task, uint32_t slot, const struct error_value *e)
+{
+    struct mob_return_view r = {
+        .slot = slot, .type = MOB_TYPE_ERROR, .size = e->size, .flags = MOB_RETURN_STORED};
+    struct ready_object object = ready_of(task, &r, e->status);
+    enum mob_status put =
+        mob_store_object_put(node->store, object.id, MOB_TYPE_ERROR, false, e->value, e->size);
+    if (put != MOB_OK && put != MOB_EXISTS) { /* the full store may be why it failed: the notice has it */
+        MOB_LOG_WARN("complete", "error_not_stored", "status=%s", mob_status_code(put));
+        object.size = e->bytes;
+        object.small = e->payload;
+    }
+    object.remakeable = true; /* it is in the completion */
+    announce(node, task, &object);
+}
+
+/* The error stands in every return slot, so that whoever asks for any of them gets it; of a task that ran
+ * again, in those whose first bytes are lost. */
 static void announce_error(
     struct node *node, struct node_task *task, enum mob_status status, const uint8_t *payload, uint32_t bytes)
 {
     uint8_t value[ERROR_BYTES_MAX + 256] __attribute__((aligned(64)));
-    uint64_t size;
+    struct error_value e = {.status = status, .payload = payload, .bytes = bytes, .value = value};
     uint8_t *at;
-    if (mob_value_full_size(bytes, 0, 0, &size) != MOB_OK || size > sizeof value ||
-        mob_value_init(value, size, MOB_TYPE_ERROR, bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
+    if (mob_value_full_size(bytes, 0, 0, &e.size) != MOB_OK || e.size > sizeof value ||
+        mob_value_init(value, e.size, MOB_TYPE_ERROR, bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
         return;
     memcpy(at, payload, bytes);
     mob_value_hash(value);
@@ -59,20 +86,9 @@ static void announce_error(
         first = task->extra ? task->extra->yielded : 0;
     if (slots == MOB_RETURNS_STREAM || slots == 0)
         slots = 1;
-    for (uint32_t slot = first; slot < first + slots; slot++) {
-        struct mob_return_view r = {
-            .slot = slot, .type = MOB_TYPE_ERROR, .size = size, .flags = MOB_RETURN_STORED};
-        struct ready_object object = ready_of(task, &r, status);
-        enum mob_status put =
-            mob_store_object_put(node->store, object.id, MOB_TYPE_ERROR, false, value, size);
-        if (put != MOB_OK && put != MOB_EXISTS) { /* the full store may be why it failed: the notice has it */
-            MOB_LOG_WARN("complete", "error_not_stored", "status=%s", mob_status_code(put));
-            object.size = bytes;
-            object.small = payload;
-        }
-        object.remakeable = true; /* it is in the completion */
-        announce(node, task, &object);
-    }
+    for (uint32_t slot = first; slot < first + slots; slot++)
+        if (!node_remade_kept(node, task, slot))
+            announce_error_at(node, task, slot, &e);
 }
 
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head)

@@ -104,13 +104,6 @@ struct node_tail {
 };
 
 /* What few tasks have: retries, actor calls. */
-/* A return that stood in the store, as the log says it was. */
-struct node_stored_return {
-    uint32_t slot;
-    bool hashed; /* `hash` is known: it is not of a value over 1 MiB */
-    uint64_t size;
-    struct mob_hash128 hash;
-};
 struct node_task_extra {
     uint32_t attempt, generation, caller_seq, incarnation;
     uint64_t position; /* of an actor call, from 0 */
@@ -232,6 +225,7 @@ struct awaited_puts;
 struct checkpoint_wait;
 struct large_hashes;
 struct lane;
+struct node_stored_return;
 struct known_table;
 struct known_question;
 struct row_write;
@@ -376,13 +370,6 @@ const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out)
 void node_task_head(const struct node_task *task, struct mob_spec_head *head_out);
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 
-/* remade.c: the task runs again to make lost objects. Copies what its first completion says of them, unless
- * the task may give something else (restart_on_divergence). */
-void node_remade_expect(struct node *node, struct node_task *task, const struct mob_completion_head *first);
-/* Has it given the same? Else its objects are dropped, since whoever has read them before has read other
- * bytes. */
-bool node_remade_the_same(struct node *node, const struct node_task *task, const struct node_client *maker,
-    const struct mob_completion *completion);
 uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
 
 /* The running task that submits; NULL for drivers, and when it has ended. */

@@ -1,9 +1,8 @@
-/* Lost objects that are made again by running their task again: each future has one value, so a run that
- * gives other bytes than the first one did has not made them (ARCHITECTURE "Identity"). */
+#include "runtime/node/remade.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "runtime/node/node.h"
 
 static uint32_t stored_returns(const struct mob_completion *completion, struct node_stored_return *out)
 {
@@ -20,18 +19,39 @@ static uint32_t stored_returns(const struct mob_completion *completion, struct n
     return count;
 }
 
-void node_remade_expect(struct node *node, struct node_task *task, const struct mob_completion_head *first)
+struct node_stored_return *node_remade_stored(const struct mob_completion *first, uint32_t *count_out)
 {
-    struct mob_completion completion = {*first, (const uint8_t *)(first + 1)};
-    if (first->status != MOB_OK || (task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE))
+    *count_out = first->head.status == MOB_OK ? stored_returns(first, NULL) : 0;
+    if (*count_out == 0)
+        return NULL;
+    struct node_stored_return *stored = malloc(*count_out * sizeof *stored);
+    MOB_ASSERT(stored);
+    (void)stored_returns(first, stored);
+    return stored;
+}
+
+void node_remade_hashed(
+    struct node_stored_return *stored, uint32_t count, uint32_t slot, struct mob_hash128 hash)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (stored[i].slot == slot) {
+            stored[i].hashed = true;
+            stored[i].hash = hash;
+        }
+}
+
+void node_remade_expect(
+    struct node *node, struct node_task *task, const struct node_stored_return *stored, uint32_t count)
+{
+    if (count == 0 || (task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE))
         return;
-    uint32_t count = stored_returns(&completion, NULL);
-    struct node_task_extra *extra = count > 0 ? node_task_extra(node, task) : NULL;
-    if (!extra || extra->stored)
+    struct node_task_extra *extra = node_task_extra(node, task);
+    if (extra->stored)
         return;
     extra->stored = malloc(count * sizeof *extra->stored);
     MOB_ASSERT(extra->stored);
-    extra->stored_count = stored_returns(&completion, extra->stored);
+    memcpy(extra->stored, stored, count * sizeof *stored);
+    extra->stored_count = count;
 }
 
 static const struct node_stored_return *expected_at(const struct node_task_extra *extra, uint32_t slot)
@@ -49,19 +69,25 @@ static bool same(const struct node_stored_return *before, const struct mob_retur
         (!hashed || mob_hash128_eq(before->hash, now->hash));
 }
 
-/* What this run has made. Bytes of the first run that are there still are what whoever asks for them gets. */
-static void drop(struct node *node, const struct node_task_extra *extra, const struct node_client *maker,
+bool node_remade_kept(struct node *node, const struct node_task *task, uint32_t slot)
+{
+    struct mob_object_info info;
+    const struct node_stored_return *before = task->extra ? expected_at(task->extra, slot) : NULL;
+    return before && before->hashed &&
+        mob_store_object_info(node->store, mob_object_of(task->sched.id, slot), &info) && info.sealed &&
+        mob_hash128_eq(info.hash, before->hash);
+}
+
+/* What this run has made. */
+static void drop(struct node *node, const struct node_task *task, const struct node_client *maker,
     const struct mob_completion *completion)
 {
     struct mob_return_view r;
-    struct mob_object_info info;
     uint32_t at = 0;
     while (mob_completion_next(completion, &at, &r)) {
         struct mob_object_id id = mob_object_of(completion->head.task, r.slot);
-        const struct node_stored_return *before = expected_at(extra, r.slot);
         (void)mob_store_seal_published(node->store, id, maker->slot);
-        if (!before || !before->hashed || !mob_store_object_info(node->store, id, &info) ||
-            !mob_hash128_eq(info.hash, before->hash))
+        if (!node_remade_kept(node, task, r.slot))
             mob_store_object_free(node->store, id);
     }
 }
@@ -82,6 +108,6 @@ bool node_remade_the_same(struct node *node, const struct node_task *task, const
     }
     all = all && found == extra->stored_count;
     if (!all)
-        drop(node, extra, maker, completion);
+        drop(node, task, maker, completion);
     return all;
 }

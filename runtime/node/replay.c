@@ -7,6 +7,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"
+#include "runtime/node/remade.h"
 
 struct replay {
     struct node *node;
@@ -164,17 +165,25 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
     } else if (e->type == MOB_ENTRY_COMPLETION && (e->completion.head.flags & MOB_COMPLETION_FINAL)) {
         struct replay_call *call = find(replay, e->completion.head.task);
         if (call) {
+            if (!call->stored)
+                call->stored = node_remade_stored(&e->completion, &call->stored_count);
             call->finished = true;
             call->attempt = e->completion.head.attempt;
             call->skipped |= node_call_skipped(&e->completion.head); /* its SKIP may lie behind the cut */
         }
+    } else if (e->type == MOB_ENTRY_HASH) {
+        struct replay_call *call = find(replay, e->hash.id.task);
+        if (call)
+            node_remade_hashed(call->stored, call->stored_count, e->hash.id.slot, e->hash.hash);
     }
 }
 
 static void replay_destroy(struct replay *replay)
 {
-    for (uint32_t i = 0; i < replay->count; i++)
+    for (uint32_t i = 0; i < replay->count; i++) {
         free(replay->calls[i].spec);
+        free(replay->calls[i].stored);
+    }
     free(replay->calls);
     free(replay->unlogged);
     free(replay->creation);
@@ -306,9 +315,11 @@ enum mob_status node_replay_call(
     uint8_t flags = (uint8_t)(TASK_ACTOR_CALL | (call->finished ? TASK_REMAKE : 0) |
         (call->outcomes ? 0 : TASK_NO_OUTCOMES));
     enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, task_out);
-    if (status == MOB_OK)
-        node_task_extra(node, *task_out)->position = call->position;
-    return status;
+    if (status != MOB_OK)
+        return status;
+    node_task_extra(node, *task_out)->position = call->position;
+    node_remade_expect(node, *task_out, call->stored, call->stored_count);
+    return MOB_OK;
 }
 
 struct restart {

@@ -23,6 +23,8 @@ struct replay_call {
     struct mob_spec_head *spec; /* followed by its tail; NULL = not there */
     uint32_t tail_bytes;
     int64_t submitted_ns;
+    struct node_stored_return *stored; /* what it left in the store when it finished well; remade.h */
+    uint32_t stored_count;
     uint64_t incarnation, block; /* that its edge stands in */
 };
 /* Positions of calls that are not in the log (inference calls): [first, behind). */

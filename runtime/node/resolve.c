@@ -11,6 +11,7 @@
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/remade.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/taken.h"
 
@@ -161,6 +162,17 @@ static void set_submitter(struct node_task *task, uint32_t slot, uint32_t sessio
     task->submitter_session = session;
 }
 
+static void expect_the_same(struct node *node, struct node_task *task, const struct known *known)
+{
+    uint32_t count;
+    struct mob_completion first = {*known->completion, (const uint8_t *)(known->completion + 1)};
+    struct node_stored_return *stored = node_remade_stored(&first, &count);
+    if (known->hashed)
+        node_remade_hashed(stored, count, known->id.slot, known->hash);
+    node_remade_expect(node, task, stored, count);
+    free(stored);
+}
+
 /* Its bytes were in the store and are gone, or it never ran to its end: run its task (again). */
 static void remake(struct node *node, const struct known *known, uint32_t slot, uint32_t session)
 {
@@ -191,7 +203,7 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
         return;
     }
     if (known->completion)
-        node_remade_expect(node, task, known->completion);
+        expect_the_same(node, task, known);
     set_submitter(task, slot, session);
     node_enter(node, task);
 }
