@@ -36,6 +36,13 @@ void mob_call_abort_returns(struct mob_call *call)
         drop(call, &call->returns[i]);
 }
 
+/* A full store is told with the node's numbers. */
+static const char *why_not(const struct mob_call *call, enum mob_status status)
+{
+    const char *told = status == MOB_STORE_FULL ? mob_client_error(call->client) : "";
+    return *told ? told : mob_status_text(status);
+}
+
 /* A full, unsealed value under (task, slot). An earlier run may have made it: then the bytes go to private
  * memory and only their hash is compared by the node. */
 static enum mob_status make_full(struct mob_call *call, uint32_t slot, enum mob_value_type type,
@@ -113,7 +120,7 @@ enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const
     drop(call, r);
     enum mob_status status = mob_call_make(call, index, value, r);
     if (status != MOB_OK)
-        mob_call_fail(call, status, "return %u could not be stored: %s", index, mob_status_text(status));
+        mob_call_fail(call, status, "return %u could not be stored: %s", index, why_not(call, status));
     return MOB_OK;
 }
 
@@ -158,7 +165,7 @@ void *mob_return_buffer(struct mob_call *call, size_t index, size_t size)
     enum mob_status status = make_full(call, (uint32_t)index, MOB_TYPE_BYTES, size, NULL, r);
     if (status == MOB_OK)
         return r->payload;
-    mob_call_fail(call, status, "no room for a return of %zu bytes: %s", size, mob_status_text(status));
+    mob_call_fail(call, status, "no room for a return of %zu bytes: %s", size, why_not(call, status));
     return NULL;
 }
 

@@ -174,12 +174,26 @@ static void a_put_that_cannot_fit_is_refused_with_the_numbers(void **state)
         fail_msg("%s", why);
 }
 
+static void a_return_that_cannot_fit_is_refused_with_the_numbers(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    assert_int_equal(mob_submit(client, "probe.big", MOB_ARGS(mob_i64(100 << 20)), NULL, &future), MOB_OK);
+    struct mob_value *value;
+    assert_int_equal(mob_get(future, 60 * SECONDS, &value), MOB_STORE_FULL);
+    const char *why = mob_future_error(future);
+    if (!strstr(why, "104857664 bytes needed") || !strstr(why, "in one piece"))
+        fail_msg("%s", why);
+    mob_release(future);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_puts_beyond_the_table_come_back),
         cmocka_unit_test(evicted_puts_are_arguments_like_others),
         cmocka_unit_test(a_put_that_cannot_fit_is_refused_with_the_numbers),
+        cmocka_unit_test(a_return_that_cannot_fit_is_refused_with_the_numbers),
         cmocka_unit_test(records_larger_than_a_ring_pass),
         cmocka_unit_test(a_chain_200_deep_fits),
         cmocka_unit_test(a_chain_too_deep_for_the_segment_is_a_typed_error_with_the_numbers),
