@@ -46,6 +46,8 @@ enum mob_status mob_postgres_conf_text(const struct mob_postgres_conf *conf, cha
         "max_connections = 16\n"
         "superuser_reserved_connections = 1\n"
         "shared_buffers = 24MB\n"
+        "# Not in /dev/shm, where it would outlive a server that was killed.\n"
+        "dynamic_shared_memory_type = mmap\n"
         "work_mem = 8MB\n"
         "maintenance_work_mem = 32MB\n"
         "wal_buffers = 4MB\n"

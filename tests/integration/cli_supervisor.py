@@ -198,6 +198,8 @@ class Cluster(Supervised):
         self.up_with_postgres()
         self.wait("the flusher", lambda: self.process("flush")["state"] == "ready")
         self.assertEqual("1", self.query("select count(*) from mobula.watermark"), "the schema is there")
+        maps = pathlib.Path(f"/proc/{self.process('postgres')['pid']}/maps").read_text(encoding="utf-8", errors="replace")
+        self.assertNotIn("/dev/shm/", maps, "what a killed PostgreSQL leaves lies in the cluster's directory")
         for i in range(2):
             os.kill(self.process("flush")["pid"], signal.SIGKILL)
             self.wait("a restart", lambda i=i: self.process("flush")["restarts"] > i)
