@@ -115,20 +115,16 @@ static bool take_sibling(struct node *node, struct node_client *client, uint32_t
     return submit(node, client, &head, template, submitted_ns, body + SIBLING_PREFIX, tail_bytes, keyed);
 }
 
-bool node_intake_plain(
-    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
+uint32_t node_intake_plain(struct node *node, struct node_client *client, const struct mob_store_run *run)
 {
-    struct plain_sibling sibling;
-    uint32_t bytes = record->bytes - (uint32_t)sizeof *record;
+    const struct mob_record *record = &run->record;
     if (record->type == MOB_OUT_COMPLETION && record->aux == MOB_COMPLETION_SHORT)
-        return node_complete_plain(node, client, body, bytes);
+        return node_complete_plain(node, client, run);
     struct node_template *template = record->aux < MOB_HEAD_SLOTS ? client->templates[record->aux] : NULL;
-    if (record->type != MOB_OUT_SIBLING || bytes != sizeof sibling || !template ||
-        !may_submit_again(node, client, template))
-        return false;
-    memcpy(&sibling, body, sizeof sibling);
+    if (record->type != MOB_OUT_SIBLING || !template || !may_submit_again(node, client, template))
+        return 0;
     node_template_find_function(node, template);
-    return node_submit_plain(node, client, template, &sibling);
+    return node_submit_plain(node, client, template, run);
 }
 
 static enum mob_status open_completion(const struct mob_record *record, const uint8_t *body, uint32_t bytes,

@@ -93,28 +93,47 @@ static bool take(struct node *node, struct node_client *client, const struct mob
     return taken;
 }
 
-static bool take_plain(struct node *node, struct node_client *client, const struct mob_record *record,
-    const uint8_t *body, uint64_t from)
+/* Those of a run, from the first on, that begin or end plain tasks. Returns how many. */
+static uint32_t take_plain(
+    struct node *node, struct node_client *client, const struct mob_store_run *run, uint32_t first)
 {
+    struct mob_store_run rest = *run;
+    rest.bodies += (size_t)first * (run->record.bytes - sizeof run->record);
+    rest.from += (uint64_t)first * run->record.bytes;
+    rest.count -= first;
     node->acks_due |= client->kind != MOB_CLIENT_WORKER;
     node->intake_client = client;
-    node->intake_from = from;
-    bool taken = node_intake_plain(node, client, record, body);
+    uint32_t taken = node_intake_plain(node, client, &rest);
     node->intake_client = NULL;
     return taken;
 }
 
-void node_take(
-    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body)
+/* One that is not plain, or waits behind others that do. */
+static void take_one(
+    struct node *node, struct node_client *client, const struct mob_store_run *run, uint32_t number)
 {
     struct known_question *question = NULL;
-    uint64_t from = mob_store_taken(node->store, client->slot) - record->bytes;
-    if (!node->lane->first &&
-        (take_plain(node, client, record, body, from) || take(node, client, record, body, from, &question)))
+    uint32_t bytes = run->record.bytes - (uint32_t)sizeof run->record;
+    const uint8_t *body = run->bodies + (size_t)number * bytes;
+    uint64_t from = run->from + (uint64_t)number * run->record.bytes;
+    if (!node->lane->first && take(node, client, &run->record, body, from, &question))
         return;
-    struct waiting *w = push(node, client, body, record->bytes - (uint32_t)sizeof *record, from);
-    w->record = *record;
-    w->question = question ? question : node_foresee(node, client, record, body);
+    struct waiting *w = push(node, client, body, bytes, from);
+    w->record = run->record;
+    w->question = question ? question : node_foresee(node, client, &run->record, body);
+}
+
+void node_take(struct node *node, const struct mob_store_run *run)
+{
+    for (uint32_t taken = 0; taken < run->count;) {
+        struct node_client *client = node->clients[run->slot];
+        if (!client)
+            return;
+        uint32_t plain = node->lane->first ? 0 : take_plain(node, client, run, taken);
+        if (plain == 0)
+            take_one(node, client, run, taken);
+        taken += plain > 0 ? plain : 1;
+    }
 }
 
 bool node_lane_then(struct node *node, struct node_client *client,

@@ -17,9 +17,8 @@
 struct lane *lane_create(void);
 void lane_destroy(struct lane *lane);
 
-/* A record that was just taken from the client's ring: now, or when its turn comes. */
-void node_take(
-    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
+/* Records that were just taken from a client's ring: now, or when their turn comes. */
+void node_take(struct node *node, const struct mob_store_run *run);
 /* Takes what has its turn. Returns how many records. */
 uint32_t node_lane_run(struct node *node);
 bool node_lane_full(const struct node *node);

@@ -345,21 +345,20 @@ static int poll_events(struct node *node, int timeout_ms)
 /* Takes what the clients published, in ticket order. Returns how many records. */
 static uint32_t take_records(struct node *node)
 {
-    uint32_t taken = 0, slot, damaged;
-    struct mob_record record;
-    const uint8_t *body;
+    uint32_t taken = 0, damaged;
+    struct mob_store_run run;
     if (lineage_log_blocked(node->log) || node_lane_full(node))
         return 0; /* backpressure: the rings fill, their owners wait */
     mob_store_pass_begin(node->store);
     for (;;) {
-        bool more = mob_store_next(node->store, &slot, &record, &body, &damaged);
+        bool more = mob_store_next_run(node->store, &run, MOB_STORE_RUN_MAX, &damaged);
         if (damaged != UINT32_MAX && node->clients[damaged])
             node_client_damaged(node, node->clients[damaged]);
         if (!more)
             break;
-        if (node->clients[slot])
-            node_take(node, node->clients[slot], &record, body);
-        if (++taken >= RECORDS_PER_PASS_MAX || lineage_log_blocked(node->log))
+        node_take(node, &run);
+        taken += run.count;
+        if (taken >= RECORDS_PER_PASS_MAX || lineage_log_blocked(node->log))
             break;
     }
     return taken;

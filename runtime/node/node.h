@@ -334,10 +334,9 @@ void node_sessions_close(struct node *node);
 /* intake.c: one outbound record. False: it waits for node->intake_question, and nothing was done. */
 bool node_intake(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
-/* The same for what most records are, the beginning and the end of a plain task (plain.h), which wait for
- * nothing. False: it is none such, and nothing was done. */
-bool node_intake_plain(
-    struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);
+/* The same for what most records are, beginnings and ends of plain tasks (plain.h), which wait for nothing:
+ * for the first ones of a run, as far as they are such. Returns how many. */
+uint32_t node_intake_plain(struct node *node, struct node_client *client, const struct mob_store_run *run);
 /* The question that a record will ask when its turn comes, asked ahead; NULL = none. */
 struct known_question *node_foresee(
     struct node *node, struct node_client *client, const struct mob_record *record, const uint8_t *body);

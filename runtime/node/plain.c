@@ -4,14 +4,16 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 
+enum { FETCH_MORE = 8 }; /* tasks behind those that end now */
+
 /* ---- beginnings ---- */
 
-/* Ids of one stream come in growing order from their client: nobody knows it yet. */
-static bool is_fresh(const struct node_client *client, const struct node_template *template, uint32_t index)
-{
-    return index >= client->next_index && mob_stream_eq(client->stream, template->head.task.stream) &&
-        !client->look_up;
-}
+/* A sibling's record. */
+struct sibling {
+    int64_t submitted_ns;
+    uint32_t index, caller_seq;
+    uint64_t tail[3]; /* of one argument of eight bytes */
+};
 
 static bool under_pressure(const struct node *node)
 {
@@ -20,112 +22,175 @@ static bool under_pressure(const struct node *node)
     return at.pressure;
 }
 
-static enum mob_status schedule(struct node *node, struct node_task *task, struct node_task *parent)
+/* What siblings have in common. */
+static bool may_begin(struct node *node, const struct node_client *client, struct node_template *template,
+    struct node_task **parent_out)
 {
-    struct node_template *template = task->template;
+    if (!template->plain || template->refused != MOB_OK || !template->function || client->look_up ||
+        template->head.not_before_wall_ns != 0 || template->head.deadline_wall_ns != 0 ||
+        !mob_stream_eq(client->stream, template->head.task.stream))
+        return false;
+    *parent_out = NULL;
+    if (client->kind != MOB_CLIENT_WORKER)
+        return !under_pressure(node);
+    *parent_out = node_template_parent(node, template);
+    return *parent_out && !((*parent_out)->flags & TASK_LOOK_UP);
+}
+
+static struct node_task *begin_one(struct node *node, struct node_client *client,
+    struct node_template *template, struct mob_spec_head *head, const struct sibling *sibling)
+{
+    const uint8_t *tail = (const uint8_t *)sibling->tail;
+    head->task.index = sibling->index;
+    head->caller_seq = sibling->caller_seq;
+    /* ids of one stream come in growing order from their client: nobody knows it yet */
+    if (sibling->index < client->next_index || !mob_spec_tail_is_word(sibling->tail))
+        return NULL;
+    struct node_task *task = node_task_create(node, template, head->task, tail, sizeof sibling->tail);
+    if (!task)
+        return NULL;
+    client->next_index = sibling->index + 1;
+    lineage_log_spec(node->log, head, tail, sizeof sibling->tail, sibling->submitted_ns);
+    known_logged(node, head->task);
+    task->submitted_ns = sibling->submitted_ns;
+    task->submitter = (uint16_t)client->slot;
+    task->submitter_session = client->session;
+    task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+    return task;
+}
+
+static enum mob_status submission(
+    struct node *node, struct node_template *template, struct node_task *parent, struct mob_sched_submit *out)
+{
     const struct mob_spec_head *head = &template->head;
-    uint16_t job;
-    enum mob_status status = head->kind == MOB_KIND_ACTOR_CALL ? node_actor_enqueue(node, task) : MOB_OK;
-    if (status == MOB_OK)
-        status = node_job_number(node, template->job, &job);
-    if (status != MOB_OK)
-        return status;
-    struct mob_sched_submit in = {
-        .id = task->sched.id,
+    *out = (struct mob_sched_submit){
         .parent = parent ? &parent->sched : NULL,
-        .job = job,
         .class_id = template->sched_class,
         .function = template->sched_function,
         .priority = head->priority,
         .max_retries = head->max_retries,
         .flags = head->flags & MOB_SPEC_RETRY_ON_ERROR ? MOB_SCHED_RETRY_ON_ERROR : 0,
     };
-    if (head->kind == MOB_KIND_ACTOR_CALL)
-        in.actor = node_actor_number(node, task);
-    status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
-    task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
-    return status;
+    return node_job_number(node, template->job, &out->job);
 }
 
-bool node_submit_plain(struct node *node, struct node_client *client, struct node_template *template,
-    const struct plain_sibling *sibling)
+/* Actor calls have places of their own: one by one. */
+static void schedule_call(
+    struct node *node, struct node_task *task, struct node_task *parent, uint32_t caller_seq)
 {
-    const struct node_function *function = template->function;
-    struct node_task *parent = NULL;
-    if (!template->plain || template->refused != MOB_OK || !function ||
-        template->head.not_before_wall_ns != 0 || template->head.deadline_wall_ns != 0 ||
-        !is_fresh(client, template, sibling->index) || !mob_spec_tail_is_word(sibling->tail))
-        return false;
-    if (client->kind == MOB_CLIENT_WORKER) {
-        parent = node_template_parent(node, template);
-        if (!parent || (parent->flags & TASK_LOOK_UP))
-            return false;
-    } else if (under_pressure(node)) {
-        return false;
+    struct mob_sched_submit in;
+    node_task_extra(node, task)->caller_seq = caller_seq;
+    enum mob_status status = node_actor_enqueue(node, task);
+    if (status == MOB_OK)
+        status = submission(node, task->template, parent, &in);
+    if (status == MOB_OK) {
+        in.id = task->sched.id;
+        in.actor = node_actor_number(node, task);
+        status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
     }
-    struct mob_spec_head head = template->head;
-    head.task.index = sibling->index;
-    head.caller_seq = sibling->caller_seq;
-    const uint8_t *tail = (const uint8_t *)sibling->tail;
-    struct node_task *task = node_task_create(node, template, head.task, tail, sizeof sibling->tail);
-    if (!task)
-        return false;
-    client->next_index = sibling->index + 1;
-    struct node_job *job = template->job;
-    node->submitted++;
-    job->submitted++;
-    lineage_log_job(node->log, job->id, job->ns);
-    lineage_log_spec(node->log, &head, tail, sizeof sibling->tail, sibling->submitted_ns);
-    known_logged(node, head.task);
-    task->submitted_ns = sibling->submitted_ns;
-    task->submitter = (uint16_t)client->slot;
-    task->submitter_session = client->session;
-    if (head.kind == MOB_KIND_ACTOR_CALL)
-        node_task_extra(node, task)->caller_seq = head.caller_seq;
-    enum mob_status status = schedule(node, task, parent);
     if (status != MOB_OK)
         node_submit_refused(node, task, status);
-    return true;
+}
+
+static void schedule(struct node *node, struct node_template *template, struct node_task *parent,
+    struct mob_sched_task *const *tasks, uint32_t count)
+{
+    struct mob_sched_submit in;
+    enum mob_status status = submission(node, template, parent, &in);
+    for (uint32_t i = 0; i < count;) {
+        struct mob_sched_task *first = tasks[i++];
+        in.id = first->id;
+        enum mob_status one =
+            status == MOB_OK ? mob_sched_submit(node->sched, first, &in, node->now_ns) : status;
+        if (one == MOB_OK)
+            i += mob_sched_submit_more(node->sched, first, tasks + i, count - i, in.parent);
+        else
+            node_submit_refused(node, (struct node_task *)first, one);
+    }
+}
+
+uint32_t node_submit_plain(struct node *node, struct node_client *client, struct node_template *template,
+    const struct mob_store_run *run)
+{
+    struct mob_sched_task *tasks[MOB_STORE_RUN_MAX];
+    struct sibling sibling;
+    struct node_task *parent;
+    struct node_job *job = template->job;
+    if (run->record.bytes != sizeof run->record + sizeof sibling ||
+        !may_begin(node, client, template, &parent))
+        return 0;
+    struct mob_spec_head head = template->head;
+    bool calls = head.kind == MOB_KIND_ACTOR_CALL;
+    uint32_t count = 0;
+    for (; count < run->count; count++) {
+        memcpy(&sibling, run->bodies + count * sizeof sibling, sizeof sibling);
+        node->intake_from = run->from + (uint64_t)count * run->record.bytes;
+        lineage_log_job(node->log, job->id, job->ns);
+        struct node_task *task = begin_one(node, client, template, &head, &sibling);
+        if (!task)
+            break;
+        tasks[count] = &task->sched;
+        if (calls)
+            schedule_call(node, task, parent, sibling.caller_seq);
+    }
+    node->submitted += count;
+    job->submitted += count;
+    if (!calls)
+        schedule(node, template, parent, tasks, count);
+    return count;
 }
 
 /* ---- ends ---- */
 
-/* Of the tasks whose completions are taken in the order in which they were sent: the one that runs, if this
- * is it and it is plain. */
-static struct node_task *running_plain(
-    struct node *node, const struct node_worker *worker, struct mob_task_id id)
+/* It is plain, and was dispatched once. */
+static bool runs_plainly(const struct node_task *task, const struct mob_completion_word *word)
 {
-    struct node_task *task = (struct node_task *)mob_sched_first(node->sched, (uint16_t)worker->number);
-    bool plain = task && mob_task_id_eq(task->sched.id, id) && task->template->plain &&
+    return mob_task_id_eq(task->sched.id, word->task) && task->template->plain &&
         (task->flags & (uint8_t)~TASK_ACTOR_CALL) == 0 && task->sched.state == MOB_SCHED_DISPATCHED &&
         (!task->extra || (task->extra->attempt == 1 && !task->extra->shadow));
-    return plain ? task : NULL;
 }
 
-bool node_complete_plain(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
+/* What is known together of tasks that end one after the other. */
+struct ending {
+    struct mob_completion_word words[MOB_STORE_RUN_MAX];
+    struct mob_sched_task *tasks[MOB_STORE_RUN_MAX];
+    int64_t run_ns[MOB_STORE_RUN_MAX];
+};
+
+/* The first ones of a worker's batch, of one job, that these completions are of. */
+static uint32_t match(struct node *node, const struct node_worker *worker, const struct mob_store_run *run,
+    struct ending *ending)
 {
-    struct mob_completion_word word;
+    uint16_t number = (uint16_t)worker->number;
+    const struct node_job *job = NULL;
+    uint32_t bytes = run->record.bytes - (uint32_t)sizeof run->record, count = 0;
+    mob_sched_batch_fetch(node->sched, number, run->count + FETCH_MORE);
+    uint32_t in_batch = mob_sched_batch(node->sched, number, ending->tasks, run->count);
+    for (; count < run->count && count < in_batch; count++) {
+        struct mob_completion_word *word = &ending->words[count];
+        const struct node_task *task = (struct node_task *)ending->tasks[count];
+        if (mob_completion_word_open(run->bodies + (size_t)count * bytes, bytes, word) != MOB_OK ||
+            !runs_plainly(task, word) || (job && task->template->job != job))
+            break;
+        job = task->template->job;
+        ending->run_ns[count] = word->finished_ns - word->started_ns;
+    }
+    return count;
+}
+
+static void end_one(struct node *node, const struct node_worker *worker, struct node_task *task,
+    const struct mob_completion_word *word)
+{
     struct mob_return_word ret;
-    struct node_worker *worker = client->worker;
-    if (!worker || client->closing || mob_completion_word_open(body, bytes, &word) != MOB_OK)
-        return false;
-    struct node_task *task = running_plain(node, worker, word.task);
-    if (!task)
-        return false;
-    struct node_job *job = task->template->job;
-    worker->ended++;
-    struct mob_completion_head head = mob_completion_of_word(&word, &ret).head;
-    int64_t run_ns = head.finished_ns - head.started_ns;
+    const struct node_job *job = task->template->job;
+    struct mob_completion_head head = mob_completion_of_word(word, &ret).head;
     head.worker = worker->serial;
     node_fill_times(task, &head);
-    (void)mob_sched_finished(node->sched, &task->sched, MOB_OK, run_ns, node->now_ns);
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_completion(node->log, &head, (const uint8_t *)&ret);
     known_logged(node, head.task);
     if (task->flags & TASK_ACTOR_CALL)
         node_actor_task_ended(node, task, &head, NULL);
-    node->finished++;
-    job->finished++;
     struct log_result result = {
         .worker = worker->number,
         .slot = task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
@@ -135,6 +200,29 @@ bool node_complete_plain(struct node *node, struct node_client *client, const ui
         .value = ret.value,
     };
     node_result_ready(node, &result);
-    node_task_destroy(node, task);
-    return true;
+}
+
+uint32_t node_complete_plain(struct node *node, struct node_client *client, const struct mob_store_run *run)
+{
+    struct ending ending;
+    struct node_worker *worker = client->worker;
+    uint32_t count = worker && !client->closing ? match(node, worker, run, &ending) : 0;
+    if (count == 0)
+        return 0;
+    uint32_t ended =
+        mob_sched_finished_run(node->sched, (uint16_t)worker->number, ending.run_ns, count, node->now_ns);
+    if (ended == 0) { /* something about the first of them is not as it mostly is */
+        (void)mob_sched_finished(node->sched, ending.tasks[0], MOB_OK, ending.run_ns[0], node->now_ns);
+        ended = 1;
+    }
+    struct node_job *job = ((struct node_task *)ending.tasks[0])->template->job;
+    worker->ended += ended;
+    node->finished += ended;
+    job->finished += ended;
+    for (uint32_t i = 0; i < ended; i++) {
+        struct node_task *task = (struct node_task *)ending.tasks[i];
+        end_one(node, worker, task, &ending.words[i]);
+        node_task_destroy(node, task);
+    }
+    return ended;
 }

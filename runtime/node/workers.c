@@ -178,13 +178,13 @@ void node_worker_knows(struct node_worker *worker, uint32_t function_number)
  * order. */
 static void drain(struct node *node)
 {
-    uint32_t slot, damaged, taken = 0;
-    struct mob_record record;
-    const uint8_t *body;
+    uint32_t damaged, taken = 0;
+    struct mob_store_run run;
     mob_store_pass_begin(node->store);
-    while (taken++ < DRAIN_RECORDS_MAX && mob_store_next(node->store, &slot, &record, &body, &damaged))
-        if (node->clients[slot])
-            node_take(node, node->clients[slot], &record, body);
+    while (taken < DRAIN_RECORDS_MAX && mob_store_next_run(node->store, &run, MOB_STORE_RUN_MAX, &damaged)) {
+        node_take(node, &run);
+        taken += run.count;
+    }
     mob_store_pass_end(node->store);
 }
 

@@ -86,7 +86,7 @@ struct mob_sched_task {
     uint32_t place; /* READY: family. One missing input: wait object. Several: list of edges */
     uint32_t waits; /* inputs that are missing. Once started: number of children */
     uint16_t lane, function;
-    uint8_t state; /* enum mob_sched_state; written only by set_state() */
+    uint8_t state; /* enum mob_sched_state; written by set_state(), and by local_series.c for many at once */
     uint8_t flags;
     int16_t retries_left; /* -1 = for ever */
     uint16_t worker; /* DISPATCHED, BLOCKED: its worker. Actor calls that are queued: nothing */
@@ -233,6 +233,11 @@ struct mob_sched_submit {
  * MOB_NOT_FOUND (job, class or actor): then the task stays NEW. */
 MOB_MUST_USE enum mob_status mob_sched_submit(
     struct mob_sched *s, struct mob_sched_task *task, const struct mob_sched_submit *in, int64_t now);
+/* Siblings of `first`, which was just submitted: as mob_sched_submit of each with the same `in` but for the
+ * id, which stands in the record, as long as they go where it went. `parent` is that of `in`. Returns how
+ * many; the others stay NEW. */
+uint32_t mob_sched_submit_more(struct mob_sched *s, const struct mob_sched_task *first,
+    struct mob_sched_task *const *tasks, uint32_t count, struct mob_sched_task *parent);
 /* The object can be read (a value or an error). Unknown ids cost one look-up. Returns how many inputs it was.
  * Tell it before mob_sched_finished of its producer or after, both are fine. */
 uint32_t mob_sched_object_ready(struct mob_sched *s, struct mob_object_id object);
@@ -251,6 +256,12 @@ enum mob_sched_after {
 /* A worker completed the task. `status` MOB_OK, or why it failed; `run_ns` < 0 = not measured. */
 enum mob_sched_after mob_sched_finished(
     struct mob_sched *s, struct mob_sched_task *task, enum mob_status status, int64_t run_ns, int64_t now);
+/* The first tasks of this worker's batch completed well, one after the other: as mob_sched_finished of each
+ * with MOB_OK, in one go. Returns how many of the `count` are DONE: fewer, or none, where one needs more than
+ * that.
+ */
+uint32_t mob_sched_finished_run(
+    struct mob_sched *s, uint16_t worker, const int64_t *run_ns, uint32_t count, int64_t now);
 /* The same for an attempt that repeated another one and asked for something else, when its task starts over
  * then: another attempt follows unless it is being stopped. No retry is spent: the death that made it repeat
  * has cost one. */
@@ -399,6 +410,8 @@ void mob_sched_stats(const struct mob_sched *s, struct mob_sched_stats *stats_ou
 /* Worker's batch, running task first; returns its size. For answers and tests. */
 uint32_t mob_sched_batch(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
+/* Its first `count` tasks are looked at soon: fetches their records. */
+void mob_sched_batch_fetch(const struct mob_sched *s, uint16_t worker, uint32_t count);
 /* So many of its batch were told by DISPATCH, the first ones; 0 = nothing can be taken back from it now. */
 uint32_t mob_sched_told(const struct mob_sched *s, uint16_t worker);
 /* The first of its batch; NULL = empty. */

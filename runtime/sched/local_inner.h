@@ -304,6 +304,9 @@ void sched_note_push(struct mob_sched *s, struct sched_note note);
 /* It has gone: there is nobody to tell to leave, and the number may soon be another's. */
 void sched_notes_forget_worker(struct mob_sched *s, uint16_t worker);
 
+/* A task like this one is dispatched soon: its record is fetched. */
+void sched_fetch_queued(struct mob_sched *s, const struct mob_sched_task *ended);
+
 /* ---- waits (local_wait.c) ---- */
 enum mob_status sched_wait_add(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_object_id *missing, uint32_t count);
@@ -373,6 +376,8 @@ void sched_worker_append(struct mob_sched *s, uint16_t worker, struct mob_sched_
 /* Take a task out of its worker's batch, at any place; the worker becomes idle, hungry, or (`keeps`) an
  * actor's. */
 void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t now, bool keeps);
+/* The first of its batch, one or more, ended plainly and are out of it (local_series.c). */
+void sched_worker_ran(struct mob_sched *s, uint16_t worker, int64_t now);
 /* What has not started goes back: everything behind `keep` places. Returns how many. */
 uint32_t sched_worker_revoke(struct mob_sched *s, uint16_t worker, uint32_t keep);
 /* Put a task in front of the batch: it runs. */

@@ -262,6 +262,24 @@ void sched_worker_remove(struct mob_sched *s, struct mob_sched_task *t, int64_t 
         sched_hungry_update(s, worker);
 }
 
+void sched_worker_ran(struct mob_sched *s, uint16_t worker, int64_t now)
+{
+    struct sched_worker *w = worker_at(s, worker);
+    MOB_ASSERT(w->below_count == 0 && !w->no_room);
+    w->tree = 0;
+    w->since = now;
+    if ((int32_t)(w->told - w->head) < 0)
+        w->told = w->head;
+    if ((int32_t)(w->follow - w->head) < 0)
+        w->follow = w->head;
+    if (w->head == w->tail)
+        run_dry(s, worker, NULL, now, false);
+    else if (w->state == WORKER_ACTOR)
+        sched_actor_mark(s, w->actor - 1);
+    else if (worker_load(w) <= MOB_SCHED_BATCH_MAX / 2 && (!w->hungry || w->follow != w->tail))
+        sched_hungry_update(s, worker);
+}
+
 static void put_back(struct mob_sched *s, struct mob_sched_task *t, uint32_t *family)
 {
     bool waits = t->waits && !(t->marks & MARK_KIDS);

@@ -147,8 +147,9 @@ static void report_damage(struct mob_store *store, uint32_t *damaged_slot_out)
 }
 
 /* A sibling with one argument, and a completion with one result, of eight bytes each: most records are these.
+ * Records of a run are no larger than RUN_RECORD_MAX.
  */
-enum { SMALL_SIBLING = 40, SMALL_COMPLETION = sizeof(struct mob_completion_word) };
+enum { RUN_RECORD_MAX = 256, SMALL_SIBLING = 40, SMALL_COMPLETION = sizeof(struct mob_completion_word) };
 
 static inline void copy_body(uint8_t *to, const uint8_t *from, uint32_t bytes)
 {
@@ -192,6 +193,7 @@ static inline uint32_t take(struct mob_store *store, struct mob_record *record_o
     uint32_t slot = store->active[store->current];
     struct mob_node_client *client = &store->clients[slot];
     copy_record(store, client, record_out);
+    store->taken_from = client->out.taken;
     client->out.taken += client->next.bytes;
     client->last_ticket = client->next_ticket;
     if (!client->touched) {
@@ -203,6 +205,52 @@ static inline uint32_t take(struct mob_store *store, struct mob_record *record_o
         store->current = UINT32_MAX;
     }
     return slot;
+}
+
+/* Ticket, which each has of its own, aside. */
+static inline bool alike(const struct mob_record *a, const struct mob_record *b)
+{
+    return a->bytes == b->bytes && a->type == b->type && a->flags == b->flags && a->aux == b->aux;
+}
+
+/* What follows the record that was taken, as long as it is whole, in its place, alike, and its turn is before
+ * any other ring's. Bodies go behind the first one. */
+static uint32_t take_alike(
+    struct mob_store *store, uint32_t slot, const struct mob_record *record, uint32_t max)
+{
+    struct mob_node_client *client = &store->clients[slot];
+    uint32_t body_bytes = record->bytes - (uint32_t)sizeof *record, count = 1;
+    if (client->out.taken != store->taken_from + record->bytes)
+        return count; /* padding, as below */
+    while (count < max && store->current != UINT32_MAX && client->next_ticket <= store->current_until &&
+        alike(&client->next, record)) {
+        const struct mob_ring_reader *ring = &client->out;
+        copy_body(store->record + (size_t)count * body_bytes,
+            ring->bytes + (ring->taken & (ring->size - 1)) + sizeof *record, body_bytes);
+        client->out.taken += record->bytes;
+        client->last_ticket = client->next_ticket;
+        count++;
+        uint64_t behind = client->out.taken;
+        if (!look(store, client)) {
+            store->active[store->current] = store->active[--store->active_count];
+            store->current = UINT32_MAX;
+        }
+        if (client->out.taken != behind)
+            break; /* the end of the ring was padded: the next one does not stand behind this one */
+    }
+    return count;
+}
+
+bool mob_store_next_run(
+    struct mob_store *store, struct mob_store_run *run_out, uint32_t max, uint32_t *damaged_slot_out)
+{
+    struct mob_store_run *run = run_out;
+    MOB_ASSERT(max > 0 && max <= MOB_STORE_RUN_MAX);
+    if (!mob_store_next(store, &run->slot, &run->record, &run->bodies, damaged_slot_out))
+        return false;
+    run->from = store->taken_from;
+    run->count = run->record.bytes <= RUN_RECORD_MAX ? take_alike(store, run->slot, &run->record, max) : 1;
+    return true;
 }
 
 bool mob_store_next(struct mob_store *store, uint32_t *slot_out, struct mob_record *record_out,

@@ -76,6 +76,17 @@ void mob_store_pass_begin(struct mob_store *store);
  * UINT32_MAX), with true or false as the other rings have it: end that client. */
 bool mob_store_next(struct mob_store *store, uint32_t *slot_out, struct mob_record *record_out,
     const uint8_t **body_out, uint32_t *damaged_slot_out);
+/* The same for records that follow each other in one ring and have the same header, but for their tickets: as
+ * many as have their turn before any other ring's, at most `max` <= MOB_STORE_RUN_MAX. */
+#define MOB_STORE_RUN_MAX 32u
+struct mob_store_run {
+    uint32_t slot, count;
+    struct mob_record record; /* of the first; all have its size */
+    const uint8_t *bodies; /* of record.bytes - 16 each, one behind the other; valid until the next call */
+    uint64_t from; /* where the first stood; the next one record.bytes behind it */
+};
+bool mob_store_next_run(
+    struct mob_store *store, struct mob_store_run *run_out, uint32_t max, uint32_t *damaged_slot_out);
 /* Release ring space up to the last record taken from it. Workers: at once, at the end of a pass. Drivers:
  * their slots stay until the log position that holds them is acknowledged; the node then calls mob_store_ack.
  */

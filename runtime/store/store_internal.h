@@ -263,7 +263,8 @@ struct mob_store {
     uint32_t damages; /* damaged clients not yet reported */
     uint32_t *touched; /* slots from which this pass took something */
     uint32_t touched_count;
-    uint8_t *record; /* private copy of the record in hand */
+    uint8_t *record; /* private copy of the record in hand, or of a run of them */
+    uint64_t taken_from; /* where the (last part of the) record that was taken last stood in its ring */
 
     /* Objects. */
     struct mob_arena_user arena;

@@ -59,14 +59,23 @@ static void await_children(struct model *m, int running)
         nest(m, running, t);
 }
 
+/* One, or one and siblings of it. */
+static void submit_some(struct model *m, int parent)
+{
+    int before = m->tasks;
+    submit(m, parent, -1, false);
+    if (m->tasks > before && m_random(m, 4) == 0)
+        submit_siblings(m, 1 + m_random(m, 8));
+}
+
 static void event(struct model *m)
 {
     uint32_t kind = m_random(m, 100);
     int running = pick_running(m, M_OUT), blocked = pick_running(m, M_BLOCKED), t;
     if (kind < 25) {
-        submit(m, -1, -1, false);
+        submit_some(m, -1);
     } else if (kind < 40) {
-        submit(m, running, -1, false);
+        submit_some(m, running);
     } else if (kind < 44) {
         open_actor(m);
     } else if (kind < 50) {
@@ -74,7 +83,9 @@ static void event(struct model *m)
         if (m->actor[a].open)
             submit(m, running, a, false);
     } else if (kind < 74) {
-        if (running >= 0)
+        if (running >= 0 && m_random(m, 3) == 0)
+            finish_run(m, running);
+        else if (running >= 0)
             finish(m, running,
                 m->task[running].stopping ? MOB_CANCELLED
                     : m_random(m, 5)      ? MOB_OK
@@ -191,7 +202,7 @@ static void run_to_the_end(struct model *m)
     M_FAIL(m, "it does not end");
 }
 
-static uint64_t nested, taken_back; /* in all runs */
+static uint64_t nested, taken_back, together, ended_together; /* in all runs */
 
 static void run_seed(struct model *m, uint64_t seed)
 {
@@ -245,6 +256,8 @@ static void run_seed(struct model *m, uint64_t seed)
         M_FAIL(m, "invariant: %s", bad);
     nested += stats.nested;
     taken_back += m->taken_back;
+    together += m->together;
+    ended_together += m->ended_together;
     M_CHECK(m, stats.tasks == 0 && stats.wait_objects == 0 && stats.edges == 0 && stats.families == 0);
     mob_sched_destroy(m->s);
 }
@@ -261,12 +274,14 @@ static void random_programs_behave_as_the_model(void **state)
         uint64_t count = runs ? strtoull(runs, NULL, 10) : RUNS;
         for (uint64_t i = 1; i <= count; i++)
             run_seed(m, i);
-        print_message(
-            "%llu random programs, seeds 1..%llu; %llu tasks ran on top of others, %llu were taken back\n",
+        print_message("%llu random programs, seeds 1..%llu; %llu tasks ran on top of others, %llu were taken "
+                      "back, %llu "
+                      "were submitted with the one before and %llu ended with it\n",
             (unsigned long long)count, (unsigned long long)count, (unsigned long long)nested,
-            (unsigned long long)taken_back);
+            (unsigned long long)taken_back, (unsigned long long)together, (unsigned long long)ended_together);
         assert_true(nested > count / 4); /* else this run has shown nothing about them */
         assert_true(taken_back > count / 4);
+        assert_true(together > count && ended_together > count / 4);
     }
     free(m);
 }

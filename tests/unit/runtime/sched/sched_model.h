@@ -80,6 +80,8 @@ struct model {
     bool alike; /* children are of their parent's kind, and ready */
     int kill[M_WORKERS], kills;
     uint64_t taken_back;
+    uint64_t together, ended_together; /* submitted with the one before, ended with it */
+    struct mob_sched_submit newest; /* how the newest task was submitted */
 };
 
 #define M_FAIL(m, ...) \

@@ -21,6 +21,28 @@ static int pick_running(struct model *m, enum m_state state)
     return found;
 }
 
+/* It has been submitted. */
+static void entered(struct model *m, int t)
+{
+    struct m_task *x = &m->task[t];
+    if (x->parent >= 0 && m->task[x->parent].kin_cancelled) {
+        m_drop_edges(m, t);
+        expect_fail(m, t, MOB_CANCELLED);
+        return;
+    }
+    if (x->actor >= 0)
+        m->actor[x->actor].queue[m->actor[x->actor].count++] = t;
+    x->several = x->missing > 1;
+    x->state = x->wake ? M_DELAYED : x->missing ? M_WAITING : M_READY;
+    if (x->state != M_READY || x->actor >= 0)
+        return;
+    m->late_group = 0;
+    if (x->parent >= 0)
+        m_push_child(m, t, x->parent);
+    else
+        m_ready(m, t);
+}
+
 static void submit(struct model *m, int parent, int actor, bool create)
 {
     if (m->tasks == M_TASKS ||
@@ -72,22 +94,55 @@ static void submit(struct model *m, int parent, int actor, bool create)
         .not_before = x->wake,
         .deadline = x->deadline};
     M_CHECK(m, mob_sched_submit(m->s, &x->rec->sched, &in, m->now) == MOB_OK);
-    if (parent >= 0 && m->task[parent].kin_cancelled) {
-        m_drop_edges(m, t);
-        expect_fail(m, t, MOB_CANCELLED);
+    m->newest = in;
+    entered(m, t);
+}
+
+static int sibling_of(struct model *m, int first)
+{
+    int t = m->tasks++, parent = m->task[first].parent;
+    struct m_task *x = &m->task[t];
+    const struct m_task *like = &m->task[first];
+    *x = (struct m_task){.parent = parent,
+        .actor = like->actor,
+        .worker = -1,
+        .nested = like->nested,
+        .lane = like->lane,
+        .on_error = like->on_error,
+        .retries = m->newest.max_retries};
+    x->id = parent >= 0
+        ? (struct mob_task_id){fx_stream((uint32_t)parent, 1), (uint32_t)m->task[parent].kids++}
+        : (struct mob_task_id){fx_stream(1u << 20, 0), (uint32_t)t};
+    x->rec = mob_sched_task_alloc(m->s);
+    x->rec->sched.id = x->id;
+    return t;
+}
+
+/* Siblings of the newest task, which needs nothing and nothing happened since: what the scheduler does not
+ * take in one go is submitted one by one. */
+static void submit_siblings(struct model *m, uint32_t count)
+{
+    int first = m->tasks - 1;
+    struct mob_sched_submit in = m->newest;
+    struct mob_sched_task *tasks[8];
+    if (first < 0 || in.missing_count || in.not_before || in.deadline || m->task[first].create ||
+        m->tasks + (int)count > M_TASKS)
         return;
+    for (uint32_t i = 0; i < count; i++)
+        tasks[i] = &m->task[sibling_of(m, first)].rec->sched;
+    bool plain = m->task[first].state == M_READY && m->task[first].actor < 0;
+    for (uint32_t i = 0; i < count;) {
+        uint32_t done =
+            mob_sched_submit_more(m->s, &m->task[first + (int)i].rec->sched, tasks + i, count - i, in.parent);
+        M_CHECK(m, done == 0 || (plain && done == count - i));
+        m->together += done;
+        if (done == 0) {
+            in.id = tasks[i]->id;
+            M_CHECK(m, mob_sched_submit(m->s, tasks[i], &in, m->now) == MOB_OK);
+        }
+        for (uint32_t end = i + (done ? done : 1); i < end; i++)
+            entered(m, first + 1 + (int)i);
     }
-    if (actor >= 0)
-        m->actor[actor].queue[m->actor[actor].count++] = t;
-    x->several = x->missing > 1;
-    x->state = x->wake ? M_DELAYED : x->missing ? M_WAITING : M_READY;
-    if (x->state != M_READY || actor >= 0)
-        return;
-    m->late_group = 0;
-    if (parent >= 0)
-        m_push_child(m, t, parent);
-    else
-        m_ready(m, t);
 }
 
 /* In front of its actor's queue; of a closed actor it fails. */
@@ -166,6 +221,35 @@ static void finish(struct model *m, int t, enum mob_status status)
     m_drop_edges(m, t);
     x->continued = status == MOB_OK && m_random(m, 3) == 0;
     end_task(m, t);
+}
+
+/* The first ones of a batch, the running one and some behind it, end well without a word in between. */
+static void finish_run(struct model *m, int running)
+{
+    struct m_worker *w = &m->worker[m->task[running].worker];
+    int worker = m->task[running].worker, ended[8];
+    int64_t run_ns[8];
+    uint32_t count = 1 + m_random(m, 8), told = 0;
+    while (told < count && told < (uint32_t)w->count && !m->task[w->batch[told]].untold)
+        told++;
+    for (uint32_t i = 0; i < told; i++)
+        run_ns[i] = m_random(m, 8) ? 200 + (int64_t)m_random(m, 2000) : -1;
+    uint32_t done = mob_sched_finished_run(m->s, (uint16_t)worker, run_ns, told, m->now);
+    M_CHECK(m, done <= told);
+    M_CHECK(m, done == 0 || (!w->below_count && !w->blocked && !m->task[running].create));
+    m->ended_together += done > 1 ? done - 1 : 0;
+    for (uint32_t i = 0; i < done; i++) {
+        ended[i] = w->batch[0];
+        M_CHECK(m, !m->task[ended[i]].missing);
+        m_take_out(m, w, 0);
+    }
+    for (uint32_t i = 0; i < done; i++) {
+        m_drop_edges(m, ended[i]);
+        m->task[ended[i]].continued = m_random(m, 3) == 0;
+        end_task(m, ended[i]);
+    }
+    if (done == 0)
+        finish(m, running, m->task[running].stopping ? MOB_CANCELLED : MOB_OK);
 }
 
 /* Back to the front, in order. `from`: the first that had not started. */

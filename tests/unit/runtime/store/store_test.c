@@ -70,6 +70,57 @@ static void a_batch_has_one_ticket_and_arrives_whole(void **state)
     mob_store_destroy(store);
 }
 
+/* Numbers from two rings, in batches of 1 to 5 of one kind; those of another kind, or another ring whose turn
+ * it is, end a run. */
+static void runs_are_of_one_ring_and_kind_and_lose_no_order(void **state)
+{
+    (void)state;
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slots[2], published = 0, taken = 0, longest = 0, damaged;
+    struct mob_store_client *clients[2];
+    for (int i = 0; i < 2; i++) {
+        slots[i] = test_open(store, MOB_CLIENT_WORKER);
+        clients[i] = test_attach(store, slots[i]);
+    }
+    for (uint32_t round = 0; round < 3000; round++) {
+        for (uint32_t batch = 0; batch < 4; batch++) {
+            uint32_t from = (round + batch / (1 + round % 3)) % 2;
+            for (uint32_t i = 0; i <= (round + batch) % 5; i++, published++) {
+                uint32_t bytes = 8 * (1 + (published / 7) % 3);
+                uint8_t *body = mob_store_out_reserve(clients[from], bytes);
+                memset(body, 0, bytes);
+                memcpy(body, &published, sizeof published);
+                mob_store_out_stage(clients[from], MOB_OUT_EVENT, 0, (uint16_t)from, bytes);
+            }
+            mob_store_out_flush(clients[from]);
+        }
+        struct mob_store_run run;
+        mob_store_pass_begin(store);
+        while (mob_store_next_run(store, &run, 1 + round % MOB_STORE_RUN_MAX, &damaged)) {
+            uint32_t body_bytes = run.record.bytes - (uint32_t)sizeof run.record;
+            assert_in_range(run.count, 1, 1 + round % MOB_STORE_RUN_MAX);
+            assert_int_equal(slots[run.record.aux], run.slot);
+            assert_int_equal(UINT32_MAX, damaged);
+            assert_true(
+                run.from + (uint64_t)run.count * run.record.bytes <= mob_store_taken(store, run.slot));
+            longest = run.count > longest ? run.count : longest;
+            for (uint32_t i = 0; i < run.count; i++, taken++) {
+                uint32_t number;
+                memcpy(&number, run.bodies + (size_t)i * body_bytes, sizeof number);
+                assert_int_equal(taken, number);
+                assert_int_equal(8 * (1 + (number / 7) % 3), body_bytes);
+            }
+        }
+        mob_store_pass_end(store);
+        assert_int_equal(published, taken);
+    }
+    assert_true(longest > 4); /* else this has shown little */
+    assert_store_ok(store);
+    for (int i = 0; i < 2; i++)
+        mob_store_detach(clients[i]);
+    mob_store_destroy(store);
+}
+
 static void a_drivers_ring_is_freed_by_the_acknowledgement_only(void **state)
 {
     (void)state;
@@ -622,6 +673,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(records_arrive_in_ticket_order_over_all_rings),
         cmocka_unit_test(a_batch_has_one_ticket_and_arrives_whole),
+        cmocka_unit_test(runs_are_of_one_ring_and_kind_and_lose_no_order),
         cmocka_unit_test(a_drivers_ring_is_freed_by_the_acknowledgement_only),
         cmocka_unit_test(inbound_records_come_in_order_and_space_comes_back),
         cmocka_unit_test(outbound_records_larger_than_the_ring_come_whole),
