@@ -13,6 +13,16 @@ enum { FAILED_PER_PASS_MAX = 1024 };
  * a sibling, so they have this head slot to themselves. */
 enum { OTHERS_SLOT = MOB_HEAD_SLOTS - 1 };
 
+/* Tasks that are sent in one go; two are not worth it. */
+enum { TOGETHER_MIN = 3, TOGETHER_MAX = 64 };
+
+/* Of MOB_IN_SIBLING, before the tail. */
+struct sibling_front {
+    uint64_t position;
+    uint32_t index, caller_seq;
+};
+_Static_assert(sizeof(struct sibling_front) == 16, "layout of MOB_IN_SIBLING");
+
 /* First attempt of the first generation: its head differs from its siblings' by the index only. */
 static bool is_plain(const struct node_task *task)
 {
@@ -69,15 +79,17 @@ static bool send_sibling(
 {
     uint32_t tail_bytes;
     const uint8_t *tail = node_task_tail(task, &tail_bytes);
-    uint8_t *body = node_in_reserve(node, client, MOB_IN_SIBLING, 0, slot, 16 + tail_bytes);
+    struct sibling_front front = {.index = task->sched.id.index};
+    if (task->extra) {
+        front.position = task->extra->position;
+        front.caller_seq = task->extra->caller_seq;
+    }
+    uint8_t *body =
+        node_in_reserve(node, client, MOB_IN_SIBLING, 0, slot, (uint32_t)sizeof front + tail_bytes);
     if (!body)
         return false;
-    uint64_t position = task->extra ? task->extra->position : 0;
-    uint32_t seq = task->extra ? task->extra->caller_seq : 0;
-    memcpy(body, &position, 8);
-    memcpy(body + 8, &task->sched.id.index, 4);
-    memcpy(body + 12, &seq, 4);
-    memcpy(body + 16, tail, tail_bytes);
+    memcpy(body, &front, sizeof front);
+    memcpy(body + sizeof front, tail, tail_bytes);
     return true;
 }
 
@@ -120,9 +132,8 @@ bool node_send_task(struct node *node, struct node_client *client, struct node_t
     return teach(node, client, task->template->function) && send_task(node, client, task);
 }
 
-/* A first attempt whose head stands in its worker's ring. False = it is none such, or there is no room. */
-static bool send_plain(
-    struct node *node, struct node_client *client, const struct node_worker *worker, struct node_task *task)
+/* A first attempt whose head stands in its worker's ring, in *slot_out. */
+static bool goes_plainly(const struct node_worker *worker, const struct node_task *task, uint16_t *slot_out)
 {
     uint32_t slot = task->template->in_slot;
     if ((task->flags & (uint8_t) ~(TASK_BORROWS | TASK_ACTOR_CALL)) != 0 || worker->held ||
@@ -130,32 +141,85 @@ static bool send_plain(
         worker->sent[slot].incarnation != incarnation_of(task) || !is_plain(task) ||
         !knows(worker, task->template->function))
         return false;
-    return send_sibling(node, client, task, (uint16_t)slot);
+    *slot_out = (uint16_t)slot;
+    return true;
 }
 
-static void dispatch(struct node *node, struct node_worker *worker, struct node_task *task)
+/* The first task and those that go as it does: one template, no place among an actor's calls, and an argument
+ * of eight bytes, as most are. Returns how many went. */
+static uint32_t send_together(struct node *node, struct node_client *client, const struct node_worker *worker,
+    struct mob_sched_task *const *tasks, uint32_t count)
+{
+    struct node_task *first = (struct node_task *)tasks[0];
+    uint16_t slot;
+    uint32_t alike = 1;
+    if (first->extra || first->tail_bytes != TASK_TAIL_INLINE || !goes_plainly(worker, first, &slot))
+        return 0;
+    for (; alike < count; alike++) {
+        const struct node_task *task = (const struct node_task *)tasks[alike];
+        if (task->template != first->template || task->extra || task->tail_bytes != TASK_TAIL_INLINE ||
+            task->flags != first->flags)
+            break;
+    }
+    const uint32_t body_bytes = (uint32_t)sizeof(struct sibling_front) + TASK_TAIL_INLINE;
+    uint8_t *body =
+        mob_store_in_reserve_run(node->store, client->slot, MOB_IN_SIBLING, slot, body_bytes, &alike);
+    if (!body)
+        return 0;
+    for (uint32_t i = 0; i < alike; i++, body += sizeof(struct mob_record) + body_bytes) {
+        struct node_task *task = (struct node_task *)tasks[i];
+        const struct sibling_front front = {.index = task->sched.id.index};
+        task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+        memcpy(body, &front, sizeof front);
+        memcpy(body + sizeof front, task->tail.bytes, TASK_TAIL_INLINE);
+    }
+    node_mark_flush(node, client);
+    return alike;
+}
+
+/* False: there is no room, and it is told again, with those behind it, when the ring has emptied. */
+static bool dispatch(struct node *node, struct node_worker *worker, struct node_task *task)
 {
     struct node_client *client = node->clients[worker->slot];
+    uint16_t slot;
     task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
-    if (send_plain(node, client, worker, task))
-        return;
+    if (goes_plainly(worker, task, &slot) && send_sibling(node, client, task, slot))
+        return true;
     if (task->flags & TASK_ACTOR_CREATE)
         node_actor_placed(node, task, worker);
-    if (worker->held || (task->flags & (TASK_LOOK_UP | TASK_NO_OUTCOMES)) == TASK_LOOK_UP)
+    if (worker->held || (task->flags & (TASK_LOOK_UP | TASK_NO_OUTCOMES)) == TASK_LOOK_UP) {
         node_send_in_order(node, client, task);
-    else if (!node_send_task(node, client, task)) {
-        mob_sched_no_room(node->sched, &task->sched); /* told again when the ring has emptied */
+    } else if (!node_send_task(node, client, task)) {
+        mob_sched_no_room(node->sched, &task->sched);
         node_worker_no_room(node, worker);
+        return false;
     }
+    return true;
+}
+
+static bool dispatch_many(
+    struct node *node, struct node_worker *worker, struct mob_sched_task *const *tasks, uint32_t count)
+{
+    for (uint32_t done = 0; done < count;) {
+        uint32_t together = count - done < TOGETHER_MIN
+            ? 0
+            : send_together(node, node->clients[worker->slot], worker, tasks + done, count - done);
+        if (together == 0 && !dispatch(node, worker, (struct node_task *)tasks[done]))
+            return false;
+        done += together > 0 ? together : 1;
+    }
+    return true;
 }
 
 /* This task and those that its worker gets behind it. */
 static void dispatch_run(struct node *node, struct node_task *task, uint16_t number)
 {
     struct node_worker *worker = node_worker_at(node, number);
+    struct mob_sched_task *tasks[TOGETHER_MAX] = {&task->sched};
     MOB_ASSERT(worker);
-    for (; task; task = (struct node_task *)mob_sched_next_of(node->sched, number))
-        dispatch(node, worker, task);
+    uint32_t count = 1 + mob_sched_next_of(node->sched, number, tasks + 1, TOGETHER_MAX - 1);
+    while (count > 0 && dispatch_many(node, worker, tasks, count))
+        count = mob_sched_next_of(node->sched, number, tasks, TOGETHER_MAX);
 }
 
 /* It ran when the worker ended whose death is being handled. */

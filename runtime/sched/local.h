@@ -361,9 +361,10 @@ struct mob_decision {
 };
 /* Next decision; false = none until another event or timer. Every event may be called between two of them. */
 bool mob_sched_next(struct mob_sched *s, int64_t now, struct mob_decision *decision_out);
-/* After a DISPATCH to `worker`: the task of the next decision, if that is another one; else NULL, and
- * mob_sched_next says what it is. */
-struct mob_sched_task *mob_sched_next_of(struct mob_sched *s, uint16_t worker);
+/* After a DISPATCH to `worker`: the tasks of the next decisions, at most `max`, as far as those are DISPATCH
+ * to it, too. 0: mob_sched_next says what comes. */
+uint32_t mob_sched_next_of(
+    struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);
 /* When mob_sched_next wants to be called though nothing happened; MOB_FOREVER_NS (INT64_MAX) = not at all. */
 int64_t mob_sched_next_timer(const struct mob_sched *s);
 

@@ -299,13 +299,16 @@ static bool next_dispatch(struct mob_sched *s, struct mob_decision *d)
     return false;
 }
 
-struct mob_sched_task *mob_sched_next_of(struct mob_sched *s, uint16_t worker)
+uint32_t mob_sched_next_of(
+    struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max)
 {
     struct sched_worker *w = worker_at(s, worker);
-    if (s->untold != worker || w->told == w->tail || w->no_room || s->note_count || s->failed_head ||
-        w->state == WORKER_NONE)
-        return NULL;
-    return task_at(s, worker_place(w, w->told++)->task);
+    uint32_t count = 0;
+    if (s->untold != worker || w->no_room || s->note_count || s->failed_head || w->state == WORKER_NONE)
+        return 0;
+    for (; count < max && w->told != w->tail; count++)
+        tasks_out[count] = task_at(s, worker_place(w, w->told++)->task);
+    return count;
 }
 
 static bool next_spawn(struct mob_sched *s, int64_t now, struct mob_decision *d)

@@ -159,6 +159,21 @@ void *mob_store_in_reserve(
     return body;
 }
 
+uint8_t *mob_store_in_reserve_run(
+    struct mob_store *store, uint32_t slot, uint8_t type, uint16_t aux, uint32_t body_bytes, uint32_t *count)
+{
+    MOB_ASSERT(slot < store->view.clients_max && body_bytes % 8 == 0 && *count > 0);
+    struct mob_node_client *client = &store->clients[slot];
+    if (!client->open || client->damaged || client->backlog.used > 0 || too_large_for(client, body_bytes))
+        return NULL;
+    uint8_t *bodies = reserve(store, client, body_bytes);
+    if (!bodies)
+        return NULL;
+    *count = mob_ring_commit_run(&client->in, type, aux, body_bytes, *count);
+    client->in_posted += *count;
+    return bodies;
+}
+
 void *mob_store_in_append(
     struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/bytes.h"
+#include "common/base/log.h"
 
 enum { HEADER = sizeof(struct mob_record), PAD_HEADER = 8 };
 
@@ -46,6 +47,21 @@ uint32_t mob_ring_commit(struct mob_ring_writer *ring, uint8_t type, uint8_t fla
     MOB_SEG_COPY(at, &record, HEADER);
     ring->head = ring->reserved + total;
     return total;
+}
+
+uint32_t mob_ring_commit_run(
+    struct mob_ring_writer *ring, uint8_t type, uint16_t aux, uint32_t body_bytes, uint32_t count)
+{
+    struct mob_record record = {.bytes = HEADER + body_bytes, .type = type, .aux = aux};
+    MOB_ASSERT(body_bytes % 8 == 0);
+    uint64_t position = ring->reserved & (ring->size - 1), contiguous = ring->size - position;
+    uint64_t room = ring->size - (ring->reserved - ring->released);
+    uint64_t fit = (room < contiguous ? room : contiguous) / record.bytes;
+    count = count < fit ? count : (uint32_t)fit;
+    for (uint32_t i = 0; i < count; i++)
+        MOB_SEG_COPY(ring->bytes + position + (uint64_t)i * record.bytes, &record, HEADER);
+    ring->head = ring->reserved + (uint64_t)count * record.bytes;
+    return count;
 }
 
 enum mob_ring_peek mob_ring_peek(struct mob_ring_reader *ring, struct mob_record *record_out)

@@ -108,6 +108,11 @@ bool mob_store_in_room(struct mob_store *store, uint32_t slot, uint32_t body_byt
  * else). */
 void *mob_store_in_reserve(
     struct mob_store *store, uint32_t slot, uint8_t type, uint8_t flags, uint16_t aux, uint32_t body_bytes);
+/* The same for *count records alike, without flags, whose bodies are a multiple of 8 bytes; *count becomes
+ * how many have room in one piece. Gives the first body, each of the others stands body_bytes + 16 behind the
+ * one before it. */
+uint8_t *mob_store_in_reserve_run(
+    struct mob_store *store, uint32_t slot, uint8_t type, uint16_t aux, uint32_t body_bytes, uint32_t *count);
 /* The same for what must arrive, in this place: when the ring is full it waits, and all that follows it finds
  * the ring full. NULL = 192 KiB wait already, or the client is gone. */
 void *mob_store_in_append(

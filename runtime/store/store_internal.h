@@ -135,6 +135,10 @@ void *mob_ring_reserve(struct mob_ring_writer *ring, _Atomic uint64_t *released_
 /* Returns the record's whole size. */
 uint32_t mob_ring_commit(struct mob_ring_writer *ring, uint8_t type, uint8_t flags, uint16_t aux,
     uint32_t body_bytes, uint64_t ticket);
+/* The reserved record and others like it behind it, `count` in all or as many as have room in one piece;
+ * their bodies, a multiple of 8 bytes long, are written before they are published. Returns how many. */
+uint32_t mob_ring_commit_run(
+    struct mob_ring_writer *ring, uint8_t type, uint16_t aux, uint32_t body_bytes, uint32_t count);
 /* Of a body that goes in parts: how much of what is left goes next. All parts but the last are a multiple
  * of 8. */
 static inline uint32_t mob_part_bytes(uint64_t ring_bytes, uint32_t left)
