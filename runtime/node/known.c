@@ -215,6 +215,11 @@ void known_forget(struct node *node, struct known_question *q)
         q->forgotten = true; /* its look-up has it */
 }
 
+bool known_any(const struct node *node)
+{
+    return node->known->questions > 0 || known_groups_any(node->known->groups);
+}
+
 void known_logged(struct node *node, struct mob_task_id task)
 {
     known_groups_logged(node->known->groups, task);

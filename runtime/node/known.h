@@ -67,6 +67,8 @@ void known_clear(struct node *node);
 /* Spec, completion or put of this task was logged: answers that do not have it are out of date. Cheap when
  * nothing is asked. */
 void known_logged(struct node *node, struct mob_task_id task);
+/* Would known_logged do anything? */
+bool known_any(const struct node *node);
 /* End of a pass: starts the reads that it asked for. */
 void known_start(struct node *node);
 bool known_waiting(const struct node *node); /* known_start has something to do */

@@ -140,6 +140,11 @@ const struct known *known_groups_find(struct known_groups *groups, struct mob_ta
     return g && g->whole ? &g->members[task.index & (MEMBERS - 1)] : NULL;
 }
 
+bool known_groups_any(const struct known_groups *groups)
+{
+    return groups->used > 0;
+}
+
 void known_groups_logged(struct known_groups *groups, struct mob_task_id task)
 {
     if (groups->used == 0)

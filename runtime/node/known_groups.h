@@ -22,6 +22,7 @@ void known_groups_end(struct known_groups *groups, struct known_group *group, bo
 /* Spec, completion and outcomes of this task, borrowed until the next call; all NULL = no log knows it. NULL:
  * its group is not remembered. */
 const struct known *known_groups_find(struct known_groups *groups, struct mob_task_id task);
+bool known_groups_any(const struct known_groups *groups);
 void known_groups_logged(struct known_groups *groups, struct mob_task_id task);
 /* Lineage was deleted. */
 void known_groups_clear(struct known_groups *groups);

@@ -477,6 +477,28 @@ void lineage_log_result(struct lineage_log *log, const struct log_result *result
     run->effect = follows ? log->effect_tail : 0;
 }
 
+void lineage_log_results(
+    struct lineage_log *log, const struct log_result *first, const uint64_t *values, uint32_t count)
+{
+    struct log_result one = *first;
+    struct open_run *run = &log->open_runs[first->worker % OPEN_RUNS];
+    for (uint32_t i = 0; i < count;) {
+        one.value = values[i];
+        lineage_log_result(log, &one); /* opens a run, or finds the open one */
+        one.task.index++;
+        i++;
+        struct effect *open = run->effect ? joinable(log, &one, run->effect) : NULL;
+        if (!open)
+            continue;
+        uint32_t room = EFFECT_RUN_MAX - open->run->count, some = count - i < room ? count - i : room;
+        memcpy(&open->run->values[open->run->count], &values[i], some * sizeof *values);
+        open->run->count += some;
+        one.task.index += some;
+        run->next.index += some;
+        i += some;
+    }
+}
+
 uint64_t lineage_log_hold(struct lineage_log *log)
 {
     memset(log->open_runs, 0, sizeof log->open_runs); /* what comes now is held: it joins nothing before */

@@ -105,6 +105,9 @@ struct log_result {
     uint64_t value;
 };
 void lineage_log_result(struct lineage_log *log, const struct log_result *result);
+/* The same for neighbours of one stream from `first` on, one after the other. */
+void lineage_log_results(
+    struct lineage_log *log, const struct log_result *first, const uint64_t *values, uint32_t count);
 /* Calls fn when everything that was appended so far is acknowledged, whatever holds there are: for what stays
  * in the node, as reading the log back. Never from inside this call; in the order of the calls. A log that
  * ends before calls drop instead. */

@@ -474,9 +474,10 @@ void node_yielded(struct node *node, struct node_client *client, const uint8_t *
 bool node_object_ready(
     struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session);
 
-/* The same for return 0 of a task that ended well, a value of eight bytes whose completion was logged; `slot`
- * is that of its submitter. */
-void node_result_ready(struct node *node, const struct log_result *result);
+/* The same for return 0 of `count` neighbours that ended well, values of eight bytes, whose completions were
+ * logged; `slot` is that of their submitter, `task` the first. */
+void node_results_ready(
+    struct node *node, const struct log_result *first, const uint64_t *values, uint32_t count);
 /* The node's times, and an actor call's place, into the head of a worker's completion. */
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head);
 /* Of the task that ran when the worker ended whose death is handled: on which worker, and from when, which is

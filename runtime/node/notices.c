@@ -366,30 +366,36 @@ bool node_object_ready(
     return told;
 }
 
-void node_result_ready(struct node *node, const struct log_result *result)
+/* Who asked for it by name, or stands for it. */
+static void result_awaited(struct node *node, const struct ready_object *object)
 {
-    struct log_result told = *result;
-    struct ready_object object = {
-        .id = mob_object_of(result->task, 0),
-        .type = (enum mob_value_type)result->type,
-        .remakeable = true,
-        .size = sizeof result->value,
-        .small = (const uint8_t *)&result->value,
-    };
-    mob_sched_object_ready(node->sched, object.id);
-    if (told.slot != NODE_NOBODY) {
-        bool live = node_client_is(node, told.slot, told.session);
-        if (live && node_sees_uncommitted(node->clients[told.slot])) {
-            node_notice_ready(node, told.slot, &object);
-            live = false;
-        }
-        if (!live)
-            told.slot = NODE_NOBODY;
-    }
-    lineage_log_result(node->log, &told);
+    mob_sched_object_ready(node->sched, object->id);
     if (node->watches->count > 0)
-        tell_watchers(node, &object);
-    node_alias_ready(node, &object);
+        tell_watchers(node, object);
+    node_alias_ready(node, object);
+}
+
+void node_results_ready(
+    struct node *node, const struct log_result *first, const uint64_t *values, uint32_t count)
+{
+    struct log_result told = *first;
+    struct ready_object object = {
+        .id = mob_object_of(first->task, 0),
+        .type = (enum mob_value_type)first->type,
+        .remakeable = true,
+        .size = sizeof *values,
+    };
+    bool live = told.slot != NODE_NOBODY && node_client_is(node, told.slot, told.session);
+    bool at_once = live && node_sees_uncommitted(node->clients[told.slot]);
+    if (!live || at_once)
+        told.slot = NODE_NOBODY;
+    lineage_log_results(node->log, &told, values, count);
+    for (uint32_t i = 0; i < count; i++, object.id.task.index++) {
+        object.small = (const uint8_t *)&values[i];
+        if (at_once)
+            node_notice_ready(node, first->slot, &object);
+        result_awaited(node, &object);
+    }
 }
 
 static void notice_run(

@@ -38,7 +38,7 @@ static bool may_begin(struct node *node, const struct node_client *client, struc
 }
 
 static struct node_task *begin_one(struct node *node, struct node_client *client,
-    struct node_template *template, struct mob_spec_head *head, const struct sibling *sibling)
+    struct node_template *template, struct mob_spec_head *head, const struct sibling *sibling, bool asked)
 {
     const uint8_t *tail = (const uint8_t *)sibling->tail;
     head->task.index = sibling->index;
@@ -51,7 +51,8 @@ static struct node_task *begin_one(struct node *node, struct node_client *client
         return NULL;
     client->next_index = sibling->index + 1;
     lineage_log_spec(node->log, head, tail, sizeof sibling->tail, sibling->submitted_ns);
-    known_logged(node, head->task);
+    if (asked)
+        known_logged(node, head->task);
     task->submitted_ns = sibling->submitted_ns;
     task->submitter = (uint16_t)client->slot;
     task->submitter_session = client->session;
@@ -120,13 +121,15 @@ uint32_t node_submit_plain(struct node *node, struct node_client *client, struct
         !may_begin(node, client, template, &parent))
         return 0;
     struct mob_spec_head head = template->head;
-    bool calls = head.kind == MOB_KIND_ACTOR_CALL;
+    bool calls = head.kind == MOB_KIND_ACTOR_CALL, asked = calls || known_any(node);
     uint32_t count = 0;
+    lineage_log_job(node->log, job->id, job->ns);
     for (; count < run->count; count++) {
         memcpy(&sibling, run->bodies + count * sizeof sibling, sizeof sibling);
         node->intake_from = run->from + (uint64_t)count * run->record.bytes;
-        lineage_log_job(node->log, job->id, job->ns);
-        struct node_task *task = begin_one(node, client, template, &head, &sibling);
+        if (calls) /* the one before may have told the log of its actor's job */
+            lineage_log_job(node->log, job->id, job->ns);
+        struct node_task *task = begin_one(node, client, template, &head, &sibling, asked);
         if (!task)
             break;
         tasks[count] = &task->sched;
@@ -178,28 +181,72 @@ static uint32_t match(struct node *node, const struct node_worker *worker, const
     return count;
 }
 
-static void end_one(struct node *node, const struct node_worker *worker, struct node_task *task,
-    const struct mob_completion_word *word)
+/* What the log says of it; `head` has what the one before it had. */
+static void log_end(struct node *node, struct node_task *task, const struct mob_completion_word *word,
+    struct mob_completion_head *head, bool asked)
 {
-    struct mob_return_word ret;
+    const struct mob_return_word ret = {.type = word->type, .size = sizeof word->value, .value = word->value};
+    head->task = word->task;
+    head->generation = word->generation;
+    head->started_ns = word->started_ns;
+    head->finished_ns = word->finished_ns;
+    head->cpu_ns = word->cpu_ns;
+    head->position = 0;
+    head->incarnation = 0;
+    node_fill_times(task, head);
+    lineage_log_completion(node->log, head, (const uint8_t *)&ret);
+    if (asked || task->flags & TASK_ACTOR_CALL)
+        known_logged(node, head->task);
+    if (!(task->flags & TASK_ACTOR_CALL))
+        return;
     const struct node_job *job = task->template->job;
-    struct mob_completion_head head = mob_completion_of_word(word, &ret).head;
+    node_actor_task_ended(node, task, head, NULL);
+    lineage_log_job(node->log, job->id, job->ns); /* that may have told the log of the actor's job */
+}
+
+static void log_ends(
+    struct node *node, const struct node_worker *worker, const struct ending *ending, uint32_t count)
+{
+    struct mob_return_word unused;
+    struct mob_completion_head head = mob_completion_of_word(&ending->words[0], &unused).head;
+    const struct node_job *job = ((struct node_task *)ending->tasks[0])->template->job;
+    bool asked = known_any(node);
     head.worker = worker->serial;
-    node_fill_times(task, &head);
     lineage_log_job(node->log, job->id, job->ns);
-    lineage_log_completion(node->log, &head, (const uint8_t *)&ret);
-    known_logged(node, head.task);
-    if (task->flags & TASK_ACTOR_CALL)
-        node_actor_task_ended(node, task, &head, NULL);
-    struct log_result result = {
+    for (uint32_t i = 0; i < count; i++)
+        log_end(node, (struct node_task *)ending->tasks[i], &ending->words[i], &head, asked);
+}
+
+static bool follows(const struct ending *ending, uint32_t i)
+{
+    const struct node_task *task = (struct node_task *)ending->tasks[i],
+                           *before = (struct node_task *)ending->tasks[i - 1];
+    const struct mob_task_id *id = &ending->words[i].task, *id_before = &ending->words[i - 1].task;
+    return task->submitter == before->submitter && task->submitter_session == before->submitter_session &&
+        ending->words[i].type == ending->words[i - 1].type && id->index == id_before->index + 1 &&
+        mob_stream_eq(id->stream, id_before->stream);
+}
+
+/* The results from `first` on that belong to neighbours of one submitter. Returns how many. */
+static uint32_t tell_results(struct node *node, const struct node_worker *worker, const struct ending *ending,
+    uint32_t first, uint32_t count)
+{
+    uint64_t values[MOB_STORE_RUN_MAX];
+    const struct node_task *task = (struct node_task *)ending->tasks[first];
+    uint32_t some = 0;
+    do
+        values[some] = ending->words[first + some].value;
+    while (first + ++some < count && follows(ending, first + some));
+    const struct log_result result = {
         .worker = worker->number,
         .slot = task->submitter == TASK_NO_SUBMITTER ? NODE_NOBODY : task->submitter,
         .session = task->submitter_session,
-        .type = ret.type,
-        .task = head.task,
-        .value = ret.value,
+        .type = ending->words[first].type,
+        .task = ending->words[first].task,
+        .value = values[0],
     };
-    node_result_ready(node, &result);
+    node_results_ready(node, &result, values, some);
+    return some;
 }
 
 uint32_t node_complete_plain(struct node *node, struct node_client *client, const struct mob_store_run *run)
@@ -219,10 +266,10 @@ uint32_t node_complete_plain(struct node *node, struct node_client *client, cons
     worker->ended += ended;
     node->finished += ended;
     job->finished += ended;
-    for (uint32_t i = 0; i < ended; i++) {
-        struct node_task *task = (struct node_task *)ending.tasks[i];
-        end_one(node, worker, task, &ending.words[i]);
-        node_task_destroy(node, task);
-    }
+    log_ends(node, worker, &ending, ended);
+    for (uint32_t told = 0; told < ended;)
+        told += tell_results(node, worker, &ending, told, ended);
+    for (uint32_t i = 0; i < ended; i++)
+        node_task_destroy(node, (struct node_task *)ending.tasks[i]);
     return ended;
 }

@@ -350,6 +350,10 @@ void sched_queue_remove(struct mob_sched *s, struct mob_sched_task *t);
 /* A nested task that is ready at its submission, or when what it waits for came. */
 void sched_queue_push_child(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_task *parent);
+/* From the front of its lane to the worker's batch, while others of the same list stay behind; at most
+ * `limit`, and as far as the worker's time goes. Returns how many: 0 says nothing about the first
+ * (local_series.c). */
+uint32_t sched_queue_give(struct mob_sched *s, uint16_t lane, uint16_t worker, uint32_t limit);
 void sched_families_to_top(struct mob_sched *s, struct sched_worker *w);
 void sched_families_detach(struct mob_sched *s, struct sched_worker *w);
 void sched_lane_rotate(struct mob_sched *s, uint16_t lane);

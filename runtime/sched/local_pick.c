@@ -139,6 +139,10 @@ static void fill(struct mob_sched *s, uint16_t lane, enum choice choice)
         sched_worker_take(s, worker, l);
     struct sched_worker *w = worker_at(s, worker);
     while (given < limit && l->count && worker_load(w) < MOB_SCHED_BATCH_MAX) {
+        uint32_t many = sched_queue_give(s, lane, worker, limit - given);
+        given += many;
+        if (many)
+            continue;
         struct mob_sched_task *t = sched_queue_peek(s, l);
         if (worker_load(w) && w->estimate_sum + sched_estimate(s, t->function) > s->options.batch_ns_max)
             break;

@@ -1,4 +1,5 @@
-/* Runs: siblings that are submitted one after the other, and tasks of one batch that end one after the other.
+/* Runs: siblings that are submitted one after the other, tasks that go from a queue to a worker one after the
+ * other, and tasks of one batch that end one after the other.
  * What each of them does to the lists and counts of the scheduler is the same as for one; what is asked once
  * for all of them is asked here once. Whatever is not as it mostly is ends a run, and is done one by one.
  */
@@ -60,6 +61,53 @@ uint32_t mob_sched_submit_more(struct mob_sched *s, const struct mob_sched_task 
     s->by_state[MOB_SCHED_NEW] -= done;
     s->by_state[MOB_SCHED_READY] += done;
     return done;
+}
+
+/* ---- from a queue to a worker ---- */
+
+/* How many tasks the list has whose front is that of its lane. */
+static uint32_t in_front(const struct mob_sched *s, const struct sched_lane *l)
+{
+    return l->top ? ((struct sched_family *)pool_at(&s->families, l->top))->count : l->count;
+}
+
+uint32_t sched_queue_give(struct mob_sched *s, uint16_t lane, uint16_t worker, uint32_t limit)
+{
+    enum { WORTH_IT = 3 };
+    struct sched_lane *l = &s->lanes[lane];
+    struct sched_worker *w = worker_at(s, worker);
+    struct sched_family *f = l->top ? pool_at(&s->families, l->top) : NULL;
+    uint32_t left = in_front(s, l), load = worker_load(w), given = 0;
+    uint32_t *head = f ? &f->head : &l->head;
+    if (left < WORTH_IT)
+        return 0;
+    if (load == 0)
+        w->since = s->now;
+    for (; given < limit && left - given > 1 && load + given < MOB_SCHED_BATCH_MAX; given++) {
+        struct mob_sched_task *t = task_at(s, *head);
+        uint32_t estimate = sched_estimate(s, t->function);
+        if (load + given > 0 && w->estimate_sum + estimate > s->options.batch_ns_max)
+            break;
+        MOB_ASSERT(t->state == MOB_SCHED_READY);
+        *worker_place(w, w->tail++) = (struct sched_place){t->handle, estimate};
+        w->estimate_sum += estimate;
+        *head = t->next;
+        t->next = t->prev = t->place = 0;
+        t->worker = worker;
+        t->state = MOB_SCHED_DISPATCHED;
+    }
+    task_at(s, *head)->prev = 0;
+    l->count -= given;
+    if (f)
+        f->count -= given;
+    s->by_state[MOB_SCHED_READY] -= given;
+    s->by_state[MOB_SCHED_DISPATCHED] += given;
+    s->dispatched += given;
+    if (load + given > 1)
+        sched_piled_mark(s, worker);
+    if (given > 0)
+        sched_untold_mark(s, worker);
+    return given;
 }
 
 /* ---- ends ---- */
