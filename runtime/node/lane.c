@@ -97,13 +97,17 @@ static bool take(struct node *node, struct node_client *client, const struct mob
 static uint32_t take_plain(
     struct node *node, struct node_client *client, const struct mob_store_run *run, uint32_t first)
 {
-    struct mob_store_run rest = *run;
-    rest.bodies += (size_t)first * (run->record.bytes - sizeof run->record);
-    rest.from += (uint64_t)first * run->record.bytes;
-    rest.count -= first;
+    struct mob_store_run rest;
+    if (first > 0) {
+        rest = *run;
+        rest.bodies += (size_t)first * (run->record.bytes - sizeof run->record);
+        rest.from += (uint64_t)first * run->record.bytes;
+        rest.count -= first;
+        run = &rest;
+    }
     node->acks_due |= client->kind != MOB_CLIENT_WORKER;
     node->intake_client = client;
-    uint32_t taken = node_intake_plain(node, client, &rest);
+    uint32_t taken = node_intake_plain(node, client, run);
     node->intake_client = NULL;
     return taken;
 }

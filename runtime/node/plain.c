@@ -123,7 +123,8 @@ uint32_t node_submit_plain(struct node *node, struct node_client *client, struct
     struct mob_spec_head head = template->head;
     bool calls = head.kind == MOB_KIND_ACTOR_CALL, asked = calls || known_any(node);
     uint32_t count = 0;
-    lineage_log_job(node->log, job->id, job->ns);
+    if (!calls)
+        lineage_log_job(node->log, job->id, job->ns);
     for (; count < run->count; count++) {
         memcpy(&sibling, run->bodies + count * sizeof sibling, sizeof sibling);
         node->intake_from = run->from + (uint64_t)count * run->record.bytes;
