@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What takes too long for each change: every fault of tests/chaos/gcs_faults_test.c with many seeds, long absences, more rounds.
+# What takes too long for each change: every fault of tests/chaos/gcs_faults_test.c and every rule of gcs_rules_test.c with many seeds,
+# long absences, more rounds.
 #   long_tests.sh BUILD_DIRECTORY [PATTERN]     SEEDS=20, JOBS=2 in the environment
 # One line for each; those that failed name their log. Results that stand for a version are copied into docs/status.md.
 set -uo pipefail
@@ -28,6 +29,7 @@ tests=$build/tests
     sed -n 's/.*\.name = "\([a-z_0-9]*\)".*/\1/p' "$source/tests/chaos/gcs_faults_test.c" | while read -r fault; do
         echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_faults"
     done
+    echo "rules $((seeds * 60 + 120)) MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_rules"
     echo "postgres_away_60_s 600 MOBULA_CHAOS_FAULT=postgres_is_away MOBULA_CHAOS_SEEDS=2 MOBULA_CHAOS_AWAY_S=60 $tests/test_chaos_gcs_faults"
     echo "busy_loops_60_s 300 MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=100 MOBULA_CHAOS_BUSY_S=60 $tests/test_chaos_gcs_faults"
     echo "busy_loops_suspicion_12_ms 300 MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=200 MOBULA_CHAOS_BUSY_S=60 MOBULA_CHAOS_SUSPICION_MS=12 $tests/test_chaos_gcs_faults"

@@ -108,11 +108,12 @@ void gcs_box_spawn_redis(struct gcs_box *box)
 
 void gcs_box_spawn_gcs(struct gcs_box *box)
 {
-    char program[512], secret[96];
+    char path[512], secret[96];
     snprintf(secret, sizeof secret, "%s/cluster-secret", box->directory);
-    char *argv[12 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)binary(program, sizeof program, "mobula-gcs"),
-        "--dir", box->directory, "--socket", box->socket, "--redis-dir", box->directory, "--secret-file",
-        secret, "--gcs-durability", (char *)(uintptr_t)box->durability};
+    const char *program = box->program != NULL ? box->program : binary(path, sizeof path, "mobula-gcs");
+    char *argv[12 + GCS_BOX_ARGS_MAX] = {(char *)(uintptr_t)program, "--dir", box->directory, "--socket",
+        box->socket, "--redis-dir", box->directory, "--secret-file", secret, "--gcs-durability",
+        (char *)(uintptr_t)box->durability};
     for (int i = 0; i < GCS_BOX_ARGS_MAX && box->args[i] != NULL; i++)
         argv[11 + i] = (char *)(uintptr_t)box->args[i];
     box->gcs = spawn(box, "gcs", argv);

@@ -17,6 +17,7 @@
 struct gcs_box {
     char directory[64]; /* mkdtemp */
     char socket[96];
+    const char *program; /* that is run; NULL: mobula-gcs of MOBULA_BIN_DIR */
     const char *durability; /* "everysec" */
     const char *args[GCS_BOX_ARGS_MAX]; /* more flags of mobula-gcs, NULL-terminated */
     const char *failpoints; /* MOBULA_FAILPOINTS of mobula-gcs, NULL = none */
