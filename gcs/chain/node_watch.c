@@ -13,6 +13,8 @@
 struct watched {
     struct mob_node_log log; /* as recorded */
     int64_t heard_ns;
+    int64_t beat_ns; /* it beat last; 0: not to this master */
+    bool gone; /* the link over which it did was closed since */
     int64_t end_ns; /* when its process is to be ended; 0: it is not sealed */
     bool leaving, sealing, has_cut;
     uint64_t cut; /* told by the chain, perhaps not recorded */
@@ -22,6 +24,7 @@ struct enrolling {
     uint64_t token;
     bool registering;
     int64_t next_ns;
+    int64_t asked_ns; /* first, by this start */
 };
 
 struct mob_node_watch {
@@ -194,13 +197,21 @@ uint32_t mob_node_watch_seals(const struct mob_node_watch *w, struct mob_gcs_sea
 
 /* ---- decisions ---- */
 
+/* The holder of the name has beaten since another start asked for it, and not with a beat that was on its way
+ * when it died. */
+static bool has_answered(const struct watched *l, const struct enrolling *next)
+{
+    return l->beat_ns - next->asked_ns > MOB_NODE_BEAT_NS / 2;
+}
+
 /* Why an incarnation is over; NULL: it is not. Silence counts from when this master began to listen. */
 static const char *why_dead(struct mob_node_watch *w, const struct watched *l, int64_t now_ns)
 {
     const struct enrolling *next = enrolling_of(w, &l->log);
     if (l->leaving)
         return "it left";
-    if (next != NULL && next->log.start != l->log.start)
+    if (next != NULL && next->log.start != l->log.start && !has_answered(l, next) &&
+        (l->gone || (l->beat_ns == 0 && now_ns - next->asked_ns >= MOB_NODE_CHALLENGE_NS)))
         return "its node has started again";
     return now_ns - l->heard_ns >= w->options.silence_ns ? "it is silent" : NULL;
 }
@@ -287,6 +298,16 @@ static bool step_enrolling(struct mob_node_watch *w, struct enrolling *e, int64_
                 .log = *log};
             return push(w, &a);
         }
+        if (log->state == MOB_NODE_LOG_LIVE && has_answered(&w->logs[i], e)) {
+            struct mob_node_watch_action a = {
+                .type = MOB_NODE_WATCH_ENROLLED, .token = e->token, .status = MOB_EXISTS, .log = *log};
+            MOB_LOG_WARN("master", "name_is_taken",
+                "node=%s pid=%lld refused_pid=%lld why=\"two processes under one name; the one that lives "
+                "keeps "
+                "it\"",
+                log->node, (long long)log->pid, (long long)e->log.pid);
+            return push(w, &a);
+        }
         free_to_go = free_to_go && is_out_of_the_way(&w->logs[i]);
     }
     if (!free_to_go || now_ns < e->next_ns)
@@ -317,9 +338,19 @@ bool mob_node_watch_on_beat(struct mob_node_watch *w, uint64_t incarnation, bool
     struct watched *l = w->active ? find(w, incarnation) : NULL;
     if (l == NULL)
         return false;
-    l->heard_ns = now_ns;
+    l->heard_ns = l->beat_ns = now_ns;
+    l->gone = false;
     l->leaving = l->leaving || leaving;
     return l->log.state != MOB_NODE_LOG_LIVE;
+}
+
+void mob_node_watch_on_gone(struct mob_node_watch *w, uint64_t incarnation, int64_t now_ns)
+{
+    struct watched *l = w->active ? find(w, incarnation) : NULL;
+    if (l == NULL)
+        return;
+    l->gone = true;
+    step(w, now_ns);
 }
 
 enum mob_status mob_node_watch_on_enroll(
@@ -332,9 +363,9 @@ enum mob_status mob_node_watch_on_enroll(
         if (w->enrolling_count == MOB_NODE_ENROLLING_MAX || live_count(w) >= MOB_NODE_LOGS_MAX / 2)
             return MOB_QUEUE_FULL;
         e = &w->enrolling[w->enrolling_count++];
-        *e = (struct enrolling){.log = *log};
+        *e = (struct enrolling){.log = *log, .asked_ns = now_ns};
     } else if (e->log.start != log->start) { /* what was registered for the start before is nobody's */
-        *e = (struct enrolling){.log = *log, .registering = e->registering};
+        *e = (struct enrolling){.log = *log, .registering = e->registering, .asked_ns = now_ns};
     }
     e->token = token;
     step(w, now_ns);
@@ -350,6 +381,8 @@ void mob_node_watch_on_tick(struct mob_node_watch *w, int64_t now_ns)
     w->tick_ns = now_ns;
     for (uint32_t i = 0; late > 0 && i < w->log_count; i++)
         w->logs[i].heard_ns += late;
+    for (uint32_t i = 0; late > 0 && i < w->enrolling_count; i++)
+        w->enrolling[i].asked_ns += late;
     bool settled = !w->noting && now_ns - w->read_ns >= REREAD_NS;
     if (settled || (w->unknown && now_ns - w->read_ns >= AGAIN_NS)) {
         w->read_ns = now_ns;

@@ -1,13 +1,16 @@
 /* What the master decides about the nodes whose home is its shard (GCS.md "Node logs and the cut"), as a pure
  * state machine: which incarnations live, whose log is to be sealed, who gets the next one.
  *
- * A node enrolls and then beats. One that is silent for `silence_ns`, or whose successor enrolls, or that
- * says goodbye, is dead: that is recorded in the master's table first, by compare-and-set under its term (so
- * two masters cannot both decide), then its log is sealed at its home shard, then the cut is recorded, and
- * only then the next incarnation of that node is given out. So at any moment a next master can go on where
- * this one stopped, a chain that starts again after everything died knows all seals (mob_node_watch_seals),
- * and no two incarnations of one node are live. A node that was declared dead wrongly hears so when it
- * beats, and from its home shard; its log takes nothing any more, whatever it believes.
+ * A node enrolls and then beats. One that is silent for `silence_ns`, or that says goodbye, is dead; so is
+ * one whose node has started again, when its link was closed, or when this master has never heard it and does
+ * not soon. When it beats after that, there are two processes under one name, and the living holder of the
+ * name keeps it: the other is refused. That a node is dead is recorded in the master's table first, by
+ * compare-and-set under its term (so two masters cannot both decide), then its log is sealed at its home
+ * shard, then the cut is recorded, and only then the next incarnation of that node is given out. So at any
+ * moment a next master can go on where this one stopped, a chain that starts again after everything died
+ * knows all seals (mob_node_watch_seals), and no two incarnations of one node are live. A node that was
+ * declared dead wrongly hears so when it beats, and from its home shard; its log takes nothing any more,
+ * whatever it believes.
  *
  *            enroll            NOTE dead      SEAL, cut        NOTE sealed
  *   (none) ─────────► LIVE ───────────► DEAD ────────► (cut known) ────────► SEALED
@@ -33,6 +36,9 @@
 #define MOB_NODE_ENROLLING_MAX 16u
 #define MOB_NODE_SILENCE_NS (3 * 1000000000ll)
 #define MOB_NODE_BEAT_NS (100 * 1000000ll)
+/* A holder of a name whom this master has never heard, nor so long after another start asked for it, is not
+ * there. */
+#define MOB_NODE_CHALLENGE_NS (10 * MOB_NODE_BEAT_NS)
 
 /* A row of the table. */
 enum mob_node_log_state {
@@ -57,7 +63,9 @@ enum mob_node_watch_action_type {
     MOB_NODE_WATCH_READ, /* read all logs of this shard from the table */
     MOB_NODE_WATCH_SEAL, /* log.incarnation, at the chain */
     MOB_NODE_WATCH_REGISTER, /* log.node, at the chain: a new incarnation of it */
-    MOB_NODE_WATCH_ENROLLED, /* to `token`: log.incarnation is its; or why not */
+    /* To `token`: log.incarnation is its; or why not: MOB_SEALED, this start was declared dead; MOB_EXISTS,
+     * log is a living one under the same name. */
+    MOB_NODE_WATCH_ENROLLED,
     MOB_NODE_WATCH_END /* log.pid was declared dead a while ago, and nobody has taken its place */
 };
 struct mob_node_watch_action {
@@ -85,6 +93,8 @@ void mob_node_watch_end(struct mob_node_watch *w);
 
 /* True: that incarnation is over, and its node is to be told. `leaving`: it ends, and its log with it. */
 bool mob_node_watch_on_beat(struct mob_node_watch *w, uint64_t incarnation, bool leaving, int64_t now_ns);
+/* The link over which it beat was closed: a hint that counts until it beats again. */
+void mob_node_watch_on_gone(struct mob_node_watch *w, uint64_t incarnation, int64_t now_ns);
 /* A start of a node wants its incarnation; `log`: node, start and pid. Answered by ENROLLED, to the newest
  * token that asked for it. MOB_QUEUE_FULL: too many wait or live. */
 MOB_MUST_USE enum mob_status mob_node_watch_on_enroll(

@@ -37,7 +37,9 @@ struct mob_node_life_options {
 
 struct mob_node_life;
 /* Blocks until the incarnation is given out. MOB_TIMEOUT; MOB_SEALED: it was declared dead at once, start
- * again; MOB_INVALID; or what the control store answers. Gives (end). */
+ * again; MOB_EXISTS: a living node has this name; MOB_INVALID; or what the control store answers. Gives
+ * (end).
+ */
 MOB_MUST_USE enum mob_status mob_node_life_begin(const struct mob_node_life_options *options,
     struct mob_gcs *gcs, int64_t deadline_ns, struct mob_node_life **life_out, uint64_t *incarnation_out);
 /* `leaves`: the masters are told that the log ends here. NULL is fine. */

@@ -243,8 +243,10 @@ static void link_event(struct master *m, struct member_link *l, bool readable)
             on_report(m, l, &frame);
         else
             master_nodes_frame(m, l, &frame);
-    if (status != MOB_AGAIN)
+    if (status != MOB_AGAIN) {
+        master_nodes_closed(m, l);
         link_close(l);
+    }
 }
 
 static void accept_links(struct master *m)

@@ -21,6 +21,7 @@ struct member_link {
     int64_t heard_ns; /* its last report */
     uint64_t book_epoch; /* that it was sent */
     uint64_t token; /* of a node that has asked for an incarnation; 0: it has not */
+    uint64_t incarnation; /* of a node that beats over it; 0: none has */
 };
 
 struct mob_gcs;
@@ -76,6 +77,7 @@ void master_nodes_read(struct master *m);
 bool master_nodes_answer(struct master *m, const struct mob_table_answer *a);
 void master_nodes_home(struct master *m, uint32_t home);
 void master_nodes_frame(struct master *m, struct member_link *l, const struct mob_gcs_frame *frame);
+void master_nodes_closed(struct master *m, const struct member_link *l); /* the link is about to go */
 void master_nodes_tick(struct master *m);
 /* What a chain that starts with `config` is to know; false: not yet known. */
 bool master_nodes_seals(const struct master *m, const struct mob_gcs_config *config,

@@ -240,6 +240,7 @@ static void on_beat(struct master *m, struct member_link *l, const struct mob_gc
     if (frame->head_bytes != sizeof b)
         return;
     memcpy(&b, frame->head, sizeof b);
+    l->incarnation = b.incarnation;
     bool over = mob_node_watch_on_beat(m->nodes.watch, b.incarnation, b.leaving != 0, m->now_ns);
     struct mob_gcs_node_heard heard = {.incarnation = b.incarnation, .over = over};
     if (over)
@@ -252,6 +253,12 @@ void master_nodes_frame(struct master *m, struct member_link *l, const struct mo
         on_enroll(m, l, frame);
     else if (frame->type == MOB_GCS_NODE_BEAT)
         on_beat(m, l, frame);
+}
+
+void master_nodes_closed(struct master *m, const struct member_link *l)
+{
+    if (l->incarnation != 0)
+        mob_node_watch_on_gone(m->nodes.watch, l->incarnation, m->now_ns);
 }
 
 /* ---- each pass ---- */

@@ -159,6 +159,10 @@ static enum mob_status join_cluster(struct node *node)
         status = mob_gcs_connect_wait(node->gcs, deadline); /* at once when it is refused */
     if (status == MOB_OK)
         status = mob_node_life_begin(&life, node->gcs, deadline, &node->life, &node->incarnation);
+    if (status == MOB_EXISTS)
+        MOB_LOG_ERROR("node", "name_is_taken",
+            "name=%s why=\"a node of this name lives: end that one, or give this one another with --name\"",
+            node->options.name);
     return status;
 }
 

@@ -38,14 +38,14 @@ static char node_dir[128];
 
 /* ---- nodes ---- */
 
-static pid_t spawn_node(void)
+static pid_t spawn_node_in(const char *directory)
 {
     const char *binaries = getenv("MOBULA_BIN_DIR");
     char program[512], worker[512], log[160];
     snprintf(program, sizeof program, "%s/mobula-node", binaries == NULL ? "build/release/bin" : binaries);
     snprintf(worker, sizeof worker, "%s/mobula-worker", binaries == NULL ? "build/release/bin" : binaries);
-    snprintf(log, sizeof log, "%s/node.log", node_dir);
-    const char *argv[] = {program, "--dir", node_dir, "--gcs-socket", box.clients, "--masters",
+    snprintf(log, sizeof log, "%s/node.log", directory);
+    const char *argv[] = {program, "--dir", directory, "--gcs-socket", box.clients, "--masters",
         box.masters_flag, "--worker-binary", worker, "--segment-bytes", "134217728", "--slots", "2",
         "--spill-quota-bytes", "0", NULL};
     pid_t parent = getpid(), pid = fork();
@@ -58,6 +58,11 @@ static pid_t spawn_node(void)
         _exit(1);
     execv(program, (char *const *)(uintptr_t)argv);
     _exit(127);
+}
+
+static pid_t spawn_node(void)
+{
+    return spawn_node_in(node_dir);
 }
 
 static bool says(const char *path, const char *text)
@@ -275,6 +280,33 @@ static void a_stopped_node_is_replaced_and_its_zombie_ends(void **state)
     chain_box_fini(&box);
 }
 
+/* ---- two processes under one name ---- */
+
+static void the_second_of_two_living_nodes_is_refused(void **state)
+{
+    (void)state;
+    char second_dir[160], path[192];
+    open_stage(NULL, 1);
+    snprintf(second_dir, sizeof second_dir, "%s/second", box.directory);
+    assert_int_equal(mkdir(second_dir, 0700), 0);
+    gcs_box_write_identity(second_dir);
+    snprintf(path, sizeof path, "%s/node.log", second_dir);
+    pid_t second = spawn_node_in(second_dir);
+    for (int64_t deadline = DEADLINE; !gcs_box_ended(&second); poll(NULL, 0, 10)) {
+        work(5);
+        assert_true(mob_now() < deadline);
+    }
+    assert_true(says(path, "name_is_taken"));
+    assert_true(says(path, "start_failed status=already-exists"));
+    work(50); /* the first has noticed nothing */
+    struct logs logs = logs_of(gcs);
+    assert_int_equal(logs.count, 1);
+    check_one_lives(&logs, incarnation);
+    replace_killed_node(); /* and when it is gone its name is free */
+    work(50);
+    close_stage();
+}
+
 /* ---- masters that die at it ---- */
 
 /* The node dies, and its master while it deals with that. */
@@ -425,10 +457,12 @@ int main(void)
     cmocka_set_test_filter(getenv("MOBULA_TEST"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stopped_node_is_replaced_and_its_zombie_ends),
+        cmocka_unit_test(the_second_of_two_living_nodes_is_refused),
         cmocka_unit_test(without_postgres_a_dead_node_waits),
     };
     const struct CMUnitTest all[] = {
         cmocka_unit_test(a_stopped_node_is_replaced_and_its_zombie_ends),
+        cmocka_unit_test(the_second_of_two_living_nodes_is_refused),
         cmocka_unit_test(without_postgres_a_dead_node_waits),
         cmocka_unit_test(a_master_that_dies_before_it_records_is_followed),
         cmocka_unit_test(a_master_that_dies_before_it_seals_is_followed),

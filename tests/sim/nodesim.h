@@ -26,6 +26,7 @@
 enum what {
     AT_MASTER_ENROLL = 1,
     AT_MASTER_BEAT,
+    AT_MASTER_GONE, /* a link was closed */
     AT_MASTER_TABLE, /* its answer */
     AT_MASTER_CUT,
     AT_MASTER_REGISTERED,
@@ -67,6 +68,7 @@ struct process {
     uint32_t node;
     uint64_t start, incarnation; /* 0: not enrolled */
     bool up;
+    bool refused; /* another one that lives has the name */
     int64_t paused_until, next_beat, next_append;
     uint64_t acked;
     bool asking; /* an append is under way */
@@ -107,7 +109,7 @@ struct nodesim {
     int64_t start_at[NODES];
     uint64_t newest_given[NODES], newest_taken[NODES]; /* incarnations */
     int64_t fault_at;
-    uint64_t deaths_of_all, seals, given, zombies, takeovers, wrong_verdicts, refused;
+    uint64_t deaths_of_all, seals, given, zombies, takeovers, wrong_verdicts, refused, seconds;
 };
 extern struct nodesim world;
 

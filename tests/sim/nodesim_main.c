@@ -11,6 +11,7 @@
  *   - an incarnation is given out when all earlier ones of its node are sealed, and no block of an earlier
  *     one is taken once a later one has any: the world outside sees one node;
  *   - a cut that is recorded is the one that the chain told;
+ *   - a second process under the name of one that lives is refused, and the first goes on;
  *   - when all faults have ended each node has one live incarnation, and the others are sealed.
  *
  * --expect: fails unless some seed breaks a rule (a build without one of them).
@@ -58,6 +59,13 @@ static void at_node(struct event *e)
             given_out(p, e->a);
         else
             p->up = false;
+        p->refused = e->status == MOB_EXISTS;
+        world.seconds += p->refused;
+        struct process *holder = p->refused ? nodesim_newest_process(p->node) : NULL;
+        if (p->refused && holder == NULL)
+            nodesim_fail("node %u: refused, and there is no other", p->node);
+        if (holder != NULL && !holder->up) /* it died meanwhile */
+            nodesim_start_next(holder, 1);
     } else if (e->what == AT_NODE_OVER && e->a == p->incarnation) {
         p->up = false;
     } else if (e->what == AT_NODE_APPENDED && e->a == p->incarnation) {
@@ -96,6 +104,14 @@ static void node_tick(uint32_t i)
     }
 }
 
+static void kill_process(struct process *p)
+{
+    p->up = false;
+    for (uint32_t m = 0; m < MASTERS; m++)
+        nodesim_send_event((struct event){.what = AT_MASTER_GONE, .to = m, .a = p->incarnation}, true);
+    nodesim_start_next(p, (int64_t)nodesim_below(100 * MS) + 1);
+}
+
 static void start_processes(void)
 {
     for (uint32_t n = 0; n < NODES; n++) {
@@ -115,12 +131,13 @@ static void fault(void)
     uint32_t node = (uint32_t)nodesim_below(NODES);
     struct process *p = nodesim_newest_process(node);
     int64_t pause = world.now + (int64_t)nodesim_below(900 * MS);
-    switch (nodesim_below(6)) {
+    switch (nodesim_below(7)) {
     case 0:
-        if (p != NULL && p->up) {
-            p->up = false;
-            nodesim_start_next(p, (int64_t)nodesim_below(100 * MS) + 1);
-        }
+        if (p != NULL && p->up)
+            kill_process(p);
+        break;
+    case 6: /* somebody starts another under the same name */
+        world.start_at[node] = world.start_at[node] == 0 ? world.now + 1 : world.start_at[node];
         break;
     case 1:
         if (p != NULL)
@@ -213,7 +230,8 @@ static void deliver_until(int64_t until)
 static void run(uint64_t seed, bool trace, bool index)
 {
     uint64_t seals = world.seals, deaths = world.deaths_of_all, given = world.given, zombies = world.zombies,
-             takeovers = world.takeovers, wrong = world.wrong_verdicts, refused = world.refused;
+             takeovers = world.takeovers, wrong = world.wrong_verdicts, refused = world.refused,
+             seconds = world.seconds;
     for (uint32_t i = 0; i < MASTERS; i++)
         mob_node_watch_destroy(world.masters[i].watch);
     for (uint32_t i = 0; i < world.event_count; i++)
@@ -221,6 +239,7 @@ static void run(uint64_t seed, bool trace, bool index)
     memset(&world, 0, sizeof world);
     world.seals = seals, world.deaths_of_all = deaths, world.given = given, world.zombies = zombies;
     world.takeovers = takeovers, world.wrong_verdicts = wrong, world.refused = refused;
+    world.seconds = seconds;
     world.trace = trace;
     world.without_index = !index;
     world.rng[0] = seed * 0x9e3779b97f4a7c15ull + 1;
@@ -290,15 +309,15 @@ int main(int argc, char **argv)
         return expect ? 0 : 1;
     }
     printf("%llu seeds: %llu incarnations given out, %llu seals, %llu of nodes that lived, %llu zombies, "
-           "%llu deaths of everything, %llu takeovers, %llu records refused\n",
+           "%llu deaths of everything, %llu takeovers, %llu records refused, %llu second processes refused\n",
         (unsigned long long)seeds, (unsigned long long)world.given, (unsigned long long)world.seals,
         (unsigned long long)world.wrong_verdicts, (unsigned long long)world.zombies,
         (unsigned long long)world.deaths_of_all, (unsigned long long)world.takeovers,
-        (unsigned long long)world.refused);
+        (unsigned long long)world.refused, (unsigned long long)world.seconds);
     bool enough = seeds < 100 ||
         (world.given > 5 * seeds && world.seals > 4 * seeds && world.wrong_verdicts > seeds &&
             world.zombies > seeds / 10 && world.deaths_of_all > seeds && world.takeovers > 2 * seeds &&
-            world.refused > seeds / 10);
+            world.refused > seeds / 10 && world.seconds > seeds / 10);
     if (!enough)
         printf("too little happened\n");
     return expect || !enough ? 1 : 0;

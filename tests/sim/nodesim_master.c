@@ -30,7 +30,7 @@ static void tell_book(struct master *m)
 struct process *nodesim_newest_process(uint32_t node)
 {
     for (uint32_t i = world.process_count; i-- > 0;)
-        if (world.processes[i].node == node)
+        if (world.processes[i].node == node && !world.processes[i].refused)
             return &world.processes[i];
     return NULL;
 }
@@ -207,6 +207,9 @@ void nodesim_at_master(struct event *e)
     case AT_MASTER_BEAT:
         if (mob_node_watch_on_beat(m->watch, e->a, false, world.now))
             nodesim_send_event(answer, true);
+        break;
+    case AT_MASTER_GONE:
+        mob_node_watch_on_gone(m->watch, e->a, world.now);
         break;
     case AT_MASTER_CUT:
         if (!m->sealing[e->a])

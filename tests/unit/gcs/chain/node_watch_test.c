@@ -129,12 +129,13 @@ static void the_dead_are_recorded_then_sealed_then_recorded_then_replaced(void *
     struct mob_node_log live = row("a", 41, MOB_NODE_LOG_LIVE, 0);
     begin(f, &live, 1);
     assert_int_equal(mob_node_watch_seals(f->w, seals), 0);
+    mob_node_watch_on_gone(f->w, 41, f->now_ns);
     enroll(f, "a", 8, 1);
     const struct mob_node_watch_action *a = only(f, MOB_NODE_WATCH_NOTE);
     assert_int_equal(a->old_state, MOB_NODE_LOG_LIVE);
     assert_int_equal(a->log.state, MOB_NODE_LOG_DEAD);
     assert_false(mob_node_watch_settled(f->w));
-    tick(f, TICK);
+    tick(f, TICK / 4);
     assert_int_equal(f->count, 0); /* nothing is sealed before that is recorded */
     assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns));
     noted(f, MOB_OK);
@@ -236,6 +237,7 @@ static void an_unknown_record_is_read_before_anything_else(void **state)
     struct mob_node_log live = row("a", 41, MOB_NODE_LOG_LIVE, 0), dead = row("a", 41, MOB_NODE_LOG_DEAD, 0);
     f->reads = true;
     begin(f, &live, 1);
+    mob_node_watch_on_gone(f->w, 41, f->now_ns);
     enroll(f, "a", 8, 1);
     only(f, MOB_NODE_WATCH_NOTE);
     noted(f, MOB_TIMEOUT);
@@ -318,6 +320,7 @@ static void the_oldest_sealed_ones_are_forgotten(void **state)
     static struct mob_gcs_seal seals[MOB_GCS_SEALS_MAX];
     begin(f, NULL, 0);
     for (uint64_t i = 0; i < MOB_NODE_LOGS_MAX + 20; i++) {
+        mob_node_watch_on_gone(f->w, i, f->now_ns);
         enroll(f, "a", i + 1, 1);
         for (bool done = false; !done;) {
             take(f);
@@ -342,6 +345,77 @@ static void the_oldest_sealed_ones_are_forgotten(void **state)
     assert_int_equal(oldest, 21);
 }
 
+/* Two processes under one name: whichever beats keeps it. */
+static void the_second_of_two_that_live_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_node_log live = row("a", 41, MOB_NODE_LOG_LIVE, 0);
+    begin(f, &live, 1);
+    assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns));
+    enroll(f, "a", 8, 1);
+    tick(f, TICK / 4);
+    assert_int_equal(f->count, 0);
+    assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns)); /* perhaps sent before it died */
+    take(f);
+    assert_int_equal(f->count, 0);
+    enroll(f, "a", 8, 2); /* asked again */
+    tick(f, TICK);
+    assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns));
+    tick(f, TICK);
+    assert_int_equal(f->count, 1);
+    assert_int_equal(f->got[0].type, MOB_NODE_WATCH_ENROLLED);
+    assert_int_equal(f->got[0].status, MOB_EXISTS);
+    assert_int_equal(f->got[0].token, 2);
+    assert_int_equal(f->got[0].log.pid, live.pid);
+    for (int i = 0; i < 40; i++) { /* nothing of it is left, and the holder is as it was */
+        assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns));
+        tick(f, TICK);
+        assert_int_equal(f->count, 0);
+    }
+}
+
+/* Everything was killed, and this master has never heard it: it has a while. One that was heard has as long
+ * as without a second start. */
+static void a_holder_that_does_not_answer_makes_room(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_node_log rows[] = {row("a", 41, MOB_NODE_LOG_LIVE, 0), row("b", 42, MOB_NODE_LOG_LIVE, 0)};
+    int64_t died_ns[2] = {0};
+    begin(f, rows, 2);
+    assert_false(mob_node_watch_on_beat(f->w, 42, false, f->now_ns));
+    enroll(f, "a", 8, 1);
+    enroll(f, "b", 9, 2);
+    int64_t asked_ns = f->now_ns;
+    for (int i = 0; i < 40 && died_ns[1] == 0; i++) {
+        tick(f, TICK);
+        for (uint32_t k = 0; k < f->count; k++)
+            if (f->got[k].type == MOB_NODE_WATCH_NOTE && f->got[k].log.state == MOB_NODE_LOG_DEAD) {
+                died_ns[f->got[k].log.incarnation - 41] = f->now_ns;
+                noted(f, MOB_OK);
+            }
+    }
+    assert_int_equal(died_ns[0] - asked_ns, MOB_NODE_CHALLENGE_NS);
+    assert_int_equal(died_ns[1] - asked_ns, SILENCE);
+}
+
+/* A closed link is a hint: who beats over another one lives. */
+static void a_holder_whose_link_broke_keeps_its_name(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_node_log live = row("a", 41, MOB_NODE_LOG_LIVE, 0);
+    begin(f, &live, 1);
+    mob_node_watch_on_gone(f->w, 41, f->now_ns);
+    tick(f, TICK);
+    assert_int_equal(f->count, 0); /* nobody else wants it */
+    assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns));
+    enroll(f, "a", 8, 1);
+    tick(f, TICK);
+    assert_false(mob_node_watch_on_beat(f->w, 41, false, f->now_ns));
+    tick(f, TICK);
+    assert_int_equal(f->count, 1);
+    assert_int_equal(f->got[0].status, MOB_EXISTS);
+}
+
 int main(void)
 {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
@@ -355,6 +429,9 @@ int main(void)
         TEST(a_record_that_comes_late_is_found),
         TEST(the_next_master_goes_on_where_the_last_one_stopped),
         TEST(the_oldest_sealed_ones_are_forgotten),
+        TEST(the_second_of_two_that_live_is_refused),
+        TEST(a_holder_that_does_not_answer_makes_room),
+        TEST(a_holder_whose_link_broke_keeps_its_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
