@@ -24,7 +24,7 @@ struct enrolling {
     uint64_t token;
     bool registering;
     int64_t next_ns;
-    int64_t asked_ns; /* first, by this start */
+    int64_t asked_ns; /* first, by a start that has no answer yet: two of them may take turns */
 };
 
 struct mob_node_watch {
@@ -365,7 +365,7 @@ enum mob_status mob_node_watch_on_enroll(
         e = &w->enrolling[w->enrolling_count++];
         *e = (struct enrolling){.log = *log, .asked_ns = now_ns};
     } else if (e->log.start != log->start) { /* what was registered for the start before is nobody's */
-        *e = (struct enrolling){.log = *log, .registering = e->registering, .asked_ns = now_ns};
+        *e = (struct enrolling){.log = *log, .registering = e->registering, .asked_ns = e->asked_ns};
     }
     e->token = token;
     step(w, now_ns);

@@ -170,7 +170,8 @@ MOB_MUST_USE enum mob_status mob_gcs_log_append(struct mob_gcs_log *log, struct 
 /* ---- control operations. All asynchronous; MOB_QUEUE_FULL at MOB_GCS_OPS_MAX, MOB_TOO_LARGE; done may be
  * NULL ---- */
 
-/* A new incarnation of the node `name` (answer.number), live from now on. Of several shards its home is the
+/* A new incarnation of the node `name` (answer.number), live from now on. MOB_EXISTS: without masters, and a
+ * process that is not this one has a log of that name open. Of several shards its home is the
  * one of the node's earlier incarnations, so that its logs are in one order, else the one with the fewest
  * nodes. */
 MOB_MUST_USE enum mob_status mob_gcs_node_register(

@@ -77,6 +77,20 @@ struct conn *attach_conn(struct mob_shard *sh, uint64_t client)
     return a == NULL ? NULL : a->conn;
 }
 
+bool attach_name_is_held(struct mob_shard *sh, const struct conn *c, const uint8_t *name, uint32_t length)
+{
+    const struct mob_gcs_incarnation *log;
+    for (uint64_t after = 0; (log = mob_state_incarnation_next(sh->state, after)) != NULL; after = log->id) {
+        bool same = log->state == MOB_GCS_LIVE && strnlen(log->name, sizeof log->name) == length &&
+            memcmp(log->name, name, length) == 0;
+        const struct conn *holder = same ? attach_conn(sh, log->id) : NULL;
+        if (holder != NULL && !holder->closing &&
+            (holder->pid != c->pid || holder->pid_start != c->pid_start))
+            return true;
+    }
+    return false;
+}
+
 void attach_forget(struct mob_shard *sh, uint64_t client)
 {
     struct attached *a = find(sh, client);

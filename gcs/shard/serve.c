@@ -33,9 +33,21 @@ static enum mob_status check_block(struct mob_shard *sh, const struct mob_gcs_fr
     return MOB_OK;
 }
 
-static enum mob_status check_request(
-    struct mob_shard *sh, const struct mob_gcs_frame *frame, const struct mob_gcs_request *r)
+/* Where no master decides who has a node's name, its link does: two processes under one name would end each
+ * other's logs in turn. Whoever starts a node's process again has seen the one before end. */
+static enum mob_status check_name(struct conn *c, const struct mob_gcs_frame *frame)
 {
+    struct mob_shard *sh = c->shard;
+    if (frame->body_bytes == 0 || frame->body_bytes > MOB_GCS_NAME_MAX)
+        return MOB_INVALID;
+    bool held = !shard_has_masters(sh) && attach_name_is_held(sh, c, frame->body, frame->body_bytes);
+    return held ? MOB_EXISTS : MOB_OK;
+}
+
+static enum mob_status check_request(
+    struct conn *c, const struct mob_gcs_frame *frame, const struct mob_gcs_request *r)
+{
+    struct mob_shard *sh = c->shard;
     bool is_log = (frame->from & MOB_GCS_CLIENT_BIT) == 0, opens = r->op == MOB_GCS_OP_OPEN;
     if ((r->request == 0) != opens || is_log != (r->op == MOB_GCS_OP_APPEND))
         return MOB_INVALID;
@@ -53,7 +65,7 @@ static enum mob_status check_request(
     case MOB_GCS_OP_REGISTER:
         if (r->if_version > MOB_GCS_SHARDS_MAX || (r->if_version > 0 && r->target != sh->options.shard))
             return MOB_INVALID;
-        return frame->body_bytes == 0 || frame->body_bytes > MOB_GCS_NAME_MAX ? MOB_INVALID : MOB_OK;
+        return check_name(c, frame);
     case MOB_GCS_OP_SEAL:
     case MOB_GCS_OP_RECOVERED:
     case MOB_GCS_OP_JOB_DROP:
@@ -104,7 +116,7 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
     }
     if (!has_room(sh))
         return SERVE_STALL;
-    status = check_request(sh, frame, &put.request);
+    status = check_request(c, frame, &put.request);
     if (status != MOB_OK) {
         MOB_LOG_WARN("gcs", "request_refused", "client=%llx request=%llu op=%u why=%s",
             (unsigned long long)frame->from, (unsigned long long)put.request.request, put.request.op,

@@ -399,6 +399,8 @@ void attach_all(struct mob_shard *sh); /* it became the head: all in the tables 
 void attach_bye(struct conn *c, const struct mob_gcs_frame *frame);
 void attach_gone(struct conn *c);
 struct conn *attach_conn(struct mob_shard *sh, uint64_t client);
+/* Is there a live log of this node name, linked from another process than the one behind `c`? */
+bool attach_name_is_held(struct mob_shard *sh, const struct conn *c, const uint8_t *name, uint32_t length);
 /* `nonce` is this connection's until its OPEN is answered. */
 MOB_MUST_USE enum mob_status attach_nonce(struct conn *c, uint64_t nonce);
 /* The OPEN of `nonce` made `client`; its identity, zero when the connection is gone. */

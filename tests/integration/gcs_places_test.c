@@ -7,7 +7,10 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -119,12 +122,91 @@ static void leaving_ends_with_its_deadline(void **state)
     gcs_box_fini(&box);
 }
 
+/* ---- names of nodes ---- */
+
+static void on_acked(void *arg, uint64_t count)
+{
+    *(bool *)arg = count > 0;
+}
+static void on_released(void *arg, struct mob_gcs_block *block)
+{
+    (void)arg;
+    (void)block;
+}
+static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
+{
+    (void)arg;
+    (void)why;
+    (void)cut;
+    _exit(3); /* of the holder: nobody may do that */
+}
+
+/* A process with a log under that name; says so through the pipe, and lives until it is killed. */
+static pid_t hold_name(struct gcs_box *box, const char *name)
+{
+    int ends[2];
+    char ready;
+    assert_int_equal(pipe(ends), 0);
+    pid_t parent = getpid(), pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        static uint8_t bytes[65536];
+        bool acked = false, never = false;
+        struct mob_gcs *gcs = gcs_box_client(box);
+        struct mob_gcs_log *log;
+        struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, &acked};
+        struct gcs_block_spec spec = {.job = 1, .stream = 1, .tasks = 1, .specs = true, .finals = true};
+        bool good =
+            mob_gcs_node_register_wait(gcs, name, mob_now() + DEADLINE_NS, &spec.incarnation) == MOB_OK &&
+            mob_gcs_log_open(gcs, spec.incarnation, 0, &events, &log) == MOB_OK;
+        static struct mob_gcs_block block;
+        block.bytes = bytes;
+        block.length = good ? gcs_block_make(&spec, bytes, sizeof bytes) : 0;
+        good = good && mob_gcs_log_append(log, &block) == MOB_OK &&
+            mob_gcs_run_until(gcs, &acked, mob_now() + DEADLINE_NS) == MOB_OK && write(ends[1], "r", 1) == 1;
+        while (good)
+            good = mob_gcs_run_until(gcs, &never, mob_now() + MOB_SEC) == MOB_TIMEOUT;
+        _exit(1);
+    }
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &ready, 1), 1);
+    close(ends[0]);
+    return pid;
+}
+
+static void the_second_process_under_a_name_is_refused(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    uint64_t incarnation = 0;
+    start(&box, NULL, NULL);
+    pid_t holder = hold_name(&box, "n1");
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(
+            mob_gcs_node_register_wait(gcs, "n1", mob_now() + DEADLINE_NS, &incarnation), MOB_EXISTS);
+    assert_int_equal(mob_gcs_node_register_wait(gcs, "n", mob_now() + DEADLINE_NS, &incarnation), MOB_OK);
+    put(gcs, "k"); /* what was refused took no number */
+    assert_false(gcs_box_ended(&holder));
+    gcs_box_end(&holder, SIGKILL);
+    enum mob_status status = MOB_EXISTS;
+    for (int64_t deadline = mob_now() + DEADLINE_NS; status == MOB_EXISTS && mob_now() < deadline;)
+        status = mob_gcs_node_register_wait(gcs, "n1", deadline, &incarnation);
+    assert_int_equal(status, MOB_OK);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_asks_again_gets_its_own_place),
         cmocka_unit_test(a_client_that_leaves_a_restarted_member_leaves_no_place),
         cmocka_unit_test(leaving_ends_with_its_deadline),
+        cmocka_unit_test(the_second_process_under_a_name_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
