@@ -1,6 +1,6 @@
-/* The parts of a client: links and what they bring (client.c), who is asked (client_route.c), frames out
- * (client_out.c), logs (client_log.c), ordered operations (client_ops.c), reads and subscriptions
- * (client_read.c); over several shards: who is asked (client_shards.c), what all are asked
+/* The parts of a client: its pass (client.c), links and what they bring (client_link.c), who is asked
+ * (client_route.c), frames out (client_out.c), logs (client_log.c), ordered operations (client_ops.c), reads
+ * and subscriptions (client_read.c); over several shards: who is asked (client_shards.c), what all are asked
  * (client_gather.c). Internal to gcs/client; one thread.
  *
  * Requests go to the head, reads and subscriptions to the tail, which also answers the requests; where one
@@ -172,9 +172,12 @@ struct mob_gcs {
     uint16_t cold_time; /* how often it had to be said; in the tags that the reader sees */
 };
 
-/* client.c */
+/* client_link.c */
 void link_fail(struct link *l, enum mob_status why);
 void link_open(struct link *l, const char *path);
+void link_fini(struct link *l);
+/* Reads what is there; `to_the_end`: also whether the links ended behind it. */
+void links_receive(struct mob_gcs *g, bool to_the_end);
 void detach_all(struct mob_gcs *g, int64_t attach_ns);
 
 /* client_shards.c */

@@ -1,0 +1,67 @@
+/* Between the files of the lists of tasks and objects: what makes rows of entries (engine_list_rows.c), what
+ * finds out in which state they are (engine_list_states.c), and what takes them in order, page by page
+ * (engine_lists.c). The engine's thread only. */
+#ifndef MOB_SERVER_API_ENGINE_LIST_H
+#define MOB_SERVER_API_ENGINE_LIST_H
+
+#include "server/api/engine_scan.h"
+#include "server/api/filter.h"
+
+struct row {
+    struct row *next; /* older */
+    struct place place;
+    struct mob_task_id task;
+    uint32_t slot; /* of an object */
+    uint8_t live; /* enum mob_live_state: of a task whose end was not seen, the node's word */
+    json_t *json;
+};
+
+/* An object that a newer block says is deleted. */
+struct deleted {
+    struct deleted *next;
+    struct mob_object_id id;
+};
+#define DELETED_BUCKETS 256u
+
+struct list {
+    struct mob_filter early, all; /* what can be tested on a row without its state; everything */
+    bool late_terms, sorted, resumed;
+    bool asks_node; /* rows of tasks: those without an end are asked for at the node */
+    uint64_t name; /* of this list among lists: what its cursors are bound to */
+    uint32_t skip; /* of a sorted list */
+    struct row *block; /* rows of the block that is read, newest first */
+    struct row *held[MOB_GCS_SHARDS_MAX]; /* of each shard's last block, newest first: not their turn yet */
+    struct row *waiting, **waiting_end; /* for their states, newest first */
+    size_t waiting_count;
+    struct deleted *deleted[DELETED_BUCKETS];
+    json_t *items;
+    struct place last; /* of the last row that was looked at */
+    struct place left[MOB_GCS_SHARDS_MAX]; /* the newest row that was not, where has_left says so */
+    bool has_left[MOB_GCS_SHARDS_MAX];
+};
+
+/* ---- engine_list_rows.c ---- */
+
+void list_row_free(struct row *row);
+void list_rows_free(struct row *rows);
+/* Of scan_methods: makes rows of an entry, into list->block. */
+void list_entry(struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header,
+    struct place place);
+struct deleted *list_find_deleted(const struct list *list, struct mob_object_id id);
+void list_note_deleted(struct list *list, struct mob_object_id id);
+void list_deleted_free(struct list *list);
+
+/* ---- engine_list_states.c ---- */
+
+/* A task's row gets what is known of its state. */
+void list_fill_state(struct scan *scan, const struct row *row);
+/* Of scan_methods: finds out what newer blocks and the node know of the rows that wait, then gives them to
+ * list_take_waiting. */
+bool list_page_end(struct scan *scan);
+
+/* ---- engine_lists.c ---- */
+
+/* All that is to be known of the rows that wait is known. */
+void list_take_waiting(struct scan *scan);
+
+#endif
