@@ -22,264 +22,14 @@
 
 #include "common/base/clock.h"
 #include "gcs/client/member_link.h"
-#include "tests/support/chain_box.h"
-#include "tests/support/chain_compare.h"
-#include "tests/support/flush_box.h"
-#include "tests/support/gcs_load.h"
-#include "tests/support/pg_box.h"
-
-#define PATIENCE_NS (60 * MOB_SEC)
-#define STEPS 20u
-
-struct stage;
-struct fault {
-    const char *name;
-    void (*run)(struct stage *s);
-    /* A failpoint of the first life of the head, or of the tail, and up to which passage. */
-    const char *head_point, *tail_point;
-    uint32_t passages;
-    uint32_t members;
-    uint32_t window; /* of blocks; 0: 16 */
-    bool proxied, postgres, flushed, short_set;
-};
-struct stage {
-    const struct fault *fault;
-    uint64_t seed;
-    struct chain_box box;
-    struct gcs_load load;
-    struct fault_proxy *proxy;
-    struct pg_box pg;
-    pid_t flusher; /* 0: none */
-    bool hold; /* what ended stays so */
-    pid_t seen[CHAIN_BOX_MEMBERS_MAX];
-    uint32_t deaths; /* of members */
-};
-
-/* ---- the stage ---- */
-
-/* What has ended starts again; a failpoint is of one life. */
-static void tend(void *arg)
-{
-    struct stage *s = arg;
-    if (s->hold)
-        return;
-    chain_box_tend(&s->box);
-    for (uint32_t i = 0; i < s->box.members; i++) {
-        pid_t pid = s->box.member[i].gcs;
-        if (s->seen[i] != 0 && pid != 0 && pid != s->seen[i]) {
-            s->deaths++;
-            s->box.member[i].failpoints = NULL;
-        }
-        s->seen[i] = pid != 0 ? pid : s->seen[i];
-    }
-}
-
-static void failed(struct stage *s, const char *what)
-{
-    fail_msg("%s, seed %llu: %s (%s, %s)", s->fault->name, (unsigned long long)s->seed, what,
-        s->box.directory, s->box.member[0].directory);
-}
-
-static void good(struct stage *s)
-{
-    if (s->load.wrong[0] != 0)
-        failed(s, s->load.wrong);
-}
-
-static uint32_t lines_with(const char *path, const char *text)
-{
-    char line[1024];
-    uint32_t count = 0;
-    FILE *file = fopen(path, "re");
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        count += strstr(line, text) != NULL;
-    if (file != NULL)
-        fclose(file);
-    return count;
-}
-
-/* The first chain has its members in the order in which the active master heard of them. */
-static void start_in_order(struct stage *s, const char *head, const char *tail)
-{
-    char log[128];
-    int64_t deadline = mob_now() + PATIENCE_NS;
-    snprintf(log, sizeof log, "%s/master.0.log", s->box.directory);
-    for (uint32_t i = 0; i < s->box.masters; i++)
-        chain_box_start_master(&s->box, i);
-    while (lines_with(log, " active ") == 0 && mob_now() < deadline)
-        poll(NULL, 0, 5);
-    for (uint32_t i = 0; i < s->box.members; i++) {
-        s->box.member[i].failpoints = i == 0 ? head : i + 1 == s->box.members ? tail : NULL;
-        chain_box_start_member(&s->box, i);
-        s->box.member[i].failpoints = NULL;
-        s->seen[i] = s->box.member[i].gcs;
-        while (lines_with(log, "member_heard") <= i && mob_now() < deadline)
-            poll(NULL, 0, 5);
-    }
-    if (!chain_box_wait_length(&s->box, s->box.members, deadline))
-        failed(s, "the chain does not come up");
-    bool in_order = s->deaths > 0 || chain_box_place(&s->box, false) == 0;
-    if (!in_order)
-        failed(s, "the first member is not the head");
-}
-
-static const char *point_text(struct stage *s, const char *point, char out[64])
-{
-    uint32_t passage = 1 + (uint32_t)(s->seed * 7919 % s->fault->passages);
-    snprintf(out, 64, "%s=kill@%u", point, passage);
-    return out;
-}
-
-static void stage_open(struct stage *s, const struct fault *fault, uint64_t seed)
-{
-    char head[64], tail[64];
-    *s = (struct stage){.fault = fault, .seed = seed};
-    chain_box_init(&s->box, fault->members, fault->members, "everysec");
-    const char *suspicion = getenv("MOBULA_CHAOS_SUSPICION_MS");
-    if (suspicion != NULL) {
-        s->box.suspicion_ms = atoi(suspicion);
-        s->box.lease_ms = s->box.suspicion_ms - 2;
-    }
-    if (fault->postgres) {
-        pg_box_init(&s->pg);
-        pg_box_start(&s->pg);
-        s->box.postgres = s->pg.data;
-    }
-    if (fault->proxied) {
-        s->proxy = fault_proxy_create(seed);
-        chain_box_proxied(&s->box, s->proxy);
-    }
-    start_in_order(s, fault->head_point == NULL ? NULL : point_text(s, fault->head_point, head),
-        fault->tail_point == NULL ? NULL : point_text(s, fault->tail_point, tail));
-    struct gcs_load_options load = {.sockets = s->box.clients,
-        .seed = seed,
-        .window = fault->window == 0 ? 16 : fault->window,
-        .flushed = fault->flushed,
-        .tend = tend,
-        .arg = s};
-    gcs_load_init(&s->load, &load);
-    gcs_load_steps(&s->load, STEPS, PATIENCE_NS);
-    good(s);
-}
-
-static void steps(struct stage *s)
-{
-    gcs_load_steps(&s->load, STEPS, PATIENCE_NS);
-    good(s);
-}
-
-static void pause_up_to(struct stage *s, int64_t ns)
-{
-    gcs_load_for(&s->load, (int64_t)(gcs_load_random(&s->load) % (uint64_t)ns));
-    good(s);
-}
-
-/* Under load, until a condition holds. */
-static void until(struct stage *s, bool (*holds)(struct stage *s), const char *what)
-{
-    for (int64_t deadline = mob_now() + PATIENCE_NS; !holds(s);) {
-        if (mob_now() > deadline)
-            failed(s, what);
-        gcs_load_for(&s->load, 10 * MOB_MS);
-        good(s);
-    }
-}
-
-static bool is_whole(struct stage *s)
-{
-    return chain_box_wait_length(&s->box, s->box.members, mob_now() - 1);
-}
-
-static bool has_died(struct stage *s)
-{
-    return s->deaths > 0;
-}
-
-static void whole_again(struct stage *s)
-{
-    until(s, is_whole, "the chain is not whole again");
-    steps(s);
-}
-
-static void check_flushed(struct stage *s);
-
-static void stage_close(struct stage *s)
-{
-    if (s->proxy != NULL)
-        fault_proxy_set(s->proxy, &(struct fault_rates){0});
-    whole_again(s);
-    gcs_load_finish(&s->load, PATIENCE_NS);
-    good(s);
-    if (s->flusher != 0)
-        check_flushed(s);
-    const struct gcs_history_verdict *v = &s->load.verdict;
-    print_message("%s seed %llu: %zu operations, %zu unknown, %zu keys, %llu blocks, longest pause %lld ms, "
-                  "deaths %u\n",
-        s->fault->name, (unsigned long long)s->seed, v->done, v->unknown, v->keys,
-        (unsigned long long)s->load.acked, (long long)(s->load.longest_ns / MOB_MS), s->deaths);
-    assert_true(v->done >= 3 * STEPS && s->load.acked >= 2 * STEPS); /* else it shows nothing */
-    gcs_load_fini(&s->load);
-    gcs_box_end(&s->flusher, SIGKILL);
-    chain_box_fini(&s->box);
-    fault_proxy_destroy(s->proxy);
-    if (s->fault->postgres)
-        pg_box_fini(&s->pg);
-}
-
-static int slot_at(struct stage *s, bool tail)
-{
-    int slot = chain_box_place(&s->box, tail);
-    if (slot < 0)
-        failed(s, "nobody knows who is where");
-    return slot;
-}
-
-static void end_member(struct stage *s, int slot)
-{
-    gcs_box_end(&s->box.member[slot].gcs, SIGKILL);
-}
-
-static bool is_stopped(pid_t pid)
-{
-    char path[64], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
-    const char *state = strrchr(text, ')');
-    return state != NULL && state[2] == 'T';
-}
-
-/* While nothing can be decided, whoever waits with a deadline hears so by then. */
-static void asks_in_vain(struct stage *s)
-{
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    struct mob_gcs *gcs = chain_box_client(&s->box);
-    struct mob_gcs_put put = {.table = MOB_GCS_KV,
-        .key = "nobody",
-        .key_length = 6,
-        .value = "v",
-        .value_length = 1,
-        .if_version = MOB_GCS_ANY_VERSION};
-    int64_t before = mob_now();
-    enum mob_status status = mob_gcs_put(gcs, &put, mob_gcs_sync_done, &sync);
-    if (status == MOB_OK)
-        status = mob_gcs_sync_wait(gcs, &sync, before + 200 * MOB_MS, &result);
-    mob_gcs_result_destroy(result);
-    mob_gcs_destroy(gcs);
-    if (status == MOB_OK || mob_now() - before > 10 * MOB_SEC)
-        failed(s, "a request to nobody was not told so in time");
-}
+#include "tests/support/fault_stage.h"
 
 /* ---- deaths ---- */
 
 static void dies_by_itself(struct stage *s)
 {
-    until(s, has_died, "the failpoint was not met");
-    steps(s);
+    stage_until(s, stage_has_died, "the failpoint was not met");
+    stage_steps(s);
 }
 
 /* The writer keeps what is not durable, and sends no more than so much. */
@@ -291,9 +41,9 @@ static bool may_send_200(struct stage *s)
 /* All that the head has sent waits for a tail that is stopped for less than a suspicion. */
 static void middle_with_100_sent(struct stage *s)
 {
-    int head = slot_at(s, false), tail = slot_at(s, true), middle = 3 - head - tail;
-    pause_up_to(s, 50 * MOB_MS);
-    until(s, may_send_200, "nothing becomes durable");
+    int head = stage_slot_at(s, false), tail = stage_slot_at(s, true), middle = 3 - head - tail;
+    stage_pause_up_to(s, 50 * MOB_MS);
+    stage_until(s, may_send_200, "nothing becomes durable");
     pid_t pid = s->box.member[tail].gcs;
     kill(pid, SIGSTOP);
     for (int64_t deadline = mob_now() + 60 * MOB_MS;
@@ -301,24 +51,24 @@ static void middle_with_100_sent(struct stage *s)
         gcs_load_for(&s->load, 2 * MOB_MS);
     uint64_t sent = s->load.appended - s->load.acked;
     gcs_load_for(&s->load, 5 * MOB_MS);
-    end_member(s, middle);
+    stage_end_member(s, middle);
     kill(pid, SIGCONT);
     if (sent < 100)
-        failed(s, "fewer than 100 were on their way");
-    steps(s);
+        stage_failed(s, "fewer than 100 were on their way");
+    stage_steps(s);
 }
 
 static void joiner_dies(struct stage *s, const char *point, uint32_t passages)
 {
     char text[64];
-    int slot = slot_at(s, gcs_load_random(&s->load) % 2 == 0);
+    int slot = stage_slot_at(s, gcs_load_random(&s->load) % 2 == 0);
     snprintf(text, sizeof text, "%s=kill@%u", point, 1 + (uint32_t)(s->seed % passages));
     s->box.member[slot].failpoints = text; /* of the life that joins */
-    end_member(s, slot);
-    until(s, has_died, "it does not come back");
+    stage_end_member(s, slot);
+    stage_until(s, stage_has_died, "it does not come back");
     s->deaths = 0;
-    until(s, has_died, "the joiner does not die");
-    steps(s);
+    stage_until(s, stage_has_died, "the joiner does not die");
+    stage_steps(s);
 }
 
 static void joiner_in_transfer(struct stage *s)
@@ -334,25 +84,25 @@ static pid_t stopped_joiner;
 static bool joiner_stopped(struct stage *s)
 {
     (void)s;
-    return is_stopped(stopped_joiner);
+    return stage_process_is_stopped(stopped_joiner);
 }
 
 /* The joiner stops in the middle of the transfer, until the tail that streams it is dead. */
 static void source_of_snapshot(struct stage *s)
 {
     char text[64];
-    int slot = slot_at(s, gcs_load_random(&s->load) % 2 == 0);
+    int slot = stage_slot_at(s, gcs_load_random(&s->load) % 2 == 0);
     snprintf(text, sizeof text, "gcs.joiner_rows=stop@%u", 1 + (uint32_t)(s->seed % 3));
     s->box.member[slot].failpoints = text;
-    end_member(s, slot);
-    until(s, has_died, "it does not come back");
+    stage_end_member(s, slot);
+    stage_until(s, stage_has_died, "it does not come back");
     stopped_joiner = s->box.member[slot].gcs;
-    until(s, joiner_stopped, "the joiner does not get so far");
-    int source = slot_at(s, true);
+    stage_until(s, joiner_stopped, "the joiner does not get so far");
+    int source = stage_slot_at(s, true);
     assert_int_not_equal(source, slot);
-    end_member(s, source);
+    stage_end_member(s, source);
     kill(stopped_joiner, SIGCONT);
-    steps(s);
+    stage_steps(s);
 }
 
 /* ---- a joiner while the log is written and flushed ---- */
@@ -369,39 +119,30 @@ static uint64_t flushed_at(struct stage *s, int slot)
     return stats.flushed;
 }
 
-static void compare_members(struct stage *s)
-{
-    struct chain_compared c = chain_compare(&s->box, mob_now() + PATIENCE_NS);
-    if (c.wrong[0] != 0)
-        failed(s, c.wrong);
-    print_message("equal at %llu: flushed up to %llu, %llu blocks left\n", (unsigned long long)c.applied,
-        (unsigned long long)c.flushed, (unsigned long long)c.blocks);
-}
-
 /* A member joins; how many positions were flushed from its first row to its last, as its source tells. */
 static uint64_t join_under_flush(struct stage *s)
 {
     char log[128];
-    int slot = slot_at(s, gcs_load_random(&s->load) % 2 == 0);
+    int slot = stage_slot_at(s, gcs_load_random(&s->load) % 2 == 0);
     struct gcs_box *joiner = &s->box.member[slot];
     snprintf(log, sizeof log, "%s/gcs.log", joiner->directory);
-    uint32_t joined = lines_with(log, "to=joining"), taken = lines_with(log, "to=syncing");
+    uint32_t joined = stage_lines_with(log, "to=joining"), taken = stage_lines_with(log, "to=syncing");
     joiner->failpoints = "gcs.joiner_rows=delay:80"; /* a batch takes so long, and flushing goes on */
-    end_member(s, slot);
-    for (int64_t deadline = mob_now() + PATIENCE_NS; lines_with(log, "to=joining") == joined;) {
+    stage_end_member(s, slot);
+    for (int64_t deadline = mob_now() + PATIENCE_NS; stage_lines_with(log, "to=joining") == joined;) {
         gcs_load_for(&s->load, 2 * MOB_MS);
         if (mob_now() > deadline)
-            failed(s, "it does not come back");
+            stage_failed(s, "it does not come back");
     }
     uint64_t before = flushed_at(s, 1 - slot);
-    for (int64_t deadline = mob_now() + PATIENCE_NS; lines_with(log, "to=syncing") == taken;) {
+    for (int64_t deadline = mob_now() + PATIENCE_NS; stage_lines_with(log, "to=syncing") == taken;) {
         gcs_load_for(&s->load, 2 * MOB_MS);
-        good(s);
+        stage_good(s);
         if (mob_now() > deadline)
-            failed(s, "it does not join");
+            stage_failed(s, "it does not join");
     }
     uint64_t after = flushed_at(s, 1 - slot);
-    whole_again(s);
+    stage_whole_again(s);
     return after > before ? after - before : 0;
 }
 
@@ -422,45 +163,21 @@ static void joiner_under_flush(struct stage *s)
     s->flusher = flush_box_spawn(&flush, NULL);
     for (int i = 0; i < 2 || (meanwhile == 0 && i < 6); i++) {
         meanwhile += join_under_flush(s);
-        compare_members(s);
+        stage_compare_members(s);
     }
     print_message("%llu positions were flushed during joins\n", (unsigned long long)meanwhile);
     if (meanwhile == 0)
-        failed(s, "nothing was flushed during a join");
-    steps(s);
-}
-
-static bool all_flushed(struct stage *s, struct mob_database *db)
-{
-    return pg_box_number(db, "SELECT coalesce(sum(blocks), 0)::bigint FROM mobula.batch") ==
-        (int64_t)s->load.appended;
-}
-
-/* After the load: each block is in the database, once. */
-static void check_flushed(struct stage *s)
-{
-    struct mob_database *db = pg_box_open(&s->pg);
-    for (int64_t deadline = mob_now() + PATIENCE_NS; !all_flushed(s, db); poll(NULL, 0, 50)) {
-        chain_box_tend(&s->box);
-        if (mob_now() > deadline)
-            failed(s, "not everything comes to the database");
-    }
-    if (pg_box_number(db, "SELECT sum(specs)::bigint FROM mobula.bucket") !=
-        (int64_t)(s->load.appended * GCS_LOAD_TASKS))
-        failed(s, "tasks are missing in the database, or twice there");
-    if (pg_box_number(db, "SELECT count(*) FROM mobula.gap") != 0)
-        failed(s, "the database has a gap");
-    mob_database_close(db);
-    compare_members(s);
+        stage_failed(s, "nothing was flushed during a join");
+    stage_steps(s);
 }
 
 static void redis_comes_back_empty(struct stage *s)
 {
-    int slot = slot_at(s, s->seed % 2 == 0);
+    int slot = stage_slot_at(s, s->seed % 2 == 0);
     struct gcs_box *m = &s->box.member[slot];
     char path[128];
     glob_t found;
-    pause_up_to(s, 100 * MOB_MS);
+    stage_pause_up_to(s, 100 * MOB_MS);
     gcs_box_end(&m->redis, SIGKILL);
     snprintf(path, sizeof path, "%s/appendonlydir/*", m->directory);
     if (glob(path, 0, NULL, &found) == 0)
@@ -469,49 +186,49 @@ static void redis_comes_back_empty(struct stage *s)
     globfree(&found);
     snprintf(path, sizeof path, "%s/redis.sock", m->directory);
     unlink(path);
-    steps(s);
+    stage_steps(s);
 }
 
 static void both_members(struct stage *s)
 {
     int first = (int)(s->seed % 2);
-    pause_up_to(s, 200 * MOB_MS);
+    stage_pause_up_to(s, 200 * MOB_MS);
     s->hold = true;
-    end_member(s, first);
+    stage_end_member(s, first);
     struct timespec gap = {0, (long)(gcs_load_random(&s->load) % 5000000)};
     nanosleep(&gap, NULL);
-    end_member(s, 1 - first);
-    asks_in_vain(s);
+    stage_end_member(s, 1 - first);
+    stage_asks_in_vain(s);
     s->hold = false;
-    steps(s);
+    stage_steps(s);
 }
 
 /* ---- stops and partitions ---- */
 
 static void tail_stopped(struct stage *s)
 {
-    pid_t tail = s->box.member[slot_at(s, true)].gcs;
+    pid_t tail = s->box.member[stage_slot_at(s, true)].gcs;
     bool is_long = getenv("MOBULA_CHAOS_ALL") != NULL || getenv("MOBULA_CHAOS_FAULT") != NULL;
-    pause_up_to(s, 100 * MOB_MS);
+    stage_pause_up_to(s, 100 * MOB_MS);
     kill(tail, SIGSTOP);
-    steps(s); /* readers, too */
+    stage_steps(s); /* readers, too */
     gcs_load_for(&s->load, is_long ? 5 * MOB_SEC : MOB_SEC);
     kill(tail, SIGCONT);
-    steps(s);
+    stage_steps(s);
 }
 
 static void cut_off(struct stage *s, bool tail, bool mute, bool deafen)
 {
-    pid_t pid = s->box.member[slot_at(s, tail)].gcs;
-    pause_up_to(s, 100 * MOB_MS);
+    pid_t pid = s->box.member[stage_slot_at(s, tail)].gcs;
+    stage_pause_up_to(s, 100 * MOB_MS);
     if (mute)
         fault_proxy_mute(s->proxy, pid);
     if (deafen)
         fault_proxy_deafen(s->proxy, pid);
-    steps(s);
-    pause_up_to(s, MOB_SEC);
+    stage_steps(s);
+    stage_pause_up_to(s, MOB_SEC);
     fault_proxy_heal(s->proxy);
-    steps(s);
+    stage_steps(s);
 }
 static void head_cannot_send(struct stage *s)
 {
@@ -549,7 +266,7 @@ static void links_are_hostile(struct stage *s)
     for (int i = 0; i < 3; i++) {
         gcs_load_for(&s->load, 700 * MOB_MS);
         gcs_load_crash_client(&s->load, (uint32_t)i);
-        steps(s);
+        stage_steps(s);
     }
     fault_proxy_counts(s->proxy, &counts);
     print_message(
@@ -568,7 +285,7 @@ static bool standby_is_active(struct stage *s)
 {
     char path[128];
     snprintf(path, sizeof path, "%s/master.1.log", s->box.directory);
-    return lines_with(path, " active ") > 0;
+    return stage_lines_with(path, " active ") > 0;
 }
 
 static pid_t first_of_master_1;
@@ -587,11 +304,11 @@ static void master_after_insert(struct stage *s)
     first_of_master_1 = s->box.master[1];
     gcs_load_for(&s->load, 300 * MOB_MS); /* it stands by */
     kill(s->box.master[0], SIGSTOP);
-    until(s, standby_is_active, "the standby does not take over");
-    end_member(s, slot_at(s, s->seed % 2 == 0));
-    until(s, master_1_died, "the master does not die");
+    stage_until(s, standby_is_active, "the standby does not take over");
+    stage_end_member(s, stage_slot_at(s, s->seed % 2 == 0));
+    stage_until(s, master_1_died, "the master does not die");
     kill(s->box.master[0], SIGCONT);
-    steps(s);
+    stage_steps(s);
 }
 
 /* One is stopped for longer than its lease of the row, and goes on when the other has decided things. */
@@ -602,14 +319,14 @@ static void two_masters(struct stage *s)
     chain_box_start_master(&s->box, 1);
     gcs_load_for(&s->load, 300 * MOB_MS);
     kill(first, SIGSTOP);
-    end_member(s, slot_at(s, s->seed % 2 == 0));
-    until(s, standby_is_active, "the standby does not take over");
-    steps(s);
+    stage_end_member(s, stage_slot_at(s, s->seed % 2 == 0));
+    stage_until(s, standby_is_active, "the standby does not take over");
+    stage_steps(s);
     kill(first, SIGCONT);
-    pause_up_to(s, 50 * MOB_MS);
-    until(s, is_whole, "the chain is not whole again");
-    end_member(s, slot_at(s, s->seed % 2 == 1));
-    steps(s);
+    stage_pause_up_to(s, 50 * MOB_MS);
+    stage_until(s, stage_is_whole, "the chain is not whole again");
+    stage_end_member(s, stage_slot_at(s, s->seed % 2 == 1));
+    stage_steps(s);
 }
 
 /* ---- the database ---- */
@@ -623,35 +340,35 @@ static int64_t seconds_of(const char *name, int64_t otherwise)
 static void postgres_is_away(struct stage *s)
 {
     pid_t server = s->pg.pid;
-    pause_up_to(s, 100 * MOB_MS);
+    stage_pause_up_to(s, 100 * MOB_MS);
     if (s->seed % 2 == 0)
         kill(server, SIGSTOP); /* its children go on; a new connection hangs */
     else
         pg_box_end(&s->pg, SIGKILL);
     for (int64_t end = mob_now() + seconds_of("MOBULA_CHAOS_AWAY_S", 4); mob_now() < end;) {
-        steps(s); /* without leases reads go through the chain */
+        stage_steps(s); /* without leases reads go through the chain */
         gcs_load_for(&s->load, 200 * MOB_MS);
     }
     if (s->seed % 2 == 0)
         kill(server, SIGCONT);
     else
         pg_box_start(&s->pg);
-    end_member(s, slot_at(s, s->seed % 3 == 0));
-    steps(s);
+    stage_end_member(s, stage_slot_at(s, s->seed % 3 == 0));
+    stage_steps(s);
 }
 
 /* Nothing can be decided until it is back: whoever asks is told in time, and nothing is lost. */
 static void postgres_down_tail_dies(struct stage *s)
 {
-    pause_up_to(s, 100 * MOB_MS);
+    stage_pause_up_to(s, 100 * MOB_MS);
     pg_box_end(&s->pg, SIGKILL);
     gcs_load_for(&s->load, 100 * MOB_MS);
-    end_member(s, slot_at(s, true));
+    stage_end_member(s, stage_slot_at(s, true));
     gcs_load_for(&s->load, 300 * MOB_MS);
-    asks_in_vain(s);
-    good(s);
+    stage_asks_in_vain(s);
+    stage_good(s);
     pg_box_start(&s->pg);
-    steps(s);
+    stage_steps(s);
 }
 
 /* ---- the machine ---- */
@@ -691,32 +408,32 @@ static void four_busy_loops(struct stage *s)
         gcs_box_end(&loops[i], SIGKILL);
     uint32_t count = evictions(s);
     print_message("%u evictions in %lld s of four busy loops\n", count, (long long)(time / MOB_SEC));
-    good(s); /* each was safe */
+    stage_good(s); /* each was safe */
     assert_true(count <= 1 + (uint32_t)(time / (60 * MOB_SEC)));
 }
 
 /* All of it is killed, and starts again with its clock an hour off, both ways. */
 static void whole_box(struct stage *s)
 {
-    pause_up_to(s, 200 * MOB_MS);
+    stage_pause_up_to(s, 200 * MOB_MS);
     s->hold = true;
     for (uint32_t i = 0; i < s->box.masters; i++)
         gcs_box_end(&s->box.master[i], SIGKILL);
     for (uint32_t i = 0; i < s->box.members; i++) {
-        end_member(s, (int)i);
+        stage_end_member(s, (int)i);
         gcs_box_end(&s->box.member[i].redis, SIGKILL);
         char path[128];
         snprintf(path, sizeof path, "%s/redis.sock", s->box.member[i].directory);
         unlink(path);
     }
-    asks_in_vain(s);
+    stage_asks_in_vain(s);
     setenv("MOBULA_TEST_WALL_OFFSET_S", s->seed % 2 == 0 ? "3600" : "-3600", 1);
     s->hold = false;
     for (uint32_t i = 0; i < s->box.masters; i++)
         chain_box_start_master(&s->box, i);
     for (uint32_t i = 0; i < s->box.members; i++)
         chain_box_start_member(&s->box, i);
-    steps(s);
+    stage_steps(s);
     unsetenv("MOBULA_TEST_WALL_OFFSET_S");
 }
 

@@ -1,0 +1,262 @@
+#include "tests/support/fault_stage.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "tests/support/chain_compare.h"
+
+/* What has ended starts again; a failpoint is of one life. */
+static void tend(void *arg)
+{
+    struct stage *s = arg;
+    if (s->hold)
+        return;
+    chain_box_tend(&s->box);
+    for (uint32_t i = 0; i < s->box.members; i++) {
+        pid_t pid = s->box.member[i].gcs;
+        if (s->seen[i] != 0 && pid != 0 && pid != s->seen[i]) {
+            s->deaths++;
+            s->box.member[i].failpoints = NULL;
+        }
+        s->seen[i] = pid != 0 ? pid : s->seen[i];
+    }
+}
+
+void stage_failed(struct stage *s, const char *what)
+{
+    fail_msg("%s, seed %llu: %s (%s, %s)", s->fault->name, (unsigned long long)s->seed, what,
+        s->box.directory, s->box.member[0].directory);
+}
+
+void stage_good(struct stage *s)
+{
+    if (s->load.wrong[0] != 0)
+        stage_failed(s, s->load.wrong);
+}
+
+uint32_t stage_lines_with(const char *path, const char *text)
+{
+    char line[1024];
+    uint32_t count = 0;
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        count += strstr(line, text) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return count;
+}
+
+/* The first chain has its members in the order in which the active master heard of them. */
+static void start_in_order(struct stage *s, const char *head, const char *tail)
+{
+    char log[128];
+    int64_t deadline = mob_now() + PATIENCE_NS;
+    snprintf(log, sizeof log, "%s/master.0.log", s->box.directory);
+    for (uint32_t i = 0; i < s->box.masters; i++)
+        chain_box_start_master(&s->box, i);
+    while (stage_lines_with(log, " active ") == 0 && mob_now() < deadline)
+        poll(NULL, 0, 5);
+    for (uint32_t i = 0; i < s->box.members; i++) {
+        s->box.member[i].failpoints = i == 0 ? head : i + 1 == s->box.members ? tail : NULL;
+        chain_box_start_member(&s->box, i);
+        s->box.member[i].failpoints = NULL;
+        s->seen[i] = s->box.member[i].gcs;
+        while (stage_lines_with(log, "member_heard") <= i && mob_now() < deadline)
+            poll(NULL, 0, 5);
+    }
+    if (!chain_box_wait_length(&s->box, s->box.members, deadline))
+        stage_failed(s, "the chain does not come up");
+    bool in_order = s->deaths > 0 || chain_box_place(&s->box, false) == 0;
+    if (!in_order)
+        stage_failed(s, "the first member is not the head");
+}
+
+static const char *point_text(struct stage *s, const char *point, char out[64])
+{
+    uint32_t passage = 1 + (uint32_t)(s->seed * 7919 % s->fault->passages);
+    snprintf(out, 64, "%s=kill@%u", point, passage);
+    return out;
+}
+
+void stage_open(struct stage *s, const struct fault *fault, uint64_t seed)
+{
+    char head[64], tail[64];
+    *s = (struct stage){.fault = fault, .seed = seed};
+    chain_box_init(&s->box, fault->members, fault->members, "everysec");
+    const char *suspicion = getenv("MOBULA_CHAOS_SUSPICION_MS");
+    if (suspicion != NULL) {
+        s->box.suspicion_ms = atoi(suspicion);
+        s->box.lease_ms = s->box.suspicion_ms - 2;
+    }
+    if (fault->postgres) {
+        pg_box_init(&s->pg);
+        pg_box_start(&s->pg);
+        s->box.postgres = s->pg.data;
+    }
+    if (fault->proxied) {
+        s->proxy = fault_proxy_create(seed);
+        chain_box_proxied(&s->box, s->proxy);
+    }
+    start_in_order(s, fault->head_point == NULL ? NULL : point_text(s, fault->head_point, head),
+        fault->tail_point == NULL ? NULL : point_text(s, fault->tail_point, tail));
+    struct gcs_load_options load = {.sockets = s->box.clients,
+        .seed = seed,
+        .window = fault->window == 0 ? 16 : fault->window,
+        .flushed = fault->flushed,
+        .tend = tend,
+        .arg = s};
+    gcs_load_init(&s->load, &load);
+    gcs_load_steps(&s->load, STEPS, PATIENCE_NS);
+    stage_good(s);
+}
+
+void stage_steps(struct stage *s)
+{
+    gcs_load_steps(&s->load, STEPS, PATIENCE_NS);
+    stage_good(s);
+}
+
+void stage_pause_up_to(struct stage *s, int64_t ns)
+{
+    gcs_load_for(&s->load, (int64_t)(gcs_load_random(&s->load) % (uint64_t)ns));
+    stage_good(s);
+}
+
+/* Under load, until a condition holds. */
+void stage_until(struct stage *s, bool (*holds)(struct stage *s), const char *what)
+{
+    for (int64_t deadline = mob_now() + PATIENCE_NS; !holds(s);) {
+        if (mob_now() > deadline)
+            stage_failed(s, what);
+        gcs_load_for(&s->load, 10 * MOB_MS);
+        stage_good(s);
+    }
+}
+
+bool stage_is_whole(struct stage *s)
+{
+    return chain_box_wait_length(&s->box, s->box.members, mob_now() - 1);
+}
+
+bool stage_has_died(struct stage *s)
+{
+    return s->deaths > 0;
+}
+
+void stage_whole_again(struct stage *s)
+{
+    stage_until(s, stage_is_whole, "the chain is not whole again");
+    stage_steps(s);
+}
+
+void stage_compare_members(struct stage *s)
+{
+    struct chain_compared c = chain_compare(&s->box, mob_now() + PATIENCE_NS);
+    if (c.wrong[0] != 0)
+        stage_failed(s, c.wrong);
+    print_message("equal at %llu: flushed up to %llu, %llu blocks left\n", (unsigned long long)c.applied,
+        (unsigned long long)c.flushed, (unsigned long long)c.blocks);
+}
+
+static bool all_flushed(struct stage *s, struct mob_database *db)
+{
+    return pg_box_number(db, "SELECT coalesce(sum(blocks), 0)::bigint FROM mobula.batch") ==
+        (int64_t)s->load.appended;
+}
+
+/* After the load: each block is in the database, once. */
+static void check_flushed(struct stage *s)
+{
+    struct mob_database *db = pg_box_open(&s->pg);
+    for (int64_t deadline = mob_now() + PATIENCE_NS; !all_flushed(s, db); poll(NULL, 0, 50)) {
+        chain_box_tend(&s->box);
+        if (mob_now() > deadline)
+            stage_failed(s, "not everything comes to the database");
+    }
+    if (pg_box_number(db, "SELECT sum(specs)::bigint FROM mobula.bucket") !=
+        (int64_t)(s->load.appended * GCS_LOAD_TASKS))
+        stage_failed(s, "tasks are missing in the database, or twice there");
+    if (pg_box_number(db, "SELECT count(*) FROM mobula.gap") != 0)
+        stage_failed(s, "the database has a gap");
+    mob_database_close(db);
+    stage_compare_members(s);
+}
+
+void stage_close(struct stage *s)
+{
+    if (s->proxy != NULL)
+        fault_proxy_set(s->proxy, &(struct fault_rates){0});
+    stage_whole_again(s);
+    gcs_load_finish(&s->load, PATIENCE_NS);
+    stage_good(s);
+    if (s->flusher != 0)
+        check_flushed(s);
+    const struct gcs_history_verdict *v = &s->load.verdict;
+    print_message("%s seed %llu: %zu operations, %zu unknown, %zu keys, %llu blocks, longest pause %lld ms, "
+                  "deaths %u\n",
+        s->fault->name, (unsigned long long)s->seed, v->done, v->unknown, v->keys,
+        (unsigned long long)s->load.acked, (long long)(s->load.longest_ns / MOB_MS), s->deaths);
+    assert_true(v->done >= 3 * STEPS && s->load.acked >= 2 * STEPS); /* else it shows nothing */
+    gcs_load_fini(&s->load);
+    gcs_box_end(&s->flusher, SIGKILL);
+    chain_box_fini(&s->box);
+    fault_proxy_destroy(s->proxy);
+    if (s->fault->postgres)
+        pg_box_fini(&s->pg);
+}
+
+int stage_slot_at(struct stage *s, bool tail)
+{
+    int slot = chain_box_place(&s->box, tail);
+    if (slot < 0)
+        stage_failed(s, "nobody knows who is where");
+    return slot;
+}
+
+void stage_end_member(struct stage *s, int slot)
+{
+    gcs_box_end(&s->box.member[slot].gcs, SIGKILL);
+}
+
+bool stage_process_is_stopped(pid_t pid)
+{
+    char path[64], text[512] = "";
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    const char *state = strrchr(text, ')');
+    return state != NULL && state[2] == 'T';
+}
+
+/* While nothing can be decided, whoever waits with a deadline hears so by then. */
+void stage_asks_in_vain(struct stage *s)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result = NULL;
+    struct mob_gcs *gcs = chain_box_client(&s->box);
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = "nobody",
+        .key_length = 6,
+        .value = "v",
+        .value_length = 1,
+        .if_version = MOB_GCS_ANY_VERSION};
+    int64_t before = mob_now();
+    enum mob_status status = mob_gcs_put(gcs, &put, mob_gcs_sync_done, &sync);
+    if (status == MOB_OK)
+        status = mob_gcs_sync_wait(gcs, &sync, before + 200 * MOB_MS, &result);
+    mob_gcs_result_destroy(result);
+    mob_gcs_destroy(gcs);
+    if (status == MOB_OK || mob_now() - before > 10 * MOB_SEC)
+        stage_failed(s, "a request to nobody was not told so in time");
+}

@@ -1,0 +1,70 @@
+/* A chain as processes under clients whose histories are checked (gcs_load.h), for one named fault a run:
+ * what ends starts again, and at the end all is whole and as it was told. For tests that use cmocka; each
+ * function fails the test. One thread; one stage at a time.
+ *
+ *   stage_open(&s, fault, seed);   fault->run(&s);   stage_close(&s);
+ */
+#ifndef MOB_TESTS_SUPPORT_FAULT_STAGE_H
+#define MOB_TESTS_SUPPORT_FAULT_STAGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/clock.h"
+#include "tests/support/chain_box.h"
+#include "tests/support/flush_box.h"
+#include "tests/support/gcs_load.h"
+#include "tests/support/pg_box.h"
+
+#define PATIENCE_NS (60 * MOB_SEC)
+#define STEPS 20u
+
+struct stage;
+struct fault {
+    const char *name;
+    void (*run)(struct stage *s);
+    /* A failpoint of the first life of the head, or of the tail, and up to which passage. */
+    const char *head_point, *tail_point;
+    uint32_t passages;
+    uint32_t members;
+    uint32_t window; /* of blocks; 0: 16 */
+    bool proxied, postgres, flushed, short_set;
+};
+struct stage {
+    const struct fault *fault;
+    uint64_t seed;
+    struct chain_box box;
+    struct gcs_load load;
+    struct fault_proxy *proxy;
+    struct pg_box pg;
+    pid_t flusher; /* 0: none */
+    bool hold; /* what ended stays so */
+    pid_t seen[CHAIN_BOX_MEMBERS_MAX];
+    uint32_t deaths; /* of members */
+};
+
+void stage_open(struct stage *s, const struct fault *fault, uint64_t seed);
+/* Without faults: whole again, every history right, everything there. */
+void stage_close(struct stage *s);
+
+void stage_failed(struct stage *s, const char *what);
+void stage_good(struct stage *s); /* fails when something went wrong under the load */
+/* STEPS of each client; under load for up to `ns`, by the seed; under load until a condition holds. */
+void stage_steps(struct stage *s);
+void stage_pause_up_to(struct stage *s, int64_t ns);
+void stage_until(struct stage *s, bool (*holds)(struct stage *s), const char *what);
+bool stage_is_whole(struct stage *s);
+bool stage_has_died(struct stage *s);
+void stage_whole_again(struct stage *s);
+int stage_slot_at(struct stage *s, bool tail);
+void stage_end_member(struct stage *s, int slot);
+/* While nothing can be decided, whoever waits with a deadline hears so by then. */
+void stage_asks_in_vain(struct stage *s);
+/* Digests, blocks and Redis of all members, at one position. */
+void stage_compare_members(struct stage *s);
+
+uint32_t stage_lines_with(const char *path, const char *text);
+bool stage_process_is_stopped(pid_t pid);
+
+#endif
