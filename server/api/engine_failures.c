@@ -185,39 +185,33 @@ static void answer(struct failures *f)
 
 /* ---- a page of blocks ---- */
 
+static void note_entry(void *arg, const struct mob_entry *entry, const struct mob_block_header *header)
+{
+    struct failures *f = arg;
+    const struct mob_completion_head *c = &entry->completion.head;
+    if (entry->type != MOB_ENTRY_COMPLETION || !(c->flags & MOB_COMPLETION_FINAL) || c->status == MOB_OK)
+        return;
+    struct found found = {c->task,
+        {.status = (enum mob_status)c->status,
+            .worker = c->worker,
+            .attempt = c->attempt,
+            .started_us = scan_wall_us(header, c->started_ns),
+            .finished_us = scan_wall_us(header, c->finished_ns)}};
+    f->lowest_us = found.end.finished_us < f->lowest_us ? found.end.finished_us : f->lowest_us;
+    if (!is_wanted(f, (struct place_in_time){found.end.finished_us, found.task}))
+        return;
+    if (f->found_count == f->found_capacity) {
+        f->found_capacity = f->found_capacity ? 2 * f->found_capacity : 128;
+        f->found = realloc(f->found, f->found_capacity * sizeof *f->found);
+        MOB_ASSERT(f->found != NULL);
+    }
+    f->found[f->found_count++] = found;
+    lineage_set_want(f->set, found.task.stream, found.task.index >> MOB_GROUP_SHIFT);
+}
+
 static void note_block(struct failures *f, const struct mob_gcs_block_row *row)
 {
-    struct mob_block_decoder *decoder = f->flight->engine->decoder;
-    struct mob_block_header header;
-    struct mob_zone_map *zone = malloc(sizeof *zone);
-    struct mob_entry *entry = malloc(sizeof *entry);
-    MOB_ASSERT(zone && entry);
-    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
-    while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK) {
-        const struct mob_completion_head *c = &entry->completion.head;
-        bool failed =
-            entry->type == MOB_ENTRY_COMPLETION && (c->flags & MOB_COMPLETION_FINAL) && c->status != MOB_OK;
-        if (!failed)
-            continue;
-        struct found found = {c->task,
-            {.status = (enum mob_status)c->status,
-                .worker = c->worker,
-                .attempt = c->attempt,
-                .started_us = scan_wall_us(&header, c->started_ns),
-                .finished_us = scan_wall_us(&header, c->finished_ns)}};
-        f->lowest_us = found.end.finished_us < f->lowest_us ? found.end.finished_us : f->lowest_us;
-        if (!is_wanted(f, (struct place_in_time){found.end.finished_us, found.task}))
-            continue;
-        if (f->found_count == f->found_capacity) {
-            f->found_capacity = f->found_capacity ? 2 * f->found_capacity : 128;
-            f->found = realloc(f->found, f->found_capacity * sizeof *f->found);
-            MOB_ASSERT(f->found != NULL);
-        }
-        f->found[f->found_count++] = found;
-        lineage_set_want(f->set, found.task.stream, found.task.index >> MOB_GROUP_SHIFT);
-    }
-    free(zone);
-    free(entry);
+    scan_each_entry(f->flight->engine, row, note_entry, f);
     f->blocks++;
 }
 

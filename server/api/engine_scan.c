@@ -307,21 +307,36 @@ bool scan_is_turn_of(struct scan *scan, const struct scan_lane *lane)
     return next_lane(scan) == lane;
 }
 
-static void read_block(struct scan *scan, const struct mob_gcs_block_row *row, struct place place)
+void scan_each_entry(struct engine *engine, const struct mob_gcs_block_row *row, scan_entry_fn *fn, void *arg)
 {
-    struct mob_block_decoder *decoder = scan->flight->engine->decoder;
     struct mob_block_header header;
     struct mob_zone_map *zone = malloc(sizeof *zone);
     struct mob_entry *entry = malloc(sizeof *entry);
     MOB_ASSERT(zone && entry);
-    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, zone);
-    scan->recut = place.recut;
-    while (status == MOB_OK && (status = mob_block_next(decoder, entry)) == MOB_OK) {
-        scan->methods->entry(scan, entry, &header, place);
-        place.index += 1u << PLACE_SUB_BITS;
-    }
+    enum mob_status status = mob_block_open(engine->decoder, row->bytes, row->length, &header, zone);
+    while (status == MOB_OK && (status = mob_block_next(engine->decoder, entry)) == MOB_OK)
+        fn(arg, entry, &header);
     free(zone);
     free(entry);
+}
+
+struct block_reading {
+    struct scan *scan;
+    struct place place; /* of the next entry */
+};
+
+static void read_entry(void *arg, const struct mob_entry *entry, const struct mob_block_header *header)
+{
+    struct block_reading *r = arg;
+    r->scan->methods->entry(r->scan, entry, header, r->place);
+    r->place.index += 1u << PLACE_SUB_BITS;
+}
+
+static void read_block(struct scan *scan, const struct mob_gcs_block_row *row, struct place place)
+{
+    struct block_reading r = {scan, place};
+    scan->recut = place.recut;
+    scan_each_entry(scan->flight->engine, row, read_entry, &r);
     scan->blocks++;
     if (scan->methods->block_end)
         scan->methods->block_end(scan, &scan->lanes[place.shard]);

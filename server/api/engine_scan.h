@@ -122,6 +122,10 @@ struct scan_mark scan_mark_at(const struct scan *scan, struct place place);
 void scan_begin_at(struct scan *scan, const struct scan_mark *marks);
 /* An entry of a block: not given before, as far as the marks say? */
 bool scan_is_behind(const struct scan *scan, struct place place);
+/* Each entry of a block, oldest first, as far as it can be read. */
+typedef void scan_entry_fn(void *arg, const struct mob_entry *entry, const struct mob_block_header *header);
+void scan_each_entry(
+    struct engine *engine, const struct mob_gcs_block_row *row, scan_entry_fn *fn, void *arg);
 int64_t scan_wall_us(const struct mob_block_header *header, int64_t mono_ns);
 
 #endif
