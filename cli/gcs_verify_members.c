@@ -8,12 +8,14 @@
 #include <time.h>
 
 #include "cli/gcs_verify.h"
+#include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "gcs/client/member_link.h"
 #include "gcs/shard/redis_scan.h"
 
-#define TRIES 50
-#define PAUSE_NS 100000000l
+#define PAUSE_NS (100 * MOB_MS)
+#define EQUAL_NS (5 * MOB_SEC) /* until all stand at one position, while others write */
+#define PATIENCE_NS (30 * MOB_SEC) /* with a member that is being replaced */
 #define GONE_BLOCKS_MAX 4096u /* positions tried behind a block that cannot be read */
 
 struct member_block {
@@ -33,7 +35,10 @@ struct members {
     struct member all[STATE_REPLICAS_MAX];
     uint32_t count;
     struct mob_gcs_block_row *rows;
+    struct mob_member_options options;
+    uint8_t secret[STATE_SECRET_BYTES];
 };
+typedef enum mob_status (*ask_fn)(struct members *m, struct member *one);
 
 /* ---- who they are ---- */
 
@@ -53,46 +58,74 @@ static void find_members(struct members *m)
     }
 }
 
-static bool open_members(struct members *m)
+static bool read_secret(struct members *m)
 {
     const char *directory = cli_directory(m->v->g->call);
-    uint8_t secret[STATE_SECRET_BYTES];
-    struct mob_member_options options = {.shard = m->v->g->shard, .secret = secret};
-    enum mob_status status = state_dir_cluster(directory, &options.cluster);
+    enum mob_status status = state_dir_cluster(directory, &m->options.cluster);
     if (status == MOB_OK)
-        status = state_dir_secret(directory, secret);
-    for (uint32_t i = 0; i < m->count; i++) {
-        options.path = m->all[i].path;
+        status = state_dir_secret(directory, m->secret);
+    if (status != MOB_OK)
+        cli_say("the cluster's secret cannot be read: %s", mob_status_text(status));
+    m->options.shard = m->v->g->shard;
+    m->options.secret = m->secret;
+    return status == MOB_OK;
+}
+
+static enum mob_status open_member(struct members *m, struct member *one)
+{
+    m->options.path = one->path;
+    return mob_member_open(&m->options, &one->link);
+}
+
+/* A member that was left out of its chain, rightly or not, ends and is back within seconds as another one at
+ * the same place. So one that is not there is asked again, over a new link. */
+static bool ask_member(struct members *m, struct member *one, ask_fn ask)
+{
+    int64_t deadline = mob_now() + PATIENCE_NS;
+    for (;;) {
+        enum mob_status status = one->link == NULL ? open_member(m, one) : MOB_OK;
+        bool opened = status == MOB_OK;
+        if (opened)
+            status = ask(m, one);
         if (status == MOB_OK)
-            status = mob_member_open(&options, &m->all[i].link);
-        if (status != MOB_OK) {
-            cli_say("the member %s does not answer: %s", m->all[i].name, mob_status_text(status));
+            return true;
+        bool gone = status == MOB_UNAVAILABLE && (!opened || mob_member_broken(one->link));
+        if (!gone || mob_now() >= deadline) {
+            cli_say("the member %s does not answer: %s", one->name, mob_status_text(status));
             return false;
         }
+        mob_member_close(one->link);
+        one->link = NULL;
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     }
-    return m->count > 0;
 }
 
 /* ---- digests at one position ---- */
 
-/* Asked until all stand at the same. */
+static enum mob_status ask_stats(struct members *m, struct member *one)
+{
+    (void)m;
+    return mob_member_stats(one->link, &one->stats);
+}
+
+/* Asked until all stand at the same position, in one configuration: one that joins takes longer. */
 static bool read_stats(struct members *m, bool *equal_out)
 {
-    *equal_out = false;
-    for (int attempt = 0; attempt < TRIES && !*equal_out; attempt++) {
+    int64_t began = mob_now(), patience;
+    for (;;) {
+        bool one_epoch = true;
         *equal_out = true;
         for (uint32_t i = 0; i < m->count; i++) {
-            enum mob_status status = mob_member_stats(m->all[i].link, &m->all[i].stats);
-            if (status != MOB_OK) {
-                cli_say("the member %s does not answer: %s", m->all[i].name, mob_status_text(status));
+            if (!ask_member(m, &m->all[i], ask_stats))
                 return false;
-            }
-            *equal_out &= m->all[i].stats.applied == m->all[0].stats.applied;
+            one_epoch &= m->all[i].stats.epoch == m->all[0].stats.epoch;
+            *equal_out &= one_epoch && m->all[i].stats.applied == m->all[0].stats.applied;
         }
-        if (!*equal_out)
-            nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
+        patience = one_epoch ? EQUAL_NS : PATIENCE_NS;
+        if (*equal_out || mob_now() - began >= patience)
+            return true;
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_NS}, NULL);
     }
-    return true;
 }
 
 static void compare_digests(struct members *m, bool at_one_position)
@@ -152,41 +185,42 @@ static bool decodes(struct members *m, const struct member *one, const struct mo
 
 /* A page with a block that is not in Redis is refused whole: then block by block. *position: behind what was
  * taken; 0 at the end. */
-static bool next_page(struct members *m, struct member *one, uint64_t *position, uint32_t *count_out)
+static enum mob_status next_page(
+    struct members *m, struct member *one, uint64_t *position, uint32_t *count_out)
 {
     enum mob_status status = mob_member_scan(one->link, *position, 0, m->rows, count_out, position);
-    if (status != MOB_UNAVAILABLE)
-        return status == MOB_OK;
+    if (status != MOB_UNAVAILABLE || mob_member_broken(one->link))
+        return status;
     uint64_t at = *position, first = at;
     while ((status = mob_member_scan(one->link, at, 1, m->rows, count_out, position)) == MOB_UNAVAILABLE &&
-        at - first < GONE_BLOCKS_MAX)
+        !mob_member_broken(one->link) && at - first < GONE_BLOCKS_MAX)
         at++;
-    if (status != MOB_OK)
-        return false;
-    if (at > first) { /* the last position that was refused was that before it */
+    if (status == MOB_OK && at > first) { /* the last position that was refused was that before it */
         one->missing++;
         cli_say("%s: the block at %" PRIu64 " is in the index and not in Redis", one->name, at);
     }
-    return true;
+    return status;
 }
 
-static bool read_blocks(struct members *m, struct member *one)
+/* From the beginning, also when it is asked again: then it is another member, with what it has. */
+static enum mob_status ask_blocks(struct members *m, struct member *one)
 {
     uint64_t position = 0;
+    one->count = 0;
+    one->missing = one->damaged = 0;
     do {
         uint32_t count = 0;
-        if (!next_page(m, one, &position, &count)) {
-            cli_say("the member %s does not answer", one->name);
-            return false;
-        }
+        enum mob_status status = next_page(m, one, &position, &count);
+        if (status != MOB_OK)
+            return status;
         for (uint32_t i = 0; i < count; i++) {
             const struct mob_gcs_block_row *row = &m->rows[i];
             one->damaged += !decodes(m, one, row);
             if (!keep(one, row->seq, mob_hash64(row->bytes, row->length)))
-                return false;
+                return MOB_NO_MEMORY;
         }
     } while (position != 0);
-    return true;
+    return MOB_OK;
 }
 
 /* ---- what its Redis has, whatever the index says ---- */
@@ -262,16 +296,18 @@ bool verify_members(struct verify *v)
     struct members m = {.v = v, .rows = calloc(MOB_GCS_ROWS_MAX, sizeof *m.rows)};
     bool equal = false, after = false;
     find_members(&m);
-    bool good = m.rows != NULL && open_members(&m) && read_stats(&m, &equal);
+    bool good = m.rows != NULL && m.count > 0 && read_secret(&m) && read_stats(&m, &equal);
     if (good)
         compare_digests(&m, equal);
-    uint64_t applied = good ? m.all[0].stats.applied : 0;
+    struct mob_gcs_stats before = m.all[0].stats;
     for (uint32_t i = 0; i < m.count && good; i++)
-        good = read_blocks(&m, &m.all[i]) && read_keys(&m.all[i]);
+        good = ask_member(&m, &m.all[i], ask_blocks) && read_keys(&m.all[i]);
     if (good)
         good = read_stats(&m, &after);
+    /* In one configuration throughout: no member was replaced by one that was still taking its copy. */
+    const struct mob_gcs_stats *now = &m.all[0].stats;
     if (good)
-        compare_all(&m, equal && after && applied == m.all[0].stats.applied);
+        compare_all(&m, equal && after && before.applied == now->applied && before.epoch == now->epoch);
     for (uint32_t i = 0; i < m.count; i++) {
         mob_member_close(m.all[i].link);
         free(m.all[i].blocks);

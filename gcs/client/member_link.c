@@ -21,6 +21,7 @@ struct mob_member_link {
     struct mob_link_self self;
     struct mob_opening opening;
     uint64_t tag;
+    bool broken;
     uint8_t *in;
     size_t begin, end;
 };
@@ -40,7 +41,8 @@ static enum mob_status send_frame(
         ssize_t n = send(l->fd, bytes + sent, length - sent, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        l->broken = n <= 0;
+        if (l->broken)
             return MOB_UNAVAILABLE;
         sent += (size_t)n;
     }
@@ -57,7 +59,8 @@ static enum mob_status read_more(struct mob_member_link *l)
     do
         n = recv(l->fd, l->in + l->end, IN_BYTES - l->end, 0);
     while (n < 0 && errno == EINTR);
-    if (n <= 0)
+    l->broken = n <= 0;
+    if (l->broken)
         return MOB_UNAVAILABLE;
     l->end += (size_t)n;
     return MOB_OK;
@@ -165,6 +168,11 @@ void mob_member_close(struct mob_member_link *l)
         close(l->fd);
     free(l->in);
     free(l);
+}
+
+bool mob_member_broken(const struct mob_member_link *l)
+{
+    return l->broken;
 }
 
 /* ---- asking ---- */

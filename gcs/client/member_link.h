@@ -5,6 +5,8 @@
 #ifndef MOB_GCS_CLIENT_MEMBER_LINK_H
 #define MOB_GCS_CLIENT_MEMBER_LINK_H
 
+#include <stdbool.h>
+
 #include "common/base/id.h"
 #include "common/base/status.h"
 #include "common/wire/gcs_msg.h"
@@ -21,6 +23,8 @@ struct mob_member_options {
 MOB_MUST_USE enum mob_status mob_member_open(
     const struct mob_member_options *options, struct mob_member_link **link_out);
 void mob_member_close(struct mob_member_link *link); /* NULL is fine */
+/* A call found the member gone, or silent: nothing more comes over this link. */
+bool mob_member_broken(const struct mob_member_link *link);
 MOB_MUST_USE enum mob_status mob_member_stats(struct mob_member_link *link, struct mob_gcs_stats *out);
 /* Its blocks behind a commit position, oldest first; *next_out: the position to go on from, 0 at the end.
  * `rows` has room for MOB_GCS_ROWS_MAX; their bytes are borrowed until the next call. MOB_UNAVAILABLE also

@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,8 +24,8 @@ def good(c, why):
     check(code == 0 and all(line["ok"] for line in checks.values()), f"good: {why}", code, said, checks)
 
 
-def bad(c, why, of, words):
-    code, said, checks = verify(c)
+def bad(c, why, of, words, found=None):
+    code, said, checks = found or verify(c)
     check(code == 1 and not checks.get(of, {"ok": True})["ok"], f"found: {why}", code, said, checks)
     check(words in said, f"named: {why}", words, said)
 
@@ -103,6 +104,28 @@ def settled(c):
     c.until("written", lambda: status(c)["postgres"]["behind"] < 40 and verify(c)[0] == 0, 60)
 
 
+def spoil_member(c, spoil, mend, why, words):
+    """In its Redis, which is emptied when the member is left out for having been slow, and comes back: then there is nothing to find."""
+    for _ in range(5):
+        epoch = status(c)["member"]["epoch"]
+        spoil()
+        found = verify(c)
+        mend()
+        if status(c)["member"]["epoch"] == epoch:
+            break
+        settled(c)
+    bad(c, why, "blocks of each member", words, found)
+
+
+def test_a_member_that_is_being_replaced(c):
+    """It is not there for a moment, and then an empty one that takes its copy: waited for."""
+    for member in ("gcs", "gcs-1"):
+        with open(c.directory + "/supervisor.json", encoding="utf-8") as file:
+            pid = next(p["pid"] for p in json.load(file)["processes"] if p["name"] == member)
+        os.kill(pid, signal.SIGKILL)
+        good(c, f"while {member} is replaced")
+
+
 def test_a_chain(c):
     for _ in range(2):  # two batches
         some_tasks(c)
@@ -114,16 +137,14 @@ def test_a_chain(c):
         keys = redis.blocks()
         key = keys[len(keys) // 2]
         at, value = int.from_bytes(key[1:], "big"), redis.call(b"GET", key)
-        redis.call(b"SET", key, value[:-9] + bytes([value[-9] ^ 4]) + value[-8:])
-        bad(c, "a byte", "blocks of each member", f"{member}.sock: the block at {at} does not decode")
-        redis.call(b"UNLINK", key)
-        bad(c, "a block that is not there", "blocks of each member", f"{member}.sock: the block at {at} is in the index and not in Redis")
-        redis.call(b"SET", key, value)
-        good(c, "put back")
         more = b"b" + (at + (1 << 40)).to_bytes(8, "big")
-        redis.call(b"SET", more, value)
-        bad(c, "a block that is not indexed", "blocks of each member", f"{member}.sock: the block at {at + (1 << 40)} is in Redis and not in the index")
-        redis.call(b"UNLINK", more)
+        spoil_member(c, lambda: redis.call(b"SET", key, value[:-9] + bytes([value[-9] ^ 4]) + value[-8:]), lambda: redis.call(b"SET", key, value),
+                     "a byte", f"{member}.sock: the block at {at} does not decode")
+        spoil_member(c, lambda: redis.call(b"UNLINK", key), lambda: redis.call(b"SET", key, value),
+                     "a block that is not there", f"{member}.sock: the block at {at} is in the index and not in Redis")
+        good(c, "put back")
+        spoil_member(c, lambda: redis.call(b"SET", more, value), lambda: redis.call(b"UNLINK", more),
+                     "a block that is not indexed", f"{member}.sock: the block at {at + (1 << 40)} is in Redis and not in the index")
     good(c, "all put back")
 
 
@@ -184,7 +205,7 @@ def index_of(failpoint, words):
 def main():
     c = Cluster("--postgres", "on", "--gcs-replicas", "2", "--flush-delay-ms", "100")
     try:
-        for test in (test_a_chain, test_the_database, test_what_is_in_both):
+        for test in (test_a_chain, test_a_member_that_is_being_replaced, test_the_database, test_what_is_in_both):
             before = len(lib_http_cluster.failures)
             test(c)
             print("ok" if len(lib_http_cluster.failures) == before else "not ok", test.__name__, flush=True)
