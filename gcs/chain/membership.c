@@ -37,8 +37,11 @@ struct mob_membership {
 struct mob_membership *mob_membership_create(const struct mob_membership_options *options)
 {
     struct mob_membership *m = calloc(1, sizeof *m);
-    if (m != NULL)
-        m->options = *options;
+    if (m == NULL)
+        return NULL;
+    m->options = *options;
+    if (m->options.pause_max_ns == 0)
+        m->options.pause_max_ns = MOB_MEMBERSHIP_PAUSE_MAX_NS;
     return m;
 }
 
@@ -155,7 +158,7 @@ static void config_add(struct mob_gcs_config *config, uint64_t member)
 static int64_t matters_from(const struct mob_membership *m, const struct known *k, int64_t since_ns)
 {
     if (k == NULL || since_ns < m->begun_ns)
-        return m->begun_ns + MOB_MEMBERSHIP_PAUSE_MAX_NS;
+        return m->begun_ns + m->options.pause_max_ns;
     int64_t end_ns = since_ns + k->report.pause_ns;
     return k->hurried_ns > since_ns && k->hurried_ns < end_ns ? k->hurried_ns : end_ns;
 }
@@ -467,8 +470,8 @@ void mob_membership_on_report(
     bool hears = !same || (report->heard_ns != 0 && report->heard_ns != k->report.heard_ns);
     *k = (struct known){
         *report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0, same ? k->hurried_ns : 0};
-    if (k->report.pause_ns > MOB_MEMBERSHIP_PAUSE_MAX_NS)
-        k->report.pause_ns = MOB_MEMBERSHIP_PAUSE_MAX_NS;
+    if (k->report.pause_ns > m->options.pause_max_ns)
+        k->report.pause_ns = m->options.pause_max_ns;
     if (report->busy != 0 && in_config(&m->config, report->member))
         hurry(m, report->member, now_ns);
     if (report->epoch < m->config.epoch)

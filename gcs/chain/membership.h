@@ -26,7 +26,7 @@
  * quiet, and its silence counts from the end of that time. As soon as one has something to do it says so, and
  * the others are told to hurry: from then on the silence of all counts again, so whoever waits for a dead
  * member waits no longer than if all had been busy. */
-#define MOB_MEMBERSHIP_PAUSE_MAX_NS (100 * 1000000ll)
+#define MOB_MEMBERSHIP_PAUSE_MAX_NS (250 * 1000000ll)
 
 /* A heartbeat. The read lease counts from sent_ns, so it is taken before the report is made. */
 struct mob_member_report {
@@ -66,6 +66,7 @@ struct mob_membership_options {
     int64_t suspicion_ns; /* at least lease + 2 ms */
     int64_t lease_ns;
     int64_t tick_ns; /* while somebody may fall silent */
+    int64_t pause_max_ns; /* longest pause that a member announces; 0: MOB_MEMBERSHIP_PAUSE_MAX_NS */
     int64_t tick_slow_ns; /* while all have said that they will be quiet, or nobody can be left out */
     int64_t reread_ns; /* how often to look for a configuration that seemed lost and came to the table late */
     int64_t gather_ns; /* after everything died: wait so long for all of the last configuration */

@@ -68,6 +68,7 @@ enum mob_status mob_postgres_conf_text(const struct mob_postgres_conf *conf, cha
         "max_parallel_workers_per_gather = 0\n"
         "autovacuum_max_workers = 1\n"
         "autovacuum_naptime = 10min\n"
+        "bgwriter_delay = 2s\n"
         "jit = off\n"
         "timezone = 'UTC'\n"
         "log_timezone = 'UTC'\n"

@@ -13,13 +13,17 @@
 #include "gcs/master/master_inner.h"
 
 #define TICK_NS (1 * MOB_MS)
-#define TICK_SLOW_NS (50 * MOB_MS) /* all have said that they will be quiet, or there is one only */
+#define TICK_SLOW_NS (150 * MOB_MS) /* all have said that they will be quiet, or there is one only */
 #define TICK_STANDBY_NS (50 * MOB_MS)
 #define TABLE_PATIENCE_NS (2 * MOB_SEC)
 #define RELEASE_NS (150 * MOB_MS) /* of a stop */
 #define PRIORITY 10
 
-static const struct mob_mastership_times times = {500 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll};
+static const struct mob_mastership_times times = MOB_MASTERSHIP_TIMES;
+/* Nobody asks the chain for anything: each beat is a commit on the disk. Still two in the time for which one
+ * counts. */
+static const struct mob_mastership_times times_at_rest = {
+    950 * 1000000ll, 3000 * 1000000ll, 2000 * 1000000ll};
 
 /* ---- the table ---- */
 
@@ -51,7 +55,9 @@ static void step_mastership(struct master *m)
         else
             mob_mastership_on_set(&m->mastership, MOB_TIMEOUT, m->now_ns);
     }
-    enum mob_mastership_step step = mob_mastership_step(&m->mastership, &times, m->now_ns);
+    bool rests = m->mastership.active && mob_membership_pause_ns(m->membership) == TICK_SLOW_NS;
+    enum mob_mastership_step step =
+        mob_mastership_step(&m->mastership, rests ? &times_at_rest : &times, m->now_ns);
     if (step == MOB_MASTERSHIP_WAIT)
         return;
     m->step = step;
@@ -379,7 +385,7 @@ static enum mob_status open_all(struct master *m)
         .lease_ns = o->lease_ns,
         .tick_ns = TICK_NS,
         .tick_slow_ns = TICK_SLOW_NS,
-        .reread_ns = 1 * MOB_SEC,
+        .reread_ns = 3 * MOB_SEC,
         .gather_ns = o->gather_ns,
         .start_without_all = o->start_without_all});
     if (m->membership == NULL || master_nodes_open(m) != MOB_OK)

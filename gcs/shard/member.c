@@ -9,7 +9,7 @@
 #define HUNG_NS (100 * MOB_MS)
 #define TICK_NS (1 * MOB_MS) /* while somebody waits for somebody */
 #define TICK_SETTLING_NS (20 * MOB_MS) /* while only disks are behind */
-#define TICK_IDLE_NS (100 * MOB_MS)
+#define TICK_IDLE_NS (250 * MOB_MS)
 
 enum mob_status member_open(struct mob_shard *sh)
 {

@@ -6,12 +6,22 @@ import json
 import os
 import re
 import signal
+import sys
 import time
 import unittest
 
 from lib_cli_cluster import ClusterCase
 
 PROCESSES = ["redis", "redis-1", "gcs", "gcs-1", "master", "node", "gateway"]
+
+
+def switches(pid):
+    """How often the threads of a process have gone to sleep or been sent there."""
+    total = 0
+    for task in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{task}/status", encoding="ascii", errors="replace") as file:
+            total += sum(int(line.split()[1]) for line in file if "ctxt_switches" in line)
+    return total
 
 
 class Chain(ClusterCase):
@@ -26,6 +36,12 @@ class Chain(ClusterCase):
         log = (self.dir / "logs/master.log").read_text(errors="replace")
         found = re.findall(r"configuration status=ok epoch=(\d+) members=(\d+)", log)
         return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
+
+    def until_epoch(self, epoch):
+        deadline = time.monotonic() + 30
+        while self.chain()[0] < epoch:
+            self.assertLess(time.monotonic(), deadline, f"{self.chain()}{self.logs()}")
+            time.sleep(0.005)
 
     def whole_after(self, epoch):
         began = time.monotonic()
@@ -80,6 +96,41 @@ class Chain(ClusterCase):
         n += 1
         self.add(n)
         self.assertEqual(n + 1, self.tasks())
+
+    def at_rest(self):
+        """Until the heartbeats of members and the clockwork of the master are slow, which they are when nobody has asked for long."""
+        pids = [self.process(name)["pid"] for name in ("gcs", "gcs-1", "master")]
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            before, began = [switches(pid) for pid in pids], time.monotonic()
+            time.sleep(0.5)
+            spent = time.monotonic() - began
+            rates = [(switches(pid) - b) / spent for pid, b in zip(pids, before)]
+            if all(rate < 60 for rate in rates):
+                return
+        self.fail(f"not at rest: {rates}{self.logs()}")
+
+    def test_what_dies_at_rest_is_replaced(self):
+        """Nobody asks, so nobody waits, and silence is noticed later; but it is, and a request that comes in between is answered."""
+        self.up("--gcs-replicas", "2")
+        self.deploy()
+        self.whole_after(0)
+        n = 0
+        for victim, how, asks in [("gcs-1", signal.SIGKILL, False), ("gcs", signal.SIGSTOP, False), ("gcs", signal.SIGKILL, True),
+                                  ("gcs-1", signal.SIGSTOP, True)]:
+            self.at_rest()
+            epoch, _ = self.chain()
+            os.kill(self.process(victim)["pid"], how)
+            began = time.monotonic()
+            if asks:
+                self.add(n)
+                n += 1
+                print(f"{victim} {how.name} at rest, then a task: its result after {time.monotonic() - began:.2f} s", file=sys.stderr)
+            else:
+                self.until_epoch(epoch + 1)
+                print(f"{victim} {how.name} at rest: left out after {time.monotonic() - began:.2f} s", file=sys.stderr)
+            self.whole_after(epoch)
+        self.assertEqual(n, self.tasks())
 
     def test_a_master_gives_its_place_back_before_postgresql_leaves(self):
         self.up("--gcs-replicas", "2", "--postgres", "on")
