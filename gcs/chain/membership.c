@@ -14,6 +14,7 @@ struct known {
     int64_t hears_ns; /* when it last showed that it had heard something new of this master */
     int64_t doubted_ns; /* silent, or known to be dead, since about then; 0 = it is not */
     int64_t hurried_ns; /* when it was last told to hurry; 0 = never */
+    int64_t moved_ns; /* when it last came to another state, epoch or position */
 };
 
 struct mob_membership {
@@ -179,13 +180,27 @@ static bool deaf(const struct mob_membership *m, const struct known *k, int64_t 
     return now_ns - matters_from(m, k, k->hears_ns) >= m->options.suspicion_ns;
 }
 
+/* It is there, but something between it and its predecessor is not: it waits for what never comes, and the
+ * chain with it. The first such one only: those behind it wait for it, and may go on when it has left. */
+static bool stalled(struct mob_membership *m, uint32_t place, int64_t now_ns)
+{
+    if (m->options.stall_ns == 0 || place == 0)
+        return false;
+    const struct known *k = find(m, m->config.members[place]),
+                       *before = find(m, m->config.members[place - 1]);
+    return k != NULL && before != NULL && before->report.state == MOB_CHAIN_SERVING &&
+        before->report.epoch == m->config.epoch && k->report.epoch == m->config.epoch &&
+        k->report.state == MOB_CHAIN_SYNCING && now_ns - k->moved_ns >= m->options.stall_ns;
+}
+
 /* Dead for sure: it says so, or its store already serves its next life. */
 static bool dead(struct mob_membership *m, uint32_t place, int64_t now_ns)
 {
     const struct known *k = find(m, m->config.members[place]);
     if (k != NULL && k->report.state == MOB_CHAIN_EVICTED)
         return true;
-    return find_next_life(m, place) != NULL || silent(m, k, now_ns) || (k != NULL && deaf(m, k, now_ns));
+    return find_next_life(m, place) != NULL || silent(m, k, now_ns) || (k != NULL && deaf(m, k, now_ns)) ||
+        stalled(m, place, now_ns);
 }
 
 static bool heard(const struct mob_membership *m, const struct known *k, int64_t now_ns)
@@ -325,6 +340,19 @@ static void doubt(struct mob_membership *m, int64_t now_ns)
     }
 }
 
+static void name_stalled(struct mob_membership *m, int64_t now_ns)
+{
+    for (uint32_t i = 0; i < m->config.count; i++) {
+        if (!stalled(m, i, now_ns))
+            continue;
+        const struct known *k = find(m, m->config.members[i]);
+        MOB_LOG_WARN("master", "stalled", "member=%llx state=%s epoch=%llu applied=%llu for_ms=%lld",
+            (unsigned long long)k->report.member, mob_chain_state_name(k->report.state),
+            (unsigned long long)k->report.epoch, (unsigned long long)k->report.applied,
+            (long long)((now_ns - k->moved_ns) / 1000000));
+    }
+}
+
 /* Whoever is silent goes, but never so that no synced member is left, and none that is not becomes head. What
  * a master knows may be old when it was stopped itself: whoever stays must have answered something that was
  * sent after the others were doubted. */
@@ -351,8 +379,10 @@ static bool decide_eviction(struct mob_membership *m, int64_t now_ns)
         const struct known *k = find(m, next.members[i]);
         alive_since = alive_since && k != NULL && k->report.heard_ns >= doubted_ns;
     }
-    if (next.count > 0 && alive_since && on_disk && alive_and_synced(m, head, now_ns))
+    if (next.count > 0 && alive_since && on_disk && alive_and_synced(m, head, now_ns)) {
+        name_stalled(m, now_ns);
         install(m, &next);
+    }
     return true;
 }
 
@@ -468,8 +498,10 @@ void mob_membership_on_report(
         return;
     bool same = k->report.member == report->member;
     bool hears = !same || (report->heard_ns != 0 && report->heard_ns != k->report.heard_ns);
-    *k = (struct known){
-        *report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0, same ? k->hurried_ns : 0};
+    bool moved = !same || report->state != k->report.state || report->epoch != k->report.epoch ||
+        report->applied != k->report.applied;
+    *k = (struct known){*report, now_ns, hears ? now_ns : k->hears_ns, same ? k->doubted_ns : 0,
+        same ? k->hurried_ns : 0, moved ? now_ns : k->moved_ns};
     if (k->report.pause_ns > m->options.pause_max_ns)
         k->report.pause_ns = m->options.pause_max_ns;
     if (report->busy != 0 && in_config(&m->config, report->member))
@@ -506,6 +538,7 @@ void mob_membership_on_tick(struct mob_membership *m, int64_t now_ns)
         m->known[i].heard_ns += late;
         m->known[i].hears_ns += late;
         m->known[i].hurried_ns += late;
+        m->known[i].moved_ns += late;
     }
     if (late > 0)
         m->begun_ns += late;

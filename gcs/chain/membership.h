@@ -66,6 +66,8 @@ struct mob_membership_options {
     int64_t suspicion_ns; /* at least lease + 2 ms */
     int64_t lease_ns;
     int64_t tick_ns; /* while somebody may fall silent */
+    int64_t stall_ns; /* a member of the chain that speaks, but gets no further for so long on its way to
+                         serving, is left out, so that another can take its place; 0: never */
     int64_t pause_max_ns; /* longest pause that a member announces; 0: MOB_MEMBERSHIP_PAUSE_MAX_NS */
     int64_t tick_slow_ns; /* while all have said that they will be quiet, or nobody can be left out */
     int64_t reread_ns; /* how often to look for a configuration that seemed lost and came to the table late */
@@ -74,6 +76,7 @@ struct mob_membership_options {
 };
 #define MOB_MEMBERSHIP_SUSPICION_NS (12 * 1000000ll)
 #define MOB_MEMBERSHIP_GATHER_NS (10 * 1000000000ll)
+#define MOB_MEMBERSHIP_STALL_NS (5 * 1000000000ll)
 
 struct mob_membership;
 /* NULL when out of memory. Passive until begin. */

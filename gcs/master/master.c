@@ -385,6 +385,7 @@ static enum mob_status open_all(struct master *m)
         .lease_ns = o->lease_ns,
         .tick_ns = TICK_NS,
         .tick_slow_ns = TICK_SLOW_NS,
+        .stall_ns = MOB_MEMBERSHIP_STALL_NS,
         .reread_ns = 3 * MOB_SEC,
         .gather_ns = o->gather_ns,
         .start_without_all = o->start_without_all});

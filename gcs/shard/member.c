@@ -7,6 +7,7 @@
 #include "common/base/failpoint.h"
 
 #define HUNG_NS (100 * MOB_MS)
+#define STUCK_NS (2 * MOB_SEC) /* less than the master's patience with it (MOB_MEMBERSHIP_STALL_NS) */
 #define TICK_NS (1 * MOB_MS) /* while somebody waits for somebody */
 #define TICK_SETTLING_NS (20 * MOB_MS) /* while only disks are behind */
 #define TICK_IDLE_NS (250 * MOB_MS)
@@ -186,6 +187,36 @@ void member_wake(struct mob_shard *sh)
     }
 }
 
+/* What this member waits for does not come. Said once, so that what the master decides on is explained here,
+ * where the links are known. */
+static void watch_progress(struct mob_shard *sh)
+{
+    struct mob_member *m = &sh->member;
+    const struct mob_gcs_config *config = mob_chain_config(sh->chain);
+    uint64_t applied = mob_chain_applied(sh->chain), predecessor = 0;
+    bool waits = mob_chain_state(sh->chain) == MOB_CHAIN_SYNCING;
+    if (!waits || applied != m->moved_to || config->epoch != m->moved_epoch) {
+        m->moved_to = applied;
+        m->moved_epoch = config->epoch;
+        m->moved_ns = sh->now_ns;
+        m->told_stuck = false;
+        return;
+    }
+    if (m->told_stuck || sh->now_ns - m->moved_ns < STUCK_NS)
+        return;
+    m->told_stuck = true;
+    for (uint32_t i = 1; i < config->count; i++)
+        if (config->members[i] == m->self.id)
+            predecessor = config->members[i - 1];
+    bool asks, hears;
+    peers_links(sh, predecessor, &asks, &hears);
+    MOB_LOG_WARN("gcs", "gets_no_further",
+        "state=%s epoch=%llu applied=%llu predecessor=%llx link_to_it=%d link_from_it=%d for_ms=%lld",
+        mob_chain_state_name(mob_chain_state(sh->chain)), (unsigned long long)config->epoch,
+        (unsigned long long)applied, (unsigned long long)predecessor, asks, hears,
+        (long long)((sh->now_ns - m->moved_ns) / MOB_MS));
+}
+
 void member_tick(struct mob_shard *sh)
 {
     if (!shard_has_masters(sh) || sh->failure != MOB_OK)
@@ -194,6 +225,7 @@ void member_tick(struct mob_shard *sh)
     serve_actions(sh);
     snapshot_step(sh);
     peers_tick(sh);
+    watch_progress(sh);
     after_changes(sh);
 }
 

@@ -68,6 +68,17 @@ bool peers_place(const struct mob_shard *sh, uint64_t member, struct mob_gcs_pla
     return true;
 }
 
+void peers_links(const struct mob_shard *sh, uint64_t member, bool *to_out, bool *from_out)
+{
+    const struct peer *p = find(sh, member);
+    *to_out = p != NULL && p->link != NULL && mob_link_up(p->link);
+    *from_out = false;
+    for (uint32_t i = 0; i < PEERS_MAX; i++) {
+        const struct mob_link *link = sh->member.incoming[i].link;
+        *from_out |= link != NULL && mob_link_up(link) && mob_link_peer(link) == member;
+    }
+}
+
 /* ---- out ---- */
 
 static void watch(struct mob_shard *sh, struct mob_link *link, bool *want_write, void *ptr, bool fresh)

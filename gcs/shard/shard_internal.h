@@ -189,6 +189,9 @@ struct mob_member {
     struct peer peers[PEERS_MAX];
     struct incoming incoming[PEERS_MAX];
     struct mob_gcs_book book; /* the newest whose places are all known; epoch 0: none */
+    uint64_t moved_to, moved_epoch; /* how far it is on its way to serving, since moved_ns */
+    int64_t moved_ns;
+    bool told_stuck;
     uint64_t book_epoch; /* of the newest book from a master */
     uint64_t told_epoch; /* clients know */
     bool was_head, was_collecting;
@@ -349,6 +352,8 @@ bool life_on_disk(const struct mob_shard *sh);
 /* peers.c */
 void peers_learn(struct mob_shard *sh, uint64_t member, const struct mob_gcs_place *place);
 bool peers_place(const struct mob_shard *sh, uint64_t member, struct mob_gcs_place *place_out);
+/* Whether links with it are open: for sending, and for hearing. */
+void peers_links(const struct mob_shard *sh, uint64_t member, bool *to_out, bool *from_out);
 void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const struct mob_chain_entry *entry);
 void peers_accept(struct mob_shard *sh);
 void peers_event(struct mob_shard *sh, void *ptr, uint32_t events); /* `ptr` as peers_owns says */

@@ -138,6 +138,7 @@ void sim_master_start(struct sim *s, struct sim_master *m)
         .suspicion_ns = MOB_MEMBERSHIP_SUSPICION_NS,
         .lease_ns = MOB_CHAIN_LEASE_NS,
         .tick_ns = TICK_NS,
+        .stall_ns = 300 * SIM_MS,
         .pause_max_ns = 100 * SIM_MS,
         .tick_slow_ns = 10 * TICK_NS,
         .reread_ns = 20 * SIM_MS,

@@ -13,6 +13,7 @@
 #define HEAD 0x1100000001ull
 #define TAIL 0x2200000001ull
 #define SUSPICION (12 * MOB_MS)
+#define STALL (500 * MOB_MS)
 
 struct fixture {
     struct mob_membership *m;
@@ -52,6 +53,7 @@ static int set_up(void **state)
         .lease_ns = 10 * MOB_MS,
         .tick_ns = MOB_MS,
         .tick_slow_ns = 50 * MOB_MS,
+        .stall_ns = STALL,
         .reread_ns = MOB_SEC,
         .gather_ns = 10 * MOB_SEC});
     assert_non_null(f.m);
@@ -153,6 +155,61 @@ static void work(struct fixture *f, uint64_t member)
     mob_membership_on_report(f->m, &r, true, f->now_ns);
 }
 
+static void say(struct fixture *f, uint64_t member, uint32_t state, uint64_t applied)
+{
+    struct mob_member_report r = {.member = member,
+        .epoch = 1,
+        .state = state,
+        .synced = 1,
+        .synced_on_disk = 1,
+        .applied = applied,
+        .sent_ns = f->now_ns,
+        .heard_ns = f->now_ns - MOB_MS};
+    mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+/* It speaks and hears, and never comes to serve: nothing of its predecessor reaches it. */
+static void who_gets_no_further_is_left_out(void **state)
+{
+    struct fixture *f = *state;
+    int64_t began_ns = f->now_ns;
+    while (f->installed.epoch == 0 && f->now_ns < began_ns + 2 * STALL) {
+        say(f, HEAD, MOB_CHAIN_SERVING, 70);
+        say(f, TAIL, MOB_CHAIN_SYNCING, 9);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], HEAD);
+    assert_true(f->now_ns - began_ns >= STALL);
+}
+
+/* However slowly it does: each position is one. */
+static void who_gets_further_is_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    int64_t end_ns = f->now_ns + 5 * STALL;
+    for (uint64_t i = 0; f->now_ns < end_ns; i++) {
+        say(f, HEAD, MOB_CHAIN_SERVING, 5000);
+        say(f, TAIL, MOB_CHAIN_SYNCING, i / 400);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 0);
+}
+
+/* While nobody writes nothing moves in a chain that serves. */
+static void who_serves_does_not_stall(void **state)
+{
+    struct fixture *f = *state;
+    int64_t end_ns = f->now_ns + 3 * STALL;
+    while (f->now_ns < end_ns) {
+        say(f, HEAD, MOB_CHAIN_SERVING, 70);
+        say(f, TAIL, MOB_CHAIN_SERVING, 70);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 0);
+}
+
 /* How often the owner is woken, and the members speak: counted, not timed. */
 static void a_chain_at_rest_wakes_nobody_often(void **state)
 {
@@ -238,6 +295,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_silent_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_hears_nothing_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_master_that_slept_leaves_nobody_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_gets_no_further_is_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_gets_further_is_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_serves_does_not_stall, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_chain_at_rest_wakes_nobody_often, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_does_not_hurry_is_left_out_in_a_suspicion, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_stays_quiet_beyond_its_pause_is_left_out, set_up, tear_down),
