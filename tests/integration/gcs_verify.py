@@ -117,13 +117,26 @@ def spoil_member(c, spoil, mend, why, words):
     bad(c, why, "blocks of each member", words, found)
 
 
+def pid_of(c, name):
+    with open(c.directory + "/supervisor.json", encoding="utf-8") as file:
+        return next(p["pid"] for p in json.load(file)["processes"] if p["name"] == name)
+
+
 def test_a_member_that_is_being_replaced(c):
     """It is not there for a moment, and then an empty one that takes its copy: waited for."""
+    with open(c.directory + "/supervisor.pid", encoding="ascii") as file:
+        supervisor = int(file.read().split()[0])
     for member in ("gcs", "gcs-1"):
-        with open(c.directory + "/supervisor.json", encoding="utf-8") as file:
-            pid = next(p["pid"] for p in json.load(file)["processes"] if p["name"] == member)
-        os.kill(pid, signal.SIGKILL)
-        good(c, f"while {member} is replaced")
+        os.kill(supervisor, signal.SIGSTOP)  # so nobody starts another one
+        os.kill(pid_of(c, member), signal.SIGKILL)
+        asked = subprocess.Popen([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        try:
+            early = asked.wait(timeout=1)  # long enough to find the member gone
+        except subprocess.TimeoutExpired:
+            early = None
+        os.kill(supervisor, signal.SIGCONT)
+        said = asked.communicate(timeout=120)[0]
+        check(early is None and asked.returncode == 0, f"while {member} is replaced", early, asked.returncode, said)
 
 
 def test_a_chain(c):
