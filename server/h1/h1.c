@@ -236,18 +236,10 @@ static void sweep(void *cls, int64_t now)
 
 /* --- start and stop --- */
 
-static const char refusing[] = "Error processing request (HTTP response code is %u";
-
 static void log_library(void *cls, const char *format, va_list arguments)
 {
+    (void)cls;
     char line[256];
-    if (strncmp(format, refusing, sizeof refusing - 1) == 0) {
-        va_list copy;
-        va_copy(copy, arguments);
-        unsigned status = va_arg(copy, unsigned);
-        h1_library_refuses(cls, status, va_arg(copy, const char *));
-        va_end(copy);
-    }
     vsnprintf(line, sizeof line, format, arguments);
     line[strcspn(line, "\r\n")] = 0;
     MOB_LOG_DEBUG("h1", "microhttpd", "text=\"%s\"", line);
@@ -268,7 +260,7 @@ static enum mob_status start_shard(struct shard *shard)
      * pipelined behind the request; head.c refuses what it would. */
     shard->daemon = MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET |
             MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ITC | MHD_USE_ERROR_LOG,
-        0, NULL, NULL, on_request, shard, MHD_OPTION_EXTERNAL_LOGGER, log_library, shard,
+        0, NULL, NULL, on_request, shard, MHD_OPTION_EXTERNAL_LOGGER, log_library, NULL,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)MOB_H1_CONNECTION_MEMORY_BYTES,
         MHD_OPTION_CONNECTION_LIMIT, options->connections_max + 64, MHD_OPTION_STRICT_FOR_CLIENT, 0,
         MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_NOTIFY_COMPLETED, on_completed, shard,

@@ -177,59 +177,6 @@ void h1_refuse(struct mob_http_request *request, int status, const char *why)
     mob_http_send(request);
 }
 
-/* Header by header as before the handler, for one whose head the library could not digest. */
-static enum MHD_Result find_fault(void *cls, enum MHD_ValueKind kind, const char *name, size_t name_length,
-    const char *value, size_t value_length)
-{
-    (void)kind;
-    struct collect *c = cls;
-    c->ok = mob_http_head_field(
-        &c->facts, name, name_length, value ? value : "", value ? value_length : 0, &c->refusal);
-    return c->ok ? MHD_YES : MHD_NO;
-}
-
-/* The head is complete and the handler has not been called: only the request that this thread is parsing now.
- */
-static bool is_parsed_now(const struct connection *c)
-{
-    return !c->exchange->begun &&
-        MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE) != NULL;
-}
-
-static bool reads_chunks(const struct connection *c)
-{
-    return c->exchange->begun && c->exchange->request->content_length == UINT64_MAX &&
-        atomic_load_explicit(&c->reading, memory_order_relaxed);
-}
-
-/* What the library itself answers to a malformed Content-Length has its head twice on the wire, and no answer
- * of its is a problem document. It says that it is about to answer, but not whom: a head that it could not
- * digest is found by its state, a malformed chunk when one request alone sends chunks. The others, whose head
- * is not even complete, get the library's own words, once. Our answer goes first and ends the connection, so
- * that the library's is not sent.
- */
-void h1_library_refuses(struct shard *shard, unsigned status, const char *text)
-{
-    bool in_body = strstr(text, "chunk") != NULL;
-    struct connection *found = NULL;
-    for (struct connection *c = shard->connections; c; c = c->next) {
-        if (!c->exchange || c->exchange->refused || !(in_body ? reads_chunks(c) : is_parsed_now(c)))
-            continue;
-        if (found)
-            return;
-        found = c;
-    }
-    if (!found)
-        return;
-    struct collect fault = {.ok = true, .refusal = {(int)status, "malformed request head"}};
-    if (in_body)
-        fault.refusal.why = "malformed chunk";
-    else
-        MHD_get_connection_values_n(found->mhd, MHD_HEADER_KIND, find_fault, &fault);
-    mob_http_refusal_send(found->fd, fault.refusal);
-    mob_http_drain(found->fd);
-}
-
 static void fill_peer(struct mob_http_request *request, const struct sockaddr_in6 *address)
 {
     if (address->sin6_family == AF_INET) {
@@ -333,7 +280,7 @@ enum MHD_Result h1_queue_answer(struct exchange *exchange)
     h1_set_transfer_deadline(exchange->connection, reply->body_length);
     exchange->queued = true;
     atomic_store_explicit(&exchange->connection->reading, false, memory_order_relaxed);
-    enum MHD_Result result = MHD_queue_response(exchange->connection->mhd, (unsigned)reply->status, response);
+    enum MHD_Result result = h1_library_queue(exchange->connection->mhd, (unsigned)reply->status, response);
     MHD_destroy_response(response);
     return result;
 }

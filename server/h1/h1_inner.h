@@ -67,8 +67,8 @@ void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes);
 void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd);
 bool h1_answered(const struct mob_http_request *request);
 void h1_refuse(struct mob_http_request *request, int status, const char *why);
-/* The library is about to answer a request that it refuses itself. */
-void h1_library_refuses(struct shard *shard, unsigned status, const char *text);
+/* h1_library.c: the library's own MHD_queue_response. */
+enum MHD_Result h1_library_queue(struct MHD_Connection *mhd, unsigned status, struct MHD_Response *response);
 /* The head is complete: checks it, and lets the service see it. */
 void h1_begin(struct exchange *exchange, const char *method, const char *version);
 enum MHD_Result h1_queue_answer(struct exchange *exchange);

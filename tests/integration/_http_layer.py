@@ -147,6 +147,15 @@ def one_refusal(data, what):
     check(text.lower().count("content-length:") <= 1, what + ": head doubled", text)
 
 
+def check_problem_bytes(data, what):
+    head_bytes, _, body = data.partition(b"\r\n\r\n")
+    try:
+        document = json.loads(body)
+    except ValueError:
+        document = {}
+    check(b"application/problem+json" in head_bytes and document.get("status", 0) >= 400 and str(document["status"]).encode() in head_bytes.split(b"\r\n")[0], what, data)
+
+
 def test_refusals_of_first_requests():
     for what, request in {**REFUSED, **FIRST_ONLY}.items():
         c = Connection()
@@ -156,12 +165,25 @@ def test_refusals_of_first_requests():
 
 
 CHUNKED = head("POST", "/api/v1/jobs", {"Content-Type": "application/json", "Transfer-Encoding": "chunked"}).encode()
+SPLIT = {  # not even lines with what they must have
+    "no version": b"GET /livez\r\n\r\n",
+    "version of another protocol": b"GET /livez FTP/1.1\r\nHost: localhost\r\n\r\n",
+    "version that is none": b"GET /livez HTTP/9.9\r\nHost: localhost\r\n\r\n",
+    "first line begins with a colon": b": x\r\nHost: localhost\r\n\r\n",
+    "head over 8 KiB": b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 9000 + b"\r\n\r\n",
+    "many lines": b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 2000 + b"\r\n",
+}
+SILENT = {  # the library ends these without a word
+    "no blank in the first line": b"GET\r\nHost: localhost\r\n\r\n",
+    "noise": b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+}
 LATER = {
     "no length": b"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length:\r\n\r\n",
     "signed length": b"POST /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: +1\r\n\r\n",
     "length of a GET": b"GET /livez HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n",
     "blank in the target": b"GET /li vez HTTP/1.1\r\nHost: localhost\r\n\r\n",
     "long target": b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    **SPLIT,
     "chunk without a size": CHUNKED + b"zz\r\n",
     "chunk longer than it says": CHUNKED + b"5\r\nhelloXX\r\n0\r\n\r\n",
     "chunk of 2^76 bytes": CHUNKED + b"fffffffffffffffffff\r\n",
@@ -179,8 +201,7 @@ def test_refusals_of_later_requests():
         statuses = re.findall(r"HTTP/1\.1 (\d+)", data.decode("latin-1"))
         check("200" not in statuses, f"later {what}: nothing behind a refusal is answered", data)
         one_refusal(data, f"refused later: {what}")
-        if what != "no colon":  # the library ends a head that it cannot split, in its own words
-            check(b"application/problem+json" in data and json.loads(data.split(b"\r\n\r\n", 1)[1])["status"] >= 400, f"later {what}: a problem", data)
+        check_problem_bytes(data, f"later {what}: a problem")
         c.close()
         # and the same in one write, behind a good request
         c = Connection()
@@ -189,6 +210,43 @@ def test_refusals_of_later_requests():
         check(first and first[0] == 200, f"pipelined {what}: first answer", first)
         data = c.rest()
         one_refusal(data, f"pipelined {what}: nothing behind a refusal is answered")
+        check_problem_bytes(data, f"pipelined {what}: a problem")
+        c.close()
+
+
+def test_what_is_no_request_at_all_ends_the_connection():
+    for what, request in SILENT.items():
+        c = Connection()
+        c.send(NEXT)
+        check(c.response()[0] == 200, "first answer")
+        c.send(request + NEXT)
+        check(c.rest() == b"", f"{what}: the end")
+        c.close()
+
+
+def test_who_is_refused_is_the_one_who_sent_it():
+    """Others in the middle of their heads, on the same threads, are left alone."""
+    others = []
+    for begun in [b"GET /livez HTTP/1.1\r\nHost: loc", b"GET /liv", b"", b"GET /livez HTTP/1.1\r\n"] * 4:
+        c = Connection()
+        c.send(NEXT)
+        check(c.response()[0] == 200, "first answer")
+        c.send(begun)
+        others.append((c, begun))
+    for what in ("no colon", "bad length", "no version"):
+        for _ in range(4):
+            c = Connection()
+            c.send(NEXT)
+            check(c.response()[0] == 200, "first answer")
+            c.send({**REFUSED, **SPLIT}[what])
+            data = c.rest()
+            one_refusal(data, f"beside others: {what}")
+            check_problem_bytes(data, f"beside others: {what}")
+            c.close()
+    for c, begun in others:
+        c.send(NEXT if not begun else b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"[len(begun):])
+        result = c.response()
+        check(result and result[0] == 200, "the others go on", begun, result)
         c.close()
 
 
