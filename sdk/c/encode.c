@@ -42,6 +42,13 @@ struct mob_arg mob_utf8(const char *text)
     return (struct mob_arg){.kind = MOB_TYPE_UTF8, .as.bytes = {text, strlen(text)}};
 }
 
+struct mob_arg mob_utf8_of(const char *text, size_t size)
+{
+    if (text == NULL && size > 0)
+        return no_value();
+    return (struct mob_arg){.kind = MOB_TYPE_UTF8, .as.bytes = {text, size}};
+}
+
 struct mob_arg mob_json(const char *text)
 {
     if (text == NULL)

@@ -137,6 +137,7 @@ MOB_API struct mob_arg mob_f64(double v);
 MOB_API struct mob_arg mob_bool(bool v);
 MOB_API struct mob_arg mob_null(void);
 MOB_API struct mob_arg mob_utf8(const char *text);
+MOB_API struct mob_arg mob_utf8_of(const char *text, size_t size); /* which may hold NULs */
 MOB_API struct mob_arg mob_json(const char *text);
 MOB_API struct mob_arg mob_bytes(const void *data, size_t size);
 MOB_API struct mob_arg mob_tensor(struct mob_tensor tensor);
@@ -338,6 +339,7 @@ MOB_API int64_t mob_arg_i64(struct mob_call *call, size_t i);
 MOB_API double mob_arg_f64(struct mob_call *call, size_t i);
 MOB_API bool mob_arg_bool(struct mob_call *call, size_t i);
 MOB_API bool mob_arg_is_null(struct mob_call *call, size_t i);
+/* No NUL ends the text, and it may hold some: its length is in `*size_out`. */
 MOB_API const char *mob_arg_utf8(struct mob_call *call, size_t i, size_t *size_out);
 MOB_API const void *mob_arg_bytes(struct mob_call *call, size_t i, size_t *size_out);
 MOB_API struct mob_tensor mob_arg_tensor(struct mob_call *call, size_t i);

@@ -144,6 +144,7 @@ static void arguments(void **state)
     struct mob_args none = {NULL, 1};
     const struct mob_tensor tensor = {.dtype = MOB_F32, .dims = 1, .shape = {3}, .data = NULL};
     ALLOWS(mob_utf8, submit_one(mob_utf8(NULL)) == MOB_INVALID);
+    ALLOWS(mob_utf8_of, submit_one(mob_utf8_of(NULL, 4)) == MOB_INVALID);
     ALLOWS(mob_json, submit_one(mob_json(NULL)) == MOB_INVALID);
     ALLOWS(mob_bytes, submit_one(mob_bytes(NULL, 4)) == MOB_INVALID);
     ALLOWS(mob_tensor_f32, submit_one(mob_tensor_f32(NULL, 2, 2)) == MOB_INVALID);

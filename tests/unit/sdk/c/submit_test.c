@@ -420,6 +420,19 @@ static void large_values_are_put_and_passed_by_id(void **state)
     assert_true(mob_object_id_eq(arg.ref, put.id));
 }
 
+static void text_may_hold_nuls(void **state)
+{
+    (void)state;
+    struct mob_arg_view arg;
+    submit(fake_function(client, "f", "utf8 text -> i64"), MOB_ARGS(mob_utf8_of("a\0b", 3)), NULL);
+    take_task(MOB_OUT_SPEC);
+    struct mob_tail_iter it = mob_spec_args(tail_taken);
+    assert_true(mob_tail_next_arg(&it, &arg));
+    assert_int_equal(arg.type, MOB_TYPE_UTF8);
+    assert_int_equal(arg.payload_bytes, 3);
+    assert_memory_equal(arg.payload, "a\0b", 3);
+}
+
 static void long_lists_go_on_in_pages(void **state)
 {
     (void)state;
@@ -540,6 +553,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_resource_may_be_gigabytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_that_never_come_are_not_in_the_past, set_up, tear_down),
         cmocka_unit_test_setup_teardown(large_values_are_put_and_passed_by_id, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(text_may_hold_nuls, set_up, tear_down),
         cmocka_unit_test_setup_teardown(long_lists_go_on_in_pages, set_up, tear_down),
         cmocka_unit_test_setup_teardown(counters_go_on_in_a_continued_stream, set_up, tear_down),
         cmocka_unit_test_setup_teardown(puts_go_on_in_a_continued_stream, set_up, tear_down),
