@@ -55,6 +55,18 @@ err_free:
     return status;
 }
 
+void mob_gcs_close(struct mob_gcs *g)
+{
+    MOB_ASSERT(!g->in_step);
+    g->closed = true;
+    for (uint32_t i = 0; i < g->shard_count; i++)
+        g->shards[i]->closed = true;
+    for (uint32_t i = 0; i < g->shard_count; i++)
+        mob_gcs_close(g->shards[i]);
+    ops_close(g);
+    reads_close(g);
+}
+
 void mob_gcs_destroy(struct mob_gcs *g)
 {
     if (g == NULL)

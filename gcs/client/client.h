@@ -65,6 +65,11 @@ struct mob_gcs_options {
 /* MOB_INVALID (path too long, no secret), MOB_NO_MEMORY, MOB_IO. Connects in the first step. Gives (free with
  * mob_gcs_destroy). */
 MOB_MUST_USE enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out);
+/* The end is near: what was asked and is not answered is answered now, with MOB_CLOSED, in its order (what
+ * was to be changed may have been, or may be still); what is asked from here on, in the callbacks too, is
+ * refused with MOB_CLOSED. Subscriptions and logs go on until the client is destroyed. Not within a callback.
+ */
+void mob_gcs_close(struct mob_gcs *gcs);
 /* Drops what is outstanding without callbacks, except released() for each kept block. NULL is fine. */
 void mob_gcs_destroy(struct mob_gcs *gcs);
 /* Stable over reconnections; readable = call step. Stays the client's. */

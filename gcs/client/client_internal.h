@@ -138,7 +138,7 @@ struct mob_gcs {
     bool up; /* both are, and it is known that they are the right ones */
     bool seeks; /* whoever answers is asked for the configuration */
     struct mob_gcs_book book; /* the newest that was heard of; epoch 0: none, or no masters */
-    bool collecting, in_step, destroyed;
+    bool collecting, in_step, destroyed, closed;
     enum mob_status told; /* the last status given to on_link */
     int64_t now_ns;
     int64_t hurried_ns; /* both members of a chain last heard that something is asked */
@@ -246,6 +246,7 @@ void ops_reply(struct mob_gcs *g, const struct mob_gcs_reply *reply);
 void ops_expired(struct mob_gcs *g);
 void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply);
 void ops_durable(struct mob_gcs *g);
+void ops_close(struct mob_gcs *g); /* all that is not answered: MOB_CLOSED */
 void ops_destroy(struct mob_gcs *g);
 
 /* client_log.c */
@@ -269,6 +270,7 @@ void reads_down(struct mob_gcs *g); /* the tail's link is another, or none */
 void reads_again(struct mob_gcs *g, int64_t at_ns);
 void subs_leave(struct mob_gcs *g, struct link *tail); /* another is the tail */
 void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame);
+void reads_close(struct mob_gcs *g);
 void reads_destroy(struct mob_gcs *g);
 void subs_pump(struct mob_gcs *g);
 void subs_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame);

@@ -102,6 +102,8 @@ void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
 static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *head, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->closed)
+        return MOB_CLOSED;
     if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX || g->op_kept >= MOB_GCS_OPS_KEPT_MAX)
         return MOB_QUEUE_FULL;
     struct op *op = calloc(1, sizeof *op);
@@ -403,6 +405,13 @@ void ops_expired(struct mob_gcs *g)
         op_done(op, &answer);
         op_free(op);
     }
+}
+
+void ops_close(struct mob_gcs *g)
+{
+    struct mob_gcs_answer answer = {.status = MOB_CLOSED};
+    for (struct op *op = g->op_first; op != NULL; op = op->next)
+        op_done(op, &answer); /* nothing is submitted or taken off the list any more */
 }
 
 void ops_destroy(struct mob_gcs *g)

@@ -6,6 +6,8 @@
 enum mob_status read_submit(struct mob_gcs *g, const struct mob_gcs_get *head, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
 {
+    if (g->closed)
+        return MOB_CLOSED;
     if (a_bytes > MOB_GCS_KEY_MAX || b_bytes > MOB_GCS_KEY_MAX)
         return MOB_TOO_LARGE;
     if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX)
@@ -273,6 +275,18 @@ void reads_answer(struct mob_gcs *g, const struct mob_gcs_frame *frame)
         free(op);
     }
     free(rows);
+}
+
+void reads_close(struct mob_gcs *g)
+{
+    struct mob_gcs_answer answer = {.status = MOB_CLOSED};
+    while (g->read_first != NULL) {
+        struct read_op *op = take_read(g, g->read_first->head.tag);
+        if (op->done != NULL)
+            op->done(op->arg, &answer);
+        free(op->body);
+        free(op);
+    }
 }
 
 void reads_destroy(struct mob_gcs *g)

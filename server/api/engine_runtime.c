@@ -411,9 +411,11 @@ static void forget_ack_group(mob_answer_fn *answer, void *arg)
         free(arg);
 }
 
-/* From here on nothing may call back: every flight ends, and what is still asked of the node is forgotten. */
+/* What the control store owes is answered, so that it frees what it holds. From then on nothing may call
+ * back: every flight ends, and what is still asked of the node is forgotten. */
 static void end_all(struct engine *engine)
 {
+    mob_gcs_close(engine->gcs);
     for (size_t i = 0; i < engine->session_count; i++)
         mob_asks_forget(engine->sessions[i].client, forget_ack_group);
     engine->closing = true;

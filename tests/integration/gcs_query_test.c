@@ -644,11 +644,50 @@ static void a_reader_that_does_not_read_harms_nobody(void **state)
     finish(f);
 }
 
+struct closed {
+    struct mob_gcs *gcs;
+    int answers, refused;
+};
+
+static void on_closed(void *arg, const struct mob_gcs_answer *answer)
+{
+    struct closed *c = arg;
+    struct mob_gcs_scan scan = {0};
+    c->answers += answer->status == MOB_CLOSED;
+    c->refused += mob_gcs_scan(c->gcs, &scan, on_closed, c) == MOB_CLOSED;
+}
+
+/* Who asked holds something until the answer; at the end it comes, once, and no more can be asked. */
+static void closing_answers_what_is_asked(void **state)
+{
+    (void)state;
+    struct fixture *f = start(NULL, NULL);
+    struct mob_gcs *other = gcs_box_client(&f->box);
+    struct closed c = {.gcs = other};
+    struct mob_gcs_put put = put_of("k", "v", MOB_GCS_ANY_VERSION);
+    struct mob_gcs_list list = {.table = MOB_GCS_KV};
+    struct mob_gcs_scan scan = {0};
+    assert_int_equal(mob_gcs_put_wait(other, &put, soon(), NULL), MOB_OK);
+    assert_int_equal(mob_gcs_put(other, &put, on_closed, &c), MOB_OK);
+    assert_int_equal(mob_gcs_scan(other, &scan, on_closed, &c), MOB_OK);
+    mob_gcs_send(other); /* these are with the member, the next is not */
+    assert_int_equal(mob_gcs_list(other, &list, on_closed, &c), MOB_OK);
+    assert_int_equal(mob_gcs_list(other, &list, NULL, NULL), MOB_OK);
+    mob_gcs_close(other);
+    assert_int_equal(c.answers, 3);
+    assert_int_equal(c.refused, 3);
+    assert_int_equal(mob_gcs_put(other, &put, on_closed, &c), MOB_CLOSED);
+    mob_gcs_destroy(other);
+    assert_int_equal(c.answers, 3);
+    finish(f);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_wait_that_timed_out_leaves_nothing),
+        cmocka_unit_test(closing_answers_what_is_asked),
         cmocka_unit_test(keys_compare_and_set),
         cmocka_unit_test(lists_are_ordered_and_paged_and_survive_a_restart),
         cmocka_unit_test(blobs_larger_than_a_value_come_back_whole),

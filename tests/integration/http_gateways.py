@@ -1,7 +1,9 @@
 """Two gateways of one cluster, asked for the same thing at once: keys and names have one outcome.   ctest: timeout=240"""
 import json
+import os
 import signal
 import subprocess
+import threading
 
 from lib_http_cluster import BIN, Cluster, at_once, check, main
 
@@ -141,6 +143,32 @@ def test_one_name_has_one_actor(c):
                 check({a[2]["id"] for a in answers} == set(living(c, name)), "all have the one that lives", name, answers, living(c, name))
     finally:
         second.end()
+
+
+def test_a_gateway_that_is_owed_answers_ends_well(c):
+    """What it asked the control store is given up, and freed: with sanitizers a leak is an exit status of its own."""
+    task = c.json("POST", V1 + "/tasks", add(1, 2), {"Prefer": "wait=20"}, expect=200)
+    second, store = Gateway(c), c.pid_of("mobula-gcs")
+    paths = ["/tasks", "/tasks?filter=state:failed", "/tasks?sort=name", "/objects", f"/objects/{task['returns'][0]}/lineage", "/timeline", "/tasks/task_" + "a" * 26]
+
+    def ask(path):
+        try:
+            return second.call("GET", path)[0]
+        except OSError:
+            return None  # the connection ended with the gateway
+
+    os.kill(store, signal.SIGSTOP)
+    try:
+        threads = [threading.Thread(target=ask, args=(path,)) for path in [V1 + p for p in paths] + ["/metrics"]]
+        for thread in threads:
+            thread.start()
+        for _ in range(5):
+            check(second.call("GET", V1 + "/cluster")[0] == 200, "the node answers meanwhile")
+        second.end()
+    finally:
+        os.kill(store, signal.SIGCONT)
+    for thread in threads:
+        thread.join(60)
 
 
 if __name__ == "__main__":
