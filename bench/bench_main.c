@@ -52,10 +52,11 @@ static const struct {
 static int usage(FILE *to, int status)
 {
     fprintf(to,
-        "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] [--only=ROW] "
-        "[--runs=N]\n"
+        "usage: mobula-bench [limits|gcs|core|store|http|serve|flush ...] [--json] [--quick] "
+        "[--only=ROW,...] [--runs=N]\n"
         "Without a suite all run. --json: one object a line. --quick: small counts, only to see that each "
-        "row can be measured. --only: this row and those measured with it, after the limits. --runs: of each "
+        "row can be measured. --only: these rows and those measured with them, after the limits. --runs: of "
+        "each "
         "cell of gcs_failover.\n"
         "       mobula-bench gcs-history --out FILE [--seed N] [--seconds S]: histories under faults, for a "
         "checker\n");
@@ -102,6 +103,30 @@ static const char *row_that_measures(const char *row)
     return row;
 }
 
+/* `names`, split at commas, are the rows to measure, and their suites are wanted: of those that were named,
+ * if any was. False: one is none of theirs, which it has said. */
+static bool choose_rows(
+    struct bench *b, char *names, const char *asked[BENCH_ONLY_MAX], bool wanted[SUITES], bool any)
+{
+    bool needed[SUITES] = {false};
+    for (char *name = names, *end; name; name = end) {
+        end = strchr(name, ',');
+        if (end)
+            *end++ = '\0';
+        const struct suite *suite = suite_of(name);
+        if (!suite || (any && !wanted[suite - suites]) || b->options.only_count == BENCH_ONLY_MAX) {
+            fprintf(stderr, "mobula-bench: %s have no row %s; docs/performance.md lists them\n",
+                suite ? "these suites" : "the suites", name);
+            return false;
+        }
+        needed[suite - suites] = true;
+        asked[b->options.only_count] = name;
+        b->options.only[b->options.only_count++] = row_that_measures(name);
+    }
+    memcpy(wanted, needed, sizeof needed);
+    return true;
+}
+
 static void run_suite(struct bench *b, const struct suite *suite)
 {
     suite->run(b);
@@ -113,6 +138,7 @@ static void run_suite(struct bench *b, const struct suite *suite)
 int main(int argc, char **argv)
 {
     static struct bench b;
+    char *names = NULL;
     if (argc > 1 && strcmp(argv[1], "gcs-history") == 0)
         return find_binaries(&b) ? bench_gcs_history(&b, argc - 1, argv + 1) : 1;
     bool wanted[SUITES] = {false}, any = false, cluster = false;
@@ -123,7 +149,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--quick") == 0)
             b.options.quick = true;
         else if (strncmp(argv[i], "--only=", 7) == 0)
-            b.options.only = argv[i] + 7;
+            names = argv[i] + 7;
         else if (strncmp(argv[i], "--runs=", 7) == 0)
             b.options.runs = atoi(argv[i] + 7);
         else if (strcmp(argv[i], "--help") == 0)
@@ -133,18 +159,10 @@ int main(int argc, char **argv)
         else
             return usage(stderr, 2);
     }
-    const char *only = b.options.only;
-    if (only) {
-        const struct suite *suite = suite_of(only);
-        if (!suite || (any && !wanted[suite - suites])) {
-            fprintf(stderr, "mobula-bench: %s have no row %s; docs/performance.md lists them\n",
-                suite ? "these suites" : "the suites", only);
-            return 2;
-        }
-        memset(wanted, 0, sizeof wanted);
-        wanted[suite - suites] = any = true;
-        b.options.only = row_that_measures(only);
-    }
+    const char *asked[BENCH_ONLY_MAX];
+    if (names && !choose_rows(&b, names, asked, wanted, any))
+        return 2;
+    any |= names != NULL;
     if (!find_binaries(&b))
         return 1;
     for (int i = 0; i < SUITES; i++)
@@ -162,8 +180,9 @@ int main(int argc, char **argv)
     const struct suite *flush = suite_named("flush"); /* when there is none any more */
     if (wanted[flush - suites] || !any)
         run_suite(&b, flush);
-    if (only && !bench_told(&b, only))
-        bench_miss(&b, only, "the row it is measured with was not");
+    for (int i = 0; i < b.options.only_count; i++)
+        if (!bench_told(&b, asked[i]))
+            bench_miss(&b, asked[i], "the row it is measured with was not");
     if (b.misses > 0)
         fprintf(stderr, "mobula-bench: %d rows were not measured\n", b.misses);
     return b.misses > 0 ? 1 : 0;

@@ -71,7 +71,10 @@ void bench_row(struct bench *b, const struct bench_row *row)
 
 bool bench_wanted(const struct bench *b, const char *row)
 {
-    return !b->options.only || strcmp(b->options.only, row) == 0;
+    for (int i = 0; i < b->options.only_count; i++)
+        if (strcmp(b->options.only[i], row) == 0)
+            return true;
+    return b->options.only_count == 0;
 }
 
 void bench_miss(struct bench *b, const char *name, const char *why)

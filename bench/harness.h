@@ -15,10 +15,13 @@
 
 #define BENCH_ROWS_MAX 64
 
+#define BENCH_ONLY_MAX 64
+
 struct bench_options {
     bool json, quick;
     int runs; /* of each cell of gcs_failover; 0 = its own number */
-    const char *only; /* one row, which may measure others with it; NULL = all */
+    const char *only[BENCH_ONLY_MAX]; /* these rows, which may measure others with them */
+    int only_count; /* 0: all */
     char binaries[512]; /* build/<preset>/bin */
     char modules[512];
 };

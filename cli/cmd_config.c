@@ -71,24 +71,6 @@ static void print_source(
         snprintf(out, size, "%s", name);
 }
 
-static void print_row(const struct config *config, int id, bool has_next)
-{
-    const struct mob_setting_value *value = shown(config, id);
-    char from[MOB_SETTING_TEXT_MAX + 64] = "unknown";
-    if (value)
-        print_source(config, value, from, sizeof from);
-    printf("%-20s %-24s ", mob_setting_row((enum mob_setting)id)->name,
-        value && value->text[0] ? value->text : "-");
-    if (!has_next || !differs(config, id)) {
-        printf("%s\n", from);
-        return;
-    }
-    const struct mob_setting_value *next = &config->next->values[id];
-    printf("%-12s ", from);
-    print_source(config, next, from, sizeof from);
-    printf("%s (%s)\n", next->text[0] ? next->text : "-", from);
-}
-
 /* --- which ones --- */
 
 static bool is_wanted(const struct cli_call *call, const char *name)
@@ -118,6 +100,69 @@ static bool names_are_known(const struct cli_call *call)
     return true;
 }
 
+/* One line of the table. `next`: what the next start would change; "" if nothing. */
+struct row {
+    const char *name, *value;
+    char from[MOB_SETTING_TEXT_MAX + 64], next[2 * MOB_SETTING_TEXT_MAX];
+};
+
+static void row_of(const struct config *config, int id, struct row *out)
+{
+    const struct mob_setting_value *value = shown(config, id);
+    *out = (struct row){.name = mob_setting_row((enum mob_setting)id)->name,
+        .value = value && value->text[0] ? value->text : "-",
+        .from = "unknown"};
+    if (value)
+        print_source(config, value, out->from, sizeof out->from);
+    if (!differs(config, id))
+        return;
+    const struct mob_setting_value *next = &config->next->values[id];
+    char from[MOB_SETTING_TEXT_MAX + 64];
+    print_source(config, next, from, sizeof from);
+    snprintf(out->next, sizeof out->next, "%s (%s)", next->text[0] ? next->text : "-", from);
+}
+
+static void widen(int *width, const char *text)
+{
+    int length = (int)strlen(text);
+    *width = length > *width ? length : *width;
+}
+
+/* The last column of a line has no blanks behind it. */
+static void print_row(const struct row *row, const int widths[3])
+{
+    printf("%-*s  %-*s  ", widths[0], row->name, widths[1], row->value);
+    if (row->next[0])
+        printf("%-*s  %s\n", widths[2], row->from, row->next);
+    else
+        puts(row->from);
+}
+
+static void print_table(const struct config *config, bool has_next)
+{
+    struct row row = {.name = "NAME", .value = "VALUE", .from = "FROM", .next = ""};
+    int widths[3] = {4, 5, 4};
+    for (int pass = 0; pass < 2; pass++) {
+        if (pass == 1) {
+            row = (struct row){.name = "NAME", .value = "VALUE", .from = "FROM"};
+            snprintf(row.next, sizeof row.next, "%s", has_next ? "NEXT" : "");
+            print_row(&row, widths);
+        }
+        for (int i = 0; i < MOB_SETTINGS_COUNT; i++) {
+            if (!is_wanted(config->call, mob_setting_row((enum mob_setting)i)->name))
+                continue;
+            row_of(config, i, &row);
+            if (pass == 1) {
+                print_row(&row, widths);
+                continue;
+            }
+            widen(&widths[0], row.name);
+            widen(&widths[1], row.value);
+            widen(&widths[2], row.next[0] ? row.from : "");
+        }
+    }
+}
+
 static void print(const struct config *config)
 {
     const struct cli_call *call = config->call;
@@ -126,16 +171,14 @@ static void print(const struct config *config)
     for (int i = 0; i < MOB_SETTINGS_COUNT; i++)
         has_next |= is_wanted(call, mob_setting_row((enum mob_setting)i)->name) && differs(config, i);
     if (call->format == CLI_TABLE)
-        printf("%-20s %-24s %-12s%s\n", "NAME", "VALUE", "FROM", has_next ? " NEXT" : "");
+        print_table(config, has_next);
     for (int i = 0; i < MOB_SETTINGS_COUNT; i++) {
         const char *name = mob_setting_row((enum mob_setting)i)->name;
         if (!is_wanted(call, name))
             continue;
         if (call->format == CLI_NAME)
             puts(name);
-        else if (call->format == CLI_TABLE)
-            print_row(config, i, has_next);
-        else
+        else if (call->format != CLI_TABLE)
             json_array_append_new(all, item_json(config, i));
     }
     for (size_t i = 0; call->format == CLI_JSONL && i < json_array_size(all); i++) {

@@ -316,5 +316,12 @@ class Commands(unittest.TestCase):
         self.assertLess(min(times), 0.02)
 
 
+class Bench(unittest.TestCase):
+    def test_rows_that_are_none_are_named(self):
+        for arguments, row in ((["--only=put_small,nope"], "nope"), (["--only=put_small,"], ""), (["core", "--only=fan_in,put_small"], "put_small")):
+            done = subprocess.run([MOBULA.with_name("mobula-bench"), *arguments], capture_output=True, text=True, timeout=30)
+            self.assertEqual((2, True), (done.returncode, f"have no row {row};" in done.stderr), (arguments, done.stderr))
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -50,6 +50,14 @@ class Config(Supervised):
         self.assertRegex(after.stdout, r"\nslots +5 ")
         self.assertNotIn("NEXT", after.stdout)
 
+    def test_columns_stand_below_each_other(self):
+        self.write("hosts = " + ",".join(f"name{n}.example" for n in range(5)) + "\n")
+        header, *rows = self.mobula("config", code=0).stdout.splitlines()
+        for at in (header.index("VALUE"), header.index("FROM")):
+            for row in rows:
+                self.assertEqual("  ", row[at - 2:at], row)
+                self.assertNotEqual(" ", row[at], row)
+
     def test_a_killed_supervisor_leaves_no_settings_behind(self):
         self.mobula("up", "--detach", "--slots", "7", code=0)
         os.kill(self.supervisor(), 9)
