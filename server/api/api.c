@@ -205,7 +205,9 @@ static void begin(void *cls, struct mob_http_request *request)
         return;
     }
     if (found != MOB_OK || !route) {
-        reject(request, found, found == MOB_NOT_FOUND ? "no such path" : "the path does not decode");
+        char why[sizeof allow + 40];
+        snprintf(why, sizeof why, allow[0] ? "no such path; the verbs here are %s" : "no such path", allow);
+        reject(request, found, found == MOB_NOT_FOUND ? why : "the path does not decode");
         return;
     }
     request->route = route;

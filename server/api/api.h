@@ -67,8 +67,9 @@ extern const struct mob_route mob_routes[];
 size_t mob_route_count(void);
 size_t mob_route_index(const struct mob_route *route);
 /* Matches a raw path. On success *route_out is it, and the decoded parameters are in the request.
- * MOB_NOT_FOUND; MOB_METHOD_NOT_ALLOWED with the allowed methods in `allow_out`; MOB_BAD_REQUEST for a path
- * that does not decode. */
+ * MOB_NOT_FOUND, with the custom verbs that there are in `allow_out` (":cancel") when the path asks for
+ * another; MOB_METHOD_NOT_ALLOWED with the allowed methods there; MOB_BAD_REQUEST for a path that does not
+ * decode. */
 MOB_MUST_USE enum mob_status mob_route_find(struct mob_http_request *request,
     const struct mob_route **route_out, char *allow_out, size_t allow_capacity);
 
@@ -134,9 +135,10 @@ struct mob_engine_op *mob_api_op(struct mob_http_request *request, enum mob_engi
 /* Answers with op->json as it is. */
 void mob_api_answer_json(struct mob_http_request *request, struct mob_engine_op *op);
 void mob_api_answer_accepted(struct mob_http_request *request, struct mob_engine_op *op);
-/* ?wait= or Prefer: wait=, capped at 60 s; -1 when absent. False: answered with 400. */
+/* ?wait= or Prefer: wait=, capped at 60 s; -1 when absent. Other preferences are let be. False: answered with
+ * 400. */
 bool mob_api_wait_query(struct mob_http_request *request, double *seconds_out);
-double mob_api_prefer_wait(const struct mob_http_request *request);
+bool mob_api_prefer_wait(struct mob_http_request *request, double *seconds_out);
 /* A whole number in the query; `absent` when not there. False: answered with 400. */
 bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max,
     int64_t absent, int64_t *out);

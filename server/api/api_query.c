@@ -22,20 +22,68 @@ bool mob_api_wait_query(struct mob_http_request *request, double *seconds_out)
     return true;
 }
 
-double mob_api_prefer_wait(const struct mob_http_request *request)
+static const char *skip_blanks(const char *at)
 {
-    const char *prefer = mob_http_header(request, "Prefer");
-    for (const char *at = prefer; at && *at;) {
-        at += strspn(at, ", \t");
-        if (strncasecmp(at, "wait=", 5) == 0) {
-            char *end;
-            double seconds = strtod(at + 5, &end);
-            if (end > at + 5 && seconds >= 0)
-                return seconds > MOB_API_WAIT_MAX_S ? MOB_API_WAIT_MAX_S : seconds;
-        }
-        at += strcspn(at, ",");
+    return at + strspn(at, " \t");
+}
+
+/* RFC 7240: token [ BWS "=" BWS ( token / quoted-string ) ], then parameters, which `wait` has none of.
+ * False: not this preference. `value_out`: behind the equals sign and its blanks; NULL if there is none. */
+static bool is_preference(const char *at, const char *name, const char **value_out)
+{
+    size_t length = strlen(name);
+    if (strncasecmp(at, name, length) != 0)
+        return false;
+    const char *end = skip_blanks(at + length);
+    if (*end && *end != '=' && *end != ',' && *end != ';')
+        return false;
+    *value_out = *end == '=' ? skip_blanks(end + 1) : NULL;
+    return true;
+}
+
+/* Digits, and a fraction; in quotes or not. */
+static bool seconds_of(const char *text, double *out)
+{
+    bool quoted = *text == '"';
+    const char *digits = text + quoted;
+    size_t length = strspn(digits, "0123456789.");
+    char *end;
+    double seconds = strtod(digits, &end);
+    bool ok = length > 0 && digits[0] != '.' && end == digits + length && *end == (quoted ? '"' : *end);
+    end = (char *)skip_blanks(end + (ok && quoted));
+    if (!ok || (*end && *end != ',' && *end != ';'))
+        return false;
+    *out = seconds > MOB_API_WAIT_MAX_S ? MOB_API_WAIT_MAX_S : seconds;
+    return true;
+}
+
+/* The next comma that stands in no quotes. */
+static const char *preference_end(const char *at)
+{
+    bool quoted = false;
+    for (; *at && (quoted || *at != ','); at++) {
+        if (quoted && *at == '\\' && at[1])
+            at++;
+        else if (*at == '"')
+            quoted = !quoted;
     }
-    return -1;
+    return at;
+}
+
+bool mob_api_prefer_wait(struct mob_http_request *request, double *seconds_out)
+{
+    const char *value, *prefer = mob_http_header(request, "Prefer");
+    *seconds_out = -1;
+    for (const char *at = prefer; at && *at; at = preference_end(at)) {
+        at += strspn(at, ", \t");
+        if (!is_preference(at, "wait", &value))
+            continue;
+        if (value && seconds_of(value, seconds_out))
+            return true; /* the first one counts */
+        mob_api_fail(request, MOB_BAD_REQUEST, "Prefer: wait must be a number of seconds, as in wait=20");
+        return false;
+    }
+    return true;
 }
 
 bool mob_api_query_int(struct mob_http_request *request, const char *name, int64_t min, int64_t max,

@@ -6,10 +6,13 @@
 #include "common/base/log.h"
 #include "server/api/engine_submit.h"
 
-static void fail_item(struct mob_engine_batch *batch, size_t i, enum mob_status status, const char *detail)
+/* `pointer` into the request's body; NULL: none. */
+static void fail_item(
+    struct mob_engine_batch *batch, size_t i, enum mob_status status, const char *pointer, const char *detail)
 {
     batch->errors[i].status = status;
     batch->errors[i].detail = strdup(detail);
+    batch->errors[i].pointer = pointer ? strdup(pointer) : NULL;
 }
 
 static enum mob_status submit_item(struct flight *flight, size_t i, const char *name, const json_t *arguments,
@@ -20,7 +23,9 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
     struct mob_args args;
     enum mob_status status = mob_function_find(flight->client, name, &function);
     if (status != MOB_OK) {
-        fail_item(batch, i, status, mob_client_error(flight->client));
+        char pointer[48];
+        snprintf(pointer, sizeof pointer, batch->items ? "/items/%zu/function" : "/function", i);
+        fail_item(batch, i, status, pointer, mob_client_error(flight->client));
         return status;
     }
     status = engine_arguments(flight->client, mob_function_callable(function).signature, arguments, prefix,
@@ -42,7 +47,8 @@ static enum mob_status submit_item(struct flight *flight, size_t i, const char *
         for (uint32_t k = 0; k < (count == MOB_RETURNS_STREAM ? 1 : count); k++)
             mob_release(futures[k]);
     } else if (status != MOB_STORE_FULL) {
-        fail_item(batch, i, status, mob_client_error(flight->client));
+        fail_item(
+            batch, i, status, status == MOB_TYPE_MISMATCH ? prefix : NULL, mob_client_error(flight->client));
     }
     if (futures != few)
         free(futures);
@@ -87,7 +93,7 @@ static void on_no_room(struct flight *flight, enum mob_status status, const char
     char detail[512];
     snprintf(detail, sizeof detail, "%s%s%.*s", mob_status_text(status), size ? ": " : "",
         (int)(size < 400 ? size : 400), text ? text : "");
-    fail_item(&flight->op->batch, flight->next_item++, status, detail);
+    fail_item(&flight->op->batch, flight->next_item++, status, NULL, detail);
     engine_start_batch(flight);
 }
 

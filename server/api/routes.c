@@ -184,6 +184,36 @@ static void allow(enum mob_http_method method, char *out, size_t capacity)
         allow(MOB_HTTP_HEAD, out, capacity);
 }
 
+/* "/tasks/{id}:explode" and "/tasks:explode" ask for a verb. */
+static bool has_verb(const char *path)
+{
+    return strchr(strrchr(path, '/') ? strrchr(path, '/') : path, ':') != NULL;
+}
+
+static char *without_verb(const char *text)
+{
+    const char *colon = strrchr(text, ':');
+    return colon ? strndup(text, (size_t)(colon - text)) : NULL;
+}
+
+/* ":cancel, ..": those of what the path names before its colon. */
+static void verbs_at(const char *path, char *out, size_t capacity)
+{
+    char *thing = without_verb(path);
+    size_t length = 0;
+    out[0] = 0;
+    for (const struct mob_route *route = mob_routes; thing && route->pattern; route++) {
+        struct span ignored[MOB_HTTP_SEGMENTS_MAX];
+        unsigned n;
+        char *pattern = has_verb(route->pattern) ? without_verb(route->pattern) : NULL;
+        if (pattern && match(pattern, thing, ignored, &n) && length < capacity)
+            length += (size_t)snprintf(out + length, capacity - length, "%s%s", length > 0 ? ", " : "",
+                strrchr(route->pattern, ':'));
+        free(pattern);
+    }
+    free(thing);
+}
+
 enum mob_status mob_route_find(struct mob_http_request *request, const struct mob_route **route_out,
     char *allow_out, size_t allow_capacity)
 {
@@ -200,14 +230,24 @@ enum mob_status mob_route_find(struct mob_http_request *request, const struct mo
             continue;
         /* "{id}:cancel" is nearer than "{id}". */
         bool verb = strstr(route->pattern, "}:") != NULL;
+        if (found_verb && !verb)
+            continue;
+        if (verb && !found_verb) {
+            found_verb = true;
+            found = NULL;
+            allow_out[0] = 0;
+        }
         if (route->method != method) {
             allow(route->method, allow_out, allow_capacity);
-        } else if (!found || (verb && !found_verb)) {
+        } else if (!found) {
             found = route;
-            found_verb = verb;
             count = n;
             memcpy(parameters, these, n * sizeof *these);
         }
+    }
+    if (!found && method == MOB_HTTP_POST && has_verb(request->path)) {
+        verbs_at(request->path, allow_out, allow_capacity);
+        return MOB_NOT_FOUND;
     }
     if (!found && !allow_out[0])
         return MOB_NOT_FOUND;

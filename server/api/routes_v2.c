@@ -106,7 +106,9 @@ static struct mob_model *model_of(struct mob_api *api, struct mob_http_request *
     const char *version = request->segment_values[1];
     if (model && version && strcmp(version, "1") != 0) {
         mob_model_release(model);
-        model = NULL;
+        mob_api_fail(request, MOB_NOT_FOUND, "model %s has no version %s; it has 1",
+            request->segment_values[0], version);
+        return NULL;
     }
     if (!model && !complete)
         mob_api_fail(request, MOB_UNAVAILABLE, "the models have not been read from the control store yet");

@@ -130,18 +130,23 @@ static void answer(struct mob_http_request *request, struct mob_engine_op *op)
 void mob_submit_run(struct mob_body *body, struct mob_engine_op *op)
 {
     struct mob_http_request *request = body->request;
+    double wait_s;
     if (!mob_body_ok(body)) {
         mob_engine_op_destroy(op);
         return;
     }
     mob_body_close(body);
+    if (!mob_api_prefer_wait(request, &wait_s)) {
+        mob_engine_op_destroy(op);
+        return;
+    }
     struct submission *submission = malloc(sizeof *submission);
     if (!submission) {
         mob_engine_op_destroy(op);
         mob_api_fail(request, MOB_NO_MEMORY, "out of memory");
         return;
     }
-    submission->wait_s = mob_api_prefer_wait(request);
+    submission->wait_s = wait_s;
     request->state = submission;
     request->state_free = free;
     int64_t wait_ns = submission->wait_s > 0 ? (int64_t)(submission->wait_s * 1e9) : 0;

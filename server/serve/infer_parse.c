@@ -298,6 +298,12 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
         snprintf(p->request->id, sizeof p->request->id, "%s", json_string_value(id));
     p->binary_default =
         json_is_true(json_object_get(json_object_get(root, "parameters"), "binary_data_output"));
+    const json_t *parameters = json_object_get(root, "parameters"),
+                 *outputs = json_object_get(root, "outputs");
+    if (parameters && !json_is_object(parameters))
+        return bad(p, MOB_INVALID, "parameters must be an object");
+    if (outputs && !json_is_array(outputs))
+        return bad(p, MOB_INVALID, "outputs must be an array of outputs, each with its name");
     const json_t *inputs = json_object_get(root, "inputs");
     if (!json_is_array(inputs) || json_array_size(inputs) == 0 ||
         json_array_size(inputs) > MOB_MODEL_TENSORS_MAX)
@@ -308,7 +314,7 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
     if (status == MOB_OK && p->blob != p->blob_end)
         status = bad(p, MOB_BAD_REQUEST, "%td bytes behind the last tensor", p->blob_end - p->blob);
     if (status == MOB_OK)
-        status = read_outputs(p, json_object_get(root, "outputs"));
+        status = read_outputs(p, outputs);
     return status == MOB_OK ? finish(p) : status;
 }
 

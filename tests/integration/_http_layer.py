@@ -551,6 +551,34 @@ def test_a_key_is_not_used_up_by_what_is_refused_at_once():
     problem(call("POST", "/api/v1/tasks", {"function": "test.echo", "nonsense": 1}, key), 422, "invalid-argument", "another body now")
 
 
+def test_prefer():
+    def prefer(text):
+        status, headers, body = call("POST", "/api/v1/tasks", {"function": "test.echo"}, {"Prefer": text})
+        return status, headers.get("preference-applied"), body
+
+    for text in ("wait=5", "WAIT=5", "wait = 5", 'wait="5"', "respond-async, wait=5", "wait=5;x=y", 'foo="a, wait=9", wait=5', "wait=5, wait=6"):
+        check(prefer(text)[:2] == (200, "wait=5"), f"Prefer: {text}", prefer(text))
+    check(prefer("wait=100")[:2] == (200, "wait=60"), "at most a minute", prefer("wait=100"))
+    for text in ("", ",", "respond-async", "waiting=5", "return=minimal", 'foo="wait=5"'):
+        check(prefer(text)[:2] == (202, None), f"Prefer: {text}", prefer(text))
+    for text in ("wait", "wait=", "wait=abc", "wait=-1", "wait=5s", "wait=1e3", "wait=0x5", "wait=inf", 'wait="5', "wait;x=y", "return=minimal, wait=x"):
+        check(prefer(text)[0] == 400 and b"Prefer: wait" in prefer(text)[2], f"Prefer: {text}", prefer(text))
+
+
+def test_verbs():
+    task = "/api/v1/tasks/task_" + "a" * 26
+    for path, verbs in ((task + ":explode", ":cancel"), (task + ":cancel:", ":cancel"), (task + ":CANCEL", ":cancel"),
+                        ("/api/v1/tasks:explode", ":batch"), ("/api/v1/objects:", ":wait")):
+        told = problem(call("POST", path, {}), 404, "not-found", path)
+        check(told["detail"] == f"no such path; the verbs here are {verbs}", "which verbs there are", path, told)
+    for path in ("/api/v1/jobs/x:explode", "/api/v1/nothing:explode", "/x:y"):
+        check(problem(call("POST", path, {}), 404, "not-found", path)["detail"] == "no such path", "no verbs", path)
+    for method, path, allowed in (("GET", task + ":cancel", "POST, OPTIONS"), ("DELETE", "/api/v1/objects:wait", "POST, OPTIONS")):
+        result = call(method, path)
+        problem(result, 405, "method-not-allowed", path)
+        check(result[1].get("allow") == allowed, "Allow", path, result[1])
+
+
 def test_lists():
     seen, path = [], "/api/v1/tasks?limit=100&filter=state:FAILED"
     while path:
@@ -626,6 +654,9 @@ def test_models():
     for path in ("/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/m/ready", "/v2/models/m/config", "/v2/models/m/versions/1", "/v2/models/m/stats"):
         check(call("GET", path)[0] == 200, path)
     check("error" in problem(call("GET", "/v2/models/none"), 404, "not-found", "no model"), "error field")
+    for path in ("", "/ready", "/config", "/stats"):
+        told = problem(call("GET", "/v2/models/m/versions/2" + path), 404, "not-found", "no such version")
+        check(told["error"] == "model m has no version 2; it has 1", "and which there is", told)
     infer = "/v2/models/m/infer"
     body = {"id": "7", "inputs": [{"name": "x", "shape": [2, 2], "datatype": "FP32", "data": [[1, 2], [3, 4.5]]}]}
     status, _, answer = call("POST", infer, body)
@@ -644,6 +675,8 @@ def test_models():
                 {**good, "parameters": {"binary_data_size": 16}}, {**good, "shape": [0, 2], "data": []}):
         result = call("POST", infer, {"inputs": [bad]})
         check(result[0] == 400 and "error" in json.loads(result[2]), "bad infer", bad, result)
+    for more in ({"outputs": 5}, {"outputs": {"name": "y"}}, {"outputs": [5]}, {"parameters": 5}):
+        check(call("POST", infer, {"inputs": [good], **more})[0] == 400, "outputs and parameters have a form", more)
     for size, blob in ((8, b"1234"), (4, b"12345678"), (-1, b""), (1 << 62, b"")):
         text = json.dumps({"inputs": [{"name": "x", "shape": [1, 2], "datatype": "FP32", "parameters": {"binary_data_size": size}}]}).encode()
         result = call("POST", infer, text + blob, {"Inference-Header-Content-Length": str(len(text))})

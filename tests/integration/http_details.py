@@ -229,6 +229,16 @@ def test_a_batch_that_is_too_long_has_one_error(c):
     check(len(errors) == 1, "neither", errors)
 
 
+def test_items_of_a_batch_say_where(c):
+    items = [{"function": "arith.add", "arguments": a} for a in ([1, 2], ["x", 2], [1])] + [{"function": "no.no", "arguments": []}]
+    made = c.json("POST", V1 + "/tasks:batch", {"items": items}, expect=202)["items"]
+    where = [m["error"]["errors"][0]["pointer"] if "error" in m else None for m in made]
+    check(where == [None, "/items/1/arguments/0", "/items/2/arguments", "/items/3/function"], "items", made)
+    made = c.json("POST", V1 + "/tasks:batch", {"function": "arith.add", "rows": [[1, 2], [1, []], [1]]}, expect=202)["items"]
+    where = [m["error"]["errors"][0]["pointer"] if "error" in m else None for m in made]
+    check(where == [None, "/rows/1/1", "/rows/2"], "rows", made)
+
+
 def test_problems_say_what_and_where(c):
     c.deploy("arith")
     c.deploy("quickstart")
