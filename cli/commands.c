@@ -323,6 +323,10 @@ enum cli_exit cli_main(int argc, char *const *argv)
         return CLI_USAGE;
     }
     if (strcmp(name, "version") == 0 || strcmp(name, "--version") == 0) {
+        if (argc > 2) {
+            cli_say("one argument too many: %s; see mobula help", argv[2]);
+            return CLI_USAGE;
+        }
         puts("mobula " MOB_VERSION_TEXT);
         return CLI_OK;
     }

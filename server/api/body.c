@@ -126,7 +126,9 @@ void mob_body_error(struct mob_body *body, const char *prefix, const char *field
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
-    if (body->error_count == 1)
+    if (body->error_count == 1 && !*prefix && !field)
+        snprintf(body->first, sizeof body->first, "the body %.160s", message);
+    else if (body->error_count == 1)
         snprintf(body->first, sizeof body->first, "%.80s%s%.64s: %.160s", prefix, field ? "/" : "",
             field ? field : "", message);
     mob_text_puts(&body->errors, body->error_count == 1 ? "[{\"pointer\":" : ",{\"pointer\":");

@@ -17,8 +17,10 @@ struct batch_result {
 struct batch {
     struct endpoint *endpoint;
     struct batch *next, **at; /* among those of the endpoint that are with the node; at NULL: it is not */
-    struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
-    size_t count;
+    struct mob_batch_entry
+        *entries[MOB_BATCH_CALLS_MAX]; /* NULL: its asker has been told that it is too late */
+    uint64_t entry_rows[MOB_BATCH_CALLS_MAX];
+    size_t count, awaited;
     uint64_t rows;
     int64_t sent_ns;
     struct engine_infer_call call;
@@ -77,8 +79,9 @@ static void batch_fail_for(
     struct batch *batch, enum mob_status status, unsigned retry_after_s, const char *why)
 {
     for (size_t i = 0; i < batch->count; i++)
-        entry_fail(batch->entries[i], status, retry_after_s, why);
-    mob_model_count(batch->endpoint->model, false, batch->count, 0, mob_now() - batch->sent_ns);
+        if (batch->entries[i])
+            entry_fail(batch->entries[i], status, retry_after_s, why);
+    mob_model_count(batch->endpoint->model, false, batch->awaited, 0, mob_now() - batch->sent_ns);
     batch_end(batch);
 }
 
@@ -134,14 +137,15 @@ static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, 
     const struct mob_model *model = batch->endpoint->model;
     int64_t now = mob_now();
     uint64_t first = 0;
-    for (size_t i = 0; i < batch->count; i++) {
+    for (size_t i = 0; i < batch->count; first += batch->entry_rows[i++]) {
+        if (!batch->entries[i])
+            continue;
         struct mob_engine_op *op = engine_op_of(batch->entries[i]);
-        uint64_t rows = batch->entries[i]->rows;
+        uint64_t rows = batch->entry_rows[i];
         op->infer.outputs = calloc(model->output_count + 1, sizeof *op->infer.outputs);
         MOB_ASSERT(op->infer.outputs != NULL);
         for (uint32_t k = 0; k < model->output_count; k++)
             slice(&tensors[k], first, rows, model->max_batch_size > 1, &op->infer.outputs[k]);
-        first += rows;
         mob_infer_result_hold(&result->base);
         op->infer.result = &result->base;
         mob_model_count(batch->endpoint->model, true, rows, batch->sent_ns - batch->entries[i]->since_ns,
@@ -192,10 +196,66 @@ static void on_output(struct mob_future *future, void *arg)
         batch_ready(batch);
 }
 
+/* Behind the last asker a call is taken back if it cannot have begun, or has had the time that any call has.
+ * Else it runs on: one client's short patience must not cost the others their replica. */
+static void leave_batch(struct batch *batch, const struct mob_batch_entry *entry)
+{
+    bool first_sent = batch->next == NULL; /* the replica runs one after the other */
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->entries[i] == entry)
+            batch->entries[i] = NULL;
+    mob_model_count(batch->endpoint->model, false, 1, 0, mob_now() - batch->sent_ns);
+    if (--batch->awaited > 0 || (first_sent && mob_now() - batch->sent_ns < ANSWER_NS))
+        return;
+    batch_take_back(batch);
+    batch_end(batch);
+}
+
+/* Calls that run for nobody and have had their time; when to call again. */
+static int64_t end_overdue(struct endpoint *e, int64_t now)
+{
+    int64_t wake = INT64_MAX;
+    for (struct batch *batch = e->sent, *next; batch; batch = next) {
+        int64_t late = batch->sent_ns + ANSWER_NS;
+        next = batch->next;
+        if (batch->awaited == 0 && late <= now) {
+            batch_take_back(batch);
+            batch_end(batch);
+        } else if (batch->awaited == 0 && late < wake) {
+            wake = late;
+        }
+    }
+    return wake;
+}
+
+/* Its own time, or what any call may take, has passed. */
 static void on_no_answer(struct flight *flight)
 {
-    batch_take_back(flight->batch);
-    batch_fail(flight->batch, MOB_UNAVAILABLE, "the model did not answer in time");
+    struct mob_engine_infer *infer = &flight->op->infer;
+    struct endpoint *e = infer->model->engine_data;
+    int64_t timeout_ns = infer->request->timeout_ns;
+    if (timeout_ns > 0 && mob_now() - infer->request->started_ns >= timeout_ns)
+        mob_engine_op_fail(flight->op, MOB_UNAVAILABLE, NULL,
+            "the model did not answer within the timeout of %lld us", (long long)timeout_ns / 1000);
+    else
+        mob_engine_op_fail(flight->op, MOB_UNAVAILABLE, NULL, "the model did not answer in time");
+    if (flight->batch) {
+        leave_batch(flight->batch, &infer->entry);
+    } else {
+        mob_batch_remove(&e->batcher, &infer->entry);
+        tell_pending(e);
+    }
+    flight_done(flight);
+}
+
+static void await_answer(struct flight *flight, int64_t longest_ns)
+{
+    const struct mob_infer_request *request = flight->op->infer.request;
+    int64_t late = request->timeout_ns > 0 ? request->started_ns + request->timeout_ns : INT64_MAX;
+    if (longest_ns < late)
+        late = longest_ns;
+    if (late < INT64_MAX)
+        flight_set_deadline(flight, late, on_no_answer);
 }
 
 static void send_now(struct flight *first);
@@ -211,8 +271,11 @@ static void on_no_room(struct flight *first, enum mob_status status, const char 
 static void send_batch(struct endpoint *e, struct batch *batch)
 {
     for (size_t i = 0; i < batch->count; i++) {
-        batch->requests[i] = engine_op_of(batch->entries[i])->infer.request;
-        engine_op_of(batch->entries[i])->infer.flight->batch = batch;
+        struct mob_engine_infer *infer = &engine_op_of(batch->entries[i])->infer;
+        batch->requests[i] = infer->request;
+        batch->entry_rows[i] = batch->entries[i]->rows;
+        infer->flight->batch = batch;
+        flight_clear_deadline(infer->flight); /* until it is sent: it may wait for room */
     }
     batch->sent_ns = mob_now();
     batch->call = (struct engine_infer_call){.engine = e->engine,
@@ -249,7 +312,8 @@ static void send_now(struct flight *first)
         batch->next->at = &batch->next;
     e->sent = batch;
     /* A node that dies takes the call with it: nobody would ever answer. */
-    flight_set_deadline(first, mob_now() + ANSWER_NS, on_no_answer);
+    for (size_t i = 0; i < batch->count; i++)
+        await_answer(engine_op_of(batch->entries[i])->infer.flight, mob_now() + ANSWER_NS);
 }
 
 static void step_endpoint(struct endpoint *e, int64_t now)
@@ -263,7 +327,7 @@ static void step_endpoint(struct endpoint *e, int64_t now)
         batch = calloc(1, sizeof *batch);
         MOB_ASSERT(batch != NULL);
         batch->endpoint = e;
-        batch->count = n;
+        batch->count = batch->awaited = n;
         memcpy(batch->entries, entries, n * sizeof(struct mob_batch_entry *));
         for (size_t i = 0; i < n; i++)
             batch->rows += entries[i]->rows;
@@ -279,8 +343,10 @@ int64_t engine_models_step(struct engine *engine, int64_t now)
     int64_t wake = INT64_MAX;
     for (struct endpoint *e = engine->models->all, *next; e; e = next) {
         next = e->next;
+        int64_t at = end_overdue(e, now);
+        wake = at < wake ? at : wake;
         step_endpoint(e, now);
-        int64_t at = e->ready && !e->waits[0] ? mob_batch_deadline(&e->batcher) : INT64_MAX;
+        at = e->ready && !e->waits[0] ? mob_batch_deadline(&e->batcher) : INT64_MAX;
         wake = at < wake ? at : wake;
         at = endpoint_look(e, now);
         wake = at < wake ? at : wake;
@@ -302,8 +368,11 @@ void engine_start_infer(struct flight *flight)
         return;
     }
     if (!mob_batch_add(
-            &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
+            &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now())) {
         flight_fail(
             flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+        return;
+    }
+    await_answer(flight, INT64_MAX);
     tell_pending(e);
 }

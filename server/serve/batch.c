@@ -59,6 +59,21 @@ size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_ba
     return n;
 }
 
+void mob_batch_remove(struct mob_batcher *batcher, struct mob_batch_entry *entry)
+{
+    struct mob_batch_entry *before = NULL;
+    for (struct mob_batch_entry **at = &batcher->head; *at; before = *at, at = &before->next) {
+        if (*at != entry)
+            continue;
+        *at = entry->next;
+        if (batcher->tail == entry)
+            batcher->tail = before;
+        batcher->count--;
+        batcher->rows -= entry->rows;
+        return;
+    }
+}
+
 void mob_batch_ended(struct mob_batcher *batcher)
 {
     batcher->in_flight--;

@@ -43,6 +43,8 @@ bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, u
 /* The next batch, oldest first, in `entries` (MOB_BATCH_CALLS_MAX); 0: none may leave yet. Counts as in
  * flight. */
 size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_batch_entry **entries);
+/* One that waits leaves without having run. */
+void mob_batch_remove(struct mob_batcher *batcher, struct mob_batch_entry *entry);
 void mob_batch_ended(struct mob_batcher *batcher);
 /* When to call take again if nothing happens; INT64_MAX: not by time. */
 int64_t mob_batch_deadline(const struct mob_batcher *batcher);

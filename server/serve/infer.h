@@ -19,6 +19,7 @@
 
 #define MOB_INFER_ID_MAX 128
 #define MOB_INFER_JSON_MAX (16u << 20)
+#define MOB_INFER_TIMEOUT_US_MAX (86400ll * 1000000)
 
 struct mob_infer_tensor {
     enum mob_dtype dtype;
@@ -37,6 +38,7 @@ struct mob_infer_request {
     uint64_t rows; /* first dimension of every input; 1 when the model does not batch */
     uint64_t shape_hash; /* equal: can be stacked */
     int64_t started_ns;
+    int64_t timeout_ns; /* `parameters.timeout`, which is in microseconds; 0: none */
 };
 
 /* The values of one batch, shared by its calls. */

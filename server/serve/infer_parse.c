@@ -287,6 +287,19 @@ static enum mob_status finish(struct parse *p)
     return MOB_OK;
 }
 
+/* Microseconds; 0 is none, as with Triton. */
+static enum mob_status read_timeout(struct parse *p, const json_t *timeout)
+{
+    if (!timeout)
+        return MOB_OK;
+    if (!json_is_integer(timeout) || json_integer_value(timeout) < 0 ||
+        json_integer_value(timeout) > MOB_INFER_TIMEOUT_US_MAX)
+        return bad(p, MOB_INVALID, "parameters.timeout must be microseconds, at most %lld",
+            (long long)MOB_INFER_TIMEOUT_US_MAX);
+    p->request->timeout_ns = json_integer_value(timeout) * 1000;
+    return MOB_OK;
+}
+
 static enum mob_status read_root(struct parse *p, const json_t *root)
 {
     if (!json_is_object(root))
@@ -296,19 +309,18 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
         return bad(p, MOB_INVALID, "id must be a string shorter than %d bytes", MOB_INFER_ID_MAX);
     if (id)
         snprintf(p->request->id, sizeof p->request->id, "%s", json_string_value(id));
-    p->binary_default =
-        json_is_true(json_object_get(json_object_get(root, "parameters"), "binary_data_output"));
     const json_t *parameters = json_object_get(root, "parameters"),
                  *outputs = json_object_get(root, "outputs");
     if (parameters && !json_is_object(parameters))
         return bad(p, MOB_INVALID, "parameters must be an object");
+    p->binary_default = json_is_true(json_object_get(parameters, "binary_data_output"));
     if (outputs && !json_is_array(outputs))
         return bad(p, MOB_INVALID, "outputs must be an array of outputs, each with its name");
     const json_t *inputs = json_object_get(root, "inputs");
     if (!json_is_array(inputs) || json_array_size(inputs) == 0 ||
         json_array_size(inputs) > MOB_MODEL_TENSORS_MAX)
         return bad(p, MOB_INVALID, "inputs must be an array of 1 to %d tensors", MOB_MODEL_TENSORS_MAX);
-    enum mob_status status = MOB_OK;
+    enum mob_status status = read_timeout(p, json_object_get(parameters, "timeout"));
     for (size_t i = 0; status == MOB_OK && i < json_array_size(inputs); i++)
         status = read_input(p, json_array_get(inputs, i));
     if (status == MOB_OK && p->blob != p->blob_end)

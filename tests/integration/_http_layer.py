@@ -565,6 +565,11 @@ def test_prefer():
         check(prefer(text)[0] == 400 and b"Prefer: wait" in prefer(text)[2], f"Prefer: {text}", prefer(text))
 
 
+def test_a_body_that_is_no_object():
+    told = problem(call("POST", "/api/v1/tasks", []), 422, "invalid-argument", "an array")
+    check(told["detail"] == "the body must be an object" and told["errors"][0]["pointer"] == "", "what it must be", told)
+
+
 def test_verbs():
     task = "/api/v1/tasks/task_" + "a" * 26
     for path, verbs in ((task + ":explode", ":cancel"), (task + ":cancel:", ":cancel"), (task + ":CANCEL", ":cancel"),

@@ -108,6 +108,50 @@ def test_an_idle_replica_is_asked_at_once(c):
     check([a[0][1] for a in answers] == list(range(6)), "each row by itself", answers)
 
 
+def infer_within(c, name, rows, timeout_us):
+    body = {"parameters": {"timeout": timeout_us},
+            "inputs": [{"name": "x", "datatype": "FP32", "shape": [len(rows), len(rows[0])], "data": [v for row in rows for v in row]}]}
+    return c.call("POST", f"/v2/models/{name}/infer", body)
+
+
+def check_too_late(answer, what):
+    status, headers, body = answer
+    check(status == 503 and b"timeout of 100000 us" in body and "retry-after" in headers, what, status, body)
+
+
+def test_a_call_has_the_time_that_it_says(c):
+    c.deploy("batcher")
+    gate = c.directory + "/timed"
+    c.json("PUT", f"{V1}/endpoints/timed", {"class": "batcher.Gate", "arguments": [gate], "max_batch_size": 2}, expect=201)
+    process = c.json("GET", V1 + "/actors/" + c.json("GET", V1 + "/endpoints/timed")["actor"])["pid"]
+    check_too_late(infer_within(c, "timed", [[1, 0]], 100000), "while it runs")
+    check(os.path.exists(gate + ".in"), "it had begun")
+    check_too_late(infer_within(c, "timed", [[1, 0]], 100000), "while it waits to be sent")
+    check(waiting_calls(c, "timed") == 0, "it does not wait any more")
+    patient = [None, None]
+
+    def one(i):
+        patient[i] = ask(c, "timed", [[i + 5, 0]])
+
+    # One that waits and one that leaves are a batch that goes to the worker, behind the one that runs there; so is the next one with itself.
+    first = threading.Thread(target=one, args=(0,))
+    first.start()
+    c.until("it waits", lambda: waiting_calls(c, "timed") == 1)
+    check_too_late(infer_within(c, "timed", [[7, 0]], 100000), "of a batch with others")
+    second = threading.Thread(target=one, args=(1,))
+    second.start()
+    c.until("it waits", lambda: waiting_calls(c, "timed") == 1)
+    with open(gate + ".open", "w", encoding="ascii"):
+        pass
+    for thread in (first, second):
+        thread.join(60)
+    check(patient == [[[2, 5]], [[1, 6]]], "each has its own row, of a batch of two and of one", patient)
+    check(infer_within(c, "timed", [[1, 0]], 60000000)[0] == 200 and infer_within(c, "timed", [[1, 0]], 0)[0] == 200, "in time; 0 is none")
+    for bad in (-1, "5", 1.5, 1 << 62):
+        check(infer_within(c, "timed", [[1, 0]], bad)[0] == 400, "no microseconds", bad)
+    check(c.json("GET", V1 + "/actors/" + c.json("GET", V1 + "/endpoints/timed")["actor"])["pid"] == process, "the replica lives on")
+
+
 def store(c):
     return c.json("GET", V1 + "/nodes")["items"][0]["store"]
 

@@ -107,10 +107,11 @@ static void numbers_of_options_have_bounds(void **state)
 static void exit_codes_say_what_kind_of_end_it_was(void **state)
 {
     (void)state;
-    char *unknown[] = {"mobula", "stats"}, *version[] = {"mobula", "version"};
+    char *unknown[] = {"mobula", "stats"}, *version[] = {"mobula", "version", "x"};
     assert_int_equal(cli_main(2, unknown), CLI_USAGE);
     assert_int_equal(cli_main(1, version), CLI_USAGE);
     assert_int_equal(cli_main(2, version), CLI_OK);
+    assert_int_equal(cli_main(3, version), CLI_USAGE);
 }
 
 int main(void)

@@ -43,6 +43,26 @@ static void full_batch_leaves_behind_a_running_one(void **state)
     assert_int_equal(mob_batch_take(&b, 0, taken), 2);
 }
 
+static void who_leaves_is_not_taken(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 8, 100);
+    for (int i = 0; i < 4; i++)
+        assert_true(mob_batch_add(&b, &calls[i], 2, 0, i));
+    mob_batch_remove(&b, &calls[3]); /* the last, one in the middle, the first */
+    mob_batch_remove(&b, &calls[1]);
+    mob_batch_remove(&b, &calls[0]);
+    mob_batch_remove(&b, &calls[0]); /* it is not there */
+    assert_int_equal(b.count, 1);
+    assert_int_equal(b.rows, 2);
+    assert_int_equal(mob_batch_deadline(&b), 100002);
+    assert_true(mob_batch_add(&b, &calls[4], 1, 0, 50));
+    assert_int_equal(mob_batch_take(&b, 100002, taken), 2);
+    assert_ptr_equal(taken[0], &calls[2]);
+    assert_ptr_equal(taken[1], &calls[4]);
+}
+
 static void delay_waits_for_more_calls(void **state)
 {
     (void)state;
@@ -93,6 +113,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(idle_replica_gets_a_call_at_once),
         cmocka_unit_test(full_batch_leaves_behind_a_running_one),
+        cmocka_unit_test(who_leaves_is_not_taken),
         cmocka_unit_test(delay_waits_for_more_calls),
         cmocka_unit_test(only_equal_shapes_stack_and_order_is_kept),
         cmocka_unit_test(queue_is_bounded),
