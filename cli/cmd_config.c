@@ -103,7 +103,7 @@ static bool names_are_known(const struct cli_call *call)
 /* One line of the table. `next`: what the next start would change; "" if nothing. */
 struct row {
     const char *name, *value;
-    char from[MOB_SETTING_TEXT_MAX + 64], next[2 * MOB_SETTING_TEXT_MAX];
+    char from[MOB_SETTING_TEXT_MAX + 64], next[2 * MOB_SETTING_TEXT_MAX + 80];
 };
 
 static void row_of(const struct config *config, int id, struct row *out)
