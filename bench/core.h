@@ -18,6 +18,13 @@ enum mob_status bench_window_take(struct bench_window *w, struct bench_samples *
 /* `count` committed things in `seconds`, against messages through a ring. */
 void bench_rate_row(struct bench *b, const char *row, double count, double seconds);
 
+/* A client of a cluster of its own with `noop`, which *fresh, a copy of *b, is about; NULL = none.
+ * bench_core_fresh_end stops it, and takes what was told over into *b; call it in either case. */
+struct mob_client *bench_core_fresh(struct bench *b, struct bench *fresh, int nest_max);
+void bench_core_fresh_end(struct bench *b, struct bench *fresh, struct mob_client *client);
+
+/* tasks_queued_1m; tasks_queued_1m_mem on a cluster of its own (core_queued.c). */
+void bench_core_queued(struct bench *b, struct mob_client *client);
 /* One in flight: tasks_sync, tasks_sync_committed, actor_sync, actor_sync_committed. */
 void bench_core_sync(struct bench *b, struct mob_client *client);
 /* actor_async, actor_n_n, actor_create. */

@@ -2,9 +2,7 @@
 #include <string.h>
 
 #include "bench/core.h"
-
-/* Asking for each task's ids would cost more than the task: one in this many is offered to the sample. */
-#define OFFER_EVERY 61
+#include "bench/modules/kept_answers.h"
 
 enum mob_status bench_window_take(struct bench_window *w, struct bench_samples *samples, int64_t *sum)
 {
@@ -14,8 +12,7 @@ enum mob_status bench_window_take(struct bench_window *w, struct bench_samples *
     if (status != MOB_OK)
         return status;
     *sum += result;
-    if (w->taken % OFFER_EVERY == 0)
-        bench_sample_offer(samples, w->futures[i], w->arguments[i], result);
+    bench_sample_offer(samples, w->futures[i], w->arguments[i], result);
     mob_release(w->futures[i]);
     w->taken++;
     return MOB_OK;
@@ -207,31 +204,74 @@ static void actor_async(struct bench *b, struct mob_client *client)
         bench_rate_row(b, row, (double)count, seconds);
 }
 
-enum { ACTORS = 32, CALLERS = 4 };
+enum { ACTORS = 32, CALLERS = 4, KEPT = BENCH_SAMPLES / CALLERS };
 
-/* All callers' answers are added up in `answers_out`. */
-static enum mob_status run_callers(struct mob_client *client, struct mob_actor *const *actors, int64_t calls,
-    char tasks_out[CALLERS][MOB_TEXT_ID_MAX], uint64_t *answers_out, double *seconds_out)
+struct caller {
+    char task[MOB_TEXT_ID_MAX];
+    uint64_t seed;
+    int64_t total, answers[KEPT]; /* what it was told, of the calls that kept_answer_index names */
+};
+
+static enum mob_status submit_caller(struct mob_client *client, struct mob_actor *const *actors,
+    int64_t calls, struct caller *caller, struct mob_future *futures_out[1 + KEPT])
 {
-    struct mob_arg args[ACTORS + 1];
-    struct mob_future *futures[CALLERS];
-    args[0] = mob_i64(calls);
+    enum { FIRST_ACTOR = 3 };
+    struct mob_arg args[FIRST_ACTOR + ACTORS] = {
+        mob_i64(calls), mob_i64(KEPT), mob_i64((int64_t)caller->seed)};
+    struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = 1 + KEPT};
     for (int i = 0; i < ACTORS; i++)
-        args[i + 1] = mob_actor_handle(actors[i]);
+        args[FIRST_ACTOR + i] = mob_actor_handle(actors[i]);
+    return mob_submit(
+        client, "noop.actor_caller", (struct mob_args){args, FIRST_ACTOR + ACTORS}, &options, futures_out);
+}
+
+static enum mob_status take_kept(struct caller *caller, struct mob_future *futures[1 + KEPT])
+{
     enum mob_status status = MOB_OK;
-    int64_t begin = bench_now(), result = 0;
-    for (int i = 0; i < CALLERS && status == MOB_OK; i++)
-        status =
-            mob_submit(client, "noop.actor_caller", (struct mob_args){args, ACTORS + 1}, NULL, &futures[i]);
-    for (int i = 0; i < CALLERS && status == MOB_OK; i++) {
-        status = mob_get_i64(futures[i], 300 * BENCH_SECOND, &result);
-        mob_future_task_id(futures[i], tasks_out[i]);
-        *answers_out += (uint64_t)result;
-    }
-    *seconds_out = (double)(bench_now() - begin) / 1e9;
-    for (int i = 0; i < CALLERS && status == MOB_OK; i++)
-        mob_release(futures[i]);
+    for (int k = 0; k < KEPT && status == MOB_OK; k++)
+        status = mob_get_i64(futures[1 + k], 10 * BENCH_SECOND, &caller->answers[k]);
+    for (int k = 0; k < 1 + KEPT; k++)
+        mob_release(futures[k]);
     return status;
+}
+
+static enum mob_status run_callers(struct mob_client *client, struct mob_actor *const *actors, int64_t calls,
+    struct caller callers[CALLERS], double *seconds_out)
+{
+    static struct mob_future *futures[CALLERS][1 + KEPT];
+    enum mob_status status = MOB_OK;
+    int64_t begin = bench_now();
+    for (int i = 0; i < CALLERS && status == MOB_OK; i++) {
+        callers[i].seed = (uint64_t)begin + (uint64_t)i;
+        status = submit_caller(client, actors, calls, &callers[i], futures[i]);
+    }
+    for (int i = 0; i < CALLERS && status == MOB_OK; i++)
+        status = mob_get_i64(futures[i][0], 300 * BENCH_SECOND, &callers[i].total);
+    *seconds_out = (double)(bench_now() - begin) / 1e9;
+    for (int i = 0; i < CALLERS && status == MOB_OK; i++) {
+        mob_future_task_id(futures[i][0], callers[i].task);
+        status = take_kept(&callers[i], futures[i]);
+    }
+    return status;
+}
+
+/* What the callers were told is what the log says of the same calls. */
+static bool answers_are_logged(struct bench *b, const char *row, int64_t calls,
+    const struct caller callers[CALLERS], struct bench_samples *samples)
+{
+    const int step = b->options.quick ? 20 : 1;
+    int64_t indices[KEPT], results[KEPT];
+    for (int i = 0; i < CALLERS; i++) {
+        int n = 0;
+        for (int k = 0; k < KEPT; k += step, n++) {
+            indices[n] = kept_answer_index(calls, KEPT, callers[i].seed, k);
+            results[n] = callers[i].answers[k];
+        }
+        if (!bench_children_compare(b, row, callers[i].task, samples, n, indices, 1, results))
+            return false;
+        bench_note_worker(b, samples, callers[i].task);
+    }
+    return true;
 }
 
 /* An actor that was called n times has answered 1, 2, ... n. */
@@ -256,14 +296,16 @@ static void actor_n_n(struct bench *b, struct mob_client *client)
 {
     static const char row[] = "actor_n_n";
     static struct bench_samples samples;
+    static struct caller callers[CALLERS];
     int64_t calls = b->options.quick ? 10000 : 500000, total = 0;
     struct mob_actor *actors[ACTORS];
-    char tasks[CALLERS][MOB_TEXT_ID_MAX];
     uint64_t answers = 0, expected = 0;
     double seconds;
     for (int i = 0; i < ACTORS; i++)
         BENCH_TRY(b, row, make_counter(client, &actors[i]));
-    BENCH_TRY(b, row, run_callers(client, actors, calls, tasks, &answers, &seconds));
+    BENCH_TRY(b, row, run_callers(client, actors, calls, callers, &seconds));
+    for (int i = 0; i < CALLERS; i++)
+        answers += (uint64_t)callers[i].total;
     for (int i = 0; i < ACTORS; i++)
         BENCH_TRY(b, row, count_and_kill(actors[i], &total, &expected));
     if (total != calls * CALLERS || answers != expected) {
@@ -271,12 +313,8 @@ static void actor_n_n(struct bench *b, struct mob_client *client)
         return;
     }
     bench_samples_init(&samples, "noop.Counter.inc");
-    for (int i = 0; i < CALLERS; i++) {
-        if (!bench_children_check(
-                b, row, tasks[i], &samples, calls, BENCH_SAMPLES / CALLERS, BENCH_RESULT_ANY))
-            return;
-        bench_note_worker(b, &samples, tasks[i]);
-    }
+    if (!answers_are_logged(b, row, calls, callers, &samples))
+        return;
     if (samples.workers < 2 && !b->options.quick)
         bench_miss(b, row, "fewer than two worker processes took part");
     else

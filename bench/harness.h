@@ -13,7 +13,7 @@
 
 #define BENCH_DURABILITY "everysec"
 
-#define BENCH_ROWS_MAX 64
+#define BENCH_ROWS_MAX 128
 
 #define BENCH_ONLY_MAX 64
 
@@ -108,6 +108,7 @@ struct bench_load {
 struct bench_load_result {
     double requests, seconds, p50_us, p99_us, failed; /* failed: socket errors, time-outs, status not 2xx */
     double counted, sum, bad; /* what the script counted */
+    int64_t first_ns, last_ns; /* bench_now at its first request and last answer; 0 = it did not say */
 };
 /* Runs wrk, one thread. False after a message. The scripts' file of answers is <directory>/answers. */
 bool bench_load(
@@ -123,7 +124,8 @@ struct bench_sample {
     char needs[MOB_TEXT_ID_MAX]; /* its first argument is this object by reference; "" = a number */
     int64_t argument, result;
 };
-/* A reservoir: each task that was offered is in it with the same probability. */
+/* A reservoir: each task that was offered is in it with the same probability. Offering one costs a few
+ * nanoseconds; ids are asked for only of those that get in, so every task of a run can be offered. */
 struct bench_samples {
     const char *function; /* expected name of each task's function */
     const char *argument_object; /* the argument is this object by reference; NULL = the number itself */
@@ -146,7 +148,7 @@ void bench_sample_offer_ids(
 /* Read each over HTTP and compare function, argument, result, object, times, worker and lineage; at least
  * `workers_min` worker processes took part. False after bench_miss. */
 bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min);
-enum bench_result { BENCH_RESULT_ANY, BENCH_RESULT_ECHO, BENCH_RESULT_LEAVES }; /* = argument; = 2^argument */
+enum bench_result { BENCH_RESULT_ECHO, BENCH_RESULT_LEAVES }; /* = argument; = 2^argument */
 /* The same for `wanted` tasks that the list gives under `filter` and that are of the sample's function. */
 bool bench_list_check(struct bench *b, const char *row, const char *filter, struct bench_samples *s,
     int wanted, enum bench_result expected);
@@ -154,6 +156,9 @@ bool bench_list_check(struct bench *b, const char *row, const char *filter, stru
  * count up. */
 bool bench_children_check(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
     int64_t children, int wanted, enum bench_result expected);
+/* The same for `n` chosen children: child indices[i] has `argument` and returned results[i]. */
+bool bench_children_compare(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
+    int n, const int64_t *indices, int64_t argument, const int64_t *results);
 /* Adds the worker that ran this task. */
 void bench_note_worker(struct bench *b, struct bench_samples *s, const char *task);
 /* Random walks down the tree of noop.tree from its root: each task's depth, leaves, kind and times. */
@@ -173,8 +178,13 @@ bool bench_upload(struct bench *b, const char *module_file);
         } \
     } while (0)
 
+/* Wakes, system calls, yields, a line between two cores, allocation, new processes (limits_wake.c). */
+void bench_limits_calls(struct bench *b);
+void bench_limits_wakes(struct bench *b);
+void bench_limits_spawn(struct bench *b);
 /* Baselines that need sockets and a private redis-server (limits_net.c). */
 void bench_limits_tcp(struct bench *b);
+void bench_limits_rpc(struct bench *b);
 void bench_limits_redis(struct bench *b);
 
 /* `mobula-bench gcs-history ...` (gcs_history_run.c): its exit status. */

@@ -88,21 +88,13 @@ static void tasks_tree(struct bench *b, struct mob_client *client, const char *r
 static void tasks_tree_get(struct bench *b)
 {
     static const char row[] = "tasks_tree_get";
-    struct bench usual = *b;
-    b->running = false;
-    b->nest_max = TREE_NEST_MAX;
-    struct mob_client *client = bench_cluster_start(b) ? bench_connect(b) : NULL;
-    if (client && bench_deploy(b, client, "noop"))
-        tasks_tree(b, client, row, false, b->options.quick ? 6 : 14);
+    struct bench fresh;
+    struct mob_client *client = bench_core_fresh(b, &fresh, TREE_NEST_MAX);
+    if (client)
+        tasks_tree(&fresh, client, row, false, b->options.quick ? 6 : 14);
     else
-        bench_miss(b, row, "no cluster");
-    mob_disconnect(client);
-    bench_cluster_stop(b);
-    b->running = usual.running;
-    b->nest_max = usual.nest_max;
-    memcpy(b->directory, usual.directory, sizeof b->directory);
-    memcpy(b->address, usual.address, sizeof b->address);
-    memcpy(b->token, usual.token, sizeof b->token);
+        bench_miss(&fresh, row, "no cluster");
+    bench_core_fresh_end(b, &fresh, client);
 }
 
 static void tasks_chain(struct bench *b, struct mob_client *client)
@@ -120,8 +112,7 @@ static void tasks_chain(struct bench *b, struct mob_client *client)
     for (int i = 1; i < count; i++) {
         BENCH_TRY(
             b, row, mob_submit_function(client, sum, MOB_ARGS(mob_ref(before), mob_i64(1)), NULL, &next));
-        if (i % 61 == 0)
-            bench_sample_offer_needing(&samples, next, before, i + 1);
+        bench_sample_offer_needing(&samples, next, before, i + 1);
         mob_release(before);
         before = next;
     }
@@ -132,67 +123,6 @@ static void tasks_chain(struct bench *b, struct mob_client *client)
         bench_miss(b, row, "the end of the chain is wrong");
     else if (bench_samples_check(b, row, &samples, 1))
         bench_rate_row(b, row, count, seconds);
-}
-
-static void queued_rows(struct bench *b, int count, double seconds, double memory)
-{
-    bench_row(b,
-        &(struct bench_row){.name = "tasks_queued_1m",
-            .value = seconds,
-            .unit = "s",
-            .baseline = count / b->ring_msgs,
-            .against = "as many ring messages",
-            .n = count,
-            .commit = "committed"});
-    bench_row(b,
-        &(struct bench_row){.name = "tasks_queued_1m_mem",
-            .value = memory / count,
-            .unit = "B",
-            .baseline = b->redis_block_bytes,
-            .against = "bytes that Redis needs for a spec of 200",
-            .n = count,
-            .commit = "committed"});
-}
-
-static void tasks_queued(struct bench *b, struct mob_client *client)
-{
-    enum { COUNT_MAX = 1000000 };
-    static const char row[] = "tasks_queued_1m";
-    static struct mob_future *futures[COUNT_MAX];
-    static struct bench_samples samples;
-    static char gate_id[MOB_TEXT_ID_MAX];
-    int count = b->options.quick ? 20000 : COUNT_MAX;
-    struct mob_future *gate;
-    const struct mob_function *echo;
-    bench_samples_init(&samples, "noop.echo");
-    BENCH_TRY(b, row, mob_function_find(client, "noop.echo", &echo));
-    BENCH_TRY(b, row, mob_promise(client, &gate));
-    mob_future_id(gate, gate_id);
-    samples.argument_object = gate_id;
-    memset(futures, 0xff, sizeof futures); /* its pages count before */
-    double before = bench_memory(b, true);
-    int64_t begin = bench_now();
-    for (int i = 0; i < count; i++)
-        BENCH_TRY(b, row, mob_submit_function(client, echo, MOB_ARGS(mob_ref(gate)), NULL, &futures[i]));
-    int64_t submitted = bench_now();
-    double after = bench_memory(b, true);
-    int64_t resumed = bench_now(); /* looking at the memory is not the system's time */
-    BENCH_TRY(b, row, mob_fulfil(gate, mob_i64(42)));
-    int64_t sum = 0;
-    for (int i = 0; i < count; i++) {
-        int64_t result = 0;
-        BENCH_TRY(b, row, mob_get_i64(futures[i], 600 * BENCH_SECOND, &result));
-        sum += result;
-        if (i % 61 == 0)
-            bench_sample_offer(&samples, futures[i], 0, result);
-        mob_release(futures[i]);
-    }
-    double seconds = (double)(submitted - begin + bench_now() - resumed) / 1e9;
-    mob_release(gate);
-    if (sum != 42ll * count)
-        bench_miss(b, row, "the sum of all results is wrong");
-    else if (bench_samples_check(b, row, &samples, 2))
-        queued_rows(b, count, seconds, after - before);
 }
 
 /* A time: the median of several rounds, against `messages` ring messages. */
@@ -297,8 +227,7 @@ static enum mob_status wait_round(struct mob_client *client, const struct mob_fu
         if (status != MOB_OK)
             break;
         *sum += result;
-        if (i % 61 == 0)
-            bench_sample_offer(samples, future, result, result);
+        bench_sample_offer(samples, future, result, result);
         mob_release(future);
     }
     return status;
@@ -351,7 +280,7 @@ void suite_core(struct bench *b)
     if (bench_wanted(b, "tasks_chain"))
         tasks_chain(b, client);
     if (bench_wanted(b, "tasks_queued_1m"))
-        tasks_queued(b, client);
+        bench_core_queued(b, client);
     if (bench_wanted(b, "fan_in"))
         fan_in(b, client);
     if (bench_wanted(b, "returns"))

@@ -4,7 +4,8 @@
  * count) tree(depth)       2^depth leaves; inner tasks return the future of sum(left, right) tree_get(depth)
  * the same, but inner tasks block in get sync_child(n)     n times: submit an echo, get it; latencies as JSON
  *   sync_actor(n, counter)          the same with calls of an actor
- *   actor_caller(n, counters...)    n calls, on each actor in turn; the sum of the answers
+ *   actor_caller(n, kept, seed, counters...)    n calls, on each actor in turn; the sum of the answers, then
+ *                                   `kept` of them (kept_answers.h)
  *   Counter           inc(by), get(), ping()
  */
 #include <mobula/mobula.h>
@@ -14,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "bench/modules/kept_answers.h"
 
 #define DEPTH_MAX 40
 #define SAMPLES_MAX 10000000 /* of latencies: 80 MB */
@@ -248,28 +251,47 @@ static enum mob_status counter_restore(struct mob_call *call)
 
 /* Adds up the answers of `inc(1)`. Other callers' calls fall between ours, so the sum of one caller varies;
  * that of all callers does not, since each actor gives each number once. */
+struct caller {
+    struct mob_call *call;
+    int64_t calls, kept, kept_so_far, total;
+    uint64_t seed;
+};
+
+/* The answer of call `i`: added up, and returned by itself when it is one of those to be kept. */
+static enum mob_status take_answer(struct caller *c, struct mob_future *future, int64_t i)
+{
+    int64_t answer = 0;
+    enum mob_status status = mob_get_i64(future, MOB_FOREVER, &answer);
+    mob_release(future);
+    c->total = add(c->total, answer);
+    if (status != MOB_OK || c->kept_so_far == c->kept ||
+        kept_answer_index(c->calls, c->kept, c->seed, c->kept_so_far) != i)
+        return status;
+    return mob_return_at(c->call, (size_t)++c->kept_so_far, mob_i64(answer));
+}
+
 static enum mob_status actor_caller(struct mob_call *call)
 {
-    const int64_t n = mob_arg_i64(call, 0);
-    const size_t actors = mob_arg_count(call) - 1;
-    if (n < 0 || actors == 0)
-        return mob_fail(call, "%" PRId64 " calls of %zu actors", n, actors);
+    enum { FIRST_ACTOR = 3 };
+    struct caller c = {.call = call,
+        .calls = mob_arg_i64(call, 0),
+        .kept = mob_arg_i64(call, 1),
+        .seed = (uint64_t)mob_arg_i64(call, 2)};
+    const size_t actors = mob_arg_count(call) - FIRST_ACTOR;
+    if (c.calls < 0 || actors == 0 || c.kept < 0 || c.kept > c.calls)
+        return mob_fail(
+            call, "%" PRId64 " calls of %zu actors, %" PRId64 " of them kept", c.calls, actors, c.kept);
     struct mob_future *window[WINDOW];
     enum mob_status status = MOB_OK;
-    int64_t total = 0;
-    for (int64_t i = 0; i < n + WINDOW && status == MOB_OK; i++) {
+    for (int64_t i = 0; i < c.calls + WINDOW && status == MOB_OK; i++) {
         struct mob_future **slot = &window[i % WINDOW];
-        if (i >= WINDOW && i - WINDOW < n) {
-            int64_t answer = 0;
-            status = mob_get_i64(*slot, MOB_FOREVER, &answer);
-            total = add(total, answer);
-            mob_release(*slot);
-        }
-        if (i < n && status == MOB_OK)
-            status = mob_actor_call(
-                mob_arg_actor(call, 1 + (size_t)i % actors), "inc", MOB_ARGS(mob_i64(1)), NULL, slot);
+        if (i >= WINDOW && i - WINDOW < c.calls)
+            status = take_answer(&c, *slot, i - WINDOW);
+        if (i < c.calls && status == MOB_OK)
+            status = mob_actor_call(mob_arg_actor(call, FIRST_ACTOR + (size_t)i % actors), "inc",
+                MOB_ARGS(mob_i64(1)), NULL, slot);
     }
-    return status == MOB_OK ? mob_return_i64(call, total) : status;
+    return status == MOB_OK ? mob_return_at(call, 0, mob_i64(c.total)) : status;
 }
 
 /* clang-format off */
@@ -282,7 +304,7 @@ MOB_MODULE("noop",
     MOB_FUNCTION("tree_get", tree_get, "i64 depth -> i64"),
     MOB_FUNCTION("sync_child", sync_child, "i64 n -> json"),
     MOB_FUNCTION("sync_actor", sync_actor, "i64 n, actor counter -> json"),
-    MOB_FUNCTION("actor_caller", actor_caller, "i64 n, actor... counters -> i64"),
+    MOB_FUNCTION("actor_caller", actor_caller, "i64 n, i64 kept, i64 seed, actor... counters -> i64..."),
     {.name = "Counter", .main = counter_create, .signature = "-> ()",
      .methods = MOB_METHODS(
          MOB_METHOD("inc", counter_inc, "i64 by -> i64"),

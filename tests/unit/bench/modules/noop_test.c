@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "bench/modules/kept_answers.h"
 #include "tests/unit/examples/module_double.h"
 
 static int64_t number(struct mob_future *future)
@@ -114,15 +115,35 @@ static void counter_counts_and_survives_its_death(void **state)
 static void callers_visit_every_actor_in_turn(void **state)
 {
     struct mob_actor *counters[4] = {NULL};
-    struct mob_arg args[5] = {mob_i64(4 * 700)};
+    struct mob_arg args[7] = {mob_i64(4 * 700), mob_i64(0), mob_i64(0)};
     for (int i = 0; i < 4; i++) {
         assert_int_equal(mob_actor_create(*state, "noop.Counter", MOB_NO_ARGS, NULL, &counters[i]), MOB_OK);
-        args[1 + i] = mob_actor_handle(counters[i]);
+        args[3 + i] = mob_actor_handle(counters[i]);
     }
-    assert_int_equal(run(*state, "noop.actor_caller", (struct mob_args){args, 5}), 4 * (700 * 701 / 2));
+    assert_int_equal(run(*state, "noop.actor_caller", (struct mob_args){args, 7}), 4 * (700 * 701 / 2));
     args[0] = mob_i64(5);
     /* The next number of each counter, and one more of the first. */
-    assert_int_equal(run(*state, "noop.actor_caller", (struct mob_args){args, 5}), 4 * 701 + 702);
+    assert_int_equal(run(*state, "noop.actor_caller", (struct mob_args){args, 7}), 4 * 701 + 702);
+}
+
+static void callers_keep_some_answers(void **state)
+{
+    enum { CALLS = 3000, KEPT = 40 };
+    struct mob_actor *counter = NULL;
+    struct mob_future *futures[1 + KEPT];
+    struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = 1 + KEPT};
+    int64_t before = -1;
+    assert_int_equal(mob_actor_create(*state, "noop.Counter", MOB_NO_ARGS, NULL, &counter), MOB_OK);
+    const struct mob_args args =
+        MOB_ARGS(mob_i64(CALLS), mob_i64(KEPT), mob_i64(77), mob_actor_handle(counter));
+    assert_int_equal(mob_submit(*state, "noop.actor_caller", args, &options, futures), MOB_OK);
+    assert_int_equal(number(futures[0]), CALLS * (CALLS + 1) / 2);
+    for (int k = 0; k < KEPT; k++) {
+        int64_t index = kept_answer_index(CALLS, KEPT, 77, k);
+        assert_true(index > before && index / (CALLS / KEPT) == k);
+        assert_int_equal(number(futures[1 + k]), index + 1); /* the only caller of a counter */
+        before = index;
+    }
 }
 
 int main(void)
@@ -135,6 +156,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(sync_functions_report_latencies, setup, teardown),
         cmocka_unit_test_setup_teardown(counter_counts_and_survives_its_death, setup, teardown),
         cmocka_unit_test_setup_teardown(callers_visit_every_actor_in_turn, setup, teardown),
+        cmocka_unit_test_setup_teardown(callers_keep_some_answers, setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
