@@ -70,6 +70,67 @@ void bench_limits_tcp(struct bench *b)
             .name = "limit_tcp_stream", .value = b->tcp_gbs, .unit = "GB/s", .n = (double)received});
 }
 
+/* ---- a small request and its answer ---- */
+
+enum { RPC_BYTES = 100 };
+
+static bool send_all(int fd, const char *bytes)
+{
+    return write(fd, bytes, RPC_BYTES) == RPC_BYTES;
+}
+
+static bool receive_all(int fd, char *bytes)
+{
+    return recv(fd, bytes, RPC_BYTES, MSG_WAITALL) == RPC_BYTES;
+}
+
+/* Takes both ends. */
+static void small_rpc(struct bench *b, const char *row, int fd, int peer)
+{
+    enum { N = 2000 };
+    static double us[N];
+    char bytes[RPC_BYTES] = {0};
+    int done = 0;
+    pid_t child = fork();
+    if (child == 0) {
+        close(fd);
+        while (receive_all(peer, bytes) && send_all(peer, bytes))
+            continue;
+        _exit(0);
+    }
+    close(peer);
+    for (; child > 0 && done < N; done++) {
+        int64_t begin = bench_now();
+        if (!send_all(fd, bytes) || !receive_all(fd, bytes))
+            break;
+        us[done] = (double)(bench_now() - begin) / 1e3;
+    }
+    close(fd);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+    if (done < N) {
+        bench_miss(b, row, "the other end went away");
+        return;
+    }
+    double p50 = bench_percentile(us, N, 50);
+    bench_row(b,
+        &(struct bench_row){.name = row,
+            .value = p50,
+            .unit = "us",
+            .n = N,
+            .p50_us = p50,
+            .p99_us = bench_percentile(us, N, 99)});
+}
+
+void bench_limits_rpc(struct bench *b)
+{
+    int ends[2], peer = -1, fd = connected_pair(&peer);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0)
+        small_rpc(b, "limit_rpc_unix", ends[0], ends[1]);
+    if (fd >= 0 && peer >= 0)
+        small_rpc(b, "limit_rpc_tcp", fd, peer);
+}
+
 /* ---- Redis ---- */
 
 static double used_memory(redisContext *redis)

@@ -4,8 +4,9 @@
 
 #include "bench/harness.h"
 
-/* Before every script: where we are, and what the scripts share. `limit` is how many answers end a run; a
- * script that has sent enough asks for /livez instead, so that exactly `limit` of its requests are ever made.
+/* Before every script: where we are, and what the scripts share. A script that sends a certain number of
+ * requests sets `first` at the first, asks for /livez when it has sent all, so that no more are ever made,
+ * and calls finish() at the last answer. Times are microseconds of the clock of bench_now.
  */
 static const char prelude[] =
     "local threads = {}\n"
@@ -25,11 +26,12 @@ static const char prelude[] =
     "end\n"
     "function done(summary, latency, requests)\n"
     "  local t, e = threads[1], summary.errors\n"
-    "  io.write(string.format('RESULT %d %d %d %d %d %.0f %.0f %.0f\\n', summary.requests, "
+    "  io.write(string.format('RESULT %d %d %d %d %d %.0f %.0f %.0f %.3f %.3f\\n', summary.requests, "
     "summary.duration,\n"
     "    latency:percentile(50), latency:percentile(99), e.connect + e.read + e.write + e.status + "
     "e.timeout,\n"
-    "    tonumber(t:get('counted')), tonumber(t:get('sum')), tonumber(t:get('bad'))))\n"
+    "    tonumber(t:get('counted')), tonumber(t:get('sum')), tonumber(t:get('bad')),\n"
+    "    tonumber(t:get('first')), tonumber(t:get('last'))))\n"
     "end\n";
 
 static bool write_script(struct bench *b, const struct bench_load *load, const char *path)
@@ -61,17 +63,20 @@ bool bench_load(
     }
     char *argv[] = {program, (char *)"-t1", connections, seconds, (char *)"--timeout", (char *)"30s",
         (char *)"-H", authorization, (char *)"-s", script, url, NULL};
-    double microseconds = 0;
+    double microseconds = 0, first = 0, last = 0;
     int status = bench_run(argv, text, sizeof text);
     const char *result = strstr(text, "RESULT ");
     if (status != 0 || !result ||
-        sscanf(result, "RESULT %lf %lf %lf %lf %lf %lf %lf %lf", &out->requests, &microseconds, &out->p50_us,
-            &out->p99_us, &out->failed, &out->counted, &out->sum, &out->bad) != 8) {
+        sscanf(result, "RESULT %lf %lf %lf %lf %lf %lf %lf %lf %lf %lf", &out->requests, &microseconds,
+            &out->p50_us, &out->p99_us, &out->failed, &out->counted, &out->sum, &out->bad, &first,
+            &last) != 10) {
         fprintf(stderr, "%s", text);
         bench_miss(b, row, "wrk did not end well");
         return false;
     }
     out->seconds = microseconds / 1e6;
+    out->first_ns = (int64_t)(first * 1e3);
+    out->last_ns = (int64_t)(last * 1e3);
     if (out->failed > 0 || out->bad > 0) {
         char why[160];
         snprintf(why, sizeof why, "of %.0f requests %.0f failed and %.0f had a wrong answer", out->requests,

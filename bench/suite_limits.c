@@ -281,11 +281,15 @@ void suite_limits(struct bench *b)
     locked_add(b);
     copies(b);
     first_touch(b);
+    bench_limits_calls(b);
+    bench_limits_wakes(b);
     ring_rate(b);
     doorbell(b);
     pipe_round_trip(b);
     socket_round_trip(b);
     forks(b);
+    bench_limits_spawn(b);
+    bench_limits_rpc(b);
     bench_limits_tcp(b);
     bench_limits_redis(b);
 }

@@ -15,16 +15,23 @@
 #define CALL_ROWS 64
 #define CALL_WINDOW 8
 
-/* Sends the bodies in turn; counts how often each answer came. `stop_at`: answers that end the run. */
+/* Sends the bodies in turn, each with its number as the request's id, which the answer repeats: an answer is
+ * wrong unless it is what the model says about the body of that number. `sum`: how many of the bodies were
+ * answered. */
 static const char infer_script[] =
-    "local requests, next, answers = {}, 0, {}\n"
+    "local requests, next, expected, seen = {}, 0, {}, {}\n"
+    "local function read(name)\n"
+    "  local f = io.open(directory .. name, 'rb')\n"
+    "  local content = f:read('*a')\n"
+    "  f:close()\n"
+    "  return content\n"
+    "end\n"
     "function init(args)\n"
     "  wrk.headers['Content-Type'] = 'application/octet-stream'\n"
     "  wrk.headers['Inference-Header-Content-Length'] = tostring(head)\n"
     "  for i = 0, bodies - 1 do\n"
-    "    local f = io.open(directory .. '/body' .. i, 'rb')\n"
-    "    requests[i] = wrk.format('POST', '/v2/models/bench_mlp/infer', nil, f:read('*a'))\n"
-    "    f:close()\n"
+    "    requests[i] = wrk.format('POST', '/v2/models/bench_mlp/infer', nil, read('/body' .. i))\n"
+    "    expected[tostring(i)] = read('/expected' .. i)\n"
     "  end\n"
     "end\n"
     "function request()\n"
@@ -33,15 +40,9 @@ static const char infer_script[] =
     "end\n"
     "function response(status, headers, body)\n"
     "  counted = counted + 1\n"
-    "  local output = body:sub(-size)\n"
-    "  if not answers[output] then\n"
-    "    sum = sum + 1\n"
-    "    if sum > bodies then bad = bad + 1; sum = bodies; return end\n"
-    "    answers[output] = true\n"
-    "    local f = io.open(directory .. '/answers', sum == 1 and 'wb' or 'ab')\n"
-    "    f:write(output)\n"
-    "    f:close()\n"
-    "  end\n"
+    "  local id = body:sub(1, -size - 1):match('\"id\":\"(%d+)\"')\n"
+    "  if not id or body:sub(-size) ~= expected[id] then bad = bad + 1; return end\n"
+    "  if not seen[id] then seen[id] = true; sum = sum + 1 end\n"
     "end\n";
 
 static void fill_states(float *states, size_t n, uint64_t seed)
@@ -58,7 +59,8 @@ static bool write_file(
     char path[320];
     snprintf(path, sizeof path, "%s/%s", b->directory, name);
     FILE *f = fopen(path, "wb");
-    bool ok = f && fwrite(head, 1, head_bytes, f) == head_bytes && fwrite(data, 1, bytes, f) == bytes;
+    bool ok = f && (head_bytes == 0 || fwrite(head, 1, head_bytes, f) == head_bytes) &&
+        fwrite(data, 1, bytes, f) == bytes;
     if (f)
         ok &= fclose(f) == 0;
     return ok;
@@ -91,39 +93,27 @@ static bool ask_actor(
     return ok;
 }
 
-/* Every answer that came over HTTP is one of the actor's own, and each of them came. */
-static bool answers_fit(struct bench *b, const float *expected, size_t bytes, double kinds)
+/* The length of every body's JSON head; 0 after a failure. */
+static int write_bodies(struct bench *b, struct mob_client *client, const char *actor, int rows)
 {
-    static unsigned char answers[BODIES * ROWS_MAX * OUTPUTS * sizeof(float)];
-    char path[320];
-    int matched = 0;
-    snprintf(path, sizeof path, "%s/answers", b->directory);
-    FILE *f = fopen(path, "rb");
-    size_t n = f ? fread(answers, 1, sizeof answers, f) : 0;
-    if (f)
-        fclose(f);
-    for (int i = 0; i < BODIES; i++)
-        for (size_t at = 0; at + bytes <= n; at += bytes)
-            matched += memcmp((const unsigned char *)expected + (size_t)i * bytes, answers + at, bytes) == 0;
-    return kinds == BODIES && n == BODIES * bytes && matched == BODIES;
-}
-
-static int write_bodies(
-    struct bench *b, struct mob_client *client, const char *actor, int rows, float *expected)
-{
-    static float states[ROWS_MAX * STATE_FLOATS];
-    char head[512], name[16];
+    static float states[ROWS_MAX * STATE_FLOATS], expected[ROWS_MAX * OUTPUTS];
+    char head[512], name[24];
     size_t bytes = (size_t)rows * STATE_FLOATS * sizeof *states;
-    int length = snprintf(head, sizeof head,
-        "{\"inputs\":[{\"name\":\"state\",\"datatype\":\"FP32\",\"shape\":[%d,%d],\"parameters\":{\"binary_"
-        "data_size\":%zu}}],"
-        "\"parameters\":{\"binary_data_output\":true}}",
-        rows, STATE_FLOATS, bytes);
+    int length = 0;
+    _Static_assert(BODIES <= 10, "all heads have one length");
     for (int i = 0; i < BODIES; i++) {
+        length = snprintf(head, sizeof head,
+            "{\"id\":\"%d\",\"inputs\":[{\"name\":\"state\",\"datatype\":\"FP32\",\"shape\":[%d,%d],"
+            "\"parameters\":{\"binary_data_size\":%zu}}],\"parameters\":{\"binary_data_output\":true}}",
+            i, rows, STATE_FLOATS, bytes);
         fill_states(states, (size_t)rows * STATE_FLOATS, (uint64_t)i + 1);
+        if (!ask_actor(client, actor, states, rows, expected))
+            return 0;
         snprintf(name, sizeof name, "body%d", i);
-        if (!write_file(b, name, head, (size_t)length, states, bytes) ||
-            !ask_actor(client, actor, states, rows, expected + (size_t)i * (size_t)rows * OUTPUTS))
+        if (!write_file(b, name, head, (size_t)length, states, bytes))
+            return 0;
+        snprintf(name, sizeof name, "expected%d", i);
+        if (!write_file(b, name, NULL, 0, expected, (size_t)rows * OUTPUTS * sizeof *expected))
             return 0;
     }
     return length;
@@ -132,9 +122,8 @@ static int write_bodies(
 static void serve_http(
     struct bench *b, struct mob_client *client, const char *row, const char *actor, int rows)
 {
-    static float expected[BODIES * ROWS_MAX * OUTPUTS];
     char script[sizeof infer_script + 256];
-    int head = write_bodies(b, client, actor, rows, expected);
+    int head = write_bodies(b, client, actor, rows);
     size_t bytes = (size_t)rows * OUTPUTS * sizeof(float);
     if (head == 0) {
         bench_miss(b, row, "the model's actor does not answer");
@@ -149,8 +138,8 @@ static void serve_http(
     struct bench_load_result result;
     if (!bench_load(b, row, &load, &result))
         return;
-    if (!answers_fit(b, expected, bytes, result.sum)) {
-        bench_miss(b, row, "an answer is not what the model says without HTTP");
+    if (result.sum != BODIES || result.counted < result.requests) {
+        bench_miss(b, row, "not every request has an answer that was compared");
         return;
     }
     double copied = rows == 1 ? b->http_rate : b->tcp_gbs * 1e9 / (STATE_FLOATS * sizeof(float));
