@@ -500,6 +500,23 @@ enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool 
     return MOB_OK;
 }
 
+void node_actor_diverged(struct node *node, struct mob_actor_id id, uint64_t position)
+{
+    struct node_actor *actor = node_actor_find(node, id);
+    char text[MOB_ID_TEXT_MAX];
+    if (!actor || actor->life.state == MOB_ACTOR_DEAD)
+        return;
+    struct node_worker *worker = actor->worker;
+    MOB_LOG_WARN(
+        "actors", "nondeterministic", "actor=%s position=%lu", mob_actor_id_format(id, text), position);
+    snprintf(actor->why, sizeof actor->why,
+        "it is nondeterministic: its call at position %lu gave another result when it was replayed",
+        position);
+    die(node, actor, MOB_NONDETERMINISTIC);
+    if (worker)
+        node_worker_kill(node, worker, MOB_ACTOR_DIED, "its replay gave another result");
+}
+
 static json_t *actor_json(const struct node_actor *actor)
 {
     char id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];

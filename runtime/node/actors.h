@@ -36,6 +36,9 @@ void node_actor_creation_lost(struct node *node, struct node_task *task);
 /* Decision of the scheduler: its worker is gone. `running` = the call that ran, queued again, or NULL. */
 void node_actor_down(struct node *node, uint32_t number, struct node_task *running);
 enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart);
+/* A replay gave another result at this position than the first run: it ends, and the first results stand
+ * (GCS.md "Actors", 5). */
+void node_actor_diverged(struct node *node, struct mob_actor_id id, uint64_t position);
 bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out);
 /* malloc'ed JSON; NULL = unknown. */
 char *node_actor_json(struct node *node, struct mob_actor_id id);

@@ -57,9 +57,15 @@ static void announce_error_at(
     struct mob_return_view r = {
         .slot = slot, .type = MOB_TYPE_ERROR, .size = e->size, .flags = MOB_RETURN_STORED};
     struct ready_object object = ready_of(task, &r, e->status);
-    enum mob_status put =
-        mob_store_object_put(node->store, object.id, MOB_TYPE_ERROR, false, e->value, e->size);
-    if (put != MOB_OK && put != MOB_EXISTS) { /* the full store may be why it failed: the notice has it */
+    struct mob_object_info there;
+    bool exists = mob_store_object_info(node->store, object.id, &there) && there.sealed;
+    /* What an attempt left that did not come to its end is not the outcome. */
+    if (exists && there.type != MOB_TYPE_ERROR)
+        mob_store_object_free(node->store, object.id);
+    enum mob_status put = exists && there.type == MOB_TYPE_ERROR
+        ? MOB_OK
+        : mob_store_object_put(node->store, object.id, MOB_TYPE_ERROR, false, e->value, e->size);
+    if (put != MOB_OK) { /* the full store may be why it failed: the notice has it */
         MOB_LOG_WARN("complete", "error_not_stored", "status=%s", mob_status_code(put));
         object.size = e->bytes;
         object.small = e->payload;
@@ -87,7 +93,7 @@ static void announce_error(
     if (slots == MOB_RETURNS_STREAM || slots == 0)
         slots = 1;
     for (uint32_t slot = first; slot < first + slots; slot++)
-        if (!node_remade_kept(node, task, slot))
+        if (!node_remade_kept(node, task, slot) && !node_remade_in_log(task, slot))
             announce_error_at(node, task, slot, &e);
 }
 
@@ -322,6 +328,21 @@ static void announce_diverged(struct node *node, struct node_task *task)
     announce_error(node, task, MOB_REPLAY_DIVERGED, payload, bytes);
 }
 
+/* A replay that differs: what the first run gave stands. What came back as it was is there again. */
+static void announce_what_stands(struct node *node, struct node_task *task, const struct node_client *maker,
+    const struct mob_completion *completion)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    if (completion->head.status != MOB_OK) {
+        announce_diverged(node, task);
+        return;
+    }
+    while (mob_completion_next(completion, &at, &r))
+        if (r.flags & MOB_RETURN_STORED)
+            announce_value(node, task, maker, &r);
+}
+
 /* A completion may name objects that its worker, dead by now, had published and not sealed. */
 static void seal_published(
     struct node *node, const struct node_client *maker, const struct mob_completion *completion)
@@ -445,8 +466,13 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     char message[160];
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
     bool counts = !node_task_is_shadow(task);
+    struct mob_actor_id actor = task->template->head.actor;
+    uint64_t position = task->extra ? task->extra->position : 0;
+    bool differs = node_remade_differs(task, &full);
     if (status == MOB_OK && !node_remade_the_same(node, task, client, &full)) {
         announce_diverged(node, task);
+    } else if (differs) {
+        announce_what_stands(node, task, client, &full);
     } else if (status == MOB_OK) {
         node->finished += counts;
         task->template->job->finished += counts;
@@ -459,6 +485,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         announce_error(node, task, status, payload, bytes);
     }
     node_task_destroy(node, task);
+    if (differs)
+        node_actor_diverged(node, actor, position);
 }
 
 void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)

@@ -110,6 +110,9 @@ struct node_task_extra {
     uint32_t yielded; /* items of a generator, of all attempts */
     bool repeats; /* this attempt repeats one of its generation */
     bool diverged; /* ... and asked for something else than that one */
+    bool logged; /* a replayed call whose outcome is in the log: that stands, whatever this run gives */
+    bool compared; /* ... by value, with this digest (remade.h): an actor that gives another is none */
+    struct mob_hash128 digest;
     bool shadow; /* of an actor's shadow (shadow.h): nothing of it is committed or told but its results */
     uint32_t stored_count;
     struct node_stored_return *stored; /* what a run that makes lost objects again must give; remade.c */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/actors.h"
 
 static uint32_t stored_returns(const struct mob_completion *completion, struct node_stored_return *out)
 {
@@ -40,6 +41,38 @@ void node_remade_hashed(
         }
 }
 
+struct mob_hash128 node_remade_digest(const struct mob_completion *completion)
+{
+    struct {
+        struct mob_hash128 before, value;
+        uint64_t size;
+        uint32_t slot, type;
+    } step = {0};
+    struct mob_return_view r;
+    uint32_t at = 0;
+    while (mob_completion_next(completion, &at, &r)) {
+        step.slot = r.slot;
+        step.type = r.type;
+        step.size = r.size;
+        step.value = (struct mob_hash128){0};
+        if (!(r.flags & MOB_RETURN_STORED))
+            step.value = mob_hash128(r.payload, r.size);
+        else if (!(r.flags & MOB_RETURN_HASH_LATER))
+            step.value = r.hash;
+        step.before = mob_hash128(&step, sizeof step);
+    }
+    return step.before;
+}
+
+bool node_remade_differs(const struct node_task *task, const struct mob_completion *completion)
+{
+    const struct node_task_extra *extra = task->extra;
+    if (!extra || !extra->compared || extra->shadow || node_call_skipped(&completion->head))
+        return false;
+    return completion->head.status != MOB_OK ||
+        !mob_hash128_eq(node_remade_digest(completion), extra->digest);
+}
+
 void node_remade_expect(
     struct node *node, struct node_task *task, const struct node_stored_return *stored, uint32_t count)
 {
@@ -60,6 +93,11 @@ static const struct node_stored_return *expected_at(const struct node_task_extra
         if (extra->stored[i].slot == slot)
             return &extra->stored[i];
     return NULL;
+}
+
+bool node_remade_in_log(const struct node_task *task, uint32_t slot)
+{
+    return task->extra && task->extra->logged && !expected_at(task->extra, slot);
 }
 
 static bool same(const struct node_stored_return *before, const struct mob_return_view *now)

@@ -22,6 +22,13 @@ struct node_stored_return *node_remade_stored(const struct mob_completion *first
 /* The hash of one of them, logged by itself. */
 void node_remade_hashed(
     struct node_stored_return *stored, uint32_t count, uint32_t slot, struct mob_hash128 hash);
+/* Of all values of a completion, those in the log included; not of the bytes of values over 1 MiB. */
+struct mob_hash128 node_remade_digest(const struct mob_completion *completion);
+/* A replayed call of an actor gives something else than it gave the first time (GCS.md "Actors", 5). */
+bool node_remade_differs(const struct node_task *task, const struct mob_completion *completion);
+/* The value of this slot is in the log, and comes from there. */
+bool node_remade_in_log(const struct node_task *task, uint32_t slot);
+
 /* The task runs again: this is what it must give, unless it may give something else (restart_on_divergence).
  * Copies. */
 void node_remade_expect(

@@ -167,6 +167,8 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
         if (call) {
             if (!call->stored)
                 call->stored = node_remade_stored(&e->completion, &call->stored_count);
+            call->ended_well = e->completion.head.status == MOB_OK;
+            call->digest = node_remade_digest(&e->completion);
             call->finished = true;
             call->attempt = e->completion.head.attempt;
             call->skipped |= node_call_skipped(&e->completion.head); /* its SKIP may lie behind the cut */
@@ -317,7 +319,12 @@ enum mob_status node_replay_call(
     enum mob_status status = node_resubmit(node, &spec, call->submitted_ns, flags, task_out);
     if (status != MOB_OK)
         return status;
-    node_task_extra(node, *task_out)->position = call->position;
+    struct node_task_extra *extra = node_task_extra(node, *task_out);
+    extra->position = call->position;
+    extra->logged = call->finished;
+    /* one with a deadline may have ended early because of it; its replay has none */
+    extra->compared = call->ended_well && !call->skipped && spec.head.deadline_wall_ns == 0;
+    extra->digest = call->digest;
     node_remade_expect(node, *task_out, call->stored, call->stored_count);
     return MOB_OK;
 }

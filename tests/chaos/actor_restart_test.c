@@ -102,6 +102,49 @@ static void actor_whose_calls_are_lost_ends(void **state)
     mob_actor_release(actor);
 }
 
+/* Its replay comes to another state than the one that callers were told of: it ends and says so, and what
+ * they were told stands, also when the node begins again. */
+static void actor_that_replays_otherwise_ends(void **state)
+{
+    (void)state;
+    struct mob_actor_options options = {
+        .struct_size = sizeof options, .name = "drifts", .detached = true, .max_restarts = -1};
+    struct mob_actor *actor;
+    struct mob_future *told[3], *future;
+    char ids[3][MOB_TEXT_ID_MAX];
+    int64_t first[3], v;
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(8)), &options, &actor));
+    for (int i = 0; i < 3; i++) {
+        const struct mob_args args = i == 1 ? MOB_NO_ARGS : MOB_ARGS(mob_i64(i));
+        OK(mob_actor_call(actor, i == 1 ? "drift" : "step", args, NULL, &told[i]));
+        first[i] = get_of(told[i]);
+        mob_future_id(told[i], ids[i]);
+        mob_release(told[i]);
+    }
+    OK(mob_flush(client, PATIENCE));
+    kill_workers();
+    enum mob_status status;
+    do { /* until the death is noticed */
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(4)), NULL, &future));
+        status = mob_get_i64(future, PATIENCE, &v);
+    } while (status == MOB_OK);
+    assert_int_equal(status, MOB_ACTOR_DIED);
+    if (strstr(mob_future_error(future), "nondeterministic") == NULL ||
+        strstr(mob_future_error(future), "position 1 ") == NULL)
+        fail_msg("%s", mob_future_error(future));
+    mob_release(future);
+    mob_actor_release(actor);
+    for (int again = 0; again < 2; again++) {
+        for (int i = 0; i < 3; i++) {
+            OK(mob_future_from_id(client, ids[i], &future));
+            assert_int_equal(get_of(future), first[i]);
+            mob_release(future);
+        }
+        if (again == 0)
+            kill_node();
+    }
+}
+
 /* ---- shadow replay: results of calls whose bytes are gone ---- */
 
 enum { BLOBS = 10, EVERY = 4, BYTES = 100000 };
@@ -300,6 +343,7 @@ int main(void)
         cmocka_unit_test(named_actor_outlives_the_node),
         cmocka_unit_test(named_actor_outlives_the_whole_cluster),
         cmocka_unit_test(actor_whose_calls_are_lost_ends),
+        cmocka_unit_test(actor_that_replays_otherwise_ends),
         cmocka_unit_test(lost_results_of_a_live_actor_are_made_again),
         cmocka_unit_test(lost_results_of_a_dead_actor_are_made_again),
         cmocka_unit_test(actor_that_dies_beside_its_shadow_restarts),

@@ -402,6 +402,14 @@ static enum mob_status chain_set(struct mob_call *call)
     return mob_return_i64(call, chain->state);
 }
 
+/* What no class may do: its state follows from more than its calls. */
+static enum mob_status chain_drift(struct mob_call *call)
+{
+    struct chain *chain = mob_call_self(call);
+    chain->state = chaos_mix(chain->state, getpid());
+    return mob_return_i64(call, chain->state);
+}
+
 static enum mob_status chain_poison(struct mob_call *call)
 {
     printf("swallowing poison\n");
@@ -462,7 +470,7 @@ static const struct mob_method_entry chain_methods[] = {MOB_METHOD("step", chain
     MOB_METHOD("blob", chain_blob, "i64 v, i64 bytes, utf8 path, utf8 gate -> bytes"),
     MOB_METHOD("stumble", chain_stumble, "utf8 path -> i64"),
     MOB_METHOD("expect", chain_expect, "i64 v -> i64"), MOB_METHOD("set", chain_set, "i64 v -> i64"),
-    MOB_METHOD("poison", chain_poison, "-> i64"), {.name = NULL}};
+    MOB_METHOD("drift", chain_drift, "-> i64"), MOB_METHOD("poison", chain_poison, "-> i64"), {.name = NULL}};
 
 /* The same with a state as large as its constructor says, all of which is in its checkpoints. */
 struct bulky {

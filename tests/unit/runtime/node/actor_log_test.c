@@ -41,7 +41,7 @@ static struct mob_actor_id live_actor(struct nx *nx, struct nx_driver *driver, s
     nx_call(driver, actor);
     nx_turn(nx, 3);
     assert_true(nx_take_task(worker));
-    nx_complete(worker, 1, MOB_OK);
+    nx_complete(worker, 0, MOB_OK);
     nx_turn(nx, 5);
     assert_int_equal(state_of(nx, actor), MOB_ACTOR_ALIVE);
     return actor;
