@@ -124,6 +124,7 @@ void mob_body_error(struct mob_body *body, const char *prefix, const char *field
     char message[256];
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     if (body->error_count == 1 && !*prefix && !field)

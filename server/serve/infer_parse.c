@@ -20,6 +20,7 @@ bad(struct parse *p, enum mob_status status, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
+    /* NOLINTNEXTLINE(clang-analyzer-valist.Uninitialized) */
     vsnprintf(p->why, 256, format, arguments);
     va_end(arguments);
     return status;
