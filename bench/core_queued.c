@@ -1,6 +1,7 @@
 /* A million tasks that wait for one object: how long they take, and in a run of its own what they weigh. */
 #include <malloc.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "bench/core.h"
 
@@ -104,20 +105,48 @@ static void timed_run(struct bench *b, struct mob_client *client, struct queued 
                 .commit = "committed"});
 }
 
+static const char *const programs[] = {"mobula-node", "redis-server", "mobula-gcs", "mobula-worker"};
+enum { PROGRAMS = sizeof programs / sizeof *programs };
+
+struct weight {
+    double all, driver, of[PROGRAMS];
+};
+
+static struct weight weigh(struct bench *b)
+{
+    struct weight w = {.all = bench_memory(b, true), .driver = bench_process_pss(getpid())};
+    for (int i = 0; i < PROGRAMS; i++)
+        w.of[i] = bench_program_memory(b, programs[i]);
+    return w;
+}
+
+/* Whose bytes a task they are, as JSON members. */
+static void write_shares(
+    const struct weight *before, const struct weight *after, int count, char *out, size_t capacity)
+{
+    int n = snprintf(out, capacity, "\"driver_bytes\":%.1f", (after->driver - before->driver) / count);
+    for (int i = 0; i < PROGRAMS && n > 0 && (size_t)n < capacity; i++)
+        n += snprintf(out + n, capacity - (size_t)n, ",\"%s_bytes\":%.1f", programs[i],
+            (after->of[i] - before->of[i]) / count);
+}
+
 /* Memory that earlier rows made the processes keep would hide what these tasks need. */
 static void weighed_run(struct bench *b, struct mob_client *client, struct queued *q)
 {
     static const char row[] = "tasks_queued_1m_mem";
     BENCH_TRY(b, row, prepare(q, client, b->options.quick));
+    char shares[256];
     malloc_trim(0); /* nor what this process has freed */
-    double before = bench_memory(b, true);
+    const struct weight before = weigh(b);
     BENCH_TRY(b, row, submit_all(q, client));
-    double after = bench_memory(b, true);
+    const struct weight after = weigh(b);
     BENCH_TRY(b, row, open_gate(q));
+    write_shares(&before, &after, q->count, shares, sizeof shares);
     if (run_fits(b, row, q))
         bench_row(b,
             &(struct bench_row){.name = row,
-                .value = (after - before) / q->count,
+                .extra = shares,
+                .value = (after.all - before.all) / q->count,
                 .unit = "B",
                 .baseline = b->redis_block_bytes,
                 .against = "bytes that Redis needs for a spec of 200",

@@ -385,19 +385,32 @@ double bench_process_cpu(int pid)
     return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* Memory figures are without PostgreSQL, whose buffers are its own affair. */
-static double pss_but_of_postgres(int pid)
+static bool is_program(int pid, const char *program)
 {
     char path[64], name[32] = "";
     snprintf(path, sizeof path, "/proc/%d/comm", pid);
     FILE *f = fopen(path, "r");
-    bool postgres = f && fgets(name, sizeof name, f) && strncmp(name, "postgres", 8) == 0;
+    bool is = f && fgets(name, sizeof name, f) && strncmp(name, program, strlen(program)) == 0;
     if (f)
         fclose(f);
-    return postgres ? 0 : bench_process_pss(pid);
+    return is;
 }
 
-static double sum_over_cluster(struct bench *b, double (*of)(int pid))
+/* Memory figures are without PostgreSQL, whose buffers are its own affair. */
+static double pss_of(int pid, const char *program)
+{
+    bool counts = program ? is_program(pid, program) : !is_program(pid, "postgres");
+    return counts ? bench_process_pss(pid) : 0;
+}
+
+static double cpu_of(int pid, const char *program)
+{
+    (void)program;
+    return bench_process_cpu(pid);
+}
+
+static double sum_over_cluster(
+    struct bench *b, double (*of)(int pid, const char *program), const char *program)
 {
     double total = 0;
     DIR *proc = opendir("/proc");
@@ -405,7 +418,7 @@ static double sum_over_cluster(struct bench *b, double (*of)(int pid))
     while (proc && (entry = readdir(proc))) {
         int pid = atoi(entry->d_name);
         if (pid > 1 && in_cluster(pid, b->directory))
-            total += of(pid);
+            total += of(pid, program);
     }
     if (proc)
         closedir(proc);
@@ -414,12 +427,17 @@ static double sum_over_cluster(struct bench *b, double (*of)(int pid))
 
 double bench_memory(struct bench *b, bool with_this_process)
 {
-    return sum_over_cluster(b, pss_but_of_postgres) + (with_this_process ? bench_process_pss(getpid()) : 0);
+    return sum_over_cluster(b, pss_of, NULL) + (with_this_process ? bench_process_pss(getpid()) : 0);
+}
+
+double bench_program_memory(struct bench *b, const char *program)
+{
+    return sum_over_cluster(b, pss_of, program);
 }
 
 double bench_cpu_seconds(struct bench *b)
 {
-    return sum_over_cluster(b, bench_process_cpu);
+    return sum_over_cluster(b, cpu_of, NULL);
 }
 
 double bench_stat(struct mob_client *client, const char *path)

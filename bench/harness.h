@@ -86,6 +86,8 @@ double bench_process_pss(int pid);
 double bench_process_cpu(int pid);
 /* Summed over the cluster's processes, without PostgreSQL's; `with_this_process` adds the caller. Bytes. */
 double bench_memory(struct bench *b, bool with_this_process);
+/* Of the cluster's processes of one program, by the begin of its name. */
+double bench_program_memory(struct bench *b, const char *program);
 double bench_cpu_seconds(struct bench *b);
 /* Number at `path` ("gcs.memory_bytes") in the node's stats; -1 when there is none. */
 double bench_stat(struct mob_client *client, const char *path);
@@ -149,9 +151,10 @@ void bench_sample_offer_ids(
  * `workers_min` worker processes took part. False after bench_miss. */
 bool bench_samples_check(struct bench *b, const char *row, struct bench_samples *s, int workers_min);
 enum bench_result { BENCH_RESULT_ECHO, BENCH_RESULT_LEAVES }; /* = argument; = 2^argument */
-/* The same for `wanted` tasks that the list gives under `filter` and that are of the sample's function. */
+/* The same for random ones of the tasks that the list gives under `filter` and that are of the sample's
+ * function, of which there are `listed`. */
 bool bench_list_check(struct bench *b, const char *row, const char *filter, struct bench_samples *s,
-    int wanted, enum bench_result expected);
+    uint64_t listed, enum bench_result expected);
 /* The same for `wanted` random children of a task that has `children` of them and nothing else: their ids
  * count up. */
 bool bench_children_check(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
