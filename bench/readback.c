@@ -381,24 +381,22 @@ bool bench_list_check(struct bench *b, const char *row, const char *filter, stru
     return ok;
 }
 
-/* Of any of its children: the others' ids differ in the index. */
-static bool a_child_of(struct bench *b, const char *parent, struct mob_task_id *out)
+/* Its first child, of its first attempt: the others' ids differ in the index. */
+static bool first_child(const char *parent, struct mob_task_id *out, struct finding *f)
 {
-    char path[256];
-    snprintf(path, sizeof path, "/api/v1/tasks?limit=1&filter=parent:%s", parent);
-    json_t *list = get_json(b, path);
-    bool found =
-        mob_task_id_parse(text_at(json_array_get(json_object_get(list, "items"), 0), "id"), out) == MOB_OK;
-    json_decref(list);
-    return found;
+    struct mob_task_id id;
+    if (mob_task_id_parse(parent, &id) != MOB_OK)
+        return wrong(f, NULL, "%s is no task's id", parent);
+    *out = (struct mob_task_id){.stream = mob_stream_of_children(id, 0, 0), .index = 0};
+    return true;
 }
 
 bool bench_children_check(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
     int64_t children, int wanted, enum bench_result expected)
 {
-    struct finding f = {"no children were listed"};
+    struct finding f;
     struct mob_task_id id;
-    bool ok = a_child_of(b, parent, &id);
+    bool ok = first_child(parent, &id, &f);
     if (b->options.quick && wanted > QUICK_SAMPLES)
         wanted = QUICK_SAMPLES;
     for (int i = 0; ok && i < wanted; i++) {
@@ -414,9 +412,9 @@ bool bench_children_check(struct bench *b, const char *row, const char *parent, 
 bool bench_children_compare(struct bench *b, const char *row, const char *parent, struct bench_samples *s,
     int n, const int64_t *indices, int64_t argument, const int64_t *results)
 {
-    struct finding f = {"no children were listed"};
+    struct finding f;
     struct mob_task_id id;
-    bool ok = a_child_of(b, parent, &id);
+    bool ok = first_child(parent, &id, &f);
     for (int i = 0; ok && i < n; i++) {
         struct bench_sample sample = {.argument = argument, .result = results[i]};
         id.index = (uint32_t)indices[i];
