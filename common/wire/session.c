@@ -42,13 +42,18 @@ enum mob_status mob_session_hello_decode(const void *bytes, size_t length,
 enum mob_status mob_session_welcome_decode(
     const void *bytes, size_t length, struct mob_session_welcome *welcome_out)
 {
-    struct mob_session_welcome welcome;
-    if (length != sizeof welcome)
+    struct mob_session_welcome welcome = {0};
+    if (length > 0)
+        memcpy(&welcome, bytes, length < sizeof welcome ? length : sizeof welcome);
+    if (length < offsetof(struct mob_session_welcome, status) || welcome.magic != MOB_SESSION_MAGIC)
         return MOB_INVALID;
-    memcpy(&welcome, bytes, sizeof welcome);
-    if (welcome.magic != MOB_SESSION_MAGIC || welcome.status >= MOB_STATUS_COUNT)
+    if (welcome.version != MOB_SESSION_VERSION) { /* of another length, too */
+        *welcome_out = (struct mob_session_welcome){.magic = MOB_SESSION_MAGIC, .version = welcome.version};
+        return MOB_VERSION;
+    }
+    if (length != sizeof welcome || welcome.status >= MOB_STATUS_COUNT)
         return MOB_INVALID;
     welcome.detail[sizeof welcome.detail - 1] = '\0';
     *welcome_out = welcome;
-    return welcome.version == MOB_SESSION_VERSION ? MOB_OK : MOB_VERSION;
+    return MOB_OK;
 }

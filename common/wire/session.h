@@ -69,7 +69,7 @@ struct mob_session_welcome {
 MOB_MUST_USE enum mob_status mob_session_hello_decode(const void *bytes, size_t length,
     struct mob_session_hello *hello_out, char detail_out[MOB_SESSION_DETAIL]);
 /* What a node answered. MOB_INVALID: no node of ours; MOB_VERSION: another version of one, and then of the
- * rest only `version` means something. */
+ * rest only `version` means something, and all else is 0. */
 MOB_MUST_USE enum mob_status mob_session_welcome_decode(
     const void *bytes, size_t length, struct mob_session_welcome *welcome_out);
 

@@ -79,8 +79,12 @@ static enum mob_status first_position(struct reader *r, uint64_t *out)
     *out = 0;
     if (status == MOB_OK) {
         const struct mob_gcs_kv *kv = mob_gcs_result_answer(result)->kvs;
-        if (mob_checkpoint_row_open(kv->value, kv->value_length, &row))
+        enum mob_status opened = mob_checkpoint_row_open(kv->value, kv->value_length, &row);
+        if (opened == MOB_OK)
             *out = row.position + 1;
+        else /* all that a replay from the beginning needs is kept */
+            MOB_LOG_ERROR("flush", "checkpoint_unusable", "status=%s checkpoint=%u supported=%u",
+                mob_status_code(opened), row.version, MOB_CHECKPOINT_ROW_VERSION);
     }
     mob_gcs_result_destroy(result);
     return status == MOB_NOT_FOUND ? MOB_OK : status;

@@ -49,9 +49,9 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     uint32_t tail_bytes, struct node_job *job, struct node_function *class);
 
 /* checkpoint.c. The newest checkpoint of an actor, NULL = there is none that can be used; the callee frees
- * it.
+ * it. `unknown_version`: there is one, of a version that this program does not read; else 0.
  */
-typedef void checkpoint_read_fn(void *arg, struct actor_checkpoint *checkpoint);
+typedef void checkpoint_read_fn(void *arg, struct actor_checkpoint *checkpoint, uint16_t unknown_version);
 void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg);
 /* Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
 void node_actor_restore(struct node *node, struct node_actor *actor);

@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/wire/checkpoint_row.h"
 #include "common/wire/utf8.h"
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
@@ -418,6 +419,9 @@ void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const st
         if (found->status == MOB_LINEAGE_GONE)
             snprintf(actor->why, sizeof actor->why, "the lineage of its call at position %lu is gone",
                 found->missing);
+        else if (found->unknown_version != 0)
+            snprintf(actor->why, sizeof actor->why, "its checkpoint is of version %u, and this node reads %u",
+                found->unknown_version, MOB_CHECKPOINT_ROW_VERSION);
         else
             snprintf(
                 actor->why, sizeof actor->why, "its log cannot be read: %s", mob_status_text(found->status));

@@ -125,13 +125,22 @@ struct reading {
     void *arg;
 };
 
-static struct actor_checkpoint *checkpoint_of(const struct mob_gcs_answer *answer)
+static struct actor_checkpoint *checkpoint_of(
+    const struct mob_gcs_answer *answer, uint16_t *unknown_version_out)
 {
     struct mob_checkpoint_row row;
+    *unknown_version_out = 0;
     if (answer->status != MOB_OK || answer->kv_count != 1)
         return NULL;
     const uint8_t *value = answer->kvs[0].value;
-    if (!mob_checkpoint_row_open(value, answer->kvs[0].value_length, &row)) {
+    enum mob_status status = mob_checkpoint_row_open(value, answer->kvs[0].value_length, &row);
+    if (status == MOB_VERSION) {
+        MOB_LOG_ERROR("checkpoint", "checkpoint_version", "checkpoint=%u supported=%u", row.version,
+            MOB_CHECKPOINT_ROW_VERSION);
+        *unknown_version_out = row.version;
+        return NULL;
+    }
+    if (status != MOB_OK) {
         MOB_LOG_ERROR("checkpoint", "unusable", "bytes=%u why=\"replay from the beginning\"",
             answer->kvs[0].value_length);
         return NULL;
@@ -146,8 +155,10 @@ static struct actor_checkpoint *checkpoint_of(const struct mob_gcs_answer *answe
 static void checkpoint_answered(void *arg, const struct mob_gcs_answer *answer)
 {
     struct reading reading = *(struct reading *)arg;
+    uint16_t unknown_version;
+    struct actor_checkpoint *checkpoint = checkpoint_of(answer, &unknown_version);
     free(arg);
-    reading.done(reading.arg, checkpoint_of(answer));
+    reading.done(reading.arg, checkpoint, unknown_version);
 }
 
 void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg)
@@ -160,7 +171,7 @@ void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_
     if (status == MOB_OK)
         return;
     free(reading);
-    done(arg, NULL);
+    done(arg, NULL, 0);
 }
 
 struct restoring {
@@ -169,7 +180,7 @@ struct restoring {
     uint64_t ended;
 };
 
-static void loaded(void *arg, struct actor_checkpoint *checkpoint)
+static void loaded(void *arg, struct actor_checkpoint *checkpoint, uint16_t unknown_version)
 {
     struct restoring restoring = *(struct restoring *)arg;
     struct node_actor *actor = node_actor_find(restoring.node, restoring.actor);
@@ -180,7 +191,8 @@ static void loaded(void *arg, struct actor_checkpoint *checkpoint)
     }
     free(actor->restore);
     actor->restore = checkpoint;
-    node_replay_actor(restoring.node, actor->id, checkpoint ? checkpoint->position + 1 : 0, restoring.ended);
+    node_replay_actor(restoring.node, actor->id, checkpoint ? checkpoint->position + 1 : 0, restoring.ended,
+        unknown_version);
 }
 
 void node_actor_restore(struct node *node, struct node_actor *actor)

@@ -333,6 +333,7 @@ struct restart {
     struct node *node;
     struct mob_actor_id actor;
     uint64_t from, ended;
+    uint16_t unknown_version;
 };
 
 static enum mob_status queue_call(struct node *node, const struct replay_call *call)
@@ -389,6 +390,10 @@ static void restart(void *arg, const struct replay_log *log)
     struct restart *r = arg;
     struct replay_found found = log->found;
     note_callers(r, log);
+    if (found.status == MOB_OK && !found.ended && r->unknown_version != 0) {
+        found.status = MOB_VERSION;
+        found.unknown_version = r->unknown_version;
+    }
     if (found.status == MOB_OK && !found.ended)
         queue_calls(r, log, &found);
     if (found.status == MOB_OK)
@@ -400,10 +405,11 @@ static void restart(void *arg, const struct replay_log *log)
     free(r);
 }
 
-void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended)
+void node_replay_actor(
+    struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended, uint16_t unknown_version)
 {
     struct restart *r = malloc(sizeof *r);
     MOB_ASSERT(r);
-    *r = (struct restart){node, id, from, ended};
+    *r = (struct restart){node, id, from, ended, unknown_version};
     node_replay_read(node, id, restart, free, r);
 }

@@ -13,6 +13,7 @@ struct replay_found {
     bool created; /* the creation's spec is there */
     bool ended; /* for good, and */
     enum mob_status end; /* why */
+    uint16_t unknown_version; /* of a checkpoint that this program does not read: why status is MOB_VERSION */
 };
 /* One edge, and what the lineage holds of its call. */
 struct replay_call {
@@ -58,8 +59,10 @@ MOB_MUST_USE enum mob_status node_replay_call(
 /* Queues the finished calls at positions >= `from` as replays and the unfinished ones that are not queued
  * here behind them, then calls node_actor_replay_ready. When one of them is not in the lineage any more, or
  * not of those below `ended` (what the node knows of calls that had an outcome; 0 after its start): nothing
- * is queued, and the status is MOB_LINEAGE_GONE. */
-void node_replay_actor(struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended);
+ * is queued, and the status is MOB_LINEAGE_GONE. `unknown_version` not 0: its checkpoint cannot be read, and
+ * an actor that has not ended gets MOB_VERSION. */
+void node_replay_actor(
+    struct node *node, struct mob_actor_id id, uint64_t from, uint64_t ended, uint16_t unknown_version);
 
 /* actors.c: the replays are queued. */
 void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const struct replay_found *found);

@@ -279,9 +279,11 @@ static void on_log(void *arg, const struct replay_log *log)
         give_up(shadow, status);
 }
 
-static void on_checkpoint(void *arg, struct actor_checkpoint *checkpoint)
+/* Without one a shadow runs every call from the first on, and gives up when one of them is gone. */
+static void on_checkpoint(void *arg, struct actor_checkpoint *checkpoint, uint16_t unknown_version)
 {
     struct shadow *shadow = arg;
+    (void)unknown_version;
     shadow->actor.restore = checkpoint;
     node_replay_read(shadow->node, shadow->actor.id, on_log, NULL, shadow);
 }

@@ -15,6 +15,7 @@
 
 #include "common/wire/block.h"
 #include "common/wire/bucket.h"
+#include "common/wire/checkpoint_row.h"
 #include "common/wire/signature.h"
 #include "common/wire/tensor.h"
 #include "tests/support/wire_samples.h"
@@ -469,6 +470,29 @@ static size_t make_signatures(void)
     return sizeof list - 1;
 }
 
+static void describe_checkpoint(const uint8_t *bytes, size_t length)
+{
+    struct mob_checkpoint_row row;
+    assert_int_equal(mob_checkpoint_row_open(bytes, length, &row), MOB_OK);
+    say("checkpoint version %u type %s position %llu\n", row.version,
+        mob_value_type_name((enum mob_value_type)row.type), (unsigned long long)row.position);
+    say("  hash %016llx %016llx\n", (unsigned long long)row.hash.lo, (unsigned long long)row.hash.hi);
+    say_bytes("state", bytes + sizeof row, row.bytes);
+}
+
+static size_t make_checkpoint(void)
+{
+    static const char state[] = "the state behind call 41";
+    struct mob_checkpoint_row row = {.version = MOB_CHECKPOINT_ROW_VERSION,
+        .type = MOB_TYPE_BYTES,
+        .bytes = sizeof state - 1,
+        .position = 41,
+        .hash = mob_hash128(state, sizeof state - 1)};
+    memcpy(made, &row, sizeof row);
+    memcpy(made + sizeof row, state, sizeof state - 1);
+    return sizeof row + sizeof state - 1;
+}
+
 static const struct golden {
     const char *name;
     void (*describe)(const uint8_t *bytes, size_t length);
@@ -483,6 +507,7 @@ static const struct golden {
     {"error_v1", describe_error, make_error, false},
     {"block_v1", describe_block, make_block, true},
     {"bucket_v1", describe_bucket, make_bucket, true},
+    {"checkpoint_v1", describe_checkpoint, make_checkpoint, false},
     {"tensor_f32_v1", describe_tensor, make_tensor_f32, false},
     {"tensor_bf16_v1", describe_tensor, make_tensor_bf16, false},
     {"tensor_bytes_v1", describe_tensor, make_tensor_bytes, false},

@@ -1,6 +1,7 @@
-/* An actor that restarts from a large checkpoint while the store is full. */
+/* An actor that restarts from a large checkpoint while the store is full, or from one that cannot be read. */
 #include "tests/unit/runtime/node/node_fixture.h"
 
+#include "common/wire/checkpoint_row.h"
 #include "runtime/node/actor_record.h"
 
 enum { CHECKPOINT_BYTES = 900 << 10, PIECE_BYTES = 500 << 10, PIECES_MAX = 200 };
@@ -152,10 +153,67 @@ static void it_comes_when_there_is_room(void **state)
     nx_close(&w.nx);
 }
 
+static bool version_was_logged;
+
+static void watch_log(void *arg, enum mob_log_level level, const char *line, size_t bytes)
+{
+    (void)arg, (void)bytes;
+    if (strstr(line, "checkpoint_version checkpoint=2 supported=1"))
+        version_was_logged = level == MOB_LOG_LEVEL_ERROR;
+}
+
+/* It was written by a newer program, so what it says of the state is not known here: the actor ends, and says
+ * why. */
+static void one_of_an_unknown_version_is_refused(void **state)
+{
+    (void)state;
+    struct world w;
+    open_checkpointed(&w);
+    uint16_t newer = MOB_CHECKPOINT_ROW_VERSION + 1;
+    int row = fake_row_of(MOB_GCS_CHECKPOINTS, &w.actor, sizeof w.actor);
+    memcpy(FAKE.rows[row].value, &newer, sizeof newer);
+    uint32_t started = w.nx.node->pool->started_count;
+    version_was_logged = false;
+    mob_log_set_sink(watch_log, NULL);
+    nx_kill(&w.nx, &w.worker);
+    nx_settle(&w.nx);
+    mob_log_set_sink(NULL, NULL);
+    const struct node_actor *actor = node_actor_find(w.nx.node, w.actor);
+    assert_int_equal(actor->life.state, MOB_ACTOR_DEAD);
+    assert_string_equal(actor->why, "its checkpoint is of version 2, and this node reads 1");
+    assert_true(version_was_logged);
+    assert_null(node_task_find(w.nx.node, w.actor.creation));
+    assert_int_equal(w.nx.node->pool->started_count, started); /* no call of it runs again */
+    nx_disconnect(&w.driver);
+    nx_close(&w.nx);
+}
+
+/* The same one is met by the node after this one. */
+static void a_restarted_node_refuses_it_too(void **state)
+{
+    (void)state;
+    struct world w;
+    open_checkpointed(&w);
+    uint16_t newer = MOB_CHECKPOINT_ROW_VERSION + 1;
+    int row = fake_row_of(MOB_GCS_CHECKPOINTS, &w.actor, sizeof w.actor);
+    memcpy(FAKE.rows[row].value, &newer, sizeof newer);
+    nx_end(&w.nx);
+    nx_let_go(&w.worker);
+    nx_start(&w.nx, 0);
+    nx_turn(&w.nx, 5);
+    const struct node_actor *actor = node_actor_find(w.nx.node, w.actor);
+    assert_int_equal(actor->life.state, MOB_ACTOR_DEAD);
+    assert_string_equal(actor->why, "its checkpoint is of version 2, and this node reads 1");
+    nx_disconnect(&w.driver);
+    nx_close(&w.nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_comes_when_there_is_room),
+        cmocka_unit_test(one_of_an_unknown_version_is_refused),
+        cmocka_unit_test(a_restarted_node_refuses_it_too),
     };
     return cmocka_run_group_tests_name("node checkpoint room", tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
  * share it, so what is kept here changes together with the version, or not at all. */
 #include "tests/unit/runtime/store/store_support.h"
 
+#include "common/base/log.h"
 #include "tests/support/golden_file.h"
 
 static struct golden_text text;
@@ -134,8 +135,62 @@ static void the_layout_is_the_one_kept_for_its_version(void **state)
     golden_compare(name, &text);
 }
 
+/* ---- versions before this one: a build that has them may share a machine with this one ---- */
+
+#define OLDEST_KEPT 2u
+
+/* The words that stood in a segment of that version, into one of this version. */
+static void write_words(struct mob_store *store, unsigned version)
+{
+    char name[64];
+    snprintf(name, sizeof name, "segment/segment_v%u.txt", version);
+    golden_read(name, &text);
+    const char *line = strstr(text.bytes, "\nwords\n");
+    assert_non_null(line);
+    unsigned long long at, word;
+    int length;
+    for (line += strlen("\nwords\n"); sscanf(line, " %llu %llx\n%n", &at, &word, &length) == 2;
+         line += length) {
+        uint64_t stored = word;
+        assert_true(at + sizeof stored <= store->view.arena_offset);
+        memcpy(store->view.base + at, &stored, sizeof stored);
+    }
+}
+
+static char logged[256];
+
+static void keep_line(void *arg, enum mob_log_level level, const char *line, size_t bytes)
+{
+    (void)arg, (void)level, (void)bytes;
+    if (strstr(line, "segment_version"))
+        snprintf(logged, sizeof logged, "%s", line);
+}
+
+static void segments_of_other_versions_are_refused(void **state)
+{
+    (void)state;
+    for (unsigned version = OLDEST_KEPT; version < MOB_SEGMENT_VERSION; version++) {
+        struct mob_store *store = test_store(4 << 20, NULL, 0);
+        struct mob_store_client *client = NULL;
+        char words[64];
+        uint32_t slot = test_open(store, MOB_CLIENT_DRIVER);
+        write_words(store, version);
+        logged[0] = '\0';
+        mob_log_set_sink(keep_line, NULL);
+        assert_status(MOB_VERSION, mob_store_attach(mob_store_memfd(store), -1, slot, &client));
+        mob_log_set_sink(NULL, NULL);
+        assert_null(client);
+        snprintf(words, sizeof words, "segment=%u supported=%u", version, MOB_SEGMENT_VERSION);
+        assert_non_null(strstr(logged, words));
+        mob_store_destroy(store);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(the_layout_is_the_one_kept_for_its_version)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_layout_is_the_one_kept_for_its_version),
+        cmocka_unit_test(segments_of_other_versions_are_refused),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
