@@ -20,7 +20,10 @@
 
 enum mob_completion_flag {
     MOB_COMPLETION_FINAL = 1, /* no further attempt follows: this is the task's outcome */
-    MOB_COMPLETION_WILL_RETRY = 2 /* an attempt that failed; another follows */
+    MOB_COMPLETION_WILL_RETRY = 2, /* an attempt that failed; another follows */
+    /* With WILL_RETRY: at no cost of max_retries. It had no part in its worker's end, or starts over after a
+     * replay that differed. Logs from before this flag have none: there each counts. */
+    MOB_COMPLETION_UNPAID = 4
 };
 
 struct mob_completion_head {

@@ -452,11 +452,12 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     node_fill_times(task, &full.head);
     if (client->closing)
         seal_published(node, client, &full);
-    enum mob_sched_after after = starts_over(task, status)
+    bool over = starts_over(task, status);
+    enum mob_sched_after after = over
         ? mob_sched_diverged(node->sched, &task->sched, run_ns, node->now_ns)
         : mob_sched_finished(node->sched, &task->sched, status, run_ns, node->now_ns);
     if (after == MOB_SCHED_RETRY) {
-        full.head.flags = MOB_COMPLETION_WILL_RETRY;
+        full.head.flags = (uint8_t)(MOB_COMPLETION_WILL_RETRY | (over ? MOB_COMPLETION_UNPAID : 0));
         log_completion(node, task, &full.head, full.body);
         next_attempt(node, task, true);
         return;

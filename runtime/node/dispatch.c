@@ -251,7 +251,7 @@ static void fail(struct node *node, struct node_task *task, enum mob_status stat
 
 /* Retried after its worker died: the attempt is in the log, the same generation goes on. Not when the worker
  * was killed because too many wait: the task would only come to wait again. */
-static void retry(struct node *node, struct node_task *task, enum mob_status status)
+static void retry(struct node *node, struct node_task *task, enum mob_status status, bool unpaid)
 {
     if (status == MOB_WORKER_DIED && one_too_many(node, task)) {
         fail(node, task, status);
@@ -262,10 +262,11 @@ static void retry(struct node *node, struct node_task *task, enum mob_status sta
         mob_status_code(status));
     struct mob_completion_head head = {
         .version = MOB_COMPLETION_VERSION,
-        .flags = MOB_COMPLETION_WILL_RETRY,
+        .flags = (uint8_t)(MOB_COMPLETION_WILL_RETRY | (unpaid ? MOB_COMPLETION_UNPAID : 0)),
         .status = (uint16_t)status,
         .task = task->sched.id,
         .attempt = node_task_attempt(task),
+        .generation = node_task_generation(task),
         .worker = status == MOB_WORKER_DIED ? node->death.serial : 0,
         .submitted_ns = task->submitted_ns,
         .finished_ns = node->now_ns,
@@ -305,7 +306,7 @@ static void act(struct node *node, const struct mob_decision *d)
         fail(node, task, d->status);
         return;
     case MOB_DECIDE_RETRY:
-        retry(node, task, d->status);
+        retry(node, task, d->status, d->unpaid);
         return;
     case MOB_DECIDE_TAKE_BACK:
         node_take_back(node, d->worker);

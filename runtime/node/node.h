@@ -108,6 +108,7 @@ struct node_task_extra {
     uint32_t attempt, generation, caller_seq, incarnation;
     uint64_t position; /* of an actor call, from 0 */
     uint32_t yielded; /* items of a generator, of all attempts */
+    uint32_t retries_spent; /* of max_retries, under earlier incarnations of the node */
     bool repeats; /* this attempt repeats one of its generation */
     bool diverged; /* ... and asked for something else than that one */
     bool logged; /* a replayed call whose outcome is in the log: that stands, whatever this run gives */

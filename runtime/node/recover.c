@@ -32,6 +32,7 @@ struct left_task {
     struct mob_task_id id;
     bool finished, cancelled, cancelled_kin, outcomes, climbed;
     uint32_t attempt; /* the last that ended; 0: none */
+    uint32_t retries_spent, counted_in; /* in this reading (left_tasks.reading) of its group */
     uint64_t owner; /* the incarnation that logged it, or else the spec */
     int64_t submitted_ns;
     struct log_place place; /* of its spec */
@@ -49,6 +50,7 @@ struct left_tasks {
     uint32_t mask, count;
     struct mob_block_decoder *decoder;
     struct log_place at; /* of the entry in hand */
+    uint32_t reading; /* counts those of whole groups: an entry may come in several of them */
     struct checked_groups checked; /* groups that were read whole */
 };
 
@@ -92,6 +94,15 @@ static void note_tails(struct left_task *t, const struct mob_completion *complet
     }
 }
 
+/* The last reading of a group is a whole one, so each completion counts once. */
+static void note_retry(const struct left_tasks *left, struct left_task *t, uint8_t flags)
+{
+    if (t->counted_in != left->reading)
+        t->retries_spent = 0;
+    t->counted_in = left->reading;
+    t->retries_spent += (flags & MOB_COMPLETION_WILL_RETRY) && !(flags & MOB_COMPLETION_UNPAID);
+}
+
 static void note(struct left_tasks *left, const struct mob_entry *e, uint64_t incarnation)
 {
     if (e->type == MOB_ENTRY_SPEC) {
@@ -112,6 +123,7 @@ static void note(struct left_tasks *left, const struct mob_entry *e, uint64_t in
         bool final = e->completion.head.flags & MOB_COMPLETION_FINAL;
         t->attempt = e->completion.head.attempt;
         t->owner = incarnation;
+        note_retry(left, t, e->completion.head.flags);
         if (final && !t->finished)
             note_tails(t, &e->completion);
         t->finished |= final;
@@ -168,6 +180,7 @@ static enum mob_status read_group(
     struct node *node, struct left_tasks *left, struct mob_task_id group, int64_t deadline)
 {
     uint64_t position = 0;
+    left->reading++;
     do {
         struct mob_gcs_sync sync = {0};
         struct mob_gcs_result *result = NULL;
@@ -400,6 +413,7 @@ static bool run_again(struct node *node, const struct left_tasks *left, struct l
             mob_status_code(status));
         return false;
     }
+    node_task_extra(node, task)->retries_spent = t->retries_spent;
     node_enter(node, task);
     struct mob_sched_task *live = mob_sched_find(node->sched, t->id);
     if (live && is_cancelled(left, t))

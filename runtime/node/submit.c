@@ -116,6 +116,17 @@ static void fill_timing(struct mob_sched_submit *in, const struct mob_spec_head 
     }
 }
 
+/* One budget for all incarnations of the node: what its log says was spent does not come back with the next.
+ */
+static int32_t retries_left(const struct node_task *task)
+{
+    int32_t all = task->template->head.max_retries;
+    uint32_t spent = task->extra ? task->extra->retries_spent : 0;
+    if (all < 0)
+        return all;
+    return spent < (uint32_t)all ? all - (int32_t)spent : 0;
+}
+
 /* Give a task that has its record to the scheduler. */
 static enum mob_status schedule(struct node *node, struct node_task *task, const struct inputs *inputs)
 {
@@ -137,7 +148,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         .class_id = template->sched_class,
         .function = template->sched_function,
         .priority = head->priority,
-        .max_retries = head->max_retries,
+        .max_retries = retries_left(task),
     };
     if (head->flags & MOB_SPEC_RETRY_ON_ERROR)
         in.flags |= MOB_SCHED_RETRY_ON_ERROR;

@@ -358,6 +358,7 @@ struct mob_decision {
     uint16_t worker;
     uint8_t runtime;
     bool last;
+    bool unpaid; /* RETRY: it took none of the task's retries */
 };
 /* Next decision; false = none until another event or timer. Every event may be called between two of them. */
 bool mob_sched_next(struct mob_sched *s, int64_t now, struct mob_decision *decision_out);

@@ -178,6 +178,7 @@ struct sched_note { /* a decision that is not about a DONE task */
     uint32_t task, actor;
     uint16_t worker, status;
     uint8_t kind;
+    bool unpaid; /* of a RETRY */
 };
 struct sched_runtime {
     uint16_t idle_head, idle_tail; /* newest, oldest */

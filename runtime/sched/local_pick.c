@@ -262,6 +262,7 @@ static bool next_note(struct mob_sched *s, struct mob_decision *d)
         d->status = n.status;
         d->worker = n.worker;
         d->actor = n.actor;
+        d->unpaid = n.unpaid;
         return true;
     }
     return false;

@@ -460,8 +460,9 @@ static void lost_running(struct mob_sched *s, struct mob_sched_task *t, bool pay
         return;
     }
     if (sched_retry(s, t, pays, now))
-        sched_note_push(
-            s, (struct sched_note){.kind = MOB_DECIDE_RETRY, .task = t->handle, .status = MOB_WORKER_DIED});
+        sched_note_push(s,
+            (struct sched_note){
+                .kind = MOB_DECIDE_RETRY, .task = t->handle, .status = MOB_WORKER_DIED, .unpaid = !pays});
     else
         sched_fail(s, t, MOB_WORKER_DIED);
 }

@@ -1,0 +1,176 @@
+/* max_retries is one budget for all incarnations of a node: what was spent under one is not there again under
+ * the next, and what did not pay for its retry has not spent any.
+ */
+#include "tests/unit/runtime/node/node_fixture.h"
+
+enum { PATIENCE_S = 20 };
+
+static struct mob_task_id submit(struct nx_driver *driver, int32_t max_retries, uint16_t flags)
+{
+    struct mob_spec_head head = nx_next(driver, MOB_KIND_TASK);
+    head.max_retries = max_retries;
+    head.flags = flags;
+    nx_spec(driver->store, &head, NULL);
+    return head.task;
+}
+
+/* Retries wait for their back-off. */
+static void wait_for_task(struct nx *nx, struct nx_worker *worker, struct mob_task_id task)
+{
+    int64_t deadline = mob_now() + PATIENCE_S * MOB_SEC;
+    while (!nx_take_task(worker)) {
+        assert_true(mob_now() < deadline);
+        nx_turn(nx, 1);
+        usleep(500);
+    }
+    assert_true(mob_task_id_eq(worker->head.task, task));
+}
+
+/* On a worker that is started for it. */
+static void begin(struct nx *nx, struct nx_worker *worker, struct mob_task_id task)
+{
+    int64_t deadline = mob_now() + PATIENCE_S * MOB_SEC;
+    while (nx->node->pool->started_count == 0) {
+        assert_true(mob_now() < deadline);
+        nx_turn(nx, 1);
+        usleep(500);
+    }
+    nx_worker(nx, worker);
+    wait_for_task(nx, worker, task);
+}
+
+static void die(struct nx *nx, struct nx_worker *worker)
+{
+    nx->node->pool->started_count = 0; /* what comes is the one after it */
+    nx_kill(nx, worker);
+}
+
+/* `worker` ends with the node; what was logged until now is in the control store. */
+static void next_incarnation(struct nx *nx, struct nx_worker *worker)
+{
+    nx_settle(nx);
+    nx_let_go(worker);
+    nx_end(nx);
+    nx_start(nx, 1);
+    nx_turn(nx, 20);
+}
+
+struct ends {
+    struct mob_task_id task;
+    uint32_t retries, unpaid, finals;
+    enum mob_status last;
+};
+
+static void see_end(void *arg, const struct mob_entry *e)
+{
+    struct ends *ends = arg;
+    const struct mob_completion_head *head = &e->completion.head;
+    if (e->type != MOB_ENTRY_COMPLETION || !mob_task_id_eq(head->task, ends->task))
+        return;
+    ends->retries += (head->flags & MOB_COMPLETION_WILL_RETRY) != 0;
+    ends->unpaid += (head->flags & MOB_COMPLETION_UNPAID) != 0;
+    ends->finals += (head->flags & MOB_COMPLETION_FINAL) != 0;
+    ends->last = (enum mob_status)head->status;
+}
+
+static struct ends ends_of(struct nx *nx, struct mob_task_id task)
+{
+    struct ends ends = {.task = task};
+    nx_settle(nx);
+    nx_each_entry(see_end, &ends);
+    return ends;
+}
+
+static void assert_ended_by_a_death(struct nx *nx, struct mob_task_id task, struct ends expected)
+{
+    struct ends ends = ends_of(nx, task);
+    assert_null(mob_sched_find(nx->node->sched, task));
+    assert_int_equal(ends.finals, 1);
+    assert_int_equal(ends.last, MOB_WORKER_DIED);
+    assert_int_equal(ends.retries, expected.retries);
+    assert_int_equal(ends.unpaid, expected.unpaid);
+}
+
+/* A death of a worker under each of three incarnations, and an error: that was one too many. */
+static void retries_do_not_come_back_with_the_node(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = submit(&driver, 3, MOB_SPEC_RETRY_ON_ERROR);
+    begin(&nx, &worker, task);
+    die(&nx, &worker);
+    begin(&nx, &worker, task);
+    nx_complete(&worker, 0, MOB_INVALID);
+    wait_for_task(&nx, &worker, task);
+    next_incarnation(&nx, &worker);
+    begin(&nx, &worker, task);
+    die(&nx, &worker);
+    begin(&nx, &worker, task); /* the last one */
+    next_incarnation(&nx, &worker);
+    begin(&nx, &worker, task); /* the node's own end is no retry */
+    die(&nx, &worker);
+    assert_ended_by_a_death(&nx, task, (struct ends){.retries = 3});
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+static void start_after_a_divergence_spends_none(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = submit(&driver, 1, MOB_SPEC_RESTART_ON_DIVERGENCE);
+    begin(&nx, &worker, task);
+    next_incarnation(&nx, &worker);
+    begin(&nx, &worker, task);
+    nx_complete(&worker, 0, MOB_REPLAY_DIVERGED);
+    wait_for_task(&nx, &worker, task);
+    next_incarnation(&nx, &worker);
+    begin(&nx, &worker, task);
+    die(&nx, &worker); /* the one that it has */
+    begin(&nx, &worker, task);
+    die(&nx, &worker);
+    assert_ended_by_a_death(&nx, task, (struct ends){.retries = 2, .unpaid = 1});
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+static void for_ever_is_for_ever(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = submit(&driver, -1, 0);
+    for (int i = 0; i < 3; i++) {
+        begin(&nx, &worker, task);
+        die(&nx, &worker);
+        begin(&nx, &worker, task);
+        next_incarnation(&nx, &worker);
+    }
+    begin(&nx, &worker, task);
+    nx_complete(&worker, 7, MOB_OK);
+    assert_int_equal(ends_of(&nx, task).last, MOB_OK);
+    nx_let_go(&worker);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(retries_do_not_come_back_with_the_node),
+        cmocka_unit_test(start_after_a_divergence_spends_none),
+        cmocka_unit_test(for_ever_is_for_ever),
+    };
+    return cmocka_run_group_tests_name("retry_budget", tests, NULL, NULL);
+}
