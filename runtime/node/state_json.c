@@ -93,6 +93,7 @@ json_t *node_task_whole_json(struct node *node, const struct node_task *task)
 {
     uint32_t tail_bytes;
     json_t *out = node_task_json(node, task);
+    json_object_set_new(out, "generation", json_integer(node_task_generation(task)));
     node_spec_options_into(out, &task->template->head, node_task_tail(task, &tail_bytes));
     return out;
 }

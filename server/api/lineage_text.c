@@ -248,6 +248,14 @@ static const char *kind_name(const struct task_record *r)
     }
 }
 
+/* Of a task that has not ended: the log knows only what earlier attempts were, the node counts on. */
+static unsigned newest(const struct task_record *r, const json_t *live, const char *key, unsigned logged)
+{
+    bool ended = r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL);
+    json_int_t n = ended ? 0 : json_integer_value(json_object_get(live, key));
+    return n > (json_int_t)logged ? (unsigned)n : logged;
+}
+
 void task_record_write(
     const struct task_record *r, const struct lineage_names *names, const json_t *live, struct mob_text *out)
 {
@@ -263,7 +271,7 @@ void task_record_write(
             mob_text_printf(out, ",\"module_hash\":\"%s\"", hash);
         mob_text_printf(out, ",\"parent\":\"%s\",\"generation\":%u,\"cpus\":%g",
             mob_task_id_format(r->spec.parent, parent),
-            r->has_completion ? r->completion.generation : r->spec.generation,
+            newest(r, live, "generation", r->has_completion ? r->completion.generation : r->spec.generation),
             (double)r->spec.cpu / MOB_AMOUNT_UNITS);
         task_record_write_options(r, out);
         if (r->spec.kind == MOB_KIND_ACTOR_CALL)
@@ -271,9 +279,10 @@ void task_record_write(
         write_arguments(r, out);
     }
     mob_text_printf(out, ",\"node\":\"%llu\",\"attempt\":%u", (unsigned long long)r->incarnation,
-        r->has_completion ? r->completion.attempt
-            : r->has_spec ? r->spec.attempt
-                          : 1);
+        newest(r, live, "attempt",
+            r->has_completion ? r->completion.attempt
+                : r->has_spec ? r->spec.attempt
+                              : 1));
     if (r->has_completion && r->spec.kind == MOB_KIND_ACTOR_CALL)
         mob_text_printf(out, ",\"position\":%llu,\"incarnation\":%u",
             (unsigned long long)r->completion.position, r->completion.incarnation);

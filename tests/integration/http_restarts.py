@@ -34,9 +34,14 @@ def test_node_is_killed(c):
 def test_each_run_after_a_kill_has_an_attempt_of_its_own(c):
     task = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [3000]}, expect=202)
     path = f"{V1}/tasks/{task['id']}"
-    running = lambda: json.loads(c.call("GET", path)[2]).get("state") == "running"
-    for _ in range(3):
-        c.until("it runs", running)
+
+    def running():
+        record = json.loads(c.call("GET", path)[2])
+        return record if record.get("state") == "running" else None
+
+    for died in range(3):
+        record = c.until("it runs", running)
+        check(record["attempt"] == died + 1, "which run it is, while it runs", died, record)
         c.kill("mobula-node")
         c.until("ready again", lambda: c.call("GET", "/readyz", key=None)[0] == 200)
     check(c.value(task["returns"][0]).get("value") == 3000, "it ends", c.value(task["returns"][0]))
