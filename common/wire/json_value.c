@@ -449,39 +449,3 @@ enum mob_status mob_value_to_json(enum mob_value_type type, const void *payload,
     *length_out = o.used;
     return MOB_OK;
 }
-
-void mob_json_items_begin(struct mob_json_items *it, const char *json, size_t length)
-{
-    struct json_slice text = {json, json + length};
-    json_skip_blanks(&text);
-    bool is_array = text.at < text.end && *text.at == '[';
-    *it = (struct mob_json_items){is_array ? text.at + 1 : text.at, text.end, false, !is_array};
-}
-
-bool mob_json_items_next(struct mob_json_items *it, const char **item_out, size_t *length_out)
-{
-    struct json_slice text = {it->at, it->end}, value;
-    if (it->failed || it->at == NULL)
-        return false;
-    json_skip_blanks(&text);
-    if (text.at < text.end && *text.at == ']') {
-        text.at++;
-        json_skip_blanks(&text);
-        it->failed = text.at != text.end;
-        it->at = NULL; /* over */
-        return false;
-    }
-    if (it->started && (text.at >= text.end || *text.at++ != ',')) {
-        it->failed = true;
-        return false;
-    }
-    it->started = true;
-    if (json_take(&text, &value) == JSON_NONE) {
-        it->failed = true;
-        return false;
-    }
-    it->at = text.at;
-    *item_out = value.at;
-    *length_out = (size_t)(value.end - value.at);
-    return true;
-}

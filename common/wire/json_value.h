@@ -47,13 +47,4 @@ void mob_json_value_fini(struct mob_json_value *v);
 MOB_MUST_USE enum mob_status mob_value_to_json(enum mob_value_type type, const void *payload,
     uint64_t payload_bytes, uint64_t bytes_max, char **json_out, uint64_t *length_out);
 
-/* The arguments array of a request, one after the other: text of "[...]"; begin, then next until false.
- * *failed_out = it is not a JSON array. Borrows. */
-struct mob_json_items {
-    const char *at, *end;
-    bool started, failed;
-};
-void mob_json_items_begin(struct mob_json_items *it, const char *json, size_t length);
-bool mob_json_items_next(struct mob_json_items *it, const char **item_out, size_t *length_out);
-
 #endif

@@ -96,10 +96,6 @@ const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link)
 {
     return &link->opening.place;
 }
-enum mob_status mob_link_refused(const struct mob_link *link)
-{
-    return link->opening.refused;
-}
 bool mob_link_silent(const struct mob_link *link, int64_t now_ns)
 {
     return !mob_link_up(link) && now_ns - link->heard_ns > MOB_OPENING_SILENCE_NS;

@@ -46,8 +46,6 @@ bool mob_link_up(const struct mob_link *link);
 /* Of the other end, once it is up. */
 uint64_t mob_link_peer(const struct mob_link *link);
 const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link);
-/* Why it was refused, by either side, as in opening.h; MOB_OK: it was not. */
-enum mob_status mob_link_refused(const struct mob_link *link);
 /* Nothing proves that the other end is a member, and it has said nothing since MOB_OPENING_SILENCE_NS: the
  * owner gives it up, since a place that it takes is one less for others. */
 bool mob_link_silent(const struct mob_link *link, int64_t now_ns);

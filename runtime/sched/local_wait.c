@@ -249,8 +249,3 @@ uint32_t mob_sched_object_ready(struct mob_sched *s, struct mob_object_id id)
     s->late_family = 0;
     return count;
 }
-
-bool mob_sched_object_awaited(const struct mob_sched *s, struct mob_object_id id)
-{
-    return sched_wait_find(s, id) != 0;
-}
