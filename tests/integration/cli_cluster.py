@@ -4,6 +4,7 @@ ctest: timeout=300
 """
 import json
 import os
+import re
 import signal
 import time
 import unittest
@@ -13,6 +14,7 @@ import urllib.request
 from lib_cli_cluster import ClusterCase
 
 PROCESSES = ["redis", "gcs", "node", "gateway"]
+STOP_SECONDS = 10  # against hanging only, on machines of others; 2 is what a stop is meant to take
 
 
 class Cluster(ClusterCase):
@@ -94,6 +96,41 @@ class Cluster(ClusterCase):
         self.assertEqual("21", self.out("get", done, "--timeout", "60"))
         self.assertEqual("300", self.out("get", unfinished, "--timeout", "60"))
         self.assertEqual("5", self.out("submit", "quickstart.add", "2", "3", "--timeout", "60"))
+
+    def call(self, method, path, body=None):
+        """Over HTTP; what it returns is acknowledged."""
+        address = (self.dir / "gateway.addr").read_text().strip()
+        token = (self.dir / "token").read_text().split()[0]
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://{address}/api/v1/{path}", method=method, headers=headers,
+                                         data=None if body is None else json.dumps(body).encode())
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def test_a_stop_under_work_loses_nothing_acknowledged(self):
+        self.up("--slots", "2")
+        self.deploy()
+        counter = self.call("POST", "actors", {"class": "quickstart.Counter", "arguments": [100], "options": {"name": "kept"}})["id"]
+        add = {"arguments": [1]}
+        self.assertEqual("101", self.out("get", self.call("POST", f"actors/{counter}/methods/add", add)["id"]))
+        pauses = [self.call("POST", "tasks", {"function": "quickstart.pause", "arguments": [ms]})["id"] for ms in (20000, 20001)]
+        self.wait("running tasks", lambda: any(self.call("GET", f"tasks/{task}")["state"] == "running" for task in pauses))
+        calls = [self.call("POST", f"actors/{counter}/methods/add", add)["id"] for _ in range(20)]
+        queued = [self.call("POST", "tasks", {"function": "quickstart.add", "arguments": [i, 1000]})["id"] for i in range(20)]
+        running = [task for task in pauses if self.call("GET", f"tasks/{task}")["state"] == "running"]
+        self.assertNotEqual([], running, "the stop comes under work")
+        said = self.mobula("down", code=0).stderr
+        milliseconds = re.search(r"stopped in (\d+) ms", said)
+        self.assertIsNotNone(milliseconds, said)
+        print(f"stopped under work in {milliseconds[1]} ms")
+        self.assertLess(int(milliseconds[1]), STOP_SECONDS * 1000)
+        self.assertIn(" log=acknowledged", (self.dir / "logs/node.log").read_text())
+        self.up("--slots", "2")
+        for task in pauses:
+            self.call("POST", f"tasks/{task}:cancel", {"force": True})
+        self.assertEqual([str(102 + i) for i in range(20)], [self.out("get", task, "--timeout", "60") for task in calls])
+        self.assertEqual([str(1000 + i) for i in range(20)], [self.out("get", task, "--timeout", "60") for task in queued])
+        self.assertEqual("122", self.out("get", self.call("POST", f"actors/{counter}/methods/add", add)["id"], "--timeout", "60"))
 
     def test_what_a_graceful_stop_has_sealed_stays_sealed(self):
         for _ in range(3):
