@@ -18,6 +18,7 @@ BIN = pathlib.Path(os.environ.get("MOBULA_BIN_DIR", "build/release/bin"))
 MODULES = pathlib.Path(os.environ.get("MOBULA_MODULE_DIR", "build/release/modules"))
 SIMULATORS = 10
 SOLVED = 475
+ENDED = ("finished", "failed", "cancelled")
 WAIT_S = 120  # far above what sanitizers make of a second
 
 
@@ -68,9 +69,10 @@ class Cluster:
                     raise
                 time.sleep(0.05)
 
-    def pid(self, name):
+    def process(self, name):
+        """What the supervisor says of it: pid, restarts."""
         processes = json.loads(self.read("supervisor.json"))["processes"]
-        return next(p["pid"] for p in processes if p["name"] == name)
+        return next(p for p in processes if p["name"] == name)
 
     def items(self, path, key):
         """Every page of a list."""
@@ -212,8 +214,11 @@ class TrainPolicyTest(unittest.TestCase):
                 task = self.cluster.submit(4, iterations)
                 self.cluster.events(task["id"], position,
                                     lambda e: e["type"] == "iteration" and e["data"]["iteration"] >= 15)
-                os.kill(self.cluster.pid(name), signal.SIGKILL)
+                self.assertNotIn(self.cluster.get(f"/api/v1/tasks/{task['id']}")["state"], ENDED)
+                victim = self.cluster.process(name)
+                os.kill(victim["pid"], signal.SIGKILL)
                 summary = self.cluster.result(task)
+                self.assertGreater(self.cluster.process(name)["restarts"], victim["restarts"])
                 self.assertEqual(summary["fingerprint"], undisturbed["fingerprint"])
                 self.check_lineage(summary)
 
