@@ -387,6 +387,8 @@ int64_t engine_models_step(struct engine *engine, int64_t now_ns);
 /* Reads the endpoints that there are, unless it was done. To be called again until it is. */
 void engine_models_load(struct engine *engine);
 bool engine_models_loaded(const struct engine *engine);
+/* engine_orphans.c: about once a second. */
+void engine_orphans_tick(struct engine *engine, int64_t now);
 /* They have not been read yet: the flight has failed, with MOB_UNAVAILABLE. */
 bool engine_models_unknown(struct flight *flight);
 /* Array of all endpoints; a new reference. */

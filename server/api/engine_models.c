@@ -3,8 +3,8 @@
  * An endpoint is a row in the control store (class, arguments, options, generation) and a detached named
  * actor `endpoint/NAME/GENERATION`. A PUT makes the new actor first; when it is up the row is written, the
  * new one takes the old one's place, and the old actor ends. So a PUT that is refused changes nothing. After
- * a restart of the gateway the rows are read again and each actor is found by its name, or made again; actors
- * of a PUT that never came through end then.
+ * a restart of the gateway the rows are read again and each actor is found by its name, or made again. Actors
+ * of a PUT that never came through end later (engine_orphans.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +15,9 @@
 #include "common/wire/option_bounds.h"
 #include "server/api/engine_models.h"
 
-#define ACTOR_PREFIX "endpoint/"
 /* The generation is a time in microseconds: 16 digits until the year 2286. */
-_Static_assert(sizeof ACTOR_PREFIX - 1 + MOB_MODEL_NAME_MAX - 1 + 1 + 16 <= MOB_ACTOR_NAME_BYTES_MAX,
+_Static_assert(sizeof ENDPOINT_ACTOR_PREFIX - 1 + MOB_MODEL_NAME_MAX - 1 + 1 + 16 <= MOB_ACTOR_NAME_BYTES_MAX,
     "every model's actor can have its name");
-/* An actor without a row is of a PUT that goes on elsewhere, or of one that ended with its gateway. */
-#define ORPHAN_US (60ll * 1000000)
 
 enum mob_status engine_models_create(struct engine *engine)
 {
@@ -76,10 +73,10 @@ struct endpoint *endpoint_named(struct engine *engine, const char *name)
 void endpoint_actor_name(const struct endpoint *e, char out[ENDPOINT_ACTOR_NAME_BYTES])
 {
     if (e->generation)
-        snprintf(out, ENDPOINT_ACTOR_NAME_BYTES, ACTOR_PREFIX "%s/%llu", e->name,
+        snprintf(out, ENDPOINT_ACTOR_NAME_BYTES, ENDPOINT_ACTOR_PREFIX "%s/%llu", e->name,
             (unsigned long long)e->generation);
     else
-        snprintf(out, ENDPOINT_ACTOR_NAME_BYTES, ACTOR_PREFIX "%s", e->name);
+        snprintf(out, ENDPOINT_ACTOR_NAME_BYTES, ENDPOINT_ACTOR_PREFIX "%s", e->name);
 }
 
 static json_t *endpoint_json(const struct endpoint *e)
@@ -130,6 +127,7 @@ static void endpoint_remove(struct endpoint *e)
             break;
         }
     look_complete(engine);
+    engine_orphans_look_later(engine); /* who was to end its actor may die before it does */
     endpoint_let_go(e);
 }
 
@@ -340,43 +338,6 @@ void engine_start_endpoint_delete(struct flight *flight)
 
 /* --- endpoints that were there before this gateway --- */
 
-static bool is_orphan(const struct engine *engine, const json_t *actor)
-{
-    const char *name = json_string_value(json_object_get(actor, "name")), *slash = NULL;
-    const char *state = json_string_value(json_object_get(actor, "state"));
-    if (!name || !state || strcmp(state, "dead") == 0 ||
-        strncmp(name, ACTOR_PREFIX, strlen(ACTOR_PREFIX)) != 0)
-        return false;
-    for (const struct endpoint *e = engine->models->all; e; e = e->next) {
-        char own[ENDPOINT_ACTOR_NAME_BYTES];
-        endpoint_actor_name(e, own);
-        if (strcmp(own, name) == 0)
-            return false;
-    }
-    slash = strrchr(name, '/');
-    return mob_wall_now() / 1000 - strtoll(slash + 1, NULL, 10) > ORPHAN_US;
-}
-
-static void on_actors(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    struct engine *engine = arg;
-    json_t *rows = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
-    for (size_t i = 0; i < json_array_size(rows); i++) {
-        const json_t *row = json_array_get(rows, i);
-        const char *id = json_string_value(json_object_get(row, "id"));
-        struct {
-            struct mob_actor_id id;
-            uint32_t no_restart;
-        } body = {.no_restart = 1};
-        if (!is_orphan(engine, row) || !id || mob_actor_id_parse(id, &body.id) != MOB_OK ||
-            mob_ask(engine->sessions[0].client, MOB_REQ_ACTOR_KILL, &body, sizeof body, engine_ignore_reply,
-                NULL) != MOB_OK)
-            continue;
-        MOB_LOG_INFO("models", "orphan_ended", "actor=%s", id);
-    }
-    json_decref(rows);
-}
-
 static void load_endpoint(struct engine *engine, const json_t *row)
 {
     const char *name = json_string_value(json_object_get(row, "name"));
@@ -429,10 +390,8 @@ static void on_loaded(void *arg, const struct mob_gcs_answer *answer)
         json_decref(row);
     }
     look_complete(engine);
-    enum mob_status status =
-        mob_query_async(engine->sessions[0].client, "job", "{\"op\":\"actors\"}", on_actors, engine);
-    if (status != MOB_OK)
-        MOB_LOG_WARN("models", "orphans_left", "code=%s", mob_status_code(status));
+    engine_orphans_look_in(engine, 0);
+    engine_orphans_tick(engine, mob_now());
 }
 
 void engine_models_load(struct engine *engine)

@@ -5,6 +5,7 @@
 
 #include "server/api/engine_inner.h"
 
+#define ENDPOINT_ACTOR_PREFIX "endpoint/"
 #define ENDPOINT_ACTOR_NAME_BYTES (MOB_MODEL_NAME_MAX + 40)
 #define ENDPOINT_WAITS_BYTES 160
 
@@ -41,6 +42,7 @@ struct engine_models {
     bool asked; /* the control store for the endpoints, and it has not answered */
     bool loaded; /* what it knew of is in `all` */
     bool complete; /* and each of these has a model, or says why it has none */
+    int64_t orphans_ns; /* when to look for actors of endpoints that are no more; 0: no reason to */
 };
 
 void endpoint_free(struct endpoint *e);
@@ -54,6 +56,11 @@ void endpoint_broken(struct endpoint *e, enum mob_status status, const char *poi
 bool endpoint_take_class(struct endpoint *e, struct flight *maker);
 /* Its actor lives. */
 void endpoint_made(struct endpoint *e);
+
+/* engine_orphans.c: actors of endpoints that are no more are looked for so many ns from now, or when it was
+ * to be done sooner, then. `later`: when none is young enough any more to be of a PUT that goes on. */
+void engine_orphans_look_in(struct engine *engine, int64_t delay_ns);
+void engine_orphans_look_later(struct engine *engine);
 
 /* engine_replicas.c */
 void endpoint_make_actor(struct endpoint *e);

@@ -304,6 +304,7 @@ static void each_second(struct engine *engine, int64_t now)
     look_alive(engine);
     if (engine->session_count > 0)
         engine_models_load(engine);
+    engine_orphans_tick(engine, now);
     engine_keys_sweep(engine, now);
     mob_events_tick(engine->options.events, now);
 }

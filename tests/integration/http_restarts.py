@@ -106,6 +106,18 @@ def test_no_model_is_denied_before_all_are_known(c):
     c.json("GET", f"{V1}/endpoints/mlp", expect=200)
 
 
+def test_what_a_dead_gateway_left_of_an_endpoint_ends(c):
+    """A replica without an endpoint that a gateway finds when it starts, too young (by its name) to be taken for what nobody wants."""
+    made_us = time.time_ns() // 1000 - 53_000_000
+    options = {"name": f"endpoint/left/{made_us}", "detached": True, "max_restarts": -1, "resources": {"CPU": 0}}
+    left = c.json("POST", V1 + "/actors", {"class": "mlp.Mlp", "arguments": [1], "options": options}, {"Prefer": "wait=30"}, expect=201)
+    c.kill("mobula-gateway")
+    c.until("the gateway is back", lambda: back(c))
+    c.until("its models are back", lambda: c.call("GET", "/v2/models/mlp/ready")[0] == 200)
+    c.until("it ends by itself", lambda: c.json("GET", f"{V1}/actors/{left['id']}")["state"] == "dead", 60)
+    check(c.json("GET", f"{V1}/endpoints/mlp")["state"] == "ready", "one that has an endpoint lives")
+
+
 def test_jobs_outlive_gateway_and_node(c):
     """A job is known by its id, whoever opened it: tasks are submitted to it, and are new ones."""
     add = lambda job, a: {"function": "arith.add", "arguments": [a, 1], "job": job}
