@@ -26,6 +26,12 @@ def gcs(c, *words):
     return done.stdout
 
 
+def postgres_is_up(c):
+    """What is past retention before it is flushed never comes to PostgreSQL, so nothing begins before that is there."""
+    ask = ["psql", "-X", "-q", "-At", "-h", c.directory + "/pg", "-p", "1", "-U", "mobula", "-d", "postgres", "-c", "SELECT count(*) FROM mobula.watermark"]
+    c.until("the flusher has its tables", lambda: subprocess.run(ask, capture_output=True, timeout=60).returncode == 0, 60)
+
+
 def flushed(c):
     c.until("all is flushed", lambda: json.loads(gcs(c, "status", "-o", "json"))["member"]["blocks"] == 0, 60)
 
@@ -89,6 +95,7 @@ def streamed_kinds(c, after, count):
 
 
 def test_actors_outlive_their_days(c):
+    postgres_is_up(c)
     for module in ("arith", "quickstart", "probe"):
         c.deploy(module)
     own, caller, later = job_of(c, "own"), job_of(c, "caller"), job_of(c, "later")
@@ -121,6 +128,7 @@ def test_actors_outlive_their_days(c):
 
 
 def test_events_tell_of_days_that_are_gone(c):
+    postgres_is_up(c)
     c.deploy("arith")
     begin = c.json("GET", f"{V1}/events", expect=200)["position"]
     gone = [c.run("arith.add", i, 1)["id"] for i in range(20)]
@@ -161,4 +169,4 @@ if __name__ == "__main__":
     if not shutil.which("psql"):
         print("there is no PostgreSQL here: skipped")
         sys.exit(0)
-    main(globals(), "--postgres", "on", "--flush-hot-percent", "0", "--flush-delay-ms", "100", "--flush-maintain-ms", "300", "--retention-s", "1s")
+    main(globals(), "--postgres", "on", "--flush-hot-percent", "0", "--flush-delay-ms", "100", "--flush-maintain-ms", "300", "--retention-s", "4s")

@@ -130,7 +130,7 @@ static void callers_keep_some_answers(void **state)
 {
     enum { CALLS = 3000, KEPT = 40 };
     struct mob_actor *counter = NULL;
-    struct mob_future *futures[1 + KEPT];
+    struct mob_future *futures[1 + KEPT] = {NULL};
     struct mob_submit_options options = {.struct_size = sizeof options, .num_returns = 1 + KEPT};
     int64_t before = -1;
     assert_int_equal(mob_actor_create(*state, "noop.Counter", MOB_NO_ARGS, NULL, &counter), MOB_OK);
