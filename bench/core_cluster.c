@@ -97,7 +97,7 @@ static void idle(struct bench *b)
     int64_t begin = bench_now();
     sleep(seconds);
     double used = bench_cpu_seconds(&fresh) - cpu, elapsed = (double)(bench_now() - begin) / 1e9;
-    double memory = bench_memory(&fresh, false);
+    double memory = bench_memory(&fresh);
     bench_cluster_stop(&fresh);
     bench_row(b,
         &(struct bench_row){.name = "idle",

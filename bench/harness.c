@@ -425,9 +425,9 @@ static double sum_over_cluster(
     return total;
 }
 
-double bench_memory(struct bench *b, bool with_this_process)
+double bench_memory(struct bench *b)
 {
-    return sum_over_cluster(b, pss_of, NULL) + (with_this_process ? bench_process_pss(getpid()) : 0);
+    return sum_over_cluster(b, pss_of, NULL);
 }
 
 double bench_program_memory(struct bench *b, const char *program)

@@ -84,8 +84,8 @@ bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const c
 /* Proportional set size of one process without the segment, and CPU seconds that it used. */
 double bench_process_pss(int pid);
 double bench_process_cpu(int pid);
-/* Summed over the cluster's processes, without PostgreSQL's; `with_this_process` adds the caller. Bytes. */
-double bench_memory(struct bench *b, bool with_this_process);
+/* Summed over the cluster's processes, without PostgreSQL's. Bytes. */
+double bench_memory(struct bench *b);
 /* Of the cluster's processes of one program, by the begin of its name. */
 double bench_program_memory(struct bench *b, const char *program);
 double bench_cpu_seconds(struct bench *b);
