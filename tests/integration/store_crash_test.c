@@ -238,6 +238,7 @@ static const struct {
     {"mob_bell_ring", "it wakes clients"},
     {"push_piece", "inbound rings"},
     {"publish", ""},
+    {"mob_ring_commit_run", ""},
     {"mob_store_in_halt", ""},
     {"mob_store_pass_begin", "it reads outbound rings"},
     {"release", ""},
