@@ -145,6 +145,43 @@ static void actor_that_replays_otherwise_ends(void **state)
     }
 }
 
+/* Each way in which a result is kept: in the log, in the store, hashed later. A replay that gives the same is
+ * not taken for another one. */
+static void actor_that_replays_the_same_lives_on(void **state)
+{
+    (void)state;
+    static const int64_t sizes[] = {1, 40, 5000, 100000, (1 << 20) - 64, 1 << 20, 3 << 20};
+    enum { SIZES = sizeof sizes / sizeof sizes[0] };
+    struct mob_actor_options options = {.struct_size = sizeof options, .name = "steady", .max_restarts = -1};
+    struct mob_actor *actor;
+    struct mob_future *future;
+    int64_t expected = chaos_mix(8, 0);
+    open_gate();
+    unlink(trace);
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(8)), &options, &actor));
+    for (int death = 0; death < 2; death++) {
+        for (int i = 0; i < SIZES; i++) {
+            OK(mob_actor_call(actor, "blob",
+                MOB_ARGS(mob_i64(i), mob_i64(sizes[i]), mob_utf8(trace), mob_utf8(gate)), NULL, &future));
+            expected = chaos_mix(expected, i);
+            check_bytes(future, expected, (size_t)sizes[i]);
+            mob_release(future);
+        }
+        OK(mob_flush(client, PATIENCE));
+        if (death == 0)
+            kill_workers();
+        else
+            kill_node();
+        OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(3)), NULL, &future));
+        expected = chaos_mix(expected, 3);
+        assert_int_equal(get_of(future), expected);
+        mob_release(future);
+        assert_int_equal(lines("blob"), death == 0 ? 2 * SIZES : 5 * SIZES); /* all were replayed */
+    }
+    OK(mob_actor_kill(actor, true));
+    mob_actor_release(actor);
+}
+
 /* ---- shadow replay: results of calls whose bytes are gone ---- */
 
 enum { BLOBS = 10, EVERY = 4, BYTES = 100000 };
@@ -344,6 +381,7 @@ int main(void)
         cmocka_unit_test(named_actor_outlives_the_whole_cluster),
         cmocka_unit_test(actor_whose_calls_are_lost_ends),
         cmocka_unit_test(actor_that_replays_otherwise_ends),
+        cmocka_unit_test(actor_that_replays_the_same_lives_on),
         cmocka_unit_test(lost_results_of_a_live_actor_are_made_again),
         cmocka_unit_test(lost_results_of_a_dead_actor_are_made_again),
         cmocka_unit_test(actor_that_dies_beside_its_shadow_restarts),

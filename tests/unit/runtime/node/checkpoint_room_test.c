@@ -162,6 +162,14 @@ static void watch_log(void *arg, enum mob_log_level level, const char *line, siz
         version_was_logged = level == MOB_LOG_LEVEL_ERROR;
 }
 
+/* The actor's checkpoint becomes one of the next version. */
+static void make_newer(const struct world *w)
+{
+    uint16_t newer = MOB_CHECKPOINT_ROW_VERSION + 1;
+    int row = fake_row_of(MOB_GCS_CHECKPOINTS, &w->actor, sizeof w->actor);
+    memcpy(FAKE.rows[row].value, &newer, sizeof newer);
+}
+
 /* It was written by a newer program, so what it says of the state is not known here: the actor ends, and says
  * why. */
 static void one_of_an_unknown_version_is_refused(void **state)
@@ -169,9 +177,7 @@ static void one_of_an_unknown_version_is_refused(void **state)
     (void)state;
     struct world w;
     open_checkpointed(&w);
-    uint16_t newer = MOB_CHECKPOINT_ROW_VERSION + 1;
-    int row = fake_row_of(MOB_GCS_CHECKPOINTS, &w.actor, sizeof w.actor);
-    memcpy(FAKE.rows[row].value, &newer, sizeof newer);
+    make_newer(&w);
     uint32_t started = w.nx.node->pool->started_count;
     version_was_logged = false;
     mob_log_set_sink(watch_log, NULL);
@@ -194,9 +200,7 @@ static void a_restarted_node_refuses_it_too(void **state)
     (void)state;
     struct world w;
     open_checkpointed(&w);
-    uint16_t newer = MOB_CHECKPOINT_ROW_VERSION + 1;
-    int row = fake_row_of(MOB_GCS_CHECKPOINTS, &w.actor, sizeof w.actor);
-    memcpy(FAKE.rows[row].value, &newer, sizeof newer);
+    make_newer(&w);
     nx_end(&w.nx);
     nx_let_go(&w.worker);
     nx_start(&w.nx, 0);
