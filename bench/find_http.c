@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
+#include "tests/support/xorshift.h"
 
 #define DAY_NS (86400 * MOB_SEC)
 #define WINDOW 4096u /* blocks that are not durable yet: a few seconds of them */
@@ -156,13 +157,10 @@ static bool is_task(const struct store *s, const json_t *row, uint64_t task)
 /* Random tasks by id, each with its argument. */
 static bool find_tasks(struct store *s, double *us, int count)
 {
-    uint64_t random = 88172645463325252ull;
+    uint64_t random = XORSHIFT_SEED;
     for (int i = 0; i < count; i++) {
         char path[128], id[MOB_ID_TEXT_MAX];
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        uint64_t task = random % s->corpus.tasks;
+        uint64_t task = xorshift(&random) % s->corpus.tasks;
         snprintf(path, sizeof path, "/api/v1/tasks/%s",
             mob_task_id_format(find_corpus_task(&s->corpus, task), id));
         json_t *row = get(s->b, path, &us[i]);

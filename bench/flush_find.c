@@ -12,6 +12,7 @@
 #include "gcs/flush/migrate.h"
 #include "gcs/flush/watermark.h"
 #include "gcs/flush/writer.h"
+#include "tests/support/xorshift.h"
 
 #define BATCH_BLOCKS 1024u
 #define FIRST_WALL_NS (20000 * 86400ll * 1000000000)
@@ -86,12 +87,9 @@ static int count_failed(const struct mob_gcs_cold_answer *a)
 /* Random tasks by id. */
 static bool find_tasks(struct finding *f, double *us, int count)
 {
-    uint64_t random = 88172645463325252ull;
+    uint64_t random = XORSHIFT_SEED;
     for (int i = 0; i < count; i++) {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        uint64_t task = random % f->corpus.tasks;
+        uint64_t task = xorshift(&random) % f->corpus.tasks;
         struct mob_task_id id = find_corpus_task(&f->corpus, task);
         struct mob_gcs_cold_get q = {.upto = f->watermark,
             .get = {.query = MOB_GCS_Q_GROUP, .stream = id.stream, .group = id.index >> MOB_GROUP_SHIFT}};

@@ -7,6 +7,7 @@
 
 #include "bench/gcs_putter.h"
 #include "common/base/clock.h"
+#include "tests/support/xorshift.h"
 
 #define SHARDS_MAX 4u
 #define CHAIN 2u
@@ -26,17 +27,9 @@ struct job {
     uint32_t client, shard;
 };
 
-static uint64_t next_random(uint64_t *state)
-{
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state;
-}
-
 static double exponential(uint64_t *state, double mean)
 {
-    double u = (double)(next_random(state) >> 11) / 9007199254740992.0; /* [0, 1) */
+    double u = (double)(xorshift(state) >> 11) / 9007199254740992.0; /* [0, 1) */
     return -mean * log(1 - u);
 }
 
@@ -85,7 +78,7 @@ static double simulate(const struct service *s, uint32_t shards, uint64_t puts)
         double begin = free_ns[server] > now ? free_ns[server] : now;
         free_ns[server] = job->at_ns = begin + exponential(&state, mean_of(s, job->stage));
         if (job->stage == AT_CLIENT)
-            job->shard = (uint32_t)(next_random(&state) % shards);
+            job->shard = (uint32_t)(xorshift(&state) % shards);
         done += job->stage == AT_TAIL_AGAIN;
         job->stage = job->stage == AT_TAIL_AGAIN ? AT_CLIENT : (enum stage)(job->stage + 1);
     }

@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "tests/support/chain_box.h"
+#include "tests/support/xorshift.h"
 
 #define BLOCKS_MAX 200000u
 #define TASKS 8u
@@ -30,10 +31,7 @@
 static uint64_t seed = 1;
 static uint64_t random_next(void)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
+    return xorshift(&seed);
 }
 
 struct slot {

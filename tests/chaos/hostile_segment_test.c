@@ -10,6 +10,7 @@
 
 #include "common/wire/session.h"
 #include "runtime/store/store_internal.h"
+#include "tests/support/xorshift.h"
 
 enum { FINISHED = 20, BLOB_BYTES = 200000 };
 
@@ -65,12 +66,8 @@ static void leave(struct hostile *h)
 static void scribble(struct hostile *h, void *place, size_t bytes)
 {
     uint8_t *at = place;
-    for (size_t i = 0; i < bytes; i++) {
-        h->seed ^= h->seed << 13;
-        h->seed ^= h->seed >> 7;
-        h->seed ^= h->seed << 17;
-        at[i] = (uint8_t)h->seed;
-    }
+    for (size_t i = 0; i < bytes; i++)
+        at[i] = (uint8_t)xorshift(&h->seed);
 }
 
 static void over_the_header(struct hostile *h)

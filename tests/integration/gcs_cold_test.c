@@ -64,37 +64,6 @@ static struct fixture {
 
 /* ---- what was logged ---- */
 
-/* In whose group the entry is. */
-static struct mob_task_id task_of(const struct mob_entry *e)
-{
-    switch (e->type) {
-    case MOB_ENTRY_SPEC:
-        return e->spec.head.task;
-    case MOB_ENTRY_COMPLETION:
-        return e->completion.head.task;
-    case MOB_ENTRY_PUT:
-        return mob_put_group(e->put.id);
-    case MOB_ENTRY_YIELD:
-        return e->yield.task;
-    case MOB_ENTRY_OUTCOME:
-        return e->outcome.task;
-    case MOB_ENTRY_EVENT:
-        return e->event.task;
-    case MOB_ENTRY_EDGE:
-    case MOB_ENTRY_SKIP:
-        return mob_edge_group(e->edge.actor);
-    case MOB_ENTRY_ACTOR:
-        return e->actor.actor.creation;
-    case MOB_ENTRY_HASH:
-        return mob_put_group(e->hash.id);
-    case MOB_ENTRY_CANCEL:
-        return e->cancel.task;
-    case MOB_ENTRY_JOB:
-        break;
-    }
-    return (struct mob_task_id){0};
-}
-
 /* The entry in a block of its own, whose bytes depend on nothing else. */
 static uint64_t digest_of(const struct mob_entry *e)
 {
@@ -133,7 +102,7 @@ static uint32_t entries_of(const uint8_t *bytes, uint32_t length, uint64_t seq, 
         out[n] = (struct logged){.digest = digest_of(&entry),
             .seq = seq,
             .job = h.job,
-            .task = task_of(&entry),
+            .task = sample_group(&entry),
             .type = (uint8_t)entry.type,
             .failed = final && c->status != MOB_OK};
         if (entry.type == MOB_ENTRY_COMPLETION)

@@ -21,6 +21,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "tests/support/gcs_box.h"
+#include "tests/support/xorshift.h"
 
 #define BLOCKS_MAX 400000u
 #define TASKS 16u
@@ -29,10 +30,7 @@
 static uint64_t seed = 1;
 static uint64_t random_next(void)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
+    return xorshift(&seed);
 }
 
 struct slot {

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "tests/support/xorshift.h"
 
 /* Sanitizers look at memory, and take ten times as long. */
 #ifdef __SANITIZE_ADDRESS__
@@ -329,10 +330,7 @@ struct shared {
 
 static uint32_t random_next(uint64_t *seed)
 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return (uint32_t)(*seed >> 24);
+    return (uint32_t)(xorshift(seed) >> 24);
 }
 
 /* Random operations for ever. The victim makes each index once; the survivor, whose objects are dropped,

@@ -16,15 +16,13 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "tests/support/xorshift.h"
 
 enum { RUNS = 1500, STEP_BYTES = 16, CONCURRENT_MS = 2000 };
 
 static uint64_t random_next(uint64_t *seed)
 {
-    *seed ^= *seed << 13;
-    *seed ^= *seed >> 7;
-    *seed ^= *seed << 17;
-    return *seed * 0x2545f4914f6cdd1dull;
+    return xorshift(seed) * 0x2545f4914f6cdd1dull;
 }
 
 static uint64_t setting(const char *name, uint64_t fallback)

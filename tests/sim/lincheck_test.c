@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "tests/sim/lincheck.h"
+#include "tests/support/xorshift.h"
 
 #define NEVER LINCHECK_NEVER
 #define CHECK(ops) lincheck((ops), sizeof(ops) / sizeof(ops)[0], 100000)
@@ -131,13 +132,10 @@ static void a_value_nobody_wrote_is_found(void **state)
 
 /* ---- against every order ---- */
 
-static uint64_t rng = 88172645463325252ull;
+static uint64_t rng = XORSHIFT_SEED;
 static uint64_t below(uint64_t n)
 {
-    rng ^= rng << 13;
-    rng ^= rng >> 7;
-    rng ^= rng << 17;
-    return rng % n;
+    return xorshift(&rng) % n;
 }
 
 static uint64_t version_of(const struct lincheck_op *ops, size_t n, int write)

@@ -16,6 +16,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "tests/support/xorshift.h"
 
 #define CONNECTIONS_MAX 128u
 #define PIECE_BYTES 65536u
@@ -54,17 +55,9 @@ struct fault_proxy {
     struct connection connections[CONNECTIONS_MAX];
 };
 
-static uint64_t next_random(struct fault_proxy *p)
-{
-    p->random ^= p->random << 13;
-    p->random ^= p->random >> 7;
-    p->random ^= p->random << 17;
-    return p->random;
-}
-
 static bool happens(struct fault_proxy *p, uint32_t rate)
 {
-    return rate > 0 && next_random(p) % MILLION < rate;
+    return rate > 0 && xorshift(&p->random) % MILLION < rate;
 }
 
 /* ---- connections ---- */
@@ -156,7 +149,7 @@ static bool spoil(struct fault_proxy *p, struct way *w, uint8_t *piece, uint32_t
     }
     if (happens(p, f->corrupt)) {
         p->counts.corrupts++;
-        piece[next_random(p) % length] ^= (uint8_t)(1 + next_random(p) % 255);
+        piece[xorshift(&p->random) % length] ^= (uint8_t)(1 + xorshift(&p->random) % 255);
     }
     if (happens(p, f->reorder) && w->held_bytes == 0) {
         p->counts.reorders++;
@@ -175,9 +168,9 @@ static bool spoil(struct fault_proxy *p, struct way *w, uint8_t *piece, uint32_t
     }
     if (happens(p, f->delay)) {
         p->counts.delays++;
-        w->not_before_ns = mob_now() + (int64_t)(next_random(p) % (f->delay_us_max + 1)) * 1000;
+        w->not_before_ns = mob_now() + (int64_t)(xorshift(&p->random) % (f->delay_us_max + 1)) * 1000;
     }
-    w->slice = happens(p, f->slice) ? 1 + (uint32_t)(next_random(p) % 64) : 0;
+    w->slice = happens(p, f->slice) ? 1 + (uint32_t)(xorshift(&p->random) % 64) : 0;
     p->counts.slices += w->slice > 0;
     return true;
 }

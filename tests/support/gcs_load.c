@@ -10,6 +10,7 @@
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "tests/support/gcs_box.h"
+#include "tests/support/xorshift.h"
 
 #define TASKS GCS_LOAD_TASKS
 #define BLOCK_BYTES 2048u
@@ -27,10 +28,7 @@ __attribute__((format(printf, 2, 3))) static void wrong(struct gcs_load *l, cons
 
 uint64_t gcs_load_random(struct gcs_load *l)
 {
-    l->random ^= l->random << 13;
-    l->random ^= l->random >> 7;
-    l->random ^= l->random << 17;
-    return l->random;
+    return xorshift(&l->random);
 }
 
 /* ---- keys ---- */

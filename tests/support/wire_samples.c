@@ -522,3 +522,33 @@ const char *sample_difference(const struct mob_entry *want, const struct mob_ent
     }
     return "type";
 }
+
+struct mob_task_id sample_group(const struct mob_entry *e)
+{
+    switch (e->type) {
+    case MOB_ENTRY_SPEC:
+        return e->spec.head.task;
+    case MOB_ENTRY_COMPLETION:
+        return e->completion.head.task;
+    case MOB_ENTRY_PUT:
+        return mob_put_group(e->put.id);
+    case MOB_ENTRY_YIELD:
+        return e->yield.task;
+    case MOB_ENTRY_OUTCOME:
+        return e->outcome.task;
+    case MOB_ENTRY_EVENT:
+        return e->event.task;
+    case MOB_ENTRY_EDGE:
+    case MOB_ENTRY_SKIP:
+        return mob_edge_group(e->edge.actor);
+    case MOB_ENTRY_ACTOR:
+        return e->actor.actor.creation;
+    case MOB_ENTRY_HASH:
+        return mob_put_group(e->hash.id);
+    case MOB_ENTRY_CANCEL:
+        return e->cancel.task;
+    case MOB_ENTRY_JOB:
+        break;
+    }
+    return (struct mob_task_id){0};
+}

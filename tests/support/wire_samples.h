@@ -42,5 +42,8 @@ void sample_any(struct sample_world *w, struct sample_entry *out);
 enum mob_status sample_add(struct mob_block_encoder *e, const struct sample_entry *s);
 /* NULL when all fields of the type are equal, else the name of one that is not. */
 const char *sample_difference(const struct mob_entry *want, const struct mob_entry *got);
+/* The task in whose group the control store keeps the entry, said once more, without the code under test: of
+ * puts and hashes the group of their put, of edges that of their actor. Zero for a JOB entry. */
+struct mob_task_id sample_group(const struct mob_entry *e);
 
 #endif

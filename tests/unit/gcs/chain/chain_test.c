@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "gcs/chain/chain.h"
+#include "tests/support/xorshift.h"
 
 #define KV_CLIENT (MOB_GCS_CLIENT_BIT | 1ull << 40 | 1) /* what OPEN gives: epoch 1, seq 1 */
 #define SEEN_MAX 100000
@@ -386,13 +387,10 @@ static void what_is_gone_for_good_is_named_and_its_log_sealed(void **state)
 /* ---- random schedules over restarts: clients keep what is not durable; each request is in the history once
  * ---- */
 
-static uint64_t rng = 88172645463325252ull;
+static uint64_t rng = XORSHIFT_SEED;
 static uint64_t random_below(uint64_t n)
 {
-    rng ^= rng << 13;
-    rng ^= rng >> 7;
-    rng ^= rng << 17;
-    return rng % n;
+    return xorshift(&rng) % n;
 }
 
 struct item { /* what a client submitted: block `number` of a log */

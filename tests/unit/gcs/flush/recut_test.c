@@ -189,36 +189,6 @@ static void original_entry(struct fixture *f, struct mob_bucket_origin at, struc
     }
 }
 
-static struct mob_task_id task_of(const struct mob_entry *e)
-{
-    switch (e->type) {
-    case MOB_ENTRY_SPEC:
-        return e->spec.head.task;
-    case MOB_ENTRY_COMPLETION:
-        return e->completion.head.task;
-    case MOB_ENTRY_PUT:
-        return mob_put_group(e->put.id);
-    case MOB_ENTRY_YIELD:
-        return e->yield.task;
-    case MOB_ENTRY_OUTCOME:
-        return e->outcome.task;
-    case MOB_ENTRY_EVENT:
-        return e->event.task;
-    case MOB_ENTRY_EDGE:
-    case MOB_ENTRY_SKIP:
-        return mob_edge_group(e->edge.actor);
-    case MOB_ENTRY_ACTOR:
-        return e->actor.actor.creation;
-    case MOB_ENTRY_HASH:
-        return mob_put_group(e->hash.id);
-    case MOB_ENTRY_CANCEL:
-        return e->cancel.task;
-    case MOB_ENTRY_JOB:
-        break;
-    }
-    return (struct mob_task_id){0};
-}
-
 static bool stream_was_told(const struct fixture *f, struct mob_stream stream)
 {
     for (uint32_t i = 0; i < f->stream_count; i++)
@@ -254,7 +224,7 @@ static void check_block(struct fixture *f, const struct row *row, const struct m
         int64_t drift = (header.wall_ns - header.mono_ns) - (original.wall_ns - original.mono_ns);
         assert_int_equal(drift, 0);
         assert_int_equal(original.wall_ns / DAY_NS, row->row.day);
-        struct mob_task_id task = task_of(&entry);
+        struct mob_task_id task = sample_group(&entry);
         struct mob_bucket_key x = mob_bucket_key(before.stream, before.index),
                               y = mob_bucket_key(task.stream, task.index);
         if (!b->whole)

@@ -123,24 +123,30 @@ static void creation_that_was_not_stored_is_made_by_its_driver_again(void **stat
     nx_close(&nx);
 }
 
-/* Creation finished in the log, and the row says that it is pending: the change of the row was still to come.
- */
+/* An actor whose creation ended with `ended` in the log, while the change of its row is still to come. */
+static struct mob_actor_id actor_whose_row_is_behind(
+    struct nx *nx, struct nx_driver *driver, struct nx_worker *worker, enum mob_status ended)
+{
+    nx_open(nx, 1);
+    nx_connect(nx, driver, NULL);
+    nx_turn(nx, 3);
+    FAKE.hold_acks = true;
+    struct mob_actor_id actor = nx_create(driver);
+    nx_turn(nx, 5);
+    nx_worker(nx, worker);
+    assert_true(nx_take_task(worker));
+    nx_complete(worker, 0, ended);
+    nx_settle(nx);
+    return actor;
+}
+
 static void actor_whose_row_is_behind_comes_back(void **state)
 {
     (void)state;
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
-    nx_turn(&nx, 3);
-    FAKE.hold_acks = true;
-    struct mob_actor_id actor = nx_create(&driver);
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
-    nx_complete(&worker, 0, MOB_OK);
-    nx_settle(&nx);
+    struct mob_actor_id actor = actor_whose_row_is_behind(&nx, &driver, &worker, MOB_OK);
     nx_end(&nx);
     nx_let_go(&worker);
     FAKE.hold_acks = false;
@@ -156,16 +162,7 @@ static void actor_whose_constructor_failed_stays_dead(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
-    nx_turn(&nx, 3);
-    FAKE.hold_acks = true;
-    struct mob_actor_id actor = nx_create(&driver);
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
-    nx_complete(&worker, 0, MOB_TASK_FAILED);
-    nx_settle(&nx);
+    struct mob_actor_id actor = actor_whose_row_is_behind(&nx, &driver, &worker, MOB_TASK_FAILED);
     assert_true(row_is_there(actor));
     nx_end(&nx);
     nx_let_go(&worker);
