@@ -8,12 +8,18 @@
  * counted as `missed`. One beside which a bare timer of 1 ms at the heartbeats' priority was late by more
  * than 5 ms is void: it is repeated, and counted, too.
  *
+ * gcs_failover_normal is the same, at 1 MiB, with processes that may not take real-time priority, and so with
+ * the lease and suspicion of such machines (GCS.md, "Detection").
+ *
  * MOBULA_BENCH_RESIDENT_MIB=512 runs one size, MOBULA_BENCH_FAILOVER_CELLS=head_kill,tail_stop some cells. */
+#include <dirent.h>
+#include <linux/securebits.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 #include "bench/failover_svg.h"
 #include "bench/gcs_putter.h"
@@ -23,9 +29,9 @@
 #define LATE_NS (5 * MOB_MS)
 #define RUNS_MAX 1000
 #define KEYS 64u
-/* Nobody is left out sooner than 12 ms after he was heard, which is less than a beat, 2 ms, before the fault.
- * A put that waited less than so long did not wait for that. */
-#define WAITED_MS 8.0
+/* Nobody is left out sooner than the suspicion after he was heard, which is less than a beat, a sixth of it,
+ * before the fault. A put that waited less than this part of it did not wait for that. */
+#define WAITED_OF_SUSPICION (4.0 / 6.0)
 #define MIB (1ull << 20)
 
 enum place { HEAD, MIDDLE, TAIL };
@@ -35,6 +41,7 @@ static const char *const fault_names[] = {"kill", "stop", "link"};
 
 struct failover {
     struct bench *b;
+    bool realtime; /* the heartbeats' priority, and the timer's */
     int each; /* runs of a cell */
     double pauses[RUNS_MAX];
     int n, voided, missed;
@@ -49,6 +56,7 @@ struct failover {
 
 struct timer {
     pthread_t thread;
+    bool realtime;
     volatile bool stop;
     int64_t latest_ns;
 };
@@ -57,7 +65,8 @@ static void *run_timer(void *arg)
 {
     struct timer *t = arg;
     struct sched_param priority = {.sched_priority = 10}; /* the heartbeats' */
-    pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
+    if (t->realtime)
+        pthread_setschedparam(pthread_self(), SCHED_FIFO, &priority);
     for (int64_t next = mob_now() + MOB_MS; !t->stop; next = mob_now() + MOB_MS) {
         struct timespec at = {next / MOB_SEC, next % MOB_SEC};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
@@ -151,7 +160,7 @@ static bool was_hit(struct run *r)
     r->left_out_ms = a.epoch == 0 ? 0 : (double)(a.wall_ns - r->struck_wall_ns) / 1e6;
     bool head_left = a.head_id != b->head_id, tail_left = a.tail_id != b->tail_id;
     return r->victim > 0 && a.members + 1 == b->members && head_left == (r->place == HEAD) &&
-        tail_left == (r->place == TAIL) && r->waited_ms >= WAITED_MS;
+        tail_left == (r->place == TAIL) && r->waited_ms >= r->box->suspicion_ms * WAITED_OF_SUSPICION;
 }
 
 static void mend(struct run *r)
@@ -174,7 +183,7 @@ static bool wait_whole(struct run *r)
 static enum outcome one_run(struct failover *f, struct run *r, uint64_t mib)
 {
     static const char *const outcomes[] = {"", ", void", ", missed", ", wrong"};
-    struct timer timer = {.stop = false};
+    struct timer timer = {.realtime = f->realtime};
     if (!wait_whole(r))
         return WRONG;
     MOB_ASSERT(pthread_create(&timer.thread, NULL, run_timer, &timer) == 0);
@@ -190,10 +199,10 @@ static enum outcome one_run(struct failover *f, struct run *r, uint64_t mib)
     if (outcome == GOOD)
         f->traces[r->fault][r->place] = r->trace;
     fprintf(stderr,
-        "gcs_failover %s_%s, %llu MiB: %.1f ms (%.1f before the fault; left out after %.1f), timer %.1f ms "
+        "gcs_failover%s %s_%s, %llu MiB: %.1f ms (%.1f before the fault; left out after %.1f), timer %.1f ms "
         "late%s\n",
-        place_names[r->place], fault_names[r->fault], (unsigned long long)mib, r->pause_ms, r->before_ms,
-        r->left_out_ms, (double)timer.latest_ns / 1e6, outcomes[outcome]);
+        f->realtime ? "" : "_normal", place_names[r->place], fault_names[r->fault], (unsigned long long)mib,
+        r->pause_ms, r->before_ms, r->left_out_ms, (double)timer.latest_ns / 1e6, outcomes[outcome]);
     return outcome;
 }
 
@@ -265,14 +274,33 @@ static bool box_wanted(uint32_t members, bool proxied)
     return false;
 }
 
+/* One of the process's threads has real-time priority. */
+static bool beats_are_realtime(pid_t pid)
+{
+    char path[64];
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *threads = opendir(path);
+    for (struct dirent *d; threads != NULL && (d = readdir(threads)) != NULL;)
+        found |= d->d_name[0] != '.' && sched_getscheduler((pid_t)atoi(d->d_name)) == SCHED_FIFO;
+    if (threads != NULL)
+        closedir(threads);
+    return found;
+}
+
 static void run_box(struct failover *f, uint32_t members, bool proxied, uint64_t mib)
 {
     static struct chain_box box;
     int64_t begin = bench_now();
     struct fault_proxy *proxy = proxied ? fault_proxy_create(1) : NULL;
-    if (proxied)
+    if (proxied && f->realtime)
         fault_proxy_realtime(proxy);
-    if (gcs_chain_open_proxied(&box, members, proxy)) {
+    if (!gcs_chain_open_proxied(&box, members, proxy, f->realtime)) {
+        f->wrong = "the chain does not come up";
+    } else if (beats_are_realtime(box.member[0].gcs) != f->realtime) {
+        f->wrong =
+            f->realtime ? "real-time priority is not allowed here" : "heartbeats have real-time priority";
+    } else {
         gcs_chain_fill(&box, mib * MIB);
         fprintf(stderr, "gcs_failover: a chain of %u%s with %llu MiB after %.1f s\n", members,
             proxied ? " behind a proxy" : "", (unsigned long long)mib, (double)(bench_now() - begin) / 1e9);
@@ -284,8 +312,6 @@ static void run_box(struct failover *f, uint32_t members, bool proxied, uint64_t
             if (!put_once(f, &p))
                 f->wrong = "a put was lost or done twice";
         mob_gcs_destroy(p.gcs);
-    } else {
-        f->wrong = "the chain does not come up";
     }
     chain_box_fini(&box);
     fault_proxy_destroy(proxy);
@@ -302,33 +328,63 @@ static void run_size(struct failover *f, uint64_t mib)
                 run_box(f, members, proxied != 0, mib);
 }
 
+static void write_row(struct failover *f, const char *name)
+{
+    size_t used = strlen(f->extra);
+    snprintf(f->extra + used, sizeof f->extra - used, "\"void_runs\": %d, \"missed_runs\": %d", f->voided,
+        f->missed);
+    if (f->wrong != NULL || f->n == 0) {
+        bench_miss(f->b, name, f->wrong != NULL ? f->wrong : "no run");
+        return;
+    }
+    bench_row(f->b,
+        &(struct bench_row){.name = name,
+            .value = bench_percentile(f->pauses, f->n, 100),
+            .unit = "ms",
+            .n = f->n,
+            .p50_us = bench_percentile(f->pauses, f->n, 50) * 1e3,
+            .p99_us = bench_percentile(f->pauses, f->n, 99) * 1e3,
+            .commit = "committed",
+            .extra = f->extra});
+}
+
+static void measure_realtime(struct bench *b, struct failover *f)
+{
+    char path[600];
+    run_size(f, 1);
+    if (!b->options.quick && f->wrong == NULL)
+        run_size(f, 512);
+    snprintf(path, sizeof path, "%s/../gcs_failover.svg", b->options.binaries);
+    if (f->n > 0 && failover_svg_write(path, f->traces))
+        fprintf(stderr, "mobula-bench: picture: %s\n", path);
+    write_row(f, "gcs_failover");
+}
+
+/* What is started meanwhile has no capability, though it is root's: it may not take real-time priority, as on
+ * a machine where that is not allowed. */
+static void measure_normal(struct failover *f)
+{
+    int before = prctl(PR_GET_SECUREBITS);
+    if (geteuid() == 0 && prctl(PR_SET_SECUREBITS, before | SECBIT_NOROOT) != 0) {
+        bench_miss(
+            f->b, "gcs_failover_normal", "root's capabilities cannot be taken from what it starts here");
+        return;
+    }
+    run_size(f, 1);
+    prctl(PR_SET_SECUREBITS, before);
+    write_row(f, "gcs_failover_normal");
+}
+
 void gcs_measure_failover(struct bench *b)
 {
     static struct failover f;
-    char path[600];
-    if (!bench_wanted(b, "gcs_failover"))
-        return;
-    f = (struct failover){.b = b, .each = b->options.runs > 0 ? b->options.runs : b->options.quick ? 1 : 5};
-    run_size(&f, 1);
-    if (!b->options.quick && f.wrong == NULL)
-        run_size(&f, 512);
-    snprintf(path, sizeof path, "%s/../gcs_failover.svg", b->options.binaries);
-    if (f.n > 0 && failover_svg_write(path, f.traces))
-        fprintf(stderr, "mobula-bench: picture: %s\n", path);
-    size_t used = strlen(f.extra);
-    snprintf(
-        f.extra + used, sizeof f.extra - used, "\"void_runs\": %d, \"missed_runs\": %d", f.voided, f.missed);
-    if (f.wrong != NULL || f.n == 0) {
-        bench_miss(b, "gcs_failover", f.wrong != NULL ? f.wrong : "no run");
-        return;
+    int each = b->options.runs > 0 ? b->options.runs : b->options.quick ? 1 : 5;
+    if (bench_wanted(b, "gcs_failover")) {
+        f = (struct failover){.b = b, .each = each, .realtime = true};
+        measure_realtime(b, &f);
     }
-    bench_row(b,
-        &(struct bench_row){.name = "gcs_failover",
-            .value = bench_percentile(f.pauses, f.n, 100),
-            .unit = "ms",
-            .n = f.n,
-            .p50_us = bench_percentile(f.pauses, f.n, 50) * 1e3,
-            .p99_us = bench_percentile(f.pauses, f.n, 99) * 1e3,
-            .commit = "committed",
-            .extra = f.extra});
+    if (bench_wanted(b, "gcs_failover_normal")) {
+        f = (struct failover){.b = b, .each = each};
+        measure_normal(&f);
+    }
 }

@@ -10,13 +10,14 @@
 
 #define KEY_BYTES 25
 
-static bool open_chain(struct chain_box *box, uint32_t members, uint32_t shard, struct fault_proxy *proxy)
+static bool open_chain(
+    struct chain_box *box, uint32_t members, uint32_t shard, struct fault_proxy *proxy, bool realtime)
 {
     setenv("MOBULA_GCS_HARD_BYTES", "8000000000", 1);
     setenv("MOBULA_GCS_SOFT_BYTES", "8000000000", 1);
     chain_box_init(box, members, members, BENCH_DURABILITY);
-    box->lease_ms = 10;
-    box->suspicion_ms = 12;
+    box->lease_ms = realtime ? 10 : 90;
+    box->suspicion_ms = realtime ? 12 : 100;
     box->shard = shard;
     if (proxy != NULL)
         chain_box_proxied(box, proxy);
@@ -26,17 +27,17 @@ static bool open_chain(struct chain_box *box, uint32_t members, uint32_t shard, 
 
 bool gcs_chain_open(struct chain_box *box, uint32_t members)
 {
-    return open_chain(box, members, 0, NULL);
+    return open_chain(box, members, 0, NULL, true);
 }
 
-bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy)
+bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy, bool realtime)
 {
-    return open_chain(box, members, 0, proxy);
+    return open_chain(box, members, 0, proxy, realtime);
 }
 
 bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard)
 {
-    return open_chain(box, members, shard, NULL);
+    return open_chain(box, members, shard, NULL, true);
 }
 
 static void on_put(void *arg, const struct mob_gcs_answer *a)

@@ -11,9 +11,12 @@
 #define GCS_START_NS \
     (120 * 1000000000ll) /* a chain has its length again, with 512 MiB, on a shared machine */
 
-/* Lease 10 ms, suspicion 12 ms; waits until it serves. `proxy` (may be NULL): all links go through it. */
+/* Lease 10 ms, suspicion 12 ms; waits until it serves. */
 bool gcs_chain_open(struct chain_box *box, uint32_t members);
-bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy);
+/* `proxy` (may be NULL): all links go through it. Without `realtime`: lease 90 ms, suspicion 100 ms, as where
+ * heartbeats may not have real-time priority. */
+bool gcs_chain_open_proxied(
+    struct chain_box *box, uint32_t members, struct fault_proxy *proxy, bool realtime);
 /* The chain of one of several shards. */
 bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard);
 /* Blocks of a node's log until so much is resident in each member's Redis. */
