@@ -95,7 +95,7 @@ enum sim_fault_kind {
     X(READS_SOLE, "reads answered by a sole member", 500) \
     X(READS_CHAIN, "reads answered through the chain", 100) \
     X(READS_NO_LEASE, "reads refused for lack of the lease", 100) \
-    X(READS_LATE, "reads whose lease ended before the answer", 0) \
+    X(READS_LATE, "reads whose lease ended before the answer", 50) \
     X(TAKEOVERS, "a standby became master", 50) \
     X(BEATS_FAST, "heartbeats at the full rate", 50000) \
     X(BEATS_SLOW, "heartbeats of members at rest", 1000) \

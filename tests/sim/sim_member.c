@@ -149,6 +149,7 @@ void sim_member_start(struct sim *s, struct sim_member *m)
     m->seen_epoch = 0;
     m->seen_committed = 0;
     m->written_seq = m->base_seq;
+    m->disk_seq = 0;
     m->wiped_at = 0;
     m->disk.last_answer_at = s->now;
     uint8_t node = (uint8_t)m->slot;
@@ -228,7 +229,8 @@ static void on_stored(struct sim *s, struct sim_member *m, uint64_t number)
     if (s->plan.durability == MOB_GCS_NO) {
         m->disk.durable = m->disk.stored;
         m->formatted = true;
-        mob_chain_on_durable(m->chain, m->written_seq);
+        m->disk_seq = m->written_seq;
+        mob_chain_on_durable(m->chain, m->disk_seq);
     }
 }
 
@@ -246,7 +248,8 @@ static void on_sync(struct sim *s, struct sim_member *m, const struct sim_event 
     } else if (m->sync_number > m->disk.durable) {
         m->disk.durable = m->sync_number;
         m->formatted = true;
-        mob_chain_on_durable(m->chain, m->sync_seq);
+        m->disk_seq = m->sync_seq;
+        mob_chain_on_durable(m->chain, m->disk_seq);
     }
     sim_at(s, next, then);
 }
@@ -352,7 +355,7 @@ static void on_wipe(struct sim *s, struct sim_member *m)
     m->client_count = 0;
     m->sub_count = 0;
     m->hist_count = 0;
-    m->base_seq = m->base_digest = m->written_seq = m->sync_seq = 0;
+    m->base_seq = m->base_digest = m->written_seq = m->sync_seq = m->disk_seq = 0;
     m->wiped_at = m->disk.submitted;
     m->seen_committed = 0;
     m->rows.joiner = 0;

@@ -41,6 +41,7 @@ struct sim_member {
     bool stored_synced, formatted;
     uint64_t written_seq; /* newest seq that the store answered */
     uint64_t sync_number, sync_seq; /* of the sync under way */
+    uint64_t disk_seq; /* newest seq that the machine was told to be on its disk in this life */
     int64_t heard_ns[SIM_MASTERS];
     bool rests; /* its last heartbeat said that it will be quiet */
     int64_t hurried_ns, spoke_ns,
