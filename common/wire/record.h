@@ -218,6 +218,8 @@ struct mob_log_question {
     uint64_t offset; /* of its output */
     uint32_t max; /* bytes */
     uint32_t worker; /* it ran in, as its completion says, or MOB_LOG_NO_WORKER */
+    uint32_t attempt; /* whose output is asked for; 0: of all that this worker ran */
+    uint32_t zero;
 };
 #define MOB_LOG_NO_WORKER UINT32_MAX
 /* What a task that has not ended does now, as the node's scheduler sees it. */

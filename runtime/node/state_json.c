@@ -89,10 +89,28 @@ json_t *node_task_json(struct node *node, const struct node_task *task)
     return out;
 }
 
+/* How far this attempt has come, as its completion will say. */
+static void times_into(json_t *out, struct node *node, const struct node_task *task)
+{
+    struct mob_why why;
+    json_int_t submitted_us = json_integer_value(json_object_get(out, "submitted_us"));
+    mob_sched_why(node->sched, &task->sched, &why);
+    if (task->sched.state != MOB_SCHED_DISPATCHED && task->sched.state != MOB_SCHED_BLOCKED)
+        return;
+    json_object_set_new(out, "inputs_ready_us", json_integer(submitted_us + task->ready_us));
+    json_object_set_new(out, "dispatched_us", json_integer(submitted_us + task->dispatched_us));
+    if (why.reason != MOB_WHY_RUNNING && why.reason != MOB_WHY_BLOCKED)
+        return; /* others of its worker come first */
+    json_int_t started_us = (mob_wall_now() + why.since - node->now_ns) / 1000;
+    json_int_t earliest_us = submitted_us + task->dispatched_us;
+    json_object_set_new(out, "started_us", json_integer(started_us > earliest_us ? started_us : earliest_us));
+}
+
 json_t *node_task_whole_json(struct node *node, const struct node_task *task)
 {
     uint32_t tail_bytes;
     json_t *out = node_task_json(node, task);
+    times_into(out, node, task);
     json_object_set_new(out, "generation", json_integer(node_task_generation(task)));
     node_spec_options_into(out, &task->template->head, node_task_tail(task, &tail_bytes));
     return out;

@@ -213,7 +213,8 @@ static void note_death(
         node->pool, worker->serial, LOG_TAIL_LINES, node->death.log, sizeof node->death.log);
     node->death.log[n < sizeof node->death.log ? n : sizeof node->death.log - 1] = '\0';
     if (ran)
-        mob_pool_log_died(node->pool, worker->serial, running->id);
+        mob_pool_log_died(
+            node->pool, worker->serial, running->id, node_task_attempt((struct node_task *)running));
 }
 
 const char *node_death_notice(struct node *node, int *signal_out, char *detail, size_t capacity)
@@ -348,7 +349,8 @@ static uint32_t log_worker(struct node *node, const struct mob_log_question *in)
 {
     const struct node_task *task = node_task_find(node, in->task);
     const struct node_worker *worker = NULL;
-    if (task && (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED))
+    bool is_asked_for = task && (in->attempt == 0 || in->attempt == node_task_attempt(task));
+    if (is_asked_for && (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED))
         worker = node_worker_at(node, task->sched.worker);
     const struct node_actor *actor =
         worker || mob_task_id_is_zero(in->actor.creation) ? NULL : node_actor_find(node, in->actor);
@@ -358,11 +360,12 @@ static uint32_t log_worker(struct node *node, const struct mob_log_question *in)
 }
 
 /* Is it the one that its worker runs now, not one that waits behind or below it? */
-static bool runs_now(struct node *node, struct mob_task_id id)
+static bool runs_now(struct node *node, const struct mob_log_question *in)
 {
-    const struct node_task *task = node_task_find(node, id);
+    const struct node_task *task = node_task_find(node, in->task);
     struct mob_sched_task *first;
-    return task && (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) &&
+    return task && (in->attempt == 0 || in->attempt == node_task_attempt(task)) &&
+        (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) &&
         mob_sched_batch(node->sched, task->sched.worker, &first, 1) > 0 && first == &task->sched;
 }
 
@@ -379,11 +382,10 @@ void node_logs(
         return;
     }
     memcpy(&in, payload, sizeof in);
-    uint32_t worker = log_worker(node, &in);
+    struct mob_pool_output output = {in.task, in.attempt, log_worker(node, &in), runs_now(node, &in)};
     size_t max = in.max > sizeof out.bytes ? sizeof out.bytes : in.max, n = 0;
     out.total = 0;
-    if (worker != MOB_LOG_NO_WORKER)
-        n = mob_pool_log_read(
-            node->pool, worker, in.task, runs_now(node, in.task), in.offset, out.bytes, max, &out.total);
+    if (output.worker != MOB_LOG_NO_WORKER)
+        n = mob_pool_log_read(node->pool, &output, in.offset, out.bytes, max, &out.total);
     node_reply(node, client->slot, client->session, request, MOB_OK, &out, (uint32_t)(sizeof out.total + n));
 }

@@ -61,13 +61,18 @@ uint32_t mob_pool_running(const struct mob_pool *pool);
 /* Logs (stdout and stderr of a worker). */
 /* The last `lines` lines, at most `size` - 1 bytes and a NUL; returns the length. */
 size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines, char *out, size_t size);
-/* What one task wrote, from `offset` of it on; returns the bytes copied. *total_out: bytes there are, so
- * far if it runs. `runs`: it is what the worker runs now, so that what it wrote around stdio can be told from
- * others' output. */
-size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, bool runs,
-    uint64_t offset, void *out, size_t size, uint64_t *total_out);
-/* The worker has died, in this task: what nobody has noted was the task's. */
-void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task);
+struct mob_pool_output {
+    struct mob_task_id task;
+    uint32_t attempt; /* 0: of all that this worker ran */
+    uint32_t worker;
+    bool runs; /* it is what the worker runs now: what it wrote around stdio is nobody else's */
+};
+/* What one task wrote in a worker, from `offset` of it on; returns the bytes copied. *total_out: bytes there
+ * are, so far if it runs. */
+size_t mob_pool_log_read(struct mob_pool *pool, const struct mob_pool_output *output, uint64_t offset,
+    void *out, size_t size, uint64_t *total_out);
+/* The worker has died, in this attempt of this task: what nobody has noted was the task's. */
+void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint32_t attempt);
 /* Cut files that user code filled behind the library's back. Once a second is enough. */
 void mob_pool_check_logs(struct mob_pool *pool);
 

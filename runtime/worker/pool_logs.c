@@ -88,12 +88,20 @@ size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines,
 /* What one task wrote, out of both pairs of files. */
 struct log_search {
     struct mob_task_id task;
+    uint32_t attempt; /* 0: all */
     uint64_t offset; /* of its output; bytes before it are not wanted */
     uint8_t *out;
     size_t size, got;
     uint64_t total; /* of its output */
     bool runs; /* it is the one that runs: what nobody has noted is its */
 };
+
+/* An earlier version did not note the attempt: nearly every task has one. */
+static bool is_wanted(const struct log_search *search, const struct mob_log_index *entry)
+{
+    uint32_t attempt = entry->attempt ? entry->attempt : 1;
+    return mob_task_id_eq(entry->task, search->task) && (!search->attempt || attempt == search->attempt);
+}
 
 static void take_range(struct log_search *search, int log_fd, uint64_t begin, uint64_t bytes)
 {
@@ -113,7 +121,7 @@ static void take_range(struct log_search *search, int log_fd, uint64_t begin, ui
 static void take_open(
     struct log_search *search, int log_fd, const struct mob_log_index *mark, uint64_t next_offset)
 {
-    if (mob_task_id_eq(mark->task, search->task) && next_offset > mark->offset)
+    if (is_wanted(search, mark) && next_offset > mark->offset)
         take_range(search, log_fd, mark->offset, next_offset - mark->offset);
 }
 
@@ -133,7 +141,7 @@ static void read_entries(struct log_search *search, int index_fd, int log_fd, ui
             open = e->bytes == 0;
             if (open)
                 mark = *e;
-            else if (mob_task_id_eq(e->task, search->task))
+            else if (is_wanted(search, e))
                 take_range(search, log_fd, e->offset, e->bytes);
             noted = e->offset + e->bytes;
         }
@@ -157,18 +165,19 @@ static void read_pair(struct mob_pool *pool, uint32_t worker, const char *index_
         close(log_fd);
 }
 
-size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, bool runs,
-    uint64_t offset, void *out, size_t size, uint64_t *total_out)
+size_t mob_pool_log_read(struct mob_pool *pool, const struct mob_pool_output *output, uint64_t offset,
+    void *out, size_t size, uint64_t *total_out)
 {
-    struct log_search search = {.task = task, .offset = offset, .out = out, .size = size};
-    read_pair(pool, worker, "idx.1", "log.1", &search);
-    search.runs = runs;
-    read_pair(pool, worker, "idx", "log", &search);
+    struct log_search search = {
+        .task = output->task, .attempt = output->attempt, .offset = offset, .out = out, .size = size};
+    read_pair(pool, output->worker, "idx.1", "log.1", &search);
+    search.runs = output->runs;
+    read_pair(pool, output->worker, "idx", "log", &search);
     *total_out = search.total;
     return search.got;
 }
 
-void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task)
+void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint32_t attempt)
 {
     char name[MOB_LOG_NAME_MAX];
     struct stat log, index;
@@ -184,10 +193,11 @@ void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_i
     if (end > 0 && pread(fd, &last, sizeof last, end - (off_t)sizeof last) != (ssize_t)sizeof last)
         last = (struct mob_log_index){0};
     uint64_t noted = last.offset + last.bytes, size = (uint64_t)log.st_size;
+    uint64_t unnoted = size > noted ? size - noted : 0;
     bool marked = end > 0 && last.bytes == 0; /* up to the file's end already */
-    struct mob_log_index rest = {task, noted, size - noted};
+    struct mob_log_index rest = {task, noted, unnoted < UINT32_MAX ? (uint32_t)unnoted : UINT32_MAX, attempt};
     /* after half an entry nothing could be read behind it */
-    if (!marked && noted < size && index.st_size == end && write(fd, &rest, sizeof rest) < 0)
+    if (!marked && unnoted > 0 && index.st_size == end && write(fd, &rest, sizeof rest) < 0)
         MOB_LOG_WARN("pool", "log_index_not_written", "worker=%u", worker);
     close(fd);
 }

@@ -303,7 +303,7 @@ static void note_log(struct mob_worker *worker)
     if (written == worker->log_written)
         return;
     char tail[LOG_EVENT_BYTES];
-    uint32_t bytes = mob_worker_log_note(worker->call->head.task, worker->log_written, tail, sizeof tail);
+    uint32_t bytes = mob_worker_log_note(worker->log_written, tail, sizeof tail);
     worker->log_written = written;
     mob_call_log_event(worker->call, tail, bytes);
 }
@@ -325,7 +325,7 @@ void mob_worker_resume_task(struct mob_worker *worker)
 {
     worker->frame->piece_from_ns = worker->finished_ns != 0 ? worker->finished_ns : mob_now();
     worker->finished_ns = 0;
-    mob_worker_log_task(worker->call->head.task);
+    mob_worker_log_task(worker->call->head.task, worker->call->head.attempt);
 }
 
 static void end(struct mob_worker *worker)
@@ -354,7 +354,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
     worker->frame->peak_kb = 0;
     worker->frame->piece_from_ns = times.started_ns;
     prepare(worker, in, head, tail, tail_bytes);
-    mob_worker_log_task(head->task);
+    mob_worker_log_task(head->task, head->attempt);
     if (MOB_FAILPOINT("worker.before_run"))
         return;
     run_main(worker);

@@ -17,6 +17,7 @@ static struct {
     uint64_t base; /* bytes of the files before this one */
     uint64_t written; /* base + what is in this file */
     struct mob_task_id task; /* that runs */
+    uint32_t attempt;
     bool marked; /* in this file's index */
 } log_file = {.fd = -1, .index_fd = -1};
 
@@ -71,16 +72,17 @@ static bool rotate(void)
 /* In front of its first bytes in this file. */
 static void mark(void)
 {
-    struct mob_log_index index = {log_file.task, log_file.written - log_file.base, 0};
+    struct mob_log_index index = {log_file.task, log_file.written - log_file.base, 0, log_file.attempt};
     log_file.marked = true;
     if (!mob_task_id_is_zero(log_file.task) &&
         write(log_file.index_fd, &index, sizeof index) != (ssize_t)sizeof index)
         MOB_LOG_WARN("worker", "log_index_not_written", "errno=%d", errno);
 }
 
-void mob_worker_log_task(struct mob_task_id task)
+void mob_worker_log_task(struct mob_task_id task, uint32_t attempt)
 {
     log_file.task = task;
+    log_file.attempt = attempt;
     log_file.marked = false;
 }
 
@@ -127,15 +129,17 @@ void mob_worker_log_measure(void)
         log_file.written = log_file.base + (uint64_t)st.st_size;
 }
 
-uint32_t mob_worker_log_note(struct mob_task_id task, uint64_t written, char *tail_out, uint32_t size)
+uint32_t mob_worker_log_note(uint64_t written, char *tail_out, uint32_t size)
 {
     uint64_t from = written > log_file.base ? written - log_file.base : 0;
-    struct mob_log_index index = {task, from, log_file.written - log_file.base - from};
+    uint64_t wrote = log_file.written - log_file.base - from;
+    struct mob_log_index index = {
+        log_file.task, from, wrote < UINT32_MAX ? (uint32_t)wrote : UINT32_MAX, log_file.attempt};
     if (index.bytes == 0)
         return 0;
     if (write(log_file.index_fd, &index, sizeof index) != (ssize_t)sizeof index)
         MOB_LOG_WARN("worker", "log_index_not_written", "errno=%d", errno);
-    uint32_t bytes = index.bytes < size ? (uint32_t)index.bytes : size;
+    uint32_t bytes = index.bytes < size ? index.bytes : size;
     ssize_t n = pread(log_file.fd, tail_out, bytes, (off_t)(index.offset + index.bytes - bytes));
     return n > 0 ? (uint32_t)n : 0;
 }

@@ -19,9 +19,11 @@
 struct mob_log_index {
     struct mob_task_id task;
     uint64_t offset; /* in the log file beside this index */
-    uint64_t
+    uint32_t
         bytes; /* 0: the mark of a task that writes from here on, up to the next entry or the file's end */
+    uint32_t attempt; /* of the task. 0: an earlier version's entry, which did not say */
 };
+_Static_assert(sizeof(struct mob_log_index) == 32, "entries of earlier versions are as long");
 #define MOB_LOG_NAME_MAX 320
 /* suffix: "log", "log.1", "idx", "idx.1" */
 void mob_worker_log_name(
@@ -29,14 +31,14 @@ void mob_worker_log_name(
 
 /* In the worker, once: opens the files and takes over descriptors 1 and 2 and stdio. */
 MOB_MUST_USE enum mob_status mob_worker_log_open(const struct mob_worker_config *config, uint32_t worker);
-/* This task runs from now on: what is written is its. */
-void mob_worker_log_task(struct mob_task_id task);
+/* This attempt of this task runs from now on: what is written is its. */
+void mob_worker_log_task(struct mob_task_id task, uint32_t attempt);
 /* Bytes written so far, ever. Compare before and after a task. */
 uint64_t mob_worker_log_written(void);
 /* Count what went around stdio (a system call). */
 void mob_worker_log_measure(void);
-/* The task that began when `written` bytes had been written has ended: note its range. Gives its last bytes
- * for the event log; returns their number. */
-uint32_t mob_worker_log_note(struct mob_task_id task, uint64_t written, char *tail_out, uint32_t size);
+/* The task that runs, and began when `written` bytes had been written, has ended: note its range. Gives its
+ * last bytes for the event log; returns their number. */
+uint32_t mob_worker_log_note(uint64_t written, char *tail_out, uint32_t size);
 
 #endif

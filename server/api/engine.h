@@ -246,6 +246,7 @@ struct mob_engine_query {
     uint64_t offset;
     int64_t from_us, to_us, wait_deadline_ns;
     bool follow, force;
+    uint32_t attempt; /* of a task's log; 0: all */
     uint64_t total; /* out: size of a log */
     bool ended; /* out: the log will not grow */
 };

@@ -41,6 +41,7 @@ static void record_destroy(struct task_record *r)
     free(r->body);
     free(r->puts);
     free(r->items);
+    free(r->retried);
     free(r);
 }
 
@@ -145,10 +146,25 @@ static void take_spec(struct lineage_set *set, struct task_record *r, const stru
     r->incarnation = header->incarnation;
 }
 
+/* Blocks may come in any order, and twice. */
+static void note_retried(struct task_record *r, const struct mob_completion_head *head)
+{
+    size_t at = r->retried_count;
+    while (at > 0 && r->retried[at - 1].attempt >= head->attempt)
+        at--;
+    if (at < r->retried_count && r->retried[at].attempt == head->attempt)
+        return;
+    r->retried = grow(r->retried, r->retried_count, &r->retried_capacity, sizeof *r->retried);
+    memmove(r->retried + at + 1, r->retried + at, (r->retried_count++ - at) * sizeof *r->retried);
+    r->retried[at] = (struct lineage_attempt){head->attempt, head->worker};
+}
+
 static void take_completion(struct lineage_set *set, struct task_record *r, const struct mob_entry *entry,
     const struct mob_block_header *header)
 {
     const struct mob_completion_head *head = &entry->completion.head;
+    if (!(head->flags & MOB_COMPLETION_FINAL))
+        note_retried(r, head);
     if (r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL) &&
         !(head->flags & MOB_COMPLETION_FINAL))
         return;

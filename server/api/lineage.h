@@ -29,6 +29,11 @@ struct lineage_item {
     uint64_t seq; /* block that it is in */
 };
 
+/* An attempt behind which there is to be another. */
+struct lineage_attempt {
+    uint32_t attempt, worker;
+};
+
 struct task_record {
     struct task_record *next; /* of its bucket */
     struct mob_task_id id;
@@ -48,6 +53,8 @@ struct task_record {
     struct lineage_item *items; /* those that the set wants, in no order */
     size_t item_count, item_capacity;
     uint32_t items_logged; /* index of the last item in the log + 1 */
+    struct lineage_attempt *retried; /* each once, by number; those that died with their node are not known */
+    size_t retried_count, retried_capacity;
 };
 
 /* A stateful edge: this call was the actor's position-th. */

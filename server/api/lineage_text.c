@@ -13,10 +13,15 @@
 /* All that a task may have; of a stream, whose items have a page of their own, the first. */
 #define RETURNS_SHOWN_MAX MOB_RETURNS_MAX
 
+static bool has_ended(const struct task_record *r)
+{
+    return r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL);
+}
+
 const char *task_record_state(const struct task_record *r)
 {
-    if (!r->has_completion || !(r->completion.flags & MOB_COMPLETION_FINAL))
-        return r->has_completion ? "retrying" : "submitted";
+    if (!has_ended(r))
+        return "submitted";
     if (r->completion.status == MOB_OK)
         return "finished";
     return r->completion.status == MOB_CANCELLED ? "cancelled" : "failed";
@@ -121,14 +126,13 @@ static bool is_stream(const struct task_record *r)
 /* A generator's items are objects like returns; the page /tasks/{id}/items has their values. */
 static void write_stream(const struct task_record *r, struct mob_text *out)
 {
-    bool ended = r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL);
     uint32_t count = r->items_logged;
     for (uint32_t i = 0; i < count && i < RETURNS_SHOWN_MAX; i++) {
         mob_text_puts(out, i > 0 ? ",{\"id\":" : "{\"id\":");
         write_object_id(mob_object_of(r->id, i), out);
         mob_text_putc(out, '}');
     }
-    mob_text_printf(out, "],\"stream\":{\"items\":%u,\"ended\":%s}", count, ended ? "true" : "false");
+    mob_text_printf(out, "],\"stream\":{\"items\":%u,\"ended\":%s}", count, has_ended(r) ? "true" : "false");
 }
 
 static void write_returns(const struct task_record *r, struct mob_text *out)
@@ -138,7 +142,7 @@ static void write_returns(const struct task_record *r, struct mob_text *out)
         write_stream(r, out);
         return;
     }
-    if (r->has_completion) {
+    if (has_ended(r)) {
         struct mob_completion completion = {r->completion, r->body};
         struct mob_return_view ret;
         uint32_t at = 0;
@@ -179,13 +183,26 @@ static void write_time(const struct task_record *r, const char *name, int64_t mo
         mob_text_printf(out, ",\"%s\":%lld", name, (long long)((mono_ns + r->wall_minus_mono_ns) / 1000));
 }
 
-static void write_times(const struct task_record *r, struct mob_text *out)
+/* Of an attempt that has not ended only the node knows. */
+static void write_times_so_far(const json_t *live, struct mob_text *out)
+{
+    static const char *const names[] = {"inputs_ready_us", "dispatched_us", "started_us", "worker"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(live, names[i]);
+        if (value)
+            mob_text_printf(out, ",\"%s\":%lld", names[i], (long long)json_integer_value(value));
+    }
+}
+
+static void write_times(const struct task_record *r, const json_t *live, struct mob_text *out)
 {
     const struct mob_completion_head *c = &r->completion;
     int64_t submitted = r->has_completion && c->submitted_ns ? c->submitted_ns : r->submitted_ns;
     write_time(r, "submitted_us", submitted, out);
-    if (!r->has_completion)
+    if (!has_ended(r)) {
+        write_times_so_far(live, out);
         return;
+    }
     write_time(r, "inputs_ready_us", c->ready_ns, out);
     write_time(r, "dispatched_us", c->dispatched_ns, out);
     write_time(r, "started_us", c->started_ns, out);
@@ -251,8 +268,7 @@ static const char *kind_name(const struct task_record *r)
 /* Of a task that has not ended: the log knows only what earlier attempts were, the node counts on. */
 static unsigned newest(const struct task_record *r, const json_t *live, const char *key, unsigned logged)
 {
-    bool ended = r->has_completion && (r->completion.flags & MOB_COMPLETION_FINAL);
-    json_int_t n = ended ? 0 : json_integer_value(json_object_get(live, key));
+    json_int_t n = has_ended(r) ? 0 : json_integer_value(json_object_get(live, key));
     return n > (json_int_t)logged ? (unsigned)n : logged;
 }
 
@@ -262,8 +278,8 @@ void task_record_write(
     char id[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
     const char *state = live ? json_string_value(json_object_get(live, "state")) : NULL;
     mob_text_printf(out, "{\"id\":\"%s\",\"state\":\"%s\",\"kind\":\"%s\",\"job\":\"%s\",\"function\":",
-        mob_task_id_format(r->id, id), state && !r->has_completion ? state : task_record_state(r),
-        kind_name(r), mob_job_id_format(r->job, job));
+        mob_task_id_format(r->id, id), state && !has_ended(r) ? state : task_record_state(r), kind_name(r),
+        mob_job_id_format(r->job, job));
     task_record_write_name(r, names, out);
     if (r->has_spec) {
         const char *hash = names->hash(names->cls, r->spec.function);
@@ -286,7 +302,7 @@ void task_record_write(
     if (r->has_completion && r->spec.kind == MOB_KIND_ACTOR_CALL)
         mob_text_printf(out, ",\"position\":%llu,\"incarnation\":%u",
             (unsigned long long)r->completion.position, r->completion.incarnation);
-    write_times(r, out);
+    write_times(r, live, out);
     write_returns(r, out);
     if (r->has_completion && r->completion.status != MOB_OK)
         task_record_write_error(r, out);

@@ -245,10 +245,13 @@ static void logs(struct mob_http_request *request, enum mob_engine_kind kind)
     double wait;
     struct log_state *state = calloc(1, sizeof *state);
     uint64_t offset = 0;
+    int64_t attempt = 0;
+    bool of_task = kind == MOB_ITEM_TASK;
     request->state = state;
     request->state_free = free;
-    if (!state || !mob_api_query_only(request, "offset\0wait\0") || !mob_api_wait_query(request, &wait) ||
-        !log_offset(request, state, &offset))
+    if (!state || !mob_api_query_only(request, of_task ? "offset\0wait\0attempt\0" : "offset\0wait\0") ||
+        !mob_api_wait_query(request, &wait) || !log_offset(request, state, &offset) ||
+        (of_task && !mob_api_query_int(request, "attempt", 1, UINT32_MAX, 0, &attempt)))
         return;
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_LOGS);
     if (!op)
@@ -256,6 +259,7 @@ static void logs(struct mob_http_request *request, enum mob_engine_kind kind)
     op->query.kind = kind;
     op->query.id = strdup(request->segment_values[0]);
     op->query.offset = offset;
+    op->query.attempt = (uint32_t)attempt;
     op->query.limit = (uint32_t)state->length;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->query.follow = wait_ns > 0;

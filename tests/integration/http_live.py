@@ -71,6 +71,54 @@ def test_logs_of_a_running_task_are_followed(c):
     check(status == 206 and body == b"line 1\n" and headers["content-range"] == "bytes 7-13/21", "range", status, headers, body)
 
 
+def test_the_log_has_each_attempt(c):
+    """One that fails and the next mostly run in different workers; one that dies takes its worker with it."""
+    options = {"max_retries": 3, "retry_on_error": True}
+    body = {"function": "http_talk.try_again", "arguments": [4, 0], "options": options}
+    task = c.json("POST", V1 + "/tasks", body, {"Prefer": "wait=30"}, expect=200)
+    check(task.get("result") == 4, "the fourth is well", task)
+    path = f"{V1}/tasks/{task['id']}/logs"
+    parts = [b"try 1\nthen", b"try 2\nthen", b"try 3\nthen", b"try 4\nwell\n"]
+    whole = parts[0] + b"".join(b"\n--- attempt %d ---\n%s" % (i + 2, part) for i, part in enumerate(parts[1:]))
+    status, headers, body = c.call("GET", path)
+    check(status == 200 and body == whole and headers["mobula-log-ended"] == "true", "all of them", status, headers, body)
+    for i, part in enumerate(parts):
+        status, headers, body = c.call("GET", f"{path}?attempt={i + 1}")
+        check(status == 200 and body == part and headers["mobula-log-ended"] == "true", "one of them", i, status, headers, body)
+    for at in range(len(whole) + 1):
+        status, headers, body = c.call("GET", path, headers={"Range": f"bytes={at}-{at + 6}"})
+        if at == len(whole):
+            check(status == 416, "behind the end", status)
+        elif not check(status == 206 and body == whole[at:at + 7], "a piece", at, status, body):
+            break
+    status, _, body = c.call("GET", f"{path}?attempt=5")
+    check(status == 404 and b"the newest is 4" in body, "there was no fifth", status, body)
+    check(c.call("GET", f"{path}?attempt=0")[0] == 400, "they count from 1")
+
+
+def test_a_later_attempt_is_shown_as_it_runs(c):
+    options = {"max_retries": 1, "retry_on_error": True}
+    task = c.json("POST", V1 + "/tasks", {"function": "http_talk.try_again", "arguments": [2, 60000], "options": options}, expect=202)
+    path = f"{V1}/tasks/{task['id']}"
+
+    def second():
+        record = c.json("GET", path, expect=200)
+        return record if record["attempt"] == 2 and record["state"] == "running" else None
+
+    record = c.until("the second runs", second)
+    first = [e for e in c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"] if e["ph"] == "X" and e["args"].get("task") == task["id"]]
+    c.until("it has spoken", lambda: c.call("GET", path + "/logs?attempt=2")[2] == b"try 2\n")
+    check(len(first) == 1, "the first has ended", first)
+    check(record["started_us"] >= first[0]["ts"] + first[0]["dur"], "times are the second's", record, first)
+    check(record["submitted_us"] <= record["inputs_ready_us"] <= record["dispatched_us"] <= record["started_us"], "in order", record)
+    check("finished_us" not in record and "cpu_us" not in record, "what is not yet", record)
+    check([r["id"] for r in record["returns"]] == task["returns"] and record["error"]["message"] == "try 1", "why it runs again", record)
+    early = c.call("GET", path + "/logs?attempt=1&wait=5")
+    check(early[1]["mobula-log-ended"] == "true" and early[2] == b"try 1\nthen", "nobody waits for more of the first", early)
+    check(c.call("GET", path + "/logs?attempt=2")[1]["mobula-log-ended"] == "false", "there is more to come of the second")
+    cancel(c, task)
+
+
 def test_what_goes_around_stdio_is_followed_too(c):
     task = c.json("POST", V1 + "/tasks", {"function": "http_talk.count_directly", "arguments": [2, 60000]}, expect=202)
     path = f"{V1}/tasks/{task['id']}/logs"

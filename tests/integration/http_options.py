@@ -61,8 +61,8 @@ def test_next_attempt_is_shown_before_it_ends(c):
     """The log knows of an attempt when it has ended; the record says which one waits or runs now."""
     options = {"retry_on_error": True, "max_retries": 1, "backoff_initial_ms": 3600000, "backoff_max_ms": 3600000}
     task = c.json("POST", V1 + "/tasks", {"function": "probe.fails", "arguments": [1], "options": options}, expect=202)
-    c.until("its first attempt has failed", lambda: record(c, task)["state"] == "retrying")
-    shows(record(c, task), {"attempt": 2, "generation": 1}, "waits for its second attempt")
+    c.until("its first attempt has failed", lambda: record(c, task)["attempt"] == 2)
+    shows(record(c, task), {"state": "delayed", "attempt": 2, "generation": 1}, "waits for its second attempt")
     c.json("POST", f"{V1}/tasks/{task['id']}:cancel", {}, expect=202)
     c.until("it has ended", lambda: record(c, task)["state"] == "cancelled")
     shows(record(c, task), {"attempt": 2, "generation": 1}, "ended")

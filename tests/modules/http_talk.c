@@ -64,6 +64,23 @@ static enum mob_status last_words(struct mob_call *call)
     abort();
 }
 
+/* Attempts that end badly, by turns with an error and with the worker; from `good` on they pause and are
+ * well. Half a line is left behind by those that fail. */
+static enum mob_status try_again(struct mob_call *call)
+{
+    int64_t attempt = mob_call_attempt(call), good = mob_arg_i64(call, 0);
+    printf("try %ld\n%s", (long)attempt, attempt < good ? "then" : "");
+    fflush(stdout);
+    if (attempt < good && attempt % 2 == 0)
+        abort();
+    if (attempt < good)
+        return mob_fail(call, "try %ld", (long)attempt);
+    for (int64_t i = 0; i < mob_arg_i64(call, 1) && !mob_call_cancelled(call); i++)
+        usleep(1000);
+    printf("well\n");
+    return mob_return_i64(call, attempt);
+}
+
 static enum mob_status create(struct mob_call *call)
 {
     static int instance;
@@ -78,6 +95,7 @@ MOB_MODULE("http_talk",
     MOB_FUNCTION("count", count, "i64 lines, i64 pause_ms -> i64"),
     MOB_FUNCTION("count_directly", count_directly, "i64 lines, i64 pause_ms -> i64"),
     MOB_FUNCTION("logs", logs, "-> i64"),
+    MOB_FUNCTION("try_again", try_again, "i64 good, i64 pause_ms -> i64"),
     MOB_FUNCTION("last_words", last_words, "-> i64"),
     MOB_FUNCTION("last_words_directly", last_words_directly, "-> i64"),
     {.name = "Talker", .main = create, .signature = "-> ()",

@@ -95,17 +95,17 @@ size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines,
     return 0;
 }
 
-size_t mob_pool_log_read(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, bool runs,
-    uint64_t offset, void *out, size_t size, uint64_t *total_out)
+size_t mob_pool_log_read(struct mob_pool *pool, const struct mob_pool_output *output, uint64_t offset,
+    void *out, size_t size, uint64_t *total_out)
 {
-    (void)pool, (void)worker, (void)task, (void)runs, (void)offset, (void)out, (void)size;
+    (void)pool, (void)output, (void)offset, (void)out, (void)size;
     *total_out = 0;
     return 0;
 }
 
-void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task)
+void mob_pool_log_died(struct mob_pool *pool, uint32_t worker, struct mob_task_id task, uint32_t attempt)
 {
-    (void)pool, (void)worker, (void)task;
+    (void)pool, (void)worker, (void)task, (void)attempt;
 }
 
 void mob_pool_check_logs(struct mob_pool *pool)
