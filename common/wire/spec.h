@@ -116,6 +116,17 @@ static inline bool mob_spec_tail_is_word(const uint64_t tail[3])
     return tail[0] == (1 | (uint64_t)MOB_SPEC_WORD_TAIL << 32) && (tail[1] & ~types) == 8ull << 32 &&
         (type == MOB_TYPE_I64 || type == MOB_TYPE_F64);
 }
+/* Of such a tail, and such a tail from its argument's type and payload. */
+static inline enum mob_value_type mob_spec_word_type(const uint64_t word_tail[3])
+{
+    return (enum mob_value_type)(word_tail[1] >> 8 & UINT8_MAX);
+}
+static inline void mob_spec_word_tail(enum mob_value_type type, uint64_t payload, uint64_t tail_out[3])
+{
+    tail_out[0] = 1 | (uint64_t)MOB_SPEC_WORD_TAIL << 32;
+    tail_out[1] = (uint64_t)type << 8 | 8ull << 32;
+    tail_out[2] = payload;
+}
 /* Head ++ tail as in a ring record or file. MOB_VERSION, MOB_TRUNCATED, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_spec_open(const void *bytes, size_t length, struct mob_spec *out);
 struct mob_tail_iter mob_spec_args(const uint8_t *checked_tail);

@@ -161,7 +161,8 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
 {
     struct mob_spec_head head;
     uint32_t tail_bytes;
-    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct node_tail_room room;
+    const uint8_t *tail = node_task_tail(task, &room, &tail_bytes);
     struct mob_ext_view ext;
     char name[ACTOR_NAME_MAX] = "";
     struct mob_actor_id taken;
@@ -324,16 +325,17 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
     if (!(task->flags & TASK_ACTOR_CALL))
         return;
     struct node_actor *actor = node_actor_find(node, task->template->head.actor);
-    if (!actor || !task->extra)
+    const struct node_task_extra *extra = node_extra_of(task);
+    if (!actor || !extra)
         return;
-    mob_actor_life_ended(&actor->life, task->extra->position);
+    mob_actor_life_ended(&actor->life, extra->position);
     actor->last_call = task->sched.id;
-    actor->last_position = task->extra->position;
+    actor->last_position = extra->position;
     actor->last_submitted_ns = task->submitted_ns;
     if (node_call_skipped(completion) && !(task->flags & (TASK_UNLOGGED | TASK_REMAKE))) {
         struct mob_entry_edge skip = {.actor = actor->id,
             .task = task->sched.id,
-            .position = task->extra->position,
+            .position = extra->position,
             .incarnation = actor->life.incarnation,
             .reason = completion->status};
         lineage_log_job(node->log, actor->job->id, actor->job->ns);

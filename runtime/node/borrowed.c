@@ -80,8 +80,9 @@ void node_borrow(struct node *node, struct node_task *task)
 {
     struct borrow_table *table = node->borrows;
     uint32_t bytes;
+    struct node_tail_room room;
     struct mob_arg_view arg;
-    struct mob_tail_iter it = mob_spec_args(node_task_tail(task, &bytes));
+    struct mob_tail_iter it = mob_spec_args(node_task_tail(task, &room, &bytes));
     while (mob_tail_next_arg(&it, &arg)) {
         if (!arg.is_ref)
             continue;
@@ -101,8 +102,9 @@ void node_unborrow(struct node *node, const struct node_task *task)
 {
     struct borrow_table *table = node->borrows;
     uint32_t bytes;
+    struct node_tail_room room;
     struct mob_arg_view arg;
-    struct mob_tail_iter it = mob_spec_args(node_task_tail(task, &bytes));
+    struct mob_tail_iter it = mob_spec_args(node_task_tail(task, &room, &bytes));
     while (mob_tail_next_arg(&it, &arg)) {
         if (!arg.is_ref)
             continue;

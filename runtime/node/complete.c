@@ -89,7 +89,7 @@ static void announce_error(
     mob_value_hash(value);
     uint32_t first = 0, slots = task->template->head.num_returns;
     if (slots == MOB_RETURNS_STREAM) /* it stands where the next item would */
-        first = task->extra ? task->extra->yielded : 0;
+        first = node_extra_of(task) ? node_extra_of(task)->yielded : 0;
     if (slots == MOB_RETURNS_STREAM || slots == 0)
         slots = 1;
     for (uint32_t slot = first; slot < first + slots; slot++)
@@ -102,9 +102,10 @@ void node_fill_times(const struct node_task *task, struct mob_completion_head *h
     head->submitted_ns = task->submitted_ns;
     head->ready_ns = task->submitted_ns + (int64_t)task->ready_us * 1000;
     head->dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
-    if (task->extra) {
-        head->position = task->extra->position;
-        head->incarnation = task->extra->incarnation;
+    const struct node_task_extra *extra = node_extra_of(task);
+    if (extra) {
+        head->position = extra->position;
+        head->incarnation = extra->incarnation;
     }
     if (task->flags & TASK_ACTOR_CALL)
         head->actor = task->template->head.actor;
@@ -304,7 +305,7 @@ static void announce_returns(struct node *node, struct node_task *task, const st
     if (task->template->head.num_returns == MOB_RETURNS_STREAM) {
         /* the end of a generator: no item at or above this slot */
         struct ready_object end = {
-            .id = mob_object_of(task->sched.id, task->extra ? task->extra->yielded : 0),
+            .id = mob_object_of(task->sched.id, node_extra_of(task) ? node_extra_of(task)->yielded : 0),
             .type = MOB_TYPE_NONE,
             .flags = MOB_READY_LAST,
             .remakeable = true};
@@ -403,7 +404,7 @@ static bool starts_over(const struct node_task *task, enum mob_status status)
 {
     const struct mob_spec_head *head = &task->template->head;
     return status == MOB_REPLAY_DIVERGED && head->kind == MOB_KIND_TASK &&
-        (head->flags & MOB_SPEC_RESTART_ON_DIVERGENCE) && task->extra && task->extra->repeats;
+        (head->flags & MOB_SPEC_RESTART_ON_DIVERGENCE) && node_extra_of(task) && node_extra_of(task)->repeats;
 }
 
 /* Completions come in the order of the worker's batch, so mostly its first task is the one: no look-up by id.
@@ -468,7 +469,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
     bool counts = !node_task_is_shadow(task);
     struct mob_actor_id actor = task->template->head.actor;
-    uint64_t position = task->extra ? task->extra->position : 0;
+    uint64_t position = node_extra_of(task) ? node_extra_of(task)->position : 0;
     bool differs = node_remade_differs(task, &full);
     if (status == MOB_OK && !node_remade_the_same(node, task, client, &full)) {
         announce_diverged(node, task);

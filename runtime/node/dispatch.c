@@ -26,13 +26,14 @@ _Static_assert(sizeof(struct sibling_front) == 16, "layout of MOB_IN_SIBLING");
 /* First attempt of the first generation: its head differs from its siblings' by the index only. */
 static bool is_plain(const struct node_task *task)
 {
-    return !task->extra ||
-        (task->extra->attempt == 1 && task->extra->generation == task->template->head.generation);
+    const struct node_task_extra *extra = node_extra_of(task);
+    return !extra || (extra->attempt == 1 && extra->generation == task->template->head.generation);
 }
 
 static uint32_t incarnation_of(const struct node_task *task)
 {
-    return task->extra ? task->extra->incarnation : 0;
+    const struct node_task_extra *extra = node_extra_of(task);
+    return extra ? extra->incarnation : 0;
 }
 
 static bool knows(const struct node_worker *worker, const struct node_function *f)
@@ -78,11 +79,13 @@ static bool send_sibling(
     struct node *node, struct node_client *client, const struct node_task *task, uint16_t slot)
 {
     uint32_t tail_bytes;
-    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct node_tail_room room;
+    const uint8_t *tail = node_task_tail(task, &room, &tail_bytes);
     struct sibling_front front = {.index = task->sched.id.index};
-    if (task->extra) {
-        front.position = task->extra->position;
-        front.caller_seq = task->extra->caller_seq;
+    const struct node_task_extra *extra = node_extra_of(task);
+    if (extra) {
+        front.position = extra->position;
+        front.caller_seq = extra->caller_seq;
     }
     uint8_t *body =
         node_in_reserve(node, client, MOB_IN_SIBLING, 0, slot, (uint32_t)sizeof front + tail_bytes);
@@ -96,10 +99,12 @@ static bool send_sibling(
 static bool send_spec(
     struct node *node, struct node_client *client, struct node_task *task, uint16_t slot, uint32_t flags)
 {
-    struct mob_in_spec prefix = {task->extra ? task->extra->position : 0, incarnation_of(task), flags};
+    const struct node_task_extra *extra = node_extra_of(task);
+    struct mob_in_spec prefix = {extra ? extra->position : 0, incarnation_of(task), flags};
     struct mob_spec_head head;
     uint32_t tail_bytes;
-    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct node_tail_room room;
+    const uint8_t *tail = node_task_tail(task, &room, &tail_bytes);
     node_task_head(task, &head);
     uint8_t *body = node_in_reserve(
         node, client, MOB_IN_SPEC, 0, slot, (uint32_t)(sizeof prefix + sizeof head) + tail_bytes);
@@ -153,15 +158,15 @@ static uint32_t send_together(struct node *node, struct node_client *client, con
     struct node_task *first = (struct node_task *)tasks[0];
     uint16_t slot;
     uint32_t alike = 1;
-    if (first->extra || first->tail_bytes != TASK_TAIL_INLINE || !goes_plainly(worker, first, &slot))
+    if (first->form == TASK_TAIL_SHARED || (first->form & TASK_HAS_EXTRA) ||
+        !goes_plainly(worker, first, &slot))
         return 0;
     for (; alike < count; alike++) {
         const struct node_task *task = (const struct node_task *)tasks[alike];
-        if (task->template != first->template || task->extra || task->tail_bytes != TASK_TAIL_INLINE ||
-            task->flags != first->flags)
+        if (task->template != first->template || task->form != first->form || task->flags != first->flags)
             break;
     }
-    const uint32_t body_bytes = (uint32_t)sizeof(struct sibling_front) + TASK_TAIL_INLINE;
+    const uint32_t body_bytes = (uint32_t)sizeof(struct sibling_front) + MOB_SPEC_WORD_TAIL;
     uint8_t *body =
         mob_store_in_reserve_run(node->store, client->slot, MOB_IN_SIBLING, slot, body_bytes, &alike);
     if (!body)
@@ -171,7 +176,9 @@ static uint32_t send_together(struct node *node, struct node_client *client, con
         const struct sibling_front front = {.index = task->sched.id.index};
         task->dispatched_us = node_elapsed_us(task->submitted_ns, node->now_ns);
         memcpy(body, &front, sizeof front);
-        memcpy(body + sizeof front, task->tail.bytes, TASK_TAIL_INLINE);
+        uint64_t tail[MOB_SPEC_WORD_TAIL / sizeof(uint64_t)];
+        mob_spec_word_tail((enum mob_value_type)task->form, task->own.word, tail);
+        memcpy(body + sizeof front, tail, sizeof tail);
     }
     node_mark_flush(node, client);
     return alike;

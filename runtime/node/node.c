@@ -57,7 +57,7 @@ static bool continued(void *arg, struct mob_task_id id, struct mob_sched_kin *ki
 static uint64_t position_of(void *arg, const struct mob_sched_task *call)
 {
     (void)arg;
-    return ((const struct node_task *)call)->extra->position;
+    return node_extra_of((const struct node_task *)call)->position;
 }
 
 static void watch_fd(struct node *node, int fd, enum loop_source source)

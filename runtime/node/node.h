@@ -95,7 +95,7 @@ struct node_template {
     struct node_tail *last_tail; /* of the newest sibling: equal ones share it */
 };
 
-/* A tail that does not fit into its task, or that several share. */
+/* A tail that is more than a word, or that several share. */
 struct node_tail {
     uint32_t refs;
     uint32_t bytes;
@@ -103,8 +103,17 @@ struct node_tail {
     uint8_t data[] __attribute__((aligned(8)));
 };
 
+/* A task's arguments and options, or its extra record, which has them then: struct node_task.form says which.
+ */
+union node_task_own {
+    uint64_t word; /* one argument of eight bytes, and nothing else: mob_spec_tail_is_word */
+    struct node_tail *shared;
+    struct node_task_extra *extra;
+};
+
 /* What few tasks have: retries, actor calls. */
 struct node_task_extra {
+    union node_task_own tail;
     uint32_t attempt, generation, caller_seq, incarnation;
     uint64_t position; /* of an actor call, from 0 */
     uint32_t yielded; /* items of a generator, of all attempts */
@@ -119,26 +128,28 @@ struct node_task_extra {
     struct node_stored_return *stored; /* what a run that makes lost objects again must give; remade.c */
 };
 
-#define TASK_TAIL_INLINE 24u
 /* A task that is not finished. */
 struct node_task {
     struct mob_sched_task sched; /* first: the scheduler links it */
     uint32_t submitter_session;
     struct node_template *template;
-    struct node_task_extra *extra; /* NULL: first attempt, generation 0, no actor call */
     int64_t submitted_ns;
     uint32_t ready_us, dispatched_us; /* after submitted_ns; saturating */
     uint16_t submitter; /* client slot; TASK_NO_SUBMITTER */
     uint8_t flags; /* TASK_* */
-    uint8_t tail_bytes; /* <= TASK_TAIL_INLINE, or TASK_TAIL_SHARED */
-    union {
-        struct node_tail *shared;
-        uint8_t bytes[TASK_TAIL_INLINE];
-    } tail __attribute__((packed, aligned(4)));
-} __attribute__((aligned(64))); /* two lines, not three */
-_Static_assert(sizeof(struct node_task) <= 128, "a queued task is small");
+    uint8_t form; /* of the tail: TASK_TAIL_SHARED, or the type of its word. TASK_HAS_EXTRA: there is one */
+    union node_task_own own;
+} __attribute__((aligned(32))); /* wherever one begins in a chunk, it lies in two lines and not in three */
+_Static_assert(sizeof(struct node_task) == 96, "a queued task is small");
 #define TASK_NO_SUBMITTER UINT16_MAX
-#define TASK_TAIL_SHARED UINT8_MAX
+#define TASK_TAIL_SHARED MOB_TYPE_NONE
+#define TASK_HAS_EXTRA 0x80u
+_Static_assert(MOB_TYPE_COUNT <= TASK_HAS_EXTRA, "types and that flag have a byte together");
+/* NULL: first attempt, generation 0, no actor call. */
+static inline struct node_task_extra *node_extra_of(const struct node_task *task)
+{
+    return task->form & TASK_HAS_EXTRA ? task->own.extra : NULL;
+}
 
 /* Flags of struct node_task. */
 enum {
@@ -369,7 +380,11 @@ struct node_task_extra *node_task_extra(
 uint32_t node_task_attempt(const struct node_task *task);
 uint32_t node_task_generation(const struct node_task *task);
 bool node_task_is_shadow(const struct node_task *task);
-const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out);
+/* Of a word it is made in `room`; else it stays until the task is destroyed. */
+struct node_tail_room {
+    uint64_t words[MOB_SPEC_WORD_TAIL / 8];
+};
+const uint8_t *node_task_tail(const struct node_task *task, struct node_tail_room *room, uint32_t *bytes_out);
 void node_task_head(const struct node_task *task, struct mob_spec_head *head_out);
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 

@@ -124,7 +124,7 @@ void node_send_in_order(struct node *node, struct node_client *client, struct no
     *read = (struct outcome_read){
         .node = node,
         .task = task->sched.id,
-        .generation = task->extra ? task->extra->generation : task->template->head.generation,
+        .generation = node_task_generation(task),
         .attempt = node_task_attempt(task),
         .worker = worker->number,
     };

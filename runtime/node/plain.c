@@ -149,9 +149,10 @@ uint32_t node_submit_plain(struct node *node, struct node_client *client, struct
 /* It is plain, and was dispatched once. */
 static bool runs_plainly(const struct node_task *task, const struct mob_completion_word *word)
 {
+    const struct node_task_extra *extra = node_extra_of(task);
     return mob_task_id_eq(task->sched.id, word->task) && task->template->plain &&
         (task->flags & (uint8_t)~TASK_ACTOR_CALL) == 0 && task->sched.state == MOB_SCHED_DISPATCHED &&
-        (!task->extra || (task->extra->attempt == 1 && !task->extra->shadow));
+        (!extra || (extra->attempt == 1 && !extra->shadow));
 }
 
 /* What is known together of tasks that end one after the other. */

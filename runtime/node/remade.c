@@ -66,7 +66,7 @@ struct mob_hash128 node_remade_digest(const struct mob_completion *completion)
 
 bool node_remade_differs(const struct node_task *task, const struct mob_completion *completion)
 {
-    const struct node_task_extra *extra = task->extra;
+    const struct node_task_extra *extra = node_extra_of(task);
     if (!extra || !extra->compared || extra->shadow || node_call_skipped(&completion->head))
         return false;
     return completion->head.status != MOB_OK ||
@@ -97,7 +97,8 @@ static const struct node_stored_return *expected_at(const struct node_task_extra
 
 bool node_remade_in_log(const struct node_task *task, uint32_t slot)
 {
-    return task->extra && task->extra->logged && !expected_at(task->extra, slot);
+    const struct node_task_extra *extra = node_extra_of(task);
+    return extra && extra->logged && !expected_at(extra, slot);
 }
 
 static bool same(const struct node_stored_return *before, const struct mob_return_view *now)
@@ -110,7 +111,8 @@ static bool same(const struct node_stored_return *before, const struct mob_retur
 bool node_remade_kept(struct node *node, const struct node_task *task, uint32_t slot)
 {
     struct mob_object_info info;
-    const struct node_stored_return *before = task->extra ? expected_at(task->extra, slot) : NULL;
+    const struct node_task_extra *extra = node_extra_of(task);
+    const struct node_stored_return *before = extra ? expected_at(extra, slot) : NULL;
     return before && before->hashed &&
         mob_store_object_info(node->store, mob_object_of(task->sched.id, slot), &info) && info.sealed &&
         mob_hash128_eq(info.hash, before->hash);
@@ -133,7 +135,7 @@ static void drop(struct node *node, const struct node_task *task, const struct n
 bool node_remade_the_same(struct node *node, const struct node_task *task, const struct node_client *maker,
     const struct mob_completion *completion)
 {
-    const struct node_task_extra *extra = task->extra;
+    const struct node_task_extra *extra = node_extra_of(task);
     if (!extra || extra->stored_count == 0)
         return true;
     struct mob_return_view r;

@@ -95,7 +95,7 @@ static enum mob_status replay_state(struct node *node, struct mob_task_id id)
 {
     const struct node_task *task = node_task_find(node, id);
     bool tells = task && (task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE);
-    return tells && task->extra && task->extra->diverged ? MOB_REPLAY_DIVERGED : MOB_OK;
+    return tells && node_extra_of(task) && node_extra_of(task)->diverged ? MOB_REPLAY_DIVERGED : MOB_OK;
 }
 
 static void flushed(void *arg)

@@ -173,7 +173,7 @@ static void stop(struct shadow *shadow)
     struct node_task *creation = node_task_find(node, shadow->actor.id.creation);
     if (worker)
         node_worker_kill(node, worker, MOB_ACTOR_DIED, "its shadow replay was stopped");
-    else if (creation && creation->extra && creation->extra->shadow) /* not placed yet */
+    else if (creation && node_task_is_shadow(creation)) /* not placed yet */
         mob_sched_cancel(node->sched, &creation->sched, true, false, node->now_ns);
 }
 
@@ -345,7 +345,7 @@ void node_shadow_task_ended(struct node *node, struct node_task *task, enum mob_
             close_instance(shadow); /* a worker that its constructor left goes on to other tasks */
     } else {
         actor->last_call = task->sched.id;
-        actor->last_position = task->extra->position;
+        actor->last_position = node_extra_of(task)->position;
     }
     one_ended(shadow);
 }

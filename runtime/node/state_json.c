@@ -109,10 +109,11 @@ static void times_into(json_t *out, struct node *node, const struct node_task *t
 json_t *node_task_whole_json(struct node *node, const struct node_task *task)
 {
     uint32_t tail_bytes;
+    struct node_tail_room room;
     json_t *out = node_task_json(node, task);
     times_into(out, node, task);
     json_object_set_new(out, "generation", json_integer(node_task_generation(task)));
-    node_spec_options_into(out, &task->template->head, node_task_tail(task, &tail_bytes));
+    node_spec_options_into(out, &task->template->head, node_task_tail(task, &room, &tail_bytes));
     return out;
 }
 

@@ -121,7 +121,8 @@ static void fill_timing(struct mob_sched_submit *in, const struct mob_spec_head 
 static int32_t retries_left(const struct node_task *task)
 {
     int32_t all = task->template->head.max_retries;
-    uint32_t spent = task->extra ? task->extra->retries_spent : 0;
+    const struct node_task_extra *extra = node_extra_of(task);
+    uint32_t spent = extra ? extra->retries_spent : 0;
     if (all < 0)
         return all;
     return spent < (uint32_t)all ? all - (int32_t)spent : 0;
@@ -133,7 +134,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     struct node_template *template = task->template;
     const struct mob_spec_head *head = &template->head;
     uint32_t tail_bytes;
-    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct node_tail_room room;
+    const uint8_t *tail = node_task_tail(task, &room, &tail_bytes);
     struct node_task *parent = node_template_parent(node, template);
     uint16_t job;
     enum mob_status status = node_job_number(node, template->job, &job);
@@ -163,7 +165,7 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */
         in.flags |= task->flags & TASK_REMAKE ? MOB_SCHED_REPEATS : 0;
     }
-    if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > TASK_TAIL_INLINE)
+    if (head->not_before_wall_ns | head->deadline_wall_ns || tail_bytes > MOB_SPEC_WORD_TAIL)
         fill_timing(&in, head, tail);
     if (task->flags & TASK_REMAKE)
         in.deadline = 0; /* the first run kept it */
@@ -187,11 +189,12 @@ static void submitted_again(struct node *node, struct node_client *client, const
 {
     struct node_task *known = node_task_find(node, head->task);
     struct mob_spec_head known_head;
+    struct node_tail_room room;
     uint32_t known_bytes;
     node->duplicates++;
     if (!known)
         return;
-    const uint8_t *known_tail = node_task_tail(known, &known_bytes);
+    const uint8_t *known_tail = node_task_tail(known, &room, &known_bytes);
     node_task_head(known, &known_head);
     known_head.caller_seq = head->caller_seq;
     known_head.generation = head->generation;
@@ -242,7 +245,8 @@ static void enter(struct node *node, struct node_task *task)
 {
     struct inputs inputs;
     uint32_t tail_bytes;
-    const uint8_t *tail = node_task_tail(task, &tail_bytes);
+    struct node_tail_room room;
+    const uint8_t *tail = node_task_tail(task, &room, &tail_bytes);
     collect_inputs(node, task->sched.id, tail, &inputs);
     const struct mob_spec_head *head = &task->template->head;
     enum mob_status status = MOB_OK;

@@ -26,8 +26,8 @@ void node_tell_diverged(struct node *node, struct node_client *client, const str
     char id[MOB_ID_TEXT_MAX];
     MOB_LOG_WARN("submit", "replay_diverged", "task=%s", mob_task_id_format(head->task, id));
     struct node_task *parent = node_task_find(node, head->parent);
-    if (parent && parent->extra)
-        parent->extra->diverged = true;
+    if (parent && node_extra_of(parent))
+        node_extra_of(parent)->diverged = true;
     for (uint32_t slot = 0; slot < slots_of(head); slot++) {
         struct ready_object object = {.id = mob_object_of(head->task, slot),
             .status = MOB_REPLAY_DIVERGED,

@@ -12,7 +12,7 @@ bool node_object_taken(struct node *node, struct mob_object_id id, const struct 
     if (!maker)
         return true; /* its record went with the completion */
     if (maker->template->head.num_returns == MOB_RETURNS_STREAM)
-        return maker->extra && id.slot < maker->extra->yielded;
+        return node_extra_of(maker) && id.slot < node_extra_of(maker)->yielded;
     return false;
 }
 

@@ -118,13 +118,23 @@ struct node_task *node_template_parent(struct node *node, struct node_template *
     return parent;
 }
 
+static bool set_word(struct node_task *task, const uint8_t *tail, uint32_t bytes)
+{
+    uint64_t words[MOB_SPEC_WORD_TAIL / sizeof(uint64_t)];
+    if (bytes != sizeof words)
+        return false;
+    memcpy(words, tail, sizeof words);
+    if (!mob_spec_tail_is_word(words))
+        return false;
+    task->form = (uint8_t)mob_spec_word_type(words);
+    task->own.word = words[2];
+    return true;
+}
+
 static bool set_tail(struct node_task *task, const uint8_t *tail, uint32_t bytes)
 {
-    if (bytes <= TASK_TAIL_INLINE) {
-        memcpy(task->tail.bytes, tail, bytes);
-        task->tail_bytes = (uint8_t)bytes;
+    if (set_word(task, tail, bytes))
         return true;
-    }
     struct node_template *template = task->template;
     struct node_tail *shared = template->last_tail;
     if (!shared || shared->bytes != bytes || memcmp(shared->data, tail, bytes) != 0) {
@@ -138,8 +148,8 @@ static bool set_tail(struct node_task *task, const uint8_t *tail, uint32_t bytes
         template->last_tail = shared;
     }
     shared->refs++;
-    task->tail.shared = shared;
-    task->tail_bytes = TASK_TAIL_SHARED;
+    task->form = TASK_TAIL_SHARED;
+    task->own.shared = shared;
     return true;
 }
 
@@ -204,10 +214,20 @@ static void extras_free(struct node *node)
     node->extras.free = NULL;
 }
 
+static const union node_task_own *tail_of(const struct node_task *task)
+{
+    return task->form & TASK_HAS_EXTRA ? &task->own.extra->tail : &task->own;
+}
+
+static bool shares_tail(const struct node_task *task)
+{
+    return (task->form & ~TASK_HAS_EXTRA) == TASK_TAIL_SHARED;
+}
+
 static void let_go(struct node *node, struct node_task *task)
 {
-    if (task->tail_bytes == TASK_TAIL_SHARED)
-        tail_drop(task->tail.shared);
+    if (shares_tail(task))
+        tail_drop(tail_of(task)->shared);
     node_template_drop(node, task->template);
 }
 
@@ -216,9 +236,10 @@ void node_task_destroy(struct node *node, struct node_task *task)
     if (task->flags & TASK_BORROWS)
         node_unborrow(node, task);
     let_go(node, task);
-    if (task->extra) {
-        free(task->extra->stored);
-        extra_give(&node->extras, task->extra);
+    struct node_task_extra *extra = node_extra_of(task);
+    if (extra) {
+        free(extra->stored);
+        extra_give(&node->extras, extra);
     }
     mob_sched_task_free(node->sched, &task->sched);
 }
@@ -230,44 +251,52 @@ void node_tasks_free(struct node *node)
     while ((task = mob_sched_each(node->sched, &at))) {
         struct node_task *left = (struct node_task *)task;
         let_go(node, left);
-        if (left->extra)
-            free(left->extra->stored);
+        if (node_extra_of(left))
+            free(node_extra_of(left)->stored);
     }
     extras_free(node);
 }
 
 struct node_task_extra *node_task_extra(struct node *node, struct node_task *task)
 {
-    if (!task->extra) {
-        task->extra = extra_take(&node->extras);
-        *task->extra = (struct node_task_extra){.attempt = 1, .generation = task->template->head.generation};
+    if (!(task->form & TASK_HAS_EXTRA)) {
+        struct node_task_extra *extra = extra_take(&node->extras);
+        *extra = (struct node_task_extra){
+            .tail = task->own, .attempt = 1, .generation = task->template->head.generation};
+        task->own.extra = extra;
+        task->form |= TASK_HAS_EXTRA;
     }
-    return task->extra;
+    return task->own.extra;
 }
 
 uint32_t node_task_attempt(const struct node_task *task)
 {
-    return task->extra ? task->extra->attempt : 1;
+    const struct node_task_extra *extra = node_extra_of(task);
+    return extra ? extra->attempt : 1;
 }
 
 bool node_task_is_shadow(const struct node_task *task)
 {
-    return task->extra && task->extra->shadow;
+    const struct node_task_extra *extra = node_extra_of(task);
+    return extra && extra->shadow;
 }
 
 uint32_t node_task_generation(const struct node_task *task)
 {
-    return task->extra ? task->extra->generation : task->template->head.generation;
+    const struct node_task_extra *extra = node_extra_of(task);
+    return extra ? extra->generation : task->template->head.generation;
 }
 
-const uint8_t *node_task_tail(const struct node_task *task, uint32_t *bytes_out)
+const uint8_t *node_task_tail(const struct node_task *task, struct node_tail_room *room, uint32_t *bytes_out)
 {
-    if (task->tail_bytes == TASK_TAIL_SHARED) {
-        *bytes_out = task->tail.shared->bytes;
-        return task->tail.shared->data;
+    const union node_task_own *tail = tail_of(task);
+    if (shares_tail(task)) {
+        *bytes_out = tail->shared->bytes;
+        return tail->shared->data;
     }
-    *bytes_out = task->tail_bytes;
-    return task->tail.bytes;
+    mob_spec_word_tail((enum mob_value_type)(task->form & ~TASK_HAS_EXTRA), tail->word, room->words);
+    *bytes_out = sizeof room->words;
+    return (const uint8_t *)room->words;
 }
 
 void node_task_head(const struct node_task *task, struct mob_spec_head *head_out)
@@ -275,10 +304,11 @@ void node_task_head(const struct node_task *task, struct mob_spec_head *head_out
     *head_out = task->template->head;
     head_out->task = task->sched.id;
     head_out->attempt = 1;
-    if (task->extra) {
-        head_out->attempt = task->extra->attempt;
-        head_out->generation = task->extra->generation;
-        head_out->caller_seq = task->extra->caller_seq;
+    const struct node_task_extra *extra = node_extra_of(task);
+    if (extra) {
+        head_out->attempt = extra->attempt;
+        head_out->generation = extra->generation;
+        head_out->caller_seq = extra->caller_seq;
     }
 }
 

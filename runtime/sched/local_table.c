@@ -15,7 +15,7 @@ static bool chunk_add(struct mob_sched *s)
         s->chunks = chunks;
         s->chunk_capacity = capacity;
     }
-    /* a record whose size is a number of lines begins with one */
+    /* a record whose size is a number of half lines lies in as few lines as it can */
     size_t bytes = ((size_t)SCHED_CHUNK * s->stride + 63) & ~(size_t)63;
     uint8_t *chunk = aligned_alloc(64, bytes);
     if (!chunk)
