@@ -135,6 +135,30 @@ double gcs_putters_rate(const char *clients, double seconds, bool *failed_out)
     return rate;
 }
 
+void gcs_chain_cpu_now(struct chain_box *box, struct gcs_chain_cpu *out)
+{
+    int head = chain_box_place(box, false), tail = chain_box_place(box, true);
+    if (head < 0 || tail < 0)
+        return;
+    *out = (struct gcs_chain_cpu){.client = (double)mob_thread_cpu_now(),
+        .head = (double)gcs_box_cpu_ns(box->member[head].gcs),
+        .head_store = (double)gcs_box_cpu_ns(box->member[head].redis),
+        .tail = (double)gcs_box_cpu_ns(box->member[tail].gcs),
+        .tail_store = (double)gcs_box_cpu_ns(box->member[tail].redis)};
+}
+
+struct gcs_chain_cpu gcs_chain_cpu_each(
+    const struct gcs_chain_cpu *before, const struct gcs_chain_cpu *after, double puts)
+{
+    if (puts <= 0)
+        return (struct gcs_chain_cpu){0};
+    return (struct gcs_chain_cpu){.client = (after->client - before->client) / puts,
+        .head = (after->head - before->head) / puts,
+        .head_store = (after->head_store - before->head_store) / puts,
+        .tail = (after->tail - before->tail) / puts,
+        .tail_store = (after->tail_store - before->tail_store) / puts};
+}
+
 void gcs_chain_fill(struct chain_box *box, uint64_t bytes)
 {
     struct block_load load;

@@ -38,6 +38,16 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
  * mob_gcs_options. `*failed_out` is set when a put failed, else left. */
 double gcs_putters_rate(const char *clients, double seconds, bool *failed_out);
 
+/* CPU time in nanoseconds, user and system, of this thread and of each process of a chain of two; then also
+ * what one put of a run took of it. */
+struct gcs_chain_cpu {
+    double client, head, head_store, tail, tail_store;
+};
+/* Since these processes began; leaves `*out` when the chain has no head and tail. */
+void gcs_chain_cpu_now(struct chain_box *box, struct gcs_chain_cpu *out);
+struct gcs_chain_cpu gcs_chain_cpu_each(
+    const struct gcs_chain_cpu *before, const struct gcs_chain_cpu *after, double puts);
+
 /* gcs_failover.c, gcs_join.c, gcs_overhead.c */
 void gcs_measure_failover(struct bench *b);
 void gcs_measure_join(struct bench *b);

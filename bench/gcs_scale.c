@@ -12,11 +12,6 @@
 #define SHARDS_MAX 4u
 #define CHAIN 2u
 
-/* CPU time of each process for one put, in nanoseconds. */
-struct service {
-    double client, head, tail, store;
-};
-
 /* ---- simulated: a closed network of single servers, first come first served ---- */
 
 enum stage { AT_CLIENT, AT_HEAD, AT_TAIL, AT_STORE, AT_TAIL_AGAIN, STAGES };
@@ -33,7 +28,7 @@ static double exponential(uint64_t *state, double mean)
     return -mean * log(1 - u);
 }
 
-static double mean_of(const struct service *s, enum stage stage)
+static double mean_of(const struct gcs_chain_cpu *s, enum stage stage)
 {
     switch (stage) {
     case AT_CLIENT:
@@ -44,7 +39,7 @@ static double mean_of(const struct service *s, enum stage stage)
     case AT_TAIL_AGAIN:
         return s->tail / 2; /* it takes an update in, and answers when its store has */
     case AT_STORE:
-        return s->store;
+        return s->tail_store;
     case STAGES:
         break;
     }
@@ -60,7 +55,7 @@ static uint32_t server_of(const struct job *job, uint32_t shards)
 }
 
 /* Puts a second and shard; sixty connections and one generator for each shard, keys spread at random. */
-static double simulate(const struct service *s, uint32_t shards, uint64_t puts)
+static double simulate(const struct gcs_chain_cpu *s, uint32_t shards, uint64_t puts)
 {
     static struct job jobs[GCS_CONNECTIONS * SHARDS_MAX];
     double free_ns[STAGES * SHARDS_MAX] = {0}, now = 0;
@@ -111,50 +106,35 @@ static void close_shards(struct chain_box *boxes, uint32_t shards)
     memset(boxes, 0, shards * sizeof *boxes);
 }
 
-static void cpu_now(struct chain_box *box, struct service *out)
-{
-    int head = chain_box_place(box, false), tail = chain_box_place(box, true);
-    if (head < 0 || tail < 0)
-        return;
-    *out = (struct service){.client = (double)mob_thread_cpu_now(),
-        .head = (double)gcs_box_cpu_ns(box->member[head].gcs),
-        .tail = (double)gcs_box_cpu_ns(box->member[tail].gcs),
-        .store = (double)gcs_box_cpu_ns(box->member[tail].redis)};
-}
-
 /* Puts a second of all shards together; 0: they do not come up, or a put failed. */
-static double real(uint32_t shards, double seconds, struct service *service_out)
+static double real(uint32_t shards, double seconds, struct gcs_chain_cpu *each_out)
 {
     static struct chain_box boxes[2];
     char clients[1024];
-    struct service before = {0}, after = {0};
+    struct gcs_chain_cpu before = {0}, after = {0};
     bool failed = false;
     double rate = 0;
     if (open_shards(boxes, shards, clients, sizeof clients)) {
-        cpu_now(&boxes[0], &before);
+        gcs_chain_cpu_now(&boxes[0], &before);
         rate = gcs_putters_rate(clients, seconds, &failed);
-        cpu_now(&boxes[0], &after);
+        gcs_chain_cpu_now(&boxes[0], &after);
     }
-    double puts = rate * seconds;
-    if (service_out != NULL && puts > 0)
-        *service_out = (struct service){.client = (after.client - before.client) / puts,
-            .head = (after.head - before.head) / puts,
-            .tail = (after.tail - before.tail) / puts,
-            .store = (after.store - before.store) / puts};
+    if (each_out != NULL && rate > 0)
+        *each_out = gcs_chain_cpu_each(&before, &after, rate * seconds);
     close_shards(boxes, shards);
     return failed ? 0 : rate;
 }
 
 void gcs_measure_scale(struct bench *b)
 {
-    struct service s = {0};
+    struct gcs_chain_cpu s = {0};
     char extra[256];
     double seconds = b->options.quick ? 0.5 : 3;
     uint64_t puts = b->options.quick ? 20000 : 100000;
     if (!bench_wanted(b, "gcs_scale"))
         return;
     double one = real(1, seconds, &s), two = real(2, seconds, NULL);
-    if (one <= 0 || two <= 0 || s.head <= 0 || s.tail <= 0 || s.store <= 0) {
+    if (one <= 0 || two <= 0 || s.head <= 0 || s.tail <= 0 || s.tail_store <= 0) {
         bench_miss(b, "gcs_scale", "the chains do not come up, or a put failed");
         return;
     }
@@ -162,7 +142,7 @@ void gcs_measure_scale(struct bench *b)
     snprintf(extra, sizeof extra,
         "\"simulated_2\":%.0f,\"real_1\":%.0f,\"real_2\":%.0f,\"us_client\":%.2f,\"us_head\":%.2f,"
         "\"us_tail\":%.2f,\"us_store\":%.2f",
-        simulate(&s, 2, puts), one, two / 2, s.client / 1e3, s.head / 1e3, s.tail / 1e3, s.store / 1e3);
+        simulate(&s, 2, puts), one, two / 2, s.client / 1e3, s.head / 1e3, s.tail / 1e3, s.tail_store / 1e3);
     bench_row(b,
         &(struct bench_row){.name = "gcs_scale",
             .value = simulate(&s, 4, puts),
