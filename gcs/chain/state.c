@@ -229,20 +229,25 @@ static uint32_t height_of(const struct full_key *full)
     return 1u + (uint32_t)__builtin_ctzll(h) / 2u; /* one in four goes a level up */
 }
 
+/* In the memory of the old value when that has the same length, as most that are written again have. */
 static enum mob_status node_set_value(struct mob_state *s, struct node *n, const struct mob_gcs_kv *kv)
 {
     uint8_t *value = NULL;
-    if (kv->value_length <= MOB_STATE_INLINE_MAX) {
+    bool kept = n->value != NULL && n->value_length == kv->value_length;
+    if (kept) {
+        value = n->value;
+    } else if (kv->value_length <= MOB_STATE_INLINE_MAX) {
         value = malloc(kv->value_length + 1u);
         if (value == NULL)
             return MOB_NO_MEMORY;
-        if (kv->value_length > 0)
-            memcpy(value, kv->value, kv->value_length);
         s->bytes += kv->value_length + 1u;
     }
-    if (n->value != NULL)
+    if (value != NULL && kv->value_length > 0)
+        memmove(value, kv->value, kv->value_length); /* it may be the old one itself */
+    if (!kept && n->value != NULL) {
         s->bytes -= n->value_length + 1u;
-    free(n->value);
+        free(n->value);
+    }
     n->value = value;
     n->value_length = kv->value_length;
     n->value_hash = mob_hash64(kv->value, kv->value_length);

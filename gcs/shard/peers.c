@@ -161,11 +161,12 @@ bool peers_crowded(const struct mob_shard *sh)
     return false;
 }
 
-void peers_flush(struct mob_shard *sh)
+void peers_flush(struct mob_shard *sh, bool acks_in_time)
 {
     for (uint32_t i = 0; i < PEERS_MAX; i++) {
         struct peer *p = &sh->member.peers[i];
-        if (p->ack.link.to != 0 && (p->urgent || sh->now_ns - p->ack_ns >= ACK_PAUSE_NS))
+        bool late = acks_in_time && sh->now_ns - p->ack_ns >= ACK_PAUSE_NS;
+        if (p->ack.link.to != 0 && (p->urgent || late))
             send_ack(sh, p);
         p->urgent = false;
         if (p->link == NULL || mob_link_unsent(p->link) == 0)

@@ -59,31 +59,54 @@ static struct mob_redis_piece *piece_add(struct mob_redis_batch *b)
     return &b->pieces[b->piece_count++];
 }
 
-static void text_add(struct mob_redis_batch *b, const void *bytes, size_t length)
+/* Room for `length` more bytes of text, which belong to the last piece. The caller fills them. */
+static uint8_t *text_extend(struct mob_redis_batch *b, size_t length)
 {
-    if (length == 0)
-        return;
     while (b->text_length + length > b->text_capacity) {
         b->text_capacity = b->text_capacity == 0 ? 4096 : b->text_capacity * 2;
         b->text = realloc(b->text, b->text_capacity);
         MOB_ASSERT(b->text != NULL);
     }
-    memcpy(b->text + b->text_length, bytes, length);
     struct mob_redis_piece *last = b->piece_count > 0 ? &b->pieces[b->piece_count - 1] : NULL;
     if (last != NULL && last->ref == NULL && last->offset + last->length == b->text_length &&
         last->length > 0)
         last->length += length;
     else
         *piece_add(b) = (struct mob_redis_piece){.offset = b->text_length, .length = length};
+    uint8_t *at = b->text + b->text_length;
     b->text_length += length;
     b->bytes += length;
+    return at;
+}
+
+static void text_add(struct mob_redis_batch *b, const void *bytes, size_t length)
+{
+    if (length > 0)
+        memcpy(text_extend(b, length), bytes, length);
+}
+
+#define LINE_MAX_BYTES 23u /* sign, 20 digits, CR LF */
+
+/* "$512\r\n". By hand: a put has two such lines at least, and snprintf takes longer than the rest of them. */
+static size_t number_line(char line[LINE_MAX_BYTES], char sign, size_t n)
+{
+    char digits[20];
+    size_t count = 0, at = 0;
+    do
+        digits[count++] = (char)('0' + n % 10);
+    while ((n /= 10) > 0);
+    line[at++] = sign;
+    while (count > 0)
+        line[at++] = digits[--count];
+    line[at++] = '\r';
+    line[at++] = '\n';
+    return at;
 }
 
 static void text_number(struct mob_redis_batch *b, char sign, size_t n)
 {
-    char line[32];
-    int length = snprintf(line, sizeof line, "%c%zu\r\n", sign, n);
-    text_add(b, line, (size_t)length);
+    char line[LINE_MAX_BYTES];
+    text_add(b, line, number_line(line, sign, n));
 }
 
 void mob_redis_command(struct mob_redis_batch *batch, uint32_t args)
@@ -94,9 +117,13 @@ void mob_redis_command(struct mob_redis_batch *batch, uint32_t args)
 
 void mob_redis_arg(struct mob_redis_batch *batch, const void *bytes, size_t length)
 {
-    text_number(batch, '$', length);
-    text_add(batch, bytes, length);
-    text_add(batch, "\r\n", 2);
+    char line[LINE_MAX_BYTES];
+    size_t head = number_line(line, '$', length);
+    uint8_t *at = text_extend(batch, head + length + 2);
+    memcpy(at, line, head);
+    if (length > 0)
+        memcpy(at + head, bytes, length);
+    memcpy(at + head + length, "\r\n", 2);
 }
 
 void mob_redis_arg_ref(

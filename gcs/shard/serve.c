@@ -401,8 +401,9 @@ void serve_committed(struct mob_shard *sh)
     if (sh->seal_count > 0)
         tell_seals(sh);
     queries_committed(sh);
+    uint64_t durable = mob_chain_durable(sh->chain);
     for (struct conn *c = sh->conns; c != NULL; c = c->next)
-        if (c->open && (c->durable_owed || c->durable_sent < mob_chain_durable(sh->chain)))
+        if (c->open && (c->durable_owed || c->durable_sent < durable))
             send_durable(sh, c);
 }
 

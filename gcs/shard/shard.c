@@ -167,7 +167,7 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     attach_tick(sh);
     member_tick(sh);
     store_tick(sh);
-    peers_flush(sh); /* the next member works while this one's Redis does */
+    peers_flush(sh, false); /* the next member works while this one's Redis does */
     if (mob_chain_is_head(sh->chain) && mob_chain_applied(sh->chain) > mob_chain_committed(sh->chain))
         (void)MOB_FAILPOINT("gcs.head_forwarded");
     store_flush(sh);
@@ -185,7 +185,7 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
         conn_flush(c);
         serve_owed(c);
     }
-    peers_flush(sh); /* acknowledgements: a client waits for its answer, the others for nothing */
+    peers_flush(sh, true); /* acknowledgements: a client waits for its answer, the others for nothing */
     conns_reap(sh);
     member_publish(sh);
 }

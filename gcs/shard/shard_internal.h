@@ -57,26 +57,28 @@ struct reply_run {
     struct mob_gcs_reply reply; /* count 0 = none */
 };
 
+/* First what each pass looks at in all of them: with sixty connections the rest would push it out of the
+ * cache. */
 struct conn {
-    struct mob_shard *shard;
     struct conn *next;
+    struct mob_shard *shard;
     int fd;
     bool open; /* it has proved itself, and WELCOME was sent */
     bool closing; /* freed at the end of the pass */
     bool stalled; /* frames wait for room */
     bool want_write;
-    int32_t pid;
-    uint64_t pid_start; /* start time of that process: tells it from a later one with the same pid */
-    struct mob_opening opening;
-    int64_t heard_ns; /* when that last went on */
+    bool durable_owed; /* it did not read; told when it has */
+    uint64_t durable_sent;
+    size_t out_begin, out_end, out_capacity;
+    uint8_t *out;
+    struct reply_run run;
     struct mob_chunk *in;
     uint32_t parsed; /* of in->bytes */
-    uint8_t *out;
-    size_t out_begin, out_end, out_capacity;
     uint32_t queries;
-    struct reply_run run;
-    uint64_t durable_sent;
-    bool durable_owed; /* it did not read; told when it has */
+    int32_t pid;
+    uint64_t pid_start; /* start time of that process: tells it from a later one with the same pid */
+    int64_t heard_ns; /* when its opening last went on */
+    struct mob_opening opening;
 };
 
 /* A client or log that the member knows of. */
@@ -358,7 +360,8 @@ void peers_send(struct mob_shard *sh, const struct mob_gcs_link_msg *m, const st
 void peers_accept(struct mob_shard *sh);
 void peers_event(struct mob_shard *sh, void *ptr, uint32_t events); /* `ptr` as peers_owns says */
 bool peers_owns(const struct mob_shard *sh, const void *ptr);
-void peers_flush(struct mob_shard *sh); /* but acknowledgements only when it is time */
+/* Acknowledgements alone leave only when `acks_in_time`, and their time has come. */
+void peers_flush(struct mob_shard *sh, bool acks_in_time);
 int64_t peers_next_ns(const struct mob_shard *sh); /* when to flush again at the latest */
 bool peers_crowded(const struct mob_shard *sh); /* the successor's link is behind: take no more */
 void peers_tick(struct mob_shard *sh); /* dials neighbours, forgets others */
