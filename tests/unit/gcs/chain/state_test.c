@@ -102,6 +102,35 @@ static void large_values_leave_only_their_length(void **state)
     mob_state_destroy(s);
 }
 
+/* A value of the same length takes the old one's memory: what is read, counted and digested must be as if
+ * there had never been another. */
+static void a_value_that_is_written_again_leaves_nothing_of_the_old_one(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {0, 7, 7, 0, 0, MOB_STATE_INLINE_MAX, MOB_STATE_INLINE_MAX,
+        MOB_STATE_INLINE_MAX + 1, MOB_STATE_INLINE_MAX + 1, 7, 512, 512, 511};
+    static uint8_t value[MOB_STATE_INLINE_MAX + 1];
+    struct mob_state *s = mob_state_create();
+    for (uint64_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        struct mob_state *fresh = mob_state_create();
+        struct mob_state_key found;
+        memset(value, (int)('a' + i), sizeof value);
+        struct mob_gcs_kv kv = {(const uint8_t *)"key", value, 3, sizes[i], i + 1};
+        assert_int_equal(mob_state_set(s, MOB_GCS_KV, &kv), MOB_OK);
+        assert_int_equal(mob_state_set(fresh, MOB_GCS_KV, &kv), MOB_OK);
+        assert_true(mob_state_get(s, MOB_GCS_KV, (const uint8_t *)"key", 3, &found));
+        assert_int_equal(found.version, i + 1);
+        assert_int_equal(found.value_length, sizes[i]);
+        assert_int_equal(found.value == NULL, sizes[i] > MOB_STATE_INLINE_MAX);
+        if (found.value != NULL)
+            assert_memory_equal(found.value, value, sizes[i]);
+        assert_int_equal(mob_state_digest(s), mob_state_digest(fresh));
+        assert_int_equal(mob_state_bytes(s), mob_state_bytes(fresh));
+        mob_state_destroy(fresh);
+    }
+    mob_state_destroy(s);
+}
+
 static void incarnations_are_found_by_id_and_in_order(void **state)
 {
     (void)state;
@@ -125,6 +154,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_behave_like_a_sorted_map),
         cmocka_unit_test(large_values_leave_only_their_length),
+        cmocka_unit_test(a_value_that_is_written_again_leaves_nothing_of_the_old_one),
         cmocka_unit_test(incarnations_are_found_by_id_and_in_order),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
