@@ -222,11 +222,11 @@ bool bench_cluster_again(struct bench *b)
     snprintf(program, sizeof program, "%s/mobula", b->options.binaries);
     snprintf(segment, sizeof segment, "%luMiB", segment_mib(b->options.quick));
     snprintf(nest_max, sizeof nest_max, "%d", b->nest_max);
+    snprintf(replicas, sizeof replicas, "%d", b->replicas > 0 ? b->replicas : 1);
     char *argv[] = {program, (char *)"up", (char *)"--detach", (char *)"--dir", b->directory,
         (char *)"--segment-bytes", segment, (char *)"--gcs-durability", (char *)BENCH_DURABILITY,
         (char *)"--nest-max", nest_max, (char *)"--postgres", (char *)(b->postgres ? "on" : "off"),
-        b->replicas > 0 ? (char *)"--gcs-replicas" : NULL, replicas, NULL};
-    snprintf(replicas, sizeof replicas, "%d", b->replicas);
+        (char *)"--gcs-replicas", replicas, NULL};
     if (bench_run(argv, NULL, 0) != 0) {
         fprintf(stderr, "mobula-bench: the cluster did not start; its logs are in %s/logs\n", b->directory);
         return false;

@@ -32,7 +32,8 @@ struct bench {
     bool running;
     int nest_max; /* of clusters that are started: 0 = no task runs on the stack of the one that waits for it
                    */
-    int replicas; /* of clusters that are started: members of the control store's chain; 0 = the default */
+    int replicas; /* of clusters that are started: members of the control store's chain; 0 = 1, as the rows
+                     are stated */
     bool postgres; /* of clusters that are started: with a PostgreSQL, as by default; the rows have none */
     int misses; /* rows that could not be measured or whose check failed */
     const char *told[BENCH_ROWS_MAX]; /* the rows with a figure or a miss, each once */

@@ -6,6 +6,7 @@
 
 #include "cli/cli.h"
 #include "cli/places.h"
+#include "cli/replicas.h"
 #include "cli/running_settings.h"
 
 struct config {
@@ -210,8 +211,9 @@ enum cli_exit cmd_config(struct cli_call *call)
         else if (status != MOB_OK && call->format == CLI_TABLE)
             cli_say("nothing runs in %s: this is what the next start uses", cli_directory(call));
     }
+    bool possible = replicas_choose(&call->settings, error) == MOB_OK;
     print(&config);
-    if (places_check(&call->settings, error) == MOB_OK)
+    if (possible && places_check(&call->settings, error) == MOB_OK)
         return CLI_OK;
     cli_say("the next start will refuse this: %s", error);
     return CLI_USAGE;

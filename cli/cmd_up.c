@@ -10,6 +10,7 @@
 #include "cli/cluster_state.h"
 #include "cli/http_client.h"
 #include "cli/places.h"
+#include "cli/replicas.h"
 #include "cli/running_settings.h"
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
@@ -225,7 +226,9 @@ enum cli_exit cmd_up(struct cli_call *call)
         enum cli_exit exit_code;
         if (state_dir_supervisor(cli_directory(call)) != 0 && join_running(call, &exit_code))
             return exit_code;
-        if (places_check(&call->settings, error) != MOB_OK || places_make(&call->settings, error) != MOB_OK) {
+        if (places_check(&call->settings, error) != MOB_OK ||
+            replicas_choose(&call->settings, error) != MOB_OK ||
+            places_make(&call->settings, error) != MOB_OK) {
             cli_say("%s", error);
             return CLI_USAGE;
         }

@@ -13,7 +13,7 @@ const struct cli_command cli_commands[] = {
     {"up", "", "start a private cluster, and keep it running", MOB_SETTINGS_UP, 0, 0,
         {{'d', "detach", NULL, "run in the background; return when it is ready"},
             {0, "foreground", NULL, "stay until Ctrl-C (the default)"},
-            {0, "no-postgres", NULL, "without PostgreSQL: as --postgres off"}},
+            {0, "no-postgres", NULL, "without PostgreSQL, and with one member: as --postgres off"}},
         cmd_up},
     {"down", "", "stop the cluster; what was acknowledged is kept", MOB_SETTINGS_CLI, 0, 0, {{0}}, cmd_down},
     {"status", "", "what runs, since when, and what had to be restarted", MOB_SETTINGS_CLI, 0, 0, {{0}},

@@ -11,9 +11,10 @@
  *   DIR/gateway.addr, node.sock, gcs.sock   made by each daemon when it is ready
  *   DIR/gcs/                             Redis: configuration, socket, append-only file
  *   DIR/gcs-1.sock, gcs-1/ and so on     the same of the other members of a chain (--gcs-replicas)
+ *   DIR/gcs-replicas                     how many members each chain has had (replicas.h)
  *   DIR/gcs-shards                       how many chains there are (--gcs-shards), when it is not one
  *   DIR/gcs-s1.sock, gcs-s1-1/ and so on members of the other chains: -sSHARD of the second and later ones
- *   DIR/master.sock, master.table        of the chain's master; its table when there is no PostgreSQL
+ *   DIR/master.sock                      of the chain's master
  *   DIR/replace.sock                     the master says here which member's process is to be ended
  *   DIR/pg/                              PostgreSQL: data directory, configuration, socket
  *   DIR/flush.ready                      made by mobula-flush when it is at work
@@ -52,6 +53,8 @@
 #define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
 #define STATE_SHARDS_NAME "gcs-shards"
+#define STATE_REPLICAS_NAME "gcs-replicas"
+#define STATE_TABLE_FILE_NAME "master.table" /* of earlier versions */
 #define STATE_SHARDS_MAX 4
 #define STATE_REPLICAS_MAX 3 /* members of each chain */
 #define STATE_NAME_MAX 48

@@ -7,12 +7,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cli/replicas.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 
 /* While somebody is not ready: first often, since a start takes some 100 ms, then at leisure. */
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
 #define WATCH_FAST_NS (3 * MOB_SEC)
+#define POSTGRES_PATIENCE_NS (3 * MOB_SEC)
 
 /* Patience with a graceful stop, and with sealing; together below 2 s. Those that stop beside the others have
  * the whole time. */
@@ -241,6 +243,15 @@ static void on_probed(struct ready_probe *probe, bool ready)
     look(supervisor);
 }
 
+static void became_of_service(struct supervisor *supervisor)
+{
+    supervisor->was_ready = true;
+    MOB_LOG_INFO("supervisor", "cluster_ready", "address=%s after_ms=%lld", supervisor->listen,
+        (long long)((mob_wall_now() - supervisor->started_wall_ns) / MOB_MS));
+    if (replicas_record(supervisor->directory, supervisor->replicas) != MOB_OK)
+        MOB_LOG_WARN("supervisor", "not_recorded", "replicas=%u", supervisor->replicas);
+}
+
 static void look(struct supervisor *supervisor)
 {
     for (int i = 0; i < SUPERVISED_COUNT; i++) {
@@ -260,9 +271,7 @@ static void look(struct supervisor *supervisor)
         uv_timer_stop(&supervisor->watch);
     bool serves = supervisor_serves(supervisor);
     if (serves && !supervisor->was_ready)
-        MOB_LOG_INFO("supervisor", "cluster_ready", "address=%s after_ms=%lld", supervisor->listen,
-            (long long)((mob_wall_now() - supervisor->started_wall_ns) / MOB_MS));
-    supervisor->was_ready |= serves;
+        became_of_service(supervisor);
     if (supervisor->stale)
         supervisor_write_status(supervisor);
     if (serves)
@@ -452,6 +461,17 @@ static bool prepared(struct process *process, const siginfo_t *info)
     return true;
 }
 
+/* Masters have their table in PostgreSQL, so nothing is ready without it. What a killed one has left in
+ * memory may keep the next from starting for a moment, so it has some time besides its tries. */
+static bool is_hopeless(const struct process *process)
+{
+    const struct supervisor *supervisor = process->supervisor;
+    bool waited_for = !process_stands_beside(process->which) ||
+        (process->which == SUPERVISED_POSTGRES && chain_has_masters(supervisor) &&
+            mob_wall_now() - supervisor->started_wall_ns > POSTGRES_PATIENCE_NS);
+    return !supervisor->was_ready && waited_for && process->unready_deaths >= SUPERVISOR_FAILURES_MAX;
+}
+
 static void ended(struct process *process, const siginfo_t *info)
 {
     struct supervisor *supervisor = process->supervisor;
@@ -478,8 +498,7 @@ static void ended(struct process *process, const siginfo_t *info)
     process_remove_its_file(process);
     wait_and_start(process);
     supervisor_write_status(supervisor);
-    if (!supervisor->was_ready && !process_stands_beside(process->which) &&
-        process->unready_deaths >= SUPERVISOR_FAILURES_MAX)
+    if (is_hopeless(process))
         give_up(supervisor, process);
 }
 

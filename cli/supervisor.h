@@ -8,8 +8,8 @@
  * gateway, node, master, control store, Redis; PostgreSQL beside them once no master is left; each has its
  * time, then it is killed, which loses nothing that was acknowledged. PostgreSQL, and the flusher that moves
  * lineage there, stand beside the others: the cluster is ready without them, and their deaths are nobody
- * else's. The flusher starts when PostgreSQL is ready for the first time. All functions are for the thread of
- * the loop.
+ * else's; only masters, which have their table there, wait for PostgreSQL when the cluster starts. The
+ * flusher starts when PostgreSQL is ready for the first time. All functions are for the thread of the loop.
  */
 #ifndef MOB_CLI_SUPERVISOR_H
 #define MOB_CLI_SUPERVISOR_H

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,6 +87,46 @@ enum mob_status postgres_prepared(struct process *process)
     return moved ? MOB_OK : MOB_IO;
 }
 
+static bool replace_text(int directory, const char *name, const char *text, size_t length)
+{
+    char temporary[64];
+    snprintf(temporary, sizeof temporary, "%s.new", name);
+    unlinkat(directory, temporary, 0);
+    int fd = openat(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    bool written = fd >= 0 && write(fd, text, length) == (ssize_t)length;
+    if (fd >= 0)
+        close(fd);
+    return written && renameat(directory, temporary, directory, name) == 0;
+}
+
+/* A killed PostgreSQL leaves lock files that name its process. As long as nobody has taken that one's exit
+ * status, which in a container may be for ever, the next PostgreSQL believes that it runs. Where it runs no
+ * more, its place in the file is given to us, the next one's parent, which PostgreSQL knows cannot be another
+ * PostgreSQL; the rest, by which it finds memory that is still in use, stays. */
+static void release_lock(const struct process *process, const char *name)
+{
+    char folder[STATE_PATH_MAX], old[1024], text[1100];
+    in_directory(process->supervisor, "", folder);
+    int directory = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = directory < 0 ? -1 : openat(directory, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, old, sizeof old - 1);
+    if (fd >= 0)
+        close(fd);
+    old[length > 0 ? length : 0] = '\0';
+    char *rest;
+    long pid = strtol(old, &rest, 10);
+    bool names_dead =
+        length > 0 && rest > old && pid > 1 && pid < INT_MAX && state_start_time((pid_t)pid) == 0;
+    if (names_dead) {
+        int size = snprintf(text, sizeof text, "%ld%s", (long)getpid(), rest);
+        if (!replace_text(directory, name, text, (size_t)size) ||
+            system_user_give(folder, name, &process->user) != MOB_OK)
+            MOB_LOG_WARN("supervisor", "lock_not_released", "file=%s pid=%ld errno=%d", name, pid, errno);
+    }
+    if (directory >= 0)
+        close(directory);
+}
+
 enum mob_status postgres_configure(struct process *process)
 {
     static const char *const files[] = {
@@ -96,6 +137,8 @@ enum mob_status postgres_configure(struct process *process)
         snprintf(process->last_line, sizeof process->last_line, "user %u has no name", geteuid());
         return MOB_NOT_FOUND;
     }
+    release_lock(process, "postmaster.pid");
+    release_lock(process, MOB_POSTGRES_SOCKET_NAME ".lock");
     state_path(process->supervisor->directory, STATE_POSTGRES_DIR_NAME, path);
     enum mob_status status = mob_postgres_conf_write(path, &conf);
     for (size_t i = 0; i < sizeof files / sizeof files[0] && status == MOB_OK; i++)

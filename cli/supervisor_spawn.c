@@ -152,11 +152,8 @@ static void master_arguments(const struct process *process, struct arguments *ar
     const char *directory = supervisor->directory;
     char name[STATE_NAME_MAX];
     add_path(arguments, "--listen", directory, made_by(process->which, name));
-    if (supervisor->processes[SUPERVISED_POSTGRES].enabled)
-        add_path(arguments, "--postgres", directory, STATE_POSTGRES_DIR_NAME);
-    else
-        add_path(
-            arguments, "--table-file", directory, process_file(process->which, "master", ".table", name));
+    MOB_ASSERT(supervisor->processes[SUPERVISED_POSTGRES].enabled); /* replicas_choose */
+    add_path(arguments, "--postgres", directory, STATE_POSTGRES_DIR_NAME);
     add_path(arguments, "--replace-socket", directory, STATE_REPLACE_SOCKET_NAME);
     add(arguments, "--gcs-socket");
     add(arguments, "%s", supervisor->shard_addresses[process_shard(process->which)]);

@@ -35,7 +35,7 @@ const struct mob_setting_row *mob_setting_row(enum mob_setting id)
 
 const char *mob_setting_source_name(enum mob_setting_source source)
 {
-    static const char *const names[] = {"default", "file", "environment", "flag"};
+    static const char *const names[] = {"default", "directory", "file", "environment", "flag"};
     return names[source];
 }
 

@@ -56,7 +56,13 @@ enum mob_setting_type {
 };
 
 /* In order of precedence. */
-enum mob_setting_source { MOB_SOURCE_DEFAULT, MOB_SOURCE_FILE, MOB_SOURCE_ENVIRONMENT, MOB_SOURCE_FLAG };
+enum mob_setting_source {
+    MOB_SOURCE_DEFAULT,
+    MOB_SOURCE_DIRECTORY, /* what the state directory was made with */
+    MOB_SOURCE_FILE,
+    MOB_SOURCE_ENVIRONMENT,
+    MOB_SOURCE_FLAG
+};
 
 struct mob_setting_row {
     const char *name;
@@ -81,7 +87,7 @@ struct mob_settings {
 };
 
 const struct mob_setting_row *mob_setting_row(enum mob_setting id);
-/* "default", "file", "environment", "flag". */
+/* "default", "directory", "file", "environment", "flag". */
 const char *mob_setting_source_name(enum mob_setting_source source);
 
 /* Everything at its default. `user`: one of enum mob_settings_user. */

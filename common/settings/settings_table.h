@@ -41,9 +41,9 @@
         "when an acknowledged write is on disk") \
     X(GCS_SHARDS, "gcs-shards", NUMBER, "1", 1, 4, "", UP, \
         "chains that the control store is spread over; set when a directory is empty, for good") \
-    X(GCS_REPLICAS, "gcs-replicas", NUMBER, "1", 1, 3, "", UP, \
+    X(GCS_REPLICAS, "gcs-replicas", NUMBER, "2", 1, 3, "", UP, \
         "members of each chain of the control store, each with its own Redis; above 1 a master replaces " \
-        "what dies") \
+        "what dies; 1 without PostgreSQL; a directory keeps its number") \
     X(GCS_SOFT_BYTES, "gcs-soft-bytes", BYTES, "<12% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \
         "control store memory at which new root tasks are refused (429)") \
     X(GCS_HARD_BYTES, "gcs-hard-bytes", BYTES, "<16% of memory>", 8 * MOB_MIB, 16 * MOB_TIB, "", UP | GCS, \

@@ -4,7 +4,7 @@ MOBULA_CHAOS_SEEDS=N runs N programs (1), MOBULA_CHAOS_SEED=S begins with S.
 """
 import http_dag_kill as dag
 
-SHARDS = ("--gcs-shards", "2", "--gcs-replicas", "2")
+SHARDS = ("--postgres", "on", "--gcs-shards", "2")  # of two members each, the default
 MEMBERS = ("gcs", "gcs-1", "gcs-s1", "gcs-s1-1", "redis", "redis-1", "redis-s1", "redis-s1-1")
 OTHERS = ("master", "master-s1", "gateway", "node", "worker")
 

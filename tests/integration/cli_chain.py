@@ -1,4 +1,4 @@
-"""`mobula up --gcs-replicas 2`: what dies of the control store is replaced without a person, and nobody notices but by a pause.
+"""`mobula up` as it is by default, a chain of two: what dies of the control store is replaced without a person, and nobody notices but by a pause.
 
 ctest: timeout=300
 """
@@ -12,7 +12,7 @@ import unittest
 
 from lib_cli_cluster import ClusterCase
 
-PROCESSES = ["redis", "redis-1", "gcs", "gcs-1", "master", "node", "gateway"]
+PROCESSES = ["postgres", "flush", "redis", "redis-1", "gcs", "gcs-1", "master", "node", "gateway"]
 
 
 def switches(pid):
@@ -25,6 +25,10 @@ def switches(pid):
 
 
 class Chain(ClusterCase):
+    def setUp(self):
+        super().setUp()
+        del self.environment["MOBULA_POSTGRES"]
+
     def add(self, n):
         self.assertEqual(str(n + 5), self.mobula("submit", "quickstart.add", str(n), "5", "--wait", code=0).stdout.strip())
 
@@ -53,7 +57,7 @@ class Chain(ClusterCase):
         self.fail(f"not whole again: {self.chain()}{self.logs()}")
 
     def test_what_dies_is_replaced(self):
-        self.up("--gcs-replicas", "2")
+        self.up()
         self.deploy()
         names = [p["name"] for p in json.loads(self.mobula("status", "-o", "json", code=0).stdout)["processes"]]
         self.assertEqual(PROCESSES, names)
@@ -112,7 +116,7 @@ class Chain(ClusterCase):
 
     def test_what_dies_at_rest_is_replaced(self):
         """Nobody asks, so nobody waits, and silence is noticed later; but it is, and a request that comes in between is answered."""
-        self.up("--gcs-replicas", "2")
+        self.up()
         self.deploy()
         self.whole_after(0)
         n = 0
@@ -133,31 +137,75 @@ class Chain(ClusterCase):
         self.assertEqual(n, self.tasks())
 
     def test_a_master_gives_its_place_back_before_postgresql_leaves(self):
-        self.up("--gcs-replicas", "2", "--postgres", "on")
+        self.up()
         self.deploy()
         self.add(1)
         self.mobula("down", code=0)
         log = (self.dir / "logs/master.log").read_text(errors="replace")
         self.assertIn("released term=1 done=1", log)  # so the next one did not wait for its time to run out
-        self.up("--gcs-replicas", "2", "--postgres", "on")
+        self.up()
         self.add(2)
         self.assertEqual(2, self.tasks())
 
-    def test_a_store_of_one_becomes_a_chain_and_stays_one(self):
+    def names(self):
+        return [p["name"] for p in self.status()["processes"]]
+
+    def replicas(self):
+        """What `mobula config` says of the next start."""
+        row = json.loads(self.mobula("config", "gcs-replicas", "--next", "-o", "json").stdout)[0]
+        return row["value"], row["source"]
+
+    def refused(self, *arguments, says):
+        for command in (("up", "--detach"), ("config",)):
+            result = self.mobula(*command, *(a for a in arguments if command[0] == "up" or a != "--no-postgres"), code=2)
+            self.assertIn(says, result.stderr)
+            self.assertEqual([], [line for line in self.mobula("status").stdout.splitlines() if "gateway" in line], "nothing was started")
+
+    def test_a_postgresql_that_does_not_start_is_said(self):
+        """Masters have their table there, so nothing would ever be ready."""
         self.up()
+        self.mobula("down", code=0)
+        (self.dir / "pg/global/pg_control").write_bytes(b"torn")
+        self.assertIn("postgres does not start (", self.mobula("up", "--detach", code=1).stderr)
+
+    def test_without_postgresql_there_is_one_member(self):
+        says = "postgres is off, and gcs-replicas is 2: who is in a chain of several is decided in PostgreSQL"
+        self.refused("--postgres", "off", "--gcs-replicas", "2", says=says)
+        self.assertIn(says, self.mobula("up", "--detach", "--no-postgres", "--gcs-replicas", "2", code=2).stderr)
+        self.assertEqual((2, "default"), self.replicas())
+        self.up("--no-postgres")
+        self.assertEqual(["redis", "gcs", "node", "gateway"], self.names())
         self.deploy()
         self.add(1)
+
+    def test_a_directory_keeps_its_number_and_a_store_of_one_may_become_a_chain(self):
+        self.up("--gcs-replicas", "1")
+        self.deploy()
+        self.add(1)
+        self.mobula("down", code=0)
+        self.assertEqual((1, "directory"), self.replicas())
+        self.up()  # the default is another number, and was not asked for
+        self.assertNotIn("gcs-1", self.names())
         self.mobula("down", code=0)
         self.up("--gcs-replicas", "2")
         self.add(2)
         self.whole_after(0)
         self.mobula("down", code=0)
-        self.up("--gcs-replicas", "2")
+        self.assertEqual((2, "directory"), self.replicas())
+        self.up()
+        self.assertEqual(PROCESSES, self.names())
         self.add(3)
         self.assertEqual(3, self.tasks())
         self.mobula("down", code=0)
-        refused = self.mobula("up", "--detach")  # the other member may have more
-        self.assertNotEqual(0, refused.returncode)
+        # the other member may have more
+        self.refused("--gcs-replicas", "1", says="holds a control store of 2 members, and gcs-replicas is 1")
+        self.refused("--postgres", "off", says="holds a control store of 2 members: who is in a chain")
+        (self.dir / "gcs-replicas").unlink()  # as an earlier version left it
+        self.assertEqual((2, "directory"), self.replicas())
+        # nor is the lone member fooled that is started beside all this
+        (self.dir / "gcs-replicas").write_text("1\n")
+        alone = self.mobula("up", "--detach", "--no-postgres")
+        self.assertNotEqual(0, alone.returncode)
         self.assertIn("store_of_a_chain", (self.dir / "logs/gcs.log").read_text(errors="replace"))
 
 

@@ -12,7 +12,7 @@ import threading
 from lib_http_cluster import BIN, Cluster, check, main
 
 V1 = "/api/v1"
-SHARDS = ("--gcs-shards", "2", "--gcs-replicas", "2")
+SHARDS = ("--postgres", "on", "--gcs-shards", "2")  # of two members each, the default
 MEMBERS = ["redis", "redis-1", "redis-s1", "redis-s1-1", "gcs", "gcs-1", "gcs-s1", "gcs-s1-1", "master", "master-s1"]
 
 
@@ -71,7 +71,7 @@ def finished(c, after, count, seconds=60):
 
 def test_its_processes(c):
     names = [p["name"] for p in processes(c)]
-    check(names == [*MEMBERS, "node", "gateway"], "processes", names)
+    check(names == ["postgres", "flush", "flush-s1", *MEMBERS, "node", "gateway"], "processes", names)
     check([s["shard"] for s in stores(c)] == [0, 1], "shards", stores(c))
 
 
@@ -184,7 +184,7 @@ def test_another_number_of_shards_is_refused(c):
     c.down()
     c.options = ()
     for shards in ("1", "3"):
-        refused = mobula(c, "up", "--detach", "--gcs-replicas", "2", "--gcs-shards", shards)
+        refused = mobula(c, "up", "--detach", "--postgres", "on", "--gcs-shards", shards)
         check(refused.returncode != 0 and "Use --gcs-shards 2 here" in refused.stderr, "refused", refused.stderr)
     c.options = SHARDS
     c.up()
@@ -193,7 +193,7 @@ def test_another_number_of_shards_is_refused(c):
     alone.deploy("arith")
     run(alone, 1)
     alone.down()
-    refused = mobula(alone, "up", "--detach", *SHARDS)
+    refused = mobula(alone, "up", "--detach", *SHARDS, "--gcs-replicas", "2")
     check(refused.returncode != 0 and "Use --gcs-shards 1 here" in refused.stderr, "refused", refused.stderr)
     alone.up()
     check(len(listed(alone, "arith.add")) == 1, "what was there is there")

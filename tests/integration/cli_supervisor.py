@@ -138,7 +138,7 @@ class Cluster(Supervised):
     # ---- PostgreSQL
 
     def up_with_postgres(self):
-        self.mobula("up", "--detach", "--postgres", "on", code=0)
+        self.mobula("up", "--detach", "--postgres", "on", "--gcs-replicas", "1", code=0)
         self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
 
     def query(self, sql):
@@ -147,7 +147,7 @@ class Cluster(Supervised):
 
     def test_postgres_is_made_behind_a_cluster_that_is_ready(self):
         del self.environment["MOBULA_POSTGRES"]
-        self.mobula("up", "--detach", code=0)
+        self.mobula("up", "--detach", "--gcs-replicas", "1", code=0)
         self.assertEqual("ready", self.status()["state"], "nothing waits for initdb")
         self.assertEqual(["postgres", "flush", *PROCESSES], [p["name"] for p in self.status()["processes"]])
         self.wait("PostgreSQL", lambda: self.process("postgres")["state"] == "ready", seconds=60)
@@ -224,7 +224,7 @@ class Cluster(Supervised):
         self.mobula("migrate", code=6)
 
     def test_half_a_data_directory_is_made_anew(self):
-        self.mobula("up", "--detach", "--postgres", "on", code=0)
+        self.mobula("up", "--detach", "--postgres", "on", "--gcs-replicas", "1", code=0)
         self.wait("initdb at work", lambda: (self.dir / "pg.new/base").exists() or (self.dir / "pg").exists())
         os.kill(self.supervisor(), signal.SIGKILL)
         self.wait("the end of all", lambda: self.pids_of_this_test() == [])
@@ -237,7 +237,7 @@ class Cluster(Supervised):
     def test_a_data_directory_of_another_version_is_left_alone(self):
         (self.dir / "pg").mkdir(parents=True)
         (self.dir / "pg/PG_VERSION").write_text("9\n")
-        up = self.mobula("up", "--detach", "--postgres", "on", code=1)
+        up = self.mobula("up", "--detach", "--postgres", "on", "--gcs-replicas", "1", code=1)
         self.assertIn("/9/bin/postgres; install it, or use --no-postgres", up.stderr)
         self.assertEqual(["PG_VERSION"], [p.name for p in (self.dir / "pg").iterdir()])
 

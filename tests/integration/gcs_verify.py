@@ -216,7 +216,7 @@ def index_of(failpoint, words):
 
 
 def main():
-    c = Cluster("--postgres", "on", "--gcs-replicas", "2", "--flush-delay-ms", "100")
+    c = Cluster("--postgres", "on", "--flush-delay-ms", "100")
     try:
         for test in (test_a_chain, test_a_member_that_is_being_replaced, test_the_database, test_what_is_in_both):
             before = len(lib_http_cluster.failures)

@@ -129,4 +129,4 @@ if __name__ == "__main__":
     if not shutil.which("psql"):
         print("there is no PostgreSQL here: skipped")
         sys.exit(0)
-    main(globals(), "--postgres", "on", "--flush-delay-ms", "200", "--flush-batch-bytes", "1MiB", "--gcs-soft-bytes", SOFT, "--gcs-hard-bytes", HARD)
+    main(globals(), "--postgres", "on", "--gcs-replicas", "1", "--flush-delay-ms", "200", "--flush-batch-bytes", "1MiB", "--gcs-soft-bytes", SOFT, "--gcs-hard-bytes", HARD)

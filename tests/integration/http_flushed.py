@@ -325,4 +325,4 @@ if __name__ == "__main__":
     if not shutil.which("postgres") and not shutil.which("psql"):
         print("there is no PostgreSQL here: skipped")
         sys.exit(0)
-    main(globals(), "--postgres", "on", "--flush-hot-percent", "0", "--flush-delay-ms", "100")
+    main(globals(), "--postgres", "on", "--gcs-replicas", "1", "--flush-hot-percent", "0", "--flush-delay-ms", "100")

@@ -60,4 +60,4 @@ if __name__ == "__main__":
     if not shutil.which("psql"):
         print("there is no PostgreSQL here: skipped")
         sys.exit(0)
-    main(globals(), "--postgres", "on", "--gcs-replicas", "2", "--flush-hot-percent", "0", "--flush-delay-ms", "100")
+    main(globals(), "--postgres", "on", "--flush-hot-percent", "0", "--flush-delay-ms", "100")

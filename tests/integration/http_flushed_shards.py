@@ -63,4 +63,4 @@ if __name__ == "__main__":
     if not shutil.which("psql"):
         print("there is no PostgreSQL here: skipped")
         sys.exit(0)
-    main(globals(), "--postgres", "on", "--gcs-shards", "2", "--gcs-replicas", "2", "--flush-hot-percent", "0", "--flush-delay-ms", "100")
+    main(globals(), "--postgres", "on", "--gcs-shards", "2", "--flush-hot-percent", "0", "--flush-delay-ms", "100")

@@ -23,7 +23,7 @@ expect() {
     grep -qE -- "$1" "$output" || { echo "no line like: $1"; return 1; }
 }
 
-"$bin/mobula" up --detach --slots 2 --segment-bytes 256MiB --dir "$MOBULA_DIR" >/dev/null
+"$bin/mobula" up --detach --gcs-replicas 1 --slots 2 --segment-bytes 256MiB --dir "$MOBULA_DIR" >/dev/null
 for run in 1 2; do
     echo "demonstration, run $run"
     examples/train_policy/demo.sh >"$output" 2>&1

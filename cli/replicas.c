@@ -1,0 +1,115 @@
+#include "cli/replicas.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool has_store(const char *directory, uint32_t replica)
+{
+    char path[STATE_PATH_MAX], name[STATE_NAME_MAX];
+    state_member_name(STATE_GCS_DIR_NAME, 0, replica, "/appendonlydir", name);
+    return access(state_path(directory, name, path), F_OK) == 0;
+}
+
+/* Of a directory that does not say it, because an earlier version made it or it never was ready. */
+static uint32_t count_stores(const char *directory)
+{
+    uint32_t count = 1;
+    while (count < STATE_REPLICAS_MAX && has_store(directory, count))
+        count++;
+    return count;
+}
+
+enum mob_status replicas_of_directory(const char *directory, uint32_t *out)
+{
+    char path[STATE_PATH_MAX], text[16] = "";
+    if (!has_store(directory, 0)) {
+        *out = 0;
+        return MOB_OK;
+    }
+    enum mob_status status =
+        state_read_line(state_path(directory, STATE_REPLICAS_NAME, path), text, sizeof text);
+    bool good = strlen(text) == 1 && text[0] >= '1' && text[0] <= '0' + STATE_REPLICAS_MAX;
+    if (status != MOB_NOT_FOUND && (status != MOB_OK || !good))
+        return MOB_CORRUPT;
+    *out = status == MOB_OK ? (uint32_t)(text[0] - '0') : count_stores(directory);
+    return MOB_OK;
+}
+
+enum mob_status replicas_record(const char *directory, uint32_t replicas)
+{
+    char path[STATE_PATH_MAX], text[16];
+    uint32_t there;
+    if (replicas_of_directory(directory, &there) == MOB_OK && there == replicas &&
+        access(state_path(directory, STATE_REPLICAS_NAME, path), F_OK) == 0)
+        return MOB_OK;
+    int length = snprintf(text, sizeof text, "%u\n", replicas);
+    return state_write(state_path(directory, STATE_REPLICAS_NAME, path), text, (size_t)length);
+}
+
+static bool has_postgres(const struct mob_settings *settings)
+{
+    return strcmp(mob_setting_text(settings, MOB_SETTING_POSTGRES), "on") == 0;
+}
+
+static enum mob_status take(struct mob_settings *settings, uint32_t replicas, enum mob_setting_source source)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", replicas);
+    return mob_settings_set(settings, mob_setting_row(MOB_SETTING_GCS_REPLICAS)->name, text, source);
+}
+
+/* An earlier version let a chain of several be without PostgreSQL, with its configurations in a file. Where
+ * there has been no PostgreSQL since, only that file says who of them was in the last one. */
+static bool is_of_table_file(const char *directory)
+{
+    char path[STATE_PATH_MAX];
+    return access(state_path(directory, STATE_TABLE_FILE_NAME, path), F_OK) == 0 &&
+        access(state_path(directory, STATE_POSTGRES_DIR_NAME, path), F_OK) != 0;
+}
+
+static enum mob_status check(const struct mob_settings *settings, uint32_t there, char error[STATE_ERROR_MAX])
+{
+    const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
+    uint32_t wanted = (uint32_t)mob_setting_number(settings, MOB_SETTING_GCS_REPLICAS);
+    if (there > wanted)
+        snprintf(error, STATE_ERROR_MAX,
+            "%.200s holds a control store of %u members, and gcs-replicas is %u: those that are left out may "
+            "have what the others have not. Use --gcs-replicas %u here, or another --dir",
+            directory, there, wanted, there);
+    else if (there > 1 && is_of_table_file(directory))
+        snprintf(error, STATE_ERROR_MAX,
+            "%.200s holds a control store of %u members that an earlier version ran without PostgreSQL. "
+            "This one cannot; use that version here, or another --dir",
+            directory, there);
+    else if (there > 1 && !has_postgres(settings))
+        snprintf(error, STATE_ERROR_MAX,
+            "postgres is off, and %.200s holds a control store of %u members: who is in a chain of several "
+            "is decided in PostgreSQL. Use --postgres on here, or another --dir",
+            directory, there);
+    else if (wanted > 1 && !has_postgres(settings))
+        snprintf(error, STATE_ERROR_MAX,
+            "postgres is off, and gcs-replicas is %u: who is in a chain of several is decided in PostgreSQL, "
+            "and without it there is one member",
+            wanted);
+    else
+        return MOB_OK;
+    return MOB_CONFLICT;
+}
+
+enum mob_status replicas_choose(struct mob_settings *settings, char error[STATE_ERROR_MAX])
+{
+    const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
+    uint32_t there = 0;
+    enum mob_status status = replicas_of_directory(directory, &there);
+    if (status != MOB_OK) {
+        snprintf(error, STATE_ERROR_MAX,
+            "%.200s/" STATE_REPLICAS_NAME " does not say how many members the control store has", directory);
+        return status;
+    }
+    if (there > 0)
+        status = take(settings, there, MOB_SOURCE_DIRECTORY);
+    else if (!has_postgres(settings))
+        status = take(settings, 1, MOB_SOURCE_DEFAULT);
+    return status == MOB_OK ? check(settings, there, error) : status;
+}
