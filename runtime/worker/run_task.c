@@ -260,6 +260,12 @@ static void run_main(struct mob_worker *worker)
         worker->actor.lives = call->failure == MOB_OK;
 }
 
+/* Where the one before it ended, if it follows without a pause. */
+static int64_t task_start(struct mob_worker *worker)
+{
+    return worker->finished_ns != 0 ? worker->finished_ns : mob_near_now(&worker->clock);
+}
+
 /* CPU time of the running task since it began, or went on. */
 static int64_t piece_cpu(struct mob_worker *worker, int64_t until_ns)
 {
@@ -310,7 +316,7 @@ static void note_log(struct mob_worker *worker)
 
 void mob_worker_pause_task(struct mob_worker *worker)
 {
-    int64_t now = mob_now();
+    int64_t now = mob_near_now(&worker->clock);
     if (now - worker->frame->piece_from_ns >= PEAK_MEASURED_NS) {
         note_peak(worker->frame);
         mob_worker_log_measure();
@@ -323,7 +329,7 @@ void mob_worker_pause_task(struct mob_worker *worker)
 
 void mob_worker_resume_task(struct mob_worker *worker)
 {
-    worker->frame->piece_from_ns = worker->finished_ns != 0 ? worker->finished_ns : mob_now();
+    worker->frame->piece_from_ns = task_start(worker);
     worker->finished_ns = 0;
     mob_worker_log_task(worker->call->head.task, worker->call->head.attempt);
 }
@@ -345,7 +351,7 @@ static void end(struct mob_worker *worker)
 void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
 {
-    struct mob_task_times times = {.started_ns = worker->finished_ns != 0 ? worker->finished_ns : mob_now()};
+    struct mob_task_times times = {.started_ns = task_start(worker)};
     if (worker->cpu_mark_ns == 0) {
         worker->cpu_mark_ns = mob_thread_cpu_now();
         worker->cpu_short_ns = 0;
@@ -358,7 +364,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
     if (MOB_FAILPOINT("worker.before_run"))
         return;
     run_main(worker);
-    times.finished_ns = mob_now();
+    times.finished_ns = mob_near_now(&worker->clock);
     worker->finished_ns = times.finished_ns;
     measure(worker, &times);
     note_log(worker);
@@ -371,7 +377,7 @@ void mob_worker_run_task(struct mob_worker *worker, const struct mob_in_spec *in
 void mob_worker_end_unstarted(struct mob_worker *worker, const struct mob_in_spec *in,
     const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
 {
-    struct mob_task_times times = {.finished_ns = mob_now()}; /* no start */
+    struct mob_task_times times = {.finished_ns = mob_near_now(&worker->clock)}; /* no start */
     prepare(worker, in, head, tail, tail_bytes);
     worker->call->failed_by_function = false;
     worker->call->cancelled = true;

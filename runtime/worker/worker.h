@@ -9,6 +9,7 @@
 #ifndef MOB_RUNTIME_WORKER_WORKER_H
 #define MOB_RUNTIME_WORKER_WORKER_H
 
+#include "common/base/near_clock.h"
 #include "runtime/worker/module_cache.h"
 #include "runtime/worker/zygote.h"
 #include "sdk/c/call.h"
@@ -71,6 +72,7 @@ struct mob_worker {
     uint32_t next_hint;
 
     int64_t finished_ns; /* of the task before, if this one follows without a pause; else 0 */
+    struct mob_near_clock clock; /* begins and ends of tasks */
     int64_t cpu_mark_ns; /* thread CPU time, last read */
     int64_t cpu_short_ns; /* wall time of short tasks since then: their CPU time */
     uint64_t log_written;

@@ -5,22 +5,6 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#if defined(__x86_64__)
-#include <x86intrin.h>
-/* About half a microsecond on every machine this runs on; only the age of a time stamp depends on it. */
-#define MOB_CLOCK_TICKS_MAX 1500u
-static uint64_t ticks(void)
-{
-    return __rdtsc();
-}
-#else
-#define MOB_CLOCK_TICKS_MAX 0u
-static uint64_t ticks(void)
-{
-    return 1;
-}
-#endif
-
 void mob_client_say(struct mob_client *client, const char *format, ...)
 {
     va_list list;
@@ -130,14 +114,4 @@ void mob_client_leave(struct mob_client *client, bool keep)
         mob_actors_free(client);
     }
     mob_actors_next_caller(client);
-}
-
-int64_t mob_client_now(struct mob_client *client)
-{
-    uint64_t t = ticks();
-    if (t - client->clock_ticks > MOB_CLOCK_TICKS_MAX) {
-        client->clock_ticks = t;
-        client->clock_ns = mob_now();
-    }
-    return client->clock_ns;
 }

@@ -16,8 +16,8 @@
 #include <mobula/mobula.h>
 
 #include "common/base/bytes.h"
-#include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/near_clock.h"
 #include "common/wire/record.h"
 #include "common/wire/session.h"
 #include "runtime/store/store.h"
@@ -285,8 +285,7 @@ struct mob_client {
     struct mob_making *making; /* all there are, */
     struct mob_making making_now; /* and the one of the call that runs */
 
-    int64_t clock_ns; /* last time read, good for about a microsecond */
-    uint64_t clock_ticks;
+    struct mob_near_clock clock; /* of submissions */
 
     struct mob_event_fd *event_fd;
     int64_t ring_marked_ns; /* when a mark was last put for calls that are not logged */
@@ -371,7 +370,11 @@ void mob_client_free(struct mob_client *client);
 void mob_client_enter(
     struct mob_client *client, struct mob_task_id task, uint32_t generation, struct mob_job_id job);
 void mob_client_leave(struct mob_client *client, bool keep);
-int64_t mob_client_now(struct mob_client *client);
+/* CLOCK_MONOTONIC, as near_clock.h says. */
+static inline int64_t mob_client_now(struct mob_client *client)
+{
+    return mob_near_now(&client->clock);
+}
 
 /* future.c */
 struct mob_future *mob_future_new_child(struct mob_client *client, uint32_t *index_out);
