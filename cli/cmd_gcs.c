@@ -55,91 +55,6 @@ int64_t gcs_shard_number(struct gcs_call *g, const char *sql)
     return number_of(g, sql, mob_param_i32(&p, (int32_t)g->shard), 1);
 }
 
-/* ---- status ---- */
-
-struct figure {
-    const char *name;
-    uint64_t value;
-};
-
-static void print_figures(
-    const struct cli_call *call, const char *title, const struct figure *figures, int count)
-{
-    if (call->format == CLI_TABLE || call->format == CLI_NAME) {
-        printf("%s\n", title);
-        for (int i = 0; i < count; i++)
-            printf("  %-18s %" PRIu64 "\n", figures[i].name, figures[i].value);
-        return;
-    }
-    printf("\"%s\":{", title);
-    for (int i = 0; i < count; i++)
-        printf("%s\"%s\":%" PRIu64, i > 0 ? "," : "", figures[i].name, figures[i].value);
-    printf("}");
-}
-
-static void print_member(const struct cli_call *call, const struct mob_gcs_stats *s)
-{
-    const struct figure figures[] = {{"epoch", s->epoch}, {"applied", s->applied},
-        {"committed", s->committed}, {"durable", s->durable}, {"collecting", s->collecting},
-        {"losses", s->losses}, {"blocks", s->blocks}, {"block_bytes", s->block_bytes}, {"groups", s->groups},
-        {"keys", s->keys}, {"jobs", s->jobs}, {"incarnations", s->incarnations}, {"clients", s->clients},
-        {"subscribers", s->subscribers}, {"redis_bytes", s->redis_bytes}, {"member_bytes", s->member_bytes},
-        {"soft_bytes", s->soft_bytes}, {"hard_bytes", s->hard_bytes}, {"aof_bytes", s->aof_bytes},
-        {"redis_restarts", s->redis_restarts}};
-    print_figures(call, "member", figures, (int)(sizeof figures / sizeof figures[0]));
-}
-
-static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
-{
-    const struct figure member[] = {{"flushed", s->flushed}, {"blocks", s->flushed_blocks},
-        {"unfinished_groups", s->cold_groups}, {"reads", s->cold_reads}, {"readers", s->cold_readers}};
-    print_figures(g->call, "flush", member, (int)(sizeof member / sizeof member[0]));
-    if (g->db == NULL ||
-        gcs_number(g,
-            "SELECT count(*) FROM pg_tables WHERE schemaname = 'mobula' AND "
-            "tablename = 'watermark'") == 0)
-        return;
-    uint64_t upto = (uint64_t)gcs_shard_number(g, "SELECT upto FROM mobula.watermark WHERE shard = $1");
-    const struct figure database[] = {{"watermark", upto},
-        {"behind", s->applied > upto ? s->applied - upto : 0},
-        {"batches", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.batch WHERE shard = $1")},
-        {"tasks",
-            (uint64_t)gcs_shard_number(g, "SELECT sum(specs)::bigint FROM mobula.batch WHERE shard = $1")},
-        {"failed",
-            (uint64_t)gcs_shard_number(g, "SELECT sum(failed)::bigint FROM mobula.batch WHERE shard = $1")},
-        {"days",
-            (uint64_t)gcs_number(g,
-                "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent "
-                "= "
-                "'mobula.bucket'::regclass AND c.relname <> 'bucket_d2000000'")}, /* MOB_COLD_DAY_KEPT */
-        {"gaps", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.gap WHERE shard = $1")},
-        {"bytes", (uint64_t)gcs_number(g, "SELECT pg_database_size(current_database())")}};
-    if (g->call->format == CLI_JSON || g->call->format == CLI_JSONL)
-        putchar(',');
-    print_figures(g->call, "postgres", database, (int)(sizeof database / sizeof database[0]));
-}
-
-static enum cli_exit print_status(struct gcs_call *g)
-{
-    struct mob_gcs_stats stats;
-    bool json = g->call->format == CLI_JSON || g->call->format == CLI_JSONL;
-    if (!gcs_stats(g, &stats))
-        return CLI_UNREACHABLE;
-    if (g->shards > 1 && !json)
-        printf("shard %u\n", g->shard);
-    if (json)
-        putchar('{');
-    if (g->shards > 1 && json)
-        printf("\"shard\":%u,", g->shard);
-    print_member(g->call, &stats);
-    if (json)
-        putchar(',');
-    print_flush(g, &stats);
-    if (json)
-        puts("}");
-    return CLI_OK;
-}
-
 /* ---- the command ---- */
 
 /* For each shard; the worst that one of them says. JSON of several is a line for each. */
@@ -167,7 +82,7 @@ static enum cli_exit run(struct gcs_call *g)
         return CLI_USAGE;
     }
     if (strcmp(what, "status") == 0)
-        return each_shard(g, print_status);
+        return each_shard(g, gcs_status);
     if (strcmp(what, "verify") == 0)
         return each_shard(g, gcs_verify);
     if (dumps)

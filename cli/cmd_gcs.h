@@ -25,6 +25,7 @@ bool gcs_stats(struct gcs_call *g, struct mob_gcs_stats *out);
 int64_t gcs_number(struct gcs_call *g, const char *sql);
 int64_t gcs_shard_number(struct gcs_call *g, const char *sql); /* the same; $1 is the shard */
 
+enum cli_exit gcs_status(struct gcs_call *g);
 enum cli_exit gcs_verify(struct gcs_call *g);
 enum cli_exit gcs_dump(struct gcs_call *g, const char *id);
 

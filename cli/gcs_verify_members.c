@@ -7,10 +7,10 @@
 #include <string.h>
 #include <time.h>
 
+#include "cli/gcs_members.h"
 #include "cli/gcs_verify.h"
 #include "common/base/clock.h"
 #include "common/base/hash.h"
-#include "gcs/client/member_link.h"
 #include "gcs/shard/redis_scan.h"
 
 #define PAUSE_NS (100 * MOB_MS)
@@ -22,8 +22,7 @@ struct member_block {
     uint64_t seq, digest;
 };
 struct member {
-    char path[STATE_PATH_MAX];
-    const char *name; /* in the path */
+    const char *path, *name;
     struct mob_member_link *link;
     struct mob_gcs_stats stats;
     struct member_block *blocks;
@@ -32,6 +31,7 @@ struct member {
 };
 struct members {
     struct verify *v;
+    struct gcs_member_place places[STATE_REPLICAS_MAX];
     struct member all[STATE_REPLICAS_MAX];
     uint32_t count;
     struct mob_gcs_block_row *rows;
@@ -41,35 +41,6 @@ struct members {
 typedef enum mob_status (*ask_fn)(struct members *m, struct member *one);
 
 /* ---- who they are ---- */
-
-static void find_members(struct members *m)
-{
-    char addresses[STATE_ADDRESSES_MAX];
-    char *save_shard = NULL, *save = NULL;
-    char *list = strtok_r(state_gcs_addresses(cli_directory(m->v->g->call), addresses), ";", &save_shard);
-    for (uint32_t shard = 0; shard < m->v->g->shard && list != NULL; shard++)
-        list = strtok_r(NULL, ";", &save_shard);
-    for (char *path = list == NULL ? NULL : strtok_r(list, ",", &save);
-         path != NULL && m->count < STATE_REPLICAS_MAX; path = strtok_r(NULL, ",", &save)) {
-        struct member *one = &m->all[m->count++];
-        snprintf(one->path, sizeof one->path, "%s", path);
-        const char *slash = strrchr(one->path, '/');
-        one->name = slash == NULL ? one->path : slash + 1;
-    }
-}
-
-static bool read_secret(struct members *m)
-{
-    const char *directory = cli_directory(m->v->g->call);
-    enum mob_status status = state_dir_cluster(directory, &m->options.cluster);
-    if (status == MOB_OK)
-        status = state_dir_secret(directory, m->secret);
-    if (status != MOB_OK)
-        cli_say("the cluster's secret cannot be read: %s", mob_status_text(status));
-    m->options.shard = m->v->g->shard;
-    m->options.secret = m->secret;
-    return status == MOB_OK;
-}
 
 static enum mob_status open_member(struct members *m, struct member *one)
 {
@@ -295,8 +266,13 @@ bool verify_members(struct verify *v)
 {
     struct members m = {.v = v, .rows = calloc(MOB_GCS_ROWS_MAX, sizeof *m.rows)};
     bool equal = false, after = false;
-    find_members(&m);
-    bool good = m.rows != NULL && m.count > 0 && read_secret(&m) && read_stats(&m, &equal);
+    m.count = gcs_member_places(v->g, m.places);
+    for (uint32_t i = 0; i < m.count; i++) {
+        m.all[i].path = m.places[i].path;
+        m.all[i].name = m.places[i].name;
+    }
+    bool good = m.rows != NULL && m.count > 0 && gcs_member_options(v->g, m.secret, &m.options) &&
+        read_stats(&m, &equal);
     if (good)
         compare_digests(&m, equal);
     struct mob_gcs_stats before = m.all[0].stats;

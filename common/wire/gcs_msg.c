@@ -1,5 +1,7 @@
 #include "common/wire/gcs_msg.h"
 
+#include <stddef.h>
+
 void mob_gcs_kv_row_encode(const struct mob_gcs_kv *kv, uint8_t out[MOB_GCS_KV_ROW_HEAD])
 {
     struct mob_writer w = mob_writer_of(out, MOB_GCS_KV_ROW_HEAD);
@@ -53,5 +55,19 @@ enum mob_status mob_gcs_incarnation_decode(struct mob_reader *r, struct mob_gcs_
         return MOB_TRUNCATED;
     row.name[MOB_GCS_NAME_MAX] = 0;
     *out = row;
+    return MOB_OK;
+}
+
+enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats *out)
+{
+    struct mob_gcs_stats stats = {0};
+    size_t said = mob_reader_left(r);
+    mob_read_into(r, &stats, offsetof(struct mob_gcs_stats, self));
+    if (mob_reader_ok(r) && said >= sizeof stats)
+        mob_read_into(r, &stats.self, sizeof stats - offsetof(struct mob_gcs_stats, self));
+    if (!mob_reader_ok(r))
+        return MOB_TRUNCATED;
+    stats.state[sizeof stats.state - 1] = 0;
+    *out = stats;
     return MOB_OK;
 }

@@ -81,6 +81,9 @@ struct mob_gcs_stats {
     uint64_t cold_groups; /* groups with unfinished tasks in flushed blocks */
     uint64_t cold_reads, cold_readers;
     uint64_t history_digest, state_digest; /* of all up to `applied`, and of the tables then */
+    /* From here on not in what earlier versions say. */
+    uint64_t self; /* the member's id; 0: the only one, without masters */
+    char state[16]; /* in the chain, a word; padded with NUL, always one */
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
@@ -295,5 +298,7 @@ MOB_MUST_USE enum mob_status mob_gcs_block_row_decode(struct mob_reader *r, stru
 /* Rows of the other kinds are their structs. The name of an incarnation is terminated. */
 MOB_MUST_USE enum mob_status mob_gcs_incarnation_decode(
     struct mob_reader *r, struct mob_gcs_incarnation *out);
+/* What a member of an earlier version does not say is 0. The state is terminated. */
+MOB_MUST_USE enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats *out);
 
 #endif

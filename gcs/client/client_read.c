@@ -202,8 +202,7 @@ static enum mob_status decode_rows(
         answer->incarnation_count = head->count;
         break;
     case MOB_GCS_ROWS_STATS:
-        mob_read_into(r, &rows->stats, sizeof rows->stats);
-        status = mob_reader_ok(r) ? MOB_OK : MOB_TRUNCATED;
+        status = mob_gcs_stats_decode(r, &rows->stats);
         answer->stats = &rows->stats;
         break;
     case MOB_GCS_ROWS_GROUPS:

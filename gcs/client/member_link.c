@@ -131,7 +131,7 @@ static enum mob_status greet(struct mob_member_link *l)
 enum mob_status mob_member_open(const struct mob_member_options *options, struct mob_member_link **link_out)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval silence = {.tv_sec = SILENCE_S};
+    struct timeval silence = {.tv_sec = options->silence_s > 0 ? options->silence_s : SILENCE_S};
     if (strlen(options->path) >= sizeof address.sun_path)
         return MOB_INVALID;
     struct mob_member_link *l = calloc(1, sizeof *l);
@@ -196,11 +196,10 @@ enum mob_status mob_member_stats(struct mob_member_link *l, struct mob_gcs_stats
     struct mob_gcs_rows rows;
     struct mob_gcs_frame frame;
     enum mob_status status = ask(l, &get, &rows, &frame);
-    if (status == MOB_OK && (rows.kind != MOB_GCS_ROWS_STATS || frame.body_bytes != sizeof *out))
+    if (status == MOB_OK && rows.kind != MOB_GCS_ROWS_STATS)
         status = MOB_CORRUPT;
-    if (status == MOB_OK)
-        memcpy(out, frame.body, sizeof *out);
-    return status;
+    struct mob_reader r = mob_reader_of(frame.body, status == MOB_OK ? frame.body_bytes : 0);
+    return status == MOB_OK ? mob_gcs_stats_decode(&r, out) : status;
 }
 
 enum mob_status mob_member_scan(struct mob_member_link *l, uint64_t position, uint32_t limit,

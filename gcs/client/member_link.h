@@ -17,8 +17,9 @@ struct mob_member_options {
     uint32_t shard;
     struct mob_cluster_id cluster;
     const uint8_t *secret; /* MOB_MAC_KEY_BYTES, the cluster's; copies */
+    int silence_s; /* after which each call gives up; 0: 20 */
 };
-/* Each call gives up after 20 s of silence. MOB_UNAVAILABLE, or why the member, or this end, refuses. Gives
+/* MOB_UNAVAILABLE, or why the member, or this end, refuses. Gives
  * (close). */
 MOB_MUST_USE enum mob_status mob_member_open(
     const struct mob_member_options *options, struct mob_member_link **link_out);

@@ -4,6 +4,7 @@
 #include "gcs/shard/query_inner.h"
 
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- rows ---- */
@@ -316,7 +317,9 @@ static void pick_stats(struct query *q)
         .cold_reads = sh->cold_reads,
         .cold_readers = sh->cold_reader != NULL,
         .history_digest = mob_chain_digest(sh->chain),
-        .state_digest = mob_chain_state_digest(sh->chain)};
+        .state_digest = mob_chain_state_digest(sh->chain),
+        .self = sh->member.self.id};
+    snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;
     query_body_add(q, &s, sizeof s);

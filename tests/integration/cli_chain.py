@@ -56,6 +56,60 @@ class Chain(ClusterCase):
             time.sleep(0.02)
         self.fail(f"not whole again: {self.chain()}{self.logs()}")
 
+    def gcs_chain(self):
+        """What `mobula gcs status` says of the chain: its epoch, and its members by their place."""
+        said = json.loads(self.mobula("gcs", "status", "-o", "json").stdout)
+        return said["chain"]["epoch"], {one["member"]: one for one in said["chain"]["members"]}
+
+    def until_status(self, good, seconds=30):
+        """The chain as soon as it is as wanted, which a loaded machine may change at any time; None when it is not."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            epoch, members = self.gcs_chain()
+            if good(epoch, members):
+                return epoch, members
+            time.sleep(0.05)
+        return None
+
+    def status_beside_one_that_hangs(self):
+        """With nobody to end it meanwhile. None: the other one had been left out before, and the chain stands still."""
+        supervisor = int((self.dir / "supervisor.pid").read_text(encoding="ascii").split()[0])
+        self.whole_after(0)
+        stopped = self.process("gcs-1")["pid"]
+        os.kill(supervisor, signal.SIGSTOP)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            return self.until_status(lambda _, members: members["gcs-1.sock"]["state"] == "unavailable" and members["gcs.sock"]["role"] == "sole", 8)
+        finally:
+            os.kill(stopped, signal.SIGCONT)
+            os.kill(supervisor, signal.SIGCONT)
+
+    def test_status_shows_each_member(self):
+        self.up("--gcs-replicas", "2")
+        self.deploy()
+        self.add(1)
+
+        def whole(epoch, members):
+            return all(one["state"] == "serving" and one["epoch"] == epoch for one in members.values()) and \
+                {one["role"] for one in members.values()} == {"head", "tail"}
+
+        epoch, members = self.until_status(whole)
+        self.assertEqual({"gcs.sock", "gcs-1.sock"}, set(members))
+        for one in members.values():
+            self.assertGreater(min(one["applied"], one["redis_bytes"], one["member_bytes"]), 0, members)
+            self.assertEqual(max(m["applied"] for m in members.values()) - one["applied"], one["lag"], members)
+        table = self.mobula("gcs", "status", code=0).stdout
+        for word in ["chain of ", "ROLE", "LAG", members["gcs.sock"]["role"]]:
+            self.assertIn(word, table)
+        # one that hangs is no reason to say nothing, and is not shown as what it was; what takes its place has another id
+        left = None
+        for _ in range(5):
+            left = left or self.status_beside_one_that_hangs()
+        self.assertGreater(left[0], epoch)
+        self.assertIsNone(left[1]["gcs-1.sock"]["role"])
+        back = self.until_status(whole)[1]["gcs-1.sock"]
+        self.assertNotEqual(members["gcs-1.sock"]["id"], back["id"])
+
     def test_what_dies_is_replaced(self):
         self.up()
         self.deploy()

@@ -185,6 +185,30 @@ static void bytes_stay(const char *name, uint8_t first, uint8_t end)
     }
 }
 
+/* A member of an earlier version says less of itself, one of a later version more. */
+static void figures_of_other_versions_are_understood(void **state)
+{
+    (void)state;
+    uint8_t bytes[sizeof(struct mob_gcs_stats) + 8];
+    struct mob_gcs_stats said = {.applied = 7, .state_digest = 9, .self = 5}, heard;
+    size_t first = offsetof(struct mob_gcs_stats, self);
+    memset(said.state, 'x', sizeof said.state);
+    memset(bytes, 1, sizeof bytes);
+    memcpy(bytes, &said, sizeof said);
+    for (size_t length = 0; length <= sizeof bytes; length++) {
+        struct mob_reader r = mob_reader_of(bytes, length);
+        memset(&heard, 0xff, sizeof heard);
+        enum mob_status status = mob_gcs_stats_decode(&r, &heard);
+        assert_int_equal(status, length < first ? MOB_TRUNCATED : MOB_OK);
+        if (status != MOB_OK)
+            continue;
+        assert_int_equal(heard.applied, 7);
+        assert_int_equal(heard.state_digest, 9);
+        assert_int_equal(heard.self, length < sizeof said ? 0 : 5);
+        assert_int_equal(strlen(heard.state), length < sizeof said ? 0 : sizeof heard.state - 1);
+    }
+}
+
 static void the_bytes_of_version_1_stay(void **state)
 {
     (void)state;
@@ -203,6 +227,7 @@ int main(void)
         cmocka_unit_test(every_changed_byte_is_noticed),
         cmocka_unit_test(sizes_and_versions_are_refused_by_name),
         cmocka_unit_test(rows_come_back),
+        cmocka_unit_test(figures_of_other_versions_are_understood),
         cmocka_unit_test(the_bytes_of_version_1_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

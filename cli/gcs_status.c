@@ -1,0 +1,191 @@
+/* `mobula gcs status`: the chain and each of its members; the figures of the member that answers; what was
+ * flushed. */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+
+#include "cli/gcs_members.h"
+#include "cli/table.h"
+
+#define MEMBER_SILENCE_S 2 /* of one that hangs: the master has it replaced before long */
+
+/* ---- the chain ---- */
+
+static const char *role_of(const struct mob_gcs_config *chain, uint64_t self, uint32_t places)
+{
+    if (places == 1)
+        return "sole";
+    for (uint32_t i = 0; i < chain->count; i++)
+        if (chain->members[i] == self)
+            return chain->count == 1 ? "sole" : i == 0 ? "head" : i + 1 < chain->count ? "middle" : "tail";
+    return NULL;
+}
+
+static enum mob_status ask_member(const struct mob_member_options *options, struct mob_gcs_stats *out)
+{
+    struct mob_member_link *link = NULL;
+    enum mob_status status = mob_member_open(options, &link);
+    if (status == MOB_OK)
+        status = mob_member_stats(link, out);
+    mob_member_close(link);
+    return status;
+}
+
+static json_t *member_row(
+    const struct mob_gcs_config *chain, const struct mob_gcs_stats *s, uint64_t newest, uint32_t places)
+{
+    char id[20];
+    snprintf(id, sizeof id, "%" PRIx64, s->self);
+    const char *role = role_of(chain, s->self, places);
+    return json_pack("{s:s? s:s s:s s:I s:I s:I s:I s:I s:I s:I}", "role", role, "state", s->state, "id", id,
+        "epoch", (json_int_t)s->epoch, "applied", (json_int_t)s->applied, "lag",
+        (json_int_t)(newest - s->applied), "committed", (json_int_t)s->committed, "durable",
+        (json_int_t)s->durable, "redis_bytes", (json_int_t)s->redis_bytes, "member_bytes",
+        (json_int_t)s->member_bytes);
+}
+
+/* Each member by itself, in the order of their places: the others are known to the one that answers by their
+ * ids only, and one that hangs says nothing. NULL after a message. */
+static json_t *chain_members(struct gcs_call *g, const struct mob_gcs_config *chain)
+{
+    struct gcs_member_place places[STATE_REPLICAS_MAX];
+    struct mob_gcs_stats stats[STATE_REPLICAS_MAX];
+    enum mob_status status[STATE_REPLICAS_MAX];
+    uint8_t secret[STATE_SECRET_BYTES];
+    struct mob_member_options options;
+    uint64_t newest = 0;
+    uint32_t count = gcs_member_places(g, places);
+    if (!gcs_member_options(g, secret, &options))
+        return NULL;
+    options.silence_s = MEMBER_SILENCE_S;
+    for (uint32_t i = 0; i < count; i++) {
+        options.path = places[i].path;
+        status[i] = ask_member(&options, &stats[i]);
+        if (status[i] == MOB_OK && stats[i].applied > newest)
+            newest = stats[i].applied;
+    }
+    json_t *rows = json_array();
+    for (uint32_t i = 0; i < count; i++) {
+        json_t *row = status[i] == MOB_OK
+            ? member_row(chain, &stats[i], newest, count)
+            : json_pack("{s:n s:s}", "role", "state", mob_status_code(status[i]));
+        json_object_set_new(row, "member", json_string(places[i].name));
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
+static void print_chain(struct gcs_call *g, bool json)
+{
+    static const char *const shown[] = {"member", "role", "state", "id", "epoch", "applied", "lag",
+        "committed", "durable", "redis_bytes", "member_bytes", NULL};
+    struct mob_gcs_config chain;
+    mob_gcs_chain(g->gcs, &chain);
+    json_t *members = chain_members(g, &chain);
+    if (members == NULL)
+        members = json_array();
+    /* Without masters there are no configurations, and the epoch is the member's own. */
+    json_int_t epoch = chain.epoch != 0
+        ? (json_int_t)chain.epoch
+        : json_integer_value(json_object_get(json_array_get(members, 0), "epoch"));
+    size_t in_chain = chain.count != 0 ? chain.count : json_array_size(members);
+    if (json) {
+        json_t *all = json_pack("{s:I s:o}", "epoch", epoch, "members", members);
+        printf("\"chain\":");
+        json_dumpf(all, stdout, JSON_COMPACT);
+        json_decref(all);
+        return;
+    }
+    printf("chain of %zu, epoch %" JSON_INTEGER_FORMAT "\n", in_chain, epoch);
+    table_print(members, shown);
+    json_decref(members);
+}
+
+/* ---- figures ---- */
+
+struct figure {
+    const char *name;
+    uint64_t value;
+};
+
+static void print_figures(
+    const struct cli_call *call, const char *title, const struct figure *figures, int count)
+{
+    if (call->format == CLI_TABLE || call->format == CLI_NAME) {
+        printf("%s\n", title);
+        for (int i = 0; i < count; i++)
+            printf("  %-18s %" PRIu64 "\n", figures[i].name, figures[i].value);
+        return;
+    }
+    printf("\"%s\":{", title);
+    for (int i = 0; i < count; i++)
+        printf("%s\"%s\":%" PRIu64, i > 0 ? "," : "", figures[i].name, figures[i].value);
+    printf("}");
+}
+
+static void print_member(const struct cli_call *call, const struct mob_gcs_stats *s)
+{
+    const struct figure figures[] = {{"epoch", s->epoch}, {"applied", s->applied},
+        {"committed", s->committed}, {"durable", s->durable}, {"collecting", s->collecting},
+        {"losses", s->losses}, {"blocks", s->blocks}, {"block_bytes", s->block_bytes}, {"groups", s->groups},
+        {"keys", s->keys}, {"jobs", s->jobs}, {"incarnations", s->incarnations}, {"clients", s->clients},
+        {"subscribers", s->subscribers}, {"redis_bytes", s->redis_bytes}, {"member_bytes", s->member_bytes},
+        {"soft_bytes", s->soft_bytes}, {"hard_bytes", s->hard_bytes}, {"aof_bytes", s->aof_bytes},
+        {"redis_restarts", s->redis_restarts}};
+    print_figures(call, "member", figures, (int)(sizeof figures / sizeof figures[0]));
+}
+
+static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
+{
+    const struct figure member[] = {{"flushed", s->flushed}, {"blocks", s->flushed_blocks},
+        {"unfinished_groups", s->cold_groups}, {"reads", s->cold_reads}, {"readers", s->cold_readers}};
+    print_figures(g->call, "flush", member, (int)(sizeof member / sizeof member[0]));
+    if (g->db == NULL ||
+        gcs_number(g,
+            "SELECT count(*) FROM pg_tables WHERE schemaname = 'mobula' AND "
+            "tablename = 'watermark'") == 0)
+        return;
+    uint64_t upto = (uint64_t)gcs_shard_number(g, "SELECT upto FROM mobula.watermark WHERE shard = $1");
+    const struct figure database[] = {{"watermark", upto},
+        {"behind", s->applied > upto ? s->applied - upto : 0},
+        {"batches", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.batch WHERE shard = $1")},
+        {"tasks",
+            (uint64_t)gcs_shard_number(g, "SELECT sum(specs)::bigint FROM mobula.batch WHERE shard = $1")},
+        {"failed",
+            (uint64_t)gcs_shard_number(g, "SELECT sum(failed)::bigint FROM mobula.batch WHERE shard = $1")},
+        {"days",
+            (uint64_t)gcs_number(g,
+                "SELECT count(*) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent "
+                "= "
+                "'mobula.bucket'::regclass AND c.relname <> 'bucket_d2000000'")}, /* MOB_COLD_DAY_KEPT */
+        {"gaps", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.gap WHERE shard = $1")},
+        {"bytes", (uint64_t)gcs_number(g, "SELECT pg_database_size(current_database())")}};
+    if (g->call->format == CLI_JSON || g->call->format == CLI_JSONL)
+        putchar(',');
+    print_figures(g->call, "postgres", database, (int)(sizeof database / sizeof database[0]));
+}
+
+enum cli_exit gcs_status(struct gcs_call *g)
+{
+    struct mob_gcs_stats stats;
+    bool json = g->call->format == CLI_JSON || g->call->format == CLI_JSONL;
+    if (g->shards > 1 && !json)
+        printf("shard %u\n", g->shard);
+    if (json)
+        putchar('{');
+    if (g->shards > 1 && json)
+        printf("\"shard\":%u,", g->shard);
+    print_chain(g, json);
+    bool answers = gcs_stats(g, &stats);
+    if (answers) {
+        if (json)
+            putchar(',');
+        print_member(g->call, &stats);
+        if (json)
+            putchar(',');
+        print_flush(g, &stats);
+    }
+    if (json)
+        puts("}");
+    return answers ? CLI_OK : CLI_UNREACHABLE;
+}
