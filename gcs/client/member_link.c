@@ -196,10 +196,12 @@ enum mob_status mob_member_stats(struct mob_member_link *l, struct mob_gcs_stats
     struct mob_gcs_rows rows;
     struct mob_gcs_frame frame;
     enum mob_status status = ask(l, &get, &rows, &frame);
-    if (status == MOB_OK && rows.kind != MOB_GCS_ROWS_STATS)
-        status = MOB_CORRUPT;
-    struct mob_reader r = mob_reader_of(frame.body, status == MOB_OK ? frame.body_bytes : 0);
-    return status == MOB_OK ? mob_gcs_stats_decode(&r, out) : status;
+    if (status != MOB_OK)
+        return status;
+    if (rows.kind != MOB_GCS_ROWS_STATS)
+        return MOB_CORRUPT;
+    struct mob_reader r = mob_reader_of(frame.body, frame.body_bytes);
+    return mob_gcs_stats_decode(&r, out);
 }
 
 enum mob_status mob_member_scan(struct mob_member_link *l, uint64_t position, uint32_t limit,
