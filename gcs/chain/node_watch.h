@@ -35,7 +35,8 @@
 #define MOB_NODE_LOGS_MAX MOB_GCS_SEALS_MAX
 #define MOB_NODE_ENROLLING_MAX 16u
 #define MOB_NODE_SILENCE_NS (3 * 1000000000ll)
-#define MOB_NODE_BEAT_NS (100 * 1000000ll)
+#define MOB_NODE_SILENCE_MIN_NS (1 * 1000000000ll) /* five beats */
+#define MOB_NODE_BEAT_NS (100 * 1000000ll) /* a node beats at least each second such time (node_life.h) */
 /* A holder of a name whom this master has never heard, nor so long after another start asked for it, is not
  * there. */
 #define MOB_NODE_CHALLENGE_NS (10 * MOB_NODE_BEAT_NS)

@@ -218,10 +218,16 @@ static void opened(struct flusher *f)
 
 /* ---- batches ---- */
 
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
 static void written(struct flusher *f, struct flush_batch *batch)
 {
     const struct mob_flush_written *w = &f->job.written;
     f->written = batch->upto;
+    f->maintain_ns = earlier(f->maintain_ns, mob_now() + f->options.maintain_ns);
     f->pause_ns = PAUSE_MIN_NS;
     f->gathered_bytes -= batch->used;
     MOB_LOG_DEBUG("flush", "written",
@@ -256,6 +262,15 @@ static void job_ended(struct flusher *f)
     flush_batch_destroy(batch);
 }
 
+/* An idle cluster is to be idle, and each look asks the whole chain. Where nothing was written only time has
+ * passed, by which days and jobs go, in hours; where they go after seconds it counts as well. */
+static int64_t maintain_pause(const struct flusher *f)
+{
+    int64_t pause = f->options.maintain_ns,
+            seldom = earlier(MAINTAIN_SELDOM * pause, f->options.retention_s * MOB_SEC / 10);
+    return f->written == f->maintained && seldom > pause ? seldom : pause;
+}
+
 static void give_batch(struct flusher *f)
 {
     struct mob_gcs_position at;
@@ -268,7 +283,8 @@ static void give_batch(struct flusher *f)
     if (f->busy)
         return;
     if (mob_now() >= f->maintain_ns) {
-        f->maintain_ns = mob_now() + f->options.maintain_ns;
+        f->maintain_ns = mob_now() + maintain_pause(f);
+        f->maintained = f->written;
         f->job = (struct flush_job){.kind = FLUSH_JOB_MAINTAIN};
         f->busy = true;
         flush_thread_give(f->thread, &f->job);
@@ -388,11 +404,6 @@ static void send_answer(void *arg, const struct mob_gcs_cold_answer *answer)
 static bool stream_has_room(const struct flusher *f)
 {
     return f->gathered_bytes < GATHERED_BATCHES_MAX * f->options.batch_bytes;
-}
-
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 static int64_t next_time(const struct flusher *f)

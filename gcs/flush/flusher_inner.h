@@ -11,6 +11,7 @@
 #define PAUSE_MIN_NS (50 * MOB_MS) /* between sessions, doubled after each that wrote nothing */
 #define PAUSE_MAX_NS (2 * MOB_SEC)
 #define FIRST_MAINTAIN_NS (5 * MOB_SEC) /* after the start */
+#define MAINTAIN_SELDOM 6 /* so many times the pause, while nothing is written */
 #define LOOK_NS MOB_SEC /* the member measures its memory each second */
 #define QUIET_NS (2 * MOB_SEC) /* of the subscription, before it is looked whether anything is missing */
 #define GATHERED_BATCHES_MAX 6u /* then the subscription is not read */
@@ -48,6 +49,7 @@ struct flusher {
     struct flush_marks marks;
     int64_t look_ns;
     int64_t maintain_ns; /* when it is time again */
+    uint64_t maintained; /* the newest block that was written when it last was */
     uint64_t session; /* their number */
     uint64_t last_seen; /* by the subscription, at seen_ns */
     int64_t seen_ns;

@@ -24,7 +24,7 @@
 #include "common/base/mac.h"
 #include "gcs/client/client.h"
 
-#define MOB_NODE_LIFE_BEAT_NS (100 * 1000000ll)
+#define MOB_NODE_LIFE_BEAT_NS (200 * 1000000ll) /* 15 in the time after which silence is death */
 #define MOB_NODE_LIFE_HUNG_NS (5 * 1000000000ll)
 #define MOB_NODE_LIFE_MASTERS_MAX 3u /* of one shard */
 

@@ -80,8 +80,8 @@ static const char *configure(struct mob_master_options *o)
         o->shard >= (o->shards > 1 ? o->shards : UINT32_MAX))
         return "--shards takes 1 to 64, above --shard";
     if (!mob_daemon_ms(links.silence_ms, MOB_NODE_SILENCE_NS, &o->silence_ns) ||
-        o->silence_ns < 5 * MOB_NODE_BEAT_NS)
-        return "--node-silence-ms is at least 500";
+        o->silence_ns < MOB_NODE_SILENCE_MIN_NS)
+        return "--node-silence-ms is at least 1000";
     if (!mob_daemon_ms(links.gather_ms, 10 * MOB_SEC, &o->gather_ns))
         return "--gather-ms takes a number above 0";
     return NULL;
