@@ -135,17 +135,22 @@ static size_t log_find(const struct mob_index *ix, uint64_t incarnation)
     return low;
 }
 
-static void log_add(struct mob_index *ix, uint64_t incarnation, uint64_t number, uint32_t ordinal)
+static enum mob_index_gap log_add(
+    struct mob_index *ix, uint64_t incarnation, uint64_t number, uint32_t ordinal)
 {
     size_t at = log_find(ix, incarnation);
+    enum mob_index_gap gap = MOB_INDEX_WHOLE;
     if (at == ix->log_count || ix->logs[at].incarnation != incarnation) {
         ix->logs = grown(ix->logs, ix->log_count, &ix->log_capacity, sizeof *ix->logs);
         memmove(&ix->logs[at + 1], &ix->logs[at], (ix->log_count - at) * sizeof *ix->logs);
         ix->logs[at] = (struct log){.incarnation = incarnation, .base = number};
         ix->log_count++;
+        gap = number > 0 ? MOB_INDEX_NO_BEGIN : MOB_INDEX_WHOLE;
     }
     struct log *log = &ix->logs[at];
     MOB_ASSERT(number >= log->base + log->count);
+    if (number > log->base + log->count)
+        gap = MOB_INDEX_GAP;
     /* Numbers between were dropped before a restart. */
     while (log->base + log->count <= number) {
         size_t before = log->capacity;
@@ -154,6 +159,7 @@ static void log_add(struct mob_index *ix, uint64_t incarnation, uint64_t number,
         bool last = log->base + log->count == number;
         log->ordinals[log->count++] = last ? ordinal : MOB_INDEX_NONE;
     }
+    return gap;
 }
 
 uint32_t mob_index_of_log(const struct mob_index *ix, uint64_t incarnation, uint64_t number)
@@ -218,6 +224,17 @@ uint32_t mob_index_after(const struct mob_index *ix, uint64_t seq)
     return ordinal;
 }
 
+bool mob_index_is_gone(const struct mob_index *ix, uint32_t ordinal, const struct mob_index_lookout *lookout)
+{
+    const struct mob_index_slot *slot = slot_at(ix, ordinal);
+    if (slot == NULL) /* a page of nothing else */
+        return ordinal < ix->end;
+    if (slot->length == 0)
+        return !lookout->by_job || mob_stream_eq(ix->jobs[slot->job].id.root, lookout->job.root);
+    bool gap = slot->gap == MOB_INDEX_GAP || (slot->gap == MOB_INDEX_NO_BEGIN && !lookout->flushed);
+    return gap && slot->seq > lookout->above + 1;
+}
+
 uint64_t mob_index_function_bits(struct mob_function_id function)
 {
     return 1ull << (function.b[0] & 63) | 1ull << (function.b[1] & 63);
@@ -264,12 +281,12 @@ void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const st
         .time_max_ns = timed ? (int64_t)((uint64_t)zone->time_max_ns + to_wall) : header->wall_ns,
         .functions = functions_of(zone),
         .length = length,
-        .failed = zone->failed,
+        .failed = zone->failed < UINT16_MAX ? (uint16_t)zone->failed : UINT16_MAX,
         .job = row,
         .job_older = ix->jobs[row].newest};
     ix->jobs[row].newest = ordinal;
     ix->jobs[row].blocks++;
-    log_add(ix, header->incarnation, header->sequence, ordinal);
+    slot->gap = (uint16_t)log_add(ix, header->incarnation, header->sequence, ordinal);
     for (uint32_t i = 0; i < zone->group_count; i++) {
         if (i + FETCH_AHEAD < zone->group_count)
             mob_index_groups_fetch(&ix->groups, &zone->groups[i + FETCH_AHEAD]);

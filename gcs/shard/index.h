@@ -19,12 +19,20 @@
 #define MOB_INDEX_NONE UINT32_MAX
 
 struct mob_index;
+/* What a block says that was added behind a hole in its log's numbers, after a restart: then nobody knows the
+ * places of those that are missing. */
+enum mob_index_gap {
+    MOB_INDEX_WHOLE = 0,
+    MOB_INDEX_GAP, /* they were dropped */
+    MOB_INDEX_NO_BEGIN /* it is the first of its log that is here: the others were dropped, or flushed */
+};
 struct mob_index_slot {
     uint64_t seq, incarnation, number;
     int64_t time_min_ns, time_max_ns; /* wall clock */
     uint64_t functions; /* Bloom filter of 64 bits, 2 a function; all ones when they were too many */
     uint32_t length; /* of the block; 0 = dropped */
-    uint32_t failed; /* failed completions */
+    uint16_t failed; /* failed completions; saturates */
+    uint16_t gap; /* enum mob_index_gap */
     uint32_t job; /* row of the job table */
     uint32_t job_older; /* the job's block before this one */
 };
@@ -53,6 +61,15 @@ const struct mob_index_slot *mob_index_slot(const struct mob_index *ix, uint32_t
 uint32_t mob_index_end(const struct mob_index *ix); /* one above the newest ordinal */
 /* The first ordinal whose seq is above `seq`. */
 uint32_t mob_index_after(const struct mob_index *ix, uint64_t seq);
+/* Behind commit position `above`, was a block dropped here, or between here and the block before in the log
+ * of the one that is here? */
+struct mob_index_lookout {
+    uint64_t above; /* at least where the flushed blocks end */
+    bool flushed; /* some were: what is missing before a log's first block is taken for such */
+    bool by_job; /* of this job, or of one that is not known any more */
+    struct mob_job_id job;
+};
+bool mob_index_is_gone(const struct mob_index *ix, uint32_t ordinal, const struct mob_index_lookout *lookout);
 /* MOB_INDEX_NONE when unknown or dropped. */
 uint32_t mob_index_of_log(const struct mob_index *ix, uint64_t incarnation, uint64_t number);
 /* The first block at or after `number` that is still there. */

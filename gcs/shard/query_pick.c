@@ -169,6 +169,35 @@ static bool scan_wants(const struct query *q, const struct mob_index_slot *slot)
     return mob_stream_eq(job.root, g->job.root);
 }
 
+/* What was dropped is told before a page's first block. */
+static void pick_history(struct query *q)
+{
+    const struct mob_index *ix = q->shard->index;
+    struct mob_index_lookout lookout = {.above = q->get.position,
+        .flushed = q->shard->flushed.applied > 0,
+        .by_job = !mob_stream_eq(q->get.job.root, (struct mob_stream){{0}}),
+        .job = q->get.job};
+    uint32_t at = q->get.position == 0 ? 0 : mob_index_after(ix, q->get.position), end = mob_index_end(ix);
+    bool gone = false;
+    q->rows.kind = MOB_GCS_ROWS_BLOCKS;
+    for (; at < end; at++) {
+        const struct mob_index_slot *slot = mob_index_slot(ix, at);
+        gone |= mob_index_is_gone(ix, at, &lookout);
+        if (slot == NULL || !scan_wants(q, slot))
+            continue;
+        if (page_full(q) || (gone && q->rows.count > 0))
+            return;
+        q->rows.tie |= gone;
+        gone = false;
+        row_block(q, slot);
+        q->rows.next = lookout.above = slot->seq;
+    }
+    if (gone && q->rows.count > 0)
+        return;
+    q->rows.tie |= gone;
+    q->rows.next = 0;
+}
+
 static void pick_scan(struct query *q)
 {
     const struct mob_index *ix = q->shard->index;
@@ -340,8 +369,10 @@ void query_pick(struct query *q)
         pick_group(q);
         return;
     case MOB_GCS_Q_SCAN:
-    case MOB_GCS_Q_HISTORY:
         pick_scan(q);
+        return;
+    case MOB_GCS_Q_HISTORY:
+        pick_history(q);
         return;
     case MOB_GCS_Q_UNFINISHED:
         pick_unfinished(q);

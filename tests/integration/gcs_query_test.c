@@ -342,6 +342,98 @@ static void blocks_are_found_by_group_job_time_function_and_failure(void **state
     finish(f);
 }
 
+/* Numbers of the blocks behind a position, and before which of them (the last: the end) a gap is told. */
+struct followed {
+    uint32_t count;
+    uint64_t numbers[64], seqs[64];
+    bool gap[65];
+};
+
+static void follow(struct fixture *f, uint64_t position, uint8_t job, uint32_t limit, struct followed *out)
+{
+    struct mob_gcs_scan scan = {.history = true, .position = position, .limit = limit};
+    if (job != 0)
+        scan.job = gcs_block_job(job);
+    *out = (struct followed){0};
+    do {
+        struct mob_gcs_sync sync = {0};
+        struct mob_gcs_result *r =
+            wait_result(f, mob_gcs_scan(f->gcs, &scan, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+        const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+        out->gap[out->count] |= a->tie != 0;
+        for (uint32_t i = 0; i < a->block_count; i++, out->count++) {
+            assert_true(out->count < 64);
+            out->numbers[out->count] = a->blocks[i].number;
+            out->seqs[out->count] = a->blocks[i].seq;
+        }
+        scan.position = a->next;
+        mob_gcs_result_destroy(r);
+    } while (scan.position != 0);
+}
+
+static void drop(struct fixture *f, uint8_t job, bool finished_only, int64_t before_wall_ns)
+{
+    struct mob_gcs_sync sync = {0};
+    mob_gcs_result_destroy(wait_result(f,
+        mob_gcs_job_drop(f->gcs, gcs_block_job(job), finished_only, before_wall_ns, mob_gcs_sync_done, &sync),
+        &sync, MOB_OK));
+}
+
+/* Blocks 0 to 9 are of job 1, 10 to 19 of job 2, 20 of job 3; of job 1 only the unfinished 3 stays, of job 3
+ * nothing. `exactly`: the member has not restarted since. */
+static void check_gaps(struct fixture *f, const uint64_t *seqs, bool exactly)
+{
+    struct followed got;
+    for (uint32_t limit = 1; limit < 30; limit += 4) {
+        follow(f, 0, 0, limit, &got);
+        assert_int_equal(got.count, 11);
+        assert_int_equal(got.numbers[0], 3);
+        assert_int_equal(got.numbers[1], 10);
+        for (uint32_t i = 0; i <= got.count; i++)
+            assert_int_equal(got.gap[i], i < 2 || (i == got.count && exactly));
+    }
+    follow(f, seqs[4], 0, 5, &got);
+    assert_true(got.count == 10 && got.gap[0] && !got.gap[1]);
+    follow(f, seqs[10], 0, 5, &got);
+    assert_true(got.count == 9 && !got.gap[0]);
+    for (uint32_t i = 0; i < 2; i++) { /* as it goes on that was told so */
+        follow(f, seqs[i == 0 ? 3 : 10] - 1, 0, 5, &got);
+        assert_true(got.count == 11 - i && !got.gap[0]);
+    }
+    follow(f, seqs[20], 0, 5, &got);
+    assert_true(got.count == 0 && !got.gap[0]);
+    follow(f, 0, 1, 5, &got);
+    assert_true(got.count == 1 && got.gap[0]);
+    follow(f, 0, 2, 5, &got);
+    assert_int_equal(got.count, 10);
+    if (exactly)
+        for (uint32_t i = 0; i <= got.count; i++)
+            assert_false(got.gap[i]); /* what others lost is nothing to who follows this job */
+}
+
+static void who_follows_is_told_of_blocks_that_were_dropped(void **state)
+{
+    (void)state;
+    struct fixture *f = start(NULL, NULL);
+    int64_t base = 1700000000 * MOB_SEC;
+    struct followed all;
+    open_log(f);
+    fill(f, base);
+    append(f, (struct gcs_block_spec){.job = 3, .stream = 8, .tasks = 2, .specs = true, .finals = true});
+    wait_acked(f);
+    follow(f, 0, 0, 7, &all);
+    assert_int_equal(all.count, 21);
+    for (uint32_t i = 0; i <= all.count; i++)
+        assert_false(all.gap[i]);
+    drop(f, 1, true, INT64_MAX);
+    drop(f, 3, false, INT64_MAX);
+    check_gaps(f, all.seqs, true);
+    gcs_box_end(&f->box.gcs, SIGTERM);
+    gcs_box_start(&f->box);
+    check_gaps(f, all.seqs, false);
+    finish(f);
+}
+
 static void a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked(void **state)
 {
     (void)state;
@@ -692,6 +784,7 @@ int main(void)
         cmocka_unit_test(lists_are_ordered_and_paged_and_survive_a_restart),
         cmocka_unit_test(blobs_larger_than_a_value_come_back_whole),
         cmocka_unit_test(blocks_are_found_by_group_job_time_function_and_failure),
+        cmocka_unit_test(who_follows_is_told_of_blocks_that_were_dropped),
         cmocka_unit_test(a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked),
         cmocka_unit_test(subscribers_get_each_block_once_over_restarts),
         cmocka_unit_test(a_position_that_was_never_reached_is_a_resync),

@@ -132,5 +132,57 @@ def test_an_actor_needs_its_own_job_and_that_of_its_callers(c):
         c.until("and the job", lambda: c.call("GET", f"{V1}/jobs/{job}")[0] == 404 or c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202)
 
 
+def first_frame(c, after):
+    """Of a stream of events behind a position, passing over what only marks time."""
+    connection = c.connect()
+    headers = {"Authorization": "Bearer " + c.token, "Accept": "text/event-stream", "Last-Event-ID": after}
+    connection.request("GET", f"{V1}/events?function=arith.add", headers=headers)
+    response, kind = connection.getresponse(), ""
+    while kind in ("", "bookmark"):
+        line = response.readline().decode()
+        if not line:
+            break
+        kind = line[7:].strip() if line.startswith("event: ") else kind
+    connection.close()
+    return kind
+
+
+def test_who_follows_events_is_told_what_aged(c):
+    events = lambda after, wait=10: c.json("GET", f"{V1}/events?after={after}&limit=1000&wait={wait}&function=arith.add", expect=200)
+    begin = c.json("GET", f"{V1}/events", expect=200)["position"]
+    old = [c.run("arith.add", i, 1)["id"] for i in range(5)]
+    c.until("they are gone", lambda: all(gone(c, task) for task in old), 60)
+    running = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [600000]}, expect=202)
+    kept = c.run("arith.add", 1, 2)["id"]  # in its group, so it stays
+    c.kill("mobula-gateway")  # it has the newest events in memory
+
+    def back():
+        try:
+            c.read_address()
+            return c.call("GET", "/readyz", key=None)[0] == 200
+        except OSError:
+            return False
+
+    c.until("the gateway is back", back, 60)
+    for round in ("the same member", "one that has read its blocks again"):
+        page = events(begin)
+        check(page.get("gap") is True, "a long-poll is told", round, page)
+        seen = [e["subject"] for e in page["events"]]
+        for _ in range(50):
+            if kept in seen:
+                break
+            page = events(page["position"], 1)
+            seen += [e["subject"] for e in page["events"]]
+        check(kept in seen and not set(old) & set(seen), "and then what is there", round, seen)
+        check(first_frame(c, begin) == "gap", "a stream is told", round)
+        last = page["position"]
+        late = c.run("arith.add", 2, 3)["id"]
+        page = events(last)
+        check(not page.get("gap") and late in [e["subject"] for e in page["events"]], "who is not late misses nothing", round, page)
+        c.kill("mobula-gcs")
+        c.until("the member is back", lambda: c.run("arith.add", 1, 2).get("result") == 3, 60)
+    c.call("POST", f"{V1}/tasks/{running['id']}:cancel", {"force": True})
+
+
 if __name__ == "__main__":
     main(dict(globals()), "--retention-s", f"{RETENTION_S}s")
