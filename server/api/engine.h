@@ -220,6 +220,7 @@ struct mob_engine_endpoint {
     char *name, *actor_class;
     json_t *arguments;
     uint32_t max_batch_size, max_queue_delay_us; /* 1 and 0: no batching */
+    uint32_t timeout_ms; /* for a call */
     bool created; /* out */
 };
 

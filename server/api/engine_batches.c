@@ -7,8 +7,6 @@
 #include "common/base/log.h"
 #include "server/api/engine_models.h"
 
-#define ANSWER_NS (30 * MOB_SEC)
-
 struct batch_result {
     struct mob_infer_result base; /* first */
     struct pinned *pins[MOB_MODEL_TENSORS_MAX];
@@ -28,6 +26,11 @@ struct batch {
     struct mob_future *futures[MOB_MODEL_TENSORS_MAX];
     size_t ready;
 };
+
+static int64_t answer_ns(const struct endpoint *e)
+{
+    return e->timeout_ms * MOB_MS;
+}
 
 /* Any thread: the values go back to the engine's. */
 static void result_destroy(struct mob_infer_result *base)
@@ -205,7 +208,7 @@ static void leave_batch(struct batch *batch, const struct mob_batch_entry *entry
         if (batch->entries[i] == entry)
             batch->entries[i] = NULL;
     mob_model_count(batch->endpoint->model, false, 1, 0, mob_now() - batch->sent_ns);
-    if (--batch->awaited > 0 || (first_sent && mob_now() - batch->sent_ns < ANSWER_NS))
+    if (--batch->awaited > 0 || (first_sent && mob_now() - batch->sent_ns < answer_ns(batch->endpoint)))
         return;
     batch_take_back(batch);
     batch_end(batch);
@@ -216,7 +219,7 @@ static int64_t end_overdue(struct endpoint *e, int64_t now)
 {
     int64_t wake = INT64_MAX;
     for (struct batch *batch = e->sent, *next; batch; batch = next) {
-        int64_t late = batch->sent_ns + ANSWER_NS;
+        int64_t late = batch->sent_ns + answer_ns(e);
         next = batch->next;
         if (batch->awaited == 0 && late <= now) {
             batch_take_back(batch);
@@ -238,7 +241,8 @@ static void on_no_answer(struct flight *flight)
         mob_engine_op_fail(flight->op, MOB_UNAVAILABLE, NULL,
             "the model did not answer within the timeout of %lld us", (long long)timeout_ns / 1000);
     else
-        mob_engine_op_fail(flight->op, MOB_UNAVAILABLE, NULL, "the model did not answer in time");
+        mob_engine_op_fail(flight->op, MOB_UNAVAILABLE, NULL,
+            "the model did not answer within the %u ms of its endpoint", e->timeout_ms);
     if (flight->batch) {
         leave_batch(flight->batch, &infer->entry);
     } else {
@@ -313,7 +317,7 @@ static void send_now(struct flight *first)
     e->sent = batch;
     /* A node that dies takes the call with it: nobody would ever answer. */
     for (size_t i = 0; i < batch->count; i++)
-        await_answer(engine_op_of(batch->entries[i])->infer.flight, mob_now() + ANSWER_NS);
+        await_answer(engine_op_of(batch->entries[i])->infer.flight, mob_now() + answer_ns(e));
 }
 
 static void step_endpoint(struct endpoint *e, int64_t now)

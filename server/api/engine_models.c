@@ -84,9 +84,9 @@ static json_t *endpoint_json(const struct endpoint *e)
     char actor[MOB_TEXT_ID_MAX] = "";
     if (e->actor)
         mob_actor_id(e->actor, actor);
-    return json_pack("{s:s,s:s,s:O,s:i,s:i,s:s,s:s,s:s}", "name", e->name, "class", e->class_name,
+    return json_pack("{s:s,s:s,s:O,s:i,s:i,s:i,s:s,s:s,s:s}", "name", e->name, "class", e->class_name,
         "arguments", e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
-        (int)e->max_queue_delay_us, "state",
+        (int)e->max_queue_delay_us, "timeout_ms", (int)e->timeout_ms, "state",
         e->ready && !e->waits[0] ? "ready"
             : e->error[0]        ? "failed"
                                  : "starting",
@@ -208,6 +208,7 @@ bool endpoint_take_class(struct endpoint *e, struct flight *maker)
         flight_fail(maker, MOB_INVALID, "/class", "%s", why);
         return false;
     }
+    e->model->timeout_ms = e->timeout_ms;
     e->model->engine_data = e; /* not freed by the model: the endpoint outlives its use here */
     if (!e->candidate && publish_model(e) != MOB_OK) {
         flight_fail(maker, MOB_QUEUE_FULL, NULL, "too many models");
@@ -220,7 +221,7 @@ bool endpoint_take_class(struct endpoint *e, struct flight *maker)
 /* --- PUT and DELETE --- */
 
 static struct endpoint *endpoint_add(struct engine *engine, const char *name, const char *class_name,
-    json_t *arguments, uint32_t max_batch_size, uint32_t max_queue_delay_us)
+    json_t *arguments, uint32_t max_batch_size, uint32_t max_queue_delay_us, uint32_t timeout_ms)
 {
     struct endpoint *e = calloc(1, sizeof *e);
     MOB_ASSERT(e != NULL);
@@ -231,6 +232,7 @@ static struct endpoint *endpoint_add(struct engine *engine, const char *name, co
     e->arguments = arguments ? json_incref(arguments) : json_array();
     e->max_batch_size = max_batch_size;
     e->max_queue_delay_us = max_queue_delay_us;
+    e->timeout_ms = timeout_ms;
     mob_batch_init(&e->batcher, max_batch_size, max_queue_delay_us);
     e->next = engine->models->all;
     engine->models->all = e;
@@ -268,9 +270,10 @@ static void on_saved(void *arg, const struct mob_gcs_answer *answer)
 
 static void save(struct endpoint *e)
 {
-    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i,s:I}", "name", e->name, "class", e->class_name, "arguments",
-        e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
-        (int)e->max_queue_delay_us, "generation", (json_int_t)e->generation);
+    json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i,s:i,s:I}", "name", e->name, "class", e->class_name,
+        "arguments", e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
+        (int)e->max_queue_delay_us, "timeout_ms", (int)e->timeout_ms, "generation",
+        (json_int_t)e->generation);
     char *text = json_dumps(row, JSON_COMPACT);
     json_decref(row);
     MOB_ASSERT(text != NULL);
@@ -299,7 +302,7 @@ void engine_start_endpoint_put(struct flight *flight)
         return;
     }
     struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments,
-        put->max_batch_size, put->max_queue_delay_us);
+        put->max_batch_size, put->max_queue_delay_us, put->timeout_ms);
     e->generation = (uint64_t)mob_wall_now() / 1000;
     e->candidate = true;
     e->put = flight;
@@ -342,11 +345,13 @@ static void load_endpoint(struct engine *engine, const json_t *row)
 {
     const char *name = json_string_value(json_object_get(row, "name"));
     const char *class_name = json_string_value(json_object_get(row, "class"));
+    json_int_t timeout_ms = json_integer_value(json_object_get(row, "timeout_ms"));
     if (!name || !class_name || endpoint_named(engine, name))
         return;
     struct endpoint *e = endpoint_add(engine, name, class_name, json_object_get(row, "arguments"),
         (uint32_t)json_integer_value(json_object_get(row, "max_batch_size")),
-        (uint32_t)json_integer_value(json_object_get(row, "max_queue_delay_us")));
+        (uint32_t)json_integer_value(json_object_get(row, "max_queue_delay_us")),
+        timeout_ms > 0 ? (uint32_t)timeout_ms : MOB_MODEL_TIMEOUT_MS_DEFAULT); /* an earlier version's */
     e->generation = (uint64_t)json_integer_value(json_object_get(row, "generation"));
     endpoint_make_actor(e);
 }

@@ -14,6 +14,7 @@ struct endpoint {
     char *name, *class_name;
     json_t *arguments;
     uint32_t max_batch_size, max_queue_delay_us;
+    uint32_t timeout_ms; /* a call is not answered behind that, counted from when it was sent */
     struct engine *engine;
     struct mob_client *client;
     struct mob_actor *actor;

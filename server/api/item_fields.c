@@ -68,8 +68,9 @@ static const struct {
             {"retried", FORM_NUMBER, NULL}, {"duplicates", FORM_NUMBER, NULL})},
     [MOB_ITEM_ENDPOINT] = {"endpoints",
         FIELDS({"name", FORM_TEXT, NULL}, {"class", FORM_TEXT, NULL}, {"max_batch_size", FORM_NUMBER, NULL},
-            {"max_queue_delay_us", FORM_NUMBER, NULL}, {"state", FORM_CHOICE, "starting|ready|failed"},
-            {"actor", FORM_ID, "actor_"}, {"error", FORM_TEXT, NULL})},
+            {"max_queue_delay_us", FORM_NUMBER, NULL}, {"timeout_ms", FORM_NUMBER, NULL},
+            {"state", FORM_CHOICE, "starting|ready|failed"}, {"actor", FORM_ID, "actor_"},
+            {"error", FORM_TEXT, NULL})},
 };
 
 static const struct field *find(enum mob_engine_kind kind, const char *name)

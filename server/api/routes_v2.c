@@ -39,7 +39,8 @@ void mob_api_endpoint_put(struct mob_api *api, struct mob_http_request *request)
         mob_body_close(&body);
         return;
     }
-    mob_body_fields(&body, body.root, "", "class\0arguments\0max_batch_size\0max_queue_delay_us\0");
+    mob_body_fields(
+        &body, body.root, "", "class\0arguments\0max_batch_size\0max_queue_delay_us\0timeout_ms\0");
     const char *class_name = mob_body_string(&body, body.root, "", "class", MOB_BODY_REQUIRED, 255);
     op->endpoint.name = strdup(request->segment_values[0]);
     op->endpoint.actor_class = class_name ? strdup(class_name) : NULL;
@@ -48,6 +49,8 @@ void mob_api_endpoint_put(struct mob_api *api, struct mob_http_request *request)
     op->endpoint.max_batch_size = (uint32_t)mob_body_int(&body, body.root, "", "max_batch_size", 1, 65536, 1);
     op->endpoint.max_queue_delay_us =
         (uint32_t)mob_body_int(&body, body.root, "", "max_queue_delay_us", 0, 1000000, 0);
+    op->endpoint.timeout_ms = (uint32_t)mob_body_int(&body, body.root, "", "timeout_ms",
+        MOB_MODEL_TIMEOUT_MS_MIN, MOB_MODEL_TIMEOUT_MS_MAX, MOB_MODEL_TIMEOUT_MS_DEFAULT);
     if (!mob_body_ok(&body)) {
         mob_engine_op_destroy(op);
         return;
@@ -161,6 +164,9 @@ void mob_api_v2_model_ready(struct mob_api *api, struct mob_http_request *reques
 
 /* --- inference --- */
 
+/* A call may wait so long for those before it, and then take what its endpoint allows. */
+#define QUEUE_NS (30 * MOB_SEC)
+
 static void answer_infer(struct mob_http_request *request, struct mob_engine_op *op)
 {
     struct mob_text t = {0};
@@ -214,5 +220,5 @@ void mob_api_v2_infer(struct mob_api *api, struct mob_http_request *request)
     infer->started_ns = mob_now();
     op->infer.model = model;
     op->infer.request = infer;
-    mob_api_run(request, op, answer_infer, 0, NULL);
+    mob_api_run(request, op, answer_infer, infer->started_ns + model->timeout_ms * MOB_MS + QUEUE_NS, NULL);
 }

@@ -102,6 +102,7 @@ enum mob_status mob_model_create(const char *name, const char *class_name, const
     snprintf(model->class_name, sizeof model->class_name, "%s", class_name);
     model->max_batch_size = max_batch_size > 0 ? max_batch_size : 1;
     model->max_queue_delay_us = max_queue_delay_us;
+    model->timeout_ms = MOB_MODEL_TIMEOUT_MS_DEFAULT;
     enum mob_status status = read_signature(model, signature, why_out);
     if (status == MOB_OK && model->max_batch_size > 1 && !can_batch(model)) {
         snprintf(why_out, 256,

@@ -19,6 +19,10 @@
 
 #define MOB_MODELS_MAX 256
 #define MOB_MODEL_TENSORS_MAX 16
+/* How long the model may take for a call (`timeout_ms` of its endpoint). */
+#define MOB_MODEL_TIMEOUT_MS_MIN 1
+#define MOB_MODEL_TIMEOUT_MS_MAX 3600000
+#define MOB_MODEL_TIMEOUT_MS_DEFAULT 30000
 #define MOB_MODEL_NAME_MAX \
     102 /* with its NUL: its actor's name has 26 bytes more (engine_models.c), and 127 at most */
 
@@ -35,6 +39,7 @@ struct mob_model {
     struct mob_tensor_spec inputs[MOB_MODEL_TENSORS_MAX], outputs[MOB_MODEL_TENSORS_MAX];
     uint32_t input_count, output_count;
     uint32_t max_batch_size, max_queue_delay_us;
+    uint32_t timeout_ms; /* the default, until it is published with another */
     _Atomic bool ready;
     void *engine_data; /* the engine's, freed by engine_free */
     void (*engine_free)(void *engine_data);

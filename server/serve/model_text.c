@@ -40,8 +40,8 @@ void mob_model_write_config(const struct mob_model *model, struct mob_text *out)
     write_tensors(model->outputs, model->output_count, true, out);
     mob_text_printf(out,
         "],\"parameters\":{\"max_batch_size\":{\"string_value\":\"%u\"},"
-        "\"max_queue_delay_us\":{\"string_value\":\"%u\"}}}\n",
-        model->max_batch_size, model->max_queue_delay_us);
+        "\"max_queue_delay_us\":{\"string_value\":\"%u\"},\"timeout_ms\":{\"string_value\":\"%u\"}}}\n",
+        model->max_batch_size, model->max_queue_delay_us, model->timeout_ms);
 }
 
 static unsigned long long get(const _Atomic uint64_t *counter)

@@ -152,6 +152,38 @@ def test_a_call_has_the_time_that_it_says(c):
     check(c.json("GET", V1 + "/actors/" + c.json("GET", V1 + "/endpoints/timed")["actor"])["pid"] == process, "the replica lives on")
 
 
+def test_a_model_has_the_time_that_its_endpoint_says(c):
+    gate = c.directory + "/hurried"
+    body = {"class": "batcher.Gate", "arguments": [gate], "timeout_ms": 400}
+    check(c.json("PUT", f"{V1}/endpoints/hurried", body, expect=201)["timeout_ms"] == 400, "as asked for")
+    status, headers, answer = infer_within(c, "hurried", [[1, 0]], 0)
+    check(status == 503 and b"within the 400 ms of its endpoint" in answer and "retry-after" in headers, "no longer", status, answer)
+    check(os.path.exists(gate + ".in"), "it had begun")
+    status, _, answer = infer_within(c, "hurried", [[1, 0]], 100000)
+    check(status == 503 and b"timeout of 100000 us" in answer, "a call may say less", status, answer)
+    with open(gate + ".open", "w", encoding="ascii"):
+        pass
+    c.kill("mobula-gateway")
+
+    def back():
+        try:
+            c.read_address()
+            return c.call("GET", "/v2/models/hurried/ready")[0] == 200
+        except OSError:
+            return False
+
+    c.until("it is back", back, 60)
+    check(c.json("GET", f"{V1}/endpoints/hurried", expect=200)["timeout_ms"] == 400, "the next gateway knows it")
+    check(c.json("GET", "/v2/models/hurried/config", expect=200)["parameters"]["timeout_ms"]["string_value"] == "400", "its configuration")
+    for bad in (0, -1, 3600001, "5"):
+        check(c.call("PUT", f"{V1}/endpoints/hurried", {**body, "timeout_ms": bad})[0] == 422, "out of bounds", bad)
+    serve(c, "default", 0)
+    check(c.json("GET", f"{V1}/endpoints/default", expect=200)["timeout_ms"] == 30000, "the default")
+    if os.environ.get("MOBULA_TEST_ALL"):
+        c.json("PUT", f"{V1}/endpoints/long", {"class": "batcher.Batcher", "arguments": [75000], "timeout_ms": 120000}, expect=201)
+        check(infer_within(c, "long", [[1, 0]], 0)[0] == 200, "longer than a request may otherwise take")
+
+
 def store(c):
     return c.json("GET", V1 + "/nodes")["items"][0]["store"]
 
