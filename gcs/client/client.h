@@ -256,7 +256,8 @@ struct mob_gcs_scan {
     bool newest_first;
     /* In commit order in what was flushed too (oldest first, with `job` only; position: a commit position or
      * answer.next; answer.tie = 1: between the position and the first row, or the end, something is gone:
-     * with its day in PostgreSQL, or dropped by a member before it was flushed). Blocks that were flushed have their entries in the places that they had. */
+     * with its day in PostgreSQL, or dropped by a member before it was flushed). Blocks that were flushed
+     * have their entries in the places that they had. */
     bool history;
     uint32_t limit; /* rows; 0 = MOB_GCS_ROWS_MAX */
     uint64_t position; /* 0 = from the (newest or oldest) end; then answer.next */
