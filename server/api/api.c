@@ -62,22 +62,14 @@ static bool request_id_ok(const char *text)
     return length > 0 && length < MOB_HTTP_REQUEST_ID_MAX && text[length] == 0;
 }
 
-static void name_request(struct mob_api *api, struct mob_http_request *request)
+static void name_request(struct mob_http_request *request)
 {
     const char *given = mob_http_header(request, "Request-Id");
     if (given && request_id_ok(given)) {
         snprintf(request->request_id, sizeof request->request_id, "%s", given);
         return;
     }
-    uint64_t n = atomic_fetch_add_explicit(&api->next_request, 1, memory_order_relaxed);
-    static const char digits[] = "0123456789abcdef";
-    char *out = request->request_id;
-    memcpy(out, "req-", 4);
-    for (int i = 0; i < 8; i++)
-        out[4 + i] = digits[api->request_prefix >> (4 * i) & 15];
-    for (int i = 0; i < 12; i++)
-        out[12 + i] = digits[n >> (4 * (11 - i)) & 15];
-    out[24] = 0;
+    mob_http_request_id(request->request_id);
 }
 
 static void reject(struct mob_http_request *request, enum mob_status status, const char *detail)
@@ -179,7 +171,7 @@ static void begin(void *cls, struct mob_http_request *request)
 {
     struct mob_api *api = cls;
     request->service = api;
-    name_request(api, request);
+    name_request(request);
     const struct mob_route *route = NULL;
     char allow[64];
     enum mob_status found = mob_route_find(request, &route, allow, sizeof allow);
@@ -427,8 +419,6 @@ enum mob_status mob_api_create(const struct mob_api_parts *parts, struct mob_api
         return MOB_NO_MEMORY;
     api->parts = *parts;
     mob_rate_limit_init(&api->rate, parts->rate_limit, parts->rate_burst);
-    struct mob_task_id random = mob_root_id_random();
-    memcpy(&api->request_prefix, &random, sizeof api->request_prefix);
     enum mob_status status =
         mob_idempotency_create(parts->idempotency_entries_max, parts->idempotency_ns, &api->idempotency);
     if (status == MOB_OK)

@@ -94,8 +94,6 @@ struct mob_api {
     struct mob_rate_limit rate;
     struct mob_rate_bucket rates[MOB_AUTH_KEYS_MAX]; /* by principal->index */
     _Atomic bool draining;
-    _Atomic uint64_t next_request;
-    uint64_t request_prefix;
 };
 
 MOB_MUST_USE enum mob_status mob_api_create(const struct mob_api_parts *parts, struct mob_api **api_out);

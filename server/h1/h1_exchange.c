@@ -171,8 +171,11 @@ static bool check_head(
 void h1_refuse(struct mob_http_request *request, int status, const char *why)
 {
     char body[MOB_HTTP_REFUSAL_BYTES_MAX];
-    size_t n = mob_http_refusal_body((struct mob_http_refusal){status, why}, body);
+    if (!request->request_id[0]) /* nobody has read its own */
+        mob_http_request_id(request->request_id);
+    size_t n = mob_http_refusal_body((struct mob_http_refusal){status, why}, request->request_id, body);
     mob_http_reply(request, status, "application/problem+json", body, n);
+    mob_http_reply_header(request, "Request-Id", request->request_id);
     request->reply.close = true;
     mob_http_send(request);
 }

@@ -153,6 +153,8 @@ void mob_http_release(struct mob_http_request *request);
 
 /* --- reading --- */
 
+/* A name that no other request of this process has, nor, but by chance, of another. */
+void mob_http_request_id(char out[MOB_HTTP_REQUEST_ID_MAX]);
 enum mob_http_method mob_http_method_of(const char *text);
 const char *mob_http_method_name(enum mob_http_method method);
 /* Value of the first header of that name (case ignored), NULL if none. Borrowed from the request. */

@@ -5,45 +5,55 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "common/base/log.h"
+#include "server/http/http.h"
+
 #define DRAIN_READS 64 /* of 4 KiB: enough patience behind a refusal */
 
 static const struct {
-    int status;
-    const char *reason, *code;
+    int http;
+    const char *reason;
+    enum mob_status status;
 } kinds[] = {
-    {408, "Request Timeout", "timeout"}, {413, "Content Too Large", "too-large"},
-    {414, "URI Too Long", "bad-request"}, {431, "Request Header Fields Too Large", "headers-too-large"},
-    {503, "Service Unavailable", "unavailable"}, {505, "HTTP Version Not Supported", "bad-request"},
-    {400, "Bad Request", "bad-request"}, /* and all others */
+    {408, "Request Timeout", MOB_TIMEOUT}, {413, "Content Too Large", MOB_TOO_LARGE},
+    {414, "URI Too Long", MOB_BAD_REQUEST}, {431, "Request Header Fields Too Large", MOB_HEADERS_TOO_LARGE},
+    {503, "Service Unavailable", MOB_UNAVAILABLE}, {505, "HTTP Version Not Supported", MOB_BAD_REQUEST},
+    {400, "Bad Request", MOB_BAD_REQUEST}, /* and all others */
 };
 
-static size_t kind_of(int status)
+static size_t kind_of(int http)
 {
     size_t k = 0;
-    while (kinds[k].status != 400 && kinds[k].status != status)
+    while (kinds[k].http != 400 && kinds[k].http != http)
         k++;
     return k;
 }
 
-size_t mob_http_refusal_body(struct mob_http_refusal refusal, char out[MOB_HTTP_REFUSAL_BYTES_MAX])
+size_t mob_http_refusal_body(
+    struct mob_http_refusal refusal, const char *request_id, char out[MOB_HTTP_REFUSAL_BYTES_MAX])
 {
     size_t k = kind_of(refusal.status);
+    const char *code = mob_status_code(kinds[k].status);
     int n = snprintf(out, MOB_HTTP_REFUSAL_BYTES_MAX,
-        "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,\"code\":\"%s\",\"detail\":\"%.200s\","
-        "\"retryable\":%s}\n",
-        kinds[k].reason, kinds[k].status, kinds[k].code, refusal.why,
-        refusal.status == 503 ? "true" : "false");
+        "{\"type\":\"urn:mobula:error:%s\",\"title\":\"%s\",\"status\":%d,\"code\":\"%s\",\"detail\":\"%."
+        "200s\","
+        "\"request_id\":\"%s\",\"retryable\":%s}\n",
+        code, mob_status_text(kinds[k].status), kinds[k].http, code, refusal.why, request_id,
+        mob_status_retryable(kinds[k].status) ? "true" : "false");
+    MOB_ASSERT(n > 0 && n < MOB_HTTP_REFUSAL_BYTES_MAX);
     return (size_t)n;
 }
 
 void mob_http_refusal_send(int fd, struct mob_http_refusal refusal)
 {
-    char body[MOB_HTTP_REFUSAL_BYTES_MAX], all[2 * MOB_HTTP_REFUSAL_BYTES_MAX];
-    size_t k = kind_of(refusal.status), length = mob_http_refusal_body(refusal, body);
+    char body[MOB_HTTP_REFUSAL_BYTES_MAX], all[2 * MOB_HTTP_REFUSAL_BYTES_MAX], id[MOB_HTTP_REQUEST_ID_MAX];
+    mob_http_request_id(id);
+    size_t k = kind_of(refusal.status), length = mob_http_refusal_body(refusal, id, body);
     int n = snprintf(all, sizeof all,
-        "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %zu\r\n%s"
-        "Connection: close\r\n\r\n%s",
-        kinds[k].status, kinds[k].reason, length, refusal.status == 503 ? "Retry-After: 1\r\n" : "", body);
+        "HTTP/1.1 %d %s\r\nContent-Type: application/problem+json\r\nContent-Length: %zu\r\n"
+        "Request-Id: %s\r\n%sConnection: close\r\n\r\n%s",
+        kinds[k].http, kinds[k].reason, length, id,
+        mob_status_retryable(kinds[k].status) ? "Retry-After: 1\r\n" : "", body);
     ssize_t sent = send(fd, all, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)sent;
     shutdown(fd, SHUT_WR);

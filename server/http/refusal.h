@@ -11,12 +11,13 @@
 
 #include "server/http/head.h"
 
-#define MOB_HTTP_REFUSAL_BYTES_MAX 512
+#define MOB_HTTP_REFUSAL_BYTES_MAX 640
 
-/* The problem document; its length. */
-size_t mob_http_refusal_body(struct mob_http_refusal refusal, char out[MOB_HTTP_REFUSAL_BYTES_MAX]);
-/* The whole answer in one write into the socket's buffer, which has room; a client that does not read gets
- * less. No more is sent on the socket then. */
+/* The problem document, as the router's are but for `instance`; its length. */
+size_t mob_http_refusal_body(
+    struct mob_http_refusal refusal, const char *request_id, char out[MOB_HTTP_REFUSAL_BYTES_MAX]);
+/* The whole answer, under a name of its own, in one write into the socket's buffer, which has room; a client
+ * that does not read gets less. No more is sent on the socket then. */
 void mob_http_refusal_send(int fd, struct mob_http_refusal refusal);
 /* Takes what the client still sends, so that closing does not reset the connection under the answer. True: at
  * its end, or it sends too much. */

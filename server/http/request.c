@@ -1,5 +1,6 @@
 #include "server/http/http.h"
 
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,6 +8,7 @@
 #include <strings.h>
 
 #include "common/base/clock.h"
+#include "common/base/id.h"
 #include "common/base/log.h"
 #include "server/http/park.h"
 #include "server/http/stream.h"
@@ -49,6 +51,29 @@ void mob_http_release(struct mob_http_request *request)
     free(request->segment_memory);
     free(request->body);
     free(request);
+}
+
+static uint32_t request_prefix;
+
+static void choose_request_prefix(void)
+{
+    struct mob_task_id random = mob_root_id_random();
+    memcpy(&request_prefix, &random, sizeof request_prefix);
+}
+
+void mob_http_request_id(char out[MOB_HTTP_REQUEST_ID_MAX])
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Atomic uint64_t next;
+    static const char digits[] = "0123456789abcdef";
+    pthread_once(&once, choose_request_prefix);
+    uint64_t n = atomic_fetch_add_explicit(&next, 1, memory_order_relaxed);
+    memcpy(out, "req-", 4);
+    for (int i = 0; i < 8; i++)
+        out[4 + i] = digits[request_prefix >> (4 * i) & 15];
+    for (int i = 0; i < 12; i++)
+        out[12 + i] = digits[n >> (4 * (11 - i)) & 15];
+    out[24] = 0;
 }
 
 static const char *const method_names[] = {"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "OTHER"};

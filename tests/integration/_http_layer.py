@@ -153,6 +153,9 @@ def check_problem_bytes(data, what):
         document = json.loads(body)
     except ValueError:
         document = {}
+    named = re.search(rb"\r\nRequest-Id: (\S+)", head_bytes)
+    check(named and document.get("request_id") == named[1].decode(), what + ": under a name", data)
+    check(document.get("type") == f"urn:mobula:error:{document.get('code')}" and document.get("title") and "retryable" in document, what + ": as others", document)
     check(b"application/problem+json" in head_bytes and document.get("status", 0) >= 400 and str(document["status"]).encode() in head_bytes.split(b"\r\n")[0], what, data)
 
 
@@ -160,7 +163,9 @@ def test_refusals_of_first_requests():
     for what, request in {**REFUSED, **FIRST_ONLY}.items():
         c = Connection()
         c.send(request + NEXT)
-        one_refusal(c.rest(), f"refused: {what}")
+        data = c.rest()
+        one_refusal(data, f"refused: {what}")
+        check_problem_bytes(data, f"refused: {what}")
         c.close()
 
 
