@@ -332,21 +332,67 @@ bool json_number_is_integer(struct json_slice number)
     return true;
 }
 
-bool json_number_i64(struct json_slice number, int64_t *out)
+/* value * 10^times + digit. False: above `most`. */
+static bool shift_in(uint64_t *value, int64_t times, uint64_t digit, uint64_t most)
+{
+    uint64_t v = *value;
+    for (; v > 0 && times > 0; times--) {
+        if (v > most / 10)
+            return false;
+        v *= 10;
+    }
+    if (digit > most - v)
+        return false;
+    *value = v + digit;
+    return true;
+}
+
+/* Saturates: behind that no number is an integer that fits, or only zero. */
+static int64_t exponent_of(const char *at, const char *end)
+{
+    int64_t v = 0, sign = 1;
+    if (at == end)
+        return 0;
+    at++; /* the letter */
+    if (*at == '+' || *at == '-')
+        sign = *at++ == '-' ? -1 : 1;
+    for (; at < end; at++)
+        v = v < INT64_C(1) << 40 ? 10 * v + (*at - '0') : v;
+    return sign * v;
+}
+
+enum json_integer json_number_integer(struct json_slice number, int64_t *out)
 {
     const char *at = number.at;
-    bool negative = *at == '-';
+    bool negative = *at == '-', fits = true, is_fraction = false;
     uint64_t v = 0, most = (uint64_t)INT64_MAX + negative;
-    for (at += negative; at < number.end; at++) {
-        if (*at < '0' || *at > '9')
-            return false;
-        uint64_t digit = (uint64_t)(*at - '0');
-        if (v > (most - digit) / 10)
-            return false;
-        v = v * 10 + digit;
+    int64_t zeros = 0, fraction_digits = 0; /* zeros: that no other digit has followed yet */
+    for (at += negative; at < number.end && *at != 'e' && *at != 'E'; at++) {
+        if (*at == '.') {
+            is_fraction = true;
+            continue;
+        }
+        fraction_digits += is_fraction;
+        if (*at == '0') {
+            zeros++;
+            continue;
+        }
+        fits = fits && shift_in(&v, zeros + 1, (uint64_t)(*at - '0'), most);
+        zeros = 0;
     }
+    int64_t scale = exponent_of(at, number.end) - fraction_digits + zeros;
+    bool is_zero = v == 0 && fits;
+    if (!is_zero && scale < 0)
+        return JSON_FRACTION;
+    if (!fits || (!is_zero && !shift_in(&v, scale, 0, most)))
+        return JSON_OUT_OF_RANGE;
     *out = (int64_t)(negative ? 0 - v : v);
-    return true;
+    return JSON_INTEGER;
+}
+
+bool json_number_i64(struct json_slice number, int64_t *out)
+{
+    return json_number_integer(number, out) == JSON_INTEGER;
 }
 
 double json_number_f64(struct json_slice number)

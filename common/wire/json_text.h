@@ -48,8 +48,11 @@ size_t json_slice_length(struct json_slice string);
 /* Decodes a checked string; `out` has json_slice_length bytes. */
 void json_string_decode(struct json_slice string, char *out);
 bool json_string_equals(struct json_slice string, const char *text);
-/* A checked number. i64: false when it has a fraction or exponent or is out of range. */
+/* A checked number as an integer, by its value: 1e3 and 2.50e1 are, as in JSON Schema. Exact. */
+enum json_integer { JSON_INTEGER, JSON_OUT_OF_RANGE, JSON_FRACTION };
+enum json_integer json_number_integer(struct json_slice number, int64_t *out);
 bool json_number_i64(struct json_slice number, int64_t *out);
+/* By its text: it has neither fraction nor exponent. */
 bool json_number_is_integer(struct json_slice number);
 double json_number_f64(struct json_slice number);
 

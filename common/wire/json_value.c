@@ -119,9 +119,10 @@ static enum mob_status to_i64(struct conversion *c, enum json_kind kind, struct 
     int64_t v;
     if (kind != JSON_NUMBER)
         return mismatch(c, kind_names[kind]);
-    if (!json_number_i64(text, &v))
+    enum json_integer integer = json_number_integer(text, &v);
+    if (integer != JSON_INTEGER)
         return mismatch(
-            c, json_number_is_integer(text) ? "an integer out of range" : "a number with a fraction");
+            c, integer == JSON_OUT_OF_RANGE ? "an integer out of range" : "a number with a fraction");
     return set_small(c, MOB_TYPE_I64, &v, sizeof v);
 }
 

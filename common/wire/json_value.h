@@ -2,13 +2,13 @@
  * checked, nesting at most MOB_JSON_DEPTH_MAX), every length checked. Pure, thread-safe.
  *
  * From JSON, by the declared type (signature.h):
- *   i64      a number without fraction or exponent, in range            f64   any number; "NaN", "Infinity",
+ *   i64      a number that is an integer in range, as 1000 or 1e3       f64   any number; "NaN", "Infinity",
  * "-Infinity" utf8     string        bool  true, false        null  null          json  anything, kept as
  * text bytes, table, pickle5  string with standard base64                  actor "actor_..." tensor   nested
  * arrays of numbers, or {"dtype","shape","data"} with data in base64 or as arrays; the dtype of plain arrays
  * is the declared one, else i64 when all are integers, bool when all are booleans, else f64 T?       also
- * null     every type also {"$ref":"obj_..."}: a reference to that object any      null, bool, integer ->
- * i64, other number -> f64, string -> utf8, {"$actor":"actor_..."} -> actor,
+ * null     every type also {"$ref":"obj_..."}: a reference to that object any      null, bool, integer by its
+ * text -> i64, other number -> f64, string -> utf8, {"$actor":"actor_..."} -> actor,
  *            {"$bytes":"<base64>"} -> bytes, other objects and arrays -> json
  * Object ids inside a json value ({"$ref":"obj_..."} as a member at any depth) are listed in `contains`.
  *

@@ -180,7 +180,7 @@ def test_a_model_has_the_time_that_its_endpoint_says(c):
     serve(c, "default", 0)
     check(c.json("GET", f"{V1}/endpoints/default", expect=200)["timeout_ms"] == 30000, "the default")
     if os.environ.get("MOBULA_TEST_ALL"):
-        c.json("PUT", f"{V1}/endpoints/long", {"class": "batcher.Batcher", "arguments": [75000], "timeout_ms": 120000}, expect=201)
+        c.json("PUT", f"{V1}/endpoints/long", {"class": "batcher.Batcher", "arguments": [63000], "timeout_ms": 120000}, expect=201)
         check(infer_within(c, "long", [[1, 0]], 0)[0] == 200, "longer than a request may otherwise take")
 
 
