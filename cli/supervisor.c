@@ -120,6 +120,8 @@ static void prepare_postgres(struct process *process)
 static void launch(struct process *process)
 {
     set_state(process, PROCESS_STARTING);
+    memcpy(process->last_words, process->last_line, sizeof process->last_words);
+    process->last_line[0] = '\0';
     if (process->which == SUPERVISED_POSTGRES && postgres_configure(process) != MOB_OK) {
         not_started(process);
         return;

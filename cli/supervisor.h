@@ -79,7 +79,8 @@ struct process {
     uv_pipe_t output; /* stdout and stderr of each that is started; one pipe for all of them */
     int output_fd; /* its writing end; -1 = no pipe */
     struct log_file log;
-    char last_line[SUPERVISED_LINE_MAX];
+    char last_line[SUPERVISED_LINE_MAX]; /* of the one that runs or, when none does, that ran last */
+    char last_words[SUPERVISED_LINE_MAX]; /* the last line of the one before it */
     char last_exit[64]; /* "exit status 1", "signal 9" */
 };
 

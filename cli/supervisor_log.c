@@ -124,7 +124,7 @@ void supervisor_write_status(struct supervisor *supervisor)
         char line[SUPERVISED_LINE_MAX];
         if (!process->enabled)
             continue;
-        plain(process->last_line, line, sizeof line);
+        plain(process->pid > 0 ? process->last_words : process->last_line, line, sizeof line);
         n += snprintf(text + n, sizeof text - (size_t)n,
             "%s{\"name\":\"%s\",\"state\":\"%s\",\"pid\":%d,\"start_time\":%llu,\"restarts\":%u,\"started_"
             "us\":%lld,\"last_exit\":\"%s\","

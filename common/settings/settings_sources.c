@@ -133,7 +133,10 @@ static enum mob_status check_value(
     if (row->type < MOB_SETTING_TYPE_NUMBER)
         return check_form(row, text, error, size);
     if (!mob_setting_parse_number(row->type, text, number_out)) {
-        snprintf(error, size, "%s is %s, and must be %s", row->name, text, type_words(row->type));
+        int n = snprintf(error, size, "%s is %s, and must be %s", row->name, text, type_words(row->type));
+        if (row->type == MOB_SETTING_TYPE_NUMBER && n > 0 && (size_t)n < size)
+            snprintf(error + n, size - (size_t)n, " from %lld to %lld", (long long)row->minimum,
+                (long long)row->maximum);
         return MOB_INVALID;
     }
     if (*number_out < row->minimum || *number_out > row->maximum) {

@@ -81,27 +81,30 @@ static void describe_bound_dims(
     }
 }
 
+/* `known`: what the payload says, for who has it already; else NULL. */
 static bool tensor_fits(struct mob_signature_check *c, const struct mob_sig_type *type,
-    const struct mob_arg_view *arg, struct mob_signature_error *e)
+    const struct mob_arg_view *arg, const struct mob_tensor_view *known, struct mob_signature_error *e)
 {
-    struct mob_tensor_view v;
+    struct mob_tensor_view opened;
     if (type->dtype == MOB_DTYPE_NONE && !type->has_shape)
         return true;
-    if (mob_tensor_open(arg->payload, arg->payload_bytes, &v) != MOB_OK) {
+    if (!known && mob_tensor_open(arg->payload, arg->payload_bytes, &opened) != MOB_OK) {
         snprintf(e->found, sizeof e->found, "an unreadable tensor");
         return false;
     }
-    if ((type->dtype == MOB_DTYPE_NONE || type->dtype == v.dtype) &&
-        (!type->has_shape || dims_fit(c, type, &v)))
+    const struct mob_tensor_view *v = known ? known : &opened;
+    if ((type->dtype == MOB_DTYPE_NONE || type->dtype == v->dtype) &&
+        (!type->has_shape || dims_fit(c, type, v)))
         return true;
-    describe_tensor(&v, e->found, sizeof e->found);
+    describe_tensor(v, e->found, sizeof e->found);
     if (type->has_shape && c->dims_seen)
         describe_bound_dims(c, type, e->expected, sizeof e->expected);
     return false;
 }
 
 static enum mob_status check_value(struct mob_signature_check *c, const struct mob_sig_type *type,
-    uint32_t index, const struct mob_arg_view *arg, const char *what, struct mob_signature_error *error_out)
+    uint32_t index, const struct mob_arg_view *arg, const struct mob_tensor_view *tensor, const char *what,
+    struct mob_signature_error *error_out)
 {
     if (type->type == MOB_TYPE_NONE || (arg->is_ref && arg->type == MOB_TYPE_NONE))
         return MOB_OK;
@@ -113,7 +116,7 @@ static enum mob_status check_value(struct mob_signature_check *c, const struct m
         if (type->type != MOB_TYPE_TENSOR || arg->is_ref)
             return MOB_OK;
         set_error(e, index, type);
-        if (tensor_fits(c, type, arg, e))
+        if (tensor_fits(c, type, arg, tensor, e))
             return MOB_OK;
     } else {
         set_error(e, index, type);
@@ -153,7 +156,17 @@ enum mob_status mob_signature_check_next(
     const struct mob_sig_type *type = mob_signature_param(c->signature, c->count);
     if (!type)
         return count_mismatch(c->signature, c->count, error_out);
-    return check_value(c, type, c->count++, arg, "argument", error_out);
+    return check_value(c, type, c->count++, arg, NULL, "argument", error_out);
+}
+
+enum mob_status mob_signature_check_tensor(struct mob_signature_check *c,
+    const struct mob_tensor_view *tensor, struct mob_signature_error *error_out)
+{
+    const struct mob_arg_view arg = {.type = MOB_TYPE_TENSOR};
+    const struct mob_sig_type *type = mob_signature_param(c->signature, c->count);
+    if (!type)
+        return count_mismatch(c->signature, c->count, error_out);
+    return check_value(c, type, c->count++, &arg, tensor, "argument", error_out);
 }
 
 enum mob_status mob_signature_check_end(
@@ -197,7 +210,7 @@ enum mob_status mob_signature_check_return(const struct mob_signature *s, uint32
     const struct mob_sig_type *type = mob_signature_return(s, index);
     mob_signature_check_begin(&c, s);
     if (type)
-        return check_value(&c, type, index, value, "return", error_out);
+        return check_value(&c, type, index, value, NULL, "return", error_out);
     if (error_out) {
         set_error(error_out, index, NULL);
         snprintf(error_out->expected, sizeof error_out->expected, "%u returns", s->return_count);

@@ -89,6 +89,9 @@ static inline void mob_signature_check_begin(struct mob_signature_check *c, cons
 }
 MOB_MUST_USE enum mob_status mob_signature_check_next(
     struct mob_signature_check *c, const struct mob_arg_view *arg, struct mob_signature_error *error_out);
+/* The next one is this tensor, whose payload is not made yet: its data is not looked at. */
+MOB_MUST_USE enum mob_status mob_signature_check_tensor(struct mob_signature_check *c,
+    const struct mob_tensor_view *tensor, struct mob_signature_error *error_out);
 MOB_MUST_USE enum mob_status mob_signature_check_end(
     const struct mob_signature_check *c, struct mob_signature_error *error_out);
 MOB_MUST_USE enum mob_status mob_signature_check_args(const struct mob_signature *s,

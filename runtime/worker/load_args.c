@@ -1,5 +1,5 @@
 /* Arguments of a task that is about to run: inline ones in place (in the copied tail), references from the
- * store. */
+ * store. They are checked against the signature once more: what a reference stands for is known only here. */
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>
@@ -105,22 +105,46 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
     return mob_call_fail(call, MOB_DEPENDENCY_FAILED, "an argument is the result of a failed task");
 }
 
-static enum mob_status add_view(struct mob_worker *worker, const struct mob_arg_view *view)
+/* What is declared for the next argument. */
+static enum mob_status check(
+    struct mob_call *call, struct mob_signature_check *declared, const struct mob_call_arg *arg)
+{
+    struct mob_tensor_view tensor;
+    struct mob_signature_error error;
+    const struct mob_arg_view value = {.type = arg->type,
+        .payload = arg->payload,
+        .payload_bytes = arg->bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)arg->bytes};
+    /* a view's length has 32 bits, a tensor's has 64 */
+    bool large = arg->type == MOB_TYPE_TENSOR && arg->bytes > UINT32_MAX &&
+        mob_tensor_open(arg->payload, arg->bytes, &tensor) == MOB_OK;
+    enum mob_status status = large ? mob_signature_check_tensor(declared, &tensor, &error)
+                                   : mob_signature_check_next(declared, &value, &error);
+    return status == MOB_OK ? MOB_OK : mob_call_fail(call, status, "%s", error.message);
+}
+
+/* `declared`: NULL when the arguments are not those of the signature. */
+static enum mob_status add_view(
+    struct mob_worker *worker, struct mob_signature_check *declared, const struct mob_arg_view *view)
 {
     struct mob_call *call = worker->call;
     struct mob_call_arg *arg = next_arg(call);
     if (arg == NULL)
         return mob_call_fail(call, MOB_NO_MEMORY, "no memory for %u arguments", call->arg_count);
-    if (view->is_ref)
-        return resolve(worker, view->ref, arg);
-    arg->type = view->type;
-    arg->payload = view->payload;
-    arg->bytes = view->payload_bytes;
-    return MOB_OK;
+    if (view->is_ref) {
+        enum mob_status status = resolve(worker, view->ref, arg);
+        if (status != MOB_OK)
+            return status;
+    } else {
+        arg->type = view->type;
+        arg->payload = view->payload;
+        arg->bytes = view->payload_bytes;
+    }
+    return declared == NULL ? MOB_OK : check(call, declared, arg);
 }
 
 /* A page's arguments, checked as they are read: another process wrote them. */
-static enum mob_status load_page(struct mob_worker *worker, const uint8_t *payload, uint64_t bytes)
+static enum mob_status load_page(
+    struct mob_worker *worker, struct mob_signature_check *declared, const uint8_t *payload, uint64_t bytes)
 {
     struct mob_reader r = mob_reader_of(payload, bytes);
     while (mob_reader_left(&r) > 0) {
@@ -135,14 +159,15 @@ static enum mob_status load_page(struct mob_worker *worker, const uint8_t *paylo
         view.payload_bytes = size;
         if (view.is_ref)
             memcpy(&view.ref, at, sizeof view.ref);
-        enum mob_status status = add_view(worker, &view);
+        enum mob_status status = add_view(worker, declared, &view);
         if (status != MOB_OK)
             return status;
     }
     return MOB_OK;
 }
 
-static enum mob_status load_pages(struct mob_worker *worker, uint32_t pages)
+static enum mob_status load_pages(
+    struct mob_worker *worker, struct mob_signature_check *declared, uint32_t pages)
 {
     struct mob_call *call = worker->call;
     call->pages = calloc(pages, sizeof *call->pages);
@@ -153,7 +178,7 @@ static enum mob_status load_pages(struct mob_worker *worker, uint32_t pages)
         enum mob_status status =
             resolve(worker, mob_object_of(call->head.task, MOB_SLOT_ARG_PAGE | page), bytes);
         if (status == MOB_OK)
-            status = load_page(worker, bytes->payload, bytes->bytes);
+            status = load_page(worker, declared, bytes->payload, bytes->bytes);
         if (status != MOB_OK)
             return status;
     }
@@ -183,8 +208,13 @@ enum mob_status mob_worker_load_args(struct mob_worker *worker)
     }
     struct mob_tail_iter it = mob_spec_args(call->tail);
     struct mob_arg_view view;
+    struct mob_signature_check list, *declared = NULL;
+    if (call->signature != NULL && !(call->in.flags & MOB_IN_SPEC_RESTORE)) { /* that gets a checkpoint */
+        mob_signature_check_begin(&list, &call->signature->parsed);
+        declared = &list;
+    }
     while (mob_tail_next_arg(&it, &view)) {
-        enum mob_status status = add_view(worker, &view);
+        enum mob_status status = add_view(worker, declared, &view);
         if (status != MOB_OK)
             return status;
     }
@@ -194,7 +224,7 @@ enum mob_status mob_worker_load_args(struct mob_worker *worker)
         return MOB_OK;
     if (ext.payload_bytes < 8 || (memcpy(&pages, ext.payload, sizeof pages), pages > MOB_ARG_PAGES_MAX))
         return mob_call_fail(call, MOB_CORRUPT, "the spec's argument pages are damaged");
-    return load_pages(worker, pages);
+    return load_pages(worker, declared, pages);
 }
 
 void mob_worker_drop_args(struct mob_worker *worker)

@@ -30,6 +30,15 @@ static uint8_t *list_room(struct mob_arg_list *list, uint32_t bytes)
     return list->bytes + list->used;
 }
 
+/* Its bytes are nowhere yet: mob_encode has seen that it is one. */
+static enum mob_status check_tensor(
+    struct mob_signature_check *check, const struct mob_tensor *tensor, struct mob_signature_error *error_out)
+{
+    struct mob_tensor_view view = {.dtype = (enum mob_dtype)tensor->dtype, .ndim = (uint32_t)tensor->dims};
+    memcpy(view.shape, tensor->shape, view.ndim * sizeof *view.shape);
+    return mob_signature_check_tensor(check, &view, error_out);
+}
+
 static enum mob_status add(struct mob_client *client, struct mob_arg_list *list,
     struct mob_signature_check *check, const struct mob_arg *arg)
 {
@@ -51,11 +60,10 @@ static enum mob_status add(struct mob_client *client, struct mob_arg_list *list,
     struct mob_signature_error error;
     if (value.bytes > MOB_ARG_VALUE_INLINE_MAX) {
         /* Too big for the spec: it is put first, and goes by id. Its type is checked on the bytes at hand. */
-        uint8_t head[MOB_TENSOR_HEAD_MAX];
         view.payload = value.payload;
         view.payload_bytes = value.bytes > UINT32_MAX ? UINT32_MAX : (uint32_t)value.bytes;
-        (void)head;
-        if (value.tensor == NULL && mob_signature_check_next(check, &view, &error) != MOB_OK)
+        if ((value.tensor != NULL ? check_tensor(check, value.tensor, &error)
+                                  : mob_signature_check_next(check, &view, &error)) != MOB_OK)
             return mob_client_fail(client, MOB_TYPE_MISMATCH, "%s", error.message);
         struct mob_object_id id = mob_next_put(client);
         enum mob_status status = mob_put_encoded(client, id, &value);
@@ -64,11 +72,6 @@ static enum mob_status add(struct mob_client *client, struct mob_arg_list *list,
         if (list->put_count < sizeof list->puts / sizeof *list->puts) {
             list->put_bytes[list->put_count] = value.bytes;
             list->puts[list->put_count++] = id;
-        }
-        if (value.tensor != NULL) {
-            view = (struct mob_arg_view){.is_ref = true, .ref = id};
-            if (mob_signature_check_next(check, &view, &error) != MOB_OK)
-                return mob_client_fail(client, MOB_TYPE_MISMATCH, "%s", error.message);
         }
         value = (struct mob_encoded){.is_ref = true, .bytes = sizeof id};
         memcpy(payload, &id, sizeof id);

@@ -55,7 +55,7 @@ bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool
         body->root = json_object();
         return body->root != NULL;
     }
-    char message[256];
+    char message[MOB_BODY_MESSAGE_MAX];
     body->root =
         mob_json_parse(request->body ? request->body : "", request->body_length, message, sizeof message);
     if (!body->root) {
@@ -84,7 +84,7 @@ bool mob_body_ok(struct mob_body *body)
     mob_text_putc(&body->errors, ']');
     size_t length = 0;
     char *errors = mob_text_take(&body->errors, &length);
-    char detail[400];
+    char detail[sizeof body->first + 40];
     if (body->error_count == 1)
         snprintf(detail, sizeof detail, "%s", body->first);
     else
@@ -128,9 +128,9 @@ void mob_body_error(struct mob_body *body, const char *prefix, const char *field
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
     if (body->error_count == 1 && !*prefix && !field)
-        snprintf(body->first, sizeof body->first, "the body %.160s", message);
+        snprintf(body->first, sizeof body->first, "the body %s", message);
     else if (body->error_count == 1)
-        snprintf(body->first, sizeof body->first, "%.80s%s%.64s: %.160s", prefix, field ? "/" : "",
+        snprintf(body->first, sizeof body->first, "%.80s%s%.64s: %s", prefix, field ? "/" : "",
             field ? field : "", message);
     mob_text_puts(&body->errors, body->error_count == 1 ? "[{\"pointer\":" : ",{\"pointer\":");
     write_pointer(&body->errors, prefix, field);
@@ -141,7 +141,7 @@ void mob_body_error(struct mob_body *body, const char *prefix, const char *field
 
 static void unknown_field(struct mob_body *body, const char *prefix, const char *key, const char *names)
 {
-    char known[200] = "";
+    char known[MOB_BODY_MESSAGE_MAX] = "";
     size_t used = 0;
     for (const char *name = names; *name && used < sizeof known; name += strlen(name) + 1)
         used += (size_t)snprintf(known + used, sizeof known - used, " %s", name);

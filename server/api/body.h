@@ -22,6 +22,7 @@
 
 #define MOB_BODY_DEPTH_MAX 64
 #define MOB_BODY_ERRORS_MAX 32
+#define MOB_BODY_MESSAGE_MAX 320 /* of one error: it names each field that there is */
 
 enum mob_body_need { MOB_BODY_OPTIONAL, MOB_BODY_REQUIRED };
 
@@ -30,7 +31,7 @@ struct mob_body {
     json_t *root;
     struct mob_text errors;
     unsigned error_count;
-    char first[320]; /* the first of them in words: the answer's detail */
+    char first[MOB_BODY_MESSAGE_MAX + 160]; /* the first of them in words: the answer's detail */
 };
 
 /* Parses the request's body, which must be a JSON object. False: answered with 400, 415 or 422. An absent

@@ -100,6 +100,24 @@ enum mob_status flight_listen(
     return mob_listen(flight->future, &flight->waiter, callback, flight);
 }
 
+/* The check of a whole list names the argument in words: what is missing is none of those that came. */
+static const char *argument_pointer(const struct flight *flight, const char *said, char *out, size_t capacity)
+{
+    unsigned index;
+    if (sscanf(said, "argument %u", &index) != 1 || index >= json_array_size(flight->op->submit.arguments))
+        return "/arguments";
+    snprintf(out, capacity, "/arguments/%u", index);
+    return out;
+}
+
+void flight_fail_submission(struct flight *flight, enum mob_status status, const char *pointer)
+{
+    char place[40];
+    if (status == MOB_TYPE_MISMATCH)
+        pointer = argument_pointer(flight, mob_client_error(flight->client), place, sizeof place);
+    flight_fail_client(flight, status, pointer);
+}
+
 /* --- deadlines: a binary heap, each flight knows its place --- */
 
 static void timer_place(struct engine *engine, size_t at, struct flight *flight)

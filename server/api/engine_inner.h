@@ -240,6 +240,8 @@ void engine_watch_session(struct engine *engine, struct session *session);
 struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job);
 /* The error of a call on `client` that failed. */
 void flight_fail_client(struct flight *flight, enum mob_status status, const char *pointer);
+/* The same of a submission: MOB_TYPE_MISMATCH points at the argument that is meant, others at `pointer`. */
+void flight_fail_submission(struct flight *flight, enum mob_status status, const char *pointer);
 
 /* engine_keys.c */
 /* Calls `start` when the operation's key is this operation's, unless that ends the flight. */

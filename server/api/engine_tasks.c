@@ -188,7 +188,7 @@ static void fail_submission(struct flight *flight, enum mob_status status, const
     if (status == MOB_STORE_FULL)
         flight_want_room(flight, engine_start_submit, NULL);
     else
-        flight_fail_client(flight, status, status == MOB_TYPE_MISMATCH ? "/arguments" : pointer);
+        flight_fail_submission(flight, status, pointer);
 }
 
 static void submit_task(struct flight *flight, struct argument_memory *memory, struct native_options *options)

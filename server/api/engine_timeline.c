@@ -189,25 +189,32 @@ static void trace_task(
         (long long)((c->started_ns - c->submitted_ns) / 1000));
 }
 
-/* Of a node or a worker: on a track of the node, with what it says. */
+/* What the event says: behind its type. */
+static void write_data(const struct mob_entry *entry, struct mob_text *t)
+{
+    const struct mob_out_event *e = &entry->event;
+    uint32_t bytes = entry->payload_bytes - e->type_bytes;
+    char *data =
+        strndup((const char *)entry->payload + e->type_bytes, e->json_bytes < bytes ? e->json_bytes : bytes);
+    MOB_ASSERT(data != NULL);
+    mob_event_data_write(t, *data ? data : "{}");
+    free(data);
+}
+
+/* Of a node or a worker: on a track of the node. */
 static void trace_node_event(
     struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header, int64_t at_us)
 {
     const struct mob_out_event *e = &entry->event;
     struct mob_text *t = &scan->flight->op->json;
-    uint32_t bytes = entry->payload_bytes - e->type_bytes;
-    char *data =
-        strndup((const char *)entry->payload + e->type_bytes, e->json_bytes < bytes ? e->json_bytes : bytes);
-    MOB_ASSERT(data != NULL);
     note_track(scan->context, header->incarnation, TRACK_OF_NODE);
     separate(scan);
     mob_text_puts(t, "{\"ph\":\"i\",\"cat\":\"node\",\"name\":");
     mob_text_json_string(t, (const char *)entry->payload, e->type_bytes);
     mob_text_printf(t, ",\"ts\":%lld,\"s\":\"p\",\"pid\":%llu,\"tid\":%u,\"args\":", (long long)at_us,
         (unsigned long long)header->incarnation, TRACK_OF_NODE);
-    mob_event_data_write(t, *data ? data : "{}");
+    write_data(entry, t);
     mob_text_putc(t, '}');
-    free(data);
 }
 
 static void trace_event(
@@ -229,10 +236,14 @@ static void trace_event(
     }
     mob_text_printf(&t, "{\"ph\":\"%s\",\"cat\":\"event\",\"name\":", e->span_ns > 0 ? "X" : "i");
     mob_text_json_string(&t, (const char *)entry->payload, e->type_bytes);
-    mob_text_printf(&t,
-        ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"args\":{\"task\":\"%s\"},\"tid\":",
+    mob_text_printf(&t, ",\"ts\":%lld,\"dur\":%lld,\"s\":\"t\",\"pid\":%llu,\"args\":{\"task\":\"%s\"",
         (long long)at, (long long)(e->span_ns / 1000), (unsigned long long)header->incarnation,
         mob_task_id_format(e->task, id));
+    if (e->json_bytes > 0) {
+        mob_text_puts(&t, ",\"data\":");
+        write_data(entry, &t);
+    }
+    mob_text_puts(&t, "},\"tid\":");
     char *text = mob_text_take(&t, &length);
     MOB_ASSERT(text != NULL);
     if (!(s && s->final)) {

@@ -214,6 +214,18 @@ static void write_times(const struct task_record *r, const json_t *live, struct 
         mob_text_puts(out, ",\"peak_kb\":null");
 }
 
+/* As objects tell it: the task, its signal and the last lines it wrote go with each link. */
+static void write_error_link(const struct mob_error_link *link, struct mob_text *out)
+{
+    char id[MOB_ID_TEXT_MAX];
+    mob_text_printf(out,
+        "\"code\":\"%s\",\"task\":\"%s\",\"signal\":%d,\"message\":", mob_status_code(link->status),
+        mob_task_id_format(link->task, id), (int)link->signal);
+    mob_text_json_string(out, link->message, link->message_bytes);
+    mob_text_puts(out, ",\"log\":");
+    mob_text_json_string(out, link->detail, link->detail_bytes);
+}
+
 void task_record_write_error(const struct task_record *r, struct mob_text *out)
 {
     struct mob_completion completion = {r->completion, r->body};
@@ -223,18 +235,18 @@ void task_record_write_error(const struct task_record *r, struct mob_text *out)
     int count = mob_completion_next(&completion, &at, &ret) && ret.type == MOB_TYPE_ERROR && ret.payload
         ? mob_error_decode(ret.payload, ret.size, links, MOB_ERROR_LINKS_MAX)
         : 0;
-    mob_text_printf(out,
-        ",\"error\":{\"code\":\"%s\",\"message\":", mob_status_code((enum mob_status)r->completion.status));
-    if (count > 0)
-        mob_text_json_string(out, links[0].message, links[0].message_bytes);
-    else
+    mob_text_puts(out, ",\"error\":{");
+    if (count > 0) {
+        write_error_link(&links[0], out);
+    } else {
+        mob_text_printf(
+            out, "\"code\":\"%s\",\"message\":", mob_status_code((enum mob_status)r->completion.status));
         mob_text_json_cstring(out, mob_status_text((enum mob_status)r->completion.status));
+    }
     mob_text_puts(out, ",\"causes\":[");
     for (int i = 1; i < count; i++) {
-        char id[MOB_ID_TEXT_MAX];
-        mob_text_printf(out, "%s{\"code\":\"%s\",\"task\":\"%s\",\"message\":", i > 1 ? "," : "",
-            mob_status_code(links[i].status), mob_task_id_format(links[i].task, id));
-        mob_text_json_string(out, links[i].message, links[i].message_bytes);
+        mob_text_puts(out, i > 1 ? ",{" : "{");
+        write_error_link(&links[i], out);
         mob_text_putc(out, '}');
     }
     mob_text_puts(out, "]}");

@@ -127,6 +127,7 @@ class Cluster(Supervised):
         self.assertIn("node was told to fail", self.mobula("status").stdout)
         (self.control / "fail.node").unlink()
         self.wait_ready()
+        self.assertIn("node was told to fail", self.mobula("status").stdout, "last words are those of the dead")
 
     def test_one_that_does_not_stop_is_killed_in_time(self):
         (self.control / "deaf.node").touch()

@@ -255,6 +255,8 @@ def test_problems_say_what_and_where(c):
         check(c.json("GET", f"{V1}/{kind}s/none", expect=404)["detail"] == f"no such {kind}: none", kind)
     refused(c, "/tasks?limit=5&sort=id&limit=6", "limit", "twice")
     check("--hosts" in c.json("GET", V1 + "/tasks", None, {"Host": "other.example"}, expect=421)["detail"], "what to do")
+    option = submit({"function": "arith.add", "arguments": [1, 2], "options": {"bogus": 1}})
+    check(option["detail"].endswith(" restart_on_divergence"), "every option there is, the last one too", option)
     nul = c.call("POST", V1 + "/tasks", b'{"function": "arith.add", "arguments": ["a\\u0000b"]}', {"Content-Type": "application/json"})
     check(nul[0] == 400 and "\\u0000 is not taken" in json.loads(nul[2])["detail"], "NUL", nul)
 
@@ -267,6 +269,18 @@ def test_errors_of_arguments_are_those_of_the_page(c):
     check(quoted, "the page quotes one")
     answer = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, "x"]}, expect=422)
     check(quoted and answer["detail"] == quoted.group(1) and answer["errors"][0]["pointer"] == "/arguments/1", "as it is", answer)
+
+
+def test_a_tensor_of_another_shape_is_pointed_at(c):
+    c.deploy("probe")
+    for rows in (2, 400):  # inline, and by reference
+        body = {"function": "probe.rows", "arguments": [[[1, 2, 3, 4]] * rows, [1] * (rows - 1)]}
+        answer = c.json("POST", V1 + "/tasks", body, expect=422)
+        said = f"argument 1 (w): expected tensor<f32>[n] n={rows}, found tensor<f32>[{rows - 1}]"
+        check(answer["detail"] == said and answer["errors"][0]["pointer"] == "/arguments/1", "which one", answer)
+    text = c.json("POST", V1 + "/objects", {"value": "none"}, expect=201)["id"]
+    told = c.run("arith.add", {"$ref": text}, 1)
+    check("argument 0 (a): expected i64, found json" in told["error"]["detail"], "when it is known", told)
 
 
 if __name__ == "__main__":

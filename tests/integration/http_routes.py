@@ -96,6 +96,8 @@ def test_tasks(c):
     for arguments, pointer in ((["x", 1], "/arguments/0"), ([1], "/arguments"), ([1, 2, 3], "/arguments/2"), ([1.5, 1], "/arguments/0")):
         wrong = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": arguments}, expect=422)
         check(wrong["code"] == "type-mismatch" and wrong["errors"][0]["pointer"] == pointer, "type", wrong)
+    told = c.json("GET", V1 + "/tasks/" + failed["id"], expect=200)["error"]
+    check(told["task"] == failed["id"] and told["signal"] == 0 and "zero" in told["message"] and told["causes"] == [], "in the record too", told)
     unknown = c.json("POST", V1 + "/tasks", {"function": "nope.f"}, expect=404)
     check(unknown["errors"][0]["pointer"] == "/function", "unknown function", unknown)
     check(c.json("GET", V1 + "/tasks/task_" + "a" * 26)["status"] == 404, "unknown task")

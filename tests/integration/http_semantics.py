@@ -200,6 +200,7 @@ def test_what_took_its_worker_along_is_in_records_events_and_timeline(c):
     check(crashed["state"] == "failed", "it crashes", crashed)
     record = c.json("GET", f"{V1}/tasks/{crashed['id']}", expect=200)
     check(record["worker"] > 0 and record["submitted_us"] <= record["started_us"] <= record["finished_us"], "where and when", record)
+    check(record["error"]["signal"] > 0 and record["error"]["task"] == record["id"], "by which signal", record["error"])
     spans = [e for e in c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
              if e["ph"] == "X" and e["args"].get("task") == record["id"]]
     check([e["tid"] for e in spans][-1:] == [record["worker"]] and all(e["dur"] >= 0 for e in spans), "in the timeline", spans)

@@ -353,6 +353,68 @@ static void wrong_arguments_are_named(void **state)
     FAILS(mob_future_from_id(client, "obj_?", &future), MOB_INVALID);
 }
 
+/* Over 1 KiB they go by reference, which fits every type. */
+static void a_large_tensor_is_checked_when_it_is_submitted(void **state)
+{
+    (void)state;
+    static float x[400 * 4];
+    struct mob_future *future;
+    struct mob_tensor wide = {.dtype = MOB_F64, .dims = 1, .shape = {800}, .data = x};
+    FAILS(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_tensor_f32(x, 400, 4)), NULL, &future),
+        MOB_TYPE_MISMATCH);
+    assert_string_equal(mob_client_error(client), "argument 0 (v): expected i64, found tensor");
+    FAILS(mob_submit(client, "probe.scale", MOB_ARGS(mob_tensor(wide), mob_f64(1)), NULL, &future),
+        MOB_TYPE_MISMATCH);
+    assert_string_equal(
+        mob_client_error(client), "argument 0 (x): expected tensor<f32>, found tensor<f64>[800]");
+    FAILS(mob_submit(client, "probe.rows", MOB_ARGS(mob_tensor_f32(x, 400, 4), mob_tensor_f32(x, 399, 0)),
+              NULL, &future),
+        MOB_TYPE_MISMATCH);
+    assert_string_equal(
+        mob_client_error(client), "argument 1 (w): expected tensor<f32>[n] n=400, found tensor<f32>[399]");
+    assert_int_equal(
+        call_i64("probe.rows", MOB_ARGS(mob_tensor_f32(x, 400, 4), mob_tensor_f32(x, 400, 0))), 400);
+}
+
+static void assert_refused_when_known(struct mob_future *future, const char *words)
+{
+    struct mob_value *value;
+    FAILS(mob_get(future, PATIENCE, &value), MOB_TYPE_MISMATCH);
+    if (strstr(mob_future_error(future), words) == NULL)
+        fail_msg("%s does not say %s", mob_future_error(future), words);
+    mob_release(future);
+}
+
+/* What a reference stands for is known where the task runs: its function does not begin with anything else
+ * than it declares. */
+static void what_a_reference_stands_for_is_checked_too(void **state)
+{
+    (void)state;
+    static float x[400 * 3];
+    struct mob_future *text, *matrix, *few, *future;
+    OK(mob_put(client, mob_utf8("not a number"), &text));
+    OK(mob_put(client, mob_tensor_f32(x, 400, 3), &matrix));
+    OK(mob_put(client, mob_tensor_f32(x, 2, 3), &few));
+    OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_ref(text)), NULL, &future));
+    assert_refused_when_known(future, "argument 0 (v): expected i64, found utf8");
+    OK(mob_submit(client, "probe.rows", MOB_ARGS(mob_ref(matrix), mob_tensor_f32(x, 400, 0)), NULL, &future));
+    assert_refused_when_known(
+        future, "argument 0 (x): expected tensor<f32>[n,4] n=400, found tensor<f32>[400,3]");
+    OK(mob_submit(client, "probe.scale", MOB_ARGS(mob_ref(few), mob_f64(2)), NULL, &future));
+    mob_release(text);
+    text = future; /* a future of a task, as well as what was put */
+    OK(mob_submit(client, "probe.rows", MOB_ARGS(mob_ref(text), mob_tensor_f32(x, 2, 0)), NULL, &future));
+    assert_refused_when_known(future, "expected tensor<f32>[n,4] n=2, found tensor<f32>[2,3]");
+    struct mob_arg many[300];
+    for (size_t i = 0; i < 300; i++)
+        many[i] = i == 299 ? mob_ref(matrix) : mob_i64(1); /* on a page of arguments */
+    OK(mob_submit(client, "probe.sum_all", (struct mob_args){many, 300}, NULL, &future));
+    assert_refused_when_known(future, "argument 299: expected i64, found tensor");
+    mob_release(text);
+    mob_release(matrix);
+    mob_release(few);
+}
+
 static void a_failed_task_tells_its_reason(void **state)
 {
     (void)state;
@@ -729,6 +791,8 @@ int main(void)
         cmocka_unit_test(a_generator_that_fails_gives_its_items_first),
         cmocka_unit_test(the_end_of_a_stream_is_waited_for),
         cmocka_unit_test(wrong_arguments_are_named),
+        cmocka_unit_test(a_large_tensor_is_checked_when_it_is_submitted),
+        cmocka_unit_test(what_a_reference_stands_for_is_checked_too),
         cmocka_unit_test(a_failed_task_tells_its_reason),
         cmocka_unit_test(a_crash_costs_one_worker_and_is_told),
         cmocka_unit_test(endless_allocation_costs_one_worker),

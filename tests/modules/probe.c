@@ -32,6 +32,11 @@ static enum mob_status echo_bytes(struct mob_call *call)
     return mob_return(call, mob_bytes(bytes, size));
 }
 
+static enum mob_status rows(struct mob_call *call)
+{
+    return mob_return_i64(call, mob_arg_tensor(call, 0).shape[0]);
+}
+
 static enum mob_status scale(struct mob_call *call)
 {
     struct mob_tensor x = mob_arg_tensor(call, 0);
@@ -435,6 +440,7 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("echo_utf8", echo_utf8, "utf8 v -> utf8"),
     MOB_FUNCTION("echo_bytes", echo_bytes, "bytes v -> bytes"),
     MOB_FUNCTION("scale", scale, "tensor<f32> x, f64 factor -> tensor<f32>"),
+    MOB_FUNCTION("rows", rows, "tensor<f32>[n,4] x, tensor<f32>[n] w -> i64"),
     MOB_FUNCTION("sum_all", sum_all, "i64... -> i64"), MOB_FUNCTION("many", many, "i64 n -> i64..."),
     MOB_FUNCTION("many_texts", many_texts, "i64 n, i64 bytes -> utf8..."),
     MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("nothing", nothing, "-> ()"),

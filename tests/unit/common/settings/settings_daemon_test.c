@@ -110,6 +110,7 @@ static void what_is_neither_is_an_error(void **state)
     assert_refused(READ(NULL, "--verbose=yes"), MOB_INVALID, "--verbose takes no value");
     assert_refused(READ(NULL, "--host=1", "--host=2", "--host=3"), MOB_INVALID, "at most 2");
     assert_refused(READ(NULL, "--slots", "0"), MOB_INVALID, "must be from 1");
+    assert_refused(READ(NULL, "--slots", "-1"), MOB_INVALID, "a whole number from 1 to ");
     char *environment[] = {"MOBULA_SLOTZ=3", NULL};
     assert_refused(READ(environment, "--slots", "1"), MOB_NOT_FOUND, "MOBULA_SLOTZ");
     write_file("slotz = 3\n");

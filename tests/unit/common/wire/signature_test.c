@@ -209,6 +209,24 @@ static void tensors_are_checked_by_dtype_and_shape(void **state)
     assert_string_equal(e.found, "an unreadable tensor");
 }
 
+static void a_tensor_without_its_payload_is_checked_the_same(void **state)
+{
+    (void)state;
+    struct mob_signature s = parsed("tensor<f32>[n,4] x, tensor[n,*] y, i64 z -> i64");
+    const struct mob_tensor_view x = {.dtype = MOB_DTYPE_F32, .ndim = 2, .shape = {3, 4}},
+                                 y = {.dtype = MOB_DTYPE_I8, .ndim = 2, .shape = {2, 9}};
+    struct mob_signature_check c;
+    struct mob_signature_error e;
+    mob_signature_check_begin(&c, &s);
+    assert_int_equal(mob_signature_check_tensor(&c, &x, &e), MOB_OK);
+    assert_int_equal(mob_signature_check_tensor(&c, &y, &e), MOB_TYPE_MISMATCH);
+    assert_string_equal(e.message, "argument 1 (y): expected tensor[n,*] n=3, found tensor<i8>[2,9]");
+    assert_int_equal(mob_signature_check_tensor(&c, &x, &e), MOB_TYPE_MISMATCH);
+    assert_string_equal(e.message, "argument 2 (z): expected i64, found tensor");
+    assert_int_equal(mob_signature_check_tensor(&c, &x, &e), MOB_TYPE_MISMATCH);
+    assert_string_equal(e.found, "more than 3");
+}
+
 static void returns_are_checked_too(void **state)
 {
     (void)state;
@@ -290,6 +308,7 @@ int main(void)
         cmocka_unit_test(variadic_takes_none_or_many_of_its_type),
         cmocka_unit_test(any_takes_everything),
         cmocka_unit_test(tensors_are_checked_by_dtype_and_shape),
+        cmocka_unit_test(a_tensor_without_its_payload_is_checked_the_same),
         cmocka_unit_test(returns_are_checked_too),
         cmocka_unit_test(checked_tail_gives_the_same_verdict),
         cmocka_unit_test(schema_is_json_with_what_the_signature_says),
