@@ -224,14 +224,14 @@ int64_t gcs_box_cpu_ns(pid_t pid)
 
 /* ---- blocks ---- */
 
-struct mob_job_id gcs_block_job(uint8_t job)
+struct mob_job_id gcs_block_job(uint16_t job)
 {
-    return (struct mob_job_id){{{job, 'j', 'o', 'b'}}};
+    return (struct mob_job_id){{{(uint8_t)job, 'j', 'o', 'b', (uint8_t)(job >> 8)}}};
 }
 
-struct mob_stream gcs_block_stream(uint8_t job, uint8_t stream)
+struct mob_stream gcs_block_stream(uint16_t job, uint8_t stream)
 {
-    return (struct mob_stream){{job, stream, 's', 't', 'r', 'e', 'a', 'm'}};
+    return (struct mob_stream){{(uint8_t)job, stream, 's', 't', 'r', 'e', 'a', 'm', (uint8_t)(job >> 8)}};
 }
 
 struct mob_function_id gcs_block_function(uint8_t function)

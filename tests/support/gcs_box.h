@@ -58,7 +58,8 @@ int64_t gcs_box_cpu_ns(pid_t pid);
  * its length. */
 struct gcs_block_spec {
     uint64_t incarnation, sequence;
-    uint8_t job, stream; /* first bytes of their ids */
+    uint16_t job; /* in its id */
+    uint8_t stream;
     uint32_t first_index, tasks;
     bool specs, finals;
     uint32_t failed; /* of the completions */
@@ -67,8 +68,8 @@ struct gcs_block_spec {
     int64_t wall_ns, mono_ns; /* 0 = now */
 };
 uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_t capacity);
-struct mob_job_id gcs_block_job(uint8_t job);
-struct mob_stream gcs_block_stream(uint8_t job, uint8_t stream);
+struct mob_job_id gcs_block_job(uint16_t job);
+struct mob_stream gcs_block_stream(uint16_t job, uint8_t stream);
 struct mob_function_id gcs_block_function(uint8_t function);
 
 #endif
