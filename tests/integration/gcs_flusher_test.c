@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "common/wire/block.h"
 #include "tests/support/flush_box.h"
+#include "tests/support/xorshift.h"
 
 #define DEADLINE_NS (90 * MOB_SEC)
 #define TASKS_BLOCK 100u
@@ -261,30 +262,36 @@ static void blocks_move_and_every_read_finds_them(void **state)
 }
 
 /* Each end of a flusher in turn: a new one begins where the watermark is. */
-static void a_flusher_that_dies_anywhere_leaves_nothing_out(void **state)
+/* One flusher after the other, each with a failpoint at which it dies. */
+static void flushers_die(const char *const *ends, size_t count, const uint32_t *blocks)
 {
-    static const char *const ends[] = {"flush.before_commit=kill@2", "flush.after_commit=kill@1",
-        "flush.after_commit=kill@3", "flush.before_flush=kill@2", "flush.before_commit=kill@1"};
-    NEEDS_POSTGRES();
     start(ends[0]);
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
-        append(300);
+    for (size_t i = 0; i < count; i++) {
+        append(blocks[i]);
         wait_acked();
         for (int64_t deadline = soon(); !gcs_box_ended(&f.flusher); step())
             assert_true(mob_now() < deadline);
-        f.flusher = flush_box_spawn(&f.flush_box, i + 1 < sizeof ends / sizeof ends[0] ? ends[i + 1] : NULL);
+        f.flusher = flush_box_spawn(&f.flush_box, i + 1 < count ? ends[i + 1] : NULL);
     }
     append(100);
     check_everything();
 }
 
+static void a_flusher_that_dies_anywhere_leaves_nothing_out(void **state)
+{
+    static const char *const ends[] = {"flush.before_commit=kill@2", "flush.after_commit=kill@1",
+        "flush.after_commit=kill@3", "flush.before_flush=kill@2", "flush.before_commit=kill@1"};
+    static const uint32_t blocks[] = {300, 300, 300, 300, 300};
+    NEEDS_POSTGRES();
+    flushers_die(ends, sizeof ends / sizeof ends[0], blocks);
+}
+
 /* Stopped inside of a transaction that holds the watermark, with rows in it; continued when its successor has
  * gone on. */
-static void a_zombie_does_no_harm(void **state)
+static void one_is_a_zombie(const char *stops, uint32_t before, uint32_t meanwhile)
 {
-    NEEDS_POSTGRES();
-    start("flush.before_commit=stop@3");
-    append(300);
+    start(stops);
+    append(before);
     wait_acked();
     char path[64], text[512] = "";
     snprintf(path, sizeof path, "/proc/%d/status", f.flusher);
@@ -297,15 +304,21 @@ static void a_zombie_does_no_harm(void **state)
     }
     pid_t zombie = f.flusher;
     f.flusher = flush_box_spawn(&f.flush_box, NULL);
-    append(300);
+    append(meanwhile);
     wait_acked();
     wait_flushed(); /* by the successor, behind the zombie's lock */
     kill(zombie, SIGCONT);
-    append(300);
+    append(meanwhile);
     check_everything();
     append(100);
     check_everything();
     gcs_box_end(&zombie, SIGKILL);
+}
+
+static void a_zombie_does_no_harm(void **state)
+{
+    NEEDS_POSTGRES();
+    one_is_a_zombie("flush.before_commit=stop@3", 300, 300);
 }
 
 /* While PostgreSQL is away the member keeps everything, and takes what comes. */
@@ -544,8 +557,72 @@ static void deleted_jobs_leave_no_rows(void **state)
     assert_true(specs[1] > 0);
 }
 
+/* ---- the same by a seed: ./dev test --long ---- */
+
+static uint32_t below(uint64_t *random, uint32_t n)
+{
+    return (uint32_t)(xorshift(random) >> 33) % n;
+}
+
+/* The fault is after COMMIT and before FLUSH in two of three. */
+static void flushers_die_by_seed(void **state)
+{
+    enum { DEATHS = 4 };
+    static const char *const points[] = {"flush.after_commit", "flush.before_flush", "flush.before_commit"};
+    char texts[DEATHS][40];
+    const char *ends[DEATHS];
+    uint32_t blocks[DEATHS];
+    uint64_t random = XORSHIFT_SEED * (1 + (uint64_t)(uintptr_t)*state);
+    NEEDS_POSTGRES();
+    for (int i = 0; i < DEATHS; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s=kill@%u", points[below(&random, 3)], 1 + below(&random, 3));
+        ends[i] = texts[i];
+        blocks[i] = 2 * (150 + below(&random, 100));
+        print_message("%s behind %u blocks\n", texts[i], blocks[i]);
+    }
+    flushers_die(ends, DEATHS, blocks);
+}
+
+static void one_is_a_zombie_by_seed(void **state)
+{
+    uint64_t random = XORSHIFT_SEED * (1 + (uint64_t)(uintptr_t)*state);
+    char stops[40];
+    NEEDS_POSTGRES();
+    snprintf(stops, sizeof stops, "flush.before_commit=stop@%u", 1 + below(&random, 4));
+    uint32_t before = 2 * (150 + below(&random, 100)), meanwhile = 2 * (20 + below(&random, 200));
+    print_message("%s, %u blocks before and twice %u after it\n", stops, before, meanwhile);
+    one_is_a_zombie(stops, before, meanwhile);
+}
+
+static int run_seeds(uint32_t first, uint32_t count)
+{
+    enum { SEEDS_MAX = 1000 };
+    static struct CMUnitTest tests[2 * SEEDS_MAX];
+    static char names[2 * SEEDS_MAX][48];
+    const char *only = getenv("MOBULA_CHAOS_FAULT");
+    size_t n = 0;
+    for (uint32_t i = 0; i < 2 * count && i < 2 * SEEDS_MAX; i++) {
+        bool zombie = i % 2 != 0;
+        const char *fault = zombie ? "flusher_is_a_zombie" : "flusher_dies";
+        if (only != NULL && strcmp(only, fault) != 0)
+            continue;
+        snprintf(names[n], sizeof names[n], "%s, seed %u", fault, first + i / 2);
+        tests[n] = (struct CMUnitTest){.name = names[n],
+            .test_func = zombie ? one_is_a_zombie_by_seed : flushers_die_by_seed,
+            .setup_func = set_up,
+            .teardown_func = tear_down,
+            .initial_state = (void *)(uintptr_t)(first + i / 2)};
+        n++;
+    }
+    return _cmocka_run_group_tests("gcs_flusher", tests, n, NULL, NULL);
+}
+
 int main(void)
 {
+    const char *seeds = getenv("MOBULA_CHAOS_SEEDS"), *first = getenv("MOBULA_CHAOS_SEED");
+    if (seeds != NULL)
+        return run_seeds(
+            first == NULL ? 1 : (uint32_t)strtoul(first, NULL, 10), (uint32_t)strtoul(seeds, NULL, 10));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(blocks_move_and_every_read_finds_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_flusher_that_dies_anywhere_leaves_nothing_out, set_up, tear_down),
