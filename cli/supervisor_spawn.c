@@ -164,6 +164,8 @@ static void master_arguments(const struct process *process, struct arguments *ar
     add(arguments, "%s", supervisor->cluster);
     add(arguments, "--replicas");
     add(arguments, "%u", supervisor->replicas);
+    if (strcmp(mob_setting_text(supervisor->settings, MOB_SETTING_GCS_START_WITHOUT_ALL), "on") == 0)
+        add(arguments, "--start-without-all");
     add_shard(process, arguments);
     add_times(supervisor, arguments);
 }

@@ -29,6 +29,7 @@ struct mob_membership {
     uint64_t leased; /* who got the last lease, which may last until leased_until_ns */
     int64_t leased_until_ns;
     bool quiet; /* a configuration is in the table that nobody may hear of before that */
+    bool said_missing; /* after everything died: said who is waited for */
     struct known known[MOB_MEMBERSHIP_MEMBERS_MAX];
     uint32_t known_count;
     struct mob_membership_action actions[ACTIONS_MAX];
@@ -265,10 +266,26 @@ static void decide_first(struct mob_membership *m, int64_t now_ns)
 }
 
 /* After everything died: all of the last configuration have come back, or gone on waiting is of no use. */
+/* Nobody but a person can say that they do not come: said once, with what that person may do. */
+static void say_missing(struct mob_membership *m, uint32_t missing, const struct known *best)
+{
+    if (m->said_missing)
+        return;
+    m->said_missing = true;
+    MOB_LOG_WARN("master", "waits_for_members",
+        "epoch=%llu members=%u missing=%u best_epoch=%llu best_seq=%llu "
+        "hint=\"their stores may have what the others lack; if they are lost: gcs-start-without-all\"",
+        (unsigned long long)m->config.epoch, m->config.count, missing,
+        (unsigned long long)(best == NULL ? 0 : best->report.stored_epoch),
+        (unsigned long long)(best == NULL ? 0 : best->report.stored_seq));
+}
+
 static void decide_start(struct mob_membership *m, int64_t now_ns)
 {
-    if (m->died_ns == 0)
+    if (m->died_ns == 0) {
         m->died_ns = now_ns;
+        m->said_missing = false;
+    }
     const struct known *best = NULL;
     uint32_t missing = 0;
     for (uint32_t i = 0; i < m->config.count; i++) {
@@ -289,9 +306,12 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
         if (more)
             best = k;
     }
-    bool waited = now_ns - m->died_ns >= m->options.gather_ns && m->options.start_without_all;
-    if (best == NULL || (missing > 0 && !waited))
+    bool waited = now_ns - m->died_ns >= m->options.gather_ns;
+    if (best == NULL || (missing > 0 && !(waited && m->options.start_without_all))) {
+        if (waited)
+            say_missing(m, missing, best);
         return;
+    }
     struct mob_gcs_config next = next_config(m);
     next.start = 1;
     config_add(&next, best->report.member);

@@ -5,12 +5,14 @@ ctest: timeout=300
 import json
 import os
 import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
-from lib_cli_cluster import ClusterCase
+from lib_cli_cluster import BIN, ClusterCase
 
 PROCESSES = ["postgres", "flush", "redis", "redis-1", "gcs", "gcs-1", "master", "node", "gateway"]
 
@@ -109,6 +111,26 @@ class Chain(ClusterCase):
         self.assertIsNone(left[1]["gcs-1.sock"]["role"])
         back = self.until_status(whole)[1]["gcs-1.sock"]
         self.assertNotEqual(members["gcs-1.sock"]["id"], back["id"])
+
+    @unittest.skipUnless(os.environ.get("MOBULA_TEST_ALL"), "waits for 20 s (unit/gcs/chain/membership has the rule)")
+    def test_a_lost_folder_is_waited_for_until_somebody_says_otherwise(self):
+        self.up("--gcs-replicas", "2")
+        self.deploy()
+        self.add(1)
+        self.whole_after(0)
+        self.mobula("down", code=0)
+        shutil.rmtree(self.dir / "gcs-1")
+        waits = subprocess.Popen([BIN / "mobula", "up", "--detach"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while "waits_for_members" not in (self.dir / "logs/master.log").read_text(errors="replace"):
+            self.assertLess(time.monotonic(), deadline, self.logs())
+            time.sleep(0.1)
+        self.assertIn("hint=", (self.dir / "logs/master.log").read_text(errors="replace"))
+        self.mobula("down", code=0)
+        waits.wait(60)
+        self.up("--gcs-start-without-all", "on")
+        self.add(2)
+        self.assertEqual(2, self.tasks())
 
     def test_what_dies_is_replaced(self):
         self.up()

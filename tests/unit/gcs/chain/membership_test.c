@@ -44,27 +44,36 @@ static void tick(struct fixture *f)
     f->now_ns += MOB_MS;
 }
 
-static int set_up(void **state)
+/* A chain of two that works. */
+static void begin(struct fixture *f, bool start_without_all)
 {
-    static struct fixture f;
-    f = (struct fixture){.now_ns = 5 * MOB_SEC};
-    f.m = mob_membership_create(&(struct mob_membership_options){.replicas = 2,
+    mob_membership_destroy(f->m);
+    *f = (struct fixture){.now_ns = 5 * MOB_SEC};
+    f->m = mob_membership_create(&(struct mob_membership_options){.replicas = 2,
         .suspicion_ns = SUSPICION,
         .lease_ns = 10 * MOB_MS,
         .tick_ns = MOB_MS,
         .tick_slow_ns = 50 * MOB_MS,
         .stall_ns = STALL,
         .reread_ns = MOB_SEC,
-        .gather_ns = 10 * MOB_SEC});
-    assert_non_null(f.m);
+        .gather_ns = 10 * MOB_SEC,
+        .start_without_all = start_without_all});
+    assert_non_null(f->m);
     struct mob_gcs_config config = {.epoch = 1, .term = 1, .count = 2, .members = {HEAD, TAIL}};
-    mob_membership_begin(f.m, 1, &config, f.now_ns);
+    mob_membership_begin(f->m, 1, &config, f->now_ns);
     for (int i = 0; i < 30; i++) {
-        report(&f, HEAD, f.now_ns - MOB_MS);
-        report(&f, TAIL, f.now_ns - MOB_MS);
-        tick(&f);
+        report(f, HEAD, f->now_ns - MOB_MS);
+        report(f, TAIL, f->now_ns - MOB_MS);
+        tick(f);
     }
-    assert_int_equal(f.installed.epoch, 0);
+    assert_int_equal(f->installed.epoch, 0);
+}
+
+static int set_up(void **state)
+{
+    static struct fixture f;
+    f.m = NULL;
+    begin(&f, false);
     *state = &f;
     return 0;
 }
@@ -126,6 +135,60 @@ static void a_master_that_slept_leaves_nobody_out(void **state)
         report(f, TAIL, i < 2 ? slept_ns : f->now_ns - 2 * MOB_MS);
     }
     assert_int_equal(f->installed.epoch, 0);
+}
+
+/* The next life of a member, with a store that was synced up to seq. */
+static void report_back(struct fixture *f, uint64_t member, uint64_t seq)
+{
+    struct mob_member_report r = {.member = member + 1,
+        .epoch = 0,
+        .state = MOB_CHAIN_IDLE,
+        .stored_epoch = 1,
+        .stored_seq = seq,
+        .stored_synced = 1,
+        .sent_ns = f->now_ns,
+        .heard_ns = f->now_ns - MOB_MS};
+    mob_membership_on_report(f->m, &r, true, f->now_ns);
+}
+
+/* Everything died, and one of two comes back: the other may have more, so only a person can end the wait. */
+static void who_does_not_come_back_is_waited_for(void **state)
+{
+    struct fixture *f = *state;
+    f->now_ns += MOB_SEC;
+    int64_t died_ns = f->now_ns;
+    while (f->installed.epoch == 0 && f->now_ns < died_ns + 30 * MOB_SEC) {
+        report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 0);
+    report_back(f, HEAD, 6);
+    for (int i = 0; i < 5; i++) {
+        report_back(f, TAIL, 7);
+        report_back(f, HEAD, 6);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.start, 1);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], TAIL + 1);
+}
+
+/* Who has said so waits for the time that is given, and no longer. */
+static void who_does_not_come_back_is_given_up_when_a_person_says_so(void **state)
+{
+    struct fixture *f = *state;
+    begin(f, true);
+    f->now_ns += MOB_SEC;
+    int64_t died_ns = f->now_ns;
+    while (f->installed.epoch == 0 && f->now_ns < died_ns + 30 * MOB_SEC) {
+        report_back(f, TAIL, 7);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.start, 1);
+    assert_int_equal(f->installed.members[0], TAIL + 1);
+    assert_in_range(f->now_ns - died_ns, 10 * MOB_SEC, 11 * MOB_SEC);
 }
 
 /* Both are at rest: each says that it will be quiet for 100 ms. */
@@ -295,6 +358,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_is_silent_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_hears_nothing_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_master_that_slept_leaves_nobody_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_does_not_come_back_is_waited_for, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_further_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_further_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_serves_does_not_stall, set_up, tear_down),
