@@ -87,12 +87,12 @@ static void flush(void)
 }
 
 /* A job of one stream that ran a few tasks. */
-static void log_job(uint16_t job, int32_t day)
+static void log_job(uint32_t job, int32_t day)
 {
     static uint8_t bytes[MOB_BLOCK_BYTES_MAX];
     struct gcs_block_spec spec = {.incarnation = 9,
         .sequence = f.seq,
-        .job = job,
+        .job = (uint16_t)job,
         .stream = 1,
         .tasks = TASKS,
         .specs = true,
@@ -109,10 +109,10 @@ static void log_job(uint16_t job, int32_t day)
 }
 
 /* Blocks that hold the job's tasks. */
-static uint32_t look_up(uint16_t job)
+static uint32_t look_up(uint32_t job)
 {
-    struct mob_gcs_cold_get q = {
-        .upto = f.flushed, .get = {.query = MOB_GCS_Q_GROUP, .stream = gcs_block_stream(job, 1), .group = 0}};
+    struct mob_gcs_cold_get q = {.upto = f.flushed,
+        .get = {.query = MOB_GCS_Q_GROUP, .stream = gcs_block_stream((uint16_t)job, 1), .group = 0}};
     struct mob_gcs_cold_answer answer;
     uint32_t blocks = 0;
     do {
@@ -130,14 +130,14 @@ static void a_thousand_small_jobs_are_one_table_and_few_rows(void **state)
     log_job(0, 0);
     flush();
     int64_t tables = pg_box_number(f.db, TABLES);
-    for (uint16_t job = 1; job < JOBS; job++)
+    for (uint32_t job = 1; job < JOBS; job++)
         log_job(job, 0);
     flush();
     assert_int_equal(pg_box_number(f.db, TABLES), tables);
     assert_in_range(pg_box_number(f.db, "SELECT count(*) FROM mobula.bucket"), 1, JOBS / 20);
     assert_int_equal(pg_box_number(f.db, "SELECT sum(specs)::bigint FROM mobula.bucket"), JOBS * TASKS);
     assert_int_equal(pg_box_number(f.db, "SELECT count(DISTINCT job) FROM mobula.job_day"), JOBS);
-    for (uint16_t job = 0; job < JOBS; job += 37)
+    for (uint32_t job = 0; job < JOBS; job += 37)
         assert_in_range(look_up(job), 1, 2);
     /* nor is a job that comes on another day one table more than the day */
     log_job(1, 1);
@@ -171,13 +171,13 @@ static void a_look_up_by_id_reads_the_table_of_its_day(void **state)
     enum { DAYS = 6, JOBS_A_DAY = 20, LOOK_UPS = 15 };
     NEEDS_POSTGRES();
     for (int32_t day = 0; day < DAYS; day++)
-        for (uint16_t k = 0; k < JOBS_A_DAY; k++)
-            log_job((uint16_t)(day * JOBS_A_DAY + k), day);
+        for (uint32_t k = 0; k < JOBS_A_DAY; k++)
+            log_job((uint32_t)day * JOBS_A_DAY + k, day);
     flush();
     for (int32_t day = 0; day < DAYS; day++) {
         int64_t before = scans(-1), of_day = scans(FIRST_DAY + day);
-        for (uint16_t k = 0; k < LOOK_UPS; k++)
-            assert_in_range(look_up((uint16_t)(day * JOBS_A_DAY + k)), 1, 2);
+        for (uint32_t k = 0; k < LOOK_UPS; k++)
+            assert_in_range(look_up((uint32_t)day * JOBS_A_DAY + k), 1, 2);
         int64_t here = scans(FIRST_DAY + day) - of_day;
         assert_true(here >= LOOK_UPS); /* so they are counted */
         assert_int_equal(scans(-1) - before, here);
