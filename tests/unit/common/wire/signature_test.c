@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -79,18 +80,25 @@ static void errors_name_the_place_and_the_reason(void **state)
     }
 }
 
+static void append(char *out, size_t capacity, const char *text)
+{
+    size_t used = strlen(out);
+    int n = snprintf(out + used, capacity - used, "%s", text);
+    assert_in_range(n, 0, capacity - used - 1);
+}
+
 static void lists_are_bounded(void **state)
 {
     (void)state;
     struct mob_signature s;
     char text[2048] = "i64";
     for (uint32_t i = 1; i < MOB_SIGNATURE_PARAMS_MAX; i++)
-        strcat(text, ",i64");
-    strcat(text, "->i64");
+        append(text, sizeof text, ",i64");
+    append(text, sizeof text, "->i64");
     s = parsed(text);
     assert_int_equal(s.param_count, MOB_SIGNATURE_PARAMS_MAX);
     char more[2100] = "i64,";
-    strcat(more, text);
+    append(more, sizeof more, text);
     assert_int_equal(mob_signature_parse(more, strlen(more), &s, NULL), MOB_INVALID);
     memset(text, ' ', sizeof text);
     memcpy(text, "->i64", 5);
@@ -286,11 +294,11 @@ static void largest_schema_fits_16_kib(void **state)
     (void)state;
     char text[MOB_SIGNATURE_BYTES_MAX + 1] = "", schema[16 * 1024];
     for (int i = 0; i < 15; i++)
-        strcat(text, i > 0 ? ",tensor<bf16>[*,*,*,*,*,*,*,*]" : "tensor<bf16>[*,*,*,*,*,*,*,*]");
-    strcat(text, "->(");
+        append(text, sizeof text, i > 0 ? ",tensor<bf16>[*,*,*,*,*,*,*,*]" : "tensor<bf16>[*,*,*,*,*,*,*,*]");
+    append(text, sizeof text, "->(");
     for (int i = 0; i < 15; i++)
-        strcat(text, i > 0 ? ",tensor<bf16>[*,*,*,*,*,*,*,*]" : "tensor<bf16>[*,*,*,*,*,*,*,*]");
-    strcat(text, ")");
+        append(text, sizeof text, i > 0 ? ",tensor<bf16>[*,*,*,*,*,*,*,*]" : "tensor<bf16>[*,*,*,*,*,*,*,*]");
+    append(text, sizeof text, ")");
     struct mob_signature s = parsed(text);
     assert_int_not_equal(mob_signature_json_schema(&s, schema, sizeof schema), 0);
     assert_int_equal(mob_signature_json_schema(&s, schema, 500), 0);
