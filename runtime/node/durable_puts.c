@@ -8,12 +8,14 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/large_hashes.h"
 
-enum { WRITE_CHUNK_BYTES = 8 << 20, FAILED_MAX = 256 };
+enum { WRITE_CHUNK_BYTES = 8 << 20, FAILED_MAX = 256, LONG_WRITE_BYTES = 1 << 20 };
 
 /* One object on its way to disk. The thread reads only what stands above the line. */
 struct durable_write {
@@ -21,6 +23,7 @@ struct durable_write {
     char path[NODE_PATH_MAX + 80];
     const uint8_t *bytes; /* in the segment; kept from eviction until the write has ended */
     uint64_t size;
+    int64_t begin_ns; /* not before */
     enum mob_status status;
     struct mob_object_id id;
     uint32_t slot, session; /* who put it */
@@ -84,6 +87,15 @@ static enum mob_status write_file(const struct durable_write *w)
     return status;
 }
 
+/* Its putter goes on first. */
+static void rest(const struct durable_write *w)
+{
+    struct timespec until = {.tv_sec = w->begin_ns / MOB_SEC, .tv_nsec = w->begin_ns % MOB_SEC};
+    while (
+        w->size > LONG_WRITE_BYTES && clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == EINTR)
+        continue;
+}
+
 static void *writer(void *arg)
 {
     struct durable_puts *puts = arg;
@@ -98,6 +110,7 @@ static void *writer(void *arg)
         if (!puts->queue)
             puts->queue_end = &puts->queue;
         pthread_mutex_unlock(&puts->lock);
+        rest(w);
         w->status = write_file(w);
         pthread_mutex_lock(&puts->lock);
         w->next = puts->done;
@@ -252,6 +265,7 @@ void durable_puts_write(struct durable_puts *puts, const struct node_client *cli
     w->id = id;
     w->slot = client->slot;
     w->session = client->session;
+    w->begin_ns = node->now_ns + LARGE_REST_NS;
     mob_store_object_keep(node->store, id, true);
     if (mob_store_object_bytes(node->store, id, false, &type, &w->bytes, &w->size) != MOB_OK) {
         mob_store_object_keep(node->store, id, false);

@@ -46,6 +46,7 @@ struct large_hashes {
     struct large_hash *unasked, **unasked_end;
     uint32_t count;
     int64_t shared_ns; /* last step that was not of spare time */
+    int64_t rest_until_ns;
 };
 
 struct large_hashes *large_hashes_create(void)
@@ -312,6 +313,14 @@ static bool ask_more(struct node *node)
     return asked;
 }
 
+static void begin_rest(struct node *node)
+{
+    struct large_hashes *hashes = node->large_hashes;
+    hashes->rest_until_ns = node->now_ns + LARGE_REST_NS;
+    if (hashes->count == 1)
+        hashes->shared_ns = node->now_ns; /* its arrival alone does not make the node a busy one */
+}
+
 bool large_hashes_want(struct node *node, const struct large_hash_wanted *wanted)
 {
     struct large_hashes *hashes = node->large_hashes;
@@ -330,6 +339,8 @@ bool large_hashes_want(struct node *node, const struct large_hash_wanted *wanted
     if (h->older)
         h->older->newer = h;
     hashes->newest = h;
+    if (wanted->slot != NODE_NOBODY)
+        begin_rest(node);
     if (hashes->unasked || !ask(node, h))
         ask_later(hashes, h);
     return true;
@@ -382,6 +393,8 @@ bool large_hashes_keep(struct node *node, struct mob_object_id id, const struct 
         return false;
     h->remakeable |= effect->kind == EFFECT_READY && effect->remakeable;
     keep(h, kept_of(effect));
+    if (effect->kind == EFFECT_CALL || effect->slot != NODE_NOBODY) /* somebody waits */
+        node->large_hashes->rest_until_ns = 0;
     return true;
 }
 
@@ -399,6 +412,7 @@ bool large_hashes_after(struct node *node, uint32_t slot, uint32_t session, cons
         return false;
     }
     keep(newest, kept);
+    node->large_hashes->rest_until_ns = 0;
     return true;
 }
 
@@ -413,6 +427,11 @@ bool large_hashes_copied(struct node *node, struct mob_object_id id)
 bool large_hashes_any(const struct node *node)
 {
     return node->large_hashes->count > 0;
+}
+
+bool large_hashes_rest(const struct node *node)
+{
+    return node->large_hashes->count > 0 && node->now_ns < node->large_hashes->rest_until_ns;
 }
 
 bool large_hashes_due(struct node *node)

@@ -1,7 +1,8 @@
 /* Content hashes of values over 1 MiB, computed off everybody's path and logged by themselves (ARCHITECTURE
  * "The node's shared segment").
  *
- * The store computes them in steps of its spare time (mob_store_hash_later). Until the HASH entry of an
+ * The store computes them in steps of its spare time (mob_store_hash_later), beginning LARGE_REST_NS after
+ * the value came, or as soon as somebody waits for it. Until the HASH entry of an
  * object is acknowledged the object is not committed: what would tell a driver of it is kept here. Tasks of
  * this node do not wait, and no other entry does. One whose bytes are gone before they are hashed is
  * committed as its record says it is, without a hash: nobody can read them. Node thread only.
@@ -10,6 +11,11 @@
 #define MOB_RUNTIME_NODE_LARGE_HASHES_H
 
 #include "runtime/node/node.h"
+
+/* What takes a core for milliseconds on behalf of a large value begins so long after the value came: whoever
+ * sealed it may be off its core, which the node's wake took, or a thread that the node woke. Many times what
+ * is left of a put then. */
+#define LARGE_REST_NS 1000000
 
 struct large_hash_wanted {
     struct mob_object_id id;
@@ -40,7 +46,12 @@ MOB_MUST_USE bool large_hashes_copied(struct node *node, struct mob_object_id id
 /* Takes what the store has computed, and asks it for more. Whether something happened. */
 bool large_hashes_step(struct node *node);
 bool large_hashes_any(const struct node *node);
-/* Is it time for a step although the node has no time to spare? Once true, not again for 2 ms. */
+/* Is it time for a step although the node has no time to spare, or none for this? Once true, not again for 2
+ * ms. */
 bool large_hashes_due(struct node *node);
+/* Is spare time not for this now? For LARGE_REST_NS after a client put a value, unless somebody waits for
+ * one.
+ */
+bool large_hashes_rest(const struct node *node);
 
 #endif

@@ -421,11 +421,18 @@ static bool pass(struct node *node)
     return taken > 0 || more;
 }
 
+/* Background work of the store. Whether more is left. */
+static bool use_spare_time(struct node *node, int64_t budget_ns)
+{
+    return large_hashes_rest(node) ? mob_store_sweep(node->store, budget_ns)
+                                   : mob_store_maintain(node->store, budget_ns);
+}
+
 void node_turn(struct node *node)
 {
     poll_events(node, 0);
     pass(node);
-    (void)mob_store_maintain(node->store, 0);
+    (void)use_spare_time(node, 0);
 }
 
 static int64_t next_wake(const struct node *node)
@@ -441,8 +448,10 @@ static int64_t next_wake(const struct node *node)
         node->row_writes.first || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
-    if (large_hashes_any(node)) /* one may have found no room to be read back into */
-        at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
+    if (large_hashes_any(node)) { /* one may have found no room to be read back into */
+        int64_t soon = node->now_ns + (large_hashes_rest(node) ? MOB_MS : 2 * MOB_MS);
+        at = soon < at ? soon : at;
+    }
     if (node_has_timers(node) && node->next_tick_ns < at)
         at = node->next_tick_ns;
     return at;
@@ -517,7 +526,7 @@ void node_loop(struct node *node)
                 poll_events(node, 0);
             continue;
         }
-        if (mob_store_maintain(node->store, MAINTAIN_NS) || large_hashes_step(node))
+        if (use_spare_time(node, MAINTAIN_NS) || large_hashes_step(node))
             idle = 0;
         if (++idle < YIELDS_BEFORE_SLEEP) {
             if (!mob_yield_briefly())

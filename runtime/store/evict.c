@@ -127,12 +127,12 @@ uint64_t mob_pins_bytes(const struct mob_store *store)
     return bytes;
 }
 
-bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
+static bool maintain(struct mob_store *store, int64_t budget_ns, bool hash)
 {
     int64_t end = 0;
     for (;;) {
         bool more = mob_sweep_step(store, SWEEP_STEP);
-        more |= mob_hash_queue_step(store);
+        more |= hash && mob_hash_queue_step(store);
         if (!more)
             return false;
         int64_t now = mob_now();
@@ -140,4 +140,14 @@ bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
         if (now >= end)
             return true;
     }
+}
+
+bool mob_store_maintain(struct mob_store *store, int64_t budget_ns)
+{
+    return maintain(store, budget_ns, true);
+}
+
+bool mob_store_sweep(struct mob_store *store, int64_t budget_ns)
+{
+    return maintain(store, budget_ns, false);
 }

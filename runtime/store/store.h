@@ -194,6 +194,8 @@ bool mob_store_next_hash(
 /* Background work in small steps (sweep of committed released entries when the table passes its fill mark,
  * spill writes, hashes of large objects); call when a pass has time. Returns whether more is left. */
 bool mob_store_maintain(struct mob_store *store, int64_t budget_ns);
+/* The same without the hashes. */
+bool mob_store_sweep(struct mob_store *store, int64_t budget_ns);
 
 struct mob_store_stats {
     uint64_t segment_bytes, warm_bytes, arena_used_bytes, arena_free_bytes, object_entries, objects,

@@ -310,10 +310,37 @@ static void those_beyond_the_queue_get_their_turn(void **state)
     nx_close(&nx);
 }
 
+/* Its putter may be off its core, which the node's wake took: it goes on first, unless it waits already. */
+static void a_put_is_hashed_when_its_putter_has_gone_on(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct mob_hash128 found;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    (void)put_large(&driver, put_id(&driver, 1));
+    nx_turn(&nx, 1);
+    assert_true(large_hashes_rest(nx.node));
+    until_logged(&nx, put_id(&driver, 1), &found); /* a millisecond later, without a word from anybody */
+    nx_watch(driver.store, put_id(&driver, 1));
+    assert_int_equal(until_told(&nx, driver.store, put_id(&driver, 1)), MOB_OK);
+    assert_false(large_hashes_any(nx.node));
+    (void)put_large(&driver, put_id(&driver, 2));
+    nx_watch(driver.store, put_id(&driver, 2));
+    nx_turn(&nx, 1);
+    assert_true(large_hashes_waits(nx.node, put_id(&driver, 2)));
+    assert_false(large_hashes_rest(nx.node));
+    assert_int_equal(until_told(&nx, driver.store, put_id(&driver, 2)), MOB_OK);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_commit_of_a_put_comes_behind_its_hash),
+        cmocka_unit_test(a_put_is_hashed_when_its_putter_has_gone_on),
         cmocka_unit_test(one_that_goes_before_it_is_hashed_hangs_nobody),
         cmocka_unit_test(a_put_whose_hash_was_not_logged_gets_it_from_its_file),
         cmocka_unit_test(a_result_that_is_made_again_has_the_hash_of_the_first),
