@@ -212,8 +212,6 @@ bool mob_store_object_hash(
     if (pin.entry >= client->view.entries ||
         mob_entry_value(&client->view, &client->view.seg_table[pin.entry], &value) != MOB_OK)
         return false;
-    if (value.object_ref_count + value.actor_ref_count > 0)
-        return false;
     *hash_out = mob_entry_hash(&client->view.seg_table[pin.entry], &value);
     return (hash_out->lo | hash_out->hi) != 0;
 }

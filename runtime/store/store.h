@@ -307,8 +307,8 @@ MOB_MUST_USE enum mob_status mob_store_object_get(struct mob_store_client *clien
     bool committed_only, enum mob_value_type *type_out, void *small, const void **bytes_out,
     uint64_t *size_out, struct mob_object_ref *pin_out);
 void mob_store_object_release(struct mob_store_client *client, struct mob_object_ref pin);
-/* The content hash of a full object that is pinned: of its payload. False: it is not known yet (a value over
- * 1 MiB), or the object refers to others, which its hash is of as well. */
+/* The content hash of a full object that is pinned: of its payload, and of its table when it refers to
+ * others. False: it is not known yet (a value over 1 MiB). */
 bool mob_store_object_hash(
     const struct mob_store_client *client, struct mob_object_ref pin, struct mob_hash128 *hash_out);
 /* Before it waits for long: gives back its slabs that hold nothing. Little work, whatever it holds. */

@@ -144,8 +144,8 @@ struct mob_value_look {
     uint64_t bytes;
 };
 struct mob_value_look mob_value_look(const struct mob_value *value);
-/* XXH3-128 of the content, which the store keeps: of a value that refers to no object or actor, that is of
- * its payload. False: the store has none of this value (a small one, one that refers to others). */
+/* XXH3-128 of the content, which the store and the log keep: the payload, and before it the table of what it
+ * refers to, if it refers to objects or actors. False: the store has none of this value (a small one). */
 bool mob_value_stored_hash(const struct mob_value *value, struct mob_hash128 *hash_out);
 /* Of a future that is ready, without logging. */
 MOB_MUST_USE enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value **value_out);

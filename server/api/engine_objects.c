@@ -150,15 +150,11 @@ static void fill_value(struct flight *flight, struct mob_value *value)
     out->size = look.bytes;
     if (object->want_json) {
         out->json = engine_value_json(value);
-        struct mob_hash128 hash;
-        if (look.bytes <= (1u << 20)) {
+        struct mob_hash128 hash = {0};
+        if (!mob_value_stored_hash(value, &hash) && look.bytes <= (1u << 20))
             hash = mob_hash128(look.payload, look.bytes);
-            out->hash_lo = hash.lo;
-            out->hash_hi = hash.hi;
-        } else if (mob_value_stored_hash(value, &hash)) {
-            out->hash_lo = hash.lo;
-            out->hash_hi = hash.hi;
-        }
+        out->hash_lo = hash.lo;
+        out->hash_hi = hash.hi;
     } else { /* an id stands for its content, so it is the strong tag */
         struct mob_hash128 hash = mob_hash128(&object->id, sizeof object->id);
         out->hash_lo = hash.lo;

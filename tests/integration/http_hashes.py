@@ -50,6 +50,23 @@ def test_put(c):
         check(c.call("GET", f"{V1}/objects/{name}/data")[2] == data, "bytes", size)
 
 
+def test_a_value_that_refers_to_others(c):
+    """Its hash is that of the log, and not of the same text around another object."""
+    others = [put(c, text) for text in (b"one", b"another")]
+    for length in (2 << 20, 1000):
+        shown = []
+        for other in (others[0], others[0], others[1]):
+            text = json.dumps({"of": ref(other), "text": "x" * length}).encode()
+            answer = c.call("POST", V1 + "/objects", text, {"Content-Type": "application/json"})
+            check(answer[0] == 201, "put", *answer)
+            name = json.loads(answer[2])["id"]
+            shown.append(c.json("GET", f"{V1}/objects/{name}", expect=200).get("hash"))
+            if length > 1 << 20:
+                check(logged(c, name) == [shown[-1]], "the log's", logged(c, name), shown)
+        check(shown[0] and shown[0] == shown[1] != shown[2], "one for each content", length, shown)
+        check(shown[0] != hash_of(text), "not of the text alone", length, shown)
+
+
 def echo(c, name):
     return c.json("POST", V1 + "/tasks", {"function": "probe.echo_bytes", "arguments": [ref(name)]}, expect=202)["returns"][0]
 
