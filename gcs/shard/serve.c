@@ -128,9 +128,6 @@ static enum serve_result serve_put(struct conn *c, const struct mob_gcs_frame *f
     if (status == MOB_OK) {
         (void)MOB_FAILPOINT("gcs.after_apply");
         mob_chunk_hold(chunk);
-        sh->appends += put.request.op == MOB_GCS_OP_APPEND;
-        sh->append_bytes += put.request.op == MOB_GCS_OP_APPEND ? frame->body_bytes : 0;
-        sh->puts += put.request.op != MOB_GCS_OP_APPEND;
         sh->memory_bytes += MEMORY_OF(frame->body_bytes); /* until it is measured again */
         serve_memory(sh);
     } else if (status != MOB_FINISHED) {
@@ -244,9 +241,21 @@ static void seal_later(struct mob_shard *sh, const struct mob_chain_entry *e)
     sh->seals[sh->seal_count++].cut = e->number;
 }
 
+/* By what is applied, not by what was asked: whichever member tells its figures, they are the chain's. */
+static void count_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    bool append = e->op == MOB_GCS_OP_APPEND;
+    if (e->client == 0) /* the head's own */
+        return;
+    sh->appends += append;
+    sh->append_bytes += append ? e->body_bytes : 0;
+    sh->puts += !append;
+}
+
 static void first_store(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     sh->indexed = e->seq;
+    count_entry(sh, e);
     index_entry(sh, e);
     seal_later(sh, e);
     if (e->op == MOB_GCS_OP_EXPIRE)

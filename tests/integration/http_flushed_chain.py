@@ -37,6 +37,18 @@ def roles(c):
     return [line.split("role=")[1].split("}")[0] for line in lines if line.startswith("mobula_gcs_member{")]
 
 
+def counted(c):
+    """What goes through the chain is counted by the member that tells the figures, the tail, since it started."""
+    c.json("POST", V1 + "/tasks", {"function": "arith.divmod", "arguments": [7, 2]}, headers={"Prefer": "wait=20"})
+    figures = dict(line.split() for line in c.call("GET", "/metrics")[2].decode().splitlines() if line.startswith("mobula_gcs_") and "{shard=" in line)
+    return all(int(figures.get(f'mobula_gcs_{name}_total{{shard="0"}}', 0)) > 0 for name in ("appends", "append_bytes", "puts"))
+
+
+def test_what_goes_through_is_counted(c):
+    c.deploy("arith")
+    c.until("counted", lambda: counted(c), 30)
+
+
 def test_members_are_killed_in_turn(c):
     c.deploy("arith")
     c.until("the flusher", lambda: os.path.exists(c.directory + "/flush.ready"), 60)
