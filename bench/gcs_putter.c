@@ -89,10 +89,12 @@ void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_vers
     finish(p);
 }
 
-static struct mob_gcs *client_of(const char *clients)
+/* Its sockets are in `epoll_fd`, with `number` as their data. */
+static struct mob_gcs *client_of(const char *clients, int epoll_fd, uint32_t number)
 {
     struct mob_gcs *gcs = NULL;
-    struct mob_gcs_options options = {.socket_path = clients, .secret = gcs_box_secret};
+    struct mob_gcs_options options = {
+        .socket_path = clients, .secret = gcs_box_secret, .watch_fd = epoll_fd, .watch_data = number};
     MOB_ASSERT(mob_gcs_create(&options, &gcs) == MOB_OK);
     return gcs;
 }
@@ -103,9 +105,7 @@ double gcs_putters_rate(const char *clients, double seconds, bool *failed_out)
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     uint64_t number = 0, done = 0;
     for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        putters[i] = (struct gcs_putter){.gcs = client_of(clients)};
-        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
-        epoll_ctl(epoll_fd, EPOLL_CTL_ADD, mob_gcs_fd(putters[i].gcs), &event);
+        putters[i] = (struct gcs_putter){.gcs = client_of(clients, epoll_fd, i)};
         gcs_putter_put(&putters[i], number++);
     }
     int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
@@ -117,7 +117,7 @@ double gcs_putters_rate(const char *clients, double seconds, bool *failed_out)
         struct epoll_event events[GCS_CONNECTIONS];
         int n = epoll_wait(epoll_fd, events, GCS_CONNECTIONS, 100);
         for (int i = 0; i < n; i++) {
-            struct gcs_putter *p = &putters[events[i].data.u32];
+            struct gcs_putter *p = &putters[events[i].data.u64];
             mob_gcs_step(p->gcs, mob_now());
             if (!p->answered)
                 continue;

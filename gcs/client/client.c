@@ -36,9 +36,8 @@ enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob
     enum mob_status status = route_init(g, options->socket_path);
     if (status != MOB_OK)
         goto err_free;
-    status = MOB_IO;
-    g->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (g->epoll_fd < 0)
+    status = watch_open(g);
+    if (status != MOB_OK)
         goto err_free;
     for (size_t i = 0; i < 2; i++) {
         g->links[i].gcs = g;
@@ -90,7 +89,7 @@ void mob_gcs_destroy(struct mob_gcs *g)
     reads_destroy(g);
     for (size_t i = 0; i < 2; i++)
         link_fini(&g->links[i]);
-    close(g->epoll_fd);
+    watch_close(g);
     free(g);
 }
 

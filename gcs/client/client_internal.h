@@ -129,7 +129,7 @@ struct mob_gcs {
     enum mob_status shard_told[MOB_GCS_SHARDS_MAX];
     char seeds[SEEDS_MAX][MOB_GCS_ADDRESS_MAX];
     uint32_t seed_count, next_seed;
-    int epoll_fd;
+    int epoll_fd; /* options.watch_fd, or its own */
     struct mob_link_self self;
     enum mob_status refused; /* MOB_OK: no link was since one opened */
     char why[sizeof((struct mob_opening *)0)->why]; /* the same in words */
@@ -223,6 +223,11 @@ int64_t route_next_ns(const struct mob_gcs *g);
 void out_frame(struct link *l, uint8_t type, uint64_t from, uint64_t epoch, const void *head,
     uint32_t head_bytes, const void *body, uint32_t body_bytes, struct mob_gcs_block *block);
 void out_flush(struct link *l);
+/* EPOLL_CTL_ADD or _MOD of a link's socket; false: see errno. */
+bool out_watch(struct link *l, int op, uint32_t events);
+/* The set of a new client; MOB_IO. */
+MOB_MUST_USE enum mob_status watch_open(struct mob_gcs *g);
+void watch_close(struct mob_gcs *g);
 void out_reset(struct link *l);
 static inline bool out_full(const struct link *l)
 {

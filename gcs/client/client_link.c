@@ -106,13 +106,13 @@ void link_open(struct link *l, const char *path)
         return;
     int size = SOCKET_BUFFER_BYTES;
     setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-    struct epoll_event event = {.events = EPOLLIN};
+    l->fd = fd;
     if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        epoll_ctl(g->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+        !out_watch(l, EPOLL_CTL_ADD, EPOLLIN)) {
         close(fd);
+        l->fd = -1;
         return;
     }
-    l->fd = fd;
     l->state = LINK_OPENING;
     l->chain = false;
     struct mob_opening_say hello;

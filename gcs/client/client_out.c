@@ -6,6 +6,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #define IOV_PER_WRITE 256
 
@@ -96,13 +97,30 @@ static void written(struct link *l, size_t n)
         l->piece_first = l->text_used = 0;
 }
 
+enum mob_status watch_open(struct mob_gcs *g)
+{
+    g->epoll_fd = g->options.watch_fd > 0 ? g->options.watch_fd : epoll_create1(EPOLL_CLOEXEC);
+    return g->epoll_fd < 0 ? MOB_IO : MOB_OK;
+}
+
+void watch_close(struct mob_gcs *g)
+{
+    if (g->options.watch_fd <= 0 && g->epoll_fd >= 0)
+        close(g->epoll_fd);
+}
+
+bool out_watch(struct link *l, int op, uint32_t events)
+{
+    struct epoll_event event = {.events = events, .data.u64 = l->gcs->options.watch_data};
+    return epoll_ctl(l->gcs->epoll_fd, op, l->fd, &event) == 0;
+}
+
 static void want_write(struct link *l, bool want)
 {
     if (l->want_write == want)
         return;
     l->want_write = want;
-    struct epoll_event event = {.events = EPOLLIN | (want ? EPOLLOUT : 0u)};
-    epoll_ctl(l->gcs->epoll_fd, EPOLL_CTL_MOD, l->fd, &event);
+    out_watch(l, EPOLL_CTL_MOD, EPOLLIN | (want ? EPOLLOUT : 0u));
 }
 
 void out_flush(struct link *l)

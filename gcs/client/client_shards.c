@@ -78,6 +78,8 @@ static enum mob_status add_shard(struct mob_gcs *g, const struct mob_gcs_options
         return status;
     g->shard_count++;
     g->shards[shard]->parent = g;
+    if (options->watch_fd > 0)
+        return MOB_OK; /* its sockets are in there already */
     struct epoll_event event = {.events = EPOLLIN};
     return epoll_ctl(g->epoll_fd, EPOLL_CTL_ADD, g->shards[shard]->epoll_fd, &event) == 0 ? MOB_OK : MOB_IO;
 }
@@ -93,8 +95,7 @@ enum mob_status shards_create(const struct mob_gcs_options *options, struct mob_
     g->options.socket_path = NULL;
     g->options.secret = NULL;
     g->told = MOB_UNAVAILABLE;
-    g->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    status = g->epoll_fd < 0 ? MOB_IO : MOB_OK;
+    status = watch_open(g);
     for (char *one; status == MOB_OK && (one = strsep(&rest, ";")) != NULL;)
         status = add_shard(g, options, one);
     if (status != MOB_OK) {
@@ -116,8 +117,7 @@ void shards_destroy(struct mob_gcs *g)
     for (uint32_t i = 0; i < g->shard_count; i++)
         mob_gcs_destroy(g->shards[i]);
     gathers_destroy(g);
-    if (g->epoll_fd >= 0)
-        close(g->epoll_fd);
+    watch_close(g);
     free(g);
 }
 

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -60,15 +62,23 @@ static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
     (void)cut;
 }
 
-static struct mob_gcs *client(struct fixture *f, uint32_t first, uint32_t second)
+static struct mob_gcs *client_in(
+    struct fixture *f, uint32_t first, uint32_t second, int watch_fd, uint64_t watch_data)
 {
     char paths[256];
     struct mob_gcs *gcs = NULL;
     snprintf(paths, sizeof paths, "%s;%s", f->box[first].socket, f->box[second].socket);
     struct mob_gcs_options options = {
         .socket_path = paths, .secret = gcs_box_secret, .on_link = on_link, .arg = f};
+    options.watch_fd = watch_fd;
+    options.watch_data = watch_data;
     assert_int_equal(mob_gcs_create(&options, &gcs), MOB_OK);
     return gcs;
+}
+
+static struct mob_gcs *client(struct fixture *f, uint32_t first, uint32_t second)
+{
+    return client_in(f, first, second, 0, 0);
 }
 
 static struct fixture *start(void)
@@ -430,6 +440,64 @@ static void what_waits_goes_with_its_client(void **state)
     finish(f); /* the leak checker looks */
 }
 
+static void on_put(void *arg, const struct mob_gcs_answer *a)
+{
+    assert_int_equal(a->status, MOB_OK);
+    ++*(uint32_t *)arg;
+}
+
+/* Only the set says who is to be stepped: a client that is never named would never be answered. */
+static void step_named(int set, struct mob_gcs **clients, int64_t deadline_ns)
+{
+    struct epoll_event events[8];
+    assert_true(mob_now() < deadline_ns);
+    int n = epoll_wait(set, events, 8, 5);
+    for (int i = 0; i < n; i++) {
+        assert_in_range(events[i].data.u64, 1, 2);
+        mob_gcs_step(clients[events[i].data.u64 - 1], mob_now());
+    }
+}
+
+static void clients_in_one_set_are_named_by_it(void **state)
+{
+    (void)state;
+    struct fixture *f = start();
+    int set = epoll_create1(EPOLL_CLOEXEC);
+    struct mob_gcs *clients[2];
+    for (uint64_t i = 0; i < 2; i++) {
+        clients[i] = client_in(f, 0, 1, set, i + 1);
+        assert_int_equal(mob_gcs_fd(clients[i]), set);
+        assert_int_equal(mob_gcs_connect_wait(clients[i], soon()), MOB_OK);
+    }
+    for (uint32_t round = 0; round < 2; round++) {
+        uint32_t answers[2] = {0, 0};
+        for (uint32_t i = 0; i < 2; i++)
+            for (uint32_t k = 0; k < 8; k++) {
+                char key[16];
+                snprintf(key, sizeof key, "%u-%u", i, k);
+                struct mob_gcs_put p = put_of(key, "value", MOB_GCS_ANY_VERSION);
+                assert_int_equal(mob_gcs_put(clients[i], &p, on_put, &answers[i]), MOB_OK);
+                mob_gcs_send(clients[i]);
+            }
+        for (int64_t deadline = soon(); answers[0] < 8 || answers[1] < 8;)
+            step_named(set, clients, deadline);
+        /* New sockets, in the same set under the same names. */
+        gcs_box_end(&f->box[1].gcs, SIGKILL);
+        gcs_box_start_gcs(&f->box[1]);
+        for (uint32_t i = 0; i < 2; i++) {
+            while (mob_gcs_connected(clients[i]))
+                mob_gcs_step(clients[i], mob_now());
+            assert_int_equal(mob_gcs_connect_wait(clients[i], soon()), MOB_OK);
+        }
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        mob_gcs_destroy(clients[i]);
+    struct epoll_event left;
+    assert_int_equal(epoll_wait(set, &left, 1, 0), 0); /* it is the caller's still, and empty */
+    close(set);
+    finish(f);
+}
+
 static void what_is_of_one_shard_is_not_asked_of_all(void **state)
 {
     (void)state;
@@ -455,6 +523,7 @@ int main(void)
         cmocka_unit_test(one_shard_down_does_not_stop_the_others),
         cmocka_unit_test(shards_in_another_order_are_refused),
         cmocka_unit_test(what_waits_goes_with_its_client),
+        cmocka_unit_test(clients_in_one_set_are_named_by_it),
         cmocka_unit_test(what_is_of_one_shard_is_not_asked_of_all),
     };
     return cmocka_run_group_tests_name("gcs_shards", tests, NULL, NULL);
