@@ -49,10 +49,15 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     uint32_t tail_bytes, struct node_job *job, struct node_function *class);
 
 /* checkpoint.c. The newest checkpoint of an actor, NULL = there is none that can be used; the callee frees
- * it. `unknown_version`: there is one, of a version that this program does not read; else 0.
+ * it. `unknown_version`: there is one, of a version that this program does not read; else 0. A read that
+ * fails says neither, so it is asked again once a second. `drop` gets `arg` instead when the node ends before
+ * an answer came; NULL = nothing.
  */
 typedef void checkpoint_read_fn(void *arg, struct actor_checkpoint *checkpoint, uint16_t unknown_version);
-void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg);
+void node_checkpoint_read(
+    struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void (*drop)(void *arg), void *arg);
+void node_checkpoint_reads_tick(struct node *node);
+void node_checkpoint_reads_drop(struct node *node); /* after the control store's client */
 /* Reads the newest checkpoint (there may be none) into actor->restore, then replays from it. */
 void node_actor_restore(struct node *node, struct node_actor *actor);
 /* The instance that began with actor->restore is up, or never will be: it needs no place in the store. */

@@ -120,17 +120,23 @@ void node_actor_checkpoint(struct node *node, struct node_client *client, const 
         save(node, &head, r.type, r.payload, r.size);
 }
 
-struct reading {
+struct checkpoint_reading {
+    struct checkpoint_reading *next; /* of those that failed */
+    struct node *node;
+    struct mob_actor_id actor;
     checkpoint_read_fn *done;
+    void (*drop)(void *arg);
     void *arg;
+    bool failed; /* and that was logged */
 };
 
+/* Of a read that did not fail. */
 static struct actor_checkpoint *checkpoint_of(
     const struct mob_gcs_answer *answer, uint16_t *unknown_version_out)
 {
     struct mob_checkpoint_row row;
     *unknown_version_out = 0;
-    if (answer->status != MOB_OK || answer->kv_count != 1)
+    if (answer->status == MOB_NOT_FOUND || answer->kv_count != 1)
         return NULL;
     const uint8_t *value = answer->kvs[0].value;
     enum mob_status status = mob_checkpoint_row_open(value, answer->kvs[0].value_length, &row);
@@ -152,26 +158,69 @@ static struct actor_checkpoint *checkpoint_of(
     return checkpoint;
 }
 
-static void checkpoint_answered(void *arg, const struct mob_gcs_answer *answer)
+/* That there is no checkpoint is an answer, and has the actor begin anew; that nobody could say is none. */
+static void ask_again_later(struct checkpoint_reading *reading, enum mob_status status)
 {
-    struct reading reading = *(struct reading *)arg;
-    uint16_t unknown_version;
-    struct actor_checkpoint *checkpoint = checkpoint_of(answer, &unknown_version);
-    free(arg);
-    reading.done(reading.arg, checkpoint, unknown_version);
+    struct node *node = reading->node;
+    char id[MOB_ID_TEXT_MAX];
+    if (!reading->failed)
+        MOB_LOG_WARN("checkpoint", "not_read", "actor=%s status=%s then=\"asked again each second\"",
+            mob_actor_id_format(reading->actor, id), mob_status_code(status));
+    reading->failed = true;
+    reading->next = node->checkpoint_reads;
+    node->checkpoint_reads = reading;
 }
 
-void node_checkpoint_read(struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void *arg)
+static void checkpoint_answered(void *arg, const struct mob_gcs_answer *answer)
 {
-    struct reading *reading = malloc(sizeof *reading);
-    MOB_ASSERT(reading);
-    *reading = (struct reading){done, arg};
-    enum mob_status status =
-        mob_gcs_get(node->gcs, MOB_GCS_CHECKPOINTS, &id, sizeof id, checkpoint_answered, reading);
-    if (status == MOB_OK)
+    struct checkpoint_reading *reading = arg;
+    uint16_t unknown_version;
+    if (answer->status != MOB_OK && answer->status != MOB_NOT_FOUND) {
+        ask_again_later(reading, answer->status);
         return;
+    }
+    struct actor_checkpoint *checkpoint = checkpoint_of(answer, &unknown_version);
+    reading->done(reading->arg, checkpoint, unknown_version);
     free(reading);
-    done(arg, NULL, 0);
+}
+
+static void ask(struct checkpoint_reading *reading)
+{
+    enum mob_status status = mob_gcs_get(reading->node->gcs, MOB_GCS_CHECKPOINTS, &reading->actor,
+        sizeof reading->actor, checkpoint_answered, reading);
+    if (status != MOB_OK)
+        ask_again_later(reading, status);
+}
+
+void node_checkpoint_read(
+    struct node *node, struct mob_actor_id id, checkpoint_read_fn *done, void (*drop)(void *arg), void *arg)
+{
+    struct checkpoint_reading *reading = calloc(1, sizeof *reading);
+    MOB_ASSERT(reading);
+    *reading = (struct checkpoint_reading){.node = node, .actor = id, .done = done, .drop = drop, .arg = arg};
+    ask(reading);
+}
+
+void node_checkpoint_reads_tick(struct node *node)
+{
+    struct checkpoint_reading *reading = node->checkpoint_reads;
+    node->checkpoint_reads = NULL;
+    while (reading) {
+        struct checkpoint_reading *next = reading->next;
+        ask(reading);
+        reading = next;
+    }
+}
+
+void node_checkpoint_reads_drop(struct node *node)
+{
+    while (node->checkpoint_reads) {
+        struct checkpoint_reading *reading = node->checkpoint_reads;
+        node->checkpoint_reads = reading->next;
+        if (reading->drop)
+            reading->drop(reading->arg);
+        free(reading);
+    }
 }
 
 struct restoring {
@@ -201,7 +250,7 @@ void node_actor_restore(struct node *node, struct node_actor *actor)
     MOB_ASSERT(restoring);
     uint64_t logged = actor->life.next_position - actor->unlogged;
     *restoring = (struct restoring){node, actor->id, actor->life.ended < logged ? actor->life.ended : logged};
-    node_checkpoint_read(node, actor->id, loaded, restoring);
+    node_checkpoint_read(node, actor->id, loaded, free, restoring);
 }
 
 static struct mob_object_id restored_object(const struct node_actor *actor)

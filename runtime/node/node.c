@@ -249,6 +249,7 @@ void node_close(struct node *node)
     mob_gcs_destroy(node->gcs);
     lineage_log_destroy(node->log);
     node_group_reads_drop(node);
+    node_checkpoint_reads_drop(node);
     node_actor_rows_drop(node);
     node_tasks_free(node);
     mob_sched_destroy(node->sched);
@@ -377,6 +378,7 @@ static void tick(struct node *node)
     node_deployments_tick(node);
     awaited_puts_tick(node);
     checkpoint_room_tick(node);
+    node_checkpoint_reads_tick(node);
     node_workers_tick(node);
 }
 

@@ -238,6 +238,7 @@ struct borrow_table;
 struct durable_puts;
 struct awaited_puts;
 struct checkpoint_wait;
+struct checkpoint_reading;
 struct large_hashes;
 struct lane;
 struct node_stored_return;
@@ -312,6 +313,7 @@ struct node {
     int64_t next_put_age_ns;
     struct awaited_puts *awaited;
     struct checkpoint_wait *checkpoint_waits;
+    struct checkpoint_reading *checkpoint_reads; /* that failed: asked again with the next tick */
     struct large_hashes *large_hashes;
     struct lane *lane;
     struct node_client *intake_client; /* whose record is being taken, */

@@ -296,7 +296,7 @@ static void start(struct shadow *shadow)
     }
     shadow->state = SHADOW_READING;
     shadow->interrupted = false;
-    node_checkpoint_read(shadow->node, shadow->actor.id, on_checkpoint, shadow);
+    node_checkpoint_read(shadow->node, shadow->actor.id, on_checkpoint, NULL, shadow);
 }
 
 /* ---- from outside ---- */

@@ -153,6 +153,35 @@ static void it_comes_when_there_is_room(void **state)
     nx_close(&w.nx);
 }
 
+/* A control store that cannot say whether there is a checkpoint has not said that there is none. */
+static void a_read_that_fails_is_asked_again(void **state)
+{
+    (void)state;
+    struct world w;
+    open_checkpointed(&w);
+    uint32_t started = w.nx.node->pool->started_count;
+    FAKE.checkpoint_reads = MOB_UNAVAILABLE;
+    nx_kill(&w.nx, &w.worker);
+    nx_settle(&w.nx);
+    w.nx.node->next_tick_ns = 0;
+    nx_turn(&w.nx, 2); /* asked in vain */
+    assert_int_equal(w.nx.node->pool->started_count, started);
+    FAKE.checkpoint_reads = MOB_OK;
+    w.nx.node->next_tick_ns = 0;
+    take_creation(&w, started);
+    nx_complete(&w.worker, 0, MOB_OK);
+    nx_settle(&w.nx);
+    nx_call(&w.driver, w.actor);
+    take(&w);
+    assert_int_equal(w.worker.position, 1); /* and not 0: it began with the checkpoint */
+    FAKE.checkpoint_reads = MOB_UNAVAILABLE;
+    nx_kill(&w.nx, &w.worker);
+    nx_settle(&w.nx); /* the node ends while it asks */
+    assert_non_null(w.nx.node->checkpoint_reads);
+    nx_disconnect(&w.driver);
+    nx_close(&w.nx);
+}
+
 static bool version_was_logged;
 
 static void watch_log(void *arg, enum mob_log_level level, const char *line, size_t bytes)
@@ -216,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_comes_when_there_is_room),
+        cmocka_unit_test(a_read_that_fails_is_asked_again),
         cmocka_unit_test(one_of_an_unknown_version_is_refused),
         cmocka_unit_test(a_restarted_node_refuses_it_too),
     };

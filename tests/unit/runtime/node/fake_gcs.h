@@ -62,6 +62,7 @@ static struct {
     uint32_t reads; /* of groups, answered so far */
     bool hold_acks; /* blocks are kept, and nobody hears it */
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
+    enum mob_status checkpoint_reads; /* what gets of checkpoints end with, if not MOB_OK */
 } FAKE;
 
 static inline void fake_gcs_reset(void)
@@ -336,6 +337,10 @@ enum mob_status mob_gcs_get(struct mob_gcs *gcs, enum mob_gcs_table table, const
     op->row = fake_row_of(table, key, key_length);
     if (op->row < 0 || !FAKE.rows[op->row].value)
         op->status = MOB_NOT_FOUND;
+    if (table == MOB_GCS_CHECKPOINTS && FAKE.checkpoint_reads != MOB_OK) {
+        op->status = FAKE.checkpoint_reads;
+        op->row = -1;
+    }
     return MOB_OK;
 }
 
