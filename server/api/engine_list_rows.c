@@ -58,6 +58,11 @@ static void task_entry(struct scan *scan, const struct mob_entry *entry,
     if (entry->type != MOB_ENTRY_SPEC || entry->spec.head.attempt > 1)
         return;
     const struct mob_spec_head *head = &entry->spec.head;
+    /* Two gateways that take one Idempotency-Key in the same moment both log it. */
+    struct seen *s = scan_seen(scan, head->task, true);
+    if (s->listed)
+        return;
+    s->listed = true;
     char name[640];
     scan_full_name(scan, head->function, head->kind, head->method, name, sizeof name);
     int64_t submitted_us = scan_wall_us(header, entry->submitted_ns);

@@ -46,6 +46,7 @@ struct seen {
     uint16_t status, method;
     uint8_t kind;
     bool final;
+    bool listed; /* its row was made, or stands on an earlier page */
     uint32_t worker, attempt;
     int64_t started_us, finished_us;
 };
