@@ -14,6 +14,8 @@ struct mob_chain *mob_chain_create(const struct mob_chain_options *options)
         c->options.lease_ns = MOB_CHAIN_LEASE_NS;
     if (c->options.resend_ns == 0)
         c->options.resend_ns = MOB_CHAIN_RESEND_NS;
+    if (c->options.stall_ns == 0)
+        c->options.stall_ns = MOB_CHAIN_STALL_NS;
     if (c->options.snapshot_bytes == 0)
         c->options.snapshot_bytes = MOB_CHAIN_SNAPSHOT_BYTES;
     if (options->self == 0) {

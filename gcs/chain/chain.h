@@ -28,6 +28,7 @@
 #define MOB_CHAIN_ENTRIES_MAX (1u << 17) /* kept: 6 s of 20,000 a second */
 #define MOB_CHAIN_DROP_MAX 4096u /* blocks one JOB_DROP takes; the rest is for the next */
 #define MOB_CHAIN_LEASE_NS (10 * 1000000ll)
+#define MOB_CHAIN_STALL_NS (5 * 1000000000ll)
 #define MOB_CHAIN_RESEND_NS (2 * 1000000ll) /* nothing heard for so long: ask, or send, again */
 #define MOB_CHAIN_SNAPSHOT_BYTES (256u << 10) /* of rows in one batch: under 1 ms of work */
 #define MOB_CHAIN_SNAPSHOT_MAX \
@@ -53,6 +54,7 @@ enum mob_chain_failure {
     MOB_CHAIN_LEFT_OUT, /* of a newer configuration */
     MOB_CHAIN_NOT_READY, /* made a member before it had the state */
     MOB_CHAIN_TOO_LATE, /* appended, but its predecessor no longer has what it lacks */
+    MOB_CHAIN_STALLED, /* nothing of its snapshot came for so long that another life may be luckier */
     MOB_CHAIN_HISTORY, /* another history than its predecessor's */
     MOB_CHAIN_STATE, /* another state at the same seq */
     MOB_CHAIN_SHORT, /* its successor has committed more than it has */
@@ -100,6 +102,7 @@ struct mob_chain_options {
     void (*on_state)(void *arg, enum mob_chain_state from, enum mob_chain_state to); /* or NULL */
     void *state_arg;
     int64_t lease_ns, resend_ns; /* 0: as above */
+    int64_t stall_ns; /* of a joiner: 0: as above */
     uint32_t snapshot_bytes; /* 0: as above */
     bool commit_on_disk; /* `always`: committed only when it is on the disk of all members */
 };

@@ -89,6 +89,7 @@ struct mob_chain_joiner {
     uint64_t batch;
     uint64_t begin_seq, begin_digest;
     bool begun;
+    int64_t heard_ns; /* when the source last answered */
     struct mob_chain_cursor cursor;
 };
 

@@ -292,8 +292,11 @@ void mob_chain_join_begin(struct mob_chain *c)
 {
     struct mob_chain_joiner *j = &c->join;
     mob_chain_forget(c);
-    *j = (struct mob_chain_joiner){
-        .source = c->config.members[c->config.count - 1], .token = j->token + 1, .wanted = true, .batch = 1};
+    *j = (struct mob_chain_joiner){.source = c->config.members[c->config.count - 1],
+        .token = j->token + 1,
+        .wanted = true,
+        .batch = 1,
+        .heard_ns = c->now_ns};
     mob_chain_set_state(c, MOB_CHAIN_JOINING);
     mob_chain_point(c, &(struct mob_chain_action){.type = MOB_CHAIN_WIPE}, NULL);
 }
@@ -407,6 +410,7 @@ enum mob_status mob_chain_join_message(struct mob_chain *c, const struct mob_gcs
     bool mine = c->state == MOB_CHAIN_JOINING && m->from == c->join.source && m->link.token == c->join.token;
     if (!mine)
         return MOB_FINISHED;
+    c->join.heard_ns = c->now_ns;
     if (m->type == MOB_GCS_LOG)
         return on_log(c, m, hold);
     if (m->type == MOB_GCS_SNAPSHOT)
@@ -425,7 +429,14 @@ void mob_chain_join_tick(struct mob_chain *c)
         mob_chain_source_end(c);
     if (c->state != MOB_CHAIN_JOINING)
         return;
-    if (c->join.replays)
+    if (c->join.heard_ns == 0) /* before the first tick */
+        c->join.heard_ns = c->now_ns;
+    /* A source answers each question, if only that it has another joiner: this one is not heard, or does not
+     * hear. It has nothing that anybody needs, and its place is needed. */
+    bool stalled = !c->join.replays && c->now_ns - c->join.heard_ns >= c->options.stall_ns;
+    if (stalled && MOB_RULE(JOIN_STALLED))
+        mob_chain_fail(c, MOB_CHAIN_STALLED);
+    else if (c->join.replays)
         say_joined(c);
     else
         ask_batch(c);

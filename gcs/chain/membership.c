@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "gcs/chain/chain_rules.h"
 
 #define ACTIONS_MAX 128u
 #define MARGIN_NS (2 * 1000000ll) /* clocks that run apart */
@@ -181,17 +182,25 @@ static bool deaf(const struct mob_membership *m, const struct known *k, int64_t 
     return now_ns - matters_from(m, k, k->hears_ns) >= m->options.suspicion_ns;
 }
 
+static bool heard(const struct mob_membership *m, const struct known *k, int64_t now_ns)
+{
+    return k != NULL && k->heard_ns >= m->begun_ns && !silent(m, k, now_ns);
+}
+
 /* It is there, but something between it and its predecessor is not: it waits for what never comes, and the
- * chain with it. The first such one only: those behind it wait for it, and may go on when it has left. */
+ * chain with it. The first such one only: those behind it wait for it, and may go on when it has left. And
+ * only beside a predecessor that lives: what one that is dead said last may have been the same, and who waits
+ * for that one may be all that is left. */
 static bool stalled(struct mob_membership *m, uint32_t place, int64_t now_ns)
 {
-    if (m->options.stall_ns == 0 || place == 0)
+    if (m->options.stall_ns == 0 || place == 0 || !MOB_RULE(STALLED))
         return false;
     const struct known *k = find(m, m->config.members[place]),
                        *before = find(m, m->config.members[place - 1]);
-    return k != NULL && before != NULL && before->report.state == MOB_CHAIN_SERVING &&
-        before->report.epoch == m->config.epoch && k->report.epoch == m->config.epoch &&
-        k->report.state == MOB_CHAIN_SYNCING && now_ns - k->moved_ns >= m->options.stall_ns;
+    return k != NULL && heard(m, before, now_ns) && find_next_life(m, place - 1) == NULL &&
+        before->report.state == MOB_CHAIN_SERVING && before->report.epoch == m->config.epoch &&
+        k->report.epoch == m->config.epoch && k->report.state == MOB_CHAIN_SYNCING &&
+        now_ns - k->moved_ns >= m->options.stall_ns;
 }
 
 /* Dead for sure: it says so, or its store already serves its next life. */
@@ -202,11 +211,6 @@ static bool dead(struct mob_membership *m, uint32_t place, int64_t now_ns)
         return true;
     return find_next_life(m, place) != NULL || silent(m, k, now_ns) || (k != NULL && deaf(m, k, now_ns)) ||
         stalled(m, place, now_ns);
-}
-
-static bool heard(const struct mob_membership *m, const struct known *k, int64_t now_ns)
-{
-    return k != NULL && k->heard_ns >= m->begun_ns && !silent(m, k, now_ns);
 }
 
 static bool alive(struct mob_membership *m, uint32_t place, int64_t now_ns)

@@ -34,7 +34,7 @@ enum sim_fault_kind {
     X(IDLE_COLLECTING, "state idle -> collecting", 100) \
     X(IDLE_SERVING, "state idle -> serving", 900) \
     X(JOINING_SYNCING, "state joining -> syncing", 800) \
-    X(JOINING_EVICTED, "state joining -> evicted", 0) \
+    X(JOINING_EVICTED, "state joining -> evicted", 10) \
     X(SYNCING_SERVING, "state syncing -> serving", 1500) \
     X(SYNCING_EVICTED, "state syncing -> evicted", 5) \
     X(COLLECTING_SERVING, "state collecting -> serving", 100) \
@@ -69,6 +69,11 @@ enum sim_fault_kind {
     X(NET_REORDERED, "message overtaken", 2000) \
     X(NET_CORRUPTED, "frame corrupted, and refused", 20) \
     X(NET_CUT, "message into a cut link", 2000) \
+    X(NET_MUTE, "message into a link that carries nothing until its end starts again", 1000) \
+    X(MUTED_SYNCING, "such a link to a member that waits for SYNCEND", 20) \
+    X(MUTED_JOINING, "such a link to a joiner", 20) \
+    X(STALLED_SYNCING, "left out because it got no further", 10) \
+    X(STALLED_JOINING, "joiner that gave up", 10) \
     X(DIES_BEFORE_STORE, "member dies before its store write", 20) \
     X(DIES_BEFORE_SEND, "member dies after apply, before it forwards", 20) \
     X(DIES_BEFORE_REPLY, "tail dies before its reply", 20) \

@@ -1,4 +1,5 @@
 /* What goes wrong, and when: drawn from the seed. */
+#include "common/base/hash.h"
 #include "tests/sim/sim_internal.h"
 
 #define STORM_LOSS 0.15
@@ -135,6 +136,38 @@ static struct sim_member *any_member(struct sim *s)
     if (c->count > 0 && sim_chance(s, 0.6))
         return &s->members[sim_node_of_member(c->members[sim_below(s, c->count)])];
     return &s->members[sim_below(s, s->plan.slots)];
+}
+
+#define MUTED_SEEDS 5u /* one of so many has such links */
+#define MUTED_OF 4u /* and there one of so many, */
+#define MUTED_MAX 2u /* at most so many */
+
+void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state)
+{
+    const struct mob_gcs_config *c = mob_chain_config(m->chain);
+    uint64_t dice[] = {s->setup.seed, m->id, mob_chain_epoch(m->chain), (uint64_t)state}, other = 0;
+    if (s->healing || s->setup.seed % MUTED_SEEDS != 3 || s->muted >= MUTED_MAX ||
+        mob_hash64(dice, sizeof dice) % MUTED_OF != 0)
+        return;
+    if (state == MOB_CHAIN_JOINING)
+        other = c->members[c->count - 1];
+    for (uint32_t i = 1; i < c->count && state == MOB_CHAIN_SYNCING; i++)
+        if (c->members[i] == m->id)
+            other = c->members[i - 1];
+    if (other == 0)
+        return;
+    SIM_TRACE(s, "member %u hears no more of member %u", m->slot, sim_node_of_member(other));
+    s->muted++;
+    s->net.mute[sim_node_of_member(other)][m->slot] = m->node->life;
+    sim_cover_add(s, state == MOB_CHAIN_JOINING ? SIM_MUTED_JOINING : SIM_MUTED_SYNCING);
+}
+
+bool sim_is_muted(const struct sim *s, const struct sim_member *m)
+{
+    for (uint32_t i = 0; i < s->node_count; i++)
+        if (s->net.mute[i][m->slot] == m->node->life)
+            return true;
+    return false;
 }
 
 /* ---- the others ---- */

@@ -10,6 +10,11 @@ void sim_heal(struct sim *s);
 void sim_kill_member(struct sim *s, struct sim_member *m, bool power, bool wipe);
 /* Another synced live member has what this one has. */
 bool sim_others_hold(struct sim *s, const struct mob_gcs_config *config, const struct sim_member *m);
+/* Draws whether the link to a member that has just come to this state carries nothing for the rest of its
+ * life, as one whose opening never ends. Another source of randomness than all else: other seeds play as they
+ * did. */
+void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state);
+bool sim_is_muted(const struct sim *s, const struct sim_member *m);
 bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next);
 
 #endif

@@ -140,6 +140,7 @@ void sim_member_start(struct sim *s, struct sim_member *m)
         .drop_arg = m,
         .on_state = on_state,
         .state_arg = m,
+        .stall_ns = 300 * SIM_MS,
         .snapshot_bytes = (uint32_t)sim_between(s, 200, 4000),
         .commit_on_disk = s->plan.durability == MOB_GCS_ALWAYS});
     load(m);

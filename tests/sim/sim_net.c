@@ -41,6 +41,11 @@ void sim_send(struct sim *s, struct sim_msg *m)
         free(m);
         return;
     }
+    if (m->type == SIM_CHAIN && n->mute[m->from][m->to] == s->nodes[m->to].life) {
+        sim_cover_add(s, SIM_NET_MUTE);
+        free(m);
+        return;
+    }
     if (sim_chance(s, n->loss)) {
         sim_cover_add(s, SIM_NET_LOST);
         free(m);

@@ -76,6 +76,7 @@ struct sim_net {
     double loss, doubling, reordering, corruption;
     int64_t delay_low, delay_high;
     int64_t cut_until[SIM_NODES_MAX][SIM_NODES_MAX]; /* from, to */
+    uint32_t mute[SIM_NODES_MAX][SIM_NODES_MAX]; /* carries nothing to that life of a member; 0: it does */
     int64_t last_at[SIM_NODES_MAX][SIM_NODES_MAX]; /* links keep their order unless told otherwise */
 };
 

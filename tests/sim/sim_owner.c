@@ -257,7 +257,13 @@ void sim_owner_state(struct sim *s, struct sim_member *m, enum mob_chain_state f
     if (to == MOB_CHAIN_EVICTED) {
         enum mob_chain_failure why = mob_chain_failure(m->chain);
         SIM_CHECK(s, why < MOB_CHAIN_HISTORY, "member %u: %s", m->slot, mob_chain_failure_text(why));
+        if (why == MOB_CHAIN_STALLED)
+            sim_cover_add(s, SIM_STALLED_JOINING);
+        else if (from == MOB_CHAIN_SYNCING && sim_is_muted(s, m))
+            sim_cover_add(s, SIM_STALLED_SYNCING);
     }
+    if (to == MOB_CHAIN_JOINING || to == MOB_CHAIN_SYNCING)
+        sim_mute(s, m, to);
     struct visitor v = {s, m};
     if (to == MOB_CHAIN_COLLECTING) {
         mob_chain_each_client(m->chain, await_client, &v);

@@ -43,6 +43,7 @@ struct sim {
     struct sim_named *named;
     size_t named_count, named_capacity;
     uint64_t next_store, next_value;
+    uint32_t muted; /* links that sim_mute has chosen */
     bool healing; /* no more faults; everything must become whole */
 
     struct sim_op *history;

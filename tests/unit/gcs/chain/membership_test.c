@@ -247,6 +247,23 @@ static void who_gets_no_further_is_left_out(void **state)
     assert_true(f->now_ns - began_ns >= STALL);
 }
 
+/* The predecessor died while it was waited for. Its last word, that it serves, counts for nothing then, and
+ * who waited is all that is left. */
+static void who_waits_for_one_that_died_takes_its_place(void **state)
+{
+    struct fixture *f = *state;
+    int64_t died_ns = f->now_ns + STALL - SUSPICION / 2;
+    while (f->installed.epoch == 0 && f->now_ns < died_ns + 3 * STALL) {
+        if (f->now_ns < died_ns)
+            say(f, HEAD, MOB_CHAIN_SERVING, 70);
+        say(f, TAIL, MOB_CHAIN_SYNCING, 9);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.count, 1);
+    assert_int_equal(f->installed.members[0], TAIL);
+}
+
 /* However slowly it does: each position is one. */
 static void who_gets_further_is_waited_for(void **state)
 {
@@ -362,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_further_is_left_out, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_waits_for_one_that_died_takes_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_further_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_serves_does_not_stall, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_chain_at_rest_wakes_nobody_often, set_up, tear_down),
