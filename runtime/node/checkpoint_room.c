@@ -83,6 +83,16 @@ void checkpoint_room_tick(struct node *node)
     }
 }
 
+bool checkpoint_room_waits(const struct node *node, struct mob_object_id id, uint32_t *bytes_out)
+{
+    const struct checkpoint_wait *wait = node->checkpoint_waits;
+    while (wait && !mob_object_id_eq(wait->id, id))
+        wait = wait->next;
+    if (wait)
+        *bytes_out = wait->bytes;
+    return wait != NULL;
+}
+
 bool checkpoint_room_any(const struct node *node)
 {
     return node->checkpoint_waits != NULL;

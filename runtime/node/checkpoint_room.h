@@ -15,6 +15,8 @@ void checkpoint_room_put(
 /* Once a second. */
 void checkpoint_room_tick(struct node *node);
 bool checkpoint_room_any(const struct node *node);
+/* Does this object wait for room? Then so many bytes of it. */
+bool checkpoint_room_waits(const struct node *node, struct mob_object_id id, uint32_t *bytes_out);
 /* At the node's end. */
 void checkpoint_room_drop(struct node *node);
 

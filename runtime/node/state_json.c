@@ -4,12 +4,23 @@
 
 #include "common/base/clock.h"
 #include "common/wire/spec_json.h"
+#include "runtime/node/checkpoint_room.h"
 
 /* The number by which records, events and log files know a worker; the scheduler's own are used again. */
 static uint32_t worker_serial(struct node *node, uint32_t number)
 {
     const struct node_worker *worker = node_worker_at(node, number);
     return worker ? worker->serial : 0;
+}
+
+/* The checkpoint that an actor begins with is its creation's one input. */
+static void say_what_has_no_room(const struct node *node, const struct mob_why *why, json_t *out)
+{
+    uint32_t bytes;
+    if (why->input_count != 1 || !checkpoint_room_waits(node, why->inputs[0], &bytes))
+        return;
+    json_object_set_new(out, "reason", json_string("checkpoint-room"));
+    json_object_set_new(out, "needed_bytes", json_integer(bytes));
 }
 
 json_t *node_task_why_json(struct node *node, const struct node_task *task)
@@ -25,6 +36,7 @@ json_t *node_task_why_json(struct node *node, const struct node_task *task)
             json_array_append_new(inputs, json_string(mob_object_id_format(why.inputs[i], id)));
         json_object_set_new(out, "inputs", inputs);
         json_object_set_new(out, "input_count", json_integer(why.input_count));
+        say_what_has_no_room(node, &why, out);
     } else if (why.reason == MOB_WHY_RESOURCES || why.reason == MOB_WHY_UNSATISFIABLE) {
         const char *name = mob_sched_resource_name(node->sched, why.resource);
         json_object_set_new(out, "resource", json_string(name ? name : "?"));

@@ -3,6 +3,7 @@
 
 #include "common/wire/checkpoint_row.h"
 #include "runtime/node/actor_record.h"
+#include "runtime/node/state_json.h"
 
 enum { CHECKPOINT_BYTES = 900 << 10, PIECE_BYTES = 500 << 10, PIECES_MAX = 200 };
 #define PATIENCE_NS (30 * MOB_SEC)
@@ -114,6 +115,17 @@ static void take_creation(struct world *w, uint32_t started)
     assert_int_equal(w->worker.head.kind, MOB_KIND_ACTOR_CREATE);
 }
 
+static void assert_why(const struct world *w)
+{
+    const struct node_task *creation = node_task_find(w->nx.node, w->actor.creation);
+    assert_non_null(creation); /* it waits */
+    json_t *why = node_task_why_json(w->nx.node, creation);
+    assert_string_equal(json_string_value(json_object_get(why, "reason")), "checkpoint-room");
+    assert_int_equal(json_integer_value(json_object_get(why, "needed_bytes")), CHECKPOINT_BYTES);
+    assert_int_equal(json_integer_value(json_object_get(why, "input_count")), 1);
+    json_decref(why);
+}
+
 static void it_comes_when_there_is_room(void **state)
 {
     (void)state;
@@ -123,7 +135,7 @@ static void it_comes_when_there_is_room(void **state)
     uint32_t started = w.nx.node->pool->started_count;
     nx_kill(&w.nx, &w.worker);
     nx_settle(&w.nx);
-    assert_non_null(node_task_find(w.nx.node, w.actor.creation)); /* it waits */
+    assert_why(&w);
     assert_false(is_there(&w));
     w.nx.node->next_tick_ns = 0;
     nx_turn(&w.nx, 2);
