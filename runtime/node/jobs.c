@@ -23,17 +23,39 @@ static const char *state_text(enum job_state state)
     return state == JOB_RUNNING ? "running" : state == JOB_GRACE ? "grace" : "ended";
 }
 
+static struct node_job **bucket_of(struct node *node, struct mob_job_id id)
+{
+    return &node->job_buckets[mob_stream_mix(id.root) % NODE_JOB_BUCKETS];
+}
+
 struct node_job *node_job_by_id(struct node *node, struct mob_job_id id)
 {
     struct node_job *job = node->last_job;
     if (job && memcmp(&job->id, &id, sizeof id) == 0)
         return job;
-    for (job = node->jobs; job; job = job->next)
+    for (job = *bucket_of(node, id); job; job = job->next_of_bucket)
         if (memcmp(&job->id, &id, sizeof id) == 0) {
             node->last_job = job;
             return job;
         }
     return NULL;
+}
+
+static void index_add(struct node *node, struct node_job *job)
+{
+    struct node_job **bucket = bucket_of(node, job->id);
+    job->next_of_bucket = *bucket;
+    *bucket = job;
+}
+
+static void index_remove(struct node *node, const struct node_job *job)
+{
+    struct node_job **at = bucket_of(node, job->id);
+    while (*at != job)
+        at = &(*at)->next_of_bucket;
+    *at = job->next_of_bucket;
+    if (node->last_job == job)
+        node->last_job = NULL;
 }
 
 static json_t *job_json(const struct node_job *job)
@@ -87,6 +109,7 @@ static struct node_job *add_job(struct node *node, const struct node_job_options
     json_utf8_copy(job->name, sizeof job->name, options->name);
     job->next = node->jobs;
     node->jobs = job;
+    index_add(node, job);
     return job;
 }
 
@@ -135,6 +158,7 @@ void node_jobs_free(struct node *node)
         free(node->jobs);
         node->jobs = next;
     }
+    memset(node->job_buckets, 0, sizeof node->job_buckets);
     node->last_job = NULL;
 }
 
@@ -316,8 +340,7 @@ static void forget_aged(struct node *node)
             continue;
         }
         *at = job->next;
-        if (node->last_job == job)
-            node->last_job = NULL;
+        index_remove(node, job);
         free(job);
     }
 }
@@ -371,9 +394,15 @@ void node_jobs_age(struct node *node)
 /* Jobs whose driver did not come back within its grace end. */
 void node_jobs_tick(struct node *node)
 {
-    for (struct node_job *job = node->jobs; job; job = job->next)
+    bool any = false;
+    if (!node->jobs_in_grace)
+        return;
+    for (struct node_job *job = node->jobs; job; job = job->next) {
         if (job->state == JOB_GRACE && node->now_ns >= job->grace_until_ns)
             node_job_end(node, job, true);
+        any |= job->state == JOB_GRACE;
+    }
+    node->jobs_in_grace = any;
 }
 
 static void load_row(void *arg, const struct mob_gcs_kv *kv)
@@ -407,6 +436,7 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
             job->state = strcmp(state, "ended") == 0 ? JOB_ENDED
                 : standing || detached || over_http  ? JOB_RUNNING
                                                      : JOB_GRACE;
+            node->jobs_in_grace |= job->state == JOB_GRACE;
             job->grace_until_ns = mob_deadline_after(NODE_DRIVER_GRACE_NS);
         }
     } else {

@@ -43,8 +43,9 @@ enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
 /* So long may a driver stay away before its job ends. */
 #define NODE_DRIVER_GRACE_NS (600 * 1000000000ll)
 #define JOB_NO_NUMBER UINT16_MAX
+#define NODE_JOB_BUCKETS 1024u
 struct node_job {
-    struct node_job *next;
+    struct node_job *next, *next_of_bucket; /* of all; of the index by id */
     struct mob_job_id id;
     char ns[MOB_NAMESPACE_MAX];
     char name[64];
@@ -293,7 +294,9 @@ struct node {
         int64_t since_ns; /* nothing moved since then; 0 = it did */
         uint64_t ended; /* what had ended then */
     } crowded; /* crowded.c */
-    struct node_job *jobs;
+    struct node_job *jobs; /* ended ones too, thousands of them, until their retention is over */
+    struct node_job *job_buckets[NODE_JOB_BUCKETS]; /* the same by id */
+    bool jobs_in_grace; /* perhaps; never false when there is one */
     struct node_job *last_job; /* last found */
     struct function_table *functions;
     struct deployment *deployments; /* on their way */

@@ -309,6 +309,7 @@ void node_client_end(struct node *node, struct node_client *client, const char *
     if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
         !job->detached && !job->over_http && job->state == JOB_RUNNING && !node->stopping) {
         job->state = JOB_GRACE;
+        node->jobs_in_grace = true;
         job->grace_until_ns = node->now_ns + NODE_DRIVER_GRACE_NS;
     }
     node_notices_forget(node, client);

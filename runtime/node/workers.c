@@ -311,11 +311,8 @@ void node_workers_tick(struct node *node)
 
 bool node_has_timers(const struct node *node)
 {
-    for (const struct node_job *job = node->jobs; job; job = job->next)
-        if (job->state == JOB_GRACE)
-            return true;
-    return node->deploying > 0 || node->stacks || awaited_puts_any(node) || checkpoint_room_any(node) ||
-        node->checkpoint_reads;
+    return node->jobs_in_grace || node->deploying > 0 || node->stacks || awaited_puts_any(node) ||
+        checkpoint_room_any(node) || node->checkpoint_reads;
 }
 
 /* The next task of this job in a worker brings its head along again. */

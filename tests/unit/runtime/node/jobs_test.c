@@ -46,6 +46,41 @@ static void more_jobs_than_the_scheduler_has_numbers(void **state)
     nx_close(&nx);
 }
 
+/* Found by its id among others, and ended when its driver stays away; then nothing wakes the node for it. */
+static void one_of_many_is_found_and_ends_with_its_grace(void **state)
+{
+    (void)state;
+    enum { MANY = 40 };
+    struct nx nx;
+    struct nx_driver driver;
+    struct mob_job_id ids[MANY];
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    for (int i = 0; i < MANY; i++)
+        ids[i] = open_job(&nx, "one of many")->id;
+    for (int i = 0; i < MANY; i++) {
+        const struct node_job *job = node_job_by_id(nx.node, ids[i * 7 % MANY]);
+        assert_non_null(job);
+        assert_memory_equal(&job->id, &ids[i * 7 % MANY], sizeof ids[0]);
+    }
+    assert_null(node_job_by_id(nx.node, (struct mob_job_id){mob_root_id_random().stream}));
+    assert_false(node_has_timers(nx.node));
+    struct node_job *left = node_job_by_id(nx.node, driver.welcome.job);
+    nx_disconnect(&driver);
+    nx_turn(&nx, 3);
+    assert_int_equal(left->state, JOB_GRACE);
+    assert_true(node_has_timers(nx.node));
+    nx.node->now_ns = left->grace_until_ns - 1;
+    node_jobs_tick(nx.node);
+    assert_true(left->state == JOB_GRACE && node_has_timers(nx.node));
+    nx.node->now_ns++;
+    node_jobs_tick(nx.node);
+    assert_int_equal(left->state, JOB_ENDED);
+    node_jobs_tick(nx.node);
+    assert_false(node_has_timers(nx.node));
+    nx_close(&nx);
+}
+
 static void names_are_cut_between_characters(void **state)
 {
     (void)state;
@@ -87,6 +122,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_jobs_than_the_scheduler_has_numbers),
+        cmocka_unit_test(one_of_many_is_found_and_ends_with_its_grace),
         cmocka_unit_test(names_are_cut_between_characters),
         cmocka_unit_test(names_that_are_not_utf8_are_refused),
     };
