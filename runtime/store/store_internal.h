@@ -3,6 +3,9 @@
 #define MOB_RUNTIME_STORE_STORE_INTERNAL_H
 
 #include <pthread.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 
 #include "runtime/store/segment_layout.h"
 
@@ -89,6 +92,25 @@ uint32_t mob_table_find_run(const struct mob_view *view, struct mob_object_id id
 enum mob_status mob_table_claim(const struct mob_view *view, struct mob_object_id id, uint32_t owner,
     bool is_inline, struct mob_object_ref *ref_out);
 void mob_table_count(const struct mob_view *view, uint32_t *used_out, uint32_t *inline_out);
+uint32_t mob_table_used(const struct mob_view *view); /* tags that are taken */
+/* Which tags of a group (8, half a line) equal `value` in the bits of `mask`. Only a filter: a hit is loaded
+ * again, as an atomic. Thread sanitizers take a vector load for a race, so they get the plain loop. */
+static inline uint32_t mob_group_matches(const struct mob_seg_word *group, uint32_t value, uint32_t mask)
+{
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+    __m128i wanted = _mm_set1_epi32((int)value), bits = _mm_set1_epi32((int)mask);
+    __m128i low = _mm_load_si128((const __m128i *)group), high = _mm_load_si128((const __m128i *)group + 1);
+    low = _mm_cmpeq_epi32(_mm_and_si128(low, bits), wanted);
+    high = _mm_cmpeq_epi32(_mm_and_si128(high, bits), wanted);
+    return (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(low)) |
+        (uint32_t)_mm_movemask_ps(_mm_castsi128_ps(high)) << 4;
+#else
+    uint32_t hits = 0;
+    for (uint32_t i = 0; i < MOB_GROUP_ENTRIES; i++)
+        hits |= (uint32_t)((MOB_SEG_LOAD_RELAXED(&group[i].v) & mask) == value) << i;
+    return hits;
+#endif
+}
 struct mob_object_id mob_entry_id(const struct mob_seg_entry *entry);
 /* Offset and size of a full value, checked against the arena. */
 bool mob_entry_range(
@@ -200,6 +222,7 @@ struct mob_sweep {
     uint32_t hand, left; /* of the turn that it is on: next tag, and tags to go; left 0 = none */
     uint32_t limit; /* of that turn: last used in this epoch or before goes */
     bool spares; /* and in that turn what is needed stays */
+    bool trusts; /* and the last use that is noted here is as good as that in the entry, where it is young */
     uint32_t paid; /* tags that commits have paid for */
     uint64_t used, commits; /* taken tags when last counted, and commits since */
     /* What may be swept, by the epoch of its last use (index: epoch % AGES; the oldest holds older ones too),
@@ -273,6 +296,7 @@ struct mob_store {
     /* Objects. */
     struct mob_arena_user arena;
     uint8_t *entry_flags; /* MOB_NODE_*, by entry */
+    uint16_t *entry_epochs; /* the last use that is known, an epoch modulo 2^16, by entry (sweep.c) */
     uint64_t committed; /* entries in state COMMITTED, as counted here */
     uint64_t commits_in_epoch;
     uint32_t epoch;

@@ -98,7 +98,9 @@ static enum mob_status allocate_private(struct mob_store *store)
     store->touched = calloc(clients_max, sizeof *store->touched);
     store->record = aligned_alloc(MOB_CACHE_LINE, mob_round_up(MOB_RECORD_MAX, MOB_CACHE_LINE));
     store->entry_flags = calloc(store->view.entries, 1);
-    if (!store->clients || !store->active || !store->touched || !store->record || !store->entry_flags)
+    store->entry_epochs = calloc(store->view.entries, sizeof *store->entry_epochs);
+    if (!store->clients || !store->active || !store->touched || !store->record || !store->entry_flags ||
+        !store->entry_epochs)
         return MOB_NO_MEMORY;
     mob_arena_user_init(&store->arena, &store->view, MOB_OWNER_NODE, NULL);
     enum mob_status status = mob_hash_queue_create(&store->hashes);
@@ -151,6 +153,7 @@ void mob_store_destroy(struct mob_store *store)
     mob_hash_queue_destroy(store->hashes);
     mob_arena_user_fini(&store->arena);
     free(store->entry_flags);
+    free(store->entry_epochs);
     for (uint32_t slot = 0; store->clients && slot < store->clients_top; slot++) {
         free(store->clients[slot].backlog.bytes);
         free(store->clients[slot].parts.bytes);

@@ -8,6 +8,11 @@
  * else is left. So does an input that came before the others of its task: without it, the task would have it
  * read back from the lineage, which costs a hundred times what it costs to run.
  *
+ * Most entries that the hand meets stay, and each is a line that lies cold. So the last use that is known of
+ * an entry is noted beside its flags, when it is committed and when a turn looks at it: what is young by that
+ * is young in fact, since uses only make it younger, and is left without a look. For the histogram it is as
+ * old as the note says. A turn that has to make room looks at all of them.
+ *
  * The hand always goes the whole way round, and soon: a turn that stops leaves the part that the hand has not
  * reached twice as full as the rest, and a full window somewhere long before the table is.
  */
@@ -70,13 +75,28 @@ static bool sweepable(const struct mob_store *store, uint32_t index, uint32_t ta
         mob_entry_droppable(store, index, tag);
 }
 
+/* ---- notes of last uses ---- */
+
+#define NOTED_AGE_MAX 0x8000u /* all that are older look alike: a note has 16 bits */
+
+static void note_use(struct mob_store *store, uint32_t index, uint32_t used_epoch)
+{
+    bool old = store->epoch - used_epoch > NOTED_AGE_MAX;
+    store->entry_epochs[index] = (uint16_t)(old ? store->epoch - NOTED_AGE_MAX : used_epoch);
+}
+
+/* A note that nobody has renewed for 65,536 epochs looks young: it stays for a turn too many, or until room
+ * is needed. */
+static uint32_t noted_use(const struct mob_store *store, uint32_t index)
+{
+    return store->epoch - (uint16_t)(store->epoch - store->entry_epochs[index]);
+}
+
 /* ---- a turn ---- */
 
 static void recount(struct mob_store *store)
 {
-    uint32_t used, inlined;
-    mob_table_count(&store->view, &used, &inlined);
-    store->sweep.used = used;
+    store->sweep.used = mob_table_used(&store->view);
     store->sweep.commits = 0;
 }
 
@@ -92,11 +112,12 @@ static uint32_t limit_for(struct mob_store *store, uint64_t need, uint32_t newes
     }
 }
 
-static void start_turn(struct mob_store *store, uint64_t need, uint32_t newest)
+static void start_turn(struct mob_store *store, uint64_t need, uint32_t newest, bool trusts)
 {
     struct mob_sweep *sweep = &store->sweep;
     sweep->limit = limit_for(store, need, newest);
     sweep->spares = store->options.needed != NULL && newest != store->epoch;
+    sweep->trusts = trusts;
     sweep->left = store->view.entries;
     memset(sweep->seen, 0, sizeof sweep->seen);
 }
@@ -120,23 +141,48 @@ static bool spare(struct mob_store *store, uint32_t index)
         !store->options.needed(store->options.arg, mob_entry_id(entry)))
         return false;
     MOB_SEG_STORE_RELAXED(&entry->used_epoch, store->epoch);
+    note_use(store, index, store->epoch);
     ++*bucket(store, sweep->seen, store->epoch);
     return true;
+}
+
+/* Of these STRIDE tags, those whose entries are to be looked at; they are fetched meanwhile. */
+static uint32_t look_over(struct mob_store *store, uint32_t from, uint32_t found[STRIDE])
+{
+    const struct mob_view *view = &store->view;
+    struct mob_sweep *sweep = &store->sweep;
+    uint32_t count = 0;
+    for (uint32_t base = from; base < from + STRIDE; base += MOB_GROUP_ENTRIES) {
+        uint32_t hits = mob_group_matches(
+            &view->seg_tags[base], MOB_TAG(MOB_TAG_COMMITTED, 0, 0), MOB_TAG(MOB_TAG_STATE_MASK, 0, 0));
+        for (; hits != 0; hits &= hits - 1) {
+            uint32_t i = base + (uint32_t)__builtin_ctz(hits);
+            if (!sweepable(store, i, MOB_SEG_LOAD(&view->seg_tags[i].v)))
+                continue;
+            uint32_t used_epoch = noted_use(store, i);
+            if (sweep->trusts && (int32_t)(used_epoch - sweep->limit) > 0) {
+                ++*bucket(store, sweep->seen, used_epoch);
+                continue;
+            }
+            __builtin_prefetch(&view->seg_table[i]);
+            found[count++] = i;
+        }
+    }
+    return count;
 }
 
 static void sweep_tags(struct mob_store *store, uint32_t from, struct mob_evict_batch *batch)
 {
     const struct mob_view *view = &store->view;
     struct mob_sweep *sweep = &store->sweep;
-    for (uint32_t i = from; i < from + STRIDE; i++)
-        if (mob_tag_state(MOB_SEG_LOAD_RELAXED(&view->seg_tags[i].v)) == MOB_TAG_COMMITTED)
-            __builtin_prefetch(&view->seg_table[i]);
-    for (uint32_t i = from; i < from + STRIDE; i++) {
-        uint32_t tag = MOB_SEG_LOAD(&view->seg_tags[i].v);
+    uint32_t found[STRIDE], count = look_over(store, from, found);
+    for (uint32_t k = 0; k < count; k++) {
+        uint32_t i = found[k], tag = MOB_SEG_LOAD(&view->seg_tags[i].v);
+        uint32_t used_epoch = MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch);
         if (!sweepable(store, i, tag))
             continue;
-        uint32_t used_epoch = MOB_SEG_LOAD_RELAXED(&view->seg_table[i].used_epoch);
         if ((int32_t)(used_epoch - sweep->limit) > 0) {
+            note_use(store, i, used_epoch);
             ++*bucket(store, sweep->seen, used_epoch);
         } else if (spare(store, i)) {
             continue;
@@ -189,7 +235,7 @@ bool mob_sweep_step(struct mob_store *store, uint32_t tags)
         uint32_t newest;
         if (!due(store, &newest))
             return false;
-        start_turn(store, sweep->used - target(store), newest);
+        start_turn(store, sweep->used - target(store), newest, newest != store->epoch);
     }
     turn(store, tags);
     return sweep->left > 0;
@@ -205,6 +251,7 @@ static bool is_behind(const struct mob_store *store, uint32_t index)
 static void note(struct mob_store *store, uint32_t index, uint32_t used_epoch)
 {
     struct mob_sweep *sweep = &store->sweep;
+    note_use(store, index, used_epoch);
     ++*bucket(store, sweep->ages, used_epoch);
     sweep->sweepable++;
     if (is_behind(store, index))
@@ -228,6 +275,7 @@ void mob_sweep_make_old(struct mob_store *store, uint32_t index)
     struct mob_seg_entry *entry = &view->seg_table[index];
     uint32_t before = MOB_SEG_LOAD_RELAXED(&entry->used_epoch), oldest = store->epoch - MOB_UNWANTED_AGE;
     MOB_SEG_STORE_RELAXED(&entry->used_epoch, oldest);
+    note_use(store, index, oldest);
     if (!sweepable(store, index, MOB_SEG_LOAD_RELAXED(&view->seg_tags[index].v)))
         return;
     unnote(store, index, before);
@@ -260,7 +308,7 @@ void mob_sweep_now(struct mob_store *store, uint64_t to_used)
         recount(store);
         if (store->sweep.used <= to_used)
             return;
-        start_turn(store, store->sweep.used - to_used, store->epoch - age);
+        start_turn(store, store->sweep.used - to_used, store->epoch - age, false);
         turn(store, store->view.entries);
     }
 }
