@@ -1,5 +1,6 @@
 #include "runtime/node/plain.h"
 
+#include "common/wire/sibling.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
@@ -41,8 +42,7 @@ static struct node_task *begin_one(struct node *node, struct node_client *client
     struct node_template *template, struct mob_spec_head *head, const struct sibling *sibling, bool asked)
 {
     const uint8_t *tail = (const uint8_t *)sibling->tail;
-    head->task.index = sibling->index;
-    head->caller_seq = sibling->caller_seq;
+    mob_sibling_head(head, sibling->index, sibling->caller_seq);
     /* ids of one stream come in growing order from their client: nobody knows it yet */
     if (sibling->index < client->next_index || !mob_spec_tail_is_word(sibling->tail))
         return NULL;
@@ -215,8 +215,10 @@ static void log_ends(
     bool asked = known_any(node);
     head.worker = worker->serial;
     lineage_log_job(node->log, job->id, job->ns);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
+        mob_sched_fetch_queued(node->sched, ending->tasks[i]);
         log_end(node, (struct node_task *)ending->tasks[i], &ending->words[i], &head, asked);
+    }
 }
 
 static bool follows(const struct ending *ending, uint32_t i)

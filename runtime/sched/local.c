@@ -453,10 +453,10 @@ static void fetch_next(struct mob_sched *s, const struct sched_worker *w, const 
 {
     if (worker_load(w) > FETCH_AHEAD)
         sched_fetch(s, worker_place(w, w->head + FETCH_AHEAD)->task);
-    sched_fetch_queued(s, ended);
+    mob_sched_fetch_queued(s, ended);
 }
 
-void sched_fetch_queued(struct mob_sched *s, const struct mob_sched_task *ended)
+void mob_sched_fetch_queued(struct mob_sched *s, const struct mob_sched_task *ended)
 {
     if (ended->marks & MARK_CALL)
         return;

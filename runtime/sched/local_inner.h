@@ -26,6 +26,9 @@
  * x 1 ms of starting hide behind each other; 16 idle processes are what it may cost for nothing. */
 #define SCHED_SPAWN_AHEAD 16u
 #define SCHED_STRIDE (1u << 20)
+/* Records given back whose numbers are kept in an array, the newest last: more would be cold in any cache. */
+#define SCHED_SPARES 1024u
+#define SCHED_SPARE_AHEAD 4u /* so many of them are fetched before their turn comes */
 /* Number of a tree: 0 = none (a root, or a driver's), 1 = what found no lane, or whose root is not known. */
 #define SCHED_TREE_SHARED 1u
 /* Roots go without a turn for 2^n rounds at most. */
@@ -197,6 +200,7 @@ struct mob_sched {
     /* records */
     uint8_t **chunks;
     uint32_t chunk_count, chunk_capacity, fresh, free_head, stride, allocated;
+    uint32_t spares[SCHED_SPARES], spare_count; /* free records; the others are a list from free_head on */
     struct sched_map ids;
     /* waits */
     struct sched_pool objects, edges;
@@ -304,9 +308,6 @@ bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64
 void sched_note_push(struct mob_sched *s, struct sched_note note);
 /* It has gone: there is nobody to tell to leave, and the number may soon be another's. */
 void sched_notes_forget_worker(struct mob_sched *s, uint16_t worker);
-
-/* A task like this one is dispatched soon: its record is fetched. */
-void sched_fetch_queued(struct mob_sched *s, const struct mob_sched_task *ended);
 
 /* ---- waits (local_wait.c) ---- */
 enum mob_status sched_wait_add(

@@ -152,7 +152,6 @@ uint32_t mob_sched_finished_run(
             break;
         if (run_ns[done] >= 0)
             sched_measure(s, t->function, run_ns[done]);
-        sched_fetch_queued(s, t);
         w->ended = t->function;
         w->estimate_sum -= place->estimate_ns;
         w->head++;

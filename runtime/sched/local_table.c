@@ -24,23 +24,36 @@ static bool chunk_add(struct mob_sched *s)
     return true;
 }
 
+/* One that was given back; 0 = there is none. The array says which ones come next, the list only which one: a
+ * record of it has to come from memory before the next one's number is known. */
+static uint32_t take_free(struct mob_sched *s)
+{
+    if (s->spare_count > 0) {
+        uint32_t handle = s->spares[--s->spare_count];
+        if (s->spare_count >= SCHED_SPARE_AHEAD)
+            sched_fetch(s, s->spares[s->spare_count - SCHED_SPARE_AHEAD]);
+        return handle;
+    }
+    uint32_t handle = s->free_head;
+    if (handle) {
+        s->free_head = task_at(s, handle)->next;
+        if (s->free_head)
+            sched_fetch(s, s->free_head);
+    }
+    return handle;
+}
+
 void *mob_sched_task_alloc(struct mob_sched *s)
 {
     if (s->allocated >= s->options.tasks_max)
         return NULL;
-    uint32_t handle = s->free_head;
-    struct mob_sched_task *t;
-    if (handle) {
-        t = task_at(s, handle);
-        s->free_head = t->next;
-        if (s->free_head)
-            sched_fetch(s, s->free_head); /* the next one that is taken */
-    } else {
+    uint32_t handle = take_free(s);
+    if (!handle) {
         if (s->fresh >> SCHED_CHUNK_SHIFT == s->chunk_count && !chunk_add(s))
             return NULL;
         handle = s->fresh++;
-        t = task_at(s, handle);
     }
+    struct mob_sched_task *t = task_at(s, handle);
     memset(t, 0, s->stride);
     t->handle = handle;
     s->allocated++;
@@ -54,8 +67,12 @@ void mob_sched_task_free(struct mob_sched *s, struct mob_sched_task *t)
     s->by_state[t->state]--;
     t->state = MOB_SCHED_NEW;
     memset(&t->id, 0, sizeof t->id);
-    t->next = s->free_head;
-    s->free_head = t->handle;
+    if (s->spare_count < SCHED_SPARES) {
+        s->spares[s->spare_count++] = t->handle;
+    } else {
+        t->next = s->free_head;
+        s->free_head = t->handle;
+    }
     s->allocated--;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "common/base/failpoint.h"
+#include "common/wire/sibling.h"
 #include "runtime/worker/forked.h"
 #include "runtime/worker/worker_log.h"
 
@@ -113,9 +114,11 @@ static void run_spec(
         return;
     note_head(worker, record, body);
     if (record->type == MOB_IN_SIBLING) { /* in place: what differs, each sibling brings along */
+        uint32_t index, caller_seq;
         memcpy(&place->in.position, body, 8);
-        memcpy(&place->head.task.index, body + 8, 4);
-        memcpy(&place->head.caller_seq, body + 12, 4);
+        memcpy(&index, body + 8, 4);
+        memcpy(&caller_seq, body + 12, 4);
+        mob_sibling_head(&place->head, index, caller_seq);
     }
     if (cancelled)
         mob_worker_end_unstarted(worker, &place->in, &place->head, body + fixed, bytes - fixed);
