@@ -11,14 +11,14 @@
 #define DRAIN_READS 64 /* of 4 KiB: enough patience behind a refusal */
 
 static const struct {
-    int http;
     const char *reason;
+    int http;
     enum mob_status status;
 } kinds[] = {
-    {408, "Request Timeout", MOB_TIMEOUT}, {413, "Content Too Large", MOB_TOO_LARGE},
-    {414, "URI Too Long", MOB_BAD_REQUEST}, {431, "Request Header Fields Too Large", MOB_HEADERS_TOO_LARGE},
-    {503, "Service Unavailable", MOB_UNAVAILABLE}, {505, "HTTP Version Not Supported", MOB_BAD_REQUEST},
-    {400, "Bad Request", MOB_BAD_REQUEST}, /* and all others */
+    {"Request Timeout", 408, MOB_TIMEOUT}, {"Content Too Large", 413, MOB_TOO_LARGE},
+    {"URI Too Long", 414, MOB_BAD_REQUEST}, {"Request Header Fields Too Large", 431, MOB_HEADERS_TOO_LARGE},
+    {"Service Unavailable", 503, MOB_UNAVAILABLE}, {"HTTP Version Not Supported", 505, MOB_BAD_REQUEST},
+    {"Bad Request", 400, MOB_BAD_REQUEST}, /* and all others */
 };
 
 static size_t kind_of(int http)
