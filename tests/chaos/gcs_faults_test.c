@@ -251,6 +251,57 @@ static void member_is_cut_off(struct stage *s)
     cut_off(s, s->seed % 2 == 0, true, true);
 }
 
+static struct {
+    int slot[2];
+    pid_t pid[2];
+} severed;
+static bool severed_has_ended(struct stage *s)
+{
+    return s->box.member[severed.slot[0]].gcs != severed.pid[0] ||
+        s->box.member[severed.slot[1]].gcs != severed.pid[1];
+}
+
+/* Nothing passes between these two processes, though the master hears both. So one of them has to go: that
+ * which waits, or, where a loaded machine takes it for dead, the other. The next one's links are its own. */
+static void sever(struct stage *s, int slot, int other)
+{
+    severed.slot[0] = slot;
+    severed.slot[1] = other;
+    for (int i = 0; i < 2; i++)
+        severed.pid[i] = s->box.member[severed.slot[i]].gcs;
+    fault_proxy_sever(s->proxy, severed.pid[0], severed.pid[1]);
+}
+
+/* Head and tail of three do not reach each other, which nobody notices before the middle dies: then the tail
+ * waits for a SYNCEND that never comes. */
+static void neighbours_are_severed(struct stage *s)
+{
+    int head = stage_slot_at(s, false), tail = stage_slot_at(s, true), middle = 3 - head - tail;
+    sever(s, tail, head);
+    stage_pause_up_to(s, 100 * MOB_MS);
+    stage_end_member(s, middle);
+    stage_until(s, severed_has_ended, "the tail that gets no further stays");
+    stage_steps(s);
+}
+
+/* In the middle of the transfer its source says no more. */
+static void joiner_is_severed(struct stage *s)
+{
+    char text[64];
+    int slot = stage_slot_at(s, gcs_load_random(&s->load) % 2 == 0);
+    snprintf(text, sizeof text, "gcs.joiner_rows=stop@%u", 1 + (uint32_t)(s->seed % 3));
+    s->box.member[slot].failpoints = text; /* of the life that joins */
+    stage_end_member(s, slot);
+    stage_until(s, stage_has_died, "it does not come back");
+    stopped_joiner = s->box.member[slot].gcs;
+    stage_until(s, joiner_stopped, "the joiner does not get so far");
+    sever(s, slot, 1 - slot);
+    s->box.member[slot].failpoints = NULL;
+    kill(stopped_joiner, SIGCONT);
+    stage_until(s, severed_has_ended, "the joiner that hears nothing stays");
+    stage_steps(s);
+}
+
 /* Every link of members, masters and clients. A connection that was spoiled ends, and is made again. */
 static void links_are_hostile(struct stage *s)
 {
@@ -468,6 +519,8 @@ static const struct fault faults[] = {
     {.name = "head_cannot_hear", .members = 2, .run = head_cannot_hear, .proxied = true},
     {.name = "tail_cannot_hear", .members = 2, .run = tail_cannot_hear, .proxied = true},
     {.name = "member_is_cut_off", .members = 3, .run = member_is_cut_off, .proxied = true},
+    {.name = "neighbours_are_severed", .members = 3, .run = neighbours_are_severed, .proxied = true},
+    {.name = "joiner_is_severed", .members = 2, .run = joiner_is_severed, .proxied = true},
     {.name = "joiner_in_transfer", .members = 2, .run = joiner_in_transfer},
     {.name = "joiner_before_syncend", .members = 2, .run = joiner_before_syncend, .short_set = true},
     {.name = "source_of_snapshot", .members = 3, .run = source_of_snapshot},

@@ -52,6 +52,7 @@ struct fault_proxy {
     struct fault_rates rates;
     struct fault_counts counts;
     pid_t muted[FAULT_MUTED_MAX], deaf[FAULT_MUTED_MAX];
+    pid_t severed[2]; /* from each other; 0: none */
     struct connection connections[CONNECTIONS_MAX];
 };
 
@@ -126,7 +127,10 @@ static bool is_in(const pid_t *pids, pid_t pid)
 
 static bool cut(const struct fault_proxy *p, const struct connection *c, int from)
 {
-    return is_in(p->muted, c->pid[from]) || is_in(p->deaf, c->pid[1 - from]);
+    pid_t a = c->pid[from], b = c->pid[1 - from];
+    bool severed = p->severed[0] != 0 &&
+        ((a == p->severed[0] && b == p->severed[1]) || (a == p->severed[1] && b == p->severed[0]));
+    return severed || is_in(p->muted, a) || is_in(p->deaf, b);
 }
 
 /* ---- pieces ---- */
@@ -380,11 +384,21 @@ void fault_proxy_deafen(struct fault_proxy *p, pid_t pid)
     add_pid(p, p->deaf, pid);
 }
 
+void fault_proxy_sever(struct fault_proxy *p, pid_t one, pid_t other)
+{
+    pthread_mutex_lock(&p->lock);
+    p->severed[0] = one;
+    p->severed[1] = other;
+    pthread_mutex_unlock(&p->lock);
+    wake(p);
+}
+
 void fault_proxy_heal(struct fault_proxy *p)
 {
     pthread_mutex_lock(&p->lock);
     memset(p->muted, 0, sizeof p->muted);
     memset(p->deaf, 0, sizeof p->deaf);
+    memset(p->severed, 0, sizeof p->severed);
     pthread_mutex_unlock(&p->lock);
     wake(p);
 }

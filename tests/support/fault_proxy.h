@@ -39,6 +39,9 @@ void fault_proxy_set(struct fault_proxy *p, const struct fault_rates *rates);
 /* Nothing that this process sends arrives any more; `deaf`: nothing arrives at it. Both: a partition. */
 void fault_proxy_mute(struct fault_proxy *p, pid_t pid);
 void fault_proxy_deafen(struct fault_proxy *p, pid_t pid);
+/* Nothing passes between these two any more, while the others hear both. One pair; its connections stay open.
+ */
+void fault_proxy_sever(struct fault_proxy *p, pid_t one, pid_t other);
 /* Everybody is heard again. */
 void fault_proxy_heal(struct fault_proxy *p);
 void fault_proxy_counts(struct fault_proxy *p, struct fault_counts *out);
