@@ -35,6 +35,15 @@ static enum mob_status mismatch(struct mob_signature_error *e, const char *what)
     return MOB_TYPE_MISMATCH;
 }
 
+/* As mismatch, of an argument that is not there: expected and found are counts. */
+static enum mob_status is_missing(struct mob_signature_error *e)
+{
+    bool named = e->name[0] != '\0';
+    snprintf(e->message, sizeof e->message, "argument %d%s%s%s is missing: expected %s, found %s", e->index,
+        named ? " (" : "", e->name, named ? ")" : "", e->expected, e->found);
+    return MOB_TYPE_MISMATCH;
+}
+
 /* For an actual tensor: its dtype and shape. */
 static void describe_tensor(const struct mob_tensor_view *v, char *out, uint32_t capacity)
 {
@@ -144,10 +153,10 @@ static enum mob_status count_mismatch(
     else
         snprintf(e->expected, sizeof e->expected, "%u argument%s", s->required, s->required == 1 ? "" : "s");
     if (missing)
-        snprintf(e->found, sizeof e->found, "only %u", found);
+        snprintf(e->found, sizeof e->found, "%u", found);
     else
         snprintf(e->found, sizeof e->found, "more than %u", s->param_count);
-    return mismatch(e, "argument");
+    return missing ? is_missing(e) : mismatch(e, "argument");
 }
 
 enum mob_status mob_signature_check_next(

@@ -127,7 +127,7 @@ static void wrong_argument_is_named(void **state)
     args[1] = of_type(MOB_TYPE_F64);
     assert_int_equal(mob_signature_check_args(&s, args, 2, &e), MOB_OK);
     assert_int_equal(mob_signature_check_args(&s, args, 1, &e), MOB_TYPE_MISMATCH);
-    assert_string_equal(e.message, "argument 1 (b): expected 2 arguments, found only 1");
+    assert_string_equal(e.message, "argument 1 (b) is missing: expected 2 arguments, found 1");
     assert_int_equal(mob_signature_check_args(&s, args, 3, &e), MOB_TYPE_MISMATCH);
     assert_string_equal(e.message, "argument 2: expected 2 arguments, found more than 2");
     assert_int_equal(mob_signature_check_args(&s, args, 3, NULL), MOB_TYPE_MISMATCH);
