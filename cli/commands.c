@@ -221,12 +221,19 @@ static bool looks_like_number(const char *word)
     return word[0] == '-' && ((word[1] >= '0' && word[1] <= '9') || word[1] == '.');
 }
 
+/* A slip of the fingers, and not another word of the same length. */
+static bool is_near(const char *typed, const char *name)
+{
+    unsigned distance = mob_settings_distance(typed, name);
+    return distance <= 2 && distance * 2 < strlen(typed);
+}
+
 static bool unknown_option(const struct cli_call *call, const char *word)
 {
     const char *name = word + strspn(word, "-"),
                *nearest = mob_settings_nearest(name, call->command->settings);
     for (int i = 0; i < CLI_OPTIONS_MAX && call->command->options[i].name; i++)
-        if (mob_settings_distance(name, call->command->options[i].name) < 3)
+        if (is_near(name, call->command->options[i].name))
             nearest = call->command->options[i].name;
     if (nearest)
         cli_say("unknown option %s; did you mean --%s?", word, nearest);
@@ -306,7 +313,7 @@ static enum cli_exit unknown_command(const char *name)
 {
     const char *nearest = NULL;
     for (const struct cli_command *command = cli_commands; command->name; command++)
-        if (mob_settings_distance(name, command->name) < 3)
+        if (is_near(name, command->name))
             nearest = command->name;
     if (nearest)
         cli_say("unknown command %s; did you mean %s?", name, nearest);

@@ -55,17 +55,17 @@ static int find(const char *name, unsigned users)
 const char *mob_settings_nearest(const char *name, unsigned user)
 {
     const char *best = NULL;
-    unsigned best_distance = 4; /* further away, it is another word and not a slip */
+    const size_t length = strlen(name);
+    unsigned best_distance = 3; /* further away, it is another word and not a slip */
     for (int i = 0; i < MOB_SETTINGS_COUNT; i++) {
         const struct mob_setting_row *row = mob_setting_row((enum mob_setting)i);
         if (!(row->users & user))
             continue;
         unsigned distance = mob_settings_distance(name, row->name);
         /* someone who forgot the unit, or half of the name, means that one */
-        size_t length = strlen(name);
         if (length >= 3 && strncmp(row->name, name, length) == 0)
             distance = 1;
-        if (distance < best_distance) {
+        if (distance < best_distance && distance * 2 < length) {
             best = row->name;
             best_distance = distance;
         }

@@ -297,6 +297,9 @@ class Cluster(Supervised):
 
     def test_wrong_settings_are_usage_errors(self):
         self.assertIn("did you mean --slots", self.mobula("up", "--slot", "3", code=2).stderr)
+        refused = self.mobula("up", "--bogus", code=2).stderr
+        self.assertIn("unknown option --bogus", refused)
+        self.assertNotIn("did you mean", refused)
         self.dir.mkdir(mode=0o700)
         (self.dir / "mobula.conf").write_text("\nsegment = 3\n")
         self.assertIn("mobula.conf:2: unknown setting segment; did you mean segment-bytes?", self.mobula("up", code=2).stderr)
