@@ -60,6 +60,8 @@ static void print_items(const struct cli_call *call, const json_t *items, const 
     if (call->format == CLI_TABLE) {
         if (json_array_size(items) > 0)
             table_print(items, columns);
+        else
+            cli_say("none"); /* not on stdout, where only items are */
         return;
     }
     json_array_foreach(items, index, item)

@@ -20,15 +20,27 @@ static enum cli_exit ask(struct cli_call *call, struct api *api, const char *kin
     return exit_code == CLI_OK ? api_json(api, "GET", path, NULL, NULL, out) : exit_code;
 }
 
+/* A live task has a reason; of one that has ended the answer is its record, whose state is how it ended. */
+static void say_how_it_ended(const json_t *answer)
+{
+    static const char *const ends[] = {"finished", "failed", "cancelled"};
+    const char *state = json_string_value(json_object_get(answer, "state"));
+    for (size_t i = 0; state && i < sizeof ends / sizeof ends[0]; i++)
+        if (strcmp(state, ends[i]) == 0 && !json_object_get(answer, "reason"))
+            printf("It does not wait: it has %s%s. Its record:\n", i == 2 ? "been " : "", state);
+}
+
 enum cli_exit cmd_why(struct cli_call *call)
 {
     static struct api api;
     json_t *answer = NULL;
     enum cli_exit exit_code = ask(call, &api, "tasks", call->arguments[0], "why", &answer);
-    if (exit_code == CLI_OK && call->format != CLI_TABLE)
+    if (exit_code == CLI_OK && call->format != CLI_TABLE) {
         api_print_value(call, answer);
-    else if (exit_code == CLI_OK)
+    } else if (exit_code == CLI_OK) {
+        say_how_it_ended(answer);
         tree_print_fields(answer, 0);
+    }
     json_decref(answer);
     api_close(&api);
     return exit_code;

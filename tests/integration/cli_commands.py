@@ -241,6 +241,14 @@ class Commands(unittest.TestCase):
         self.assertEqual(2, len(json.loads(result.stdout)))
         self.assertIn("there are more", result.stderr)
 
+    def test_an_empty_list_says_so_beside_the_data(self):
+        for form, stdout, said in (("table", "", "none"), ("json", "[]", ""), ("jsonl", "", ""), ("name", "", "")):
+            self.gateway.on("GET", "/api/v1/actors", (200, {"items": [], "next_cursor": None, "truncated": False}, {}))
+            result = self.run_cli("list", "actors", "-o", form)
+            self.assertEqual(stdout, result.stdout.strip())
+            self.assertIn(said, result.stderr)
+            self.assertEqual(bool(said), bool(result.stderr.strip()), result.stderr)
+
     # ---- logs, why, lineage, timeline
 
     def test_logs_read_on_until_the_end(self):
@@ -262,7 +270,16 @@ class Commands(unittest.TestCase):
 
     def test_why_and_lineage_are_readable(self):
         self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (200, {"state": "waiting", "inputs": [{"id": OBJECT}]}, {}))
-        self.assertIn("waiting", self.run_cli("why", TASK).stdout)
+        waits = self.run_cli("why", TASK).stdout
+        self.assertIn("waiting", waits)
+        self.assertNotIn("does not wait", waits)
+        for state, words in (("finished", "has finished"), ("failed", "has failed"), ("cancelled", "has been cancelled")):
+            self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (200, {"id": TASK, "state": state}, {}))
+            lines = self.run_cli("why", TASK).stdout.splitlines()
+            self.assertEqual(f"It does not wait: it {words}. Its record:", lines[0])
+            self.assertTrue(any(TASK in line for line in lines[1:]), lines)
+            self.gateway.on("GET", f"/api/v1/tasks/{TASK}/why", (200, {"id": TASK, "state": state}, {}))
+            self.assertEqual({"id": TASK, "state": state}, json.loads(self.run_cli("why", TASK, "-o", "json").stdout))
         leaf = "task_" + "a" * 25 + "q"
         nodes = [{"task": TASK, "depth": 0, "function": "m.f", "kind": "task", "state": "finished", "inputs": ["obj_" + leaf[5:] + "a" * 6]},
                  {"task": leaf, "depth": 1, "function": "", "kind": "put", "inputs": []}]
