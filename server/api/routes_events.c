@@ -79,10 +79,14 @@ static bool read_after(struct mob_api *api, struct mob_http_request *request,
     if (!*present_out)
         return true;
     const char *position = status == MOB_NOT_FOUND ? last : status == MOB_OK ? text : "";
+    if (strcmp(position, "earliest") == 0) { /* before all that a log can have */
+        *after = (struct mob_event_position){.shards = mob_events_shards(api->parts.events)};
+        return true;
+    }
     if (mob_event_position_parse(position, after) == MOB_OK &&
         after->shards == mob_events_shards(api->parts.events))
         return true;
-    mob_api_fail(request, MOB_BAD_REQUEST, "after: not a position that these events gave; begin without one");
+    mob_api_fail(request, MOB_BAD_REQUEST, "after: neither 'earliest' nor a position that these events gave; begin without one");
     return false;
 }
 
