@@ -81,7 +81,7 @@ static void a_runaway_tree_leaves_others_every_second_turn(void **state)
 static void many_runaway_trees_hold_roots_back_and_never_shut_them_out(void **state)
 {
     (void)state;
-    enum { MORE = 4, ROUND = TREES + MORE };
+    enum { MORE = 3, ROUND = TREES + MORE, ROOTS = 20 };
     struct fx fx;
     fx_open(&fx);
     fx_worker(&fx, 0);
@@ -94,9 +94,9 @@ static void many_runaway_trees_hold_roots_back_and_never_shut_them_out(void **st
         run_of_a_runaway(&fx, t);
         assert_true(i < 10000);
     }
-    for (int i = 0; i < 50; i++)
+    for (int i = 0; i < ROOTS; i++)
         fx_task(&fx);
-    for (int roots = 0; roots < 50; since++) {
+    for (int roots = 0; roots < ROOTS; since++) {
         struct mob_sched_task *t = next_task(&fx);
         if (!is_root(t)) {
             run_of_a_runaway(&fx, t);
