@@ -86,7 +86,8 @@ static bool read_after(struct mob_api *api, struct mob_http_request *request,
     if (mob_event_position_parse(position, after) == MOB_OK &&
         after->shards == mob_events_shards(api->parts.events))
         return true;
-    mob_api_fail(request, MOB_BAD_REQUEST, "after: neither 'earliest' nor a position that these events gave; begin without one");
+    mob_api_fail(request, MOB_BAD_REQUEST,
+        "after: neither 'earliest' nor a position that these events gave; begin without one");
     return false;
 }
 
