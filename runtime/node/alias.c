@@ -215,6 +215,15 @@ void node_alias_fetch(const struct node *node, struct mob_object_id id)
         __builtin_prefetch(bucket_of(table, id));
 }
 
+bool node_alias_awaits(const struct node *node, struct mob_object_id id)
+{
+    const struct alias_table *table = node->aliases;
+    const struct alias *alias = table->count > 0 ? *bucket_of(table, id) : NULL;
+    while (alias && !mob_object_id_eq(alias->call.target, id))
+        alias = alias->next;
+    return alias != NULL;
+}
+
 void node_alias_ready(struct node *node, const struct ready_object *object)
 {
     struct alias_table *table = node->aliases;

@@ -74,6 +74,16 @@ static void announce_error_at(
     announce(node, task, &object);
 }
 
+/* Where the error of this task stands: from the returned slot on. */
+static uint32_t error_slots(const struct node_task *task, uint32_t *count_out)
+{
+    uint32_t slots = task->template->head.num_returns;
+    *count_out = slots == MOB_RETURNS_STREAM || slots == 0 ? 1 : slots;
+    if (slots == MOB_RETURNS_STREAM && node_extra_of(task)) /* where the next item would */
+        return node_extra_of(task)->yielded;
+    return 0;
+}
+
 /* The error stands in every return slot, so that whoever asks for any of them gets it; of a task that ran
  * again, in those whose first bytes are lost. */
 static void announce_error(
@@ -87,14 +97,20 @@ static void announce_error(
         return;
     memcpy(at, payload, bytes);
     mob_value_hash(value);
-    uint32_t first = 0, slots = task->template->head.num_returns;
-    if (slots == MOB_RETURNS_STREAM) /* it stands where the next item would */
-        first = node_extra_of(task) ? node_extra_of(task)->yielded : 0;
-    if (slots == MOB_RETURNS_STREAM || slots == 0)
-        slots = 1;
+    uint32_t slots, first = error_slots(task, &slots);
     for (uint32_t slot = first; slot < first + slots; slot++)
-        if (!node_remade_kept(node, task, slot) && !node_remade_in_log(task, slot))
+        if (node_remade_in_log(task, slot) || node_remade_kept(node, task, slot))
+            node_remade_from_log(node, task, slot);
+        else
             announce_error_at(node, task, slot, &e);
+}
+
+/* It decides nothing: what the log holds stands. */
+static void announce_logged(struct node *node, const struct node_task *task)
+{
+    uint32_t slots, first = error_slots(task, &slots);
+    for (uint32_t slot = first; slot < first + slots; slot++)
+        node_remade_from_log(node, task, slot);
 }
 
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head)
@@ -153,6 +169,7 @@ static void shadow_failed(struct node *node, struct node_task *task, enum mob_st
 {
     struct mob_completion_head head = {.status = (uint16_t)status};
     node_actor_task_ended(node, task, &head, NULL);
+    announce_logged(node, task);
     drop_from_sched(node, task);
     node_task_destroy(node, task);
 }
@@ -342,6 +359,8 @@ static void announce_what_stands(struct node *node, struct node_task *task, cons
     while (mob_completion_next(completion, &at, &r))
         if (r.flags & MOB_RETURN_STORED)
             announce_value(node, task, maker, &r);
+        else
+            node_remade_from_log(node, task, r.slot);
 }
 
 /* A completion may name objects that its worker, dead by now, had published and not sealed. */
@@ -485,6 +504,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         node->failed++;
         task->template->job->failed++;
         announce_error(node, task, status, payload, bytes);
+    } else {
+        announce_logged(node, task);
     }
     node_task_destroy(node, task);
     if (differs)

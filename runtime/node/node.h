@@ -460,6 +460,8 @@ struct alias_table *alias_table_create(void);
 void alias_table_destroy(struct alias_table *table);
 /* A hint that this object is ready soon: fetches where what stands for it would be. */
 void node_alias_fetch(const struct node *node, struct mob_object_id id);
+/* Does anything stand for it, and wait? */
+bool node_alias_awaits(const struct node *node, struct mob_object_id id);
 /* `object` became ready: so do those that stand for it. */
 void node_alias_ready(struct node *node, const struct ready_object *object);
 /* The first return of a task that has ended and that is not ready yet, because what it became is not; NULL.
@@ -522,6 +524,8 @@ void node_watch_request(
     struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request);
 /* The same when its making is under way. */
 void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id);
+/* Has a client asked for it that was not told yet? */
+bool node_watched(const struct node *node, struct mob_object_id id);
 void node_unwatch_client(struct node *node, struct node_client *client);
 void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
     const void *payload, uint32_t bytes);

@@ -58,7 +58,7 @@ void watch_table_destroy(struct watch_table *table)
     free(table);
 }
 
-static struct watch **bucket_of(struct watch_table *table, struct mob_object_id id)
+static struct watch **bucket_of(const struct watch_table *table, struct mob_object_id id)
 {
     return &table->buckets[(mob_task_id_mix(id.task) ^ id.slot) & table->mask];
 }
@@ -106,6 +106,15 @@ void node_watch_request(
 void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id)
 {
     (void)add_watch(node, client, id);
+}
+
+bool node_watched(const struct node *node, struct mob_object_id id)
+{
+    const struct watch_table *table = node->watches;
+    const struct watch *watch = table->count > 0 ? *bucket_of(table, id) : NULL;
+    while (watch && !mob_object_id_eq(watch->id, id))
+        watch = watch->next;
+    return watch != NULL;
 }
 
 void node_unwatch_client(struct node *node, struct node_client *client)

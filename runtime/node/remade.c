@@ -101,6 +101,19 @@ bool node_remade_in_log(const struct node_task *task, uint32_t slot)
     return extra && extra->logged && !expected_at(extra, slot);
 }
 
+/* The answer comes when the lineage was read: by then the task is gone, and is not waited for. */
+void node_remade_from_log(struct node *node, const struct node_task *task, uint32_t slot)
+{
+    struct mob_object_id id = mob_object_of(task->sched.id, slot);
+    bool submitted = task->submitter != TASK_NO_SUBMITTER &&
+        node_client_is(node, task->submitter, task->submitter_session);
+    if (submitted)
+        node_watch_made(node, node_client_at(node, task->submitter), id);
+    if (submitted || node_watched(node, id) || node_alias_awaits(node, id) ||
+        mob_sched_object_awaited(node->sched, id))
+        node_resolve(node, id);
+}
+
 static bool same(const struct node_stored_return *before, const struct mob_return_view *now)
 {
     bool hashed = before->hashed && !(now->flags & MOB_RETURN_HASH_LATER);

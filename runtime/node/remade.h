@@ -28,6 +28,10 @@ struct mob_hash128 node_remade_digest(const struct mob_completion *completion);
 bool node_remade_differs(const struct node_task *task, const struct mob_completion *completion);
 /* The value of this slot is in the log, and comes from there. */
 bool node_remade_in_log(const struct node_task *task, uint32_t slot);
+/* This run has no outcome of its own for the slot. Whoever began to wait for it while the run was under way
+ * (a watch, an input, a tail call, its submitter come again) gets what the lineage says; nothing when nobody
+ * did. For a task that ends now. */
+void node_remade_from_log(struct node *node, const struct node_task *task, uint32_t slot);
 
 /* The task runs again: this is what it must give, unless it may give something else (restart_on_divergence).
  * Copies. */

@@ -241,6 +241,8 @@ uint32_t mob_sched_submit_more(struct mob_sched *s, const struct mob_sched_task 
 /* The object can be read (a value or an error). Unknown ids cost one look-up. Returns how many inputs it was.
  * Tell it before mob_sched_finished of its producer or after, both are fine. */
 uint32_t mob_sched_object_ready(struct mob_sched *s, struct mob_object_id object);
+/* Is it a missing input of some task? One look-up. */
+bool mob_sched_object_awaited(const struct mob_sched *s, struct mob_object_id object);
 /* A hint that this object is ready soon: fetches where a task that waits for it would stand. */
 void mob_sched_object_fetch(const struct mob_sched *s, struct mob_object_id object);
 /* A queued or running task lost inputs it had (evicted, dropped): it waits for them again. Running:

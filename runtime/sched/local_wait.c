@@ -218,6 +218,11 @@ static void input_came(struct mob_sched *s, struct mob_sched_task *t)
         sched_become_ready(s, t);
 }
 
+bool mob_sched_object_awaited(const struct mob_sched *s, struct mob_object_id id)
+{
+    return sched_wait_find(s, id) != 0;
+}
+
 void mob_sched_object_fetch(const struct mob_sched *s, struct mob_object_id id)
 {
     const struct sched_map *m = &s->waits;

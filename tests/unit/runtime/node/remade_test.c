@@ -167,12 +167,131 @@ static void a_shadow(void **state)
     close_world(&w);
 }
 
+/* ---- outcomes that are in the log: no replay changes them, nor may one keep them from who waits ---- */
+
+/* The call ends with `status`, as the test's worker says. */
+static void end_call(struct world *w, enum mob_status status)
+{
+    take(w);
+    assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
+    nx_complete(&w->worker, 7, status);
+    nx_settle(&w->nx);
+}
+
+/* A call that ended so, and the next node, whose replay of it has not begun. */
+static void open_replaying(struct world *w, enum mob_status status, struct mob_spec_head *call_out)
+{
+    *w = (struct world){0};
+    nx_open(&w->nx, 1);
+    nx_connect(&w->nx, &w->driver, NULL);
+    w->actor = nx_create(&w->driver);
+    start_worker(w, 0);
+    *call_out = nx_next(&w->driver, MOB_KIND_ACTOR_CALL);
+    call_out->actor = w->actor;
+    nx_spec(w->driver.store, call_out, NULL);
+    w->id = mob_object_of(call_out->task, 0);
+    end_call(w, status);
+    assert_int_equal(until_told(w), status);
+    struct nx_driver before = w->driver;
+    nx_let_go(&w->worker);
+    nx_end(&w->nx);
+    nx_start(&w->nx, 1);
+    nx_connect(&w->nx, &w->driver, &before);
+    nx_disconnect(&before);
+    start_worker(w, 0);
+    nx_turn(&w->nx, 5);
+    assert_non_null(node_task_find(w->nx.node, w->id.task));
+}
+
+static void a_watch_of_a_call_that_fails_again(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_spec_head call;
+    open_replaying(&w, MOB_TASK_FAILED, &call);
+    nx_watch(w.driver.store, w.id);
+    nx_turn(&w.nx, 5);
+    end_call(&w, MOB_TASK_FAILED);
+    assert_int_equal(until_told(&w), MOB_TASK_FAILED);
+    close_world(&w);
+}
+
+static void a_call_that_fails_again_and_comes_again(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_spec_head call;
+    open_replaying(&w, MOB_TASK_FAILED, &call);
+    nx_spec(w.driver.store, &call, NULL);
+    nx_turn(&w.nx, 5);
+    assert_int_equal(w.nx.node->duplicates, 1);
+    end_call(&w, MOB_TASK_FAILED);
+    assert_int_equal(until_told(&w), MOB_TASK_FAILED);
+    close_world(&w);
+}
+
+static void an_input_that_fails_again(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_spec_head call;
+    open_replaying(&w, MOB_TASK_FAILED, &call);
+    struct mob_spec_head next = nx_next(&w.driver, MOB_KIND_TASK);
+    nx_spec(w.driver.store, &next, &w.id);
+    for (int64_t end = mob_now() + PATIENCE_NS; !node_task_find(w.nx.node, next.task); nx_turn(&w.nx, 1))
+        assert_true(mob_now() < end); /* it is looked up first */
+    const struct node_task *waiting = node_task_find(w.nx.node, next.task);
+    assert_int_equal(waiting->sched.state, MOB_SCHED_WAITING);
+    end_call(&w, MOB_TASK_FAILED);
+    for (int64_t end = mob_now() + PATIENCE_NS; waiting->sched.state == MOB_SCHED_WAITING; nx_turn(&w.nx, 1))
+        assert_true(mob_now() < end); /* a worker gets it, and finds the error */
+    close_world(&w);
+}
+
+/* What it gave stands, though its actor dies before it is repeated. */
+static void a_watch_of_a_call_whose_actor_dies(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_spec_head call;
+    open_replaying(&w, MOB_OK, &call);
+    nx_watch(w.driver.store, w.id);
+    nx_turn(&w.nx, 5);
+    assert_int_equal(node_actor_kill(w.nx.node, w.actor, true), MOB_OK);
+    nx_kill(&w.nx, &w.worker);
+    assert_int_equal(until_told(&w), MOB_OK);
+    nx_disconnect(&w.driver);
+    nx_close(&w.nx);
+}
+
+/* The other one ends the actor; who waits gets the first. */
+static void a_watch_of_a_call_that_gives_another_value(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_spec_head call;
+    open_replaying(&w, MOB_OK, &call);
+    nx_watch(w.driver.store, w.id);
+    nx_turn(&w.nx, 5);
+    take(&w);
+    nx_complete(&w.worker, 8, MOB_OK);
+    nx_settle(&w.nx);
+    assert_int_equal(until_told(&w), MOB_OK);
+    assert_int_equal(node_actor_find(w.nx.node, w.actor)->life.death, MOB_NONDETERMINISTIC);
+    close_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_restart_after_the_nodes_end),
         cmocka_unit_test(a_restart_beside_the_first_bytes),
         cmocka_unit_test(a_shadow),
+        cmocka_unit_test(a_watch_of_a_call_that_fails_again),
+        cmocka_unit_test(a_call_that_fails_again_and_comes_again),
+        cmocka_unit_test(an_input_that_fails_again),
+        cmocka_unit_test(a_watch_of_a_call_whose_actor_dies),
+        cmocka_unit_test(a_watch_of_a_call_that_gives_another_value),
     };
     return cmocka_run_group_tests_name("node remade", tests, NULL, NULL);
 }
