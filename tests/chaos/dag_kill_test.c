@@ -29,6 +29,10 @@
 
 enum { NODES_MAX = 400, NODES_MIN = 80, ACTORS = 3, REFS_MAX = 3, BIG_BYTES = 150000, KILLS = 14 };
 
+/* With the default, a task that four of the kills hit ends as worker-died, as it should. */
+static const struct mob_submit_options outlives_kills = {
+    .struct_size = sizeof outlives_kills, .max_retries = KILLS};
+
 static int64_t patience(void)
 {
     const char *seconds = getenv("MOBULA_CHAOS_PATIENCE");
@@ -169,7 +173,8 @@ static void digest_of(struct program *p, struct dag_node *node, struct mob_futur
     chaos_fill(seed, model, sizeof model);
     node->value = chaos_digest(model, sizeof model, seed);
     must(p,
-        mob_submit(p->client, "chaos.digest", MOB_ARGS(mob_ref(bytes), mob_i64(seed)), NULL, &node->future),
+        mob_submit(p->client, "chaos.digest", MOB_ARGS(mob_ref(bytes), mob_i64(seed)), &outlives_kills,
+            &node->future),
         "digest");
     mob_release(bytes);
 }
@@ -186,8 +191,9 @@ static void submit_mix(struct program *p, struct dag_node *node, int64_t seed)
         value = chaos_mix(value, input->value);
     }
     node->value = chaos_mix(value, 1);
-    must(
-        p, mob_submit(p->client, "chaos.mix", (struct mob_args){args, 1 + refs}, NULL, &node->future), "mix");
+    must(p,
+        mob_submit(p->client, "chaos.mix", (struct mob_args){args, 1 + refs}, &outlives_kills, &node->future),
+        "mix");
 }
 
 static void submit_step(struct program *p, struct dag_node *node, int64_t seed)
@@ -215,16 +221,16 @@ static void submit_one(struct program *p)
     case SLOW:
         node->value = chaos_mix(seed, 1);
         must(p,
-            mob_submit(p->client, "chaos.slow", MOB_ARGS(mob_i64(seed), mob_i64(draw(&p->random, 40))), NULL,
-                &node->future),
+            mob_submit(p->client, "chaos.slow", MOB_ARGS(mob_i64(seed), mob_i64(draw(&p->random, 40))),
+                &outlives_kills, &node->future),
             "slow");
         break;
     case NEST: {
         int64_t width = 1 + draw(&p->random, 4), depth = draw(&p->random, 3);
         node->value = chaos_nest(seed, width, depth);
         must(p,
-            mob_submit(p->client, "chaos.nest", MOB_ARGS(mob_i64(seed), mob_i64(width), mob_i64(depth)), NULL,
-                &node->future),
+            mob_submit(p->client, "chaos.nest", MOB_ARGS(mob_i64(seed), mob_i64(width), mob_i64(depth)),
+                &outlives_kills, &node->future),
             "nest");
         break;
     }
@@ -232,7 +238,7 @@ static void submit_one(struct program *p)
     case STASH:
         must(p,
             mob_submit(p->client, node->kind == BLOB ? "chaos.blob" : "chaos.stash",
-                MOB_ARGS(mob_i64(seed), mob_i64(BIG_BYTES)), NULL, &future),
+                MOB_ARGS(mob_i64(seed), mob_i64(BIG_BYTES)), &outlives_kills, &future),
             "bytes");
         digest_of(p, node, future, seed);
         break;
@@ -247,7 +253,8 @@ static void submit_one(struct program *p)
         break;
     case TRIP:
         node->fails = true;
-        must(p, mob_submit(p->client, "chaos.trip", MOB_ARGS(mob_i64(seed)), NULL, &node->future), "trip");
+        must(p, mob_submit(p->client, "chaos.trip", MOB_ARGS(mob_i64(seed)), &outlives_kills, &node->future),
+            "trip");
         break;
     case STEP:
         submit_step(p, node, seed);
@@ -257,7 +264,7 @@ static void submit_one(struct program *p)
         node->value = chaos_own_actor(seed, calls);
         must(p,
             mob_submit(p->client, "chaos.own_actor", MOB_ARGS(mob_i64(seed), mob_i64(calls), mob_i64(every)),
-                NULL, &node->future),
+                &outlives_kills, &node->future),
             "own actor");
         break;
     }

@@ -75,6 +75,10 @@ static enum mob_status get_all(struct mob_future **futures, int64_t n, int64_t *
     return status;
 }
 
+/* Kills at random may hit one task more often than the default of three. */
+static const struct mob_submit_options outlives_kills = {
+    .struct_size = sizeof outlives_kills, .max_retries = 20};
+
 /* Children, one wait whose outcome is logged, and a child whose argument is drawn: a replay that draws
  * another one diverges. */
 static enum mob_status nest(struct mob_call *call)
@@ -88,11 +92,11 @@ static enum mob_status nest(struct mob_call *call)
     if (width > 64)
         return mob_fail(call, "too wide");
     for (int64_t i = 0; i < width && status == MOB_OK; i++)
-        status = depth > 0
-            ? mob_submit(client, "chaos.nest",
-                  MOB_ARGS(mob_i64(chaos_mix(seed, i)), mob_i64(width), mob_i64(depth - 1)), NULL,
-                  &futures[i])
-            : mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))), NULL, &futures[i]);
+        status = depth > 0 ? mob_submit(client, "chaos.nest",
+                                 MOB_ARGS(mob_i64(chaos_mix(seed, i)), mob_i64(width), mob_i64(depth - 1)),
+                                 &outlives_kills, &futures[i])
+                           : mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))),
+                                 &outlives_kills, &futures[i]);
     if (status == MOB_OK)
         status = mob_wait(futures, (size_t)width, 1, MOB_FOREVER, ready, &count);
     int64_t draw = (int64_t)(mob_random(call) >> 1), got = 0, result = chaos_mix(seed, depth);
@@ -100,7 +104,7 @@ static enum mob_status nest(struct mob_call *call)
          i++) /* which were ready shapes what follows, so a replay must see the same */
         draw += status == MOB_OK && ready[i] ? i + 1 : 0;
     if (status == MOB_OK)
-        status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(draw)), NULL, &drawn);
+        status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(draw)), &outlives_kills, &drawn);
     if (status == MOB_OK)
         status = get_all(futures, width, &result);
     if (status == MOB_OK)
@@ -553,7 +557,8 @@ static enum mob_status own_actor(struct mob_call *call)
     for (int64_t i = 0; i < mob_arg_i64(call, 1) && status == MOB_OK; i++) {
         struct mob_arg arg = mob_i64(i);
         if (i % 2 == 1) {
-            status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))), NULL, &input);
+            status = mob_submit(
+                client, "chaos.mix", MOB_ARGS(mob_i64(chaos_mix(seed, i))), &outlives_kills, &input);
             arg = mob_ref(input);
         }
         if (status == MOB_OK)
