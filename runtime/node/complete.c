@@ -113,10 +113,16 @@ static void announce_logged(struct node *node, const struct node_task *task)
         node_remade_from_log(node, task, slot);
 }
 
+/* 0: it ended before its inputs were there. */
+static int64_t ready_ns(const struct node_task *task)
+{
+    return task->ready_us == TASK_INPUTS_MISSING ? 0 : task->submitted_ns + (int64_t)task->ready_us * 1000;
+}
+
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head)
 {
     head->submitted_ns = task->submitted_ns;
-    head->ready_ns = task->submitted_ns + (int64_t)task->ready_us * 1000;
+    head->ready_ns = ready_ns(task);
     head->dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
     const struct node_task_extra *extra = node_extra_of(task);
     if (extra) {
@@ -136,7 +142,7 @@ void node_fill_death(const struct node *node, const struct node_task *task, stru
     if (!mob_task_id_eq(node->death.task, task->sched.id))
         return;
     head->worker = node->death.serial;
-    head->ready_ns = task->submitted_ns + (int64_t)task->ready_us * 1000;
+    head->ready_ns = ready_ns(task);
     head->dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
     head->started_ns = head->dispatched_ns;
 }

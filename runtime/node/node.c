@@ -60,6 +60,13 @@ static uint64_t position_of(void *arg, const struct mob_sched_task *call)
     return node_extra_of((const struct node_task *)call)->position;
 }
 
+static void inputs_came(void *arg, struct mob_sched_task *sched_task)
+{
+    const struct node *node = arg;
+    struct node_task *task = (struct node_task *)sched_task;
+    task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
+}
+
 static void watch_fd(struct node *node, int fd, enum loop_source source)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(source, 0)};
@@ -125,6 +132,7 @@ static enum mob_status open_scheduler(struct node *node)
         .children_of = children_of,
         .position_of = position_of,
         .continued = continued,
+        .inputs_came = inputs_came,
         .arg = node,
     };
     enum mob_status status = mob_sched_create(&options, &node->sched);

@@ -135,7 +135,7 @@ struct node_task {
     uint32_t submitter_session;
     struct node_template *template;
     int64_t submitted_ns;
-    uint32_t ready_us, dispatched_us; /* after submitted_ns; saturating */
+    uint32_t ready_us, dispatched_us; /* after submitted_ns: node_elapsed_us. TASK_INPUTS_MISSING: not yet */
     uint16_t submitter; /* client slot; TASK_NO_SUBMITTER */
     uint8_t flags; /* TASK_* */
     uint8_t form; /* of the tail: TASK_TAIL_SHARED, or the type of its word. TASK_HAS_EXTRA: there is one */
@@ -143,6 +143,7 @@ struct node_task {
 } __attribute__((aligned(32))); /* wherever one begins in a chunk, it lies in two lines and not in three */
 _Static_assert(sizeof(struct node_task) == 96, "a queued task is small");
 #define TASK_NO_SUBMITTER UINT16_MAX
+#define TASK_INPUTS_MISSING UINT32_MAX
 #define TASK_TAIL_SHARED MOB_TYPE_NONE
 #define TASK_HAS_EXTRA 0x80u
 _Static_assert(MOB_TYPE_COUNT <= TASK_HAS_EXTRA, "types and that flag have a byte together");
@@ -393,6 +394,7 @@ const uint8_t *node_task_tail(const struct node_task *task, struct node_tail_roo
 void node_task_head(const struct node_task *task, struct mob_spec_head *head_out);
 struct node_task *node_task_find(struct node *node, struct mob_task_id id);
 
+/* 0 to TASK_INPUTS_MISSING - 1; saturating. */
 uint32_t node_elapsed_us(int64_t from_ns, int64_t to_ns);
 
 /* The running task that submits; NULL for drivers, and when it has ended. */

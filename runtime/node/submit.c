@@ -169,13 +169,13 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         fill_timing(&in, head, tail);
     if (task->flags & TASK_REMAKE)
         in.deadline = 0; /* the first run kept it */
+    task->ready_us =
+        inputs->count == 0 ? node_elapsed_us(task->submitted_ns, node->now_ns) : TASK_INPUTS_MISSING;
     status = mob_sched_submit(node->sched, &task->sched, &in, node->now_ns);
     if (status != MOB_OK)
         return status;
     if ((parent || (task->flags & TASK_LOOK_UP)) && !(task->flags & TASK_BORROWS))
         node_borrow(node, task);
-    if (inputs->count == 0)
-        task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
     for (uint32_t i = 0; i < inputs->count; i++)
         if (!mob_sched_find(node->sched, inputs->missing[i].task))
             node_resolve(node, inputs->missing[i]);

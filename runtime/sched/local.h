@@ -134,6 +134,10 @@ struct mob_sched_options {
     /* Has this task ended, but not what it became (it returned the future of another, a tail call)? Then its
      * children, for recursive cancel. NULL = there are none of that kind. */
     bool (*continued)(void *arg, struct mob_task_id id, struct mob_sched_kin *kin_out);
+    /* The last missing input of a task has come, and no worker has the task: it is queued after this returns,
+     * unless it is delayed. NULL = nobody asks. It calls nothing of the core. (A task that follows its
+     * producers into a batch is dispatched without that.) */
+    void (*inputs_came)(void *arg, struct mob_sched_task *task);
     void *arg;
 };
 

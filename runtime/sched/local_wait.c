@@ -214,6 +214,8 @@ static void input_came(struct mob_sched *s, struct mob_sched_task *t)
     if (t->marks & MARK_EDGES)
         sched_wait_drop(s, t); /* gives the edges back */
     t->place = 0;
+    if (s->options.inputs_came && (t->state == MOB_SCHED_WAITING || t->state == MOB_SCHED_DELAYED))
+        s->options.inputs_came(s->options.arg, t);
     if (t->state == MOB_SCHED_WAITING)
         sched_become_ready(s, t);
 }

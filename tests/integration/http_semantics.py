@@ -192,6 +192,29 @@ def test_records_say_all_of_a_task(c):
         check(times == sorted(times) and len(times) == 5, "times ascend", [one.get(field) for field in order])
 
 
+def test_inputs_are_ready_when_the_last_one_is_there(c):
+    """Neither with its submission nor only when it runs; and who ends before that says nothing of it."""
+    late = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [1], "options": {"delay_ms": 1000}}, expect=202)
+    after = {"function": "quickstart.pause", "arguments": [ref(late["returns"][0])]}
+    delayed = c.json("POST", V1 + "/tasks", {**after, "options": {"delay_ms": 2000}}, expect=202)
+    waited = c.json("POST", V1 + "/tasks", after, {"Prefer": "wait=60"}, expect=200)
+    late, waited = (c.json("GET", f"{V1}/tasks/{t['id']}", expect=200) for t in (late, waited))
+    rounding_us = 1000  # each record's wall clock is its own
+    check(waited["inputs_ready_us"] >= late["dispatched_us"] - rounding_us, "not before its input", waited, late)
+    check(waited["inputs_ready_us"] <= waited["dispatched_us"] <= waited["started_us"], "and before it goes", waited)
+    c.until("it has run too", lambda: c.json("GET", f"{V1}/tasks/{delayed['id']}")["state"] == "finished")
+    delayed = c.json("GET", f"{V1}/tasks/{delayed['id']}", expect=200)
+    check(delayed["inputs_ready_us"] >= late["dispatched_us"] - rounding_us, "a delayed one's too", delayed, late)
+    check(delayed["inputs_ready_us"] <= delayed["dispatched_us"], "in order", delayed)
+    never = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [1], "options": {"delay_ms": 600000}}, expect=202)
+    unready = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [ref(never["returns"][0])]}, expect=202)
+    for task in (unready, never):
+        c.call("POST", f"{V1}/tasks/{task['id']}:cancel", {})
+        c.until("it has ended", lambda: c.json("GET", f"{V1}/tasks/{task['id']}")["state"] == "cancelled")
+    record = c.json("GET", f"{V1}/tasks/{unready['id']}", expect=200)
+    check("inputs_ready_us" not in record and record["finished_us"] >= record["submitted_us"], "they never were", record)
+
+
 def test_what_took_its_worker_along_is_in_records_events_and_timeline(c):
     c.deploy("probe")
     position = c.json("GET", f"{V1}/events", expect=200)["position"]

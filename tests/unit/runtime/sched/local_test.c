@@ -78,6 +78,44 @@ static void task_waits_for_all_its_inputs_also_repeated_ones(void **state)
     fx_close(&fx);
 }
 
+/* As the caller of the core keeps it: which task, and how often. */
+struct came {
+    const struct mob_sched_task *task;
+    uint32_t times;
+};
+
+static void note_inputs(void *arg, struct mob_sched_task *task)
+{
+    struct came *came = arg;
+    assert_true(task->state == MOB_SCHED_WAITING || task->state == MOB_SCHED_DELAYED);
+    came->task = task;
+    came->times++;
+}
+
+static void caller_is_told_once_when_the_last_input_has_come(void **state)
+{
+    (void)state;
+    struct fx fx;
+    struct came came = {0};
+    fx_open_with(&fx, (struct mob_sched_options){.inputs_came = note_inputs, .arg = &came});
+    struct mob_object_id a = {{fx_stream(9, 9), 1}, 0}, b = {{fx_stream(9, 9), 2}, 0};
+    struct mob_object_id both[] = {a, b, a};
+    struct mob_sched_task *t =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .missing = both, .missing_count = 3});
+    struct mob_sched_task *late = fx_submit(&fx,
+        (struct mob_sched_submit){
+            .class_id = fx.cpu1, .missing = &b, .missing_count = 1, .not_before = fx.now + MOB_SEC});
+    fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1}); /* misses nothing */
+    mob_sched_object_ready(fx.s, a);
+    assert_int_equal(came.times, 0);
+    assert_int_equal(mob_sched_object_ready(fx.s, b), 2);
+    assert_int_equal(came.times, 2);
+    assert_true(came.task == t || came.task == late); /* also the one that is delayed */
+    assert_int_equal(t->state, MOB_SCHED_READY);
+    assert_int_equal(late->state, MOB_SCHED_DELAYED);
+    fx_close(&fx);
+}
+
 static void ten_thousand_arguments_of_one_task_are_counted(void **state)
 {
     (void)state;
@@ -428,6 +466,7 @@ int main(void)
         cmocka_unit_test(workers_are_asked_for_up_to_the_free_cpus),
         cmocka_unit_test(failed_spawn_is_tried_again_later),
         cmocka_unit_test(task_waits_for_all_its_inputs_also_repeated_ones),
+        cmocka_unit_test(caller_is_told_once_when_the_last_input_has_come),
         cmocka_unit_test(ten_thousand_arguments_of_one_task_are_counted),
         cmocka_unit_test(equal_tasks_run_in_order_of_submission),
         cmocka_unit_test(higher_priority_goes_first),
