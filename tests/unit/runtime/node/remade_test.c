@@ -216,6 +216,33 @@ static void a_watch_of_a_call_that_fails_again(void **state)
     close_world(&w);
 }
 
+/* A driver that had the notice before the node's end asks for the error's text. */
+static void a_fetch_of_a_call_that_fails_again(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_spec_head call;
+    struct mob_record record;
+    struct mob_in_reply reply = {0};
+    const uint8_t *body;
+    open_replaying(&w, MOB_TASK_FAILED, &call);
+    struct mob_out_request head = {.op = MOB_REQ_FETCH, .request = 9, .payload_bytes = sizeof w.id};
+    nx_publish(w.driver.store, MOB_OUT_REQUEST, &head, sizeof head, &w.id, sizeof w.id);
+    nx_turn(&w.nx, 5);
+    end_call(&w, MOB_TASK_FAILED);
+    for (int64_t end = mob_now() + PATIENCE_NS; reply.request != 9; nx_turn(&w.nx, 1)) {
+        assert_true(mob_now() < end);
+        while ((body = mob_store_in_peek(w.driver.store, &record)) != NULL) {
+            if (record.type == MOB_IN_REPLY)
+                memcpy(&reply, body, sizeof reply);
+            mob_store_in_pop(w.driver.store);
+        }
+        mob_store_in_release(w.driver.store);
+    }
+    assert_int_equal(reply.status, MOB_TASK_FAILED);
+    close_world(&w);
+}
+
 static void a_call_that_fails_again_and_comes_again(void **state)
 {
     (void)state;
@@ -288,6 +315,7 @@ int main(void)
         cmocka_unit_test(a_restart_beside_the_first_bytes),
         cmocka_unit_test(a_shadow),
         cmocka_unit_test(a_watch_of_a_call_that_fails_again),
+        cmocka_unit_test(a_fetch_of_a_call_that_fails_again),
         cmocka_unit_test(a_call_that_fails_again_and_comes_again),
         cmocka_unit_test(an_input_that_fails_again),
         cmocka_unit_test(a_watch_of_a_call_whose_actor_dies),
