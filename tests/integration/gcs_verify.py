@@ -92,6 +92,7 @@ def sql(c, text):
 
 
 def some_tasks(c):
+    c.submitted = getattr(c, "submitted", 0) + 600
     c.deploy("arith")
     batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": [[i, i % 3] for i in range(600)], "options": {"max_retries": 0}}, expect=202)
     c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch["items"]], "num_returns": 600, "timeout_ms": 60000}, expect=200)
@@ -101,7 +102,8 @@ def settled(c):
     """Everything is in the members' Redis, durable, and in PostgreSQL: nothing changes any more by itself."""
     applied = status(c)["member"]["applied"]
     c.until("durable", lambda: status(c)["member"]["durable"] >= applied and status(c)["postgres"]["watermark"] > 0, 60)
-    c.until("written", lambda: status(c)["postgres"]["behind"] < 40 and verify(c)[0] == 0, 60)
+    # not "behind": who asks is an entry, too, and the flusher does not hurry for entries without a block
+    c.until("written", lambda: status(c)["postgres"]["tasks"] >= c.submitted and verify(c)[0] == 0, 60)
 
 
 def spoil_member(c, spoil, mend, why, words):
@@ -112,10 +114,10 @@ def spoil_member(c, spoil, mend, why, words):
         spoil()
         found = verify(c)
         mend()
-        went_on = any("went on meanwhile" in line["figures"] for line in found[2].values())
-        if status(c)["member"]["epoch"] == epoch and not went_on:
+        if status(c)["member"]["epoch"] != epoch:
+            settled(c)
+        elif not any("they went on meanwhile" in line["figures"] for line in found[2].values()):
             break
-        settled(c)
     bad(c, why, "blocks of each member", words, found)
 
 
