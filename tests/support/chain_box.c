@@ -13,6 +13,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "tests/support/scratch.h"
 
 static const char cluster[] = CHAIN_BOX_CLUSTER;
 
@@ -304,12 +305,6 @@ void chain_box_fini(struct chain_box *box)
         gcs_box_end(&box->master[i], SIGKILL);
     for (uint32_t i = 0; i < box->members; i++)
         gcs_box_fini(&box->member[i]);
-    if (getenv("MOBULA_KEEP") != NULL)
-        return;
-    pid_t pid = fork();
-    if (pid == 0) {
-        execlp("rm", "rm", "-rf", "--", box->directory, (char *)NULL);
-        _exit(127);
-    }
-    waitpid(pid, NULL, 0);
+    if (getenv("MOBULA_KEEP") == NULL)
+        (void)scratch_remove(box->directory); /* what a process writes while it is killed may stay */
 }

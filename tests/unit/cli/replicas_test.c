@@ -7,12 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "cli/replicas.h"
+#include "tests/support/scratch.h"
 
 static char root[64], error[STATE_ERROR_MAX];
 static struct mob_settings settings;
@@ -31,10 +31,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    pid_t pid = fork();
-    if (pid == 0)
-        execlp("rm", "rm", "-rf", root, (char *)NULL);
-    return waitpid(pid, NULL, 0) == pid ? 0 : -1;
+    return scratch_remove(root) ? 0 : -1;
 }
 
 static void make(const char *name)

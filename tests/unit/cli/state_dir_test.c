@@ -16,6 +16,7 @@
 #include "cli/cluster_state.h"
 #include "cli/state_dir.h"
 #include "tests/support/golden_file.h"
+#include "tests/support/scratch.h"
 
 static char root[64], directory[128], error[STATE_ERROR_MAX];
 
@@ -31,10 +32,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     (void)state;
-    pid_t pid = fork();
-    if (pid == 0)
-        execlp("rm", "rm", "-rf", root, (char *)NULL);
-    return waitpid(pid, NULL, 0) == pid ? 0 : -1;
+    return scratch_remove(root) ? 0 : -1;
 }
 
 static mode_t mode_of(const char *name)
