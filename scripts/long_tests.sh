@@ -31,8 +31,8 @@ tests=$build/tests
         echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_faults"
     done
     echo "rules $((seeds * 60 + 120)) MOBULA_CHAOS_SEEDS=$seeds $tests/test_chaos_gcs_rules"
-    echo "postgres_away_60_s 600 MOBULA_CHAOS_FAULT=postgres_is_away MOBULA_CHAOS_SEEDS=2 MOBULA_CHAOS_AWAY_S=60 $tests/test_chaos_gcs_faults"
-    echo "busy_loops_60_s 300 MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=100 MOBULA_CHAOS_BUSY_S=60 $tests/test_chaos_gcs_faults"
+    echo "postgres_away_60_s $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=postgres_is_away MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_AWAY_S=60 $tests/test_chaos_gcs_faults"
+    echo "busy_loops_60_s $((seeds * 120 + 120)) MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEEDS=$seeds MOBULA_CHAOS_BUSY_S=60 $tests/test_chaos_gcs_faults"
     echo "busy_loops_suspicion_12_ms 300 MOBULA_CHAOS_FAULT=four_busy_loops MOBULA_CHAOS_SEED=200 MOBULA_CHAOS_BUSY_S=60 MOBULA_CHAOS_SUSPICION_MS=12 $tests/test_chaos_gcs_faults"
     echo "dag_kill_shards $((seeds * 60 + 120)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/chaos/http_dag_kill_shards.py"
     echo "chain_kills 1800 MOBULA_GCS_ROUNDS=$seeds $tests/test_chaos_gcs_chain_kills"
@@ -40,5 +40,5 @@ tests=$build/tests
         echo "$fault $((seeds * 60 + 120)) MOBULA_CHAOS_FAULT=$fault MOBULA_CHAOS_SEEDS=$seeds $tests/test_integration_gcs_flusher"
     done
     echo "flusher_away_60_s 900 MOBULA_TEST_AWAY_S=60 $tests/test_integration_gcs_flusher"
-    echo "memory_cap 900 python3 $source/tests/integration/http_cap.py"
+    echo "memory_cap $((seeds * 60 + 300)) MOBULA_CHAOS_SEED=1 MOBULA_CHAOS_SEEDS=$seeds python3 $source/tests/integration/http_cap.py"
 } | grep -E "$pattern" | xargs -r -P "$jobs" -L 1 bash -c 'one "$@"' _

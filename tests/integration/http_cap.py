@@ -1,7 +1,9 @@
 """At the memory cap: roots are told to come again, what runs may submit what it needs to finish, and flushing makes room.
+MOBULA_CHAOS_SEED and MOBULA_CHAOS_SEEDS: the first seed of a cap full of unfinished tasks, and how many (1, 1).
 Fills memory for minutes under sanitizers, and `http_full` meets the same code there.   ctest: timeout=280 plain long"""
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -36,13 +38,13 @@ def signal_postgres(c, number):
         os.kill(pid, number)
 
 
-def fill(c, seconds, stop_at_full):
-    """Roots with long arguments until one is refused; how many were taken, and the refusals."""
+def fill(c, seconds, stop_at_full, length=700):
+    """Roots with arguments of twice `length` characters until one is refused; how many were taken, and the refusals."""
     taken, refused, deadline = 0, [], time.monotonic() + seconds
     connection = c.connect()
     body = {"function": "probe.echo_utf8"}
     while time.monotonic() < deadline:
-        body["rows"] = [[os.urandom(700).hex()] for _ in range(200)]
+        body["rows"] = [[os.urandom(length).hex()] for _ in range(200)]
         status, headers, data = c.call("POST", V1 + "/tasks:batch", body, connection=connection)
         if status == 202:
             taken += 200
@@ -55,9 +57,10 @@ def fill(c, seconds, stop_at_full):
     return taken, refused
 
 
-def run_parents(c, count, ms, children, results, taken):
-    """Roots, which come again when they are refused; `taken` tells of each that is in."""
-    def one():
+def run_parents(c, parents, results, taken):
+    """Roots, each a time to sleep in ms and a number of children, which come again when they are refused; `taken` tells of each
+    that is in, `results` by its arguments what came of it."""
+    def one(ms, children):
         body = {"function": "late.parent", "arguments": [ms, children]}
         deadline = time.monotonic() + 60
         status, _, answer = c.call("POST", V1 + "/tasks", body)
@@ -67,11 +70,16 @@ def run_parents(c, count, ms, children, results, taken):
         check(status == 202, "a parent is taken", status, answer)
         task = json.loads(answer)
         taken.append(task["id"])
-        results.append(c.value(task["returns"][0], 60).get("value"))
-    threads = [threading.Thread(target=one) for _ in range(count)]
+        results.append((ms, children, c.value(task["returns"][0], 60).get("value")))
+    threads = [threading.Thread(target=one, args=parent) for parent in parents]
     for thread in threads:
         thread.start()
     return threads
+
+
+def sums(parents):
+    """What they return: the sum of what their children do, which is their number."""
+    return sorted((ms, children, children * (children - 1) // 2) for ms, children in parents)
 
 
 def test_roots_are_refused_and_what_runs_finishes(c):
@@ -93,32 +101,49 @@ def test_roots_are_refused_and_what_runs_finishes(c):
     c.until("there is room again", lambda: c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})[0] == 202, 60)
 
 
-def test_a_cap_full_of_unfinished_tasks(c):
+def a_cap_full_of_unfinished_tasks(c, seed):
+    """How many parents had not finished when the cap was met."""
+    rng = random.Random(seed)
+    parents = [(rng.randint(2000, 6000), rng.randint(1, 1000)) for _ in range(rng.randint(2, 12))]
     results, taken = [], []
-    threads = run_parents(c, 8, 4000, 500, results, taken)
-    c.until("all parents are taken, and sleep or wait for a slot", lambda: len(taken) == 8, 60)
+    c.until("room", lambda: c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})[0] == 202, 60)
+    threads = run_parents(c, parents, results, taken)
+    c.until("all parents are taken, and sleep or wait for a slot", lambda: len(taken) == len(parents), 60)
     signal_postgres(c, signal.SIGSTOP)
     try:
-        _, refused = fill(c, 60, True)
-        check(refused and refused[0][0] == 429, "the cap is reached", refused)
+        _, refused = fill(c, 60, True, rng.choice([50, 700, 5000]))
+        check(refused and refused[0][0] == 429, "the cap is reached", seed, refused)
+        unfinished = len(parents) - len(results)
         for thread in threads:
             thread.join(70)
-        check(results == [500 * 499 // 2] * 8, "they finish all the same", results)
+        check(sorted(results) == sums(parents), "they finish all the same", seed, results)
         f = figures(c)  # takes 10 s: it asks PostgreSQL, too
-        check(f["redis_bytes"] + f["member_bytes"] < f["hard_bytes"] + UNDER_WAY, "below the hard cap", f)
+        check(f["redis_bytes"] + f["member_bytes"] < f["hard_bytes"] + UNDER_WAY, "below the hard cap", seed, f)
     finally:
         signal_postgres(c, signal.SIGCONT)
+    return unfinished
+
+
+def test_a_cap_full_of_unfinished_tasks(c):
+    first, count = int(os.environ.get("MOBULA_CHAOS_SEED", 1)), int(os.environ.get("MOBULA_CHAOS_SEEDS", 1))
+    shown = 0
+    for seed in range(first, first + count):
+        unfinished = a_cap_full_of_unfinished_tasks(c, seed)
+        shown += unfinished > 0
+        print(f"seed {seed} ok, {unfinished} had not finished when the cap was met", flush=True)
+    check(shown > 0, "the cap is full of unfinished tasks in one round at least")
 
 
 def test_with_flushing_all_goes_through(c):
     results = []
     c.until("room", lambda: c.call("POST", V1 + "/tasks", {"function": "late.one", "arguments": [1]})[0] == 202, 60)
-    threads = run_parents(c, 4, 3000, 300, results, [])
+    parents = [(3000, 300)] * 4
+    threads = run_parents(c, parents, results, [])
     before = figures(c)["applied"]
     taken, refused = fill(c, 15 if ALL else 5, False)
     for thread in threads:
         thread.join(70)
-    check(results == [300 * 299 // 2] * 4, "nested tasks", results)
+    check(sorted(results) == sums(parents), "nested tasks", results)
     check({r[0] for r in refused} <= {429} and all(r[1] for r in refused), "only 429, with a time", refused[:5])
     check(taken > 0 and figures(c)["applied"] > before, "roots are taken", taken)
     verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
