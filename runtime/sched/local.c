@@ -41,6 +41,7 @@ static enum mob_status init(struct mob_sched *s)
     s->families.size = sizeof(struct sched_family);
     s->extras.size = sizeof(struct sched_extra);
     s->active = s->untold = s->following = s->piled = s->actor_list = SCHED_NIL16;
+    s->reserved_until = MOB_FOREVER_NS;
     for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++)
         s->runtimes[i].idle_head = s->runtimes[i].idle_tail = SCHED_NIL16;
     s->kinds = calloc(MOB_SCHED_RESOURCES_MAX, sizeof *s->kinds);

@@ -238,6 +238,7 @@ struct mob_sched {
     uint32_t creating_count; /* workers that make an actor now */
     uint32_t spawn_want[MOB_SCHED_RUNTIMES_MAX];
     uint64_t reserved; /* kinds kept for lanes that starve */
+    int64_t reserved_until; /* then the first of them lets others go on; MOB_FOREVER_NS = nothing is kept */
     bool no_refill; /* a lane waits for what refilled workers would hold on to */
     struct sched_actor *actors;
     uint32_t actor_count, actor_capacity, actor_free;

@@ -3,11 +3,16 @@
  * Two ages keep big demands from starving behind small ones. A lane that has lacked resources for
  * SCHED_DRAIN_NS stops the refilling of busy workers, so that what they hold comes back. One that has lacked
  * them for SCHED_STARVE_NS keeps what it lacks for itself: no other lane takes those kinds, unless the sum of
- * what is stuck (held by actors, or by tasks that are blocked) means that waiting would not help.
+ * what is stuck (held by actors, or by tasks that are blocked) means that waiting would not help. It keeps
+ * them in rounds, and lets the others go on in between: what it waits for may be held by a task that never
+ * ends, or by one that asks again and again for what those others would make.
  */
 #include "runtime/sched/local_inner.h"
 
 #define SCHED_DRAIN_NS (5 * MOB_MS)
+/* The first round is as long as SCHED_STARVE_NS, each other one twice the one before, up to this; what lies
+ * between is as long as the round. Tasks of up to a minute cannot starve a big demand. */
+#define SCHED_KEEP_NS_MAX (64 * MOB_SEC)
 
 enum choice { CHOICE_NONE, CHOICE_REFILL, CHOICE_FRESH };
 
@@ -33,10 +38,21 @@ static bool joins_batches(const struct mob_sched *s, const struct sched_lane *l)
     return !l->create && sched_estimate(s, sched_queue_peek(s, l)->function) <= s->options.batch_ns_max / 2;
 }
 
+/* How much longer a lane that has lacked resources for `age` keeps them in this round; 0: it does not now. */
+static int64_t keeps_for(int64_t age)
+{
+    int64_t round = SCHED_STARVE_NS, at = age - SCHED_STARVE_NS;
+    for (; at >= 2 * round && round < SCHED_KEEP_NS_MAX; round *= 2)
+        at -= 2 * round;
+    at %= 2 * round;
+    return at >= 0 && at < round ? round - at : 0;
+}
+
 /* Look over all lanes with work: who has been passed over for too long? */
 static void survey(struct mob_sched *s, int64_t now)
 {
     s->reserved = 0;
+    s->reserved_until = MOB_FOREVER_NS;
     s->no_refill = false;
     for (uint16_t job = s->active; job != SCHED_NIL16; job = s->jobs[job].next)
         for (uint16_t i = s->jobs[job].first; i != SCHED_NIL16; i = s->lanes[i].next) {
@@ -52,8 +68,12 @@ static void survey(struct mob_sched *s, int64_t now)
                 l->passed_over = now;
             if (now - l->passed_over >= SCHED_DRAIN_NS && (c->hungry == SCHED_NIL16 || !joins_batches(s, l)))
                 s->no_refill = true;
-            if (now - l->passed_over >= SCHED_STARVE_NS)
-                s->reserved |= kinds;
+            int64_t left = keeps_for(now - l->passed_over);
+            if (!left)
+                continue;
+            s->reserved |= kinds;
+            if (now + left < s->reserved_until)
+                s->reserved_until = now + left;
         }
 }
 
@@ -238,6 +258,7 @@ void sched_pick(struct mob_sched *s, int64_t now)
         sched_follow_scan(s, worker);
         w->following = false;
     }
+    s->dirty |= now >= s->reserved_until;
     while (s->dirty)
         s->dirty = fill_one(s, now);
 }
@@ -386,6 +407,8 @@ int64_t mob_sched_next_timer(const struct mob_sched *s)
     }
     if (s->piled != SCHED_NIL16 && s->piled_due < when)
         when = s->piled_due;
+    if (s->reserved_until < when)
+        when = s->reserved_until;
     for (uint32_t i = 0; i < MOB_SCHED_RUNTIMES_MAX; i++) {
         const struct sched_runtime *r = &s->runtimes[i];
         if (r->idle > s->options.idle_keep) {

@@ -348,6 +348,41 @@ static void big_demand_is_not_starved_by_small_ones(void **state)
     fx_close(&fx);
 }
 
+/* One CPU is held by a task that never ends: who needs both must not keep the other one for ever. */
+static void what_is_kept_for_a_big_demand_is_lent_in_between(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx.auto_spawn = true;
+    uint16_t both;
+    struct mob_sched_demand two = {MOB_SCHED_CPU, 2 * MOB_SCHED_UNIT};
+    assert_int_equal(mob_sched_class(fx.s, 1, &two, 1, &both), MOB_OK);
+    struct mob_sched_task *endless = fx_task(&fx);
+    fx_decide(&fx);
+    struct mob_sched_task *big = fx_submit(&fx, (struct mob_sched_submit){.class_id = both});
+    fx_decide(&fx);
+    for (int64_t begun = fx.now, round = MOB_SEC; round <= 512 * MOB_SEC; round *= 2) {
+        fx.now = begun + 2 * round - MOB_SEC; /* the next round has begun */
+        struct mob_sched_task *small = fx_task(&fx);
+        fx_decide(&fx);
+        assert_int_equal(small->state, MOB_SCHED_READY);
+        while (small->state != MOB_SCHED_DISPATCHED) {
+            int64_t timer = mob_sched_next_timer(fx.s);
+            assert_in_range(timer - fx.now, 1, 64 * MOB_SEC);
+            fx.now = timer;
+            fx_decide(&fx);
+        }
+        fx_finish(&fx, small, MOB_OK);
+        fx_decide(&fx);
+        assert_int_equal(big->state, MOB_SCHED_READY);
+    }
+    fx_finish(&fx, endless, MOB_OK);
+    fx_decide(&fx);
+    assert_int_equal(big->state, MOB_SCHED_DISPATCHED);
+    fx_close(&fx);
+}
+
 static void idle_workers_above_the_slots_are_reaped(void **state)
 {
     (void)state;
@@ -477,6 +512,7 @@ int main(void)
         cmocka_unit_test(unsatisfiable_task_stays_with_its_reason_or_is_refused),
         cmocka_unit_test(full_table_refuses_more_tasks),
         cmocka_unit_test(big_demand_is_not_starved_by_small_ones),
+        cmocka_unit_test(what_is_kept_for_a_big_demand_is_lent_in_between),
         cmocka_unit_test(idle_workers_above_the_slots_are_reaped),
         cmocka_unit_test(queued_task_knows_what_is_ahead),
         cmocka_unit_test(lost_input_sends_a_queued_task_back_to_waiting),
