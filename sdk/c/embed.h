@@ -67,7 +67,8 @@ void mob_asks_forget(struct mob_client *client, void (*forgotten)(mob_answer_fn 
 /* What has been asked so far is answered with this status by the next mob_client_turn: of a session that the
  * node refuses (mob_client_refused). */
 void mob_asks_fail(struct mob_client *client, enum mob_status status);
-/* A text field of the flat JSON that the node writes. False: not there, or longer than `size` - 1. */
+/* A text field of a JSON object, decoded; what does not fit into `size` - 1 bytes is cut off between two
+ * characters. False: not there, or no text. */
 bool mob_json_text_field(const char *json, const char *key, char *out, size_t size);
 
 /* ---- room in the store ---- */

@@ -3,6 +3,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#include "common/wire/json_text.h"
 
 static void request_free(struct mob_pending_request *request)
 {
@@ -250,23 +253,19 @@ enum mob_status mob_flush(struct mob_client *client, int64_t timeout_ns)
     return mob_request(client, MOB_REQ_FLUSH, &client->parent, sizeof client->parent, timeout_ns, NULL, NULL);
 }
 
-/* Replies are flat JSON that the node wrote; a text field of it is all that is needed here. */
 bool mob_json_text_field(const char *json, const char *key, char *out, size_t size)
 {
-    char pattern[64];
-    snprintf(pattern, sizeof pattern, "\"%s\":", key);
-    const char *at = strstr(json, pattern);
-    if (at == NULL)
+    struct json_slice whole, value;
+    if (json_whole((struct json_slice){json, json + strlen(json)}, &whole) != JSON_OBJECT ||
+        json_find(whole, key, &value) != JSON_STRING)
         return false;
-    at += strlen(pattern);
-    while (*at == ' ')
-        at++;
-    if (*at++ != '"')
+    size_t bytes = json_slice_length(value);
+    char *text = malloc(bytes + 1);
+    if (text == NULL)
         return false;
-    const char *end = strchr(at, '"');
-    if (end == NULL || (size_t)(end - at) >= size)
-        return false;
-    memcpy(out, at, (size_t)(end - at));
-    out[end - at] = 0;
+    json_string_decode(value, text);
+    text[bytes] = 0;
+    json_utf8_copy(out, size, text);
+    free(text);
     return true;
 }

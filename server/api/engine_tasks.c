@@ -39,8 +39,11 @@ bool engine_return_read(struct flight *flight, char **json_out, struct mob_engin
     if (status != MOB_OK)
         return true;
     *json_out = engine_value_json(value);
-    if (out)
-        out->size = mob_value_look(value).bytes;
+    if (out) { /* of a tail call the future's own type is another future */
+        struct mob_value_look held = mob_value_look(value);
+        out->type = mob_value_type_name(held.type);
+        out->size = held.bytes;
+    }
     mob_value_release(value);
     return true;
 }

@@ -271,6 +271,13 @@ def test_lineage_follows_tail_calls(c):
     check(functions.count("probe.sum_all") == 3 and functions.count("probe.tree") == 7, "down to the leaves", functions)
 
 
+def test_a_tail_call_has_the_type_of_its_value(c):
+    """Also when the value is too large to stand in the answer."""
+    c.deploy("chaos")
+    done = c.run("chaos.stash", 1, 4 << 20)
+    check((done.get("type"), done.get("size")) == ("bytes", 4 << 20), "of what it became", done)
+
+
 def test_names_of_what_a_driver_deployed(c):
     position = c.json("GET", f"{V1}/events", expect=200)["position"]
     program, module = f"{BIN}/example_tree_reduce", f"{MODULES}/tree_reduce.so"

@@ -145,6 +145,28 @@ static void an_error_is_told_with_its_causes(void **state)
     assert_non_null(strstr(json, "last \\\"line\\\"\\u000a"));
 }
 
+static void a_failures_words_are_read_decoded(void **state)
+{
+    (void)state;
+    static const char said[] = "no \"gym\"\nh\xc3\xa9l\xc3\xa9";
+    char words[64], few[12];
+    uint8_t error[256];
+    struct mob_future *future = submit(1);
+    struct mob_error_link link = {
+        .status = MOB_TASK_FAILED, .message = said, .message_bytes = sizeof said - 1};
+    uint32_t bytes = mob_error_encode(error, sizeof error, &link, NULL, 0);
+    fake_node_ready(&node, mob_future_object(future), MOB_TASK_FAILED, MOB_TYPE_ERROR, error, bytes);
+    int64_t v;
+    assert_int_equal(mob_get_i64(future, 0, &v), MOB_TASK_FAILED);
+    const char *json = mob_future_error(future);
+    assert_true(mob_json_text_field(json, "message", words, sizeof words));
+    assert_string_equal(words, said);
+    assert_true(mob_json_text_field(json, "message", few, sizeof few));
+    assert_string_equal(few, "no \"gym\"\nh"); /* half a character is none */
+    assert_false(mob_json_text_field(json, "mess", words, sizeof words));
+    assert_false(mob_json_text_field(json, "signal", words, sizeof words));
+}
+
 static void a_tail_call_takes_the_other_objects_value(void **state)
 {
     (void)state;
@@ -363,6 +385,7 @@ int main(void)
         TEST(notices_for_released_futures_are_ignored),
         TEST(larger_results_are_copied_out_of_the_ring),
         TEST(an_error_is_told_with_its_causes),
+        TEST(a_failures_words_are_read_decoded),
         TEST(a_tail_call_takes_the_other_objects_value),
         TEST(a_foreign_future_is_watched_once),
         TEST(missed_notices_are_asked_for_again),
