@@ -47,7 +47,13 @@ struct sleeper {
     struct mob_store_client *client;
     uint64_t records; /* so many inbound ones are news */
     bool watcher;
+    const _Atomic bool *stop; /* a watcher's: set before a poke */
 };
+
+static bool is_stopped(const struct sleeper *s)
+{
+    return s->stop && atomic_load(s->stop);
+}
 
 static bool space_came(struct mob_store_client *client)
 {
@@ -95,7 +101,7 @@ static enum mob_status sleep_until_news(
         MOB_SEG_XCHG(&shared->asleep, kinds_of_news(client));
         int64_t left = 0;
         bool news = has_news(s);
-        if (!news) {
+        if (!news && !is_stopped(s)) {
             left = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
             if (left > 0)
                 futex_wait(shared, seen, left < alive_check_ns ? left : alive_check_ns);
@@ -103,6 +109,8 @@ static enum mob_status sleep_until_news(
         MOB_SEG_STORE(&shared->asleep, 0);
         if (news || has_news(s))
             return MOB_OK;
+        if (is_stopped(s))
+            return MOB_UNAVAILABLE;
         if (left <= 0 || (deadline_ns != INT64_MAX && mob_now() >= deadline_ns))
             return MOB_TIMEOUT;
         if (node_alive && !node_alive(arg))
@@ -117,9 +125,10 @@ enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t re
     return sleep_until_news(&owner, deadline_ns, node_alive, arg);
 }
 
-enum mob_status mob_store_watch(struct mob_store_client *client, bool (*go_on)(void *), void *arg)
+enum mob_status mob_store_watch(
+    struct mob_store_client *client, const _Atomic bool *stop, bool (*go_on)(void *), void *arg)
 {
-    struct sleeper watcher = {.client = client, .records = 1, .watcher = true};
+    struct sleeper watcher = {.client = client, .records = 1, .watcher = true, .stop = stop};
     return sleep_until_news(&watcher, INT64_MAX, go_on, arg);
 }
 

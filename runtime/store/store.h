@@ -270,14 +270,16 @@ enum mob_status mob_store_sleep(
     struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg);
 /* The same from one other thread of the client's process, while the owner uses the rings but does not sleep:
  * until there is an inbound record that the owner has not released, or space in the ring that it found full.
- * MOB_OK, or MOB_UNAVAILABLE when go_on gave false. */
-enum mob_status mob_store_watch(struct mob_store_client *client, bool (*go_on)(void *), void *arg);
+ * MOB_OK, or MOB_UNAVAILABLE when go_on, which is asked each 100 ms, gave false, or at once when `stop` was
+ * set and then the client poked. */
+enum mob_status mob_store_watch(
+    struct mob_store_client *client, const _Atomic bool *stop, bool (*go_on)(void *), void *arg);
 /* For a loop that waits for other things as well: announces, looks once at the ring and at `other_news`,
  * sleeps once; until a record, ring space, a poke or the deadline. Does not say which: the caller looks. */
 void mob_store_sleep_or(
     struct mob_store_client *client, int64_t deadline_ns, bool (*other_news)(void *), void *arg);
-/* Any thread of the client's process: ends mob_store_sleep_or. What `other_news` then sees was stored before,
- * sequentially consistent. */
+/* Any thread of the client's process: ends mob_store_sleep_or, and mob_store_watch that is to stop. What
+ * `other_news` then sees was stored before, sequentially consistent. */
 void mob_store_poke(struct mob_store_client *client);
 /* The same as mob_store_sleep, but inbound records wake it only when `records` of them are there unread:
  * whoever waits for many results is not woken for each (O(1) a completion). */

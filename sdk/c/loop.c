@@ -19,12 +19,6 @@ struct mob_event_fd {
     _Atomic bool stop; /* private: two threads of this process */
 };
 
-static bool go_on(void *arg)
-{
-    struct mob_event_fd *e = arg;
-    return !e->stop && mob_session_alive(e->client);
-}
-
 static void *helper_main(void *arg)
 {
     struct mob_event_fd *e = arg;
@@ -34,7 +28,7 @@ static void *helper_main(void *arg)
         if (e->stop)
             return NULL;
         /* Whatever ends the sleep is for the loop to look at: a record, or the end of the node. */
-        enum mob_status status = mob_store_watch(e->client->store, go_on, e);
+        enum mob_status status = mob_store_watch(e->client->store, &e->stop, mob_session_alive, e->client);
         (void)status;
         e->armed = false;
         uint64_t one = 1;
@@ -98,8 +92,10 @@ void mob_event_fd_wait(struct mob_client *client, int timeout_ms)
 
 void mob_event_fd_quiesce(struct mob_client *client)
 {
-    while (client->event_fd != NULL && client->event_fd->armed)
-        poll(NULL, 0, 1); /* it looks at the socket ten times a second */
+    while (client->event_fd != NULL && client->event_fd->armed) {
+        mob_store_poke(client->store); /* else it looks at the socket ten times a second */
+        poll(NULL, 0, 1);
+    }
 }
 
 /* Long enough for a node that is there to answer; the only time that a step blocks. */
@@ -156,6 +152,7 @@ void mob_event_fd_free(struct mob_client *client)
     if (e == NULL)
         return;
     e->stop = true;
+    mob_store_poke(client->store); /* a loop that serves many must not wait for a look at the socket */
     sem_post(&e->arm);
     pthread_join(e->thread, NULL);
     close(e->fd);

@@ -114,11 +114,14 @@ struct watcher {
     struct mob_store_client *client;
     sem_t arm, woke;
     _Atomic bool stop;
+    uint32_t looks; /* whether to go on; each 100 ms */
 };
 
 static bool goes_on(void *arg)
 {
-    return !((struct watcher *)arg)->stop;
+    struct watcher *w = arg;
+    w->looks++;
+    return !w->stop;
 }
 
 static void *watch(void *arg)
@@ -128,7 +131,7 @@ static void *watch(void *arg)
         sem_wait(&w->arm);
         if (w->stop)
             return NULL;
-        enum mob_status status = mob_store_watch(w->client, goes_on, w);
+        enum mob_status status = mob_store_watch(w->client, &w->stop, goes_on, w);
         (void)status; /* the owner looks for itself */
         sem_post(&w->woke);
     }
@@ -180,6 +183,37 @@ static void a_watcher_is_woken_by_each_record(void **state)
     sem_post(&w.arm);
     assert_int_equal(0, pthread_join(thread, NULL));
     sem_destroy(&w.arm);
+    sem_destroy(&w.woke);
+    mob_store_detach(w.client);
+    mob_store_destroy(store);
+}
+
+/* On a slow machine its time to look may come first, so one of many tries has to do. */
+static void a_watcher_is_stopped_by_a_poke_before_it_looks(void **state)
+{
+    (void)state;
+    enum { TRIES = 100 };
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    struct watcher w = {.client = inside(store, MOB_CLIENT_DRIVER), .looks = 1};
+    sem_init(&w.woke, 0, 0);
+    for (int i = 0; i < TRIES && w.looks > 0; i++) {
+        pthread_t thread;
+        sem_init(&w.arm, 0, 1);
+        w.stop = false;
+        w.looks = 0;
+        assert_int_equal(0, pthread_create(&thread, NULL, watch, &w));
+        while (MOB_SEG_LOAD_SC(&w.client->seg_client->asleep) == 0)
+            sched_yield();
+        w.stop = true;
+        mob_store_poke(w.client);
+        sem_post(&w.arm);
+        assert_int_equal(0, pthread_join(thread, NULL));
+        sem_destroy(&w.arm);
+    }
+    assert_int_equal(0, w.looks);
+    assert_status(
+        MOB_UNAVAILABLE, mob_store_watch(w.client, &w.stop, goes_on, &w)); /* stopped before it sleeps */
+    assert_int_equal(0, w.looks);
     sem_destroy(&w.woke);
     mob_store_detach(w.client);
     mob_store_destroy(store);
@@ -377,6 +411,7 @@ int main(void)
         cmocka_unit_test(nobody_sleeps_through_news),
         cmocka_unit_test(ping_pong_never_stalls),
         cmocka_unit_test(a_watcher_is_woken_by_each_record),
+        cmocka_unit_test(a_watcher_is_stopped_by_a_poke_before_it_looks),
         cmocka_unit_test(a_client_that_waits_for_many_is_woken_once),
         cmocka_unit_test(of_many_creators_of_one_id_one_wins),
         cmocka_unit_test(readers_never_see_bytes_that_are_going),
