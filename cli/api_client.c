@@ -105,18 +105,6 @@ static const char *text_of(const json_t *object, const char *key)
     return text ? text : "";
 }
 
-/* The chain as a list: of a task's record. */
-static void say_causes(const json_t *causes, int depth)
-{
-    size_t index;
-    json_t *cause;
-    json_array_foreach(causes, index, cause)
-    {
-        cli_say("%*sbecause %s: %s in %s", (depth + (int)index) * 2, "", text_of(cause, "code"),
-            text_of(cause, "message"), text_of(cause, "task"));
-    }
-}
-
 static const char *first_of(const json_t *object, const char *a, const char *b, const char *c)
 {
     return *text_of(object, a) ? text_of(object, a)
@@ -129,25 +117,24 @@ static const char *first_of(const json_t *object, const char *a, const char *b, 
 static const json_t *said_again(const json_t *error, const char *code, const char *message)
 {
     const json_t *cause = json_object_get(error, "cause");
-    return json_is_object(cause) && strcmp(first_of(cause, "detail", "message", "title"), message) == 0 &&
-            strcmp(first_of(cause, "code", "kind", ""), code) == 0
+    return json_is_object(cause) && strcmp(text_of(cause, "message"), message) == 0 &&
+            strcmp(text_of(cause, "code"), code) == 0
         ? cause
         : NULL;
 }
 
 void api_say_error(const json_t *error)
 {
-    for (int depth = 0; json_is_object(error) && depth < 16; depth++) {
+    for (int depth = 0; json_is_object(error) && depth <= 16; depth++) {
         const char *message = first_of(error, "detail", "message", "title");
-        const char *code = first_of(error, "code", "kind", "");
+        const char *code = text_of(error, "code");
         const json_t *again = said_again(error, code, message);
         error = again ? again : error;
-        const char *task = first_of(error, "task_id", "task", "");
+        const char *task = text_of(error, "task");
         cli_say("%*s%s%s%s%s%s%s", depth * 2, "", depth ? "because " : "", code,
             *code && *message ? ": " : "", message, *task ? " in " : "", task);
         if (*text_of(error, "log"))
             cli_say("%*sits last lines: %s", depth * 2, "", text_of(error, "log"));
-        say_causes(json_object_get(error, "causes"), depth + 1);
         error = json_object_get(error, "cause");
     }
 }

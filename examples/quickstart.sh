@@ -28,7 +28,7 @@ result_id() {
 }
 # value OBJECT: waits for it; a failed one has an error instead.
 value() {
-    api GET "/api/v1/objects/$1?wait=20" | jq -c 'if .state == "ready" then .value else {state, error: .error.cause} end'
+    api GET "/api/v1/objects/$1?wait=20" | jq -c 'if .state == "ready" then .value else {state, error} end'
 }
 
 echo "deploy a module: its functions are known at once"

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/wire/completion.h"
+#include "common/wire/failure_json.h"
 #include "common/wire/json_tensor.h"
 #include "common/wire/json_text.h"
 
@@ -323,28 +324,6 @@ enum mob_status mob_value_from_json(const char *json, size_t length, const struc
 
 /* ---- to JSON ---- */
 
-static void add_link(struct json_out *o, const struct mob_error_link *l)
-{
-    char id[MOB_ID_TEXT_MAX];
-    json_add_text(o, "\"code\":\"");
-    json_add_text(o, mob_status_code(l->status));
-    json_add_text(o, "\",\"message\":");
-    json_add_string(o, l->message, l->message_bytes);
-    if (!mob_task_id_is_zero(l->task)) {
-        json_add_text(o, ",\"task\":\"");
-        json_add_text(o, mob_task_id_format(l->task, id));
-        json_add_text(o, "\"");
-    }
-    if (l->signal != 0) {
-        json_add_text(o, ",\"signal\":");
-        json_add_i64(o, l->signal);
-    }
-    if (l->detail_bytes > 0) {
-        json_add_text(o, ",\"detail\":");
-        json_add_string(o, l->detail, l->detail_bytes);
-    }
-}
-
 static void add_error(struct json_out *o, const void *payload, uint64_t bytes)
 {
     struct mob_error_link links[MOB_ERROR_LINKS_MAX];
@@ -353,15 +332,9 @@ static void add_error(struct json_out *o, const void *payload, uint64_t bytes)
         o->status = MOB_CORRUPT;
         return;
     }
-    json_add_text(o, "{\"error\":{");
-    add_link(o, &links[0]);
-    json_add_text(o, ",\"causes\":[");
-    for (int i = 1; i < count; i++) {
-        json_add_text(o, i > 1 ? ",{" : "{");
-        add_link(o, &links[i]);
-        json_add_text(o, "}");
-    }
-    json_add_text(o, "]}}");
+    json_add_text(o, "{\"error\":");
+    json_add_failure(o, links, count);
+    json_add_text(o, "}");
 }
 
 static void add_id(struct json_out *o, enum mob_value_type type, const void *payload)

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/wire/utf8.h"
+#include "common/wire/failure_json.h"
 
 /* In a task a time-out is an input like any other: which way it went is logged, and a replay goes the same
  * way. */
@@ -175,55 +175,6 @@ enum mob_status mob_get_f64(struct mob_future *future, int64_t timeout_ns, doubl
 
 /* ---- the chain of causes as JSON ---- */
 
-/* Inside of a string. What a function said, or the last of its log, may be cut in the middle of a character,
- * or no UTF-8 at all: U+FFFD for each such byte. */
-static size_t append_escaped(char *out, size_t at, size_t size, const char *text, size_t bytes)
-{
-    for (size_t i = 0, n; i < bytes && at + 8 < size; i += n > 0 ? n : 1) {
-        n = json_utf8_sequence(text + i, bytes - i);
-        uint8_t c = (uint8_t)text[i];
-        if (n == 0) {
-            at += (size_t)snprintf(out + at, size - at, "\\ufffd");
-        } else if (c < 32) {
-            at += (size_t)snprintf(out + at, size - at, "\\u%04x", c);
-        } else {
-            if (c == '"' || c == '\\')
-                out[at++] = '\\';
-            memcpy(out + at, text + i, n);
-            at += n;
-        }
-    }
-    out[at] = 0;
-    return at;
-}
-
-static size_t append_text(char *out, size_t at, size_t size, const char *text)
-{
-    size_t bytes = strlen(text), room = size - at - 1;
-    bytes = bytes < room ? bytes : room;
-    memcpy(out + at, text, bytes);
-    out[at + bytes] = 0;
-    return at + bytes;
-}
-
-static void chain_json(const struct mob_error_link *links, int count, char *out, size_t size)
-{
-    size_t at = 0;
-    char id[MOB_ID_TEXT_MAX], head[128];
-    for (int i = 0; i < count; i++) {
-        snprintf(head, sizeof head, "%s{\"code\":\"%s\",\"task\":\"%s\",\"signal\":%d,\"message\":\"",
-            i == 0 ? "" : ",\"cause\":", mob_status_code(links[i].status),
-            mob_task_id_format(links[i].task, id), links[i].signal);
-        at = append_text(out, at, size, head);
-        at = append_escaped(out, at, size, links[i].message, links[i].message_bytes);
-        at = append_text(out, at, size, "\",\"log\":\"");
-        at = append_escaped(out, at, size, links[i].detail, links[i].detail_bytes);
-        at = append_text(out, at, size, "\"");
-    }
-    for (int i = 0; i < count; i++)
-        at = append_text(out, at, size, "}");
-}
-
 const char *mob_future_error(struct mob_future *future)
 {
     if (future == NULL)
@@ -231,20 +182,22 @@ const char *mob_future_error(struct mob_future *future)
     struct mob_client *client = mob_future_client(future);
     if (future->state != MOB_FUTURE_FAILED)
         return "{}";
-    enum { JSON_MAX = 32768 }; /* an error has 4 KiB at most; escapes make six bytes of one */
-    if (client->error_json == NULL && (client->error_json = malloc(JSON_MAX)) == NULL)
-        return "{}";
     struct mob_error_link links[MOB_ERROR_LINKS_MAX] = {0};
     struct mob_value *value;
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, length;
     const uint8_t *payload = error_bytes(future, &value, &bytes);
     int count = payload == NULL ? 0 : mob_error_decode(payload, bytes, links, MOB_ERROR_LINKS_MAX);
-    if (count <= 0) {
+    if (count <= 0) { /* no words: the node's answer about the object, and no task's */
         count = 1;
         links[0] = (struct mob_error_link){
             .status = (enum mob_status)future->status, .task = mob_future_object(future).task};
     }
-    chain_json(links, count, client->error_json, JSON_MAX);
+    char *json = NULL;
+    enum mob_status status = mob_failure_json(links, count, &json, &length);
     mob_value_release(value);
-    return client->error_json;
+    if (status != MOB_OK)
+        return "{}";
+    free(client->error_json);
+    client->error_json = json;
+    return json;
 }

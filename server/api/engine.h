@@ -82,7 +82,7 @@ struct mob_engine_error {
     enum mob_status status;
     char *detail; /* one sentence with the numbers in it */
     char *pointer; /* JSON pointer into the request body, for 422 */
-    char *cause_json; /* {"kind","message","traceback","task_id","node_id","cause":{..}} of a remote error */
+    char *failure_json; /* of the task or object that it tells of, as in common/wire/failure_json.h */
     unsigned retry_after_s;
 };
 

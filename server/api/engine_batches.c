@@ -93,6 +93,17 @@ static void batch_fail(struct batch *batch, enum mob_status status, const char *
     batch_fail_for(batch, status, 0, why);
 }
 
+/* The call itself failed: its callers are told all that its future knows of it. */
+static void batch_call_failed(struct batch *batch, struct mob_future *future, enum mob_status status)
+{
+    char why[256];
+    snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->entries[i])
+            engine_op_of(batch->entries[i])->error.failure_json = strdup(mob_future_error(future));
+    batch_fail(batch, status, why);
+}
+
 static void tell_pending(struct endpoint *e)
 {
     if (e->model)
@@ -165,9 +176,12 @@ static void batch_ready(struct batch *batch)
     MOB_ASSERT(result != NULL);
     result->base = (struct mob_infer_result){1, result_destroy};
     enum mob_status status = MOB_OK;
+    struct mob_future *failed = NULL;
     for (uint32_t k = 0; status == MOB_OK && k < model->output_count; k++) {
         struct mob_value *value = NULL;
         status = mob_get(batch->futures[k], 0, &value);
+        if (mob_future_look(batch->futures[k]).state == MOB_FUTURE_FAILED)
+            failed = batch->futures[k];
         if (status == MOB_OK) {
             result->pins[k] = engine_pin(batch->endpoint->engine, value);
             result->pins[k]->client = batch->endpoint->client;
@@ -182,6 +196,8 @@ static void batch_ready(struct batch *batch)
     if (status == MOB_OK) {
         batch_answer(batch, tensors, result);
         batch_end(batch);
+    } else if (failed) {
+        batch_call_failed(batch, failed, status);
     } else {
         char why[256];
         snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/cstring.h"
+#include "server/api/failure.h"
 #include "server/events/events.h"
 
 enum { EVENT_TYPE_MAX = 255 }; /* as mob_event takes it */
@@ -60,17 +61,24 @@ static void on_spec(struct translation *t, const struct mob_entry *entry)
 static void on_completion(struct translation *t, const struct mob_entry *entry)
 {
     const struct mob_completion_head *c = &entry->completion.head;
-    char data[256], duration[48] = "";
+    struct mob_text data = {0};
+    size_t length;
+    mob_text_printf(&data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u", c->attempt,
+        mob_status_code((enum mob_status)c->status), c->worker);
     if (c->started_ns > 0) /* else it never began */
-        snprintf(duration, sizeof duration, ",\"duration_us\":%lld",
-            (long long)((c->finished_ns - c->started_ns) / 1000));
-    snprintf(data, sizeof data, "{\"attempt\":%u,\"status\":\"%s\",\"worker\":%u%s}", c->attempt,
-        mob_status_code((enum mob_status)c->status), c->worker, duration);
+        mob_text_printf(&data, ",\"duration_us\":%lld", (long long)((c->finished_ns - c->started_ns) / 1000));
+    if (c->status != MOB_OK) {
+        mob_text_puts(&data, ",\"error\":");
+        mob_failure_write_completion(&data, &entry->completion);
+    }
+    mob_text_putc(&data, '}');
     const char *type = !(c->flags & MOB_COMPLETION_FINAL) ? "task.retrying"
         : c->status == MOB_OK                             ? "task.finished"
         : c->status == MOB_CANCELLED                      ? "task.cancelled"
                                                           : "task.failed";
-    publish(t, c->task, type, c->finished_ns, data, true, NULL);
+    char *text = mob_text_take(&data, &length);
+    publish(t, c->task, type, c->finished_ns, text, true, NULL);
+    free(text);
 }
 
 static void on_function_event(struct translation *t, const struct mob_entry *entry)

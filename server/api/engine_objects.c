@@ -19,8 +19,8 @@ void engine_future_error(struct mob_engine_op *op, struct mob_future *future)
     bool known = mob_json_text_field(json, "message", message, sizeof message) && *message;
     mob_engine_op_fail(op, status == MOB_OK ? MOB_TASK_FAILED : status, NULL, "%s",
         known ? message : mob_status_text(status));
-    free(op->error.cause_json);
-    op->error.cause_json = strdup(json);
+    free(op->error.failure_json);
+    op->error.failure_json = known ? strdup(json) : NULL;
 }
 
 /* A failure that is the node's answer about the object; the failure of a task has an error value, with words.

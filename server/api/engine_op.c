@@ -56,7 +56,7 @@ void mob_engine_error_fini(struct mob_engine_error *error)
 {
     free(error->detail);
     free(error->pointer);
-    free(error->cause_json);
+    free(error->failure_json);
     *error = (struct mob_engine_error){0};
 }
 

@@ -5,9 +5,12 @@
 
 #include "common/base/log.h"
 #include "server/api/engine_scan.h"
+#include "server/api/failure.h"
 #include "server/events/events.h"
 
 #define HELD_BUCKETS 4096u
+#define FAILURE_BYTES_MAX \
+    (64u << 20) /* of one answer, where each may have some KiB of log; then it is truncated */
 
 /* An event stands in the log before the completion that says in which worker its task ran. */
 struct held {
@@ -29,6 +32,7 @@ struct timeline {
     int64_t from_us, to_us;
     uint32_t items, limit; /* held ones included */
     uint32_t written;
+    size_t failure_bytes; /* of all errors together */
     struct held *held[HELD_BUCKETS];
     struct track *tracks[TRACK_BUCKETS];
 };
@@ -157,9 +161,22 @@ static void free_held(struct timeline *line)
 
 /* --- entries --- */
 
-static void trace_task(
-    struct scan *scan, const struct mob_completion_head *c, const struct mob_block_header *header)
+/* Its failure, in the form of answers. */
+static void write_failure(struct scan *scan, const struct mob_completion *completion)
 {
+    struct timeline *line = scan->context;
+    struct mob_text *t = &scan->flight->op->json;
+    size_t before = t->length;
+    mob_text_puts(t, ",\"error\":");
+    mob_failure_write_completion(t, completion);
+    line->failure_bytes += t->length - before;
+    scan->full |= line->failure_bytes >= FAILURE_BYTES_MAX;
+}
+
+static void trace_task(
+    struct scan *scan, const struct mob_completion *completion, const struct mob_block_header *header)
+{
+    const struct mob_completion_head *c = &completion->head;
     struct timeline *line = scan->context;
     struct mob_text *t = &scan->flight->op->json;
     struct seen *s = scan_seen(scan, c->task, true);
@@ -183,10 +200,13 @@ static void trace_task(
     mob_text_printf(t,
         ",\"ts\":%lld,\"dur\":%lld,\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\",\"attempt\":%u,"
         "\"status\":\"%s\","
-        "\"queued_us\":%lld}}",
+        "\"queued_us\":%lld",
         (long long)begin, (long long)(end - begin), (unsigned long long)header->incarnation, c->worker,
         mob_task_id_format(c->task, id), c->attempt, mob_status_code((enum mob_status)c->status),
         (long long)((c->started_ns - c->submitted_ns) / 1000));
+    if (c->status != MOB_OK)
+        write_failure(scan, completion);
+    mob_text_puts(t, "}}");
 }
 
 /* What the event says: behind its type. */
@@ -264,7 +284,7 @@ static void trace_entry(struct scan *scan, const struct mob_entry *entry,
         s->kind = entry->spec.head.kind;
         s->method = entry->spec.head.method;
     } else if (entry->type == MOB_ENTRY_COMPLETION) {
-        trace_task(scan, &entry->completion.head, header);
+        trace_task(scan, &entry->completion, header);
     } else if (scan->full) {
         scan->more = true;
     } else if (entry->type == MOB_ENTRY_EVENT) {
@@ -278,6 +298,7 @@ static void begin_text(struct scan *scan)
     free_held(line);
     free_tracks(line);
     line->items = line->written = 0;
+    line->failure_bytes = 0;
     mob_text_puts(&scan->flight->op->json, "{\"traceEvents\":[");
 }
 

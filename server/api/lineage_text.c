@@ -5,6 +5,7 @@
 #include "common/wire/json_value.h"
 #include "common/wire/option_bounds.h"
 #include "common/wire/spec_json.h"
+#include "server/api/failure.h"
 #include "server/api/lineage.h"
 
 #define VALUE_JSON_MAX (256u << 10)
@@ -214,42 +215,11 @@ static void write_times(const struct task_record *r, const json_t *live, struct 
         mob_text_puts(out, ",\"peak_kb\":null");
 }
 
-/* As objects tell it: the task, its signal and the last lines it wrote go with each link. */
-static void write_error_link(const struct mob_error_link *link, struct mob_text *out)
-{
-    char id[MOB_ID_TEXT_MAX];
-    mob_text_printf(out,
-        "\"code\":\"%s\",\"task\":\"%s\",\"signal\":%d,\"message\":", mob_status_code(link->status),
-        mob_task_id_format(link->task, id), (int)link->signal);
-    mob_text_json_string(out, link->message, link->message_bytes);
-    mob_text_puts(out, ",\"log\":");
-    mob_text_json_string(out, link->detail, link->detail_bytes);
-}
-
 void task_record_write_error(const struct task_record *r, struct mob_text *out)
 {
     struct mob_completion completion = {r->completion, r->body};
-    struct mob_return_view ret;
-    uint32_t at = 0;
-    struct mob_error_link links[MOB_ERROR_LINKS_MAX];
-    int count = mob_completion_next(&completion, &at, &ret) && ret.type == MOB_TYPE_ERROR && ret.payload
-        ? mob_error_decode(ret.payload, ret.size, links, MOB_ERROR_LINKS_MAX)
-        : 0;
-    mob_text_puts(out, ",\"error\":{");
-    if (count > 0) {
-        write_error_link(&links[0], out);
-    } else {
-        mob_text_printf(
-            out, "\"code\":\"%s\",\"message\":", mob_status_code((enum mob_status)r->completion.status));
-        mob_text_json_cstring(out, mob_status_text((enum mob_status)r->completion.status));
-    }
-    mob_text_puts(out, ",\"causes\":[");
-    for (int i = 1; i < count; i++) {
-        mob_text_puts(out, i > 1 ? ",{" : "{");
-        write_error_link(&links[i], out);
-        mob_text_putc(out, '}');
-    }
-    mob_text_puts(out, "]}");
+    mob_text_puts(out, ",\"error\":");
+    mob_failure_write_completion(out, &completion);
 }
 
 void task_record_write_name(

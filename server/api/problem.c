@@ -80,7 +80,7 @@ void mob_problem_reply_error(struct mob_http_request *request, const struct mob_
         &(struct mob_problem){.status = error->status,
             .detail = error->detail,
             .errors_json = errors_json,
-            .cause_json = error->cause_json,
+            .cause_json = error->failure_json,
             .retry_after_s = error->retry_after_s});
     free(errors_json);
 }
@@ -100,9 +100,9 @@ void mob_problem_write(struct mob_text *t, const struct mob_engine_error *error)
         mob_text_puts(t, ",\"errors\":");
         write_errors(t, error->pointer, detail);
     }
-    if (error->cause_json) {
+    if (error->failure_json) {
         mob_text_puts(t, ",\"cause\":");
-        mob_text_puts(t, error->cause_json);
+        mob_text_puts(t, error->failure_json);
     }
     mob_text_putc(t, '}');
 }

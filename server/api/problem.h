@@ -1,5 +1,6 @@
 /* Errors as application/problem+json (RFC 9457): type, title, status, detail, instance, code, request_id,
- * retryable, errors[{pointer, message}], cause. Under /v2 also "error": "text", as Triton's clients expect.
+ * retryable, errors[{pointer, message}], cause (a failure, failure.h). Under /v2 also "error": "text", as
+ * Triton's clients expect.
  */
 #ifndef MOB_SERVER_API_PROBLEM_H
 #define MOB_SERVER_API_PROBLEM_H
@@ -14,7 +15,7 @@ struct mob_problem {
     const char *code, *title; /* of their own, for what only HTTP knows; NULL: the status's */
     const char *detail; /* may be NULL */
     const char *errors_json; /* an array's text, or NULL */
-    const char *cause_json; /* an object's text, or NULL */
+    const char *cause_json; /* of the failure that it tells of, or NULL */
     unsigned retry_after_s; /* 0: 1 if retryable */
 };
 
@@ -23,7 +24,7 @@ void mob_problem_reply(struct mob_http_request *request, const struct mob_proble
 void mob_problem_replyf(struct mob_http_request *request, enum mob_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void mob_problem_reply_error(struct mob_http_request *request, const struct mob_engine_error *error);
-/* The same object without a request around it, for the items of a batch and for failed tasks. */
+/* The same object without a request around it, for the items of a batch. */
 void mob_problem_write(struct mob_text *text, const struct mob_engine_error *error);
 
 #endif

@@ -8,6 +8,7 @@
 #include "server/api/api.h"
 #include "server/api/body.h"
 #include "server/api/cursor.h"
+#include "server/api/failure.h"
 #include "server/api/problem.h"
 #include "server/api/range.h"
 
@@ -48,7 +49,7 @@ static void answer_state(struct mob_http_request *request, struct mob_engine_op 
     }
     if (op->error.status != MOB_OK) {
         mob_text_puts(&t, ",\"error\":");
-        mob_problem_write(&t, &op->error);
+        mob_failure_write_error(&t, &op->error, op->object.id.task);
     }
     mob_text_puts(&t, "}\n");
     size_t length = 0;

@@ -6,6 +6,7 @@
 #include "common/wire/spec.h"
 #include "server/api/api.h"
 #include "server/api/metrics.h"
+#include "server/api/failure.h"
 #include "server/api/problem.h"
 
 #define RETURNS_STREAM 0xffffu
@@ -94,7 +95,7 @@ static void reply_finished(struct mob_http_request *request, struct mob_engine_o
     write_ids(&t, &op->submit);
     if (op->error.status != MOB_OK) {
         mob_text_puts(&t, ",\"state\":\"failed\",\"error\":");
-        mob_problem_write(&t, &op->error);
+        mob_failure_write_error(&t, &op->error, op->submit.task);
     } else if (op->submit.value.json) {
         mob_text_puts(&t, ",\"state\":\"finished\",\"result\":");
         mob_text_puts(&t, op->submit.value.json);

@@ -159,17 +159,18 @@ class Commands(unittest.TestCase):
         self.assertIn("no luck", self.run_cli("submit", "m.f", "--wait", code=1).stderr)
 
     def test_a_failed_task_is_exit_1_with_its_causes(self):
-        error = {"code": "dependency-failed", "detail": "an input failed", "cause": {"code": "task-failed", "message": "no luck",
-                                                                                   "task": TASK}}
+        error = {"code": "dependency-failed", "message": "an input failed", "retryable": False, "task": TASK, "signal": 0, "log": "",
+                 "cause": {"code": "task-failed", "message": "no luck", "retryable": False, "task": TASK, "signal": 0, "log": "its log"}}
         self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "failed", "error": error}, {}))
         result = self.run_cli("submit", "m.f", "--wait", code=1)
         self.assertEqual("", result.stdout)
         self.assertIn("dependency-failed: an input failed", result.stderr)
         self.assertIn(f"because task-failed: no luck in {TASK}", result.stderr)
+        self.assertIn("its last lines: its log", result.stderr)
 
     def test_a_problem_is_said_once(self):
-        problem = {"code": "task-failed", "detail": "no luck", "cause": {"kind": "task-failed", "message": "no luck", "task_id": TASK, "log": "its log"}}
-        self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "failed", "error": problem}, {}))
+        problem = {"code": "task-failed", "detail": "no luck", "cause": {"code": "task-failed", "message": "no luck", "task": TASK, "log": "its log"}}
+        self.gateway.on("POST", "/api/v1/tasks", (409, problem, {}))
         said = self.run_cli("submit", "m.f", "--wait", code=1).stderr
         self.assertEqual(1, said.count("no luck"), said)
         self.assertIn(f"task-failed: no luck in {TASK}", said)

@@ -280,7 +280,7 @@ def test_a_tensor_of_another_shape_is_pointed_at(c):
         check(answer["detail"] == said and answer["errors"][0]["pointer"] == "/arguments/1", "which one", answer)
     text = c.json("POST", V1 + "/objects", {"value": "none"}, expect=201)["id"]
     told = c.run("arith.add", {"$ref": text}, 1)
-    check("argument 0 (a): expected i64, found json" in told["error"]["detail"], "when it is known", told)
+    check("argument 0 (a): expected i64, found json" in told["error"]["message"], "when it is known", told)
 
 
 if __name__ == "__main__":

@@ -92,15 +92,36 @@ def test_tasks(c):
     check([c.value(o)["value"] for o in both["returns"]] == [3, 2], "two returns", both)
     failed = c.run("arith.divmod", 1, 0)
     check(failed["state"] == "failed" and failed["error"]["code"] == "task-failed", "failed", failed)
-    check("zero" in failed["error"]["detail"] and failed["error"]["cause"]["task"] == failed["id"], "cause", failed)
+    check("zero" in failed["error"]["message"] and failed["error"]["task"] == failed["id"], "says why", failed)
     for arguments, pointer in ((["x", 1], "/arguments/0"), ([1], "/arguments"), ([1, 2, 3], "/arguments/2"), ([1.5, 1], "/arguments/0")):
         wrong = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": arguments}, expect=422)
         check(wrong["code"] == "type-mismatch" and wrong["errors"][0]["pointer"] == pointer, "type", wrong)
-    told = c.json("GET", V1 + "/tasks/" + failed["id"], expect=200)["error"]
-    check(told["task"] == failed["id"] and told["signal"] == 0 and "zero" in told["message"] and told["causes"] == [], "in the record too", told)
     unknown = c.json("POST", V1 + "/tasks", {"function": "nope.f"}, expect=404)
     check(unknown["errors"][0]["pointer"] == "/function", "unknown function", unknown)
     check(c.json("GET", V1 + "/tasks/task_" + "a" * 26)["status"] == 404, "unknown task")
+
+
+def test_a_failure_is_told_in_one_form(c):
+    """By the submission, the object, the record, its returns, a problem, events and the timeline: the same JSON."""
+    c.deploy("arith")
+    c.deploy("probe")
+    position = c.json("GET", V1 + "/events", expect=200)["position"]
+    fails = c.json("POST", V1 + "/tasks", {"function": "probe.crashes", "options": {"max_retries": 0}}, expect=202)
+    depends = c.run("arith.add", ref(fails["returns"][0]), 1)
+    told = depends["error"]
+    check(list(told) == ["code", "message", "retryable", "task", "signal", "log", "cause"], "its fields", told)
+    check(told["code"] == "dependency-failed" and told["task"] == depends["id"] and told["signal"] == 0, "what failed", told)
+    cause = told["cause"]
+    check(list(cause) == list(told)[:-1] and cause["task"] == fails["id"] and cause["signal"] > 0, "what it came from", cause)
+    check(c.value(depends["returns"][0])["error"] == told, "the object")
+    record = c.json("GET", f"{V1}/tasks/{depends['id']}", expect=200)
+    check(record["error"] == told and record["returns"][0]["value"] == {"error": told}, "the record", record)
+    refused = c.json("GET", f"{V1}/objects/{depends['returns'][0]}/data", expect=409)
+    check(refused["cause"] == told and refused["code"] == told["code"] and refused["detail"] == told["message"], "a problem", refused)
+    events = c.json("GET", f"{V1}/events?after={position}&task={depends['id']}&topics=task.failed&wait=20", expect=200)["events"]
+    check([e["data"]["error"] for e in events] == [told], "the event", events)
+    spans = c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
+    check([e["args"]["error"] for e in spans if e["args"].get("task") == fails["id"]] == [cause], "the timeline", spans)
 
 
 def test_batches(c):

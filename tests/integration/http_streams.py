@@ -92,7 +92,7 @@ def test_a_waiter_for_an_item_to_come(c):
 
 def test_failed_generators(c):
     answer = submit(c, 2, 1, 8, function="probe.counts_down", wait=20)
-    check(answer["state"] == "failed" and "nothing is left of 2" in answer["error"]["detail"], "failed", answer)
+    check(answer["state"] == "failed" and "nothing is left of 2" in answer["error"]["message"], "failed", answer)
     check(len(answer["returns"]) == 2, "what it gave", answer)
     check(all(c.value(o)["state"] == "ready" for o in answer["returns"]), "stands")
     for killed in (True, False):

@@ -224,8 +224,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_get_i64(
     struct mob_future *future, int64_t timeout_ns, int64_t *value_out);
 MOB_API MOB_MUST_USE enum mob_status mob_get_f64(
     struct mob_future *future, int64_t timeout_ns, double *value_out);
-/* Error of a failed future as JSON: {"code","message","task","signal","log","cause":{...}}. Valid until
- * release. */
+/* Error of a failed future as JSON: {"code","message","retryable","task","signal","log","cause":{...}}, the
+ * form in which the gateway tells failures too. Valid until release or the next error. */
 MOB_API const char *mob_future_error(struct mob_future *future);
 /* Ready already? Never blocks. */
 MOB_API bool mob_ready(struct mob_future *future);

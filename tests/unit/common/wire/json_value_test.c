@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "common/wire/completion.h"
+#include "common/wire/failure_json.h"
 #include "common/wire/json_value.h"
 
 #define OBJ "obj_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -262,9 +263,37 @@ static void errors_show_their_chain(void **state)
     uint64_t length;
     assert_int_equal(mob_value_to_json(MOB_TYPE_ERROR, value, n, 1 << 16, &text, &length), MOB_OK);
     assert_string_equal(text,
-        "{\"error\":{\"code\":\"dependency-failed\",\"message\":\"input\",\"causes\":[{\"code\":\"worker-"
-        "died\","
-        "\"message\":\"gone\",\"signal\":9,\"detail\":\"bad \xef\xbf\xbd byte\"}]}}");
+        "{\"error\":{\"code\":\"dependency-failed\",\"message\":\"input\",\"retryable\":false,\"task\":null,"
+        "\"signal\":0,\"log\":\"\",\"cause\":{\"code\":\"worker-died\",\"message\":\"gone\",\"retryable\":"
+        "false,\"task\":null,\"signal\":9,\"log\":\"bad \xef\xbf\xbd byte\"}}}");
+    free(text);
+}
+
+static void the_longest_failure_has_room(void **state)
+{
+    (void)state;
+    uint8_t value[MOB_ERROR_BYTES_MAX], words[MOB_ERROR_BYTES_MAX] = {0}; /* each makes \u0000 */
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < MOB_ERROR_LINKS_MAX; i++) {
+        struct mob_error_link link = {.status = MOB_DEPENDENCY_FAILED,
+            .task.index = i + 1,
+            .signal = INT32_MIN,
+            .message = (const char *)words,
+            .message_bytes = i == 0 ? sizeof words : 1,
+            .detail = "",
+            .detail_bytes = 0};
+        n = mob_error_encode(value, sizeof value, &link, n ? value : NULL, n);
+    }
+    struct mob_error_link links[MOB_ERROR_LINKS_MAX];
+    assert_int_equal(mob_error_decode(value, n, links, MOB_ERROR_LINKS_MAX), MOB_ERROR_LINKS_MAX);
+    char *text;
+    uint64_t length;
+    struct mob_task_id none = {0};
+    assert_int_equal(mob_failure_json_of(value, n, MOB_OK, none, &text, &length), MOB_OK);
+    assert_int_equal(length, strlen(text));
+    free(text);
+    assert_int_equal(mob_failure_json_of(NULL, 0, MOB_CANCELLED, none, &text, &length), MOB_OK);
+    assert_non_null(strstr(text, "{\"code\":\"cancelled\",\"message\":\""));
     free(text);
 }
 
@@ -293,6 +322,7 @@ int main(void)
         cmocka_unit_test(nesting_is_bounded),
         cmocka_unit_test(payloads_have_a_limit),
         cmocka_unit_test(errors_show_their_chain),
+        cmocka_unit_test(the_longest_failure_has_room),
         cmocka_unit_test(damaged_values_are_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

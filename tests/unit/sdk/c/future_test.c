@@ -142,7 +142,7 @@ static void an_error_is_told_with_its_causes(void **state)
     const char *json = mob_future_error(future);
     assert_non_null(strstr(json, "\"cause\":{\"code\":\"worker-died\""));
     assert_non_null(strstr(json, "\"signal\":9"));
-    assert_non_null(strstr(json, "last \\\"line\\\"\\u000a"));
+    assert_non_null(strstr(json, "\"log\":\"last \\\"line\\\"\\n\""));
 }
 
 static void a_failures_words_are_read_decoded(void **state)
