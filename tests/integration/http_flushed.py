@@ -141,11 +141,19 @@ def of_tasks(found):
 
 def test_events_of_what_was_flushed(c):
     c.deploy("arith")
+    c.deploy("quickstart")
     begin = c.json("GET", f"{V1}/events", expect=200)["position"]
     job = c.json("POST", V1 + "/jobs", {"name": "told"}, expect=201)["id"]
     rows = [[i, i % 3] for i in range(700)]
     batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": rows, "job": job, "options": {"max_retries": 0}}, expect=202)
     ids = [item["id"] for item in batch["items"]]
+    actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [0]}, {"Prefer": "wait=20"}, expect=201)["id"]
+    calls = [c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [1]}, {"Prefer": "wait=20"}, expect=200)["id"] for _ in range(3)]
+    all_called = lambda found: len(of_tasks(found)) >= 8
+    hot_calls, _ = events(c, begin, f"&actor={actor}", until=all_called)
+    places = [(e["subject"], e["data"]["incarnation"], e["data"]["position"]) for e in hot_calls if e["type"] == "task.finished" and e["subject"] in calls]
+    first = places[0][2] if places else 0
+    check(places == [(call, 1, first + i) for i, call in enumerate(calls)], "calls have their place", hot_calls)
     all_there = lambda found: len(of_tasks(found)) >= 1400
     hot, end = events(c, begin, f"&job={job}", until=all_there)
     check(sorted(e["subject"] for e in hot if e["type"] == "task.submitted") == sorted(ids), "submitted", len(hot))
@@ -161,6 +169,9 @@ def test_events_of_what_was_flushed(c):
             part, _ = events(c, whole[at]["position"], query, limit, lambda found: len(found) >= len(wanted))
             check([e["position"] for e in part] == [e["position"] for e in wanted], "goes on", query, at, len(part), len(wanted))
         check(streamed(c, whole[0]["position"], query, len(whole) - 1)[:-1] == whole[1:-1], "as a stream", query)
+    cold_calls, _ = events(c, begin, f"&actor={actor}", until=all_called)
+    check(of_tasks(cold_calls) == of_tasks(hot_calls), "calls, too", cold_calls, hot_calls)
+    check(of_tasks(streamed(c, begin, f"&actor={actor}", len(hot_calls))) == of_tasks(hot_calls), "calls as a stream")
     oldest, _ = events(c, "earliest", f"&job={job}", until=all_there)
     check(of_tasks(oldest) == of_tasks(hot), "from the oldest on", len(oldest))
     check(streamed(c, "earliest", f"&job={job}", 20)[-5:] == oldest[15:20], "from the oldest on, as a stream")
