@@ -157,8 +157,9 @@ static enum engine_known known_of(const struct search *search, const struct task
                                                                                     : ENGINE_NEVER;
 }
 
-static void tell(struct reading *reading)
+static void tell(void *arg)
 {
+    struct reading *reading = arg;
     struct search *search = reading->context;
     struct engine_found found = {.known = known_of(search, search->record),
         .live = search->live,
@@ -167,6 +168,18 @@ static void tell(struct reading *reading)
     search->found(reading->flight, &found);
     search_end(search);
     reading_end(reading);
+}
+
+/* Where it ran. */
+static void learn_node(struct reading *reading)
+{
+    const struct search *search = reading->context;
+    struct engine *engine = reading->flight->engine;
+    if (search->record && search->how == ENGINE_FIND_RECORD &&
+        !engine_node_name(engine, search->record->incarnation))
+        engine_node_learn(engine, search->record->incarnation, tell, reading);
+    else
+        tell(reading);
 }
 
 static void fetch_pages(struct reading *reading);
@@ -201,7 +214,7 @@ static void fetch_pages(struct reading *reading)
         if (mob_ask(reading->flight->client, MOB_REQ_FETCH, &id, sizeof id, on_page, reading) == MOB_OK)
             return;
     }
-    tell(reading);
+    learn_node(reading);
 }
 
 static void on_names(void *arg)

@@ -108,6 +108,12 @@ struct known_actor {
     char class_name[256];
 };
 
+#define ENGINE_KNOWN_NODES 256u /* direct-mapped, by incarnation */
+struct known_node {
+    uint64_t incarnation;
+    char name[MOB_GCS_NAME_MAX + 1u];
+};
+
 /* Where the engine's thread sleeps (engine_sleep.c). */
 struct engine_rest {
     _Atomic int state;
@@ -160,6 +166,7 @@ struct engine {
     struct mob_block_decoder *event_decoder, *decoder;
     struct engine_models *models;
     struct known_actor actors[ENGINE_KNOWN_ACTORS];
+    struct known_node nodes[ENGINE_KNOWN_NODES];
     struct errands *errands;
     struct job_errand *joins; /* on their way */
     struct { /* engine_room.c */
@@ -340,6 +347,12 @@ bool engine_is_actor(const struct engine_found *found);
 void engine_describe_task(struct flight *flight, struct mob_task_id id);
 /* Of an actor that the node does not know any more: what the log says of it. */
 void engine_describe_ended_actor(struct flight *flight, struct mob_actor_id id);
+
+/* engine_nodes.c */
+/* NULL: not known, or not yet. */
+const char *engine_node_name(const struct engine *engine, uint64_t incarnation);
+/* Asks for it, then calls `then` once, perhaps inside of this call; it may still be unknown. */
+void engine_node_learn(struct engine *engine, uint64_t incarnation, void (*then)(void *arg), void *arg);
 
 /* engine_items.c */
 void engine_start_items(struct flight *flight);

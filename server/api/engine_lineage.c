@@ -40,9 +40,14 @@ static const char *method_name(
     return out;
 }
 
+static const char *node_name(void *cls, uint64_t incarnation)
+{
+    return engine_node_name(cls, incarnation);
+}
+
 struct lineage_names engine_names(struct engine *engine)
 {
-    return (struct lineage_names){engine, function_name, module_hash, method_name};
+    return (struct lineage_names){engine, function_name, module_hash, method_name, node_name};
 }
 
 /* --- the tree of producers --- */

@@ -97,6 +97,7 @@ struct lineage_names {
     /* Hash of the function's module. */
     const char *(*hash)(void *cls, struct mob_function_id id);
     const char *(*method)(void *cls, struct mob_function_id id, uint16_t method, char *out, size_t capacity);
+    const char *(*node)(void *cls, uint64_t incarnation);
 };
 
 const char *task_record_state(const struct task_record *record);

@@ -254,6 +254,18 @@ static unsigned newest(const struct task_record *r, const json_t *live, const ch
     return n > (json_int_t)logged ? (unsigned)n : logged;
 }
 
+/* As GET /nodes names it, and which of its lives. */
+static void write_node(const struct task_record *r, const struct lineage_names *names, struct mob_text *out)
+{
+    const char *node = names->node(names->cls, r->incarnation);
+    mob_text_puts(out, ",\"node\":");
+    if (node)
+        mob_text_json_cstring(out, node);
+    else
+        mob_text_puts(out, "null");
+    mob_text_printf(out, ",\"node_incarnation\":%llu", (unsigned long long)r->incarnation);
+}
+
 void task_record_write(
     const struct task_record *r, const struct lineage_names *names, const json_t *live, struct mob_text *out)
 {
@@ -276,7 +288,8 @@ void task_record_write(
             mob_text_printf(out, ",\"actor\":\"%s\"", mob_actor_id_format(r->spec.actor, actor));
         write_arguments(r, out);
     }
-    mob_text_printf(out, ",\"node\":\"%llu\",\"attempt\":%u", (unsigned long long)r->incarnation,
+    write_node(r, names, out);
+    mob_text_printf(out, ",\"attempt\":%u",
         newest(r, live, "attempt",
             r->has_completion ? r->completion.attempt
                 : r->has_spec ? r->spec.attempt

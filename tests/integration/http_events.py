@@ -115,23 +115,39 @@ def test_a_worker_dies(c):
 def test_an_actor_dies_and_is_started_again(c):
     after = position(c)
     actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [5], "options": {"max_restarts": 1}}, {"Prefer": "wait=10"}, expect=201)["id"]
+    plain = submit(c, "quickstart.add", 1, 2)["id"]
+    calls = {"before": c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [0]}, {"Prefer": "wait=20"}, expect=200)["id"]}
     import os, signal
     os.kill(c.json("GET", f"{V1}/actors/{actor}", expect=200)["pid"], signal.SIGKILL)
-    check(c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [1]}, {"Prefer": "wait=20"})["result"] == 6, "it is back")
+    back_again = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [1]}, {"Prefer": "wait=20"})
+    check(back_again["result"] == 6, "it is back", back_again)
+    calls["after"] = back_again["id"]
     events = collect(c, after, lambda e: e["type"] == "actor.started" and e["data"]["incarnation"] == 2)
     types = [e["type"] for e in events if e["subject"] == actor]
     check(types == ["actor.started", "actor.died", "actor.started"], "its life", types)
+    for name, incarnation in (("before", 1), ("after", 2)):
+        record = c.json("GET", f"{V1}/tasks/{calls[name]}", expect=200)
+        done = [e for e in collect(c, after, lambda e: e["type"] == "task.finished", f"&task={calls[name]}") if e["type"] == "task.finished"]
+        check(done and done[0]["data"]["incarnation"] == incarnation == record["incarnation"], "the call's incarnation", done, record)
+        check(done and done[0]["data"]["position"] == record["position"], "its place in the actor's log", done, record)
+    check("incarnation" not in collect(c, after, lambda e: e["type"] == "task.finished", f"&task={plain}")[-1]["data"], "a plain task has none")
     check(len(of_type(events, "worker.died")) == 1, "and its worker's end", events)
 
 
 def test_a_node_dies(c):
     after = position(c)
-    before = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    node = c.json("GET", V1 + "/nodes", expect=200)["items"][0]
+    before = node["incarnation"]
+    ran = {before: c.run("arith.add", 1, 2)["id"]}
     c.kill("mobula-node")
     c.until("ready again", lambda: back(c) and c.run("arith.add", 1, 2).get("result") == 3)
     events = collect(c, after, lambda e: e["type"] == "node.started")
     died, started = of_type(events, "node.died"), of_type(events, "node.started")
     now = c.json("GET", V1 + "/nodes", expect=200)["items"][0]["incarnation"]
+    ran[now] = c.run("arith.add", 1, 2)["id"]
+    for incarnation, task in ran.items():
+        record = c.json("GET", f"{V1}/tasks/{task}", expect=200)
+        check((record["node"], record["node_incarnation"]) == (node["id"], incarnation), "records say where", record, node["id"], incarnation)
     check(len(died) == 1 and died[0]["data"]["died"] == before, "the one that was", died, before)
     check(started[0]["data"]["previous"] == before and started[0]["data"]["incarnation"] == now > before, "and the one that is", started, now)
     trace = c.json("GET", f"{V1}/timeline", expect=200)["traceEvents"]
