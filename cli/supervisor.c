@@ -7,10 +7,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cli/log_value.h"
 #include "cli/replicas.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 
 /* While somebody is not ready: first often, since a start takes some 100 ms, then at leisure. */
 enum { WATCH_FAST_MS = 3, WATCH_SLOW_MS = 100 };
@@ -104,9 +104,8 @@ static void wait_and_start(struct process *process)
 static void not_started(struct process *process)
 {
     snprintf(process->last_exit, sizeof process->last_exit, "not started");
-    char words[2 * SUPERVISED_LINE_MAX];
     MOB_LOG_ERROR("supervisor", "not_started", "process=%s why=\"%s\"", process_name(process->which),
-        log_value(process->last_line, words, sizeof words));
+        MOB_LOG_VALUE(process->last_line));
     process->started_ns = mob_now();
     wait_and_start(process);
 }
@@ -488,11 +487,9 @@ static void ended(struct process *process, const siginfo_t *info)
     }
     if (prepared(process, info))
         return;
-    char words[2 * SUPERVISED_LINE_MAX];
     MOB_LOG_ERROR("supervisor", "died", "process=%s how=\"%s\" lived_ms=%lld last_line=\"%s\"",
-        process_name(process->which), process->last_exit,
-        (long long)((mob_now() - process->started_ns) / MOB_MS),
-        log_value(process->last_line, words, sizeof words));
+        process_name(process->which), MOB_LOG_VALUE(process->last_exit),
+        (long long)((mob_now() - process->started_ns) / MOB_MS), MOB_LOG_VALUE(process->last_line));
     if (supervisor->stopping) {
         set_state(process, PROCESS_DOWN);
         return;

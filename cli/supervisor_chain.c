@@ -15,6 +15,7 @@
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 
 enum supervised process_kind(enum supervised which)
 {
@@ -118,7 +119,7 @@ void chain_choose(struct supervisor *supervisor)
 static void replace(struct process *process, const char *why)
 {
     MOB_LOG_WARN("supervisor", "replacing", "process=%s pid=%ld why=\"%s\"", process_name(process->which),
-        (long)process->pid, why);
+        (long)process->pid, MOB_LOG_VALUE(why));
     kill(-process->pid, SIGKILL); /* its end is seen like any other */
 }
 

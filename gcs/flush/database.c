@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "gcs/flush/postgres_conf.h"
 
 #define COPY_BUFFER_BYTES (256u << 10)
@@ -60,12 +61,7 @@ struct mob_database_param *mob_param_null(struct mob_database_param *p)
 /* libpq's messages end with a newline, and may have several. */
 static void log_failure(const char *event, const char *message)
 {
-    char line[512];
-    size_t n = 0;
-    for (; *message != 0 && n + 1 < sizeof line; message++)
-        line[n++] = *message < ' ' || *message == '"' ? ' ' : *message;
-    line[n] = 0;
-    MOB_LOG_WARN("flush", event, "message=\"%s\"", line);
+    MOB_LOG_WARN("flush", event, "message=\"%s\"", MOB_LOG_VALUE(message));
 }
 
 static void ignore_notice(void *arg, const PGresult *result)
@@ -128,7 +124,8 @@ static enum mob_status status_of(struct mob_database *db, const PGresult *result
         return MOB_OK;
     const char *state = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_SQLSTATE);
     log_failure("postgres_failed", PQerrorMessage(db->conn));
-    MOB_LOG_WARN("flush", "statement_failed", "sqlstate=%s sql=\"%.60s\"", state == NULL ? "" : state, sql);
+    MOB_LOG_WARN("flush", "statement_failed", "sqlstate=%s sql=\"%.60s\"", state == NULL ? "" : state,
+        MOB_LOG_VALUE(sql));
     if (PQstatus(db->conn) != CONNECTION_OK)
         return MOB_UNAVAILABLE;
     if (state == NULL)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 
 enum { ROLE_BYTES = 24 };
 enum end { DIALER, ACCEPTOR };
@@ -55,7 +56,7 @@ static enum mob_status refuse(
     struct mob_opening *o, enum mob_status reason, const char *text, struct mob_opening_say *say_out)
 {
     MOB_LOG_ERROR("gcs", "link_refused", "link=%s peer=%llx reason=%s why=\"%s\"", kind_name(o),
-        (unsigned long long)o->peer, mob_status_code(reason), text);
+        (unsigned long long)o->peer, mob_status_code(reason), MOB_LOG_VALUE(text));
     struct mob_gcs_link_refused refused = {.reason = reason};
     snprintf(refused.text, sizeof refused.text, "%s", text);
     memcpy(o->why, refused.text, sizeof o->why);
@@ -179,7 +180,7 @@ static enum mob_status on_refused(struct mob_opening *o, const struct mob_gcs_fr
     o->refused = known ? (enum mob_status)refused.reason : MOB_DENIED;
     memcpy(o->why, refused.text, sizeof o->why);
     MOB_LOG_ERROR("gcs", "link_refused_by_peer", "link=%s reason=%s why=\"%s\"", kind_name(o),
-        mob_status_code(o->refused), o->why);
+        mob_status_code(o->refused), MOB_LOG_VALUE(o->why));
     return MOB_OK;
 }
 

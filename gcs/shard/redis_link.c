@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 
 #define IOV_PER_WRITE 512
 #define READ_BYTES (256u << 10)
@@ -172,7 +173,7 @@ static enum mob_status wait_loaded(redisContext *context)
         bool loading = reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, "LOADING", 7) == 0;
         bool failed = reply->type == REDIS_REPLY_ERROR && !loading;
         if (failed)
-            MOB_LOG_ERROR("gcs", "redis_refuses", "error=%s", reply->str);
+            MOB_LOG_ERROR("gcs", "redis_refuses", "error=\"%s\"", MOB_LOG_VALUE(reply->str));
         freeReplyObject(reply);
         if (failed)
             return MOB_DENIED;
@@ -200,7 +201,8 @@ enum mob_status mob_redis_connect(const struct mob_redis_options *options, redis
             goto err_context;
         bool denied = reply->type == REDIS_REPLY_ERROR;
         if (denied)
-            MOB_LOG_ERROR("gcs", "redis_denies", "user=%s error=%s", options->user, reply->str);
+            MOB_LOG_ERROR(
+                "gcs", "redis_denies", "user=%s error=\"%s\"", options->user, MOB_LOG_VALUE(reply->str));
         freeReplyObject(reply);
         status = denied ? MOB_DENIED : status;
         if (denied)
@@ -350,7 +352,7 @@ static enum mob_status take_reply(struct mob_redis_link *link, redisReply *reply
     if (b == NULL)
         return MOB_UNAVAILABLE; /* an answer to nothing */
     if (reply->type == REDIS_REPLY_ERROR) {
-        MOB_LOG_ERROR("gcs", "redis_error", "error=%s", reply->str);
+        MOB_LOG_ERROR("gcs", "redis_error", "error=\"%s\"", MOB_LOG_VALUE(reply->str));
         b->failed = true;
     }
     if (b->reply != NULL)

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/log_value.h"
 #include "common/base/failpoint.h"
 
 #define REFUSED_PAUSE_NS (500 * MOB_MS) /* before Redis is tried again that refused a pass */
@@ -346,7 +347,7 @@ static void pass_reply(void *arg, const redisReply *reply, uint32_t index)
     /* An EXEC of which a command failed answers an array with the error inside. */
     for (size_t i = 0; reply->type == REDIS_REPLY_ARRAY && i < reply->elements; i++)
         if (reply->element[i]->type == REDIS_REPLY_ERROR) {
-            MOB_LOG_ERROR("gcs", "redis_exec_failed", "error=%s", reply->element[i]->str);
+            MOB_LOG_ERROR("gcs", "redis_exec_failed", "error=\"%s\"", MOB_LOG_VALUE(reply->element[i]->str));
             sh->failure = MOB_IO;
         }
 }

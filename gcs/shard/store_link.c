@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "common/base/log_value.h"
+
 #define RETRY_PAUSE_NS (10 * MOB_MS)
 #define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
 /* A pass of a store that nobody waits for may take more requests in for so long, and to so many bytes: one
@@ -141,7 +143,8 @@ static enum mob_status check_format(redisContext *context)
     enum mob_status status = MOB_OK;
     if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, MOB_REDIS_FORMAT) != 0 &&
         strcmp(reply->str, MOB_REDIS_FORMAT_UNFLUSHED) != 0) {
-        MOB_LOG_ERROR("gcs", "format_unknown", "found=\"%s\" known=\"%s\"", reply->str, MOB_REDIS_FORMAT);
+        MOB_LOG_ERROR("gcs", "format_unknown", "found=\"%s\" known=\"%s\"", MOB_LOG_VALUE(reply->str),
+            MOB_REDIS_FORMAT);
         status = MOB_VERSION;
     } else if (reply->type == REDIS_REPLY_NIL) {
         freeReplyObject(reply);

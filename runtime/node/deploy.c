@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/loop_tag.h"
 
@@ -51,7 +52,7 @@ static void finish(struct deployment *d, enum mob_status status, const char *mes
         MOB_LOG_INFO("functions", "deployed", "module=%s", hash);
     else
         MOB_LOG_WARN("functions", "deploy_failed", "module=%s status=%s why=\"%s\"", hash,
-            mob_status_code(status), message);
+            mob_status_code(status), MOB_LOG_VALUE(message));
     for (struct deployment **at = &node->deployments; *at; at = &(*at)->next)
         if (*at == d) {
             *at = d->next;

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "common/wire/utf8.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actor_needs.h"
@@ -199,8 +200,8 @@ void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
         return;
     job->state = JOB_ENDED;
     job->ended_wall_ns = mob_wall_now();
-    MOB_LOG_INFO("jobs", "ended", "name=%s submitted=%lu finished=%lu failed=%lu", job->name, job->submitted,
-        job->finished, job->failed);
+    MOB_LOG_INFO("jobs", "ended", "name=\"%s\" submitted=%lu finished=%lu failed=%lu",
+        MOB_LOG_VALUE(job->name), job->submitted, job->finished, job->failed);
     if (cancel_tasks)
         cancel_tasks_of(node, job);
     node_actors_end_job(node, job);

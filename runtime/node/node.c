@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "common/settings/settings_forms.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
@@ -98,7 +99,7 @@ static enum mob_status set_resources(struct node *node)
         mob_sched_resource_total(node->sched, kind, (int64_t)(offered.amount * MOB_SCHED_UNIT));
     }
     if (status == MOB_INVALID)
-        MOB_LOG_ERROR("node", "bad_resource", "error=\"%s\"", message);
+        MOB_LOG_ERROR("node", "bad_resource", "error=\"%s\"", MOB_LOG_VALUE(message));
     return status == MOB_NOT_FOUND ? MOB_OK : status;
 }
 

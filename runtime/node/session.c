@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
@@ -97,7 +98,8 @@ static void refuse(struct node *node, int fd, enum mob_status status, const char
     send_welcome(fd, &welcome, NULL, 0);
     epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
     close(fd);
-    MOB_LOG_WARN("session", "refused", "status=%s why=\"%s\"", mob_status_code(status), detail);
+    MOB_LOG_WARN(
+        "session", "refused", "status=%s why=\"%s\"", mob_status_code(status), MOB_LOG_VALUE(detail));
 }
 
 static struct node_job *standing_job(struct node *node, const char *ns)
@@ -232,8 +234,8 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
     struct epoll_event event = {.events = EPOLLIN | EPOLLRDHUP, .data.u64 = loop_tag(LOOP_SESSION, slot)};
     epoll_ctl(node->epoll_fd, EPOLL_CTL_MOD, fd, &event);
     send_welcome(fd, &welcome, fds, 2);
-    MOB_LOG_INFO("session", "opened", "slot=%u pid=%u kind=%u ns=%s job=%s", slot, hello->pid, hello->kind,
-        job->ns, job->name);
+    MOB_LOG_INFO("session", "opened", "slot=%u pid=%u kind=%u ns=\"%s\" job=\"%s\"", slot, hello->pid,
+        hello->kind, MOB_LOG_VALUE(job->ns), MOB_LOG_VALUE(job->name));
 }
 
 void node_hello(struct node *node, int fd)
@@ -296,7 +298,8 @@ bool node_client_is(struct node *node, uint32_t slot, uint32_t session)
 void node_client_end(struct node *node, struct node_client *client, const char *why)
 {
     struct node_job *job = client->job;
-    MOB_LOG_INFO("session", "ended", "slot=%u pid=%d why=\"%s\"", client->slot, client->pid, why);
+    MOB_LOG_INFO(
+        "session", "ended", "slot=%u pid=%d why=\"%s\"", client->slot, client->pid, MOB_LOG_VALUE(why));
     if (client->fd >= 0) {
         epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
         close(client->fd);

@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
@@ -241,7 +242,7 @@ static void gone(struct node *node, struct node_client *client, const void *argu
     note_death(node, worker, event);
     if (!expected) {
         MOB_LOG_WARN("workers", "died", "worker=%u pid=%d why=\"%s\"", worker->number, worker->pid,
-            node->death.message);
+            MOB_LOG_VALUE(node->death.message));
         node_event_worker_died(node, worker->serial, worker->pid, node->death.message);
     }
     if (worker->state == WORKER_STARTING)

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "common/base/log_value.h"
 #include "common/base/failpoint.h"
 
 static void fill_head(
@@ -193,7 +194,8 @@ void mob_worker_complete(struct mob_worker *worker, const struct mob_task_times 
 {
     struct mob_call *call = worker->call;
     if (mob_client_flush_releases(worker->client) != MOB_OK)
-        MOB_LOG_WARN("worker", "releases_dropped", "reason=\"%s\"", mob_client_error(worker->client));
+        MOB_LOG_WARN(
+            "worker", "releases_dropped", "reason=\"%s\"", MOB_LOG_VALUE(mob_client_error(worker->client)));
     if (call->failure == MOB_OK)
         check_returns(call);
     if (call->failure != MOB_OK) {
@@ -235,7 +237,7 @@ void mob_worker_checkpoint(struct mob_worker *worker)
     struct mob_call_return *r = &call->returns[0];
     if (status != MOB_OK || call->failure != MOB_OK || r->type == MOB_TYPE_NONE) {
         MOB_LOG_WARN("worker", "checkpoint_failed", "position=%llu message=\"%s\"",
-            (unsigned long long)call->in.position, call->message);
+            (unsigned long long)call->in.position, MOB_LOG_VALUE(call->message));
         mob_call_abort_returns(call);
         call->checkpoint = false;
         return;

@@ -11,6 +11,7 @@
 
 #include "common/base/cstring.h"
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 
 #define REASON_MAX 256
 
@@ -138,7 +139,7 @@ static struct mob_loaded_module *load(struct mob_module_cache *cache, const stru
     cache->modules = m;
     if (m->refused != MOB_OK)
         MOB_LOG_ERROR("worker", "module_refused", "hash=%s status=%s reason=\"%s\"", name,
-            mob_status_code(m->refused), m->reason);
+            mob_status_code(m->refused), MOB_LOG_VALUE(m->reason));
     return m;
 }
 

@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/log_value.h"
 #include "common/wire/utf8.h"
 
 #define CONNECT_TIMEOUT_NS (10 * MOB_SEC)
@@ -274,6 +275,6 @@ void mob_disconnect(struct mob_client *client)
         return;
     if (mob_session_alive(client) && mob_client_flush_releases(client) == MOB_OK &&
         mob_flush(client, CONNECT_TIMEOUT_NS) != MOB_OK)
-        MOB_LOG_WARN("sdk", "disconnected_unflushed", "reason=\"%s\"", client->error);
+        MOB_LOG_WARN("sdk", "disconnected_unflushed", "reason=\"%s\"", MOB_LOG_VALUE(client->error));
     mob_client_free(client);
 }

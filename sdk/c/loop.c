@@ -10,6 +10,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/log_value.h"
+
 struct mob_event_fd {
     struct mob_client *client;
     int fd;
@@ -136,12 +138,12 @@ int mob_client_step(struct mob_client *client)
     uint32_t settled = client->settled;
     if (looks_alive(client) && !mob_session_alive(client) &&
         mob_client_resume(client, mob_now() + RESUME_STEP_NS) != MOB_OK)
-        MOB_LOG_WARN("sdk", "node_away", "reason=\"%s\"", client->error);
+        MOB_LOG_WARN("sdk", "node_away", "reason=\"%s\"", MOB_LOG_VALUE(client->error));
     mob_client_pump(client);
     mob_requests_run(client);
     mob_run_callbacks(client);
     if (mob_client_flush_releases(client) != MOB_OK)
-        MOB_LOG_WARN("sdk", "releases_dropped", "reason=\"%s\"", client->error);
+        MOB_LOG_WARN("sdk", "releases_dropped", "reason=\"%s\"", MOB_LOG_VALUE(client->error));
     mob_event_fd_arm(client);
     return (int)(client->settled - settled);
 }

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "common/base/log.h"
+#include "common/base/log_value.h"
 #include "server/h1/h1_inner.h"
 #include "server/http/stream.h"
 
@@ -115,7 +116,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
     case MOB_HTTP_HANDLING:
         break;
     }
-    MOB_LOG_ERROR("h1", "route_did_not_answer", "path=%s", request->path);
+    MOB_LOG_ERROR("h1", "route_did_not_answer", "path=\"%s\"", MOB_LOG_VALUE(request->path));
     return MHD_NO;
 }
 
@@ -242,7 +243,7 @@ static void log_library(void *cls, const char *format, va_list arguments)
     char line[256];
     vsnprintf(line, sizeof line, format, arguments);
     line[strcspn(line, "\r\n")] = 0;
-    MOB_LOG_DEBUG("h1", "microhttpd", "text=\"%s\"", line);
+    MOB_LOG_DEBUG("h1", "microhttpd", "text=\"%s\"", MOB_LOG_VALUE(line));
 }
 
 /* Paths stay as they came: the router decodes segment by segment, so an encoded slash never becomes one. */

@@ -283,5 +283,13 @@ def test_a_tensor_of_another_shape_is_pointed_at(c):
     check("argument 0 (a): expected i64, found json" in told["error"]["message"], "when it is known", told)
 
 
+def test_names_of_users_cannot_forge_log_lines(c):
+    job = c.json("POST", V1 + "/jobs", {"name": 'mine" forged=1 \\ \t.'}, expect=201)["id"]
+    c.json("DELETE", f"{V1}/jobs/{job}", expect=202)
+    with open(c.directory + "/logs/node.log", encoding="utf-8") as file:
+        lines = [line for line in file if "forged" in line]
+    check(len(lines) == 2 and all('="mine\\" forged=1 \\\\  ."' in line for line in lines), "opened and ended, each in its quotes", lines)
+
+
 if __name__ == "__main__":
     main(dict(globals()))

@@ -1,9 +1,9 @@
-#include "cli/log_value.h"
+#include "common/base/log_value.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-const char *log_value(const char *text, char *out, size_t capacity)
+const char *mob_log_value(const char *text, char *out, size_t capacity)
 {
     size_t n = 0;
     for (; *text; text++) {
