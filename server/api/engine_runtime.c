@@ -21,6 +21,7 @@
 /* Looks at mailbox and ring before sleeping: cheaper than a wake-up while work is under way. */
 #define LOOKS_BEFORE_SLEEP 1
 #define ALIVE_INTERVAL_NS MOB_MS
+#define END_SESSIONS_NS MOB_SEC
 
 /* --- acknowledgements: one request to the node for all of a round --- */
 
@@ -424,6 +425,20 @@ static void end_all(struct engine *engine)
         flight_fail(engine->all, MOB_UNAVAILABLE, NULL, "the gateway is shutting down");
 }
 
+/* What was acknowledged is in the log. The rest, cancels and releases, reaches a node that is well at once;
+ * one that hangs must not keep the next gateway from serving. */
+static void end_sessions(struct engine *engine)
+{
+    int64_t end_ns = mob_now() + END_SESSIONS_NS;
+    for (size_t i = engine->session_count; i-- > 0;) {
+        struct mob_client *client = engine->sessions[i].client;
+        int64_t left = end_ns - mob_now();
+        if (left > 0 && mob_client_alive(client) && mob_flush(client, left) != MOB_OK)
+            MOB_LOG_WARN("engine", "session_unflushed", "slots=%zu", i + 1);
+        mob_client_abandon(client);
+    }
+}
+
 static void stop(struct mob_engine *base)
 {
     struct engine *engine = (struct engine *)base;
@@ -437,8 +452,7 @@ static void stop(struct mob_engine *base)
     engine_drop_returned(engine);
     engine_models_destroy(engine);
     engine_events_unsubscribe(engine);
-    for (size_t i = engine->session_count; i-- > 0;)
-        mob_disconnect(engine->sessions[i].client);
+    end_sessions(engine);
     mob_gcs_destroy(engine->gcs);
     engine_keys_end(engine);
     mob_block_decoder_destroy(engine->decoder);

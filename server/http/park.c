@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "server/http/refusal.h"
 
 #define SCAN_INTERVAL_NS (100 * MOB_MS)
 #define TICK_INTERVAL_NS MOB_SEC
@@ -135,11 +136,13 @@ static void client_left(struct mob_parker *parker, int fd)
 
 static void answer_closing(struct mob_http_request *request)
 {
-    static const char body[] = "{\"type\":\"about:blank\",\"title\":\"Service Unavailable\",\"status\":503,"
-                               "\"code\":\"unavailable\",\"retryable\":true,\"detail\":\"shutting down\"}\n";
+    char body[MOB_HTTP_REFUSAL_BYTES_MAX];
+    size_t length = mob_http_refusal_body(
+        (struct mob_http_refusal){503, "the gateway is shutting down; what was asked may still be done"},
+        request->request_id, body);
     mob_http_reply_reset(request);
     mob_http_reply_header(request, "Retry-After", "1");
-    mob_http_reply(request, 503, "application/problem+json", body, sizeof body - 1);
+    mob_http_reply(request, 503, "application/problem+json", body, length);
     request->reply.close = true;
     mob_http_send(request);
 }

@@ -171,5 +171,34 @@ def test_a_gateway_that_is_owed_answers_ends_well(c):
         thread.join(60)
 
 
+def test_a_gateway_ends_though_its_node_hangs(c):
+    """Each session waited ten seconds for the node; and what is open is answered."""
+    second = Gateway(c)
+    for i in range(8):
+        second.json("POST", V1 + "/jobs", {"name": f"of the second {i}"}, expect=201)
+    node, answers = c.pid_of("mobula-node"), {}
+
+    def ask(path):
+        try:
+            answers[path] = second.json("GET", path)
+        except OSError:
+            answers[path] = None  # the gateway closed the connection before it took the request
+
+    os.kill(node, signal.SIGSTOP)
+    try:
+        threads = [threading.Thread(target=ask, args=(V1 + path,)) for path in ("/nodes", "/jobs", "/actors", "/events?wait=30")]
+        for thread in threads:
+            thread.start()
+        c.until("they are parked", lambda: all(second.call("GET", "/livez", key=None)[0] == 200 and thread.is_alive() for thread in threads))
+        second.end()
+    finally:
+        os.kill(node, signal.SIGCONT)
+    for thread in threads:
+        thread.join(60)
+    said = [answer for answer in answers.values() if answer]
+    check(said and all((p["type"], p["status"], p["retryable"]) == ("urn:mobula:error:unavailable", 503, True) and p["request_id"] for p in said), "a problem like others", answers)
+    check(c.json("GET", V1 + "/nodes", expect=200)["items"][0]["name"] == "node", "the node goes on")
+
+
 if __name__ == "__main__":
     main(dict(globals()))
