@@ -5,8 +5,10 @@
  * that it comes here once for many.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/log.h"
+#include "runtime/node/full_store.h"
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/taken.h"
 #include "runtime/node/value_cache.h"
@@ -84,28 +86,76 @@ static bool reply_when_committed(
     return true;
 }
 
-void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
+/* A fetch that found the store full of what waits for its commit. */
+struct fetch_later {
+    struct node *node;
+    uint32_t slot, session, request;
+    struct mob_object_id id;
+    int64_t give_up_ns;
+};
+
+static void fetch(struct node_client *client, const struct fetch_later *f);
+
+static void fetch_after_commit(void *arg)
 {
+    struct fetch_later *f = arg;
+    if (node_client_is(f->node, f->slot, f->session))
+        fetch(node_client_at(f->node, f->slot), f);
+    free(f);
+}
+
+static void fetch_into_full_store(const struct fetch_later *f)
+{
+    struct fetch_later *later = f->node->now_ns > f->give_up_ns ? NULL : malloc(sizeof *later);
+    if (later)
+        *later = *f;
+    if (later && full_store_call_later(f->node, fetch_after_commit, free, later))
+        return;
+    free(later);
+    char text[FULL_STORE_TEXT_MAX];
+    full_store_text(f->node, text);
+    node_reply(f->node, f->slot, f->session, f->request, MOB_STORE_FULL, text, (uint32_t)strlen(text));
+}
+
+static void fetch(struct node_client *client, const struct fetch_later *f)
+{
+    struct node *node = f->node;
+    struct mob_object_id id = f->id;
     enum mob_value_type type;
     const uint8_t *bytes;
     uint64_t size;
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
     if (status == MOB_NOT_FOUND && restore_run(node, id))
         status = MOB_OK;
-    if (status == MOB_OK && reply_when_committed(node, client, request, id))
+    if (status == MOB_OK && reply_when_committed(node, client, f->request, id))
         return;
-    if (status == MOB_OK || status == MOB_STORE_FULL || status == MOB_CORRUPT) {
-        node_reply(node, client->slot, client->session, request, status, NULL, 0);
+    if (status == MOB_STORE_FULL) {
+        fetch_into_full_store(f);
+        return;
+    }
+    if (status == MOB_OK || status == MOB_CORRUPT) {
+        node_reply(node, client->slot, client->session, f->request, status, NULL, 0);
         return;
     }
     struct node_task *maker = node_task_find(node, id.task);
     if (maker && (id.slot & MOB_SLOT_PUT) && !(maker->flags & (TASK_LOOK_UP | TASK_REMAKE)) &&
         !node_promised(node, id)) {
         /* Put and let go: its task runs on and puts it once. */
-        node_reply(node, client->slot, client->session, request, MOB_OBJECT_LOST, NULL, 0);
+        node_reply(node, client->slot, client->session, f->request, MOB_OBJECT_LOST, NULL, 0);
         return;
     }
-    node_watch_request(node, client, id, request);
+    node_watch_request(node, client, id, f->request);
     if (!maker)
         node_resolve(node, id);
+}
+
+void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id)
+{
+    struct fetch_later f = {.node = node,
+        .slot = client->slot,
+        .session = client->session,
+        .request = request,
+        .id = id,
+        .give_up_ns = node->now_ns + FULL_STORE_PATIENCE_NS};
+    fetch(client, &f);
 }

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/full_store.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
@@ -308,19 +309,6 @@ struct space {
     struct mob_object_id id; /* of the object that needs it */
 };
 
-static void full_text(const struct node *node, char *text, size_t capacity)
-{
-    struct mob_store_full full;
-    mob_store_full_details(node->store, &full);
-    snprintf(text, capacity,
-        "%llu bytes needed, %llu of %llu free and %llu of them in one piece, %llu pinned, %llu spilled of at "
-        "most %llu, %u of %u entries used",
-        (unsigned long long)full.needed_bytes, (unsigned long long)full.free_bytes,
-        (unsigned long long)full.arena_bytes, (unsigned long long)full.largest_free_bytes,
-        (unsigned long long)full.pinned_bytes, (unsigned long long)full.spilled_bytes,
-        (unsigned long long)full.spill_quota_bytes, full.entries_used, full.entries);
-}
-
 static enum mob_status make_space(const struct space *space, uint64_t *free_out)
 {
     return mob_store_make_room(space->to.node->store, &space->id, space->bytes, free_out);
@@ -329,9 +317,9 @@ static enum mob_status make_space(const struct space *space, uint64_t *free_out)
 static void reply_space(const struct space *space, enum mob_status status, uint64_t free_now)
 {
     struct node *node = space->to.node;
-    char text[TEXT_MAX];
+    char text[FULL_STORE_TEXT_MAX];
     if (status != MOB_OK)
-        full_text(node, text, sizeof text);
+        full_store_text(node, text);
     const void *payload = status == MOB_OK ? (const void *)&free_now : text;
     uint32_t bytes = status == MOB_OK ? (uint32_t)sizeof free_now : (uint32_t)strlen(text);
     node_reply(node, space->to.slot, space->to.session, space->to.request, status, payload, bytes);
@@ -359,20 +347,13 @@ static void space_request(const struct request *r)
     memcpy(&space.id, r->payload + sizeof space.bytes, sizeof space.id);
     uint64_t free_now = 0;
     enum mob_status status = make_space(&space, &free_now);
-    bool waits = !lineage_log_idle(r->node->log) || large_hashes_any(r->node);
-    if (status != MOB_STORE_FULL || !waits) {
-        reply_space(&space, status, free_now);
+    struct space *later = status == MOB_STORE_FULL ? malloc(sizeof *later) : NULL;
+    if (later)
+        *later = space;
+    if (later && full_store_call_later(r->node, space_after_commit, free, later))
         return;
-    }
-    struct space *later = malloc(sizeof *later);
-    MOB_ASSERT(later);
-    *later = space;
-    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
-    effect.call.fn = space_after_commit;
-    effect.call.drop = free;
-    effect.call.arg = later;
-    if (!large_hashes_after(r->node, NODE_NOBODY, 0, &effect))
-        lineage_log_effect_later(r->node->log, &effect);
+    free(later);
+    reply_space(&space, status, free_now);
 }
 
 static bool is_put(struct mob_object_id id)

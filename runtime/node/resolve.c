@@ -10,12 +10,11 @@
 #include "common/base/log.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/durable_puts.h"
+#include "runtime/node/full_store.h"
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/remade.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/taken.h"
-
-#define RESTORE_PATIENCE_NS (10 * MOB_SEC)
 
 /* A small or full value from its bytes in the lineage, into the store. */
 enum mob_status node_restore_value(struct node *node, struct mob_object_id id, enum mob_value_type type,
@@ -102,20 +101,16 @@ static void restore_after_commit(void *arg)
 
 static bool wait_for_commits(struct node *node, const struct restore_later *r)
 {
-    bool more = !lineage_log_idle(node->log) || large_hashes_any(node);
-    if (!more || node->now_ns > r->give_up_ns)
+    if (node->now_ns > r->give_up_ns)
         return false;
     struct restore_later *later = malloc(sizeof *later + r->bytes);
     if (!later)
         return false;
     memcpy(later, r, sizeof *later + r->bytes);
-    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
-    effect.call.fn = restore_after_commit;
-    effect.call.drop = free;
-    effect.call.arg = later;
-    if (!large_hashes_after(node, NODE_NOBODY, 0, &effect))
-        lineage_log_effect_later(node->log, &effect);
-    return true;
+    if (full_store_call_later(node, restore_after_commit, free, later))
+        return true;
+    free(later);
+    return false;
 }
 
 static void restore(struct node *node, const struct restore_later *r)
@@ -147,7 +142,7 @@ static void restored(struct node *node, struct mob_object_id id, enum mob_value_
         .type = type,
         .slot = slot,
         .session = session,
-        .give_up_ns = node->now_ns + RESTORE_PATIENCE_NS,
+        .give_up_ns = node->now_ns + FULL_STORE_PATIENCE_NS,
         .bytes = bytes};
     memcpy(r->payload, payload, bytes);
     restore(node, r);
@@ -314,14 +309,49 @@ static bool is_sealed(const struct node *node, struct mob_object_id id)
     return mob_store_object_info(node->store, id, &info) && info.sealed;
 }
 
+/* A put whose file found the store full of what waits for its commit. */
+struct put_later {
+    struct node *node;
+    struct known known; /* of which only what stands here and the put are kept */
+    struct mob_out_put put;
+    int64_t give_up_ns;
+};
+
+static void from_put(struct node *node, const struct known *known, int64_t give_up_ns);
+
+static void from_put_after_commit(void *arg)
+{
+    struct put_later *later = arg;
+    from_put(later->node, &later->known, later->give_up_ns);
+    free(later);
+}
+
+static bool put_waits_for_commits(struct node *node, const struct known *known, int64_t give_up_ns)
+{
+    struct put_later *later = node->now_ns > give_up_ns ? NULL : malloc(sizeof *later);
+    if (!later)
+        return false;
+    *later = (struct put_later){.node = node, .known = *known, .put = *known->put, .give_up_ns = give_up_ns};
+    later->known.put = &later->put;
+    later->known.spec = NULL;
+    later->known.completion = NULL;
+    later->known.item = NULL;
+    if (full_store_call_later(node, from_put_after_commit, free, later))
+        return true;
+    free(later);
+    return false;
+}
+
 /* A large put of a driver, not in the store: its bytes are on disk, or still with the driver. */
-static void from_put(struct node *node, const struct known *known)
+static void from_put(struct node *node, const struct known *known, int64_t give_up_ns)
 {
     if (is_promise(known->put) && node_promised(node, known->id))
         return; /* promised here since it was asked for: its value comes */
     enum mob_value_type type = (enum mob_value_type)known->put->type;
     enum mob_status status =
         is_promise(known->put) ? MOB_NOT_FOUND : durable_puts_restore(node->puts, known->id);
+    if (status == MOB_STORE_FULL && put_waits_for_commits(node, known, give_up_ns))
+        return;
     if (status == MOB_NOT_FOUND && known->put_incarnation != node->incarnation &&
         awaited_puts_add(node, known->id))
         return;
@@ -370,7 +400,7 @@ static void from_lineage(struct node *node, const struct known *known)
     else if (mob_store_object_bytes(node->store, known->id, true, &type, &bytes, &size) == MOB_OK)
         node_ready_committed(node, known->id, MOB_OK, type, NODE_NOBODY, 0);
     else if (known->put)
-        from_put(node, known);
+        from_put(node, known, node->now_ns + FULL_STORE_PATIENCE_NS);
     else if (!node_task_find(node, known->id.task))
         node_ready_committed(node, known->id, MOB_NOT_FOUND, MOB_TYPE_ERROR, NODE_NOBODY, 0);
 }

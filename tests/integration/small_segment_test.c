@@ -174,6 +174,32 @@ static void a_put_that_cannot_fit_is_refused_with_the_numbers(void **state)
         fail_msg("%s", why);
 }
 
+/* Two of them have no room beside each other, and the one that is here has not been hashed yet. */
+static void a_large_put_comes_back_although_the_next_one_waits_for_its_commit(void **state)
+{
+    (void)state;
+    enum { BYTES = 40 << 20, N = 4 };
+    static char bytes[BYTES];
+    struct mob_future *futures[N];
+    for (int i = 0; i < N; i++) {
+        memset(bytes, 'a' + i, sizeof bytes);
+        assert_int_equal(mob_put(client, mob_bytes(bytes, sizeof bytes), &futures[i]), MOB_OK);
+        if (i == 0)
+            continue;
+        struct mob_value *value;
+        const void *data;
+        size_t size;
+        if (mob_get(futures[i - 1], 60 * SECONDS, &value) != MOB_OK)
+            fail_msg("put %d does not come back: %s", i - 1, mob_client_error(client));
+        assert_int_equal(mob_value_data(value, &data, &size), MOB_OK);
+        assert_int_equal(size, sizeof bytes);
+        assert_int_equal(*(const char *)data, 'a' + i - 1);
+        mob_value_release(value);
+    }
+    for (int i = 0; i < N; i++)
+        mob_release(futures[i]);
+}
+
 static void a_return_that_cannot_fit_is_refused_with_the_numbers(void **state)
 {
     (void)state;
@@ -192,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_puts_beyond_the_table_come_back),
         cmocka_unit_test(evicted_puts_are_arguments_like_others),
+        cmocka_unit_test(a_large_put_comes_back_although_the_next_one_waits_for_its_commit),
         cmocka_unit_test(a_put_that_cannot_fit_is_refused_with_the_numbers),
         cmocka_unit_test(a_return_that_cannot_fit_is_refused_with_the_numbers),
         cmocka_unit_test(records_larger_than_a_ring_pass),
