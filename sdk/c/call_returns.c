@@ -98,29 +98,46 @@ enum mob_status mob_call_make(
 }
 
 /* What the function declares to return. */
-static bool fits(struct mob_call *call, uint32_t index, const struct mob_arg *value)
+static bool type_fits(struct mob_call *call, uint32_t index, enum mob_value_type kind)
 {
-    if (call->signature == NULL || value->kind == MOB_TYPE_FUTURE)
+    if (call->signature == NULL || kind == MOB_TYPE_FUTURE)
         return true;
     const struct mob_sig_type *type = mob_signature_return(&call->signature->parsed, index);
-    if (type == NULL || type->type == MOB_TYPE_NONE || type->type == value->kind ||
-        (type->optional && value->kind == MOB_TYPE_NULL))
+    if (type == NULL || type->type == MOB_TYPE_NONE || type->type == kind ||
+        (type->optional && kind == MOB_TYPE_NULL))
         return true;
     mob_call_fail(call, MOB_TYPE_MISMATCH, "return %u is declared as %s, and %s was returned", index,
-        mob_value_type_name((enum mob_value_type)type->type),
-        mob_value_type_name((enum mob_value_type)value->kind));
+        mob_value_type_name((enum mob_value_type)type->type), mob_value_type_name(kind));
+    return false;
+}
+
+/* Of a tensor that is made: element type and shape. One that is not as declared is given up. */
+static bool tensor_fits(struct mob_call *call, uint32_t index, struct mob_call_return *r)
+{
+    struct mob_signature_error error;
+    const struct mob_arg_view value = {
+        .type = MOB_TYPE_TENSOR, .payload = r->payload, .payload_bytes = (uint32_t)r->bytes};
+    if (r->type != MOB_TYPE_TENSOR || call->signature == NULL || r->bytes > UINT32_MAX ||
+        mob_signature_check_return(&call->signature->parsed, index, &value, &error) == MOB_OK)
+        return true;
+    if (r->exists)
+        free(r->full);
+    drop(call, r);
+    mob_call_fail(call, MOB_TYPE_MISMATCH, "%s", error.message);
     return false;
 }
 
 enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const struct mob_arg *value)
 {
     struct mob_call_return *r = slot_of(call, index);
-    if (r == NULL || !fits(call, index, value))
+    if (r == NULL || !type_fits(call, index, (enum mob_value_type)value->kind))
         return MOB_OK;
     drop(call, r);
     enum mob_status status = mob_call_make(call, index, value, r);
     if (status != MOB_OK)
         mob_call_fail(call, status, "return %u could not be stored: %s", index, why_not(call, status));
+    else
+        (void)tensor_fits(call, index, r);
     return MOB_OK;
 }
 
@@ -159,7 +176,7 @@ enum mob_status mob_return_at(struct mob_call *call, size_t index, struct mob_ar
 void *mob_return_buffer(struct mob_call *call, size_t index, size_t size)
 {
     struct mob_call_return *r = call == NULL ? NULL : slot_of(call, index);
-    if (r == NULL)
+    if (r == NULL || !type_fits(call, (uint32_t)index, MOB_TYPE_BYTES))
         return NULL;
     drop(call, r);
     enum mob_status status = make_full(call, (uint32_t)index, MOB_TYPE_BYTES, size, NULL, r);
@@ -229,7 +246,7 @@ enum mob_status mob_yield(struct mob_call *call, struct mob_arg item)
     if (call->head.num_returns != MOB_RETURNS_STREAM)
         return mob_call_fail(
             call, MOB_INVALID, "mob_yield was called in a function that does not return a stream");
-    if (!fits(call, 0, &item))
+    if (!type_fits(call, 0, (enum mob_value_type)item.kind))
         return call->failure;
     struct mob_client *client = call->client;
     struct mob_call_return r = {0};
@@ -237,6 +254,8 @@ enum mob_status mob_yield(struct mob_call *call, struct mob_arg item)
     enum mob_status status = mob_call_make(call, slot, &item, &r);
     if (status != MOB_OK)
         return mob_call_fail(call, status, "item %u could not be stored: %s", slot, mob_status_text(status));
+    if (!tensor_fits(call, 0, &r))
+        return call->failure;
     if (!r.stored) {
         status = mob_store_put_small(
             client->store, mob_object_of(call->head.task, slot), r.type, r.small, (uint32_t)r.bytes, &r.ref);

@@ -168,6 +168,19 @@ static enum mob_status returns_text(struct mob_call *call)
     return mob_return(call, mob_utf8("not a number"));
 }
 
+/* Declared as tensor<f32>[2]. */
+static enum mob_status returns_shape(struct mob_call *call)
+{
+    static const float zeros[4];
+    return mob_return(call, mob_tensor_f32(zeros, mob_arg_i64(call, 0), 0));
+}
+
+/* Declared as i64. */
+static enum mob_status returns_buffer(struct mob_call *call)
+{
+    return mob_return_buffer(call, 0, 8) ? MOB_OK : MOB_TYPE_MISMATCH;
+}
+
 static enum mob_status big(struct mob_call *call)
 {
     size_t size = (size_t)mob_arg_i64(call, 0);
@@ -448,6 +461,8 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("devours", devours, "-> i64"), MOB_FUNCTION("exits", exits, "i64 status -> i64"),
     MOB_FUNCTION("touches", touches, "i64 mib -> i64"), MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"),
     MOB_FUNCTION("burns", burns, "i64 ms -> i64"), MOB_FUNCTION("talks", talks, "-> null"),
+    MOB_FUNCTION("returns_shape", returns_shape, "i64 n -> tensor<f32>[2]"),
+    MOB_FUNCTION("returns_buffer", returns_buffer, "-> i64"),
     MOB_FUNCTION("returns_text", returns_text, "-> i64"), MOB_FUNCTION("big", big, "i64 bytes -> bytes"),
     MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"), MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"),
     MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),

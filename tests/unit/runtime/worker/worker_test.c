@@ -191,6 +191,23 @@ static void failures_carry_their_reason(void **state)
     assert_failed(MOB_NOT_FOUND, "no module");
 }
 
+static void returns_are_what_was_declared(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.returns_shape", 1);
+    give_spec(&in, &head, 2);
+    head = head_of("probe.returns_shape", 1);
+    give_spec(&in, &head, 3);
+    head = head_of("probe.returns_buffer", 1);
+    give_spec(&in, &head, 0);
+    step_all();
+    take_completion();
+    assert_int_equal(completion.head.status, MOB_OK);
+    assert_failed(MOB_TYPE_MISMATCH, "expected tensor<f32>[2], found tensor<f32>[3]");
+    assert_failed(MOB_TYPE_MISMATCH, "declared as i64, and bytes was returned");
+}
+
 static void a_changed_module_file_is_refused(void **state)
 {
     (void)state;
@@ -512,6 +529,7 @@ int main(void)
         TEST(what_is_cancelled_before_its_turn_does_not_run),
         TEST(what_is_taken_back_does_not_run),
         TEST(failures_carry_their_reason),
+        TEST(returns_are_what_was_declared),
         TEST(a_changed_module_file_is_refused),
         TEST(a_reference_is_read_from_the_store),
         TEST(a_value_that_was_sent_ahead_is_used),
