@@ -63,6 +63,19 @@ static void incarnations(const uint8_t *bytes, size_t size)
     }
 }
 
+static void figures(const uint8_t *bytes, size_t size)
+{
+    struct mob_reader r = mob_reader_of(bytes, size);
+    struct mob_gcs_stats stats;
+    memset(&stats, 0xff, sizeof stats);
+    if (mob_gcs_stats_decode(&r, &stats) != MOB_OK)
+        return;
+    size_t taken =
+        size < sizeof stats ? offsetof(struct mob_gcs_stats, self) : offsetof(struct mob_gcs_stats, state);
+    MOB_ASSERT(memchr(stats.state, 0, sizeof stats.state) != NULL);
+    MOB_ASSERT(memcmp(&stats, bytes, taken) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size == 0)
@@ -71,5 +84,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     kv_rows(data + 1, size - 1);
     block_rows(data + 1, size - 1);
     incarnations(data + 1, size - 1);
+    figures(data + 1, size - 1);
     return 0;
 }
