@@ -53,4 +53,5 @@ void mob_segment_set_rival(void (*act)(const struct mob_segment_site *site, void
 {
     rival = act;
     rival_arg = arg;
+    rival_acts = false; /* one that sets itself again hands over to coroutines, whose stores count, too */
 }
