@@ -12,42 +12,50 @@
 
 enum { SCAN_RETRIES = 16, CLAIM_RETRIES = 1 << 16 };
 
-/* A hash for each run of neighbours, and the place of one among them. */
+/* Where a run of neighbours begins, and the place of one among them. */
 struct run_place {
-    uint64_t run;
+    uint64_t hash; /* of the run */
+    uint32_t home; /* its first group, before the mask */
     uint32_t place;
 };
 
+/* Results of siblings come in runs, and so do the returns of one task. 64 of them share a page of entries,
+ * and 8 of those a group; where in the page a run begins differs, since most runs are short.
+ *
+ * A stream, or a task with many returns, goes through the pages in steps of its own: an odd one comes to each
+ * page once before it comes to any again. Were each run's page drawn by itself, a third of the runs would
+ * find theirs taken in a table as full as the sweep keeps it, though by others of the same stream. */
 static inline struct run_place run_of(struct mob_object_id id)
 {
-    /* Results of siblings come in runs, and so do the returns of one task. 64 of them share a page of
-     * entries, and 8 of those a group; where in the page a run begins differs, since most runs are short. */
-    uint64_t run;
-    uint32_t place;
+    uint64_t hash;
+    uint32_t number;
     if (id.slot == 0) {
-        run = mob_stream_mix(id.task.stream) +
-            (uint64_t)(id.task.index / MOB_RUN_ENTRIES) * 0xd6e8feb86659fd93ull;
-        place = id.task.index % MOB_RUN_ENTRIES;
+        hash = mob_stream_mix(id.task.stream);
+        number = id.task.index;
     } else {
-        run = mob_task_id_mix(id.task) + (uint64_t)(id.slot / MOB_RUN_ENTRIES) * 0xd6e8feb86659fd93ull + 1;
-        place = id.slot % MOB_RUN_ENTRIES;
+        hash = mob_task_id_mix(id.task) + 1;
+        number = id.slot;
     }
-    run ^= run >> 32;
-    run *= 0x94d049bb133111ebull; /* its upper half depends on every bit */
-    return (struct run_place){run, place};
+    hash ^= hash >> 32;
+    hash *= 0x94d049bb133111ebull; /* its upper half depends on every bit */
+    uint32_t run = number / MOB_RUN_ENTRIES, step = (uint32_t)(hash >> 8) | 1u;
+    return (struct run_place){
+        .hash = hash + run * 0xd6e8feb86659fd93ull,
+        .home = (uint32_t)(hash >> 36) + run * step * MOB_RUN_GROUPS,
+        .place = number % MOB_RUN_ENTRIES,
+    };
 }
 
 static inline uint32_t fingerprint_of(struct run_place at)
 {
-    uint32_t fingerprint = (uint32_t)((at.run >> 24) + at.place * 0x1357u) & 0xffffu;
+    uint32_t fingerprint = (uint32_t)((at.hash >> 24) + at.place * 0x1357u) & 0xffffu;
     return fingerprint == 0 ? 1 : fingerprint;
 }
 
 static inline uint32_t group_of(const struct mob_view *view, struct run_place at)
 {
-    uint32_t home = (uint32_t)(at.run >> 36);
-    uint32_t group_of_run = (home + at.place / MOB_GROUP_ENTRIES) % MOB_RUN_GROUPS;
-    return ((home & ~(MOB_RUN_GROUPS - 1)) | group_of_run) & view->group_mask;
+    uint32_t group_of_run = (at.home + at.place / MOB_GROUP_ENTRIES) % MOB_RUN_GROUPS;
+    return ((at.home & ~(MOB_RUN_GROUPS - 1)) | group_of_run) & view->group_mask;
 }
 
 static inline struct mob_object_key key_of(const struct mob_view *view, struct mob_object_id id)

@@ -13,7 +13,7 @@
 
 #include "common/wire/record.h"
 
-#define MOB_SEGMENT_VERSION 5
+#define MOB_SEGMENT_VERSION 6
 #define MOB_STORE_CLIENTS_MAX 4094u
 #define MOB_OBJECT_INLINE_MAX 24u /* values up to this size live inside the 64-byte table entry */
 

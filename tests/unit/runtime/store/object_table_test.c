@@ -25,6 +25,53 @@ static void a_run_of_siblings_has_a_page_of_entries_to_itself(void **state)
     mob_store_destroy(store);
 }
 
+/* Its first task, and the first of its returns that has a run of its own. */
+static struct mob_object_id in_run(uint32_t stream, uint32_t run, bool of_returns)
+{
+    return of_returns ? test_id(stream, 5, run * MOB_RUN_ENTRIES + 1)
+                      : test_id(stream, run * MOB_RUN_ENTRIES, 0);
+}
+
+/* Else results of one driver push each other out of their places in a table that is half empty. */
+static void runs_of_a_stream_take_each_page_once_before_any_again(void **state)
+{
+    (void)state;
+    enum { PAGES = 1024 };
+    const struct mob_view view = {
+        .entries = PAGES * MOB_RUN_ENTRIES, .group_mask = PAGES * MOB_RUN_GROUPS - 1};
+    for (uint32_t stream = 1; stream < 50; stream++)
+        for (int of_returns = 0; of_returns < 2; of_returns++) {
+            bool seen[PAGES] = {false};
+            for (uint32_t run = 0; run < PAGES; run++) {
+                uint32_t page = place_of(&view, in_run(stream, run, of_returns)) / MOB_RUN_ENTRIES;
+                assert_in_range(page, 0, PAGES - 1);
+                if (seen[page])
+                    fail_msg("stream %u comes to page %u again with its run %u", stream, page, run);
+                seen[page] = true;
+            }
+        }
+}
+
+/* With one step for all, two that meet once would meet in every run. */
+static void streams_that_meet_in_a_page_part_again(void **state)
+{
+    (void)state;
+    enum { PAGES = 1024, STREAMS = 200, RUNS = 100 };
+    const struct mob_view view = {
+        .entries = PAGES * MOB_RUN_ENTRIES, .group_mask = PAGES * MOB_RUN_GROUPS - 1};
+    uint32_t together = 0;
+    for (uint32_t a = 0; a < STREAMS; a++)
+        for (uint32_t b = a + 1; b < STREAMS; b++) {
+            uint32_t apart[2]; /* in pages, in the first run and in the last */
+            for (uint32_t i = 0; i < 2; i++)
+                apart[i] = (place_of(&view, in_run(a, i * RUNS, false)) / MOB_RUN_ENTRIES -
+                               place_of(&view, in_run(b, i * RUNS, false)) / MOB_RUN_ENTRIES) %
+                    PAGES;
+            together += apart[0] == apart[1];
+        }
+    assert_in_range(together, 0, STREAMS * STREAMS / 2 / 50); /* of as many by chance 1 in 512 */
+}
+
 /* Most tasks have a child or two: they must not crowd in the first group of each page. */
 static void short_runs_use_all_groups_of_a_page(void **state)
 {
@@ -81,6 +128,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_run_of_siblings_has_a_page_of_entries_to_itself),
+        cmocka_unit_test(runs_of_a_stream_take_each_page_once_before_any_again),
+        cmocka_unit_test(streams_that_meet_in_a_page_part_again),
         cmocka_unit_test(short_runs_use_all_groups_of_a_page),
         cmocka_unit_test(a_window_has_each_group_once_in_tables_of_all_sizes),
         cmocka_unit_test(runs_fill_the_table_to_its_mark),

@@ -95,6 +95,21 @@ static void say_layout(uint64_t bytes, uint32_t clients, uint32_t entries)
         (size_t)((uint8_t *)view.seg_table - base), (unsigned long long)view.arena_offset, view.units);
 }
 
+/* Where ids lie, which every client works out by itself: in the first run of a stream, in later ones, and the
+ * returns of one task. */
+static void say_places(void)
+{
+    static const uint32_t numbers[] = {0, 7, 8, 63, 64, 1000, 100000, UINT32_MAX};
+    struct mob_view view = {.entries = 65536, .group_mask = 65536 / MOB_GROUP_ENTRIES - 1};
+    golden_say(&text, "places\n");
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        struct mob_object_key of_task = mob_object_key(&view, test_id(1, numbers[i], 0));
+        struct mob_object_key of_slot = mob_object_key(&view, test_id(1, 2, numbers[i]));
+        golden_say(&text, "  %u: %u %u %u, slot: %u %u %u\n", numbers[i], of_task.group, of_task.position,
+            of_task.fingerprint, of_slot.group, of_slot.position, of_slot.fingerprint);
+    }
+}
+
 /* Words that are not 0, up to the end of the entries. What a driver does that opens a slot, puts a small
  * value and one of a slab, and publishes a record. */
 static void say_words(void)
@@ -131,6 +146,7 @@ static void the_layout_is_the_one_kept_for_its_version(void **state)
     say_layout(64 << 20, 256, 65536);
     say_layout(1ull << 34, 4000, 1 << 22);
     say_layout(65536, 64, 4096);
+    say_places();
     say_words();
     golden_compare(name, &text);
 }
