@@ -74,42 +74,58 @@ static void announce_error_at(
     announce(node, task, &object);
 }
 
-/* Where the error of this task stands: from the returned slot on. */
-static uint32_t error_slots(const struct node_task *task, uint32_t *count_out)
+struct slots {
+    uint32_t first, count;
+};
+
+/* Where the error of this task stands. Of a generator that is where the next item would; of one that runs
+ * again, whose end is in the log, all that it did not come to. */
+static struct slots error_slots(const struct node_task *task)
 {
+    const struct node_task_extra *extra = node_extra_of(task);
     uint32_t slots = task->template->head.num_returns;
-    *count_out = slots == MOB_RETURNS_STREAM || slots == 0 ? 1 : slots;
-    if (slots == MOB_RETURNS_STREAM && node_extra_of(task)) /* where the next item would */
-        return node_extra_of(task)->yielded;
-    return 0;
+    if (slots != MOB_RETURNS_STREAM)
+        return (struct slots){0, slots == 0 ? 1 : slots};
+    if (!extra)
+        return (struct slots){0, 1};
+    if (!extra->logged)
+        return (struct slots){extra->yielded, 1};
+    uint32_t first = extra->yielded < extra->items ? extra->yielded : extra->items;
+    return (struct slots){first, extra->items - first + 1};
 }
 
-/* The error stands in every return slot, so that whoever asks for any of them gets it; of a task that ran
- * again, in those whose first bytes are lost. */
-static void announce_error(
-    struct node *node, struct node_task *task, enum mob_status status, const uint8_t *payload, uint32_t bytes)
+/* The error, but for its value. Of a task that ran again it stands where the first bytes are lost. */
+static void announce_error_in(
+    struct node *node, struct node_task *task, struct slots slots, struct error_value e)
 {
     uint8_t value[ERROR_BYTES_MAX + 256] __attribute__((aligned(64)));
-    struct error_value e = {.status = status, .payload = payload, .bytes = bytes, .value = value};
     uint8_t *at;
-    if (mob_value_full_size(bytes, 0, 0, &e.size) != MOB_OK || e.size > sizeof value ||
-        mob_value_init(value, e.size, MOB_TYPE_ERROR, bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
+    if (mob_value_full_size(e.bytes, 0, 0, &e.size) != MOB_OK || e.size > sizeof value ||
+        mob_value_init(value, e.size, MOB_TYPE_ERROR, e.bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
         return;
-    memcpy(at, payload, bytes);
+    memcpy(at, e.payload, e.bytes);
     mob_value_hash(value);
-    uint32_t slots, first = error_slots(task, &slots);
-    for (uint32_t slot = first; slot < first + slots; slot++)
+    e.value = value;
+    for (uint32_t slot = slots.first; slot < slots.first + slots.count; slot++)
         if (node_remade_in_log(task, slot) || node_remade_kept(node, task, slot))
             node_remade_from_log(node, task, slot);
         else
             announce_error_at(node, task, slot, &e);
 }
 
+/* In every return slot, so that whoever asks for any of them gets it. */
+static void announce_error(
+    struct node *node, struct node_task *task, enum mob_status status, const uint8_t *payload, uint32_t bytes)
+{
+    struct error_value e = {.status = status, .payload = payload, .bytes = bytes};
+    announce_error_in(node, task, error_slots(task), e);
+}
+
 /* It decides nothing: what the log holds stands. */
 static void announce_logged(struct node *node, const struct node_task *task)
 {
-    uint32_t slots, first = error_slots(task, &slots);
-    for (uint32_t slot = first; slot < first + slots; slot++)
+    struct slots slots = error_slots(task);
+    for (uint32_t slot = slots.first; slot < slots.first + slots.count; slot++)
         node_remade_from_log(node, task, slot);
 }
 
@@ -292,14 +308,16 @@ static void continue_as(struct node *node, const struct node_task *task, const s
 }
 
 /* A value over 1 MiB is committed behind its hash. One that is made again must have the hash of the first,
- * but for a task that may give something else then. */
+ * but for a task that may give something else then; mostly its maker has compared already. */
 static void announce_value(struct node *node, const struct node_task *task, const struct node_client *maker,
     const struct mob_return_view *r)
 {
     struct ready_object object = ready_of(task, r, MOB_OK);
     const struct mob_spec_head *head = &task->template->head;
     const struct node_job *job = task->template->job;
-    if ((r->flags & MOB_RETURN_HASH_LATER) && !(task->flags & TASK_UNLOGGED)) {
+    node_remade_seal(node, task, maker, r);
+    if ((r->flags & MOB_RETURN_HASH_LATER) && !(task->flags & TASK_UNLOGGED) &&
+        !node_remade_hash_known(task, r)) {
         struct large_hash_wanted wanted = {.id = object.id,
             .job = job->id,
             .ns = job->ns,
@@ -313,31 +331,8 @@ static void announce_value(struct node *node, const struct node_task *task, cons
     announce(node, task, &object);
 }
 
-static void announce_returns(struct node *node, struct node_task *task, const struct node_client *maker,
-    const struct mob_completion *completion)
-{
-    struct mob_return_view r;
-    uint32_t at = 0;
-    while (mob_completion_next(completion, &at, &r)) {
-        if (is_tail_call(&r)) {
-            continue_as(node, task, &r);
-            continue;
-        }
-        announce_value(node, task, maker, &r);
-    }
-    if (task->template->head.num_returns == MOB_RETURNS_STREAM) {
-        /* the end of a generator: no item at or above this slot */
-        struct ready_object end = {
-            .id = mob_object_of(task->sched.id, node_extra_of(task) ? node_extra_of(task)->yielded : 0),
-            .type = MOB_TYPE_NONE,
-            .flags = MOB_READY_LAST,
-            .remakeable = true};
-        announce(node, task, &end);
-    }
-}
-
 /* Its results were there before, and are lost with their node: what it gives now is something else. */
-static void announce_diverged(struct node *node, struct node_task *task)
+static void announce_diverged(struct node *node, struct node_task *task, struct slots slots)
 {
     static const char message[] = "its bytes were lost, and its function gave others when it ran again: the "
                                   "value cannot be had any more";
@@ -349,7 +344,48 @@ static void announce_diverged(struct node *node, struct node_task *task)
     uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
     char id[MOB_ID_TEXT_MAX];
     MOB_LOG_WARN("complete", "remade_otherwise", "task=%s", mob_task_id_format(task->sched.id, id));
-    announce_error(node, task, MOB_REPLAY_DIVERGED, payload, bytes);
+    struct error_value e = {.status = MOB_REPLAY_DIVERGED, .payload = payload, .bytes = bytes};
+    announce_error_in(node, task, slots, e);
+}
+
+/* Of a generator: no item at or above this slot. One that runs again ends where it did the first time. */
+static void announce_end(struct node *node, struct node_task *task)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    struct ready_object end = {.id = mob_object_of(task->sched.id, extra ? extra->yielded : 0),
+        .type = MOB_TYPE_NONE,
+        .flags = MOB_READY_LAST,
+        .remakeable = true};
+    if (!extra || !extra->logged)
+        announce(node, task, &end);
+    else if (extra->yielded < extra->items)
+        announce_diverged(node, task, error_slots(task));
+    else
+        node_remade_from_log(node, task, extra->items);
+}
+
+/* Whatever this run gave: the log has the value. */
+static void announce_first(struct node *node, const struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *r)
+{
+    node_remade_drop(node, task, maker, r);
+    node_remade_from_log(node, task, r->slot);
+}
+
+static void announce_returns(struct node *node, struct node_task *task, const struct node_client *maker,
+    const struct mob_completion *completion)
+{
+    struct mob_return_view r;
+    uint32_t at = 0;
+    while (mob_completion_next(completion, &at, &r))
+        if (!node_remade_counts(task, r.slot))
+            announce_first(node, task, maker, &r);
+        else if (is_tail_call(&r))
+            continue_as(node, task, &r);
+        else
+            announce_value(node, task, maker, &r);
+    if (task->template->head.num_returns == MOB_RETURNS_STREAM)
+        announce_end(node, task);
 }
 
 /* A replay that differs: what the first run gave stands. What came back as it was is there again. */
@@ -359,14 +395,14 @@ static void announce_what_stands(struct node *node, struct node_task *task, cons
     struct mob_return_view r;
     uint32_t at = 0;
     if (completion->head.status != MOB_OK) {
-        announce_diverged(node, task);
+        announce_diverged(node, task, error_slots(task));
         return;
     }
     while (mob_completion_next(completion, &at, &r))
         if (r.flags & MOB_RETURN_STORED)
             announce_value(node, task, maker, &r);
         else
-            node_remade_from_log(node, task, r.slot);
+            announce_first(node, task, maker, &r);
 }
 
 /* A completion may name objects that its worker, dead by now, had published and not sealed. */
@@ -462,6 +498,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         (task->sched.state != MOB_SCHED_DISPATCHED && task->sched.state != MOB_SCHED_BLOCKED) ||
         completion->head.attempt != node_task_attempt(task)) {
         node->duplicates++; /* a zombie's: another attempt owns the task now */
+        if (task && (task->flags & TASK_REMAKE))
+            node_remade_drop_all(node, task, client, completion);
         return;
     }
     if (mob_sched_buried(node->sched, &task->sched)) { /* it cannot have ended */
@@ -476,7 +514,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     int64_t run_ns = ran ? full.head.finished_ns - full.head.started_ns : -1;
     full.head.worker = worker->serial;
     node_fill_times(task, &full.head);
-    if (client->closing)
+    if (client->closing && !(task->flags & TASK_REMAKE))
         seal_published(node, client, &full);
     bool over = starts_over(task, status);
     enum mob_sched_after after = over
@@ -497,7 +535,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     uint64_t position = node_extra_of(task) ? node_extra_of(task)->position : 0;
     bool differs = node_remade_differs(task, &full);
     if (status == MOB_OK && !node_remade_the_same(node, task, client, &full)) {
-        announce_diverged(node, task);
+        announce_diverged(node, task, error_slots(task));
     } else if (differs) {
         announce_what_stands(node, task, client, &full);
     } else if (status == MOB_OK) {
@@ -516,6 +554,19 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     node_task_destroy(node, task);
     if (differs)
         node_actor_diverged(node, actor, position);
+}
+
+static void announce_item(struct node *node, struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *r)
+{
+    if (node_remade_item_differs(task, r)) {
+        node_remade_drop(node, task, maker, r);
+        announce_diverged(node, task, (struct slots){r->slot, 1});
+    } else if (!node_remade_counts(task, r->slot)) {
+        announce_first(node, task, maker, r);
+    } else {
+        announce_value(node, task, maker, r);
+    }
 }
 
 void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
@@ -541,5 +592,5 @@ void node_yielded(struct node *node, struct node_client *client, const uint8_t *
         lineage_log_job(node->log, job->id, job->ns);
         lineage_log_other(node->log, MOB_ENTRY_YIELD, &yield, sizeof yield, one.body, one.head.body_bytes);
     }
-    announce_value(node, task, client, &r);
+    announce_item(node, task, client, &r);
 }

@@ -126,6 +126,8 @@ static bool send_task(struct node *node, struct node_client *client, struct node
     uint32_t flags = task->flags & TASK_LOOK_UP ? MOB_IN_SPEC_LOOK_UP : 0;
     if (task->flags & TASK_RESTORE)
         flags |= MOB_IN_SPEC_RESTORE;
+    if (task->flags & TASK_REMAKE)
+        flags |= MOB_IN_SPEC_REMAKES;
     uint16_t slot = OTHERS_SLOT;
     if (flags == 0 && is_plain(task) && find_slot(client->worker, task, &slot))
         return send_sibling(node, client, task, slot);

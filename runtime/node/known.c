@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/known_groups.h"
+#include "runtime/node/remade.h"
 #include "runtime/node/value_cache.h"
 
 enum { BUCKETS = 1024, ANSWERS_MAX = 4096 /* in one pass, from memory */ };
@@ -137,6 +138,9 @@ static bool remember(struct node *node, struct known_question *q)
         to->completion = copy_two(
             from->completion, sizeof *from->completion, from->completion + 1, from->completion->body_bytes);
     to->outcomes = from->outcomes;
+    to->attempt = from->attempt;
+    to->generation = from->generation;
+    to->retries_spent = from->retries_spent;
     q->reading = true;
     *table->remembered_end = q;
     table->remembered_end = &q->next;
@@ -173,6 +177,8 @@ void known_free(struct known *known)
     free(known->completion);
     free(known->put);
     free(known->item);
+    free(known->hashes);
+    free(known->stored_items);
     *known = (struct known){.id = known->id};
 }
 
@@ -249,8 +255,11 @@ static void note_put(struct known *known, const struct mob_entry *e, uint64_t in
 /* A generator that ran again gave the same: the first of each item stands. */
 static void note_item(struct known *known, const struct mob_entry *e)
 {
-    if (e->yield.item >= known->items)
-        known->items = e->yield.item + 1;
+    struct node_stored_items all = {known->stored_items, known->stored_item_count, known->items};
+    node_remade_note_item(&all, e->yield.item, &e->ret);
+    known->stored_items = all.stored;
+    known->stored_item_count = all.count;
+    known->items = all.items;
     if (e->yield.item != known->id.slot || known->item)
         return;
     bool stored = e->ret.flags & MOB_RETURN_STORED;
@@ -262,11 +271,28 @@ static void note_item(struct known *known, const struct mob_entry *e)
 /* The first one stands: what came back later was compared with it. */
 static void note_hash(struct known *known, const struct mob_entry_hash *entry)
 {
-    known->hashes |= mob_task_id_eq(entry->id.task, known->id.task);
+    if (mob_task_id_eq(entry->id.task, known->id.task)) {
+        known->hashes = node_remade_room(known->hashes, known->hash_count, sizeof *known->hashes);
+        known->hashes[known->hash_count++] = *entry;
+    }
     if (known->hashed || !mob_object_id_eq(entry->id, known->id))
         return;
     known->hashed = true;
     known->hash = entry->hash;
+}
+
+/* An attempt that ended in an application error is followed by the next generation. */
+static void note_completion(struct known *known, const struct mob_completion *c)
+{
+    if (c->head.flags & MOB_COMPLETION_FINAL) {
+        if (!known->completion)
+            known->completion = copy_two(&c->head, sizeof c->head, c->body, c->head.body_bytes);
+        return;
+    }
+    known->attempt = c->head.attempt;
+    known->generation = c->head.generation + (c->head.status != MOB_WORKER_DIED);
+    known->retries_spent +=
+        (c->head.flags & MOB_COMPLETION_WILL_RETRY) && !(c->head.flags & MOB_COMPLETION_UNPAID);
 }
 
 void known_note(struct known *known, const struct mob_entry *e, uint64_t incarnation)
@@ -280,10 +306,8 @@ void known_note(struct known *known, const struct mob_entry *e, uint64_t incarna
         }
         return;
     case MOB_ENTRY_COMPLETION:
-        if (mob_task_id_eq(e->completion.head.task, known->id.task) && !known->completion &&
-            (e->completion.head.flags & MOB_COMPLETION_FINAL))
-            known->completion = copy_two(&e->completion.head, sizeof e->completion.head, e->completion.body,
-                e->completion.head.body_bytes);
+        if (mob_task_id_eq(e->completion.head.task, known->id.task))
+            note_completion(known, &e->completion);
         return;
     case MOB_ENTRY_PUT:
         if (mob_object_id_eq(e->put.id, known->id))
@@ -370,6 +394,7 @@ static bool read_maker(struct node *node, struct known_question *q)
     if (!q->in_puts || bytes || q->forgotten)
         return false;
     q->in_puts = false;
+    q->known.retries_spent = 0; /* some may have stood beside the put */
     join_lookup(node, q);
     return true;
 }

@@ -37,10 +37,16 @@ struct known {
     char put_ns[MOB_NAMESPACE_MAX];
     bool deleted; /* what was put */
     bool hashed; /* the object's hash was logged by itself (large_hashes.h) */
-    bool hashes; /* of some object of the task */
+    struct mob_entry_hash *hashes; /* of objects of the task, as they were logged; NULL: none */
+    uint32_t hash_count;
     struct mob_hash128 hash;
     struct known_item *item; /* the object is this item of a generator */
-    uint32_t items; /* of the generator that are in the log */
+    uint32_t items; /* of the generator that are in the log, */
+    struct node_stored_return *stored_items; /* and those that stood in the store (remade.h) */
+    uint32_t stored_item_count;
+    /* Of attempts that ended, and are not the final one: the last, the generation of what follows, and the
+     * retries that were paid for. */
+    uint32_t attempt, generation, retries_spent;
 };
 struct known_question;
 /* Gets the answer once and the question is gone; may ask again. */

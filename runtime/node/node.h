@@ -121,7 +121,8 @@ struct node_task_extra {
     uint32_t retries_spent; /* of max_retries, under earlier incarnations of the node */
     bool repeats; /* this attempt repeats one of its generation */
     bool diverged; /* ... and asked for something else than that one */
-    bool logged; /* a replayed call whose outcome is in the log: that stands, whatever this run gives */
+    uint32_t items; /* of one that is `logged`: that are in the log */
+    bool logged; /* runs again, with its outcome in the log: that stands, whatever this run gives */
     bool compared; /* ... by value, with this digest (remade.h): an actor that gives another is none */
     struct mob_hash128 digest;
     bool shadow; /* of an actor's shadow (shadow.h): nothing of it is committed or told but its results */

@@ -5,6 +5,12 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 
+static struct node_stored_return stored_at(uint32_t slot, const struct mob_return_view *r)
+{
+    return (struct node_stored_return){
+        .slot = slot, .hashed = !(r->flags & MOB_RETURN_HASH_LATER), .size = r->size, .hash = r->hash};
+}
+
 static uint32_t stored_returns(const struct mob_completion *completion, struct node_stored_return *out)
 {
     struct mob_return_view r;
@@ -13,8 +19,7 @@ static uint32_t stored_returns(const struct mob_completion *completion, struct n
         if (!(r.flags & MOB_RETURN_STORED))
             continue; /* its value is in the log, and comes from there */
         if (out)
-            out[count] = (struct node_stored_return){
-                .slot = r.slot, .hashed = !(r.flags & MOB_RETURN_HASH_LATER), .size = r.size, .hash = r.hash};
+            out[count] = stored_at(r.slot, &r);
         count++;
     }
     return count;
@@ -31,14 +36,45 @@ struct node_stored_return *node_remade_stored(const struct mob_completion *first
     return stored;
 }
 
+void *node_remade_room(void *array, uint32_t count, size_t size)
+{
+    if (count & (count - 1))
+        return array;
+    array = realloc(array, (count ? 2 * (size_t)count : 1) * size);
+    MOB_ASSERT(array);
+    return array;
+}
+
+void node_remade_note_item(struct node_stored_items *items, uint32_t item, const struct mob_return_view *r)
+{
+    if (item < items->items)
+        return;
+    items->items = item + 1;
+    if (!(r->flags & MOB_RETURN_STORED))
+        return;
+    items->stored = node_remade_room(items->stored, items->count, sizeof *items->stored);
+    items->stored[items->count++] = stored_at(item, r);
+}
+
+static int by_slot(const void *key, const void *element)
+{
+    uint32_t slot = *(const uint32_t *)key, other = ((const struct node_stored_return *)element)->slot;
+    return slot < other ? -1 : slot > other;
+}
+
+static struct node_stored_return *find(struct node_stored_return *stored, uint32_t count, uint32_t slot)
+{
+    return count > 0 ? bsearch(&slot, stored, count, sizeof *stored, by_slot) : NULL;
+}
+
 void node_remade_hashed(
     struct node_stored_return *stored, uint32_t count, uint32_t slot, struct mob_hash128 hash)
 {
-    for (uint32_t i = 0; i < count; i++)
-        if (stored[i].slot == slot) {
-            stored[i].hashed = true;
-            stored[i].hash = hash;
-        }
+    struct node_stored_return *r = find(stored, count, slot);
+    if (!r || r->hashed)
+        return;
+    r->hashed = true;
+    r->hash = hash;
 }
 
 struct mob_hash128 node_remade_digest(const struct mob_completion *completion)
@@ -73,13 +109,15 @@ bool node_remade_differs(const struct node_task *task, const struct mob_completi
         !mob_hash128_eq(node_remade_digest(completion), extra->digest);
 }
 
-void node_remade_expect(
-    struct node *node, struct node_task *task, const struct node_stored_return *stored, uint32_t count)
+void node_remade_expect(struct node *node, struct node_task *task, const struct node_stored_return *stored,
+    uint32_t count, uint32_t items)
 {
-    if (count == 0 || (task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE))
-        return;
     struct node_task_extra *extra = node_task_extra(node, task);
-    if (extra->stored)
+    if (task->template->head.flags & MOB_SPEC_RESTART_ON_DIVERGENCE)
+        return;
+    extra->logged = true;
+    extra->items = items;
+    if (count == 0 || extra->stored)
         return;
     extra->stored = malloc(count * sizeof *extra->stored);
     MOB_ASSERT(extra->stored);
@@ -89,10 +127,7 @@ void node_remade_expect(
 
 static const struct node_stored_return *expected_at(const struct node_task_extra *extra, uint32_t slot)
 {
-    for (uint32_t i = 0; i < extra->stored_count; i++)
-        if (extra->stored[i].slot == slot)
-            return &extra->stored[i];
-    return NULL;
+    return find(extra->stored, extra->stored_count, slot);
 }
 
 bool node_remade_in_log(const struct node_task *task, uint32_t slot)
@@ -114,11 +149,38 @@ void node_remade_from_log(struct node *node, const struct node_task *task, uint3
         node_resolve(node, id);
 }
 
+/* A run that is compared hashes what is large, too, and says so beside the flag. */
+static bool has_hash(const struct mob_return_view *r)
+{
+    return !(r->flags & MOB_RETURN_HASH_LATER) || (r->hash.lo | r->hash.hi) != 0;
+}
+
+bool node_remade_counts(const struct node_task *task, uint32_t slot)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    return !node_remade_in_log(task, slot) ||
+        (extra->compared && !extra->shadow && task->template->head.num_returns != MOB_RETURNS_STREAM);
+}
+
+bool node_remade_hash_known(const struct node_task *task, const struct mob_return_view *r)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    const struct node_stored_return *before = extra ? expected_at(extra, r->slot) : NULL;
+    return before && before->hashed && has_hash(r);
+}
+
 static bool same(const struct node_stored_return *before, const struct mob_return_view *now)
 {
-    bool hashed = before->hashed && !(now->flags & MOB_RETURN_HASH_LATER);
+    bool hashed = before->hashed && has_hash(now);
     return (now->flags & MOB_RETURN_STORED) && before->size == now->size &&
         (!hashed || mob_hash128_eq(before->hash, now->hash));
+}
+
+bool node_remade_item_differs(const struct node_task *task, const struct mob_return_view *r)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    const struct node_stored_return *before = extra ? expected_at(extra, r->slot) : NULL;
+    return before && !same(before, r);
 }
 
 bool node_remade_kept(struct node *node, const struct node_task *task, uint32_t slot)
@@ -131,26 +193,38 @@ bool node_remade_kept(struct node *node, const struct node_task *task, uint32_t 
         mob_hash128_eq(info.hash, before->hash);
 }
 
-/* What this run has made. */
-static void drop(struct node *node, const struct node_task *task, const struct node_client *maker,
+void node_remade_seal(struct node *node, const struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *r)
+{
+    if (task->flags & TASK_REMAKE)
+        (void)mob_store_seal_published(node->store, mob_object_of(task->sched.id, r->slot), maker->slot);
+}
+
+/* What lies there sealed is of an earlier run that came to no end, unless the log speaks of it. */
+void node_remade_drop(struct node *node, const struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *r)
+{
+    struct mob_object_id id = mob_object_of(task->sched.id, r->slot);
+    if (!mob_store_drop_published(node->store, id, maker->slot) && !node_remade_in_log(task, r->slot) &&
+        !node_remade_kept(node, task, r->slot))
+        mob_store_object_free(node->store, id);
+}
+
+void node_remade_drop_all(struct node *node, const struct node_task *task, const struct node_client *maker,
     const struct mob_completion *completion)
 {
     struct mob_return_view r;
     uint32_t at = 0;
-    while (mob_completion_next(completion, &at, &r)) {
-        struct mob_object_id id = mob_object_of(completion->head.task, r.slot);
-        (void)mob_store_seal_published(node->store, id, maker->slot);
-        if (!node_remade_kept(node, task, r.slot))
-            mob_store_object_free(node->store, id);
-    }
+    while (mob_completion_next(completion, &at, &r))
+        node_remade_drop(node, task, maker, &r);
 }
 
 bool node_remade_the_same(struct node *node, const struct node_task *task, const struct node_client *maker,
     const struct mob_completion *completion)
 {
     const struct node_task_extra *extra = node_extra_of(task);
-    if (!extra || extra->stored_count == 0)
-        return true;
+    if (!extra || extra->stored_count == 0 || task->template->head.num_returns == MOB_RETURNS_STREAM)
+        return true; /* items are compared one by one */
     struct mob_return_view r;
     uint32_t at = 0, found = 0;
     bool all = true;
@@ -161,6 +235,6 @@ bool node_remade_the_same(struct node *node, const struct node_task *task, const
     }
     all = all && found == extra->stored_count;
     if (!all)
-        drop(node, task, maker, completion);
+        node_remade_drop_all(node, task, maker, completion);
     return all;
 }

@@ -147,6 +147,15 @@ static struct replay_call *find(struct replay *replay, struct mob_task_id task)
     return bsearch(&key, replay->calls, replay->count, sizeof key, by_task);
 }
 
+static void note_item(struct replay_call *call, const struct mob_entry *e)
+{
+    struct node_stored_items stored = {call->stored, call->stored_count, call->items};
+    node_remade_note_item(&stored, e->yield.item, &e->ret);
+    call->stored = stored.stored;
+    call->stored_count = stored.count;
+    call->items = stored.items;
+}
+
 static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob_block_header *block)
 {
     struct replay *replay = arg;
@@ -162,6 +171,10 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
         struct replay_call *call = find(replay, e->outcome.task);
         if (call)
             call->outcomes = true;
+    } else if (e->type == MOB_ENTRY_YIELD) {
+        struct replay_call *call = find(replay, e->yield.task);
+        if (call)
+            note_item(call, e);
     } else if (e->type == MOB_ENTRY_COMPLETION && (e->completion.head.flags & MOB_COMPLETION_FINAL)) {
         struct replay_call *call = find(replay, e->completion.head.task);
         if (call) {
@@ -325,7 +338,8 @@ enum mob_status node_replay_call(
     /* one with a deadline may have ended early because of it; its replay has none */
     extra->compared = call->ended_well && !call->skipped && spec.head.deadline_wall_ns == 0;
     extra->digest = call->digest;
-    node_remade_expect(node, *task_out, call->stored, call->stored_count);
+    if (call->finished)
+        node_remade_expect(node, *task_out, call->stored, call->stored_count, call->items);
     return MOB_OK;
 }
 

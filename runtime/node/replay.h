@@ -26,6 +26,7 @@ struct replay_call {
     int64_t submitted_ns;
     struct node_stored_return *stored; /* what it left in the store when it finished well; remade.h */
     uint32_t stored_count;
+    uint32_t items; /* that it yielded */
     bool ended_well;
     struct mob_hash128 digest; /* of all that it gave then; remade.h */
     uint64_t incarnation, block; /* that its edge stands in */

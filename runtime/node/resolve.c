@@ -157,15 +157,49 @@ static void set_submitter(struct node_task *task, uint32_t slot, uint32_t sessio
     task->submitter_session = session;
 }
 
+/* Those that were logged by themselves. */
+static void note_hashes(struct node_stored_return *stored, uint32_t count, const struct known *known)
+{
+    for (uint32_t i = 0; i < known->hash_count; i++)
+        node_remade_hashed(stored, count, known->hashes[i].id.slot, known->hashes[i].hash);
+}
+
 static void expect_the_same(struct node *node, struct node_task *task, const struct known *known)
 {
     uint32_t count;
+    if (known->spec->num_returns == MOB_RETURNS_STREAM) {
+        note_hashes(known->stored_items, known->stored_item_count, known);
+        node_remade_expect(node, task, known->stored_items, known->stored_item_count, known->items);
+        return;
+    }
     struct mob_completion first = {*known->completion, (const uint8_t *)(known->completion + 1)};
     struct node_stored_return *stored = node_remade_stored(&first, &count);
-    if (known->hashed)
-        node_remade_hashed(stored, count, known->id.slot, known->hash);
-    node_remade_expect(node, task, stored, count);
+    note_hashes(stored, count, known);
+    node_remade_expect(node, task, stored, count, 0);
     free(stored);
+}
+
+enum mob_status node_resubmit_known(
+    struct node *node, const struct known *known, uint8_t flags, struct node_task **task_out)
+{
+    struct mob_spec spec = {.head = *known->spec,
+        .tail = (const uint8_t *)(known->spec + 1),
+        .tail_bytes = known->spec_tail_bytes};
+    if (known->completion) {
+        spec.head.attempt = known->completion->attempt;
+        spec.head.generation = known->completion->generation;
+        flags |= TASK_REMAKE;
+    } else if (known->attempt > 0) {
+        spec.head.attempt = known->attempt;
+        spec.head.generation = known->generation;
+    }
+    spec.head.attempt++;
+    enum mob_status status = node_resubmit(node, &spec, known->spec_submitted_ns, flags, task_out);
+    if (status == MOB_OK && known->completion)
+        expect_the_same(node, *task_out, known);
+    else if (status == MOB_OK)
+        node_task_extra(node, *task_out)->retries_spent = known->retries_spent;
+    return status;
 }
 
 /* Its bytes were in the store and are gone, or it never ran to its end: run its task (again). */
@@ -183,22 +217,12 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
         return;
     }
     enum mob_status status = MOB_OBJECT_LOST;
-    if (known->spec && known->spec->kind == MOB_KIND_TASK) {
-        struct mob_spec spec = {.head = *known->spec,
-            .tail = (const uint8_t *)(known->spec + 1),
-            .tail_bytes = known->spec_tail_bytes};
-        spec.head.attempt = known->completion ? known->completion->attempt + 1 : spec.head.attempt + 1;
-        spec.head.generation = known->completion ? known->completion->generation : spec.head.generation;
-        uint8_t flags =
-            (uint8_t)((known->completion ? TASK_REMAKE : 0) | (known->outcomes ? 0 : TASK_NO_OUTCOMES));
-        status = node_resubmit(node, &spec, known->spec_submitted_ns, flags, &task);
-    }
+    if (known->spec && known->spec->kind == MOB_KIND_TASK)
+        status = node_resubmit_known(node, known, known->outcomes ? 0 : TASK_NO_OUTCOMES, &task);
     if (status != MOB_OK) {
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, slot, session);
         return;
     }
-    if (known->completion)
-        expect_the_same(node, task, known);
     set_submitter(task, slot, session);
     node_enter(node, task);
 }

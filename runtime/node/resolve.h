@@ -11,4 +11,9 @@ void node_result_known(struct node *node, const struct known *known, uint32_t sl
 void node_ready_committed(struct node *node, struct mob_object_id id, enum mob_status status,
     enum mob_value_type type, uint32_t slot, uint32_t session);
 
+/* A task of the lineage that is not live gets a record: it runs again for what it left, or goes on, with the
+ * retries that it has left. `flags`: TASK_NO_OUTCOMES. For node_enter. */
+MOB_MUST_USE enum mob_status node_resubmit_known(
+    struct node *node, const struct known *known, uint8_t flags, struct node_task **task_out);
+
 #endif

@@ -41,11 +41,8 @@ void node_tell_diverged(struct node *node, struct node_client *client, const str
 /* A call that is in the log and neither finished nor queued: it never had a position. */
 static void call_again(struct node *node, struct node_client *client, const struct known *known)
 {
-    struct mob_spec spec = {.head = *known->spec,
-        .tail = (const uint8_t *)(known->spec + 1),
-        .tail_bytes = known->spec_tail_bytes};
     struct node_task *task;
-    enum mob_status status = node_resubmit(node, &spec, known->spec_submitted_ns, 0, &task);
+    enum mob_status status = node_resubmit_known(node, known, 0, &task);
     if (status != MOB_OK) {
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, client->slot, client->session);
         return;

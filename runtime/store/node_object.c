@@ -34,6 +34,20 @@ enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_obj
     return due ? seal_entry(store, index, &tag) : MOB_OK;
 }
 
+bool mob_store_drop_published(struct mob_store *store, struct mob_object_id id, uint32_t slot)
+{
+    uint32_t tag;
+    uint32_t index = mob_table_find(&store->view, id, &tag);
+    if (index == UINT32_MAX || mob_tag_state(tag) != MOB_TAG_CREATING || mob_tag_owner(tag) != slot)
+        return false;
+    /* CLAIMED first: from there nobody seals it. */
+    uint32_t claimed = mob_tag_with(tag, MOB_TAG_CLAIMED);
+    if (!MOB_SEG_CAS(&store->view.seg_tags[index].v, &tag, claimed))
+        return false;
+    mob_entry_drop(store, index, claimed);
+    return true;
+}
+
 bool mob_store_object_info(struct mob_store *store, struct mob_object_id id, struct mob_object_info *info_out)
 {
     const struct mob_view *view = &store->view;

@@ -160,6 +160,9 @@ MOB_MUST_USE enum mob_status mob_store_object_put(struct mob_store *store, struc
 /* Seal what this client, dead or slow, published in a record (either side may; compare-and-set). What another
  * client is making under that id stays as it is. MOB_NOT_FOUND. */
 enum mob_status mob_store_seal_published(struct mob_store *store, struct mob_object_id id, uint32_t slot);
+/* The same object, of a client that leaves the seal to the node, is not to be read by anybody: gone. False:
+ * it is not there, is sealed, or another client's. */
+bool mob_store_drop_published(struct mob_store *store, struct mob_object_id id, uint32_t slot);
 /* A hint that the object is looked at soon. */
 void mob_store_object_fetch(const struct mob_store *store, struct mob_object_id id);
 /* The object's lineage is acknowledged: may now be evicted (small: dropped; large: spilled before it is
@@ -300,6 +303,8 @@ MOB_MUST_USE enum mob_status mob_store_put_small(struct mob_store_client *client
 MOB_MUST_USE enum mob_status mob_store_object_create(struct mob_store_client *client, struct mob_object_id id,
     uint64_t size, struct mob_object_ref *ref_out, void **bytes_out);
 void mob_store_object_abort(struct mob_store_client *client, struct mob_object_ref ref);
+/* A worker may leave it to the node, which knows the object from a record (mob_store_seal_published); what
+ * the node has not sealed goes when the client is closed. */
 enum mob_status mob_store_object_seal(struct mob_store_client *client, struct mob_object_ref ref);
 /* Small: copied into `small` (MOB_OBJECT_INLINE_MAX bytes), pin_out->entry = UINT32_MAX. Full: pinned;
  * `*bytes_out` is valid until mob_store_object_release. MOB_NOT_FOUND (never made here, evicted or spilled:

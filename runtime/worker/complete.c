@@ -1,5 +1,7 @@
 /* The end of a task: outputs into the store, the completion into the ring, then seal. A worker that dies in
- * between is no loss: the node seals what a published completion names, and drops the rest. */
+ * between is no loss: the node seals what a published completion names, and drops the rest. Returns that are
+ * compared with the log first (MOB_IN_SPEC_REMAKES) are left as they are: the node seals or drops them, and
+ * what it could not come to goes with this worker. */
 #include "runtime/worker/worker.h"
 
 #include <stdlib.h>
@@ -98,7 +100,7 @@ _Static_assert(MOB_RETURNS_MAX *(16 + sizeof(struct mob_hash128)) <= RETURNS_BYT
 static void store_return(struct mob_worker *worker, struct mob_call_return *r, uint32_t slot)
 {
     if (r->stored) {
-        mob_call_return_finish(r);
+        mob_call_return_finish(worker->call, r);
         return;
     }
     if (r->type == MOB_TYPE_FUTURE) {
@@ -112,14 +114,19 @@ static void store_return(struct mob_worker *worker, struct mob_call_return *r, u
     r->exists = status != MOB_OK;
 }
 
+static void let_go(struct mob_call_return *r)
+{
+    if (r->exists && r->stored)
+        free(r->full);
+    r->exists = r->stored = false;
+    r->type = MOB_TYPE_NONE;
+}
+
 static void seal_return(struct mob_worker *worker, struct mob_call_return *r)
 {
     if (!r->exists)
         mob_store_object_seal(worker->client->store, r->ref);
-    else if (r->stored)
-        free(r->full);
-    r->exists = r->stored = false;
-    r->type = MOB_TYPE_NONE;
+    let_go(r);
 }
 
 static bool publish_word(struct mob_worker *worker, const struct mob_task_times *times)
@@ -214,7 +221,10 @@ void mob_worker_complete(struct mob_worker *worker, const struct mob_task_times 
     if (MOB_FAILPOINT("worker.before_seal"))
         return;
     for (uint32_t i = 0; i < call->return_count; i++)
-        seal_return(worker, &call->returns[i]);
+        if (mob_call_remakes(call))
+            let_go(&call->returns[i]);
+        else
+            seal_return(worker, &call->returns[i]);
 }
 
 /* ---- checkpoints ---- */
@@ -242,7 +252,7 @@ void mob_worker_checkpoint(struct mob_worker *worker)
         call->checkpoint = false;
         return;
     }
-    mob_call_return_finish(r);
+    mob_call_return_finish(call, r);
     struct mob_out_checkpoint head = {
         .actor = actor->id, .position = call->in.position, .incarnation = call->in.incarnation};
     uint8_t body[MOB_RESULT_INLINE_MAX + 64];

@@ -83,8 +83,13 @@ void mob_call_abort_returns(struct mob_call *call);
  * MOB_RESULT_INLINE_MAX) and stands in the store is only named. */
 uint32_t mob_call_return_encode(
     const struct mob_call_return *r, uint32_t slot, uint32_t inline_max, uint8_t *out, uint32_t capacity);
-/* Hash what is stored, or leave it to the node when it is large. */
-void mob_call_return_finish(struct mob_call_return *r);
+/* Hash what is stored, or leave it to the node when it is large; not when it is to be compared. */
+void mob_call_return_finish(const struct mob_call *call, struct mob_call_return *r);
+/* The node compares the call's returns with its log, and seals them. */
+static inline bool mob_call_remakes(const struct mob_call *call)
+{
+    return call->in.flags & MOB_IN_SPEC_REMAKES;
+}
 /* Make one return value of the call's task under `slot`. */
 enum mob_status mob_call_make(
     struct mob_call *call, uint32_t slot, const struct mob_arg *value, struct mob_call_return *out);

@@ -211,12 +211,12 @@ enum mob_status mob_fail(struct mob_call *call, const char *format, ...)
 
 /* ---- record form ---- */
 
-void mob_call_return_finish(struct mob_call_return *r)
+void mob_call_return_finish(const struct mob_call *call, struct mob_call_return *r)
 {
     if (!r->stored)
         return;
     struct mob_value_header header;
-    if (r->full_bytes <= HASH_AT_ONCE_MAX)
+    if (r->full_bytes <= HASH_AT_ONCE_MAX || mob_call_remakes(call))
         mob_value_hash(r->full);
     memcpy(&header, r->full, sizeof header);
     r->hash = header.hash;
@@ -261,7 +261,7 @@ enum mob_status mob_yield(struct mob_call *call, struct mob_arg item)
             client->store, mob_object_of(call->head.task, slot), r.type, r.small, (uint32_t)r.bytes, &r.ref);
         r.exists = status != MOB_OK; /* no room in the table either: the record carries the value */
     }
-    mob_call_return_finish(&r);
+    mob_call_return_finish(call, &r);
     struct mob_out_yield head = {.task = call->head.task, .attempt = call->head.attempt, .item = slot};
     uint8_t body[64 + MOB_RESULT_INLINE_MAX];
     uint32_t bytes = mob_call_return_encode(&r, slot, MOB_RESULT_INLINE_MAX, body, sizeof body);
@@ -269,10 +269,10 @@ enum mob_status mob_yield(struct mob_call *call, struct mob_arg item)
     if (status != MOB_OK)
         return mob_call_fail(
             call, status, "item %u could not be published: %s", slot, mob_status_text(status));
-    if (!r.exists)
-        mob_store_object_seal(client->store, r.ref);
-    else if (r.stored)
+    if (r.exists && r.stored)
         free(r.full);
+    else if (!r.exists && !mob_call_remakes(call))
+        mob_store_object_seal(client->store, r.ref);
     call->yielded++;
     return MOB_OK;
 }

@@ -61,6 +61,7 @@ static struct {
     uint64_t incarnations;
     uint32_t reads; /* of groups, answered so far */
     bool hold_acks; /* blocks are kept, and nobody hears it */
+    bool leaves_unfinished; /* a node that starts is told of none */
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
     enum mob_status checkpoint_reads; /* what gets of checkpoints end with, if not MOB_OK */
 } FAKE;
@@ -273,7 +274,7 @@ enum mob_status mob_gcs_unfinished(
     (void)position;
     struct fake_op *op = fake_op(gcs, done, arg);
     op->kind = FAKE_READ;
-    op->all = true;
+    op->all = !FAKE.leaves_unfinished;
     return MOB_OK;
 }
 

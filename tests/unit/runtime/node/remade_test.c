@@ -32,6 +32,34 @@ static void start_worker(struct world *w, uint32_t started)
     nx_complete(&w->worker, 0, MOB_OK);
 }
 
+/* First byte of the object as whoever else runs on the node sees it now; -1 = there is nothing to see. */
+static int seen(struct world *w, struct mob_object_id id)
+{
+    enum mob_value_type type;
+    uint8_t small[MOB_OBJECT_INLINE_MAX];
+    const void *bytes;
+    uint64_t size;
+    struct mob_object_ref pin;
+    struct mob_value_view view;
+    if (mob_store_object_get(w->driver.store, id, false, &type, small, &bytes, &size, &pin) != MOB_OK)
+        return -1;
+    if (pin.entry == UINT32_MAX)
+        return small[0];
+    assert_int_equal(mob_value_open(bytes, size, &view), MOB_OK);
+    int byte = view.payload[0];
+    mob_store_object_release(w->driver.store, pin);
+    return type == MOB_TYPE_ERROR ? -1 : byte;
+}
+
+/* The first run's worker seals what it made; one that makes it again leaves that to the node. */
+static void end_made(struct world *w, struct mob_object_ref ref)
+{
+    bool again = w->worker.head.attempt > 1;
+    assert_int_equal((w->worker.flags & MOB_IN_SPEC_REMAKES) != 0, again);
+    if (!again)
+        mob_store_object_seal(w->worker.store, ref);
+}
+
 /* What the worker does at the end of the call: when an earlier run's bytes are there, it only says what its
  * own would be. */
 static void run_call(struct world *w, uint8_t with)
@@ -54,9 +82,12 @@ static void run_call(struct world *w, uint8_t with)
         .flags = MOB_RETURN_STORED,
         .size = size,
         .hash = mob_hash128(payload, BYTES)};
+    int before = seen(w, w->id);
     nx_publish_completion(&w->worker, &view, MOB_OK);
     if (made)
-        mob_store_object_seal(w->worker.store, ref);
+        end_made(w, ref);
+    if (w->worker.head.attempt > 1)
+        assert_int_equal(seen(w, w->id), before);
     nx_settle(&w->nx);
 }
 
@@ -164,6 +195,332 @@ static void a_shadow(void **state)
     run_call(&w, 4);
     assert_int_equal(until_told(&w), MOB_REPLAY_DIVERGED);
     assert_int_equal(first_byte(&w), -1);
+    close_world(&w);
+}
+
+/* ---- a task of several returns ---- */
+
+enum { SMALL_SLOT = 2, RETURNS = 3, LARGE_BYTES = 2 << 20 };
+
+static struct mob_object_id return_of(const struct world *w, uint32_t slot)
+{
+    return mob_object_of(w->id.task, slot);
+}
+
+/* Of `bytes` bytes `with`, unsealed, named in the body of a completion. */
+static uint32_t make_full(struct world *w, uint32_t slot, uint32_t bytes, uint8_t with,
+    struct mob_object_ref *ref_out, uint8_t *body, uint32_t used)
+{
+    void *full;
+    uint8_t *payload;
+    struct mob_value_header header;
+    uint64_t size;
+    bool large = bytes > BYTES, again = w->worker.head.attempt > 1;
+    assert_int_equal(mob_value_full_size(bytes, 0, 0, &size), MOB_OK);
+    assert_int_equal(
+        mob_store_object_create(w->worker.store, return_of(w, slot), size, ref_out, &full), MOB_OK);
+    assert_int_equal(mob_value_init(full, size, MOB_TYPE_BYTES, bytes, NULL, 0, NULL, 0, &payload), MOB_OK);
+    memset(payload, with, bytes);
+    if (!large || again)
+        mob_value_hash(full);
+    memcpy(&header, full, sizeof header);
+    struct mob_return_view view = {.slot = slot,
+        .type = MOB_TYPE_BYTES,
+        .flags = MOB_RETURN_STORED | (large ? MOB_RETURN_HASH_LATER : 0),
+        .size = size,
+        .hash = header.hash};
+    return mob_return_encode(body, used, 256, &view);
+}
+
+/* Up to where the worker might die: BYTES and LARGE_BYTES of these bytes, and a word in the completion. */
+static void end_three(struct world *w, const uint8_t with[RETURNS])
+{
+    struct mob_object_ref refs[RETURNS];
+    uint8_t body[256] __attribute__((aligned(8)));
+    int64_t word = with[SMALL_SLOT];
+    struct mob_return_view view = {
+        .slot = SMALL_SLOT, .type = MOB_TYPE_I64, .size = sizeof word, .payload = (const uint8_t *)&word};
+    take(w);
+    assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
+    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
+        .flags = MOB_COMPLETION_FINAL,
+        .return_count = RETURNS,
+        .task = w->worker.head.task,
+        .attempt = w->worker.head.attempt,
+        .generation = w->worker.head.generation,
+        .started_ns = mob_now(),
+        .finished_ns = mob_now()};
+    head.body_bytes = make_full(w, 0, BYTES, with[0], &refs[0], body, 0);
+    head.body_bytes = make_full(w, 1, LARGE_BYTES, with[1], &refs[1], body, head.body_bytes);
+    bool made = mob_store_put_small(w->worker.store, return_of(w, SMALL_SLOT), MOB_TYPE_I64, &word,
+                    sizeof word, &refs[SMALL_SLOT]) == MOB_OK; /* else the log's is there */
+    head.body_bytes = mob_return_encode(body, head.body_bytes, sizeof body, &view);
+    nx_publish(w->worker.store, MOB_OUT_COMPLETION, &head, sizeof head, body, head.body_bytes);
+    for (uint32_t slot = 0; slot < RETURNS; slot++)
+        if (slot != SMALL_SLOT || made)
+            end_made(w, refs[slot]);
+}
+
+static void start_plain_worker(struct world *w)
+{
+    for (int64_t end = mob_now() + PATIENCE_NS; w->nx.node->pool->started_count == 0; nx_turn(&w->nx, 1))
+        assert_true(mob_now() < end);
+    nx_worker(&w->nx, &w->worker);
+}
+
+/* Its returns are lost, and wanted; the worker of the next node has ended it again, so that nothing of it is
+ * to be seen yet. */
+static void open_three(struct world *w, const uint8_t again[RETURNS])
+{
+    static const uint8_t first[RETURNS] = {3, 4, 5};
+    *w = (struct world){0};
+    nx_open(&w->nx, 1);
+    nx_connect(&w->nx, &w->driver, NULL);
+    struct mob_spec_head head = nx_next(&w->driver, MOB_KIND_TASK);
+    head.num_returns = RETURNS;
+    nx_spec(w->driver.store, &head, NULL);
+    w->id = mob_object_of(head.task, 0);
+    start_plain_worker(w);
+    end_three(w, first);
+    struct mob_object_info info;
+    for (int64_t end = mob_now() + PATIENCE_NS;; nx_settle(&w->nx)) {
+        bool there = mob_store_object_info(w->nx.node->store, return_of(w, 1), &info);
+        if (there && info.committed) /* behind its hash */
+            break;
+        assert_true(mob_now() < end);
+    }
+    lose_node(w);
+    for (uint32_t slot = 0; slot < RETURNS; slot++)
+        nx_watch(w->driver.store, return_of(w, slot));
+    start_plain_worker(w);
+    end_three(w, again);
+    assert_int_equal(seen(w, return_of(w, 0)), -1);
+    assert_int_equal(seen(w, return_of(w, 1)), -1);
+    int small = seen(w, return_of(w, SMALL_SLOT)); /* the log's, if it is there by now */
+    assert_true(small == -1 || small == first[SMALL_SLOT]);
+}
+
+static enum mob_status told_of(struct world *w, uint32_t slot)
+{
+    w->id = return_of(w, slot);
+    return until_told(w);
+}
+
+static void several_returns_that_are_the_same(void **state)
+{
+    (void)state;
+    struct world w;
+    open_three(&w, (const uint8_t[]){3, 4, 5});
+    nx_settle(&w.nx);
+    assert_int_equal(seen(&w, return_of(&w, 0)), 3);
+    assert_int_equal(seen(&w, return_of(&w, 1)), 4);
+    assert_int_equal(told_of(&w, 0), MOB_OK);
+    assert_null(mob_store_check(w.nx.node->store));
+    close_world(&w);
+}
+
+static void several_returns_one_of_which_is_another(void **state)
+{
+    (void)state;
+    struct world w;
+    open_three(&w, (const uint8_t[]){3, 9, 5});
+    nx_settle(&w.nx);
+    assert_int_equal(seen(&w, return_of(&w, 0)), -1);
+    assert_int_equal(seen(&w, return_of(&w, 1)), -1);
+    assert_int_equal(told_of(&w, 0), MOB_REPLAY_DIVERGED);
+    assert_null(mob_store_check(w.nx.node->store));
+    close_world(&w);
+}
+
+/* What is in the log is not made again: it is read there. */
+static void a_word_of_the_log_among_several_returns(void **state)
+{
+    (void)state;
+    struct world w;
+    open_three(&w, (const uint8_t[]){3, 4, 9});
+    nx_settle(&w.nx);
+    assert_int_equal(seen(&w, return_of(&w, 0)), 3);
+    nx_watch(w.driver.store, return_of(&w, SMALL_SLOT));
+    assert_int_equal(told_of(&w, SMALL_SLOT), MOB_OK);
+    assert_int_equal(seen(&w, w.id), 5);
+    close_world(&w);
+}
+
+/* Its completion is in the ring, and its returns are the node's. */
+static void a_worker_that_dies_before_they_are_compared(void **state)
+{
+    (void)state;
+    static const uint8_t again[2][RETURNS] = {{3, 4, 5}, {9, 4, 5}};
+    for (int other = 0; other < 2; other++) {
+        struct world w;
+        open_three(&w, again[other]);
+        nx_kill(&w.nx, &w.worker);
+        nx_settle(&w.nx);
+        assert_int_equal(seen(&w, return_of(&w, 0)), other ? -1 : 3);
+        assert_int_equal(seen(&w, return_of(&w, 1)), other ? -1 : 4);
+        assert_int_equal(told_of(&w, 0), other ? MOB_REPLAY_DIVERGED : MOB_OK);
+        assert_null(mob_store_check(w.nx.node->store));
+        nx_disconnect(&w.driver);
+        nx_close(&w.nx);
+    }
+}
+
+/* ---- items ---- */
+
+static void publish_item(struct world *w, uint32_t item, const struct mob_return_view *view)
+{
+    uint8_t body[256];
+    struct mob_out_yield head = {
+        .task = w->worker.head.task, .attempt = w->worker.head.attempt, .item = item};
+    uint32_t bytes = mob_return_encode(body, 0, sizeof body, view);
+    nx_publish(w->worker.store, MOB_OUT_YIELD, &head, sizeof head, body, bytes);
+}
+
+static void yield_word(struct world *w, uint32_t item, int64_t word)
+{
+    struct mob_object_ref ref;
+    struct mob_return_view view = {
+        .slot = item, .type = MOB_TYPE_I64, .size = sizeof word, .payload = (const uint8_t *)&word};
+    bool made = mob_store_put_small(
+                    w->worker.store, return_of(w, item), MOB_TYPE_I64, &word, sizeof word, &ref) == MOB_OK;
+    publish_item(w, item, &view);
+    if (made)
+        end_made(w, ref);
+}
+
+static void yield_bytes(struct world *w, uint32_t item, uint8_t with)
+{
+    struct mob_object_ref ref;
+    uint8_t body[256];
+    struct mob_completion one = {.head = {.return_count = 1}, .body = body};
+    struct mob_return_view view;
+    uint32_t at = 0;
+    one.head.body_bytes = make_full(w, item, BYTES, with, &ref, body, 0);
+    assert_true(mob_completion_next(&one, &at, &view));
+    publish_item(w, item, &view);
+    end_made(w, ref);
+}
+
+static void end_stream(struct world *w, enum mob_status status)
+{
+    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
+        .flags = status == MOB_OK ? MOB_COMPLETION_FINAL : 0,
+        .task = w->worker.head.task,
+        .attempt = w->worker.head.attempt,
+        .generation = w->worker.head.generation,
+        .started_ns = mob_now(),
+        .finished_ns = mob_now(),
+        .position = w->worker.position};
+    if (status == MOB_OK)
+        nx_publish(w->worker.store, MOB_OUT_COMPLETION, &head, sizeof head, NULL, 0);
+    else
+        nx_complete(&w->worker, 0, status);
+    nx_settle(&w->nx);
+}
+
+enum { ITEMS = 3 };
+
+static void watch_items(struct world *w)
+{
+    for (uint32_t slot = 0; slot <= ITEMS; slot++)
+        nx_watch(w->driver.store, return_of(w, slot));
+}
+
+/* In the order in which they come. */
+static void all_told(struct world *w, enum mob_status status_out[ITEMS + 1])
+{
+    bool told[ITEMS + 1] = {false};
+    uint32_t left = ITEMS + 1;
+    struct mob_record record;
+    const uint8_t *body;
+    for (int64_t end = mob_now() + PATIENCE_NS; left > 0; nx_turn(&w->nx, 1)) {
+        assert_true(mob_now() < end);
+        while ((body = mob_store_in_peek(w->driver.store, &record)) != NULL) {
+            struct mob_in_ready ready = {0};
+            if (record.type == MOB_IN_READY)
+                memcpy(&ready, body, sizeof ready);
+            if (mob_task_id_eq(ready.id.task, w->id.task) && ready.id.slot <= ITEMS) {
+                left -= !told[ready.id.slot];
+                told[ready.id.slot] = true;
+                status_out[ready.id.slot] = (enum mob_status)ready.status;
+            }
+            mob_store_in_pop(w->driver.store);
+        }
+        mob_store_in_release(w->driver.store);
+    }
+}
+
+/* Each item is compared by itself, and those of the log are read there. */
+static void items_that_are_not_the_first_ones(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    enum mob_status told[ITEMS + 1];
+    nx_open(&w.nx, 1);
+    nx_connect(&w.nx, &w.driver, NULL);
+    struct mob_spec_head head = nx_next(&w.driver, MOB_KIND_TASK);
+    head.num_returns = MOB_RETURNS_STREAM;
+    nx_spec(w.driver.store, &head, NULL);
+    w.id = mob_object_of(head.task, 0);
+    start_plain_worker(&w);
+    take(&w);
+    yield_bytes(&w, 0, 3);
+    yield_word(&w, 1, 5);
+    yield_bytes(&w, 2, 4);
+    end_stream(&w, MOB_OK);
+    lose_node(&w);
+    watch_items(&w);
+    start_plain_worker(&w);
+    take(&w);
+    yield_bytes(&w, 0, 3);
+    yield_word(&w, 1, 9);
+    yield_bytes(&w, 2, 9);
+    assert_int_equal(seen(&w, return_of(&w, 0)), -1);
+    assert_int_not_equal(seen(&w, return_of(&w, 1)), 9);
+    assert_int_equal(seen(&w, return_of(&w, 2)), -1);
+    end_stream(&w, MOB_OK);
+    all_told(&w, told);
+    assert_int_equal(told[0], MOB_OK);
+    assert_int_equal(seen(&w, return_of(&w, 0)), 3);
+    assert_int_equal(told[1], MOB_OK);
+    assert_int_equal(seen(&w, return_of(&w, 1)), 5);
+    assert_int_equal(told[2], MOB_REPLAY_DIVERGED);
+    assert_int_equal(seen(&w, return_of(&w, 2)), -1);
+    assert_int_equal(told[3], MOB_OK); /* the end */
+    assert_null(mob_store_check(w.nx.node->store));
+    close_world(&w);
+}
+
+/* The replay of an actor's generator comes to nothing: who waits for its items gets those of the log. */
+static void items_of_a_replay_that_fails_early(void **state)
+{
+    (void)state;
+    struct world w = {0};
+    enum mob_status told[ITEMS + 1];
+    nx_open(&w.nx, 1);
+    nx_connect(&w.nx, &w.driver, NULL);
+    w.actor = nx_create(&w.driver);
+    start_worker(&w, 0);
+    struct mob_spec_head call = nx_next(&w.driver, MOB_KIND_ACTOR_CALL);
+    call.actor = w.actor;
+    call.num_returns = MOB_RETURNS_STREAM;
+    nx_spec(w.driver.store, &call, NULL);
+    w.id = mob_object_of(call.task, 0);
+    take(&w);
+    for (uint32_t item = 0; item < ITEMS; item++)
+        yield_word(&w, item, item);
+    end_stream(&w, MOB_TASK_FAILED);
+    lose_node(&w);
+    start_worker(&w, 0);
+    watch_items(&w);
+    take(&w);
+    assert_true(mob_task_id_eq(w.worker.head.task, call.task));
+    yield_word(&w, 0, 0);
+    end_stream(&w, MOB_TASK_FAILED);
+    all_told(&w, told);
+    for (uint32_t item = 0; item < ITEMS; item++)
+        assert_int_equal(told[item], MOB_OK);
+    assert_int_equal(told[ITEMS], MOB_TASK_FAILED);
     close_world(&w);
 }
 
@@ -314,6 +671,12 @@ int main(void)
         cmocka_unit_test(a_restart_after_the_nodes_end),
         cmocka_unit_test(a_restart_beside_the_first_bytes),
         cmocka_unit_test(a_shadow),
+        cmocka_unit_test(several_returns_that_are_the_same),
+        cmocka_unit_test(several_returns_one_of_which_is_another),
+        cmocka_unit_test(a_word_of_the_log_among_several_returns),
+        cmocka_unit_test(a_worker_that_dies_before_they_are_compared),
+        cmocka_unit_test(items_that_are_not_the_first_ones),
+        cmocka_unit_test(items_of_a_replay_that_fails_early),
         cmocka_unit_test(a_watch_of_a_call_that_fails_again),
         cmocka_unit_test(a_fetch_of_a_call_that_fails_again),
         cmocka_unit_test(a_call_that_fails_again_and_comes_again),

@@ -142,6 +142,34 @@ static void start_after_a_divergence_spends_none(void **state)
     nx_close(&nx);
 }
 
+/* A task that nobody has gone on with is wanted: it does, with what it has left. */
+static void a_task_that_was_left_has_no_other_budget(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = submit(&driver, 2, 0);
+    begin(&nx, &worker, task);
+    die(&nx, &worker);
+    begin(&nx, &worker, task);
+    FAKE.leaves_unfinished = true;
+    next_incarnation(&nx, &worker);
+    assert_null(mob_sched_find(nx.node->sched, task));
+    nx_disconnect(&driver);
+    nx_connect(&nx, &driver, NULL);
+    nx_watch(driver.store, mob_object_of(task, 0));
+    begin(&nx, &worker, task);
+    die(&nx, &worker);
+    begin(&nx, &worker, task); /* the last one */
+    die(&nx, &worker);
+    assert_ended_by_a_death(&nx, task, (struct ends){.retries = 2});
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 static void for_ever_is_for_ever(void **state)
 {
     (void)state;
@@ -170,6 +198,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(retries_do_not_come_back_with_the_node),
         cmocka_unit_test(start_after_a_divergence_spends_none),
+        cmocka_unit_test(a_task_that_was_left_has_no_other_budget),
         cmocka_unit_test(for_ever_is_for_ever),
     };
     return cmocka_run_group_tests_name("retry_budget", tests, NULL, NULL);

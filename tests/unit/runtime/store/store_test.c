@@ -644,6 +644,42 @@ static void the_table_holds_mixed_ids_at_its_fill_mark(void **state)
 }
 
 /* Neither the node nor another client's record has anything to do with it yet. */
+/* Published, and left for the node to seal or to drop; what it came to neither with goes with its maker. */
+static void what_is_left_unsealed_is_the_nodes(void **state)
+{
+    (void)state;
+    static const uint64_t payloads[] = {100, 5000, 200000};
+    enum { SEALED, DROPPED, FORGOTTEN, FATES };
+    struct mob_store *store = test_store(4 << 20, NULL, 0);
+    uint32_t slot = test_open(store, MOB_CLIENT_WORKER), other = test_open(store, MOB_CLIENT_WORKER);
+    struct mob_store_client *client = test_attach(store, slot);
+    struct mob_object_ref ref;
+    struct mob_object_info info;
+    int64_t word = 7;
+    for (uint32_t fate = 0; fate < FATES; fate++) {
+        for (uint32_t i = 0; i < 3; i++)
+            assert_status(MOB_OK, test_create(client, test_id(8, fate, i), payloads[i], 1, &ref));
+        assert_status(
+            MOB_OK, mob_store_put_small(client, test_id(8, fate, 3), MOB_TYPE_I64, &word, sizeof word, &ref));
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_false(mob_store_drop_published(store, test_id(8, DROPPED, i), other));
+        assert_true(mob_store_drop_published(store, test_id(8, DROPPED, i), slot));
+        assert_false(mob_store_drop_published(store, test_id(8, DROPPED, i), slot));
+        assert_status(MOB_OK, mob_store_seal_published(store, test_id(8, SEALED, i), slot));
+        assert_false(mob_store_drop_published(store, test_id(8, SEALED, i), slot));
+    }
+    assert_store_ok(store);
+    mob_store_detach(client);
+    mob_store_client_ended(store, slot);
+    mob_store_client_close(store, slot);
+    for (uint32_t fate = 0; fate < FATES; fate++)
+        for (uint32_t i = 0; i < 4; i++)
+            assert_int_equal(mob_store_object_info(store, test_id(8, fate, i), &info), fate == SEALED);
+    assert_store_ok(store);
+    mob_store_destroy(store);
+}
+
 static void what_is_being_written_is_left_alone(void **state)
 {
     (void)state;
@@ -684,6 +720,7 @@ int main(void)
         cmocka_unit_test(a_sealed_object_is_read_and_an_unsealed_one_is_not),
         cmocka_unit_test(small_values_live_in_the_table),
         cmocka_unit_test(a_dead_client_leaves_nothing_but_what_it_published),
+        cmocka_unit_test(what_is_left_unsealed_is_the_nodes),
         cmocka_unit_test(what_is_being_written_is_left_alone),
         cmocka_unit_test(the_node_makes_and_reads_objects_itself),
         cmocka_unit_test(a_ring_that_does_not_parse_is_reported_once_and_others_go_on),

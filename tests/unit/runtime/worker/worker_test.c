@@ -20,6 +20,33 @@ static void a_task_runs_and_its_result_is_sealed(void **state)
     assert_int_equal(info.type, MOB_TYPE_I64);
 }
 
+/* The node compares it with its log, however large it is, and seals it. */
+static void what_is_made_again_is_left_to_the_node(void **state)
+{
+    (void)state;
+    struct mob_in_spec in = {.flags = MOB_IN_SPEC_REMAKES};
+    static const int64_t bytes[] = {8, 5000, 3 << 20};
+    for (int i = 0; i < 3; i++) {
+        struct mob_spec_head head = head_of(i == 0 ? "probe.echo_i64" : "probe.big", 1);
+        struct mob_object_id id = mob_object_of(head.task, 0);
+        struct mob_object_info info;
+        struct mob_return_view view;
+        uint32_t at = 0;
+        give_spec(&in, &head, bytes[i]);
+        step_all();
+        take_completion();
+        assert_int_equal(completion.head.status, MOB_OK);
+        assert_true(mob_completion_next(&completion, &at, &view));
+        assert_true(mob_store_object_info(node.store, id, &info));
+        assert_false(info.sealed);
+        assert_int_equal(mob_store_seal_published(node.store, id, node.slot), MOB_OK);
+        assert_true(mob_store_object_info(node.store, id, &info));
+        assert_true(info.sealed);
+        assert_true(i == 0 || mob_hash128_eq(info.hash, view.hash));
+        assert_true(i == 0 || (view.hash.lo | view.hash.hi) != 0);
+    }
+}
+
 static void siblings_repeat_the_head(void **state)
 {
     (void)state;
@@ -524,6 +551,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(a_task_runs_and_its_result_is_sealed),
+        TEST(what_is_made_again_is_left_to_the_node),
         TEST(siblings_repeat_the_head),
         TEST(siblings_repeat_the_head_of_their_slot),
         TEST(what_is_cancelled_before_its_turn_does_not_run),
