@@ -151,7 +151,6 @@ void flushed_store(struct mob_shard *sh, const struct mob_chain_entry *e)
     if (mob_chain_flush_upto(e) <= f->stored)
         return;
     bool newest = e->seq == sh->indexed;
-    store_set(sh, "format", 6, MOB_REDIS_FORMAT, sizeof MOB_REDIS_FORMAT - 1);
     store_set(sh, "f", 1, &e->number, sizeof e->number);
     if (f->note_count >= FLUSH_NOTES_MAX && newest)
         put_sum(sh);

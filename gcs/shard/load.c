@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "gcs/chain/chain_replies.h"
+
 #define SCAN_COUNT "2000"
 #define GET_AT_ONCE 256u
 
@@ -19,6 +21,7 @@ struct loader {
     redisContext *context;
     struct number_list blocks, incarnations, sums, notes;
     struct byte_list keys;
+    struct byte_list holes; /* keys that the journal says have a row, and that have none */
 };
 
 static void number_add(struct number_list *list, uint64_t n)
@@ -188,15 +191,11 @@ static enum mob_status load_numbers(struct loader *l, const struct number_list *
     return MOB_OK;
 }
 
-static enum mob_status load_key(
-    struct loader *l, const uint8_t *key, uint16_t length, const redisReply *reply)
+static enum mob_status load_row(
+    struct loader *l, const uint8_t *key, uint32_t length, const uint8_t *value, size_t value_length)
 {
     struct mob_shard *sh = l->sh;
-    if (reply->type != REDIS_REPLY_STRING)
-        return MOB_CORRUPT;
-    const uint8_t *value = (const uint8_t *)reply->str;
-    size_t value_length = (size_t)reply->len;
-    uint64_t client = mob_redis_key_to_number(key + 1);
+    uint64_t client = key[0] == 'k' ? 0 : mob_redis_key_to_number(key + 1);
     if (key[0] == 'c') {
         struct mob_redis_identity identity;
         if (value_length != sizeof identity)
@@ -222,6 +221,14 @@ static enum mob_status load_key(
     kv.value = value + sizeof kv.version;
     kv.value_length = (uint32_t)(value_length - sizeof kv.version);
     return mob_state_set(sh->state, key[1], &kv);
+}
+
+static enum mob_status load_key(
+    struct loader *l, const uint8_t *key, uint32_t length, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING)
+        return MOB_CORRUPT;
+    return load_row(l, key, length, (const uint8_t *)reply->str, (size_t)reply->len);
 }
 
 static enum mob_status load_keys(struct loader *l)
@@ -252,6 +259,86 @@ static enum mob_status load_keys(struct loader *l)
     return MOB_OK;
 }
 
+/* ---- the journal, over what the rows say ---- */
+
+/* The row went with the segment of an earlier deletion, since by then the key was gone once more: the journal
+ * has that behind this. Version 0, which nothing has, tells whether it has. */
+static enum mob_status load_hole(struct loader *l, const struct mob_journal_row *row)
+{
+    struct mob_gcs_kv none = {.key = row->key + 2, .key_length = row->key_length - 2};
+    key_add(&l->holes, (const char *)row->key, row->key_length);
+    return mob_state_set(l->sh->state, row->key[1], &none);
+}
+
+static enum mob_status check_holes(const struct loader *l)
+{
+    const struct byte_list *holes = &l->holes;
+    struct mob_state_key now;
+    uint16_t n;
+    for (size_t at = 0; at < holes->length; at += sizeof n + n) {
+        memcpy(&n, holes->bytes + at, sizeof n);
+        const uint8_t *key = holes->bytes + at + sizeof n;
+        if (mob_state_get(l->sh->state, key[1], key + 2, n - 2u, &now) && now.version == 0)
+            return MOB_CORRUPT;
+    }
+    return MOB_OK;
+}
+
+/* Rows of the journal before this one may have replaced what was loaded. */
+static enum mob_status load_outside(struct loader *l, const struct mob_journal_row *row)
+{
+    redisReply *reply = redisCommand(l->context, "GET %b", row->key, (size_t)row->key_length);
+    if (reply == NULL)
+        return MOB_UNAVAILABLE;
+    enum mob_status status =
+        reply->type == REDIS_REPLY_NIL ? load_hole(l, row) : load_key(l, row->key, row->key_length, reply);
+    freeReplyObject(reply);
+    return status;
+}
+
+static enum mob_status load_journal_row(struct loader *l, const struct mob_journal_row *row)
+{
+    struct mob_shard *sh = l->sh;
+    switch ((enum mob_journal_kind)row->kind) {
+    case MOB_JOURNAL_SET:
+        return load_row(l, row->key, row->key_length, row->value, row->value_length);
+    case MOB_JOURNAL_OUTSIDE:
+        return load_outside(l, row);
+    case MOB_JOURNAL_GONE:
+        if (row->key[0] == 'c')
+            mob_chain_load_forget(sh->chain, mob_redis_key_to_number(row->key + 1));
+        else
+            mob_state_remove(sh->state, row->key[1], row->key + 2, row->key_length - 2);
+        return MOB_OK;
+    }
+    return MOB_CORRUPT;
+}
+
+static enum mob_status load_pass(struct loader *l, const struct mob_journal_pass *pass)
+{
+    struct mob_journal_row row;
+    enum mob_status status = MOB_OK;
+    for (size_t at = 0; status == MOB_OK;) {
+        status = mob_journal_row_next(pass, &at, &row);
+        if (status == MOB_OK)
+            status = load_journal_row(l, &row);
+    }
+    return status == MOB_FINISHED ? MOB_OK : status;
+}
+
+static enum mob_status load_journal(struct loader *l)
+{
+    const struct mob_journal *j = &l->sh->store.journal;
+    struct mob_journal_pass pass;
+    enum mob_status status = MOB_OK;
+    for (size_t at = 0; status == MOB_OK;) {
+        status = mob_journal_pass_next(j->loaded, j->loaded_length, &at, &pass);
+        if (status == MOB_OK)
+            status = load_pass(l, &pass);
+    }
+    return status == MOB_FINISHED ? check_holes(l) : status;
+}
+
 enum mob_status load_all(struct mob_shard *sh, redisContext *context)
 {
     int64_t start = mob_now();
@@ -267,13 +354,18 @@ enum mob_status load_all(struct mob_shard *sh, redisContext *context)
         status = load_numbers(&l, &l.notes, 'n', load_note);
     if (status == MOB_OK)
         status = load_keys(&l);
-    MOB_LOG_INFO("gcs", "loaded", "status=%s blocks=%zu incarnations=%zu keys=%zu clients=%zu ms=%lld",
+    if (status == MOB_OK)
+        status = load_journal(&l);
+    MOB_LOG_INFO("gcs", "loaded",
+        "status=%s blocks=%zu incarnations=%zu keys=%zu clients=%zu journal_bytes=%zu ms=%lld",
         mob_status_code(status), l.blocks.count, l.incarnations.count, mob_state_keys(sh->state),
-        mob_chain_clients(sh->chain), (long long)((mob_now() - start) / MOB_MS));
+        mob_chain_clients(sh->chain), sh->store.journal.loaded_length,
+        (long long)((mob_now() - start) / MOB_MS));
     free(l.blocks.items);
     free(l.incarnations.items);
     free(l.sums.items);
     free(l.notes.items);
     free(l.keys.bytes);
+    free(l.holes.bytes);
     return status;
 }

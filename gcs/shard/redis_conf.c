@@ -66,9 +66,9 @@ enum mob_status mob_redis_acl_text(const struct mob_redis_conf *conf, char *out,
      * default user is off, so nobody can be it, but Redis 7.0 loads its append-only file in its name and
      * silently skips an EXEC of what it may not do: so it has the commands that are in that file. */
     int n = snprintf(out, capacity,
-        "user default off ~* -@all +select +set +mset +unlink +flushdb +multi +exec\n"
+        "user default off ~* -@all +select +set +mset +append +unlink +flushdb +multi +exec\n"
         "user " MOB_REDIS_USER
-        " on >%s ~* -@all +auth +get +set +mset +unlink +flushdb +scan +multi +exec +info "
+        " on >%s ~* -@all +auth +get +set +mset +append +unlink +flushdb +scan +multi +exec +info "
         "+bgrewriteaof +ping\n",
         conf->password);
     return finish(n, capacity);

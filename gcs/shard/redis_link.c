@@ -143,14 +143,17 @@ void mob_redis_mset_begin(struct mob_redis_batch *batch)
 {
     MOB_ASSERT(batch->piece_count == 0);
     *piece_add(batch) = (struct mob_redis_piece){0}; /* filled by mset_end */
-    batch->commands++;
 }
 
 void mob_redis_mset_end(struct mob_redis_batch *batch, uint32_t pairs, bool multi)
 {
-    char line[64];
-    int n = snprintf(
-        line, sizeof line, "%s*%u\r\n$4\r\nMSET\r\n", multi ? "*1\r\n$5\r\nMULTI\r\n" : "", 1 + 2 * pairs);
+    char line[64] = "";
+    int n = multi ? snprintf(line, sizeof line, "*1\r\n$5\r\nMULTI\r\n") : 0;
+    if (pairs > 0)
+        n += snprintf(line + n, sizeof line - (size_t)n, "*%llu\r\n$4\r\nMSET\r\n", 1ull + 2ull * pairs);
+    batch->commands += (multi ? 1u : 0u) + (pairs > 0 ? 1u : 0u);
+    if (n == 0)
+        return; /* an empty piece, and nothing behind it yet */
     struct mob_redis_piece mark = batch->pieces[0];
     MOB_ASSERT(mark.ref == NULL && mark.length == 0);
     /* Its text is at the end of the buffer, its piece at the front. */
@@ -159,7 +162,6 @@ void mob_redis_mset_end(struct mob_redis_batch *batch, uint32_t pairs, bool mult
     text_add(batch, line, (size_t)n);
     batch->pieces[0] = batch->pieces[batch->piece_count - 1];
     batch->piece_count = pieces;
-    batch->commands += multi ? 1u : 0u;
 }
 
 /* ---- connecting ---- */

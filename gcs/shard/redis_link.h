@@ -52,8 +52,8 @@ void mob_redis_arg(struct mob_redis_batch *batch, const void *bytes, size_t leng
 /* One argument: `head` (copied) then `ref` (borrowed until done). */
 void mob_redis_arg_ref(
     struct mob_redis_batch *batch, const void *head, size_t head_length, const void *ref, size_t ref_length);
-/* A batch whose first command is an MSET of a number of pairs that is known only at its end: call first, set
- * later. */
+/* A batch whose first command is an MSET of a number of pairs that is known only at its end, perhaps of none:
+ * call first, set later. `multi`: MULTI stands before it. */
 void mob_redis_mset_begin(struct mob_redis_batch *batch);
 void mob_redis_mset_end(struct mob_redis_batch *batch, uint32_t pairs, bool multi);
 

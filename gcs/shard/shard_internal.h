@@ -4,6 +4,7 @@
  *   serve.c       what a frame does; what the chain's actions do
  *   attach.c      who the clients are; collecting after a restart; expiry
  *   store.c       passes of writes to Redis
+ *   journal.c     what of a pass is appended to the store's journal
  *   store_link.c  the connection to Redis, and going on after its death
  *   durable.c     syncing and rewriting the append-only file
  *   load.c        tables and index from Redis after a start
@@ -30,6 +31,7 @@
 #include "gcs/shard/beat.h"
 #include "gcs/link/chunk.h"
 #include "gcs/shard/index.h"
+#include "gcs/shard/journal_rows.h"
 #include "gcs/shard/redis_keys.h"
 #include "gcs/shard/redis_link.h"
 #include "gcs/shard/shard.h"
@@ -104,6 +106,24 @@ struct pass_queue {
     struct mob_redis_batch *first, *last; /* closed, not submitted */
 };
 
+/* A value of Redis; see journal.c. */
+struct mob_journal_segment {
+    uint8_t *touched; /* which rows are in it */
+    size_t length, capacity;
+    uint64_t bytes;
+};
+struct mob_journal {
+    uint8_t *open; /* of the open pass, behind room for its head */
+    size_t open_length, open_capacity; /* length 0: nothing */
+    struct mob_journal_segment *segments; /* numbered from `first` on */
+    uint32_t count, capacity;
+    uint64_t first, bytes;
+    bool named; /* this Redis knows `first` */
+    struct mob_redis_position position; /* as found */
+    uint8_t *loaded; /* all of it, until the tables have it */
+    size_t loaded_length, loaded_capacity;
+};
+
 struct mob_store {
     struct mob_redis_link *link; /* NULL: down */
     struct mob_redis_batch *open;
@@ -127,6 +147,7 @@ struct mob_store {
     bool broken; /* Redis refused a pass: connect again */
     int64_t retry_ns, retry_pause_ns;
     struct mob_redis_meta meta;
+    struct mob_journal journal;
     uint64_t used_memory, restarts;
 };
 
@@ -312,6 +333,23 @@ void store_drop_unsent(struct mob_shard *sh); /* Redis is gone: the chain will g
 /* For effects: into the open pass. */
 void store_set(struct mob_shard *sh, const void *key, size_t key_length, const void *value, size_t length);
 void store_delete(struct mob_shard *sh, const void *key, size_t length);
+size_t store_open_bytes(const struct mob_shard *sh); /* of the open pass */
+
+/* journal.c */
+/* Into the open pass; the row's value is `head`, then what the row says. */
+void journal_add(
+    struct mob_shard *sh, const struct mob_journal_row *row, const void *head, size_t head_length);
+/* As the pass closes: what must be set with it; the command itself. */
+void journal_name(struct mob_shard *sh);
+void journal_close(
+    struct mob_shard *sh, struct mob_redis_batch *batch, const struct mob_redis_position *position);
+/* The open pass may take the oldest segment away. */
+void journal_trim(struct mob_shard *sh);
+/* Forgets all of it but what is in Redis. */
+void journal_reset(struct mob_shard *sh);
+/* What this Redis has, into `loaded`; blocks. MOB_UNAVAILABLE, MOB_CORRUPT. */
+MOB_MUST_USE enum mob_status journal_read(struct mob_shard *sh, redisContext *context);
+void journal_loaded(struct mob_shard *sh); /* `loaded` is needed no more */
 
 /* flushed.c */
 MOB_MUST_USE enum mob_status flushed_check(

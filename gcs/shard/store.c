@@ -1,6 +1,8 @@
-/* Passes of writes to Redis. A pass is one MSET (atomic, one command in the append-only file, one answer) of
- * blocks, keys and the position; with deletions it is MULTI, MSET, UNLINK, EXEC. Passes are pipelined. When
- * Redis comes back after its death the chain gives what it lacks again.
+/* Passes of writes to Redis. What is small and changes often goes to the journal (journal.c), in one APPEND
+ * that says the position, too; blocks and other rows are one MSET, with the position. Each is atomic, one
+ * command in the append-only file, one answer; a pass that has both, or deletions, is MULTI, MSET, APPEND,
+ * UNLINK, EXEC. Passes are pipelined. When Redis comes back after its death the chain gives what it lacks
+ * again.
  */
 #include "gcs/shard/shard_internal.h"
 
@@ -15,6 +17,11 @@
 
 static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status status);
 static void pass_reply(void *arg, const redisReply *reply, uint32_t index);
+
+size_t store_open_bytes(const struct mob_shard *sh)
+{
+    return sh->store.open == NULL ? 0 : sh->store.open->bytes + sh->store.journal.open_length;
+}
 
 uint64_t store_open_pass(const struct mob_shard *sh)
 {
@@ -115,8 +122,13 @@ static void close_pass(struct mob_shard *sh)
     /* With masters it is told by the newest entry how far a store is; else it is the chain's own epoch. */
     uint64_t epoch = shard_has_masters(sh) ? st->open_epoch : mob_chain_epoch(sh->chain);
     struct mob_redis_position position = {.epoch = epoch, .seq = st->open_seq};
-    set_pair(sh, "s", 1, &position, sizeof position);
-    mob_redis_mset_end(b, st->open_pairs, st->open_deletes > 0);
+    journal_name(sh);
+    bool journal = st->journal.open_length > 0;
+    if (!journal || st->open_pairs > 0 || st->open_deletes > 0)
+        set_pair(sh, "s", 1, &position, sizeof position);
+    bool multi = st->open_deletes > 0 || (journal && st->open_pairs > 0);
+    mob_redis_mset_end(b, st->open_pairs, multi);
+    journal_close(sh, b, &position);
     if (st->open_deletes > 0) {
         mob_redis_command(b, 1 + st->open_deletes);
         mob_redis_arg(b, "UNLINK", 6);
@@ -126,6 +138,8 @@ static void close_pass(struct mob_shard *sh)
             mob_redis_arg(b, st->deletes + at + sizeof n, n);
             at += sizeof n + n;
         }
+    }
+    if (multi) {
         mob_redis_command(b, 1);
         mob_redis_arg(b, "EXEC", 4);
     }
@@ -143,7 +157,7 @@ static void close_pass(struct mob_shard *sh)
 static void before_set(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
-    if (st->open != NULL && (st->open_deletes > 0 || st->open->bytes > PASS_BYTES_MAX))
+    if (st->open != NULL && (st->open_deletes > 0 || store_open_bytes(sh) > PASS_BYTES_MAX))
         close_pass(sh);
 }
 
@@ -171,6 +185,34 @@ static size_t kv_key(uint8_t out[MOB_REDIS_KEY_MAX], const struct mob_chain_entr
     return 2u + e->key_length;
 }
 
+static void journal_row(struct mob_shard *sh, uint8_t kind, const uint8_t *key, size_t length)
+{
+    struct mob_journal_row row = {.kind = kind, .key = key, .key_length = (uint32_t)length};
+    journal_add(sh, &row, NULL, 0);
+}
+
+/* What the tables do not hold is read under its own key. */
+static void put_value(struct mob_shard *sh, const struct mob_chain_entry *e)
+{
+    uint8_t key[MOB_REDIS_KEY_MAX];
+    size_t key_length = kv_key(key, e);
+    uint32_t length = e->body_bytes - e->key_length;
+    struct mob_redis_batch *b = open_pass(sh);
+    if (length <= MOB_STATE_INLINE_MAX) {
+        struct mob_journal_row row = {.kind = MOB_JOURNAL_SET,
+            .key = key,
+            .key_length = (uint32_t)key_length,
+            .value = e->body + e->key_length,
+            .value_length = length};
+        journal_add(sh, &row, &e->version, sizeof e->version);
+        return;
+    }
+    mob_redis_arg(b, key, key_length);
+    mob_redis_arg_ref(b, &e->version, sizeof e->version, e->body + e->key_length, length);
+    sh->store.open_pairs++;
+    journal_row(sh, MOB_JOURNAL_OUTSIDE, key, key_length);
+}
+
 static void put_effect(struct mob_shard *sh, const struct mob_chain_entry *e)
 {
     uint8_t key[MOB_REDIS_KEY_MAX];
@@ -179,15 +221,11 @@ static void put_effect(struct mob_shard *sh, const struct mob_chain_entry *e)
         put_block(sh, e);
         break;
     case MOB_GCS_OP_PUT:
-    case MOB_GCS_OP_LOSS: {
-        struct mob_redis_batch *b = open_pass(sh);
-        mob_redis_arg(b, key, kv_key(key, e));
-        mob_redis_arg_ref(b, &e->version, 8, e->body + e->key_length, e->body_bytes - e->key_length);
-        sh->store.open_pairs++;
+    case MOB_GCS_OP_LOSS:
+        put_value(sh, e);
         break;
-    }
     case MOB_GCS_OP_DELETE:
-        delete_key(sh, key, kv_key(key, e));
+        journal_row(sh, MOB_JOURNAL_GONE, key, kv_key(key, e));
         break;
     case MOB_GCS_OP_REGISTER:
         touch_log(sh, e->number, MOB_GCS_LIVE, 0);
@@ -246,7 +284,9 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
             .number = e->number,
             .next = e->next};
         uint8_t key[10];
-        set_pair(sh, key, reply_key(key, keeper, e->request), &reply, sizeof reply);
+        struct mob_journal_row row = {
+            .kind = MOB_JOURNAL_SET, .key = key, .key_length = (uint32_t)reply_key(key, keeper, e->request)};
+        journal_add(sh, &row, &reply, sizeof reply);
     }
     if (e->status == MOB_OK)
         put_effect(sh, e);
@@ -275,6 +315,7 @@ void store_wipe(struct mob_shard *sh)
         mob_redis_batch_destroy(b);
     }
     st->closed = (struct pass_queue){0};
+    journal_reset(sh);
     st->void_passes = st->closed_passes;
     st->stored = st->open_seq = st->open_epoch = 0;
     sh->durable.synced = 0;
@@ -292,9 +333,12 @@ void store_wipe(struct mob_shard *sh)
     mob_redis_command(wipe, 2);
     mob_redis_arg(wipe, "FLUSHDB", 7);
     mob_redis_arg(wipe, "ASYNC", 5);
+    mob_redis_command(wipe, 3);
+    mob_redis_arg(wipe, "SET", 3);
+    mob_redis_arg(wipe, "format", 6);
+    mob_redis_arg(wipe, MOB_REDIS_FORMAT, sizeof MOB_REDIS_FORMAT - 1);
     st->passes++;
     mob_redis_submit(st->link, wipe);
-    store_set(sh, "format", 6, MOB_REDIS_FORMAT, sizeof MOB_REDIS_FORMAT - 1);
     store_meta(sh);
 }
 
@@ -330,6 +374,8 @@ void store_forget(struct mob_shard *sh, uint64_t client)
         delete_key(sh, key, reply_key(key, client, slot));
     mob_redis_key(key, 'c', client);
     delete_key(sh, key, 9);
+    if ((client & MOB_GCS_CLIENT_BIT) != 0)
+        journal_row(sh, MOB_JOURNAL_GONE, key, 9);
 }
 
 void store_meta(struct mob_shard *sh)
@@ -382,8 +428,10 @@ void store_flush(struct mob_shard *sh)
     while (st->passes < PASSES_MAX) {
         if (st->closed.first == NULL && sh->now_ns < store_gathers_until(sh))
             return;
-        if (st->closed.first == NULL)
+        if (st->closed.first == NULL) {
+            journal_trim(sh);
             close_pass(sh);
+        }
         struct mob_redis_batch *b = st->closed.first;
         if (b == NULL)
             return;
@@ -412,5 +460,6 @@ void store_drop_unsent(struct mob_shard *sh)
         mob_redis_batch_destroy(b);
     }
     st->closed = (struct pass_queue){0};
+    journal_reset(sh); /* the next connection reads what there is */
     MOB_ASSERT(st->passes == 0);
 }

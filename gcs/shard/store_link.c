@@ -59,7 +59,7 @@ static bool only_told(const struct mob_shard *sh)
 int64_t store_gathers_until(const struct mob_shard *sh)
 {
     const struct mob_store *st = &sh->store;
-    bool gathers = st->open != NULL && st->open->bytes < GATHER_BYTES_MAX && only_told(sh);
+    bool gathers = st->open != NULL && store_open_bytes(sh) < GATHER_BYTES_MAX && only_told(sh);
     return gathers ? st->open_ns + GATHER_NS : 0;
 }
 
@@ -135,25 +135,34 @@ static enum mob_status get_bytes(
     return status;
 }
 
+/* Said in a command of its own, before anything is appended: a Redis with the permissions of a version that
+ * knows no journal skips each command and each EXEC that appends when it loads its file, and that version
+ * must see at least this. */
+static enum mob_status set_format(redisContext *context)
+{
+    redisReply *reply = redisCommand(context, "SET format %s", MOB_REDIS_FORMAT);
+    enum mob_status status = reply != NULL && reply->type == REDIS_REPLY_STATUS ? MOB_OK : MOB_UNAVAILABLE;
+    freeReplyObject(reply);
+    return status;
+}
+
 static enum mob_status check_format(redisContext *context)
 {
     redisReply *reply = redisCommand(context, "GET format");
     if (reply == NULL)
         return MOB_UNAVAILABLE;
-    enum mob_status status = MOB_OK;
-    if (reply->type == REDIS_REPLY_STRING && strcmp(reply->str, MOB_REDIS_FORMAT) != 0 &&
-        strcmp(reply->str, MOB_REDIS_FORMAT_UNFLUSHED) != 0) {
-        MOB_LOG_ERROR("gcs", "format_unknown", "found=\"%s\" known=\"%s\"", MOB_LOG_VALUE(reply->str),
-            MOB_REDIS_FORMAT);
-        status = MOB_VERSION;
-    } else if (reply->type == REDIS_REPLY_NIL) {
-        freeReplyObject(reply);
-        reply = redisCommand(context, "SET format %s", MOB_REDIS_FORMAT_UNFLUSHED);
-        status = reply != NULL && reply->type == REDIS_REPLY_STATUS ? MOB_OK : MOB_UNAVAILABLE;
-    }
-    if (reply != NULL)
-        freeReplyObject(reply);
-    return status;
+    bool none = reply->type == REDIS_REPLY_NIL;
+    const char *found = reply->type == REDIS_REPLY_STRING ? reply->str : "";
+    bool present = strcmp(found, MOB_REDIS_FORMAT) == 0;
+    bool older =
+        strcmp(found, MOB_REDIS_FORMAT_FLUSHED) == 0 || strcmp(found, MOB_REDIS_FORMAT_UNFLUSHED) == 0;
+    if (!none && !present && !older)
+        MOB_LOG_ERROR(
+            "gcs", "format_unknown", "found=\"%s\" known=\"%s\"", MOB_LOG_VALUE(found), MOB_REDIS_FORMAT);
+    freeReplyObject(reply);
+    if (present)
+        return MOB_OK;
+    return none || older ? set_format(context) : MOB_VERSION;
 }
 
 static enum mob_status get_run_id(redisContext *context, char out[MOB_REDIS_RUN_ID_BYTES])
@@ -172,6 +181,22 @@ static enum mob_status get_run_id(redisContext *context, char out[MOB_REDIS_RUN_
     return found ? MOB_OK : MOB_CORRUPT;
 }
 
+/* How far Redis is: by the rows, or by the journal, whichever was written later. */
+static enum mob_status get_position(
+    struct mob_shard *sh, redisContext *context, struct mob_redis_position *out, bool *found)
+{
+    const struct mob_redis_position *journal = &sh->store.journal.position;
+    enum mob_status status = get_bytes(context, "s", out, sizeof *out, found);
+    if (status == MOB_OK)
+        status = journal_read(sh, context);
+    if (status != MOB_OK || sh->store.journal.count == 0)
+        return status;
+    if (!*found || journal->seq > out->seq || (journal->seq == out->seq && journal->epoch > out->epoch))
+        *out = *journal;
+    *found = true;
+    return MOB_OK;
+}
+
 /* The first connection loads everything; a later one only learns how far Redis is. */
 static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bool first)
 {
@@ -183,7 +208,7 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
     bool found = false, had_meta = false, had_flushed = false;
     enum mob_status status = check_format(context);
     if (status == MOB_OK)
-        status = get_bytes(context, "s", &position, sizeof position, &found);
+        status = get_position(sh, context, &position, &found);
     if (status == MOB_OK)
         status = get_bytes(context, "m", &meta, sizeof meta, &had_meta);
     if (status == MOB_OK)
@@ -251,6 +276,7 @@ enum mob_status store_connect(struct mob_shard *sh, bool first)
     if (status != MOB_OK)
         return status;
     status = take_over(sh, context, first);
+    journal_loaded(sh);
     if (status != MOB_OK) {
         redisFree(context);
         return status;
@@ -334,5 +360,6 @@ void store_fini(struct mob_shard *sh)
         b->done(b->arg, b, MOB_UNAVAILABLE);
         mob_redis_batch_destroy(b);
     }
+    journal_reset(sh);
     free(st->deletes);
 }
