@@ -55,7 +55,7 @@ enum mob_gcs_link_type {
     MOB_GCS_ACK = 33, /* to the predecessor: all up to here is committed */
     MOB_GCS_SYNC = 34, /* to the predecessor under a new epoch (HELLO in GCS.md): what is applied here */
     MOB_GCS_SYNCEND = 35, /* to the successor: the rest has been sent */
-    MOB_GCS_POSITION = 36, /* to the successor: what it should have by now */
+    MOB_GCS_POSITION = 36, /* to the successor, or to the joiner: what it should have by now */
     MOB_GCS_RESEND = 37, /* to the predecessor: send from here again */
     MOB_GCS_READ = 38, /* to the successor: a read that goes through the chain */
     MOB_GCS_CONFIG = 39, /* to whoever speaks of an older epoch */

@@ -6,7 +6,8 @@
 bool mob_gcs_config_valid(const struct mob_gcs_config *config)
 {
     if (config->epoch == 0 || config->count == 0 || config->count > MOB_GCS_MEMBERS_MAX ||
-        config->start > 1 || (config->start == 1 && config->count != 1))
+        config->start > 1 || (config->start == 1 && config->count != 1) || config->started > config->epoch ||
+        (config->start == 1) != (config->started == config->epoch))
         return false;
     for (uint32_t i = 0; i < config->count; i++) {
         if (config->members[i] == 0)

@@ -33,6 +33,8 @@ struct mob_gcs_config {
     uint32_t count;
     uint32_t start; /* 1: everything had died; the only member first collects what clients keep */
     uint64_t members[MOB_GCS_MEMBERS_MAX]; /* head first, tail last */
+    uint64_t started; /* epoch of the newest configuration, up to this one, with `start`; 0: none was. So who
+                         missed that one hears of it from any later one */
 };
 struct mob_gcs_link {
     uint64_t to; /* whom it is for: member ids are never used again */
@@ -42,7 +44,7 @@ struct mob_gcs_link {
     uint64_t durable; /* downstream: on the disk of all up to here; ACK: of the whole chain */
     uint64_t digest; /* of the history: UPD, LOG at prev; SYNCEND, SNAPSHOT at seq */
     uint64_t state_digest; /* SYNCEND: of the tables at seq */
-    uint64_t token; /* JOIN to LEAVE: which attempt; READ: the reader's tag */
+    uint64_t token; /* JOIN to LEAVE, POSITION to a joiner: which attempt; READ: the reader's tag */
     uint64_t client; /* READ */
 };
 /* An entry without its body. */
@@ -54,7 +56,7 @@ struct mob_gcs_entry {
     uint8_t op, table;
     uint16_t zero;
 };
-_Static_assert(sizeof(struct mob_gcs_config) == 80 && sizeof(struct mob_gcs_link) == 72 &&
+_Static_assert(sizeof(struct mob_gcs_config) == 88 && sizeof(struct mob_gcs_link) == 72 &&
         sizeof(struct mob_gcs_entry) == 80,
     "layouts on the wire");
 
@@ -90,7 +92,7 @@ uint32_t mob_gcs_link_encode(const struct mob_gcs_link_msg *msg, uint8_t *head_o
 /* MOB_TRUNCATED, MOB_CORRUPT (lengths that do not add up, unknown numbers): close the link. */
 MOB_MUST_USE enum mob_status mob_gcs_link_decode(
     const struct mob_gcs_frame *frame, struct mob_gcs_link_msg *msg_out);
-/* Members are distinct and not 0, their number fits. */
+/* Members are distinct and not 0, their number fits, and the last start is not of the future. */
 bool mob_gcs_config_valid(const struct mob_gcs_config *config);
 
 #endif

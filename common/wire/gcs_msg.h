@@ -90,7 +90,9 @@ struct mob_gcs_stats {
  * MOB_TRUNCATED or MOB_CORRUPT. What follows a head is the frame's body ---- */
 
 #define MOB_GCS_HEAD_MAX 1280u
-#define MOB_GCS_PROTOCOL 3u /* 1: clients chose their ids themselves; 2: links opened without a proof */
+/* 1: clients chose their ids themselves; 2: links opened without a proof; 3: configurations did not say when
+ * the chain was last started */
+#define MOB_GCS_PROTOCOL 4u
 /* Replies kept for each client of keys and values, and so the most it may have unanswered. */
 #define MOB_GCS_WINDOW 64u
 /* Blocks a log may have unanswered. */

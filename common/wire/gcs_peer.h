@@ -19,7 +19,9 @@
 #include "common/base/status.h"
 #include "common/wire/gcs_link.h"
 
-#define MOB_GCS_PEER_PROTOCOL 1u
+/* 1: configurations did not say when the chain was last started, nor sources to a joiner that they are there
+ */
+#define MOB_GCS_PEER_PROTOCOL 2u
 #define MOB_GCS_NONCE_BYTES 32u
 #define MOB_GCS_PROOF_BYTES 32u
 #define MOB_GCS_ADDRESS_MAX 112u /* with NUL: a path, or host:port */
@@ -106,7 +108,7 @@ struct mob_gcs_book {
 };
 _Static_assert(sizeof(struct mob_gcs_link_hello) == 288 && sizeof(struct mob_gcs_link_challenge) == 96 &&
         sizeof(struct mob_gcs_link_refused) == 128 && sizeof(struct mob_gcs_report) == 120 &&
-        sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 80 + 7 * 224 &&
+        sizeof(struct mob_gcs_lease) == 40 && sizeof(struct mob_gcs_book) == 88 + 7 * 224 &&
         sizeof(struct mob_gcs_enroll) == 80 && sizeof(struct mob_gcs_enrolled) == 16 &&
         sizeof(struct mob_gcs_seal) * MOB_GCS_SEALS_MAX == MOB_GCS_FRAME_HEAD_MAX,
     "layouts on the wire");

@@ -54,7 +54,8 @@ enum mob_chain_failure {
     MOB_CHAIN_LEFT_OUT, /* of a newer configuration */
     MOB_CHAIN_NOT_READY, /* made a member before it had the state */
     MOB_CHAIN_TOO_LATE, /* appended, but its predecessor no longer has what it lacks */
-    MOB_CHAIN_STALLED, /* nothing of its snapshot came for so long that another life may be luckier */
+    MOB_CHAIN_STALLED, /* nothing of its snapshot, or of the log behind it, came for so long that another life
+                          may be luckier */
     MOB_CHAIN_HISTORY, /* another history than its predecessor's */
     MOB_CHAIN_STATE, /* another state at the same seq */
     MOB_CHAIN_SHORT, /* its successor has committed more than it has */

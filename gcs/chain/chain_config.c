@@ -37,9 +37,10 @@ const char *mob_chain_failure_text(enum mob_chain_failure failure)
 {
     static const char *const texts[MOB_CHAIN_FAILURES] = {"fine", "a newer configuration is without it",
         "in a chain of which it has not the state", "its predecessor no longer has what it lacks",
-        "nothing of the snapshot comes", "another history than its predecessor's",
-        "another state than its predecessor's", "its successor has committed more than it has",
-        "an unsynced member was made head", "it cannot take the snapshot"};
+        "nothing more of the snapshot, or of the log behind it, comes",
+        "another history than its predecessor's", "another state than its predecessor's",
+        "its successor has committed more than it has", "an unsynced member was made head",
+        "it cannot take the snapshot"};
     return (unsigned)failure < MOB_CHAIN_FAILURES ? texts[failure] : "?";
 }
 

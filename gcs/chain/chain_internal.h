@@ -76,7 +76,7 @@ struct mob_chain_source {
     uint64_t ready; /* in the joiner's store, + 1; 0 until the snapshot is on its disk */
     bool replays;
     uint64_t log_at; /* next ordinal to send */
-    int64_t heard_ns;
+    int64_t heard_ns, said_ns; /* of the joiner; how far the log goes, to it */
     uint64_t batch; /* under way at the owner */
     bool owner_busy;
 };

@@ -8,6 +8,7 @@
 #include "gcs/chain/chain_rows.h"
 
 #define SOURCE_IDLE_NS (500 * 1000000ll) /* the joiner is gone */
+#define SOURCE_SAYS_NS (50 * 1000000ll) /* how often the joiner hears how far the log goes */
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
 
@@ -247,6 +248,17 @@ void mob_chain_on_rows(struct mob_chain *c, const struct mob_chain_rows *rows)
     send_rows(c, &w, &next);
 }
 
+/* Where nobody writes there is no LOG to send, and a joiner that hears nothing is to know why. */
+static void say_position(struct mob_chain *c)
+{
+    struct mob_chain_source *s = &c->source;
+    if (c->now_ns - s->said_ns < SOURCE_SAYS_NS)
+        return;
+    s->said_ns = c->now_ns;
+    struct mob_gcs_link_msg m = {.link = {.seq = c->applied, .token = s->token}};
+    mob_chain_send(c, s->joiner, MOB_GCS_POSITION, &m);
+}
+
 static void on_joined(struct mob_chain *c, const struct mob_gcs_link_msg *m)
 {
     struct mob_chain_source *s = &c->source;
@@ -266,6 +278,7 @@ static void on_joined(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     if (has > s->acked)
         s->acked = has;
     s->ready = m->link.committed;
+    say_position(c);
 }
 
 /* ---- the joiner ---- */
@@ -408,9 +421,12 @@ enum mob_status mob_chain_join_message(struct mob_chain *c, const struct mob_gcs
     if (too_late)
         mob_chain_fail(c, MOB_CHAIN_TOO_LATE);
     bool mine = c->state == MOB_CHAIN_JOINING && m->from == c->join.source && m->link.token == c->join.token;
-    if (!mine)
+    /* Who hears of a log that does not come has not been answered. */
+    if (!mine || (m->type == MOB_GCS_POSITION && m->link.seq > c->applied))
         return MOB_FINISHED;
     c->join.heard_ns = c->now_ns;
+    if (m->type == MOB_GCS_POSITION)
+        return MOB_FINISHED;
     if (m->type == MOB_GCS_LOG)
         return on_log(c, m, hold);
     if (m->type == MOB_GCS_SNAPSHOT)
@@ -433,8 +449,8 @@ void mob_chain_join_tick(struct mob_chain *c)
         c->join.heard_ns = c->now_ns;
     /* A source answers each question, if only that it has another joiner: this one is not heard, or does not
      * hear. It has nothing that anybody needs, and its place is needed. */
-    bool stalled = !c->join.replays && c->now_ns - c->join.heard_ns >= c->options.stall_ns;
-    if (stalled && MOB_RULE(JOIN_STALLED))
+    bool stalled = c->now_ns - c->join.heard_ns >= c->options.stall_ns;
+    if (stalled && (c->join.replays ? MOB_RULE(LOG_STALLED) : MOB_RULE(JOIN_STALLED)))
         mob_chain_fail(c, MOB_CHAIN_STALLED);
     else if (c->join.replays)
         say_joined(c);

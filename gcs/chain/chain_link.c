@@ -210,7 +210,8 @@ static void from_successor(struct mob_chain *c, const struct mob_gcs_link_msg *m
 static enum mob_status dispatch(struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold)
 {
     bool joins = m->type == MOB_GCS_JOIN || m->type == MOB_GCS_SNAPSHOT || m->type == MOB_GCS_LOG ||
-        m->type == MOB_GCS_JOINED || m->type == MOB_GCS_LEAVE;
+        m->type == MOB_GCS_JOINED || m->type == MOB_GCS_LEAVE ||
+        (m->type == MOB_GCS_POSITION && m->link.token != 0);
     if (joins)
         return mob_chain_join_message(c, m, hold);
     if (MOB_RULE(EPOCH) && m->epoch != c->config.epoch) {

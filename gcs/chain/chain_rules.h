@@ -17,9 +17,10 @@
 #define MOB_RULE_STREAM_HOLE 9 /* they are told when what they lack was flushed */
 #define MOB_RULE_FLUSH_FROM 10 /* a FLUSH that knew another position changes nothing */
 
-/* Without these two nothing unsafe happens, but what waits for a link that carries nothing waits for ever. */
+/* Without these nothing unsafe happens, but what waits for a link that carries nothing waits for ever. */
 #define MOB_RULE_STALLED 14 /* a member that gets no further on its way to serving is left out */
 #define MOB_RULE_JOIN_STALLED 15 /* a joiner that hears nothing of its snapshot gives up */
+#define MOB_RULE_LOG_STALLED 16 /* so does one that has it, and hears nothing of the log behind it */
 
 /* Of gcs/chain/node_watch.c (ctest sim/nodes-without-*). */
 #define MOB_RULE_NODE_SEAL 11 /* the next incarnation is given out when the log before is sealed */

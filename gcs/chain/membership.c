@@ -45,6 +45,8 @@ struct mob_membership *mob_membership_create(const struct mob_membership_options
     m->options = *options;
     if (m->options.pause_max_ns == 0)
         m->options.pause_max_ns = MOB_MEMBERSHIP_PAUSE_MAX_NS;
+    if (m->options.lag_max == 0)
+        m->options.lag_max = MOB_MEMBERSHIP_LAG_MAX;
     return m;
 }
 
@@ -245,7 +247,8 @@ static void install(struct mob_membership *m, const struct mob_gcs_config *confi
 
 static struct mob_gcs_config next_config(const struct mob_membership *m)
 {
-    return (struct mob_gcs_config){.epoch = m->config.epoch + 1, .term = m->term};
+    return (struct mob_gcs_config){
+        .epoch = m->config.epoch + 1, .term = m->term, .started = m->config.started};
 }
 
 /* The first chain: of empty members, when enough of them are there; or of the one that has data. */
@@ -258,7 +261,7 @@ static void decide_first(struct mob_membership *m, int64_t now_ns)
             continue;
         if (r->stored_synced != 0) {
             uint64_t epoch = r->stored_epoch + 1;
-            next = (struct mob_gcs_config){.epoch = epoch, .term = m->term, .start = 1};
+            next = (struct mob_gcs_config){.epoch = epoch, .term = m->term, .start = 1, .started = epoch};
             config_add(&next, r->member);
             break;
         }
@@ -318,6 +321,7 @@ static void decide_start(struct mob_membership *m, int64_t now_ns)
     }
     struct mob_gcs_config next = next_config(m);
     next.start = 1;
+    next.started = next.epoch;
     config_add(&next, best->report.member);
     install(m, &next);
 }
@@ -423,7 +427,7 @@ static void decide_append(struct mob_membership *m, int64_t now_ns)
     }
     const struct mob_member_report *tail = &find(m, m->config.members[m->config.count - 1])->report;
     const struct known *joiner = find(m, tail->joiner);
-    bool ready = tail->joiner != 0 && tail->joiner_lag < MOB_MEMBERSHIP_LAG_MAX && joiner != NULL &&
+    bool ready = tail->joiner != 0 && tail->joiner_lag < m->options.lag_max && joiner != NULL &&
         joiner->report.state == MOB_CHAIN_JOINING && heard(m, joiner, now_ns);
     if (!ready)
         return;

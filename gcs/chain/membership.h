@@ -66,6 +66,8 @@ struct mob_membership_options {
     int64_t suspicion_ns; /* at least lease + 2 ms */
     int64_t lease_ns;
     int64_t tick_ns; /* while somebody may fall silent */
+    uint64_t
+        lag_max; /* entries that a joiner lacks less than when it is appended; 0: MOB_MEMBERSHIP_LAG_MAX */
     int64_t stall_ns; /* a member of the chain that speaks, but gets no further for so long on its way to
                          serving, is left out, so that another can take its place; 0: never */
     int64_t pause_max_ns; /* longest pause that a member announces; 0: MOB_MEMBERSHIP_PAUSE_MAX_NS */

@@ -144,6 +144,17 @@ static void retry_soon(struct mob_gcs *g, uint64_t client)
     g->reads_ns = at;
 }
 
+/* Everything had died since the newest configuration that it knew, so the history is another one, and links
+ * lead to who is dead: also one whose end has not been noticed and at whose address another is now. What is
+ * still on its way there must not be heard as the new chain's. */
+static void chain_was_started(struct link *l)
+{
+    struct mob_gcs *g = l->gcs;
+    g->position.committed = g->position.durable = 0; /* what it has, it says */
+    if (other(g, l)->state != LINK_DOWN)
+        link_fail(other(g, l), MOB_UNAVAILABLE);
+}
+
 void route_nack(struct link *l, const struct mob_gcs_frame *frame)
 {
     struct mob_gcs *g = l->gcs;
@@ -168,8 +179,8 @@ void route_nack(struct link *l, const struct mob_gcs_frame *frame)
             retry_soon(g, frame->from);
         return;
     }
-    if (book.config.epoch > known && book.config.start != 0)
-        g->position.committed = g->position.durable = 0; /* another history: what it has, it says */
+    if (book.config.started > known)
+        chain_was_started(l);
     g->book = book;
     g->position.epoch = book.config.epoch;
     set_route(g, &book);

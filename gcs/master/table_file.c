@@ -19,7 +19,7 @@
 #include "gcs/master/table_inner.h"
 
 #define FILE_MAGIC 0x4c42544d42554f4dull /* "MOUBMTBL" */
-#define FILE_VERSION 2u
+#define FILE_VERSION 3u
 #define SLOT_BYTES 4096u
 #define LOCK_TRIES 100 /* a second: a change takes the time of one fsync */
 #define LOCK_PAUSE_NS (10 * 1000000)
@@ -35,11 +35,23 @@ struct content {
 };
 _Static_assert(sizeof(struct content) <= SLOT_BYTES, "a slot is one block");
 
+/* A configuration of versions 1 and 2, which did not say when the chain was last started. */
+struct config_2 {
+    uint64_t epoch, term;
+    uint32_t count, start;
+    uint64_t members[MOB_GCS_MEMBERS_MAX];
+};
+struct content_2 {
+    uint64_t magic, version, number;
+    struct mob_master_row row;
+    struct config_2 newest;
+    uint64_t hash;
+};
 /* Version 1: the whole file, replaced by each change. */
 struct content_1 {
     uint64_t magic, version;
     struct mob_master_row row;
-    struct mob_gcs_config newest;
+    struct config_2 newest;
     uint64_t hash;
 };
 
@@ -55,6 +67,18 @@ static uint64_t hash_of(const struct content *c)
     return mob_hash64(c, offsetof(struct content, hash));
 }
 
+/* An earlier start is not in the file. Nobody needs it: who heard of that chain speaks another protocol. */
+static struct mob_gcs_config config_of_2(const struct config_2 *old)
+{
+    struct mob_gcs_config config = {.epoch = old->epoch,
+        .term = old->term,
+        .count = old->count,
+        .start = old->start,
+        .started = old->start != 0 ? old->epoch : 0};
+    memcpy(config.members, old->members, sizeof config.members);
+    return config;
+}
+
 static enum mob_status load_1(const uint8_t *bytes, struct table *t)
 {
     struct content_1 old;
@@ -64,8 +88,28 @@ static enum mob_status load_1(const uint8_t *bytes, struct table *t)
     if (old.version != 1)
         return MOB_VERSION;
     t->content.row = old.row;
-    t->content.newest = old.newest;
+    t->content.newest = config_of_2(&old.newest);
     return MOB_OK;
+}
+
+/* False: torn, or never written. The slots of a file may be of two versions. */
+static bool load_slot(const uint8_t *bytes, struct content *out)
+{
+    struct content_2 old;
+    memcpy(out, bytes, sizeof *out);
+    memcpy(&old, bytes, sizeof old);
+    if (out->magic != FILE_MAGIC)
+        return false;
+    if (out->version == FILE_VERSION)
+        return out->hash == hash_of(out);
+    if (old.version != 2 || old.hash != mob_hash64(&old, offsetof(struct content_2, hash)))
+        return false;
+    *out = (struct content){.magic = FILE_MAGIC,
+        .version = FILE_VERSION,
+        .number = old.number,
+        .row = old.row,
+        .newest = config_of_2(&old.newest)};
+    return true;
 }
 
 /* One slot may be torn, by a power cut during a change that nobody was told of. */
@@ -74,10 +118,10 @@ static enum mob_status load_slots(const uint8_t *bytes, struct table *t)
     uint64_t numbers[SLOTS] = {0};
     for (int i = 0; i < SLOTS; i++) {
         struct content c;
-        memcpy(&c, bytes + (size_t)i * SLOT_BYTES, sizeof c);
+        bool whole = load_slot(bytes + (size_t)i * SLOT_BYTES, &c);
         if (c.magic == FILE_MAGIC && c.version > FILE_VERSION)
             return MOB_VERSION;
-        if (c.magic != FILE_MAGIC || c.version != FILE_VERSION || c.hash != hash_of(&c))
+        if (!whole)
             continue;
         numbers[i] = c.number;
         if (c.number > t->content.number)

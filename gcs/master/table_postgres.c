@@ -16,12 +16,12 @@ static const char row_sql[] = "SELECT term, beat FROM mobula.master WHERE shard 
 static const char set_sql[] =
     "UPDATE mobula.master SET term = $3, beat = $4 WHERE term = $1 AND beat = $2 AND shard = $5";
 static const char newest_sql[] =
-    "SELECT epoch, term, start, members FROM mobula.chain_epoch WHERE shard = $1 "
+    "SELECT epoch, term, start, members, started FROM mobula.chain_epoch WHERE shard = $1 "
     "ORDER BY epoch DESC LIMIT 1";
 static const char insert_sql[] =
     "WITH mine AS (SELECT 1 FROM mobula.master WHERE shard = $1 AND term = $3 FOR SHARE) "
-    "INSERT INTO mobula.chain_epoch (shard, epoch, term, start, members) "
-    "SELECT $1, $2, $3, $4::integer <> 0, $5 FROM mine "
+    "INSERT INTO mobula.chain_epoch (shard, epoch, term, start, members, started) "
+    "SELECT $1, $2, $3, $4::integer <> 0, $5, $6 FROM mine "
     "WHERE NOT EXISTS (SELECT 1 FROM mobula.chain_epoch WHERE shard = $1 AND epoch >= $2)";
 
 static enum mob_status take_config(const struct mob_database_result *r, struct mob_gcs_config *out)
@@ -38,13 +38,14 @@ static enum mob_status take_config(const struct mob_database_result *r, struct m
         return MOB_CORRUPT;
     out->count = (uint32_t)(length / sizeof out->members[0]);
     memcpy(out->members, members, length);
+    out->started = (uint64_t)mob_database_number(r, 0, 4);
     return mob_gcs_config_valid(out) ? MOB_OK : MOB_CORRUPT;
 }
 
 static enum mob_status ask(
     struct mob_database *db, uint32_t shard, const struct mob_table_question *q, struct mob_table_answer *a)
 {
-    struct mob_database_param p[5] = {{.length = 0}};
+    struct mob_database_param p[6] = {{.length = 0}};
     struct mob_database_result *r = NULL;
     const struct mob_gcs_config *c = &q->config;
     enum mob_status status = MOB_INVALID;
@@ -79,7 +80,8 @@ static enum mob_status ask(
         mob_param_i64(&p[2], (int64_t)c->term);
         mob_param_i32(&p[3], (int32_t)c->start);
         mob_param_bytes(&p[4], c->members, c->count * sizeof c->members[0]);
-        status = mob_database_query(db, insert_sql, p, 5, &r);
+        mob_param_i64(&p[5], (int64_t)c->started);
+        status = mob_database_query(db, insert_sql, p, 6, &r);
         if (status == MOB_OK && mob_database_changed(r) != 1)
             status = MOB_CONFLICT;
         break;

@@ -50,7 +50,7 @@ static enum mob_status set_row(struct mob_table *table, struct mob_master_row fr
 static enum mob_status insert(struct mob_table *table, uint64_t epoch, uint64_t term, uint64_t member)
 {
     struct mob_gcs_config config = {
-        .epoch = epoch, .term = term, .count = 2, .members = {member, member + 1}};
+        .epoch = epoch, .term = term, .count = 2, .started = epoch - 1, .members = {member, member + 1}};
     return ask(table, (struct mob_table_question){.op = MOB_TABLE_INSERT, .config = config}).status;
 }
 
@@ -156,6 +156,14 @@ static void check_table(const struct mob_table_options *options)
     assert_int_equal(a.config.count, 2);
     assert_int_equal(a.config.members[0], 40);
     assert_int_equal(a.config.members[1], 41);
+    assert_int_equal(a.config.start, 0);
+    assert_int_equal(a.config.started, 1);
+    struct mob_gcs_config start = {
+        .epoch = 3, .term = 2, .count = 1, .start = 1, .started = 3, .members = {50}};
+    struct mob_table_question insert_start = {.op = MOB_TABLE_INSERT, .config = start};
+    assert_int_equal(ask(other, insert_start).status, MOB_OK);
+    a = ask(one, (struct mob_table_question){.op = MOB_TABLE_NEWEST});
+    assert_memory_equal(&a.config, &start, sizeof start);
     check_nodes(one, other);
     mob_table_destroy(one);
     mob_table_destroy(other);

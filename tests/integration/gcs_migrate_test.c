@@ -95,6 +95,29 @@ static void an_old_database_is_brought_up_with_what_is_in_it(void **state)
     assert_int_equal(pg_box_number(db, "SELECT count(*) FROM mobula.migration"), n + 1);
 }
 
+/* 0005: each configuration that is there names the last start before it, of its own shard. */
+static void configurations_learn_when_their_chain_was_started(void **state)
+{
+    NEEDS_POSTGRES();
+    struct mob_migration before[64] = {{0}};
+    int from, to;
+    assert_true(known() >= 5);
+    memcpy(before, mob_migrations, 4 * sizeof before[0]);
+    assert_int_equal(mob_migrate(db, before, &from, &to), MOB_OK);
+    assert_int_equal(mob_database_run(db,
+                         "INSERT INTO mobula.chain_epoch (shard, epoch, term, start, members) "
+                         "SELECT s, e, 1, s = 0 AND e IN (3, 6) OR s = 1 AND e = 2, '\\x0102030405060708' "
+                         "FROM generate_series(0, 2) s, generate_series(1, 7) e"),
+        MOB_OK);
+    assert_int_equal(mob_migrate(db, mob_migrations, &from, &to), MOB_OK);
+    assert_int_equal(pg_box_number(db, "SELECT count(*) FROM mobula.chain_epoch"), 21);
+    assert_int_equal(pg_box_number(db,
+                         "SELECT count(*) FROM mobula.chain_epoch WHERE started <> CASE shard "
+                         "WHEN 0 THEN CASE WHEN epoch < 3 THEN 0 WHEN epoch < 6 THEN 3 ELSE 6 END "
+                         "WHEN 1 THEN CASE WHEN epoch < 2 THEN 0 ELSE 2 END ELSE 0 END"),
+        0);
+}
+
 static void other_contents_of_a_number_are_refused(void **state)
 {
     NEEDS_POSTGRES();
@@ -183,6 +206,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(an_empty_database_gets_everything_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_old_database_is_brought_up_with_what_is_in_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(configurations_learn_when_their_chain_was_started, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_contents_of_a_number_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(one_that_fails_half_way_leaves_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(two_at_once_take_turns, set_up, tear_down),

@@ -214,6 +214,9 @@ void sim_check_config(struct sim *s, const struct mob_gcs_config *config)
     const struct mob_gcs_config *before = &s->database.configs[config->epoch - 1];
     SIM_CHECK(s, mob_gcs_config_valid(config) && (config->epoch == 1 || before->epoch == config->epoch - 1),
         "epoch %llu is no configuration, or not the next", (unsigned long long)config->epoch);
+    uint64_t started = config->start != 0 ? config->epoch : config->epoch > 1 ? before->started : 0;
+    SIM_CHECK(s, config->started == started, "epoch %llu: started with %llu, and says %llu",
+        (unsigned long long)config->epoch, (unsigned long long)started, (unsigned long long)config->started);
     if (config->start != 0) {
         sim_cover_add(s, SIM_STARTS);
         return;

@@ -290,13 +290,28 @@ void sim_client_tick(struct sim *s, struct sim_client *c)
 
 /* ---- what it hears ---- */
 
+/* Everything had died since it knew a configuration: all links are new ones, and the history is another. */
+static bool hears_of_start(struct sim *s, const struct sim_client *c, const struct mob_gcs_config *config)
+{
+    uint64_t known = c->config.epoch;
+    if (known == 0 || config->started <= known)
+        return false;
+    if (config->start == 0)
+        sim_cover_add(s, SIM_STARTS_HEARD_LATE);
+    return true;
+}
+
 static void on_config(struct sim *s, struct sim_client *c, const struct mob_gcs_config *config)
 {
     if (config->epoch <= c->config.epoch)
         return;
-    uint64_t before = c->config.epoch;
+    bool started = hears_of_start(s, c, config);
     c->config = *config;
-    sim_flusher_config(s, c, before);
+    if (started) {
+        c->floor_epoch = config->started;
+        c->durable = 0;
+        sim_flusher_started(s, c);
+    }
     sim_stream_config(s, &c->keys);
     sim_stream_config(s, &c->log);
     sim_sub_config(s, c, &c->watch);

@@ -141,6 +141,8 @@ static struct sim_member *any_member(struct sim *s)
 #define MUTED_SEEDS 5u /* one of so many has such links */
 #define MUTED_OF 4u /* and there one of so many, */
 #define MUTED_MAX 2u /* at most so many */
+#define MUTED_LOG_OF 2u /* and of joiners with their snapshot */
+#define MISSED_OF 4u /* one of so many configurations is missed */
 
 void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state)
 {
@@ -160,6 +162,60 @@ void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state)
     s->muted++;
     s->net.mute[sim_node_of_member(other)][m->slot] = m->node->life;
     sim_cover_add(s, state == MOB_CHAIN_JOINING ? SIM_MUTED_JOINING : SIM_MUTED_SYNCING);
+}
+
+void sim_mute_log(struct sim *s, struct sim_member *m)
+{
+    const struct mob_gcs_config *c = mob_chain_config(m->chain);
+    uint64_t dice[] = {s->setup.seed, m->id};
+    if (s->healing || s->setup.seed % MUTED_SEEDS != 1 || s->muted >= MUTED_MAX || c->count == 0 ||
+        mob_hash64(dice, sizeof dice) % MUTED_LOG_OF != 0)
+        return;
+    uint32_t other = sim_node_of_member(c->members[c->count - 1]);
+    SIM_TRACE(s, "member %u hears no more of member %u, and has its snapshot", m->slot, other);
+    s->muted++;
+    s->net.mute[other][m->slot] = m->log_muted = m->node->life;
+    sim_cover_add(s, SIM_MUTED_LOG);
+}
+
+/* Somebody else of the chain who may die without it: not the head, and not the one that is taken in. */
+static struct sim_member *beside(struct sim *s, const struct mob_gcs_config *config, uint32_t place)
+{
+    uint32_t other = config->epoch == 1 ? config->count - 1 : place - 1;
+    if (config->count < 3 || place == 0 || other == place || other == 0)
+        return NULL;
+    return &s->members[sim_node_of_member(config->members[other])];
+}
+
+static void miss_config(struct sim *s, const struct mob_gcs_config *config, uint32_t place)
+{
+    struct sim_member *other = beside(s, config, place);
+    if (other == NULL || !other->node->up)
+        return;
+    uint32_t who = sim_node_of_member(config->members[place]);
+    SIM_TRACE(s, "member %u misses epoch %llu", who, (unsigned long long)config->epoch);
+    s->net.missed[who] = config->epoch;
+    sim_cover_add(s, SIM_MISSED_CONFIG);
+    sim_kill_member(s, other, false, false);
+}
+
+void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const struct mob_gcs_config *before)
+{
+    uint64_t dice[] = {s->setup.seed, config->epoch, config->members[0]};
+    uint64_t drawn = mob_hash64(dice, sizeof dice);
+    if (s->healing || drawn % MISSED_OF != 0)
+        return;
+    if (config->start != 0) {
+        uint32_t client = s->clients[drawn / MISSED_OF % s->plan.clients].number;
+        SIM_TRACE(
+            s, "client %u hears nothing until epoch %llu", client, (unsigned long long)config->epoch + 1);
+        s->net.deaf_until[client] = config->epoch + 1;
+        sim_cover_add(s, SIM_DEAF_CLIENTS);
+    } else if (config->epoch == 1) {
+        miss_config(s, config, 1);
+    } else if (config->count > before->count) {
+        miss_config(s, config, config->count - 1);
+    }
 }
 
 bool sim_is_muted(const struct sim *s, const struct sim_member *m)

@@ -14,6 +14,12 @@ bool sim_others_hold(struct sim *s, const struct mob_gcs_config *config, const s
  * life, as one whose opening never ends. Another source of randomness than all else: other seeds play as they
  * did. */
 void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state);
+/* The same for a joiner whose snapshot has just become whole. */
+void sim_mute_log(struct sim *s, struct sim_member *m);
+/* Draws in the same way what follows a configuration that was just made. The one that takes in a member is
+ * lost on its way to that, and somebody beside it dies, so that it hears of the next one first. Or, when the
+ * chain starts again: a client hears nothing more until it is longer. */
+void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const struct mob_gcs_config *before);
 bool sim_is_muted(const struct sim *s, const struct sim_member *m);
 bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next);
 

@@ -113,13 +113,9 @@ static void on_stream(struct sim *s, struct sim_flusher *f, const struct sim_msg
         *SIM_GROW(f->batch, f->batch_count, f->batch_capacity) = b;
 }
 
-/* After everything died all links are new ones. */
-void sim_flusher_config(struct sim *s, struct sim_client *c, uint64_t before)
+void sim_flusher_started(struct sim *s, struct sim_client *c)
 {
-    bool started = false;
-    for (uint64_t e = before + 1; e <= c->config.epoch; e++)
-        started = started || s->database.configs[e].start != 0;
-    if (started && before != 0 && c->flusher.state != SIM_FLUSH_NONE && s->setup.without != SIM_RULE_SESSION)
+    if (c->flusher.state != SIM_FLUSH_NONE && s->setup.without != SIM_RULE_SESSION)
         end_session(s, &c->flusher, "everything had died");
 }
 

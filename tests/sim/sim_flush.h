@@ -22,8 +22,8 @@ struct sim_flusher {
 void sim_flusher_start(struct sim *s, struct sim_client *c);
 void sim_flusher_stop(struct sim_client *c);
 void sim_flusher_tick(struct sim *s, struct sim_client *c);
-/* Another configuration than that of `before` was heard of. */
-void sim_flusher_config(struct sim *s, struct sim_client *c, uint64_t before);
+/* Everything had died. */
+void sim_flusher_started(struct sim *s, struct sim_client *c);
 void sim_flusher_message(struct sim *s, struct sim_client *c, const struct sim_msg *msg);
 /* FLUSH was answered; reply NULL: it never will be. */
 void sim_flusher_flushed(struct sim *s, struct sim_client *c, const struct mob_gcs_reply *reply);

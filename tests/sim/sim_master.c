@@ -29,6 +29,7 @@ static void insert(struct sim *s, const struct sim_msg *msg, struct sim_msg *ans
         (unsigned long long)config->members[config->count - 1], config->start,
         (unsigned long long)config->term);
     sim_check_config(s, config);
+    sim_config_made(s, config, &d->configs[config->epoch - 1]);
 }
 
 /* One transaction: the watermark's compare-and-set, then the rows. */
@@ -138,6 +139,7 @@ void sim_master_start(struct sim *s, struct sim_master *m)
         .suspicion_ns = MOB_MEMBERSHIP_SUSPICION_NS,
         .lease_ns = MOB_CHAIN_LEASE_NS,
         .tick_ns = TICK_NS,
+        .lag_max = 10,
         .stall_ns = 300 * SIM_MS,
         .pause_max_ns = 100 * SIM_MS,
         .tick_slow_ns = 10 * TICK_NS,

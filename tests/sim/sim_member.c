@@ -348,6 +348,7 @@ static void on_load(struct sim *s, struct sim_member *m, const struct mob_gcs_li
     write_meta(s, m, false, 0, load->link.seq);
     m->base_seq = load->link.seq;
     m->base_digest = load->link.digest;
+    sim_mute_log(s, m);
 }
 
 static void on_wipe(struct sim *s, struct sim_member *m)

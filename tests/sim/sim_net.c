@@ -33,6 +33,28 @@ static void deliver(struct sim *s, struct sim_msg *m)
     sim_at(s, at - s->now, (struct sim_event){.type = SIM_EV_MESSAGE, .node = m->to, .message = m});
 }
 
+/* 0: it carries none. */
+static uint64_t epoch_of_config(const struct sim_msg *m)
+{
+    struct mob_gcs_frame frame;
+    size_t used;
+    if (m->type == SIM_NACK)
+        return m->config.epoch;
+    if (m->type != SIM_CHAIN ||
+        mob_gcs_frame_decode(m->body, m->body_bytes, MOB_GCS_FRAME_CHAIN_MAX, &frame, &used) != MOB_OK ||
+        !mob_gcs_link_has_config(frame.type))
+        return 0;
+    return frame.epoch;
+}
+
+static bool does_not_arrive(const struct sim *s, const struct sim_msg *m)
+{
+    uint64_t missed = s->net.missed[m->to];
+    if (s->healing)
+        return false;
+    return (missed != 0 && epoch_of_config(m) == missed) || s->net.deaf_until[m->to] > s->database.newest;
+}
+
 void sim_send(struct sim *s, struct sim_msg *m)
 {
     struct sim_net *n = &s->net;
@@ -43,6 +65,10 @@ void sim_send(struct sim *s, struct sim_msg *m)
     }
     if (m->type == SIM_CHAIN && n->mute[m->from][m->to] == s->nodes[m->to].life) {
         sim_cover_add(s, SIM_NET_MUTE);
+        free(m);
+        return;
+    }
+    if (does_not_arrive(s, m)) {
         free(m);
         return;
     }

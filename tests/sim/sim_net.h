@@ -77,6 +77,8 @@ struct sim_net {
     int64_t delay_low, delay_high;
     int64_t cut_until[SIM_NODES_MAX][SIM_NODES_MAX]; /* from, to */
     uint32_t mute[SIM_NODES_MAX][SIM_NODES_MAX]; /* carries nothing to that life of a member; 0: it does */
+    uint64_t missed[SIM_NODES_MAX]; /* the configuration of that epoch does not reach it */
+    uint64_t deaf_until[SIM_NODES_MAX]; /* it hears nothing until there is a configuration of that epoch */
     int64_t last_at[SIM_NODES_MAX][SIM_NODES_MAX]; /* links keep their order unless told otherwise */
 };
 

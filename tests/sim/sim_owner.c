@@ -258,7 +258,9 @@ void sim_owner_state(struct sim *s, struct sim_member *m, enum mob_chain_state f
         enum mob_chain_failure why = mob_chain_failure(m->chain);
         SIM_CHECK(s, why < MOB_CHAIN_HISTORY, "member %u: %s", m->slot, mob_chain_failure_text(why));
         if (why == MOB_CHAIN_STALLED)
-            sim_cover_add(s, SIM_STALLED_JOINING);
+            sim_cover_add(s, m->log_muted == m->node->life ? SIM_STALLED_LOG : SIM_STALLED_JOINING);
+        else if (from == MOB_CHAIN_JOINING && why == MOB_CHAIN_NOT_READY)
+            sim_cover_add(s, SIM_JOINER_EVICTED);
         else if (from == MOB_CHAIN_SYNCING && sim_is_muted(s, m))
             sim_cover_add(s, SIM_STALLED_SYNCING);
     }

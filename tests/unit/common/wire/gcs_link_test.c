@@ -53,10 +53,33 @@ static void the_sum_of_an_entry_is_checked(void **state)
     }
 }
 
+static void a_configuration_names_its_last_start_truly(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t epoch, started;
+        uint32_t start;
+        bool valid;
+    } rows[] = {{1, 0, 0, true}, {9, 7, 0, true}, {9, 9, 1, true}, {9, 9, 0, false}, {9, 7, 1, false},
+        {9, 0, 1, false}, {9, 10, 0, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct mob_gcs_link_msg m = {.type = MOB_GCS_SYNC,
+            .config = {.epoch = rows[i].epoch,
+                .count = 1,
+                .start = rows[i].start,
+                .started = rows[i].started,
+                .members = {5}}};
+        enum mob_status status = decode(&m, NULL, 0);
+        if (status != (rows[i].valid ? MOB_OK : MOB_CORRUPT))
+            fail_msg("row %zu: %s", i, mob_status_code(status));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_sum_of_an_entry_is_checked),
+        cmocka_unit_test(a_configuration_names_its_last_start_truly),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -75,10 +75,101 @@ static void a_snapshot_that_was_begun_anew_is_taken_from_its_beginning(void **st
     mob_state_destroy(f.tables);
 }
 
+static void fixture_init(struct fixture *f, int64_t stall_ns)
+{
+    *f = (struct fixture){.tables = mob_state_create(), .now_ns = 1000};
+    f->chain = mob_chain_create(
+        &(struct mob_chain_options){.self = JOINER, .state = f->tables, .stall_ns = stall_ns});
+}
+
+static void fixture_fini(struct fixture *f)
+{
+    mob_chain_destroy(f->chain);
+    mob_state_destroy(f->tables);
+}
+
+/* From the tail, about the log behind a snapshot that began at 40. */
+static void say_position(struct fixture *f, uint64_t seq)
+{
+    struct mob_gcs_link_msg m = {.type = MOB_GCS_POSITION,
+        .epoch = 1,
+        .from = TAIL,
+        .link = {.to = JOINER, .seq = seq, .token = f->asked.link.token}};
+    assert_int_equal(mob_chain_on_message(f->chain, &m, NULL), MOB_FINISHED);
+    drain(f);
+}
+
+#define STALL (50 * MOB_CHAIN_RESEND_NS)
+
+/* Its snapshot is whole and nobody writes: the source says that there is nothing more, and is believed. When
+ * it is not heard any more, or speaks of entries that do not come, another life is luckier. */
+static void who_waits_for_a_log_that_does_not_come_gives_up(void **state)
+{
+    (void)state;
+    static const uint64_t last_words[] = {0, 41}; /* nothing; what does not come */
+    for (size_t i = 0; i < sizeof last_words / sizeof last_words[0]; i++) {
+        struct fixture f;
+        fixture_init(&f, STALL);
+        mob_chain_on_config(
+            f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+        mob_chain_on_join(f.chain, 1);
+        tick(&f);
+        uint8_t no_cursor[2] = {0};
+        struct mob_gcs_link_msg whole = {.type = MOB_GCS_SNAPSHOT,
+            .epoch = 1,
+            .from = TAIL,
+            .link = {.to = JOINER, .prev = 1, .seq = 40, .digest = 280, .token = f.asked.link.token},
+            .body = no_cursor,
+            .body_bytes = sizeof no_cursor};
+        assert_int_equal(mob_chain_on_message(f.chain, &whole, NULL), MOB_FINISHED);
+        drain(&f);
+        assert_int_equal(mob_chain_applied(f.chain), 40);
+        for (int k = 0; k < 200; k++) {
+            tick(&f);
+            if (k % 20 == 0)
+                say_position(&f, 40);
+            assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_JOINING);
+        }
+        int ticks = 0;
+        for (; ticks < 100 && mob_chain_state(f.chain) == MOB_CHAIN_JOINING; ticks++) {
+            tick(&f);
+            if (last_words[i] != 0)
+                say_position(&f, last_words[i]);
+        }
+        assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_EVICTED);
+        assert_int_equal(mob_chain_failure(f.chain), MOB_CHAIN_STALLED);
+        assert_in_range(ticks, 30, 50);
+        fixture_fini(&f);
+    }
+}
+
+/* A configuration without it is made while it still collects: its own next life was started beside it, as
+ * only a person can do. (Members of other stores join behind the one that collects, and cannot push it out.)
+ */
+static void who_collects_and_is_left_out_ends(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, 0);
+    mob_chain_load_position(f.chain, 4, 40);
+    mob_chain_on_config(f.chain,
+        &(struct mob_gcs_config){
+            .epoch = 5, .term = 1, .count = 1, .start = 1, .started = 5, .members = {JOINER}});
+    assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_COLLECTING);
+    mob_chain_on_config(f.chain,
+        &(struct mob_gcs_config){
+            .epoch = 6, .term = 1, .count = 1, .start = 1, .started = 6, .members = {JOINER + 1}});
+    assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_EVICTED);
+    assert_int_equal(mob_chain_failure(f.chain), MOB_CHAIN_LEFT_OUT);
+    fixture_fini(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_snapshot_that_was_begun_anew_is_taken_from_its_beginning),
+        cmocka_unit_test(who_waits_for_a_log_that_does_not_come_gives_up),
+        cmocka_unit_test(who_collects_and_is_left_out_ends),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
 }

@@ -174,6 +174,40 @@ static void who_does_not_come_back_is_waited_for(void **state)
     assert_int_equal(f->installed.members[0], TAIL + 1);
 }
 
+/* Each later configuration says with which one the chain was last started. */
+static void the_last_start_is_remembered(void **state)
+{
+    struct fixture *f = *state;
+    f->now_ns += MOB_SEC;
+    for (int i = 0; i < 5 && f->installed.epoch == 0; i++) {
+        report_back(f, TAIL, 7);
+        report_back(f, HEAD, 6);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 2);
+    assert_int_equal(f->installed.started, 2);
+    mob_membership_on_installed(f->m, MOB_OK, f->now_ns);
+    struct mob_member_report sole = {.member = TAIL + 1,
+        .epoch = 2,
+        .state = MOB_CHAIN_SERVING,
+        .synced = 1,
+        .synced_on_disk = 1,
+        .joiner = HEAD + 1,
+        .joiner_lag = 3};
+    struct mob_member_report joiner = {.member = HEAD + 1, .epoch = 2, .state = MOB_CHAIN_JOINING};
+    for (int i = 0; i < 30 && f->installed.epoch == 2; i++) {
+        sole.sent_ns = joiner.sent_ns = f->now_ns;
+        sole.heard_ns = joiner.heard_ns = f->now_ns - MOB_MS;
+        mob_membership_on_report(f->m, &joiner, true, f->now_ns);
+        mob_membership_on_report(f->m, &sole, true, f->now_ns);
+        tick(f);
+    }
+    assert_int_equal(f->installed.epoch, 3);
+    assert_int_equal(f->installed.count, 2);
+    assert_int_equal(f->installed.start, 0);
+    assert_int_equal(f->installed.started, 2);
+}
+
 /* Who has said so waits for the time that is given, and no longer. */
 static void who_does_not_come_back_is_given_up_when_a_person_says_so(void **state)
 {
@@ -187,6 +221,7 @@ static void who_does_not_come_back_is_given_up_when_a_person_says_so(void **stat
     }
     assert_int_equal(f->installed.epoch, 2);
     assert_int_equal(f->installed.start, 1);
+    assert_int_equal(f->installed.started, 2);
     assert_int_equal(f->installed.members[0], TAIL + 1);
     assert_in_range(f->now_ns - died_ns, 10 * MOB_SEC, 11 * MOB_SEC);
 }
@@ -378,6 +413,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_does_not_come_back_is_waited_for, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             who_does_not_come_back_is_given_up_when_a_person_says_so, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_last_start_is_remembered, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_further_is_left_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_waits_for_one_that_died_takes_its_place, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_further_is_waited_for, set_up, tear_down),

@@ -144,13 +144,54 @@ static void a_torn_slot_costs_what_was_not_acknowledged_only(void **state)
     assert_int_equal(ask((struct mob_table_question){.op = MOB_TABLE_NEWEST}).status, MOB_CORRUPT);
 }
 
+/* As versions 1 and 2 wrote it. */
+struct config_2 {
+    uint64_t epoch, term;
+    uint32_t count, start;
+    uint64_t members[7];
+};
+
+/* Its first slot is torn; the second has a chain that was just started, the third a newer beat. */
+static void a_file_of_version_2_is_taken_over(void **state)
+{
+    (void)state;
+    static uint8_t bytes[3 * SLOT_BYTES];
+    struct {
+        uint64_t magic, version, number;
+        struct mob_master_row row;
+        struct config_2 newest;
+        uint64_t hash;
+    } slot = {.magic = 0x4c42544d42554f4dull,
+        .version = 2,
+        .newest = {.epoch = 5, .term = 7, .count = 1, .start = 1, .members = {105}}};
+    for (uint64_t i = 0; i < 3; i++) {
+        slot.number = 8 - i % 2 + i;
+        slot.row = (struct mob_master_row){7, 20 + i};
+        slot.hash = mob_hash64(&slot, sizeof slot - sizeof slot.hash);
+        memcpy(bytes + i * SLOT_BYTES, &slot, sizeof slot);
+    }
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    assert_true(fd >= 0 && write(fd, bytes, sizeof bytes) == sizeof bytes);
+    close(fd);
+    spoil(0);
+    struct mob_table_answer a = ask((struct mob_table_question){.op = MOB_TABLE_NEWEST});
+    assert_int_equal(a.status, MOB_OK);
+    assert_int_equal(a.config.epoch, 5);
+    assert_int_equal(a.config.members[0], 105);
+    assert_int_equal(a.config.started, 5);
+    assert_int_equal(beat(), 22);
+    assert_int_equal(insert(6, 7), MOB_OK); /* beside slots of the version before */
+    assert_int_equal(newest_epoch(), 6);
+    assert_int_equal(beat(), 22);
+}
+
 static void other_versions_are_taken_over_or_refused(void **state)
 {
     (void)state;
     struct {
         uint64_t magic, version;
         struct mob_master_row row;
-        struct mob_gcs_config newest;
+        struct config_2 newest;
         uint64_t hash;
     } old = {.magic = 0x4c42544d42554f4dull,
         .version = 1,
@@ -165,7 +206,7 @@ static void other_versions_are_taken_over_or_refused(void **state)
     assert_int_equal(newest_epoch(), 6);
     assert_int_equal(beat(), 9);
     assert_int_equal(insert(7, 7), MOB_OK);
-    uint64_t newer = 3;
+    uint64_t newer = 4;
     fd = open(path, O_WRONLY);
     assert_true(fd >= 0 && pwrite(fd, &newer, sizeof newer, sizeof newer) == sizeof newer);
     close(fd);
@@ -177,6 +218,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(each_change_leaves_the_one_before_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_torn_slot_costs_what_was_not_acknowledged_only, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_file_of_version_2_is_taken_over, set_up, tear_down),
         cmocka_unit_test_setup_teardown(other_versions_are_taken_over_or_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

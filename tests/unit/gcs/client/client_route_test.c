@@ -1,0 +1,131 @@
+/* Which links and positions of a client outlive a configuration that it hears of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "gcs/client/client_internal.h"
+
+#define HEAD_AT "/nowhere/head"
+#define TAIL_AT "/nowhere/tail"
+
+struct fixture {
+    struct mob_gcs *gcs;
+    int far[2]; /* the other ends of its links */
+};
+
+static struct mob_gcs_book book_of(uint64_t epoch, uint64_t started, uint32_t count)
+{
+    struct mob_gcs_book book = {.config = {.epoch = epoch,
+                                    .term = 1,
+                                    .count = count,
+                                    .start = started == epoch,
+                                    .started = started,
+                                    .members = {epoch << 32 | 1, epoch << 32 | 2}}};
+    for (uint32_t i = 0; i < count; i++)
+        snprintf(book.places[i].client, sizeof book.places[i].client, "%s", i == 0 ? HEAD_AT : TAIL_AT);
+    return book;
+}
+
+/* A client of a chain of two in epoch 5, which was last started with epoch 3, both links up. */
+static int set_up(void **state)
+{
+    static struct fixture f;
+    static const uint8_t secret[MOB_MAC_KEY_BYTES];
+    struct mob_gcs_options options = {.socket_path = HEAD_AT "," TAIL_AT, .secret = secret};
+    assert_int_equal(mob_gcs_create(&options, &f.gcs), MOB_OK);
+    f.gcs->now_ns = MOB_SEC;
+    f.gcs->seeks = false;
+    f.gcs->book = book_of(5, 3, 2);
+    f.gcs->position = (struct mob_gcs_position){.epoch = 5, .committed = 70, .durable = 60};
+    f.gcs->tail = &f.gcs->links[1];
+    for (size_t i = 0; i < 2; i++) {
+        int ends[2];
+        struct link *l = &f.gcs->links[i];
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+        l->fd = ends[0];
+        f.far[i] = ends[1];
+        l->state = LINK_UP;
+        l->chain = true;
+        snprintf(l->path, sizeof l->path, "%s", i == 0 ? HEAD_AT : TAIL_AT);
+    }
+    *state = &f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    mob_gcs_destroy(f->gcs);
+    close(f->far[0]);
+    close(f->far[1]);
+    return 0;
+}
+
+static void tell(struct fixture *f, const struct mob_gcs_book *book)
+{
+    struct mob_gcs_nack nack = {.reason = MOB_WRONG_EPOCH};
+    struct mob_gcs_frame frame = {.type = MOB_GCS_NACK,
+        .head = (const uint8_t *)&nack,
+        .head_bytes = sizeof nack,
+        .body = (const uint8_t *)book,
+        .body_bytes = mob_gcs_book_bytes(book)};
+    route_nack(&f->gcs->links[0], &frame);
+    assert_int_equal(f->gcs->book.config.epoch, book->config.epoch);
+    assert_int_equal(f->gcs->links[0].state, LINK_UP); /* whoever said it lives */
+}
+
+static void links_outlive_a_reconfiguration(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_gcs_book book = book_of(8, 3, 2);
+    tell(f, &book);
+    assert_int_equal(f->gcs->links[1].state, LINK_UP);
+    assert_int_equal(f->gcs->position.committed, 70);
+    assert_int_equal(f->gcs->position.durable, 60);
+    assert_int_equal(f->gcs->position.epoch, 8);
+}
+
+/* The tail's address is the same, and who was there has died: the end of that link is not noticed yet. */
+static void a_start_that_was_missed_ends_what_was_before(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_gcs_book book = book_of(8, 7, 2);
+    tell(f, &book);
+    assert_int_equal(f->gcs->links[1].state, LINK_DOWN);
+    assert_ptr_equal(f->gcs->tail, &f->gcs->links[1]);
+    assert_string_equal(f->gcs->tail->path, TAIL_AT);
+    assert_int_equal(f->gcs->tail->retry_ns, f->gcs->now_ns); /* to be opened anew, at once */
+    assert_int_equal(f->gcs->position.committed, 0);
+    assert_int_equal(f->gcs->position.durable, 0);
+    f->gcs->position.committed = 75; /* and not a second time */
+    book = book_of(9, 7, 2);
+    tell(f, &book);
+    assert_int_equal(f->gcs->position.committed, 75);
+}
+
+static void a_start_that_is_heard_does_the_same(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_gcs_book book = book_of(6, 6, 1);
+    tell(f, &book);
+    assert_int_equal(f->gcs->links[1].state, LINK_DOWN);
+    assert_ptr_equal(f->gcs->tail, &f->gcs->links[0]);
+    assert_int_equal(f->gcs->position.committed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(links_outlive_a_reconfiguration, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_start_that_was_missed_ends_what_was_before, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_start_that_is_heard_does_the_same, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
