@@ -37,11 +37,11 @@ static json_t *member_row(
     char id[20];
     snprintf(id, sizeof id, "%" PRIx64, s->self);
     const char *role = role_of(chain, s->self, places);
-    return json_pack("{s:s? s:s s:s s:I s:I s:I s:I s:I s:I s:I}", "role", role, "state", s->state, "id", id,
-        "epoch", (json_int_t)s->epoch, "applied", (json_int_t)s->applied, "lag",
-        (json_int_t)(newest - s->applied), "committed", (json_int_t)s->committed, "durable",
-        (json_int_t)s->durable, "redis_bytes", (json_int_t)s->redis_bytes, "member_bytes",
-        (json_int_t)s->member_bytes);
+    return json_pack("{s:s? s:s s:I s:s s:I s:I s:I s:I s:I s:I s:I}", "role", role, "state", s->state,
+        "for_ms", (json_int_t)s->state_ms, "id", id, "epoch", (json_int_t)s->epoch, "applied",
+        (json_int_t)s->applied, "lag", (json_int_t)(newest - s->applied), "committed",
+        (json_int_t)s->committed, "durable", (json_int_t)s->durable, "redis_bytes",
+        (json_int_t)s->redis_bytes, "member_bytes", (json_int_t)s->member_bytes);
 }
 
 /* Each member by itself, in the order of their places: the others are known to the one that answers by their
@@ -77,7 +77,7 @@ static json_t *chain_members(struct gcs_call *g, const struct mob_gcs_config *ch
 
 static void print_chain(struct gcs_call *g, bool json)
 {
-    static const char *const shown[] = {"member", "role", "state", "id", "epoch", "applied", "lag",
+    static const char *const shown[] = {"member", "role", "state", "for_ms", "id", "epoch", "applied", "lag",
         "committed", "durable", "redis_bytes", "member_bytes", NULL};
     struct mob_gcs_config chain;
     mob_gcs_chain(g->gcs, &chain);
@@ -135,6 +135,21 @@ static void print_member(const struct cli_call *call, const struct mob_gcs_stats
     print_figures(call, "member", figures, (int)(sizeof figures / sizeof figures[0]));
 }
 
+/* The position of the newest block: entries of other kinds go on behind it, if only for who asks this, and
+ * are not flushed. */
+static uint64_t newest_block(struct gcs_call *g)
+{
+    const struct mob_gcs_scan scan = {.newest_first = true, .limit = 1};
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *r = gcs_wait(g, mob_gcs_scan(g->gcs, &scan, mob_gcs_sync_done, &sync), &sync);
+    if (r == NULL)
+        return 0;
+    const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+    uint64_t seq = a->block_count > 0 ? a->blocks[0].seq : 0;
+    mob_gcs_result_destroy(r);
+    return seq;
+}
+
 static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
 {
     const struct figure member[] = {{"flushed", s->flushed}, {"blocks", s->flushed_blocks},
@@ -145,9 +160,9 @@ static void print_flush(struct gcs_call *g, const struct mob_gcs_stats *s)
             "SELECT count(*) FROM pg_tables WHERE schemaname = 'mobula' AND "
             "tablename = 'watermark'") == 0)
         return;
+    uint64_t newest = newest_block(g);
     uint64_t upto = (uint64_t)gcs_shard_number(g, "SELECT upto FROM mobula.watermark WHERE shard = $1");
-    const struct figure database[] = {{"watermark", upto},
-        {"behind", s->applied > upto ? s->applied - upto : 0},
+    const struct figure database[] = {{"watermark", upto}, {"behind", newest > upto ? newest - upto : 0},
         {"batches", (uint64_t)gcs_shard_number(g, "SELECT count(*) FROM mobula.batch WHERE shard = $1")},
         {"tasks",
             (uint64_t)gcs_shard_number(g, "SELECT sum(specs)::bigint FROM mobula.batch WHERE shard = $1")},

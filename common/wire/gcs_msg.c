@@ -63,8 +63,11 @@ enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats 
     struct mob_gcs_stats stats = {0};
     size_t said = mob_reader_left(r);
     mob_read_into(r, &stats, offsetof(struct mob_gcs_stats, self));
+    if (mob_reader_ok(r) && said >= offsetof(struct mob_gcs_stats, state_ms))
+        mob_read_into(
+            r, &stats.self, offsetof(struct mob_gcs_stats, state_ms) - offsetof(struct mob_gcs_stats, self));
     if (mob_reader_ok(r) && said >= sizeof stats)
-        mob_read_into(r, &stats.self, sizeof stats - offsetof(struct mob_gcs_stats, self));
+        mob_read_into(r, &stats.state_ms, sizeof stats.state_ms);
     if (!mob_reader_ok(r))
         return MOB_TRUNCATED;
     stats.state[sizeof stats.state - 1] = 0;

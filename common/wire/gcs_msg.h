@@ -84,6 +84,7 @@ struct mob_gcs_stats {
     /* From here on not in what earlier versions say. */
     uint64_t self; /* the member's id; 0: the only one, without masters */
     char state[16]; /* in the chain, a word; padded with NUL, always one */
+    uint64_t state_ms; /* since it came to that state; of a later version than the two before */
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives

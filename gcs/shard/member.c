@@ -123,9 +123,8 @@ enum mob_status member_may_answer(struct mob_shard *sh)
 
 /* ---- states ---- */
 
-void member_on_state(void *arg, enum mob_chain_state from, enum mob_chain_state to)
+void member_on_state(struct mob_shard *sh, enum mob_chain_state from, enum mob_chain_state to)
 {
-    struct mob_shard *sh = arg;
     MOB_LOG_INFO("gcs", "member", "self=%llx from=%s to=%s epoch=%llu applied=%llu",
         (unsigned long long)sh->member.self.id, mob_chain_state_name(from), mob_chain_state_name(to),
         (unsigned long long)mob_chain_epoch(sh->chain), (unsigned long long)mob_chain_applied(sh->chain));

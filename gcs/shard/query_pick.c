@@ -347,7 +347,8 @@ static void pick_stats(struct query *q)
         .cold_readers = sh->cold_reader != NULL,
         .history_digest = mob_chain_digest(sh->chain),
         .state_digest = mob_chain_state_digest(sh->chain),
-        .self = sh->member.self.id};
+        .self = sh->member.self.id,
+        .state_ms = (uint64_t)((mob_now() - sh->state_ns) / MOB_MS)};
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;

@@ -46,15 +46,24 @@ static size_t drop_blocks(
     return found;
 }
 
+static void on_state(void *arg, enum mob_chain_state from, enum mob_chain_state to)
+{
+    struct mob_shard *sh = arg;
+    sh->state_ns = mob_now();
+    if (shard_has_masters(sh))
+        member_on_state(sh, from, to);
+}
+
 enum mob_status shard_tables_create(struct mob_shard *sh)
 {
     struct mob_chain_options chain = {.self = sh->member.self.id,
         .drop = drop_blocks,
         .drop_arg = sh,
-        .on_state = shard_has_masters(sh) ? member_on_state : NULL,
+        .on_state = on_state,
         .state_arg = sh,
         .lease_ns = shard_has_masters(sh) ? sh->options.chain->lease_ns : 0,
         .commit_on_disk = sh->options.durability == MOB_GCS_ALWAYS};
+    sh->state_ns = mob_now();
     sh->state = mob_state_create();
     chain.state = sh->state;
     sh->chain = sh->state == NULL ? NULL : mob_chain_create(&chain);

@@ -238,6 +238,7 @@ struct mob_shard {
     struct mob_chunk_pool chunks;
     struct mob_state *state;
     struct mob_chain *chain;
+    int64_t state_ns; /* when the chain's machine came to its state */
     struct mob_index *index;
     struct mob_store store;
     struct mob_durable durable;
@@ -370,7 +371,7 @@ void shard_measure(struct mob_shard *sh);
 /* member.c */
 MOB_MUST_USE enum mob_status member_open(struct mob_shard *sh); /* listens, and begins to report */
 void member_close(struct mob_shard *sh);
-void member_on_state(void *arg, enum mob_chain_state from, enum mob_chain_state to);
+void member_on_state(struct mob_shard *sh, enum mob_chain_state from, enum mob_chain_state to);
 void member_wake(struct mob_shard *sh); /* something has come from a master */
 void member_tick(struct mob_shard *sh); /* each pass, before the writes */
 void member_publish(struct mob_shard *sh); /* each pass, at its end */

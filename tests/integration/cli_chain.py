@@ -87,6 +87,7 @@ class Chain(ClusterCase):
             os.kill(supervisor, signal.SIGCONT)
 
     def test_status_shows_each_member(self):
+        began = time.monotonic()
         self.up("--gcs-replicas", "2")
         self.deploy()
         self.add(1)
@@ -99,10 +100,14 @@ class Chain(ClusterCase):
         self.assertEqual({"gcs.sock", "gcs-1.sock"}, set(members))
         for one in members.values():
             self.assertGreater(min(one["applied"], one["redis_bytes"], one["member_bytes"]), 0, members)
+            self.assertGreaterEqual(1000 * (time.monotonic() - began), one["for_ms"], members)
             self.assertEqual(max(m["applied"] for m in members.values()) - one["applied"], one["lag"], members)
         table = self.mobula("gcs", "status", code=0).stdout
-        for word in ["chain of ", "ROLE", "LAG", members["gcs.sock"]["role"]]:
+        for word in ["chain of ", "ROLE", "FOR MS", "LAG", members["gcs.sock"]["role"]]:
             self.assertIn(word, table)
+        now = self.gcs_chain()[1]
+        for place, one in members.items():  # it grows for as long as the state is the same
+            self.assertTrue(now[place]["epoch"] != one["epoch"] or now[place]["for_ms"] >= one["for_ms"] > 0, (members, now))
         # one that hangs is no reason to say nothing, and is not shown as what it was; what takes its place has another id
         left = None
         for _ in range(5):

@@ -102,8 +102,9 @@ def settled(c):
     """Everything is in the members' Redis, durable, and in PostgreSQL: nothing changes any more by itself."""
     applied = status(c)["member"]["applied"]
     c.until("durable", lambda: status(c)["member"]["durable"] >= applied and status(c)["postgres"]["watermark"] > 0, 60)
-    # not "behind": who asks is an entry, too, and the flusher does not hurry for entries without a block
     c.until("written", lambda: status(c)["postgres"]["tasks"] >= c.submitted and verify(c)[0] == 0, 60)
+    # and stays there: who asks is an entry, too, but none that is flushed
+    c.until("nothing is behind", lambda: status(c)["postgres"]["behind"] == 0, 60)
 
 
 def spoil_member(c, spoil, mend, why, words):
