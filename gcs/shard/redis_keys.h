@@ -1,16 +1,21 @@
 /* What a member keeps in its Redis, format 3. Big-endian numbers in keys, little-endian structs in values.
  *
- *   format          "mobula-gcs 3"; of 2 and 1, which have no journal, it becomes that; another value is
- * refused s               struct mob_redis_position, in every pass but those that have only a part in the
- * journal, which says it, too: the later one counts m               struct mob_redis_meta: of which Redis
- * process, whether it ended cleanly b <seq>         struct mob_redis_block, then the block k <table> <key>
- * u64 version, then the value i <incarnation> struct mob_gcs_incarnation c <client>      struct
- * mob_redis_identity f               u64: blocks up to here are in PostgreSQL, and not here N <part> u64
- * upto, u64 parts, then struct mob_gcs_flush_group: what all blocks up to `upto` left unfinished n <upto> the
- * same of one FLUSH; counts when it is above the sum's `upto` l               struct mob_redis_life: of which
- * member, in a chain with masters r <client> <slot>  struct mob_gcs_reply: the replies that are kept for
- * duplicates J               u64: the first segment of the journal; none: there is no journal j <number> a
- * segment (journal_rows.h): rows that stand over those of the keys above
+ *   format          "mobula-gcs 3"; of 2 and 1, which have no journal, it becomes that; others are refused
+ *   s               struct mob_redis_position, in every pass that is not in the journal alone: that says it,
+ *                   too, and the later one counts
+ *   m               struct mob_redis_meta: of which Redis process, whether it ended cleanly
+ *   b <seq>         struct mob_redis_block, then the block
+ *   k <table> <key> u64 version, then the value
+ *   i <incarnation> struct mob_gcs_incarnation
+ *   c <client>      struct mob_redis_identity
+ *   f               u64: blocks up to here are in PostgreSQL, and not here
+ *   N <part>        u64 upto, u64 parts, then struct mob_gcs_flush_group: what all blocks up to `upto` left
+ *                   unfinished
+ *   n <upto>        the same of one FLUSH; counts when it is above the sum's `upto`
+ *   l               struct mob_redis_life: of which member, in a chain with masters
+ *   r <client> <slot>  struct mob_gcs_reply: the replies that are kept for duplicates
+ *   J               u64: the first segment of the journal; none: there is no journal
+ *   j <number>      a segment (journal_rows.h): its rows stand over those of the keys above
  */
 #ifndef MOB_GCS_SHARD_REDIS_KEYS_H
 #define MOB_GCS_SHARD_REDIS_KEYS_H
