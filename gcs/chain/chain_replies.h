@@ -1,5 +1,5 @@
-/* The replies that the machine keeps of its clients, for an owner whose store writes them down later than they
- * were made (gcs/shard/journal.c). */
+/* The replies that the machine keeps of its clients, for an owner whose store writes them down later than
+ * they were made (gcs/shard/journal.c). */
 #ifndef MOB_GCS_CHAIN_CHAIN_REPLIES_H
 #define MOB_GCS_CHAIN_CHAIN_REPLIES_H
 

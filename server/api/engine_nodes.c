@@ -1,5 +1,5 @@
-/* Names of nodes: blocks, and so records, know the number of an incarnation only, and the control store whose it
- * is. What it says is remembered, since it never changes. */
+/* Names of nodes: blocks, and so records, know the number of an incarnation only, and the control store whose
+ * it is. What it says is remembered, since it never changes. */
 #include <stdlib.h>
 
 #include "common/base/log.h"
