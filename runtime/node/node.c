@@ -1,10 +1,12 @@
 /* The node's loop: one pass after the other while there is work, asleep in epoll when there is none. */
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -400,6 +402,40 @@ static bool segment_is_sound(struct node *node)
     return mob_store_audit(node->store, entries);
 }
 
+/* ---- precedence ---- */
+
+enum {
+    PRECEDENCE = -5, /* nice */
+    BEHIND = 16, /* records a pass, averaged: more come than it keeps up with */
+    BEHIND_NO_MORE = 4,
+    AVERAGED_SHIFT = 5 /* over so many passes, as a power of two */
+};
+
+/* Who chose a priority for the cluster keeps it. What is started in the meantime, workers before all, has the
+ * usual one. */
+static void precedence_begin(struct node_precedence *p)
+{
+    const struct sched_param none = {.sched_priority = 0};
+    bool usual = sched_getscheduler(0) == SCHED_OTHER && getpriority(PRIO_PROCESS, 0) == 0;
+    p->may = usual && sched_setscheduler(0, SCHED_OTHER | SCHED_RESET_ON_FORK, &none) == 0;
+}
+
+/* While more comes than it keeps up with, workers and drivers wait for what the loop decides, so of a core
+ * that it shares with one of them it gets more than half. Not while it waits for single tasks: then it
+ * yields, to those who share its core, and a yield to somebody who counts less may come back at once. */
+static void precedence_note(struct node_precedence *p, uint32_t taken)
+{
+    if (taken == 0)
+        return;
+    p->records += taken - (p->records >> AVERAGED_SHIFT);
+    uint32_t average = p->records >> AVERAGED_SHIFT;
+    bool wanted = average >= (p->taken ? BEHIND_NO_MORE : BEHIND);
+    if (!p->may || wanted == p->taken)
+        return;
+    p->may = setpriority(PRIO_PROCESS, 0, wanted ? PRECEDENCE : 0) == 0; /* of this thread alone */
+    p->taken = p->may && wanted;
+}
+
 /* One pass; false: nothing happened in it. The order matters: records before decisions, so that a pass sees
  * its own news; the log before the rings' flush, so that a driver's notice goes out with the pass that got
  * its acknowledgement; rings are released last. */
@@ -411,6 +447,7 @@ static bool pass(struct node *node)
     if (!segment_is_sound(node))
         return false;
     uint32_t taken = take_records(node);
+    precedence_note(&node->precedence, taken);
     if (mob_store_damaged(node->store))
         return false; /* found while it was read: nothing more leaves */
     node_dispatch(node);
@@ -526,6 +563,7 @@ static bool log_moved(const struct node *node, struct lineage_log_stats *seen)
 void node_loop(struct node *node)
 {
     uint32_t idle = 0;
+    precedence_begin(&node->precedence);
     struct lineage_log_stats log = {0};
     while (!stopped(node)) {
         bool busy = pass(node);

@@ -330,6 +330,10 @@ struct node {
         union node_extra_place *free, *chunks;
     } extras;
     int64_t now_ns; /* of this pass */
+    struct node_precedence {
+        bool may, taken;
+        uint32_t records; /* a pass with any, averaged and scaled */
+    } precedence;
     bool stopping, sealed, ready;
     uint32_t deploying, undeploying;
     bool acks_due; /* records of drivers were taken that no block has closed behind */

@@ -4,12 +4,14 @@
 #include <mobula/mobula.h>
 
 #include <poll.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -491,6 +493,65 @@ static void bound_of_blocked_workers_is_a_typed_error(void **state)
     assert_int_equal(get_of(submit("chaos.mix", MOB_ARGS(mob_i64(1)), NULL)), chaos_mix(1, 1));
 }
 
+static bool may_take_precedence(void)
+{
+    if (sched_getscheduler(0) != SCHED_OTHER || getpriority(PRIO_PROCESS, 0) != 0)
+        return false;
+    pid_t child = fork();
+    if (child == 0)
+        _exit(setpriority(PRIO_PROCESS, 0, -5) == 0 ? 0 : 1);
+    int status = 1;
+    assert_int_equal(child, waitpid(child, &status, 0));
+    return status == 0;
+}
+
+static int nice_of(pid_t pid)
+{
+    return getpriority(PRIO_PROCESS, (id_t)pid);
+}
+
+/* Tasks without end, until the node is seen with `nice`. */
+static void load_until_node_has_nice(int nice)
+{
+    enum { N = 5000 };
+    static struct mob_future *futures[N];
+    int64_t deadline = mob_now() + PATIENCE;
+    for (bool seen = false; !seen;) {
+        for (int i = 0; i < N; i++) {
+            futures[i] = submit("chaos.mix", MOB_ARGS(mob_i64(i)), NULL);
+            seen |= i % 16 == 0 && nice_of(box.node) == nice;
+        }
+        for (int i = 0; i < N; i++)
+            assert_int_equal(get_of(futures[i]), chaos_mix(i, 1));
+        if (mob_now() > deadline)
+            fail_msg("the node has nice %d and not %d", nice_of(box.node), nice);
+    }
+}
+
+static void a_node_that_is_behind_goes_before_its_workers(void **state)
+{
+    (void)state;
+    int ours = nice_of(0);
+    bool may = may_take_precedence();
+    load_until_node_has_nice(may ? -5 : ours);
+    /* single tasks */
+    for (int64_t deadline = mob_now() + PATIENCE; nice_of(box.node) != ours;) {
+        assert_int_equal(get_of(submit("chaos.mix", MOB_ARGS(mob_i64(1)), NULL)), chaos_mix(1, 1));
+        if (mob_now() > deadline)
+            fail_msg("the node has nice %d and not %d", nice_of(box.node), ours);
+    }
+    pid_t zygote = 0, pids[256];
+    assert_int_equal(1, node_box_zygote(&box, &zygote));
+    assert_int_equal(ours, nice_of(zygote));
+    int n = node_box_workers(&box, pids, 256);
+    assert_in_range(n, 1, 256);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(ours, nice_of(pids[i]));
+    /* what it starts while it is busy gets the usual one */
+    if (may)
+        assert_true(sched_getscheduler(box.node) & SCHED_RESET_ON_FORK);
+}
+
 static void idle_workers_are_reaped_and_nothing_burns(void **state)
 {
     (void)state;
@@ -553,6 +614,7 @@ int main(void)
         TEST(errors_flow_through_dependents_with_their_causes),
         TEST(generator_gives_all_its_items),
         TEST(bound_of_blocked_workers_is_a_typed_error),
+        TEST(a_node_that_is_behind_goes_before_its_workers),
         TEST(idle_workers_are_reaped_and_nothing_burns),
         TEST(graceful_stop_is_quick_and_loses_nothing),
     };
