@@ -1,4 +1,5 @@
 """Models behind HTTP: how calls are stacked, that nothing of them stays, and that a model comes back.   ctest: timeout=240"""
+import json
 import os
 import re
 import threading
@@ -150,6 +151,18 @@ def test_a_call_has_the_time_that_it_says(c):
     for bad in (-1, "5", 1.5, 1 << 62):
         check(infer_within(c, "timed", [[1, 0]], bad)[0] == 400, "no microseconds", bad)
     check(c.json("GET", V1 + "/actors/" + c.json("GET", V1 + "/endpoints/timed")["actor"])["pid"] == process, "the replica lives on")
+
+
+def test_a_call_that_fails_says_why(c):
+    """In the protocol's field, and as failures are told anywhere."""
+    c.deploy("batcher")
+    c.json("PUT", f"{V1}/endpoints/broken", {"class": "batcher.Gate", "arguments": [c.directory + "/not/there"]}, expect=201)
+    status, _, answer = infer_within(c, "broken", [[1, 0]], 0)
+    problem = json.loads(answer)
+    cause = problem["cause"]
+    check((status, problem["error"], problem["code"]) == (409, "cannot make the file", "task-failed"), "the problem", status, problem)
+    check(list(cause) == ["code", "message", "retryable", "task", "signal", "log"], "a failure", cause)
+    check((cause["code"], cause["message"]) == ("task-failed", "cannot make the file"), "its words", cause)
 
 
 def test_a_model_has_the_time_that_its_endpoint_says(c):
