@@ -39,5 +39,6 @@ void mob_failure_write_error(
         .status = error->status, .task = task, .message = words, .message_bytes = (uint32_t)strlen(words)};
     char *json = NULL;
     uint64_t length = 0;
-    write_text(t, mob_failure_json(&link, 1, &json, &length), json, length);
+    enum mob_status status = mob_failure_json(&link, 1, &json, &length);
+    write_text(t, status, json, length);
 }
