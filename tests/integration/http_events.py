@@ -119,6 +119,8 @@ def test_an_actor_dies_and_is_started_again(c):
     calls = {"before": c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [0]}, {"Prefer": "wait=20"}, expect=200)["id"]}
     import os, signal
     os.kill(c.json("GET", f"{V1}/actors/{actor}", expect=200)["pid"], signal.SIGKILL)
+    # what comes before its death is noticed has a place in its first life, and runs in the second
+    c.until("it is started again", lambda: c.json("GET", f"{V1}/actors/{actor}", expect=200)["incarnation"] == 2)
     back_again = c.json("POST", f"{V1}/actors/{actor}/methods/add", {"arguments": [1]}, {"Prefer": "wait=20"})
     check(back_again["result"] == 6, "it is back", back_again)
     calls["after"] = back_again["id"]
