@@ -72,7 +72,7 @@ enum sim_fault_kind {
     X(NET_REORDERED, "message overtaken", 67000) \
     X(NET_CORRUPTED, "frame corrupted, and refused", 340) \
     X(NET_CUT, "message into a cut link", 27000) \
-    X(NET_MUTE, "message into a link that carries nothing until its end starts again", 270000) \
+    X(NET_MUTE, "message into a link that carries nothing until one of its ends starts again", 270000) \
     X(MUTED_SYNCING, "such a link to a member that waits for SYNCEND", 38) \
     X(MUTED_JOINING, "such a link to a joiner", 48) \
     X(STALLED_SYNCING, "left out because it got no further", 30) \

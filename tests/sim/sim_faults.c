@@ -144,6 +144,13 @@ static struct sim_member *any_member(struct sim *s)
 #define MUTED_LOG_OF 2u /* and of joiners with their snapshot */
 #define MISSED_OF 4u /* one of so many configurations is missed */
 
+/* Whoever starts again has another link. */
+static void mute(struct sim *s, uint32_t from, const struct sim_member *m)
+{
+    s->net.mute[from][m->slot].from = s->nodes[from].life;
+    s->net.mute[from][m->slot].to = m->node->life;
+}
+
 void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state)
 {
     const struct mob_gcs_config *c = mob_chain_config(m->chain);
@@ -160,7 +167,7 @@ void sim_mute(struct sim *s, struct sim_member *m, enum mob_chain_state state)
         return;
     SIM_TRACE(s, "member %u hears no more of member %u", m->slot, sim_node_of_member(other));
     s->muted++;
-    s->net.mute[sim_node_of_member(other)][m->slot] = m->node->life;
+    mute(s, sim_node_of_member(other), m);
     sim_cover_add(s, state == MOB_CHAIN_JOINING ? SIM_MUTED_JOINING : SIM_MUTED_SYNCING);
 }
 
@@ -174,7 +181,8 @@ void sim_mute_log(struct sim *s, struct sim_member *m)
     uint32_t other = sim_node_of_member(c->members[c->count - 1]);
     SIM_TRACE(s, "member %u hears no more of member %u, and has its snapshot", m->slot, other);
     s->muted++;
-    s->net.mute[other][m->slot] = m->log_muted = m->node->life;
+    mute(s, other, m);
+    m->log_muted = m->node->life;
     sim_cover_add(s, SIM_MUTED_LOG);
 }
 
@@ -221,7 +229,7 @@ void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const s
 bool sim_is_muted(const struct sim *s, const struct sim_member *m)
 {
     for (uint32_t i = 0; i < s->node_count; i++)
-        if (s->net.mute[i][m->slot] == m->node->life)
+        if (s->net.mute[i][m->slot].to == m->node->life)
             return true;
     return false;
 }

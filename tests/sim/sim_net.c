@@ -63,7 +63,9 @@ void sim_send(struct sim *s, struct sim_msg *m)
         free(m);
         return;
     }
-    if (m->type == SIM_CHAIN && n->mute[m->from][m->to] == s->nodes[m->to].life) {
+    bool muted = n->mute[m->from][m->to].from == s->nodes[m->from].life &&
+        n->mute[m->from][m->to].to == s->nodes[m->to].life;
+    if (m->type == SIM_CHAIN && muted) {
         sim_cover_add(s, SIM_NET_MUTE);
         free(m);
         return;

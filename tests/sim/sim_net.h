@@ -76,7 +76,9 @@ struct sim_net {
     double loss, doubling, reordering, corruption;
     int64_t delay_low, delay_high;
     int64_t cut_until[SIM_NODES_MAX][SIM_NODES_MAX]; /* from, to */
-    uint32_t mute[SIM_NODES_MAX][SIM_NODES_MAX]; /* carries nothing to that life of a member; 0: it does */
+    struct {
+        uint32_t from, to; /* between these lives it carries nothing; 0: it does */
+    } mute[SIM_NODES_MAX][SIM_NODES_MAX];
     uint64_t missed[SIM_NODES_MAX]; /* the configuration of that epoch does not reach it */
     uint64_t deaf_until[SIM_NODES_MAX]; /* it hears nothing until there is a configuration of that epoch */
     int64_t last_at[SIM_NODES_MAX][SIM_NODES_MAX]; /* links keep their order unless told otherwise */
