@@ -244,6 +244,7 @@ static const struct {
     {"mob_store_pass_begin", "it reads outbound rings"},
     {"release", ""},
     {"seal_entry", "objects of published records, and its own"},
+    {"mob_store_drop_published", "what was made again otherwise than before"},
     {"mob_store_object_committed", ""},
     {"commit_sealed", ""},
     {"mob_store_object_bytes", ""},

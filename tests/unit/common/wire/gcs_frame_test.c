@@ -27,7 +27,8 @@ static size_t whole_frame(
         .body = body};
     mob_gcs_frame_encode(&f, out);
     memcpy(out + MOB_GCS_FRAME_HEADER_BYTES, head, head_bytes);
-    memcpy(out + MOB_GCS_FRAME_HEADER_BYTES + head_bytes, body, body_bytes);
+    if (body_bytes > 0)
+        memcpy(out + MOB_GCS_FRAME_HEADER_BYTES + head_bytes, body, body_bytes);
     return (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes;
 }
 
