@@ -127,7 +127,7 @@ static uint64_t join_under_flush(struct stage *s)
     struct gcs_box *joiner = &s->box.member[slot];
     snprintf(log, sizeof log, "%s/gcs.log", joiner->directory);
     uint32_t joined = stage_lines_with(log, "to=joining"), taken = stage_lines_with(log, "to=syncing");
-    joiner->failpoints = "gcs.joiner_rows=delay:80"; /* a batch takes so long, and flushing goes on */
+    joiner->failpoints = "gcs.joiner_rows=delay:250"; /* a batch takes so long, and the flusher finds back */
     stage_end_member(s, slot);
     for (int64_t deadline = mob_now() + PATIENCE_NS; stage_lines_with(log, "to=joining") == joined;) {
         gcs_load_for(&s->load, 2 * MOB_MS);
@@ -161,7 +161,7 @@ static void joiner_under_flush(struct stage *s)
         .maintain_ms = "1h"}; /* which is a client that comes and goes: positions would never stand still */
     gcs_load_for(&s->load, 300 * MOB_MS + (int64_t)(gcs_load_random(&s->load) % (uint64_t)(300 * MOB_MS)));
     s->flusher = flush_box_spawn(&flush, NULL);
-    for (int i = 0; i < 2 || (meanwhile == 0 && i < 6); i++) {
+    for (int i = 0; i < 2 || (meanwhile == 0 && i < 10); i++) {
         meanwhile += join_under_flush(s);
         stage_compare_members(s);
     }
