@@ -137,6 +137,13 @@ class Chain(ClusterCase):
         self.add(2)
         self.assertEqual(2, self.tasks())
 
+    def pid_of(self, name):
+        """Of what runs: 0 is the pid of what is being started."""
+        deadline = time.monotonic() + 30
+        while (pid := self.process(name)["pid"]) <= 0 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return pid
+
     def test_what_dies_is_replaced(self):
         self.up()
         self.deploy()
@@ -146,7 +153,7 @@ class Chain(ClusterCase):
         for victim in ["gcs", "gcs-1", "redis-1", "gcs"]:
             self.add(n)
             epoch, _ = self.chain()
-            os.kill(self.process(victim)["pid"], signal.SIGKILL)
+            os.kill(self.pid_of(victim), signal.SIGKILL)
             n += 1
             self.add(n)
             self.whole_after(epoch)
@@ -161,7 +168,7 @@ class Chain(ClusterCase):
         # and so is one that was stopped before the next master has heard of it: nobody can tell that one its pid
         epoch, _ = self.chain()
         stopped = self.process("gcs")["pid"]
-        os.kill(self.process("master")["pid"], signal.SIGKILL)
+        os.kill(self.pid_of("master"), signal.SIGKILL)
         os.kill(stopped, signal.SIGSTOP)
         n += 1
         self.add(n)
@@ -177,7 +184,7 @@ class Chain(ClusterCase):
         log = (self.dir / "logs/master.log").read_text(errors="replace")
         self.assertGreaterEqual(log.count("node_log_sealed"), 2, log)
         # without a master data flows
-        os.kill(self.process("master")["pid"], signal.SIGKILL)
+        os.kill(self.pid_of("master"), signal.SIGKILL)
         n += 1
         self.add(n)
         self.assertEqual(n + 1, self.tasks())
@@ -205,7 +212,7 @@ class Chain(ClusterCase):
         for victim, how, asks in cases if os.environ.get("MOBULA_TEST_ALL") else cases[:2]:
             self.at_rest()
             epoch, _ = self.chain()
-            os.kill(self.process(victim)["pid"], how)
+            os.kill(self.pid_of(victim), how)
             began = time.monotonic()
             if asks:
                 self.add(n)

@@ -12,6 +12,8 @@ import tempfile
 import unittest
 import urllib.request
 
+import lib_kill  # noqa: F401  pylint: disable=unused-import
+
 BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
 MODULES = pathlib.Path(os.environ["MOBULA_MODULE_DIR"])
 

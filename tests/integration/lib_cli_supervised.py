@@ -12,6 +12,8 @@ import tempfile
 import time
 import unittest
 
+import lib_kill  # noqa: F401  pylint: disable=unused-import
+
 BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
 STANDIN = pathlib.Path(__file__).with_name("lib_cli_standin.py")
 

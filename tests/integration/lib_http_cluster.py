@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 
+import lib_kill  # noqa: F401  pylint: disable=unused-import
+
 BIN = os.environ.get("MOBULA_BIN_DIR", "build/release/bin")
 MODULES = os.environ.get("MOBULA_MODULE_DIR", "build/release/modules")
 failures = []
