@@ -51,17 +51,6 @@ static double redis_set_rate(const char *directory, uint32_t length, unsigned wi
     return rate;
 }
 
-static struct mob_gcs_stats stats_of(struct mob_gcs *gcs)
-{
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    MOB_ASSERT(mob_gcs_stats(gcs, mob_gcs_sync_done, &sync) == MOB_OK);
-    MOB_ASSERT(mob_gcs_sync_wait(gcs, &sync, mob_now() + 10 * MOB_SEC, &result) == MOB_OK);
-    struct mob_gcs_stats stats = *mob_gcs_result_answer(result)->stats;
-    mob_gcs_result_destroy(result);
-    return stats;
-}
-
 int main(int argc, char **argv)
 {
     double seconds = 3;
@@ -88,7 +77,7 @@ int main(int argc, char **argv)
     gcs_box_start(&box);
     block_load_open(&r, gcs_box_client(&box), window, argument);
     double set = redis_set_rate(plain.directory, r.length, window, seconds / 2);
-    struct mob_gcs_stats before = stats_of(r.gcs);
+    struct mob_gcs_stats before = gcs_box_stats(r.gcs);
     int64_t gcs_cpu = gcs_box_cpu_ns(box.gcs), redis_cpu = gcs_box_cpu_ns(box.redis),
             own_cpu = mob_thread_cpu_now();
     int64_t start = mob_now();
@@ -100,7 +89,7 @@ int main(int argc, char **argv)
     block_load_wait(&r, true);
     double durable = (double)(mob_now() - start) / 1e9;
     poll(NULL, 0, 2200); /* two measurements of Redis' memory, and the trim of the member's buffers */
-    struct mob_gcs_stats after = stats_of(r.gcs);
+    struct mob_gcs_stats after = gcs_box_stats(r.gcs);
     double tasks = n * BLOCK_LOAD_TASKS;
     double memory =
         (double)(after.redis_bytes + after.member_bytes) - (double)(before.redis_bytes + before.member_bytes);

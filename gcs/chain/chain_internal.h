@@ -4,6 +4,7 @@
  *   chain_actions.c  what is to be done, read off the positions in the ring
  *   chain_config.c   configurations and states
  *   chain_put.c      clients' requests at the head, reads
+ *   chain_replies.c  what is kept of them for who asks twice
  *   chain_link.c     predecessor and successor
  *   chain_join.c     a new member takes the state of the tail
  *   chain_rows.c     rows of a snapshot

@@ -141,17 +141,6 @@ static void check(struct world *w)
     }
 }
 
-static struct mob_gcs_stats stats_of(struct mob_gcs *gcs)
-{
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    assert_int_equal(mob_gcs_stats(gcs, mob_gcs_sync_done, &sync), MOB_OK);
-    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
-    struct mob_gcs_stats stats = *mob_gcs_result_answer(result)->stats;
-    mob_gcs_result_destroy(result);
-    return stats;
-}
-
 static void world_open(struct world *w)
 {
     static const char *const flags[] = {
@@ -256,12 +245,12 @@ static void member_dies(struct world *w)
         visit(w);
     struct mob_gcs_stats before, again;
     do { /* visitors are expired a moment later */
-        before = stats_of(w->gcs);
-        again = stats_of(w->gcs);
+        before = gcs_box_stats(w->gcs);
+        again = gcs_box_stats(w->gcs);
     } while (before.clients != 1 || before.applied != again.applied);
     gcs_box_end(&w->box.gcs, SIGKILL);
     gcs_box_start_gcs(&w->box);
-    struct mob_gcs_stats after = stats_of(w->gcs);
+    struct mob_gcs_stats after = gcs_box_stats(w->gcs);
     assert_int_equal(after.epoch, before.epoch);
     assert_int_equal(after.applied, before.applied);
     assert_int_equal(after.keys, before.keys);

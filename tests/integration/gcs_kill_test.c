@@ -205,17 +205,6 @@ static void check_counter(struct writer *w, struct mob_gcs *gcs)
     mob_gcs_result_destroy(result);
 }
 
-static struct mob_gcs_stats stats_of(struct mob_gcs *gcs)
-{
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    assert_int_equal(mob_gcs_stats(gcs, mob_gcs_sync_done, &sync), MOB_OK);
-    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
-    struct mob_gcs_stats stats = *mob_gcs_result_answer(result)->stats;
-    mob_gcs_result_destroy(result);
-    return stats;
-}
-
 static void round_of_kills(struct writer *w)
 {
     load_for(w, 20 + random_next() % 400, DEADLINE_NS);
@@ -254,7 +243,7 @@ static void kill_rounds(const char *durability, unsigned rounds)
     struct mob_gcs *reader = gcs_box_client(&w.box);
     assert_int_equal(check_log(&w, reader), w.appended);
     check_counter(&w, reader);
-    struct mob_gcs_stats s = stats_of(reader);
+    struct mob_gcs_stats s = gcs_box_stats(reader);
     print_message("durability=%s rounds=%u blocks=%llu counter=%llu epoch=%llu losses=%llu\n", durability,
         rounds, (unsigned long long)w.appended, (unsigned long long)w.counter_ok, (unsigned long long)s.epoch,
         (unsigned long long)s.losses);
@@ -333,7 +322,7 @@ static void clients_give_back_what_a_torn_file_lost(void **state)
     struct mob_gcs *reader = gcs_box_client(&w.box);
     assert_int_equal(check_log(&w, reader), w.appended);
     check_counter(&w, reader);
-    struct mob_gcs_stats s = stats_of(reader);
+    struct mob_gcs_stats s = gcs_box_stats(reader);
     assert_true(s.epoch >= 2);
     mob_gcs_destroy(reader);
     writer_fini(&w);
@@ -393,7 +382,7 @@ static void a_clean_stop_needs_no_collecting(void **state)
     gcs_box_spawn_gcs(&w.box);
     load_for(&w, 200, DEADLINE_NS);
     drain(&w, true);
-    struct mob_gcs_stats s = stats_of(w.gcs);
+    struct mob_gcs_stats s = gcs_box_stats(w.gcs);
     assert_int_equal(s.epoch, 1);
     assert_int_equal(check_log(&w, w.gcs), w.appended);
     writer_fini(&w);
@@ -451,7 +440,7 @@ static void the_file_is_rewritten_and_the_proof_holds_across_it(void **state)
         assert_int_equal(mob_gcs_sync_wait(w.gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
         dropped += mob_gcs_result_answer(result)->number;
         mob_gcs_result_destroy(result);
-        s = stats_of(w.gcs);
+        s = gcs_box_stats(w.gcs);
         largest = s.aof_bytes > largest ? s.aof_bytes : largest;
     }
     assert_true(s.rewrites >= 2 && dropped > 0);
@@ -465,7 +454,7 @@ static void the_file_is_rewritten_and_the_proof_holds_across_it(void **state)
     load_for(&w, 300, DEADLINE_NS);
     drain(&w, true);
     struct mob_gcs *reader = gcs_box_client(&w.box);
-    s = stats_of(reader);
+    s = gcs_box_stats(reader);
     if (s.blocks + dropped != w.appended)
         fail_msg("blocks %llu dropped %llu appended %llu losses %llu", (unsigned long long)s.blocks,
             (unsigned long long)dropped, (unsigned long long)w.appended, (unsigned long long)s.losses);
@@ -562,11 +551,11 @@ static void what_was_loaded_is_synced_before_it_is_served(void **state)
     gcs_box_init(&box, "everysec");
     gcs_box_start(&box);
     struct mob_gcs *gcs = gcs_box_client(&box);
-    assert_true(stats_of(gcs).syncs >= 1);
+    assert_true(gcs_box_stats(gcs).syncs >= 1);
     gcs_box_end(&box.gcs, SIGKILL);
     gcs_box_start_gcs(&box);
     int64_t before = mob_now();
-    uint64_t syncs = stats_of(gcs).syncs;
+    uint64_t syncs = gcs_box_stats(gcs).syncs;
     if (mob_now() - before < 900 * MOB_MS) /* later the sync of each second is in the count, too */
         assert_true(syncs >= 1);
     mob_gcs_destroy(gcs);

@@ -43,13 +43,7 @@ static void put(struct mob_gcs *gcs, const char *key)
 
 static uint64_t places(struct mob_gcs *gcs)
 {
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    assert_int_equal(mob_gcs_stats(gcs, mob_gcs_sync_done, &sync), MOB_OK);
-    assert_int_equal(mob_gcs_sync_wait(gcs, &sync, mob_now() + DEADLINE_NS, &result), MOB_OK);
-    uint64_t clients = mob_gcs_result_answer(result)->stats->clients;
-    mob_gcs_result_destroy(result);
-    return clients;
+    return gcs_box_stats(gcs).clients;
 }
 
 static void wait_for_places(struct mob_gcs *gcs, uint64_t wanted)

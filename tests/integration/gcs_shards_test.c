@@ -141,14 +141,7 @@ static struct mob_gcs_result *answer(
 
 static uint64_t keys_of(struct fixture *f, uint32_t shard)
 {
-    struct mob_gcs_sync sync = {0};
-    struct mob_gcs_result *result = NULL;
-    struct mob_gcs *one = mob_gcs_shard(f->gcs, shard);
-    assert_int_equal(mob_gcs_stats(one, mob_gcs_sync_done, &sync), MOB_OK);
-    assert_int_equal(mob_gcs_sync_wait(one, &sync, soon(), &result), MOB_OK);
-    uint64_t keys = mob_gcs_result_answer(result)->stats->keys;
-    mob_gcs_result_destroy(result);
-    return keys;
+    return gcs_box_stats(mob_gcs_shard(f->gcs, shard)).keys;
 }
 
 /* The name of the n-th key that the shard has. */

@@ -14,6 +14,8 @@ import unittest
 import urllib.error
 import urllib.request
 
+import lib_kill  # noqa: F401  pylint: disable=unused-import
+
 BIN = pathlib.Path(os.environ.get("MOBULA_BIN_DIR", "build/release/bin"))
 MODULES = pathlib.Path(os.environ.get("MOBULA_MODULE_DIR", "build/release/modules"))
 SIMULATORS = 10

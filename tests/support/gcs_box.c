@@ -15,11 +15,12 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "tests/support/scratch.h"
 #include "common/wire/block.h"
 #include "common/wire/completion.h"
+#include "tests/support/scratch.h"
 
 #define READY_NS (30 * MOB_SEC)
+#define ANSWER_NS (40 * MOB_SEC)
 
 static void die(const char *what, const char *of)
 {
@@ -198,6 +199,18 @@ enum mob_status gcs_box_member(const char *socket, uint32_t shard, struct mob_me
 {
     struct mob_member_options options = {.path = socket, .shard = shard, .secret = gcs_box_secret};
     return mob_member_open(&options, link_out);
+}
+
+struct mob_gcs_stats gcs_box_stats(struct mob_gcs *gcs)
+{
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *result = NULL;
+    if (mob_gcs_stats(gcs, mob_gcs_sync_done, &sync) != MOB_OK ||
+        mob_gcs_sync_wait(gcs, &sync, mob_now() + ANSWER_NS, &result) != MOB_OK)
+        die("figures", "of a control store");
+    struct mob_gcs_stats stats = *mob_gcs_result_answer(result)->stats;
+    mob_gcs_result_destroy(result);
+    return stats;
 }
 
 int64_t gcs_box_cpu_ns(pid_t pid)

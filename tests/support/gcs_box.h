@@ -51,6 +51,8 @@ struct mob_gcs *gcs_box_client(struct gcs_box *box);
 /* mob_member_open with the secret of all boxes. */
 MOB_MUST_USE enum mob_status gcs_box_member(
     const char *socket, uint32_t shard, struct mob_member_link **link_out);
+/* What the control store says of itself, or fails the test. */
+struct mob_gcs_stats gcs_box_stats(struct mob_gcs *gcs);
 /* utime + stime of a process, ns. */
 int64_t gcs_box_cpu_ns(pid_t pid);
 
