@@ -110,7 +110,7 @@ def settled(c):
 def spoil_member(c, spoil, mend, why, words):
     """In its Redis, which is emptied when the member is left out for having been slow, and comes back: then there is nothing to find.
     Nor is there where something was written meanwhile, as the flusher does now and then: that is said, and is asked again."""
-    for _ in range(5):
+    for _ in range(25):
         epoch = status(c)["member"]["epoch"]
         spoil()
         found = verify(c)
