@@ -9,12 +9,8 @@
 #include "cli/cmd_gcs.h"
 #include "gcs/client/member_link.h"
 
-struct gcs_member_place {
-    char path[STATE_PATH_MAX]; /* of its socket */
-    const char *name; /* in the path */
-};
 /* Of g->shard; how many there are. The names point into `out`. */
-uint32_t gcs_member_places(const struct gcs_call *g, struct gcs_member_place out[STATE_REPLICAS_MAX]);
+uint32_t gcs_member_places(const struct gcs_call *g, struct mob_member_place out[STATE_REPLICAS_MAX]);
 /* All but the path. `secret` must outlive the options. False after a message. */
 bool gcs_member_options(
     const struct gcs_call *g, uint8_t secret[STATE_SECRET_BYTES], struct mob_member_options *out);

@@ -6,37 +6,18 @@
 
 #include "cli/gcs_members.h"
 #include "cli/table.h"
+#include "common/base/clock.h"
 
-#define MEMBER_SILENCE_S 2 /* of one that hangs: the master has it replaced before long */
+#define MEMBER_SILENCE_NS (2 * MOB_SEC) /* of one that hangs: the master has it replaced before long */
 
 /* ---- the chain ---- */
-
-static const char *role_of(const struct mob_gcs_config *chain, uint64_t self, uint32_t places)
-{
-    if (places == 1)
-        return "sole";
-    for (uint32_t i = 0; i < chain->count; i++)
-        if (chain->members[i] == self)
-            return chain->count == 1 ? "sole" : i == 0 ? "head" : i + 1 < chain->count ? "middle" : "tail";
-    return NULL;
-}
-
-static enum mob_status ask_member(const struct mob_member_options *options, struct mob_gcs_stats *out)
-{
-    struct mob_member_link *link = NULL;
-    enum mob_status status = mob_member_open(options, &link);
-    if (status == MOB_OK)
-        status = mob_member_stats(link, out);
-    mob_member_close(link);
-    return status;
-}
 
 static json_t *member_row(
     const struct mob_gcs_config *chain, const struct mob_gcs_stats *s, uint64_t newest, uint32_t places)
 {
     char id[20];
     snprintf(id, sizeof id, "%" PRIx64, s->self);
-    const char *role = role_of(chain, s->self, places);
+    const char *role = places == 1 ? "sole" : mob_member_role(chain, s->self);
     return json_pack("{s:s? s:s s:I s:s s:I s:I s:I s:I s:I s:I s:I}", "role", role, "state", s->state,
         "for_ms", (json_int_t)s->state_ms, "id", id, "epoch", (json_int_t)s->epoch, "applied",
         (json_int_t)s->applied, "lag", (json_int_t)(newest - s->applied), "committed",
@@ -48,27 +29,26 @@ static json_t *member_row(
  * ids only, and one that hangs says nothing. NULL after a message. */
 static json_t *chain_members(struct gcs_call *g, const struct mob_gcs_config *chain)
 {
-    struct gcs_member_place places[STATE_REPLICAS_MAX];
-    struct mob_gcs_stats stats[STATE_REPLICAS_MAX];
-    enum mob_status status[STATE_REPLICAS_MAX];
+    struct mob_member_place places[STATE_REPLICAS_MAX];
+    struct mob_member_options options[STATE_REPLICAS_MAX];
+    struct mob_member_answer said[STATE_REPLICAS_MAX];
     uint8_t secret[STATE_SECRET_BYTES];
-    struct mob_member_options options;
     uint64_t newest = 0;
     uint32_t count = gcs_member_places(g, places);
-    if (!gcs_member_options(g, secret, &options))
-        return NULL;
-    options.silence_s = MEMBER_SILENCE_S;
     for (uint32_t i = 0; i < count; i++) {
-        options.path = places[i].path;
-        status[i] = ask_member(&options, &stats[i]);
-        if (status[i] == MOB_OK && stats[i].applied > newest)
-            newest = stats[i].applied;
+        if (!gcs_member_options(g, secret, &options[i]))
+            return NULL;
+        options[i].path = places[i].path;
     }
+    mob_members_ask(options, count, mob_deadline_after(MEMBER_SILENCE_NS), said);
+    for (uint32_t i = 0; i < count; i++)
+        if (said[i].status == MOB_OK && said[i].stats.applied > newest)
+            newest = said[i].stats.applied;
     json_t *rows = json_array();
     for (uint32_t i = 0; i < count; i++) {
-        json_t *row = status[i] == MOB_OK
-            ? member_row(chain, &stats[i], newest, count)
-            : json_pack("{s:n s:s}", "role", "state", mob_status_code(status[i]));
+        json_t *row = said[i].status == MOB_OK
+            ? member_row(chain, &said[i].stats, newest, count)
+            : json_pack("{s:n s:s}", "role", "state", mob_status_code(said[i].status));
         json_object_set_new(row, "member", json_string(places[i].name));
         json_array_append_new(rows, row);
     }

@@ -31,7 +31,7 @@ struct member {
 };
 struct members {
     struct verify *v;
-    struct gcs_member_place places[STATE_REPLICAS_MAX];
+    struct mob_member_place places[STATE_REPLICAS_MAX];
     struct member all[STATE_REPLICAS_MAX];
     uint32_t count;
     struct mob_gcs_block_row *rows;

@@ -1,6 +1,7 @@
 #include "gcs/client/member_link.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
 #include "gcs/link/opening.h"
 
@@ -49,7 +52,8 @@ static enum mob_status send_frame(
     return MOB_OK;
 }
 
-static enum mob_status read_more(struct mob_member_link *l)
+/* MOB_AGAIN: there is nothing now (`flags`: MSG_DONTWAIT). */
+static enum mob_status read_more(struct mob_member_link *l, int flags)
 {
     if (l->begin > 0)
         memmove(l->in, l->in + l->begin, l->end - l->begin);
@@ -57,8 +61,10 @@ static enum mob_status read_more(struct mob_member_link *l)
     l->begin = 0;
     ssize_t n;
     do
-        n = recv(l->fd, l->in + l->end, IN_BYTES - l->end, 0);
+        n = recv(l->fd, l->in + l->end, IN_BYTES - l->end, flags);
     while (n < 0 && errno == EINTR);
+    if (n < 0 && flags != 0 && errno == EAGAIN)
+        return MOB_AGAIN;
     l->broken = n <= 0;
     if (l->broken)
         return MOB_UNAVAILABLE;
@@ -66,19 +72,26 @@ static enum mob_status read_more(struct mob_member_link *l)
     return MOB_OK;
 }
 
-static enum mob_status next_frame(struct mob_member_link *l, struct mob_gcs_frame *out)
+/* MOB_AGAIN: no whole one has come. */
+static enum mob_status frame_here(struct mob_member_link *l, struct mob_gcs_frame *out)
 {
     uint32_t payload_max =
         l->opening.state == MOB_OPENING_PROVED ? MOB_GCS_FRAME_CLIENT_MAX : MOB_OPENING_BYTES_MAX;
+    size_t used;
+    enum mob_status status =
+        mob_gcs_frame_decode(l->in + l->begin, l->end - l->begin, payload_max, out, &used);
+    if (status == MOB_OK)
+        l->begin += used;
+    return status;
+}
+
+static enum mob_status next_frame(struct mob_member_link *l, struct mob_gcs_frame *out)
+{
     for (;;) {
-        size_t used;
-        enum mob_status status =
-            mob_gcs_frame_decode(l->in + l->begin, l->end - l->begin, payload_max, out, &used);
-        if (status == MOB_OK)
-            l->begin += used;
+        enum mob_status status = frame_here(l, out);
         if (status != MOB_AGAIN)
             return status;
-        status = read_more(l);
+        status = read_more(l, 0);
         if (status != MOB_OK)
             return status;
     }
@@ -102,21 +115,31 @@ static enum mob_status say(struct mob_member_link *l, const struct mob_opening_s
     return what->type == 0 ? MOB_OK : send_frame(l, what->type, what->head, what->head_bytes);
 }
 
+static enum mob_status dial(struct mob_member_link *l)
+{
+    struct mob_opening_say words;
+    mob_opening_dial(&l->opening, &l->self, &words);
+    return say(l, &words);
+}
+
+static enum mob_status proof_step(struct mob_member_link *l, const struct mob_gcs_frame *frame)
+{
+    struct mob_opening_say words;
+    enum mob_status status = mob_opening_take(&l->opening, frame, &words);
+    if (status == MOB_OK)
+        status = say(l, &words);
+    return status == MOB_OK && l->opening.state == MOB_OPENING_REFUSED ? l->opening.refused : status;
+}
+
 /* Until the member has proved itself and taken this end's proof. */
 static enum mob_status prove(struct mob_member_link *l)
 {
-    struct mob_opening_say words;
     struct mob_gcs_frame frame;
-    mob_opening_dial(&l->opening, &l->self, &words);
-    enum mob_status status = say(l, &words);
+    enum mob_status status = dial(l);
     while (status == MOB_OK && l->opening.state != MOB_OPENING_PROVED) {
         status = next_frame(l, &frame);
         if (status == MOB_OK)
-            status = mob_opening_take(&l->opening, &frame, &words);
-        if (status == MOB_OK)
-            status = say(l, &words);
-        if (status == MOB_OK && l->opening.state == MOB_OPENING_REFUSED)
-            status = l->opening.refused;
+            status = proof_step(l, &frame);
     }
     return status;
 }
@@ -128,16 +151,16 @@ static enum mob_status greet(struct mob_member_link *l)
     return status == MOB_OK ? receive(l, MOB_GCS_WELCOME, &frame) : status;
 }
 
-enum mob_status mob_member_open(const struct mob_member_options *options, struct mob_member_link **link_out)
+/* NULL: out of memory, or its path is too long for a socket. */
+static struct mob_member_link *link_create(
+    const struct mob_member_options *options, struct sockaddr_un *address)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    struct timeval silence = {.tv_sec = options->silence_s > 0 ? options->silence_s : SILENCE_S};
-    if (strlen(options->path) >= sizeof address.sun_path)
-        return MOB_INVALID;
-    struct mob_member_link *l = calloc(1, sizeof *l);
+    *address = (struct sockaddr_un){.sun_family = AF_UNIX};
+    struct mob_member_link *l =
+        strlen(options->path) < sizeof address->sun_path ? calloc(1, sizeof *l) : NULL;
     if (l == NULL)
-        return MOB_NO_MEMORY;
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", options->path);
+        return NULL;
+    snprintf(address->sun_path, sizeof address->sun_path, "%s", options->path);
     l->shard = options->shard;
     l->self = (struct mob_link_self){.kind = MOB_LINK_OF_CLIENTS,
         .shard = options->shard,
@@ -146,9 +169,25 @@ enum mob_status mob_member_open(const struct mob_member_options *options, struct
         .cluster = options->cluster};
     memcpy(l->self.secret, options->secret, sizeof l->self.secret);
     l->in = malloc(IN_BYTES);
+    l->fd = -1;
+    if (l->in == NULL) {
+        free(l);
+        return NULL;
+    }
+    return l;
+}
+
+enum mob_status mob_member_open(const struct mob_member_options *options, struct mob_member_link **link_out)
+{
+    struct sockaddr_un address;
+    struct timeval silence = {.tv_sec = options->silence_s > 0 ? options->silence_s : SILENCE_S};
+    if (strlen(options->path) >= sizeof address.sun_path)
+        return MOB_INVALID;
+    struct mob_member_link *l = link_create(options, &address);
+    if (l == NULL)
+        return MOB_NO_MEMORY;
     l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool good = l->in != NULL && l->fd >= 0 &&
-        setsockopt(l->fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence) == 0 &&
+    bool good = l->fd >= 0 && setsockopt(l->fd, SOL_SOCKET, SO_RCVTIMEO, &silence, sizeof silence) == 0 &&
         setsockopt(l->fd, SOL_SOCKET, SO_SNDTIMEO, &silence, sizeof silence) == 0 &&
         connect(l->fd, (const struct sockaddr *)&address, sizeof address) == 0;
     enum mob_status status = good ? greet(l) : MOB_UNAVAILABLE;
@@ -177,17 +216,31 @@ bool mob_member_broken(const struct mob_member_link *l)
 
 /* ---- asking ---- */
 
-static enum mob_status ask(struct mob_member_link *l, struct mob_gcs_get *get, struct mob_gcs_rows *rows,
-    struct mob_gcs_frame *frame)
+static enum mob_status send_get(struct mob_member_link *l, struct mob_gcs_get *get)
 {
     get->tag = ++l->tag;
     get->table = MOB_GCS_HERE;
-    enum mob_status status = send_frame(l, MOB_GCS_GET, get, sizeof *get);
+    return send_frame(l, MOB_GCS_GET, get, sizeof *get);
+}
+
+static enum mob_status ask(struct mob_member_link *l, struct mob_gcs_get *get, struct mob_gcs_rows *rows,
+    struct mob_gcs_frame *frame)
+{
+    enum mob_status status = send_get(l, get);
     if (status == MOB_OK)
         status = receive(l, MOB_GCS_ROWS, frame);
     if (status == MOB_OK)
         status = mob_gcs_rows_decode(frame->head, frame->head_bytes, rows);
     return status == MOB_OK ? (enum mob_status)rows->status : status;
+}
+
+static enum mob_status read_stats(
+    const struct mob_gcs_rows *rows, const struct mob_gcs_frame *frame, struct mob_gcs_stats *out)
+{
+    if (rows->kind != MOB_GCS_ROWS_STATS)
+        return MOB_CORRUPT;
+    struct mob_reader r = mob_reader_of(frame->body, frame->body_bytes);
+    return mob_gcs_stats_decode(&r, out);
 }
 
 enum mob_status mob_member_stats(struct mob_member_link *l, struct mob_gcs_stats *out)
@@ -196,12 +249,7 @@ enum mob_status mob_member_stats(struct mob_member_link *l, struct mob_gcs_stats
     struct mob_gcs_rows rows;
     struct mob_gcs_frame frame;
     enum mob_status status = ask(l, &get, &rows, &frame);
-    if (status != MOB_OK)
-        return status;
-    if (rows.kind != MOB_GCS_ROWS_STATS)
-        return MOB_CORRUPT;
-    struct mob_reader r = mob_reader_of(frame.body, frame.body_bytes);
-    return mob_gcs_stats_decode(&r, out);
+    return status == MOB_OK ? read_stats(&rows, &frame, out) : status;
 }
 
 enum mob_status mob_member_scan(struct mob_member_link *l, uint64_t position, uint32_t limit,
@@ -223,4 +271,126 @@ enum mob_status mob_member_scan(struct mob_member_link *l, uint64_t position, ui
     *count_out = rows.count;
     *next_out = rows.next;
     return MOB_OK;
+}
+
+/* ---- all members of a shard ---- */
+
+uint32_t mob_members_of(const char *addresses, uint32_t shard, struct mob_member_place *out, uint32_t max)
+{
+    uint32_t count = 0;
+    for (; shard > 0 && addresses != NULL; shard--) {
+        addresses = strchr(addresses, ';');
+        addresses = addresses == NULL ? NULL : addresses + 1;
+    }
+    while (addresses != NULL && *addresses != '\0' && *addresses != ';' && count < max) {
+        size_t length = strcspn(addresses, ",;");
+        struct mob_member_place *one = &out[count];
+        if (length > 0 && length < sizeof one->path) {
+            memcpy(one->path, addresses, length);
+            one->path[length] = '\0';
+            const char *slash = strrchr(one->path, '/');
+            one->name = slash == NULL ? one->path : slash + 1;
+            count++;
+        }
+        addresses += length + (addresses[length] == ',');
+    }
+    return count;
+}
+
+const char *mob_member_role(const struct mob_gcs_config *chain, uint64_t member)
+{
+    for (uint32_t i = 0; i < chain->count; i++)
+        if (chain->members[i] == member)
+            return chain->count == 1 ? "sole" : i == 0 ? "head" : i + 1 < chain->count ? "middle" : "tail";
+    return NULL;
+}
+
+/* One of several that are asked at once: answered when its status is not MOB_AGAIN. */
+struct asked {
+    struct mob_member_link *link; /* NULL: there is none */
+    bool greeted;
+};
+
+static enum mob_status ask_begin(const struct mob_member_options *options, struct asked *a)
+{
+    struct sockaddr_un address;
+    *a = (struct asked){.link = link_create(options, &address)};
+    if (a->link == NULL)
+        return MOB_UNAVAILABLE;
+    a->link->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (a->link->fd < 0 || connect(a->link->fd, (const struct sockaddr *)&address, sizeof address) != 0)
+        return MOB_UNAVAILABLE;
+    enum mob_status status = dial(a->link);
+    return status == MOB_OK ? MOB_AGAIN : status;
+}
+
+/* What the member tells its clients and was not asked for is passed over. */
+static enum mob_status ask_frame(
+    struct asked *a, const struct mob_gcs_frame *frame, struct mob_gcs_stats *out)
+{
+    struct mob_member_link *l = a->link;
+    struct mob_gcs_get get = {.query = MOB_GCS_Q_STATS};
+    struct mob_gcs_rows rows;
+    enum mob_status status = MOB_OK;
+    if (l->opening.state != MOB_OPENING_PROVED) {
+        status = proof_step(l, frame);
+    } else if (!a->greeted && frame->type == MOB_GCS_WELCOME) {
+        a->greeted = true;
+        status = send_get(l, &get);
+    } else if (a->greeted && frame->type == MOB_GCS_ROWS) {
+        status = mob_gcs_rows_decode(frame->head, frame->head_bytes, &rows);
+        if (status == MOB_OK)
+            status = (enum mob_status)rows.status;
+        return status == MOB_OK ? read_stats(&rows, frame, out) : status;
+    }
+    return status == MOB_OK ? MOB_AGAIN : status;
+}
+
+/* Something has come from it. */
+static enum mob_status ask_step(struct asked *a, struct mob_gcs_stats *out)
+{
+    struct mob_gcs_frame frame;
+    enum mob_status status = read_more(a->link, MSG_DONTWAIT);
+    while (status == MOB_OK && (status = frame_here(a->link, &frame)) == MOB_OK) {
+        status = ask_frame(a, &frame, out);
+        if (status != MOB_AGAIN)
+            return status;
+        status = MOB_OK;
+    }
+    return status;
+}
+
+/* Until somebody has said something, or the deadline. False: nobody is left who might. */
+static bool wait_for_any(const struct asked *asked, uint32_t count, const struct mob_member_answer *answers,
+    int64_t deadline_ns, struct pollfd *fds)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < count; i++) {
+        bool waits = answers[i].status == MOB_AGAIN;
+        fds[i] = (struct pollfd){.fd = waits ? asked[i].link->fd : -1, .events = POLLIN};
+        any = any || waits;
+    }
+    int64_t left = deadline_ns - mob_now();
+    if (!any || left <= 0)
+        return false;
+    return poll(fds, count, (int)((left + MOB_MS - 1) / MOB_MS)) >= 0 || errno == EINTR;
+}
+
+void mob_members_ask(const struct mob_member_options *options, uint32_t count, int64_t deadline_ns,
+    struct mob_member_answer *out)
+{
+    struct asked asked[MOB_MEMBERS_ASKED_MAX];
+    struct pollfd fds[MOB_MEMBERS_ASKED_MAX];
+    MOB_ASSERT(count <= MOB_MEMBERS_ASKED_MAX);
+    for (uint32_t i = 0; i < count; i++)
+        out[i].status = ask_begin(&options[i], &asked[i]);
+    while (wait_for_any(asked, count, out, deadline_ns, fds))
+        for (uint32_t i = 0; i < count; i++)
+            if (fds[i].revents != 0)
+                out[i].status = ask_step(&asked[i], &out[i].stats);
+    for (uint32_t i = 0; i < count; i++) {
+        if (out[i].status == MOB_AGAIN)
+            out[i].status = MOB_UNAVAILABLE;
+        mob_member_close(asked[i].link);
+    }
 }

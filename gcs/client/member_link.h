@@ -1,6 +1,6 @@
 /* One member of the control store, asked for what it has itself, whatever its place in the chain: for tools
  * that compare members. What it says is not a read in the sense of the protocol, and may be older than the
- * tail's. Blocks; one thread.
+ * tail's. Blocks; a link is one thread's.
  */
 #ifndef MOB_GCS_CLIENT_MEMBER_LINK_H
 #define MOB_GCS_CLIENT_MEMBER_LINK_H
@@ -9,6 +9,7 @@
 
 #include "common/base/id.h"
 #include "common/base/status.h"
+#include "common/wire/gcs_link.h"
 #include "common/wire/gcs_msg.h"
 
 struct mob_member_link;
@@ -32,5 +33,27 @@ MOB_MUST_USE enum mob_status mob_member_stats(struct mob_member_link *link, stru
  * when one of them is in the index and not in its Redis. */
 MOB_MUST_USE enum mob_status mob_member_scan(struct mob_member_link *link, uint64_t position, uint32_t limit,
     struct mob_gcs_block_row *rows, uint32_t *count_out, uint64_t *next_out);
+
+/* ---- all members of a shard ---- */
+
+#define MOB_MEMBER_PATH_MAX 108u
+struct mob_member_place {
+    char path[MOB_MEMBER_PATH_MAX]; /* of its socket */
+    const char *name; /* in the path: what people call it */
+};
+/* Of one shard of `addresses`, which are as in mob_gcs_options.socket_path: how many there are, at most
+ * `max`. The names point into `out`. */
+uint32_t mob_members_of(const char *addresses, uint32_t shard, struct mob_member_place *out, uint32_t max);
+/* "head", "middle", "tail" or "sole"; NULL: it has no place in the chain. */
+const char *mob_member_role(const struct mob_gcs_config *chain, uint64_t member);
+struct mob_member_answer {
+    enum mob_status status; /* MOB_UNAVAILABLE: not by the deadline, too */
+    struct mob_gcs_stats stats;
+};
+#define MOB_MEMBERS_ASKED_MAX 32u
+/* Asks all of them for their figures at once, and returns when they have answered, or at the deadline without
+ * those that have not. options.silence_s is nothing here. */
+void mob_members_ask(const struct mob_member_options *options, uint32_t count, int64_t deadline_ns,
+    struct mob_member_answer *out);
 
 #endif

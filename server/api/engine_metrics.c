@@ -1,20 +1,24 @@
-/* Figures of the control store in Prometheus' text format: of each shard what its tail knows, as `mobula gcs
- * status` shows it, and its chain as this client last heard of it. A shard that does not answer is
- * mobula_gcs_up 0, and has no figures. */
+/* Figures of the control store in Prometheus' text format: of each shard what its tail knows, and of each
+ * member what it says of itself (engine_metrics_members.c), as `mobula gcs status` shows them. A shard that
+ * does not answer is mobula_gcs_up 0, and has no figures. */
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
-#include "server/api/engine_inner.h"
+#include "server/api/engine_metrics.h"
 
-#define SHARDS_MAX 64u
+#define ANSWER_NS (1800 * MOB_MS) /* a little less than the request waits */
 
+/* Lives until all that were asked have answered, which may be after the flight's end. */
 struct gathering {
-    struct flight *flight;
-    uint32_t shard, count;
-    struct {
+    struct flight *flight; /* NULL: it has ended */
+    uint32_t count, pending;
+    struct member_figures *members;
+    struct asked_shard {
+        struct gathering *gathering;
         bool up;
         struct mob_gcs_stats stats;
-    } of[SHARDS_MAX];
+    } of[MOB_GCS_SHARDS_MAX];
 };
 
 struct figure {
@@ -43,7 +47,6 @@ FIGURE(incarnations)
 FIGURE(clients)
 FIGURE(subscribers)
 FIGURE(redis_bytes)
-FIGURE(member_bytes)
 FIGURE(soft_bytes)
 FIGURE(hard_bytes)
 FIGURE(aof_bytes)
@@ -77,31 +80,14 @@ static const struct figure figures[] = {{"epoch", "gauge", get_epoch},
     {"flushed_unfinished_groups", "gauge", get_cold_groups}, {"keys", "gauge", get_keys},
     {"jobs", "gauge", get_jobs}, {"incarnations", "gauge", get_incarnations},
     {"clients", "gauge", get_clients}, {"subscribers", "gauge", get_subscribers},
-    {"redis_memory_bytes", "gauge", get_redis_bytes}, {"member_memory_bytes", "gauge", get_member_bytes},
-    {"memory_soft_bytes", "gauge", get_soft_bytes}, {"memory_hard_bytes", "gauge", get_hard_bytes},
-    {"aof_bytes", "gauge", get_aof_bytes}, {"cold_readers", "gauge", get_cold_readers},
-    {"redis_restarts_total", "counter", get_redis_restarts}, {"appends_total", "counter", get_appends},
-    {"append_bytes_total", "counter", get_append_bytes}, {"puts_total", "counter", get_puts},
-    {"reads_total", "counter", get_reads}, {"duplicates_total", "counter", get_duplicates},
-    {"syncs_total", "counter", get_syncs}, {"rewrites_total", "counter", get_rewrites},
-    {"flushed_blocks_total", "counter", get_flushed_blocks}, {"cold_reads_total", "counter", get_cold_reads}};
-
-static void write_chain(const struct gathering *g, struct mob_text *t)
-{
-    mob_text_puts(t, "# TYPE mobula_gcs_member gauge\n");
-    for (uint32_t i = 0; i < g->count; i++) {
-        struct mob_gcs_config chain;
-        mob_gcs_chain(mob_gcs_shard(g->flight->engine->gcs, i), &chain);
-        for (uint32_t m = 0; m < chain.count; m++) {
-            const char *role = chain.count == 1 ? "sole"
-                : m == 0                        ? "head"
-                : m == chain.count - 1          ? "tail"
-                                                : "middle";
-            mob_text_printf(t, "mobula_gcs_member{shard=\"%u\",member=\"%llu\",role=\"%s\"} 1\n", i,
-                (unsigned long long)chain.members[m], role);
-        }
-    }
-}
+    {"redis_memory_bytes", "gauge", get_redis_bytes}, {"memory_soft_bytes", "gauge", get_soft_bytes},
+    {"memory_hard_bytes", "gauge", get_hard_bytes}, {"aof_bytes", "gauge", get_aof_bytes},
+    {"cold_readers", "gauge", get_cold_readers}, {"redis_restarts_total", "counter", get_redis_restarts},
+    {"appends_total", "counter", get_appends}, {"append_bytes_total", "counter", get_append_bytes},
+    {"puts_total", "counter", get_puts}, {"reads_total", "counter", get_reads},
+    {"duplicates_total", "counter", get_duplicates}, {"syncs_total", "counter", get_syncs},
+    {"rewrites_total", "counter", get_rewrites}, {"flushed_blocks_total", "counter", get_flushed_blocks},
+    {"cold_reads_total", "counter", get_cold_reads}};
 
 static void write_all(const struct gathering *g, struct mob_text *t)
 {
@@ -115,30 +101,45 @@ static void write_all(const struct gathering *g, struct mob_text *t)
                 mob_text_printf(t, "mobula_gcs_%s{shard=\"%u\"} %llu\n", figures[f].name, i,
                     (unsigned long long)figures[f].value(&g->of[i].stats));
     }
-    write_chain(g, t);
+    engine_write_members(g->members, t);
 }
 
-static void ask_next(struct gathering *g);
+static void tell(struct gathering *g)
+{
+    struct flight *flight = g->flight;
+    g->flight = NULL;
+    write_all(g, &flight->op->json);
+    flight_done(flight);
+}
+
+static void one_less(struct gathering *g)
+{
+    if (--g->pending > 0)
+        return;
+    if (g->flight)
+        tell(g);
+    free(g->members);
+    free(g);
+}
 
 static void on_stats(void *arg, const struct mob_gcs_answer *answer)
 {
-    struct gathering *g = arg;
-    g->of[g->shard].up = answer->status == MOB_OK && answer->stats;
-    if (g->of[g->shard].up)
-        g->of[g->shard].stats = *answer->stats;
-    g->shard++;
-    ask_next(g);
+    struct asked_shard *one = arg;
+    one->up = answer->status == MOB_OK && answer->stats;
+    if (one->up)
+        one->stats = *answer->stats;
+    one_less(one->gathering);
 }
 
-static void ask_next(struct gathering *g)
+static void on_members(void *arg)
 {
-    struct flight *flight = g->flight;
-    for (; g->shard < g->count; g->shard++)
-        if (mob_gcs_stats(mob_gcs_shard(flight->engine->gcs, g->shard), on_stats, g) == MOB_OK)
-            return;
-    write_all(g, &flight->op->json);
-    free(g);
-    flight_done(flight);
+    one_less(arg);
+}
+
+/* One shard that hangs does not take the others' figures away. */
+static void on_deadline(struct flight *flight)
+{
+    tell(flight->context);
 }
 
 void engine_start_metrics(struct flight *flight)
@@ -147,6 +148,12 @@ void engine_start_metrics(struct flight *flight)
     MOB_ASSERT(g != NULL);
     g->flight = flight;
     g->count = mob_gcs_shard_count(flight->engine->gcs);
-    g->count = g->count < SHARDS_MAX ? g->count : SHARDS_MAX;
-    ask_next(g);
+    g->pending = 1;
+    flight->context = g;
+    flight_set_deadline(flight, mob_deadline_after(ANSWER_NS), on_deadline);
+    g->members = engine_ask_members(flight->engine, on_members, g);
+    for (uint32_t i = 0; i < g->count; i++) {
+        g->of[i].gathering = g;
+        g->pending += mob_gcs_stats(mob_gcs_shard(flight->engine->gcs, i), on_stats, &g->of[i]) == MOB_OK;
+    }
 }

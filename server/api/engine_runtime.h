@@ -17,7 +17,7 @@ struct mob_engine_runtime_options {
     const char *directory; /* state directory of the cluster; must outlive the engine */
     const char *gcs_socket; /* the same */
     struct mob_cluster_id cluster;
-    const uint8_t *secret; /* the cluster's, as gcs/client takes it; copied at the start */
+    const uint8_t *secret; /* the cluster's, as gcs/client takes it; must outlive the engine */
     struct mob_events *events;
     struct mob_serve *serve;
     int64_t idempotency_ns; /* how long an Idempotency-Key stands for its request */

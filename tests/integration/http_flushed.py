@@ -309,6 +309,16 @@ def test_metrics_say_what_status_says(c):
     ):
         value = int(told[f'mobula_gcs_{name}{{shard="0"}}'])
         check(0 < int(before[part][figure]) <= value <= int(after[part][figure]), name, before[part][figure], value, after[part][figure])
+    member = '{shard="0",member="gcs.sock",role="sole"}'
+    check(told["mobula_gcs_member_up" + member] == "1", "the member", told)
+    check(told[f'mobula_gcs_member_state{member[:-1]},state="serving"}}'] == "1", "its state", told)
+    for name, figure in (("epoch", "epoch"), ("applied_position", "applied"), ("committed_position", "committed"), ("durable_position", "durable")):
+        value = int(told[f"mobula_gcs_member_{name}{member}"])
+        check(before["chain"]["members"][0][figure] <= value <= after["chain"]["members"][0][figure], name, before["chain"], value, after["chain"])
+    seconds = float(told["mobula_gcs_member_state_seconds" + member])
+    check(before["chain"]["members"][0]["for_ms"] <= 1000 * seconds <= after["chain"]["members"][0]["for_ms"], "for how long", before["chain"], seconds)
+    check(told["mobula_gcs_member_lag" + member] == "0" and int(told["mobula_gcs_member_memory_bytes" + member]) > 0
+          and int(told["mobula_gcs_member_redis_memory_bytes" + member]) > 0 and int(told["mobula_gcs_member_duplicates_total" + member]) >= 0, "the rest", told)
     for name, figure in (("memory_soft_bytes", "soft_bytes"), ("memory_hard_bytes", "hard_bytes"), ("incarnations", "incarnations")):
         check(told[f'mobula_gcs_{name}{{shard="0"}}'] == str(before["member"][figure]), name, told)
     check(told['mobula_gcs_cold_readers{shard="0"}'] == "1", "the flusher reads", told)
@@ -317,7 +327,9 @@ def test_metrics_say_what_status_says(c):
     os.kill(pid, signal.SIGSTOP)
     try:
         told = metrics(c)
-        check(told.get("mobula_gcs_up") == "0" and "mobula_http_connections" in told, "without the control store", sorted(told)[:5])
+        check(told.get('mobula_gcs_up{shard="0"}') == "0" and "mobula_http_connections" in told, "without the control store", sorted(told)[:5])
+        members = [line for line in told if line.startswith("mobula_gcs_member_")]
+        check(members == ['mobula_gcs_member_up{shard="0",member="gcs.sock",role="unknown"}'] and told[members[0]] == "0", "nor its member", members)
     finally:
         os.kill(pid, signal.SIGCONT)
     c.until("up again", lambda: metrics(c).get('mobula_gcs_up{shard="0"}') == "1", 30)

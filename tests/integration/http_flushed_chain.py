@@ -1,6 +1,7 @@
 """Flushing under a chain of two whose members are killed in turn: everything is read back, whoever is the tail.   ctest: timeout=280"""
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -32,9 +33,36 @@ def processes(c):
     return json.loads(done.stdout)["processes"]
 
 
-def roles(c):
+def members(c, figure):
+    """Of each member what /metrics says of it: {(place, role): value}."""
     lines = c.call("GET", "/metrics")[2].decode().splitlines()
-    return [line.split("role=")[1].split("}")[0] for line in lines if line.startswith("mobula_gcs_member{")]
+    found = [re.fullmatch(r'mobula_gcs_member_' + figure + r'{shard="0",member="(.*)",role="(.*)"} (\S+)', line) for line in lines]
+    return {(one[1], one[2]): float(one[3]) for one in found if one}
+
+
+def roles(c):
+    return sorted(role for (_, role), is_up in members(c, "up").items() if is_up)
+
+
+def test_metrics_tell_of_each_member(c):
+    c.until("two members", lambda: roles(c) == ["head", "tail"], 60)
+    c.deploy("arith")
+    up, applied, lag = members(c, "up"), members(c, "applied_position"), members(c, "lag")
+    check({place for place, _ in up} == {"gcs.sock", "gcs-1.sock"} and min(applied.values()) > 0, "both", up, applied)
+    check(min(lag.values()) == 0 and all(max(applied.values()) - applied[one] >= 0 for one in lag), "how far they are", applied, lag)
+    pids = {p["name"]: p["pid"] for p in processes(c)}
+    with open(c.directory + "/supervisor.pid", encoding="ascii") as file:
+        hung = [pids["gcs-1"], pids["master"], int(file.read().split()[0])]  # nobody may end it meanwhile
+    for pid in reversed(hung):
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        up, epochs = members(c, "up"), members(c, "epoch")
+        check(up.get(("gcs-1.sock", "unknown")) == 0 and sum(up.values()) == 1, "the one that hangs", up)
+        check([place for place, _ in epochs] == ["gcs.sock"], "has no figures", epochs)
+    finally:
+        for pid in hung:
+            os.kill(pid, signal.SIGCONT)
+    c.until("two members", lambda: roles(c) == ["head", "tail"], 60)
 
 
 def counted(c):
@@ -63,7 +91,7 @@ def test_members_are_killed_in_turn(c):
         check(sorted(found) == sorted(expected), "each task once", round_number, len(found), len(set(found)), len(expected))
         record = c.json("GET", f"{V1}/tasks/{expected[7]}", expect=200)
         check(record.get("arguments") == [7, 1], "a record", record)
-    c.until("the whole chain in the metrics", lambda: roles(c) == ['"head"', '"tail"'], 60)  # the last one killed has joined again
+    c.until("the whole chain in the metrics", lambda: roles(c) == ["head", "tail"], 60)  # the last one killed has joined again
     verify = subprocess.run([BIN + "/mobula", "gcs", "verify", "--dir", c.directory], capture_output=True, text=True, timeout=120)
     check(verify.returncode == 0, "verify", verify.stdout, verify.stderr)
 

@@ -1,0 +1,15 @@
+/* Figures of the control store's members, for /metrics. Everything in the engine's thread. */
+#ifndef MOB_SERVER_API_ENGINE_METRICS_H
+#define MOB_SERVER_API_ENGINE_METRICS_H
+
+#include "server/api/engine_inner.h"
+
+struct member_figures;
+/* Asks each member of each shard; `then` is called once, within little more than a second. Gives (free() it
+ * when `then` has been called, or in it). */
+struct member_figures *engine_ask_members(struct engine *engine, void (*then)(void *arg), void *arg);
+/* In Prometheus' text format. Who has not answered (before `then`: all) is mobula_gcs_member_up 0, and has no
+ * figures. */
+void engine_write_members(const struct member_figures *figures, struct mob_text *t);
+
+#endif
