@@ -386,7 +386,7 @@ void mob_members_ask(const struct mob_member_options *options, uint32_t count, i
         out[i].status = ask_begin(&options[i], &asked[i]);
     while (wait_for_any(asked, count, out, deadline_ns, fds))
         for (uint32_t i = 0; i < count; i++)
-            if (fds[i].revents != 0)
+            if (asked[i].link != NULL && fds[i].revents != 0)
                 out[i].status = ask_step(&asked[i], &out[i].stats);
     for (uint32_t i = 0; i < count; i++) {
         if (out[i].status == MOB_AGAIN)
