@@ -429,6 +429,7 @@ void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
     MOB_LOG_INFO("gcs", "snapshot_taken", "seq=%llu blocks_upto=%llu keys=%zu",
         (unsigned long long)m->link.seq, (unsigned long long)sh->member.loaded_blocks,
         mob_state_keys(sh->state));
+    (void)MOB_FAILPOINT("gcs.joiner_whole");
 }
 
 void snapshot_wipe(struct mob_shard *sh)

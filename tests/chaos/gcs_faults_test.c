@@ -217,16 +217,40 @@ static void tail_stopped(struct stage *s)
     stage_steps(s);
 }
 
+static struct {
+    int slot;
+    pid_t pid;
+} cut;
+static bool cut_is_alone(struct stage *s)
+{
+    struct chain_box_config c = chain_box_config(&s->box, 0);
+    return c.members == 1 && c.head == cut.slot && s->box.member[cut.slot].gcs == cut.pid;
+}
+static bool cut_is_decided(struct stage *s)
+{
+    struct chain_box_config c = chain_box_config(&s->box, 0);
+    return s->box.member[cut.slot].gcs != cut.pid || (c.head != cut.slot && c.tail != cut.slot) ||
+        cut_is_alone(s);
+}
+
+/* The chain goes on without it. Unless a loaded machine had the others left out in that moment: the last one
+ * never is, so nothing can go on before it is heard again. */
 static void cut_off(struct stage *s, bool tail, bool mute, bool deafen)
 {
-    pid_t pid = s->box.member[stage_slot_at(s, tail)].gcs;
+    cut.slot = stage_slot_at(s, tail);
+    cut.pid = s->box.member[cut.slot].gcs;
     stage_pause_up_to(s, 100 * MOB_MS);
     if (mute)
-        fault_proxy_mute(s->proxy, pid);
+        fault_proxy_mute(s->proxy, cut.pid);
     if (deafen)
-        fault_proxy_deafen(s->proxy, pid);
-    stage_steps(s);
-    stage_pause_up_to(s, MOB_SEC);
+        fault_proxy_deafen(s->proxy, cut.pid);
+    stage_until(s, cut_is_decided, "who is cut off is not left out");
+    if (cut_is_alone(s)) {
+        print_message("the others were left out before: nothing to show\n");
+    } else {
+        stage_steps(s);
+        stage_pause_up_to(s, MOB_SEC);
+    }
     fault_proxy_heal(s->proxy);
     stage_steps(s);
 }
@@ -284,22 +308,36 @@ static void neighbours_are_severed(struct stage *s)
     stage_steps(s);
 }
 
-/* In the middle of the transfer its source says no more. */
-static void joiner_is_severed(struct stage *s)
+/* A joiner stops where it meets the failpoint, under load; from there on it and its source do not reach each
+ * other. */
+static void joiner_severed_at(struct stage *s, const char *point)
 {
-    char text[64];
     int slot = stage_slot_at(s, gcs_load_random(&s->load) % 2 == 0);
-    snprintf(text, sizeof text, "gcs.joiner_rows=stop@%u", 1 + (uint32_t)(s->seed % 3));
-    s->box.member[slot].failpoints = text; /* of the life that joins */
+    s->box.member[slot].failpoints = point; /* of the life that joins */
     stage_end_member(s, slot);
     stage_until(s, stage_has_died, "it does not come back");
     stopped_joiner = s->box.member[slot].gcs;
     stage_until(s, joiner_stopped, "the joiner does not get so far");
+    stage_pause_up_to(s, 100 * MOB_MS);
     sever(s, slot, 1 - slot);
     s->box.member[slot].failpoints = NULL;
     kill(stopped_joiner, SIGCONT);
     stage_until(s, severed_has_ended, "the joiner that hears nothing stays");
     stage_steps(s);
+}
+
+/* In the middle of the transfer its source says no more. */
+static void joiner_is_severed(struct stage *s)
+{
+    char text[64];
+    snprintf(text, sizeof text, "gcs.joiner_rows=stop@%u", 1 + (uint32_t)(s->seed % 3));
+    joiner_severed_at(s, text);
+}
+
+/* The snapshot is whole, and what was written since does not come. */
+static void log_is_severed(struct stage *s)
+{
+    joiner_severed_at(s, "gcs.joiner_whole=stop@1");
 }
 
 /* Every link of members, masters and clients. A connection that was spoiled ends, and is made again. */
@@ -521,6 +559,7 @@ static const struct fault faults[] = {
     {.name = "member_is_cut_off", .members = 3, .run = member_is_cut_off, .proxied = true},
     {.name = "neighbours_are_severed", .members = 3, .run = neighbours_are_severed, .proxied = true},
     {.name = "joiner_is_severed", .members = 2, .run = joiner_is_severed, .proxied = true},
+    {.name = "log_is_severed", .members = 2, .run = log_is_severed, .proxied = true},
     {.name = "joiner_in_transfer", .members = 2, .run = joiner_in_transfer},
     {.name = "joiner_before_syncend", .members = 2, .run = joiner_before_syncend, .short_set = true},
     {.name = "source_of_snapshot", .members = 3, .run = source_of_snapshot},
