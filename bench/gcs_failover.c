@@ -27,6 +27,7 @@
 #include "common/base/log.h"
 
 #define LATE_NS (5 * MOB_MS)
+#define VOID_PERCENT_MAX 10.0 /* of all runs; above, the row says nothing of the control store */
 #define RUNS_MAX 1000
 #define KEYS 64u
 /* Nobody is left out sooner than the suspicion after he was heard, which is less than a beat, a sixth of it,
@@ -328,11 +329,23 @@ static void run_size(struct failover *f, uint64_t mib)
                 run_box(f, members, proxied != 0, mib);
 }
 
-static void write_row(struct failover *f, const char *name)
+/* What was repeated, and whether it was too much. */
+static void write_repeated(struct failover *f, const char *name)
 {
     size_t used = strlen(f->extra);
-    snprintf(f->extra + used, sizeof f->extra - used, "\"void_runs\": %d, \"missed_runs\": %d", f->voided,
-        f->missed);
+    int all = f->n + f->voided + f->missed;
+    double percent = all == 0 ? 0 : 100.0 * f->voided / all;
+    bool good = percent <= VOID_PERCENT_MAX;
+    snprintf(f->extra + used, sizeof f->extra - used,
+        "\"void_runs\": %d, \"void_percent\": %.1f, \"void_in_bounds\": %s, \"missed_runs\": %d", f->voided,
+        percent, good ? "true" : "false", f->missed);
+    fprintf(stderr, "%s: %d of %d runs void (%.1f %%, at most %.0f)%s\n", name, f->voided, all, percent,
+        VOID_PERCENT_MAX, good ? "" : ": too many, this machine was too busy for the row");
+}
+
+static void write_row(struct failover *f, const char *name)
+{
+    write_repeated(f, name);
     if (f->wrong != NULL || f->n == 0) {
         bench_miss(f->b, name, f->wrong != NULL ? f->wrong : "no run");
         return;
