@@ -62,13 +62,17 @@ static void index_remove(struct node *node, const struct node_job *job)
 static json_t *job_json(const struct node_job *job)
 {
     char id[MOB_ID_TEXT_MAX], root[MOB_ID_TEXT_MAX];
-    return json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:b,s:s,s:i,s:I,s:I,s:I,s:I,s:I}", "id",
+    json_t *out = json_pack("{s:s,s:s,s:s,s:s,s:b,s:b,s:b,s:b,s:s,s:i,s:I,s:I,s:I,s:I,s:I}", "id",
         mob_job_id_format(job->id, id), "namespace", job->ns, "name", job->name, "state",
         state_text(job->state), "standing", (int)job->standing, "detached", (int)job->detached, "over_http",
-        (int)job->over_http, "root", mob_task_id_format(job->root, root), "weight", (int)job->weight,
-        "submitted", (json_int_t)job->submitted, "finished", (json_int_t)job->finished, "failed",
-        (json_int_t)job->failed, "started_us", (json_int_t)(job->started_wall_ns / 1000), "ended_us",
-        (json_int_t)(job->ended_wall_ns / 1000));
+        (int)job->over_http, "keyed", (int)job->keyed, "root", mob_task_id_format(job->root, root), "weight",
+        (int)job->weight, "submitted", (json_int_t)job->submitted, "finished", (json_int_t)job->finished,
+        "failed", (json_int_t)job->failed, "started_us", (json_int_t)(job->started_wall_ns / 1000),
+        "ended_us", (json_int_t)(job->ended_wall_ns / 1000));
+    if (job->driver.pid != 0)
+        json_object_set_new(out, "driver",
+            json_pack("{s:i,s:I}", "pid", (int)job->driver.pid, "started", (json_int_t)job->driver.started));
+    return out;
 }
 
 void node_job_save(struct node *node, struct node_job *job)
@@ -106,6 +110,8 @@ static struct node_job *add_job(struct node *node, const struct node_job_options
     job->standing = options->standing;
     job->detached = options->detached;
     job->over_http = options->over_http;
+    job->keyed = options->keyed;
+    job->driver = options->driver;
     json_utf8_copy(job->ns, sizeof job->ns, options->ns);
     json_utf8_copy(job->name, sizeof job->name, options->name);
     job->next = node->jobs;
@@ -184,14 +190,54 @@ void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weigh
     node_job_save(node, job);
 }
 
+void node_job_rejoined(struct node *node, struct node_job *job, bool keyed, struct driver_process driver)
+{
+    bool other =
+        job->keyed != keyed || job->driver.pid != driver.pid || job->driver.started != driver.started;
+    bool revived = job->state == JOB_ENDED;
+    job->state = JOB_RUNNING;
+    job->keyed = keyed;
+    job->driver = driver;
+    if (revived)
+        job->ended_wall_ns = 0;
+    if (revived || other)
+        node_job_save(node, job);
+}
+
+/* A session that did not end by its process' doing (its ring was damaged) may be opened again by that process
+ * as after a restart of the node. */
+void node_job_left(struct node *node, struct node_job *job, bool for_good)
+{
+    if (job->standing || job->detached || job->over_http || job->state != JOB_RUNNING || node->stopping)
+        return;
+    if (for_good && !job->keyed) {
+        node_job_end(node, job, true);
+        return;
+    }
+    job->state = JOB_GRACE;
+    node->jobs_in_grace = true;
+    job->grace_until_ns = node->now_ns + NODE_DRIVER_GRACE_NS;
+}
+
+/* A detached actor outlives its job; it may be starting again. */
+static bool ends_with_job(const struct node_task *task)
+{
+    const struct mob_spec_head *head = &task->template->head;
+    return head->kind != MOB_KIND_ACTOR_CREATE || !(head->flags & MOB_SPEC_DETACHED);
+}
+
+/* NULL: of all that have ended. */
 static void cancel_tasks_of(struct node *node, const struct node_job *job)
 {
     uint32_t at = 0;
-    struct mob_sched_task *task;
+    struct mob_sched_task *each;
     node_tail_walk_begin(node);
-    while ((task = mob_sched_each(node->sched, &at)))
-        if (((struct node_task *)task)->template->job == job)
-            mob_sched_cancel(node->sched, task, false, true, node->now_ns);
+    while ((each = mob_sched_each(node->sched, &at))) {
+        const struct node_task *task = (struct node_task *)each;
+        const struct node_job *of = task->template->job;
+        if ((job ? of == job : of->state == JOB_ENDED) && ends_with_job(task))
+            mob_sched_cancel(node->sched, each, false, true, node->now_ns);
+    }
 }
 
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
@@ -392,18 +438,37 @@ void node_jobs_age(struct node *node)
     drop_old(node, mob_job_system(), true, before);
 }
 
-/* Jobs whose driver did not come back within its grace end. */
+static bool is_abandoned(const struct node *node, const struct node_job *job)
+{
+    return job->state == JOB_GRACE &&
+        (node->now_ns >= job->grace_until_ns || (!job->keyed && driver_process_gone(job->driver)));
+}
+
+/* Jobs whose driver did not come back within its grace, or cannot any more, end. */
 void node_jobs_tick(struct node *node)
 {
     bool any = false;
     if (!node->jobs_in_grace)
         return;
     for (struct node_job *job = node->jobs; job; job = job->next) {
-        if (job->state == JOB_GRACE && node->now_ns >= job->grace_until_ns)
+        if (is_abandoned(node, job))
             node_job_end(node, job, true);
         any |= job->state == JOB_GRACE;
     }
     node->jobs_in_grace = any;
+}
+
+void node_jobs_recovered(struct node *node)
+{
+    cancel_tasks_of(node, NULL);
+}
+
+/* Rows of older versions do not say which driver is whose. */
+static struct driver_process driver_of(const json_t *row)
+{
+    const json_t *driver = json_object_get(row, "driver");
+    return (struct driver_process){(int32_t)json_integer_value(json_object_get(driver, "pid")),
+        (uint64_t)json_integer_value(json_object_get(driver, "started"))};
 }
 
 static void load_row(void *arg, const struct mob_gcs_kv *kv)
@@ -411,14 +476,14 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
     struct node *node = arg;
     json_t *row = json_loadb((const char *)kv->value, kv->value_length, 0, NULL);
     const char *ns, *name, *state, *root_text;
-    int standing, detached, weight = 0, over_http = 0; /* rows of older versions have neither */
+    int standing, detached, weight = 0, over_http = 0, keyed = 1; /* rows of older versions lack the last */
     json_int_t submitted, finished, failed, started, ended;
     struct mob_task_id root;
     if (row &&
-        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s?i,s?b,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns, "name",
-            &name, "state", &state, "root", &root_text, "standing", &standing, "detached", &detached,
-            "weight", &weight, "over_http", &over_http, "submitted", &submitted, "finished", &finished,
-            "failed", &failed, "started_us", &started, "ended_us", &ended) == 0 &&
+        json_unpack(row, "{s:s,s:s,s:s,s:s,s:b,s:b,s?i,s?b,s?b,s:I,s:I,s:I,s:I,s:I}", "namespace", &ns,
+            "name", &name, "state", &state, "root", &root_text, "standing", &standing, "detached", &detached,
+            "weight", &weight, "over_http", &over_http, "keyed", &keyed, "submitted", &submitted, "finished",
+            &finished, "failed", &failed, "started_us", &started, "ended_us", &ended) == 0 &&
         mob_task_id_parse(root_text, &root) == MOB_OK) {
         struct node_job_options options = {.ns = ns,
             .name = name,
@@ -426,7 +491,9 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
             .weight = (uint32_t)weight,
             .standing = standing,
             .detached = detached,
-            .over_http = over_http};
+            .over_http = over_http,
+            .keyed = keyed,
+            .driver = driver_of(row)};
         struct node_job *job = add_job(node, &options);
         if (job) {
             job->submitted = (uint64_t)submitted;

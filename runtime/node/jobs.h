@@ -10,6 +10,8 @@ struct node_job_options {
     struct mob_task_id root;
     uint32_t weight; /* share of dispatches against other jobs; 0 = MOB_JOB_WEIGHT_DEFAULT */
     bool standing, detached, over_http;
+    bool keyed; /* a driver may come back to it under its key */
+    struct driver_process driver; /* else who it is, as far as known */
 };
 /* NULL: no memory, or no such weight. */
 struct node_job *node_job_open(struct node *node, const struct node_job_options *options);
@@ -18,6 +20,10 @@ struct node_job *node_job_open(struct node *node, const struct node_job_options 
 MOB_MUST_USE enum mob_status node_job_number(struct node *node, struct node_job *job, uint16_t *number_out);
 /* Another weight; 0 = as it is. */
 void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
+/* Its driver is here again, with or without a key. */
+void node_job_rejoined(struct node *node, struct node_job *job, bool keyed, struct driver_process driver);
+/* Its last driver's session is over. `for_good`: by its own doing, so only its key brings it back. */
+void node_job_left(struct node *node, struct node_job *job, bool for_good);
 /* Whoever keeps a pointer to a job beyond the current pass holds it; ended jobs without holders, sessions and
  * lineage are forgotten, here and in the control store. NULL is fine. */
 void node_job_hold(struct node_job *job);
@@ -29,6 +35,9 @@ void node_jobs_tick(struct node *node);
 void node_jobs_age(struct node *node);
 #define NODE_AGE_EVERY_NS (60 * MOB_SEC)
 enum mob_status node_jobs_load(struct node *node);
+/* Once unfinished tasks are there again: those of jobs that had ended are cancelled, whose cancel the log may
+ * not have. */
+void node_jobs_recovered(struct node *node);
 /* Frees the lineage of a job that has ended; the reply says how many blocks. */
 void node_job_delete(struct node *node, struct node_client *client, uint32_t request, struct node_job *job);
 /* At the node's own end. */

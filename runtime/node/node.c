@@ -243,6 +243,7 @@ enum mob_status node_open(struct node *node)
     status = node_recover(node);
     if (status != MOB_OK)
         return status;
+    node_jobs_recovered(node);
     node->ready = true;
     return node_listen(node);
 }

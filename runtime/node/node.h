@@ -15,6 +15,7 @@
 #include "common/wire/session.h"
 #include "gcs/client/client.h"
 #include "gcs/life/node_life.h"
+#include "runtime/node/driver_process.h"
 #include "runtime/node/lineage_log.h"
 #include "runtime/sched/local.h"
 #include "runtime/store/store.h"
@@ -40,7 +41,8 @@ struct node_options {
 };
 
 enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
-/* So long may a driver stay away before its job ends. */
+/* So long may a driver stay away before its job ends, if it can come back: under its idempotency key, or as
+ * the process that it is after a restart of the node. */
 #define NODE_DRIVER_GRACE_NS (600 * 1000000000ll)
 #define JOB_NO_NUMBER UINT16_MAX
 #define NODE_JOB_BUCKETS 1024u
@@ -54,9 +56,12 @@ struct node_job {
     bool ageing, aged; /* its lineage is being dropped; is all gone */
     uint32_t users; /* templates and actors that point to it: node_job_hold */
     bool over_http; /* opened by a gateway: its sessions come and go, and it ends when told */
+    bool keyed; /* a driver that starts again finds it by its key */
+    struct driver_process driver; /* of one that is not keyed */
     uint16_t sched_job; /* number in the scheduler, JOB_NO_NUMBER while it has none: node_job_number */
     uint32_t weight;
-    uint32_t sessions; /* drivers connected */
+    uint32_t sessions; /* connected, gateways' too */
+    uint32_t drivers; /* of these, drivers' */
     uint32_t next_child; /* standing and resumed jobs: first child index not yet used */
     int64_t grace_until_ns;
     int64_t started_wall_ns, ended_wall_ns;

@@ -133,8 +133,13 @@ static enum mob_status join(
 }
 
 /* A driver's: a resumed one, a keyed one, or a new one. */
-static struct node_job *own_job(struct node *node, const struct mob_session_hello *hello, bool *known_out)
+static struct node_job *own_job(
+    struct node *node, int fd, const struct mob_session_hello *hello, bool *known_out)
 {
+    bool over_http = (hello->flags & MOB_SESSION_GATEWAY) != 0, keyed = hello->idempotency_key[0] != 0;
+    struct driver_process driver = {0};
+    if (!keyed && !over_http)
+        driver = driver_process_of(fd);
     const char *ns = ns_of(hello);
     struct mob_task_id root = hello->resume_root;
     if (mob_task_id_is_zero(root))
@@ -143,7 +148,7 @@ static struct node_job *own_job(struct node *node, const struct mob_session_hell
             : mob_root_id_random();
     struct node_job *job = node_job_by_id(node, (struct mob_job_id){root.stream});
     if (job && strcmp(job->ns, ns) == 0) {
-        job->state = JOB_RUNNING;
+        node_job_rejoined(node, job, keyed, driver);
         node_job_set_weight(node, job, hello->job_weight);
         *known_out = true; /* its driver submits the same ids again: what is known is found, not run twice */
         return job;
@@ -154,18 +159,20 @@ static struct node_job *own_job(struct node *node, const struct mob_session_hell
         .root = root,
         .weight = hello->job_weight,
         .detached = (hello->flags & MOB_SESSION_DETACHED) != 0,
-        .over_http = (hello->flags & MOB_SESSION_GATEWAY) != 0};
+        .over_http = over_http,
+        .keyed = keyed,
+        .driver = driver};
     return node_job_open(node, &options);
 }
 
 /* The job that this session works in. */
-static enum mob_status job_of(
-    struct node *node, const struct mob_session_hello *hello, struct node_job **job_out, bool *known_out)
+static enum mob_status job_of(struct node *node, int fd, const struct mob_session_hello *hello,
+    struct node_job **job_out, bool *known_out)
 {
     if (hello->flags & MOB_SESSION_JOIN)
         return join(node, hello, job_out);
     *job_out = hello->flags & MOB_SESSION_STANDING_JOB ? standing_job(node, ns_of(hello))
-                                                       : own_job(node, hello, known_out);
+                                                       : own_job(node, fd, hello, known_out);
     return *job_out ? MOB_OK : MOB_QUEUE_FULL;
 }
 
@@ -186,7 +193,7 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
     struct node_job *job;
     struct mob_client_options options = {.kind = (enum mob_client_kind)hello->kind};
     uint32_t slot;
-    enum mob_status status = job_of(node, hello, &job, &known);
+    enum mob_status status = job_of(node, fd, hello, &job, &known);
     if (status != MOB_OK) {
         refuse(node, fd, status,
             status == MOB_NOT_FOUND      ? "no such job"
@@ -209,6 +216,7 @@ static void welcome_client(struct node *node, int fd, const struct mob_session_h
     client->root = job->root;
     client->look_up = known;
     job->sessions++;
+    job->drivers += client->kind == MOB_CLIENT_DRIVER;
     client->fresh_stream = hello->resume_stream;
     /* under a key an earlier process may have used them */
     bool knows = hello->resume_incarnation != 0 && !hello->idempotency_key[0];
@@ -309,21 +317,22 @@ void node_client_end(struct node *node, struct node_client *client, const char *
     mob_store_client_close(node->store, client->slot);
     for (uint32_t i = 0; i < MOB_HEAD_SLOTS; i++)
         node_template_drop(node, client->templates[i]);
-    if (job && client->kind != MOB_CLIENT_WORKER && --job->sessions == 0 && !job->standing &&
-        !job->detached && !job->over_http && job->state == JOB_RUNNING && !node->stopping) {
-        job->state = JOB_GRACE;
-        node->jobs_in_grace = true;
-        job->grace_until_ns = node->now_ns + NODE_DRIVER_GRACE_NS;
-    }
     node_notices_forget(node, client);
+    if (job && client->kind != MOB_CLIENT_WORKER)
+        job->sessions--;
     node->clients[client->slot] = NULL;
     free(client);
 }
 
+/* A gateway's session of a job does not keep it. */
 static void session_over(struct node *node, struct node_client *client, const void *argument)
 {
     (void)argument;
+    struct node_job *job = client->job;
+    bool last = client->kind == MOB_CLIENT_DRIVER && --job->drivers == 0, for_good = !client->damaged;
     node_client_end(node, client, "its process closed the session");
+    if (last)
+        node_job_left(node, job, for_good);
 }
 
 /* Sessions whose sockets ended: what their rings still hold was taken by the pass before this is called. */

@@ -58,7 +58,7 @@ static const struct {
     [MOB_ITEM_JOB] = {"jobs",
         FIELDS({"id", FORM_ID, "job_"}, {"namespace", FORM_TEXT, NULL}, {"name", FORM_TEXT, NULL},
             {"state", FORM_CHOICE, "running|grace|ended"}, {"standing", TRUTH}, {"detached", TRUTH},
-            {"over_http", TRUTH}, {"root", FORM_ID, "task_"}, {"weight", FORM_NUMBER, NULL},
+            {"over_http", TRUTH}, {"keyed", TRUTH}, {"root", FORM_ID, "task_"}, {"weight", FORM_NUMBER, NULL},
             {"submitted", FORM_NUMBER, NULL}, {"finished", FORM_NUMBER, NULL}, {"failed", FORM_NUMBER, NULL},
             {"started_us", FORM_NUMBER, NULL}, {"ended_us", FORM_NUMBER, NULL})},
     [MOB_ITEM_NODE] = {"nodes",

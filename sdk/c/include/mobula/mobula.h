@@ -58,7 +58,9 @@ struct mob_connect_options {
     const char *name_space; /* default "default" */
     const char *job_name; /* shown in lists; default the program's name */
     const char
-        *idempotency_key; /* a driver restarted under the same key finds its futures; NULL = a new job */
+        *idempotency_key; /* a driver restarted under the same key finds its futures: its job stays for
+                             ten minutes after its session. NULL = a new job, which ends with the
+                             session: unfinished tasks are cancelled, actors that are not detached end */
     bool standing_job; /* join the namespace's standing job instead of opening one (the gateway does) */
     bool read_local; /* MOB_READ_LOCAL: get() may return values whose lineage is not acknowledged yet. For
                         embedded use; a crash of the node may then make the same future resolve again. */
@@ -75,7 +77,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_connect(
     const struct mob_connect_options *options, struct mob_client **client_out);
 /* Why this thread's last mob_connect failed, one sentence. */
 MOB_API const char *mob_connect_error(void);
-/* Flushes, then leaves. Futures, actors and values of this client are gone. NULL is fine. */
+/* Flushes, then leaves. Futures, actors and values of this client are gone, and its job ends unless it is
+ * `detached`, standing, or has an idempotency_key. NULL is fine. */
 MOB_API void mob_disconnect(struct mob_client *client);
 /* What went wrong in the last failed call on this client, one sentence; never NULL. Valid until the next
  * call. NULL: of this thread's last call that had no client, because it was given NULL in the place of one.

@@ -1,6 +1,8 @@
 /* Jobs of drivers that come and go, and drivers whose names cannot be shown. */
 #include "tests/unit/runtime/node/node_fixture.h"
 
+#include <sys/wait.h>
+
 #include "runtime/node/jobs.h"
 
 static struct node_job *open_job(struct nx *nx, const char *name)
@@ -46,7 +48,8 @@ static void more_jobs_than_the_scheduler_has_numbers(void **state)
     nx_close(&nx);
 }
 
-/* Found by its id among others, and ended when its driver stays away; then nothing wakes the node for it. */
+/* Found by its id among others, and ended when its driver, which may come back under its key, stays away;
+ * then nothing wakes the node for it. */
 static void one_of_many_is_found_and_ends_with_its_grace(void **state)
 {
     (void)state;
@@ -55,7 +58,9 @@ static void one_of_many_is_found_and_ends_with_its_grace(void **state)
     struct nx_driver driver;
     struct mob_job_id ids[MANY];
     nx_open(&nx, 0);
+    nx_key = "one of many";
     nx_connect(&nx, &driver, NULL);
+    nx_key = "";
     for (int i = 0; i < MANY; i++)
         ids[i] = open_job(&nx, "one of many")->id;
     for (int i = 0; i < MANY; i++) {
@@ -78,6 +83,146 @@ static void one_of_many_is_found_and_ends_with_its_grace(void **state)
     assert_int_equal(left->state, JOB_ENDED);
     node_jobs_tick(nx.node);
     assert_false(node_has_timers(nx.node));
+    nx_close(&nx);
+}
+
+/* Nobody can ask for its tasks any more: they end with it, and the row says so. */
+static void without_a_key_a_job_ends_with_its_session(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver, next;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_turn(&nx, 3);
+    assert_non_null(node_task_find(nx.node, task));
+    struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
+    nx_disconnect(&driver);
+    nx_turn(&nx, 3);
+    assert_int_equal(job->state, JOB_ENDED);
+    assert_null(node_task_find(nx.node, task));
+    assert_false(node_has_timers(nx.node));
+    nx_settle(&nx);
+    nx_end(&nx);
+    nx_start(&nx, 0);
+    job = node_job_by_id(nx.node, driver.welcome.job);
+    assert_non_null(job);
+    assert_int_equal(job->state, JOB_ENDED);
+    nx_connect(&nx, &next, NULL);
+    assert_memory_not_equal(&next.welcome.job, &driver.welcome.job, sizeof next.welcome.job);
+    nx_disconnect(&next);
+    nx_close(&nx);
+}
+
+/* As it stands when the node that started last has looked after its jobs once. */
+static struct node_job *job_after_tick(struct nx *nx, const struct nx_driver *driver)
+{
+    struct node_job *job = node_job_by_id(nx->node, driver->welcome.job);
+    assert_non_null(job);
+    node_jobs_tick(nx->node);
+    return job;
+}
+
+/* The driver is this process. */
+static void a_living_driver_without_a_key_keeps_its_job_over_a_restart(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver, again;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_settle(&nx);
+    nx_end(&nx);
+    nx_start(&nx, 0);
+    assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_GRACE);
+    nx_connect(&nx, &again, &driver);
+    assert_memory_equal(&again.welcome.job, &driver.welcome.job, sizeof again.welcome.job);
+    assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_RUNNING);
+    assert_non_null(node_task_find(nx.node, task));
+    nx_disconnect(&driver);
+    nx_disconnect(&again);
+    nx_turn(&nx, 3);
+    assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_ENDED);
+    nx_close(&nx);
+}
+
+static struct driver_process ended_process(void)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    struct driver_process process = driver_process_of(ends[0]); /* of this one: pid and start */
+    close(ends[0]);
+    close(ends[1]);
+    assert_int_equal(process.pid, getpid());
+    assert_false(driver_process_gone(process));
+    process.pid = fork();
+    if (process.pid == 0)
+        _exit(0);
+    assert_true(process.pid > 0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)process.pid, &info, WEXITED | WNOWAIT), 0);
+    assert_true(driver_process_gone(process)); /* a zombie */
+    assert_int_equal(waitpid(process.pid, NULL, 0), process.pid);
+    assert_true(driver_process_gone(process));
+    return process;
+}
+
+/* Killed while the node was away, too: nobody closes a session then. */
+static void a_driver_that_died_with_its_node_leaves_nothing_running(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_turn(&nx, 3);
+    struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
+    job->driver = ended_process();
+    node_job_save(nx.node, job);
+    nx_settle(&nx);
+    nx_end(&nx);
+    nx_start(&nx, 0);
+    assert_non_null(node_task_find(nx.node, task));
+    assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_ENDED);
+    nx_turn(&nx, 3);
+    assert_null(node_task_find(nx.node, task));
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+/* Another process has its number now. */
+static void a_pid_that_was_given_out_again_is_nobodys(void **state)
+{
+    (void)state;
+    struct driver_process other = {getpid(), 1};
+    assert_true(driver_process_gone(other));
+    other.started = 0;
+    assert_false(driver_process_gone(other));
+    other.pid = 0;
+    assert_false(driver_process_gone(other));
+}
+
+/* The row came to the control store, the cancels did not: the node died in between. */
+static void tasks_of_an_ended_job_do_not_run_after_a_restart(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_settle(&nx);
+    struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
+    job->state = JOB_ENDED;
+    node_job_save(nx.node, job);
+    nx_end(&nx);
+    nx_start(&nx, 0);
+    nx_turn(&nx, 3);
+    assert_null(node_task_find(nx.node, task));
+    nx_disconnect(&driver);
     nx_close(&nx);
 }
 
@@ -123,6 +268,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(more_jobs_than_the_scheduler_has_numbers),
         cmocka_unit_test(one_of_many_is_found_and_ends_with_its_grace),
+        cmocka_unit_test(without_a_key_a_job_ends_with_its_session),
+        cmocka_unit_test(a_living_driver_without_a_key_keeps_its_job_over_a_restart),
+        cmocka_unit_test(a_driver_that_died_with_its_node_leaves_nothing_running),
+        cmocka_unit_test(a_pid_that_was_given_out_again_is_nobodys),
+        cmocka_unit_test(tasks_of_an_ended_job_do_not_run_after_a_restart),
         cmocka_unit_test(names_are_cut_between_characters),
         cmocka_unit_test(names_that_are_not_utf8_are_refused),
     };

@@ -34,6 +34,9 @@ static uint32_t nx_nest_max;
 /* Of these too: time is real, and the test may be slow. */
 static int64_t nx_take_back_ns = 3600 * MOB_SEC;
 
+/* Of drivers that connect from now on: their idempotency key. */
+static const char *nx_key = "";
+
 struct nx {
     struct node *node;
     char directory[64];
@@ -140,6 +143,7 @@ static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const str
         .kind = MOB_CLIENT_DRIVER,
         .resume_next_child = UINT32_MAX};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(hello.idempotency_key, sizeof hello.idempotency_key, "%s", nx_key);
     *driver = (struct nx_driver){0};
     if (from) {
         hello.resume_incarnation = from->welcome.incarnation;
