@@ -155,18 +155,6 @@ static void pump(struct mob_gcs *g)
     } while (more && g->up && g->head->piece_count == 0 && g->tail->piece_count == 0);
 }
 
-void mob_gcs_send(struct mob_gcs *g)
-{
-    MOB_ASSERT(!g->in_step);
-    if (g->shard_count > 0) {
-        shards_send(g);
-        return;
-    }
-    g->in_step = true;
-    pump(g);
-    g->in_step = false;
-}
-
 static void release_durable(struct mob_gcs *g)
 {
     ops_durable(g);
@@ -187,6 +175,33 @@ static int64_t stream_next_ns(const struct mob_gcs *g, const struct stream *s)
                                                           : s->since_ns + STREAM_PATIENCE_NS + MOB_MS;
 }
 
+/* When there is something to do that no descriptor says. */
+static int64_t next_ns(const struct mob_gcs *g)
+{
+    int64_t next = route_next_ns(g);
+    if (g->up)
+        next = earlier(next, stream_next_ns(g, &g->stream));
+    for (uint32_t i = 0; i < g->log_count && g->up; i++)
+        if (!g->logs[i]->sealed)
+            next = earlier(next, stream_next_ns(g, &g->logs[i]->stream));
+    if (g->up && g->head != g->tail && g->read_first != NULL)
+        next = earlier(next, g->now_ns + CHAIN_READ_NS);
+    if (g->up && g->now_ns < g->reads_ns)
+        next = earlier(next, g->reads_ns);
+    return next;
+}
+
+int64_t mob_gcs_send(struct mob_gcs *g)
+{
+    MOB_ASSERT(!g->in_step);
+    if (g->shard_count > 0)
+        return shards_send(g);
+    g->in_step = true;
+    pump(g);
+    g->in_step = false;
+    return next_ns(g);
+}
+
 int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
 {
     MOB_ASSERT(!g->in_step);
@@ -202,17 +217,7 @@ int64_t mob_gcs_step(struct mob_gcs *g, int64_t now_ns)
     pump(g); /* what the callbacks submitted */
     g->in_step = false;
     subs_reap(g);
-    int64_t next = route_next_ns(g);
-    if (g->up)
-        next = earlier(next, stream_next_ns(g, &g->stream));
-    for (uint32_t i = 0; i < g->log_count && g->up; i++)
-        if (!g->logs[i]->sealed)
-            next = earlier(next, stream_next_ns(g, &g->logs[i]->stream));
-    if (g->up && g->head != g->tail && g->read_first != NULL)
-        next = earlier(next, now_ns + CHAIN_READ_NS);
-    if (g->up && now_ns < g->reads_ns)
-        next = earlier(next, g->reads_ns);
-    return next;
+    return next_ns(g);
 }
 
 enum mob_status mob_gcs_run_until(struct mob_gcs *g, const bool *done, int64_t deadline_ns)

@@ -81,9 +81,10 @@ void mob_gcs_destroy(struct mob_gcs *gcs);
 int mob_gcs_fd(const struct mob_gcs *gcs);
 /* Connects, sends, receives, calls back. `now_ns` as mob_now(). Returns when to call again at the latest. */
 int64_t mob_gcs_step(struct mob_gcs *gcs, int64_t now_ns);
-/* Sends what was submitted since the last step; receives nothing, calls nobody back. Before the owner sleeps.
- */
-void mob_gcs_send(struct mob_gcs *gcs);
+/* Sends what was submitted since the last step; receives nothing, and calls nobody back but on_link. Before
+ * the owner sleeps. Returns when to step at the latest, instead of what the last step said: a link that ends
+ * while it is written to is closed, so its descriptor says nothing any more. */
+int64_t mob_gcs_send(struct mob_gcs *gcs);
 /* Steps until `*done` or the deadline; yields at first, then waits in poll(): for tools and tests.
  * MOB_TIMEOUT. */
 MOB_MUST_USE enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns);

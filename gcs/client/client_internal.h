@@ -184,7 +184,7 @@ void detach_all(struct mob_gcs *g, int64_t attach_ns);
 MOB_MUST_USE enum mob_status shards_create(const struct mob_gcs_options *options, struct mob_gcs **gcs_out);
 void shards_destroy(struct mob_gcs *g);
 int64_t shards_step(struct mob_gcs *g, int64_t now_ns);
-void shards_send(struct mob_gcs *g);
+int64_t shards_send(struct mob_gcs *g);
 bool shards_connected(const struct mob_gcs *g);
 void shards_position(const struct mob_gcs *g, struct mob_gcs_position *out);
 /* Whom to ask; `g` itself when it is the client of one. */

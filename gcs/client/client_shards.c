@@ -125,21 +125,21 @@ void shards_destroy(struct mob_gcs *g)
 
 int64_t shards_step(struct mob_gcs *g, int64_t now_ns)
 {
-    int64_t next = MOB_FOREVER_NS;
     g->in_step = true;
-    for (uint32_t i = 0; i < g->shard_count; i++) {
-        int64_t at = mob_gcs_step(g->shards[i], now_ns);
-        next = at < next ? at : next;
-    }
+    for (uint32_t i = 0; i < g->shard_count; i++)
+        (void)mob_gcs_step(g->shards[i], now_ns);
     g->in_step = false;
-    shards_send(g); /* what a callback of one has submitted to one before it */
-    return next;
+    return shards_send(g); /* what a callback of one has submitted to one before it */
 }
 
-void shards_send(struct mob_gcs *g)
+int64_t shards_send(struct mob_gcs *g)
 {
-    for (uint32_t i = 0; i < g->shard_count; i++)
-        mob_gcs_send(g->shards[i]);
+    int64_t next = MOB_FOREVER_NS;
+    for (uint32_t i = 0; i < g->shard_count; i++) {
+        int64_t at = mob_gcs_send(g->shards[i]);
+        next = at < next ? at : next;
+    }
+    return next;
 }
 
 bool shards_connected(const struct mob_gcs *g)

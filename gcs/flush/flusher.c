@@ -423,21 +423,20 @@ static int64_t next_time(const struct flusher *f)
 /* One pass. Answers of threads come before what they allow; what was submitted is sent before the sleep. */
 static bool pass(struct flusher *f)
 {
-    int64_t next = mob_gcs_step(f->control, mob_now());
+    (void)mob_gcs_step(f->control, mob_now());
     bool room = stream_has_room(f);
     if (room)
-        next = earlier(next, mob_gcs_step(f->stream, mob_now()));
+        (void)mob_gcs_step(f->stream, mob_now());
     job_ended(f);
     cold_pool_answers(f->pool, send_answer, f);
     begin_session(f);
     if (some_not_seen(f))
         look_for_newest(f);
     give_batch(f);
-    next = earlier(next, flush_what_must(f));
-    next = earlier(next, next_time(f));
-    mob_gcs_send(f->control);
+    int64_t next = earlier(flush_what_must(f), next_time(f));
+    next = earlier(next, mob_gcs_send(f->control));
     if (room)
-        mob_gcs_send(f->stream);
+        next = earlier(next, mob_gcs_send(f->stream));
     if (f->refused != MOB_OK)
         return false;
     struct pollfd p[] = {{.fd = mob_gcs_fd(f->control), .events = POLLIN},

@@ -298,7 +298,7 @@ void master_nodes_tick(struct master *m)
     mob_node_watch_on_tick(m->nodes.watch, m->now_ns);
     drain(m);
     if (m->nodes.gcs != NULL)
-        mob_gcs_send(m->nodes.gcs);
+        (void)mob_gcs_send(m->nodes.gcs);
 }
 
 /* A chain that starts again must know what is sealed: what this master knows is all when no record is under

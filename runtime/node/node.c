@@ -511,7 +511,8 @@ static int64_t next_wake(const struct node *node)
 static bool sleep_until_news(struct node *node)
 {
     bool news = true;
-    mob_gcs_send(node->gcs); /* what the last pass submitted after its step: a block, a look-up */
+    node->next_gcs_ns =
+        mob_gcs_send(node->gcs); /* what the last pass submitted after its step: a block, a look-up */
     mob_store_announce_sleep(node->store);
     if (!mob_store_has_news(node->store) || lineage_log_blocked(node->log)) {
         int64_t wake = next_wake(node), now = mob_now();

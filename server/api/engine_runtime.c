@@ -358,7 +358,7 @@ static int64_t round_of(struct engine *engine, int64_t now)
     else if (now >= engine->gcs_next_ns)
         step_gcs(engine, now);
     else
-        mob_gcs_send(engine->gcs); /* what this round asked */
+        engine->gcs_next_ns = mob_gcs_send(engine->gcs); /* what this round asked */
     engine_events_step(engine);
     engine_history_step(engine, now);
     engine_run_deadlines(engine, now);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/failpoint.h"
 #include "server/api/engine_inner.h"
 
 enum { AWAKE, ASLEEP, POKED };
@@ -91,6 +92,7 @@ static void *watch_descriptors(void *arg)
     struct epoll_event events[8];
     pthread_setname_np(pthread_self(), "engine-fds");
     for (;;) {
+        (void)MOB_FAILPOINT("gateway.before_watch");
         int n = epoll_wait(engine->epoll_fd, events, 8, -1);
         if (atomic_load(&engine->stopping))
             return NULL;

@@ -102,6 +102,41 @@ static void a_client_that_leaves_a_restarted_member_leaves_no_place(void **state
     gcs_box_fini(&box);
 }
 
+static void on_done(void *arg, const struct mob_gcs_answer *answer)
+{
+    assert_int_equal(answer->status, MOB_OK);
+    *(bool *)arg = true;
+}
+
+/* As a loop does that sends before it sleeps, and steps when its descriptor or its clock says so: the
+ * descriptor of a link that was found to have ended by sending says nothing. */
+static void a_client_that_meets_the_end_by_sending_goes_back_to_its_place(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    bool done = false;
+    start(&box, NULL, NULL);
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    struct mob_gcs_put row = {
+        .table = MOB_GCS_KV, .key = "k", .key_length = 1, .if_version = MOB_GCS_ANY_VERSION};
+    put(gcs, "a");
+    gcs_box_end(&box.gcs, SIGKILL);
+    assert_int_equal(mob_gcs_put(gcs, &row, on_done, &done), MOB_OK);
+    int64_t next = mob_gcs_send(gcs);
+    assert_false(mob_gcs_connected(gcs));
+    gcs_box_start_gcs(&box);
+    for (int64_t deadline = mob_now() + DEADLINE_NS; !done;) {
+        int64_t now = mob_now(), until = next < deadline ? next : deadline;
+        struct pollfd p = {.fd = mob_gcs_fd(gcs), .events = POLLIN};
+        assert_true(now < deadline);
+        if (poll(&p, 1, until <= now ? 0 : (int)((until - now) / MOB_MS) + 1) > 0 || mob_now() >= next)
+            next = mob_gcs_step(gcs, mob_now());
+    }
+    assert_int_equal(places(gcs), 1);
+    mob_gcs_destroy(gcs);
+    gcs_box_fini(&box);
+}
+
 /* Nobody answers: it says so in time, and may be destroyed. */
 static void leaving_ends_with_its_deadline(void **state)
 {
@@ -199,6 +234,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_asks_again_gets_its_own_place),
         cmocka_unit_test(a_client_that_leaves_a_restarted_member_leaves_no_place),
+        cmocka_unit_test(a_client_that_meets_the_end_by_sending_goes_back_to_its_place),
         cmocka_unit_test(leaving_ends_with_its_deadline),
         cmocka_unit_test(the_second_process_under_a_name_is_refused),
     };

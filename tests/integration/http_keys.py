@@ -186,6 +186,24 @@ def test_a_kill_between_two_parts():
         c.end()
 
 
+def test_a_claim_meets_the_end_of_the_control_store():
+    """The gateway learns of it by sending the claim, before the thread that watches its descriptors has looked at them again."""
+    os.environ["MOBULA_FAILPOINTS"] = "gateway.before_watch=delay:250"
+    c = Cluster()
+    try:
+        c.deploy("arith")
+        body = {"function": "arith.add", "arguments": [1, 2]}
+        insist(c, "/tasks", body, "before")  # the control store has just answered, so that thread is on its way
+        pid = c.kill("mobula-gcs")
+        c.until("it has ended", lambda: c.pid_of("mobula-gcs") != pid)
+        begin = time.monotonic()
+        status, _, answer = insist(c, "/tasks", body, "after")
+        check(status == 202, "taken", status, answer, time.monotonic() - begin)
+    finally:
+        del os.environ["MOBULA_FAILPOINTS"]
+        c.end()
+
+
 def kept_over_a_kill(c, body, age_s):
     """A key and what it stands for, which a killed gateway did not forget: of the first time that was quicker than the key's age."""
     for attempt in range(10):

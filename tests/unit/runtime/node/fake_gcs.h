@@ -243,9 +243,10 @@ int64_t mob_gcs_step(struct mob_gcs *gcs, int64_t now_ns)
     return INT64_MAX;
 }
 
-void mob_gcs_send(struct mob_gcs *gcs)
+int64_t mob_gcs_send(struct mob_gcs *gcs)
 {
     (void)gcs;
+    return INT64_MAX;
 }
 
 enum mob_status mob_gcs_run_until(struct mob_gcs *gcs, const bool *done, int64_t deadline_ns)
