@@ -40,11 +40,15 @@ struct mob_index {
     size_t log_count, log_capacity;
     uint64_t blocks, block_bytes;
     size_t log_bytes;
+    uint64_t loaded; /* the store ended there when it was read; UINT64_MAX: it was not */
 };
 
 struct mob_index *mob_index_create(void)
 {
-    return calloc(1, sizeof(struct mob_index));
+    struct mob_index *ix = calloc(1, sizeof *ix);
+    if (ix != NULL)
+        ix->loaded = UINT64_MAX;
+    return ix;
 }
 
 void mob_index_destroy(struct mob_index *ix)
@@ -232,7 +236,13 @@ bool mob_index_is_gone(const struct mob_index *ix, uint32_t ordinal, const struc
     if (slot->length == 0)
         return !lookout->by_job || mob_stream_eq(ix->jobs[slot->job].id.root, lookout->job.root);
     bool gap = slot->gap == MOB_INDEX_GAP || (slot->gap == MOB_INDEX_NO_BEGIN && !lookout->flushed);
-    return gap && slot->seq > lookout->above + 1;
+    uint64_t last = slot->seq > ix->loaded ? ix->loaded : slot->seq - 1; /* where what is missing may be */
+    return gap && lookout->above < last;
+}
+
+void mob_index_loaded(struct mob_index *ix, uint64_t seq)
+{
+    ix->loaded = seq;
 }
 
 uint64_t mob_index_function_bits(struct mob_function_id function)

@@ -42,6 +42,9 @@ void mob_index_destroy(struct mob_index *ix);
 /* The next block in commit order. */
 void mob_index_add(struct mob_index *ix, uint64_t seq, uint32_t length, const struct mob_block_header *header,
     const struct mob_zone_map *zone);
+/* What was read from a store is in it, which ended at `seq`: what is missing before a later block of a log
+ * was before that. Not called: it may be up to the block. */
+void mob_index_loaded(struct mob_index *ix, uint64_t seq);
 /* Forgets a block; false when there is none. Its groups go when their last block goes (mob_index_sweep). */
 bool mob_index_drop(struct mob_index *ix, uint64_t seq);
 /* Forgets every block with seq <= upto, which PostgreSQL has; how many. What of a group was unfinished in

@@ -244,6 +244,7 @@ static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bo
         status = load_all(sh, context);
         if (status != MOB_OK)
             return status;
+        mob_index_loaded(sh->index, position.seq);
         if (!lossless && !shard_has_masters(sh))
             mob_chain_collect_begin(sh->chain);
     } else {
