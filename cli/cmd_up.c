@@ -212,6 +212,19 @@ static enum cli_exit detach(struct cli_call *call)
     return await_notice(call, ends[0]);
 }
 
+/* Before a start that may wait for it. */
+static void say_what_is_lost(const struct cli_call *call)
+{
+    char path[STATE_PATH_MAX];
+    bool waits = strcmp(mob_setting_text(&call->settings, MOB_SETTING_GCS_START_WITHOUT_ALL), "on") != 0;
+    uint32_t shards = (uint32_t)mob_setting_number(&call->settings, MOB_SETTING_GCS_SHARDS);
+    if (waits && replicas_lost(cli_directory(call), shards, path))
+        cli_say("%s has no data, though the control store had a member there: if only that one may have what "
+                "was written last, nothing starts until it is back. If it is lost for good: "
+                "--gcs-start-without-all on",
+            path);
+}
+
 enum cli_exit cmd_up(struct cli_call *call)
 {
     char error[STATE_ERROR_MAX];
@@ -232,6 +245,7 @@ enum cli_exit cmd_up(struct cli_call *call)
             cli_say("%s", error);
             return CLI_USAGE;
         }
+        say_what_is_lost(call);
         exit_code = cli_option(call, "detach") ? detach(call) : stay(call);
         if (exit_code != UP_LOST_RACE)
             return exit_code;

@@ -4,11 +4,16 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool has_store(const char *directory, uint32_t replica)
+static bool shard_has_store(const char *directory, uint32_t shard, uint32_t replica)
 {
     char path[STATE_PATH_MAX], name[STATE_NAME_MAX];
-    state_member_name(STATE_GCS_DIR_NAME, 0, replica, "/appendonlydir", name);
+    state_member_name(STATE_GCS_DIR_NAME, shard, replica, "/appendonlydir", name);
     return access(state_path(directory, name, path), F_OK) == 0;
+}
+
+static bool has_store(const char *directory, uint32_t replica)
+{
+    return shard_has_store(directory, 0, replica);
 }
 
 /* Of a directory that does not say it, because an earlier version made it or it never was ready. */
@@ -20,20 +25,49 @@ static uint32_t count_stores(const char *directory)
     return count;
 }
 
-enum mob_status replicas_of_directory(const char *directory, uint32_t *out)
+/* MOB_NOT_FOUND: it does not say it. */
+static enum mob_status recorded(const char *directory, uint32_t *out)
 {
     char path[STATE_PATH_MAX], text[16] = "";
+    enum mob_status status =
+        state_read_line(state_path(directory, STATE_REPLICAS_NAME, path), text, sizeof text);
+    bool good = strlen(text) == 1 && text[0] >= '1' && text[0] <= '0' + STATE_REPLICAS_MAX;
+    if (status == MOB_NOT_FOUND)
+        return status;
+    if (status != MOB_OK || !good)
+        return MOB_CORRUPT;
+    *out = (uint32_t)(text[0] - '0');
+    return MOB_OK;
+}
+
+enum mob_status replicas_of_directory(const char *directory, uint32_t *out)
+{
     if (!has_store(directory, 0)) {
         *out = 0;
         return MOB_OK;
     }
-    enum mob_status status =
-        state_read_line(state_path(directory, STATE_REPLICAS_NAME, path), text, sizeof text);
-    bool good = strlen(text) == 1 && text[0] >= '1' && text[0] <= '0' + STATE_REPLICAS_MAX;
-    if (status != MOB_NOT_FOUND && (status != MOB_OK || !good))
-        return MOB_CORRUPT;
-    *out = status == MOB_OK ? (uint32_t)(text[0] - '0') : count_stores(directory);
-    return MOB_OK;
+    enum mob_status status = recorded(directory, out);
+    if (status == MOB_NOT_FOUND) {
+        *out = count_stores(directory);
+        return MOB_OK;
+    }
+    return status;
+}
+
+bool replicas_lost(const char *directory, uint32_t shards, char path_out[STATE_PATH_MAX])
+{
+    char name[STATE_NAME_MAX];
+    uint32_t count = 0;
+    if (recorded(directory, &count) != MOB_OK || count < 2 ||
+        access(state_path(directory, STATE_POSTGRES_DIR_NAME, path_out), F_OK) != 0)
+        return false;
+    for (uint32_t shard = 0; shard < shards; shard++)
+        for (uint32_t i = 0; i < count; i++)
+            if (!shard_has_store(directory, shard, i)) {
+                state_path(directory, state_member_name(STATE_GCS_DIR_NAME, shard, i, "", name), path_out);
+                return true;
+            }
+    return false;
 }
 
 enum mob_status replicas_record(const char *directory, uint32_t replicas)

@@ -20,6 +20,9 @@
 MOB_MUST_USE enum mob_status replicas_choose(struct mob_settings *settings, char error[STATE_ERROR_MAX]);
 /* How many the directory has been made with; 0: it has no control store yet. MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status replicas_of_directory(const char *directory, uint32_t *out);
+/* The directory's cluster has been ready with a member of a chain of several whose data is not there, and
+ * there is a PostgreSQL that may know it: the folder of the first such one. `path_out` is touched anyway. */
+bool replicas_lost(const char *directory, uint32_t shards, char path_out[STATE_PATH_MAX]);
 /* The cluster of this directory has been ready with so many. For the holder of the lock. MOB_IO. */
 MOB_MUST_USE enum mob_status replicas_record(const char *directory, uint32_t replicas);
 

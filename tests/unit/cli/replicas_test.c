@@ -149,6 +149,37 @@ static void what_an_empty_directory_says_counts_for_nothing(void **state)
     expect(2, MOB_SOURCE_DEFAULT);
 }
 
+static void a_member_whose_data_is_gone_is_named(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX], wanted[STATE_PATH_MAX];
+    make("pg");
+    make_stores(2);
+    assert_false(replicas_lost(root, 1, path)); /* it has never been ready */
+    assert_int_equal(replicas_record(root, 2), MOB_OK);
+    assert_false(replicas_lost(root, 1, path));
+    assert_true(replicas_lost(root, 2, path));
+    assert_string_equal(path, state_path(root, "gcs-s1", wanted));
+    make("gcs-s1");
+    make("gcs-s1/appendonlydir");
+    assert_true(replicas_lost(root, 2, path));
+    assert_string_equal(path, state_path(root, "gcs-s1-1", wanted));
+    assert_int_equal(rmdir(state_path(root, "gcs/appendonlydir", wanted)), 0);
+    assert_true(replicas_lost(root, 1, path));
+    assert_string_equal(path, state_path(root, "gcs", wanted));
+    assert_int_equal(rmdir(state_path(root, "pg", wanted)), 0); /* nobody knows of a chain any more */
+    assert_false(replicas_lost(root, 1, path));
+}
+
+static void one_member_waits_for_nobody(void **state)
+{
+    (void)state;
+    char path[STATE_PATH_MAX];
+    make("pg");
+    assert_int_equal(replicas_record(root, 1), MOB_OK);
+    assert_false(replicas_lost(root, 1, path));
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -161,6 +192,8 @@ int main(void)
         TEST(a_chain_is_not_started_without_its_table),
         TEST(a_number_that_is_none_is_not_guessed),
         TEST(what_an_empty_directory_says_counts_for_nothing),
+        TEST(a_member_whose_data_is_gone_is_named),
+        TEST(one_member_waits_for_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
