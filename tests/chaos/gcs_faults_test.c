@@ -237,6 +237,7 @@ static bool cut_is_decided(struct stage *s)
  * never is, so nothing can go on before it is heard again. */
 static void cut_off(struct stage *s, bool tail, bool mute, bool deafen)
 {
+    stage_until(s, stage_is_whole, "the chain is not whole before the fault");
     cut.slot = stage_slot_at(s, tail);
     cut.pid = s->box.member[cut.slot].gcs;
     stage_pause_up_to(s, 100 * MOB_MS);
