@@ -27,6 +27,7 @@ struct alias_table {
     struct alias **of_task; /* by task; as many */
     uint32_t mask, count;
     uint32_t walk; /* number of the last cancel */
+    struct room_pool rooms; /* of aliases */
     struct pending *queue; /* aliases whose target is ready */
     uint32_t head, tail, capacity;
     bool running;
@@ -49,12 +50,7 @@ void alias_table_destroy(struct alias_table *table)
 {
     if (!table)
         return;
-    for (uint32_t i = 0; i <= table->mask; i++)
-        while (table->buckets[i]) {
-            struct alias *next = table->buckets[i]->next;
-            free(table->buckets[i]);
-            table->buckets[i] = next;
-        }
+    room_pool_free(&table->rooms);
     free(table->buckets);
     free(table->of_task);
     free(table->queue);
@@ -195,6 +191,10 @@ static void run_queue(struct node *node)
 static void queue_ready(
     struct node *node, const struct node_tail_call *call, const struct ready_object *object)
 {
+    /* where it will stand, and who waits for it: all at once, and not one after the other */
+    mob_store_object_fetch(node->store, call->id);
+    mob_sched_object_fetch(node->sched, call->id);
+    node_alias_fetch(node, call->id);
     struct pending p = {.id = call->id,
         .target = object->id,
         .object = *object,
@@ -213,6 +213,14 @@ void node_alias_fetch(const struct node *node, struct mob_object_id id)
     const struct alias_table *table = node->aliases;
     if (table->count > 0)
         __builtin_prefetch(bucket_of(table, id));
+}
+
+void node_alias_fetch_more(const struct node *node, struct mob_object_id id)
+{
+    const struct alias_table *table = node->aliases;
+    const struct alias *alias = table->count > 0 ? *bucket_of(table, id) : NULL;
+    if (alias)
+        __builtin_prefetch(&alias->call);
 }
 
 bool node_alias_awaits(const struct node *node, struct mob_object_id id)
@@ -238,7 +246,7 @@ void node_alias_ready(struct node *node, const struct ready_object *object)
             table->count--;
             unlink_of_task(table, alias);
             queue_ready(node, &alias->call, object);
-            free(alias);
+            room_give(&table->rooms, alias);
         }
     }
     if (table->head < table->tail)
@@ -306,11 +314,10 @@ void node_alias(struct node *node, const struct node_tail_call *call)
     }
     if (is_known(table, call))
         return;
-    struct alias *alias = calloc(1, sizeof *alias);
-    MOB_ASSERT(alias);
+    struct alias *alias = room_take(&table->rooms, sizeof *alias);
+    *alias = (struct alias){.call = *call};
     if (table->count > table->mask)
         grow(table);
-    alias->call = *call;
     link_in(table, alias);
     table->count++;
     if (!node_task_find(node, call->target.task))

@@ -7,23 +7,30 @@
 /* Open addressing, linear probing, at most half full. */
 struct borrowed {
     struct mob_object_id id;
-    uint32_t tasks; /* 0: the place is free */
+    uint32_t tasks; /* not 0 where the place is taken */
     bool let_go;
 };
 struct borrow_table {
     struct borrowed *places;
+    uint64_t *taken; /* a bit a place: most questions are about what is not here, and end in the cache */
     uint32_t mask, count;
 };
 
 enum { PLACES_FIRST = 256 };
 
+static void make_places(struct borrow_table *table, uint32_t places)
+{
+    table->mask = places - 1;
+    table->places = calloc(places, sizeof *table->places);
+    table->taken = calloc(places / 64, sizeof *table->taken);
+    MOB_ASSERT(table->places && table->taken);
+}
+
 struct borrow_table *borrow_table_create(void)
 {
     struct borrow_table *table = calloc(1, sizeof *table);
     MOB_ASSERT(table);
-    table->mask = PLACES_FIRST - 1;
-    table->places = calloc(PLACES_FIRST, sizeof *table->places);
-    MOB_ASSERT(table->places);
+    make_places(table, PLACES_FIRST);
     return table;
 }
 
@@ -32,6 +39,7 @@ void borrow_table_destroy(struct borrow_table *table)
     if (!table)
         return;
     free(table->places);
+    free(table->taken);
     free(table);
 }
 
@@ -41,39 +49,56 @@ static uint32_t home_of(const struct borrow_table *table, struct mob_object_id i
     return (uint32_t)(mix >> 32) & table->mask;
 }
 
-/* Where it is, or where it would be. */
+static bool is_taken(const struct borrow_table *table, uint32_t at)
+{
+    return table->taken[at / 64] >> (at % 64) & 1;
+}
+
+/* Where it is, or where it would be: then the place is free. */
 static uint32_t place_of(const struct borrow_table *table, struct mob_object_id id)
 {
     uint32_t at = home_of(table, id);
-    while (table->places[at].tasks > 0 && !mob_object_id_eq(table->places[at].id, id))
+    while (is_taken(table, at) && !mob_object_id_eq(table->places[at].id, id))
         at = (at + 1) & table->mask;
     return at;
 }
 
+static void take_place(struct borrow_table *table, uint32_t at, const struct borrowed *borrowed)
+{
+    table->taken[at / 64] |= 1ull << (at % 64);
+    table->places[at] = *borrowed;
+}
+
 static void grow(struct borrow_table *table)
 {
-    struct borrow_table bigger = {.mask = table->mask * 2 + 1, .count = table->count};
-    bigger.places = calloc((size_t)bigger.mask + 1, sizeof *bigger.places);
-    MOB_ASSERT(bigger.places);
+    struct borrow_table bigger = {.count = table->count};
+    make_places(&bigger, 2 * (table->mask + 1));
     for (uint32_t i = 0; i <= table->mask; i++)
-        if (table->places[i].tasks > 0)
-            bigger.places[place_of(&bigger, table->places[i].id)] = table->places[i];
+        if (is_taken(table, i))
+            take_place(&bigger, place_of(&bigger, table->places[i].id), &table->places[i]);
     free(table->places);
+    free(table->taken);
     *table = bigger;
 }
 
 /* Those behind it move up, so that none is cut off from its home. */
 static void remove_at(struct borrow_table *table, uint32_t hole)
 {
-    for (uint32_t at = (hole + 1) & table->mask; table->places[at].tasks > 0; at = (at + 1) & table->mask) {
+    for (uint32_t at = (hole + 1) & table->mask; is_taken(table, at); at = (at + 1) & table->mask) {
         uint32_t home = home_of(table, table->places[at].id);
         if (((at - home) & table->mask) < ((at - hole) & table->mask))
             continue; /* it lies between its home and the hole's other side */
         table->places[hole] = table->places[at];
         hole = at;
     }
-    table->places[hole].tasks = 0;
+    table->taken[hole / 64] &= ~(1ull << (hole % 64));
     table->count--;
+}
+
+void node_borrow_fetch(const struct node *node, struct mob_object_id id)
+{
+    const struct borrow_table *table = node->borrows;
+    __builtin_prefetch(&table->places[home_of(table, id)], 1);
 }
 
 void node_borrow(struct node *node, struct node_task *task)
@@ -88,12 +113,12 @@ void node_borrow(struct node *node, struct node_task *task)
             continue;
         if (table->count > table->mask / 2)
             grow(table);
-        struct borrowed *place = &table->places[place_of(table, arg.ref)];
-        if (place->tasks == 0) {
-            *place = (struct borrowed){.id = arg.ref};
+        uint32_t at = place_of(table, arg.ref);
+        if (!is_taken(table, at)) {
+            take_place(table, at, &(struct borrowed){.id = arg.ref});
             table->count++;
         }
-        place->tasks++;
+        table->places[at].tasks++;
         task->flags |= TASK_BORROWS;
     }
 }
@@ -109,7 +134,7 @@ void node_unborrow(struct node *node, const struct node_task *task)
         if (!arg.is_ref)
             continue;
         uint32_t at = place_of(table, arg.ref);
-        MOB_ASSERT(table->places[at].tasks > 0);
+        MOB_ASSERT(is_taken(table, at));
         if (--table->places[at].tasks > 0)
             continue;
         bool let_go = table->places[at].let_go;
@@ -122,14 +147,15 @@ void node_unborrow(struct node *node, const struct node_task *task)
 bool node_borrowed(void *arg, struct mob_object_id id)
 {
     const struct borrow_table *table = ((const struct node *)arg)->borrows;
-    return table->count > 0 && table->places[place_of(table, id)].tasks > 0;
+    return table->count > 0 && is_taken(table, place_of(table, id));
 }
 
 void node_let_go(struct node *node, struct mob_object_id id)
 {
-    struct borrowed *place = &node->borrows->places[place_of(node->borrows, id)];
-    if (place->tasks > 0)
-        place->let_go = true;
+    struct borrow_table *table = node->borrows;
+    uint32_t at = place_of(table, id);
+    if (is_taken(table, at))
+        table->places[at].let_go = true;
     else
         mob_store_object_free(node->store, id);
 }

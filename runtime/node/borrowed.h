@@ -17,6 +17,8 @@ struct borrow_table;
 struct borrow_table *borrow_table_create(void);
 void borrow_table_destroy(struct borrow_table *table);
 
+/* A hint that a task is about to take this object, or to end that did: fetches its place. */
+void node_borrow_fetch(const struct node *node, struct mob_object_id id);
 /* The task has entered the scheduler; its record remembers whether it is counted. */
 void node_borrow(struct node *node, struct node_task *task);
 /* It has ended. */

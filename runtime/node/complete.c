@@ -5,11 +5,12 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/borrowed.h"
 #include "runtime/node/known.h"
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/remade.h"
 
-enum { ERROR_BYTES_MAX = 4096 };
+enum { ERROR_BYTES_MAX = 4096, BORROWED_FETCHED = 8 };
 
 /* Readiness of one return. Small results are in the completion, all are in the store. */
 static struct ready_object ready_of(
@@ -479,13 +480,34 @@ static struct node_task *expected(struct node *node, const struct node_worker *w
     return node_task_find(node, id);
 }
 
-/* Whoever waits for its result is looked up in tables that are larger than the cache when many wait: fetched
- * here, what is needed at the end of the completion has come by then. */
-static void fetch_waiters(const struct node *node, struct mob_task_id task)
+/* What the task took, of which it lets go. */
+static void fetch_borrowed(const struct node *node, const struct node_task *task)
 {
-    struct mob_object_id first = mob_object_of(task, 0);
+    uint32_t bytes;
+    struct node_tail_room room;
+    struct mob_arg_view arg;
+    struct mob_tail_iter it = mob_spec_args(node_task_tail(task, &room, &bytes));
+    for (uint32_t refs = 0; refs < BORROWED_FETCHED && mob_tail_next_arg(&it, &arg);)
+        if (arg.is_ref) {
+            refs++;
+            node_borrow_fetch(node, arg.ref);
+        }
+}
+
+void node_complete_fetch(const struct node *node, const struct node_task *task)
+{
+    struct mob_object_id first = mob_object_of(task->sched.id, 0);
     mob_sched_object_fetch(node->sched, first);
     node_alias_fetch(node, first);
+    if (task->flags & TASK_BORROWS)
+        fetch_borrowed(node, task);
+}
+
+void node_complete_fetch_more(const struct node *node, const struct node_task *task)
+{
+    struct mob_object_id first = mob_object_of(task->sched.id, 0);
+    mob_sched_object_fetch_more(node->sched, first);
+    node_alias_fetch_more(node, first);
 }
 
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion)
@@ -507,7 +529,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         node_client_damaged(node, client);
         return;
     }
-    fetch_waiters(node, completion->head.task);
+    node_complete_fetch(node, task);
     struct mob_completion full = *completion;
     enum mob_status status = (enum mob_status)full.head.status;
     bool ran = full.head.started_ns != 0; /* else it was cancelled before its turn came */
@@ -527,6 +549,7 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         return;
     }
     full.head.flags = MOB_COMPLETION_FINAL;
+    node_complete_fetch_more(node, task);
     log_completion(node, task, &full.head, full.body);
     char message[160];
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));

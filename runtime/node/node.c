@@ -281,6 +281,7 @@ void node_close(struct node *node)
     large_hashes_destroy(node->large_hashes);
     lane_destroy(node->lane);
     node_jobs_free(node);
+    node_task_rooms_free(node);
     free(node->flush_slots);
     if (node->listen_fd >= 0)
         close(node->listen_fd);

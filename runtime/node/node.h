@@ -17,6 +17,7 @@
 #include "gcs/life/node_life.h"
 #include "runtime/node/driver_process.h"
 #include "runtime/node/lineage_log.h"
+#include "runtime/node/room_pool.h"
 #include "runtime/sched/local.h"
 #include "runtime/store/store.h"
 #include "runtime/worker/pool.h"
@@ -331,9 +332,7 @@ struct node {
     struct known_question *intake_question; /* and what it waits for; NULL = nothing */
     uint32_t *flush_slots; /* inbound rings with unpublished records */
     uint32_t flush_count;
-    struct node_extra_pool {
-        union node_extra_place *free, *chunks;
-    } extras;
+    struct room_pool templates, tails, extras; /* task.c */
     int64_t now_ns; /* of this pass */
     struct node_precedence {
         bool may, taken;
@@ -390,6 +389,8 @@ struct node_task *node_task_create(struct node *node, struct node_template *temp
 void node_task_destroy(struct node *node, struct node_task *task);
 /* What all tasks hold, at the node's own end; their records go with the scheduler. */
 void node_tasks_free(struct node *node);
+/* Memory of templates, tails and extras; nothing holds one any more. */
+void node_task_rooms_free(struct node *node);
 struct node_task_extra *node_task_extra(
     struct node *node, struct node_task *task); /* made when it has none */
 
@@ -472,6 +473,8 @@ struct alias_table *alias_table_create(void);
 void alias_table_destroy(struct alias_table *table);
 /* A hint that this object is ready soon: fetches where what stands for it would be. */
 void node_alias_fetch(const struct node *node, struct mob_object_id id);
+/* A second hint, when the first has had time: fetches what stands there. */
+void node_alias_fetch_more(const struct node *node, struct mob_object_id id);
 /* Does anything stand for it, and wait? */
 bool node_alias_awaits(const struct node *node, struct mob_object_id id);
 /* `object` became ready: so do those that stand for it. */
@@ -506,6 +509,11 @@ void node_promises_broken(struct node *node, const struct node_client *client);
 /* An attempt ended with its worker; the scheduler runs the task again. */
 void node_attempt_lost(struct node *node, struct node_task *task);
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion);
+/* A hint that this task ends now: who waits for its result and what it took are looked up in tables that are
+ * larger than the cache when many wait. Fetched here, they have come by the end of the completion. */
+void node_complete_fetch(const struct node *node, const struct node_task *task);
+/* A second one, when the first has had time. */
+void node_complete_fetch_more(const struct node *node, const struct node_task *task);
 void node_yielded(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
 /* Tell dependents, watchers and the submitter (NODE_NOBODY = none). Whether the submitter has its notice now.
  */

@@ -151,8 +151,8 @@ static bool runs_plainly(const struct node_task *task, const struct mob_completi
 {
     const struct node_task_extra *extra = node_extra_of(task);
     return mob_task_id_eq(task->sched.id, word->task) && task->template->plain &&
-        (task->flags & (uint8_t)~TASK_ACTOR_CALL) == 0 && task->sched.state == MOB_SCHED_DISPATCHED &&
-        (!extra || (extra->attempt == 1 && !extra->shadow));
+        (task->flags & (uint8_t) ~(TASK_ACTOR_CALL | TASK_BORROWS)) == 0 &&
+        task->sched.state == MOB_SCHED_DISPATCHED && (!extra || (extra->attempt == 1 && !extra->shadow));
 }
 
 /* What is known together of tasks that end one after the other. */
@@ -217,6 +217,7 @@ static void log_ends(
     lineage_log_job(node->log, job->id, job->ns);
     for (uint32_t i = 0; i < count; i++) {
         mob_sched_fetch_queued(node->sched, ending->tasks[i]);
+        node_complete_fetch(node, (struct node_task *)ending->tasks[i]);
         log_end(node, (struct node_task *)ending->tasks[i], &ending->words[i], &head, asked);
     }
 }
@@ -271,6 +272,8 @@ uint32_t node_complete_plain(struct node *node, struct node_client *client, cons
     node->finished += ended;
     job->finished += ended;
     log_ends(node, worker, &ending, ended);
+    for (uint32_t i = 0; i < ended; i++)
+        node_complete_fetch_more(node, (struct node_task *)ending.tasks[i]);
     for (uint32_t told = 0; told < ended;)
         told += tell_results(node, worker, &ending, told, ended);
     for (uint32_t i = 0; i < ended; i++)

@@ -9,7 +9,7 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 
-enum { MISSING_ON_STACK = 64, ARGS_MAX = 1 << 20 };
+enum { MISSING_ON_STACK = 64, INPUTS_FETCHED = 8, ARGS_MAX = 1 << 20 };
 
 /* What the arguments need. `missing` may be allocated; free with missing_fini. */
 struct inputs {
@@ -297,11 +297,29 @@ static bool refused_for_memory(
     return true;
 }
 
+/* Its inputs, and whoever makes them, are looked up in four tables, each at random: fetched here, their
+ * places have come by the time the spec is in the log. */
+static void fetch_inputs(const struct node *node, const uint8_t *tail)
+{
+    struct mob_arg_view arg;
+    struct mob_tail_iter it = mob_spec_args(tail);
+    for (uint32_t refs = 0; refs < INPUTS_FETCHED && mob_tail_next_arg(&it, &arg);) {
+        if (!arg.is_ref)
+            continue;
+        refs++;
+        mob_store_object_fetch(node->store, arg.ref);
+        mob_sched_object_fetch(node->sched, arg.ref);
+        mob_sched_find_fetch(node->sched, arg.ref.task);
+        node_borrow_fetch(node, arg.ref);
+    }
+}
+
 /* A spec that no log knows: logged, then entered. */
 static void submit_new(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
 {
     struct node_job *job = template->job;
+    fetch_inputs(node, tail);
     node->submitted++;
     job->submitted++;
     if (!(head->flags & MOB_SPEC_UNLOGGED)) {

@@ -59,10 +59,8 @@ void node_template_find_function(struct node *node, struct node_template *templa
 struct node_template *node_template_make(
     struct node *node, const struct mob_spec_head *head, const uint8_t *tail, struct node_job *job)
 {
-    struct node_template *template = calloc(1, sizeof *template);
-    MOB_ASSERT(template);
-    template->head = *head;
-    template->job = job;
+    struct node_template *template = room_take(&node->templates, sizeof *template);
+    *template = (struct node_template){.head = *head, .job = job};
     node_job_hold(job);
     node_template_find_function(node, template);
     template->refs = 1;
@@ -74,9 +72,22 @@ struct node_template *node_template_make(
     return template;
 }
 
-static void tail_drop(struct node_tail *tail)
+/* Up to three references, or as much of anything else, lie in rooms of the pool. */
+enum { TAIL_ROOM_BYTES = 128 };
+
+static struct node_tail *tail_take(struct node *node, uint32_t bytes)
 {
-    if (tail && --tail->refs == 0)
+    size_t size = sizeof(struct node_tail) + bytes;
+    return size <= TAIL_ROOM_BYTES ? room_take(&node->tails, TAIL_ROOM_BYTES) : malloc(size);
+}
+
+static void tail_drop(struct node *node, struct node_tail *tail)
+{
+    if (!tail || --tail->refs > 0)
+        return;
+    if (sizeof *tail + tail->bytes <= TAIL_ROOM_BYTES)
+        room_give(&node->tails, tail);
+    else
         free(tail);
 }
 
@@ -89,11 +100,11 @@ void node_template_drop(struct node *node, struct node_template *template)
 {
     if (!template || --template->refs > 0)
         return;
-    tail_drop(template->last_tail);
+    tail_drop(node, template->last_tail);
     node_job_release(template->job);
     if (template->refused == MOB_OK)
         mob_sched_class_release(node->sched, template->sched_class);
-    free(template);
+    room_give(&node->templates, template);
 }
 
 void node_template_place(struct node *node, struct node_template **slot, struct node_template *template)
@@ -131,20 +142,20 @@ static bool set_word(struct node_task *task, const uint8_t *tail, uint32_t bytes
     return true;
 }
 
-static bool set_tail(struct node_task *task, const uint8_t *tail, uint32_t bytes)
+static bool set_tail(struct node *node, struct node_task *task, const uint8_t *tail, uint32_t bytes)
 {
     if (set_word(task, tail, bytes))
         return true;
     struct node_template *template = task->template;
     struct node_tail *shared = template->last_tail;
     if (!shared || shared->bytes != bytes || memcmp(shared->data, tail, bytes) != 0) {
-        shared = malloc(sizeof *shared + bytes);
+        shared = tail_take(node, bytes);
         if (!shared)
             return false;
         shared->refs = 1;
         shared->bytes = bytes;
         memcpy(shared->data, tail, bytes);
-        tail_drop(template->last_tail);
+        tail_drop(node, template->last_tail);
         template->last_tail = shared;
     }
     shared->refs++;
@@ -160,7 +171,7 @@ struct node_task *node_task_create(struct node *node, struct node_template *temp
     if (!task)
         return NULL;
     task->template = template;
-    if (!set_tail(task, tail, tail_bytes)) {
+    if (!set_tail(node, task, tail, tail_bytes)) {
         mob_sched_task_free(node->sched, &task->sched);
         return NULL;
     }
@@ -168,50 +179,6 @@ struct node_task *node_task_create(struct node *node, struct node_template *temp
     task->sched.id = id;
     task->submitter = TASK_NO_SUBMITTER;
     return task;
-}
-
-/* Each actor call has one, for microseconds: out of chunks that are used again, the first place links them.
- */
-enum { EXTRAS_A_CHUNK = 512 };
-union node_extra_place {
-    struct node_task_extra extra;
-    union node_extra_place *next;
-};
-
-static struct node_task_extra *extra_take(struct node_extra_pool *pool)
-{
-    if (!pool->free) {
-        union node_extra_place *chunk = malloc(EXTRAS_A_CHUNK * sizeof *chunk);
-        MOB_ASSERT(chunk);
-        chunk->next = pool->chunks;
-        pool->chunks = chunk;
-        for (int i = EXTRAS_A_CHUNK - 1; i > 0; i--) {
-            chunk[i].next = pool->free;
-            pool->free = &chunk[i];
-        }
-    }
-    union node_extra_place *place = pool->free;
-    pool->free = place->next;
-    if (pool->free)
-        __builtin_prefetch(pool->free, 1);
-    return &place->extra;
-}
-
-static void extra_give(struct node_extra_pool *pool, struct node_task_extra *extra)
-{
-    union node_extra_place *place = (union node_extra_place *)extra;
-    place->next = pool->free;
-    pool->free = place;
-}
-
-static void extras_free(struct node *node)
-{
-    while (node->extras.chunks) {
-        union node_extra_place *next = node->extras.chunks->next;
-        free(node->extras.chunks);
-        node->extras.chunks = next;
-    }
-    node->extras.free = NULL;
 }
 
 static const union node_task_own *tail_of(const struct node_task *task)
@@ -227,7 +194,7 @@ static bool shares_tail(const struct node_task *task)
 static void let_go(struct node *node, struct node_task *task)
 {
     if (shares_tail(task))
-        tail_drop(tail_of(task)->shared);
+        tail_drop(node, tail_of(task)->shared);
     node_template_drop(node, task->template);
 }
 
@@ -239,7 +206,7 @@ void node_task_destroy(struct node *node, struct node_task *task)
     struct node_task_extra *extra = node_extra_of(task);
     if (extra) {
         free(extra->stored);
-        extra_give(&node->extras, extra);
+        room_give(&node->extras, extra);
     }
     mob_sched_task_free(node->sched, &task->sched);
 }
@@ -254,13 +221,19 @@ void node_tasks_free(struct node *node)
         if (node_extra_of(left))
             free(node_extra_of(left)->stored);
     }
-    extras_free(node);
+}
+
+void node_task_rooms_free(struct node *node)
+{
+    room_pool_free(&node->templates);
+    room_pool_free(&node->tails);
+    room_pool_free(&node->extras);
 }
 
 struct node_task_extra *node_task_extra(struct node *node, struct node_task *task)
 {
     if (!(task->form & TASK_HAS_EXTRA)) {
-        struct node_task_extra *extra = extra_take(&node->extras);
+        struct node_task_extra *extra = room_take(&node->extras, sizeof *extra);
         *extra = (struct node_task_extra){
             .tail = task->own, .attempt = 1, .generation = task->template->head.generation};
         task->own.extra = extra;

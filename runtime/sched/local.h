@@ -247,8 +247,12 @@ uint32_t mob_sched_submit_more(struct mob_sched *s, const struct mob_sched_task 
 uint32_t mob_sched_object_ready(struct mob_sched *s, struct mob_object_id object);
 /* Is it a missing input of some task? One look-up. */
 bool mob_sched_object_awaited(const struct mob_sched *s, struct mob_object_id object);
+/* A hint that this task is looked for soon: fetches its place in the table of ids. */
+void mob_sched_find_fetch(const struct mob_sched *s, struct mob_task_id id);
 /* A hint that this object is ready soon: fetches where a task that waits for it would stand. */
 void mob_sched_object_fetch(const struct mob_sched *s, struct mob_object_id object);
+/* A second hint, when the first has had time: fetches what stands there. */
+void mob_sched_object_fetch_more(const struct mob_sched *s, struct mob_object_id object);
 /* A queued or running task lost inputs it had (evicted, dropped): it waits for them again. Running:
  * MOB_CONFLICT. */
 MOB_MUST_USE enum mob_status mob_sched_inputs_lost(

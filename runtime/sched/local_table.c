@@ -214,6 +214,16 @@ struct mob_sched_task *mob_sched_find(const struct mob_sched *s, struct mob_task
     return NULL;
 }
 
+void mob_sched_find_fetch(const struct mob_sched *s, struct mob_task_id id)
+{
+    const struct sched_map *m = &s->ids;
+    if (!m->used)
+        return;
+    uint32_t home = map_home(m, id, 0);
+    __builtin_prefetch(&m->distance[home]);
+    __builtin_prefetch(&m->slots[home]);
+}
+
 bool sched_ids_add(struct mob_sched *s, struct mob_sched_task *t)
 {
     if (!sched_map_reserve(s, &s->ids, id_home_of))

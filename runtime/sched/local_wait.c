@@ -235,6 +235,16 @@ void mob_sched_object_fetch(const struct mob_sched *s, struct mob_object_id id)
     __builtin_prefetch(&m->slots[home]);
 }
 
+void mob_sched_object_fetch_more(const struct mob_sched *s, struct mob_object_id id)
+{
+    const struct sched_map *m = &s->waits;
+    if (!m->used)
+        return;
+    uint32_t home = object_home(m, id);
+    if (m->distance[home])
+        __builtin_prefetch(object_at(s, m->slots[home]));
+}
+
 uint32_t mob_sched_object_ready(struct mob_sched *s, struct mob_object_id id)
 {
     uint32_t number = sched_wait_find(s, id);

@@ -177,12 +177,13 @@ static inline void fetch_to_write(const void *at)
 #endif
 }
 
-/* Whoever comes to the first of a run of siblings soon comes to the next run: fetch what that takes
- * meanwhile. */
+/* Whoever comes to the first of a group of siblings soon comes to the next group: fetch what that takes
+ * meanwhile. Not for the first sibling of all: of nested tasks most have one or two, and the ten lines would
+ * be fetched for nobody, by each of the processes that look one up. */
 static inline void prefetch_run(
     const struct mob_view *view, struct mob_object_id id, struct mob_object_key key, bool to_write)
 {
-    if (key.position != 0)
+    if (key.position != 0 || (id.slot == 0 && id.task.index == 0))
         return;
     if (id.slot == 0)
         id.task.index += MOB_GROUP_ENTRIES;

@@ -1,7 +1,11 @@
-/* A task's arguments and options come back from its record as they were, in whichever form it keeps them. */
+/* A task's arguments and options come back from its record as they were, in whichever form it keeps them; the
+ * objects among them are counted. */
+#include "runtime/node/borrowed.h"
 #include "tests/unit/runtime/node/node_fixture.h"
 
-enum { TAIL_ROOM = 256, TAILS = 9, SIBLINGS = 3 };
+enum { TAIL_ROOM = 256, TAILS = 11, SIBLINGS = 3 };
+
+static const char TEXT[160] = "a text";
 
 struct tail {
     _Alignas(8) uint8_t bytes[TAIL_ROOM];
@@ -32,6 +36,10 @@ static void build(struct tail *tail, int kind)
         mob_tail_add_ext(&b, MOB_EXT_NAME, "seven", 5);
     if (kind == 8) /* no argument, and as long as a word */
         mob_tail_add_ext(&b, MOB_EXT_NAME, "eight", 5);
+    if (kind == 9) /* longer than the rooms that tails are mostly in */
+        mob_tail_add_value(&b, MOB_TYPE_UTF8, TEXT, sizeof TEXT);
+    for (uint32_t i = 0; kind == 10 && i < 3; i++)
+        mob_tail_add_ref(&b, mob_object_of((struct mob_task_id){.index = i}, i));
     tail->length = mob_tail_end(&b);
     tail->shared = kind != 1 && kind != 2;
     assert_true(tail->length > 0);
@@ -116,11 +124,66 @@ static void a_record_lies_in_two_lines(void **state)
     nx_close(&nx);
 }
 
+enum { OBJECTS = 400, TAKERS = 500, STEPS = 6000 };
+
+/* Two different ones for each taker, so that an object has several. */
+static struct mob_object_id taken_by(uint32_t taker, uint32_t which)
+{
+    uint32_t number = which == 0 ? taker % OBJECTS : (taker * 7 + 1) % OBJECTS;
+    return mob_object_of((struct mob_task_id){{.b = {(uint8_t)(number % 5)}}, number}, 0);
+}
+
+/* Tasks come and go in any order; an object is borrowed as long as one of them takes it. */
+static void what_tasks_take_is_borrowed_until_the_last_has_ended(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct tail none;
+    build(&none, 0);
+    struct node_template *template = a_template(&nx, &none);
+    struct node_task *takers[TAKERS] = {NULL};
+    uint32_t seed = 7;
+    for (uint32_t step = 0; step < STEPS + TAKERS; step++) {
+        seed = seed * 1664525u + 1013904223u;
+        uint32_t taker = step < STEPS ? (seed >> 8) % TAKERS : step - STEPS;
+        if (takers[taker]) {
+            node_task_destroy(nx.node, takers[taker]);
+            takers[taker] = NULL;
+        } else if (step < STEPS) {
+            struct tail tail;
+            struct mob_tail_builder b;
+            mob_tail_begin(&b, tail.bytes, sizeof tail.bytes);
+            mob_tail_add_ref(&b, taken_by(taker, 0));
+            mob_tail_add_ref(&b, taken_by(taker, 1));
+            tail.length = mob_tail_end(&b);
+            takers[taker] = node_task_create(
+                nx.node, template, (struct mob_task_id){.index = taker}, tail.bytes, tail.length);
+            assert_non_null(takers[taker]);
+            node_borrow(nx.node, takers[taker]);
+        }
+        if (step % 100 != 0 && step != STEPS + TAKERS - 1)
+            continue;
+        bool borrowed[OBJECTS] = {false};
+        for (uint32_t i = 0; i < TAKERS; i++)
+            for (uint32_t which = 0; takers[i] && which < 2; which++)
+                borrowed[taken_by(i, which).task.index] = true;
+        for (uint32_t i = 0; i < OBJECTS; i++)
+            assert_int_equal(borrowed[i], node_borrowed(nx.node, taken_by(i, 0)));
+    }
+    node_template_drop(nx.node, template);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_tail_comes_back_as_it_was),
         cmocka_unit_test(a_record_lies_in_two_lines),
+        cmocka_unit_test(what_tasks_take_is_borrowed_until_the_last_has_ended),
     };
     return cmocka_run_group_tests_name("task_tail", tests, NULL, NULL);
 }
