@@ -1,5 +1,6 @@
 #include "server/api/body.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,6 +33,73 @@ static bool too_deep(const char *text, size_t length)
     return false;
 }
 
+/* ---- integers beyond 64 bits ----
+ * JSON has one kind of number, and whoever writes 1e19 may write its digits as well: what no integer of 64
+ * bits holds is a number with a fraction, which f64 takes and i64 refuses by the argument's name. */
+
+/* An integer's length at `text`, which begins with one; 0: it goes on as a number of another kind. */
+static size_t integer_length(const char *text, size_t left)
+{
+    size_t n = *text == '-' ? 1 : 0;
+    while (n < left && text[n] >= '0' && text[n] <= '9')
+        n++;
+    bool goes_on = n < left && strchr(".eE", text[n]) && text[n] != '\0';
+    return goes_on ? 0 : n;
+}
+
+static bool is_beyond_64_bits(const char *digits, size_t length)
+{
+    enum { DIGITS_MIN = 19 };
+    char text[32];
+    if (length < DIGITS_MIN)
+        return false;
+    if (length >= sizeof text)
+        return true;
+    memcpy(text, digits, length);
+    text[length] = '\0';
+    errno = 0;
+    (void)strtoll(text, NULL, 10);
+    return errno == ERANGE;
+}
+
+static void widen_integers(const char *text, size_t length, struct mob_text *out)
+{
+    bool in_string = false, in_number = false;
+    for (size_t i = 0; i < length; i++) {
+        char c = text[i];
+        bool of_number = !in_string && (c == '-' || (c >= '0' && c <= '9'));
+        if (of_number && !in_number) {
+            size_t digits = integer_length(text + i, length - i);
+            if (is_beyond_64_bits(text + i, digits)) {
+                mob_text_put(out, text + i, digits);
+                mob_text_puts(out, ".0");
+                i += digits - 1;
+                continue;
+            }
+        }
+        in_number = !in_string && (of_number || c == '.' || c == 'e' || c == 'E' || c == '+');
+        mob_text_putc(out, c);
+        if (in_string && c == '\\' && i + 1 < length)
+            mob_text_putc(out, text[++i]);
+        else if (c == '"')
+            in_string = !in_string;
+    }
+}
+
+static json_t *parse(const char *text, size_t length, json_error_t *error)
+{
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
+    json_t *root = json_loadb(text, length, flags, error);
+    if (root || json_error_code(error) != json_error_numeric_overflow)
+        return root;
+    struct mob_text wide = {0};
+    widen_integers(text, length, &wide);
+    if (!wide.failed)
+        root = json_loadb(wide.bytes, wide.length, flags, error);
+    mob_text_fini(&wide);
+    return root;
+}
+
 json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_t capacity)
 {
     if (too_deep(text, length)) {
@@ -39,8 +107,11 @@ json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_
         return NULL;
     }
     json_error_t error;
-    json_t *root = json_loadb(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
-    if (!root && json_error_code(&error) == json_error_null_character)
+    json_t *root = parse(text, length, &error);
+    if (!root && json_error_code(&error) == json_error_numeric_overflow)
+        snprintf(message_out, capacity,
+            "a number is beyond what 64 bits hold, also with a fraction (f64), at line %d", error.line);
+    else if (!root && json_error_code(&error) == json_error_null_character)
         snprintf(message_out, capacity, "text with \\u0000 is not taken, at line %d, column %d", error.line,
             error.column);
     else if (!root)
@@ -192,18 +263,33 @@ const char *mob_body_string(struct mob_body *body, const json_t *object, const c
     return json_string_value(value);
 }
 
+/* However it is written (1000, 1e3, 1000.0), as with arguments: JSON Schema's `integer`. */
+static bool is_integer(const json_t *value, int64_t *out)
+{
+    const double exact = 9007199254740992; /* 2^53: up to here f64 holds every integer */
+    double n = json_number_value(value);
+    if (json_is_integer(value))
+        *out = json_integer_value(value);
+    else if (json_is_real(value) && n >= -exact && n <= exact && n == (double)(int64_t)n)
+        *out = (int64_t)n;
+    else
+        return false;
+    return true;
+}
+
 int64_t mob_body_int(struct mob_body *body, const json_t *object, const char *prefix, const char *field,
     int64_t min, int64_t max, int64_t absent)
 {
     json_t *value = field_of(body, object, prefix, field, MOB_BODY_OPTIONAL);
     if (!value)
         return absent;
-    if (!json_is_integer(value) || json_integer_value(value) < min || json_integer_value(value) > max) {
+    int64_t n = 0;
+    if (!is_integer(value, &n) || n < min || n > max) {
         mob_body_error(
             body, prefix, field, "must be an integer from %lld to %lld", (long long)min, (long long)max);
         return absent;
     }
-    return json_integer_value(value);
+    return n;
 }
 
 bool mob_body_bool(

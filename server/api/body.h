@@ -58,7 +58,7 @@ json_t *mob_body_object(struct mob_body *body, const json_t *object, const char 
     enum mob_body_need need);
 
 /* Parses any JSON text as strictly. NULL: `message_out` (of capacity) says why. For bodies and their parts.
- */
+ * Integers that 64 bits do not hold become numbers with a fraction. */
 json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_t capacity);
 
 #endif

@@ -48,7 +48,8 @@ static void read_resources(
         }
         if (!json_is_number(amount) || !(value >= 0) || value > most ||
             (value > 0 && value < MOB_AMOUNT_MIN)) {
-            mob_body_error(body, prefix, name, "must be 0, or a number from %g to %g", MOB_AMOUNT_MIN, most);
+            mob_body_error(
+                body, prefix, name, "must be 0, or a number from %g to %.15g", MOB_AMOUNT_MIN, most);
             continue;
         }
         struct mob_engine_resource *resource = &out->resources[out->resource_count++];

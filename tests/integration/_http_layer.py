@@ -403,9 +403,18 @@ def test_bodies():
     problem(call("POST", tasks, b'{"function":"a","function":"b"}', {"Content-Type": "application/json"}), 400, "bad-request", "duplicate field")
     deep = b'{"function":"test.echo","arguments":' + b"[" * 70 + b"]" * 70 + b"}"
     problem(call("POST", tasks, deep, {"Content-Type": "application/json"}), 400, "bad-request", "too deep")
-    for number in (b"1e999", b"99999999999999999999"):
+    for number in (b"1e999", b"9" * 400):
         body = b'{"function":"test.echo","arguments":[' + number + b"]}"
-        problem(call("POST", tasks, body, {"Content-Type": "application/json"}), 400, "bad-request", f"number {number}")
+        document = problem(call("POST", tasks, body, {"Content-Type": "application/json"}), 400, "bad-request", f"number {number}")
+        check("64 bits" in document["detail"], "says what is wrong with the number", document)
+    for retries, taken in ((b"1.0", True), (b"2e0", True), (b"1.5", False), (b"99999999999999999999", False), (b"1e300", False)):
+        body = b'{"function":"test.echo","options":{"max_retries":' + retries + b"}}"
+        answer = call("POST", tasks, body, {"Content-Type": "application/json"})
+        if taken:
+            check(answer[0] == 202, f"retries {retries}", answer)
+            continue
+        document = problem(answer, 422, "invalid-argument", f"retries {retries}")
+        check(document["errors"][0]["pointer"] == "/options/max_retries" and "integer from -1" in document["detail"], "says which and why", document)
     problem(call("POST", tasks, b"{}", {"Content-Type": "text/plain"}), 415, "unsupported-media-type", "media type")
     problem(call("POST", tasks, b"{}", {"Content-Type": "application/json", "Content-Encoding": "gzip"}), 415, "unsupported-media-type", "encoding")
     document = problem(call("POST", tasks, {"function": "nowhere.f"}), 404, "not-found", "unknown function")

@@ -271,6 +271,19 @@ def test_errors_of_arguments_are_those_of_the_page(c):
     check(quoted and answer["detail"] == quoted.group(1) and answer["errors"][0]["pointer"] == "/arguments/1", "as it is", answer)
 
 
+def test_integers_beyond_64_bits(c):
+    """As 1e19: numbers for f64, and none for i64."""
+    vast = 12345678901234567890
+    told = c.run("arith.divide", vast, 10)
+    check(told.get("result") == vast / 10, "taken for f64", told)
+    told = c.run("arith.divide", -vast, 2.5)
+    check(told.get("result") == -vast / 2.5, "a negative one", told)
+    answer = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, vast]}, expect=422)
+    check("b: expected i64" in answer["detail"] and answer["errors"][0]["pointer"] == "/arguments/1", "refused by its name", answer)
+    for fine in (2**63 - 1, -(2**63)):
+        check(c.run("arith.add", fine, 0).get("result") == fine, "the last that are integers", fine)
+
+
 def test_a_tensor_of_another_shape_is_pointed_at(c):
     c.deploy("probe")
     for rows in (2, 400):  # inline, and by reference
