@@ -395,6 +395,8 @@ void mob_families_retire(struct mob_client *client);
 void mob_futures_free(struct mob_client *client);
 
 /* settle.c: a future becomes ready. */
+/* Error of a stream whose items are all taken and whose generator failed, as JSON; else "{}". */
+const char *mob_stream_error(struct mob_future *stream);
 void mob_future_settle(struct mob_client *client, struct mob_future *future, enum mob_status status,
     enum mob_value_type type, const uint8_t *payload, uint64_t size, bool inlined);
 void mob_client_on_ready(struct mob_client *client, const struct mob_in_ready *ready, const uint8_t *payload);

@@ -2,6 +2,7 @@
  * type; a reference has the kind MOB_TYPE_FUTURE. */
 #include "sdk/c/client.h"
 
+#include "common/wire/utf8.h"
 #include "common/wire/json_text.h"
 #include "common/wire/tensor.h"
 
@@ -136,7 +137,9 @@ enum mob_status mob_encode(const struct mob_arg *arg, struct mob_encoded *out)
         out->bytes = arg->as.bytes.size;
         if (out->payload == NULL && out->bytes > 0)
             return MOB_INVALID;
-        return out->type != MOB_TYPE_JSON || is_json(out->payload, out->bytes) ? MOB_OK : MOB_INVALID;
+        if (out->type == MOB_TYPE_JSON)
+            return is_json(out->payload, out->bytes) ? MOB_OK : MOB_INVALID;
+        return out->type != MOB_TYPE_UTF8 || json_utf8_ok(out->payload, out->bytes) ? MOB_OK : MOB_INVALID;
     case MOB_TYPE_TENSOR:
         return encode_tensor(&arg->as.tensor, out);
     case MOB_TYPE_ACTOR: {

@@ -180,6 +180,8 @@ const char *mob_future_error(struct mob_future *future)
     if (future == NULL)
         return "{}";
     struct mob_client *client = mob_future_client(future);
+    if (future->state == MOB_FUTURE_STREAM)
+        return mob_stream_error(future);
     if (future->state != MOB_FUTURE_FAILED)
         return "{}";
     struct mob_error_link links[MOB_ERROR_LINKS_MAX] = {0};

@@ -29,7 +29,7 @@ static enum mob_status check_cpus(struct mob_client *client, double cpus)
 {
     if (cpus <= MOB_CPUS_MAX && !rounds_away(cpus)) /* false for what is no number */
         return MOB_OK;
-    return mob_client_fail(client, MOB_INVALID, "cpus is a number of 1/%d up to %.0f, not %g",
+    return mob_client_fail(client, MOB_INVALID, "cpus is a number of 1/%d up to %.10g, not %.10g",
         MOB_AMOUNT_UNITS, MOB_CPUS_MAX, cpus);
 }
 
@@ -68,6 +68,14 @@ static enum mob_status check_count(
         others + (cpu > 0));
 }
 
+static bool is_named_before(const struct mob_resource *resources, size_t at)
+{
+    for (size_t i = 0; i < at; i++)
+        if (strcmp(resources[i].name, resources[at].name) == 0)
+            return true;
+    return false;
+}
+
 static enum mob_status check_resources(
     struct mob_client *client, double cpus, const struct mob_resource *resources, size_t count)
 {
@@ -79,6 +87,9 @@ static enum mob_status check_resources(
             check_text(client, resources[i].name, MOB_RESOURCE_NAME_MAX, "a resource's name");
         if (status != MOB_OK)
             return status;
+        if (is_named_before(resources, i))
+            return mob_client_fail(
+                client, MOB_INVALID, "the resource \"%s\" is named twice", resources[i].name);
         if (!(amount >= 0 && amount <= (double)MOB_AMOUNT_MAX) || rounds_away(amount))
             return mob_client_fail(client, MOB_INVALID,
                 "the amount of resource \"%s\" is 0, or a number from 0.0001 to %lld", resources[i].name,

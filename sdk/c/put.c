@@ -251,7 +251,8 @@ enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct 
     enum mob_status status = mob_encode(&value, &encoded);
     if (status != MOB_OK || encoded.is_ref)
         return mob_client_fail(client, MOB_INVALID,
-            "the value cannot be stored: it is a future, or none of its type (text that is not JSON, say)");
+            "the value cannot be stored: it is a future, or none of its type (text that is not UTF-8, or not "
+            "JSON, say)");
     struct mob_object_id id = mob_next_put(client);
     status = mob_put_encoded(client, id, &encoded);
     return status == MOB_OK ? put_future(client, id, encoded.type, encoded.bytes, future_out) : status;
@@ -271,7 +272,8 @@ enum mob_status mob_put_prepare(
     if (status != MOB_OK || buffer->encoded.is_ref) {
         free(buffer);
         return mob_client_fail(client, MOB_INVALID,
-            "the value cannot be stored: it is a future, or none of its type (text that is not JSON, say)");
+            "the value cannot be stored: it is a future, or none of its type (text that is not UTF-8, or not "
+            "JSON, say)");
     }
     buffer->id = mob_next_put(client);
     if (buffer->encoded.bytes <= MOB_OBJECT_INLINE_MAX && buffer->encoded.tensor == NULL)
@@ -418,7 +420,8 @@ enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value)
     enum mob_status status = mob_encode(&value, &encoded);
     if (status != MOB_OK || encoded.is_ref)
         return mob_client_fail(client, MOB_INVALID,
-            "the value cannot be stored: it is a future, or none of its type (text that is not JSON, say)");
+            "the value cannot be stored: it is a future, or none of its type (text that is not UTF-8, or not "
+            "JSON, say)");
     if (mob_future_settled(future))
         return mob_client_fail(client, MOB_FINISHED, "this future has its value already");
     status = mob_put_encoded(client, mob_future_object(future), &encoded);

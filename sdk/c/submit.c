@@ -440,16 +440,32 @@ enum mob_status mob_cancel(struct mob_future *future, bool force)
 /* ---- streams ---- */
 
 /* The generator's own words, where the next item would stand. */
+static const char *failure_at(struct mob_client *client, struct mob_object_id id, enum mob_status status)
+{
+    char text[MOB_ID_TEXT_MAX];
+    struct mob_future *error;
+    if (mob_future_from_id(client, mob_object_id_format(id, text), &error) != MOB_OK)
+        return "{}";
+    mob_future_settle(client, error, status, MOB_TYPE_ERROR, NULL, 0, false);
+    const char *json = mob_future_error(error); /* the client's */
+    mob_release(error);
+    return json;
+}
+
+const char *mob_stream_error(struct mob_future *stream)
+{
+    const struct mob_stream_state *state = stream->as.stream;
+    if (state->status == MOB_OK || state->next < state->last)
+        return "{}";
+    return failure_at(
+        mob_future_client(stream), mob_object_of(mob_future_object(stream).task, state->next), state->status);
+}
+
 static enum mob_status stream_failed(
     struct mob_client *client, struct mob_object_id id, enum mob_status status)
 {
-    char text[MOB_ID_TEXT_MAX], message[256] = "";
-    struct mob_future *error;
-    if (mob_future_from_id(client, mob_object_id_format(id, text), &error) == MOB_OK) {
-        mob_future_settle(client, error, status, MOB_TYPE_ERROR, NULL, 0, false);
-        (void)mob_json_text_field(mob_future_error(error), "message", message, sizeof message);
-        mob_release(error);
-    }
+    char message[256] = "";
+    (void)mob_json_text_field(failure_at(client, id, status), "message", message, sizeof message);
     return mob_client_fail(
         client, status, "the generator failed: %s", message[0] != 0 ? message : mob_status_text(status));
 }

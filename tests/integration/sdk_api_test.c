@@ -299,6 +299,7 @@ static void a_generator_that_fails_gives_its_items_first(void **state)
     OK(mob_submit(client, "probe.counts_down", MOB_ARGS(mob_i64(5), mob_i64(1), mob_i64(10)), NULL, &stream));
     for (int i = 0; i < 5; i++) {
         struct mob_value *value;
+        assert_string_equal(mob_future_error(stream), "{}"); /* items come before it */
         OK(mob_stream_next(stream, PATIENCE, &item));
         OK(mob_get(item, PATIENCE, &value));
         mob_value_release(value);
@@ -306,6 +307,8 @@ static void a_generator_that_fails_gives_its_items_first(void **state)
     }
     FAILS(mob_stream_next(stream, PATIENCE, &item), MOB_TASK_FAILED);
     assert_non_null(strstr(mob_client_error(client), "nothing is left of 5"));
+    assert_non_null(strstr(mob_future_error(stream), "\"code\":\"task-failed\""));
+    assert_non_null(strstr(mob_future_error(stream), "nothing is left of 5"));
     FAILS(mob_stream_next(stream, PATIENCE, &item), MOB_TASK_FAILED);
     mob_release(stream);
 }

@@ -139,6 +139,7 @@ MOB_API struct mob_arg mob_i64(int64_t v);
 MOB_API struct mob_arg mob_f64(double v);
 MOB_API struct mob_arg mob_bool(bool v);
 MOB_API struct mob_arg mob_null(void);
+/* Text that is not UTF-8 is no value (MOB_INVALID where it is used): other bytes go by mob_bytes. */
 MOB_API struct mob_arg mob_utf8(const char *text);
 MOB_API struct mob_arg mob_utf8_of(const char *text, size_t size); /* which may hold NULs */
 MOB_API struct mob_arg mob_json(const char *text);
@@ -199,9 +200,9 @@ struct mob_submit_options {
 /* Submit a task: returns at once. `function` is "module.function", or "module.function@hash" to pin. One
  * future per declared return is written to futures_out[0..n-1] (one for a stream: see mob_stream_next).
  * Arguments are checked against the signature: MOB_TYPE_MISMATCH names the argument. MOB_NOT_FOUND: no such
- * function (deployed?). MOB_INVALID: an option out of bounds, an argument that is no value (text that is not
- * JSON, say). MOB_TOO_LARGE: labels and resources, together up to 4 KiB. MOB_GCS_FULL, MOB_QUEUE_FULL:
- * backpressure, try again. */
+ * function (deployed?). MOB_INVALID: an option out of bounds, a resource named twice, an argument that is no
+ * value (text that is not UTF-8, or not JSON, say). MOB_TOO_LARGE: labels and resources, together up to 4
+ * KiB. MOB_GCS_FULL, MOB_QUEUE_FULL: backpressure, try again. */
 MOB_API MOB_MUST_USE enum mob_status mob_submit(struct mob_client *client, const char *function,
     struct mob_args args, const struct mob_submit_options *options, struct mob_future **futures_out);
 /* A resolved function, to save the look-up by name in a loop. Lives as long as the client. */
@@ -272,7 +273,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_put_begin(
 MOB_API MOB_MUST_USE enum mob_status mob_put_finish(
     struct mob_put_buffer *buffer, struct mob_future **future_out);
 MOB_API void mob_put_abort(struct mob_put_buffer *buffer);
-/* Next item of a generator task's stream; MOB_NOT_FOUND after the last, the generator's error if it failed.
+/* Next item of a generator task's stream; MOB_NOT_FOUND after the last, the generator's error if it failed,
+ * which mob_future_error(stream) has from then on.
  * The stream itself is ready (mob_on_ready, wait sets) when the generator has ended. */
 MOB_API MOB_MUST_USE enum mob_status mob_stream_next(
     struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out);

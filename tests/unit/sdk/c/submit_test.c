@@ -323,6 +323,7 @@ static void options_have_bounds(void **state)
     static char name[300];
     memset(name, 'n', 257);
     static struct mob_resource tiny = {"GPU", 1e-5}, vast = {"memory", 1e15};
+    static struct mob_resource twice[] = {{"GPU", 1}, {"lathe", 1}, {"GPU", 2}};
     const struct {
         struct mob_submit_options options;
         const char *word;
@@ -331,7 +332,9 @@ static void options_have_bounds(void **state)
         ROW("priority", .priority = -32769), ROW("max_retries", .max_retries = 1000001),
         ROW("timeout_ns", .timeout_ns = -1), ROW("delay_ns", .delay_ns = -1), ROW("cpus", .cpus = 1e-5),
         ROW("GPU", .resources = &tiny, .resource_count = 1),
-        ROW("memory", .resources = &vast, .resource_count = 1), ROW("name", .name = name)};
+        ROW("memory", .resources = &vast, .resource_count = 1),
+        ROW("\"GPU\" is named twice", .resources = twice, .resource_count = 3),
+        ROW("429496.7295", .cpus = 429497), ROW("name", .name = name)};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         refused(&rows[i].options, rows[i].word);
     struct mob_resource most = {"memory", 9e14};
@@ -346,6 +349,18 @@ static void options_have_bounds(void **state)
     take_task(MOB_OUT_SPEC);
     assert_int_equal(head_taken.cpu, 1);
     assert_int_equal(head_taken.priority, 32767);
+}
+
+static void text_that_is_not_utf8_is_no_value(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    const struct mob_function *f = fake_function(client, "f", "utf8 text -> i64");
+    assert_int_equal(mob_submit_function(client, f, MOB_ARGS(mob_utf8("a\xff")), NULL, &future), MOB_INVALID);
+    assert_non_null(strstr(mob_client_error(client), "not UTF-8"));
+    assert_false(fake_node_take(&node));
+    submit(f, MOB_ARGS(mob_utf8("a\xc3\xa9")), NULL);
+    take_task(MOB_OUT_SPEC);
 }
 
 static void text_that_is_not_json_is_no_value(void **state)
@@ -549,6 +564,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(senseless_options_leave_no_trace, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_task_has_eight_resources_and_cpu_is_one, set_up, tear_down),
         cmocka_unit_test_setup_teardown(options_have_bounds, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(text_that_is_not_utf8_is_no_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(text_that_is_not_json_is_no_value, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_resource_may_be_gigabytes, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_that_never_come_are_not_in_the_past, set_up, tear_down),
