@@ -2,6 +2,8 @@
 #include "tests/unit/runtime/store/store_support.h"
 
 #include <sched.h>
+#include <stdio.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -599,11 +601,10 @@ static void the_segment_cannot_shrink_and_names_its_version(void **state)
     mob_store_destroy(store);
 }
 
-static void the_segment_is_warmed_in_the_background(void **state)
+static struct mob_store *warm_store(uint64_t bytes)
 {
-    (void)state;
     struct mob_store_options options = {
-        .struct_size = sizeof options, .segment_bytes = 16 << 20, .prefault = true};
+        .struct_size = sizeof options, .segment_bytes = bytes, .prefault = true};
     struct mob_store *store = NULL;
     assert_status(MOB_OK, mob_store_create(&options, &store));
     struct mob_store_stats stats;
@@ -613,6 +614,63 @@ static void the_segment_is_warmed_in_the_background(void **state)
         sched_yield();
     } while (stats.warm_bytes < (uint64_t)store->view.units * MOB_UNIT_BYTES && mob_now() < end);
     assert_int_equal((uint64_t)store->view.units * MOB_UNIT_BYTES, stats.warm_bytes);
+    return store;
+}
+
+static void the_segment_is_warmed_in_the_background(void **state)
+{
+    (void)state;
+    mob_store_destroy(warm_store(16 << 20));
+}
+
+/* KiB of the mapping that begins at `base`, as huge pages of shared memory. */
+static unsigned long huge_kib(const void *base)
+{
+    FILE *smaps = fopen("/proc/self/smaps", "r");
+    assert_non_null(smaps);
+    char line[512];
+    unsigned long begin, end, kib, found = 0;
+    bool this_one = false;
+    while (fgets(line, sizeof line, smaps)) {
+        if (sscanf(line, "%lx-%lx ", &begin, &end) == 2)
+            this_one = begin == (uintptr_t)base;
+        else if (this_one && sscanf(line, "ShmemPmdMapped: %lu kB", &kib) == 1)
+            found = kib;
+    }
+    fclose(smaps);
+    return found;
+}
+
+/* Whether this kernel makes a huge page of shared memory when it is asked to. */
+static bool kernel_has_huge(void)
+{
+    enum { HUGE = 2 << 20, COLLAPSE = 25 };
+    int fd = memfd_create("probe", MFD_CLOEXEC);
+    assert_true(fd >= 0 && ftruncate(fd, HUGE) == 0);
+    uint8_t *room = mmap(NULL, 2 * HUGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(MAP_FAILED, room);
+    uint8_t *at = room + (HUGE - (uintptr_t)room % HUGE) % HUGE;
+    assert_ptr_equal(at, mmap(at, HUGE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0));
+    *at = 1;
+    bool has = madvise(at, HUGE, COLLAPSE) == 0;
+    munmap(room, 2 * HUGE);
+    close(fd);
+    return has;
+}
+
+/* In the node and in a client, whose look-ups would mostly wait for page tables otherwise. */
+static void a_warm_segment_is_of_huge_pages(void **state)
+{
+    (void)state;
+    if (!kernel_has_huge())
+        skip();
+    struct mob_store *store = warm_store(16 << 20);
+    struct mob_store_client *client = test_attach(store, test_open(store, MOB_CLIENT_WORKER));
+    test_put_i64(client, test_id(1, 1, 0), 5);
+    assert_ptr_not_equal(store->view.base, client->view.base);
+    assert_true(huge_kib(store->view.base) >= 2048);
+    assert_true(huge_kib(client->view.base) >= 2048);
+    mob_store_detach(client);
     mob_store_destroy(store);
 }
 
@@ -727,6 +785,7 @@ int main(void)
         cmocka_unit_test(a_ticket_counter_that_goes_back_means_a_damaged_segment),
         cmocka_unit_test(the_segment_cannot_shrink_and_names_its_version),
         cmocka_unit_test(the_segment_is_warmed_in_the_background),
+        cmocka_unit_test(a_warm_segment_is_of_huge_pages),
         cmocka_unit_test(the_table_holds_mixed_ids_at_its_fill_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
