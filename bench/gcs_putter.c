@@ -1,5 +1,6 @@
 #include "bench/gcs_putter.h"
 
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <unistd.h>
@@ -99,43 +100,8 @@ static struct mob_gcs *client_of(const char *clients, int epoll_fd, uint32_t num
     return gcs;
 }
 
-double gcs_putters_rate(const char *clients, double seconds, bool *failed_out)
-{
-    static struct gcs_putter putters[GCS_CONNECTIONS];
-    int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    uint64_t number = 0, done = 0;
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        putters[i] = (struct gcs_putter){.gcs = client_of(clients, epoll_fd, i)};
-        gcs_putter_put(&putters[i], number++);
-    }
-    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        gcs_putter_begin(&putters[i], number++);
-        mob_gcs_step(putters[i].gcs, mob_now());
-    }
-    while (bench_now() < end) {
-        struct epoll_event events[GCS_CONNECTIONS];
-        int n = epoll_wait(epoll_fd, events, GCS_CONNECTIONS, 100);
-        for (int i = 0; i < n; i++) {
-            struct gcs_putter *p = &putters[events[i].data.u64];
-            mob_gcs_step(p->gcs, mob_now());
-            if (!p->answered)
-                continue;
-            done++;
-            gcs_putter_begin(p, number++);
-            mob_gcs_send(p->gcs);
-        }
-    }
-    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
-    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
-        *failed_out |= putters[i].failed;
-        mob_gcs_destroy(putters[i].gcs);
-    }
-    close(epoll_fd);
-    return rate;
-}
-
-void gcs_chain_cpu_now(struct chain_box *box, struct gcs_chain_cpu *out)
+/* Since these processes began; leaves `*out` when the chain has no head and tail. */
+static void cpu_now(struct chain_box *box, struct gcs_chain_cpu *out)
 {
     int head = chain_box_place(box, false), tail = chain_box_place(box, true);
     if (head < 0 || tail < 0)
@@ -147,16 +113,108 @@ void gcs_chain_cpu_now(struct chain_box *box, struct gcs_chain_cpu *out)
         .tail_store = (double)gcs_box_cpu_ns(box->member[tail].redis)};
 }
 
-struct gcs_chain_cpu gcs_chain_cpu_each(
-    const struct gcs_chain_cpu *before, const struct gcs_chain_cpu *after, double puts)
+static void cpu_add(
+    struct gcs_chain_cpu *sum, const struct gcs_chain_cpu *before, const struct gcs_chain_cpu *after)
 {
-    if (puts <= 0)
+    sum->client += after->client - before->client;
+    sum->head += after->head - before->head;
+    sum->head_store += after->head_store - before->head_store;
+    sum->tail += after->tail - before->tail;
+    sum->tail_store += after->tail_store - before->tail_store;
+}
+
+struct putters {
+    struct gcs_putter each[GCS_CONNECTIONS];
+    int epoll_fd;
+    uint64_t number; /* of the next put */
+};
+
+static void next_put(struct putters *all, struct gcs_putter *p)
+{
+    gcs_putter_begin(p, all->number++);
+    mob_gcs_send(p->gcs);
+}
+
+/* Steps those whose sockets have something; whoever has its answer puts again. Returns how many had. */
+static uint64_t putters_turn(struct putters *all)
+{
+    struct epoll_event events[GCS_CONNECTIONS];
+    uint64_t answers = 0;
+    int n = epoll_wait(all->epoll_fd, events, GCS_CONNECTIONS, 100);
+    for (int i = 0; i < n; i++) {
+        struct gcs_putter *p = &all->each[events[i].data.u64];
+        mob_gcs_step(p->gcs, mob_now());
+        if (!p->answered)
+            continue;
+        answers++;
+        next_put(all, p);
+    }
+    return answers;
+}
+
+/* All are connected, known to the chain and have put once; false: not in time. */
+static bool putters_open(struct putters *all, const char *clients)
+{
+    int64_t deadline = mob_now() + GCS_START_NS;
+    uint32_t answered = 0;
+    all->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+        all->each[i] = (struct gcs_putter){.gcs = client_of(clients, all->epoll_fd, i)};
+        gcs_putter_begin(&all->each[i], all->number++);
+    }
+    while (answered < GCS_CONNECTIONS && mob_now() < deadline) {
+        struct pollfd any = {.fd = all->epoll_fd, .events = POLLIN};
+        poll(&any, 1, 1); /* some wait for a time, not for a socket */
+        answered = 0;
+        for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+            mob_gcs_step(all->each[i].gcs, mob_now());
+            answered += all->each[i].answered;
+        }
+    }
+    return answered == GCS_CONNECTIONS;
+}
+
+static void putters_close(struct putters *all, bool *failed_out)
+{
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++) {
+        *failed_out |= all->each[i].failed;
+        mob_gcs_destroy(all->each[i].gcs);
+    }
+    close(all->epoll_fd);
+}
+
+double gcs_putters_rate(
+    struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum)
+{
+    static struct putters all;
+    struct gcs_chain_cpu before = {0}, after = {0};
+    uint64_t done = 0;
+    all.number = 0;
+    sum->failed |= !putters_open(&all, clients);
+    cpu_now(box, &before);
+    int64_t begin = bench_now(), end = begin + (int64_t)(seconds * 1e9);
+    for (uint32_t i = 0; i < GCS_CONNECTIONS; i++)
+        next_put(&all, &all.each[i]);
+    while (bench_now() < end)
+        done += putters_turn(&all);
+    double rate = (double)done / ((double)(bench_now() - begin) / 1e9);
+    cpu_now(box, &after);
+    cpu_add(&sum->cpu, &before, &after);
+    sum->puts += done;
+    putters_close(&all, &sum->failed);
+    return rate;
+}
+
+struct gcs_chain_cpu gcs_putters_each(const struct gcs_putters_sum *sum)
+{
+    double puts = (double)sum->puts;
+    if (sum->puts == 0)
         return (struct gcs_chain_cpu){0};
-    return (struct gcs_chain_cpu){.client = (after->client - before->client) / puts,
-        .head = (after->head - before->head) / puts,
-        .head_store = (after->head_store - before->head_store) / puts,
-        .tail = (after->tail - before->tail) / puts,
-        .tail_store = (after->tail_store - before->tail_store) / puts};
+    return (struct gcs_chain_cpu){.client = sum->cpu.client / puts,
+        .head = sum->cpu.head / puts,
+        .head_store = sum->cpu.head_store / puts,
+        .tail = sum->cpu.tail / puts,
+        .tail_store = sum->cpu.tail_store / puts};
 }
 
 void gcs_chain_fill(struct chain_box *box, uint64_t bytes)

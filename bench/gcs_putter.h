@@ -34,19 +34,23 @@ void gcs_putter_put(struct gcs_putter *p, uint64_t number);
  * with (0: there is none): so each put shows that the one before it was neither lost nor done twice. */
 void gcs_putter_put_next(struct gcs_putter *p, uint64_t number, uint64_t if_version);
 
-/* Puts a second of GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of
- * mob_gcs_options. `*failed_out` is set when a put failed, else left. */
-double gcs_putters_rate(const char *clients, double seconds, bool *failed_out);
-
-/* CPU time in nanoseconds, user and system, of this thread and of each process of a chain of two; then also
- * what one put of a run took of it. */
+/* CPU time in nanoseconds, user and system, of this thread and of each process of a chain of two. */
 struct gcs_chain_cpu {
     double client, head, head_store, tail, tail_store;
 };
-/* Since these processes began; leaves `*out` when the chain has no head and tail. */
-void gcs_chain_cpu_now(struct chain_box *box, struct gcs_chain_cpu *out);
-struct gcs_chain_cpu gcs_chain_cpu_each(
-    const struct gcs_chain_cpu *before, const struct gcs_chain_cpu *after, double puts);
+/* Of runs, added up: only while all clients put, not of their connecting and leaving. */
+struct gcs_putters_sum {
+    struct gcs_chain_cpu cpu;
+    uint64_t puts;
+    bool failed;
+};
+
+/* Puts a second of GCS_CONNECTIONS clients with one put each in flight, from one thread. `clients`: of
+ * mob_gcs_options; `box`: the chain whose processes are measured. Adds to `*sum`. */
+double gcs_putters_rate(
+    struct chain_box *box, const char *clients, double seconds, struct gcs_putters_sum *sum);
+/* What one put took. */
+struct gcs_chain_cpu gcs_putters_each(const struct gcs_putters_sum *sum);
 
 /* gcs_failover.c, gcs_join.c, gcs_overhead.c */
 void gcs_measure_failover(struct bench *b);

@@ -111,18 +111,14 @@ static double real(uint32_t shards, double seconds, struct gcs_chain_cpu *each_o
 {
     static struct chain_box boxes[2];
     char clients[1024];
-    struct gcs_chain_cpu before = {0}, after = {0};
-    bool failed = false;
+    struct gcs_putters_sum sum = {0};
     double rate = 0;
-    if (open_shards(boxes, shards, clients, sizeof clients)) {
-        gcs_chain_cpu_now(&boxes[0], &before);
-        rate = gcs_putters_rate(clients, seconds, &failed);
-        gcs_chain_cpu_now(&boxes[0], &after);
-    }
+    if (open_shards(boxes, shards, clients, sizeof clients))
+        rate = gcs_putters_rate(&boxes[0], clients, seconds, &sum);
     if (each_out != NULL && rate > 0)
-        *each_out = gcs_chain_cpu_each(&before, &after, rate * seconds);
+        *each_out = gcs_putters_each(&sum);
     close_shards(boxes, shards);
-    return failed ? 0 : rate;
+    return sum.failed ? 0 : rate;
 }
 
 void gcs_measure_scale(struct bench *b)

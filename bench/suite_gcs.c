@@ -182,10 +182,9 @@ static double redis_ops(struct gcs_box *box, double seconds)
 static void measure_ops(struct bench *b, struct gcs_box *plain)
 {
     static struct chain_box box;
-    struct gcs_chain_cpu before = {0}, after = {0}; /* of the last round */
+    struct gcs_putters_sum sum = {0};
     char extra[256];
     double rate[3], set[3], seconds = b->options.quick ? 0.5 : 2;
-    bool failed = false;
     int n = b->options.quick ? 1 : 3;
     if (!bench_wanted(b, "gcs_ops"))
         return;
@@ -196,15 +195,13 @@ static void measure_ops(struct bench *b, struct gcs_box *plain)
     }
     for (int i = 0; i < n; i++) {
         set[i] = redis_ops(plain, seconds);
-        gcs_chain_cpu_now(&box, &before);
-        rate[i] = gcs_putters_rate(box.clients, seconds, &failed);
-        gcs_chain_cpu_now(&box, &after);
+        rate[i] = gcs_putters_rate(&box, box.clients, seconds, &sum);
     }
-    struct gcs_chain_cpu each = gcs_chain_cpu_each(&before, &after, rate[n - 1] * seconds);
+    struct gcs_chain_cpu each = gcs_putters_each(&sum);
     snprintf(extra, sizeof extra,
         "\"us_client\":%.2f,\"us_head\":%.2f,\"us_head_store\":%.2f,\"us_tail\":%.2f,\"us_tail_store\":%.2f",
         each.client / 1e3, each.head / 1e3, each.head_store / 1e3, each.tail / 1e3, each.tail_store / 1e3);
-    if (failed)
+    if (sum.failed)
         bench_miss(b, "gcs_ops", "a put failed");
     else
         bench_row(b,
