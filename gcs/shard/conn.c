@@ -142,6 +142,8 @@ void conn_close(struct conn *c, enum mob_status why)
     if (why != MOB_CLOSED)
         MOB_LOG_WARN("gcs", "connection_closed", "pid=%d why=%s", c->pid, mob_status_code(why));
     c->closing = true;
+    c->shard->conns_closing++;
+    c->shard->conns_stalled -= c->stalled;
     attach_gone(c);
     query_gone(c);
     query_cold_gone(c);
@@ -152,6 +154,14 @@ void conn_close(struct conn *c, enum mob_status why)
 
 void conns_reap(struct mob_shard *sh)
 {
+    if (sh->conns_closing == 0)
+        return;
+    for (struct conn **link = &sh->touched; *link != NULL;)
+        if ((*link)->closing)
+            *link = (*link)->next_touched;
+        else
+            link = &(*link)->next_touched;
+    sh->conns_closing = 0;
     for (struct conn **link = &sh->conns; *link != NULL;) {
         struct conn *c = *link;
         if (!c->closing) {
@@ -183,6 +193,10 @@ static void set_stalled(struct conn *c, bool stalled)
     if (c->stalled == stalled || c->closing)
         return;
     c->stalled = stalled;
+    if (stalled)
+        c->shard->conns_stalled++;
+    else
+        c->shard->conns_stalled--;
     struct epoll_event event = {
         .events = (stalled ? 0u : EPOLLIN) | (c->want_write ? EPOLLOUT : 0u), .data.ptr = c};
     epoll_ctl(c->shard->epoll_fd, EPOLL_CTL_MOD, c->fd, &event);
@@ -267,6 +281,8 @@ void conn_readable(struct conn *c)
 
 void conns_resume(struct mob_shard *sh)
 {
+    if (sh->conns_stalled == 0)
+        return;
     for (struct conn *c = sh->conns; c != NULL; c = c->next) {
         if (!c->stalled || c->closing)
             continue;
@@ -320,6 +336,7 @@ void conn_frame_end(struct conn *c, uint8_t type, uint64_t from, uint32_t head_b
         .body = header + MOB_GCS_FRAME_HEADER_BYTES + head_bytes};
     mob_gcs_frame_encode(&frame, header);
     c->out_end += (size_t)MOB_GCS_FRAME_HEADER_BYTES + head_bytes + body_bytes;
+    conn_touch(c);
 }
 
 void conn_send(struct conn *c, uint8_t type, uint64_t from, const void *head, uint32_t head_bytes)
@@ -355,4 +372,27 @@ void conn_flush(struct conn *c)
         }
     }
     want_write(c, conn_out_bytes(c) > 0);
+}
+
+void conn_touch(struct conn *c)
+{
+    if (c->touched)
+        return;
+    c->touched = true;
+    c->next_touched = c->shard->touched;
+    c->shard->touched = c;
+}
+
+void conns_flush(struct mob_shard *sh)
+{
+    struct conn *c = sh->touched, *next;
+    sh->touched = NULL; /* one that is closed here may touch others */
+    for (; c != NULL; c = next) {
+        next = c->next_touched;
+        c->touched = false;
+        conn_flush(c);
+        serve_owed(c);
+        if (!c->closing && (conn_out_bytes(c) > 0 || c->durable_owed || c->run.reply.count > 0))
+            conn_touch(c);
+    }
 }

@@ -289,6 +289,7 @@ static void send_reply(struct mob_shard *sh, uint64_t client, const struct mob_g
     flush_run(c);
     run->client = client;
     run->reply = *reply;
+    conn_touch(c);
     if (!mergeable)
         flush_run(c);
     if (reply->request == 0) /* of an OPEN: the nonce has done its work */
@@ -297,7 +298,7 @@ static void send_reply(struct mob_shard *sh, uint64_t client, const struct mob_g
 
 void serve_runs(struct mob_shard *sh)
 {
-    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+    for (struct conn *c = sh->touched; c != NULL; c = c->next_touched)
         flush_run(c);
 }
 
@@ -378,8 +379,10 @@ static void send_durable(struct mob_shard *sh, struct conn *c)
 {
     /* Only the newest counts, so whoever does not read is told when he does again. */
     c->durable_owed = conn_out_bytes(c) > DURABLE_OUT_MAX;
-    if (c->durable_owed)
+    if (c->durable_owed) {
+        conn_touch(c);
         return;
+    }
     struct mob_gcs_durable d = {.committed = mob_chain_committed(sh->chain),
         .durable = mob_chain_durable(sh->chain),
         .memory_bytes = sh->memory_bytes,
@@ -411,6 +414,9 @@ void serve_committed(struct mob_shard *sh)
         tell_seals(sh);
     queries_committed(sh);
     uint64_t durable = mob_chain_durable(sh->chain);
+    if (durable == sh->told_durable)
+        return;
+    sh->told_durable = durable;
     for (struct conn *c = sh->conns; c != NULL; c = c->next)
         if (c->open && (c->durable_owed || c->durable_sent < durable))
             send_durable(sh, c);

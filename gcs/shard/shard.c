@@ -190,10 +190,7 @@ static void pass(struct mob_shard *sh, struct epoll_event *events, int count)
     serve_committed(sh);
     subscribe_feed(sh);
     store_io(sh, false); /* what subscribers and repeated reads asked for */
-    for (struct conn *c = sh->conns; c != NULL; c = c->next) {
-        conn_flush(c);
-        serve_owed(c);
-    }
+    conns_flush(sh);
     peers_flush(sh, true); /* acknowledgements: a client waits for its answer, the others for nothing */
     conns_reap(sh);
     member_publish(sh);

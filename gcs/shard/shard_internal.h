@@ -62,13 +62,14 @@ struct reply_run {
 /* First what each pass looks at in all of them: with sixty connections the rest would push it out of the
  * cache. */
 struct conn {
-    struct conn *next;
+    struct conn *next, *next_touched;
     struct mob_shard *shard;
     int fd;
     bool open; /* it has proved itself, and WELCOME was sent */
     bool closing; /* freed at the end of the pass */
     bool stalled; /* frames wait for room */
     bool want_write;
+    bool touched; /* is among the shard's touched ones */
     bool durable_owed; /* it did not read; told when it has */
     uint64_t durable_sent;
     size_t out_begin, out_end, out_capacity;
@@ -246,7 +247,8 @@ struct mob_shard {
     struct mob_member member;
     struct mob_idle idle;
     struct conn *conns;
-    uint32_t conn_count;
+    struct conn *touched; /* have something to send, or may have */
+    uint32_t conn_count, conns_stalled, conns_closing;
     struct mob_link_self client_end; /* who this end of clients' links is */
     struct attached *attached;
     size_t attached_count, attached_capacity;
@@ -258,7 +260,7 @@ struct mob_shard {
     } seals[16]; /* told to the log's client once committed */
     uint32_t seal_count;
     uint64_t indexed; /* newest seq in the index */
-    uint64_t told_committed;
+    uint64_t told_committed, told_durable;
     uint64_t dropped_since_sweep;
     /* The block that was checked last: it is indexed without another look. */
     const uint8_t *peeked;
@@ -293,6 +295,10 @@ MOB_MUST_USE enum mob_status shard_listen(struct mob_shard *sh);
 void shard_accept(struct mob_shard *sh);
 void conn_readable(struct conn *c);
 void conn_flush(struct conn *c);
+/* The pass looks at it once more before it ends. */
+void conn_touch(struct conn *c);
+/* At the end of the pass: what the touched ones have to send, one send each. */
+void conns_flush(struct mob_shard *sh);
 void conn_close(struct conn *c, enum mob_status why);
 void conns_reap(struct mob_shard *sh);
 void conns_tick(struct mob_shard *sh); /* each second: gives up those that prove nothing */
