@@ -28,7 +28,6 @@ struct mob_beat {
     int stop_fd, wake_fd;
     int speed_fd; /* the thread is to speak at once */
     int64_t hurried_ns; /* by a master; the thread's own */
-    _Atomic uint64_t count;
     _Atomic int64_t busy_since_ns; /* 0: the loop sleeps */
     struct mob_chunk_pool pool;
     struct master_link masters[MOB_BEAT_MASTERS_MAX];
@@ -111,11 +110,6 @@ bool mob_beat_lease(struct mob_beat *b, uint64_t *epoch_out, int64_t *sent_ns_ou
     *sent_ns_out = b->lease_sent_ns;
     pthread_mutex_unlock(&b->lock);
     return has;
-}
-
-uint64_t mob_beat_count(const struct mob_beat *b)
-{
-    return atomic_load_explicit(&b->count, memory_order_relaxed);
 }
 
 int mob_beat_fd(const struct mob_beat *b)
@@ -290,7 +284,6 @@ static void *run(void *arg)
         bool fast = often || !speaks || now - b->hurried_ns < MOB_BEAT_HURRY_NS;
         int64_t pause = fast ? b->options.beat_ns : MOB_BEAT_SLOW_NS;
         report.pause_ms = fast ? 0 : MOB_BEAT_SLOW_NS / MOB_MS;
-        atomic_fetch_add_explicit(&b->count, 1, memory_order_relaxed);
         for (uint32_t i = 0; i < b->options.master_count; i++)
             speak(b, &b->masters[i], b->options.masters[i], speaks ? &report : NULL, now);
         bool told = next > now; /* before its time: from here on */

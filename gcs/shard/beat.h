@@ -36,8 +36,6 @@ int mob_beat_fd(const struct mob_beat *beat);
  * while the report says busy, or `often`, or a master asked for it not long ago; else each MOB_BEAT_SLOW_NS.
  * One that is newly busy is sent at once. */
 void mob_beat_publish(struct mob_beat *beat, const struct mob_gcs_report *report, bool often);
-/* How often the thread has spoken: for tests. */
-uint64_t mob_beat_count(const struct mob_beat *beat);
 /* The loop begins a pass, or is about to sleep. */
 void mob_beat_busy(struct mob_beat *beat, bool busy);
 /* The newest book or order since the last call; false: none. A book of a chain that starts again has the

@@ -429,8 +429,6 @@ void mob_sched_batch_fetch(const struct mob_sched *s, uint16_t worker, uint32_t 
 void mob_sched_fetch_queued(struct mob_sched *s, const struct mob_sched_task *ended);
 /* So many of its batch were told by DISPATCH, the first ones; 0 = nothing can be taken back from it now. */
 uint32_t mob_sched_told(const struct mob_sched *s, uint16_t worker);
-/* The first of its batch; NULL = empty. */
-struct mob_sched_task *mob_sched_first(const struct mob_sched *s, uint16_t worker);
 /* Tasks that wait below the one that runs there, the bottom first; returns how many. */
 uint32_t mob_sched_below(
     const struct mob_sched *s, uint16_t worker, struct mob_sched_task **tasks_out, uint32_t max);

@@ -207,9 +207,3 @@ void mob_sched_batch_fetch(const struct mob_sched *s, uint16_t worker, uint32_t 
     for (uint32_t i = 0; i < worker_load(w) && i < count; i++)
         sched_fetch(s, worker_place(w, w->head + i)->task);
 }
-
-struct mob_sched_task *mob_sched_first(const struct mob_sched *s, uint16_t worker)
-{
-    const struct sched_worker *w = worker_at(s, worker);
-    return w->state != WORKER_NONE && w->head != w->tail ? task_at(s, worker_place(w, w->head)->task) : NULL;
-}
