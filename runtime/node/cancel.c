@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/cancel_below.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 
@@ -95,6 +96,8 @@ static void late_end(struct late_cancel *late)
     if (client && call && (!call->job || may_cancel(client, call->job))) {
         node_tail_walk_begin(node);
         cancel_continued(node, client, &late->cancel);
+    } else if (client && !call && late->cancel.recursive) {
+        node_cancel_below(node, client, &late->cancel, NULL, NULL);
     }
     lineage_log_release(node->log, late->hold);
     free(late);

@@ -22,6 +22,7 @@
 #include "runtime/node/directory.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/functions.h"
+#include "runtime/node/cancel_below.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/lane.h"
@@ -261,6 +262,7 @@ void node_close(struct node *node)
     mob_gcs_destroy(node->gcs);
     lineage_log_destroy(node->log);
     node_group_reads_drop(node);
+    node_below_free(node);
     node_checkpoint_reads_drop(node);
     node_actor_rows_drop(node);
     node_tasks_free(node);

@@ -238,6 +238,7 @@ struct node_client {
 
 struct node_promise;
 struct put_sweep;
+struct below;
 struct shadow;
 struct function_table;
 struct deployment;
@@ -344,6 +345,7 @@ struct node {
     int64_t stop_deadline_ns;
     int64_t next_gcs_ns, next_tick_ns, next_age_ns, next_audit_ns;
     uint64_t passes, submitted, finished, failed, retried, duplicates;
+    struct below *below; /* cancels of what runs below ended tasks; NULL = none */
 };
 
 /* node.c */
@@ -493,7 +495,7 @@ uint32_t node_tail_walk_targets(
     const struct node *node, struct mob_task_id task, struct mob_task_id *targets_out, uint32_t max);
 
 /* cancel.c */
-/* A client asks for it. Not known here = it has ended: nothing happens. */
+/* A client asks for it. Of one that has ended by itself what runs below it is cancelled (cancel_below.h). */
 void node_cancel(struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel);
 /* The scheduler asks a worker to stop this task: if that is for a cancel, a restart of the node knows it too.
  */

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/cancel_below.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/full_store.h"
 #include "runtime/node/functions.h"
@@ -218,7 +219,34 @@ static void live_tasks(const struct request *r)
     reply_json(r, items);
 }
 
-/* JSON {"op": "open"|"end"|"list"|"get"|"functions"|"actors", ...} */
+struct below_reply {
+    uint32_t slot, session, number;
+};
+
+static void told_below(struct node *node, void *arg, enum mob_status status, uint32_t told)
+{
+    struct below_reply *reply = arg;
+    char text[32];
+    int n = snprintf(text, sizeof text, "{\"told\":%u}", told);
+    node_reply(node, reply->slot, reply->session, reply->number, status, text, (uint32_t)n);
+    free(reply);
+}
+
+/* Of a task that has ended: how many that live below it were told to stop. */
+static void cancel_below(const struct request *r, const json_t *in)
+{
+    const char *text = json_string_value(json_object_get(in, "id"));
+    struct mob_out_cancel cancel = {.force = json_is_true(json_object_get(in, "force")), .recursive = 1};
+    struct below_reply *to = malloc(sizeof *to);
+    MOB_ASSERT(to);
+    *to = (struct below_reply){r->client->slot, r->client->session, r->number};
+    if (text && mob_task_id_parse(text, &cancel.task) == MOB_OK)
+        node_cancel_below(r->node, r->client, &cancel, told_below, to);
+    else
+        told_below(r->node, to, MOB_INVALID, 0);
+}
+
+/* JSON {"op": "open"|"end"|"list"|"get"|"functions"|"actors"|"cancel_below", ...} */
 static void job_request(const struct request *r)
 {
     json_t *in = json_loadb((const char *)r->payload, r->bytes, JSON_REJECT_DUPLICATES, NULL);
@@ -260,6 +288,8 @@ static void job_request(const struct request *r)
         if (job)
             node_job_end(r->node, job, true);
         reply(r, job ? MOB_OK : MOB_NOT_FOUND, job ? "{}" : NULL, job ? 2 : 0);
+    } else if (strcmp(op, "cancel_below") == 0) {
+        cancel_below(r, in);
     } else if (strcmp(op, "functions") == 0) {
         reply_text(r, node_functions_json(r->node), MOB_INTERNAL);
     } else if (strcmp(op, "actors") == 0) {

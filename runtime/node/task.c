@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/wire/option_bounds.h"
 #include "runtime/node/borrowed.h"
+#include "runtime/node/cancel_below.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/jobs.h"
 
@@ -61,6 +62,8 @@ struct node_template *node_template_make(
 {
     struct node_template *template = room_take(&node->templates, sizeof *template);
     *template = (struct node_template){.head = *head, .job = job};
+    if (node->below)
+        node_below_note(node, head);
     node_job_hold(job);
     node_template_find_function(node, template);
     template->refs = 1;

@@ -1,4 +1,6 @@
 /* Cancelling tasks and ending actors. */
+#include <jansson.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "server/api/engine_inner.h"
@@ -24,6 +26,32 @@ static void publish_cancel(struct flight *flight)
         flight_want_ack(flight);
 }
 
+static void on_told_below(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct flight *flight = arg;
+    json_t *reply = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
+    bool any = json_integer_value(json_object_get(reply, "told")) > 0;
+    json_decref(reply);
+    if (status != MOB_OK)
+        flight_fail_reply(flight, status, text, size);
+    else if (any)
+        flight_done(flight);
+    else
+        flight_fail(flight, MOB_FINISHED, NULL, "the task has ended, and nothing lives below it");
+}
+
+/* The task stays as it is; what it left running is told to stop. */
+static void cancel_below(struct flight *flight)
+{
+    char request[128];
+    snprintf(request, sizeof request, "{\"op\":\"cancel_below\",\"id\":\"%.60s\",\"force\":%s}",
+        flight->op->query.id, flight->op->query.force ? "true" : "false");
+    enum mob_status status =
+        mob_ask(flight->client, MOB_REQ_JOB, request, (uint32_t)strlen(request), on_told_below, flight);
+    if (status != MOB_OK)
+        flight_fail_client(flight, status, NULL);
+}
+
 static void on_task_to_cancel(struct flight *flight, const struct engine_found *found)
 {
     if (found->live)
@@ -31,8 +59,7 @@ static void on_task_to_cancel(struct flight *flight, const struct engine_found *
     else if (found->known == ENGINE_NEVER)
         flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
     else if (found->known == ENGINE_FINISHED)
-        flight_fail(
-            flight, MOB_FINISHED, NULL, "the task has ended: it is %s", task_record_state(found->record));
+        cancel_below(flight);
     else
         flight_fail(flight, MOB_AGAIN, NULL, "the task is between two nodes' hands");
 }

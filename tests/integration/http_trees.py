@@ -34,6 +34,23 @@ def test_a_runaway_tree_is_cancelled_by_its_root(c):
     check(c.run("probe.tree", 6)["result"] == 64, "a tree that ends")
 
 
+def test_what_an_ended_task_left_running_is_cancelled(c):
+    """Its tree has grown past its own end, and other trees beside it."""
+    c.deploy("probe")
+    other = c.json("POST", V1 + "/tasks", {"function": "probe.sleeps", "arguments": [600000]}, expect=202)
+    root = c.run("probe.sprawl", 100)
+    check(root["result"] == 100, "the root has ended", root)
+    c.until("the tree grows", lambda: queue(c)["tasks"] > 150)
+    check(c.call("POST", f"{V1}/tasks/{root['id']}:cancel")[0] == 202, "cancel")
+    c.until("nothing of the tree is left", lambda: queue(c)["tasks"] == 1)
+    again = c.json("POST", f"{V1}/tasks/{root['id']}:cancel", expect=409)
+    check(again["code"] == "already-finished" and "nothing lives below it" in again["detail"], "cancelled before", again)
+    check(c.json("GET", f"{V1}/tasks/{root['id']}")["state"] == "finished", "it stays as it is")
+    check(c.json("GET", f"{V1}/tasks/{other['id']}")["state"] == "running", "what is beside it")
+    c.call("POST", f"{V1}/tasks/{other['id']}:cancel", {"force": True})
+    c.until("the end", lambda: queue(c)["tasks"] == 0)
+
+
 def test_others_are_served_beside_a_runaway_tree(c):
     root = runaway(c)
     done = [c.run("probe.echo_i64", i) for i in range(20)]

@@ -213,8 +213,9 @@ MOB_API MOB_MUST_USE enum mob_status mob_submit_function(struct mob_client *clie
     const struct mob_function *function, struct mob_args args, const struct mob_submit_options *options,
     struct mob_future **futures_out);
 MOB_API const char *mob_function_signature(const struct mob_function *function);
-/* Ask a task to stop; `force` kills its worker at once. Its descendants are cancelled too, and so is what it
- * became if it has ended with the future of another task. Its futures become errors. */
+/* Ask a task to stop; `force` kills its worker at once. Its descendants are cancelled too, also if it has
+ * ended by itself before (what lives below it then; it stays as it is), and so is what it became if it has
+ * ended with the future of another task. Its futures become errors. */
 MOB_API MOB_MUST_USE enum mob_status mob_cancel(struct mob_future *future, bool force);
 
 /* ---- futures ---- */

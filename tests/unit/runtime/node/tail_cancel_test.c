@@ -131,11 +131,52 @@ static void cancel_of_an_ended_task_reaches_what_it_became(void **state)
     nx_close(&nx);
 }
 
+/* top and its child have ended with values; the grandchild waits. So does what is beside top. */
+static void cancel_of_an_ended_task_reaches_what_it_left_running(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id top = nx_submit(&driver);
+    nx_turn(&nx, 5);
+    nx_worker(&nx, &worker);
+    assert_true(nx_take_task(&worker));
+    struct mob_task_id middle = submit_below(&worker, 0);
+    nx_complete(&worker, 1, MOB_OK);
+    nx_turn(&nx, 5);
+    assert_true(nx_take_task(&worker));
+    assert_true(mob_task_id_eq(worker.head.task, middle));
+    struct mob_spec_head head = nx_head(middle, worker.head.job, 0, MOB_KIND_TASK);
+    head.cpu = 100 * 10000; /* more than there are: it waits */
+    nx_spec(worker.store, &head, NULL);
+    nx_complete(&worker, 1, MOB_OK);
+    struct mob_spec_head beside = nx_next(&driver, MOB_KIND_TASK);
+    beside.cpu = head.cpu;
+    nx_spec(driver.store, &beside, NULL);
+    nx_settle(&nx);
+    assert_null(mob_sched_find(nx.node->sched, top));
+    assert_null(mob_sched_find(nx.node->sched, middle));
+    assert_non_null(mob_sched_find(nx.node->sched, head.task));
+    cancel(&driver, middle);
+    for (int i = 0; i < 100 && mob_sched_find(nx.node->sched, head.task); i++)
+        nx_settle(&nx); /* several look-ups, one after the other */
+    assert_cancelled(&nx, head.task);
+    assert_non_null(mob_sched_find(nx.node->sched, beside.task));
+    assert_null(nx.node->below);
+    nx_let_go(&worker);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancel_reaches_below_a_task_that_has_not_run_again),
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_became),
+        cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_left_running),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
 }
