@@ -299,8 +299,13 @@ def test_a_tensor_of_another_shape_is_pointed_at(c):
 def test_names_of_users_cannot_forge_log_lines(c):
     job = c.json("POST", V1 + "/jobs", {"name": 'mine" forged=1 \\ \t.'}, expect=201)["id"]
     c.json("DELETE", f"{V1}/jobs/{job}", expect=202)
-    with open(c.directory + "/logs/node.log", encoding="utf-8") as file:
-        lines = [line for line in file if "forged" in line]
+
+    def said():
+        with open(c.directory + "/logs/node.log", encoding="utf-8") as file:
+            return [line for line in file if "forged" in line]
+
+    c.until("opened and ended", lambda: len(said()) >= 2)
+    lines = said()
     check(len(lines) == 2 and all('="mine\\" forged=1 \\\\  ."' in line for line in lines), "opened and ended, each in its quotes", lines)
 
 
