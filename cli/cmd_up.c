@@ -39,7 +39,8 @@ static void print_where(const struct cli_call *call)
     fflush(stdout);
 }
 
-/* Its word alone is not enough: a supervisor that is just being killed has left it behind. */
+/* Its word alone is not enough: a supervisor that is just being killed has left it behind, and so its gateway
+ * may be for a moment, which ends with it. */
 static bool gateway_is_ready(const char *address)
 {
     static struct http_response response;
@@ -60,13 +61,14 @@ static bool join_running(const struct cli_call *call, enum cli_exit *exit_out)
         /* Degraded may be only PostgreSQL; the gateway knows whether work is taken. */
         bool serves = cluster_state_read(cli_directory(call), &state) == MOB_OK &&
             (strcmp(state.state, "ready") == 0 || strcmp(state.state, "degraded") == 0);
-        if (serves && gateway_is_ready(state.address)) {
+        pid_t supervisor = state_dir_supervisor(cli_directory(call));
+        if (serves && gateway_is_ready(state.address) && supervisor != 0 && !state_process_ends(supervisor)) {
             cli_say("it runs already in %s", cli_directory(call));
             print_where(call);
             *exit_out = CLI_OK;
             return true;
         }
-        if (state_dir_supervisor(cli_directory(call)) == 0)
+        if (supervisor == 0)
             return false;
         poll(NULL, 0, RUNNING_POLL_MS);
     } while (mob_now() < deadline_ns);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
@@ -54,21 +55,54 @@ enum mob_status state_write(const char *path, const void *text, size_t length)
     return MOB_OK;
 }
 
-uint64_t state_start_time(pid_t pid)
+#define PROCESS_EXITS 0x4u /* of the kernel's flags of a process, as /proc/PID/stat has them */
+
+struct process_stat {
+    char state;
+    unsigned flags;
+    uint64_t started;
+};
+
+/* False: there is no such process. */
+static bool read_stat(pid_t pid, struct process_stat *out)
 {
     char path[64], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
     if (state_read_line(path, text, sizeof text) != MOB_OK)
-        return 0;
+        return false;
     char *after_name = strrchr(text, ')'); /* the name may hold anything */
-    char state;
-    uint64_t started;
-    if (!after_name ||
+    return after_name != NULL &&
         sscanf(after_name + 1,
-            " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64, &state,
-            &started) != 2)
-        return 0;
-    return state == 'Z' || state == 'X' ? 0 : started;
+            " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
+            &out->state, &out->flags, &out->started) == 3;
+}
+
+uint64_t state_start_time(pid_t pid)
+{
+    struct process_stat stat;
+    return !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X' ? 0 : stat.started;
+}
+
+static bool sigkill_is_pending(pid_t pid)
+{
+    char path[64], line[256];
+    unsigned long long own = 0, shared = 0;
+    snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    FILE *file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        sscanf(line, "SigPnd: %llx", &own);
+        sscanf(line, "ShdPnd: %llx", &shared);
+    }
+    if (file != NULL)
+        fclose(file);
+    return ((own | shared) >> (SIGKILL - 1) & 1) != 0;
+}
+
+bool state_process_ends(pid_t pid)
+{
+    struct process_stat stat;
+    return sigkill_is_pending(pid) || !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X' ||
+        (stat.flags & PROCESS_EXITS) != 0;
 }
 
 /* Makes a directory, with those above it, that only we may look into, or `user` if it is that one's. */

@@ -183,12 +183,15 @@ static void a_pid_file_of_a_dead_or_other_process_is_stale(void **state)
     snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)state_start_time(pid));
     assert_int_equal(state_write(path, text, strlen(text)), MOB_OK);
     assert_int_equal(state_dir_supervisor(directory), pid);
+    assert_false(state_process_ends(pid));
     close(gate[0]);
     close(gate[1]);
     siginfo_t ended;
     assert_int_equal(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0);
     assert_int_equal(state_dir_supervisor(directory), 0); /* a zombie runs no more */
+    assert_true(state_process_ends(pid));
     assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_true(state_process_ends(pid));
     assert_int_equal(state_dir_supervisor(directory), 0);
     /* the number was given to another process meanwhile: here, to us */
     snprintf(
