@@ -37,12 +37,14 @@ static void on_told_below(void *arg, enum mob_status status, const char *text, s
     else if (any)
         flight_done(flight);
     else
-        flight_fail(flight, MOB_FINISHED, NULL, "the task has ended, and nothing lives below it");
+        flight_fail(flight, MOB_FINISHED, NULL, "the task has ended: it is %s, and nothing lives below it",
+            flight->ended);
 }
 
 /* The task stays as it is; what it left running is told to stop. */
-static void cancel_below(struct flight *flight)
+static void cancel_below(struct flight *flight, const struct task_record *record)
 {
+    flight->ended = task_record_state(record);
     char request[128];
     snprintf(request, sizeof request, "{\"op\":\"cancel_below\",\"id\":\"%.60s\",\"force\":%s}",
         flight->op->query.id, flight->op->query.force ? "true" : "false");
@@ -59,7 +61,7 @@ static void on_task_to_cancel(struct flight *flight, const struct engine_found *
     else if (found->known == ENGINE_NEVER)
         flight_fail(flight, MOB_NOT_FOUND, NULL, "no such task");
     else if (found->known == ENGINE_FINISHED)
-        cancel_below(flight);
+        cancel_below(flight, found->record);
     else
         flight_fail(flight, MOB_AGAIN, NULL, "the task is between two nodes' hands");
 }

@@ -63,6 +63,7 @@ struct flight {
     uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
     bool claims_name; /* of an actor's creation: it was published under a name, which another may have got */
     bool acked, ack_wanted;
+    const char *ended; /* of a cancel that finds its task ended: how */
     struct batch *batch; /* of an inference call that has left */
 };
 
