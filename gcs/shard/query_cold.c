@@ -101,7 +101,9 @@ static void add_rows(struct query *q, const struct mob_gcs_rows *head, const str
     query_body_add(q, frame->body, frame->body_bytes);
     q->rows.kind = MOB_GCS_ROWS_BLOCKS;
     q->rows.count += head->count;
-    q->rows.tie = head->tie;
+    /* What is gone was told of an earlier part too, when more was flushed since; of failures it is a place.
+     */
+    q->rows.tie = q->get.query == MOB_GCS_Q_HISTORY ? (q->rows.tie | head->tie) : head->tie;
     if (head->next == 0 && !down) {
         q->get.position = q->cold_upto;
         query_go_on(q);

@@ -447,6 +447,66 @@ static void who_follows_is_told_of_blocks_that_were_dropped(void **state)
     finish(f);
 }
 
+static void on_cold(void *arg, const struct mob_gcs_cold_get *query)
+{
+    *(uint64_t *)arg = query->get.tag;
+}
+
+static void flush(struct fixture *f, uint64_t from, uint64_t upto)
+{
+    struct mob_gcs_flush flush = {.from = from, .upto = upto};
+    struct mob_gcs_sync sync = {0};
+    struct mob_gcs_result *r =
+        wait_result(f, mob_gcs_flush(f->gcs, &flush, mob_gcs_sync_done, &sync), &sync, MOB_OK);
+    assert_int_equal(mob_gcs_result_answer(r)->number, upto);
+    mob_gcs_result_destroy(r);
+}
+
+/* Answers the question that the member asks next: what was flushed is gone from there too, or not. */
+static void answer_cold(struct fixture *f, uint64_t *tag, bool gone)
+{
+    for (int64_t deadline = soon(); *tag == 0; step(f))
+        assert_true(mob_now() < deadline);
+    struct mob_gcs_cold_answer answer = {.tag = *tag, .status = MOB_OK, .tie = gone};
+    *tag = 0;
+    assert_int_equal(mob_gcs_cold_answer(f->gcs, &answer), MOB_OK);
+}
+
+/* While what was flushed is read for somebody, more is flushed, and read as well: the gap is of the former.
+ */
+static void a_gap_is_told_though_more_is_flushed_meanwhile(void **state)
+{
+    (void)state;
+    struct fixture *f = start(NULL, NULL);
+    struct followed all;
+    uint64_t tag = 0;
+    open_log(f);
+    for (uint32_t i = 0; i < 10; i++)
+        append(f,
+            (struct gcs_block_spec){
+                .job = 1, .stream = (uint8_t)(i + 1), .tasks = 2, .specs = true, .finals = true});
+    wait_acked(f);
+    follow(f, 0, 0, 20, &all);
+    assert_int_equal(all.count, 10);
+    mob_gcs_cold_serve(f->gcs, on_cold, &tag);
+    flush(f, 0, all.seqs[3]);
+    struct mob_gcs_scan scan = {.history = true, .limit = 20};
+    struct mob_gcs_sync sync = {0};
+    enum mob_status asked = mob_gcs_scan(f->gcs, &scan, mob_gcs_sync_done, &sync);
+    for (int64_t deadline = soon(); tag == 0; step(f))
+        assert_true(mob_now() < deadline);
+    flush(f, all.seqs[3], all.seqs[6]);
+    answer_cold(f, &tag, true);
+    answer_cold(f, &tag, false);
+    struct mob_gcs_result *r = wait_result(f, asked, &sync, MOB_OK);
+    const struct mob_gcs_answer *a = mob_gcs_result_answer(r);
+    assert_true(a->tie != 0);
+    assert_int_equal(a->block_count, 3);
+    assert_int_equal(a->blocks[0].number, 7);
+    mob_gcs_result_destroy(r);
+    finish(f);
+}
+
 static void a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked(void **state)
 {
     (void)state;
@@ -798,6 +858,7 @@ int main(void)
         cmocka_unit_test(blobs_larger_than_a_value_come_back_whole),
         cmocka_unit_test(blocks_are_found_by_group_job_time_function_and_failure),
         cmocka_unit_test(who_follows_is_told_of_blocks_that_were_dropped),
+        cmocka_unit_test(a_gap_is_told_though_more_is_flushed_meanwhile),
         cmocka_unit_test(a_dropped_job_is_gone_and_unfinished_tasks_stay_when_asked),
         cmocka_unit_test(subscribers_get_each_block_once_over_restarts),
         cmocka_unit_test(a_position_that_was_never_reached_is_a_resync),
