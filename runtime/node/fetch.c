@@ -117,6 +117,28 @@ static void fetch_into_full_store(const struct fetch_later *f)
     node_reply(f->node, f->slot, f->session, f->request, MOB_STORE_FULL, text, (uint32_t)strlen(text));
 }
 
+/* Its record was taken, so its bytes are whole: all of a task that has ended, and items that a generator's
+ * first run has yielded. A put is sealed when its record is taken. */
+static bool is_whole(struct node *node, struct mob_object_id id)
+{
+    if (id.slot & MOB_SLOT_PUT)
+        return false;
+    struct node_task *maker = node_task_find(node, id.task);
+    return !maker || /* one that runs again is compared first */
+        (maker->template->head.num_returns == MOB_RETURNS_STREAM &&
+            !(maker->flags & (TASK_LOOK_UP | TASK_REMAKE)) && node_extra_of(maker) &&
+            id.slot < node_extra_of(maker)->yielded);
+}
+
+/* A worker publishes its record, then seals, and may get no core in between for longer than whoever was woken
+ * by the record asks again. The commit seals as well, but a hold (a large put's file) may keep it back. */
+static bool seal_for_maker(struct node *node, struct mob_object_id id)
+{
+    struct mob_object_info info;
+    return is_whole(node, id) && mob_store_object_info(node->store, id, &info) && !info.sealed &&
+        mob_store_seal_published(node->store, id, info.slot_owner) == MOB_OK;
+}
+
 static void fetch(struct node_client *client, const struct fetch_later *f)
 {
     struct node *node = f->node;
@@ -125,6 +147,8 @@ static void fetch(struct node_client *client, const struct fetch_later *f)
     const uint8_t *bytes;
     uint64_t size;
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
+    if (status == MOB_NOT_READY && seal_for_maker(node, id))
+        status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
     if (status == MOB_NOT_FOUND && restore_run(node, id))
         status = MOB_OK;
     if (status == MOB_OK && reply_when_committed(node, client, f->request, id))

@@ -25,7 +25,7 @@ static void take_task(struct world *w)
         assert_true(mob_now() < end);
 }
 
-static void make_result(struct world *w, uint32_t payload_bytes)
+static struct mob_object_ref make_result(struct world *w, uint32_t payload_bytes)
 {
     struct mob_object_ref ref;
     void *full;
@@ -35,10 +35,10 @@ static void make_result(struct world *w, uint32_t payload_bytes)
     assert_int_equal(
         mob_value_init(full, w->bytes, MOB_TYPE_BYTES, payload_bytes, NULL, 0, NULL, 0, &payload), MOB_OK);
     memset(payload, 5, payload_bytes);
-    mob_store_object_seal(w->worker.store, ref);
+    return ref;
 }
 
-static void open_sealed(struct world *w, uint32_t payload_bytes)
+static void open_taken(struct world *w)
 {
     *w = (struct world){0};
     nx_open(&w->nx, 1);
@@ -46,7 +46,12 @@ static void open_sealed(struct world *w, uint32_t payload_bytes)
     nx_connect(&w->nx, &w->other, NULL);
     w->id = mob_object_of(nx_submit(&w->driver), 0);
     take_task(w);
-    make_result(w, payload_bytes);
+}
+
+static void open_sealed(struct world *w, uint32_t payload_bytes)
+{
+    open_taken(w);
+    mob_store_object_seal(w->worker.store, make_result(w, payload_bytes));
     nx_settle(&w->nx); /* nothing is open in the log: what is queued behind it runs at once */
 }
 
@@ -167,6 +172,65 @@ static void a_fetch_is_answered_behind_the_commit(void **state)
 }
 
 /* Another task ends as this one, whose end the node has not seen. */
+/* A commit seals, too, and is held back here: as while the file of a large put is written. */
+static void expect_sealed_by_a_fetch(struct world *w, uint64_t hold)
+{
+    enum mob_status status;
+    nx_settle(&w->nx);
+    assert_null(node_task_find(w->nx.node, w->id.task));
+    assert_false(info_of(w, w->id).sealed);
+    fetch(w->other.store, 1, w->id);
+    nx_settle(&w->nx);
+    assert_true(info_of(w, w->id).sealed); /* else whoever asked asks again, eight times, and fails */
+    assert_null(node_task_find(w->nx.node, w->id.task)); /* nor is it made again */
+    lineage_log_release(w->nx.node->log, hold);
+    for (int64_t end = mob_now() + PATIENCE_NS; !replied(w->other.store, 1, &status); nx_turn(&w->nx, 1))
+        assert_true(mob_now() < end);
+    assert_int_equal(status, MOB_OK);
+}
+
+/* Its maker lost its core between the record and the seal. */
+static void a_fetch_seals_what_its_maker_has_not_come_to(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_object_ref ref;
+    int64_t value = 77;
+    struct mob_return_view view = {
+        .type = MOB_TYPE_I64, .size = sizeof value, .payload = (const uint8_t *)&value};
+    open_taken(&w);
+    uint64_t hold = lineage_log_hold(w.nx.node->log);
+    assert_int_equal(
+        mob_store_put_small(w.worker.store, w.id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
+    nx_publish_completion(&w.worker, &view, MOB_OK);
+    expect_sealed_by_a_fetch(&w, hold);
+    mob_store_object_seal(w.worker.store, ref); /* comes late, and does no harm */
+    close_world(&w);
+    open_taken(&w);
+    hold = lineage_log_hold(w.nx.node->log);
+    ref = make_result(&w, SMALL);
+    complete(&w);
+    expect_sealed_by_a_fetch(&w, hold);
+    mob_store_object_seal(w.worker.store, ref);
+    close_world(&w);
+}
+
+/* Who runs may be writing it. */
+static void a_fetch_leaves_what_has_no_record(void **state)
+{
+    (void)state;
+    struct world w;
+    enum mob_status status;
+    open_taken(&w);
+    struct mob_object_ref ref = make_result(&w, SMALL);
+    fetch(w.other.store, 1, w.id);
+    nx_settle(&w.nx);
+    assert_false(replied(w.other.store, 1, &status));
+    assert_false(info_of(&w, w.id).sealed);
+    mob_store_object_seal(w.worker.store, ref);
+    close_world(&w);
+}
+
 static void a_tail_call_waits_for_the_record_too(void **state)
 {
     (void)state;
@@ -205,7 +269,7 @@ static void a_look_up_that_ends_late_commits_nothing(void **state)
     nx_turn(&w.nx, 3);
     nx_spec(w.driver.store, &head, NULL);
     take_task(&w);
-    make_result(&w, SMALL);
+    mob_store_object_seal(w.worker.store, make_result(&w, SMALL));
     FAKE.hold_reads = false;
     nx_settle(&w.nx);
     assert_false(nx_told(w.other.store, w.id, &status));
@@ -250,6 +314,8 @@ int main(void)
         cmocka_unit_test(a_watch_waits_for_the_record_behind_the_seal),
         cmocka_unit_test(a_large_value_is_told_with_its_hash),
         cmocka_unit_test(a_fetch_is_answered_behind_the_commit),
+        cmocka_unit_test(a_fetch_seals_what_its_maker_has_not_come_to),
+        cmocka_unit_test(a_fetch_leaves_what_has_no_record),
         cmocka_unit_test(a_tail_call_waits_for_the_record_too),
         cmocka_unit_test(a_look_up_that_ends_late_commits_nothing),
         cmocka_unit_test(a_look_up_in_vain_leaves_what_is_being_written),
