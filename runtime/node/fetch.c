@@ -132,7 +132,7 @@ static bool is_whole(struct node *node, struct mob_object_id id)
 
 /* A worker publishes its record, then seals, and may get no core in between for longer than whoever was woken
  * by the record asks again. The commit seals as well, but a hold (a large put's file) may keep it back. */
-static bool seal_for_maker(struct node *node, struct mob_object_id id)
+bool node_seal_for_maker(struct node *node, struct mob_object_id id)
 {
     struct mob_object_info info;
     return is_whole(node, id) && mob_store_object_info(node->store, id, &info) && !info.sealed &&
@@ -147,7 +147,7 @@ static void fetch(struct node_client *client, const struct fetch_later *f)
     const uint8_t *bytes;
     uint64_t size;
     enum mob_status status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
-    if (status == MOB_NOT_READY && seal_for_maker(node, id))
+    if (status == MOB_NOT_READY && node_seal_for_maker(node, id))
         status = mob_store_object_bytes(node->store, id, true, &type, &bytes, &size);
     if (status == MOB_NOT_FOUND && restore_run(node, id))
         status = MOB_OK;

@@ -632,6 +632,8 @@ MOB_MUST_USE enum mob_status node_restore_value(struct node *node, struct mob_ob
     enum mob_value_type type, const uint8_t *payload, uint64_t bytes);
 
 /* fetch.c: reply to `request` once the object's bytes are in the store (or it cannot be). */
+/* What a record that was taken names, and its maker has not sealed yet. False: there is nothing to seal. */
+bool node_seal_for_maker(struct node *node, struct mob_object_id id);
 void node_fetch(struct node *node, struct node_client *client, uint32_t request, struct mob_object_id id);
 
 /* recover.c: what earlier incarnations left */

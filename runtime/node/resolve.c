@@ -122,6 +122,8 @@ static void restore(struct node *node, const struct restore_later *r)
         node_ready_committed(node, r->id, status, MOB_TYPE_ERROR, r->slot, r->session);
         return;
     }
+    if (status == MOB_EXISTS)
+        (void)node_seal_for_maker(node, r->id); /* else it is told as ready, and without a size */
     struct mob_error_link link;
     enum mob_status outcome = MOB_OK;
     if (r->type == MOB_TYPE_ERROR && mob_error_decode(r->payload, r->bytes, &link, 1) == 1)
