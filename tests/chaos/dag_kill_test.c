@@ -396,6 +396,11 @@ static void one_seed(uint64_t seed, int kills_max)
     int nodes = NODES_MIN + (int)draw(&random, NODES_MAX - NODES_MIN);
     /* Tasks on the stack of those that wait for them, in every other program. */
     static const char *const nesting[] = {"--nest-max", "8", NULL};
+    /* In every third, workers lose their core between publishing a completion and sealing its value. */
+    if (seed % 3 == 2)
+        setenv("MOBULA_FAILPOINTS", "worker.before_seal=delay:10", 1);
+    else
+        unsetenv("MOBULA_FAILPOINTS");
     node_box_start_with(&box, 2, seed % 2 ? nesting : NULL);
     struct mob_client *client = driver_connect(NULL);
     driver_deploy(client, "chaos");
