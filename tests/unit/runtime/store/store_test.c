@@ -669,7 +669,9 @@ static void a_warm_segment_is_of_huge_pages(void **state)
     test_put_i64(client, test_id(1, 1, 0), 5);
     assert_ptr_not_equal(store->view.base, client->view.base);
     assert_true(huge_kib(store->view.base) >= 2048);
+#ifndef __SANITIZE_THREAD__ /* whose mappings the kernel fills page by page */
     assert_true(huge_kib(client->view.base) >= 2048);
+#endif
     mob_store_detach(client);
     mob_store_destroy(store);
 }
