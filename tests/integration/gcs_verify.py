@@ -108,13 +108,16 @@ def settled(c):
 
 
 def spoil_member(c, spoil, mend, why, words):
-    """In its Redis, which is emptied when the member is left out for having been slow, and comes back: then there is nothing to find.
-    Nor is there where something was written meanwhile, as the flusher does now and then: that is said, and is asked again."""
+    """In its Redis. A member that is slow is left out, and another one may copy what is spoiled: so the master is held meanwhile.
+    There is nothing to find where something was written meanwhile, as the flusher does now and then: that is said, and is asked again."""
     for _ in range(25):
         epoch = status(c)["member"]["epoch"]
+        master = pid_of(c, "master")
+        os.kill(master, signal.SIGSTOP)
         spoil()
         found = verify(c)
         mend()
+        os.kill(master, signal.SIGCONT)
         if status(c)["member"]["epoch"] != epoch:
             settled(c)
         elif not any("they went on meanwhile" in line["figures"] for line in found[2].values()):
