@@ -28,7 +28,9 @@ static bool open_chain(
 
 bool gcs_chain_open(struct chain_box *box, uint32_t members)
 {
-    return open_chain(box, members, 0, NULL, true);
+    /* Only fail-over needs silence to be noticed after 12 ms; else a machine that stands still for longer
+     * would cost a member that nobody starts again. */
+    return open_chain(box, members, 0, NULL, false);
 }
 
 bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy, bool realtime)
@@ -38,7 +40,7 @@ bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct faul
 
 bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard)
 {
-    return open_chain(box, members, shard, NULL, true);
+    return open_chain(box, members, shard, NULL, false);
 }
 
 static void on_put(void *arg, const struct mob_gcs_answer *a)

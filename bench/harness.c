@@ -84,6 +84,12 @@ void bench_miss(struct bench *b, const char *name, const char *why)
     fprintf(stderr, "mobula-bench: %s not measured: %s\n", name, why);
 }
 
+void bench_void(struct bench *b, const char *name, const char *why)
+{
+    tell(b, name);
+    fprintf(stderr, "mobula-bench: %s is void: %s\n", name, why);
+}
+
 static int compare(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -59,7 +59,9 @@ int64_t bench_now(void);
 void bench_row(struct bench *b, const struct bench_row *row);
 /* A row that has no figure: says why, counts as a miss. Keeps `name`. */
 void bench_miss(struct bench *b, const char *name, const char *why);
-/* There was a bench_row or a bench_miss of it. */
+/* A row that ran and has no figure, because the machine stood still now and then: says so, is no miss. */
+void bench_void(struct bench *b, const char *name, const char *why);
+/* There was a bench_row, a bench_miss or a bench_void of it. */
 bool bench_told(const struct bench *b, const char *name);
 double bench_median(double *values, int n);
 /* Sorts; percent 0..100. */
