@@ -62,7 +62,11 @@ void gcs_measure_join(struct bench *b)
     struct gcs_putter p = {.gcs = chain_box_client(&box)};
     for (int i = 0; i < 200; i++)
         gcs_putter_put(&p, number++);
-    int before = measure_before(&p, &number), during = 0, slot = chain_box_place(&box, true);
+    int before = measure_before(&p, &number), during = 0;
+    /* On a machine that stood still, a member was left out and joins again: alone, the other's end is the
+     * chain's. */
+    bool whole = chain_box_wait_length(&box, 2, mob_now() + GCS_START_NS);
+    int slot = whole ? chain_box_place(&box, true) : -1;
     double seconds = -1;
     if (slot >= 0) {
         gcs_box_end(&box.member[slot].gcs, SIGKILL);
@@ -71,7 +75,10 @@ void gcs_measure_join(struct bench *b)
         seconds = measure_join(&p, &box, &number, &during);
     }
     if (p.failed || seconds < 0) {
-        bench_miss(b, "gcs_join", p.failed ? "a put failed" : "it does not join");
+        bench_miss(b, "gcs_join",
+            p.failed       ? "a put failed"
+                : slot < 0 ? "the chain is not whole"
+                           : "it does not join");
     } else {
         double p99_before = bench_percentile(before_us, before, 99);
         double p99_during = bench_percentile(during_us, during, 99);

@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 
 #define KEY_BYTES 25
+#define ANSWER_NS (60 * MOB_SEC) /* a chain that has lost all its members would never answer */
 
 static bool open_chain(
     struct chain_box *box, uint32_t members, uint32_t shard, struct fault_proxy *proxy, bool realtime)
@@ -28,9 +29,7 @@ static bool open_chain(
 
 bool gcs_chain_open(struct chain_box *box, uint32_t members)
 {
-    /* Only fail-over needs silence to be noticed after 12 ms; else a machine that stands still for longer
-     * would cost a member that nobody starts again. */
-    return open_chain(box, members, 0, NULL, false);
+    return open_chain(box, members, 0, NULL, true);
 }
 
 bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct fault_proxy *proxy, bool realtime)
@@ -40,7 +39,7 @@ bool gcs_chain_open_proxied(struct chain_box *box, uint32_t members, struct faul
 
 bool gcs_chain_open_shard(struct chain_box *box, uint32_t members, uint32_t shard)
 {
-    return open_chain(box, members, shard, NULL, false);
+    return open_chain(box, members, shard, NULL, true);
 }
 
 static void on_put(void *arg, const struct mob_gcs_answer *a)
@@ -76,7 +75,7 @@ void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
 
 static void finish(struct gcs_putter *p)
 {
-    if (!p->failed && mob_gcs_run_until(p->gcs, &p->answered, MOB_FOREVER_NS) != MOB_OK)
+    if (!p->failed && mob_gcs_run_until(p->gcs, &p->answered, mob_now() + ANSWER_NS) != MOB_OK)
         p->failed = true;
 }
 

@@ -71,17 +71,32 @@ def test_newest_first_over_shards(c):
         check(all(t["state"] == "finished" for t in items), "states")
 
 
+def check_order(c, what, items, *parts):
+    """Newest first. Of jobs that were flushed together each keeps its order, but they lie in buckets of their own, which come one behind
+    the other (docs/gcs.md, "Shards"): only what is in memory is in one order of time."""
+    newest_first = [id for part in reversed(parts) for id in reversed(part)]
+    found = ids(items)
+    if c.flushes:
+        for part in parts:
+            of_part = [id for id in found if id in set(part)]
+            check(of_part == part[::-1], what, first_difference(of_part, part[::-1]))
+        check(len(found) == len(newest_first), what, len(found))
+    else:
+        check(found == newest_first, what, first_difference(found, newest_first))
+
+
 def test_with_tasks_of_the_node(c):
     c.deploy("arith")
-    every = write(c, "mixed", 6, 20)
-    every += [c.run("arith.add", n, 1, name="mixed")["id"] for n in range(10)]
-    every += write(c, "mixed", 6, 20)
+    before = write(c, "mixed", 6, 20)
+    nodes = [c.run("arith.add", n, 1, name="mixed")["id"] for n in range(10)]
+    behind = write(c, "mixed", 6, 20)
     items = pages(c, f"{V1}/tasks?filter=name:mixed&limit=33")
-    check(ids(items) == every[::-1], "in one order", first_difference(ids(items), every[::-1]))
-    times = [t["submitted_us"] for t in items]
-    check(times == sorted(times, reverse=True), "newest first")
-    some = ids(pages(c, f"{V1}/tasks?filter=name:mixed%20AND%20state:finished&limit=29"))
-    check(some == every[::-1], "with a term that only the end says", len(some))
+    check_order(c, "with tasks of the node", items, before, nodes, behind)
+    if not c.flushes:
+        times = [t["submitted_us"] for t in items]
+        check(times == sorted(times, reverse=True), "newest first")
+    some = pages(c, f"{V1}/tasks?filter=name:mixed%20AND%20state:finished&limit=29")
+    check_order(c, "with a term that only the end says", some, before, nodes, behind)
 
 
 def test_a_cursor_is_stable_while_others_write(c):
