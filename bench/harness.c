@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/base/process.h"
+
 extern char **environ;
 
 int64_t bench_now(void)
@@ -334,18 +336,9 @@ static bool command_names(int pid, const char *directory)
 
 static int parent_of(int pid)
 {
-    char path[64], line[512];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "r");
-    if (f && fgets(line, sizeof line, f)) {
-        char *after = strrchr(line, ')');
-        if (after)
-            sscanf(after + 1, " %*c %d", &parent);
-    }
-    if (f)
-        fclose(f);
-    return parent;
+    struct mob_process process;
+    (void)mob_process_look(pid, &process);
+    return process.parent;
 }
 
 static bool in_cluster(int pid, const char *directory)
@@ -377,18 +370,9 @@ double bench_process_pss(int pid)
 
 double bench_process_cpu(int pid)
 {
-    char path[64], line[1024];
-    unsigned long user = 0, system = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "r");
-    if (f && fgets(line, sizeof line, f)) {
-        char *after = strrchr(line, ')');
-        if (after)
-            sscanf(after + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
-    }
-    if (f)
-        fclose(f);
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+    struct mob_process process;
+    (void)mob_process_look(pid, &process);
+    return (double)process.cpu_ns / 1e9;
 }
 
 static bool is_program(int pid, const char *program)

@@ -13,6 +13,7 @@
 #include "bench/flush_check.h"
 #include "bench/flush_rows.h"
 #include "bench/flush_svg.h"
+#include "common/base/process.h"
 #include "gcs/flush/database.h"
 
 #define RETRY_US 1000
@@ -220,26 +221,19 @@ static double database_number(struct mob_database *db, const char *sql)
 /* CPU time of the flusher, and of PostgreSQL with its children. */
 static double flusher_cpu_s(const struct bench *fresh)
 {
-    int postgres = pid_of(fresh, "postgres"), flusher = pid_of(fresh, "flush"), parent = 0;
-    double ticks = 0;
+    int postgres = pid_of(fresh, "postgres"), flusher = pid_of(fresh, "flush");
+    double seconds = 0;
     DIR *d = opendir("/proc");
     for (struct dirent *e = d ? readdir(d) : NULL; e; e = readdir(d)) {
-        char path[300];
-        unsigned long user = 0, system = 0;
-        int pid = atoi(e->d_name), n = 0;
-        snprintf(path, sizeof path, "/proc/%.20s/stat", e->d_name);
-        FILE *f = pid > 0 ? fopen(path, "re") : NULL;
-        if (f)
-            n = fscanf(f, "%*d (%*[^)]) %*c %d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &parent, &user,
-                &system);
-        if (f)
-            fclose(f);
-        if (n == 3 && (pid == postgres || parent == postgres || pid == flusher))
-            ticks += (double)(user + system);
+        struct mob_process process;
+        int pid = atoi(e->d_name);
+        if (mob_process_look(pid, &process) &&
+            (pid == postgres || process.parent == postgres || pid == flusher))
+            seconds += (double)process.cpu_ns / 1e9;
     }
     if (d)
         closedir(d);
-    return ticks / (double)sysconf(_SC_CLK_TCK);
+    return seconds;
 }
 
 /* Until the watermark is behind every task: what was reported before that was not paid for yet. */

@@ -8,6 +8,7 @@
 
 #include "cli/state_dir.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 
 static void copy_text(const json_t *object, const char *key, char *out, size_t capacity)
 {
@@ -60,7 +61,7 @@ void cluster_end_leftovers(const char *directory)
     for (int i = 0; i < state.count; i++) {
         const struct cluster_process *process = &state.processes[i];
         if (process->pid <= 1 || process->start_time == 0 ||
-            state_start_time(process->pid) != process->start_time)
+            mob_process_started(process->pid) != process->start_time)
             continue;
         MOB_LOG_WARN("supervisor", "leftover_killed", "process=%s pid=%d", process->name, process->pid);
         kill(-process->pid, SIGKILL); /* each leads a group of its own */

@@ -12,7 +12,7 @@
 struct cluster_process {
     char name[24], state[16], last_exit[64], last_line[256];
     int pid;
-    uint64_t start_time; /* with the pid it names the process: state_start_time */
+    uint64_t start_time; /* with the pid it names the process: mob_process_started */
     uint32_t restarts;
     int64_t started_us;
 };

@@ -14,6 +14,7 @@
 #include "cli/system_user.h"
 #include "common/base/id.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 
 char *state_path(const char *directory, const char *name, char *out)
 {
@@ -55,34 +56,6 @@ enum mob_status state_write(const char *path, const void *text, size_t length)
     return MOB_OK;
 }
 
-#define PROCESS_EXITS 0x4u /* of the kernel's flags of a process, as /proc/PID/stat has them */
-
-struct process_stat {
-    char state;
-    unsigned flags;
-    uint64_t started;
-};
-
-/* False: there is no such process. */
-static bool read_stat(pid_t pid, struct process_stat *out)
-{
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    if (state_read_line(path, text, sizeof text) != MOB_OK)
-        return false;
-    char *after_name = strrchr(text, ')'); /* the name may hold anything */
-    return after_name != NULL &&
-        sscanf(after_name + 1,
-            " %c %*d %*d %*d %*d %*d %u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %" SCNu64,
-            &out->state, &out->flags, &out->started) == 3;
-}
-
-uint64_t state_start_time(pid_t pid)
-{
-    struct process_stat stat;
-    return !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X' ? 0 : stat.started;
-}
-
 static bool sigkill_is_pending(pid_t pid)
 {
     char path[64], line[256];
@@ -100,9 +73,8 @@ static bool sigkill_is_pending(pid_t pid)
 
 bool state_process_ends(pid_t pid)
 {
-    struct process_stat stat;
-    return sigkill_is_pending(pid) || !read_stat(pid, &stat) || stat.state == 'Z' || stat.state == 'X' ||
-        (stat.flags & PROCESS_EXITS) != 0;
+    struct mob_process process;
+    return sigkill_is_pending(pid) || !mob_process_look(pid, &process) || process.exits;
 }
 
 /* Makes a directory, with those above it, that only we may look into, or `user` if it is that one's. */
@@ -327,7 +299,7 @@ enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[ST
         close(fd);
         return MOB_EXISTS;
     }
-    int length = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), state_start_time(getpid()));
+    int length = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), mob_process_started(getpid()));
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) {
         snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
         close(fd);
@@ -371,5 +343,5 @@ pid_t state_dir_supervisor(const char *directory)
         return 0;
     if (sscanf(text, "%d %" SCNu64, &pid, &started) != 2 || pid <= 0)
         return 0;
-    return started != 0 && state_start_time(pid) == started ? pid : 0;
+    return started != 0 && mob_process_started(pid) == started ? pid : 0;
 }

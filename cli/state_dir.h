@@ -107,9 +107,6 @@ pid_t state_dir_supervisor(const char *directory);
 MOB_MUST_USE enum mob_status state_read_line(const char *path, char *out, size_t capacity);
 /* Replaces a file by rename, so that a reader sees the old or the new. */
 MOB_MUST_USE enum mob_status state_write(const char *path, const void *text, size_t length);
-/* Start time of a process in clock ticks since boot, 0 if there is none (or it is a zombie). With the pid it
- * names a process for ever. */
-uint64_t state_start_time(pid_t pid);
 /* It has ended, is on its way there, or was sent a SIGKILL that it has not got to yet. */
 bool state_process_ends(pid_t pid);
 

@@ -69,7 +69,7 @@ struct process {
     bool enabled; /* else it stays down, and nobody is told of it */
     struct system_user user;
     pid_t pid; /* 0 = does not run */
-    uint64_t start_time; /* of the pid: state_start_time */
+    uint64_t start_time; /* of the pid: mob_process_started */
     uint32_t starts; /* restarts = starts - 1 */
     uint32_t unready_deaths; /* in a row, without being ready in between */
     uint32_t unready_exits; /* of these, without a signal */

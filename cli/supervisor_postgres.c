@@ -12,6 +12,7 @@
 
 #include "cli/supervisor.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "gcs/flush/postgres_conf.h"
 
 #define PROGRAMS "/usr/lib/postgresql" /* where Debian's packages are, one folder a version */
@@ -116,7 +117,7 @@ static void release_lock(const struct process *process, const char *name)
     char *rest;
     long pid = strtol(old, &rest, 10);
     bool names_dead =
-        length > 0 && rest > old && pid > 1 && pid < INT_MAX && state_start_time((pid_t)pid) == 0;
+        length > 0 && rest > old && pid > 1 && pid < INT_MAX && mob_process_started((pid_t)pid) == 0;
     if (names_dead) {
         int size = snprintf(text, sizeof text, "%ld%s", (long)getpid(), rest);
         if (!replace_text(directory, name, text, (size_t)size) ||

@@ -11,6 +11,7 @@
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "gcs/flush/postgres_conf.h"
 #include "gcs/shard/redis_conf.h"
 
@@ -392,7 +393,7 @@ enum mob_status process_spawn(struct process *process)
     process->started_ns = mob_now();
     if (fork_and_exec(process, arguments.items) != MOB_OK)
         return MOB_IO;
-    process->start_time = state_start_time(process->pid);
+    process->start_time = mob_process_started(process->pid);
     process->starts += process->state != PROCESS_PREPARING;
     process->started_wall_ns = mob_wall_now();
     return MOB_OK;

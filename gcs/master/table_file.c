@@ -16,6 +16,7 @@
 
 #include "common/base/hash.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "gcs/master/table_inner.h"
 
 #define FILE_MAGIC 0x4c42544d42554f4dull /* "MOUBMTBL" */
@@ -234,15 +235,7 @@ static enum mob_status change(struct table *t, const struct mob_table_question *
  * behind their backs either: it is ended. One that is only slow is waited for. */
 static void end_if_stopped(pid_t pid)
 {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "re");
-    size_t length = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
-    if (file != NULL)
-        fclose(file);
-    text[length] = 0;
-    const char *state = strrchr(text, ')');
-    if (state == NULL || state[1] == 0 || (state[2] != 'T' && state[2] != 't'))
+    if (!mob_process_is_stopped(pid))
         return;
     MOB_LOG_WARN("master", "ended_a_stopped_master", "pid=%d why=\"it holds the lock of the table\"", pid);
     (void)kill(pid, SIGKILL);

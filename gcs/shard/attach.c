@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/hash.h"
+#include "common/base/process.h"
 
 /* Tests of machines whose clock is wrong say by how much. */
 static int64_t wall_now(void)
@@ -34,7 +35,7 @@ bool attach_process_lives(const struct mob_redis_identity *identity)
     boot_of_machine(boot);
     if (memcmp(boot, identity->boot, sizeof boot) != 0)
         return false;
-    return identity->pid == 0 || conn_process_start(identity->pid) == identity->pid_start;
+    return identity->pid == 0 || mob_process_started(identity->pid) == identity->pid_start;
 }
 
 static struct attached *find(struct mob_shard *sh, uint64_t client)

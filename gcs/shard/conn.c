@@ -11,6 +11,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "common/base/process.h"
+
 #define RECV_LOOPS 8 /* a connection's share of one pass */
 #define SOCKET_BUFFER_BYTES (4 << 20)
 
@@ -33,24 +35,6 @@ enum mob_status shard_listen(struct mob_shard *sh)
     }
     struct epoll_event event = {.events = EPOLLIN, .data.ptr = sh};
     return epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, sh->listen_fd, &event) == 0 ? MOB_OK : MOB_IO;
-}
-
-uint64_t conn_process_start(int32_t pid)
-{
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return 0;
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = 0;
-    char *at = strrchr(text, ')'); /* the name before may hold anything */
-    for (int field = 2; at != NULL && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at == NULL ? 0 : strtoull(at + 1, NULL, 10);
 }
 
 /* ---- opening ---- */
@@ -118,6 +102,7 @@ void shard_accept(struct mob_shard *sh)
             close(fd);
             continue;
         }
+        struct mob_process process;
         struct ucred peer = {0};
         socklen_t length = sizeof peer;
         getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length);
@@ -125,8 +110,9 @@ void shard_accept(struct mob_shard *sh)
         setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
         c->shard = sh;
         c->fd = fd;
+        (void)mob_process_look(peer.pid, &process);
         c->pid = peer.pid;
-        c->pid_start = conn_process_start(peer.pid);
+        c->pid_start = process.started;
         c->heard_ns = sh->now_ns;
         mob_opening_accept(&c->opening, &sh->client_end);
         c->next = sh->conns;

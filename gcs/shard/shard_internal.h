@@ -79,7 +79,7 @@ struct conn {
     uint32_t parsed; /* of in->bytes */
     uint32_t queries;
     int32_t pid;
-    uint64_t pid_start; /* start time of that process: tells it from a later one with the same pid */
+    uint64_t pid_start; /* mob_process.started: tells it from a later one with the same pid; 0 = not known */
     int64_t heard_ns; /* when its opening last went on */
     struct mob_opening opening;
 };
@@ -289,8 +289,6 @@ static inline bool shard_has_masters(const struct mob_shard *sh)
 MOB_MUST_USE enum mob_status shard_tables_create(struct mob_shard *sh);
 
 /* conn.c */
-/* Field 22 of /proc/PID/stat; 0 when the process is not to be seen. */
-uint64_t conn_process_start(int32_t pid);
 MOB_MUST_USE enum mob_status shard_listen(struct mob_shard *sh);
 void shard_accept(struct mob_shard *sh);
 void conn_readable(struct conn *c);

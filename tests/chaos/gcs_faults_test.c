@@ -21,6 +21,7 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "common/base/process.h"
 #include "gcs/client/member_link.h"
 #include "tests/support/fault_stage.h"
 
@@ -84,7 +85,7 @@ static pid_t stopped_joiner;
 static bool joiner_stopped(struct stage *s)
 {
     (void)s;
-    return stage_process_is_stopped(stopped_joiner);
+    return mob_process_is_stopped(stopped_joiner);
 }
 
 /* The joiner stops in the middle of the transfer, until the tail that streams it is dead. */

@@ -226,19 +226,6 @@ void stage_end_member(struct stage *s, int slot)
     gcs_box_end(&s->box.member[slot].gcs, SIGKILL);
 }
 
-bool stage_process_is_stopped(pid_t pid)
-{
-    char path[64], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return false;
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
-    const char *state = strrchr(text, ')');
-    return state != NULL && state[2] == 'T';
-}
-
 /* While nothing can be decided, whoever waits with a deadline hears so by then. */
 void stage_asks_in_vain(struct stage *s)
 {

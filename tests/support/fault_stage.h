@@ -65,6 +65,5 @@ void stage_asks_in_vain(struct stage *s);
 void stage_compare_members(struct stage *s);
 
 uint32_t stage_lines_with(const char *path, const char *text);
-bool stage_process_is_stopped(pid_t pid);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/process.h"
 #include "common/wire/block.h"
 #include "common/wire/completion.h"
 #include "tests/support/scratch.h"
@@ -215,19 +216,9 @@ struct mob_gcs_stats gcs_box_stats(struct mob_gcs *gcs)
 
 int64_t gcs_box_cpu_ns(pid_t pid)
 {
-    char path[64], text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    size_t n = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
-    if (file != NULL)
-        fclose(file);
-    text[n] = 0;
-    char *at = strrchr(text, ')');
-    unsigned long long user = 0, system = 0;
-    if (at == NULL ||
-        sscanf(at + 2, "%*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu", &user, &system) != 2)
-        return 0;
-    return (int64_t)((user + system) * (unsigned long long)(MOB_SEC / sysconf(_SC_CLK_TCK)));
+    struct mob_process process;
+    (void)mob_process_look(pid, &process);
+    return process.cpu_ns;
 }
 
 /* ---- blocks ---- */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/process.h"
 
 #define READY_NS (60 * MOB_SEC)
 #define NODE_BOX_ARGS_MAX 16
@@ -157,20 +158,9 @@ static int children_of(pid_t parent, pid_t *out, int max)
     int count = 0;
     DIR *proc = opendir("/proc");
     for (struct dirent *d; proc != NULL && (d = readdir(proc)) != NULL;) {
+        struct mob_process process;
         pid_t pid = (pid_t)atoi(d->d_name);
-        if (pid <= 0)
-            continue;
-        char path[64], text[512];
-        snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-        FILE *file = fopen(path, "r");
-        size_t n = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
-        if (file != NULL)
-            fclose(file);
-        text[n] = 0;
-        char *at = strrchr(text, ')'), state;
-        int ppid;
-        if (at != NULL && sscanf(at + 1, " %c %d", &state, &ppid) == 2 && ppid == parent && state != 'Z' &&
-            count < max)
+        if (mob_process_look(pid, &process) && process.parent == parent && process.state != 'Z' && count < max)
             out[count++] = pid;
     }
     if (proc != NULL)

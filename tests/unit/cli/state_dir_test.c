@@ -15,6 +15,7 @@
 
 #include "cli/cluster_state.h"
 #include "cli/state_dir.h"
+#include "common/base/process.h"
 #include "tests/support/golden_file.h"
 #include "tests/support/scratch.h"
 
@@ -180,7 +181,7 @@ static void a_pid_file_of_a_dead_or_other_process_is_stale(void **state)
         close(gate[1]);
         _exit(read(gate[0], text, 1) != 0);
     }
-    snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)state_start_time(pid));
+    snprintf(text, sizeof text, "%d %llu\n", (int)pid, (unsigned long long)mob_process_started(pid));
     assert_int_equal(state_write(path, text, strlen(text)), MOB_OK);
     assert_int_equal(state_dir_supervisor(directory), pid);
     assert_false(state_process_ends(pid));
@@ -195,7 +196,7 @@ static void a_pid_file_of_a_dead_or_other_process_is_stale(void **state)
     assert_int_equal(state_dir_supervisor(directory), 0);
     /* the number was given to another process meanwhile: here, to us */
     snprintf(
-        text, sizeof text, "%d %llu\n", (int)getpid(), (unsigned long long)state_start_time(getpid()) - 1);
+        text, sizeof text, "%d %llu\n", (int)getpid(), (unsigned long long)mob_process_started(getpid()) - 1);
     assert_int_equal(state_write(path, text, strlen(text)), MOB_OK);
     assert_int_equal(state_dir_supervisor(directory), 0);
     assert_int_equal(state_write(path, "rubbish\n", 8), MOB_OK);
@@ -221,8 +222,8 @@ static void leftovers_are_ended_and_strangers_are_not(void **state)
         "{\"state\":\"ready\",\"processes\":[{\"name\":\"a\",\"pid\":%d,\"start_time\":%llu},{\"name\":\"b\","
         "\"pid\":%d,"
         "\"start_time\":%llu}]}",
-        (int)pids[0], (unsigned long long)state_start_time(pids[0]), (int)pids[1],
-        (unsigned long long)state_start_time(pids[1]) + 1);
+        (int)pids[0], (unsigned long long)mob_process_started(pids[0]), (int)pids[1],
+        (unsigned long long)mob_process_started(pids[1]) + 1);
     assert_int_equal(state_write(state_path(directory, STATE_STATUS_NAME, path), text, strlen(text)), MOB_OK);
     cluster_end_leftovers(directory);
     int status;
