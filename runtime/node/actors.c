@@ -13,9 +13,13 @@
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actor_rows.h"
+#include "runtime/node/complete.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/state_json.h"
+#include "runtime/node/submit.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 enum { ACTOR_BUCKETS = 4096 };
 

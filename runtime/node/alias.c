@@ -4,11 +4,15 @@
  * An alias lies in two tables: by its target, whose readiness resolves it, and by the task that ended with
  * it, which is how a cancel finds what that task became.
  */
+#include "runtime/node/alias.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/taken.h"
+#include "runtime/node/task.h"
 
 struct alias {
     struct alias *next; /* with the same hash of its target */

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/task.h"
 
 /* Open addressing, linear probing, at most half full. */
 struct borrowed {

@@ -7,9 +7,11 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/cancel_below.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/task.h"
 
 enum { TARGETS_AT_ONCE = 16, LINKS_MAX = 1 << 20 };
 

@@ -3,8 +3,10 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/task.h"
 
 enum { ORIGINS_FIRST = 1024, ASKED_AT_ONCE = 256 };
 

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/task.h"
 
 struct checkpoint_wait {
     struct checkpoint_wait *next;

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/node.h"
+#include "runtime/node/workers.h"
 
 /* A wake takes this long on the busiest machine; until then a result may be on its way to who waits for it.
  */

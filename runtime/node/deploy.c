@@ -18,6 +18,7 @@
 #include "common/base/log_value.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/loop_tag.h"
+#include "runtime/node/notices.h"
 
 enum { DESCRIPTION_MAX = 256 * 1024, DESCRIBE_SECONDS_MAX = 10 };
 

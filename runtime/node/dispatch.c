@@ -1,8 +1,14 @@
 /* Carries out what the local scheduler decided. */
+#include "runtime/node/dispatch.h"
+
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/complete.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/take_back.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 /* A spec with its arguments and extensions at their largest, and its function. */
 enum { ROOM_BYTES = 16 * 1024 };

@@ -10,7 +10,9 @@
 #include "common/base/log.h"
 #include "runtime/node/full_store.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/taken.h"
+#include "runtime/node/task.h"
 #include "runtime/node/value_cache.h"
 
 enum { AHEAD = 64 }; /* neighbours that come along */

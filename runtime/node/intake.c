@@ -8,12 +8,17 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
+#include "runtime/node/complete.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/plain.h"
+#include "runtime/node/submit.h"
 #include "runtime/node/suspended.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 enum { SPEC_PREFIX = 8, SIBLING_PREFIX = 16 };
 

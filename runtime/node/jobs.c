@@ -11,10 +11,14 @@
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
-#include "runtime/node/node.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/known.h"
-#include "runtime/node/value_cache.h"
+#include "runtime/node/node.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/put_sweep.h"
+#include "runtime/node/task.h"
+#include "runtime/node/value_cache.h"
+#include "runtime/node/workers.h"
 
 enum { LOAD_SECONDS = 30 };
 _Static_assert(MOB_JOB_WEIGHT_MAX == MOB_SCHED_WEIGHT_MAX, "what sessions may ask for");

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/known.h"
+#include "runtime/node/notices.h"
 
 enum { BUCKETS = 1024 };
 #define SHARE_EVERY_NS 2000000 /* a step is a tenth of that: half a gigabyte a second of a busy node */

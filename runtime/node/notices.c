@@ -4,12 +4,16 @@
  * there is room again, and watches what it still waits for. Replies are asked for once, so they are kept for
  * it.
  */
+#include "runtime/node/notices.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/taken.h"
+#include "runtime/node/task.h"
 
 /* Object id -> clients that asked. Chained hash table; an entry a watch. */
 struct watch {

@@ -5,7 +5,11 @@
 
 #include "common/base/log.h"
 #include "runtime/node/directory.h"
+#include "runtime/node/dispatch.h"
 #include "runtime/node/node.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 struct outcome {
     struct outcome *next;

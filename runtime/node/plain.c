@@ -2,8 +2,12 @@
 
 #include "common/wire/sibling.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/complete.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/submit.h"
+#include "runtime/node/task.h"
 
 enum { FETCH_MORE = 8 }; /* tasks behind those that end now */
 

@@ -4,6 +4,7 @@
 
 #include "common/base/log.h"
 #include "runtime/node/node.h"
+#include "runtime/node/notices.h"
 
 enum { PROMISES_MAX = 65536 };
 

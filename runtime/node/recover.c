@@ -8,8 +8,11 @@
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/replay.h"
+#include "runtime/node/submit.h"
+#include "runtime/node/task.h"
 
 enum { RECOVER_SECONDS_MAX = 120, ALL_INCARNATIONS = 0, STEP_MS = 2, ABOVE_READS_MAX = 1024 };
 

@@ -4,6 +4,9 @@
 
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/alias.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/task.h"
 
 static struct node_stored_return stored_at(uint32_t slot, const struct mob_return_view *r)
 {

@@ -8,6 +8,8 @@
 #include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/remade.h"
+#include "runtime/node/submit.h"
+#include "runtime/node/task.h"
 
 struct replay {
     struct node *node;

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/cancel_below.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/full_store.h"
@@ -13,7 +14,9 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/state_json.h"
+#include "runtime/node/task.h"
 #include "runtime/node/value_cache.h"
 
 enum { LIVE_TASKS_MAX = 1000, TEXT_MAX = 512 };

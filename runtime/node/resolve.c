@@ -8,13 +8,17 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/durable_puts.h"
 #include "runtime/node/full_store.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/remade.h"
 #include "runtime/node/shadow.h"
+#include "runtime/node/submit.h"
 #include "runtime/node/taken.h"
+#include "runtime/node/task.h"
 
 /* A small or full value from its bytes in the lineage, into the store. */
 enum mob_status node_restore_value(struct node *node, struct mob_object_id id, enum mob_value_type type,

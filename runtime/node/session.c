@@ -15,6 +15,8 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/lane.h"
 #include "runtime/node/loop_tag.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/task.h"
 
 enum { LISTEN_BACKLOG = 128 };
 

@@ -8,6 +8,9 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/resolve.h"
+#include "runtime/node/submit.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 enum { TRIES_MAX = 3 }; /* a replay that dies of the same call each time */
 

@@ -4,7 +4,10 @@
 
 #include "common/base/clock.h"
 #include "common/wire/spec_json.h"
+#include "runtime/node/alias.h"
 #include "runtime/node/checkpoint_room.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 /* The number by which records, events and log files know a worker; the scheduler's own are used again. */
 static uint32_t worker_serial(struct node *node, uint32_t number)

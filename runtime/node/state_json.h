@@ -8,6 +8,8 @@
 
 #include "runtime/node/node.h"
 
+struct node_tail_call; /* alias.h */
+
 /* As in lists. */
 json_t *node_task_json(struct node *node, const struct node_task *task);
 /* With what was asked for, which may be kilobytes. */

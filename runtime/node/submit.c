@@ -1,4 +1,6 @@
 /* A spec enters the node: logged, checked, given to the local scheduler. */
+#include "runtime/node/submit.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,8 +8,10 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/borrowed.h"
+#include "runtime/node/complete.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/task.h"
 
 enum { MISSING_ON_STACK = 64, INPUTS_FETCHED = 8, ARGS_MAX = 1 << 20 };
 

@@ -2,7 +2,10 @@
  * again (ARCHITECTURE "Ownership": they are looked up first). What is known is answered from there, what is
  * not is new. */
 #include "common/base/log.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/resolve.h"
+#include "runtime/node/submit.h"
+#include "runtime/node/task.h"
 
 static bool same_submission(
     const struct known *known, const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)

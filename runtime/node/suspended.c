@@ -15,6 +15,10 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "runtime/node/alias.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 enum { STEPS_MAX = 64, SPEC_ROOM_BYTES = 16 * 1024 };
 /* A wake takes this long on the busiest machine (crowded.c). */

@@ -1,6 +1,7 @@
 #include "runtime/node/take_back.h"
 
 #include "common/base/log.h"
+#include "runtime/node/workers.h"
 
 /* Tasks at the front of its batch that have begun, or may have: what it began, less what is known to have
  * ended. Never too few, or they would run twice. A completion that it could not publish makes it one too many

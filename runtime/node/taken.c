@@ -1,5 +1,7 @@
 #include "runtime/node/taken.h"
 
+#include "runtime/node/task.h"
+
 bool node_object_taken(struct node *node, struct mob_object_id id, const struct mob_object_info *info)
 {
     if (info->committed)

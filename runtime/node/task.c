@@ -1,4 +1,6 @@
 /* Records of unfinished tasks: templates that siblings share, tails, and the few extras. */
+#include "runtime/node/task.h"
+
 #include <stdlib.h>
 
 #include "common/base/log.h"

@@ -11,6 +11,8 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/node.h"
+#include "runtime/node/notices.h"
+#include "runtime/node/task.h"
 
 struct undeployment {
     struct node *node;

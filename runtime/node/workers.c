@@ -4,6 +4,8 @@
  * count), then the scheduler hears that it is gone (its task runs again), then its slot and all it held in
  * the segment are taken back.
  */
+#include "runtime/node/workers.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +18,11 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/checkpoint_room.h"
+#include "runtime/node/dispatch.h"
 #include "runtime/node/lane.h"
+#include "runtime/node/notices.h"
 #include "runtime/node/suspended.h"
+#include "runtime/node/task.h"
 
 enum { DRAIN_RECORDS_MAX = 1 << 20, LOG_TAIL_LINES = 5, LOG_REPLY_MAX = 64 * 1024 };
 

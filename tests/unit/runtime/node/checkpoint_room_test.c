@@ -4,6 +4,7 @@
 #include "common/wire/checkpoint_row.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/state_json.h"
+#include "runtime/node/task.h"
 
 enum { CHECKPOINT_BYTES = 900 << 10, PIECE_BYTES = 500 << 10, PIECES_MAX = 200 };
 #define PATIENCE_NS (30 * MOB_SEC)

@@ -1,4 +1,5 @@
 /* Siblings and the slots of the heads that they repeat, from a client to the node and from it to a worker. */
+#include "runtime/node/task.h"
 #include "tests/unit/runtime/node/node_fixture.h"
 
 enum { HEADS = 3 * MOB_HEAD_SLOTS / 2, TASKS = 3000, BATCH = 30 };

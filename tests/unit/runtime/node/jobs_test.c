@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "runtime/node/jobs.h"
+#include "runtime/node/task.h"
 
 static struct node_job *open_job(struct nx *nx, const char *name)
 {

@@ -2,7 +2,9 @@
  * maker, who published the record after the pass began, has sealed it. ctest: threads */
 #include "tests/unit/runtime/node/node_fixture.h"
 
+#include "runtime/node/alias.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/task.h"
 
 enum { SMALL = 77, LARGE = 3 << 20 };
 #define PATIENCE_NS (30 * MOB_SEC)

@@ -1,5 +1,7 @@
 /* What clients hear of objects that come later: promises kept and broken, tail calls that stand for each
  * other, and replies to a client whose ring is full. */
+#include "runtime/node/alias.h"
+#include "runtime/node/notices.h"
 #include "tests/unit/runtime/node/node_fixture.h"
 
 static struct mob_object_id promise(struct nx_driver *driver, uint32_t counter)

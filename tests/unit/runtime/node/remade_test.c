@@ -3,6 +3,7 @@
 #include "tests/unit/runtime/node/node_fixture.h"
 
 #include "runtime/node/actor_record.h"
+#include "runtime/node/task.h"
 
 enum { BYTES = 5000 };
 #define PATIENCE_NS (30 * MOB_SEC)

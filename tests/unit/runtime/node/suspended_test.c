@@ -2,6 +2,8 @@
 #include "tests/unit/runtime/node/node_fixture.h"
 
 #include "runtime/node/suspended.h"
+#include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 /* One slot, one worker, which runs a driver's task. */
 struct scene {

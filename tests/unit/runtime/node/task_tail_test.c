@@ -1,6 +1,7 @@
 /* A task's arguments and options come back from its record as they were, in whichever form it keeps them; the
  * objects among them are counted. */
 #include "runtime/node/borrowed.h"
+#include "runtime/node/task.h"
 #include "tests/unit/runtime/node/node_fixture.h"
 
 enum { TAIL_ROOM = 256, TAILS = 11, SIBLINGS = 3 };

@@ -1,0 +1,61 @@
+/* What clients are told: MOB_IN_* records into their inbound rings. notices.c; the node's thread only. */
+#ifndef MOB_RUNTIME_NODE_NOTICES_H
+#define MOB_RUNTIME_NODE_NOTICES_H
+
+#include "runtime/node/node.h"
+
+struct log_result;
+
+/* An object that became ready on this node. `small` is its payload when that is at hand (and small). */
+struct ready_object {
+    struct mob_object_id id;
+    enum mob_status status;
+    enum mob_value_type type;
+    uint8_t flags;
+    bool remakeable, committed;
+    uint64_t size;
+    const uint8_t *small; /* NULL when it is only in the store */
+};
+
+/* Tell dependents, watchers and the submitter (NODE_NOBODY = none). Whether the submitter has its notice now.
+ */
+bool node_object_ready(
+    struct node *node, const struct ready_object *object, uint32_t submitter, uint32_t session);
+
+/* The same for return 0 of `count` neighbours that ended well, values of eight bytes, whose completions were
+ * logged; `slot` is that of their submitter, `task` the first. */
+void node_results_ready(
+    struct node *node, const struct log_result *first, const uint64_t *values, uint32_t count);
+
+void node_run_effect(void *node, const struct effect *effect);
+void node_fetch_effect(void *node, const struct effect *effect); /* lineage_log.h, fetch_effect */
+void node_before_block_close(void *node);
+/* The same for records that went into no block: a driver that only asks gets its ring back, too. */
+void node_acknowledge_rings(struct node *node);
+/* False: its ring is full, and it will ask. */
+bool node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object);
+void node_watch(struct node *node, struct node_client *client, struct mob_object_id id);
+/* As a watch, but answered by a reply: a fetch. */
+void node_watch_request(
+    struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request);
+/* The same when its making is under way. */
+void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id);
+/* Has a client asked for it that was not told yet? */
+bool node_watched(const struct node *node, struct mob_object_id id);
+void node_unwatch_client(struct node *node, struct node_client *client);
+void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
+    const void *payload, uint32_t bytes);
+void node_flush_rings(struct node *node);
+void node_mark_flush(struct node *node, struct node_client *client);
+void *node_in_reserve(
+    struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
+/* The same for what must arrive, in this place. NULL = the client does not read at all. */
+void *node_in_append(
+    struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
+void node_missed_retry(struct node *node);
+/* What is owed to a client that ends. */
+void node_notices_forget(struct node *node, struct node_client *client);
+struct watch_table *watch_table_create(void);
+void watch_table_destroy(struct watch_table *table);
+
+#endif
