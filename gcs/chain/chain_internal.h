@@ -90,7 +90,8 @@ struct mob_chain_joiner {
     uint64_t batch;
     uint64_t begin_seq, begin_digest;
     bool begun;
-    int64_t heard_ns; /* when the source last answered */
+    int64_t heard_ns; /* when the source last answered, moved by this member's own pauses */
+    int64_t looked_ns; /* when this member last looked whether it had */
     struct mob_chain_cursor cursor;
 };
 

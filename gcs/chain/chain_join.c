@@ -9,6 +9,8 @@
 
 #define SOURCE_IDLE_NS (500 * 1000000ll) /* the joiner is gone */
 #define SOURCE_SAYS_NS (50 * 1000000ll) /* how often the joiner hears how far the log goes */
+#define STALL_LOOKS \
+    10 /* a source is silent when so many looks at least, over the whole of a stall, find nothing */
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
 
@@ -309,7 +311,8 @@ void mob_chain_join_begin(struct mob_chain *c)
         .token = j->token + 1,
         .wanted = true,
         .batch = 1,
-        .heard_ns = c->now_ns};
+        .heard_ns = c->now_ns,
+        .looked_ns = c->now_ns};
     mob_chain_set_state(c, MOB_CHAIN_JOINING);
     mob_chain_point(c, &(struct mob_chain_action){.type = MOB_CHAIN_WIPE}, NULL);
 }
@@ -436,6 +439,20 @@ enum mob_status mob_chain_join_message(struct mob_chain *c, const struct mob_gcs
     return MOB_FINISHED;
 }
 
+/* While this process does not run it hears nothing, whatever the source says: of the time between two looks
+ * no more counts as silence than if they had been on time. */
+static bool source_is_silent(struct mob_chain *c)
+{
+    struct mob_chain_joiner *j = &c->join;
+    if (j->heard_ns == 0) /* before the first tick */
+        j->heard_ns = j->looked_ns = c->now_ns;
+    int64_t late = c->now_ns - j->looked_ns - c->options.stall_ns / STALL_LOOKS;
+    if (late > 0)
+        j->heard_ns += late;
+    j->looked_ns = c->now_ns;
+    return c->now_ns - j->heard_ns >= c->options.stall_ns;
+}
+
 void mob_chain_join_tick(struct mob_chain *c)
 {
     struct mob_chain_source *s = &c->source;
@@ -445,11 +462,9 @@ void mob_chain_join_tick(struct mob_chain *c)
         mob_chain_source_end(c);
     if (c->state != MOB_CHAIN_JOINING)
         return;
-    if (c->join.heard_ns == 0) /* before the first tick */
-        c->join.heard_ns = c->now_ns;
     /* A source answers each question, if only that it has another joiner: this one is not heard, or does not
      * hear. It has nothing that anybody needs, and its place is needed. */
-    bool stalled = c->now_ns - c->join.heard_ns >= c->options.stall_ns;
+    bool stalled = source_is_silent(c);
     if (stalled && (c->join.replays ? MOB_RULE(LOG_STALLED) : MOB_RULE(JOIN_STALLED)))
         mob_chain_fail(c, MOB_CHAIN_STALLED);
     else if (c->join.replays)

@@ -143,6 +143,53 @@ static void who_waits_for_a_log_that_does_not_come_gives_up(void **state)
     }
 }
 
+/* A joiner that had no core finds what its source said meanwhile unread: its own pause is not the source's
+ * silence, however often it comes. What counts is what it hears when it looks. */
+static void its_own_pause_is_not_the_silence_of_its_source(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, STALL);
+    mob_chain_on_config(
+        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+    mob_chain_on_join(f.chain, 1);
+    tick(&f);
+    for (uint64_t batch = 1; batch <= 3; batch++) {
+        f.now_ns += 2 * STALL;
+        tick(&f);
+        assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_JOINING);
+        give(&f, batch, 40); /* which had been waiting */
+        assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_JOINING);
+        assert_int_equal(f.asked.link.prev, batch + 1);
+    }
+    int looks = 0;
+    for (; looks < 100 && mob_chain_state(f.chain) == MOB_CHAIN_JOINING; looks++)
+        tick(&f);
+    assert_int_equal(mob_chain_failure(f.chain), MOB_CHAIN_STALLED);
+    assert_in_range(looks, 45, 55);
+    fixture_fini(&f);
+}
+
+/* It pauses again and again, and its source is dead: it sees that in time, counted in its looks. */
+static void a_joiner_that_pauses_notices_that_its_source_is_dead(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, STALL);
+    mob_chain_on_config(
+        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+    mob_chain_on_join(f.chain, 1);
+    tick(&f);
+    int looks = 0;
+    for (; looks < 100 && mob_chain_state(f.chain) == MOB_CHAIN_JOINING; looks++) {
+        f.now_ns += 2 * STALL;
+        tick(&f);
+    }
+    assert_int_equal(mob_chain_failure(f.chain), MOB_CHAIN_STALLED);
+    assert_int_equal(looks, 10);
+    fixture_fini(&f);
+}
+
 /* A configuration without it is made while it still collects: its own next life was started beside it, as
  * only a person can do. (Members of other stores join behind the one that collects, and cannot push it out.)
  */
@@ -169,6 +216,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_snapshot_that_was_begun_anew_is_taken_from_its_beginning),
         cmocka_unit_test(who_waits_for_a_log_that_does_not_come_gives_up),
+        cmocka_unit_test(its_own_pause_is_not_the_silence_of_its_source),
+        cmocka_unit_test(a_joiner_that_pauses_notices_that_its_source_is_dead),
         cmocka_unit_test(who_collects_and_is_left_out_ends),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
