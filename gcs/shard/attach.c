@@ -351,10 +351,10 @@ static void collect_end(struct mob_shard *sh)
         conns_resume(sh); /* member_tick says the rest */
         return;
     }
-    struct mob_gcs_nack nack = {.epoch = mob_chain_epoch(sh->chain), .reason = MOB_WRONG_EPOCH, .members = 1};
-    for (size_t i = 0; i < sh->attached_count; i++)
-        if (sh->attached[i].conn != NULL)
-            conn_send(sh->attached[i].conn, MOB_GCS_NACK, sh->attached[i].client, &nack, sizeof nack);
+    /* All who were told that it collects, attached or not: until they hear otherwise they send no reads. */
+    for (struct conn *c = sh->conns; c != NULL; c = c->next)
+        if (c->open && !c->closing)
+            member_tell(c, 0);
     conns_resume(sh);
 }
 

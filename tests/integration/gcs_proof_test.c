@@ -2,6 +2,7 @@
  * why, the member's log says it too, and nobody keeps others out by saying nothing. */
 #include <poll.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -186,25 +187,35 @@ static void a_version_that_nobody_speaks_is_refused_on_both_sides(void **state)
     }
 }
 
+/* Both words of who knows the secret, and the member's WELCOME. */
+static void raw_prove(struct raw *r, struct mob_opening_say *hello, struct mob_opening_say *proof,
+    struct mob_gcs_welcome *welcome)
+{
+    struct mob_link_self self = client_self();
+    struct mob_opening opening;
+    struct mob_opening_say challenge, word;
+    mob_opening_dial(&opening, &self, hello);
+    raw_open(r);
+    raw_say(r, hello);
+    assert_true(raw_next(r, &challenge));
+    struct mob_gcs_frame frame = {
+        .type = challenge.type, .head = challenge.head, .head_bytes = challenge.head_bytes};
+    assert_int_equal(mob_opening_take(&opening, &frame, proof), MOB_OK);
+    raw_say(r, proof);
+    assert_true(raw_next(r, &word));
+    assert_int_equal(word.type, MOB_GCS_LINK_READY);
+    assert_true(raw_next(r, &word));
+    assert_int_equal(word.type, MOB_GCS_WELCOME);
+    assert_int_equal(mob_gcs_welcome_decode(word.head, word.head_bytes, welcome), MOB_OK);
+}
+
 static void an_opening_that_was_heard_opens_nothing(void **state)
 {
     (void)state;
-    struct mob_link_self self = client_self();
-    struct mob_opening opening;
-    struct mob_opening_say hello, challenge, proof, word;
+    struct mob_gcs_welcome welcome;
+    struct mob_opening_say hello, proof, word;
     struct raw r;
-    mob_opening_dial(&opening, &self, &hello);
-    raw_open(&r);
-    raw_say(&r, &hello);
-    assert_true(raw_next(&r, &challenge));
-    struct mob_gcs_frame frame = {
-        .type = challenge.type, .head = challenge.head, .head_bytes = challenge.head_bytes};
-    assert_int_equal(mob_opening_take(&opening, &frame, &proof), MOB_OK);
-    raw_say(&r, &proof);
-    assert_true(raw_next(&r, &word));
-    assert_int_equal(word.type, MOB_GCS_LINK_READY); /* the first time it is good */
-    assert_true(raw_next(&r, &word));
-    assert_int_equal(word.type, MOB_GCS_WELCOME);
+    raw_prove(&r, &hello, &proof, &welcome); /* the first time it is good */
     close(r.fd);
     raw_open(&r);
     raw_say(&r, &hello);
@@ -240,9 +251,8 @@ static void nothing_is_done_for_who_has_proved_nothing(void **state)
     free((void *)(uintptr_t)large.body);
 }
 
-static void put_one(void)
+static void put_with(struct mob_gcs *gcs)
 {
-    struct mob_gcs *gcs = gcs_box_client(&box);
     struct mob_gcs_put put = {.table = MOB_GCS_KV,
         .key = "k",
         .key_length = 1,
@@ -250,6 +260,12 @@ static void put_one(void)
         .value_length = 1,
         .if_version = MOB_GCS_ANY_VERSION};
     assert_int_equal(mob_gcs_put_wait(gcs, &put, soon(), NULL), MOB_OK);
+}
+
+static void put_one(void)
+{
+    struct mob_gcs *gcs = gcs_box_client(&box);
+    put_with(gcs);
     mob_gcs_destroy(gcs);
 }
 
@@ -285,6 +301,32 @@ static void the_silent_keep_nobody_out_and_are_given_up(void **state)
     put_one();
 }
 
+/* A member that collects tells who comes so, and a client that heard it sends no reads. That it is over
+ * concerns that one, too, when it has not attached. */
+static void who_was_told_of_collecting_is_told_of_its_end(void **state)
+{
+    (void)state;
+    struct raw reader;
+    struct mob_gcs_welcome welcome;
+    struct mob_gcs_nack nack;
+    struct mob_opening_say hello, proof, word;
+    struct mob_gcs *awaited = gcs_box_client(&box);
+    put_with(awaited);
+    gcs_box_end(&box.gcs, SIGKILL);
+    gcs_box_end(&box.redis, SIGKILL);
+    gcs_box_start(&box);
+    raw_prove(&reader, &hello, &proof, &welcome);
+    assert_true((welcome.collecting & MOB_GCS_WELCOME_COLLECTING) != 0);
+    put_with(awaited); /* answered when what it has kept is collected */
+    do
+        assert_true(raw_next(&reader, &word));
+    while (word.type != MOB_GCS_NACK);
+    assert_int_equal(mob_gcs_nack_decode(word.head, word.head_bytes, &nack), MOB_OK);
+    assert_int_equal(nack.reason, MOB_WRONG_EPOCH);
+    close(reader.fd);
+    mob_gcs_destroy(awaited);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,8 +335,11 @@ int main(void)
         cmocka_unit_test(an_opening_that_was_heard_opens_nothing),
         cmocka_unit_test(nothing_is_done_for_who_has_proved_nothing),
         cmocka_unit_test(the_silent_keep_nobody_out_and_are_given_up),
+        cmocka_unit_test(who_was_told_of_collecting_is_told_of_its_end),
     };
     gcs_box_init(&box, NULL);
+    box.args[0] = "--gcs-collect-ms";
+    box.args[1] = "200";
     gcs_box_start(&box);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     gcs_box_fini(&box);
