@@ -299,7 +299,8 @@ enum mob_status state_dir_lock(const char *directory, int *fd_out, char error[ST
         close(fd);
         return MOB_EXISTS;
     }
-    int length = snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), mob_process_started(getpid()));
+    int length =
+        snprintf(text, sizeof text, "%d %" PRIu64 "\n", (int)getpid(), mob_process_started(getpid()));
     if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)length, 0) != length) {
         snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
         close(fd);

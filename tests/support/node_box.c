@@ -160,7 +160,8 @@ static int children_of(pid_t parent, pid_t *out, int max)
     for (struct dirent *d; proc != NULL && (d = readdir(proc)) != NULL;) {
         struct mob_process process;
         pid_t pid = (pid_t)atoi(d->d_name);
-        if (mob_process_look(pid, &process) && process.parent == parent && process.state != 'Z' && count < max)
+        if (mob_process_look(pid, &process) && process.parent == parent && process.state != 'Z' &&
+            count < max)
             out[count++] = pid;
     }
     if (proc != NULL)
