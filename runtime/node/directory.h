@@ -2,8 +2,9 @@
  * "Identity").
  *
  * A read starts behind what this node has logged so far, so it sees its own entries; reads start in the order
- * in which they were asked for, and may end in any. Callbacks run on the
- * node's thread, never before the call returned. Node thread only.
+ * in which they were asked for, and may end in any. One that fails is tried again for ten seconds before its
+ * reader hears of it: the error is the control store's, and says nothing of what is asked for. Callbacks run
+ * on the node's thread, never before the call returned. Node thread only.
  */
 #ifndef MOB_RUNTIME_NODE_DIRECTORY_H
 #define MOB_RUNTIME_NODE_DIRECTORY_H
@@ -19,6 +20,11 @@ struct group_reader {
 };
 void node_group_read(
     struct node *node, struct mob_stream stream, uint32_t group, const struct group_reader *reader);
+
+/* In each pass: those whose time has come are asked again. */
+void node_group_reads_again(struct node *node);
+/* When the next one's has; INT64_MAX: there is none. */
+int64_t node_group_reads_next(const struct node *node);
 
 /* At the node's end, when neither log nor control store calls back any more. */
 void node_group_reads_drop(struct node *node);

@@ -131,7 +131,7 @@ void node_take(struct node *node, const struct mob_store_run *run)
 {
     for (uint32_t taken = 0; taken < run->count;) {
         struct node_client *client = node->clients[run->slot];
-        if (!client)
+        if (!client || client->damaged)
             return;
         uint32_t plain = node->lane->first ? 0 : take_plain(node, client, run, taken);
         if (plain == 0)

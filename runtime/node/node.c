@@ -461,6 +461,7 @@ static bool pass(struct node *node)
         return false; /* found while it was read: nothing more leaves */
     node_dispatch(node);
     known_start(node);
+    node_group_reads_again(node);
     node_actor_rows_send(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
     taken += large_hashes_step(node);
@@ -498,6 +499,8 @@ static int64_t next_wake(const struct node *node)
     at = node->next_gcs_ns < at ? node->next_gcs_ns : at;
     int64_t log = lineage_log_next(node->log);
     at = log < at ? log : at;
+    int64_t read = node_group_reads_next(node);
+    at = read < at ? read : at;
     if (known_waiting(node))
         at = 0;
     /* Room in a client's ring is made without a word to the node. */

@@ -39,6 +39,7 @@ struct node_options {
     uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
     uint32_t slots, blocked_max, nest_max, idle_reap_ms;
     int64_t take_back_ns; /* 0 = the scheduler's default */
+    int64_t look_up_patience_ns; /* with a lineage that does not answer (directory.h); 0 = the default */
 };
 
 enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
@@ -143,7 +144,7 @@ struct node_client {
     bool flush_due, missed, read_local;
     bool closing; /* its process has ended, or its session is over */
     bool ending; /* closing, and its end stands in the lane */
-    bool damaged; /* its ring gave what does not parse: the rest is not taken */
+    bool damaged; /* its ring gave what does not parse, or cannot be answered: the rest is not taken */
     struct kept_reply *replies, **replies_end; /* that its full ring had no room for; empty: NULL */
     uint32_t replies_bytes;
     bool look_up; /* its root was there before: ids may be in the lineage already, */
@@ -179,6 +180,7 @@ struct group_read;
 /* Reads of the lineage: those that run, and those that wait for their turn. */
 struct group_reads {
     struct group_read *first, **end;
+    struct group_read *failed, **failed_end; /* to be asked again, the earliest first */
     struct group_read *all; /* asked for and not ended */
     uint32_t running;
 };

@@ -100,24 +100,37 @@ void node_send_held(struct node *node, struct node_worker *worker)
     }
 }
 
+static void read_outcomes(struct outcome_read *read);
+
+/* Not without them: its run would get others than the one before, and differ from what is in the log. */
 static void on_done(void *arg, enum mob_status status)
 {
     struct outcome_read *read = arg;
     struct node *node = read->node;
-    if (status != MOB_OK)
-        MOB_LOG_WARN("outcomes", "unread", "status=%s", mob_status_code(status));
-    read->done = true;
     struct node_worker *worker = node_worker_at(node, read->worker);
-    if (!read->abandoned && worker)
-        node_send_held(node, worker);
-    else
-        read_destroy(read); /* its worker is gone */
+    if (read->abandoned || !worker) { /* its worker is gone */
+        read_destroy(read);
+        return;
+    }
+    if (status != MOB_OK && still_wanted(node, read)) {
+        MOB_LOG_WARN("outcomes", "unread", "status=%s", mob_status_code(status));
+        read_outcomes(read);
+        return;
+    }
+    read->done = true;
+    node_send_held(node, worker);
 }
 
 /* Abandoned: its worker's record went before. */
 static void on_drop(void *arg)
 {
     read_destroy(arg);
+}
+
+static void read_outcomes(struct outcome_read *read)
+{
+    struct group_reader reader = {on_entry, on_done, on_drop, read};
+    node_group_read(read->node, read->task.stream, read->task.index >> MOB_GROUP_SHIFT, &reader);
 }
 
 void node_send_in_order(struct node *node, struct node_client *client, struct node_task *task)
@@ -142,8 +155,7 @@ void node_send_in_order(struct node *node, struct node_client *client, struct no
         read->done = true;
         return; /* only waits for those before it */
     }
-    struct group_reader reader = {on_entry, on_done, on_drop, read};
-    node_group_read(node, task->sched.id.stream, task->sched.id.index >> MOB_GROUP_SHIFT, &reader);
+    read_outcomes(read);
 }
 
 void node_worker_abandon_held(struct node_worker *worker)

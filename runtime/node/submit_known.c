@@ -6,6 +6,7 @@
 #include "runtime/node/resolve.h"
 #include "runtime/node/submit.h"
 #include "runtime/node/task.h"
+#include "runtime/node/workers.h"
 
 static bool same_submission(
     const struct known *known, const struct mob_spec_head *head, const uint8_t *tail, uint32_t tail_bytes)
@@ -70,6 +71,27 @@ static void answer_from_lineage(struct node *node, struct node_client *client,
     }
 }
 
+/* The control store has not answered for long, which says nothing of the task: a parent that is told of a
+ * failure may pass over it, and give another result than it gave before. So its attempt ends here, and the
+ * next one asks again; what it has published behind this may be its end, without this child. Who is no task
+ * hears what it is. */
+static void tell_unanswered(
+    struct node *node, struct node_client *client, const struct mob_spec_head *head, enum mob_status status)
+{
+    char id[MOB_ID_TEXT_MAX];
+    MOB_LOG_WARN("submit", "not_looked_up", "task=%s status=%s", mob_task_id_format(head->task, id),
+        mob_status_code(status));
+    if (client->kind != MOB_CLIENT_WORKER) {
+        node_ready_committed(
+            node, mob_object_of(head->task, 0), status, MOB_TYPE_ERROR, client->slot, client->session);
+        return;
+    }
+    client->damaged = true;
+    if (client->worker && !client->closing)
+        node_worker_kill(node, client->worker, MOB_WORKER_DIED,
+            "the control store does not say what its task has submitted before");
+}
+
 bool node_submit_looked_up(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes,
     bool keyed)
@@ -85,7 +107,7 @@ bool node_submit_looked_up(struct node *node, struct node_client *client, const 
         return false;
     const struct known *known = known_of(question);
     if (status != MOB_OK)
-        node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, client->slot, client->session);
+        tell_unanswered(node, client, head, status);
     else if (!known->spec)
         node_submit_fresh(node, client, head, template, submitted_ns, tail, tail_bytes);
     else if (!keyed && !same_submission(known, head, tail, tail_bytes))

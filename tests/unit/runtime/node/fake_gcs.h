@@ -63,6 +63,7 @@ static struct {
     bool hold_acks; /* blocks are kept, and nobody hears it */
     bool leaves_unfinished; /* a node that starts is told of none */
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
+    enum mob_status group_reads; /* what they end with, if not MOB_OK */
     enum mob_status checkpoint_reads; /* what gets of checkpoints end with, if not MOB_OK */
 } FAKE;
 
@@ -183,7 +184,9 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
     static struct mob_gcs_incarnation incarnations[FAKE_LOGS_MAX];
     (void)gcs;
     struct mob_gcs_answer answer = {.status = op->status, .number = op->number};
-    if (op->kind == FAKE_READ)
+    if (op->kind == FAKE_READ && !op->all && FAKE.group_reads != MOB_OK)
+        answer.status = FAKE.group_reads;
+    else if (op->kind == FAKE_READ)
         fake_answer_blocks(op, &answer);
     else if (op->list || op->row >= 0)
         fake_answer_rows(op, &answer);

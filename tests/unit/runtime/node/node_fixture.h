@@ -34,6 +34,9 @@ static uint32_t nx_nest_max;
 /* Of these too: time is real, and the test may be slow. */
 static int64_t nx_take_back_ns = 3600 * MOB_SEC;
 
+/* And these: how long they ask a lineage that does not answer; 0 = as long as a real one. */
+static int64_t nx_look_up_patience_ns;
+
 /* Of drivers that connect from now on: their idempotency key. */
 static const char *nx_key = "";
 
@@ -81,6 +84,7 @@ static inline void nx_start(struct nx *nx, uint32_t slots)
     node->options.retention_s = 86400;
     node->options.nest_max = nx_nest_max;
     node->options.take_back_ns = nx_take_back_ns;
+    node->options.look_up_patience_ns = nx_look_up_patience_ns;
     snprintf(node->options.directory, sizeof node->options.directory, "%s", nx->directory);
     nx->node = node;
     assert_int_equal(node_open(node), MOB_OK);
