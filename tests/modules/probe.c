@@ -274,6 +274,23 @@ static enum mob_status sprawl(struct mob_call *call)
     return mob_return_i64(call, depth);
 }
 
+/* Ends at once, and leaves 2^depth sleepers below children that have ended as well. */
+static enum mob_status leaves(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    int64_t depth = mob_arg_i64(call, 0), ms = mob_arg_i64(call, 1);
+    for (int i = 0; i < 2; i++) {
+        struct mob_future *child;
+        enum mob_status status = depth > 1
+            ? mob_submit(client, "probe.leaves", MOB_ARGS(mob_i64(depth - 1), mob_i64(ms)), NULL, &child)
+            : mob_submit(client, "probe.sleeps", MOB_ARGS(mob_i64(ms)), NULL, &child);
+        if (status != MOB_OK)
+            return status;
+        mob_release(child);
+    }
+    return mob_return_i64(call, depth);
+}
+
 /* The first k of n children, by wait; the rest is left alone. */
 static enum mob_status first_of(struct mob_call *call)
 {
@@ -482,9 +499,10 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("returns_text", returns_text, "-> i64"), MOB_FUNCTION("big", big, "i64 bytes -> bytes"),
     MOB_FUNCTION("nested_sum", nested_sum, "i64 n -> i64"), MOB_FUNCTION("fans_in", fans_in, "i64 n -> i64"),
     MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),
-    MOB_FUNCTION("sprawl", sprawl, "i64 depth -> i64"), MOB_FUNCTION("first_of", first_of, "i64 k -> i64"),
-    MOB_FUNCTION("in_any_order", in_any_order, "-> i64"), MOB_FUNCTION("puts_value", puts_value, "-> bytes"),
-    MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
+    MOB_FUNCTION("sprawl", sprawl, "i64 depth -> i64"),
+    MOB_FUNCTION("leaves", leaves, "i64 depth, i64 ms -> i64"),
+    MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
+    MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
     MOB_FUNCTION("reports", reports, "-> i64"), MOB_FUNCTION("misreports", misreports, "-> i64"),
     MOB_FUNCTION("about", about, "-> utf8"),
