@@ -79,7 +79,7 @@ static enum mob_status resolve(struct mob_worker *worker, struct mob_object_id i
         enum mob_status status = from_store(worker, id, arg);
         if ((status == MOB_NOT_FOUND || status == MOB_NOT_READY) && from_hint(worker, id, arg))
             status = MOB_OK;
-        for (int tries = 0; (status == MOB_NOT_FOUND || status == MOB_NOT_READY) && tries < 8; tries++) {
+        for (struct mob_looks looks = {0}; mob_look_again(&looks, status);) {
             status = mob_request(worker->client, MOB_REQ_FETCH, &id, sizeof id, MOB_FOREVER, NULL, NULL);
             if (status == MOB_OK)
                 status = from_store(worker, id, arg);

@@ -468,6 +468,16 @@ enum mob_status mob_client_publish(struct mob_client *client, uint8_t type, uint
 void mob_client_release_id(struct mob_client *client, struct mob_object_id id, uint64_t bytes);
 enum mob_status mob_client_flush_releases(struct mob_client *client);
 
+/* get.c: what the node says to be in the store may leave it again before it is looked at. */
+#define MOB_LOOKS_PATIENCE_NS (10 * MOB_SEC)
+struct mob_looks { /* zeroed */
+    uint32_t count;
+    int64_t give_up_ns;
+};
+/* After a look with this outcome: true = ask the node for it (MOB_REQ_FETCH) and look again. The first looks
+ * follow each other, later ones come after pauses that grow, for so long. */
+bool mob_look_again(struct mob_looks *looks, enum mob_status status);
+
 /* query.c: requests. */
 enum mob_status mob_request_start(struct mob_client *client, enum mob_request_op op, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, struct mob_pending_request **request_out);

@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "common/base/clock.h"
 #include "common/wire/failure_json.h"
 
 /* In a task a time-out is an input like any other: which way it went is logged, and a replay goes the same
@@ -28,6 +30,23 @@ static enum mob_status await_logged(struct mob_future *future, int64_t timeout_n
     return status;
 }
 
+bool mob_look_again(struct mob_looks *looks, enum mob_status status)
+{
+    enum { AT_ONCE = 8, PAUSES_GROW = 6 };
+    if (status != MOB_NOT_FOUND && status != MOB_NOT_READY)
+        return false;
+    if (looks->count++ < AT_ONCE)
+        return true;
+    if (looks->give_up_ns == 0)
+        looks->give_up_ns = mob_deadline_after(MOB_LOOKS_PATIENCE_NS);
+    if (mob_now() > looks->give_up_ns)
+        return false;
+    uint32_t pauses = looks->count - AT_ONCE;
+    struct timespec pause = {.tv_nsec = MOB_MS << (pauses < PAUSES_GROW ? pauses : PAUSES_GROW)};
+    nanosleep(&pause, NULL);
+    return true;
+}
+
 static enum mob_status from_store(struct mob_future *future, struct mob_value *value)
 {
     struct mob_client *client = mob_future_client(future);
@@ -35,8 +54,7 @@ static enum mob_status from_store(struct mob_future *future, struct mob_value *v
     if (future->where == MOB_WHERE_OTHER)
         memcpy(&id, future->as.block->payload, sizeof id);
     enum mob_status status = mob_value_read(client, &id, value);
-    /* Evicted, spilled or re-made: the node brings it back, and it may go again before we look. */
-    for (int tries = 0; (status == MOB_NOT_FOUND || status == MOB_NOT_READY) && tries < 8; tries++) {
+    for (struct mob_looks looks = {0}; mob_look_again(&looks, status);) {
         status = mob_request(client, MOB_REQ_FETCH, &id, sizeof id, MOB_FOREVER, NULL, NULL);
         if (status != MOB_OK)
             return status;

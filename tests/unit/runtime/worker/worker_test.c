@@ -1,4 +1,8 @@
 /* What a worker does with its specs: values, failures, actors, blocking, replays. */
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
 #include "tests/unit/runtime/worker/worker_fixture.h"
 
 /* ---- plain tasks ---- */
@@ -271,6 +275,58 @@ static void a_reference_is_read_from_the_store(void **state)
     step_all();
     take_completion();
     assert_int_equal(returned_i64(), 77);
+}
+
+/* A node in a store without room: what it has brought back is gone before the worker comes to look. */
+struct crowded {
+    struct mob_object_id id;
+    uint32_t fetches; /* the last of them finds it */
+    atomic_bool over; /* the worker asks no more */
+};
+
+static void *answer_fetches(void *arg)
+{
+    struct crowded *crowded = arg;
+    for (uint32_t left = crowded->fetches; left > 0 && !crowded->over;) {
+        struct mob_out_request request;
+        if (!fake_node_take(&node)) {
+            sched_yield();
+            continue;
+        }
+        if (node.record.type != MOB_OUT_REQUEST)
+            continue;
+        memcpy(&request, node.body, sizeof request);
+        assert_int_equal(request.op, MOB_REQ_FETCH);
+        int64_t v = 78;
+        if (--left == 0)
+            assert_int_equal(
+                mob_store_object_put(node.store, crowded->id, MOB_TYPE_I64, true, &v, sizeof v), MOB_OK);
+        struct mob_in_reply reply = {.request = request.request, .status = MOB_OK};
+        fake_node_give(&node, MOB_IN_REPLY, &reply, sizeof reply, NULL, 0, NULL, 0);
+    }
+    return NULL;
+}
+
+static void an_input_that_goes_again_and_again_is_waited_for(void **state)
+{
+    (void)state;
+    struct crowded crowded = {mob_object_of((struct mob_task_id){.index = 1002}, 0), 12, false};
+    struct mob_in_spec in = {0};
+    struct mob_spec_head head = head_of("probe.echo_i64", 1);
+    _Alignas(8) uint8_t tail[256];
+    struct mob_tail_builder b;
+    pthread_t thread;
+    mob_tail_begin(&b, tail, sizeof tail);
+    mob_tail_add_ref(&b, crowded.id);
+    uint32_t bytes = mob_tail_end(&b);
+    fake_node_give(&node, MOB_IN_SPEC, &in, sizeof in, &head, sizeof head, tail, bytes);
+    assert_int_equal(pthread_create(&thread, NULL, answer_fetches, &crowded), 0);
+    step_all();
+    crowded.over = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    take_completion();
+    assert_int_equal(completion.head.status, MOB_OK);
+    assert_int_equal(returned_i64(), 78);
 }
 
 static void a_value_that_was_sent_ahead_is_used(void **state)
@@ -560,6 +616,7 @@ int main(void)
         TEST(returns_are_what_was_declared),
         TEST(a_changed_module_file_is_refused),
         TEST(a_reference_is_read_from_the_store),
+        TEST(an_input_that_goes_again_and_again_is_waited_for),
         TEST(a_value_that_was_sent_ahead_is_used),
         TEST(a_stream_publishes_its_items),
         TEST(results_that_wait_behind_other_specs_are_found),
