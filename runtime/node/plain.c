@@ -37,7 +37,7 @@ static bool may_begin(struct node *node, const struct node_client *client, struc
         return false;
     *parent_out = NULL;
     if (client->kind != MOB_CLIENT_WORKER)
-        return !under_pressure(node);
+        return !under_pressure(node) && template->job->state != JOB_ENDED;
     *parent_out = node_template_parent(node, template);
     return *parent_out && !((*parent_out)->flags & TASK_LOOK_UP);
 }

@@ -103,6 +103,16 @@ static enum mob_status replay_state(struct node *node, struct mob_task_id id)
     return tells && node_extra_of(task) && node_extra_of(task)->diverged ? MOB_REPLAY_DIVERGED : MOB_OK;
 }
 
+/* A gateway's session lives on when another one has ended its job, and what it submits there is refused. */
+static enum mob_status job_state_of(const struct flush *flush)
+{
+    if (!node_client_is(flush->node, flush->slot, flush->session))
+        return MOB_OK;
+    const struct node_client *client = node_client_at(flush->node, flush->slot);
+    bool tells = (client->flags & MOB_SESSION_GATEWAY) && client->job;
+    return tells && client->job->state == JOB_ENDED ? MOB_FINISHED : MOB_OK;
+}
+
 static void flushed(void *arg)
 {
     struct flush *flush = arg;
@@ -112,6 +122,8 @@ static void flushed(void *arg)
         flush->node->puts, flush->slot, flush->session, flush->newest_put, text, sizeof text);
     if (status == MOB_OK)
         status = replay_state(flush->node, flush->task);
+    if (status == MOB_OK)
+        status = job_state_of(flush);
     node_reply(
         flush->node, flush->slot, flush->session, flush->request, status, text, (uint32_t)strlen(text));
     free(flush);

@@ -301,6 +301,16 @@ static bool refused_for_memory(
     return true;
 }
 
+/* By somebody else than this session, which lives on; what runs may still submit. Not logged. */
+static bool refused_for_end(struct node *node, struct node_client *client, const struct mob_spec_head *head,
+    const struct node_template *template)
+{
+    if (template->job->state != JOB_ENDED)
+        return false;
+    node_refuse_root(node, client, head, MOB_FINISHED, "the job has ended");
+    return true;
+}
+
 /* Its inputs, and whoever makes them, are looked up in four tables, each at random: fetched here, their
  * places have come by the time the spec is in the log. */
 static void fetch_inputs(const struct node *node, const uint8_t *tail)
@@ -353,7 +363,8 @@ static void submit_new(struct node *node, struct node_client *client, const stru
 void node_submit_fresh(struct node *node, struct node_client *client, const struct mob_spec_head *head,
     struct node_template *template, int64_t submitted_ns, const uint8_t *tail, uint32_t tail_bytes)
 {
-    if (client->kind == MOB_CLIENT_WORKER || !refused_for_memory(node, client, head))
+    if (client->kind == MOB_CLIENT_WORKER ||
+        !(refused_for_end(node, client, head, template) || refused_for_memory(node, client, head)))
         submit_new(node, client, head, template, submitted_ns, tail, tail_bytes);
 }
 

@@ -63,6 +63,7 @@ struct flight {
     uint64_t names_seen; /* of an actor's creation: engine->names_given when its name was asked for */
     bool claims_name; /* of an actor's creation: it was published under a name, which another may have got */
     bool acked, ack_wanted;
+    bool end_asked; /* it was refused as of an ended job, and the acknowledgement tells */
     const char *ended; /* of a cancel that finds its task ended: how */
     struct batch *batch; /* of an inference call that has left */
 };
@@ -236,6 +237,7 @@ void engine_start_object_put(struct flight *flight);
 /* engine_jobs.c */
 void engine_start_job_open(struct flight *flight);
 void engine_start_job_end(struct flight *flight);
+void engine_job_has_ended(struct flight *flight);
 /* There is no session of this job: calls `then` when there is one, or fails the flight. */
 void engine_job_join(struct flight *flight, struct mob_job_id id, void (*then)(struct flight *flight));
 /* Once a second: sessions of jobs that have ended go. */

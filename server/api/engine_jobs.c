@@ -259,6 +259,16 @@ static void on_job_ended(void *arg, enum mob_status status, const char *text, si
         flight_fail_reply(flight, status, text, size);
 }
 
+/* Says the node, of a job that another gateway has ended. */
+void engine_job_has_ended(struct flight *flight)
+{
+    struct engine *engine = flight->engine;
+    for (size_t i = 1; i < engine->session_count; i++)
+        if (engine->sessions[i].client == flight->client)
+            engine->sessions[i].ended = true;
+    flight_fail(flight, MOB_FINISHED, "/job", "the job has ended");
+}
+
 void engine_start_job_end(struct flight *flight)
 {
     char request[128];

@@ -74,6 +74,8 @@ static void acknowledged(void *arg, enum mob_status status, const char *text, si
             engine_acked(flight);
         else if (names_puts)
             flight_fail(flight, status, NULL, "the value could not be kept on disk");
+        else if (status == MOB_FINISHED)
+            engine_job_has_ended(flight);
         else
             flight_fail(flight, status == MOB_CLOSED ? MOB_UNAVAILABLE : status, NULL,
                 "the acknowledgement did not come; the outcome is not known");
@@ -433,7 +435,8 @@ static void end_sessions(struct engine *engine)
     for (size_t i = engine->session_count; i-- > 0;) {
         struct mob_client *client = engine->sessions[i].client;
         int64_t left = end_ns - mob_now();
-        if (left > 0 && mob_client_alive(client) && mob_flush(client, left) != MOB_OK)
+        enum mob_status status = left > 0 && mob_client_alive(client) ? mob_flush(client, left) : MOB_OK;
+        if (status != MOB_OK && status != MOB_FINISHED) /* that says its job has ended */
             MOB_LOG_WARN("engine", "session_unflushed", "slots=%zu", i + 1);
         mob_client_abandon(client);
     }

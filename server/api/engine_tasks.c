@@ -48,11 +48,24 @@ bool engine_return_read(struct flight *flight, char **json_out, struct mob_engin
     return true;
 }
 
+/* A function's own error, or the node's refusal? An acknowledgement tells. */
+static bool asks_for_end(struct flight *flight, struct mob_future_look look)
+{
+    if (look.state != MOB_FUTURE_FAILED || look.status != MOB_FINISHED || flight->end_asked)
+        return false;
+    flight->end_asked = flight->ack_wanted = true;
+    flight_clear_deadline(flight);
+    flight_want_ack(flight);
+    return true;
+}
+
 static void take_result(struct flight *flight)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
-    submit->accepted = true; /* a driver sees committed results only, so the spec is committed too */
     struct mob_future_look look = mob_future_look(flight->future);
+    if (asks_for_end(flight, look))
+        return;
+    submit->accepted = true; /* a driver sees committed results only, so the spec is committed too */
     if (look.state == MOB_FUTURE_FAILED && look.status == MOB_EXISTS && engine_name_is_claimed(flight)) {
         engine_name_lost(flight);
         return;
@@ -88,6 +101,10 @@ void engine_acked(struct flight *flight)
         (void)MOB_FAILPOINT("gateway.keyed_acked");
     switch ((int)flight->op->verb) {
     case MOB_ENGINE_SUBMIT:
+        if (flight->end_asked) {
+            take_result(flight);
+            return;
+        }
         flight->op->submit.accepted = true;
         flight->op->submit.value.state = MOB_OBJ_PENDING;
         if (engine_name_is_claimed(flight)) {

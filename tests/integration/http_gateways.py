@@ -172,6 +172,24 @@ def test_a_gateway_that_is_owed_answers_ends_well(c):
         thread.join(60)
 
 
+def test_a_job_that_another_gateway_has_ended_takes_no_more(c):
+    c.deploy("arith")
+    second = Gateway(c)
+    try:
+        for path, headers in (("/tasks", {}), ("/tasks", {"Prefer": "wait=60"}), ("/tasks", {"Idempotency-Key": "too late"}), ("/tasks:batch", {})):
+            job = c.json("POST", V1 + "/jobs", {"name": "shared"}, expect=201)["id"]
+            body = {"function": "arith.add", "job": job, **({"rows": [[1, 2], [3, 4]]} if "batch" in path else {"arguments": [1, 2]})}
+            used = second.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [1, 2], "job": job}, {"Prefer": "wait=60"})
+            check(used.get("result") == 3, "the second one uses it", path, used)
+            check(c.call("DELETE", f"{V1}/jobs/{job}")[0] == 202, "the first one ends it")
+            for _ in range(2):
+                answer = second.json("POST", V1 + path, body, headers, expect=409)
+                check(answer["code"] == "already-finished" and answer["errors"][0]["pointer"] == "/job", "it has ended", path, headers, answer)
+            check(len(c.json("GET", f"{V1}/tasks?filter=job:{job}", expect=200)["items"]) == 1, "nothing of it was taken", path, headers)
+    finally:
+        second.end()
+
+
 def test_a_gateway_ends_though_its_node_hangs(c):
     """Each session waited ten seconds for the node; and what is open is answered."""
     second = Gateway(c)
