@@ -106,7 +106,8 @@ static int serve(const struct mob_settings *settings)
         .gcs_socket = links.gcs_socket ? links.gcs_socket : gcs_socket,
         .cluster = cluster,
         .secret = secret,
-        .idempotency_ns = mob_setting_number(settings, MOB_SETTING_IDEMPOTENCY_S) * MOB_SEC};
+        .idempotency_ns = mob_setting_number(settings, MOB_SETTING_IDEMPOTENCY_S) * MOB_SEC,
+        .retention_ns = mob_setting_number(settings, MOB_SETTING_RETENTION_S) * MOB_SEC};
     struct mob_gateway_options options = {.host = host,
         .port = port,
         .token_file = links.token_file ? links.token_file : token_file,

@@ -218,19 +218,10 @@ static void note_block(struct failures *f, const struct mob_gcs_block_row *row)
 static void make_row(struct failures *f, const struct found *found, const struct task_record *record)
 {
     struct engine *engine = f->flight->engine;
-    const struct mob_spec_head *head = &record->spec;
-    const struct function_name *function = engine_function_of(engine, head->function);
-    struct lineage_names names = engine_names(engine);
-    char name[640], called[128];
-    const char *method = head->kind == MOB_KIND_ACTOR_CALL
-        ? names.method(names.cls, head->function, head->method, called, sizeof called)
-        : NULL;
-    if (!function && !f->names_read)
-        f->names_missing |= engine_function_is_missing(engine, head->function);
-    snprintf(
-        name, sizeof name, "%s%s%s", function ? function->name : "", method ? "." : "", method ? method : "");
-    json_t *json = task_row(name, head, record->tail, record->job,
-        record->submitted_ns ? (record->submitted_ns + record->wall_minus_mono_ns) / 1000 : 0);
+    struct mob_function_id function = record->spec.function;
+    if (!f->names_read && !engine_function_of(engine, function))
+        f->names_missing |= engine_function_is_missing(engine, function);
+    json_t *json = engine_record_row(engine, record);
     task_row_end(json, &found->end);
     if (mob_filter_matches(&f->filter, json))
         add_row(f, (struct place_in_time){found->end.finished_us, found->task}, json);

@@ -1,9 +1,11 @@
 /* Was this id ever? The node is asked first, then the log; and what they say of one task. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
 #include "server/api/engine_reading.h"
+#include "server/api/task_row.h"
 
 /* --- groups of the lineage --- */
 
@@ -297,6 +299,38 @@ bool engine_is_actor(const struct engine_found *found)
         return found->record->spec.kind == MOB_KIND_ACTOR_CREATE;
     const char *kind = json_string_value(json_object_get(found->live, "kind"));
     return kind && strcmp(kind, "actor_create") == 0;
+}
+
+/* --- a row of a list --- */
+
+json_t *engine_record_row(struct engine *engine, const struct task_record *record)
+{
+    const struct mob_spec_head *head = &record->spec;
+    const struct function_name *function = engine_function_of(engine, head->function);
+    struct lineage_names names = engine_names(engine);
+    char name[640], called[128];
+    const char *method = head->kind == MOB_KIND_ACTOR_CALL
+        ? names.method(names.cls, head->function, head->method, called, sizeof called)
+        : NULL;
+    snprintf(
+        name, sizeof name, "%s%s%s", function ? function->name : "", method ? "." : "", method ? method : "");
+    return task_row(name, head, record->tail, record->job, record->submitted_wall_ns / 1000);
+}
+
+static int64_t wall_us(const struct task_record *record, int64_t mono_ns)
+{
+    return mono_ns ? (mono_ns + record->wall_minus_mono_ns) / 1000 : 0;
+}
+
+void engine_record_end(const struct task_record *record, json_t *row)
+{
+    const struct mob_completion_head *c = &record->completion;
+    task_row_end(row,
+        &(struct task_row_end){.status = (enum mob_status)c->status,
+            .worker = c->worker,
+            .attempt = c->attempt,
+            .started_us = wall_us(record, c->started_ns),
+            .finished_us = wall_us(record, c->finished_ns)});
 }
 
 /* --- one task, or an actor that has ended, as JSON --- */

@@ -370,6 +370,11 @@ void engine_start_lineage(struct flight *flight);
 
 /* engine_lists.c: tasks, and objects */
 void engine_list_tasks(struct flight *flight);
+/* The same, but children of a task from the log, too. */
+void engine_list_log(struct flight *flight);
+/* engine_children.c: false, and nothing was done: it is not a list of a task's children, or one that goes on
+ * in the log */
+bool engine_list_children(struct flight *flight);
 /* engine_failures.c: false, and nothing was done: it is not a list of failed or cancelled tasks, newest first
  */
 bool engine_list_failures(struct flight *flight);

@@ -61,6 +61,17 @@ bool list_page_end(struct scan *scan);
 
 /* ---- engine_lists.c ---- */
 
+/* Rows of a sorted list that can be paged through. */
+#define LIST_SORTED_MAX 10000u
+/* Of a sorted list the best rows stay, as many as its page and those before it have and one more; unless
+ * `now`, the rest goes when it has become much. */
+void list_trim_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool now);
+/* Sorts, and leaves the rows of the page behind `skip`. True: there are more; not where no page goes, which
+ * is `truncated` then. */
+bool list_page_of_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool *truncated);
+/* Of kind, filter and sort: another list has other places. */
+uint64_t list_name_of(const struct mob_engine_query *query);
+
 /* All that is to be known of the rows that wait is known. */
 void list_take_waiting(struct scan *scan);
 

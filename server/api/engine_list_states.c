@@ -12,9 +12,7 @@ void list_fill_state(struct scan *scan, const struct row *row)
     const struct seen *s = scan_seen(scan, row->task, false);
     json_t *json = row->json;
     if (!s || !s->final) {
-        static const char *const texts[MOB_LIVE_STATES] = {
-            "submitted", "waiting", "delayed", "ready", "running", "blocked", "continued"};
-        json_object_set_new(json, "state", json_string(texts[row->live < MOB_LIVE_STATES ? row->live : 0]));
+        task_row_live(json, row->live);
         return;
     }
     task_row_end(json,

@@ -14,8 +14,6 @@
 #include "common/base/log.h"
 #include "server/api/engine_list.h"
 
-/* Rows of a sorted list that can be paged through. */
-#define SORTED_MAX 10000u
 /* Rows that wait for their states before the scan goes on. */
 #define CANDIDATES_MAX 1000u
 
@@ -44,17 +42,33 @@ static size_t wanted_rows(const struct scan *scan)
     return scan->flight->op->query.limit + list->skip;
 }
 
-/* The best rows stay; now and then the rest is thrown away. */
-static void trim_sorted(struct scan *scan, size_t over)
+/* --- sorted ones --- */
+
+void list_trim_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool now)
 {
-    struct list *list = scan->context;
-    size_t most = wanted_rows(scan) + 1; /* one more says that there are more */
-    if (json_array_size(list->items) <= most + over)
+    size_t most = query->limit + skip + 1; /* one more says that there are more */
+    if (json_array_size(items) <= most + (now ? 0 : 4 * CANDIDATES_MAX))
         return;
-    mob_json_sort(list->items, scan->flight->op->query.sort);
-    while (json_array_size(list->items) > most)
-        json_array_remove(list->items, json_array_size(list->items) - 1);
+    mob_json_sort(items, query->sort);
+    while (json_array_size(items) > most)
+        json_array_remove(items, json_array_size(items) - 1);
 }
+
+bool list_page_of_sorted(const struct mob_engine_query *query, uint32_t skip, json_t *items, bool *truncated)
+{
+    list_trim_sorted(query, skip, items, true);
+    mob_json_sort(items, query->sort);
+    for (size_t i = 0; i < skip && json_array_size(items) > 0; i++)
+        json_array_remove(items, 0);
+    if (json_array_size(items) <= query->limit)
+        return false;
+    json_array_remove(items, query->limit);
+    bool too_far = query->limit + skip >= LIST_SORTED_MAX;
+    *truncated |= too_far;
+    return !too_far;
+}
+
+/* --- rows --- */
 
 /* The next page begins with it, among those of its shard. */
 static void leave_row(struct scan *scan, const struct row *row)
@@ -92,7 +106,7 @@ static void take_rows(struct scan *scan, struct row *rows)
         list_row_free(row);
     }
     if (list->sorted)
-        trim_sorted(scan, 4 * CANDIDATES_MAX);
+        list_trim_sorted(&scan->flight->op->query, list->skip, list->items, false);
 }
 
 /* Their turn has come, newest first. */
@@ -188,19 +202,8 @@ static void finish_list(struct scan *scan)
     struct list *list = scan->context;
     struct mob_engine_query *query = &scan->flight->op->query;
     bool more = scan_has_more(scan), truncated = more && !scan->full;
-    if (list->sorted) {
-        trim_sorted(scan, 0);
-        mob_json_sort(list->items, query->sort);
-        for (size_t i = 0; i < list->skip && json_array_size(list->items) > 0; i++)
-            json_array_remove(list->items, 0);
-        more = json_array_size(list->items) > query->limit;
-        if (more)
-            json_array_remove(list->items, query->limit);
-        if (more && wanted_rows(scan) >= SORTED_MAX) {
-            truncated = true;
-            more = false;
-        }
-    }
+    if (list->sorted)
+        more = list_page_of_sorted(query, list->skip, list->items, &truncated);
     mob_engine_next_cursor(query, more ? next_cursor(scan) : NULL);
     json_t *out = json_pack("{s:O,s:s?,s:n,s:b,s:n}", "items", list->items, "next_cursor", query->cursor,
         "total_estimate", "truncated", (int)truncated, "dropped_before");
@@ -253,8 +256,7 @@ static void split_terms(struct list *list)
     }
 }
 
-/* Kind, filter and sort: another list has other places. */
-static uint64_t name_of(const struct mob_engine_query *query)
+uint64_t list_name_of(const struct mob_engine_query *query)
 {
     struct mob_text t = {0};
     mob_text_printf(&t, "%d\n%s\n%s", (int)query->kind, query->filter ? query->filter : "",
@@ -272,7 +274,7 @@ static bool read_cursor(struct scan *scan, const char *cursor)
     struct list *list = scan->context;
     struct scan_mark marks[MOB_GCS_SHARDS_MAX];
     if (!scan_cursor_read(cursor, list->name, marks, scan->lane_count, &list->skip) ||
-        list->skip >= SORTED_MAX)
+        list->skip >= LIST_SORTED_MAX)
         return false;
     scan_begin_at(scan, marks);
     list->resumed = !list->sorted;
@@ -281,12 +283,18 @@ static bool read_cursor(struct scan *scan, const char *cursor)
 
 void engine_list_tasks(struct flight *flight)
 {
+    if (!engine_list_children(flight))
+        engine_list_log(flight);
+}
+
+void engine_list_log(struct flight *flight)
+{
     struct mob_engine_query *query = &flight->op->query;
     if (engine_list_failures(flight))
         return;
     struct list *list = calloc(1, sizeof *list);
     MOB_ASSERT(list != NULL);
-    list->name = name_of(query);
+    list->name = list_name_of(query);
     list->waiting_end = &list->waiting;
     list->items = json_array();
     list->sorted = query->sort && *query->sort;

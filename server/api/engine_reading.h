@@ -41,4 +41,9 @@ bool reading_group_behind(
  */
 bool reading_edge(struct reading *reading, struct mob_actor_id actor, uint64_t position, uint64_t until);
 
+/* Of a list: the row of a task whose spec is known, as far as that goes, and what its completion adds. Gives.
+ */
+json_t *engine_record_row(struct engine *engine, const struct task_record *record);
+void engine_record_end(const struct task_record *record, json_t *row);
+
 #endif

@@ -21,6 +21,7 @@ struct mob_engine_runtime_options {
     struct mob_events *events;
     struct mob_serve *serve;
     int64_t idempotency_ns; /* how long an Idempotency-Key stands for its request */
+    int64_t retention_ns; /* how long lineage is kept for certain, from its making on */
 };
 
 MOB_MUST_USE enum mob_status mob_engine_runtime_start(

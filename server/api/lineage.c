@@ -135,6 +135,9 @@ static void take_spec(struct lineage_set *set, struct task_record *r, const stru
 {
     r->wall_minus_mono_ns = header->wall_ns - header->mono_ns;
     r->seq = r->seq > set->seq ? r->seq : set->seq;
+    int64_t wall_ns = entry->submitted_ns ? entry->submitted_ns + r->wall_minus_mono_ns : 0;
+    if (wall_ns > 0 && (r->submitted_wall_ns == 0 || wall_ns < r->submitted_wall_ns))
+        r->submitted_wall_ns = wall_ns;
     if (r->has_spec && entry->spec.head.attempt <= r->spec.attempt)
         return;
     free(r->tail);

@@ -45,7 +45,7 @@ struct task_record {
     struct mob_spec_head spec;
     uint8_t *tail;
     uint32_t tail_bytes;
-    int64_t submitted_ns;
+    int64_t submitted_ns, submitted_wall_ns; /* wall: the first time, whatever the attempt; 0: not known */
     struct mob_completion_head completion;
     uint8_t *body;
     struct lineage_put *puts; /* objects that this task put, and pages of its arguments */

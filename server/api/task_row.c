@@ -15,6 +15,13 @@ json_t *task_row(const char *function, const struct mob_spec_head *head, const u
     return row;
 }
 
+void task_row_live(json_t *row, uint8_t live)
+{
+    static const char *const texts[MOB_LIVE_STATES] = {
+        "submitted", "waiting", "delayed", "ready", "running", "blocked", "continued"};
+    json_object_set_new(row, "state", json_string(texts[live < MOB_LIVE_STATES ? live : 0]));
+}
+
 void task_row_end(json_t *row, const struct task_row_end *end)
 {
     json_object_set_new(row, "state",

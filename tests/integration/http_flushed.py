@@ -52,6 +52,19 @@ def submit(c, name, rows):
     return [item["id"] for item in batch["items"]], [item["returns"] for item in batch["items"]]
 
 
+def test_children_before_and_after_the_move(c):
+    c.deploy("probe")
+    parent = c.run("probe.broods", 300, 1, 0, retry_on_error=True, max_retries=2)
+    path = f"{V1}/tasks?filter=parent:{parent['id']}"
+    c.until("all have ended", lambda: len(pages(c, path + "%20AND%20finished_us:%3E0&limit=1000")) == 600)
+    first = c.json("GET", path + "&limit=70", expect=200)
+    flushed(c)
+    cold = pages(c, path + "&limit=1000")
+    check([t["name"] for t in cold] == [f"{attempt}-{i}" for attempt in (2, 1) for i in range(299, -1, -1)], "newest first", len(cold))
+    check(pages(c, path + "&limit=70", first) == cold, "from a cursor before the move")
+    check(pages(c, path + "%20AND%20state:failed&limit=33") == [t for t in cold if t["state"] == "failed"], "by state")
+
+
 def test_records_and_lists_of_what_was_flushed(c):
     c.deploy("arith")
     ids, returns = submit(c, "moved", [[i, i % 3] for i in range(900)])

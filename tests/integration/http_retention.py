@@ -48,6 +48,22 @@ def test_an_unfinished_task_stays_until_it_has_ended(c):
     c.until("and goes", lambda: gone(c, running["id"]) and gone(c, neighbour["id"]))
 
 
+def test_children_of_an_old_parent_that_are_left_are_listed(c):
+    """Its first groups have aged out, so the list is read from the log."""
+    c.deploy("probe")
+    parent = c.json("POST", V1 + "/tasks", {"function": "probe.broods", "arguments": [600, 0, 4000 * RETENTION_S]}, expect=202)
+    children = f"{V1}/tasks?filter=parent:{parent['id']}&limit=1000"
+
+    def names():
+        return {t["name"] for t in c.json("GET", children, expect=200)["items"]}
+
+    c.until("all are there", lambda: {"1-0", "1-599", "early"} <= names())
+    c.until("the first go", lambda: "1-0" not in names())
+    c.until("the last comes", lambda: "late" in names())
+    check("1-0" not in names() and {"early", "late"} <= names(), "what is left", sorted(names())[:5])
+    check(c.call("POST", f"{V1}/tasks/{parent['id']}:cancel", {"force": True})[0] == 202, "cancel")
+
+
 def test_an_actor_without_checkpoints_keeps_its_edges(c):
     actor = c.json("POST", V1 + "/actors", {"class": "quickstart.Counter", "arguments": [100], "options": {"max_restarts": -1}}, {"Prefer": "wait=20"}, expect=201)["id"]
     check([call(c, actor, n)["result"] for n in (1, 2, 3)] == [101, 103, 106], "calls")

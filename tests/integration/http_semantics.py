@@ -503,5 +503,80 @@ def test_what_is_needed_of_a_module_keeps_it(c):
     c.call("DELETE", f"{V1}/endpoints/served")
 
 
+def blocks(c):
+    done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=120)
+    return json.loads(done.stdout)["member"]["blocks"]
+
+
+def submit_blocks(c, count):
+    """Tasks that lie in so many blocks and more, since each is waited for."""
+    connection, before = c.connect(), blocks(c)
+    for rest in range(count, 0, -count // 4):
+        for _ in range(rest):
+            status = c.call("POST", V1 + "/tasks", {"function": "probe.nothing", "arguments": []}, connection=connection)[0]
+            check(status == 202, "submitted", status)
+        if blocks(c) - before > count:
+            break
+    check(blocks(c) - before > count, "blocks behind", blocks(c) - before)
+    connection.close()
+
+
+def full_pages(c, path, limit):
+    """Items of all pages, each of which is full but for the last, and that is not empty."""
+    items, cursor = [], ""
+    while cursor is not None:
+        page = c.json("GET", f"{path}&limit={limit}" + (f"&cursor={cursor}" if cursor else ""), expect=200)
+        items += page["items"]
+        cursor = page["next_cursor"]
+        full = len(page["items"]) == limit or (cursor is None and (page["items"] or not items))
+        if not check(full and page["truncated"] is False, f"{path}: a page is full", limit, len(page["items"]), cursor):
+            break
+    return items
+
+
+def names(items):
+    return [task["name"] for task in items]
+
+
+def test_children_are_found_among_all_that_came_later(c):
+    """Those of two generations, through the groups that they are in: the scan of a page ends after 1024 blocks."""
+    c.deploy("probe")
+    parent = c.run("probe.broods", 600, 1, 0, retry_on_error=True, max_retries=2)
+    check(parent.get("result") == 600, "the second attempt's", parent)
+    alone = c.run("probe.echo_i64", 1)
+    lives = c.json("POST", V1 + "/tasks", {"function": "probe.broods", "arguments": [3, 0, 600000]}, expect=202)
+    submit_blocks(c, 1100)
+    expected = [f"{attempt}-{i}" for attempt in (2, 1) for i in range(599, -1, -1)]
+    of = f"{V1}/tasks?filter=parent:{parent['id']}"
+    c.until("all have ended", lambda: not c.json("GET", of + "%20AND%20state:submitted")["items"] and len(full_pages(c, of + "%20AND%20finished_us:%3E0", 1000)) == 1200)
+    whole = full_pages(c, of, 1000)
+    check(names(whole) == expected, "newest first", len(whole), names(whole)[:3])
+    check(all(t["parent"] == parent["id"] and t["state"] == ("failed" if int(t["name"][2:]) % 4 == 3 else "finished") for t in whole), "rows", whole[:2])
+    times = [t["submitted_us"] for t in whole]
+    check(times == sorted(times, reverse=True), "by submission")
+    record = c.json("GET", f"{V1}/tasks/{whole[0]['id']}", expect=200)
+    check(all(record.get(field) == whole[0][field] for field in ("function", "submitted_us", "started_us", "finished_us", "worker", "attempt")), "as its record", record, whole[0])
+    for limit in (600, 256, 97, 13):
+        check(full_pages(c, of, limit) == whole, f"pages of {limit}")
+    for term, wanted in (("state:failed", lambda t: t["state"] == "failed"), ("state:finished%20AND%20name:2-*", lambda t: t["state"] == "finished" and t["name"][0] == "2"),
+                         ("name:1-0", lambda t: t["name"] == "1-0"), ("function:probe.fails", lambda t: t["function"] == "probe.fails"), ("name:none", lambda t: False)):
+        for limit in (100, 41):
+            found = full_pages(c, f"{of}%20AND%20{term}", limit)
+            check(found == [t for t in whole if wanted(t)], f"{term}, pages of {limit}", len(found))
+    for order, sign in (("finished_us", 1), ("-finished_us", -1)):
+        by_end = full_pages(c, f"{of}&sort={order}", 250)
+        keys = [sign * t["finished_us"] for t in by_end]
+        check(keys == sorted(keys) and sorted(names(by_end)) == sorted(expected), "by " + order, len(by_end))
+    cursor = c.json("GET", of + "&limit=5", expect=200)["next_cursor"]
+    problem(c, "GET", of + "&limit=5&cursor=" + cursor[:-1] + ("1" if cursor[-1] != "1" else "2"), 400, "bad-request")
+    problem(c, "GET", f"{V1}/tasks?filter=parent:{alone['id']}&cursor={cursor}", 400, "bad-request")
+    check(full_pages(c, f"{V1}/tasks?filter=parent:{alone['id']}", 10) == [], "one without children")
+    states = [(t["name"], t["state"]) for t in full_pages(c, f"{V1}/tasks?filter=parent:{lives['id']}", 2)]
+    check(states == [("early", "running"), ("1-2", "finished"), ("1-1", "finished"), ("1-0", "finished")], "of one that lives", states)
+    running = full_pages(c, f"{V1}/tasks?filter=state:running%20AND%20parent:{lives['id']}", 2)
+    check(names(running) == ["early"], "what runs below it", running)
+    check(c.call("POST", f"{V1}/tasks/{lives['id']}:cancel", {"force": True})[0] == 202, "cancel")
+
+
 if __name__ == "__main__":
     main(dict(globals()))

@@ -164,6 +164,17 @@ def test_objects_and_timeline(c):
     check(sorted(seen) == sorted(tasks) and not trace["otherData"]["truncated"], "timeline", len(seen))
 
 
+def test_children_in_both_stores(c):
+    c.deploy("probe")
+    parent = c.run("probe.broods", 300, 1, 0, retry_on_error=True, max_retries=2)
+    path = f"{V1}/tasks?filter=parent:{parent['id']}"
+    c.until("all have ended", lambda: len(pages(c, path + "%20AND%20finished_us:%3E0&limit=1000")) == 600)
+    expected = [f"{attempt}-{i}" for attempt in (2, 1) for i in range(299, -1, -1)]
+    for limit in (1000, 61):
+        found = [t["name"] for t in pages(c, f"{path}&limit={limit}", lambda number: flushed(c) if number == 2 else None)]
+        check(found == expected, f"of two generations, pages of {limit}", first_difference(found, expected))
+
+
 def test_a_cursor_is_its_lists_own(c):
     write(c, "own", 4, 10)
     cursor = c.json("GET", f"{V1}/tasks?filter=name:own&limit=7", expect=200)["next_cursor"]

@@ -291,6 +291,40 @@ static enum mob_status leaves(struct mob_call *call)
     return mob_return_i64(call, depth);
 }
 
+static enum mob_status submit_named(
+    struct mob_client *client, const char *name, const char *function, int64_t v, struct mob_future **out)
+{
+    struct mob_submit_options options = {.struct_size = sizeof options, .name = name};
+    return mob_submit(client, function, MOB_ARGS(mob_i64(v)), &options, out);
+}
+
+/* n children, "<attempt>-<i>" by name, of which every fourth fails, and an attempt that fails if there are to
+ * be more of them. With `ms`: two more behind them, "early" and "late", one after the other, that sleep for
+ * so long. */
+static enum mob_status broods(struct mob_call *call)
+{
+    struct mob_client *client = mob_call_client(call);
+    int64_t n = mob_arg_i64(call, 0), failures = mob_arg_i64(call, 1), ms = mob_arg_i64(call, 2), slept;
+    uint32_t attempt = mob_call_attempt(call);
+    enum mob_status status = MOB_OK;
+    struct mob_future *child;
+    char name[48];
+    for (int64_t i = 0; i < n && status == MOB_OK; i++) {
+        snprintf(name, sizeof name, "%u-%lld", (unsigned)attempt, (long long)i);
+        status = submit_named(client, name, i % 4 == 3 ? "probe.fails" : "probe.echo_i64", i, &child);
+        if (status == MOB_OK)
+            mob_release(child);
+    }
+    for (int i = 0; i < 2 && ms > 0 && status == MOB_OK; i++) {
+        status = submit_named(client, i == 0 ? "early" : "late", "probe.sleeps", ms, &child);
+        if (status == MOB_OK)
+            status = mob_get_i64(child, MOB_FOREVER, &slept);
+    }
+    if (status == MOB_OK && attempt <= failures)
+        return mob_fail(call, "attempt %u is to fail", (unsigned)attempt);
+    return status == MOB_OK ? mob_return_i64(call, n) : status;
+}
+
 /* The first k of n children, by wait; the rest is left alone. */
 static enum mob_status first_of(struct mob_call *call)
 {
@@ -501,6 +535,7 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("deep", deep, "i64 n -> i64"), MOB_FUNCTION("tree", tree, "i64 depth -> i64"),
     MOB_FUNCTION("sprawl", sprawl, "i64 depth -> i64"),
     MOB_FUNCTION("leaves", leaves, "i64 depth, i64 ms -> i64"),
+    MOB_FUNCTION("broods", broods, "i64 n, i64 failures, i64 ms -> i64"),
     MOB_FUNCTION("first_of", first_of, "i64 k -> i64"), MOB_FUNCTION("in_any_order", in_any_order, "-> i64"),
     MOB_FUNCTION("puts_value", puts_value, "-> bytes"), MOB_FUNCTION("counts", counts, "i64 n -> stream i64"),
     MOB_FUNCTION("counts_down", counts_down, "i64 n, i64 ms, i64 bytes -> stream bytes"),
