@@ -18,7 +18,7 @@ void verify_add_entry(struct verify_sums *s, const struct mob_entry *e)
     s->specs += e->type == MOB_ENTRY_SPEC;
     s->finals += final;
     s->failed += final && e->completion.head.status != MOB_OK;
-    s->others += e->type != MOB_ENTRY_SPEC && e->type != MOB_ENTRY_COMPLETION;
+    s->others += e->type != MOB_ENTRY_SPEC && !final; /* an attempt's end, too */
 }
 
 uint64_t verify_digest(struct verify *v, const struct mob_entry *e)
