@@ -90,6 +90,11 @@ void member_refuse(struct conn *c, const struct mob_gcs_frame *frame)
     member_tell(c, frame->from != 0 ? frame->from : UINT64_MAX);
 }
 
+bool member_is_spare(const struct mob_shard *sh)
+{
+    return shard_has_masters(sh) && (mob_chain_config(sh->chain)->count != 1 || !mob_chain_synced(sh->chain));
+}
+
 bool member_is_tail(const struct mob_shard *sh)
 {
     return !shard_has_masters(sh) || mob_chain_is_tail(sh->chain);
@@ -143,7 +148,7 @@ static void after_changes(struct mob_shard *sh)
     if (head && !m->was_head)
         attach_all(sh);
     m->was_head = head;
-    if (mob_chain_synced(sh->chain) && !m->told_synced)
+    if (mob_chain_synced(sh->chain) && !m->told_synced && !m->disowned)
         life_set_synced(sh, true);
     tell_clients(sh);
 }

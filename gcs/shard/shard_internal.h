@@ -196,6 +196,7 @@ struct incoming {
 struct mob_rows_ask {
     uint64_t joiner, token; /* joiner 0: none */
     uint64_t gate; /* applied when it came: Redis must have that first */
+    int64_t again_ns; /* not before: a row was lost */
     bool fetching;
     uint8_t cursor[MOB_CHAIN_CURSOR_MAX];
     uint32_t cursor_bytes;
@@ -206,6 +207,7 @@ struct mob_member {
     struct mob_redis_life life;
     uint64_t life_pass; /* the pass with the newest life in it */
     bool told_synced;
+    bool disowned; /* its store lacks what it had: the next life is to start without it */
     uint64_t stored_epoch, stored_seq, stored_synced; /* as found */
     struct mob_beat *beat;
     int64_t asked_ns; /* a client, or the chain, last wanted something of this member */
@@ -384,6 +386,9 @@ int64_t member_next_ns(const struct mob_shard *sh, int64_t now_ns); /* when to t
 void member_tell(struct conn *c, uint64_t client);
 /* The same as the answer to a frame that only the tail, or the head, can serve: it is to come again. */
 void member_refuse(struct conn *c, const struct mob_gcs_frame *frame);
+/* Others have all that this member has, so it may end and come back as another one. The only member of a
+ * chain goes on. */
+bool member_is_spare(const struct mob_shard *sh);
 bool member_is_tail(const struct mob_shard *sh); /* reads and streams are served here */
 /* MOB_OK: what was read when all committed, may be answered. */
 MOB_MUST_USE enum mob_status member_may_answer(struct mob_shard *sh);

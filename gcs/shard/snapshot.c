@@ -23,17 +23,23 @@ enum part { PART_BLOCKS = 1, PART_VALUES, PART_IDENTITIES, PART_COLD };
 #define FETCHES_MAX 256u
 #define IDENTITIES_AT_ONCE 1024u
 #define COLD_AT_ONCE 8192u
+#define LOST_PAUSE_NS MOB_SEC /* before rows are read again of which Redis lacks one */
 
+/* A row that Redis is asked for, as the tables had it. */
+struct row_fetch {
+    uint64_t seq; /* a block; 0: a value */
+    uint64_t version; /* of a value */
+    uint32_t length; /* in Redis */
+    uint8_t key[MOB_REDIS_KEY_MAX];
+    uint32_t key_length; /* with kind and table */
+};
 /* One batch on its way. */
 struct batch {
     struct mob_shard *shard;
     uint64_t joiner, token;
-    struct {
-        uint64_t seq; /* a block; 0: a value */
-        uint64_t version;
-        uint8_t key[MOB_REDIS_KEY_MAX];
-        uint32_t key_length; /* with kind and table */
-    } fetches[FETCHES_MAX];
+    uint64_t stored, restarts; /* what Redis had when it was asked, and which Redis */
+    bool lost; /* it lacks a row that it had */
+    struct row_fetch fetches[FETCHES_MAX];
     uint32_t fetch_count;
     uint8_t cursor[MOB_CHAIN_CURSOR_MAX];
     uint32_t cursor_bytes;
@@ -48,6 +54,8 @@ static struct batch *batch_create(struct mob_shard *sh)
     b->shard = sh;
     b->joiner = sh->member.rows.joiner;
     b->token = sh->member.rows.token;
+    b->stored = sh->store.stored;
+    b->restarts = sh->store.restarts;
     b->rows = malloc(MOB_CHAIN_SNAPSHOT_MAX);
     MOB_ASSERT(b->rows != NULL);
     b->writer = mob_writer_of(b->rows, MOB_CHAIN_SNAPSHOT_MAX);
@@ -84,41 +92,104 @@ static void cursor_set(struct batch *b, enum part part, const void *after, uint3
 
 /* ---- from Redis ---- */
 
+static bool is_as_picked(const struct row_fetch *f, const redisReply *reply)
+{
+    if (reply->type != REDIS_REPLY_STRING || (size_t)reply->len != f->length)
+        return false;
+    return f->seq != 0 || memcmp(&f->version, reply->str, sizeof f->version) == 0;
+}
+
+/* The tables, which are never behind Redis, still have what it does not have any more. */
+static bool is_lost(const struct batch *b, const struct row_fetch *f)
+{
+    const struct mob_shard *sh = b->shard;
+    if (f->seq != 0) {
+        const struct mob_index_slot *slot = mob_index_slot(sh->index, mob_index_after(sh->index, f->seq - 1));
+        return slot != NULL && slot->seq == f->seq;
+    }
+    struct mob_state_key key;
+    return f->version <= b->stored &&
+        mob_state_get(sh->state, f->key[1], f->key + 2, f->key_length - 2, &key) && key.version == f->version;
+}
+
+static void write_block(struct batch *b, uint64_t seq, const redisReply *reply)
+{
+    size_t length = sizeof seq + (size_t)reply->len;
+    uint8_t *row = malloc(length);
+    MOB_ASSERT(row != NULL);
+    memcpy(row, &seq, sizeof seq);
+    memcpy(row + sizeof seq, reply->str, (size_t)reply->len);
+    mob_chain_row_write(&b->writer, ROW_BLOCK, row, (uint32_t)length);
+    free(row);
+}
+
+static void write_value(struct batch *b, const struct row_fetch *f, const redisReply *reply)
+{
+    struct mob_gcs_kv kv = {.key = f->key + 2,
+        .key_length = f->key_length - 2,
+        .version = f->version,
+        .value = (const uint8_t *)reply->str + sizeof kv.version,
+        .value_length = f->length - (uint32_t)sizeof kv.version};
+    mob_chain_row_write_key(&b->writer, f->key[1], &kv);
+}
+
 static void on_fetched(void *arg, const redisReply *reply, uint32_t index)
 {
     struct batch *b = arg;
-    uint64_t seq = b->fetches[index].seq;
-    if (reply->type != REDIS_REPLY_STRING || (size_t)reply->len < sizeof(uint64_t))
-        return; /* gone since: the log says so */
-    if (seq != 0) {
-        size_t length = sizeof seq + (size_t)reply->len;
-        uint8_t *row = malloc(length);
-        MOB_ASSERT(row != NULL);
-        memcpy(row, &seq, sizeof seq);
-        memcpy(row + sizeof seq, reply->str, (size_t)reply->len);
-        mob_chain_row_write(&b->writer, ROW_BLOCK, row, (uint32_t)length);
-        free(row);
+    const struct row_fetch *f = &b->fetches[index];
+    if (reply->type == REDIS_REPLY_ERROR)
+        return; /* the batch has failed */
+    if (is_as_picked(f, reply)) {
+        if (f->seq != 0)
+            write_block(b, f->seq, reply);
+        else
+            write_value(b, f, reply);
         return;
     }
-    struct mob_gcs_kv kv = {.key = b->fetches[index].key + 2,
-        .key_length = b->fetches[index].key_length - 2,
-        .version = b->fetches[index].version,
-        .value = (const uint8_t *)reply->str + sizeof kv.version,
-        .value_length = (uint32_t)((size_t)reply->len - sizeof kv.version)};
-    if (memcmp(&kv.version, reply->str, sizeof kv.version) == 0) /* else a newer one, in the log */
-        mob_chain_row_write_key(&b->writer, b->fetches[index].key[1], &kv);
+    if (b->lost || b->restarts != b->shard->store.restarts || !is_lost(b, f))
+        return; /* gone since, or written anew: the log says so */
+    b->lost = true;
+    MOB_LOG_ERROR("gcs", "snapshot_row_lost",
+        "joiner=%llx block=%llu table=%u version=%llu why=\"this member's Redis lacks what it had\"",
+        (unsigned long long)b->joiner, (unsigned long long)f->seq, f->seq != 0 ? 0 : f->key[1],
+        (unsigned long long)f->version);
+}
+
+/* A joiner would be a synced member without that row. Others of the chain have it: with them it may begin
+ * anew, and so does this member, whose store is nothing to start from. The only one keeps what there is, and
+ * answers what it can; its chain stays alone until the row is written again, or gone. */
+static void rows_are_lost(struct mob_shard *sh)
+{
+    sh->member.rows.again_ns = sh->now_ns + LOST_PAUSE_NS;
+    if (!member_is_spare(sh))
+        return;
+    sh->member.disowned = true;
+    life_set_synced(sh, false);
+}
+
+static void end_disowned(struct mob_shard *sh)
+{
+    struct mob_member *m = &sh->member;
+    if (!member_is_spare(sh))
+        m->disowned = false; /* the others have gone meanwhile */
+    else if (sh->store.stored_passes >= m->life_pass)
+        sh->failure = MOB_CORRUPT;
 }
 
 static void on_fetch_done(void *arg, struct mob_redis_batch *batch, enum mob_status status)
 {
     (void)batch;
     struct batch *b = arg;
-    b->shard->member.rows.fetching = false;
-    if (status == MOB_OK && !b->shard->stopping) {
+    struct mob_shard *sh = b->shard;
+    bool another = b->restarts != sh->store.restarts; /* it is still being told what it lacks */
+    sh->member.rows.fetching = false;
+    if (status == MOB_OK && !sh->stopping && !b->lost && !another) {
         batch_give(b);
         return;
     }
-    free(b->rows); /* the joiner asks again */
+    if (b->lost)
+        rows_are_lost(sh);
+    free(b->rows); /* the question stands */
     free(b);
 }
 
@@ -159,9 +230,11 @@ static void pick_blocks(struct batch *b, uint64_t after)
         if (more)
             break;
         bytes += slot->length + 64u;
-        b->fetches[b->fetch_count].seq = after = slot->seq;
-        mob_redis_key(b->fetches[b->fetch_count].key, 'b', slot->seq);
-        b->fetches[b->fetch_count++].key_length = 9;
+        struct row_fetch *f = &b->fetches[b->fetch_count++];
+        f->seq = after = slot->seq;
+        f->length = slot->length + (uint32_t)sizeof(struct mob_redis_block);
+        mob_redis_key(f->key, 'b', slot->seq);
+        f->key_length = 9;
     }
     if (more)
         cursor_set(b, PART_BLOCKS, &after, sizeof after);
@@ -188,11 +261,12 @@ static void pick_values(struct batch *b, const uint8_t *after, uint32_t length)
         if (key.value != NULL)
             continue;
         bytes += key.value_length + 600u;
-        uint8_t *name = b->fetches[b->fetch_count].key;
-        name[0] = 'k';
-        memcpy(name + 1, key.bytes, key.length);
-        b->fetches[b->fetch_count].version = key.version;
-        b->fetches[b->fetch_count++].key_length = 1 + key.length;
+        struct row_fetch *f = &b->fetches[b->fetch_count++];
+        f->key[0] = 'k';
+        memcpy(f->key + 1, key.bytes, key.length);
+        f->key_length = 1 + key.length;
+        f->version = key.version;
+        f->length = key.value_length + (uint32_t)sizeof key.version;
     }
     cursor_set(b, PART_IDENTITIES, NULL, 0);
 }
@@ -259,7 +333,16 @@ void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
 void snapshot_step(struct mob_shard *sh)
 {
     struct mob_rows_ask *ask = &sh->member.rows;
-    if (ask->joiner == 0 || ask->fetching || sh->store.stored < ask->gate)
+    uint64_t joiner, lag;
+    if (sh->member.disowned)
+        end_disowned(sh);
+    if (sh->member.disowned || ask->joiner == 0 || ask->fetching)
+        return;
+    if (!mob_chain_join(sh->chain, &joiner, &lag) || joiner != ask->joiner) { /* it asks no more */
+        *ask = (struct mob_rows_ask){0};
+        return;
+    }
+    if (sh->store.stored < ask->gate || sh->now_ns < ask->again_ns)
         return;
     (void)MOB_FAILPOINT("gcs.source_rows");
     struct batch *b = batch_create(sh);

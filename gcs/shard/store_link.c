@@ -14,18 +14,11 @@
 #define GATHER_NS (500 * MOB_US)
 #define GATHER_BYTES_MAX (64u << 10)
 
-/* Others have all that this Redis had, so this member need not know what the next one has: it ends, and is
- * another one. The only member of a chain goes on. */
-static bool ends_with_redis(const struct mob_shard *sh)
-{
-    return shard_has_masters(sh) && !sh->stopping &&
-        (mob_chain_config(sh->chain)->count != 1 || !mob_chain_synced(sh->chain));
-}
-
 static void link_down(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
-    if (ends_with_redis(sh) && sh->failure == MOB_OK)
+    /* Who may end need not know what the next Redis has. */
+    if (member_is_spare(sh) && !sh->stopping && sh->failure == MOB_OK)
         sh->failure = MOB_UNAVAILABLE;
     epoll_ctl(sh->epoll_fd, EPOLL_CTL_DEL, mob_redis_fd(st->link), NULL);
     struct mob_redis_link *link = st->link;

@@ -15,6 +15,9 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "gcs/shard/redis_conf.h"
+#include "gcs/shard/redis_keys.h"
+#include "gcs/shard/redis_link.h"
 #include "tests/support/chain_box.h"
 
 #define DEADLINE (mob_now() + 30 * MOB_SEC)
@@ -97,6 +100,134 @@ static void a_killed_tail_is_replaced(void **state)
     kill_one(true);
 }
 
+/* ---- a member whose Redis lost something ---- */
+
+#define LARGE_BYTES 4096u /* more than the tables hold: it is in Redis only */
+
+static void put_large(struct mob_gcs *gcs, uint32_t key, uint8_t fill)
+{
+    uint8_t value[LARGE_BYTES];
+    memset(value, fill, sizeof value);
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = &key,
+        .key_length = sizeof key,
+        .value = value,
+        .value_length = sizeof value,
+        .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_put_wait(gcs, &put, DEADLINE, NULL), MOB_OK);
+}
+
+static void check_large(struct mob_gcs *gcs, uint32_t key, uint8_t fill)
+{
+    struct mob_gcs_result *result;
+    assert_int_equal(mob_gcs_get_wait(gcs, MOB_GCS_KV, &key, sizeof key, DEADLINE, &result), MOB_OK);
+    const struct mob_gcs_answer *a = mob_gcs_result_answer(result);
+    assert_int_equal(a->kv_count, 1);
+    assert_int_equal(a->kvs[0].value_length, LARGE_BYTES);
+    assert_int_equal(a->kvs[0].value[LARGE_BYTES - 1], fill);
+    mob_gcs_result_destroy(result);
+}
+
+/* Takes the value away behind the member's back, as soon as it is there. */
+static void lose_large(const struct gcs_box *member, uint32_t key)
+{
+    char path[128], socket[128], password[160];
+    uint8_t row[2 + sizeof key] = {'k', MOB_GCS_KV};
+    memcpy(row + 2, &key, sizeof key);
+    snprintf(path, sizeof path, "%s/" MOB_REDIS_PASSWORD_NAME, member->directory);
+    snprintf(socket, sizeof socket, "%s/" MOB_REDIS_SOCKET_NAME, member->directory);
+    assert_int_equal(mob_redis_password_read(path, password, sizeof password), MOB_OK);
+    struct mob_redis_options options = {socket, MOB_REDIS_USER, password};
+    redisContext *redis;
+    assert_int_equal(mob_redis_connect(&options, &redis), MOB_OK);
+    long long gone = 0;
+    for (int64_t deadline = DEADLINE; gone == 0; poll(NULL, 0, 5)) {
+        redisReply *reply = redisCommand(redis, "UNLINK %b", row, sizeof row);
+        assert_non_null(reply);
+        assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
+        gone = reply->integer;
+        freeReplyObject(reply);
+        assert_true(mob_now() < deadline);
+    }
+    redisFree(redis);
+}
+
+static bool says(const struct gcs_box *member, const char *text)
+{
+    char path[128], line[1024];
+    snprintf(path, sizeof path, "%s/gcs.log", member->directory);
+    FILE *file = fopen(path, "re");
+    bool found = false;
+    while (file != NULL && !found && fgets(line, sizeof line, file) != NULL)
+        found = strstr(line, text) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return found;
+}
+
+static void wait_until_says(struct chain_box *box, int slot, const char *text)
+{
+    for (int64_t deadline = DEADLINE; !says(&box->member[slot], text); poll(NULL, 0, 10)) {
+        assert_true(mob_now() < deadline);
+        chain_box_tend(box);
+    }
+}
+
+/* The only one that is left lacks a value. Nobody becomes a member without it: the chain stays alone and says
+ * so, until the value is written again. */
+static void a_hole_in_the_only_store_is_not_copied(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    chain_box_init(&box, 2, 2, "everysec");
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    struct mob_gcs *gcs = chain_box_client(&box);
+    for (uint32_t i = 0; i < 8; i++)
+        put_large(gcs, i, (uint8_t)(i + 1));
+    int tail = chain_box_place(&box, true), left = 1 - tail;
+    assert_true(tail >= 0);
+    lose_large(&box.member[left], 5);
+    gcs_box_end(&box.member[tail].gcs, SIGKILL);
+    put_number(gcs, 100, 7); /* the other one is alone now */
+    wait_until_says(&box, left, "snapshot_row_lost");
+    for (uint32_t i = 0; i < 8; i++)
+        if (i != 5)
+            check_large(gcs, i, (uint8_t)(i + 1));
+    put_large(gcs, 5, 99);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    gcs_box_end(&box.member[left].gcs, SIGKILL);
+    gcs_box_end(&box.member[left].redis, SIGKILL);
+    for (uint32_t i = 0; i < 8; i++)
+        check_large(gcs, i, i == 5 ? 99 : (uint8_t)(i + 1));
+    mob_gcs_destroy(gcs);
+    chain_box_fini(&box);
+}
+
+/* One of two lacks a value and is asked for all it has: it ends, and takes all from the other one. */
+static void who_lacks_what_others_have_begins_anew(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    chain_box_init(&box, 3, 3, "everysec");
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 3, DEADLINE));
+    struct mob_gcs *gcs = chain_box_client(&box);
+    for (uint32_t i = 0; i < 8; i++)
+        put_large(gcs, i, (uint8_t)(i + 1));
+    int head = chain_box_place(&box, false), tail = chain_box_place(&box, true), middle = 3 - head - tail;
+    lose_large(&box.member[middle], 5);
+    gcs_box_end(&box.member[tail].gcs, SIGKILL);
+    wait_until_says(&box, middle, "snapshot_row_lost");
+    assert_true(chain_box_wait_length(&box, 3, DEADLINE));
+    gcs_box_end(&box.member[head].gcs, SIGKILL);
+    gcs_box_end(&box.member[head].redis, SIGKILL);
+    for (uint32_t i = 0; i < 8; i++)
+        check_large(gcs, i, (uint8_t)(i + 1));
+    mob_gcs_destroy(gcs);
+    chain_box_fini(&box);
+}
+
 int main(void)
 {
     signal(SIGPIPE, SIG_IGN);
@@ -105,6 +236,8 @@ int main(void)
         cmocka_unit_test(two_members_take_writes_and_answer_reads),
         cmocka_unit_test(a_killed_head_is_replaced),
         cmocka_unit_test(a_killed_tail_is_replaced),
+        cmocka_unit_test(a_hole_in_the_only_store_is_not_copied),
+        cmocka_unit_test(who_lacks_what_others_have_begins_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
