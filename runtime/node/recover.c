@@ -9,6 +9,7 @@
 #include "gcs/client/client_sync.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/alias.h"
+#include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/submit.h"
@@ -469,6 +470,7 @@ static enum mob_status read_actors(struct node *node, uint32_t *count_out, int64
             return MOB_TIMEOUT;
         lineage_log_pump(node->log, node->now_ns, true);
         mob_gcs_step(node->gcs, node->now_ns);
+        node_group_reads_again(node);
         if (node_actors_recovering(node) > 0)
             poll(&gcs, 1, STEP_MS);
     }

@@ -70,6 +70,25 @@ static void kill_that_was_not_stored_did_not_happen(void **state)
     nx_close(&nx);
 }
 
+/* Until then nobody knows whether it lives, nor what it has to do again. */
+static void actor_whose_log_cannot_be_read_at_once_comes_back(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    struct mob_actor_id actor = live_actor(&nx, &driver, &worker);
+    nx_settle(&nx);
+    nx_end(&nx);
+    nx_let_go(&worker);
+    FAKE.failing_reads = 2;
+    nx_start(&nx, 0);
+    assert_int_equal(FAKE.failing_reads, 0);
+    assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 static void kill_that_was_stored_stands(void **state)
 {
     (void)state;
@@ -381,6 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kill_that_was_not_stored_did_not_happen),
         cmocka_unit_test(kill_that_was_stored_stands),
+        cmocka_unit_test(actor_whose_log_cannot_be_read_at_once_comes_back),
         cmocka_unit_test(creation_that_was_not_stored_is_made_by_its_driver_again),
         cmocka_unit_test(actor_whose_row_is_behind_comes_back),
         cmocka_unit_test(actor_whose_constructor_failed_stays_dead),

@@ -64,6 +64,7 @@ static struct {
     bool leaves_unfinished; /* a node that starts is told of none */
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
     enum mob_status group_reads; /* what they end with, if not MOB_OK */
+    uint32_t failing_reads; /* so many of them end with MOB_UNAVAILABLE */
     enum mob_status checkpoint_reads; /* what gets of checkpoints end with, if not MOB_OK */
 } FAKE;
 
@@ -184,7 +185,11 @@ static inline void fake_answer(struct mob_gcs *gcs, struct fake_op *op)
     static struct mob_gcs_incarnation incarnations[FAKE_LOGS_MAX];
     (void)gcs;
     struct mob_gcs_answer answer = {.status = op->status, .number = op->number};
-    if (op->kind == FAKE_READ && !op->all && FAKE.group_reads != MOB_OK)
+    bool of_group = op->kind == FAKE_READ && !op->all, fails = of_group && FAKE.failing_reads > 0;
+    FAKE.failing_reads -= fails;
+    if (fails)
+        answer.status = MOB_UNAVAILABLE;
+    else if (of_group && FAKE.group_reads != MOB_OK)
         answer.status = FAKE.group_reads;
     else if (op->kind == FAKE_READ)
         fake_answer_blocks(op, &answer);
