@@ -4,6 +4,7 @@
 
 #include "runtime/node/alias.h"
 #include "runtime/node/large_hashes.h"
+#include "runtime/node/resolve.h"
 #include "runtime/node/task.h"
 
 enum { SMALL = 77, LARGE = 3 << 20 };
@@ -217,6 +218,41 @@ static void a_fetch_seals_what_its_maker_has_not_come_to(void **state)
     close_world(&w);
 }
 
+/* A look-up finds the record, and the value is there already, with nobody's seal: whoever asked is told of
+ * one that can be read, with its size. */
+static void what_a_look_up_finds_is_sealed_before_it_is_told(void **state)
+{
+    (void)state;
+    struct world w;
+    struct mob_object_ref ref;
+    int64_t value = 79;
+    struct mob_return_view view = {
+        .type = MOB_TYPE_I64, .size = sizeof value, .payload = (const uint8_t *)&value};
+    _Alignas(8) uint8_t logged[sizeof(struct mob_completion_head) + 64];
+    open_taken(&w);
+    uint64_t hold = lineage_log_hold(w.nx.node->log);
+    assert_int_equal(
+        mob_store_put_small(w.worker.store, w.id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
+    nx_publish_completion(&w.worker, &view, MOB_OK);
+    nx_settle(&w.nx);
+    assert_false(info_of(&w, w.id).sealed);
+    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
+        .flags = MOB_COMPLETION_FINAL,
+        .return_count = 1,
+        .task = w.id.task,
+        .attempt = 1};
+    head.body_bytes = mob_return_encode(logged + sizeof head, 0, 64, &view);
+    memcpy(logged, &head, sizeof head);
+    struct known known = {.id = w.id, .completion = (struct mob_completion_head *)logged};
+    node_result_known(
+        w.nx.node, &known, w.other.welcome.slot, w.nx.node->clients[w.other.welcome.slot]->session);
+    assert_true(info_of(&w, w.id).sealed);
+    lineage_log_release(w.nx.node->log, hold);
+    assert_int_equal(until_told(&w, w.other.store, w.id), MOB_OK);
+    mob_store_object_seal(w.worker.store, ref); /* comes late, and does no harm */
+    close_world(&w);
+}
+
 /* Who runs may be writing it. */
 static void a_fetch_leaves_what_has_no_record(void **state)
 {
@@ -317,6 +353,7 @@ int main(void)
         cmocka_unit_test(a_large_value_is_told_with_its_hash),
         cmocka_unit_test(a_fetch_is_answered_behind_the_commit),
         cmocka_unit_test(a_fetch_seals_what_its_maker_has_not_come_to),
+        cmocka_unit_test(what_a_look_up_finds_is_sealed_before_it_is_told),
         cmocka_unit_test(a_fetch_leaves_what_has_no_record),
         cmocka_unit_test(a_tail_call_waits_for_the_record_too),
         cmocka_unit_test(a_look_up_that_ends_late_commits_nothing),
