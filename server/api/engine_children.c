@@ -331,6 +331,7 @@ static void on_group(struct reading *reading, enum mob_status status)
         c->at.end = end_in(reading);
         c->top = c->at;
         c->begun = true;
+        c->groups = 0; /* so that the pages of a sorted list look at the same ones */
     }
     if (!c->names_read && lacks_name(c)) {
         c->names_read = true;

@@ -578,5 +578,22 @@ def test_children_are_found_among_all_that_came_later(c):
     check(c.call("POST", f"{V1}/tasks/{lives['id']}:cancel", {"force": True})[0] == 202, "cancel")
 
 
+def test_more_children_than_one_answer_looks_at(c):
+    """65,536 of them: the page of a term that matches nothing of these is empty, and the next goes on; a sorted list is one of these."""
+    if not os.environ.get("MOBULA_TEST_ALL"):
+        return
+    parent = c.json("POST", V1 + "/tasks", {"function": "probe.broods", "arguments": [70000, 0, 0]}, {"Prefer": "wait=60"}, expect=200)
+    of = f"{V1}/tasks?filter=parent:{parent['id']}"
+    first = c.json("GET", of + "%20AND%20name:1-0", expect=200)
+    check(first["items"] == [] and first["truncated"] and first["next_cursor"], "an answer ends", first)
+    check(names(pages(c, of + "%20AND%20name:1-0")) == ["1-0"], "and the next goes on")
+    page, keys, seen = c.json("GET", of + "&sort=submitted_us&limit=200", expect=200), [], []
+    for _ in range(3):
+        keys += [t["submitted_us"] for t in page["items"]]
+        seen += names(page["items"])
+        page = c.json("GET", f"{of}&sort=submitted_us&limit=200&cursor={page['next_cursor']}", expect=200)
+    check(keys == sorted(keys) and len(set(seen)) == 600, "pages of one sorted list", keys[199:201], len(set(seen)))
+
+
 if __name__ == "__main__":
     main(dict(globals()))
