@@ -16,7 +16,7 @@
  *   life.c        with masters: the store's name, and whether it holds all
  *   peers.c       with masters: links between members
  *   beat.c        with masters: the heartbeat's thread
- *   snapshot.c    with masters: this member's state for a joiner, and a joiner's taking it
+ *   snapshot.c    with masters: this member's state for a joiner; snapshot_load.c: a joiner's taking it
  */
 #ifndef MOB_GCS_SHARD_SHARD_INTERNAL_H
 #define MOB_GCS_SHARD_SHARD_INTERNAL_H
@@ -414,7 +414,7 @@ int64_t peers_next_ns(const struct mob_shard *sh); /* when to flush again at the
 bool peers_crowded(const struct mob_shard *sh); /* the successor's link is behind: take no more */
 void peers_tick(struct mob_shard *sh); /* dials neighbours, forgets others */
 void peers_fini(struct mob_shard *sh);
-/* snapshot.c */
+/* snapshot.c, snapshot_load.c */
 void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* ROWS */
 void snapshot_step(struct mob_shard *sh);
 void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* LOAD */
