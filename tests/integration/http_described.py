@@ -82,11 +82,12 @@ def test_mistakes_in_a_module_are_named(c):
 # ---- what a function reports of itself ----
 
 def events_of(c, query, last="task.finished"):
-    """Until one of type `last`."""
-    position, events = "", []
+    """Until one of type `last`; `query` begins with the position to read on from."""
+    position, terms = query.split("&", 1)
+    events = []
     for _ in range(20):
-        page = c.json("GET", f"{V1}/events?{query}&wait=2{position}", expect=200)
-        events, position = events + page["events"], "&after=" + page["position"]
+        page = c.json("GET", f"{V1}/events?{position}&{terms}&wait=2", expect=200)
+        events, position = events + page["events"], "after=" + page["position"]
         if any(e["type"] == last for e in events):
             break
     return events
