@@ -274,15 +274,17 @@ static enum mob_status sprawl(struct mob_call *call)
     return mob_return_i64(call, depth);
 }
 
-/* Ends at once, and leaves 2^depth sleepers below children that have ended as well. */
+/* Ends at once, and leaves 2^depth sleepers below children that have ended as well: those take no core, or
+ * they would wait behind sleepers. */
 static enum mob_status leaves(struct mob_call *call)
 {
     struct mob_client *client = mob_call_client(call);
+    struct mob_submit_options coreless = {.struct_size = sizeof coreless, .cpus = -1};
     int64_t depth = mob_arg_i64(call, 0), ms = mob_arg_i64(call, 1);
     for (int i = 0; i < 2; i++) {
         struct mob_future *child;
         enum mob_status status = depth > 1
-            ? mob_submit(client, "probe.leaves", MOB_ARGS(mob_i64(depth - 1), mob_i64(ms)), NULL, &child)
+            ? mob_submit(client, "probe.leaves", MOB_ARGS(mob_i64(depth - 1), mob_i64(ms)), &coreless, &child)
             : mob_submit(client, "probe.sleeps", MOB_ARGS(mob_i64(ms)), NULL, &child);
         if (status != MOB_OK)
             return status;
