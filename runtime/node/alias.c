@@ -346,6 +346,21 @@ bool node_tail_target(const struct node *node, struct mob_object_id id, struct m
     return alias != NULL;
 }
 
+/* Who asks wants an answer now: behind so many a chain counts as living. */
+#define HOPS_MAX 1024
+
+bool node_tail_call_lives(struct node *node, const struct node_tail_call *call)
+{
+    struct mob_object_id end = call->target;
+    for (int hops = 0; hops < HOPS_MAX; hops++) {
+        if (node_task_find(node, end.task))
+            return true;
+        if (!node_tail_target(node, end, &end))
+            return node_promised(node, end);
+    }
+    return true;
+}
+
 void node_tail_walk_begin(struct node *node)
 {
     node->aliases->walk++;

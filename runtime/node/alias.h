@@ -29,6 +29,9 @@ void node_alias_ready(struct node *node, const struct ready_object *object);
 /* The first return of a task that has ended and that is not ready yet, because what it became is not; NULL.
  */
 const struct node_tail_call *node_tail_call_of(const struct node *node, struct mob_task_id task);
+/* Does what it becomes in the end live here: a task, or a promise? If not, somebody asked for what is over,
+ * and it is being looked up in the lineage. */
+bool node_tail_call_lives(struct node *node, const struct node_tail_call *call);
 /* What this object becomes, if it stands for another one; else false. */
 bool node_tail_target(const struct node *node, struct mob_object_id id, struct mob_object_id *target_out);
 /* A cancel goes from such tasks to their children and to what they became, and meets each of them once: */

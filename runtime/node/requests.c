@@ -173,7 +173,7 @@ static void task_request(const struct request *r, bool why)
     bool known = payload_task(r, &id);
     struct node_task *task = known ? node_task_find(r->node, id) : NULL;
     const struct node_tail_call *call = known && !task ? node_tail_call_of(r->node, id) : NULL;
-    if (call)
+    if (call && node_tail_call_lives(r->node, call))
         reply_json(r, node_task_continued_json(call, why));
     else if (!task)
         reply(r, MOB_NOT_FOUND, NULL, 0);

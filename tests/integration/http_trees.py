@@ -1,5 +1,5 @@
 """Programs whose tasks make more tasks than they finish, in the standing job, where all work over HTTP lies."""
-from lib_http_cluster import check, main
+from lib_http_cluster import at_once, check, main
 
 V1 = "/api/v1"
 
@@ -70,6 +70,17 @@ def test_what_an_ended_task_left_running_is_cancelled_after_a_restart(c):
     check(c.json("POST", f"{V1}/tasks/{root['id']}:cancel", expect=409)["code"] == "already-finished", "cancelled before")
     c.call("POST", f"{V1}/tasks/{other['id']}:cancel", {"force": True})
     c.until("the end", lambda: queue(c)["tasks"] == 0)
+
+
+def test_what_many_ask_for_at_once_after_a_restart_is_there(c):
+    """A result that the node has to look up, step by step along what became what: nobody is told that it is pending."""
+    c.deploy("probe")
+    roots = [c.run("probe.tree", 3)["returns"][0] for _ in range(40)]
+    c.kill("mobula-node")
+    c.until("the next node runs tasks", lambda: c.run("probe.echo_i64", 1).get("result") == 1)
+    for root in roots:
+        seen = at_once([lambda: c.json("GET", f"{V1}/objects/{root}", expect=200)] * 8)
+        check(all(o["state"] == "ready" and o["value"] == 8 for o in seen), "a result", seen)
 
 
 def test_others_are_served_beside_a_runaway_tree(c):

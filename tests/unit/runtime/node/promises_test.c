@@ -124,6 +124,57 @@ static void chain_of_tail_calls_becomes_its_end(void **state)
     nx_close(&nx);
 }
 
+/* A task that became another: it goes on while that one lives. When both are over and the node knows them no
+ * more, whoever asks for the result has it looked up, and that is not a task that goes on. */
+static void what_is_looked_up_does_not_live(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver, again;
+    struct nx_worker worker;
+    enum mob_status status = MOB_IO;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id first = nx_submit(&driver);
+    nx_turn(&nx, 5);
+    nx_worker(&nx, &worker);
+    assert_true(nx_take_task(&worker));
+    struct mob_spec_head next = nx_head(first, worker.head.job, 0, MOB_KIND_TASK);
+    nx_spec(worker.store, &next, NULL);
+    nx_complete_as(&worker, mob_object_of(next.task, 0));
+    nx_turn(&nx, 5);
+    const struct node_tail_call *call = node_tail_call_of(nx.node, first);
+    assert_non_null(call);
+    assert_true(node_tail_call_lives(nx.node, call));
+    assert_true(nx_take_task(&worker));
+    assert_true(mob_task_id_eq(worker.head.task, next.task));
+    nx_complete(&worker, 7, MOB_OK);
+    nx_settle(&nx);
+    assert_null(node_tail_call_of(nx.node, first));
+    nx_let_go(&worker);
+    nx_end(&nx);
+    nx_start(&nx, 0);
+    nx_turn(&nx, 20);
+    nx_connect(&nx, &again, &driver);
+    FAKE.hold_reads = true;
+    nx_watch(again.store, mob_object_of(first, 0));
+    nx_turn(&nx, 5);
+    assert_int_equal(fake_gcs_reads_waiting(nx.node->gcs), 1);
+    fake_gcs_answer_read(nx.node->gcs, 0);
+    nx_turn(&nx, 5);
+    call = node_tail_call_of(nx.node, first);
+    assert_non_null(call);
+    assert_false(node_tail_call_lives(nx.node, call));
+    FAKE.hold_reads = false;
+    nx_settle(&nx);
+    assert_true(nx_told(again.store, mob_object_of(first, 0), &status));
+    assert_int_equal(status, MOB_OK);
+    assert_int_equal(value_of(&nx, mob_object_of(next.task, 0)), 7);
+    nx_disconnect(&again);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 static void object_that_stands_for_itself_is_a_cycle(void **state)
 {
     (void)state;
@@ -192,6 +243,7 @@ int main(void)
         cmocka_unit_test(kept_promise_is_told_to_who_watches),
         cmocka_unit_test(promise_of_one_who_leaves_is_broken),
         cmocka_unit_test(chain_of_tail_calls_becomes_its_end),
+        cmocka_unit_test(what_is_looked_up_does_not_live),
         cmocka_unit_test(object_that_stands_for_itself_is_a_cycle),
         cmocka_unit_test(replies_wait_for_room_in_the_ring),
     };
