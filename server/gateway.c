@@ -117,6 +117,7 @@ static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob
                                           : (unsigned)(cores + 1) / 2;
     struct mob_h1_options h1 = {.threads = threads,
         .connections_max = connections_max,
+        .head_timeout_ms = options->head_timeout_ms,
         .service = mob_api_service(gateway->api),
         .on_closed = on_closed,
         .on_closed_cls = gateway};
@@ -127,7 +128,7 @@ static enum mob_status open_fronts(struct mob_gateway *gateway, const struct mob
         .port = options->port,
         .connections_max = connections_max,
         .per_address_max = options->per_address_max ? options->per_address_max : PER_ADDRESS_MAX,
-        .sniff_timeout_ms = options->sniff_timeout_ms};
+        .sniff_timeout_ms = options->head_timeout_ms};
     struct mob_edge_front front = {gateway->h1, mob_h1_adopt};
     status = mob_edge_open(&edge, front, &gateway->edge);
     return status == MOB_OK ? mob_edge_start(gateway->edge) : status;

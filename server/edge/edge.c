@@ -128,35 +128,36 @@ static void hand_over(struct mob_edge *edge, struct guest *guest)
 
 static const char h2_preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/* `ended`: the client sends nothing more. */
-static void sniff(struct mob_edge *edge, struct guest *guest, bool ended)
+/* `ended`: the client sends nothing more. False: it is a guest no more, or one that lingers. */
+static bool sniff(struct mob_edge *edge, struct guest *guest, bool ended)
 {
     char bytes[MOB_HTTP_HEAD_BYTES_MAX];
     ssize_t n = recv(guest->fd, bytes, sizeof bytes, MSG_PEEK | MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return;
+        return true;
     if (n <= 0) {
         guest_close(edge, guest);
-        return;
+        return false;
     }
     if (bytes[0] == 0x16) { /* a TLS record; its front is not there yet */
         guest_close(edge, guest);
-        return;
+        return false;
     }
     size_t length = 0;
     struct mob_http_refusal refusal = {0};
     enum mob_status status = mob_http_head_check(bytes, (size_t)n, &length, &refusal);
     if (status == MOB_AGAIN && !ended)
-        return;
+        return true;
     if (status == MOB_AGAIN)
         refusal = (struct mob_http_refusal){400, "the request head ends in the middle"};
     if (status == MOB_OK) {
         hand_over(edge, guest);
-        return;
+        return false;
     }
     if ((size_t)n >= sizeof h2_preface - 1 && memcmp(bytes, h2_preface, sizeof h2_preface - 1) == 0)
         refusal = (struct mob_http_refusal){505, "HTTP/2 is not served here"};
     refuse(edge, guest, refusal.status, refusal.why);
+    return false;
 }
 
 static void on_guest_event(struct mob_edge *edge, struct guest *guest, uint32_t events)
@@ -235,10 +236,12 @@ static void listen_again(struct mob_edge *edge)
         edge->accept_paused = false;
 }
 
+/* A head that is all there has come in time, whenever this thread gets to look at it. */
 static void expire(struct mob_edge *edge, int64_t now)
 {
     while (edge->sniffing.head && edge->sniffing.head->deadline_ns <= now)
-        refuse(edge, edge->sniffing.head, 408, "no complete request head in time");
+        if (sniff(edge, edge->sniffing.head, false))
+            refuse(edge, edge->sniffing.head, 408, "no complete request head in time");
     while (edge->lingering.head && edge->lingering.head->deadline_ns <= now)
         guest_close(edge, edge->lingering.head);
 }

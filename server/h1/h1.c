@@ -9,6 +9,7 @@
 #include "common/base/log.h"
 #include "common/base/log_value.h"
 #include "server/h1/h1_inner.h"
+#include "server/http/refusal.h"
 #include "server/http/stream.h"
 
 /* --- the library's handler --- */
@@ -50,17 +51,22 @@ static bool take_body(struct exchange *exchange, const char *bytes, size_t n)
     return true;
 }
 
-static void handle(struct exchange *exchange)
+/* False: end the connection. */
+static bool handle(struct exchange *exchange)
 {
     struct mob_http_request *request = exchange->request;
     const struct mob_http_service *service = &exchange->connection->shard->h1->options.service;
     if (exchange->discarding) {
         h1_refuse(request, 413, "the body is larger than this route takes");
-        return;
+        return true;
     }
-    atomic_store_explicit(&exchange->connection->reading, false, memory_order_relaxed);
+    if (!h1_enter(exchange->connection, H1_HANDLING))
+        return false;
+    /* Until it is answered no time is its client's. */
+    atomic_store_explicit(&exchange->connection->deadline_ns, INT64_MAX, memory_order_relaxed);
     atomic_store_explicit(&request->status, MOB_HTTP_HANDLING, memory_order_relaxed);
     service->handle(service->cls, request);
+    return true;
 }
 
 /* An early answer waits for a short body, so that the client gets it on a connection that stays in step. */
@@ -93,7 +99,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
         return ok ? MHD_YES : MHD_NO;
     }
     if (atomic_load_explicit(&request->status, memory_order_acquire) == MOB_HTTP_READING) {
-        handle(exchange);
+        if (!handle(exchange))
+            return MHD_NO;
         /* Suspended in this call: even if the answer is there already, the resumed call sends it. */
         if (exchange->suspended)
             return MHD_YES;
@@ -129,7 +136,8 @@ static void end_exchange(struct exchange *exchange)
         mob_park_remove(exchange->request);
     if (exchange->queued)
         service->finished(service->cls, exchange->request);
-    h1_set_deadline(exchange->connection, MOB_H1_IDLE_S);
+    h1_enter(exchange->connection, H1_BETWEEN);
+    h1_set_deadline(exchange->connection, MOB_H1_IDLE_S * 1000);
     exchange->connection->exchange = NULL;
     if (exchange->headers != exchange->inline_headers)
         free(exchange->headers);
@@ -165,7 +173,7 @@ static void connection_started(struct shard *shard, struct MHD_Connection *mhd, 
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS)->client_addr;
     memcpy(&connection->address, address,
         address->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-    h1_set_deadline(connection, MOB_H1_HEAD_S);
+    h1_set_deadline(connection, shard->h1->options.head_timeout_ms);
     pthread_mutex_lock(&shard->lock);
     connection->next = shard->connections;
     if (shard->connections)
@@ -204,33 +212,73 @@ static void on_connection(
         connection_closed(shard, *socket_context);
 }
 
+static enum h1_phase phase_of(struct connection *c)
+{
+    return (enum h1_phase)atomic_load_explicit(&c->phase, memory_order_relaxed);
+}
+
+static bool nothing_unread(const struct connection *c)
+{
+    int unread = 0;
+    return ioctl(c->fd, FIONREAD, &unread) == 0 && unread == 0;
+}
+
+static bool has_events(const struct connection *c, short events)
+{
+    struct pollfd p = {.fd = c->fd, .events = events};
+    return poll(&p, 1, 0) > 0;
+}
+
 /* The library does not see an end that came together with the last bytes before it, and would wait for the
  * rest of a body until its deadline. Twice in a row with nothing unread: what is in its hands by then is all.
  */
 static bool has_left(struct connection *c)
 {
-    struct pollfd p = {.fd = c->fd, .events = POLLRDHUP};
-    int unread = 0;
     bool before = c->left;
-    c->left = atomic_load_explicit(&c->reading, memory_order_relaxed) && poll(&p, 1, 0) > 0 &&
-        ioctl(c->fd, FIONREAD, &unread) == 0 && unread == 0;
+    c->left = phase_of(c) == H1_READING && has_events(c, POLLRDHUP) && nothing_unread(c);
     return c->left && before;
 }
 
-/* Park thread, once a second. Shutting the socket down makes the library end the connection by itself. */
+/* Whether it is the client that has not done its part: what it has sent is read, what it may have is sent as
+ * far as it takes it. Else its thread has not come to it yet, for it is busy with others or has no core. */
+static bool waits_for_client(const struct connection *c, enum h1_phase phase)
+{
+    return phase == H1_SENDING ? !has_events(c, POLLOUT) : nothing_unread(c);
+}
+
+/* Twice in a row, since its thread may have in its hands what it read just before the first look. */
+static bool is_late(struct connection *c, int64_t now)
+{
+    bool before = c->held_up;
+    c->held_up =
+        atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) < now && waits_for_client(c, phase_of(c));
+    return c->held_up && before;
+}
+
+/* Shutting the socket down makes the library end the connection by itself. */
+static void expire(struct connection *c, struct mob_http_refusal why)
+{
+    int reading = H1_READING;
+    c->expired = true;
+    if (atomic_compare_exchange_strong(&c->phase, &reading, H1_LATE))
+        mob_http_refusal_send(c->fd, why);
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+/* Park thread, once a second. */
 static void sweep(void *cls, int64_t now)
 {
     struct mob_h1 *h1 = cls;
     for (unsigned i = 0; i < h1->shard_count; i++) {
         struct shard *shard = &h1->shards[i];
         pthread_mutex_lock(&shard->lock);
-        for (struct connection *c = shard->connections; c; c = c->next) {
-            bool late = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) < now;
-            if (!c->expired && (late || has_left(c))) {
-                c->expired = true;
-                shutdown(c->fd, SHUT_RDWR);
-            }
-        }
+        for (struct connection *c = shard->connections; c; c = c->next)
+            if (c->expired)
+                continue;
+            else if (is_late(c, now))
+                expire(c, (struct mob_http_refusal){408, "the rest of the request did not come in time"});
+            else if (has_left(c))
+                expire(c, (struct mob_http_refusal){400, "the request ends in the middle"});
         pthread_mutex_unlock(&shard->lock);
     }
 }
@@ -278,6 +326,8 @@ enum mob_status mob_h1_start(const struct mob_h1_options *options, struct mob_h1
     if (!h1)
         return MOB_NO_MEMORY;
     h1->options = *options;
+    if (h1->options.head_timeout_ms == 0)
+        h1->options.head_timeout_ms = MOB_H1_HEAD_MS;
     for (unsigned i = 0; i < options->threads; i++)
         pthread_mutex_init(&h1->shards[i].lock, NULL);
     h1->shard_count = options->threads;

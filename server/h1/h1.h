@@ -6,8 +6,10 @@
  * N one-thread daemons without a listen socket; a connection goes to the one with the fewest. The edge has
  * checked the first head of each connection; the heads that follow on it are checked here, before the
  * handler. Every phase of a connection (idle, head, body, answer) has an absolute deadline, kept by us,
- * because the library's time-out only measures inactivity and stops while a connection is suspended. Threads:
- * start, stop and adopt from any; the service's callbacks run in the daemons' threads.
+ * because the library's time-out only measures inactivity and stops while a connection is suspended. It ends
+ * what its client holds up: bytes that wait here to be read, or an answer that its client has room for, are
+ * our own delay. Who is late with the rest of a request is told so by 408. Threads: start, stop and adopt
+ * from any; the service's callbacks run in the daemons' threads.
  */
 #ifndef MOB_SERVER_H1_H1_H
 #define MOB_SERVER_H1_H1_H
@@ -23,7 +25,7 @@
 #define MOB_H1_CONNECTION_MEMORY_BYTES 8192
 /* Deadlines. A body or an answer may take 20 s plus its length at 64 KiB/s. */
 #define MOB_H1_IDLE_S 75
-#define MOB_H1_HEAD_S 10
+#define MOB_H1_HEAD_MS 10000
 #define MOB_H1_TRANSFER_BASE_S 20
 #define MOB_H1_TRANSFER_MIN_BYTES_PER_S 65536
 /* What is read and thrown away behind an early refusal, to keep the connection usable. */
@@ -33,6 +35,7 @@ struct mob_h1;
 
 struct mob_h1_options {
     unsigned threads, connections_max;
+    int head_timeout_ms; /* 0: MOB_H1_HEAD_MS */
     struct mob_http_service service;
     /* A connection that was adopted has ended; any daemon's thread. */
     void (*on_closed)(void *cls, const struct sockaddr *address);

@@ -9,14 +9,25 @@
 #include "server/http/refusal.h"
 #include "server/http/stream.h"
 
-void h1_set_deadline(struct connection *connection, int64_t seconds)
+void h1_set_deadline(struct connection *connection, int64_t milliseconds)
 {
-    atomic_store_explicit(&connection->deadline_ns, mob_now() + seconds * MOB_SEC, memory_order_relaxed);
+    atomic_store_explicit(&connection->deadline_ns, mob_now() + milliseconds * MOB_MS, memory_order_relaxed);
 }
 
 void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes)
 {
-    h1_set_deadline(connection, MOB_H1_TRANSFER_BASE_S + (int64_t)(bytes / MOB_H1_TRANSFER_MIN_BYTES_PER_S));
+    int64_t seconds = MOB_H1_TRANSFER_BASE_S + (int64_t)(bytes / MOB_H1_TRANSFER_MIN_BYTES_PER_S);
+    h1_set_deadline(connection, seconds * 1000);
+}
+
+bool h1_enter(struct connection *connection, enum h1_phase phase)
+{
+    int before = atomic_load_explicit(&connection->phase, memory_order_relaxed);
+    while (before != H1_LATE &&
+        !atomic_compare_exchange_weak_explicit(
+            &connection->phase, &before, phase, memory_order_relaxed, memory_order_relaxed))
+        continue;
+    return before != H1_LATE;
 }
 
 /* --- the front's operations --- */
@@ -74,9 +85,8 @@ void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
     exchange->request->fd = connection->fd;
     exchange->request->park_list = connection->shard->park_list;
     connection->requests++;
-    atomic_store_explicit(&connection->reading, true, memory_order_relaxed);
-    h1_set_deadline(connection, MOB_H1_HEAD_S);
-    exchange->refused = refuse_long_query(exchange);
+    h1_set_deadline(connection, connection->shard->h1->options.head_timeout_ms);
+    exchange->refused = !h1_enter(connection, H1_READING) || refuse_long_query(exchange);
     return exchange;
 }
 
@@ -268,6 +278,8 @@ static struct MHD_Response *make_response(struct exchange *exchange)
 enum MHD_Result h1_queue_answer(struct exchange *exchange)
 {
     struct mob_http_reply *reply = &exchange->request->reply;
+    if (!h1_enter(exchange->connection, H1_SENDING))
+        return MHD_NO;
     mob_http_code_reply(exchange->request);
     struct MHD_Response *response = make_response(exchange);
     if (!response)
@@ -282,7 +294,6 @@ enum MHD_Result h1_queue_answer(struct exchange *exchange)
         MHD_add_response_header(response, "Connection", "close");
     h1_set_transfer_deadline(exchange->connection, reply->body_length);
     exchange->queued = true;
-    atomic_store_explicit(&exchange->connection->reading, false, memory_order_relaxed);
     enum MHD_Result result = h1_library_queue(exchange->connection->mhd, (unsigned)reply->status, response);
     MHD_destroy_response(response);
     return result;

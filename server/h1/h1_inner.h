@@ -16,6 +16,15 @@
 
 struct shard;
 
+/* Where a connection is: its thread moves it along, and the sweep ends what is late. */
+enum h1_phase {
+    H1_BETWEEN, /* no request on it */
+    H1_READING, /* one has begun and is not all there */
+    H1_HANDLING, /* it is ours */
+    H1_SENDING, /* its answer is with the library */
+    H1_LATE /* its client was told so by the sweep; nothing else may be sent */
+};
+
 struct connection {
     struct connection *next, *prev;
     struct shard *shard;
@@ -24,8 +33,9 @@ struct connection {
     struct sockaddr_in6 address; /* IPv4 fits too */
     int fd;
     _Atomic int64_t deadline_ns;
-    _Atomic bool reading; /* a request has begun and is not all there */
-    bool left; /* sweep: its client was seen to send nothing more in the middle of one */
+    _Atomic int phase; /* enum h1_phase */
+    bool left; /* sweep: its client was seen to send nothing more in the middle of a request */
+    bool held_up; /* sweep: it was late, and seen to wait for its client */
     bool expired; /* sweep: shut down already */
     unsigned requests; /* begun on this connection */
 };
@@ -61,8 +71,10 @@ struct mob_h1 {
     unsigned shard_count;
 };
 
-void h1_set_deadline(struct connection *connection, int64_t seconds);
+void h1_set_deadline(struct connection *connection, int64_t milliseconds);
 void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes);
+/* The next phase of a connection, by its thread. False: it was too late, and is ended. */
+bool h1_enter(struct connection *connection, enum h1_phase phase);
 /* Called by the library with the raw target of each request, before its headers are parsed. */
 void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd);
 bool h1_answered(const struct mob_http_request *request);

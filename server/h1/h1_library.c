@@ -54,7 +54,7 @@ static enum MHD_Result find_fault(void *cls, enum MHD_ValueKind kind, const char
 static bool reads_chunks(const struct connection *c)
 {
     return c->exchange && c->exchange->begun && c->exchange->request->content_length == UINT64_MAX &&
-        atomic_load_explicit(&c->reading, memory_order_relaxed);
+        atomic_load_explicit(&c->phase, memory_order_relaxed) == H1_READING;
 }
 
 static void refuse(struct connection *c, unsigned status)

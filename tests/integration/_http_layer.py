@@ -5,6 +5,7 @@ Raw sockets, because most of it is about bytes that no HTTP library would send.
 import json
 import os
 import re
+import signal
 import socket
 import struct
 import sys
@@ -284,6 +285,58 @@ def test_slow_heads_time_out():
     c.send(b"GET /livez HTTP/1.1\r\nHost: lo")
     data = c.rest()
     check(data.startswith(b"HTTP/1.1 408"), "a head that never ends", data)
+    c = Connection()
+    c.send(NEXT)
+    check(c.response()[0] == 200, "first answer")
+    c.send(b"GET /livez HTTP/1.1\r\nHost: lo")
+    data = c.rest()
+    one_refusal(data, "a later head that never ends")
+    check(data.startswith(b"HTTP/1.1 408"), "a later head that never ends", data)
+    check_problem_bytes(data, "a later head that never ends")
+
+
+def test_what_came_in_time_is_answered_however_late_it_is_read():
+    """The only thread of the front is busy for longer than a head may take."""
+    def begun():
+        c = Connection()
+        c.send(NEXT)
+        check(c.response()[0] == 200, "first answer")
+        c.send(NEXT[:30])
+        return c
+    others, silent = [begun() for _ in range(4)], begun()
+    busy = Connection()
+    body = b'{"function": "test.holds"}'
+    busy.send(head("POST", "/api/v1/tasks", {"Content-Type": "application/json", "Content-Length": str(len(body))}).encode() + body)
+    time.sleep(0.2)  # until it holds the thread; if not yet, nothing is tested and nothing fails
+    for c in others:
+        c.send(NEXT[30:])
+    for c in others:
+        result = c.response()
+        check(result and result[0] == 200, "a head that was whole in time", result)
+    check(busy.response()[0] == 202, "who kept the thread")
+    check(silent.rest().startswith(b"HTTP/1.1 408"), "one that was not")
+
+
+def test_heads_that_came_while_nothing_ran_are_read():
+    """More of them than the edge takes from the kernel in one turn, and later requests of connections."""
+    gateway = int(os.environ["MOBULA_TEST_GATEWAY_PID"])
+    fresh, kept = [Connection() for _ in range(300)], [Connection() for _ in range(20)]
+    for c in kept:
+        c.send(NEXT)
+        check(c.response()[0] == 200, "first answer")
+    for c in fresh + kept:
+        c.send(NEXT[:30])
+    os.kill(gateway, signal.SIGSTOP)
+    try:
+        for c in fresh + kept:
+            c.send(NEXT[30:])
+        time.sleep(2)
+    finally:
+        os.kill(gateway, signal.SIGCONT)
+    for c in fresh + kept:
+        result = c.response()
+        check(result and result[0] == 200, "answered after a pause of the whole process", result)
+        c.close()
 
 
 def test_large_heads_are_refused():

@@ -2,7 +2,8 @@
  * table.
  *
  * Functions: "test.echo" gives its first argument, "test.never" never ends, "test.fail" fails,
- * "test.contested" never ends and its Idempotency-Key is never decided; others do not exist. Every submission
+ * "test.contested" never ends and its Idempotency-Key is never decided, "test.holds" keeps the thread that
+ * submits it for FAKE_HOLD_S; others do not exist. Every submission
  * is an event of its task. One thread; it exists for one test program.
  */
 #ifndef TESTS_INTEGRATION_HTTP_FAKE_ENGINE_H
@@ -20,6 +21,7 @@
 #include "server/gateway.h"
 
 #define FAKE_OBJECTS_MAX 4096
+#define FAKE_HOLD_S 4
 
 struct fake_object {
     struct mob_object_id id;
@@ -360,6 +362,9 @@ static void *fake_thread(void *argument)
 static void fake_post(struct mob_engine *engine, struct mob_engine_op *op)
 {
     struct fake_engine *e = (struct fake_engine *)engine;
+    if (op->verb == MOB_ENGINE_SUBMIT && op->submit.call != MOB_CALL_ACTOR_METHOD &&
+        strcmp(op->submit.function, "test.holds") == 0)
+        nanosleep(&(struct timespec){.tv_sec = FAKE_HOLD_S}, NULL);
     pthread_mutex_lock(&e->lock);
     op->next = e->inbox;
     e->inbox = op;

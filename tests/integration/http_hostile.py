@@ -167,8 +167,7 @@ def test_who_leaves_in_the_middle_is_noticed(c):
     print(f"who left in the middle was noticed in {time.monotonic() - begin:.1f} s")
     for s, piece in zip(quiet, pieces):
         answer = s.recv(4096)
-        whole_head = b"\r\n\r\n" in piece
-        check(answer[:13] == (b"" if whole_head else b"HTTP/1.1 400 "), "who sends no more", piece[:100], answer)
+        check(answer.startswith(b"HTTP/1.1 400 "), "who sends no more", piece[:100], answer)
     body = b'{"function":"quickstart.add","arguments":[4,5]}'
     staying.sendall(body + b" " * (9999 - len(body)))
     answer = staying.recv(65536)

@@ -57,7 +57,7 @@ static void whole_layer_answers_as_described(void **state)
     assert_non_null(mkdtemp(directory));
     snprintf(keys, sizeof keys, "%s/token", directory);
     write_keys(keys);
-    struct mob_gateway_options options = {.host = "127.0.0.1", .token_file = keys, .sniff_timeout_ms = 700};
+    struct mob_gateway_options options = {.host = "127.0.0.1", .token_file = keys, .head_timeout_ms = 700};
     struct mob_gateway *gateway;
     assert_int_equal(mob_gateway_open(&options, fake_engine_make, NULL, &gateway), MOB_OK);
     snprintf(address, sizeof address, "127.0.0.1:%u", mob_gateway_port(gateway));
