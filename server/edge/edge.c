@@ -96,12 +96,6 @@ static void guest_close(struct mob_edge *edge, struct guest *guest)
     free(guest);
 }
 
-static void guest_handed_over(struct mob_edge *edge, struct guest *guest)
-{
-    fifo_remove(fifo_of(edge, guest), guest);
-    free(guest);
-}
-
 static void refuse(struct mob_edge *edge, struct guest *guest, int status, const char *why)
 {
     atomic_fetch_add(&edge->refused, 1);
@@ -116,14 +110,15 @@ static void refuse(struct mob_edge *edge, struct guest *guest, int status, const
 
 static void hand_over(struct mob_edge *edge, struct guest *guest)
 {
+    const struct sockaddr *address = (struct sockaddr *)&guest->address;
+    fifo_remove(&edge->sniffing, guest);
     epoll_ctl(edge->epoll_fd, EPOLL_CTL_DEL, guest->fd, NULL);
-    if (edge->front.adopt(
-            edge->front.cls, guest->fd, (struct sockaddr *)&guest->address, guest->address_length)) {
-        guest_handed_over(edge, guest);
-        return;
+    if (!edge->front.adopt(edge->front.cls, guest->fd, address, guest->address_length)) {
+        mob_http_refusal_send(guest->fd, (struct mob_http_refusal){503, "too many connections"});
+        close(guest->fd);
+        mob_edge_connection_closed(edge, address);
     }
-    mob_http_refusal_send(guest->fd, (struct mob_http_refusal){503, "too many connections"});
-    guest_close(edge, guest);
+    free(guest);
 }
 
 static const char h2_preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -236,14 +231,23 @@ static void listen_again(struct mob_edge *edge)
         edge->accept_paused = false;
 }
 
+/* The first one whose time is over; NULL. */
+static struct guest *overdue(const struct fifo *fifo, int64_t now)
+{
+    struct guest *first = fifo->head;
+    MOB_ASSERT(!first || !first->prev);
+    return first && first->deadline_ns <= now ? first : NULL;
+}
+
 /* A head that is all there has come in time, whenever this thread gets to look at it. */
 static void expire(struct mob_edge *edge, int64_t now)
 {
-    while (edge->sniffing.head && edge->sniffing.head->deadline_ns <= now)
-        if (sniff(edge, edge->sniffing.head, false))
-            refuse(edge, edge->sniffing.head, 408, "no complete request head in time");
-    while (edge->lingering.head && edge->lingering.head->deadline_ns <= now)
-        guest_close(edge, edge->lingering.head);
+    struct guest *guest;
+    while ((guest = overdue(&edge->sniffing, now)))
+        if (sniff(edge, guest, false))
+            refuse(edge, guest, 408, "no complete request head in time");
+    while ((guest = overdue(&edge->lingering, now)))
+        guest_close(edge, guest);
 }
 
 static int wait_ms(const struct mob_edge *edge, int64_t now)
