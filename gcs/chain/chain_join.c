@@ -192,10 +192,12 @@ static void tell_leave(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     mob_chain_send(c, m->from, MOB_GCS_LEAVE, &leave);
 }
 
-/* The joiner's hold on the log must not stop the chain. */
+/* The joiner's hold on the log must not stop the chain. What is kept for this member's own disk, or is not
+ * committed, would be kept without it, too: a joiner that were sent away for it would only begin anew. */
 static bool source_affordable(const struct mob_chain *c)
 {
-    return mob_chain_entries(c) <= MOB_CHAIN_ENTRIES_MAX / 2;
+    uint64_t own = c->committed < c->disk ? c->committed : c->disk;
+    return c->source.acked >= own || mob_chain_entries(c) <= MOB_CHAIN_ENTRIES_MAX / 2;
 }
 
 static void on_join(struct mob_chain *c, const struct mob_gcs_link_msg *m)

@@ -211,6 +211,70 @@ static void who_collects_and_is_left_out_ends(void **state)
     fixture_fini(&f);
 }
 
+/* ---- the source ---- */
+
+#define WRITER (MOB_GCS_CLIENT_BIT | 1)
+
+static void write_entries(struct fixture *f, uint64_t count)
+{
+    uint64_t last = mob_chain_applied(f->chain);
+    for (uint64_t i = 0; i < count; i++) {
+        struct mob_chain_put put = {.epoch = 1,
+            .client = WRITER,
+            .request = {.request = last + i + 1,
+                .op = MOB_GCS_OP_DELETE,
+                .table = MOB_GCS_KV,
+                .key_length = 1},
+            .body = (const uint8_t *)"k",
+            .body_bytes = 1};
+        assert_int_equal(mob_chain_on_put(f->chain, &put), MOB_OK);
+        drain(f);
+        mob_chain_on_stored(f->chain, mob_chain_applied(f->chain));
+        drain(f);
+    }
+}
+
+static void joiner_says(struct fixture *f, uint8_t type, const struct mob_gcs_link *link)
+{
+    struct mob_gcs_link_msg m = {.type = type, .epoch = 1, .from = JOINER, .link = *link};
+    m.link.to = TAIL;
+    m.link.token = 1;
+    assert_int_equal(mob_chain_on_message(f->chain, &m, NULL), MOB_FINISHED);
+    drain(f);
+}
+
+static bool is_joined_by(struct fixture *f)
+{
+    uint64_t joiner, lag;
+    return mob_chain_join(f->chain, &joiner, &lag) && joiner == JOINER;
+}
+
+/* A sole member whose disk is slow keeps much of its log for itself. A joiner that keeps up costs nothing;
+ * one that makes it keep what is on disk has to begin anew before there is no room for writes. */
+static void a_joiner_does_not_answer_for_its_sources_disk(void **state)
+{
+    (void)state;
+    const uint64_t much = MOB_CHAIN_ENTRIES_MAX / 2 + 1000;
+    struct fixture f = {.tables = mob_state_create(), .now_ns = 1000};
+    f.chain = mob_chain_create(&(struct mob_chain_options){.self = TAIL, .state = f.tables});
+    mob_chain_on_config(
+        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+    assert_int_equal(mob_chain_load_client(f.chain, WRITER, 0), MOB_OK);
+    tick(&f);
+    joiner_says(&f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});
+    joiner_says(&f, MOB_GCS_JOINED, &(struct mob_gcs_link){.seq = 0});
+    write_entries(&f, much);
+    assert_int_equal(mob_chain_entries(f.chain), much);
+    tick(&f);
+    assert_true(is_joined_by(&f));
+    joiner_says(&f, MOB_GCS_JOINED, &(struct mob_gcs_link){.seq = 100});
+    mob_chain_on_durable(f.chain, 101); /* of which the joiner lacks one */
+    drain(&f);
+    tick(&f);
+    assert_false(is_joined_by(&f));
+    fixture_fini(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -219,6 +283,7 @@ int main(void)
         cmocka_unit_test(its_own_pause_is_not_the_silence_of_its_source),
         cmocka_unit_test(a_joiner_that_pauses_notices_that_its_source_is_dead),
         cmocka_unit_test(who_collects_and_is_left_out_ends),
+        cmocka_unit_test(a_joiner_does_not_answer_for_its_sources_disk),
     };
     return cmocka_run_group_tests_name("chain_join", tests, NULL, NULL);
 }
