@@ -180,12 +180,13 @@ static void end_work(struct work *w)
     mob_release(w->dependent);
 }
 
-/* By itself; the supervisor's part is the test's. */
-static void wait_for_the_nodes_end(void)
+/* By itself; the supervisor's part is the test's. So nothing may be asked of the node meanwhile, as a name
+ * that was looked up a second ago would be: that waits for the next node, which only this test starts. */
+static void wait_for_the_nodes_end(const struct mob_function *mix)
 {
     struct mob_future *future;
     int status = 0;
-    OK(mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(5)), NULL, &future)); /* it has something to do */
+    OK(mob_submit_function(client, mix, MOB_ARGS(mob_i64(5)), NULL, &future)); /* it has something to do */
     mob_release(future);
     for (int64_t deadline = mob_now() + PATIENCE; waitpid(box.node, &status, WNOHANG) == 0; poll(NULL, 0, 5))
         if (mob_now() > deadline)
@@ -198,9 +199,11 @@ static void wait_for_the_nodes_end(void)
 static void fresh_segment_after(void (*how)(struct hostile *h))
 {
     struct work work;
+    const struct mob_function *mix;
     begin_work(&work);
+    OK(mob_function_find(client, "chaos.mix", &mix));
     attack(how);
-    wait_for_the_nodes_end();
+    wait_for_the_nodes_end(mix);
     node_box_revive(&box);
     end_work(&work);
 }
