@@ -104,11 +104,13 @@ void mob_client_enter(
 void mob_client_leave(struct mob_client *client, bool keep)
 {
     if (client->next_child == 0 && client->general_count == 0 && client->used_values == NULL &&
-        client->actors == NULL)
+        client->actors == NULL && client->sets == NULL)
         return;
     if (keep) {
         mob_families_retire(client);
     } else {
+        while (client->sets != NULL)
+            mob_waitset_destroy(client->sets);
         mob_values_free(client);
         mob_futures_clear(client);
         mob_actors_free(client);

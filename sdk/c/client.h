@@ -47,8 +47,6 @@ enum mob_future_where {
 #define MOB_FUTURE_WAITED 2u /* as.waiter is a list of waiters */
 #define MOB_FUTURE_WATCHED 4u /* the node was asked, or tells by itself */
 #define MOB_FUTURE_ALIAS 8u /* takes the value of another one (tail call) */
-#define MOB_FUTURE_QUEUED 16u /* ready, and a wait set or a callback has not been given it yet */
-#define MOB_FUTURE_QUEUED_TWICE 32u
 #define MOB_FUTURE_TOLD \
     64u /* what stands in the store may be another submission's: the node compares and tells */
 #define MOB_FUTURE_ESCAPED \
@@ -86,6 +84,15 @@ struct mob_future {
 };
 _Static_assert(sizeof(struct mob_future) == 16, "a driver holds a million of these");
 
+/* A waiter whose memory is ours: a member of a wait set, a callback, or a future that takes another one's
+ * outcome. Once it is in a ready queue, its future finds it here; from the beginning, the future it is for
+ * (`alias`), and its set. So none of them looks through a list for it. */
+struct mob_told {
+    struct mob_waiter waiter; /* first: a waiter that is not borrowed is one of these */
+    struct mob_told *next_of_future, **place_of_future; /* in its chunk's `told`; NULL: not there */
+    struct mob_told *next_of_set, **place_of_set;
+};
+
 struct mob_general_future {
     struct mob_future future;
     struct mob_object_id id;
@@ -104,6 +111,7 @@ struct mob_chunk {
     uint32_t first; /* child index of slot 0 */
     uint32_t issued; /* slots handed out so far, from 0 */
     uint32_t live; /* handles */
+    struct mob_told **told; /* of each slot, what it must take along when it goes (settle.c); NULL: of none */
 };
 _Static_assert(sizeof(struct mob_chunk) <= MOB_CHUNK_HEADER_BYTES, "chunk header");
 
@@ -313,8 +321,8 @@ struct mob_client {
 struct mob_waitset {
     struct mob_client *client;
     struct mob_waitset *next, **previous;
-    uint32_t waiting; /* futures in it that are not ready */
-    struct mob_waiter *ready_head, **ready_tail;
+    struct mob_told *members;
+    struct mob_waiter *ready_head, **ready_tail; /* of these, the ones that were not taken yet */
 };
 
 struct mob_inbox_hooks {
@@ -403,15 +411,18 @@ void mob_client_on_ready(struct mob_client *client, const struct mob_in_ready *r
 /* The outcome of a settled future becomes another's. False: out of memory. */
 bool mob_future_copy(struct mob_future *to, const struct mob_future *from);
 void mob_run_callbacks(struct mob_client *client);
-void mob_waiter_fire(struct mob_client *client, struct mob_waiter *waiter);
-/* Takes it out of the list it is in. */
-void mob_waiter_unlink(struct mob_client *client, struct mob_waiter *waiter);
-void mob_waiter_forget(struct mob_waiter *waiter);
+/* A waiter that is ours and whose turn will not come: out of all lists, and free. */
+void mob_told_forget(struct mob_client *client, struct mob_told *told);
 /* A handle of the future is let go, so what is due about it is not given any more; but who listens with
- * memory of its own has a handle of its own. `all`: it was the last handle. */
-void mob_ready_forget(struct mob_client *client, const struct mob_future *future, bool all);
+ * memory of its own has a handle of its own. `last`: it was the last handle, and what would have set the
+ * future ready goes as well. */
+void mob_told_release(struct mob_client *client, struct mob_future *future, bool last);
+/* A future goes, and these are what waited for it. */
+void mob_waiters_drop(struct mob_waiter *waiters);
+/* The entry of this future in the queue of this set; NULL: there is none. */
+struct mob_told *mob_told_find(struct mob_future *future, const struct mob_waitset *set);
 void mob_ready_clear(struct mob_client *client);
-/* The first of a queue that is not empty leaves it. */
+/* The first of a queue that is not empty leaves it. One of ours is then in no list. */
 struct mob_waiter *mob_ready_pop(struct mob_waiter **head, struct mob_waiter ***tail);
 enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
     void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg);

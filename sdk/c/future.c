@@ -45,6 +45,8 @@ static struct mob_chunk *chunk_take(struct mob_client *client, struct mob_family
 
 static void chunk_give(struct mob_client *client, struct mob_chunk *chunk)
 {
+    free(chunk->told);
+    chunk->told = NULL;
     chunk->next = client->free_chunks;
     client->free_chunks = chunk;
 }
@@ -325,21 +327,12 @@ enum mob_status mob_future_from_id(
     return MOB_OK;
 }
 
-static void waiters_drop(struct mob_waiter *waiters)
-{
-    struct mob_waiter *next;
-    for (struct mob_waiter *w = waiters; w != NULL; w = next) {
-        next = w->next;
-        mob_waiter_forget(w);
-    }
-}
-
 /* With the items that came and were not taken. */
 static void stream_drop(struct mob_future *stream)
 {
     struct mob_stream_state *state = stream->as.stream;
     struct mob_object_id id = mob_future_object(stream);
-    waiters_drop(state->waiters);
+    mob_waiters_drop(state->waiters);
     for (id.slot = state->next; id.slot < state->seen; id.slot++) {
         struct mob_general_future *g = mob_future_find_general(mob_future_client(stream), id);
         if (g != NULL)
@@ -351,8 +344,9 @@ static void stream_drop(struct mob_future *stream)
 /* What hangs on a future besides its slot. */
 static void future_drop(struct mob_future *future)
 {
+    mob_told_release(mob_future_client(future), future, true);
     if (future->flags & MOB_FUTURE_WAITED) {
-        waiters_drop(future->as.waiter);
+        mob_waiters_drop(future->as.waiter);
         future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
     } else if (future->state == MOB_FUTURE_STREAM) {
         stream_drop(future);
@@ -390,11 +384,10 @@ void mob_release(struct mob_future *future)
     MOB_ASSERT(future->state != MOB_FUTURE_FREE);
     struct mob_general_future *g = chunk->family == NULL ? (struct mob_general_future *)future : NULL;
     bool last = g == NULL || --g->refs == 0;
-    /* Who is told of it next may be another user; the second flag stays when the first is cleared. */
-    if (future->flags & (last ? MOB_FUTURE_QUEUED | MOB_FUTURE_QUEUED_TWICE : MOB_FUTURE_QUEUED))
-        mob_ready_forget(client, future, last);
-    if (!last)
+    if (!last) {
+        mob_told_release(client, future, false);
         return;
+    }
     if (g != NULL) {
         let_go(client, future);
         future_drop(future);
@@ -500,6 +493,8 @@ void mob_futures_free(struct mob_client *client)
     free(client->family->chunks);
     free(client->family);
     free(client->general);
+    for (struct mob_chunk *chunk = client->general_chunks; chunk != NULL; chunk = chunk->next)
+        free(chunk->told);
     for (uint32_t i = 0; i < client->region_count; i++)
         munmap(client->regions[i], REGION_BYTES);
     free(client->regions);

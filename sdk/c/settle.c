@@ -14,11 +14,71 @@ static void link_first(struct mob_waiter **head, struct mob_waiter *waiter)
     *head = waiter;
 }
 
+/* What a future that is ready, or takes another one's outcome, has outstanding. Few futures have: a table
+ * beside their chunk, and not a word in each of them. */
+static struct mob_told **told_of(struct mob_chunk *chunk, const struct mob_future *future)
+{
+    return chunk->told == NULL ? NULL : &chunk->told[future - mob_chunk_slot(chunk, 0)];
+}
+
+/* The slots of general futures are larger: they use some of its places only. */
+static bool told_table_make(const struct mob_future *future)
+{
+    struct mob_chunk *chunk = mob_chunk_of(future);
+    if (chunk->told == NULL)
+        chunk->told = calloc(MOB_CHUNK_SLOTS, sizeof(struct mob_told *));
+    return chunk->told != NULL;
+}
+
+static void told_link(struct mob_told *told, const struct mob_future *future)
+{
+    struct mob_told **place = told_of(mob_chunk_of(future), future);
+    told->next_of_future = *place;
+    told->place_of_future = place;
+    if (*place != NULL)
+        (*place)->place_of_future = &told->next_of_future;
+    *place = told;
+}
+
+static void told_unlink(struct mob_told *told)
+{
+    if (told->place_of_future != NULL) {
+        *told->place_of_future = told->next_of_future;
+        if (told->next_of_future != NULL)
+            told->next_of_future->place_of_future = told->place_of_future;
+        told->place_of_future = NULL;
+    }
+    if (told->place_of_set != NULL) {
+        *told->place_of_set = told->next_of_set;
+        if (told->next_of_set != NULL)
+            told->next_of_set->place_of_set = told->place_of_set;
+        told->place_of_set = NULL;
+    }
+}
+
+static void set_link(struct mob_waitset *set, struct mob_told *told)
+{
+    told->next_of_set = set->members;
+    told->place_of_set = &set->members;
+    if (set->members != NULL)
+        set->members->place_of_set = &told->next_of_set;
+    set->members = told;
+}
+
+static void waiter_fire(struct mob_client *client, struct mob_waiter *waiter)
+{
+    struct mob_waiter ***tail = waiter->set != NULL ? &waiter->set->ready_tail : &client->ready_tail;
+    waiter->next = NULL;
+    waiter->place = *tail;
+    **tail = waiter;
+    *tail = &waiter->next;
+    if (!waiter->borrowed)
+        told_link((struct mob_told *)waiter, waiter->future);
+}
+
 static void add_waiter(struct mob_waiter *waiter)
 {
     struct mob_future *future = waiter->future;
-    if (waiter->set != NULL)
-        waiter->set->waiting++;
     if (future->state == MOB_FUTURE_STREAM && future->as.stream->last == UINT32_MAX) {
         link_first(&future->as.stream->waiters, waiter);
     } else if (!mob_future_settled(future) && future->state != MOB_FUTURE_STREAM) {
@@ -27,19 +87,25 @@ static void add_waiter(struct mob_waiter *waiter)
         link_first(&future->as.waiter, waiter);
         future->flags |= MOB_FUTURE_WAITED;
     } else {
-        mob_waiter_fire(mob_future_client(future), waiter);
+        waiter_fire(mob_future_client(future), waiter);
     }
 }
 
 enum mob_status mob_future_add_waiter(struct mob_future *future, struct mob_waitset *set,
     void (*callback)(struct mob_future *, void *), struct mob_future *alias, void *arg)
 {
-    struct mob_waiter *waiter = malloc(sizeof *waiter);
-    if (waiter == NULL)
+    struct mob_told *told = calloc(1, sizeof *told);
+    if (told == NULL || !told_table_make(alias != NULL ? alias : future)) {
+        free(told);
         return mob_client_fail(mob_future_client(future), MOB_NO_MEMORY, "out of memory");
-    *waiter =
+    }
+    told->waiter =
         (struct mob_waiter){.future = future, .set = set, .callback = callback, .alias = alias, .arg = arg};
-    add_waiter(waiter);
+    if (set != NULL)
+        set_link(set, told);
+    if (alias != NULL)
+        told_link(told, alias);
+    add_waiter(&told->waiter);
     return MOB_OK;
 }
 
@@ -55,77 +121,66 @@ enum mob_status mob_listen(struct mob_future *future, struct mob_waiter *waiter,
     return MOB_OK;
 }
 
-void mob_unlisten(struct mob_client *client, struct mob_waiter *waiter)
-{
-    if (waiter->place != NULL)
-        mob_waiter_unlink(client, waiter);
-}
-
-void mob_waiter_unlink(struct mob_client *client, struct mob_waiter *waiter)
+/* Takes it out of the list that it is in: its future's, or a ready queue. */
+static void waiter_unlink(struct mob_client *client, struct mob_waiter *waiter)
 {
     struct mob_future *future = waiter->future;
+    struct mob_waiter ***tail = waiter->set != NULL ? &waiter->set->ready_tail : &client->ready_tail;
     *waiter->place = waiter->next;
     if (waiter->next != NULL)
         waiter->next->place = waiter->place;
-    else if (client->ready_tail == &waiter->next)
-        client->ready_tail = waiter->place;
-    if (future != NULL && future->flags & MOB_FUTURE_WAITED && future->as.waiter == NULL)
+    else if (*tail == &waiter->next)
+        *tail = waiter->place;
+    if (future->flags & MOB_FUTURE_WAITED && future->as.waiter == NULL)
         future->flags &= (uint8_t)~MOB_FUTURE_WAITED;
     waiter->place = NULL;
 }
 
-void mob_waiter_fire(struct mob_client *client, struct mob_waiter *waiter)
+void mob_unlisten(struct mob_client *client, struct mob_waiter *waiter)
 {
-    struct mob_future *future = waiter->future;
-    struct mob_waiter ***tail = waiter->set != NULL ? &waiter->set->ready_tail : &client->ready_tail;
-    future->flags |= future->flags & MOB_FUTURE_QUEUED ? MOB_FUTURE_QUEUED_TWICE : MOB_FUTURE_QUEUED;
-    if (waiter->set != NULL)
-        waiter->set->waiting--;
-    waiter->next = NULL;
-    waiter->place = *tail;
-    **tail = waiter;
-    *tail = &waiter->next;
+    if (waiter->place != NULL)
+        waiter_unlink(client, waiter);
 }
 
-/* It is in no list any more. */
-static void waiter_free(struct mob_waiter *waiter)
+void mob_told_forget(struct mob_client *client, struct mob_told *told)
 {
-    if (waiter->borrowed)
-        waiter->place = NULL;
-    else
-        free(waiter);
+    waiter_unlink(client, &told->waiter);
+    told_unlink(told);
+    free(told);
 }
 
-void mob_waiter_forget(struct mob_waiter *waiter)
+void mob_told_release(struct mob_client *client, struct mob_future *future, bool last)
 {
-    if (waiter->set != NULL)
-        waiter->set->waiting--;
-    waiter_free(waiter);
-}
-
-/* The entries of one queue that are about this future forget it. */
-static void queue_forget(struct mob_waiter *head, const struct mob_future *future, bool all)
-{
-    for (struct mob_waiter *w = head; w != NULL; w = w->next)
-        if (w->future == future && (all || !w->borrowed))
-            w->future = NULL;
-}
-
-void mob_ready_forget(struct mob_client *client, const struct mob_future *future, bool all)
-{
-    queue_forget(client->ready_head, future, all);
-    for (struct mob_waitset *set = client->sets; set != NULL; set = set->next)
-        queue_forget(set->ready_head, future, all);
-}
-
-static void queue_clear(struct mob_waiter **head, struct mob_waiter ***tail)
-{
-    while (*head != NULL) {
-        struct mob_waiter *w = *head;
-        *head = w->next;
-        waiter_free(w);
+    struct mob_told **place = told_of(mob_chunk_of(future), future);
+    struct mob_told *next;
+    for (struct mob_told *told = place == NULL ? NULL : *place; told != NULL; told = next) {
+        next = told->next_of_future;
+        if (told->waiter.alias == NULL || last)
+            mob_told_forget(client, told);
     }
-    *tail = head;
+}
+
+struct mob_told *mob_told_find(struct mob_future *future, const struct mob_waitset *set)
+{
+    struct mob_told **place = told_of(mob_chunk_of(future), future);
+    struct mob_told *told = place == NULL ? NULL : *place;
+    while (told != NULL && told->waiter.set != set)
+        told = told->next_of_future;
+    return told;
+}
+
+/* Its future goes, and no turn of it will come. */
+void mob_waiters_drop(struct mob_waiter *waiters)
+{
+    struct mob_waiter *next;
+    for (struct mob_waiter *waiter = waiters; waiter != NULL; waiter = next) {
+        next = waiter->next;
+        waiter->place = NULL;
+        if (waiter->borrowed)
+            continue;
+        told_unlink((struct mob_told *)waiter);
+        free(waiter);
+    }
 }
 
 struct mob_waiter *mob_ready_pop(struct mob_waiter **head, struct mob_waiter ***tail)
@@ -137,7 +192,16 @@ struct mob_waiter *mob_ready_pop(struct mob_waiter **head, struct mob_waiter ***
     else
         (*head)->place = head;
     waiter->place = NULL;
+    if (!waiter->borrowed)
+        told_unlink((struct mob_told *)waiter);
     return waiter;
+}
+
+static void queue_clear(struct mob_waiter **head, struct mob_waiter ***tail)
+{
+    mob_waiters_drop(*head);
+    *head = NULL;
+    *tail = head;
 }
 
 void mob_ready_clear(struct mob_client *client)
@@ -155,10 +219,7 @@ void mob_run_callbacks(struct mob_client *client)
     while (client->ready_head != NULL) {
         struct mob_waiter *waiter = mob_ready_pop(&client->ready_head, &client->ready_tail);
         bool borrowed = waiter->borrowed; /* then the callback may free it */
-        if (waiter->future != NULL) {
-            waiter->future->flags &= (uint8_t)~MOB_FUTURE_QUEUED;
-            waiter->callback(waiter->future, waiter->arg);
-        }
+        waiter->callback(waiter->future, waiter->arg);
         if (!borrowed)
             free(waiter);
     }
@@ -220,9 +281,10 @@ static void fire_all(struct mob_client *client, struct mob_future *future, struc
         next = waiter->next;
         struct mob_future *alias = waiter->alias;
         if (alias == NULL) {
-            mob_waiter_fire(client, waiter);
+            waiter_fire(client, waiter);
             continue;
         }
+        told_unlink((struct mob_told *)waiter);
         free(waiter);
         settle_alias(client, alias, future);
     }

@@ -165,17 +165,29 @@ enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *futu
 
 static struct mob_future *set_take(struct mob_waitset *set)
 {
-    while (set->ready_head != NULL) {
-        struct mob_waiter *waiter = mob_ready_pop(&set->ready_head, &set->ready_tail);
-        struct mob_future *future = waiter->future;
-        free(waiter);
-        if (future == NULL)
-            continue; /* released in the meantime */
-        if (!(future->flags & MOB_FUTURE_QUEUED_TWICE))
-            future->flags &= (uint8_t)~MOB_FUTURE_QUEUED;
-        return future;
-    }
-    return NULL;
+    if (set->ready_head == NULL)
+        return NULL;
+    struct mob_waiter *waiter = mob_ready_pop(&set->ready_head, &set->ready_tail);
+    struct mob_future *future = waiter->future;
+    free(waiter);
+    return future;
+}
+
+static bool set_waits_for(const struct mob_waitset *set, const struct mob_future *future)
+{
+    const struct mob_waiter *waiter = future->state == MOB_FUTURE_STREAM ? future->as.stream->waiters
+        : future->flags & MOB_FUTURE_WAITED                              ? future->as.waiter
+                                                                         : NULL;
+    while (waiter != NULL && waiter->set != set)
+        waiter = waiter->next;
+    return waiter != NULL;
+}
+
+static struct mob_future *find_logged(struct mob_client *client, struct mob_object_id id)
+{
+    struct mob_future *future = id.slot == 0 ? mob_future_find_child(client, id.task) : NULL;
+    struct mob_general_future *g = future == NULL ? mob_future_find_general(client, id) : NULL;
+    return g != NULL ? &g->future : future;
 }
 
 /* On a replay the set gives its futures in the order of the first run, whatever is ready now. */
@@ -183,22 +195,24 @@ static enum mob_status replay_next(
     struct mob_waitset *set, struct mob_object_id id, struct mob_future **ready_out)
 {
     struct mob_client *client = set->client;
-    struct mob_future *future = id.slot == 0 ? mob_future_find_child(client, id.task) : NULL;
-    if (future == NULL) {
-        struct mob_general_future *g = mob_future_find_general(client, id);
-        if (g == NULL)
-            return mob_client_fail(
-                client, MOB_REPLAY_DIVERGED, "the log names a future that this run has not made");
-        future = &g->future;
+    struct mob_future *future = find_logged(client, id);
+    struct mob_told *entry = future == NULL ? NULL : mob_told_find(future, set);
+    if (entry == NULL && (future == NULL || !set_waits_for(set, future)))
+        return mob_client_fail(
+            client, MOB_REPLAY_DIVERGED, "the log names a future that is not in this run's wait set");
+    enum mob_status status = MOB_OK;
+    struct mob_waiting waiting = mob_waiting_begin(client, MOB_FOREVER);
+    if (future->state != MOB_FUTURE_STREAM)
+        mob_waiting_needs(&waiting, &future, 1);
+    while (status == MOB_OK && (entry = mob_told_find(future, set)) == NULL)
+        status = mob_waiting_turn(&waiting);
+    mob_waiting_end(&waiting);
+    if (status == MOB_OK) {
+        mob_told_forget(client, entry);
+        *ready_out = future;
     }
-    enum mob_status status = mob_future_await(future, MOB_FOREVER);
-    if (status != MOB_OK)
-        return status;
-    for (struct mob_waiter *w = set->ready_head; w != NULL; w = w->next)
-        if (w->future == future)
-            w->future = NULL;
-    *ready_out = future;
-    return MOB_OK;
+    mob_run_callbacks(client);
+    return status;
 }
 
 static enum mob_status set_wait(struct mob_waitset *set, int64_t timeout_ns, struct mob_future **ready_out)
@@ -210,7 +224,7 @@ static enum mob_status set_wait(struct mob_waitset *set, int64_t timeout_ns, str
         mob_client_pump(client);
     struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
     while (future == NULL && (future = set_take(set)) == NULL) {
-        if (set->waiting == 0) {
+        if (set->members == NULL) {
             status = mob_client_fail(client, MOB_NOT_FOUND, "the wait set is empty");
             break;
         }
@@ -247,42 +261,12 @@ enum mob_status mob_waitset_next(struct mob_waitset *set, int64_t timeout_ns, st
     return status;
 }
 
-static void set_forget(struct mob_waitset *set, struct mob_future *future)
-{
-    if (!(future->flags & MOB_FUTURE_WAITED))
-        return;
-    struct mob_waiter *next;
-    for (struct mob_waiter *waiter = future->as.waiter; waiter != NULL; waiter = next) {
-        next = waiter->next;
-        if (waiter->set != set)
-            continue;
-        mob_waiter_unlink(set->client, waiter);
-        mob_waiter_forget(waiter);
-    }
-}
-
-static void set_forget_all(struct mob_waitset *set)
-{
-    struct mob_client *client = set->client;
-    for (struct mob_family *family = client->family; set->waiting > 0 && family != NULL;
-         family = family->older)
-        for (uint32_t c = 0; c < family->chunk_count; c++) {
-            struct mob_chunk *chunk = family->chunks[c];
-            for (uint32_t i = 0; chunk != NULL && i < chunk->issued; i++)
-                set_forget(set, mob_chunk_slot(chunk, i));
-        }
-    for (uint32_t i = 0; set->waiting > 0 && client->general_count > 0 && i <= client->general_mask; i++)
-        for (struct mob_general_future *g = client->general[i]; g != NULL; g = g->next)
-            set_forget(set, &g->future);
-}
-
 void mob_waitset_destroy(struct mob_waitset *set)
 {
     if (set == NULL)
         return;
-    while (set_take(set) != NULL) {
-    }
-    set_forget_all(set);
+    while (set->members != NULL)
+        mob_told_forget(set->client, set->members);
     *set->previous = set->next;
     if (set->next != NULL)
         set->next->previous = set->previous;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+#include "sdk/c/call.h"
 #include "tests/support/fake_node.h"
 
 static struct fake_node node;
@@ -314,6 +315,158 @@ static void wait_sets_forget_released_futures(void **state)
     assert_int_equal(get(futures[0]), 9);
 }
 
+static struct mob_future *submit_stream(void)
+{
+    struct mob_future *stream = NULL;
+    const struct mob_function *f = fake_function(client, "counts", "-> stream i64");
+    assert_int_equal(mob_submit_function(client, f, MOB_NO_ARGS, NULL, &stream), MOB_OK);
+    return stream;
+}
+
+static void end_stream(struct mob_future *stream)
+{
+    struct mob_in_ready last = {.id = mob_future_object(stream), .flags = MOB_READY_LAST};
+    fake_node_give(&node, MOB_IN_READY, &last, sizeof last, NULL, 0, NULL, 0);
+    mob_client_pump(client);
+}
+
+static void nothing_of_a_released_future_stays_in_a_wait_set(void **state)
+{
+    (void)state;
+    enum { N = 3000 };
+    static struct mob_future *futures[N];
+    struct mob_waitset *set, *other;
+    int64_t sum = 0;
+    assert_int_equal(mob_waitset_create(client, &set), MOB_OK);
+    assert_int_equal(mob_waitset_create(client, &other), MOB_OK);
+    for (int i = 0; i < N; i++) {
+        futures[i] = submit(i);
+        assert_int_equal(mob_waitset_add(set, futures[i]), MOB_OK);
+        assert_int_equal(mob_waitset_add(other, futures[i]), MOB_OK);
+        assert_int_equal(mob_on_ready(futures[i], called, &sum), MOB_OK);
+        drain();
+    }
+    for (int i = 0; i < N / 2; i++) {
+        fake_node_ready_i64(&node, mob_future_object(futures[i]), i);
+        mob_client_pump(client);
+    }
+    for (int i = 0; i < N; i++) /* ready and not taken, then pending */
+        mob_release(futures[i]);
+    assert_null(set->ready_head);
+    assert_null(set->members);
+    assert_null(other->ready_head);
+    assert_null(client->ready_head);
+    assert_ptr_equal(set->ready_tail, &set->ready_head);
+    mob_client_step(client);
+    assert_int_equal(sum, 0);
+    mob_waitset_destroy(set);
+    mob_waitset_destroy(other);
+}
+
+static void a_destroyed_wait_set_leaves_its_futures(void **state)
+{
+    (void)state;
+    struct mob_waitset *set, *other;
+    struct mob_future *stream = submit_stream(), *pending = submit(1), *ready = submit(2), *given;
+    assert_int_equal(mob_waitset_create(client, &set), MOB_OK);
+    assert_int_equal(mob_waitset_create(client, &other), MOB_OK);
+    assert_int_equal(mob_waitset_add(set, stream), MOB_OK);
+    assert_int_equal(mob_waitset_add(set, pending), MOB_OK);
+    assert_int_equal(mob_waitset_add(other, pending), MOB_OK);
+    assert_int_equal(mob_waitset_add(set, ready), MOB_OK);
+    fake_node_ready_i64(&node, mob_future_object(ready), 2);
+    mob_client_pump(client);
+    mob_waitset_destroy(set);
+    assert_null(stream->as.stream->waiters);
+    end_stream(stream);
+    fake_node_ready_i64(&node, mob_future_object(pending), 1);
+    assert_int_equal(mob_waitset_next(other, 0, &given), MOB_OK);
+    assert_ptr_equal(given, pending);
+    assert_int_equal(mob_waitset_next(other, 0, &given), MOB_NOT_FOUND);
+    mob_waitset_destroy(other);
+    assert_int_equal(get(ready), 2);
+    assert_int_equal(mob_stream_next(stream, 0, &given), MOB_NOT_FOUND);
+}
+
+static void a_released_tail_call_takes_nothing(void **state)
+{
+    (void)state;
+    struct mob_future *outer = submit(1), *inner = submit(2);
+    struct mob_object_id outer_id = mob_future_object(outer), id = mob_future_object(inner);
+    fake_node_ready(&node, outer_id, MOB_OK, MOB_TYPE_FUTURE, &id, sizeof id);
+    mob_client_pump(client);
+    mob_release(outer);
+    fake_node_ready_i64(&node, id, 7);
+    assert_int_equal(get(inner), 7);
+    assert_null(mob_future_find_child(client, outer_id.task)); /* its place is nobody's, still */
+}
+
+/* ---- a wait set in a task that runs again ---- */
+
+static void log_next(struct mob_call *call, uint32_t sequence, const struct mob_future *future)
+{
+    struct mob_object_id id = future == NULL ? (struct mob_object_id){0} : mob_future_object(future);
+    struct mob_logged_outcome **last = &call->outcomes;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = calloc(1, sizeof **last + sizeof id);
+    assert_non_null(*last);
+    (*last)->head.sequence = sequence;
+    (*last)->head.kind = MOB_OUTCOME_WAIT;
+    (*last)->head.payload_bytes = future == NULL ? 0 : sizeof id;
+    memcpy((*last)->payload, &id, sizeof id);
+}
+
+static void a_replayed_wait_set_gives_the_first_runs_order(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    static struct mob_call call;
+    struct mob_waitset *set;
+    struct mob_future *futures[N], *stream = submit_stream(), *alone = submit(9), *given;
+    int order[N] = {3, 1, 4, 0, 2};
+    assert_int_equal(mob_waitset_create(client, &set), MOB_OK);
+    assert_int_equal(mob_waitset_add(set, stream), MOB_OK);
+    for (int i = 0; i < N; i++) {
+        futures[i] = submit(i);
+        assert_int_equal(mob_waitset_add(set, futures[i]), MOB_OK);
+        fake_node_ready_i64(&node, mob_future_object(futures[i]), i);
+        mob_client_pump(client);
+    }
+    end_stream(stream);
+    memset(&call, 0, sizeof call);
+    for (uint32_t i = 0; i < N; i++)
+        log_next(&call, i, futures[order[i]]);
+    log_next(&call, N, NULL);
+    log_next(&call, N + 1, stream);
+    log_next(&call, N + 2, alone);
+    client->worker = true;
+    client->call = &call;
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(mob_waitset_next(set, 0, &given), MOB_OK);
+        assert_ptr_equal(given, futures[order[i]]);
+        assert_null(mob_told_find(given, set)); /* it has left the queue, wherever it stood in it */
+    }
+    assert_int_equal(mob_waitset_next(set, 0, &given), MOB_TIMEOUT); /* as in the first run */
+    assert_int_equal(mob_waitset_next(set, 0, &given), MOB_OK);
+    assert_ptr_equal(given, stream);
+    assert_null(set->members);
+    assert_int_equal(mob_waitset_next(set, 0, &given), MOB_REPLAY_DIVERGED); /* never added */
+    client->call = NULL;
+    client->worker = false;
+    mob_waitset_destroy(set);
+}
+
+static void the_wait_sets_of_a_task_go_with_it(void **state)
+{
+    (void)state;
+    struct mob_waitset *set;
+    assert_int_equal(mob_waitset_create(client, &set), MOB_OK);
+    assert_int_equal(mob_waitset_add(set, submit(1)), MOB_OK);
+    mob_client_leave(client, false);
+    assert_null(client->sets);
+}
+
 static void wait_counts_what_is_ready(void **state)
 {
     (void)state;
@@ -335,9 +488,7 @@ static void wait_counts_what_is_ready(void **state)
 static void stream_items_wait_for_their_turn(void **state)
 {
     (void)state;
-    const struct mob_function *f = fake_function(client, "counts", "-> stream i64");
-    struct mob_future *stream, *item;
-    assert_int_equal(mob_submit_function(client, f, MOB_NO_ARGS, NULL, &stream), MOB_OK);
+    struct mob_future *stream = submit_stream(), *item;
     struct mob_object_id id = mob_future_object(stream);
     assert_int_equal(mob_stream_next(stream, 0, &item), MOB_TIMEOUT);
     for (uint32_t i = 0; i < 3; i++) {
@@ -392,6 +543,11 @@ int main(void)
         TEST(callbacks_run_in_step_and_not_before),
         TEST(one_listener_leaves_the_others_hear),
         TEST(wait_sets_forget_released_futures),
+        TEST(nothing_of_a_released_future_stays_in_a_wait_set),
+        TEST(a_destroyed_wait_set_leaves_its_futures),
+        TEST(a_released_tail_call_takes_nothing),
+        TEST(a_replayed_wait_set_gives_the_first_runs_order),
+        TEST(the_wait_sets_of_a_task_go_with_it),
         TEST(wait_counts_what_is_ready),
         TEST(stream_items_wait_for_their_turn),
         TEST(a_put_is_ready_at_once),
