@@ -12,8 +12,8 @@
 /* What a run must have told, one way or the other. */
 static const char *const core_rows[] = {"tasks_async", "lineage_bytes", "tasks_sync", "tasks_sync_committed",
     "actor_sync", "actor_sync_committed", "tasks_chain", "tasks_queued_1m", "tasks_queued_1m_mem", "fan_in",
-    "returns", "wait_1k", "tasks_tree", "tasks_tree_get", "actor_async", "actor_n_n", "actor_create",
-    "start_first", "start", "idle", "idle_cpu", NULL};
+    "returns", "wait_1k", "wait_1k_array", "tasks_tree", "tasks_tree_get", "actor_async", "actor_n_n",
+    "actor_create", "start_first", "start", "idle", "idle_cpu", NULL};
 static const char *const store_rows[] = {
     "put_small", "get_small", "put_large", "get_large", "put_sweep", NULL};
 static const char *const http_rows[] = {"http_task", "http_batch", NULL};

@@ -207,6 +207,8 @@ static void returns(struct bench *b, struct mob_client *client)
         time_row(b, row, us, rounds, RETURNS);
 }
 
+enum { WAIT_TASKS = 1000 };
+
 /* A round: a thousand tasks, then a thousand waits, each for one of those that have not come yet. */
 static enum mob_status wait_round(struct mob_client *client, const struct mob_function *echo,
     struct mob_waitset *set, struct bench_samples *samples, int tasks, int64_t *sum)
@@ -232,23 +234,50 @@ static enum mob_status wait_round(struct mob_client *client, const struct mob_fu
     return status;
 }
 
-static void wait_1k(struct bench *b, struct mob_client *client)
+/* The same through mob_wait, which is given all that have not come yet again and again. */
+static enum mob_status array_round(struct mob_client *client, const struct mob_function *echo,
+    struct bench_samples *samples, size_t tasks, int64_t *sum)
 {
-    enum { TASKS = 1000 };
-    static const char row[] = "wait_1k";
+    struct mob_future *futures[WAIT_TASKS];
+    bool ready[WAIT_TASKS];
+    enum mob_status status = MOB_OK;
+    for (size_t i = 0; i < tasks && status == MOB_OK; i++)
+        status = mob_submit_function(client, echo, MOB_ARGS(mob_i64((int64_t)i)), NULL, &futures[i]);
+    for (size_t left = tasks; left > 0 && status == MOB_OK; left--) {
+        int64_t result = 0;
+        size_t count = 0, i = 0;
+        status = mob_wait(futures, left, 1, 60 * BENCH_SECOND, ready, &count);
+        if (status == MOB_OK && count == 0)
+            status = MOB_TIMEOUT;
+        while (status == MOB_OK && !ready[i])
+            i++;
+        if (status == MOB_OK)
+            status = mob_get_i64(futures[i], BENCH_SECOND, &result);
+        if (status != MOB_OK)
+            break;
+        *sum += result;
+        bench_sample_offer(samples, futures[i], result, result);
+        mob_release(futures[i]);
+        futures[i] = futures[left - 1];
+    }
+    return status;
+}
+
+/* `set`: NULL = with mob_wait. */
+static void wait_1k(struct bench *b, struct mob_client *client, const char *row, struct mob_waitset *set)
+{
     static struct bench_samples samples;
     int rounds = b->options.quick ? 5 : 1000;
-    struct mob_waitset *set;
     const struct mob_function *echo;
     bench_samples_init(&samples, "noop.echo");
     BENCH_TRY(b, row, mob_function_find(client, "noop.echo", &echo));
-    BENCH_TRY(b, row, mob_waitset_create(client, &set));
     int64_t begin = bench_now(), sum = 0;
     for (int r = 0; r < rounds; r++)
-        BENCH_TRY(b, row, wait_round(client, echo, set, &samples, TASKS, &sum));
+        BENCH_TRY(b, row,
+            set == NULL ? array_round(client, echo, &samples, WAIT_TASKS, &sum)
+                        : wait_round(client, echo, set, &samples, WAIT_TASKS, &sum));
     double seconds = (double)(bench_now() - begin) / 1e9;
-    mob_waitset_destroy(set);
-    if (sum != (int64_t)rounds * TASKS * (TASKS - 1) / 2) {
+    if (sum != (int64_t)rounds * WAIT_TASKS * (WAIT_TASKS - 1) / 2) {
         bench_miss(b, row, "the sum is wrong");
         return;
     }
@@ -257,10 +286,21 @@ static void wait_1k(struct bench *b, struct mob_client *client)
             &(struct bench_row){.name = row,
                 .value = rounds / seconds,
                 .unit = "1/s",
-                .baseline = b->ring_msgs / TASKS,
+                .baseline = b->ring_msgs / WAIT_TASKS,
                 .against = "a thousand ring messages",
                 .n = rounds,
                 .commit = "committed"});
+}
+
+static void wait_rows(struct bench *b, struct mob_client *client)
+{
+    struct mob_waitset *set;
+    BENCH_TRY(b, "wait_1k", mob_waitset_create(client, &set));
+    if (bench_wanted(b, "wait_1k"))
+        wait_1k(b, client, "wait_1k", set);
+    mob_waitset_destroy(set);
+    if (bench_wanted(b, "wait_1k_array"))
+        wait_1k(b, client, "wait_1k_array", NULL);
 }
 
 void suite_core(struct bench *b)
@@ -284,8 +324,7 @@ void suite_core(struct bench *b)
         fan_in(b, client);
     if (bench_wanted(b, "returns"))
         returns(b, client);
-    if (bench_wanted(b, "wait_1k"))
-        wait_1k(b, client);
+    wait_rows(b, client);
     if (bench_wanted(b, "tasks_tree"))
         tasks_tree(b, client, "tasks_tree", true, b->options.quick ? 12 : 20);
     if (bench_wanted(b, "tasks_tree_get"))

@@ -5,46 +5,81 @@
 
 /* ---- wait ---- */
 
-static size_t count_ready(
-    struct mob_client *client, struct mob_future *const *futures, size_t n, bool *ready_out)
+/* A call reads its array once, or three times when it has to wait, and that is all that it costs for each of
+ * the futures: only for those that nobody has asked for before it asks the node, or looks into the store, and
+ * what becomes ready counts itself down. */
+static enum mob_status look(struct mob_client *client, struct mob_future *const *futures, size_t n,
+    bool *ready_out, size_t *count_out)
 {
     size_t ready = 0;
     for (size_t i = 0; i < n; i++) {
         struct mob_future *future = futures[i];
-        bool settled = mob_future_settled(future);
-        if (!settled && client->worker && mob_future_probe(client, future))
-            settled = true;
-        ready_out[i] = settled;
-        ready += settled;
+        if (future == NULL)
+            return mob_say_null(client, "one of the futures");
+        if (!mob_future_settled(future) && !(future->flags & MOB_FUTURE_WATCHED)) {
+            enum mob_status status = mob_future_watch(client, future);
+            if (status != MOB_OK)
+                return status;
+        }
+        ready_out[i] = mob_future_settled(future);
+        ready += ready_out[i];
+    }
+    *count_out = ready;
+    return MOB_OK;
+}
+
+/* Marks those that are missing, and says how many are not. A full ring that `look` waited for may have been
+ * read meanwhile. *each_once_out: none of those that are missing stands in the array twice, and counts twice.
+ */
+static size_t mark_missing(struct mob_future *const *futures, size_t n, bool *each_once_out)
+{
+    size_t ready = 0;
+    *each_once_out = true;
+    for (size_t i = 0; i < n; i++) {
+        if (mob_future_settled(futures[i])) {
+            ready++;
+            continue;
+        }
+        if (futures[i]->flags & MOB_FUTURE_COUNTED)
+            *each_once_out = false;
+        futures[i]->flags |= MOB_FUTURE_COUNTED;
     }
     return ready;
 }
 
-/* Marked futures count themselves down when they settle, so a completion costs the same for any n. */
-static enum mob_status wait_for_more(struct mob_client *client, struct mob_future *const *futures, size_t n,
-    size_t missing, bool all, int64_t timeout_ns)
+static size_t count_and_unmark(struct mob_future *const *futures, size_t n, bool *ready_out)
 {
-    enum mob_status status = MOB_OK;
-    client->wait_hits = 0; /* before the first watch: one that finds its ring full takes in what has come */
-    for (size_t i = 0; i < n && status == MOB_OK; i++) {
-        if (mob_future_settled(futures[i]))
-            continue;
-        futures[i]->flags |= MOB_FUTURE_COUNTED;
-        status = mob_future_watch(client, futures[i]);
+    size_t ready = 0;
+    for (size_t i = 0; i < n; i++) {
+        futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
+        ready_out[i] = mob_future_settled(futures[i]);
+        ready += ready_out[i];
     }
-    for (size_t i = 0; i < n; i++) /* a watch may have found it in the store */
-        if (mob_future_settled(futures[i]) && futures[i]->flags & MOB_FUTURE_COUNTED) {
-            futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
-            client->wait_hits++;
-        }
+    return ready;
+}
+
+static size_t count_ready(struct mob_future *const *futures, size_t n)
+{
+    size_t ready = 0;
+    for (size_t i = 0; i < n; i++)
+        ready += mob_future_settled(futures[i]);
+    return ready;
+}
+
+static enum mob_status wait_for(struct mob_client *client, struct mob_future *const *futures, size_t n,
+    size_t k, int64_t timeout_ns, bool *ready_out, size_t *count_out)
+{
+    bool each_once;
+    client->wait_hits = 0;
+    size_t ready = mark_missing(futures, n, &each_once);
     struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
-    if (all)
+    if (k == n)
         mob_waiting_needs(&waiting, futures, n);
-    while (status == MOB_OK && client->wait_hits < missing)
+    enum mob_status status = MOB_OK;
+    while (status == MOB_OK && (each_once ? ready + client->wait_hits : count_ready(futures, n)) < k)
         status = mob_waiting_turn(&waiting);
     mob_waiting_end(&waiting);
-    for (size_t i = 0; i < n; i++)
-        futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
+    *count_out = count_and_unmark(futures, n, ready_out);
     return status;
 }
 
@@ -85,9 +120,8 @@ enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, 
     }
     MOB_GIVEN(client, futures);
     MOB_GIVEN(client, ready_out);
-    for (size_t i = 0; i < n; i++)
-        if (futures[i] == NULL)
-            return mob_say_null(client, "one of the futures");
+    if (futures[0] == NULL)
+        return mob_say_null(NULL, "one of the futures");
     if (k > n)
         return mob_client_fail(client, MOB_INVALID, "cannot wait for %zu of %zu futures", k, n);
     /* Waiting for all of them for ever has one outcome only. */
@@ -98,12 +132,12 @@ enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k, 
     if (logged && replay_wait(client, n, ready_out, count_out))
         return MOB_OK;
     mob_client_pump(client);
-    size_t ready = count_ready(client, futures, n, ready_out);
-    enum mob_status status = MOB_OK;
-    if (ready < k && timeout_ns != 0) {
-        status = wait_for_more(client, futures, n, k - ready, k == n, timeout_ns);
-        ready = count_ready(client, futures, n, ready_out);
-    }
+    size_t ready = 0;
+    enum mob_status status = look(client, futures, n, ready_out, &ready);
+    if (status != MOB_OK)
+        return status;
+    if (ready < k && timeout_ns != 0)
+        status = wait_for(client, futures, n, k, timeout_ns, ready_out, &ready);
     if (status != MOB_OK && status != MOB_TIMEOUT)
         return status;
     if (logged)

@@ -210,7 +210,10 @@ enum mob_status mob_future_watch(struct mob_client *client, struct mob_future *f
     future->flags |= MOB_FUTURE_WATCHED;
     if (mob_future_probe(client, future))
         return MOB_OK;
-    return mob_client_watch(client, mob_future_object(future));
+    enum mob_status status = mob_client_watch(client, mob_future_object(future));
+    if (status != MOB_OK)
+        future->flags &= (uint8_t)~MOB_FUTURE_WATCHED; /* nobody has asked yet */
+    return status;
 }
 
 enum mob_status mob_future_await(struct mob_future *future, int64_t timeout_ns)

@@ -547,6 +547,21 @@ static void wait_counts_many_that_ended_before(void **state)
         mob_release(futures[i]);
 }
 
+static void a_future_that_is_given_twice_counts_twice(void **state)
+{
+    (void)state;
+    struct mob_future *futures[3];
+    bool ready[3];
+    size_t count;
+    OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(1)), NULL, &futures[0]));
+    OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_i64(2)), NULL, &futures[1]));
+    futures[2] = futures[0];
+    OK(mob_wait(futures, 3, 3, MOB_FOREVER, ready, &count));
+    assert_int_equal(count, 3);
+    mob_release(futures[0]);
+    mob_release(futures[1]);
+}
+
 static void a_wait_set_gives_each_future_once(void **state)
 {
     (void)state;
@@ -802,6 +817,7 @@ int main(void)
         cmocka_unit_test(a_running_task_is_cancelled),
         cmocka_unit_test(cancel_follows_tail_calls),
         cmocka_unit_test(wait_gives_the_first_of_many),
+        cmocka_unit_test(a_future_that_is_given_twice_counts_twice),
         cmocka_unit_test(wait_counts_many_that_ended_before),
         cmocka_unit_test(a_wait_set_gives_each_future_once),
         cmocka_unit_test(an_event_loop_is_woken_by_the_fd),

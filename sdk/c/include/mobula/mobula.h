@@ -235,11 +235,14 @@ MOB_API const char *mob_future_error(struct mob_future *future);
 /* Ready already? Never blocks. */
 MOB_API bool mob_ready(struct mob_future *future);
 /* The papers' wait: the first k of n, or what is ready at the time-out. ready_out[i] is set for each of the
- * n; returns MOB_OK also at the time-out; *count_out says how many are ready. For many waits over the same
- * futures use a waitset. */
+ * n; returns MOB_OK also at the time-out; *count_out says how many are ready. A future that stands in the
+ * array twice counts twice. Each call reads the whole array: for many waits over the same futures use a
+ * waitset. */
 MOB_API MOB_MUST_USE enum mob_status mob_wait(struct mob_future *const *futures, size_t n, size_t k,
     int64_t timeout_ns, bool *ready_out, size_t *count_out);
-/* Wait set: add futures once, then take them as they become ready; O(1) a completion. */
+/* Wait set: add futures once, then take them as they become ready; O(1) a completion. A task that runs again
+ * is given them in the order of its first run. What is released leaves its sets; a set that is destroyed
+ * leaves its futures. */
 MOB_API MOB_MUST_USE enum mob_status mob_waitset_create(
     struct mob_client *client, struct mob_waitset **set_out);
 MOB_API MOB_MUST_USE enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *future);

@@ -485,6 +485,61 @@ static void wait_counts_what_is_ready(void **state)
     assert_int_equal(mob_wait(futures, 10, 11, 0, ready, &count), MOB_INVALID);
 }
 
+static uint32_t watches_asked(void)
+{
+    uint32_t asked = 0;
+    while (fake_node_take(&node))
+        asked += node.record.type == MOB_OUT_WATCH;
+    return asked;
+}
+
+static struct mob_future *foreign(uint32_t index)
+{
+    struct mob_object_id id = mob_object_of((struct mob_task_id){.index = index}, 1);
+    char text[MOB_TEXT_ID_MAX];
+    struct mob_future *future = NULL;
+    mob_object_id_format(id, text);
+    assert_int_equal(mob_future_from_id(client, text, &future), MOB_OK);
+    return future;
+}
+
+static void a_wait_asks_for_each_future_once(void **state)
+{
+    (void)state;
+    struct mob_future *futures[3] = {foreign(5), submit(1), foreign(6)};
+    bool ready[3];
+    size_t count;
+    drain();
+    assert_int_equal(mob_wait(futures, 3, 1, 0, ready, &count), MOB_OK); /* who only polls asks, too */
+    assert_int_equal(count, 0);
+    assert_int_equal(watches_asked(), 2);
+    assert_int_equal(mob_wait(futures, 3, 1, 1000, ready, &count), MOB_OK);
+    assert_int_equal(count, 0);
+    fake_node_ready_i64(&node, mob_future_object(futures[2]), 8);
+    assert_int_equal(mob_wait(futures, 3, 1, 0, ready, &count), MOB_OK);
+    assert_int_equal(count, 1);
+    assert_true(ready[2]);
+    assert_int_equal(watches_asked(), 0);
+}
+
+static void what_a_full_ring_kept_from_being_asked_is_asked_for_later(void **state)
+{
+    (void)state;
+    struct mob_future *future = foreign(5);
+    enum mob_status status = MOB_OK;
+    bool ready;
+    size_t count;
+    client->own_loop = true; /* does not wait for room */
+    while (status == MOB_OK)
+        status = mob_client_watch(client, (struct mob_object_id){0});
+    assert_int_equal(status, MOB_QUEUE_FULL);
+    assert_int_equal(mob_wait(&future, 1, 1, 0, &ready, &count), MOB_QUEUE_FULL);
+    drain();
+    assert_int_equal(mob_wait(&future, 1, 1, 0, &ready, &count), MOB_OK);
+    assert_int_equal(watches_asked(), 1);
+    client->own_loop = false;
+}
+
 static void stream_items_wait_for_their_turn(void **state)
 {
     (void)state;
@@ -549,6 +604,8 @@ int main(void)
         TEST(a_replayed_wait_set_gives_the_first_runs_order),
         TEST(the_wait_sets_of_a_task_go_with_it),
         TEST(wait_counts_what_is_ready),
+        TEST(a_wait_asks_for_each_future_once),
+        TEST(what_a_full_ring_kept_from_being_asked_is_asked_for_later),
         TEST(stream_items_wait_for_their_turn),
         TEST(a_put_is_ready_at_once),
     };
