@@ -49,7 +49,7 @@ const struct cli_command cli_commands[] = {
         {{0, "depth", "N", "levels (default 8)"}}, cmd_lineage},
     {"timeline", "", "what ran when, as a Chrome trace", MOB_SETTINGS_CLI, 0, 0,
         {{'o', "output", "FILE", "where to write it (default stdout)"}, {0, "job", "JOB", "only this job"},
-            {'n', "limit", "N", "at most so many events (default 100000)"}},
+            {'n', "limit", "N", "the newest N tasks and events (default 100000)"}},
         cmd_timeline},
     {.name = NULL},
 };

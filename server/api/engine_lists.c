@@ -238,8 +238,13 @@ static void destroy_list(struct scan *scan)
     free(list);
 }
 
-static const struct scan_methods methods = {
-    list_entry, block_end, take_held, list_page_end, finish_list, restart_list, destroy_list};
+static const struct scan_methods methods = {.entry = list_entry,
+    .block_end = block_end,
+    .take = take_held,
+    .page_end = list_page_end,
+    .finish = finish_list,
+    .restart = restart_list,
+    .destroy = destroy_list};
 
 /* While scanning only what is in the spec can be tested. */
 static void split_terms(struct list *list)

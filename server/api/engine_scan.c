@@ -47,6 +47,7 @@ struct scan *scan_create(struct flight *flight, const struct scan_methods *metho
     *scan = (struct scan){.flight = flight,
         .methods = methods,
         .context = context,
+        .blocks_max = SCAN_BLOCKS_MAX,
         .seen = calloc(SEEN_BUCKETS, sizeof(struct seen *))};
     MOB_ASSERT(scan->seen != NULL);
     scan->lane_count = mob_gcs_shard_count(flight->engine->gcs);
@@ -348,7 +349,7 @@ static void read_blocks(struct scan *scan)
     while (!scan->full && (lane = next_lane(scan))) {
         if (lane->held) {
             scan->methods->take(scan, lane);
-        } else if (scan->blocks >= SCAN_BLOCKS_MAX) {
+        } else if (scan->blocks >= scan->blocks_max) {
             break;
         } else {
             const struct mob_gcs_block_row *row = head_of(lane);
@@ -471,29 +472,51 @@ static bool lost_place(const struct scan *scan)
     return false;
 }
 
+static bool is_over(const struct scan *scan)
+{
+    return scan->full || scan->blocks >= scan->blocks_max || nothing_left(scan);
+}
+
+void scan_start_over(struct scan *scan)
+{
+    forget_seen(scan);
+    scan->full = scan->more = false;
+    scan->blocks = 0;
+    for (uint32_t i = 0; i < scan->lane_count; i++) {
+        scan->lanes[i].begin = (struct scan_mark){0};
+        begin_lane(&scan->lanes[i]);
+    }
+}
+
 /* Until a page is awaited, or what a method waits for, or the end. */
 static void run(struct scan *scan)
 {
+    const struct scan_methods *methods = scan->methods;
     scan->runs = true;
-    do {
+    for (bool going = true; going;) {
         if (scan->status == MOB_OK && lost_place(scan))
             scan->status = MOB_EXPIRED;
         if (scan->status != MOB_OK) {
             fail(scan);
             return;
         }
-        if (scan->full || scan->blocks >= SCAN_BLOCKS_MAX || nothing_left(scan)) {
-            end(scan);
-            return;
-        }
-        if (needs_page(scan)) {
+        scan->resumed = false;
+        if (is_over(scan)) {
+            bool done = !methods->over || methods->over(scan);
+            if (done && is_over(scan)) {
+                end(scan);
+                return;
+            }
+            going = done || scan->resumed;
+        } else if (needs_page(scan)) {
             scan->runs = false;
             read_pages(scan);
             return;
+        } else {
+            read_blocks(scan);
+            going = !methods->page_end || methods->page_end(scan) || scan->resumed;
         }
-        read_blocks(scan);
-        scan->resumed = false;
-    } while (!scan->methods->page_end || scan->methods->page_end(scan) || scan->resumed);
+    }
     scan->runs = false;
 }
 

@@ -11,9 +11,10 @@
  *
  * `entry` sees every entry, oldest first within a block; `block_end` comes after each block and may say
  * scan->full; `page_end` comes before more is read and before `finish`, and may work on: then it returns
- * false, and calls scan_go_on later. `finish` answers the flight; the scan is freed after it, and `destroy`
- * frees the context. Functions whose names are not known yet are learned before `finish`, and the whole scan
- * begins again with `restart`, with no newer blocks than the first time. The engine's thread only.
+ * false, and calls scan_go_on later. `over` comes when all is read, works on in the same way, and may start
+ * over. `finish` answers the flight; the scan is freed after it, and `destroy` frees the context. Functions
+ * whose names are not known yet are learned before `finish`, and the whole scan begins again with `restart`,
+ * with no newer blocks than the first time. The engine's thread only.
  */
 #ifndef MOB_SERVER_API_ENGINE_SCAN_H
 #define MOB_SERVER_API_ENGINE_SCAN_H
@@ -22,7 +23,7 @@
 #include "server/api/engine_inner.h"
 #include "server/api/scan_cursor.h"
 
-/* Blocks that one request reads. */
+/* Blocks that one request reads, unless it says how many. */
 #define SCAN_BLOCKS_MAX 1024u
 
 #define PLACE_SUB_BITS 16
@@ -59,6 +60,7 @@ struct scan_methods {
     void (*block_end)(struct scan *scan, struct scan_lane *lane); /* may be NULL */
     void (*take)(struct scan *scan, struct scan_lane *lane); /* NULL: holds nothing */
     bool (*page_end)(struct scan *scan); /* may be NULL */
+    bool (*over)(struct scan *scan); /* may be NULL */
     void (*finish)(struct scan *scan);
     void (*restart)(struct scan *scan);
     void (*destroy)(struct scan *scan);
@@ -89,7 +91,7 @@ struct scan {
     bool runs, resumed;
     bool recut; /* the block that is read is */
     struct seen **seen;
-    uint32_t blocks; /* read so far */
+    uint32_t blocks, blocks_max; /* read so far; where it ends */
     bool full; /* enough */
     bool more; /* a method's word: of a block that was read something is left */
     bool names_missing, names_read;
@@ -97,7 +99,9 @@ struct scan {
 
 struct scan *scan_create(struct flight *flight, const struct scan_methods *methods, void *context);
 void scan_start(struct scan *scan);
-/* After a page_end that returned false. Not MOB_OK: the flight fails. */
+/* From `over`: reads from the beginning of scan->request, as it is now. Cursors have no part in it. */
+void scan_start_over(struct scan *scan);
+/* After a page_end, or an over, that returned false. Not MOB_OK: the flight fails. */
 void scan_go_on(struct scan *scan, enum mob_status status);
 /* Ends the flight with an error and frees the scan; before scan_start only. */
 void scan_refuse(struct scan *scan, enum mob_status status, const char *why);

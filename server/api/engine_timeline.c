@@ -1,13 +1,27 @@
-/* The timeline: Chrome's trace events out of the blocks of the control store, oldest first. */
+/* The timeline: Chrome's trace events out of the blocks of the control store, as many of the newest as one
+ * answer takes.
+ *
+ * Two readings. The first goes from the newest block back and only counts, until it has enough: it finds from
+ * when on. The second goes from there forward, since what an event belongs to is told by what comes before
+ * and behind it, and writes. Names of tasks that were submitted before that are looked up at its end.
+ */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
+#include "server/api/engine_reading.h"
 #include "server/api/engine_scan.h"
 #include "server/api/failure.h"
+#include "server/api/trace_items.h"
+#include "server/api/trace_tracks.h"
 #include "server/events/events.h"
 
+/* Of one answer. Fewer are read backwards: the second reading finds some more that reach into the same time.
+ */
+#define BLOCKS_MAX 4096u
+#define COUNTED_BLOCKS_MAX (BLOCKS_MAX / 4 * 3)
+#define NAME_GROUPS_MAX 1024u /* that are read for names, of 256 tasks each */
 #define HELD_BUCKETS 4096u
 #define FAILURE_BYTES_MAX \
     (64u << 20) /* of one answer, where each may have some KiB of log; then it is truncated */
@@ -17,118 +31,47 @@ struct held {
     struct held *next;
     struct mob_task_id task;
     uint64_t incarnation;
+    int64_t end_us;
     char *text; /* of the trace event, up to that number */
-};
-
-/* Where something was shown: a node's incarnation is a process of the trace, a worker a thread of it. */
-#define TRACK_BUCKETS 1024u
-struct track {
-    struct track *next;
-    uint64_t incarnation;
-    uint32_t worker;
 };
 
 struct timeline {
     int64_t from_us, to_us;
-    uint32_t items, limit; /* held ones included */
-    uint32_t written;
+    uint32_t limit;
+    bool counting; /* the first reading */
+    int64_t newest_us, logged_us; /* of the block that is counted */
+    int64_t since_us; /* the newest of the block where that is oldest */
+    bool cut; /* there is more before from_us */
+    struct trace_items items; /* while counting without text */
+    size_t named; /* so many have their name, or will not have one */
+    uint32_t groups_read;
+    struct reading *reading; /* for names */
     size_t failure_bytes; /* of all errors together */
     struct held *held[HELD_BUCKETS];
-    struct track *tracks[TRACK_BUCKETS];
+    struct trace_tracks tracks;
 };
-
-/* Events of tasks that still run: their worker is not known here. */
-#define TRACK_OF_RUNNING UINT32_MAX
-#define TRACK_OF_NODE 0u /* workers count from 1 */
-
-static void count_item(struct scan *scan)
-{
-    struct timeline *line = scan->context;
-    scan->full = ++line->items >= line->limit;
-}
-
-static void separate(struct scan *scan)
-{
-    struct timeline *line = scan->context;
-    if (line->written++ > 0)
-        mob_text_puts(&scan->flight->op->json, ",\n");
-}
-
-/* --- tracks --- */
-
-static void note_track(struct timeline *line, uint64_t incarnation, uint32_t worker)
-{
-    struct track **bucket = &line->tracks[(incarnation * 31 + worker) % TRACK_BUCKETS];
-    for (const struct track *t = *bucket; t; t = t->next)
-        if (t->incarnation == incarnation && t->worker == worker)
-            return;
-    struct track *track = malloc(sizeof *track);
-    MOB_ASSERT(track != NULL);
-    *track = (struct track){*bucket, incarnation, worker};
-    *bucket = track;
-}
-
-/* Each process that anything was shown of has its name, which goes with the node's own track. */
-static void name_nodes(struct timeline *line)
-{
-    for (size_t b = 0; b < TRACK_BUCKETS; b++)
-        for (const struct track *track = line->tracks[b]; track; track = track->next)
-            note_track(line, track->incarnation, TRACK_OF_NODE);
-}
-
-/* Names, as viewers show them. The track of the node itself stands for its process. */
-static void write_names(struct scan *scan)
-{
-    struct timeline *line = scan->context;
-    struct mob_text *t = &scan->flight->op->json;
-    for (size_t b = 0; b < TRACK_BUCKETS; b++)
-        for (const struct track *track = line->tracks[b]; track; track = track->next) {
-            unsigned long long pid = track->incarnation;
-            separate(scan);
-            if (track->worker == TRACK_OF_NODE)
-                mob_text_printf(t,
-                    "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%llu,\"args\":{\"name\":\"node, "
-                    "incarnation "
-                    "%llu\"}},\n",
-                    pid, pid);
-            mob_text_printf(t,
-                "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%llu,\"tid\":%u,\"args\":{\"name\":\"", pid,
-                track->worker);
-            if (track->worker == TRACK_OF_NODE)
-                mob_text_puts(t, "node\"}}");
-            else if (track->worker == TRACK_OF_RUNNING)
-                mob_text_puts(t, "not finished\"}}");
-            else
-                mob_text_printf(t, "worker %u\"}}", track->worker);
-        }
-}
-
-static void free_tracks(struct timeline *line)
-{
-    for (size_t b = 0; b < TRACK_BUCKETS; b++)
-        for (struct track *track = line->tracks[b], *next; track; track = next) {
-            next = track->next;
-            free(track);
-        }
-    memset(line->tracks, 0, sizeof line->tracks);
-}
 
 /* --- events that wait for their task's completion --- */
 
-static void hold(struct timeline *line, struct mob_task_id task, uint64_t incarnation, char *text)
+static void hold(
+    struct timeline *line, struct mob_task_id task, uint64_t incarnation, int64_t end_us, char *text)
 {
     struct held **bucket = &line->held[mob_task_id_mix(task) % HELD_BUCKETS];
     struct held *h = malloc(sizeof *h);
     MOB_ASSERT(h != NULL);
-    *h = (struct held){*bucket, task, incarnation, text};
+    *h = (struct held){*bucket, task, incarnation, end_us, text};
     *bucket = h;
 }
 
-static void write_event(struct scan *scan, const char *text, uint64_t incarnation, uint32_t worker)
+static void write_event(
+    struct scan *scan, const char *text, uint64_t incarnation, int64_t end_us, uint32_t worker)
 {
-    note_track(scan->context, incarnation, worker);
-    separate(scan);
-    mob_text_printf(&scan->flight->op->json, "%s%u}", text, worker);
+    struct timeline *line = scan->context;
+    struct mob_text *t = &scan->flight->op->json;
+    trace_tracks_note(&line->tracks, incarnation, worker);
+    trace_items_begin(&line->items, t, end_us);
+    mob_text_printf(t, "%s%u}", text, worker);
+    trace_items_end(&line->items, t);
 }
 
 /* Of this task; NULL: all. */
@@ -142,7 +85,7 @@ static void write_held(
             continue;
         }
         *place = h->next;
-        write_event(scan, h->text, h->incarnation, worker);
+        write_event(scan, h->text, h->incarnation, h->end_us, worker);
         free(h->text);
         free(h);
     }
@@ -183,20 +126,19 @@ static void trace_task(
     s->final = true;
     s->worker = c->worker;
     write_held(scan, &line->held[mob_task_id_mix(c->task) % HELD_BUCKETS], &c->task, c->worker);
-    if (scan->full) {
-        scan->more = true;
-        return;
-    }
     int64_t begin = scan_wall_us(header, c->started_ns), end = scan_wall_us(header, c->finished_ns);
     if (!c->started_ns || end < line->from_us || begin > line->to_us)
         return;
     char id[MOB_ID_TEXT_MAX], name[640] = "";
-    scan_full_name(scan, s->function, s->kind, s->method, name, sizeof name);
-    count_item(scan);
-    note_track(line, header->incarnation, c->worker);
-    separate(scan);
+    trace_tracks_note(&line->tracks, header->incarnation, c->worker);
+    trace_items_begin(&line->items, t, end);
     mob_text_puts(t, "{\"ph\":\"X\",\"cat\":\"task\",\"name\":");
-    mob_text_json_cstring(t, name[0] ? name : "task");
+    if (s->listed) {
+        scan_full_name(scan, s->function, s->kind, s->method, name, sizeof name);
+        mob_text_json_cstring(t, name[0] ? name : "task");
+    } else {
+        trace_items_name_here(&line->items, t, c->task);
+    }
     mob_text_printf(t,
         ",\"ts\":%lld,\"dur\":%lld,\"pid\":%llu,\"tid\":%u,\"args\":{\"task\":\"%s\",\"attempt\":%u,"
         "\"status\":\"%s\","
@@ -207,6 +149,7 @@ static void trace_task(
     if (c->status != MOB_OK)
         write_failure(scan, completion);
     mob_text_puts(t, "}}");
+    trace_items_end(&line->items, t);
 }
 
 /* What the event says: behind its type. */
@@ -226,15 +169,17 @@ static void trace_node_event(
     struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header, int64_t at_us)
 {
     const struct mob_out_event *e = &entry->event;
+    struct timeline *line = scan->context;
     struct mob_text *t = &scan->flight->op->json;
-    note_track(scan->context, header->incarnation, TRACK_OF_NODE);
-    separate(scan);
+    trace_tracks_note(&line->tracks, header->incarnation, TRACE_TRACK_OF_NODE);
+    trace_items_begin(&line->items, t, at_us);
     mob_text_puts(t, "{\"ph\":\"i\",\"cat\":\"node\",\"name\":");
     mob_text_json_string(t, (const char *)entry->payload, e->type_bytes);
     mob_text_printf(t, ",\"ts\":%lld,\"s\":\"p\",\"pid\":%llu,\"tid\":%u,\"args\":", (long long)at_us,
-        (unsigned long long)header->incarnation, TRACK_OF_NODE);
+        (unsigned long long)header->incarnation, TRACE_TRACK_OF_NODE);
     write_data(entry, t);
     mob_text_putc(t, '}');
+    trace_items_end(&line->items, t);
 }
 
 static void trace_event(
@@ -249,7 +194,6 @@ static void trace_event(
     char id[MOB_ID_TEXT_MAX];
     struct mob_text t = {0};
     size_t length;
-    count_item(scan);
     if (mob_task_id_is_zero(e->task)) {
         trace_node_event(scan, entry, header, at);
         return;
@@ -267,62 +211,194 @@ static void trace_event(
     char *text = mob_text_take(&t, &length);
     MOB_ASSERT(text != NULL);
     if (!(s && s->final)) {
-        hold(line, e->task, header->incarnation, text);
+        hold(line, e->task, header->incarnation, at, text);
         return;
     }
-    write_event(scan, text, header->incarnation, s->worker);
+    write_event(scan, text, header->incarnation, at, s->worker);
     free(text);
 }
 
-static void trace_entry(struct scan *scan, const struct mob_entry *entry,
-    const struct mob_block_header *header, struct place place)
+/* --- how far back --- */
+
+/* The first reading: what the second one would write. */
+static void count_entry(
+    struct scan *scan, const struct mob_entry *entry, const struct mob_block_header *header)
 {
-    (void)place;
-    if (entry->type == MOB_ENTRY_SPEC) {
-        struct seen *s = scan_seen(scan, entry->spec.head.task, true);
-        s->function = entry->spec.head.function;
-        s->kind = entry->spec.head.kind;
-        s->method = entry->spec.head.method;
-    } else if (entry->type == MOB_ENTRY_COMPLETION) {
-        trace_task(scan, &entry->completion, header);
-    } else if (scan->full) {
-        scan->more = true;
+    struct timeline *line = scan->context;
+    int64_t begin, end;
+    line->logged_us = header->wall_ns / 1000;
+    if (entry->type == MOB_ENTRY_COMPLETION && entry->completion.head.started_ns) {
+        begin = scan_wall_us(header, entry->completion.head.started_ns);
+        end = scan_wall_us(header, entry->completion.head.finished_ns);
+        if (entry->completion.head.status != MOB_OK)
+            line->failure_bytes += entry->completion.head.body_bytes;
     } else if (entry->type == MOB_ENTRY_EVENT) {
-        trace_event(scan, entry, header);
+        begin = end = scan_wall_us(header, entry->event.at_ns);
+    } else {
+        return;
     }
+    if (end < line->from_us || begin > line->to_us)
+        return;
+    trace_items_begin(&line->items, &scan->flight->op->json, end);
+    int64_t turn_us =
+        scan_turn_ns(header, end * 1000) / 1000; /* one that is told late does not reach far back */
+    if (turn_us > line->newest_us)
+        line->newest_us = turn_us;
+}
+
+static void end_block(struct scan *scan, struct scan_lane *lane)
+{
+    (void)lane;
+    struct timeline *line = scan->context;
+    if (!line->counting)
+        return;
+    int64_t block_us = line->newest_us ? line->newest_us : line->logged_us;
+    if (block_us > 0 && block_us < line->since_us)
+        line->since_us = block_us;
+    line->newest_us = line->logged_us = 0;
+    scan->full = line->items.count > line->limit || scan->blocks >= COUNTED_BLOCKS_MAX ||
+        line->failure_bytes >= FAILURE_BYTES_MAX / 2;
 }
 
 static void begin_text(struct scan *scan)
 {
     struct timeline *line = scan->context;
     free_held(line);
-    free_tracks(line);
-    line->items = line->written = 0;
+    trace_tracks_fini(&line->tracks);
+    trace_items_fini(&line->items);
+    if (line->reading)
+        reading_end(line->reading);
+    line->reading = NULL;
+    line->named = line->groups_read = 0;
     line->failure_bytes = 0;
-    mob_text_puts(&scan->flight->op->json, "{\"traceEvents\":[");
+}
+
+/* From the oldest of those that were counted on, forward. */
+static void begin_writing(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    line->counting = false;
+    line->cut = scan_has_more(scan);
+    line->cut |= trace_items_keep_newest(&line->items, line->limit, &line->since_us);
+    if (line->cut && line->since_us > line->from_us && line->since_us < INT64_MAX) {
+        line->from_us = line->since_us;
+        scan->request.from_wall_ns = line->since_us * 1000;
+        if (scan->request.to_wall_ns == 0)
+            scan->request.to_wall_ns = INT64_MAX;
+    }
+    scan->request.newest_first = false;
+    begin_text(scan);
+    scan_start_over(scan);
+}
+
+/* --- which are given, and their names --- */
+
+static void choose(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    for (size_t b = 0; b < HELD_BUCKETS; b++)
+        write_held(scan, &line->held[b], NULL, TRACE_TRACK_OF_RUNNING);
+    line->cut |= scan_has_more(scan);
+    line->cut |= trace_items_keep_newest(&line->items, line->limit, &line->from_us);
+}
+
+static void give_name(struct scan *scan, struct trace_item *item, const struct task_record *record)
+{
+    char name[640] = "";
+    scan_full_name(scan, record->spec.function, record->spec.kind, record->spec.method, name, sizeof name);
+    if (name[0])
+        item->name = strdup(name);
+}
+
+/* True: all are known that will be; false: a group is being read, and it goes on behind that. */
+static bool look_up_names(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    for (; line->named < line->items.count; line->named++) {
+        struct trace_item *item = &line->items.items[line->named];
+        if (!item->name_at)
+            continue;
+        const struct task_record *record = lineage_set_find(line->reading->set, item->task);
+        if (record && record->has_spec) {
+            give_name(scan, item, record);
+        } else if (line->groups_read < NAME_GROUPS_MAX &&
+            reading_group(line->reading, item->task.stream, item->task.index >> MOB_GROUP_SHIFT)) {
+            line->groups_read++;
+            return false;
+        }
+    }
+    return true;
+}
+
+static void on_group(struct reading *reading, enum mob_status status)
+{
+    scan_go_on(reading->context, status); /* looks on */
+}
+
+static bool end_reading(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    if (line->counting) {
+        begin_writing(scan);
+        return true;
+    }
+    if (!line->reading) {
+        choose(scan);
+        line->reading = reading_begin(scan->flight, on_group, scan);
+    }
+    return look_up_names(scan);
+}
+
+/* --- the whole --- */
+
+static void trace_entry(struct scan *scan, const struct mob_entry *entry,
+    const struct mob_block_header *header, struct place place)
+{
+    (void)place;
+    struct timeline *line = scan->context;
+    if (line->counting) {
+        count_entry(scan, entry, header);
+    } else if (entry->type == MOB_ENTRY_SPEC) {
+        struct seen *s = scan_seen(scan, entry->spec.head.task, true);
+        s->listed = true;
+        s->function = entry->spec.head.function;
+        s->kind = entry->spec.head.kind;
+        s->method = entry->spec.head.method;
+    } else if (entry->type == MOB_ENTRY_COMPLETION) {
+        trace_task(scan, &entry->completion, header);
+    } else if (entry->type == MOB_ENTRY_EVENT) {
+        trace_event(scan, entry, header);
+    }
 }
 
 static void finish_trace(struct scan *scan)
 {
     struct timeline *line = scan->context;
-    for (size_t b = 0; b < HELD_BUCKETS; b++)
-        write_held(scan, &line->held[b], NULL, TRACK_OF_RUNNING);
-    name_nodes(line);
-    write_names(scan);
-    mob_text_printf(&scan->flight->op->json,
-        "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s}}\n",
-        scan_has_more(scan) ? "true" : "false");
+    struct mob_text whole = {0};
+    mob_text_puts(&whole, "{\"traceEvents\":[");
+    trace_items_compose(&line->items, &scan->flight->op->json, &whole);
+    trace_tracks_write(&line->tracks, line->items.count == 0, &whole);
+    mob_text_printf(
+        &whole, "],\"displayTimeUnit\":\"ms\",\"otherData\":{\"truncated\":%s", line->cut ? "true" : "false");
+    if (line->cut)
+        mob_text_printf(&whole, ",\"complete_from\":%lld", (long long)line->from_us);
+    mob_text_puts(&whole, "}}\n");
+    mob_text_fini(&scan->flight->op->json);
+    scan->flight->op->json = whole;
 }
 
 static void destroy_trace(struct scan *scan)
 {
-    free_held(scan->context);
-    free_tracks(scan->context);
+    begin_text(scan); /* frees what it holds */
     free(scan->context);
 }
 
-static const struct scan_methods methods = {
-    trace_entry, NULL, NULL, NULL, finish_trace, begin_text, destroy_trace};
+static const struct scan_methods methods = {.entry = trace_entry,
+    .block_end = end_block,
+    .over = end_reading,
+    .finish = finish_trace,
+    .restart = begin_text,
+    .destroy = destroy_trace};
 
 static void start_scan(struct flight *flight)
 {
@@ -332,7 +408,11 @@ static void start_scan(struct flight *flight)
     line->from_us = query->from_us;
     line->to_us = query->to_us;
     line->limit = query->limit;
+    line->counting = true;
+    line->since_us = INT64_MAX;
     struct scan *scan = scan_create(flight, &methods, line);
+    scan->request.newest_first = true;
+    scan->blocks_max = BLOCKS_MAX;
     if (query->id && mob_job_id_parse(query->id, &scan->request.job) != MOB_OK) {
         scan_refuse(scan, MOB_NOT_FOUND, "no such job");
         return;
@@ -342,7 +422,6 @@ static void start_scan(struct flight *flight)
         scan->request.to_wall_ns =
             query->to_us >= INT64_MAX / 1000 - 1 ? INT64_MAX : (query->to_us + 1) * 1000;
     }
-    begin_text(scan);
     scan_start(scan);
 }
 

@@ -219,6 +219,37 @@ def test_the_timeline_has_names_and_tracks(c):
     check([e["args"]["worker"] for e in trace if e["name"] == "worker.died"], "says whose end")
 
 
+def shown(c, query=""):
+    """Tasks of the timeline by their ends, the newest last; what it says of the rest."""
+    trace = c.json("GET", f"{V1}/timeline{query}", expect=200)
+    tasks = [e for e in trace["traceEvents"] if e.get("cat") == "task"]
+    return sorted(tasks, key=lambda e: e["ts"] + e["dur"]), trace["otherData"]
+
+
+def test_the_timeline_shows_the_newest(c):
+    """Also of a log that is longer than one answer reads, and names of tasks whose submission it did not read."""
+    c.deploy("arith")
+    connection = c.connect()
+    body = {"function": "arith.add", "arguments": [1, 2]}
+    ids = [json.loads(c.call("POST", V1 + "/tasks", body, {"Prefer": "wait=30"}, connection=connection)[2])["id"] for _ in range(2000)]
+    tasks, rest = shown(c)
+    check([e["args"]["task"] for e in tasks[-100:]] == ids[-100:] and len(tasks) < 2000, "without a limit", len(tasks), rest)
+    check(rest["truncated"] and all(e["ts"] + e["dur"] >= rest["complete_from"] for e in tasks), "and says since when", rest)
+    seen, pages = {e["args"]["task"] for e in tasks}, 1
+    while rest["truncated"] and pages < 50 and set(ids) - seen:
+        tasks, rest = shown(c, f"?to={rest['complete_from']}")
+        seen |= {e["args"]["task"] for e in tasks}
+        pages += 1
+    check(set(ids) <= seen, "what was before is asked for by its time", len(set(ids) - seen), pages)
+    tasks, rest = shown(c, "?limit=7")
+    check([e["args"]["task"] for e in tasks] == ids[-7:] and rest["truncated"], "with a limit", tasks, rest)
+    check(tasks[0]["ts"] + tasks[0]["dur"] == rest["complete_from"], "since its oldest", tasks[0], rest)
+    batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.add", "rows": [[i, 1] for i in range(1000)]}, expect=202)["items"]
+    c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch], "num_returns": 1000, "timeout_ms": 60000}, expect=200)
+    tasks, rest = shown(c, "?limit=20")
+    check(len(tasks) == 20 and {e["name"] for e in tasks} == {"arith.add"}, "of a batch that was submitted long before", tasks, rest)
+
+
 def test_a_batch_that_is_too_long_has_one_error(c):
     for body in ({"function": "arith.add", "rows": [[1, 2]] * 1001}, {"items": [{"function": "arith.add", "arguments": [1, 2]}] * 1001}):
         errors = c.json("POST", V1 + "/tasks:batch", body, expect=422)["errors"]

@@ -1,0 +1,70 @@
+#include "server/api/trace_tracks.h"
+
+#include <stdlib.h>
+
+#include "common/base/log.h"
+
+struct trace_track {
+    struct trace_track *next;
+    uint64_t incarnation;
+    uint32_t worker;
+};
+
+void trace_tracks_note(struct trace_tracks *tracks, uint64_t incarnation, uint32_t worker)
+{
+    struct trace_track **bucket = &tracks->buckets[(incarnation * 31 + worker) % TRACE_TRACK_BUCKETS];
+    for (const struct trace_track *t = *bucket; t; t = t->next)
+        if (t->incarnation == incarnation && t->worker == worker)
+            return;
+    struct trace_track *track = malloc(sizeof *track);
+    MOB_ASSERT(track != NULL);
+    *track = (struct trace_track){*bucket, incarnation, worker};
+    *bucket = track;
+}
+
+/* The name of a process goes with the node's own track in it. */
+static void note_nodes(struct trace_tracks *tracks)
+{
+    for (size_t b = 0; b < TRACE_TRACK_BUCKETS; b++)
+        for (const struct trace_track *track = tracks->buckets[b]; track; track = track->next)
+            trace_tracks_note(tracks, track->incarnation, TRACE_TRACK_OF_NODE);
+}
+
+static void write_track(const struct trace_track *track, struct mob_text *t)
+{
+    unsigned long long pid = track->incarnation;
+    if (track->worker == TRACE_TRACK_OF_NODE)
+        mob_text_printf(t,
+            "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%llu,\"args\":{\"name\":\"node, incarnation "
+            "%llu\"}},\n",
+            pid, pid);
+    mob_text_printf(t, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%llu,\"tid\":%u,\"args\":{\"name\":\"",
+        pid, track->worker);
+    if (track->worker == TRACE_TRACK_OF_NODE)
+        mob_text_puts(t, "node\"}}");
+    else if (track->worker == TRACE_TRACK_OF_RUNNING)
+        mob_text_puts(t, "not finished\"}}");
+    else
+        mob_text_printf(t, "worker %u\"}}", track->worker);
+}
+
+void trace_tracks_write(struct trace_tracks *tracks, bool first, struct mob_text *out)
+{
+    note_nodes(tracks);
+    for (size_t b = 0; b < TRACE_TRACK_BUCKETS; b++)
+        for (const struct trace_track *track = tracks->buckets[b]; track; track = track->next) {
+            mob_text_puts(out, first ? "" : ",\n");
+            first = false;
+            write_track(track, out);
+        }
+}
+
+void trace_tracks_fini(struct trace_tracks *tracks)
+{
+    for (size_t b = 0; b < TRACE_TRACK_BUCKETS; b++)
+        for (struct trace_track *track = tracks->buckets[b], *next; track; track = next) {
+            next = track->next;
+            free(track);
+        }
+    *tracks = (struct trace_tracks){0};
+}
