@@ -80,6 +80,9 @@ void mob_gcs_destroy(struct mob_gcs *g)
         /* Nothing is unknown: the member may forget this client now. */
         out_frame(g->head, MOB_GCS_BYE, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
         out_flush(g->head);
+        left_detach(g);
+    } else {
+        left_behind(g);
     }
     for (size_t i = 0; i < 2; i++)
         out_reset(&g->links[i]);
@@ -147,6 +150,7 @@ static void pump(struct mob_gcs *g)
             reads_pump(g);
             subs_pump(g);
             cold_pump(g);
+            left_pump(g);
             hurry(g);
         }
         more = out_full(g->head) || out_full(g->tail);

@@ -1,7 +1,8 @@
 /* The parts of a client: its pass (client.c), links and what they bring (client_link.c), who is asked
  * (client_route.c), frames out (client_out.c), logs (client_log.c), ordered operations (client_ops.c), reads
- * and subscriptions (client_read.c); over several shards: who is asked (client_shards.c), what all are asked
- * (client_gather.c). Internal to gcs/client; one thread.
+ * and subscriptions (client_read.c), good-byes of those that had no link (client_left.c); over several
+ * shards: who is asked (client_shards.c), what all are asked (client_gather.c). Internal to gcs/client; one
+ * thread.
  *
  * Requests go to the head, reads and subscriptions to the tail, which also answers the requests; where one
  * member is both, one link is both.
@@ -10,6 +11,7 @@
 #define MOB_GCS_CLIENT_CLIENT_INTERNAL_H
 
 #include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/wire/gcs_frame.h"
 #include "common/wire/gcs_peer.h"
@@ -117,6 +119,13 @@ struct link {
 
 struct gather; /* client_gather.c */
 
+/* A client that was destroyed without good-bye. */
+struct left {
+    struct mob_hash128 members; /* whose it was */
+    uint64_t client; /* 0: none */
+    uint64_t answered; /* the last request whose reply it had */
+};
+
 #define SEEDS_MAX MOB_GCS_MEMBERS_MAX
 struct mob_gcs {
     struct mob_gcs_options options;
@@ -170,6 +179,8 @@ struct mob_gcs {
     void *cold_arg;
     bool cold_said; /* on this link */
     uint16_t cold_time; /* how often it had to be said; in the tags that the reader sees */
+    struct left left; /* attached in its place, to leave */
+    int64_t left_ns; /* not before: it was not taken */
 };
 
 /* client_link.c */
@@ -285,6 +296,12 @@ void subs_reap(struct mob_gcs *g);
 void cold_pump(struct mob_gcs *g);
 void cold_down(struct mob_gcs *g);
 void cold_frame(struct mob_gcs *g, const struct mob_gcs_frame *frame);
+
+/* client_left.c */
+void left_behind(struct mob_gcs *g); /* it is destroyed, and cannot say good-bye */
+void left_pump(struct mob_gcs *g);
+void left_heard(struct mob_gcs *g, const struct mob_gcs_frame *frame); /* about no stream of its own */
+void left_detach(struct mob_gcs *g); /* what was sent may not have been taken */
 
 /* client_sync.c: waits that timed out, at the client's end. */
 void late_waits_free(struct mob_gcs *g);

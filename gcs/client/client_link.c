@@ -26,6 +26,7 @@ static void tell(struct mob_gcs *g, enum mob_status status)
 
 void detach_all(struct mob_gcs *g, int64_t attach_ns)
 {
+    left_detach(g);
     stream_detach(&g->stream, attach_ns);
     for (uint32_t i = 0; i < g->log_count; i++)
         stream_detach(&g->logs[i]->stream, attach_ns);
@@ -219,8 +220,10 @@ static void on_stream(struct link *l, const struct mob_gcs_frame *frame)
     }
     bool own = frame->from == g->client;
     struct mob_gcs_log *log = own ? NULL : log_find(g, frame->from);
-    if (!own && log == NULL)
+    if (!own && log == NULL) {
+        left_heard(g, frame);
         return;
+    }
     struct stream *s = own ? &g->stream : &log->stream;
     if (frame->type == MOB_GCS_GAP) {
         if (s->state == STREAM_ATTACHED) /* else one GAP was heard already */

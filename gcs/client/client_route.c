@@ -139,6 +139,8 @@ static void retry_soon(struct mob_gcs *g, uint64_t client)
         stream_detach(&log->stream, at);
     else if (client == g->client || client == g->nonce)
         stream_detach(&g->stream, at);
+    else if (client == g->left.client)
+        left_detach(g);
     reads_down(g);
     cold_down(g);
     g->reads_ns = at;

@@ -38,7 +38,8 @@ MOB_MUST_USE enum mob_status mob_gcs_connect_wait(struct mob_gcs *gcs, int64_t d
 
 /* Until this client may be destroyed without leaving a place in the members' tables behind: linked, attached,
  * and nothing that was sent is unanswered. Who destroys one whose link is down and lives on is waited for by
- * a member that restarts. MOB_TIMEOUT: the place stays until it expires. */
+ * a member that restarts, until another client of this process says good-bye for it. MOB_TIMEOUT: without
+ * such a one the place stays until it expires. */
 MOB_MUST_USE enum mob_status mob_gcs_leave_wait(struct mob_gcs *gcs, int64_t deadline_ns);
 
 /* The common ones. */

@@ -102,6 +102,35 @@ static void a_client_that_leaves_a_restarted_member_leaves_no_place(void **state
     gcs_box_fini(&box);
 }
 
+/* The member has died, and all but one of its clients are destroyed before it is back: nobody could be told.
+ * The one that stays tells it. */
+static void a_client_destroyed_without_a_link_leaves_no_place(void **state)
+{
+    (void)state;
+    struct gcs_box box;
+    start(&box, NULL, NULL);
+    struct mob_gcs *stays = gcs_box_client(&box);
+    struct mob_gcs *gone[3];
+    put(stays, "a");
+    for (int i = 0; i < 3; i++) {
+        gone[i] = gcs_box_client(&box);
+        put(gone[i], "b");
+    }
+    assert_int_equal(places(stays), 4);
+    gcs_box_end(&box.gcs, SIGKILL);
+    bool never = false;
+    for (int i = 0; i < 3; i++) {
+        while (mob_gcs_connected(gone[i]))
+            assert_int_equal(mob_gcs_run_until(gone[i], &never, mob_now() + MOB_MS), MOB_TIMEOUT);
+        mob_gcs_destroy(gone[i]);
+    }
+    gcs_box_start_gcs(&box);
+    put(stays, "c");
+    wait_for_places(stays, 1);
+    mob_gcs_destroy(stays);
+    gcs_box_fini(&box);
+}
+
 static void on_done(void *arg, const struct mob_gcs_answer *answer)
 {
     assert_int_equal(answer->status, MOB_OK);
@@ -234,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_client_that_asks_again_gets_its_own_place),
         cmocka_unit_test(a_client_that_leaves_a_restarted_member_leaves_no_place),
+        cmocka_unit_test(a_client_destroyed_without_a_link_leaves_no_place),
         cmocka_unit_test(a_client_that_meets_the_end_by_sending_goes_back_to_its_place),
         cmocka_unit_test(leaving_ends_with_its_deadline),
         cmocka_unit_test(the_second_process_under_a_name_is_refused),

@@ -1,0 +1,107 @@
+/* Clients of this process that were destroyed when no link could carry their good-bye. Their places in the
+ * member's table are kept for a minute, and a member that restarts waits for them, since their process lives.
+ * The next client of the same members in this process says good-bye for them: one at a time, on its own link,
+ * where it attaches the one that has gone (which keeps nothing) and lets it go. Where there is no other
+ * client, the minute stands.
+ *
+ * The list is the process's, since who destroys a client and who has a link may be two threads' loops.
+ */
+#include "gcs/client/client_internal.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#define LEFT_MAX 64u /* one more pushes the oldest out, whose place then expires */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct left list[LEFT_MAX];
+static _Atomic uint32_t count; /* written under the lock */
+
+static void add(const struct left *gone)
+{
+    pthread_mutex_lock(&lock);
+    uint32_t n = atomic_load_explicit(&count, memory_order_relaxed);
+    if (n == LEFT_MAX)
+        memmove(&list[0], &list[1], --n * sizeof list[0]);
+    list[n] = *gone;
+    atomic_store_explicit(&count, n + 1, memory_order_relaxed);
+    pthread_mutex_unlock(&lock);
+}
+
+/* Ids are of one store, so its members' addresses are part of who it was. */
+static struct mob_hash128 members_of(const struct mob_gcs *g)
+{
+    struct {
+        struct mob_cluster_id cluster;
+        uint32_t shard, seed_count;
+        struct mob_hash128 seeds;
+    } who = {.cluster = g->options.cluster,
+        .shard = g->options.shard,
+        .seed_count = g->seed_count,
+        .seeds = mob_hash128(g->seeds, g->seed_count * sizeof g->seeds[0])};
+    return mob_hash128(&who, sizeof who);
+}
+
+void left_behind(struct mob_gcs *g)
+{
+    left_detach(g);
+    if (g->client == 0)
+        return;
+    struct left gone = {.members = members_of(g), .client = g->client};
+    gone.answered = g->op_first != NULL ? g->op_first->head.request - 1 : g->next_request - 1;
+    for (const struct op *op = g->op_first; op != NULL && op->answered; op = op->next)
+        gone.answered = op->head.request;
+    add(&gone);
+}
+
+void left_detach(struct mob_gcs *g)
+{
+    if (g->left.client == 0)
+        return;
+    add(&g->left);
+    g->left.client = 0;
+    g->left_ns = g->now_ns + STREAM_PATIENCE_NS;
+}
+
+static bool take(const struct mob_hash128 *members, struct left *out)
+{
+    bool found = false;
+    pthread_mutex_lock(&lock);
+    uint32_t n = atomic_load_explicit(&count, memory_order_relaxed), i = 0;
+    while (i < n && !mob_hash128_eq(list[i].members, *members))
+        i++;
+    found = i < n;
+    if (found) {
+        *out = list[i];
+        memmove(&list[i], &list[i + 1], (n - i - 1) * sizeof list[0]);
+        atomic_store_explicit(&count, n - 1, memory_order_relaxed);
+    }
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+void left_pump(struct mob_gcs *g)
+{
+    /* relaxed: who does not see one yet sees it in a later step */
+    bool none = atomic_load_explicit(&count, memory_order_relaxed) == 0;
+    if (none || g->left.client != 0 || g->stream.state != STREAM_ATTACHED || g->now_ns < g->left_ns)
+        return;
+    struct mob_hash128 members = members_of(g);
+    if (!take(&members, &g->left))
+        return;
+    struct mob_gcs_attach attach = {.answered = g->left.answered, .kept = g->left.answered + 1, .known = 1};
+    out_frame(
+        g->head, MOB_GCS_ATTACH, g->left.client, g->position.epoch, &attach, sizeof attach, NULL, 0, NULL);
+}
+
+void left_heard(struct mob_gcs *g, const struct mob_gcs_frame *frame)
+{
+    if (g->left.client == 0 || frame->from != g->left.client)
+        return;
+    if (frame->type == MOB_GCS_ATTACHED) {
+        /* that nothing more of it comes: a member that collects waits for no other */
+        out_frame(g->head, MOB_GCS_RESENT, g->left.client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+        out_frame(g->head, MOB_GCS_BYE, g->left.client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+    }
+    g->left.client = 0;
+}
