@@ -12,6 +12,8 @@
 #define RETURNS_STREAM 0xffffu
 /* All that a task may have; of a stream, whose items have a page of their own, the first. */
 #define RETURNS_SHOWN_MAX MOB_RETURNS_MAX
+/* A function that stops when asked has come to its end by then. */
+#define OVERDUE_NS (200 * MOB_MS)
 
 void mob_submit_write_returns(struct mob_text *t, struct mob_task_id task, uint32_t count)
 {
@@ -128,6 +130,15 @@ static void answer(struct mob_http_request *request, struct mob_engine_op *op)
         reply_accepted(request, &op->submit);
 }
 
+/* Nobody waits longer than the task may take: of one that does not stop at its deadline no outcome is told,
+ * since what it still comes to counts (docs/adr/deadlines.md). 0: no waiting. */
+static int64_t wait_of(double wait_s, const struct mob_engine_options *options)
+{
+    int64_t wait_ns = wait_s > 0 ? (int64_t)(wait_s * 1e9) : 0;
+    int64_t task_ns = options->timeout_ms ? options->timeout_ms * MOB_MS + OVERDUE_NS : INT64_MAX;
+    return wait_ns < task_ns ? wait_ns : task_ns;
+}
+
 void mob_submit_run(struct mob_body *body, struct mob_engine_op *op)
 {
     struct mob_http_request *request = body->request;
@@ -150,7 +161,7 @@ void mob_submit_run(struct mob_body *body, struct mob_engine_op *op)
     submission->wait_s = wait_s;
     request->state = submission;
     request->state_free = free;
-    int64_t wait_ns = submission->wait_s > 0 ? (int64_t)(submission->wait_s * 1e9) : 0;
+    int64_t wait_ns = wait_of(wait_s, &op->submit.options);
     op->submit.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
     op->answers_errors = true;
     mob_api_run(request, op, answer, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);

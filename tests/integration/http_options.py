@@ -1,4 +1,5 @@
 """What was asked for of a task or an actor is what its record shows: every option, while it waits and when it has ended."""
+import json
 import time
 
 from lib_http_cluster import check, main, ref
@@ -55,6 +56,28 @@ def test_generation_counts_errors(c):
     check(task["state"] == "failed", "its errors are its end", task)
     shows(record(c, task), {"attempt": 4, "generation": 3}, "retried")
     check(took >= 0.5, "150, 200 and 200 ms of pauses", took)
+
+
+def test_who_waits_is_answered_at_the_deadline(c):
+    """Without an outcome, when the function does not stop; that comes later, once, also if it is a value."""
+    c.deploy("probe")
+    c.deploy("http_talk")
+    late = {"function": "http_talk.count", "arguments": [1, 2500], "options": {"timeout_ms": 1000}}
+    for _ in range(5):  # on a loaded machine it may not have begun at its deadline, which is its end
+        status, _, body = c.call("POST", V1 + "/tasks", late, {"Prefer": "wait=60"})
+        task = json.loads(body)
+        if "error" not in task:
+            break
+    check(status == 202 and task.get("state") == "submitted", "nothing is known yet", status, task)
+    check(c.value(task["returns"][0])["state"] == "ready", "a value that came late counts")
+    one = record(c, task)
+    check(one["state"] == "finished" and one["finished_us"] > one["deadline_us"], "its record tells", one)
+    heeds = {"function": "probe.sleeps", "arguments": [20000], "options": {"timeout_ms": 300}}
+    status, _, body = c.call("POST", V1 + "/tasks", heeds, {"Prefer": "wait=60"})
+    task = json.loads(body)
+    check(status == 202 or task["error"]["code"] == "deadline-exceeded", "one that stops when asked", status, task)
+    ended = c.value(task["returns"][0])
+    check(ended["state"] == "failed" and ended["error"]["code"] == "deadline-exceeded", "is over", ended)
 
 
 def test_next_attempt_is_shown_before_it_ends(c):
