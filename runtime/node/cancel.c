@@ -1,7 +1,8 @@
 /* Cancel: of a task, of its descendants, and of what it became by tail calls (ARCHITECTURE "Cancel").
  *
  * The scheduler finds descendants by their ids, also below tasks that have ended and are continued by others;
- * here the chain of those that a task became is followed. What is cancelled before it ran fails in this pass,
+ * below children that have ended with values cancel_below.h finds them. Here the chain of those that a task
+ * became is followed. What is cancelled before it ran fails in this pass,
  * and its completion says so; of what runs a cancel entry is logged, which a restart of the node reads.
  */
 #include <stdlib.h>
@@ -34,7 +35,10 @@ static void cancel_live(
     cancel.task = task->sched.id;
     if (!(task->flags & TASK_UNLOGGED))
         log_cancel(node, task->template->job, &cancel);
+    struct node_job *job = task->template->job;
     mob_sched_cancel(node->sched, &task->sched, cancel.force != 0, cancel.recursive != 0, node->now_ns);
+    if (mob_sched_cancel_met_ended(node->sched))
+        node_below_later(node, job, &cancel);
 }
 
 /* Tasks that stand for each other, each once: never more than there are aliases. */
@@ -71,9 +75,15 @@ static void cancel_continued(
         while ((count = node_tail_walk_targets(node, chain.tasks[i], targets, TARGETS_AT_ONCE)) > 0)
             chain_push(&chain, targets, count);
     }
-    for (uint32_t i = 0; cancel->recursive && i < chain.count; i++)
-        if (node_tail_walk_kin(node, chain.tasks[i], &kin))
-            mob_sched_cancel_kin(node->sched, &kin, cancel->force != 0, node->now_ns);
+    const struct node_tail_call *call = node_tail_call_of(node, cancel->task);
+    for (uint32_t i = 0; cancel->recursive && i < chain.count; i++) {
+        struct mob_out_cancel each = {.task = chain.tasks[i], .recursive = 1, .force = cancel->force};
+        if (!node_tail_walk_kin(node, chain.tasks[i], &kin))
+            continue;
+        mob_sched_cancel_kin(node->sched, &kin, cancel->force != 0, node->now_ns);
+        if (call && call->job && mob_sched_cancel_met_ended(node->sched))
+            node_below_later(node, call->job, &each);
+    }
     free(chain.tasks);
 }
 

@@ -459,6 +459,7 @@ static bool pass(struct node *node)
     precedence_note(&node->precedence, taken);
     if (mob_store_damaged(node->store))
         return false; /* found while it was read: nothing more leaves */
+    node_below_start(node); /* one walk for all cancels that were read */
     node_dispatch(node);
     known_start(node);
     node_group_reads_again(node);

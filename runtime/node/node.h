@@ -156,6 +156,7 @@ struct node_client {
 struct node_promise;
 struct put_sweep;
 struct below;
+struct below_due;
 struct shadow;
 struct function_table;
 struct deployment;
@@ -264,6 +265,8 @@ struct node {
     int64_t next_gcs_ns, next_tick_ns, next_age_ns, next_audit_ns;
     uint64_t passes, submitted, finished, failed, retried, duplicates;
     struct below *below; /* cancels of what runs below ended tasks; NULL = none */
+    struct below_due *below_due; /* living tasks whose cancel met ended children, and the next to be walked */
+    uint32_t below_due_count, below_due_capacity;
 };
 
 /* node.c */

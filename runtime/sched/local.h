@@ -282,11 +282,14 @@ MOB_MUST_USE enum mob_status mob_sched_drop(struct mob_sched *s, struct mob_sche
 /* Queued: FAIL(MOB_CANCELLED) follows. Running: STOP, then after the grace (force: at once) KILL. Recursive:
  * its descendants known here too, also those below tasks that have ended and are continued by others; and
  * what a running one submits from now on fails at once. Below a task that has ended with a value of its own
- * nothing is found: nobody waits for that. Returns how many tasks were concerned. */
+ * nothing is found here (mob_sched_cancel_met_ended). Returns how many tasks were concerned. */
 uint32_t mob_sched_cancel(
     struct mob_sched *s, struct mob_sched_task *task, bool force, bool recursive, int64_t now);
 /* The same for the descendants of a task that has ended. */
 uint32_t mob_sched_cancel_kin(struct mob_sched *s, const struct mob_sched_kin *kin, bool force, int64_t now);
+/* Did the last recursive cancel come to children that have ended with values of their own? Then more may live
+ * below those, and below them only. */
+bool mob_sched_cancel_met_ended(const struct mob_sched *s);
 /* Answers TAKE_BACK: `begun` tasks of the worker's batch have begun, or may have; it begins no others of
  * them. Those go back to the front in order, and fail if they were to stop. At least the first stays. Returns
  * how many went. */

@@ -134,6 +134,8 @@ static void visit_children(
         } else if (s->options.continued && s->options.continued(s->options.arg, id, &below)) {
             gap = 0;
             walk_kin(walk, &below);
+        } else if (i < kin.count || kin.sparse) {
+            s->met_ended = true;
         }
     }
 }
@@ -156,6 +158,7 @@ uint32_t mob_sched_cancel(
     if (task->state == MOB_SCHED_NEW || task->state == MOB_SCHED_DONE || task->flags & MOB_SCHED_REPEATS)
         return 0;
     s->now = now;
+    s->met_ended = false;
     if (!recursive || !s->options.children_of) {
         cancel_one(s, task, force, now);
         return 1;
@@ -168,9 +171,15 @@ uint32_t mob_sched_cancel(
 uint32_t mob_sched_cancel_kin(struct mob_sched *s, const struct mob_sched_kin *kin, bool force, int64_t now)
 {
     s->now = now;
+    s->met_ended = false;
     if (!s->options.children_of)
         return 0;
     struct walk walk = {0};
     walk_kin(&walk, kin);
     return run_walk(s, &walk, force, now);
+}
+
+bool mob_sched_cancel_met_ended(const struct mob_sched *s)
+{
+    return s->met_ended;
 }

@@ -220,6 +220,7 @@ struct mob_sched {
     uint64_t virtual_pass;
     uint32_t late_family; /* of what the current event releases */
     bool dirty; /* something may be dispatched */
+    bool met_ended; /* mob_sched_cancel_met_ended */
     /* names */
     struct sched_kind *kinds;
     uint32_t kind_count;

@@ -171,12 +171,90 @@ static void cancel_of_an_ended_task_reaches_what_it_left_running(void **state)
     nx_close(&nx);
 }
 
+/* The worker's task submits one that waits for more than there is. */
+static struct mob_task_id leave_waiting(struct nx_worker *worker, uint32_t index)
+{
+    struct mob_spec_head head = nx_head(worker->head.task, worker->head.job, index, MOB_KIND_TASK);
+    head.cpu = 100 * 10000;
+    nx_spec(worker->store, &head, NULL);
+    return head.task;
+}
+
+/* Ends the worker's task, and takes the next. */
+static void end_and_take(struct nx *nx, struct nx_worker *worker, struct mob_task_id next)
+{
+    nx_complete(worker, 1, MOB_OK);
+    nx_turn(nx, 5);
+    assert_true(nx_take_task(worker));
+    assert_true(mob_task_id_eq(worker->head.task, next));
+}
+
+/* Each top waits, its child has ended, and so has that one's child, which left one that waits. */
+struct left {
+    struct nx_worker worker;
+    struct mob_task_id top, leaf;
+};
+static void leave_tree(struct nx *nx, struct left *left, struct nx_worker *below, bool first)
+{
+    if (first)
+        nx_worker(nx, &left->worker);
+    else
+        left->worker = *below; /* idle, so it has the next one */
+    assert_true(nx_take_task(&left->worker));
+    left->top = left->worker.head.task;
+    struct mob_task_id middle = submit_below(&left->worker, 0);
+    block(&left->worker);
+    nx_turn(nx, 5);
+    nx_worker(nx, below);
+    assert_true(nx_take_task(below));
+    assert_true(mob_task_id_eq(below->head.task, middle));
+    struct mob_task_id low = submit_below(below, 0);
+    end_and_take(nx, below, low);
+    left->leaf = leave_waiting(below, 0);
+    nx_complete(below, 1, MOB_OK);
+    nx_turn(nx, 5);
+}
+
+/* Three such trees: two of them are cancelled in one go. */
+static void cancel_of_a_living_task_reaches_below_its_ended_children(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker below;
+    struct left left[3];
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    for (int i = 0; i < 3; i++) {
+        nx_submit(&driver);
+        nx_turn(&nx, 5);
+        leave_tree(&nx, &left[i], &below, i == 0);
+    }
+    nx_settle(&nx);
+    cancel(&driver, left[0].top);
+    cancel(&driver, left[2].top);
+    for (int i = 0; i < 100 && mob_sched_find(nx.node->sched, left[2].leaf); i++)
+        nx_settle(&nx); /* several look-ups, one after the other */
+    assert_cancelled(&nx, left[0].leaf);
+    assert_cancelled(&nx, left[2].leaf);
+    assert_non_null(mob_sched_find(nx.node->sched, left[1].leaf));
+    assert_non_null(mob_sched_find(nx.node->sched, left[0].top)); /* it was asked to stop, and has not yet */
+    assert_null(nx.node->below);
+    assert_int_equal(nx.node->below_due_count, 0);
+    for (int i = 0; i < 3; i++)
+        nx_let_go(&left[i].worker);
+    nx_let_go(&below);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cancel_reaches_below_a_task_that_has_not_run_again),
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_became),
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_left_running),
+        cmocka_unit_test(cancel_of_a_living_task_reaches_below_its_ended_children),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
 }
