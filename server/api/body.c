@@ -1,6 +1,5 @@
 #include "server/api/body.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 
 #include "server/api/api.h"
 #include "server/api/problem.h"
+#include "server/http/wide_json.h"
 
 /* Nesting of the text, strings left out; wrong for malformed text, which the parser refuses anyway. */
 static bool too_deep(const char *text, size_t length)
@@ -33,73 +33,6 @@ static bool too_deep(const char *text, size_t length)
     return false;
 }
 
-/* ---- integers beyond 64 bits ----
- * JSON has one kind of number, and whoever writes 1e19 may write its digits as well: what no integer of 64
- * bits holds is a number with a fraction, which f64 takes and i64 refuses by the argument's name. */
-
-/* An integer's length at `text`, which begins with one; 0: it goes on as a number of another kind. */
-static size_t integer_length(const char *text, size_t left)
-{
-    size_t n = *text == '-' ? 1 : 0;
-    while (n < left && text[n] >= '0' && text[n] <= '9')
-        n++;
-    bool goes_on = n < left && strchr(".eE", text[n]) && text[n] != '\0';
-    return goes_on ? 0 : n;
-}
-
-static bool is_beyond_64_bits(const char *digits, size_t length)
-{
-    enum { DIGITS_MIN = 19 };
-    char text[32];
-    if (length < DIGITS_MIN)
-        return false;
-    if (length >= sizeof text)
-        return true;
-    memcpy(text, digits, length);
-    text[length] = '\0';
-    errno = 0;
-    (void)strtoll(text, NULL, 10);
-    return errno == ERANGE;
-}
-
-static void widen_integers(const char *text, size_t length, struct mob_text *out)
-{
-    bool in_string = false, in_number = false;
-    for (size_t i = 0; i < length; i++) {
-        char c = text[i];
-        bool of_number = !in_string && (c == '-' || (c >= '0' && c <= '9'));
-        if (of_number && !in_number) {
-            size_t digits = integer_length(text + i, length - i);
-            if (is_beyond_64_bits(text + i, digits)) {
-                mob_text_put(out, text + i, digits);
-                mob_text_puts(out, ".0");
-                i += digits - 1;
-                continue;
-            }
-        }
-        in_number = !in_string && (of_number || c == '.' || c == 'e' || c == 'E' || c == '+');
-        mob_text_putc(out, c);
-        if (in_string && c == '\\' && i + 1 < length)
-            mob_text_putc(out, text[++i]);
-        else if (c == '"')
-            in_string = !in_string;
-    }
-}
-
-static json_t *parse(const char *text, size_t length, json_error_t *error)
-{
-    const size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY;
-    json_t *root = json_loadb(text, length, flags, error);
-    if (root || json_error_code(error) != json_error_numeric_overflow)
-        return root;
-    struct mob_text wide = {0};
-    widen_integers(text, length, &wide);
-    if (!wide.failed)
-        root = json_loadb(wide.bytes, wide.length, flags, error);
-    mob_text_fini(&wide);
-    return root;
-}
-
 json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_t capacity)
 {
     if (too_deep(text, length)) {
@@ -107,7 +40,7 @@ json_t *mob_json_parse(const char *text, size_t length, char *message_out, size_
         return NULL;
     }
     json_error_t error;
-    json_t *root = parse(text, length, &error);
+    json_t *root = mob_json_load(text, length, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, NULL, &error);
     if (!root && json_error_code(&error) == json_error_numeric_overflow)
         snprintf(message_out, capacity,
             "a number is beyond what 64 bits hold, also with a fraction (f64), at line %d", error.line);

@@ -5,13 +5,17 @@
 #include <string.h>
 
 #include "common/base/hash.h"
+#include "server/http/wide_json.h"
 #include "server/serve/infer.h"
+#include "server/serve/infer_u64.h"
 
 struct parse {
     const struct mob_model *model;
     struct mob_infer_request *request;
     const uint8_t *blob, *blob_end; /* what is left of the binary part */
     bool binary_default;
+    const char *json; /* its part of the body, when an integer in it is beyond 64 bits; else NULL */
+    size_t json_length;
     char *why;
 };
 
@@ -115,7 +119,16 @@ static bool put_strings(const json_t *data, struct mob_text *out)
     return true;
 }
 
-static enum mob_status take_json(struct parse *p, const json_t *data, uint64_t elements,
+/* json_t has no type for the upper half of u64: that is read from the text. */
+static bool put_all(
+    const struct parse *p, const json_t *data, size_t place, enum mob_dtype dtype, uint8_t **at)
+{
+    return p->json && dtype == MOB_DTYPE_U64 ? mob_infer_put_u64s(p->json, p->json_length, place, at)
+                                             : put_leaves(data, dtype, at);
+}
+
+/* `place`: of the input in the request. */
+static enum mob_status take_json(struct parse *p, const json_t *data, size_t place, uint64_t elements,
     struct mob_infer_tensor *t, uint8_t **owned_out, const char *name)
 {
     if (count_leaves(data) != elements)
@@ -138,8 +151,9 @@ static enum mob_status take_json(struct parse *p, const json_t *data, uint64_t e
     uint8_t *at = *owned_out;
     t->data = *owned_out;
     t->bytes = elements * width;
-    if (!put_leaves(data, t->dtype, &at))
-        return bad(p, MOB_INVALID, "input %s: an element does not fit %s", name, mob_dtype_v2_name(t->dtype));
+    if (!put_all(p, data, place, t->dtype, &at))
+        return bad(p, MOB_INVALID, "input %s: element %llu (from 0) does not fit %s", name,
+            (unsigned long long)((uint64_t)(at - *owned_out) / width), mob_dtype_v2_name(t->dtype));
     return MOB_OK;
 }
 
@@ -203,7 +217,7 @@ static enum mob_status read_shape(struct parse *p, const json_t *shape, const st
     return MOB_OK;
 }
 
-static enum mob_status read_input(struct parse *p, const json_t *input)
+static enum mob_status read_input(struct parse *p, const json_t *input, size_t place)
 {
     const char *name = json_string_value(json_object_get(input, "name"));
     const char *datatype = json_string_value(json_object_get(input, "datatype"));
@@ -232,7 +246,7 @@ static enum mob_status read_input(struct parse *p, const json_t *input)
         return bad(
             p, MOB_INVALID, "input %s: exactly one of data and binary_data_size is needed", spec->name);
     return size ? take_binary(p, size, elements, t, spec->name)
-                : take_json(p, data, elements, t, &p->request->owned[at], spec->name);
+                : take_json(p, data, place, elements, t, &p->request->owned[at], spec->name);
 }
 
 static enum mob_status read_output(struct parse *p, const json_t *output)
@@ -323,7 +337,7 @@ static enum mob_status read_root(struct parse *p, const json_t *root)
         return bad(p, MOB_INVALID, "inputs must be an array of 1 to %d tensors", MOB_MODEL_TENSORS_MAX);
     enum mob_status status = read_timeout(p, json_object_get(parameters, "timeout"));
     for (size_t i = 0; status == MOB_OK && i < json_array_size(inputs); i++)
-        status = read_input(p, json_array_get(inputs, i));
+        status = read_input(p, json_array_get(inputs, i), i);
     if (status == MOB_OK && p->blob != p->blob_end)
         status = bad(p, MOB_BAD_REQUEST, "%td bytes behind the last tensor", p->blob_end - p->blob);
     if (status == MOB_OK)
@@ -342,7 +356,10 @@ enum mob_status mob_infer_parse(const struct mob_model *model, const char *body,
     p.blob_end = (const uint8_t *)body + length;
     json_error_t error;
     /* Depth: jansson stops at 2048, and nothing here recurses deeper than it did. */
-    json_t *root = json_loadb(body, json_length, JSON_REJECT_DUPLICATES, &error);
+    bool wide;
+    json_t *root = mob_json_load(body, json_length, JSON_REJECT_DUPLICATES, &wide, &error);
+    p.json = wide ? body : NULL;
+    p.json_length = json_length;
     if (!root)
         return bad(&p, MOB_BAD_REQUEST, "the body is not JSON: %.160s", error.text);
     p.request = calloc(1, sizeof *p.request);

@@ -15,8 +15,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char why[256];
     if (!model)
         MOB_ASSERT(mob_model_create("m", "a.B",
-                       "tensor<f32>[n,2] x, tensor<bytes>[n] s, tensor<i8>[n] b -> tensor<f32>[n,2] y", 1, 0,
-                       &model, why) == MOB_OK);
+                       "tensor<f32>[n,2] x, tensor<bytes>[n] s, tensor<i8>[n] b, tensor<u64>[n] u -> "
+                       "tensor<f32>[n,2] y",
+                       1, 0, &model, why) == MOB_OK);
     if (size < 2)
         return 0;
     uint16_t header;

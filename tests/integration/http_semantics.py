@@ -330,7 +330,7 @@ def test_failures_have_words(c):
     c.call("POST", f"{V1}/tasks/{slow['id']}:cancel")
     error = c.value(slow["returns"][0])["error"]
     check(error["code"] == "cancelled" and error["message"] == "it was cancelled", "cancelled", error)
-    late = c.run("probe.sleeps", 60000, timeout_ms=300)["error"]
+    late = c.value(c.run("probe.sleeps", 60000, timeout_ms=300)["returns"][0])["error"]
     check(late["code"] == "deadline-exceeded" and "deadline" in late["message"], "too late", late)
     ended = c.json("POST", V1 + "/functions", b"\x7fELF" + b"\0" * 200, {"Content-Type": "application/octet-stream"}, expect=422)
     check("{" not in ended["detail"] and len(ended["detail"]) > 30, "why it cannot be loaded", ended)

@@ -1,0 +1,109 @@
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "server/serve/infer.h"
+
+static char why[256];
+
+static struct mob_model *model_of(const char *dtype)
+{
+    char signature[128], error[256];
+    struct mob_model *model;
+    snprintf(signature, sizeof signature, "tensor<%s>[n,2] x -> tensor<%s>[n,2] y", dtype, dtype);
+    assert_int_equal(mob_model_create("m", "a.B", signature, 1, 0, &model, error), MOB_OK);
+    return model;
+}
+
+/* NULL: refused, `why` says why. */
+static struct mob_infer_request *parse(struct mob_model *model, const char *datatype, const char *data)
+{
+    char body[512];
+    struct mob_infer_request *request = NULL;
+    int n = snprintf(body, sizeof body,
+        "{\"parameters\": {\"far\": 123456789012345678901234567890},"
+        " \"inputs\": [{\"name\": \"x\", \"shape\": [2, 2], \"datatype\": \"%s\", \"data\": %s}]}",
+        datatype, data);
+    enum mob_status status = mob_infer_parse(model, body, (size_t)n, SIZE_MAX, &request, why);
+    assert_true(status == MOB_OK || status == MOB_INVALID || status == MOB_BAD_REQUEST);
+    return status == MOB_OK ? request : NULL;
+}
+
+static void unsigned_integers_reach_to_2_to_the_64(void **state)
+{
+    (void)state;
+    struct mob_model *model = model_of("u64");
+    static const char *const forms[] = {
+        "[[0, 9223372036854775807], [9223372036854775808, 18446744073709551615]]",
+        "[0, 9223372036854775807, 9223372036854775808, 18446744073709551615]"};
+    static const uint64_t wanted[] = {0, INT64_MAX, (uint64_t)INT64_MAX + 1, UINT64_MAX};
+    for (size_t i = 0; i < 2; i++) {
+        struct mob_infer_request *request = parse(model, "UINT64", forms[i]);
+        assert_non_null(request);
+        assert_int_equal(request->inputs[0].bytes, sizeof wanted);
+        assert_memory_equal(request->inputs[0].data, wanted, sizeof wanted);
+        struct mob_text text = {0};
+        size_t header;
+        mob_infer_write(model, request, request->inputs, &text, &header);
+        mob_text_putc(&text, '\0');
+        assert_non_null(
+            strstr(text.bytes, "[0,9223372036854775807,9223372036854775808,18446744073709551615]"));
+        mob_text_fini(&text);
+        mob_infer_request_destroy(request);
+    }
+    mob_model_release(model);
+}
+
+static void what_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dtype, *datatype, *data, *why;
+    } cases[] = {
+        {"u64", "UINT64", "[0, 1, 18446744073709551616, 3]",
+            "input x: element 2 (from 0) does not fit UINT64"},
+        {"u64", "UINT64", "[0, 1, 2, -1]", "input x: element 3 (from 0) does not fit UINT64"},
+        {"u64", "UINT64", "[0, 1.0, 2, 3]", "input x: element 1 (from 0) does not fit UINT64"},
+        {"u64", "UINT64", "[[0, 1], [18446744073709551615, -18446744073709551615]]",
+            "input x: element 3 (from 0) does not fit UINT64"},
+        {"i64", "INT64", "[9223372036854775807, -9223372036854775808, 0, 9223372036854775808]",
+            "input x: element 3 (from 0) does not fit INT64"},
+        {"u8", "UINT8", "[255, 256, 0, 0]", "input x: element 1 (from 0) does not fit UINT8"},
+        {"u64", "UINT64", "[18446744073709551615]", "input x: its data has 1 elements, its shape 4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mob_model *model = model_of(cases[i].dtype);
+        struct mob_infer_request *request = parse(model, cases[i].datatype, cases[i].data);
+        assert_null(request);
+        assert_string_equal(why, cases[i].why);
+        mob_model_release(model);
+    }
+}
+
+static void far_integers_are_numbers_for_floats(void **state)
+{
+    (void)state;
+    struct mob_model *model = model_of("f64");
+    static const double wanted[] = {1e20, -1e20, 18446744073709551616.0, 0.5};
+    struct mob_infer_request *request =
+        parse(model, "FP64", "[100000000000000000000, -100000000000000000000, 18446744073709551616, 0.5]");
+    assert_non_null(request);
+    assert_memory_equal(request->inputs[0].data, wanted, sizeof wanted);
+    mob_infer_request_destroy(request);
+    mob_model_release(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(unsigned_integers_reach_to_2_to_the_64),
+        cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(far_integers_are_numbers_for_floats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
