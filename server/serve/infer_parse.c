@@ -38,11 +38,11 @@ static uint64_t count_leaves(const json_t *data)
     if (!json_is_array(data))
         return 1;
     size_t n = json_array_size(data);
-    if (n > 0 && !json_is_array(json_array_get(data, 0)))
-        return n;
     uint64_t total = 0;
-    for (size_t i = 0; i < n; i++)
-        total += count_leaves(json_array_get(data, i));
+    for (size_t i = 0; i < n; i++) { /* each by itself: arrays may stand beside numbers */
+        const json_t *member = json_array_get(data, i);
+        total += json_is_array(member) ? count_leaves(member) : 1;
+    }
     return total;
 }
 

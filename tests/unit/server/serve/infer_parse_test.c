@@ -85,6 +85,24 @@ static void what_does_not_fit_is_named(void **state)
     }
 }
 
+/* What is written is what was counted, however numbers and arrays are mixed. */
+static void arrays_beside_numbers_are_counted(void **state)
+{
+    (void)state;
+    char data[256] = "[1, 2, 3, [4";
+    struct mob_model *model = model_of("f32");
+    while (strlen(data) < 200)
+        strcat(data, ", 5");
+    strcat(data, "]]");
+    assert_null(parse(model, "FP32", data));
+    assert_string_equal(why, "input x: its data has 67 elements, its shape 4");
+    struct mob_infer_request *request = parse(model, "FP32", "[1, [2, [3]], 4]");
+    assert_non_null(request);
+    assert_memory_equal(request->inputs[0].data, ((float[]){1, 2, 3, 4}), 16);
+    mob_infer_request_destroy(request);
+    mob_model_release(model);
+}
+
 static void far_integers_are_numbers_for_floats(void **state)
 {
     (void)state;
@@ -103,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsigned_integers_reach_to_2_to_the_64),
         cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(arrays_beside_numbers_are_counted),
         cmocka_unit_test(far_integers_are_numbers_for_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
