@@ -16,6 +16,7 @@ struct watched {
     int64_t beat_ns; /* it beat last; 0: not to this master */
     bool gone; /* the link over which it did was closed since */
     int64_t end_ns; /* when its process is to be ended; 0: it is not sealed */
+    bool end_asked; /* once at least */
     bool leaving, sealing, has_cut;
     uint64_t cut; /* told by the chain, perhaps not recorded */
 };
@@ -252,8 +253,10 @@ static void end_process(struct mob_node_watch *w, struct watched *l, int64_t now
     if (l->end_ns == 0 || now_ns < l->end_ns || l->leaving)
         return;
     l->end_ns = now_ns + w->options.end_after_ns;
-    if (is_newest(w, &l->log) && enrolling_of(w, &l->log) == NULL)
-        (void)push(w, &(struct mob_node_watch_action){.type = MOB_NODE_WATCH_END, .log = l->log});
+    if (!is_newest(w, &l->log) || enrolling_of(w, &l->log) != NULL)
+        return;
+    l->end_asked |= push(
+        w, &(struct mob_node_watch_action){.type = MOB_NODE_WATCH_END, .again = l->end_asked, .log = l->log});
 }
 
 static void step_log(struct mob_node_watch *w, struct watched *l, int64_t now_ns)

@@ -67,13 +67,15 @@ enum mob_node_watch_action_type {
     /* To `token`: log.incarnation is its; or why not: MOB_SEALED, this start was declared dead; MOB_EXISTS,
      * log is a living one under the same name. */
     MOB_NODE_WATCH_ENROLLED,
-    MOB_NODE_WATCH_END /* log.pid was declared dead a while ago, and nobody has taken its place */
+    /* log.pid was declared dead a while ago, and nobody has taken its place; `again` and again */
+    MOB_NODE_WATCH_END
 };
 struct mob_node_watch_action {
     enum mob_node_watch_action_type type;
     uint32_t old_state;
     uint64_t token;
     enum mob_status status;
+    bool again;
     struct mob_node_log log;
 };
 struct mob_node_watch_options {

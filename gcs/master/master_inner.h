@@ -18,6 +18,7 @@ struct member_link {
     int64_t pid;
     int64_t out_ns; /* since then it is not in the chain that it was in; 0: it is, or never was */
     bool was_in;
+    bool end_asked; /* since out_ns */
     int64_t heard_ns; /* its last report */
     uint64_t book_epoch; /* that it was sent */
     uint64_t token; /* of a node that has asked for an incarnation; 0: it has not */
@@ -86,6 +87,7 @@ bool master_nodes_seals(const struct master *m, const struct mob_gcs_config *con
 /* master_replace.c: who is to end, and to come back as another member; each tick */
 void master_look_for_zombies(struct master *m);
 void master_look_for_unheard(struct master *m);
-void master_ask_to_end(struct master *m, const char *who, int64_t pid);
+/* `again`: it was asked before, which is no news. */
+void master_ask_to_end(struct master *m, const char *who, int64_t pid, bool again);
 
 #endif

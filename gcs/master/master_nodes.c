@@ -284,7 +284,7 @@ static void drain(struct master *m)
             tell_enrolled(m, a.token, a.status, a.log.incarnation, m->options.shard);
             break;
         case MOB_NODE_WATCH_END:
-            master_ask_to_end(m, a.log.node, a.log.pid);
+            master_ask_to_end(m, a.log.node, a.log.pid, a.again);
             break;
         }
     }

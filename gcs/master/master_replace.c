@@ -29,14 +29,15 @@ static bool tell_supervisor(const struct master *m, const char *text, size_t len
     return sent == (ssize_t)length;
 }
 
-void master_ask_to_end(struct master *m, const char *who, int64_t pid)
+void master_ask_to_end(struct master *m, const char *who, int64_t pid, bool again)
 {
     char text[64];
     if (m->replace_fd < 0 || pid <= 0)
         return;
     int n = snprintf(text, sizeof text, "end %lld", (long long)pid);
     bool sent = tell_supervisor(m, text, (size_t)n);
-    MOB_LOG_WARN("master", "asked_to_end", "who=%s pid=%lld sent=%d", who, (long long)pid, sent);
+    MOB_LOG_AT(again ? MOB_LOG_LEVEL_DEBUG : MOB_LOG_LEVEL_WARN, "master", "asked_to_end",
+        "who=%s pid=%lld sent=%d", who, (long long)pid, sent);
 }
 
 static bool is_heard(const struct master *m, const struct member_link *l)
@@ -94,12 +95,14 @@ void master_look_for_zombies(struct master *m)
         if (is_in || !l->was_in) {
             l->was_in = is_in;
             l->out_ns = 0;
+            l->end_asked = false;
         } else if (l->out_ns == 0) {
             l->out_ns = m->now_ns;
         } else if (m->now_ns - l->out_ns >= REPLACE_NS) {
             char member[20];
             snprintf(member, sizeof member, "%llx", (unsigned long long)l->member);
-            master_ask_to_end(m, member, l->pid);
+            master_ask_to_end(m, member, l->pid, l->end_asked);
+            l->end_asked = true;
             l->out_ns = m->now_ns;
         }
     }

@@ -185,15 +185,19 @@ static void silence_is_death_and_a_beat_is_not(void **state)
     noted(f, MOB_OK);
     take(f);
     assert_int_equal(f->count, 0);
-    for (int i = 0; i < 12; i++) { /* nobody came in its place: its process is ended, again and again */
-        mob_node_watch_on_beat(f->w, 42, false, f->now_ns);
-        tick(f, TICK);
-        if (f->count > 0)
-            break;
+    for (int ends = 0; ends < 3;
+         ends++) { /* nobody came in its place: its process is ended, again and again */
+        for (int i = 0; i < 12; i++) {
+            mob_node_watch_on_beat(f->w, 42, false, f->now_ns);
+            tick(f, TICK);
+            if (f->count > 0)
+                break;
+        }
+        assert_int_equal(f->count, 1);
+        assert_int_equal(f->got[0].type, MOB_NODE_WATCH_END);
+        assert_int_equal(f->got[0].log.pid, rows[0].pid);
+        assert_int_equal(f->got[0].again, ends > 0);
     }
-    assert_int_equal(f->count, 1);
-    assert_int_equal(f->got[0].type, MOB_NODE_WATCH_END);
-    assert_int_equal(f->got[0].log.pid, rows[0].pid);
 }
 
 /* What was said while the master itself did not run has not been read yet. */
