@@ -54,9 +54,10 @@
         "after a restart that may have lost something, the control store waits so long for unknown clients") \
     X(GCS_EXPIRE_MS, "gcs-expire-ms", MILLISECONDS, "60s", 1, 86400000, "", UP | GCS, \
         "the control store forgets a client that is gone for so long") \
-    X(GCS_START_WITHOUT_ALL, "gcs-start-without-all", CHOICE, "off", 0, 0, "on|off", UP, \
-        "after everything died: members whose data is lost are waited for 10 s only; what nobody else had " \
-        "is lost") \
+    X(GCS_START_WITHOUT_ALL, "gcs-start-without-all", CHOICE, "off", 0, 0, "on|off", UP | GCS, \
+        "after everything died: members whose data is lost are waited for 10 s only, and a store that " \
+        "lacks " \
+        "values that it had is started from; what nobody else had is lost") \
     X(GCS_COLD_WAIT_MS, "gcs-cold-wait-ms", MILLISECONDS, "10s", 1, 3600000, "", UP | GCS, \
         "a read of blocks that are in PostgreSQL only waits so long for it") \
     X(POSTGRES, "postgres", CHOICE, "on", 0, 0, "on|off", UP, \

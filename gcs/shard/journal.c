@@ -154,6 +154,36 @@ void journal_close(
     j->open_length = 0;
 }
 
+/* Behind the last pass, and of its position: nothing else changes. */
+enum mob_status journal_write_gone(
+    struct mob_shard *sh, redisContext *context, const uint8_t *keys, size_t length)
+{
+    struct mob_journal *j = &sh->store.journal;
+    uint16_t n;
+    MOB_ASSERT(j->open_length == 0 && j->count > 0);
+    for (size_t at = 0; at < length; at += sizeof n + n) {
+        memcpy(&n, keys + at, sizeof n);
+        struct mob_journal_row row = {.kind = MOB_JOURNAL_GONE, .key = keys + at + sizeof n, .key_length = n};
+        journal_add(sh, &row, NULL, 0);
+    }
+    struct mob_journal_pass pass = {.epoch = j->position.epoch,
+        .seq = j->position.seq,
+        .rows = j->open + MOB_JOURNAL_PASS_BYTES,
+        .length = j->open_length - MOB_JOURNAL_PASS_BYTES};
+    mob_journal_pass_encode(&pass, j->open);
+    uint8_t key[9];
+    mob_redis_key(key, 'j', j->first + j->count - 1);
+    redisReply *reply = redisCommand(context, "APPEND %b %b", key, sizeof key, j->open, j->open_length);
+    bool written = reply != NULL && reply->type == REDIS_REPLY_INTEGER;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    struct mob_journal_segment *segment = &j->segments[j->count - 1];
+    segment->bytes += j->open_length;
+    j->bytes += j->open_length;
+    j->open_length = 0;
+    return written ? segment_index(segment, &pass) : MOB_UNAVAILABLE;
+}
+
 /* ---- the oldest segment goes ---- */
 
 static void write_reply(struct mob_shard *sh, const uint8_t *key, uint64_t seq)

@@ -3,10 +3,12 @@
 
 #include <stdlib.h>
 
+#include "common/base/log_value.h"
 #include "gcs/chain/chain_replies.h"
 
 #define SCAN_COUNT "2000"
 #define GET_AT_ONCE 256u
+#define LOST_SAID_MAX 100u /* lines of the log */
 
 struct number_list {
     uint64_t *items;
@@ -270,18 +272,53 @@ static enum mob_status load_hole(struct loader *l, const struct mob_journal_row 
     return mob_state_set(l->sh->state, row->key[1], &none);
 }
 
-static enum mob_status check_holes(const struct loader *l)
+/* Keys have any bytes: what is no printable character is shown as a dot. */
+static void say_lost(const uint8_t *key, uint32_t length)
 {
+    char text[65], escaped[2 * sizeof text];
+    uint32_t shown = length - 2 < sizeof text - 1 ? length - 2 : (uint32_t)sizeof text - 1;
+    for (uint32_t i = 0; i < shown; i++)
+        text[i] = key[2 + i] > 0x20 && key[2 + i] < 0x7f ? (char)key[2 + i] : '.';
+    text[shown] = 0;
+    MOB_LOG_ERROR("gcs", "stored_value_lost",
+        "table=%u key=\"%s\" key_bytes=%u why=\"this member's Redis lacks what it had\"", key[1],
+        mob_log_value(text, escaped, sizeof escaped), length - 2);
+}
+
+/* Values that the store had, by its journal, and that nobody has deleted. A person may say that it goes on
+ * without them: then they are gone, which the journal is told, so that it is said once. In a chain this store
+ * counts as the shortest of those with its newest epoch: another one may have the values. */
+static enum mob_status settle_holes(struct loader *l)
+{
+    struct mob_shard *sh = l->sh;
     const struct byte_list *holes = &l->holes;
+    struct byte_list lost = {0};
     struct mob_state_key now;
+    uint32_t count = 0;
     uint16_t n;
     for (size_t at = 0; at < holes->length; at += sizeof n + n) {
         memcpy(&n, holes->bytes + at, sizeof n);
         const uint8_t *key = holes->bytes + at + sizeof n;
-        if (mob_state_get(l->sh->state, key[1], key + 2, n - 2u, &now) && now.version == 0)
-            return MOB_CORRUPT;
+        if (!mob_state_get(sh->state, key[1], key + 2, n - 2u, &now) || now.version != 0)
+            continue;
+        mob_state_remove(sh->state, key[1], key + 2, n - 2u);
+        key_add(&lost, (const char *)key, n);
+        if (count++ < LOST_SAID_MAX)
+            say_lost(key, n);
     }
-    return MOB_OK;
+    if (count == 0)
+        return MOB_OK;
+    enum mob_status status = MOB_CORRUPT;
+    if (sh->options.start_without_all) {
+        status = journal_write_gone(sh, l->context, lost.bytes, lost.length);
+        sh->member.stored_seq = 0;
+    }
+    MOB_LOG_ERROR("gcs", "store_lacks_values", "values=%u goes_on=%d hint=\"%s\"", count, status == MOB_OK,
+        status == MOB_OK ? "they are lost, and named above"
+                         : "put back an append-only file that has them, or go on without them, for good: "
+                           "gcs-start-without-all");
+    free(lost.bytes);
+    return status;
 }
 
 /* Rows of the journal before this one may have replaced what was loaded. */
@@ -336,7 +373,7 @@ static enum mob_status load_journal(struct loader *l)
         if (status == MOB_OK)
             status = load_pass(l, &pass);
     }
-    return status == MOB_FINISHED ? check_holes(l) : status;
+    return status == MOB_FINISHED ? settle_holes(l) : status;
 }
 
 enum mob_status load_all(struct mob_shard *sh, redisContext *context)

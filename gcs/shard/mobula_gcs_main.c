@@ -98,6 +98,7 @@ static bool configure(const struct mob_settings *settings, struct mob_shard_opti
         .rewrite_bytes = (uint64_t)mob_setting_number(settings, MOB_SETTING_GCS_REWRITE_BYTES),
         .collect_ns = mob_setting_number(settings, MOB_SETTING_GCS_COLLECT_MS) * MOB_MS,
         .expire_ns = mob_setting_number(settings, MOB_SETTING_GCS_EXPIRE_MS) * MOB_MS,
+        .start_without_all = strcmp(mob_setting_text(settings, MOB_SETTING_GCS_START_WITHOUT_ALL), "on") == 0,
         .cold_wait_ns = mob_setting_number(settings, MOB_SETTING_GCS_COLD_WAIT_MS) * MOB_MS};
     const char *wrong = NULL;
     if (!links.socket || !links.redis_directory || !links.secret_file)

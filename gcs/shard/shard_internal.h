@@ -356,6 +356,9 @@ void journal_trim(struct mob_shard *sh);
 void journal_reset(struct mob_shard *sh);
 /* What this Redis has, into `loaded`; blocks. MOB_UNAVAILABLE, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status journal_read(struct mob_shard *sh, redisContext *context);
+/* Before anything is served: these keys (each a u16 length and its bytes) are gone. */
+MOB_MUST_USE enum mob_status journal_write_gone(
+    struct mob_shard *sh, redisContext *context, const uint8_t *keys, size_t length);
 void journal_loaded(struct mob_shard *sh); /* `loaded` is needed no more */
 
 /* flushed.c */

@@ -272,6 +272,38 @@ static void a_hole_in_the_only_store_is_not_copied(void **state)
     chain_box_fini(&box);
 }
 
+/* The same, and the value is given up: the store does not start, until a person says that it is to; then it
+ * is whole without it, and others join. */
+static void a_hole_in_the_only_store_can_be_given_up(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    struct mob_gcs_result *result = NULL;
+    chain_box_init(&box, 2, 2, "everysec");
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    struct mob_gcs *gcs = chain_box_client(&box);
+    for (uint32_t i = 0; i < 4; i++)
+        put_large(gcs, i, (uint8_t)(i + 1));
+    int tail = chain_box_place(&box, true), left = 1 - tail;
+    assert_true(tail >= 0);
+    lose_large(&box.member[left], 2);
+    gcs_box_end(&box.member[tail].gcs, SIGKILL);
+    put_number(gcs, 100, 7);
+    wait_until_says(&box, left, "snapshot_row_lost");
+    gcs_box_end(&box.member[left].gcs, SIGKILL);
+    wait_until_says(&box, left, "store_lacks_values values=1 goes_on=0");
+    box.start_without_all = true;
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    for (uint32_t i = 0; i < 4; i++)
+        if (i != 2)
+            check_large(gcs, i, (uint8_t)(i + 1));
+    uint32_t lost = 2;
+    assert_int_equal(mob_gcs_get_wait(gcs, MOB_GCS_KV, &lost, sizeof lost, DEADLINE, &result), MOB_NOT_FOUND);
+    mob_gcs_destroy(gcs);
+    chain_box_fini(&box);
+}
+
 /* One of two lacks a block and is asked for all it has: it ends, and takes all from the other one. */
 static void who_lacks_what_others_have_begins_anew(void **state)
 {
@@ -345,6 +377,7 @@ int main(void)
         cmocka_unit_test(a_killed_head_is_replaced),
         cmocka_unit_test(a_killed_tail_is_replaced),
         cmocka_unit_test(a_hole_in_the_only_store_is_not_copied),
+        cmocka_unit_test(a_hole_in_the_only_store_can_be_given_up),
         cmocka_unit_test(who_lacks_what_others_have_begins_anew),
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),
     };

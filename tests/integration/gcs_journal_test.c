@@ -344,6 +344,14 @@ static void a_store_without_a_journal_is_taken_over(void **state)
     world_close(&w);
 }
 
+static void wait_until_it_ends(struct gcs_box *box)
+{
+    int64_t deadline = mob_now() + DEADLINE_NS;
+    while (!gcs_box_ended(&box->gcs) && mob_now() < deadline)
+        poll(NULL, 0, 5);
+    assert_true(mob_now() < deadline);
+}
+
 /* What cannot be read is not served as if it were not there. */
 static void a_journal_that_is_no_journal_is_refused(void **state)
 {
@@ -364,11 +372,102 @@ static void a_journal_that_is_no_journal_is_refused(void **state)
     freeReplyObject(reply);
     redisFree(redis);
     gcs_box_spawn_gcs(&w.box);
-    int64_t deadline = mob_now() + DEADLINE_NS;
-    while (!gcs_box_ended(&w.box.gcs) && mob_now() < deadline)
-        poll(NULL, 0, 5);
-    assert_true(mob_now() < deadline);
+    wait_until_it_ends(&w.box);
     w.gcs = NULL;
+    world_close(&w);
+}
+
+/* ---- a store that lacks what it had ---- */
+
+static enum mob_status read_key(struct mob_gcs *gcs, const char *key, uint32_t *length_out)
+{
+    struct mob_gcs_result *result = NULL;
+    enum mob_status status =
+        mob_gcs_get_wait(gcs, MOB_GCS_KV, key, (uint32_t)strlen(key), mob_now() + DEADLINE_NS, &result);
+    if (status == MOB_OK)
+        *length_out = mob_gcs_result_answer(result)->kvs[0].value_length;
+    mob_gcs_result_destroy(result);
+    return status;
+}
+
+static void write_key(struct mob_gcs *gcs, const char *key, uint32_t length)
+{
+    static const uint8_t value[LARGE_BYTES];
+    struct mob_gcs_put put = {.table = MOB_GCS_KV,
+        .key = key,
+        .key_length = (uint32_t)strlen(key),
+        .value = value,
+        .value_length = length,
+        .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_put_wait(gcs, &put, mob_now() + DEADLINE_NS, NULL), MOB_OK);
+}
+
+static void lose_key(struct gcs_box *box, const char *name)
+{
+    redisContext *redis = redis_of(box);
+    uint8_t key[2 + 32] = {'k', MOB_GCS_KV};
+    memcpy(key + 2, name, strlen(name));
+    redisReply *reply = ask(redis, "UNLINK", key, 2 + strlen(name));
+    assert_int_equal(reply->integer, 1);
+    freeReplyObject(reply);
+    redisFree(redis);
+}
+
+static int said(const struct gcs_box *box, const char *text)
+{
+    char path[128], line[1024];
+    int times = 0;
+    snprintf(path, sizeof path, "%s/gcs.log", box->directory);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        times += strstr(line, text) != NULL;
+    fclose(file);
+    return times;
+}
+
+/* It names what is missing and does not start, since a person may still have it. Told to go on without it, it
+ * does so for good; what was deleted, or written since, is missed by nobody. */
+static void a_store_that_lacks_a_value_starts_when_a_person_says_so(void **state)
+{
+    (void)state;
+    static struct world w;
+    uint32_t length = 0;
+    world_open(&w);
+    gcs_box_start(&w.box);
+    w.gcs = gcs_box_client(&w.box);
+    write_key(w.gcs, "deleted", LARGE_BYTES);
+    struct mob_gcs_put deleted = {
+        .table = MOB_GCS_KV, .key = "deleted", .key_length = 7, .if_version = MOB_GCS_ANY_VERSION};
+    assert_int_equal(mob_gcs_delete(w.gcs, &deleted, NULL, NULL), MOB_OK);
+    write_key(w.gcs, "small", 5);
+    write_key(w.gcs, "kept", LARGE_BYTES);
+    write_key(w.gcs, "lost", LARGE_BYTES);
+    write_key(w.gcs, "lost", LARGE_BYTES - 1);
+    gcs_box_end(&w.box.gcs, SIGKILL);
+    lose_key(&w.box, "lost");
+    gcs_box_spawn_gcs(&w.box);
+    wait_until_it_ends(&w.box);
+    assert_int_equal(said(&w.box, "stored_value_lost table=1 key=\"lost\""), 1);
+    assert_int_equal(said(&w.box, "stored_value_lost"), 1);
+    assert_int_equal(said(&w.box, "store_lacks_values values=1 goes_on=0"), 1);
+    w.box.args[0] = "--gcs-start-without-all";
+    w.box.args[1] = "on";
+    gcs_box_start_gcs(&w.box);
+    assert_int_equal(said(&w.box, "store_lacks_values values=1 goes_on=1"), 1);
+    assert_int_equal(read_key(w.gcs, "lost", &length), MOB_NOT_FOUND);
+    assert_int_equal(read_key(w.gcs, "small", &length), MOB_OK);
+    assert_int_equal(read_key(w.gcs, "kept", &length), MOB_OK);
+    assert_int_equal(length, LARGE_BYTES);
+    gcs_box_end(&w.box.gcs, SIGKILL);
+    w.box.args[0] = w.box.args[1] = NULL;
+    gcs_box_start_gcs(&w.box); /* it was said once */
+    assert_int_equal(read_key(w.gcs, "lost", &length), MOB_NOT_FOUND);
+    write_key(w.gcs, "lost", LARGE_BYTES);
+    gcs_box_end(&w.box.gcs, SIGKILL);
+    gcs_box_start_gcs(&w.box);
+    assert_int_equal(read_key(w.gcs, "lost", &length), MOB_OK);
+    assert_int_equal(length, LARGE_BYTES);
     world_close(&w);
 }
 
@@ -383,6 +482,7 @@ int main(void)
         cmocka_unit_test(what_was_answered_is_there_after_every_end),
         cmocka_unit_test(a_store_without_a_journal_is_taken_over),
         cmocka_unit_test(a_journal_that_is_no_journal_is_refused),
+        cmocka_unit_test(a_store_that_lacks_a_value_starts_when_a_person_says_so),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

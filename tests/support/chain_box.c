@@ -93,6 +93,11 @@ static void member_args(struct chain_box *box, uint32_t i)
         args[14] = "--socket-advertised";
         args[15] = box->client_told[i];
     }
+    size_t used = box->proxy != NULL ? 16 : 12;
+    if (box->start_without_all) {
+        args[used] = "--gcs-start-without-all";
+        args[used + 1] = "on";
+    }
     memcpy(box->member[i].args, args, sizeof args);
 }
 

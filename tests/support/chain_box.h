@@ -20,6 +20,7 @@ struct chain_box {
     uint32_t members, masters, replicas;
     int lease_ms, suspicion_ms;
     int silence_ms; /* of nodes */
+    bool start_without_all; /* of members that start from now on */
     uint32_t shard; /* set after init: the number of its members and masters */
     struct gcs_box member[CHAIN_BOX_MEMBERS_MAX];
     char link[CHAIN_BOX_MEMBERS_MAX][96];
