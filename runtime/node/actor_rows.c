@@ -131,16 +131,33 @@ void actor_row_change(struct node *node, const struct node_actor *actor)
     behind_the_log(row_of(node, actor));
 }
 
+static struct row_write *removal_of(struct node *node, const struct node_actor *actor)
+{
+    struct row_write *w = write_of(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id, 0);
+    w->remove = true;
+    return w;
+}
+
 void actor_row_remove(struct node *node, const struct node_actor *actor)
 {
-    struct row_write *row = write_of(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id, 0);
-    row->remove = true;
-    behind_the_log(row);
-    if (!actor->name[0])
+    struct mob_actor_id other;
+    behind_the_log(removal_of(node, actor));
+    if (!actor->name[0] || node_actor_by_name(node, actor->job->ns, actor->name, &other))
         return;
     struct row_write *name = name_of(node, actor);
     name->remove = true;
     behind_the_log(name);
+}
+
+void actor_row_forget(struct node *node, const struct node_actor *actor)
+{
+    send(removal_of(node, actor));
+}
+
+void actor_row_back(struct node *node, const struct node_actor *actor)
+{
+    if (actor->name[0])
+        send(name_of(node, actor));
 }
 
 /* ---- at the node's start ---- */

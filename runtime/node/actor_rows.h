@@ -13,7 +13,12 @@
 void actor_row_new(struct node *node, const struct node_actor *actor);
 /* Its incarnation or its restarts are others. */
 void actor_row_change(struct node *node, const struct node_actor *actor);
-/* It has ended. */
+/* It has ended. The row of its name stays when another living actor has that. */
 void actor_row_remove(struct node *node, const struct node_actor *actor);
+/* Its creation is in no log: nothing waits for that, least of all what its driver writes when it creates it
+ * again. Its name's row, which would have come behind the creation, is not its own. */
+void actor_row_forget(struct node *node, const struct node_actor *actor);
+/* The log of an earlier incarnation says that it lives: its name's row may not have been written yet. */
+void actor_row_back(struct node *node, const struct node_actor *actor);
 
 #endif

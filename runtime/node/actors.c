@@ -379,7 +379,7 @@ static void forget(struct node *node, struct node_actor *actor)
         at = &(*at)->by_number;
     *at = actor->by_number;
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
-    actor_row_remove(node, actor);
+    actor_row_forget(node, actor);
     node->actors->count--;
     node_job_release(actor->job);
     actor_free(actor);
@@ -403,8 +403,10 @@ static bool lives_in_log(struct node *node, struct node_actor *actor, const stru
         forget(node, actor);
         return false;
     }
-    if (!found->ended)
+    if (!found->ended) {
+        actor_row_back(node, actor);
         return true;
+    }
     ended_before(node, actor, found->end);
     return false;
 }

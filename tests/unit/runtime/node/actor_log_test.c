@@ -142,6 +142,61 @@ static void creation_that_was_not_stored_is_made_by_its_driver_again(void **stat
     nx_close(&nx);
 }
 
+static struct mob_actor_id create_named(struct nx_driver *driver)
+{
+    struct mob_spec_head head = nx_next(driver, MOB_KIND_ACTOR_CREATE);
+    uint8_t body[8 + sizeof head + 256] __attribute__((aligned(8)));
+    struct mob_tail_builder tail;
+    int64_t now = mob_now();
+    memcpy(body, &now, 8);
+    memcpy(body + 8, &head, sizeof head);
+    mob_tail_begin(&tail, body + 8 + sizeof head, 256);
+    mob_tail_add_ext(&tail, MOB_EXT_NAME, "ann", 3);
+    uint32_t bytes = mob_tail_end(&tail);
+    nx_publish(driver->store, MOB_OUT_SPEC, body, (uint32_t)(8 + sizeof head) + bytes, NULL, 0);
+    return (struct mob_actor_id){head.task};
+}
+
+static void assert_named(struct mob_actor_id actor)
+{
+    int row = fake_row_of(MOB_GCS_NAMES, "default/ann", strlen("default/ann"));
+    assert_true(row >= 0 && FAKE.rows[row].value != NULL);
+    assert_memory_equal(FAKE.rows[row].value, &actor, sizeof actor);
+}
+
+/* Two that had one name, one after the other, and a node that ends before the control store heard of it. */
+static void the_row_of_a_name_is_of_whom_the_log_says(void **state)
+{
+    (void)state;
+    for (int stored = 0; stored < 2; stored++) {
+        struct nx nx;
+        struct nx_driver driver;
+        nx_open(&nx, 0);
+        nx_connect(&nx, &driver, NULL);
+        struct mob_actor_id first = create_named(&driver);
+        nx_settle(&nx);
+        assert_named(first);
+        uint32_t before = FAKE.block_count;
+        FAKE.hold_acks = true;
+        request_kill(&driver, first);
+        nx_turn(&nx, 3);
+        struct mob_actor_id second = create_named(&driver);
+        nx_settle(&nx);
+        assert_int_equal(state_of(&nx, second), MOB_ACTOR_PENDING);
+        nx_end(&nx);
+        FAKE.hold_acks = false;
+        if (!stored)
+            nx_cut(FAKE.block_count - before);
+        nx_start(&nx, 0);
+        nx_settle(&nx);
+        assert_named(stored ? second : first);
+        assert_true(row_is_there(stored ? second : first));
+        assert_false(row_is_there(stored ? first : second));
+        nx_disconnect(&driver);
+        nx_close(&nx);
+    }
+}
+
 /* An actor whose creation ended with `ended` in the log, while the change of its row is still to come. */
 static struct mob_actor_id actor_whose_row_is_behind(
     struct nx *nx, struct nx_driver *driver, struct nx_worker *worker, enum mob_status ended)
@@ -402,6 +457,7 @@ int main(void)
         cmocka_unit_test(kill_that_was_stored_stands),
         cmocka_unit_test(actor_whose_log_cannot_be_read_at_once_comes_back),
         cmocka_unit_test(creation_that_was_not_stored_is_made_by_its_driver_again),
+        cmocka_unit_test(the_row_of_a_name_is_of_whom_the_log_says),
         cmocka_unit_test(actor_whose_row_is_behind_comes_back),
         cmocka_unit_test(actor_whose_constructor_failed_stays_dead),
         cmocka_unit_test(cancelled_call_is_not_replayed),
