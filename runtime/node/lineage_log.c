@@ -16,6 +16,7 @@ enum {
 struct log_block {
     struct mob_gcs_block base;
     struct log_block *next; /* waiting to be handed to the client */
+    int64_t opened_ns;
     uint8_t bytes[];
 };
 
@@ -272,6 +273,7 @@ static void close_block(struct lineage_log *log)
     memcpy(block->bytes, log->scratch, length);
     block->base = (struct mob_gcs_block){.bytes = block->bytes, .length = length};
     block->next = NULL;
+    block->opened_ns = log->opened_ns;
     if (log->waiting_tail)
         log->waiting_tail->next = block;
     else
@@ -281,7 +283,8 @@ static void close_block(struct lineage_log *log)
     log->sequence++;
     log->open = false;
     log->wanted = false;
-    hand_over(log);
+    if (log->sequence - log->handed >= LOG_BLOCKS_GATHERED)
+        hand_over(log);
 }
 
 /* Blocks of one log have the same distance between their clocks, unless the wall clock was set or has drifted
@@ -538,20 +541,37 @@ bool lineage_log_blocked(const struct lineage_log *log)
 
 int64_t lineage_log_next(const struct lineage_log *log)
 {
+    if (log->waiting_head && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX)
+        return log->waiting_head->opened_ns + LOG_BLOCK_AGE_NS_MAX;
     if (log->open)
         return log->opened_ns + LOG_BLOCK_AGE_NS_MAX;
     bool effect_due = log->effect_head < log->effect_tail && !log->holds;
     return log->acked == log->sequence && (effect_due || log->then) ? 0 : INT64_MAX;
 }
 
-int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush)
+/* What a sending costs here, in the control store and in its Redis is nearly the same for one block as for
+ * many. So what is full waits for company: while more comes, and while others are on their way, whose
+ * acknowledgement ends the wait. */
+static bool leaves(const struct lineage_log *log, int64_t now_ns, enum lineage_log_turn turn)
+{
+    if (!log->waiting_head)
+        return false;
+    return turn == LOG_TURN_FLUSH || (turn == LOG_TURN_QUIET && log->handed == log->acked) ||
+        log->sequence - log->handed >= LOG_BLOCKS_GATHERED ||
+        now_ns - log->waiting_head->opened_ns >= LOG_BLOCK_AGE_NS_MAX;
+}
+
+int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, enum lineage_log_turn turn)
 {
     /* Among many, what nobody waits for fills the block until its age, and a spec goes out together with its
      * completion. A lone task's goes at once: its acknowledgement is on the way while the task runs. */
     bool due = log->acked == log->sequence && (log->wanted || log->usual_entries <= ALONE_ENTRIES * 16);
-    if (log->open && (flush || due || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX))
+    bool flush = turn == LOG_TURN_FLUSH;
+    bool closes = log->open && (flush || due || now_ns - log->opened_ns >= LOG_BLOCK_AGE_NS_MAX);
+    if (closes)
         close_block(log);
-    hand_over(log);
+    if (closes || leaves(log, now_ns, turn))
+        hand_over(log);
     run_due(log);
     return lineage_log_next(log);
 }
@@ -562,6 +582,7 @@ void lineage_log_stats(const struct lineage_log *log, struct lineage_log_stats *
         .entries = log->entries,
         .blocks = log->sequence,
         .bytes = log->bytes,
+        .handed = log->handed,
         .acked = log->acked,
         .durable = log->durable,
         .in_flight = log->sequence - log->acked,

@@ -16,6 +16,8 @@
 #include "gcs/client/client.h"
 
 #define LOG_BLOCKS_IN_FLIGHT_MAX 32u
+/* Full ones that wait for company leave when they are so many: a quarter of what may be in flight. */
+#define LOG_BLOCKS_GATHERED 8u
 #define LOG_BLOCK_AGE_NS_MAX 1000000 /* 1 ms */
 #define EFFECT_INLINE_MAX 16u
 
@@ -119,12 +121,20 @@ void lineage_log_release(struct lineage_log *log, uint64_t hold);
 bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing in flight */
 bool lineage_log_open(const struct lineage_log *log); /* a block is open, and will close by itself */
 bool lineage_log_blocked(const struct lineage_log *log); /* take nothing more from the rings */
-/* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). */
-int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, bool flush);
+enum lineage_log_turn {
+    LOG_TURN_BUSY, /* the pass took records: more are likely to come */
+    LOG_TURN_QUIET, /* it took none */
+    LOG_TURN_FLUSH /* everything is to leave, the open block too */
+};
+/* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). A full block
+ * leaves within LOG_BLOCK_AGE_NS_MAX of its opening, and before that when LOG_BLOCKS_GATHERED are full, or
+ * nothing comes and none is on its way. */
+int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, enum lineage_log_turn turn);
 /* When the pump has something to do at the latest; 0 = at once. */
 int64_t lineage_log_next(const struct lineage_log *log);
 struct lineage_log_stats {
-    uint64_t entries, blocks, bytes, acked, durable, in_flight, effects_waiting;
+    uint64_t entries, blocks, bytes, handed, acked, durable, in_flight,
+        effects_waiting; /* handed: sent, or about to be */
 };
 void lineage_log_stats(const struct lineage_log *log, struct lineage_log_stats *out);
 

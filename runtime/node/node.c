@@ -467,7 +467,7 @@ static bool pass(struct node *node)
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
     taken += large_hashes_step(node);
     taken += node_lane_run(node); /* what answers of the control store let go on */
-    lineage_log_pump(node->log, node->now_ns, false);
+    lineage_log_pump(node->log, node->now_ns, taken > 0 ? LOG_TURN_BUSY : LOG_TURN_QUIET);
     node_acknowledge_rings(node);
     bool more = node_dispatch(node); /* what acknowledgements and answers released */
     more |= node_shadows_step(node);
@@ -562,14 +562,14 @@ static bool stopped(struct node *node)
     return quiet || node->now_ns > node->stop_deadline_ns;
 }
 
-/* A pass sends what the one before queued for the control store, so one that closed a block, or in which
+/* A pass sends what the one before queued for the control store, so one that handed it a block, or in which
  * acknowledgements came, is followed by another: asleep, the node would sit on a block that somebody waits
  * for. */
 static bool log_moved(const struct node *node, struct lineage_log_stats *seen)
 {
     struct lineage_log_stats now;
     lineage_log_stats(node->log, &now);
-    bool moved = now.blocks != seen->blocks || now.acked != seen->acked;
+    bool moved = now.handed != seen->handed || now.acked != seen->acked;
     *seen = now;
     return moved;
 }

@@ -468,7 +468,7 @@ static enum mob_status read_actors(struct node *node, uint32_t *count_out, int64
         node->now_ns = mob_now();
         if (node->now_ns > deadline)
             return MOB_TIMEOUT;
-        lineage_log_pump(node->log, node->now_ns, true);
+        lineage_log_pump(node->log, node->now_ns, LOG_TURN_FLUSH);
         mob_gcs_step(node->gcs, node->now_ns);
         node_group_reads_again(node);
         if (node_actors_recovering(node) > 0)

@@ -95,8 +95,74 @@ static void nothing_is_in_the_log_before_what_it_needs(void **state)
         run_seed(i);
 }
 
+/* ---- when blocks leave ---- */
+
+/* Appends specs until so many blocks more are full; the open one behind them holds one. */
+static void fill(struct lineage_log *log, struct nx_driver *driver, uint32_t blocks)
+{
+    uint64_t tail[3];
+    struct mob_tail_builder builder;
+    struct lineage_log_stats stats;
+    lineage_log_stats(log, &stats);
+    const uint64_t wanted = stats.blocks + blocks;
+    while (stats.blocks < wanted) {
+        struct mob_spec_head head = nx_next(driver, MOB_KIND_TASK);
+        int64_t value = head.task.index;
+        mob_tail_begin(&builder, (uint8_t *)tail, sizeof tail);
+        mob_tail_add_value(&builder, MOB_TYPE_I64, &value, sizeof value);
+        lineage_log_spec(log, &head, (const uint8_t *)tail, mob_tail_end(&builder), 1);
+        lineage_log_stats(log, &stats);
+    }
+}
+
+static uint32_t left_after(struct lineage_log *log, enum lineage_log_turn turn)
+{
+    (void)lineage_log_pump(log, 0, turn); /* at time 0 nothing is old */
+    return FAKE.block_count;
+}
+
+static void full_blocks_leave_together_and_never_wait_for_long(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    nx_settle(&nx);
+    struct lineage_log *log = nx.node->log;
+    assert_true(lineage_log_idle(log));
+    uint32_t gone = FAKE.block_count;
+
+    fill(log, &driver, 3); /* while more comes they wait; then all of them go */
+    assert_int_equal(left_after(log, LOG_TURN_BUSY), gone);
+    assert_int_equal(left_after(log, LOG_TURN_QUIET), gone += 3);
+
+    fill(log, &driver, 1); /* for the acknowledgement of those */
+    assert_int_equal(left_after(log, LOG_TURN_QUIET), gone);
+    fake_acknowledge(nx.node->gcs);
+    assert_int_equal(left_after(log, LOG_TURN_QUIET), gone += 1);
+
+    fill(log, &driver, LOG_BLOCKS_GATHERED); /* so many wait for nothing */
+    assert_int_equal(FAKE.block_count, gone += LOG_BLOCKS_GATHERED);
+
+    fill(log, &driver, 1); /* nor does what is old, */
+    assert_int_equal(left_after(log, LOG_TURN_BUSY), gone);
+    assert_true(lineage_log_next(log) < INT64_MAX);
+    (void)lineage_log_pump(log, lineage_log_next(log), LOG_TURN_BUSY);
+    assert_true(FAKE.block_count > gone);
+    gone = FAKE.block_count;
+
+    fill(log, &driver, 1); /* nor what is flushed, with the open block */
+    assert_int_equal(left_after(log, LOG_TURN_FLUSH), gone += 2);
+    fake_acknowledge(nx.node->gcs);
+    assert_true(lineage_log_idle(log));
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_in_the_log_before_what_it_needs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(nothing_is_in_the_log_before_what_it_needs),
+        cmocka_unit_test(full_blocks_leave_together_and_never_wait_for_long)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -125,7 +125,7 @@ static inline void nx_turn(struct nx *nx, int times)
         node_turn(nx->node);
         /* What nobody waits for is sent when it is a millisecond old: here with the turn. */
         lineage_log_stats(nx->node->log, &log);
-        lineage_log_pump(nx->node->log, mob_now(), log.in_flight == 0);
+        lineage_log_pump(nx->node->log, mob_now(), log.in_flight == 0 ? LOG_TURN_FLUSH : LOG_TURN_QUIET);
     }
 }
 
