@@ -40,16 +40,17 @@ enum mob_range_result mob_range_parse(const char *text, size_t size, struct mob_
     return MOB_RANGE_PART;
 }
 
-bool mob_etag_listed(const char *list, const char *etag)
+bool mob_etag_listed(const char *list, const char *etag, bool strong)
 {
     size_t length = strlen(etag);
     for (const char *at = list; *at;) {
         at += strspn(at, ", \t");
         if (*at == '*')
             return true;
-        if (strncmp(at, "W/", 2) == 0)
-            at += 2;
-        if (strncmp(at, etag, length) == 0 && (at[length] == 0 || strchr(", \t", at[length])))
+        bool weak = strncmp(at, "W/", 2) == 0;
+        at += weak ? 2 : 0;
+        if (!(weak && strong) && strncmp(at, etag, length) == 0 &&
+            (at[length] == 0 || strchr(", \t", at[length])))
             return true;
         at += strcspn(at, ",");
     }

@@ -18,7 +18,8 @@ enum mob_range_result {
 
 /* `out` is written for MOB_RANGE_PART only. */
 enum mob_range_result mob_range_parse(const char *text, size_t size, struct mob_range *out);
-/* Whether an If-None-Match list holds this strong tag, or is "*". */
-bool mob_etag_listed(const char *list, const char *etag);
+/* Whether a list of If-Match (`strong`: a weak tag is none of ours) or If-None-Match holds this strong tag,
+ * or is "*". */
+bool mob_etag_listed(const char *list, const char *etag, bool strong);
 
 #endif

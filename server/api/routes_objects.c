@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
 #include "server/api/cursor.h"
@@ -79,19 +80,27 @@ void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
 
 /* --- bytes --- */
 
-/* What the request's headers said, kept because they are gone when the value comes. */
+/* What the request's headers said, kept because they are gone when the value comes; NULL: nothing. */
 struct data_request {
-    char range[128], if_range[64], if_match[128], if_none_match[128];
-    bool has_range, has_if_range, has_if_match, has_if_none_match;
+    char *range, *if_range, *if_match, *if_none_match;
 };
 
-static void keep_header(
-    const struct mob_http_request *request, const char *name, char *out, size_t capacity, bool *present_out)
+static void data_request_free(void *state)
+{
+    struct data_request *asked = state;
+    free(asked->range);
+    free(asked->if_range);
+    free(asked->if_match);
+    free(asked->if_none_match);
+    free(asked);
+}
+
+static char *keep_header(const struct mob_http_request *request, const char *name)
 {
     const char *value = mob_http_header(request, name);
-    *present_out = value != NULL && strlen(value) < capacity;
-    if (*present_out)
-        snprintf(out, capacity, "%s", value);
+    char *kept = value ? strdup(value) : NULL;
+    MOB_ASSERT(kept || !value); /* a condition that is forgotten would be one that holds */
+    return kept;
 }
 
 static void reply_not_ready(struct mob_http_request *request, const struct mob_engine_value *value)
@@ -150,7 +159,7 @@ static void answer_data(struct mob_http_request *request, struct mob_engine_op *
     char etag[40];
     snprintf(etag, sizeof etag, "\"%016llx%016llx\"", (unsigned long long)value->hash_hi,
         (unsigned long long)value->hash_lo);
-    if (asked->has_if_match && !mob_etag_listed(asked->if_match, etag)) {
+    if (asked->if_match && !mob_etag_listed(asked->if_match, etag, true)) {
         mob_problem_reply(request,
             &(struct mob_problem){.http = 412,
                 .status = MOB_BAD_REQUEST,
@@ -161,11 +170,11 @@ static void answer_data(struct mob_http_request *request, struct mob_engine_op *
     }
     struct mob_range range = {0, value->size};
     int status = 200;
-    if (asked->has_if_none_match && mob_etag_listed(asked->if_none_match, etag)) {
+    if (asked->if_none_match && mob_etag_listed(asked->if_none_match, etag, false)) {
         status = 304;
         range.length = 0;
         request->reply.length_of_head = value->size;
-    } else if (asked->has_range && (!asked->has_if_range || strcmp(asked->if_range, etag) == 0)) {
+    } else if (asked->range && (!asked->if_range || strcmp(asked->if_range, etag) == 0)) {
         enum mob_range_result result = mob_range_parse(asked->range, value->size, &range);
         if (result == MOB_RANGE_OUTSIDE) {
             mob_problem_replyf(request, MOB_RANGE, "the object has %zu bytes", value->size);
@@ -199,13 +208,12 @@ void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
         return;
     }
     if (request->method == MOB_HTTP_GET) /* for others it has no meaning (RFC 9110, section 14.2) */
-        keep_header(request, "Range", asked->range, sizeof asked->range, &asked->has_range);
-    keep_header(request, "If-Match", asked->if_match, sizeof asked->if_match, &asked->has_if_match);
-    keep_header(request, "If-Range", asked->if_range, sizeof asked->if_range, &asked->has_if_range);
-    keep_header(request, "If-None-Match", asked->if_none_match, sizeof asked->if_none_match,
-        &asked->has_if_none_match);
+        asked->range = keep_header(request, "Range");
+    asked->if_match = keep_header(request, "If-Match");
+    asked->if_range = keep_header(request, "If-Range");
+    asked->if_none_match = keep_header(request, "If-None-Match");
     request->state = asked;
-    request->state_free = free;
+    request->state_free = data_request_free;
     op->object.id = id;
     op->object.want_payload = true;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;

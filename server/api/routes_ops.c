@@ -132,7 +132,7 @@ static void send_document(
     struct mob_hash128 hash = mob_hash128(bytes, length);
     snprintf(tag, sizeof tag, "\"%016llx%016llx\"", (unsigned long long)hash.hi, (unsigned long long)hash.lo);
     const char *known = mob_http_header(request, "If-None-Match");
-    if (known && mob_etag_listed(known, tag))
+    if (known && mob_etag_listed(known, tag, false))
         mob_http_reply(request, 304, NULL, "", 0);
     else
         mob_http_reply_borrow(request, 200, media, bytes, length, NULL, NULL);

@@ -541,6 +541,12 @@ def test_objects():
     check(call("GET", path, headers={"Range": "bytes=0-1", "If-Range": '"other"'})[0] == 200, "If-Range, other")
     check(call("GET", path, headers={"Range": "bytes=0-1,5-6"})[0] == 200, "several ranges are ignored")
     check(call("GET", path, headers={"If-None-Match": f'"x", {tag}'})[0] == 304, "If-None-Match")
+    long = ", ".join(f'"{n:032}"' for n in range(40))  # conditions of any length are conditions
+    check(call("GET", path, headers={"If-Match": long})[0] == 412, "a long If-Match")
+    check(call("GET", path, headers={"If-Match": f"{long}, {tag}"})[0] == 200, "and one that holds")
+    check(call("GET", path, headers={"If-Match": "W/" + tag})[0] == 412, "If-Match is strong")
+    check(call("GET", path, headers={"If-None-Match": f"{long}, {tag}"})[0] == 304, "a long If-None-Match")
+    check(call("GET", path, headers={"If-Range": long, "Range": "bytes=0-0"})[0] == 200, "a long If-Range")
     result = call("GET", path, headers={"Range": f"bytes={len(data)}-"})
     problem(result, 416, "range-not-satisfiable", "outside")
     check(result[1]["content-range"] == f"bytes */{len(data)}", "Content-Range of 416", result[1])

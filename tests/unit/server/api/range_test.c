@@ -47,11 +47,14 @@ static void ranges_are_cut_to_the_size(void **state)
 static void tags_are_found_in_lists(void **state)
 {
     (void)state;
-    assert_true(mob_etag_listed("\"a\"", "\"a\""));
-    assert_true(mob_etag_listed("\"b\", W/\"a\"", "\"a\""));
-    assert_true(mob_etag_listed("*", "\"a\""));
-    assert_false(mob_etag_listed("\"ab\"", "\"a\""));
-    assert_false(mob_etag_listed("", "\"a\""));
+    assert_true(mob_etag_listed("\"a\"", "\"a\"", false));
+    assert_true(mob_etag_listed("\"b\", W/\"a\"", "\"a\"", false));
+    assert_true(mob_etag_listed("*", "\"a\"", false));
+    assert_false(mob_etag_listed("\"ab\"", "\"a\"", false));
+    assert_false(mob_etag_listed("", "\"a\"", false));
+    assert_false(mob_etag_listed("W/\"a\"", "\"a\"", true));
+    assert_true(mob_etag_listed("W/\"a\", \"a\"", "\"a\"", true));
+    assert_true(mob_etag_listed("*", "\"a\"", true));
 }
 
 int main(void)
