@@ -1,7 +1,7 @@
 /* Cursors of pages belong to what was asked for: a list with its filter and order, the items of a task, the
- * lineage of an object. Each begins with eight letters that stand for that, its scope, so one that is used
- * elsewhere is refused instead of giving a wrong or an empty page. Behind them is the engine's own. They are
- * no secret, and mean the same to every gateway.
+ * lineage of an object. Each begins with a tag, eight letters that stand for that, its scope, and for what is
+ * behind them, the engine's own: so one that is used elsewhere, or is not as it was given, is refused instead
+ * of giving a wrong or an empty page. They are no secret, and mean the same to every gateway.
  */
 #ifndef MOB_SERVER_API_CURSOR_H
 #define MOB_SERVER_API_CURSOR_H

@@ -235,14 +235,14 @@ struct mob_engine_infer {
     struct mob_infer_result *result; /* out: held; shared by the calls of one batch */
 };
 
-#define MOB_CURSOR_SCOPE_MAX 9 /* cursor.h; with its NUL */
+#define MOB_CURSOR_TAG_MAX 9 /* cursor.h; with its NUL */
 
 struct mob_engine_query {
     enum mob_engine_kind kind;
     char *id; /* text form or name */
     char *filter, *sort;
-    char *cursor; /* without its scope; out: of the next page, with it (mob_engine_next_cursor) */
-    char scope[MOB_CURSOR_SCOPE_MAX];
+    char *cursor; /* without its tag; out: of the next page, with it (mob_engine_next_cursor) */
+    uint64_t scope; /* of its cursors (cursor.h) */
     uint32_t limit, depth;
     uint64_t offset;
     int64_t from_us, to_us, wait_deadline_ns;
@@ -328,8 +328,11 @@ void mob_engine_op_destroy(struct mob_engine_op *op);
 /* Sets the error; formats the detail. Pointer may be NULL. First error wins. */
 void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const char *pointer,
     const char *format, ...) __attribute__((format(printf, 4, 5)));
-/* The query's cursor becomes the scope and `own`, which is taken; NULL: there is no next page. */
+/* The query's cursor becomes its tag and `own`, which is taken; NULL: there is no next page. */
 void mob_engine_next_cursor(struct mob_engine_query *query, char *own);
+/* What stands before the engine's own part of a cursor of this query. */
+void mob_engine_cursor_tag(
+    const struct mob_engine_query *query, const char *own, char out[MOB_CURSOR_TAG_MAX]);
 void mob_engine_key_destroy(struct mob_engine_key *key);
 void mob_engine_error_fini(struct mob_engine_error *error);
 void mob_engine_options_fini(struct mob_engine_options *options);

@@ -41,11 +41,21 @@ static void refuse(struct flight *flight, enum mob_status status, const char *wh
 
 /* --- answering --- */
 
-static void answer_none(struct flight *flight)
+/* It goes on. */
+static void write_cursor(struct flight *flight)
 {
     const struct items *items = items_of(flight);
-    mob_text_printf(&flight->op->json, "{\"items\":[],\"next_cursor\":\"%s%u.%llu\",\"ended\":false}\n",
-        flight->op->query.scope, items->first, (unsigned long long)items->position);
+    char own[48], tag[MOB_CURSOR_TAG_MAX];
+    snprintf(own, sizeof own, "%u.%llu", items->first, (unsigned long long)items->position);
+    mob_engine_cursor_tag(&flight->op->query, own, tag);
+    mob_text_printf(&flight->op->json, "],\"next_cursor\":\"%s%s\",\"ended\":false", tag, own);
+}
+
+static void answer_none(struct flight *flight)
+{
+    mob_text_puts(&flight->op->json, "{\"items\":[");
+    write_cursor(flight);
+    mob_text_puts(&flight->op->json, "}\n");
     end(flight);
 }
 
@@ -98,8 +108,7 @@ static void answer(struct flight *flight, const struct task_record *record)
     if (ended)
         mob_text_puts(t, "],\"next_cursor\":null,\"ended\":true");
     else
-        mob_text_printf(t, "],\"next_cursor\":\"%s%u.%llu\",\"ended\":false", flight->op->query.scope,
-            items->first, (unsigned long long)items->position);
+        write_cursor(flight);
     if (ended && failed)
         task_record_write_error(record, t);
     mob_text_puts(t, "}\n");

@@ -173,10 +173,14 @@ static void tree_end(struct reading *reading)
     free(flight->op->query.cursor);
     flight->op->query.cursor = NULL;
     mob_text_puts(t, "],\"next_cursor\":");
-    if (tree->next < tree->count)
-        mob_text_printf(t, "\"%s%zu\"", flight->op->query.scope, tree->begin + flight->op->query.limit);
-    else
+    if (tree->next < tree->count) {
+        char own[24], tag[MOB_CURSOR_TAG_MAX];
+        snprintf(own, sizeof own, "%zu", tree->begin + flight->op->query.limit);
+        mob_engine_cursor_tag(&flight->op->query, own, tag);
+        mob_text_printf(t, "\"%s%s\"", tag, own);
+    } else {
         mob_text_puts(t, "null");
+    }
     mob_text_printf(t, ",\"truncated\":%s}\n", tree->truncated ? "true" : "false");
     tree_destroy(reading);
     flight_done(flight);

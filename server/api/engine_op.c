@@ -2,7 +2,9 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "common/base/hash.h"
 #include "server/api/engine.h"
 
 const char *mob_engine_object_state_name(enum mob_engine_object_state state)
@@ -109,10 +111,21 @@ static void query_fini(struct mob_engine_query *query)
     free(query->cursor);
 }
 
+void mob_engine_cursor_tag(
+    const struct mob_engine_query *query, const char *own, char out[MOB_CURSOR_TAG_MAX])
+{
+    uint64_t hash = query->scope ^ mob_hash64(own, strlen(own));
+    for (int i = 0; i < MOB_CURSOR_TAG_MAX - 1; i++, hash >>= 5)
+        out[i] = "abcdefghijklmnopqrstuvwxyz234567"[hash & 31];
+    out[MOB_CURSOR_TAG_MAX - 1] = '\0';
+}
+
 void mob_engine_next_cursor(struct mob_engine_query *query, char *own)
 {
-    char *whole = NULL;
-    if (own && asprintf(&whole, "%s%s", query->scope, own) < 0)
+    char *whole = NULL, tag[MOB_CURSOR_TAG_MAX];
+    if (own)
+        mob_engine_cursor_tag(query, own, tag);
+    if (own && asprintf(&whole, "%s%s", tag, own) < 0)
         whole = NULL;
     free(own);
     free(query->cursor);
