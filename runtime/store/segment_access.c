@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 static uint64_t kill_at, passages;
+static int last_signal;
 static void (*rival)(const struct mob_segment_site *site, void *arg);
 static void *rival_arg;
 static bool rival_acts;
@@ -31,7 +32,7 @@ void mob_segment_passage(struct mob_segment_site *site)
     }
     site->passages++;
     if (++passages == kill_at)
-        kill(getpid(), SIGKILL);
+        kill(getpid(), last_signal);
 }
 
 void mob_segment_kill_at(uint64_t passage)
@@ -42,6 +43,13 @@ void mob_segment_kill_at(uint64_t passage)
         sites[i]->passages = 0;
     kill_at = passage;
     passages = 0;
+    last_signal = SIGKILL;
+}
+
+void mob_segment_stop_at(uint64_t passage)
+{
+    mob_segment_kill_at(passage);
+    last_signal = SIGSTOP;
 }
 
 uint64_t mob_segment_passages(void)

@@ -43,6 +43,8 @@ void mob_segment_passage(struct mob_segment_site *site);
 /* 0 = off, UINT64_MAX = only count. Resets the counts. All of these: per process, not thread-safe, for
  * single-threaded tests. */
 void mob_segment_kill_at(uint64_t passage);
+/* The same with SIGSTOP: whoever started it acts, and then kills it. */
+void mob_segment_stop_at(uint64_t passage);
 uint64_t mob_segment_passages(void);
 /* While passages are counted, `rival` runs right before each of them, but for those that it makes itself:
  * what another client could do at that moment. NULL = none. */

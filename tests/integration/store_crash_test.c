@@ -2,10 +2,12 @@
  *
  * A client may die at any instruction. A child runs a script of everything that a client does to the segment
  * and is killed before its first store to it, before its second, and so on to the last; then at random
- * moments from outside. The script passes every store that a client can execute, or the test fails and names
- * those it never came to. After each death the node drains what was published, seals it and closes the
- * client: no leaked pin, block, entry or ring slot, nothing half-made visible, others unharmed. The same
- * store serves all deaths, so what leaks adds up.
+ * moments from outside. Between its last store and its death a neighbour acts, another client of another
+ * process: it reads what is there, makes objects, the victim's among them, and keeps pins over the death. The
+ * script passes every store that a client can execute, or the test fails and names those it never came to.
+ * After each death the node drains what was published, seals it and closes the client: no leaked pin, block,
+ * entry or ring slot, nothing half-made visible, others unharmed. The same store serves all deaths, so what
+ * leaks adds up.
  *
  * MOB_CRASH_SEED and MOB_CRASH_KILLS set the random part.
  */
@@ -27,7 +29,13 @@ enum { KILLS = 300 };
 #else
 enum { KILLS = 2000 };
 #endif
-enum { SEGMENT_BYTES = 6 << 20, SURVIVOR_STREAM = 2000, SITES_MAX = 512 };
+enum {
+    SEGMENT_BYTES = 6 << 20,
+    SURVIVOR_STREAM = 2000,
+    NEIGHBOUR_STREAM = 4000,
+    NEIGHBOURS_OWN = 8, /* all kinds */
+    SITES_MAX = 512
+};
 
 struct world {
     struct mob_store *store;
@@ -129,7 +137,104 @@ static uint32_t free_units(const struct mob_store *store)
     return units;
 }
 
-static void after_death(struct world *world, const uint32_t slots[2], uint32_t stream, uint32_t indices)
+/* ---- the neighbour ---- */
+
+struct neighbour {
+    struct mob_store_client *client;
+    uint32_t slot;
+    struct test_got held[OTHERS / 2];
+    bool made[NEIGHBOURS_OWN];
+    bool acted;
+};
+
+/* Whatever the victim was about to do: what is seen of it is whole. */
+static void look_at_the_victims(struct neighbour *n)
+{
+    for (uint32_t i = 0; i < 256; i++) {
+        struct test_got got = test_get(n->client, test_id(VICTIM_STREAM, i, 0));
+        if (got.status != MOB_OK) {
+            assert_true(got.status == MOB_NOT_FOUND || got.status == MOB_NOT_READY);
+            continue;
+        }
+        expect_content(&got, i);
+        mob_store_object_release(n->client, got.pin);
+    }
+}
+
+static void try_the_victims_ids(struct neighbour *n)
+{
+    for (uint32_t i = 0; i < 48; i++) {
+        struct mob_object_ref ref;
+        enum mob_status status = make(n->client, test_id(VICTIM_STREAM, i, 0), &ref);
+        if (status == MOB_OK)
+            mob_store_object_abort(n->client, ref);
+        else
+            assert_true(status == MOB_EXISTS || status == MOB_STORE_FULL);
+    }
+}
+
+/* Of one half it publishes and seals, of the other it thinks better. */
+static void make_its_own(struct neighbour *n)
+{
+    for (uint32_t i = 0; i < NEIGHBOURS_OWN; i++) {
+        struct mob_object_ref ref;
+        struct mob_object_id id = test_id(NEIGHBOUR_STREAM, i, 0);
+        enum mob_status status = make(n->client, id, &ref);
+        if (status != MOB_OK) {
+            assert_status(MOB_STORE_FULL, status);
+        } else if (i % 2 == 0) {
+            mob_store_object_abort(n->client, ref);
+        } else {
+            assert_true(publish(n->client, id));
+            assert_status(MOB_OK, mob_store_object_seal(n->client, ref));
+            n->made[i] = true;
+        }
+    }
+}
+
+/* Before the victim comes, which may leave no room for it. */
+static void neighbour_comes(struct world *world, struct neighbour *n)
+{
+    *n = (struct neighbour){.slot = test_open(world->store, MOB_CLIENT_WORKER)};
+    n->client = test_attach(world->store, n->slot);
+}
+
+static void neighbour_acts(struct neighbour *n)
+{
+    n->acted = true;
+    for (uint32_t i = 0; i < OTHERS / 2; i++) {
+        n->held[i] = test_get(n->client, test_id(1, i, 0));
+        assert_status(MOB_OK, n->held[i].status);
+    }
+    look_at_the_victims(n);
+    try_the_victims_ids(n);
+    make_its_own(n);
+}
+
+/* What it made and holds is as it was, the victim's death notwithstanding. */
+static void neighbour_leaves(struct world *world, struct neighbour *n)
+{
+    for (uint32_t i = 0; i < NEIGHBOURS_OWN; i++) {
+        struct test_got got = test_get(world->observer, test_id(NEIGHBOUR_STREAM, i, 0));
+        assert_status(n->made[i] ? MOB_OK : MOB_NOT_FOUND, got.status);
+        if (got.status != MOB_OK)
+            continue;
+        expect_content(&got, i);
+        mob_store_object_release(world->observer, got.pin);
+        assert_status(MOB_OK, mob_store_object_delete(world->store, test_id(NEIGHBOUR_STREAM, i, 0)));
+    }
+    for (uint32_t i = 0; n->acted && i < OTHERS / 2; i++) {
+        struct mob_value_view value;
+        assert_status(MOB_OK, mob_value_open(n->held[i].bytes, n->held[i].size, &value));
+        assert_int_equal(i, value.payload[value.payload_bytes - 1]);
+        mob_store_object_release(n->client, n->held[i].pin);
+    }
+    mob_store_detach(n->client);
+    mob_store_client_close(world->store, n->slot);
+}
+
+static void after_death(struct world *world, const uint32_t slots[2], uint32_t stream, uint32_t indices,
+    struct neighbour *neighbour)
 {
     mob_store_announce_awake(world->store);
     for (int i = 0; i < 2; i++)
@@ -137,6 +242,8 @@ static void after_death(struct world *world, const uint32_t slots[2], uint32_t s
     pass(world, stream);
     for (int i = 0; i < 2; i++)
         mob_store_client_close(world->store, slots[i]);
+    assert_store_ok(world->store);
+    neighbour_leaves(world, neighbour);
     assert_store_ok(world->store);
     expect_visible(world, stream, indices);
     expect_others_unharmed(world);
@@ -197,6 +304,8 @@ static bool live_and_die(struct world *world, uint64_t n, struct counted *counte
     struct mob_client_options options = {
         .kind = MOB_CLIENT_WORKER, .out_ring_bytes = OUT_RING_BYTES, .in_ring_bytes = 4096, .pins_max = 16};
     uint32_t slots[2]; /* the victim's and its rival's, which is of the same process */
+    struct neighbour neighbour;
+    neighbour_comes(world, &neighbour);
     for (int i = 0; i < 2; i++)
         assert_status(MOB_OK, mob_store_client_open(world->store, &options, &slots[i]));
     near_the_rings_end(world, slots[0]);
@@ -209,18 +318,25 @@ static bool live_and_die(struct world *world, uint64_t n, struct counted *counte
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         struct rival rival = {.client = attach(world, slots[1])};
         struct mob_store_client *client = attach(world, slots[0]);
-        mob_segment_kill_at(n);
+        mob_segment_stop_at(n);
         script(client, &rival);
         if (counted_out)
             count_sites(counted_out);
         _exit(0);
     }
     int status;
-    assert_int_equal(pid, waitpid(pid, &status, 0));
+    assert_int_equal(pid, waitpid(pid, &status, WUNTRACED));
+    if (WIFSTOPPED(status)) {
+        neighbour_acts(&neighbour);
+        if (n % 2 == 0)
+            pass(world, VICTIM_STREAM); /* the node, too, comes by before it hears of the death, or after */
+        kill(pid, SIGKILL);
+        assert_int_equal(pid, waitpid(pid, &status, 0));
+    }
     bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
     if (!killed && (!WIFEXITED(status) || WEXITSTATUS(status) != 0))
         fail_msg("passage %llu: child ended with status %x", (unsigned long long)n, status);
-    after_death(world, slots, VICTIM_STREAM, 256);
+    after_death(world, slots, VICTIM_STREAM, 256, &neighbour);
     return killed;
 }
 
