@@ -189,7 +189,8 @@ static bool header_length_of(const struct mob_http_request *request, size_t *out
     char *end;
     unsigned long long v = strtoull(text, &end, 10);
     *out = (size_t)v;
-    return *text >= '0' && *text <= '9' && *end == 0;
+    return *text >= '0' && *text <= '9' && *end == 0 &&
+        *out != SIZE_MAX; /* which is no length: too many digits */
 }
 
 void mob_api_v2_infer(struct mob_api *api, struct mob_http_request *request)

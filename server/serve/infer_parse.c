@@ -265,7 +265,8 @@ static enum mob_status read_output(struct parse *p, const json_t *output)
 
 static enum mob_status read_outputs(struct parse *p, const json_t *outputs)
 {
-    for (uint32_t i = 0; !outputs && i < p->model->output_count; i++) {
+    bool all = json_array_size(outputs) == 0; /* also of an empty list, as with Triton */
+    for (uint32_t i = 0; all && i < p->model->output_count; i++) {
         p->request->wanted[i] = true;
         p->request->binary[i] = p->binary_default;
     }

@@ -759,6 +759,11 @@ def test_models():
         result = call("POST", infer, text + blob, {"Inference-Header-Content-Length": str(len(text))})
         check(result[0] == 400, "bad binary", size, result)
     check(call("POST", infer, b"{}", {"Inference-Header-Content-Length": "99"})[0] == 400, "bad header length")
+    whole = json.dumps({"inputs": [good]}).encode()
+    for length in ("18446744073709551615", "99999999999999999999", "-1", "+1", ""):
+        check(call("POST", infer, whole, {"Inference-Header-Content-Length": length})[0] == 400, "a header length that is none", length)
+    status, _, answer = call("POST", infer, {"inputs": [good], "outputs": []})
+    check(status == 200 and json.loads(answer)["outputs"][0]["name"] == "y", "no output asked for is all of them", answer)
     check(b"nv_inference_count" in call("GET", "/metrics")[2], "metrics")
     check(call("DELETE", "/api/v1/endpoints/m")[0] == 202, "delete")
     check(call("DELETE", "/api/v1/endpoints/m")[0] == 404, "delete again")
