@@ -19,7 +19,7 @@ static bool take_body(struct exchange *exchange, const char *bytes, size_t n)
 {
     struct mob_http_request *request = exchange->request;
     if (h1_answered(request) || exchange->discarding) {
-        exchange->discarded += n;
+        exchange->discarded += (uint32_t)n;
         return exchange->discarded <= MOB_H1_DISCARD_BYTES_MAX;
     }
     if (n > request->body_limit - request->body_length) {
@@ -27,7 +27,7 @@ static bool take_body(struct exchange *exchange, const char *bytes, size_t n)
         free(request->body);
         request->body = NULL;
         request->body_length = 0;
-        exchange->discarded = n;
+        exchange->discarded = (uint32_t)n;
         return true;
     }
     size_t need = request->body_length + n + 1;
@@ -89,6 +89,8 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *mhd, const c
         return MHD_NO;
     if (!exchange->begun) {
         h1_begin(exchange, method, version);
+        if (exchange->refused)
+            return MHD_NO;
         if (h1_answered(request) && !worth_discarding(request))
             return h1_queue_answer(exchange);
         return MHD_YES;

@@ -23,6 +23,9 @@
 
 #define MOB_H1_THREADS_MAX 16
 #define MOB_H1_CONNECTION_MEMORY_BYTES 8192
+/* Of that the head of an answer has at least so much: a request whose head leaves less is 431. Longest are
+ * those of bytes with tag, range, digests and rates. */
+#define MOB_H1_REPLY_HEAD_BYTES 1024
 /* Deadlines. A body or an answer may take 20 s plus its length at 64 KiB/s. */
 #define MOB_H1_IDLE_S 75
 #define MOB_H1_HEAD_MS 10000

@@ -50,14 +50,19 @@ static const struct mob_http_front_ops front_ops = {suspend, resume};
 
 /* --- reading a request --- */
 
-/* Before the library takes the query apart: out of room for it, it would end the request without a word. */
-static bool refuse_long_query(struct exchange *exchange)
+/* Past the library, which has no room for it. */
+static void refuse_at_once(struct exchange *exchange, struct mob_http_refusal refusal)
 {
-    if (mob_http_query_ok(exchange->raw_target, exchange->raw_target_length))
-        return false;
-    mob_http_refusal_send(exchange->request->fd, (struct mob_http_refusal){400, "too many query parameters"});
+    exchange->refused = true;
+    mob_http_refusal_send(exchange->request->fd, refusal);
     mob_http_drain(exchange->request->fd);
-    return true;
+}
+
+/* Before the library takes the query apart: out of room for it, it would end the request without a word. */
+static void refuse_long_query(struct exchange *exchange)
+{
+    if (!mob_http_query_ok(exchange->raw_target, exchange->raw_target_length))
+        refuse_at_once(exchange, (struct mob_http_refusal){400, "too many query parameters"});
 }
 
 /* Called by the library with the raw target of each request, before its headers are parsed. */
@@ -86,7 +91,9 @@ void *h1_on_target(void *cls, const char *target, struct MHD_Connection *mhd)
     exchange->request->park_list = connection->shard->park_list;
     connection->requests++;
     h1_set_deadline(connection, connection->shard->h1->options.head_timeout_ms);
-    exchange->refused = !h1_enter(connection, H1_READING) || refuse_long_query(exchange);
+    exchange->refused = !h1_enter(connection, H1_READING);
+    if (!exchange->refused)
+        refuse_long_query(exchange);
     return exchange;
 }
 
@@ -134,6 +141,26 @@ static enum MHD_Result collect_header(void *cls, enum MHD_ValueKind kind, const 
     exchange->headers[n] = (struct mob_http_header){name, value};
     exchange->request->header_count++;
     return MHD_YES;
+}
+
+/* What it keeps of each field, query parameter and cookie beside their text. */
+#define LIBRARY_FIELD_BYTES 64
+
+/* The head of the answer comes out of the same memory, and the library ends the connection without a word
+ * when it finds no room for that, whatever was done for the request. */
+static bool leaves_room(struct exchange *exchange)
+{
+    struct MHD_Connection *mhd = exchange->connection->mhd;
+    const union MHD_ConnectionInfo *head =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+    int fields = MHD_get_connection_values_n(
+        mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND | MHD_COOKIE_KIND, NULL, NULL);
+    const char *cookies;
+    size_t copied = 0; /* to take them apart */
+    (void)MHD_lookup_connection_value_n(mhd, MHD_HEADER_KIND, "Cookie", strlen("Cookie"), &cookies, &copied);
+    size_t used = (head ? head->header_size : 0) + copied + (size_t)fields * LIBRARY_FIELD_BYTES;
+    exchange->memory_used = (uint16_t)(used < UINT16_MAX ? used : UINT16_MAX);
+    return used + MOB_H1_REPLY_HEAD_BYTES <= MOB_H1_CONNECTION_MEMORY_BYTES;
 }
 
 /* Between the last value and the end of the head there are exactly two line ends. */
@@ -217,6 +244,10 @@ void h1_begin(struct exchange *exchange, const char *method, const char *version
     request->method = mob_http_method_of(method);
     fill_peer(request, &exchange->connection->address);
     struct mob_http_refusal refusal;
+    if (!leaves_room(exchange)) {
+        refuse_at_once(exchange, (struct mob_http_refusal){431, "request head too large"});
+        return;
+    }
     if (!check_head(exchange, method, version, &refusal)) {
         h1_refuse(request, refusal.status, refusal.why);
         return;
@@ -275,6 +306,15 @@ static struct MHD_Response *make_response(struct exchange *exchange)
         reply->body_length, (void *)(uintptr_t)reply->body, MHD_RESPMEM_PERSISTENT);
 }
 
+/* A Link is as long as the target that it repeats, and says nothing that the body does not. */
+static bool fits(const struct exchange *exchange, const char *name)
+{
+    const size_t of_library = 200; /* status line, Date, Content-Length, Connection */
+    return strcmp(name, "Link") != 0 ||
+        exchange->memory_used + exchange->request->reply.headers_length + of_library <=
+        MOB_H1_CONNECTION_MEMORY_BYTES;
+}
+
 enum MHD_Result h1_queue_answer(struct exchange *exchange)
 {
     struct mob_http_reply *reply = &exchange->request->reply;
@@ -287,7 +327,8 @@ enum MHD_Result h1_queue_answer(struct exchange *exchange)
     for (size_t at = 0; at < reply->headers_length;) {
         const char *name = reply->headers + at;
         const char *value = name + strlen(name) + 1;
-        MHD_add_response_header(response, name, value);
+        if (fits(exchange, name))
+            MHD_add_response_header(response, name, value);
         at = (size_t)(value - reply->headers) + strlen(value) + 1;
     }
     if (reply->close)

@@ -46,12 +46,13 @@ struct exchange {
     struct connection *connection;
     struct mob_http_header inline_headers[INLINE_HEADERS], *headers;
     size_t body_capacity;
-    uint64_t discarded;
+    uint32_t discarded; /* little more than MOB_H1_DISCARD_BYTES_MAX */
+    uint16_t memory_used; /* of the connection's, for the head */
+    uint16_t header_room;
     const char *raw_target; /* where the library has it, only to compare addresses */
     size_t raw_target_length;
     bool refused; /* answered before the library has read its head; nothing else is sent */
     bool target_ok, begun, queued, suspended, discarding;
-    uint16_t header_room;
 };
 
 struct shard {

@@ -24,6 +24,7 @@ def check(condition, what, *values):
     if not condition:
         failures.append(what)
         print("FAILED", what, *[repr(v)[:400] for v in values], file=sys.stderr)
+    return condition
 
 
 class Connection:
@@ -350,6 +351,33 @@ def test_large_heads_are_refused():
     c = Connection()
     c.send(b"GET /" + b"a" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n")
     check(c.rest().startswith(b"HTTP/1.1 414"), "a long target")
+
+
+def test_heads_of_every_size_are_answered():
+    """None is too large for the answer to fit beside it: then it is 431."""
+    body = b'{"function":"test.echo","arguments":[1]}'
+    forms = {
+        "one field": lambda n: head("GET", "/livez", {"X": "a" * (n - 60), "Connection": "close"}, key=None),
+        "many fields": lambda n: head("GET", "/livez", {"Connection": "close", **{f"X{i}": "a" * ((n - 4000) // 40) for i in range(40)}}, key=None),
+        "cookies": lambda n: head("GET", "/livez", {"Cookie": "; ".join(f"c{i}=d" for i in range(40)) + "; e=" + "f" * ((n - 4000) // 2), "Connection": "close"}),
+        "parameters": lambda n: head("GET", "/livez?" + "&".join(f"p{i}=q" for i in range(30)), {"X": "a" * (n - 2000), "Connection": "close"}),
+        "a list with a link": lambda n: head("GET", "/api/v1/tasks?limit=1&filter=name:" + "%61" * 400, {"X": "a" * (n - 2500), "Connection": "close"}),
+        "a task": lambda n: head("POST", "/api/v1/tasks", {"X": "a" * (n - 300), "Content-Type": "application/json", "Content-Length": str(len(body)), "Prefer": "wait=5", "Connection": "close"}) + body.decode(),
+        "bad": lambda n: head("GET", "/li vez", {"X": "a" * (n - 60)}, key=None),
+    }
+    for what, form in forms.items():
+        for n in range(5500, 8600, 50):
+            for before in ("", NEXT.decode()):
+                c = Connection()
+                try:
+                    c.send((before + form(n)).encode())
+                except (BrokenPipeError, ConnectionResetError):
+                    pass
+                first = c.response() if before else (200,)
+                result = c.response()
+                c.close()
+                if not check(first and first[0] == 200 and result and result[0] in (200, 400, 414, 431), f"answered: {what}", n, before[:3], first, result):
+                    break
 
 
 def test_many_query_parameters_are_refused():
