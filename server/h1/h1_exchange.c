@@ -277,9 +277,21 @@ static ssize_t read_nothing(void *cls, uint64_t position, char *out, size_t capa
     return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* Of a stream: without a length, and not in chunks, whose end the library sends to HEAD, too. */
+static struct MHD_Response *make_head_of_stream(void)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_nothing, NULL, NULL);
+    if (response)
+        MHD_set_response_options(response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
+    return response;
+}
+
 static struct MHD_Response *make_response(struct exchange *exchange)
 {
     struct mob_http_reply *reply = &exchange->request->reply;
+    if (reply->stream && exchange->request->method == MOB_HTTP_HEAD)
+        return make_head_of_stream();
     if (reply->stream)
         return MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 1024, read_stream, exchange, NULL);
     if (reply->status == 304) /* what the representation has, or no length: zero would be a wrong one */

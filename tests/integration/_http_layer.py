@@ -737,6 +737,14 @@ def test_events():
     check(back.buffer.count(b"event: task") == 1, "resumed without duplicate", back.buffer)
 
 
+def test_the_head_of_a_stream_is_all_of_it():
+    c = Connection()
+    c.send(head("HEAD", "/api/v1/events", {"Accept": "text/event-stream"}).encode())
+    status, headers, _ = c.response(head=True)
+    check(status == 200 and headers["content-type"] == "text/event-stream" and "content-length" not in headers, "HEAD of events", headers)
+    check(c.rest() == b"", "and nothing behind it", c.buffer)
+
+
 def test_many_parked_polls_are_woken():
     page = json.loads(call("GET", "/api/v1/events")[2])
     waiters = [Connection() for _ in range(200)]
