@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
@@ -152,6 +153,15 @@ static struct entry *find(struct mob_idempotency *table, const struct mob_module
     return entry;
 }
 
+/* A proxy and a client that each put one in do not mean the same. */
+static bool has_several_keys(const struct mob_http_request *request)
+{
+    unsigned count = 0;
+    for (unsigned i = 0; i < request->header_count; i++)
+        count += strcasecmp(request->headers[i].name, "Idempotency-Key") == 0;
+    return count > 1;
+}
+
 bool mob_idempotency_begin(
     struct mob_idempotency *table, struct mob_http_request *request, const char *principal, int64_t now_ns)
 {
@@ -161,6 +171,10 @@ bool mob_idempotency_begin(
     if (*key == 0 || strlen(key) > MOB_IDEMPOTENCY_KEY_MAX) {
         mob_problem_replyf(
             request, MOB_BAD_REQUEST, "Idempotency-Key must have 1 to %d bytes", MOB_IDEMPOTENCY_KEY_MAX);
+        return false;
+    }
+    if (has_several_keys(request)) {
+        mob_problem_replyf(request, MOB_BAD_REQUEST, "more than one Idempotency-Key");
         return false;
     }
     struct mob_module_hash scope = scope_of(request, principal, key);

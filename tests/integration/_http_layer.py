@@ -606,6 +606,7 @@ def test_idempotency():
     check(first[0] == again[0] == 202 and first[2] == again[2], "replayed", first, again)
     check(again[1].get("idempotent-replayed") == "true" and again[1]["location"] == first[1]["location"], "replay head", again[1])
     problem(call("POST", "/api/v1/tasks", {"function": "test.echo"}, {"Idempotency-Key": "k1"}), 422, "invalid-argument", "other body")
+    problem(call("POST", "/api/v1/tasks", body, {"Idempotency-Key": "k1", "idempotency-key": "k2"}), 400, "bad-request", "two keys")
     other = call("POST", "/api/v1/tasks", body, {"Idempotency-Key": "k1"}, key=KEYS["submit"])
     check(other[2] != first[2], "another principal", other)
     text = json.dumps({"function": "test.never"}).encode()
