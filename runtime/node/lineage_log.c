@@ -576,6 +576,12 @@ int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, enum lineage_l
     return lineage_log_next(log);
 }
 
+void lineage_log_rest(struct lineage_log *log)
+{
+    if (log->handed == log->acked)
+        hand_over(log);
+}
+
 void lineage_log_stats(const struct lineage_log *log, struct lineage_log_stats *out)
 {
     *out = (struct lineage_log_stats){

@@ -122,14 +122,16 @@ bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing i
 bool lineage_log_open(const struct lineage_log *log); /* a block is open, and will close by itself */
 bool lineage_log_blocked(const struct lineage_log *log); /* take nothing more from the rings */
 enum lineage_log_turn {
-    LOG_TURN_BUSY, /* the pass took records: more are likely to come */
-    LOG_TURN_QUIET, /* it took none */
+    LOG_TURN_BUSY, /* more records are likely to come */
+    LOG_TURN_QUIET, /* none came for a while */
     LOG_TURN_FLUSH /* everything is to leave, the open block too */
 };
 /* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). A full block
  * leaves within LOG_BLOCK_AGE_NS_MAX of its opening, and before that when LOG_BLOCKS_GATHERED are full, or
  * nothing comes and none is on its way. */
 int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, enum lineage_log_turn turn);
+/* The loop goes to sleep: what a quiet turn sends. */
+void lineage_log_rest(struct lineage_log *log);
 /* When the pump has something to do at the latest; 0 = at once. */
 int64_t lineage_log_next(const struct lineage_log *log);
 struct lineage_log_stats {

@@ -41,6 +41,7 @@
 enum {
     EVENTS_MAX = 64,
     YIELDS_BEFORE_SLEEP = 20, /* LIMITS: poll, about 20 sched_yield, announce, sleep */
+    QUIET_PASSES = 8, /* then nothing more is on its way */
     RECORDS_PER_PASS_MAX = 2048, /* so that decisions and acknowledgements are not held up by a flood */
     POLL_EVERY_PASSES = 16, /* descriptors while busy: an epoll_wait is half a microsecond */
     AUDIT_ENTRIES = 2048, /* of the object table, each AUDIT_EVERY_NS of a node that works */
@@ -445,6 +446,13 @@ static void precedence_note(struct node_precedence *p, uint32_t taken)
     p->taken = p->may && wanted;
 }
 
+/* A yield between two passes gives others the time to publish. */
+static enum lineage_log_turn log_turn(struct node *node, uint32_t taken)
+{
+    node->quiet_passes = taken > 0 ? 0 : node->quiet_passes + 1;
+    return node->quiet_passes > QUIET_PASSES ? LOG_TURN_QUIET : LOG_TURN_BUSY;
+}
+
 /* One pass; false: nothing happened in it. The order matters: records before decisions, so that a pass sees
  * its own news; the log before the rings' flush, so that a driver's notice goes out with the pass that got
  * its acknowledgement; rings are released last. */
@@ -467,7 +475,7 @@ static bool pass(struct node *node)
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
     taken += large_hashes_step(node);
     taken += node_lane_run(node); /* what answers of the control store let go on */
-    lineage_log_pump(node->log, node->now_ns, taken > 0 ? LOG_TURN_BUSY : LOG_TURN_QUIET);
+    lineage_log_pump(node->log, node->now_ns, log_turn(node, taken));
     node_acknowledge_rings(node);
     bool more = node_dispatch(node); /* what acknowledgements and answers released */
     more |= node_shadows_step(node);
@@ -523,6 +531,7 @@ static int64_t next_wake(const struct node *node)
 static bool sleep_until_news(struct node *node)
 {
     bool news = true;
+    lineage_log_rest(node->log);
     node->next_gcs_ns =
         mob_gcs_send(node->gcs); /* what the last pass submitted after its step: a block, a look-up */
     mob_store_announce_sleep(node->store);

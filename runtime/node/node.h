@@ -263,6 +263,7 @@ struct node {
     bool acks_due; /* records of drivers were taken that no block has closed behind */
     int64_t stop_deadline_ns;
     int64_t next_gcs_ns, next_tick_ns, next_age_ns, next_audit_ns;
+    uint32_t quiet_passes; /* without records, one after the other */
     uint64_t passes, submitted, finished, failed, retried, duplicates;
     struct below *below; /* cancels of what runs below ended tasks; NULL = none */
     struct below_due *below_due; /* living tasks whose cancel met ended children, and the next to be walked */

@@ -139,8 +139,14 @@ static void full_blocks_leave_together_and_never_wait_for_long(void **state)
 
     fill(log, &driver, 1); /* for the acknowledgement of those */
     assert_int_equal(left_after(log, LOG_TURN_QUIET), gone);
+    lineage_log_rest(log);
+    assert_int_equal(FAKE.block_count, gone);
     fake_acknowledge(nx.node->gcs);
     assert_int_equal(left_after(log, LOG_TURN_QUIET), gone += 1);
+    fake_acknowledge(nx.node->gcs);
+    fill(log, &driver, 1); /* a loop that goes to sleep does not wait, either */
+    lineage_log_rest(log);
+    assert_int_equal(FAKE.block_count, gone += 1);
 
     fill(log, &driver, LOG_BLOCKS_GATHERED); /* so many wait for nothing */
     assert_int_equal(FAKE.block_count, gone += LOG_BLOCKS_GATHERED);
