@@ -261,3 +261,10 @@ void node_announce_item(struct node *node, struct node_task *task, const struct 
         announce_value(node, task, maker, r);
     }
 }
+
+void node_announce_other_put(struct node *node, struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *put)
+{
+    node_remade_drop(node, task, maker, put);
+    announce_diverged_in(node, task, (struct slots){put->slot, 1});
+}

@@ -14,6 +14,9 @@ void node_announce_returns(struct node *node, struct node_task *task, const stru
 /* Of a generator that runs. */
 void node_announce_item(struct node *node, struct node_task *task, const struct node_client *maker,
     const struct mob_return_view *r);
+/* Of a task that runs again: this put is not what the log says it was. */
+void node_announce_other_put(struct node *node, struct node_task *task, const struct node_client *maker,
+    const struct mob_return_view *put);
 /* In every return slot, so that whoever asks for any of them gets it. */
 void node_announce_error(struct node *node, struct node_task *task, enum mob_status status,
     const uint8_t *payload, uint32_t bytes);

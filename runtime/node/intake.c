@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
+#include "runtime/node/announce.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/borrowed.h"
 #include "runtime/node/complete.h"
@@ -15,6 +16,7 @@
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/plain.h"
+#include "runtime/node/remade.h"
 #include "runtime/node/submit.h"
 #include "runtime/node/suspended.h"
 #include "runtime/node/task.h"
@@ -200,6 +202,8 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     /* Larger ones of a task are made again by a replay, but not while it runs, and an actor's not at all:
      * they go to disk. */
     bool remakeable = put.inline_bytes > 0 || put.size == 0;
+    bool again = false, known = false; /* the log says what it is; it was found to be that */
+    struct mob_return_view view;
     if (client->kind == MOB_CLIENT_WORKER) {
         struct node_task *task = node_task_find(node, put.id.task);
         if (!task && client->worker) { /* an argument page of a child that comes next */
@@ -207,11 +211,21 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
             if (mob_sched_batch(node->sched, (uint16_t)client->worker->number, &running, 1) > 0)
                 task = (struct node_task *)running;
         }
-        if (!task)
-            return; /* its task was taken from this worker */
-        job = task->template->job;
-        if (task->flags & TASK_UNLOGGED)
+        if (!task ||
+            task->flags & TASK_UNLOGGED) { /* its task was taken from this worker; or nobody logs it */
+            (void)mob_store_seal_published(node->store, put.id, client->slot);
             return;
+        }
+        job = task->template->job;
+        if (mob_task_id_eq(task->sched.id, put.id.task)) {
+            view = node_remade_view_of_put(&put);
+            again = put.inline_bytes < put.size && node_remade_expects(task, put.id.slot);
+        }
+        if (again && node_remade_item_differs(task, &view)) {
+            node_announce_other_put(node, task, client, &view);
+            return;
+        }
+        known = again && node_remade_hash_known(task, &view);
     }
     lineage_log_job(node->log, job->id, job->ns);
     lineage_log_put(node->log, &put, put.inline_bytes > 0 || put.size == 0 ? body + sizeof put : NULL);
@@ -225,9 +239,13 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     };
     /* sealed by its maker after this record; the scheduler may look at it now, so make sure it is */
     (void)mob_store_seal_published(node->store, put.id, client->slot);
-    if (put.flags & MOB_PUT_HASH_LATER) {
-        struct large_hash_wanted wanted = {
-            .id = put.id, .job = job->id, .ns = job->ns, .slot = client->slot, .session = client->session};
+    if ((put.flags & MOB_PUT_HASH_LATER) && !known) {
+        struct large_hash_wanted wanted = {.id = put.id,
+            .job = job->id,
+            .ns = job->ns,
+            .slot = client->slot,
+            .session = client->session,
+            .again = again};
         (void)!large_hashes_want(node, &wanted); /* gone already: committed as its record is */
     }
     if (client->kind != MOB_CLIENT_WORKER && put.inline_bytes == 0 && put.size > 0)

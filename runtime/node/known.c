@@ -179,6 +179,7 @@ void known_free(struct known *known)
     free(known->item);
     free(known->hashes);
     free(known->stored_items);
+    free(known->stored_puts.puts);
     *known = (struct known){.id = known->id};
 }
 
@@ -312,6 +313,8 @@ void known_note(struct known *known, const struct mob_entry *e, uint64_t incarna
     case MOB_ENTRY_PUT:
         if (mob_object_id_eq(e->put.id, known->id))
             note_put(known, e, incarnation);
+        if (mob_task_id_eq(e->put.id.task, known->id.task))
+            node_remade_note_put(&known->stored_puts, &e->put);
         return;
     case MOB_ENTRY_YIELD:
         if (mob_task_id_eq(e->yield.task, known->id.task))

@@ -44,6 +44,10 @@ struct known {
     uint32_t items; /* of the generator that are in the log, */
     struct node_stored_return *stored_items; /* and those that stood in the store (remade.h) */
     uint32_t stored_item_count;
+    struct node_stored_puts { /* of the task, of the groups that were read; without argument pages */
+        struct node_stored_return *puts; /* in no order, each once; free */
+        uint32_t count;
+    } stored_puts;
     /* Of attempts that ended, and are not the final one: the last, the generation of what follows, and the
      * retries that were paid for. */
     uint32_t attempt, generation, retries_spent;

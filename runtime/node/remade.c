@@ -5,6 +5,7 @@
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/alias.h"
+#include "runtime/node/known.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/task.h"
 
@@ -57,6 +58,60 @@ void node_remade_note_item(struct node_stored_items *items, uint32_t item, const
         return;
     items->stored = node_remade_room(items->stored, items->count, sizeof *items->stored);
     items->stored[items->count++] = stored_at(item, r);
+}
+
+struct mob_return_view node_remade_view_of_put(const struct mob_out_put *put)
+{
+    bool later = (put->flags & MOB_PUT_HASH_LATER) != 0;
+    return (struct mob_return_view){.slot = put->id.slot,
+        .type = put->type,
+        .flags = MOB_RETURN_STORED | (later ? MOB_RETURN_HASH_LATER : 0),
+        .size = put->size,
+        .hash = put->hash};
+}
+
+static bool is_page(uint32_t slot)
+{
+    return slot - MOB_SLOT_ARG_PAGE < MOB_ARG_PAGES_MAX;
+}
+
+void node_remade_note_put(struct node_stored_puts *puts, const struct mob_out_put *put)
+{
+    if (put->inline_bytes == put->size || put->flags & (MOB_PUT_PROMISE | MOB_PUT_DELETED) ||
+        is_page(put->id.slot))
+        return; /* in the log, or nothing that a run makes */
+    struct mob_return_view view = node_remade_view_of_put(put);
+    struct node_stored_return now = stored_at(put->id.slot, &view);
+    for (uint32_t i = 0; i < puts->count; i++) {
+        struct node_stored_return *before = &puts->puts[i];
+        if (before->slot != now.slot)
+            continue;
+        bool same = before->size == now.size && before->hashed == now.hashed &&
+            (!now.hashed || mob_hash128_eq(before->hash, now.hash));
+        before->ambiguous = before->ambiguous || !same;
+        return;
+    }
+    puts->puts = node_remade_room(puts->puts, puts->count, sizeof *puts->puts);
+    puts->puts[puts->count++] = now;
+}
+
+static int in_order(const void *a, const void *b)
+{
+    uint32_t x = ((const struct node_stored_return *)a)->slot,
+             y = ((const struct node_stored_return *)b)->slot;
+    return x < y ? -1 : x > y;
+}
+
+void node_remade_add_puts(
+    struct node_stored_return **stored, uint32_t *count, const struct node_stored_puts *puts)
+{
+    if (puts->count == 0)
+        return;
+    *stored = realloc(*stored, (*count + puts->count) * sizeof **stored);
+    MOB_ASSERT(*stored);
+    memcpy(*stored + *count, puts->puts, puts->count * sizeof **stored);
+    *count += puts->count;
+    qsort(*stored, *count, sizeof **stored, in_order);
 }
 
 static int by_slot(const void *key, const void *element)
@@ -133,6 +188,12 @@ static const struct node_stored_return *expected_at(const struct node_task_extra
     return find(extra->stored, extra->stored_count, slot);
 }
 
+bool node_remade_expects(const struct node_task *task, uint32_t slot)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    return extra && expected_at(extra, slot);
+}
+
 bool node_remade_in_log(const struct node_task *task, uint32_t slot)
 {
     const struct node_task_extra *extra = node_extra_of(task);
@@ -174,6 +235,8 @@ bool node_remade_hash_known(const struct node_task *task, const struct mob_retur
 
 static bool same(const struct node_stored_return *before, const struct mob_return_view *now)
 {
+    if (before->ambiguous)
+        return true;
     bool hashed = before->hashed && has_hash(now);
     return (now->flags & MOB_RETURN_STORED) && before->size == now->size &&
         (!hashed || mob_hash128_eq(before->hash, now->hash));
@@ -229,14 +292,16 @@ bool node_remade_the_same(struct node *node, const struct node_task *task, const
     if (!extra || extra->stored_count == 0 || task->template->head.num_returns == MOB_RETURNS_STREAM)
         return true; /* items are compared one by one */
     struct mob_return_view r;
-    uint32_t at = 0, found = 0;
+    uint32_t at = 0, found = 0, returns = 0;
     bool all = true;
+    while (returns < extra->stored_count && !(extra->stored[returns].slot & MOB_SLOT_PUT))
+        returns++; /* puts were compared when they came */
     while (mob_completion_next(completion, &at, &r)) {
         const struct node_stored_return *before = expected_at(extra, r.slot);
         found += before != NULL;
         all = all && (!before || same(before, &r));
     }
-    all = all && found == extra->stored_count;
+    all = all && found == returns;
     if (!all)
         node_remade_drop_all(node, task, maker, completion);
     return all;

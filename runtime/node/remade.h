@@ -8,9 +8,10 @@
 
 #include "runtime/node/node.h"
 
-/* A return that stood in the store, as the log says it was. */
+/* A return, or a put, that stood in the store, as the log says it was. */
 struct node_stored_return {
     uint32_t slot; /* in arrays they ascend */
+    bool ambiguous; /* nothing is compared */
     bool hashed; /* `hash` is known: it is not of a value over 1 MiB, or was logged by itself */
     uint64_t size;
     struct mob_hash128 hash;
@@ -23,6 +24,15 @@ struct node_stored_items {
     uint32_t items; /* of all */
 };
 void node_remade_note_item(struct node_stored_items *items, uint32_t item, const struct mob_return_view *r);
+/* A put that the log speaks of. Two of one slot that differ (attempts that failed leave theirs) are not
+ * compared with. */
+struct node_stored_puts;
+void node_remade_note_put(struct node_stored_puts *puts, const struct mob_out_put *put);
+/* Behind the returns in `stored` (free; may be NULL), in order of their slots. */
+void node_remade_add_puts(
+    struct node_stored_return **stored, uint32_t *count, const struct node_stored_puts *puts);
+/* What a put is where it is compared: as a return of that slot. */
+struct mob_return_view node_remade_view_of_put(const struct mob_out_put *put);
 /* Room for one more in an array that grows when its count is a power of two. */
 void *node_remade_room(void *array, uint32_t count, size_t size);
 /* What this completion of a task that ended well says of them: gives (free) an array; NULL = there are none.
@@ -47,6 +57,8 @@ void node_remade_drop_all(struct node *node, const struct node_task *task, const
 bool node_remade_counts(const struct node_task *task, uint32_t slot);
 /* A value over 1 MiB whose hash is the first one's. */
 bool node_remade_hash_known(const struct node_task *task, const struct mob_return_view *r);
+/* The log says what stood in the store here. */
+bool node_remade_expects(const struct node_task *task, uint32_t slot);
 /* The value of this slot is in the log, and comes from there. */
 bool node_remade_in_log(const struct node_task *task, uint32_t slot);
 /* This run has no outcome of its own for the slot. Whoever began to wait for it while the run was under way
@@ -58,7 +70,7 @@ void node_remade_from_log(struct node *node, const struct node_task *task, uint3
  * give something else (restart_on_divergence). Copies. */
 void node_remade_expect(struct node *node, struct node_task *task, const struct node_stored_return *stored,
     uint32_t count, uint32_t items);
-/* An item of a generator is not what its log says. */
+/* An item of a generator, or a put, is not what its log says. */
 bool node_remade_item_differs(const struct node_task *task, const struct mob_return_view *r);
 /* Has it given the same? Else what it made is dropped, and bytes of the first run that are there still stay.
  * Nothing is sealed yet. */

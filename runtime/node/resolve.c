@@ -173,15 +173,20 @@ static void note_hashes(struct node_stored_return *stored, uint32_t count, const
 static void expect_the_same(struct node *node, struct node_task *task, const struct known *known)
 {
     uint32_t count;
+    struct node_stored_return *stored;
     if (known->spec->num_returns == MOB_RETURNS_STREAM) {
-        note_hashes(known->stored_items, known->stored_item_count, known);
-        node_remade_expect(node, task, known->stored_items, known->stored_item_count, known->items);
-        return;
+        count = known->stored_item_count;
+        stored = malloc((count + 1) * sizeof *stored);
+        MOB_ASSERT(stored);
+        if (count > 0)
+            memcpy(stored, known->stored_items, count * sizeof *stored);
+    } else {
+        struct mob_completion first = {*known->completion, (const uint8_t *)(known->completion + 1)};
+        stored = node_remade_stored(&first, &count);
     }
-    struct mob_completion first = {*known->completion, (const uint8_t *)(known->completion + 1)};
-    struct node_stored_return *stored = node_remade_stored(&first, &count);
+    node_remade_add_puts(&stored, &count, &known->stored_puts);
     note_hashes(stored, count, known);
-    node_remade_expect(node, task, stored, count, 0);
+    node_remade_expect(node, task, stored, count, known->items);
     free(stored);
 }
 

@@ -143,6 +143,12 @@ enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value 
             mob_value_release(value);
             return status;
         }
+        if (value->type == MOB_TYPE_ERROR) { /* its bytes were lost, and made again they were others */
+            mob_value_release(value);
+            future->state = MOB_FUTURE_FAILED;
+            future->status = MOB_TASK_FAILED;
+            return failed(future);
+        }
         break;
     }
     }

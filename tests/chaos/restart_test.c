@@ -294,6 +294,44 @@ static void what_comes_back_otherwise_is_told(void **state)
     mob_release(digest);
 }
 
+/* So it is with what a task puts, which it reads itself as everybody does. */
+static void a_put_that_comes_back_otherwise_is_told(void **state)
+{
+    (void)state;
+    enum { BYTES = 100000 };
+    struct mob_future *steady, *fickle;
+    char steady_id[MOB_TEXT_ID_MAX], fickle_id[MOB_TEXT_ID_MAX];
+    unlink(trace);
+    OK(mob_submit(
+        client, "chaos.fickle_put", MOB_ARGS(mob_utf8(trace), mob_i64(BYTES), mob_i64(1)), NULL, &steady));
+    check_bytes(steady, 7, BYTES);
+    struct stat st;
+    assert_int_equal(0, stat(trace, &st));
+    OK(mob_submit(
+        client, "chaos.fickle_put", MOB_ARGS(mob_utf8(trace), mob_i64(BYTES), mob_i64(0)), NULL, &fickle));
+    check_bytes(fickle, st.st_size, BYTES);
+    mob_future_id(steady, steady_id);
+    mob_future_id(fickle, fickle_id);
+    OK(mob_flush(client, PATIENCE));
+    mob_disconnect(client); /* it maps the dead node's memory */
+    kill_node();
+    connect_with(NULL);
+    OK(mob_future_from_id(client, steady_id, &steady));
+    check_bytes(steady, 7, BYTES);
+    assert_int_equal(lines("put"), 3);
+    assert_int_equal(lines("unread"), 0);
+    OK(mob_future_from_id(client, fickle_id, &fickle));
+    struct mob_value *value;
+    assert_int_equal(MOB_REPLAY_DIVERGED, mob_get(fickle, PATIENCE, &value));
+    assert_non_null(strstr(mob_future_error(fickle), "gave others when it ran again"));
+    for (int i = 0; i < 30000 && lines("unread") == 0; i++)
+        usleep(1000); /* the driver may hear of it first */
+    assert_int_equal(lines("put"), 4);
+    assert_int_equal(lines("unread"), 1);
+    mob_release(steady);
+    mob_release(fickle);
+}
+
 /* The same deep: never by recursion. More than the segment holds, so what is done with goes: the function
  * says that it gives the same again. */
 static void lineage_100000_deep_is_followed(void **state)
@@ -445,6 +483,7 @@ int main(void)
         cmocka_unit_test(put_that_nobody_waited_for_is_sent_again),
         cmocka_unit_test(lost_results_are_made_again_each_task_once),
         cmocka_unit_test(what_comes_back_otherwise_is_told),
+        cmocka_unit_test(a_put_that_comes_back_otherwise_is_told),
         cmocka_unit_test(lineage_100000_deep_is_followed),
         cmocka_unit_test(replay_finds_children_and_outcomes),
         cmocka_unit_test(replay_that_asks_for_something_else_is_told),

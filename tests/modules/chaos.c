@@ -171,6 +171,32 @@ static enum mob_status fickle_blob(struct mob_call *call)
     return MOB_OK;
 }
 
+/* A put of such bytes, or (steady) of the same each time, which it reads back. */
+static enum mob_status fickle_put(struct mob_call *call)
+{
+    size_t path_bytes, bytes = (size_t)mob_arg_i64(call, 1);
+    struct stat st = {0};
+    const char *path = mob_arg_utf8(call, 0, &path_bytes);
+    struct mob_put_buffer *buffer;
+    struct mob_future *future;
+    struct mob_value *value;
+    void *data;
+    (void)stat(path, &st);
+    leave_line(call, path, path_bytes, "put");
+    enum mob_status status = mob_put_begin(mob_call_client(call), bytes, &data, &buffer);
+    if (status != MOB_OK)
+        return status;
+    chaos_fill(mob_arg_i64(call, 2) ? 7 : (int64_t)st.st_size, data, bytes);
+    status = mob_put_finish(buffer, &future);
+    if (status != MOB_OK)
+        return status;
+    if (mob_get(future, MOB_FOREVER, &value) == MOB_OK)
+        mob_value_release(value);
+    else
+        leave_line(call, path, path_bytes, "unread");
+    return mob_return_future(call, future);
+}
+
 static bool wait_for_file(struct mob_call *call, const char *path)
 {
     struct stat st;
@@ -605,6 +631,7 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("traced", traced, "utf8 path, i64 seed -> i64"),
     MOB_FUNCTION("traced_blob", traced_blob, "utf8 path, i64 seed, i64 size, bytes... -> bytes"),
     MOB_FUNCTION("fickle_blob", fickle_blob, "utf8 path, i64 size -> bytes"),
+    MOB_FUNCTION("fickle_put", fickle_put, "utf8 path, i64 size, i64 steady -> bytes"),
     MOB_FUNCTION("parent", parent, "utf8 path, utf8 gate, i64 n -> i64"),
     MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
     MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),

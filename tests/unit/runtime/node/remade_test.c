@@ -666,6 +666,136 @@ static void a_watch_of_a_call_that_gives_another_value(void **state)
     close_world(&w);
 }
 
+/* ---- puts ---- */
+
+static struct mob_object_id put_of(const struct world *w, uint32_t counter)
+{
+    return mob_object_of(w->id.task, MOB_SLOT_PUT | counter);
+}
+
+/* As a worker does: sealed at once by a first run only. */
+static void put_full(struct world *w, uint32_t counter, uint32_t bytes, uint8_t with)
+{
+    struct mob_object_ref ref;
+    void *full;
+    uint8_t *payload;
+    struct mob_value_header header;
+    uint64_t size;
+    struct mob_object_id id = put_of(w, counter);
+    bool large = bytes > BYTES, again = w->worker.head.attempt > 1;
+    assert_int_equal(mob_value_full_size(bytes, 0, 0, &size), MOB_OK);
+    assert_int_equal(mob_store_object_create(w->worker.store, id, size, &ref, &full), MOB_OK);
+    assert_int_equal(mob_value_init(full, size, MOB_TYPE_BYTES, bytes, NULL, 0, NULL, 0, &payload), MOB_OK);
+    memset(payload, with, bytes);
+    if (!large || again)
+        mob_value_hash(full);
+    memcpy(&header, full, sizeof header);
+    struct mob_out_put put = {.id = id,
+        .type = MOB_TYPE_BYTES,
+        .flags = large ? MOB_PUT_HASH_LATER : 0,
+        .size = size,
+        .hash = header.hash};
+    nx_publish(w->worker.store, MOB_OUT_PUT, &put, sizeof put, NULL, 0);
+    end_made(w, ref);
+}
+
+enum { PUTS = 3, LARGE_PUT = 2 };
+
+static void run_putter(struct world *w, const uint8_t with[PUTS])
+{
+    take(w);
+    assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
+    for (uint32_t i = 0; i < PUTS; i++)
+        put_full(w, i, i == LARGE_PUT ? LARGE_BYTES : BYTES, with[i]);
+    nx_turn(&w->nx, 5);
+}
+
+/* Its puts are lost with the node, and asked for; its task has put them again. */
+static void open_putter(struct world *w, const uint8_t again[PUTS])
+{
+    *w = (struct world){0};
+    nx_open(&w->nx, 1);
+    nx_connect(&w->nx, &w->driver, NULL);
+    w->id = mob_object_of(nx_submit(&w->driver), 0);
+    start_plain_worker(w);
+    run_putter(w, (const uint8_t[]){3, 4, 5});
+    nx_complete(&w->worker, 0, MOB_OK);
+    struct mob_object_info info;
+    for (int64_t end = mob_now() + PATIENCE_NS;; nx_settle(&w->nx)) {
+        bool there = mob_store_object_info(w->nx.node->store, put_of(w, LARGE_PUT), &info);
+        if (there && info.committed) /* behind its hash */
+            break;
+        assert_true(mob_now() < end);
+    }
+    lose_node(w);
+    for (uint32_t i = 0; i < PUTS; i++)
+        nx_watch(w->driver.store, put_of(w, i));
+    start_plain_worker(w);
+    run_putter(w, again);
+}
+
+/* In whatever order they are told. */
+static void puts_told(struct world *w, enum mob_status status_out[PUTS])
+{
+    bool told[PUTS] = {false};
+    struct mob_record record;
+    const uint8_t *body;
+    for (int64_t end = mob_now() + PATIENCE_NS; !(told[0] && told[1] && told[2]); nx_turn(&w->nx, 1)) {
+        assert_true(mob_now() < end);
+        while ((body = mob_store_in_peek(w->driver.store, &record)) != NULL) {
+            struct mob_in_ready ready = {0};
+            if (record.type == MOB_IN_READY)
+                memcpy(&ready, body, sizeof ready);
+            for (uint32_t i = 0; i < PUTS; i++)
+                if (mob_object_id_eq(ready.id, put_of(w, i)) && !told[i]) {
+                    told[i] = true;
+                    status_out[i] = (enum mob_status)ready.status;
+                }
+            mob_store_in_pop(w->driver.store);
+        }
+        mob_store_in_release(w->driver.store);
+    }
+}
+
+static void puts_that_are_the_same(void **state)
+{
+    (void)state;
+    struct world w;
+    open_putter(&w, (const uint8_t[]){3, 4, 5});
+    enum mob_status told[PUTS];
+    puts_told(&w, told);
+    for (uint32_t i = 0; i < PUTS; i++) {
+        assert_int_equal(seen(&w, put_of(&w, i)), 3 + (int)i);
+        assert_int_equal(told[i], MOB_OK);
+    }
+    nx_complete(&w.worker, 0, MOB_OK);
+    nx_settle(&w.nx);
+    assert_null(mob_store_check(w.nx.node->store));
+    close_world(&w);
+}
+
+static void puts_that_are_others(void **state)
+{
+    (void)state;
+    for (uint32_t other = 0; other < PUTS; other++) {
+        struct world w;
+        uint8_t again[PUTS] = {3, 4, 5};
+        again[other] = 9;
+        open_putter(&w, again);
+        enum mob_status told[PUTS];
+        puts_told(&w, told);
+        for (uint32_t i = 0; i < PUTS; i++) {
+            assert_int_equal(seen(&w, put_of(&w, i)), i == other ? -1 : 3 + (int)i);
+            assert_int_equal(told[i], i == other ? MOB_REPLAY_DIVERGED : MOB_OK);
+        }
+        nx_complete(&w.worker, 0, MOB_OK);
+        nx_settle(&w.nx);
+        assert_int_equal(seen(&w, put_of(&w, other)), -1);
+        assert_null(mob_store_check(w.nx.node->store));
+        close_world(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -676,6 +806,8 @@ int main(void)
         cmocka_unit_test(several_returns_one_of_which_is_another),
         cmocka_unit_test(a_word_of_the_log_among_several_returns),
         cmocka_unit_test(a_worker_that_dies_before_they_are_compared),
+        cmocka_unit_test(puts_that_are_the_same),
+        cmocka_unit_test(puts_that_are_others),
         cmocka_unit_test(items_that_are_not_the_first_ones),
         cmocka_unit_test(items_of_a_replay_that_fails_early),
         cmocka_unit_test(a_watch_of_a_call_that_fails_again),

@@ -582,6 +582,36 @@ static void a_put_is_ready_at_once(void **state)
     }
 }
 
+/* What was ready may be lost, and come again as something else: then an error stands in its place. */
+static void a_ready_value_that_became_an_error_fails(void **state)
+{
+    (void)state;
+    struct mob_future *future;
+    struct mob_value *value;
+    static const uint8_t bytes[2000] = {7};
+    uint8_t error[256], full[1024] __attribute__((aligned(64))), *at;
+    uint64_t size;
+    struct mob_error_link link = {.status = MOB_REPLAY_DIVERGED, .message = "others", .message_bytes = 6};
+    uint32_t error_bytes = mob_error_encode(error, sizeof error, &link, NULL, 0);
+    assert_int_equal(mob_put(client, mob_bytes(bytes, sizeof bytes), &future), MOB_OK);
+    assert_int_equal(mob_get(future, 0, &value), MOB_OK);
+    mob_value_release(value);
+    mob_store_object_free(node.store, mob_future_object(future));
+    assert_int_equal(mob_value_full_size(error_bytes, 0, 0, &size), MOB_OK);
+    assert_true(size <= sizeof full);
+    assert_int_equal(mob_value_init(full, size, MOB_TYPE_ERROR, error_bytes, NULL, 0, NULL, 0, &at), MOB_OK);
+    memcpy(at, error, error_bytes);
+    mob_value_hash(full);
+    assert_int_equal(
+        mob_store_object_put(node.store, mob_future_object(future), MOB_TYPE_ERROR, false, full, size),
+        MOB_OK);
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(mob_get(future, 0, &value), MOB_REPLAY_DIVERGED);
+        assert_string_equal(mob_client_error(client), "others");
+    }
+    mob_release(future);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -608,6 +638,7 @@ int main(void)
         TEST(what_a_full_ring_kept_from_being_asked_is_asked_for_later),
         TEST(stream_items_wait_for_their_turn),
         TEST(a_put_is_ready_at_once),
+        TEST(a_ready_value_that_became_an_error_fails),
     };
     return cmocka_run_group_tests_name("sdk/c/future", tests, NULL, NULL);
 }
