@@ -214,6 +214,8 @@ static void on_connection(
         connection_closed(shard, *socket_context);
 }
 
+#define BEHIND_NS (5 * MOB_SEC)
+
 static enum h1_phase phase_of(struct connection *c)
 {
     return (enum h1_phase)atomic_load_explicit(&c->phase, memory_order_relaxed);
@@ -248,12 +250,24 @@ static bool waits_for_client(const struct connection *c, enum h1_phase phase)
     return phase == H1_SENDING ? !has_events(c, POLLOUT) : nothing_unread(c);
 }
 
+/* Seldom, and never for long: whoever waits for an answer that does not come finds the reason here. */
+static void say_behind(struct connection *c, int64_t now)
+{
+    int64_t late_ns = now - atomic_load_explicit(&c->deadline_ns, memory_order_relaxed);
+    if (c->behind_said || late_ns < BEHIND_NS)
+        return;
+    c->behind_said = true;
+    MOB_LOG_WARN("h1", "behind", "fd=%d phase=%d requests=%u late_ms=%lld", c->fd, (int)phase_of(c),
+        c->requests, (long long)(late_ns / MOB_MS));
+}
+
 /* Twice in a row, since its thread may have in its hands what it read just before the first look. */
 static bool is_late(struct connection *c, int64_t now)
 {
-    bool before = c->held_up;
-    c->held_up =
-        atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) < now && waits_for_client(c, phase_of(c));
+    bool before = c->held_up, over = atomic_load_explicit(&c->deadline_ns, memory_order_relaxed) < now;
+    c->held_up = over && waits_for_client(c, phase_of(c));
+    if (over && !c->held_up)
+        say_behind(c, now);
     return c->held_up && before;
 }
 

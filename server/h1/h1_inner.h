@@ -36,6 +36,7 @@ struct connection {
     _Atomic int phase; /* enum h1_phase */
     bool left; /* sweep: its client was seen to send nothing more in the middle of a request */
     bool held_up; /* sweep: it was late, and seen to wait for its client */
+    bool behind_said; /* sweep: that its thread has not come to it for long */
     bool expired; /* sweep: shut down already */
     unsigned requests; /* begun on this connection */
 };
