@@ -3,8 +3,10 @@
  *
  * The client sends mob_session_hello; the node answers mob_session_welcome and, when status is MOB_OK, two
  * descriptors (SCM_RIGHTS): the segment's memfd and the node's eventfd. The socket stays open as the sign of
- * life, both ways: end of file is the end of the peer. Nothing else is ever sent on it. Workers do not
- * connect: the zygote hands them the same welcome.
+ * life, both ways: end of file is the end of the peer, for a driver's job too unless it has a key. Only one
+ * thing may be sent on it still, by a client that lets go of its session to resume it in another one:
+ * MOB_SESSION_AGAIN, one byte, before the end of file. Workers do not connect: the zygote hands them the same
+ * welcome.
  */
 #ifndef MOB_COMMON_WIRE_SESSION_H
 #define MOB_COMMON_WIRE_SESSION_H
@@ -17,6 +19,7 @@
 #define MOB_SESSION_MAGIC 0x4c554d4du /* "MMUL" */
 #define MOB_SESSION_VERSION 5
 #define MOB_SESSION_DETAIL 256
+#define MOB_SESSION_AGAIN 0x41 /* "A": the client comes again, its job waits for it */
 #define MOB_NODE_SOCKET_NAME "node.sock" /* in the state directory */
 
 #define MOB_JOB_WEIGHT_DEFAULT 100u

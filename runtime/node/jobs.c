@@ -208,8 +208,8 @@ void node_job_rejoined(struct node *node, struct node_job *job, bool keyed, stru
         node_job_save(node, job);
 }
 
-/* A session that did not end by its process' doing (its ring was damaged) may be opened again by that process
- * as after a restart of the node. */
+/* A session that was ended because of damage to its rings, by the node or by its process, may be opened again
+ * by that process as after a restart of the node. */
 void node_job_left(struct node *node, struct node_job *job, bool for_good)
 {
     if (job->standing || job->detached || job->over_http || job->state != JOB_RUNNING || node->stopping)

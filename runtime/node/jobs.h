@@ -22,7 +22,8 @@ MOB_MUST_USE enum mob_status node_job_number(struct node *node, struct node_job 
 void node_job_set_weight(struct node *node, struct node_job *job, uint32_t weight);
 /* Its driver is here again, with or without a key. */
 void node_job_rejoined(struct node *node, struct node_job *job, bool keyed, struct driver_process driver);
-/* Its last driver's session is over. `for_good`: by its own doing, so only its key brings it back. */
+/* Its last driver's session is over. `for_good`: by a good-bye or its process' end, so only its key brings
+ * it back. */
 void node_job_left(struct node *node, struct node_job *job, bool for_good);
 /* Whoever keeps a pointer to a job beyond the current pass holds it; ended jobs without holders, sessions and
  * lineage are forgotten, here and in the control store. NULL is fine. */

@@ -143,6 +143,7 @@ struct node_client {
     struct node_foreseen foreseen[MOB_HEAD_SLOTS];
     bool flush_due, missed, read_local;
     bool closing; /* its process has ended, or its session is over */
+    bool comes_again; /* so it said before its session was over: MOB_SESSION_AGAIN */
     bool ending; /* closing, and its end stands in the lane */
     bool damaged; /* its ring gave what does not parse, or cannot be answered: the rest is not taken */
     struct kept_reply *replies, **replies_end; /* that its full ring had no room for; empty: NULL */

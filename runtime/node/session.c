@@ -270,10 +270,11 @@ void node_hello(struct node *node, int fd)
 
 void node_session_readable(struct node *node, struct node_client *client)
 {
-    char byte;
+    uint8_t byte;
     ssize_t n = recv(client->fd, &byte, 1, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    client->comes_again = n == 1 && byte == MOB_SESSION_AGAIN;
     epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, client->fd, NULL);
     client->closing = true;
     node->closing_clients++;
@@ -331,7 +332,8 @@ static void session_over(struct node *node, struct node_client *client, const vo
 {
     (void)argument;
     struct node_job *job = client->job;
-    bool last = client->kind == MOB_CLIENT_DRIVER && --job->drivers == 0, for_good = !client->damaged;
+    bool last = client->kind == MOB_CLIENT_DRIVER && --job->drivers == 0;
+    bool for_good = !client->damaged && !client->comes_again;
     node_client_end(node, client, "its process closed the session");
     if (last)
         node_job_left(node, job, for_good);

@@ -503,6 +503,9 @@ enum mob_status mob_requests_resend(struct mob_client *client);
 /* connect.c, resume.c */
 enum mob_status mob_session_open(struct mob_client *client, int64_t deadline_ns);
 bool mob_session_alive(void *client);
+/* Before the end of a session whose job is to go on in another one: a node that hears nothing but the end
+ * takes it for that of the job. */
+void mob_session_comes_again(int sock);
 enum mob_status mob_client_resume(struct mob_client *client, int64_t deadline_ns);
 /* waiting.c: for callers that do not sleep. Looks after the node ten times a second at most; true = it was
  * gone, and the session is with the next one. */

@@ -107,6 +107,8 @@ static enum mob_status exchange(struct mob_client *client, int64_t deadline_ns)
             mob_client_fail(client, status, "the segment cannot be mapped: %s", mob_status_text(status));
     }
     if (status != MOB_OK) {
+        if (client->resuming) /* the node may open it all the same, later than it was waited for */
+            mob_session_comes_again(sock);
         close(sock);
         if (fds[0] >= 0)
             close(fds[0]);
@@ -133,15 +135,29 @@ enum mob_status mob_session_open(struct mob_client *client, int64_t deadline_ns)
     }
 }
 
-/* The socket carries nothing after the welcome: readable means that the node is gone. With rings that do not
- * parse the node is told good-bye, and when it has taken what it can still read it closes its end as well. */
+void mob_session_comes_again(int sock)
+{
+    static const uint8_t again = MOB_SESSION_AGAIN;
+    ssize_t sent = send(sock, &again, sizeof again, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)sent; /* the node is gone, or was told before */
+}
+
+static void let_go(int sock)
+{
+    mob_session_comes_again(sock);
+    shutdown(sock, SHUT_WR);
+}
+
+/* Nothing comes on the socket after the welcome: readable means that the node is gone. With rings that do not
+ * parse the node is told to end this session, and when it has taken what it can still read it closes its end
+ * as well. */
 bool mob_session_alive(void *arg)
 {
     struct mob_client *client = arg;
     if (client->sock < 0)
         return true; /* a worker ends with its node, by signal */
     if (mob_store_rings_damaged(client->store))
-        shutdown(client->sock, SHUT_WR);
+        let_go(client->sock);
     struct pollfd p = {client->sock, POLLIN, 0};
     if (poll(&p, 1, 0) <= 0)
         return true;

@@ -291,6 +291,7 @@ static enum mob_status move(const struct resend *r, int64_t deadline_ns)
         return MOB_OK;
     }
     struct session refused = session_take(client);
+    mob_session_comes_again(refused.sock);
     session_close(&refused);
     mob_store_detach(refused.store);
     session_put_back(client, &before);

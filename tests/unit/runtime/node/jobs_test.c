@@ -116,6 +116,42 @@ static void without_a_key_a_job_ends_with_its_session(void **state)
     nx_close(&nx);
 }
 
+/* As a driver that found what the node tells it in the segment written over. */
+static void let_go(struct nx *nx, struct nx_driver *driver)
+{
+    static const uint8_t again = MOB_SESSION_AGAIN;
+    assert_int_equal(send(driver->sock, &again, sizeof again, MSG_NOSIGNAL), sizeof again);
+    assert_int_equal(shutdown(driver->sock, SHUT_WR), 0);
+    nx_turn(nx, 3);
+    assert_int_equal(recv(driver->sock, &(uint8_t){0}, 1, MSG_DONTWAIT), 0); /* the node let go of it, too */
+}
+
+static void job_waits_for_a_driver_that_comes_again(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver, again;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_turn(&nx, 3);
+    const struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
+    let_go(&nx, &driver);
+    node_jobs_tick(nx.node);
+    assert_int_equal(job->state, JOB_GRACE);
+    assert_non_null(node_task_find(nx.node, task));
+    nx_connect(&nx, &again, &driver);
+    assert_memory_equal(&again.welcome.job, &driver.welcome.job, sizeof again.welcome.job);
+    assert_int_equal(job->state, JOB_RUNNING);
+    assert_non_null(node_task_find(nx.node, task));
+    nx_disconnect(&driver);
+    nx_disconnect(&again); /* without a word: a good-bye */
+    nx_turn(&nx, 3);
+    assert_int_equal(job->state, JOB_ENDED);
+    assert_null(node_task_find(nx.node, task));
+    nx_close(&nx);
+}
+
 /* As it stands when the node that started last has looked after its jobs once. */
 static struct node_job *job_after_tick(struct nx *nx, const struct nx_driver *driver)
 {
@@ -187,6 +223,27 @@ static void a_driver_that_died_with_its_node_leaves_nothing_running(void **state
     nx_end(&nx);
     nx_start(&nx, 0);
     assert_non_null(node_task_find(nx.node, task));
+    assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_ENDED);
+    nx_turn(&nx, 3);
+    assert_null(node_task_find(nx.node, task));
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+/* It said that it comes again, and died. */
+static void job_does_not_wait_for_a_process_that_ended(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_turn(&nx, 3);
+    let_go(&nx, &driver);
+    struct node_job *job = job_after_tick(&nx, &driver);
+    assert_int_equal(job->state, JOB_GRACE);
+    job->driver = ended_process();
     assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_ENDED);
     nx_turn(&nx, 3);
     assert_null(node_task_find(nx.node, task));
@@ -270,6 +327,8 @@ int main(void)
         cmocka_unit_test(more_jobs_than_the_scheduler_has_numbers),
         cmocka_unit_test(one_of_many_is_found_and_ends_with_its_grace),
         cmocka_unit_test(without_a_key_a_job_ends_with_its_session),
+        cmocka_unit_test(job_waits_for_a_driver_that_comes_again),
+        cmocka_unit_test(job_does_not_wait_for_a_process_that_ended),
         cmocka_unit_test(a_living_driver_without_a_key_keeps_its_job_over_a_restart),
         cmocka_unit_test(a_driver_that_died_with_its_node_leaves_nothing_running),
         cmocka_unit_test(a_pid_that_was_given_out_again_is_nobodys),

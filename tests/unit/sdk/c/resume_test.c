@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "tests/support/fake_node.h"
+#include "tests/support/written_over.h"
 
 enum { NODES_MAX = 4, SPECS = 60 };
 #define ROOT ((struct mob_task_id){{{1, 2, 3}}, 7})
@@ -175,6 +176,62 @@ static void node_that_dies_while_it_is_told_leaves_nothing_behind(void **state)
     close_cluster(&c);
 }
 
+static int first_session(struct cluster *c)
+{
+    while (__atomic_load_n(&c->welcomed, __ATOMIC_ACQUIRE) == 0)
+        poll(NULL, 0, 1);
+    return c->socks[0];
+}
+
+static void says_that_it_comes_again(int sock)
+{
+    struct pollfd p = {sock, POLLIN, 0};
+    uint8_t byte = 0;
+    assert_int_equal(poll(&p, 1, 20000), 1);
+    assert_int_equal(recv(sock, &byte, 1, 0), 1);
+    assert_int_equal(byte, MOB_SESSION_AGAIN);
+    assert_int_equal(recv(sock, &byte, 1, 0), 0);
+}
+
+/* Its node lives, and would end the job for a mere end of the session. */
+static void rings_that_were_written_over_are_left_for_others(void **state)
+{
+    (void)state;
+    struct cluster c;
+    int64_t v, deadline = mob_now() + 20 * MOB_SEC;
+    open_cluster(&c, 2, (uint32_t[]){0, 0}, (int[]){-1, -1});
+    struct mob_future *last = submit_all(&c);
+    struct pollfd p = {first_session(&c), POLLIN, 0};
+    inbound_ring_written_over(c.client->store);
+    while (poll(&p, 1, 0) == 0 && mob_now() < deadline)
+        assert_int_equal(mob_get_i64(last, 50 * MOB_MS, &v), MOB_TIMEOUT);
+    says_that_it_comes_again(c.socks[0]);
+    close(c.socks[0]);
+    c.socks[0] = -1;
+    notice(&c, last);
+    all_specs_arrive(&c.nodes[1]);
+    close_cluster(&c);
+}
+
+/* The second node lives on, and its ring has no room for all of it. A loop does not wait for room: it begins
+ * anew with the next one. */
+static void session_that_does_not_take_all_is_no_good_bye(void **state)
+{
+    (void)state;
+    struct cluster c;
+    open_cluster(&c, 3, (uint32_t[]){0, 4096, 0}, (int[]){-1, -1, -1});
+    (void)submit_all(&c);
+    assert_true(mob_client_fd(c.client) >= 0);
+    close(first_session(&c));
+    for (int64_t deadline = mob_now() + 20 * MOB_SEC;
+         __atomic_load_n(&c.welcomed, __ATOMIC_ACQUIRE) < c.count && mob_now() < deadline; poll(NULL, 0, 5))
+        mob_client_step(c.client);
+    says_that_it_comes_again(c.socks[1]);
+    all_specs_arrive(&c.nodes[2]);
+    c.socks[0] = -1;
+    close_cluster(&c);
+}
+
 /* A buffer that is being filled stays where it is, and what was written into it arrives. */
 static void put_goes_on_in_the_next_segment(void **state)
 {
@@ -281,6 +338,8 @@ int main(void)
         cmocka_unit_test(everything_that_was_not_acknowledged_comes_along),
         cmocka_unit_test(calls_whose_heads_are_gone_are_sent_again_whole),
         cmocka_unit_test(node_that_dies_while_it_is_told_leaves_nothing_behind),
+        cmocka_unit_test(rings_that_were_written_over_are_left_for_others),
+        cmocka_unit_test(session_that_does_not_take_all_is_no_good_bye),
         cmocka_unit_test(put_goes_on_in_the_next_segment),
         cmocka_unit_test(put_that_waits_for_room_goes_to_the_next_node),
     };
