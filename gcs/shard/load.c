@@ -286,8 +286,9 @@ static void say_lost(const uint8_t *key, uint32_t length)
 }
 
 /* Values that the store had, by its journal, and that nobody has deleted. A person may say that it goes on
- * without them: then they are gone, which the journal is told, so that it is said once. In a chain this store
- * counts as the shortest of those with its newest epoch: another one may have the values. */
+ * without them. Without masters they are gone then, which the journal is told, so that it is said once. In a
+ * chain another member may have them: at each start, until it has joined, this store counts as the shortest
+ * of those with its newest epoch. */
 static enum mob_status settle_holes(struct loader *l)
 {
     struct mob_shard *sh = l->sh;
@@ -310,7 +311,7 @@ static enum mob_status settle_holes(struct loader *l)
         return MOB_OK;
     enum mob_status status = MOB_CORRUPT;
     if (sh->options.start_without_all) {
-        status = journal_write_gone(sh, l->context, lost.bytes, lost.length);
+        status = shard_has_masters(sh) ? MOB_OK : journal_write_gone(sh, l->context, lost.bytes, lost.length);
         sh->member.stored_seq = 0;
     }
     MOB_LOG_ERROR("gcs", "store_lacks_values", "values=%u goes_on=%d hint=\"%s\"", count, status == MOB_OK,

@@ -55,6 +55,7 @@ struct lineage_log {
     bool wanted; /* somebody waits for what is in the open block */
     uint32_t usual_entries; /* of the last blocks, in 1/16 */
     bool sealed;
+    bool refused; /* the client took no more: until it has let go of some */
     int64_t opened_ns;
     int64_t to_wall_ns; /* wall clock less monotonic clock */
     uint64_t sequence; /* of the open, or else the next, block */
@@ -175,6 +176,7 @@ static void on_released(void *arg, struct mob_gcs_block *block)
 {
     struct lineage_log *log = arg;
     log->durable = block->number + 1;
+    log->refused = false;
     free((struct log_block *)block);
 }
 
@@ -248,7 +250,8 @@ static void hand_over(struct lineage_log *log)
     while (log->waiting_head && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX) {
         struct log_block *block = log->waiting_head;
         enum mob_status status = mob_gcs_log_append(log->gcs_log, &block->base);
-        if (status != MOB_OK) {
+        log->refused = status != MOB_OK;
+        if (log->refused) {
             if (status != MOB_QUEUE_FULL && !log->sealed)
                 MOB_LOG_WARN("lineage", "append_refused", "status=%s", mob_status_code(status));
             return; /* kept: goes with a later pump */
@@ -541,7 +544,7 @@ bool lineage_log_blocked(const struct lineage_log *log)
 
 int64_t lineage_log_next(const struct lineage_log *log)
 {
-    if (log->waiting_head && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX)
+    if (log->waiting_head && !log->refused && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX)
         return log->waiting_head->opened_ns + LOG_BLOCK_AGE_NS_MAX;
     if (log->open)
         return log->opened_ns + LOG_BLOCK_AGE_NS_MAX;

@@ -155,10 +155,10 @@ static uint32_t run_walk(struct mob_sched *s, struct walk *walk, bool force, int
 uint32_t mob_sched_cancel(
     struct mob_sched *s, struct mob_sched_task *task, bool force, bool recursive, int64_t now)
 {
+    s->met_ended = false;
     if (task->state == MOB_SCHED_NEW || task->state == MOB_SCHED_DONE || task->flags & MOB_SCHED_REPEATS)
         return 0;
     s->now = now;
-    s->met_ended = false;
     if (!recursive || !s->options.children_of) {
         cancel_one(s, task, force, now);
         return 1;

@@ -243,11 +243,12 @@ static bool has_left(struct connection *c)
     return c->left && before;
 }
 
-/* Whether it is the client that has not done its part: what it has sent is read, what it may have is sent as
- * far as it takes it. Else its thread has not come to it yet, for it is busy with others or has no core. */
+/* Whether it is the client that has not done its part: it takes nothing more of what is sent (an answer, or
+ * the library's word that the body may come), or all that it has sent is read and no answer is on its way.
+ * Else the connection's thread has not come to it yet, for it is busy with others or has no core. */
 static bool waits_for_client(const struct connection *c, enum h1_phase phase)
 {
-    return phase == H1_SENDING ? !has_events(c, POLLOUT) : nothing_unread(c);
+    return !has_events(c, POLLOUT) || (phase != H1_SENDING && nothing_unread(c));
 }
 
 /* Seldom, and never for long: whoever waits for an answer that does not come finds the reason here. */

@@ -325,10 +325,11 @@ def parts_sent_in_time():
     kept, fresh = [Connection() for _ in range(20)], [Connection() for _ in range(300)]
     for c in kept:
         c.send(NEXT)
-        check(c.response()[0] == 200, "first answer")
-    for c in fresh + kept:
-        c.send(NEXT[:30])
-    if time.monotonic() - begun < 0.4:
+    answered = [(c.response() or (0,))[0] == 200 for c in kept]
+    if all(answered):
+        for c in fresh + kept:
+            c.send(NEXT[:30])
+    if all(answered) and time.monotonic() - begun < 0.4:
         return fresh + kept
     for c in fresh + kept:
         c.close()

@@ -304,6 +304,42 @@ static void a_hole_in_the_only_store_can_be_given_up(void **state)
     chain_box_fini(&box);
 }
 
+/* Both died; the head, which comes first among equals, lacks a value and was told to go on without it, and
+ * dies once more before it is decided who begins: the other one begins, which has the value. */
+static void a_store_that_lacks_a_value_stays_the_shortest(void **state)
+{
+    (void)state;
+    struct chain_box box;
+    chain_box_init(&box, 2, 2, "everysec");
+    chain_box_start(&box);
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    struct mob_gcs *gcs = chain_box_client(&box);
+    for (uint32_t i = 0; i < 4; i++)
+        put_large(gcs, i, (uint8_t)(i + 1));
+    int head = chain_box_place(&box, false);
+    uint64_t epoch = chain_box_config(&box, 0).epoch;
+    assert_true(head >= 0);
+    gcs_box_end(&box.master[0], SIGKILL); /* nobody is left out */
+    gcs_box_end(&box.member[1 - head].gcs, SIGKILL);
+    gcs_box_end(&box.member[head].gcs, SIGKILL);
+    lose_large(&box.member[head], 2);
+    box.start_without_all = true;
+    chain_box_start_member(&box, (uint32_t)head);
+    for (int64_t deadline = DEADLINE; says(&box.member[head], "store_lacks_values values=1 goes_on=1") == 0;
+         poll(NULL, 0, 10))
+        assert_true(mob_now() < deadline);
+    gcs_box_end(&box.member[head].gcs, SIGKILL);
+    for (int64_t deadline = DEADLINE; chain_box_config(&box, 0).epoch == epoch; poll(NULL, 0, 10)) {
+        assert_true(mob_now() < deadline);
+        chain_box_tend(&box);
+    }
+    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
+    for (uint32_t i = 0; i < 4; i++)
+        check_large(gcs, i, (uint8_t)(i + 1));
+    mob_gcs_destroy(gcs);
+    chain_box_fini(&box);
+}
+
 /* One of two lacks a block and is asked for all it has: it ends, and takes all from the other one. */
 static void who_lacks_what_others_have_begins_anew(void **state)
 {
@@ -378,6 +414,7 @@ int main(void)
         cmocka_unit_test(a_killed_tail_is_replaced),
         cmocka_unit_test(a_hole_in_the_only_store_is_not_copied),
         cmocka_unit_test(a_hole_in_the_only_store_can_be_given_up),
+        cmocka_unit_test(a_store_that_lacks_a_value_stays_the_shortest),
         cmocka_unit_test(who_lacks_what_others_have_begins_anew),
         cmocka_unit_test(a_joiner_behind_one_that_died_is_answered),
     };

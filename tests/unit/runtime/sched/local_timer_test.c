@@ -35,7 +35,11 @@ static void a_repeated_call_is_not_cancelled(void **state)
     struct mob_sched_task *repeats = fx_submit(&fx, in);
     in.flags = 0;
     struct mob_sched_task *call = fx_submit(&fx, in);
+    struct mob_sched_kin of_ended = {fx_children_of(NULL, call), 1, false};
+    assert_int_equal(mob_sched_cancel_kin(fx.s, &of_ended, false, fx.now), 0);
+    assert_true(mob_sched_cancel_met_ended(fx.s));
     assert_int_equal(mob_sched_cancel(fx.s, repeats, true, false, fx.now), 0);
+    assert_false(mob_sched_cancel_met_ended(fx.s)); /* that was of the one before */
     assert_int_equal(mob_sched_cancel(fx.s, repeats, true, true, fx.now), 0);
     assert_int_equal(mob_sched_cancel(fx.s, call, false, true, fx.now), 1);
     assert_int_equal(fx_decide(&fx), 1);
