@@ -72,14 +72,13 @@ static void take_place(struct borrow_table *table, uint32_t at, const struct bor
 
 static void grow(struct borrow_table *table)
 {
-    struct borrow_table bigger = {.count = table->count};
-    make_places(&bigger, 2 * (table->mask + 1));
-    for (uint32_t i = 0; i <= table->mask; i++)
-        if (is_taken(table, i))
-            take_place(&bigger, place_of(&bigger, table->places[i].id), &table->places[i]);
-    free(table->places);
-    free(table->taken);
-    *table = bigger;
+    struct borrow_table before = *table;
+    make_places(table, 2 * (before.mask + 1));
+    for (uint32_t i = 0; i <= before.mask; i++)
+        if (is_taken(&before, i))
+            take_place(table, place_of(table, before.places[i].id), &before.places[i]);
+    free(before.places);
+    free(before.taken);
 }
 
 /* Those behind it move up, so that none is cut off from its home. */
