@@ -168,9 +168,20 @@ int bench_run(char *const argv[], char *out, size_t capacity)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* ---- being stopped: the cluster goes with us ---- */
+/* ---- being stopped: what runs for us, and its directories, go with us ---- */
 
-static char stop_program[600], stop_directory[256];
+enum { STOP_DIRECTORIES = 2 };
+static char stop_program[600], stop_cluster[256], stop_directories[STOP_DIRECTORIES][256];
+
+static void run_at_stop(char *const argv[])
+{
+    pid_t pid = fork();
+    if (pid == 0) {
+        execv(argv[0], argv);
+        _exit(127);
+    }
+    waitpid(pid, NULL, 0);
+}
 
 static void on_stop(int number)
 {
@@ -178,21 +189,32 @@ static void on_stop(int number)
     (void)number;
     if (!entered) {
         entered = 1;
-        if (stop_directory[0] && fork() == 0) {
-            execl(stop_program, stop_program, "down", "--dir", stop_directory, (char *)NULL);
-            _exit(127);
+        char *down[] = {stop_program, (char *)"down", (char *)"--dir", stop_cluster, NULL};
+        if (stop_cluster[0])
+            run_at_stop(down);
+        for (int i = 0; i < STOP_DIRECTORIES && !getenv("MOBULA_BENCH_KEEP"); i++) {
+            char *remove[] = {(char *)"/bin/rm", (char *)"-rf", stop_directories[i], NULL};
+            if (stop_directories[i][0])
+                run_at_stop(remove);
         }
-        wait(NULL);
     }
     _exit(130);
+}
+
+void bench_remove_at_stop(const char *directory)
+{
+    static int next;
+    snprintf(stop_directories[next], sizeof stop_directories[next], "%s", directory);
+    next = (next + 1) % STOP_DIRECTORIES; /* the newest ones: no more exist at a time */
+    signal(SIGINT, on_stop);
+    signal(SIGTERM, on_stop);
 }
 
 static void stop_with_us(const char *program, const char *directory)
 {
     snprintf(stop_program, sizeof stop_program, "%s", program);
-    snprintf(stop_directory, sizeof stop_directory, "%s", directory);
-    signal(SIGINT, on_stop);
-    signal(SIGTERM, on_stop);
+    snprintf(stop_cluster, sizeof stop_cluster, "%s", directory);
+    bench_remove_at_stop(directory);
 }
 
 static bool read_line(const char *directory, const char *name, char *out, size_t capacity)

@@ -188,6 +188,8 @@ bool bench_upload(struct bench *b, const char *module_file);
 void bench_limits_calls(struct bench *b);
 void bench_limits_wakes(struct bench *b);
 void bench_limits_spawn(struct bench *b);
+/* When the bench itself is stopped (SIGINT, SIGTERM), the directory goes, unless MOBULA_BENCH_KEEP is set. */
+void bench_remove_at_stop(const char *directory);
 /* Baselines that need sockets and a private redis-server (limits_net.c). */
 void bench_limits_tcp(struct bench *b);
 void bench_limits_rpc(struct bench *b);
