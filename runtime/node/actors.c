@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/wire/checkpoint_row.h"
 #include "common/wire/utf8.h"
+#include "runtime/node/actor_names.h"
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/actor_record.h"
 #include "runtime/node/actor_rows.h"
@@ -26,6 +27,7 @@ enum { ACTOR_BUCKETS = 4096 };
 struct actor_table {
     struct node_actor *by_id[ACTOR_BUCKETS];
     struct node_actor *by_number[ACTOR_BUCKETS];
+    struct actor_names *names; /* of the living */
     uint32_t count;
     uint32_t recovering; /* left by an earlier incarnation of the node, their edges not read yet */
 };
@@ -34,6 +36,7 @@ struct actor_table *actor_table_create(void)
 {
     struct actor_table *table = calloc(1, sizeof *table);
     MOB_ASSERT(table);
+    table->names = actor_names_create();
     return table;
 }
 
@@ -55,6 +58,7 @@ void actor_table_destroy(struct actor_table *table)
             actor_free(table->by_id[i]);
             table->by_id[i] = next;
         }
+    actor_names_destroy(table->names);
     free(table);
 }
 
@@ -115,14 +119,10 @@ static void log_event(
 
 bool node_actor_by_name(struct node *node, const char *ns, const char *name, struct mob_actor_id *id_out)
 {
-    for (int i = 0; i < ACTOR_BUCKETS; i++)
-        for (struct node_actor *a = node->actors->by_id[i]; a; a = a->next)
-            if (a->name[0] && a->life.state != MOB_ACTOR_DEAD && strcmp(a->name, name) == 0 &&
-                strcmp(a->job->ns, ns) == 0) {
-                *id_out = a->id;
-                return true;
-            }
-    return false;
+    const struct node_actor *actor = actor_names_find(node->actors->names, ns, name);
+    if (actor)
+        *id_out = actor->id;
+    return actor != NULL;
 }
 
 struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head *head, const uint8_t *tail,
@@ -152,6 +152,7 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     *bucket = actor;
     actor->by_number = node->actors->by_number[actor->number % ACTOR_BUCKETS];
     node->actors->by_number[actor->number % ACTOR_BUCKETS] = actor;
+    actor_names_add(node->actors->names, actor);
     node->actors->count++;
     return actor;
 }
@@ -257,6 +258,7 @@ void node_actor_placed(struct node *node, struct node_task *task, struct node_wo
 static void die(struct node *node, struct node_actor *actor, enum mob_status why)
 {
     mob_actor_life_end(&actor->life, why);
+    actor_names_remove(node->actors->names, actor);
     log_event(node, actor, MOB_ACTOR_EV_ENDED, why);
     actor_row_remove(node, actor);
     if (actor->worker) {
@@ -378,6 +380,7 @@ static void forget(struct node *node, struct node_actor *actor)
     while (*at != actor)
         at = &(*at)->by_number;
     *at = actor->by_number;
+    actor_names_remove(node->actors->names, actor);
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
     actor_row_forget(node, actor);
     node->actors->count--;
@@ -390,6 +393,7 @@ static void ended_before(struct node *node, struct node_actor *actor, enum mob_s
 {
     snprintf(actor->why, sizeof actor->why, "%s", mob_status_text(why));
     mob_actor_life_end(&actor->life, why);
+    actor_names_remove(node->actors->names, actor);
     actor_row_remove(node, actor);
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
 }
