@@ -9,6 +9,7 @@
 #include "runtime/node/actors.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/jobs.h"
+#include "runtime/node/row_writes.h"
 
 enum { LOAD_SECONDS = 30, ROW_VERSION = 1 };
 
@@ -21,87 +22,20 @@ struct actor_row {
     uint32_t detached;
 };
 
-/* A change on its way. */
-struct row_write {
-    struct row_write *next;
-    struct node *node;
-    bool remove;
-    enum mob_gcs_table table;
-    uint32_t key_length, value_length;
-    uint8_t key[MOB_GCS_KEY_MAX];
-    uint8_t value[];
-};
-
-static bool take(struct node *node, const struct row_write *w)
-{
-    struct mob_gcs_put put = {.table = w->table,
-        .key = w->key,
-        .key_length = w->key_length,
-        .value = w->value,
-        .value_length = w->value_length,
-        .if_version = MOB_GCS_ANY_VERSION};
-    enum mob_status status =
-        w->remove ? mob_gcs_delete(node->gcs, &put, NULL, NULL) : mob_gcs_put(node->gcs, &put, NULL, NULL);
-    if (status != MOB_OK && status != MOB_QUEUE_FULL)
-        MOB_LOG_ERROR("actors", "row_not_written", "table=%d status=%s", w->table, mob_status_code(status));
-    return status != MOB_QUEUE_FULL;
-}
-
-void node_actor_rows_send(struct node *node)
-{
-    struct row_writes *writes = &node->row_writes;
-    while (writes->first && take(node, writes->first)) {
-        struct row_write *sent = writes->first;
-        writes->first = sent->next;
-        free(sent);
-    }
-}
-
-void node_actor_rows_drop(struct node *node)
-{
-    while (node->row_writes.first) {
-        struct row_write *next = node->row_writes.first->next;
-        free(node->row_writes.first);
-        node->row_writes.first = next;
-    }
-}
-
-static void send(void *arg)
-{
-    struct row_write *w = arg;
-    struct row_writes *writes = &w->node->row_writes;
-    if (!writes->first)
-        writes->end = &writes->first;
-    *writes->end = w;
-    writes->end = &w->next;
-    node_actor_rows_send(w->node);
-}
-
-static void behind_the_log(struct row_write *w)
+static void behind_the_log(struct node *node, struct row_write *w)
 {
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
-    effect.call.fn = send;
+    effect.call.fn = row_write_send;
     effect.call.drop = free;
     effect.call.arg = w;
-    lineage_log_effect(w->node->log, &effect);
-}
-
-static struct row_write *write_of(
-    struct node *node, enum mob_gcs_table table, const void *key, uint32_t key_length, uint32_t value_length)
-{
-    struct row_write *w = malloc(sizeof *w + value_length);
-    MOB_ASSERT(w);
-    *w = (struct row_write){
-        .node = node, .table = table, .key_length = key_length, .value_length = value_length};
-    memcpy(w->key, key, key_length);
-    return w;
+    lineage_log_effect(node->log, &effect);
 }
 
 static struct row_write *row_of(struct node *node, const struct node_actor *actor)
 {
     struct actor_row row = {ROW_VERSION, (uint16_t)actor->life.state, actor->life.restarts_left,
         actor->life.incarnation, actor->detached};
-    struct row_write *w = write_of(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id,
+    struct row_write *w = row_write_new(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id,
         (uint32_t)(sizeof row + sizeof actor->head) + actor->tail_bytes);
     memcpy(w->value, &row, sizeof row);
     memcpy(w->value + sizeof row, &actor->head, sizeof actor->head);
@@ -114,26 +48,27 @@ static struct row_write *name_of(struct node *node, const struct node_actor *act
 {
     char key[MOB_GCS_KEY_MAX];
     int length = snprintf(key, sizeof key, "%s/%s", actor->job->ns, actor->name);
-    struct row_write *w = write_of(node, MOB_GCS_NAMES, key, (uint32_t)length, (uint32_t)sizeof actor->id);
+    struct row_write *w =
+        row_write_new(node, MOB_GCS_NAMES, key, (uint32_t)length, (uint32_t)sizeof actor->id);
     memcpy(w->value, &actor->id, sizeof actor->id);
     return w;
 }
 
 void actor_row_new(struct node *node, const struct node_actor *actor)
 {
-    send(row_of(node, actor));
+    row_write_send(row_of(node, actor));
     if (actor->name[0])
-        behind_the_log(name_of(node, actor));
+        behind_the_log(node, name_of(node, actor));
 }
 
 void actor_row_change(struct node *node, const struct node_actor *actor)
 {
-    behind_the_log(row_of(node, actor));
+    behind_the_log(node, row_of(node, actor));
 }
 
 static struct row_write *removal_of(struct node *node, const struct node_actor *actor)
 {
-    struct row_write *w = write_of(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id, 0);
+    struct row_write *w = row_write_new(node, MOB_GCS_ACTORS, &actor->id, sizeof actor->id, 0);
     w->remove = true;
     return w;
 }
@@ -141,23 +76,23 @@ static struct row_write *removal_of(struct node *node, const struct node_actor *
 void actor_row_remove(struct node *node, const struct node_actor *actor)
 {
     struct mob_actor_id other;
-    behind_the_log(removal_of(node, actor));
+    behind_the_log(node, removal_of(node, actor));
     if (!actor->name[0] || node_actor_by_name(node, actor->job->ns, actor->name, &other))
         return;
     struct row_write *name = name_of(node, actor);
     name->remove = true;
-    behind_the_log(name);
+    behind_the_log(node, name);
 }
 
 void actor_row_forget(struct node *node, const struct node_actor *actor)
 {
-    send(removal_of(node, actor));
+    row_write_send(removal_of(node, actor));
 }
 
 void actor_row_back(struct node *node, const struct node_actor *actor)
 {
     if (actor->name[0])
-        send(name_of(node, actor));
+        row_write_send(name_of(node, actor));
 }
 
 /* ---- at the node's start ---- */

@@ -48,10 +48,6 @@ void node_actors_end_job(struct node *node, const struct node_job *job);
 /* A worker's MOB_OUT_CHECKPOINT: kept in the CHECKPOINTS table; calls at or below it are not replayed. */
 void node_actor_checkpoint(
     struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes);
-/* Rows that waited for their place in the control store; once a pass. */
-void node_actor_rows_send(struct node *node);
-/* Those that were not sent, at the node's end. */
-void node_actor_rows_drop(struct node *node);
 enum mob_status node_actors_load(struct node *node);
 
 #endif

@@ -16,6 +16,7 @@
 #include "runtime/node/node.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/put_sweep.h"
+#include "runtime/node/row_writes.h"
 #include "runtime/node/task.h"
 #include "runtime/node/value_cache.h"
 #include "runtime/node/workers.h"
@@ -83,17 +84,10 @@ void node_job_save(struct node *node, struct node_job *job)
 {
     json_t *row = job_json(job);
     char *text = json_dumps(row, JSON_COMPACT);
-    struct mob_gcs_put put = {
-        .table = MOB_GCS_JOBS,
-        .key = &job->id,
-        .key_length = sizeof job->id,
-        .value = text,
-        .value_length = (uint32_t)strlen(text),
-        .if_version = MOB_GCS_ANY_VERSION,
-    };
-    enum mob_status status = mob_gcs_put(node->gcs, &put, NULL, NULL);
-    if (status != MOB_OK)
-        MOB_LOG_WARN("jobs", "not_saved", "status=%s", mob_status_code(status));
+    uint32_t bytes = (uint32_t)strlen(text);
+    struct row_write *write = row_write_new(node, MOB_GCS_JOBS, &job->id, sizeof job->id, bytes);
+    memcpy(write->value, text, bytes);
+    row_write_send(write);
     free(text);
     json_decref(row);
 }
@@ -258,14 +252,11 @@ void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
     node_job_save(node, job);
 }
 
-static bool delete_row(struct node *node, struct mob_job_id job)
+static void delete_row(struct node *node, struct mob_job_id job)
 {
-    struct mob_gcs_put row = {
-        .table = MOB_GCS_JOBS, .key = &job, .key_length = sizeof job, .if_version = MOB_GCS_ANY_VERSION};
-    enum mob_status status = mob_gcs_delete(node->gcs, &row, NULL, NULL);
-    if (status != MOB_OK)
-        MOB_LOG_WARN("jobs", "row_left", "status=%s", mob_status_code(status));
-    return status == MOB_OK;
+    struct row_write *write = row_write_new(node, MOB_GCS_JOBS, &job, sizeof job, 0);
+    write->remove = true;
+    row_write_send(write);
 }
 
 struct deletion {
@@ -385,11 +376,13 @@ static void forget_aged(struct node *node)
 {
     for (struct node_job **at = &node->jobs; *at;) {
         struct node_job *job = *at;
-        if (!forgettable(node, job) || (!job->deleted && !delete_row(node, job->id))) {
+        if (!forgettable(node, job)) {
             job->aged &= job->deleted; /* what came meanwhile is dropped in its turn */
             at = &job->next;
             continue;
         }
+        if (!job->deleted)
+            delete_row(node, job->id);
         *at = job->next;
         index_remove(node, job);
         free(job);

@@ -33,6 +33,7 @@
 #include "runtime/node/node_run.h"
 #include "runtime/node/notices.h"
 #include "runtime/node/put_sweep.h"
+#include "runtime/node/row_writes.h"
 #include "runtime/node/shadow.h"
 #include "runtime/node/task.h"
 #include "runtime/node/value_cache.h"
@@ -270,7 +271,7 @@ void node_close(struct node *node)
     node_group_reads_drop(node);
     node_below_free(node);
     node_checkpoint_reads_drop(node);
-    node_actor_rows_drop(node);
+    row_writes_drop(node);
     node_tasks_free(node);
     mob_sched_destroy(node->sched);
     mob_store_destroy(node->store);
@@ -471,7 +472,7 @@ static bool pass(struct node *node)
     node_dispatch(node);
     known_start(node);
     node_group_reads_again(node);
-    node_actor_rows_send(node);
+    row_writes_step(node);
     node->next_gcs_ns = mob_gcs_step(node->gcs, node->now_ns);
     taken += large_hashes_step(node);
     taken += node_lane_run(node); /* what answers of the control store let go on */
@@ -514,7 +515,7 @@ static int64_t next_wake(const struct node *node)
         at = 0;
     /* Room in a client's ring is made without a word to the node. */
     if (node->missed_clients > 0 || node->no_room_workers > 0 || mob_store_in_backlog(node->store) ||
-        node->row_writes.first || node->stopping)
+        row_writes_waiting(node) || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
     if (large_hashes_any(node)) { /* one may have found no room to be read back into */
@@ -562,7 +563,8 @@ static bool stopped(struct node *node)
     }
     if (!node->stopping)
         return false;
-    bool quiet = lineage_log_idle(node->log) && !large_hashes_any(node) && !mob_store_has_news(node->store);
+    bool quiet = lineage_log_idle(node->log) && !large_hashes_any(node) && !row_writes_waiting(node) &&
+        !mob_store_has_news(node->store);
     if (quiet && !node->said_stopped) { /* the log's last word */
         node->said_stopped = true;
         node_event_stopped(node);

@@ -174,7 +174,7 @@ struct node_stored_return;
 struct known_table;
 struct known_question;
 struct row_write;
-/* Rows of actors that the control store has no place for yet. */
+/* row_writes.h */
 struct row_writes {
     struct row_write *first, **end;
 };

@@ -65,6 +65,7 @@ static struct {
     bool hold_reads; /* reads of groups wait for fake_gcs_answer_read */
     enum mob_status group_reads; /* what they end with, if not MOB_OK */
     uint32_t failing_reads; /* so many of them end with MOB_UNAVAILABLE */
+    bool full; /* it has no room for changes of rows */
     enum mob_status checkpoint_reads; /* what gets of checkpoints end with, if not MOB_OK */
 } FAKE;
 
@@ -327,6 +328,8 @@ static inline void fake_gcs_set(
 enum mob_status mob_gcs_put(
     struct mob_gcs *gcs, const struct mob_gcs_put *put, mob_gcs_done_fn *done, void *arg)
 {
+    if (FAKE.full)
+        return MOB_QUEUE_FULL;
     fake_gcs_set(put->table, put->key, put->key_length, put->value, put->value_length);
     fake_op(gcs, done, arg);
     return MOB_OK;
@@ -335,6 +338,8 @@ enum mob_status mob_gcs_put(
 enum mob_status mob_gcs_delete(
     struct mob_gcs *gcs, const struct mob_gcs_put *del, mob_gcs_done_fn *done, void *arg)
 {
+    if (FAKE.full)
+        return MOB_QUEUE_FULL;
     fake_gcs_set(del->table, del->key, del->key_length, NULL, 0);
     fake_op(gcs, done, arg);
     return MOB_OK;

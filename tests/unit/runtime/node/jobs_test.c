@@ -116,6 +116,33 @@ static void without_a_key_a_job_ends_with_its_session(void **state)
     nx_close(&nx);
 }
 
+/* What the control store had no room for when it happened. */
+static void rows_of_jobs_wait_for_room(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    nx_open(&nx, 0);
+    FAKE.full = true;
+    nx_connect(&nx, &driver, NULL);
+    nx_submit(&driver);
+    nx_turn(&nx, 3);
+    assert_int_equal(fake_row_of(MOB_GCS_JOBS, &driver.welcome.job, sizeof driver.welcome.job), -1);
+    FAKE.full = false;
+    nx_turn(&nx, 1);
+    assert_int_not_equal(fake_row_of(MOB_GCS_JOBS, &driver.welcome.job, sizeof driver.welcome.job), -1);
+    FAKE.full = true;
+    nx_disconnect(&driver);
+    nx_turn(&nx, 3);
+    assert_int_equal(node_job_by_id(nx.node, driver.welcome.job)->state, JOB_ENDED);
+    FAKE.full = false;
+    nx_settle(&nx);
+    nx_end(&nx);
+    nx_start(&nx, 0);
+    assert_int_equal(node_job_by_id(nx.node, driver.welcome.job)->state, JOB_ENDED);
+    nx_close(&nx);
+}
+
 /* As a driver that found what the node tells it in the segment written over. */
 static void let_go(struct nx *nx, struct nx_driver *driver)
 {
@@ -327,6 +354,7 @@ int main(void)
         cmocka_unit_test(more_jobs_than_the_scheduler_has_numbers),
         cmocka_unit_test(one_of_many_is_found_and_ends_with_its_grace),
         cmocka_unit_test(without_a_key_a_job_ends_with_its_session),
+        cmocka_unit_test(rows_of_jobs_wait_for_room),
         cmocka_unit_test(job_waits_for_a_driver_that_comes_again),
         cmocka_unit_test(job_does_not_wait_for_a_process_that_ended),
         cmocka_unit_test(a_living_driver_without_a_key_keeps_its_job_over_a_restart),
