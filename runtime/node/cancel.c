@@ -109,7 +109,7 @@ static void late_end(struct late_cancel *late)
         node_tail_walk_begin(node);
         cancel_continued(node, client, &late->cancel);
     } else if (client && !call && late->cancel.recursive) {
-        node_cancel_below(node, client, &late->cancel, NULL, NULL);
+        node_below_ended(node, client, &late->cancel);
     }
     lineage_log_release(node->log, late->hold);
     free(late);

@@ -6,23 +6,22 @@
 #include "runtime/node/alias.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
+#include "runtime/node/origins.h"
 #include "runtime/node/task.h"
 
-enum { ORIGINS_FIRST = 1024, ASKED_AT_ONCE = 256 };
-
+enum { ASKED_AT_ONCE = 256 };
 enum verdict { UNKNOWN = 0, BELOW, ELSEWHERE };
-/* Whose children a stream is of. */
-struct origin {
-    struct mob_stream stream;
-    bool used;
-    uint8_t verdict;
-    struct mob_task_id parent; /* zero: nobody's, or not known yet */
-};
 
 struct below_due {
     struct mob_task_id task;
     struct mob_job_id job_id;
     bool force;
+    bool ended; /* so nothing below it was found from above */
+};
+
+struct below_facts {
+    struct mob_job_id job_id;
+    struct origins origins;
 };
 
 struct below {
@@ -32,13 +31,15 @@ struct below {
     uint32_t top_count;
     bool force;
     bool from_above; /* living children of the tops, and theirs, were cancelled before */
+    bool shared; /* of cancels that came together: there is one for a job at a time */
     bool walking; /* the task was looked up: this is its job */
+    bool met_ended; /* some of what lives has ended tasks above it */
     struct mob_job_id job_id;
     uint32_t slot, session;
     below_done_fn *done;
     void *arg;
-    struct origin *origins;
-    uint32_t mask, count;
+    struct origins origins;
+    struct origins facts; /* of the walk of the job before this one: need not be looked up again */
     struct mob_task_id *to_ask; /* ended tasks above living ones */
     uint32_t to_ask_count, to_ask_capacity;
     uint32_t asking, asked;
@@ -55,42 +56,7 @@ static bool is_top(const struct below *below, struct mob_task_id id)
     return bsearch(&id, below->tops, below->top_count, sizeof id, by_id) != NULL;
 }
 
-/* ---- origins ---- */
-
-static struct origin *place_of(const struct below *below, struct mob_stream stream)
-{
-    uint32_t at = (uint32_t)mob_stream_mix(stream) & below->mask;
-    while (below->origins[at].used && !mob_stream_eq(below->origins[at].stream, stream))
-        at = (at + 1) & below->mask;
-    return &below->origins[at];
-}
-
-static void grow(struct below *below)
-{
-    struct below bigger = *below;
-    bigger.mask = below->mask ? below->mask * 2 + 1 : ORIGINS_FIRST - 1;
-    bigger.origins = calloc((size_t)bigger.mask + 1, sizeof *bigger.origins);
-    MOB_ASSERT(bigger.origins);
-    for (uint32_t i = 0; below->origins && i <= below->mask; i++)
-        if (below->origins[i].used)
-            *place_of(&bigger, below->origins[i].stream) = below->origins[i];
-    free(below->origins);
-    below->origins = bigger.origins;
-    below->mask = bigger.mask;
-}
-
-/* True: it was not there. */
-static bool add_origin(struct below *below, struct mob_stream stream, struct mob_task_id parent)
-{
-    if (below->count * 2 >= below->mask)
-        grow(below);
-    struct origin *origin = place_of(below, stream);
-    if (origin->used)
-        return false;
-    *origin = (struct origin){.stream = stream, .used = true, .parent = parent};
-    below->count++;
-    return true;
-}
+/* ---- the way up ---- */
 
 static void push_to_ask(struct below *below, struct mob_task_id task)
 {
@@ -102,23 +68,32 @@ static void push_to_ask(struct below *below, struct mob_task_id task)
     below->to_ask[below->to_ask_count++] = task;
 }
 
-/* Goes up from a stream whose parent is known, as far as that can be known here. */
-static void note_parent(struct below *below, struct mob_task_id parent)
+/* Whose children stream by stream are, as far as that can be known here: up to an ended task, which is to be
+ * asked for, or to what was noted before. */
+static void note(struct below *below, struct mob_stream stream, struct mob_task_id parent)
 {
-    if (mob_task_id_is_zero(parent) || is_top(below, parent))
-        return;
-    const struct node_task *task = node_task_find(below->node, parent);
-    struct mob_task_id above = task ? task->template->head.parent : (struct mob_task_id){0};
-    if (add_origin(below, parent.stream, above) && !task)
-        push_to_ask(below, parent); /* a living one is met by itself */
+    while (origins_add(&below->origins, stream, parent)) {
+        if (mob_task_id_is_zero(parent) || is_top(below, parent))
+            return;
+        const struct node_task *task = node_task_find(below->node, parent);
+        if (!task) {
+            if (origins_add(&below->origins, parent.stream, (struct mob_task_id){0}))
+                push_to_ask(below, parent);
+            return;
+        }
+        stream = parent.stream;
+        parent = task->template->head.parent;
+    }
 }
 
 /* Iterative, since a tree may be as deep as memory: up to what is known, then the way back. */
 static enum verdict judge(const struct below *below, struct mob_stream stream)
 {
     enum verdict verdict = UNKNOWN;
-    struct origin *at = place_of(below, stream);
-    for (uint32_t steps = 0; verdict == UNKNOWN && steps <= below->count; steps++) {
+    if (below->origins.count == 0)
+        return ELSEWHERE;
+    struct origin *at = origins_place(&below->origins, stream);
+    for (uint32_t steps = 0; verdict == UNKNOWN && steps <= below->origins.count; steps++) {
         if (!at->used)
             verdict = ELSEWHERE;
         else if (at->verdict != UNKNOWN)
@@ -128,11 +103,11 @@ static enum verdict judge(const struct below *below, struct mob_stream stream)
         else if (mob_task_id_is_zero(at->parent))
             verdict = ELSEWHERE;
         else
-            at = place_of(below, at->parent.stream);
+            at = origins_place(&below->origins, at->parent.stream);
     }
     verdict = verdict == UNKNOWN ? ELSEWHERE : verdict;
-    for (at = place_of(below, stream); at->used && at->verdict == UNKNOWN;
-         at = place_of(below, at->parent.stream)) {
+    for (at = origins_place(&below->origins, stream); at->used && at->verdict == UNKNOWN;
+         at = origins_place(&below->origins, at->parent.stream)) {
         at->verdict = (uint8_t)verdict;
         if (mob_task_id_is_zero(at->parent) || is_top(below, at->parent))
             break; /* the task's own stream is that of its siblings */
@@ -152,9 +127,25 @@ static bool is_of(const struct below *below, const struct mob_sched_task *task)
 static void below_free(struct below *below)
 {
     free(below->tops);
-    free(below->origins);
+    origins_free(&below->origins);
+    origins_free(&below->facts);
     free(below->to_ask);
     free(below);
+}
+
+/* For the next walk of this job, if cancels wait for one. */
+static void leave_facts(struct below *below, enum mob_status status)
+{
+    struct node *node = below->node;
+    node->below_due_looked = 0;
+    if (status != MOB_OK || node->below_due_count == 0)
+        return;
+    if (!node->below_facts)
+        node->below_facts = calloc(1, sizeof *node->below_facts);
+    MOB_ASSERT(node->below_facts);
+    origins_free(&node->below_facts->origins);
+    *node->below_facts = (struct below_facts){below->job_id, below->origins};
+    below->origins = (struct origins){0};
 }
 
 static void end(struct below *below, enum mob_status status, uint32_t told)
@@ -164,6 +155,8 @@ static void end(struct below *below, enum mob_status status, uint32_t told)
     while (*at != below)
         at = &(*at)->next;
     *at = below->next;
+    if (below->shared)
+        leave_facts(below, status);
     if (below->done)
         below->done(node, below->arg, status, told);
     else if (status != MOB_OK && status != MOB_NOT_FOUND)
@@ -199,64 +192,65 @@ static void on_parent(void *arg, enum mob_status status, const struct known *kno
     below->asking--;
     if (status != MOB_OK)
         below->status = status;
-    else if (known->spec) { /* else a session's root, which has none above it */
-        place_of(below, q->task.stream)->parent = known->spec->parent;
-        note_parent(below, known->spec->parent);
-    }
+    else if (known->spec) /* else a session's root, which has none above it */
+        note(below, q->task.stream, known->spec->parent);
     free(q);
     ask_on(below);
+}
+
+static void ask(struct below *below, struct mob_task_id task)
+{
+    struct question *q = malloc(sizeof *q);
+    MOB_ASSERT(q);
+    *q = (struct question){below, task};
+    below->asking++;
+    known_ask(below->node, mob_object_of(task, 0), on_parent, q);
 }
 
 static void ask_on(struct below *below)
 {
     while (below->to_ask_count > 0 && below->asking < ASKED_AT_ONCE && below->status == MOB_OK) {
-        if (below->asked++ == BELOW_ASKED_MAX) {
+        struct mob_task_id task = below->to_ask[--below->to_ask_count];
+        below->met_ended = true;
+        struct mob_task_id fact = origins_parent(&below->facts, task.stream);
+        if (!mob_task_id_is_zero(origins_parent(&below->origins, task.stream)))
+            continue; /* a living sibling of it has said it meanwhile */
+        if (!mob_task_id_is_zero(fact))
+            note(below, task.stream, fact);
+        else if (below->asked++ == BELOW_ASKED_MAX)
             below->status = MOB_QUEUE_FULL;
-            break;
-        }
-        struct question *q = malloc(sizeof *q);
-        MOB_ASSERT(q);
-        *q = (struct question){below, below->to_ask[--below->to_ask_count]};
-        below->asking++;
-        known_ask(below->node, mob_object_of(q->task, 0), on_parent, q);
+        else
+            ask(below, task);
     }
     if (below->asking > 0)
         return;
-    /* With nobody asked all between the tops and what lives below them lives, and was found from above. */
-    bool found = below->status == MOB_OK && (!below->from_above || below->asked > 0);
+    /* With no ended task met all between the tops and what lives below them lives, and was found from above.
+     */
+    bool found = below->status == MOB_OK && (!below->from_above || below->met_ended);
     uint32_t told = found ? cancel_all(below) : 0;
     end(below, below->status, told);
 }
 
-static bool may_cancel(const struct below *below)
+static bool may_cancel(struct node *node, uint32_t slot, uint32_t session, struct mob_job_id job)
 {
-    const struct node_client *client = node_client_is(below->node, below->slot, below->session)
-        ? node_client_at(below->node, below->slot)
-        : NULL;
+    const struct node_client *client =
+        node_client_is(node, slot, session) ? node_client_at(node, slot) : NULL;
     return client &&
         (client->kind == MOB_CLIENT_WORKER || (client->flags & MOB_SESSION_GATEWAY) ||
-            (client->job && memcmp(&client->job->id, &below->job_id, sizeof below->job_id) == 0));
+            (client->job && memcmp(&client->job->id, &job, sizeof job) == 0));
 }
 
 /* Siblings often follow each other: each stream is noted once in a row. */
 static void walk(struct below *below)
 {
-    struct node *node = below->node;
     struct mob_sched_task *task;
     struct mob_stream last = {0};
     below->walking = true;
-    for (uint32_t at = 0; (task = mob_sched_each(node->sched, &at));) {
+    for (uint32_t at = 0; (task = mob_sched_each(below->node->sched, &at));) {
         if (mob_stream_eq(task->id.stream, last) || !is_of(below, task))
             continue;
         last = task->id.stream;
-        add_origin(below, task->id.stream, ((struct node_task *)task)->template->head.parent);
-    }
-    last = (struct mob_stream){0};
-    for (uint32_t at = 0; (task = mob_sched_each(node->sched, &at));) {
-        if (mob_stream_eq(task->id.stream, last) || !is_of(below, task))
-            continue;
-        last = task->id.stream;
-        note_parent(below, ((struct node_task *)task)->template->head.parent);
+        note(below, last, ((struct node_task *)task)->template->head.parent);
     }
     ask_on(below);
 }
@@ -268,7 +262,7 @@ static void on_task(void *arg, enum mob_status status, const struct known *known
         status = MOB_NOT_FOUND;
     if (status == MOB_OK) {
         below->job_id = known->spec->job;
-        status = may_cancel(below) ? MOB_OK : MOB_DENIED;
+        status = may_cancel(below->node, below->slot, below->session, below->job_id) ? MOB_OK : MOB_DENIED;
     }
     if (status == MOB_OK)
         walk(below);
@@ -295,12 +289,135 @@ static struct below *below_new(struct node *node, uint32_t tops, bool force)
     return below;
 }
 
+/* ---- cancels that share a walk ---- */
+
+static void due_later(struct node *node, struct below_due due)
+{
+    if (node->below_due_count + node->below_due_asked >= BELOW_DUE_MAX) {
+        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(MOB_QUEUE_FULL));
+        return;
+    }
+    if (node->below_due_count == node->below_due_capacity) {
+        node->below_due_capacity = 2 * node->below_due_capacity + 16;
+        node->below_due = realloc(node->below_due, node->below_due_capacity * sizeof(struct below_due));
+        MOB_ASSERT(node->below_due);
+    }
+    node->below_due[node->below_due_count++] = due;
+}
+
+void node_below_later(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel)
+{
+    due_later(node, (struct below_due){cancel->task, job->id, cancel->force != 0, false});
+}
+
+/* Of which job an ended task was, the lineage says. */
+struct ended_top {
+    struct node *node;
+    struct mob_out_cancel cancel;
+    uint32_t slot, session;
+};
+
+static void on_ended_top(void *arg, enum mob_status status, const struct known *known)
+{
+    struct ended_top *top = arg;
+    struct node *node = top->node;
+    node->below_due_asked--;
+    if (status != MOB_OK)
+        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(status));
+    else if (known->spec && may_cancel(node, top->slot, top->session, known->spec->job))
+        due_later(node, (struct below_due){top->cancel.task, known->spec->job, top->cancel.force != 0, true});
+    free(top);
+}
+
+void node_below_ended(
+    struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel)
+{
+    if (node->below_due_count + node->below_due_asked >= BELOW_DUE_MAX) {
+        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(MOB_QUEUE_FULL));
+        return;
+    }
+    struct ended_top *top = malloc(sizeof *top);
+    MOB_ASSERT(top);
+    *top = (struct ended_top){node, *cancel, client->slot, client->session};
+    node->below_due_asked++;
+    known_ask(node, mob_object_of(cancel->task, 0), on_ended_top, top);
+}
+
+static bool same_job(struct mob_job_id a, struct mob_job_id b)
+{
+    return memcmp(&a, &b, sizeof a) == 0;
+}
+
+/* One walk takes all of its job, and leaves the others in the list. */
+static struct below *take_due(struct node *node, struct below_due first)
+{
+    struct below *below = below_new(node, node->below_due_count, first.force);
+    uint32_t kept = 0;
+    below->job_id = first.job_id;
+    below->from_above = true;
+    below->shared = true;
+    for (uint32_t i = 0; i < node->below_due_count; i++) {
+        const struct below_due *due = &node->below_due[i];
+        if (due->force == first.force && same_job(due->job_id, first.job_id)) {
+            below->tops[below->top_count++] = due->task;
+            below->from_above &= !due->ended;
+        } else {
+            node->below_due[kept++] = *due;
+        }
+    }
+    node->below_due_count = kept;
+    node->below_due_looked = 0;
+    qsort(below->tops, below->top_count, sizeof *below->tops, by_id);
+    if (node->below_facts && same_job(node->below_facts->job_id, first.job_id)) {
+        below->facts = node->below_facts->origins;
+        node->below_facts->origins = (struct origins){0};
+    }
+    return below;
+}
+
+/* Those that come while a walk of their job is under way have the next one, together. */
+static bool must_wait(const struct node *node, const struct below_due *due)
+{
+    uint32_t walks = 0;
+    for (const struct below *each = node->below; each; each = each->next) {
+        walks++;
+        if (each->shared && same_job(each->job_id, due->job_id))
+            return true;
+    }
+    return walks >= BELOW_WALKS_MAX;
+}
+
+static void facts_free(struct node *node)
+{
+    if (node->below_facts)
+        origins_free(&node->below_facts->origins);
+    free(node->below_facts);
+    node->below_facts = NULL;
+}
+
+bool node_below_due(const struct node *node)
+{
+    return node->below_due_looked < node->below_due_count;
+}
+
+void node_below_start(struct node *node)
+{
+    while (node_below_due(node)) {
+        struct below_due due = node->below_due[node->below_due_looked];
+        if (must_wait(node, &due))
+            node->below_due_looked++;
+        else
+            walk(take_due(node, due));
+    }
+    if (node->below_due_count == 0)
+        facts_free(node);
+}
+
 void node_cancel_below(struct node *node, const struct node_client *client,
     const struct mob_out_cancel *cancel, below_done_fn *done, void *arg)
 {
     if (walks_of(node) == BELOW_WALKS_MAX) {
-        if (done)
-            done(node, arg, MOB_QUEUE_FULL, 0);
+        done(node, arg, MOB_QUEUE_FULL, 0);
         return;
     }
     struct below *below = below_new(node, 1, cancel->force != 0);
@@ -312,57 +429,11 @@ void node_cancel_below(struct node *node, const struct node_client *client,
     known_ask(node, mob_object_of(cancel->task, 0), on_task, below);
 }
 
-/* ---- of living tasks ---- */
-
-void node_below_later(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel)
-{
-    if (node->below_due_count == BELOW_DUE_MAX) {
-        MOB_LOG_WARN("cancel", "not_below", "status=%s", mob_status_code(MOB_QUEUE_FULL));
-        return;
-    }
-    if (node->below_due_count == node->below_due_capacity) {
-        node->below_due_capacity = 2 * node->below_due_capacity + 16;
-        node->below_due = realloc(node->below_due, node->below_due_capacity * sizeof(struct below_due));
-        MOB_ASSERT(node->below_due);
-    }
-    node->below_due[node->below_due_count++] = (struct below_due){cancel->task, job->id, cancel->force != 0};
-}
-
-static bool same_walk(const struct below_due *a, const struct below_due *b)
-{
-    return a->force == b->force && memcmp(&a->job_id, &b->job_id, sizeof a->job_id) == 0;
-}
-
-/* One walk takes all of its job, and leaves the others in the list. */
-static struct below *take_due(struct node *node)
-{
-    struct below_due first = node->below_due[0];
-    struct below *below = below_new(node, node->below_due_count, first.force);
-    uint32_t kept = 0;
-    below->job_id = first.job_id;
-    below->from_above = true;
-    for (uint32_t i = 0; i < node->below_due_count; i++) {
-        if (same_walk(&node->below_due[i], &first))
-            below->tops[below->top_count++] = node->below_due[i].task;
-        else
-            node->below_due[kept++] = node->below_due[i];
-    }
-    node->below_due_count = kept;
-    qsort(below->tops, below->top_count, sizeof *below->tops, by_id);
-    return below;
-}
-
-void node_below_start(struct node *node)
-{
-    while (node->below_due_count > 0 && walks_of(node) < BELOW_WALKS_MAX)
-        walk(take_due(node));
-}
-
 void node_below_note(struct node *node, const struct mob_spec_head *head)
 {
     for (struct below *below = node->below; below; below = below->next)
         if (below->walking && memcmp(&head->job, &below->job_id, sizeof below->job_id) == 0)
-            add_origin(below, head->task.stream, head->parent);
+            note(below, head->task.stream, head->parent);
 }
 
 void node_below_free(struct node *node)
@@ -372,5 +443,6 @@ void node_below_free(struct node *node)
         below_free(node->below);
         node->below = next;
     }
+    facts_free(node);
     free(node->below_due);
 }

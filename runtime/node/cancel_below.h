@@ -7,10 +7,12 @@
  * tree which grows faster than it can be looked up is found whole; then all that lives of it is cancelled in
  * one pass.
  *
- * Cancels of living tasks that are read in one pass share a walk: it looks at all that lives in the job.
+ * Cancels of one job share a walk, which looks at all that lives in the job: those that come while one is
+ * under way have the next one together, and that does not look up again what the one before has found. Only
+ * who asks how many were told has a walk to itself.
  *
  * Bounds: BELOW_WALKS_MAX at a time, BELOW_ASKED_MAX ended tasks that are looked up for one, and
- * BELOW_DUE_MAX living tasks whose walk has not begun.
+ * BELOW_DUE_MAX tasks whose walk has not begun.
  */
 #ifndef MOB_RUNTIME_NODE_CANCEL_BELOW_H
 #define MOB_RUNTIME_NODE_CANCEL_BELOW_H
@@ -23,12 +25,17 @@ enum { BELOW_WALKS_MAX = 8, BELOW_ASKED_MAX = 1 << 17, BELOW_DUE_MAX = 1 << 16 }
  * MOB_QUEUE_FULL: beyond a bound; or an error of the control store. */
 typedef void below_done_fn(struct node *node, void *arg, enum mob_status status, uint32_t told);
 
-/* `done` is called once, also before this returns; NULL = nobody asks. */
+/* `done` is called once, also before this returns. */
 void node_cancel_below(struct node *node, const struct node_client *client,
     const struct mob_out_cancel *cancel, below_done_fn *done, void *arg);
 /* The cancel of a task of this job, which the caller may cancel, has met ended children: what lives below
- * them is cancelled too, with a walk that begins with this pass or, with too many of them, a later one. */
+ * them is cancelled too, by a walk that begins with this pass or a later one. */
 void node_below_later(struct node *node, const struct node_job *job, const struct mob_out_cancel *cancel);
+/* The same below a task that has ended, once its job is looked up; nothing when the client may not. */
+void node_below_ended(
+    struct node *node, const struct node_client *client, const struct mob_out_cancel *cancel);
+/* Is there one whose walk may begin? */
+bool node_below_due(const struct node *node);
 /* Once a pass, after its records. */
 void node_below_start(struct node *node);
 /* A task will have children with this head. Only while node->below is not NULL. */

@@ -511,7 +511,7 @@ static int64_t next_wake(const struct node *node)
     at = log < at ? log : at;
     int64_t read = node_group_reads_next(node);
     at = read < at ? read : at;
-    if (known_waiting(node))
+    if (known_waiting(node) || node_below_due(node))
         at = 0;
     /* Room in a client's ring is made without a word to the node. */
     if (node->missed_clients > 0 || node->no_room_workers > 0 || mob_store_in_backlog(node->store) ||

@@ -158,6 +158,7 @@ struct node_promise;
 struct put_sweep;
 struct below;
 struct below_due;
+struct below_facts;
 struct shadow;
 struct function_table;
 struct deployment;
@@ -267,8 +268,11 @@ struct node {
     uint32_t quiet_passes; /* without records, one after the other */
     uint64_t passes, submitted, finished, failed, retried, duplicates;
     struct below *below; /* cancels of what runs below ended tasks; NULL = none */
-    struct below_due *below_due; /* living tasks whose cancel met ended children, and the next to be walked */
+    struct below_due *below_due; /* tasks whose cancel is to reach below ended ones, by the next walk */
     uint32_t below_due_count, below_due_capacity;
+    uint32_t below_due_looked; /* so many of them wait for a walk that is under way */
+    uint32_t below_due_asked; /* ended tasks whose job is being looked up */
+    struct below_facts *below_facts; /* of the walk before; NULL = none */
 };
 
 /* node.c */

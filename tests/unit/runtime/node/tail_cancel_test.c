@@ -215,6 +215,35 @@ static void leave_tree(struct nx *nx, struct left *left, struct nx_worker *below
     nx_turn(nx, 5);
 }
 
+static void grow_three(struct nx *nx, struct nx_driver *driver, struct nx_worker *below, struct left left[3])
+{
+    nx_open(nx, 1);
+    nx_connect(nx, driver, NULL);
+    for (int i = 0; i < 3; i++) {
+        nx_submit(driver);
+        nx_turn(nx, 5);
+        leave_tree(nx, &left[i], below, i == 0);
+    }
+    nx_settle(nx);
+}
+
+static void end_three(struct nx *nx, struct nx_driver *driver, struct nx_worker *below, struct left left[3])
+{
+    assert_null(nx->node->below);
+    assert_int_equal(nx->node->below_due_count, 0);
+    for (int i = 0; i < 3; i++)
+        nx_let_go(&left[i].worker);
+    nx_let_go(below);
+    nx_disconnect(driver);
+    nx_close(nx);
+}
+
+static void settle_until_gone(struct nx *nx, struct mob_task_id task)
+{
+    for (int i = 0; i < 100 && mob_sched_find(nx->node->sched, task); i++)
+        nx_settle(nx); /* several look-ups, one after the other */
+}
+
 /* Three such trees: two of them are cancelled in one go. */
 static void cancel_of_a_living_task_reaches_below_its_ended_children(void **state)
 {
@@ -223,27 +252,82 @@ static void cancel_of_a_living_task_reaches_below_its_ended_children(void **stat
     struct nx_driver driver;
     struct nx_worker below;
     struct left left[3];
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
-    for (int i = 0; i < 3; i++) {
-        nx_submit(&driver);
-        nx_turn(&nx, 5);
-        leave_tree(&nx, &left[i], &below, i == 0);
-    }
-    nx_settle(&nx);
+    grow_three(&nx, &driver, &below, left);
     cancel(&driver, left[0].top);
     cancel(&driver, left[2].top);
-    for (int i = 0; i < 100 && mob_sched_find(nx.node->sched, left[2].leaf); i++)
-        nx_settle(&nx); /* several look-ups, one after the other */
+    settle_until_gone(&nx, left[2].leaf);
     assert_cancelled(&nx, left[0].leaf);
     assert_cancelled(&nx, left[2].leaf);
     assert_non_null(mob_sched_find(nx.node->sched, left[1].leaf));
     assert_non_null(mob_sched_find(nx.node->sched, left[0].top)); /* it was asked to stop, and has not yet */
-    assert_null(nx.node->below);
+    end_three(&nx, &driver, &below, left);
+}
+
+/* One walk a job at a time, and what it has looked up the next one knows. */
+static void cancels_that_come_during_a_walk_have_the_next_one(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker below;
+    struct left left[3];
+    grow_three(&nx, &driver, &below, left);
+    FAKE.hold_reads = true;
+    cancel(&driver, left[0].top);
+    nx_turn(&nx, 3);
+    assert_non_null(nx.node->below);
     assert_int_equal(nx.node->below_due_count, 0);
-    for (int i = 0; i < 3; i++)
-        nx_let_go(&left[i].worker);
-    nx_let_go(&below);
+    cancel(&driver, left[1].top);
+    nx_turn(&nx, 3);
+    cancel(&driver, left[2].top);
+    nx_turn(&nx, 3);
+    assert_int_equal(nx.node->below_due_count, 2);
+    while (nx.node->below_due_count > 0) { /* of the first walk alone */
+        assert_true(fake_gcs_reads_waiting(nx.node->gcs) > 0);
+        fake_gcs_answer_read(nx.node->gcs, 0);
+        nx_turn(&nx, 3);
+    }
+    assert_cancelled(&nx, left[0].leaf);
+    uint32_t reads = FAKE.reads;
+    FAKE.hold_reads = false;
+    settle_until_gone(&nx, left[2].leaf);
+    assert_cancelled(&nx, left[1].leaf);
+    assert_cancelled(&nx, left[2].leaf);
+    assert_in_range(FAKE.reads - reads, 0, 1); /* of the session's root, which has no spec to be found */
+    end_three(&nx, &driver, &below, left);
+}
+
+/* Each has ended, and left one that waits; who cancels them all one after the other is never told of a bound.
+ */
+static void many_ended_tasks_are_cancelled_at_once(void **state)
+{
+    (void)state;
+    enum { MANY = 40 };
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    struct mob_task_id tops[MANY], leaves[MANY];
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    for (int i = 0; i < MANY; i++) {
+        tops[i] = nx_submit(&driver);
+        nx_turn(&nx, 5);
+        if (i == 0)
+            nx_worker(&nx, &worker);
+        assert_true(nx_take_task(&worker));
+        leaves[i] = leave_waiting(&worker, 0);
+        nx_complete(&worker, 1, MOB_OK);
+        nx_turn(&nx, 5);
+    }
+    nx_settle(&nx);
+    for (int i = 0; i < MANY - 1; i++)
+        cancel(&driver, tops[i]);
+    for (int i = 0; i < MANY - 1; i++)
+        settle_until_gone(&nx, leaves[i]);
+    for (int i = 0; i < MANY - 1; i++)
+        assert_cancelled(&nx, leaves[i]);
+    assert_non_null(mob_sched_find(nx.node->sched, leaves[MANY - 1]));
+    nx_let_go(&worker);
     nx_disconnect(&driver);
     nx_close(&nx);
 }
@@ -255,6 +339,8 @@ int main(void)
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_became),
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_left_running),
         cmocka_unit_test(cancel_of_a_living_task_reaches_below_its_ended_children),
+        cmocka_unit_test(cancels_that_come_during_a_walk_have_the_next_one),
+        cmocka_unit_test(many_ended_tasks_are_cancelled_at_once),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
 }
