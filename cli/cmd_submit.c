@@ -6,6 +6,7 @@
 
 #include "cli/futures.h"
 #include "common/base/id.h"
+#include "common/settings/settings_forms.h"
 
 /* What is done by then needs one request; for the rest, there is an id to come back to. */
 enum { SUBMIT_WAIT_S = 2 };
@@ -20,26 +21,18 @@ static json_t *argument_of(const char *text)
     return value ? value : json_string(text);
 }
 
-/* "CPU=2,GPU=0.5" */
+/* "CPU=2,GPU=0.5"; NULL: it has been said what is wrong with it. */
 static json_t *resources_of(const char *text)
 {
-    json_t *resources = json_object();
-    while (*text) {
-        char name[64];
-        size_t length = strcspn(text, "=,");
-        char *end = NULL;
-        double amount = text[length] == '=' ? strtod(text + length + 1, &end) : 0;
-        if (length == 0 || length >= sizeof name || !end || end == text + length + 1 ||
-            (*end != ',' && *end != '\0')) {
-            cli_say("--resources must look like CPU=2,GPU=0.5");
-            json_decref(resources);
-            return NULL;
-        }
-        memcpy(name, text, length);
-        name[length] = '\0';
-        json_object_set_new(resources, name, json_real(amount));
-        text = *end == ',' ? end + 1 : end;
+    struct mob_listed_resource one;
+    char message[MOB_FORM_MESSAGE_MAX];
+    if (mob_resources_check(text, message) != MOB_OK) {
+        cli_say("--resources: %s", message);
+        return NULL;
     }
+    json_t *resources = json_object();
+    while (mob_resources_next(&text, &one, message) == MOB_OK)
+        json_object_set_new(resources, one.name, json_real(one.amount));
     return resources;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/decimal.h"
 extern char **environ;
 
 /* Commands appear in this order in the help. */
@@ -93,9 +94,12 @@ bool cli_option_number(const struct cli_call *call, const char *name, long long 
     *out = fallback;
     if (!text)
         return true;
-    char *end;
-    long long number = strtoll(text, &end, 10);
-    if (end == text || *end != '\0' || number < minimum || number > maximum) {
+    bool negative = text[0] == '-';
+    int64_t number;
+    size_t length = mob_decimal_int(text + negative, &number);
+    if (length > 0 && negative)
+        number = -number;
+    if (length == 0 || text[negative + length] != '\0' || number < minimum || number > maximum) {
         cli_say("--%s is %s, and must be from %lld to %lld", name, text, minimum, maximum);
         return false;
     }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/decimal.h"
 
 bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out)
 {
@@ -14,9 +15,9 @@ bool futures_deadline(const struct cli_call *call, int64_t *deadline_ns_out)
     *deadline_ns_out = INT64_MAX;
     if (!text)
         return true;
-    char *end;
-    double seconds = strtod(text, &end);
-    if (end == text || *end != '\0' || !(seconds >= 0 && seconds < 1e9)) {
+    double seconds;
+    size_t length = mob_decimal_fraction(text, &seconds);
+    if (length == 0 || text[length] != '\0' || seconds >= 1e9) {
         cli_say("--timeout is %s, and must be a number of seconds", text);
         return false;
     }

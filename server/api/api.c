@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "server/api/conditions.h"
 #include "server/api/idempotency.h"
 #include "server/api/metrics.h"
 #include "server/api/problem.h"
@@ -207,8 +208,8 @@ static void begin(void *cls, struct mob_http_request *request)
         reject(request, MOB_DENIED, "a page of another origin may not change state here");
         return;
     }
-    if (check_accept(request, route))
-        check_body_head(request, route);
+    if (check_accept(request, route) && check_body_head(request, route))
+        mob_conditions_check(request, route);
 }
 
 static bool check_digest(struct mob_http_request *request, const char *name)

@@ -1,8 +1,8 @@
 /* What handlers read of a request's query and of its Prefer header. */
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/decimal.h"
 #include "server/api/api.h"
 
 bool mob_api_wait_query(struct mob_http_request *request, double *seconds_out)
@@ -12,10 +12,10 @@ bool mob_api_wait_query(struct mob_http_request *request, double *seconds_out)
     enum mob_status status = mob_http_query(request, "wait", text, sizeof text);
     if (status == MOB_NOT_FOUND)
         return true;
-    char *end = NULL;
-    double seconds = status == MOB_OK ? strtod(text, &end) : -1;
-    if (status != MOB_OK || end == text || *end || !(seconds >= 0) || seconds > 1e9) {
-        mob_api_fail(request, MOB_BAD_REQUEST, "wait must be a number of seconds");
+    double seconds = 0;
+    size_t length = status == MOB_OK ? mob_decimal_fraction(text, &seconds) : 0;
+    if (length == 0 || text[length]) {
+        mob_api_fail(request, MOB_BAD_REQUEST, "wait must be a number of seconds, as 20 or 0.5");
         return false;
     }
     *seconds_out = seconds > MOB_API_WAIT_MAX_S ? MOB_API_WAIT_MAX_S : seconds;
@@ -45,13 +45,13 @@ static bool is_preference(const char *at, const char *name, const char **value_o
 static bool seconds_of(const char *text, double *out)
 {
     bool quoted = *text == '"';
-    const char *digits = text + quoted;
-    size_t length = strspn(digits, "0123456789.");
-    char *end;
-    double seconds = strtod(digits, &end);
-    bool ok = length > 0 && digits[0] != '.' && end == digits + length && *end == (quoted ? '"' : *end);
-    end = (char *)skip_blanks(end + (ok && quoted));
-    if (!ok || (*end && *end != ',' && *end != ';'))
+    double seconds;
+    size_t length = mob_decimal_fraction(text + quoted, &seconds);
+    const char *end = text + quoted + length;
+    if (length == 0 || (quoted && *end++ != '"'))
+        return false;
+    end = skip_blanks(end);
+    if (*end && *end != ',' && *end != ';')
         return false;
     *out = seconds > MOB_API_WAIT_MAX_S ? MOB_API_WAIT_MAX_S : seconds;
     return true;
@@ -94,9 +94,9 @@ bool mob_api_query_int(struct mob_http_request *request, const char *name, int64
     *out = absent;
     if (status == MOB_NOT_FOUND)
         return true;
-    char *end = text;
-    long long value = status == MOB_OK ? strtoll(text, &end, 10) : 0;
-    if (status != MOB_OK || end == text || *end || value < min || value > max) {
+    int64_t value = 0;
+    size_t length = status == MOB_OK ? mob_decimal_int(text, &value) : 0;
+    if (length == 0 || text[length] || value < min || value > max) {
         mob_api_fail(request, MOB_BAD_REQUEST, "%s must be an integer from %lld to %lld", name,
             (long long)min, (long long)max);
         return false;

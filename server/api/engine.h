@@ -134,7 +134,7 @@ struct mob_engine_value {
     const char *media_type; /* of the raw payload; static */
     const void *payload;
     size_t size;
-    uint64_t hash_lo, hash_hi; /* XXH3-128 of the payload, the ETag */
+    uint64_t hash_lo, hash_hi; /* XXH3-128 of the payload, where it is wanted and known; else 0 */
     void (*release)(void *cls);
     void *release_cls;
     char *json; /* the value as JSON when it has such a form and was asked for, else NULL */
@@ -200,6 +200,7 @@ struct mob_engine_put {
     bool has_job;
     struct mob_job_id job;
     struct mob_object_id id; /* out */
+    size_t value_bytes; /* out: of the object, which for npy is another form of the same numbers */
 };
 
 struct mob_engine_upload {
@@ -221,7 +222,8 @@ struct mob_engine_endpoint {
     json_t *arguments;
     uint32_t max_batch_size, max_queue_delay_us; /* 1 and 0: no batching */
     uint32_t timeout_ms; /* for a call */
-    bool created; /* out */
+    bool only_new, only_existing; /* it must not be there yet, or must be */
+    bool created, other_than_wanted; /* out; the latter: nothing was done, for one of the two */
 };
 
 /* One call of a model: its request, parsed (server/serve/infer.h). Calls of a model that wait together run as

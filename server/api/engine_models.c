@@ -259,17 +259,41 @@ static void take_place(struct endpoint *e)
     flight_done_json(put, endpoint_json(e));
 }
 
+/* What of the two it may not be. */
+static bool is_other_than_wanted(const struct flight *put)
+{
+    bool there = endpoint_named(put->engine, put->op->endpoint.name) != NULL;
+    return there ? put->op->endpoint.only_new : put->op->endpoint.only_existing;
+}
+
+static void refuse_by_condition(struct flight *put)
+{
+    put->op->endpoint.other_than_wanted = true;
+    flight_done(put);
+}
+
 static void on_saved(void *arg, const struct mob_gcs_answer *answer)
 {
     struct endpoint *e = arg;
-    if (answer->status == MOB_OK)
+    struct flight *put = e->put;
+    if (answer->status == MOB_OK) {
         take_place(e);
-    else
+    } else if (answer->status == MOB_CONFLICT && put->op->endpoint.only_new) {
+        endpoint_remove(e);
+        refuse_by_condition(put);
+    } else {
         endpoint_broken(e, answer->status, NULL, "the endpoint could not be saved");
+    }
 }
 
 static void save(struct endpoint *e)
 {
+    struct flight *put = e->put;
+    if (is_other_than_wanted(put)) { /* by now */
+        endpoint_remove(e);
+        refuse_by_condition(put);
+        return;
+    }
     json_t *row = json_pack("{s:s,s:s,s:O,s:i,s:i,s:i,s:I}", "name", e->name, "class", e->class_name,
         "arguments", e->arguments, "max_batch_size", (int)e->max_batch_size, "max_queue_delay_us",
         (int)e->max_queue_delay_us, "timeout_ms", (int)e->timeout_ms, "generation",
@@ -282,7 +306,7 @@ static void save(struct endpoint *e)
         .key_length = (uint32_t)strlen(e->name),
         .value = text,
         .value_length = (uint32_t)strlen(text),
-        .if_version = MOB_GCS_ANY_VERSION};
+        .if_version = put->op->endpoint.only_new ? 0 : MOB_GCS_ANY_VERSION};
     enum mob_status status = mob_gcs_put(e->engine->gcs, &kv, on_saved, e);
     free(text);
     if (status != MOB_OK)
@@ -295,6 +319,10 @@ void engine_start_endpoint_put(struct flight *flight)
     size_t count = 0;
     if (engine_models_unknown(flight))
         return;
+    if (is_other_than_wanted(flight)) {
+        refuse_by_condition(flight);
+        return;
+    }
     for (const struct endpoint *e = flight->engine->models->all; e; e = e->next)
         count++;
     if (count >= MOB_MODELS_MAX && !endpoint_named(flight->engine, put->name)) {

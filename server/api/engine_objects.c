@@ -155,10 +155,6 @@ static void fill_value(struct flight *flight, struct mob_value *value)
             hash = mob_hash128(look.payload, look.bytes);
         out->hash_lo = hash.lo;
         out->hash_hi = hash.hi;
-    } else { /* an id stands for its content, so it is the strong tag */
-        struct mob_hash128 hash = mob_hash128(&object->id, sizeof object->id);
-        out->hash_lo = hash.lo;
-        out->hash_hi = hash.hi;
     }
     if (object->want_payload)
         give_payload(flight->engine, value, out);

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "common/base/decimal.h"
+
 enum mob_status mob_filter_parse(const char *text, struct mob_filter *out)
 {
     struct mob_filter filter = {0};
@@ -56,8 +58,13 @@ bool mob_glob(const char *pattern, const char *text)
 /* ">5", ">=5", "<5", "<=5" of a number; anything else is a pattern. */
 bool mob_filter_is_comparison(const char *pattern)
 {
-    size_t sign = strspn(pattern, "<>="), digits = pattern[sign] == '-' ? sign + 1 : sign;
-    return (pattern[0] == '<' || pattern[0] == '>') && isdigit((unsigned char)pattern[digits]);
+    if (pattern[0] != '<' && pattern[0] != '>')
+        return false;
+    const char *number = pattern + (pattern[1] == '=' ? 2 : 1);
+    double bound;
+    number += *number == '-';
+    size_t length = mob_decimal_fraction(number, &bound);
+    return length > 0 && number[length] == '\0';
 }
 
 static bool compares(const char *pattern, double value)

@@ -27,7 +27,7 @@ bool mob_filter_matches(const struct mob_filter *filter, const json_t *item);
 /* What comparisons say of a whole number: moves `from` and `to` together; it is in [from, to]. False: there
  * are none. */
 bool mob_filter_bounds(const struct mob_filter *filter, const char *field, int64_t *from, int64_t *to);
-/* Is a value of a term one of ">5", ">=5", "<5", "<=5"? */
+/* Is a value of a term one of ">5", ">=5", "<5", "<=5", with any decimal number? */
 bool mob_filter_is_comparison(const char *value);
 bool mob_glob(const char *pattern, const char *text);
 /* Sorts an array of objects by a field, descending with '-'. Stable. */

@@ -42,16 +42,18 @@ enum mob_range_result mob_range_parse(const char *text, size_t size, struct mob_
 
 bool mob_etag_listed(const char *list, const char *etag, bool strong)
 {
-    size_t length = strlen(etag);
+    size_t length = etag ? strlen(etag) : 0;
     for (const char *at = list; *at;) {
         at += strspn(at, ", \t");
         if (*at == '*')
             return true;
         bool weak = strncmp(at, "W/", 2) == 0;
         at += weak ? 2 : 0;
-        if (!(weak && strong) && strncmp(at, etag, length) == 0 &&
+        if (etag && !(weak && strong) && strncmp(at, etag, length) == 0 &&
             (at[length] == 0 || strchr(", \t", at[length])))
             return true;
+        if (*at == '"') /* a tag may have commas */
+            at += 1 + strcspn(at + 1, "\"");
         at += strcspn(at, ",");
     }
     return false;

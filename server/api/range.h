@@ -19,7 +19,7 @@ enum mob_range_result {
 /* `out` is written for MOB_RANGE_PART only. */
 enum mob_range_result mob_range_parse(const char *text, size_t size, struct mob_range *out);
 /* Whether a list of If-Match (`strong`: a weak tag is none of ours) or If-None-Match holds this strong tag,
- * or is "*". */
+ * or is "*". `etag` NULL: there is no tag. */
 bool mob_etag_listed(const char *list, const char *etag, bool strong);
 
 #endif

@@ -1,6 +1,5 @@
 /* Lists and single items of every kind, nodes, cluster, timeline and logs: questions that the engine answers
  * as JSON. */
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +9,7 @@
 #include "server/api/cursor.h"
 #include "server/api/item_fields.h"
 #include "server/api/problem.h"
+#include "server/api/range.h"
 
 /* --- lists --- */
 
@@ -223,18 +223,14 @@ static bool log_offset(struct mob_http_request *request, struct log_state *state
     if (!mob_api_query_int(request, "offset", 0, INT64_MAX, 0, &offset))
         return false;
     state->length = LOG_CHUNK_BYTES;
-    const char *range = mob_http_header(request, "Range");
-    if (range && strncmp(range, "bytes=", 6) == 0) {
-        char *end;
-        unsigned long long first = strtoull(range + 6, &end, 10);
-        bool from = end > range + 6 && *end == '-';
-        unsigned long long last = from && end[1] ? strtoull(end + 1, &end, 10) : ULLONG_MAX;
-        if (from &&
-            last >= first) { /* a suffix, or what does not parse, is no range: the log may still grow */
-            state->ranged = true;
-            offset = (int64_t)(first > INT64_MAX ? INT64_MAX : first);
-            state->length = last - first < LOG_CHUNK_BYTES ? last - first + 1 : LOG_CHUNK_BYTES;
-        }
+    const char *asked = mob_http_header(request, "Range");
+    struct mob_range range = {INT64_MAX, 0}; /* where no log reaches */
+    /* A suffix is no range here: the log may still grow. */
+    if (asked && strncmp(asked, "bytes=-", 7) != 0 &&
+        mob_range_parse(asked, INT64_MAX, &range) != MOB_RANGE_WHOLE) {
+        state->ranged = true;
+        offset = (int64_t)range.first;
+        state->length = range.length < LOG_CHUNK_BYTES ? range.length : LOG_CHUNK_BYTES;
     }
     *offset_out = (uint64_t)offset;
     return true;

@@ -8,6 +8,7 @@
 #include "common/base/log.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
+#include "server/api/conditions.h"
 #include "server/api/cursor.h"
 #include "server/api/failure.h"
 #include "server/api/problem.h"
@@ -156,16 +157,10 @@ static void answer_data(struct mob_http_request *request, struct mob_engine_op *
         reply_not_ready(request, value);
         return;
     }
-    char etag[40];
-    snprintf(etag, sizeof etag, "\"%016llx%016llx\"", (unsigned long long)value->hash_hi,
-        (unsigned long long)value->hash_lo);
+    char etag[MOB_OBJECT_TAG_MAX];
+    mob_object_tag(op->object.id, etag);
     if (asked->if_match && !mob_etag_listed(asked->if_match, etag, true)) {
-        mob_problem_reply(request,
-            &(struct mob_problem){.http = 412,
-                .status = MOB_BAD_REQUEST,
-                .code = "precondition-failed",
-                .title = "a condition of the request does not hold",
-                .detail = "If-Match names another version; an object has one only"});
+        mob_condition_reply(request, "If-Match names another version; an object has one only");
         return;
     }
     struct mob_range range = {0, value->size};

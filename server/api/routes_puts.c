@@ -79,7 +79,7 @@ static void answer_put(struct mob_http_request *request, struct mob_engine_op *o
     struct mob_text t = {0};
     mob_http_reply_headerf(request, "Location", "/api/v1/objects/%s", mob_object_id_format(op->put.id, id));
     mob_text_putc(&t, '{');
-    write_put(&t, op->put.id, op->put.size);
+    write_put(&t, op->put.id, op->put.value_bytes);
     mob_text_putc(&t, '\n');
     reply_json(request, 201, &t);
 }
@@ -154,7 +154,7 @@ static void answer_puts(struct mob_http_request *request, void *cls)
         mob_text_puts(&t, i > 0 ? ",{\"name\":" : "{\"name\":");
         mob_text_json_cstring(&t, put->part.name);
         mob_text_putc(&t, ',');
-        write_put(&t, put->op->put.id, put->op->put.size);
+        write_put(&t, put->op->put.id, put->op->put.value_bytes);
     }
     mob_text_puts(&t, "]}\n");
     reply_json(request, 201, &t);

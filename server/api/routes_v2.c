@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "server/api/api.h"
 #include "server/api/body.h"
+#include "server/api/conditions.h"
 #include "server/api/problem.h"
 
 /* --- endpoints --- */
@@ -12,6 +13,12 @@
 static void answer_endpoint(struct mob_http_request *request, struct mob_engine_op *op)
 {
     size_t length = 0;
+    if (op->endpoint.other_than_wanted) {
+        mob_condition_reply(request,
+            op->endpoint.only_new ? "there is an endpoint of that name, and the request says If-None-Match: *"
+                                  : "there is no endpoint of that name, and the request says If-Match: *");
+        return;
+    }
     char *body = mob_text_take(&op->json, &length);
     mob_http_reply_take(request, op->endpoint.created ? 201 : 200, "application/json", body, length);
 }
@@ -56,6 +63,8 @@ void mob_api_endpoint_put(struct mob_api *api, struct mob_http_request *request)
         return;
     }
     mob_body_close(&body);
+    op->endpoint.only_new = mob_condition_is_any(request, "If-None-Match");
+    op->endpoint.only_existing = mob_condition_is_any(request, "If-Match");
     mob_api_run(request, op, answer_endpoint, 0, NULL);
 }
 

@@ -5,29 +5,71 @@
 #include <string.h>
 #include <strings.h>
 
-/* Value of `name=` among the parameters of a header value: a token or a quoted string without escapes. */
+static const char *skip(const char *at, const char *end, const char *these)
+{
+    while (at < end && strchr(these, *at) && *at)
+        at++;
+    return at;
+}
+
+static const char *skip_to(const char *at, const char *end, const char *these)
+{
+    while (at < end && (!*at || !strchr(these, *at)))
+        at++;
+    return at;
+}
+
+/* Of a header's parameter. In quotes, a backslash stands before a quote or a backslash that belongs to the
+ * value; before anything else it is itself, since some clients give paths of their machine. */
+struct parameter {
+    const char *name, *value;
+    size_t name_length, value_length; /* of the value as it is written, without its quotes */
+    bool quoted, whole; /* whole: not a quoted one without its end */
+};
+
+/* The one behind the next semicolon; where the one after it is looked for. NULL: there is none. */
+static const char *next_parameter(const char *at, const char *end, struct parameter *out)
+{
+    at = skip(skip_to(at, end, ";"), end, "; \t");
+    if (at == end)
+        return NULL;
+    out->name = at;
+    at = skip_to(at, end, "=;");
+    out->name_length = (size_t)(at - out->name);
+    at += at < end && *at == '=';
+    out->quoted = at < end && *at == '"';
+    out->value = at += out->quoted;
+    if (!out->quoted)
+        at = skip_to(at, end, "; \t");
+    while (out->quoted && at < end && *at != '"')
+        at += *at == '\\' && end - at > 1 ? 2 : 1;
+    out->value_length = (size_t)(at - out->value);
+    out->whole = !out->quoted || at < end;
+    return at;
+}
+
+static size_t unescape(const struct parameter *p, char *out, size_t capacity)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->value_length && n < capacity; i++) {
+        const char *at = p->value + i;
+        i += p->quoted && *at == '\\' && i + 1 < p->value_length && (at[1] == '"' || at[1] == '\\');
+        out[n++] = p->value[i];
+    }
+    return n;
+}
+
+/* False: it is not there, or is empty, or longer than there is room for. */
 static bool parameter(const char *text, size_t length, const char *name, char *out, size_t capacity)
 {
-    const char *end = text + length;
-    size_t name_length = strlen(name);
-    for (const char *at = memchr(text, ';', length); at; at = memchr(at, ';', (size_t)(end - at))) {
-        at++;
-        while (at < end && (*at == ' ' || *at == '\t'))
-            at++;
-        if ((size_t)(end - at) <= name_length || strncasecmp(at, name, name_length) != 0 ||
-            at[name_length] != '=')
+    struct parameter p;
+    for (const char *at = text; (at = next_parameter(at, text + length, &p)) != NULL;) {
+        if (p.name_length != strlen(name) || strncasecmp(p.name, name, p.name_length) != 0)
             continue;
-        const char *value = at + name_length + 1;
-        bool quoted = value < end && *value == '"';
-        value += quoted;
-        const char *stop = value;
-        while (stop < end && (quoted ? *stop != '"' : *stop != ';' && *stop != ' ' && *stop != '\t'))
-            stop++;
-        size_t n = (size_t)(stop - value);
-        if (n == 0 || n >= capacity || (quoted && stop == end))
+        size_t n = unescape(&p, out, capacity);
+        if (n == 0 || n == capacity || !p.whole)
             return false;
-        memcpy(out, value, n);
-        out[n] = 0;
+        out[n] = '\0';
         return true;
     }
     return false;

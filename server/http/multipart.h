@@ -24,7 +24,7 @@ struct mob_multipart {
 };
 
 struct mob_part {
-    char name[MOB_MULTIPART_TEXT_MAX]; /* of the form field, "" when it has none */
+    char name[MOB_MULTIPART_TEXT_MAX]; /* of the form field, "" when it has none or a longer one */
     char media_type[MOB_MULTIPART_TEXT_MAX]; /* text/plain when it has none */
     const char *bytes;
     size_t length;

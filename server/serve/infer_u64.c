@@ -20,6 +20,10 @@ static enum json_kind find_data(struct json_slice root, size_t at, struct json_s
 static bool read_u64(struct json_slice text, enum json_kind kind, uint64_t *out)
 {
     uint64_t v = kind == JSON_TRUE;
+    if (kind == JSON_NUMBER && text.end - text.at == 2 && memcmp(text.at, "-0", 2) == 0) {
+        *out = 0; /* as for every other integer's type */
+        return true;
+    }
     for (const char *at = text.at; kind == JSON_NUMBER && at < text.end; at++)
         if (*at < '0' || *at > '9' || mob_mul_overflows(v, 10, &v) ||
             mob_add_overflows(v, (uint64_t)(*at - '0'), &v))

@@ -218,8 +218,15 @@ class Commands(unittest.TestCase):
 
     def test_ids_that_are_none_are_usage(self):
         self.run_cli("get", "nonsense", code=2)
-        self.run_cli("submit", "m.f", "--resources", "CPU", code=2)
+        for bad in ("CPU", "CPU=0x1", "CPU= 1", "CPU=+1", "CPU=1,CPU=1", "CPU=inf", "=1"):
+            self.assertIn("--resources", self.run_cli("submit", "m.f", "--resources", bad, code=2).stderr)
         self.run_cli("list", "things", code=2)
+
+    def test_numbers_are_decimal(self):
+        for bad in ("0x10", " 5", "+5", "5 ", "1e1", "5s", "inf", "nan", "", "-1", "-", ".5"):
+            self.assertIn("--timeout", self.run_cli("get", OBJECT, "--timeout=" + bad, code=2).stderr)
+        for bad in ("0x10", " 5", "+5", "5 ", "1e1", "", "-2", "--1", "- 1", "-", "99999999999999999999", "-99999999999999999999"):
+            self.assertIn("--retries", self.run_cli("submit", "m.f", "--retries=" + bad, code=2).stderr)
 
     # ---- lists
 

@@ -151,6 +151,66 @@ def test_conditions(c):
     check(status == 200 and headers["content-length"] == "10" and headers["etag"] == tag, "HEAD knows no range", status, headers)
 
 
+def test_conditions_of_changes(c):
+    """A request whose condition does not hold changes nothing."""
+    c.deploy("batcher")
+    put = lambda: c.json("POST", V1 + "/objects", b"x", {"Content-Type": "application/octet-stream"}, expect=201)["id"]
+    make = lambda **headers: c.call("PUT", V1 + "/endpoints/conditional", json.dumps({"class": "batcher.Batcher", "arguments": [0]}).encode(),
+                                    {"Content-Type": "application/json", **{k.replace("_", "-"): v for k, v in headers.items()}})
+    problem(make(If_Match="*"), 412, "precondition-failed", "replace what is not there")
+    problem(make(If_Match='"x"'), 412, "precondition-failed", "a version of an endpoint")
+    check(c.call("GET", V1 + "/endpoints/conditional")[0] == 404, "nothing was made")
+    check(make(If_None_Match="*")[0] == 201, "make what is not there")
+    problem(make(If_None_Match="*"), 412, "precondition-failed", "make what is there")
+    actor = c.json("GET", V1 + "/endpoints/conditional", expect=200)["actor"]
+    check(make(If_Match="*", If_None_Match='"x"')[0] == 200, "replace what is there")
+    check(c.json("GET", V1 + "/endpoints/conditional", expect=200)["actor"] != actor, "which was replaced once")
+    things = ["/endpoints/conditional", "/objects/" + put(), "/jobs/" + c.json("POST", V1 + "/jobs", {}, expect=201)["id"],
+              "/functions/" + c.json("GET", V1 + "/functions?filter=name:batcher.*", expect=200)["items"][0]["module_hash"],
+              "/actors/" + c.json("POST", V1 + "/actors", {"class": "batcher.Batcher", "arguments": [0]}, expect=201)["id"]]
+    tag = c.call("GET", f"{V1}{things[1]}/data")[1]["etag"]
+    other = c.call("GET", f"{V1}/objects/{put()}/data")[1]["etag"]
+    state = lambda path: json.loads(c.call("GET", V1 + path)[2]).get("state")
+    before = [state(path) for path in things]
+    for path in things:
+        for condition in ({"If-Match": '"x"'}, {"If-Match": other}, {"If-Match": "W/" + tag}, {"If-Match": '"a,*"'}, {"If-None-Match": "*"}):
+            problem(c.call("DELETE", V1 + path, headers=condition), 412, "precondition-failed", f"{path} {condition}")
+    problem(c.call("DELETE", V1 + things[1], headers={"If-None-Match": f'"x", {tag}'}), 412, "precondition-failed", "not this one")
+    check([state(path) for path in things] == before, "all is as it was", before)
+    check(c.call("DELETE", V1 + things[1], headers={"If-Match": f'"x", {tag}', "If-None-Match": other})[0] == 202, "the one that is meant")
+    c.until("it is gone", lambda: state(things[1]) == "lost")
+    for path in (things[0], things[4], things[2]):
+        check(c.call("DELETE", V1 + path, headers={"If-Match": "*"})[0] == 202, "whatever is there", path)
+    c.until("the endpoint goes", lambda: c.call("GET", V1 + things[0])[0] == 404)
+
+
+def test_numbers_are_decimal(c):
+    """strtol and strtod would take more, and stop at what they do not know."""
+    name = c.json("POST", V1 + "/objects", b"x", {"Content-Type": "application/octet-stream"}, expect=201)["id"]
+    task = c.json("POST", V1 + "/tasks", {"function": "no.such"})
+    check(task["status"] == 404 or task["status"] == 422, "an unknown function", task)
+    bad = ("0x10", "%2B5", "+5", "%205", "5%20", "%095", "1e1", "1.", ".5", "5s", "-1", "-0", "inf", "nan", "", "1_0", "9" * 31, "%EF%BC%95")
+    for path, names in ((f"/objects/{name}", ["wait"]), (f"/objects/{name}/data", ["wait"]), (f"/objects/{name}/lineage", ["depth", "limit"]),
+                        ("/tasks", ["limit"]), ("/events", ["wait", "limit"]), ("/timeline", ["from", "to", "limit"])):
+        for parameter in names:
+            for value in bad + (() if parameter == "wait" else ("1.5", "9223372036854775808")):
+                if parameter == "wait" and value == "9" * 31:
+                    continue  # long, and cut to 60
+                answer = c.call("GET", f"{V1}{path}?{parameter}={value}")
+                problem(answer, 400, "bad-request", f"{path}?{parameter}={value}")
+                check(json.loads(answer[2])["detail"].startswith(parameter + " "), "it says of what", answer[2])
+    for value in ("0", "007", "0.25", "1000000000000", "9" * 31):
+        check(c.call("GET", f"{V1}/objects/{name}?wait={value}")[0] == 200, "seconds", value)
+        check(c.call("GET", f"{V1}/objects/{name}", headers={"Prefer": "wait=" + value})[0] == 200, "and there", value)
+    for value in ("0x10", "+5", "1e1", "1.", ".5", "-1", '"5', '"5" 6', "inf", ""):
+        problem(c.call("POST", V1 + "/tasks", {"function": "no.such"}, {"Prefer": "wait=" + value}), 400, "bad-request", f"Prefer: wait={value}")
+    for term in ("size:>0x1", "size:>1e0", "size:>=5x", "size:><5", "size:>%2B5", "size:1e0"):
+        answer = c.call("GET", f"{V1}/objects?filter={term}")
+        problem(answer, 400, "bad-request", term)
+        check("size" in json.loads(answer[2])["detail"], "it says of what", answer[2])
+    check(len(c.json("GET", f"{V1}/objects?filter=size:<=1.5%20AND%20id:{name}", expect=200)["items"]) == 1, "a bound with a fraction")
+
+
 def form(parts, boundary="b0und"):
     lines = b""
     for name, media, data in parts:

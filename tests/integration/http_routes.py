@@ -172,8 +172,13 @@ def test_objects(c):
     check(c.call("HEAD", path)[1]["content-length"] == "2000000", "HEAD")
     header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }"
     npy = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + struct.pack("<6f", *range(6))
-    name = json.loads(c.call("POST", V1 + "/objects", npy, {"Content-Type": "application/x-npy"})[2])["id"]
-    check(c.value(name)["value"]["shape"] == [2, 3], "npy")
+    keyed = {"Content-Type": "application/x-npy", "Idempotency-Key": "the npy"}
+    put = c.json("POST", V1 + "/objects", npy, keyed, expect=201)
+    name = put["id"]
+    got = c.value(name)
+    check(got["value"]["shape"] == [2, 3], "npy")
+    stored = len(c.call("GET", f"{V1}/objects/{name}/data")[2])
+    check(put["size"] == got["size"] == stored != len(npy), "its size is the object's", put, got["size"], stored)
     check(c.call("POST", V1 + "/objects", npy[:-1], {"Content-Type": "application/x-npy"})[0] == 422, "cut npy")
     unknown = "obj_" + "a" * 32
     check(c.json("GET", f"{V1}/objects/{unknown}?wait=1")["status"] == 404, "unknown object")

@@ -27,7 +27,14 @@ static void filters_match_all_their_terms(void **state)
         {"worker:<=3", true, true},
         {"worker:<3", true, false},
         {"worker:>3", true, false},
-        {"worker:>=x", true, false}, /* a pattern */
+        {"worker:>=x", true, false}, /* a pattern, as what follows */
+        {"worker:>0x1", true, false},
+        {"worker:>2 ", true, true},
+        {"worker:>1e0", true, false},
+        {"worker:><2", true, false},
+        {"worker:>+2", true, false},
+        {"worker:<3.5", true, true},
+        {"worker:>-1.5", true, true},
         {"name:>=3", true, false}, /* no number */
         {"state:fail", true, false},
         {"state:failed AND worker:4", true, false},

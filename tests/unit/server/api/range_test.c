@@ -55,6 +55,10 @@ static void tags_are_found_in_lists(void **state)
     assert_false(mob_etag_listed("W/\"a\"", "\"a\"", true));
     assert_true(mob_etag_listed("W/\"a\", \"a\"", "\"a\"", true));
     assert_true(mob_etag_listed("*", "\"a\"", true));
+    assert_false(mob_etag_listed("\"b,*\"", "\"a\"", true));
+    assert_false(mob_etag_listed("\"b,\"a\"", "\"a\"", true));
+    assert_true(mob_etag_listed("\"b,c\",\"a\"", "\"a\"", true));
+    assert_false(mob_etag_listed("\"b", "\"a\"", true));
 }
 
 int main(void)

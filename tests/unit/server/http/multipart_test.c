@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -70,12 +71,67 @@ static void a_boundary_is_needed(void **state)
         mob_multipart_open(&parts, "multipart/mixed;BOUNDARY=b ;x=y", "--b\r\n\r\n\r\n--b--", 15), MOB_OK);
 }
 
+static void names_are_read_as_clients_write_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *disposition, *name;
+    } cases[] = {
+        {"form-data; name=\"a\\\"b\"", "a\"b"},
+        {"form-data; name=\"a\\\\\"", "a\\"},
+        {"form-data; name=\"a\\\\\\\"\"; filename=x", "a\\\""},
+        {"form-data; name=\"C:\\dir\\f\"", "C:\\dir\\f"},
+        {"form-data; filename=\"a\\\"; name=b\"; name=\"c\"", "c"},
+        {"form-data; filename=\"x; name=b\"; name=c", "c"},
+        {"form-data; filename=x; NAME=c", "c"},
+        {"form-data; name=\"a;b=c d\"", "a;b=c d"},
+        {"form-data; xname=b;name=c;", "c"},
+        {"form-data;name = b;name=c", "c"},
+        {"form-data; name=b; name=c", "b"},
+        {"form-data; name=\"\"", ""},
+        {"form-data; name=\"b", ""},
+        {"form-data; name=\"b\\\"", ""},
+        {"form-data; name=", ""},
+        {"form-data; name", ""},
+        {"form-data; =b", ""},
+        {"name=b", ""},
+        {";", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[256];
+        struct mob_multipart parts;
+        struct mob_part part;
+        snprintf(body, sizeof body, "--b\r\nContent-Disposition:%s\r\n\r\nx\r\n--b--", cases[i].disposition);
+        assert_int_equal(mob_multipart_open(&parts, TYPE, body, strlen(body)), MOB_OK);
+        assert_int_equal(mob_multipart_next(&parts, &part), MOB_OK);
+        if (strcmp(part.name, cases[i].name) != 0)
+            fail_msg("%s: \"%s\"", cases[i].disposition, part.name);
+    }
+}
+
+static void a_name_has_room_for_127_bytes(void **state)
+{
+    (void)state;
+    for (int length = MOB_MULTIPART_TEXT_MAX - 1; length <= MOB_MULTIPART_TEXT_MAX + 1; length++) {
+        char body[512];
+        struct mob_multipart parts;
+        struct mob_part part;
+        snprintf(body, sizeof body, "--b\r\nContent-Disposition: form-data; name=\"%0*d\"\r\n\r\nx\r\n--b--",
+            length, 0);
+        assert_int_equal(mob_multipart_open(&parts, TYPE, body, strlen(body)), MOB_OK);
+        assert_int_equal(mob_multipart_next(&parts, &part), MOB_OK);
+        assert_int_equal(strlen(part.name), length < MOB_MULTIPART_TEXT_MAX ? length : 0);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_come_in_order_with_their_bytes),
         cmocka_unit_test(what_is_not_whole_is_refused),
         cmocka_unit_test(a_boundary_is_needed),
+        cmocka_unit_test(names_are_read_as_clients_write_them),
+        cmocka_unit_test(a_name_has_room_for_127_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,6 +59,26 @@ static void unsigned_integers_reach_to_2_to_the_64(void **state)
     mob_model_release(model);
 }
 
+static void minus_zero_is_zero_beside_whatever_stands_there(void **state)
+{
+    (void)state;
+    struct mob_model *model = model_of("u64");
+    static const char *const forms[] = {"[-0, 1, 2, 3]", "[-0, 1, 2, 18446744073709551615]"};
+    for (size_t i = 0; i < 2; i++) {
+        struct mob_infer_request *request = parse(model, "UINT64", forms[i]);
+        assert_non_null(request);
+        assert_int_equal(((const uint64_t *)(const void *)request->inputs[0].data)[0], 0);
+        mob_infer_request_destroy(request);
+    }
+    static const char *const refused[] = {
+        "[-0.0, 1, 2, 3]", "[-0.0, 1, 2, 18446744073709551615]", "[-0e0, 1, 2, 18446744073709551615]"};
+    for (size_t i = 0; i < 3; i++) {
+        assert_null(parse(model, "UINT64", refused[i]));
+        assert_string_equal(why, "input x: element 0 (from 0) does not fit UINT64");
+    }
+    mob_model_release(model);
+}
+
 static void what_does_not_fit_is_named(void **state)
 {
     (void)state;
@@ -120,6 +140,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unsigned_integers_reach_to_2_to_the_64),
+        cmocka_unit_test(minus_zero_is_zero_beside_whatever_stands_there),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(arrays_beside_numbers_are_counted),
         cmocka_unit_test(far_integers_are_numbers_for_floats),
