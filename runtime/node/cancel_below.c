@@ -137,7 +137,6 @@ static void below_free(struct below *below)
 static void leave_facts(struct below *below, enum mob_status status)
 {
     struct node *node = below->node;
-    node->below_due_looked = 0;
     if (status != MOB_OK || node->below_due_count == 0)
         return;
     if (!node->below_facts)
@@ -155,6 +154,7 @@ static void end(struct below *below, enum mob_status status, uint32_t told)
     while (*at != below)
         at = &(*at)->next;
     *at = below->next;
+    node->below_due_looked = 0; /* there is room for one */
     if (below->shared)
         leave_facts(below, status);
     if (below->done)

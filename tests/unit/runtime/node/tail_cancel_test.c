@@ -1,6 +1,7 @@
 /* A cancel after the node's restart finds what is below its task: children of a task that has not run again
  * yet, and what ended ones among them became by tail calls. */
 #include "tests/unit/runtime/node/node_fixture.h"
+#include "runtime/node/cancel_below.h"
 
 /* The task in worker->head submits another one. */
 static struct mob_task_id submit_below(struct nx_worker *worker, uint32_t index)
@@ -297,6 +298,43 @@ static void cancels_that_come_during_a_walk_have_the_next_one(void **state)
     end_three(&nx, &driver, &below, left);
 }
 
+static void count_told(struct node *node, void *arg, enum mob_status status, uint32_t told)
+{
+    (void)node;
+    assert_int_equal(status, MOB_OK);
+    assert_int_equal(told, 0);
+    ++*(int *)arg;
+}
+
+/* All walks there may be are of those who ask how many were told; a cancel that waits for one of them goes
+ * on. */
+static void a_cancel_that_finds_no_walk_free_has_the_next(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker below;
+    struct left left[3];
+    grow_three(&nx, &driver, &below, left);
+    FAKE.hold_reads = true;
+    const struct node_client *client = node_client_at(nx.node, driver.welcome.slot);
+    struct mob_out_cancel nothing_below = {.task = left[1].leaf, .recursive = 1};
+    int told = 0;
+    for (int i = 0; i < BELOW_WALKS_MAX; i++)
+        node_cancel_below(nx.node, client, &nothing_below, count_told, &told);
+    cancel(&driver, left[0].top);
+    nx_turn(&nx, 3);
+    assert_int_equal(nx.node->below_due_count, 1);
+    assert_int_equal(told, 0);
+    FAKE.hold_reads = false;
+    while (fake_gcs_reads_waiting(nx.node->gcs) > 0)
+        fake_gcs_answer_read(nx.node->gcs, 0);
+    settle_until_gone(&nx, left[0].leaf);
+    assert_int_equal(told, BELOW_WALKS_MAX);
+    assert_cancelled(&nx, left[0].leaf);
+    end_three(&nx, &driver, &below, left);
+}
+
 /* Each has ended, and left one that waits; who cancels them all one after the other is never told of a bound.
  */
 static void many_ended_tasks_are_cancelled_at_once(void **state)
@@ -340,6 +378,7 @@ int main(void)
         cmocka_unit_test(cancel_of_an_ended_task_reaches_what_it_left_running),
         cmocka_unit_test(cancel_of_a_living_task_reaches_below_its_ended_children),
         cmocka_unit_test(cancels_that_come_during_a_walk_have_the_next_one),
+        cmocka_unit_test(a_cancel_that_finds_no_walk_free_has_the_next),
         cmocka_unit_test(many_ended_tasks_are_cancelled_at_once),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
