@@ -99,14 +99,20 @@ static enum mob_status read_value(struct mob_engine_put *put, struct mob_arg *ou
     return MOB_OK;
 }
 
+static bool read_value_or_fail(struct flight *flight, struct mob_arg *out)
+{
+    if (read_value(&flight->op->put, out) == MOB_OK)
+        return true;
+    flight_fail(flight, MOB_INVALID, NULL, "not a row-major little-endian .npy of numbers");
+    return false;
+}
+
 static void put_object(struct flight *flight)
 {
     struct mob_engine_put *put = &flight->op->put;
     struct mob_arg value;
-    if (read_value(put, &value) != MOB_OK) {
-        flight_fail(flight, MOB_INVALID, NULL, "not a row-major little-endian .npy of numbers");
+    if (!read_value_or_fail(flight, &value))
         return;
-    }
     for (int type = MOB_TYPE_BYTES; type < MOB_TYPE_COUNT; type++)
         if (strcmp(mob_value_type_name((enum mob_value_type)type), put->type) == 0)
             value.kind = type;
@@ -122,8 +128,8 @@ static void on_put_before(struct flight *flight, const struct engine_found *foun
         return;
     }
     struct mob_arg value;
-    if (read_value(&flight->op->put, &value) != MOB_OK)
-        MOB_ASSERT(!"a body that was put before, by its digest");
+    if (!read_value_or_fail(flight, &value))
+        return;
     flight->op->put.id = id;
     flight_done(flight);
 }
