@@ -192,7 +192,7 @@ static void on_stop(int number)
         char *down[] = {stop_program, (char *)"down", (char *)"--dir", stop_cluster, NULL};
         if (stop_cluster[0])
             run_at_stop(down);
-        for (int i = 0; i < STOP_DIRECTORIES && !getenv("MOBULA_BENCH_KEEP"); i++) {
+        for (int i = 0; i < STOP_DIRECTORIES; i++) {
             char *remove[] = {(char *)"/bin/rm", (char *)"-rf", stop_directories[i], NULL};
             if (stop_directories[i][0])
                 run_at_stop(remove);
@@ -204,7 +204,8 @@ static void on_stop(int number)
 void bench_remove_at_stop(const char *directory)
 {
     static int next;
-    snprintf(stop_directories[next], sizeof stop_directories[next], "%s", directory);
+    if (!getenv("MOBULA_BENCH_KEEP"))
+        snprintf(stop_directories[next], sizeof stop_directories[next], "%s", directory);
     next = (next + 1) % STOP_DIRECTORIES; /* the newest ones: no more exist at a time */
     signal(SIGINT, on_stop);
     signal(SIGTERM, on_stop);
