@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "server/api/engine_reading.h"
 #include "server/api/engine_scan.h"
@@ -17,7 +18,8 @@
 #include "server/api/trace_tracks.h"
 #include "server/events/events.h"
 
-/* Of one answer. Fewer are read backwards: the second reading finds some more that reach into the same time.
+/* Of one reading. Fewer are read backwards: the second reading finds some more that reach into the same time.
+ * One that ends before the newest all the same begins again later (begin_later).
  */
 #define BLOCKS_MAX 4096u
 #define COUNTED_BLOCKS_MAX (BLOCKS_MAX / 4 * 3)
@@ -41,6 +43,7 @@ struct timeline {
     bool counting; /* the first reading */
     int64_t newest_us, logged_us; /* of the block that is counted */
     int64_t since_us; /* the newest of the block where that is oldest */
+    int64_t last_us; /* the newest that was counted */
     bool cut; /* there is more before from_us */
     struct trace_items items; /* while counting without text */
     size_t named; /* so many have their name, or will not have one */
@@ -240,6 +243,8 @@ static void count_entry(
     if (end < line->from_us || begin > line->to_us)
         return;
     trace_items_begin(&line->items, &scan->flight->op->json, end);
+    if (end > line->last_us)
+        line->last_us = end;
     int64_t turn_us =
         scan_turn_ns(header, end * 1000) / 1000; /* one that is told late does not reach far back */
     if (turn_us > line->newest_us)
@@ -250,8 +255,10 @@ static void end_block(struct scan *scan, struct scan_lane *lane)
 {
     (void)lane;
     struct timeline *line = scan->context;
-    if (!line->counting)
+    if (!line->counting) {
+        scan->full |= MOB_FAILPOINT("timeline.full");
         return;
+    }
     int64_t block_us = line->newest_us ? line->newest_us : line->logged_us;
     if (block_us > 0 && block_us < line->since_us)
         line->since_us = block_us;
@@ -273,22 +280,46 @@ static void begin_text(struct scan *scan)
     line->failure_bytes = 0;
 }
 
-/* From the oldest of those that were counted on, forward. */
-static void begin_writing(struct scan *scan)
+/* Forward, with all that ended since then. */
+static void write_since(struct scan *scan, int64_t since_us)
 {
     struct timeline *line = scan->context;
-    line->counting = false;
-    line->cut = scan_has_more(scan);
-    line->cut |= trace_items_keep_newest(&line->items, line->limit, &line->since_us);
-    if (line->cut && line->since_us > line->from_us && line->since_us < INT64_MAX) {
-        line->from_us = line->since_us;
-        scan->request.from_wall_ns = line->since_us * 1000;
+    if (since_us > line->from_us) {
+        line->from_us = since_us;
+        scan->request.from_wall_ns = since_us * 1000;
         if (scan->request.to_wall_ns == 0)
             scan->request.to_wall_ns = INT64_MAX;
     }
     scan->request.newest_first = false;
     begin_text(scan);
     scan_start_over(scan);
+}
+
+/* From the oldest of those that were counted on. */
+static void begin_writing(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    line->counting = false;
+    line->cut = scan_has_more(scan);
+    line->cut |= trace_items_keep_newest(&line->items, line->limit, &line->since_us);
+    if (line->since_us == INT64_MAX) /* nothing was counted */
+        line->since_us = line->from_us;
+    write_since(scan, line->cut ? line->since_us : line->from_us);
+}
+
+/* The second reading was full before it came to the newest, which are what is wanted: what it has goes, and
+ * half the time that it was to show. False: there is nothing left to halve. */
+static bool begin_later(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    int64_t since_us = line->from_us > line->since_us ? line->from_us : line->since_us;
+    line->cut = true;
+    if (since_us >= line->last_us) {
+        line->from_us = line->last_us + 1; /* nothing is whole */
+        return false;
+    }
+    write_since(scan, line->last_us - (line->last_us - since_us) / 2);
+    return true;
 }
 
 /* --- which are given, and their names --- */
@@ -298,8 +329,10 @@ static void choose(struct scan *scan)
     struct timeline *line = scan->context;
     for (size_t b = 0; b < HELD_BUCKETS; b++)
         write_held(scan, &line->held[b], NULL, TRACE_TRACK_OF_RUNNING);
-    line->cut |= scan_has_more(scan);
-    line->cut |= trace_items_keep_newest(&line->items, line->limit, &line->from_us);
+    int64_t oldest_us = 0;
+    line->cut |= trace_items_keep_newest(&line->items, line->limit, &oldest_us);
+    if (oldest_us > line->from_us)
+        line->from_us = oldest_us;
 }
 
 static void give_name(struct scan *scan, struct trace_item *item, const struct task_record *record)
@@ -342,6 +375,8 @@ static bool end_reading(struct scan *scan)
         begin_writing(scan);
         return true;
     }
+    if (!line->reading && scan_has_more(scan) && begin_later(scan))
+        return true;
     if (!line->reading) {
         choose(scan);
         line->reading = reading_begin(scan->flight, on_group, scan);

@@ -8,7 +8,7 @@ import re
 import subprocess
 import time
 
-from lib_http_cluster import BIN, check, main, ref, with_slot
+from lib_http_cluster import BIN, Cluster, check, main, ref, with_slot
 
 V1 = "/api/v1"
 WAIT = {"Prefer": "wait=60"}
@@ -253,6 +253,31 @@ def test_the_timeline_shows_the_newest(c):
     c.json("POST", V1 + "/objects:wait", {"ids": [item["returns"][0] for item in batch], "num_returns": 1000, "timeout_ms": 60000}, expect=200)
     tasks, rest = shown(c, "?limit=20")
     check(len(tasks) + len(rest["others"]) == 20 and {e["name"] for e in tasks} == {"arith.add"}, "of a batch that was submitted long before", tasks, rest)
+
+
+def timeline_that_is_full(failpoint):
+    """Of tasks one after another, in a cluster of its own, whose second reading ends early."""
+    os.environ["MOBULA_FAILPOINTS"] = failpoint
+    try:
+        c = Cluster()
+    finally:
+        del os.environ["MOBULA_FAILPOINTS"]
+    try:
+        c.deploy("arith")
+        ids = [c.run("arith.add", i, 1)["id"] for i in range(40)]
+        return ids, *shown(c)
+    finally:
+        c.end()
+
+
+def test_a_timeline_that_is_full_shows_the_newest(_):
+    ids, tasks, rest = timeline_that_is_full("timeline.full=error@5")
+    check([e["args"]["task"] for e in tasks][-1:] == ids[-1:], "the newest is there", len(tasks), rest)
+    check([e["args"]["task"] for e in tasks] == ids[-len(tasks):] and len(tasks) < 40, "and what was before it", len(tasks), rest)
+    check(rest["truncated"] and all(e["ts"] + e["dur"] >= rest["complete_from"] for e in tasks), "since when", rest)
+    ids, tasks, rest = timeline_that_is_full("timeline.full=error")
+    whole = [e["args"]["task"] for e in tasks if e["ts"] + e["dur"] >= rest["complete_from"]]
+    check(rest["truncated"] and whole == ids[40 - len(whole):] and len(whole) < 40, "a reading of one block claims no more", tasks, rest)
 
 
 def test_a_batch_that_is_too_long_has_one_error(c):
