@@ -303,6 +303,7 @@ struct mob_engine;
 struct mob_engine_ops {
     void (*post)(struct mob_engine *engine, struct mob_engine_op *op);
     bool (*ready)(struct mob_engine *engine);
+    int64_t (*unacked_since)(struct mob_engine *engine);
     /* The event hub's wishes (server/events): must only post a message. */
     void (*events_want)(struct mob_engine *engine);
     void (*events_behind)(struct mob_engine *engine);
@@ -319,6 +320,13 @@ static inline void mob_engine_post(struct mob_engine *engine, struct mob_engine_
     engine->ops->post(engine, op);
 }
 /* Connected to a node and to the GCS. Any thread. */
+/* When the oldest write was published that the control store has not acknowledged (monotonic); 0: there is
+ * none. */
+static inline int64_t mob_engine_unacked_since(struct mob_engine *engine)
+{
+    return engine->ops->unacked_since(engine);
+}
+
 static inline bool mob_engine_ready(struct mob_engine *engine)
 {
     return engine->ops->ready(engine);

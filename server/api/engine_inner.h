@@ -81,6 +81,8 @@ struct pinned {
 struct ack_group {
     struct engine *engine;
     struct flight *first;
+    struct ack_group *next; /* that was asked for later */
+    int64_t asked_ns;
 };
 
 struct session {
@@ -136,6 +138,9 @@ struct engine {
     _Atomic(struct pinned *) returned;
     _Atomic uint32_t queued;
     _Atomic bool stopping, is_ready;
+    struct ack_group *acks,
+        **acks_end; /* that were asked for, the oldest first; the end only while there is one */
+    _Atomic int64_t unacked_since_ns; /* that was asked; 0: nothing waits */
     _Atomic bool events_wanted;
     _Atomic bool events_behind; /* a reader of the past is there */
     _Atomic bool events_unwanted;
@@ -246,6 +251,8 @@ void engine_jobs_tick(struct engine *engine);
 /* engine_runtime.c */
 /* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */
 void flight_want_ack(struct flight *flight);
+void engine_ask_for_acks(struct engine *engine, int64_t now); /* for all that want one */
+void engine_forget_acks(mob_answer_fn *answer, void *arg); /* for mob_asks_forget */
 void engine_watch_session(struct engine *engine, struct session *session);
 struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job);
 /* The error of a call on `client` that failed. */

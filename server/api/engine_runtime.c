@@ -23,8 +23,6 @@
 #define ALIVE_INTERVAL_NS MOB_MS
 #define END_SESSIONS_NS MOB_SEC
 
-/* --- acknowledgements: one request to the node for all of a round --- */
-
 struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job)
 {
     if (engine->session_count == 0)
@@ -35,69 +33,6 @@ struct session *engine_session(struct engine *engine, bool has_job, struct mob_j
         if (!engine->sessions[i].ended && memcmp(&engine->sessions[i].job, &job, sizeof job) == 0)
             return &engine->sessions[i];
     return NULL;
-}
-
-void flight_want_ack(struct flight *flight)
-{
-    struct engine *engine = flight->engine;
-    for (size_t i = 0; i < engine->session_count; i++) {
-        struct session *session = &engine->sessions[i];
-        if (session->client != flight->client)
-            continue;
-        flight->next = session->to_ack;
-        session->to_ack = flight;
-        return;
-    }
-    flight_fail(flight, MOB_CLOSED, NULL, "the session with the runtime has ended");
-}
-
-/* The node keeps large puts on disk and says which it could not keep; all else of the group is committed. */
-static bool was_kept(const struct flight *flight, const char *not_kept)
-{
-    char id[MOB_TEXT_ID_MAX];
-    if (!flight->future)
-        return true;
-    mob_future_id(flight->future, id);
-    return !strstr(not_kept, id);
-}
-
-static void acknowledged(void *arg, enum mob_status status, const char *text, size_t size)
-{
-    bool names_puts = (status == MOB_DISK_FULL || status == MOB_IO) && size >= strlen(MOB_FLUSH_NOT_KEPT) &&
-        strncmp(text, MOB_FLUSH_NOT_KEPT, strlen(MOB_FLUSH_NOT_KEPT)) == 0;
-    struct ack_group *group = arg;
-    for (struct flight *flight = group->first, *next; flight; flight = next) {
-        next = flight->next;
-        flight->next = NULL;
-        flight->acked = status == MOB_OK || (names_puts && was_kept(flight, text));
-        if (flight->acked)
-            engine_acked(flight);
-        else if (names_puts)
-            flight_fail(flight, status, NULL, "the value could not be kept on disk");
-        else if (status == MOB_FINISHED)
-            engine_job_has_ended(flight);
-        else
-            flight_fail(flight, status == MOB_CLOSED ? MOB_UNAVAILABLE : status, NULL,
-                "the acknowledgement did not come; the outcome is not known");
-    }
-    group->engine->worked++;
-    free(group);
-}
-
-static void ask_for_acks(struct engine *engine)
-{
-    for (size_t i = 0; i < engine->session_count; i++) {
-        struct session *session = &engine->sessions[i];
-        if (!session->to_ack)
-            continue;
-        struct ack_group *group = malloc(sizeof *group);
-        MOB_ASSERT(group != NULL);
-        *group = (struct ack_group){engine, session->to_ack};
-        session->to_ack = NULL;
-        enum mob_status status = mob_ask(session->client, MOB_REQ_FLUSH, NULL, 0, acknowledged, group);
-        if (status != MOB_OK)
-            acknowledged(group, status, NULL, 0);
-    }
 }
 
 /* --- the mailbox; any thread --- */
@@ -117,6 +52,11 @@ static void post(struct mob_engine *base, struct mob_engine_op *op)
         op->next = head;
     while (!atomic_compare_exchange_weak(&engine->inbox, &head, op));
     engine_ring(engine);
+}
+
+static int64_t unacked_since(struct mob_engine *base)
+{
+    return atomic_load(&((struct engine *)base)->unacked_since_ns);
 }
 
 static bool ready(struct mob_engine *base)
@@ -350,7 +290,7 @@ static int64_t round_of(struct engine *engine, int64_t now)
     take_inbox(engine);
     engine_errands_step(engine);
     int64_t wake = engine_models_step(engine, now);
-    ask_for_acks(engine);
+    engine_ask_for_acks(engine, now);
     /* Reading the rings costs no system call; a whole step of the clients does, and is for before the sleep.
      */
     for (size_t i = 0; i < engine->session_count; i++)
@@ -409,19 +349,13 @@ static void *engine_thread(void *argument)
 
 /* --- life --- */
 
-static void forget_ack_group(mob_answer_fn *answer, void *arg)
-{
-    if (answer == acknowledged)
-        free(arg);
-}
-
 /* What the control store owes is answered, so that it frees what it holds. From then on nothing may call
  * back: every flight ends, and what is still asked of the node is forgotten. */
 static void end_all(struct engine *engine)
 {
     mob_gcs_close(engine->gcs);
     for (size_t i = 0; i < engine->session_count; i++)
-        mob_asks_forget(engine->sessions[i].client, forget_ack_group);
+        mob_asks_forget(engine->sessions[i].client, engine_forget_acks);
     engine->closing = true;
     while (engine->all)
         flight_fail(engine->all, MOB_UNAVAILABLE, NULL, "the gateway is shutting down");
@@ -470,7 +404,8 @@ static void stop(struct mob_engine *base)
     free(engine);
 }
 
-static const struct mob_engine_ops runtime_ops = {post, ready, events_want, events_behind, events_stop, stop};
+static const struct mob_engine_ops runtime_ops = {
+    post, ready, unacked_since, events_want, events_behind, events_stop, stop};
 
 static enum mob_status open_parts(struct engine *engine)
 {

@@ -18,11 +18,21 @@ void mob_api_livez(struct mob_api *api, struct mob_http_request *request)
     mob_api_send(request);
 }
 
+/* A store whose disk is full or hangs refuses nothing: writes wait. A busy one takes less. */
+#define UNACKED_NS_MAX (5 * MOB_SEC)
+
 void mob_api_readyz(struct mob_api *api, struct mob_http_request *request)
 {
+    int64_t now = mob_now(), since = mob_engine_unacked_since(api->parts.engine);
     if (atomic_load(&api->draining) || !mob_engine_ready(api->parts.engine)) {
         mob_api_fail(request, MOB_UNAVAILABLE,
             atomic_load(&api->draining) ? "shutting down" : "not connected to the runtime");
+        return;
+    }
+    if (since && now - since > UNACKED_NS_MAX) {
+        mob_api_fail(request, MOB_UNAVAILABLE,
+            "writes wait: the oldest has no acknowledgement from the control store since %lld s",
+            (long long)((now - since) / MOB_SEC));
         return;
     }
     mob_http_reply(request, 200, "text/plain; charset=utf-8", "ready\n", 6);

@@ -124,5 +124,37 @@ def test_a_node_that_dies_while_values_are_put(c):
             is_there(c, answer["id"], (3 + i) * MIB, i)
 
 
+def redis_of(c):
+    """Its command line does not say whose it is."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as file:
+                is_redis = file.read().startswith("redis")
+            if is_redis and os.readlink(f"/proc/{pid}/cwd").startswith(c.directory + "/"):
+                return int(pid)
+        except OSError:
+            continue
+    return None
+
+
+def test_who_takes_no_writes_is_not_ready(c):
+    """A store that cannot write to its disk says nothing: what it is given waits."""
+    check(c.call("GET", "/readyz")[0] == 200, "ready")
+    redis, answers = redis_of(c), []
+    os.kill(redis, signal.SIGSTOP)
+    try:
+        threads = in_threads([lambda: answers.append(put(c, 10, "late"))])
+        c.until("it is told", lambda: c.call("GET", "/readyz")[0] == 503)
+        problem = c.json("GET", "/readyz", expect=503)
+        check("acknowledgement from the control store" in problem["detail"] and problem["retryable"], "with the reason", problem)
+        check(c.call("GET", "/livez")[0] == 200 and not answers, "it lives, and the put waits", answers)
+    finally:
+        os.kill(redis, signal.SIGCONT)
+    for t in threads:
+        t.join()
+    check(answers[0][0] == 201, "the put", answers)
+    check(c.call("GET", "/readyz")[0] == 200, "ready again")
+
+
 if __name__ == "__main__":
     main(dict(globals()), "--segment-bytes", "64MiB")
