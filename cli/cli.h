@@ -80,6 +80,7 @@ enum cli_exit cmd_migrate(struct cli_call *call);
 enum cli_exit cmd_gcs(struct cli_call *call);
 enum cli_exit cmd_submit(struct cli_call *call);
 enum cli_exit cmd_get(struct cli_call *call);
+enum cli_exit cmd_cancel(struct cli_call *call);
 enum cli_exit cmd_list(struct cli_call *call);
 enum cli_exit cmd_logs(struct cli_call *call);
 enum cli_exit cmd_why(struct cli_call *call);

@@ -198,7 +198,7 @@ static void print(const struct config *config)
 enum cli_exit cmd_config(struct cli_call *call)
 {
     static struct config config; /* some 20 KiB */
-    char error[STATE_ERROR_MAX];
+    char error[STATE_ERROR_MAX], shape[STATE_ERROR_MAX];
     config = (struct config){.call = call, .next = &call->settings};
     if (!names_are_known(call))
         return CLI_USAGE;
@@ -211,10 +211,11 @@ enum cli_exit cmd_config(struct cli_call *call)
         else if (status != MOB_OK && call->format == CLI_TABLE)
             cli_say("nothing runs in %s: this is what the next start uses", cli_directory(call));
     }
-    bool possible = replicas_choose(&call->settings, error) == MOB_OK;
+    bool can_be = places_check(&call->settings, error) == MOB_OK;
+    bool fits = replicas_choose(&call->settings, shape) == MOB_OK;
     print(&config);
-    if (possible && places_check(&call->settings, error) == MOB_OK)
+    if (can_be && fits)
         return CLI_OK;
-    cli_say("the next start will refuse this: %s", error);
+    cli_say("the next start will refuse this: %s", can_be ? shape : error);
     return CLI_USAGE;
 }

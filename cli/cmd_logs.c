@@ -75,16 +75,18 @@ enum cli_exit cmd_logs(struct cli_call *call)
     static struct api api;
     static struct lines lines;
     lines.as_json = call->format == CLI_JSON || call->format == CLI_JSONL;
-    char id[API_PATH_MAX / 2];
-    const char *text = call->arguments[0];
-    const char *kind = strncmp(text, "actor_", 6) == 0 ? "actors" : "tasks";
-    if (!http_encode(text, id, sizeof id)) {
-        cli_say("that is no id");
+    const char *id = call->arguments[0];
+    struct mob_task_id task;
+    struct mob_actor_id actor;
+    bool of_actor = mob_actor_id_parse(id, &actor) == MOB_OK;
+    if (!of_actor && mob_task_id_parse(id, &task) != MOB_OK) {
+        cli_say("%s is neither a task nor an actor id", id);
         return CLI_USAGE;
     }
     enum cli_exit exit_code = api_open(call, &api);
     if (exit_code == CLI_OK)
-        exit_code = read_on(&api, kind, id, cli_option(call, "follow") != NULL, &lines);
+        exit_code =
+            read_on(&api, of_actor ? "actors" : "tasks", id, cli_option(call, "follow") != NULL, &lines);
     if (lines.length > 0 && !end_line(&lines)) /* the last one has no end yet */
         exit_code = CLI_FAILED;
     api_close(&api);

@@ -174,6 +174,36 @@ enum cli_exit cmd_submit(struct cli_call *call)
     return exit_code;
 }
 
+/* Of several those that can be are cancelled, and the exit code is of the first that could not. */
+enum cli_exit cmd_cancel(struct cli_call *call)
+{
+    static struct api api;
+    for (int i = 0; i < call->count; i++) {
+        struct mob_task_id task;
+        if (mob_task_id_parse(call->arguments[i], &task) != MOB_OK) {
+            cli_say("%s is no task id", call->arguments[i]);
+            return CLI_USAGE;
+        }
+    }
+    enum cli_exit first = api_open(call, &api);
+    if (first != CLI_OK)
+        return first;
+    json_t *body = json_pack("{s:b}", "force", cli_option(call, "force") != NULL);
+    for (int i = 0; i < call->count; i++) {
+        char path[API_PATH_MAX];
+        json_t *answer = NULL;
+        snprintf(path, sizeof path, API_PREFIX "/tasks/%s:cancel", call->arguments[i]);
+        enum cli_exit exit_code = api_json(&api, "POST", path, NULL, body, &answer);
+        if (exit_code != CLI_OK && call->count > 1)
+            cli_say("  it was %s", call->arguments[i]);
+        first = first == CLI_OK ? exit_code : first;
+        json_decref(answer);
+    }
+    json_decref(body);
+    api_close(&api);
+    return first;
+}
+
 enum cli_exit cmd_get(struct cli_call *call)
 {
     static struct api api;

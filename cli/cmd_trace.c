@@ -33,7 +33,12 @@ static void say_how_it_ended(const json_t *answer)
 enum cli_exit cmd_why(struct cli_call *call)
 {
     static struct api api;
+    struct mob_task_id task;
     json_t *answer = NULL;
+    if (mob_task_id_parse(call->arguments[0], &task) != MOB_OK) {
+        cli_say("%s is no task id", call->arguments[0]);
+        return CLI_USAGE;
+    }
     enum cli_exit exit_code = ask(call, &api, "tasks", call->arguments[0], "why", &answer);
     if (exit_code == CLI_OK && call->format != CLI_TABLE) {
         api_print_value(call, answer);

@@ -39,6 +39,8 @@ const struct cli_command cli_commands[] = {
         cmd_submit},
     {"get", "TASK|OBJECT...", "wait for a value and print it", MOB_SETTINGS_CLI, 1, CLI_ARGUMENTS_MAX,
         {{0, "timeout", "SECONDS", "wait at most this long"}}, cmd_get},
+    {"cancel", "TASK...", "ask a task, and what it has begun, to stop", MOB_SETTINGS_CLI, 1,
+        CLI_ARGUMENTS_MAX, {{'f', "force", NULL, "end its worker at once"}}, cmd_cancel},
     {"list", "KIND", "tasks, objects, actors, functions, jobs, nodes or endpoints", MOB_SETTINGS_CLI, 1, 1,
         {{0, "filter", "FILTER", "as state:FAILED AND name:train*"}, {0, "sort", "FIELD", "as -started_us"},
             {'n', "limit", "N", "at most so many (default 100)"}},
@@ -225,11 +227,11 @@ static bool looks_like_number(const char *word)
     return word[0] == '-' && ((word[1] >= '0' && word[1] <= '9') || word[1] == '.');
 }
 
-/* A slip of the fingers, and not another word of the same length. */
+/* A slip of the fingers, and not another word of about the same length. */
 static bool is_near(const char *typed, const char *name)
 {
     unsigned distance = mob_settings_distance(typed, name);
-    return distance <= 2 && distance * 2 < strlen(typed);
+    return distance <= 2 && distance * 3 <= strlen(typed);
 }
 
 static bool unknown_option(const struct cli_call *call, const char *word)
@@ -342,7 +344,7 @@ enum cli_exit cli_main(int argc, char *const *argv)
         return CLI_OK;
     }
     bool help = strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
-    if (help && argc < 3) {
+    if (help && (argc < 3 || argv[2][0] == '-')) {
         print_help(stdout);
         return CLI_OK;
     }

@@ -86,11 +86,12 @@ static bool has_postgres(const struct mob_settings *settings)
     return strcmp(mob_setting_text(settings, MOB_SETTING_POSTGRES), "on") == 0;
 }
 
-static enum mob_status take(struct mob_settings *settings, uint32_t replicas, enum mob_setting_source source)
+static enum mob_status take(
+    struct mob_settings *settings, enum mob_setting id, uint32_t number, enum mob_setting_source source)
 {
     char text[16];
-    snprintf(text, sizeof text, "%u", replicas);
-    return mob_settings_set(settings, mob_setting_row(MOB_SETTING_GCS_REPLICAS)->name, text, source);
+    snprintf(text, sizeof text, "%u", number);
+    return mob_settings_set(settings, mob_setting_row(id)->name, text, source);
 }
 
 /* An earlier version let a chain of several be without PostgreSQL, with its configurations in a file. Where
@@ -131,19 +132,35 @@ static enum mob_status check(const struct mob_settings *settings, uint32_t there
     return MOB_CONFLICT;
 }
 
+static enum mob_status choose_shards(struct mob_settings *settings, char error[STATE_ERROR_MAX])
+{
+    const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
+    uint32_t there = 0;
+    if (state_dir_shards(directory, &there) == MOB_OK && there > 0) {
+        enum mob_status status = take(settings, MOB_SETTING_GCS_SHARDS, there, MOB_SOURCE_DIRECTORY);
+        if (status != MOB_OK)
+            return status;
+    }
+    return state_dir_check_shards(
+        directory, (uint32_t)mob_setting_number(settings, MOB_SETTING_GCS_SHARDS), error);
+}
+
 enum mob_status replicas_choose(struct mob_settings *settings, char error[STATE_ERROR_MAX])
 {
     const char *directory = mob_setting_text(settings, MOB_SETTING_DIR);
     uint32_t there = 0;
-    enum mob_status status = replicas_of_directory(directory, &there);
+    enum mob_status status = choose_shards(settings, error);
+    if (status != MOB_OK)
+        return status;
+    status = replicas_of_directory(directory, &there);
     if (status != MOB_OK) {
         snprintf(error, STATE_ERROR_MAX,
             "%.200s/" STATE_REPLICAS_NAME " does not say how many members the control store has", directory);
         return status;
     }
     if (there > 0)
-        status = take(settings, there, MOB_SOURCE_DIRECTORY);
+        status = take(settings, MOB_SETTING_GCS_REPLICAS, there, MOB_SOURCE_DIRECTORY);
     else if (!has_postgres(settings))
-        status = take(settings, 1, MOB_SOURCE_DEFAULT);
+        status = take(settings, MOB_SETTING_GCS_REPLICAS, 1, MOB_SOURCE_DEFAULT);
     return status == MOB_OK ? check(settings, there, error) : status;
 }

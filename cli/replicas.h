@@ -1,8 +1,11 @@
-/* How many members each chain of the control store has at the next start: what is asked for (gcs-replicas),
- * what the directory was made with, and what there is to keep configurations in.
+/* How many chains the control store has at the next start and how many members each of them: what is asked
+ * for (gcs-shards, gcs-replicas), what the directory was made with, and what there is to keep configurations
+ * in.
  *
- * - A directory keeps its number: it stands in DIR/gcs-replicas from the first time that the cluster was
- *   ready, and without a word about it that number is used.
+ * - A directory keeps its number of chains, and no other one may be asked for: data does not move between
+ * them.
+ * - It keeps its number of members, too: it stands in DIR/gcs-replicas from the first time that the cluster
+ * was ready, and without a word about it that number is used.
  * - More may be asked for: members join. Fewer not, since those that are left out may have more.
  * - Who is in a chain of several is decided in PostgreSQL (GCS.md "Master"), so without PostgreSQL there is
  *   one member.
@@ -15,8 +18,9 @@
 #include "cli/state_dir.h"
 #include "common/settings/settings.h"
 
-/* Puts the number into `settings`, unless it was asked for; settings are otherwise complete. MOB_CONFLICT:
- * what is asked for cannot be, with one sentence about why; MOB_CORRUPT. */
+/* Puts both numbers into `settings`, unless they were asked for; settings are otherwise complete.
+ * MOB_CONFLICT: what is asked for cannot be, with one sentence about why; MOB_CORRUPT, MOB_TOO_LARGE as of
+ * state_dir.h. */
 MOB_MUST_USE enum mob_status replicas_choose(struct mob_settings *settings, char error[STATE_ERROR_MAX]);
 /* How many the directory has been made with; 0: it has no control store yet. MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status replicas_of_directory(const char *directory, uint32_t *out);

@@ -218,21 +218,21 @@ enum mob_status state_dir_shards(const char *directory, uint32_t *out)
     return MOB_OK;
 }
 
-enum mob_status state_dir_set_shards(const char *directory, uint32_t shards, char error[STATE_ERROR_MAX])
+enum mob_status state_dir_check_shards(const char *directory, uint32_t shards, char error[STATE_ERROR_MAX])
 {
-    char path[STATE_PATH_MAX], text[16];
+    char path[STATE_PATH_MAX];
     uint32_t there;
     enum mob_status status = state_dir_shards(directory, &there);
-    state_path(directory, STATE_SHARDS_NAME, path);
     if (status != MOB_OK) {
+        state_path(directory, STATE_SHARDS_NAME, path);
         snprintf(error, STATE_ERROR_MAX, "%s does not say how many shards the control store has", path);
         return status;
     }
     if (there != 0 && there != shards) {
         snprintf(error, STATE_ERROR_MAX,
             "%s holds a control store of %u shard%s, and gcs-shards is %u: data does not move between "
-            "shards, so "
-            "their number is set when a directory is empty. Use --gcs-shards %u here, or another --dir",
+            "shards, so their number is set when a directory is empty. Use --gcs-shards %u here, or another "
+            "--dir",
             directory, there, there == 1 ? "" : "s", shards, there);
         return MOB_CONFLICT;
     }
@@ -242,11 +242,23 @@ enum mob_status state_dir_set_shards(const char *directory, uint32_t shards, cha
             (size_t)STATE_DIR_LENGTH_SHARDS_MAX);
         return MOB_TOO_LARGE;
     }
+    return MOB_OK;
+}
+
+enum mob_status state_dir_set_shards(const char *directory, uint32_t shards, char error[STATE_ERROR_MAX])
+{
+    char path[STATE_PATH_MAX], text[16];
+    uint32_t there;
+    enum mob_status status = state_dir_check_shards(directory, shards, error);
+    if (status == MOB_OK)
+        status = state_dir_shards(directory, &there);
+    if (status != MOB_OK || there != 0)
+        return status;
+    state_path(directory, STATE_SHARDS_NAME, path);
     int length = snprintf(text, sizeof text, "%u\n", shards);
-    if (there == 0)
-        status = shards > 1                        ? state_write(path, text, (size_t)length)
-            : unlink(path) == 0 || errno == ENOENT ? MOB_OK
-                                                   : MOB_IO;
+    status = shards > 1                        ? state_write(path, text, (size_t)length)
+        : unlink(path) == 0 || errno == ENOENT ? MOB_OK
+                                               : MOB_IO;
     if (status != MOB_OK)
         snprintf(error, STATE_ERROR_MAX, "cannot write %s: %s", path, strerror(errno));
     return status;

@@ -76,8 +76,11 @@ char *state_member_name(
     const char *kind, uint32_t shard, uint32_t replica, const char *suffix, char out[STATE_NAME_MAX]);
 /* How many shards the directory has been made for; 0: it has no control store yet. MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status state_dir_shards(const char *directory, uint32_t *out);
-/* Makes it one of `shards`. MOB_CONFLICT: it has another number of them; nothing was changed. MOB_TOO_LARGE:
- * path; MOB_CORRUPT, MOB_IO. For the holder of the lock. */
+/* May it be one of `shards`? MOB_CONFLICT: it has another number of them; MOB_TOO_LARGE: path; MOB_CORRUPT.
+ */
+MOB_MUST_USE enum mob_status state_dir_check_shards(
+    const char *directory, uint32_t shards, char error[STATE_ERROR_MAX]);
+/* Makes it one of `shards`. As the check, with nothing changed; MOB_IO. For the holder of the lock. */
 MOB_MUST_USE enum mob_status state_dir_set_shards(
     const char *directory, uint32_t shards, char error[STATE_ERROR_MAX]);
 /* Sockets of the members of the control store that are there, as gcs/client takes them; of a shard's first

@@ -9,6 +9,7 @@
 
 enum { CELL_MAX = 72 };
 #define YEAR_2001_US 978307200000000ll /* smaller numbers are durations */
+#define CUT "..." /* the end of a cell that had no room */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -16,24 +17,52 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
+/* What has no room ends in dots, behind a whole character. */
+static void fill(char *out, size_t capacity, const char *text)
+{
+    size_t length = strlen(text);
+    if (length < capacity) {
+        memcpy(out, text, length + 1);
+        return;
+    }
+    size_t kept = capacity - sizeof CUT;
+    while (kept > 0 && ((unsigned char)text[kept] & 0xc0) == 0x80)
+        kept--;
+    memcpy(out, text, kept);
+    memcpy(out + kept, CUT, sizeof CUT);
+}
+
+static void fill_time(char *out, size_t capacity, json_int_t us)
+{
+    char text[32];
+    time_t seconds = (time_t)(us / 1000000);
+    struct tm tm;
+    if (us > YEAR_2001_US) {
+        gmtime_r(&seconds, &tm);
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%SZ", &tm);
+    } else if (us < 1000) {
+        snprintf(text, sizeof text, "%lld us", (long long)us);
+    } else if (us < 1000000) {
+        snprintf(text, sizeof text, "%.1f ms", (double)us / 1e3);
+    } else {
+        snprintf(text, sizeof text, "%.1f s", (double)us / 1e6);
+    }
+    fill(out, capacity, text);
+}
+
 void table_cell(const char *key, const json_t *value, char *out, size_t capacity)
 {
     if (!value || json_is_null(value)) {
-        snprintf(out, capacity, "-");
+        fill(out, capacity, "-");
     } else if (json_is_string(value)) {
-        snprintf(out, capacity, "%s", *json_string_value(value) ? json_string_value(value) : "-");
+        fill(out, capacity, *json_string_value(value) ? json_string_value(value) : "-");
         for (char *c = out; *c; c++)
             *c = (unsigned char)*c < ' ' ? ' ' : *c; /* one cell, one line */
-    } else if (json_is_integer(value) && ends_with(key, "_us") && json_integer_value(value) > YEAR_2001_US) {
-        time_t seconds = (time_t)(json_integer_value(value) / 1000000);
-        struct tm tm;
-        gmtime_r(&seconds, &tm);
-        char text[32];
-        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &tm);
-        snprintf(out, capacity, "%s", text);
+    } else if (json_is_integer(value) && ends_with(key, "_us")) {
+        fill_time(out, capacity, json_integer_value(value));
     } else {
         char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(6));
-        snprintf(out, capacity, "%s", text ? text : "?");
+        fill(out, capacity, text ? text : "?");
         free(text);
     }
 }

@@ -215,7 +215,7 @@ static void on_learned(void *arg, enum mob_status status, const char *text, size
             call == MOB_CALL_TASK               ? "/function"
                 : call == MOB_CALL_ACTOR_CREATE ? "/class"
                                                 : NULL,
-            "no function \"%.400s\" is deployed", flight->learns);
+            "no function \"%.400s\" is deployed; GET /api/v1/functions lists those that are", flight->learns);
     } else {
         flight_fail(flight, status, NULL, "%s", mob_status_text(status));
     }

@@ -9,6 +9,9 @@
 #include "server/serve/infer.h"
 #include "server/serve/infer_u64.h"
 
+/* Brackets, commas and eight numbers of 64 bits. */
+#define SHAPE_TEXT_MAX (3 + MOB_TENSOR_DIMS_MAX * 21)
+
 struct parse {
     const struct mob_model *model;
     struct mob_infer_request *request;
@@ -194,6 +197,25 @@ static enum mob_status take_binary(
 
 /* --- inputs and outputs --- */
 
+/* As the requests write it; -1 is any number. */
+static const char *shape_text(const int64_t *shape, uint32_t ndim, char out[SHAPE_TEXT_MAX])
+{
+    int at = snprintf(out, SHAPE_TEXT_MAX, "[");
+    for (uint32_t d = 0; d < ndim; d++)
+        at +=
+            snprintf(out + at, SHAPE_TEXT_MAX - (size_t)at, "%s%lld", d > 0 ? "," : "", (long long)shape[d]);
+    snprintf(out + at, SHAPE_TEXT_MAX - (size_t)at, "]");
+    return out;
+}
+
+static enum mob_status refuse_shape(
+    struct parse *p, const struct mob_tensor_spec *spec, const struct mob_infer_tensor *t)
+{
+    char given[SHAPE_TEXT_MAX], wanted[SHAPE_TEXT_MAX];
+    return bad(p, MOB_INVALID, "input %s: its shape is %.80s, and the model takes %.80s", spec->name,
+        shape_text(t->shape, t->ndim, given), shape_text(spec->shape, spec->ndim, wanted));
+}
+
 static enum mob_status read_shape(struct parse *p, const json_t *shape, const struct mob_tensor_spec *spec,
     struct mob_infer_tensor *t, uint64_t *elements_out)
 {
@@ -211,7 +233,7 @@ static enum mob_status read_shape(struct parse *p, const json_t *shape, const st
     for (uint32_t d = 0; fits && d < t->ndim; d++)
         fits = spec->shape[d] == -1 || spec->shape[d] == t->shape[d];
     if (!fits)
-        return bad(p, MOB_INVALID, "input %s: its shape is not the model's", spec->name);
+        return refuse_shape(p, spec, t);
     if (mob_tensor_elements(t->shape, t->ndim, elements_out) != MOB_OK)
         return bad(p, MOB_INVALID, "input %s: its shape is too large", spec->name);
     return MOB_OK;

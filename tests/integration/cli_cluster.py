@@ -71,6 +71,9 @@ class Cluster(ClusterCase):
         waiting = json.loads(self.out("submit", "quickstart.add", pause["returns"][0], "1", "-o", "json"))
         self.assertIn(pause["returns"][0], self.out("why", waiting["id"], "-o", "json"))
         self.assertEqual(7, self.mobula("get", waiting["id"], "--timeout", "0.2").returncode)
+        self.assertEqual("", self.out("cancel", pause["id"]))
+        self.assertIn("because cancelled", self.mobula("get", waiting["id"]).stderr)
+        self.assertEqual(5, self.mobula("cancel", waiting["id"]).returncode)
 
     def test_every_process_may_be_killed_under_work(self):
         self.up()

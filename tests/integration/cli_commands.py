@@ -257,7 +257,34 @@ class Commands(unittest.TestCase):
             self.assertIn(said, result.stderr)
             self.assertEqual(bool(said), bool(result.stderr.strip()), result.stderr)
 
+    # ---- cancel
+
+    def test_cancel_asks_for_each(self):
+        other = "task_" + "a" * 25 + "q"
+        for task, answer in ((TASK, (409, {"code": "already-finished", "detail": "ended"}, {})), (other, (202, {"accepted": True}, {}))):
+            self.gateway.on("POST", f"/api/v1/tasks/{task}:cancel", answer)
+        result = self.run_cli("cancel", TASK, other, "--force", code=5)
+        self.assertEqual("", result.stdout)
+        self.assertIn(f"already-finished: ended\nmobula:   it was {TASK}\n", result.stderr)
+        self.assertEqual([{"force": True}] * 2, [json.loads(r[4]) for r in self.gateway.requests])
+        self.gateway.requests.clear()
+        self.run_cli("cancel", other)
+        self.assertEqual({"force": False}, json.loads(self.last()[4]))
+        self.gateway.requests.clear()
+        self.assertIn("obj_a is no task id", self.run_cli("cancel", other, "obj_a", code=2).stderr)
+        self.assertEqual([], self.gateway.requests)
+
     # ---- logs, why, lineage, timeline
+
+    def test_what_is_no_id_is_said_without_asking(self):
+        for command, words in (("why", "foo is no task id"), ("logs", "foo is neither a task nor an actor id"), ("lineage", "foo is neither")):
+            self.assertIn(words, self.run_cli(command, "foo", code=2).stderr)
+        self.assertEqual([], self.gateway.requests)
+
+    def test_help_of_help_and_far_words(self):
+        self.assertEqual(self.run_cli("help").stdout, self.run_cli("help", "--help").stdout)
+        self.assertNotIn("did you mean", self.run_cli("bogus", code=2).stderr)
+        self.assertIn("did you mean status?", self.run_cli("statsu", code=2).stderr)
 
     def test_logs_read_on_until_the_end(self):
         path = f"/api/v1/tasks/{TASK}/logs"

@@ -1,5 +1,5 @@
-/* How many members a start has: by what is asked for, by the directory, by what configurations can be kept
- * in. */
+/* How many chains and members a start has: by what is asked for, by the directory, by what configurations can
+ * be kept in. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -101,6 +101,24 @@ static void a_directory_keeps_its_number(void **state)
     assert_int_equal(there, 3);
 }
 
+static void a_directory_keeps_its_number_of_chains(void **state)
+{
+    (void)state;
+    make_stores(1);
+    assert_int_equal(replicas_choose(&settings, error), MOB_OK);
+    assert_int_equal(mob_setting_number(&settings, MOB_SETTING_GCS_SHARDS), 1);
+    ask("gcs-shards", "2");
+    expect_refused("Use --gcs-shards 1 here");
+    char path[STATE_PATH_MAX];
+    assert_int_equal(state_write(state_path(root, STATE_SHARDS_NAME, path), "3\n", 2), MOB_OK);
+    expect_refused("Use --gcs-shards 3 here");
+    mob_settings_init(&settings, MOB_SETTINGS_UP); /* nothing is asked for */
+    ask("dir", root);
+    assert_int_equal(replicas_choose(&settings, error), MOB_OK);
+    assert_int_equal(mob_setting_number(&settings, MOB_SETTING_GCS_SHARDS), 3);
+    assert_int_equal(settings.values[MOB_SETTING_GCS_SHARDS].source, MOB_SOURCE_DIRECTORY);
+}
+
 static void a_directory_that_does_not_say_it_is_counted(void **state)
 {
     (void)state;
@@ -187,6 +205,7 @@ int main(void)
         TEST(an_empty_directory_gets_two),
         TEST(without_postgresql_it_gets_one),
         TEST(a_directory_keeps_its_number),
+        TEST(a_directory_keeps_its_number_of_chains),
         TEST(a_directory_that_does_not_say_it_is_counted),
         TEST(what_members_have_is_not_left_out),
         TEST(a_chain_is_not_started_without_its_table),

@@ -105,6 +105,30 @@ static void what_does_not_fit_is_named(void **state)
     }
 }
 
+static void a_shape_that_does_not_fit_is_told_beside_the_models(void **state)
+{
+    (void)state;
+#define FAR "9223372036854775807"
+    static const struct {
+        const char *shape, *told;
+    } cases[] = {{"[5]", "[5]"}, {"[1,3]", "[1,3]"}, {"[2,2,1]", "[2,2,1]"}, {"[]", "[]"},
+        {"[" FAR "," FAR "," FAR "," FAR "," FAR "," FAR "," FAR "," FAR "]",
+            "[" FAR "," FAR "," FAR "," FAR}};
+#undef FAR
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct mob_model *model = model_of("f32");
+        struct mob_infer_request *request = NULL;
+        char body[512], told[256];
+        int n = snprintf(body, sizeof body,
+            "{\"inputs\":[{\"name\":\"x\",\"datatype\":\"FP32\",\"shape\":%s,\"data\":[1]}]}",
+            cases[i].shape);
+        assert_int_equal(mob_infer_parse(model, body, (size_t)n, SIZE_MAX, &request, why), MOB_INVALID);
+        snprintf(told, sizeof told, "input x: its shape is %s, and the model takes [-1,2]", cases[i].told);
+        assert_string_equal(why, told);
+        mob_model_release(model);
+    }
+}
+
 /* What is written is what was counted, however numbers and arrays are mixed. */
 static void arrays_beside_numbers_are_counted(void **state)
 {
@@ -142,6 +166,7 @@ int main(void)
         cmocka_unit_test(unsigned_integers_reach_to_2_to_the_64),
         cmocka_unit_test(minus_zero_is_zero_beside_whatever_stands_there),
         cmocka_unit_test(what_does_not_fit_is_named),
+        cmocka_unit_test(a_shape_that_does_not_fit_is_told_beside_the_models),
         cmocka_unit_test(arrays_beside_numbers_are_counted),
         cmocka_unit_test(far_integers_are_numbers_for_floats),
     };
