@@ -42,7 +42,7 @@ enum mob_gcs_frame_type {
     MOB_GCS_BLOCK = 16, /* M: one block of a stream */
     MOB_GCS_RESYNC = 17, /* M: a hole in a stream */
     MOB_GCS_BYE = 18, /* C: this client ends cleanly and may be forgotten */
-    MOB_GCS_COLD = 19, /* C: this client reads what was flushed, for all others */
+    MOB_GCS_COLD = 19, /* C: this client reads what was flushed, for all others; and up to where that is */
     MOB_GCS_COLD_GET = 20, /* M: a read of that */
     MOB_GCS_COLD_ROWS = 21, /* C: its answer */
     MOB_GCS_LISTEN = 22, /* C: to the tail: answers to this client (or log) come here; M: it is noted */

@@ -60,16 +60,16 @@ enum mob_status mob_gcs_incarnation_decode(struct mob_reader *r, struct mob_gcs_
 
 enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats *out)
 {
+    static const size_t ends[] = {offsetof(struct mob_gcs_stats, self),
+        offsetof(struct mob_gcs_stats, state_ms), offsetof(struct mob_gcs_stats, newest_block),
+        sizeof(struct mob_gcs_stats)}; /* of what each version says */
     struct mob_gcs_stats stats = {0};
-    size_t said = mob_reader_left(r);
-    mob_read_into(r, &stats, offsetof(struct mob_gcs_stats, self));
-    if (mob_reader_ok(r) && said >= offsetof(struct mob_gcs_stats, state_ms))
-        mob_read_into(
-            r, &stats.self, offsetof(struct mob_gcs_stats, state_ms) - offsetof(struct mob_gcs_stats, self));
-    if (mob_reader_ok(r) && said >= sizeof stats)
-        mob_read_into(r, &stats.state_ms, sizeof stats.state_ms);
-    if (!mob_reader_ok(r))
+    size_t said = mob_reader_left(r), size = 0;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends && said >= ends[i]; i++)
+        size = ends[i];
+    if (size == 0)
         return MOB_TRUNCATED;
+    mob_read_into(r, &stats, size);
     stats.state[sizeof stats.state - 1] = 0;
     *out = stats;
     return MOB_OK;

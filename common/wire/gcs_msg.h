@@ -85,6 +85,9 @@ struct mob_gcs_stats {
     uint64_t self; /* the member's id; 0: the only one, without masters */
     char state[16]; /* in the chain, a word; padded with NUL, always one */
     uint64_t state_ms; /* since it came to that state; of a later version than the two before */
+    /* Of a later version again. */
+    uint64_t newest_block; /* its position */
+    uint64_t watermark_known, watermark; /* 1: the flusher has told this member up to where PostgreSQL is */
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives
@@ -231,6 +234,11 @@ struct mob_gcs_rows {
     uint32_t tie; /* `next` is a time: so many failures of exactly that time were given */
     uint64_t seq, next;
 };
+/* COLD has this head when it is known up to where blocks are in PostgreSQL; it comes again when that moves.
+ */
+struct mob_gcs_cold {
+    uint64_t watermark;
+};
 /* A GET whose rows were flushed, as the member gives it to the client that reads PostgreSQL. */
 struct mob_gcs_cold_get {
     uint64_t upto; /* blocks up to here only: the others are in the member */
@@ -270,7 +278,7 @@ struct mob_gcs_sub_head {
     X(attach, 24) \
     X(attached, 16) \
     X(request, 80) \
-    X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) X(cold_get, 104) X(rows, 40) X(sub_head, 24)
+    X(reply, 56) X(durable, 40) X(nack, 16) X(get, 96) X(cold, 8) X(cold_get, 104) X(rows, 40) X(sub_head, 24)
 #define MOB_GCS_HEAD_SIZE(name, n) _Static_assert(sizeof(struct mob_gcs_##name) == (n), "head layout");
 MOB_GCS_HEADS(MOB_GCS_HEAD_SIZE)
 #undef MOB_GCS_HEAD_SIZE

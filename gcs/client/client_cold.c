@@ -14,13 +14,29 @@ void mob_gcs_cold_serve(struct mob_gcs *g, mob_gcs_cold_fn *query, void *arg)
  */
 #define TIME_SHIFT 48
 
+static void say(struct mob_gcs *g)
+{
+    const struct mob_gcs_cold head = {.watermark = g->watermark};
+    out_frame(g->tail, MOB_GCS_COLD, g->client, g->position.epoch, g->watermark_known ? &head : NULL,
+        g->watermark_known ? sizeof head : 0, NULL, 0, NULL);
+}
+
+void mob_gcs_cold_watermark(struct mob_gcs *g, uint64_t watermark)
+{
+    MOB_ASSERT(g->cold != NULL);
+    g->watermark_known = true;
+    g->watermark = watermark;
+    if (g->up && g->cold_said)
+        say(g);
+}
+
 void cold_pump(struct mob_gcs *g)
 {
     if (g->cold == NULL || g->cold_said || g->collecting || g->now_ns < g->reads_ns)
         return;
     g->cold_said = true;
     g->cold_time++;
-    out_frame(g->tail, MOB_GCS_COLD, g->client, g->position.epoch, NULL, 0, NULL, 0, NULL);
+    say(g);
 }
 
 void cold_down(struct mob_gcs *g)

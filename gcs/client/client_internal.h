@@ -178,6 +178,8 @@ struct mob_gcs {
     mob_gcs_cold_fn *cold; /* NULL: others serve what was flushed */
     void *cold_arg;
     bool cold_said; /* on this link */
+    bool watermark_known;
+    uint64_t watermark;
     uint16_t cold_time; /* how often it had to be said; in the tags that the reader sees */
     struct left left; /* attached in its place, to leave */
     int64_t left_ns; /* not before: it was not taken */

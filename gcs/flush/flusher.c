@@ -207,6 +207,7 @@ static void opened(struct flusher *f)
         return;
     }
     f->written = f->written_at_begin = f->gathered = job->upto;
+    mob_gcs_cold_watermark(f->control, f->written);
     f->state = SESSION_RUNS;
     f->session++;
     f->last_seen = f->flushed;
@@ -227,6 +228,7 @@ static void written(struct flusher *f, struct flush_batch *batch)
 {
     const struct mob_flush_written *w = &f->job.written;
     f->written = batch->upto;
+    mob_gcs_cold_watermark(f->control, f->written);
     f->maintain_ns = earlier(f->maintain_ns, mob_now() + f->options.maintain_ns);
     f->pause_ns = PAUSE_MIN_NS;
     f->gathered_bytes -= batch->used;

@@ -210,6 +210,11 @@ uint32_t mob_index_end(const struct mob_index *ix)
     return ix->end;
 }
 
+uint64_t mob_index_newest(const struct mob_index *ix)
+{
+    return ix->page_count == 0 ? 0 : ix->pages[ix->page_count - 1].last_seq;
+}
+
 uint32_t mob_index_after(const struct mob_index *ix, uint64_t seq)
 {
     size_t low = 0, high = ix->page_count;

@@ -62,6 +62,8 @@ void mob_index_sweep(struct mob_index *ix);
 /* NULL for ordinals out of range and dropped blocks. Borrowed until the next add. */
 const struct mob_index_slot *mob_index_slot(const struct mob_index *ix, uint32_t ordinal);
 uint32_t mob_index_end(const struct mob_index *ix); /* one above the newest ordinal */
+uint64_t mob_index_newest(
+    const struct mob_index *ix); /* its position, also when it was dropped; 0: none yet */
 /* The first ordinal whose seq is above `seq`. */
 uint32_t mob_index_after(const struct mob_index *ix, uint64_t seq);
 /* Behind commit position `above`, was a block dropped here, or between here and the block before in the log

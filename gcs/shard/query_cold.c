@@ -57,9 +57,14 @@ bool query_cold_begin(struct query *q)
     return true;
 }
 
-void query_cold_serve(struct conn *c)
+void query_cold_serve(struct conn *c, const struct mob_gcs_frame *frame)
 {
     struct mob_shard *sh = c->shard;
+    struct mob_gcs_cold head;
+    if (mob_gcs_cold_decode(frame->head, frame->head_bytes, &head) == MOB_OK) {
+        sh->watermark_known = true;
+        sh->watermark = head.watermark;
+    }
     if (sh->cold_reader != c)
         MOB_LOG_INFO("gcs", "cold_reader", "flushed=%llu", (unsigned long long)sh->flushed.applied);
     sh->cold_reader = c;

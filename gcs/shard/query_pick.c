@@ -348,7 +348,12 @@ static void pick_stats(struct query *q)
         .history_digest = mob_chain_digest(sh->chain),
         .state_digest = mob_chain_state_digest(sh->chain),
         .self = sh->member.self.id,
-        .state_ms = (uint64_t)((mob_now() - sh->state_ns) / MOB_MS)};
+        .state_ms = (uint64_t)((mob_now() - sh->state_ns) / MOB_MS),
+        .newest_block = mob_index_newest(sh->index),
+        .watermark_known = sh->watermark_known,
+        .watermark = sh->watermark};
+    if (s.newest_block < s.flushed)
+        s.newest_block = s.flushed;
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;

@@ -177,7 +177,7 @@ enum serve_result serve_frame(struct conn *c, const struct mob_gcs_frame *frame,
         return SERVE_OK;
     case MOB_GCS_COLD:
         if (member_is_tail(c->shard))
-            query_cold_serve(c);
+            query_cold_serve(c, frame);
         else
             member_refuse(c, frame);
         return SERVE_OK;

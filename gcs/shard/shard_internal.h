@@ -275,6 +275,9 @@ struct mob_shard {
     size_t cold_group_count;
     struct conn *cold_reader; /* who reads PostgreSQL; NULL: nobody now */
     uint64_t next_cold_tag, cold_reads;
+    bool
+        watermark_known; /* told by who reads PostgreSQL, for who asks for figures; nothing follows from it */
+    uint64_t watermark;
     int64_t collect_until_ns, collect_late_ns, second_ns;
     uint64_t appends, append_bytes, puts, reads, memory_bytes;
     bool pressure, full, stopping;
@@ -479,7 +482,8 @@ void query_chain_read(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /
 void query_gone(struct conn *c);
 void queries_committed(struct mob_shard *sh);
 /* query_cold.c */
-void query_cold_serve(struct conn *c); /* it reads what was flushed, from now on */
+/* It reads what was flushed, from now on. */
+void query_cold_serve(struct conn *c, const struct mob_gcs_frame *frame);
 void query_cold_rows(struct conn *c, const struct mob_gcs_frame *frame);
 void query_cold_gone(struct conn *c);
 void query_cold_tick(struct mob_shard *sh); /* each second */

@@ -61,7 +61,6 @@ FIGURE(rewrites)
 FIGURE(flushed_blocks)
 FIGURE(cold_reads)
 FIGURE(cold_readers)
-#undef FIGURE
 static uint64_t get_durable_lag(const struct mob_gcs_stats *s)
 {
     return s->committed > s->durable ? s->committed - s->durable : 0;
@@ -69,6 +68,14 @@ static uint64_t get_durable_lag(const struct mob_gcs_stats *s)
 static uint64_t get_commit_lag(const struct mob_gcs_stats *s)
 {
     return s->applied > s->committed ? s->applied - s->committed : 0;
+}
+
+/* Unlike `flushed`, which is up to where blocks have left the members' memory for it. */
+FIGURE(watermark)
+#undef FIGURE
+static uint64_t get_watermark_lag(const struct mob_gcs_stats *s)
+{
+    return s->newest_block > s->watermark ? s->newest_block - s->watermark : 0;
 }
 
 static const struct figure figures[] = {{"epoch", "gauge", get_epoch},
@@ -88,19 +95,29 @@ static const struct figure figures[] = {{"epoch", "gauge", get_epoch},
     {"duplicates_total", "counter", get_duplicates}, {"syncs_total", "counter", get_syncs},
     {"rewrites_total", "counter", get_rewrites}, {"flushed_blocks_total", "counter", get_flushed_blocks},
     {"cold_reads_total", "counter", get_cold_reads}};
+/* Of a shard whose flusher has said so since its tail became that. */
+static const struct figure of_flusher[] = {
+    {"watermark_position", "gauge", get_watermark}, {"watermark_lag", "gauge", get_watermark_lag}};
+
+static void write_figure(
+    const struct gathering *g, const struct figure *figure, bool of_watermark, struct mob_text *t)
+{
+    mob_text_printf(t, "# TYPE mobula_gcs_%s %s\n", figure->name, figure->type);
+    for (uint32_t i = 0; i < g->count; i++)
+        if (g->of[i].up && (!of_watermark || g->of[i].stats.watermark_known))
+            mob_text_printf(t, "mobula_gcs_%s{shard=\"%u\"} %llu\n", figure->name, i,
+                (unsigned long long)figure->value(&g->of[i].stats));
+}
 
 static void write_all(const struct gathering *g, struct mob_text *t)
 {
     mob_text_puts(t, "# TYPE mobula_gcs_up gauge\n");
     for (uint32_t i = 0; i < g->count; i++)
         mob_text_printf(t, "mobula_gcs_up{shard=\"%u\"} %d\n", i, g->of[i].up);
-    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++) {
-        mob_text_printf(t, "# TYPE mobula_gcs_%s %s\n", figures[f].name, figures[f].type);
-        for (uint32_t i = 0; i < g->count; i++)
-            if (g->of[i].up)
-                mob_text_printf(t, "mobula_gcs_%s{shard=\"%u\"} %llu\n", figures[f].name, i,
-                    (unsigned long long)figures[f].value(&g->of[i].stats));
-    }
+    for (size_t f = 0; f < sizeof figures / sizeof *figures; f++)
+        write_figure(g, &figures[f], false, t);
+    for (size_t f = 0; f < sizeof of_flusher / sizeof *of_flusher; f++)
+        write_figure(g, &of_flusher[f], true, t);
     engine_write_members(g->members, t);
 }
 

@@ -335,6 +335,9 @@ def test_metrics_say_what_status_says(c):
     for name, figure in (("memory_soft_bytes", "soft_bytes"), ("memory_hard_bytes", "hard_bytes"), ("incarnations", "incarnations")):
         check(told[f'mobula_gcs_{name}{{shard="0"}}'] == str(before["member"][figure]), name, told)
     check(told['mobula_gcs_cold_readers{shard="0"}'] == "1", "the flusher reads", told)
+    watermark, lag = (int(told[f'mobula_gcs_watermark_{name}{{shard="0"}}']) for name in ("position", "lag"))
+    check(0 < before["postgres"]["watermark"] <= watermark <= after["postgres"]["watermark"], "the watermark", before, watermark, after)
+    check(lag <= after["postgres"]["behind"] + after["postgres"]["watermark"] - watermark, "and how far behind", lag, after)
     check(int(told["mobula_http_connections_total"]) > 0 and told["mobula_http_connections_refused_total"] == "0", "connections", told)
     pid = c.pid_of("mobula-gcs")
     os.kill(pid, signal.SIGSTOP)
@@ -346,6 +349,23 @@ def test_metrics_say_what_status_says(c):
     finally:
         os.kill(pid, signal.SIGCONT)
     c.until("up again", lambda: metrics(c).get('mobula_gcs_up{shard="0"}') == "1", 30)
+
+
+def test_a_flusher_that_stands_still_is_seen_by_its_lag(c):
+    lag = lambda: int(metrics(c)['mobula_gcs_watermark_lag{shard="0"}'])
+    submit(c, "counted", [[i, 2] for i in range(50)])
+    c.until("it has caught up", lambda: lag() == 0, 60)
+    at = metrics(c)['mobula_gcs_watermark_position{shard="0"}']
+    pid = c.pid_of("mobula-flush")
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        submit(c, "behind", [[i, 3] for i in range(50)])
+        check(lag() > 0 and metrics(c)['mobula_gcs_watermark_position{shard="0"}'] == at, "what is not in PostgreSQL", lag(), at)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    c.until("it goes on", lambda: lag() == 0, 60)
+    c.kill("mobula-gcs")
+    c.until("the next member is told as well", lambda: int(metrics(c).get('mobula_gcs_watermark_position{shard="0"}', 0)) >= int(at), 60)
 
 
 def test_a_restart_finds_it(c):

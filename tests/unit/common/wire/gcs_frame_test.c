@@ -226,7 +226,8 @@ static void figures_of_other_versions_are_understood(void **state)
 {
     (void)state;
     uint8_t bytes[sizeof(struct mob_gcs_stats) + 8];
-    struct mob_gcs_stats said = {.applied = 7, .state_digest = 9, .self = 5, .state_ms = 11}, heard;
+    struct mob_gcs_stats said = {.applied = 7, .state_digest = 9, .self = 5, .state_ms = 11, .watermark = 13},
+                         heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
     memset(bytes, 1, sizeof bytes);
@@ -243,7 +244,8 @@ static void figures_of_other_versions_are_understood(void **state)
         bool names_itself = length >= offsetof(struct mob_gcs_stats, state_ms);
         assert_int_equal(heard.self, names_itself ? 5 : 0);
         assert_int_equal(strlen(heard.state), names_itself ? sizeof heard.state - 1 : 0);
-        assert_int_equal(heard.state_ms, length >= sizeof said ? 11 : 0);
+        assert_int_equal(heard.state_ms, length >= offsetof(struct mob_gcs_stats, newest_block) ? 11 : 0);
+        assert_int_equal(heard.watermark, length >= sizeof said ? 13 : 0);
     }
 }
 
