@@ -210,9 +210,10 @@ enum mob_request_op {
     MOB_REQ_LIVE_TASKS = 15, /* JSON filter -> JSON list of tasks not finished */
     MOB_REQ_UNDEPLOY =
         16, /* hash of a module, or "name@hash" -> when it is gone, or MOB_IN_USE and by whom */
-    MOB_REQ_TASK_STATES = 17, /* task ids -> one byte each, enum mob_live_state */
+    /* 17: task ids -> one byte each; not any more */
     MOB_REQ_KEYED_ROOT =
-        18 /* gateway: an idempotency key in its scope, text -> the root id that stands for it */
+        18, /* gateway: an idempotency key in its scope, text -> the root id that stands for it */
+    MOB_REQ_LIVE = 19 /* task ids -> struct mob_live_task each */
 };
 /* What a task wrote to stdout and stderr. */
 struct mob_log_question {
@@ -236,6 +237,15 @@ enum mob_live_state {
     MOB_LIVE_CONTINUED, /* it ended with a tail call, whose result is to be its own */
     MOB_LIVE_STATES
 };
+struct mob_live_task {
+    int64_t started_us; /* since 1970: of this attempt; 0: it has not begun */
+    uint32_t attempt; /* that runs or comes next; 0 of one that is not live, or continued */
+    uint32_t worker; /* whose it is, where has_worker says so */
+    uint8_t state; /* enum mob_live_state */
+    uint8_t has_worker;
+    uint8_t zero[6];
+};
+_Static_assert(sizeof(struct mob_live_task) == 24, "wire");
 struct mob_out_request {
     uint32_t request; /* client's number, unique among its outstanding ones */
     uint16_t op; /* enum mob_request_op */

@@ -193,32 +193,19 @@ static void keyed_root(const struct request *r)
     reply(r, MOB_OK, &root, sizeof root);
 }
 
-static enum mob_live_state live_state(struct node *node, struct mob_task_id id)
-{
-    static const uint8_t states[MOB_SCHED_STATE_COUNT] = {[MOB_SCHED_WAITING] = MOB_LIVE_WAITING,
-        [MOB_SCHED_DELAYED] = MOB_LIVE_DELAYED,
-        [MOB_SCHED_READY] = MOB_LIVE_READY,
-        [MOB_SCHED_DISPATCHED] = MOB_LIVE_RUNNING,
-        [MOB_SCHED_BLOCKED] = MOB_LIVE_BLOCKED};
-    const struct node_task *task = node_task_find(node, id);
-    if (task)
-        return (enum mob_live_state)states[task->sched.state];
-    return node_tail_call_of(node, id) ? MOB_LIVE_CONTINUED : MOB_LIVE_NOT;
-}
-
-/* Of many tasks at once, for lists. A record holds 64 KiB and more, so as many ids as one can bring. */
-static void task_states(const struct request *r)
+/* Of many tasks at once, for lists, which ask for 1,000 at most (CANDIDATES_MAX of server/api). */
+static void live(const struct request *r)
 {
     uint32_t count = r->bytes / (uint32_t)sizeof(struct mob_task_id);
-    uint8_t *states = malloc(count + 1);
-    MOB_ASSERT(states);
+    struct mob_live_task *tasks = calloc(count + 1, sizeof *tasks);
+    MOB_ASSERT(tasks);
     for (uint32_t i = 0; i < count; i++) {
         struct mob_task_id id;
         memcpy(&id, r->payload + i * sizeof id, sizeof id);
-        states[i] = (uint8_t)live_state(r->node, id);
+        node_task_live(r->node, id, &tasks[i]);
     }
-    reply(r, MOB_OK, states, count);
-    free(states);
+    reply(r, MOB_OK, tasks, count * (uint32_t)sizeof *tasks);
+    free(tasks);
 }
 
 static void live_tasks(const struct request *r)
@@ -508,8 +495,8 @@ void node_request(struct node *node, struct node_client *client, const uint8_t *
     case MOB_REQ_UNDEPLOY:
         node_undeploy(node, client, head.request, r.payload, r.bytes);
         return;
-    case MOB_REQ_TASK_STATES:
-        task_states(&r);
+    case MOB_REQ_LIVE:
+        live(&r);
         return;
     case MOB_REQ_KEYED_ROOT:
         keyed_root(&r);

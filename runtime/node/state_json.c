@@ -104,21 +104,61 @@ json_t *node_task_json(struct node *node, const struct node_task *task)
     return out;
 }
 
+static bool has_worker(const struct node_task *task)
+{
+    return task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED;
+}
+
+static int64_t submitted_us(const struct node *node, const struct node_task *task)
+{
+    return (mob_wall_now() + task->submitted_ns - node->now_ns) / 1000;
+}
+
+/* Of this attempt; 0: it has no worker, or others of its worker come first. */
+static int64_t started_us(struct node *node, const struct node_task *task)
+{
+    struct mob_why why;
+    if (!has_worker(task))
+        return 0;
+    mob_sched_why(node->sched, &task->sched, &why);
+    if (why.reason != MOB_WHY_RUNNING && why.reason != MOB_WHY_BLOCKED)
+        return 0;
+    int64_t at_us = (mob_wall_now() + why.since - node->now_ns) / 1000;
+    int64_t earliest_us = submitted_us(node, task) + task->dispatched_us;
+    return at_us > earliest_us ? at_us : earliest_us;
+}
+
+void node_task_live(struct node *node, struct mob_task_id id, struct mob_live_task *out)
+{
+    static const uint8_t states[MOB_SCHED_STATE_COUNT] = {[MOB_SCHED_WAITING] = MOB_LIVE_WAITING,
+        [MOB_SCHED_DELAYED] = MOB_LIVE_DELAYED,
+        [MOB_SCHED_READY] = MOB_LIVE_READY,
+        [MOB_SCHED_DISPATCHED] = MOB_LIVE_RUNNING,
+        [MOB_SCHED_BLOCKED] = MOB_LIVE_BLOCKED};
+    const struct node_task *task = node_task_find(node, id);
+    *out = (struct mob_live_task){0};
+    if (task == NULL || states[task->sched.state] == MOB_LIVE_NOT) {
+        out->state = task == NULL && node_tail_call_of(node, id) ? MOB_LIVE_CONTINUED : MOB_LIVE_NOT;
+        return;
+    }
+    out->state = states[task->sched.state];
+    out->attempt = node_task_attempt(task);
+    out->has_worker = has_worker(task);
+    out->worker = out->has_worker ? worker_serial(node, task->sched.worker) : 0;
+    out->started_us = started_us(node, task);
+}
+
 /* How far this attempt has come, as its completion will say. */
 static void times_into(json_t *out, struct node *node, const struct node_task *task)
 {
-    struct mob_why why;
-    json_int_t submitted_us = json_integer_value(json_object_get(out, "submitted_us"));
-    mob_sched_why(node->sched, &task->sched, &why);
-    if (task->sched.state != MOB_SCHED_DISPATCHED && task->sched.state != MOB_SCHED_BLOCKED)
+    int64_t at_us = json_integer_value(json_object_get(out, "submitted_us")),
+            begun_us = started_us(node, task);
+    if (!has_worker(task))
         return;
-    json_object_set_new(out, "inputs_ready_us", json_integer(submitted_us + task->ready_us));
-    json_object_set_new(out, "dispatched_us", json_integer(submitted_us + task->dispatched_us));
-    if (why.reason != MOB_WHY_RUNNING && why.reason != MOB_WHY_BLOCKED)
-        return; /* others of its worker come first */
-    json_int_t started_us = (mob_wall_now() + why.since - node->now_ns) / 1000;
-    json_int_t earliest_us = submitted_us + task->dispatched_us;
-    json_object_set_new(out, "started_us", json_integer(started_us > earliest_us ? started_us : earliest_us));
+    json_object_set_new(out, "inputs_ready_us", json_integer(at_us + task->ready_us));
+    json_object_set_new(out, "dispatched_us", json_integer(at_us + task->dispatched_us));
+    if (begun_us > 0)
+        json_object_set_new(out, "started_us", json_integer(begun_us));
 }
 
 json_t *node_task_whole_json(struct node *node, const struct node_task *task)

@@ -1,4 +1,4 @@
-/* What the node and its unfinished tasks look like to those who ask, as JSON. Each gives a new reference.
+/* What the node and its unfinished tasks look like to those who ask. What is JSON is a new reference.
  * Node thread only.
  */
 #ifndef MOB_RUNTIME_NODE_STATE_JSON_H
@@ -6,11 +6,14 @@
 
 #include <jansson.h>
 
+#include "common/wire/record.h"
 #include "runtime/node/node.h"
 
 struct node_tail_call; /* alias.h */
 
-/* As in lists. */
+/* The row of a list, where its end is not known. */
+void node_task_live(struct node *node, struct mob_task_id id, struct mob_live_task *out);
+/* As its record, without what was asked for. */
 json_t *node_task_json(struct node *node, const struct node_task *task);
 /* With what was asked for, which may be kilobytes. */
 json_t *node_task_whole_json(struct node *node, const struct node_task *task);

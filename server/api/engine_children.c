@@ -43,7 +43,7 @@ struct children {
     uint32_t groups; /* read so far */
     struct reading *reading;
     bool names_read, asked; /* of the group that is read: the node */
-    uint8_t live[GROUP_TASKS]; /* enum mob_live_state */
+    struct mob_live_task live[GROUP_TASKS];
     uint32_t low, high; /* the stream has more than `low` groups or as many, and at most `high` */
     bool doubling;
     json_t *items;
@@ -217,7 +217,7 @@ static json_t *row_of(const struct children *c, const struct task_record *record
 {
     json_t *row = engine_record_row(c->flight->engine, record);
     if (is_open(record))
-        task_row_live(row, c->live[record->id.index % GROUP_TASKS]);
+        task_row_live(row, &c->live[record->id.index % GROUP_TASKS]);
     else
         engine_record_end(record, row);
     return row;
@@ -281,9 +281,11 @@ static void on_live(void *arg, enum mob_status status, const char *text, size_t 
     uint32_t count = open_children(c, ids);
     bool again = false;
     for (uint32_t i = 0; i < count; i++) {
-        uint8_t live = status == MOB_OK && i < size ? (uint8_t)text[i] : MOB_LIVE_NOT;
+        struct mob_live_task live = {0};
+        if (status == MOB_OK && (i + 1) * sizeof live <= size)
+            memcpy(&live, text + i * sizeof live, sizeof live);
         c->live[ids[i].index % GROUP_TASKS] = live;
-        again |= live == MOB_LIVE_NOT;
+        again |= live.state == MOB_LIVE_NOT;
     }
     if (!again) {
         take_group(c);
@@ -300,8 +302,7 @@ static void ask_node(struct children *c)
     uint32_t count = c->asked ? 0 : open_children(c, ids);
     c->asked = true;
     if (count == 0 ||
-        mob_ask(c->flight->client, MOB_REQ_TASK_STATES, ids, count * (uint32_t)sizeof *ids, on_live, c) !=
-            MOB_OK)
+        mob_ask(c->flight->client, MOB_REQ_LIVE, ids, count * (uint32_t)sizeof *ids, on_live, c) != MOB_OK)
         take_group(c);
 }
 

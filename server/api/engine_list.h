@@ -12,7 +12,7 @@ struct row {
     struct place place;
     struct mob_task_id task;
     uint32_t slot; /* of an object */
-    uint8_t live; /* enum mob_live_state: of a task whose end was not seen, the node's word */
+    struct mob_live_task live; /* of a task whose end was not seen, the node's word */
     json_t *json;
 };
 

@@ -12,7 +12,7 @@ void list_fill_state(struct scan *scan, const struct row *row)
     const struct seen *s = scan_seen(scan, row->task, false);
     json_t *json = row->json;
     if (!s || !s->final) {
-        task_row_live(json, row->live);
+        task_row_live(json, &row->live);
         return;
     }
     task_row_end(json,
@@ -55,7 +55,7 @@ static bool know_states(struct reading *reading)
     struct list *list = scan->context;
     for (struct row *row = list->waiting; row; row = row->next) {
         struct mob_object_id id = mob_object_of(row->task, row->slot);
-        if (row->live || !is_open(scan, row))
+        if (row->live.state != MOB_LIVE_NOT || !is_open(scan, row))
             continue;
         struct mob_task_id group = mob_put_group(id);
         if (reading_group(reading, group.stream, group.index >> MOB_GROUP_SHIFT))
@@ -94,8 +94,10 @@ static void on_live(void *arg, enum mob_status status, const char *text, size_t 
     struct list *list = scan->context;
     size_t at = 0;
     for (struct row *row = list->waiting; row && status == MOB_OK; row = row->next)
-        if (is_open(scan, row) && at < size)
-            row->live = (uint8_t)text[at++];
+        if (is_open(scan, row) && at + sizeof row->live <= size) {
+            memcpy(&row->live, text + at, sizeof row->live);
+            at += sizeof row->live;
+        }
     look_for_ends(scan);
 }
 
@@ -110,8 +112,8 @@ static bool ask_node(struct scan *scan)
         if (is_open(scan, row))
             ids[count++] = row->task;
     bool asked = count > 0 &&
-        mob_ask(scan->flight->client, MOB_REQ_TASK_STATES, ids, count * (uint32_t)sizeof *ids, on_live,
-            scan) == MOB_OK;
+        mob_ask(scan->flight->client, MOB_REQ_LIVE, ids, count * (uint32_t)sizeof *ids, on_live, scan) ==
+            MOB_OK;
     free(ids);
     return asked;
 }

@@ -15,11 +15,17 @@ json_t *task_row(const char *function, const struct mob_spec_head *head, const u
     return row;
 }
 
-void task_row_live(json_t *row, uint8_t live)
+void task_row_live(json_t *row, const struct mob_live_task *live)
 {
     static const char *const texts[MOB_LIVE_STATES] = {
         "submitted", "waiting", "delayed", "ready", "running", "blocked", "continued"};
-    json_object_set_new(row, "state", json_string(texts[live < MOB_LIVE_STATES ? live : 0]));
+    json_object_set_new(row, "state", json_string(texts[live->state < MOB_LIVE_STATES ? live->state : 0]));
+    if (live->started_us > 0)
+        json_object_set_new(row, "started_us", json_integer(live->started_us));
+    if (live->has_worker)
+        json_object_set_new(row, "worker", json_integer(live->worker));
+    if (live->attempt > 0)
+        json_object_set_new(row, "attempt", json_integer(live->attempt));
 }
 
 void task_row_end(json_t *row, const struct task_row_end *end)

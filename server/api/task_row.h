@@ -17,8 +17,8 @@ struct task_row_end {
     uint32_t worker, attempt;
     int64_t started_us, finished_us; /* since 1970 */
 };
-/* Of a task without an end, `live` is the node's word: enum mob_live_state. */
-void task_row_live(json_t *row, uint8_t live);
+/* Of a task without an end; `live` is the node's word. */
+void task_row_live(json_t *row, const struct mob_live_task *live);
 void task_row_end(json_t *row, const struct task_row_end *end);
 
 #endif

@@ -39,6 +39,17 @@ def test_waiting_ready_and_running_are_found(c):
         for task in tasks:
             check(states[task["id"]] == state, "the list over pages", state, states)
             check(c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)["state"] == state, "the record", state)
+    for task in running:  # as the record says
+        record = c.json("GET", f"{V1}/tasks/{task['id']}", expect=200)
+        item = next(t for t in newest["items"] + rest if t["id"] == task["id"])
+        check(item["attempt"] == record["attempt"] and item["worker"] == record["worker"]
+              and abs(item["started_us"] - record["started_us"]) < 1000000, "where it runs and since when", item, record)
+        found = listed(c, f"running%20AND%20worker:{record['worker']}%20AND%20started_us:%3C={record['started_us'] + 1000000}")
+        check(found == {task["id"]}, "found by its worker and start", found, task)
+    by_start = c.json("GET", f"{V1}/tasks?limit=100&sort=-started_us&filter=state:running", expect=200)["items"]
+    starts = [t["started_us"] for t in by_start]
+    check(len(starts) == cpus and starts == sorted(starts, reverse=True), "sorted by their start", by_start)
+    check(all("worker" not in t and "started_us" not in t and t["attempt"] == 1 for t in newest["items"] + rest if t["state"] in ("ready", "waiting")), "not begun", newest, rest)
     by_state = c.json("GET", f"{V1}/tasks?limit=100&sort=state", expect=200)["items"]
     check([t["state"] for t in by_state] == sorted(t["state"] for t in by_state), "sorted by state", by_state)
     cancel(c, *running, *ready)
