@@ -68,7 +68,7 @@ static void begin(struct gcs_putter *p, uint64_t number, uint64_t if_version)
         p->failed = true;
 }
 
-void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
+static void gcs_putter_begin(struct gcs_putter *p, uint64_t number)
 {
     begin(p, number, MOB_GCS_ANY_VERSION);
 }

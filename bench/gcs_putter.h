@@ -27,7 +27,6 @@ struct gcs_putter {
     bool answered, failed;
     uint64_t version; /* that the last answered put gave its key */
 };
-void gcs_putter_begin(struct gcs_putter *p, uint64_t number);
 /* Begins one and waits for its answer. */
 void gcs_putter_put(struct gcs_putter *p, uint64_t number);
 /* The same of key `number`, which fails unless the key still has the version that its last put was answered

@@ -391,7 +391,8 @@ double bench_process_pss(int pid)
     return bytes;
 }
 
-double bench_process_cpu(int pid)
+/* CPU seconds that it used. */
+static double bench_process_cpu(int pid)
 {
     struct mob_process process;
     (void)mob_process_look(pid, &process);

@@ -84,9 +84,8 @@ bool bench_deploy(struct bench *b, struct mob_client *client, const char *module
 /* Over HTTP too: the gateway then knows the names at once. */
 bool bench_deploy_everywhere(struct bench *b, struct mob_client *client, const char *module);
 
-/* Proportional set size of one process without the segment, and CPU seconds that it used. */
+/* Proportional set size of one process without the segment. */
 double bench_process_pss(int pid);
-double bench_process_cpu(int pid);
 /* Summed over the cluster's processes, without PostgreSQL's. Bytes. */
 double bench_memory(struct bench *b);
 /* Of the cluster's processes of one program, by the begin of its name. */

@@ -59,7 +59,8 @@ void api_close(struct api *api)
     http_response_fini(&api->response);
 }
 
-enum cli_exit api_exit_of(int http_status, const char *code)
+/* Exit code of an HTTP status. */
+static enum cli_exit api_exit_of(int http_status, const char *code)
 {
     if (code &&
         (strcmp(code, "task-failed") == 0 || strcmp(code, "worker-died") == 0 ||

@@ -40,8 +40,6 @@ enum cli_exit api_json(struct api *api, const char *method, const char *path, co
 /* The object that `text` names: an object's id, or a task's for its first return. False, after saying so:
  * neither. */
 bool api_object_of(const char *text, char out[MOB_ID_TEXT_MAX]);
-/* Exit code of an HTTP status. */
-enum cli_exit api_exit_of(int http_status, const char *code);
 /* Writes a failed task's error, with its chain of causes, on stderr. */
 void api_say_error(const json_t *error);
 /* Prints one value: in table form a string as it is, anything else as JSON. */

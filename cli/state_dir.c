@@ -205,6 +205,7 @@ char *state_member_name(
     return out;
 }
 
+/* How many shards the directory has been made for; 0: it has no control store yet. MOB_CORRUPT. */
 enum mob_status state_dir_shards(const char *directory, uint32_t *out)
 {
     char path[STATE_PATH_MAX], text[16] = "1";

@@ -212,7 +212,8 @@ static void became_ready(struct process *process)
         memcpy(supervisor->listen, address, sizeof address);
 }
 
-bool process_stands_beside(enum supervised which)
+/* PostgreSQL and the flusher: nobody waits for them. */
+static bool process_stands_beside(enum supervised which)
 {
     return which < SUPERVISED_REDIS;
 }

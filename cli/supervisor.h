@@ -134,8 +134,6 @@ void process_start(struct process *process);
 void supervisor_stop(struct supervisor *supervisor, int signal_number);
 /* Takes note of every child that has ended. */
 void supervisor_reap(struct supervisor *supervisor);
-/* PostgreSQL and the flusher: nobody waits for them. */
-bool process_stands_beside(enum supervised which);
 /* All others are ready. */
 bool supervisor_serves(const struct supervisor *supervisor);
 /* supervisor_log.c and supervisor_spawn.c */
@@ -156,7 +154,6 @@ enum supervised process_kind(enum supervised which);
 bool process_is_redis(enum supervised which);
 bool process_is_gcs(enum supervised which);
 uint32_t process_shard(enum supervised which); /* 0 = the first shard's, or of none */
-uint32_t process_replica(enum supervised which); /* 0 = the first member's */
 /* The file or folder that is a member's, or a shard's: state_member_name. */
 char *process_file(enum supervised which, const char *kind, const char *suffix, char out[STATE_NAME_MAX]);
 void chain_choose(struct supervisor *supervisor); /* who of them runs */

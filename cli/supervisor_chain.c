@@ -43,7 +43,8 @@ uint32_t process_shard(enum supervised which)
     return process_is_redis(which) || process_is_gcs(which) ? place / STATE_REPLICAS_MAX : place;
 }
 
-uint32_t process_replica(enum supervised which)
+/* Which member of its chain: 0 = the first. */
+static uint32_t process_replica(enum supervised which)
 {
     uint32_t place = (uint32_t)(which - process_kind(which));
     return process_is_redis(which) || process_is_gcs(which) ? place % STATE_REPLICAS_MAX : 0;

@@ -3,7 +3,7 @@
  *
  *   struct mob_settings settings;
  *   mob_settings_init(&settings, MOB_SETTINGS_NODE);
- *   if (mob_settings_read_environment(&settings, environ) || mob_settings_read_flags(&settings, argc, argv))
+ *   if (mob_settings_read_environment(&settings, environ) || mob_settings_read_file(&settings, path))
  *       fprintf(stderr, "%s\n", settings.error);
  *   slots = mob_setting_number(&settings, MOB_SETTING_SLOTS);
  *
@@ -108,9 +108,6 @@ MOB_MUST_USE enum mob_status mob_settings_read_environment(
  * nothing moved: this is no setting of this user. */
 MOB_MUST_USE enum mob_status mob_settings_take_flag(
     struct mob_settings *settings, int argc, char *const *argv, int *index);
-/* All of argv[1..]; anything else in it is an error. */
-MOB_MUST_USE enum mob_status mob_settings_read_flags(
-    struct mob_settings *settings, int argc, char *const *argv);
 /* Works out the defaults that depend on others, and checks what must hold between two. Last, before reading
  * values. */
 MOB_MUST_USE enum mob_status mob_settings_finish(struct mob_settings *settings);

@@ -309,15 +309,3 @@ enum mob_status mob_settings_take_flag(struct mob_settings *settings, int argc, 
         *index += equals ? 1 : 2;
     return status;
 }
-
-enum mob_status mob_settings_read_flags(struct mob_settings *settings, int argc, char *const *argv)
-{
-    for (int i = 1; i < argc;) {
-        enum mob_status status = mob_settings_take_flag(settings, argc, argv, &i);
-        if (status == MOB_NOT_FOUND)
-            return unknown_name(settings, argv[i] + (strncmp(argv[i], "--", 2) == 0 ? 2 : 0));
-        if (status != MOB_OK)
-            return status;
-    }
-    return MOB_OK;
-}

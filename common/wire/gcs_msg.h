@@ -25,7 +25,7 @@
 enum mob_gcs_table {
     MOB_GCS_KV = 1,
     MOB_GCS_FUNCTIONS = 2,
-    MOB_GCS_MODULES = 3, /* module files, cut into values (client_sync.h: mob_gcs_blob_*) */
+    MOB_GCS_MODULES = 3, /* unused: module files are in the state directory */
     MOB_GCS_ACTORS = 4,
     MOB_GCS_CHECKPOINTS = 5,
     MOB_GCS_NODES = 6,

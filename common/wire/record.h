@@ -1,6 +1,6 @@
 /* Records of the rings between a client (worker, driver, gateway) and its node.
  *
- * Both rings are single-producer single-consumer byte rings (runtime/store/ring.h) of records: this 16-byte
+ * Both rings are single-producer single-consumer byte rings (runtime/store/ring.c) of records: this 16-byte
  * header, then the body, padded to 8. A record never wraps (the producer inserts MOB_REC_PAD). Outbound
  * records carry a ticket (causal order across rings); inbound ones carry 0. A consumer copies the header,
  * range-checks, then uses.

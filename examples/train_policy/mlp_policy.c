@@ -36,7 +36,7 @@ static float dot_plus_bias(const float *row, const float *inputs, size_t n)
     return sum;
 }
 
-void policy_logits(const struct policy *policy, const float observation[CARTPOLE_OBSERVATIONS],
+static void policy_logits(const struct policy *policy, const float observation[CARTPOLE_OBSERVATIONS],
     float logits_out[CARTPOLE_ACTIONS])
 {
     float hidden[POLICY_HIDDEN];

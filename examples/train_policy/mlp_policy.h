@@ -20,8 +20,6 @@ struct policy {
 
 /* Random weights: normal, scaled by the layer's inputs; biases zero. */
 void policy_init(struct policy *policy, uint64_t seed);
-void policy_logits(const struct policy *policy, const float observation[CARTPOLE_OBSERVATIONS],
-    float logits_out[CARTPOLE_ACTIONS]);
 /* The likelier action. */
 int policy_act(const struct policy *policy, const float observation[CARTPOLE_OBSERVATIONS]);
 /* Softmax of the logits: what a served policy answers. */

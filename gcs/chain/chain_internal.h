@@ -214,7 +214,6 @@ void mob_chain_fail(struct mob_chain *c, enum mob_chain_failure why);
 /* What follows from new positions: commits as the tail, and what is durable. */
 void mob_chain_settle(struct mob_chain *c);
 void mob_chain_ask_sync(struct mob_chain *c);
-void mob_chain_link_tick(struct mob_chain *c);
 MOB_MUST_USE enum mob_status mob_chain_take_entry(
     struct mob_chain *c, const struct mob_gcs_link_msg *m, void *hold);
 

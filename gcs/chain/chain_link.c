@@ -241,7 +241,7 @@ enum mob_status mob_chain_on_message(struct mob_chain *c, const struct mob_gcs_l
     return status;
 }
 
-void mob_chain_link_tick(struct mob_chain *c)
+static void mob_chain_link_tick(struct mob_chain *c)
 {
     bool syncs = MOB_RULE(SYNCEND) ? c->state == MOB_CHAIN_SYNCING : mob_chain_predecessor(c) != 0;
     if (syncs)

@@ -276,7 +276,10 @@ void log_expired(struct mob_gcs_log *log, enum mob_status why, uint64_t cut);
 void log_durable(struct mob_gcs_log *log);
 void log_destroy(struct mob_gcs_log *log);
 
-/* client_ops.c; `shards` of them, of which this is `shard` */
+/* client_ops.c */
+/* Gives `a` and `b` one behind the other; never NULL for want of bytes. NULL: out of memory. */
+uint8_t *joined(const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes);
+/* `shards` of them, of which this is `shard` */
 MOB_MUST_USE enum mob_status ops_register(
     struct mob_gcs *g, const char *name, uint32_t shard, uint32_t shards, mob_gcs_done_fn *done, void *arg);
 

@@ -99,6 +99,16 @@ void ops_opened(struct mob_gcs *g, const struct mob_gcs_reply *reply)
 
 /* ---- submitting ---- */
 
+uint8_t *joined(const void *a, uint32_t a_bytes, const void *b, uint32_t b_bytes)
+{
+    uint8_t *bytes = malloc((size_t)a_bytes + b_bytes + 1u);
+    if (bytes != NULL && a_bytes > 0)
+        memcpy(bytes, a, a_bytes);
+    if (bytes != NULL && b_bytes > 0)
+        memcpy(bytes + a_bytes, b, b_bytes);
+    return bytes;
+}
+
 static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *head, const void *a,
     uint32_t a_bytes, const void *b, uint32_t b_bytes, mob_gcs_done_fn *done, void *arg)
 {
@@ -107,16 +117,11 @@ static enum mob_status submit(struct mob_gcs *g, const struct mob_gcs_request *h
     if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX || g->op_kept >= MOB_GCS_OPS_KEPT_MAX)
         return MOB_QUEUE_FULL;
     struct op *op = calloc(1, sizeof *op);
-    uint8_t *body = malloc((size_t)a_bytes + b_bytes + 1u);
-    if (op == NULL || body == NULL) {
+    uint8_t *body = op == NULL ? NULL : joined(a, a_bytes, b, b_bytes);
+    if (body == NULL) {
         free(op);
-        free(body);
         return MOB_NO_MEMORY;
     }
-    if (a_bytes > 0)
-        memcpy(body, a, a_bytes);
-    if (b_bytes > 0)
-        memcpy(body + a_bytes, b, b_bytes);
     op->head = *head;
     op->head.request = g->next_request++;
     op->body = body;

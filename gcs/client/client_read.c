@@ -13,16 +13,11 @@ enum mob_status read_submit(struct mob_gcs *g, const struct mob_gcs_get *head, c
     if (g->op_count - g->op_kept + g->read_count >= MOB_GCS_OPS_MAX)
         return MOB_QUEUE_FULL;
     struct read_op *op = calloc(1, sizeof *op);
-    uint8_t *body = malloc((size_t)a_bytes + b_bytes + 1u);
-    if (op == NULL || body == NULL) {
+    uint8_t *body = op == NULL ? NULL : joined(a, a_bytes, b, b_bytes);
+    if (body == NULL) {
         free(op);
-        free(body);
         return MOB_NO_MEMORY;
     }
-    if (a_bytes > 0)
-        memcpy(body, a, a_bytes);
-    if (b_bytes > 0)
-        memcpy(body + a_bytes, b, b_bytes);
     *op = (struct read_op){
         .head = *head, .body = body, .body_bytes = a_bytes + b_bytes, .done = done, .arg = arg};
     op->head.tag = ++g->next_tag;

@@ -57,14 +57,4 @@ MOB_MUST_USE enum mob_status mob_gcs_node_register_wait(
 MOB_MUST_USE enum mob_status mob_gcs_log_seal_wait(
     struct mob_gcs *gcs, uint64_t incarnation, int64_t deadline_ns, uint64_t *cut_out);
 
-/* Byte strings larger than one value (module files, checkpoints), cut into values under key ++ u32 number;
- * the piece with the length is written last, so a blob that can be read is whole. At most MOB_GCS_BLOB_MAX.
- * MOB_EXISTS when it is there. */
-#define MOB_GCS_BLOB_MAX (64u << 20)
-MOB_MUST_USE enum mob_status mob_gcs_blob_put(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
-    uint32_t key_length, const void *bytes, size_t length, int64_t deadline_ns);
-/* Gives (free with free()). */
-MOB_MUST_USE enum mob_status mob_gcs_blob_get(struct mob_gcs *gcs, enum mob_gcs_table table, const void *key,
-    uint32_t key_length, int64_t deadline_ns, uint8_t **bytes_out, size_t *length_out);
-
 #endif

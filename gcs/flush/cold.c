@@ -134,7 +134,7 @@ enum mob_status cold_next(struct mob_cold *c, struct mob_database *db, bool down
     return status;
 }
 
-struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gcs_cold_get *q)
+static struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gcs_cold_get *q)
 {
     const struct mob_function_id any_function = {0};
     const struct mob_job_id any_job = {0};

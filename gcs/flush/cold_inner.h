@@ -46,7 +46,6 @@ MOB_MUST_USE enum mob_status cold_place(
 /* The position behind a row that was taken. */
 MOB_MUST_USE enum mob_status cold_next(struct mob_cold *c, struct mob_database *db, bool down,
     const struct cold_place *place, int64_t batch, int32_t row, uint64_t *next_out);
-struct cold_wanted cold_wanted_of(struct mob_cold *c, const struct mob_gcs_cold_get *q);
 /* Adds buckets (columns: batch, row, payload) until the page is full; *at_out: the first that was not taken.
  */
 MOB_MUST_USE enum mob_status cold_take_rows(struct mob_cold *c, const struct mob_database_result *rows,

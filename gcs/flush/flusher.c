@@ -30,7 +30,7 @@ static void destroy_batches(struct flusher *f)
     f->gathered_bytes = 0;
 }
 
-void flusher_restart(struct flusher *f, const char *why, enum mob_status status)
+static void flusher_restart(struct flusher *f, const char *why, enum mob_status status)
 {
     if (f->state == SESSION_NONE)
         return;

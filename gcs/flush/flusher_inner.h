@@ -57,7 +57,6 @@ struct flusher {
     uint64_t looking_session;
 };
 
-void flusher_restart(struct flusher *f, const char *why, enum mob_status status);
 /* The member uses so much memory: what may leave it, does. */
 void flusher_keep_hot(struct flusher *f, uint64_t memory_bytes);
 

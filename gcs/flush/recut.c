@@ -90,11 +90,6 @@ void mob_recut_begin(struct mob_recut *r)
     mob_bucket_begin(r->bucket);
 }
 
-uint32_t mob_recut_blocks(const struct mob_recut *r)
-{
-    return r->source_count;
-}
-
 /* ---- classes ---- */
 
 int32_t mob_recut_day(int64_t wall_ns)

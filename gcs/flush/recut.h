@@ -63,7 +63,6 @@ void mob_recut_begin(struct mob_recut *r);
 /* Keeps `block` until finish. MOB_QUEUE_FULL at MOB_RECUT_BLOCKS_MAX; MOB_CORRUPT, MOB_VERSION. */
 MOB_MUST_USE enum mob_status mob_recut_add(
     struct mob_recut *r, uint64_t seq, const uint8_t *block, uint32_t length);
-uint32_t mob_recut_blocks(const struct mob_recut *r);
 MOB_MUST_USE enum mob_status mob_recut_finish(struct mob_recut *r, const struct mob_recut_events *events);
 /* The function of a task whose spec is in one of the blocks that were added. MOB_NOT_FOUND. */
 MOB_MUST_USE enum mob_status mob_recut_function(

@@ -29,7 +29,8 @@ static void boot_of_machine(uint8_t out[16])
     memcpy(out, &hash, 16);
 }
 
-bool attach_process_lives(const struct mob_redis_identity *identity)
+/* Is that process still there? Unknown ones are taken to be. */
+static bool attach_process_lives(const struct mob_redis_identity *identity)
 {
     uint8_t boot[16];
     boot_of_machine(boot);

@@ -166,18 +166,6 @@ static enum mob_index_gap log_add(
     return gap;
 }
 
-uint32_t mob_index_of_log(const struct mob_index *ix, uint64_t incarnation, uint64_t number)
-{
-    size_t at = log_find(ix, incarnation);
-    if (at == ix->log_count || ix->logs[at].incarnation != incarnation)
-        return MOB_INDEX_NONE;
-    const struct log *log = &ix->logs[at];
-    if (number < log->base || number - log->base >= log->count)
-        return MOB_INDEX_NONE;
-    uint32_t ordinal = log->ordinals[number - log->base];
-    return mob_index_slot(ix, ordinal) != NULL ? ordinal : MOB_INDEX_NONE;
-}
-
 uint32_t mob_index_log_next(const struct mob_index *ix, uint64_t incarnation, uint64_t number)
 {
     size_t at = log_find(ix, incarnation);

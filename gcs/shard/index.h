@@ -75,9 +75,7 @@ struct mob_index_lookout {
     struct mob_job_id job;
 };
 bool mob_index_is_gone(const struct mob_index *ix, uint32_t ordinal, const struct mob_index_lookout *lookout);
-/* MOB_INDEX_NONE when unknown or dropped. */
-uint32_t mob_index_of_log(const struct mob_index *ix, uint64_t incarnation, uint64_t number);
-/* The first block at or after `number` that is still there. */
+/* The first block at or after `number` that is still there; MOB_INDEX_NONE. */
 uint32_t mob_index_log_next(const struct mob_index *ix, uint64_t incarnation, uint64_t number);
 /* Up to `max` ordinals above `after` (MOB_INDEX_NONE: from the start) of a group, oldest first; how many. */
 size_t mob_index_group(const struct mob_index *ix, struct mob_stream stream, uint32_t group, uint32_t after,

@@ -10,7 +10,7 @@
 
 /* ---- answering ---- */
 
-void query_free(struct query *q)
+static void query_free(struct query *q)
 {
     struct query **link = &q->shard->queries;
     while (*link != q)

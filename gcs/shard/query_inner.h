@@ -35,7 +35,6 @@ struct query {
 };
 
 /* query.c */
-void query_free(struct query *q);
 void query_answer_if_committed(struct query *q);
 /* From the beginning: forgets what was picked. */
 void query_run(struct query *q);

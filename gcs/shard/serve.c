@@ -296,7 +296,8 @@ static void send_reply(struct mob_shard *sh, uint64_t client, const struct mob_g
         attach_forget(sh, client);
 }
 
-void serve_runs(struct mob_shard *sh)
+/* sends what reply runs hold */
+static void serve_runs(struct mob_shard *sh)
 {
     for (struct conn *c = sh->touched; c != NULL; c = c->next_touched)
         flush_run(c);

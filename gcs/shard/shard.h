@@ -4,7 +4,7 @@
  * it; it returns when it is no member any more, and is to be started again, as another one.
  *
  * mobula-gcs is mob_shard_run() with flags. One loop on the calling thread; a second thread syncs Redis'
- * files. It listens on a unix socket of mode 0600. Memory is bounded: buffers by `hold_bytes_max`, everything
+ * files. It listens on a unix socket of mode 0600. Memory is bounded: buffers by `hold_bytes`, everything
  * that lasts by the soft cap (answers carry pressure) and the hard cap (writes get MOB_GCS_FULL).
  */
 #ifndef MOB_GCS_SHARD_SHARD_H

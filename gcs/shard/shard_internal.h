@@ -321,7 +321,6 @@ void serve_actions(struct mob_shard *sh);
 void serve_committed(struct mob_shard *sh); /* after the chain's committed or durable grew */
 /* What durable_owed promises, when all that was before it has left. */
 void serve_owed(struct conn *c);
-void serve_runs(struct mob_shard *sh); /* sends what reply runs hold */
 void serve_memory(struct mob_shard *sh);
 
 /* store.c */
@@ -471,8 +470,6 @@ MOB_MUST_USE enum mob_status attach_load(
     struct mob_shard *sh, uint64_t client, const struct mob_redis_identity *identity);
 void attach_collect_begin(struct mob_shard *sh);
 void attach_tick(struct mob_shard *sh);
-/* Is that process still there? Unknown ones are taken to be. */
-bool attach_process_lives(const struct mob_redis_identity *identity);
 void attach_forget(struct mob_shard *sh, uint64_t client);
 void attach_fini(struct mob_shard *sh);
 

@@ -175,15 +175,61 @@ static void take_promise(struct node *node, struct node_client *client, const st
     known_logged(node, put->id.task);
 }
 
+/* In whose name a put is logged, and what the log says of it already. */
+struct put_owner {
+    struct node_job *job;
+    bool again; /* the log says what it is */
+    bool known; /* and it was found to be that */
+};
+
+/* A worker's put. False: there is nothing to log. */
+static bool owner_of_put(
+    struct node *node, struct node_client *client, const struct mob_out_put *put, struct put_owner *owner_out)
+{
+    struct node_task *task = node_task_find(node, put->id.task);
+    if (!task && client->worker) { /* an argument page of a child that comes next */
+        struct mob_sched_task *running;
+        if (mob_sched_batch(node->sched, (uint16_t)client->worker->number, &running, 1) > 0)
+            task = (struct node_task *)running;
+    }
+    if (!task || task->flags & TASK_UNLOGGED) { /* its task was taken from this worker; or nobody logs it */
+        (void)mob_store_seal_published(node->store, put->id, client->slot);
+        return false;
+    }
+    struct mob_return_view view;
+    bool again = false;
+    if (mob_task_id_eq(task->sched.id, put->id.task)) {
+        view = node_remade_view_of_put(put);
+        again = put->inline_bytes < put->size && node_remade_expects(task, put->id.slot);
+    }
+    if (again && node_remade_item_differs(task, &view)) {
+        node_announce_other_put(node, task, client, &view);
+        return false;
+    }
+    bool known = again && node_remade_hash_known(task, &view);
+    *owner_out = (struct put_owner){.job = task->template->job, .again = again, .known = known};
+    return true;
+}
+
+static void want_hash(struct node *node, const struct node_client *client, struct mob_object_id id,
+    const struct put_owner *owner)
+{
+    struct large_hash_wanted wanted = {.id = id,
+        .job = owner->job->id,
+        .ns = owner->job->ns,
+        .slot = client->slot,
+        .session = client->session,
+        .again = owner->again};
+    (void)!large_hashes_want(node, &wanted); /* gone already: committed as its record is */
+}
+
 static void take_put(struct node *node, struct node_client *client, const uint8_t *body, uint32_t bytes)
 {
     struct mob_out_put put;
-    if (bytes < sizeof put) {
-        bad_record(node, client, "put");
-        return;
-    }
-    memcpy(&put, body, sizeof put);
-    if (put.inline_bytes > MOB_PUT_INLINE_MAX || put.inline_bytes > bytes - sizeof put) {
+    if (bytes >= sizeof put)
+        memcpy(&put, body, sizeof put);
+    if (bytes < sizeof put || put.inline_bytes > MOB_PUT_INLINE_MAX ||
+        put.inline_bytes > bytes - sizeof put) {
         bad_record(node, client, "put");
         return;
     }
@@ -198,37 +244,14 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
         bad_record(node, client, "put of an unknown type");
         return;
     }
-    struct node_job *job = client->job;
+    struct put_owner owner = {.job = client->job};
+    if (client->kind == MOB_CLIENT_WORKER && !owner_of_put(node, client, &put, &owner))
+        return;
     /* Larger ones of a task are made again by a replay, but not while it runs, and an actor's not at all:
      * they go to disk. */
     bool remakeable = put.inline_bytes > 0 || put.size == 0;
-    bool again = false, known = false; /* the log says what it is; it was found to be that */
-    struct mob_return_view view;
-    if (client->kind == MOB_CLIENT_WORKER) {
-        struct node_task *task = node_task_find(node, put.id.task);
-        if (!task && client->worker) { /* an argument page of a child that comes next */
-            struct mob_sched_task *running;
-            if (mob_sched_batch(node->sched, (uint16_t)client->worker->number, &running, 1) > 0)
-                task = (struct node_task *)running;
-        }
-        if (!task ||
-            task->flags & TASK_UNLOGGED) { /* its task was taken from this worker; or nobody logs it */
-            (void)mob_store_seal_published(node->store, put.id, client->slot);
-            return;
-        }
-        job = task->template->job;
-        if (mob_task_id_eq(task->sched.id, put.id.task)) {
-            view = node_remade_view_of_put(&put);
-            again = put.inline_bytes < put.size && node_remade_expects(task, put.id.slot);
-        }
-        if (again && node_remade_item_differs(task, &view)) {
-            node_announce_other_put(node, task, client, &view);
-            return;
-        }
-        known = again && node_remade_hash_known(task, &view);
-    }
-    lineage_log_job(node->log, job->id, job->ns);
-    lineage_log_put(node->log, &put, put.inline_bytes > 0 || put.size == 0 ? body + sizeof put : NULL);
+    lineage_log_job(node->log, owner.job->id, owner.job->ns);
+    lineage_log_put(node->log, &put, remakeable ? body + sizeof put : NULL);
     known_logged(node, put.id.task);
     struct ready_object object = {
         .id = put.id,
@@ -239,15 +262,8 @@ static void take_put(struct node *node, struct node_client *client, const uint8_
     };
     /* sealed by its maker after this record; the scheduler may look at it now, so make sure it is */
     (void)mob_store_seal_published(node->store, put.id, client->slot);
-    if ((put.flags & MOB_PUT_HASH_LATER) && !known) {
-        struct large_hash_wanted wanted = {.id = put.id,
-            .job = job->id,
-            .ns = job->ns,
-            .slot = client->slot,
-            .session = client->session,
-            .again = again};
-        (void)!large_hashes_want(node, &wanted); /* gone already: committed as its record is */
-    }
+    if ((put.flags & MOB_PUT_HASH_LATER) && !owner.known)
+        want_hash(node, client, put.id, &owner);
     if (client->kind != MOB_CLIENT_WORKER && put.inline_bytes == 0 && put.size > 0)
         durable_puts_write(node->puts, client, put.id);
     node_object_ready(node, &object, NODE_NOBODY, 0);

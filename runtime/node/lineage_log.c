@@ -468,7 +468,7 @@ static struct effect run_of_one(struct lineage_log *log, const struct log_result
     return effect;
 }
 
-void lineage_log_result(struct lineage_log *log, const struct log_result *result)
+static void lineage_log_result(struct lineage_log *log, const struct log_result *result)
 {
     struct open_run *run = &log->open_runs[result->worker % OPEN_RUNS];
     bool follows = mob_task_id_eq(run->next, result->task);

@@ -25,7 +25,7 @@ enum effect_kind {
     EFFECT_READY = 1, /* an object became committed: mark it, and tell the client in `slot` if there is one */
     EFFECT_RING_ACK = 2, /* everything the client published up to `position` is committed */
     EFFECT_CALL = 3, /* call back */
-    EFFECT_RUN = 4 /* as READY, for results that came one after another: lineage_log_result */
+    EFFECT_RUN = 4 /* as READY, for results that came one after another: lineage_log_results */
 };
 /* Results of `count` tasks of one stream, from index `first` on: return 0 of each, a small value of eight
  * bytes. */
@@ -106,8 +106,7 @@ struct log_result {
     struct mob_task_id task;
     uint64_t value;
 };
-void lineage_log_result(struct lineage_log *log, const struct log_result *result);
-/* The same for neighbours of one stream from `first` on, one after the other. */
+/* Results of neighbours of one stream from `first` on, one after the other. */
 void lineage_log_results(
     struct lineage_log *log, const struct log_result *first, const uint64_t *values, uint32_t count);
 /* Calls fn when everything that was appended so far is acknowledged, whatever holds there are: for what stays

@@ -298,7 +298,7 @@ void node_close(struct node *node)
     close(node->epoll_fd);
 }
 
-void node_request_stop(struct node *node)
+static void node_request_stop(struct node *node)
 {
     if (node->stopping)
         return;

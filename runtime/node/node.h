@@ -275,9 +275,6 @@ struct node {
     struct below_facts *below_facts; /* of the walk before; NULL = none */
 };
 
-/* node.c */
-void node_request_stop(struct node *node);
-
 /* session.c: drivers and the gateway */
 MOB_MUST_USE enum mob_status node_listen(struct node *node);
 void node_accept(struct node *node);

@@ -12,8 +12,8 @@
 /* Has the record of this sealed object been taken? Else node_object_ready comes when it is. `info` is what
  * the store says of it. */
 bool node_object_taken(struct node *node, struct mob_object_id id, const struct mob_object_info *info);
-/* A client that lives and dies with the node, or that has asked for it (MOB_READ_LOCAL), may see what is not
- * committed. */
+/* A client that lives and dies with the node, or that has asked for it (MOB_SESSION_READ_LOCAL), may see what
+ * is not committed. */
 bool node_sees_uncommitted(const struct node_client *client);
 
 #endif

@@ -118,7 +118,7 @@ static const uint8_t legal[MOB_SCHED_STATE_COUNT] = {
     [MOB_SCHED_NEW] = BIT(WAITING) | BIT(DELAYED) | BIT(READY),
     [MOB_SCHED_WAITING] = BIT(READY) | BIT(DISPATCHED) | BIT(DONE),
     [MOB_SCHED_DELAYED] = BIT(WAITING) | BIT(READY) | BIT(DONE),
-    [MOB_SCHED_READY] = BIT(DISPATCHED) | BIT(WAITING) | BIT(DONE),
+    [MOB_SCHED_READY] = BIT(DISPATCHED) | BIT(DONE),
     [MOB_SCHED_DISPATCHED] = BIT(READY) | BIT(WAITING) | BIT(BLOCKED) | BIT(DELAYED) | BIT(DONE),
     [MOB_SCHED_BLOCKED] = BIT(DISPATCHED),
     [MOB_SCHED_DONE] = 0,
@@ -142,7 +142,8 @@ void sched_become_ready(struct mob_sched *s, struct mob_sched_task *t)
         sched_queue_push(s, t);
 }
 
-void sched_unlink_queued(struct mob_sched *s, struct mob_sched_task *t)
+/* Not running any more: undo what queued or delayed states link. */
+static void sched_unlink_queued(struct mob_sched *s, struct mob_sched_task *t)
 {
     if (t->marks & MARK_CALL) {
         if (t->state == MOB_SCHED_READY || t->state == MOB_SCHED_WAITING || t->state == MOB_SCHED_DELAYED)
@@ -189,7 +190,8 @@ void sched_note_push(struct mob_sched *s, struct sched_note note)
     s->notes[(s->note_head + s->note_count++) & (s->note_capacity - 1)] = note;
 }
 
-void sched_retire(struct mob_sched *s, struct mob_sched_task *t)
+/* Out of everything but a batch; DONE. The caller says what happens to it. */
+static void sched_retire(struct mob_sched *s, struct mob_sched_task *t)
 {
     if (t->state != MOB_SCHED_DISPATCHED || (t->waits && !(t->marks & MARK_KIDS)))
         sched_unlink_queued(s, t);
@@ -385,25 +387,6 @@ enum mob_status mob_sched_submit(
     else
         enter(s, t, in);
     return MOB_OK;
-}
-
-enum mob_status mob_sched_inputs_lost(
-    struct mob_sched *s, struct mob_sched_task *t, const struct mob_object_id *missing, uint32_t count)
-{
-    if (t->state == MOB_SCHED_NEW || t->state == MOB_SCHED_DONE || t->state == MOB_SCHED_BLOCKED ||
-        (t->state == MOB_SCHED_DISPATCHED && worker_runs(worker_at(s, t->worker), t)))
-        return MOB_CONFLICT;
-    if (count == 0)
-        return MOB_OK;
-    bool ready = t->state == MOB_SCHED_READY;
-    if (ready && !(t->marks & MARK_CALL))
-        sched_queue_remove(s, t);
-    if (ready)
-        sched_set_state(s, t, MOB_SCHED_WAITING);
-    enum mob_status status = sched_wait_add(s, t, missing, count);
-    if (status && t->state == MOB_SCHED_WAITING)
-        sched_become_ready(s, t); /* its worker will find the inputs missing, and wait */
-    return status;
 }
 
 /* ---- ends ---- */

@@ -253,11 +253,6 @@ void mob_sched_find_fetch(const struct mob_sched *s, struct mob_task_id id);
 void mob_sched_object_fetch(const struct mob_sched *s, struct mob_object_id object);
 /* A second hint, when the first has had time: fetches what stands there. */
 void mob_sched_object_fetch_more(const struct mob_sched *s, struct mob_object_id object);
-/* A queued or running task lost inputs it had (evicted, dropped): it waits for them again. Running:
- * MOB_CONFLICT. */
-MOB_MUST_USE enum mob_status mob_sched_inputs_lost(
-    struct mob_sched *s, struct mob_sched_task *task, const struct mob_object_id *missing, uint32_t count);
-
 enum mob_sched_after {
     MOB_SCHED_FINAL, /* the task is DONE: this was its outcome */
     MOB_SCHED_RETRY /* it is DELAYED: another attempt follows (next generation after an error) */

@@ -16,7 +16,7 @@
 /* 1024 records of about 100 bytes: 100 KiB is the least that a node with one task takes. */
 #define SCHED_CHUNK_SHIFT 10u
 #define SCHED_CHUNK (1u << SCHED_CHUNK_SHIFT)
-/* A lane that was passed over for so long keeps what it lacks free for itself (see pick.c). */
+/* A lane that was passed over for so long keeps what it lacks free for itself (see local_pick.c). */
 #define SCHED_STARVE_NS MOB_SEC
 /* Dependents looked at per object when tasks follow their producer; more would make broadcasts quadratic. */
 #define SCHED_FOLLOW_SCAN 64u
@@ -300,11 +300,7 @@ void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t);
 /* ---- states (local.c) ---- */
 void sched_set_state(struct mob_sched *s, struct mob_sched_task *t, enum mob_sched_state state);
 void sched_become_ready(struct mob_sched *s, struct mob_sched_task *t);
-/* Out of everything but a batch; DONE. The caller says what happens to it. */
-void sched_retire(struct mob_sched *s, struct mob_sched_task *t);
 void sched_fail(struct mob_sched *s, struct mob_sched_task *t, enum mob_status status);
-/* Not running any more: undo what queued or delayed states link. */
-void sched_unlink_queued(struct mob_sched *s, struct mob_sched_task *t);
 /* An attempt ended badly: DELAYED and true, or false when retries are spent. `pays`: with one of them. */
 bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now);
 void sched_note_push(struct mob_sched *s, struct sched_note note);
@@ -312,6 +308,7 @@ void sched_note_push(struct mob_sched *s, struct sched_note note);
 void sched_notes_forget_worker(struct mob_sched *s, uint16_t worker);
 
 /* ---- waits (local_wait.c) ---- */
+/* Once, when the task is submitted. */
 enum mob_status sched_wait_add(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_object_id *missing, uint32_t count);
 void sched_wait_drop(struct mob_sched *s, struct mob_sched_task *t);
@@ -447,8 +444,5 @@ void sched_extra_free(struct mob_sched *s, struct mob_sched_task *t);
 void sched_timers_run(struct mob_sched *s, int64_t now);
 /* Ask a started or dispatched task to stop; KILL after the grace. */
 void sched_stop(struct mob_sched *s, struct mob_sched_task *t, bool force, int64_t now);
-
-/* ---- choosing (local_pick.c) ---- */
-void sched_pick(struct mob_sched *s, int64_t now);
 
 #endif

@@ -248,7 +248,7 @@ static bool fill_one(struct mob_sched *s, int64_t now)
     return true;
 }
 
-void sched_pick(struct mob_sched *s, int64_t now)
+static void sched_pick(struct mob_sched *s, int64_t now)
 {
     sched_actors_release(s);
     while (s->following != SCHED_NIL16) {

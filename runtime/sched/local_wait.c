@@ -151,19 +151,11 @@ static bool edge_add(struct mob_sched *s, struct mob_sched_task *t, struct mob_o
     return true;
 }
 
-/* The embedded edge becomes a pool edge, because there will be more. */
-static bool edge_expand(struct mob_sched *s, struct mob_sched_task *t)
-{
-    struct mob_object_id id = object_at(s, t->place)->id;
-    sched_wait_drop(s, t);
-    t->marks |= MARK_EDGES;
-    return edge_add(s, t, id);
-}
-
 enum mob_status sched_wait_add(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_object_id *missing, uint32_t count)
 {
-    if (count == 1 && t->waits == 0 && !(t->marks & MARK_CALL)) {
+    MOB_ASSERT(t->waits == 0);
+    if (count == 1 && !(t->marks & MARK_CALL)) {
         uint32_t object = object_get(s, missing[0]);
         if (!object)
             return MOB_NO_MEMORY;
@@ -172,12 +164,8 @@ enum mob_status sched_wait_add(
         list_append(s, object, t->handle);
         return MOB_OK;
     }
-    if (t->waits && !(t->marks & MARK_EDGES) && !edge_expand(s, t))
-        return MOB_NO_MEMORY;
-    if (!t->waits) {
-        t->marks |= MARK_EDGES;
-        t->place = 0;
-    }
+    t->marks |= MARK_EDGES;
+    t->place = 0;
     for (uint32_t i = 0; i < count; i++)
         if (!edge_add(s, t, missing[i])) {
             sched_wait_drop(s, t);

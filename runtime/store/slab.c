@@ -49,7 +49,7 @@ static uint64_t full_word(uint32_t blocks, uint32_t word)
     return blocks <= word * 64 ? 0 : (1ull << (blocks - word * 64)) - 1;
 }
 
-bool mob_slab_chunk_empty(const struct mob_view *view, uint32_t unit, uint32_t class_index)
+static bool mob_slab_chunk_empty(const struct mob_view *view, uint32_t unit, uint32_t class_index)
 {
     const struct mob_seg_chunk *chunk = mob_view_chunk(view, unit);
     uint32_t blocks = mob_slab_class_blocks(class_index);

@@ -45,7 +45,6 @@ void mob_slab_free(const struct mob_view *view, uint64_t offset);
 void mob_slab_disown(const struct mob_view *view, uint32_t slot);
 uint32_t mob_slab_class_bytes(uint32_t class_index);
 uint32_t mob_slab_class_blocks(uint32_t class_index);
-bool mob_slab_chunk_empty(const struct mob_view *view, uint32_t unit, uint32_t class_index);
 
 /* First run of `units` free units, marked. UINT32_MAX = none. With an entry the range is noted in it before
  * each try. */

@@ -205,11 +205,6 @@ int mob_pool_fd(const struct mob_pool *pool)
     return pool->poll_fd;
 }
 
-uint32_t mob_pool_running(const struct mob_pool *pool)
-{
-    return pool->count;
-}
-
 /* ---- workers ---- */
 
 static struct mob_pool_worker *find(struct mob_pool *pool, uint32_t worker)
@@ -311,14 +306,4 @@ bool mob_pool_step(struct mob_pool *pool, struct mob_pool_event *event_out)
         }
         return true;
     }
-}
-
-enum mob_status mob_pool_kill(struct mob_pool *pool, uint32_t number, int signal)
-{
-    struct mob_pool_worker *worker = find(pool, number);
-    if (worker == NULL || worker->pid <= 0)
-        return MOB_NOT_FOUND;
-    if (kill(-worker->pid, signal) == 0 || kill(worker->pid, signal) == 0) /* before it had a group */
-        return MOB_OK;
-    return MOB_NOT_FOUND;
 }

@@ -54,9 +54,6 @@ int mob_pool_fd(const struct mob_pool *pool);
 MOB_MUST_USE enum mob_status mob_pool_start(struct mob_pool *pool, uint32_t worker,
     const struct mob_session_welcome *welcome, int memfd, int eventfd);
 bool mob_pool_step(struct mob_pool *pool, struct mob_pool_event *event_out);
-/* Signal a worker's whole process group. MOB_NOT_FOUND: not running. */
-enum mob_status mob_pool_kill(struct mob_pool *pool, uint32_t worker, int signal);
-uint32_t mob_pool_running(const struct mob_pool *pool);
 
 /* Logs (stdout and stderr of a worker). */
 /* The last `lines` lines, at most `size` - 1 bytes and a NUL; returns the length. */

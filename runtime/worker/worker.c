@@ -434,7 +434,8 @@ bool mob_worker_step(struct mob_worker *worker)
     return true;
 }
 
-void mob_worker_loop(struct mob_worker *worker)
+/* Step and sleep until the node says stop. */
+static void mob_worker_loop(struct mob_worker *worker)
 {
     struct mob_client *client = worker->client;
     while (!worker->stopping) {

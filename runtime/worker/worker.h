@@ -84,8 +84,6 @@ MOB_MUST_USE enum mob_status mob_worker_init(struct mob_worker *worker, const ch
 void mob_worker_fini(struct mob_worker *worker);
 /* Take what is there and run it; false when there was nothing. */
 bool mob_worker_step(struct mob_worker *worker);
-/* Step and sleep until the node says stop. */
-void mob_worker_loop(struct mob_worker *worker);
 
 /* worker.c: the first spec of the stash, which is not empty and has begun (mob_store_in_begin). */
 void mob_worker_run_stashed(struct mob_worker *worker);

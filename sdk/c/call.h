@@ -75,8 +75,6 @@ struct mob_call {
 /* The first failure stands. */
 enum mob_status mob_call_fail(struct mob_call *call, enum mob_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Set a return from an encoded value. */
-enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const struct mob_arg *value);
 /* Undo what was made for returns. */
 void mob_call_abort_returns(struct mob_call *call);
 /* A return's record form, at `out`; its length. What has over `inline_max` bytes (up to
@@ -90,9 +88,6 @@ static inline bool mob_call_remakes(const struct mob_call *call)
 {
     return call->in.flags & MOB_IN_SPEC_REMAKES;
 }
-/* Make one return value of the call's task under `slot`. */
-enum mob_status mob_call_make(
-    struct mob_call *call, uint32_t slot, const struct mob_arg *value, struct mob_call_return *out);
 
 /* call_events.c: what the task wrote, as an event of type "log". */
 void mob_call_log_event(struct mob_call *call, const char *text, uint32_t bytes);

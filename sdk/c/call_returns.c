@@ -74,7 +74,8 @@ static enum mob_status make_full(struct mob_call *call, uint32_t slot, enum mob_
     return MOB_OK;
 }
 
-enum mob_status mob_call_make(
+/* Make one return value of the call's task under `slot`. */
+static enum mob_status mob_call_make(
     struct mob_call *call, uint32_t slot, const struct mob_arg *value, struct mob_call_return *out)
 {
     struct mob_encoded encoded;
@@ -127,7 +128,8 @@ static bool tensor_fits(struct mob_call *call, uint32_t index, struct mob_call_r
     return false;
 }
 
-enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const struct mob_arg *value)
+/* Set a return from an encoded value. */
+static enum mob_status mob_call_set_return(struct mob_call *call, uint32_t index, const struct mob_arg *value)
 {
     struct mob_call_return *r = slot_of(call, index);
     if (r == NULL || !type_fits(call, index, (enum mob_value_type)value->kind))

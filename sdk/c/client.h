@@ -397,7 +397,6 @@ bool mob_futures_open(
     struct mob_family **family_out, struct mob_general_future ***general_out, uint32_t *general_mask_out);
 /* Its value may be asked for when its handle is gone. */
 void mob_future_escapes(const struct mob_future *future);
-bool mob_family_know(struct mob_client *client);
 void mob_futures_clear(struct mob_client *client);
 void mob_families_retire(struct mob_client *client);
 void mob_futures_free(struct mob_client *client);
@@ -567,7 +566,6 @@ void mob_actors_free(struct mob_client *client);
 
 /* loop.c */
 void mob_event_fd_free(struct mob_client *client);
-void mob_event_fd_arm(struct mob_client *client);
 /* Returns when the helper thread has let go of the segment; the node is dead. */
 void mob_event_fd_quiesce(struct mob_client *client);
 void mob_event_fd_wait(struct mob_client *client, int timeout_ms);

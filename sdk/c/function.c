@@ -35,7 +35,9 @@ static void find_quick_check(struct mob_signature_info *info)
     info->scalar_count = (uint8_t)s->param_count;
 }
 
-enum mob_status mob_signature_info_init(
+/* Parse a signature into `out` (takes a copy of the text). MOB_INVALID with a sentence in the client's error.
+ */
+static enum mob_status mob_signature_info_init(
     struct mob_client *client, const char *text, size_t length, struct mob_signature_info *out)
 {
     struct mob_signature_error error;

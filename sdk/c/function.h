@@ -44,10 +44,6 @@ enum mob_status mob_function_resolve(
     struct mob_client *client, const char *name, const struct mob_function **function_out);
 const struct mob_method_info *mob_function_method(
     const struct mob_function *function, const char *name, uint16_t *index_out);
-/* Parse a signature into `out` (takes a copy of the text). MOB_INVALID with a sentence in the client's error.
- */
-enum mob_status mob_signature_info_init(
-    struct mob_client *client, const char *text, size_t length, struct mob_signature_info *out);
 /* A function of a module that is loaded in this process (workers). */
 enum mob_status mob_function_of_entry(struct mob_client *client, const char *name,
     struct mob_module_hash module, const struct mob_function_entry *entry,

@@ -51,7 +51,7 @@ static void chunk_give(struct mob_client *client, struct mob_chunk *chunk)
     client->free_chunks = chunk;
 }
 
-bool mob_family_know(struct mob_client *client)
+static bool mob_family_know(struct mob_client *client)
 {
     struct mob_family *family = client->family;
     if (!family->known) {

@@ -59,7 +59,7 @@ err_free:
     return NULL;
 }
 
-void mob_event_fd_arm(struct mob_client *client)
+static void mob_event_fd_arm(struct mob_client *client)
 {
     struct mob_event_fd *e = client->event_fd;
     if (e == NULL || e->armed)

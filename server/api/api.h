@@ -8,7 +8,7 @@
  *   mob_api_create(&parts, &api);
  *   struct mob_http_service service = mob_api_service(api);    // for the fronts
  *
- * Threads: handlers run in the fronts' threads; mob_api_done in the engine's; everything here is safe from
+ * Threads: handlers run in the fronts' threads; an op's `done` in the engine's; everything here is safe from
  * both.
  */
 #ifndef MOB_SERVER_API_API_H

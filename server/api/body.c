@@ -57,6 +57,8 @@ bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool
     *body = (struct mob_body){.request = request};
     if (request->body_length == 0 && may_be_absent) {
         body->root = json_object();
+        if (!body->root)
+            mob_api_fail(request, MOB_NO_MEMORY, "out of memory");
         return body->root != NULL;
     }
     char message[MOB_BODY_MESSAGE_MAX];
@@ -72,6 +74,17 @@ bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool
         return mob_body_ok(body);
     }
     return true;
+}
+
+struct mob_engine_op *mob_body_open_op(
+    struct mob_body *body, struct mob_http_request *request, bool may_be_absent, enum mob_engine_verb verb)
+{
+    if (!mob_body_open(body, request, may_be_absent))
+        return NULL;
+    struct mob_engine_op *op = mob_api_op(request, verb);
+    if (!op)
+        mob_body_close(body);
+    return op;
 }
 
 void mob_body_close(struct mob_body *body)

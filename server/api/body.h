@@ -2,7 +2,7 @@
  * with the pointer of the place. All errors of a body are collected, then answered as one 422.
  *
  *   struct mob_body body;
- *   if (!mob_body_open(&body, request)) return;                      // it answered
+ *   if (!mob_body_open(&body, request, false)) return;               // it answered
  *   mob_body_fields(&body, body.root, "", "name\0metadata\0");
  *   const char *name = mob_body_string(&body, body.root, "", "name", MOB_BODY_REQUIRED, 256);
  *   if (!mob_body_ok(&body)) return;                                 // it answered
@@ -17,6 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "server/api/engine.h"
 #include "server/http/http.h"
 #include "server/http/text.h"
 
@@ -37,6 +38,9 @@ struct mob_body {
 /* Parses the request's body, which must be a JSON object. False: answered with 400, 415 or 422. An absent
  * body is an empty object if `may_be_absent`. */
 bool mob_body_open(struct mob_body *body, struct mob_http_request *request, bool may_be_absent);
+/* The same, and the op that the handler fills from it. NULL: answered, and closed. */
+struct mob_engine_op *mob_body_open_op(
+    struct mob_body *body, struct mob_http_request *request, bool may_be_absent, enum mob_engine_verb verb);
 void mob_body_close(struct mob_body *body);
 /* True: no errors. False: answered with 422 and closed. */
 bool mob_body_ok(struct mob_body *body);

@@ -343,8 +343,5 @@ void mob_engine_next_cursor(struct mob_engine_query *query, char *own);
 /* What stands before the engine's own part of a cursor of this query. */
 void mob_engine_cursor_tag(
     const struct mob_engine_query *query, const char *own, char out[MOB_CURSOR_TAG_MAX]);
-void mob_engine_key_destroy(struct mob_engine_key *key);
-void mob_engine_error_fini(struct mob_engine_error *error);
-void mob_engine_options_fini(struct mob_engine_options *options);
 
 #endif

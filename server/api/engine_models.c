@@ -25,7 +25,7 @@ enum mob_status engine_models_create(struct engine *engine)
     return engine->models ? MOB_OK : MOB_NO_MEMORY;
 }
 
-void endpoint_free(struct endpoint *e)
+static void endpoint_free(struct endpoint *e)
 {
     if (!e->engine->closing) {
         mob_release(e->created);

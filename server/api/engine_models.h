@@ -46,7 +46,6 @@ struct engine_models {
     int64_t orphans_ns; /* when to look for actors of endpoints that are no more; 0: no reason to */
 };
 
-void endpoint_free(struct endpoint *e);
 /* Frees it when it is removed and nothing of it is on its way any more. */
 void endpoint_let_go(struct endpoint *e);
 void endpoint_actor_name(const struct endpoint *e, char out[ENDPOINT_ACTOR_NAME_BYTES]);

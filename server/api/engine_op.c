@@ -54,7 +54,7 @@ void mob_engine_op_fail(
         op->error.pointer = strdup(pointer);
 }
 
-void mob_engine_error_fini(struct mob_engine_error *error)
+static void mob_engine_error_fini(struct mob_engine_error *error)
 {
     free(error->detail);
     free(error->pointer);
@@ -62,7 +62,7 @@ void mob_engine_error_fini(struct mob_engine_error *error)
     *error = (struct mob_engine_error){0};
 }
 
-void mob_engine_options_fini(struct mob_engine_options *options)
+static void mob_engine_options_fini(struct mob_engine_options *options)
 {
     free(options->name);
     free(options->idempotency_key);
@@ -132,7 +132,7 @@ void mob_engine_next_cursor(struct mob_engine_query *query, char *own)
     query->cursor = whole;
 }
 
-void mob_engine_key_destroy(struct mob_engine_key *key)
+static void mob_engine_key_destroy(struct mob_engine_key *key)
 {
     if (!key)
         return;

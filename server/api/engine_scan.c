@@ -82,7 +82,8 @@ void scan_refuse(struct scan *scan, enum mob_status status, const char *why)
 
 /* --- names --- */
 
-const char *scan_function_name(struct scan *scan, struct mob_function_id id)
+/* NULL: no such name yet, the scan will find out. */
+static const char *scan_function_name(struct scan *scan, struct mob_function_id id)
 {
     const struct function_name *f = engine_function_of(scan->flight->engine, id);
     if (!f && !scan->names_read)

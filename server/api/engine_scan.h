@@ -106,8 +106,6 @@ void scan_go_on(struct scan *scan, enum mob_status status);
 /* Ends the flight with an error and frees the scan; before scan_start only. */
 void scan_refuse(struct scan *scan, enum mob_status status, const char *why);
 struct seen *scan_seen(struct scan *scan, struct mob_task_id id, bool make);
-/* NULL: no such name yet, the scan will find out. */
-const char *scan_function_name(struct scan *scan, struct mob_function_id id);
 /* "module.function", or "module.Class.method" for a call. */
 void scan_full_name(
     struct scan *scan, struct mob_function_id id, uint8_t kind, uint16_t method, char *out, size_t capacity);

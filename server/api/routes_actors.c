@@ -12,13 +12,9 @@ void mob_api_actor_create(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_body body;
-    if (!mob_body_open(&body, request, false))
+    struct mob_engine_op *op = mob_body_open_op(&body, request, false, MOB_ENGINE_SUBMIT);
+    if (!op)
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_SUBMIT);
-    if (!op) {
-        mob_body_close(&body);
-        return;
-    }
     mob_body_fields(&body, body.root, "", "class\0arguments\0options\0job\0");
     op->submit.call = MOB_CALL_ACTOR_CREATE;
     op->submit.function = mob_options_function(&body, body.root, "", "class");
@@ -40,13 +36,11 @@ void mob_api_actor_call(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     struct mob_actor_id actor;
     struct mob_body body;
-    if (!actor_of(request, &actor) || !mob_body_open(&body, request, true))
+    if (!actor_of(request, &actor))
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_SUBMIT);
-    if (!op) {
-        mob_body_close(&body);
+    struct mob_engine_op *op = mob_body_open_op(&body, request, true, MOB_ENGINE_SUBMIT);
+    if (!op)
         return;
-    }
     mob_body_fields(&body, body.root, "", "arguments\0options\0");
     op->submit.call = MOB_CALL_ACTOR_METHOD;
     op->submit.actor = actor;

@@ -30,13 +30,9 @@ void mob_api_job_open(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_body body;
-    if (!mob_body_open(&body, request, true))
+    struct mob_engine_op *op = mob_body_open_op(&body, request, true, MOB_ENGINE_JOB_OPEN);
+    if (!op)
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_JOB_OPEN);
-    if (!op) {
-        mob_body_close(&body);
-        return;
-    }
     mob_body_fields(&body, body.root, "", "name\0detached\0weight\0");
     const char *name = mob_body_string(&body, body.root, "", "name", MOB_BODY_OPTIONAL, 63);
     op->job.name = strdup(name ? name : "http");

@@ -267,13 +267,9 @@ void mob_api_object_wait(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_body body;
-    if (!mob_body_open(&body, request, false))
+    struct mob_engine_op *op = mob_body_open_op(&body, request, false, MOB_ENGINE_OBJECT_WAIT);
+    if (!op)
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_WAIT);
-    if (!op) {
-        mob_body_close(&body);
-        return;
-    }
     mob_body_fields(&body, body.root, "", "ids\0num_returns\0timeout_ms\0");
     const json_t *ids =
         mob_body_array(&body, body.root, "", "ids", MOB_BODY_REQUIRED, MOB_ENGINE_WAIT_IDS_MAX);

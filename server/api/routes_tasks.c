@@ -16,13 +16,9 @@ void mob_api_task_submit(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_body body;
-    if (!mob_body_open(&body, request, false))
+    struct mob_engine_op *op = mob_body_open_op(&body, request, false, MOB_ENGINE_SUBMIT);
+    if (!op)
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_SUBMIT);
-    if (!op) {
-        mob_body_close(&body);
-        return;
-    }
     mob_body_fields(&body, body.root, "", "function\0arguments\0options\0job\0");
     op->submit.call = MOB_CALL_TASK;
     op->submit.function = mob_options_function(&body, body.root, "", "function");
@@ -109,13 +105,9 @@ void mob_api_task_batch(struct mob_api *api, struct mob_http_request *request)
 {
     (void)api;
     struct mob_body body;
-    if (!mob_body_open(&body, request, false))
+    struct mob_engine_op *op = mob_body_open_op(&body, request, false, MOB_ENGINE_BATCH);
+    if (!op)
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_BATCH);
-    if (!op) {
-        mob_body_close(&body);
-        return;
-    }
     mob_body_fields(&body, body.root, "", "function\0rows\0items\0options\0job\0");
     json_t *rows = mob_body_array(&body, body.root, "", "rows", MOB_BODY_OPTIONAL, MOB_ENGINE_BATCH_MAX);
     json_t *items = mob_body_array(&body, body.root, "", "items", MOB_BODY_OPTIONAL, MOB_ENGINE_BATCH_MAX);

@@ -39,13 +39,9 @@ void mob_api_endpoint_put(struct mob_api *api, struct mob_http_request *request)
             "names of endpoints have 1 to %d letters, digits, '-', '_' and '.'", MOB_MODEL_NAME_MAX - 1);
         return;
     }
-    if (!mob_body_open(&body, request, false))
+    struct mob_engine_op *op = mob_body_open_op(&body, request, false, MOB_ENGINE_ENDPOINT_PUT);
+    if (!op)
         return;
-    struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_ENDPOINT_PUT);
-    if (!op) {
-        mob_body_close(&body);
-        return;
-    }
     mob_body_fields(
         &body, body.root, "", "class\0arguments\0max_batch_size\0max_queue_delay_us\0timeout_ms\0");
     const char *class_name = mob_body_string(&body, body.root, "", "class", MOB_BODY_REQUIRED, 255);

@@ -50,7 +50,7 @@ void mob_event_behind_unlink(struct watcher *w)
         leave_slot(w);
 }
 
-bool mob_event_behind_ring(const struct watcher *w)
+static bool mob_event_behind_ring(const struct watcher *w)
 {
     const struct mob_events *hub = w->hub;
     for (uint32_t i = 0; i < hub->source.shards; i++)

@@ -88,7 +88,6 @@ void mob_event_tell_gap(struct watcher *w, uint32_t shard, uint64_t from_seq);
 
 /* The source runs, and the watcher is placed: gives what the ring has, or has the past read first. */
 void mob_event_join(struct watcher *w);
-bool mob_event_behind_ring(const struct watcher *w);
 void mob_event_behind_unlink(struct watcher *w);
 
 #endif

@@ -14,7 +14,7 @@ void h1_set_deadline(struct connection *connection, int64_t milliseconds)
     atomic_store_explicit(&connection->deadline_ns, mob_now() + milliseconds * MOB_MS, memory_order_relaxed);
 }
 
-void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes)
+static void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes)
 {
     int64_t seconds = MOB_H1_TRANSFER_BASE_S + (int64_t)(bytes / MOB_H1_TRANSFER_MIN_BYTES_PER_S);
     h1_set_deadline(connection, seconds * 1000);

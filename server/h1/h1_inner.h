@@ -74,7 +74,6 @@ struct mob_h1 {
 };
 
 void h1_set_deadline(struct connection *connection, int64_t milliseconds);
-void h1_set_transfer_deadline(struct connection *connection, uint64_t bytes);
 /* The next phase of a connection, by its thread. False: it was too late, and is ended. */
 bool h1_enter(struct connection *connection, enum h1_phase phase);
 /* Called by the library with the raw target of each request, before its headers are parsed. */

@@ -215,27 +215,6 @@ static void lists_are_ordered_and_paged_and_survive_a_restart(void **state)
     finish(f);
 }
 
-static void blobs_larger_than_a_value_come_back_whole(void **state)
-{
-    (void)state;
-    struct fixture *f = start(NULL, NULL);
-    size_t length = (3u << 20) + 12345;
-    uint8_t *bytes = malloc(length), *back = NULL;
-    for (size_t i = 0; i < length; i++)
-        bytes[i] = (uint8_t)(i * 2654435761u >> 13);
-    assert_int_equal(mob_gcs_blob_put(f->gcs, MOB_GCS_MODULES, "hash", 4, bytes, length, soon()), MOB_OK);
-    assert_int_equal(mob_gcs_blob_put(f->gcs, MOB_GCS_MODULES, "hash", 4, bytes, length, soon()), MOB_EXISTS);
-    gcs_box_end(&f->box.redis, SIGKILL);
-    gcs_box_spawn_redis(&f->box);
-    size_t got = 0;
-    assert_int_equal(mob_gcs_blob_get(f->gcs, MOB_GCS_MODULES, "hash", 4, soon(), &back, &got), MOB_OK);
-    assert_int_equal(got, length);
-    assert_memory_equal(bytes, back, length);
-    free(bytes);
-    free(back);
-    finish(f);
-}
-
 static uint32_t count_rows(struct fixture *f,
     enum mob_status (*ask)(struct fixture *, uint64_t position, struct mob_gcs_sync *, const void *),
     const void *arg, uint64_t *numbers, uint32_t max)
@@ -855,7 +834,6 @@ int main(void)
         cmocka_unit_test(closing_answers_what_is_asked),
         cmocka_unit_test(keys_compare_and_set),
         cmocka_unit_test(lists_are_ordered_and_paged_and_survive_a_restart),
-        cmocka_unit_test(blobs_larger_than_a_value_come_back_whole),
         cmocka_unit_test(blocks_are_found_by_group_job_time_function_and_failure),
         cmocka_unit_test(who_follows_is_told_of_blocks_that_were_dropped),
         cmocka_unit_test(a_gap_is_told_though_more_is_flushed_meanwhile),

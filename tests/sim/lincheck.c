@@ -117,8 +117,8 @@ static void learn_versions(struct search *s)
     }
 }
 
-/* What op i does to `x`; false: its outcome is not possible there. With `no_effect`, an unknown one that
- * never happened. */
+/* What op i does to `x`; false: its outcome is not possible there. An unknown one that had no effect needs no
+ * place in the order. */
 static bool step(const struct search *s, const struct state *x, size_t i, struct state *out)
 {
     const struct lincheck_op *op = &s->ops[i];

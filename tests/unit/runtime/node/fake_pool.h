@@ -78,17 +78,6 @@ bool mob_pool_step(struct mob_pool *pool, struct mob_pool_event *event_out)
     return true;
 }
 
-enum mob_status mob_pool_kill(struct mob_pool *pool, uint32_t worker, int signal)
-{
-    (void)pool, (void)worker, (void)signal;
-    return MOB_OK;
-}
-
-uint32_t mob_pool_running(const struct mob_pool *pool)
-{
-    return pool->started_count;
-}
-
 size_t mob_pool_log_tail(struct mob_pool *pool, uint32_t worker, unsigned lines, char *out, size_t size)
 {
     (void)pool, (void)worker, (void)lines, (void)out, (void)size;

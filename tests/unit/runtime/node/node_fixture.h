@@ -139,7 +139,7 @@ static inline void nx_settle(struct nx *nx)
 
 /* ---- a driver ---- */
 
-/* `from` the session it had before, NULL = a new driver. `keep_store`: the old segment stays mapped. */
+/* `from` the session it had before, whose segment stays mapped; NULL = a new driver. */
 static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const struct nx_driver *from)
 {
     struct mob_session_hello hello = {.magic = MOB_SESSION_MAGIC,

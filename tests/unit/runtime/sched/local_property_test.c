@@ -127,13 +127,9 @@ static void event(struct model *m)
             mob_sched_cancel(m->s, &m->task[t].rec->sched, false, false, m->now);
             cancel_model(m, t, false);
         }
-    } else if (kind < 98) {
-        close_actor(m);
     } else if (kind < 99) {
-        if ((t = random_task(m)) >= 0)
-            lose_inputs(m, t);
+        close_actor(m);
     } else {
-        find_inputs(m);
         leave(m);
     }
 }
@@ -178,7 +174,6 @@ static void run_to_the_end(struct model *m)
         int left = 0, t;
         told_again(m);
         leave(m);
-        find_inputs(m);
         pass_time(m, m->now + 1 + m_random(m, 1000));
         for (t = 0; t < m->tasks; t++)
             left += m->task[t].state != M_DONE;

@@ -432,24 +432,6 @@ static void queued_task_knows_what_is_ahead(void **state)
     fx_close(&fx);
 }
 
-static void lost_input_sends_a_queued_task_back_to_waiting(void **state)
-{
-    (void)state;
-    struct fx fx;
-    fx_open(&fx);
-    struct mob_sched_task *t = fx_task(&fx);
-    struct mob_object_id lost = {{fx_stream(4, 4), 0}, 0};
-    assert_int_equal(mob_sched_inputs_lost(fx.s, t, &lost, 1), MOB_OK);
-    assert_int_equal(t->state, MOB_SCHED_WAITING);
-    fx_worker(&fx, 0);
-    assert_int_equal(fx_decide(&fx), 0);
-    mob_sched_object_ready(fx.s, lost);
-    fx_decide(&fx);
-    fx_expect_dispatch(&fx, t);
-    assert_int_equal(mob_sched_inputs_lost(fx.s, t, &lost, 1), MOB_CONFLICT);
-    fx_close(&fx);
-}
-
 static void only_with_a_global_scheduler_tasks_are_forwarded(void **state)
 {
     (void)state;
@@ -515,7 +497,6 @@ int main(void)
         cmocka_unit_test(what_is_kept_for_a_big_demand_is_lent_in_between),
         cmocka_unit_test(idle_workers_above_the_slots_are_reaped),
         cmocka_unit_test(queued_task_knows_what_is_ahead),
-        cmocka_unit_test(lost_input_sends_a_queued_task_back_to_waiting),
         cmocka_unit_test(only_with_a_global_scheduler_tasks_are_forwarded),
         cmocka_unit_test(closed_job_leaves_no_lanes_behind),
     };

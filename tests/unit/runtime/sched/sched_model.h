@@ -30,7 +30,6 @@ struct m_task {
     bool continued; /* DONE, but not what it became */
     bool killed; /* its worker was to be killed for it */
     bool kept; /* it may have begun, when its worker was asked */
-    bool several; /* had more than one input when it began to wait */
     int64_t deadline, wake;
     enum mob_status expected; /* FAILING */
 };

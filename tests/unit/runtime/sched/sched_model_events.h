@@ -32,7 +32,6 @@ static void entered(struct model *m, int t)
     }
     if (x->actor >= 0)
         m->actor[x->actor].queue[m->actor[x->actor].count++] = t;
-    x->several = x->missing > 1;
     x->state = x->wake ? M_DELAYED : x->missing ? M_WAITING : M_READY;
     if (x->state != M_READY || x->actor >= 0)
         return;
@@ -507,46 +506,6 @@ static void leave(struct model *m)
     for (int w = 0; w < M_WORKERS; w++)
         if (m->worker[w].alive && m->worker[w].leaving && m->worker[w].count == 0)
             worker_dies(m, w);
-}
-
-static void lose_inputs(struct model *m, int t)
-{
-    struct m_task *x = &m->task[t];
-    if ((x->state != M_READY && x->state != M_WAITING) || m->edges + 2 > M_EDGES)
-        return;
-    struct mob_object_id lost[2];
-    uint32_t count = 1 + m_random(m, 2);
-    for (uint32_t i = 0; i < count; i++)
-        lost[i] = (struct mob_object_id){{fx_stream(1u << 21, 0), m_random(m, 5)}, MOB_SLOT_PUT};
-    /* A list of inputs that grows from one to several is made anew: the first goes behind others that wait
-     * for it. */
-    struct mob_object_id first;
-    if (x->missing == 1 && x->actor < 0 && m_is_missing(m, t, &first, 0) && !x->several) {
-        m_drop_edges(m, t);
-        m->edge[m->edges].task = t;
-        m->edge[m->edges++].object = first;
-        x->missing = 1;
-        x->several = true;
-    }
-    if (x->state == M_READY && x->actor < 0)
-        m_remove(&m->lane[x->lane], m_index(&m->lane[x->lane], t));
-    if (!x->missing)
-        x->several = count > 1;
-    x->state = M_WAITING;
-    for (uint32_t i = 0; i < count; i++, x->missing++) {
-        m->edge[m->edges].task = t;
-        m->edge[m->edges++].object = lost[i];
-    }
-    M_CHECK(m, mob_sched_inputs_lost(m->s, &x->rec->sched, lost, count) == MOB_OK);
-}
-
-static void find_inputs(struct model *m)
-{
-    for (uint32_t i = 0; i < 5; i++) {
-        struct mob_object_id object = {{fx_stream(1u << 21, 0), i}, MOB_SLOT_PUT};
-        uint32_t woken = m_object_ready(m, object);
-        M_CHECK(m, mob_sched_object_ready(m->s, object) == woken);
-    }
 }
 
 #endif
