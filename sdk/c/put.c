@@ -422,6 +422,9 @@ enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value)
 {
     MOB_GIVEN(NULL, future);
     struct mob_client *client = mob_future_client(future);
+    if ((mob_future_object(future).slot & MOB_SLOT_ARG_PAGE) != MOB_SLOT_PUT)
+        return mob_client_fail(
+            client, MOB_INVALID, "this future is no promise: its value comes from the task that returns it");
     struct mob_encoded encoded;
     enum mob_status status = mob_encode(&value, &encoded);
     if (status != MOB_OK || encoded.is_ref)

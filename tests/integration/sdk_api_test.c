@@ -211,7 +211,9 @@ static void a_promise_is_waited_for(void **state)
     OK(mob_promise(client, &promise));
     OK(mob_submit(client, "probe.sum_all", MOB_ARGS(mob_ref(promise), mob_i64(1)), NULL, &sum));
     FAILS(mob_get_i64(sum, SECONDS / 20, &v), MOB_TIMEOUT);
+    FAILS(mob_fulfil(sum, mob_i64(7)), MOB_INVALID); /* what a task returns is not anybody's to give */
     OK(mob_fulfil(promise, mob_i64(9)));
+    FAILS(mob_fulfil(promise, mob_i64(8)), MOB_FINISHED);
     OK(mob_get_i64(sum, PATIENCE, &v));
     assert_int_equal(v, 10);
     mob_release(promise);

@@ -62,7 +62,7 @@ struct mob_connect_options {
                              ten minutes after its session. NULL = a new job, which ends with the
                              session: unfinished tasks are cancelled, actors that are not detached end */
     bool standing_job; /* join the namespace's standing job instead of opening one (the gateway does) */
-    bool read_local; /* MOB_READ_LOCAL: get() may return values whose lineage is not acknowledged yet. For
+    bool read_local; /* get() may return values whose lineage is not acknowledged yet. For
                         embedded use; a crash of the node may then make the same future resolve again. */
     bool detached; /* the job goes on when this session ends */
     int64_t timeout_ns; /* for connecting; 0 = 10 s */
@@ -84,10 +84,12 @@ MOB_API void mob_disconnect(struct mob_client *client);
  * call. NULL: of this thread's last call that had no client, because it was given NULL in the place of one.
  */
 MOB_API const char *mob_client_error(const struct mob_client *client);
+/* Id of the job that this client submits to, as text. */
 MOB_API void mob_client_job(const struct mob_client *client, char text_out[MOB_TEXT_ID_MAX]);
 
-/* Event-loop form: poll `fd` for reading, then step. step never blocks, runs the on_ready callbacks, and
- * returns how many futures became ready. */
+/* Event-loop form: poll `fd` for reading, then step. The descriptor is the client's, the same each time and
+ * gone with it; -1: out of memory, descriptors or threads. step never blocks, runs the on_ready callbacks,
+ * and returns how many futures became ready. */
 MOB_API int mob_client_fd(struct mob_client *client);
 MOB_API int mob_client_step(struct mob_client *client);
 /* Wait until everything submitted and put so far is acknowledged by the GCS. MOB_REPLAY_DIVERGED: in a task
@@ -209,13 +211,16 @@ MOB_API MOB_MUST_USE enum mob_status mob_submit(struct mob_client *client, const
 struct mob_function;
 MOB_API MOB_MUST_USE enum mob_status mob_function_find(
     struct mob_client *client, const char *function, const struct mob_function **function_out);
+/* As mob_submit. */
 MOB_API MOB_MUST_USE enum mob_status mob_submit_function(struct mob_client *client,
     const struct mob_function *function, struct mob_args args, const struct mob_submit_options *options,
     struct mob_future **futures_out);
+/* Its signature as text, which lives as long as the client. */
 MOB_API const char *mob_function_signature(const struct mob_function *function);
 /* Ask a task to stop; `force` kills its worker at once. Its descendants are cancelled too, also if it has
  * ended by itself before (what lives below it then; it stays as it is), and so is what it became if it has
- * ended with the future of another task. Its futures become errors. */
+ * ended with the future of another task. Its futures become errors. Returns at once; what
+ * is unknown or has ended already is no error. MOB_UNAVAILABLE. */
 MOB_API MOB_MUST_USE enum mob_status mob_cancel(struct mob_future *future, bool force);
 
 /* ---- futures ---- */
@@ -225,6 +230,7 @@ MOB_API MOB_MUST_USE enum mob_status mob_cancel(struct mob_future *future, bool 
  * chain of causes is in mob_future_error. MOB_TIMEOUT. A worker that waits here gives back its CPU. */
 MOB_API MOB_MUST_USE enum mob_status mob_get(
     struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out);
+/* The same for one number, with nothing to release. MOB_TYPE_MISMATCH: the value is of another type. */
 MOB_API MOB_MUST_USE enum mob_status mob_get_i64(
     struct mob_future *future, int64_t timeout_ns, int64_t *value_out);
 MOB_API MOB_MUST_USE enum mob_status mob_get_f64(
@@ -242,7 +248,7 @@ MOB_API MOB_MUST_USE enum mob_status mob_wait(struct mob_future *const *futures,
     int64_t timeout_ns, bool *ready_out, size_t *count_out);
 /* Wait set: add futures once, then take them as they become ready; O(1) a completion. A task that runs again
  * is given them in the order of its first run. What is released leaves its sets; a set that is destroyed
- * leaves its futures. */
+ * leaves its futures, and destroying NULL is fine. All are of the set's client. MOB_NO_MEMORY. */
 MOB_API MOB_MUST_USE enum mob_status mob_waitset_create(
     struct mob_client *client, struct mob_waitset **set_out);
 MOB_API MOB_MUST_USE enum mob_status mob_waitset_add(struct mob_waitset *set, struct mob_future *future);
@@ -253,11 +259,14 @@ MOB_API void mob_waitset_destroy(struct mob_waitset *set);
  */
 MOB_API MOB_MUST_USE enum mob_status mob_on_ready(
     struct mob_future *future, void (*callback)(struct mob_future *, void *), void *arg);
-/* Drop the handle: a hint, the object can be asked for again by id. NULL is fine. */
+/* Drop the handle: a hint, the object can be asked for again by id. Once for each time it was given. NULL is
+ * fine. */
 MOB_API void mob_release(struct mob_future *future);
 MOB_API void mob_future_id(const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* obj_... */
 MOB_API void mob_future_task_id(
     const struct mob_future *future, char text_out[MOB_TEXT_ID_MAX]); /* task_... */
+/* A future of this client for any object that has an id. Whether there is one is not asked: what never comes
+ * is never ready. MOB_INVALID: the text is no object's id. */
 MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(
     struct mob_client *client, const char *object_id, struct mob_future **future_out);
 /* Store a value; returns at once. It is in the GCS (or safe on disk) before anything that depends on it
@@ -267,10 +276,12 @@ MOB_API MOB_MUST_USE enum mob_status mob_future_from_id(
 MOB_API MOB_MUST_USE enum mob_status mob_put(
     struct mob_client *client, struct mob_arg value, struct mob_future **future_out);
 /* A future now, its value later: tasks may wait for it before it is there. Only this client can fulfil it,
- * once; when the session ends without, whoever waits gets MOB_OBJECT_LOST. */
+ * once; when the session ends without, whoever waits gets MOB_OBJECT_LOST. mob_fulfil: errors as mob_put;
+ * MOB_FINISHED: it has its value; MOB_INVALID too for a future that is no promise. */
 MOB_API MOB_MUST_USE enum mob_status mob_promise(struct mob_client *client, struct mob_future **future_out);
 MOB_API MOB_MUST_USE enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value);
-/* The same without a copy: write into *data_out, then mob_put_finish (or mob_put_abort). */
+/* A put of `size` bytes without a copy: write into *data_out, then mob_put_finish or mob_put_abort, after
+ * either of which the buffer is gone. Errors as mob_put. */
 struct mob_put_buffer;
 MOB_API MOB_MUST_USE enum mob_status mob_put_begin(
     struct mob_client *client, size_t size, void **data_out, struct mob_put_buffer **buffer_out);
@@ -292,6 +303,7 @@ MOB_API MOB_MUST_USE enum mob_status mob_value_bool(const struct mob_value *valu
 MOB_API MOB_MUST_USE enum mob_status mob_value_data(const struct mob_value *value, const void **data_out,
     size_t *size_out); /* bytes, utf8, json, table, pickle5 */
 MOB_API MOB_MUST_USE enum mob_status mob_value_tensor(const struct mob_value *value, struct mob_tensor *out);
+/* A handle of the client's own, to be released. */
 MOB_API MOB_MUST_USE enum mob_status mob_value_actor(
     struct mob_client *client, const struct mob_value *value, struct mob_actor **actor_out);
 MOB_API void mob_value_release(struct mob_value *value);
@@ -336,10 +348,13 @@ MOB_API void mob_actor_id(const struct mob_actor *actor, char text_out[MOB_TEXT_
 /* The future of the creation itself (null value): ready when the constructor has returned. */
 MOB_API MOB_MUST_USE enum mob_status mob_actor_created(
     struct mob_actor *actor, struct mob_future **future_out);
+/* Drop the handle; the actor lives on. NULL is fine. */
 MOB_API void mob_actor_release(struct mob_actor *actor);
 
 /* ---- inside a function ---- */
 
+/* `call`, its client and what the accessors give are there until the function returns, and belong to the
+ * thread that it runs on. */
 MOB_API struct mob_client *mob_call_client(struct mob_call *call);
 MOB_API size_t mob_arg_count(const struct mob_call *call);
 /* Typed access. The signature was checked at submission; a by-reference argument is its value here. A wrong
@@ -370,9 +385,9 @@ MOB_API enum mob_status mob_fail(struct mob_call *call, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* About the call. */
 MOB_API void mob_call_task_id(const struct mob_call *call, char text_out[MOB_TEXT_ID_MAX]);
-MOB_API uint32_t mob_call_attempt(const struct mob_call *call);
+MOB_API uint32_t mob_call_attempt(const struct mob_call *call); /* 1 = the first */
 MOB_API int64_t mob_call_deadline_ns(const struct mob_call *call); /* wall clock; 0 = none */
-MOB_API bool mob_call_cancelled(struct mob_call *call);
+MOB_API bool mob_call_cancelled(struct mob_call *call); /* looks; a long function asks now and then */
 MOB_API void *mob_call_self(struct mob_call *call); /* the actor's instance */
 MOB_API void mob_call_set_self(struct mob_call *call, void *instance); /* in a constructor or restore hook */
 /* Logged, so that a replay sees the same. */
@@ -511,7 +526,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_deploy_bytes(
  * "job", "live-tasks"; `subject` an id, name or JSON filter. For tools and the gateway. */
 MOB_API MOB_MUST_USE enum mob_status mob_query(
     struct mob_client *client, const char *what, const char *subject, int64_t timeout_ns, char **json_out);
-/* The same without blocking: callback from mob_client_step. */
+/* The same without blocking: callback from mob_client_step (or a blocking call), once; `json` is valid until
+ * it returns. MOB_CLOSED: the client was disconnected first. */
 MOB_API MOB_MUST_USE enum mob_status mob_query_async(struct mob_client *client, const char *what,
     const char *subject, void (*callback)(void *arg, enum mob_status, const char *json, size_t size),
     void *arg);
