@@ -207,7 +207,7 @@ MOB_MUST_USE enum mob_status mob_gcs_incarnations(
 MOB_MUST_USE enum mob_status mob_gcs_job_drop(struct mob_gcs *gcs, struct mob_job_id job, bool finished_only,
     int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg);
 
-/* ---- keys and values: functions, modules, actors, jobs, endpoints, names, checkpoints, ... ---- */
+/* ---- keys and values: functions, actors, jobs, endpoints, names, checkpoints, ... ---- */
 
 #define MOB_GCS_ANY_VERSION UINT64_MAX
 struct mob_gcs_put {
