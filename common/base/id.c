@@ -150,6 +150,27 @@ struct mob_task_id mob_put_group(struct mob_object_id put)
     return (struct mob_task_id){mob_stream_of_puts(put.task), put.slot & ~MOB_SLOT_PUT};
 }
 
+_Static_assert(
+    MOB_PUTS_OF_FIRST_GENERATION + MOB_PUT_GENERATIONS * MOB_PUTS_OF_GENERATION <= MOB_PUT_COUNTER_MAX,
+    "all generations have room");
+
+uint32_t mob_put_counters(uint32_t generation, uint32_t *first_out)
+{
+    bool first = generation == 0;
+    if (generation > MOB_PUT_GENERATIONS)
+        return 0;
+    *first_out = first ? 0 : MOB_PUTS_OF_FIRST_GENERATION + (generation - 1) * MOB_PUTS_OF_GENERATION;
+    return first ? MOB_PUTS_OF_FIRST_GENERATION : MOB_PUTS_OF_GENERATION;
+}
+
+uint32_t mob_put_generation(uint32_t slot)
+{
+    uint32_t counter = slot & ~MOB_SLOT_PUT, past = counter - MOB_PUTS_OF_FIRST_GENERATION;
+    bool later =
+        counter >= MOB_PUTS_OF_FIRST_GENERATION && past < MOB_PUT_GENERATIONS * MOB_PUTS_OF_GENERATION;
+    return later ? 1 + past / MOB_PUTS_OF_GENERATION : 0;
+}
+
 struct mob_task_id mob_edge_group(struct mob_actor_id actor)
 {
     static const uint8_t edges[] = "actor edges";

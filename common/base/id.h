@@ -61,6 +61,11 @@ _Static_assert(
 /* The puts of one owner: what follows are the slots of a checkpoint (common/wire/record.h) and of argument
  * pages. */
 #define MOB_PUT_COUNTER_MAX 0x3ffffffeu
+/* A task's first generation has the counters below this one. Each of the next MOB_PUT_GENERATIONS has so many
+ * behind them: what a retry puts is its own object, and the task of each can be told from its id. */
+#define MOB_PUTS_OF_FIRST_GENERATION 0x20000000u
+#define MOB_PUTS_OF_GENERATION 0x100000u
+#define MOB_PUT_GENERATIONS 511u
 /* Past this index a parent goes on in its continued stream; tests start counters near it. */
 #define MOB_CHILD_INDEX_MAX 0x7fffffffu
 #define MOB_CONTINUED_CHILD 0xffffffffu
@@ -118,6 +123,11 @@ struct mob_stream mob_stream_of_children(
  * task's puts, counter >> 8), where that stream is BLAKE2b-96(task id, "puts"). */
 struct mob_task_id mob_put_group(struct mob_object_id put);
 struct mob_stream mob_stream_of_puts(struct mob_task_id task);
+/* The counters of a generation's puts: how many, from *first_out on. 0: they all go on in its continued
+ * streams. */
+uint32_t mob_put_counters(uint32_t generation, uint32_t *first_out);
+/* Which generation of the id's task made a put with this slot. */
+uint32_t mob_put_generation(uint32_t slot);
 /* Whether the put has a group of its own: the answer of mob_put_group costs a hash then. */
 static inline bool mob_put_has_group(struct mob_object_id put)
 {

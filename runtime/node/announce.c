@@ -1,6 +1,7 @@
 /* What a task gave, told: each of its returns and items, or the error that stands in their places. */
 #include "runtime/node/announce.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -93,18 +94,30 @@ static struct slots error_slots(const struct node_task *task)
     return (struct slots){first, extra->items - first + 1};
 }
 
+struct error_room {
+    uint8_t value[NODE_ERROR_BYTES_MAX + 256] __attribute__((aligned(64)));
+};
+
+/* The value of an error, in `room`. */
+static bool error_fill(struct error_value *e, struct error_room *room)
+{
+    uint8_t *at;
+    if (mob_value_full_size(e->bytes, 0, 0, &e->size) != MOB_OK || e->size > sizeof room->value ||
+        mob_value_init(room->value, e->size, MOB_TYPE_ERROR, e->bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
+        return false;
+    memcpy(at, e->payload, e->bytes);
+    mob_value_hash(room->value);
+    e->value = room->value;
+    return true;
+}
+
 /* The error, but for its value. Of a task that ran again it stands where the first bytes are lost. */
 static void announce_error_in(
     struct node *node, struct node_task *task, struct slots slots, struct error_value e)
 {
-    uint8_t value[NODE_ERROR_BYTES_MAX + 256] __attribute__((aligned(64)));
-    uint8_t *at;
-    if (mob_value_full_size(e.bytes, 0, 0, &e.size) != MOB_OK || e.size > sizeof value ||
-        mob_value_init(value, e.size, MOB_TYPE_ERROR, e.bytes, NULL, 0, NULL, 0, &at) != MOB_OK)
+    struct error_room room;
+    if (!error_fill(&e, &room))
         return;
-    memcpy(at, e.payload, e.bytes);
-    mob_value_hash(value);
-    e.value = value;
     for (uint32_t slot = slots.first; slot < slots.first + slots.count; slot++)
         if (node_remade_in_log(task, slot) || node_remade_kept(node, task, slot))
             node_remade_from_log(node, task, slot);
@@ -171,21 +184,37 @@ static void announce_value(struct node *node, const struct node_task *task, cons
     announce(node, task, &object);
 }
 
-/* Its results were there before, and are lost with their node: what it gives now is something else. */
-static void announce_diverged_in(struct node *node, struct node_task *task, struct slots slots)
+struct diverged {
+    struct error_value error;
+    uint8_t payload[512];
+};
+
+static void diverged_fill(struct diverged *d, const struct node_task *task)
 {
     static const char message[] = "its bytes were lost, and its function gave others when it ran again: the "
                                   "value cannot be had any more";
-    uint8_t payload[512];
     struct mob_error_link link = {.status = MOB_REPLAY_DIVERGED,
         .task = task->sched.id,
         .message = message,
         .message_bytes = sizeof message - 1};
-    uint32_t bytes = mob_error_encode(payload, sizeof payload, &link, NULL, 0);
+    d->error = (struct error_value){.status = MOB_REPLAY_DIVERGED,
+        .payload = d->payload,
+        .bytes = mob_error_encode(d->payload, sizeof d->payload, &link, NULL, 0)};
+}
+
+static void log_diverged(const struct node_task *task)
+{
     char id[MOB_ID_TEXT_MAX];
     MOB_LOG_WARN("complete", "remade_otherwise", "task=%s", mob_task_id_format(task->sched.id, id));
-    struct error_value e = {.status = MOB_REPLAY_DIVERGED, .payload = payload, .bytes = bytes};
-    announce_error_in(node, task, slots, e);
+}
+
+/* Its results were there before, and are lost with their node: what it gives now is something else. */
+static void announce_diverged_in(struct node *node, struct node_task *task, struct slots slots)
+{
+    struct diverged diverged;
+    diverged_fill(&diverged, task);
+    log_diverged(task);
+    announce_error_in(node, task, slots, diverged.error);
 }
 
 void node_announce_diverged(struct node *node, struct node_task *task)
@@ -267,4 +296,58 @@ void node_announce_other_put(struct node *node, struct node_task *task, const st
 {
     node_remade_drop(node, task, maker, put);
     announce_diverged_in(node, task, (struct slots){put->slot, 1});
+}
+
+/* ---- puts that did not come ---- */
+
+struct later_resolve {
+    struct node *node;
+    struct mob_object_id id;
+};
+
+static void resolve_now(void *arg)
+{
+    struct later_resolve *later = arg;
+    node_resolve(later->node, later->id);
+    free(later);
+}
+
+/* When the log has the end of the task, which could else be taken for one that goes on. */
+static void resolve_behind_the_log(struct node *node, struct mob_object_id id)
+{
+    struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};
+    struct later_resolve *later = malloc(sizeof *later);
+    MOB_ASSERT(later);
+    *later = (struct later_resolve){node, id};
+    effect.call.fn = resolve_now;
+    effect.call.drop = free;
+    effect.call.arg = later;
+    lineage_log_effect(node->log, &effect);
+}
+
+static void announce_missing(struct node *node, struct node_task *task, uint32_t slot, void *arg)
+{
+    if (mob_put_generation(slot) < node_extra_of(task)->first_generation) {
+        resolve_behind_the_log(node, mob_object_of(task->sched.id, slot));
+        return;
+    }
+    log_diverged(task);
+    announce_error_at(node, task, slot, arg);
+}
+
+void node_announce_missing_puts(
+    struct node *node, struct node_task *task, enum mob_status status, const uint8_t *payload, uint32_t bytes)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    struct error_room room;
+    struct diverged diverged;
+    struct error_value e = {.status = status, .payload = payload, .bytes = bytes};
+    if (!extra || extra->stored_count + extra->wanted_count == 0)
+        return;
+    if (!payload) {
+        diverged_fill(&diverged, task);
+        e = diverged.error;
+    }
+    if (error_fill(&e, &room))
+        node_remade_each_missing_put(node, task, announce_missing, &e);
 }

@@ -29,4 +29,9 @@ void node_announce_what_stands(struct node *node, struct node_task *task, const 
 /* It ran again for bytes that were lost, and gave others: they cannot be had any more. */
 void node_announce_diverged(struct node *node, struct node_task *task);
 
+/* It ends, and puts that somebody waits for it to make again did not come: they are the error that ended it
+ * (payload NULL: it ended well, and so is another one), or are looked for in an earlier generation. */
+void node_announce_missing_puts(struct node *node, struct node_task *task, enum mob_status status,
+    const uint8_t *payload, uint32_t bytes);
+
 #endif

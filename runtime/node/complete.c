@@ -124,6 +124,7 @@ void node_task_fail(struct node *node, struct node_task *task, enum mob_status s
     task->template->job->failed++;
     node_actor_task_ended(node, task, &head, message);
     node_announce_error(node, task, status, payload, bytes);
+    node_announce_missing_puts(node, task, status, payload, bytes);
     drop_from_sched(node, task);
     node_task_destroy(node, task);
 }
@@ -326,6 +327,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     struct mob_actor_id actor = task->template->head.actor;
     uint64_t position = node_extra_of(task) ? node_extra_of(task)->position : 0;
     bool differs = node_remade_differs(task, &full);
+    uint32_t bytes = 0;
+    const uint8_t *payload = status != MOB_OK ? error_of(&full, &bytes) : NULL;
     if (status == MOB_OK && !node_remade_the_same(node, task, client, &full)) {
         node_announce_diverged(node, task);
     } else if (differs) {
@@ -335,14 +338,13 @@ void node_complete(struct node *node, struct node_client *client, const struct m
         task->template->job->finished += counts;
         node_announce_returns(node, task, client, &full);
     } else if (counts) {
-        uint32_t bytes;
-        const uint8_t *payload = error_of(&full, &bytes);
         node->failed++;
         task->template->job->failed++;
         node_announce_error(node, task, status, payload, bytes);
     } else {
         node_announce_logged(node, task);
     }
+    node_announce_missing_puts(node, task, status, payload, bytes);
     node_task_destroy(node, task);
     if (differs)
         node_actor_diverged(node, actor, position);

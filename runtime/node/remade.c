@@ -9,6 +9,8 @@
 #include "runtime/node/notices.h"
 #include "runtime/node/task.h"
 
+enum { WANTED_SORTED = 64 };
+
 static struct node_stored_return stored_at(uint32_t slot, const struct mob_return_view *r)
 {
     return (struct node_stored_return){
@@ -200,6 +202,11 @@ bool node_remade_in_log(const struct node_task *task, uint32_t slot)
     return extra && extra->logged && !expected_at(extra, slot);
 }
 
+static bool is_waited_for(struct node *node, struct mob_object_id id)
+{
+    return node_watched(node, id) || node_alias_awaits(node, id) || mob_sched_object_awaited(node->sched, id);
+}
+
 /* The answer comes when the lineage was read: by then the task is gone, and is not waited for. */
 void node_remade_from_log(struct node *node, const struct node_task *task, uint32_t slot)
 {
@@ -208,9 +215,55 @@ void node_remade_from_log(struct node *node, const struct node_task *task, uint3
         node_client_is(node, task->submitter, task->submitter_session);
     if (submitted)
         node_watch_made(node, node_client_at(node, task->submitter), id);
-    if (submitted || node_watched(node, id) || node_alias_awaits(node, id) ||
-        mob_sched_object_awaited(node->sched, id))
+    if (submitted || is_waited_for(node, id))
         node_resolve(node, id);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+static uint32_t each_once(uint32_t *slots, uint32_t count)
+{
+    uint32_t kept = 0;
+    qsort(slots, count, sizeof *slots, by_number);
+    for (uint32_t i = 0; i < count; i++)
+        if (kept == 0 || slots[kept - 1] != slots[i])
+            slots[kept++] = slots[i];
+    return kept;
+}
+
+void node_remade_want_put(struct node *node, struct node_task *task, uint32_t slot)
+{
+    struct node_task_extra *extra = node_task_extra(node, task);
+    if (extra->wanted_count >= WANTED_SORTED && (extra->wanted_count & (extra->wanted_count - 1)) == 0)
+        extra->wanted_count = each_once(extra->wanted, extra->wanted_count);
+    extra->wanted = node_remade_room(extra->wanted, extra->wanted_count, sizeof *extra->wanted);
+    extra->wanted[extra->wanted_count++] = slot;
+}
+
+static bool is_missing(struct node *node, const struct node_task *task, uint32_t slot)
+{
+    struct mob_object_info info;
+    struct mob_object_id id = mob_object_of(task->sched.id, slot);
+    bool there = mob_store_object_info(node->store, id, &info) && info.sealed;
+    return !there && is_waited_for(node, id);
+}
+
+void node_remade_each_missing_put(struct node *node, struct node_task *task,
+    void (*missing)(struct node *node, struct node_task *task, uint32_t slot, void *arg), void *arg)
+{
+    const struct node_task_extra *extra = node_extra_of(task);
+    if (!extra)
+        return;
+    for (uint32_t i = 0; i < extra->stored_count; i++) /* what waits for one as an input has not asked */
+        if ((extra->stored[i].slot & MOB_SLOT_PUT) && is_missing(node, task, extra->stored[i].slot))
+            missing(node, task, extra->stored[i].slot, arg);
+    for (uint32_t i = 0; i < extra->wanted_count; i++)
+        if (is_missing(node, task, extra->wanted[i]))
+            missing(node, task, extra->wanted[i], arg);
 }
 
 /* A run that is compared hashes what is large, too, and says so beside the flag. */

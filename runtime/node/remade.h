@@ -70,6 +70,12 @@ void node_remade_from_log(struct node *node, const struct node_task *task, uint3
  * give something else (restart_on_divergence). Copies. */
 void node_remade_expect(struct node *node, struct node_task *task, const struct node_stored_return *stored,
     uint32_t count, uint32_t items);
+/* Somebody waits for this put of the task, whose bytes are lost: it is told when the task ends without it. */
+void node_remade_want_put(struct node *node, struct node_task *task, uint32_t slot);
+/* The puts of a task that ends now which it was to make again and did not: calls `missing` for each that
+ * somebody waits for. */
+void node_remade_each_missing_put(struct node *node, struct node_task *task,
+    void (*missing)(struct node *node, struct node_task *task, uint32_t slot, void *arg), void *arg);
 /* An item of a generator, or a put, is not what its log says. */
 bool node_remade_item_differs(const struct node_task *task, const struct mob_return_view *r);
 /* Has it given the same? Else what it made is dropped, and bytes of the first run that are there still stay.

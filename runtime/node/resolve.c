@@ -155,6 +155,13 @@ static void restored(struct node *node, struct mob_object_id id, enum mob_value_
     free(r);
 }
 
+/* That its task's function has put, and not the library for it. */
+static bool is_own_put(uint32_t slot)
+{
+    return (slot & MOB_SLOT_PUT) && slot != MOB_SLOT_CHECKPOINT &&
+        slot - MOB_SLOT_ARG_PAGE >= MOB_ARG_PAGES_MAX;
+}
+
 static void set_submitter(struct node_task *task, uint32_t slot, uint32_t session)
 {
     if (slot == NODE_NOBODY)
@@ -190,6 +197,14 @@ static void expect_the_same(struct node *node, struct node_task *task, const str
     free(stored);
 }
 
+/* The generation to run again for this object: each makes its own puts. An earlier one than that which ended
+ * the task fails again and is followed by the next, as it was the first time. */
+static uint32_t made_in(const struct known *known)
+{
+    uint32_t generation = mob_put_generation(known->id.slot), last = known->completion->generation;
+    return is_own_put(known->id.slot) && generation < last ? generation : last;
+}
+
 enum mob_status node_resubmit_known(
     struct node *node, const struct known *known, uint8_t flags, struct node_task **task_out)
 {
@@ -198,7 +213,7 @@ enum mob_status node_resubmit_known(
         .tail_bytes = known->spec_tail_bytes};
     if (known->completion) {
         spec.head.attempt = known->completion->attempt;
-        spec.head.generation = known->completion->generation;
+        spec.head.generation = made_in(known);
         flags |= TASK_REMAKE;
     } else if (known->attempt > 0) {
         spec.head.attempt = known->attempt;
@@ -213,11 +228,19 @@ enum mob_status node_resubmit_known(
     return status;
 }
 
+/* Returns are told when the task ends, whatever they are; a put only if it makes it. */
+static void want(struct node *node, struct node_task *task, uint32_t slot)
+{
+    if (is_own_put(slot))
+        node_remade_want_put(node, task, slot);
+}
+
 /* Its bytes were in the store and are gone, or it never ran to its end: run its task (again). */
 static void remake(struct node *node, const struct known *known, uint32_t slot, uint32_t session)
 {
     struct node_task *task = node_task_find(node, known->id.task);
     if (task) { /* on its way already */
+        want(node, task, known->id.slot);
         set_submitter(task, slot, session);
         return;
     }
@@ -234,6 +257,7 @@ static void remake(struct node *node, const struct known *known, uint32_t slot, 
         node_ready_committed(node, known->id, status, MOB_TYPE_ERROR, slot, session);
         return;
     }
+    want(node, task, known->id.slot);
     set_submitter(task, slot, session);
     node_enter(node, task);
 }

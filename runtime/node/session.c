@@ -272,6 +272,8 @@ void node_session_readable(struct node *node, struct node_client *client)
 {
     uint8_t byte;
     ssize_t n = recv(client->fd, &byte, 1, MSG_DONTWAIT);
+    if (n < 0 && errno == ECONNRESET) /* it closed with our welcome unread; what it said stands behind that */
+        n = recv(client->fd, &byte, 1, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     client->comes_again = n == 1 && byte == MOB_SESSION_AGAIN;

@@ -406,7 +406,7 @@ enum mob_status node_resubmit(struct node *node, const struct mob_spec *spec, in
     task->flags = flags | TASK_LOOK_UP;
     struct node_task_extra *extra = node_task_extra(node, task);
     extra->attempt = spec->head.attempt;
-    extra->generation = spec->head.generation;
+    extra->generation = extra->first_generation = spec->head.generation;
     extra->caller_seq = spec->head.caller_seq;
     extra->repeats = true; /* its first attempt may have run */
     *task_out = task;

@@ -211,6 +211,7 @@ void node_task_destroy(struct node *node, struct node_task *task)
     struct node_task_extra *extra = node_extra_of(task);
     if (extra) {
         free(extra->stored);
+        free(extra->wanted);
         room_give(&node->extras, extra);
     }
     mob_sched_task_free(node->sched, &task->sched);
@@ -223,8 +224,10 @@ void node_tasks_free(struct node *node)
     while ((task = mob_sched_each(node->sched, &at))) {
         struct node_task *left = (struct node_task *)task;
         let_go(node, left);
-        if (node_extra_of(left))
+        if (node_extra_of(left)) {
             free(node_extra_of(left)->stored);
+            free(node_extra_of(left)->wanted);
+        }
     }
 }
 

@@ -52,6 +52,9 @@ struct node_task_extra {
     bool compared; /* ... by value, with this digest (remade.h): an actor that gives another is none */
     struct mob_hash128 digest;
     bool shadow; /* of an actor's shadow (shadow.h): nothing of it is committed or told but its results */
+    uint32_t first_generation; /* of this record: earlier ones have ended under another, or ran before */
+    uint32_t wanted_count;
+    uint32_t *wanted; /* slots of puts that somebody waits for this run to make again */
     uint32_t stored_count;
     struct node_stored_return *stored; /* what a run that makes lost objects again must give; remade.c */
 };

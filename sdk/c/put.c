@@ -22,18 +22,19 @@ struct mob_object_id mob_next_put(struct mob_client *client)
         client->key.set = false;
         return mob_object_of(client->key.root, MOB_SLOT_PUT);
     }
-    uint32_t counter = client->next_put++;
-    if (counter > MOB_PUT_COUNTER_MAX) { /* goes on under an id that no child gets */
+    uint32_t first = 0, count = MOB_PUT_COUNTER_MAX + 1;
+    if (client->put_continuation == 0)
+        count = mob_put_counters(client->parent_generation, &first);
+    if (client->next_put == count) { /* goes on under an id that no child gets */
         client->put_continuation++;
-        client->next_put = 1;
-        counter = 0;
+        client->next_put = first = 0;
     }
     struct mob_task_id owner = client->parent;
     if (client->put_continuation > 0)
         owner = (struct mob_task_id){
             mob_stream_of_children(client->parent, client->parent_generation, client->put_continuation),
             MOB_CONTINUED_CHILD};
-    return mob_object_of(owner, MOB_SLOT_PUT | counter);
+    return mob_object_of(owner, MOB_SLOT_PUT | (first + client->next_put++));
 }
 
 enum mob_status mob_ask_room(struct mob_client *client, mob_answer_fn *answer, void *arg)

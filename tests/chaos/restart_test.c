@@ -457,6 +457,58 @@ static void retry_after_an_error_takes_the_next_generation(void **state)
     mob_release(future);
 }
 
+/* The id that a line of the trace begins with this word and ends with. */
+static void id_in_trace(const char *word, char id_out[MOB_TEXT_ID_MAX])
+{
+    char line[256];
+    bool found = false;
+    FILE *file = fopen(trace, "r");
+    assert_non_null(file);
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        found = strncmp(line, word, strlen(word)) == 0 && line[strlen(word)] == ' ' &&
+            sscanf(line + strlen(word), " %47s", id_out) == 1;
+    fclose(file);
+    assert_true(found);
+}
+
+/* What it puts, and passes by way of a put, is its own in each generation; when they are lost with the node,
+ * each is made again as it was, the failed ones' too. */
+static void each_generation_has_puts_of_its_own(void **state)
+{
+    (void)state;
+    enum { GENERATIONS = 3, BYTES = 100000 };
+    struct mob_submit_options options = {.struct_size = sizeof options,
+        .retry_on_error = true,
+        .max_retries = 5,
+        .backoff_initial_ns = 1000000};
+    struct mob_future *future, *put;
+    uint8_t *bytes = malloc(BYTES);
+    assert_non_null(bytes);
+    unlink(trace);
+    chaos_fill(GENERATIONS, bytes, BYTES);
+    int64_t digest = chaos_digest(bytes, BYTES, 1), expected = chaos_mix(chaos_mix(0, digest), digest);
+    free(bytes);
+    OK(mob_submit(
+        client, "chaos.flaky_put", MOB_ARGS(mob_utf8(trace), mob_i64(GENERATIONS)), &options, &future));
+    assert_int_equal(get_of(future), expected);
+    mob_release(future);
+    OK(mob_flush(client, PATIENCE));
+    for (int asked = GENERATIONS; asked > 0; asked--) { /* each time all are lost */
+        char word[16], id[MOB_TEXT_ID_MAX];
+        mob_disconnect(client); /* it maps the dead node's memory */
+        kill_node();
+        connect_with(NULL);
+        snprintf(word, sizeof word, "put%d", asked);
+        id_in_trace(word, id);
+        OK(mob_future_from_id(client, id, &put));
+        check_bytes(put, asked, BYTES);
+        mob_release(put);
+    }
+    assert_int_equal(lines("generation"), GENERATIONS);
+    assert_int_equal(lines("put1"), 2);
+    assert_true(lines("put3") >= 2);
+}
+
 static void promise_outlives_the_node(void **state)
 {
     (void)state;
@@ -489,6 +541,7 @@ int main(void)
         cmocka_unit_test(replay_that_asks_for_something_else_is_told),
         cmocka_unit_test(replay_that_differs_starts_over_when_asked_to),
         cmocka_unit_test(retry_after_an_error_takes_the_next_generation),
+        cmocka_unit_test(each_generation_has_puts_of_its_own),
         cmocka_unit_test(promise_outlives_the_node),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST")); /* one of them */

@@ -197,6 +197,63 @@ static enum mob_status fickle_put(struct mob_call *call)
     return mob_return_future(call, future);
 }
 
+/* Which generation of its task this is, from 1 on, by the id of a child: the file has a line for each. */
+static int64_t generation_of(const char *path, struct mob_future *child)
+{
+    char id[MOB_TEXT_ID_MAX], line[256];
+    int64_t at = 1;
+    bool found = false;
+    mob_future_id(child, id);
+    FILE *file = fopen(path, "a+");
+    if (file == NULL)
+        return 0;
+    while (!found && fgets(line, sizeof line, file) != NULL)
+        if (strncmp(line, "generation ", 11) == 0) {
+            found = strncmp(line + 11, id, strlen(id)) == 0;
+            at += !found;
+        }
+    if (!found)
+        fprintf(file, "generation %s\n", id);
+    fclose(file);
+    return at;
+}
+
+/* Fails but for its n-th generation, and in each has other bytes, which it puts, and gives to a child as a
+ * large argument: what that and a reader of the put see. The put's id is left in the file. */
+static enum mob_status flaky_put(struct mob_call *call)
+{
+    enum { BYTES = 100000 };
+    static uint8_t data[BYTES];
+    size_t path_bytes;
+    const char *path = mob_arg_utf8(call, 0, &path_bytes);
+    char text[512], id[MOB_TEXT_ID_MAX], line[80];
+    struct mob_client *client = mob_call_client(call);
+    struct mob_future *child, *put, *seen[2] = {NULL, NULL};
+    int64_t result = 0, which;
+    snprintf(text, sizeof text, "%.*s", (int)path_bytes, path);
+    enum mob_status status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(1)), NULL, &child);
+    if (status != MOB_OK)
+        return status;
+    which = generation_of(text, child);
+    chaos_fill(which, data, sizeof data);
+    status = mob_put(client, mob_bytes(data, sizeof data), &put);
+    if (status != MOB_OK)
+        return status;
+    mob_future_id(put, id);
+    snprintf(line, sizeof line, "put%lld %s", (long long)which, id);
+    leave_line(call, path, path_bytes, line);
+    status = mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &seen[0]);
+    if (status == MOB_OK)
+        status = mob_submit(
+            client, "chaos.digest", MOB_ARGS(mob_bytes(data, sizeof data), mob_i64(1)), NULL, &seen[1]);
+    if (status == MOB_OK)
+        status = get_all(seen, 2, &result);
+    if (status != MOB_OK)
+        return status;
+    return which < mob_arg_i64(call, 1) ? mob_fail(call, "generation %lld", (long long)which)
+                                        : mob_return_i64(call, result);
+}
+
 static bool wait_for_file(struct mob_call *call, const char *path)
 {
     struct stat st;
@@ -632,6 +689,7 @@ MOB_MODULE("chaos", MOB_FUNCTION("mix", mix, "i64 seed, i64... -> i64"),
     MOB_FUNCTION("traced_blob", traced_blob, "utf8 path, i64 seed, i64 size, bytes... -> bytes"),
     MOB_FUNCTION("fickle_blob", fickle_blob, "utf8 path, i64 size -> bytes"),
     MOB_FUNCTION("fickle_put", fickle_put, "utf8 path, i64 size, i64 steady -> bytes"),
+    MOB_FUNCTION("flaky_put", flaky_put, "utf8 path, i64 generations -> i64"),
     MOB_FUNCTION("parent", parent, "utf8 path, utf8 gate, i64 n -> i64"),
     MOB_FUNCTION("gated", gated, "utf8 gate -> i64"),
     MOB_FUNCTION("flaky", flaky, "utf8 path, i64 tries -> i64"),

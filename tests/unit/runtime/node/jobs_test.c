@@ -153,6 +153,33 @@ static void let_go(struct nx *nx, struct nx_driver *driver)
     assert_int_equal(recv(driver->sock, &(uint8_t){0}, 1, MSG_DONTWAIT), 0); /* the node let go of it, too */
 }
 
+/* It had not waited for the welcome any longer, which came all the same just before it closed. */
+static void job_waits_for_a_driver_that_has_not_read_its_welcome(void **state)
+{
+    (void)state;
+    static const uint8_t byte = MOB_SESSION_AGAIN;
+    struct nx nx;
+    struct nx_driver driver, late, again;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_turn(&nx, 3);
+    const struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
+    let_go(&nx, &driver);
+    nx_hello(&nx, &late, &driver);
+    assert_int_equal(job->state, JOB_RUNNING);
+    assert_int_equal(send(late.sock, &byte, sizeof byte, MSG_NOSIGNAL), sizeof byte);
+    close(late.sock);
+    nx_turn(&nx, 3);
+    assert_int_equal(job->state, JOB_GRACE);
+    assert_non_null(node_task_find(nx.node, task));
+    nx_connect(&nx, &again, &driver);
+    assert_int_equal(job->state, JOB_RUNNING);
+    nx_disconnect(&again);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 static void job_waits_for_a_driver_that_comes_again(void **state)
 {
     (void)state;
@@ -356,6 +383,7 @@ int main(void)
         cmocka_unit_test(without_a_key_a_job_ends_with_its_session),
         cmocka_unit_test(rows_of_jobs_wait_for_room),
         cmocka_unit_test(job_waits_for_a_driver_that_comes_again),
+        cmocka_unit_test(job_waits_for_a_driver_that_has_not_read_its_welcome),
         cmocka_unit_test(job_does_not_wait_for_a_process_that_ended),
         cmocka_unit_test(a_living_driver_without_a_key_keeps_its_job_over_a_restart),
         cmocka_unit_test(a_driver_that_died_with_its_node_leaves_nothing_running),

@@ -139,8 +139,9 @@ static inline void nx_settle(struct nx *nx)
 
 /* ---- a driver ---- */
 
-/* `from` the session it had before, whose segment stays mapped; NULL = a new driver. */
-static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const struct nx_driver *from)
+/* `from` the session it had before, whose segment stays mapped; NULL = a new driver. The node has answered
+ * when this returns. */
+static inline void nx_hello(struct nx *nx, struct nx_driver *driver, const struct nx_driver *from)
 {
     struct mob_session_hello hello = {.magic = MOB_SESSION_MAGIC,
         .version = MOB_SESSION_VERSION,
@@ -161,6 +162,12 @@ static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const str
     assert_int_equal(connect(driver->sock, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(send(driver->sock, &hello, sizeof hello, 0), sizeof hello);
     nx_turn(nx, 3);
+}
+
+/* The segment of `from` stays mapped. */
+static inline void nx_connect(struct nx *nx, struct nx_driver *driver, const struct nx_driver *from)
+{
+    nx_hello(nx, driver, from);
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(2 * sizeof(int))];

@@ -701,12 +701,14 @@ static void put_full(struct world *w, uint32_t counter, uint32_t bytes, uint8_t 
 
 enum { PUTS = 3, LARGE_PUT = 2 };
 
+/* What is zero it does not put. */
 static void run_putter(struct world *w, const uint8_t with[PUTS])
 {
     take(w);
     assert_true(mob_task_id_eq(w->worker.head.task, w->id.task));
     for (uint32_t i = 0; i < PUTS; i++)
-        put_full(w, i, i == LARGE_PUT ? LARGE_BYTES : BYTES, with[i]);
+        if (with[i])
+            put_full(w, i, i == LARGE_PUT ? LARGE_BYTES : BYTES, with[i]);
     nx_turn(&w->nx, 5);
 }
 
@@ -797,6 +799,29 @@ static void puts_that_are_others(void **state)
     }
 }
 
+/* Whoever waits for one is told when the task ends without it: that it is not the same function's any more,
+ * or why the task has failed this time. */
+static void puts_that_do_not_come(void **state)
+{
+    (void)state;
+    static const enum mob_status ends[] = {MOB_OK, MOB_TASK_FAILED};
+    for (size_t end = 0; end < sizeof ends / sizeof *ends; end++) {
+        struct world w;
+        open_putter(&w, (const uint8_t[]){3, 0, 0});
+        nx_complete(&w.worker, 0, ends[end]);
+        enum mob_status told[PUTS];
+        puts_told(&w, told);
+        assert_int_equal(told[0], MOB_OK);
+        assert_int_equal(seen(&w, put_of(&w, 0)), 3);
+        for (uint32_t i = 1; i < PUTS; i++) {
+            assert_int_equal(told[i], ends[end] == MOB_OK ? MOB_REPLAY_DIVERGED : ends[end]);
+            assert_int_equal(seen(&w, put_of(&w, i)), -1);
+        }
+        assert_null(mob_store_check(w.nx.node->store));
+        close_world(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -809,6 +834,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_dies_before_they_are_compared),
         cmocka_unit_test(puts_that_are_the_same),
         cmocka_unit_test(puts_that_are_others),
+        cmocka_unit_test(puts_that_do_not_come),
         cmocka_unit_test(items_that_are_not_the_first_ones),
         cmocka_unit_test(items_of_a_replay_that_fails_early),
         cmocka_unit_test(a_watch_of_a_call_that_fails_again),

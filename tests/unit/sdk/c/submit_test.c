@@ -516,19 +516,31 @@ static void counters_go_on_in_a_continued_stream(void **state)
 static void puts_go_on_in_a_continued_stream(void **state)
 {
     (void)state;
-    struct mob_stream continued = mob_stream_of_children(client->parent, client->parent_generation, 1);
-    client->next_put = MOB_PUT_COUNTER_MAX - 1;
-    for (uint32_t i = 0; i < 4; i++) {
-        struct mob_object_id id = mob_next_put(client);
-        assert_true((id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT && id.slot != MOB_SLOT_CHECKPOINT);
-        if (i < 2) {
-            assert_true(mob_task_id_eq(id.task, client->parent));
-            assert_int_equal(id.slot, MOB_SLOT_PUT | (MOB_PUT_COUNTER_MAX - 1 + i));
-        } else {
-            assert_true(mob_task_id_eq(id.task, (struct mob_task_id){continued, MOB_CONTINUED_CHILD}));
-            assert_int_equal(id.slot, MOB_SLOT_PUT | (i - 2));
+    static const struct {
+        uint32_t generation, first, count;
+    } cases[] = {{0, 0, MOB_PUTS_OF_FIRST_GENERATION},
+        {1, MOB_PUTS_OF_FIRST_GENERATION, MOB_PUTS_OF_GENERATION},
+        {MOB_PUT_GENERATIONS, 0x3fe00000u, MOB_PUTS_OF_GENERATION}, {MOB_PUT_GENERATIONS + 1, 0, 0}};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        uint32_t generation = cases[c].generation, left = cases[c].count ? 2 : 0;
+        struct mob_stream continued = mob_stream_of_children(client->parent, generation, 1);
+        client->parent_generation = generation;
+        client->put_continuation = 0;
+        client->next_put = cases[c].count - left;
+        for (uint32_t i = 0; i < 4; i++) {
+            struct mob_object_id id = mob_next_put(client);
+            assert_true((id.slot & MOB_SLOT_ARG_PAGE) == MOB_SLOT_PUT && id.slot != MOB_SLOT_CHECKPOINT);
+            if (i < left) {
+                assert_true(mob_task_id_eq(id.task, client->parent));
+                assert_int_equal(id.slot, MOB_SLOT_PUT | (cases[c].first + cases[c].count - 2 + i));
+                assert_int_equal(mob_put_generation(id.slot), generation);
+            } else {
+                assert_true(mob_task_id_eq(id.task, (struct mob_task_id){continued, MOB_CONTINUED_CHILD}));
+                assert_int_equal(id.slot, MOB_SLOT_PUT | (i - left));
+            }
         }
     }
+    client->parent_generation = client->put_continuation = client->next_put = 0;
 }
 
 static void a_full_ring_is_no_loss(void **state)
