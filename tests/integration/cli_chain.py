@@ -2,6 +2,7 @@
 
 ctest: timeout=300
 """
+import contextlib
 import json
 import os
 import re
@@ -59,31 +60,40 @@ class Chain(ClusterCase):
         self.fail(f"not whole again: {self.chain()}{self.logs()}")
 
     def gcs_chain(self):
-        """What `mobula gcs status` says of the chain: its epoch, and its members by their place."""
-        said = json.loads(self.mobula("gcs", "status", "-o", "json").stdout)
-        return said["chain"]["epoch"], {one["member"]: one for one in said["chain"]["members"]}
+        """What `mobula gcs status` says of the chain: its epoch, and its members by their place; no members while none answers."""
+        said = self.mobula("gcs", "status", "-o", "json").stdout
+        chain = json.loads(said)["chain"] if said else {"epoch": 0, "members": []}
+        return chain["epoch"], {one["member"]: one for one in chain["members"]}
 
-    def until_status(self, good, seconds=30):
+    def seen_status(self, good, seconds):
         """The chain as soon as it is as wanted, which a loaded machine may change at any time; None when it is not."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             epoch, members = self.gcs_chain()
-            if good(epoch, members):
+            if len(members) == 2 and good(epoch, members):
                 return epoch, members
             time.sleep(0.05)
         return None
+
+    def until_status(self, good):
+        seen = self.seen_status(good, 30)
+        self.assertIsNotNone(seen, f"{self.gcs_chain()}{self.logs()}")
+        return seen
 
     def status_beside_one_that_hangs(self):
         """With nobody to end it meanwhile. None: the other one had been left out before, and the chain stands still."""
         supervisor = int((self.dir / "supervisor.pid").read_text(encoding="ascii").split()[0])
         self.whole_after(0)
-        stopped = self.process("gcs-1")["pid"]
+        stopped = self.pid_of("gcs-1")
         os.kill(supervisor, signal.SIGSTOP)
-        os.kill(stopped, signal.SIGSTOP)
         try:
-            return self.until_status(lambda _, members: members["gcs-1.sock"]["state"] == "unavailable" and members["gcs.sock"]["role"] == "sole", 8)
+            os.kill(stopped, signal.SIGSTOP)
+            return self.seen_status(lambda _, members: members["gcs-1.sock"]["state"] == "unavailable" and members["gcs.sock"]["role"] == "sole", 8)
+        except ProcessLookupError:  # it ended before it was to be stopped
+            return None
         finally:
-            os.kill(stopped, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGCONT)
             os.kill(supervisor, signal.SIGCONT)
 
     def test_status_shows_each_member(self):
@@ -114,6 +124,7 @@ class Chain(ClusterCase):
         left = None
         for _ in range(5):
             left = left or self.status_beside_one_that_hangs()
+        self.assertIsNotNone(left, self.logs())
         self.assertGreater(left[0], epoch)
         self.assertIsNone(left[1]["gcs-1.sock"]["role"])
         back = self.until_status(whole)[1]["gcs-1.sock"]
@@ -143,9 +154,10 @@ class Chain(ClusterCase):
         self.assertEqual(2, self.tasks())
 
     def pid_of(self, name):
-        """Of what runs: 0 is the pid of what is being started."""
+        """Of what runs: 0 is the pid of what is being started, and to end or stop that would be for this test's own processes."""
         deadline = time.monotonic() + 30
-        while (pid := self.process(name)["pid"]) <= 0 and time.monotonic() < deadline:
+        while (pid := self.process(name)["pid"]) <= 0:
+            self.assertLess(time.monotonic(), deadline, f"{name}{self.logs()}")
             time.sleep(0.02)
         return pid
 
@@ -165,14 +177,14 @@ class Chain(ClusterCase):
             n += 1
         # one that hangs is ended by the supervisor, because the master asks for it
         epoch, _ = self.chain()
-        stopped = self.process("gcs-1")["pid"]
+        stopped = self.pid_of("gcs-1")
         os.kill(stopped, signal.SIGSTOP)
         self.add(n)
         self.whole_after(epoch)
         self.assertNotEqual(stopped, self.process("gcs-1")["pid"])
         # and so is one that was stopped before the next master has heard of it: nobody can tell that one its pid
         epoch, _ = self.chain()
-        stopped = self.process("gcs")["pid"]
+        stopped = self.pid_of("gcs")
         os.kill(self.pid_of("master"), signal.SIGKILL)
         os.kill(stopped, signal.SIGSTOP)
         n += 1
@@ -181,7 +193,7 @@ class Chain(ClusterCase):
         self.assertNotEqual(stopped, self.process("gcs")["pid"])
         # a node that is killed, and one that is stopped: its master has the log sealed and it replaced
         for how in [signal.SIGKILL, signal.SIGSTOP]:
-            node = self.process("node")["pid"]
+            node = self.pid_of("node")
             os.kill(node, how)
             n += 1
             self.add(n)
