@@ -21,11 +21,10 @@
 /* Shards of one control store. A log's home is its incarnation modulo their number. */
 #define MOB_GCS_SHARDS_MAX 4u
 
-/* Numbers are stored: append only. */
+/* Numbers are stored: append only. 3 was of no use, and is not given again. */
 enum mob_gcs_table {
     MOB_GCS_KV = 1,
     MOB_GCS_FUNCTIONS = 2,
-    MOB_GCS_MODULES = 3, /* unused: module files are in the state directory */
     MOB_GCS_ACTORS = 4,
     MOB_GCS_CHECKPOINTS = 5,
     MOB_GCS_NODES = 6,
