@@ -344,7 +344,8 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     } else {
         node_announce_logged(node, task);
     }
-    node_announce_missing_puts(node, task, status, payload, bytes);
+    if (counts || status == MOB_OK) /* a shadow that was stopped may begin again */
+        node_announce_missing_puts(node, task, status, payload, bytes);
     node_task_destroy(node, task);
     if (differs)
         node_actor_diverged(node, actor, position);

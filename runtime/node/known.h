@@ -15,6 +15,7 @@
 #define MOB_RUNTIME_NODE_KNOWN_H
 
 #include "runtime/node/node.h"
+#include "runtime/node/remade.h"
 
 struct known_item {
     enum mob_value_type type;
@@ -44,10 +45,7 @@ struct known {
     uint32_t items; /* of the generator that are in the log, */
     struct node_stored_return *stored_items; /* and those that stood in the store (remade.h) */
     uint32_t stored_item_count;
-    struct node_stored_puts { /* of the task, of the groups that were read; without argument pages */
-        struct node_stored_return *puts; /* in no order, each once; free */
-        uint32_t count;
-    } stored_puts;
+    struct node_stored_puts stored_puts; /* of the task, of the groups that were read */
     /* Of attempts that ended, and are not the final one: the last, the generation of what follows, and the
      * retries that were paid for. */
     uint32_t attempt, generation, retries_spent;

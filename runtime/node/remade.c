@@ -97,6 +97,15 @@ void node_remade_note_put(struct node_stored_puts *puts, const struct mob_out_pu
     puts->puts[puts->count++] = now;
 }
 
+void node_remade_put_hashed(struct node_stored_puts *puts, uint32_t slot, struct mob_hash128 hash)
+{
+    for (uint32_t i = 0; i < puts->count; i++)
+        if (puts->puts[i].slot == slot && !puts->puts[i].hashed) {
+            puts->puts[i].hashed = true;
+            puts->puts[i].hash = hash;
+        }
+}
+
 static int in_order(const void *a, const void *b)
 {
     uint32_t x = ((const struct node_stored_return *)a)->slot,

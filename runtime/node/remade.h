@@ -26,8 +26,13 @@ struct node_stored_items {
 void node_remade_note_item(struct node_stored_items *items, uint32_t item, const struct mob_return_view *r);
 /* A put that the log speaks of. Two of one slot that differ (attempts that failed leave theirs) are not
  * compared with. */
-struct node_stored_puts;
+struct node_stored_puts {
+    struct node_stored_return *puts; /* in no order, each once; free */
+    uint32_t count;
+};
 void node_remade_note_put(struct node_stored_puts *puts, const struct mob_out_put *put);
+/* The hash of one of them, logged by itself; the first that is given stands. */
+void node_remade_put_hashed(struct node_stored_puts *puts, uint32_t slot, struct mob_hash128 hash);
 /* Behind the returns in `stored` (free; may be NULL), in order of their slots. */
 void node_remade_add_puts(
     struct node_stored_return **stored, uint32_t *count, const struct node_stored_puts *puts);

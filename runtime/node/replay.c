@@ -188,9 +188,15 @@ static void on_call_entry(void *arg, const struct mob_entry *e, const struct mob
             call->attempt = e->completion.head.attempt;
             call->skipped |= node_call_skipped(&e->completion.head); /* its SKIP may lie behind the cut */
         }
+    } else if (e->type == MOB_ENTRY_PUT) {
+        struct replay_call *call = find(replay, e->put.id.task);
+        if (call)
+            node_remade_note_put(&call->puts, &e->put);
     } else if (e->type == MOB_ENTRY_HASH) {
         struct replay_call *call = find(replay, e->hash.id.task);
-        if (call)
+        if (call && (e->hash.id.slot & MOB_SLOT_PUT))
+            node_remade_put_hashed(&call->puts, e->hash.id.slot, e->hash.hash);
+        else if (call)
             node_remade_hashed(call->stored, call->stored_count, e->hash.id.slot, e->hash.hash);
     }
 }
@@ -200,6 +206,7 @@ static void replay_destroy(struct replay *replay)
     for (uint32_t i = 0; i < replay->count; i++) {
         free(replay->calls[i].spec);
         free(replay->calls[i].stored);
+        free(replay->calls[i].puts.puts);
     }
     free(replay->calls);
     free(replay->unlogged);
@@ -239,8 +246,11 @@ static void finish(struct replay *replay)
         qsort(replay->unlogged, replay->unlogged_count, sizeof *replay->unlogged, by_first);
     if (replay->count > 0)
         qsort(replay->calls, replay->count, sizeof *replay->calls, by_position);
-    for (uint32_t i = 0; i < replay->count; i++)
-        replay->found.next_position = replay->calls[i].position + 1;
+    for (uint32_t i = 0; i < replay->count; i++) {
+        struct replay_call *call = &replay->calls[i];
+        replay->found.next_position = call->position + 1;
+        node_remade_add_puts(&call->stored, &call->stored_count, &call->puts);
+    }
     struct replay_log log = {.found = replay->found,
         .calls = replay->calls,
         .count = replay->count,

@@ -4,6 +4,7 @@
 #define MOB_RUNTIME_NODE_REPLAY_H
 
 #include "runtime/node/node.h"
+#include "runtime/node/remade.h"
 
 /* What the log says of the actor. */
 struct replay_found {
@@ -27,6 +28,7 @@ struct replay_call {
     struct node_stored_return *stored; /* what it left in the store when it finished well; remade.h */
     uint32_t stored_count;
     uint32_t items; /* that it yielded */
+    struct node_stored_puts puts; /* that it left in the store, until all was read: then in `stored` too */
     bool ended_well;
     struct mob_hash128 digest; /* of all that it gave then; remade.h */
     uint64_t incarnation, block; /* that its edge stands in */

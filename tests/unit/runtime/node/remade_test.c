@@ -822,6 +822,44 @@ static void puts_that_do_not_come(void **state)
     }
 }
 
+/* A call's puts, made again by its actor's restart or by a shadow: they are what they were, or are told. */
+static void puts_of_a_call(void **state)
+{
+    (void)state;
+    static const uint8_t again[] = {3, 4, 0}; /* the same, others, none */
+    for (size_t i = 0; i < 2 * sizeof again; i++) {
+        bool dead = i % 2;
+        uint8_t with = again[i / 2];
+        struct world w = {0};
+        nx_open(&w.nx, 1);
+        nx_connect(&w.nx, &w.driver, NULL);
+        w.actor = nx_create(&w.driver);
+        start_worker(&w, 0);
+        w.id = mob_object_of(nx_call(&w.driver, w.actor), 0);
+        take(&w);
+        put_full(&w, 0, BYTES, 3);
+        nx_complete(&w.worker, 1, MOB_OK);
+        nx_settle(&w.nx);
+        if (dead)
+            assert_int_equal(node_actor_kill(w.nx.node, w.actor, true), MOB_OK);
+        nx_settle(&w.nx);
+        lose_node(&w);
+        w.id = put_of(&w, 0);
+        nx_watch(w.driver.store, w.id);
+        start_worker(&w, 0);
+        take(&w);
+        assert_true(mob_task_id_eq(w.worker.head.task, w.id.task));
+        if (with)
+            put_full(&w, 0, BYTES, with);
+        nx_complete(&w.worker, 1, MOB_OK);
+        assert_int_equal(until_told(&w), with == 3 ? MOB_OK : MOB_REPLAY_DIVERGED);
+        assert_int_equal(first_byte(&w), with == 3 ? 3 : -1);
+        nx_settle(&w.nx);
+        assert_null(mob_store_check(w.nx.node->store));
+        close_world(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -835,6 +873,7 @@ int main(void)
         cmocka_unit_test(puts_that_are_the_same),
         cmocka_unit_test(puts_that_are_others),
         cmocka_unit_test(puts_that_do_not_come),
+        cmocka_unit_test(puts_of_a_call),
         cmocka_unit_test(items_that_are_not_the_first_ones),
         cmocka_unit_test(items_of_a_replay_that_fails_early),
         cmocka_unit_test(a_watch_of_a_call_that_fails_again),
