@@ -184,7 +184,7 @@ static int64_t next_ns(const struct mob_gcs *g)
 {
     int64_t next = route_next_ns(g);
     if (g->up)
-        next = earlier(next, stream_next_ns(g, &g->stream));
+        next = earlier(earlier(next, stream_next_ns(g, &g->stream)), left_next_ns(g));
     for (uint32_t i = 0; i < g->log_count && g->up; i++)
         if (!g->logs[i]->sealed)
             next = earlier(next, stream_next_ns(g, &g->logs[i]->stream));

@@ -124,6 +124,7 @@ struct left {
     struct mob_hash128 members; /* whose it was */
     uint64_t client; /* 0: none */
     uint64_t answered; /* the last request whose reply it had */
+    int64_t since_ns; /* when it ended */
 };
 
 #define SEEDS_MAX MOB_GCS_MEMBERS_MAX
@@ -183,6 +184,7 @@ struct mob_gcs {
     uint16_t cold_time; /* how often it had to be said; in the tags that the reader sees */
     struct left left; /* attached in its place, to leave */
     int64_t left_ns; /* not before: it was not taken */
+    int64_t left_sent_ns; /* when it was attached */
 };
 
 /* client_link.c */
@@ -307,6 +309,7 @@ void left_behind(struct mob_gcs *g); /* it is destroyed, and cannot say good-bye
 void left_pump(struct mob_gcs *g);
 void left_heard(struct mob_gcs *g, const struct mob_gcs_frame *frame); /* about no stream of its own */
 void left_detach(struct mob_gcs *g); /* what was sent may not have been taken */
+int64_t left_next_ns(const struct mob_gcs *g);
 
 /* client_sync.c: waits that timed out, at the client's end. */
 void late_waits_free(struct mob_gcs *g);

@@ -1,4 +1,5 @@
-/* Which links and positions of a client outlive a configuration that it hears of. */
+/* Which links and positions of a client outlive a configuration that it hears of; and good-byes for others.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,12 +121,86 @@ static void a_start_that_is_heard_does_the_same(void **state)
     assert_int_equal(f->gcs->position.committed, 0);
 }
 
+/* ---- good-byes of those that had no link ---- */
+
+/* A client of the same members that is destroyed while its link is down. */
+static void one_goes(uint64_t client)
+{
+    static const uint8_t secret[MOB_MAC_KEY_BYTES];
+    struct mob_gcs_options options = {.socket_path = HEAD_AT "," TAIL_AT, .secret = secret};
+    struct mob_gcs *gone;
+    assert_int_equal(mob_gcs_create(&options, &gone), MOB_OK);
+    gone->client = client;
+    mob_gcs_destroy(gone);
+}
+
+static void hear(struct fixture *f, uint8_t type, uint64_t client)
+{
+    struct mob_gcs_frame frame = {.type = type, .from = client};
+    left_heard(f->gcs, &frame);
+}
+
+static uint64_t attached_at(struct fixture *f, int64_t now_ns)
+{
+    f->gcs->now_ns = now_ns;
+    left_pump(f->gcs);
+    return f->gcs->left.client;
+}
+
+/* Frames of the test's own link: no more than its pieces are counted. */
+static uint32_t sent(const struct fixture *f)
+{
+    return f->gcs->head->piece_count;
+}
+
+#define ONE (MOB_GCS_CLIENT_BIT | 1)
+#define TWO (MOB_GCS_CLIENT_BIT | 2)
+
+static void who_gets_no_answer_does_not_keep_the_others(void **state)
+{
+    struct fixture *f = *state;
+    int64_t now = mob_now();
+    f->gcs->stream.state = STREAM_ATTACHED;
+    one_goes(ONE);
+    one_goes(TWO);
+    assert_int_equal(attached_at(f, now), ONE);
+    assert_int_equal(left_next_ns(f->gcs), now + STREAM_PATIENCE_NS);
+    assert_int_equal(attached_at(f, now + STREAM_PATIENCE_NS - 1), ONE);
+    now += STREAM_PATIENCE_NS;
+    assert_int_equal(attached_at(f, now), 0);
+    assert_int_equal(left_next_ns(f->gcs), now + STREAM_PATIENCE_NS);
+    now += STREAM_PATIENCE_NS;
+    assert_int_equal(attached_at(f, now), TWO);
+    hear(f, MOB_GCS_ATTACHED, TWO);
+    assert_int_equal(attached_at(f, now), ONE); /* its turn again */
+    now += STREAM_PATIENCE_NS;
+    assert_int_equal(attached_at(f, now), 0);
+    out_reset(f->gcs->head);
+    hear(f, MOB_GCS_ATTACHED, ONE); /* late: it holds its place on this link now, and is let go */
+    assert_true(sent(f) > 0);
+    assert_int_equal(attached_at(f, now + MOB_SEC), 0);
+    assert_int_equal(left_next_ns(f->gcs), MOB_FOREVER_NS);
+}
+
+static void who_has_gone_long_ago_is_forgotten(void **state)
+{
+    struct fixture *f = *state;
+    f->gcs->stream.state = STREAM_ATTACHED;
+    one_goes(ONE);
+    assert_int_equal(attached_at(f, mob_now() + 601 * MOB_SEC), 0);
+    assert_int_equal(attached_at(f, mob_now()), 0); /* nothing is there any more */
+    hear(f, MOB_GCS_ATTACHED, ONE); /* nor is anything said for it */
+    assert_int_equal(sent(f), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(links_outlive_a_reconfiguration, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_start_that_was_missed_ends_what_was_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_start_that_is_heard_does_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_gets_no_answer_does_not_keep_the_others, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_has_gone_long_ago_is_forgotten, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
