@@ -13,8 +13,8 @@
 #include <stdatomic.h>
 
 #define LEFT_MAX 64u /* one more pushes the oldest out, whose place then expires */
-#define LEFT_AGE_NS (600 * MOB_SEC) /* then its place has expired, or its member was away for all that time \
-                                     */
+/* Then its place has expired, or its member was away for all that time. */
+#define LEFT_AGE_NS (600 * MOB_SEC)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct left list[LEFT_MAX];
