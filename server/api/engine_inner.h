@@ -252,7 +252,7 @@ void engine_jobs_tick(struct engine *engine);
 /* Done when everything its session published so far is acknowledged: `flight->acked`, then flight_acked. */
 void flight_want_ack(struct flight *flight);
 void engine_ask_for_acks(struct engine *engine, int64_t now); /* for all that want one */
-void engine_forget_acks(mob_answer_fn *answer, void *arg); /* for mob_asks_forget */
+void engine_forget_acks(mob_answer_fn *answer, void *arg); /* for mob_asks_forget: frees if it is its own */
 void engine_watch_session(struct engine *engine, struct session *session);
 struct session *engine_session(struct engine *engine, bool has_job, struct mob_job_id job);
 /* The error of a call on `client` that failed. */

@@ -1,6 +1,7 @@
-/* Figures of the control store in Prometheus' text format: of each shard what its tail knows, and of each
- * member what it says of itself (engine_metrics_members.c), as `mobula gcs status` shows them. A shard that
- * does not answer is mobula_gcs_up 0, and has no figures. */
+/* Figures of the control store and the node in Prometheus' text format: of each shard what its tail knows,
+ * and of each member what it says of itself (engine_metrics_members.c), as `mobula gcs status` shows them; of
+ * the node what GET /nodes shows (engine_metrics_node.c). A shard that does not answer is mobula_gcs_up 0,
+ * and has no figures; nor has a node that does not. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -14,6 +15,7 @@ struct gathering {
     struct flight *flight; /* NULL: it has ended */
     uint32_t count, pending;
     struct member_figures *members;
+    json_t *node; /* NULL: it has not answered */
     struct asked_shard {
         struct gathering *gathering;
         bool up;
@@ -119,6 +121,8 @@ static void write_all(const struct gathering *g, struct mob_text *t)
     for (size_t f = 0; f < sizeof of_flusher / sizeof *of_flusher; f++)
         write_figure(g, &of_flusher[f], true, t);
     engine_write_members(g->members, t);
+    if (g->node)
+        engine_write_node(g->node, t);
 }
 
 static void tell(struct gathering *g)
@@ -129,14 +133,20 @@ static void tell(struct gathering *g)
     flight_done(flight);
 }
 
+static void destroy(struct gathering *g)
+{
+    json_decref(g->node);
+    free(g->members);
+    free(g);
+}
+
 static void one_less(struct gathering *g)
 {
     if (--g->pending > 0)
         return;
     if (g->flight)
         tell(g);
-    free(g->members);
-    free(g);
+    destroy(g);
 }
 
 static void on_stats(void *arg, const struct mob_gcs_answer *answer)
@@ -148,12 +158,26 @@ static void on_stats(void *arg, const struct mob_gcs_answer *answer)
     one_less(one->gathering);
 }
 
+static void on_node(void *arg, enum mob_status status, const char *text, size_t size)
+{
+    struct gathering *g = arg;
+    g->node = status == MOB_OK ? json_loadb(text, size, 0, NULL) : NULL;
+    one_less(g);
+}
+
+void engine_metrics_forget(mob_answer_fn *answer, void *arg)
+{
+    struct gathering *g = arg;
+    if (answer == on_node && --g->pending == 0)
+        destroy(g); /* its flight is ended by whoever ends all */
+}
+
 static void on_members(void *arg)
 {
     one_less(arg);
 }
 
-/* One shard that hangs does not take the others' figures away. */
+/* A shard or a node that hangs does not take the others' figures away. */
 static void on_deadline(struct flight *flight)
 {
     tell(flight->context);
@@ -173,4 +197,6 @@ void engine_start_metrics(struct flight *flight)
         g->of[i].gathering = g;
         g->pending += mob_gcs_stats(mob_gcs_shard(flight->engine->gcs, i), on_stats, &g->of[i]) == MOB_OK;
     }
+    if (flight->client)
+        g->pending += mob_ask(flight->client, MOB_REQ_STATS, NULL, 0, on_node, g) == MOB_OK;
 }

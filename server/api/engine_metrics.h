@@ -1,4 +1,4 @@
-/* Figures of the control store's members, for /metrics. Everything in the engine's thread. */
+/* Figures of the control store's members and of the node, for /metrics. Everything in the engine's thread. */
 #ifndef MOB_SERVER_API_ENGINE_METRICS_H
 #define MOB_SERVER_API_ENGINE_METRICS_H
 
@@ -11,5 +11,10 @@ struct member_figures *engine_ask_members(struct engine *engine, void (*then)(vo
 /* In Prometheus' text format. Who has not answered (before `then`: all) is mobula_gcs_member_up 0, and has no
  * figures. */
 void engine_write_members(const struct member_figures *figures, struct mob_text *t);
+/* What the node answers to MOB_REQ_STATS, in the same format. */
+void engine_write_node(const json_t *stats, struct mob_text *t);
+/* A question to the node that is not answered any more, by the callback it would have come to: frees what is
+ * this module's. */
+void engine_metrics_forget(mob_answer_fn *answer, void *arg);
 
 #endif

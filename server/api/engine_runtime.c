@@ -14,6 +14,7 @@
 #include "common/wire/session.h"
 #include "server/api/engine_event_specs.h"
 #include "server/api/engine_inner.h"
+#include "server/api/engine_metrics.h"
 #include "server/events/events.h"
 
 #define RETRY_CONNECT_NS (20 * MOB_MS)
@@ -137,11 +138,12 @@ static void start(struct engine *engine, struct mob_engine_op *op, bool alive)
         [MOB_ENGINE_KEY_KEEP] = engine_start_key_keep,
     };
     struct flight *flight = flight_create(engine, op);
-    if (!alive || atomic_load(&engine->stopping)) {
+    bool asks_node = op->verb != MOB_ENGINE_METRICS; /* where it is one of those that are asked */
+    if ((asks_node && !alive) || atomic_load(&engine->stopping)) {
         flight_fail(flight, MOB_UNAVAILABLE, NULL, "not connected to the runtime");
         return;
     }
-    flight->client = engine->sessions[0].client;
+    flight->client = alive ? engine->sessions[0].client : NULL;
     if (makes_lineage(op->verb) && refused_for_memory(flight))
         return;
     if (op->key && op->verb != MOB_ENGINE_KEY_KEEP)
@@ -349,13 +351,20 @@ static void *engine_thread(void *argument)
 
 /* --- life --- */
 
+/* Whoever asked frees what it would have been answered with; each knows its own. */
+static void forget_answer(mob_answer_fn *answer, void *arg)
+{
+    engine_forget_acks(answer, arg);
+    engine_metrics_forget(answer, arg);
+}
+
 /* What the control store owes is answered, so that it frees what it holds. From then on nothing may call
  * back: every flight ends, and what is still asked of the node is forgotten. */
 static void end_all(struct engine *engine)
 {
     mob_gcs_close(engine->gcs);
     for (size_t i = 0; i < engine->session_count; i++)
-        mob_asks_forget(engine->sessions[i].client, engine_forget_acks);
+        mob_asks_forget(engine->sessions[i].client, forget_answer);
     engine->closing = true;
     while (engine->all)
         flight_fail(engine->all, MOB_UNAVAILABLE, NULL, "the gateway is shutting down");

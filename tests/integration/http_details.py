@@ -158,7 +158,13 @@ def test_metrics_are_in_their_format(c):
     status, headers, body = c.call("GET", "/metrics")
     families = parse_metrics(body.decode())
     check(status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4"), "type", headers)
-    for name, kind in (("mobula_http_requests_total", "counter"), ("mobula_http_request_duration_seconds", "histogram"), ("mobula_gcs_up", "gauge"),
+    node = c.json("GET", V1 + "/nodes", expect=200)["items"][0]
+    told = dict(line.rsplit(" ", 1) for line in body.decode().splitlines() if line.startswith("mobula_node_"))
+    check(told['mobula_node_resource_total{node="node",resource="CPU"}'] == f"{node['resources']['CPU']['total']:.10g}", "CPUs", told)
+    check(told['mobula_node_workers{node="node",state="actors"}'] == "2" == str(node["workers"]["actors"]), "both models' workers", told)
+    check(told['mobula_node_store_segment_bytes{node="node"}'] == str(node["store"]["segment_bytes"]), "the segment", told)
+    check(0 < int(told['mobula_node_tasks_finished_total{node="node"}']) <= node["finished"], "tasks", told, node)
+    for name, kind in (("mobula_node_tasks", "gauge"), ("mobula_node_log_bytes_total", "counter"), ("mobula_http_requests_total", "counter"), ("mobula_http_request_duration_seconds", "histogram"), ("mobula_gcs_up", "gauge"),
                        ("nv_inference_request_success", "counter"), ("nv_inference_pending_request_count", "gauge")):
         check(families.get(name) == kind, name, families)
     check(body.count(b'nv_inference_count{model="') == 2, "both models")

@@ -120,6 +120,19 @@ def test_what_a_dead_gateway_left_of_an_endpoint_ends(c):
     check(c.json("GET", f"{V1}/endpoints/mlp")["state"] == "ready", "one that has an endpoint lives")
 
 
+def test_the_control_stores_figures_do_not_need_a_node(c):
+    pid = c.pid_of("mobula-node")
+    supervisor = int(open(f"/proc/{pid}/stat", encoding="ascii").read().rpartition(")")[2].split()[1])
+    os.kill(supervisor, signal.SIGSTOP)  # so that no other one starts
+    try:
+        os.kill(pid, signal.SIGKILL)
+        seen = c.until("without the node", lambda: "mobula_runtime_ready 0\n" in (text := c.call("GET", "/metrics")[2].decode()) and text)
+        check('mobula_gcs_up{shard="0"} 1\n' in seen and "mobula_node_" not in seen, "the control store's alone", seen)
+    finally:
+        os.kill(supervisor, signal.SIGCONT)
+    c.until("with it again", lambda: "mobula_node_tasks{" in c.call("GET", "/metrics")[2].decode())
+
+
 def test_jobs_outlive_gateway_and_node(c):
     """A job is known by its id, whoever opened it: tasks are submitted to it, and are new ones."""
     add = lambda job, a: {"function": "arith.add", "arguments": [a, 1], "job": job}
