@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import subprocess
 import sys
 
@@ -62,9 +63,16 @@ class Redis:
         with open(f"{c.directory}/{member}/redis.pass", "rb") as file:
             self.call(b"AUTH", b"mobula", file.readline().strip())
 
-    def call(self, *words):
+    def send(self, *words):
         self.socket.sendall(b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w) for w in words))
+
+    def call(self, *words):
+        self.send(*words)
         return self.reply()
+
+    def refusal(self, command):
+        self.send(*command.split())
+        return self.file.readline().rstrip()
 
     def reply(self):
         line = self.file.readline().rstrip()
@@ -162,6 +170,25 @@ def test_a_member_that_is_being_replaced(c):
         check(early is None and asked.returncode == 0, f"while {member} is replaced", early, asked.returncode, said)
 
 
+def test_the_store_is_the_members_alone(c):
+    """What redis.acl says, by the Redis that runs: no script, no command of an operator, nobody without the password."""
+    for member in ("gcs", "gcs-1"):
+        store = Redis(c, member)
+        for command in (b"EVAL return(1) 0", b"FUNCTION LIST", b"SCRIPT FLUSH", b"CONFIG GET dir", b"FLUSHALL", b"SHUTDOWN", b"ACL LIST", b"SAVE", b"SLAVEOF no one",
+                        b"MODULE LIST", b"MONITOR", b"CLIENT LIST", b"DEL x", b"SUBSCRIBE x"):
+            said = store.refusal(command)
+            check(said.startswith(b"-NOPERM"), f"{member}: {command.decode()}", said)
+        stranger = socket.socket(socket.AF_UNIX)
+        path = f"{c.directory}/{member}/redis.sock"
+        stranger.connect(path)
+        for command in (b"PING\r\n", b"GET x\r\n", b"SET x y\r\n"):
+            stranger.sendall(command)
+            check(stranger.recv(100).startswith(b"-NOAUTH"), f"{member}: a stranger's {command}")
+        stranger.close()
+        mode = os.stat(path).st_mode
+        check(stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600, f"{member}: its socket", oct(mode))
+
+
 def test_a_chain(c):
     for _ in range(2):  # two batches
         some_tasks(c)
@@ -242,7 +269,7 @@ def index_of(failpoint, words):
 def main():
     c = Cluster("--postgres", "on", "--flush-delay-ms", "100")
     try:
-        for test in (test_a_chain, test_a_member_that_is_being_replaced, test_the_database, test_what_is_in_both):
+        for test in (test_the_store_is_the_members_alone, test_a_chain, test_a_member_that_is_being_replaced, test_the_database, test_what_is_in_both):
             before = len(lib_http_cluster.failures)
             test(c)
             print("ok" if len(lib_http_cluster.failures) == before else "not ok", test.__name__, flush=True)
