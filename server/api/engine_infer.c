@@ -69,7 +69,8 @@ static enum mob_status make_input(
         mob_tensor_head_encode(in.head, sizeof in.head, first->dtype, tensor.shape, first->ndim, data_bytes);
     if (in.head_bytes == 0)
         return MOB_INVALID;
-    if (in.head_bytes + data_bytes <= MOB_ARG_VALUE_INLINE_MAX) {
+    /* An argument does not say how many bytes the elements of BYTES have. */
+    if (first->dtype != MOB_DTYPE_BYTES && in.head_bytes + data_bytes <= MOB_ARG_VALUE_INLINE_MAX) {
         *small_out = malloc(data_bytes + 1);
         MOB_ASSERT(*small_out != NULL);
         write_rows(call, input, *small_out);

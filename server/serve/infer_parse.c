@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/hash.h"
+#include "common/wire/signature.h"
 #include "server/http/wide_json.h"
 #include "server/serve/infer.h"
 #include "server/serve/infer_u64.h"
@@ -300,6 +301,30 @@ static enum mob_status read_outputs(struct parse *p, const json_t *outputs)
     return MOB_OK;
 }
 
+/* Dimensions of one name have one size in all inputs. */
+static enum mob_status check_named_dims(struct parse *p)
+{
+    struct {
+        const char *input; /* the first with it; NULL: none yet */
+        int64_t size;
+    } named[MOB_SIGNATURE_DIM_NAMES_MAX + 1] = {0};
+    for (uint32_t i = 0; i < p->model->input_count; i++) {
+        const struct mob_tensor_spec *spec = &p->model->inputs[i];
+        for (uint32_t d = 0; d < spec->ndim; d++) {
+            uint32_t name = spec->dim_name[d];
+            int64_t size = p->request->inputs[i].shape[d];
+            if (name == 0)
+                continue;
+            if (named[name].input && named[name].size != size)
+                return bad(p, MOB_INVALID, "input %s: dimension %u is %lld, and of input %s it is %lld",
+                    spec->name, d, (long long)size, named[name].input, (long long)named[name].size);
+            named[name].input = spec->name;
+            named[name].size = size;
+        }
+    }
+    return MOB_OK;
+}
+
 /* All inputs there; rows and what must be equal for stacking. */
 static enum mob_status finish(struct parse *p)
 {
@@ -322,7 +347,7 @@ static enum mob_status finish(struct parse *p)
     if (r->rows == 0)
         return bad(p, MOB_INVALID, "an empty batch");
     r->shape_hash = mob_hash64(shapes, n * sizeof *shapes);
-    return MOB_OK;
+    return check_named_dims(p);
 }
 
 /* Microseconds; 0 is none, as with Triton. */

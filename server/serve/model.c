@@ -48,8 +48,11 @@ static bool tensor_spec(const struct mob_sig_type *type, const char *direction, 
         snprintf(out->name, sizeof out->name, "%s%u", direction, index);
     out->dtype = (enum mob_dtype)type->dtype;
     out->ndim = type->has_shape ? type->ndim : 1;
-    for (uint32_t d = 0; d < out->ndim; d++)
-        out->shape[d] = type->has_shape && type->dims[d] >= 0 ? type->dims[d] : -1;
+    for (uint32_t d = 0; d < out->ndim; d++) {
+        int64_t dim = type->has_shape ? type->dims[d] : MOB_SIG_DIM_ANY;
+        out->shape[d] = dim >= 0 ? dim : -1;
+        out->dim_name[d] = dim < 0 && dim != MOB_SIG_DIM_ANY ? (uint32_t)-dim : 0;
+    }
     return true;
 }
 

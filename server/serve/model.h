@@ -31,6 +31,7 @@ struct mob_tensor_spec {
     enum mob_dtype dtype;
     uint32_t ndim;
     int64_t shape[MOB_TENSOR_DIMS_MAX]; /* -1: any */
+    uint32_t dim_name[MOB_TENSOR_DIMS_MAX]; /* those with the same number are the same in a call; 0: none */
 };
 
 struct mob_model {

@@ -53,6 +53,22 @@ def test_a_full_batch_does_not_wait(c):
     check(max(seconds) < 0.9, "at once", seconds)
 
 
+def test_texts_go_in(c):
+    c.deploy("batcher")
+    c.json("PUT", f"{V1}/endpoints/texts", {"class": "batcher.Texts"}, expect=201)
+
+    def lengths(texts, factors, expect):
+        inputs = [{"name": "x", "datatype": "BYTES", "shape": [len(texts)], "data": texts}, {"name": "w", "datatype": "FP32", "shape": [len(factors)], "data": factors}]
+        return c.json("POST", "/v2/models/texts/infer", {"inputs": inputs}, expect=expect)
+
+    for texts in ([], [""], ["a", "bcd"], ["ä"] * 10, ["x" * 100000, "y"]):
+        answer = lengths(texts, [2] * len(texts), 200)
+        check(answer["outputs"][0]["data"] == [2 * len(t.encode()) for t in texts], "their lengths", texts[:2], answer)
+    answer = lengths(["a", "b"], [1], 400)
+    check("input w" in answer["error"] and "input x" in answer["error"], "sizes that do not fit each other", answer)
+    c.call("DELETE", f"{V1}/endpoints/texts")
+
+
 def test_the_delay_is_waited_for(c):
     serve(c, "slow", 0, max_batch_size=64, max_queue_delay_us=400000)
     answers, seconds = ask_at_once(c, "slow", [[[1, 2]]])

@@ -3,6 +3,7 @@
  *   Batcher(sleep_ms)   .infer(x[n,k]) -> seen[n,2]: for each row the rows of its call, and the sum of its
  * numbers
  *   Gate(path)          the same, but each call makes path.in and ends when there is path.open
+ *   Texts()             .infer(x[n], w[n]) -> seen[n]: how long each text is, times w
  *   Tally()             .infer(x[n,k]) -> seen[n,2]: how many calls this process has run, and 0
  */
 #include <mobula/mobula.h>
@@ -70,6 +71,31 @@ static enum mob_status infer_behind_gate(struct mob_call *call)
     return tell(call);
 }
 
+static enum mob_status texts_create(struct mob_call *call)
+{
+    (void)call;
+    return MOB_OK;
+}
+
+static enum mob_status infer_lengths(struct mob_call *call)
+{
+    const struct mob_tensor x = mob_arg_tensor(call, 0), w = mob_arg_tensor(call, 1);
+    const int64_t rows = x.shape[0];
+    const char *at = x.data; /* u32 length, bytes; one behind the other */
+    float *seen = calloc((size_t)rows + 1, sizeof *seen);
+    if (seen == NULL)
+        return MOB_NO_MEMORY;
+    for (int64_t row = 0; row < rows; row++) {
+        uint32_t length;
+        memcpy(&length, at, sizeof length);
+        at += sizeof length + length;
+        seen[row] = (float)length * ((const float *)w.data)[row];
+    }
+    enum mob_status status = mob_return(call, mob_tensor_f32(seen, rows, 0));
+    free(seen);
+    return status;
+}
+
 static enum mob_status tally_create(struct mob_call *call)
 {
     int64_t *calls = calloc(1, sizeof *calls);
@@ -101,6 +127,9 @@ MOB_MODULE("batcher",
          .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Tally", tally_create, "-> ()", free,
         {.name = "infer", .main = infer_and_count, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
+         .flags = MOB_METHOD_READ_ONLY}),
+    MOB_ACTOR_CLASS("Texts", texts_create, "-> ()", NULL,
+        {.name = "infer", .main = infer_lengths, .signature = "tensor<bytes>[n] x, tensor<f32>[n] w -> tensor<f32>[n] seen",
          .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Gate", gate_create, "utf8 path -> ()", free,
         {.name = "infer", .main = infer_behind_gate, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",

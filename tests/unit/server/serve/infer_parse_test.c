@@ -129,6 +129,42 @@ static void a_shape_that_does_not_fit_is_told_beside_the_models(void **state)
     }
 }
 
+static void dimensions_of_one_name_are_one_size(void **state)
+{
+    (void)state;
+    struct mob_model *model;
+    char error[256];
+    assert_int_equal(
+        mob_model_create("m", "a.B", "tensor<u8>[n,k] a, tensor<u8>[k] b, tensor<u8>[*] c -> tensor<u8>[n] y",
+            1, 0, &model, error),
+        MOB_OK);
+    static const struct {
+        int n, k, b, c;
+        const char *why;
+    } cases[] = {{2, 3, 3, 5, NULL}, {3, 2, 2, 3, NULL}, {0, 1, 1, 0, NULL},
+        {2, 3, 2, 3, "input b: dimension 0 is 2, and of input a it is 3"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[512];
+        struct mob_infer_request *request = NULL;
+        const int n = cases[i].n, k = cases[i].k, b = cases[i].b, c = cases[i].c;
+        int header = snprintf(body, sizeof body,
+            "{\"inputs\":[{\"name\":\"a\",\"datatype\":\"UINT8\",\"shape\":[%d,%d],\"parameters\":{\"binary_"
+            "data_size\":%d}},"
+            "{\"name\":\"b\",\"datatype\":\"UINT8\",\"shape\":[%d],\"parameters\":{\"binary_data_size\":%d}},"
+            "{\"name\":\"c\",\"datatype\":\"UINT8\",\"shape\":[%d],\"parameters\":{\"binary_data_size\":%d}}]"
+            "}",
+            n, k, n * k, b, b, c, c);
+        size_t blob = (size_t)(n * k + b + c);
+        memset(body + header, 1, blob);
+        enum mob_status status =
+            mob_infer_parse(model, body, (size_t)header + blob, (size_t)header, &request, why);
+        if ((status == MOB_OK) != (cases[i].why == NULL) || (cases[i].why && strcmp(why, cases[i].why) != 0))
+            fail_msg("%zu: %d %s", i, status, why);
+        mob_infer_request_destroy(request);
+    }
+    mob_model_release(model);
+}
+
 /* What is written is what was counted, however numbers and arrays are mixed. */
 static void arrays_beside_numbers_are_counted(void **state)
 {
@@ -167,6 +203,7 @@ int main(void)
         cmocka_unit_test(minus_zero_is_zero_beside_whatever_stands_there),
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_shape_that_does_not_fit_is_told_beside_the_models),
+        cmocka_unit_test(dimensions_of_one_name_are_one_size),
         cmocka_unit_test(arrays_beside_numbers_are_counted),
         cmocka_unit_test(far_integers_are_numbers_for_floats),
     };
