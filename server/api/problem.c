@@ -17,7 +17,7 @@ static void write_errors(struct mob_text *t, const char *pointer, const char *me
 void mob_problem_reply(struct mob_http_request *request, const struct mob_problem *problem)
 {
     int http = problem->http ? problem->http : mob_status_http(problem->status);
-    bool retryable = mob_status_retryable(problem->status);
+    bool retryable = mob_status_retryable(problem->status) && !problem->is_final;
     const char *code = problem->code ? problem->code : mob_status_code(problem->status);
     const char *title = problem->title ? problem->title : mob_status_text(problem->status);
     const char *detail = problem->detail ? problem->detail : mob_status_text(problem->status);
@@ -65,6 +65,16 @@ void mob_problem_replyf(struct mob_http_request *request, enum mob_status status
     vsnprintf(detail, sizeof detail, format, arguments);
     va_end(arguments);
     mob_problem_reply(request, &(struct mob_problem){.status = status, .detail = detail});
+}
+
+void mob_problem_reply_failure(struct mob_http_request *request, const struct mob_engine_error *error)
+{
+    mob_problem_reply(request,
+        &(struct mob_problem){.http = mob_status_http(MOB_TASK_FAILED),
+            .status = error->status,
+            .detail = error->detail,
+            .cause_json = error->failure_json,
+            .is_final = true});
 }
 
 void mob_problem_reply_error(struct mob_http_request *request, const struct mob_engine_error *error)

@@ -17,6 +17,7 @@ struct mob_problem {
     const char *errors_json; /* an array's text, or NULL */
     const char *cause_json; /* of the failure that it tells of, or NULL */
     unsigned retry_after_s; /* 0: 1 if retryable */
+    bool is_final; /* not retryable, whatever the status */
 };
 
 /* Builds the reply; the caller sends it. Drops what was built before. */
@@ -24,6 +25,9 @@ void mob_problem_reply(struct mob_http_request *request, const struct mob_proble
 void mob_problem_replyf(struct mob_http_request *request, enum mob_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void mob_problem_reply_error(struct mob_http_request *request, const struct mob_engine_error *error);
+/* Of a function that failed, or of what became of its task: its code may be any, 401 or 503 as well, which
+ * says nothing of this request. So it is 409, and asking again changes nothing. */
+void mob_problem_reply_failure(struct mob_http_request *request, const struct mob_engine_error *error);
 /* The same object without a request around it, for the items of a batch. */
 void mob_problem_write(struct mob_text *text, const struct mob_engine_error *error);
 

@@ -149,6 +149,10 @@ static void answer_data(struct mob_http_request *request, struct mob_engine_op *
 {
     struct mob_engine_value *value = &op->object.value;
     const struct data_request *asked = request->state;
+    if (op->error.failure_json && value->state == MOB_OBJ_FAILED) {
+        mob_problem_reply_failure(request, &op->error);
+        return;
+    }
     if (op->error.status != MOB_OK) {
         mob_problem_reply_error(request, &op->error);
         return;
@@ -211,6 +215,7 @@ void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
     request->state_free = data_request_free;
     op->object.id = id;
     op->object.want_payload = true;
+    op->answers_errors = true;
     int64_t wait_ns = wait > 0 ? (int64_t)(wait * 1e9) : 0;
     op->object.wait_deadline_ns = wait_ns ? mob_deadline_after(wait_ns) : 0;
     mob_api_run(request, op, answer_data, mob_deadline_after(wait_ns + MOB_API_OP_TIMEOUT_S * MOB_SEC), NULL);

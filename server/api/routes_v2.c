@@ -172,8 +172,23 @@ void mob_api_v2_model_ready(struct mob_api *api, struct mob_http_request *reques
 /* A call may wait so long for those before it, and then take what its endpoint allows. */
 #define QUEUE_NS (30 * MOB_SEC)
 
+/* The model's function may fail with any code; busy (503, 429) is what clients know to try again for. */
+static bool is_models_failure(const struct mob_engine_error *error)
+{
+    int http = mob_status_http(error->status);
+    return error->failure_json && http != 503 && http != 429;
+}
+
 static void answer_infer(struct mob_http_request *request, struct mob_engine_op *op)
 {
+    if (is_models_failure(&op->error)) {
+        mob_problem_reply_failure(request, &op->error);
+        return;
+    }
+    if (op->error.status != MOB_OK) {
+        mob_problem_reply_error(request, &op->error);
+        return;
+    }
     struct mob_text t = {0};
     size_t header_length = 0;
     mob_infer_write(op->infer.model, op->infer.request, op->infer.outputs, &t, &header_length);
@@ -225,6 +240,7 @@ void mob_api_v2_infer(struct mob_api *api, struct mob_http_request *request)
     }
     infer->started_ns = mob_now();
     op->infer.model = model;
+    op->answers_errors = true;
     op->infer.request = infer;
     mob_api_run(request, op, answer_infer, infer->started_ns + model->timeout_ms * MOB_MS + QUEUE_NS, NULL);
 }

@@ -336,6 +336,23 @@ def test_failures_have_words(c):
     check("{" not in ended["detail"] and len(ended["detail"]) > 30, "why it cannot be loaded", ended)
 
 
+def test_whatever_a_function_returns_says_nothing_of_the_request(c):
+    """Its status may be one that HTTP knows: 401, 404, 416, 503 with Retry-After."""
+    c.deploy("http_ends")
+    c.json("PUT", f"{V1}/endpoints/refuser", {"class": "http_ends.Refuser"}, expect=201)
+    for number, code in ((1, "invalid-argument"), (2, "not-found"), (4, "timeout"), (10, "unavailable"), (15, "denied"), (16, "unauthenticated"), (19, "task-failed"), (43, "internal"), (46, "range-not-satisfiable")):
+        task = c.run("http_ends.returns_status", number, max_retries=0)
+        status, headers, body = c.call("GET", f"{V1}/objects/{task['returns'][0]}/data")
+        answer = json.loads(body)
+        check(status == 409 and answer["status"] == 409 and answer["code"] == answer["cause"]["code"] == code, "its code, and a conflict", number, status, answer)
+        check(not answer["retryable"] and "retry-after" not in headers, "it stays so", headers, answer)
+        call = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1], "data": [number]}]}
+        status, headers, body = c.call("POST", "/v2/models/refuser/infer", call)
+        answer = json.loads(body)
+        check(status == (503 if code == "unavailable" else 409) and answer["code"] == code and answer["error"], "of a model", status, answer)
+    c.call("DELETE", f"{V1}/endpoints/refuser")
+
+
 def test_words_that_are_no_text(c):
     """What a function says, and the last of its output, may be any bytes; the answer is JSON."""
     c.deploy("http_ends")

@@ -60,10 +60,29 @@ static enum mob_status infer(struct mob_call *call)
     return mob_return(call, mob_tensor(mob_arg_tensor(call, 0)));
 }
 
-MOB_MODULE("http_ends", MOB_FUNCTION("unknown_status", unknown_status, "-> i64"),
-    MOB_FUNCTION("bare", bare, "-> i64"), MOB_FUNCTION("spoiled_words", spoiled_words, "-> i64"),
-    MOB_FUNCTION("own_pid", own_pid, "-> i64"), MOB_FUNCTION("forks", forks, "-> i64"),
-    MOB_FUNCTION("leaves_a_child", leaves_a_child, "-> i64"),
+static enum mob_status returns_status(struct mob_call *call)
+{
+    return (enum mob_status)mob_arg_i64(call, 0);
+}
+
+static enum mob_status refuser_create(struct mob_call *call)
+{
+    (void)call;
+    return MOB_OK;
+}
+
+/* Fails with the status that its first number is. */
+static enum mob_status infer_status(struct mob_call *call)
+{
+    return (enum mob_status)((const float *)mob_arg_tensor(call, 0).data)[0];
+}
+
+MOB_MODULE("http_ends", MOB_FUNCTION("returns_status", returns_status, "i64 status -> i64"),
+    MOB_ACTOR_CLASS("Refuser", refuser_create, "-> ()", NULL,
+        MOB_METHOD("infer", infer_status, "tensor<f32>[n] x -> tensor<f32>[n] y")),
+    MOB_FUNCTION("unknown_status", unknown_status, "-> i64"), MOB_FUNCTION("bare", bare, "-> i64"),
+    MOB_FUNCTION("spoiled_words", spoiled_words, "-> i64"), MOB_FUNCTION("own_pid", own_pid, "-> i64"),
+    MOB_FUNCTION("forks", forks, "-> i64"), MOB_FUNCTION("leaves_a_child", leaves_a_child, "-> i64"),
     MOB_FUNCTION("after_a_failed_get", after_a_failed_get, "-> i64"),
     MOB_ACTOR_CLASS("Refuses", refuses, "-> ()", NULL,
         MOB_METHOD("infer", infer, "tensor<f32>[n,4] x -> tensor<f32>[n,4] y")))
