@@ -97,6 +97,10 @@ static void batch_fail(struct batch *batch, enum mob_status status, const char *
 static void batch_call_failed(struct batch *batch, struct mob_future *future, enum mob_status status)
 {
     char why[256];
+    if (status == MOB_ACTOR_DIED && batch->endpoint->removed) { /* by us; another one may be there */
+        batch_fail(batch, MOB_UNAVAILABLE, ENDPOINT_IS_GONE);
+        return;
+    }
     snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
     for (size_t i = 0; i < batch->count; i++)
         if (batch->entries[i])
@@ -380,7 +384,7 @@ void engine_start_infer(struct flight *flight)
     struct endpoint *e = endpoint_named(flight->engine, infer->model->name);
     infer->flight = flight;
     if (!e || e->model != infer->model) {
-        flight_fail(flight, MOB_UNAVAILABLE, NULL, "the model has been replaced");
+        flight_fail(flight, MOB_UNAVAILABLE, NULL, ENDPOINT_IS_GONE);
         return;
     }
     if (e->error[0]) {

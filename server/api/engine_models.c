@@ -114,7 +114,7 @@ static void endpoint_remove(struct endpoint *e)
         struct mob_actor_id id;
         uint32_t no_restart;
     } body = {.no_restart = 1};
-    endpoint_fail_waiting(e, MOB_UNAVAILABLE, 0, "the model has been replaced");
+    endpoint_fail_waiting(e, MOB_UNAVAILABLE, 0, ENDPOINT_IS_GONE);
     e->removed = true;
     if (e->actor) {
         body.id = mob_actor_identity(e->actor);

@@ -38,6 +38,9 @@ struct endpoint {
     char waits[ENDPOINT_WAITS_BYTES]; /* and said what the actor waits for; "": it does not wait */
 };
 
+/* To calls that an endpoint had when it was removed: trying again finds the next one, or none. */
+#define ENDPOINT_IS_GONE "the model has been replaced or deleted"
+
 struct engine_models {
     struct endpoint *all;
     bool asked; /* the control store for the endpoints, and it has not answered */

@@ -69,6 +69,24 @@ def test_texts_go_in(c):
     c.call("DELETE", f"{V1}/endpoints/texts")
 
 
+def test_a_call_that_runs_while_its_endpoint_goes_may_come_again(c):
+    c.deploy("batcher")
+    call = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
+    after = [lambda: c.json("PUT", f"{V1}/endpoints/leaving", {"class": "batcher.Batcher", "arguments": [0]}, expect=200),
+             lambda: c.call("DELETE", f"{V1}/endpoints/leaving")]
+    for i, change in enumerate(after):
+        gate, answers = f"{c.directory}/leaving{i}", []
+        c.call("PUT", f"{V1}/endpoints/leaving", {"class": "batcher.Gate", "arguments": [gate]})
+        thread = threading.Thread(target=lambda: answers.append(c.call("POST", "/v2/models/leaving/infer", call)))
+        thread.start()
+        c.until("it runs", lambda: os.path.exists(gate + ".in"))
+        change()
+        thread.join(60)
+        status, headers, body = answers[0]
+        check(status == 503 and json.loads(body)["retryable"] and "retry-after" in headers and "replaced" in json.loads(body)["error"], "503", status, body)
+        check(c.call("POST", "/v2/models/leaving/infer", call)[0] == (200, 404)[i], "and then")
+
+
 def test_the_delay_is_waited_for(c):
     serve(c, "slow", 0, max_batch_size=64, max_queue_delay_us=400000)
     answers, seconds = ask_at_once(c, "slow", [[[1, 2]]])
