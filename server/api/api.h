@@ -194,7 +194,8 @@ bool mob_api_query_only(struct mob_http_request *request, const char *names);
     X(v2_model_ready) \
     X(v2_infer) \
     X(v2_config) \
-    X(v2_stats)
+    X(v2_stats) \
+    X(v2_all_stats)
 #define MOB_API_DECLARE(name) mob_route_handler mob_api_##name;
 MOB_API_HANDLERS(MOB_API_DECLARE)
 #undef MOB_API_DECLARE

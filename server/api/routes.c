@@ -68,6 +68,7 @@ const struct mob_route mob_routes[] = {
     {MOB_HTTP_GET, "/v2", READ, mob_api_v2_server, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/health/live", READ, mob_api_v2_live, 0, NULL, ANY},
     {MOB_HTTP_GET, "/v2/health/ready", READ, mob_api_v2_ready, 0, NULL, ANY},
+    {MOB_HTTP_GET, "/v2/models/stats", READ, mob_api_v2_all_stats, 0, NULL, 0}, /* before a model's name */
     {MOB_HTTP_GET, "/v2/models/{model}", READ, mob_api_v2_model, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/versions/{version}", READ, mob_api_v2_model, 0, NULL, 0},
     {MOB_HTTP_GET, "/v2/models/{model}/ready", READ, mob_api_v2_model_ready, 0, NULL, ANY},

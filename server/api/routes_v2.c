@@ -152,6 +152,13 @@ void mob_api_v2_stats(struct mob_api *api, struct mob_http_request *request)
     send_model(api, request, mob_model_write_stats);
 }
 
+void mob_api_v2_all_stats(struct mob_api *api, struct mob_http_request *request)
+{
+    struct mob_text t = {0};
+    mob_serve_write_stats(api->parts.serve, &t);
+    mob_api_send_text(request, 200, "application/json", &t);
+}
+
 void mob_api_v2_model_ready(struct mob_api *api, struct mob_http_request *request)
 {
     struct mob_model *model = model_of(api, request);

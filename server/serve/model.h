@@ -77,6 +77,8 @@ void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_
 void mob_model_write_metadata(const struct mob_model *model, struct mob_text *out);
 void mob_model_write_config(const struct mob_model *model, struct mob_text *out);
 void mob_model_write_stats(const struct mob_model *model, struct mob_text *out);
+void mob_serve_write_stats(
+    struct mob_serve *serve, struct mob_text *out); /* of all models, in one document */
 /* The same counters in Prometheus' text format, under Triton's names: a family's type, then its line of each
  * model. */
 enum mob_model_figure {

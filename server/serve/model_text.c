@@ -55,9 +55,9 @@ static void write_duration(
     mob_text_printf(out, "\"%s\":{\"count\":%llu,\"ns\":%llu}", name, count, ns);
 }
 
-void mob_model_write_stats(const struct mob_model *model, struct mob_text *out)
+static void write_stats_of(const struct mob_model *model, struct mob_text *out)
 {
-    mob_text_puts(out, "{\"model_stats\":[{\"name\":");
+    mob_text_puts(out, "{\"name\":");
     mob_text_json_cstring(out, model->name);
     mob_text_printf(out,
         ",\"version\":\"1\",\"last_inference\":%lld,\"inference_count\":%llu,\"execution_count\":%llu,"
@@ -71,7 +71,36 @@ void mob_model_write_stats(const struct mob_model *model, struct mob_text *out)
     write_duration(out, "queue", get(&model->execution_count), get(&model->queue_ns));
     mob_text_putc(out, ',');
     write_duration(out, "compute_infer", get(&model->execution_count), get(&model->compute_ns));
-    mob_text_puts(out, "}}]}\n");
+    mob_text_puts(out, "}}");
+}
+
+void mob_model_write_stats(const struct mob_model *model, struct mob_text *out)
+{
+    mob_text_puts(out, "{\"model_stats\":[");
+    write_stats_of(model, out);
+    mob_text_puts(out, "]}\n");
+}
+
+struct stats_list {
+    struct mob_text *out;
+    bool begun;
+};
+
+static void add_stats(void *cls, struct mob_model *model)
+{
+    struct stats_list *list = cls;
+    if (list->begun)
+        mob_text_putc(list->out, ',');
+    list->begun = true;
+    write_stats_of(model, list->out);
+}
+
+void mob_serve_write_stats(struct mob_serve *serve, struct mob_text *out)
+{
+    struct stats_list list = {.out = out};
+    mob_text_puts(out, "{\"model_stats\":[");
+    mob_serve_each(serve, add_stats, &list);
+    mob_text_puts(out, "]}\n");
 }
 
 static unsigned long long figure_of(const struct mob_model *model, enum mob_model_figure figure)

@@ -214,6 +214,10 @@ def test_versions_of_a_model(c):
         check(document.get("error"), "the protocol's field", document)
         for path in ("", "/stats", "/ready", "/config"):
             check(c.json("GET", f"{model}/versions/{version}{path}", expect=404)["code"] == "not-found", path)
+    c.json("PUT", f"{V1}/endpoints/beside", {"class": "mlp.Mlp", "arguments": [1]}, expect=201)
+    every = {one["name"]: one for one in c.json("GET", "/v2/models/stats", expect=200)["model_stats"]}
+    check(every["versioned"] == stats and every["beside"]["inference_count"] == 0, "of all models", every)
+    c.call("DELETE", f"{V1}/endpoints/beside")
     wrong = json.loads(json.dumps(body))
     wrong["inputs"][0]["shape"] = [1, 1023]
     check(c.json("POST", model + "/versions/1/infer", wrong, expect=400).get("error"), "a shape that does not fit")

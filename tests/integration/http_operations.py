@@ -83,6 +83,7 @@ def cases(c, made):
         "getModelMetadata": (case(200, **model), no_model),
         "getModelReady": (case(200, **model), no_model),
         "getModelConfig": (case(200, **model), no_model),
+        "getAllModelStats": (case(200), case(405, method="POST")),
         "getModelStats": (case(200, **model), no_model),
         "infer": (case(200, infer, **model), case(400, {"inputs": []}, **model)),
         "getModelMetadataVersion": (case(200, **version), no_version),

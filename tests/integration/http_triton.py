@@ -33,6 +33,7 @@ def test_client(c):
     metadata = client.get_model_metadata("mlp", headers=key())
     client.get_model_config("mlp", headers=key())
     client.get_inference_statistics("mlp", headers=key())
+    check([one["name"] for one in client.get_inference_statistics(headers=key())["model_stats"]] == ["mlp"], "statistics of all")
     data = numpy.random.default_rng(1).random((3, 1024), dtype=numpy.float32)
     name, output = metadata["inputs"][0]["name"], metadata["outputs"][0]["name"]
     results = []
