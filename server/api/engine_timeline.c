@@ -23,6 +23,7 @@
  */
 #define BLOCKS_MAX 4096u
 #define COUNTED_BLOCKS_MAX (BLOCKS_MAX / 4 * 3)
+#define READINGS_MAX 8u /* that begin later, each with half the time */
 #define NAME_GROUPS_MAX 1024u /* that are read for names, of 256 tasks each */
 #define HELD_BUCKETS 4096u
 #define FAILURE_BYTES_MAX \
@@ -43,7 +44,8 @@ struct timeline {
     bool counting; /* the first reading */
     int64_t newest_us, logged_us; /* of the block that is counted */
     int64_t since_us; /* the newest of the block where that is oldest */
-    int64_t last_us; /* the newest that was counted */
+    int64_t last_us, last_logged_us; /* the newest that was counted, and when the last was logged */
+    unsigned readings; /* that began later */
     bool cut; /* there is more before from_us */
     struct trace_items items; /* while counting without text */
     size_t named; /* so many have their name, or will not have one */
@@ -230,6 +232,8 @@ static void count_entry(
     struct timeline *line = scan->context;
     int64_t begin, end;
     line->logged_us = header->wall_ns / 1000;
+    if (line->logged_us > line->last_logged_us)
+        line->last_logged_us = line->logged_us;
     if (entry->type == MOB_ENTRY_COMPLETION && entry->completion.head.started_ns) {
         begin = scan_wall_us(header, entry->completion.head.started_ns);
         end = scan_wall_us(header, entry->completion.head.finished_ns);
@@ -291,8 +295,21 @@ static void write_since(struct scan *scan, int64_t since_us)
             scan->request.to_wall_ns = INT64_MAX;
     }
     scan->request.newest_first = false;
+    mob_text_fini(&scan->flight->op->json);
     begin_text(scan);
     scan_start_over(scan);
+}
+
+/* What comes while it is read is not waited for: a busy log would be read for ever. */
+static void end_at_newest(struct scan *scan)
+{
+    struct timeline *line = scan->context;
+    if (line->last_us == 0 || line->last_us >= line->to_us)
+        return;
+    line->to_us = line->last_us;
+    /* Of some entries a block tells only when they were logged. */
+    int64_t last_us = line->last_us > line->last_logged_us ? line->last_us : line->last_logged_us;
+    scan->request.to_wall_ns = (last_us + 1) * 1000;
 }
 
 /* From the oldest of those that were counted on. */
@@ -304,6 +321,7 @@ static void begin_writing(struct scan *scan)
     line->cut |= trace_items_keep_newest(&line->items, line->limit, &line->since_us);
     if (line->since_us == INT64_MAX) /* nothing was counted */
         line->since_us = line->from_us;
+    end_at_newest(scan);
     write_since(scan, line->cut ? line->since_us : line->from_us);
 }
 
@@ -314,7 +332,7 @@ static bool begin_later(struct scan *scan)
     struct timeline *line = scan->context;
     int64_t since_us = line->from_us > line->since_us ? line->from_us : line->since_us;
     line->cut = true;
-    if (since_us >= line->last_us) {
+    if (since_us >= line->last_us || line->readings++ == READINGS_MAX) {
         line->from_us = line->last_us + 1; /* nothing is whole */
         return false;
     }
