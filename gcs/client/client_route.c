@@ -61,13 +61,16 @@ static void set_route(struct mob_gcs *g, const struct mob_gcs_book *book)
         head = tail = &g->links[0];
     if (!one && (tail == NULL || head == tail))
         tail = other(g, head);
-    g->seeks = false;
     if (tail != old_tail)
         subs_leave(g, old_tail);
     g->head = head;
     g->tail = tail;
+    /* The same place may have another name here than where the client looked for it (a link, a doubled
+     * slash), and then its link ends, perhaps the last one: that is no reason to seek. */
+    g->seeks = true;
     point_at(head, head_path);
     point_at(tail, tail_path);
+    g->seeks = false;
     if (one && other(g, head)->state != LINK_DOWN)
         link_fail(other(g, head), MOB_UNAVAILABLE);
     if (tail != old_tail) {

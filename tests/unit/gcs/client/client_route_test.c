@@ -193,6 +193,30 @@ static void who_has_gone_long_ago_is_forgotten(void **state)
     assert_int_equal(sent(f), 0);
 }
 
+/* A client that looks for the chain has come to its head under another name: it goes on under the chain's. */
+static void other_names_of_the_same_places_are_no_reason_to_seek(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_gcs_book book = book_of(5, 3, 2);
+    struct mob_gcs_nack nack = {.reason = MOB_WRONG_EPOCH};
+    struct mob_gcs_frame frame = {.type = MOB_GCS_NACK,
+        .head = (const uint8_t *)&nack,
+        .head_bytes = sizeof nack,
+        .body = (const uint8_t *)&book,
+        .body_bytes = mob_gcs_book_bytes(&book)};
+    f->gcs->seeks = true;
+    f->gcs->tail = f->gcs->head;
+    link_fail(&f->gcs->links[1], MOB_UNAVAILABLE);
+    snprintf(f->gcs->links[0].path, sizeof f->gcs->links[0].path, "/nowhere//head");
+    route_nack(&f->gcs->links[0], &frame);
+    assert_false(f->gcs->seeks);
+    assert_ptr_not_equal(f->gcs->head, f->gcs->tail);
+    assert_string_equal(f->gcs->head->path, HEAD_AT);
+    assert_string_equal(f->gcs->tail->path, TAIL_AT);
+    assert_int_equal(f->gcs->head->retry_ns, f->gcs->now_ns);
+    assert_int_equal(f->gcs->tail->retry_ns, f->gcs->now_ns);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -201,6 +225,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_start_that_is_heard_does_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_answer_does_not_keep_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_gone_long_ago_is_forgotten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            other_names_of_the_same_places_are_no_reason_to_seek, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
