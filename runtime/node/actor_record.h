@@ -19,6 +19,7 @@ struct node_actor {
     struct node_actor *next; /* in its bucket */
     struct node_actor *by_number; /* chain by scheduler number */
     struct node_actor *by_name; /* chain of actor_names.h, while it lives and has one */
+    struct node_actor *died_next; /* the one that died after it */
     struct mob_actor_id id;
     struct mob_actor_life life;
     struct node_job *job;

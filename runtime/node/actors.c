@@ -29,6 +29,8 @@ struct actor_table {
     struct node_actor *by_number[ACTOR_BUCKETS];
     struct actor_names *names; /* of the living */
     uint32_t count;
+    struct node_actor *died_first, **died_end; /* in the order of their deaths */
+    uint32_t died_count;
     uint32_t recovering; /* left by an earlier incarnation of the node, their edges not read yet */
 };
 
@@ -37,6 +39,7 @@ struct actor_table *actor_table_create(void)
     struct actor_table *table = calloc(1, sizeof *table);
     MOB_ASSERT(table);
     table->names = actor_names_create();
+    table->died_end = &table->died_first;
     return table;
 }
 
@@ -255,10 +258,43 @@ void node_actor_placed(struct node *node, struct node_task *task, struct node_wo
     worker->actor = actor;
 }
 
+/* Out of the node's memory. */
+static void let_go(struct node *node, struct node_actor *actor)
+{
+    struct node_actor **at = bucket_of(node, actor->id);
+    while (*at != actor)
+        at = &(*at)->next;
+    *at = actor->next;
+    at = &node->actors->by_number[actor->number % ACTOR_BUCKETS];
+    while (*at != actor)
+        at = &(*at)->by_number;
+    *at = actor->by_number;
+    actor_names_remove(node->actors->names, actor);
+    node->actors->count--;
+    node_job_release(actor->job);
+    actor_free(actor);
+}
+
+/* It is dead from here on. Of too many dead ones the first is not remembered any more. */
+static void note_death(struct node *node, struct node_actor *actor, enum mob_status why)
+{
+    struct actor_table *table = node->actors;
+    uint32_t max = node->options.dead_actors_max ? node->options.dead_actors_max : NODE_DEAD_ACTORS_MAX;
+    mob_actor_life_end(&actor->life, why);
+    actor_names_remove(table->names, actor);
+    *table->died_end = actor;
+    table->died_end = &actor->died_next;
+    if (table->died_count++ < max)
+        return;
+    struct node_actor *first = table->died_first;
+    table->died_first = first->died_next;
+    table->died_count--;
+    let_go(node, first);
+}
+
 static void die(struct node *node, struct node_actor *actor, enum mob_status why)
 {
-    mob_actor_life_end(&actor->life, why);
-    actor_names_remove(node->actors->names, actor);
+    note_death(node, actor, why);
     log_event(node, actor, MOB_ACTOR_EV_ENDED, why);
     actor_row_remove(node, actor);
     if (actor->worker) {
@@ -372,28 +408,16 @@ static void start_again(struct node *node, struct node_actor *actor)
 
 static void forget(struct node *node, struct node_actor *actor)
 {
-    struct node_actor **at = bucket_of(node, actor->id);
-    while (*at != actor)
-        at = &(*at)->next;
-    *at = actor->next;
-    at = &node->actors->by_number[actor->number % ACTOR_BUCKETS];
-    while (*at != actor)
-        at = &(*at)->by_number;
-    *at = actor->by_number;
-    actor_names_remove(node->actors->names, actor);
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
     actor_row_forget(node, actor);
-    node->actors->count--;
-    node_job_release(actor->job);
-    actor_free(actor);
+    let_go(node, actor);
 }
 
 /* It has ended, says the log; its row had not been taken out yet. */
 static void ended_before(struct node *node, struct node_actor *actor, enum mob_status why)
 {
     snprintf(actor->why, sizeof actor->why, "%s", mob_status_text(why));
-    mob_actor_life_end(&actor->life, why);
-    actor_names_remove(node->actors->names, actor);
+    note_death(node, actor, why);
     actor_row_remove(node, actor);
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
 }
@@ -422,7 +446,8 @@ void node_actor_replay_ready(struct node *node, struct mob_actor_id id, const st
     if (actor && actor->recovering) {
         actor->recovering = false;
         node->actors->recovering--;
-        if (found->status == MOB_OK && !lives_in_log(node, actor, found))
+        if (found->status == MOB_OK && actor->life.state != MOB_ACTOR_DEAD &&
+            !lives_in_log(node, actor, found))
             return;
     }
     if (!actor || (actor->life.state != MOB_ACTOR_RESTARTING && actor->life.state != MOB_ACTOR_PENDING))

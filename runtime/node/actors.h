@@ -6,6 +6,9 @@
 
 #include "runtime/node/node.h"
 
+/* What is said of dead actors, and why they died, is said of so many: the last ones. */
+#define NODE_DEAD_ACTORS_MAX 16384u
+
 /* A creation task got its record: makes the actor, claims its name. MOB_EXISTS: the name is taken. */
 MOB_MUST_USE enum mob_status node_actor_create(struct node *node, struct node_task *task);
 /* A call got its record: gives it the next position and logs the stateful edge. MOB_ACTOR_DIED,

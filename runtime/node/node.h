@@ -39,6 +39,7 @@ struct node_options {
     uint64_t retention_s; /* lineage of ended jobs, and of finished tasks of standing ones */
     uint32_t slots, blocked_max, nest_max, idle_reap_ms;
     int64_t take_back_ns; /* 0 = the scheduler's default */
+    uint32_t dead_actors_max; /* that are remembered; 0 = the default (actors.h) */
     int64_t look_up_patience_ns; /* with a lineage that does not answer (directory.h); 0 = the default */
 };
 

@@ -450,6 +450,38 @@ static void lineage_of_callers_is_needed(void **state)
     nx_close(&nx);
 }
 
+/* The records of those that died first go, with what holds their job. */
+static void only_so_many_dead_actors_are_remembered(void **state)
+{
+    (void)state;
+    enum { ACTORS = 20, REMEMBERED = 3, LIVING = 2 };
+    struct nx nx;
+    struct nx_driver driver;
+    struct mob_actor_id actors[ACTORS];
+    nx_dead_actors_max = REMEMBERED;
+    nx_open(&nx, 0);
+    nx_connect(&nx, &driver, NULL);
+    for (int i = 0; i < ACTORS; i++)
+        actors[i] = nx_create(&driver);
+    nx_settle(&nx);
+    for (int i = LIVING; i < ACTORS; i++)
+        request_kill(&driver, actors[i]);
+    nx_settle(&nx);
+    for (int i = 0; i < ACTORS; i++)
+        assert_int_equal(state_of(&nx, actors[i]),
+            i < LIVING                    ? MOB_ACTOR_PENDING
+                : i < ACTORS - REMEMBERED ? (enum mob_actor_state)0
+                                          : MOB_ACTOR_DEAD);
+    struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
+    nx_disconnect(&driver); /* with the job the others end, too */
+    nx_settle(&nx);
+    for (int i = LIVING; i < ACTORS - 1; i++)
+        assert_int_equal(state_of(&nx, actors[i]), 0);
+    assert_in_range(job->users, REMEMBERED, REMEMBERED + 1); /* and the head that the creations had */
+    nx_close(&nx);
+    nx_dead_actors_max = 0;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -464,6 +496,7 @@ int main(void)
         cmocka_unit_test(a_replay_that_misses_a_call_ends_the_actor),
         cmocka_unit_test(calls_that_are_not_logged_are_not_missed),
         cmocka_unit_test(lineage_of_callers_is_needed),
+        cmocka_unit_test(only_so_many_dead_actors_are_remembered),
     };
     cmocka_set_test_filter(getenv("MOBULA_TEST"));
     return cmocka_run_group_tests(tests, NULL, NULL);

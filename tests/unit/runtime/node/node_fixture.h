@@ -36,6 +36,7 @@ static int64_t nx_take_back_ns = 3600 * MOB_SEC;
 
 /* And these: how long they ask a lineage that does not answer; 0 = as long as a real one. */
 static int64_t nx_look_up_patience_ns;
+static uint32_t nx_dead_actors_max;
 
 /* Of drivers that connect from now on: their idempotency key. */
 static const char *nx_key = "";
@@ -85,6 +86,7 @@ static inline void nx_start(struct nx *nx, uint32_t slots)
     node->options.nest_max = nx_nest_max;
     node->options.take_back_ns = nx_take_back_ns;
     node->options.look_up_patience_ns = nx_look_up_patience_ns;
+    node->options.dead_actors_max = nx_dead_actors_max;
     snprintf(node->options.directory, sizeof node->options.directory, "%s", nx->directory);
     nx->node = node;
     assert_int_equal(node_open(node), MOB_OK);
