@@ -64,6 +64,8 @@ void mob_client_free(struct mob_client *client)
     mob_actors_free(client);
     mob_requests_free(client);
     mob_levels_free(client);
+    while (client->sets != NULL)
+        mob_waitset_destroy(client->sets);
     mob_futures_free(client);
     mob_functions_free(client);
     while (client->old_stores != NULL) {

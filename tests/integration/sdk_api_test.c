@@ -587,6 +587,23 @@ static void a_wait_set_gives_each_future_once(void **state)
     mob_waitset_destroy(set);
 }
 
+/* With what it holds: a leak of it fails this program where leaks are looked for. */
+static void a_wait_set_goes_with_its_client(void **state)
+{
+    (void)state;
+    struct mob_client *mine = driver_connect(NULL);
+    struct mob_waitset *set;
+    struct mob_future *futures[2], *ready;
+    driver_assert_ok(mine, mob_waitset_create(mine, &set), "create", __LINE__);
+    for (int i = 0; i < 2; i++) {
+        driver_assert_ok(mine, mob_submit(mine, "probe.echo_i64", MOB_ARGS(mob_i64(i)), NULL, &futures[i]),
+            "submit", __LINE__);
+        driver_assert_ok(mine, mob_waitset_add(set, futures[i]), "add", __LINE__);
+    }
+    driver_assert_ok(mine, mob_waitset_next(set, PATIENCE, &ready), "next", __LINE__);
+    mob_disconnect(mine);
+}
+
 static void count_ready(struct mob_future *future, void *arg)
 {
     int64_t v;
@@ -822,6 +839,7 @@ int main(void)
         cmocka_unit_test(a_future_that_is_given_twice_counts_twice),
         cmocka_unit_test(wait_counts_many_that_ended_before),
         cmocka_unit_test(a_wait_set_gives_each_future_once),
+        cmocka_unit_test(a_wait_set_goes_with_its_client),
         cmocka_unit_test(an_event_loop_is_woken_by_the_fd),
         cmocka_unit_test(tasks_submit_tasks),
         cmocka_unit_test(a_task_may_return_what_it_put),

@@ -77,8 +77,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_connect(
     const struct mob_connect_options *options, struct mob_client **client_out);
 /* Why this thread's last mob_connect failed, one sentence. */
 MOB_API const char *mob_connect_error(void);
-/* Flushes, then leaves. Futures, actors and values of this client are gone, and its job ends unless it is
- * `detached`, standing, or has an idempotency_key. NULL is fine. */
+/* Flushes, then leaves. Futures, actors, values and wait sets of this client are gone, and its job ends
+ * unless it is `detached`, standing, or has an idempotency_key. NULL is fine. */
 MOB_API void mob_disconnect(struct mob_client *client);
 /* What went wrong in the last failed call on this client, one sentence; never NULL. Valid until the next
  * call. NULL: of this thread's last call that had no client, because it was given NULL in the place of one.
