@@ -115,7 +115,8 @@ static void late_end(struct late_cancel *late)
     free(late);
 }
 
-/* The first future among what it returned; others are found from it, once all are aliases. */
+/* The first task's future among what it returned; others are found from it, once all are aliases. A put, its
+ * own or another's, is no task that it could have become. */
 static bool link_tails(struct node *node, const struct known *known, struct mob_task_id *next_out)
 {
     struct mob_completion completion = {*known->completion, (const uint8_t *)(known->completion + 1)};
@@ -131,6 +132,8 @@ static bool link_tails(struct node *node, const struct known *known, struct mob_
             .generation = completion.head.generation,
             .children = NODE_CHILDREN_UNKNOWN};
         memcpy(&call.target, r.payload, sizeof call.target);
+        if (call.target.slot & MOB_SLOT_PUT)
+            continue;
         node_alias(node, &call);
         if (!any)
             *next_out = call.target.task;

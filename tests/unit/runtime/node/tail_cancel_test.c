@@ -370,6 +370,43 @@ static void many_ended_tasks_are_cancelled_at_once(void **state)
     nx_close(&nx);
 }
 
+/* It ended with the future of what it had put, which is no task that it became: it is looked up once, and
+ * then what it left running. */
+static void cancel_of_a_task_that_ended_as_its_own_put(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id top = nx_submit(&driver);
+    nx_turn(&nx, 5);
+    nx_worker(&nx, &worker);
+    assert_true(nx_take_task(&worker));
+    struct mob_task_id leaf = leave_waiting(&worker, 0);
+    int64_t value = 5;
+    struct mob_out_put put = {.id = mob_object_of(top, MOB_SLOT_PUT),
+        .type = MOB_TYPE_I64,
+        .size = sizeof value,
+        .inline_bytes = sizeof value,
+        .hash = mob_hash128(&value, sizeof value)};
+    nx_publish(worker.store, MOB_OUT_PUT, &put, sizeof put, &value, sizeof value);
+    nx_complete_as(&worker, put.id);
+    nx_settle(&nx);
+    assert_null(mob_sched_find(nx.node->sched, top));
+    assert_non_null(mob_sched_find(nx.node->sched, leaf));
+    uint32_t reads = FAKE.reads;
+    cancel(&driver, top);
+    nx_turn(&nx, 100);
+    nx_settle(&nx);
+    assert_in_range(FAKE.reads - reads, 0, 20);
+    assert_cancelled(&nx, leaf);
+    nx_let_go(&worker);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -380,6 +417,7 @@ int main(void)
         cmocka_unit_test(cancels_that_come_during_a_walk_have_the_next_one),
         cmocka_unit_test(a_cancel_that_finds_no_walk_free_has_the_next),
         cmocka_unit_test(many_ended_tasks_are_cancelled_at_once),
+        cmocka_unit_test(cancel_of_a_task_that_ended_as_its_own_put),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
 }
