@@ -163,10 +163,10 @@ struct known_question *known_ask(struct node *node, struct mob_object_id id, kno
     return q;
 }
 
-bool known_asked(const struct node *node, struct mob_object_id id)
+bool known_asked(const struct node *node, struct mob_object_id id, known_done_fn *done)
 {
     for (const struct known_question *q = *task_bucket(node, id.task); q; q = q->by_task)
-        if (q->done && mob_object_id_eq(q->known.id, id))
+        if (q->done == done && mob_object_id_eq(q->known.id, id))
             return true;
     return false;
 }

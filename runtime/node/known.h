@@ -60,8 +60,8 @@ void known_table_destroy(struct known_table *table);
 /* With `done` it is called, and the question gone after that; without, the asker looks, and forgets it. Ends
  * the process when there is no memory. */
 struct known_question *known_ask(struct node *node, struct mob_object_id id, known_done_fn *done, void *arg);
-/* Is a question with `done` about this object under way? */
-bool known_asked(const struct node *node, struct mob_object_id id);
+/* Is a question about this object under way whose answer goes to `done`? */
+bool known_asked(const struct node *node, struct mob_object_id id, known_done_fn *done);
 /* True: everything logged until now is in known_of(), unless *status_out is an error of the control store. */
 bool known_answered(struct node *node, struct known_question *question, enum mob_status *status_out);
 const struct known *known_of(const struct known_question *question);

@@ -477,6 +477,6 @@ void node_resolve(struct node *node, struct mob_object_id id)
 {
     if (node->promise_count > 0 && node_promised(node, id))
         return; /* its value comes from the client that promised it */
-    if (!known_asked(node, id))
+    if (!known_asked(node, id, on_known))
         known_ask(node, id, on_known, node);
 }

@@ -407,6 +407,40 @@ static void cancel_of_a_task_that_ended_as_its_own_put(void **state)
     nx_close(&nx);
 }
 
+/* Both read the same of the lineage, and each hears of it. */
+static void who_asks_for_a_task_that_is_being_cancelled_is_answered(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    enum mob_status status = MOB_INTERNAL;
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    struct mob_task_id task = nx_submit(&driver);
+    nx_turn(&nx, 5);
+    nx_worker(&nx, &worker);
+    assert_true(nx_take_task(&worker));
+    nx_complete(&worker, 1, MOB_OK);
+    nx_settle(&nx);
+    struct mob_object_id id = mob_object_of(task, 0);
+    assert_true(nx_told(driver.store, id, &status));
+    mob_store_object_free(nx.node->store, id);
+    FAKE.hold_reads = true;
+    cancel(&driver, task);
+    nx_turn(&nx, 3);
+    nx_watch(driver.store, id);
+    nx_turn(&nx, 3);
+    assert_false(nx_told(driver.store, id, &status));
+    FAKE.hold_reads = false;
+    nx_turn(&nx, 20);
+    assert_true(nx_told(driver.store, id, &status));
+    assert_int_equal(status, MOB_OK);
+    nx_let_go(&worker);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -418,6 +452,7 @@ int main(void)
         cmocka_unit_test(a_cancel_that_finds_no_walk_free_has_the_next),
         cmocka_unit_test(many_ended_tasks_are_cancelled_at_once),
         cmocka_unit_test(cancel_of_a_task_that_ended_as_its_own_put),
+        cmocka_unit_test(who_asks_for_a_task_that_is_being_cancelled_is_answered),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
 }
