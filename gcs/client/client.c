@@ -41,6 +41,7 @@ enum mob_status mob_gcs_create(const struct mob_gcs_options *options, struct mob
         goto err_free;
     for (size_t i = 0; i < 2; i++) {
         g->links[i].gcs = g;
+        g->links[i].out.let_go = out_block_left;
         g->links[i].fd = -1;
         g->links[i].retry_pause_ns = RETRY_PAUSE_NS;
     }
@@ -85,7 +86,7 @@ void mob_gcs_destroy(struct mob_gcs *g)
         left_behind(g);
     }
     for (size_t i = 0; i < 2; i++)
-        out_reset(&g->links[i]);
+        mob_out_drop(&g->links[i].out);
     for (uint32_t i = 0; i < g->log_count; i++)
         log_destroy(g->logs[i]);
     ops_destroy(g);
@@ -129,7 +130,7 @@ void mob_gcs_position(const struct mob_gcs *g, struct mob_gcs_position *out)
  * all of them; but it may be the dead one, so the other is told, too. */
 static void hurry(struct mob_gcs *g)
 {
-    if (g->head == g->tail || (g->head->piece_count == 0 && g->tail->piece_count == 0))
+    if (g->head == g->tail || (g->head->out.count == 0 && g->tail->out.count == 0))
         return;
     int64_t now_ns = mob_now(); /* sending is not always within a step */
     if (now_ns - g->hurried_ns < HURRY_PAUSE_NS)
@@ -156,7 +157,7 @@ static void pump(struct mob_gcs *g)
         more = out_full(g->head) || out_full(g->tail);
         for (size_t i = 0; i < 2; i++)
             out_flush(&g->links[i]);
-    } while (more && g->up && g->head->piece_count == 0 && g->tail->piece_count == 0);
+    } while (more && g->up && g->head->out.count == 0 && g->tail->out.count == 0);
 }
 
 static void release_durable(struct mob_gcs *g)

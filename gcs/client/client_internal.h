@@ -17,6 +17,7 @@
 #include "common/wire/gcs_peer.h"
 #include "gcs/client/client.h"
 #include "gcs/link/opening.h"
+#include "gcs/link/out_queue.h"
 
 #define RETRY_PAUSE_NS (5 * MOB_MS)
 #define RETRY_PAUSE_MAX_NS (500 * MOB_MS)
@@ -90,12 +91,6 @@ struct mob_gcs_sub {
     bool sent, newest, closed;
 };
 
-struct out_piece {
-    const uint8_t *ref; /* NULL: in the text */
-    size_t offset, length;
-    struct mob_gcs_block *block; /* whose bytes these are */
-};
-
 enum link_state { LINK_DOWN = 0, LINK_OPENING, LINK_UP };
 struct link {
     struct mob_gcs *gcs;
@@ -110,11 +105,7 @@ struct link {
 
     uint8_t *in;
     size_t in_used, in_capacity;
-    uint8_t *text;
-    size_t text_used, text_capacity;
-    struct out_piece *pieces;
-    size_t piece_first, piece_count, piece_capacity;
-    size_t piece_offset; /* written of the first */
+    struct mob_out_queue out; /* keeps blocks */
 };
 
 struct gather; /* client_gather.c */
@@ -243,10 +234,11 @@ bool out_watch(struct link *l, int op, uint32_t events);
 /* The set of a new client; MOB_IO. */
 MOB_MUST_USE enum mob_status watch_open(struct mob_gcs *g);
 void watch_close(struct mob_gcs *g);
-void out_reset(struct link *l);
+/* Of the queue: the bytes of a block have left, or will not. */
+void out_block_left(void *block);
 static inline bool out_full(const struct link *l)
 {
-    return l->piece_count >= OUT_PIECES_MAX;
+    return l->out.count >= OUT_PIECES_MAX;
 }
 
 /* streams (client_ops.c) */

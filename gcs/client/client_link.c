@@ -53,7 +53,7 @@ void link_fail(struct link *l, enum mob_status why)
     l->state = LINK_DOWN;
     l->want_write = false;
     l->in_used = 0;
-    out_reset(l);
+    mob_out_drop(&l->out);
     l->retry_ns = g->now_ns + l->retry_pause_ns;
     if (l != g->head && l != g->tail)
         return;
@@ -69,12 +69,10 @@ void link_fail(struct link *l, enum mob_status why)
 
 void link_fini(struct link *l)
 {
-    out_reset(l);
+    mob_out_fini(&l->out);
     if (l->fd >= 0)
         close(l->fd);
     free(l->in);
-    free(l->text);
-    free(l->pieces);
 }
 
 /* ---- opening ---- */

@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -12,7 +11,6 @@
 #include "gcs/link/link_internal.h"
 
 #define RECV_LOOPS 8 /* a link's share of one pass */
-#define IOV_PER_WRITE 128
 
 static void link_queue(struct mob_link *link, const struct mob_link_message *message);
 
@@ -23,6 +21,11 @@ static void say(struct mob_link *link, const struct mob_opening_say *what)
         link_queue(link,
             &(struct mob_link_message){
                 .type = what->type, .head = what->head, .head_bytes = what->head_bytes});
+}
+
+static void release_chunk(void *chunk)
+{
+    mob_chunk_release(chunk);
 }
 
 static enum mob_status make(
@@ -36,6 +39,7 @@ static enum mob_status make(
     link->self = self;
     link->pool = pool;
     link->fd = fd;
+    link->out.let_go = release_chunk;
     link->heard_ns = mob_now();
     mob_opening_accept(&link->opening, self);
     *link_out = link;
@@ -71,12 +75,9 @@ void mob_link_destroy(struct mob_link *link)
 {
     if (link == NULL)
         return;
-    for (size_t i = 0; i < link->piece_count; i++)
-        mob_chunk_release(link->pieces[link->piece_first + i].chunk);
+    mob_out_fini(&link->out);
     mob_chunk_release(link->in);
     close(link->fd);
-    free(link->text);
-    free(link->pieces);
     free(link);
 }
 
@@ -102,7 +103,7 @@ bool mob_link_silent(const struct mob_link *link, int64_t now_ns)
 }
 size_t mob_link_unsent(const struct mob_link *link)
 {
-    return link->unsent;
+    return link->out.unsent;
 }
 bool mob_link_wants_write(const struct mob_link *link)
 {
@@ -110,41 +111,6 @@ bool mob_link_wants_write(const struct mob_link *link)
 }
 
 /* ---- out ---- */
-
-static void piece_add(struct mob_link *link, struct link_piece piece)
-{
-    if (link->piece_first + link->piece_count == link->piece_capacity) {
-        if (link->piece_first > link->piece_capacity / 2) {
-            MOB_ASSERT(link->pieces != NULL);
-            memmove(link->pieces, link->pieces + link->piece_first, link->piece_count * sizeof *link->pieces);
-            link->piece_first = 0;
-        } else {
-            link->piece_capacity = link->piece_capacity == 0 ? 64 : link->piece_capacity * 2;
-            link->pieces = realloc(link->pieces, link->piece_capacity * sizeof *link->pieces);
-        }
-    }
-    MOB_ASSERT(link->pieces != NULL);
-    link->pieces[link->piece_first + link->piece_count++] = piece;
-}
-
-static void text_add(struct mob_link *link, const void *bytes, size_t length)
-{
-    if (length == 0)
-        return;
-    while (link->text_used + length > link->text_capacity) {
-        link->text_capacity = link->text_capacity == 0 ? 4096 : link->text_capacity * 2;
-        link->text = realloc(link->text, link->text_capacity);
-        MOB_ASSERT(link->text != NULL);
-    }
-    memcpy(link->text + link->text_used, bytes, length);
-    struct link_piece *last =
-        link->piece_count > 0 ? &link->pieces[link->piece_first + link->piece_count - 1] : NULL;
-    if (last != NULL && last->ref == NULL && last->offset + last->length == link->text_used)
-        last->length += length;
-    else
-        piece_add(link, (struct link_piece){.offset = link->text_used, .length = length});
-    link->text_used += length;
-}
 
 static void frame_header(struct mob_link *link, const struct mob_link_message *m, const void *body)
 {
@@ -158,9 +124,8 @@ static void frame_header(struct mob_link *link, const struct mob_link_message *m
         .head = m->head,
         .body = body};
     mob_gcs_frame_encode(&frame, header);
-    text_add(link, header, sizeof header);
-    text_add(link, m->head, m->head_bytes);
-    link->unsent += sizeof header + m->head_bytes + frame.body_bytes;
+    mob_out_copy(&link->out, header, sizeof header);
+    mob_out_copy(&link->out, m->head, m->head_bytes);
 }
 
 static void link_queue(struct mob_link *link, const struct mob_link_message *m)
@@ -172,73 +137,33 @@ static void link_queue(struct mob_link *link, const struct mob_link_message *m)
             memcpy(joined, m->body, m->body_bytes);
         memcpy(joined + m->body_bytes, m->more, m->more_bytes);
         frame_header(link, m, joined);
-        text_add(link, joined, (size_t)m->body_bytes + m->more_bytes);
+        mob_out_copy(&link->out, joined, (size_t)m->body_bytes + m->more_bytes);
         free(joined);
         return;
     }
     frame_header(link, m, m->body);
     if (m->chunk == NULL || m->body_bytes <= MOB_LINK_COPY_MAX) {
-        text_add(link, m->body, m->body_bytes);
+        mob_out_copy(&link->out, m->body, m->body_bytes);
         return;
     }
     mob_chunk_hold(m->chunk);
-    piece_add(link, (struct link_piece){.ref = m->body, .length = m->body_bytes, .chunk = m->chunk});
+    mob_out_keep(&link->out, m->body, m->body_bytes, m->chunk);
 }
 
 enum mob_status mob_link_send(struct mob_link *link, const struct mob_link_message *m)
 {
     size_t length = (size_t)m->head_bytes + m->body_bytes + m->more_bytes;
-    if (!mob_link_up(link) || link->unsent + length > MOB_LINK_OUT_MAX)
+    if (!mob_link_up(link) || link->out.unsent + length > MOB_LINK_OUT_MAX)
         return MOB_UNAVAILABLE;
     link_queue(link, m);
     return MOB_OK;
 }
 
-static void written(struct mob_link *link, size_t n)
-{
-    link->unsent -= n;
-    while (n > 0) {
-        struct link_piece *p = &link->pieces[link->piece_first];
-        size_t left = p->length - link->piece_offset;
-        if (n < left) {
-            link->piece_offset += n;
-            return;
-        }
-        n -= left;
-        mob_chunk_release(p->chunk);
-        link->piece_first++;
-        link->piece_count--;
-        link->piece_offset = 0;
-    }
-    if (link->piece_count == 0)
-        link->piece_first = link->text_used = 0;
-}
-
 static enum mob_status write_out(struct mob_link *link)
 {
-    link->wants_write = false;
-    while (link->piece_count > 0) {
-        struct iovec iov[IOV_PER_WRITE];
-        size_t n = 0;
-        for (; n < link->piece_count && n < IOV_PER_WRITE; n++) {
-            const struct link_piece *p = &link->pieces[link->piece_first + n];
-            size_t skip = n == 0 ? link->piece_offset : 0;
-            const uint8_t *base = p->ref != NULL ? p->ref : link->text + p->offset;
-            iov[n] = (struct iovec){(void *)(uintptr_t)(base + skip), p->length - skip};
-        }
-        struct msghdr message = {.msg_iov = iov, .msg_iovlen = n};
-        ssize_t sent = sendmsg(link->fd, &message, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)) {
-            link->wants_write = true;
-            return MOB_OK;
-        }
-        if (sent < 0)
-            return MOB_CLOSED;
-        written(link, (size_t)sent);
-    }
-    return MOB_OK;
+    enum mob_status status = mob_out_write(&link->out, link->fd);
+    link->wants_write = status == MOB_AGAIN || (status == MOB_IO && errno == ENOTCONN);
+    return status == MOB_OK || link->wants_write ? MOB_OK : MOB_CLOSED;
 }
 
 /* ---- in ---- */
@@ -311,7 +236,7 @@ static enum mob_status read_in(struct mob_link *link)
 static enum mob_status at_the_end(const struct mob_link *link)
 {
     bool refused = link->opening.state == MOB_OPENING_REFUSED;
-    if (refused && (link->piece_count == 0 || link->ended != MOB_OK))
+    if (refused && (link->out.count == 0 || link->ended != MOB_OK))
         return link->opening.refused;
     return link->ended != MOB_OK ? link->ended : MOB_AGAIN;
 }

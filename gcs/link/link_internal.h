@@ -4,12 +4,7 @@
 #define MOB_GCS_LINK_LINK_INTERNAL_H
 
 #include "gcs/link/link.h"
-
-struct link_piece {
-    const uint8_t *ref; /* NULL: in the text */
-    size_t offset, length;
-    struct mob_chunk *chunk; /* held */
-};
+#include "gcs/link/out_queue.h"
 
 struct mob_link {
     const struct mob_link_self *self;
@@ -21,12 +16,7 @@ struct mob_link {
 
     struct mob_chunk *in;
     uint32_t parsed;
-    uint8_t *text;
-    size_t text_used, text_capacity;
-    struct link_piece *pieces;
-    size_t piece_first, piece_count, piece_capacity;
-    size_t piece_offset; /* written of the first */
-    size_t unsent;
+    struct mob_out_queue out; /* keeps chunks */
     bool wants_write;
 };
 
