@@ -42,7 +42,7 @@ struct bench {
     double clock_ns, locked_add_ns, memcpy_1m_gbs, memcpy_100m_gbs, ring_msgs, socket_rtt_us, fork_us;
     double tcp_gbs, redis_set_us, redis_set_rate, redis_block_tasks, redis_block_bytes, redis_start_s,
         redis_idle_mb;
-    double http_rate, http_p99_us; /* the gateway's smallest answer, measured when a suite needs it */
+    double http_rate; /* the gateway's smallest answer, measured when a suite needs it */
 };
 struct bench_row {
     const char *name, *unit;

@@ -50,7 +50,6 @@
 #define STATE_SETTINGS_NAME "settings.json"
 #define STATE_ADDRESS_NAME "gateway.addr"
 #define STATE_TOKEN_NAME "token"
-#define STATE_GCS_SOCKET_NAME "gcs.sock"
 #define STATE_GCS_DIR_NAME "gcs"
 #define STATE_SHARDS_NAME "gcs-shards"
 #define STATE_REPLICAS_NAME "gcs-replicas"

@@ -14,7 +14,6 @@
 #define MOB_BLOCK_VERSION 1
 #define MOB_BLOCK_ENTRIES_MAX 256u
 #define MOB_BLOCK_BYTES_MAX (192u * 1024u) /* an entry that would pass it opens the next block */
-#define MOB_BLOCK_TARGET_BYTES (64u * 1024u)
 #define MOB_ZONE_FUNCTIONS_MAX 16u
 #define MOB_ZONE_GROUPS_MAX 256u
 #define MOB_NAMESPACE_MAX 64u
@@ -75,7 +74,6 @@ struct mob_entry_edge {
 enum mob_actor_event {
     MOB_ACTOR_EV_STARTED = 1,
     MOB_ACTOR_EV_DIED = 2,
-    MOB_ACTOR_EV_CHECKPOINT = 3,
     MOB_ACTOR_EV_ENDED = 4,
     MOB_ACTOR_EV_UNLOGGED = 5 /* `reason` positions right below `position` are of calls that are not logged */
 };

@@ -84,7 +84,7 @@ enum spec_field {
     SPEC_FIELDS = 262144
 };
 
-enum return_mode { RETURN_ONE_I64 = 0, RETURN_NONE = 1, RETURN_LIST = 2, RETURN_RAW = 3 };
+enum return_mode { RETURN_ONE_I64 = 0, RETURN_NONE = 1, RETURN_LIST = 2 };
 enum completion_field {
     COMPLETION_FLAGS = 1,
     COMPLETION_STATUS = 2,
@@ -228,7 +228,6 @@ enum { DECODE_SCRATCH = MOB_RECORD_MAX + 4096 };
 struct mob_block_decoder {
     const uint8_t *at, *end; /* in bytes; reads may pass `end` by DECODE_SLACK, which is zero */
     uint32_t entries_left;
-    uint32_t scratch_used;
     struct predictors p;
     uint8_t bytes[MOB_BLOCK_BYTES_MAX + DECODE_SLACK];
     _Alignas(8) uint8_t scratch[DECODE_SCRATCH];

@@ -117,7 +117,6 @@ struct mob_in_spec {
     uint32_t incarnation; /* of the actor */
     uint32_t flags; /* MOB_IN_SPEC_* */
 };
-#define MOB_IN_SPEC_REPLAY 1u /* logged outcomes came before it */
 #define MOB_IN_SPEC_LOOK_UP 2u /* not a first attempt under first attempts: children may be known already */
 #define MOB_IN_SPEC_RESTORE 4u /* actor: argument 0 is the checkpoint, run the restore hook */
 /* It has ended before, and its log says what it gives: the worker leaves its returns unsealed, with their

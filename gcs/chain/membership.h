@@ -77,7 +77,6 @@ struct mob_membership_options {
     bool start_without_all; /* then start with the best that is there: what only others had is lost */
 };
 #define MOB_MEMBERSHIP_SUSPICION_NS (12 * 1000000ll)
-#define MOB_MEMBERSHIP_GATHER_NS (10 * 1000000000ll)
 #define MOB_MEMBERSHIP_STALL_NS (5 * 1000000000ll)
 
 struct mob_membership;

@@ -139,7 +139,7 @@ struct mob_gcs {
     bool up; /* both are, and it is known that they are the right ones */
     bool seeks; /* whoever answers is asked for the configuration */
     struct mob_gcs_book book; /* the newest that was heard of; epoch 0: none, or no masters */
-    bool collecting, in_step, destroyed, closed;
+    bool collecting, in_step, closed;
     enum mob_status told; /* the last status given to on_link */
     int64_t now_ns;
     int64_t hurried_ns; /* both members of a chain last heard that something is asked */

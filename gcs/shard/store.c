@@ -304,8 +304,8 @@ void store_position(struct mob_shard *sh, uint64_t epoch, uint64_t seq)
     sh->store.open_seq = seq;
 }
 
-/* What was not sent yet is void with the rest; FLUSHDB stands in a batch of its own, between the passes. */
-void store_wipe(struct mob_shard *sh)
+/* Those that were not sent. */
+static void drop_passes(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
     mob_redis_batch_destroy(st->open);
@@ -316,6 +316,13 @@ void store_wipe(struct mob_shard *sh)
     }
     st->closed = (struct pass_queue){0};
     journal_reset(sh);
+}
+
+/* What was not sent yet is void with the rest; FLUSHDB stands in a batch of its own, between the passes. */
+void store_wipe(struct mob_shard *sh)
+{
+    struct mob_store *st = &sh->store;
+    drop_passes(sh);
     st->void_passes = st->closed_passes;
     st->stored = st->open_seq = st->open_epoch = 0;
     sh->durable.synced = 0;
@@ -453,13 +460,6 @@ bool store_idle(const struct mob_shard *sh)
 void store_drop_unsent(struct mob_shard *sh)
 {
     struct mob_store *st = &sh->store;
-    mob_redis_batch_destroy(st->open);
-    st->open = NULL;
-    for (struct mob_redis_batch *b = st->closed.first, *next; b != NULL; b = next) {
-        next = b->next;
-        mob_redis_batch_destroy(b);
-    }
-    st->closed = (struct pass_queue){0};
-    journal_reset(sh); /* the next connection reads what there is */
+    drop_passes(sh); /* the next connection reads what there is */
     MOB_ASSERT(st->passes == 0);
 }

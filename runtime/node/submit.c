@@ -13,7 +13,7 @@
 #include "runtime/node/known.h"
 #include "runtime/node/task.h"
 
-enum { MISSING_ON_STACK = 64, INPUTS_FETCHED = 8, ARGS_MAX = 1 << 20 };
+enum { MISSING_ON_STACK = 64, INPUTS_FETCHED = 8 };
 
 /* What the arguments need. `missing` may be allocated; free with missing_fini. */
 struct inputs {

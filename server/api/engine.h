@@ -35,7 +35,6 @@
 /* 16,384 requests in flight, each at most one op in the mailbox, twice for slack. */
 #define MOB_ENGINE_QUEUE_MAX 32768
 #define MOB_ENGINE_BATCH_MAX 1000
-#define MOB_ENGINE_RETURNS_MAX 65536
 #define MOB_ENGINE_WAIT_IDS_MAX 10000
 
 enum mob_engine_verb {

@@ -101,14 +101,17 @@ static void on_function_event(struct translation *t, const struct mob_entry *ent
 
 static void on_actor(struct translation *t, const struct mob_entry *entry)
 {
-    static const char *const types[] = {
-        "actor.unknown", "actor.started", "actor.died", "actor.checkpoint", "actor.ended"};
+    static const char *const types[] = {[MOB_ACTOR_EV_STARTED] = "actor.started",
+        [MOB_ACTOR_EV_DIED] = "actor.died",
+        [MOB_ACTOR_EV_ENDED] = "actor.ended"};
     const struct mob_entry_actor *a = &entry->actor;
+    const char *type = a->event < sizeof types / sizeof types[0] ? types[a->event] : NULL;
+    if (type == NULL) /* nothing of its life: MOB_ACTOR_EV_UNLOGGED is for replays */
+        return;
     char id[MOB_ID_TEXT_MAX], data[128];
     snprintf(data, sizeof data, "{\"incarnation\":%u,\"position\":%llu,\"reason\":\"%s\"}", a->incarnation,
         (unsigned long long)a->position, mob_status_code((enum mob_status)a->reason));
-    publish(t, a->actor.creation, types[a->event < 5 ? a->event : 0], 0, data, false,
-        mob_actor_id_format(a->actor, id));
+    publish(t, a->actor.creation, type, 0, data, false, mob_actor_id_format(a->actor, id));
 }
 
 static void on_job(struct translation *t, const struct mob_entry *entry)

@@ -63,7 +63,6 @@ struct shard {
     pthread_mutex_t lock; /* of the list; the sweep holds it while it touches a socket */
     struct connection *connections;
     _Atomic unsigned count;
-    _Atomic unsigned streams_waiting;
 };
 
 struct mob_h1 {

@@ -98,7 +98,6 @@ struct mob_http_request {
     char *body; /* NUL behind it, for parsers that like one */
     size_t body_length, body_limit;
     uint64_t content_length; /* UINT64_MAX: chunked; 0 when there is none */
-    bool tls;
     uint8_t peer[16]; /* IPv6, or v4-mapped */
     uint16_t peer_port;
 

@@ -2,6 +2,7 @@
 import json
 import os
 import re
+import struct
 import threading
 import time
 
@@ -249,6 +250,29 @@ def test_nothing_of_a_call_stays(c):
     check(after["used_bytes"] < before["used_bytes"] + (2 << 20), "bytes", before, after)
     check(after["spilled_objects"] == before["spilled_objects"], "on disk", before, after)
     connection.close()
+
+
+def test_unlogged_calls_are_no_events_of_their_actor(c):
+    """The log says with the next call that it has how many it has not; that is its own affair."""
+    after = c.json("GET", V1 + "/events", expect=200)["position"]
+    serve(c, "quiet", 0)
+    actor = [e for e in c.json("GET", V1 + "/endpoints")["items"] if e["name"] == "quiet"][0]["actor"]
+    header = b"{'descr': '<f4', 'fortran_order': False, 'shape': (1, 2), }\n"
+    npy = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + struct.pack("<2f", 3, 4)
+    rows = c.json("POST", V1 + "/objects", npy, {"Content-Type": "application/x-npy"}, expect=201)["id"]
+    call = c.json("POST", f"{V1}/actors/{actor}/methods/infer", {"arguments": [{"$ref": rows}]}, {"Prefer": "wait=20"}, expect=200)["id"]
+    events = []
+
+    def call_has_ended():
+        nonlocal after
+        page = c.json("GET", f"{V1}/events?after={after}&wait=2", expect=200)
+        after = page["position"]
+        events.extend(page["events"])
+        return any(e["type"] == "task.finished" and e.get("task") == call for e in events)
+
+    c.until("the call is told", call_has_ended, 30)
+    told = [e["type"] for e in events if e["subject"] == actor]
+    check(told == ["actor.started"], "events of the actor", told)
 
 
 def test_a_model_comes_back_after_its_node(c):

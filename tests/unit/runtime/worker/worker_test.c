@@ -518,7 +518,7 @@ static void outcomes_that_came_twice_are_used_once(void **state)
 static void another_order_of_outcomes_is_a_divergence(void **state)
 {
     (void)state;
-    struct mob_in_spec in = {.flags = MOB_IN_SPEC_REPLAY};
+    struct mob_in_spec in = {0};
     struct mob_spec_head head = head_of("probe.reports", 1);
     uint8_t bits = 1;
     give_outcome(&head, 0, MOB_OUTCOME_WAIT, &bits, 1);
