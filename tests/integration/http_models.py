@@ -261,16 +261,9 @@ def test_unlogged_calls_are_no_events_of_their_actor(c):
     npy = b"\x93NUMPY\1\0" + struct.pack("<H", len(header)) + header + struct.pack("<2f", 3, 4)
     rows = c.json("POST", V1 + "/objects", npy, {"Content-Type": "application/x-npy"}, expect=201)["id"]
     call = c.json("POST", f"{V1}/actors/{actor}/methods/infer", {"arguments": [{"$ref": rows}]}, {"Prefer": "wait=20"}, expect=200)["id"]
-    events = []
-
-    def call_has_ended():
-        nonlocal after
-        page = c.json("GET", f"{V1}/events?after={after}&wait=2", expect=200)
-        after = page["position"]
-        events.extend(page["events"])
-        return any(e["type"] == "task.finished" and e.get("task") == call for e in events)
-
-    c.until("the call is told", call_has_ended, 30)
+    ends = f"{V1}/events?after={after}&task={call}&wait=2"
+    c.until("the call is told", lambda: any(e["type"] == "task.finished" for e in c.json("GET", ends, expect=200)["events"]))
+    events = c.json("GET", f"{V1}/events?after={after}&limit=1000", expect=200)["events"]
     told = [e["type"] for e in events if e["subject"] == actor]
     check(told == ["actor.started"], "events of the actor", told)
 
