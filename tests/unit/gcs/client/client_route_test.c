@@ -150,7 +150,7 @@ static uint64_t attached_at(struct fixture *f, int64_t now_ns)
 /* Frames of the test's own link: no more than its pieces are counted. */
 static uint32_t sent(const struct fixture *f)
 {
-    return f->gcs->head->piece_count;
+    return (uint32_t)f->gcs->head->out.count;
 }
 
 #define ONE (MOB_GCS_CLIENT_BIT | 1)
@@ -175,7 +175,7 @@ static void who_gets_no_answer_does_not_keep_the_others(void **state)
     assert_int_equal(attached_at(f, now), ONE); /* its turn again */
     now += STREAM_PATIENCE_NS;
     assert_int_equal(attached_at(f, now), 0);
-    out_reset(f->gcs->head);
+    mob_out_drop(&f->gcs->head->out);
     hear(f, MOB_GCS_ATTACHED, ONE); /* late: it holds its place on this link now, and is let go */
     assert_true(sent(f) > 0);
     assert_int_equal(attached_at(f, now + MOB_SEC), 0);
