@@ -62,7 +62,7 @@ enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats 
 {
     static const size_t ends[] = {offsetof(struct mob_gcs_stats, self),
         offsetof(struct mob_gcs_stats, state_ms), offsetof(struct mob_gcs_stats, newest_block),
-        sizeof(struct mob_gcs_stats)}; /* of what each version says */
+        offsetof(struct mob_gcs_stats, store), sizeof(struct mob_gcs_stats)}; /* of what each version says */
     struct mob_gcs_stats stats = {0};
     size_t said = mob_reader_left(r), size = 0;
     for (size_t i = 0; i < sizeof ends / sizeof *ends && said >= ends[i]; i++)
@@ -70,7 +70,7 @@ enum mob_status mob_gcs_stats_decode(struct mob_reader *r, struct mob_gcs_stats 
     if (size == 0)
         return MOB_TRUNCATED;
     mob_read_into(r, &stats, size);
-    stats.state[sizeof stats.state - 1] = 0;
+    stats.state[sizeof stats.state - 1] = stats.store[sizeof stats.store - 1] = 0;
     *out = stats;
     return MOB_OK;
 }

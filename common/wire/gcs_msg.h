@@ -87,6 +87,10 @@ struct mob_gcs_stats {
     /* Of a later version again. */
     uint64_t newest_block; /* its position */
     uint64_t watermark_known, watermark; /* 1: the flusher has told this member up to where PostgreSQL is */
+    /* And of a later one: what keeps this member's Redis from keeping what it is given. A word, padded with
+     * NUL, always one; "" of an earlier version. "ok"; "away": not connected; "refuses": its last write
+     * (memory, or the disk is full); "cannot-write": it answers, and its file lacks what it answered. */
+    char store[16];
 };
 
 /* ---- message heads. encode writes into `out` (MOB_GCS_HEAD_MAX bytes) and returns the length; decode gives

@@ -72,7 +72,8 @@ static void on_persistence(void *arg, const redisReply *reply, uint32_t index)
     const char *size = reply->type == REDIS_REPLY_STRING ? strstr(reply->str, "aof_current_size:") : NULL;
     if (size != NULL)
         sh->durable.aof_bytes = strtoull(size + 17, NULL, 10);
-    if (!sh->durable.file_is_whole)
+    sh->durable.cannot_write = !sh->durable.file_is_whole;
+    if (sh->durable.cannot_write)
         MOB_LOG_ERROR("gcs", "redis_cannot_write", "directory=%s durable=%llu", sh->options.aof_directory,
             (unsigned long long)mob_chain_durable(sh->chain));
 }

@@ -92,8 +92,10 @@ void query_go_on(struct query *q)
     q->ready = q->stale = false;
     if (query_cold_begin(q))
         return;
-    q->gate = mob_chain_applied(sh->chain);
-    q->rows.seq = q->gate;
+    q->rows.seq = mob_chain_applied(sh->chain);
+    /* What a member says of itself is said also when nothing gets committed. */
+    bool of_itself = q->get.query == MOB_GCS_Q_STATS && q->get.table == MOB_GCS_HERE;
+    q->gate = of_itself ? 0 : q->rows.seq;
     query_pick(q);
     if (q->batch == NULL) {
         q->ready = true;

@@ -300,6 +300,15 @@ static void pick_incarnations(struct query *q)
     }
 }
 
+static const char *store_trouble(const struct mob_shard *sh)
+{
+    if (sh->store.refuses)
+        return "refuses";
+    if (sh->store.link == NULL)
+        return "away";
+    return sh->durable.cannot_write ? "cannot-write" : "ok";
+}
+
 static void pick_stats(struct query *q)
 {
     struct mob_shard *sh = q->shard;
@@ -355,6 +364,7 @@ static void pick_stats(struct query *q)
     if (s.newest_block < s.flushed)
         s.newest_block = s.flushed;
     snprintf(s.state, sizeof s.state, "%s", mob_chain_state_name(mob_chain_state(sh->chain)));
+    snprintf(s.store, sizeof s.store, "%s", store_trouble(sh));
     q->rows.kind = MOB_GCS_ROWS_STATS;
     q->rows.count = 1;
     query_body_add(q, &s, sizeof s);

@@ -146,6 +146,7 @@ struct mob_store {
     bool unwatched; /* answers are not waited for, but looked for in each pass */
     bool hold; /* no new pass: a rewrite is about to begin */
     bool broken; /* Redis refused a pass: connect again */
+    bool refuses; /* and has taken none since */
     int64_t retry_ns, retry_pause_ns;
     struct mob_redis_meta meta;
     struct mob_journal journal;
@@ -156,6 +157,7 @@ struct mob_durable {
     struct mob_aof_sync *sync;
     bool busy; /* a sync, or the question before it, is under way */
     bool file_is_whole;
+    bool cannot_write; /* so Redis last said of its file */
     uint64_t synced, unsynced_bytes, aof_bytes;
     uint64_t asked_passes, synced_passes; /* the sync under way covers; are on disk */
     bool void_sync; /* the sync under way was asked for before a wipe */

@@ -416,9 +416,10 @@ static void pass_done(void *arg, struct mob_redis_batch *batch, enum mob_status 
         /* Refused (its disk is full, it is out of memory): nothing behind it may count. Connect again, and
          * retry. */
         st->retry_ns = sh->now_ns + REFUSED_PAUSE_NS;
-        st->broken = true;
+        st->broken = st->refuses = true;
         return;
     }
+    st->refuses = false;
     (void)MOB_FAILPOINT("gcs.after_exec");
     if (batch->number > st->stored_passes)
         st->stored_passes = batch->number;

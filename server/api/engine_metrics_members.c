@@ -155,6 +155,15 @@ static void write_states(const struct member_figures *f, struct mob_text *t)
         mob_text_json_cstring(t, f->answers[i].stats.state);
         mob_text_puts(t, "} 1\n");
     }
+    mob_text_puts(t, "# TYPE mobula_gcs_member_store gauge\n");
+    for (uint32_t i = 0; i < f->count; i++) {
+        if (!answered(f, i) || f->answers[i].stats.store[0] == 0) /* an earlier version does not say it */
+            continue;
+        write_name(f, i, "store", t);
+        mob_text_puts(t, ",store=");
+        mob_text_json_cstring(t, f->answers[i].stats.store);
+        mob_text_puts(t, "} 1\n");
+    }
     mob_text_puts(t, "# TYPE mobula_gcs_member_state_seconds gauge\n");
     for (uint32_t i = 0; i < f->count; i++) {
         if (!answered(f, i))

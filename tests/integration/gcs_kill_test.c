@@ -20,6 +20,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
+#include "gcs/client/member_link.h"
 #include "tests/support/gcs_box.h"
 #include "tests/support/xorshift.h"
 
@@ -473,6 +474,21 @@ static bool mount_small(struct gcs_box *box, const char *options)
     return system(command) == 0;
 }
 
+/* Waits until the member says so of its store, by itself: nothing is committed meanwhile. */
+static void wait_for_store(const struct gcs_box *box, const char *word)
+{
+    struct mob_gcs_stats stats = {0};
+    for (int64_t deadline = mob_now() + DEADLINE_NS;
+         mob_now() < deadline && strcmp(stats.store, word) != 0;) {
+        struct mob_member_link *link;
+        assert_int_equal(gcs_box_member(box->socket, 0, &link), MOB_OK);
+        assert_int_equal(mob_member_stats(link, &stats), MOB_OK);
+        mob_member_close(link);
+        poll(NULL, 0, 20);
+    }
+    assert_string_equal(stats.store, word);
+}
+
 /* Redis answers though it cannot write its file: nothing may be called durable then, and all goes on when
  * there is room. */
 static void a_full_disk_stalls_and_loses_nothing(void **state)
@@ -496,11 +512,14 @@ static void a_full_disk_stalls_and_loses_nothing(void **state)
     assert_true(durable < w.appended);
     load_for(&w, 5000, 2 * MOB_SEC);
     assert_int_equal(w.released, durable); /* still full */
+    wait_for_store(&w.box, "refuses");
     assert_true(mount_small(&w.box, "-o remount,size=64m"));
     load_for(&w, 300, DEADLINE_NS);
     drain(&w, true);
-    gcs_box_end(&w.box.gcs, SIGKILL);
+    wait_for_store(&w.box, "ok");
     gcs_box_end(&w.box.redis, SIGKILL);
+    wait_for_store(&w.box, "away");
+    gcs_box_end(&w.box.gcs, SIGKILL);
     gcs_box_spawn_redis(&w.box);
     gcs_box_spawn_gcs(&w.box);
     load_for(&w, 50, DEADLINE_NS);

@@ -325,6 +325,7 @@ def test_metrics_say_what_status_says(c):
     member = '{shard="0",member="gcs.sock",role="sole"}'
     check(told["mobula_gcs_member_up" + member] == "1", "the member", told)
     check(told[f'mobula_gcs_member_state{member[:-1]},state="serving"}}'] == "1", "its state", told)
+    check(told[f'mobula_gcs_member_store{member[:-1]},store="ok"}}'] == "1" and before["chain"]["members"][0]["store"] == "ok", "its store", told)
     for name, figure in (("epoch", "epoch"), ("applied_position", "applied"), ("committed_position", "committed"), ("durable_position", "durable")):
         value = int(told[f"mobula_gcs_member_{name}{member}"])
         check(before["chain"]["members"][0][figure] <= value <= after["chain"]["members"][0][figure], name, before["chain"], value, after["chain"])

@@ -230,6 +230,7 @@ static void figures_of_other_versions_are_understood(void **state)
                          heard;
     size_t first = offsetof(struct mob_gcs_stats, self);
     memset(said.state, 'x', sizeof said.state);
+    memset(said.store, 'y', sizeof said.store);
     memset(bytes, 1, sizeof bytes);
     memcpy(bytes, &said, sizeof said);
     for (size_t length = 0; length <= sizeof bytes; length++) {
@@ -245,7 +246,8 @@ static void figures_of_other_versions_are_understood(void **state)
         assert_int_equal(heard.self, names_itself ? 5 : 0);
         assert_int_equal(strlen(heard.state), names_itself ? sizeof heard.state - 1 : 0);
         assert_int_equal(heard.state_ms, length >= offsetof(struct mob_gcs_stats, newest_block) ? 11 : 0);
-        assert_int_equal(heard.watermark, length >= sizeof said ? 13 : 0);
+        assert_int_equal(heard.watermark, length >= offsetof(struct mob_gcs_stats, store) ? 13 : 0);
+        assert_int_equal(strlen(heard.store), length >= sizeof said ? sizeof heard.store - 1 : 0);
     }
 }
 
