@@ -43,6 +43,7 @@ void member_close(struct mob_shard *sh)
     mob_beat_destroy(sh->member.beat);
     sh->member.beat = NULL;
     peers_fini(sh);
+    snapshot_fini(sh);
 }
 
 /* ---- clients ---- */

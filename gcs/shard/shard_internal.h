@@ -225,6 +225,7 @@ struct mob_member {
     bool was_head, was_collecting;
     struct mob_rows_ask rows;
     struct mob_gcs_flush_group *cold; /* of the snapshot under way: one moment's */
+    uint64_t cold_joiner, cold_token; /* whose attempt; 0: none is there */
     size_t cold_count;
     uint64_t cold_upto;
     uint64_t loaded_blocks; /* joining: newest seq of a block in the snapshot */
@@ -424,6 +425,7 @@ void peers_fini(struct mob_shard *sh);
 /* snapshot.c, snapshot_load.c */
 void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* ROWS */
 void snapshot_step(struct mob_shard *sh);
+void snapshot_fini(struct mob_shard *sh);
 void snapshot_load(struct mob_shard *sh, const struct mob_gcs_link_msg *m); /* LOAD */
 void snapshot_wipe(struct mob_shard *sh); /* WIPE */
 

@@ -283,13 +283,25 @@ static void write_identities(struct batch *b, uint32_t from)
         cursor_set(b, PART_COLD, NULL, 0);
 }
 
+static void cold_forget(struct mob_member *m)
+{
+    free(m->cold);
+    m->cold = NULL;
+    m->cold_count = 0;
+    m->cold_joiner = 0;
+}
+
+/* A batch may be asked for again, also after the answer to the first question has left, and whoever has that
+ * goes on in the same list: so it stays as it is for as long as this joiner's attempt. */
 static void write_cold(struct batch *b, uint32_t from)
 {
     struct mob_member *m = &b->shard->member;
-    if (from == 0) {
-        free(m->cold);
+    if (m->cold_joiner != b->joiner || m->cold_token != b->token) {
+        cold_forget(m);
         m->cold = mob_index_cold_groups(b->shard->index, false, &m->cold_count);
         m->cold_upto = b->shard->flushed.applied;
+        m->cold_joiner = b->joiner;
+        m->cold_token = b->token;
     }
     uint32_t n = 0;
     if (m->cold_count > from)
@@ -303,9 +315,11 @@ static void write_cold(struct batch *b, uint32_t from)
     }
     mob_chain_row_write(&b->writer, ROW_COLD_UPTO, &m->cold_upto, sizeof m->cold_upto);
     b->cursor_bytes = 0; /* that was all */
-    free(m->cold);
-    m->cold = NULL;
-    m->cold_count = 0;
+}
+
+void snapshot_fini(struct mob_shard *sh)
+{
+    cold_forget(&sh->member);
 }
 
 /* While rows are fetched, for a joiner that has died meanwhile, say, another one's question waits for its
@@ -329,12 +343,15 @@ void snapshot_ask(struct mob_shard *sh, const struct mob_gcs_link_msg *m)
 void snapshot_step(struct mob_shard *sh)
 {
     struct mob_rows_ask *ask = &sh->member.rows;
-    uint64_t joiner, lag;
+    uint64_t joiner = 0, lag;
+    bool joins = mob_chain_join(sh->chain, &joiner, &lag);
+    if (sh->member.cold_joiner != 0 && joiner != sh->member.cold_joiner)
+        cold_forget(&sh->member);
     if (sh->member.disowned)
         end_disowned(sh);
     if (sh->member.disowned || ask->joiner == 0 || ask->fetching)
         return;
-    if (!mob_chain_join(sh->chain, &joiner, &lag) || joiner != ask->joiner) { /* it asks no more */
+    if (!joins || joiner != ask->joiner) { /* it asks no more */
         *ask = (struct mob_rows_ask){0};
         return;
     }
