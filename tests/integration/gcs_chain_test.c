@@ -128,8 +128,7 @@ static void check_large(struct mob_gcs *gcs, uint32_t key, uint8_t fill)
     mob_gcs_result_destroy(result);
 }
 
-/* Takes a row away behind the member's back, as soon as it is there. */
-static void lose(const struct gcs_box *member, const uint8_t *row, size_t row_length)
+static redisContext *redis_of(const struct gcs_box *member)
 {
     char path[128], socket[128], password[160];
     snprintf(path, sizeof path, "%s/" MOB_REDIS_PASSWORD_NAME, member->directory);
@@ -138,6 +137,13 @@ static void lose(const struct gcs_box *member, const uint8_t *row, size_t row_le
     struct mob_redis_options options = {socket, MOB_REDIS_USER, password};
     redisContext *redis;
     assert_int_equal(mob_redis_connect(&options, &redis), MOB_OK);
+    return redis;
+}
+
+/* Takes a row away behind the member's back, as soon as it is there. */
+static void lose(const struct gcs_box *member, const uint8_t *row, size_t row_length)
+{
+    redisContext *redis = redis_of(member);
     long long gone = 0;
     for (int64_t deadline = DEADLINE; gone == 0; poll(NULL, 0, 5)) {
         redisReply *reply = redisCommand(redis, "UNLINK %b", row, row_length);
@@ -155,6 +161,24 @@ static void lose_large(const struct gcs_box *member, uint32_t key)
     uint8_t row[2 + sizeof key] = {'k', MOB_GCS_KV};
     memcpy(row + 2, &key, sizeof key);
     lose(member, row, sizeof row);
+}
+
+/* Who is not the tail writes its rows behind the answer: a member that is killed then never has them. */
+static void wait_for_large(const struct gcs_box *member, uint32_t key)
+{
+    redisContext *redis = redis_of(member);
+    uint8_t row[2 + sizeof key] = {'k', MOB_GCS_KV};
+    memcpy(row + 2, &key, sizeof key);
+    int type = REDIS_REPLY_NIL;
+    for (int64_t deadline = DEADLINE; type == REDIS_REPLY_NIL; poll(NULL, 0, 5)) {
+        redisReply *reply = redisCommand(redis, "GET %b", row, sizeof row);
+        assert_non_null(reply);
+        type = reply->type;
+        freeReplyObject(reply);
+        assert_true(mob_now() < deadline);
+    }
+    assert_int_equal(type, REDIS_REPLY_STRING);
+    redisFree(redis);
 }
 
 #define BLOCKS 3u
@@ -319,6 +343,7 @@ static void a_store_that_lacks_a_value_stays_the_shortest(void **state)
     int head = chain_box_place(&box, false);
     uint64_t epoch = chain_box_config(&box, 0).epoch;
     assert_true(head >= 0);
+    wait_for_large(&box.member[head], 3); /* the last, so all */
     gcs_box_end(&box.master[0], SIGKILL); /* nobody is left out */
     gcs_box_end(&box.member[1 - head].gcs, SIGKILL);
     gcs_box_end(&box.member[head].gcs, SIGKILL);
