@@ -114,8 +114,9 @@ static void check_one_lives(const struct logs *logs, uint64_t newest)
     assert_true(logs->count > 0 && logs->rows[logs->count - 1].id == newest);
 }
 
-/* The newest live incarnation whose node is ready; what ended of the chain is started again meanwhile. */
-static uint64_t wait_for_node_after(struct mob_gcs *with, uint64_t old)
+/* The newest live incarnation whose node is ready; what ended of the chain is started again meanwhile, and so
+ * is the node `again`, which gives up when it gets no incarnation in half a minute. NULL: there is none. */
+static uint64_t wait_for_node_after(struct mob_gcs *with, uint64_t old, pid_t *again)
 {
     for (int64_t deadline = DEADLINE;; poll(NULL, 0, 10)) {
         struct logs logs = logs_of(with);
@@ -127,6 +128,8 @@ static uint64_t wait_for_node_after(struct mob_gcs *with, uint64_t old)
         if (mob_now() > deadline)
             fail_msg("no node after incarnation %lu; the newest is %lu", old, newest);
         chain_box_tend(&box);
+        if (again != NULL && gcs_box_ended(again))
+            *again = spawn_node();
     }
 }
 
@@ -159,7 +162,7 @@ static void open_stage(struct pg_box *pg, uint32_t masters)
     chain_box_start(&box);
     gcs = chain_box_client(&box);
     node = spawn_node();
-    incarnation = wait_for_node_after(gcs, 0);
+    incarnation = wait_for_node_after(gcs, 0, &node);
     setenv("MOBULA_DIR", node_dir, 1);
     client = driver_connect(NULL);
     driver_deploy(client, "probe");
@@ -178,7 +181,7 @@ static void replace_killed_node(void)
 {
     gcs_box_end(&node, SIGKILL);
     node = spawn_node();
-    incarnation = wait_for_node_after(gcs, incarnation);
+    incarnation = wait_for_node_after(gcs, incarnation, &node);
 }
 
 static void work(int count)
@@ -214,7 +217,7 @@ static void *stop_and_replace(void *arg)
     kill(node, SIGSTOP);
     r->cut = wait_until_sealed(own, incarnation);
     r->next = spawn_node();
-    r->incarnation = wait_for_node_after(own, incarnation);
+    r->incarnation = wait_for_node_after(own, incarnation, NULL);
     kill(node, SIGCONT);
     waitpid(node, &r->zombie_status, 0);
     r->after = wait_until_sealed(own, incarnation);
@@ -387,7 +390,7 @@ static void of_two_masters_one_decides(void **state)
     gcs_box_end(&node, SIGKILL);
     kill(box.master[active], SIGCONT); /* as if it were still the master: the node is dead for it, too */
     node = spawn_node();
-    incarnation = wait_for_node_after(gcs, incarnation);
+    incarnation = wait_for_node_after(gcs, incarnation, &node);
     work(50);
     wait_until_sealed(gcs, old);
     /* and the other way round: the row of the table, not the process, is what counts */
@@ -440,7 +443,7 @@ static void without_postgres_a_dead_node_waits(void **state)
         check_one_lives(&logs, old);
     }
     pg_box_start(&pg);
-    incarnation = wait_for_node_after(gcs, old);
+    incarnation = wait_for_node_after(gcs, old, &node);
     work(50);
     assert_int_equal(count(&pg, "SELECT incarnation FROM mobula.node_log WHERE state = 1"), incarnation);
     struct mob_gcs_incarnation cut = wait_until_sealed(gcs, old);
