@@ -6,12 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/clock.h"
+#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/log_value.h"
 #include "gcs/flush/postgres_conf.h"
 
 #define COPY_BUFFER_BYTES (256u << 10)
 #define PREPARED_MAX 32
+/* Who waits for PostgreSQL asks it many times a second: the same refusal is told again after so long. */
+#define REFUSAL_AGAIN_NS (10 * MOB_SEC)
 
 struct mob_database {
     PGconn *conn;
@@ -64,6 +68,23 @@ static void log_failure(const char *event, const char *message)
     MOB_LOG_WARN("flush", event, "message=\"%s\"", MOB_LOG_VALUE(message));
 }
 
+/* Shared by the process' threads; one that comes between costs or saves a line. */
+static struct {
+    _Atomic uint64_t message;
+    _Atomic int64_t until_ns;
+} told_refusal;
+
+static void log_refusal(const char *message)
+{
+    uint64_t hash = mob_hash64(message, strlen(message));
+    int64_t now_ns = mob_now();
+    if (told_refusal.message == hash && now_ns < told_refusal.until_ns)
+        return;
+    told_refusal.message = hash;
+    told_refusal.until_ns = now_ns + REFUSAL_AGAIN_NS;
+    log_failure("postgres_refuses", message);
+}
+
 static void ignore_notice(void *arg, const PGresult *result)
 {
     (void)arg;
@@ -82,10 +103,11 @@ static enum mob_status open_within(const char *directory, const char *seconds, s
         return MOB_NO_MEMORY;
     db->conn = PQconnectdbParams(keys, values, 0);
     if (PQstatus(db->conn) != CONNECTION_OK) {
-        log_failure("postgres_refuses", PQerrorMessage(db->conn));
+        log_refusal(PQerrorMessage(db->conn));
         mob_database_close(db);
         return MOB_UNAVAILABLE;
     }
+    told_refusal.until_ns = 0; /* the next one is news */
     PQsetNoticeReceiver(db->conn, ignore_notice, NULL);
     *db_out = db;
     return MOB_OK;

@@ -1,6 +1,7 @@
 /* A connection to PostgreSQL: short calls that block, with parameters and answers in binary, and COPY.
  *
- * One thread each. A failed call says why once in the log. MOB_UNAVAILABLE: the connection is gone or was
+ * One thread each. A failed call says why once in the log (a refusal to connect again only after 10 s, unless
+ * its reason is another). MOB_UNAVAILABLE: the connection is gone or was
  * never there, nothing of an open transaction stays, connect again; MOB_CONFLICT: a constraint; MOB_IO:
  * anything else that the server refuses (its text is in the log), with the connection still good.
  *
