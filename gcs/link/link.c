@@ -61,10 +61,10 @@ enum mob_status mob_link_dial(const struct mob_link_self *self, struct mob_chunk
     return MOB_OK;
 }
 
-enum mob_status mob_link_accept(
-    const struct mob_link_self *self, struct mob_chunk_pool *pool, int listen_fd, struct mob_link **link_out)
+enum mob_status mob_link_accept(const struct mob_link_self *self, struct mob_chunk_pool *pool,
+    struct mob_listener *listener, struct mob_link **link_out)
 {
-    int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = mob_listener_take(listener, mob_now());
     if (fd < 0)
         return MOB_AGAIN;
     link_tune(fd);
@@ -100,6 +100,10 @@ const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link)
 bool mob_link_silent(const struct mob_link *link, int64_t now_ns)
 {
     return !mob_link_up(link) && now_ns - link->heard_ns > MOB_OPENING_SILENCE_NS;
+}
+bool mob_link_more_silent(const struct mob_link *link, const struct mob_link *than)
+{
+    return !mob_link_up(link) && (than == NULL || link->heard_ns < than->heard_ns);
 }
 size_t mob_link_unsent(const struct mob_link *link)
 {

@@ -5,7 +5,7 @@
  * closed; the reason is in the log of both sides. The proof is of the opening: bytes that come later are
  * covered by the frames' checksums only, so a network that others may write into needs TLS below this.
  *
- *   mob_link_dial(&self, &pool, address, &link);             // or _accept(&self, &pool, fd, &link)
+ *   mob_link_dial(&self, &pool, address, &link);             // or _accept(&self, &pool, &listener, &link)
  *   add mob_link_fd() to a loop for reading and writing; when it is ready:
  *   mob_link_io(link, readable);
  *   while ((status = mob_link_next(link, &frame, &chunk)) == MOB_OK) ...   // anything but MOB_AGAIN: destroy
@@ -25,20 +25,21 @@
 #include "common/wire/gcs_frame.h"
 #include "common/wire/gcs_peer.h"
 #include "gcs/link/chunk.h"
+#include "gcs/link/listener.h"
 #include "gcs/link/opening.h"
 
 #define MOB_LINK_OUT_MAX (64u << 20)
 #define MOB_LINK_COPY_MAX 4096u /* longer bodies with a chunk under them are not copied */
 
 struct mob_link;
-/* An address is a path (a unix socket, made 0600) or host:port. MOB_INVALID, MOB_IO. */
-MOB_MUST_USE enum mob_status mob_link_listen(const char *address, int *fd_out);
+/* An address is a path (a unix socket, made 0600) or host:port. Gives (fini). MOB_INVALID, MOB_IO. */
+MOB_MUST_USE enum mob_status mob_link_listen(const char *address, struct mob_listener *listener_out);
 /* Begins to connect. MOB_UNAVAILABLE: nobody there. Gives (destroy). */
 MOB_MUST_USE enum mob_status mob_link_dial(const struct mob_link_self *self, struct mob_chunk_pool *pool,
     const char *address, struct mob_link **link_out);
 /* Takes the next of those who connect to a listening socket. MOB_AGAIN: there is none. */
-MOB_MUST_USE enum mob_status mob_link_accept(
-    const struct mob_link_self *self, struct mob_chunk_pool *pool, int listen_fd, struct mob_link **link_out);
+MOB_MUST_USE enum mob_status mob_link_accept(const struct mob_link_self *self, struct mob_chunk_pool *pool,
+    struct mob_listener *listener, struct mob_link **link_out);
 void mob_link_destroy(struct mob_link *link);
 int mob_link_fd(const struct mob_link *link);
 /* Both ends have proved themselves. */
@@ -49,6 +50,9 @@ const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link);
 /* Nothing proves that the other end is a member, and it has said nothing since MOB_OPENING_SILENCE_NS: the
  * owner gives it up, since a place that it takes is one less for others. */
 bool mob_link_silent(const struct mob_link *link, int64_t now_ns);
+/* Of two that have proved nothing, which to give up for one more: true, when it is `link`. `than` may be
+ * NULL. */
+bool mob_link_more_silent(const struct mob_link *link, const struct mob_link *than);
 
 struct mob_link_message {
     uint8_t type;

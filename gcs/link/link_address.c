@@ -68,7 +68,7 @@ void link_tune(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* refused by unix sockets */
 }
 
-enum mob_status mob_link_listen(const char *text, int *fd_out)
+enum mob_status mob_link_listen(const char *text, struct mob_listener *listener_out)
 {
     union any_address address;
     socklen_t length;
@@ -90,7 +90,7 @@ enum mob_status mob_link_listen(const char *text, int *fd_out)
         close(fd);
         return MOB_IO;
     }
-    *fd_out = fd;
+    mob_listener_init(listener_out, fd);
     return MOB_OK;
 }
 

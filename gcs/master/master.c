@@ -255,17 +255,35 @@ static void link_event(struct master *m, struct member_link *l, bool readable)
     }
 }
 
+/* A free one, or that of the stranger who is silent for longest: those who say nothing keep nobody out. */
+static struct member_link *place_for_one(struct master *m)
+{
+    struct member_link *stranger = NULL;
+    for (uint32_t i = 0; i < LINKS_MAX; i++) {
+        struct member_link *l = &m->links[i];
+        if (l->link == NULL)
+            return l;
+        if (mob_link_more_silent(l->link, stranger == NULL ? NULL : stranger->link))
+            stranger = l;
+    }
+    if (stranger != NULL) {
+        MOB_LOG_WARN("master", "link_given_up", "why=\"too many have proved nothing\"");
+        link_close(stranger);
+    }
+    return stranger;
+}
+
 static void accept_links(struct master *m)
 {
     struct mob_link *link;
-    while (mob_link_accept(&m->self, &m->pool, m->listen_fd, &link) == MOB_OK) {
-        uint32_t i = 0;
-        while (i < LINKS_MAX && m->links[i].link != NULL)
-            i++;
-        if (i == LINKS_MAX)
-            mob_link_destroy(link);
-        else
-            m->links[i] = (struct member_link){.link = link};
+    while (mob_link_accept(&m->self, &m->pool, &m->listener, &link) == MOB_OK) {
+        struct member_link *place = place_for_one(m);
+        if (place != NULL) {
+            *place = (struct member_link){.link = link};
+            continue;
+        }
+        MOB_LOG_WARN("master", "link_refused", "why=\"too many\" links=%u", LINKS_MAX);
+        mob_link_destroy(link);
     }
 }
 
@@ -342,7 +360,8 @@ static int64_t pause_ns(struct master *m)
 /* What has come is read before anybody is found silent. */
 static bool wait_and_read(struct master *m)
 {
-    struct pollfd fds[LINKS_MAX + 4] = {{.fd = m->listen_fd, .events = POLLIN},
+    struct pollfd fds[LINKS_MAX + 4] = {
+        {.fd = mob_listener_poll_fd(&m->listener, mob_now()), .events = POLLIN},
         {.fd = mob_table_fd(m->table), .events = POLLIN},
         {.fd = m->options.stop_fd == NULL ? -1 : *m->options.stop_fd, .events = POLLIN},
         {.fd = master_nodes_fd(m), .events = POLLIN}}; /* the tick reads it */
@@ -394,7 +413,7 @@ static enum mob_status open_all(struct master *m)
     struct mob_table_options table = {.shard = o->shard, .postgres = o->postgres, .file = o->file};
     enum mob_status status = mob_table_create(&table, &m->table);
     if (status == MOB_OK)
-        status = mob_link_listen(o->listen, &m->listen_fd);
+        status = mob_link_listen(o->listen, &m->listener);
     m->replace_fd =
         o->replace_socket == NULL ? -1 : socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     return status;
@@ -435,7 +454,7 @@ enum mob_status mob_master_run(const struct mob_master_options *options)
     if (m == NULL)
         return MOB_NO_MEMORY;
     m->options = *options;
-    m->listen_fd = m->replace_fd = -1;
+    m->listener.fd = m->replace_fd = -1;
     enum mob_status status = open_all(m);
     struct sched_param priority = {.sched_priority = PRIORITY};
     bool realtime = status == MOB_OK && sched_setscheduler(0, SCHED_FIFO, &priority) == 0;
@@ -454,8 +473,7 @@ enum mob_status mob_master_run(const struct mob_master_options *options)
     mob_membership_destroy(m->membership);
     master_nodes_close(m);
     mob_chunk_pool_fini(&m->pool);
-    if (m->listen_fd >= 0)
-        close(m->listen_fd);
+    mob_listener_fini(&m->listener);
     if (m->replace_fd >= 0)
         close(m->replace_fd);
     free(m);

@@ -51,7 +51,8 @@ struct master {
     enum mob_mastership_step step;
     uint64_t next_tag, row_tag, read_tag, insert_tag; /* 0: none under way */
     int64_t row_deadline, read_deadline, insert_deadline;
-    int listen_fd, replace_fd;
+    struct mob_listener listener;
+    int replace_fd;
     int64_t short_ns; /* since then the chain is too short, with all of its members there; 0: it is not */
     struct member_link links[LINKS_MAX];
     struct { /* places of members are known beyond their links */

@@ -23,18 +23,20 @@ enum mob_status shard_listen(struct mob_shard *sh)
         return MOB_INVALID;
     memcpy(address.sun_path, sh->options.socket_path, strlen(sh->options.socket_path) + 1);
     unlink(address.sun_path); /* of a member that was killed; the supervisor runs one at a time */
-    sh->listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (sh->listen_fd < 0)
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
         return MOB_IO;
     mode_t mask = umask(0177);
-    int bound = bind(sh->listen_fd, (struct sockaddr *)&address, sizeof address);
+    int bound = bind(fd, (struct sockaddr *)&address, sizeof address);
     umask(mask);
-    if (bound != 0 || listen(sh->listen_fd, 64) != 0) {
+    if (bound != 0 || listen(fd, 64) != 0) {
         MOB_LOG_ERROR("gcs", "listen_failed", "path=%s errno=%d", address.sun_path, errno);
+        close(fd);
         return MOB_IO;
     }
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = sh};
-    return epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, sh->listen_fd, &event) == 0 ? MOB_OK : MOB_IO;
+    mob_listener_init(&sh->listener, fd);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = sh};
+    return epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0 ? MOB_OK : MOB_IO;
 }
 
 /* ---- opening ---- */
@@ -89,10 +91,8 @@ void conn_opening(struct conn *c, const struct mob_gcs_frame *frame)
 
 void shard_accept(struct mob_shard *sh)
 {
-    for (;;) {
-        int fd = accept4(sh->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0)
-            return;
+    int fd;
+    while ((fd = mob_listener_take(&sh->listener, sh->now_ns)) >= 0) {
         make_place(sh);
         struct conn *c = sh->conn_count < MOB_SHARD_CONNECTIONS_MAX ? calloc(1, sizeof *c) : NULL;
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = c};

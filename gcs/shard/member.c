@@ -18,7 +18,7 @@ enum mob_status member_open(struct mob_shard *sh)
     const struct mob_shard_chain *chain = sh->options.chain;
     if (chain == NULL)
         return MOB_OK;
-    enum mob_status status = mob_link_listen(chain->link, &m->listen_fd);
+    enum mob_status status = mob_link_listen(chain->link, &m->listener);
     if (status != MOB_OK)
         return status;
     /* A loop that waits for a processor does not hang: so more patience than with a member that is silent. */
@@ -31,9 +31,10 @@ enum mob_status member_open(struct mob_shard *sh)
     status = mob_beat_create(&beat, &m->beat);
     if (status != MOB_OK)
         return status;
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = &m->listen_fd};
-    if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, m->listen_fd, &event) != 0)
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.ptr = &m->listener};
+    if (epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, m->listener.fd, &event) != 0)
         return MOB_IO;
+    event.events = EPOLLIN;
     event.data.ptr = &m->beat;
     return epoll_ctl(sh->epoll_fd, EPOLL_CTL_ADD, mob_beat_fd(m->beat), &event) == 0 ? MOB_OK : MOB_IO;
 }

@@ -248,20 +248,36 @@ static enum mob_status hear(struct mob_shard *sh, struct mob_link *link)
     return status;
 }
 
+/* A free one, or that of the stranger who is silent for longest: those who say nothing keep nobody out. */
+static struct incoming *place_for_one(struct mob_shard *sh)
+{
+    struct incoming *stranger = NULL;
+    for (uint32_t i = 0; i < PEERS_MAX; i++) {
+        struct incoming *in = &sh->member.incoming[i];
+        if (in->link == NULL)
+            return in;
+        if (mob_link_more_silent(in->link, stranger == NULL ? NULL : stranger->link))
+            stranger = in;
+    }
+    if (stranger != NULL) {
+        MOB_LOG_WARN("gcs", "link_given_up", "why=\"too many have proved nothing\"");
+        link_close(sh, &stranger->link);
+    }
+    return stranger;
+}
+
 void peers_accept(struct mob_shard *sh)
 {
     struct mob_link *link;
-    while (mob_link_accept(&sh->member.self, &sh->chunks, sh->member.listen_fd, &link) == MOB_OK) {
-        uint32_t i = 0;
-        while (i < PEERS_MAX && sh->member.incoming[i].link != NULL)
-            i++;
-        if (i == PEERS_MAX) {
+    while (mob_link_accept(&sh->member.self, &sh->chunks, &sh->member.listener, &link) == MOB_OK) {
+        struct incoming *in = place_for_one(sh);
+        if (in == NULL) {
             MOB_LOG_WARN("gcs", "link_refused", "why=\"too many\"");
             mob_link_destroy(link);
             continue;
         }
-        sh->member.incoming[i].link = link;
-        watch(sh, link, &sh->member.incoming[i].want_write, &sh->member.incoming[i], true);
+        in->link = link;
+        watch(sh, link, &in->want_write, in, true);
     }
 }
 
@@ -342,6 +358,5 @@ void peers_fini(struct mob_shard *sh)
         link_close(sh, &sh->member.peers[i].link);
         link_close(sh, &sh->member.incoming[i].link);
     }
-    if (sh->member.listen_fd > 0)
-        close(sh->member.listen_fd);
+    mob_listener_fini(&sh->member.listener);
 }

@@ -132,7 +132,7 @@ static void dispatch(struct mob_shard *sh, const struct epoll_event *event)
         durable_result(sh);
     } else if (event->data.ptr == &sh->member.beat) {
         member_wake(sh);
-    } else if (event->data.ptr == &sh->member.listen_fd) {
+    } else if (event->data.ptr == &sh->member.listener) {
         peers_accept(sh);
     } else if (peers_owns(sh, event->data.ptr)) {
         peers_event(sh, event->data.ptr, event->events);
@@ -154,6 +154,15 @@ void shard_measure(struct mob_shard *sh)
     serve_memory(sh);
 }
 
+/* The sockets are watched for edges: who could not be taken then is taken when it can be. */
+static void accept_left(struct mob_shard *sh)
+{
+    if (sh->listener.fd > 0)
+        shard_accept(sh);
+    if (sh->member.listener.fd > 0)
+        peers_accept(sh);
+}
+
 static void each_second(struct mob_shard *sh)
 {
     if (sh->now_ns < sh->second_ns)
@@ -161,6 +170,7 @@ static void each_second(struct mob_shard *sh)
     sh->second_ns = sh->now_ns + (sh->pressure ? PRESSURE_PAUSE_NS : MOB_SEC);
     query_cold_tick(sh);
     conns_tick(sh);
+    accept_left(sh);
     mob_chunk_pool_trim(&sh->chunks);
 }
 
@@ -201,8 +211,7 @@ static void stop(struct mob_shard *sh)
 {
     int64_t deadline = mob_now() + STOP_NS;
     struct epoll_event events[EVENTS_MAX];
-    close(sh->listen_fd);
-    sh->listen_fd = -1;
+    mob_listener_fini(&sh->listener);
     bool marked = false;
     while (sh->failure == MOB_OK && mob_now() < deadline && sh->store.link != NULL &&
         !mob_chain_collecting(sh->chain)) {
@@ -240,8 +249,8 @@ static void fini(struct mob_shard *sh)
     attach_fini(sh);
     tables_destroy(sh);
     mob_chunk_pool_fini(&sh->chunks);
-    if (sh->listen_fd > 0) {
-        close(sh->listen_fd);
+    if (sh->listener.fd > 0) {
+        mob_listener_fini(&sh->listener);
         unlink(sh->options.socket_path);
     }
     if (sh->epoll_fd > 0)

@@ -213,7 +213,7 @@ struct mob_member {
     uint64_t stored_epoch, stored_seq, stored_synced; /* as found */
     struct mob_beat *beat;
     int64_t asked_ns; /* a client, or the chain, last wanted something of this member */
-    int listen_fd;
+    struct mob_listener listener;
     struct peer peers[PEERS_MAX];
     struct incoming incoming[PEERS_MAX];
     struct mob_gcs_book book; /* the newest whose places are all known; epoch 0: none */
@@ -239,7 +239,8 @@ struct mob_idle {
 struct query;
 struct mob_shard {
     struct mob_shard_options options;
-    int epoll_fd, listen_fd;
+    int epoll_fd;
+    struct mob_listener listener;
     int64_t now_ns;
     struct mob_chunk_pool chunks;
     struct mob_state *state;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -16,10 +17,13 @@
 
 #include "common/base/clock.h"
 #include "gcs/client/member_link.h"
+#include "gcs/link/link.h"
 #include "gcs/link/opening.h"
+#include "tests/support/chain_box.h"
 #include "tests/support/gcs_box.h"
 
 #define SILENT 300 /* more than the member keeps of them */
+#define FEW_DESCRIPTORS 64 /* more than it has of its own */
 
 static struct gcs_box box;
 
@@ -36,13 +40,18 @@ struct raw {
     size_t used;
 };
 
-static void raw_open(struct raw *r)
+static void raw_open_at(struct raw *r, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", box.socket);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
     r->used = 0;
     r->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(connect(r->fd, (struct sockaddr *)&address, sizeof address), 0);
+}
+
+static void raw_open(struct raw *r)
+{
+    raw_open_at(r, box.socket);
 }
 
 static void raw_send(const struct raw *r, uint8_t type, const void *head, uint32_t head_bytes)
@@ -187,8 +196,8 @@ static void a_version_that_nobody_speaks_is_refused_on_both_sides(void **state)
     }
 }
 
-/* Both words of who knows the secret, and the member's WELCOME. */
-static void raw_prove(struct raw *r, struct mob_opening_say *hello, struct mob_opening_say *proof,
+/* Both words of who knows the secret, and the member's WELCOME; false: the connection ended before. */
+static bool raw_try(struct raw *r, struct mob_opening_say *hello, struct mob_opening_say *proof,
     struct mob_gcs_welcome *welcome)
 {
     struct mob_link_self self = client_self();
@@ -197,7 +206,8 @@ static void raw_prove(struct raw *r, struct mob_opening_say *hello, struct mob_o
     mob_opening_dial(&opening, &self, hello);
     raw_open(r);
     raw_say(r, hello);
-    assert_true(raw_next(r, &challenge));
+    if (!raw_next(r, &challenge))
+        return false;
     struct mob_gcs_frame frame = {
         .type = challenge.type, .head = challenge.head, .head_bytes = challenge.head_bytes};
     assert_int_equal(mob_opening_take(&opening, &frame, proof), MOB_OK);
@@ -207,6 +217,13 @@ static void raw_prove(struct raw *r, struct mob_opening_say *hello, struct mob_o
     assert_true(raw_next(r, &word));
     assert_int_equal(word.type, MOB_GCS_WELCOME);
     assert_int_equal(mob_gcs_welcome_decode(word.head, word.head_bytes, welcome), MOB_OK);
+    return true;
+}
+
+static void raw_prove(struct raw *r, struct mob_opening_say *hello, struct mob_opening_say *proof,
+    struct mob_gcs_welcome *welcome)
+{
+    assert_true(raw_try(r, hello, proof, welcome));
 }
 
 static void an_opening_that_was_heard_opens_nothing(void **state)
@@ -301,6 +318,79 @@ static void the_silent_keep_nobody_out_and_are_given_up(void **state)
     put_one();
 }
 
+/* Who finds the member without descriptors is not left waiting, and when some are free again it takes who
+ * comes. */
+static void without_descriptors_the_member_ends_what_it_cannot_take(void **state)
+{
+    (void)state;
+    static struct raw in[FEW_DESCRIPTORS + 1], out;
+    struct mob_opening_say hello, proof, word;
+    struct mob_gcs_welcome welcome;
+    struct rlimit before, few;
+    int n = 0;
+    assert_int_equal(prlimit(box.gcs, RLIMIT_NOFILE, NULL, &before), 0);
+    few = before;
+    few.rlim_cur = FEW_DESCRIPTORS;
+    assert_int_equal(prlimit(box.gcs, RLIMIT_NOFILE, &few, NULL), 0);
+    while (raw_try(&in[n], &hello, &proof, &welcome)) {
+        n++;
+        assert_true(n <= FEW_DESCRIPTORS);
+    }
+    assert_true(n > 0);
+    close(in[n].fd);
+    raw_open(&out); /* nor is one that says nothing */
+    assert_false(raw_next(&out, &word));
+    close(out.fd);
+    assert_true(lines_with("no more descriptors") > 0);
+    while (n > 0)
+        close(in[--n].fd);
+    put_one();
+    assert_int_equal(prlimit(box.gcs, RLIMIT_NOFILE, &before, NULL), 0);
+}
+
+/* Comes in as a member would. */
+static void link_comes_in(const char *path, uint64_t id)
+{
+    struct mob_link_self self = {
+        .id = id, .protocol_min = MOB_GCS_PEER_PROTOCOL, .protocol_max = MOB_GCS_PEER_PROTOCOL};
+    struct mob_chunk_pool pool = {0};
+    struct mob_link *link;
+    struct mob_gcs_frame frame;
+    struct mob_chunk *chunk;
+    memcpy(self.secret, gcs_box_secret, sizeof self.secret);
+    assert_int_equal(mob_link_dial(&self, &pool, path, &link), MOB_OK);
+    for (int64_t deadline = soon(); !mob_link_up(link);) {
+        mob_link_io(link, true);
+        assert_int_equal(mob_link_next(link, &frame, &chunk), MOB_AGAIN);
+        struct pollfd ready = {.fd = mob_link_fd(link), .events = POLLIN};
+        poll(&ready, 1, 1000);
+        assert_true(mob_now() < deadline);
+    }
+    mob_link_destroy(link);
+    mob_chunk_pool_fini(&pool);
+}
+
+/* Links of members are few. Strangers that take all of them keep no member from its neighbour or its master.
+ */
+static void strangers_keep_no_member_out(void **state)
+{
+    (void)state;
+    static struct raw silent[2][SILENT];
+    struct chain_box chain;
+    chain_box_init(&chain, 1, 1, NULL);
+    chain_box_start(&chain);
+    const char *paths[] = {chain.link[0], chain.master_path[0]};
+    assert_true(chain_box_wait_length(&chain, 1, soon()));
+    for (int i = 0; i < 2; i++) {
+        for (int k = 0; k < SILENT; k++)
+            raw_open_at(&silent[i][k], paths[i]);
+        link_comes_in(paths[i], (77ull << MOB_GCS_MEMBER_LIFE_BITS) | 1);
+        for (int k = 0; k < SILENT; k++)
+            close(silent[i][k].fd);
+    }
+    chain_box_fini(&chain);
+}
+
 /* A member that collects tells who comes so, and a client that heard it sends no reads. That it is over
  * concerns that one, too, when it has not attached. */
 static void who_was_told_of_collecting_is_told_of_its_end(void **state)
@@ -335,6 +425,8 @@ int main(void)
         cmocka_unit_test(an_opening_that_was_heard_opens_nothing),
         cmocka_unit_test(nothing_is_done_for_who_has_proved_nothing),
         cmocka_unit_test(the_silent_keep_nobody_out_and_are_given_up),
+        cmocka_unit_test(without_descriptors_the_member_ends_what_it_cannot_take),
+        cmocka_unit_test(strangers_keep_no_member_out),
         cmocka_unit_test(who_was_told_of_collecting_is_told_of_its_end),
     };
     gcs_box_init(&box, NULL);

@@ -117,7 +117,7 @@ static void neighbour_open(struct stand *s, uint32_t i)
     struct mob_gcs_place *place = &n->self.place;
     snprintf(place->link, sizeof place->link, "%s/neighbour.%u", s->box.directory, i);
     snprintf(place->client, sizeof place->client, "%s/neighbour.%u.client", s->box.directory, i);
-    if (mob_link_listen(n->path, &n->listen_fd) != MOB_OK)
+    if (mob_link_listen(n->path, &n->listener) != MOB_OK)
         die(s, "a neighbour cannot listen");
     n->state = mob_state_create();
     n->chain = mob_chain_create(&(struct mob_chain_options){.self = n->id, .state = n->state});
@@ -130,7 +130,7 @@ static void neighbour_close(struct stand_neighbour *n)
     for (uint32_t i = 0; i < STAND_LINKS_MAX; i++)
         mob_link_destroy(n->heard[i]);
     mob_link_destroy(n->out);
-    close(n->listen_fd);
+    mob_listener_fini(&n->listener);
     mob_chain_destroy(n->chain);
     mob_state_destroy(n->state);
 }
@@ -139,7 +139,7 @@ static void neighbour_accept(struct stand *s, struct stand_neighbour *n)
 {
     for (uint32_t i = 0; i < STAND_LINKS_MAX && !n->deaf; i++)
         if (n->heard[i] == NULL &&
-            mob_link_accept(&n->self, &s->pool, n->listen_fd, &n->heard[i]) != MOB_OK) {
+            mob_link_accept(&n->self, &s->pool, &n->listener, &n->heard[i]) != MOB_OK) {
             n->heard[i] = NULL;
             return;
         }
@@ -249,7 +249,8 @@ static void master_step(struct stand *s)
     struct mob_gcs_frame frame;
     struct mob_chunk *chunk;
     enum mob_status status = MOB_AGAIN;
-    if (s->master == NULL && mob_link_accept(&s->master_self, &s->pool, s->master_fd, &s->master) != MOB_OK)
+    if (s->master == NULL &&
+        mob_link_accept(&s->master_self, &s->pool, &s->master_listener, &s->master) != MOB_OK)
         s->master = NULL;
     if (s->master == NULL)
         return;
@@ -284,7 +285,7 @@ void stand_open(struct stand *s, const char *program, uint32_t neighbours)
     memcpy(s->master_self.secret, gcs_box_secret, sizeof s->master_self.secret);
     snprintf(s->master_path, sizeof s->master_path, "%s/master", s->box.directory);
     snprintf(link, sizeof link, "%s/link", s->box.directory);
-    if (mob_link_listen(s->master_path, &s->master_fd) != MOB_OK)
+    if (mob_link_listen(s->master_path, &s->master_listener) != MOB_OK)
         die(s, "the master cannot listen");
     for (uint32_t i = 0; i < neighbours; i++)
         neighbour_open(s, i);
@@ -304,7 +305,7 @@ void stand_close(struct stand *s)
     for (uint32_t i = 0; i < s->neighbours; i++)
         neighbour_close(&s->neighbour[i]);
     mob_link_destroy(s->master);
-    close(s->master_fd);
+    mob_listener_fini(&s->master_listener);
     mob_chunk_pool_fini(&s->pool);
     gcs_box_fini(&s->box);
 }

@@ -31,7 +31,7 @@ struct stand_neighbour {
     struct mob_link_self self;
     char path[96];
     bool deaf; /* takes no link yet */
-    int listen_fd;
+    struct mob_listener listener;
     struct mob_link *heard[STAND_LINKS_MAX]; /* that the process made */
     struct mob_link *out;
     int64_t dial_ns;
@@ -54,7 +54,7 @@ struct stand {
     struct mob_gcs_report report; /* its newest */
     char master_path[96];
     struct mob_link_self master_self;
-    int master_fd;
+    struct mob_listener master_listener;
     struct mob_link *master;
     struct mob_gcs_book book;
     uint64_t told_epoch;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@
 
 struct pair {
     char directory[64], address[112];
-    int listen_fd;
+    struct mob_listener listener;
     struct mob_chunk_pool pool;
     struct mob_link_self near, far; /* far: the end that is connected to */
     struct mob_link *dialer, *acceptor;
@@ -43,7 +44,7 @@ static void pair_init(struct pair *p)
     snprintf(p->address, sizeof p->address, "%s/s", p->directory);
     p->near = self_of(11);
     p->far = self_of(22);
-    assert_int_equal(mob_link_listen(p->address, &p->listen_fd), MOB_OK);
+    assert_int_equal(mob_link_listen(p->address, &p->listener), MOB_OK);
 }
 
 static void pair_fini(struct pair *p)
@@ -52,7 +53,7 @@ static void pair_fini(struct pair *p)
     mob_link_destroy(p->acceptor);
     assert_int_equal(p->pool.live_bytes, 0);
     mob_chunk_pool_fini(&p->pool);
-    close(p->listen_fd);
+    mob_listener_fini(&p->listener);
     unlink(p->address);
     rmdir(p->directory);
 }
@@ -60,9 +61,9 @@ static void pair_fini(struct pair *p)
 static void pair_open(struct pair *p)
 {
     assert_int_equal(mob_link_dial(&p->near, &p->pool, p->address, &p->dialer), MOB_OK);
-    struct pollfd ready = {.fd = p->listen_fd, .events = POLLIN};
+    struct pollfd ready = {.fd = p->listener.fd, .events = POLLIN};
     assert_int_equal(poll(&ready, 1, 5000), 1);
-    assert_int_equal(mob_link_accept(&p->far, &p->pool, p->listen_fd, &p->acceptor), MOB_OK);
+    assert_int_equal(mob_link_accept(&p->far, &p->pool, &p->listener, &p->acceptor), MOB_OK);
 }
 
 static void drain(struct pair *p, struct mob_link *link, enum mob_status *end)
@@ -171,7 +172,7 @@ static void a_changed_opening_is_refused(void **state)
     pair_init(&p);
     assert_int_equal(mob_link_dial(&p.near, &p.pool, p.address, &p.dialer), MOB_OK);
     mob_link_io(p.dialer, false);
-    int fd = accept4(p.listen_fd, NULL, NULL, SOCK_CLOEXEC);
+    int fd = accept4(p.listener.fd, NULL, NULL, SOCK_CLOEXEC);
     uint8_t bytes[1024];
     ssize_t n = recv(fd, bytes, sizeof bytes, 0);
     assert_true(n > (ssize_t)MOB_GCS_FRAME_HEADER_BYTES);
@@ -185,13 +186,13 @@ static void a_changed_opening_is_refused(void **state)
     uint8_t header[MOB_GCS_FRAME_HEADER_BYTES];
     mob_gcs_frame_encode(&frame, header);
     /* the acceptor behind a second socket */
-    int back = -1;
+    struct mob_listener back;
     struct mob_link *middle;
     char address[112];
     snprintf(address, sizeof address, "%s/m", p.directory);
     assert_int_equal(mob_link_listen(address, &back), MOB_OK);
     assert_int_equal(mob_link_dial(&p.near, &p.pool, address, &middle), MOB_OK);
-    assert_int_equal(mob_link_accept(&p.far, &p.pool, back, &p.acceptor), MOB_OK);
+    assert_int_equal(mob_link_accept(&p.far, &p.pool, &back, &p.acceptor), MOB_OK);
     /* `middle` is only a socket to the acceptor here: its own opening is not sent */
     int out = mob_link_fd(middle);
     assert_int_equal(send(out, header, sizeof header, 0), sizeof header);
@@ -205,7 +206,7 @@ static void a_changed_opening_is_refused(void **state)
     assert_false(mob_link_up(p.acceptor));
     mob_link_destroy(middle);
     close(fd);
-    close(back);
+    mob_listener_fini(&back);
     unlink(address);
     pair_fini(&p);
 }
@@ -280,6 +281,81 @@ static void who_proves_nothing_is_silent(void **state)
     pair_fini(&p);
 }
 
+/* ---- no descriptors ---- */
+
+enum { SPARE_AND_ONE = 1, NOT_EVEN_THAT = 0 };
+
+/* This process may open no descriptor above those that it has; `more`: how many of its own it may still use.
+ */
+static struct rlimit limit_descriptors(int highest, rlim_t more)
+{
+    struct rlimit before, now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    now = before;
+    now.rlim_cur = more == NOT_EVEN_THAT ? 0 : (rlim_t)highest + 1;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &now), 0);
+    return before;
+}
+
+/* All numbers up to that of the last one are taken afterwards. */
+static int fill_descriptors(int *fds, int max)
+{
+    int highest = -1;
+    for (int i = 0; i < max; i++) {
+        fds[i] = dup(STDERR_FILENO);
+        assert_true(fds[i] >= 0);
+        highest = fds[i] > highest ? fds[i] : highest;
+    }
+    return highest;
+}
+
+static void without_descriptors_who_connects_sees_the_end(void **state)
+{
+    (void)state;
+    struct pair p;
+    int fds[64];
+    uint8_t byte;
+    pair_init(&p);
+    for (int round = 0; round < 2; round++) { /* what was given up for the first is there for the second */
+        assert_int_equal(mob_link_dial(&p.near, &p.pool, p.address, &p.dialer), MOB_OK);
+        mob_link_io(p.dialer, false);
+        struct rlimit before = limit_descriptors(fill_descriptors(fds, 64), SPARE_AND_ONE);
+        assert_int_equal(mob_link_accept(&p.far, &p.pool, &p.listener, &p.acceptor), MOB_AGAIN);
+        setrlimit(RLIMIT_NOFILE, &before);
+        struct pollfd ended = {.fd = mob_link_fd(p.dialer), .events = POLLIN};
+        assert_int_equal(poll(&ended, 1, 5000), 1);
+        assert_true(recv(mob_link_fd(p.dialer), &byte, 1, 0) <= 0);
+        assert_int_equal(mob_listener_poll_fd(&p.listener, mob_now()), p.listener.fd);
+        for (int i = 0; i < 64; i++)
+            close(fds[i]);
+        mob_link_destroy(p.dialer);
+    }
+    pair_open(&p);
+    exchange(&p);
+    assert_true(mob_link_up(p.acceptor));
+    pair_fini(&p);
+}
+
+/* Another thread has the last one: nothing can be said, and nobody asks again without end. */
+static void without_the_spare_descriptor_a_listener_rests(void **state)
+{
+    (void)state;
+    struct pair p;
+    pair_init(&p);
+    assert_int_equal(mob_link_dial(&p.near, &p.pool, p.address, &p.dialer), MOB_OK);
+    mob_link_io(p.dialer, false);
+    struct rlimit before = limit_descriptors(0, NOT_EVEN_THAT);
+    assert_int_equal(mob_link_accept(&p.far, &p.pool, &p.listener, &p.acceptor), MOB_AGAIN);
+    setrlimit(RLIMIT_NOFILE, &before);
+    assert_int_equal(mob_listener_poll_fd(&p.listener, p.listener.rest_until_ns - 1), -1);
+    assert_int_equal(mob_listener_poll_fd(&p.listener, p.listener.rest_until_ns), p.listener.fd);
+    assert_int_equal(mob_link_accept(&p.far, &p.pool, &p.listener, &p.acceptor), MOB_OK);
+    assert_true(p.listener.spare_fd >= 0);
+    exchange(&p);
+    assert_true(mob_link_up(p.acceptor));
+    pair_fini(&p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +369,8 @@ int main(void)
         cmocka_unit_test(large_and_small_frames_arrive_whole),
         cmocka_unit_test(nothing_is_sent_before_both_are_proved),
         cmocka_unit_test(who_proves_nothing_is_silent),
+        cmocka_unit_test(without_descriptors_who_connects_sees_the_end),
+        cmocka_unit_test(without_the_spare_descriptor_a_listener_rests),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
