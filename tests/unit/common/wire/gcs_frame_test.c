@@ -221,6 +221,23 @@ static void the_bytes_of_a_configuration_stay(void **state)
     assert_string_equal(book.places[1].client, "/run/b");
 }
 
+/* COLD has a head only when the watermark is known. `frames_v1_cold` has it without. */
+static void the_bytes_of_a_watermark_stay(void **state)
+{
+    (void)state;
+    uint8_t made[256], there[8192];
+    struct mob_gcs_cold said = {.watermark = 0x0102030405060708}, heard;
+    size_t used, n = whole_frame(made, MOB_GCS_COLD, &said, sizeof said, NULL, 0);
+    size_t m = compare("frames_v1_watermark", made, n, there);
+    struct mob_gcs_frame f;
+    assert_int_equal(mob_gcs_frame_decode(there, m, MOB_GCS_FRAME_CLIENT_MAX, &f, &used), MOB_OK);
+    assert_int_equal(used, m);
+    assert_int_equal(f.type, MOB_GCS_COLD);
+    assert_int_equal(f.head_bytes, sizeof heard);
+    memcpy(&heard, f.head, sizeof heard);
+    assert_int_equal(heard.watermark, said.watermark);
+}
+
 /* A member of an earlier version says less of itself, one of a later version more. */
 static void figures_of_other_versions_are_understood(void **state)
 {
@@ -272,6 +289,7 @@ int main(void)
         cmocka_unit_test(figures_of_other_versions_are_understood),
         cmocka_unit_test(the_bytes_of_version_1_stay),
         cmocka_unit_test(the_bytes_of_a_configuration_stay),
+        cmocka_unit_test(the_bytes_of_a_watermark_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
