@@ -146,6 +146,8 @@ void mob_block_decoder_destroy(struct mob_block_decoder *d);
 /* Borrows `block` until the next open. Checks crc and version. */
 MOB_MUST_USE enum mob_status mob_block_open(struct mob_block_decoder *d, const uint8_t *block, size_t length,
     struct mob_block_header *header_out, struct mob_zone_map *zone_out);
+/* Blocks that were opened so far. */
+uint64_t mob_block_decoder_opened(const struct mob_block_decoder *d);
 /* MOB_OK with an entry, MOB_CLOSED at the end, MOB_CORRUPT. */
 MOB_MUST_USE enum mob_status mob_block_next(struct mob_block_decoder *d, struct mob_entry *out);
 

@@ -90,6 +90,7 @@ enum mob_status mob_block_open(struct mob_block_decoder *d, const uint8_t *block
     struct mob_block_header *header_out, struct mob_zone_map *zone_out)
 {
     struct block_front front;
+    d->opened++;
     d->entries_left = 0;
     d->at = d->end = d->bytes;
     enum mob_status status = peek(block, length, &front, header_out, zone_out);
@@ -359,4 +360,9 @@ enum mob_status mob_block_next(struct mob_block_decoder *d, struct mob_entry *ou
     }
     d->entries_left--;
     return MOB_OK;
+}
+
+uint64_t mob_block_decoder_opened(const struct mob_block_decoder *d)
+{
+    return d->opened;
 }

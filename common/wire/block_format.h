@@ -228,6 +228,7 @@ enum { DECODE_SCRATCH = MOB_RECORD_MAX + 4096 };
 struct mob_block_decoder {
     const uint8_t *at, *end; /* in bytes; reads may pass `end` by DECODE_SLACK, which is zero */
     uint32_t entries_left;
+    uint64_t opened; /* blocks */
     struct predictors p;
     uint8_t bytes[MOB_BLOCK_BYTES_MAX + DECODE_SLACK];
     _Alignas(8) uint8_t scratch[DECODE_SCRATCH];

@@ -247,6 +247,9 @@ MOB_MUST_USE enum mob_status mob_gcs_list(
  * was flushed comes from PostgreSQL: MOB_UNAVAILABLE when that does not answer. */
 MOB_MUST_USE enum mob_status mob_gcs_group_blocks(struct mob_gcs *gcs, struct mob_stream stream,
     uint32_t group, uint64_t position, mob_gcs_done_fn *done, void *arg);
+/* The same, with at most so many blocks in a page. */
+MOB_MUST_USE enum mob_status mob_gcs_group_page(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
+    uint64_t position, uint32_t limit, mob_gcs_done_fn *done, void *arg);
 /* Only those that have not been flushed: enough for whoever finds all that he looks for in them. */
 MOB_MUST_USE enum mob_status mob_gcs_group_here(struct mob_gcs *gcs, struct mob_stream stream, uint32_t group,
     uint64_t position, mob_gcs_done_fn *done, void *arg);

@@ -69,8 +69,14 @@ static enum mob_status read_pages(
 enum mob_status mob_gcs_group_blocks(struct mob_gcs *g, struct mob_stream stream, uint32_t group,
     uint64_t position, mob_gcs_done_fn *done, void *arg)
 {
+    return mob_gcs_group_page(g, stream, group, position, 0, done, arg);
+}
+
+enum mob_status mob_gcs_group_page(struct mob_gcs *g, struct mob_stream stream, uint32_t group,
+    uint64_t position, uint32_t limit, mob_gcs_done_fn *done, void *arg)
+{
     struct mob_gcs_get head = {
-        .query = MOB_GCS_Q_GROUP, .stream = stream, .group = group, .position = position};
+        .query = MOB_GCS_Q_GROUP, .limit = limit, .stream = stream, .group = group, .position = position};
     return read_pages(g, &head, done, arg);
 }
 

@@ -15,20 +15,21 @@
 #include "common/base/log.h"
 #include "server/api/engine_reading.h"
 #include "server/api/engine_scan.h"
+#include "server/api/engine_specs.h"
 #include "server/api/filter.h"
+#include "server/api/place_in_time.h"
 #include "server/api/task_row.h"
 
 #define SEARCH_BLOCKS_MAX 4096u
 #define PAGE_BLOCKS_MAX 128u /* a page of the member's blocks, which are whole ones */
+#define FOUND_MAX 16384u /* failures that wait for their specs */
 #define FUNCTIONS_MAX 16 /* versions of one name that are looked for one after the other */
 
-struct place_in_time {
-    int64_t finished_us;
-    struct mob_task_id task;
-};
 struct found {
-    struct mob_task_id task;
+    struct place_in_time place;
     struct task_row_end end;
+    uint64_t position; /* of its block, for spec_search_seek */
+    bool noted; /* its spec is taken out of what comes by */
 };
 struct failure {
     struct place_in_time place;
@@ -43,74 +44,41 @@ struct failures {
     struct mob_gcs_scan request;
     struct mob_function_id functions[FUNCTIONS_MAX]; /* that have the name; none: all are read and compared */
     uint32_t function_count, function_at;
-    bool names_read, names_missing;
+    bool names_read;
     struct failure *rows; /* the best ones so far, in order */
     size_t count, capacity; /* one more than are wanted: it says that there are more */
     uint32_t blocks; /* read */
     int64_t lowest_us; /* end of anything that was read */
     bool cut_short;
     int64_t cut_us; /* older ones were not all looked at */
-    /* The page that is worked on. */
-    struct found *found;
-    size_t found_count, found_capacity, at;
-    struct lineage_set *set;
-    struct reading *reading; /* specs in other blocks */
+    bool by_end; /* the filter asks for nothing but what an end says */
+    struct found *found; /* in order but for the page that is worked on; by_end: the best ones */
+    size_t found_count, found_capacity, settled; /* settled: in order */
+    struct spec_search *specs;
+    uint32_t pages, pages_wanted; /* before specs are read */
+    bool read_all, more; /* more: by_end, there are others behind the last one found */
+    struct place_in_time last; /* then */
+    uint64_t block_position; /* of the block that is read */
     uint64_t next;
     uint32_t next_tie;
 };
 
-/* ---- the order ---- */
-
-static int compare_tasks(struct mob_task_id a, struct mob_task_id b)
-{
-    int order = memcmp(&a.stream, &b.stream, sizeof a.stream);
-    return order != 0 ? order : (a.index > b.index) - (a.index < b.index);
-}
-
-static bool is_before(struct place_in_time a, struct place_in_time b)
-{
-    return a.finished_us != b.finished_us ? a.finished_us > b.finished_us : compare_tasks(a.task, b.task) > 0;
-}
-
-static char *cursor_text(struct place_in_time p)
-{
-    uint64_t high;
-    uint32_t low;
-    char *text = NULL;
-    memcpy(&high, p.task.stream.b, sizeof high);
-    memcpy(&low, p.task.stream.b + sizeof high, sizeof low);
-    int n = asprintf(&text, "f%lld.%llu.%u.%u", (long long)p.finished_us, (unsigned long long)high, low,
-        (unsigned)p.task.index);
-    return n < 0 ? NULL : text;
-}
-
-static bool read_cursor(const char *text, struct place_in_time *out)
-{
-    unsigned long long time, high;
-    unsigned low, index;
-    int end = 0;
-    (void)!sscanf(text, "f%18llu.%20llu.%10u.%10u%n", &time, &high, &low, &index, &end);
-    if (end == 0 || text[end] != '\0')
-        return false;
-    uint64_t first = high;
-    *out = (struct place_in_time){.finished_us = (int64_t)time, .task.index = index};
-    memcpy(out->task.stream.b, &first, sizeof first);
-    memcpy(out->task.stream.b + sizeof first, &low, sizeof low);
-    return true;
-}
-
 /* ---- the best rows ---- */
 
-static bool is_full(const struct failures *f)
+/* The last of as many as are wanted; NULL: there are fewer. */
+static const struct place_in_time *worst_place(const struct failures *f)
 {
-    return f->count == f->capacity;
+    if (f->by_end)
+        return f->settled == f->capacity ? &f->found[f->settled - 1].place : NULL;
+    return f->count == f->capacity ? &f->rows[f->count - 1].place : NULL;
 }
 
 /* Could a failure at this place be among them? */
 static bool is_wanted(const struct failures *f, struct place_in_time p)
 {
-    return p.finished_us >= f->from_us && p.finished_us <= f->to_us && is_before(f->cursor, p) &&
-        !(is_full(f) && !is_before(p, f->rows[f->count - 1].place));
+    const struct place_in_time *worst = worst_place(f);
+    return p.finished_us >= f->from_us && p.finished_us <= f->to_us && place_is_before(f->cursor, p) &&
+        !(worst && !place_is_before(p, *worst));
 }
 
 /* Takes json. One that is there already came twice: from the member, and flushed a moment later. */
@@ -119,17 +87,17 @@ static void add_row(struct failures *f, struct place_in_time place, json_t *json
     size_t low = 0, high = f->count;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (is_before(f->rows[middle].place, place))
+        if (place_is_before(f->rows[middle].place, place))
             low = middle + 1;
         else
             high = middle;
     }
-    bool twice = low < f->count && !is_before(place, f->rows[low].place);
+    bool twice = low < f->count && !place_is_before(place, f->rows[low].place);
     if (twice || low == f->capacity) {
         json_decref(json);
         return;
     }
-    if (is_full(f))
+    if (f->count == f->capacity)
         json_decref(f->rows[--f->count].json);
     memmove(f->rows + low + 1, f->rows + low, (f->count - low) * sizeof *f->rows);
     f->rows[low] = (struct failure){place, json};
@@ -147,9 +115,7 @@ static void drop_rows(struct failures *f)
 static void destroy(struct failures *f)
 {
     drop_rows(f);
-    if (f->reading)
-        reading_end(f->reading);
-    lineage_set_destroy(f->set);
+    spec_search_destroy(f->specs);
     free(f->rows);
     free(f->found);
     free(f);
@@ -167,16 +133,16 @@ static void answer(struct failures *f)
     struct flight *flight = f->flight;
     struct mob_engine_query *query = &flight->op->query;
     json_t *items = json_array();
-    bool more = is_full(f);
-    size_t limit = more ? f->count - 1 : f->count, given = 0;
+    bool more = f->by_end ? f->more : f->count == f->capacity;
+    size_t limit = more && !f->by_end ? f->count - 1 : f->count, given = 0;
     for (; given < limit && !(f->cut_short && f->rows[given].place.finished_us < f->cut_us); given++)
         json_array_append(items, f->rows[given].json);
     bool truncated = f->cut_short && !(more && given == limit);
     /* Behind all that ended at cut_us or later. */
     struct place_in_time last = {.finished_us = f->cut_us};
     if (!truncated && more)
-        last = f->rows[given - 1].place;
-    mob_engine_next_cursor(query, more || truncated ? cursor_text(last) : NULL);
+        last = f->by_end ? f->last : f->rows[given - 1].place;
+    mob_engine_next_cursor(query, more || truncated ? place_cursor(last) : NULL);
     json_t *out = json_pack("{s:o,s:s?,s:n,s:b,s:n}", "items", items, "next_cursor", query->cursor,
         "total_estimate", "truncated", (int)truncated, "dropped_before");
     destroy(f);
@@ -185,20 +151,32 @@ static void answer(struct failures *f)
 
 /* ---- a page of blocks ---- */
 
+/* Of a filter that asks for nothing else. */
+static bool end_matches(const struct failures *f, struct mob_job_id job, const struct task_row_end *end)
+{
+    char text[MOB_ID_TEXT_MAX];
+    json_t *row = json_pack("{s:s}", "job", mob_job_id_format(job, text));
+    task_row_end(row, end);
+    bool matches = mob_filter_matches(&f->filter, row);
+    json_decref(row);
+    return matches;
+}
+
 static void note_entry(void *arg, const struct mob_entry *entry, const struct mob_block_header *header)
 {
     struct failures *f = arg;
     const struct mob_completion_head *c = &entry->completion.head;
     if (entry->type != MOB_ENTRY_COMPLETION || !(c->flags & MOB_COMPLETION_FINAL) || c->status == MOB_OK)
         return;
-    struct found found = {c->task,
-        {.status = (enum mob_status)c->status,
+    struct found found = {.position = f->block_position,
+        .end = {.status = (enum mob_status)c->status,
             .worker = c->worker,
             .attempt = c->attempt,
             .started_us = scan_wall_us(header, c->started_ns),
             .finished_us = scan_wall_us(header, c->finished_ns)}};
+    found.place = (struct place_in_time){found.end.finished_us, c->task};
     f->lowest_us = found.end.finished_us < f->lowest_us ? found.end.finished_us : f->lowest_us;
-    if (!is_wanted(f, (struct place_in_time){found.end.finished_us, found.task}))
+    if (!is_wanted(f, found.place) || (f->by_end && !end_matches(f, header->job, &found.end)))
         return;
     if (f->found_count == f->found_capacity) {
         f->found_capacity = f->found_capacity ? 2 * f->found_capacity : 128;
@@ -206,31 +184,114 @@ static void note_entry(void *arg, const struct mob_entry *entry, const struct mo
         MOB_ASSERT(f->found != NULL);
     }
     f->found[f->found_count++] = found;
-    lineage_set_want(f->set, found.task.stream, found.task.index >> MOB_GROUP_SHIFT);
 }
 
+/* What was flushed is not looked for by its position: its spec is beside it. */
 static void note_block(struct failures *f, const struct mob_gcs_block_row *row)
 {
+    uint32_t shards = mob_gcs_shard_count(f->flight->engine->gcs);
+    f->block_position = row->recut ? 0 : mob_gcs_shard_position(shards, f->request.shard, row->seq);
     scan_each_entry(f->flight->engine, row, note_entry, f);
     f->blocks++;
 }
 
-static void make_row(struct failures *f, const struct found *found, const struct task_record *record)
+static int newest_first(const void *a, const void *b)
 {
-    struct engine *engine = f->flight->engine;
-    struct mob_function_id function = record->spec.function;
-    if (!f->names_read && !engine_function_of(engine, function))
-        f->names_missing |= engine_function_is_missing(engine, function);
-    json_t *json = engine_record_row(engine, record);
+    struct place_in_time x = ((const struct found *)a)->place, y = ((const struct found *)b)->place;
+    return place_is_before(y, x) - place_is_before(x, y);
+}
+
+/* Each once, in order; and of those that are known by their ends alone no more than are wanted. */
+static void settle(struct failures *f)
+{
+    size_t kept = 0;
+    if (f->found_count > 0)
+        qsort(f->found, f->found_count, sizeof *f->found, newest_first);
+    for (size_t i = 0; i < f->found_count; i++)
+        if (kept == 0 || place_is_before(f->found[kept - 1].place, f->found[i].place))
+            f->found[kept++] = f->found[i];
+    f->found_count = f->by_end && kept > f->capacity ? f->capacity : kept;
+    f->settled = f->found_count;
+}
+
+static void note_specs(struct failures *f, const struct mob_gcs_answer *answer)
+{
+    for (size_t i = 0; i < f->found_count; i++) {
+        if (!f->found[i].noted)
+            spec_search_want(f->specs, f->found[i].place.task);
+        f->found[i].noted = true;
+    }
+    for (uint32_t i = 0; i < answer->block_count && f->found_count > 0; i++)
+        spec_search_block(f->specs, &answer->blocks[i]);
+}
+
+/* ---- their specs, and the rows ---- */
+
+static void read_page(struct failures *f);
+static void go_on(struct failures *f);
+
+static void make_row(struct failures *f, const struct found *found)
+{
+    const struct task_record *record = spec_search_find(f->specs, found->place.task);
+    if (!record || !is_wanted(f, found->place))
+        return;
+    json_t *json = engine_record_row(f->flight->engine, record);
     task_row_end(json, &found->end);
     if (mob_filter_matches(&f->filter, json))
-        add_row(f, (struct place_in_time){found->end.finished_us, found->task}, json);
+        add_row(f, found->place, json);
     else
         json_decref(json);
 }
 
-static void read_page(struct failures *f);
-static void start(void *arg);
+/* All that is known is used up. */
+static void make_rows(void *arg)
+{
+    struct failures *f = arg;
+    struct found *found = f->found;
+    size_t count = f->found_count;
+    f->found = NULL;
+    f->found_count = f->found_capacity = f->settled = 0;
+    for (size_t i = 0; i < count; i++)
+        make_row(f, &found[i]);
+    free(found);
+    spec_search_destroy(f->specs);
+    f->specs = spec_search_create(f->flight->engine);
+    f->pages = 0;
+    f->pages_wanted *= 2;
+    go_on(f);
+}
+
+static void on_specs(void *arg, enum mob_status status)
+{
+    struct failures *f = arg;
+    bool missing = false;
+    if (status != MOB_OK) {
+        fail(f, status);
+        return;
+    }
+    for (size_t i = 0; i < f->found_count && !f->names_read && !missing; i++) {
+        const struct task_record *record = spec_search_find(f->specs, f->found[i].place.task);
+        missing = record && engine_function_is_missing(f->flight->engine, record->spec.function);
+    }
+    f->names_read |= missing;
+    if (missing)
+        engine_functions_refresh(f->flight->engine, make_rows, f);
+    else
+        make_rows(f);
+}
+
+static void read_specs(struct failures *f)
+{
+    f->more = f->by_end && f->found_count == f->capacity;
+    if (f->more)
+        f->last = f->found[--f->found_count - 1].place;
+    for (size_t i = 0; i < f->found_count; i++)
+        if (!spec_search_find(f->specs, f->found[i].place.task))
+            spec_search_seek(f->specs, f->found[i].place.task, f->found[i].position);
+    spec_search_read(f->specs, on_specs, f);
+}
+
+/* ---- page after page ---- */
 
 static void begin_shard(struct failures *f, uint32_t shard)
 {
@@ -241,13 +302,14 @@ static void begin_shard(struct failures *f, uint32_t shard)
     f->request.tie = 0;
 }
 
-/* Where to read on, and down to when. */
-static void go_on(struct failures *f)
+/* Where to read on, and down to when. False: nowhere. */
+static bool next_place(struct failures *f)
 {
+    const struct place_in_time *worst = worst_place(f);
+    int64_t floor_us = worst ? worst->finished_us : f->from_us;
     f->request.position = f->next;
     f->request.tie = f->next_tie;
-    int64_t floor_us = is_full(f) ? f->rows[f->count - 1].place.finished_us : f->from_us;
-    if (!is_full(f) && !f->cut_short && f->blocks >= SEARCH_BLOCKS_MAX) {
+    if (!worst && !f->cut_short && f->blocks >= SEARCH_BLOCKS_MAX) {
         f->cut_short = true;
         f->cut_us = f->lowest_us;
     }
@@ -256,54 +318,37 @@ static void go_on(struct failures *f)
     f->request.from_wall_ns = floor_us * 1000;
     bool behind = f->next & MOB_GCS_COLD_TIME_BIT &&
         (int64_t)(f->next & ~(MOB_GCS_COLD_BIT | MOB_GCS_COLD_TIME_BIT)) < floor_us;
-    bool more = f->next != 0 && !behind;
-    if (!more && f->function_at + 1 < f->function_count) { /* in PostgreSQL; the member was read for all */
+    if (f->next != 0 && !behind)
+        return true;
+    if (f->function_at + 1 < f->function_count) { /* in PostgreSQL; the member was read for all */
         f->request.function = f->functions[++f->function_at];
         f->request.position = mob_gcs_cold_position(MOB_GCS_COLD_SEQ_MAX, MOB_GCS_COLD_ROW_MAX);
         f->request.tie = 0;
-        more = true;
+        return true;
     }
-    if (!more && f->request.shard + 1 < mob_gcs_shard_count(f->flight->engine->gcs)) {
+    if (f->request.shard + 1 < mob_gcs_shard_count(f->flight->engine->gcs)) {
         begin_shard(f, f->request.shard + 1);
-        more = true;
+        return true;
     }
-    if (more)
+    return false;
+}
+
+/* Those that wait for their specs come first when there are enough of them, or a bound is reached. */
+static void go_on(struct failures *f)
+{
+    bool enough = !f->by_end && f->found_count > 0 &&
+        (f->pages >= f->pages_wanted || f->found_count >= FOUND_MAX || f->blocks >= SEARCH_BLOCKS_MAX);
+    if (enough) {
+        read_specs(f);
+        return;
+    }
+    f->read_all = f->read_all || !next_place(f);
+    if (!f->read_all)
         read_page(f);
-    else if (f->names_missing)
-        engine_functions_refresh(f->flight->engine, start, f);
+    else if (f->found_count > 0)
+        read_specs(f);
     else
         answer(f);
-}
-
-static void end_page(struct failures *f)
-{
-    reading_end(f->reading);
-    f->reading = NULL;
-    lineage_set_destroy(f->set);
-    f->set = NULL;
-}
-
-static void on_group(struct reading *reading, enum mob_status status)
-{
-    struct failures *f = reading->context;
-    for (; status == MOB_OK && f->at < f->found_count; f->at++) {
-        const struct found *found = &f->found[f->at];
-        const struct task_record *record = lineage_set_find(f->set, found->task);
-        if (!is_wanted(f, (struct place_in_time){found->end.finished_us, found->task}))
-            continue;
-        if (!record || !record->has_spec) {
-            if (reading_group(reading, found->task.stream, found->task.index >> MOB_GROUP_SHIFT))
-                return;
-            record = lineage_set_find(reading->set, found->task);
-        }
-        if (record && record->has_spec)
-            make_row(f, found, record);
-    }
-    end_page(f);
-    if (status == MOB_OK)
-        go_on(f);
-    else
-        fail(f, status);
 }
 
 static void on_page(void *arg, const struct mob_gcs_answer *answer)
@@ -313,18 +358,14 @@ static void on_page(void *arg, const struct mob_gcs_answer *answer)
         fail(f, answer->status);
         return;
     }
-    f->set = lineage_set_create();
-    MOB_ASSERT(f->set != NULL);
-    f->found_count = f->at = 0;
     for (uint32_t i = 0; i < answer->block_count; i++)
         note_block(f, &answer->blocks[i]);
-    for (uint32_t i = 0; i < answer->block_count && f->found_count > 0; i++)
-        lineage_set_block(f->set, f->flight->engine->decoder, answer->blocks[i].seq, answer->blocks[i].bytes,
-            answer->blocks[i].length);
+    settle(f);
+    note_specs(f, answer);
     f->next = answer->next;
     f->next_tie = answer->tie;
-    f->reading = reading_begin(f->flight, on_group, f);
-    on_group(f->reading, MOB_OK);
+    f->pages++;
+    go_on(f);
 }
 
 static void read_page(struct failures *f)
@@ -355,35 +396,38 @@ static void look_up_functions(struct failures *f)
     f->function_count = count <= FUNCTIONS_MAX ? (uint32_t)count : 0;
 }
 
-/* From the newest failure on. Also the second time, when all names are known. */
 static void start(void *arg)
 {
     struct failures *f = arg;
-    drop_rows(f);
-    f->blocks = 0;
-    f->cut_short = false;
-    f->lowest_us = INT64_MAX;
-    f->names_read |= f->names_missing || term(&f->filter, "function") != NULL;
-    f->names_missing = false;
+    f->names_read = term(&f->filter, "function") != NULL;
     look_up_functions(f);
     begin_shard(f, 0);
     f->request.from_wall_ns = f->from_us * 1000;
     read_page(f);
 }
 
-/* Nothing but what the indexes are read by, so that each row that comes is one of the list. */
-static bool is_exact(const struct failures *f)
+/* Nothing but these fields? */
+static bool uses_only(const struct mob_filter *filter, const char *const *fields, size_t count)
 {
-    static const char *const used[] = {"state", "job", "function", "finished_us"};
-    for (size_t i = 0; i < f->filter.count; i++) {
-        bool is_used = false;
-        for (size_t k = 0; k < sizeof used / sizeof *used; k++)
-            is_used |= strcmp(f->filter.terms[i].field, used[k]) == 0;
-        if (!is_used)
+    for (size_t i = 0; i < filter->count; i++) {
+        bool is_one = false;
+        for (size_t k = 0; k < count; k++)
+            is_one |= strcmp(filter->terms[i].field, fields[k]) == 0;
+        if (!is_one)
             return false;
     }
+    return true;
+}
+
+/* What an end says; `function` is behind the others: PostgreSQL's index has it, blocks do not. */
+static const char *const indexed[] = {"state", "job", "finished_us", "function"};
+#define INDEXED (sizeof indexed / sizeof *indexed)
+
+/* Each row that comes through the indexes is one of the list. */
+static bool is_exact(const struct failures *f)
+{
     const char *name = term(&f->filter, "function");
-    return !name || !strchr(name, '*');
+    return uses_only(&f->filter, indexed, INDEXED) && !(name && strchr(name, '*'));
 }
 
 static bool is_of_failures(const struct mob_engine_query *query, const struct mob_filter *filter)
@@ -419,14 +463,18 @@ bool engine_list_failures(struct flight *flight)
         .filter = filter,
         .capacity = query->limit + 1,
         .cursor = {.finished_us = INT64_MAX},
+        .by_end = uses_only(&filter, indexed, INDEXED - 1),
+        .lowest_us = INT64_MAX,
+        .pages_wanted = 1,
         .request = {.failed = true, .newest_first = true}};
-    if (query->cursor && !read_cursor(query->cursor, &f->cursor)) {
+    if (query->cursor && !place_of_cursor(query->cursor, &f->cursor)) {
         destroy(f);
         flight_fail(flight, MOB_BAD_REQUEST, NULL, "cursor: not one that this list gave; begin without one");
         return true;
     }
     f->rows = calloc(f->capacity, sizeof *f->rows);
     MOB_ASSERT(f->rows != NULL);
+    f->specs = spec_search_create(flight->engine);
     bool few = f->capacity < PAGE_BLOCKS_MAX && is_exact(f);
     f->request.limit = few ? (uint32_t)f->capacity : PAGE_BLOCKS_MAX;
     bound_times(f);

@@ -1,7 +1,8 @@
 /* Figures of the control store and the node in Prometheus' text format: of each shard what its tail knows,
  * and of each member what it says of itself (engine_metrics_members.c), as `mobula gcs status` shows them; of
- * the node what GET /nodes shows (engine_metrics_node.c). A shard that does not answer is mobula_gcs_up 0,
- * and has no figures; nor has a node that does not. */
+ * the node what GET /nodes shows (engine_metrics_node.c); and blocks of the log that this gateway opened to
+ * answer requests. A shard that does not answer is mobula_gcs_up 0, and has no figures; nor has a node that
+ * does not. */
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -125,10 +126,19 @@ static void write_all(const struct gathering *g, struct mob_text *t)
         engine_write_node(g->node, t);
 }
 
+/* What lists and look-ups cost: a page of a list that opens thousands is a slow one. */
+static void write_own(const struct engine *engine, struct mob_text *t)
+{
+    mob_text_printf(t,
+        "# TYPE mobula_gateway_blocks_opened_total counter\nmobula_gateway_blocks_opened_total %llu\n",
+        (unsigned long long)mob_block_decoder_opened(engine->decoder));
+}
+
 static void tell(struct gathering *g)
 {
     struct flight *flight = g->flight;
     g->flight = NULL;
+    write_own(flight->engine, &flight->op->json);
     write_all(g, &flight->op->json);
     flight_done(flight);
 }

@@ -5,18 +5,13 @@
 
 #include "common/base/bytes.h"
 #include "common/base/log.h"
+#include "server/api/lineage_wants.h"
 
 #define BUCKETS 4096u
 
-struct wanted {
-    struct mob_stream stream;
-    uint32_t group;
-};
-
 struct lineage_set {
     struct task_record *buckets[BUCKETS];
-    struct wanted *wanted;
-    size_t wanted_count, wanted_capacity;
+    struct lineage_wants wants;
     struct actor_edge *edges;
     size_t edge_count, edge_capacity;
     uint32_t *edge_buckets; /* newest edge + 1, by actor and position; as many as there is room for edges */
@@ -55,19 +50,10 @@ void lineage_set_destroy(struct lineage_set *set)
             record_destroy(r);
         }
     }
-    free(set->wanted);
+    lineage_wants_fini(&set->wants);
     free(set->edges);
     free(set->edge_buckets);
     free(set);
-}
-
-static bool is_wanted(const struct lineage_set *set, struct mob_task_id id)
-{
-    for (size_t i = 0; i < set->wanted_count; i++)
-        if (set->wanted[i].group == id.index >> MOB_GROUP_SHIFT &&
-            mob_stream_eq(set->wanted[i].stream, id.stream))
-            return true;
-    return false;
 }
 
 static void *grow(void *array, size_t count, size_t *capacity, size_t size)
@@ -89,11 +75,12 @@ void lineage_set_want_items(struct lineage_set *set, struct mob_task_id task, ui
 
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group)
 {
-    if (is_wanted(set, (struct mob_task_id){stream, group << MOB_GROUP_SHIFT}))
-        return false;
-    set->wanted = grow(set->wanted, set->wanted_count, &set->wanted_capacity, sizeof *set->wanted);
-    set->wanted[set->wanted_count++] = (struct wanted){stream, group};
-    return true;
+    return lineage_wants_add(&set->wants, LINEAGE_WANTS_GROUP, stream, group);
+}
+
+void lineage_set_want_task(struct lineage_set *set, struct mob_task_id task)
+{
+    lineage_wants_add(&set->wants, LINEAGE_WANTS_TASK, task.stream, task.index);
 }
 
 struct task_record *lineage_set_find(const struct lineage_set *set, struct mob_task_id id)
@@ -277,13 +264,13 @@ void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor)
 static void take_entry(
     struct lineage_set *set, const struct mob_entry *entry, const struct mob_block_header *header)
 {
-    if (entry->type == MOB_ENTRY_SPEC && is_wanted(set, entry->spec.head.task))
+    if (entry->type == MOB_ENTRY_SPEC && lineage_wants(&set->wants, entry->spec.head.task))
         take_spec(set, record_of(set, entry->spec.head.task, header), entry, header);
-    else if (entry->type == MOB_ENTRY_COMPLETION && is_wanted(set, entry->completion.head.task))
+    else if (entry->type == MOB_ENTRY_COMPLETION && lineage_wants(&set->wants, entry->completion.head.task))
         take_completion(set, record_of(set, entry->completion.head.task, header), entry, header);
-    else if (entry->type == MOB_ENTRY_PUT && is_wanted(set, mob_put_group(entry->put.id)))
+    else if (entry->type == MOB_ENTRY_PUT && lineage_wants(&set->wants, mob_put_group(entry->put.id)))
         take_put(set, entry, header);
-    else if (entry->type == MOB_ENTRY_YIELD && is_wanted(set, entry->yield.task))
+    else if (entry->type == MOB_ENTRY_YIELD && lineage_wants(&set->wants, entry->yield.task))
         take_item(set, entry, header);
     else if (entry->type == MOB_ENTRY_EDGE && mob_actor_id_eq(set->edges_of, entry->edge.actor))
         take_edge(set, &entry->edge);

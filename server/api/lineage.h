@@ -1,8 +1,8 @@
 /* Records of tasks taken out of lineage blocks, a group of 256 neighbours at a time, and their JSON.
  *
  * A lineage_set is what one request has read so far: groups come in by lineage_set_block (a block may hold
- * parts of several; only what belongs to wanted groups is kept), records are found by task id. One thread;
- * freed whole.
+ * parts of several; only what belongs to wanted groups, and single wanted tasks, is kept), records are found
+ * by task id. One thread; freed whole.
  */
 #ifndef MOB_SERVER_API_LINEAGE_H
 #define MOB_SERVER_API_LINEAGE_H
@@ -73,6 +73,8 @@ void lineage_set_destroy(struct lineage_set *set);
 void lineage_set_want_items(struct lineage_set *set, struct mob_task_id task, uint32_t first, uint32_t count);
 /* False: it was wanted before. */
 bool lineage_set_want(struct lineage_set *set, struct mob_stream stream, uint32_t group);
+/* Of this task alone, not of its neighbours. */
+void lineage_set_want_task(struct lineage_set *set, struct mob_task_id task);
 /* From here on the edges of this actor are taken, wherever they come by; an actor of millions of calls has as
  * many. */
 void lineage_set_want_edges(struct lineage_set *set, struct mob_actor_id actor);

@@ -164,6 +164,41 @@ def test_pages_hold_what_one_long_page_holds(c):
     problem(c, "GET", f"{V1}/tasks?cursor=nonsense", 400, "bad-request")
 
 
+def opened(c):
+    """Blocks of the log that the gateway has opened to answer requests."""
+    text = c.call("GET", "/metrics")[2].decode()
+    return int(next(line.split()[1] for line in text.splitlines() if line.startswith("mobula_gateway_blocks_opened_total ")))
+
+
+def cost(c, path):
+    before = opened(c)
+    rows = c.json("GET", path, expect=200)["items"]
+    return opened(c) - before, rows
+
+
+def test_a_page_of_failures_costs_what_it_lists(c):
+    """One task after the other, so that a group of 256 neighbours has something in some 500 blocks."""
+    c.deploy("arith")
+    job = c.json("POST", V1 + "/jobs", {"name": "apart"}, expect=201)["id"]
+    connection, failed = c.connect(), []
+    for i in range(300):
+        body = {"function": "arith.divmod", "arguments": [i, i % 20], "job": job, "options": {"name": "apart"}}
+        _, _, data = c.call("POST", V1 + "/tasks", body, {"Prefer": "wait=20"}, connection=connection)
+        if i % 20 == 0:
+            failed.append(json.loads(data)["id"])
+    connection.close()
+    blocks = json.loads(subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True).stdout)["member"]["blocks"]
+    check(blocks > 300, "most tasks have blocks of their own", blocks)
+    of_job = f"{V1}/tasks?filter=state:failed%20AND%20job:{job}"
+    read, rows = cost(c, of_job + "&limit=5")
+    check([t["id"] for t in rows] == failed[:-6:-1], "the newest five", [t["id"] for t in rows])
+    # 6 blocks with failures are opened for the ends and for specs; 8 at the begin of each group, 8 before each end.
+    check(read <= 6 * 2 + 2 * 8 + 5 * 8, "five failures cost few blocks", read, blocks)
+    read, rows = cost(c, of_job + "%20AND%20name:apart&limit=1000")
+    check(sorted(t["id"] for t in rows) == sorted(failed), "all of them", len(rows))
+    check(read <= 15 * 2 + 2 * 8 + 15 * 8, "fifteen cost more", read, blocks)
+
+
 def test_records_say_all_of_a_task(c):
     c.deploy("probe")
     arguments = list(range(3000))
