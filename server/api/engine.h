@@ -339,6 +339,9 @@ void mob_engine_op_fail(struct mob_engine_op *op, enum mob_status status, const 
     const char *format, ...) __attribute__((format(printf, 4, 5)));
 /* The query's cursor becomes its tag and `own`, which is taken; NULL: there is no next page. */
 void mob_engine_next_cursor(struct mob_engine_query *query, char *own);
+/* A page of a list that is read out of the log. How many there are in all is known when it is the first page
+ * and the last. Borrows the items; takes `next`, the engine's own part of the next cursor. */
+json_t *mob_engine_page(struct mob_engine_query *query, json_t *items, char *next, bool truncated);
 /* What stands before the engine's own part of a cursor of this query. */
 void mob_engine_cursor_tag(
     const struct mob_engine_query *query, const char *own, char out[MOB_CURSOR_TAG_MAX]);

@@ -109,9 +109,7 @@ static void answer(struct children *c, bool cut_short)
     } else if (c->more || cut_short) {
         cursor = cursor_text(c, c->more ? c->next : c->at, 0);
     }
-    mob_engine_next_cursor(query, cursor);
-    json_t *out = json_pack("{s:O,s:s?,s:n,s:b,s:n}", "items", c->items, "next_cursor", query->cursor,
-        "total_estimate", "truncated", (int)cut_short, "dropped_before");
+    json_t *out = mob_engine_page(query, c->items, cursor, cut_short);
     destroy(c);
     flight_done_json(flight, out);
 }

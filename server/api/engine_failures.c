@@ -142,9 +142,8 @@ static void answer(struct failures *f)
     struct place_in_time last = {.finished_us = f->cut_us};
     if (!truncated && more)
         last = f->by_end ? f->last : f->rows[given - 1].place;
-    mob_engine_next_cursor(query, more || truncated ? place_cursor(last) : NULL);
-    json_t *out = json_pack("{s:o,s:s?,s:n,s:b,s:n}", "items", items, "next_cursor", query->cursor,
-        "total_estimate", "truncated", (int)truncated, "dropped_before");
+    json_t *out = mob_engine_page(query, items, more || truncated ? place_cursor(last) : NULL, truncated);
+    json_decref(items);
     destroy(f);
     flight_done_json(flight, out);
 }

@@ -204,9 +204,7 @@ static void finish_list(struct scan *scan)
     bool more = scan_has_more(scan), truncated = more && !scan->full;
     if (list->sorted)
         more = list_page_of_sorted(query, list->skip, list->items, &truncated);
-    mob_engine_next_cursor(query, more ? next_cursor(scan) : NULL);
-    json_t *out = json_pack("{s:O,s:s?,s:n,s:b,s:n}", "items", list->items, "next_cursor", query->cursor,
-        "total_estimate", "truncated", (int)truncated, "dropped_before");
+    json_t *out = mob_engine_page(query, list->items, more ? next_cursor(scan) : NULL, truncated);
     char *text = json_dumps(out, JSON_COMPACT);
     json_decref(out);
     mob_text_puts(&scan->flight->op->json, text ? text : "{}");

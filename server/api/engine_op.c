@@ -132,6 +132,15 @@ void mob_engine_next_cursor(struct mob_engine_query *query, char *own)
     query->cursor = whole;
 }
 
+json_t *mob_engine_page(struct mob_engine_query *query, json_t *items, char *next, bool truncated)
+{
+    bool is_all = !query->cursor && !next && !truncated;
+    json_t *total = is_all ? json_integer((json_int_t)json_array_size(items)) : json_null();
+    mob_engine_next_cursor(query, next);
+    return json_pack("{s:O,s:s?,s:o,s:b,s:n}", "items", items, "next_cursor", query->cursor, "total_estimate",
+        total, "truncated", (int)truncated, "dropped_before");
+}
+
 static void mob_engine_key_destroy(struct mob_engine_key *key)
 {
     if (!key)

@@ -228,14 +228,16 @@ static void take_in_order(struct spec_search *s, const struct mob_gcs_answer *an
         ask_rest(s);
 }
 
+/* Most specs stand right before the end. */
 static void take_before_end(struct spec_search *s, const struct mob_gcs_answer *answer)
 {
     const struct sought *sought = &s->sought[s->at];
     bool passed = answer->next == 0;
-    for (uint32_t i = 0; i < answer->block_count && !is_known(s, sought->task); i++) {
-        passed |= answer->blocks[i].seq > sought->position;
-        if (!passed)
-            take_block(s, &answer->blocks[i]);
+    for (uint32_t i = answer->block_count; i > 0 && !is_known(s, sought->task); i--) {
+        bool behind = answer->blocks[i - 1].seq > sought->position;
+        passed |= behind;
+        if (!behind)
+            take_block(s, &answer->blocks[i - 1]);
     }
     if (is_known(s, sought->task)) {
         ask_next(s);
