@@ -45,21 +45,21 @@ struct failures {
     struct mob_function_id functions[FUNCTIONS_MAX]; /* that have the name; none: all are read and compared */
     uint32_t function_count, function_at;
     bool names_read;
+    bool by_end; /* the filter asks for nothing but what an end says */
+    bool cut_short; /* see cut_us */
+    bool read_all, more; /* more: by_end, there are others behind the last one found */
     struct failure *rows; /* the best ones so far, in order */
     size_t count, capacity; /* one more than are wanted: it says that there are more */
-    uint32_t blocks; /* read */
     int64_t lowest_us; /* end of anything that was read */
-    bool cut_short;
     int64_t cut_us; /* older ones were not all looked at */
-    bool by_end; /* the filter asks for nothing but what an end says */
     struct found *found; /* in order but for the page that is worked on; by_end: the best ones */
     size_t found_count, found_capacity, settled; /* settled: in order */
     struct spec_search *specs;
-    uint32_t pages, pages_wanted; /* before specs are read */
-    bool read_all, more; /* more: by_end, there are others behind the last one found */
-    struct place_in_time last; /* then */
+    struct place_in_time last; /* when there are more */
     uint64_t block_position; /* of the block that is read */
     uint64_t next;
+    uint32_t blocks; /* read */
+    uint32_t pages, pages_wanted; /* before specs are read */
     uint32_t next_tie;
 };
 
