@@ -6,9 +6,10 @@
  * twice in one search.
  *
  *   struct spec_search *search = spec_search_create(engine);
- *   spec_search_want(search, task); spec_search_block(search, row); ...      // blocks that are at hand
- * anyway spec_search_seek(search, task, position); ... spec_search_read(search, done, arg); static void
- * done(void *arg, enum mob_status status) { ... spec_search_find(search, task) ... }
+ *   spec_search_want(search, task);
+ *   spec_search_block(search, row);                 // each block that is at hand anyway
+ *   spec_search_seek(search, task, position);       // for those that were not in them
+ *   spec_search_read(search, done, arg);            // and in done(): spec_search_find(search, task)
  *
  * The engine's thread only. Not to be destroyed while it reads, but in `done`.
  */
