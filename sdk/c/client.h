@@ -151,6 +151,7 @@ struct mob_pending_request {
     uint32_t request;
     uint16_t op;
     bool done;
+    bool abandoned; /* a fetch whose asker waits no longer: goes with its reply, or serves the next asker */
     enum mob_status status;
     uint8_t *payload; /* of the reply; owned */
     uint32_t payload_bytes;
@@ -480,6 +481,8 @@ enum mob_status mob_client_flush_releases(struct mob_client *client);
 
 /* get.c: what the node says to be in the store may leave it again before it is looked at. */
 #define MOB_LOOKS_PATIENCE_NS (10 * MOB_SEC)
+/* A get with time-out 0 of what is ready waits so long for its bytes. */
+#define MOB_POLL_PATIENCE_NS MOB_SEC
 struct mob_looks { /* zeroed */
     uint32_t count;
     int64_t give_up_ns;
@@ -494,6 +497,11 @@ enum mob_status mob_request_start(struct mob_client *client, enum mob_request_op
 /* Send and wait; the reply's payload is malloc'ed, with a NUL behind it. */
 enum mob_status mob_request(struct mob_client *client, enum mob_request_op op, const void *payload,
     uint32_t bytes, int64_t timeout_ns, uint8_t **reply_out, uint32_t *reply_bytes_out);
+/* The bytes of this object into the store; then look there. MOB_TIMEOUT with nothing answered: the deadline
+ * (0: one look) has passed, and the bytes come all the same. Who asks once more waits for the same reply, so
+ * that polls do not heap up at the node. Errors as the node's reply. */
+enum mob_status mob_fetch(
+    struct mob_client *client, struct mob_object_id id, int64_t deadline_ns, bool *answered_out);
 void mob_client_on_reply(struct mob_client *client, const struct mob_in_reply *reply, const uint8_t *payload);
 void mob_requests_run(struct mob_client *client);
 void mob_requests_free(struct mob_client *client);

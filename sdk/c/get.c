@@ -9,25 +9,25 @@
 #include "common/base/clock.h"
 #include "common/wire/failure_json.h"
 
-/* In a task a time-out is an input like any other: which way it went is logged, and a replay goes the same
- * way. */
-static enum mob_status await_logged(struct mob_future *future, int64_t timeout_ns)
+/* For how long the bytes of what is ready are waited for. */
+struct patience {
+    int64_t deadline_ns;
+    bool over; /* it was not long enough */
+};
+
+static struct patience patience_of(int64_t timeout_ns)
 {
-    struct mob_client *client = mob_future_client(future);
-    bool finite = timeout_ns >= 0 && timeout_ns != MOB_FOREVER;
-    if (!finite || !mob_in_task(client))
-        return mob_future_await(future, timeout_ns);
-    uint8_t timed_out;
-    uint32_t bytes;
-    if (mob_outcome_replay(client, MOB_OUTCOME_TIMEOUT, &timed_out, 1, &bytes)) {
-        if (timed_out)
-            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
-        return mob_future_await(future, MOB_FOREVER);
-    }
-    enum mob_status status = mob_future_await(future, timeout_ns);
-    timed_out = status == MOB_TIMEOUT;
-    mob_outcome_log(client, MOB_OUTCOME_TIMEOUT, &timed_out, 1);
-    return status;
+    if (timeout_ns < 0 || timeout_ns == MOB_FOREVER)
+        return (struct patience){INT64_MAX, false};
+    /* Who asks without waiting has been told that it is ready: what lies on disk is no reason to refuse. */
+    return (struct patience){mob_deadline_after(timeout_ns == 0 ? MOB_POLL_PATIENCE_NS : timeout_ns), false};
+}
+
+static enum mob_status out_of_patience(struct mob_client *client, struct patience *patience)
+{
+    patience->over = true;
+    return mob_client_fail(
+        client, MOB_TIMEOUT, "ready, but its bytes were not brought back before the time-out has passed");
 }
 
 bool mob_look_again(struct mob_looks *looks, enum mob_status status)
@@ -47,7 +47,8 @@ bool mob_look_again(struct mob_looks *looks, enum mob_status status)
     return true;
 }
 
-static enum mob_status from_store(struct mob_future *future, struct mob_value *value)
+static enum mob_status from_store(
+    struct mob_future *future, struct mob_value *value, struct patience *patience)
 {
     struct mob_client *client = mob_future_client(future);
     struct mob_object_id id = mob_future_object(future);
@@ -55,7 +56,10 @@ static enum mob_status from_store(struct mob_future *future, struct mob_value *v
         memcpy(&id, future->as.block->payload, sizeof id);
     enum mob_status status = mob_value_read(client, &id, value);
     for (struct mob_looks looks = {0}; mob_look_again(&looks, status);) {
-        status = mob_request(client, MOB_REQ_FETCH, &id, sizeof id, MOB_FOREVER, NULL, NULL);
+        bool answered;
+        status = mob_fetch(client, id, patience->deadline_ns, &answered);
+        if (status == MOB_TIMEOUT && !answered)
+            return out_of_patience(client, patience);
         if (status != MOB_OK)
             return status;
         status = mob_value_read(client, &id, value);
@@ -70,7 +74,7 @@ static enum mob_status from_store(struct mob_future *future, struct mob_value *v
 /* An error's bytes, wherever they are; NULL when they cannot be had. `value` holds them, and is released by
  * the caller. */
 static const uint8_t *error_bytes(
-    struct mob_future *future, struct mob_value **value_out, uint64_t *bytes_out)
+    struct mob_future *future, struct patience *patience, struct mob_value **value_out, uint64_t *bytes_out)
 {
     *value_out = NULL;
     if (future->where == MOB_WHERE_BLOCK) {
@@ -81,7 +85,7 @@ static const uint8_t *error_bytes(
         future->where == MOB_WHERE_SLOT ? NULL : mob_value_new(mob_future_client(future));
     if (value == NULL)
         return NULL;
-    if (from_store(future, value) != MOB_OK || value->type != MOB_TYPE_ERROR) {
+    if (from_store(future, value, patience) != MOB_OK || value->type != MOB_TYPE_ERROR) {
         mob_value_release(value);
         return NULL;
     }
@@ -92,12 +96,14 @@ static const uint8_t *error_bytes(
 
 /* The sentence of the first link of the chain of causes; a task that gives up for it names it as its cause.
  */
-static enum mob_status failed(struct mob_future *future)
+static enum mob_status failed(struct mob_future *future, struct patience *patience)
 {
     struct mob_client *client = mob_future_client(future);
     struct mob_value *value;
     uint64_t bytes = 0;
-    const uint8_t *payload = error_bytes(future, &value, &bytes);
+    const uint8_t *payload = error_bytes(future, patience, &value, &bytes);
+    if (patience->over)
+        return MOB_TIMEOUT;
     struct mob_error_link link = {.status = (enum mob_status)future->status};
     client->cause_bytes = 0;
     if (payload != NULL && mob_error_decode(payload, bytes, &link, 1) > 0)
@@ -115,11 +121,12 @@ static enum mob_status failed(struct mob_future *future)
     return status;
 }
 
-enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value **value_out)
+static enum mob_status value_of(
+    struct mob_future *future, struct patience *patience, struct mob_value **value_out)
 {
     struct mob_client *client = mob_future_client(future);
     if (future->state == MOB_FUTURE_FAILED)
-        return failed(future);
+        return failed(future, patience);
     struct mob_value *value = mob_value_new(client);
     if (value == NULL)
         return mob_client_fail(client, MOB_NO_MEMORY, "out of memory");
@@ -138,7 +145,7 @@ enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value 
         break;
     case MOB_WHERE_STORE:
     case MOB_WHERE_OTHER: {
-        enum mob_status status = from_store(future, value);
+        enum mob_status status = from_store(future, value, patience);
         if (status != MOB_OK) {
             mob_value_release(value);
             return status;
@@ -147,7 +154,7 @@ enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value 
             mob_value_release(value);
             future->state = MOB_FUTURE_FAILED;
             future->status = MOB_TASK_FAILED;
-            return failed(future);
+            return failed(future, patience);
         }
         break;
     }
@@ -156,12 +163,62 @@ enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value 
     return MOB_OK;
 }
 
+enum mob_status mob_value_of_future(struct mob_future *future, struct mob_value **value_out)
+{
+    struct patience patience = patience_of(MOB_FOREVER);
+    return value_of(future, &patience, value_out);
+}
+
+static bool is_number_in_slot(const struct mob_future *future, enum mob_value_type type)
+{
+    return future->state == MOB_FUTURE_READY && future->where == MOB_WHERE_SLOT && future->type == type &&
+        future->size == 8;
+}
+
+/* A number of this type that lies in the future itself stays there, and *value_out as it is. */
+static enum mob_status get(struct mob_future *future, int64_t timeout_ns, enum mob_value_type number,
+    bool *timed_out, struct mob_value **value_out)
+{
+    *timed_out = false;
+    if (is_number_in_slot(future, number))
+        return MOB_OK;
+    struct patience patience = patience_of(timeout_ns);
+    enum mob_status status = mob_future_await(future, timeout_ns);
+    *timed_out = status == MOB_TIMEOUT;
+    if (status != MOB_OK || is_number_in_slot(future, number))
+        return status;
+    status = value_of(future, &patience, value_out);
+    *timed_out = patience.over;
+    return status;
+}
+
+/* In a task a time-out is an input like any other: which way it went is logged, and a replay goes the same
+ * way. */
+static enum mob_status get_logged(
+    struct mob_future *future, int64_t timeout_ns, enum mob_value_type number, struct mob_value **value_out)
+{
+    struct mob_client *client = mob_future_client(future);
+    bool finite = timeout_ns >= 0 && timeout_ns != MOB_FOREVER, timed_out;
+    if (!finite || !mob_in_task(client))
+        return get(future, timeout_ns, number, &timed_out, value_out);
+    uint8_t logged;
+    uint32_t bytes;
+    if (mob_outcome_replay(client, MOB_OUTCOME_TIMEOUT, &logged, 1, &bytes)) {
+        if (logged)
+            return mob_client_fail(client, MOB_TIMEOUT, "not ready before the time-out has passed");
+        return get(future, MOB_FOREVER, number, &timed_out, value_out);
+    }
+    enum mob_status status = get(future, timeout_ns, number, &timed_out, value_out);
+    logged = timed_out;
+    mob_outcome_log(client, MOB_OUTCOME_TIMEOUT, &logged, 1);
+    return status;
+}
+
 enum mob_status mob_get(struct mob_future *future, int64_t timeout_ns, struct mob_value **value_out)
 {
     MOB_GIVEN(NULL, future);
     MOB_GIVEN(mob_future_client(future), value_out);
-    enum mob_status status = await_logged(future, timeout_ns);
-    return status == MOB_OK ? mob_value_of_future(future, value_out) : status;
+    return get_logged(future, timeout_ns, MOB_TYPE_NONE, value_out);
 }
 
 /* The short way for what lies in the slot; anything else goes through a value. */
@@ -170,18 +227,14 @@ static enum mob_status get_scalar(
 {
     MOB_GIVEN(NULL, future);
     MOB_GIVEN(mob_future_client(future), value_out);
-    enum mob_status status = await_logged(future, timeout_ns);
+    struct mob_value *value = NULL;
+    enum mob_status status = get_logged(future, timeout_ns, type, &value);
     if (status != MOB_OK)
         return status;
-    if (future->state == MOB_FUTURE_READY && future->where == MOB_WHERE_SLOT && future->type == type &&
-        future->size == 8) {
+    if (value == NULL) {
         memcpy(value_out, future->as.bytes, 8);
         return MOB_OK;
     }
-    struct mob_value *value = NULL;
-    status = mob_value_of_future(future, &value);
-    if (status != MOB_OK)
-        return status;
     status = type == MOB_TYPE_I64 ? mob_value_i64(value, value_out) : mob_value_f64(value, value_out);
     mob_value_release(value);
     return status;
@@ -211,7 +264,8 @@ const char *mob_future_error(struct mob_future *future)
     struct mob_error_link links[MOB_ERROR_LINKS_MAX] = {0};
     struct mob_value *value;
     uint64_t bytes = 0, length;
-    const uint8_t *payload = error_bytes(future, &value, &bytes);
+    struct patience patience = patience_of(MOB_FOREVER);
+    const uint8_t *payload = error_bytes(future, &patience, &value, &bytes);
     int count = payload == NULL ? 0 : mob_error_decode(payload, bytes, links, MOB_ERROR_LINKS_MAX);
     if (count <= 0) { /* no words: the node's answer about the object, and no task's */
         count = 1;

@@ -92,6 +92,11 @@ void mob_client_on_reply(struct mob_client *client, const struct mob_in_reply *r
         request = request->next;
     if (request == NULL || request->done)
         return; /* asked by someone who did not wait for it */
+    if (request->abandoned) { /* what was fetched is in the store */
+        request_unlink(client, request);
+        request_free(request);
+        return;
+    }
     request->done = true;
     request->status = (enum mob_status)reply->status;
     request->payload = malloc((size_t)reply->payload_bytes + 1);
@@ -122,6 +127,54 @@ void mob_requests_run(struct mob_client *client)
     }
 }
 
+static enum mob_status await_reply(
+    struct mob_client *client, struct mob_pending_request *request, int64_t deadline_ns)
+{
+    enum mob_status status = MOB_OK;
+    struct mob_waiting waiting = {.client = client, .deadline_ns = deadline_ns};
+    while (status == MOB_OK && !request->done)
+        status = mob_waiting_turn(&waiting);
+    mob_waiting_end(&waiting);
+    if (!request->done)
+        return status;
+    status = request->status;
+    if (status != MOB_OK)
+        mob_client_fail(client, status, "%s%s%s", mob_status_text(status),
+            request->payload_bytes > 0 ? ": " : "",
+            request->payload == NULL ? "" : (const char *)request->payload);
+    return status;
+}
+
+static struct mob_pending_request *abandoned_fetch(struct mob_client *client, struct mob_object_id id)
+{
+    struct mob_pending_request *request = client->requests;
+    while (request != NULL &&
+        !(request->abandoned && request->op == MOB_REQ_FETCH && memcmp(request->sent, &id, sizeof id) == 0))
+        request = request->next;
+    return request;
+}
+
+enum mob_status mob_fetch(
+    struct mob_client *client, struct mob_object_id id, int64_t deadline_ns, bool *answered_out)
+{
+    struct mob_pending_request *request = abandoned_fetch(client, id);
+    enum mob_status status = MOB_OK;
+    *answered_out = false;
+    if (request == NULL)
+        status = mob_request_start(client, MOB_REQ_FETCH, &id, sizeof id, NULL, 0, &request);
+    if (status != MOB_OK)
+        return status;
+    request->abandoned = false;
+    status = await_reply(client, request, deadline_ns);
+    *answered_out = request->done;
+    request->abandoned = !request->done && status == MOB_TIMEOUT;
+    if (!request->abandoned) {
+        request_unlink(client, request);
+        request_free(request);
+    }
+    return status;
+}
+
 enum mob_status mob_request(struct mob_client *client, enum mob_request_op op, const void *payload,
     uint32_t bytes, int64_t timeout_ns, uint8_t **reply_out, uint32_t *reply_bytes_out)
 {
@@ -129,16 +182,7 @@ enum mob_status mob_request(struct mob_client *client, enum mob_request_op op, c
     enum mob_status status = mob_request_start(client, op, payload, bytes, NULL, 0, &request);
     if (status != MOB_OK)
         return status;
-    struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
-    while (status == MOB_OK && !request->done)
-        status = mob_waiting_turn(&waiting);
-    mob_waiting_end(&waiting);
-    if (request->done)
-        status = request->status;
-    if (status != MOB_OK && request->done)
-        mob_client_fail(client, status, "%s%s%s", mob_status_text(status),
-            request->payload_bytes > 0 ? ": " : "",
-            request->payload == NULL ? "" : (const char *)request->payload);
+    status = await_reply(client, request, timeout_ns == 0 ? 0 : mob_deadline_after(timeout_ns));
     if (status == MOB_OK && reply_out != NULL) {
         *reply_out = request->payload;
         *reply_bytes_out = request->payload_bytes;

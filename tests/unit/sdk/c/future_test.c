@@ -612,6 +612,60 @@ static void a_ready_value_that_became_an_error_fails(void **state)
     mob_release(future);
 }
 
+/* The fetches that were asked for since; the number of the last one's request in *request_out. */
+static int fetches_asked(struct mob_object_id id, uint32_t *request_out)
+{
+    int count = 0;
+    while (fake_node_take(&node)) {
+        struct mob_out_request request;
+        if (node.record.type != MOB_OUT_REQUEST)
+            continue;
+        memcpy(&request, node.body, sizeof request);
+        assert_int_equal(request.op, MOB_REQ_FETCH);
+        assert_memory_equal(node.body + sizeof request, &id, sizeof id);
+        *request_out = request.request;
+        count++;
+    }
+    return count;
+}
+
+static void answer_request(uint32_t request)
+{
+    struct mob_in_reply reply = {.request = request, .status = MOB_OK};
+    fake_node_give(&node, MOB_IN_REPLY, &reply, sizeof reply, NULL, 0, NULL, 0);
+}
+
+/* Its bytes have left the store, and the node takes its time to bring them back. */
+static void a_get_of_what_is_to_be_fetched_ends_in_time(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[2000] = {7};
+    struct mob_future *future;
+    struct mob_value *value = NULL;
+    uint32_t request = 0;
+    assert_int_equal(mob_put(client, mob_bytes(bytes, sizeof bytes), &future), MOB_OK);
+    struct mob_object_id id = mob_future_object(future);
+    drain();
+    mob_store_object_free(node.store, id);
+    for (int polls = 0; polls < 5; polls++)
+        assert_int_equal(mob_get(future, 1000, &value), MOB_TIMEOUT);
+    assert_null(value);
+    assert_int_equal(fetches_asked(id, &request), 1); /* the others wait for the same */
+    assert_int_equal(mob_store_object_put(node.store, id, MOB_TYPE_I64, true, bytes, 8), MOB_OK);
+    answer_request(request);
+    assert_int_equal(mob_get(future, 1000, &value), MOB_OK);
+    mob_value_release(value);
+    mob_client_pump(client);
+    assert_int_equal(client->request_count, 0); /* nobody waited for the reply any more */
+    mob_store_object_free(node.store, id);
+    assert_int_equal(mob_get(future, 1000, &value), MOB_TIMEOUT);
+    assert_int_equal(fetches_asked(id, &request), 1);
+    answer_request(request);
+    assert_int_equal(mob_get(future, 1000, &value), MOB_TIMEOUT); /* gone again meanwhile */
+    assert_int_equal(client->request_count, 1);
+    mob_release(future);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -639,6 +693,7 @@ int main(void)
         TEST(stream_items_wait_for_their_turn),
         TEST(a_put_is_ready_at_once),
         TEST(a_ready_value_that_became_an_error_fails),
+        TEST(a_get_of_what_is_to_be_fetched_ends_in_time),
     };
     return cmocka_run_group_tests_name("sdk/c/future", tests, NULL, NULL);
 }
