@@ -8,18 +8,13 @@
 #include "runtime/node/jobs.h"
 #include "runtime/node/replay.h"
 #include "runtime/node/resolve.h"
+#include "runtime/node/shadow_wants.h"
 #include "runtime/node/submit.h"
 #include "runtime/node/task.h"
 #include "runtime/node/workers.h"
 
 enum { TRIES_MAX = 3 }; /* a replay that dies of the same call each time */
 
-struct want {
-    struct want *next;
-    struct mob_object_id id;
-    uint64_t position; /* of its call */
-    uint32_t tries;
-};
 enum shadow_state {
     SHADOW_WAITING = 1, /* for the actor, which restarts; or just made */
     SHADOW_READING, /* the log, then a checkpoint */
@@ -30,7 +25,7 @@ struct shadow {
     struct shadow *next;
     struct node *node;
     enum shadow_state state;
-    struct want *wants;
+    struct shadow_wants wants;
     struct node_actor actor; /* of the instance; in no table of actors */
     uint64_t from; /* first position that it runs */
     uint32_t left; /* tasks that have not ended */
@@ -74,11 +69,7 @@ static void destroy(struct shadow *shadow)
     while (*at != shadow)
         at = &(*at)->next;
     *at = shadow->next;
-    while (shadow->wants) {
-        struct want *next = shadow->wants->next;
-        free(shadow->wants);
-        shadow->wants = next;
-    }
+    shadow_wants_fini(&shadow->wants);
     instance_fini(shadow);
     free(shadow);
 }
@@ -98,25 +89,14 @@ static bool actor_restarts(const struct shadow *shadow)
 
 /* ---- what is wanted ---- */
 
-static void range_of(const struct shadow *shadow, uint64_t *first_out, uint64_t *last_out)
-{
-    *first_out = UINT64_MAX;
-    *last_out = 0;
-    for (const struct want *w = shadow->wants; w; w = w->next) {
-        *first_out = w->position < *first_out ? w->position : *first_out;
-        *last_out = w->position > *last_out ? w->position : *last_out;
-    }
-}
-
 /* All of it is lost, for this reason. */
 static void give_up(struct shadow *shadow, enum mob_status why)
 {
     struct node *node = shadow->node;
-    struct want *wants = shadow->wants;
-    shadow->wants = NULL;
+    struct shadow_want *wants = shadow_wants_take(&shadow->wants);
     destroy(shadow); /* first: who hears of it may want it again */
     while (wants) {
-        struct want *next = wants->next;
+        struct shadow_want *next = wants->next;
         node_ready_committed(node, wants->id, why, MOB_TYPE_ERROR, NODE_NOBODY, 0);
         free(wants);
         wants = next;
@@ -130,23 +110,20 @@ static bool is_there(const struct node *node, struct mob_object_id id)
 }
 
 /* Takes out what was made and was told when its call ended, and what cannot be made. */
-static struct want *sift(struct shadow *shadow)
+static struct shadow_want *sift(struct shadow *shadow)
 {
-    struct want *lost = NULL;
-    for (struct want **at = &shadow->wants; *at;) {
-        struct want *w = *at;
-        bool made = is_there(shadow->node, w->id);
-        w->tries += !shadow->interrupted;
-        if (!made && w->tries < TRIES_MAX) {
-            at = &w->next;
-            continue;
-        }
-        *at = w->next;
-        if (made) {
-            free(w);
+    struct shadow_want *all = shadow_wants_take(&shadow->wants), *lost = NULL;
+    while (all) {
+        struct shadow_want *want = all;
+        all = all->next;
+        want->tries += !shadow->interrupted;
+        if (is_there(shadow->node, want->id)) {
+            free(want);
+        } else if (want->tries < TRIES_MAX) {
+            shadow_wants_put(&shadow->wants, want);
         } else {
-            w->next = lost;
-            lost = w;
+            want->next = lost;
+            lost = want;
         }
     }
     return lost;
@@ -264,7 +241,7 @@ static void on_log(void *arg, const struct replay_log *log)
 {
     struct shadow *shadow = arg;
     uint64_t first, last;
-    range_of(shadow, &first, &last);
+    shadow_wants_range(&shadow->wants, &first, &last);
     if (actor_restarts(shadow)) { /* since the reading began */
         instance_fini(shadow);
         shadow->state = SHADOW_WAITING;
@@ -311,13 +288,8 @@ void node_shadow_want(struct node *node, const struct known *known)
     uint64_t position = known->completion->position;
     if (!shadow)
         shadow = create(node, id);
-    for (const struct want *w = shadow->wants; w; w = w->next)
-        if (mob_object_id_eq(w->id, known->id))
-            return;
-    struct want *want = malloc(sizeof *want);
-    MOB_ASSERT(want);
-    *want = (struct want){.next = shadow->wants, .id = known->id, .position = position};
-    shadow->wants = want;
+    if (!shadow_wants_add(&shadow->wants, known->id, position))
+        return;
     if (shadow->state == SHADOW_WAITING) {
         start(shadow);
     } else if (shadow->state == SHADOW_RUNNING && position < shadow->from && !shadow->interrupted) {
@@ -379,11 +351,10 @@ void node_shadow_resume(struct node *node, struct mob_actor_id id)
     struct shadow *shadow = find(node, id);
     if (!shadow || shadow->state != SHADOW_WAITING)
         return;
-    struct want *wants = shadow->wants;
-    shadow->wants = NULL;
+    struct shadow_want *wants = shadow_wants_take(&shadow->wants);
     destroy(shadow);
     while (wants) { /* a call that is queued again makes it; else this comes back */
-        struct want *next = wants->next;
+        struct shadow_want *next = wants->next;
         node_resolve(node, wants->id);
         free(wants);
         wants = next;
@@ -398,16 +369,16 @@ static void end(struct shadow *shadow)
     close_instance(shadow); /* its worker leaves */
     instance_fini(shadow);
     shadow->actor_waits = false;
-    struct want *lost = sift(shadow);
+    struct shadow_want *lost = sift(shadow);
     shadow->state = SHADOW_WAITING;
     if (actor)
         node_actor_restore(node, actor);
-    if (shadow->wants)
+    if (shadow->wants.first)
         start(shadow);
     else
         destroy(shadow);
     while (lost) {
-        struct want *next = lost->next;
+        struct shadow_want *next = lost->next;
         node_ready_committed(node, lost->id, MOB_OBJECT_LOST, MOB_TYPE_ERROR, NODE_NOBODY, 0);
         free(lost);
         lost = next;
