@@ -120,9 +120,11 @@ static uint8_t *copy_bytes(const uint8_t *bytes, size_t n)
 static void take_spec(struct lineage_set *set, struct task_record *r, const struct mob_entry *entry,
     const struct mob_block_header *header)
 {
-    r->wall_minus_mono_ns = header->wall_ns - header->mono_ns;
+    const int64_t wall_minus_mono_ns = header->wall_ns - header->mono_ns;
+    if (!r->has_completion)
+        r->wall_minus_mono_ns = wall_minus_mono_ns;
     r->seq = r->seq > set->seq ? r->seq : set->seq;
-    int64_t wall_ns = entry->submitted_ns ? entry->submitted_ns + r->wall_minus_mono_ns : 0;
+    int64_t wall_ns = entry->submitted_ns ? entry->submitted_ns + wall_minus_mono_ns : 0;
     if (wall_ns > 0 && (r->submitted_wall_ns == 0 || wall_ns < r->submitted_wall_ns))
         r->submitted_wall_ns = wall_ns;
     if (r->has_spec && entry->spec.head.attempt <= r->spec.attempt)
@@ -132,8 +134,8 @@ static void take_spec(struct lineage_set *set, struct task_record *r, const stru
     r->spec = entry->spec.head;
     r->tail = copy_bytes(entry->spec.tail, entry->spec.tail_bytes);
     r->tail_bytes = entry->spec.tail_bytes;
-    r->submitted_ns = entry->submitted_ns;
-    r->incarnation = header->incarnation;
+    if (!r->has_completion)
+        r->incarnation = header->incarnation;
 }
 
 /* Blocks may come in any order, and twice. */

@@ -38,14 +38,15 @@ struct task_record {
     struct task_record *next; /* of its bucket */
     struct mob_task_id id;
     struct mob_job_id job;
-    uint64_t incarnation;
     uint64_t seq; /* of the block with its newest spec or completion */
+    /* Of the completion's block, when there is one: each block has a pair of clocks of its own. */
+    uint64_t incarnation;
     int64_t wall_minus_mono_ns;
     bool has_spec, has_completion, cancelled;
     struct mob_spec_head spec;
     uint8_t *tail;
     uint32_t tail_bytes;
-    int64_t submitted_ns, submitted_wall_ns; /* wall: the first time, whatever the attempt; 0: not known */
+    int64_t submitted_wall_ns; /* the first time, whatever the attempt; 0: not known */
     struct mob_completion_head completion;
     uint8_t *body;
     struct lineage_put *puts; /* objects that this task put, and pages of its arguments */

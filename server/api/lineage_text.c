@@ -198,8 +198,10 @@ static void write_times_so_far(const json_t *live, struct mob_text *out)
 static void write_times(const struct task_record *r, const json_t *live, struct mob_text *out)
 {
     const struct mob_completion_head *c = &r->completion;
-    int64_t submitted = r->has_completion && c->submitted_ns ? c->submitted_ns : r->submitted_ns;
-    write_time(r, "submitted_us", submitted, out);
+    if (r->submitted_wall_ns > 0)
+        mob_text_printf(out, ",\"submitted_us\":%lld", (long long)(r->submitted_wall_ns / 1000));
+    else if (r->has_completion)
+        write_time(r, "submitted_us", c->submitted_ns, out);
     if (!has_ended(r)) {
         write_times_so_far(live, out);
         return;
