@@ -32,11 +32,8 @@ struct cold_pool {
 /* False: told to stop. */
 static bool pause_between(struct cold_pool *p)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    int64_t ns = until.tv_nsec + PAUSE_NS;
-    until.tv_sec += ns / MOB_SEC;
-    until.tv_nsec = ns % MOB_SEC;
+    int64_t until_ns = mob_now() + PAUSE_NS;
+    const struct timespec until = {until_ns / MOB_SEC, until_ns % MOB_SEC};
     pthread_mutex_lock(&p->lock);
     while (!p->stop && pthread_cond_timedwait(&p->sent, &p->lock, &until) == 0)
         continue;
@@ -112,7 +109,11 @@ enum mob_status cold_pool_start(const struct cold_pool_options *options, struct 
     p->options = *options;
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->asked, NULL);
-    pthread_cond_init(&p->sent, NULL);
+    pthread_condattr_t monotonic; /* the wall clock may be set back in between */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->sent, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     for (int i = 0; i < COLD_THREADS; i++) {
         struct reader *r = &p->readers[i];
         r->pool = p;
@@ -161,20 +162,18 @@ void cold_pool_answers(
 
 bool cold_pool_stop(struct cold_pool *p, int64_t wait_ns)
 {
-    struct timespec until;
+    int64_t until_ns = mob_now() + wait_ns;
+    const struct timespec until = {until_ns / MOB_SEC, until_ns % MOB_SEC};
     bool all = true;
     pthread_mutex_lock(&p->lock);
     p->stop = true;
     pthread_cond_broadcast(&p->asked);
     pthread_cond_broadcast(&p->sent);
     pthread_mutex_unlock(&p->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    int64_t ns = until.tv_nsec + wait_ns;
-    until.tv_sec += ns / MOB_SEC;
-    until.tv_nsec = ns % MOB_SEC;
     for (int i = 0; i < COLD_THREADS; i++)
-        all =
-            (!p->readers[i].started || pthread_timedjoin_np(p->readers[i].thread, NULL, &until) == 0) && all;
+        all = (!p->readers[i].started ||
+                  pthread_clockjoin_np(p->readers[i].thread, NULL, CLOCK_MONOTONIC, &until) == 0) &&
+            all;
     if (all)
         destroy(p);
     return all;

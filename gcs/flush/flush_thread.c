@@ -213,16 +213,13 @@ struct flush_job *flush_thread_take(struct flush_thread *t)
 
 bool flush_thread_stop(struct flush_thread *t, int64_t wait_ns)
 {
-    struct timespec until;
+    int64_t until_ns = mob_now() + wait_ns;
+    const struct timespec until = {until_ns / MOB_SEC, until_ns % MOB_SEC};
     pthread_mutex_lock(&t->lock);
     t->stop = true;
     pthread_cond_signal(&t->given);
     pthread_mutex_unlock(&t->lock);
-    clock_gettime(CLOCK_REALTIME, &until);
-    int64_t ns = until.tv_nsec + wait_ns;
-    until.tv_sec += ns / 1000000000;
-    until.tv_nsec = ns % 1000000000;
-    if (pthread_timedjoin_np(t->thread, NULL, &until) != 0)
+    if (pthread_clockjoin_np(t->thread, NULL, CLOCK_MONOTONIC, &until) != 0)
         return false;
     mob_flush_writer_destroy(t->writer);
     free(t);
