@@ -92,6 +92,7 @@ struct mob_chain_joiner {
     bool begun;
     int64_t heard_ns; /* when the source last answered, moved by this member's own pauses */
     int64_t looked_ns; /* when this member last looked whether it had */
+    int64_t ask_ns, ask_pause_ns; /* not again before; 0 = as often as anything is sent again */
     struct mob_chain_cursor cursor;
 };
 

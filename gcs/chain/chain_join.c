@@ -11,6 +11,9 @@
 #define SOURCE_SAYS_NS (50 * 1000000ll) /* how often the joiner hears how far the log goes */
 #define STALL_LOOKS \
     10 /* a source is silent when so many looks at least, over the whole of a stall, find nothing */
+/* Each question for a batch is a batch made at the source, so one that is not answered is asked again after
+ * twice as long each time, up to so long: a source that is busy is not kept busy with the same batch. */
+#define ASK_PAUSE_MAX_NS (32 * 1000000ll)
 #define CLIENTS_AT_ONCE 32u
 #define CLIENT_ROW_MAX (20u + MOB_GCS_WINDOW * sizeof(struct mob_gcs_reply))
 
@@ -294,6 +297,9 @@ static void ask_batch(struct mob_chain *c)
         .body = j->cursor.bytes,
         .body_bytes = j->cursor.length};
     mob_chain_send(c, j->source, MOB_GCS_JOIN, &m);
+    int64_t pause = j->ask_pause_ns == 0 ? c->options.resend_ns : j->ask_pause_ns;
+    j->ask_ns = c->now_ns + pause;
+    j->ask_pause_ns = 2 * pause < ASK_PAUSE_MAX_NS ? 2 * pause : ASK_PAUSE_MAX_NS;
 }
 
 /* Ready for a place in the chain is what its own store has; and not before the snapshot is on its disk, or
@@ -388,6 +394,7 @@ static void on_snapshot(struct mob_chain *c, const struct mob_gcs_link_msg *m)
     j->begin_seq = m->link.seq;
     j->begin_digest = m->link.digest;
     j->batch++;
+    j->ask_pause_ns = 0;
     memcpy(j->cursor.bytes, cursor, cursor_bytes);
     j->cursor.length = cursor_bytes;
     struct mob_gcs_link_msg load = {
@@ -471,6 +478,6 @@ void mob_chain_join_tick(struct mob_chain *c)
         mob_chain_fail(c, MOB_CHAIN_STALLED);
     else if (c->join.replays)
         say_joined(c);
-    else
+    else if (c->now_ns >= c->join.ask_ns)
         ask_batch(c);
 }

@@ -45,7 +45,8 @@ enum sim_rule {
     SIM_RULE_SESSION, /* a flusher begins anew after everything died */
     SIM_RULE_CUT, /* a log is recovered only when it is sealed */
     SIM_RULE_ACCEPT, /* the new owner's log says so first */
-    SIM_RULE_TAKEOVER /* who recovers is replaced when it is dead */
+    SIM_RULE_TAKEOVER, /* who recovers is replaced when it is dead */
+    SIM_RULE_LATE_OWNER /* what a dead node told the directory last must not arrive behind its recovery */
 };
 struct sim_setup {
     uint64_t seed;

@@ -156,6 +156,21 @@ static void submit_seal(struct sim *s, struct sim_client *c)
     submit_seal_of(s, c, other->log.client);
 }
 
+bool sim_client_seal_of(struct sim *s, const struct sim_client *owner)
+{
+    for (uint32_t i = 0; i < s->plan.clients; i++) {
+        struct sim_client *c = &s->clients[i];
+        if (c == owner || !c->node->up || c->keys.client == 0 || c->sealing != 0)
+            continue;
+        submit_seal_of(s, c, owner->log.client);
+        if (c->sealing == 0)
+            continue;
+        sim_cover_add(s, SIM_SEALED_LIVE);
+        return true;
+    }
+    return false;
+}
+
 /* The master has logs of dead nodes sealed, and asks again whoever it can when nothing is heard of it. */
 static void seal_dead_ones(struct sim *s, struct sim_client *c)
 {

@@ -41,6 +41,7 @@ struct sim_client {
     size_t task_count, task_capacity;
     struct sim_recovery recovery;
     uint64_t sealing, sealing_log; /* request of the SEAL under way, and what it seals */
+    uint64_t overtaken; /* the log that it had when that last happened */
 };
 void sim_client_start(struct sim *s, struct sim_client *c);
 void sim_client_stop(struct sim *s, struct sim_client *c);
@@ -50,6 +51,8 @@ void sim_client_fini(struct sim_client *c);
 bool sim_client_idle(const struct sim_client *c);
 struct sim_request *sim_client_submit(struct sim *s, struct sim_client *c, const struct mob_gcs_request *head,
     const void *body, uint32_t bytes);
+/* Another client has that log sealed, though its node lives; false: none could be asked to. */
+bool sim_client_seal_of(struct sim *s, const struct sim_client *owner);
 uint64_t sim_block_hash(uint64_t incarnation, uint64_t number);
 
 #endif

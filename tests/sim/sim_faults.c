@@ -142,6 +142,8 @@ static struct sim_member *any_member(struct sim *s)
 #define MUTED_OF 4u /* and there one of so many, */
 #define MUTED_MAX 2u /* at most so many */
 #define MUTED_LOG_OF 2u /* and of joiners with their snapshot */
+#define OVERTAKEN_OF 4u /* and one of so many nodes that are about to own a task, */
+#define OVERTAKEN_MS 100u /* from a half to the whole of that */
 #define MISSED_OF 4u /* one of so many configurations is missed */
 
 /* Whoever starts again has another link. */
@@ -224,6 +226,19 @@ void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const s
     } else if (config->count > before->count) {
         miss_config(s, config, config->count - 1);
     }
+}
+
+bool sim_is_overtaken(struct sim *s, struct sim_client *c, uint32_t task)
+{
+    uint64_t dice[] = {s->setup.seed, c->log.client, task};
+    uint64_t drawn = mob_hash64(dice, sizeof dice);
+    if (s->healing || c->overtaken == c->log.client || drawn % OVERTAKEN_OF != 0 || !sim_client_seal_of(s, c))
+        return false;
+    c->overtaken = c->log.client;
+    c->node->paused_until =
+        s->now + (int64_t)(OVERTAKEN_MS / 2 + drawn / OVERTAKEN_OF % (OVERTAKEN_MS / 2)) * SIM_MS;
+    SIM_TRACE(s, "client %u is stopped before it owns task %u", c->number, task);
+    return true;
 }
 
 bool sim_is_muted(const struct sim *s, const struct sim_member *m)

@@ -20,6 +20,9 @@ void sim_mute_log(struct sim *s, struct sim_member *m);
  * lost on its way to that, and somebody beside it dies, so that it hears of the next one first. Or, when the
  * chain starts again: a client hears nothing more until it is longer. */
 void sim_config_made(struct sim *s, const struct mob_gcs_config *config, const struct mob_gcs_config *before);
+/* Draws in the same way whether a node that is about to become the owner of `task` is stopped just then, for
+ * so long that its own log is sealed and another node takes its recovery over: true. */
+bool sim_is_overtaken(struct sim *s, struct sim_client *c, uint32_t task);
 bool sim_is_muted(const struct sim *s, const struct sim_member *m);
 bool sim_dies_here(struct sim *s, struct sim_member *m, enum mob_chain_action_type next);
 

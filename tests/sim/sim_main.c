@@ -111,10 +111,12 @@ static bool report(const struct board *b, const struct arguments *a, double seco
     for (int i = 0; i < SIM_COVERS; i++) {
         double need = sim_cover_rows[i].minimum * (double)done / 1000;
         uint64_t n = atomic_load(&b->cover[i]);
-        bool low = (double)n < need && done >= 500;
-        good = good && !low;
+        bool low = (double)n < need && done >= 500, high = need < 0 && (double)n > -need && done >= 500;
+        good = good && !low && !high;
         printf("%-22s %12llu  %s%s\n", sim_cover_rows[i].name, (unsigned long long)n, sim_cover_rows[i].text,
-            low ? "   TOO SELDOM" : "");
+            low        ? "   TOO SELDOM"
+                : high ? "   TOO OFTEN"
+                       : "");
     }
     uint64_t voids = atomic_load(&b->voids);
     printf("%llu seeds from %llu, %llu void, %.1f s, %.1f million events, %llu operations, %.1f virtual s\n",
@@ -205,7 +207,7 @@ static enum sim_rule rule(const char *text)
         enum sim_rule rule;
     } rules[] = {{"watermark", SIM_RULE_WATERMARK}, {"durable", SIM_RULE_DURABLE},
         {"session", SIM_RULE_SESSION}, {"cut", SIM_RULE_CUT}, {"accept", SIM_RULE_ACCEPT},
-        {"takeover", SIM_RULE_TAKEOVER}};
+        {"takeover", SIM_RULE_TAKEOVER}, {"late-owner", SIM_RULE_LATE_OWNER}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (strcmp(text, rules[i].name) == 0)
             return rules[i].rule;

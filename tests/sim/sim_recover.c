@@ -45,10 +45,10 @@ struct sim_record sim_tasks_next_record(struct sim *s, struct sim_client *c)
             t = &c->tasks[i];
     if (t != NULL) {
         t->state = SIM_TASK_ENDS;
-        r = (struct sim_record){t->id, t->attempt, SIM_RECORD_DONE};
+        r = (struct sim_record){t->id, t->attempt, SIM_RECORD_DONE, 0};
     } else if (!s->healing && s->next_task + 1 < SIM_TASKS_MAX && sim_chance(s, 0.3)) {
         t = add_task(c, ++s->next_task, 1, SIM_TASK_BEGINS);
-        r = (struct sim_record){t->id, 1, SIM_RECORD_SPEC};
+        r = (struct sim_record){t->id, 1, SIM_RECORD_SPEC, 0};
     }
     if (t != NULL)
         t->request = c->log.next;
@@ -217,8 +217,10 @@ static void next_task(struct sim *s, struct sim_client *c)
     for (; r->at < r->count; r->at++) {
         const struct sim_record *begun = &r->blocks[r->at].record;
         bool begins = begun->kind == SIM_RECORD_SPEC || begun->kind == SIM_RECORD_ACCEPT;
+        /* A later attempt than its own: its own log is sealed, and it has not heard of that yet. */
+        const struct sim_task *own = task_of(c, begun->task);
         if (!begins || s->task_dropped[begun->task] || ended_in(r->blocks, r->count, begun) ||
-            task_of(c, begun->task) != NULL)
+            (own != NULL && own->attempt >= begun->attempt))
             continue;
         enter(s, c, SIM_RECOVER_OWNER);
         return;
@@ -239,8 +241,11 @@ static void on_owner(
     const struct sim_record *begun = &r->blocks[r->at].record;
     if (found && value[0] == c->log.client && task_of(c, begun->task) == NULL) /* asked for before */
         add_task(c, begun->task, (uint32_t)value[1], SIM_TASK_OWNED);
+    /* What the dead node told the directory may still be on its way: the row is as it was found when the task
+     * was accepted. A row of this node's own makes that come too late. */
+    bool may_come = version == begun->replaces && s->setup.without != SIM_RULE_LATE_OWNER;
     bool dead_ones = found ? value[0] == r->log && value[1] == begun->attempt : begun->attempt == 1;
-    if (!dead_ones) { /* it moved on already, or that attempt never was the owner's */
+    if (!dead_ones && !may_come) { /* it moved on already */
         skip_task(s, c);
         return;
     }
@@ -336,7 +341,7 @@ static void accept(struct sim *s, struct sim_client *c)
     struct sim_recovery *r = &c->recovery;
     const struct sim_record *begun = &r->blocks[r->at].record;
     if (r->request == 0) {
-        struct sim_record record = {begun->task, r->attempt, SIM_RECORD_ACCEPT};
+        struct sim_record record = {begun->task, r->attempt, SIM_RECORD_ACCEPT, (uint32_t)r->version};
         r->request = sim_client_append(s, c, &record);
     }
     /* First it is in this node's log: whoever recovers that finds it. Then the directory says it. */
@@ -371,7 +376,7 @@ static void step(struct sim *s, struct sim_client *c)
         accept(s, c);
         break;
     case SIM_RECOVER_MOVE:
-        if (r->request == 0)
+        if (r->request == 0 && !sim_is_overtaken(s, c, r->blocks[r->at].record.task))
             set(s, c, 'o', r->blocks[r->at].record.task, r->version, r->attempt);
         break;
     case SIM_RECOVER_SAY:

@@ -15,7 +15,7 @@ struct fixture {
     struct mob_chain *chain;
     int64_t now_ns;
     struct mob_gcs_link_msg asked; /* the last JOIN */
-    int wipes;
+    int wipes, asks; /* JOINs */
 };
 
 static void drain(struct fixture *f)
@@ -23,8 +23,10 @@ static void drain(struct fixture *f)
     struct mob_chain_action a;
     while (mob_chain_next(f->chain, &a)) {
         f->wipes += a.type == MOB_CHAIN_WIPE;
-        if (a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_JOIN)
+        if (a.type == MOB_CHAIN_SEND && a.message->type == MOB_GCS_JOIN) {
             f->asked = *a.message;
+            f->asks++;
+        }
     }
 }
 
@@ -141,6 +143,33 @@ static void who_waits_for_a_log_that_does_not_come_gives_up(void **state)
         assert_in_range(ticks, 30, 50);
         fixture_fini(&f);
     }
+}
+
+/* A batch is work for the source, each time that it is asked for: the next one is asked for at once, one that
+ * does not come again and again, but less and less often. */
+static void a_batch_that_does_not_come_is_asked_for_less_and_less_often(void **state)
+{
+    (void)state;
+    struct fixture f;
+    fixture_init(&f, 0);
+    mob_chain_on_config(
+        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+    mob_chain_on_join(f.chain, 1);
+    for (uint64_t batch = 1; batch <= 3; batch++) {
+        f.asks = 0;
+        for (int k = 0; k < 200; k++) /* 400 ms */
+            tick(&f);
+        assert_in_range(f.asks, 10, 17);
+        f.asks = 0;
+        give(&f, batch, 40);
+        assert_int_equal(f.asks, 1);
+        assert_int_equal(f.asked.link.prev, batch + 1);
+        tick(&f); /* this question may have been lost: at first it is not waited for long */
+        assert_int_equal(f.asks, 2);
+        give(&f, batch, 40); /* an answer to an earlier question is no news */
+        assert_int_equal(f.asks, 2);
+    }
+    fixture_fini(&f);
 }
 
 /* A joiner that had no core finds what its source said meanwhile unread: its own pause is not the source's
@@ -280,6 +309,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_snapshot_that_was_begun_anew_is_taken_from_its_beginning),
         cmocka_unit_test(who_waits_for_a_log_that_does_not_come_gives_up),
+        cmocka_unit_test(a_batch_that_does_not_come_is_asked_for_less_and_less_often),
         cmocka_unit_test(its_own_pause_is_not_the_silence_of_its_source),
         cmocka_unit_test(a_joiner_that_pauses_notices_that_its_source_is_dead),
         cmocka_unit_test(who_collects_and_is_left_out_ends),
