@@ -1,6 +1,6 @@
 """`mobula up` as it is by default, a chain of two: what dies of the control store is replaced without a person, and nobody notices but by a pause.
 
-ctest: timeout=300
+ctest: timeout=300 long
 """
 import contextlib
 import json
@@ -16,6 +16,9 @@ import unittest
 from lib_cli_cluster import BIN, ClusterCase
 
 PROCESSES = ["postgres", "flush", "redis", "redis-1", "gcs", "gcs-1", "master", "node", "gateway"]
+
+
+WAIT_S = 90  # against hanging only
 
 
 def switches(pid):
@@ -45,14 +48,14 @@ class Chain(ClusterCase):
         return (int(found[-1][0]), int(found[-1][1])) if found else (0, 0)
 
     def until_epoch(self, epoch):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_S
         while self.chain()[0] < epoch:
             self.assertLess(time.monotonic(), deadline, f"{self.chain()}{self.logs()}")
             time.sleep(0.005)
 
     def whole_after(self, epoch):
         began = time.monotonic()
-        while time.monotonic() - began < 30:
+        while time.monotonic() - began < WAIT_S:
             now, length = self.chain()
             if now > epoch and length == 2:
                 return
@@ -76,7 +79,7 @@ class Chain(ClusterCase):
         return None
 
     def until_status(self, good):
-        seen = self.seen_status(good, 30)
+        seen = self.seen_status(good, WAIT_S)
         self.assertIsNotNone(seen, f"{self.gcs_chain()}{self.logs()}")
         return seen
 
@@ -155,7 +158,7 @@ class Chain(ClusterCase):
 
     def pid_of(self, name):
         """Of what runs: 0 is the pid of what is being started, and to end or stop that would be for this test's own processes."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + WAIT_S
         while (pid := self.process(name)["pid"]) <= 0:
             self.assertLess(time.monotonic(), deadline, f"{name}{self.logs()}")
             time.sleep(0.02)
@@ -208,7 +211,7 @@ class Chain(ClusterCase):
 
     def at_rest(self):
         """Until the heartbeats of members and the clockwork of the master are slow, which they are when nobody has asked for long."""
-        deadline, rates = time.monotonic() + 60, None
+        deadline, rates = time.monotonic() + WAIT_S, None
         while time.monotonic() < deadline:
             pids = [self.process(name)["pid"] for name in ("gcs", "gcs-1", "master")]
             try:

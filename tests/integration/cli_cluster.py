@@ -18,7 +18,7 @@ STOP_SECONDS = 10  # against hanging only, on machines of others; 2 is what a st
 
 
 class Cluster(ClusterCase):
-    def wait(self, what, condition, seconds=30):
+    def wait(self, what, condition, seconds=90):
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if condition():

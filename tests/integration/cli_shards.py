@@ -1,6 +1,6 @@
 """A control store of two shards with two members each: work of every kind, one shard failing over, the whole cluster started again.
 
-ctest: timeout=300
+ctest: timeout=300 long
 """
 import json
 import os

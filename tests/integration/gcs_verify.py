@@ -1,4 +1,4 @@
-"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=280"""
+"""`mobula gcs verify` names what is wrong: one thing at a time is spoiled in a member's Redis, its index, PostgreSQL.   ctest: timeout=280 long"""
 import json
 import os
 import shutil

@@ -1,5 +1,5 @@
 """Over HTTP nobody sees where lineage lies: records, lists, lineage and timeline, hot, flushed to PostgreSQL, and across the move.
-ctest: timeout=280"""
+ctest: timeout=280 long"""
 import base64
 import json
 import os

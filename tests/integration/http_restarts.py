@@ -1,4 +1,4 @@
-"""What HTTP clients see while processes die: errors that say "try again", then everything goes on.   ctest: timeout=240"""
+"""What HTTP clients see while processes die: errors that say "try again", then everything goes on.   ctest: timeout=240 long"""
 import json
 import os
 import signal

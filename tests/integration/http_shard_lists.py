@@ -1,5 +1,5 @@
 """Lists over two shards with logs in both: one order of time, cursors that stay exact while tasks come and blocks are flushed, in memory
-and from PostgreSQL.   ctest: timeout=280"""
+and from PostgreSQL.   ctest: timeout=280 long"""
 import json
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Generators over HTTP: items as they come, each an object, and an end that shows.   ctest: timeout=240"""
+"""Generators over HTTP: items as they come, each an object, and an end that shows.   ctest: timeout=240 long"""
 import threading
 import time
 

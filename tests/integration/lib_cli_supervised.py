@@ -16,6 +16,9 @@ import lib_kill  # noqa: F401  pylint: disable=unused-import
 
 BIN = pathlib.Path(os.environ["MOBULA_BIN_DIR"])
 STANDIN = pathlib.Path(__file__).with_name("lib_cli_standin.py")
+WAIT_S = 90  # against hanging only
+STOP_SECONDS = 30  # two on a machine that has time: what does not stop is killed after that, whatever it waits for
+PROCESSES = ["redis", "gcs", "node", "gateway"]
 
 
 class Supervised(unittest.TestCase):
@@ -37,7 +40,7 @@ class Supervised(unittest.TestCase):
 
     def tearDown(self):
         self.mobula("down")
-        deadline = time.monotonic() + 10  # one that said why it cannot start may be at its last instructions
+        deadline = time.monotonic() + WAIT_S  # one that said why it cannot start may be at its last instructions
         while (leftovers := self.pids_of_this_test()) and time.monotonic() < deadline:
             time.sleep(0.02)
         for pid in leftovers:
@@ -66,20 +69,24 @@ class Supervised(unittest.TestCase):
     def status(self):
         return json.loads(self.mobula("status", "-o", "json").stdout)
 
-    def process(self, name):
-        return next(p for p in self.status()["processes"] if p["name"] == name)
+    def told(self):
+        """What `mobula status` would say, from the file it reads: who waits does not start a program each time it looks."""
+        return json.loads((self.dir / "supervisor.json").read_text())
 
-    def wait(self, what, condition, seconds=20):
-        deadline = time.monotonic() + seconds
+    def process(self, name):
+        return next(p for p in self.told()["processes"] if p["name"] == name)
+
+    def wait(self, what, condition):
+        deadline = time.monotonic() + WAIT_S
         while time.monotonic() < deadline:
-            with contextlib.suppress(StopIteration, json.JSONDecodeError):
+            with contextlib.suppress(StopIteration, FileNotFoundError):
                 if condition():
                     return
             time.sleep(0.02)
-        self.fail(f"{what} did not happen in {seconds} s{self.logs()}")
+        self.fail(f"{what} did not happen in {WAIT_S} s{self.logs()}")
 
     def wait_ready(self):
-        self.wait("ready", lambda: self.status()["state"] == "ready")
+        self.wait("ready", lambda: self.told()["state"] == "ready")
 
     def pids_of_this_test(self):
         """Processes that name our directory in their command line or are the supervisor."""

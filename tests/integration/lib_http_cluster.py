@@ -160,7 +160,7 @@ class Cluster:
     def value(self, object_id, wait=30):
         return self.json("GET", f"/api/v1/objects/{object_id}?wait={wait}")
 
-    def until(self, what, condition, seconds=30):
+    def until(self, what, condition, seconds=90):
         """Polls for what cannot be waited for; the condition's value."""
         deadline = time.monotonic() + seconds
         while True:

@@ -1,4 +1,4 @@
-/* ctest: timeout=300 long
+/* ctest: timeout=600 long
  *
  * A client may die at any instruction. A child runs a script of everything that a client does to the segment
  * and is killed before its first store to it, before its second, and so on to the last; then at random

@@ -36,8 +36,7 @@ void chain_box_init(struct chain_box *box, uint32_t members, uint32_t replicas, 
         .lease_ms = 90, /* of a machine that others use, too */
         .suspicion_ms = 100,
         .silence_ms = 3000};
-    snprintf(box->directory, sizeof box->directory, "/tmp/mob-chain-XXXXXX");
-    MOB_ASSERT(mkdtemp(box->directory) != NULL);
+    scratch_make(box->directory, sizeof box->directory, "mob-chain");
     snprintf(box->table, sizeof box->table, "%s/table", box->directory);
     snprintf(box->secret, sizeof box->secret, "%s/cluster-secret", box->directory);
     gcs_box_write_identity(box->directory);

@@ -80,11 +80,7 @@ void gcs_box_write_identity(const char *directory)
 void gcs_box_init(struct gcs_box *box, const char *durability)
 {
     *box = (struct gcs_box){.durability = durability == NULL ? "everysec" : durability};
-    const char *place = getenv("TMPDIR"); /* short: sockets lie below it */
-    snprintf(box->directory, sizeof box->directory, "%s/mob-gcs-XXXXXX",
-        place == NULL || strlen(place) > 40 ? "/tmp" : place);
-    if (mkdtemp(box->directory) == NULL)
-        die("mkdtemp", box->directory);
+    scratch_make(box->directory, sizeof box->directory, "mob-gcs");
     snprintf(box->socket, sizeof box->socket, "%s/gcs.sock", box->directory);
     gcs_box_configure(box);
 }

@@ -16,6 +16,7 @@
 #include "cli/system_user.h"
 #include "common/base/clock.h"
 #include "gcs/flush/postgres_conf.h"
+#include "tests/support/scratch.h"
 
 #define READY_NS (60 * MOB_SEC)
 #define PROGRAMS "/usr/lib/postgresql/15/bin"
@@ -116,15 +117,12 @@ static void make_template(const char *place, char *out, size_t capacity)
 void pg_box_init(struct pg_box *box)
 {
     char template[512], user[64];
-    const char *bin = getenv("MOBULA_BIN_DIR"), *place = getenv("TMPDIR");
+    const char *bin = getenv("MOBULA_BIN_DIR");
     char build[480];
     *box = (struct pg_box){.pid = 0};
     snprintf(build, sizeof build, "%s/..", bin == NULL ? "build/release/bin" : bin);
     make_template(build, template, sizeof template);
-    snprintf(box->directory, sizeof box->directory, "%s/mob-pg-XXXXXX",
-        place == NULL || strlen(place) > 40 ? "/tmp" : place);
-    if (mkdtemp(box->directory) == NULL)
-        die("mkdtemp", box->directory);
+    scratch_make(box->directory, sizeof box->directory, "mob-pg");
     snprintf(box->data, sizeof box->data, "%s/pg", box->directory);
     char *copy[] = {"cp", "-a", "--reflink=auto", template, box->data, NULL};
     run(copy);

@@ -1,7 +1,24 @@
 #include "tests/support/scratch.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#define PLACE_MAX 40
+
+void scratch_make(char *out, size_t capacity, const char *name)
+{
+    const char *place = getenv("TMPDIR");
+    if (place == NULL || strlen(place) > PLACE_MAX)
+        place = "/tmp";
+    int length = snprintf(out, capacity, "%s/%s-XXXXXX", place, name);
+    if (length < 0 || (size_t)length >= capacity || mkdtemp(out) == NULL) {
+        perror(out);
+        abort();
+    }
+}
 
 bool scratch_remove(const char *directory)
 {
