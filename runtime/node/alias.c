@@ -39,6 +39,9 @@ struct alias_table {
 
 enum { ALIAS_BUCKETS_FIRST = 1024, ERROR_VALUE_MAX = 4096 + 256 };
 
+/* Who asks wants an answer now: behind so many a chain counts as living, and as no circle. */
+#define HOPS_MAX 1024
+
 struct alias_table *alias_table_create(void)
 {
     struct alias_table *table = calloc(1, sizeof *table);
@@ -286,10 +289,23 @@ static bool is_known(const struct alias_table *table, const struct node_tail_cal
     return false;
 }
 
+/* Does what it stands for stand for it, or is it itself? Mostly the target is no alias yet. */
+static bool closes_circle(const struct node *node, const struct node_tail_call *call)
+{
+    struct mob_object_id end = call->target;
+    for (int hops = 0; hops < HOPS_MAX; hops++) {
+        if (mob_object_id_eq(end, call->id))
+            return true;
+        if (!node_tail_target(node, end, &end))
+            return false;
+    }
+    return false;
+}
+
 void node_alias(struct node *node, const struct node_tail_call *call)
 {
     struct alias_table *table = node->aliases;
-    if (mob_object_id_eq(call->id, call->target)) { /* a task that returns its own future */
+    if (closes_circle(node, call)) { /* who waits for one of the others hears of it from this one */
         struct ready_object self = {.id = call->id, .status = MOB_CYCLE, .type = MOB_TYPE_ERROR};
         node_object_ready(node, &self, call->submitter, call->session);
         return;
@@ -345,9 +361,6 @@ bool node_tail_target(const struct node *node, struct mob_object_id id, struct m
         *target_out = alias->call.target;
     return alias != NULL;
 }
-
-/* Who asks wants an answer now: behind so many a chain counts as living. */
-#define HOPS_MAX 1024
 
 bool node_tail_call_lives(struct node *node, const struct node_tail_call *call)
 {

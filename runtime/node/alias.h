@@ -6,7 +6,8 @@
 
 struct ready_object;
 
-/* `id` becomes what `target` becomes. */
+/* `id` becomes what `target` becomes. One that would stand for itself, by way of up to 1,024 others, ends as
+ * MOB_CYCLE, and so do they. */
 #define NODE_CHILDREN_UNKNOWN UINT32_MAX
 struct node_tail_call {
     struct mob_object_id id, target;

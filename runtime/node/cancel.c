@@ -97,6 +97,7 @@ struct late_cancel {
     uint32_t slot, session;
     uint64_t hold;
     uint32_t links;
+    struct mob_task_id mark; /* one of the links: who comes by it again goes in a circle */
 };
 
 static void late_end(struct late_cancel *late)
@@ -142,13 +143,23 @@ static bool link_tails(struct node *node, const struct known *known, struct mob_
     return any;
 }
 
+/* The mark moves on at every power of two, so that it comes to lie in the circle that a chain may end in. */
+static bool in_circle(struct late_cancel *late, struct mob_task_id next)
+{
+    if (mob_task_id_eq(next, late->mark))
+        return true;
+    if ((late->links & (late->links - 1)) == 0)
+        late->mark = next;
+    return false;
+}
+
 static void on_link(void *arg, enum mob_status status, const struct known *known)
 {
     struct late_cancel *late = arg;
     struct mob_task_id next;
     bool linked = status == MOB_OK && known->completion && link_tails(late->node, known, &next);
     late->links += linked;
-    if (linked && late->links < LINKS_MAX && !node_task_find(late->node, next))
+    if (linked && late->links < LINKS_MAX && !in_circle(late, next) && !node_task_find(late->node, next))
         known_ask(late->node, mob_object_of(next, 0), on_link, late);
     else
         late_end(late);
@@ -163,7 +174,8 @@ static void cancel_late(
         .cancel = *cancel,
         .slot = client->slot,
         .session = client->session,
-        .hold = lineage_log_hold(node->log)};
+        .hold = lineage_log_hold(node->log),
+        .mark = cancel->task};
     known_ask(node, mob_object_of(cancel->task, 0), on_link, late);
 }
 

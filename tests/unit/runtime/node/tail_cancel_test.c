@@ -407,6 +407,63 @@ static void cancel_of_a_task_that_ended_as_its_own_put(void **state)
     nx_close(&nx);
 }
 
+static uint32_t told_cycles(struct mob_store_client *store)
+{
+    struct mob_record record;
+    const uint8_t *body;
+    uint32_t told = 0;
+    while ((body = mob_store_in_peek(store, &record)) != NULL) {
+        struct mob_in_ready ready = {0};
+        if (record.type == MOB_IN_READY)
+            memcpy(&ready, body, sizeof ready);
+        told += ready.status == MOB_CYCLE;
+        mob_store_in_pop(store);
+    }
+    mob_store_in_release(store);
+    return told;
+}
+
+/* Each of them ends with the future of the next, and the last with that of the first. */
+static void tail_calls_in_a_circle(uint32_t count)
+{
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    enum { COUNT_MAX = 8 };
+    struct mob_task_id tasks[COUNT_MAX], leaf = {0};
+    nx_open(&nx, 1);
+    nx_connect(&nx, &driver, NULL);
+    for (uint32_t i = 0; i < count; i++)
+        tasks[i] = nx_submit(&driver);
+    nx_turn(&nx, 5);
+    nx_worker(&nx, &worker);
+    for (uint32_t i = 0; i < count; i++) {
+        assert_true(nx_take_task(&worker));
+        assert_true(mob_task_id_eq(worker.head.task, tasks[i]));
+        if (i == 0)
+            leaf = leave_waiting(&worker, 0);
+        nx_complete_as(&worker, mob_object_of(tasks[(i + 1) % count], 0));
+        nx_turn(&nx, 5);
+    }
+    nx_settle(&nx);
+    assert_int_equal(told_cycles(driver.store), count);
+    cancel(&driver, tasks[0]);
+    nx_turn(&nx, 100);
+    nx_settle(&nx);
+    assert_cancelled(&nx, leaf);
+    nx_let_go(&worker);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+static void a_circle_of_tail_calls_is_an_error_and_its_cancel_ends(void **state)
+{
+    (void)state;
+    tail_calls_in_a_circle(1);
+    tail_calls_in_a_circle(2);
+    tail_calls_in_a_circle(5);
+}
+
 /* Both read the same of the lineage, and each hears of it. */
 static void who_asks_for_a_task_that_is_being_cancelled_is_answered(void **state)
 {
@@ -452,6 +509,7 @@ int main(void)
         cmocka_unit_test(a_cancel_that_finds_no_walk_free_has_the_next),
         cmocka_unit_test(many_ended_tasks_are_cancelled_at_once),
         cmocka_unit_test(cancel_of_a_task_that_ended_as_its_own_put),
+        cmocka_unit_test(a_circle_of_tail_calls_is_an_error_and_its_cancel_ends),
         cmocka_unit_test(who_asks_for_a_task_that_is_being_cancelled_is_answered),
     };
     return cmocka_run_group_tests_name("tail_cancel", tests, NULL, NULL);
