@@ -78,18 +78,22 @@ static json_t *body_of(const struct cli_call *call)
 }
 
 /* What goes with the request: a key of its own, so that it may be sent twice, and how long to wait for the
- * result. */
-static void headers_of(bool wait, char out[192])
+ * result. False, after saying so: there is none. A key that another submission has gives that one's result.
+ */
+static bool headers_of(bool wait, char out[192])
 {
     uint8_t key[16];
-    if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key)
-        memset(key, 0, sizeof key);
+    if (getrandom(key, sizeof key, 0) != (ssize_t)sizeof key) {
+        cli_say("no random numbers, which the request's key is made of: %s", strerror(errno));
+        return false;
+    }
     int n = snprintf(out, 192, "Idempotency-Key: cli-");
     for (size_t i = 0; i < sizeof key; i++)
         n += snprintf(out + n, 192 - (size_t)n, "%02x", key[i]);
     n += snprintf(out + n, 192 - (size_t)n, "\r\n");
     if (wait)
         snprintf(out + n, 192 - (size_t)n, "Prefer: wait=%d\r\n", SUBMIT_WAIT_S);
+    return true;
 }
 
 static void print_submitted(const struct cli_call *call, const json_t *answer)
@@ -154,12 +158,13 @@ enum cli_exit cmd_submit(struct cli_call *call)
     bool wait = cli_option(call, "wait") || cli_option(call, "timeout");
     if (!futures_deadline(call, &deadline_ns))
         return CLI_USAGE;
+    char headers[192];
+    /* with a deadline of its own, the waiting is done by futures_print */
+    if (!headers_of(wait && deadline_ns == INT64_MAX, headers))
+        return CLI_FAILED;
     json_t *body = body_of(call), *answer = NULL;
     if (!body)
         return CLI_USAGE;
-    char headers[192];
-    /* with a deadline of its own, the waiting is done by futures_print */
-    headers_of(wait && deadline_ns == INT64_MAX, headers);
     enum cli_exit exit_code = api_open(call, &api);
     api.deadline_ns = deadline_ns == INT64_MAX ? 0 : deadline_ns;
     if (exit_code == CLI_OK)

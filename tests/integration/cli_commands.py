@@ -1,11 +1,15 @@
 """The commands that talk to a gateway, against a stand-in that answers what the test says: requests, output, exit codes."""
+import ctypes
+import errno
 import http.server
 import json
 import os
 import pathlib
+import platform
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
 import threading
@@ -53,6 +57,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
+def without_random():
+    """From here on this process gets no random numbers from the kernel: a filter of system calls, by <linux/filter.h>."""
+    getrandom = {"x86_64": 318, "aarch64": 278}[platform.machine()]
+    load, equal, give, allow, refuse = 0x20, 0x15, 0x06, 0x7FFF0000, 0x00050000 | errno.ENOSYS
+    steps = b"".join(struct.pack("HBBI", *step) for step in
+                     ((load, 0, 0, 0), (equal, 0, 1, getrandom), (give, 0, 0, refuse), (give, 0, 0, allow)))
+    code = ctypes.create_string_buffer(steps)
+    program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps) // 8, ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    no_new_privileges, set_filter, by_program = 38, 22, 2
+    if libc.prctl(no_new_privileges, 1, 0, 0, 0) != 0 or libc.prctl(set_filter, by_program, program, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl")
+
+
 class Commands(unittest.TestCase):
     def setUp(self):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="mobula_cli_"))
@@ -66,9 +84,9 @@ class Commands(unittest.TestCase):
         self.gateway.server_close()
         shutil.rmtree(self.dir)
 
-    def run_cli(self, *arguments, code=0):
+    def run_cli(self, *arguments, code=0, before=None):
         result = subprocess.run([MOBULA, *arguments], env={**os.environ, "MOBULA_DIR": str(self.dir)}, capture_output=True,
-                                text=True, timeout=60, stdin=subprocess.DEVNULL)
+                                text=True, timeout=60, stdin=subprocess.DEVNULL, preexec_fn=before)
         self.assertEqual(code, result.returncode, f"{arguments}: {result.stdout}{result.stderr}")
         return result
 
@@ -118,6 +136,12 @@ class Commands(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 20)  # and not API_RETRY_NS
 
     # ---- submit and get
+
+    def test_submit_needs_a_key_that_nobody_else_has(self):
+        self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
+        result = self.run_cli("submit", "m.f", code=1, before=without_random)
+        self.assertIn("no random numbers", result.stderr)
+        self.assertEqual([], self.gateway.requests)
 
     def test_submit_sends_arguments_by_their_kind(self):
         self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
