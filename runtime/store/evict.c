@@ -26,15 +26,6 @@ void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag)
     MOB_SEG_STORE(&store->view.seg_tags[entry_index].v, 0);
 }
 
-bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, uint32_t tag)
-{
-    uint8_t flags = store->entry_flags[entry_index];
-    if (flags & MOB_NODE_FREED)
-        return true;
-    return mob_tag_state(tag) == MOB_TAG_COMMITTED &&
-        (mob_tag_is_inline(tag) || (flags & MOB_NODE_REMAKEABLE) != 0);
-}
-
 bool mob_evict_mark(struct mob_store *store, uint32_t index)
 {
     uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[index].v), state = mob_tag_state(tag);

@@ -332,7 +332,14 @@ void mob_entry_drop(struct mob_store *store, uint32_t entry_index, uint32_t tag)
 /* Drop a sealed object unless somebody has pinned it. */
 bool mob_evict_unpinned(struct mob_store *store, uint32_t entry_index);
 /* Whether its bytes may go without a copy of them. */
-bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, uint32_t tag);
+static inline bool mob_entry_droppable(const struct mob_store *store, uint32_t entry_index, uint32_t tag)
+{
+    uint8_t flags = store->entry_flags[entry_index];
+    if (flags & MOB_NODE_FREED)
+        return true;
+    return mob_tag_state(tag) == MOB_TAG_COMMITTED &&
+        (mob_tag_is_inline(tag) || (flags & MOB_NODE_REMAKEABLE) != 0);
+}
 /* Calls visit for each entry that stands in the journal of a live client. */
 void mob_each_pin(
     const struct mob_store *store, void (*visit)(const struct mob_store *, uint32_t, void *), void *arg);

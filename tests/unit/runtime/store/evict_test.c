@@ -412,6 +412,53 @@ static void a_burst_of_commits_does_not_take_the_newest(void **state)
     rig_close(&rig);
 }
 
+/* By the notes, entry by entry: what the sweep counts a group at a time. */
+static void expect_histogram(const struct mob_store *store)
+{
+    uint32_t ages[MOB_SWEEP_AGES] = {0};
+    for (uint32_t i = 0; i < store->view.entries; i++) {
+        uint32_t tag = MOB_SEG_LOAD(&store->view.seg_tags[i].v);
+        if (mob_tag_state(tag) != MOB_TAG_COMMITTED || (store->entry_flags[i] & MOB_NODE_KEEP))
+            continue;
+        uint16_t age = (uint16_t)(store->epoch - store->entry_epochs[i]);
+        ages[(store->epoch - (age < MOB_SWEEP_AGES ? age : MOB_SWEEP_AGES - 1)) % MOB_SWEEP_AGES]++;
+    }
+    for (uint32_t i = 0; i < MOB_SWEEP_AGES; i++)
+        assert_int_equal(ages[i], store->sweep.ages[i]);
+}
+
+static void a_turn_counts_each_that_stays_at_its_age(void **state)
+{
+    (void)state;
+    struct rig rig = rig_open(8 << 20, 0);
+    uint32_t entries = rig.store->view.entries, late = entries / 16, turns = 0;
+    for (uint32_t i = 0; i < entries * 3; i++) {
+        uint32_t before = i - late; /* neighbours in every other page are committed in different epochs */
+        bool waits = i % 13 == 0 && i / 64 % 2 == 0;
+        test_put_i64(rig.client, test_id(1, i, 0), i);
+        if (i % 29 == 0)
+            mob_store_object_keep(rig.store, test_id(1, i, 0), true);
+        for (int again = 0; again < 2; again++) {
+            bool turned = rig.store->sweep.left > 0;
+            if (again == 0 && !waits)
+                mob_store_object_committed(rig.store, test_id(1, i, 0), true);
+            if (again == 1 && i >= late && before % 13 == 0 && before / 64 % 2 == 0)
+                mob_store_object_committed(rig.store, test_id(1, before, 0), true);
+            if (turned && rig.store->sweep.left == 0) {
+                expect_histogram(rig.store);
+                turns++;
+            }
+        }
+        /* Between turns, so that the next one has no news of it but by its look. */
+        if (rig.store->sweep.left == 0 && !waits && i % 17 == 0)
+            mob_store_object_keep(rig.store, test_id(1, i, 0), i % 2 == 0);
+        if (rig.store->sweep.left == 0 && !waits && i % 19 == 0)
+            assert_status(MOB_OK, mob_store_object_delete(rig.store, test_id(1, i, 0)));
+    }
+    assert_in_range(turns, 4, 64);
+    rig_close(&rig);
+}
+
 /* Ids whose window is the same one, in order. */
 static struct mob_object_id same_window(struct rig *rig, uint32_t *stream)
 {
@@ -721,6 +768,7 @@ int main(void)
         cmocka_unit_test(what_is_read_stays_and_what_nobody_wants_goes_first),
         cmocka_unit_test(what_a_waiting_task_needs_stays_while_others_can_go),
         cmocka_unit_test(a_burst_of_commits_does_not_take_the_newest),
+        cmocka_unit_test(a_turn_counts_each_that_stays_at_its_age),
         cmocka_unit_test(a_full_window_gives_up_its_oldest),
         cmocka_unit_test(a_table_full_of_kept_objects_is_a_typed_error),
         cmocka_unit_test(a_table_full_of_large_ones_spills),
