@@ -404,7 +404,6 @@ void mob_store_in_pop(struct mob_store_client *client)
         return;
     client->in.taken += client->in_peeked;
     client->in_peeked = 0;
-    client->in_popped++;
     client->parts.used = 0;
     client->parts_whole = false;
 }

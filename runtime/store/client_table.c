@@ -63,12 +63,10 @@ static void reset_shared(struct mob_seg_client *shared)
     MOB_SEG_STORE(&shared->out_head, 0);
     MOB_SEG_STORE(&shared->out_released, 0);
     MOB_SEG_STORE(&shared->in_head, 0);
-    MOB_SEG_STORE(&shared->posted, 0);
     MOB_SEG_STORE(&shared->in_urgent, 0);
     MOB_SEG_STORE(&shared->in_released, 0);
     MOB_SEG_STORE(&shared->in_begun, 0);
     MOB_SEG_STORE(&shared->asleep, 0);
-    MOB_SEG_STORE(&shared->wake_at, 0);
     MOB_SEG_STORE(&shared->creates_begun, 0);
     MOB_SEG_STORE(&shared->creates_ended, 0);
     MOB_SEG_STORE(&shared->pins_top, 0);

@@ -27,8 +27,6 @@ void mob_bell_ring(struct mob_seg_client *client, uint32_t kinds)
     uint32_t asleep = MOB_SEG_LOAD_SC(&client->asleep) & kinds;
     if (asleep == 0)
         return;
-    if (asleep == MOB_ASLEEP_RECORDS && MOB_SEG_LOAD(&client->posted) < MOB_SEG_LOAD(&client->wake_at))
-        return;
     if (MOB_SEG_XCHG(&client->asleep, 0) == 0)
         return;
     MOB_SEG_ADD(&client->bell, 1);
@@ -45,7 +43,6 @@ static void futex_wait(struct mob_seg_client *client, uint32_t seen, int64_t tim
  * knows what was released. */
 struct sleeper {
     struct mob_store_client *client;
-    uint64_t records; /* so many inbound ones are news */
     bool watcher;
     const _Atomic bool *stop; /* a watcher's: set before a poke */
 };
@@ -73,9 +70,7 @@ static bool has_news(const struct sleeper *s)
     if (space_came(s->client))
         return true;
     uint64_t seen = s->watcher ? MOB_SEG_LOAD(&shared->in_released) : s->client->in.taken;
-    if (MOB_SEG_LOAD_SC(&shared->in_head) == seen)
-        return false;
-    return s->records <= 1 || MOB_SEG_LOAD(&shared->posted) - s->client->in_popped >= s->records;
+    return MOB_SEG_LOAD_SC(&shared->in_head) != seen;
 }
 
 static uint32_t kinds_of_news(struct mob_store_client *client)
@@ -97,7 +92,6 @@ static enum mob_status sleep_until_news(
     }
     for (;;) {
         uint32_t seen = MOB_SEG_LOAD(&shared->bell);
-        MOB_SEG_STORE(&shared->wake_at, s->records <= 1 ? 0 : client->in_popped + s->records);
         MOB_SEG_XCHG(&shared->asleep, kinds_of_news(client));
         int64_t left = 0;
         bool news = has_news(s);
@@ -118,17 +112,17 @@ static enum mob_status sleep_until_news(
     }
 }
 
-enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
-    bool (*node_alive)(void *), void *arg)
+enum mob_status mob_store_sleep(
+    struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg)
 {
-    struct sleeper owner = {.client = client, .records = records};
+    struct sleeper owner = {.client = client};
     return sleep_until_news(&owner, deadline_ns, node_alive, arg);
 }
 
 enum mob_status mob_store_watch(
     struct mob_store_client *client, const _Atomic bool *stop, bool (*go_on)(void *), void *arg)
 {
-    struct sleeper watcher = {.client = client, .records = 1, .watcher = true, .stop = stop};
+    struct sleeper watcher = {.client = client, .watcher = true, .stop = stop};
     return sleep_until_news(&watcher, INT64_MAX, go_on, arg);
 }
 
@@ -152,9 +146,8 @@ void mob_store_sleep_or(
     struct mob_store_client *client, int64_t deadline_ns, bool (*other_news)(void *), void *arg)
 {
     struct mob_seg_client *shared = client->seg_client;
-    struct sleeper owner = {.client = client, .records = 1};
+    struct sleeper owner = {.client = client};
     uint32_t seen = MOB_SEG_LOAD(&shared->bell);
-    MOB_SEG_STORE(&shared->wake_at, 0);
     MOB_SEG_XCHG(&shared->asleep, kinds_of_news(client));
     if (!has_news(&owner) && !other_news(arg)) {
         int64_t left = deadline_ns == INT64_MAX ? INT64_MAX : deadline_ns - mob_now();
@@ -171,12 +164,6 @@ void mob_store_poke(struct mob_store_client *client)
         return; /* not asleep yet: it looks again before it sleeps; or somebody wakes it already */
     MOB_SEG_ADD(&shared->bell, 1);
     syscall(SYS_futex, &shared->bell, FUTEX_WAKE, 1, NULL, NULL, 0);
-}
-
-enum mob_status mob_store_sleep(
-    struct mob_store_client *client, int64_t deadline_ns, bool (*node_alive)(void *), void *arg)
-{
-    return mob_store_sleep_for(client, 1, deadline_ns, node_alive, arg);
 }
 
 /* ---- node side ---- */

@@ -79,7 +79,6 @@ static bool push_piece(struct mob_store *store, struct mob_node_client *client)
     bool last = bytes == left;
     mob_ring_commit(&client->in, last ? record.type : MOB_REC_PART, last ? record.flags : 0,
         last ? record.aux : 0, bytes, 0);
-    client->in_posted += last;
     backlog->part = last ? 0 : backlog->part + bytes;
     backlog->at += last ? record.bytes : 0;
     return true;
@@ -100,7 +99,6 @@ static void publish(struct mob_node_client *client)
     if (client->in.flushed == client->in.head)
         return;
     client->in.flushed = client->in.head;
-    MOB_SEG_STORE(&client->seg_client->posted, client->in_posted);
     MOB_SEG_XCHG(&client->seg_client->in_head, client->in.head);
     /* Behind the cursor: who sees it finds the records that it speaks of. */
     if (client->urgent && client->backlog.used == 0) {
@@ -155,7 +153,6 @@ void *mob_store_in_reserve(
     if (!body)
         return NULL;
     mob_ring_commit(&client->in, type, flags, aux, body_bytes, 0);
-    client->in_posted++;
     return body;
 }
 
@@ -170,7 +167,6 @@ uint8_t *mob_store_in_reserve_run(
     if (!bodies)
         return NULL;
     *count = mob_ring_commit_run(&client->in, type, aux, body_bytes, *count);
-    client->in_posted += *count;
     return bodies;
 }
 

@@ -72,17 +72,15 @@ struct mob_seg_client {
     alignas(MOB_CACHE_LINE) _Atomic uint64_t out_head;
     /* Node: space before this may be reused; for a driver also: acknowledged. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t out_released;
-    /* Node: end of the inbound records, and their number. */
+    /* Node: end of the inbound records. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t in_head;
-    _Atomic uint64_t posted;
     /* Client: inbound space before this may be reused; of what its ring gave it, how much it has begun. */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t in_released;
     _Atomic uint64_t in_begun;
     /* Node: futex word, changed only when the client announced sleep. */
     alignas(MOB_CACHE_LINE) _Atomic uint32_t bell;
-    /* Client: sleep announcement, and from how many posted records on it wants to be woken. */
+    /* Client: sleep announcement. */
     alignas(MOB_CACHE_LINE) _Atomic uint32_t asleep;
-    _Atomic uint64_t wake_at;
     /* Client: objects begun and ended. Equal in a dead client: it left no half-made object, no need to look.
      */
     alignas(MOB_CACHE_LINE) _Atomic uint64_t creates_begun;

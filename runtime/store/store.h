@@ -13,7 +13,7 @@
 
 #include "common/wire/record.h"
 
-#define MOB_SEGMENT_VERSION 6
+#define MOB_SEGMENT_VERSION 7
 #define MOB_STORE_CLIENTS_MAX 4094u
 #define MOB_OBJECT_INLINE_MAX 24u /* values up to this size live inside the 64-byte table entry */
 
@@ -284,10 +284,6 @@ void mob_store_sleep_or(
 /* Any thread of the client's process: ends mob_store_sleep_or, and mob_store_watch that is to stop. What
  * `other_news` then sees was stored before, sequentially consistent. */
 void mob_store_poke(struct mob_store_client *client);
-/* The same as mob_store_sleep, but inbound records wake it only when `records` of them are there unread:
- * whoever waits for many results is not woken for each (O(1) a completion). */
-enum mob_status mob_store_sleep_for(struct mob_store_client *client, uint64_t records, int64_t deadline_ns,
-    bool (*node_alive)(void *), void *arg);
 
 /* Objects. create -> fill -> publish what explains it -> seal. Small values (<= MOB_OBJECT_INLINE_MAX) go
  * into the entry: put_small does create + fill, still unsealed. MOB_EXISTS: someone made it already (fine for

@@ -248,7 +248,6 @@ struct mob_node_client {
     struct mob_seg_pin *seg_pins;
     struct mob_ring_reader out;
     struct mob_ring_writer in;
-    uint64_t in_posted;
     uint64_t last_ticket, next_ticket;
     struct mob_record next; /* header at out.taken, while the slot is active */
     struct mob_parts parts; /* of its next record */
@@ -401,7 +400,6 @@ struct mob_store_client {
     _Atomic uint64_t full_at;
     /* The inbound ring, or the node's word on the outbound one, does not parse. Relaxed: never taken back. */
     _Atomic bool damaged;
-    uint64_t in_popped; /* records, for the threshold of sleep_for */
     uint64_t creates_begun, creates_ended;
     uint64_t begun; /* things of the inbound ring: begun.c */
     bool fences; /* before it begins one: the node cannot do it in its place */

@@ -40,12 +40,10 @@ static void say_structs(void)
     FIELD(mob_seg_client, out_head);
     FIELD(mob_seg_client, out_released);
     FIELD(mob_seg_client, in_head);
-    FIELD(mob_seg_client, posted);
     FIELD(mob_seg_client, in_released);
     FIELD(mob_seg_client, in_begun);
     FIELD(mob_seg_client, bell);
     FIELD(mob_seg_client, asleep);
-    FIELD(mob_seg_client, wake_at);
     FIELD(mob_seg_client, creates_begun);
     FIELD(mob_seg_client, creates_ended);
     FIELD(mob_seg_client, pins_top);

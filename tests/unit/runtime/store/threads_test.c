@@ -251,29 +251,6 @@ static void ping_pong_never_stalls(void **state)
     mob_store_destroy(store);
 }
 
-static void a_client_that_waits_for_many_is_woken_once(void **state)
-{
-    (void)state;
-    struct mob_store *store = test_store(4 << 20, NULL, 0);
-    struct mob_store_client *client = inside(store, MOB_CLIENT_WORKER);
-    for (int i = 0; i < 3; i++) {
-        mob_store_in_reserve(store, 0, MOB_IN_STOP, 0, 0, 0);
-        mob_store_in_flush(store, 0);
-    }
-    assert_status(MOB_TIMEOUT, mob_store_sleep_for(client, 4, mob_now() + MOB_MS, NULL, NULL));
-    assert_status(MOB_OK, mob_store_sleep_for(client, 3, mob_now() + MOB_SEC, NULL, NULL));
-    uint32_t bell = MOB_SEG_LOAD(&client->seg_client->bell);
-    MOB_SEG_STORE(&client->seg_client->wake_at, 10);
-    MOB_SEG_STORE(&client->seg_client->asleep, MOB_ASLEEP_RECORDS);
-    for (int i = 3; i < 12; i++) {
-        mob_store_in_reserve(store, 0, MOB_IN_STOP, 0, 0, 0);
-        mob_store_in_flush(store, 0);
-    }
-    assert_int_equal(bell + 1, MOB_SEG_LOAD(&client->seg_client->bell));
-    mob_store_detach(client);
-    mob_store_destroy(store);
-}
-
 /* ---- objects ---- */
 
 struct creator {
@@ -412,7 +389,6 @@ int main(void)
         cmocka_unit_test(ping_pong_never_stalls),
         cmocka_unit_test(a_watcher_is_woken_by_each_record),
         cmocka_unit_test(a_watcher_is_stopped_by_a_poke_before_it_looks),
-        cmocka_unit_test(a_client_that_waits_for_many_is_woken_once),
         cmocka_unit_test(of_many_creators_of_one_id_one_wins),
         cmocka_unit_test(readers_never_see_bytes_that_are_going),
     };
