@@ -44,6 +44,16 @@ uint32_t mob_dtype_bytes(enum mob_dtype dtype)
     return (unsigned)dtype < MOB_DTYPE_COUNT ? dtypes[dtype].bytes : 0;
 }
 
+uint64_t mob_tensor_bytes_size(const void *data, uint64_t elements)
+{
+    uint64_t size = 0;
+    for (uint32_t length; elements > 0; elements--) {
+        memcpy(&length, (const uint8_t *)data + size, sizeof length);
+        size += sizeof length + length;
+    }
+    return size;
+}
+
 const char *mob_dtype_name(enum mob_dtype dtype)
 {
     return (unsigned)dtype < MOB_DTYPE_COUNT ? dtypes[dtype].name : "unknown";

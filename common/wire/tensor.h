@@ -50,6 +50,9 @@ struct mob_tensor_view {
 
 /* Bytes of one element; 0 for BYTES and NONE. */
 uint32_t mob_dtype_bytes(enum mob_dtype dtype);
+/* What so many elements of BYTES take, whose lengths are trusted: they were checked, or are the caller's own.
+ */
+uint64_t mob_tensor_bytes_size(const void *data, uint64_t elements);
 /* Name as in signatures and JSON: "f32", "bf16", "bytes". */
 const char *mob_dtype_name(enum mob_dtype dtype);
 /* Back from "f32" or the inference protocol's "FP32"; MOB_DTYPE_NONE when unknown. */

@@ -92,14 +92,17 @@ static enum mob_status encode_tensor(const struct mob_tensor *tensor, struct mob
         : mob_tensor_elements(tensor->shape, (uint32_t)tensor->dims, &elements);
     if (status != MOB_OK)
         return status;
-    uint32_t element = mob_dtype_bytes((enum mob_dtype)tensor->dtype);
+    enum mob_dtype dtype = (enum mob_dtype)tensor->dtype;
+    uint32_t element = mob_dtype_bytes(dtype);
     uint64_t data_bytes;
-    if (element == 0 || mob_mul_overflows(elements, element, &data_bytes) ||
-        (tensor->data == NULL && data_bytes > 0))
+    if ((element == 0 && dtype != MOB_DTYPE_BYTES) || (tensor->data == NULL && elements > 0) ||
+        mob_mul_overflows(elements, element, &data_bytes))
         return MOB_INVALID;
+    if (dtype == MOB_DTYPE_BYTES)
+        data_bytes = mob_tensor_bytes_size(tensor->data, elements);
     uint8_t head[MOB_TENSOR_HEAD_MAX];
-    uint32_t head_bytes = mob_tensor_head_encode(
-        head, sizeof head, (enum mob_dtype)tensor->dtype, tensor->shape, (uint32_t)tensor->dims, data_bytes);
+    uint32_t head_bytes =
+        mob_tensor_head_encode(head, sizeof head, dtype, tensor->shape, (uint32_t)tensor->dims, data_bytes);
     if (head_bytes == 0)
         return MOB_INVALID;
     out->tensor = tensor;

@@ -134,7 +134,8 @@ void endpoint_fail_calls(struct endpoint *e, enum mob_status status, unsigned re
     }
 }
 
-/* Rows [first, first + rows) of an output, in place. */
+/* Rows [first, first + rows) of an output, in place. Those of BYTES, which have no one size, are not batched.
+ */
 static void slice(
     const struct mob_tensor *whole, uint64_t first, uint64_t rows, bool batched, struct mob_infer_tensor *out)
 {
@@ -143,7 +144,8 @@ static void slice(
     memcpy(out->shape, whole->shape, sizeof out->shape);
     for (int32_t d = batched ? 1 : 0; d < whole->dims; d++)
         elements *= (uint64_t)whole->shape[d];
-    uint64_t bytes = elements * mob_dtype_bytes(out->dtype);
+    uint64_t bytes = out->dtype == MOB_DTYPE_BYTES ? mob_tensor_bytes_size(whole->data, elements)
+                                                   : elements * mob_dtype_bytes(out->dtype);
     out->data = (const uint8_t *)whole->data + (batched ? first * bytes : 0);
     out->bytes = batched ? rows * bytes : bytes;
     if (batched)

@@ -109,7 +109,8 @@ enum mob_status mob_model_create(const char *name, const char *class_name, const
     enum mob_status status = read_signature(model, signature, why_out);
     if (status == MOB_OK && model->max_batch_size > 1 && !can_batch(model)) {
         snprintf(why_out, 256,
-            "max_batch_size needs tensors whose first dimension is free, as in tensor<f32>[n,4]");
+            "max_batch_size needs tensors whose first dimension is free and whose elements have one size, as "
+            "in tensor<f32>[n,4]");
         status = MOB_INVALID;
     }
     if (status != MOB_OK) {

@@ -70,6 +70,30 @@ def test_texts_go_in(c):
     c.call("DELETE", f"{V1}/endpoints/texts")
 
 
+def test_texts_come_out(c):
+    """As JSON and as bytes."""
+    c.deploy("batcher")
+    refusal = c.json("PUT", f"{V1}/endpoints/twice", {"class": "batcher.Twice", "max_batch_size": 8}, expect=422)
+    check("elements have one size" in refusal["detail"], "they are not stacked", refusal)
+    c.json("PUT", f"{V1}/endpoints/twice", {"class": "batcher.Twice"}, expect=201)
+
+    def ask_twice(rows, outputs=None):
+        inputs = [{"name": "x", "datatype": "BYTES", "shape": [len(rows), 2], "data": [t for row in rows for t in row]}]
+        status, headers, data = c.call("POST", "/v2/models/twice/infer", {"inputs": inputs, **({"outputs": outputs} if outputs else {})})
+        check(status == 200, "inferred", status, data[:300])
+        return headers, data
+
+    ask_twice([["", ""]])  # the actor runs
+    calls = [[["a", "bcd"]], [["", "ä"], ["x" * 3000, "y"]], [["last", ""]]]
+    for rows, (_, data) in zip(calls, at_once([lambda rows=rows: ask_twice(rows) for rows in calls])):
+        output = json.loads(data)["outputs"][0]
+        check(output["shape"] == [len(rows), 2] and output["data"] == [2 * t for row in rows for t in row], "each has its own", rows, output)
+    headers, data = ask_twice([["a", "bcd"]], [{"name": "y", "parameters": {"binary_data": True}}])
+    length = int(headers["inference-header-content-length"])
+    check(data[length:] == struct.pack("<I", 2) + b"aa" + struct.pack("<I", 6) + b"bcdbcd", "as bytes", data)
+    c.call("DELETE", f"{V1}/endpoints/twice")
+
+
 def test_a_call_that_runs_while_its_endpoint_goes_may_come_again(c):
     c.deploy("batcher")
     call = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}

@@ -120,6 +120,23 @@ static void texts_and_bytes_of_any_size_come_back(void **state)
     free(bytes);
 }
 
+static void tensors_of_texts_have_elements_of_any_length(void **state)
+{
+    (void)state;
+    static const char texts[] = "\1\0\0\0a\0\0\0\0\3\0\0\0bcd";
+    struct mob_tensor x = {.dtype = MOB_BYTES, .dims = 1, .shape = {3}, .data = texts}, y;
+    struct mob_future *future;
+    struct mob_value *value;
+    OK(mob_put(client, mob_tensor(x), &future));
+    OK(mob_get(future, PATIENCE, &value));
+    OK(mob_value_tensor(value, &y));
+    assert_int_equal(y.dtype, MOB_BYTES);
+    assert_int_equal(y.shape[0], 3);
+    assert_memory_equal(y.data, texts, sizeof texts - 1);
+    mob_value_release(value);
+    mob_release(future);
+}
+
 static void tensors_are_read_in_place(void **state)
 {
     (void)state;
@@ -816,6 +833,7 @@ int main(void)
         cmocka_unit_test(demands_of_thousands_of_kinds_run),
         cmocka_unit_test(scalars_come_back),
         cmocka_unit_test(texts_and_bytes_of_any_size_come_back),
+        cmocka_unit_test(tensors_of_texts_have_elements_of_any_length),
         cmocka_unit_test(tensors_are_read_in_place),
         cmocka_unit_test(a_result_written_in_place_is_large),
         cmocka_unit_test(puts_are_read_back_and_passed_on),

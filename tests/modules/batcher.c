@@ -4,6 +4,7 @@
  * numbers
  *   Gate(path)          the same, but each call makes path.in and ends when there is path.open
  *   Texts()             .infer(x[n], w[n]) -> seen[n]: how long each text is, times w
+ *   Twice()             .infer(x[n,k]) -> y[n,k]: each text twice
  *   Tally()             .infer(x[n,k]) -> seen[n,2]: how many calls this process has run, and 0
  */
 #include <mobula/mobula.h>
@@ -96,6 +97,33 @@ static enum mob_status infer_lengths(struct mob_call *call)
     return status;
 }
 
+static enum mob_status infer_twice(struct mob_call *call)
+{
+    struct mob_tensor x = mob_arg_tensor(call, 0);
+    const char *at = x.data, *end = at;
+    uint32_t length;
+    for (int64_t i = 0; i < x.shape[0] * x.shape[1]; i++) {
+        memcpy(&length, end, sizeof length);
+        end += sizeof length + length;
+    }
+    char *y = malloc(2 * (size_t)(end - at) + 1), *to = y;
+    if (y == NULL)
+        return MOB_NO_MEMORY;
+    while (at < end) {
+        memcpy(&length, at, sizeof length);
+        uint32_t twice = 2 * length;
+        memcpy(to, &twice, sizeof twice);
+        memcpy(to + sizeof twice, at + sizeof length, length);
+        memcpy(to + sizeof twice + length, at + sizeof length, length);
+        at += sizeof length + length;
+        to += sizeof twice + twice;
+    }
+    x.data = y;
+    enum mob_status status = mob_return(call, mob_tensor(x));
+    free(y);
+    return status;
+}
+
 static enum mob_status tally_create(struct mob_call *call)
 {
     int64_t *calls = calloc(1, sizeof *calls);
@@ -130,6 +158,9 @@ MOB_MODULE("batcher",
          .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Texts", texts_create, "-> ()", NULL,
         {.name = "infer", .main = infer_lengths, .signature = "tensor<bytes>[n] x, tensor<f32>[n] w -> tensor<f32>[n] seen",
+         .flags = MOB_METHOD_READ_ONLY}),
+    MOB_ACTOR_CLASS("Twice", texts_create, "-> ()", NULL,
+        {.name = "infer", .main = infer_twice, .signature = "tensor<bytes>[n,k] x -> tensor<bytes>[n,k] y",
          .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Gate", gate_create, "utf8 path -> ()", free,
         {.name = "infer", .main = infer_behind_gate, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",

@@ -111,14 +111,15 @@ enum mob_tensor_dtype { /* of tensors; the numbers of common/wire/tensor.h */
     MOB_F16 = 10,
     MOB_BF16 = 11,
     MOB_F32 = 12,
-    MOB_F64 = 13
+    MOB_F64 = 13,
+    MOB_BYTES = 14 /* texts, or any bytes: each element is a uint32_t, its length, and so many bytes */
 };
 #define MOB_TENSOR_DIMS_MAX 8u
 struct mob_tensor {
     enum mob_tensor_dtype dtype;
     int32_t dims;
     int64_t shape[MOB_TENSOR_DIMS_MAX];
-    const void *data; /* row-major, contiguous */
+    const void *data; /* row-major, contiguous; of MOB_BYTES one element right behind the other, unaligned */
 };
 
 /* One argument or return value; borrowed until the call it is passed to returns. */
