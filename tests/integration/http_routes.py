@@ -27,6 +27,9 @@ def test_every_described_route_needs_a_key(c):
         for key in (None, "mob_sk_aaaaaaaa_" + "a" * 59):
             status, headers, body = c.call(method, at, key=key, connection=connection)
             check(status == 401 and headers["content-type"] == "application/problem+json", f"{method} {at}", status, body)
+        if method in ("GET", "DELETE"):
+            status, _, body = c.call(method, at, {})
+            check(status == 413 and json.loads(body)["code"] == "too-large", f"{method} {at} takes no body", status, body)
 
 
 def test_bounds_of_options(c):
