@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/master/table_inner.h"
 
@@ -80,7 +81,12 @@ void mob_table_destroy(struct mob_table *t)
     t->stopping = true;
     pthread_cond_signal(&t->changed);
     pthread_mutex_unlock(&t->lock);
-    pthread_join(t->thread, NULL);
+    int64_t until_ns = mob_now() + MOB_TABLE_STOP_NS;
+    const struct timespec until = {until_ns / MOB_SEC, until_ns % MOB_SEC};
+    if (pthread_clockjoin_np(t->thread, NULL, CLOCK_MONOTONIC, &until) != 0) {
+        MOB_LOG_WARN("master", "table_left", "why=\"a question is not answered\"");
+        return;
+    }
     table_postgres_close(t->db);
     for (uint32_t i = 0; i < t->answer_count; i++)
         free(t->answers[i].logs);

@@ -55,7 +55,9 @@ struct mob_table;
 /* Keeps the strings. Gives (destroy). MOB_IO, MOB_NO_MEMORY. */
 MOB_MUST_USE enum mob_status mob_table_create(
     const struct mob_table_options *options, struct mob_table **table_out);
-/* Waits for the question under way. */
+/* Waits for the question under way, but no longer than MOB_TABLE_STOP_NS: PostgreSQL may hang. Then its
+ * thread, the table and the strings live until the process ends. */
+#define MOB_TABLE_STOP_NS (300 * 1000000ll)
 void mob_table_destroy(struct mob_table *table);
 int mob_table_fd(const struct mob_table *table);
 /* Up to MOB_TABLE_QUESTIONS_MAX wait behind each other; false: that many do. */
