@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ static struct fixture {
     uint64_t incarnation, acked, appended;
     uint8_t *seen; /* of each task: specs, and finals << 4 */
     uint64_t memory_most;
+    bool small_disk; /* is mounted under PostgreSQL */
 } f;
 
 static int64_t soon(void)
@@ -74,6 +76,13 @@ static int set_up(void **state)
     return 0;
 }
 
+static bool shell(const char *words, const char *of)
+{
+    char command[512];
+    snprintf(command, sizeof command, "%s %s", words, of);
+    return system(command) == 0;
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -83,6 +92,10 @@ static int tear_down(void **state)
     mob_gcs_destroy(f.gcs);
     gcs_box_fini(&f.gcs_box);
     mob_database_close(f.db);
+    if (f.small_disk) {
+        pg_box_end(&f.pg_box, SIGINT);
+        (void)shell("umount -l", f.pg_box.data);
+    }
     pg_box_fini(&f.pg_box);
     free(f.seen);
     return 0;
@@ -351,6 +364,73 @@ static void postgres_may_be_away(void **state)
         append(100);
         check_everything();
     }
+}
+
+/* PostgreSQL's directory on a disk of its own; false: not allowed. */
+static bool move_to_small_disk(void)
+{
+    char moved[128], copy[300];
+    struct stat owner;
+    snprintf(moved, sizeof moved, "%s.moved", f.pg_box.data);
+    pg_box_end(&f.pg_box, SIGINT);
+    assert_int_equal(stat(f.pg_box.data, &owner), 0);
+    assert_int_equal(rename(f.pg_box.data, moved) | mkdir(f.pg_box.data, 0700), 0);
+    if (!shell("mount -t tmpfs -o size=128m tmpfs 2>/dev/null", f.pg_box.data)) {
+        assert_int_equal(rmdir(f.pg_box.data) | rename(moved, f.pg_box.data), 0);
+        print_message("needs the right to mount\n");
+        return false;
+    }
+    snprintf(copy, sizeof copy, "%s/. %s", moved, f.pg_box.data);
+    assert_true(shell("cp -a", copy));
+    assert_true(shell("rm -rf", moved));
+    assert_int_equal(chmod(f.pg_box.data, 0700) | chown(f.pg_box.data, owner.st_uid, owner.st_gid), 0);
+    return true;
+}
+
+static uint32_t writes_failed(void)
+{
+    char path[128], line[1024];
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "%s/flush.log", f.gcs_box.directory);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file) != NULL)
+        count += strstr(line, "session_ended why=write") != NULL;
+    fclose(file);
+    return count;
+}
+
+/* Nothing that PostgreSQL has no room for leaves the member, which goes on taking what comes; and all goes on
+ * when there is room, also when PostgreSQL ended because of it. */
+static void a_full_disk_under_postgres_loses_nothing(void **state)
+{
+    char filler[128];
+    NEEDS_POSTGRES();
+    start(NULL);
+    append(300);
+    check_everything();
+    f.small_disk = move_to_small_disk();
+    pg_box_start(&f.pg_box);
+    mob_database_close(f.db);
+    f.db = pg_box_open(&f.pg_box);
+    if (!f.small_disk)
+        skip();
+    snprintf(filler, sizeof filler, "%s/filler", f.pg_box.data);
+    (void)shell("head -c 200M /dev/zero 2>/dev/null >", filler); /* as much as there is room for */
+    for (int64_t deadline = soon(); writes_failed() < 2; step()) {
+        assert_true(mob_now() < deadline);
+        if (f.appended < 3000)
+            append(20);
+    }
+    wait_acked();
+    assert_true(stats().blocks > 0);
+    assert_int_equal(unlink(filler), 0);
+    if (gcs_box_ended(&f.pg_box.pid))
+        pg_box_spawn(&f.pg_box);
+    mob_database_close(f.db);
+    f.db = pg_box_open(&f.pg_box);
+    append(100);
+    check_everything();
 }
 
 /* The member with its Redis dies under the flusher. */
@@ -628,6 +708,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_flusher_that_dies_anywhere_leaves_nothing_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_zombie_does_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(postgres_may_be_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_full_disk_under_postgres_loses_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_member_may_die, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_stays_under_its_cap, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_foreign_database_is_refused, set_up, tear_down),
