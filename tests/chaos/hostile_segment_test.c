@@ -110,7 +110,6 @@ static void over_the_words_of_the_node(struct hostile *h)
             continue;
         scribble(h, (void *)&other->out_released, sizeof other->out_released);
         scribble(h, (void *)&other->in_head, sizeof other->in_head);
-        scribble(h, (void *)&other->posted, sizeof other->posted);
     }
 }
 
