@@ -374,7 +374,7 @@ int64_t engine_models_step(struct engine *engine, int64_t now)
         step_endpoint(e, now);
         at = e->ready && !e->waits[0] ? mob_batch_deadline(&e->batcher) : INT64_MAX;
         wake = at < wake ? at : wake;
-        at = endpoint_look(e, now);
+        at = e->retired ? endpoint_drain(e, now) : endpoint_look(e, now);
         wake = at < wake ? at : wake;
     }
     return wake;

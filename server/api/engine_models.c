@@ -2,7 +2,8 @@
  *
  * An endpoint is a row in the control store (class, arguments, options, generation) and a detached named
  * actor `endpoint/NAME/GENERATION`. A PUT makes the new actor first; when it is up the row is written, the
- * new one takes the old one's place, and the old actor ends. So a PUT that is refused changes nothing. After
+ * new one takes the old one's place, and the old actor ends when the calls that it has are through. So a PUT
+ * that is refused changes nothing, and one that is not loses no call. After
  * a restart of the gateway the rows are read again and each actor is found by its name, or made again. Actors
  * of a PUT that never came through end later (engine_orphans.c).
  */
@@ -65,7 +66,7 @@ void engine_models_destroy(struct engine *engine)
 struct endpoint *endpoint_named(struct engine *engine, const char *name)
 {
     struct endpoint *e = engine->models->all;
-    while (e && (e->candidate || strcmp(e->name, name) != 0))
+    while (e && (e->candidate || e->retired || strcmp(e->name, name) != 0))
         e = e->next;
     return e;
 }
@@ -97,7 +98,7 @@ json_t *engine_models_json(struct engine *engine)
 {
     json_t *rows = json_array();
     for (const struct endpoint *e = engine->models->all; e; e = e->next)
-        if (!e->removed && !e->candidate)
+        if (!e->removed && !e->candidate && !e->retired)
             json_array_append_new(rows, endpoint_json(e));
     return rows;
 }
@@ -129,6 +130,42 @@ static void endpoint_remove(struct endpoint *e)
     look_complete(engine);
     engine_orphans_look_later(engine); /* who was to end its actor may die before it does */
     endpoint_let_go(e);
+}
+
+/* One version of a name is drained at a time. */
+static void end_retired(struct engine *engine, const char *name)
+{
+    for (struct endpoint *e = engine->models->all, *next; e; e = next) {
+        next = e->next;
+        if (!e->retired || strcmp(e->name, name) != 0)
+            continue;
+        endpoint_fail_calls(e, MOB_UNAVAILABLE, 0, ENDPOINT_IS_GONE);
+        endpoint_remove(e);
+    }
+}
+
+/* No call is answered behind the endpoint's time for one, so that is the bound. What waits for a replica that
+ * is not there would only wait on. */
+static void endpoint_retire(struct endpoint *e)
+{
+    end_retired(e->engine, e->name);
+    bool works = e->ready && !e->waits[0];
+    if (!works || (e->running == 0 && e->batcher.count == 0)) {
+        endpoint_remove(e);
+        return;
+    }
+    e->retired = true;
+    e->drained_ns = mob_deadline_after(e->timeout_ms * MOB_MS);
+    MOB_LOG_INFO("models", "drains", "name=%s generation=%llu", e->name, (unsigned long long)e->generation);
+}
+
+int64_t endpoint_drain(struct endpoint *e, int64_t now)
+{
+    if (now < e->drained_ns && (e->running > 0 || e->batcher.count > 0))
+        return e->drained_ns;
+    endpoint_fail_calls(e, MOB_UNAVAILABLE, 0, ENDPOINT_IS_GONE);
+    endpoint_remove(e);
+    return INT64_MAX;
 }
 
 void engine_ignore_reply(void *arg, enum mob_status status, const char *text, size_t size)
@@ -250,7 +287,7 @@ static void take_place(struct endpoint *e)
         return;
     }
     if (old)
-        endpoint_remove(old);
+        endpoint_retire(old);
     e->candidate = false;
     e->put = NULL;
     e->ready = true;
@@ -361,6 +398,7 @@ void engine_start_endpoint_delete(struct flight *flight)
         flight_fail(flight, status, NULL, "the control store does not answer");
         return;
     }
+    end_retired(flight->engine, name);
     if (e) {
         mob_serve_remove(flight->engine->options.serve, name);
         endpoint_remove(e);

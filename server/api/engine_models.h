@@ -27,6 +27,8 @@ struct endpoint {
         generation; /* tells its actor from those of other endpoints of that name; 0: loaded without one */
     bool ready, removed;
     bool candidate; /* of a PUT that is not through: nobody sees it */
+    bool retired; /* replaced: what it has taken runs to its end, and nobody else sees it, */
+    int64_t drained_ns; /* until then at most */
     unsigned running; /* batches: */
     struct batch *sent; /* the newest of those that are with the node */
     struct flight *put; /* of a candidate */
@@ -57,6 +59,9 @@ void endpoint_actor_name(const struct endpoint *e, char out[ENDPOINT_ACTOR_NAME_
 void endpoint_broken(struct endpoint *e, enum mob_status status, const char *pointer, const char *why);
 /* Its class is known: makes the model. False: the maker has failed, and `e` may be gone. */
 bool endpoint_take_class(struct endpoint *e, struct flight *maker);
+/* Of one that was replaced: ends it when nothing runs there any more, or its time is over. When to call
+ * again; `e` may be gone. */
+int64_t endpoint_drain(struct endpoint *e, int64_t now);
 /* Its actor lives. */
 void endpoint_made(struct endpoint *e);
 
@@ -76,7 +81,7 @@ void endpoint_fail_waiting(
     struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why);
 /* And those that have, which are taken back from the node. */
 void endpoint_fail_calls(struct endpoint *e, enum mob_status status, unsigned retry_after_s, const char *why);
-/* No candidate. */
+/* No candidate, and none that was replaced. */
 struct endpoint *endpoint_named(struct engine *engine, const char *name);
 /* The operation whose entry waits in a batcher. */
 struct mob_engine_op *engine_op_of(struct mob_batch_entry *entry);

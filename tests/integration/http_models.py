@@ -94,22 +94,75 @@ def test_texts_come_out(c):
     c.call("DELETE", f"{V1}/endpoints/twice")
 
 
+ONE_ROW = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
+
+
+def behind_gate(c, gate, **options):
+    """A call that runs in a version of the endpoint `leaving` and ends when its gate opens: what it was answered, when it has been waited for."""
+    c.call("PUT", f"{V1}/endpoints/leaving", {"class": "batcher.Gate", "arguments": [gate], **options})
+    answers = []
+    thread = threading.Thread(target=lambda: answers.append(c.call("POST", "/v2/models/leaving/infer", ONE_ROW)))
+    thread.start()
+    c.until("it runs", lambda: os.path.exists(gate + ".in"))
+
+    def answer():
+        thread.join(60)
+        return answers[0]
+    return answer
+
+
+def check_gone(answer, what):
+    status, headers, body = answer
+    check(status == 503 and json.loads(body)["retryable"] and "retry-after" in headers and "replaced" in json.loads(body)["error"], what, status, body)
+
+
+def no_gate_lives(c):
+    actors = c.json("GET", f"{V1}/actors?limit=1000", expect=200)["items"]
+    return len([a for a in actors if a["class"] == "batcher.Gate" and a["state"] != "dead"]) == 0
+
+
+def replace(c):
+    c.json("PUT", f"{V1}/endpoints/leaving", {"class": "batcher.Batcher", "arguments": [0]}, expect=200)
+    check(c.call("POST", "/v2/models/leaving/infer", ONE_ROW)[0] == 200, "the new version answers at once")
+
+
+def test_a_call_ends_on_the_version_that_it_began_on(c):
+    c.deploy("batcher")
+    gate = f"{c.directory}/drained"
+    answer = behind_gate(c, gate)
+    replace(c)
+    check(not no_gate_lives(c), "the old version lives as long as its call")
+    with open(gate + ".open", "w", encoding="ascii"):
+        pass
+    status, _, body = answer()
+    check(status == 200 and json.loads(body)["outputs"][0]["data"] == [1, 1], "it is answered", status, body)
+    c.until("then the old version ends", lambda: no_gate_lives(c))
+    answer = behind_gate(c, f"{c.directory}/late", timeout_ms=2000)
+    replace(c)
+    status, _, body = answer()
+    check(status == 503 and "did not answer within" in json.loads(body)["error"], "no longer than any call", status, body)
+    c.until("its version ends with it", lambda: no_gate_lives(c))
+
+
 def test_a_call_that_runs_while_its_endpoint_goes_may_come_again(c):
     c.deploy("batcher")
-    call = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 1], "data": [1]}]}
-    after = [lambda: c.json("PUT", f"{V1}/endpoints/leaving", {"class": "batcher.Batcher", "arguments": [0]}, expect=200),
-             lambda: c.call("DELETE", f"{V1}/endpoints/leaving")]
-    for i, change in enumerate(after):
-        gate, answers = f"{c.directory}/leaving{i}", []
-        c.call("PUT", f"{V1}/endpoints/leaving", {"class": "batcher.Gate", "arguments": [gate]})
-        thread = threading.Thread(target=lambda: answers.append(c.call("POST", "/v2/models/leaving/infer", call)))
-        thread.start()
-        c.until("it runs", lambda: os.path.exists(gate + ".in"))
-        change()
-        thread.join(60)
-        status, headers, body = answers[0]
-        check(status == 503 and json.loads(body)["retryable"] and "retry-after" in headers and "replaced" in json.loads(body)["error"], "503", status, body)
-        check(c.call("POST", "/v2/models/leaving/infer", call)[0] == (200, 404)[i], "and then")
+    answer = behind_gate(c, f"{c.directory}/deleted")
+    c.call("DELETE", f"{V1}/endpoints/leaving")
+    check_gone(answer(), "deleted")
+    answer = behind_gate(c, f"{c.directory}/both")
+    replace(c)
+    c.call("DELETE", f"{V1}/endpoints/leaving")
+    check_gone(answer(), "replaced, then deleted")
+    check(c.call("POST", "/v2/models/leaving/infer", ONE_ROW)[0] == 404, "and then")
+    answer = behind_gate(c, f"{c.directory}/first")
+    second = behind_gate(c, f"{c.directory}/second")
+    replace(c)
+    check_gone(answer(), "of two versions the older one")
+    with open(f"{c.directory}/second.open", "w", encoding="ascii"):
+        pass
+    check(second()[0] == 200, "and not the other")
+    c.call("DELETE", f"{V1}/endpoints/leaving")
+    c.until("nothing stays", lambda: no_gate_lives(c))
 
 
 def test_the_delay_is_waited_for(c):
