@@ -97,11 +97,12 @@ static void batch_fail(struct batch *batch, enum mob_status status, const char *
 static void batch_call_failed(struct batch *batch, struct mob_future *future, enum mob_status status)
 {
     char why[256];
-    if (status == MOB_ACTOR_DIED && batch->endpoint->removed) { /* by us; another one may be there */
+    const struct endpoint *e = batch->endpoint;
+    if (status == MOB_ACTOR_DIED && (e->removed || e->retired)) { /* by a gateway; another one may be there */
         batch_fail(batch, MOB_UNAVAILABLE, ENDPOINT_IS_GONE);
         return;
     }
-    snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
+    snprintf(why, sizeof why, "%s", mob_client_error(e->client));
     for (size_t i = 0; i < batch->count; i++)
         if (batch->entries[i])
             engine_op_of(batch->entries[i])->error.failure_json = strdup(mob_future_error(future));
