@@ -1,5 +1,5 @@
 /* What a restart finds: of the node, of the whole cluster, of a driver under its key. Results that were in
- * the dead node's memory only are made again on demand, each task once. ctest: timeout=300
+ * the dead node's memory only are made again on demand, each task once. ctest: timeout=600
  */
 #include "tests/chaos/restart_fixture.h"
 

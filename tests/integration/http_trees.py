@@ -119,7 +119,7 @@ def test_jobs_share_by_their_weights(c):
     heavy, light, plain = open_job(c, name="heavy", weight=300), open_job(c, name="light", weight=100), open_job(c)
     check([job(c, name)["weight"] for name in (heavy, light, plain)] == [300, 100, 100], "weights")
     for name in (heavy, light):
-        rows = {"function": "probe.sleeps", "rows": [[2]] * 1000, "job": name}
+        rows = {"function": "probe.sleeps", "rows": [[10]] * 1000, "job": name}
         check(len(c.json("POST", V1 + "/tasks:batch", rows, expect=202)["items"]) == 1000, "batch")
     begun = job(c, light)["finished"]  # the one that came first had both workers until now
     before = job(c, heavy)["finished"]

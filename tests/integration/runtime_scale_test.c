@@ -1,5 +1,5 @@
 /* Depth and breadth on a node of two slots: nested chains, wide forks, chains of dependencies.
- * ctest: timeout=300 */
+ * ctest: timeout=300 crowd */
 #include <mobula/mobula.h>
 
 #include <setjmp.h>

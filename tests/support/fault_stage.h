@@ -17,7 +17,7 @@
 #include "tests/support/gcs_load.h"
 #include "tests/support/pg_box.h"
 
-#define PATIENCE_NS (60 * MOB_SEC)
+#define PATIENCE_NS (100 * MOB_SEC)
 #define STEPS 20u
 
 struct stage;
