@@ -149,19 +149,18 @@ static bool spare(struct mob_store *store, uint32_t index)
     return true;
 }
 
-/* Neighbours are mostly committed in one epoch: when a whole group of small ones was, and stays, it is
+/* All of a group are committed. Neighbours mostly were in one epoch: when they are small and stay, they are
  * counted at once. Nobody but the node changes the tag of what is committed. */
 static bool count_young_group(struct mob_store *store, uint32_t base)
 {
     struct mob_sweep *sweep = &store->sweep;
     uint64_t flags, notes[2], first = store->entry_epochs[base] * 0x0001000100010001ull;
-    uint32_t used_epoch = noted_use(store, base), inline_too = MOB_TAG_STATE_MASK | MOB_TAG_INLINE;
+    uint32_t used_epoch = noted_use(store, base), small = MOB_TAG(MOB_TAG_INLINE, 0, 0);
     memcpy(&flags, &store->entry_flags[base], sizeof flags);
     memcpy(notes, &store->entry_epochs[base], sizeof notes);
     if ((int32_t)(used_epoch - sweep->limit) <= 0 || notes[0] != first || notes[1] != first ||
         (flags & MOB_NODE_KEEP * 0x0101010101010101ull) != 0 ||
-        mob_group_matches(&store->view.seg_tags[base], MOB_TAG(MOB_TAG_COMMITTED | MOB_TAG_INLINE, 0, 0),
-            MOB_TAG(inline_too, 0, 0)) != ALL_OF_GROUP)
+        mob_group_matches(&store->view.seg_tags[base], small, small) != ALL_OF_GROUP)
         return false;
     *bucket(store, sweep->seen, used_epoch) += MOB_GROUP_ENTRIES;
     return true;
@@ -174,10 +173,10 @@ static uint32_t look_over(struct mob_store *store, uint32_t from, uint32_t found
     struct mob_sweep *sweep = &store->sweep;
     uint32_t count = 0;
     for (uint32_t base = from; base < from + STRIDE; base += MOB_GROUP_ENTRIES) {
-        if (sweep->trusts && count_young_group(store, base))
-            continue;
         uint32_t hits = mob_group_matches(
             &view->seg_tags[base], MOB_TAG(MOB_TAG_COMMITTED, 0, 0), MOB_TAG(MOB_TAG_STATE_MASK, 0, 0));
+        if (hits == ALL_OF_GROUP && sweep->trusts && count_young_group(store, base))
+            continue;
         for (; hits != 0; hits &= hits - 1) {
             uint32_t i = base + (uint32_t)__builtin_ctz(hits);
             if (!sweepable(store, i, MOB_SEG_LOAD(&view->seg_tags[i].v)))
