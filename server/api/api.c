@@ -133,6 +133,8 @@ static bool check_body_head(struct mob_http_request *request, const struct mob_r
         reject(request, MOB_TOO_LARGE, detail);
         return false;
     }
+    if (route->body_max == 0) /* there is nothing that has a coding */
+        return true;
     const char *encoding = mob_http_header(request, "Content-Encoding");
     if (encoding && strcasecmp(encoding, "identity") != 0 && !(route->flags & MOB_ROUTE_INFLATES)) {
         mob_problem_replyf(request, MOB_UNSUPPORTED_MEDIA, "bodies are taken without Content-Encoding");

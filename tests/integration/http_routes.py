@@ -30,6 +30,9 @@ def test_every_described_route_needs_a_key(c):
         if method in ("GET", "DELETE"):
             status, _, body = c.call(method, at, {})
             check(status == 413 and json.loads(body)["code"] == "too-large", f"{method} {at} takes no body", status, body)
+        if method == "GET":
+            status = c.call(method, at, headers={"Content-Encoding": "gzip"})[0]
+            check(status != 415, f"GET {at}: no body has no coding", status)
 
 
 def test_bounds_of_options(c):
