@@ -56,7 +56,7 @@ static struct row_write *name_of(struct node *node, const struct node_actor *act
 
 void actor_row_new(struct node *node, const struct node_actor *actor)
 {
-    row_write_send(row_of(node, actor));
+    row_write_send_first(row_of(node, actor));
     if (actor->name[0])
         behind_the_log(node, name_of(node, actor));
 }

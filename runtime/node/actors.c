@@ -422,8 +422,9 @@ static void ended_before(struct node *node, struct node_actor *actor, enum mob_s
     mob_sched_actor_close(node->sched, actor->number, MOB_ACTOR_DIED);
 }
 
-/* Its row is written before its creation is logged, so that no creation in the log lacks one; other changes
- * of it behind the log. So the log decides: true = it lives. */
+/* Its row is there before the block with its creation leaves, so that no creation in the log lacks one (but
+ * when the control store had no room for rows, row_writes.h); other changes of it are written behind the log.
+ * So the log decides: true = it lives. */
 static bool lives_in_log(struct node *node, struct node_actor *actor, const struct replay_found *found)
 {
     bool aged = actor->life.incarnation > 0; /* its creation may be gone from the log by now */

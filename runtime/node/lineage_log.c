@@ -60,6 +60,7 @@ struct lineage_log {
     int64_t to_wall_ns; /* wall clock less monotonic clock */
     uint64_t sequence; /* of the open, or else the next, block */
     uint64_t handed; /* blocks given to the client */
+    uint64_t kept_from; /* those from this number on are not, for now */
     uint64_t acked;
     uint64_t durable;
     uint64_t entries, bytes;
@@ -196,6 +197,7 @@ enum mob_status lineage_log_create(const struct lineage_log_options *options, st
     if (!log)
         return MOB_NO_MEMORY;
     log->options = *options;
+    log->kept_from = UINT64_MAX;
     log->effect_capacity = 4096;
     log->effects = malloc(log->effect_capacity * sizeof *log->effects);
     log->encoder = mob_block_encoder_create();
@@ -245,9 +247,15 @@ void lineage_log_destroy(struct lineage_log *log)
     free(log);
 }
 
+static bool may_hand_over(const struct lineage_log *log)
+{
+    return log->waiting_head && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX &&
+        log->handed < log->kept_from;
+}
+
 static void hand_over(struct lineage_log *log)
 {
-    while (log->waiting_head && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX) {
+    while (may_hand_over(log)) {
         struct log_block *block = log->waiting_head;
         enum mob_status status = mob_gcs_log_append(log->gcs_log, &block->base);
         log->refused = status != MOB_OK;
@@ -544,7 +552,7 @@ bool lineage_log_blocked(const struct lineage_log *log)
 
 int64_t lineage_log_next(const struct lineage_log *log)
 {
-    if (log->waiting_head && !log->refused && log->handed - log->acked < LOG_BLOCKS_IN_FLIGHT_MAX)
+    if (may_hand_over(log) && !log->refused)
         return log->waiting_head->opened_ns + LOG_BLOCK_AGE_NS_MAX;
     if (log->open)
         return log->opened_ns + LOG_BLOCK_AGE_NS_MAX;
@@ -577,6 +585,11 @@ int64_t lineage_log_pump(struct lineage_log *log, int64_t now_ns, enum lineage_l
         hand_over(log);
     run_due(log);
     return lineage_log_next(log);
+}
+
+void lineage_log_keep_from(struct lineage_log *log, uint64_t block)
+{
+    log->kept_from = block;
 }
 
 void lineage_log_rest(struct lineage_log *log)

@@ -117,6 +117,8 @@ void lineage_log_then(struct lineage_log *log, void (*fn)(void *arg), void (*dro
  * any order. */
 uint64_t lineage_log_hold(struct lineage_log *log);
 void lineage_log_release(struct lineage_log *log, uint64_t hold);
+/* Blocks from this number on are kept until another number is set (UINT64_MAX: all may leave). */
+void lineage_log_keep_from(struct lineage_log *log, uint64_t block);
 bool lineage_log_idle(const struct lineage_log *log); /* nothing open, nothing in flight */
 bool lineage_log_open(const struct lineage_log *log); /* a block is open, and will close by itself */
 bool lineage_log_blocked(const struct lineage_log *log); /* take nothing more from the rings */

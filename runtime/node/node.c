@@ -517,6 +517,8 @@ static int64_t next_wake(const struct node *node)
     if (node->missed_clients > 0 || node->no_room_workers > 0 || mob_store_in_backlog(node->store) ||
         row_writes_waiting(node) || node->stopping)
         at = node->now_ns + 2 * MOB_MS < at ? node->now_ns + 2 * MOB_MS : at;
+    int64_t rows = row_writes_patience_end(node);
+    at = rows < at ? rows : at;
     at = node->next_age_ns < at ? node->next_age_ns : at;
     if (large_hashes_any(node)) { /* one may have found no room to be read back into */
         int64_t soon = node->now_ns + (large_hashes_rest(node) ? MOB_MS : 2 * MOB_MS);

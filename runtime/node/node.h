@@ -176,9 +176,11 @@ struct node_stored_return;
 struct known_table;
 struct known_question;
 struct row_write;
+struct row_first;
 /* row_writes.h */
 struct row_writes {
     struct row_write *first, **end;
+    struct row_first *firsts, **firsts_end; /* what the log waits for, the oldest first */
 };
 struct group_read;
 /* Reads of the lineage: those that run, and those that wait for their turn. */

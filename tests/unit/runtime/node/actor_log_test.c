@@ -4,6 +4,7 @@
 
 #include "runtime/node/actor_needs.h"
 #include "runtime/node/jobs.h"
+#include "runtime/node/row_writes.h"
 
 static void request_kill(struct nx_driver *driver, struct mob_actor_id actor)
 {
@@ -227,6 +228,77 @@ static void actor_whose_row_is_behind_comes_back(void **state)
     nx_start(&nx, 0);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
     nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+/* Up to the end of its constructor, with no room for its row in the control store. */
+static struct mob_actor_id actor_without_row(
+    struct nx *nx, struct nx_driver *driver, struct nx_worker *worker)
+{
+    nx_open(nx, 1);
+    nx_connect(nx, driver, NULL);
+    nx_settle(nx);
+    FAKE.full = true;
+    struct mob_actor_id actor = nx_create(driver);
+    nx_turn(nx, 5);
+    nx_worker(nx, worker);
+    assert_true(nx_take_task(worker));
+    nx_complete(worker, 0, MOB_OK);
+    nx_turn(nx, 20);
+    return actor;
+}
+
+/* Else it would be lost with the node: nothing says after a restart that there is such an actor. */
+static void nobody_hears_of_an_actor_before_its_row_is_there(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    enum mob_status status = MOB_INTERNAL;
+    struct mob_actor_id actor = actor_without_row(&nx, &driver, &worker);
+    struct mob_object_id created = mob_object_of(actor.creation, 0);
+    uint32_t blocks = FAKE.block_count;
+    assert_false(row_is_there(actor));
+    assert_false(nx_told(driver.store, created, &status));
+    FAKE.full = false;
+    nx_settle(&nx);
+    assert_true(row_is_there(actor));
+    assert_true(FAKE.block_count > blocks);
+    assert_true(nx_told(driver.store, created, &status));
+    assert_int_equal(status, MOB_OK);
+    nx_end(&nx);
+    nx_let_go(&worker);
+    nx_start(&nx, 0);
+    assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
+    nx_disconnect(&driver);
+    nx_close(&nx);
+}
+
+/* It may be what the blocks say that makes room. */
+static void a_control_store_that_takes_no_rows_is_not_waited_for_for_ever(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    enum mob_status status = MOB_INTERNAL;
+    struct mob_actor_id actor = actor_without_row(&nx, &driver, &worker);
+    struct mob_object_id created = mob_object_of(actor.creation, 0);
+    assert_false(nx_told(driver.store, created, &status));
+    int64_t end = row_writes_patience_end(nx.node);
+    assert_in_range(end, nx.node->now_ns, nx.node->now_ns + 3600 * MOB_SEC);
+    nx.node->now_ns = end;
+    row_writes_step(nx.node);
+    lineage_log_pump(nx.node->log, end, LOG_TURN_FLUSH);
+    nx_turn(&nx, 3);
+    assert_true(nx_told(driver.store, created, &status));
+    assert_false(row_is_there(actor));
+    nx_end(&nx);
+    nx_let_go(&worker);
+    nx_disconnect(&driver);
+    FAKE.full = false;
+    nx_start(&nx, 0);
     nx_close(&nx);
 }
 
@@ -491,6 +563,8 @@ int main(void)
         cmocka_unit_test(creation_that_was_not_stored_is_made_by_its_driver_again),
         cmocka_unit_test(the_row_of_a_name_is_of_whom_the_log_says),
         cmocka_unit_test(actor_whose_row_is_behind_comes_back),
+        cmocka_unit_test(nobody_hears_of_an_actor_before_its_row_is_there),
+        cmocka_unit_test(a_control_store_that_takes_no_rows_is_not_waited_for_for_ever),
         cmocka_unit_test(actor_whose_constructor_failed_stays_dead),
         cmocka_unit_test(cancelled_call_is_not_replayed),
         cmocka_unit_test(a_replay_that_misses_a_call_ends_the_actor),
