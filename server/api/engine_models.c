@@ -350,6 +350,15 @@ static void save(struct endpoint *e)
         endpoint_broken(e, status, NULL, "the endpoint could not be saved");
 }
 
+/* A time in microseconds. Two PUTs of one name in the same one must not have one actor: the end of either
+ * would be the other's. */
+static uint64_t next_generation(struct engine_models *models)
+{
+    uint64_t now_us = (uint64_t)mob_wall_now() / 1000, least = models->newest_generation + 1;
+    models->newest_generation = now_us > least ? now_us : least;
+    return models->newest_generation;
+}
+
 void engine_start_endpoint_put(struct flight *flight)
 {
     struct mob_engine_endpoint *put = &flight->op->endpoint;
@@ -368,7 +377,7 @@ void engine_start_endpoint_put(struct flight *flight)
     }
     struct endpoint *e = endpoint_add(flight->engine, put->name, put->actor_class, put->arguments,
         put->max_batch_size, put->max_queue_delay_us, put->timeout_ms);
-    e->generation = (uint64_t)mob_wall_now() / 1000;
+    e->generation = next_generation(flight->engine->models);
     e->candidate = true;
     e->put = flight;
     endpoint_make_actor(e);

@@ -48,6 +48,7 @@ struct engine_models {
     bool asked; /* the control store for the endpoints, and it has not answered */
     bool loaded; /* what it knew of is in `all` */
     bool complete; /* and each of these has a model, or says why it has none */
+    uint64_t newest_generation; /* that this gateway gave */
     int64_t orphans_ns; /* when to look for actors of endpoints that are no more; 0: no reason to */
 };
 

@@ -126,6 +126,24 @@ def replace(c):
     check(c.call("POST", "/v2/models/leaving/infer", ONE_ROW)[0] == 200, "the new version answers at once")
 
 
+def test_puts_of_one_name_at_once(c):
+    """Each has an actor of its own, also those of one microsecond."""
+    c.deploy("batcher")
+    body = {"class": "batcher.Batcher", "arguments": [0]}
+    for i in range(6):
+        connections = [c.connect() for _ in range(16)]
+        for connection in connections:
+            connection.connect()
+        answers = at_once([lambda k=k: c.call("PUT", f"{V1}/endpoints/rush", body, connection=k) for k in connections])
+        bad = [a for a in answers if a[0] not in (200, 201, 503)]  # 503: not placed yet, on a machine without a core
+        check(not bad and min(a[0] for a in answers) < 300, f"round {i}: all are served one after the other", bad[:2])
+        status, _, data = c.call("POST", "/v2/models/rush/infer", ONE_ROW)
+        check(status == 200, f"round {i}: the last one's actor lives", status, data)
+        for connection in connections:
+            connection.close()
+    c.call("DELETE", f"{V1}/endpoints/rush")
+
+
 def test_a_call_ends_on_the_version_that_it_began_on(c):
     c.deploy("batcher")
     gate = f"{c.directory}/drained"
