@@ -238,7 +238,7 @@ static bool check_digest(struct mob_http_request *request, const char *name)
 static bool decode_body(struct mob_http_request *request)
 {
     const char *coding = mob_http_header(request, "Content-Encoding");
-    if (!coding || strcasecmp(coding, "identity") == 0)
+    if (!coding || strcasecmp(coding, "identity") == 0 || request->body_limit == 0)
         return true;
     enum mob_status status = mob_http_decode_body(request, coding, MOB_API_INFLATED_BODY_MAX);
     if (status == MOB_OK)
