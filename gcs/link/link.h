@@ -22,10 +22,10 @@
 #include <stdint.h>
 
 #include "common/base/status.h"
+#include "common/base/listener.h"
 #include "common/wire/gcs_frame.h"
 #include "common/wire/gcs_peer.h"
 #include "gcs/link/chunk.h"
-#include "gcs/link/listener.h"
 #include "gcs/link/opening.h"
 
 #define MOB_LINK_OUT_MAX (64u << 20)

@@ -227,7 +227,7 @@ enum mob_status node_open(struct node *node)
 {
     sigset_t signals;
     node->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    node->listen_fd = -1;
+    node->listener.fd = -1;
     sigemptyset(&signals);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
@@ -292,8 +292,8 @@ void node_close(struct node *node)
     node_jobs_free(node);
     node_task_rooms_free(node);
     free(node->flush_slots);
-    if (node->listen_fd >= 0)
-        close(node->listen_fd);
+    node_strangers_close(node);
+    mob_listener_fini(&node->listener);
     close(node->signal_fd);
     close(node->epoll_fd);
 }
@@ -396,6 +396,7 @@ static void tick(struct node *node)
     if (node->now_ns < node->next_tick_ns)
         return;
     node->next_tick_ns = node->now_ns + TICK_NS;
+    node_accept_tick(node);
     node_jobs_tick(node);
     node_deployments_tick(node);
     awaited_puts_tick(node);

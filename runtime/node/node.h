@@ -11,6 +11,7 @@
 
 #include <sys/types.h>
 
+#include "common/base/listener.h"
 #include "common/wire/record.h"
 #include "common/wire/session.h"
 #include "gcs/client/client.h"
@@ -18,6 +19,7 @@
 #include "runtime/node/driver_process.h"
 #include "runtime/node/lineage_log.h"
 #include "runtime/node/room_pool.h"
+#include "runtime/node/strangers.h"
 #include "runtime/sched/local.h"
 #include "runtime/store/store.h"
 #include "runtime/worker/pool.h"
@@ -196,7 +198,9 @@ struct node {
     struct mob_cluster_id cluster;
     uint64_t incarnation;
     struct mob_node_life *life; /* where that comes from, and who finds out that it is over */
-    int epoll_fd, listen_fd, signal_fd;
+    int epoll_fd, signal_fd;
+    struct mob_listener listener;
+    struct node_strangers strangers;
     struct mob_store *store;
     struct mob_sched *sched;
     struct mob_pool *pool;
@@ -281,6 +285,7 @@ struct node {
 /* session.c: drivers and the gateway */
 MOB_MUST_USE enum mob_status node_listen(struct node *node);
 void node_accept(struct node *node);
+void node_accept_tick(struct node *node);
 void node_hello(struct node *node, int fd);
 void node_session_readable(struct node *node, struct node_client *client);
 void node_client_end(struct node *node, struct node_client *client, const char *why);

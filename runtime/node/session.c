@@ -42,22 +42,26 @@ enum mob_status node_listen(struct node *node)
         close(fd);
         return MOB_IO;
     }
-    struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(LOOP_LISTEN, 0)};
+    /* By edges: while there is no descriptor for them, those who connect must not keep the loop awake. */
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u64 = loop_tag(LOOP_LISTEN, 0)};
     epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    node->listen_fd = fd;
+    mob_listener_init(&node->listener, fd);
     return MOB_OK;
 }
 
-/* A connection that has not said hello yet is known by its descriptor only. */
 void node_accept(struct node *node)
 {
-    for (;;) {
-        int fd = accept4(node->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
-            return;
-        struct epoll_event event = {.events = EPOLLIN, .data.u64 = loop_tag(LOOP_HELLO, (uint32_t)fd)};
-        epoll_ctl(node->epoll_fd, EPOLL_CTL_ADD, fd, &event);
-    }
+    int fd;
+    node->listener.rest_until_ns = 0;
+    while ((fd = mob_listener_take(&node->listener, node->now_ns)) >= 0)
+        node_stranger_add(node, fd);
+}
+
+void node_accept_tick(struct node *node)
+{
+    if (node->listener.rest_until_ns != 0 && node->now_ns >= node->listener.rest_until_ns)
+        node_accept(node);
+    node_strangers_tick(node);
 }
 
 static enum mob_status check_hello(
@@ -253,9 +257,12 @@ void node_hello(struct node *node, int fd)
     struct mob_session_hello hello;
     uint8_t sent[sizeof hello];
     char detail[MOB_SESSION_DETAIL] = "";
+    if (!node_is_stranger(node, fd))
+        return;
     ssize_t bytes = recv(fd, sent, sizeof sent, MSG_DONTWAIT);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR))
         return;
+    node_stranger_take(node, fd);
     if (bytes <= 0) {
         epoll_ctl(node->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
         close(fd);

@@ -318,7 +318,8 @@ void node_workers_tick(struct node *node)
 bool node_has_timers(const struct node *node)
 {
     return node->jobs_in_grace || node->deploying > 0 || node->stacks || awaited_puts_any(node) ||
-        checkpoint_room_any(node) || node->checkpoint_reads;
+        checkpoint_room_any(node) || node->checkpoint_reads || node->strangers.count > 0 ||
+        node->listener.rest_until_ns != 0;
 }
 
 /* The next task of this job in a worker brings its head along again. */

@@ -8,8 +8,8 @@
  *
  * One owner, no locks; never blocks.
  */
-#ifndef MOB_GCS_LINK_LISTENER_H
-#define MOB_GCS_LINK_LISTENER_H
+#ifndef MOB_COMMON_BASE_LISTENER_H
+#define MOB_COMMON_BASE_LISTENER_H
 
 #include <stdint.h>
 

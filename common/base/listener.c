@@ -1,4 +1,4 @@
-#include "gcs/link/listener.h"
+#include "common/base/listener.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -57,7 +57,7 @@ int mob_listener_take(struct mob_listener *l, int64_t now_ns)
             return fd;
         int why = lacks_descriptors(errno) ? refuse_one(l) : errno;
         if (why == 0)
-            MOB_LOG_WARN("gcs", "connection_refused", "why=\"no more descriptors\"");
+            MOB_LOG_WARN("listener", "connection_refused", "why=\"no more descriptors\"");
         else if (lacks_descriptors(why))
             l->rest_until_ns = now_ns + MOB_LISTENER_REST_NS;
         if (why != 0 && why != EINTR && why != ECONNABORTED)
