@@ -251,7 +251,7 @@ static void became_of_service(struct supervisor *supervisor)
 {
     supervisor->was_ready = true;
     MOB_LOG_INFO("supervisor", "cluster_ready", "address=%s after_ms=%lld", supervisor->listen,
-        (long long)((mob_wall_now() - supervisor->started_wall_ns) / MOB_MS));
+        (long long)((mob_now() - supervisor->started_ns) / MOB_MS));
     if (replicas_record(supervisor->directory, supervisor->replicas) != MOB_OK)
         MOB_LOG_WARN("supervisor", "not_recorded", "replicas=%u", supervisor->replicas);
 }
@@ -472,7 +472,7 @@ static bool is_hopeless(const struct process *process)
     const struct supervisor *supervisor = process->supervisor;
     bool waited_for = !process_stands_beside(process->which) ||
         (process->which == SUPERVISED_POSTGRES && chain_has_masters(supervisor) &&
-            mob_wall_now() - supervisor->started_wall_ns > POSTGRES_PATIENCE_NS);
+            mob_now() - supervisor->started_ns > POSTGRES_PATIENCE_NS);
     return !supervisor->was_ready && waited_for && process->unready_deaths >= SUPERVISOR_FAILURES_MAX;
 }
 

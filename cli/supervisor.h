@@ -105,7 +105,7 @@ struct supervisor {
     struct node_seal seal;
     struct ready_probe probe;
     struct log_file own_log; /* of a detached supervisor: its stderr */
-    int64_t started_wall_ns;
+    int64_t started_ns, started_wall_ns;
     bool was_ready, stopping, failed;
     int64_t stop_began_ns;
     bool only_beside_left; /* of what is being stopped */

@@ -178,6 +178,7 @@ enum mob_status supervisor_run(const struct supervisor_options *options)
     supervisor->directory = mob_setting_text(options->settings, MOB_SETTING_DIR);
     supervisor->notice = options->notice;
     supervisor->notice_arg = options->arg;
+    supervisor->started_ns = mob_now();
     supervisor->started_wall_ns = mob_wall_now();
     snprintf(supervisor->listen, sizeof supervisor->listen, "%s",
         mob_setting_text(options->settings, MOB_SETTING_LISTEN));
