@@ -145,6 +145,7 @@ def pages(c, path):
 
 
 def test_pages_hold_what_one_long_page_holds(c):
+    c.deploy("arith")
     rows = [[i, i % 3] for i in range(900)]  # every third divides by zero
     batch = c.json("POST", V1 + "/tasks:batch", {"function": "arith.divmod", "rows": rows, "options": {"name": "paged"}}, expect=202)
     ids = [item["id"] for item in batch["items"]]
