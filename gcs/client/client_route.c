@@ -88,12 +88,17 @@ static void seek(struct mob_gcs *g)
         link_fail(&g->links[1], MOB_UNAVAILABLE);
 }
 
-void route_failed(struct link *l)
+/* Nobody of the configuration is in reach: others may know a newer one. */
+static void seek_if_alone(struct mob_gcs *g)
 {
-    struct mob_gcs *g = l->gcs;
     if (!g->seeks && g->book.config.epoch != 0 && g->links[0].state == LINK_DOWN &&
         g->links[1].state == LINK_DOWN)
         seek(g);
+}
+
+void route_failed(struct link *l)
+{
+    seek_if_alone(l->gcs);
 }
 
 void route_step(struct mob_gcs *g)
@@ -113,6 +118,7 @@ void route_step(struct mob_gcs *g)
             link_open(g->head, g->head->path);
         if (g->tail->state == LINK_DOWN && g->now_ns >= g->tail->retry_ns)
             link_open(g->tail, g->tail->path);
+        seek_if_alone(g); /* a configuration may have led to those who died meanwhile */
     }
 }
 

@@ -69,7 +69,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void tell(struct fixture *f, const struct mob_gcs_book *book)
+static void hear_of(struct fixture *f, const struct mob_gcs_book *book)
 {
     struct mob_gcs_nack nack = {.reason = MOB_WRONG_EPOCH};
     struct mob_gcs_frame frame = {.type = MOB_GCS_NACK,
@@ -79,6 +79,11 @@ static void tell(struct fixture *f, const struct mob_gcs_book *book)
         .body_bytes = mob_gcs_book_bytes(book)};
     route_nack(&f->gcs->links[0], &frame);
     assert_int_equal(f->gcs->book.config.epoch, book->config.epoch);
+}
+
+static void tell(struct fixture *f, const struct mob_gcs_book *book)
+{
+    hear_of(f, book);
     assert_int_equal(f->gcs->links[0].state, LINK_UP); /* whoever said it lives */
 }
 
@@ -193,6 +198,21 @@ static void who_has_gone_long_ago_is_forgotten(void **state)
     assert_int_equal(sent(f), 0);
 }
 
+/* The chain is elsewhere, says one that is not in it any more, and who is there dies before the client comes.
+ */
+static void who_reaches_nobody_of_the_configuration_seeks(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_gcs_book book = book_of(6, 3, 2);
+    snprintf(book.places[0].client, sizeof book.places[0].client, "/nowhere/other-head");
+    snprintf(book.places[1].client, sizeof book.places[1].client, "/nowhere/other-tail");
+    hear_of(f, &book);
+    assert_false(f->gcs->seeks);
+    route_step(f->gcs);
+    assert_true(f->gcs->seeks);
+    assert_ptr_equal(f->gcs->head, f->gcs->tail);
+}
+
 /* A client that looks for the chain has come to its head under another name: it goes on under the chain's. */
 static void other_names_of_the_same_places_are_no_reason_to_seek(void **state)
 {
@@ -225,6 +245,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_start_that_is_heard_does_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_gets_no_answer_does_not_keep_the_others, set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_gone_long_ago_is_forgotten, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(who_reaches_nobody_of_the_configuration_seeks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             other_names_of_the_same_places_are_no_reason_to_seek, set_up, tear_down),
     };
