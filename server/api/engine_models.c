@@ -3,9 +3,8 @@
  * An endpoint is a row in the control store (class, arguments, options, generation) and a detached named
  * actor `endpoint/NAME/GENERATION`. A PUT makes the new actor first; when it is up the row is written, the
  * new one takes the old one's place, and the old actor ends when the calls that it has are through. So a PUT
- * that is refused changes nothing. After
- * a restart of the gateway the rows are read again and each actor is found by its name, or made again. Actors
- * of a PUT that never came through end later (engine_orphans.c).
+ * that is refused changes nothing. After a restart of the gateway the rows are read again and each actor is
+ * found by its name, or made again. Actors of a PUT that never came through end later (engine_orphans.c).
  */
 #include <stdio.h>
 #include <stdlib.h>

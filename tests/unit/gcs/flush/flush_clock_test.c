@@ -20,6 +20,7 @@
 #include "gcs/flush/cold_pool.h"
 #include "gcs/flush/flush_thread.h"
 #include "gcs/flush/postgres_conf.h"
+#include "tests/support/scratch.h"
 
 #define PATIENCE_MS 30000
 #define WAIT_NS (20 * MOB_MS)
@@ -34,14 +35,13 @@ int clock_gettime(clockid_t id, struct timespec *now)
 }
 
 struct fake_postgres {
-    char directory[32], path[64];
+    char directory[96], path[108]; /* as long as an address may be */
     int listen_fd, event_fd;
 };
 
 static void fake_init(struct fake_postgres *f)
 {
-    snprintf(f->directory, sizeof f->directory, "/tmp/mob-clock-XXXXXX");
-    assert_non_null(mkdtemp(f->directory));
+    scratch_make(f->directory, sizeof f->directory, "mob-clock");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(f->path, sizeof f->path, "%s/" MOB_POSTGRES_SOCKET_NAME, f->directory);
     snprintf(address.sun_path, sizeof address.sun_path, "%s", f->path);

@@ -15,16 +15,16 @@
 
 #include "gcs/flush/postgres_conf.h"
 #include "gcs/master/table.h"
+#include "tests/support/scratch.h"
 
-static char directory[32];
+static char directory[96];
 static struct mob_table *left; /* its thread may outlive the test */
 
 static void a_table_whose_database_hangs_is_left(void **state)
 {
     (void)state;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(directory, sizeof directory, "/tmp/mob-table-XXXXXX");
-    assert_non_null(mkdtemp(directory));
+    scratch_make(directory, sizeof directory, "mob-table");
     snprintf(address.sun_path, sizeof address.sun_path, "%s/" MOB_POSTGRES_SOCKET_NAME, directory);
     int listen_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(listen_fd, (struct sockaddr *)&address, sizeof address), 0);
