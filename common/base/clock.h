@@ -29,6 +29,13 @@ static inline int64_t mob_wall_now(void)
 {
     return mob_clock_of(CLOCK_REALTIME);
 }
+/* What a wall clock shows more than a monotonic one: by two readings of the monotonic clock around one of the
+ * other. A process may be switched off between readings, so those that lie more than a few microseconds apart
+ * are taken again, 16 times at most; the closest count. Pass other clocks to test. */
+int64_t mob_clocks_apart(int64_t (*mono)(void), int64_t (*wall)(void));
+/* Of this machine's clocks. */
+int64_t mob_wall_minus_mono(void);
+
 static inline int64_t mob_thread_cpu_now(void)
 {
     return mob_clock_of(CLOCK_THREAD_CPUTIME_ID);

@@ -162,7 +162,7 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
 
 int64_t node_wall_of(int64_t mono_ns)
 {
-    return mob_wall_now() + mono_ns - mob_now();
+    return mono_ns + mob_wall_minus_mono();
 }
 
 enum mob_status node_actor_create(struct node *node, struct node_task *task)

@@ -300,9 +300,9 @@ static void close_block(struct lineage_log *log)
 
 /* Blocks of one log have the same distance between their clocks, unless the wall clock was set or has drifted
  * away: so that a time is the same to the microsecond in whatever block its entry is cut into later. */
-static int64_t wall_at(struct lineage_log *log, int64_t mono_ns)
+int64_t lineage_log_wall(struct lineage_log *log, int64_t mono_ns)
 {
-    int64_t to_wall_ns = mob_wall_now() - mono_ns, drift_ns = to_wall_ns - log->to_wall_ns;
+    int64_t to_wall_ns = mob_wall_minus_mono(), drift_ns = to_wall_ns - log->to_wall_ns;
     if (drift_ns > CLOCK_DRIFT_NS || drift_ns < -CLOCK_DRIFT_NS)
         log->to_wall_ns = to_wall_ns;
     return mono_ns + log->to_wall_ns;
@@ -319,7 +319,7 @@ static void open_block(struct lineage_log *log)
         .incarnation = log->options.incarnation,
         .sequence = log->sequence,
         .job = log->job,
-        .wall_ns = wall_at(log, now_ns),
+        .wall_ns = lineage_log_wall(log, now_ns),
         .mono_ns = now_ns,
     };
     memcpy(header.ns, log->ns, sizeof header.ns);

@@ -127,6 +127,9 @@ enum lineage_log_turn {
     LOG_TURN_QUIET, /* none came for a while */
     LOG_TURN_FLUSH /* everything is to leave, the open block too */
 };
+/* The wall time (ns) that a reader of this log makes of a monotonic one: who tells a time before it is logged
+ * tells the same as the record will. */
+int64_t lineage_log_wall(struct lineage_log *log, int64_t mono_ns);
 /* End of a pass. Sends what is due; returns when it wants to be called again (monotonic ns). A full block
  * leaves within LOG_BLOCK_AGE_NS_MAX of its opening, and before that when LOG_BLOCKS_GATHERED are full, or
  * nothing comes and none is on its way. */

@@ -47,8 +47,7 @@ json_t *node_task_why_json(struct node *node, const struct node_task *task)
         json_object_set_new(out, "free", json_real((double)why.free / MOB_SCHED_UNIT));
         json_object_set_new(out, "total", json_real((double)why.total / MOB_SCHED_UNIT));
     } else if (why.reason == MOB_WHY_DELAYED) {
-        json_object_set_new(
-            out, "until_us", json_integer((mob_wall_now() + why.until - node->now_ns) / 1000));
+        json_object_set_new(out, "until_us", json_integer(lineage_log_wall(node->log, why.until) / 1000));
     } else if (why.reason == MOB_WHY_QUEUED || why.reason == MOB_WHY_ACTOR_ORDER ||
         why.reason == MOB_WHY_BATCH) {
         json_object_set_new(out, "ahead", json_integer(why.ahead));
@@ -85,6 +84,11 @@ void node_spec_options_into(json_t *object, const struct mob_spec_head *head, co
     free(text);
 }
 
+static int64_t submitted_us(const struct node *node, const struct node_task *task)
+{
+    return lineage_log_wall(node->log, task->submitted_ns) / 1000;
+}
+
 json_t *node_task_json(struct node *node, const struct node_task *task)
 {
     char id[MOB_ID_TEXT_MAX], parent[MOB_ID_TEXT_MAX], job[MOB_ID_TEXT_MAX];
@@ -95,7 +99,7 @@ json_t *node_task_json(struct node *node, const struct node_task *task)
         "function", f ? f->name : "", "parent", mob_task_id_format(head->parent, parent), "job",
         mob_job_id_format(head->job, job), "attempt", (int)node_task_attempt(task), "method",
         head->kind == MOB_KIND_ACTOR_CALL ? (int)head->method : -1, "submitted_us",
-        (json_int_t)((mob_wall_now() + task->submitted_ns - node->now_ns) / 1000));
+        (json_int_t)submitted_us(node, task));
     if (task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED) {
         struct node_worker *worker = node_worker_at(node, task->sched.worker);
         json_object_set_new(out, "worker", json_integer(worker_serial(node, task->sched.worker)));
@@ -109,11 +113,6 @@ static bool has_worker(const struct node_task *task)
     return task->sched.state == MOB_SCHED_DISPATCHED || task->sched.state == MOB_SCHED_BLOCKED;
 }
 
-static int64_t submitted_us(const struct node *node, const struct node_task *task)
-{
-    return (mob_wall_now() + task->submitted_ns - node->now_ns) / 1000;
-}
-
 /* Of this attempt; 0: it has no worker, or others of its worker come first. */
 static int64_t started_us(struct node *node, const struct node_task *task)
 {
@@ -123,7 +122,7 @@ static int64_t started_us(struct node *node, const struct node_task *task)
     mob_sched_why(node->sched, &task->sched, &why);
     if (why.reason != MOB_WHY_RUNNING && why.reason != MOB_WHY_BLOCKED)
         return 0;
-    int64_t at_us = (mob_wall_now() + why.since - node->now_ns) / 1000;
+    int64_t at_us = lineage_log_wall(node->log, why.since) / 1000;
     int64_t earliest_us = submitted_us(node, task) + task->dispatched_us;
     return at_us > earliest_us ? at_us : earliest_us;
 }

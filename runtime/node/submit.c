@@ -105,7 +105,7 @@ static int64_t to_monotonic(int64_t wall_ns)
 {
     if (wall_ns == 0)
         return 0;
-    int64_t at = wall_ns - mob_wall_now() + mob_now();
+    int64_t at = wall_ns - mob_wall_minus_mono();
     return at > 0 ? at : 1;
 }
 
