@@ -2,23 +2,29 @@
 
 #include <endian.h>
 #include <libpq-fe.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "common/base/clock.h"
 #include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/base/log_value.h"
+#include "common/base/process.h"
 #include "gcs/flush/postgres_conf.h"
 
 #define COPY_BUFFER_BYTES (256u << 10)
 #define PREPARED_MAX 32
+#define LOCK_NOT_AVAILABLE "55P03"
 /* Who waits for PostgreSQL asks it many times a second: the same refusal is told again after so long. */
 #define REFUSAL_AGAIN_NS (10 * MOB_SEC)
 
 struct mob_database {
     PGconn *conn;
+    int64_t patience_ns; /* of a statement; 0: for ever */
     const char *prepared[PREPARED_MAX]; /* the n-th is statement "n" */
     int prepared_count;
     uint8_t *copy;
@@ -137,7 +143,48 @@ bool mob_database_good(const struct mob_database *db)
     return db != NULL && PQstatus(db->conn) == CONNECTION_OK;
 }
 
+void mob_database_patience(struct mob_database *db, int64_t patience_ns)
+{
+    db->patience_ns = patience_ns;
+}
+
 /* ---- statements ---- */
+
+/* Waits for what libpq would wait for without end. An answer that does not come in time ends the connection,
+ * and what is read then says so. */
+static void await_answer(struct mob_database *db, int64_t deadline_ns)
+{
+    struct pollfd answer = {.fd = PQsocket(db->conn), .events = POLLIN};
+    while (PQisBusy(db->conn)) {
+        int64_t left_ns = deadline_ns - mob_now();
+        if (db->patience_ns == 0 || left_ns > 0)
+            poll(&answer, 1, db->patience_ns == 0 ? -1 : (int)(left_ns / MOB_MS) + 1);
+        if (db->patience_ns != 0 && mob_now() >= deadline_ns && poll(&answer, 1, 0) == 0) {
+            MOB_LOG_WARN("flush", "postgres_is_silent", "ms=%lld", (long long)(db->patience_ns / MOB_MS));
+            shutdown(answer.fd, SHUT_RDWR);
+        }
+        if ((answer.revents != 0 || mob_now() >= deadline_ns) && PQconsumeInput(db->conn) != 1)
+            return;
+    }
+}
+
+/* The last answer to what was sent, as PQexec() gives it; NULL: the connection is gone. */
+static PGresult *take_answer(struct mob_database *db, int sent)
+{
+    int64_t deadline_ns = mob_now() + db->patience_ns;
+    PGresult *last = NULL;
+    bool more = sent == 1;
+    while (more) {
+        await_answer(db, deadline_ns);
+        PGresult *next = PQgetResult(db->conn);
+        more = next != NULL && PQresultStatus(next) != PGRES_COPY_IN && PQstatus(db->conn) == CONNECTION_OK;
+        if (next != NULL) {
+            PQclear(last);
+            last = next;
+        }
+    }
+    return last;
+}
 
 static enum mob_status status_of(struct mob_database *db, const PGresult *result, const char *sql)
 {
@@ -156,6 +203,8 @@ static enum mob_status status_of(struct mob_database *db, const PGresult *result
         return MOB_NOT_FOUND;
     if (strncmp(state, "57P", 3) == 0 || strncmp(state, "08", 2) == 0)
         return MOB_UNAVAILABLE; /* it stops, or starts */
+    if (strcmp(state, LOCK_NOT_AVAILABLE) == 0)
+        return MOB_TIMEOUT;
     if (strncmp(state, "53", 2) == 0)
         return MOB_DISK_FULL; /* no space, no memory, no connection */
     return strncmp(state, "23", 2) == 0 ? MOB_CONFLICT : MOB_IO;
@@ -163,7 +212,7 @@ static enum mob_status status_of(struct mob_database *db, const PGresult *result
 
 enum mob_status mob_database_run(struct mob_database *db, const char *sql)
 {
-    PGresult *result = PQexec(db->conn, sql);
+    PGresult *result = take_answer(db, PQsendQuery(db->conn, sql));
     enum mob_status status = status_of(db, result, sql);
     PQclear(result);
     return status;
@@ -181,7 +230,7 @@ static enum mob_status prepare(struct mob_database *db, const char *sql, char na
         name[0] = 0; /* the unnamed one */
         i = -1;
     }
-    PGresult *result = PQprepare(db->conn, name, sql, 0, NULL);
+    PGresult *result = take_answer(db, PQsendPrepare(db->conn, name, sql, 0, NULL));
     enum mob_status status = status_of(db, result, sql);
     PQclear(result);
     if (status == MOB_OK && i >= 0)
@@ -224,8 +273,8 @@ enum mob_status mob_database_query(struct mob_database *db, const char *sql,
     if (status != MOB_OK)
         return status;
     to_send(&s, params, count);
-    PGresult *result = PQexecPrepared(db->conn, name, count, s.values, s.lengths, s.formats, 1);
-    return answered(db, result, sql, result_out);
+    int sent = PQsendQueryPrepared(db->conn, name, count, s.values, s.lengths, s.formats, 1);
+    return answered(db, take_answer(db, sent), sql, result_out);
 }
 
 enum mob_status mob_database_query_once(struct mob_database *db, const char *sql,
@@ -233,8 +282,8 @@ enum mob_status mob_database_query_once(struct mob_database *db, const char *sql
 {
     struct sent s;
     to_send(&s, params, count);
-    PGresult *result = PQexecParams(db->conn, sql, count, NULL, s.values, s.lengths, s.formats, 1);
-    return answered(db, result, sql, result_out);
+    int sent = PQsendQueryParams(db->conn, sql, count, NULL, s.values, s.lengths, s.formats, 1);
+    return answered(db, take_answer(db, sent), sql, result_out);
 }
 
 void mob_database_rollback(struct mob_database *db)
@@ -243,6 +292,36 @@ void mob_database_rollback(struct mob_database *db)
         return;
     enum mob_status status = mob_database_run(db, "ROLLBACK");
     (void)status; /* the connection is gone: so is the transaction */
+}
+
+/* ---- who holds what others wait for ---- */
+
+enum mob_status mob_database_name(struct mob_database *db, const char *name, uint32_t lock_seconds)
+{
+    char text[128];
+    snprintf(text, sizeof text, "SET application_name = '%s'; SET lock_timeout = '%us'", name, lock_seconds);
+    return mob_database_run(db, text);
+}
+
+enum mob_status mob_database_end_stopped(struct mob_database *db, uint32_t seconds)
+{
+    static const char sql[] =
+        "SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
+        "AND application_name = current_setting('application_name') "
+        "AND xact_start < now() - $1::integer * interval '1 s'";
+    struct mob_database_param p;
+    struct mob_database_result *rows = NULL;
+    enum mob_status status = mob_database_query(db, sql, mob_param_i32(&p, (int32_t)seconds), 1, &rows);
+    int count = status == MOB_OK ? mob_database_rows(rows) : 0;
+    for (int i = 0; i < count; i++) {
+        pid_t server = (pid_t)mob_database_number(rows, i, 0);
+        bool stopped = mob_process_is_stopped(server);
+        MOB_LOG_WARN("flush", "transaction_ended", "pid=%d server_is_stopped=%d", (int)server, stopped);
+        if (stopped) /* it ends only when it goes on */
+            (void)kill(server, SIGCONT);
+    }
+    mob_database_result_destroy(rows);
+    return status;
 }
 
 /* ---- answers ---- */
@@ -331,7 +410,7 @@ enum mob_status mob_copy_begin(struct mob_database *db, const char *sql)
     static const uint8_t head[19] = "PGCOPY\n\377\r\n\0"; /* signature, flags, no extension */
     if (db->copy == NULL && (db->copy = malloc(COPY_BUFFER_BYTES)) == NULL)
         return MOB_NO_MEMORY;
-    PGresult *result = PQexec(db->conn, sql);
+    PGresult *result = take_answer(db, PQsendQuery(db->conn, sql));
     enum mob_status status = status_of(db, result, sql);
     PQclear(result);
     db->copy_status = MOB_OK;

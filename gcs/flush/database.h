@@ -2,8 +2,9 @@
  *
  * One thread each. A failed call says why once in the log (a refusal to connect again only after 10 s, unless
  * its reason is another). MOB_UNAVAILABLE: the connection is gone or was
- * never there, nothing of an open transaction stays, connect again; MOB_CONFLICT: a constraint; MOB_IO:
- * anything else that the server refuses (its text is in the log), with the connection still good.
+ * never there, nothing of an open transaction stays, connect again; MOB_CONFLICT: a constraint; MOB_TIMEOUT:
+ * a lock; MOB_IO: anything else that the server refuses (its text is in the log), with the connection still
+ * good.
  *
  *   mob_database_open(directory, &db);
  *   struct mob_database_param p[2];
@@ -41,6 +42,18 @@ MOB_MUST_USE enum mob_status mob_database_open(const char *directory, struct mob
 MOB_MUST_USE enum mob_status mob_database_open_soon(const char *directory, struct mob_database **db_out);
 void mob_database_close(struct mob_database *db); /* NULL is fine */
 bool mob_database_good(const struct mob_database *db);
+
+/* From now on a statement that is not answered within `patience_ns` ends its connection (MOB_UNAVAILABLE):
+ * the server's process may be stopped, and the next connection has another. 0: it is waited for. Not of
+ * COPY's end. */
+void mob_database_patience(struct mob_database *db, int64_t patience_ns);
+/* What others of its kind know it by, plain letters; and how long a statement waits for somebody's lock
+ * (MOB_TIMEOUT). */
+MOB_MUST_USE enum mob_status mob_database_name(
+    struct mob_database *db, const char *name, uint32_t lock_seconds);
+/* Ends the connections of the same name whose transaction is older than `seconds`, so that their locks are
+ * free: they can commit no more, or have. Who holds it may be stopped, and so may the server's process. */
+MOB_MUST_USE enum mob_status mob_database_end_stopped(struct mob_database *db, uint32_t seconds);
 
 /* One or several statements without parameters or rows. */
 MOB_MUST_USE enum mob_status mob_database_run(struct mob_database *db, const char *sql);

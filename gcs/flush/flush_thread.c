@@ -15,7 +15,7 @@
 #include "gcs/flush/watermark.h"
 
 #define ENDS_AT_ONCE 1024
-#define LOCK_SECONDS "2"
+#define LOCK_SECONDS 2u
 #define TIDY_EVERY 16u /* times that it maintains */
 
 struct flush_thread {
@@ -43,21 +43,10 @@ static void forget_connection(struct flush_thread *t)
  * for it longer than this, and then its connection goes, so that the row is free; it can commit no more. */
 static enum mob_status end_stopped_ones(struct flush_thread *t)
 {
-    static const char text[] =
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE pid <> pg_backend_pid() "
-        "AND application_name = current_setting('application_name') "
-        "AND xact_start < now() - interval '" LOCK_SECONDS " s'";
-    char name[128];
-    snprintf(name, sizeof name,
-        "SET application_name = 'mobula-flush-%u'; SET lock_timeout = '" LOCK_SECONDS "s'", t->options.shard);
-    struct mob_database_result *rows = NULL;
-    enum mob_status status = mob_database_run(t->db, name);
-    if (status == MOB_OK)
-        status = mob_database_query(t->db, text, NULL, 0, &rows);
-    if (status == MOB_OK && mob_database_rows(rows) == 1 && mob_database_number(rows, 0, 0) > 0)
-        MOB_LOG_WARN("flush", "stopped_ones_ended", "count=%d", (int)mob_database_number(rows, 0, 0));
-    mob_database_result_destroy(rows);
-    return status;
+    char name[32];
+    snprintf(name, sizeof name, "mobula-flush-%u", t->options.shard);
+    enum mob_status status = mob_database_name(t->db, name, LOCK_SECONDS);
+    return status == MOB_OK ? mob_database_end_stopped(t->db, LOCK_SECONDS) : status;
 }
 
 static enum mob_status connect_and_migrate(struct flush_thread *t)

@@ -80,13 +80,27 @@ static enum mob_status step(
     return status;
 }
 
+/* Without the lock, which somebody who was stopped may hold. *version_out: 0 where there is nothing yet. */
+static enum mob_status look(struct mob_database *db, const struct mob_migration *migrations, int *version_out)
+{
+    struct mob_database_result *rows = NULL;
+    enum mob_status status =
+        mob_database_query(db, "SELECT to_regclass('mobula.migration') IS NOT NULL", NULL, 0, &rows);
+    bool there = status == MOB_OK && mob_database_number(rows, 0, 0) != 0;
+    mob_database_result_destroy(rows);
+    *version_out = 0;
+    return there ? check_applied(db, migrations, version_out) : status;
+}
+
 enum mob_status mob_migrate(
     struct mob_database *db, const struct mob_migration *migrations, int *from_out, int *to_out)
 {
     int known = 0, from = 0, version = 0;
     while (migrations[known].version != 0)
         known++;
-    enum mob_status status = step(db, migrations, false, &from);
+    enum mob_status status = look(db, migrations, &from);
+    if (status == MOB_OK && from < known)
+        status = step(db, migrations, false, &from);
     for (version = from; status == MOB_OK && version < known;)
         status = step(db, migrations, true, &version);
     if (status == MOB_OK) {

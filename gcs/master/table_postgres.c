@@ -10,8 +10,13 @@
 #include "gcs/flush/postgres_conf.h"
 #include "gcs/master/table_inner.h"
 
+/* An answer that nobody waits for any more is worth nothing: less than the owner's patience. */
+#define PATIENCE_NS (1800 * 1000000ll)
+#define LOCK_SECONDS 1u
+
 static const char make_row_sql[] =
-    "INSERT INTO mobula.master (shard, term, beat) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING";
+    "INSERT INTO mobula.master (shard, term, beat) SELECT $1, 0, 0 "
+    "WHERE NOT EXISTS (SELECT 1 FROM mobula.master WHERE shard = $1) ON CONFLICT DO NOTHING";
 static const char row_sql[] = "SELECT term, beat FROM mobula.master WHERE shard = $1";
 static const char set_sql[] =
     "UPDATE mobula.master SET term = $3, beat = $4 WHERE term = $1 AND beat = $2 AND shard = $5";
@@ -104,30 +109,47 @@ static bool listens(const char *directory)
     return n < 0 || (size_t)n >= sizeof path || access(path, F_OK) == 0; /* too long: let it say so */
 }
 
+/* The tables are made here, when nobody else has: that may take longer than an answer. */
+static enum mob_status connect_and_migrate(const char *directory, uint32_t shard, struct mob_database **db)
+{
+    int from, to;
+    char name[32];
+    struct mob_database_param p;
+    snprintf(name, sizeof name, "mobula-master-%u", shard);
+    enum mob_status status = listens(directory) ? mob_database_open(directory, db) : MOB_UNAVAILABLE;
+    if (status == MOB_OK)
+        status = mob_database_name(*db, name, LOCK_SECONDS);
+    if (status == MOB_OK)
+        status = mob_migrate(*db, mob_migrations, &from, &to);
+    if (status != MOB_OK)
+        return status;
+    mob_database_patience(*db, PATIENCE_NS);
+    return mob_database_query(*db, make_row_sql, mob_param_i32(&p, (int32_t)shard), 1, NULL);
+}
+
+static void drop(struct mob_database **db)
+{
+    mob_database_close(*db);
+    *db = NULL;
+}
+
+/* A server process that was stopped answers nobody: its connection ends, and the next question has another.
+ * If it holds the master's row it is made to end, so that no other master waits for it. */
 void table_postgres_ask(const char *directory, uint32_t shard, struct mob_database **db,
     const struct mob_table_question *q, struct mob_table_answer *a)
 {
-    bool fresh = *db == NULL;
-    a->status = !fresh ? MOB_OK : listens(directory) ? mob_database_open(directory, db) : MOB_UNAVAILABLE;
+    a->status = *db != NULL ? MOB_OK : connect_and_migrate(directory, shard, db);
     if (a->status != MOB_OK) {
-        *db = NULL;
-        return;
-    }
-    int from, to;
-    a->status = fresh ? mob_migrate(*db, mob_migrations, &from, &to) : MOB_OK;
-    struct mob_database_param p;
-    if (fresh && a->status == MOB_OK)
-        a->status = mob_database_query(*db, make_row_sql, mob_param_i32(&p, (int32_t)shard), 1, NULL);
-    if (a->status != MOB_OK) {
-        mob_database_close(*db);
-        *db = NULL;
+        drop(db);
         return;
     }
     a->status = ask(*db, shard, q, a);
-    if (!mob_database_good(*db)) {
-        mob_database_close(*db);
-        *db = NULL;
+    if (a->status == MOB_TIMEOUT) {
+        enum mob_status ended = mob_database_end_stopped(*db, LOCK_SECONDS);
+        (void)ended; /* as bad as before: it is asked again */
     }
+    if (!mob_database_good(*db))
+        drop(db);
 }
 
 void table_postgres_close(struct mob_database *db)
