@@ -143,6 +143,12 @@ static inline bool mob_future_settled(const struct mob_future *future)
 {
     return future->state == MOB_FUTURE_READY || future->state == MOB_FUTURE_FAILED;
 }
+/* What wait waits for: the outcome, or of a stream the end. */
+static inline bool mob_future_decided(const struct mob_future *future)
+{
+    return mob_future_settled(future) ||
+        (future->state == MOB_FUTURE_STREAM && future->as.stream->last != UINT32_MAX);
+}
 
 /* ------------------------------------------------------------------------------------------------ the client
  */
@@ -445,6 +451,8 @@ void mob_client_end_damaged_worker(struct mob_client *client);
 /* One record, which the caller has peeked and will pop. */
 void mob_client_take(struct mob_client *client, const struct mob_record *record, const uint8_t *body);
 void mob_client_rewatch(struct mob_client *client);
+/* Of a stream whose items are asked for one by one: asks for the next. Never waits. */
+void mob_stream_pull_on(struct mob_client *client, struct mob_future *stream);
 
 /* waiting.c: how a client waits for anything. */
 struct mob_waiting {

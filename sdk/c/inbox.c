@@ -136,6 +136,27 @@ static bool batch_send(struct mob_client *client, struct watch_batch *batch)
     return true;
 }
 
+/* Where items do not come by themselves any more: the one behind those that are here. Whoever waits for the
+ * end need not take any. */
+void mob_stream_pull_on(struct mob_client *client, struct mob_future *stream)
+{
+    struct mob_stream_state *state = stream->as.stream;
+    struct mob_object_id id = mob_future_object(stream);
+    id.slot = state->seen > state->next ? state->seen : state->next;
+    if (!state->pulls || id.slot < state->pulled || state->last != UINT32_MAX)
+        return;
+    void *body = mob_store_out_reserve(client->store, sizeof id);
+    if (body == NULL) { /* full: at the next turn, with all others */
+        client->rewatch = true;
+        client->rewatch_chunk = 0;
+        return;
+    }
+    struct mob_writer w = mob_writer_of(body, sizeof id);
+    mob_write_bytes(&w, &id, sizeof id);
+    mob_client_commit(client, MOB_OUT_WATCH, 1, sizeof id);
+    state->pulled = id.slot + 1;
+}
+
 static bool rewatch_chunk(struct mob_client *client, struct mob_chunk *chunk, struct watch_batch *batch)
 {
     for (uint32_t i = 0; i < chunk->issued; i++) {

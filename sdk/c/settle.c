@@ -412,6 +412,7 @@ static void stream_notice(struct mob_client *client, struct mob_future *stream,
     if (item != NULL)
         mob_future_settle(client, item, (enum mob_status)ready->status, (enum mob_value_type)ready->type,
             payload, ready->size, ready->inline_bytes == ready->size);
+    mob_stream_pull_on(client, stream);
 }
 
 /* A future of an item that never came: there is no such object, or it is the generator's error. */

@@ -16,12 +16,12 @@ static enum mob_status look(struct mob_client *client, struct mob_future *const 
         struct mob_future *future = futures[i];
         if (future == NULL)
             return mob_say_null(client, "one of the futures");
-        if (!mob_future_settled(future) && !(future->flags & MOB_FUTURE_WATCHED)) {
+        if (!mob_future_decided(future) && !(future->flags & MOB_FUTURE_WATCHED)) {
             enum mob_status status = mob_future_watch(client, future);
             if (status != MOB_OK)
                 return status;
         }
-        ready_out[i] = mob_future_settled(future);
+        ready_out[i] = mob_future_decided(future);
         ready += ready_out[i];
     }
     *count_out = ready;
@@ -36,7 +36,7 @@ static size_t mark_missing(struct mob_future *const *futures, size_t n, bool *ea
     size_t ready = 0;
     *each_once_out = true;
     for (size_t i = 0; i < n; i++) {
-        if (mob_future_settled(futures[i])) {
+        if (mob_future_decided(futures[i])) {
             ready++;
             continue;
         }
@@ -52,7 +52,7 @@ static size_t count_and_unmark(struct mob_future *const *futures, size_t n, bool
     size_t ready = 0;
     for (size_t i = 0; i < n; i++) {
         futures[i]->flags &= (uint8_t)~MOB_FUTURE_COUNTED;
-        ready_out[i] = mob_future_settled(futures[i]);
+        ready_out[i] = mob_future_decided(futures[i]);
         ready += ready_out[i];
     }
     return ready;
@@ -62,8 +62,17 @@ static size_t count_ready(struct mob_future *const *futures, size_t n)
 {
     size_t ready = 0;
     for (size_t i = 0; i < n; i++)
-        ready += mob_future_settled(futures[i]);
+        ready += mob_future_decided(futures[i]);
     return ready;
+}
+
+/* A generator does not run on top of who waits for it: its items are for somebody who takes them meanwhile. */
+static bool any_stream(struct mob_future *const *futures, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (futures[i]->state == MOB_FUTURE_STREAM)
+            return true;
+    return false;
 }
 
 static enum mob_status wait_for(struct mob_client *client, struct mob_future *const *futures, size_t n,
@@ -73,7 +82,7 @@ static enum mob_status wait_for(struct mob_client *client, struct mob_future *co
     client->wait_hits = 0;
     size_t ready = mark_missing(futures, n, &each_once);
     struct mob_waiting waiting = mob_waiting_begin(client, timeout_ns);
-    if (k == n)
+    if (k == n && !any_stream(futures, n))
         mob_waiting_needs(&waiting, futures, n);
     enum mob_status status = MOB_OK;
     while (status == MOB_OK && (each_once ? ready + client->wait_hits : count_ready(futures, n)) < k)
@@ -156,14 +165,14 @@ bool mob_ready(struct mob_future *future)
     size_t count;
     if (mob_in_task(client) && replay_wait(client, 1, &ready, &count))
         return ready;
-    if (!mob_future_settled(future)) {
+    if (!mob_future_decided(future)) {
         if (mob_client_pump(client) == 0)
             mob_session_recheck(client);
         /* A future that cannot be watched now is not ready now; the next call tries again. */
-        if (!mob_future_settled(future) && mob_future_watch(client, future) == MOB_OK && client->worker)
+        if (!mob_future_decided(future) && mob_future_watch(client, future) == MOB_OK && client->worker)
             mob_future_probe(client, future);
     }
-    ready = mob_future_settled(future);
+    ready = mob_future_decided(future);
     if (mob_in_task(client))
         log_wait(client, 1, &ready);
     return ready;

@@ -294,7 +294,8 @@ MOB_API MOB_MUST_USE enum mob_status mob_put_finish(
 MOB_API void mob_put_abort(struct mob_put_buffer *buffer);
 /* Next item of a generator task's stream; MOB_NOT_FOUND after the last, the generator's error if it failed,
  * which mob_future_error(stream) has from then on.
- * The stream itself is ready (mob_on_ready, wait sets) when the generator has ended. */
+ * The stream itself is ready (mob_ready, mob_wait, mob_on_ready, wait sets) when the generator has ended;
+ * mob_get of it is MOB_INVALID. */
 MOB_API MOB_MUST_USE enum mob_status mob_stream_next(
     struct mob_future *stream, int64_t timeout_ns, struct mob_future **item_out);
 

@@ -561,6 +561,66 @@ static void stream_items_wait_for_their_turn(void **state)
     mob_release(stream);
 }
 
+static bool asked_for(struct mob_object_id id)
+{
+    struct mob_object_id asked;
+    bool found = false;
+    while (fake_node_take(&node))
+        for (uint32_t at = 0; node.record.type == MOB_OUT_WATCH && at + sizeof asked <= node.bytes;
+             at += (uint32_t)sizeof asked) {
+            memcpy(&asked, node.body + at, sizeof asked);
+            found |= mob_object_id_eq(asked, id);
+        }
+    return found;
+}
+
+/* After notices were left out, or at the next node, items come when they are asked for: each asks for the
+ * next, though nobody takes them. */
+static void the_end_of_a_stream_is_heard_after_notices_were_missed(void **state)
+{
+    (void)state;
+    struct mob_future *stream = submit_stream(), *ready;
+    struct mob_object_id id = mob_future_object(stream);
+    struct mob_waitset *set;
+    assert_int_equal(mob_waitset_create(client, &set), MOB_OK);
+    assert_int_equal(mob_waitset_add(set, stream), MOB_OK);
+    fake_node_give(&node, MOB_IN_MISSED, NULL, 0, NULL, 0, NULL, 0);
+    for (id.slot = 0; id.slot < 3; id.slot++) {
+        mob_client_pump(client);
+        assert_true(asked_for(id));
+        fake_node_ready_i64(&node, id, id.slot);
+    }
+    mob_client_pump(client);
+    assert_true(asked_for(id));
+    assert_int_equal(mob_waitset_next(set, 0, &ready), MOB_TIMEOUT);
+    struct mob_in_ready last = {.id = id, .flags = MOB_READY_LAST};
+    fake_node_give(&node, MOB_IN_READY, &last, sizeof last, NULL, 0, NULL, 0);
+    assert_int_equal(mob_waitset_next(set, 0, &ready), MOB_OK);
+    assert_ptr_equal(ready, stream);
+    mob_waitset_destroy(set);
+    mob_release(stream);
+}
+
+static void wait_waits_for_the_end_of_a_stream(void **state)
+{
+    (void)state;
+    struct mob_future *both[] = {submit_stream(), submit(1)};
+    bool ready[2];
+    size_t count;
+    fake_node_ready_i64(&node, mob_future_object(both[1]), 1);
+    assert_int_equal(mob_wait(both, 2, 2, 10 * MOB_MS, ready, &count), MOB_OK);
+    assert_int_equal(count, 1);
+    assert_false(ready[0]);
+    assert_false(mob_ready(both[0]));
+    end_stream(both[0]);
+    assert_true(mob_ready(both[0]));
+    assert_int_equal(mob_wait(both, 2, 2, 0, ready, &count), MOB_OK);
+    assert_int_equal(count, 2);
+    assert_true(ready[0]);
+    mob_release(both[0]);
+    mob_release(both[1]);
+}
+
 static void a_put_is_ready_at_once(void **state)
 {
     (void)state;
@@ -691,6 +751,8 @@ int main(void)
         TEST(a_wait_asks_for_each_future_once),
         TEST(what_a_full_ring_kept_from_being_asked_is_asked_for_later),
         TEST(stream_items_wait_for_their_turn),
+        TEST(the_end_of_a_stream_is_heard_after_notices_were_missed),
+        TEST(wait_waits_for_the_end_of_a_stream),
         TEST(a_put_is_ready_at_once),
         TEST(a_ready_value_that_became_an_error_fails),
         TEST(a_get_of_what_is_to_be_fetched_ends_in_time),
