@@ -66,7 +66,8 @@ static size_t count_ready(struct mob_future *const *futures, size_t n)
     return ready;
 }
 
-/* A generator does not run on top of who waits for it: its items are for somebody who takes them meanwhile. */
+/* A generator does not run on top of who waits for it: its items are for somebody who takes them meanwhile.
+ */
 static bool any_stream(struct mob_future *const *futures, size_t n)
 {
     for (size_t i = 0; i < n; i++)
