@@ -312,9 +312,12 @@ static enum mob_status from_object(struct json_slice object, const struct mob_si
     uint8_t *data;
     enum mob_status status =
         make_payload(out, dtype, shape, ndim, (uint64_t)data_bytes, most, &data, found_out);
-    if (status == MOB_OK)
-        (void)json_base64_decode(data_text, data);
-    return status;
+    if (status != MOB_OK)
+        return status;
+    (void)json_base64_decode(data_text, data);
+    struct mob_tensor_view whole; /* each text says its own length */
+    *found_out = "data of another size than its shape";
+    return mob_tensor_open(out->heap, out->arg.payload_bytes, &whole) == MOB_OK ? MOB_OK : MOB_TYPE_MISMATCH;
 }
 
 enum mob_status json_to_tensor(struct json_slice text, enum json_kind kind, const struct mob_sig_type *type,

@@ -111,6 +111,14 @@ static enum mob_status refer(struct mob_client *client, struct converted *c, str
     return MOB_OK;
 }
 
+/* Of what the parser has read as f64 all digits that an integer of 64 bits may have: with fewer another
+ * integer would come out of it. In text that is kept they would only be long. */
+static size_t digits_for(const struct mob_sig_type *type)
+{
+    bool integers = type->type == MOB_TYPE_I64 || type->type == MOB_TYPE_TENSOR;
+    return integers ? JSON_REAL_PRECISION(20) : 0;
+}
+
 static enum mob_status convert(struct mob_client *client, const struct mob_signature *signature,
     const struct mob_sig_type *type, const json_t *value, struct argument_memory *memory, struct mob_arg *out,
     struct mob_signature_error *error)
@@ -120,7 +128,7 @@ static enum mob_status convert(struct mob_client *client, const struct mob_signa
         return MOB_NO_MEMORY;
     c->next = memory->converted;
     memory->converted = c;
-    c->text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    c->text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | digits_for(type));
     if (!c->text)
         return MOB_NO_MEMORY;
     enum mob_status status = mob_value_from_json(

@@ -349,6 +349,12 @@ def test_integers_beyond_64_bits(c):
     check("b: expected i64" in answer["detail"] and answer["errors"][0]["pointer"] == "/arguments/1", "refused by its name", answer)
     for fine in (2**63 - 1, -(2**63)):
         check(c.run("arith.add", fine, 0).get("result") == fine, "the last that are integers", fine)
+    for beyond in (2**63, -(2**63) - 2048):
+        answer = c.json("POST", V1 + "/tasks", {"function": "arith.add", "arguments": [beyond, 0]}, expect=422)
+        check("an integer out of range" in answer["detail"], "the first that are none", answer)
+    for exact in (2**63 - 1024, 10**18, 2**53 + 2):
+        told = c.run("arith.add", float(exact), 0)
+        check(told.get("result") == exact, "what f64 holds is taken to the last digit", (exact, told))
 
 
 def test_a_tensor_of_another_shape_is_pointed_at(c):
