@@ -24,9 +24,10 @@ static void publish(struct translation *t, struct mob_task_id task, const char *
     const char *data, bool per_task, const char *subject)
 {
     char id[MOB_ID_TEXT_MAX], actor[MOB_ID_TEXT_MAX];
-    const struct event_spec *spec = event_spec_of(t->sink->specs, task);
-    const struct function_name *function = spec ? engine_function_of(t->sink->engine, spec->function) : NULL;
-    bool of_actor = spec && !mob_task_id_is_zero(spec->actor.creation);
+    struct event_spec spec;
+    bool known = event_spec_of(t->sink->specs, task, &spec);
+    const struct function_name *function = known ? engine_function_of(t->sink->engine, spec.function) : NULL;
+    bool of_actor = known && !mob_task_id_is_zero(spec.actor.creation);
     mob_task_id_format(task, id);
     struct mob_event event = {.shard = t->shard,
         .place = t->place,
@@ -37,7 +38,7 @@ static void publish(struct translation *t, struct mob_task_id task, const char *
         .task = id,
         .job = t->job[0] ? t->job : NULL,
         .function = function ? function->name : NULL,
-        .actor = of_actor ? mob_actor_id_format(spec->actor, actor) : NULL,
+        .actor = of_actor ? mob_actor_id_format(spec.actor, actor) : NULL,
         .data = data,
         .per_task = per_task};
     t->stopped |= !t->sink->give(t->sink->arg, &event);
@@ -162,8 +163,23 @@ static struct mob_task_id task_of(const struct mob_entry *entry)
                                                : none;
 }
 
-enum event_block_end engine_event_block(const struct event_sink *sink, const struct event_block *block,
-    uint32_t *from, struct mob_task_id *missing_out)
+static bool lacks_spec(const struct event_sink *sink, const struct mob_entry *entry)
+{
+    struct mob_task_id task = task_of(entry);
+    return !mob_task_id_is_zero(task) && !event_specs_know(sink->specs, task);
+}
+
+/* Of this entry and all behind it. */
+static void want_specs(const struct event_sink *sink, struct mob_entry *entry)
+{
+    do {
+        if (lacks_spec(sink, entry))
+            event_specs_want(sink->specs, task_of(entry));
+    } while (mob_block_next(sink->engine->event_decoder, entry) == MOB_OK);
+}
+
+enum event_block_end engine_event_block(
+    const struct event_sink *sink, const struct event_block *block, uint32_t *from)
 {
     struct mob_block_header header;
     static struct mob_zone_map zone; /* too large for the stack; the engine's thread only */
@@ -177,10 +193,9 @@ enum event_block_end engine_event_block(const struct event_sink *sink, const str
     while (status == MOB_OK && (status = mob_block_next(decoder, &entry)) == MOB_OK) {
         if (++t.place.index <= *from)
             continue;
-        struct mob_task_id task = task_of(&entry);
-        if (!mob_task_id_is_zero(task) && !event_specs_know(sink->specs, task)) {
-            *missing_out = task;
-            return EVENT_BLOCK_LACKS_SPEC;
+        if (lacks_spec(sink, &entry)) {
+            want_specs(sink, &entry);
+            return EVENT_BLOCK_LACKS_SPECS;
         }
         translate(&t, &entry);
         if (t.stopped)

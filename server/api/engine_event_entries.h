@@ -8,13 +8,6 @@
 #include "server/api/engine_inner.h"
 #include "server/events/events.h"
 
-/* A committed block; its bytes are borrowed. */
-struct event_block {
-    uint32_t shard;
-    uint64_t seq;
-    const uint8_t *bytes;
-    size_t length;
-};
 struct event_sink {
     struct engine *engine;
     struct event_specs *specs;
@@ -23,12 +16,12 @@ struct event_sink {
 };
 enum event_block_end {
     EVENT_BLOCK_DONE,
-    EVENT_BLOCK_LACKS_SPEC, /* of *missing_out, to be read before entry *from */
+    EVENT_BLOCK_LACKS_SPECS, /* before entry *from: to be read (event_specs_read); they are wanted */
     EVENT_BLOCK_STOPPED /* by give, of which there may be a rest in the block */
 };
 /* Gives the events of a block from entry *from on, and moves that. */
-enum event_block_end engine_event_block(const struct event_sink *sink, const struct event_block *block,
-    uint32_t *from, struct mob_task_id *missing_out);
+enum event_block_end engine_event_block(
+    const struct event_sink *sink, const struct event_block *block, uint32_t *from);
 /* It has functions whose names are not known, and may be in a moment: engine_functions_refresh. Says so once
  * for each. */
 bool engine_event_names_missing(struct engine *engine, const uint8_t *bytes, size_t length);

@@ -1,36 +1,27 @@
 #include "server/api/engine_event_specs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "common/base/log.h"
+#include "server/api/engine_specs.h"
+#include "server/api/lineage_wants.h"
 
 #define RECENT 65536u /* direct-mapped: 44 bytes each, touched as they come */
-#define READ_BUCKETS 1024u
-
-/* Of a group that was read for the block in hand. */
-struct read_spec {
-    struct read_spec *next;
-    struct event_spec spec;
-};
-struct read_group {
-    struct read_group *next;
-    struct mob_stream stream;
-    uint32_t group;
-};
 
 struct event_specs {
     struct engine *engine;
     struct event_spec *recent;
-    struct read_spec *read[READ_BUCKETS];
-    struct read_group *groups;
+    /* Of the block in hand. */
+    struct lineage_wants wanted; /* tasks */
+    bool all_read; /* of those: what was not found is in no log */
+    struct spec_search *search; /* NULL: nothing was read for it */
+    struct spec_reading *reading; /* under way */
 };
 
-/* A read on its way. It may outlive the block that it was for. */
+/* It may outlive the block that it is for, and then it has the search. */
 struct spec_reading {
-    struct event_specs *specs;
-    struct mob_stream stream;
-    uint32_t group;
+    struct event_specs *specs; /* NULL: nobody waits for what it finds */
+    struct spec_search *search;
     void (*then)(void *arg);
     void *arg;
 };
@@ -71,100 +62,92 @@ void event_specs_note(struct event_specs *specs, const struct mob_spec_head *hea
     specs->recent[mob_task_id_mix(head->task) % RECENT] = spec_of(head);
 }
 
-const struct event_spec *event_spec_of(const struct event_specs *specs, struct mob_task_id task)
+bool event_spec_of(const struct event_specs *specs, struct mob_task_id task, struct event_spec *spec_out)
 {
     const struct event_spec *recent = &specs->recent[mob_task_id_mix(task) % RECENT];
-    if (mob_task_id_eq(recent->task, task))
-        return recent;
-    const struct read_spec *read = specs->read[mob_task_id_mix(task) % READ_BUCKETS];
-    while (read && !mob_task_id_eq(read->spec.task, task))
-        read = read->next;
-    return read ? &read->spec : NULL;
+    if (mob_task_id_eq(recent->task, task)) {
+        *spec_out = *recent;
+        return true;
+    }
+    const struct task_record *record = specs->search ? spec_search_find(specs->search, task) : NULL;
+    if (record)
+        *spec_out = spec_of(&record->spec);
+    return record != NULL;
 }
 
 bool event_specs_know(const struct event_specs *specs, struct mob_task_id task)
 {
-    if (event_spec_of(specs, task))
-        return true;
-    const struct read_group *g = specs->groups;
-    while (g && !(g->group == task.index >> MOB_GROUP_SHIFT && mob_stream_eq(g->stream, task.stream)))
-        g = g->next;
-    return g != NULL;
+    struct event_spec spec;
+    return event_spec_of(specs, task, &spec) || (specs->all_read && lineage_wants(&specs->wanted, task));
 }
 
 /* --- reading --- */
 
-static void keep(struct event_specs *specs, const struct mob_spec_head *head)
+void event_specs_want(struct event_specs *specs, struct mob_task_id task)
 {
-    struct read_spec **bucket = &specs->read[mob_task_id_mix(head->task) % READ_BUCKETS];
-    struct read_spec *read = malloc(sizeof *read);
-    MOB_ASSERT(read != NULL);
-    *read = (struct read_spec){*bucket, spec_of(head)};
-    *bucket = read;
+    lineage_wants_add(&specs->wanted, LINEAGE_WANTS_TASK, task.stream, task.index);
+    specs->all_read = false;
 }
 
-static void take_block(struct spec_reading *reading, const struct mob_gcs_block_row *row)
+/* The next one that is wanted and was not found; NULL: that was the last. */
+static const struct lineage_want *next_unknown(const struct event_specs *specs, size_t *at)
 {
-    struct mob_block_decoder *decoder = reading->specs->engine->decoder;
-    struct mob_block_header header;
-    static struct mob_zone_map zone; /* too large for the stack; the engine's thread only */
-    static struct mob_entry entry;
-    enum mob_status status = mob_block_open(decoder, row->bytes, row->length, &header, &zone);
-    while (status == MOB_OK && (status = mob_block_next(decoder, &entry)) == MOB_OK) {
-        const struct mob_spec_head *head = &entry.spec.head;
-        if (entry.type == MOB_ENTRY_SPEC && head->task.index >> MOB_GROUP_SHIFT == reading->group &&
-            mob_stream_eq(head->task.stream, reading->stream) && !event_spec_of(reading->specs, head->task))
-            keep(reading->specs, head);
+    while (*at < specs->wanted.capacity) {
+        const struct lineage_want *want = &specs->wanted.slots[(*at)++];
+        struct event_spec spec;
+        if (want->kind != 0 && !event_spec_of(specs, (struct mob_task_id){want->stream, want->number}, &spec))
+            return want;
     }
+    return NULL;
 }
 
-static void read_end(struct spec_reading *reading)
+/* What could not be read is published without. */
+static void on_read(void *arg, enum mob_status status)
 {
-    struct read_group *group = malloc(sizeof *group);
-    MOB_ASSERT(group != NULL);
-    *group = (struct read_group){reading->specs->groups, reading->stream, reading->group};
-    reading->specs->groups = group;
+    struct spec_reading *reading = arg;
+    (void)status;
+    struct event_specs *specs = reading->specs;
+    if (specs) {
+        specs->reading = NULL;
+        specs->all_read = true;
+    } else {
+        spec_search_destroy(reading->search);
+    }
     reading->then(reading->arg);
     free(reading);
 }
 
-static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
+void event_specs_read(
+    struct event_specs *specs, const struct event_block *block, void (*then)(void *arg), void *arg)
 {
-    struct spec_reading *reading = arg;
-    enum mob_status status = answer->status;
-    for (uint32_t i = 0; status == MOB_OK && i < answer->block_count; i++)
-        take_block(reading, &answer->blocks[i]);
-    if (status == MOB_OK && answer->next != 0)
-        status = mob_gcs_group_blocks(
-            reading->specs->engine->gcs, reading->stream, reading->group, answer->next, on_blocks, reading);
-    if (status != MOB_OK || answer->next == 0) /* what could not be read is published without */
-        read_end(reading);
-}
-
-void event_specs_read(struct event_specs *specs, struct mob_task_id task, void (*then)(void *arg), void *arg)
-{
+    uint32_t shards = mob_gcs_shard_count(specs->engine->gcs);
+    uint64_t position = block->recut ? 0 : mob_gcs_shard_position(shards, block->shard, block->seq);
+    const struct mob_gcs_block_row row = {
+        .seq = position, .bytes = block->bytes, .length = (uint32_t)block->length, .recut = block->recut};
+    const struct lineage_want *want;
+    MOB_ASSERT(!specs->reading);
+    if (!specs->search)
+        specs->search = spec_search_create(specs->engine);
+    for (size_t at = 0; (want = next_unknown(specs, &at)) != NULL;)
+        spec_search_want(specs->search, (struct mob_task_id){want->stream, want->number});
+    spec_search_block(specs->search, &row);
+    for (size_t at = 0; (want = next_unknown(specs, &at)) != NULL;)
+        spec_search_seek(specs->search, (struct mob_task_id){want->stream, want->number}, position);
     struct spec_reading *reading = malloc(sizeof *reading);
     MOB_ASSERT(reading != NULL);
-    *reading = (struct spec_reading){specs, task.stream, task.index >> MOB_GROUP_SHIFT, then, arg};
-    if (mob_gcs_group_blocks(specs->engine->gcs, reading->stream, reading->group, 0, on_blocks, reading) !=
-        MOB_OK)
-        read_end(reading);
+    *reading = (struct spec_reading){specs, specs->search, then, arg};
+    specs->reading = reading;
+    spec_search_read(specs->search, on_read, reading);
 }
 
 void event_specs_block_end(struct event_specs *specs)
 {
-    if (!specs->groups)
-        return;
-    for (size_t b = 0; b < READ_BUCKETS; b++) {
-        for (struct read_spec *read = specs->read[b], *next; read; read = next) {
-            next = read->next;
-            free(read);
-        }
-        specs->read[b] = NULL;
-    }
-    while (specs->groups) {
-        struct read_group *group = specs->groups;
-        specs->groups = group->next;
-        free(group);
-    }
+    if (specs->reading)
+        specs->reading->specs = NULL;
+    else
+        spec_search_destroy(specs->search);
+    specs->reading = NULL;
+    specs->search = NULL;
+    specs->all_read = false;
+    lineage_wants_fini(&specs->wanted);
 }

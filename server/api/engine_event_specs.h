@@ -1,8 +1,12 @@
 /* Whom an event belongs to: function and actor of its task, from the spec.
  *
  * Specs that came by are remembered in a table of fixed size, where a newer one may take an older one's
- * place. One that is not there is read from the lineage with all of its group (256 neighbours); those that
- * were read stay until the block in hand is done. The engine's thread only.
+ * place. Those that are not there are looked for in the lineage (engine_specs.h), all that a block lacks at
+ * once; what was read for a block stays until it is done. The engine's thread only.
+ *
+ *   event_specs_want(specs, task);                  // each that !event_specs_know()
+ *   event_specs_read(specs, &block, then, arg);     // and in then(): they are known
+ *   event_specs_block_end(specs);
  */
 #ifndef MOB_SERVER_API_ENGINE_EVENT_SPECS_H
 #define MOB_SERVER_API_ENGINE_EVENT_SPECS_H
@@ -15,18 +19,30 @@ struct event_spec {
     struct mob_actor_id actor; /* that it is a call of, or makes; zero: none */
 };
 
+/* A committed block; its bytes are borrowed. */
+struct event_block {
+    uint32_t shard;
+    uint64_t seq;
+    const uint8_t *bytes;
+    size_t length;
+    bool recut; /* a part of one that was flushed */
+};
+
 /* Keeps the engine. NULL: out of memory. */
 struct event_specs *event_specs_create(struct engine *engine);
 void event_specs_destroy(struct event_specs *specs);
 void event_specs_note(struct event_specs *specs, const struct mob_spec_head *head);
-/* NULL: not known. Borrowed until the next note or read. */
-const struct event_spec *event_spec_of(const struct event_specs *specs, struct mob_task_id task);
+/* False: not known. */
+bool event_spec_of(const struct event_specs *specs, struct mob_task_id task, struct event_spec *spec_out);
 /* Known, or read without being found: there is nothing to wait for. */
 bool event_specs_know(const struct event_specs *specs, struct mob_task_id task);
-/* Reads the group of this task, then calls `then` once, never inside of this call unless the control store
- * refuses the question. */
-void event_specs_read(struct event_specs *specs, struct mob_task_id task, void (*then)(void *arg), void *arg);
-/* What was read is not needed any more. */
+/* For the next read. */
+void event_specs_want(struct event_specs *specs, struct mob_task_id task);
+/* Reads what is wanted, for this block, then calls `then` once: inside of this call only if there was nothing
+ * to ask for, or the control store refuses the question. */
+void event_specs_read(
+    struct event_specs *specs, const struct event_block *block, void (*then)(void *arg), void *arg);
+/* What was read is not needed any more; what is being read will be nobody's (`then` comes all the same). */
 void event_specs_block_end(struct event_specs *specs);
 
 #endif

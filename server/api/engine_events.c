@@ -33,13 +33,11 @@ static bool publish(void *arg, const struct mob_event *event)
     return true;
 }
 
-/* From entry `from` on. True: all of it; false: the spec of *missing_out has to be read first, for entry
- * *from. */
-static bool translate_block(
-    struct engine *engine, const struct event_block *block, uint32_t *from, struct mob_task_id *missing_out)
+/* From entry `from` on. True: all of it; false: specs have to be read first, for entry *from and others. */
+static bool translate_block(struct engine *engine, const struct event_block *block, uint32_t *from)
 {
     const struct event_sink sink = {engine, engine->event_specs, publish, engine};
-    if (engine_event_block(&sink, block, from, missing_out) != EVENT_BLOCK_DONE)
+    if (engine_event_block(&sink, block, from) != EVENT_BLOCK_DONE)
         return false;
     mob_events_pass(engine->options.events, block->shard, block->seq);
     return true;
@@ -107,17 +105,17 @@ static void learn_names(struct engine *engine)
 static bool first_goes(struct engine *engine)
 {
     struct held_block *held = engine->held;
-    struct event_block block = {held->shard, held->seq, held->bytes, held->length};
-    struct mob_task_id missing;
+    struct event_block block = {
+        .shard = held->shard, .seq = held->seq, .bytes = held->bytes, .length = held->length};
     if (!held->named && engine_event_names_missing(engine, held->bytes, held->length)) {
         learn_names(engine);
         return false;
     }
-    if (translate_block(engine, &block, &held->from, &missing)) {
+    if (translate_block(engine, &block, &held->from)) {
         drop_first(engine);
         return true;
     }
-    event_specs_read(engine->event_specs, missing, wait_over, wait_begin(engine));
+    event_specs_read(engine->event_specs, &block, wait_over, wait_begin(engine));
     return false;
 }
 
@@ -147,13 +145,14 @@ static void on_block(void *arg, const struct mob_gcs_block_row *row)
 {
     struct event_source *source = arg;
     struct engine *engine = source->engine;
-    struct event_block block = {
-        (uint32_t)(source - engine->event_sources), row->seq, row->bytes, row->length};
-    struct mob_task_id missing;
+    struct event_block block = {.shard = (uint32_t)(source - engine->event_sources),
+        .seq = row->seq,
+        .bytes = row->bytes,
+        .length = row->length};
     uint32_t from = 0;
     /* Asked once: a name that is missing counts as unknown from then on, until it was read. */
     bool nameless = !engine->held && engine_event_names_missing(engine, row->bytes, row->length);
-    if (!engine->held && !nameless && translate_block(engine, &block, &from, &missing))
+    if (!engine->held && !nameless && translate_block(engine, &block, &from))
         return;
     if (engine->held && engine->held_count == HELD_MAX)
         give_up_held(engine, &block);

@@ -26,20 +26,33 @@ void reading_end(struct reading *reading)
     free(reading);
 }
 
+#define FEW_BLOCKS 16u /* of a search, to begin with */
+
+static void on_blocks(void *arg, const struct mob_gcs_answer *answer);
+
+static void ask_blocks(struct reading *reading, uint64_t position)
+{
+    enum mob_status status = mob_gcs_group_page(reading->flight->engine->gcs, reading->stream, reading->group,
+        position, reading->limit, on_blocks, reading);
+    if (status != MOB_OK)
+        reading->done(reading, status);
+}
+
 static void on_blocks(void *arg, const struct mob_gcs_answer *answer)
 {
     struct reading *reading = arg;
-    enum mob_status status = answer->status;
-    for (uint32_t i = 0; status == MOB_OK && i < answer->block_count; i++)
+    bool enough = answer->status != MOB_OK;
+    for (uint32_t i = 0; !enough && i < answer->block_count; i++) {
         lineage_set_block(reading->set, reading->flight->engine->decoder, answer->blocks[i].seq,
             answer->blocks[i].bytes, answer->blocks[i].length);
-    bool more =
-        status == MOB_OK && answer->next != 0 && !(reading->has_enough && reading->has_enough(reading));
-    if (more)
-        status = mob_gcs_group_blocks(
-            reading->flight->engine->gcs, reading->stream, reading->group, answer->next, on_blocks, reading);
-    if (status != MOB_OK || !more)
-        reading->done(reading, status == MOB_NOT_FOUND ? MOB_OK : status);
+        enough = reading->has_enough && reading->has_enough(reading);
+    }
+    if (reading->limit > 0)
+        reading->limit = 2 * reading->limit < MOB_GCS_ROWS_MAX ? 2 * reading->limit : 0;
+    if (!enough && answer->next != 0)
+        ask_blocks(reading, answer->next);
+    else
+        reading->done(reading, answer->status == MOB_NOT_FOUND ? MOB_OK : answer->status);
 }
 
 bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group)
@@ -54,11 +67,18 @@ bool reading_group_behind(
         return false;
     reading->stream = stream;
     reading->group = group;
-    enum mob_status status =
-        mob_gcs_group_blocks(reading->flight->engine->gcs, stream, group, position, on_blocks, reading);
-    if (status != MOB_OK)
-        reading->done(reading, status);
+    reading->limit = 0;
+    ask_blocks(reading, position);
     return true;
+}
+
+void reading_tasks_behind(
+    struct reading *reading, struct mob_stream stream, uint32_t group, uint64_t position)
+{
+    reading->stream = stream;
+    reading->group = group;
+    reading->limit = FEW_BLOCKS;
+    ask_blocks(reading, position);
 }
 
 /* --- edges of an actor --- */

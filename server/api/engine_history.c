@@ -15,6 +15,7 @@ struct history_row {
     uint64_t seq;
     size_t offset;
     uint32_t length;
+    bool recut;
 };
 /* One reader. */
 struct history {
@@ -57,7 +58,7 @@ static bool keep_page(struct history *h, const struct mob_gcs_answer *answer)
     for (uint32_t i = 0; i < answer->block_count; i++) {
         const struct mob_gcs_block_row *row = &answer->blocks[i];
         memcpy(h->bytes + bytes, row->bytes, row->length);
-        h->rows[i] = (struct history_row){row->seq, bytes, row->length};
+        h->rows[i] = (struct history_row){row->seq, bytes, row->length, row->recut};
         bytes += row->length;
     }
     h->count = answer->block_count;
@@ -156,17 +157,16 @@ static bool row_goes(struct history *h)
 {
     const struct history_row *row = &h->rows[h->at];
     const struct event_sink sink = {h->engine, h->specs, give, h};
-    const struct event_block block = {h->shard, row->seq, h->bytes + row->offset, row->length};
-    struct mob_task_id missing;
+    const struct event_block block = {h->shard, row->seq, h->bytes + row->offset, row->length, row->recut};
     if (!h->named && engine_event_names_missing(h->engine, block.bytes, block.length)) {
         h->named = h->waits = true;
         engine_functions_refresh(h->engine, asked_is_there, h);
         return false;
     }
-    switch (engine_event_block(&sink, &block, &h->from, &missing)) {
-    case EVENT_BLOCK_LACKS_SPEC:
+    switch (engine_event_block(&sink, &block, &h->from)) {
+    case EVENT_BLOCK_LACKS_SPECS:
         h->waits = true;
-        event_specs_read(h->specs, missing, asked_is_there, h);
+        event_specs_read(h->specs, &block, asked_is_there, h);
         return false;
     case EVENT_BLOCK_STOPPED:
         h->reads = false;

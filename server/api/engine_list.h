@@ -13,6 +13,7 @@ struct row {
     struct mob_task_id task;
     uint32_t slot; /* of an object */
     struct mob_live_task live; /* of a task whose end was not seen, the node's word */
+    bool looked; /* for its end, from its own block on */
     json_t *json;
 };
 
@@ -33,6 +34,8 @@ struct list {
     struct row *held[MOB_GCS_SHARDS_MAX]; /* of each shard's last block, newest first: not their turn yet */
     struct row *waiting, **waiting_end; /* for their states, newest first */
     size_t waiting_count;
+    struct row *sought; /* of those: the ends of the ones before it are known, or in no log */
+    struct row *unended; /* of those: the first whose end the group that is read has not shown */
     struct deleted *deleted[DELETED_BUCKETS];
     json_t *items;
     struct place last; /* of the last row that was looked at */

@@ -48,31 +48,132 @@ static bool is_open(struct scan *scan, const struct row *row)
     return !s || !s->final;
 }
 
-/* True: all is known; false: a group is being read. */
-static bool know_states(struct reading *reading)
+/* The node does not have it, and no newer block that was read. */
+static bool is_sought(struct scan *scan, const struct row *row)
+{
+    return row->live.state == MOB_LIVE_NOT && is_open(scan, row);
+}
+
+/* ---- ends of tasks: most stand a few blocks behind their specs ---- */
+
+static bool is_of_group(const struct reading *reading, const struct row *row)
+{
+    return row->task.index >> MOB_GROUP_SHIFT == reading->group &&
+        mob_stream_eq(row->task.stream, reading->stream);
+}
+
+/* What was found in the group that was read. */
+static void note_ends(struct reading *reading)
+{
+    struct scan *scan = reading->context;
+    const struct list *list = scan->context;
+    for (const struct row *row = list->sought; row; row = row->next) {
+        const struct task_record *record =
+            is_of_group(reading, row) ? lineage_set_find(reading->set, row->task) : NULL;
+        if (record)
+            note_record(scan, record);
+    }
+}
+
+/* What stands behind it holds its end. Of several shards, and among what was flushed, that is not so. */
+static uint64_t position_of(const struct scan *scan, const struct row *row)
+{
+    return scan->lane_count > 1 || row->place.recut ? 0 : row->place.seq - 1;
+}
+
+static bool has_end(const struct reading *reading, const struct row *row)
+{
+    const struct task_record *record = lineage_set_find(reading->set, row->task);
+    return record && record->has_completion && record->completion.flags & MOB_COMPLETION_FINAL;
+}
+
+/* All ends that are looked for in this group are there. */
+static bool has_ends(const struct reading *reading)
+{
+    struct scan *scan = reading->context;
+    struct list *list = scan->context;
+    for (; list->unended; list->unended = list->unended->next)
+        if (is_of_group(reading, list->unended) && is_sought(scan, list->unended) &&
+            !has_end(reading, list->unended))
+            return false;
+    return true;
+}
+
+/* For this row and the older ones of its group. */
+static void look_behind(struct reading *reading, struct row *row)
+{
+    struct scan *scan = reading->context;
+    struct list *list = scan->context;
+    uint64_t position = position_of(scan, row);
+    reading->stream = row->task.stream;
+    reading->group = row->task.index >> MOB_GROUP_SHIFT;
+    list->unended = row;
+    for (struct row *each = row; each; each = each->next) {
+        if (!is_of_group(reading, each) || !is_sought(scan, each))
+            continue;
+        each->looked = true;
+        lineage_set_want_task(reading->set, each->task);
+        uint64_t at = position_of(scan, each);
+        position = at < position ? at : position;
+    }
+    reading->has_enough = has_ends;
+    reading_tasks_behind(reading, reading->stream, reading->group, position);
+}
+
+/* True: a group is being read. What was not found behind its spec may stand before it, as when the task ran
+ * again after a restart: its group is read whole. */
+static bool reads_ends(struct reading *reading)
+{
+    struct scan *scan = reading->context;
+    struct list *list = scan->context;
+    for (; list->sought; list->sought = list->sought->next) {
+        struct row *row = list->sought;
+        if (!is_sought(scan, row))
+            continue;
+        reading->has_enough = NULL;
+        if (!row->looked) {
+            look_behind(reading, row);
+            return true;
+        }
+        if (reading_group(reading, row->task.stream, row->task.index >> MOB_GROUP_SHIFT))
+            return true;
+    }
+    return false;
+}
+
+/* ---- objects that were deleted ---- */
+
+static bool reads_deletions(struct reading *reading)
 {
     struct scan *scan = reading->context;
     struct list *list = scan->context;
     for (struct row *row = list->waiting; row; row = row->next) {
         struct mob_object_id id = mob_object_of(row->task, row->slot);
-        if (row->live.state != MOB_LIVE_NOT || !is_open(scan, row))
+        if (!is_sought(scan, row))
             continue;
         struct mob_task_id group = mob_put_group(id);
         if (reading_group(reading, group.stream, group.index >> MOB_GROUP_SHIFT))
-            return false;
+            return true;
         const struct task_record *record = lineage_set_find(reading->set, id.task);
-        if (record && scan->flight->op->query.kind == MOB_ITEM_TASK)
-            note_record(scan, record);
-        else if (record && task_record_put_state(record, id) == LINEAGE_PUT_DELETED)
+        if (record && task_record_put_state(record, id) == LINEAGE_PUT_DELETED)
             list_note_deleted(list, id);
     }
-    return true;
+    return false;
+}
+
+static bool reads_more(struct reading *reading)
+{
+    const struct scan *scan = reading->context;
+    if (scan->flight->op->query.kind != MOB_ITEM_TASK)
+        return reads_deletions(reading);
+    note_ends(reading);
+    return reads_ends(reading);
 }
 
 static void on_group(struct reading *reading, enum mob_status status)
 {
     struct scan *scan = reading->context;
-    if (status == MOB_OK && !know_states(reading))
+    if (status == MOB_OK && reads_more(reading))
         return;
     reading_end(reading);
     if (status == MOB_OK)
@@ -83,6 +184,8 @@ static void on_group(struct reading *reading, enum mob_status status)
 /* Those that the node does not have, either, ended a moment ago, or before the page that begins here. */
 static void look_for_ends(struct scan *scan)
 {
+    struct list *list = scan->context;
+    list->sought = list->waiting;
     on_group(reading_begin(scan->flight, on_group, scan), MOB_OK);
 }
 

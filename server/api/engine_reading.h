@@ -16,14 +16,14 @@ struct reading {
     struct flight *flight;
     struct lineage_set *set;
     struct mob_stream stream;
-    uint32_t group;
+    uint32_t group, limit; /* limit: of the next page's blocks; 0: as many as it holds */
     struct {
         struct mob_actor_id actor;
         uint64_t position, until, back; /* in blocks from `until` */
         bool old; /* in the group of the creation, where edges lay before they had groups of their own */
     } edge; /* that is looked for */
     void (*done)(struct reading *reading, enum mob_status status);
-    bool (*has_enough)(const struct reading *reading); /* NULL: a group is read to its end */
+    bool (*has_enough)(const struct reading *reading); /* asked after each block; NULL: read to the end */
     void *context; /* the operation's own; not freed here */
 };
 
@@ -35,6 +35,10 @@ void reading_end(struct reading *reading);
 bool reading_group(struct reading *reading, struct mob_stream stream, uint32_t group);
 /* The same, of the blocks behind this position only. */
 bool reading_group_behind(
+    struct reading *reading, struct mob_stream stream, uint32_t group, uint64_t position);
+/* Only those of this group's tasks that the set wants, out of the blocks behind this position, few at a time
+ * at first: for a search that `has_enough` soon. The group counts as not read. */
+void reading_tasks_behind(
     struct reading *reading, struct mob_stream stream, uint32_t group, uint64_t position);
 /* The stateful edge of an actor's call, looked for backwards from block `until`, since an actor of millions
  * of calls has too many to read them all. True: `done` will be called; false: it is in the set, or in no log.

@@ -181,27 +181,74 @@ def cost(c, path):
     return opened(c) - before, rows
 
 
-def test_a_page_of_failures_costs_what_it_lists(c):
-    """One task after the other, so that a group of 256 neighbours has something in some 500 blocks."""
+def job_of_many_blocks(c):
+    """300 tasks one after the other, so that a group of 256 neighbours has something in some 500 blocks; before them one that does not end, and in their midst one that ends behind the next two."""
+    if hasattr(c, "many_blocks"):
+        return c.many_blocks
     c.deploy("arith")
+    c.deploy("quickstart")
     job = c.json("POST", V1 + "/jobs", {"name": "apart"}, expect=201)["id"]
-    connection, failed = c.connect(), []
+    pause = {"function": "quickstart.pause", "arguments": [600000], "job": job, "options": {"resources": {"CPU": 0}}}
+    early = c.json("POST", V1 + "/tasks", pause, expect=202)["id"]
+    connection, tasks = c.connect(), []
     for i in range(300):
+        if i == 150:
+            middle = c.json("POST", V1 + "/tasks", pause, expect=202)["id"]
         body = {"function": "arith.divmod", "arguments": [i, i % 20], "job": job, "options": {"name": "apart"}}
         _, _, data = c.call("POST", V1 + "/tasks", body, {"Prefer": "wait=20"}, connection=connection)
-        if i % 20 == 0:
-            failed.append(json.loads(data)["id"])
+        tasks.append(json.loads(data)["id"])
+        if i == 151:
+            c.json("POST", f"{V1}/tasks/{middle}:cancel", {"force": True}, expect=202)
+            c.until("it has ended", lambda: c.json("GET", f"{V1}/tasks/{middle}")["state"] == "cancelled")
     connection.close()
     blocks = json.loads(subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True).stdout)["member"]["blocks"]
     check(blocks > 300, "most tasks have blocks of their own", blocks)
+    c.many_blocks = job, early, middle, tasks
+    return c.many_blocks
+
+
+def test_a_page_of_failures_costs_what_it_lists(c):
+    job, _, _, tasks = job_of_many_blocks(c)
+    failed = tasks[::20]
     of_job = f"{V1}/tasks?filter=state:failed%20AND%20job:{job}"
     read, rows = cost(c, of_job + "&limit=5")
     check([t["id"] for t in rows] == failed[:-6:-1], "the newest five", [t["id"] for t in rows])
-    # 6 blocks with failures are opened for the ends and for specs; 8 at the begin of each group, a few before each end.
-    check(read <= 6 * 2 + 2 * 8 + 5 * 3, "five failures cost few blocks", read, blocks)
+    # 6 blocks with failures are opened for the ends and for specs; 8 at the begin of each group, 8 before each end.
+    check(read <= 6 * 2 + 2 * 8 + 5 * 8, "five failures cost few blocks", read)
     read, rows = cost(c, of_job + "%20AND%20name:apart&limit=1000")
     check(sorted(t["id"] for t in rows) == sorted(failed), "all of them", len(rows))
-    check(read <= 15 * 2 + 2 * 8 + 15 * 3, "fifteen cost more", read, blocks)
+    check(read <= 15 * 2 + 2 * 8 + 15 * 8, "fifteen cost more", read)
+
+
+def test_states_of_a_page_cost_what_it_lists(c):
+    """The second page begins with a task whose end stands in a block that the first page read."""
+    job, _, middle, tasks = job_of_many_blocks(c)
+    first = c.json("GET", f"{V1}/tasks?filter=job:{job}&limit=150", expect=200)
+    read, rows = cost(c, f"{V1}/tasks?filter=job:{job}&limit=20&cursor={first['next_cursor']}")
+    check([t["id"] for t in rows] == [middle, *tasks[149:130:-1]], "the next twenty", [t["id"] for t in rows])
+    states = [t["state"] for t in rows]
+    check(states == ["cancelled"] + ["failed" if i % 20 == 0 else "finished" for i in range(149, 130, -1)], "all have ended", states)
+    # At most three blocks a row, and for the first row's end those between it and its spec.
+    check(read <= 20 * 3 + 16, "twenty rows cost few blocks", read)
+
+
+def test_whose_an_event_is_costs_a_few_blocks(c):
+    """The gateway listens from now on: it never saw the spec of the task whose end it tells."""
+    early = job_of_many_blocks(c)[1]
+    after = c.json("GET", f"{V1}/events", expect=200)["position"]
+    before = opened(c)
+    c.json("POST", f"{V1}/tasks/{early}:cancel", {"force": True}, expect=202)
+    told = []
+
+    def ended():
+        page = c.json("GET", f"{V1}/events?after={after}&wait=5&function=quickstart.pause", expect=200)
+        told[:] = [e["subject"] for e in page["events"] if e["type"] == "task.cancelled"]
+        return told
+
+    c.until("its end is told by its function", ended)
+    check(told == [early], "of this one", told)
+    read = opened(c) - before
+    check(0 < read <= 40, "few blocks are read for its spec", read)
 
 
 def test_records_say_all_of_a_task(c):
