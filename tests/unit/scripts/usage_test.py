@@ -21,6 +21,7 @@ class Usage(unittest.TestCase):
         for command in self.commands():
             run = dev(command, "--help")
             self.assertEqual((run.returncode, run.stdout.split("\n")[0].split(" ")[:2]), (0, ["./dev", command]), command)
+            self.assertEqual(dev("help", command).stdout, run.stdout, command)
 
     def test_arguments_that_a_command_does_not_take_are_refused(self):
         for command in ("down", "check", "fmt", "address", "token", "install"):
@@ -29,6 +30,10 @@ class Usage(unittest.TestCase):
             self.assertIn("--nope", run.stderr)
         self.assertEqual(dev("build", "release", "dev").returncode, 2)
         self.assertEqual(dev("nope").returncode, 2)
+        for command, *wrong in (("build", "nope"), ("bench", "nope"), ("bench", "--only="), ("bench", "core", "--nope"), ("help", "nope")):
+            run = dev(command, *wrong)  # before anything is built
+            self.assertEqual((run.returncode, run.stdout), (2, ""), (command, wrong, run.stderr))
+            self.assertIn(f"./dev {command}: ", run.stderr)
 
     def test_each_setting_stands_in_the_documentation(self):
         table = (ROOT / "common/settings/settings_table.h").read_text()
