@@ -35,6 +35,9 @@ struct mob_chain_entry {
     bool awaited; /* this member, not the tail, owes its client the reply */
 };
 
+/* Of an OPEN its version is the nonce, so that the reply that is kept says whose it is. */
+struct mob_gcs_reply mob_chain_reply_of(const struct mob_chain_entry *e);
+
 /* Whose row keeps the reply, 0: nobody's. That of an OPEN is kept as its new client's request 0, until the
  * client has had a window of others, so an OPEN that is sent again is answered with the same client. */
 static inline uint64_t mob_chain_entry_keeper(const struct mob_chain_entry *e)

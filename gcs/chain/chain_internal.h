@@ -194,8 +194,6 @@ struct mob_chain_entry *mob_chain_find(const struct mob_chain *c, uint64_t seq);
 uint64_t mob_chain_ordinal_above(const struct mob_chain *c, uint64_t seq);
 /* Forgets tables and entries; the holds are given back by the next actions. */
 void mob_chain_forget(struct mob_chain *c);
-/* Of an OPEN its version is the nonce, so that the reply that is kept says whose it is. */
-struct mob_gcs_reply mob_chain_reply_of(const struct mob_chain_entry *e);
 
 /* ---- chain_actions.c ---- */
 /* One action of this event; `message` may be NULL. */

@@ -276,13 +276,7 @@ void store_entry(struct mob_shard *sh, const struct mob_chain_entry *e)
     open_pass(sh);
     uint64_t keeper = mob_chain_entry_keeper(e);
     if ((keeper & MOB_GCS_CLIENT_BIT) != 0) {
-        struct mob_gcs_reply reply = {.request = e->request,
-            .count = 1,
-            .status = e->status,
-            .seq = e->seq,
-            .version = e->version,
-            .number = e->number,
-            .next = e->next};
+        struct mob_gcs_reply reply = mob_chain_reply_of(e);
         uint8_t key[10];
         struct mob_journal_row row = {
             .kind = MOB_JOURNAL_SET, .key = key, .key_length = (uint32_t)reply_key(key, keeper, e->request)};

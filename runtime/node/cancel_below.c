@@ -4,7 +4,6 @@
 
 #include "common/base/log.h"
 #include "runtime/node/alias.h"
-#include "runtime/node/jobs.h"
 #include "runtime/node/known.h"
 #include "runtime/node/origins.h"
 #include "runtime/node/task.h"

@@ -7,7 +7,6 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "gcs/client/client_sync.h"
-#include "runtime/node/actors.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/directory.h"
 #include "runtime/node/jobs.h"

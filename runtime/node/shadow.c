@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "common/base/log.h"
-#include "runtime/node/actors.h"
 #include "runtime/node/functions.h"
 #include "runtime/node/jobs.h"
 #include "runtime/node/replay.h"

@@ -15,7 +15,6 @@
 #include "common/base/log.h"
 #include "common/base/log_value.h"
 #include "runtime/node/actor_record.h"
-#include "runtime/node/actors.h"
 #include "runtime/node/awaited_puts.h"
 #include "runtime/node/checkpoint_room.h"
 #include "runtime/node/dispatch.h"

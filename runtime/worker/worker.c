@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "common/base/failpoint.h"
 #include "common/wire/sibling.h"
 #include "runtime/worker/forked.h"
 #include "runtime/worker/worker_log.h"

@@ -49,9 +49,7 @@ void mob_api_fail(struct mob_http_request *request, enum mob_status status, cons
 
 void mob_api_send_text(struct mob_http_request *request, int status, const char *type, struct mob_text *text)
 {
-    size_t length = 0;
-    char *body = mob_text_take(text, &length);
-    mob_http_reply_take(request, status, type, body, length);
+    mob_http_reply_text(request, status, type, text);
     mob_api_send(request);
 }
 
@@ -402,9 +400,7 @@ void mob_api_run(struct mob_http_request *request, struct mob_engine_op *op,
 
 void mob_api_answer_json(struct mob_http_request *request, struct mob_engine_op *op)
 {
-    size_t length = 0;
-    char *body = mob_text_take(&op->json, &length);
-    mob_http_reply_take(request, 200, "application/json", body, length);
+    mob_http_reply_text(request, 200, "application/json", &op->json);
 }
 
 void mob_api_answer_accepted(struct mob_http_request *request, struct mob_engine_op *op)

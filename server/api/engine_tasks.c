@@ -211,28 +211,38 @@ static void fail_submission(struct flight *flight, enum mob_status status, const
         flight_fail_submission(flight, status, pointer);
 }
 
-static void submit_task(struct flight *flight, struct argument_memory *memory, struct native_options *options)
+/* The function that a submission names in its field `pointer`, and what it gives it. False: the flight has
+ * ended. */
+static bool function_with_arguments(struct flight *flight, const char *pointer,
+    struct argument_memory *memory, const struct mob_function **function_out, struct mob_args *arguments_out)
 {
     struct mob_engine_submit *submit = &flight->op->submit;
-    const struct mob_function *function;
-    enum mob_status status = mob_function_find(flight->client, submit->function, &function);
+    enum mob_status status = mob_function_find(flight->client, submit->function, function_out);
     if (status != MOB_OK) {
-        flight_fail_client(flight, status, "/function");
-        return;
+        flight_fail_client(flight, status, pointer);
+        return false;
     }
-    struct mob_args arguments;
-    if (engine_arguments(flight->client, mob_function_callable(function).signature, submit->arguments,
-            "/arguments", memory, &arguments, &flight->op->error) != MOB_OK) {
+    if (engine_arguments(flight->client, mob_function_callable(*function_out).signature, submit->arguments,
+            "/arguments", memory, arguments_out, &flight->op->error) != MOB_OK) {
         flight_done(flight);
-        return;
+        return false;
     }
+    return true;
+}
+
+static void submit_task(struct flight *flight, struct argument_memory *memory, struct native_options *options)
+{
+    const struct mob_function *function;
+    struct mob_args arguments;
+    if (!function_with_arguments(flight, "/function", memory, &function, &arguments))
+        return;
     uint32_t count = engine_returns_of(mob_function_callable(function), &options->task);
     struct mob_future *few[16],
         **futures =
             count <= 16 || count == MOB_RETURNS_STREAM ? few : calloc(count, sizeof(struct mob_future *));
     MOB_ASSERT(futures != NULL);
     engine_key_use(flight, 0);
-    status = mob_submit_function(
+    enum mob_status status = mob_submit_function(
         flight->client, function, arguments, options->plain ? NULL : &options->task, futures);
     engine_key_unused(flight);
     if (status == MOB_OK)
@@ -256,21 +266,13 @@ void engine_follow_creation(struct flight *flight)
 static void create_actor(
     struct flight *flight, struct argument_memory *memory, struct native_options *options)
 {
-    struct mob_engine_submit *submit = &flight->op->submit;
     const struct mob_function *function;
-    enum mob_status status = mob_function_find(flight->client, submit->function, &function);
-    if (status != MOB_OK) {
-        flight_fail_client(flight, status, "/class");
-        return;
-    }
     struct mob_args arguments;
-    if (engine_arguments(flight->client, mob_function_callable(function).signature, submit->arguments,
-            "/arguments", memory, &arguments, &flight->op->error) != MOB_OK) {
-        flight_done(flight);
+    if (!function_with_arguments(flight, "/class", memory, &function, &arguments))
         return;
-    }
     engine_key_use(flight, 0);
-    status = mob_actor_create_unasked(flight->client, function, arguments, &options->actor, &flight->actor);
+    enum mob_status status =
+        mob_actor_create_unasked(flight->client, function, arguments, &options->actor, &flight->actor);
     engine_key_unused(flight);
     if (status != MOB_OK) {
         fail_submission(flight, status, "/class");

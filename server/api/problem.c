@@ -52,9 +52,7 @@ void mob_problem_reply(struct mob_http_request *request, const struct mob_proble
     if (retryable)
         mob_http_reply_headerf(
             request, "Retry-After", "%u", problem->retry_after_s ? problem->retry_after_s : 1);
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(request, http, "application/problem+json", body, length);
+    mob_http_reply_text(request, http, "application/problem+json", &t);
 }
 
 void mob_problem_replyf(struct mob_http_request *request, enum mob_status status, const char *format, ...)

@@ -7,13 +7,6 @@
 #include "server/api/body.h"
 #include "server/api/problem.h"
 
-static void reply_json(struct mob_http_request *request, int status, struct mob_text *t)
-{
-    size_t length = 0;
-    char *body = mob_text_take(t, &length);
-    mob_http_reply_take(request, status, "application/json", body, length);
-}
-
 static void answer_open(struct mob_http_request *request, struct mob_engine_op *op)
 {
     char id[MOB_ID_TEXT_MAX];
@@ -23,7 +16,7 @@ static void answer_open(struct mob_http_request *request, struct mob_engine_op *
     mob_text_printf(&t, "{\"id\":\"%s\",\"name\":", id);
     mob_text_json_cstring(&t, op->job.name ? op->job.name : "");
     mob_text_puts(&t, ",\"state\":\"running\"}\n");
-    reply_json(request, 201, &t);
+    mob_http_reply_text(request, 201, "application/json", &t);
 }
 
 void mob_api_job_open(struct mob_api *api, struct mob_http_request *request)
@@ -67,9 +60,7 @@ void mob_api_job_end(struct mob_api *api, struct mob_http_request *request)
 /* The engine's JSON: {"module","hash","functions":[..]} */
 static void answer_upload(struct mob_http_request *request, struct mob_engine_op *op)
 {
-    size_t length = 0;
-    char *body = mob_text_take(&op->json, &length);
-    mob_http_reply_take(request, op->upload.created ? 201 : 200, "application/json", body, length);
+    mob_http_reply_text(request, op->upload.created ? 201 : 200, "application/json", &op->json);
 }
 
 void mob_api_function_put(struct mob_api *api, struct mob_http_request *request)

@@ -213,8 +213,7 @@ static void answer_log(struct mob_http_request *request, struct mob_engine_op *o
     mob_http_reply_header(request, "Accept-Ranges", "bytes");
     mob_http_reply_headerf(request, "Mobula-Log-Next", "%llu", (unsigned long long)op->query.offset + length);
     mob_http_reply_header(request, "Mobula-Log-Ended", op->query.ended ? "true" : "false");
-    char *body = mob_text_take(&op->json, &length);
-    mob_http_reply_take(request, status, "text/plain; charset=utf-8", body, length);
+    mob_http_reply_text(request, status, "text/plain; charset=utf-8", &op->json);
 }
 
 static bool log_offset(struct mob_http_request *request, struct log_state *state, uint64_t *offset_out)

@@ -22,6 +22,13 @@ static bool object_of(struct mob_http_request *request, struct mob_object_id *id
     return false;
 }
 
+/* False: answered already. */
+static bool object_and_wait(struct mob_http_request *request, struct mob_object_id *id_out, double *wait_out)
+{
+    return mob_api_query_only(request, "wait\0") && mob_api_wait_query(request, wait_out) &&
+        object_of(request, id_out);
+}
+
 /* --- state --- */
 
 static void answer_state(struct mob_http_request *request, struct mob_engine_op *op)
@@ -54,9 +61,7 @@ static void answer_state(struct mob_http_request *request, struct mob_engine_op 
         mob_failure_write_error(&t, &op->error, op->object.id.task);
     }
     mob_text_puts(&t, "}\n");
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(request, 200, "application/json", body, length);
+    mob_http_reply_text(request, 200, "application/json", &t);
 }
 
 void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
@@ -64,8 +69,7 @@ void mob_api_object_get(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     double wait;
     struct mob_object_id id;
-    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) ||
-        !object_of(request, &id))
+    if (!object_and_wait(request, &id, &wait))
         return;
     struct mob_engine_op *op = mob_api_op(request, MOB_ENGINE_OBJECT_GET);
     if (!op)
@@ -197,8 +201,7 @@ void mob_api_object_data(struct mob_api *api, struct mob_http_request *request)
     (void)api;
     double wait;
     struct mob_object_id id;
-    if (!mob_api_query_only(request, "wait\0") || !mob_api_wait_query(request, &wait) ||
-        !object_of(request, &id))
+    if (!object_and_wait(request, &id, &wait))
         return;
     struct data_request *asked = calloc(1, sizeof *asked);
     struct mob_engine_op *op = asked ? mob_api_op(request, MOB_ENGINE_OBJECT_GET) : NULL;
@@ -246,9 +249,7 @@ static void answer_wait(struct mob_http_request *request, struct mob_engine_op *
     mob_text_puts(&t, "],\"pending\":[");
     write_ids(&t, &op->wait, false);
     mob_text_puts(&t, "]}\n");
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(request, 200, "application/json", body, length);
+    mob_http_reply_text(request, 200, "application/json", &t);
 }
 
 static void read_ids(struct mob_body *body, const json_t *ids, struct mob_engine_wait *wait)

@@ -105,9 +105,7 @@ static void reply_metrics(struct mob_http_request *request, const struct mob_tex
         mob_text_put(t, store->bytes, store->length);
     else
         mob_text_puts(t, "# TYPE mobula_gcs_up gauge\nmobula_gcs_up 0\n");
-    size_t length = 0;
-    char *body = mob_text_take(t, &length);
-    mob_http_reply_take(request, 200, "text/plain; version=0.0.4; charset=utf-8", body, length);
+    mob_http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", t);
 }
 
 static void answer_metrics(struct mob_http_request *request, struct mob_engine_op *op)

@@ -66,13 +66,6 @@ static void write_put(struct mob_text *t, struct mob_object_id object, size_t si
     mob_text_printf(t, "\"id\":\"%s\",\"state\":\"ready\",\"size\":%zu}", id, size);
 }
 
-static void reply_json(struct mob_http_request *request, int status, struct mob_text *t)
-{
-    size_t length = 0;
-    char *body = mob_text_take(t, &length);
-    mob_http_reply_take(request, status, "application/json", body, length);
-}
-
 static void answer_put(struct mob_http_request *request, struct mob_engine_op *op)
 {
     char id[MOB_ID_TEXT_MAX];
@@ -81,7 +74,7 @@ static void answer_put(struct mob_http_request *request, struct mob_engine_op *o
     mob_text_putc(&t, '{');
     write_put(&t, op->put.id, op->put.value_bytes);
     mob_text_putc(&t, '\n');
-    reply_json(request, 201, &t);
+    mob_http_reply_text(request, 201, "application/json", &t);
 }
 
 static void put_one(struct mob_http_request *request, const char *media, const char *bytes, size_t length)
@@ -157,7 +150,7 @@ static void answer_puts(struct mob_http_request *request, void *cls)
         write_put(&t, put->op->put.id, put->op->put.value_bytes);
     }
     mob_text_puts(&t, "]}\n");
-    reply_json(request, 201, &t);
+    mob_http_reply_text(request, 201, "application/json", &t);
 }
 
 /* From the one at `first` on; when it returns, the last one may have freed `all`. */

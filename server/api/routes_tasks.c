@@ -90,9 +90,7 @@ static void answer_batch(struct mob_http_request *request, struct mob_engine_op 
     }
     mob_text_puts(&t, "]}\n");
     mob_metrics_tasks(mob_api_of(request)->metrics, batch->count - failed);
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(request, 202, "application/json", body, length);
+    mob_http_reply_text(request, 202, "application/json", &t);
 }
 
 static bool is_given(const json_t *object, const char *field)

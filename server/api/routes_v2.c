@@ -12,15 +12,13 @@
 
 static void answer_endpoint(struct mob_http_request *request, struct mob_engine_op *op)
 {
-    size_t length = 0;
     if (op->endpoint.other_than_wanted) {
         mob_condition_reply(request,
             op->endpoint.only_new ? "there is an endpoint of that name, and the request says If-None-Match: *"
                                   : "there is no endpoint of that name, and the request says If-Match: *");
         return;
     }
-    char *body = mob_text_take(&op->json, &length);
-    mob_http_reply_take(request, op->endpoint.created ? 201 : 200, "application/json", body, length);
+    mob_http_reply_text(request, op->endpoint.created ? 201 : 200, "application/json", &op->json);
 }
 
 /* Names stand in URLs and metrics. */
@@ -201,10 +199,8 @@ static void answer_infer(struct mob_http_request *request, struct mob_engine_op 
     mob_infer_write(op->infer.model, op->infer.request, op->infer.outputs, &t, &header_length);
     if (header_length > 0)
         mob_http_reply_headerf(request, "Inference-Header-Content-Length", "%zu", header_length);
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(
-        request, 200, header_length > 0 ? "application/octet-stream" : "application/json", body, length);
+    mob_http_reply_text(
+        request, 200, header_length > 0 ? "application/octet-stream" : "application/json", &t);
 }
 
 static bool header_length_of(const struct mob_http_request *request, size_t *out)

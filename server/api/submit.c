@@ -47,13 +47,6 @@ static void write_ids(struct mob_text *t, const struct mob_engine_submit *s)
             s->stream_ended ? "true" : "false");
 }
 
-static void reply_text(struct mob_http_request *request, int status, struct mob_text *t)
-{
-    size_t length = 0;
-    char *body = mob_text_take(t, &length);
-    mob_http_reply_take(request, status, "application/json", body, length);
-}
-
 static void add_location(struct mob_http_request *request, const struct mob_engine_submit *s)
 {
     char id[MOB_ID_TEXT_MAX];
@@ -87,7 +80,8 @@ static void reply_accepted(struct mob_http_request *request, const struct mob_en
         &t, s->existed ? ",\"state\":\"submitted\",\"existed\":true}\n" : ",\"state\":\"submitted\"}\n");
     add_location(request, s);
     add_preference(request);
-    reply_text(request, s->call == MOB_CALL_ACTOR_CREATE ? (s->existed ? 200 : 201) : 202, &t);
+    mob_http_reply_text(
+        request, s->call == MOB_CALL_ACTOR_CREATE ? (s->existed ? 200 : 201) : 202, "application/json", &t);
 }
 
 /* Finished in time. A task that failed is an answer, not an error of this request. */
@@ -113,7 +107,8 @@ static void reply_finished(struct mob_http_request *request, struct mob_engine_o
     mob_text_puts(&t, op->submit.existed ? ",\"existed\":true}\n" : "}\n");
     add_location(request, &op->submit);
     add_preference(request);
-    reply_text(request, op->submit.call == MOB_CALL_ACTOR_CREATE && !op->submit.existed ? 201 : 200, &t);
+    mob_http_reply_text(request, op->submit.call == MOB_CALL_ACTOR_CREATE && !op->submit.existed ? 201 : 200,
+        "application/json", &t);
 }
 
 static void answer(struct mob_http_request *request, struct mob_engine_op *op)

@@ -177,9 +177,7 @@ void mob_event_build_poll_reply(struct watcher *w, bool gap)
         mob_text_puts(&t, "null");
     }
     mob_text_puts(&t, gap ? ",\"gap\":true}\n" : "}\n");
-    size_t length = 0;
-    char *body = mob_text_take(&t, &length);
-    mob_http_reply_take(w->request, 200, "application/json", body, length);
+    mob_http_reply_text(w->request, 200, "application/json", &t);
     mob_http_reply_header(w->request, "Cache-Control", "no-store");
 }
 

@@ -65,6 +65,7 @@ struct mob_http_park_list;
 struct mob_http_stream;
 struct mob_principal;
 struct mob_route;
+struct mob_text;
 
 /* What a front lets the common code do. */
 struct mob_http_front_ops {
@@ -183,6 +184,9 @@ void mob_http_reply(
 /* The same, takes a body from malloc. */
 void mob_http_reply_take(
     struct mob_http_request *request, int status, const char *type, char *body, size_t length);
+/* The same, takes what is in the text: empty afterwards, or 503 if memory ran out on the way. */
+void mob_http_reply_text(
+    struct mob_http_request *request, int status, const char *type, struct mob_text *text);
 /* The same, borrows the body until `body_free(cls)`, which runs once, in any thread. */
 void mob_http_reply_borrow(struct mob_http_request *request, int status, const char *type, const void *body,
     size_t length, void (*body_free)(void *cls), void *cls);

@@ -12,6 +12,7 @@
 #include "common/base/log.h"
 #include "server/http/park.h"
 #include "server/http/stream.h"
+#include "server/http/text.h"
 
 struct mob_http_request *mob_http_request_create(const char *target, size_t length)
 {
@@ -227,6 +228,14 @@ void mob_http_reply_take(
         return;
     }
     mob_http_reply_borrow(request, status, type, body, length, free, body);
+}
+
+void mob_http_reply_text(
+    struct mob_http_request *request, int status, const char *type, struct mob_text *text)
+{
+    size_t length = 0;
+    char *body = mob_text_take(text, &length);
+    mob_http_reply_take(request, status, type, body, length);
 }
 
 void mob_http_reply(

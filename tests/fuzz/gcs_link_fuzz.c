@@ -3,7 +3,6 @@
  * read. */
 #include <string.h>
 
-#include "common/base/hash.h"
 #include "common/base/log.h"
 #include "common/wire/gcs_link.h"
 

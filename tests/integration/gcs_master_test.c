@@ -18,7 +18,6 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
-#include "gcs/flush/migrate.h"
 #include "gcs/master/table.h"
 #include "tests/support/chain_box.h"
 #include "tests/support/pg_box.h"

@@ -188,13 +188,7 @@ void sim_image_apply_entry(struct sim_image *i, const struct mob_chain_entry *e)
     struct sim_disk_client *client = keeper == 0 ? NULL : find_client(i, keeper);
     if (client != NULL) {
         client->last = e->request;
-        client->replies[e->request % MOB_GCS_WINDOW] = (struct mob_gcs_reply){.request = e->request,
-            .count = 1,
-            .status = e->status,
-            .seq = e->seq,
-            .version = e->version,
-            .number = e->number,
-            .next = e->next};
+        client->replies[e->request % MOB_GCS_WINDOW] = mob_chain_reply_of(e);
     }
     if (e->op == MOB_GCS_OP_LOSS && e->target != 0 && (client = find_client(i, e->target)) != NULL)
         client->last = e->number;

@@ -2,7 +2,6 @@
  * unless this one is told to overtake. */
 #include <stdlib.h>
 
-#include "common/base/hash.h"
 #include "tests/sim/sim_internal.h"
 
 struct sim_msg *sim_msg_create(

@@ -8,7 +8,6 @@
 #include <string.h>
 #include <cmocka.h>
 
-#include "common/base/hash.h"
 #include "common/wire/bucket.h"
 #include "tests/support/wire_samples.h"
 
