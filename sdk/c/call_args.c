@@ -76,6 +76,13 @@ bool mob_arg_is_null(struct mob_call *call, size_t i)
     return call == NULL || i >= call->arg_count || call->args[i].type == MOB_TYPE_NULL;
 }
 
+const char *mob_arg_type(const struct mob_call *call, size_t i)
+{
+    if (call == NULL)
+        return "";
+    return mob_value_type_name(i < call->arg_count ? call->args[i].type : MOB_TYPE_NULL);
+}
+
 static const void *data(struct mob_call *call, size_t i, enum mob_value_type type, size_t *size_out)
 {
     const struct mob_call_arg *arg = argument(call, i, type);

@@ -357,6 +357,16 @@ def test_integers_beyond_64_bits(c):
         check(told.get("result") == exact, "what f64 holds is taken to the last digit", (exact, told))
 
 
+def test_what_any_becomes(c):
+    """The row of `any` in docs/signatures.md."""
+    c.deploy("probe")
+    put = c.json("POST", V1 + "/objects", "AB".encode(), {"Content-Type": "application/octet-stream"}, expect=201)["id"]
+    values = [1, 1.5, "x", True, None, {"a": 1}, [1], {"$bytes": "aGk="}, 2**64, {"$ref": put}, {"$bytes": "aGk=", "b": 1}, -(2**63)]
+    kinds = "i64 f64 utf8 bool null json json bytes f64 bytes json i64"
+    told = c.run("probe.kinds", *values)
+    check(told.get("result") == kinds, "each has its type", told)
+
+
 def test_a_tensor_of_another_shape_is_pointed_at(c):
     c.deploy("probe")
     for rows in (2, 400):  # inline, and by reference

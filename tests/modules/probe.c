@@ -87,6 +87,17 @@ static enum mob_status optional(struct mob_call *call)
     return mob_return(call, mob_arg_is_null(call, 0) ? mob_utf8("nothing") : mob_i64(mob_arg_i64(call, 0)));
 }
 
+/* The types of its arguments, with a blank between two. */
+static enum mob_status kinds(struct mob_call *call)
+{
+    char told[512] = "";
+    size_t used = 0;
+    for (size_t i = 0; i < mob_arg_count(call) && used < sizeof told; i++)
+        used += (size_t)snprintf(
+            told + used, sizeof told - used, "%s%s", i == 0 ? "" : " ", mob_arg_type(call, i));
+    return mob_return(call, mob_utf8(told));
+}
+
 static enum mob_status nothing(struct mob_call *call)
 {
     (void)call;
@@ -525,11 +536,12 @@ MOB_MODULE("probe", MOB_FUNCTION("echo_i64", echo_i64, "i64 v -> i64"),
     MOB_FUNCTION("rows", rows, "tensor<f32>[n,4] x, tensor<f32>[n] w -> i64"),
     MOB_FUNCTION("sum_all", sum_all, "i64... -> i64"), MOB_FUNCTION("many", many, "i64 n -> i64..."),
     MOB_FUNCTION("many_texts", many_texts, "i64 n, i64 bytes -> utf8..."),
-    MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("nothing", nothing, "-> ()"),
-    MOB_FUNCTION("fails", fails, "i64 code -> i64"), MOB_FUNCTION("crashes", crashes, "-> i64"),
-    MOB_FUNCTION("devours", devours, "-> i64"), MOB_FUNCTION("exits", exits, "i64 status -> i64"),
-    MOB_FUNCTION("touches", touches, "i64 mib -> i64"), MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"),
-    MOB_FUNCTION("burns", burns, "i64 ms -> i64"), MOB_FUNCTION("talks", talks, "-> null"),
+    MOB_FUNCTION("optional", optional, "i64? v -> any"), MOB_FUNCTION("kinds", kinds, "any... -> utf8"),
+    MOB_FUNCTION("nothing", nothing, "-> ()"), MOB_FUNCTION("fails", fails, "i64 code -> i64"),
+    MOB_FUNCTION("crashes", crashes, "-> i64"), MOB_FUNCTION("devours", devours, "-> i64"),
+    MOB_FUNCTION("exits", exits, "i64 status -> i64"), MOB_FUNCTION("touches", touches, "i64 mib -> i64"),
+    MOB_FUNCTION("sleeps", sleeps, "i64 ms -> i64"), MOB_FUNCTION("burns", burns, "i64 ms -> i64"),
+    MOB_FUNCTION("talks", talks, "-> null"),
     MOB_FUNCTION("returns_shape", returns_shape, "i64 n -> tensor<f32>[2]"),
     MOB_FUNCTION("returns_buffer", returns_buffer, "-> i64"),
     MOB_FUNCTION("returns_text", returns_text, "-> i64"), MOB_FUNCTION("big", big, "i64 bytes -> bytes"),

@@ -368,6 +368,8 @@ MOB_API int64_t mob_arg_i64(struct mob_call *call, size_t i);
 MOB_API double mob_arg_f64(struct mob_call *call, size_t i);
 MOB_API bool mob_arg_bool(struct mob_call *call, size_t i);
 MOB_API bool mob_arg_is_null(struct mob_call *call, size_t i);
+/* Of an `any`: "i64", "utf8", ..., as mob_value_type; "null" also of one that was left out. */
+MOB_API const char *mob_arg_type(const struct mob_call *call, size_t i);
 /* No NUL ends the text, and it may hold some: its length is in `*size_out`. */
 MOB_API const char *mob_arg_utf8(struct mob_call *call, size_t i, size_t *size_out);
 MOB_API const void *mob_arg_bytes(struct mob_call *call, size_t i, size_t *size_out);

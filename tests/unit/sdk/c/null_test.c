@@ -310,6 +310,7 @@ static void arguments_of_a_call(void **state)
     ALLOWS(mob_arg_f64, mob_arg_f64(NULL, 0) == 0);
     ALLOWS(mob_arg_bool, !mob_arg_bool(NULL, 0));
     ALLOWS(mob_arg_is_null, mob_arg_is_null(NULL, 0));
+    ALLOWS(mob_arg_type, mob_arg_type(NULL, 0)[0] == 0);
     ALLOWS(mob_arg_utf8, mob_arg_utf8(NULL, 0, &size) == NULL && size == 0);
     ALLOWS(mob_arg_utf8, mob_arg_utf8(call, 0, NULL) == NULL);
     ALLOWS(mob_arg_bytes, mob_arg_bytes(NULL, 0, &size) == NULL && size == 0);
