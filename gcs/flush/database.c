@@ -75,20 +75,20 @@ static void log_failure(const char *event, const char *message)
 }
 
 /* Shared by the process' threads; one that comes between costs or saves a line. */
-static struct {
+static struct told {
     _Atomic uint64_t message;
     _Atomic int64_t until_ns;
-} told_refusal;
+} told_refusal, told_failure;
 
-static void log_refusal(const char *message)
+static bool is_news(struct told *told, const char *message)
 {
     uint64_t hash = mob_hash64(message, strlen(message));
     int64_t now_ns = mob_now();
-    if (told_refusal.message == hash && now_ns < told_refusal.until_ns)
-        return;
-    told_refusal.message = hash;
-    told_refusal.until_ns = now_ns + REFUSAL_AGAIN_NS;
-    log_failure("postgres_refuses", message);
+    if (told->message == hash && now_ns < told->until_ns)
+        return false;
+    told->message = hash;
+    told->until_ns = now_ns + REFUSAL_AGAIN_NS;
+    return true;
 }
 
 static void ignore_notice(void *arg, const PGresult *result)
@@ -109,7 +109,8 @@ static enum mob_status open_within(const char *directory, const char *seconds, s
         return MOB_NO_MEMORY;
     db->conn = PQconnectdbParams(keys, values, 0);
     if (PQstatus(db->conn) != CONNECTION_OK) {
-        log_refusal(PQerrorMessage(db->conn));
+        if (is_news(&told_refusal, PQerrorMessage(db->conn)))
+            log_failure("postgres_refuses", PQerrorMessage(db->conn));
         mob_database_close(db);
         return MOB_UNAVAILABLE;
     }
@@ -192,9 +193,11 @@ static enum mob_status status_of(struct mob_database *db, const PGresult *result
     if (type == PGRES_COMMAND_OK || type == PGRES_TUPLES_OK || type == PGRES_COPY_IN)
         return MOB_OK;
     const char *state = result == NULL ? NULL : PQresultErrorField(result, PG_DIAG_SQLSTATE);
-    log_failure("postgres_failed", PQerrorMessage(db->conn));
-    MOB_LOG_WARN("flush", "statement_failed", "sqlstate=%s sql=\"%.60s\"", state == NULL ? "" : state,
-        MOB_LOG_VALUE(sql));
+    if (is_news(&told_failure, PQerrorMessage(db->conn))) {
+        log_failure("postgres_failed", PQerrorMessage(db->conn));
+        MOB_LOG_WARN("flush", "statement_failed", "sqlstate=%s sql=\"%.60s\"", state == NULL ? "" : state,
+            MOB_LOG_VALUE(sql));
+    }
     if (PQstatus(db->conn) != CONNECTION_OK)
         return MOB_UNAVAILABLE;
     if (state == NULL)
