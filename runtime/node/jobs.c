@@ -112,17 +112,16 @@ static struct node_job *add_job(struct node *node, const struct node_job_options
     job->driver = options->driver;
     json_utf8_copy(job->ns, sizeof job->ns, options->ns);
     json_utf8_copy(job->name, sizeof job->name, options->name);
-    job->next = node->jobs;
-    node->jobs = job;
+    job_list_push(&node->jobs, job);
     index_add(node, job);
     return job;
 }
 
 /* Numbers of jobs without tasks go back to the scheduler. Ended jobs too may get work again (a lost result
  * that is made once more, calls of detached actors), so it is not their end that decides. */
-static void give_numbers_back(struct node *node)
+static void give_numbers_back(struct node *node, struct job_list jobs)
 {
-    for (struct node_job *job = node->jobs; job; job = job->next)
+    for (struct node_job *job = jobs.first; job; job = job->next)
         if (job->sched_job != JOB_NO_NUMBER && mob_sched_job_idle(node->sched, job->sched_job)) {
             mob_sched_job_close(node->sched, job->sched_job);
             job->sched_job = JOB_NO_NUMBER;
@@ -135,7 +134,8 @@ enum mob_status node_job_number(struct node *node, struct node_job *job, uint16_
     if (job->sched_job == JOB_NO_NUMBER) {
         status = mob_sched_job_open(node->sched, job->weight, &job->sched_job);
         if (status == MOB_QUEUE_FULL) {
-            give_numbers_back(node);
+            give_numbers_back(node, node->jobs);
+            give_numbers_back(node, node->ended_jobs);
             status = mob_sched_job_open(node->sched, job->weight, &job->sched_job);
         }
     }
@@ -156,13 +156,19 @@ void node_job_release(struct node_job *job)
         job->users--;
 }
 
+static void free_all(struct job_list *jobs)
+{
+    while (jobs->first) {
+        struct node_job *job = jobs->first;
+        job_list_remove(jobs, job);
+        free(job);
+    }
+}
+
 void node_jobs_free(struct node *node)
 {
-    while (node->jobs) {
-        struct node_job *next = node->jobs->next;
-        free(node->jobs);
-        node->jobs = next;
-    }
+    free_all(&node->jobs);
+    free_all(&node->ended_jobs);
     memset(node->job_buckets, 0, sizeof node->job_buckets);
     node->last_job = NULL;
 }
@@ -196,8 +202,12 @@ void node_job_rejoined(struct node *node, struct node_job *job, bool keyed, stru
     job->state = JOB_RUNNING;
     job->keyed = keyed;
     job->driver = driver;
-    if (revived)
+    if (revived) {
+        job_list_remove(&node->ended_jobs, job);
+        job_list_push(&node->jobs, job);
         job->ended_wall_ns = 0;
+        job->aged &= job->deleted; /* what comes now is dropped in its turn */
+    }
     if (revived || other)
         node_job_save(node, job);
 }
@@ -238,12 +248,22 @@ static void cancel_tasks_of(struct node *node, const struct node_job *job)
     }
 }
 
+static void join_ended(struct node *node, struct node_job *job)
+{
+    job_list_remove(&node->jobs, job);
+    if (job->deleted)
+        job_list_unshift(&node->ended_jobs, job);
+    else
+        job_list_insert(&node->ended_jobs, job);
+}
+
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks)
 {
     if (job->state == JOB_ENDED)
         return;
     job->state = JOB_ENDED;
     job->ended_wall_ns = mob_wall_now();
+    join_ended(node, job);
     MOB_LOG_INFO("jobs", "ended", "name=\"%s\" submitted=%lu finished=%lu failed=%lu",
         MOB_LOG_VALUE(job->name), job->submitted, job->finished, job->failed);
     if (cancel_tasks)
@@ -336,7 +356,10 @@ void node_job_delete(struct node *node, struct node_client *client, uint32_t req
     struct deletion *d = malloc(sizeof *d);
     MOB_ASSERT(d);
     *d = (struct deletion){node, job->id, client->slot, client->session, request, 0};
+    MOB_ASSERT(job->state == JOB_ENDED);
     job->deleted = true;
+    job_list_remove(&node->ended_jobs, job);
+    job_list_unshift(&node->ended_jobs, job);
     enum mob_status status = mob_gcs_get(
         node->gcs, MOB_GCS_KV, MOB_GCS_KEY_FLUSH_PRESENT, sizeof MOB_GCS_KEY_FLUSH_PRESENT - 1, drop_job, d);
     if (status != MOB_OK) {
@@ -345,94 +368,13 @@ void node_job_delete(struct node *node, struct node_client *client, uint32_t req
     }
 }
 
-static void drop_old(struct node *node, struct mob_job_id job, bool finished_only, int64_t before)
+void node_job_forget(struct node *node, struct node_job *job)
 {
-    enum mob_status status = mob_gcs_job_drop(node->gcs, job, finished_only, before, NULL, NULL);
-    if (status != MOB_OK)
-        MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
-}
-
-/* Whether nobody needs it or can ask for it: its number in the scheduler is given back then. */
-static bool forgettable(struct node *node, struct node_job *job)
-{
-    if (!job->aged || job->ageing || job->state != JOB_ENDED || job->standing || job->sessions > 0 ||
-        node_actor_needing(node, job))
-        return false;
-    if (job->users > 0)
-        node_workers_forget_job(node, job);
-    if (job->users > 0)
-        return false;
-    if (job->sched_job == JOB_NO_NUMBER)
-        return true;
-    if (!mob_sched_job_idle(node->sched, job->sched_job))
-        return false;
-    mob_sched_job_close(node->sched, job->sched_job);
-    job->sched_job = JOB_NO_NUMBER;
-    return true;
-}
-
-/* Jobs that ended, and whose lineage has been dropped since. */
-static void forget_aged(struct node *node)
-{
-    for (struct node_job **at = &node->jobs; *at;) {
-        struct node_job *job = *at;
-        if (!forgettable(node, job)) {
-            job->aged &= job->deleted; /* what came meanwhile is dropped in its turn */
-            at = &job->next;
-            continue;
-        }
-        if (!job->deleted)
-            delete_row(node, job->id);
-        *at = job->next;
-        index_remove(node, job);
-        free(job);
-    }
-}
-
-/* A page of an ended job's lineage was dropped; `next`: there is more, for the next turn. */
-static void on_aged(void *arg, const struct mob_gcs_answer *answer)
-{
-    struct node_job *job = arg;
-    job->ageing = false;
-    job->aged = answer->status == MOB_OK && answer->next == 0;
-}
-
-static void age_ended(struct node *node, struct node_job *job)
-{
-    if (job->ageing)
-        return;
-    enum mob_status status = mob_gcs_job_drop(node->gcs, job->id, false, INT64_MAX, on_aged, job);
-    job->ageing = status == MOB_OK;
-    if (status != MOB_OK)
-        MOB_LOG_WARN("jobs", "not_aged", "status=%s", mob_status_code(status));
-}
-
-/* What aged out is a page at most; the next turn takes the next. */
-void node_jobs_age(struct node *node)
-{
-    if (node->now_ns < node->next_age_ns)
-        return;
-    forget_aged(node);
-    int64_t retention_ns = (int64_t)node->options.retention_s * MOB_SEC;
-    int64_t every_ns = retention_ns / 2 < MOB_SEC ? MOB_SEC : retention_ns / 2;
-    node->next_age_ns = node->now_ns + (every_ns < NODE_AGE_EVERY_NS ? every_ns : NODE_AGE_EVERY_NS);
-    int64_t before = mob_wall_now() - retention_ns;
-    node_puts_age(node, before);
-    for (struct node_job *job = node->jobs; job; job = job->next) {
-        bool ended = job->state == JOB_ENDED && job->ended_wall_ns > 0 && job->ended_wall_ns < before;
-        if (job->deleted || (!ended && !job->standing))
-            continue;
-        value_cache_clear(node->values);
-        known_clear(node);
-        /* of an ended job all, of a standing one what is finished and old; of both what living actors need
-         * stays */
-        int64_t needed = node_actors_need_since(node, job);
-        if (ended && needed == INT64_MAX)
-            age_ended(node, job);
-        else
-            drop_old(node, job->id, true, ended || needed < before ? needed : before);
-    }
-    drop_old(node, mob_job_system(), true, before);
+    if (!job->deleted)
+        delete_row(node, job->id);
+    job_list_remove(&node->ended_jobs, job);
+    index_remove(node, job);
+    free(job);
 }
 
 static bool is_abandoned(const struct node *node, const struct node_job *job)
@@ -447,10 +389,12 @@ void node_jobs_tick(struct node *node)
     bool any = false;
     if (!node->jobs_in_grace)
         return;
-    for (struct node_job *job = node->jobs; job; job = job->next) {
+    for (struct node_job *job = node->jobs.first, *next; job; job = next) {
+        next = job->next;
         if (is_abandoned(node, job))
             node_job_end(node, job, true);
-        any |= job->state == JOB_GRACE;
+        else
+            any |= job->state == JOB_GRACE;
     }
     node->jobs_in_grace = any;
 }
@@ -503,6 +447,10 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
                                                      : JOB_GRACE;
             node->jobs_in_grace |= job->state == JOB_GRACE;
             job->grace_until_ns = mob_deadline_after(NODE_DRIVER_GRACE_NS);
+            if (job->state == JOB_ENDED) {
+                job_list_remove(&node->jobs, job);
+                job_list_push(&node->ended_jobs, job); /* to be sorted */
+            }
         }
     } else {
         MOB_LOG_WARN("jobs", "row_skipped", "bytes=%u", kv->value_length);
@@ -512,16 +460,24 @@ static void load_row(void *arg, const struct mob_gcs_kv *kv)
 
 enum mob_status node_jobs_load(struct node *node)
 {
-    return mob_gcs_each_row_wait(
+    enum mob_status status = mob_gcs_each_row_wait(
         node->gcs, MOB_GCS_JOBS, mob_deadline_after(LOAD_SECONDS * MOB_SEC), load_row, node);
+    job_list_sort(&node->ended_jobs);
+    return status;
+}
+
+static void list_jobs(struct job_list jobs, json_t *items)
+{
+    for (const struct node_job *job = jobs.first; job; job = job->next)
+        if (!job->deleted)
+            json_array_append_new(items, job_json(job));
 }
 
 char *node_jobs_json(struct node *node)
 {
     json_t *items = json_array();
-    for (struct node_job *job = node->jobs; job; job = job->next)
-        if (!job->deleted)
-            json_array_append_new(items, job_json(job));
+    list_jobs(node->jobs, items);
+    list_jobs(node->ended_jobs, items);
     char *text = json_dumps(items, JSON_COMPACT);
     json_decref(items);
     return text;

@@ -32,7 +32,10 @@ void node_job_release(struct node_job *job);
 void node_job_end(struct node *node, struct node_job *job, bool cancel_tasks);
 void node_job_save(struct node *node, struct node_job *job);
 void node_jobs_tick(struct node *node);
-/* Drops lineage that is older than the retention, and forgets jobs that have none left; now and then. */
+/* One that has ended, and that nothing points to: here, and its row. */
+void node_job_forget(struct node *node, struct node_job *job);
+/* jobs_age.c. Drops lineage that is older than the retention, and forgets jobs that have none left; now and
+ * then. */
 void node_jobs_age(struct node *node);
 #define NODE_AGE_EVERY_NS (60 * MOB_SEC)
 enum mob_status node_jobs_load(struct node *node);

@@ -16,6 +16,7 @@
 #include "common/wire/session.h"
 #include "gcs/client/client.h"
 #include "gcs/life/node_life.h"
+#include "runtime/node/job_list.h"
 #include "runtime/node/driver_process.h"
 #include "runtime/node/lineage_log.h"
 #include "runtime/node/room_pool.h"
@@ -52,7 +53,8 @@ enum job_state { JOB_RUNNING = 1, JOB_GRACE = 2, JOB_ENDED = 3 };
 #define JOB_NO_NUMBER UINT16_MAX
 #define NODE_JOB_BUCKETS 1024u
 struct node_job {
-    struct node_job *next, *next_of_bucket; /* of all; of the index by id */
+    struct node_job *next, *prev; /* of those that run, or of those that have ended */
+    struct node_job *next_of_bucket; /* of the index by id */
     struct mob_job_id id;
     char ns[MOB_NAMESPACE_MAX];
     char name[64];
@@ -70,6 +72,7 @@ struct node_job {
     uint32_t next_child; /* standing and resumed jobs: first child index not yet used */
     int64_t grace_until_ns;
     int64_t started_wall_ns, ended_wall_ns;
+    int64_t ageing_end_wall_ns; /* the end of its for which lineage is being dropped */
     uint64_t submitted, finished, failed;
     struct mob_task_id root;
 };
@@ -231,8 +234,10 @@ struct node {
         int64_t since_ns; /* nothing moved since then; 0 = it did */
         uint64_t ended; /* what had ended then */
     } crowded; /* crowded.c */
-    struct node_job *jobs; /* ended ones too, thousands of them, until their retention is over */
-    struct node_job *job_buckets[NODE_JOB_BUCKETS]; /* the same by id */
+    struct job_list jobs; /* that have not ended */
+    struct job_list
+        ended_jobs; /* thousands, until their retention is over: deleted ones first, then by end */
+    struct node_job *job_buckets[NODE_JOB_BUCKETS]; /* both by id */
     bool jobs_in_grace; /* perhaps; never false when there is one */
     struct node_job *last_job; /* last found */
     struct function_table *functions;

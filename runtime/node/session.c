@@ -110,8 +110,8 @@ static void refuse(struct node *node, int fd, enum mob_status status, const char
 
 static struct node_job *standing_job(struct node *node, const char *ns)
 {
-    for (struct node_job *job = node->jobs; job; job = job->next)
-        if (job->standing && job->state != JOB_ENDED && strcmp(job->ns, ns) == 0)
+    for (struct node_job *job = node->jobs.first; job; job = job->next)
+        if (job->standing && strcmp(job->ns, ns) == 0)
             return job;
     struct node_job_options options = {
         .ns = ns, .name = "standing", .root = mob_root_id_random(), .standing = true, .detached = true};

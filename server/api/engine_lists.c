@@ -2,7 +2,7 @@
  *
  * From the newest block on, a task's completion is seen before its spec, so what has ended is known when its
  * row is made. What has not is asked for at the node, all rows of a page at once (`page_end`). A page that
- * begins at a cursor has not seen the newer blocks: ends that it misses are looked up a group at a time. A
+ * begins at a cursor has not seen the newer blocks: ends that it misses are looked for behind their specs. A
  * sorted list keeps the best rows of all blocks in reach; its pages go on by number, over the blocks that
  * were there for the first. A cursor has a place in each shard.
  */

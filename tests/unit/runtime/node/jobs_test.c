@@ -22,8 +22,7 @@ static struct node_job *add_job(struct nx *nx)
     job->id = (struct mob_job_id){mob_root_id_random().stream};
     job->weight = 1;
     job->sched_job = JOB_NO_NUMBER;
-    job->next = nx->node->jobs;
-    nx->node->jobs = job;
+    job_list_push(&nx->node->jobs, job);
     return job;
 }
 
@@ -338,6 +337,91 @@ static void tasks_of_an_ended_job_do_not_run_after_a_restart(void **state)
     nx_close(&nx);
 }
 
+static void end_at(struct nx *nx, struct node_job *job, int64_t ended_wall_ns)
+{
+    node_job_end(nx->node, job, true);
+    job_list_remove(&nx->node->ended_jobs, job);
+    job->ended_wall_ns = ended_wall_ns;
+    job_list_insert(&nx->node->ended_jobs, job);
+    node_job_save(nx->node, job);
+}
+
+static void age_now(struct nx *nx)
+{
+    nx->node->next_age_ns = 0;
+    node_jobs_age(nx->node);
+    nx_turn(nx, 2);
+}
+
+/* Whoever looks for one that runs does not come by those that have ended; who looks for old ones stops at
+ * the first that is not. */
+static void ended_jobs_stand_apart_in_the_order_of_their_ends(void **state)
+{
+    (void)state;
+    enum { ENDED = 6 };
+    static const int64_t old_ns[ENDED] = {4000, 1000, 0, 5000, 3000, 2000}; /* 0: now */
+    struct nx nx;
+    struct node_job *jobs[ENDED];
+    struct mob_job_id ids[ENDED];
+    nx_open(&nx, 0);
+    struct mob_job_id running = open_job(&nx, "runs")->id;
+    for (int i = 0; i < ENDED; i++) {
+        jobs[i] = open_job(&nx, "ends");
+        ids[i] = jobs[i]->id;
+    }
+    for (int i = 0; i < ENDED; i++)
+        end_at(&nx, jobs[i], old_ns[i] ? old_ns[i] : mob_wall_now());
+    for (int restarts = 0; restarts < 2; restarts++) {
+        for (const struct node_job *job = nx.node->jobs.first; job; job = job->next)
+            assert_int_not_equal(job->state, JOB_ENDED);
+        int count = 0;
+        int64_t last_ns = 0;
+        for (const struct node_job *job = nx.node->ended_jobs.first; job; job = job->next, count++) {
+            assert_int_equal(job->state, JOB_ENDED);
+            assert_true(job->ended_wall_ns >= last_ns);
+            last_ns = job->ended_wall_ns;
+        }
+        assert_int_equal(count, ENDED);
+        nx_settle(&nx);
+        nx_end(&nx);
+        nx_start(&nx, 0);
+    }
+    age_now(&nx); /* drops what they left, and then they go */
+    assert_non_null(node_job_by_id(nx.node, ids[0]));
+    age_now(&nx);
+    for (int i = 0; i < ENDED; i++) {
+        const struct node_job *job = node_job_by_id(nx.node, ids[i]);
+        assert_int_equal(job != NULL, old_ns[i] == 0);
+    }
+    assert_non_null(node_job_by_id(nx.node, running));
+    nx_close(&nx);
+}
+
+/* A driver comes back under its key to what had ended long ago, while that is being dropped: what it does now
+ * is dropped in its turn, and the job is not forgotten before. */
+static void a_job_that_runs_again_ages_again(void **state)
+{
+    (void)state;
+    struct nx nx;
+    nx_open(&nx, 0);
+    struct node_job *job = open_job(&nx, "again");
+    struct mob_job_id id = job->id;
+    end_at(&nx, job, 1000);
+    nx.node->next_age_ns = 0;
+    node_jobs_age(nx.node); /* not answered yet */
+    node_job_rejoined(nx.node, job, true, (struct driver_process){0});
+    assert_null(nx.node->ended_jobs.first);
+    nx_turn(&nx, 2);
+    age_now(&nx);
+    assert_ptr_equal(node_job_by_id(nx.node, id), job);
+    end_at(&nx, job, 2000);
+    age_now(&nx);
+    assert_ptr_equal(node_job_by_id(nx.node, id), job);
+    age_now(&nx);
+    assert_null(node_job_by_id(nx.node, id));
+    nx_close(&nx);
+}
+
 static void names_are_cut_between_characters(void **state)
 {
     (void)state;
@@ -389,6 +473,8 @@ int main(void)
         cmocka_unit_test(a_driver_that_died_with_its_node_leaves_nothing_running),
         cmocka_unit_test(a_pid_that_was_given_out_again_is_nobodys),
         cmocka_unit_test(tasks_of_an_ended_job_do_not_run_after_a_restart),
+        cmocka_unit_test(ended_jobs_stand_apart_in_the_order_of_their_ends),
+        cmocka_unit_test(a_job_that_runs_again_ages_again),
         cmocka_unit_test(names_are_cut_between_characters),
         cmocka_unit_test(names_that_are_not_utf8_are_refused),
     };

@@ -60,7 +60,7 @@ static struct node_template *a_template(struct nx *nx, const struct tail *tail)
 {
     struct mob_spec_head head =
         nx_head((struct mob_task_id){.index = 3}, (struct mob_job_id){.root = {.b = {1}}}, 0, MOB_KIND_TASK);
-    struct node_template *template = node_template_make(nx->node, &head, tail->bytes, nx->node->jobs);
+    struct node_template *template = node_template_make(nx->node, &head, tail->bytes, nx->node->jobs.first);
     assert_non_null(template);
     return template;
 }
