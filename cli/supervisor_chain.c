@@ -10,12 +10,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "cli/supervisor.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/log_value.h"
+#include "common/base/process.h"
 
 enum supervised process_kind(enum supervised which)
 {
@@ -116,12 +118,37 @@ void chain_choose(struct supervisor *supervisor)
 }
 
 #define UNHEARD_AFTER_NS (2 * MOB_SEC) /* a member that runs for so long has made itself heard */
+#define STOPPED_PATIENCE_MS 3000 /* who stops a master for less than that may go on */
 
 static void replace(struct process *process, const char *why)
 {
     MOB_LOG_WARN("supervisor", "replacing", "process=%s pid=%ld why=\"%s\"", process_name(process->which),
         (long)process->pid, MOB_LOG_VALUE(why));
     kill(-process->pid, SIGKILL); /* its end is seen like any other */
+}
+
+/* A stopped member is the master's to find, a stopped master nobody's. One that a debugger holds is left
+ * alone. */
+static void on_stopped_for_long(uv_timer_t *timer)
+{
+    struct process *master = timer->data;
+    struct mob_process look;
+    if (master->pid > 0 && mob_process_look(master->pid, &look) && look.state == 'T')
+        replace(master, "it was stopped, and nobody else says who is in its chain");
+}
+
+void chain_note_stopped(struct supervisor *supervisor)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0) {
+        for (int i = SUPERVISED_MASTER; i < SUPERVISED_NODE; i++) {
+            struct process *master = &supervisor->processes[i];
+            bool runs = master->state == PROCESS_STARTING || master->state == PROCESS_READY;
+            if (runs && master->pid == info.si_pid && !supervisor->stopping)
+                uv_timer_start(&master->timer, on_stopped_for_long, STOPPED_PATIENCE_MS, 0);
+        }
+        info.si_pid = 0;
+    }
 }
 
 static bool is_named(const char *pids, pid_t pid)

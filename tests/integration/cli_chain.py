@@ -203,6 +203,15 @@ class Chain(ClusterCase):
             self.assertNotEqual(node, self.process("node")["pid"])
         log = (self.dir / "logs/master.log").read_text(errors="replace")
         self.assertGreaterEqual(log.count("node_log_sealed"), 2, log)
+        # a master that hangs is ended by the supervisor: nobody else could leave out who dies meanwhile
+        epoch, _ = self.chain()
+        master = self.pid_of("master")
+        os.kill(master, signal.SIGSTOP)
+        os.kill(self.pid_of("gcs-1"), signal.SIGKILL)
+        n += 1
+        self.add(n)
+        self.whole_after(epoch)
+        self.assertNotEqual(master, self.process("master")["pid"])
         # without a master data flows
         os.kill(self.pid_of("master"), signal.SIGKILL)
         n += 1
