@@ -164,6 +164,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
     }
     if (task->flags & TASK_LOOK_UP)
         in.flags |= MOB_SCHED_RAN;
+    if (task->flags & TASK_UNLOGGED)
+        in.flags |= MOB_SCHED_SPENDS;
     if (task->flags & TASK_ACTOR_CALL) {
         in.actor = node_actor_number(node, task);
         in.flags |= task->flags & TASK_LOOK_UP ? MOB_SCHED_REPLAY : 0; /* it may have a place already */

@@ -216,6 +216,8 @@ enum mob_sched_flag {
     MOB_SCHED_REPLAY = 8, /* actor call that had its position before: takes its place among those that wait */
     MOB_SCHED_REPEATS = 32, /* its outcome is known, and what it does is part of an actor's state: it is not
                                to be cancelled */
+    MOB_SCHED_SPENDS = 64, /* actor call that no replay needs: the death of the worker that ran it takes one
+                              of its retries, whatever restarts the actor has left */
     MOB_SCHED_RAN = 16 /* it may have run before, so that there may be children of it that it has not
                           submitted again: a recursive cancel looks for them */
 };

@@ -442,6 +442,17 @@ void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count
     s->dirty = true;
 }
 
+/* A call that would end its actor's workers one after the other, while others wait for it. */
+static bool call_gives_up(struct mob_sched_task *t, bool pays)
+{
+    if (!(t->flags & MOB_SCHED_SPENDS) || t->retries_left < 0 || !pays)
+        return false;
+    if (t->retries_left == 0)
+        return true;
+    t->retries_left--;
+    return false;
+}
+
 /* A task that had started when its worker died. `pays`: with one of its retries. */
 static void lost_running(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
 {
@@ -449,6 +460,10 @@ static void lost_running(struct mob_sched *s, struct mob_sched_task *t, bool pay
         sched_set_state(s, t, MOB_SCHED_DISPATCHED);
     if (t->marks & MARK_STOPPING) {
         sched_fail(s, t, t->marks & MARK_OVERDUE ? MOB_DEADLINE : MOB_CANCELLED);
+        return;
+    }
+    if (t->marks & MARK_CALL && call_gives_up(t, pays)) {
+        sched_fail(s, t, MOB_WORKER_DIED);
         return;
     }
     if (t->marks & MARK_CALL) { /* the actor's restart decides */

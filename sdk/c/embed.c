@@ -227,6 +227,8 @@ static void keep_ring_moving(struct mob_client *client)
         mob_release(mark);
 }
 
+enum { UNLOGGED_RETRIES = 3 }; /* as of tasks; deaths of its worker while it ran */
+
 enum mob_status mob_call_unlogged(struct mob_actor *actor, const struct mob_function *class,
     const char *method, struct mob_args args, struct mob_future **futures_out)
 {
@@ -241,6 +243,7 @@ enum mob_status mob_call_unlogged(struct mob_actor *actor, const struct mob_func
         .method = index,
         .num_returns = info->signature.num_returns,
         .flags = MOB_SPEC_READ_ONLY | MOB_SPEC_UNLOGGED,
+        .max_retries = UNLOGGED_RETRIES,
         .signature = &info->signature,
         .args = args};
     enum mob_status status = mob_submission_publish(client, &submission, futures_out);

@@ -175,6 +175,19 @@ static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, 
     }
 }
 
+/* Else nobody knows whose rows are whose. */
+static bool has_all_rows(const struct batch *batch, uint32_t output, const struct mob_tensor *tensor,
+    char *why_out, size_t why_bytes)
+{
+    const struct mob_model *model = batch->endpoint->model;
+    int64_t rows = tensor->dims < 1 ? 0 : tensor->shape[0];
+    if (model->max_batch_size <= 1 || (uint64_t)rows == batch->rows)
+        return true;
+    snprintf(why_out, why_bytes, "the model's output %s has %lld rows for the %llu of its call",
+        model->outputs[output].name, (long long)rows, (unsigned long long)batch->rows);
+    return false;
+}
+
 static void batch_ready(struct batch *batch)
 {
     const struct mob_model *model = batch->endpoint->model;
@@ -184,6 +197,7 @@ static void batch_ready(struct batch *batch)
     result->base = (struct mob_infer_result){1, result_destroy};
     enum mob_status status = MOB_OK;
     struct mob_future *failed = NULL;
+    char why[256] = "";
     for (uint32_t k = 0; status == MOB_OK && k < model->output_count; k++) {
         struct mob_value *value = NULL;
         status = mob_get(batch->futures[k], 0, &value);
@@ -196,8 +210,7 @@ static void batch_ready(struct batch *batch)
             result->pins[k]->drop = mob_future_look(batch->futures[k]).own_bytes;
             status = mob_value_tensor(value, &tensors[k]);
         }
-        if (status == MOB_OK && model->max_batch_size > 1 &&
-            (tensors[k].dims < 1 || (uint64_t)tensors[k].shape[0] != batch->rows))
+        if (status == MOB_OK && !has_all_rows(batch, k, &tensors[k], why, sizeof why))
             status = MOB_TYPE_MISMATCH;
     }
     if (status == MOB_OK) {
@@ -206,8 +219,8 @@ static void batch_ready(struct batch *batch)
     } else if (failed) {
         batch_call_failed(batch, failed, status);
     } else {
-        char why[256];
-        snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
+        if (!*why)
+            snprintf(why, sizeof why, "%s", mob_client_error(batch->endpoint->client));
         batch_fail(batch, status, why);
     }
     mob_infer_result_release(&result->base);

@@ -295,6 +295,19 @@ def test_a_call_that_fails_says_why(c):
     check((cause["code"], cause["message"]) == ("task-failed", "cannot make the file"), "its words", cause)
 
 
+def test_a_call_that_ends_its_model_does_not_hold_up_others(c):
+    """It ran as often as a task would, and is told of the death; who comes behind it is answered."""
+    c.deploy("batcher")
+    c.json("PUT", f"{V1}/endpoints/fuse", {"class": "batcher.Fuse", "max_batch_size": 4}, expect=201)
+    status, _, answer = infer_within(c, "fuse", [[-1, 0]], 0)
+    problem = json.loads(answer)
+    check((status, problem["code"], problem.get("cause", {}).get("signal")) == (409, "worker-died", 6), "the death", status, problem)
+    status, _, answer = infer_within(c, "fuse", [[-2, 0]], 0)
+    check((status, json.loads(answer)["detail"]) == (422, "the model's output seen has 0 rows for the 1 of its call"), "rows", answer)
+    status, _, answer = infer_within(c, "fuse", [[1, 2]], 0)
+    check(status == 200, "it is there again", status, answer)
+
+
 def test_a_model_has_the_time_that_its_endpoint_says(c):
     gate = c.directory + "/hurried"
     body = {"class": "batcher.Gate", "arguments": [gate], "timeout_ms": 400}

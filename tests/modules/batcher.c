@@ -5,6 +5,7 @@
  *   Gate(path)          the same, but each call makes path.in and ends when there is path.open
  *   Texts()             .infer(x[n], w[n]) -> seen[n]: how long each text is, times w
  *   Twice()             .infer(x[n,k]) -> y[n,k]: each text twice
+ *   Fuse()              the same as Batcher(0), but a number of -1 ends its process, and -2 leaves a row out
  *   Tally()             .infer(x[n,k]) -> seen[n,2]: how many calls this process has run, and 0
  */
 #include <mobula/mobula.h>
@@ -41,6 +42,19 @@ static enum mob_status tell(struct mob_call *call)
     enum mob_status status = mob_return(call, mob_tensor_f32(seen, rows, 2));
     free(seen);
     return status;
+}
+
+static enum mob_status infer_or_blow(struct mob_call *call)
+{
+    const struct mob_tensor x = mob_arg_tensor(call, 0);
+    static const float less[2];
+    for (int64_t i = 0; i < x.shape[0] * x.shape[1]; i++) {
+        if (((const float *)x.data)[i] == -1)
+            abort();
+        if (((const float *)x.data)[i] == -2)
+            return mob_return(call, mob_tensor_f32(less, x.shape[0] - 1, 2));
+    }
+    return tell(call);
 }
 
 static enum mob_status infer(struct mob_call *call)
@@ -152,6 +166,9 @@ static enum mob_status infer_and_count(struct mob_call *call)
 MOB_MODULE("batcher",
     MOB_ACTOR_CLASS("Batcher", batcher_create, "i64 sleep_ms -> ()", free,
         {.name = "infer", .main = infer, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
+         .flags = MOB_METHOD_READ_ONLY}),
+    MOB_ACTOR_CLASS("Fuse", texts_create, "-> ()", NULL,
+        {.name = "infer", .main = infer_or_blow, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",
          .flags = MOB_METHOD_READ_ONLY}),
     MOB_ACTOR_CLASS("Tally", tally_create, "-> ()", free,
         {.name = "infer", .main = infer_and_count, .signature = "tensor<f32>[n,k] x -> tensor<f32>[n,2] seen",

@@ -116,6 +116,38 @@ static void running_call_of_a_closed_actor_is_not_retried(void **state)
     fx_close(&fx);
 }
 
+static void call_that_nobody_replays_spends_its_retries(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    fx_worker(&fx, 0);
+    uint32_t actor = actor_up(&fx);
+    struct mob_sched_task *t = fx_submit(
+        &fx, (struct mob_sched_submit){.actor = actor, .max_retries = 1, .flags = MOB_SCHED_SPENDS});
+    struct mob_sched_task *other = fx_submit(
+        &fx, (struct mob_sched_submit){.actor = actor, .max_retries = 0, .flags = MOB_SCHED_SPENDS});
+    fx_decide(&fx);
+    fx_expect_dispatch(&fx, t);
+    mob_sched_worker_gone(fx.s, 0, fx.now);
+    fx_decide(&fx);
+    assert_ptr_equal(fx_of_kind(&fx, MOB_DECIDE_ACTOR_DOWN)->task, t);
+    fx_worker(&fx, 1);
+    struct mob_sched_task *create =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
+    fx_decide(&fx);
+    fx_finish(&fx, create, MOB_OK);
+    assert_int_equal(mob_sched_actor_up(fx.s, actor, 1), MOB_OK);
+    fx_decide(&fx);
+    fx_expect_dispatch(&fx, t);
+    mob_sched_worker_gone(fx.s, 1, fx.now);
+    fx_decide(&fx);
+    fx_expect_fail(&fx, t, MOB_WORKER_DIED);
+    assert_null(fx_of_kind(&fx, MOB_DECIDE_ACTOR_DOWN)->task);
+    assert_int_equal(other->state, MOB_SCHED_READY); /* it had not begun */
+    fx_close(&fx);
+}
+
 static void workers_are_started_ahead_while_actors_are_made(void **state)
 {
     (void)state;
@@ -386,6 +418,7 @@ int main(void)
         cmocka_unit_test(nothing_joins_the_creation_of_an_actor),
         cmocka_unit_test(worker_that_has_gone_is_not_told_to_leave),
         cmocka_unit_test(running_call_of_a_closed_actor_is_not_retried),
+        cmocka_unit_test(call_that_nobody_replays_spends_its_retries),
         cmocka_unit_test(workers_are_started_ahead_while_actors_are_made),
         cmocka_unit_test(many_actors_get_a_worker_each),
         cmocka_unit_test(calls_keep_their_order_though_a_later_one_is_ready_first),
