@@ -31,12 +31,9 @@ static enum mob_actor_state state_of(struct nx *nx, struct mob_actor_id id)
 /* An actor that was up, with its creation and one call in the log. */
 static struct mob_actor_id live_actor(struct nx *nx, struct nx_driver *driver, struct nx_worker *worker)
 {
-    nx_open(nx, 1);
-    nx_connect(nx, driver, NULL);
+    nx_open_with(nx, 1, driver);
     struct mob_actor_id actor = nx_create(driver);
-    nx_turn(nx, 5);
-    nx_worker(nx, worker);
-    assert_true(nx_take_task(worker));
+    assert_true(nx_worker_takes(nx, worker));
     nx_complete(worker, 0, MOB_OK);
     nx_turn(nx, 3);
     nx_call(driver, actor);
@@ -46,6 +43,15 @@ static struct mob_actor_id live_actor(struct nx *nx, struct nx_driver *driver, s
     nx_turn(nx, 5);
     assert_int_equal(state_of(nx, actor), MOB_ACTOR_ALIVE);
     return actor;
+}
+
+/* The worker ends with its node; what the control store has got it acknowledges from now on. */
+static void next_incarnation(struct nx *nx, struct nx_worker *worker, uint32_t slots)
+{
+    nx_end(nx);
+    nx_let_go(worker);
+    FAKE.hold_acks = false;
+    nx_start(nx, slots);
 }
 
 static void kill_that_was_not_stored_did_not_happen(void **state)
@@ -67,8 +73,7 @@ static void kill_that_was_not_stored_did_not_happen(void **state)
     nx_cut(FAKE.block_count - before);
     nx_start(&nx, 0);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Until then nobody knows whether it lives, nor what it has to do again. */
@@ -86,8 +91,7 @@ static void actor_whose_log_cannot_be_read_at_once_comes_back(void **state)
     nx_start(&nx, 0);
     assert_int_equal(FAKE.failing_reads, 0);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void kill_that_was_stored_stands(void **state)
@@ -101,15 +105,11 @@ static void kill_that_was_stored_stands(void **state)
     request_kill(&driver, actor);
     nx_settle(&nx);
     assert_true(row_is_there(actor));
-    nx_end(&nx);
-    nx_let_go(&worker);
-    FAKE.hold_acks = false;
-    nx_start(&nx, 0);
+    next_incarnation(&nx, &worker, 0);
     nx_turn(&nx, 5);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_DEAD);
     assert_false(row_is_there(actor)); /* taken out by the one after */
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Row written, creation lost: nobody knows of it but its driver, who sends it again. */
@@ -118,8 +118,7 @@ static void creation_that_was_not_stored_is_made_by_its_driver_again(void **stat
     (void)state;
     struct nx nx;
     struct nx_driver first, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     nx_turn(&nx, 3);
     uint32_t before = FAKE.block_count;
     FAKE.hold_acks = true;
@@ -172,8 +171,7 @@ static void the_row_of_a_name_is_of_whom_the_log_says(void **state)
     for (int stored = 0; stored < 2; stored++) {
         struct nx nx;
         struct nx_driver driver;
-        nx_open(&nx, 0);
-        nx_connect(&nx, &driver, NULL);
+        nx_open_with(&nx, 0, &driver);
         struct mob_actor_id first = create_named(&driver);
         nx_settle(&nx);
         assert_named(first);
@@ -193,8 +191,7 @@ static void the_row_of_a_name_is_of_whom_the_log_says(void **state)
         assert_named(stored ? second : first);
         assert_true(row_is_there(stored ? second : first));
         assert_false(row_is_there(stored ? first : second));
-        nx_disconnect(&driver);
-        nx_close(&nx);
+        nx_close_with(&nx, &driver);
     }
 }
 
@@ -202,14 +199,11 @@ static void the_row_of_a_name_is_of_whom_the_log_says(void **state)
 static struct mob_actor_id actor_whose_row_is_behind(
     struct nx *nx, struct nx_driver *driver, struct nx_worker *worker, enum mob_status ended)
 {
-    nx_open(nx, 1);
-    nx_connect(nx, driver, NULL);
+    nx_open_with(nx, 1, driver);
     nx_turn(nx, 3);
     FAKE.hold_acks = true;
     struct mob_actor_id actor = nx_create(driver);
-    nx_turn(nx, 5);
-    nx_worker(nx, worker);
-    assert_true(nx_take_task(worker));
+    assert_true(nx_worker_takes(nx, worker));
     nx_complete(worker, 0, ended);
     nx_settle(nx);
     return actor;
@@ -222,27 +216,20 @@ static void actor_whose_row_is_behind_comes_back(void **state)
     struct nx_driver driver;
     struct nx_worker worker;
     struct mob_actor_id actor = actor_whose_row_is_behind(&nx, &driver, &worker, MOB_OK);
-    nx_end(&nx);
-    nx_let_go(&worker);
-    FAKE.hold_acks = false;
-    nx_start(&nx, 0);
+    next_incarnation(&nx, &worker, 0);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Up to the end of its constructor, with no room for its row in the control store. */
 static struct mob_actor_id actor_without_row(
     struct nx *nx, struct nx_driver *driver, struct nx_worker *worker)
 {
-    nx_open(nx, 1);
-    nx_connect(nx, driver, NULL);
+    nx_open_with(nx, 1, driver);
     nx_settle(nx);
     FAKE.full = true;
     struct mob_actor_id actor = nx_create(driver);
-    nx_turn(nx, 5);
-    nx_worker(nx, worker);
-    assert_true(nx_take_task(worker));
+    assert_true(nx_worker_takes(nx, worker));
     nx_complete(worker, 0, MOB_OK);
     nx_turn(nx, 20);
     return actor;
@@ -267,12 +254,9 @@ static void nobody_hears_of_an_actor_before_its_row_is_there(void **state)
     assert_true(FAKE.block_count > blocks);
     assert_true(nx_told(driver.store, created, &status));
     assert_int_equal(status, MOB_OK);
-    nx_end(&nx);
-    nx_let_go(&worker);
-    nx_start(&nx, 0);
+    next_incarnation(&nx, &worker, 0);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_RESTARTING);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* It may be what the blocks say that makes room. */
@@ -310,14 +294,10 @@ static void actor_whose_constructor_failed_stays_dead(void **state)
     struct nx_worker worker;
     struct mob_actor_id actor = actor_whose_row_is_behind(&nx, &driver, &worker, MOB_TASK_FAILED);
     assert_true(row_is_there(actor));
-    nx_end(&nx);
-    nx_let_go(&worker);
-    FAKE.hold_acks = false;
-    nx_start(&nx, 0);
+    next_incarnation(&nx, &worker, 0);
     nx_turn(&nx, 3);
     assert_int_equal(state_of(&nx, actor), MOB_ACTOR_DEAD);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* What was cancelled before it ran is left out of replays, also when its SKIP lies behind the cut. */
@@ -342,9 +322,7 @@ static void cancelled_call_is_not_replayed(void **state)
     assert_int_equal(worker.position, 2);
     nx_complete(&worker, 2, MOB_OK);
     nx_turn(&nx, 5);
-    nx_end(&nx);
-    nx_let_go(&worker);
-    nx_start(&nx, 1);
+    next_incarnation(&nx, &worker, 1);
     nx_turn(&nx, 10);
     nx_worker(&nx, &worker);
     uint64_t expected[] = {0, 0, 2}; /* the creation, then the calls that returned */
@@ -357,8 +335,7 @@ static void cancelled_call_is_not_replayed(void **state)
     }
     assert_false(nx_take_task(&worker));
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* The next task of the worker is this actor's call at `position`; it ends. */
@@ -429,9 +406,7 @@ static void a_replay_that_misses_a_call_ends_the_actor(void **state)
             call_and_run(&nx, &driver, &worker, actor, 3);
         lose_blocks(before, behind);
         if (in_the_middle) { /* found by the next node, which knows only what the log says */
-            nx_end(&nx);
-            nx_let_go(&worker);
-            nx_start(&nx, 1);
+            next_incarnation(&nx, &worker, 1);
             nx_turn(&nx, 10);
             nx_connect(&nx, &again, NULL);
             assert_lineage_gone(&nx, &again, actor);
@@ -441,8 +416,7 @@ static void a_replay_that_misses_a_call_ends_the_actor(void **state)
             nx_turn(&nx, 10);
             assert_lineage_gone(&nx, &driver, actor);
         }
-        nx_disconnect(&driver);
-        nx_close(&nx);
+        nx_close_with(&nx, &driver);
     }
 }
 
@@ -469,12 +443,9 @@ static void calls_that_are_not_logged_are_not_missed(void **state)
         run_call(&nx, &worker, 0);
         run_call(&nx, &worker, 3);
         assert_int_equal(state_of(&nx, actor), MOB_ACTOR_ALIVE);
-        nx_end(&nx);
-        nx_let_go(&worker);
-        nx_start(&nx, 1);
+        next_incarnation(&nx, &worker, 1);
     }
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* An actor of one job, called by another: that one's lineage is needed while the actor lives, its end and the
@@ -504,9 +475,7 @@ static void lineage_of_callers_is_needed(void **state)
         assert_true(node_actors_need_since(nx.node, job) == INT64_MAX);
         if (again)
             break;
-        nx_end(&nx);
-        nx_let_go(&worker);
-        nx_start(&nx, 1);
+        next_incarnation(&nx, &worker, 1);
         nx_turn(&nx, 10);
     }
     struct node_actor *found = node_actor_find(nx.node, actor);
@@ -531,8 +500,7 @@ static void only_so_many_dead_actors_are_remembered(void **state)
     struct nx_driver driver;
     struct mob_actor_id actors[ACTORS];
     nx_dead_actors_max = REMEMBERED;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     for (int i = 0; i < ACTORS; i++)
         actors[i] = nx_create(&driver);
     nx_settle(&nx);

@@ -60,8 +60,7 @@ static void checkpoint(struct world *w)
 static void open_checkpointed(struct world *w)
 {
     *w = (struct world){0};
-    nx_open(&w->nx, 1);
-    nx_connect(&w->nx, &w->driver, NULL);
+    nx_open_with(&w->nx, 1, &w->driver);
     w->actor = nx_create(&w->driver);
     nx_turn(&w->nx, 5);
     nx_worker(&w->nx, &w->worker);
@@ -162,8 +161,7 @@ static void it_comes_when_there_is_room(void **state)
     take(&w);
     assert_int_equal(w.worker.position, 1); /* what it covers is not replayed */
     nx_let_go(&w.worker);
-    nx_disconnect(&w.driver);
-    nx_close(&w.nx);
+    nx_close_with(&w.nx, &w.driver);
 }
 
 /* A control store that cannot say whether there is a checkpoint has not said that there is none. */
@@ -191,8 +189,7 @@ static void a_read_that_fails_is_asked_again(void **state)
     nx_kill(&w.nx, &w.worker);
     nx_settle(&w.nx); /* the node ends while it asks */
     assert_non_null(w.nx.node->checkpoint_reads);
-    nx_disconnect(&w.driver);
-    nx_close(&w.nx);
+    nx_close_with(&w.nx, &w.driver);
 }
 
 static bool version_was_logged;
@@ -232,8 +229,7 @@ static void one_of_an_unknown_version_is_refused(void **state)
     assert_true(version_was_logged);
     assert_null(node_task_find(w.nx.node, w.actor.creation));
     assert_int_equal(w.nx.node->pool->started_count, started); /* no call of it runs again */
-    nx_disconnect(&w.driver);
-    nx_close(&w.nx);
+    nx_close_with(&w.nx, &w.driver);
 }
 
 /* The same one is met by the node after this one. */
@@ -250,8 +246,7 @@ static void a_restarted_node_refuses_it_too(void **state)
     const struct node_actor *actor = node_actor_find(w.nx.node, w.actor);
     assert_int_equal(actor->life.state, MOB_ACTOR_DEAD);
     assert_string_equal(actor->why, "its checkpoint is of version 2, and this node reads 1");
-    nx_disconnect(&w.driver);
-    nx_close(&w.nx);
+    nx_close_with(&w.nx, &w.driver);
 }
 
 int main(void)

@@ -181,8 +181,7 @@ static void what_was_kept_outlives_the_node(void **state)
     struct mob_object_id not_kept = put_large(&driver, 2);
     ask_flush(&driver, 1);
     assert_int_equal(flushed(&nx, &driver, 1, text), MOB_DISK_FULL);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_connect(&nx, &other, NULL);
     nx_watch(other.store, kept);
     nx_watch(other.store, not_kept);

@@ -54,8 +54,7 @@ static void a_sibling_has_the_head_of_its_slot(void **state)
     static int32_t meant[TASKS];
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     int32_t stands[MOB_HEAD_SLOTS] = {0}; /* retries + 1 */
     uint32_t specs = 0, done = 0;
     struct nx_worker worker = {0};
@@ -93,8 +92,7 @@ static void a_sibling_has_the_head_of_its_slot(void **state)
     assert_in_range(specs, TASKS / 20, TASKS / 5);
     assert_true(worker.specs < TASKS);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Callers that take turns: each head goes to the worker once. */
@@ -104,8 +102,7 @@ static void heads_in_turn_go_to_a_worker_once(void **state)
     enum { CALLERS = 40, ROUNDS = 20 };
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct nx_worker worker = {0};
     uint32_t done = 0;
     for (int round = 0; round < ROUNDS; round++) {
@@ -129,8 +126,7 @@ static void heads_in_turn_go_to_a_worker_once(void **state)
     assert_int_equal(done, CALLERS * ROUNDS);
     assert_int_equal(worker.specs, CALLERS);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* ---- hostile clients ---- */
@@ -144,8 +140,7 @@ static void expect_its_session_ends(void (*attack)(struct nx_driver *driver))
 {
     struct nx nx;
     struct nx_driver hostile, other;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &hostile, NULL);
+    nx_open_with(&nx, 1, &hostile);
     nx_connect(&nx, &other, NULL);
     attack(&hostile);
     nx_turn(&nx, 3);
@@ -192,8 +187,7 @@ static void a_worker_submits_nothing_for_a_task_that_ended(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     nx_submit(&driver);
     nx_turn(&nx, 3);
     nx_worker(&nx, &worker);
@@ -211,8 +205,7 @@ static void a_worker_submits_nothing_for_a_task_that_ended(void **state)
     assert_non_null(
         nx.node->workers[1] ? nx.node->workers[1]->kill_reason : nx.node->workers[0]->kill_reason);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

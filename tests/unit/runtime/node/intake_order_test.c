@@ -48,8 +48,7 @@ static void calls_survive(uint32_t lost_of_ten)
 {
     struct nx nx;
     struct nx_driver first, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     FAKE.hold_acks = true; /* the driver hears of nothing */
     uint32_t before = FAKE.block_count;
     struct mob_actor_id actor = nx_create(&first);
@@ -97,8 +96,7 @@ static void calls_without_an_edge_get_one_in_their_order(void **state)
     static struct mob_zone_map zone;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_actor_id actor = nx_create(&driver);
     for (int i = 0; i < CALLS; i++) {
         nx_call(&driver, actor);
@@ -131,8 +129,7 @@ static void calls_without_an_edge_get_one_in_their_order(void **state)
     nx_start(&nx, 0);
     nx_turn(&nx, 20);
     assert_calls_in_order(actor);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* ---- what stands behind a submission ---- */
@@ -175,12 +172,10 @@ static void flush_waits_for_what_is_looked_up(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     nx_turn(&nx, 2);
     struct mob_task_id task = nx_submit(&first); /* nobody took it */
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_connect(&nx, &again, &first);
     FAKE.hold_reads = true;
     nx_resend(&again, &first);
@@ -208,12 +203,9 @@ static void end_of_a_task_stands_behind_its_children(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct seen seen = {.first = nx_submit(&driver)};
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
+    assert_true(nx_worker_takes(&nx, &worker));
     nx_kill(&nx, &worker);
     usleep(20000); /* the retry's back-off is real time */
     nx_turn(&nx, 10);
@@ -237,8 +229,7 @@ static void end_of_a_task_stands_behind_its_children(void **state)
     assert_int_equal(seen.specs, 1);
     assert_int_equal(seen.completions, 1);
     assert_false(seen.completion_before_spec);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Twice the same submission, from two sessions of one driver: the second was looked up when nothing was known
@@ -248,11 +239,9 @@ static void answer_that_is_out_of_date_is_not_used(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first, again, third;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     first.next = 2;
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_connect(&nx, &again, &first);
     nx_connect(&nx, &third, &first);
     FAKE.hold_reads = true;
@@ -282,11 +271,9 @@ static void fresh_ids_are_not_looked_up(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     nx_submit(&first);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_connect(&nx, &again, &first);
     nx_turn(&nx, 5);
     uint32_t before = FAKE.reads;
@@ -306,8 +293,7 @@ static void ring_of_a_driver_that_only_asks_is_given_back(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_object_id never = {{{{9}}, 0}, 0};
     uint32_t blocks = FAKE.block_count;
     for (int i = 0; i < 100; i++) {
@@ -316,8 +302,7 @@ static void ring_of_a_driver_that_only_asks_is_given_back(void **state)
         assert_int_equal(mob_store_out_acked(driver.store), mob_store_out_published(driver.store));
     }
     assert_int_equal(FAKE.block_count, blocks);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

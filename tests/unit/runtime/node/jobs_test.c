@@ -31,8 +31,7 @@ static void more_jobs_than_the_scheduler_has_numbers(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_spec_head head = nx_next(&driver, MOB_KIND_TASK);
     struct mob_object_id missing = mob_object_of(mob_root_id_random(), 0);
     nx_spec(driver.store, &head, &missing);
@@ -44,8 +43,7 @@ static void more_jobs_than_the_scheduler_has_numbers(void **state)
     for (uint32_t i = 0; i < MOB_SCHED_JOBS_MAX + 10; i++)
         assert_int_equal(node_job_number(nx.node, add_job(&nx), &number), MOB_OK);
     assert_int_equal(busy->sched_job, kept); /* its task is there yet */
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Found by its id among others, and ended when its driver, which may come back under its key, stays away;
@@ -92,8 +90,7 @@ static void without_a_key_a_job_ends_with_its_session(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver, next;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_turn(&nx, 3);
     assert_non_null(node_task_find(nx.node, task));
@@ -104,15 +101,13 @@ static void without_a_key_a_job_ends_with_its_session(void **state)
     assert_null(node_task_find(nx.node, task));
     assert_false(node_has_timers(nx.node));
     nx_settle(&nx);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     job = node_job_by_id(nx.node, driver.welcome.job);
     assert_non_null(job);
     assert_int_equal(job->state, JOB_ENDED);
     nx_connect(&nx, &next, NULL);
     assert_memory_not_equal(&next.welcome.job, &driver.welcome.job, sizeof next.welcome.job);
-    nx_disconnect(&next);
-    nx_close(&nx);
+    nx_close_with(&nx, &next);
 }
 
 /* What the control store had no room for when it happened. */
@@ -136,8 +131,7 @@ static void rows_of_jobs_wait_for_room(void **state)
     assert_int_equal(node_job_by_id(nx.node, driver.welcome.job)->state, JOB_ENDED);
     FAKE.full = false;
     nx_settle(&nx);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     assert_int_equal(node_job_by_id(nx.node, driver.welcome.job)->state, JOB_ENDED);
     nx_close(&nx);
 }
@@ -159,8 +153,7 @@ static void job_waits_for_a_driver_that_has_not_read_its_welcome(void **state)
     static const uint8_t byte = MOB_SESSION_AGAIN;
     struct nx nx;
     struct nx_driver driver, late, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_turn(&nx, 3);
     const struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
@@ -184,8 +177,7 @@ static void job_waits_for_a_driver_that_comes_again(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_turn(&nx, 3);
     const struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
@@ -220,12 +212,10 @@ static void a_living_driver_without_a_key_keeps_its_job_over_a_restart(void **st
     (void)state;
     struct nx nx;
     struct nx_driver driver, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_settle(&nx);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_GRACE);
     nx_connect(&nx, &again, &driver);
     assert_memory_equal(&again.welcome.job, &driver.welcome.job, sizeof again.welcome.job);
@@ -265,22 +255,19 @@ static void a_driver_that_died_with_its_node_leaves_nothing_running(void **state
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_turn(&nx, 3);
     struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
     job->driver = ended_process();
     node_job_save(nx.node, job);
     nx_settle(&nx);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     assert_non_null(node_task_find(nx.node, task));
     assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_ENDED);
     nx_turn(&nx, 3);
     assert_null(node_task_find(nx.node, task));
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* It said that it comes again, and died. */
@@ -289,8 +276,7 @@ static void job_does_not_wait_for_a_process_that_ended(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_turn(&nx, 3);
     let_go(&nx, &driver);
@@ -300,8 +286,7 @@ static void job_does_not_wait_for_a_process_that_ended(void **state)
     assert_int_equal(job_after_tick(&nx, &driver)->state, JOB_ENDED);
     nx_turn(&nx, 3);
     assert_null(node_task_find(nx.node, task));
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Another process has its number now. */
@@ -322,19 +307,16 @@ static void tasks_of_an_ended_job_do_not_run_after_a_restart(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver);
     nx_settle(&nx);
     struct node_job *job = node_job_by_id(nx.node, driver.welcome.job);
     job->state = JOB_ENDED;
     node_job_save(nx.node, job);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_turn(&nx, 3);
     assert_null(node_task_find(nx.node, task));
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void end_at(struct nx *nx, struct node_job *job, int64_t ended_wall_ns)

@@ -42,8 +42,7 @@ static void group_that_is_asked_for_again_is_read_once(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id last = {0};
     for (int i = 0; i < 200; i++)
         last = nx_submit(&driver);
@@ -61,8 +60,7 @@ static void group_that_is_asked_for_again_is_read_once(void **state)
     nobody.index += 50;
     assert_false(ask(&nx, nobody).spec);
     assert_int_equal(FAKE.reads - before, 2);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void what_is_logged_ends_what_was_remembered(void **state)
@@ -70,8 +68,7 @@ static void what_is_logged_ends_what_was_remembered(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_task_id task = nx_submit(&driver), next = task;
     nx_settle(&nx);
     next.index++;
@@ -98,8 +95,7 @@ static void what_is_logged_ends_what_was_remembered(void **state)
     nx_turn(&nx, 10);
     assert_int_equal(heard.answers, 1);
     assert_true(heard.spec);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* ---- a control store that does not answer ---- */
@@ -136,8 +132,7 @@ static void lose_worker(struct parent *p)
 static void open_parent(struct parent *p)
 {
     *p = (struct parent){0};
-    nx_open(&p->nx, 1);
-    nx_connect(&p->nx, &p->driver, NULL);
+    nx_open_with(&p->nx, 1, &p->driver);
     p->task = nx_submit(&p->driver);
     run_again(p, 1);
     lose_worker(p);
@@ -147,8 +142,7 @@ static void open_parent(struct parent *p)
 static void close_parent(struct parent *p)
 {
     nx_let_go(&p->worker);
-    nx_disconnect(&p->driver);
-    nx_close(&p->nx);
+    nx_close_with(&p->nx, &p->driver);
 }
 
 static void submit_child(struct parent *p)

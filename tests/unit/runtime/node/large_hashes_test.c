@@ -91,8 +91,7 @@ static void the_commit_of_a_put_comes_behind_its_hash(void **state)
     struct nx_driver driver;
     struct mob_hash128 hash, found;
     enum mob_status status;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_object_id id = put_id(&driver, 1);
     hash = put_large(&driver, id);
     nx_watch(driver.store, id);
@@ -108,8 +107,7 @@ static void the_commit_of_a_put_comes_behind_its_hash(void **state)
     assert_true(is_committed(&nx, id));
     assert_false(large_hashes_any(nx.node));
     assert_int_equal(logged(id, &found), 1);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Released by everybody before its turn came: who waits is told as for any other. */
@@ -119,8 +117,7 @@ static void one_that_goes_before_it_is_hashed_hangs_nobody(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct mob_hash128 found;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct nx_worker worker;
     struct mob_object_ref ref;
     struct mob_task_id task = nx_submit(&driver);
@@ -141,8 +138,7 @@ static void one_that_goes_before_it_is_hashed_hangs_nobody(void **state)
     assert_false(large_hashes_any(nx.node));
     assert_int_equal(logged(id, &found), 0);
     mob_store_detach(worker.store);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void file_of(const struct nx *nx, struct mob_object_id id, char path[256])
@@ -167,8 +163,7 @@ static void a_put_whose_hash_was_not_logged_gets_it_from_its_file(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct mob_hash128 hash, found;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_object_id id = put_id(&driver, 1);
     hash = put_large(&driver, id);
     nx_settle(&nx); /* in the log, and by its end on disk: but too few steps for the hash */
@@ -192,8 +187,7 @@ static void a_put_whose_hash_was_not_logged_gets_it_from_its_file(void **state)
     assert_int_equal(fclose(file), 0);
     restart(&nx, &driver, id);
     assert_int_equal(until_told(&nx, driver.store, id), MOB_REPLAY_DIVERGED);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void return_large(struct nx *nx, struct nx_worker *worker, uint8_t with)
@@ -219,8 +213,7 @@ static void a_result_that_is_made_again_has_the_hash_of_the_first(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct mob_hash128 found;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_object_id id = mob_object_of(nx_submit(&driver), 0);
     nx_settle(&nx);
     for (int i = 0; i < 3; i++) {
@@ -241,8 +234,7 @@ static void a_result_that_is_made_again_has_the_hash_of_the_first(void **state)
         nx_connect(&nx, &driver, NULL);
         nx_watch(driver.store, id);
     }
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* What follows is committed before it, and a task that takes it starts before it. */
@@ -254,8 +246,7 @@ static void nothing_else_waits(void **state)
     struct nx_worker worker;
     enum mob_status status;
     struct mob_hash128 found;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_object_id large = mob_object_of(nx_submit(&driver), 0);
     struct mob_spec_head head = nx_next(&driver, MOB_KIND_TASK);
     nx_spec(driver.store, &head, &large);
@@ -272,8 +263,7 @@ static void nothing_else_waits(void **state)
     assert_int_equal(until_told(&nx, driver.store, large), MOB_OK);
     assert_int_equal(logged(large, &found), 1);
     mob_store_detach(worker.store);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* More than the store's queue takes at a time: none is forgotten. */
@@ -285,8 +275,7 @@ static void those_beyond_the_queue_get_their_turn(void **state)
     struct nx nx;
     struct nx_driver driver;
     uint64_t size;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     assert_int_equal(mob_value_full_size(VALUE_BYTES, 0, 0, &size), MOB_OK);
     assert_true(size <= sizeof value);
     assert_int_equal(
@@ -306,8 +295,7 @@ static void those_beyond_the_queue_get_their_turn(void **state)
     struct mob_hash128 found;
     assert_int_equal(logged(put_id(&driver, COUNT - 1), &found), 1);
     assert_true(mob_hash128_eq(found, mob_hash128(payload, VALUE_BYTES)));
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* Its putter may be off its core, which the node's wake took: it goes on first, unless it waits already. */
@@ -317,8 +305,7 @@ static void a_put_is_hashed_when_its_putter_has_gone_on(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct mob_hash128 found;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     (void)put_large(&driver, put_id(&driver, 1));
     nx_turn(&nx, 1);
     assert_true(large_hashes_rest(nx.node));
@@ -332,8 +319,7 @@ static void a_put_is_hashed_when_its_putter_has_gone_on(void **state)
     assert_true(large_hashes_waits(nx.node, put_id(&driver, 2)));
     assert_false(large_hashes_rest(nx.node));
     assert_int_equal(until_told(&nx, driver.store, put_id(&driver, 2)), MOB_OK);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

@@ -126,8 +126,7 @@ static void full_blocks_leave_together_and_never_wait_for_long(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     nx_settle(&nx);
     struct lineage_log *log = nx.node->log;
     assert_true(lineage_log_idle(log));
@@ -162,8 +161,7 @@ static void full_blocks_leave_together_and_never_wait_for_long(void **state)
     assert_int_equal(left_after(log, LOG_TURN_FLUSH), gone += 2);
     fake_acknowledge(nx.node->gcs);
     assert_true(lineage_log_idle(log));
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

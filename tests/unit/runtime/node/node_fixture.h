@@ -111,6 +111,12 @@ static inline void nx_end(struct nx *nx)
     nx->node = NULL;
 }
 
+static inline void nx_restart(struct nx *nx, uint32_t slots)
+{
+    nx_end(nx);
+    nx_start(nx, slots);
+}
+
 static inline void nx_close(struct nx *nx)
 {
     char command[128];
@@ -195,6 +201,19 @@ static inline void nx_disconnect(struct nx_driver *driver)
     close(driver->sock);
     close(driver->memfd);
     close(driver->eventfd);
+}
+
+/* A node with a driver, of a job of its own; and the end of both. */
+static inline void nx_open_with(struct nx *nx, uint32_t slots, struct nx_driver *driver)
+{
+    nx_open(nx, slots);
+    nx_connect(nx, driver, NULL);
+}
+
+static inline void nx_close_with(struct nx *nx, struct nx_driver *driver)
+{
+    nx_disconnect(driver);
+    nx_close(nx);
 }
 
 static inline void nx_publish(struct mob_store_client *store, uint8_t type, const void *a, uint32_t a_bytes,
@@ -356,6 +375,14 @@ static inline bool nx_take_task(struct nx_worker *worker)
     return false;
 }
 
+/* The worker that the node starts for what it has heard of, and its first task. */
+static inline bool nx_worker_takes(struct nx *nx, struct nx_worker *worker)
+{
+    nx_turn(nx, 5);
+    nx_worker(nx, worker);
+    return nx_take_task(worker);
+}
+
 /* As a worker says it of a first attempt with a small result. */
 static inline void nx_publish_short(struct nx_worker *worker, const struct mob_return_view *view)
 {
@@ -370,6 +397,22 @@ static inline void nx_publish_short(struct nx_worker *worker, const struct mob_r
         mob_store_publish(worker->store, MOB_OUT_COMPLETION, 0, MOB_COMPLETION_SHORT, &piece, 1), MOB_OK);
 }
 
+/* Of the task in worker->head. */
+static inline struct mob_completion_head nx_completion(
+    const struct nx_worker *worker, enum mob_status status, uint16_t returns)
+{
+    return (struct mob_completion_head){.version = MOB_COMPLETION_VERSION,
+        .flags = status == MOB_OK ? MOB_COMPLETION_FINAL : 0,
+        .status = (uint16_t)status,
+        .return_count = returns,
+        .task = worker->head.task,
+        .attempt = worker->head.attempt,
+        .generation = worker->head.generation,
+        .started_ns = mob_now(),
+        .finished_ns = mob_now(),
+        .position = worker->position};
+}
+
 static inline void nx_publish_completion(
     struct nx_worker *worker, const struct mob_return_view *view, enum mob_status status)
 {
@@ -378,16 +421,7 @@ static inline void nx_publish_completion(
         return;
     }
     uint8_t body[256];
-    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
-        .flags = status == MOB_OK ? MOB_COMPLETION_FINAL : 0,
-        .status = (uint16_t)status,
-        .return_count = 1,
-        .task = worker->head.task,
-        .attempt = worker->head.attempt,
-        .generation = worker->head.generation,
-        .started_ns = mob_now(),
-        .finished_ns = mob_now(),
-        .position = worker->position};
+    struct mob_completion_head head = nx_completion(worker, status, 1);
     head.body_bytes = mob_return_encode(body, 0, sizeof body, view);
     nx_publish(worker->store, MOB_OUT_COMPLETION, &head, sizeof head, body, head.body_bytes);
 }

@@ -44,8 +44,7 @@ static struct mob_object_ref make_result(struct world *w, uint32_t payload_bytes
 static void open_taken(struct world *w)
 {
     *w = (struct world){0};
-    nx_open(&w->nx, 1);
-    nx_connect(&w->nx, &w->driver, NULL);
+    nx_open_with(&w->nx, 1, &w->driver);
     nx_connect(&w->nx, &w->other, NULL);
     w->id = mob_object_of(nx_submit(&w->driver), 0);
     take_task(w);
@@ -297,8 +296,7 @@ static void a_look_up_that_ends_late_commits_nothing(void **state)
     (void)state;
     struct world w = {0};
     enum mob_status status;
-    nx_open(&w.nx, 1);
-    nx_connect(&w.nx, &w.driver, NULL);
+    nx_open_with(&w.nx, 1, &w.driver);
     nx_connect(&w.nx, &w.other, NULL);
     struct mob_spec_head head = nx_next(&w.driver, MOB_KIND_TASK);
     w.id = mob_object_of(head.task, 0);
@@ -328,8 +326,7 @@ static void a_look_up_in_vain_leaves_what_is_being_written(void **state)
     enum mob_status status = MOB_OK;
     void *full;
     uint8_t *payload;
-    nx_open(&w.nx, 0);
-    nx_connect(&w.nx, &w.driver, NULL);
+    nx_open_with(&w.nx, 0, &w.driver);
     nx_connect(&w.nx, &late, NULL);
     struct mob_object_id id = mob_object_of(w.driver.welcome.root, MOB_SLOT_PUT | 1);
     assert_int_equal(mob_value_full_size(SMALL, 0, 0, &w.bytes), MOB_OK);

@@ -25,8 +25,7 @@ static void keep(struct nx_driver *driver, struct mob_object_id id, int64_t valu
 
 static void open_two(struct nx *nx, struct nx_driver *one, struct nx_driver *other)
 {
-    nx_open(nx, 0);
-    nx_connect(nx, one, NULL);
+    nx_open_with(nx, 0, one);
     nx_connect(nx, other, NULL);
 }
 
@@ -71,8 +70,7 @@ static void promise_of_one_who_leaves_is_broken(void **state)
     assert_int_equal(status, MOB_OBJECT_LOST);
     assert_false(node_promised(nx.node, broken));
     assert_true(node_promised(nx.node, good));
-    nx_disconnect(&other);
-    nx_close(&nx);
+    nx_close_with(&nx, &other);
 }
 
 static int64_t value_of(struct nx *nx, struct mob_object_id id)
@@ -133,12 +131,9 @@ static void what_is_looked_up_does_not_live(void **state)
     struct nx_driver driver, again;
     struct nx_worker worker;
     enum mob_status status = MOB_IO;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id first = nx_submit(&driver);
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
+    assert_true(nx_worker_takes(&nx, &worker));
     struct mob_spec_head next = nx_head(first, worker.head.job, 0, MOB_KIND_TASK);
     nx_spec(worker.store, &next, NULL);
     nx_complete_as(&worker, mob_object_of(next.task, 0));
@@ -152,8 +147,7 @@ static void what_is_looked_up_does_not_live(void **state)
     nx_settle(&nx);
     assert_null(node_tail_call_of(nx.node, first));
     nx_let_go(&worker);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_turn(&nx, 20);
     nx_connect(&nx, &again, &driver);
     FAKE.hold_reads = true;

@@ -52,8 +52,7 @@ static bool waits(struct nx *nx, struct mob_task_id task)
 static struct mob_task_id lose_a_put(struct nx *nx, struct nx_driver *driver, struct mob_object_id *id_out)
 {
     char path[256];
-    nx_open(nx, 0);
-    nx_connect(nx, driver, NULL);
+    nx_open_with(nx, 0, driver);
     *id_out = put_id(driver, 1);
     FAKE.hold_acks = true;
     put_large(driver, *id_out);
@@ -103,8 +102,7 @@ static void put_whose_driver_stays_away_is_lost(void **state)
     awaited_puts_tick(nx.node);
     assert_false(waits(&nx, task));
     assert_false(awaited_puts_any(nx.node));
-    nx_disconnect(&first);
-    nx_close(&nx);
+    nx_close_with(&nx, &first);
 }
 
 static void put_of_an_ended_job_is_lost(void **state)
@@ -118,8 +116,7 @@ static void put_of_an_ended_job_is_lost(void **state)
     awaited_puts_tick(nx.node);
     assert_false(awaited_puts_any(nx.node));
     assert_false(awaited_puts_add(nx.node, id));
-    nx_disconnect(&first);
-    nx_close(&nx);
+    nx_close_with(&nx, &first);
 }
 
 /* On disk: nobody has to send it again. */
@@ -128,8 +125,7 @@ static void put_on_disk_is_there_again(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     struct mob_object_id id = put_id(&first, 1);
     put_large(&first, id);
     struct mob_task_id task = submit_on(&first, id);
@@ -140,8 +136,7 @@ static void put_on_disk_is_there_again(void **state)
     assert_false(waits(&nx, task));
     struct mob_object_info info;
     assert_true(mob_store_object_info(nx.node->store, id, &info) && info.sealed);
-    nx_disconnect(&first);
-    nx_close(&nx);
+    nx_close_with(&nx, &first);
 }
 
 /* Removed is removed: nobody waits for it to be sent again. */
@@ -150,8 +145,7 @@ static void put_that_was_removed_is_not_awaited(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     struct mob_object_id id = put_id(&first, 1);
     put_large(&first, id);
     nx_turn(&nx, 10);
@@ -162,8 +156,7 @@ static void put_that_was_removed_is_not_awaited(void **state)
     struct mob_out_request request = {.op = MOB_REQ_DELETE, .request = 1, .payload_bytes = sizeof id};
     nx_publish(first.store, MOB_OUT_REQUEST, &request, sizeof request, &id, sizeof id);
     nx_settle(&nx);
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     struct nx_driver other;
     nx_connect(&nx, &other, NULL);
     nx_watch(other.store, id);
@@ -202,8 +195,7 @@ static void promise_that_was_asked_for_first_is_waited_for(void **state)
     struct nx nx;
     struct nx_driver driver;
     enum mob_status status;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 0, &driver);
     struct mob_object_id id = put_id(&driver, 1);
     nx_watch(driver.store, id);
     make_promise(&driver, id);
@@ -213,8 +205,7 @@ static void promise_that_was_asked_for_first_is_waited_for(void **state)
     nx_settle(&nx);
     assert_true(nx_told(driver.store, id, &status));
     assert_int_equal(status, MOB_OK);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* A driver that opens another session and sends its promise again: the end of the first breaks nothing. */
@@ -223,8 +214,7 @@ static void promise_goes_with_its_driver_to_another_session(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     struct mob_object_id id = put_id(&first, 1);
     make_promise(&first, id);
     struct mob_task_id task = submit_on(&first, id);
@@ -238,8 +228,7 @@ static void promise_goes_with_its_driver_to_another_session(void **state)
     keep_promise(&again, id, 4);
     nx_turn(&nx, 5);
     assert_false(waits(&nx, task));
-    nx_disconnect(&again);
-    nx_close(&nx);
+    nx_close_with(&nx, &again);
 }
 
 static void promise_waits_for_its_driver(void **state)
@@ -247,15 +236,13 @@ static void promise_waits_for_its_driver(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver first, again;
-    nx_open(&nx, 0);
-    nx_connect(&nx, &first, NULL);
+    nx_open_with(&nx, 0, &first);
     struct mob_object_id id = put_id(&first, 1);
     make_promise(&first, id);
     struct mob_task_id task = submit_on(&first, id);
     nx_turn(&nx, 10);
     assert_int_equal(mob_store_out_acked(first.store), mob_store_out_published(first.store));
-    nx_end(&nx);
-    nx_start(&nx, 0);
+    nx_restart(&nx, 0);
     nx_turn(&nx, 20);
     assert_true(waits(&nx, task));
     nx_connect(&nx, &again, &first);

@@ -50,8 +50,7 @@ static void next_incarnation(struct nx *nx, struct nx_worker *worker)
 {
     nx_settle(nx);
     nx_let_go(worker);
-    nx_end(nx);
-    nx_start(nx, 1);
+    nx_restart(nx, 1);
     nx_turn(nx, 20);
 }
 
@@ -98,8 +97,7 @@ static void retries_do_not_come_back_with_the_node(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id task = submit(&driver, 3, MOB_SPEC_RETRY_ON_ERROR);
     begin(&nx, &worker, task);
     die(&nx, &worker);
@@ -114,8 +112,7 @@ static void retries_do_not_come_back_with_the_node(void **state)
     begin(&nx, &worker, task); /* the node's own end is no retry */
     die(&nx, &worker);
     assert_ended_by_a_death(&nx, task, (struct ends){.retries = 3});
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void start_after_a_divergence_spends_none(void **state)
@@ -124,8 +121,7 @@ static void start_after_a_divergence_spends_none(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id task = submit(&driver, 1, MOB_SPEC_RESTART_ON_DIVERGENCE);
     begin(&nx, &worker, task);
     next_incarnation(&nx, &worker);
@@ -138,8 +134,7 @@ static void start_after_a_divergence_spends_none(void **state)
     begin(&nx, &worker, task);
     die(&nx, &worker);
     assert_ended_by_a_death(&nx, task, (struct ends){.retries = 2, .unpaid = 1});
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* A task that nobody has gone on with is wanted: it does, with what it has left. */
@@ -149,8 +144,7 @@ static void a_task_that_was_left_has_no_other_budget(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id task = submit(&driver, 2, 0);
     begin(&nx, &worker, task);
     die(&nx, &worker);
@@ -166,8 +160,7 @@ static void a_task_that_was_left_has_no_other_budget(void **state)
     begin(&nx, &worker, task); /* the last one */
     die(&nx, &worker);
     assert_ended_by_a_death(&nx, task, (struct ends){.retries = 2});
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void for_ever_is_for_ever(void **state)
@@ -176,8 +169,7 @@ static void for_ever_is_for_ever(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id task = submit(&driver, -1, 0);
     for (int i = 0; i < 3; i++) {
         begin(&nx, &worker, task);
@@ -189,8 +181,7 @@ static void for_ever_is_for_ever(void **state)
     nx_complete(&worker, 7, MOB_OK);
     assert_int_equal(ends_of(&nx, task).last, MOB_OK);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

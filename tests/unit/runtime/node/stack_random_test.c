@@ -315,8 +315,7 @@ static void run_program(uint64_t seed)
         nx_let_go(&workers[i]->at);
         free(workers[i]);
     }
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void random_programs_come_to_their_end(void **state)

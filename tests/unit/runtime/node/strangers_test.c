@@ -45,8 +45,7 @@ static void the_oldest_gives_way_to_one_too_many(void **state)
         close(silent[i]);
     nx_turn(&nx, NODE_STRANGERS_MAX);
     assert_int_equal(nx.node->strangers.count, 0);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void who_says_nothing_is_closed_after_a_while(void **state)
@@ -94,8 +93,7 @@ static void without_descriptors_who_connects_sees_the_end(void **state)
     assert_int_equal(nx.node->strangers.count, 0);
     nx_connect(&nx, &driver, NULL);
     close(refused);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

@@ -17,8 +17,7 @@ struct scene {
 static void open_scene(struct scene *s, uint32_t nest_max)
 {
     nx_nest_max = nest_max;
-    nx_open(&s->nx, 1);
-    nx_connect(&s->nx, &s->driver, NULL);
+    nx_open_with(&s->nx, 1, &s->driver);
     s->children = 0;
     s->root = nx_submit(&s->driver);
     nx_turn(&s->nx, 3);
@@ -31,8 +30,7 @@ static void open_scene(struct scene *s, uint32_t nest_max)
 static void close_scene(struct scene *s)
 {
     nx_let_go(&s->worker);
-    nx_disconnect(&s->driver);
-    nx_close(&s->nx);
+    nx_close_with(&s->nx, &s->driver);
     nx_nest_max = 0;
 }
 

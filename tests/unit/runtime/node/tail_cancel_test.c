@@ -11,25 +11,6 @@ static struct mob_task_id submit_below(struct nx_worker *worker, uint32_t index)
     return head.task;
 }
 
-/* It ends with the future of this task. */
-static void become(struct nx_worker *worker, struct mob_task_id target)
-{
-    uint8_t body[128];
-    struct mob_object_id id = mob_object_of(target, 0);
-    struct mob_return_view view = {
-        .type = MOB_TYPE_FUTURE, .size = sizeof id, .payload = (const uint8_t *)&id};
-    struct mob_completion_head head = {.version = MOB_COMPLETION_VERSION,
-        .flags = MOB_COMPLETION_FINAL,
-        .return_count = 1,
-        .task = worker->head.task,
-        .attempt = worker->head.attempt,
-        .generation = worker->head.generation,
-        .started_ns = mob_now(),
-        .finished_ns = mob_now()};
-    head.body_bytes = mob_return_encode(body, 0, sizeof body, &view);
-    nx_publish(worker->store, MOB_OUT_COMPLETION, &head, sizeof head, body, head.body_bytes);
-}
-
 static void block(struct nx_worker *worker)
 {
     nx_publish(worker->store, MOB_OUT_BLOCKED, &worker->head.task, sizeof worker->head.task, NULL, 0);
@@ -75,25 +56,19 @@ static struct tree grow(struct nx *nx, struct nx_driver *driver, struct nx_drive
 {
     struct tree tree;
     struct nx_worker first, second;
-    nx_open(nx, 1);
-    nx_connect(nx, driver, NULL);
+    nx_open_with(nx, 1, driver);
     tree.top = nx_submit(driver);
-    nx_turn(nx, 5);
-    nx_worker(nx, &first);
-    assert_true(nx_take_task(&first));
+    assert_true(nx_worker_takes(nx, &first));
     tree.middle = submit_below(&first, 0);
     block(&first);
-    nx_turn(nx, 5);
-    nx_worker(nx, &second);
-    assert_true(nx_take_task(&second));
+    assert_true(nx_worker_takes(nx, &second));
     assert_true(mob_task_id_eq(second.head.task, tree.middle));
     tree.bottom = submit_below(&second, 0);
-    become(&second, tree.bottom);
+    nx_complete_as(&second, mob_object_of(tree.bottom, 0));
     nx_settle(nx);
     nx_let_go(&first);
     nx_let_go(&second);
-    nx_end(nx);
-    nx_start(nx, 0);
+    nx_restart(nx, 0);
     nx_turn(nx, 20);
     nx_connect(nx, again, driver);
     assert_non_null(mob_sched_find(nx->node->sched, tree.top));
@@ -139,12 +114,9 @@ static void cancel_of_an_ended_task_reaches_what_it_left_running(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id top = nx_submit(&driver);
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
+    assert_true(nx_worker_takes(&nx, &worker));
     struct mob_task_id middle = submit_below(&worker, 0);
     nx_complete(&worker, 1, MOB_OK);
     nx_turn(&nx, 5);
@@ -168,8 +140,7 @@ static void cancel_of_an_ended_task_reaches_what_it_left_running(void **state)
     assert_non_null(mob_sched_find(nx.node->sched, beside.task));
     assert_null(nx.node->below);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* The worker's task submits one that waits for more than there is. */
@@ -205,9 +176,7 @@ static void leave_tree(struct nx *nx, struct left *left, struct nx_worker *below
     left->top = left->worker.head.task;
     struct mob_task_id middle = submit_below(&left->worker, 0);
     block(&left->worker);
-    nx_turn(nx, 5);
-    nx_worker(nx, below);
-    assert_true(nx_take_task(below));
+    assert_true(nx_worker_takes(nx, below));
     assert_true(mob_task_id_eq(below->head.task, middle));
     struct mob_task_id low = submit_below(below, 0);
     end_and_take(nx, below, low);
@@ -218,8 +187,7 @@ static void leave_tree(struct nx *nx, struct left *left, struct nx_worker *below
 
 static void grow_three(struct nx *nx, struct nx_driver *driver, struct nx_worker *below, struct left left[3])
 {
-    nx_open(nx, 1);
-    nx_connect(nx, driver, NULL);
+    nx_open_with(nx, 1, driver);
     for (int i = 0; i < 3; i++) {
         nx_submit(driver);
         nx_turn(nx, 5);
@@ -235,8 +203,7 @@ static void end_three(struct nx *nx, struct nx_driver *driver, struct nx_worker 
     for (int i = 0; i < 3; i++)
         nx_let_go(&left[i].worker);
     nx_let_go(below);
-    nx_disconnect(driver);
-    nx_close(nx);
+    nx_close_with(nx, driver);
 }
 
 static void settle_until_gone(struct nx *nx, struct mob_task_id task)
@@ -345,8 +312,7 @@ static void many_ended_tasks_are_cancelled_at_once(void **state)
     struct nx_driver driver;
     struct nx_worker worker;
     struct mob_task_id tops[MANY], leaves[MANY];
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     for (int i = 0; i < MANY; i++) {
         tops[i] = nx_submit(&driver);
         nx_turn(&nx, 5);
@@ -366,8 +332,7 @@ static void many_ended_tasks_are_cancelled_at_once(void **state)
         assert_cancelled(&nx, leaves[i]);
     assert_non_null(mob_sched_find(nx.node->sched, leaves[MANY - 1]));
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* It ended with the future of what it had put, which is no task that it became: it is looked up once, and
@@ -378,12 +343,9 @@ static void cancel_of_a_task_that_ended_as_its_own_put(void **state)
     struct nx nx;
     struct nx_driver driver;
     struct nx_worker worker;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id top = nx_submit(&driver);
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
+    assert_true(nx_worker_takes(&nx, &worker));
     struct mob_task_id leaf = leave_waiting(&worker, 0);
     int64_t value = 5;
     struct mob_out_put put = {.id = mob_object_of(top, MOB_SLOT_PUT),
@@ -403,8 +365,7 @@ static void cancel_of_a_task_that_ended_as_its_own_put(void **state)
     assert_in_range(FAKE.reads - reads, 0, 20);
     assert_cancelled(&nx, leaf);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static uint32_t told_cycles(struct mob_store_client *store)
@@ -431,8 +392,7 @@ static void tail_calls_in_a_circle(uint32_t count)
     struct nx_worker worker;
     enum { COUNT_MAX = 8 };
     struct mob_task_id tasks[COUNT_MAX], leaf = {0};
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     for (uint32_t i = 0; i < count; i++)
         tasks[i] = nx_submit(&driver);
     nx_turn(&nx, 5);
@@ -452,8 +412,7 @@ static void tail_calls_in_a_circle(uint32_t count)
     nx_settle(&nx);
     assert_cancelled(&nx, leaf);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 static void a_circle_of_tail_calls_is_an_error_and_its_cancel_ends(void **state)
@@ -472,12 +431,9 @@ static void who_asks_for_a_task_that_is_being_cancelled_is_answered(void **state
     struct nx_driver driver;
     struct nx_worker worker;
     enum mob_status status = MOB_INTERNAL;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct mob_task_id task = nx_submit(&driver);
-    nx_turn(&nx, 5);
-    nx_worker(&nx, &worker);
-    assert_true(nx_take_task(&worker));
+    assert_true(nx_worker_takes(&nx, &worker));
     nx_complete(&worker, 1, MOB_OK);
     nx_settle(&nx);
     struct mob_object_id id = mob_object_of(task, 0);
@@ -494,8 +450,7 @@ static void who_asks_for_a_task_that_is_being_cancelled_is_answered(void **state
     assert_true(nx_told(driver.store, id, &status));
     assert_int_equal(status, MOB_OK);
     nx_let_go(&worker);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

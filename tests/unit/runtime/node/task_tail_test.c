@@ -72,8 +72,7 @@ static void a_tail_comes_back_as_it_was(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     for (int kind = 0; kind < TAILS; kind++) {
         struct tail tail;
         struct node_task *tasks[SIBLINGS];
@@ -96,8 +95,7 @@ static void a_tail_comes_back_as_it_was(void **state)
         assert_tail(tasks[2], &tail);
         node_task_destroy(nx.node, tasks[2]);
     }
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 /* A million of them wait in 96 MB: two cache lines each at most, wherever in its chunk a record lies. */
@@ -107,8 +105,7 @@ static void a_record_lies_in_two_lines(void **state)
     struct nx nx;
     struct tail tail;
     struct nx_driver driver;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     build(&tail, 1);
     struct node_template *template = a_template(&nx, &tail);
     struct node_task *tasks[8];
@@ -121,8 +118,7 @@ static void a_record_lies_in_two_lines(void **state)
     for (uint32_t i = 0; i < 8; i++)
         node_task_destroy(nx.node, tasks[i]);
     node_template_drop(nx.node, template);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 enum { OBJECTS = 400, TAKERS = 500, STEPS = 6000 };
@@ -140,8 +136,7 @@ static void what_tasks_take_is_borrowed_until_the_last_has_ended(void **state)
     (void)state;
     struct nx nx;
     struct nx_driver driver;
-    nx_open(&nx, 1);
-    nx_connect(&nx, &driver, NULL);
+    nx_open_with(&nx, 1, &driver);
     struct tail none;
     build(&none, 0);
     struct node_template *template = a_template(&nx, &none);
@@ -175,8 +170,7 @@ static void what_tasks_take_is_borrowed_until_the_last_has_ended(void **state)
             assert_int_equal(borrowed[i], node_borrowed(nx.node, taken_by(i, 0)));
     }
     node_template_drop(nx.node, template);
-    nx_disconnect(&driver);
-    nx_close(&nx);
+    nx_close_with(&nx, &driver);
 }
 
 int main(void)

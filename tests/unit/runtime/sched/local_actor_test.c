@@ -1,18 +1,31 @@
 #include "tests/unit/runtime/sched/sched_fixture.h"
 
+/* A creation, and all that is decided then. */
+static struct mob_sched_task *begin_creation(struct fx *fx)
+{
+    struct mob_sched_task *create =
+        fx_submit(fx, (struct mob_sched_submit){.class_id = fx->cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
+    fx_decide(fx);
+    return create;
+}
+
 /* An actor on worker 0, as the node makes one. */
 static uint32_t actor_up(struct fx *fx)
 {
     uint32_t actor;
     assert_int_equal(mob_sched_actor_open(fx->s, &actor), MOB_OK);
-    struct mob_sched_task *create =
-        fx_submit(fx, (struct mob_sched_submit){.class_id = fx->cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
-    fx_decide(fx);
+    struct mob_sched_task *create = begin_creation(fx);
     fx_expect_dispatch(fx, create);
     uint16_t worker = fx_about(fx, create)->worker;
     assert_int_equal(fx_finish(fx, create, MOB_OK), MOB_SCHED_FINAL);
     assert_int_equal(mob_sched_actor_up(fx->s, actor, worker), MOB_OK);
     return actor;
+}
+
+static uint32_t open_actor(struct fx *fx)
+{
+    fx_open_with_worker(fx);
+    return actor_up(fx);
 }
 
 static struct mob_sched_task *call(struct fx *fx, uint32_t actor, const struct mob_object_id *missing)
@@ -52,11 +65,8 @@ static void failed_creation_gives_the_worker_back(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    struct mob_sched_task *create =
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
-    fx_decide(&fx);
+    fx_open_with_worker(&fx);
+    struct mob_sched_task *create = begin_creation(&fx);
     fx_finish(&fx, create, MOB_TASK_FAILED);
     struct mob_sched_task *t = fx_task(&fx);
     fx_decide(&fx);
@@ -68,8 +78,7 @@ static void nothing_joins_the_creation_of_an_actor(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_sched_task *create = fx_submit(&fx,
         (struct mob_sched_submit){
@@ -91,8 +100,7 @@ static void worker_that_has_gone_is_not_told_to_leave(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     mob_sched_actor_close(fx.s, actor_up(&fx), MOB_ACTOR_DIED);
     mob_sched_worker_gone(fx.s, 0, fx.now);
     fx_worker(&fx, 0); /* the number is another's */
@@ -105,9 +113,7 @@ static void running_call_of_a_closed_actor_is_not_retried(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx);
+    uint32_t actor = open_actor(&fx);
     struct mob_sched_task *t = fx_submit(
         &fx, (struct mob_sched_submit){.actor = actor, .max_retries = -1, .flags = MOB_SCHED_RETRY_ON_ERROR});
     fx_decide(&fx);
@@ -189,9 +195,7 @@ static void calls_keep_their_order_though_a_later_one_is_ready_first(void **stat
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx);
+    uint32_t actor = open_actor(&fx);
     struct mob_object_id input = {{fx_stream(2, 2), 0}, 0};
     struct mob_sched_task *a = call(&fx, actor, NULL), *b = call(&fx, actor, &input),
                           *c = call(&fx, actor, NULL);
@@ -212,9 +216,7 @@ static void call_that_needs_the_call_before_follows_it(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx);
+    uint32_t actor = open_actor(&fx);
     struct mob_sched_task *a = call(&fx, actor, NULL);
     struct mob_object_id out = mob_object_of(a->id, 0);
     struct mob_sched_task *b = call(&fx, actor, &out);
@@ -242,9 +244,7 @@ static void cancelled_call_does_not_hold_up_the_others(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx);
+    uint32_t actor = open_actor(&fx);
     struct mob_object_id never = {{fx_stream(2, 2), 0}, 0};
     struct mob_sched_task *a = call(&fx, actor, &never), *b = call(&fx, actor, NULL);
     assert_int_equal(fx_decide(&fx), 0);
@@ -259,9 +259,7 @@ static void calls_of_a_dead_worker_run_in_order_on_the_next_one(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx);
+    uint32_t actor = open_actor(&fx);
     struct mob_sched_task *t[4];
     fx.next_position = 1;
     for (int i = 0; i < 4; i++)
@@ -275,9 +273,7 @@ static void calls_of_a_dead_worker_run_in_order_on_the_next_one(void **state)
     assert_ptr_equal(down->task, t[1]);
     /* Its restart: the creation again, a replay of what had run, then the calls that had not. */
     fx_worker(&fx, 1);
-    struct mob_sched_task *create =
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
-    fx_decide(&fx);
+    struct mob_sched_task *create = begin_creation(&fx);
     struct mob_sched_task *replay = fx_replay(&fx, actor, 1);
     assert_int_equal(mob_sched_actor_up(fx.s, actor, 1), MOB_OK); /* before `finished` is as good */
     fx_finish(&fx, create, MOB_OK);
@@ -305,9 +301,7 @@ static void replay_that_was_interrupted_runs_in_order_again(void **state)
         t[i] = fx_replay(&fx, actor, (uint64_t)i);
     for (uint16_t worker = 0; worker < 2; worker++) {
         fx_worker(&fx, worker);
-        create =
-            fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
-        fx_decide(&fx);
+        create = begin_creation(&fx);
         fx_finish(&fx, create, MOB_OK);
         assert_int_equal(mob_sched_actor_up(fx.s, actor, worker), MOB_OK);
         assert_int_equal(fx_decide(&fx), CALLS + 1);
@@ -333,8 +327,7 @@ static void replays_take_their_places(void **state)
     (void)state;
     enum { CALLS = 64 };
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     uint32_t actor;
     assert_int_equal(mob_sched_actor_open(fx.s, &actor), MOB_OK);
     struct mob_sched_task *t[CALLS];
@@ -349,9 +342,7 @@ static void replays_take_their_places(void **state)
             fx_check(&fx);
         }
     }
-    struct mob_sched_task *create =
-        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});
-    fx_decide(&fx);
+    struct mob_sched_task *create = begin_creation(&fx);
     fx_finish(&fx, create, MOB_OK);
     assert_int_equal(mob_sched_actor_up(fx.s, actor, 0), MOB_OK);
     assert_int_equal(fx_decide(&fx), CALLS);
@@ -364,9 +355,7 @@ static void blocked_call_takes_back_its_successors(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx), revoked;
+    uint32_t actor = open_actor(&fx), revoked;
     struct mob_sched_task *t[3];
     for (int i = 0; i < 3; i++)
         t[i] = call(&fx, actor, NULL);
@@ -384,9 +373,7 @@ static void closed_actor_fails_its_calls_and_leaves(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
-    uint32_t actor = actor_up(&fx);
+    uint32_t actor = open_actor(&fx);
     struct mob_object_id never = {{fx_stream(2, 2), 0}, 0};
     struct mob_sched_task *running = call(&fx, actor, NULL), *next = call(&fx, actor, NULL);
     struct mob_sched_task *waits = call(&fx, actor, &never);

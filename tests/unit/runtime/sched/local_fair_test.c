@@ -31,8 +31,7 @@ static void trees_and_roots_take_turns(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_task *root = fx_task(&fx);
     assert_ptr_equal(next_task(&fx), root);
     for (uint32_t i = 0; i < 50; i++)
@@ -68,8 +67,7 @@ static void a_runaway_tree_leaves_others_every_second_turn(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     run_of_a_runaway(&fx, (fx_task(&fx), next_task(&fx)));
     for (int i = 0; i < 500; i++)
         fx_task(&fx);
@@ -91,8 +89,7 @@ static void many_runaway_trees_hold_roots_back_and_never_shut_them_out(void **st
     (void)state;
     enum { ROUND = TREES + MORE };
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     for (int i = 0; i < ROUND; i++) /* the queue is empty when each begins: nothing holds it back */
         fx_task(&fx);
     int begun = 0, since = 0, longest = 0;
@@ -178,8 +175,7 @@ static void long_tasks_get_a_worker_beside_a_tree_of_short_ones(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_worker(&fx, 1);
     fx_measure(&fx);
     struct mob_sched_task *root =
@@ -216,8 +212,7 @@ static void a_chain_without_end_lets_others_in(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_task_id before = {{{0}}, 0};
     struct mob_sched_task *batch[1], *other = NULL;
@@ -250,8 +245,7 @@ static void lanes_of_trees_that_have_ended_are_used_again(void **state)
     (void)state;
     struct fx fx;
     struct mob_sched_stats stats;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     for (int i = 0; i < 3000; i++) {
         fx_task(&fx);
         struct mob_sched_task *root = next_task(&fx), *child = fx_child(&fx, root, 0);
@@ -270,8 +264,7 @@ static void more_trees_than_lanes_share_one(void **state)
     enum { MANY = MOB_SCHED_LANES_MAX + 3000 };
     struct fx fx;
     struct mob_object_id gate = {{fx_stream(6, 6), 1}, 0};
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     for (int i = 0; i < MANY; i++) {
         struct mob_sched_task *root = fx_task(&fx);
         while (mob_sched_next(fx.s, fx.now, &fx.log[0])) {
@@ -349,8 +342,7 @@ static void turns_are_those_of_the_model(void **state)
     for (uint32_t seed = 1; seed <= 60; seed++) {
         struct fx fx;
         struct turns turns = {0};
-        fx_open(&fx);
-        fx_worker(&fx, 0);
+        fx_open_with_worker(&fx);
         srand(seed);
         int trees = 0;
         uint32_t steps = 400;

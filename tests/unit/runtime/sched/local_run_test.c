@@ -15,8 +15,7 @@ static void short_tasks_go_in_batches(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure_as(&fx, 100);
     for (int i = 0; i < MANY; i++)
         quick_task(&fx);
@@ -35,8 +34,7 @@ static void half_empty_worker_is_refilled(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure_as(&fx, 100);
     static struct mob_sched_task *t[MANY];
     for (int i = 0; i < MANY; i++)
@@ -58,8 +56,7 @@ static void long_tasks_are_never_queued_behind_each_other(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     for (int i = 0; i < 3; i++) {
         struct mob_sched_task *t = fx_task(&fx);
         fx_decide(&fx);
@@ -78,8 +75,7 @@ static void one_long_run_makes_the_next_batches_short(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_sched_task *t = quick_task(&fx), *none;
     fx_decide(&fx);
@@ -95,8 +91,7 @@ static void nothing_is_queued_behind_a_task_that_lasts(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     quick_task(&fx);
     fx_decide(&fx);
@@ -112,8 +107,7 @@ static void big_work_is_split_between_workers(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     fx_worker(&fx, 1);
     struct mob_sched_task *none;
@@ -129,8 +123,7 @@ static void chain_flows_through_one_worker_in_batches(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     static struct mob_sched_task *t[2000];
     for (uint32_t i = 0; i < 2000; i++) {
@@ -163,8 +156,7 @@ static void followers_wait_again_when_their_worker_dies(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_sched_task *a = fx_submit(
         &fx, (struct mob_sched_submit){.class_id = fx.cpu1, .function = fx.quick, .max_retries = 3});
@@ -192,8 +184,7 @@ static void nothing_follows_a_function_that_returns_futures(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     for (int round = 0; round < 2; round++) {
         struct mob_sched_task *a = quick_task(&fx);
@@ -239,8 +230,7 @@ static void full_ring_is_told_again_later(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_sched_task *t[10];
     for (int i = 0; i < 10; i++)
@@ -298,8 +288,7 @@ static void children_of_a_blocked_task_go_first(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_worker(&fx, 1);
     struct mob_sched_task *root = fx_task(&fx);
     fx_decide(&fx);
@@ -425,8 +414,7 @@ static void errors_are_retried_only_when_asked(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_task *t =
         fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .max_retries = 3});
     fx_decide(&fx);
@@ -447,8 +435,7 @@ static void replay_that_differs_runs_again_and_pays_nothing(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_task *t = fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1});
     fx_decide(&fx);
     assert_int_equal(mob_sched_diverged(fx.s, t, -1, fx.now), MOB_SCHED_RETRY);
@@ -465,8 +452,7 @@ static void only_the_running_task_pays_for_its_worker(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_sched_task *t[3];
     for (int i = 0; i < 3; i++)

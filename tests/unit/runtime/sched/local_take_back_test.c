@@ -177,8 +177,7 @@ static void a_deadline_behind_others_is_told_at_once(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     fx_measure(&fx);
     struct mob_sched_task *first = quick(&fx);
     struct mob_sched_task *late = fx_submit(&fx,
@@ -204,8 +203,7 @@ static void calls_of_an_actor_come_back_to_it(void **state)
     struct fx fx;
     uint32_t actor;
     struct mob_sched_task *call[4];
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     assert_int_equal(mob_sched_actor_open(fx.s, &actor), MOB_OK);
     struct mob_sched_task *create =
         fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .flags = MOB_SCHED_ACTOR_CREATE});

@@ -57,8 +57,7 @@ static void task_waits_for_all_its_inputs_also_repeated_ones(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_object_id a = {{fx_stream(9, 9), 1}, 0}, b = {{fx_stream(9, 9), 2}, 0};
     struct mob_object_id missing[] = {a, b, a, a, b};
     struct mob_sched_task *t = fx_submit(
@@ -120,8 +119,7 @@ static void ten_thousand_arguments_of_one_task_are_counted(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     static struct mob_object_id missing[10000];
     for (uint32_t i = 0; i < 10000; i++)
         missing[i] = (struct mob_object_id){{fx_stream(8, 8), i}, i % 3};
@@ -136,20 +134,25 @@ static void ten_thousand_arguments_of_one_task_are_counted(void **state)
     fx_close(&fx);
 }
 
+/* In this order, each when the one before has ended. */
+static void expect_one_by_one(struct fx *fx, struct mob_sched_task *const *tasks, int count)
+{
+    for (int i = 0; i < count; i++) {
+        fx_decide(fx);
+        fx_expect_dispatch(fx, tasks[i]);
+        fx_finish(fx, tasks[i], MOB_OK);
+    }
+}
+
 static void equal_tasks_run_in_order_of_submission(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_task *t[20];
     for (int i = 0; i < 20; i++)
         t[i] = fx_task(&fx);
-    for (int i = 0; i < 20; i++) {
-        fx_decide(&fx);
-        fx_expect_dispatch(&fx, t[i]);
-        fx_finish(&fx, t[i], MOB_OK);
-    }
+    expect_one_by_one(&fx, t, 20);
     fx_close(&fx);
 }
 
@@ -157,19 +160,14 @@ static void higher_priority_goes_first(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_task *low =
         fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .priority = -1});
     struct mob_sched_task *plain = fx_task(&fx);
     struct mob_sched_task *high =
         fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .priority = 7});
     struct mob_sched_task *order[] = {high, plain, low};
-    for (int i = 0; i < 3; i++) {
-        fx_decide(&fx);
-        fx_expect_dispatch(&fx, order[i]);
-        fx_finish(&fx, order[i], MOB_OK);
-    }
+    expect_one_by_one(&fx, order, 3);
     fx_close(&fx);
 }
 
@@ -177,8 +175,7 @@ static void jobs_share_by_weight(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     uint16_t heavy;
     assert_int_equal(mob_sched_job_open(fx.s, 3, &heavy), MOB_OK);
     uint32_t of_heavy = 0;
@@ -196,14 +193,32 @@ static void jobs_share_by_weight(void **state)
     fx_close(&fx);
 }
 
+/* Its tasks are known by their stream. */
+static void submit_of_other(struct fx *fx, uint16_t other, uint32_t index)
+{
+    fx_submit(
+        fx, (struct mob_sched_submit){.class_id = fx->cpu1, .job = other, .id = {fx_stream(5, 5), index}});
+}
+
+/* So many tasks run, one after the other: how many of them are that job's? */
+static uint32_t run_of_other(struct fx *fx, int count)
+{
+    uint32_t of_other = 0;
+    for (int i = 0; i < count; i++) {
+        fx_decide(fx);
+        struct mob_sched_task *task = fx_of_kind(fx, MOB_DECIDE_DISPATCH)->task;
+        of_other += mob_stream_eq(task->id.stream, fx_stream(5, 5));
+        fx_finish(fx, task, MOB_OK);
+    }
+    return of_other;
+}
+
 static void a_job_may_get_another_weight(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     uint16_t other;
-    uint32_t of_other = 0;
     assert_int_equal(mob_sched_job_open(fx.s, 1, &other), MOB_OK);
     assert_int_equal(mob_sched_job_weight(fx.s, other, 0), MOB_INVALID);
     assert_int_equal(mob_sched_job_weight(fx.s, other, MOB_SCHED_WEIGHT_MAX + 1), MOB_INVALID);
@@ -211,15 +226,9 @@ static void a_job_may_get_another_weight(void **state)
     assert_int_equal(mob_sched_job_weight(fx.s, other, 4), MOB_OK);
     for (uint32_t i = 0; i < 200; i++) {
         fx_task(&fx);
-        fx_submit(
-            &fx, (struct mob_sched_submit){.class_id = fx.cpu1, .job = other, .id = {fx_stream(5, 5), i}});
+        submit_of_other(&fx, other, i);
     }
-    for (int i = 0; i < 100; i++) {
-        fx_decide(&fx);
-        struct mob_decision *d = fx_of_kind(&fx, MOB_DECIDE_DISPATCH);
-        of_other += mob_stream_eq(d->task->id.stream, fx_stream(5, 5));
-        fx_finish(&fx, d->task, MOB_OK);
-    }
+    uint32_t of_other = run_of_other(&fx, 100);
     assert_in_range(of_other, 79, 81); /* four of five */
     fx_close(&fx);
 }
@@ -228,8 +237,7 @@ static void a_job_that_slept_has_saved_nothing(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     uint16_t other;
     assert_int_equal(mob_sched_job_open(fx.s, 1, &other), MOB_OK);
     for (int i = 0; i < 300; i++)
@@ -239,15 +247,8 @@ static void a_job_that_slept_has_saved_nothing(void **state)
         fx_finish(&fx, fx_of_kind(&fx, MOB_DECIDE_DISPATCH)->task, MOB_OK);
     }
     for (uint32_t i = 0; i < 50; i++)
-        fx_submit(
-            &fx, (struct mob_sched_submit){.class_id = fx.cpu1, .job = other, .id = {fx_stream(5, 5), i}});
-    uint32_t of_other = 0;
-    for (int i = 0; i < 40; i++) {
-        fx_decide(&fx);
-        struct mob_decision *d = fx_of_kind(&fx, MOB_DECIDE_DISPATCH);
-        of_other += mob_stream_eq(d->task->id.stream, fx_stream(5, 5));
-        fx_finish(&fx, d->task, MOB_OK);
-    }
+        submit_of_other(&fx, other, i);
+    uint32_t of_other = run_of_other(&fx, 40);
     assert_in_range(of_other, 19, 21);
     fx_close(&fx);
 }
@@ -318,15 +319,21 @@ static void full_table_refuses_more_tasks(void **state)
     fx_close(&fx);
 }
 
+static uint16_t class_of_both(struct fx *fx)
+{
+    uint16_t both;
+    struct mob_sched_demand two = {MOB_SCHED_CPU, 2 * MOB_SCHED_UNIT};
+    assert_int_equal(mob_sched_class(fx->s, 1, &two, 1, &both), MOB_OK);
+    return both;
+}
+
 static void big_demand_is_not_starved_by_small_ones(void **state)
 {
     (void)state;
     struct fx fx;
     fx_open(&fx);
     fx.auto_spawn = true;
-    uint16_t both;
-    struct mob_sched_demand two = {MOB_SCHED_CPU, 2 * MOB_SCHED_UNIT};
-    assert_int_equal(mob_sched_class(fx.s, 1, &two, 1, &both), MOB_OK);
+    uint16_t both = class_of_both(&fx);
     struct mob_sched_task *running[2] = {fx_task(&fx), fx_task(&fx)};
     fx_decide(&fx);
     struct mob_sched_task *big = fx_submit(&fx, (struct mob_sched_submit){.class_id = both});
@@ -355,9 +362,7 @@ static void what_is_kept_for_a_big_demand_is_lent_in_between(void **state)
     struct fx fx;
     fx_open(&fx);
     fx.auto_spawn = true;
-    uint16_t both;
-    struct mob_sched_demand two = {MOB_SCHED_CPU, 2 * MOB_SCHED_UNIT};
-    assert_int_equal(mob_sched_class(fx.s, 1, &two, 1, &both), MOB_OK);
+    uint16_t both = class_of_both(&fx);
     struct mob_sched_task *endless = fx_task(&fx);
     fx_decide(&fx);
     struct mob_sched_task *big = fx_submit(&fx, (struct mob_sched_submit){.class_id = both});
@@ -408,8 +413,7 @@ static void queued_task_knows_what_is_ahead(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_task *t[5];
     for (int i = 0; i < 5; i++)
         t[i] = fx_task(&fx);
@@ -455,8 +459,7 @@ static void closed_job_leaves_no_lanes_behind(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_sched_stats stats;
     for (int round = 0; round < 200; round++) {
         uint16_t job;

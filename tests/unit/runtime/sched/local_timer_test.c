@@ -175,8 +175,7 @@ static void task_waits_for_its_time(void **state)
 {
     (void)state;
     struct fx fx;
-    fx_open(&fx);
-    fx_worker(&fx, 0);
+    fx_open_with_worker(&fx);
     struct mob_object_id input = {{fx_stream(2, 2), 0}, 0};
     struct mob_sched_task *t = fx_submit(&fx,
         (struct mob_sched_submit){

@@ -93,6 +93,12 @@ static inline void fx_worker(struct fx *fx, uint16_t worker)
     assert_int_equal(mob_sched_worker_added(fx->s, worker, 1, fx->now), MOB_OK);
 }
 
+static inline void fx_open_with_worker(struct fx *fx)
+{
+    fx_open(fx);
+    fx_worker(fx, 0);
+}
+
 /* Defaults for what is left out: a root task of one CPU that is not measured. */
 static inline struct mob_sched_task *fx_submit(struct fx *fx, struct mob_sched_submit in)
 {
@@ -187,8 +193,7 @@ static inline enum mob_sched_after fx_finish(
     return after;
 }
 
-/* Teach the core that `quick` takes a microsecond; needs an idle worker. */
-/* The scheduler learns that `quick` takes `run_ns`. */
+/* The scheduler learns that `quick` takes `run_ns`; needs an idle worker. */
 static inline void fx_measure_as(struct fx *fx, int64_t run_ns)
 {
     for (int i = 0; i < 40; i++) {
