@@ -22,6 +22,21 @@
 
 #define DEADLINE (mob_now() + 30 * MOB_SEC)
 
+/* As many members as there are processes, all of which serve; a client. */
+static struct mob_gcs *open_chain(struct chain_box *box, uint32_t members)
+{
+    chain_box_init(box, members, members, "everysec");
+    chain_box_start(box);
+    assert_true(chain_box_wait_length(box, members, DEADLINE));
+    return chain_box_client(box);
+}
+
+static void close_chain(struct chain_box *box, struct mob_gcs *gcs)
+{
+    mob_gcs_destroy(gcs);
+    chain_box_fini(box);
+}
+
 static void put_number(struct mob_gcs *gcs, uint32_t key, uint32_t value)
 {
     struct mob_gcs_put put = {.table = MOB_GCS_KV,
@@ -45,47 +60,43 @@ static uint32_t get_number(struct mob_gcs *gcs, uint32_t key)
     return value;
 }
 
+/* i + 1 under each key i. */
+static void put_numbers(struct mob_gcs *gcs, uint32_t from, uint32_t end)
+{
+    for (uint32_t i = from; i < end; i++)
+        put_number(gcs, i, i + 1);
+}
+
 static void two_members_take_writes_and_answer_reads(void **state)
 {
     (void)state;
     struct chain_box box;
-    chain_box_init(&box, 2, 2, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
+    struct mob_gcs *gcs = open_chain(&box, 2);
     for (uint32_t i = 0; i < 200; i++)
         put_number(gcs, i, i * 3);
     for (uint32_t i = 0; i < 200; i++)
         assert_int_equal(get_number(gcs, i), i * 3);
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    close_chain(&box, gcs);
 }
 
 /* Kills one member; what was written is there, and the chain is whole again with the member's next life. */
 static void kill_one(bool tail)
 {
     struct chain_box box;
-    chain_box_init(&box, 2, 2, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
-    for (uint32_t i = 0; i < 100; i++)
-        put_number(gcs, i, i + 1);
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_numbers(gcs, 0, 100);
     int slot = chain_box_place(&box, tail);
     assert_true(slot >= 0);
     gcs_box_end(&box.member[slot].gcs, SIGKILL);
-    for (uint32_t i = 100; i < 200; i++)
-        put_number(gcs, i, i + 1);
+    put_numbers(gcs, 100, 200);
     assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    for (uint32_t i = 200; i < 300; i++)
-        put_number(gcs, i, i + 1);
+    put_numbers(gcs, 200, 300);
     /* the other one goes, too: what is left is the member that joined */
     gcs_box_end(&box.member[1 - slot].gcs, SIGKILL);
     gcs_box_end(&box.member[1 - slot].redis, SIGKILL);
     for (uint32_t i = 0; i < 300; i++)
         assert_int_equal(get_number(gcs, i), i + 1);
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    close_chain(&box, gcs);
 }
 
 static void a_killed_head_is_replaced(void **state)
@@ -128,6 +139,22 @@ static void check_large(struct mob_gcs *gcs, uint32_t key, uint8_t fill)
     mob_gcs_result_destroy(result);
 }
 
+/* Those of the keys from 0 to count - 1, each with bytes of its own; but not that of `lost`. */
+#define NONE UINT32_MAX
+
+static void put_larges(struct mob_gcs *gcs, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        put_large(gcs, i, (uint8_t)(i + 1));
+}
+
+static void check_larges(struct mob_gcs *gcs, uint32_t count, uint32_t lost)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (i != lost)
+            check_large(gcs, i, (uint8_t)(i + 1));
+}
+
 static redisContext *redis_of(const struct gcs_box *member)
 {
     char path[128], socket[128], password[160];
@@ -156,22 +183,31 @@ static void lose(const struct gcs_box *member, const uint8_t *row, size_t row_le
     redisFree(redis);
 }
 
+/* Where Redis has a value. */
+struct large_row {
+    uint8_t bytes[2 + sizeof(uint32_t)];
+};
+static struct large_row row_of_large(uint32_t key)
+{
+    struct large_row row = {{'k', MOB_GCS_KV}};
+    memcpy(row.bytes + 2, &key, sizeof key);
+    return row;
+}
+
 static void lose_large(const struct gcs_box *member, uint32_t key)
 {
-    uint8_t row[2 + sizeof key] = {'k', MOB_GCS_KV};
-    memcpy(row + 2, &key, sizeof key);
-    lose(member, row, sizeof row);
+    struct large_row row = row_of_large(key);
+    lose(member, row.bytes, sizeof row.bytes);
 }
 
 /* Who is not the tail writes its rows behind the answer: a member that is killed then never has them. */
 static void wait_for_large(const struct gcs_box *member, uint32_t key)
 {
     redisContext *redis = redis_of(member);
-    uint8_t row[2 + sizeof key] = {'k', MOB_GCS_KV};
-    memcpy(row + 2, &key, sizeof key);
+    struct large_row row = row_of_large(key);
     int type = REDIS_REPLY_NIL;
     for (int64_t deadline = DEADLINE; type == REDIS_REPLY_NIL; poll(NULL, 0, 5)) {
-        redisReply *reply = redisCommand(redis, "GET %b", row, sizeof row);
+        redisReply *reply = redisCommand(redis, "GET %b", row.bytes, sizeof row.bytes);
         assert_non_null(reply);
         type = reply->type;
         freeReplyObject(reply);
@@ -271,29 +307,22 @@ static void a_hole_in_the_only_store_is_not_copied(void **state)
 {
     (void)state;
     struct chain_box box;
-    chain_box_init(&box, 2, 2, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
-    for (uint32_t i = 0; i < 8; i++)
-        put_large(gcs, i, (uint8_t)(i + 1));
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_larges(gcs, 8);
     int tail = chain_box_place(&box, true), left = 1 - tail;
     assert_true(tail >= 0);
     lose_large(&box.member[left], 5);
     gcs_box_end(&box.member[tail].gcs, SIGKILL);
     put_number(gcs, 100, 7); /* the other one is alone now */
     wait_until_says(&box, left, "snapshot_row_lost");
-    for (uint32_t i = 0; i < 8; i++)
-        if (i != 5)
-            check_large(gcs, i, (uint8_t)(i + 1));
+    check_larges(gcs, 8, 5);
     put_large(gcs, 5, 99);
     assert_true(chain_box_wait_length(&box, 2, DEADLINE));
     gcs_box_end(&box.member[left].gcs, SIGKILL);
     gcs_box_end(&box.member[left].redis, SIGKILL);
-    for (uint32_t i = 0; i < 8; i++)
-        check_large(gcs, i, i == 5 ? 99 : (uint8_t)(i + 1));
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    check_larges(gcs, 8, 5);
+    check_large(gcs, 5, 99);
+    close_chain(&box, gcs);
 }
 
 /* The same, and the value is given up: the store does not start, until a person says that it is to; then it
@@ -303,12 +332,8 @@ static void a_hole_in_the_only_store_can_be_given_up(void **state)
     (void)state;
     struct chain_box box;
     struct mob_gcs_result *result = NULL;
-    chain_box_init(&box, 2, 2, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
-    for (uint32_t i = 0; i < 4; i++)
-        put_large(gcs, i, (uint8_t)(i + 1));
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_larges(gcs, 4);
     int tail = chain_box_place(&box, true), left = 1 - tail;
     assert_true(tail >= 0);
     lose_large(&box.member[left], 2);
@@ -319,13 +344,10 @@ static void a_hole_in_the_only_store_can_be_given_up(void **state)
     wait_until_says(&box, left, "store_lacks_values values=1 goes_on=0");
     box.start_without_all = true;
     assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    for (uint32_t i = 0; i < 4; i++)
-        if (i != 2)
-            check_large(gcs, i, (uint8_t)(i + 1));
+    check_larges(gcs, 4, 2);
     uint32_t lost = 2;
     assert_int_equal(mob_gcs_get_wait(gcs, MOB_GCS_KV, &lost, sizeof lost, DEADLINE, &result), MOB_NOT_FOUND);
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    close_chain(&box, gcs);
 }
 
 /* Both died; the head, which comes first among equals, lacks a value and was told to go on without it, and
@@ -334,12 +356,8 @@ static void a_store_that_lacks_a_value_stays_the_shortest(void **state)
 {
     (void)state;
     struct chain_box box;
-    chain_box_init(&box, 2, 2, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
-    for (uint32_t i = 0; i < 4; i++)
-        put_large(gcs, i, (uint8_t)(i + 1));
+    struct mob_gcs *gcs = open_chain(&box, 2);
+    put_larges(gcs, 4);
     int head = chain_box_place(&box, false);
     uint64_t epoch = chain_box_config(&box, 0).epoch;
     assert_true(head >= 0);
@@ -359,10 +377,8 @@ static void a_store_that_lacks_a_value_stays_the_shortest(void **state)
         chain_box_tend(&box);
     }
     assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    for (uint32_t i = 0; i < 4; i++)
-        check_large(gcs, i, (uint8_t)(i + 1));
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    check_larges(gcs, 4, NONE);
+    close_chain(&box, gcs);
 }
 
 /* One of two lacks a block and is asked for all it has: it ends, and takes all from the other one. */
@@ -372,10 +388,7 @@ static void who_lacks_what_others_have_begins_anew(void **state)
     struct chain_box box;
     uint64_t last = 0;
     uint8_t row[9];
-    chain_box_init(&box, 3, 3, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 3, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
+    struct mob_gcs *gcs = open_chain(&box, 3);
     append_blocks(gcs);
     int head = chain_box_place(&box, false), tail = chain_box_place(&box, true), middle = 3 - head - tail;
     assert_int_equal(blocks_of(&box.member[tail], &last), BLOCKS);
@@ -387,8 +400,7 @@ static void who_lacks_what_others_have_begins_anew(void **state)
     for (uint32_t i = 0; i < 3; i++)
         assert_int_equal(blocks_of(&box.member[i], &last), BLOCKS);
     assert_true(says(&box.member[middle], "snapshot_row_lost") > 0);
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    close_chain(&box, gcs);
 }
 
 /* Starts it; its process. */
@@ -408,10 +420,7 @@ static void a_joiner_behind_one_that_died_is_answered(void **state)
 {
     (void)state;
     struct chain_box box;
-    chain_box_init(&box, 2, 2, "everysec");
-    chain_box_start(&box);
-    assert_true(chain_box_wait_length(&box, 2, DEADLINE));
-    struct mob_gcs *gcs = chain_box_client(&box);
+    struct mob_gcs *gcs = open_chain(&box, 2);
     put_large(gcs, 1, 1);
     int slot = chain_box_place(&box, true), left = 1 - slot;
     gcs_box_end(&box.member[slot].gcs, SIGKILL);
@@ -425,8 +434,7 @@ static void a_joiner_behind_one_that_died_is_answered(void **state)
     assert_int_equal(box.member[slot].gcs, joiner); /* it did not end */
     gcs_box_end(&box.member[left].gcs, SIGKILL);
     check_large(gcs, 1, 1);
-    mob_gcs_destroy(gcs);
-    chain_box_fini(&box);
+    close_chain(&box, gcs);
 }
 
 int main(void)

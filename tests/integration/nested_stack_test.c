@@ -26,15 +26,13 @@ enum { NEST_MAX = 8, LEVELS_MAX = 64 };
 
 static struct node_box box;
 static struct mob_client *client;
-static char trace[160], gate[160];
+static char trace[DRIVER_PATH_MAX], gate[DRIVER_PATH_MAX];
 
 static int open_box(const char *nest_max)
 {
     static const char *args[] = {"--nest-max", NULL, NULL};
     args[1] = nest_max;
-    node_box_start_with(&box, 2, args);
-    client = driver_connect(NULL);
-    driver_deploy(client, "nester");
+    client = driver_box_start(&box, args, "nester");
     return 0;
 }
 
@@ -47,17 +45,14 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    mob_disconnect(client);
-    node_box_stop(&box);
+    driver_box_stop(&box, client);
     return 0;
 }
 
 static int fresh_files(void **state)
 {
-    static int number;
     (void)state;
-    snprintf(trace, sizeof trace, "%s/trace%d", box.gcs.directory, ++number);
-    snprintf(gate, sizeof gate, "%s/gate%d", box.gcs.directory, number);
+    driver_fresh_files(&box, trace, gate);
     return 0;
 }
 

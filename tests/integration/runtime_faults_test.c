@@ -25,33 +25,28 @@
 
 static struct node_box box;
 static struct mob_client *client;
-static char trace[160], gate[160];
+static char trace[DRIVER_PATH_MAX], gate[DRIVER_PATH_MAX];
 
 static int set_up(void **state)
 {
     (void)state;
     static const char *const args[] = {
         "--resources", "disk=2.5,memory=1000000000", "--idle-reap-ms", "300", "--blocked-max", "20", NULL};
-    node_box_start_with(&box, 2, args);
-    client = driver_connect(NULL);
-    driver_deploy(client, "chaos");
+    client = driver_box_start(&box, args, "chaos");
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    mob_disconnect(client);
-    node_box_stop(&box);
+    driver_box_stop(&box, client);
     return 0;
 }
 
 static int fresh_files(void **state)
 {
-    static int number;
     (void)state;
-    snprintf(trace, sizeof trace, "%s/trace%d", box.gcs.directory, ++number);
-    snprintf(gate, sizeof gate, "%s/gate%d", box.gcs.directory, number);
+    driver_fresh_files(&box, trace, gate);
     return 0;
 }
 
@@ -362,6 +357,24 @@ static void delayed_task_waits(void **state)
     assert_true(mob_now() - begin >= 190 * MOB_MS);
 }
 
+/* While `holds`, which waits at the gate, has what the options ask for, another one waits for it; for `more`
+ * than there is nobody waits. */
+static void assert_shared(
+    struct mob_future *holds, struct mob_submit_options *options, const struct mob_resource *more)
+{
+    struct mob_future *waits = submit("chaos.mix", MOB_ARGS(mob_i64(1)), options);
+    wait_for_reason(waits, "resources");
+    options->resources = more;
+    struct mob_future *never = submit("chaos.mix", MOB_ARGS(mob_i64(3)), options);
+    wait_for_reason(never, "unsatisfiable");
+    OK(mob_cancel(never, false));
+    (void)error_of(never, MOB_CANCELLED);
+    mob_release(never);
+    gate_open(gate);
+    assert_int_equal(get_of(holds), 7);
+    assert_int_equal(get_of(waits), chaos_mix(1, 1));
+}
+
 static void named_resources_are_shared_by_fractions(void **state)
 {
     (void)state;
@@ -373,17 +386,7 @@ static void named_resources_are_shared_by_fractions(void **state)
     options.resources = &half; /* before the next one: what waits for more is not overtaken for ever */
     assert_int_equal(get_of(submit("chaos.mix", MOB_ARGS(mob_i64(2)), &options)), chaos_mix(2, 1));
     options.resources = &two;
-    struct mob_future *waits = submit("chaos.mix", MOB_ARGS(mob_i64(1)), &options);
-    wait_for_reason(waits, "resources");
-    options.resources = &ten;
-    struct mob_future *never = submit("chaos.mix", MOB_ARGS(mob_i64(3)), &options);
-    wait_for_reason(never, "unsatisfiable");
-    OK(mob_cancel(never, false));
-    (void)error_of(never, MOB_CANCELLED);
-    mob_release(never);
-    gate_open(gate);
-    assert_int_equal(get_of(holds), 7);
-    assert_int_equal(get_of(waits), chaos_mix(1, 1));
+    assert_shared(holds, &options, &ten);
 }
 
 /* More bytes than fit in 32 bits of 1/10000. */
@@ -395,17 +398,7 @@ static void memory_is_counted_in_bytes(void **state)
         .struct_size = sizeof options, .cpus = -1, .resources = &most, .resource_count = 1};
     struct mob_future *holds = submit("chaos.gated", MOB_ARGS(mob_utf8(gate)), &options);
     wait_for_reason(holds, "running");
-    struct mob_future *waits = submit("chaos.mix", MOB_ARGS(mob_i64(1)), &options);
-    wait_for_reason(waits, "resources");
-    options.resources = &more;
-    struct mob_future *never = submit("chaos.mix", MOB_ARGS(mob_i64(3)), &options);
-    wait_for_reason(never, "unsatisfiable");
-    OK(mob_cancel(never, false));
-    (void)error_of(never, MOB_CANCELLED);
-    mob_release(never);
-    gate_open(gate);
-    assert_int_equal(get_of(holds), 7);
-    assert_int_equal(get_of(waits), chaos_mix(1, 1));
+    assert_shared(holds, &options, &more);
 }
 
 /* ---- actors, generators, errors ---- */

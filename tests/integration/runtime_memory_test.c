@@ -29,9 +29,7 @@ static int set_up(void **state)
         "--segment-bytes", "100663296", "--spill-dir", spill, "--spill-quota-bytes", "16GiB", NULL};
     snprintf(spill, sizeof spill, "/tmp/mobula_memory_XXXXXX");
     assert_non_null(mkdtemp(spill));
-    node_box_start_with(&box, 2, args);
-    client = driver_connect(NULL);
-    driver_deploy(client, "holder");
+    client = driver_box_start(&box, args, "holder");
     return 0;
 }
 

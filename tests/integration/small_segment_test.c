@@ -23,17 +23,14 @@ static int set_up(void **state)
 {
     (void)state;
     static const char *const args[] = {"--segment-bytes", "67108864", NULL};
-    node_box_start_with(&box, 2, args);
-    client = driver_connect(NULL);
-    driver_deploy(client, "probe");
+    client = driver_box_start(&box, args, "probe");
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    mob_disconnect(client);
-    node_box_stop(&box);
+    driver_box_stop(&box, client);
     return 0;
 }
 

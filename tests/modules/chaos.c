@@ -116,13 +116,22 @@ static enum mob_status nest(struct mob_call *call)
 
 /* ---- leaving traces ---- */
 
-static void leave_line(struct mob_call *call, const char *path, size_t size, const char *what)
+enum { PATH_MAX_BYTES = 512 };
+
+/* The i-th argument as a string with its end. */
+static void text_arg(struct mob_call *call, size_t i, char *out, size_t room)
 {
-    char name[512], id[MOB_TEXT_ID_MAX], line[640];
-    snprintf(name, sizeof name, "%.*s", (int)size, path);
+    size_t size;
+    const char *text = mob_arg_utf8(call, i, &size);
+    snprintf(out, room, "%.*s", (int)size, text);
+}
+
+static void leave_line(struct mob_call *call, const char *path, const char *what)
+{
+    char id[MOB_TEXT_ID_MAX], line[640];
     mob_call_task_id(call, id);
     int n = snprintf(line, sizeof line, "%s %s\n", what, id);
-    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     ssize_t written = write(fd, line, (size_t)n);
     (void)written;
     close(fd);
@@ -131,18 +140,18 @@ static void leave_line(struct mob_call *call, const char *path, size_t size, con
 /* A line, then the value. */
 static enum mob_status traced(struct mob_call *call)
 {
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    leave_line(call, path, size, "ran");
+    char path[PATH_MAX_BYTES];
+    text_arg(call, 0, path, sizeof path);
+    leave_line(call, path, "ran");
     return mob_return_i64(call, chaos_mix(mob_arg_i64(call, 1), 1));
 }
 
 /* The same with a result too large for the lineage; the second argument is the input's bytes or null. */
 static enum mob_status traced_blob(struct mob_call *call)
 {
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    leave_line(call, path, size, "made");
+    char path[PATH_MAX_BYTES];
+    text_arg(call, 0, path, sizeof path);
+    leave_line(call, path, "made");
     size_t bytes = (size_t)mob_arg_i64(call, 2);
     int64_t seed = mob_arg_i64(call, 1);
     if (mob_arg_count(call) > 3) {
@@ -159,11 +168,11 @@ static enum mob_status traced_blob(struct mob_call *call)
 /* Other bytes each time: those of the number of lines that the file had. */
 static enum mob_status fickle_blob(struct mob_call *call)
 {
-    size_t path_bytes;
+    char path[PATH_MAX_BYTES];
     struct stat st = {0};
-    const char *path = mob_arg_utf8(call, 0, &path_bytes);
+    text_arg(call, 0, path, sizeof path);
     (void)stat(path, &st);
-    leave_line(call, path, path_bytes, "made");
+    leave_line(call, path, "made");
     size_t bytes = (size_t)mob_arg_i64(call, 1);
     uint8_t *out = mob_return_buffer(call, 0, bytes);
     if (out != NULL)
@@ -174,15 +183,16 @@ static enum mob_status fickle_blob(struct mob_call *call)
 /* A put of such bytes, or (steady) of the same each time, which it reads back. */
 static enum mob_status fickle_put(struct mob_call *call)
 {
-    size_t path_bytes, bytes = (size_t)mob_arg_i64(call, 1);
+    size_t bytes = (size_t)mob_arg_i64(call, 1);
     struct stat st = {0};
-    const char *path = mob_arg_utf8(call, 0, &path_bytes);
+    char path[PATH_MAX_BYTES];
     struct mob_put_buffer *buffer;
     struct mob_future *future;
     struct mob_value *value;
     void *data;
+    text_arg(call, 0, path, sizeof path);
     (void)stat(path, &st);
-    leave_line(call, path, path_bytes, "put");
+    leave_line(call, path, "put");
     enum mob_status status = mob_put_begin(mob_call_client(call), bytes, &data, &buffer);
     if (status != MOB_OK)
         return status;
@@ -193,7 +203,7 @@ static enum mob_status fickle_put(struct mob_call *call)
     if (mob_get(future, MOB_FOREVER, &value) == MOB_OK)
         mob_value_release(value);
     else
-        leave_line(call, path, path_bytes, "unread");
+        leave_line(call, path, "unread");
     return mob_return_future(call, future);
 }
 
@@ -224,24 +234,22 @@ static enum mob_status flaky_put(struct mob_call *call)
 {
     enum { BYTES = 100000 };
     static uint8_t data[BYTES];
-    size_t path_bytes;
-    const char *path = mob_arg_utf8(call, 0, &path_bytes);
-    char text[512], id[MOB_TEXT_ID_MAX], line[80];
+    char path[PATH_MAX_BYTES], id[MOB_TEXT_ID_MAX], line[80];
     struct mob_client *client = mob_call_client(call);
     struct mob_future *child, *put, *seen[2] = {NULL, NULL};
     int64_t result = 0, which;
-    snprintf(text, sizeof text, "%.*s", (int)path_bytes, path);
+    text_arg(call, 0, path, sizeof path);
     enum mob_status status = mob_submit(client, "chaos.mix", MOB_ARGS(mob_i64(1)), NULL, &child);
     if (status != MOB_OK)
         return status;
-    which = generation_of(text, child);
+    which = generation_of(path, child);
     chaos_fill(which, data, sizeof data);
     status = mob_put(client, mob_bytes(data, sizeof data), &put);
     if (status != MOB_OK)
         return status;
     mob_future_id(put, id);
     snprintf(line, sizeof line, "put%lld %s", (long long)which, id);
-    leave_line(call, path, path_bytes, line);
+    leave_line(call, path, line);
     status = mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &seen[0]);
     if (status == MOB_OK)
         status = mob_submit(
@@ -267,21 +275,18 @@ static bool wait_for_file(struct mob_call *call, const char *path)
 static enum mob_status parent(struct mob_call *call)
 {
     struct mob_client *client = mob_call_client(call);
-    size_t path_size, gate_size;
-    const char *path = mob_arg_utf8(call, 0, &path_size), *gate = mob_arg_utf8(call, 1, &gate_size);
-    char path_text[512], gate_text[512];
-    snprintf(path_text, sizeof path_text, "%.*s", (int)path_size, path);
-    snprintf(gate_text, sizeof gate_text, "%.*s", (int)gate_size, gate);
+    char path[PATH_MAX_BYTES], gate[PATH_MAX_BYTES];
+    text_arg(call, 0, path, sizeof path);
+    text_arg(call, 1, gate, sizeof gate);
     int64_t n = mob_arg_i64(call, 2), result = 0, never;
     struct mob_future *futures[64], *late;
     enum mob_status status = MOB_OK;
     for (int64_t i = 0; i < n && i < 64 && status == MOB_OK; i++)
-        status =
-            mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(path_text), mob_i64(i)), NULL, &futures[i]);
+        status = mob_submit(client, "chaos.traced", MOB_ARGS(mob_utf8(path), mob_i64(i)), NULL, &futures[i]);
     if (status == MOB_OK)
         status = get_all(futures, n < 64 ? n : 64, &result);
     if (status == MOB_OK)
-        status = mob_submit(client, "chaos.gated", MOB_ARGS(mob_utf8(gate_text)), NULL, &late);
+        status = mob_submit(client, "chaos.gated", MOB_ARGS(mob_utf8(gate)), NULL, &late);
     if (status != MOB_OK)
         return status;
     enum mob_status timed_out = mob_get_i64(late, 20 * 1000000, &never);
@@ -290,8 +295,8 @@ static enum mob_status parent(struct mob_call *call)
     char line[128];
     snprintf(line, sizeof line, "waits clock=%lld draw=%llu get=%s", (long long)clock,
         (unsigned long long)draw, mob_status_code(timed_out));
-    leave_line(call, path_text, strlen(path_text), line);
-    if (!wait_for_file(call, gate_text))
+    leave_line(call, path, line);
+    if (!wait_for_file(call, gate))
         return MOB_CANCELLED;
     return mob_return_i64(call, result);
 }
@@ -299,21 +304,17 @@ static enum mob_status parent(struct mob_call *call)
 /* Runs until the file is there. */
 static enum mob_status gated(struct mob_call *call)
 {
-    size_t size;
-    const char *gate = mob_arg_utf8(call, 0, &size);
-    char text[512];
-    snprintf(text, sizeof text, "%.*s", (int)size, gate);
+    char text[PATH_MAX_BYTES];
+    text_arg(call, 0, text, sizeof text);
     return wait_for_file(call, text) ? mob_return_i64(call, 7) : MOB_CANCELLED;
 }
 
 /* Becomes a child that runs until the file is there. */
 static enum mob_status defers(struct mob_call *call)
 {
-    size_t size;
-    const char *gate = mob_arg_utf8(call, 0, &size);
-    char text[512];
+    char text[PATH_MAX_BYTES];
     struct mob_future *child;
-    snprintf(text, sizeof text, "%.*s", (int)size, gate);
+    text_arg(call, 0, text, sizeof text);
     enum mob_status status =
         mob_submit(mob_call_client(call), "chaos.gated", MOB_ARGS(mob_utf8(text)), NULL, &child);
     return status == MOB_OK ? mob_return_future(call, child) : status;
@@ -322,11 +323,9 @@ static enum mob_status defers(struct mob_call *call)
 /* Becomes what the object of this id becomes. */
 static enum mob_status becomes(struct mob_call *call)
 {
-    size_t size;
-    const char *id = mob_arg_utf8(call, 0, &size);
     char text[MOB_TEXT_ID_MAX];
     struct mob_future *other;
-    snprintf(text, sizeof text, "%.*s", (int)size, id);
+    text_arg(call, 0, text, sizeof text);
     enum mob_status status = mob_future_from_id(mob_call_client(call), text, &other);
     return status == MOB_OK ? mob_return_future(call, other) : status;
 }
@@ -334,10 +333,8 @@ static enum mob_status becomes(struct mob_call *call)
 /* Fails until the n-th line is in the file; each run has a child, which is another one in each generation. */
 static enum mob_status flaky(struct mob_call *call)
 {
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    char text[512], line[256];
-    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    char text[PATH_MAX_BYTES], line[256];
+    text_arg(call, 0, text, sizeof text);
     struct mob_future *child;
     int64_t v = 0;
     enum mob_status status =
@@ -346,7 +343,7 @@ static enum mob_status flaky(struct mob_call *call)
         status = mob_get_i64(child, MOB_FOREVER, &v);
     if (status != MOB_OK)
         return status;
-    leave_line(call, text, strlen(text), "tried");
+    leave_line(call, text, "tried");
     int64_t tries = 0;
     FILE *file = fopen(text, "r");
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
@@ -360,15 +357,13 @@ static enum mob_status flaky(struct mob_call *call)
 /* Each run asks for another child: what a function must not do. */
 static enum mob_status diverges(struct mob_call *call)
 {
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    char text[512];
+    char text[PATH_MAX_BYTES];
     struct stat st = {0};
-    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    text_arg(call, 0, text, sizeof text);
     (void)stat(text, &st);
     struct mob_future *child;
     int64_t v = 0;
-    leave_line(call, text, strlen(text), "diverges");
+    leave_line(call, text, "diverges");
     enum mob_status status =
         mob_submit(mob_call_client(call), "chaos.mix", MOB_ARGS(mob_i64((int64_t)st.st_size)), NULL, &child);
     if (status == MOB_OK)
@@ -385,14 +380,12 @@ static enum mob_status diverges(struct mob_call *call)
 /* The same, and it does not look at what its child says. Returns how much was in the file before. */
 static enum mob_status shrugs(struct mob_call *call)
 {
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    char text[512];
+    char text[PATH_MAX_BYTES];
     struct stat st = {0};
-    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    text_arg(call, 0, text, sizeof text);
     (void)stat(text, &st);
     struct mob_future *child;
-    leave_line(call, text, strlen(text), "shrugs");
+    leave_line(call, text, "shrugs");
     enum mob_status status =
         mob_submit(mob_call_client(call), "chaos.mix", MOB_ARGS(mob_i64((int64_t)st.st_size)), NULL, &child);
     if (status != MOB_OK)
@@ -408,9 +401,9 @@ static enum mob_status shrugs(struct mob_call *call)
 
 static enum mob_status dies(struct mob_call *call)
 {
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    leave_line(call, path, size, "dies");
+    char path[PATH_MAX_BYTES];
+    text_arg(call, 0, path, sizeof path);
+    leave_line(call, path, "dies");
     printf("the last words of a task\n");
     fflush(stdout);
     switch (mob_arg_i64(call, 1)) {
@@ -524,12 +517,11 @@ static enum mob_status chain_restore(struct mob_call *call)
 static enum mob_status chain_blob(struct mob_call *call)
 {
     struct chain *chain = mob_call_self(call);
-    size_t path_size, gate_size;
-    const char *path = mob_arg_utf8(call, 2, &path_size), *gate = mob_arg_utf8(call, 3, &gate_size);
-    char text[512];
-    snprintf(text, sizeof text, "%.*s", (int)gate_size, gate);
-    leave_line(call, path, path_size, "blob");
-    if (!wait_for_file(call, text))
+    char path[PATH_MAX_BYTES], gate[PATH_MAX_BYTES];
+    text_arg(call, 2, path, sizeof path);
+    text_arg(call, 3, gate, sizeof gate);
+    leave_line(call, path, "blob");
+    if (!wait_for_file(call, gate))
         return MOB_CANCELLED;
     chain->state = chaos_mix(chain->state, mob_arg_i64(call, 0));
     size_t bytes = (size_t)mob_arg_i64(call, 1);
@@ -543,10 +535,8 @@ static enum mob_status chain_blob(struct mob_call *call)
 static enum mob_status chain_stumble(struct mob_call *call)
 {
     struct chain *chain = mob_call_self(call);
-    size_t size;
-    const char *path = mob_arg_utf8(call, 0, &size);
-    char text[512];
-    snprintf(text, sizeof text, "%.*s", (int)size, path);
+    char text[PATH_MAX_BYTES];
+    text_arg(call, 0, text, sizeof text);
     int fd = open(text, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0)
         raise(SIGKILL);
@@ -666,10 +656,8 @@ static enum mob_status counts(struct mob_call *call)
 /* Blocks on a child that waits for the gate. */
 static enum mob_status blocks(struct mob_call *call)
 {
-    size_t size;
-    const char *gate = mob_arg_utf8(call, 0, &size);
-    char text[512];
-    snprintf(text, sizeof text, "%.*s", (int)size, gate);
+    char text[PATH_MAX_BYTES];
+    text_arg(call, 0, text, sizeof text);
     struct mob_future *child;
     int64_t v = 0;
     enum mob_status status =

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "tests/support/node_box.h"
+
 bool driver_sanitized(void)
 {
     const char *sanitize = getenv("MOBULA_SANITIZE");
@@ -35,6 +37,27 @@ void driver_deploy(struct mob_client *client, const char *name)
     assert_non_null(folder); /* CTest sets it */
     snprintf(module, sizeof module, "%s/%s.so", folder, name);
     driver_assert_ok(client, mob_deploy(client, module, NULL), module, __LINE__);
+}
+
+struct mob_client *driver_box_start(struct node_box *box, const char *const *args, const char *module)
+{
+    node_box_start_with(box, 2, args);
+    struct mob_client *client = driver_connect(NULL);
+    driver_deploy(client, module);
+    return client;
+}
+
+void driver_box_stop(struct node_box *box, struct mob_client *client)
+{
+    mob_disconnect(client);
+    node_box_stop(box);
+}
+
+void driver_fresh_files(const struct node_box *box, char trace[DRIVER_PATH_MAX], char gate[DRIVER_PATH_MAX])
+{
+    static int number;
+    snprintf(trace, DRIVER_PATH_MAX, "%s/trace%d", box->gcs.directory, ++number);
+    snprintf(gate, DRIVER_PATH_MAX, "%s/gate%d", box->gcs.directory, number);
 }
 
 int trace_lines(const char *trace, const char *word)

@@ -8,6 +8,8 @@
 
 #include <mobula/mobula.h>
 
+struct node_box;
+
 /* Built with a sanitizer: slower by far, with an allocator of its own. */
 bool driver_sanitized(void);
 
@@ -15,6 +17,15 @@ bool driver_sanitized(void);
 struct mob_client *driver_connect(const struct mob_connect_options *options);
 /* `name` of tests/modules, without its ending. */
 void driver_deploy(struct mob_client *client, const char *name);
+
+/* A node of two slots with these flags (node_box_start_with; NULL = none), this module, and a driver of it:
+ * what a set-up needs, and what takes it down. */
+struct mob_client *driver_box_start(struct node_box *box, const char *const *args, const char *module);
+void driver_box_stop(struct node_box *box, struct mob_client *client);
+
+/* Names of a trace and a gate in the box's folder that no test before had. */
+enum { DRIVER_PATH_MAX = 160 };
+void driver_fresh_files(const struct node_box *box, char trace[DRIVER_PATH_MAX], char gate[DRIVER_PATH_MAX]);
 
 /* Fails the test with what the library says, unless the status is MOB_OK. client: NULL = it could not
  * connect. */
