@@ -118,7 +118,7 @@ void chain_choose(struct supervisor *supervisor)
 }
 
 #define UNHEARD_AFTER_NS (2 * MOB_SEC) /* a member that runs for so long has made itself heard */
-#define STOPPED_PATIENCE_MS 3000 /* who stops a master for less than that may go on */
+#define STOPPED_PATIENCE_MS 3000 /* who is stopped for less than that goes on */
 
 static void replace(struct process *process, const char *why)
 {
@@ -127,25 +127,26 @@ static void replace(struct process *process, const char *why)
     kill(-process->pid, SIGKILL); /* its end is seen like any other */
 }
 
-/* A stopped member is the master's to find, a stopped master nobody's. One that a debugger holds is left
- * alone. */
+/* A stopped member is the master's to find. A stopped master is found by nobody; and the member of a stopped
+ * Redis lives, waits for it, and the whole chain with it. One that a debugger holds is left alone. */
 static void on_stopped_for_long(uv_timer_t *timer)
 {
-    struct process *master = timer->data;
+    struct process *process = timer->data;
     struct mob_process look;
-    if (master->pid > 0 && mob_process_look(master->pid, &look) && look.state == 'T')
-        replace(master, "it was stopped, and nobody else says who is in its chain");
+    if (process->pid > 0 && mob_process_look(process->pid, &look) && look.state == 'T')
+        replace(process, "it was stopped, and its chain cannot do without");
 }
 
 void chain_note_stopped(struct supervisor *supervisor)
 {
     siginfo_t info = {0};
     while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0) {
-        for (int i = SUPERVISED_MASTER; i < SUPERVISED_NODE; i++) {
-            struct process *master = &supervisor->processes[i];
-            bool runs = master->state == PROCESS_STARTING || master->state == PROCESS_READY;
-            if (runs && master->pid == info.si_pid && !supervisor->stopping)
-                uv_timer_start(&master->timer, on_stopped_for_long, STOPPED_PATIENCE_MS, 0);
+        for (int i = SUPERVISED_REDIS; i < SUPERVISED_NODE; i++) {
+            struct process *process = &supervisor->processes[i];
+            bool runs = process->state == PROCESS_STARTING || process->state == PROCESS_READY;
+            bool ours = chain_has_masters(supervisor) && !process_is_gcs(process->which);
+            if (runs && ours && process->pid == info.si_pid && !supervisor->stopping)
+                uv_timer_start(&process->timer, on_stopped_for_long, STOPPED_PATIENCE_MS, 0);
         }
         info.si_pid = 0;
     }

@@ -203,6 +203,14 @@ class Chain(ClusterCase):
             self.assertNotEqual(node, self.process("node")["pid"])
         log = (self.dir / "logs/master.log").read_text(errors="replace")
         self.assertGreaterEqual(log.count("node_log_sealed"), 2, log)
+        # a Redis that hangs would hold up its member, and that one the chain
+        epoch, _ = self.chain()
+        redis = self.pid_of("redis-1")
+        os.kill(redis, signal.SIGSTOP)
+        n += 1
+        self.add(n)
+        self.whole_after(epoch)
+        self.assertNotEqual(redis, self.process("redis-1")["pid"])
         # a master that hangs is ended by the supervisor: nobody else could leave out who dies meanwhile
         epoch, _ = self.chain()
         master = self.pid_of("master")
