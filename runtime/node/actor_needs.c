@@ -53,7 +53,7 @@ void node_actor_called(
     }
     if (!caller)
         caller = add_caller(actor);
-    int64_t since = submitted_ns ? node_wall_of(submitted_ns) : 0;
+    int64_t since = submitted_ns ? node_needed_since(submitted_ns) : 0;
     *caller = (struct actor_caller){.job = job, .newest = position, .since_wall_ns = since};
 }
 

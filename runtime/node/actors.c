@@ -160,9 +160,9 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     return actor;
 }
 
-int64_t node_wall_of(int64_t mono_ns)
+int64_t node_needed_since(int64_t mono_ns)
 {
-    return mono_ns + mob_wall_minus_mono();
+    return mono_ns + mob_wall_minus_mono() - 2 * LOG_CLOCK_DRIFT_NS;
 }
 
 enum mob_status node_actor_create(struct node *node, struct node_task *task)
@@ -193,7 +193,7 @@ enum mob_status node_actor_create(struct node *node, struct node_task *task)
         node_actor_add(node, &head, tail, tail_bytes, task->template->job, task->template->function);
     if (!actor)
         return MOB_QUEUE_FULL;
-    actor->needed_since_wall_ns = node_wall_of(task->submitted_ns);
+    actor->needed_since_wall_ns = node_needed_since(task->submitted_ns);
     actor_row_new(node, actor);
     return MOB_OK;
 }

@@ -70,7 +70,7 @@ static void save(struct node *node, const struct mob_out_checkpoint *head, enum 
     const struct node_actor *actor = node_actor_find(node, head->actor);
     bool newest = actor && actor->last_submitted_ns > 0 && actor->last_position == head->position;
     *saving = (struct saving){node, head->actor, head->position,
-        newest ? node_wall_of(actor->last_submitted_ns) : 0, (uint32_t)(sizeof row + bytes)};
+        newest ? node_needed_since(actor->last_submitted_ns) : 0, (uint32_t)(sizeof row + bytes)};
     memcpy(saving->value, &row, sizeof row);
     memcpy(saving->value + sizeof row, state, bytes);
     struct effect effect = {.kind = EFFECT_CALL, .slot = NODE_NOBODY};

@@ -40,8 +40,6 @@ struct run_chunk {
     struct effect_run runs[RUNS_A_CHUNK];
 };
 
-#define CLOCK_DRIFT_NS (1000 * 1000ll)
-
 struct lineage_log {
     struct lineage_log_options options;
     struct log_then *then, **then_end; /* empty: end is not valid */
@@ -303,7 +301,7 @@ static void close_block(struct lineage_log *log)
 int64_t lineage_log_wall(struct lineage_log *log, int64_t mono_ns)
 {
     int64_t to_wall_ns = mob_wall_minus_mono(), drift_ns = to_wall_ns - log->to_wall_ns;
-    if (drift_ns > CLOCK_DRIFT_NS || drift_ns < -CLOCK_DRIFT_NS)
+    if (drift_ns > LOG_CLOCK_DRIFT_NS || drift_ns < -LOG_CLOCK_DRIFT_NS)
         log->to_wall_ns = to_wall_ns;
     return mono_ns + log->to_wall_ns;
 }

@@ -18,6 +18,8 @@
 #define LOG_BLOCKS_IN_FLIGHT_MAX 32u
 /* Full ones that wait for company leave when they are so many: a quarter of what may be in flight. */
 #define LOG_BLOCKS_GATHERED 8u
+/* So far the distance between the clocks may go from that of the blocks before a new one is taken. */
+#define LOG_CLOCK_DRIFT_NS (1000 * 1000ll)
 #define LOG_BLOCK_AGE_NS_MAX 1000000 /* 1 ms */
 #define EFFECT_INLINE_MAX 16u
 
