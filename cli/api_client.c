@@ -7,6 +7,7 @@
 
 #include "cli/state_dir.h"
 #include "common/base/clock.h"
+#include "common/wire/json_reals.h"
 
 enum { RETRY_PAUSE_MS = 50 };
 
@@ -290,6 +291,13 @@ void api_print_value(const struct cli_call *call, const json_t *value)
         puts(json_string_value(value));
         return;
     }
-    json_dumpf(value, stdout, JSON_ENCODE_ANY | (call->format == CLI_JSON ? JSON_INDENT(2) : JSON_COMPACT));
-    putchar('\n');
+    char *text =
+        json_dumps(value, JSON_ENCODE_ANY | (call->format == CLI_JSON ? JSON_INDENT(2) : JSON_COMPACT));
+    if (!text) {
+        cli_say("out of memory");
+        return;
+    }
+    mob_json_shorten_reals(text);
+    puts(text);
+    free(text);
 }

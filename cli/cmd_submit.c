@@ -17,7 +17,11 @@ static json_t *argument_of(const char *text)
     struct mob_object_id id;
     if (mob_object_id_parse(text, &id) == MOB_OK)
         return json_pack("{s:s}", "$ref", text);
-    json_t *value = json_loads(text, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, NULL);
+    const size_t flags = JSON_DECODE_ANY | JSON_REJECT_DUPLICATES;
+    json_error_t error;
+    json_t *value = json_loads(text, flags, &error);
+    if (!value && json_error_code(&error) == json_error_numeric_overflow) /* more than 64 bits: for f64 */
+        value = json_loads(text, flags | JSON_DECODE_INT_AS_REAL, &error);
     return value ? value : json_string(text);
 }
 

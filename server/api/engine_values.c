@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/wire/json_reals.h"
 #include "common/wire/json_value.h"
 #include "common/wire/tensor.h"
 #include "server/api/engine_inner.h"
@@ -131,6 +132,8 @@ static enum mob_status convert(struct mob_client *client, const struct mob_signa
     c->text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | digits_for(type));
     if (!c->text)
         return MOB_NO_MEMORY;
+    if (digits_for(type) == 0)
+        mob_json_shorten_reals(c->text); /* 1.1 stays 1.1 */
     enum mob_status status = mob_value_from_json(
         c->text, strlen(c->text), signature, type, ENGINE_ARGUMENT_BYTES_MAX, &c->value, error);
     return status == MOB_OK ? refer(client, c, out) : status;

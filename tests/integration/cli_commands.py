@@ -156,11 +156,21 @@ class Commands(unittest.TestCase):
                           "options": {"name": "n", "max_retries": 0, "resources": {"CPU": 0.5, "GPU": 1.0}}}, json.loads(body))
         self.assertEqual(f"{TASK}\n", self.run_cli("submit", "m.f", "-o", "name").stdout)
 
+    def test_integers_of_more_than_64_bits_are_numbers(self):
+        self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))
+        self.run_cli("submit", "m.f", "9223372036854775808", "-99999999999999999999", "9223372036854775807", "1e999")
+        self.assertEqual([2.0**63, -1e20, 2**63 - 1, "1e999"], json.loads(self.last()[4])["arguments"])
+
     def test_submit_wait_prints_the_result(self):
         self.gateway.on("POST", "/api/v1/tasks", (200, {"id": TASK, "returns": [OBJECT], "state": "finished", "result": 3}, {}))
         self.assertEqual("3\n", self.run_cli("submit", "m.f", "1", "2", "--wait").stdout)
         self.assertEqual("wait=2", self.last()[3]["Prefer"])
         self.assertEqual("finished", json.loads(self.run_cli("submit", "m.f", "-w", "-o", "json").stdout)["state"])
+
+    def test_numbers_have_no_more_digits_than_they_need(self):
+        self.gateway.on("POST", "/api/v1/tasks",
+                        (200, {"id": TASK, "returns": [OBJECT], "state": "finished", "result": [0.1, 0.1 + 0.2, 2**63 - 1]}, {}))
+        self.assertEqual("[0.1,0.30000000000000004,9223372036854775807]\n", self.run_cli("submit", "m.f", "--wait").stdout)
 
     def test_submit_wait_goes_on_when_it_takes_longer(self):
         self.gateway.on("POST", "/api/v1/tasks", (202, {"id": TASK, "returns": [OBJECT], "state": "submitted"}, {}))

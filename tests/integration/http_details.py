@@ -357,6 +357,13 @@ def test_integers_beyond_64_bits(c):
         check(told.get("result") == exact, "what f64 holds is taken to the last digit", (exact, told))
 
 
+def test_json_keeps_its_numbers(c):
+    c.deploy("probe")
+    put = c.run("probe.kinds", {"a": [0.1, 1.10, -2.5]})
+    record = c.call("GET", f"{V1}/tasks/{put['id']}")[2].decode()
+    check('"arguments":[{"a":[0.1,1.1,-2.5]}]' in record, "as they were written", record)
+
+
 def test_what_any_becomes(c):
     """The row of `any` in docs/signatures.md."""
     c.deploy("probe")
