@@ -34,10 +34,6 @@ static uint64_t random_next(void)
     return xorshift(&seed);
 }
 
-struct slot {
-    struct mob_gcs_block block;
-    uint8_t bytes[2048];
-};
 struct load {
     struct chain_box box;
     struct mob_gcs *writer, *reader, *follower;
@@ -126,21 +122,12 @@ static void on_got(void *arg, const struct mob_gcs_answer *a)
 /* False: a log keeps what is not on disk yet, and a slow disk has left no room for more. */
 static bool append_block(struct load *l)
 {
-    struct slot *slot = malloc(sizeof *slot);
-    struct gcs_block_spec spec = {.incarnation = l->incarnation,
-        .sequence = l->appended,
-        .job = 1,
-        .stream = 1,
-        .first_index = (uint32_t)(l->appended * TASKS),
-        .tasks = TASKS,
-        .specs = true,
-        .finals = l->appended % 3 != 0};
-    slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-    slot->block.bytes = slot->bytes;
-    l->hashes[l->appended] = mob_hash64(slot->bytes, slot->block.length);
-    enum mob_status status = mob_gcs_log_append(l->log, &slot->block);
+    struct gcs_block_spec spec = gcs_block_nth(l->incarnation, l->appended, TASKS);
+    struct mob_gcs_block *block = gcs_block_new(&spec);
+    l->hashes[l->appended] = mob_hash64(block->bytes, block->length);
+    enum mob_status status = mob_gcs_log_append(l->log, block);
     if (status == MOB_QUEUE_FULL) {
-        free(slot);
+        free(block);
         return false;
     }
     assert_int_equal(status, MOB_OK);

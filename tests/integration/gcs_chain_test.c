@@ -223,11 +223,6 @@ static void on_acked(void *arg, uint64_t count)
 {
     *(bool *)arg = count == BLOCKS;
 }
-static void on_released(void *arg, struct mob_gcs_block *block)
-{
-    (void)arg;
-    free(block);
-}
 static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
 {
     (void)arg;
@@ -239,15 +234,11 @@ static void append_blocks(struct mob_gcs *gcs)
     static bool all_acked;
     uint64_t incarnation;
     struct mob_gcs_log *log;
-    struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, &all_acked};
+    struct mob_gcs_log_events events = {on_acked, gcs_block_released, on_sealed, &all_acked};
     all_acked = false;
     assert_int_equal(mob_gcs_node_register_wait(gcs, "node", DEADLINE, &incarnation), MOB_OK);
     assert_int_equal(mob_gcs_log_open(gcs, incarnation, 0, &events, &log), MOB_OK);
     for (uint32_t i = 0; i < BLOCKS; i++) {
-        struct slot {
-            struct mob_gcs_block block; /* first */
-            uint8_t bytes[4096];
-        } *slot = calloc(1, sizeof *slot);
         struct gcs_block_spec spec = {.incarnation = incarnation,
             .sequence = i,
             .job = 1,
@@ -255,9 +246,7 @@ static void append_blocks(struct mob_gcs *gcs)
             .first_index = i,
             .tasks = 1,
             .specs = true};
-        slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-        slot->block.bytes = slot->bytes;
-        assert_int_equal(mob_gcs_log_append(log, &slot->block), MOB_OK);
+        assert_int_equal(mob_gcs_log_append(log, gcs_block_new(&spec)), MOB_OK);
     }
     assert_int_equal(mob_gcs_run_until(gcs, &all_acked, DEADLINE), MOB_OK);
 }

@@ -36,19 +36,10 @@ struct fixture {
     uint32_t cold_asked;
     bool mute; /* the reader does not answer */
 };
-struct slot {
-    struct mob_gcs_block block;
-    uint8_t bytes[65536];
-};
 
 static void on_acked(void *arg, uint64_t count)
 {
     ((struct fixture *)arg)->acked = count;
-}
-static void on_released(void *arg, struct mob_gcs_block *block)
-{
-    (void)arg;
-    free(block);
 }
 static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
 {
@@ -151,7 +142,7 @@ static struct fixture *start(const char *flag, const char *value)
     gcs_box_start(&f->box);
     f->gcs = gcs_box_client(&f->box);
     start_flusher(f);
-    struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, f};
+    struct mob_gcs_log_events events = {on_acked, gcs_block_released, on_sealed, f};
     assert_int_equal(mob_gcs_node_register_wait(f->gcs, "node-a", soon(), &f->incarnation), MOB_OK);
     assert_int_equal(mob_gcs_log_open(f->gcs, f->incarnation, 0, &events, &f->log), MOB_OK);
     return f;
@@ -172,12 +163,9 @@ static void finish(struct fixture *f)
 
 static void append(struct fixture *f, struct gcs_block_spec spec)
 {
-    struct slot *slot = malloc(sizeof *slot);
     spec.incarnation = f->incarnation;
     spec.sequence = f->appended++;
-    slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-    slot->block.bytes = slot->bytes;
-    assert_int_equal(mob_gcs_log_append(f->log, &slot->block), MOB_OK);
+    assert_int_equal(mob_gcs_log_append(f->log, gcs_block_new(&spec)), MOB_OK);
 }
 
 static void wait_appended(struct fixture *f)

@@ -34,10 +34,6 @@ static uint64_t random_next(void)
     return xorshift(&seed);
 }
 
-struct slot {
-    struct mob_gcs_block block;
-    uint8_t bytes[4096];
-};
 struct writer {
     struct gcs_box box;
     struct mob_gcs *gcs;
@@ -100,20 +96,11 @@ static void writer_fini(struct writer *w)
 
 static void append_block(struct writer *w)
 {
-    struct slot *slot = malloc(sizeof *slot);
-    struct gcs_block_spec spec = {.incarnation = w->incarnation,
-        .sequence = w->appended,
-        .job = 1,
-        .stream = 1,
-        .first_index = (uint32_t)(w->appended * TASKS),
-        .tasks = TASKS,
-        .specs = true,
-        .finals = w->all_finish || w->appended % 3 != 0};
-    slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-    slot->block.bytes = slot->bytes;
-    enum mob_status status = mob_gcs_log_append(w->log, &slot->block);
-    assert_int_equal(status, MOB_OK);
-    w->hashes[w->appended++] = mob_hash64(slot->bytes, slot->block.length);
+    struct gcs_block_spec spec = gcs_block_nth(w->incarnation, w->appended, TASKS);
+    spec.finals |= w->all_finish;
+    struct mob_gcs_block *block = gcs_block_new(&spec);
+    assert_int_equal(mob_gcs_log_append(w->log, block), MOB_OK);
+    w->hashes[w->appended++] = mob_hash64(block->bytes, block->length);
 }
 
 /* A counter that is raised by compare-and-set: one success is one step, whatever was killed in between. */
@@ -152,9 +139,7 @@ static void load_for(struct writer *w, uint64_t blocks, int64_t at_most_ns)
         while (w->appended - w->acked < 32 && w->appended < BLOCKS_MAX)
             append_block(w);
         counter_step(w);
-        mob_gcs_step(w->gcs, mob_now());
-        struct pollfd p = {.fd = mob_gcs_fd(w->gcs), .events = POLLIN};
-        poll(&p, 1, 5);
+        gcs_box_step(w->gcs, 5);
     }
 }
 
@@ -165,9 +150,7 @@ static void drain(struct writer *w, bool durable)
         if (mob_now() > deadline)
             fail_msg("stuck: appended %llu acked %llu released %llu", (unsigned long long)w->appended,
                 (unsigned long long)w->acked, (unsigned long long)w->released);
-        mob_gcs_step(w->gcs, mob_now());
-        struct pollfd p = {.fd = mob_gcs_fd(w->gcs), .events = POLLIN};
-        poll(&p, 1, 10);
+        gcs_box_step(w->gcs, 10);
     }
 }
 
@@ -343,9 +326,7 @@ static void a_loss_with_durability_no_is_named_and_the_log_sealed(void **state)
     gcs_box_spawn_redis(&w.box);
     gcs_box_spawn_gcs(&w.box);
     for (int64_t deadline = mob_now() + DEADLINE_NS; !w.sealed && mob_now() < deadline;) {
-        mob_gcs_step(w.gcs, mob_now());
-        struct pollfd p = {.fd = mob_gcs_fd(w.gcs), .events = POLLIN};
-        poll(&p, 1, 10);
+        gcs_box_step(w.gcs, 10);
     }
     assert_true(w.sealed);
     assert_int_equal(w.why, MOB_SEALED);

@@ -22,10 +22,6 @@ struct fixture {
     uint64_t incarnation, acked, released, appended, cut;
     bool sealed, refused;
 };
-struct slot {
-    struct mob_gcs_block block;
-    uint8_t bytes[65536];
-};
 
 static void on_acked(void *arg, uint64_t count)
 {
@@ -78,19 +74,14 @@ static void finish(struct fixture *f)
 
 static void step(struct fixture *f)
 {
-    mob_gcs_step(f->gcs, mob_now());
-    struct pollfd p = {.fd = mob_gcs_fd(f->gcs), .events = POLLIN};
-    poll(&p, 1, 5);
+    gcs_box_step(f->gcs, 5);
 }
 
 static void append(struct fixture *f, struct gcs_block_spec spec)
 {
-    struct slot *slot = malloc(sizeof *slot);
     spec.incarnation = f->incarnation;
     spec.sequence = f->appended++;
-    slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-    slot->block.bytes = slot->bytes;
-    assert_int_equal(mob_gcs_log_append(f->log, &slot->block), MOB_OK);
+    assert_int_equal(mob_gcs_log_append(f->log, gcs_block_new(&spec)), MOB_OK);
 }
 
 static void wait_acked(struct fixture *f)
@@ -628,8 +619,9 @@ static void sealing_is_the_cut(void **state)
     for (int64_t deadline = soon(); !f->sealed; step(f))
         assert_true(mob_now() < deadline);
     assert_int_equal(f->cut, 10);
-    struct slot late = {.block = {.bytes = late.bytes, .length = 100}};
-    assert_int_equal(mob_gcs_log_append(f->log, &late.block), MOB_SEALED);
+    uint8_t bytes[100] = {0};
+    struct mob_gcs_block late = {.bytes = bytes, .length = sizeof bytes};
+    assert_int_equal(mob_gcs_log_append(f->log, &late), MOB_SEALED);
     open_log(f);
     assert_int_equal(f->incarnation, first + 1);
     gcs_box_end(&f->box.gcs, SIGKILL);

@@ -30,10 +30,6 @@ struct fixture {
     uint32_t link_changes;
     struct log logs[2];
 };
-struct slot {
-    struct mob_gcs_block block;
-    uint8_t bytes[65536];
-};
 
 static int64_t soon(void)
 {
@@ -49,11 +45,6 @@ static void on_link(void *arg, enum mob_status status)
 static void on_acked(void *arg, uint64_t count)
 {
     ((struct log *)arg)->acked = count;
-}
-static void on_released(void *arg, struct mob_gcs_block *block)
-{
-    (void)arg;
-    free(block);
 }
 static void on_sealed(void *arg, enum mob_status why, uint64_t cut)
 {
@@ -106,9 +97,7 @@ static void finish(struct fixture *f)
 
 static void step(struct fixture *f)
 {
-    mob_gcs_step(f->gcs, mob_now());
-    struct pollfd p = {.fd = mob_gcs_fd(f->gcs), .events = POLLIN};
-    poll(&p, 1, 5);
+    gcs_box_step(f->gcs, 5);
 }
 
 static struct mob_gcs_put put_of(const char *key, const char *value, uint64_t if_version)
@@ -259,7 +248,7 @@ static void open_logs(struct fixture *f)
     static const char *const names[2] = {"a", "b"};
     for (int i = 0; i < 2; i++) {
         struct log *log = &f->logs[i];
-        struct mob_gcs_log_events events = {on_acked, on_released, on_sealed, log};
+        struct mob_gcs_log_events events = {on_acked, gcs_block_released, on_sealed, log};
         log->incarnation = registered(f, names[i]);
         assert_int_equal(mob_gcs_log_open(f->gcs, log->incarnation, 0, &events, &log->log), MOB_OK);
     }
@@ -267,12 +256,9 @@ static void open_logs(struct fixture *f)
 
 static void append(struct log *log, struct gcs_block_spec spec)
 {
-    struct slot *slot = malloc(sizeof *slot);
     spec.incarnation = log->incarnation;
     spec.sequence = log->appended++;
-    slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-    slot->block.bytes = slot->bytes;
-    assert_int_equal(mob_gcs_log_append(log->log, &slot->block), MOB_OK);
+    assert_int_equal(mob_gcs_log_append(log->log, gcs_block_new(&spec)), MOB_OK);
 }
 
 static void wait_acked(struct fixture *f)

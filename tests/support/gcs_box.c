@@ -198,6 +198,13 @@ enum mob_status gcs_box_member(const char *socket, uint32_t shard, struct mob_me
     return mob_member_open(&options, link_out);
 }
 
+void gcs_box_step(struct mob_gcs *gcs, int wait_ms)
+{
+    mob_gcs_step(gcs, mob_now());
+    struct pollfd p = {.fd = mob_gcs_fd(gcs), .events = POLLIN};
+    poll(&p, 1, wait_ms);
+}
+
 struct mob_gcs_stats gcs_box_stats(struct mob_gcs *gcs)
 {
     struct mob_gcs_sync sync = {0};
@@ -311,4 +318,33 @@ uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_
     MOB_ASSERT(length <= capacity);
     memcpy(out, whole, length);
     return length;
+}
+
+struct gcs_block_spec gcs_block_nth(uint64_t incarnation, uint64_t n, uint32_t tasks)
+{
+    return (struct gcs_block_spec){.incarnation = incarnation,
+        .sequence = n,
+        .job = 1,
+        .stream = 1,
+        .first_index = (uint32_t)(n * tasks),
+        .tasks = tasks,
+        .specs = true,
+        .finals = n % 3 != 0};
+}
+
+struct mob_gcs_block *gcs_block_new(const struct gcs_block_spec *spec)
+{
+    static uint8_t bytes[MOB_BLOCK_BYTES_MAX];
+    uint32_t length = gcs_block_make(spec, bytes, sizeof bytes);
+    struct mob_gcs_block *block = malloc(sizeof *block + length);
+    MOB_ASSERT(block != NULL);
+    memcpy(block + 1, bytes, length);
+    *block = (struct mob_gcs_block){.bytes = block + 1, .length = length};
+    return block;
+}
+
+void gcs_block_released(void *arg, struct mob_gcs_block *block)
+{
+    (void)arg;
+    free(block);
 }

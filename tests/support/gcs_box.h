@@ -48,6 +48,8 @@ bool gcs_box_ended(pid_t *pid);
 /* Kills both, removes the folder (kept when MOBULA_KEEP is set). */
 void gcs_box_fini(struct gcs_box *box);
 struct mob_gcs *gcs_box_client(struct gcs_box *box);
+/* What there is for the client now, then up to `wait_ms` for more. */
+void gcs_box_step(struct mob_gcs *gcs, int wait_ms);
 /* mob_member_open with the secret of all boxes. */
 MOB_MUST_USE enum mob_status gcs_box_member(
     const char *socket, uint32_t shard, struct mob_member_link **link_out);
@@ -70,6 +72,11 @@ struct gcs_block_spec {
     int64_t wall_ns, mono_ns; /* 0 = now */
 };
 uint32_t gcs_block_make(const struct gcs_block_spec *spec, uint8_t *out, uint32_t capacity);
+/* The n-th block of a log of one stream, `tasks` of it in each: one block in three leaves them unfinished. */
+struct gcs_block_spec gcs_block_nth(uint64_t incarnation, uint64_t n, uint32_t tasks);
+/* A block as a log takes it, in memory of its own: free() it, or let the log do it (its event `released`). */
+struct mob_gcs_block *gcs_block_new(const struct gcs_block_spec *spec);
+void gcs_block_released(void *arg, struct mob_gcs_block *block);
 struct mob_job_id gcs_block_job(uint16_t job);
 struct mob_stream gcs_block_stream(uint16_t job, uint8_t stream);
 struct mob_function_id gcs_block_function(uint8_t function);

@@ -112,11 +112,6 @@ void gcs_load_crash_client(struct gcs_load *l, uint32_t i)
 
 /* ---- blocks ---- */
 
-struct slot {
-    struct mob_gcs_block block;
-    uint8_t bytes[BLOCK_BYTES];
-};
-
 static void on_acked(void *arg, uint64_t count)
 {
     struct gcs_load *l = arg;
@@ -165,21 +160,11 @@ static void on_resync(void *arg, uint64_t after, uint64_t next)
 
 static void append_block(struct gcs_load *l)
 {
-    struct slot *slot = malloc(sizeof *slot);
-    MOB_ASSERT(slot != NULL);
-    struct gcs_block_spec spec = {.incarnation = l->incarnation,
-        .sequence = l->appended,
-        .job = 1,
-        .stream = 1,
-        .first_index = (uint32_t)(l->appended * TASKS),
-        .tasks = TASKS,
-        .specs = true,
-        .finals = l->appended % 3 != 0};
-    slot->block.length = gcs_block_make(&spec, slot->bytes, sizeof slot->bytes);
-    slot->block.bytes = slot->bytes;
-    l->hashes[l->appended] = mob_hash64(slot->bytes, slot->block.length);
+    struct gcs_block_spec spec = gcs_block_nth(l->incarnation, l->appended, TASKS);
+    struct mob_gcs_block *block = gcs_block_new(&spec);
+    l->hashes[l->appended] = mob_hash64(block->bytes, block->length);
     l->appended++;
-    enum mob_status status = mob_gcs_log_append(l->log, &slot->block);
+    enum mob_status status = mob_gcs_log_append(l->log, block);
     if (status != MOB_OK)
         wrong(l, "a block was refused: %s", mob_status_code(status));
 }
