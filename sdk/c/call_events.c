@@ -113,5 +113,7 @@ enum mob_status mob_span_end(struct mob_call *call, int64_t begin, const char *n
     MOB_GIVEN(NULL, call);
     MOB_GIVEN(call->client, name);
     int64_t span = mob_now() - begin;
+    if (begin <= 0 || span < 0)
+        return mob_client_fail(call->client, MOB_INVALID, "the begin of a span is what mob_span_begin gave");
     return publish(call, name, NULL, begin, span > 0 ? span : 1);
 }

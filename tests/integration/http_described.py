@@ -102,7 +102,7 @@ def run_in_job(c, function):
 
 def test_misreports_are_refused_and_leave_no_event(c):
     job, task, position = run_in_job(c, "probe.misreports")
-    check(c.json("GET", f"{V1}/tasks/{task}", expect=200)["returns"][0].get("value") == (1 << 11) - 1, "all refused")
+    check(c.json("GET", f"{V1}/tasks/{task}", expect=200)["returns"][0].get("value") == (1 << 13) - 1, "all refused")
     events = [e for e in events_of(c, f"after={position}&job={job}") if not e["type"].startswith("task.")]
     check([e["type"] for e in events if e["type"] not in ("job", "log")] == ["progress"], "only the one that was told", events)
     told = next(e["data"] for e in events if e["type"] == "progress")

@@ -435,7 +435,8 @@ static enum mob_status misreports(struct mob_call *call)
         mob_event(call, "bad.event", "{}{}"), mob_event(call, "bad.event", deep),
         mob_event(call, "bad.event", "\"\xff\""), mob_event(call, "", "{}"), mob_event(call, type, "{}"),
         mob_event(call, "\xff", "{}"), mob_progress(call, 1.5, "too much"), mob_progress(call, -0.1, ""),
-        mob_progress(call, 0.0 / 0.0, "")};
+        mob_progress(call, 0.0 / 0.0, ""), mob_span_end(call, 0, "bad.span"),
+        mob_span_end(call, INT64_MAX, "bad.span")};
     int64_t refused = 0;
     for (size_t i = 0; i < sizeof got / sizeof *got; i++)
         refused |= (int64_t)(got[i] == MOB_INVALID) << i;

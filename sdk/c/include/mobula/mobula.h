@@ -401,9 +401,9 @@ MOB_API void mob_call_set_self(struct mob_call *call, void *instance); /* in a c
 MOB_API int64_t mob_clock_ns(struct mob_call *call); /* wall clock */
 MOB_API uint64_t mob_random(struct mob_call *call);
 /* Seen in /events and /timeline. MOB_INVALID: a type or name that is not 1 to 255 bytes of UTF-8, text that
- * is not JSON, a fraction outside 0..1; MOB_TOO_LARGE: JSON over 64 KiB. json NULL is {}; a message is cut
- * after 500 bytes. mob_span_begin gives nanoseconds of the monotonic clock, for mob_span_end of the same
- * task. */
+ * is not JSON, a fraction outside 0..1, a begin that is none; MOB_TOO_LARGE: JSON over 64 KiB. json NULL is
+ * {}; a message is cut after 500 bytes. mob_span_begin gives nanoseconds of the monotonic clock, for
+ * mob_span_end of the same task. */
 MOB_API enum mob_status mob_event(struct mob_call *call, const char *type, const char *json);
 MOB_API enum mob_status mob_progress(struct mob_call *call, double fraction, const char *message);
 MOB_API int64_t mob_span_begin(struct mob_call *call);
