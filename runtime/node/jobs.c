@@ -234,18 +234,21 @@ static bool ends_with_job(const struct node_task *task)
     return head->kind != MOB_KIND_ACTOR_CREATE || !(head->flags & MOB_SPEC_DETACHED);
 }
 
-/* NULL: of all that have ended. */
+static void cancel_task_of(struct node *node, struct mob_sched_task *task)
+{
+    if (ends_with_job((struct node_task *)task))
+        mob_sched_cancel(node->sched, task, false, true, node->now_ns);
+}
+
 static void cancel_tasks_of(struct node *node, const struct node_job *job)
 {
-    uint32_t at = 0;
+    uint16_t number = job->sched_job == JOB_NO_NUMBER ? MOB_SCHED_NO_JOB : job->sched_job;
+    struct mob_sched_job_walk walk = mob_sched_job_walk(node->sched, number, job->calls);
     struct mob_sched_task *each;
     node_tail_walk_begin(node);
-    while ((each = mob_sched_each(node->sched, &at))) {
-        const struct node_task *task = (struct node_task *)each;
-        const struct node_job *of = task->template->job;
-        if ((job ? of == job : of->state == JOB_ENDED) && ends_with_job(task))
-            mob_sched_cancel(node->sched, each, false, true, node->now_ns);
-    }
+    while ((each = mob_sched_job_next(node->sched, &walk)))
+        if (((struct node_task *)each)->template->job == job)
+            cancel_task_of(node, each);
 }
 
 static void join_ended(struct node *node, struct node_job *job)
@@ -401,7 +404,12 @@ void node_jobs_tick(struct node *node)
 
 void node_jobs_recovered(struct node *node)
 {
-    cancel_tasks_of(node, NULL);
+    uint32_t at = 0;
+    struct mob_sched_task *each;
+    node_tail_walk_begin(node);
+    while ((each = mob_sched_each(node->sched, &at)))
+        if (((struct node_task *)each)->template->job->state == JOB_ENDED)
+            cancel_task_of(node, each);
 }
 
 /* Rows of older versions do not say which driver is whose. */

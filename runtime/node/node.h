@@ -61,6 +61,7 @@ struct node_job {
     enum job_state state;
     bool standing, detached, deleted;
     bool ageing, aged; /* its lineage is being dropped; is all gone */
+    bool calls; /* has called actors, since the node started */
     uint32_t users; /* templates and actors that point to it: node_job_hold */
     bool over_http; /* opened by a gateway: its sessions come and go, and it ends when told */
     bool keyed; /* a driver that starts again finds it by its key */

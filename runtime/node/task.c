@@ -67,6 +67,8 @@ struct node_template *node_template_make(
     if (node->below)
         node_below_note(node, head);
     node_job_hold(job);
+    if (job)
+        job->calls |= head->kind == MOB_KIND_ACTOR_CALL;
     node_template_find_function(node, template);
     template->refs = 1;
     template->parent_handle = PARENT_UNKNOWN;

@@ -198,6 +198,25 @@ MOB_MUST_USE enum mob_status mob_sched_job_open(struct mob_sched *s, uint32_t we
 MOB_MUST_USE enum mob_status mob_sched_job_weight(struct mob_sched *s, uint16_t job, uint32_t weight);
 /* No task of it is left, so that closing it ends it at once. */
 bool mob_sched_job_idle(const struct mob_sched *s, uint16_t job);
+/* Those tasks of a job that live, to cancel them: others' are passed by, and when all that are left are
+ * stopping already the walk ends, wherever it is. Actor calls are in no job here: with `calls` it gives all
+ * of them, whosesoever, and goes through everything. Between two of them nothing may happen but recursive
+ * cancels.
+ *
+ *   struct mob_sched_job_walk walk = mob_sched_job_walk(s, job, calls);
+ *   while ((task = mob_sched_job_next(s, &walk))) ...
+ */
+struct mob_sched_job_walk {
+    uint32_t at; /* record */
+    uint32_t last; /* given; 0 = none yet */
+    uint32_t living; /* of the job, or more */
+    uint32_t stopping; /* of those that were given: cancelled while they run */
+    uint16_t job;
+    bool calls;
+};
+#define MOB_SCHED_NO_JOB UINT16_MAX /* for a walk: calls only */
+struct mob_sched_job_walk mob_sched_job_walk(const struct mob_sched *s, uint16_t job, bool calls);
+struct mob_sched_task *mob_sched_job_next(const struct mob_sched *s, struct mob_sched_job_walk *walk);
 /* The number is used again after its last task. */
 void mob_sched_job_close(struct mob_sched *s, uint16_t job);
 /* Number for run time estimates; never fails (0 = shared). */

@@ -183,3 +183,63 @@ bool mob_sched_cancel_met_ended(const struct mob_sched *s)
 {
     return s->met_ended;
 }
+
+/* ---- all of a job ---- */
+
+#define WALK_AHEAD 16u /* records that are fetched before their turn */
+
+static uint32_t living_of(const struct mob_sched *s, uint16_t job)
+{
+    uint32_t living = 0;
+    for (uint32_t i = 0; job != MOB_SCHED_NO_JOB && i < s->lane_count; i++)
+        if (s->lanes[i].used && s->lanes[i].job == job)
+            living += s->lanes[i].refs;
+    return living;
+}
+
+struct mob_sched_job_walk mob_sched_job_walk(const struct mob_sched *s, uint16_t job, bool calls)
+{
+    return (struct mob_sched_job_walk){.living = living_of(s, job), .job = job, .calls = calls};
+}
+
+/* What runs may have had children, which ended with the cancel. What was passed over, by the caller or since
+ * it only repeats, is not counted: others may still end it. */
+static void note_last(const struct mob_sched *s, struct mob_sched_job_walk *walk)
+{
+    if (walk->last == 0)
+        return;
+    const struct mob_sched_task *t = task_at(s, walk->last);
+    if (t->state == MOB_SCHED_DONE) {
+        walk->living -= !(t->marks & MARK_CALL);
+    } else {
+        walk->living = living_of(s, walk->job);
+        walk->stopping += !(t->marks & MARK_CALL) && t->flags & FLAG_CANCEL_KIN;
+    }
+}
+
+static bool is_of_walk(
+    const struct mob_sched *s, const struct mob_sched_job_walk *walk, const struct mob_sched_task *t)
+{
+    if (t->state == MOB_SCHED_NEW || t->state == MOB_SCHED_DONE)
+        return false;
+    return t->marks & MARK_CALL ? walk->calls : s->lanes[t->lane].job == walk->job;
+}
+
+struct mob_sched_task *mob_sched_job_next(const struct mob_sched *s, struct mob_sched_job_walk *walk)
+{
+    note_last(s, walk);
+    walk->last = 0;
+    if (!walk->calls && walk->stopping >= walk->living)
+        return NULL;
+    while (++walk->at < s->fresh) {
+        if (walk->at + WALK_AHEAD < s->fresh)
+            __builtin_prefetch(task_at(s, walk->at + WALK_AHEAD));
+        struct mob_sched_task *t = task_at(s, walk->at);
+        if (is_of_walk(s, walk, t)) {
+            walk->last = t->handle;
+            return t;
+        }
+    }
+    --walk->at;
+    return NULL;
+}

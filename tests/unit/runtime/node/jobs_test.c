@@ -319,6 +319,48 @@ static void tasks_of_an_ended_job_do_not_run_after_a_restart(void **state)
     nx_close_with(&nx, &driver);
 }
 
+/* Queued, waiting and calls of another's actor; the other's stay. */
+static void what_a_job_has_ends_with_it_among_others(void **state)
+{
+    (void)state;
+    enum { EACH = 20 };
+    struct nx nx;
+    struct nx_driver mine, other;
+    struct mob_task_id gone[3 * EACH / 2], kept[3 * EACH / 2];
+    nx_open(&nx, 0);
+    nx_connect(&nx, &mine, NULL);
+    nx_connect(&nx, &other, NULL);
+    struct mob_actor_id actor = nx_create(&other);
+    nx_turn(&nx, 3);
+    struct mob_object_id missing = mob_object_of(mob_root_id_random(), 0);
+    for (int i = 0; i < 3 * EACH; i++) {
+        struct nx_driver *driver = i % 2 ? &mine : &other;
+        struct mob_task_id *place = i % 2 ? &gone[i / 2] : &kept[i / 2];
+        if (i % 3 == 0) {
+            *place = nx_submit(driver);
+        } else if (i % 3 == 1) {
+            *place = nx_call(driver, actor);
+        } else {
+            struct mob_spec_head head = nx_next(driver, MOB_KIND_TASK);
+            nx_spec(driver->store, &head, &missing);
+            *place = head.task;
+        }
+        nx_turn(&nx, 1);
+    }
+    nx_turn(&nx, 3);
+    for (int i = 0; i < 3 * EACH / 2; i++)
+        assert_true(node_task_find(nx.node, gone[i]) && node_task_find(nx.node, kept[i]));
+    node_job_end(nx.node, node_job_by_id(nx.node, mine.welcome.job), true);
+    nx_turn(&nx, 3);
+    for (int i = 0; i < 3 * EACH / 2; i++) {
+        assert_null(node_task_find(nx.node, gone[i]));
+        assert_non_null(node_task_find(nx.node, kept[i]));
+    }
+    nx_disconnect(&mine);
+    nx_disconnect(&other);
+    nx_close(&nx);
+}
+
 static void end_at(struct nx *nx, struct node_job *job, int64_t ended_wall_ns)
 {
     node_job_end(nx->node, job, true);
@@ -455,6 +497,7 @@ int main(void)
         cmocka_unit_test(a_driver_that_died_with_its_node_leaves_nothing_running),
         cmocka_unit_test(a_pid_that_was_given_out_again_is_nobodys),
         cmocka_unit_test(tasks_of_an_ended_job_do_not_run_after_a_restart),
+        cmocka_unit_test(what_a_job_has_ends_with_it_among_others),
         cmocka_unit_test(ended_jobs_stand_apart_in_the_order_of_their_ends),
         cmocka_unit_test(a_job_that_runs_again_ages_again),
         cmocka_unit_test(names_are_cut_between_characters),
