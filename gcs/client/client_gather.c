@@ -127,6 +127,21 @@ static enum mob_status submitted(struct gather *gather, enum mob_status status, 
     return status;
 }
 
+/* Submits one shard's part of what is asked; on_part() has its answer. */
+typedef enum mob_status ask_fn(struct mob_gcs *shard, const void *what, struct part *part);
+
+/* Not MOB_OK: the gather is gone, and nobody is told of it. */
+static enum mob_status ask_all(struct gather *gather, ask_fn *ask, const void *what)
+{
+    struct mob_gcs *g = gather->gcs;
+    for (uint32_t i = 0; i < g->shard_count; i++) {
+        enum mob_status status = submitted(gather, ask(g->shards[i], what, &gather->parts[i]), i == 0);
+        if (status != MOB_OK)
+            return status;
+    }
+    return MOB_OK;
+}
+
 static const struct mob_gcs_answer *answer_of(const struct gather *gather, uint32_t shard)
 {
     return mob_gcs_result_answer(gather->parts[shard].result);
@@ -142,6 +157,18 @@ static void ready_job_drop(struct gather *gather)
     gather_end(gather, &answer);
 }
 
+struct job_drop {
+    struct mob_job_id job;
+    bool finished_only;
+    int64_t before_wall_ns;
+};
+
+static enum mob_status ask_job_drop(struct mob_gcs *shard, const void *what, struct part *part)
+{
+    const struct job_drop *drop = what;
+    return mob_gcs_job_drop(shard, drop->job, drop->finished_only, drop->before_wall_ns, on_part, part);
+}
+
 enum mob_status gather_job_drop(struct mob_gcs *g, struct mob_job_id job, bool finished_only,
     int64_t before_wall_ns, mob_gcs_done_fn *done, void *arg)
 {
@@ -149,14 +176,7 @@ enum mob_status gather_job_drop(struct mob_gcs *g, struct mob_job_id job, bool f
     if (gather == NULL)
         return MOB_NO_MEMORY;
     gather->ready = ready_job_drop;
-    for (uint32_t i = 0; i < g->shard_count; i++) {
-        enum mob_status status =
-            mob_gcs_job_drop(g->shards[i], job, finished_only, before_wall_ns, on_part, &gather->parts[i]);
-        status = submitted(gather, status, i == 0);
-        if (status != MOB_OK)
-            return status;
-    }
-    return MOB_OK;
+    return ask_all(gather, ask_job_drop, &(struct job_drop){job, finished_only, before_wall_ns});
 }
 
 /* ---- rows of all, merged ---- */
@@ -223,6 +243,11 @@ static void ready_list(struct gather *gather)
     free(kvs);
 }
 
+static enum mob_status ask_list(struct mob_gcs *shard, const void *what, struct part *part)
+{
+    return mob_gcs_list(shard, what, on_part, part);
+}
+
 enum mob_status gather_list(
     struct mob_gcs *g, const struct mob_gcs_list *list, mob_gcs_done_fn *done, void *arg)
 {
@@ -231,13 +256,7 @@ enum mob_status gather_list(
         return MOB_NO_MEMORY;
     gather->ready = ready_list;
     gather->limit = list->limit == 0 || list->limit > MOB_GCS_ROWS_MAX ? MOB_GCS_ROWS_MAX : list->limit;
-    for (uint32_t i = 0; i < g->shard_count; i++) {
-        enum mob_status status =
-            submitted(gather, mob_gcs_list(g->shards[i], list, on_part, &gather->parts[i]), i == 0);
-        if (status != MOB_OK)
-            return status;
-    }
-    return MOB_OK;
+    return ask_all(gather, ask_list, list);
 }
 
 static const struct mob_gcs_incarnation *next_incarnation(const struct gather *gather, uint32_t shard)
@@ -281,16 +300,9 @@ static void ready_incarnations(struct gather *gather)
     free(rows);
 }
 
-static enum mob_status ask_incarnations(struct gather *gather, uint64_t after)
+static enum mob_status ask_incarnations(struct mob_gcs *shard, const void *what, struct part *part)
 {
-    struct mob_gcs *g = gather->gcs;
-    for (uint32_t i = 0; i < g->shard_count; i++) {
-        enum mob_status status =
-            submitted(gather, mob_gcs_incarnations(g->shards[i], after, on_part, &gather->parts[i]), i == 0);
-        if (status != MOB_OK)
-            return status;
-    }
-    return MOB_OK;
+    return mob_gcs_incarnations(shard, *(const uint64_t *)what, on_part, part);
 }
 
 enum mob_status gather_incarnations(struct mob_gcs *g, uint64_t after, mob_gcs_done_fn *done, void *arg)
@@ -299,7 +311,7 @@ enum mob_status gather_incarnations(struct mob_gcs *g, uint64_t after, mob_gcs_d
     if (gather == NULL)
         return MOB_NO_MEMORY;
     gather->ready = ready_incarnations;
-    return ask_incarnations(gather, after);
+    return ask_all(gather, ask_incarnations, &after);
 }
 
 /* ---- a new incarnation: where was its node before, and where are how many? ---- */

@@ -190,74 +190,102 @@ static enum mob_status get_position(
     return MOB_OK;
 }
 
+/* What Redis says of itself and of what it has. */
+struct redis_state {
+    struct mob_redis_position position;
+    struct mob_redis_meta meta;
+    char run_id[MOB_REDIS_RUN_ID_BYTES];
+    uint64_t flushed;
+    bool has_position, has_meta;
+    bool same_redis; /* the one that wrote `meta` */
+};
+
+static enum mob_status get_state(struct mob_shard *sh, redisContext *context, struct redis_state *out)
+{
+    bool has_flushed;
+    *out = (struct redis_state){.position = {.epoch = 1}};
+    enum mob_status status = check_format(context);
+    if (status == MOB_OK)
+        status = get_position(sh, context, &out->position, &out->has_position);
+    if (status == MOB_OK)
+        status = get_bytes(context, "m", &out->meta, sizeof out->meta, &out->has_meta);
+    if (status == MOB_OK)
+        status = get_bytes(context, "f", &out->flushed, sizeof out->flushed, &has_flushed);
+    if (status == MOB_OK)
+        status = get_run_id(context, out->run_id);
+    out->same_redis =
+        status == MOB_OK && out->has_meta && memcmp(out->meta.run_id, out->run_id, sizeof out->run_id) == 0;
+    return status;
+}
+
+static enum mob_status load_tables(
+    struct mob_shard *sh, redisContext *context, const struct redis_state *redis)
+{
+    struct mob_store *st = &sh->store;
+    uint64_t seq = redis->position.seq, epoch = redis->position.epoch;
+    st->open_epoch = epoch;
+    mob_chain_load_position(sh->chain, shard_has_masters(sh) ? sh->member.life.part_epoch : epoch, seq);
+    st->stored = sh->durable.synced = sh->indexed = seq;
+    st->meta = redis->meta;
+    flushed_load_position(sh, redis->flushed);
+    enum mob_status status = load_all(sh, context);
+    if (status != MOB_OK)
+        return status;
+    mob_index_loaded(sh->index, seq);
+    /* Nothing that was answered can be missing: a fresh store, a clean stop, or the Redis that held it all
+     * along. */
+    bool lossless = !redis->has_position || (redis->has_meta && redis->meta.clean == 1) || redis->same_redis;
+    if (!lossless && !shard_has_masters(sh))
+        mob_chain_collect_begin(sh->chain);
+    st->meta.clean = 0;
+    return MOB_OK;
+}
+
+static enum mob_status begin_with(struct mob_shard *sh, redisContext *context, struct redis_state *redis)
+{
+    enum mob_status status = life_begin(sh, context, &redis->position, redis->has_position);
+    if (status == MOB_OK)
+        status = durable_before_serving(sh, context); /* the name of this life, too */
+    if (status == MOB_OK)
+        status = shard_tables_create(sh);
+    if (status != MOB_OK)
+        return status;
+    if (!shard_has_masters(sh) || sh->member.life.synced != 0)
+        return load_tables(sh, context, redis);
+    sh->store.meta.base_count = 0; /* part of a snapshot: worth nothing */
+    return MOB_OK;
+}
+
+static enum mob_status go_on_with(struct mob_shard *sh, const struct redis_state *redis)
+{
+    struct mob_store *st = &sh->store;
+    st->restarts += !redis->same_redis;
+    enum mob_status status = mob_chain_on_store_back(sh->chain, redis->position.seq);
+    if (status != MOB_OK) {
+        /* Only the clients can have it: as after a restart of this process, so restart it. */
+        MOB_LOG_ERROR("gcs", "redis_lost_durable", "redis_seq=%llu durable=%llu applied=%llu",
+            (unsigned long long)redis->position.seq, (unsigned long long)mob_chain_durable(sh->chain),
+            (unsigned long long)mob_chain_applied(sh->chain));
+        sh->failure = status;
+        return status;
+    }
+    if (redis->position.seq > st->stored)
+        st->stored = redis->position.seq;
+    sh->flushed.stored = redis->flushed;
+    st->meta.clean = 0;
+    return MOB_OK;
+}
+
 /* The first connection loads everything; a later one only learns how far Redis is. */
 static enum mob_status take_over(struct mob_shard *sh, redisContext *context, bool first)
 {
-    struct mob_store *st = &sh->store;
-    struct mob_redis_position position = {.epoch = 1};
-    struct mob_redis_meta meta = {0};
-    char run_id[MOB_REDIS_RUN_ID_BYTES];
-    uint64_t flushed = 0;
-    bool found = false, had_meta = false, had_flushed = false;
-    enum mob_status status = check_format(context);
+    struct redis_state redis;
+    enum mob_status status = get_state(sh, context, &redis);
     if (status == MOB_OK)
-        status = get_position(sh, context, &position, &found);
+        status = first ? begin_with(sh, context, &redis) : go_on_with(sh, &redis);
     if (status == MOB_OK)
-        status = get_bytes(context, "m", &meta, sizeof meta, &had_meta);
-    if (status == MOB_OK)
-        status = get_bytes(context, "f", &flushed, sizeof flushed, &had_flushed);
-    if (status == MOB_OK)
-        status = get_run_id(context, run_id);
-    if (status != MOB_OK)
-        return status;
-    bool same_redis = had_meta && memcmp(meta.run_id, run_id, sizeof run_id) == 0;
-    if (first) {
-        status = life_begin(sh, context, &position, found);
-        if (status == MOB_OK)
-            status = durable_before_serving(sh, context); /* the name of this life, too */
-        if (status == MOB_OK)
-            status = shard_tables_create(sh);
-        if (status != MOB_OK)
-            return status;
-        bool whole = !shard_has_masters(sh) || sh->member.life.synced != 0;
-        if (!whole) { /* part of a snapshot: worth nothing */
-            st->meta.base_count = 0;
-            memcpy(st->meta.run_id, run_id, sizeof run_id);
-            return MOB_OK;
-        }
-        uint64_t part = shard_has_masters(sh) ? sh->member.life.part_epoch : position.epoch;
-        st->open_epoch = position.epoch;
-        mob_chain_load_position(sh->chain, part, position.seq);
-        st->stored = sh->durable.synced = sh->indexed = position.seq;
-        st->meta = meta;
-        flushed_load_position(sh, flushed);
-        /* Nothing that was answered can be missing: a fresh store, a clean stop, or the Redis that held it
-         * all along. */
-        bool lossless = !found || (had_meta && meta.clean == 1) || same_redis;
-        status = load_all(sh, context);
-        if (status != MOB_OK)
-            return status;
-        mob_index_loaded(sh->index, position.seq);
-        if (!lossless && !shard_has_masters(sh))
-            mob_chain_collect_begin(sh->chain);
-    } else {
-        st->restarts += !same_redis;
-        status = mob_chain_on_store_back(sh->chain, position.seq);
-        if (status != MOB_OK) {
-            /* Only the clients can have it: as after a restart of this process, so restart it. */
-            MOB_LOG_ERROR("gcs", "redis_lost_durable", "redis_seq=%llu durable=%llu applied=%llu",
-                (unsigned long long)position.seq, (unsigned long long)mob_chain_durable(sh->chain),
-                (unsigned long long)mob_chain_applied(sh->chain));
-            sh->failure = status;
-            return status;
-        }
-        if (position.seq > st->stored)
-            st->stored = position.seq;
-        sh->flushed.stored = flushed;
-    }
-    st->meta.clean = 0;
-    memcpy(st->meta.run_id, run_id, sizeof run_id);
-    return MOB_OK;
+        memcpy(sh->store.meta.run_id, redis.run_id, sizeof redis.run_id);
+    return status;
 }
 
 enum mob_status store_connect(struct mob_shard *sh, bool first)

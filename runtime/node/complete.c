@@ -280,6 +280,33 @@ void node_complete_fetch_more(const struct node *node, const struct node_task *t
     node_alias_fetch_more(node, first);
 }
 
+/* Whoever waits for what it makes is told. `differs`: from what the log says that it made before. */
+static void announce_end(struct node *node, struct node_task *task, struct node_client *client,
+    const struct mob_completion *full, bool differs)
+{
+    enum mob_status status = (enum mob_status)full->head.status;
+    bool counts = !node_task_is_shadow(task);
+    uint32_t bytes = 0;
+    const uint8_t *payload = status != MOB_OK ? error_of(full, &bytes) : NULL;
+    if (status == MOB_OK && !node_remade_the_same(node, task, client, full)) {
+        node_announce_diverged(node, task);
+    } else if (differs) {
+        node_announce_what_stands(node, task, client, full);
+    } else if (status == MOB_OK) {
+        node->finished += counts;
+        task->template->job->finished += counts;
+        node_announce_returns(node, task, client, full);
+    } else if (counts) {
+        node->failed++;
+        task->template->job->failed++;
+        node_announce_error(node, task, status, payload, bytes);
+    } else {
+        node_announce_logged(node, task);
+    }
+    if (counts || status == MOB_OK) /* a shadow that was stopped may begin again */
+        node_announce_missing_puts(node, task, status, payload, bytes);
+}
+
 void node_complete(struct node *node, struct node_client *client, const struct mob_completion *completion)
 {
     struct node_worker *worker = client->worker;
@@ -323,29 +350,10 @@ void node_complete(struct node *node, struct node_client *client, const struct m
     log_completion(node, task, &full.head, full.body);
     char message[160];
     node_actor_task_ended(node, task, &full.head, error_message(&full, message, sizeof message));
-    bool counts = !node_task_is_shadow(task);
     struct mob_actor_id actor = task->template->head.actor;
     uint64_t position = node_extra_of(task) ? node_extra_of(task)->position : 0;
     bool differs = node_remade_differs(task, &full);
-    uint32_t bytes = 0;
-    const uint8_t *payload = status != MOB_OK ? error_of(&full, &bytes) : NULL;
-    if (status == MOB_OK && !node_remade_the_same(node, task, client, &full)) {
-        node_announce_diverged(node, task);
-    } else if (differs) {
-        node_announce_what_stands(node, task, client, &full);
-    } else if (status == MOB_OK) {
-        node->finished += counts;
-        task->template->job->finished += counts;
-        node_announce_returns(node, task, client, &full);
-    } else if (counts) {
-        node->failed++;
-        task->template->job->failed++;
-        node_announce_error(node, task, status, payload, bytes);
-    } else {
-        node_announce_logged(node, task);
-    }
-    if (counts || status == MOB_OK) /* a shadow that was stopped may begin again */
-        node_announce_missing_puts(node, task, status, payload, bytes);
+    announce_end(node, task, client, &full, differs);
     node_task_destroy(node, task);
     if (differs)
         node_actor_diverged(node, actor, position);

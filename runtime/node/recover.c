@@ -179,6 +179,19 @@ static void note_group(struct left_tasks *left, const struct mob_gcs_block_row *
     }
 }
 
+/* Gives the answer only if it is a good one. */
+static enum mob_status wait_for_page(
+    struct node *node, struct mob_gcs_sync *sync, int64_t deadline, struct mob_gcs_result **result_out)
+{
+    struct mob_gcs_result *result = NULL;
+    enum mob_status status = mob_gcs_sync_wait(node->gcs, sync, deadline, &result);
+    if (status == MOB_OK)
+        *result_out = result;
+    else
+        mob_gcs_result_destroy(result);
+    return status;
+}
+
 static enum mob_status read_group(
     struct node *node, struct left_tasks *left, struct mob_task_id group, int64_t deadline)
 {
@@ -190,11 +203,9 @@ static enum mob_status read_group(
         enum mob_status status =
             mob_gcs_group_blocks(node->gcs, group.stream, group.index, position, mob_gcs_sync_done, &sync);
         if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK) {
-            mob_gcs_result_destroy(result);
+            status = wait_for_page(node, &sync, deadline, &result);
+        if (status != MOB_OK)
             return status;
-        }
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
             note_group(left, &answer->blocks[i], group);
@@ -214,11 +225,9 @@ static enum mob_status read_unfinished(
         enum mob_status status =
             mob_gcs_unfinished(node->gcs, incarnation, position, mob_gcs_sync_done, &sync);
         if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK) {
-            mob_gcs_result_destroy(result);
+            status = wait_for_page(node, &sync, deadline, &result);
+        if (status != MOB_OK)
             return status == MOB_NOT_FOUND ? MOB_OK : status;
-        }
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->block_count; i++)
             note_block(left, &answer->blocks[i]);
@@ -246,11 +255,9 @@ static enum mob_status seal_earlier(
         struct mob_gcs_result *result = NULL;
         enum mob_status status = mob_gcs_incarnations(node->gcs, after, mob_gcs_sync_done, &sync);
         if (status == MOB_OK)
-            status = mob_gcs_sync_wait(node->gcs, &sync, deadline, &result);
-        if (status != MOB_OK) {
-            mob_gcs_result_destroy(result);
+            status = wait_for_page(node, &sync, deadline, &result);
+        if (status != MOB_OK)
             return status;
-        }
         const struct mob_gcs_answer *answer = mob_gcs_result_answer(result);
         for (uint32_t i = 0; i < answer->incarnation_count && status == MOB_OK; i++) {
             const struct mob_gcs_incarnation *in = &answer->incarnations[i];

@@ -250,16 +250,25 @@ static enum mob_status put_future(struct mob_client *client, struct mob_object_i
     return MOB_OK;
 }
 
+/* What may be stored as it is: no future. */
+static enum mob_status encode_value(
+    struct mob_client *client, const struct mob_arg *value, struct mob_encoded *out)
+{
+    if (mob_encode(value, out) == MOB_OK && !out->is_ref)
+        return MOB_OK;
+    return mob_client_fail(client, MOB_INVALID,
+        "the value cannot be stored: it is a future, or none of its type (text that is not UTF-8, or not "
+        "JSON, say)");
+}
+
 enum mob_status mob_put(struct mob_client *client, struct mob_arg value, struct mob_future **future_out)
 {
     MOB_GIVEN_CLIENT(client);
     MOB_GIVEN(client, future_out);
     struct mob_encoded encoded;
-    enum mob_status status = mob_encode(&value, &encoded);
-    if (status != MOB_OK || encoded.is_ref)
-        return mob_client_fail(client, MOB_INVALID,
-            "the value cannot be stored: it is a future, or none of its type (text that is not UTF-8, or not "
-            "JSON, say)");
+    enum mob_status status = encode_value(client, &value, &encoded);
+    if (status != MOB_OK)
+        return status;
     struct mob_object_id id = mob_next_put(client);
     status = mob_put_encoded(client, id, &encoded);
     return status == MOB_OK ? put_future(client, id, encoded.type, encoded.bytes, future_out) : status;
@@ -427,11 +436,9 @@ enum mob_status mob_fulfil(struct mob_future *future, struct mob_arg value)
         return mob_client_fail(
             client, MOB_INVALID, "this future is no promise: its value comes from the task that returns it");
     struct mob_encoded encoded;
-    enum mob_status status = mob_encode(&value, &encoded);
-    if (status != MOB_OK || encoded.is_ref)
-        return mob_client_fail(client, MOB_INVALID,
-            "the value cannot be stored: it is a future, or none of its type (text that is not UTF-8, or not "
-            "JSON, say)");
+    enum mob_status status = encode_value(client, &value, &encoded);
+    if (status != MOB_OK)
+        return status;
     if (mob_future_settled(future))
         return mob_client_fail(client, MOB_FINISHED, "this future has its value already");
     status = mob_put_encoded(client, mob_future_object(future), &encoded);
