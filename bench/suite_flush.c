@@ -406,7 +406,7 @@ static uint64_t tasks_of_flush(const struct bench *b)
 {
     const char *text = getenv("MOBULA_BENCH_FLUSH_TASKS");
     uint64_t given = text ? strtoull(text, NULL, 10) : 0;
-    return given > 0 ? given : b->options.quick ? 8000000 : 50000000;
+    return given > 0 ? given : b->options.quick ? 3000000 : 50000000;
 }
 
 static void gcs_flush(struct bench *b)
@@ -432,7 +432,7 @@ static void gcs_flush_fixed(struct bench *b)
 {
     static const char row[] = "gcs_flush_fixed";
     struct plan without = {.count = b->options.quick ? 500000 : 5000000, .rate = FIXED_RATE};
-    struct plan with = {.count = b->options.quick ? 2000000 : 20000000, .rate = FIXED_RATE};
+    struct plan with = {.count = b->options.quick ? 1000000 : 20000000, .rate = FIXED_RATE};
     struct run bare, flushed;
     if (one_run(b, row, false, &without, &bare) && one_run(b, row, true, &with, &flushed))
         tell(b, row, "without flushing, at most 500,000 tasks/s each", &with, &bare, &flushed);
