@@ -37,6 +37,7 @@
 #include "runtime/node/shadow.h"
 #include "runtime/node/task.h"
 #include "runtime/node/value_cache.h"
+#include "runtime/node/watches.h"
 #include "runtime/node/workers.h"
 
 enum {

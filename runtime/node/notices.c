@@ -14,23 +14,9 @@
 #include "runtime/node/large_hashes.h"
 #include "runtime/node/taken.h"
 #include "runtime/node/task.h"
+#include "runtime/node/watches.h"
 
-/* Object id -> clients that asked. Chained hash table; an entry a watch. */
-struct watch {
-    struct watch *next;
-    struct mob_object_id id;
-    uint32_t slot;
-    uint32_t session;
-    uint32_t request; /* with is_request: reply to it instead of a notice */
-    bool is_request;
-};
-struct watch_table {
-    struct watch **buckets;
-    uint32_t mask;
-    uint32_t count;
-};
-
-enum { WATCH_BUCKETS_FIRST = 1024, REPLIES_KEPT_BYTES_MAX = 16 << 20 };
+enum { REPLIES_KEPT_BYTES_MAX = 16 << 20 };
 
 struct kept_reply {
     struct kept_reply *next;
@@ -38,105 +24,27 @@ struct kept_reply {
     uint8_t payload[];
 };
 
-struct watch_table *watch_table_create(void)
-{
-    struct watch_table *table = calloc(1, sizeof *table);
-    MOB_ASSERT(table);
-    table->mask = WATCH_BUCKETS_FIRST - 1;
-    table->buckets = calloc(WATCH_BUCKETS_FIRST, sizeof *table->buckets);
-    MOB_ASSERT(table->buckets);
-    return table;
-}
-
-void watch_table_destroy(struct watch_table *table)
-{
-    if (!table)
-        return;
-    for (uint32_t i = 0; i <= table->mask; i++)
-        while (table->buckets[i]) {
-            struct watch *next = table->buckets[i]->next;
-            free(table->buckets[i]);
-            table->buckets[i] = next;
-        }
-    free(table->buckets);
-    free(table);
-}
-
-static struct watch **bucket_of(const struct watch_table *table, struct mob_object_id id)
-{
-    return &table->buckets[(mob_task_id_mix(id.task) ^ id.slot) & table->mask];
-}
-
-static void grow(struct watch_table *table)
-{
-    struct watch_table bigger = {.mask = table->mask * 2 + 1, .count = table->count};
-    bigger.buckets = calloc((size_t)bigger.mask + 1, sizeof *bigger.buckets);
-    if (!bigger.buckets)
-        return; /* longer chains, still right */
-    for (uint32_t i = 0; i <= table->mask; i++)
-        while (table->buckets[i]) {
-            struct watch *watch = table->buckets[i];
-            table->buckets[i] = watch->next;
-            struct watch **to = bucket_of(&bigger, watch->id);
-            watch->next = *to;
-            *to = watch;
-        }
-    free(table->buckets);
-    *table = bigger;
-}
-
-static struct watch *add_watch(struct node *node, struct node_client *client, struct mob_object_id id)
-{
-    struct watch_table *table = node->watches;
-    struct watch *watch = malloc(sizeof *watch);
-    MOB_ASSERT(watch);
-    if (table->count > table->mask)
-        grow(table);
-    struct watch **bucket = bucket_of(table, id);
-    *watch = (struct watch){.next = *bucket, .id = id, .slot = client->slot, .session = client->session};
-    *bucket = watch;
-    table->count++;
-    return watch;
-}
-
 void node_watch_request(
     struct node *node, struct node_client *client, struct mob_object_id id, uint32_t request)
 {
-    struct watch *watch = add_watch(node, client, id);
+    struct watch *watch = watch_table_add(node->watches, id, client->slot, client->session);
     watch->request = request;
     watch->is_request = true;
 }
 
 void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id)
 {
-    (void)add_watch(node, client, id);
+    watch_table_add(node->watches, id, client->slot, client->session);
 }
 
 bool node_watched(const struct node *node, struct mob_object_id id)
 {
-    const struct watch_table *table = node->watches;
-    const struct watch *watch = table->count > 0 ? *bucket_of(table, id) : NULL;
-    while (watch && !mob_object_id_eq(watch->id, id))
-        watch = watch->next;
-    return watch != NULL;
+    return watch_table_has(node->watches, id);
 }
 
 void node_unwatch_client(struct node *node, struct node_client *client)
 {
-    struct watch_table *table = node->watches;
-    if (table->count == 0)
-        return;
-    for (uint32_t i = 0; i <= table->mask; i++)
-        for (struct watch **at = &table->buckets[i]; *at;) {
-            struct watch *watch = *at;
-            if (watch->slot == client->slot && watch->session == client->session) {
-                *at = watch->next;
-                free(watch);
-                table->count--;
-            } else {
-                at = &watch->next;
-            }
-        }
+    watch_table_drop(node->watches, client->slot, client->session);
 }
 
 void node_mark_flush(struct node *node, struct node_client *client)
@@ -343,20 +251,12 @@ static void tell(struct node *node, uint32_t slot, uint32_t session, const struc
 
 static void tell_watchers(struct node *node, const struct ready_object *object)
 {
-    struct watch **at = bucket_of(node->watches, object->id);
-    while (*at) {
-        struct watch *watch = *at;
-        if (!mob_object_id_eq(watch->id, object->id)) {
-            at = &watch->next;
-            continue;
-        }
-        *at = watch->next;
-        node->watches->count--;
-        if (watch->is_request)
-            node_reply(node, watch->slot, watch->session, watch->request, object->status, NULL, 0);
+    struct watch watch;
+    while (watch_table_take(node->watches, object->id, &watch)) {
+        if (watch.is_request)
+            node_reply(node, watch.slot, watch.session, watch.request, object->status, NULL, 0);
         else
-            tell(node, watch->slot, watch->session, object);
-        free(watch);
+            tell(node, watch.slot, watch.session, object);
     }
 }
 
@@ -531,7 +431,7 @@ void node_watch(struct node *node, struct node_client *client, struct mob_object
         tell(node, client->slot, client->session, &object);
         return;
     }
-    add_watch(node, client, id);
+    watch_table_add(node->watches, id, client->slot, client->session);
     if (!node_task_find(node, id.task))
         node_resolve(node, id);
 }

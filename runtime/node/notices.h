@@ -55,7 +55,5 @@ void *node_in_append(
 void node_missed_retry(struct node *node);
 /* What is owed to a client that ends. */
 void node_notices_forget(struct node *node, struct node_client *client);
-struct watch_table *watch_table_create(void);
-void watch_table_destroy(struct watch_table *table);
 
 #endif
