@@ -249,12 +249,18 @@ static void tell(struct node *node, uint32_t slot, uint32_t session, const struc
     when_committed(node, &effect);
 }
 
+/* For who wants the value: the end of a generator is none. */
+static enum mob_status outcome_of(const struct ready_object *object)
+{
+    return object->flags & MOB_READY_LAST ? MOB_NOT_FOUND : object->status;
+}
+
 static void tell_watchers(struct node *node, const struct ready_object *object)
 {
     struct watch watch;
     while (watch_table_take(node->watches, object->id, &watch)) {
         if (watch.is_request)
-            node_reply(node, watch.slot, watch.session, watch.request, object->status, NULL, 0);
+            node_reply(node, watch.slot, watch.session, watch.request, outcome_of(object), NULL, 0);
         else
             tell(node, watch.slot, watch.session, object);
     }

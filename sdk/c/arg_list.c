@@ -45,7 +45,8 @@ static enum mob_status add(struct mob_client *client, struct mob_arg_list *list,
     struct mob_encoded value;
     if (mob_encode(arg, &value) != MOB_OK)
         return mob_client_fail(client, MOB_INVALID,
-            "argument %u is no value of its type (text that is not UTF-8, or not JSON, say)", list->count);
+            "argument %u is no value of its type (text that is not UTF-8 or not JSON, or a stream, say)",
+            list->count);
     uint32_t index = list->count;
     uint32_t bytes = value.bytes > MOB_ARG_VALUE_INLINE_MAX ? 0 : (uint32_t)value.bytes;
     uint32_t padded = (uint32_t)mob_round_up(bytes > 24 ? bytes : 24, 8);

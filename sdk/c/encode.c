@@ -154,8 +154,8 @@ enum mob_status mob_encode(const struct mob_arg *arg, struct mob_encoded *out)
         return MOB_OK;
     }
     case MOB_TYPE_FUTURE:
-        if (arg->as.future == NULL)
-            return MOB_INVALID;
+        if (arg->as.future == NULL || arg->as.future->state == MOB_FUTURE_STREAM)
+            return MOB_INVALID; /* a stream is no value: its items are */
         out->is_ref = true;
         out->ref = mob_future_object(arg->as.future);
         memcpy(out->scratch, &out->ref, sizeof out->ref);

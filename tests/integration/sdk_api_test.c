@@ -334,6 +334,26 @@ static void note_end(struct mob_future *stream, void *arg)
     *(struct mob_future **)arg = stream;
 }
 
+/* A stream is no value, and what stands behind its last item is none: who needs it is told so. */
+static void what_a_stream_does_not_give_is_no_argument(void **state)
+{
+    (void)state;
+    struct mob_future *stream, *item, *future;
+    char id[MOB_TEXT_ID_MAX];
+    int64_t v;
+    OK(mob_submit(client, "probe.counts", MOB_ARGS(mob_i64(0)), NULL, &stream));
+    FAILS(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_ref(stream)), NULL, &future), MOB_INVALID);
+    FAILS(mob_put(client, mob_ref(stream), &future), MOB_INVALID);
+    mob_future_id(stream, id); /* of its first item */
+    OK(mob_future_from_id(client, id, &item));
+    OK(mob_submit(client, "probe.echo_i64", MOB_ARGS(mob_ref(item)), NULL, &future));
+    FAILS(mob_get_i64(future, PATIENCE, &v), MOB_DEPENDENCY_FAILED);
+    FAILS(mob_get_i64(item, PATIENCE, &v), MOB_NOT_FOUND);
+    mob_release(future);
+    mob_release(item);
+    mob_release(stream);
+}
+
 /* Its future is ready when the generator has ended, whether or not anybody took the items. */
 static void the_end_of_a_stream_is_waited_for(void **state)
 {
@@ -842,6 +862,7 @@ int main(void)
         cmocka_unit_test(a_generator_gives_items_one_by_one),
         cmocka_unit_test(a_generator_that_fails_gives_its_items_first),
         cmocka_unit_test(the_end_of_a_stream_is_waited_for),
+        cmocka_unit_test(what_a_stream_does_not_give_is_no_argument),
         cmocka_unit_test(wrong_arguments_are_named),
         cmocka_unit_test(a_large_tensor_is_checked_when_it_is_submitted),
         cmocka_unit_test(what_a_reference_stands_for_is_checked_too),

@@ -149,8 +149,8 @@ MOB_API struct mob_arg mob_json(const char *text);
 MOB_API struct mob_arg mob_bytes(const void *data, size_t size);
 MOB_API struct mob_arg mob_tensor(struct mob_tensor tensor);
 MOB_API struct mob_arg mob_tensor_f32(const float *data, int64_t rows, int64_t columns); /* columns 0 = 1-D */
-MOB_API struct mob_arg mob_ref(
-    const struct mob_future *future); /* pass by reference: the task waits for it */
+MOB_API struct mob_arg mob_ref(const struct mob_future *future); /* pass by reference: the task waits for it;
+                                                                    not a stream, whose items may be */
 MOB_API struct mob_arg mob_actor_handle(const struct mob_actor *actor);
 
 struct mob_args {
