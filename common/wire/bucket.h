@@ -77,7 +77,7 @@ struct mob_bucket_block {
     uint32_t origin_bytes;
 };
 struct mob_bucket_reader;
-struct mob_bucket_reader *mob_bucket_reader_create(void);
+struct mob_bucket_reader *mob_bucket_reader_create(void); /* NULL when out of memory */
 void mob_bucket_reader_destroy(struct mob_bucket_reader *r);
 /* Checks all but the blocks themselves. MOB_VERSION, MOB_CORRUPT, MOB_TRUNCATED. */
 MOB_MUST_USE enum mob_status mob_bucket_open(

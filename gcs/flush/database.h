@@ -30,7 +30,8 @@ struct mob_database_param {
     int length;
     uint8_t number[8];
 };
-/* Fill one in, and return it. */
+/* Fill one in, and return it: bigint, integer; bytea or text, which is borrowed until the statement has run;
+ * SQL NULL. */
 struct mob_database_param *mob_param_i64(struct mob_database_param *p, int64_t v);
 struct mob_database_param *mob_param_i32(struct mob_database_param *p, int32_t v);
 struct mob_database_param *mob_param_bytes(struct mob_database_param *p, const void *bytes, size_t length);
@@ -41,6 +42,7 @@ MOB_MUST_USE enum mob_status mob_database_open(const char *directory, struct mob
 /* The same for somebody who waits at a terminal: 2 s instead of 10. */
 MOB_MUST_USE enum mob_status mob_database_open_soon(const char *directory, struct mob_database **db_out);
 void mob_database_close(struct mob_database *db); /* NULL is fine */
+/* False: the connection is gone, close it. */
 bool mob_database_good(const struct mob_database *db);
 
 /* From now on a statement that is not answered within `patience_ns` ends its connection (MOB_UNAVAILABLE):
@@ -67,12 +69,14 @@ MOB_MUST_USE enum mob_status mob_database_query_once(struct mob_database *db, co
 /* ROLLBACK, when there is something to roll back. */
 void mob_database_rollback(struct mob_database *db);
 
+/* Of a result: rows and columns count from 0, and must be there. */
 int mob_database_rows(const struct mob_database_result *r);
 /* Rows changed by the statement. */
 int64_t mob_database_changed(const struct mob_database_result *r);
 bool mob_database_null(const struct mob_database_result *r, int row, int column);
 /* bigint, integer, smallint, boolean. */
 int64_t mob_database_number(const struct mob_database_result *r, int row, int column);
+/* Borrowed from the result. */
 const uint8_t *mob_database_bytes(
     const struct mob_database_result *r, int row, int column, size_t *length_out);
 void mob_database_result_destroy(struct mob_database_result *r); /* NULL is fine */
@@ -80,6 +84,7 @@ void mob_database_result_destroy(struct mob_database_result *r); /* NULL is fine
 /* COPY ... FROM STDIN (FORMAT binary). Between begin and end nothing else may run. Rows are buffered; what
  * goes wrong is kept and told by end, which must be called. */
 MOB_MUST_USE enum mob_status mob_copy_begin(struct mob_database *db, const char *sql);
+/* Opens a row; its columns must follow, each with the column's own type. Bytes are copied. */
 void mob_copy_row(struct mob_database *db, int columns);
 void mob_copy_i64(struct mob_database *db, int64_t v);
 void mob_copy_i32(struct mob_database *db, int32_t v);

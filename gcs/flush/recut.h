@@ -57,12 +57,15 @@ struct mob_recut_events {
 int32_t mob_recut_day(int64_t wall_ns);
 
 struct mob_recut;
-struct mob_recut *mob_recut_create(void);
-void mob_recut_destroy(struct mob_recut *r);
+struct mob_recut *mob_recut_create(void); /* gives (destroy); NULL when out of memory */
+void mob_recut_destroy(struct mob_recut *r); /* NULL is fine */
+/* A cut; forgets the one before, finished or not. */
 void mob_recut_begin(struct mob_recut *r);
 /* Keeps `block` until finish. MOB_QUEUE_FULL at MOB_RECUT_BLOCKS_MAX; MOB_CORRUPT, MOB_VERSION. */
 MOB_MUST_USE enum mob_status mob_recut_add(
     struct mob_recut *r, uint64_t seq, const uint8_t *block, uint32_t length);
+/* Calls `events` from within. MOB_CORRUPT, MOB_NO_MEMORY, or what a callback returned: rows that were given
+ * until then are no cut. */
 MOB_MUST_USE enum mob_status mob_recut_finish(struct mob_recut *r, const struct mob_recut_events *events);
 /* The function of a task whose spec is in one of the blocks that were added. MOB_NOT_FOUND. */
 MOB_MUST_USE enum mob_status mob_recut_function(

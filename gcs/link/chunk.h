@@ -27,9 +27,12 @@ struct mob_chunk_pool {
 /* With one reference; capacity is at least `bytes`. NULL when out of memory. */
 struct mob_chunk *mob_chunk_create(struct mob_chunk_pool *pool, uint32_t bytes);
 void mob_chunk_hold(struct mob_chunk *chunk);
+/* With the last reference it goes back to its pool, or, when it is larger than MOB_CHUNK_BYTES, to the
+ * system. NULL is fine. */
 void mob_chunk_release(struct mob_chunk *chunk);
 /* Gives back to the system what was not used since the last call. */
 void mob_chunk_pool_trim(struct mob_chunk_pool *pool);
+/* After the last chunk came back. */
 void mob_chunk_pool_fini(struct mob_chunk_pool *pool);
 
 #endif

@@ -40,13 +40,14 @@ MOB_MUST_USE enum mob_status mob_link_dial(const struct mob_link_self *self, str
 /* Takes the next of those who connect to a listening socket. MOB_AGAIN: there is none. */
 MOB_MUST_USE enum mob_status mob_link_accept(const struct mob_link_self *self, struct mob_chunk_pool *pool,
     struct mob_listener *listener, struct mob_link **link_out);
+/* Closes the socket; what is unsent is lost. NULL is fine. */
 void mob_link_destroy(struct mob_link *link);
-int mob_link_fd(const struct mob_link *link);
+int mob_link_fd(const struct mob_link *link); /* the link's own */
 /* Both ends have proved themselves. */
 bool mob_link_up(const struct mob_link *link);
 /* Of the other end, once it is up. */
 uint64_t mob_link_peer(const struct mob_link *link);
-const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link);
+const struct mob_gcs_place *mob_link_peer_place(const struct mob_link *link); /* borrowed from the link */
 /* Nothing proves that the other end is a member, and it has said nothing since MOB_OPENING_SILENCE_NS: the
  * owner gives it up, since a place that it takes is one less for others. */
 bool mob_link_silent(const struct mob_link *link, int64_t now_ns);
@@ -67,7 +68,7 @@ struct mob_link_message {
 };
 /* Queues. MOB_UNAVAILABLE: not up, or full: nothing was queued. */
 MOB_MUST_USE enum mob_status mob_link_send(struct mob_link *link, const struct mob_link_message *message);
-size_t mob_link_unsent(const struct mob_link *link);
+size_t mob_link_unsent(const struct mob_link *link); /* bytes */
 /* Writes what it can, and reads when `readable`. mob_link_next says how that went. */
 void mob_link_io(struct mob_link *link, bool readable);
 /* The socket took not all: wait until it is writable, too. */

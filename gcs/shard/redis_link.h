@@ -44,8 +44,9 @@ struct mob_redis_batch {
     struct mob_redis_batch *next;
 };
 
+/* Empty; ends the process when out of memory. A link destroys those that it took, behind done(). */
 struct mob_redis_batch *mob_redis_batch_create(void);
-void mob_redis_batch_destroy(struct mob_redis_batch *batch);
+void mob_redis_batch_destroy(struct mob_redis_batch *batch); /* one that no link took; NULL is fine */
 /* Opens a command of `args` arguments; each must follow. */
 void mob_redis_command(struct mob_redis_batch *batch, uint32_t args);
 void mob_redis_arg(struct mob_redis_batch *batch, const void *bytes, size_t length); /* copies */
@@ -71,7 +72,7 @@ struct mob_redis_link *mob_redis_link_create(redisContext *context);
 struct mob_redis_batch *mob_redis_link_destroy(struct mob_redis_link *link);
 /* The first unanswered batch; the others follow by `next`. */
 struct mob_redis_batch *mob_redis_link_batches(const struct mob_redis_link *link);
-int mob_redis_fd(const struct mob_redis_link *link);
+int mob_redis_fd(const struct mob_redis_link *link); /* for the owner's epoll; the link closes it */
 /* Takes. Sent in the next mob_redis_io. */
 void mob_redis_submit(struct mob_redis_link *link, struct mob_redis_batch *batch);
 /* Something was submitted since the last mob_redis_io. */

@@ -32,6 +32,7 @@ struct mob_actor_life {
     enum mob_status death; /* why it is DEAD */
 };
 
+/* PENDING. `max_restarts`: -1 = for ever. */
 void mob_actor_life_init(struct mob_actor_life *life, int32_t max_restarts);
 /* A call arrives: its position. MOB_ACTOR_DIED when it is dead. */
 MOB_MUST_USE enum mob_status mob_actor_life_call(struct mob_actor_life *life, uint64_t *position_out);
@@ -44,7 +45,9 @@ void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position);
 bool mob_actor_life_down(struct mob_actor_life *life, uint64_t *replay_from_out);
 /* Killed or ended: no other incarnation follows. */
 void mob_actor_life_end(struct mob_actor_life *life, enum mob_status why);
+/* A checkpoint that holds every call below `position` is valid; an older one than is known changes nothing.
+ */
 void mob_actor_life_checkpointed(struct mob_actor_life *life, uint64_t position);
-const char *mob_actor_state_text(enum mob_actor_state state);
+const char *mob_actor_state_text(enum mob_actor_state state); /* static; "unknown" for any other number */
 
 #endif

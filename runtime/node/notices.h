@@ -27,6 +27,7 @@ bool node_object_ready(
 void node_results_ready(
     struct node *node, const struct log_result *first, const uint64_t *values, uint32_t count);
 
+/* What a block's acknowledgement sets free (lineage_log.h); `node` is a struct node. */
 void node_run_effect(void *node, const struct effect *effect);
 void node_fetch_effect(void *node, const struct effect *effect); /* lineage_log.h, fetch_effect */
 void node_before_block_close(void *node);
@@ -34,6 +35,7 @@ void node_before_block_close(void *node);
 void node_acknowledge_rings(struct node *node);
 /* False: its ring is full, and it will ask. */
 bool node_notice_ready(struct node *node, uint32_t slot, const struct ready_object *object);
+/* Tells the client when the object is ready, once; at once if it is. Nobody makes it: it is looked up. */
 void node_watch(struct node *node, struct node_client *client, struct mob_object_id id);
 /* As a watch, but answered by a reply: a fetch. */
 void node_watch_request(
@@ -42,16 +44,23 @@ void node_watch_request(
 void node_watch_made(struct node *node, struct node_client *client, struct mob_object_id id);
 /* Has a client asked for it that was not told yet? */
 bool node_watched(const struct node *node, struct mob_object_id id);
+/* Of a client that ends: all that it watches. */
 void node_unwatch_client(struct node *node, struct node_client *client);
+/* The answer to a client's request; copies the payload. A client that has gone (`session` is another) gets
+ * none; for one whose ring is full it is kept. More than a record takes: MOB_TOO_LARGE in its place. */
 void node_reply(struct node *node, uint32_t slot, uint32_t session, uint32_t request, enum mob_status status,
     const void *payload, uint32_t bytes);
+/* Once a pass: publishes what was reserved in the rings that are marked, and wakes who sleeps. */
 void node_flush_rings(struct node *node);
 void node_mark_flush(struct node *node, struct node_client *client);
+/* Room for a record of `bytes` in the client's inbound ring, which is marked: fill it in before the pass
+ * ends. NULL = there is none now (store.h, mob_store_in_reserve). */
 void *node_in_reserve(
     struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
 /* The same for what must arrive, in this place. NULL = the client does not read at all. */
 void *node_in_append(
     struct node *node, struct node_client *client, uint8_t type, uint8_t flags, uint16_t aux, uint32_t bytes);
+/* Once a pass: clients whose rings were full get the replies that were kept, then MOB_IN_MISSED. */
 void node_missed_retry(struct node *node);
 /* What is owed to a client that ends. */
 void node_notices_forget(struct node *node, struct node_client *client);

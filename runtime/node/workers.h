@@ -5,13 +5,18 @@
 
 #include "runtime/node/node.h"
 
+/* Asks the zygote for so many; returns at once. The scheduler hears of those that cannot be started. */
 void node_worker_spawn(struct node *node, uint32_t count);
+/* What the pool has to say: processes that started, and that ended. */
 void node_pool_step(struct node *node);
+/* Tells an idle one to end; one that does not read its ring is killed. */
 void node_worker_reap(struct node *node, uint32_t number);
 /* Ends it with SIGKILL; the status and reason are those of the task that it ran. */
 void node_worker_kill(
     struct node *node, struct node_worker *worker, enum mob_status status, const char *reason);
+/* By the scheduler's number of it; NULL = there is none. */
 struct node_worker *node_worker_at(struct node *node, uint32_t number);
+/* It was sent the row of the function of this number, and needs it no second time. */
 void node_worker_knows(struct node_worker *worker, uint32_t function_number);
 /* Their records, at the node's own end, before the control store's client goes: what is still being read for
  * them is abandoned, and ends with it. */
