@@ -190,35 +190,74 @@ static void what_a_task_became_is_cancelled_after_a_restart(void **state)
 
 /* ---- reconstruction ---- */
 
+/* With all that was submitted in the log. In a session of its own: the one before maps the dead node's
+ * memory.
+ */
+static void go_on_with_next_node(void)
+{
+    OK(mob_flush(client, PATIENCE));
+    mob_disconnect(client);
+    kill_node();
+    connect_with(NULL);
+}
+
+/* These bytes are what a task sees that has the put as its argument. */
+static void check_digest(struct mob_future *put, const uint8_t *bytes, size_t size)
+{
+    struct mob_future *digest;
+    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &digest));
+    assert_int_equal(get_of(digest), chaos_digest(bytes, size, 1));
+    mob_release(digest);
+}
+
+/* The last of `n` results, each of `size` bytes and made of the one before; the seed of what it has to be. */
+static struct mob_future *submit_chain(
+    const char *path, int n, size_t size, const struct mob_submit_options *options, int64_t *seed_out)
+{
+    int64_t seed = 1, argument = (int64_t)size;
+    uint8_t *bytes = malloc(size);
+    struct mob_future *last, *next;
+    assert_non_null(bytes);
+    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8(path), mob_i64(1), mob_i64(argument)),
+        options, &last));
+    for (int i = 1; i < n; i++) {
+        chaos_fill(seed, bytes, size);
+        seed = chaos_mix(bytes[0] + bytes[size - 1], i);
+        OK(mob_submit(client, "chaos.traced_blob",
+            MOB_ARGS(mob_utf8(path), mob_i64(i), mob_i64(argument), mob_ref(last)), options, &next));
+        mob_release(last);
+        last = next;
+    }
+    free(bytes);
+    *seed_out = seed;
+    return last;
+}
+
 static void large_put_of_a_driver_survives_the_node(void **state)
 {
     (void)state;
     static uint8_t bytes[300000];
-    struct mob_future *put, *digest;
+    struct mob_future *put;
     chaos_fill(9, bytes, sizeof bytes);
     OK(mob_put(client, mob_bytes(bytes, sizeof bytes), &put));
     OK(mob_flush(client, PATIENCE));
     kill_node();
     check_bytes(put, 9, sizeof bytes);
     kill_node();
-    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &digest));
-    assert_int_equal(get_of(digest), chaos_digest(bytes, sizeof bytes, 1));
+    check_digest(put, bytes, sizeof bytes);
     mob_release(put);
-    mob_release(digest);
 }
 
 static void put_that_nobody_waited_for_is_sent_again(void **state)
 {
     (void)state;
     static uint8_t bytes[300000];
-    struct mob_future *put, *digest;
+    struct mob_future *put;
     chaos_fill(11, bytes, sizeof bytes);
     OK(mob_put(client, mob_bytes(bytes, sizeof bytes), &put));
     kill_node();
-    OK(mob_submit(client, "chaos.digest", MOB_ARGS(mob_ref(put), mob_i64(1)), NULL, &digest));
-    assert_int_equal(get_of(digest), chaos_digest(bytes, sizeof bytes, 1));
+    check_digest(put, bytes, sizeof bytes);
     mob_release(put);
-    mob_release(digest);
 }
 
 /* A chain of results that are too large for the lineage: the last one is asked for after the node's death. */
@@ -228,28 +267,13 @@ static void lost_results_are_made_again_each_task_once(void **state)
     const int n = driver_sanitized() ? 50 : 300;
     enum { BYTES = 100000 };
     int before = lines("made");
-    int64_t seed = 1;
-    struct mob_future *last, *next;
-    OK(mob_submit(
-        client, "chaos.traced_blob", MOB_ARGS(mob_utf8(trace), mob_i64(1), mob_i64(BYTES)), NULL, &last));
-    for (int i = 1; i < n; i++) {
-        static uint8_t bytes[BYTES];
-        chaos_fill(seed, bytes, BYTES);
-        seed = chaos_mix(bytes[0] + bytes[BYTES - 1], i);
-        OK(mob_submit(client, "chaos.traced_blob",
-            MOB_ARGS(mob_utf8(trace), mob_i64(i), mob_i64(BYTES), mob_ref(last)), NULL, &next));
-        mob_release(last);
-        last = next;
-    }
+    int64_t seed;
+    struct mob_future *last = submit_chain(trace, n, BYTES, NULL, &seed);
     check_bytes(last, seed, BYTES);
-    OK(mob_flush(client, PATIENCE));
     assert_int_equal(lines("made") - before, n);
-    /* a session of its own: the first one still maps the dead node's memory */
     char id[MOB_TEXT_ID_MAX];
     mob_future_id(last, id);
-    mob_disconnect(client);
-    kill_node();
-    connect_with(NULL);
+    go_on_with_next_node();
     OK(mob_future_from_id(client, id, &last));
     check_bytes(last, seed, BYTES);
     assert_int_equal(lines("made") - before, 2 * n);
@@ -276,10 +300,7 @@ static void what_comes_back_otherwise_is_told(void **state)
     check_bytes(again, st.st_size, BYTES);
     mob_future_id(future, id);
     mob_future_id(again, id_at_will);
-    OK(mob_flush(client, PATIENCE));
-    mob_disconnect(client); /* it maps the dead node's memory */
-    kill_node();
-    connect_with(NULL);
+    go_on_with_next_node();
     OK(mob_future_from_id(client, id, &future));
     struct mob_value *value;
     assert_int_equal(MOB_REPLAY_DIVERGED, mob_get(future, PATIENCE, &value));
@@ -312,10 +333,7 @@ static void a_put_that_comes_back_otherwise_is_told(void **state)
     check_bytes(fickle, st.st_size, BYTES);
     mob_future_id(steady, steady_id);
     mob_future_id(fickle, fickle_id);
-    OK(mob_flush(client, PATIENCE));
-    mob_disconnect(client); /* it maps the dead node's memory */
-    kill_node();
-    connect_with(NULL);
+    go_on_with_next_node();
     OK(mob_future_from_id(client, steady_id, &steady));
     check_bytes(steady, 7, BYTES);
     assert_int_equal(lines("put"), 3);
@@ -340,26 +358,12 @@ static void lineage_100000_deep_is_followed(void **state)
     const char *depth = getenv("MOBULA_LINEAGE_DEPTH");
     const int n = depth != NULL ? atoi(depth) : driver_sanitized() ? 5000 : 100000;
     struct mob_submit_options options = {.struct_size = sizeof options, .deterministic = true};
-    struct mob_future *last, *next;
-    int64_t seed = 1;
-    OK(mob_submit(client, "chaos.traced_blob", MOB_ARGS(mob_utf8("/dev/null"), mob_i64(1), mob_i64(5000)),
-        &options, &last));
-    uint8_t bytes[5000];
-    for (int i = 1; i < n; i++) {
-        chaos_fill(seed, bytes, sizeof bytes);
-        seed = chaos_mix(bytes[0] + bytes[4999], i);
-        OK(mob_submit(client, "chaos.traced_blob",
-            MOB_ARGS(mob_utf8("/dev/null"), mob_i64(i), mob_i64(5000), mob_ref(last)), &options, &next));
-        mob_release(last);
-        last = next;
-    }
+    int64_t seed;
+    struct mob_future *last = submit_chain("/dev/null", n, 5000, &options, &seed);
     check_bytes(last, seed, 5000);
-    OK(mob_flush(client, PATIENCE));
     char id[MOB_TEXT_ID_MAX];
     mob_future_id(last, id);
-    mob_disconnect(client);
-    kill_node();
-    connect_with(NULL);
+    go_on_with_next_node();
     OK(mob_future_from_id(client, id, &last));
     check_bytes(last, seed, 5000);
     mob_release(last);

@@ -94,6 +94,19 @@ static void writer_fini(struct writer *w)
     free(w->hashes);
 }
 
+static void kill_both(struct writer *w)
+{
+    gcs_box_end(&w->box.gcs, SIGKILL);
+    gcs_box_end(&w->box.redis, SIGKILL);
+}
+
+/* Waits for neither. */
+static void spawn_both(struct writer *w)
+{
+    gcs_box_spawn_redis(&w->box);
+    gcs_box_spawn_gcs(&w->box);
+}
+
 static void append_block(struct writer *w)
 {
     struct gcs_block_spec spec = gcs_block_nth(w->incarnation, w->appended, TASKS);
@@ -292,14 +305,12 @@ static void clients_give_back_what_a_torn_file_lost(void **state)
     uint64_t released = w.released;
     load_for(&w, 300, DEADLINE_NS);
     assert_true(w.acked > released);
-    gcs_box_end(&w.box.gcs, SIGKILL);
-    gcs_box_end(&w.box.redis, SIGKILL);
+    kill_both(&w);
     /* Something may have become durable meanwhile: lose only what was not. */
     uint64_t size = durable_file_bytes(&w.box);
     if (w.released == released)
         cut_file(&w.box, (off_t)(size - safe));
-    gcs_box_spawn_redis(&w.box);
-    gcs_box_spawn_gcs(&w.box);
+    spawn_both(&w);
     load_for(&w, 100, DEADLINE_NS);
     drain(&w, true);
     assert_false(w.sealed);
@@ -320,11 +331,9 @@ static void a_loss_with_durability_no_is_named_and_the_log_sealed(void **state)
     load_for(&w, 200, DEADLINE_NS);
     drain(&w, true);
     uint64_t acked = w.acked;
-    gcs_box_end(&w.box.gcs, SIGKILL);
-    gcs_box_end(&w.box.redis, SIGKILL);
+    kill_both(&w);
     assert_true(cut_file(&w.box, 20000) > 0);
-    gcs_box_spawn_redis(&w.box);
-    gcs_box_spawn_gcs(&w.box);
+    spawn_both(&w);
     for (int64_t deadline = mob_now() + DEADLINE_NS; !w.sealed && mob_now() < deadline;) {
         gcs_box_step(w.gcs, 10);
     }
@@ -360,8 +369,7 @@ static void a_clean_stop_needs_no_collecting(void **state)
     load_for(&w, 200, DEADLINE_NS);
     assert_int_equal(gcs_box_end(&w.box.gcs, SIGTERM), 0);
     gcs_box_end(&w.box.redis, SIGTERM);
-    gcs_box_spawn_redis(&w.box);
-    gcs_box_spawn_gcs(&w.box);
+    spawn_both(&w);
     load_for(&w, 200, DEADLINE_NS);
     drain(&w, true);
     struct mob_gcs_stats s = gcs_box_stats(w.gcs);
@@ -429,10 +437,8 @@ static void the_file_is_rewritten_and_the_proof_holds_across_it(void **state)
     gcs_box_end(&w.box.redis, SIGKILL);
     gcs_box_spawn_redis(&w.box);
     load_for(&w, 300, DEADLINE_NS);
-    gcs_box_end(&w.box.gcs, SIGKILL);
-    gcs_box_end(&w.box.redis, SIGKILL);
-    gcs_box_spawn_redis(&w.box);
-    gcs_box_spawn_gcs(&w.box);
+    kill_both(&w);
+    spawn_both(&w);
     load_for(&w, 300, DEADLINE_NS);
     drain(&w, true);
     struct mob_gcs *reader = gcs_box_client(&w.box);
@@ -501,14 +507,12 @@ static void a_full_disk_stalls_and_loses_nothing(void **state)
     gcs_box_end(&w.box.redis, SIGKILL);
     wait_for_store(&w.box, "away");
     gcs_box_end(&w.box.gcs, SIGKILL);
-    gcs_box_spawn_redis(&w.box);
-    gcs_box_spawn_gcs(&w.box);
+    spawn_both(&w);
     load_for(&w, 50, DEADLINE_NS);
     drain(&w, true);
     assert_int_equal(check_log(&w, w.gcs), w.appended);
     check_counter(&w, w.gcs);
-    gcs_box_end(&w.box.gcs, SIGKILL);
-    gcs_box_end(&w.box.redis, SIGKILL);
+    kill_both(&w);
     snprintf(path, sizeof path, "umount %s", w.box.directory);
     assert_int_equal(system(path), 0);
     writer_fini(&w);
