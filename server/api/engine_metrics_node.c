@@ -30,7 +30,7 @@ static void write_resources(const json_t *stats, const char *name, const char *k
         write_name(stats, name, t);
         mob_text_puts(t, ",resource=");
         mob_text_json_cstring(t, resource);
-        mob_text_printf(t, "} %.10g\n", json_number_value(json_object_get(amounts, key)));
+        mob_text_printf(t, "} %.15g\n", json_number_value(json_object_get(amounts, key)));
     }
 }
 
@@ -55,7 +55,7 @@ void engine_write_node(const json_t *stats, struct mob_text *t)
         {"log_blocks_in_flight", "gauge", "log", "in_flight"}, {"incarnation", "gauge", NULL, "incarnation"}};
     write_states(stats, "tasks", "queue", of_tasks, t);
     write_states(stats, "workers", "workers", of_workers, t);
-    write_resources(stats, "resource_total", "total", t);
+    write_resources(stats, "resource_capacity", "total", t);
     write_resources(stats, "resource_free", "free", t);
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++) {
         const json_t *group = figures[i].group ? json_object_get(stats, figures[i].group) : stats;

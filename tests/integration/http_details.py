@@ -135,6 +135,7 @@ def parse_metrics(text):
             _, _, name, kind = line.split(" ")
             check(kind in ("counter", "gauge", "histogram", "summary", "untyped"), "type", line)
             check(name not in families, "a family is announced once", line)
+            check(kind == "counter" or not name.endswith("_total"), "only counters are named so", line)
             families[name] = kind
             open_family = name
             continue
@@ -160,7 +161,9 @@ def test_metrics_are_in_their_format(c):
     check(status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4"), "type", headers)
     node = c.json("GET", V1 + "/nodes", expect=200)["items"][0]
     told = dict(line.rsplit(" ", 1) for line in body.decode().splitlines() if line.startswith("mobula_node_"))
-    check(told['mobula_node_resource_total{node="node",resource="CPU"}'] == f"{node['resources']['CPU']['total']:.10g}", "CPUs", told)
+    check(told['mobula_node_resource_capacity{node="node",resource="CPU"}'] == f"{node['resources']['CPU']['total']:.15g}", "CPUs", told)
+    memory = float(told['mobula_node_resource_capacity{node="node",resource="memory"}'])
+    check(memory == node["resources"]["memory"]["total"], "memory to the byte", memory, node["resources"])
     check(told['mobula_node_workers{node="node",state="actors"}'] == "2" == str(node["workers"]["actors"]), "both models' workers", told)
     check(told['mobula_node_store_segment_bytes{node="node"}'] == str(node["store"]["segment_bytes"]), "the segment", told)
     check(0 < int(told['mobula_node_tasks_finished_total{node="node"}']) <= node["finished"], "tasks", told, node)
