@@ -20,6 +20,7 @@
 #include "runtime/node/driver_process.h"
 #include "runtime/node/lineage_log.h"
 #include "runtime/node/room_pool.h"
+#include "runtime/node/shadow_table.h"
 #include "runtime/node/strangers.h"
 #include "runtime/sched/local.h"
 #include "runtime/store/store.h"
@@ -166,7 +167,6 @@ struct put_sweep;
 struct below;
 struct below_due;
 struct below_facts;
-struct shadow;
 struct function_table;
 struct deployment;
 struct watch_table;
@@ -249,7 +249,7 @@ struct node {
     struct node_promise *promises;
     uint32_t promise_count;
     struct actor_table *actors;
-    struct shadow *shadows;
+    struct shadow_table shadows;
     struct known_table *known;
     struct value_cache *values; /* that look-ups came by */
     struct group_reads reads;

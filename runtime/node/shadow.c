@@ -21,7 +21,7 @@ enum shadow_state {
     SHADOW_ENDED /* all of its tasks have; see node_shadows_step */
 };
 struct shadow {
-    struct shadow *next;
+    struct shadow_entry entry; /* first: node->shadows links it */
     struct node *node;
     enum shadow_state state;
     struct shadow_wants wants;
@@ -34,21 +34,17 @@ struct shadow {
 
 static struct shadow *find(const struct node *node, struct mob_actor_id id)
 {
-    struct shadow *shadow = node->shadows;
-    while (shadow && !mob_actor_id_eq(shadow->actor.id, id))
-        shadow = shadow->next;
-    return shadow;
+    return (struct shadow *)shadow_table_find(&node->shadows, id);
 }
 
 static struct shadow *create(struct node *node, struct mob_actor_id id)
 {
     struct shadow *shadow = calloc(1, sizeof *shadow);
     MOB_ASSERT(shadow);
-    shadow->next = node->shadows;
+    shadow_table_add(&node->shadows, &shadow->entry, id);
     shadow->node = node;
     shadow->state = SHADOW_WAITING;
     shadow->actor.id = id;
-    node->shadows = shadow;
     return shadow;
 }
 
@@ -64,10 +60,7 @@ static void instance_fini(struct shadow *shadow)
 
 static void destroy(struct shadow *shadow)
 {
-    struct shadow **at = &shadow->node->shadows;
-    while (*at != shadow)
-        at = &(*at)->next;
-    *at = shadow->next;
+    shadow_table_remove(&shadow->node->shadows, &shadow->entry);
     shadow_wants_fini(&shadow->wants);
     instance_fini(shadow);
     free(shadow);
@@ -75,8 +68,11 @@ static void destroy(struct shadow *shadow)
 
 void node_shadows_destroy(struct node *node)
 {
-    while (node->shadows)
-        destroy(node->shadows);
+    while (shadow_table_take_ended(&node->shadows))
+        continue;
+    while (node->shadows.first)
+        destroy((struct shadow *)node->shadows.first);
+    shadow_table_fini(&node->shadows);
 }
 
 /* The actor restarts: its own replay has the ids of its calls, and makes some of the results. */
@@ -159,8 +155,10 @@ static void stop(struct shadow *shadow)
 static void one_ended(struct shadow *shadow)
 {
     MOB_ASSERT(shadow->left > 0);
-    if (--shadow->left == 0)
-        shadow->state = SHADOW_ENDED;
+    if (--shadow->left > 0)
+        return;
+    shadow->state = SHADOW_ENDED;
+    shadow_table_ended(&shadow->node->shadows, &shadow->entry);
 }
 
 static bool enter(struct shadow *shadow, enum mob_status status, struct node_task *task)
@@ -326,11 +324,13 @@ void node_shadow_task_ended(struct node *node, struct node_task *task, enum mob_
 
 bool node_shadow_down(struct node *node, uint32_t number)
 {
-    for (struct shadow *shadow = node->shadows; shadow; shadow = shadow->next)
+    for (struct shadow_entry *entry = node->shadows.first; entry; entry = entry->next) {
+        struct shadow *shadow = (struct shadow *)entry;
         if (shadow->actor.number == number) {
             close_instance(shadow);
             return true;
         }
+    }
     return false;
 }
 
@@ -386,16 +386,11 @@ static void end(struct shadow *shadow)
 
 bool node_shadows_step(struct node *node)
 {
+    struct shadow_entry *entry;
     bool any = false;
-    for (struct shadow *shadow = node->shadows; shadow;) {
-        /* One that ended is off the list. NOLINTNEXTLINE(clang-analyzer-unix.Malloc) */
-        if (shadow->state != SHADOW_ENDED) {
-            shadow = shadow->next;
-            continue;
-        }
-        end(shadow);
+    while ((entry = shadow_table_take_ended(&node->shadows))) {
+        end((struct shadow *)entry);
         any = true;
-        shadow = node->shadows; /* the list may have changed */
     }
     return any;
 }
