@@ -27,7 +27,6 @@ struct stretch {
     size_t count, capacity;
     struct cut_header *headers;
     size_t header_count, header_capacity;
-    bool left_out; /* entries of a deleted job */
     struct mob_bucket_origin origins[MOB_BLOCK_ENTRIES_MAX];
 };
 
@@ -35,7 +34,7 @@ struct stretch {
 struct batch {
     int64_t after, upto;
     int32_t day_min, day_max;
-    bool whole; /* no day of it was dropped, nor a deleted job's rows behind the position */
+    bool whole; /* no day of it was dropped */
 };
 
 static void stretch_destroy(struct stretch *s)
@@ -48,32 +47,20 @@ static void stretch_destroy(struct stretch *s)
 
 /* ---- reading ---- */
 
-static void job_param(struct mob_database_param *p, const struct cold_wanted *w)
-{
-    if (w->by_job)
-        mob_param_bytes(p, &w->job, sizeof w->job);
-    else
-        mob_param_null(p);
-}
-
 /* MOB_NOT_FOUND: none has anything behind the position. */
-static enum mob_status next_batch(struct mob_cold *c, struct mob_database *db, const struct cold_wanted *w,
-    uint64_t position, struct batch *out)
+static enum mob_status next_batch(
+    struct mob_cold *c, struct mob_database *db, uint64_t position, struct batch *out)
 {
     static const char sql[] =
         "SELECT after, upto, day_min, day_max, "
         "to_regclass('mobula.bucket_d' || replace(day_min::text, '-', 'm')) IS NOT NULL AND "
-        "to_regclass('mobula.bucket_d' || replace(day_max::text, '-', 'm')) IS NOT NULL AND "
-        "NOT EXISTS (SELECT FROM mobula.hole h WHERE h.shard = b.shard AND h.upto = b.upto AND h.seq_max > "
-        "$2 "
-        "AND ($3::bytea IS NULL OR h.job = $3)) "
-        "FROM mobula.batch b WHERE shard = $1 AND upto > $2 ORDER BY upto LIMIT 1";
-    struct mob_database_param p[3];
+        "to_regclass('mobula.bucket_d' || replace(day_max::text, '-', 'm')) IS NOT NULL "
+        "FROM mobula.batch WHERE shard = $1 AND upto > $2 ORDER BY upto LIMIT 1";
+    struct mob_database_param p[2];
     struct mob_database_result *rows = NULL;
     mob_param_i32(&p[0], c->shard);
     mob_param_i64(&p[1], (int64_t)position);
-    job_param(&p[2], w);
-    enum mob_status status = mob_database_query(db, sql, p, 3, &rows);
+    enum mob_status status = mob_database_query(db, sql, p, 2, &rows);
     if (status == MOB_OK && mob_database_rows(rows) == 0)
         status = MOB_NOT_FOUND;
     if (status == MOB_OK)
@@ -98,7 +85,10 @@ static int batch_params(struct mob_database_param p[7], const struct mob_cold *c
     mob_param_i32(&p[2], batch->day_min);
     mob_param_i32(&p[3], batch->day_max);
     mob_param_i64(&p[4], (int64_t)position);
-    job_param(&p[5], w);
+    if (w->by_job)
+        mob_param_bytes(&p[5], &w->job, sizeof w->job);
+    else
+        mob_param_null(&p[5]);
     return 6;
 }
 
@@ -123,16 +113,6 @@ static enum mob_status stretch_end(struct mob_cold *c, struct mob_database *db, 
     return status;
 }
 
-/* Of a job that is deleted. */
-static enum mob_status pass_over(
-    struct stretch *s, const struct mob_bucket_block *b, uint32_t entries, const struct cold_wanted *w)
-{
-    enum mob_status status = mob_bucket_origins(b, s->origins, entries);
-    for (uint32_t i = 0; i < entries && status == MOB_OK; i++)
-        s->left_out |= s->origins[i].seq > w->above && s->origins[i].seq <= w->upto;
-    return status;
-}
-
 static enum mob_status take_block(
     struct mob_cold *c, struct stretch *s, const struct mob_bucket_block *b, const struct cold_wanted *w)
 {
@@ -140,10 +120,9 @@ static enum mob_status take_block(
     enum mob_status status = mob_block_peek(b->bytes, b->length, &cut.header, &c->page->zone);
     if (status != MOB_OK)
         return status;
-    if (w->by_job && !mob_stream_eq(cut.header.job.root, w->job.root))
+    if ((w->by_job && !mob_stream_eq(cut.header.job.root, w->job.root)) ||
+        w->gone(w->gone_arg, cut.header.job))
         return MOB_OK;
-    if (w->gone(w->gone_arg, cut.header.job))
-        return pass_over(s, b, cut.header.entry_count, w);
     size_t before = s->sort.item_count;
     status = mob_bucket_origins(b, s->origins, cut.header.entry_count);
     if (status == MOB_OK)
@@ -263,10 +242,8 @@ static enum mob_status give_stretch(
     return status;
 }
 
-/* *left_out_out: not all of it is given any more. That is to be told before the page's first block, so a page
- * that has one ends before: *position stays. */
 static enum mob_status add_stretch(struct mob_cold *c, struct mob_database *db, const struct batch *batch,
-    const struct cold_wanted *w, uint32_t limit, uint64_t *position, bool *left_out_out)
+    const struct cold_wanted *w, uint32_t limit, uint64_t *position)
 {
     uint64_t end = 0;
     enum mob_status status = stretch_end(c, db, batch, w, *position, &end);
@@ -281,8 +258,7 @@ static enum mob_status add_stretch(struct mob_cold *c, struct mob_database *db, 
     wanted.above = *position;
     recut_sort_begin(&s->sort);
     status = read_stretch(c, db, batch, &wanted, end, s);
-    *left_out_out = s->left_out;
-    if (status == MOB_OK && !(s->left_out && c->page->count > 0))
+    if (status == MOB_OK)
         status = give_stretch(c, s, limit, end, position);
     stretch_destroy(s);
     return status;
@@ -290,10 +266,10 @@ static enum mob_status add_stretch(struct mob_cold *c, struct mob_database *db, 
 
 /* The batch to go on in: *last_out when there is none; *hole_out when not all behind the position is there.
  */
-static enum mob_status find_batch(struct mob_cold *c, struct mob_database *db, const struct cold_wanted *w,
-    uint64_t position, uint64_t upto, struct batch *out, bool *hole_out, bool *last_out)
+static enum mob_status find_batch(struct mob_cold *c, struct mob_database *db, uint64_t position,
+    uint64_t upto, struct batch *out, bool *hole_out, bool *last_out)
 {
-    enum mob_status status = next_batch(c, db, w, position, out);
+    enum mob_status status = next_batch(c, db, position, out);
     *last_out = status == MOB_NOT_FOUND || (status == MOB_OK && (uint64_t)out->after >= upto);
     *hole_out = *last_out || (uint64_t)out->after > position || !out->whole;
     return status == MOB_NOT_FOUND ? MOB_OK : status;
@@ -305,11 +281,11 @@ enum mob_status cold_read_history(struct mob_cold *c, struct mob_database *db,
     int64_t deadline = mob_now() + COLD_SCAN_NS;
     uint64_t position = mob_gcs_cold_seq(q->get.position);
     enum mob_status status = MOB_OK;
-    bool hole = false, last = false, full = false, left_out = false;
+    bool hole = false, last = false, full = false;
     *next_out = (struct cold_behind){0};
     while (status == MOB_OK && position < q->upto && !full) {
         struct batch batch = {0};
-        status = find_batch(c, db, w, position, q->upto, &batch, &hole, &last);
+        status = find_batch(c, db, position, q->upto, &batch, &hole, &last);
         if (status != MOB_OK || (hole && c->page->count > 0))
             break; /* what is gone is told before a page's first block */
         next_out->tie |= hole;
@@ -317,10 +293,8 @@ enum mob_status cold_read_history(struct mob_cold *c, struct mob_database *db,
             return MOB_OK;
         if ((uint64_t)batch.after > position)
             position = (uint64_t)batch.after;
-        uint64_t before = position;
-        status = add_stretch(c, db, &batch, w, q->get.limit, &position, &left_out);
-        next_out->tie |= left_out && position != before;
-        full = cold_page_full(c->page, q->get.limit) || mob_now() > deadline || position == before;
+        status = add_stretch(c, db, &batch, w, q->get.limit, &position);
+        full = cold_page_full(c->page, q->get.limit) || mob_now() > deadline;
     }
     if (position < q->upto)
         next_out->position = mob_gcs_cold_position(position, 0);
