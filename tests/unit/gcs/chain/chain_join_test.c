@@ -37,6 +37,34 @@ static void tick(struct fixture *f)
     drain(f);
 }
 
+static void fixture_init(struct fixture *f, int64_t stall_ns)
+{
+    *f = (struct fixture){.tables = mob_state_create(), .now_ns = 1000};
+    f->chain = mob_chain_create(
+        &(struct mob_chain_options){.self = JOINER, .state = f->tables, .stall_ns = stall_ns});
+}
+
+static void fixture_fini(struct fixture *f)
+{
+    mob_chain_destroy(f->chain);
+    mob_state_destroy(f->tables);
+}
+
+/* The tail serves alone. */
+static void fixture_config(struct fixture *f)
+{
+    mob_chain_on_config(
+        f->chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+}
+
+/* The joiner, which has begun to ask it. */
+static void fixture_join(struct fixture *f, int64_t stall_ns)
+{
+    fixture_init(f, stall_ns);
+    fixture_config(f);
+    mob_chain_on_join(f->chain, 1);
+}
+
 /* A batch without rows, from a snapshot that began at `seq`, and more behind it. */
 static void give(struct fixture *f, uint64_t batch, uint64_t seq)
 {
@@ -54,11 +82,8 @@ static void give(struct fixture *f, uint64_t batch, uint64_t seq)
 static void a_snapshot_that_was_begun_anew_is_taken_from_its_beginning(void **state)
 {
     (void)state;
-    struct fixture f = {.tables = mob_state_create(), .now_ns = 1000};
-    f.chain = mob_chain_create(&(struct mob_chain_options){.self = JOINER, .state = f.tables});
-    mob_chain_on_config(
-        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
-    mob_chain_on_join(f.chain, 1);
+    struct fixture f;
+    fixture_join(&f, 0);
     tick(&f);
     assert_int_equal(mob_chain_state(f.chain), MOB_CHAIN_JOINING);
     assert_int_equal(f.asked.link.prev, 1);
@@ -73,21 +98,7 @@ static void a_snapshot_that_was_begun_anew_is_taken_from_its_beginning(void **st
     tick(&f);
     assert_int_equal(f.asked.link.prev, 1);
     assert_int_equal(f.asked.link.token, token + 1);
-    mob_chain_destroy(f.chain);
-    mob_state_destroy(f.tables);
-}
-
-static void fixture_init(struct fixture *f, int64_t stall_ns)
-{
-    *f = (struct fixture){.tables = mob_state_create(), .now_ns = 1000};
-    f->chain = mob_chain_create(
-        &(struct mob_chain_options){.self = JOINER, .state = f->tables, .stall_ns = stall_ns});
-}
-
-static void fixture_fini(struct fixture *f)
-{
-    mob_chain_destroy(f->chain);
-    mob_state_destroy(f->tables);
+    fixture_fini(&f);
 }
 
 /* From the tail, about the log behind a snapshot that began at 40. */
@@ -111,10 +122,7 @@ static void who_waits_for_a_log_that_does_not_come_gives_up(void **state)
     static const uint64_t last_words[] = {0, 41}; /* nothing; what does not come */
     for (size_t i = 0; i < sizeof last_words / sizeof last_words[0]; i++) {
         struct fixture f;
-        fixture_init(&f, STALL);
-        mob_chain_on_config(
-            f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
-        mob_chain_on_join(f.chain, 1);
+        fixture_join(&f, STALL);
         tick(&f);
         uint8_t no_cursor[2] = {0};
         struct mob_gcs_link_msg whole = {.type = MOB_GCS_SNAPSHOT,
@@ -151,10 +159,7 @@ static void a_batch_that_does_not_come_is_asked_for_less_and_less_often(void **s
 {
     (void)state;
     struct fixture f;
-    fixture_init(&f, 0);
-    mob_chain_on_config(
-        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
-    mob_chain_on_join(f.chain, 1);
+    fixture_join(&f, 0);
     for (uint64_t batch = 1; batch <= 3; batch++) {
         f.asks = 0;
         for (int k = 0; k < 200; k++) /* 400 ms */
@@ -178,10 +183,7 @@ static void its_own_pause_is_not_the_silence_of_its_source(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_init(&f, STALL);
-    mob_chain_on_config(
-        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
-    mob_chain_on_join(f.chain, 1);
+    fixture_join(&f, STALL);
     tick(&f);
     for (uint64_t batch = 1; batch <= 3; batch++) {
         f.now_ns += 2 * STALL;
@@ -204,10 +206,7 @@ static void a_joiner_that_pauses_notices_that_its_source_is_dead(void **state)
 {
     (void)state;
     struct fixture f;
-    fixture_init(&f, STALL);
-    mob_chain_on_config(
-        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
-    mob_chain_on_join(f.chain, 1);
+    fixture_join(&f, STALL);
     tick(&f);
     int looks = 0;
     for (; looks < 100 && mob_chain_state(f.chain) == MOB_CHAIN_JOINING; looks++) {
@@ -286,8 +285,7 @@ static void a_joiner_does_not_answer_for_its_sources_disk(void **state)
     const uint64_t much = MOB_CHAIN_ENTRIES_MAX / 2 + 1000;
     struct fixture f = {.tables = mob_state_create(), .now_ns = 1000};
     f.chain = mob_chain_create(&(struct mob_chain_options){.self = TAIL, .state = f.tables});
-    mob_chain_on_config(
-        f.chain, &(struct mob_gcs_config){.epoch = 1, .term = 1, .count = 1, .members = {TAIL}});
+    fixture_config(&f);
     assert_int_equal(mob_chain_load_client(f.chain, WRITER, 0), MOB_OK);
     tick(&f);
     joiner_says(&f, MOB_GCS_JOIN, &(struct mob_gcs_link){.prev = 1});

@@ -21,16 +21,23 @@ struct fixture {
     struct mob_gcs_config installed;
 };
 
-/* One heartbeat; `heard_ns`: what it has last heard of the master. */
-static void report(struct fixture *f, uint64_t member, int64_t heard_ns)
+/* What a member of the first configuration says that works, and has just heard of the master. */
+static struct mob_member_report serving(const struct fixture *f, uint64_t member)
 {
-    struct mob_member_report r = {.member = member,
+    return (struct mob_member_report){.member = member,
         .epoch = 1,
         .state = MOB_CHAIN_SERVING,
         .synced = 1,
         .synced_on_disk = 1,
         .sent_ns = f->now_ns,
-        .heard_ns = heard_ns};
+        .heard_ns = f->now_ns - MOB_MS};
+}
+
+/* One heartbeat; `heard_ns`: what it has last heard of the master. */
+static void report(struct fixture *f, uint64_t member, int64_t heard_ns)
+{
+    struct mob_member_report r = serving(f, member);
+    r.heard_ns = heard_ns;
     mob_membership_on_report(f->m, &r, true, f->now_ns);
 }
 
@@ -229,40 +236,23 @@ static void who_does_not_come_back_is_given_up_when_a_person_says_so(void **stat
 /* Both are at rest: each says that it will be quiet for 100 ms. */
 static void rest(struct fixture *f, uint64_t member)
 {
-    struct mob_member_report r = {.member = member,
-        .epoch = 1,
-        .state = MOB_CHAIN_SERVING,
-        .synced = 1,
-        .synced_on_disk = 1,
-        .pause_ns = 100 * MOB_MS,
-        .sent_ns = f->now_ns,
-        .heard_ns = f->now_ns - MOB_MS};
+    struct mob_member_report r = serving(f, member);
+    r.pause_ns = 100 * MOB_MS;
     mob_membership_on_report(f->m, &r, true, f->now_ns);
 }
 
 static void work(struct fixture *f, uint64_t member)
 {
-    struct mob_member_report r = {.member = member,
-        .epoch = 1,
-        .state = MOB_CHAIN_SERVING,
-        .synced = 1,
-        .synced_on_disk = 1,
-        .busy = 1,
-        .sent_ns = f->now_ns,
-        .heard_ns = f->now_ns - MOB_MS};
+    struct mob_member_report r = serving(f, member);
+    r.busy = 1;
     mob_membership_on_report(f->m, &r, true, f->now_ns);
 }
 
 static void say(struct fixture *f, uint64_t member, uint32_t state, uint64_t applied)
 {
-    struct mob_member_report r = {.member = member,
-        .epoch = 1,
-        .state = state,
-        .synced = 1,
-        .synced_on_disk = 1,
-        .applied = applied,
-        .sent_ns = f->now_ns,
-        .heard_ns = f->now_ns - MOB_MS};
+    struct mob_member_report r = serving(f, member);
+    r.state = state;
+    r.applied = applied;
     mob_membership_on_report(f->m, &r, true, f->now_ns);
 }
 

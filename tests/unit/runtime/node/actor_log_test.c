@@ -309,8 +309,7 @@ static void cancelled_call_is_not_replayed(void **state)
     struct nx_worker worker;
     struct mob_actor_id actor = live_actor(&nx, &driver, &worker);
     struct mob_object_id never = mob_object_of(driver.welcome.root, MOB_SLOT_PUT | 9);
-    struct mob_out_put promise = {.id = never, .flags = MOB_PUT_PROMISE};
-    nx_publish(driver.store, MOB_OUT_PUT, &promise, sizeof promise, NULL, 0);
+    nx_promise(&driver, never);
     struct mob_spec_head head = nx_next(&driver, MOB_KIND_ACTOR_CALL);
     head.actor = actor;
     nx_spec(driver.store, &head, &never);

@@ -223,6 +223,23 @@ static inline void nx_publish(struct mob_store_client *store, uint8_t type, cons
     assert_int_equal(mob_store_publish(store, type, 0, 0, pieces, 2), MOB_OK);
 }
 
+static inline void nx_promise(struct nx_driver *driver, struct mob_object_id id)
+{
+    struct mob_out_put promise = {.id = id, .flags = MOB_PUT_PROMISE};
+    nx_publish(driver->store, MOB_OUT_PUT, &promise, sizeof promise, NULL, 0);
+}
+
+static inline void nx_keep_promise(struct nx_driver *driver, struct mob_object_id id, int64_t value)
+{
+    struct mob_object_ref ref;
+    assert_int_equal(
+        mob_store_put_small(driver->store, id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
+    struct mob_out_put put = {
+        .id = id, .type = MOB_TYPE_I64, .size = sizeof value, .inline_bytes = sizeof value};
+    nx_publish(driver->store, MOB_OUT_PUT, &put, sizeof put, &value, sizeof value);
+    mob_store_object_seal(driver->store, ref);
+}
+
 static inline void nx_watch(struct mob_store_client *store, struct mob_object_id id)
 {
     struct mob_piece piece = {&id, sizeof id};

@@ -7,20 +7,8 @@
 static struct mob_object_id promise(struct nx_driver *driver, uint32_t counter)
 {
     struct mob_object_id id = mob_object_of(driver->welcome.root, MOB_SLOT_PUT | counter);
-    struct mob_out_put put = {.id = id, .flags = MOB_PUT_PROMISE};
-    nx_publish(driver->store, MOB_OUT_PUT, &put, sizeof put, NULL, 0);
+    nx_promise(driver, id);
     return id;
-}
-
-static void keep(struct nx_driver *driver, struct mob_object_id id, int64_t value)
-{
-    struct mob_object_ref ref;
-    assert_int_equal(
-        mob_store_put_small(driver->store, id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
-    struct mob_out_put put = {
-        .id = id, .type = MOB_TYPE_I64, .size = sizeof value, .inline_bytes = sizeof value};
-    nx_publish(driver->store, MOB_OUT_PUT, &put, sizeof put, &value, sizeof value);
-    mob_store_object_seal(driver->store, ref);
 }
 
 static void open_two(struct nx *nx, struct nx_driver *one, struct nx_driver *other)
@@ -42,7 +30,7 @@ static void kept_promise_is_told_to_who_watches(void **state)
     nx_watch(other.store, id);
     nx_settle(&nx);
     assert_false(nx_told(other.store, id, &status));
-    keep(&one, id, 5);
+    nx_keep_promise(&one, id, 5);
     nx_settle(&nx);
     assert_true(nx_told(other.store, id, &status));
     assert_int_equal(status, MOB_OK);
@@ -111,7 +99,7 @@ static void chain_of_tail_calls_becomes_its_end(void **state)
         assert_true(mob_object_id_eq(found, target));
         assert_non_null(node_tail_call_of(nx.node, id.task));
     }
-    keep(&one, end, 7);
+    nx_keep_promise(&one, end, 7);
     nx_settle(&nx);
     assert_true(nx_told(one.store, id, &status));
     assert_int_equal(status, MOB_OK);

@@ -170,23 +170,7 @@ static void put_that_was_removed_is_not_awaited(void **state)
     nx_close(&nx);
 }
 
-/* A promise is kept by its driver also after the end of the node that heard it. */
-static void make_promise(struct nx_driver *driver, struct mob_object_id id)
-{
-    struct mob_out_put promise = {.id = id, .flags = MOB_PUT_PROMISE};
-    nx_publish(driver->store, MOB_OUT_PUT, &promise, sizeof promise, NULL, 0);
-}
-
-static void keep_promise(struct nx_driver *driver, struct mob_object_id id, int64_t value)
-{
-    struct mob_object_ref ref;
-    assert_int_equal(
-        mob_store_put_small(driver->store, id, MOB_TYPE_I64, &value, sizeof value, &ref), MOB_OK);
-    struct mob_out_put put = {
-        .id = id, .type = MOB_TYPE_I64, .size = sizeof value, .inline_bytes = sizeof value};
-    nx_publish(driver->store, MOB_OUT_PUT, &put, sizeof put, &value, sizeof value);
-    mob_store_object_seal(driver->store, ref);
-}
+/* ---- promises: kept by their driver also after the end of the node that heard them ---- */
 
 /* The question about it was under way when it came: what the log says then is no reason to call it lost. */
 static void promise_that_was_asked_for_first_is_waited_for(void **state)
@@ -198,10 +182,10 @@ static void promise_that_was_asked_for_first_is_waited_for(void **state)
     nx_open_with(&nx, 0, &driver);
     struct mob_object_id id = put_id(&driver, 1);
     nx_watch(driver.store, id);
-    make_promise(&driver, id);
+    nx_promise(&driver, id);
     nx_settle(&nx);
     assert_false(nx_told(driver.store, id, &status));
-    keep_promise(&driver, id, 4);
+    nx_keep_promise(&driver, id, 4);
     nx_settle(&nx);
     assert_true(nx_told(driver.store, id, &status));
     assert_int_equal(status, MOB_OK);
@@ -216,16 +200,16 @@ static void promise_goes_with_its_driver_to_another_session(void **state)
     struct nx_driver first, again;
     nx_open_with(&nx, 0, &first);
     struct mob_object_id id = put_id(&first, 1);
-    make_promise(&first, id);
+    nx_promise(&first, id);
     struct mob_task_id task = submit_on(&first, id);
     nx_turn(&nx, 10);
     nx_connect(&nx, &again, &first);
-    make_promise(&again, id);
+    nx_promise(&again, id);
     nx_turn(&nx, 5);
     nx_disconnect(&first);
     nx_turn(&nx, 10);
     assert_true(waits(&nx, task));
-    keep_promise(&again, id, 4);
+    nx_keep_promise(&again, id, 4);
     nx_turn(&nx, 5);
     assert_false(waits(&nx, task));
     nx_close_with(&nx, &again);
@@ -238,7 +222,7 @@ static void promise_waits_for_its_driver(void **state)
     struct nx_driver first, again;
     nx_open_with(&nx, 0, &first);
     struct mob_object_id id = put_id(&first, 1);
-    make_promise(&first, id);
+    nx_promise(&first, id);
     struct mob_task_id task = submit_on(&first, id);
     nx_turn(&nx, 10);
     assert_int_equal(mob_store_out_acked(first.store), mob_store_out_published(first.store));
@@ -246,7 +230,7 @@ static void promise_waits_for_its_driver(void **state)
     nx_turn(&nx, 20);
     assert_true(waits(&nx, task));
     nx_connect(&nx, &again, &first);
-    keep_promise(&again, id, 4);
+    nx_keep_promise(&again, id, 4);
     nx_turn(&nx, 5);
     assert_false(waits(&nx, task));
     nx_disconnect(&first);
