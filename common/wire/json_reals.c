@@ -20,10 +20,9 @@ static size_t shorten(const char *from, size_t length, char *to)
     before[length] = '\0';
     double v = strtod(before, NULL);
     for (int digits = DIGITS_MIN; digits < DIGITS_MAX; digits++) {
-        snprintf(after, sizeof after - 2, "%.*g", digits, v);
+        size_t shorter = (size_t)snprintf(after, sizeof after, "%.*g", digits, v);
         if (!strpbrk(after, ".e"))
-            strcat(after, ".0");
-        size_t shorter = strlen(after);
+            shorter += (size_t)snprintf(after + shorter, sizeof after - shorter, ".0");
         if (strtod(after, NULL) != v || shorter >= length)
             continue;
         memcpy(to, after, shorter);
