@@ -101,7 +101,7 @@ static bool put_reply(
     if (!body)
         return false;
     memcpy(body, head, sizeof *head);
-    if (head->payload_bytes > 0)
+    if (payload)
         memcpy(body + sizeof *head, payload, head->payload_bytes);
     return true;
 }
@@ -117,7 +117,7 @@ static bool keep_reply(
     MOB_ASSERT(kept);
     kept->next = NULL;
     kept->head = *head;
-    if (head->payload_bytes > 0)
+    if (payload)
         memcpy(kept->payload, payload, head->payload_bytes);
     if (!client->replies)
         client->replies_end = &client->replies;
