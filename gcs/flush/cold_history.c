@@ -298,5 +298,8 @@ enum mob_status cold_read_history(struct mob_cold *c, struct mob_database *db,
     }
     if (position < q->upto)
         next_out->position = mob_gcs_cold_position(position, 0);
+    /* Nothing fits between: who was told comes again from right before that block, and is to get it. */
+    if (c->page->count > 0 && c->page->rows[0].seq == mob_gcs_cold_seq(q->get.position) + 1)
+        next_out->tie = 0;
     return status;
 }

@@ -861,6 +861,14 @@ static void history_of_a_batch_that_lost_a_day_has_the_rest(void **state)
     assert_int_equal(mob_database_run(f.db, sql), MOB_OK);
     read_history(scan_of(false), on_kept_days, &first_day);
     assert_int_equal(got_holes, 1);
+    /* Who was told goes on right before the first block that is there, and is not told for ever. */
+    uint32_t next = 0;
+    while (f.blocks[next].seq <= first_day)
+        next++;
+    struct mob_gcs_cold_get q = scan_of(false);
+    q.get.position = mob_gcs_cold_position(f.blocks[next].seq - 1, 0);
+    read_history(q, on_kept_days, &first_day);
+    assert_int_equal(got_holes, 0);
 }
 
 int main(void)
