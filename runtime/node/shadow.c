@@ -70,8 +70,10 @@ void node_shadows_destroy(struct node *node)
 {
     while (shadow_table_take_ended(&node->shadows))
         continue;
-    while (node->shadows.first)
-        destroy((struct shadow *)node->shadows.first);
+    for (struct shadow_entry *entry = node->shadows.first, *next; entry; entry = next) {
+        next = entry->next;
+        destroy((struct shadow *)entry);
+    }
     shadow_table_fini(&node->shadows);
 }
 
