@@ -188,6 +188,8 @@ void route_nack(struct link *l, const struct mob_gcs_frame *frame)
     if (book.config.epoch == known && !g->seeks) {
         if (frame->from != 0)
             retry_soon(g, frame->from);
+        else if (l == g->tail)
+            reads_down(g); /* it hears of this only now, and had nothing to say to who asked before */
         return;
     }
     if (book.config.started > known)

@@ -69,7 +69,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void hear_of(struct fixture *f, const struct mob_gcs_book *book)
+static void hear_from(struct fixture *f, struct link *l, const struct mob_gcs_book *book)
 {
     struct mob_gcs_nack nack = {.reason = MOB_WRONG_EPOCH};
     struct mob_gcs_frame frame = {.type = MOB_GCS_NACK,
@@ -77,8 +77,13 @@ static void hear_of(struct fixture *f, const struct mob_gcs_book *book)
         .head_bytes = sizeof nack,
         .body = (const uint8_t *)book,
         .body_bytes = mob_gcs_book_bytes(book)};
-    route_nack(&f->gcs->links[0], &frame);
+    route_nack(l, &frame);
     assert_int_equal(f->gcs->book.config.epoch, book->config.epoch);
+}
+
+static void hear_of(struct fixture *f, const struct mob_gcs_book *book)
+{
+    hear_from(f, &f->gcs->links[0], book);
 }
 
 static void tell(struct fixture *f, const struct mob_gcs_book *book)
@@ -237,6 +242,24 @@ static void other_names_of_the_same_places_are_no_reason_to_seek(void **state)
     assert_int_equal(f->gcs->tail->retry_ns, f->gcs->now_ns);
 }
 
+/* The head knows the configuration first and leads the client to the tail, which does not know yet that it is
+ * one: it refuses without an answer, and says when it has heard. */
+static void what_a_tail_was_asked_before_it_knew_is_asked_again(void **state)
+{
+    struct fixture *f = *state;
+    struct mob_gcs_book book = book_of(5, 3, 2);
+    f->gcs->up = true;
+    assert_int_equal(mob_gcs_incarnations(f->gcs, 0, NULL, NULL), MOB_OK);
+    reads_pump(f->gcs);
+    assert_true(f->gcs->read_first->sent);
+    hear_from(f, f->gcs->head, &book);
+    assert_true(f->gcs->read_first->sent);
+    hear_from(f, f->gcs->tail, &book);
+    assert_false(f->gcs->read_first->sent);
+    reads_pump(f->gcs);
+    assert_true(f->gcs->read_first->sent);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -248,6 +271,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_reaches_nobody_of_the_configuration_seeks, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             other_names_of_the_same_places_are_no_reason_to_seek, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            what_a_tail_was_asked_before_it_knew_is_asked_again, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
