@@ -238,8 +238,6 @@ static void run_cell(struct failover *f, const struct run *like, uint64_t mib)
         enum outcome outcome = one_run(f, &r, mib);
         f->voided += outcome == VOID;
         f->missed += outcome == MISSED;
-        if (outcome == VOID && f->b->options.quick) /* it ran, and that is all that is asked */
-            return;
         if (outcome == WRONG || (outcome != GOOD && ++bad > 3 * f->each + 5)) {
             f->wrong = r.putter->failed      ? "a put failed"
                 : outcome == WRONG           ? "the chain does not come up again"
@@ -354,8 +352,8 @@ static void write_repeated(struct failover *f, const char *name)
 static void write_row(struct failover *f, const char *name)
 {
     write_repeated(f, name);
-    if (f->wrong == NULL && f->n == 0 && f->voided > 0) { /* of a quick run */
-        bench_void(f->b, name, too_busy);
+    if (f->wrong == too_busy && f->b->options.quick) { /* it ran, and that is all that is asked */
+        bench_void(f->b, name, f->wrong);
         return;
     }
     if (f->wrong != NULL || f->n == 0) {

@@ -2,9 +2,16 @@
 
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/base/log.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/jobs.h"
+#include "runtime/node/lineage_log.h"
+
+int64_t node_needed_since(int64_t mono_ns)
+{
+    return mono_ns + mob_wall_minus_mono() - 2 * LOG_CLOCK_DRIFT_NS;
+}
 
 static bool same_job(struct mob_job_id a, struct mob_job_id b)
 {

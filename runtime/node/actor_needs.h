@@ -7,6 +7,10 @@
 
 #include "runtime/node/actor_record.h"
 
+/* Wall time from which on lineage is kept so that what was submitted at `mono_ns` is: no later than any block
+ * says that it was. */
+int64_t node_needed_since(int64_t mono_ns);
+
 /* A job whose calls a replay of the actor repeats. */
 struct actor_caller {
     struct mob_job_id job;

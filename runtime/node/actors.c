@@ -160,11 +160,6 @@ struct node_actor *node_actor_add(struct node *node, const struct mob_spec_head 
     return actor;
 }
 
-int64_t node_needed_since(int64_t mono_ns)
-{
-    return mono_ns + mob_wall_minus_mono() - 2 * LOG_CLOCK_DRIFT_NS;
-}
-
 enum mob_status node_actor_create(struct node *node, struct node_task *task)
 {
     struct mob_spec_head head;

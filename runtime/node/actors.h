@@ -25,9 +25,6 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
 bool node_call_skipped(const struct mob_completion_head *completion);
 /* A living actor of this class, if there is one. */
 bool node_actor_of_class(struct node *node, const struct node_function *class, struct mob_actor_id *id_out);
-/* Wall time from which on lineage is kept so that what was submitted at `mono_ns` is: no later than any block
- * says that it was. */
-int64_t node_needed_since(int64_t mono_ns);
 #define NODE_ACTOR_DEATH_BYTES 320 /* the text of a status, and why in the words of actor_record.h */
 /* "the actor is dead: it was killed", or what is known, in `text` of so many bytes. */
 const char *node_actor_death(struct node *node, struct mob_actor_id id, char *text, size_t capacity);

@@ -6,6 +6,7 @@
 #include "common/base/log.h"
 #include "common/wire/checkpoint_row.h"
 #include "runtime/node/actor_record.h"
+#include "runtime/node/actor_needs.h"
 #include "runtime/node/actors.h"
 #include "runtime/node/checkpoint_room.h"
 #include "runtime/node/replay.h"
