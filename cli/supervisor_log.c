@@ -95,6 +95,13 @@ static void plain(const char *text, char *out, size_t capacity)
     out[n] = '\0';
 }
 
+/* It has died, and is not ready again. What is being started for the first time is not missing: nobody waits
+ * for PostgreSQL and the flusher. */
+static bool is_missing(const struct process *process)
+{
+    return process->enabled && process->state != PROCESS_READY && process->last_exit[0] != '\0';
+}
+
 static const char *overall_state(const struct supervisor *supervisor)
 {
     if (supervisor->stopping)
@@ -102,7 +109,7 @@ static const char *overall_state(const struct supervisor *supervisor)
     if (!supervisor_serves(supervisor))
         return supervisor->was_ready ? "degraded" : "starting";
     for (int i = 0; i < SUPERVISED_COUNT; i++)
-        if (supervisor->processes[i].enabled && supervisor->processes[i].state == PROCESS_WAITING)
+        if (is_missing(&supervisor->processes[i]))
             return "degraded";
     return "ready";
 }

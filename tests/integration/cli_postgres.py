@@ -112,6 +112,25 @@ class Postgres(Supervised):
         self.assertFalse((self.dir / "flush.ready").exists())
         self.mobula("migrate", code=6)
 
+    def test_a_flusher_that_died_is_missing_until_it_is_ready(self):
+        late, real = self.control / "late.flush", (self.bin / "mobula-flush").resolve()
+        (self.bin / "mobula-flush").unlink()
+        (self.bin / "mobula-flush").write_text(f'#!/bin/sh\nwhile [ -e "{late}" ]; do sleep 0.02; done\nexec "{real}" "$@"\n')
+        (self.bin / "mobula-flush").chmod(0o755)
+        late.touch()
+        self.up_with_postgres()
+        self.wait("the flusher's start", lambda: self.process("flush")["state"] == "starting")
+        self.assertEqual("ready", self.status()["state"], "nobody waits for its first start")
+        late.unlink()
+        self.wait("the flusher", lambda: self.process("flush")["state"] == "ready")
+        late.touch()
+        os.kill(self.process("flush")["pid"], signal.SIGKILL)
+        self.wait("its restart", lambda: self.process("flush")["restarts"] == 1 and self.process("flush")["state"] == "starting")
+        self.assertEqual("degraded", self.status()["state"])
+        late.unlink()
+        self.wait_ready()
+        self.assertEqual("ready", self.process("flush")["state"])
+
     def test_half_a_data_directory_is_made_anew(self):
         self.mobula("up", "--detach", "--postgres", "on", "--gcs-replicas", "1", code=0)
         self.wait("initdb at work", lambda: (self.dir / "pg.new/base").exists() or (self.dir / "pg").exists())
