@@ -93,6 +93,45 @@ static void batch_fail(struct batch *batch, enum mob_status status, const char *
     batch_fail_for(batch, status, 0, why);
 }
 
+static void tell_pending(struct endpoint *e)
+{
+    if (e->model)
+        atomic_store(&e->model->pending_count, e->batcher.count);
+}
+
+static void await_answer(struct flight *flight, int64_t longest_ns);
+
+/* What the model says of what it was given; not that it is busy, has lost its process, or was told to end. */
+static bool is_about_the_rows(enum mob_status status)
+{
+    return !mob_status_retryable(status) && status != MOB_WORKER_DIED && status != MOB_ACTOR_DIED &&
+        status != MOB_CANCELLED && status != MOB_DEADLINE;
+}
+
+/* One call's rows must not cost the others of its batch their answers: they run again in halves, until the
+ * one that fails runs by itself. False: nothing was done. */
+static bool batch_again(struct batch *batch, enum mob_status status)
+{
+    struct endpoint *e = batch->endpoint;
+    struct mob_batch_entry *entries[MOB_BATCH_CALLS_MAX];
+    size_t n = 0;
+    if (batch->count < 2 || !is_about_the_rows(status) || e->removed || e->error[0])
+        return false;
+    for (size_t i = 0; i < batch->count; i++)
+        if (batch->entries[i])
+            entries[n++] = batch->entries[i];
+    for (size_t i = 0; i < n; i++) {
+        struct flight *flight = engine_op_of(entries[i])->infer.flight;
+        flight->batch = NULL;
+        flight_clear_deadline(flight);
+        await_answer(flight, INT64_MAX);
+    }
+    mob_batch_again(&e->batcher, entries, n);
+    tell_pending(e);
+    batch_end(batch);
+    return true;
+}
+
 /* The call itself failed: its callers are told all that its future knows of it. */
 static void batch_call_failed(struct batch *batch, struct mob_future *future, enum mob_status status)
 {
@@ -107,12 +146,6 @@ static void batch_call_failed(struct batch *batch, struct mob_future *future, en
         if (batch->entries[i])
             engine_op_of(batch->entries[i])->error.failure_json = strdup(mob_future_error(future));
     batch_fail(batch, status, why);
-}
-
-static void tell_pending(struct endpoint *e)
-{
-    if (e->model)
-        atomic_store(&e->model->pending_count, e->batcher.count);
 }
 
 void endpoint_fail_waiting(
@@ -216,6 +249,8 @@ static void batch_ready(struct batch *batch)
     if (status == MOB_OK) {
         batch_answer(batch, tensors, result);
         batch_end(batch);
+    } else if ((failed || *why) && batch_again(batch, status)) {
+        /* its calls wait again */
     } else if (failed) {
         batch_call_failed(batch, failed, status);
     } else {

@@ -9,7 +9,7 @@ void mob_batch_init(struct mob_batcher *batcher, uint32_t max_batch_size, uint32
 bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, uint64_t rows,
     uint64_t shape_hash, int64_t now_ns)
 {
-    if (batcher->count == MOB_BATCH_QUEUE_MAX)
+    if (batcher->count >= MOB_BATCH_QUEUE_MAX)
         return false;
     *entry = (struct mob_batch_entry){.rows = rows, .shape_hash = shape_hash, .since_ns = now_ns};
     if (batcher->tail)
@@ -26,7 +26,7 @@ static bool may_leave(const struct mob_batcher *batcher, int64_t now_ns)
 {
     if (!batcher->head || batcher->in_flight >= MOB_BATCH_IN_FLIGHT_MAX)
         return false;
-    if (batcher->rows >= batcher->max_batch_size)
+    if (batcher->head->group || batcher->rows >= batcher->max_batch_size)
         return true;
     if (batcher->max_delay_ns > 0)
         return now_ns - batcher->head->since_ns >= batcher->max_delay_ns;
@@ -44,7 +44,8 @@ size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_ba
     while (batcher->head && n < MOB_BATCH_CALLS_MAX) {
         struct mob_batch_entry *entry = batcher->head;
         bool fits = n == 0 ||
-            (rows + entry->rows <= batcher->max_batch_size && entry->shape_hash == entries[0]->shape_hash);
+            (rows + entry->rows <= batcher->max_batch_size && entry->shape_hash == entries[0]->shape_hash &&
+                entry->group == entries[0]->group);
         if (!fits)
             break;
         entries[n++] = entry;
@@ -57,6 +58,27 @@ size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_ba
     batcher->rows -= rows;
     batcher->in_flight++;
     return n;
+}
+
+static void put_first(struct mob_batcher *batcher, struct mob_batch_entry *const *entries, size_t n)
+{
+    uint64_t group = ++batcher->groups;
+    for (size_t i = n; i-- > 0;) {
+        entries[i]->group = group;
+        entries[i]->next = batcher->head;
+        batcher->head = entries[i];
+        if (!batcher->tail)
+            batcher->tail = entries[i];
+        batcher->count++;
+        batcher->rows += entries[i]->rows;
+    }
+}
+
+void mob_batch_again(struct mob_batcher *batcher, struct mob_batch_entry *const *entries, size_t n)
+{
+    size_t half = n / 2;
+    put_first(batcher, entries + half, n - half);
+    put_first(batcher, entries, half);
 }
 
 void mob_batch_remove(struct mob_batcher *batcher, struct mob_batch_entry *entry)

@@ -6,8 +6,9 @@
  *
  * A batch leaves when max_batch_size rows wait, or the oldest has waited max_queue_delay, or (delay 0) at
  * once, while fewer than MOB_BATCH_IN_FLIGHT_MAX run. So a busy replica collects by itself and an idle one
- * adds no delay. A call with more rows than max_batch_size runs alone. Order is kept. Limits:
- * MOB_BATCH_QUEUE_MAX waiting calls.
+ * adds no delay. A call with more rows than max_batch_size runs alone. Order is kept. Calls of a batch that
+ * failed may come again in halves, before all others (mob_batch_again). Limits: MOB_BATCH_QUEUE_MAX waiting
+ * calls, besides those that come again, of which there are MOB_BATCH_IN_FLIGHT_MAX batches at most.
  */
 #ifndef MOB_SERVER_SERVE_BATCH_H
 #define MOB_SERVER_SERVE_BATCH_H
@@ -24,6 +25,7 @@
 struct mob_batch_entry {
     struct mob_batch_entry *next;
     uint64_t rows, shape_hash; /* only calls whose tensors agree behind the first dimension stack */
+    uint64_t group; /* of one that comes again: runs with those of this number only; else 0 */
     int64_t since_ns;
 };
 
@@ -33,6 +35,7 @@ struct mob_batcher {
     struct mob_batch_entry *head, *tail;
     size_t count;
     uint64_t rows;
+    uint64_t groups; /* given so far */
     unsigned in_flight;
 };
 
@@ -43,6 +46,9 @@ bool mob_batch_add(struct mob_batcher *batcher, struct mob_batch_entry *entry, u
 /* The next batch, oldest first, in `entries` (MOB_BATCH_CALLS_MAX); 0: none may leave yet. Counts as in
  * flight. */
 size_t mob_batch_take(struct mob_batcher *batcher, int64_t now_ns, struct mob_batch_entry **entries);
+/* Some calls of a batch that failed, in its order: they run again in two halves, before what waits and
+ * without waiting for more. So whose fault it was is found in 2 log2(n) batches for each guilty one. */
+void mob_batch_again(struct mob_batcher *batcher, struct mob_batch_entry *const *entries, size_t n);
 /* One that waits leaves without having run. */
 void mob_batch_remove(struct mob_batcher *batcher, struct mob_batch_entry *entry);
 void mob_batch_ended(struct mob_batcher *batcher);

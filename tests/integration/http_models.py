@@ -308,6 +308,31 @@ def test_a_call_that_ends_its_model_does_not_hold_up_others(c):
     check(status == 200, "it is there again", status, answer)
 
 
+def asked_together(c, name, rows):
+    """One call for each row, as one batch of them all: (status, answer) of each."""
+    body = lambda row: {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": row}]}
+    answers = at_once([lambda row=row: c.call("POST", f"/v2/models/{name}/infer", body(row)) for row in rows])
+    return [(status, json.loads(answer)) for status, _, answer in answers]
+
+
+def test_who_is_refused_does_not_cost_others_their_answers(c):
+    """By the model's word, or since nobody knows whose rows its output has."""
+    serve_fuse = {"class": "batcher.Fuse", "max_batch_size": 8, "max_queue_delay_us": 1000000}
+    c.deploy("batcher")
+    c.call("PUT", f"{V1}/endpoints/fuse", serve_fuse)
+    for bad, said in ((-3, (409, "a row is refused")), (-2, (422, "the model's output seen has 0 rows for the 1 of its call"))):
+        for guilty in ([0], [7], [2, 3, 6], list(range(8))):
+            answers = asked_together(c, "fuse", [[bad if i in guilty else i, 1] for i in range(8)])
+            told = [i for i, (status, answer) in enumerate(answers) if (status, answer.get("detail")) == said]
+            check(told == guilty, f"{bad}: who is told", guilty, answers)
+            innocent = [(i, a["outputs"][0]["data"][1]) for i, (s, a) in enumerate(answers) if s == 200]
+            check(innocent == [(i, i + 1) for i in range(8) if i not in guilty], f"{bad}: the others have their own", guilty, answers)
+    answers = asked_together(c, "fuse", [[-1 if i == 3 else i, 1] for i in range(8)])
+    check({(status, answer["code"]) for status, answer in answers} == {(409, "worker-died")}, "who ends the process ends its batch", answers)
+    check(waiting_calls(c, "fuse") == 0, "nobody waits")
+    c.call("DELETE", f"{V1}/endpoints/fuse")
+
+
 def test_a_model_has_the_time_that_its_endpoint_says(c):
     gate = c.directory + "/hurried"
     body = {"class": "batcher.Gate", "arguments": [gate], "timeout_ms": 400}

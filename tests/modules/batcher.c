@@ -5,8 +5,8 @@
  *   Gate(path)          the same, but each call makes path.in and ends when there is path.open
  *   Texts()             .infer(x[n], w[n]) -> seen[n]: how long each text is, times w
  *   Twice()             .infer(x[n,k]) -> y[n,k]: each text twice
- *   Fuse()              the same as Batcher(0), but a number of -1 ends its process, and -2 leaves a row out
- *   Tally()             .infer(x[n,k]) -> seen[n,2]: how many calls this process has run, and 0
+ *   Fuse()              the same as Batcher(0), but a number of -1 ends its process, -2 leaves a row out, and
+ * -3 is refused Tally()             .infer(x[n,k]) -> seen[n,2]: how many calls this process has run, and 0
  */
 #include <mobula/mobula.h>
 
@@ -53,6 +53,8 @@ static enum mob_status infer_or_blow(struct mob_call *call)
             abort();
         if (((const float *)x.data)[i] == -2)
             return mob_return(call, mob_tensor_f32(less, x.shape[0] - 1, 2));
+        if (((const float *)x.data)[i] == -3)
+            return mob_fail(call, "a row is refused");
     }
     return tell(call);
 }

@@ -94,6 +94,56 @@ static void only_equal_shapes_stack_and_order_is_kept(void **state)
     assert_ptr_equal(taken[0], &calls[3]);
 }
 
+static void a_batch_comes_again_in_halves(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 5, 1000);
+    for (int i = 0; i < 7; i++)
+        assert_true(mob_batch_add(&b, &calls[i], 1, 0, 0));
+    assert_int_equal(mob_batch_take(&b, 0, taken), 5);
+    struct mob_batch_entry *failed[] = {taken[0], taken[1], taken[2], taken[4]}; /* one has left */
+    mob_batch_again(&b, failed, 4);
+    mob_batch_ended(&b);
+    assert_int_equal(b.count, 6);
+    assert_int_equal(b.rows, 6);
+    /* Before the others, which would fit, and not with each other. */
+    assert_int_equal(mob_batch_take(&b, 0, taken), 2);
+    assert_ptr_equal(taken[0], &calls[0]);
+    assert_ptr_equal(taken[1], &calls[1]);
+    mob_batch_again(&b, taken, 2);
+    mob_batch_ended(&b);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+        assert_ptr_equal(taken[0], &calls[i]);
+        mob_batch_ended(&b);
+    }
+    assert_int_equal(mob_batch_take(&b, 0, taken), 2);
+    assert_ptr_equal(taken[0], &calls[2]);
+    assert_ptr_equal(taken[1], &calls[4]);
+    mob_batch_ended(&b);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 0); /* these wait for their delay as before */
+    assert_int_equal(mob_batch_take(&b, 1000000, taken), 2);
+    assert_ptr_equal(taken[0], &calls[5]);
+}
+
+static void one_that_comes_again_may_be_the_last(void **state)
+{
+    (void)state;
+    struct mob_batcher b;
+    mob_batch_init(&b, 4, 0);
+    assert_true(mob_batch_add(&b, &calls[0], 1, 0, 0));
+    assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+    mob_batch_again(&b, taken, 1);
+    mob_batch_ended(&b);
+    assert_true(mob_batch_add(&b, &calls[1], 1, 0, 0)); /* behind it */
+    assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+    assert_ptr_equal(taken[0], &calls[0]);
+    mob_batch_ended(&b);
+    assert_int_equal(mob_batch_take(&b, 0, taken), 1);
+    assert_ptr_equal(taken[0], &calls[1]);
+}
+
 static void queue_is_bounded(void **state)
 {
     (void)state;
@@ -116,6 +166,8 @@ int main(void)
         cmocka_unit_test(who_leaves_is_not_taken),
         cmocka_unit_test(delay_waits_for_more_calls),
         cmocka_unit_test(only_equal_shapes_stack_and_order_is_kept),
+        cmocka_unit_test(a_batch_comes_again_in_halves),
+        cmocka_unit_test(one_that_comes_again_may_be_the_last),
         cmocka_unit_test(queue_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
