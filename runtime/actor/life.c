@@ -33,23 +33,26 @@ enum mob_status mob_actor_life_call(struct mob_actor_life *life, uint64_t *posit
     return MOB_OK;
 }
 
-bool mob_actor_life_up(struct mob_actor_life *life)
+bool mob_actor_life_up(struct mob_actor_life *life, int64_t now)
 {
     if (life->state != MOB_ACTOR_PENDING && life->state != MOB_ACTOR_RESTARTING)
         return false;
     set_state(life, MOB_ACTOR_ALIVE);
     life->incarnation++;
+    life->up_ns = now;
     return true;
 }
 
-void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position)
+void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position, bool skipped)
 {
-    if (position >= life->ended)
+    if (position >= life->ended) { /* else it repeats what went well before */
         life->ended = position + 1;
+        life->failures = skipped ? life->failures : 0;
+    }
     MOB_ASSERT(life->ended <= life->next_position);
 }
 
-bool mob_actor_life_down(struct mob_actor_life *life, uint64_t *replay_from_out)
+bool mob_actor_life_down(struct mob_actor_life *life, int64_t now, uint64_t *replay_from_out)
 {
     if (life->state == MOB_ACTOR_DEAD)
         return false;
@@ -60,9 +63,17 @@ bool mob_actor_life_down(struct mob_actor_life *life, uint64_t *replay_from_out)
     }
     if (life->restarts_left > 0)
         life->restarts_left--;
+    if (life->state == MOB_ACTOR_ALIVE && now - life->up_ns >= MOB_ACTOR_WELL_NS)
+        life->failures = 0;
+    life->failures += life->failures < UINT32_MAX;
     set_state(life, MOB_ACTOR_RESTARTING);
     *replay_from_out = life->has_checkpoint ? life->checkpoint : 0;
     return true;
+}
+
+uint32_t mob_actor_life_waits_for(const struct mob_actor_life *life)
+{
+    return life->failures > 0 ? life->failures - 1 : 0;
 }
 
 void mob_actor_life_end(struct mob_actor_life *life, enum mob_status why)

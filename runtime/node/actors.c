@@ -314,7 +314,7 @@ static void creation_ended(
         die(node, actor, status);
         return;
     }
-    if (!actor->worker || !mob_actor_life_up(&actor->life))
+    if (!actor->worker || !mob_actor_life_up(&actor->life, node->now_ns))
         return;
     log_event(node, actor, MOB_ACTOR_EV_STARTED, MOB_OK);
     actor_row_change(node, actor);
@@ -365,7 +365,7 @@ void node_actor_task_ended(struct node *node, struct node_task *task,
     const struct node_task_extra *extra = node_extra_of(task);
     if (!actor || !extra)
         return;
-    mob_actor_life_ended(&actor->life, extra->position);
+    mob_actor_life_ended(&actor->life, extra->position, node_call_skipped(completion));
     actor->last_call = task->sched.id;
     actor->last_position = extra->position;
     actor->last_submitted_ns = task->submitted_ns;
@@ -477,6 +477,23 @@ int32_t node_actor_restarts_left(struct node *node, const struct node_task *task
     return actor ? actor->life.restarts_left : 0;
 }
 
+uint32_t node_actor_waits_for(struct node *node, const struct node_task *task)
+{
+    const struct node_actor *actor = actor_of(node, task);
+    return actor ? mob_actor_life_waits_for(&actor->life) : 0;
+}
+
+bool node_actor_restarts_at(struct node *node, const struct node_task *call, int64_t *at_ns_out)
+{
+    const struct node_actor *actor = actor_of(node, call);
+    const struct node_task *creation = actor ? node_task_find(node, actor->id.creation) : NULL;
+    struct mob_why why = {0};
+    if (creation)
+        mob_sched_why(node->sched, &creation->sched, &why);
+    *at_ns_out = why.until;
+    return why.reason == MOB_WHY_DELAYED;
+}
+
 void node_actor_creation_lost(struct node *node, struct node_task *task)
 {
     struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
@@ -504,7 +521,7 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
         actor->worker->actor = NULL;
         actor->worker = NULL;
     }
-    if (!mob_actor_life_down(&actor->life, &replay_from)) {
+    if (!mob_actor_life_down(&actor->life, node->now_ns, &replay_from)) {
         int signal;
         snprintf(actor->why, sizeof actor->why, "%s, and no restarts are left",
             node_death_notice(node, &signal, NULL, 0));

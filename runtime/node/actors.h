@@ -32,6 +32,10 @@ const char *node_actor_death(struct node *node, struct mob_actor_id id, char *te
 void node_actor_placed(struct node *node, struct node_task *task, struct node_worker *worker);
 /* How often its creation may run again when a worker dies of it or under it; -1 = for ever. */
 int32_t node_actor_restarts_left(struct node *node, const struct node_task *task);
+/* Deaths of it that its creation, which runs again, waits for: mob_sched_submit.failures. */
+uint32_t node_actor_waits_for(struct node *node, const struct node_task *task);
+/* Does this call's actor wait for its restart, after another death, until then? */
+bool node_actor_restarts_at(struct node *node, const struct node_task *call, int64_t *at_ns_out);
 /* The worker died before the constructor returned, and the creation runs again: a restart is spent. */
 void node_actor_creation_lost(struct node *node, struct node_task *task);
 /* Decision of the scheduler: its worker is gone. `running` = the call that ran, queued again, or NULL. */

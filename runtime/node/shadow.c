@@ -313,7 +313,8 @@ void node_shadow_task_ended(struct node *node, struct node_task *task, enum mob_
     if (task->template->head.kind != MOB_KIND_ACTOR_CALL) {
         enum mob_status up = MOB_ACTOR_DIED;
         node_checkpoint_used(node, actor);
-        if (status == MOB_OK && actor->worker && actor->number && mob_actor_life_up(&actor->life))
+        if (status == MOB_OK && actor->worker && actor->number &&
+            mob_actor_life_up(&actor->life, node->now_ns))
             up = mob_sched_actor_up(node->sched, actor->number, (uint16_t)actor->worker->number);
         if (up != MOB_OK)
             close_instance(shadow); /* a worker that its constructor left goes on to other tasks */

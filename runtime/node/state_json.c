@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/spec_json.h"
+#include "runtime/node/actors.h"
 #include "runtime/node/alias.h"
 #include "runtime/node/checkpoint_room.h"
 #include "runtime/node/task.h"
@@ -46,7 +47,8 @@ json_t *node_task_why_json(struct node *node, const struct node_task *task)
         json_object_set_new(out, "needed", json_real((double)why.needed / MOB_SCHED_UNIT));
         json_object_set_new(out, "free", json_real((double)why.free / MOB_SCHED_UNIT));
         json_object_set_new(out, "total", json_real((double)why.total / MOB_SCHED_UNIT));
-    } else if (why.reason == MOB_WHY_DELAYED) {
+    } else if (why.reason == MOB_WHY_DELAYED ||
+        (why.reason == MOB_WHY_ACTOR_PENDING && node_actor_restarts_at(node, task, &why.until))) {
         json_object_set_new(out, "until_us", json_integer(lineage_log_wall(node->log, why.until) / 1000));
     } else if (why.reason == MOB_WHY_QUEUED || why.reason == MOB_WHY_ACTOR_ORDER ||
         why.reason == MOB_WHY_BATCH) {

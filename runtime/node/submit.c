@@ -160,7 +160,8 @@ static enum mob_status schedule(struct node *node, struct node_task *task, const
         in.flags |= MOB_SCHED_RETRY_ON_ERROR;
     if (task->flags & TASK_ACTOR_CREATE) {
         in.flags |= MOB_SCHED_ACTOR_CREATE;
-        in.max_retries = (int16_t)node_actor_restarts_left(node, task);
+        in.max_retries = node_actor_restarts_left(node, task);
+        in.failures = node_actor_waits_for(node, task);
     }
     if (task->flags & TASK_LOOK_UP)
         in.flags |= MOB_SCHED_RAN;

@@ -291,10 +291,25 @@ static enum mob_status take_names(
     return take_lane(s, t, in);
 }
 
+/* Before the run that follows so many failures. */
+static int64_t backoff_ns(const struct mob_sched *s, const struct sched_extra *e, uint32_t failures)
+{
+    int64_t initial = e->backoff_initial ? e->backoff_initial : s->options.backoff_initial_ns;
+    int64_t max = e->backoff_max ? e->backoff_max : s->options.backoff_max_ns;
+    uint32_t doublings = failures - 1;
+    return doublings < 32 && initial < max >> doublings ? initial << doublings : max;
+}
+
+static void count_failure(struct mob_sched_task *t, uint32_t failures)
+{
+    t->failures = (uint8_t)(failures < UINT8_MAX ? failures : UINT8_MAX);
+}
+
 static enum mob_status take_times(
     struct mob_sched *s, struct mob_sched_task *t, const struct mob_sched_submit *in, int64_t now)
 {
-    if (!in->deadline && in->not_before <= now && !in->backoff_initial_ns && !in->backoff_max_ns)
+    if (!in->deadline && in->not_before <= now && !in->backoff_initial_ns && !in->backoff_max_ns &&
+        !in->failures)
         return MOB_OK;
     struct sched_extra *e = sched_extra_of(s, t);
     if (!e)
@@ -303,6 +318,11 @@ static enum mob_status take_times(
     e->wake = in->not_before > now ? in->not_before : 0;
     e->backoff_initial = in->backoff_initial_ns;
     e->backoff_max = in->backoff_max_ns;
+    if (in->failures > 0) {
+        int64_t at = now + backoff_ns(s, e, in->failures);
+        e->wake = at > e->wake ? at : e->wake;
+        count_failure(t, in->failures);
+    }
     return MOB_OK;
 }
 
@@ -404,8 +424,7 @@ static bool run_again(struct mob_sched *s, struct mob_sched_task *t, int64_t now
     t->marks &= (uint8_t)~MARK_KIDS;
     t->waits = 0;
     t->worker = SCHED_NIL16;
-    uint32_t failures = t->failures;
-    t->failures = (uint8_t)(failures < 255 ? failures + 1 : 255);
+    count_failure(t, t->failures + 1u);
     sched_set_state(s, t, MOB_SCHED_DELAYED);
     if (t->marks & MARK_CALL)
         sched_actor_put_back(s, t);
@@ -414,10 +433,7 @@ static bool run_again(struct mob_sched *s, struct mob_sched_task *t, int64_t now
         sched_become_ready(s, t);
         return true;
     }
-    int64_t initial = e->backoff_initial ? e->backoff_initial : s->options.backoff_initial_ns;
-    int64_t max = e->backoff_max ? e->backoff_max : s->options.backoff_max_ns;
-    int64_t wait = failures < 32 && initial < max >> failures ? initial << failures : max;
-    e->wake = now + wait;
+    e->wake = now + backoff_ns(s, e, t->failures);
     sched_extra_schedule(s, t);
     return true;
 }

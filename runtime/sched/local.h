@@ -253,6 +253,7 @@ struct mob_sched_submit {
     int32_t max_retries; /* -1 = for ever; spent by worker deaths, and errors with RETRY_ON_ERROR */
     int64_t not_before, deadline; /* monotonic; 0 = none */
     int64_t backoff_initial_ns, backoff_max_ns; /* 0 = options */
+    uint32_t failures; /* runs that ended badly before it came here: it waits as the retry after the last */
 };
 /* Keeps `task` until DONE. MOB_QUEUE_FULL, MOB_NO_MEMORY, MOB_UNSATISFIABLE (only if refused), MOB_EXISTS,
  * MOB_NOT_FOUND (job, class or actor): then the task stays NEW. */

@@ -14,9 +14,9 @@ static struct mob_actor_life life_in(enum mob_actor_state state, int32_t restart
     uint64_t from;
     mob_actor_life_init(&life, restarts);
     if (state == MOB_ACTOR_ALIVE || state == MOB_ACTOR_RESTARTING)
-        assert_true(mob_actor_life_up(&life));
+        assert_true(mob_actor_life_up(&life, 0));
     if (state == MOB_ACTOR_RESTARTING)
-        assert_true(mob_actor_life_down(&life, &from));
+        assert_true(mob_actor_life_down(&life, 0, &from));
     if (state == MOB_ACTOR_DEAD)
         mob_actor_life_end(&life, MOB_CANCELLED);
     assert_int_equal(life.state, state);
@@ -58,10 +58,10 @@ static void each_event_leads_where_the_table_says(void **state)
         bool result = false;
         switch (rows[i].event) {
         case UP:
-            result = mob_actor_life_up(&life);
+            result = mob_actor_life_up(&life, 0);
             break;
         case DOWN:
-            result = mob_actor_life_down(&life, &number);
+            result = mob_actor_life_down(&life, 0, &number);
             break;
         case END:
             mob_actor_life_end(&life, MOB_ACTOR_DIED);
@@ -83,9 +83,9 @@ static void restarts_are_counted_and_spent(void **state)
     uint64_t from;
     mob_actor_life_init(&life, 2);
     for (uint32_t i = 1; i <= 3; i++) {
-        assert_true(mob_actor_life_up(&life));
+        assert_true(mob_actor_life_up(&life, 0));
         assert_int_equal(life.incarnation, i);
-        assert_int_equal(mob_actor_life_down(&life, &from), i < 3);
+        assert_int_equal(mob_actor_life_down(&life, 0, &from), i < 3);
     }
     assert_int_equal(life.state, MOB_ACTOR_DEAD);
     assert_int_equal(life.death, MOB_ACTOR_DIED);
@@ -98,8 +98,8 @@ static void without_end_means_without_end(void **state)
     uint64_t from;
     mob_actor_life_init(&life, -1);
     for (int i = 0; i < 1000; i++) {
-        assert_true(mob_actor_life_up(&life));
-        assert_true(mob_actor_life_down(&life, &from));
+        assert_true(mob_actor_life_up(&life, 0));
+        assert_true(mob_actor_life_down(&life, 0, &from));
     }
     assert_int_equal(life.restarts_left, -1);
 }
@@ -113,9 +113,9 @@ static void positions_go_on_through_restarts(void **state)
         assert_int_equal(mob_actor_life_call(&life, &position), MOB_OK);
         assert_int_equal(position, i);
         if (i % 3 == 0)
-            (void)mob_actor_life_up(&life);
+            (void)mob_actor_life_up(&life, 0);
         if (i % 5 == 0)
-            assert_true(mob_actor_life_down(&life, &from));
+            assert_true(mob_actor_life_down(&life, 0, &from));
     }
     mob_actor_life_end(&life, MOB_CANCELLED);
     assert_int_equal(mob_actor_life_call(&life, &position), MOB_ACTOR_DIED);
@@ -130,13 +130,44 @@ static void replay_begins_at_the_newest_checkpoint(void **state)
     uint64_t position, from = 99;
     for (int i = 0; i < 10; i++)
         assert_int_equal(mob_actor_life_call(&life, &position), MOB_OK);
-    assert_true(mob_actor_life_down(&life, &from));
+    assert_true(mob_actor_life_down(&life, 0, &from));
     assert_int_equal(from, 0);
-    assert_true(mob_actor_life_up(&life));
+    assert_true(mob_actor_life_up(&life, 0));
     mob_actor_life_checkpointed(&life, 6);
     mob_actor_life_checkpointed(&life, 4); /* a late one changes nothing */
-    assert_true(mob_actor_life_down(&life, &from));
+    assert_true(mob_actor_life_down(&life, 0, &from));
     assert_int_equal(from, 6);
+}
+
+static uint32_t waits_after_death(struct mob_actor_life *life, int64_t now)
+{
+    uint64_t from;
+    assert_true(mob_actor_life_down(life, now, &from));
+    uint32_t waits = mob_actor_life_waits_for(life);
+    assert_true(mob_actor_life_up(life, now));
+    return waits;
+}
+
+/* A call that repeats, or that came to no end of its own, is not doing well. */
+static void restarts_wait_until_it_does_well(void **state)
+{
+    (void)state;
+    struct mob_actor_life life = life_in(MOB_ACTOR_ALIVE, -1);
+    uint64_t position;
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(mob_actor_life_call(&life, &position), MOB_OK);
+    mob_actor_life_ended(&life, 0, false);
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(waits_after_death(&life, 1), i);
+        mob_actor_life_ended(&life, 0, false);
+    }
+    mob_actor_life_ended(&life, 1, true);
+    assert_int_equal(waits_after_death(&life, 1), 5);
+    mob_actor_life_ended(&life, 2, false);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(waits_after_death(&life, 1), i);
+    assert_int_equal(waits_after_death(&life, MOB_ACTOR_WELL_NS), 3);
+    assert_int_equal(waits_after_death(&life, 2 * MOB_ACTOR_WELL_NS), 0);
 }
 
 static void first_reason_of_death_stands(void **state)
@@ -144,7 +175,7 @@ static void first_reason_of_death_stands(void **state)
     (void)state;
     struct mob_actor_life life = life_in(MOB_ACTOR_ALIVE, 0);
     uint64_t from;
-    assert_false(mob_actor_life_down(&life, &from));
+    assert_false(mob_actor_life_down(&life, 0, &from));
     mob_actor_life_end(&life, MOB_CANCELLED);
     assert_int_equal(life.death, MOB_ACTOR_DIED);
 }
@@ -157,6 +188,7 @@ int main(void)
         cmocka_unit_test(without_end_means_without_end),
         cmocka_unit_test(positions_go_on_through_restarts),
         cmocka_unit_test(replay_begins_at_the_newest_checkpoint),
+        cmocka_unit_test(restarts_wait_until_it_does_well),
         cmocka_unit_test(first_reason_of_death_stands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

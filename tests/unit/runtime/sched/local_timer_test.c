@@ -234,6 +234,35 @@ static void heap_keeps_order_among_many_times(void **state)
     fx_close(&fx);
 }
 
+/* It failed under another record: it waits as if it had failed under this one, and goes on from there. */
+static void failures_before_its_submission_count(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open_with_worker(&fx);
+    struct mob_sched_task *t =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .max_retries = -1, .failures = 3});
+    struct mob_why why;
+    mob_sched_why(fx.s, t, &why);
+    assert_int_equal(why.reason, MOB_WHY_DELAYED);
+    assert_int_equal(why.until, fx.now + 40 * MOB_MS); /* 10, 20, 40 */
+    fx.now = why.until;
+    fx_decide(&fx);
+    fx_expect_dispatch(&fx, t);
+    assert_int_equal(fx_finish(&fx, t, MOB_WORKER_DIED), MOB_SCHED_RETRY);
+    mob_sched_why(fx.s, t, &why);
+    assert_int_equal(why.until, fx.now + 80 * MOB_MS);
+    struct mob_sched_task *later = fx_submit(
+        &fx, (struct mob_sched_submit){.class_id = fx.cpu1, .failures = 1, .not_before = fx.now + MOB_SEC});
+    mob_sched_why(fx.s, later, &why);
+    assert_int_equal(why.until, fx.now + MOB_SEC);
+    struct mob_sched_task *last =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .failures = 1000});
+    mob_sched_why(fx.s, last, &why);
+    assert_int_equal(why.until, fx.now + 10 * MOB_SEC);
+    fx_close(&fx);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -246,6 +275,7 @@ int main(void)
         cmocka_unit_test(task_waits_for_its_time),
         cmocka_unit_test(passed_deadline_drops_queued_and_stops_running_tasks),
         cmocka_unit_test(heap_keeps_order_among_many_times),
+        cmocka_unit_test(failures_before_its_submission_count),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
