@@ -52,6 +52,8 @@ static void answer_query(struct reader *r, const struct mob_gcs_cold_get *query)
             mob_database_close(r->db);
             r->db = NULL;
             status = mob_database_open(r->pool->options.directory, &r->db);
+            if (status == MOB_OK)
+                mob_database_leave_stopped(r->db);
         }
         if (status == MOB_OK)
             status = mob_cold_read(r->cold, r->db, query, &r->answer);

@@ -19,12 +19,14 @@
 #define COPY_BUFFER_BYTES (256u << 10)
 #define PREPARED_MAX 32
 #define LOCK_NOT_AVAILABLE "55P03"
+#define STOPPED_NS (2 * MOB_SEC)
 /* Who waits for PostgreSQL asks it many times a second: the same refusal is told again after so long. */
 #define REFUSAL_AGAIN_NS (10 * MOB_SEC)
 
 struct mob_database {
     PGconn *conn;
     int64_t patience_ns; /* of a statement; 0: for ever */
+    bool leaves_stopped; /* only then: who works, or waits for a lock, is waited for again */
     const char *prepared[PREPARED_MAX]; /* the n-th is statement "n" */
     int prepared_count;
     uint8_t *copy;
@@ -147,26 +149,53 @@ bool mob_database_good(const struct mob_database *db)
 void mob_database_patience(struct mob_database *db, int64_t patience_ns)
 {
     db->patience_ns = patience_ns;
+    db->leaves_stopped = false;
+}
+
+void mob_database_leave_stopped(struct mob_database *db)
+{
+    db->patience_ns = STOPPED_NS;
+    db->leaves_stopped = true;
 }
 
 /* ---- statements ---- */
 
-/* Waits for what libpq would wait for without end. An answer that does not come in time ends the connection,
- * and what is read then says so. */
+/* The time is over. False: the connection has no end yet, the time begins anew. */
+static bool give_up(struct mob_database *db)
+{
+    pid_t server = PQbackendPID(db->conn);
+    if (db->leaves_stopped && !mob_process_is_stopped(server))
+        return false;
+    MOB_LOG_WARN(
+        "flush", "postgres_is_silent", "ms=%lld pid=%d", (long long)(db->patience_ns / MOB_MS), (int)server);
+    shutdown(PQsocket(db->conn), SHUT_RDWR);
+    if (db->leaves_stopped) /* what it holds is free when it has found out */
+        (void)kill(server, SIGCONT);
+    return true;
+}
+
+/* Until one of the events, which libpq would wait for without end. Who does not answer in time loses the
+ * connection, and what is read then says so. True: there is something to read. */
+static bool await(struct mob_database *db, short events, int64_t *deadline_ns)
+{
+    struct pollfd answer = {.fd = PQsocket(db->conn), .events = events};
+    int64_t left_ns = *deadline_ns - mob_now();
+    if (db->patience_ns == 0 || left_ns > 0)
+        poll(&answer, 1, db->patience_ns == 0 ? -1 : (int)(left_ns / MOB_MS) + 1);
+    bool late = db->patience_ns != 0 && mob_now() >= *deadline_ns;
+    if (late && poll(&answer, 1, 0) == 0) {
+        if (give_up(db))
+            return true;
+        *deadline_ns = mob_now() + db->patience_ns;
+    }
+    return (answer.revents & ~POLLOUT) != 0;
+}
+
 static void await_answer(struct mob_database *db, int64_t deadline_ns)
 {
-    struct pollfd answer = {.fd = PQsocket(db->conn), .events = POLLIN};
-    while (PQisBusy(db->conn)) {
-        int64_t left_ns = deadline_ns - mob_now();
-        if (db->patience_ns == 0 || left_ns > 0)
-            poll(&answer, 1, db->patience_ns == 0 ? -1 : (int)(left_ns / MOB_MS) + 1);
-        if (db->patience_ns != 0 && mob_now() >= deadline_ns && poll(&answer, 1, 0) == 0) {
-            MOB_LOG_WARN("flush", "postgres_is_silent", "ms=%lld", (long long)(db->patience_ns / MOB_MS));
-            shutdown(answer.fd, SHUT_RDWR);
-        }
-        if ((answer.revents != 0 || mob_now() >= deadline_ns) && PQconsumeInput(db->conn) != 1)
+    while (PQisBusy(db->conn))
+        if (await(db, POLLIN, &deadline_ns) && PQconsumeInput(db->conn) != 1)
             return;
-    }
 }
 
 /* The last answer to what was sent, as PQexec() gives it; NULL: the connection is gone. */
@@ -386,10 +415,22 @@ void mob_database_result_destroy(struct mob_database_result *r)
 
 /* ---- COPY ---- */
 
+/* What libpq has taken is on its way; false: the connection is gone. */
+static bool send_all(struct mob_database *db)
+{
+    int64_t deadline_ns = mob_now() + db->patience_ns;
+    int unsent;
+    while ((unsent = PQflush(db->conn)) == 1)
+        if (await(db, POLLIN | POLLOUT, &deadline_ns) && PQconsumeInput(db->conn) != 1)
+            return false;
+    return unsent == 0;
+}
+
 static void copy_send(struct mob_database *db)
 {
-    if (db->copy_status == MOB_OK && db->copy_used > 0 &&
-        PQputCopyData(db->conn, (const char *)db->copy, (int)db->copy_used) != 1)
+    bool sent = db->copy_status != MOB_OK || db->copy_used == 0 ||
+        (PQputCopyData(db->conn, (const char *)db->copy, (int)db->copy_used) == 1 && send_all(db));
+    if (!sent)
         db->copy_status = MOB_UNAVAILABLE;
     db->copy_used = 0;
 }
@@ -418,9 +459,11 @@ enum mob_status mob_copy_begin(struct mob_database *db, const char *sql)
     PQclear(result);
     db->copy_status = MOB_OK;
     db->copy_used = 0;
-    if (status == MOB_OK)
-        copy_put(db, head, sizeof head);
-    return status;
+    if (status != MOB_OK)
+        return status;
+    PQsetnonblocking(db->conn, 1); /* else what does not fit is waited for without end */
+    copy_put(db, head, sizeof head);
+    return MOB_OK;
 }
 
 void mob_copy_row(struct mob_database *db, int columns)
@@ -482,11 +525,12 @@ enum mob_status mob_copy_end(struct mob_database *db)
     uint16_t end = UINT16_MAX;
     copy_put(db, &end, sizeof end);
     copy_send(db);
-    if (PQputCopyEnd(db->conn, NULL) != 1 && db->copy_status == MOB_OK)
-        db->copy_status = MOB_UNAVAILABLE;
-    enum mob_status status = db->copy_status;
-    for (PGresult *result; (result = PQgetResult(db->conn)) != NULL; PQclear(result))
-        if (status == MOB_OK || PQresultStatus(result) == PGRES_FATAL_ERROR)
-            status = status_of(db, result, "COPY");
+    bool ended = PQputCopyEnd(db->conn, NULL) == 1 && send_all(db);
+    enum mob_status status = db->copy_status != MOB_OK ? db->copy_status : ended ? MOB_OK : MOB_UNAVAILABLE;
+    PGresult *result = take_answer(db, 1);
+    if (status == MOB_OK || PQresultStatus(result) == PGRES_FATAL_ERROR)
+        status = status_of(db, result, "COPY");
+    PQclear(result);
+    PQsetnonblocking(db->conn, 0);
     return mob_database_good(db) ? status : MOB_UNAVAILABLE;
 }

@@ -46,9 +46,12 @@ void mob_database_close(struct mob_database *db); /* NULL is fine */
 bool mob_database_good(const struct mob_database *db);
 
 /* From now on a statement that is not answered within `patience_ns` ends its connection (MOB_UNAVAILABLE):
- * the server's process may be stopped, and the next connection has another. 0: it is waited for. Not of
- * COPY's end. */
+ * the server's process may be stopped, and the next connection has another. 0: it is waited for. */
 void mob_database_patience(struct mob_database *db, int64_t patience_ns);
+/* From now on a connection ends when its server's process is found stopped 2 s after it was asked, and at
+ * any 2 s after that. One that works, or waits for a lock, is waited for; one that was left is continued,
+ * so that it ends, and what it held is free. */
+void mob_database_leave_stopped(struct mob_database *db);
 /* What others of its kind know it by, plain letters; and how long a statement waits for somebody's lock
  * (MOB_TIMEOUT). */
 MOB_MUST_USE enum mob_status mob_database_name(

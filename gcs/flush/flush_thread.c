@@ -56,8 +56,10 @@ static enum mob_status connect_and_migrate(struct flush_thread *t)
         return end_stopped_ones(t);
     forget_connection(t);
     enum mob_status status = mob_database_open(t->options.directory, &t->db);
-    if (status == MOB_OK)
+    if (status == MOB_OK) {
+        mob_database_leave_stopped(t->db);
         status = end_stopped_ones(t);
+    }
     if (status == MOB_OK)
         status = mob_migrate(t->db, mob_migrations, &from, &to);
     if (status == MOB_OK)

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "common/base/clock.h"
+#include "common/base/process.h"
 #include "common/wire/block.h"
 #include "tests/support/flush_box.h"
 #include "tests/support/xorshift.h"
@@ -366,6 +367,76 @@ static void postgres_may_be_away(void **state)
     }
 }
 
+static void stop_server_processes(const char *of, char pids[256])
+{
+    char sql[256];
+    snprintf(sql, sizeof sql,
+        "SELECT string_agg(pid::text, ' ') FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+        "application_name = '%s'",
+        of);
+    struct mob_database_result *rows = NULL;
+    assert_int_equal(mob_database_query_once(f.db, sql, NULL, 0, &rows), MOB_OK);
+    assert_false(mob_database_null(rows, 0, 0));
+    size_t length;
+    const uint8_t *bytes = mob_database_bytes(rows, 0, 0, &length);
+    assert_true(length < 256);
+    memcpy(pids, bytes, length);
+    pids[length] = 0;
+    mob_database_result_destroy(rows);
+    for (char *end = pids; *end != 0;)
+        assert_int_equal(kill((pid_t)strtol(end, &end, 10), SIGSTOP), 0);
+}
+
+static bool all_have_ended(const char *pids)
+{
+    bool all = true;
+    for (char *end = (char *)(uintptr_t)pids; *end != 0;)
+        all = mob_process_started((pid_t)strtol(end, &end, 10)) == 0 && all;
+    return all;
+}
+
+/* Those of the readers, then the writer's: other processes take their place, and they end. */
+static void server_processes_may_be_stopped(void **state)
+{
+    NEEDS_POSTGRES();
+    char readers[256], writer[256];
+    start(NULL);
+    append(300);
+    check_everything();
+    stop_server_processes("mobula", readers);
+    for (int64_t deadline = soon(); !all_have_ended(readers); all_is_there_once(false))
+        assert_true(mob_now() < deadline);
+    stop_server_processes("mobula-flush-0", writer);
+    append(600);
+    check_everything();
+    for (int64_t deadline = soon(); !all_have_ended(writer); poll(NULL, 0, 20))
+        assert_true(mob_now() < deadline);
+}
+
+/* More than fits between the two processes. */
+static void a_copy_does_not_wait_for_a_stopped_server(void **state)
+{
+    static const uint8_t bytes[1 << 16];
+    NEEDS_POSTGRES();
+    struct mob_database *db = pg_box_open(&f.pg_box);
+    mob_database_leave_stopped(db);
+    assert_int_equal(mob_database_run(db, "CREATE TEMP TABLE copied (b bytea)"), MOB_OK);
+    for (int stops = 0; stops < 2; stops++) {
+        pid_t server = (pid_t)pg_box_number(db, "SELECT pg_backend_pid()");
+        assert_int_equal(mob_copy_begin(db, "COPY copied FROM STDIN (FORMAT binary)"), MOB_OK);
+        if (stops)
+            assert_int_equal(kill(server, SIGSTOP), 0);
+        for (int i = 0; i < 100; i++) {
+            mob_copy_row(db, 1);
+            mob_copy_bytes(db, bytes, sizeof bytes);
+        }
+        assert_int_equal(mob_copy_end(db), stops ? MOB_UNAVAILABLE : MOB_OK);
+        if (!stops)
+            assert_int_equal(pg_box_number(db, "SELECT count(*) FROM copied"), 100);
+    }
+    mob_database_close(db);
+}
+
 /* PostgreSQL's directory on a disk of its own; false: not allowed. */
 static bool move_to_small_disk(void)
 {
@@ -708,6 +779,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_flusher_that_dies_anywhere_leaves_nothing_out, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_zombie_does_no_harm, set_up, tear_down),
         cmocka_unit_test_setup_teardown(postgres_may_be_away, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(server_processes_may_be_stopped, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_copy_does_not_wait_for_a_stopped_server, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_full_disk_under_postgres_loses_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_member_may_die, set_up, tear_down),
         cmocka_unit_test_setup_teardown(memory_stays_under_its_cap, set_up, tear_down),
