@@ -4,11 +4,12 @@
 #include "runtime/node/workers.h"
 
 /* Tasks at the front of its batch that have begun, or may have: what it began, less what is known to have
- * ended. Never too few, or they would run twice. A completion that it could not publish makes it one too many
- * from then on. */
-static uint32_t begun_of(const struct node_worker *worker, uint64_t begun)
+ * ended, and less those that wait below on its stack. Never too few, or they would run twice. A completion
+ * that it could not publish makes it one too many from then on. */
+static uint32_t begun_of(struct node *node, const struct node_worker *worker, uint64_t begun)
 {
-    uint64_t running = begun > worker->ended ? begun - worker->ended : 0;
+    uint64_t others = worker->ended + mob_sched_below(node->sched, (uint16_t)worker->number, NULL, 0);
+    uint64_t running = begun > others ? begun - others : 0;
     return running < MOB_SCHED_BATCH_MAX ? (uint32_t)running : MOB_SCHED_BATCH_MAX;
 }
 
@@ -25,7 +26,7 @@ void node_take_back(struct node *node, uint32_t number)
         mob_store_in_halt(node->store, worker->slot, MOB_IN_TAKEN_BACK, sizeof(struct mob_task_id), &begun);
     if (!last)
         return;
-    uint32_t keep = begun_of(worker, begun);
+    uint32_t keep = begun_of(node, worker, begun);
     keep = keep > told ? told : keep > 0 ? keep : 1;
     mob_sched_batch(node->sched, (uint16_t)number, batch, MOB_SCHED_BATCH_MAX);
     memcpy(last, &batch[keep - 1]->id, sizeof(struct mob_task_id));

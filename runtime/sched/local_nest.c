@@ -76,6 +76,8 @@ void sched_nest_resume(struct mob_sched *s, uint16_t worker)
     sched_set_state(s, t, MOB_SCHED_DISPATCHED);
     sched_worker_prepend(s, worker, t);
     w->since = below.since; /* mostly long ago, so that nothing is queued behind it before it has ended */
+    if (worker_load(w) > 1 && task_at(s, worker_place(w, w->head + 1)->task)->marks & MARK_STOPPING)
+        sched_hurry(s, worker); /* it was asked to stop as the one that runs, and stands behind now */
 }
 
 uint32_t mob_sched_below(

@@ -26,11 +26,9 @@ void sched_hurry(struct mob_sched *s, uint16_t worker)
     s->piled_due = s->now;
 }
 
-/* Below its first task others may wait on the same stack, which are no part of the batch: how far it has got
- * cannot be said then. */
 static bool may_be_asked(const struct sched_worker *w)
 {
-    return worker_load(w) > 1 && w->below_count == 0 && (w->state == WORKER_BUSY || w->state == WORKER_ACTOR);
+    return worker_load(w) > 1 && (w->state == WORKER_BUSY || w->state == WORKER_ACTOR);
 }
 
 /* An actor's calls have nowhere else to go. */

@@ -240,6 +240,38 @@ static void who_goes_on_first_keeps_the_other_behind(void **state)
     close_scene(&s);
 }
 
+/* A driver's cancel; `begun` tells whether the worker had begun the one that stands behind. */
+static void cancel_behind(bool begun)
+{
+    struct scene s;
+    open_scene(&s, 4);
+    assert_true(mob_store_in_begin(s.worker.store));
+    struct mob_task_id middle = child(&s, NULL);
+    suspend(&s, s.root, 1, result(middle));
+    expect_on_top(&s, 1, middle);
+    assert_true(mob_store_in_begin(s.worker.store));
+    struct mob_task_id top = submit_below(&s, middle, 0, NULL, NULL);
+    suspend(&s, middle, 1, result(top));
+    nx_publish(s.worker.store, MOB_OUT_UNBLOCKED, &middle, sizeof middle, NULL, 0); /* it runs, for long */
+    nx_turn(&s.nx, 2);
+    if (begun) /* the middle one ended, which is not published yet, and so did the root */
+        assert_true(mob_store_in_begin(s.worker.store));
+    struct mob_out_cancel cancel = {.task = top};
+    nx_publish(s.driver.store, MOB_OUT_CANCEL, &cancel, sizeof cancel, NULL, 0);
+    nx_turn(&s.nx, 2);
+    assert_int_equal(state_of(&s, top), begun ? MOB_SCHED_DISPATCHED : MOB_SCHED_DONE);
+    assert_int_equal(state_of(&s, middle), MOB_SCHED_DISPATCHED);
+    assert_int_equal(state_of(&s, s.root), MOB_SCHED_BLOCKED);
+    close_scene(&s);
+}
+
+static void a_cancel_behind_the_running_level_is_told_at_once(void **state)
+{
+    (void)state;
+    cancel_behind(false);
+    cancel_behind(true);
+}
+
 static void a_buried_task_cannot_end(void **state)
 {
     (void)state;
@@ -344,6 +376,7 @@ int main(void)
         cmocka_unit_test(it_can_be_switched_off),
         cmocka_unit_test(a_record_that_does_not_parse_ends_its_worker),
         cmocka_unit_test(who_goes_on_first_keeps_the_other_behind),
+        cmocka_unit_test(a_cancel_behind_the_running_level_is_told_at_once),
         cmocka_unit_test(a_buried_task_cannot_end),
         cmocka_unit_test(all_levels_of_a_dead_worker_run_again),
         cmocka_unit_test(one_blocked_too_many_costs_those_below_a_run),

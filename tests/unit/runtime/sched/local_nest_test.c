@@ -220,6 +220,76 @@ static void who_goes_on_before_the_other_began_keeps_it_behind(void **state)
     fx_close(&fx);
 }
 
+struct levels {
+    struct fx fx;
+    struct mob_sched_task *bottom, *middle, *top;
+};
+
+/* Three levels, of which the middle one went on before the top one had begun. */
+static void open_levels(struct levels *l, bool cancel_first)
+{
+    struct fx *fx = &l->fx;
+    open_nesting(fx, 4);
+    l->bottom = running_root(fx);
+    l->middle = child(fx, l->bottom, 0);
+    assert_int_equal(nest(fx, l->bottom, l->middle), MOB_OK);
+    fx_decide(fx);
+    l->top = child(fx, l->middle, 0);
+    assert_int_equal(nest(fx, l->middle, l->top), MOB_OK);
+    fx_decide(fx);
+    if (cancel_first) { /* while it seems to be the one that runs */
+        mob_sched_cancel(fx->s, l->top, false, false, fx->now);
+        fx_decide(fx);
+        assert_ptr_equal(fx_of_kind(fx, MOB_DECIDE_STOP)->task, l->top);
+    }
+    mob_sched_unblocked(fx->s, l->middle, fx->now);
+}
+
+static void close_levels(struct levels *l)
+{
+    fx_finish(&l->fx, l->middle, MOB_OK);
+    fx_finish(&l->fx, l->bottom, MOB_OK);
+    fx_close(&l->fx);
+}
+
+/* However long the one before it goes on. */
+static void what_stays_behind_is_told_of_its_cancel_at_once(void **state)
+{
+    (void)state;
+    for (int cancel_first = 0; cancel_first < 2; cancel_first++) {
+        struct levels l;
+        struct mob_decision d;
+        open_levels(&l, cancel_first);
+        if (!cancel_first)
+            mob_sched_cancel(l.fx.s, l.top, false, false, l.fx.now);
+        assert_true(mob_sched_next(l.fx.s, l.fx.now, &d));
+        assert_int_equal(d.kind, MOB_DECIDE_TAKE_BACK);
+        assert_int_equal(mob_sched_told(l.fx.s, 0), 2);
+        assert_int_equal(mob_sched_take_back(l.fx.s, 0, 1, l.fx.now), 1);
+        fx_decide(&l.fx);
+        fx_expect_fail(&l.fx, l.top, MOB_CANCELLED);
+        mob_sched_task_free(l.fx.s, l.top);
+        close_levels(&l);
+    }
+}
+
+static void what_stays_behind_goes_elsewhere(void **state)
+{
+    (void)state;
+    struct levels l;
+    open_levels(&l, false);
+    fx_worker(&l.fx, 1);
+    l.fx.now += 10 * MOB_MS;
+    fx_decide(&l.fx);
+    assert_non_null(fx_of_kind(&l.fx, MOB_DECIDE_TAKE_BACK));
+    assert_int_equal(mob_sched_take_back(l.fx.s, 0, 1, l.fx.now), 1);
+    fx_decide(&l.fx);
+    fx_expect_dispatch(&l.fx, l.top);
+    assert_int_equal(l.top->worker, 1);
+    fx_finish(&l.fx, l.top, MOB_OK);
+    close_levels(&l);
+}
+
 static void what_is_below_a_started_task_can_say_nothing(void **state)
 {
     (void)state;
@@ -275,6 +345,8 @@ int main(void)
         cmocka_unit_test(a_crash_is_paid_by_the_one_that_ran),
         cmocka_unit_test(a_worker_killed_for_one_costs_the_others_nothing),
         cmocka_unit_test(who_goes_on_before_the_other_began_keeps_it_behind),
+        cmocka_unit_test(what_stays_behind_is_told_of_its_cancel_at_once),
+        cmocka_unit_test(what_stays_behind_goes_elsewhere),
         cmocka_unit_test(what_is_below_a_started_task_can_say_nothing),
         cmocka_unit_test(a_child_in_its_parents_batch_is_taken_from_there),
     };

@@ -185,7 +185,7 @@ static void revoke(struct model *m, struct m_worker *w, int from);
 static void take_back(struct model *m, int worker)
 {
     struct m_worker *w = &m->worker[worker];
-    M_CHECK(m, w->alive && !w->leaving && !w->blocked && !w->below_count && w->count > 1);
+    M_CHECK(m, w->alive && !w->leaving && !w->blocked && w->count > 1);
     M_CHECK(m, m->told_count == 0);
     if (m_random(m, 8) == 0 && !m->ending)
         return; /* it cannot be asked now */
