@@ -60,10 +60,16 @@ static void batch_end(struct batch *batch)
     endpoint_let_go(e);
 }
 
+static void count_failure(const struct mob_engine_infer *infer)
+{
+    mob_model_count_failure(infer->model, mob_now() - infer->request->started_ns);
+}
+
 static void entry_fail(
     struct mob_batch_entry *entry, enum mob_status status, unsigned retry_after_s, const char *why)
 {
     struct flight *flight = engine_op_of(entry)->infer.flight;
+    count_failure(&flight->op->infer);
     flight->op->error.retry_after_s = retry_after_s;
     flight_fail(flight, status, NULL, "%s", why);
 }
@@ -84,7 +90,6 @@ static void batch_fail_for(
     for (size_t i = 0; i < batch->count; i++)
         if (batch->entries[i])
             entry_fail(batch->entries[i], status, retry_after_s, why);
-    mob_model_count(batch->endpoint->model, false, batch->awaited, 0, mob_now() - batch->sent_ns);
     batch_end(batch);
 }
 
@@ -202,8 +207,8 @@ static void batch_answer(struct batch *batch, const struct mob_tensor *tensors, 
             slice(&tensors[k], first, rows, model->max_batch_size > 1, &op->infer.outputs[k]);
         mob_infer_result_hold(&result->base);
         op->infer.result = &result->base;
-        mob_model_count(batch->endpoint->model, true, rows, batch->sent_ns - batch->entries[i]->since_ns,
-            now - batch->sent_ns);
+        mob_model_count_success(
+            batch->endpoint->model, rows, batch->sent_ns - batch->entries[i]->since_ns, now - batch->sent_ns);
         flight_done(op->infer.flight);
     }
 }
@@ -223,10 +228,11 @@ static bool has_all_rows(const struct batch *batch, uint32_t output, const struc
 
 static void batch_ready(struct batch *batch)
 {
-    const struct mob_model *model = batch->endpoint->model;
+    struct mob_model *model = batch->endpoint->model;
     struct mob_tensor tensors[MOB_MODEL_TENSORS_MAX] = {0};
     struct batch_result *result = calloc(1, sizeof *result);
     MOB_ASSERT(result != NULL);
+    mob_model_count_execution(model);
     result->base = (struct mob_infer_result){1, result_destroy};
     enum mob_status status = MOB_OK;
     struct mob_future *failed = NULL;
@@ -278,7 +284,6 @@ static void leave_batch(struct batch *batch, const struct mob_batch_entry *entry
     for (size_t i = 0; i < batch->count; i++)
         if (batch->entries[i] == entry)
             batch->entries[i] = NULL;
-    mob_model_count(batch->endpoint->model, false, 1, 0, mob_now() - batch->sent_ns);
     if (--batch->awaited > 0 || (first_sent && mob_now() - batch->sent_ns < answer_ns(batch->endpoint)))
         return;
     batch_take_back(batch);
@@ -308,6 +313,7 @@ static void on_no_answer(struct flight *flight)
     struct mob_engine_infer *infer = &flight->op->infer;
     struct endpoint *e = infer->model->engine_data;
     int64_t timeout_ns = infer->request->timeout_ns;
+    count_failure(infer);
     if (timeout_ns > 0 && mob_now() - infer->request->started_ns >= timeout_ns)
         mob_engine_op_fail(flight->op, MOB_UNAVAILABLE, NULL,
             "the model did not answer within the timeout of %lld us", (long long)timeout_ns / 1000);
@@ -429,23 +435,29 @@ int64_t engine_models_step(struct engine *engine, int64_t now)
     return wake;
 }
 
+/* False: nobody is to take it, and it has failed. */
+static bool take_request(struct endpoint *e, struct mob_engine_infer *infer)
+{
+    struct mob_engine_op *op = infer->flight->op;
+    if (!e || e->model != infer->model)
+        mob_engine_op_fail(op, MOB_UNAVAILABLE, NULL, ENDPOINT_IS_GONE);
+    else if (e->error[0])
+        mob_engine_op_fail(op, MOB_UNAVAILABLE, NULL, "%s", e->error);
+    else if (!mob_batch_add(
+                 &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now()))
+        mob_engine_op_fail(
+            op, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+    return op->error.status == MOB_OK;
+}
+
 void engine_start_infer(struct flight *flight)
 {
     struct mob_engine_infer *infer = &flight->op->infer;
     struct endpoint *e = endpoint_named(flight->engine, infer->model->name);
     infer->flight = flight;
-    if (!e || e->model != infer->model) {
-        flight_fail(flight, MOB_UNAVAILABLE, NULL, ENDPOINT_IS_GONE);
-        return;
-    }
-    if (e->error[0]) {
-        flight_fail(flight, MOB_UNAVAILABLE, NULL, "%s", e->error);
-        return;
-    }
-    if (!mob_batch_add(
-            &e->batcher, &infer->entry, infer->request->rows, infer->request->shape_hash, mob_now())) {
-        flight_fail(
-            flight, MOB_UNAVAILABLE, NULL, "%d calls of this model wait already", MOB_BATCH_QUEUE_MAX);
+    if (!take_request(e, infer)) {
+        count_failure(infer);
+        flight_done(flight);
         return;
     }
     await_answer(flight, INT64_MAX);

@@ -200,16 +200,28 @@ void mob_serve_each(struct mob_serve *serve, void (*each)(void *cls, struct mob_
     pthread_mutex_unlock(&serve->lock);
 }
 
-void mob_model_count(
-    struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns)
+static void add(_Atomic uint64_t *counter, uint64_t n)
 {
-    atomic_fetch_add(&model->execution_count, 1);
-    atomic_fetch_add(success ? &model->success_count : &model->fail_count, 1);
-    if (success) {
-        atomic_fetch_add(&model->inference_count, batch);
-        atomic_fetch_add(&model->success_ns, (uint64_t)(queue_ns + compute_ns));
-    }
-    atomic_fetch_add(&model->queue_ns, (uint64_t)queue_ns);
-    atomic_fetch_add(&model->compute_ns, (uint64_t)compute_ns);
+    atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
+}
+
+void mob_model_count_success(struct mob_model *model, uint64_t rows, int64_t queue_ns, int64_t compute_ns)
+{
+    add(&model->success_count, 1);
+    add(&model->success_ns, (uint64_t)(queue_ns + compute_ns));
+    add(&model->inference_count, rows);
+    add(&model->queue_ns, (uint64_t)queue_ns);
+    add(&model->compute_ns, (uint64_t)compute_ns);
+}
+
+void mob_model_count_failure(struct mob_model *model, int64_t ns)
+{
+    add(&model->fail_count, 1);
+    add(&model->fail_ns, (uint64_t)ns);
+}
+
+void mob_model_count_execution(struct mob_model *model)
+{
+    add(&model->execution_count, 1);
     atomic_store(&model->last_inference_ms, mob_wall_now() / MOB_MS);
 }

@@ -44,9 +44,12 @@ struct mob_model {
     _Atomic bool ready;
     void *engine_data; /* the engine's, freed by engine_free */
     void (*engine_free)(void *engine_data);
-    /* for /stats and /metrics */
-    _Atomic uint64_t inference_count, execution_count, success_count, success_ns, fail_count, queue_ns,
-        compute_ns, pending_count; /* calls that wait to be sent */
+    /* For /stats and /metrics, as Triton counts. Of requests that succeeded: their rows, and their times. */
+    _Atomic uint64_t success_count, success_ns, inference_count, queue_ns, compute_ns;
+    _Atomic uint64_t fail_count,
+        fail_ns; /* requests that its queue took or refused, and that got no outputs */
+    _Atomic uint64_t execution_count; /* of the model, each for one or more requests, that have ended */
+    _Atomic uint64_t pending_count; /* requests that wait to be sent */
     _Atomic int64_t last_inference_ms;
 };
 
@@ -86,6 +89,7 @@ enum mob_model_figure {
     MOB_MODEL_FAILURE,
     MOB_MODEL_INFERENCES,
     MOB_MODEL_EXECUTIONS,
+    MOB_MODEL_REQUEST_US,
     MOB_MODEL_QUEUE_US,
     MOB_MODEL_COMPUTE_US,
     MOB_MODEL_PENDING,
@@ -94,7 +98,11 @@ enum mob_model_figure {
 void mob_model_write_figure_type(enum mob_model_figure figure, struct mob_text *out);
 void mob_model_write_figure(
     const struct mob_model *model, enum mob_model_figure figure, struct mob_text *out);
-void mob_model_count(
-    struct mob_model *model, bool success, uint64_t batch, int64_t queue_ns, int64_t compute_ns);
+/* A request was answered with outputs. */
+void mob_model_count_success(struct mob_model *model, uint64_t rows, int64_t queue_ns, int64_t compute_ns);
+/* A request failed, so long after it came. */
+void mob_model_count_failure(struct mob_model *model, int64_t ns);
+/* The model ran for a batch, well or not. */
+void mob_model_count_execution(struct mob_model *model);
 
 #endif

@@ -66,11 +66,11 @@ static void write_stats_of(const struct mob_model *model, struct mob_text *out)
         get(&model->inference_count), get(&model->execution_count));
     write_duration(out, "success", get(&model->success_count), get(&model->success_ns));
     mob_text_putc(out, ',');
-    write_duration(out, "fail", get(&model->fail_count), 0);
+    write_duration(out, "fail", get(&model->fail_count), get(&model->fail_ns));
     mob_text_putc(out, ',');
-    write_duration(out, "queue", get(&model->execution_count), get(&model->queue_ns));
+    write_duration(out, "queue", get(&model->success_count), get(&model->queue_ns));
     mob_text_putc(out, ',');
-    write_duration(out, "compute_infer", get(&model->execution_count), get(&model->compute_ns));
+    write_duration(out, "compute_infer", get(&model->success_count), get(&model->compute_ns));
     mob_text_puts(out, "}}");
 }
 
@@ -114,6 +114,8 @@ static unsigned long long figure_of(const struct mob_model *model, enum mob_mode
         return get(&model->inference_count);
     case MOB_MODEL_EXECUTIONS:
         return get(&model->execution_count);
+    case MOB_MODEL_REQUEST_US:
+        return get(&model->success_ns) / 1000;
     case MOB_MODEL_QUEUE_US:
         return get(&model->queue_ns) / 1000;
     case MOB_MODEL_COMPUTE_US:
@@ -134,6 +136,7 @@ static const struct {
     [MOB_MODEL_FAILURE] = {"nv_inference_request_failure", "counter"},
     [MOB_MODEL_INFERENCES] = {"nv_inference_count", "counter"},
     [MOB_MODEL_EXECUTIONS] = {"nv_inference_exec_count", "counter"},
+    [MOB_MODEL_REQUEST_US] = {"nv_inference_request_duration_us", "counter"},
     [MOB_MODEL_QUEUE_US] = {"nv_inference_queue_duration_us", "counter"},
     [MOB_MODEL_COMPUTE_US] = {"nv_inference_compute_infer_duration_us", "counter"},
     [MOB_MODEL_PENDING] = {"nv_inference_pending_request_count", "gauge"},

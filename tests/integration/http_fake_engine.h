@@ -233,7 +233,8 @@ static void fake_infer(struct mob_engine_op *op)
     op->infer.outputs = calloc(1, sizeof *op->infer.outputs);
     op->infer.outputs[0] = *in;
     op->infer.outputs[0].data = (const uint8_t *)out;
-    mob_model_count(op->infer.model, true, op->infer.request->rows, 1000, 1000);
+    mob_model_count_success(op->infer.model, op->infer.request->rows, 1000, 1000);
+    mob_model_count_execution(op->infer.model);
 }
 
 static void fake_endpoint(struct fake_engine *e, struct mob_engine_op *op)

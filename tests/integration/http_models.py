@@ -333,6 +333,38 @@ def test_who_is_refused_does_not_cost_others_their_answers(c):
     c.call("DELETE", f"{V1}/endpoints/fuse")
 
 
+def counts(c, name):
+    """Of a model: requests that succeeded, that failed, rows, runs; as its statistics and the metrics say."""
+    stats = c.json("GET", f"/v2/models/{name}/stats", expect=200)["model_stats"][0]
+    of = stats["inference_stats"]
+    told = (of["success"]["count"], of["fail"]["count"], stats["inference_count"], stats["execution_count"])
+    check(of["queue"]["count"] == of["compute_infer"]["count"] == told[0], "times are of requests that succeeded", stats)
+    check(of["success"]["ns"] == of["queue"]["ns"] + of["compute_infer"]["ns"] and (of["fail"]["ns"] > 0) == (told[1] > 0), "times", stats)
+    text = c.call("GET", "/metrics")[2].decode()
+    figure = lambda figure: int(re.search(rf'^{figure}\{{model="{name}",version="1"\}} (\d+)$', text, re.MULTILINE).group(1))
+    check(told == tuple(map(figure, ("nv_inference_request_success", "nv_inference_request_failure", "nv_inference_count", "nv_inference_exec_count"))), "metrics", told)
+    check(figure("nv_inference_request_duration_us") == of["success"]["ns"] // 1000, "their time", stats)
+    return told
+
+
+def test_counts_are_tritons(c):
+    c.deploy("batcher")
+    c.json("PUT", f"{V1}/endpoints/counted", {"class": "batcher.Fuse", "max_batch_size": 64, "max_queue_delay_us": 1000000}, expect=201)
+    check(counts(c, "counted") == (0, 0, 0, 0), "none")
+    ask(c, "counted", [[i, 0] for i in range(64)])
+    check(counts(c, "counted") == (1, 0, 64, 1), "64 rows of one request", counts(c, "counted"))
+    answers, _ = ask_at_once(c, "counted", [[[i, 0]] for i in range(64)])
+    check(sizes(answers) == [64] * 64, "64 requests as one batch", sizes(answers))
+    check(counts(c, "counted") == (65, 0, 128, 2), "64 requests in one run", counts(c, "counted"))
+    check(infer_within(c, "counted", [[-3, 0]] * 64, 0)[0] == 409, "refused by the model")
+    check(counts(c, "counted") == (65, 1, 128, 3), "a failure", counts(c, "counted"))
+    check(infer_within(c, "counted", [[1, 0]], 100000)[0] == 503, "too late before it was sent")
+    check(counts(c, "counted") == (65, 2, 128, 3), "a failure without a run", counts(c, "counted"))
+    check(c.call("POST", "/v2/models/counted/infer", {"inputs": []})[0] == 400, "malformed")
+    check(counts(c, "counted") == (65, 2, 128, 3), "which the model never saw", counts(c, "counted"))
+    c.call("DELETE", f"{V1}/endpoints/counted")
+
+
 def test_a_model_has_the_time_that_its_endpoint_says(c):
     gate = c.directory + "/hurried"
     body = {"class": "batcher.Gate", "arguments": [gate], "timeout_ms": 400}
