@@ -6,7 +6,7 @@
  *
  * A batch leaves when max_batch_size rows wait, or the oldest has waited max_queue_delay, or (delay 0) at
  * once, while fewer than MOB_BATCH_IN_FLIGHT_MAX run. So a busy replica collects by itself and an idle one
- * adds no delay. A call with more rows than max_batch_size runs alone. Order is kept. Calls of a batch that
+ * adds no delay. No call has more rows than max_batch_size. Order is kept. Calls of a batch that
  * failed may come again in halves, before all others (mob_batch_again). Limits: MOB_BATCH_QUEUE_MAX waiting
  * calls, besides those that come again, of which there are MOB_BATCH_IN_FLIGHT_MAX batches at most.
  */

@@ -325,6 +325,24 @@ static enum mob_status check_named_dims(struct parse *p)
     return MOB_OK;
 }
 
+/* Of a model that batches: the first dimension of each input is the same, and no more than it takes. */
+static enum mob_status read_rows(struct parse *p, uint32_t input)
+{
+    const char *name = p->model->inputs[input].name;
+    uint64_t rows = (uint64_t)p->request->inputs[input].shape[0];
+    if (input > 0 && rows != p->request->rows)
+        return bad(p, MOB_INVALID,
+            "input %s: its batch (first dimension) is %llu, and that of input %s is %llu", name,
+            (unsigned long long)rows, p->model->inputs[0].name, (unsigned long long)p->request->rows);
+    if (rows == 0)
+        return bad(p, MOB_INVALID, "input %s: its batch (first dimension) is 0", name);
+    if (rows > p->model->max_batch_size)
+        return bad(p, MOB_INVALID, "input %s: its batch (first dimension) is %llu, and max_batch_size is %u",
+            name, (unsigned long long)rows, p->model->max_batch_size);
+    p->request->rows = rows;
+    return MOB_OK;
+}
+
 /* All inputs there; rows and what must be equal for stacking. */
 static enum mob_status finish(struct parse *p)
 {
@@ -336,16 +354,12 @@ static enum mob_status finish(struct parse *p)
         const struct mob_infer_tensor *t = &r->inputs[i];
         if (!t->data)
             return bad(p, MOB_INVALID, "input %s is missing", p->model->inputs[i].name);
-        if (p->model->max_batch_size > 1) {
-            if (i > 0 && (uint64_t)t->shape[0] != r->rows)
-                return bad(p, MOB_INVALID, "the inputs' first dimensions differ");
-            r->rows = (uint64_t)t->shape[0];
-        }
+        enum mob_status status = p->model->max_batch_size > 1 ? read_rows(p, i) : MOB_OK;
+        if (status != MOB_OK)
+            return status;
         for (uint32_t d = 1; d < t->ndim; d++)
             shapes[n++] = t->shape[d];
     }
-    if (r->rows == 0)
-        return bad(p, MOB_INVALID, "an empty batch");
     r->shape_hash = mob_hash64(shapes, n * sizeof *shapes);
     return check_named_dims(p);
 }

@@ -165,6 +165,44 @@ static void dimensions_of_one_name_are_one_size(void **state)
     mob_model_release(model);
 }
 
+static void a_batch_that_does_not_fit_is_refused_by_name_and_figures(void **state)
+{
+    (void)state;
+    struct mob_model *model;
+    char error[256];
+    assert_int_equal(mob_model_create("m", "a.B", "tensor<u8>[*,2] a, tensor<u8>[*] b -> tensor<u8>[*] y", 4,
+                         0, &model, error),
+        MOB_OK);
+    static const struct {
+        int a, b;
+        const char *why;
+    } cases[] = {{4, 4, NULL}, {1, 1, NULL},
+        {3, 2, "input b: its batch (first dimension) is 2, and that of input a is 3"},
+        {3, 0, "input b: its batch (first dimension) is 0, and that of input a is 3"},
+        {5, 5, "input a: its batch (first dimension) is 5, and max_batch_size is 4"},
+        {0, 0, "input a: its batch (first dimension) is 0"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char body[512];
+        struct mob_infer_request *request = NULL;
+        int header = snprintf(body, sizeof body,
+            "{\"inputs\":[{\"name\":\"b\",\"datatype\":\"UINT8\",\"shape\":[%d],\"parameters\":{\"binary_"
+            "data_size\":%d}},"
+            "{\"name\":\"a\",\"datatype\":\"UINT8\",\"shape\":[%d,2],\"parameters\":{\"binary_data_size\":%d}"
+            "}]}",
+            cases[i].b, cases[i].b, cases[i].a, 2 * cases[i].a);
+        size_t blob = (size_t)(cases[i].b + 2 * cases[i].a);
+        memset(body + header, 1, blob);
+        enum mob_status status =
+            mob_infer_parse(model, body, (size_t)header + blob, (size_t)header, &request, why);
+        if ((status == MOB_OK) != (cases[i].why == NULL) || (cases[i].why && strcmp(why, cases[i].why) != 0))
+            fail_msg("%zu: %d %s", i, status, why);
+        if (request)
+            assert_int_equal(request->rows, cases[i].a);
+        mob_infer_request_destroy(request);
+    }
+    mob_model_release(model);
+}
+
 /* What is written is what was counted, however numbers and arrays are mixed. */
 static void arrays_beside_numbers_are_counted(void **state)
 {
@@ -204,6 +242,7 @@ int main(void)
         cmocka_unit_test(what_does_not_fit_is_named),
         cmocka_unit_test(a_shape_that_does_not_fit_is_told_beside_the_models),
         cmocka_unit_test(dimensions_of_one_name_are_one_size),
+        cmocka_unit_test(a_batch_that_does_not_fit_is_refused_by_name_and_figures),
         cmocka_unit_test(arrays_beside_numbers_are_counted),
         cmocka_unit_test(far_integers_are_numbers_for_floats),
     };
