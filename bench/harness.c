@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench/smaps.h"
 #include "common/base/process.h"
 
 extern char **environ;
@@ -374,18 +375,10 @@ static bool in_cluster(int pid, const char *directory)
 
 double bench_process_pss(int pid)
 {
-    char path[64], line[512];
-    double bytes = 0;
-    bool segment = false;
+    char path[64];
     snprintf(path, sizeof path, "/proc/%d/smaps", pid);
     FILE *f = fopen(path, "r");
-    while (f && fgets(line, sizeof line, f)) {
-        unsigned long from, to, kb;
-        if (sscanf(line, "%lx-%lx", &from, &to) == 2)
-            segment = strstr(line, "memfd:") != NULL;
-        else if (!segment && sscanf(line, "Pss: %lu kB", &kb) == 1)
-            bytes += (double)kb * 1024;
-    }
+    double bytes = f ? bench_smaps_pss(f) : 0;
     if (f)
         fclose(f);
     return bytes;
