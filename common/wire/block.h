@@ -10,6 +10,7 @@
 #define MOB_COMMON_WIRE_BLOCK_H
 
 #include "common/wire/record.h"
+#include "common/wire/sibling.h"
 
 #define MOB_BLOCK_VERSION 1
 #define MOB_BLOCK_ENTRIES_MAX 256u
@@ -125,6 +126,20 @@ MOB_MUST_USE enum mob_status mob_block_add_spec(struct mob_block_encoder *e, con
     const uint8_t *tail, uint32_t tail_bytes, int64_t submitted_ns);
 MOB_MUST_USE enum mob_status mob_block_add_completion(
     struct mob_block_encoder *e, const struct mob_completion_head *head, const uint8_t *body);
+/* Runs: as one call of the above for each, until one does not fit, to the byte. They give how many were
+ * added; fewer than `count`: MOB_QUEUE_FULL. What is the same for all is looked at once. Siblings of `head`,
+ * whose own index and caller_seq do not matter. */
+MOB_MUST_USE uint32_t mob_block_add_specs(struct mob_block_encoder *e, const struct mob_spec_head *head,
+    const struct mob_sibling_word *siblings, uint32_t count);
+/* When the node had a task: whole microseconds after its submission. Ready at UINT32_MAX: never. */
+struct mob_queue_times {
+    int64_t submitted_ns;
+    uint32_t ready_us, dispatched_us;
+};
+/* Ends of tasks, no calls of actors, that ran in one worker: mob_completion_of_word with its number and these
+ * times. */
+MOB_MUST_USE uint32_t mob_block_add_completions(struct mob_block_encoder *e, uint32_t worker,
+    const struct mob_completion_word *words, const struct mob_queue_times *times, uint32_t count);
 MOB_MUST_USE enum mob_status mob_block_add_put(
     struct mob_block_encoder *e, const struct mob_out_put *put, const uint8_t *inline_payload);
 /* The edge of an actor's call. */

@@ -90,11 +90,13 @@ _Static_assert(
     offsetof(struct mob_spec_head, task.index) == 20 && offsetof(struct mob_spec_head, caller_seq) == 120,
     "spec_is_sibling knows the layout");
 
+/* u8 inline | u8 i64 | u16 0 | u32 8 */
+#define ONE_I64_ARG (MOB_TYPE_I64 << 8 | 8ull << 32)
+
 static bool tail_is_one_i64(const uint8_t *tail, uint32_t tail_bytes)
 {
-    /* u16 args 1 | u16 flags 0 | u32 24, then u8 inline | u8 i64 | u16 0 | u32 8 */
-    return tail_bytes == 24 && load64(tail) == (1 | 24ull << 32) &&
-        load64(tail + 8) == (MOB_TYPE_I64 << 8 | 8ull << 32);
+    /* u16 args 1 | u16 flags 0 | u32 24, then the argument */
+    return tail_bytes == 24 && load64(tail) == (1 | 24ull << 32) && load64(tail + 8) == ONE_I64_ARG;
 }
 
 static uint32_t spec_difference(const struct mob_spec_head *h, const struct spec_context *c)
@@ -243,7 +245,7 @@ static uint8_t *put_tail(struct predictors *p, struct spec_context *c, uint8_t *
     return put_exts(c, at, it.at, (uint32_t)(it.end - it.at));
 }
 
-static enum mob_status add_spec_in_full(struct mob_block_encoder *e, const struct mob_spec_head *head,
+static void add_spec_in_full(struct mob_block_encoder *e, const struct mob_spec_head *head,
     const uint8_t *tail, uint32_t tail_bytes, int64_t submitted_ns, uint32_t slot)
 {
     struct predictors *p = &e->p;
@@ -275,37 +277,100 @@ static enum mob_status add_spec_in_full(struct mob_block_encoder *e, const struc
     c->head = *head;
     block_zone_function(&e->zone, head->function);
     e->at = at;
-    return MOB_OK;
+}
+
+static uint32_t spec_slot(const struct mob_spec_head *head)
+{
+    return (uint32_t)(mob_stream_mix(head->task.stream) >> 60);
 }
 
 enum mob_status mob_block_add_spec(struct mob_block_encoder *e, const struct mob_spec_head *head,
     const uint8_t *tail, uint32_t tail_bytes, int64_t submitted_ns)
 {
-    struct predictors *p = &e->p;
     enum mob_status status = block_room(e, tail_bytes);
     if (status != MOB_OK)
         return status;
-    uint32_t slot = (uint32_t)(mob_stream_mix(head->task.stream) >> 60);
-    struct spec_context *c = &p->specs[slot];
-    if (slot == p->spec_last && (p->spec_used >> slot & 1) != 0 && spec_is_sibling(head, &c->head) &&
-        head->task.index == c->head.task.index + 1 && head->caller_seq == c->head.caller_seq + c->seq_step &&
-        tail_is_one_i64(tail, tail_bytes)) {
-        uint64_t value = load64(tail + 16);
-        uint8_t *at = e->at;
-        *at++ = MOB_ENTRY_SPEC;
-        at = put_zigzag(at, (uint64_t)submitted_ns - p->submitted);
-        at = put_zigzag(at, value - c->i64s[0]);
-        c->i64s[0] = value;
-        c->head.task.index = head->task.index;
-        c->head.caller_seq = head->caller_seq;
-        p->submitted = (uint64_t)submitted_ns;
-        e->at = at;
-    } else {
-        status = add_spec_in_full(e, head, tail, tail_bytes, submitted_ns, slot);
-    }
+    add_spec_in_full(e, head, tail, tail_bytes, submitted_ns, spec_slot(head));
     e->entry_count++;
     block_zone_group(&e->zone, head->task, &e->zone.last_spec)->specs++;
     e->zone.map.specs++;
     block_zone_time(&e->zone, submitted_ns);
-    return status;
+    return MOB_OK;
+}
+
+/* `count` neighbours from `first` on. */
+static void note_siblings(struct zone_builder *z, struct mob_task_id first, uint32_t count)
+{
+    z->map.specs += count;
+    while (count > 0) {
+        uint32_t left = (1u << MOB_GROUP_SHIFT) - (first.index & ((1u << MOB_GROUP_SHIFT) - 1));
+        uint32_t some = count < left ? count : left;
+        struct mob_zone_group *group = block_zone_group(z, first, &z->last_spec);
+        group->specs = (uint16_t)(group->specs + some);
+        first.index += some;
+        count -= some;
+    }
+}
+
+/* Those that differ from the spec before them in nothing but what counts up, time and value; each has a time
+ * and an i64. Returns how many there are, and fit for certain. */
+static uint32_t add_next_siblings(struct mob_block_encoder *e, const struct mob_spec_head *head,
+    const struct mob_sibling_word *siblings, uint32_t count)
+{
+    struct predictors *p = &e->p;
+    uint32_t slot = spec_slot(head), room = block_room_of_short(e), limit = count < room ? count : room;
+    struct spec_context *c = &p->specs[slot];
+    if (slot != p->spec_last || (p->spec_used >> slot & 1) == 0 || !spec_is_sibling(head, &c->head))
+        return 0;
+    const struct mob_task_id first = {head->task.stream, c->head.task.index + 1};
+    uint32_t index = c->head.task.index, seq = c->head.caller_seq, step = c->seq_step, done = 0;
+    uint64_t submitted = p->submitted, value = c->i64s[0];
+    int64_t earliest = INT64_MAX, latest = INT64_MIN;
+    uint8_t *at = e->at;
+    for (; done < limit; done++) {
+        const struct mob_sibling_word *s = &siblings[done];
+        if (s->index != index + 1 || s->caller_seq != seq + step || s->tail[1] != ONE_I64_ARG ||
+            s->submitted_ns == 0)
+            break;
+        *at++ = MOB_ENTRY_SPEC;
+        at = put_zigzag(at, (uint64_t)s->submitted_ns - submitted);
+        at = put_zigzag(at, s->tail[2] - value);
+        index = s->index;
+        seq = s->caller_seq;
+        submitted = (uint64_t)s->submitted_ns;
+        value = s->tail[2];
+        earliest = s->submitted_ns < earliest ? s->submitted_ns : earliest;
+        latest = s->submitted_ns > latest ? s->submitted_ns : latest;
+    }
+    if (done == 0)
+        return 0;
+    mob_sibling_head(&c->head, index, seq);
+    p->submitted = submitted;
+    c->i64s[0] = value;
+    e->at = at;
+    e->entry_count += done;
+    note_siblings(&e->zone, first, done);
+    block_zone_time(&e->zone, earliest);
+    block_zone_time(&e->zone, latest);
+    return done;
+}
+
+uint32_t mob_block_add_specs(struct mob_block_encoder *e, const struct mob_spec_head *head,
+    const struct mob_sibling_word *siblings, uint32_t count)
+{
+    struct mob_spec_head own = *head;
+    uint32_t done = 0;
+    while (done < count) {
+        const struct mob_sibling_word *s = &siblings[done];
+        uint32_t some = add_next_siblings(e, &own, s, count - done);
+        if (some == 0) {
+            mob_sibling_head(&own, s->index, s->caller_seq);
+            if (mob_block_add_spec(e, &own, (const uint8_t *)s->tail, sizeof s->tail, s->submitted_ns) !=
+                MOB_OK)
+                break;
+            some = 1;
+        }
+        done += some;
+    }
+    return done;
 }

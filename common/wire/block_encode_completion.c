@@ -92,19 +92,24 @@ static uint8_t *put_odd_times(uint8_t *at, const uint64_t times[TIMES], uint64_t
     return at;
 }
 
-/* Both offsets as differences to the worker's last ones; mostly one byte: the second one's zigzag in the low
- * two bits of the first, 3 = it follows. False when the times are finer than microseconds. */
+/* Offsets in microseconds as differences to the worker's last ones; mostly one byte: the second one's zigzag
+ * in the low two bits of the first, 3 = it follows. */
+static inline uint8_t *put_offsets(uint8_t *at, uint64_t ready_difference, uint64_t gap_difference)
+{
+    uint64_t first = zigzag(ready_difference), second = zigzag(gap_difference);
+    at = put_varint(at, first << 2 | (second < 3 ? second : 3));
+    return second < 3 ? at : put_varint(at, second - 3);
+}
+
+/* False when the times are finer than microseconds. */
 static inline bool put_micro(uint8_t **at, const uint64_t times[TIMES], struct worker_context *c)
 {
     uint64_t ready = times[READY] - times[SUBMITTED], gap = times[DISPATCHED] - times[READY];
     if (ready % 1000 != 0 || gap % 1000 != 0 || ready >= MICRO_OFFSET_MAX || gap >= MICRO_OFFSET_MAX)
         return false;
-    uint64_t first = zigzag(ready / 1000 - c->ready_us), second = zigzag(gap / 1000 - c->gap_us);
+    *at = put_offsets(*at, ready / 1000 - c->ready_us, gap / 1000 - c->gap_us);
     c->ready_us = ready / 1000;
     c->gap_us = gap / 1000;
-    *at = put_varint(*at, first << 2 | (second < 3 ? second : 3));
-    if (second >= 3)
-        *at = put_varint(*at, second - 3);
     return true;
 }
 
@@ -129,27 +134,18 @@ static inline uint8_t *put_queue_times(
     return at;
 }
 
-/* Sets the bits in *bits. Everything relative to what is nearest in time. */
-static inline uint8_t *put_times(
-    uint8_t *at, uint8_t *bits, const struct mob_completion_head *h, struct worker_context *c)
+static inline uint8_t *put_run(
+    uint8_t *at, uint8_t *bits, uint64_t started, uint64_t finished, uint64_t finished_before)
 {
-    uint64_t times[TIMES], cpu = (uint64_t)h->cpu_ns;
-    times_of(h, times);
-    uint64_t run = times[FINISHED] - times[STARTED];
-    if (__builtin_expect(
-            times[0] == 0 || times[1] == 0 || times[2] == 0 || times[3] == 0 || times[4] == 0, 0)) {
-        *bits |= TIME_ODD;
-        at = put_odd_times(at, times, c->times);
-    } else {
-        at = put_zigzag(at, times[SUBMITTED] - c->times[SUBMITTED]);
-        at = put_queue_times(at, bits, times, c);
-        if (times[STARTED] == c->times[FINISHED])
-            *bits |= TIME_STARTED_NEXT;
-        else
-            at = put_zigzag(at, times[STARTED] - c->times[FINISHED]);
-        at = put_zigzag(at, run);
-        memcpy(c->times, times, sizeof times);
-    }
+    if (started == finished_before)
+        *bits |= TIME_STARTED_NEXT;
+    else
+        at = put_zigzag(at, started - finished_before);
+    return put_zigzag(at, finished - started);
+}
+
+static inline uint8_t *put_cpu(uint8_t *at, uint8_t *bits, uint64_t cpu, uint64_t run)
+{
     if (cpu == run)
         *bits |= TIME_CPU_IS_RUN;
     else if (cpu == 0)
@@ -157,6 +153,25 @@ static inline uint8_t *put_times(
     else
         at = put_zigzag(at, cpu - run);
     return at;
+}
+
+/* Sets the bits in *bits. Everything relative to what is nearest in time. */
+static inline uint8_t *put_times(
+    uint8_t *at, uint8_t *bits, const struct mob_completion_head *h, struct worker_context *c)
+{
+    uint64_t times[TIMES];
+    times_of(h, times);
+    if (__builtin_expect(
+            times[0] == 0 || times[1] == 0 || times[2] == 0 || times[3] == 0 || times[4] == 0, 0)) {
+        *bits |= TIME_ODD;
+        at = put_odd_times(at, times, c->times);
+    } else {
+        at = put_zigzag(at, times[SUBMITTED] - c->times[SUBMITTED]);
+        at = put_queue_times(at, bits, times, c);
+        at = put_run(at, bits, times[STARTED], times[FINISHED], c->times[FINISHED]);
+        memcpy(c->times, times, sizeof times);
+    }
+    return put_cpu(at, bits, (uint64_t)h->cpu_ns, times[FINISHED] - times[STARTED]);
 }
 
 uint8_t *block_encode_return(uint8_t *at, const struct mob_return_view *r)
@@ -278,4 +293,163 @@ enum mob_status mob_block_add_completion(
     e->entry_count++;
     note(&e->zone, h);
     return MOB_OK;
+}
+
+/* ---- runs ---- */
+
+/* What a worker's context says of the last of a run, and the zone map of all of it: not in memory, which each
+ * byte that is coded might change. */
+struct run {
+    uint64_t times[TIMES];
+    uint64_t ready_us, gap_us, value;
+    uint32_t index;
+    int64_t earliest, latest, longest;
+};
+
+/* Of a worker's last completion, if one with this head differs from it in index, times and value only. */
+static struct worker_context *context_of_alike(
+    struct mob_block_encoder *e, const struct mob_completion_head *head)
+{
+    struct predictors *p = &e->p;
+    uint32_t slot = head->worker % WORKER_CONTEXTS;
+    struct worker_context *c = &p->workers[slot];
+    bool alike = slot == p->worker_last && (p->worker_used >> slot & 1) != 0 && c->position_step == 0 &&
+        same_but_counters(head, c);
+    return alike ? c : NULL;
+}
+
+/* All times are known, and the node's are such that put_micro would take them. */
+static inline bool codes_shortly(const struct mob_completion_word *word, const struct mob_queue_times *times)
+{
+    return word->type == MOB_TYPE_I64 && times->submitted_ns > 0 && times->ready_us <= times->dispatched_us &&
+        times->dispatched_us < MICRO_OFFSET_MAX / 1000 && word->started_ns != 0 && word->finished_ns != 0;
+}
+
+static inline uint8_t *put_short(uint8_t *at, struct run *run, const struct mob_completion_word *word,
+    const struct mob_queue_times *queued)
+{
+    uint8_t *first = at, bits = 0;
+    uint64_t submitted = (uint64_t)queued->submitted_ns, started = (uint64_t)word->started_ns;
+    uint64_t finished = (uint64_t)word->finished_ns, ready_us = queued->ready_us;
+    uint64_t gap_us = queued->dispatched_us - queued->ready_us;
+    uint64_t ready = submitted + ready_us * 1000, dispatched = ready + gap_us * 1000;
+    at += 2;
+    if (word->task.index == run->index + 1)
+        bits |= TIME_INDEX_NEXT;
+    else
+        at = put_zigzag(at, (uint64_t)(int64_t)(int32_t)(word->task.index - (run->index + 1)));
+    at = put_zigzag(at, submitted - run->times[SUBMITTED]);
+    if (ready == run->times[READY] && dispatched == run->times[DISPATCHED]) {
+        bits |= TIME_READY_SAME | TIME_DISPATCHED_SAME;
+    } else {
+        bits |= TIME_MICRO;
+        at = put_offsets(at, ready_us - run->ready_us, gap_us - run->gap_us);
+        run->ready_us = ready_us;
+        run->gap_us = gap_us;
+    }
+    at = put_run(at, &bits, started, finished, run->times[FINISHED]);
+    at = put_cpu(at, &bits, (uint64_t)word->cpu_ns, finished - started);
+    at = put_zigzag(at, word->value - run->value);
+    first[0] = MOB_ENTRY_COMPLETION;
+    first[1] = bits;
+    run->index = word->task.index;
+    run->value = word->value;
+    run->times[SUBMITTED] = submitted;
+    run->times[READY] = ready;
+    run->times[DISPATCHED] = dispatched;
+    run->times[STARTED] = started;
+    run->times[FINISHED] = finished;
+    return at;
+}
+
+static inline void note_in_run(struct run *run, const struct mob_completion_word *word)
+{
+    int64_t ran = (int64_t)((uint64_t)word->finished_ns - (uint64_t)word->started_ns);
+    run->earliest = word->finished_ns < run->earliest ? word->finished_ns : run->earliest;
+    run->latest = word->finished_ns > run->latest ? word->finished_ns : run->latest;
+    run->longest = ran > run->longest ? ran : run->longest;
+}
+
+static void run_ends(struct mob_block_encoder *e, struct worker_context *c, const struct run *run)
+{
+    struct zone_builder *z = &e->zone;
+    c->head.task.index = run->index;
+    memcpy(c->times, run->times, sizeof c->times);
+    c->ready_us = run->ready_us;
+    c->gap_us = run->gap_us;
+    c->i64 = run->value;
+    block_zone_time(z, run->earliest);
+    block_zone_time(z, run->latest);
+    if (run->longest > z->map.longest_ns)
+        z->map.longest_ns = run->longest;
+}
+
+/* Those of one stream and generation that are as the worker's last one but for index, times and value.
+ * Returns how many there are, and fit for certain. */
+static uint32_t add_next_ends(struct mob_block_encoder *e, const struct mob_completion_head *head,
+    const struct mob_completion_word *words, const struct mob_queue_times *times, uint32_t count)
+{
+    struct worker_context *c = context_of_alike(e, head);
+    uint32_t room = block_room_of_short(e), limit = count < room ? count : room, done = 0;
+    if (!c || limit == 0)
+        return 0;
+    struct run run = {.ready_us = c->ready_us,
+        .gap_us = c->gap_us,
+        .value = c->i64,
+        .index = c->head.task.index,
+        .earliest = INT64_MAX,
+        .latest = INT64_MIN};
+    memcpy(run.times, c->times, sizeof run.times);
+    struct mob_zone_group *group = NULL;
+    uint8_t *at = e->at;
+    for (; done < limit; done++) {
+        const struct mob_completion_word *word = &words[done];
+        if (!mob_stream_eq(word->task.stream, head->task.stream) || word->generation != head->generation ||
+            !codes_shortly(word, &times[done]))
+            break;
+        at = put_short(at, &run, word, &times[done]);
+        note_in_run(&run, word);
+        if (!group || group->group != word->task.index >> MOB_GROUP_SHIFT)
+            group = block_zone_group(&e->zone, word->task, &e->zone.last_final);
+        group->finals++;
+    }
+    if (done == 0)
+        return 0;
+    e->at = at;
+    e->entry_count += done;
+    e->zone.map.finals += done;
+    run_ends(e, c, &run);
+    return done;
+}
+
+static struct mob_completion in_full(const struct mob_completion_word *word,
+    const struct mob_queue_times *times, uint32_t worker, struct mob_return_word *body_out)
+{
+    struct mob_completion full = mob_completion_of_word(word, body_out);
+    struct mob_completion_head *head = &full.head;
+    head->worker = worker;
+    head->submitted_ns = times->submitted_ns;
+    uint64_t submitted = (uint64_t)times->submitted_ns; /* a client's: any bit pattern */
+    head->ready_ns =
+        times->ready_us == UINT32_MAX ? 0 : (int64_t)(submitted + (uint64_t)times->ready_us * 1000);
+    head->dispatched_ns = (int64_t)(submitted + (uint64_t)times->dispatched_us * 1000);
+    return full;
+}
+
+uint32_t mob_block_add_completions(struct mob_block_encoder *e, uint32_t worker,
+    const struct mob_completion_word *words, const struct mob_queue_times *times, uint32_t count)
+{
+    uint32_t done = 0;
+    while (done < count) {
+        struct mob_return_word body;
+        struct mob_completion next = in_full(&words[done], &times[done], worker, &body);
+        uint32_t some = add_next_ends(e, &next.head, words + done, times + done, count - done);
+        if (some == 0) {
+            if (mob_block_add_completion(e, &next.head, next.body) != MOB_OK)
+                break;
+            some = 1;
+        }
+        done += some;
+    }
+    return done;
 }

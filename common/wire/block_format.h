@@ -224,6 +224,16 @@ static inline enum mob_status block_room(const struct mob_block_encoder *e, uint
     return e->entry_count == 0 ? MOB_TOO_LARGE : MOB_QUEUE_FULL;
 }
 
+/* So many entries fit for certain, each coded in ENTRY_SHORT_MAX bytes or less. */
+enum { ENTRY_SHORT_MAX = 128 };
+static inline uint32_t block_room_of_short(const struct mob_block_encoder *e)
+{
+    uint32_t used = (uint32_t)(e->at - e->bytes), most = BLOCK_ENTRIES_BYTES_MAX - ENTRY_OVERHEAD_MAX;
+    uint32_t by_bytes = used < most ? (most - used) / ENTRY_SHORT_MAX : 0;
+    uint32_t by_count = MOB_BLOCK_ENTRIES_MAX - e->entry_count;
+    return by_bytes < by_count ? by_bytes : by_count;
+}
+
 enum { DECODE_SCRATCH = MOB_RECORD_MAX + 4096 };
 struct mob_block_decoder {
     const uint8_t *at, *end; /* in bytes; reads may pass `end` by DECODE_SLACK, which is zero */

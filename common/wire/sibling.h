@@ -1,4 +1,4 @@
-/* What a sibling's spec has of its own, put into the head that it shares with the others. */
+/* What a sibling's spec has of its own, and how that is put into the head that it shares with the others. */
 #ifndef MOB_COMMON_WIRE_SIBLING_H
 #define MOB_COMMON_WIRE_SIBLING_H
 
@@ -6,6 +6,14 @@
 #include <string.h>
 
 #include "common/wire/spec.h"
+
+/* One whose tail is a word (mob_spec_tail_is_word), as it comes in a ring: a body of MOB_OUT_SIBLING. */
+struct mob_sibling_word {
+    int64_t submitted_ns;
+    uint32_t index, caller_seq;
+    uint64_t tail[MOB_SPEC_WORD_TAIL / sizeof(uint64_t)];
+};
+_Static_assert(sizeof(struct mob_sibling_word) == 40, "layout of siblings");
 
 /* Both are stored with the other half of their word: heads are read by words soon after, and a word whose
  * halves came by two stores cannot be read before both have left the processor's queue of stores. */

@@ -24,6 +24,12 @@ static int64_t ready_ns(const struct node_task *task)
     return task->ready_us == TASK_INPUTS_MISSING ? 0 : task->submitted_ns + (int64_t)task->ready_us * 1000;
 }
 
+int64_t node_started_ns(const struct node_task *task, int64_t said_ns)
+{
+    int64_t dispatched_ns = task->submitted_ns + (int64_t)task->dispatched_us * 1000;
+    return said_ns > 0 && said_ns < dispatched_ns ? dispatched_ns : said_ns;
+}
+
 void node_fill_times(const struct node_task *task, struct mob_completion_head *head)
 {
     head->submitted_ns = task->submitted_ns;
@@ -36,10 +42,7 @@ void node_fill_times(const struct node_task *task, struct mob_completion_head *h
     }
     if (task->flags & TASK_ACTOR_CALL)
         head->actor = task->template->head.actor;
-    /* A worker takes the end of its last task for the start of the next: right in a batch, too early when it
-     * had to wait for this one. */
-    if (head->started_ns > 0 && head->started_ns < head->dispatched_ns)
-        head->started_ns = head->dispatched_ns;
+    head->started_ns = node_started_ns(task, head->started_ns);
 }
 
 void node_fill_death(const struct node *node, const struct node_task *task, struct mob_completion_head *head)

@@ -107,6 +107,7 @@ static uint32_t take_plain(
     }
     node->acks_due |= client->kind != MOB_CLIENT_WORKER;
     node->intake_client = client;
+    node->intake_from = run->from;
     uint32_t taken = node_intake_plain(node, client, run);
     node->intake_client = NULL;
     return taken;

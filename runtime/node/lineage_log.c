@@ -363,6 +363,39 @@ void lineage_log_completion(
     APPEND(log, mob_block_add_completion(log->encoder, head, body));
 }
 
+uint32_t lineage_log_specs(struct lineage_log *log, const struct mob_spec_head *head,
+    const struct mob_sibling_word *siblings, uint32_t count)
+{
+    open_block(log);
+    uint32_t added = mob_block_add_specs(log->encoder, head, siblings, count);
+    if (added == 0) {
+        close_block(log);
+        open_block(log);
+        added = mob_block_add_specs(log->encoder, head, siblings, count);
+    }
+    MOB_ASSERT(added > 0);
+    log->entries += added;
+    return added;
+}
+
+void lineage_log_completions(struct lineage_log *log, uint32_t worker,
+    const struct mob_completion_word *words, const struct mob_queue_times *times, uint32_t count)
+{
+    log->entries += count;
+    open_block(log);
+    for (;;) {
+        uint32_t added = mob_block_add_completions(log->encoder, worker, words, times, count);
+        if (added == count)
+            return;
+        MOB_ASSERT(mob_block_entries(log->encoder) > 0);
+        words += added;
+        times += added;
+        count -= added;
+        close_block(log);
+        open_block(log);
+    }
+}
+
 void lineage_log_put(struct lineage_log *log, const struct mob_out_put *put, const uint8_t *inline_payload)
 {
     APPEND(log, mob_block_add_put(log->encoder, put, inline_payload));

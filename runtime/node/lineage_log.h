@@ -88,6 +88,12 @@ void lineage_log_spec(struct lineage_log *log, const struct mob_spec_head *head,
     uint32_t tail_bytes, int64_t submitted_ns);
 void lineage_log_completion(
     struct lineage_log *log, const struct mob_completion_head *head, const uint8_t *body);
+/* Runs, as mob_block_add_specs and mob_block_add_completions. Of the specs those that fit into one block, the
+ * open one or a fresh one: gives how many that were, one at least. */
+MOB_MUST_USE uint32_t lineage_log_specs(struct lineage_log *log, const struct mob_spec_head *head,
+    const struct mob_sibling_word *siblings, uint32_t count);
+void lineage_log_completions(struct lineage_log *log, uint32_t worker,
+    const struct mob_completion_word *words, const struct mob_queue_times *times, uint32_t count);
 void lineage_log_put(struct lineage_log *log, const struct mob_out_put *put, const uint8_t *inline_payload);
 void lineage_log_edge(struct lineage_log *log, const struct mob_entry_edge *edge);
 void lineage_log_other(struct lineage_log *log, enum mob_entry_type type, const void *fixed,

@@ -13,13 +13,6 @@ enum { FETCH_MORE = 8 }; /* tasks behind those that end now */
 
 /* ---- beginnings ---- */
 
-/* A sibling's record. */
-struct sibling {
-    int64_t submitted_ns;
-    uint32_t index, caller_seq;
-    uint64_t tail[3]; /* of one argument of eight bytes */
-};
-
 static bool under_pressure(const struct node *node)
 {
     struct mob_gcs_position at;
@@ -43,25 +36,38 @@ static bool may_begin(struct node *node, const struct node_client *client, struc
 }
 
 static struct node_task *begin_one(struct node *node, struct node_client *client,
-    struct node_template *template, struct mob_spec_head *head, const struct sibling *sibling, bool asked)
+    struct node_template *template, const struct mob_sibling_word *sibling)
 {
-    const uint8_t *tail = (const uint8_t *)sibling->tail;
-    mob_sibling_head(head, sibling->index, sibling->caller_seq);
     /* ids of one stream come in growing order from their client: nobody knows it yet */
     if (sibling->index < client->next_index || !mob_spec_tail_is_word(sibling->tail))
         return NULL;
-    struct node_task *task = node_task_create(node, template, head->task, tail, sizeof sibling->tail);
+    const struct mob_task_id id = {template->head.task.stream, sibling->index};
+    struct node_task *task =
+        node_task_create(node, template, id, (const uint8_t *)sibling->tail, sizeof sibling->tail);
     if (!task)
         return NULL;
     client->next_index = sibling->index + 1;
-    lineage_log_spec(node->log, head, tail, sizeof sibling->tail, sibling->submitted_ns);
-    if (asked)
-        known_logged(node, head->task);
     task->submitted_ns = sibling->submitted_ns;
     task->submitter = (uint16_t)client->slot;
     task->submitter_session = client->session;
     task->ready_us = node_elapsed_us(task->submitted_ns, node->now_ns);
     return task;
+}
+
+/* The node's ring position follows: when a block closes in between, it acknowledges what is in it. */
+static void log_begun(struct node *node, const struct node_template *template,
+    const struct mob_store_run *run, const struct mob_sibling_word *siblings, uint32_t from, uint32_t to)
+{
+    while (from < to) {
+        node->intake_from = run->from + (uint64_t)from * run->record.bytes;
+        from += lineage_log_specs(node->log, &template->head, siblings + from, to - from);
+    }
+}
+
+static void note_begun(struct node *node, struct mob_sched_task *const *tasks, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        known_logged(node, tasks[i]->id);
 }
 
 static enum mob_status submission(
@@ -114,37 +120,59 @@ static void schedule(struct node *node, struct node_template *template, struct n
     }
 }
 
-uint32_t node_submit_plain(struct node *node, struct node_client *client, struct node_template *template,
-    const struct mob_store_run *run)
+/* One by one: the one before may have told the log of its actor's job. */
+static uint32_t submit_calls(struct node *node, struct node_client *client, struct node_template *template,
+    struct node_task *parent, const struct mob_store_run *run, const struct mob_sibling_word *siblings)
+{
+    const struct node_job *job = template->job;
+    uint32_t count = 0;
+    for (; count < run->count; count++) {
+        struct node_task *task = begin_one(node, client, template, &siblings[count]);
+        if (!task)
+            break;
+        struct mob_sched_task *const begun = &task->sched;
+        lineage_log_job(node->log, job->id, job->ns);
+        log_begun(node, template, run, siblings, count, count + 1);
+        note_begun(node, &begun, 1);
+        schedule_call(node, task, parent, siblings[count].caller_seq);
+    }
+    return count;
+}
+
+static uint32_t submit_tasks(struct node *node, struct node_client *client, struct node_template *template,
+    struct node_task *parent, const struct mob_store_run *run, const struct mob_sibling_word *siblings)
 {
     struct mob_sched_task *tasks[MOB_STORE_RUN_MAX];
-    struct sibling sibling;
-    struct node_task *parent;
-    struct node_job *job = template->job;
-    if (run->record.bytes != sizeof run->record + sizeof sibling ||
-        !may_begin(node, client, template, &parent))
-        return 0;
-    struct mob_spec_head head = template->head;
-    bool calls = head.kind == MOB_KIND_ACTOR_CALL, asked = calls || known_any(node);
+    const struct node_job *job = template->job;
     uint32_t count = 0;
-    if (!calls)
-        lineage_log_job(node->log, job->id, job->ns);
     for (; count < run->count; count++) {
-        memcpy(&sibling, run->bodies + count * sizeof sibling, sizeof sibling);
-        node->intake_from = run->from + (uint64_t)count * run->record.bytes;
-        if (calls) /* the one before may have told the log of its actor's job */
-            lineage_log_job(node->log, job->id, job->ns);
-        struct node_task *task = begin_one(node, client, template, &head, &sibling, asked);
+        struct node_task *task = begin_one(node, client, template, &siblings[count]);
         if (!task)
             break;
         tasks[count] = &task->sched;
-        if (calls)
-            schedule_call(node, task, parent, sibling.caller_seq);
     }
+    lineage_log_job(node->log, job->id, job->ns);
+    log_begun(node, template, run, siblings, 0, count);
+    if (known_any(node))
+        note_begun(node, tasks, count);
+    schedule(node, template, parent, tasks, count);
+    return count;
+}
+
+uint32_t node_submit_plain(struct node *node, struct node_client *client, struct node_template *template,
+    const struct mob_store_run *run)
+{
+    struct mob_sibling_word siblings[MOB_STORE_RUN_MAX];
+    struct node_task *parent;
+    if (run->record.bytes != sizeof run->record + sizeof *siblings ||
+        !may_begin(node, client, template, &parent))
+        return 0;
+    memcpy(siblings, run->bodies, run->count * sizeof *siblings);
+    bool calls = template->head.kind == MOB_KIND_ACTOR_CALL;
+    uint32_t count = calls ? submit_calls(node, client, template, parent, run, siblings)
+                           : submit_tasks(node, client, template, parent, run, siblings);
     node->submitted += count;
-    job->submitted += count;
-    if (!calls)
-        schedule(node, template, parent, tasks, count);
+    template->job->submitted += count;
     return count;
 }
 
@@ -210,20 +238,50 @@ static void log_end(struct node *node, struct node_task *task, const struct mob_
     lineage_log_job(node->log, job->id, job->ns); /* that may have told the log of the actor's job */
 }
 
-static void log_ends(
+/* One of them is a call, or has a place or an incarnation of its own. */
+static void log_ends_singly(
     struct node *node, const struct node_worker *worker, const struct ending *ending, uint32_t count)
 {
     struct mob_return_word unused;
     struct mob_completion_head head = mob_completion_of_word(&ending->words[0], &unused).head;
-    const struct node_job *job = ((struct node_task *)ending->tasks[0])->template->job;
     bool asked = known_any(node);
     head.worker = worker->serial;
-    lineage_log_job(node->log, job->id, job->ns);
-    for (uint32_t i = 0; i < count; i++) {
-        mob_sched_fetch_queued(node->sched, ending->tasks[i]);
-        node_complete_fetch(node, (struct node_task *)ending->tasks[i]);
+    for (uint32_t i = 0; i < count; i++)
         log_end(node, (struct node_task *)ending->tasks[i], &ending->words[i], &head, asked);
+}
+
+/* What the node knows of a task; false when node_fill_times would say more. */
+static bool queue_times(const struct node_task *task, struct mob_queue_times *times_out)
+{
+    times_out->submitted_ns = task->submitted_ns;
+    times_out->ready_us = task->ready_us;
+    times_out->dispatched_us = task->dispatched_us;
+    return !node_extra_of(task) && !(task->flags & TASK_ACTOR_CALL);
+}
+
+static void log_ends(
+    struct node *node, const struct node_worker *worker, struct ending *ending, uint32_t count)
+{
+    struct mob_queue_times times[MOB_STORE_RUN_MAX];
+    const struct node_job *job = ((struct node_task *)ending->tasks[0])->template->job;
+    bool alike = true;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct node_task *task = (struct node_task *)ending->tasks[i];
+        struct mob_completion_word *word = &ending->words[i];
+        mob_sched_fetch_queued(node->sched, ending->tasks[i]);
+        node_complete_fetch(node, task);
+        alike &= queue_times(task, &times[i]);
+        word->started_ns = node_started_ns(task, word->started_ns);
     }
+    lineage_log_job(node->log, job->id, job->ns);
+    if (!alike) {
+        log_ends_singly(node, worker, ending, count);
+        return;
+    }
+    lineage_log_completions(node->log, worker->serial, ending->words, times, count);
+    if (known_any(node))
+        for (uint32_t i = 0; i < count; i++)
+            known_logged(node, ending->words[i].task);
 }
 
 static bool follows(const struct ending *ending, uint32_t i)
