@@ -160,9 +160,9 @@ void chain_choose(struct supervisor *supervisor); /* who of them runs */
 /* Then masters find out that a node is dead and have its log sealed; else the supervisor does (node_seal.h).
  */
 bool chain_has_masters(const struct supervisor *supervisor);
-/* A child may have been stopped: of a chain's, a master or a Redis that stays so is ended, and starts again.
- */
-void chain_note_stopped(struct supervisor *supervisor);
+/* A child may have been stopped: a flusher that stays so is ended and starts again, and of a chain a master
+ * or a Redis. */
+void supervisor_note_stopped(struct supervisor *supervisor);
 MOB_MUST_USE enum mob_status chain_prepare(struct supervisor *supervisor);
 void chain_fini(struct supervisor *supervisor);
 /* supervisor_postgres.c */

@@ -127,25 +127,32 @@ static void replace(struct process *process, const char *why)
     kill(-process->pid, SIGKILL); /* its end is seen like any other */
 }
 
-/* A stopped member is the master's to find. A stopped master is found by nobody; and the member of a stopped
- * Redis lives, waits for it, and the whole chain with it. One that a debugger holds is left alone. */
+/* A stopped member is the master's to find, and so is a stopped node. A stopped master is found by nobody;
+ * the member of a stopped Redis lives, waits for it, and the whole chain with it; and while a flusher is
+ * stopped nobody reads what was flushed. One that a debugger holds is left alone. */
+static bool is_replaced_when_stopped(const struct process *process)
+{
+    bool runs = process->state == PROCESS_STARTING || process->state == PROCESS_READY;
+    enum supervised kind = process_kind(process->which);
+    bool of_chain = kind == SUPERVISED_MASTER || kind == SUPERVISED_REDIS;
+    return runs && (kind == SUPERVISED_FLUSH || (of_chain && chain_has_masters(process->supervisor)));
+}
+
 static void on_stopped_for_long(uv_timer_t *timer)
 {
     struct process *process = timer->data;
     struct mob_process look;
     if (process->pid > 0 && mob_process_look(process->pid, &look) && look.state == 'T')
-        replace(process, "it was stopped, and its chain cannot do without");
+        replace(process, "it was stopped, and nobody else does its work");
 }
 
-void chain_note_stopped(struct supervisor *supervisor)
+void supervisor_note_stopped(struct supervisor *supervisor)
 {
     siginfo_t info = {0};
     while (waitid(P_ALL, 0, &info, WSTOPPED | WNOHANG) == 0 && info.si_pid != 0) {
-        for (int i = SUPERVISED_REDIS; i < SUPERVISED_NODE; i++) {
+        for (int i = 0; i < SUPERVISED_COUNT && !supervisor->stopping; i++) {
             struct process *process = &supervisor->processes[i];
-            bool runs = process->state == PROCESS_STARTING || process->state == PROCESS_READY;
-            bool ours = chain_has_masters(supervisor) && !process_is_gcs(process->which);
-            if (runs && ours && process->pid == info.si_pid && !supervisor->stopping)
+            if (process->pid == info.si_pid && is_replaced_when_stopped(process))
                 uv_timer_start(&process->timer, on_stopped_for_long, STOPPED_PATIENCE_MS, 0);
         }
         info.si_pid = 0;

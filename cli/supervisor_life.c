@@ -59,7 +59,7 @@ static void on_child(uv_signal_t *handle, int number)
 {
     (void)number;
     supervisor_reap(handle->data);
-    chain_note_stopped(handle->data);
+    supervisor_note_stopped(handle->data);
 }
 
 static void on_stop(uv_signal_t *handle, int number)

@@ -93,6 +93,9 @@ class Postgres(Supervised):
             os.kill(self.process("flush")["pid"], signal.SIGKILL)
             self.wait("a restart", lambda i=i: self.process("flush")["restarts"] > i)
             self.wait("the flusher", lambda: self.process("flush")["state"] == "ready")
+        pid = self.process("flush")["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        self.wait("another flusher", lambda: self.process("flush")["state"] == "ready" and self.process("flush")["pid"] != pid)
         for name in ["postgres", *PROCESSES]:
             self.assertEqual(0, self.process(name)["restarts"], f"{name} does not care")
         self.wait_ready()

@@ -237,16 +237,13 @@ def test_who_reads_the_past_holds_nobody_up(c):
     flushed(c)
     forget(c)
     now = c.json("GET", f"{V1}/events", expect=200)["position"]
-    pid, late = c.pid_of("mobula-flush"), {}
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    late = {}
+    with c.stopped("mobula-flush"):
         reader = threading.Thread(target=lambda: late.update(found=events(c, begin, "&function=arith.divmod", until=lambda found: len(found) >= 2 * len(old))[0]))
         reader.start()
         new, _ = submit(c, "new", [[i, 1] for i in range(20)])
         fresh, _ = events(c, now, "&function=arith.divmod", until=lambda found: len(found) >= 40)
         check({e["subject"] for e in fresh} == set(new) and "found" not in late, "the present goes on", len(fresh))
-    finally:
-        os.kill(pid, signal.SIGCONT)
     reader.join()
     check({e["subject"] for e in late["found"][:80]} == set(old), "and the past is there", len(late["found"]))
 
@@ -357,13 +354,9 @@ def test_a_flusher_that_stands_still_is_seen_by_its_lag(c):
     submit(c, "counted", [[i, 2] for i in range(50)])
     c.until("it has caught up", lambda: lag() == 0, 60)
     at = metrics(c)['mobula_gcs_watermark_position{shard="0"}']
-    pid = c.pid_of("mobula-flush")
-    os.kill(pid, signal.SIGSTOP)
-    try:
+    with c.stopped("mobula-flush"):
         submit(c, "behind", [[i, 3] for i in range(50)])
         check(lag() > 0 and metrics(c)['mobula_gcs_watermark_position{shard="0"}'] == at, "what is not in PostgreSQL", lag(), at)
-    finally:
-        os.kill(pid, signal.SIGCONT)
     c.until("it goes on", lambda: lag() == 0, 60)
     c.kill("mobula-gcs")
     c.until("the next member is told as well", lambda: int(metrics(c).get('mobula_gcs_watermark_position{shard="0"}', 0)) >= int(at), 60)

@@ -3,6 +3,7 @@
 MOBULA_BIN_DIR and MOBULA_MODULE_DIR say what to run; ctest sets them.
 """
 import base64
+import contextlib
 import http.client
 import json
 import os
@@ -112,6 +113,20 @@ class Cluster:
         pid = self.pid_of(program)
         os.kill(pid, signal.SIGKILL)
         return pid
+
+    @contextlib.contextmanager
+    def stopped(self, program):
+        """It is, and so is the supervisor, which would start another in its place; both go on at the end."""
+        with open(self.directory + "/supervisor.pid", encoding="ascii") as file:
+            supervisor = int(file.read().split()[0])
+        pid = self.pid_of(program)
+        os.kill(supervisor, signal.SIGSTOP)
+        try:
+            os.kill(pid, signal.SIGSTOP)
+            yield pid
+        finally:
+            os.kill(pid, signal.SIGCONT)
+            os.kill(supervisor, signal.SIGCONT)
 
     def connect(self):
         return http.client.HTTPConnection(self.host, self.port, timeout=70)
