@@ -52,17 +52,17 @@ void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position, bool s
     MOB_ASSERT(life->ended <= life->next_position);
 }
 
-bool mob_actor_life_down(struct mob_actor_life *life, int64_t now, uint64_t *replay_from_out)
+bool mob_actor_life_down(struct mob_actor_life *life, bool pays, int64_t now, uint64_t *replay_from_out)
 {
     if (life->state == MOB_ACTOR_DEAD)
         return false;
-    if (life->restarts_left == 0) {
+    if (pays && life->restarts_left == 0) {
         set_state(life, MOB_ACTOR_DEAD);
         life->death = MOB_ACTOR_DIED;
         return false;
     }
     if (life->restarts_left > 0)
-        life->restarts_left--;
+        life->restarts_left -= pays;
     if (life->state == MOB_ACTOR_ALIVE && now - life->up_ns >= MOB_ACTOR_WELL_NS)
         life->failures = 0;
     life->failures += life->failures < UINT32_MAX;

@@ -47,9 +47,9 @@ MOB_MUST_USE enum mob_status mob_actor_life_call(struct mob_actor_life *life, ui
 bool mob_actor_life_up(struct mob_actor_life *life, int64_t now);
 /* A call at `position` ended: its method returned, or (`skipped`) it came to no end of its own. */
 void mob_actor_life_ended(struct mob_actor_life *life, uint64_t position, bool skipped);
-/* Its worker is gone. True = start another incarnation, replay [replay_from, ended). False = it is dead now.
- */
-bool mob_actor_life_down(struct mob_actor_life *life, int64_t now, uint64_t *replay_from_out);
+/* Its worker is gone. True = start another incarnation, replay [replay_from, ended). False = it is dead now:
+ * it `pays` with a restart, and had none left. */
+bool mob_actor_life_down(struct mob_actor_life *life, bool pays, int64_t now, uint64_t *replay_from_out);
 /* How many ends of its worker a restart has to wait for, as a retry waits after so many failures: none after
  * the first that follows a call which had not ended before, or a life of MOB_ACTOR_WELL_NS. */
 uint32_t mob_actor_life_waits_for(const struct mob_actor_life *life);

@@ -494,12 +494,12 @@ bool node_actor_restarts_at(struct node *node, const struct node_task *call, int
     return why.reason == MOB_WHY_DELAYED;
 }
 
-void node_actor_creation_lost(struct node *node, struct node_task *task)
+void node_actor_creation_lost(struct node *node, struct node_task *task, bool unpaid)
 {
     struct node_actor *actor = node_actor_find(node, (struct mob_actor_id){task->sched.id});
     if (!actor)
         return;
-    if (actor->life.restarts_left > 0)
+    if (!unpaid && actor->life.restarts_left > 0)
         actor->life.restarts_left--;
     if (actor->worker)
         actor->worker->actor = NULL;
@@ -507,7 +507,7 @@ void node_actor_creation_lost(struct node *node, struct node_task *task)
     actor_row_change(node, actor);
 }
 
-void node_actor_down(struct node *node, uint32_t number, struct node_task *running)
+void node_actor_down(struct node *node, uint32_t number, struct node_task *running, bool unpaid)
 {
     struct node_actor *actor = find_number(node, number);
     uint64_t replay_from;
@@ -521,7 +521,8 @@ void node_actor_down(struct node *node, uint32_t number, struct node_task *runni
         actor->worker->actor = NULL;
         actor->worker = NULL;
     }
-    if (!mob_actor_life_down(&actor->life, node->now_ns, &replay_from)) {
+    bool pays = !unpaid || actor->life.failures >= MOB_SCHED_UNPAID_MAX;
+    if (!mob_actor_life_down(&actor->life, pays, node->now_ns, &replay_from)) {
         int signal;
         snprintf(actor->why, sizeof actor->why, "%s, and no restarts are left",
             node_death_notice(node, &signal, NULL, 0));

@@ -36,10 +36,12 @@ int32_t node_actor_restarts_left(struct node *node, const struct node_task *task
 uint32_t node_actor_waits_for(struct node *node, const struct node_task *task);
 /* Does this call's actor wait for its restart, after another death, until then? */
 bool node_actor_restarts_at(struct node *node, const struct node_task *call, int64_t *at_ns_out);
-/* The worker died before the constructor returned, and the creation runs again: a restart is spent. */
-void node_actor_creation_lost(struct node *node, struct node_task *task);
-/* Decision of the scheduler: its worker is gone. `running` = the call that ran, queued again, or NULL. */
-void node_actor_down(struct node *node, uint32_t number, struct node_task *running);
+/* The worker died before the constructor returned, and the creation runs again: unless `unpaid`, a restart is
+ * spent. */
+void node_actor_creation_lost(struct node *node, struct node_task *task, bool unpaid);
+/* Decision of the scheduler: its worker is gone. `running` = the call that ran, queued again, or NULL.
+ * `unpaid`: nothing that it ran is to blame, and no restart is spent, as far as that can be believed. */
+void node_actor_down(struct node *node, uint32_t number, struct node_task *running, bool unpaid);
 enum mob_status node_actor_kill(struct node *node, struct mob_actor_id id, bool no_restart);
 /* A replay gave another result at this position than the first run: it ends, and the first results stand
  * (GCS.md "Actors", 5). */

@@ -295,7 +295,7 @@ static void retry(struct node *node, struct node_task *task, enum mob_status sta
     }
     node_attempt_lost(node, task);
     if (task->flags & TASK_ACTOR_CREATE)
-        node_actor_creation_lost(node, task);
+        node_actor_creation_lost(node, task, unpaid);
 }
 
 static void ask_to_stop(struct node *node, struct node_task *task, uint32_t number, enum mob_status why)
@@ -344,7 +344,7 @@ static void act(struct node *node, const struct mob_decision *d)
         node_worker_reap(node, d->worker);
         return;
     case MOB_DECIDE_ACTOR_DOWN:
-        node_actor_down(node, d->actor, task);
+        node_actor_down(node, d->actor, task, d->unpaid);
         return;
     case MOB_DECIDE_FORWARD:
         MOB_ASSERT(!"one node has nobody to forward to");

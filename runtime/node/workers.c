@@ -208,6 +208,9 @@ static void note_death(
     else if (worker->kill_reason)
         snprintf(node->death.message, sizeof node->death.message, "its worker was killed: %s",
             worker->kill_reason);
+    else if (event->with_zygote)
+        snprintf(
+            node->death.message, sizeof node->death.message, "the process died that had started its worker");
     else if (WIFSIGNALED(status))
         snprintf(node->death.message, sizeof node->death.message, "its worker died of signal %d (%s)",
             WTERMSIG(status), strsignal(WTERMSIG(status)));
@@ -252,7 +255,8 @@ static void gone(struct node *node, struct node_client *client, const void *argu
     if (worker->state == WORKER_STARTING)
         mob_sched_spawn_failed(node->sched, MOB_RUNTIME_C, 1, node->now_ns);
     else
-        mob_sched_worker_gone(node->sched, (uint16_t)worker->number, node->now_ns);
+        mob_sched_worker_gone(
+            node->sched, (uint16_t)worker->number, event->with_zygote && !worker->kill_reason, node->now_ns);
     node_dispatch_all(node); /* with this death's notice at hand */
     node->death.task = (struct mob_task_id){0}; /* it may run again, and end in another way */
     node_client_end(node, client, expected ? "it was idle" : "it died");

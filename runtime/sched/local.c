@@ -440,7 +440,7 @@ static bool run_again(struct mob_sched *s, struct mob_sched_task *t, int64_t now
 
 bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
 {
-    if (t->retries_left == 0 || !run_again(s, t, now))
+    if ((pays && t->retries_left == 0) || !run_again(s, t, now))
         return false;
     if (t->retries_left > 0)
         t->retries_left -= pays;

@@ -53,6 +53,9 @@
 #define MOB_SCHED_BATCH_MAX 1024u
 #define MOB_SCHED_BLOCKED_MAX_DEFAULT 2048u
 #define MOB_SCHED_NEST_MAX 64u
+/* Failures of a task that may be others' fault; what still fails then pays for it: it may be what kills them.
+ */
+#define MOB_SCHED_UNPAID_MAX 16u
 #define MOB_SCHED_JOBS_MAX 4096u
 #define MOB_SCHED_LANES_MAX 65535u /* u16 in each task; lanes without tasks are used again */
 /* Trees of a job that take equal turns with its roots; each one more halves the roots' turns. */
@@ -344,8 +347,10 @@ MOB_MUST_USE enum mob_status mob_sched_worker_added(
 void mob_sched_spawn_failed(struct mob_sched *s, uint8_t runtime, uint32_t count, int64_t now);
 /* The process ended and its ring was drained. Its running task: RETRY or FAIL follows (MOB_WORKER_DIED, or
  * MOB_CANCELLED or MOB_DEADLINE if it was killed for that); the others go back to the front. Of an actor:
- * ACTOR_DOWN follows, its calls go back to the front of its queue. */
-void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now);
+ * ACTOR_DOWN follows, its calls go back to the front of its queue. `unblamed`: it ended for nothing that it
+ * ran, so nothing pays with a retry, and a task without any runs again, too; but for one that has failed
+ * MOB_SCHED_UNPAID_MAX times. */
+void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, bool unblamed, int64_t now);
 
 /* The worker's inbound ring has no room for this task, told by DISPATCH in this group of decisions: it and
  * what follows it stay that worker's, and are told again after its next completion, or mob_sched_room.
@@ -387,7 +392,7 @@ struct mob_decision {
     uint16_t worker;
     uint8_t runtime;
     bool last;
-    bool unpaid; /* RETRY: it took none of the task's retries */
+    bool unpaid; /* RETRY: it took none of the task's retries. ACTOR_DOWN: it is to take no restart */
 };
 /* Next decision; false = none until another event or timer. Every event may be called between two of them. */
 bool mob_sched_next(struct mob_sched *s, int64_t now, struct mob_decision *decision_out);

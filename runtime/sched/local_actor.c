@@ -169,7 +169,7 @@ static void actor_free(struct mob_sched *s, uint32_t actor)
 }
 
 void sched_actor_lost_worker(
-    struct mob_sched *s, uint32_t actor, uint16_t worker, const struct mob_sched_task *running)
+    struct mob_sched *s, uint32_t actor, uint16_t worker, const struct mob_sched_task *running, bool unpaid)
 {
     struct sched_actor *a = &s->actors[actor - 1];
     a->worker = SCHED_NIL16;
@@ -179,7 +179,8 @@ void sched_actor_lost_worker(
     }
     uint32_t task = running && running->state == MOB_SCHED_READY ? running->handle : 0;
     sched_note_push(s,
-        (struct sched_note){.kind = MOB_DECIDE_ACTOR_DOWN, .actor = actor, .task = task, .worker = worker});
+        (struct sched_note){
+            .kind = MOB_DECIDE_ACTOR_DOWN, .actor = actor, .task = task, .worker = worker, .unpaid = unpaid});
 }
 
 void mob_sched_actor_close(struct mob_sched *s, uint32_t actor, enum mob_status status)

@@ -181,7 +181,7 @@ struct sched_note { /* a decision that is not about a DONE task */
     uint32_t task, actor;
     uint16_t worker, status;
     uint8_t kind;
-    bool unpaid; /* of a RETRY */
+    bool unpaid; /* of RETRY and ACTOR_DOWN */
 };
 struct sched_runtime {
     uint16_t idle_head, idle_tail; /* newest, oldest */
@@ -301,7 +301,7 @@ void sched_ids_remove(struct mob_sched *s, struct mob_sched_task *t);
 void sched_set_state(struct mob_sched *s, struct mob_sched_task *t, enum mob_sched_state state);
 void sched_become_ready(struct mob_sched *s, struct mob_sched_task *t);
 void sched_fail(struct mob_sched *s, struct mob_sched_task *t, enum mob_status status);
-/* An attempt ended badly: DELAYED and true, or false when retries are spent. `pays`: with one of them. */
+/* An attempt ended badly: DELAYED and true, or false when it is to pay with a retry and has none left. */
 bool sched_retry(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now);
 void sched_note_push(struct mob_sched *s, struct sched_note note);
 /* It has gone: there is nobody to tell to leave, and the number may soon be another's. */
@@ -432,7 +432,7 @@ void sched_follow_scan(struct mob_sched *s, uint16_t worker);
 void sched_actor_append(struct mob_sched *s, struct mob_sched_task *t);
 void sched_actor_remove(struct mob_sched *s, struct mob_sched_task *t);
 void sched_actor_lost_worker(
-    struct mob_sched *s, uint32_t actor, uint16_t worker, const struct mob_sched_task *running);
+    struct mob_sched *s, uint32_t actor, uint16_t worker, const struct mob_sched_task *running, bool unpaid);
 void sched_actor_put_back(struct mob_sched *s, struct mob_sched_task *t); /* to its place */
 void sched_actor_mark(struct mob_sched *s, uint32_t actor);
 void sched_actors_release(struct mob_sched *s); /* calls whose turn it is go to their worker's batch */

@@ -453,9 +453,11 @@ static bool call_gives_up(struct mob_sched_task *t, bool pays)
     return false;
 }
 
-/* A task that had started when its worker died. `pays`: with one of its retries. */
+/* A task that had started when its worker died. `pays`: with one of its retries, as it does anyway when it
+ * has failed too often to be without blame. */
 static void lost_running(struct mob_sched *s, struct mob_sched_task *t, bool pays, int64_t now)
 {
+    pays |= t->failures >= MOB_SCHED_UNPAID_MAX;
     if (t->state == MOB_SCHED_BLOCKED)
         sched_set_state(s, t, MOB_SCHED_DISPATCHED);
     if (t->marks & MARK_STOPPING) {
@@ -492,7 +494,7 @@ static bool killed_for_one_below(const struct mob_sched *s, const struct sched_w
     return false;
 }
 
-void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
+void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, bool unblamed, int64_t now)
 {
     struct sched_worker *w = worker_at(s, worker);
     MOB_ASSERT(worker < MOB_SCHED_WORKERS_MAX && w->state != WORKER_NONE);
@@ -517,7 +519,7 @@ void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
     sched_worker_revoke(s, worker, running);
     struct mob_sched_task *t = running ? task_at(s, worker_place(w, w->head)->task) : NULL;
     uint32_t actor = w->actor, below_count = w->below_count;
-    bool innocent = killed_for_one_below(s, w);
+    bool innocent = unblamed || killed_for_one_below(s, w);
     w->head = w->tail = w->told = w->follow = 0;
     w->state = WORKER_NONE;
     w->actor = w->below_count = 0;
@@ -532,5 +534,5 @@ void mob_sched_worker_gone(struct mob_sched *s, uint16_t worker, int64_t now)
         lost_running(s, task_at(s, w->below[i - 1].task), !innocent && ran, then);
     }
     if (actor)
-        sched_actor_lost_worker(s, actor, worker, t);
+        sched_actor_lost_worker(s, actor, worker, t, unblamed);
 }

@@ -270,8 +270,11 @@ static bool step_without_zygote(struct mob_pool *pool, struct mob_pool_event *ev
     end_zygote(pool);
     if (pool->count > 0) {
         struct mob_pool_worker *worker = &pool->workers[--pool->count];
-        *event_out = (struct mob_pool_event){
-            .kind = MOB_POOL_EXITED, .worker = worker->number, .pid = worker->pid, .wait_status = SIGKILL};
+        *event_out = (struct mob_pool_event){.kind = MOB_POOL_EXITED,
+            .worker = worker->number,
+            .pid = worker->pid,
+            .wait_status = SIGKILL,
+            .with_zygote = true};
         mob_pool_log_ended(pool, worker->number);
         return true;
     }

@@ -40,6 +40,7 @@ struct mob_pool_event {
     uint32_t worker;
     pid_t pid;
     int wait_status; /* as of waitpid; of a worker whose zygote died: killed by SIGKILL */
+    bool with_zygote; /* EXITED: the zygote died, and so it had to */
     uint64_t max_rss_kb;
 };
 

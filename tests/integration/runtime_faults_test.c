@@ -148,6 +148,49 @@ static void no_retry_means_one_run(void **state)
     mob_release(future);
 }
 
+static void kill_zygote(void)
+{
+    pid_t zygote = 0;
+    assert_int_equal(node_box_zygote(&box, &zygote), 1);
+    assert_int_equal(kill(zygote, SIGKILL), 0);
+}
+
+/* So many lines of `what` are in the trace. */
+static void wait_for_trace(const char *what, int lines)
+{
+    for (int64_t deadline = mob_now() + PATIENCE; trace_lines(trace, what) < lines; poll(NULL, 0, 2))
+        assert_true(mob_now() < deadline);
+}
+
+/* It runs nobody's code, so nobody is to blame: of what its death takes all runs again, whatever it has left.
+ */
+static void death_of_the_zygote_is_nobodys_fault(void **state)
+{
+    (void)state;
+    struct mob_submit_options options = {.struct_size = sizeof options,
+        .max_retries = MOB_NO_RETRY,
+        .backoff_initial_ns = MOB_MS,
+        .backoff_max_ns = MOB_MS};
+    struct mob_actor *actor;
+    struct mob_future *before, *after;
+    OK(mob_actor_create(client, "chaos.Chain", MOB_ARGS(mob_i64(1)), NULL, &actor)); /* no restarts */
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(1)), NULL, &before));
+    int64_t expected = chaos_mix(chaos_mix(1, 0), 1);
+    assert_int_equal(get_of(before), expected);
+    struct mob_future *future =
+        submit("chaos.parent", MOB_ARGS(mob_utf8(trace), mob_utf8(gate), mob_i64(1)), &options);
+    for (int i = 1; i <= 5; i++) {
+        wait_for_trace("waits", i);
+        kill_zygote();
+    }
+    wait_for_trace("waits", 6);
+    gate_open(gate);
+    (void)get_of(future);
+    OK(mob_actor_call(actor, "step", MOB_ARGS(mob_i64(2)), NULL, &after));
+    assert_int_equal(get_of(after), chaos_mix(expected, 2));
+    OK(mob_actor_kill(actor, true));
+}
+
 static void stopped_worker_is_killed_by_force(void **state)
 {
     (void)state;
@@ -592,6 +635,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(death_is_told_with_signal_log_and_task),
         TEST(no_retry_means_one_run),
+        TEST(death_of_the_zygote_is_nobodys_fault),
         TEST(stopped_worker_is_killed_by_force),
         TEST(poison_ends_as_an_error_of_its_call),
         TEST(queued_and_running_and_children_are_cancelled),

@@ -16,7 +16,7 @@ static struct mob_actor_life life_in(enum mob_actor_state state, int32_t restart
     if (state == MOB_ACTOR_ALIVE || state == MOB_ACTOR_RESTARTING)
         assert_true(mob_actor_life_up(&life, 0));
     if (state == MOB_ACTOR_RESTARTING)
-        assert_true(mob_actor_life_down(&life, 0, &from));
+        assert_true(mob_actor_life_down(&life, true, 0, &from));
     if (state == MOB_ACTOR_DEAD)
         mob_actor_life_end(&life, MOB_CANCELLED);
     assert_int_equal(life.state, state);
@@ -61,7 +61,7 @@ static void each_event_leads_where_the_table_says(void **state)
             result = mob_actor_life_up(&life, 0);
             break;
         case DOWN:
-            result = mob_actor_life_down(&life, 0, &number);
+            result = mob_actor_life_down(&life, true, 0, &number);
             break;
         case END:
             mob_actor_life_end(&life, MOB_ACTOR_DIED);
@@ -85,7 +85,7 @@ static void restarts_are_counted_and_spent(void **state)
     for (uint32_t i = 1; i <= 3; i++) {
         assert_true(mob_actor_life_up(&life, 0));
         assert_int_equal(life.incarnation, i);
-        assert_int_equal(mob_actor_life_down(&life, 0, &from), i < 3);
+        assert_int_equal(mob_actor_life_down(&life, true, 0, &from), i < 3);
     }
     assert_int_equal(life.state, MOB_ACTOR_DEAD);
     assert_int_equal(life.death, MOB_ACTOR_DIED);
@@ -99,7 +99,7 @@ static void without_end_means_without_end(void **state)
     mob_actor_life_init(&life, -1);
     for (int i = 0; i < 1000; i++) {
         assert_true(mob_actor_life_up(&life, 0));
-        assert_true(mob_actor_life_down(&life, 0, &from));
+        assert_true(mob_actor_life_down(&life, true, 0, &from));
     }
     assert_int_equal(life.restarts_left, -1);
 }
@@ -115,7 +115,7 @@ static void positions_go_on_through_restarts(void **state)
         if (i % 3 == 0)
             (void)mob_actor_life_up(&life, 0);
         if (i % 5 == 0)
-            assert_true(mob_actor_life_down(&life, 0, &from));
+            assert_true(mob_actor_life_down(&life, true, 0, &from));
     }
     mob_actor_life_end(&life, MOB_CANCELLED);
     assert_int_equal(mob_actor_life_call(&life, &position), MOB_ACTOR_DIED);
@@ -130,19 +130,19 @@ static void replay_begins_at_the_newest_checkpoint(void **state)
     uint64_t position, from = 99;
     for (int i = 0; i < 10; i++)
         assert_int_equal(mob_actor_life_call(&life, &position), MOB_OK);
-    assert_true(mob_actor_life_down(&life, 0, &from));
+    assert_true(mob_actor_life_down(&life, true, 0, &from));
     assert_int_equal(from, 0);
     assert_true(mob_actor_life_up(&life, 0));
     mob_actor_life_checkpointed(&life, 6);
     mob_actor_life_checkpointed(&life, 4); /* a late one changes nothing */
-    assert_true(mob_actor_life_down(&life, 0, &from));
+    assert_true(mob_actor_life_down(&life, true, 0, &from));
     assert_int_equal(from, 6);
 }
 
 static uint32_t waits_after_death(struct mob_actor_life *life, int64_t now)
 {
     uint64_t from;
-    assert_true(mob_actor_life_down(life, now, &from));
+    assert_true(mob_actor_life_down(life, true, now, &from));
     uint32_t waits = mob_actor_life_waits_for(life);
     assert_true(mob_actor_life_up(life, now));
     return waits;
@@ -175,7 +175,7 @@ static void first_reason_of_death_stands(void **state)
     (void)state;
     struct mob_actor_life life = life_in(MOB_ACTOR_ALIVE, 0);
     uint64_t from;
-    assert_false(mob_actor_life_down(&life, 0, &from));
+    assert_false(mob_actor_life_down(&life, true, 0, &from));
     mob_actor_life_end(&life, MOB_CANCELLED);
     assert_int_equal(life.death, MOB_ACTOR_DIED);
 }

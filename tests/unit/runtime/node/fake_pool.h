@@ -47,12 +47,16 @@ int mob_pool_fd(const struct mob_pool *pool)
     return pool->fd;
 }
 
-static inline void fake_pool_say(struct mob_pool *pool, enum mob_pool_event_kind kind, uint32_t worker)
+static inline void fake_pool_add(struct mob_pool *pool, struct mob_pool_event event)
 {
     uint64_t one = 1;
     MOB_ASSERT(pool->event_count < FAKE_WORKERS_MAX && write(pool->fd, &one, sizeof one) == sizeof one);
-    pool->events[pool->event_count++] =
-        (struct mob_pool_event){.kind = kind, .worker = worker, .wait_status = 9};
+    pool->events[pool->event_count++] = event;
+}
+
+static inline void fake_pool_say(struct mob_pool *pool, enum mob_pool_event_kind kind, uint32_t worker)
+{
+    fake_pool_add(pool, (struct mob_pool_event){.kind = kind, .worker = worker, .wait_status = 9});
 }
 
 enum mob_status mob_pool_start(struct mob_pool *pool, uint32_t worker,

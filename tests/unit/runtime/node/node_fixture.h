@@ -479,6 +479,16 @@ static inline void nx_kill(struct nx *nx, struct nx_worker *worker)
     mob_store_detach(worker->store);
 }
 
+/* The same, of the zygote: its workers go with it. */
+static inline void nx_kill_zygote(struct nx *nx, struct nx_worker *worker)
+{
+    fake_pool_add(nx->node->pool,
+        (struct mob_pool_event){
+            .kind = MOB_POOL_EXITED, .worker = worker->number, .wait_status = 9, .with_zygote = true});
+    nx_turn(nx, 1);
+    mob_store_detach(worker->store);
+}
+
 /* The test's end of a worker that lived as long as its node. */
 static inline void nx_let_go(struct nx_worker *worker)
 {

@@ -1,7 +1,9 @@
 /* max_retries is one budget for all incarnations of a node: what was spent under one is not there again under
- * the next, and what did not pay for its retry has not spent any.
+ * the next, and what did not pay for its retry has not spent any: the death of a zygote is nobody's fault.
  */
 #include "tests/unit/runtime/node/node_fixture.h"
+
+#include "runtime/node/actor_record.h"
 
 enum { PATIENCE_S = 20 };
 
@@ -43,6 +45,12 @@ static void die(struct nx *nx, struct nx_worker *worker)
 {
     nx->node->pool->started_count = 0; /* what comes is the one after it */
     nx_kill(nx, worker);
+}
+
+static void die_with_zygote(struct nx *nx, struct nx_worker *worker)
+{
+    nx->node->pool->started_count = 0;
+    nx_kill_zygote(nx, worker);
 }
 
 /* `worker` ends with the node; what was logged until now is in the control store. */
@@ -184,6 +192,63 @@ static void for_ever_is_for_ever(void **state)
     nx_close_with(&nx, &driver);
 }
 
+/* Not under this incarnation of the node, and not as the next one counts. */
+static void death_of_the_zygote_spends_none(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open_with(&nx, 1, &driver);
+    struct mob_task_id task = submit(&driver, 1, 0);
+    for (int i = 0; i < 3; i++) {
+        begin(&nx, &worker, task);
+        die_with_zygote(&nx, &worker);
+    }
+    begin(&nx, &worker, task);
+    next_incarnation(&nx, &worker);
+    begin(&nx, &worker, task);
+    die(&nx, &worker); /* the one that it has */
+    begin(&nx, &worker, task);
+    die_with_zygote(&nx, &worker); /* none are left, and none is needed */
+    begin(&nx, &worker, task);
+    die(&nx, &worker);
+    assert_ended_by_a_death(&nx, task, (struct ends){.retries = 5, .unpaid = 4});
+    nx_close_with(&nx, &driver);
+}
+
+/* It creates actor, or runs one call of it: neither takes a restart, and it has none. */
+static void death_of_the_zygote_spends_no_restart(void **state)
+{
+    (void)state;
+    struct nx nx;
+    struct nx_driver driver;
+    struct nx_worker worker;
+    nx_open_with(&nx, 1, &driver);
+    struct mob_spec_head head = nx_next(&driver, MOB_KIND_ACTOR_CREATE);
+    head.max_retries = 0;
+    nx_spec(driver.store, &head, NULL);
+    struct mob_actor_id actor = {head.task};
+    begin(&nx, &worker, actor.creation);
+    die_with_zygote(&nx, &worker);
+    begin(&nx, &worker, actor.creation);
+    nx_complete(&worker, 0, MOB_OK);
+    struct mob_task_id call = nx_call(&driver, actor);
+    for (int i = 0; i < 3; i++) {
+        wait_for_task(&nx, &worker, call);
+        die_with_zygote(&nx, &worker);
+        begin(&nx, &worker, actor.creation);
+        nx_complete(&worker, 0, MOB_OK);
+    }
+    wait_for_task(&nx, &worker, call);
+    nx_complete(&worker, 7, MOB_OK);
+    assert_int_equal(ends_of(&nx, call).last, MOB_OK);
+    die(&nx, &worker);
+    nx_turn(&nx, 3);
+    assert_int_equal(node_actor_find(nx.node, actor)->life.state, MOB_ACTOR_DEAD);
+    nx_close_with(&nx, &driver);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +256,8 @@ int main(void)
         cmocka_unit_test(start_after_a_divergence_spends_none),
         cmocka_unit_test(a_task_that_was_left_has_no_other_budget),
         cmocka_unit_test(for_ever_is_for_ever),
+        cmocka_unit_test(death_of_the_zygote_spends_none),
+        cmocka_unit_test(death_of_the_zygote_spends_no_restart),
     };
     return cmocka_run_group_tests_name("retry_budget", tests, NULL, NULL);
 }

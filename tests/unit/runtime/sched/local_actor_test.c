@@ -55,7 +55,7 @@ static void actor_takes_a_cpu_to_be_placed_and_none_to_live(void **state)
     mob_sched_resource_get(fx.s, MOB_SCHED_GPU, &total, &gpu);
     assert_int_equal(cpu, MOB_SCHED_UNIT);
     assert_int_equal(gpu, 0); /* asked for, so held */
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     mob_sched_resource_get(fx.s, MOB_SCHED_GPU, &total, &gpu);
     assert_int_equal(gpu, MOB_SCHED_UNIT);
     fx_close(&fx);
@@ -102,7 +102,7 @@ static void worker_that_has_gone_is_not_told_to_leave(void **state)
     struct fx fx;
     fx_open_with_worker(&fx);
     mob_sched_actor_close(fx.s, actor_up(&fx), MOB_ACTOR_DIED);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_worker(&fx, 0); /* the number is another's */
     fx_decide(&fx);
     assert_null(fx_of_kind(&fx, MOB_DECIDE_REAP));
@@ -135,7 +135,7 @@ static void call_that_nobody_replays_spends_its_retries(void **state)
         &fx, (struct mob_sched_submit){.actor = actor, .max_retries = 0, .flags = MOB_SCHED_SPENDS});
     fx_decide(&fx);
     fx_expect_dispatch(&fx, t);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     assert_ptr_equal(fx_of_kind(&fx, MOB_DECIDE_ACTOR_DOWN)->task, t);
     fx_worker(&fx, 1);
@@ -146,7 +146,7 @@ static void call_that_nobody_replays_spends_its_retries(void **state)
     assert_int_equal(mob_sched_actor_up(fx.s, actor, 1), MOB_OK);
     fx_decide(&fx);
     fx_expect_dispatch(&fx, t);
-    mob_sched_worker_gone(fx.s, 1, fx.now);
+    mob_sched_worker_gone(fx.s, 1, false, fx.now);
     fx_decide(&fx);
     fx_expect_fail(&fx, t, MOB_WORKER_DIED);
     assert_null(fx_of_kind(&fx, MOB_DECIDE_ACTOR_DOWN)->task);
@@ -266,7 +266,7 @@ static void calls_of_a_dead_worker_run_in_order_on_the_next_one(void **state)
         t[i] = call(&fx, actor, NULL);
     fx_decide(&fx);
     fx_finish(&fx, t[0], MOB_OK);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     struct mob_decision *down = fx_of_kind(&fx, MOB_DECIDE_ACTOR_DOWN);
     assert_int_equal(down->actor, actor);
@@ -312,7 +312,7 @@ static void replay_that_was_interrupted_runs_in_order_again(void **state)
             break;
         for (int i = 0; i < DONE; i++)
             fx_finish(&fx, t[i], MOB_OK);
-        mob_sched_worker_gone(fx.s, worker, fx.now);
+        mob_sched_worker_gone(fx.s, worker, false, fx.now);
         fx_decide(&fx);
         for (int i = 0; i < DONE; i++)
             t[i] = fx_replay(&fx, actor, (uint64_t)i);
@@ -387,7 +387,7 @@ static void closed_actor_fails_its_calls_and_leaves(void **state)
     struct mob_sched_submit in = {.id = {fx_stream(6, 6), 0}, .actor = actor};
     assert_int_equal(mob_sched_submit(fx.s, late, &in, fx.now), MOB_NOT_FOUND);
     mob_sched_task_free(fx.s, late);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     fx_expect_fail(&fx, running, MOB_ACTOR_DIED);
     assert_null(fx_of_kind(&fx, MOB_DECIDE_ACTOR_DOWN));

@@ -142,7 +142,7 @@ static void a_crash_is_paid_by_the_one_that_ran(void **state)
     b = child(&fx, a, 1);
     assert_int_equal(nest(&fx, a, b), MOB_OK);
     fx_decide(&fx);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     struct mob_sched_task *all[] = {b, a, root};
     for (int i = 0; i < 3; i++) {
@@ -182,7 +182,7 @@ static void a_worker_killed_for_one_costs_the_others_nothing(void **state)
     fx.now += 6 * MOB_SEC;
     fx_decide(&fx);
     assert_int_equal(fx_about(&fx, late)->kind, MOB_DECIDE_KILL);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     fx_expect_fail(&fx, late, MOB_DEADLINE);
     assert_int_equal(top->state, MOB_SCHED_DELAYED);

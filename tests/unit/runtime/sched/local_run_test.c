@@ -169,7 +169,7 @@ static void followers_wait_again_when_their_worker_dies(void **state)
     fx_decide(&fx);
     fx_expect_dispatch(&fx, c);
     assert_int_equal(b->state, MOB_SCHED_DISPATCHED);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     assert_int_equal(a->state, MOB_SCHED_DELAYED);
     assert_int_equal(b->state, MOB_SCHED_WAITING);
     assert_int_equal(c->state, MOB_SCHED_WAITING);
@@ -392,7 +392,7 @@ static void dead_worker_costs_a_retry_and_then_the_task(void **state)
         fx_worker(&fx, 0);
         fx_decide(&fx);
         assert_int_equal(t->state, MOB_SCHED_DISPATCHED);
-        mob_sched_worker_gone(fx.s, 0, fx.now);
+        mob_sched_worker_gone(fx.s, 0, false, fx.now);
         fx_decide(&fx);
         if (i == 2)
             break;
@@ -458,7 +458,7 @@ static void only_the_running_task_pays_for_its_worker(void **state)
     for (int i = 0; i < 3; i++)
         t[i] = quick_task(&fx); /* max_retries 0 */
     fx_decide(&fx);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     fx_expect_fail(&fx, t[0], MOB_WORKER_DIED);
     assert_int_equal(t[1]->state, MOB_SCHED_READY);
@@ -466,6 +466,33 @@ static void only_the_running_task_pays_for_its_worker(void **state)
     fx_decide(&fx);
     assert_ptr_equal(fx.log[0].task, t[1]);
     assert_ptr_equal(fx.log[1].task, t[2]);
+    fx_close(&fx);
+}
+
+/* What kills again and again what runs beside it, or its own worker by killing that one's parent, pays some
+ * day. */
+static void deaths_without_blame_are_free_for_so_long(void **state)
+{
+    (void)state;
+    struct fx fx;
+    fx_open(&fx);
+    struct mob_sched_task *t =
+        fx_submit(&fx, (struct mob_sched_submit){.class_id = fx.cpu1, .max_retries = 2});
+    uint32_t deaths = 0, unpaid = 0;
+    for (; t->state != MOB_SCHED_DONE; deaths++) {
+        assert_true(deaths < 100);
+        fx_worker(&fx, 0);
+        fx_decide(&fx);
+        fx_expect_dispatch(&fx, t);
+        mob_sched_worker_gone(fx.s, 0, true, fx.now);
+        fx_decide(&fx);
+        unpaid += fx_about(&fx, t)->kind == MOB_DECIDE_RETRY && fx_about(&fx, t)->unpaid;
+        fx.now += 10 * MOB_SEC;
+    }
+    fx_expect_fail(&fx, t, MOB_WORKER_DIED);
+    assert_int_equal(unpaid, MOB_SCHED_UNPAID_MAX);
+    assert_int_equal(deaths, MOB_SCHED_UNPAID_MAX + 2 + 1);
+    mob_sched_task_free(fx.s, t);
     fx_close(&fx);
 }
 
@@ -491,6 +518,7 @@ int main(void)
         cmocka_unit_test(errors_are_retried_only_when_asked),
         cmocka_unit_test(replay_that_differs_runs_again_and_pays_nothing),
         cmocka_unit_test(only_the_running_task_pays_for_its_worker),
+        cmocka_unit_test(deaths_without_blame_are_free_for_so_long),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

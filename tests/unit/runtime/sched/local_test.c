@@ -404,7 +404,7 @@ static void idle_workers_above_the_slots_are_reaped(void **state)
     fx_task(&fx);
     fx_decide(&fx);
     assert_int_equal(fx.log[0].worker, 1); /* nothing goes to one that leaves */
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     assert_int_equal(mob_sched_next_timer(fx.s), MOB_FOREVER_NS);
     fx_close(&fx);
 }

@@ -68,7 +68,7 @@ static void running_task_is_asked_and_then_killed(void **state)
     assert_int_equal(fx_decide(&fx), 1);
     assert_int_equal(fx.log[0].kind, MOB_DECIDE_KILL);
     assert_int_equal(fx.log[0].worker, 0);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     fx_expect_fail(&fx, t, MOB_CANCELLED); /* and no retry */
     fx_close(&fx);
@@ -205,7 +205,7 @@ static void passed_deadline_drops_queued_and_stops_running_tasks(void **state)
     fx.now = mob_sched_next_timer(fx.s);
     fx_decide(&fx);
     assert_int_equal(fx.log[0].kind, MOB_DECIDE_KILL);
-    mob_sched_worker_gone(fx.s, 0, fx.now);
+    mob_sched_worker_gone(fx.s, 0, false, fx.now);
     fx_decide(&fx);
     fx_expect_fail(&fx, running, MOB_DEADLINE);
     fx_close(&fx);

@@ -89,7 +89,7 @@ static void each_of_many_demands_runs(void **state)
     mob_sched_actor_close(fx.s, actor, MOB_ACTOR_DIED);
     fx_decide(&fx);
     int64_t free_after;
-    mob_sched_worker_gone(fx.s, fx_of_kind(&fx, MOB_DECIDE_REAP)->worker, fx.now);
+    mob_sched_worker_gone(fx.s, fx_of_kind(&fx, MOB_DECIDE_REAP)->worker, false, fx.now);
     mob_sched_resource_get(fx.s, MOB_SCHED_MEMORY, &total, &free_after);
     assert_int_equal(free_after, total);
     fx_close(&fx);

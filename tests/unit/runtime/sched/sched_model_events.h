@@ -160,7 +160,7 @@ static void call_put_back(struct model *m, int t)
 static bool model_retries(struct model *m, int t, bool pays, int64_t now)
 {
     struct m_task *x = &m->task[t];
-    if (x->retries == 0 || x->stopping)
+    if ((pays && x->retries == 0) || x->stopping)
         return false;
     x->retries -= x->retries > 0 && pays;
     m_drop_edges(m, t);
@@ -373,6 +373,7 @@ static int pick_below(struct model *m)
 static void lose(struct model *m, int t, bool pays, int64_t now)
 {
     struct m_task *x = &m->task[t];
+    pays |= x->failures >= (int)MOB_SCHED_UNPAID_MAX;
     x->worker = -1;
     if (x->stopping) {
         m_drop_edges(m, t);
@@ -390,11 +391,12 @@ static void lose(struct model *m, int t, bool pays, int64_t now)
 static void worker_dies(struct model *m, int worker)
 {
     struct m_worker *w = &m->worker[worker];
-    mob_sched_worker_gone(m->s, (uint16_t)worker, m->now);
+    bool unblamed = m_random(m, 4) == 0;
+    mob_sched_worker_gone(m->s, (uint16_t)worker, unblamed, m->now);
     int running = w->count && !m->task[w->batch[0]].untold ? w->batch[0] : -1;
     revoke(m, w, running >= 0);
     int actor = w->actor, below[M_NEST], below_count = w->below_count;
-    bool innocent = false;
+    bool innocent = unblamed;
     memcpy(below, w->below, sizeof below);
     for (int i = 0; i < below_count; i++)
         innocent |= m->task[below[i]].killed;
