@@ -57,9 +57,11 @@ static inline bool mob_yield_briefly(void)
     return mob_now() - before < MOB_YIELD_LONG_NS;
 }
 
-/* The same for who yields again and again over a long time: when a yield took long, the next ones are left
- * out for so long that waiting for others' time slices takes at most a fiftieth of the time. Zero at the
- * start. */
+/* The same for who yields again and again over a long time: when a yield took as long as a good part of a
+ * time slice, the next ones are left out for so long that waiting for others' time slices takes at most a
+ * fiftieth of the time. Shorter ones are the turns of those that it waits for, and each yield that is left
+ * out may let a core halt that somebody must then wake. Zero at the start. */
+#define MOB_YIELD_SLICE_NS (600 * MOB_US)
 struct mob_yielder {
     int64_t not_before_ns;
 };
@@ -70,7 +72,7 @@ static inline bool mob_yield_seldom_long(struct mob_yielder *y)
         return false;
     sched_yield();
     int64_t took = mob_now() - before;
-    if (took < MOB_YIELD_LONG_NS)
+    if (took < MOB_YIELD_SLICE_NS)
         return true;
     y->not_before_ns = before + 50 * took;
     return false;
