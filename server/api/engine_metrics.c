@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "server/api/engine_metrics.h"
+#include "server/api/metrics.h"
 
 #define ANSWER_NS (1800 * MOB_MS) /* a little less than the request waits */
 
@@ -25,7 +26,7 @@ struct gathering {
 };
 
 struct figure {
-    const char *name, *type;
+    const char *name, *type, *help;
     uint64_t (*value)(const struct mob_gcs_stats *s);
 };
 #define FIGURE(name) \
@@ -81,31 +82,51 @@ static uint64_t get_watermark_lag(const struct mob_gcs_stats *s)
     return s->newest_block > s->watermark ? s->newest_block - s->watermark : 0;
 }
 
-static const struct figure figures[] = {{"epoch", "gauge", get_epoch},
-    {"applied_position", "gauge", get_applied}, {"committed_position", "gauge", get_committed},
-    {"durable_position", "gauge", get_durable}, {"flushed_position", "gauge", get_flushed},
-    {"commit_lag", "gauge", get_commit_lag}, {"durable_lag", "gauge", get_durable_lag},
-    {"collecting", "gauge", get_collecting}, {"losses", "gauge", get_losses}, {"blocks", "gauge", get_blocks},
-    {"block_bytes", "gauge", get_block_bytes}, {"groups", "gauge", get_groups},
-    {"flushed_unfinished_groups", "gauge", get_cold_groups}, {"keys", "gauge", get_keys},
-    {"jobs", "gauge", get_jobs}, {"incarnations", "gauge", get_incarnations},
-    {"clients", "gauge", get_clients}, {"subscribers", "gauge", get_subscribers},
-    {"redis_memory_bytes", "gauge", get_redis_bytes}, {"memory_soft_bytes", "gauge", get_soft_bytes},
-    {"memory_hard_bytes", "gauge", get_hard_bytes}, {"aof_bytes", "gauge", get_aof_bytes},
-    {"cold_readers", "gauge", get_cold_readers}, {"redis_restarts_total", "counter", get_redis_restarts},
-    {"appends_total", "counter", get_appends}, {"append_bytes_total", "counter", get_append_bytes},
-    {"puts_total", "counter", get_puts}, {"reads_total", "counter", get_reads},
-    {"duplicates_total", "counter", get_duplicates}, {"syncs_total", "counter", get_syncs},
-    {"rewrites_total", "counter", get_rewrites}, {"flushed_blocks_total", "counter", get_flushed_blocks},
-    {"cold_reads_total", "counter", get_cold_reads}};
+static const struct figure figures[] = {
+    {"epoch", "gauge", "Epoch of the configuration of the chain.", get_epoch},
+    {"applied_position", "gauge", "Newest entry that the tail has applied.", get_applied},
+    {"committed_position", "gauge", "Newest entry that is committed.", get_committed},
+    {"durable_position", "gauge", "Newest entry that is on disk.", get_durable},
+    {"flushed_position", "gauge", "Up to here blocks are in PostgreSQL and have left memory.", get_flushed},
+    {"commit_lag", "gauge", "Entries that are applied and not committed.", get_commit_lag},
+    {"durable_lag", "gauge", "Entries that are committed and not on disk.", get_durable_lag},
+    {"collecting", "gauge", "1: a restarted member waits for its clients.", get_collecting},
+    {"losses", "gauge", "Records of what may have been lost with a store.", get_losses},
+    {"blocks", "gauge", "Blocks of lineage in memory.", get_blocks},
+    {"block_bytes", "gauge", "Bytes of the blocks in memory.", get_block_bytes},
+    {"groups", "gauge", "Groups of 256 tasks in the index.", get_groups},
+    {"flushed_unfinished_groups", "gauge", "Groups with unfinished tasks in blocks that have left memory.",
+        get_cold_groups},
+    {"keys", "gauge", "Rows of keys and values.", get_keys},
+    {"jobs", "gauge", "Jobs with blocks in memory.", get_jobs},
+    {"incarnations", "gauge", "Logs of nodes.", get_incarnations},
+    {"clients", "gauge", "Clients of the chain.", get_clients},
+    {"subscribers", "gauge", "Subscriptions to blocks.", get_subscribers},
+    {"redis_memory_bytes", "gauge", "Memory of the Redis of the tail.", get_redis_bytes},
+    {"memory_soft_bytes", "gauge", "Memory above which roots are refused.", get_soft_bytes},
+    {"memory_hard_bytes", "gauge", "Memory above which all that is new is refused.", get_hard_bytes},
+    {"aof_bytes", "gauge", "Size of the append-only file of the tail.", get_aof_bytes},
+    {"cold_readers", "gauge", "1: it reads what is in PostgreSQL.", get_cold_readers},
+    {"redis_restarts_total", "counter", "Times that the Redis of the tail came back.", get_redis_restarts},
+    {"appends_total", "counter", "Blocks that were appended.", get_appends},
+    {"append_bytes_total", "counter", "Bytes of the blocks that were appended.", get_append_bytes},
+    {"puts_total", "counter", "Rows that were put or deleted.", get_puts},
+    {"reads_total", "counter", "Questions.", get_reads},
+    {"duplicates_total", "counter", "Requests that were answered from the table of those that are known.",
+        get_duplicates},
+    {"syncs_total", "counter", "Syncs of the append-only file.", get_syncs},
+    {"rewrites_total", "counter", "Rewrites of the append-only file.", get_rewrites},
+    {"flushed_blocks_total", "counter", "Blocks that left memory for PostgreSQL.", get_flushed_blocks},
+    {"cold_reads_total", "counter", "Reads of blocks that are in PostgreSQL only.", get_cold_reads}};
 /* Of a shard whose flusher has said so since its tail became that. */
 static const struct figure of_flusher[] = {
-    {"watermark_position", "gauge", get_watermark}, {"watermark_lag", "gauge", get_watermark_lag}};
+    {"watermark_position", "gauge", "Up to here PostgreSQL has all blocks.", get_watermark},
+    {"watermark_lag", "gauge", "How far the newest block is above the watermark.", get_watermark_lag}};
 
 static void write_figure(
     const struct gathering *g, const struct figure *figure, bool of_watermark, struct mob_text *t)
 {
-    mob_text_printf(t, "# TYPE mobula_gcs_%s %s\n", figure->name, figure->type);
+    mob_text_family(t, "mobula_gcs_", figure->name, figure->type, figure->help);
     for (uint32_t i = 0; i < g->count; i++)
         if (g->of[i].up && (!of_watermark || g->of[i].stats.watermark_known))
             mob_text_printf(t, "mobula_gcs_%s{shard=\"%u\"} %llu\n", figure->name, i,
@@ -114,7 +135,7 @@ static void write_figure(
 
 static void write_all(const struct gathering *g, struct mob_text *t)
 {
-    mob_text_puts(t, "# TYPE mobula_gcs_up gauge\n");
+    mob_text_family(t, "mobula_", MOB_METRICS_GCS_UP);
     for (uint32_t i = 0; i < g->count; i++)
         mob_text_printf(t, "mobula_gcs_up{shard=\"%u\"} %d\n", i, g->of[i].up);
     for (size_t f = 0; f < sizeof figures / sizeof *figures; f++)
@@ -129,8 +150,9 @@ static void write_all(const struct gathering *g, struct mob_text *t)
 /* What lists and look-ups cost: a page of a list that opens thousands is a slow one. */
 static void write_own(const struct engine *engine, struct mob_text *t)
 {
-    mob_text_printf(t,
-        "# TYPE mobula_gateway_blocks_opened_total counter\nmobula_gateway_blocks_opened_total %llu\n",
+    mob_text_family(t, "mobula_gateway_", "blocks_opened_total", "counter",
+        "Blocks of the log that this gateway opened to answer requests.");
+    mob_text_printf(t, "mobula_gateway_blocks_opened_total %llu\n",
         (unsigned long long)mob_block_decoder_opened(engine->decoder));
 }
 

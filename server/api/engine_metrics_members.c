@@ -68,7 +68,7 @@ struct member_figures *engine_ask_members(struct engine *engine, void (*then)(vo
 /* ---- telling ---- */
 
 struct member_figure {
-    const char *name, *type;
+    const char *name, *type, *help;
     uint64_t (*value)(const struct mob_gcs_stats *s, uint64_t newest);
 };
 #define FIGURE(name) \
@@ -90,11 +90,16 @@ static uint64_t get_lag(const struct mob_gcs_stats *s, uint64_t newest)
     return newest - s->applied;
 }
 
-static const struct member_figure figures[] = {{"epoch", "gauge", get_epoch},
-    {"applied_position", "gauge", get_applied}, {"lag", "gauge", get_lag},
-    {"committed_position", "gauge", get_committed}, {"durable_position", "gauge", get_durable},
-    {"redis_memory_bytes", "gauge", get_redis_bytes}, {"memory_bytes", "gauge", get_member_bytes},
-    {"duplicates_total", "counter", get_duplicates}};
+static const struct member_figure figures[] = {
+    {"epoch", "gauge", "Epoch of the configuration that it knows.", get_epoch},
+    {"applied_position", "gauge", "Newest entry that the member has applied.", get_applied},
+    {"lag", "gauge", "Entries that it is behind the newest of its chain.", get_lag},
+    {"committed_position", "gauge", "Newest entry that it knows to be committed.", get_committed},
+    {"durable_position", "gauge", "Newest entry that is on its disk.", get_durable},
+    {"redis_memory_bytes", "gauge", "Memory of its Redis.", get_redis_bytes},
+    {"memory_bytes", "gauge", "Heap of its process.", get_member_bytes},
+    {"duplicates_total", "counter", "Requests that it answered from the table of those that are known.",
+        get_duplicates}};
 
 static bool answered(const struct member_figures *f, uint32_t i)
 {
@@ -112,6 +117,11 @@ static const char *role_of(const struct member_figures *f, uint32_t i)
     mob_gcs_chain(mob_gcs_shard(f->engine->gcs, f->members[i].shard), &chain);
     const char *role = mob_member_role(&chain, f->answers[i].stats.self);
     return role ? role : "none";
+}
+
+static void write_family(struct mob_text *t, const char *name, const char *type, const char *help)
+{
+    mob_text_family(t, "mobula_gcs_member_", name, type, help);
 }
 
 /* The name and its labels, up to the closing brace. */
@@ -134,7 +144,7 @@ static uint64_t newest_of(const struct member_figures *f, uint32_t shard)
 static void write_figure(
     const struct member_figures *f, const struct member_figure *figure, struct mob_text *t)
 {
-    mob_text_printf(t, "# TYPE mobula_gcs_member_%s %s\n", figure->name, figure->type);
+    write_family(t, figure->name, figure->type, figure->help);
     for (uint32_t i = 0; i < f->count; i++) {
         if (!answered(f, i))
             continue;
@@ -146,7 +156,7 @@ static void write_figure(
 
 static void write_states(const struct member_figures *f, struct mob_text *t)
 {
-    mob_text_puts(t, "# TYPE mobula_gcs_member_state gauge\n");
+    write_family(t, "state", "gauge", "1, with what it is in its chain as the label.");
     for (uint32_t i = 0; i < f->count; i++) {
         if (!answered(f, i))
             continue;
@@ -155,7 +165,8 @@ static void write_states(const struct member_figures *f, struct mob_text *t)
         mob_text_json_cstring(t, f->answers[i].stats.state);
         mob_text_puts(t, "} 1\n");
     }
-    mob_text_puts(t, "# TYPE mobula_gcs_member_store gauge\n");
+    write_family(
+        t, "store", "gauge", "1, with what keeps its Redis from keeping what it is given as the label.");
     for (uint32_t i = 0; i < f->count; i++) {
         if (!answered(f, i) || f->answers[i].stats.store[0] == 0) /* an earlier version does not say it */
             continue;
@@ -164,7 +175,7 @@ static void write_states(const struct member_figures *f, struct mob_text *t)
         mob_text_json_cstring(t, f->answers[i].stats.store);
         mob_text_puts(t, "} 1\n");
     }
-    mob_text_puts(t, "# TYPE mobula_gcs_member_state_seconds gauge\n");
+    write_family(t, "state_seconds", "gauge", "For so long it has been that.");
     for (uint32_t i = 0; i < f->count; i++) {
         if (!answered(f, i))
             continue;
@@ -175,7 +186,7 @@ static void write_states(const struct member_figures *f, struct mob_text *t)
 
 void engine_write_members(const struct member_figures *f, struct mob_text *t)
 {
-    mob_text_puts(t, "# TYPE mobula_gcs_member_up gauge\n");
+    write_family(t, "up", "gauge", "1: the member answers.");
     for (uint32_t i = 0; i < f->count; i++) {
         write_name(f, i, "up", t);
         mob_text_printf(t, "} %d\n", answered(f, i));

@@ -110,10 +110,13 @@ static void write_routes(const struct mob_metrics *metrics, write_family *write,
 
 void mob_metrics_write(const struct mob_metrics *metrics, struct mob_text *out)
 {
-    mob_text_puts(out, "# TYPE mobula_http_requests_total counter\n");
+    mob_text_family(out, "mobula_http_", "requests_total", "counter",
+        "Requests that were answered, by route and class of status.");
     write_routes(metrics, write_requests, out);
-    mob_text_puts(out, "# TYPE mobula_http_request_duration_seconds histogram\n");
+    mob_text_family(out, "mobula_http_", "request_duration_seconds", "histogram",
+        "Time from a request's head to its answer, waiting included.");
     write_routes(metrics, write_durations, out);
-    mob_text_printf(out, "# TYPE mobula_tasks_submitted_total counter\nmobula_tasks_submitted_total %llu\n",
-        (unsigned long long)get(&metrics->tasks));
+    mob_text_family(out, "mobula_", "tasks_submitted_total", "counter",
+        "Tasks that were submitted through this gateway.");
+    mob_text_printf(out, "mobula_tasks_submitted_total %llu\n", (unsigned long long)get(&metrics->tasks));
 }

@@ -14,6 +14,8 @@ void mob_metrics_destroy(struct mob_metrics *metrics);
 /* `route` = routes for requests that found none. */
 void mob_metrics_request(struct mob_metrics *metrics, size_t route, int status, int64_t duration_ns);
 void mob_metrics_tasks(struct mob_metrics *metrics, uint64_t submitted);
+/* Name, type and help of the family that says which shards answer: also written when none is asked. */
+#define MOB_METRICS_GCS_UP "gcs_up", "gauge", "1: the shard of the control store answers."
 void mob_metrics_write(const struct mob_metrics *metrics, struct mob_text *out);
 
 #endif

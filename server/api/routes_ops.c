@@ -54,26 +54,32 @@ static void write_models(const struct mob_api_parts *parts, struct mob_text *t)
 {
     for (int i = 0; i < MOB_MODEL_FIGURES; i++) {
         struct figure_text text = {(enum mob_model_figure)i, t};
-        mob_model_write_figure_type(text.figure, t);
+        mob_model_write_family(text.figure, t);
         mob_serve_each(parts->serve, write_model, &text);
     }
 }
 
 #define STORE_WAIT_NS (2 * MOB_SEC) /* then the gateway's own figures go alone */
 
+/* A figure without labels. */
+static void write_one(
+    struct mob_text *t, const char *name, const char *type, const char *help, unsigned long long value)
+{
+    mob_text_family(t, "mobula_", name, type, help);
+    mob_text_printf(t, "mobula_%s %llu\n", name, value);
+}
+
 static void write_connections(const struct mob_api_parts *parts, struct mob_text *t)
 {
     uint64_t accepted = 0, refused = 0;
     if (parts->connections)
-        mob_text_printf(t, "# TYPE mobula_http_connections gauge\nmobula_http_connections %u\n",
-            parts->connections(parts->front_cls));
+        write_one(t, "http_connections", "gauge", "Open connections.", parts->connections(parts->front_cls));
     if (!parts->totals)
         return;
     parts->totals(parts->front_cls, &accepted, &refused);
-    mob_text_printf(t,
-        "# TYPE mobula_http_connections_total counter\nmobula_http_connections_total %llu\n"
-        "# TYPE mobula_http_connections_refused_total counter\nmobula_http_connections_refused_total %llu\n",
-        (unsigned long long)accepted, (unsigned long long)refused);
+    write_one(t, "http_connections_total", "counter", "Connections that were taken.", accepted);
+    write_one(t, "http_connections_refused_total", "counter",
+        "Connections over a limit, of all or of one address, that were closed.", refused);
 }
 
 /* The gateway's own figures. */
@@ -83,10 +89,10 @@ static void write_own(const struct mob_api *api, struct mob_text *t)
     const struct mob_api_parts *parts = &api->parts;
     write_connections(parts, t);
     if (parts->parked)
-        mob_text_printf(
-            t, "# TYPE mobula_http_parked gauge\nmobula_http_parked %zu\n", parts->parked(parts->front_cls));
-    mob_text_printf(
-        t, "# TYPE mobula_runtime_ready gauge\nmobula_runtime_ready %d\n", mob_engine_ready(parts->engine));
+        write_one(t, "http_parked", "gauge", "Requests that wait for something, as long-polls do.",
+            parts->parked(parts->front_cls));
+    write_one(t, "runtime_ready", "gauge", "1: connected to a node and to the control store.",
+        mob_engine_ready(parts->engine));
     if (parts->serve)
         write_models(parts, t);
 }
@@ -104,7 +110,7 @@ static void reply_metrics(struct mob_http_request *request, const struct mob_tex
     if (store && store->length > 0)
         mob_text_put(t, store->bytes, store->length);
     else
-        mob_text_puts(t, "# TYPE mobula_gcs_up gauge\nmobula_gcs_up 0\n");
+        write_one(t, MOB_METRICS_GCS_UP, 0);
     mob_http_reply_text(request, 200, "text/plain; version=0.0.4; charset=utf-8", t);
 }
 

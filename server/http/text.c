@@ -182,6 +182,12 @@ void mob_text_json_cstring(struct mob_text *text, const char *s)
     mob_text_json_string(text, s, strlen(s));
 }
 
+void mob_text_family(
+    struct mob_text *text, const char *prefix, const char *name, const char *type, const char *help)
+{
+    mob_text_printf(text, "# HELP %s%s %s\n# TYPE %s%s %s\n", prefix, name, help, prefix, name, type);
+}
+
 void mob_text_base64(struct mob_text *text, const void *bytes, size_t n)
 {
     static const char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

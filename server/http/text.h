@@ -50,6 +50,10 @@ void mob_text_f32(struct mob_text *text, float v);
 /* Quoted and escaped. Bytes that are not UTF-8 become U+FFFD. */
 void mob_text_json_string(struct mob_text *text, const char *bytes, size_t n);
 void mob_text_json_cstring(struct mob_text *text, const char *s);
+/* A family of metrics in Prometheus' text format begins: what it is (one line, neither \ nor a line's end in
+ * it) and its type. Its name is both parts together. */
+void mob_text_family(
+    struct mob_text *text, const char *prefix, const char *name, const char *type, const char *help);
 void mob_text_base64(struct mob_text *text, const void *bytes, size_t n);
 /* Gives the buffer (free with free()), NUL behind it, and empties the text. */
 char *mob_text_take(struct mob_text *text, size_t *length_out);

@@ -82,8 +82,8 @@ void mob_model_write_config(const struct mob_model *model, struct mob_text *out)
 void mob_model_write_stats(const struct mob_model *model, struct mob_text *out);
 void mob_serve_write_stats(
     struct mob_serve *serve, struct mob_text *out); /* of all models, in one document */
-/* The same counters in Prometheus' text format, under Triton's names: a family's type, then its line of each
- * model. */
+/* The same counters in Prometheus' text format, under Triton's names: how a family begins, then its line of
+ * each model. */
 enum mob_model_figure {
     MOB_MODEL_SUCCESS,
     MOB_MODEL_FAILURE,
@@ -95,7 +95,7 @@ enum mob_model_figure {
     MOB_MODEL_PENDING,
     MOB_MODEL_FIGURES
 };
-void mob_model_write_figure_type(enum mob_model_figure figure, struct mob_text *out);
+void mob_model_write_family(enum mob_model_figure figure, struct mob_text *out);
 void mob_model_write_figure(
     const struct mob_model *model, enum mob_model_figure figure, struct mob_text *out);
 /* A request was answered with outputs. */

@@ -130,21 +130,28 @@ static unsigned long long figure_of(const struct mob_model *model, enum mob_mode
 
 /* Triton's names. */
 static const struct {
-    const char *name, *type;
+    const char *name, *type, *help;
 } figures[MOB_MODEL_FIGURES] = {
-    [MOB_MODEL_SUCCESS] = {"nv_inference_request_success", "counter"},
-    [MOB_MODEL_FAILURE] = {"nv_inference_request_failure", "counter"},
-    [MOB_MODEL_INFERENCES] = {"nv_inference_count", "counter"},
-    [MOB_MODEL_EXECUTIONS] = {"nv_inference_exec_count", "counter"},
-    [MOB_MODEL_REQUEST_US] = {"nv_inference_request_duration_us", "counter"},
-    [MOB_MODEL_QUEUE_US] = {"nv_inference_queue_duration_us", "counter"},
-    [MOB_MODEL_COMPUTE_US] = {"nv_inference_compute_infer_duration_us", "counter"},
-    [MOB_MODEL_PENDING] = {"nv_inference_pending_request_count", "gauge"},
+    [MOB_MODEL_SUCCESS] = {"nv_inference_request_success", "counter",
+        "Requests of a model that were answered with outputs."},
+    [MOB_MODEL_FAILURE] = {"nv_inference_request_failure", "counter",
+        "Requests of a model that reached its queue, or found it full, and got no outputs."},
+    [MOB_MODEL_INFERENCES] = {"nv_inference_count", "counter", "Rows of the requests that succeeded."},
+    [MOB_MODEL_EXECUTIONS] = {"nv_inference_exec_count", "counter",
+        "Times that the model ran, each for a batch of one request or more."},
+    [MOB_MODEL_REQUEST_US] = {"nv_inference_request_duration_us", "counter",
+        "Time of the requests that succeeded, in its queue and in the model."},
+    [MOB_MODEL_QUEUE_US] = {"nv_inference_queue_duration_us", "counter",
+        "Time that requests that succeeded waited to be sent to the model."},
+    [MOB_MODEL_COMPUTE_US] = {"nv_inference_compute_infer_duration_us", "counter",
+        "Time of the batches that requests that succeeded were in, all of it for each."},
+    [MOB_MODEL_PENDING] = {"nv_inference_pending_request_count", "gauge",
+        "Requests that wait to be sent to the model."},
 };
 
-void mob_model_write_figure_type(enum mob_model_figure figure, struct mob_text *out)
+void mob_model_write_family(enum mob_model_figure figure, struct mob_text *out)
 {
-    mob_text_printf(out, "# TYPE %s %s\n", figures[figure].name, figures[figure].type);
+    mob_text_family(out, "", figures[figure].name, figures[figure].type, figures[figure].help);
 }
 
 void mob_model_write_figure(const struct mob_model *model, enum mob_model_figure figure, struct mob_text *out)

@@ -127,12 +127,19 @@ SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_]\w*="(?:[^"\\\
 
 
 def parse_metrics(text):
-    """As Prometheus' text format says: {family: type}; anything else fails."""
-    families, open_family, seen = {}, None, set()
+    """As Prometheus' text format says, with a help for each family: {family: type}; anything else fails."""
+    families, helps, open_family, seen = {}, {}, None, set()
     check(text.endswith("\n"), "ends with a line")
     for line in text.splitlines():
+        if line.startswith("# HELP "):
+            _, _, name, text = line.split(" ", 3)
+            check(name not in helps and name not in families and text.endswith(".") and "\\" not in text, "one help, before the type", line)
+            check(text not in helps.values(), "its own", line)
+            helps[name] = text
+            continue
         if line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
+            check(list(helps)[-1:] == [name], "the help of a family stands right before its type", line)
             check(kind in ("counter", "gauge", "histogram", "summary", "untyped"), "type", line)
             check(name not in families, "a family is announced once", line)
             check(kind == "counter" or not name.endswith("_total"), "only counters are named so", line)
@@ -158,6 +165,7 @@ def test_metrics_are_in_their_format(c):
     c.call("GET", V1 + "/nothing")
     status, headers, body = c.call("GET", "/metrics")
     families = parse_metrics(body.decode())
+    check({name for name in families if not body.count(b"\n" + name.encode())} <= {"mobula_gcs_watermark_position", "mobula_gcs_watermark_lag"}, "all have samples, but of a flusher that is not there", families)
     check(status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4"), "type", headers)
     node = c.json("GET", V1 + "/nodes", expect=200)["items"][0]
     told = dict(line.rsplit(" ", 1) for line in body.decode().splitlines() if line.startswith("mobula_node_"))
