@@ -218,6 +218,24 @@ static void on_pending(struct flight *flight)
     flight_done(flight);
 }
 
+/* The log says what the node does not: whether there is something to wait for. */
+static void on_found(struct flight *flight, const struct engine_found *found)
+{
+    (void)found;
+    if (mob_ready(flight->future))
+        settled(flight);
+    else
+        on_pending(flight);
+}
+
+/* Not ready in time. A task that lives is pending, and so is what is made again; but an object that the node
+ * is still looking up may as well be there: who cannot read that now says so. */
+static void on_not_ready(struct flight *flight)
+{
+    mob_unlisten(flight->client, &flight->waiter); /* the answer is on_found's from here on */
+    engine_find(flight, flight->op->object.id.task, ENGINE_FIND_LIVE, on_found);
+}
+
 /* The node answers this behind whatever it knew about the object already: still no notice means not ready. */
 static void on_task_state(void *arg, enum mob_status status, const char *text, size_t size)
 {
@@ -237,7 +255,7 @@ static void on_task_state(void *arg, enum mob_status status, const char *text, s
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else
-        flight_set_deadline(flight, mob_now() + RESOLVE_NS, on_pending);
+        flight_set_deadline(flight, mob_now() + RESOLVE_NS, on_not_ready);
 }
 
 static void look_once(struct flight *flight)
@@ -273,7 +291,7 @@ void engine_start_object_get(struct flight *flight)
     if (status != MOB_OK)
         flight_fail_client(flight, status, NULL);
     else
-        flight_set_deadline(flight, object->wait_deadline_ns, on_pending);
+        flight_set_deadline(flight, object->wait_deadline_ns, on_not_ready);
 }
 
 /* --- wait: the first k of n --- */

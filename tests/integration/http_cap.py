@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-from lib_http_cluster import BIN, check, main
+from lib_http_cluster import BIN, check, main, signal_postgres
 
 V1 = "/api/v1"
 ALL = "MOBULA_TEST_ALL" in os.environ  # twice the memory, and three times as long under load
@@ -22,20 +22,6 @@ UNDER_WAY = 16 << 20  # received and not stored: passes and windows that were fu
 def figures(c):
     done = subprocess.run([BIN + "/mobula", "gcs", "status", "-o", "json", "--dir", c.directory], capture_output=True, text=True, timeout=60)
     return json.loads(done.stdout)["member"]
-
-
-def signal_postgres(c, number):
-    """The server and all its children."""
-    pids = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            if os.readlink(f"/proc/{pid}/cwd").startswith(c.directory + "/pg"):
-                pids.append(int(pid))
-        except OSError:
-            continue
-    check(len(pids) >= 2, "PostgreSQL is found", pids)
-    for pid in pids:
-        os.kill(pid, number)
 
 
 def fill(c, seconds, stop_at_full, length=700):

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 
-from lib_http_cluster import BIN, check, main, ref
+from lib_http_cluster import BIN, at_once, check, main, ref, signal_postgres
 
 V1 = "/api/v1"
 
@@ -254,6 +254,31 @@ def ready(c):
         return c.call("GET", "/readyz", key=None)[0] == 200
     except (OSError, ValueError):
         return False
+
+
+def test_objects_that_cannot_be_looked_up_are_not_pending(c):
+    """Of a task that only PostgreSQL knows, while nobody answers for it; and of one that runs."""
+    c.deploy("quickstart")
+    c.deploy("arith")
+    _, returns = submit(c, "away", [[i, 2] for i in range(4)])
+    flushed(c)
+    c.kill("mobula-node")
+    c.until("ready again", lambda: ready(c) and c.run("arith.add", 1, 2).get("result") == 3)
+    slow = c.json("POST", V1 + "/tasks", {"function": "quickstart.pause", "arguments": [60000]}, expect=202)
+    signal_postgres(c, signal.SIGSTOP)
+    try:
+        paths = [returns[0][0], returns[1][0] + "?wait=0.01", returns[2][0] + "?wait=3", returns[3][0] + "/data", slow["returns"][0] + "?wait=1", slow["returns"][0]]
+        answers = at_once([lambda path=path: c.call("GET", f"{V1}/objects/{path}") for path in paths])
+    finally:
+        signal_postgres(c, signal.SIGCONT)
+    for path, (code, headers, body) in zip(paths[:4], answers):
+        problem = json.loads(body)
+        check(code == 503 and problem["code"] == "unavailable" and problem["retryable"] and "retry-after" in headers, path, code, body)
+    for path, (code, _, body) in zip(paths[4:], answers[4:]):
+        check(code == 200 and json.loads(body)["state"] == "pending", f"{path}: it runs", code, body)
+    for i in range(4):
+        check(c.value(returns[i][0])["value"] == i // 2, "and then they are there", i)
+    c.call("POST", f"{V1}/tasks/{slow['id']}:cancel")
 
 
 def test_lineage_and_timeline(c):

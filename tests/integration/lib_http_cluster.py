@@ -186,6 +186,20 @@ class Cluster:
             time.sleep(0.02)
 
 
+def signal_postgres(c, number):
+    """The server and all its children."""
+    pids = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{pid}/cwd").startswith(c.directory + "/pg"):
+                pids.append(int(pid))
+        except OSError:
+            continue
+    check(len(pids) >= 2, "PostgreSQL is found", pids)
+    for pid in pids:
+        os.kill(pid, number)
+
+
 def with_slot(name, slot):
     """Another object of the same task."""
     raw = base64.b32decode(name[4:].upper() + "=" * (-len(name[4:]) % 8))
